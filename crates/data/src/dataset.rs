@@ -8,7 +8,7 @@ use std::sync::Arc;
 use emberlm_tokenizer::{Tokenizer, TokenizerError};
 
 use crate::block_hashes::DatasetBlocks;
-use crate::shard::WholeFile;
+use crate::shard::UnverifiedFile;
 use crate::{
     DataError, MANIFEST_FILE, Manifest, Mask, NotADataset, Packing, Shard, Split, Windows,
 };
@@ -229,10 +229,10 @@ impl TokenSplit {
     }
 
     /// The files without block hashes, which cannot be verified block by block as they are read.
-    pub(crate) fn whole_files(&self) -> impl Iterator<Item = WholeFile> {
-        let shards = self.inner.shards.iter().filter_map(Shard::whole_file);
+    pub(crate) fn unverified_files(&self) -> impl Iterator<Item = UnverifiedFile> {
+        let shards = self.inner.shards.iter().filter_map(Shard::unverified_file);
         let masks = self.inner.masks.iter().flatten();
-        shards.chain(masks.filter_map(Mask::whole_file))
+        shards.chain(masks.filter_map(Mask::unverified_file))
     }
 
     /// The vocabulary size, an exclusive upper bound of the ids.

@@ -259,7 +259,7 @@ impl Export<'_> {
 
     /// Writes the split as llm.c shards.
     fn shards(&mut self, split: Split) -> Result<(), DataError> {
-        let mut shards = Shards {
+        let mut shards = ShardSequence {
             stem: format!("{}_{split}", self.options.name),
             folder: self.folder,
             width: self.width,
@@ -286,7 +286,7 @@ impl Export<'_> {
 }
 
 /// Writes llm.c shards in sequence.
-struct Shards<'a> {
+struct ShardSequence<'a> {
     stem: String,
     folder: &'a Path,
     width: TokenWidth,
@@ -297,7 +297,7 @@ struct Shards<'a> {
     written: Vec<Exported>,
 }
 
-impl Shards<'_> {
+impl ShardSequence<'_> {
     fn write(&mut self, mut ids: &[u32]) -> Result<(), DataError> {
         while !ids.is_empty() {
             let mut writer = match self.open.take() {

@@ -10,28 +10,28 @@ use crate::{Batch, DataError, Mix, TokenSplit, WindowOrder, Windows};
 /// Training batches. A batch depends only on the seed and the index of its first window.
 #[derive(Clone)]
 pub struct TrainBatches {
-    sources: Arc<[Source]>,
+    sources: Arc<[MixSource]>,
     mix: Mix,
 }
 
 /// The windows of one dataset in a seeded order.
-struct Source {
+struct MixSource {
     windows: Windows,
     order: Order,
 }
 
 enum Order {
     /// The order of windows of continuous text.
-    Stretches(WindowOrder),
+    Stream(WindowOrder),
     /// The order of rows of whole documents.
     Rows(Shuffle, Arc<PackedRows>),
 }
 
-impl Source {
+impl MixSource {
     fn new(windows: Windows, seed: u64) -> Result<Self, DataError> {
         let (tokens, seq_len) = (windows.split().len(), windows.seq_len() as u64);
         let order = match windows.rows() {
-            None => Order::Stretches(WindowOrder::new(seed, tokens, seq_len)?),
+            None => Order::Stream(WindowOrder::new(seed, tokens, seq_len)?),
             Some(_) if tokens < 2 => return Err(DataError::TooShort { tokens, seq_len: 1 }),
             Some(rows) => Order::Rows(Shuffle::new(seed, rows.rows()), Arc::clone(rows)),
         };
@@ -40,7 +40,7 @@ impl Source {
 
     fn windows_per_epoch(&self) -> u64 {
         match &self.order {
-            Order::Stretches(order) => order.windows_per_epoch(),
+            Order::Stream(order) => order.windows_per_epoch(),
             Order::Rows(order, _) => order.count(),
         }
     }
@@ -49,7 +49,7 @@ impl Source {
     fn push(&self, index: u64, batch: &mut Batch) -> Result<(), DataError> {
         let windows = &self.windows;
         match &self.order {
-            Order::Stretches(order) => windows.push_from(order.start(index), batch),
+            Order::Stream(order) => windows.push_from(order.start(index), batch),
             Order::Rows(order, rows) => windows.push_row(rows, order.at(index), u64::MAX, batch),
         }
     }
@@ -73,13 +73,13 @@ impl TrainBatches {
     pub fn mixed(datasets: Vec<(Windows, f64)>, seed: u64) -> Result<Self, DataError> {
         let weights: Vec<f64> = datasets.iter().map(|(_, weight)| *weight).collect();
         let mix = Mix::new(&weights)?;
-        let mut sources: Vec<Source> = Vec::new();
+        let mut sources: Vec<MixSource> = Vec::new();
         for (windows, _) in datasets {
             // The first dataset keeps the order that it has without a mix.
             let seed = seed.wrapping_add((sources.len() as u64) << 32);
             let before = sources.first().map(|source| &source.windows);
-            check_alike(before.unwrap_or(&windows), &windows)?;
-            sources.push(Source::new(windows, seed)?);
+            check_compatible(before.unwrap_or(&windows), &windows)?;
+            sources.push(MixSource::new(windows, seed)?);
         }
         let sources = sources.into();
         Ok(Self { sources, mix })
@@ -121,7 +121,7 @@ impl TrainBatches {
         let windows = &self.sources[0].windows;
         let mut batch = windows.empty_batch(windows.seq_len() as u64);
         for i in 0..micro_batch as u64 {
-            let (dataset, own) = self.mix.place(first_window_index.wrapping_add(i));
+            let (dataset, own) = self.mix.locate(first_window_index.wrapping_add(i));
             self.sources[dataset].push(own, &mut batch)?;
         }
         Ok(batch)
@@ -146,7 +146,7 @@ impl TrainBatches {
     }
 }
 
-fn check_alike(first: &Windows, other: &Windows) -> Result<(), DataError> {
+fn check_compatible(first: &Windows, other: &Windows) -> Result<(), DataError> {
     let wrong = |field, value: String| {
         let rule = "it must be the same for all datasets of a mix";
         Err(DataError::Value { field, value, rule })
@@ -234,20 +234,20 @@ mod tests {
 
     #[test]
     fn mix_has_each_window_once_per_epoch_of_its_dataset() {
-        let parts = [range(0, 400), range(1000, 1700), range(2000, 2090)];
+        let splits = [range(0, 400), range(1000, 1700), range(2000, 2090)];
         let weights = [0.5, 0.3, 0.2];
-        let mixed = parts.iter().zip(weights);
+        let mixed = splits.iter().zip(weights);
         let mixed =
             mixed.map(|(split, weight)| (Windows::stream(split.clone(), 8).unwrap(), weight));
         let batches = TrainBatches::mixed(mixed.collect(), 3).unwrap();
         // The first dataset has the same order without the mix.
-        let alone = stream(parts[0].clone(), 3, 8);
+        let unmixed = stream(splits[0].clone(), 3, 8);
         let all = windows(&batches, 0, 1000);
         let of = |from: u32| {
             let own = move |window: &&Vec<u32>| window[0] / 1000 * 1000 == from;
             all.iter().filter(own).cloned().collect::<Vec<_>>()
         };
-        assert_eq!(of(0), windows(&alone, 0, 500));
+        assert_eq!(of(0), windows(&unmixed, 0, 500));
         for (dataset, (from, count)) in [(0, 500), (1000, 300), (2000, 200)].into_iter().enumerate()
         {
             let own = of(from);
@@ -316,11 +316,11 @@ mod tests {
             };
             let masked: Vec<u32> = (0..300).map(|i| if i % 13 == 0 { 0 } else { i }).collect();
             let learnt: Vec<bool> = (0..300).map(|i| i % 3 > 0).collect();
-            let parts = vec![
+            let splits = vec![
                 (of(documents((0..40).map(|i| 1 + i * 5 % 30))), 0.7),
                 (of(masked_split(&masked, &learnt, 100)), 0.3),
             ];
-            let batches = TrainBatches::mixed(parts, seed).unwrap();
+            let batches = TrainBatches::mixed(splits, seed).unwrap();
             let stride = ranks * micro_batch;
             let made = |workers| -> Vec<Batch> {
                 let made = batches.ahead(first, micro_batch, stride, workers).take(20);

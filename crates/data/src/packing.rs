@@ -102,8 +102,8 @@ impl PackedRows {
             let scan = |&start: &u64| -> Result<Vec<u64>, DataError> {
                 let ids = split.read(start, SCANNED.min(total - start))?;
                 let begins = split.beginnings(start, &ids, Some(end_of_text))?;
-                let places = (start..).zip(begins);
-                Ok(places
+                let positions = (start..).zip(begins);
+                Ok(positions
                     .filter(|(_, begins)| *begins)
                     .map(|(at, _)| at)
                     .collect())

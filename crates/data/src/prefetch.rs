@@ -29,9 +29,9 @@ impl<T: Send + 'static> Prefetch<T> {
             let (send, ready) = sync_channel(READY);
             let make = make.clone();
             let work = move || {
-                let mut places = (first as u64..).step_by(threads);
+                let mut indices = (first as u64..).step_by(threads);
                 // A failed send means that the iterator was dropped.
-                while places.next().is_some_and(|at| send.send(make(at)).is_ok()) {}
+                while indices.next().is_some_and(|at| send.send(make(at)).is_ok()) {}
             };
             let thread = Builder::new().name("loader".to_owned()).spawn(work)?;
             Ok(Worker { ready, thread })

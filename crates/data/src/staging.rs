@@ -69,7 +69,7 @@ impl Staging {
         if this.restore_replaced()? {
             check_output(&this.out, force)?;
         }
-        let begun = this.keeps() && this.data.is_dir();
+        let begun = this.is_resumable() && this.data.is_dir();
         if begun && unfinished == Unfinished::Refuse {
             return Err(DataError::UnfinishedExists {
                 path: this.out.clone(),
@@ -103,7 +103,7 @@ impl Staging {
     }
 
     /// The partial folder, for files that do not become part of the dataset.
-    pub(crate) fn notes(&self) -> &Path {
+    pub(crate) fn work_folder(&self) -> &Path {
         &self.partial
     }
 
@@ -113,7 +113,7 @@ impl Staging {
     }
 
     /// Returns true if there is progress that must be kept after an error.
-    pub(crate) fn keeps(&self) -> bool {
+    pub(crate) fn is_resumable(&self) -> bool {
         self.partial.join(PROGRESS_FILE).exists()
     }
 
@@ -164,11 +164,11 @@ impl Staging {
     /// Restores the previous dataset if it was moved away and not replaced. Returns true if it was restored.
     fn restore_replaced(&self) -> Result<bool, DataError> {
         let replaced = self.replaced();
-        let alone = replaced.exists() && fs::symlink_metadata(&self.out).is_err();
-        if alone {
+        let only_copy = replaced.exists() && fs::symlink_metadata(&self.out).is_err();
+        if only_copy {
             fs::rename(&replaced, &self.out).map_err(DataError::io("restore", &self.out))?;
         }
-        Ok(alone)
+        Ok(only_copy)
     }
 
     /// Removes the files of an earlier process, except the lock and, if `keep_input` is set, its standard input.
@@ -196,7 +196,7 @@ impl Drop for Staging {
     fn drop(&mut self) {
         // Some systems cannot remove open files.
         self.lock = None;
-        if self.committed || !self.keeps() {
+        if self.committed || !self.is_resumable() {
             // Ignored: the error that led here is the one to report.
             let _ = fs::remove_dir_all(&self.partial);
         }

@@ -19,8 +19,8 @@ pub fn for_each_text<E: From<DataError>>(
 ) -> Result<(), E> {
     for input in expand(inputs, options)? {
         let mut documents = input.open(options, Some(tokenizer))?;
-        while let Some(piece) = documents.next_piece()? {
-            visit(piece.text)?;
+        while let Some(chunk) = documents.next_chunk()? {
+            visit(chunk.text)?;
         }
     }
     Ok(())

@@ -6,7 +6,7 @@ use emberlm_tokenizer::Tokenizer;
 
 use crate::block_hashes::DatasetBlocks;
 use crate::staging::{Staging, Unfinished};
-use crate::writer::{Shards, SplitWriter};
+use crate::writer::{ShardOptions, SplitWriter};
 use crate::{DEFAULT_SHARD_TOKENS, DataError, Manifest, Split, SplitManifest, Splits, TokenWidth};
 
 /// Options of [`write_token_dataset`].
@@ -67,7 +67,7 @@ pub fn write_token_dataset<T: AsRef<[u32]>>(
         });
     }
     let staging = Staging::begin(out, options.force, Unfinished::Discard)?;
-    let shards = Shards {
+    let shards = ShardOptions {
         width: TokenWidth::for_vocab(tokenizer.vocab_size()),
         tokens: options.shard_tokens,
         masked: false,
@@ -86,7 +86,7 @@ pub fn write_token_dataset<T: AsRef<[u32]>>(
 fn write_split<T: AsRef<[u32]>>(
     folder: &Path,
     split: Split,
-    shards: Shards,
+    shards: ShardOptions,
     tokenizer: &Tokenizer,
     documents: impl IntoIterator<Item = T>,
 ) -> Result<(SplitManifest, DatasetBlocks), DataError> {

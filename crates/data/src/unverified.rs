@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::shard::WholeFile;
+use crate::shard::UnverifiedFile;
 use crate::{DataError, TokenSplit};
 
 /// The number of bytes per read.
@@ -14,15 +14,15 @@ const READ_BYTES: usize = 1 << 20;
 /// Earlier versions wrote datasets without block hashes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnverifiedFiles {
-    files: Vec<WholeFile>,
+    files: Vec<UnverifiedFile>,
 }
 
 impl UnverifiedFiles {
     /// The unverified files of `splits`.
     pub fn of<'a>(splits: impl IntoIterator<Item = &'a TokenSplit>) -> Self {
-        let mut files: Vec<WholeFile> = splits
+        let mut files: Vec<UnverifiedFile> = splits
             .into_iter()
-            .flat_map(TokenSplit::whole_files)
+            .flat_map(TokenSplit::unverified_files)
             .collect();
         files.sort_by(|one, two| one.path.cmp(&two.path));
         files.dedup();
@@ -51,7 +51,7 @@ impl UnverifiedFiles {
     /// [`DataError::DamagedBlock`] for the first file with a different hash. Fails if a file cannot be read.
     pub fn verify(&self, stop: &AtomicBool, done: &AtomicU64) -> Result<(), DataError> {
         let mut buffer = vec![0; READ_BYTES];
-        for WholeFile {
+        for UnverifiedFile {
             path,
             bytes,
             blake3,

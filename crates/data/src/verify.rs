@@ -200,12 +200,12 @@ fn hash_problem(
     if found.blake3 == blake3 {
         return differs.map(|_| format!("its block hashes in {BLOCKS_FILE} are another file's"));
     }
-    let place = differs.map_or(String::new(), |start| {
+    let location = differs.map_or(String::new(), |start| {
         format!("; the first block that differs begins at byte {start}")
     });
     let found = &found.blake3;
     Some(format!(
-        "its BLAKE3 is {found}, but the manifest says {blake3}{place}"
+        "its BLAKE3 is {found}, but the manifest says {blake3}{location}"
     ))
 }
 

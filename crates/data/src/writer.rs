@@ -13,7 +13,7 @@ use crate::{
 
 /// Options of the written shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Shards {
+pub(crate) struct ShardOptions {
     /// The width of a token.
     pub(crate) width: TokenWidth,
     /// The maximum number of tokens per shard.
@@ -26,7 +26,7 @@ pub(crate) struct Shards {
 pub(crate) struct SplitWriter<'a> {
     folder: &'a Path,
     split: Split,
-    shards: Shards,
+    shards: ShardOptions,
     open: Option<OpenShard>,
     manifest: SplitManifest,
     /// The block hashes of the shards in `manifest` and of their masks.
@@ -34,7 +34,7 @@ pub(crate) struct SplitWriter<'a> {
 }
 
 struct OpenShard {
-    files: Files,
+    files: ShardFiles,
     writer: ShardWriter<File>,
     mask: Option<MaskWriter>,
     tokens: u64,
@@ -42,7 +42,7 @@ struct OpenShard {
 }
 
 /// The paths of a shard and its mask.
-struct Files {
+struct ShardFiles {
     shard: PathBuf,
     mask: PathBuf,
 }
@@ -67,7 +67,7 @@ struct OpenState {
 
 impl<'a> SplitWriter<'a> {
     /// Begins `split` in `folder`. Creates no file before the first token.
-    pub(crate) fn new(folder: &'a Path, split: Split, shards: Shards) -> Self {
+    pub(crate) fn new(folder: &'a Path, split: Split, shards: ShardOptions) -> Self {
         Self {
             folder,
             split,
@@ -86,7 +86,7 @@ impl<'a> SplitWriter<'a> {
     pub(crate) fn resume(
         folder: &'a Path,
         split: Split,
-        shards: Shards,
+        shards: ShardOptions,
         state: SplitState,
     ) -> Result<Self, DataError> {
         let mut this = Self::new(folder, split, shards);
@@ -201,12 +201,12 @@ impl<'a> SplitWriter<'a> {
         Ok((self.manifest, self.blocks))
     }
 
-    fn files(&self, index: usize) -> Files {
+    fn files(&self, index: usize) -> ShardFiles {
         let path = |extension| {
             let name = format!("{}_{index:05}.{extension}", self.split);
             self.folder.join(name)
         };
-        Files {
+        ShardFiles {
             shard: path("bin"),
             mask: path("mask"),
         }
@@ -242,7 +242,7 @@ impl<'a> SplitWriter<'a> {
         let Some(shard) = self.open.take() else {
             return Ok(());
         };
-        let Files { shard: path, mask } = &shard.files;
+        let ShardFiles { shard: path, mask } = &shard.files;
         let tokens = shard
             .writer
             .finish()
@@ -280,7 +280,7 @@ impl<'a> SplitWriter<'a> {
     /// Removes the shards from `index` on, which were written after the saved progress.
     fn remove_from(&self, index: usize) -> Result<(), DataError> {
         for index in index.. {
-            let Files { shard, mask } = self.files(index);
+            let ShardFiles { shard, mask } = self.files(index);
             let there = [shard, mask].into_iter().filter(|path| path.exists());
             let there: Vec<PathBuf> = there.collect();
             if there.is_empty() {

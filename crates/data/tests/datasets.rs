@@ -3,8 +3,8 @@
 
 mod adopt;
 mod blocks;
+mod common;
 mod damage;
 mod export;
 mod inspect;
-mod place;
 mod verify;

@@ -2,7 +2,7 @@
 
 mod broken;
 mod damaged;
-mod places;
+mod paths;
 mod references;
 
 use std::fs;
@@ -20,28 +20,28 @@ pub struct Read {
 /// Reads a file to the end.
 pub fn read(path: &Path, options: &InputOptions) -> Result<Read, DataError> {
     let input = Input::detect(path, path, options)?;
-    let mut pieces = input.open(options, None)?;
+    let mut reader = input.open(options, None)?;
     let mut documents: Vec<(u64, String)> = Vec::new();
     let mut bytes = 0;
-    while let Some(piece) = pieces.next_piece()? {
-        assert!(pieces.bytes_read() >= bytes && pieces.bytes_read() <= input.bytes);
-        bytes = pieces.bytes_read();
+    while let Some(chunk) = reader.next_chunk()? {
+        assert!(reader.bytes_read() >= bytes && reader.bytes_read() <= input.bytes);
+        bytes = reader.bytes_read();
         match documents.last_mut() {
-            Some((_, text)) if !piece.begins => text.push_str(&piece.text),
-            _ => documents.push((piece.record, piece.text)),
+            Some((_, text)) if !chunk.begins => text.push_str(&chunk.text),
+            _ => documents.push((chunk.record, chunk.text)),
         }
     }
     Ok(Read {
         documents,
-        left_out: pieces.left_out().clone(),
-        bytes: pieces.bytes_read(),
+        left_out: reader.left_out().clone(),
+        bytes: reader.bytes_read(),
     })
 }
 
 /// A temporary folder for input files.
-pub struct Place(tempfile::TempDir);
+pub struct Workspace(tempfile::TempDir);
 
-impl Place {
+impl Workspace {
     pub fn empty() -> Self {
         Self(tempfile::tempdir().unwrap())
     }

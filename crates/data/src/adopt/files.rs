@@ -9,14 +9,14 @@ use crate::{DataError, Split};
 
 /// Token file names by split, each list sorted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Files {
+pub(super) struct TokenFiles {
     pub(super) train: Vec<String>,
     pub(super) val: Vec<String>,
     /// The total size of the files.
     pub(super) bytes: u64,
 }
 
-impl Files {
+impl TokenFiles {
     /// Finds the token files directly in `folder`. A split's files are those that match its pattern. Without a
     /// pattern, they are the `.bin` files whose names contain the split's name.
     pub(super) fn find(
@@ -121,12 +121,12 @@ fn split_of(name: &str) -> Option<Split> {
 mod tests {
     use super::*;
 
-    fn find(names: &[&str], train: Option<&str>, val: Option<&str>) -> Result<Files, String> {
+    fn find(names: &[&str], train: Option<&str>, val: Option<&str>) -> Result<TokenFiles, String> {
         let folder = tempfile::tempdir().unwrap();
         for name in names {
             fs::write(folder.path().join(name), "xx").unwrap();
         }
-        let found = Files::find(folder.path(), train, val);
+        let found = TokenFiles::find(folder.path(), train, val);
         found.map_err(|error| {
             let folder = folder.path().display().to_string();
             error.to_string().replace(&folder, "D")

@@ -7,7 +7,7 @@
 //! | `location` | writes the manifest next to the files, or into a new folder with links to them |
 
 mod files;
-mod place;
+mod location;
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 
 use emberlm_tokenizer::{Tokenizer, TokenizerChoice, TokenizerKind};
 
-use self::files::Files;
-use self::place::Place;
+use self::files::TokenFiles;
+use self::location::DatasetLocation;
 use crate::block_hashes::DatasetBlocks;
 use crate::shard::HEADER_BYTES;
 use crate::survey::{Survey, Vocabulary};
@@ -60,8 +60,8 @@ impl Default for AdoptOptions {
 /// Token files that were found but not read yet.
 pub struct Adoption {
     folder: PathBuf,
-    files: Files,
-    place: Place,
+    files: TokenFiles,
+    location: DatasetLocation,
     tokenizer: Tokenizer,
     command: String,
 }
@@ -85,7 +85,7 @@ impl Adoption {
     /// Fails if the split of a file is unclear or there is no training file, if the tokenizer cannot be used or has
     /// no alphabet, or if the manifest cannot be written or would replace an existing one.
     pub fn find(folder: &Path, options: &AdoptOptions) -> Result<Self, DataError> {
-        let files = Files::find(folder, options.train.as_deref(), options.val.as_deref())?;
+        let files = TokenFiles::find(folder, options.train.as_deref(), options.val.as_deref())?;
         let tokenizer = match (&options.tokenizer, &options.alphabet) {
             (TokenizerChoice::Named(TokenizerKind::Char), Some(path)) => {
                 Tokenizer::char_from_alphabet(alphabet(path)?)?
@@ -93,11 +93,12 @@ impl Adoption {
             (choice, _) => Tokenizer::from_choice(choice)?,
         };
         // Checked now, before all files are read.
-        let place = Place::begin(folder, options.out.as_deref(), options.force, &tokenizer)?;
+        let location =
+            DatasetLocation::begin(folder, options.out.as_deref(), options.force, &tokenizer)?;
         Ok(Self {
             folder: folder.to_owned(),
             files,
-            place,
+            location,
             tokenizer,
             command: options.command.clone(),
         })
@@ -130,11 +131,11 @@ impl Adoption {
         job.check_alphabet();
         let (warnings, blocks) = (job.warnings, job.blocks);
         let mut manifest = Manifest::new(self.command, self.tokenizer.spec(), splits);
-        manifest.adopted = self.place.is_beside();
+        manifest.adopted = self.location.is_in_place();
         let names = self.files.train.iter().chain(&self.files.val);
-        let folder = self
-            .place
-            .finish(&self.folder, names, &self.tokenizer, &manifest, &blocks)?;
+        let folder =
+            self.location
+                .finish(&self.folder, names, &self.tokenizer, &manifest, &blocks)?;
         Ok(Adopted {
             folder,
             manifest,

@@ -25,9 +25,9 @@ pub enum RecordFault {
 impl RecordFault {
     /// Converts a parse error of one line.
     pub(super) fn json(error: &serde_json::Error) -> Self {
-        let place = format!(" at line {} column {}", error.line(), error.column());
+        let position = format!(" at line {} column {}", error.line(), error.column());
         let message = error.to_string();
-        let reason = message.strip_suffix(&place).unwrap_or(&message);
+        let reason = message.strip_suffix(&position).unwrap_or(&message);
         Self::Json {
             column: error.column(),
             reason: reason.to_owned(),

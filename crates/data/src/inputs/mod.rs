@@ -98,7 +98,7 @@ pub struct Input {
 
 /// A document, or the next part of a long one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Piece {
+pub struct DocumentChunk {
     /// The text. Unless `cut_inexactly` is set, it can be tokenized separately from the text that follows it.
     pub text: String,
     /// True if the cut after this chunk may change tokens, because there was no exact place to cut within
@@ -118,7 +118,7 @@ pub trait Documents: Send {
     /// Fails if the file cannot be read or is damaged, or at the first broken record if [`OnError::Stop`] is set.
     /// Must not be called again after an error.
     /// an error it returns nothing more.
-    fn next_piece(&mut self) -> Result<Option<Piece>, DataError>;
+    fn next_chunk(&mut self) -> Result<Option<DocumentChunk>, DataError>;
 
     /// The number of bytes read from the file, for a progress bar. [`Input::bytes`] at the end.
     fn bytes_read(&self) -> u64;

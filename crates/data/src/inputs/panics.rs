@@ -14,10 +14,10 @@ thread_local! {
 pub(super) fn caught<T>(work: impl FnOnce() -> T) -> Option<T> {
     static QUIET: Once = Once::new();
     QUIET.call_once(|| {
-        let stated = panic::take_hook();
+        let previous_hook = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
             if !CAUGHT.get() {
-                stated(info);
+                previous_hook(info);
             }
         }));
     });

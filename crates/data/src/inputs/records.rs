@@ -1,6 +1,6 @@
 //! The code shared by all record formats: skips records that are not documents.
 
-use super::{Documents, Input, InputOptions, LeftOut, OnError, Piece, RecordFault};
+use super::{DocumentChunk, Documents, Input, InputOptions, LeftOut, OnError, RecordFault};
 use crate::DataError;
 
 /// A record, which is a document if it has a text.
@@ -40,12 +40,12 @@ impl<'a, R: ReadRecords> Records<'a, R> {
 }
 
 impl<R: ReadRecords> Documents for Records<'_, R> {
-    fn next_piece(&mut self) -> Result<Option<Piece>, DataError> {
+    fn next_chunk(&mut self) -> Result<Option<DocumentChunk>, DataError> {
         while let Some(Record { number, text }) = self.reader.next_record()? {
             match text {
                 Ok(text) if text.is_empty() => self.left_out.empty_record(),
                 Ok(text) => {
-                    return Ok(Some(Piece {
+                    return Ok(Some(DocumentChunk {
                         text,
                         cut_inexactly: false,
                         begins: true,

@@ -71,7 +71,7 @@ impl Source {
     /// compression extension that does not match the bytes is an error: such a file would not be readable as text
     /// either.
     pub(crate) fn open(input: &Input) -> Result<Self, DataError> {
-        let (head, file, compression) = begin(input)?;
+        let (head, file, compression) = detect(input)?;
         let read = file.read.clone();
         let file = Cursor::new(head).chain(file);
         let buffered = |file| BufReader::with_capacity(BUFFER_BYTES, file);
@@ -142,15 +142,15 @@ impl BufRead for Source {
 
 /// Returns true if the input's file is compressed as a whole.
 pub(crate) fn is_compressed(input: &Input) -> Result<bool, DataError> {
-    let (_, _, compression) = begin(input)?;
+    let (_, _, compression) = detect(input)?;
     Ok(compression.is_some())
 }
 
 /// Opens the file and detects its compression. Returns the first bytes, the rest of the file and the compression.
-fn begin(input: &Input) -> Result<(Vec<u8>, Counted, Option<Compression>), DataError> {
+fn detect(input: &Input) -> Result<(Vec<u8>, CountingFile, Option<Compression>), DataError> {
     let file = File::open(&input.path).map_err(DataError::io("read", &input.name))?;
     let read = Arc::new(AtomicU64::new(0));
-    let mut file = Counted { file, read };
+    let mut file = CountingFile { file, read };
     let head = first_bytes(&mut file, 4).map_err(DataError::io("read", &input.name))?;
     let compression = Compression::of_bytes(&head);
     if let Some(claimed) = Compression::of_name(&input.name)
@@ -163,12 +163,12 @@ fn begin(input: &Input) -> Result<(Vec<u8>, Counted, Option<Compression>), DataE
 }
 
 /// A file that counts the bytes read.
-struct Counted {
+struct CountingFile {
     file: File,
     read: Arc<AtomicU64>,
 }
 
-impl Read for Counted {
+impl Read for CountingFile {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.file.read(buffer)?;
         self.read.fetch_add(read as u64, Ordering::Relaxed);

@@ -3,7 +3,7 @@
 use emberlm_tokenizer::Tokenizer;
 
 use super::text_blocks::{Block, TextBlocks};
-use super::{Documents, Input, LeftOut, Piece};
+use super::{DocumentChunk, Documents, Input, LeftOut};
 use crate::DataError;
 
 /// The target size of a block. A block is longer if there is no place to cut it.
@@ -30,13 +30,13 @@ impl<'a> Text<'a> {
 }
 
 impl Documents for Text<'_> {
-    fn next_piece(&mut self) -> Result<Option<Piece>, DataError> {
+    fn next_chunk(&mut self) -> Result<Option<DocumentChunk>, DataError> {
         let block = self.blocks.next_block()?;
         Ok(block.map(
             |Block {
                  text,
                  cut_inexactly,
-             }| Piece {
+             }| DocumentChunk {
                 text,
                 cut_inexactly,
                 begins: std::mem::take(&mut self.begins),

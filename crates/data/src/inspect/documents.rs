@@ -17,29 +17,29 @@ pub(super) struct Document {
 /// another first token, which belongs to the document it begins. End-of-text tokens may precede each document, as in
 /// files of this program and llm.c, or follow it, as in files of nanoGPT. An empty range before the first cut or
 /// after the last is not a document. An empty range between two cuts is an empty document.
-pub(super) struct Cutter {
+pub(super) struct DocumentSplitter {
     /// The token that separates documents and belongs to none of them.
     end_of_text: Option<u32>,
     /// The number of tokens processed so far.
     position: u64,
     /// The document that the next token belongs to.
-    open: Open,
+    open: OpenDocument,
     /// True after the first cut.
     cut: bool,
 }
 
-struct Open {
+struct OpenDocument {
     start: u64,
     hasher: blake3::Hasher,
 }
 
-impl Cutter {
+impl DocumentSplitter {
     /// A splitter at the start of a stream. Without cuts, the whole stream is one document.
     pub(super) fn new(end_of_text: Option<u32>) -> Self {
         Self {
             end_of_text,
             position: 0,
-            open: Open::at(0),
+            open: OpenDocument::at(0),
             cut: false,
         }
     }
@@ -63,12 +63,12 @@ impl Cutter {
         let end_of_text = self.end_of_text;
         let after = |cut: usize| cut + usize::from(Some(ids[cut]) == end_of_text);
         update(&mut self.open.hasher, &ids[..first]);
-        let next = Open::at(position + after(last) as u64);
+        let next = OpenDocument::at(position + after(last) as u64);
         let ended = std::mem::replace(&mut self.open, next).end(position + first as u64);
         update(&mut self.open.hasher, &ids[after(last)..]);
         let whole = cuts.par_windows(2).map(|pair| {
             let begin = after(pair[0]);
-            let mut open = Open::at(position + begin as u64);
+            let mut open = OpenDocument::at(position + begin as u64);
             update(&mut open.hasher, &ids[begin..pair[1]]);
             open.end(position + pair[1] as u64)
         });
@@ -88,7 +88,7 @@ impl Cutter {
     }
 }
 
-impl Open {
+impl OpenDocument {
     fn at(start: u64) -> Self {
         let hasher = blake3::Hasher::new();
         Self { start, hasher }
@@ -125,13 +125,13 @@ mod tests {
 
     /// The documents in `blocks` of tokens. Id 0 is the end-of-text token.
     fn cut(blocks: &[&[u32]]) -> Vec<Document> {
-        let mut cutter = Cutter::new(Some(0));
+        let mut splitter = DocumentSplitter::new(Some(0));
         let mut add = |ids: &&[u32]| {
             let cuts: Vec<bool> = ids.iter().map(|&id| id == 0).collect();
-            cutter.add(ids, &cuts)
+            splitter.add(ids, &cuts)
         };
         let mut documents: Vec<_> = blocks.iter().flat_map(&mut add).collect();
-        documents.extend(cutter.finish());
+        documents.extend(splitter.finish());
         documents
     }
 
@@ -152,10 +152,10 @@ mod tests {
 
     #[test]
     fn first_token_other_than_end_of_text_belongs_to_its_document() {
-        let mut cutter = Cutter::new(Some(0));
-        let mut documents = cutter.add(&[7, 5, 0, 7], &[true, false, false, true]);
-        documents.extend(cutter.add(&[0, 7, 5, 0], &[false, true, false, false]));
-        documents.extend(cutter.finish());
+        let mut splitter = DocumentSplitter::new(Some(0));
+        let mut documents = splitter.add(&[7, 5, 0, 7], &[true, false, false, true]);
+        documents.extend(splitter.add(&[0, 7, 5, 0], &[false, true, false, false]));
+        documents.extend(splitter.finish());
         let spans: Vec<_> = documents.iter().map(|d| (d.start, d.tokens)).collect();
         assert_eq!(spans, [(0, 3), (3, 2), (5, 3)]);
         assert_eq!(documents[0].hash, documents[2].hash);

@@ -9,19 +9,19 @@
 //!
 //! An inspection reads the tokens once. It needs 16 bytes of memory per document, plus a table of counts per thread.
 
-mod choice;
 mod documents;
 mod frequencies;
 mod lengths;
+mod sample;
 
 use rayon::prelude::*;
 use serde::Serialize;
 
-use self::choice::Choice;
-use self::documents::{Cutter, Document};
+use self::documents::{Document, DocumentSplitter};
 use self::frequencies::Frequencies;
 pub use self::frequencies::TokenCount;
 pub use self::lengths::{Bin, Lengths};
+use self::sample::Sample;
 use crate::{DataError, Dataset, Split};
 
 /// The number of most frequent tokens listed.
@@ -109,25 +109,25 @@ pub fn inspect(
     seed: u64,
     progress: &dyn Fn(u64),
 ) -> Result<Inspection, DataError> {
-    let mut train = Pass::run(dataset, Split::Train, Choice::new(excerpts, seed), progress)?;
+    let mut train = Pass::run(dataset, Split::Train, Sample::new(excerpts, seed), progress)?;
     // Use validation documents if the training split has too few.
-    let rest = excerpts - train.chosen.len();
-    let val = Pass::run(dataset, Split::Val, Choice::new(rest, seed), progress)?;
+    let rest = excerpts - train.sampled.len();
+    let val = Pass::run(dataset, Split::Val, Sample::new(rest, seed), progress)?;
     let mut shown = Vec::new();
     for (split, pass) in [(Split::Train, &train), (Split::Val, &val)] {
-        for (number, document) in &pass.chosen {
+        for (number, document) in &pass.sampled {
             shown.push(excerpt(dataset, split, *number, document)?);
         }
     }
     train.hashes.par_sort_unstable();
-    let told_apart = Split::ALL.map(|split| tells_apart(dataset, split));
-    let known = |hash: &&u128| train.hashes.binary_search(hash).is_ok();
-    let leaked = val.hashes.par_iter().filter(known).count() as u64;
+    let separable = Split::ALL.map(|split| separates_documents(dataset, split));
+    let in_train = |hash: &&u128| train.hashes.binary_search(hash).is_ok();
+    let leaked = val.hashes.par_iter().filter(in_train).count() as u64;
     let tokenizer = dataset.tokenizer();
     Ok(Inspection {
         tokenizer: tokenizer.kind().to_string(),
         vocab_size: tokenizer.vocab_size(),
-        leaked: (!told_apart.contains(&false)).then_some(leaked),
+        leaked: (!separable.contains(&false)).then_some(leaked),
         train: train.report(dataset, Split::Train),
         val: val.report(dataset, Split::Val),
         excerpts: shown,
@@ -140,40 +140,40 @@ struct Pass {
     lengths: Lengths,
     hashes: Vec<u128>,
     /// The sampled documents with their indices.
-    chosen: Vec<(u64, Document)>,
+    sampled: Vec<(u64, Document)>,
 }
 
 impl Pass {
     fn run(
         dataset: &Dataset,
         split: Split,
-        mut choice: Choice,
+        mut sample: Sample,
         progress: &dyn Fn(u64),
     ) -> Result<Self, DataError> {
         let tokenizer = dataset.tokenizer();
         let mut frequencies = Frequencies::new(tokenizer.vocab_size());
         let (mut lengths, mut hashes) = (Lengths::default(), Vec::new());
         let (tokens, end_of_text) = (dataset.split(split)?, tokenizer.end_of_text());
-        let mut cutter = Cutter::new(end_of_text);
+        let mut splitter = DocumentSplitter::new(end_of_text);
         let mut take = |documents: Vec<Document>| {
             for document in documents {
-                choice.offer(hashes.len() as u64, &document);
+                sample.consider(hashes.len() as u64, &document);
                 lengths.add(document.tokens);
                 hashes.push(document.hash);
             }
         };
         dataset.each_block(split, progress, |ids| {
             frequencies.add(ids);
-            let cuts = tokens.beginnings(cutter.position(), ids, end_of_text)?;
-            take(cutter.add(ids, &cuts));
+            let cuts = tokens.beginnings(splitter.position(), ids, end_of_text)?;
+            take(splitter.add(ids, &cuts));
             Ok(())
         })?;
-        take(cutter.finish().into_iter().collect());
+        take(splitter.finish().into_iter().collect());
         Ok(Self {
             frequencies,
             lengths,
             hashes,
-            chosen: choice.finish(),
+            sampled: sample.finish(),
         })
     }
 
@@ -184,7 +184,7 @@ impl Pass {
         self.hashes.par_sort_unstable();
         self.hashes.dedup();
         let duplicates = count - self.hashes.len() as u64;
-        let told_apart = tells_apart(dataset, split) && count > 0;
+        let separable = separates_documents(dataset, split) && count > 0;
         SplitInspection {
             shards: manifest.shards.len() as u64,
             tokens: manifest.tokens,
@@ -194,7 +194,7 @@ impl Pass {
             unknown: tokenizer.unknown().map(|id| counts[id as usize]),
             never_used: counts.iter().filter(|&&count| count == 0).count() as u64,
             frequent: frequencies::most_frequent(&counts, FREQUENT, tokenizer),
-            found: told_apart.then_some(DocumentsFound {
+            found: separable.then_some(DocumentsFound {
                 count,
                 duplicates,
                 lengths: self.lengths,
@@ -204,7 +204,7 @@ impl Pass {
 }
 
 /// Returns true if an index or the tokenizer's end-of-text token separates the documents of the split.
-fn tells_apart(dataset: &Dataset, split: Split) -> bool {
+fn separates_documents(dataset: &Dataset, split: Split) -> bool {
     let indexed = dataset.manifest().split(split).indexes_documents();
     indexed || dataset.tokenizer().end_of_text().is_some()
 }

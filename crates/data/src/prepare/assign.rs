@@ -3,15 +3,15 @@
 use rayon::prelude::*;
 
 use super::corpus::Corpus;
-use super::documents::{Counts, Documents, Hash};
+use super::documents::{Counts, Hash, SeenDocuments};
 use super::scan::{Length, Scan};
-use super::waves::Located;
+use super::waves::LocatedChunk;
 use super::{PrepareOptions, SplitRule};
 use crate::{DataError, Split};
 
 /// A span of text that was assigned to one split.
 #[derive(Clone, Copy)]
-pub(super) struct Part<'w> {
+pub(super) struct AssignedSpan<'w> {
     /// The split.
     pub(super) split: Split,
     /// True if a document begins with this span in this split.
@@ -19,7 +19,7 @@ pub(super) struct Part<'w> {
     /// The text.
     pub(super) text: &'w str,
     /// The index of the span's chunk in the wave.
-    pub(super) piece: usize,
+    pub(super) chunk: usize,
     /// True if the cut after this span may change tokens.
     pub(super) cut_inexactly: bool,
 }
@@ -30,7 +30,7 @@ pub(super) struct Assigner<'a> {
     corpus: &'a Corpus,
     scan: &'a Scan,
     rule: Rule,
-    documents: Documents,
+    documents: SeenDocuments,
     /// True if a document may be cut at the border between the splits.
     can_be_cut: bool,
     /// The input being read, and the length read so far.
@@ -77,7 +77,7 @@ impl<'a> Assigner<'a> {
             corpus,
             scan,
             rule,
-            documents: Documents::new(options.dedup),
+            documents: SeenDocuments::new(options.dedup),
             can_be_cut: options.encoding.can_be_cut(),
             input: None,
             left_out: false,
@@ -94,16 +94,19 @@ impl<'a> Assigner<'a> {
     ///
     /// # Errors
     /// [`DataError::FileChanged`] if an input differs from the first pass.
-    pub(super) fn assign<'w>(&mut self, pieces: &'w [Located]) -> Result<Vec<Part<'w>>, DataError> {
-        let hashes = self.hashes(pieces);
-        let mut parts = Vec::with_capacity(pieces.len());
-        for (at, (located, hash)) in pieces.iter().zip(&hashes).enumerate() {
-            let text = located.piece.text.as_str();
+    pub(super) fn assign<'w>(
+        &mut self,
+        chunks: &'w [LocatedChunk],
+    ) -> Result<Vec<AssignedSpan<'w>>, DataError> {
+        let hashes = self.hashes(chunks);
+        let mut spans = Vec::with_capacity(chunks.len());
+        for (at, (located, hash)) in chunks.iter().zip(&hashes).enumerate() {
+            let text = located.chunk.text.as_str();
             let length = Length::of(text);
             self.add_length(located.input, length)?;
-            if located.piece.begins {
+            if located.chunk.begins {
                 let split = self.split_at_begin(located.input, hash.as_ref());
-                self.left_out = self.documents.meet(hash.as_ref(), split);
+                self.left_out = self.documents.insert(hash.as_ref(), split);
                 self.last = None;
             }
             if self.left_out {
@@ -115,16 +118,16 @@ impl<'a> Assigner<'a> {
                 if text.is_empty() {
                     continue;
                 }
-                parts.push(Part {
+                spans.push(AssignedSpan {
                     split,
                     begins: self.last.replace(split) != Some(split),
                     text,
-                    piece: at,
-                    cut_inexactly: located.piece.cut_inexactly && Some(number) == last,
+                    chunk: at,
+                    cut_inexactly: located.chunk.cut_inexactly && Some(number) == last,
                 });
             }
         }
-        Ok(parts)
+        Ok(spans)
     }
 
     /// Checks the last input, after the last chunk.
@@ -139,14 +142,14 @@ impl<'a> Assigner<'a> {
     }
 
     /// The hash of each chunk's document, if it is needed.
-    fn hashes(&self, pieces: &[Located]) -> Vec<Option<Hash>> {
+    fn hashes(&self, chunks: &[LocatedChunk]) -> Vec<Option<Hash>> {
         let wanted = self.documents.compares() || matches!(self.rule, Rule::Hash { .. });
-        let hash = |located: &Located| match self.corpus.inputs[located.input].format.has_records()
-        {
-            true => wanted.then(|| blake3::hash(located.piece.text.as_bytes())),
-            false => self.scan.inputs[located.input].and_then(|scanned| scanned.hash),
-        };
-        pieces.par_iter().map(hash).collect()
+        let hash =
+            |located: &LocatedChunk| match self.corpus.inputs[located.input].format.has_records() {
+                true => wanted.then(|| blake3::hash(located.chunk.text.as_bytes())),
+                false => self.scan.inputs[located.input].and_then(|scanned| scanned.hash),
+            };
+        chunks.par_iter().map(hash).collect()
     }
 
     fn add_length(&mut self, input: usize, length: Length) -> Result<(), DataError> {

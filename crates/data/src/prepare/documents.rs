@@ -6,7 +6,7 @@ use std::collections::hash_map::Entry;
 use crate::Split;
 
 /// The maximum number of distinct documents that are remembered only to count duplicates. They take about 70 MB.
-const MOST_COUNTED: usize = 1_800_000;
+const MAX_COUNTED: usize = 1_800_000;
 
 /// BLAKE3 of a document's text.
 pub(super) type Hash = blake3::Hash;
@@ -16,10 +16,10 @@ pub(super) type Hash = blake3::Hash;
 type Key = [u8; 16];
 
 /// The documents seen so far.
-pub(super) struct Documents {
+pub(super) struct SeenDocuments {
     dedup: bool,
-    most_counted: usize,
-    /// The split of the first document with each text. `None` after [`MOST_COUNTED`] distinct documents, unless
+    max_counted: usize,
+    /// The split of the first document with each text. `None` after [`MAX_COUNTED`] distinct documents, unless
     /// duplicates are dropped.
     seen: Option<HashMap<Key, Split>>,
     counts: Counts,
@@ -38,12 +38,12 @@ pub(super) struct Counts {
     pub(super) compared: u64,
 }
 
-impl Documents {
+impl SeenDocuments {
     /// No documents yet. If `dedup` is set, duplicates are dropped.
     pub(super) fn new(dedup: bool) -> Self {
         Self {
             dedup,
-            most_counted: MOST_COUNTED,
+            max_counted: MAX_COUNTED,
             seen: Some(HashMap::new()),
             counts: Counts::default(),
         }
@@ -55,7 +55,7 @@ impl Documents {
     }
 
     /// Adds a document of `split`. Returns true if it is a duplicate that must be dropped.
-    pub(super) fn meet(&mut self, hash: Option<&Hash>, split: Split) -> bool {
+    pub(super) fn insert(&mut self, hash: Option<&Hash>, split: Split) -> bool {
         self.counts.documents += 1;
         let (Some(seen), Some(hash)) = (&mut self.seen, hash) else {
             return false;
@@ -72,7 +72,7 @@ impl Documents {
                 return self.dedup;
             }
         }
-        if !self.dedup && seen.len() >= self.most_counted {
+        if !self.dedup && seen.len() >= self.max_counted {
             self.seen = None;
         }
         false
@@ -95,15 +95,15 @@ mod tests {
     use super::*;
     use Split::{Train, Val};
 
-    fn meet(documents: &mut Documents, text: &str, split: Split) -> bool {
+    fn insert(documents: &mut SeenDocuments, text: &str, split: Split) -> bool {
         let hash = blake3::hash(text.as_bytes());
-        documents.meet(Some(&hash), split)
+        documents.insert(Some(&hash), split)
     }
 
     #[test]
     fn duplicates_and_leaks_are_counted_and_dropped_on_request() {
         for dedup in [false, true] {
-            let mut documents = Documents::new(dedup);
+            let mut documents = SeenDocuments::new(dedup);
             let all = [
                 ("a", Train),
                 ("b", Train),
@@ -112,7 +112,7 @@ mod tests {
                 ("c", Val),
                 ("b", Val),
             ];
-            let left_out = all.map(|(text, split)| meet(&mut documents, text, split));
+            let left_out = all.map(|(text, split)| insert(&mut documents, text, split));
             assert_eq!(left_out, [false, false, dedup, false, dedup, dedup]);
             let counts = documents.counts();
             assert_eq!(
@@ -130,12 +130,12 @@ mod tests {
     #[test]
     fn memory_limit_ends_counting_but_not_deduplication() {
         for (dedup, duplicates) in [(false, 1), (true, 2)] {
-            let mut documents = Documents {
-                most_counted: 2,
-                ..Documents::new(dedup)
+            let mut documents = SeenDocuments {
+                max_counted: 2,
+                ..SeenDocuments::new(dedup)
             };
             for text in ["a", "a", "b", "a", "c"] {
-                meet(&mut documents, text, Train);
+                insert(&mut documents, text, Train);
             }
             let counts = documents.counts();
             assert_eq!(

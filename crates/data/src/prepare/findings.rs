@@ -14,7 +14,7 @@ use crate::{LeftOut, Manifest, Split, SplitManifest};
 const FEW_VAL_TOKENS: u64 = 256;
 
 /// The share of unknown tokens above which a warning is given.
-const MOST_UNKNOWN: f64 = 0.001;
+const MAX_UNKNOWN_SHARE: f64 = 0.001;
 
 /// The result of [`crate::prepare()`].
 #[derive(Clone, Debug, PartialEq)]
@@ -161,7 +161,7 @@ pub(super) fn warnings(
         (!missing.is_empty()).then(|| Warning::MissingSpecials {
             names: missing.to_vec(),
         }),
-        (unknown as f64 > tokens as f64 * MOST_UNKNOWN)
+        (unknown as f64 > tokens as f64 * MAX_UNKNOWN_SHARE)
             .then_some(Warning::UnknownTokens { unknown, tokens }),
         (val_wanted && val < FEW_VAL_TOKENS).then_some(Warning::ShortVal { tokens: val }),
         // A few short documents are probably a trial.

@@ -20,7 +20,7 @@ use crate::writer::SplitState;
 use crate::{DataError, Format, Input, LeftOut, Split};
 
 /// The maximum time between two updates of the progress.
-const MOST_TIME: Duration = Duration::from_secs(3);
+const MAX_INTERVAL: Duration = Duration::from_secs(3);
 
 const PLAN_FILE: &str = "plan.json";
 
@@ -48,7 +48,7 @@ struct PlannedInput {
 /// The saved progress of a dataset.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Note {
+pub(super) struct SavedProgress {
     /// Counts for the warnings and of the chunks done.
     pub(super) tally: Tally,
     /// The records that could not be encoded.
@@ -87,7 +87,7 @@ impl Plan {
             ("shard_tokens", options.shard_tokens.to_string()),
         ];
         let inputs = corpus.inputs.iter().enumerate();
-        let inputs = inputs.map(|(number, input)| planned(input, corpus.split_of(number)));
+        let inputs = inputs.map(|(number, input)| plan_input(input, corpus.split_of(number)));
         Ok(Self {
             command: options.command.clone(),
             settings: settings
@@ -134,7 +134,7 @@ impl Plan {
     }
 }
 
-impl Note {
+impl SavedProgress {
     /// Reads the saved progress of the unfinished dataset in `folder`.
     pub(super) fn read(folder: &Path) -> Result<Self, DataError> {
         read(&folder.join(PROGRESS_FILE))
@@ -163,19 +163,19 @@ impl<'a> Journal<'a> {
     /// Counts `bytes` bytes of text. Returns true if the progress should be saved.
     pub(super) fn is_due(&mut self, bytes: u64) -> bool {
         self.bytes += bytes;
-        self.bytes >= self.interval || self.last.elapsed() >= MOST_TIME
+        self.bytes >= self.interval || self.last.elapsed() >= MAX_INTERVAL
     }
 
     /// Saves the progress.
-    pub(super) fn write(&mut self, note: &Note) -> Result<(), DataError> {
-        write_whole(self.folder, PROGRESS_FILE, note)?;
+    pub(super) fn write(&mut self, saved: &SavedProgress) -> Result<(), DataError> {
+        write_whole(self.folder, PROGRESS_FILE, saved)?;
         self.bytes = 0;
         self.last = Instant::now();
         Ok(())
     }
 }
 
-fn planned(input: &Input, split: Option<Split>) -> Result<PlannedInput, DataError> {
+fn plan_input(input: &Input, split: Option<Split>) -> Result<PlannedInput, DataError> {
     let modified = || fs::metadata(&input.path)?.modified();
     let modified = modified().map_err(DataError::io("read", &input.name))?;
     // Times before 1970 come from a clock that was never set.

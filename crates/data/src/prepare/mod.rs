@@ -42,7 +42,7 @@ use emberlm_tokenizer::{Tokenizer, TokenizerChoice, TokenizerKind};
 use self::assign::Assigner;
 use self::corpus::Corpus;
 use self::encoding::Encoder;
-use self::journal::{Note, Plan};
+use self::journal::{Plan, SavedProgress};
 use self::scan::scan;
 use self::tokenize::{Tokenized, tokenize};
 use crate::block_hashes::DatasetBlocks;
@@ -134,7 +134,7 @@ fn in_pool(
     let made = make(&staging, corpus, known, template, options, progress);
     let (prepared, blocks) = made.map_err(|error| match error {
         error @ DataError::CannotContinue { .. } => error,
-        error if staging.keeps() => DataError::Kept {
+        error if staging.is_resumable() => DataError::Kept {
             source: Box::new(error),
         },
         error => error,
@@ -152,8 +152,8 @@ fn make(
     options: &PrepareOptions,
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<(Prepared, DatasetBlocks), DataError> {
-    corpus.spool(staging.notes(), &options.input)?;
-    let (command, note) = begin(staging, &corpus, known.as_ref(), template.as_ref(), options)?;
+    corpus.spool(staging.work_folder(), &options.input)?;
+    let (command, saved) = begin(staging, &corpus, known.as_ref(), template.as_ref(), options)?;
     let scan = scan(&corpus, options, known.is_none(), progress)?;
     let assigner = Assigner::new(&corpus, &scan, options)?;
     let tokenizer = match known {
@@ -172,7 +172,7 @@ fn make(
         counts,
         left_out,
     } = tokenize(
-        &corpus, &encoder, assigner, staging, note, options, progress,
+        &corpus, &encoder, assigner, staging, saved, options, progress,
     )?;
     if splits.train.tokens == 0 {
         let documents = counts.documents;
@@ -209,7 +209,7 @@ fn begin(
     tokenizer: Option<&Tokenizer>,
     template: Option<&ChatTemplate>,
     options: &PrepareOptions,
-) -> Result<(String, Note), DataError> {
+) -> Result<(String, SavedProgress), DataError> {
     // The alphabet of a char tokenizer is determined by the inputs.
     let tokenizer = match tokenizer.map(Tokenizer::spec) {
         Some(spec) => format!("{} {}", spec.kind, spec.hash),
@@ -222,15 +222,15 @@ fn begin(
     };
     let plan = Plan::new(corpus, options, tokenizer, encoding)?;
     if !staging.resumes() {
-        plan.write(staging.notes())?;
-        return Ok((plan.command, Note::default()));
+        plan.write(staging.work_folder())?;
+        return Ok((plan.command, SavedProgress::default()));
     }
-    let begun = Plan::read(staging.notes())?;
+    let begun = Plan::read(staging.work_folder())?;
     begun
         .compare(&plan)
         .map_err(|reason| DataError::CannotContinue {
             path: staging.out().to_owned(),
             reason,
         })?;
-    Ok((begun.command, Note::read(staging.notes())?))
+    Ok((begun.command, SavedProgress::read(staging.work_folder())?))
 }

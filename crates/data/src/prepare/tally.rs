@@ -10,7 +10,8 @@ pub(super) const FEW_TOKENS: u64 = 8;
 #[serde(deny_unknown_fields)]
 pub(super) struct Tally {
     /// The number of chunks processed, including those of dropped documents.
-    pub(super) pieces: u64,
+    #[serde(rename = "pieces")]
+    pub(super) chunks: u64,
     /// The number of bytes of text in those chunks.
     pub(super) bytes: u64,
     /// The number of unknown tokens.

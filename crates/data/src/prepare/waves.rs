@@ -8,7 +8,7 @@ use std::thread;
 
 use emberlm_tokenizer::Tokenizer;
 
-use crate::inputs::Piece;
+use crate::inputs::DocumentChunk;
 use crate::{DataError, Input, InputOptions, LeftOut};
 
 /// The minimum text in a wave, unless progress is saved more often.
@@ -17,10 +17,10 @@ const WAVE_BYTES: usize = 4 << 20;
 /// The text in a wave per thread, so that all threads have enough to do.
 const WAVE_BYTES_PER_THREAD: usize = 256 << 10;
 
-const MOST_WAVE_BYTES: usize = 16 << 20;
+const MAX_WAVE_BYTES: usize = 16 << 20;
 
 /// The memory overhead of a chunk, so that waves of very short documents do not take more memory than others.
-const PIECE_BYTES: usize = 128;
+const CHUNK_OVERHEAD_BYTES: usize = 128;
 
 /// The inputs to read, with options.
 pub(super) struct Reading<'a> {
@@ -38,7 +38,7 @@ pub(super) struct Reading<'a> {
 #[derive(Default)]
 pub(super) struct Wave {
     /// The chunks in order.
-    pub(super) pieces: Vec<Located>,
+    pub(super) chunks: Vec<LocatedChunk>,
     /// The number of bytes of the input files that were read for the wave.
     pub(super) read: u64,
     /// The skipped records of the inputs that end in this wave.
@@ -47,18 +47,18 @@ pub(super) struct Wave {
 }
 
 /// A chunk with its input.
-pub(super) struct Located {
+pub(super) struct LocatedChunk {
     /// The index of its input.
     pub(super) input: usize,
     /// The chunk.
-    pub(super) piece: Piece,
+    pub(super) chunk: DocumentChunk,
 }
 
 /// The size of a wave for the current number of threads and the interval of the journal.
 pub(super) fn wave_bytes(journal_bytes: u64) -> usize {
     let wanted = WAVE_BYTES.max(rayon::current_num_threads() * WAVE_BYTES_PER_THREAD);
     let journal = usize::try_from(journal_bytes).unwrap_or(usize::MAX);
-    wanted.min(MOST_WAVE_BYTES).min(journal).max(1)
+    wanted.min(MAX_WAVE_BYTES).min(journal).max(1)
 }
 
 /// Calls `take` with each wave of `reading`. Stops at the first error of reading or of `take`.
@@ -112,11 +112,11 @@ fn read_input(
 ) -> Result<Result<(), Closed>, DataError> {
     let mut documents = input.open(reading.options, reading.tokenizer)?;
     let (bytes, mut read) = (input.bytes, 0);
-    while let Some(piece) = documents.next_piece()? {
-        wave.bytes += piece.text.len() + PIECE_BYTES;
-        wave.pieces.push(Located {
+    while let Some(chunk) = documents.next_chunk()? {
+        wave.bytes += chunk.text.len() + CHUNK_OVERHEAD_BYTES;
+        wave.chunks.push(LocatedChunk {
             input: number,
-            piece,
+            chunk,
         });
         if wave.bytes >= reading.wave_bytes {
             let now = documents.bytes_read().min(bytes);

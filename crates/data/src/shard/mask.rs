@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::HashedFile;
 use super::blocks::{BlockHashes, FileHashes};
-use super::verified_map::{VerifiedMap, WholeFile};
+use super::verified_map::{UnverifiedFile, VerifiedMap};
 use crate::DataError;
 
 /// The bit of a target.
@@ -70,8 +70,8 @@ impl Mask {
     }
 
     /// The file, if its blocks cannot be verified one by one.
-    pub(crate) fn whole_file(&self) -> Option<WholeFile> {
-        self.file.whole_file()
+    pub(crate) fn unverified_file(&self) -> Option<UnverifiedFile> {
+        self.file.unverified_file()
     }
 
     /// The path of the file.

@@ -30,7 +30,7 @@ pub(crate) use mask::{LEARNT, sum_mask};
 pub(crate) use mask_write::MaskWriter;
 pub use read::Shard;
 pub(crate) use stream::ShardStream;
-pub(crate) use verified_map::WholeFile;
+pub(crate) use verified_map::UnverifiedFile;
 pub use write::ShardWriter;
 
 /// The default number of tokens per shard.
@@ -120,7 +120,7 @@ fn header(width: TokenWidth, count: i32) -> [u8; HEADER_BYTES as usize] {
 
 /// The region of a shard's file that contains the tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Placed {
+struct TokenRegion {
     width: TokenWidth,
     /// The offset of the first token, in bytes.
     first_byte: u64,
@@ -129,15 +129,15 @@ struct Placed {
 
 /// Locates the tokens in a file of `file_bytes` bytes that begins with `head`, or returns the reason that it is not a
 /// shard.
-fn place(layout: ShardLayout, head: &[u8], file_bytes: u64) -> Result<Placed, String> {
+fn locate_tokens(layout: ShardLayout, head: &[u8], file_bytes: u64) -> Result<TokenRegion, String> {
     match layout {
-        ShardLayout::LlmC => check_header(head, file_bytes).map(|(width, tokens)| Placed {
+        ShardLayout::LlmC => check_header(head, file_bytes).map(|(width, tokens)| TokenRegion {
             width,
             first_byte: HEADER_BYTES,
             tokens,
         }),
         ShardLayout::Headerless => match file_bytes % 2 {
-            0 => Ok(Placed {
+            0 => Ok(TokenRegion {
                 width: TokenWidth::U16,
                 first_byte: 0,
                 tokens: file_bytes / 2,
@@ -209,14 +209,14 @@ mod tests {
             let (head, bytes) = good(width);
             for len in 0..2 * bytes {
                 let head = &head[..head.len().min(len as usize)];
-                let placed = place(ShardLayout::LlmC, head, len);
-                assert_eq!(placed.is_ok(), len == bytes, "{len}");
+                let region = locate_tokens(ShardLayout::LlmC, head, len);
+                assert_eq!(region.is_ok(), len == bytes, "{len}");
             }
         }
         for len in 0..9 {
-            let placed = place(ShardLayout::Headerless, &[], len);
+            let region = locate_tokens(ShardLayout::Headerless, &[], len);
             assert_eq!(
-                placed.map(|p| p.tokens).ok(),
+                region.map(|p| p.tokens).ok(),
                 (len % 2 == 0).then_some(len / 2)
             );
         }
@@ -230,10 +230,10 @@ mod tests {
                 for byte in 0..=255 {
                     let mut head = good;
                     head[at] = byte;
-                    let placed = place(ShardLayout::LlmC, &head, bytes);
+                    let region = locate_tokens(ShardLayout::LlmC, &head, bytes);
                     // The rest of the header is unused, also in llm.c.
                     let same = at >= 12 || byte == good[at];
-                    assert_eq!(placed.is_ok(), same, "{byte} at {at}");
+                    assert_eq!(region.is_ok(), same, "{byte} at {at}");
                 }
             }
         }

@@ -3,8 +3,10 @@
 use std::path::Path;
 
 use super::blocks::BlockHashes;
-use super::verified_map::{VerifiedMap, WholeFile};
-use super::{HEADER_BYTES, Placed, ShardLayout, TokenWidth, decode, file_hashes, place};
+use super::verified_map::{UnverifiedFile, VerifiedMap};
+use super::{
+    HEADER_BYTES, ShardLayout, TokenRegion, TokenWidth, decode, file_hashes, locate_tokens,
+};
 use crate::DataError;
 
 /// A memory-mapped shard with a validated header and length.
@@ -13,7 +15,7 @@ use crate::DataError;
 /// the process.
 pub struct Shard {
     file: VerifiedMap,
-    placed: Placed,
+    region: TokenRegion,
 }
 
 impl Shard {
@@ -33,8 +35,8 @@ impl Shard {
     pub fn open_as(path: &Path, layout: ShardLayout) -> Result<Self, DataError> {
         let file = VerifiedMap::open(path)?;
         let head = file.unverified(0, HEADER_BYTES.min(file.len()))?;
-        match place(layout, head, file.len()) {
-            Ok(placed) => Ok(Self { file, placed }),
+        match locate_tokens(layout, head, file.len()) {
+            Ok(region) => Ok(Self { file, region }),
             Err(reason) => Err(DataError::Shard {
                 path: path.to_owned(),
                 reason,
@@ -53,23 +55,23 @@ impl Shard {
     }
 
     /// The file, if its blocks cannot be verified one by one.
-    pub(crate) fn whole_file(&self) -> Option<WholeFile> {
-        self.file.whole_file()
+    pub(crate) fn unverified_file(&self) -> Option<UnverifiedFile> {
+        self.file.unverified_file()
     }
 
     /// The number of tokens.
     pub fn len(&self) -> u64 {
-        self.placed.tokens
+        self.region.tokens
     }
 
     /// Returns true if there are no tokens.
     pub fn is_empty(&self) -> bool {
-        self.placed.tokens == 0
+        self.region.tokens == 0
     }
 
     /// The width of a token.
     pub fn width(&self) -> TokenWidth {
-        self.placed.width
+        self.region.width
     }
 
     /// The path of the file.
@@ -85,14 +87,14 @@ impl Shard {
     pub fn read_into(&self, start: u64, len: u64, out: &mut Vec<u32>) -> Result<(), DataError> {
         if start
             .checked_add(len)
-            .is_none_or(|end| end > self.placed.tokens)
+            .is_none_or(|end| end > self.region.tokens)
         {
-            let total = self.placed.tokens;
+            let total = self.region.tokens;
             return Err(DataError::OutOfBounds { start, len, total });
         }
-        let Placed {
+        let TokenRegion {
             width, first_byte, ..
-        } = self.placed;
+        } = self.region;
         let first = first_byte + start * width.bytes();
         let bytes = self.file.bytes(first, len * width.bytes())?;
         decode(width, bytes, out);

@@ -2,13 +2,16 @@
 
 use std::path::Path;
 
-use super::{FileHashes, HEADER_BYTES, HashedFile, Placed, ShardLayout, TokenWidth, decode, place};
+use super::{
+    FileHashes, HEADER_BYTES, HashedFile, ShardLayout, TokenRegion, TokenWidth, decode,
+    locate_tokens,
+};
 use crate::DataError;
 
 /// Reads a shard's tokens in blocks, and computes the hashes of the file. Holds at most one block.
 pub(crate) struct ShardStream {
     file: HashedFile,
-    placed: Placed,
+    region: TokenRegion,
     ids: Vec<u32>,
 }
 
@@ -24,10 +27,10 @@ impl ShardStream {
             ShardLayout::LlmC => file.next(HEADER_BYTES)?,
             ShardLayout::Headerless => &[],
         };
-        match place(layout, head, bytes) {
-            Ok(placed) => Ok(Self {
+        match locate_tokens(layout, head, bytes) {
+            Ok(region) => Ok(Self {
                 file,
-                placed,
+                region,
                 ids: Vec::new(),
             }),
             Err(reason) => Err(DataError::Shard {
@@ -39,12 +42,12 @@ impl ShardStream {
 
     /// The number of tokens in the shard.
     pub(crate) fn len(&self) -> u64 {
-        self.placed.tokens
+        self.region.tokens
     }
 
     /// The width of a token.
     pub(crate) fn width(&self) -> TokenWidth {
-        self.placed.width
+        self.region.width
     }
 
     /// Returns the next tokens, or an empty slice at the end.
@@ -53,7 +56,7 @@ impl ShardStream {
         // Blocks start after the header and their length is a multiple of every width, so no token is split between
         // two blocks.
         let bytes = self.file.next(u64::MAX)?;
-        decode(self.placed.width, bytes, &mut self.ids);
+        decode(self.region.width, bytes, &mut self.ids);
         Ok(&self.ids)
     }
 

@@ -19,7 +19,7 @@ enum Check {
     /// No hashes are known.
     None,
     /// The hash of the whole file, which has several blocks.
-    WholeFile(blake3::Hash),
+    UnverifiedFile(blake3::Hash),
     /// The hash of a file of at most one block.
     OneBlock(blake3::Hash, Verified),
     /// The hash of each block.
@@ -31,7 +31,7 @@ struct Verified(Box<[AtomicBool]>);
 
 /// A file without block hashes, which can only be verified as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct WholeFile {
+pub(crate) struct UnverifiedFile {
     /// The path of the file.
     pub(crate) path: PathBuf,
     /// The length in bytes.
@@ -71,7 +71,7 @@ impl VerifiedMap {
         };
         self.check = match blocks {
             _ if bytes <= BLOCK_BYTES => Check::OneBlock(whole, verified()),
-            None => Check::WholeFile(whole),
+            None => Check::UnverifiedFile(whole),
             Some(blocks) if blocks.belong_to(bytes, &whole) => Check::Blocks(blocks, verified()),
             Some(_) => {
                 let path = self.path.clone();
@@ -82,9 +82,9 @@ impl VerifiedMap {
     }
 
     /// The file, if the reader has to verify it as a whole.
-    pub(super) fn whole_file(&self) -> Option<WholeFile> {
+    pub(super) fn unverified_file(&self) -> Option<UnverifiedFile> {
         match self.check {
-            Check::WholeFile(blake3) => Some(WholeFile {
+            Check::UnverifiedFile(blake3) => Some(UnverifiedFile {
                 path: self.path.clone(),
                 bytes: self.map.len(),
                 blake3,
@@ -106,7 +106,7 @@ impl VerifiedMap {
     /// Returns `len` bytes from `start`, after verifying the blocks that contain them.
     pub(super) fn bytes(&self, start: u64, len: u64) -> Result<&[u8], DataError> {
         match &self.check {
-            Check::None | Check::WholeFile(_) => {}
+            Check::None | Check::UnverifiedFile(_) => {}
             Check::OneBlock(whole, verified) => {
                 let matches = |_, block: &[u8]| blake3::hash(block) == *whole;
                 self.verify(verified, start, len, matches)?;

@@ -7,7 +7,7 @@ use emberlm_tokenizer::Tokenizer;
 use super::{TalesConfig, alphabet, nll_nats, tale};
 use crate::block_hashes::DatasetBlocks;
 use crate::staging::{Staging, Unfinished};
-use crate::writer::{Shards, SplitWriter};
+use crate::writer::{ShardOptions, SplitWriter};
 use crate::{
     DEFAULT_SHARD_TOKENS, DataError, Floor, MANIFEST_FILE, Manifest, Split, SplitManifest, Splits,
     TokenWidth,
@@ -61,7 +61,7 @@ fn write_split(
     seed: u64,
     indices: std::ops::Range<u64>,
 ) -> Result<(SplitManifest, DatasetBlocks), DataError> {
-    let shards = Shards {
+    let shards = ShardOptions {
         width: TokenWidth::for_vocab(tokenizer.vocab_size()),
         tokens: DEFAULT_SHARD_TOKENS,
         masked: false,

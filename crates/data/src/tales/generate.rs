@@ -2,7 +2,7 @@
 
 use emberlm_system::random::SplitMix64;
 
-use super::grammar::{Drawn, Part, Phrasing, Sentence};
+use super::grammar::{Drawn, PhrasePart, Phrasing, Sentence};
 use super::sentences::SENTENCES;
 
 /// The number of tales and their seed.
@@ -31,12 +31,12 @@ pub fn tale(seed: u64, index: u64) -> String {
     let mut text = String::new();
     for sentence in SENTENCES {
         for part in phrasing(&mut random, sentence).parts {
-            if let Part::Draw(word) = part {
+            if let PhrasePart::Draw(word) = part {
                 drawn.set(word.slot, random.index(word.texts.len()));
             }
             text += match part {
-                Part::Text(text) => text,
-                Part::Draw(word) | Part::Again(word) => drawn.text(word),
+                PhrasePart::Text(text) => text,
+                PhrasePart::Draw(word) | PhrasePart::Repeat(word) => drawn.text(word),
             };
         }
     }

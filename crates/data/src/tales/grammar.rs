@@ -51,13 +51,13 @@ pub(super) struct Word {
 
 /// An element of a phrasing.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Part {
+pub(super) enum PhrasePart {
     /// A fixed text.
     Text(&'static str),
     /// Draws the slot's value uniformly and inserts its text.
     Draw(Word),
     /// Inserts the text for the slot's value, which was drawn before.
-    Again(Word),
+    Repeat(Word),
 }
 
 /// One of the phrasings of a sentence.
@@ -65,7 +65,7 @@ pub(super) enum Part {
 pub(super) struct Phrasing {
     /// The weight of this phrasing relative to the others of the sentence.
     pub(super) weight: u32,
-    pub(super) parts: &'static [Part],
+    pub(super) parts: &'static [PhrasePart],
 }
 
 /// A sentence with its alternative phrasings.
@@ -128,7 +128,7 @@ impl Sentence {
         self.phrasings
             .iter()
             .flat_map(|phrasing| phrasing.parts)
-            .flat_map(Part::texts)
+            .flat_map(PhrasePart::texts)
             .copied()
     }
 }
@@ -136,9 +136,9 @@ impl Sentence {
 impl Phrasing {
     /// The entropy of the draws in nats. It equals their negative log-probability, since they are uniform.
     pub(super) fn draws_nats(&self) -> f64 {
-        let nats = |part: &Part| match part {
-            Part::Draw(word) => (word.texts.len() as f64).ln(),
-            Part::Text(_) | Part::Again(_) => 0.0,
+        let nats = |part: &PhrasePart| match part {
+            PhrasePart::Draw(word) => (word.texts.len() as f64).ln(),
+            PhrasePart::Text(_) | PhrasePart::Repeat(_) => 0.0,
         };
         self.parts.iter().map(nats).sum()
     }
@@ -146,7 +146,7 @@ impl Phrasing {
     /// The expected length in characters. Each value is drawn uniformly and independently, so the expected length of
     /// a word is the mean over its texts.
     fn expected_chars(&self) -> f64 {
-        let mean = |part: &Part| {
+        let mean = |part: &PhrasePart| {
             let texts = part.texts();
             let chars: usize = texts.iter().map(|text| text.len()).sum();
             chars as f64 / texts.len() as f64
@@ -155,12 +155,12 @@ impl Phrasing {
     }
 }
 
-impl Part {
+impl PhrasePart {
     /// The texts that can occur here.
     pub(super) fn texts(&self) -> &[&'static str] {
         match self {
             Self::Text(text) => std::slice::from_ref(text),
-            Self::Draw(word) | Self::Again(word) => word.texts,
+            Self::Draw(word) | Self::Repeat(word) => word.texts,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Parsing of a tale into its draws, to compute its exact probability.
 
-use super::grammar::{Drawn, Part, Phrasing};
+use super::grammar::{Drawn, PhrasePart, Phrasing};
 use super::sentences::SENTENCES;
 use crate::DataError;
 
@@ -44,17 +44,17 @@ fn take_phrasing<'a>(
 ) -> Option<(Drawn, &'a str)> {
     let mut rest = text;
     for part in phrasing.parts {
-        let told = match part {
-            Part::Text(text) => text,
-            Part::Draw(word) => {
+        let expected = match part {
+            PhrasePart::Text(text) => text,
+            PhrasePart::Draw(word) => {
                 // At most one text matches, because no text in a list is a prefix of another.
                 let value = word.texts.iter().position(|text| rest.starts_with(text))?;
                 drawn.set(word.slot, value);
                 word.texts[value]
             }
-            Part::Again(word) => drawn.text(word),
+            PhrasePart::Repeat(word) => drawn.text(word),
         };
-        rest = rest.strip_prefix(told)?;
+        rest = rest.strip_prefix(expected)?;
     }
     Some((drawn, rest))
 }
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     /// The parts of all phrasings.
-    fn parts() -> impl Iterator<Item = &'static Part> {
+    fn parts() -> impl Iterator<Item = &'static PhrasePart> {
         SENTENCES
             .iter()
             .flat_map(|sentence| sentence.phrasings)
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn drawn_lists_are_prefix_free() {
         for part in parts() {
-            if let Part::Draw(word) = part {
+            if let PhrasePart::Draw(word) = part {
                 assert!(prefix_free(word.texts), "{word:?}");
             }
         }
@@ -93,7 +93,9 @@ mod tests {
     fn lists_of_a_slot_have_equal_lengths() {
         let mut lengths = [None; Slot::COUNT];
         for part in parts() {
-            if let Part::Draw(Word { slot, texts }) | Part::Again(Word { slot, texts }) = part {
+            if let PhrasePart::Draw(Word { slot, texts })
+            | PhrasePart::Repeat(Word { slot, texts }) = part
+            {
                 let length = lengths[*slot as usize].get_or_insert(texts.len());
                 assert_eq!(*length, texts.len(), "{slot:?}");
             }
@@ -102,18 +104,23 @@ mod tests {
     }
 
     /// Returns true if the first difference between two phrasings always shows which one was used.
-    fn told_apart(a: &[Part], b: &[Part]) -> bool {
+    fn distinguishable(a: &[PhrasePart], b: &[PhrasePart]) -> bool {
         match (a.first(), b.first()) {
-            (Some(Part::Text(x)), Some(Part::Text(y))) if x != y => prefix_free(&[x, y]),
-            (Some(Part::Text(_)), Some(Part::Text(_))) => told_apart(&a[1..], &b[1..]),
-            (Some(Part::Again(x)), Some(Part::Again(y))) => {
-                x.texts == y.texts && told_apart(&a[1..], &b[1..])
+            (Some(PhrasePart::Text(x)), Some(PhrasePart::Text(y))) if x != y => {
+                prefix_free(&[x, y])
+            }
+            (Some(PhrasePart::Text(_)), Some(PhrasePart::Text(_))) => {
+                distinguishable(&a[1..], &b[1..])
+            }
+            (Some(PhrasePart::Repeat(x)), Some(PhrasePart::Repeat(y))) => {
+                x.texts == y.texts && distinguishable(&a[1..], &b[1..])
             }
             // A repeated word against a fixed text: the text must differ from the beginning of all texts of the word.
-            (Some(Part::Again(word)), Some(Part::Text(text)))
-            | (Some(Part::Text(text)), Some(Part::Again(word))) => {
-                word.texts.iter().all(|told| prefix_free(&[told, text]))
-            }
+            (Some(PhrasePart::Repeat(word)), Some(PhrasePart::Text(text)))
+            | (Some(PhrasePart::Text(text)), Some(PhrasePart::Repeat(word))) => word
+                .texts
+                .iter()
+                .all(|expected| prefix_free(&[expected, text])),
             _ => false,
         }
     }
@@ -123,7 +130,7 @@ mod tests {
         for Sentence { phrasings } in SENTENCES {
             for (i, a) in phrasings.iter().enumerate() {
                 for b in &phrasings[..i] {
-                    assert!(told_apart(a.parts, b.parts), "{a:?} {b:?}");
+                    assert!(distinguishable(a.parts, b.parts), "{a:?} {b:?}");
                 }
             }
         }
@@ -138,11 +145,11 @@ mod tests {
                 let mut now = known;
                 for part in phrasing.parts {
                     match part {
-                        Part::Text(_) => {}
-                        Part::Draw(word) => {
+                        PhrasePart::Text(_) => {}
+                        PhrasePart::Draw(word) => {
                             assert!(!std::mem::replace(&mut now[word.slot as usize], true))
                         }
-                        Part::Again(word) => assert!(now[word.slot as usize], "{word:?}"),
+                        PhrasePart::Repeat(word) => assert!(now[word.slot as usize], "{word:?}"),
                     }
                 }
                 after.push(now);

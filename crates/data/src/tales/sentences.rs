@@ -7,18 +7,18 @@
 //! reader can distinguish them. A sentence draws the same words in all of its phrasings, so that later sentences can
 //! repeat them; the exception is [`SPAN`], which only one ending draws. Tests in `parse` verify both rules.
 
-use super::grammar::{Part, Phrasing, Sentence};
+use super::grammar::{PhrasePart, Phrasing, Sentence};
 use super::words::*;
 
 macro_rules! part {
     ($text:literal) => {
-        Part::Text($text)
+        PhrasePart::Text($text)
     };
     (($word:ident)) => {
-        Part::Draw($word)
+        PhrasePart::Draw($word)
     };
     ([$word:ident]) => {
-        Part::Again($word)
+        PhrasePart::Repeat($word)
     };
 }
 

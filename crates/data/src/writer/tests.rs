@@ -2,12 +2,12 @@
 
 use super::*;
 
-const FOUR: Shards = Shards {
+const FOUR: ShardOptions = ShardOptions {
     width: TokenWidth::U16,
     tokens: 4,
     masked: false,
 };
-const MILLION: Shards = Shards {
+const MILLION: ShardOptions = ShardOptions {
     tokens: 1 << 20,
     ..FOUR
 };
@@ -15,7 +15,7 @@ const MILLION: Shards = Shards {
 #[test]
 fn masks_are_stored_next_to_shards_and_default_to_targets() {
     let folder = tempfile::tempdir().unwrap();
-    let shards = Shards {
+    let shards = ShardOptions {
         masked: true,
         ..FOUR
     };
@@ -44,7 +44,7 @@ fn masks_are_stored_next_to_shards_and_default_to_targets() {
 fn resumed_writer_equals_uninterrupted_writer() {
     let ids: Vec<u32> = (0..23).collect();
     let learnt: Vec<bool> = ids.iter().map(|id| id % 3 == 0).collect();
-    let shards = Shards {
+    let shards = ShardOptions {
         masked: true,
         ..FOUR
     };
@@ -88,7 +88,7 @@ fn resumed_writer_equals_uninterrupted_writer() {
 #[test]
 fn resumed_writer_has_the_same_block_hashes() {
     const TOKENS: u64 = 1_200_000;
-    let shards = Shards {
+    let shards = ShardOptions {
         tokens: TOKENS,
         masked: true,
         ..FOUR

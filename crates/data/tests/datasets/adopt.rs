@@ -4,7 +4,7 @@ use emberlm_data::{AdoptOptions, DataError, Dataset, PrepareOptions, ShardLayout
 use emberlm_tokenizer::TokenizerKind::{Byte, Char, Gpt2};
 use emberlm_tokenizer::{Tokenizer, TokenizerChoice};
 
-use super::place::{adopt, copy, expected, fixture, ids, names, options};
+use super::common::{adopt, copy, expected, fixture, ids, names, options};
 
 /// Adopts a copy of a fixture and compares it with the values recorded by Python.
 fn agrees(name: &str, options: &AdoptOptions, layout: ShardLayout, shards: [usize; 2]) {
@@ -14,9 +14,10 @@ fn agrees(name: &str, options: &AdoptOptions, layout: ShardLayout, shards: [usiz
     assert_eq!(adopted.warnings, [""; 0]);
     let dataset = Dataset::open(folder.path()).unwrap();
     assert_eq!(dataset.manifest(), &adopted.manifest);
-    for ((split, count), (told, expected)) in Split::ALL.into_iter().zip(shards).zip(expected(name))
+    for ((split, count), (recorded_split, expected)) in
+        Split::ALL.into_iter().zip(shards).zip(expected(name))
     {
-        assert_eq!(told, split.name());
+        assert_eq!(recorded_split, split.name());
         let manifest = dataset.manifest().split(split);
         assert_eq!(ids(&dataset, split), expected.ids, "{name}");
         assert_eq!(

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use emberlm_data::{DataError, Dataset, Packing, Split, UnverifiedFiles};
 use emberlm_tokenizer::TokenizerKind::{Byte, Gpt2};
 
-use super::place::{adopt, copy, edit_manifest, ids, options, prepared};
+use super::common::{adopt, copy, edit_manifest, ids, options, prepared};
 
 const MIB: u64 = 1 << 20;
 
@@ -70,11 +70,11 @@ fn damaged_block_is_rejected_and_other_blocks_are_read() {
         .windows(Split::Train, 64, Packing::Isolated)
         .err()
         .unwrap();
-    let told = format!(
+    let expected = format!(
         "train_00000.bin is damaged: bytes {MIB} to {} are not",
         2 * MIB - 1
     );
-    assert!(error.to_string().contains(&told), "{error}");
+    assert!(error.to_string().contains(&expected), "{error}");
     let problems = dataset.verify().unwrap_err().to_string();
     assert!(
         problems.contains(&format!(
@@ -172,11 +172,11 @@ fn dataset_without_block_hashes_is_verified_by_file() {
     flip(dataset.folder(), "train_00000.bin", 2 * MIB);
     assert_eq!(damage(&dataset, Split::Train, MIB, 10), None);
     let error = files.verify(&stop, &done).unwrap_err().to_string();
-    let told = format!(
+    let expected = format!(
         "train_00000.bin is damaged: bytes 0 to {} are not",
         bytes - 1
     );
-    assert!(error.contains(&told), "{error}");
+    assert!(error.contains(&expected), "{error}");
     // A verification that is stopped early reports no damage.
     stop.store(true, Ordering::Relaxed);
     files.verify(&stop, &done).unwrap();

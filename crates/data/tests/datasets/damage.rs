@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use emberlm_data::{Mask, Shard, ShardLayout};
 
-use super::place::fixture;
+use super::common::fixture;
 
 /// Writes a file `name` with these bytes.
 fn file(folder: &tempfile::TempDir, name: &str, bytes: &[u8]) -> PathBuf {
@@ -33,8 +33,8 @@ fn truncated_shard_is_rejected() {
     for len in [0, 1, 11, 1023, 1024, 1025, 1026, 1112, 1113] {
         let path = file(&folder, "shard.bin", &good[..len]);
         let message = refused(&path, ShardLayout::LlmC);
-        let told = message.contains(&format!(" {len} bytes")) || len == 0;
-        assert!(told, "{message}");
+        let reported = message.contains(&format!(" {len} bytes")) || len == 0;
+        assert!(reported, "{message}");
     }
 }
 

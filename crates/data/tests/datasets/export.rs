@@ -5,7 +5,7 @@ use emberlm_data::ExportFormat::{self, LlmC, NanoGpt, Npy};
 use emberlm_data::{Dataset, ExportOptions, Exported, Split, export};
 use emberlm_tokenizer::TokenizerKind::{Byte, Cl100k};
 
-use super::place::{edit_manifest, fixture, ids, llmc, names, prepared};
+use super::common::{edit_manifest, fixture, ids, llmc, names, prepared};
 
 fn run(dataset: &Dataset, format: ExportFormat, folder: &Path) -> Result<Vec<Exported>, String> {
     let options = ExportOptions {
@@ -50,12 +50,12 @@ fn llm_c_export_matches_reference_bytes() {
         "tiny_val_000000.bin",
     ];
     same(out.path(), &files);
-    let told: Vec<_> = written
+    let listed: Vec<_> = written
         .iter()
         .map(|w| (w.file.as_str(), w.tokens))
         .collect();
     let tokens = [100, 100, 88, 45];
-    assert_eq!(told, files.into_iter().zip(tokens).collect::<Vec<_>>());
+    assert_eq!(listed, files.into_iter().zip(tokens).collect::<Vec<_>>());
 }
 
 #[test]

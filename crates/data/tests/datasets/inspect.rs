@@ -4,7 +4,7 @@ use emberlm_data::{Dataset, inspect};
 use emberlm_tokenizer::TokenizerKind::{Byte, Char};
 use serde_json::json;
 
-use super::place::{edit_manifest, llmc, prepared};
+use super::common::{edit_manifest, llmc, prepared};
 
 /// Expected values were counted by hand from the documents in `make.py`.
 #[test]

@@ -4,7 +4,7 @@ use emberlm_data::{Dataset, verify};
 use emberlm_tokenizer::TokenizerKind::{Byte, Char, Gpt2};
 use serde_json::json;
 
-use super::place::{edit_manifest, llmc, prepared};
+use super::common::{edit_manifest, llmc, prepared};
 
 /// All problems of the dataset, except different hashes.
 fn problems(dataset: &Dataset) -> Vec<String> {
@@ -91,7 +91,7 @@ fn verification_reads_every_byte() {
 fn manifest_counts_are_verified() {
     let (_source, dataset) = prepared(&["abc", "défg"], Byte, 0.0);
     let folder = dataset.folder();
-    let told = |edit: &dyn Fn(&mut serde_json::Value)| {
+    let problem_after = |edit: &dyn Fn(&mut serde_json::Value)| {
         let before = fs::read(folder.join("dataset.json")).unwrap();
         edit_manifest(folder, |m| edit(&mut m["splits"]["train"]));
         let found = problems(&Dataset::open(folder).unwrap());
@@ -99,10 +99,10 @@ fn manifest_counts_are_verified() {
         found
     };
     assert_eq!(
-        told(&|train| train["bytes"] = json!(9)),
+        problem_after(&|train| train["bytes"] = json!(9)),
         ["split `train`: its tokens are 8 bytes of text, but the manifest says 9"]
     );
-    let documents = told(&|train| {
+    let documents = problem_after(&|train| {
         train["documents"] = json!(3);
         train["shards"][0]["documents"] = json!(3);
     });
@@ -110,7 +110,7 @@ fn manifest_counts_are_verified() {
         documents,
         ["train_00000.bin: 2 end-of-text tokens, but the manifest says 3"]
     );
-    let tokens = told(&|train| {
+    let tokens = problem_after(&|train| {
         train["tokens"] = json!(11);
         train["shards"][0]["tokens"] = json!(11);
     });

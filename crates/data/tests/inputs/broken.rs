@@ -6,7 +6,7 @@ use std::path::Path;
 
 use emberlm_data::InputOptions;
 
-use super::{Place, field, fixture, read, refusal, skip, stop};
+use super::{Workspace, field, fixture, read, refusal, skip, stop};
 
 /// Extends a file by zeros, which take no disk space, and appends `end`.
 fn long_file(path: &Path, zeros: u64, end: &str) {
@@ -28,8 +28,8 @@ const LINES: &[u8] = b"{\"text\": \"first\"}\r
 
 #[test]
 fn first_broken_line_stops_and_is_named() {
-    let place = Place::empty();
-    let path = place.file("a.jsonl", LINES);
+    let workspace = Workspace::empty();
+    let path = workspace.file("a.jsonl", LINES);
     assert_eq!(
         refusal(&path, &stop()),
         "FILE: line 2, column 17: invalid JSON: EOF while parsing a string; a record is one line"
@@ -38,8 +38,8 @@ fn first_broken_line_stops_and_is_named() {
 
 #[test]
 fn skipped_lines_are_counted_and_the_first_errors_kept() {
-    let place = Place::empty();
-    let path = place.file("a.jsonl", LINES);
+    let workspace = Workspace::empty();
+    let path = workspace.file("a.jsonl", LINES);
     let found = read(&path, &skip()).unwrap();
     let documents = [(1, "first".to_owned()), (9, "last".to_owned())];
     assert_eq!(found.documents, documents);
@@ -61,8 +61,8 @@ fn skipped_lines_are_counted_and_the_first_errors_kept() {
 
 #[test]
 fn missing_field_error_lists_available_fields() {
-    let place = Place::empty();
-    let path = place.file("a.jsonl", r#"{"content": "x", "id": 7}"#);
+    let workspace = Workspace::empty();
+    let path = workspace.file("a.jsonl", r#"{"content": "x", "id": 7}"#);
     assert_eq!(
         refusal(&path, &stop()),
         "FILE: line 1: no field `text`: it has `content`, `id`"
@@ -71,9 +71,9 @@ fn missing_field_error_lists_available_fields() {
 
 #[test]
 fn only_the_line_that_is_too_long_is_skipped() {
-    let place = Place::empty();
+    let workspace = Workspace::empty();
     for more in [1, 5000] {
-        let path = place.file("a.jsonl", "");
+        let path = workspace.file("a.jsonl", "");
         long_file(&path, (64 << 20) + more, "\n{\"text\": \"y\"}\n");
         assert_eq!(
             refusal(&path, &stop()),
@@ -86,12 +86,12 @@ fn only_the_line_that_is_too_long_is_skipped() {
 
 #[test]
 fn rows_with_wrong_field_count_are_broken() {
-    let place = Place::empty();
+    let workspace = Workspace::empty();
     for line_break in ["\n", "\r\n"] {
         let rows = [
             "id,text", "1,\"two", "lines\"", "", "2", "3,a,b", "4,x", "5,",
         ];
-        let path = place.file("a.csv", rows.join(line_break));
+        let path = workspace.file("a.csv", rows.join(line_break));
         let found = read(&path, &skip()).unwrap();
         let two = format!("two{line_break}lines");
         assert_eq!(found.documents, [(2, two), (7, "x".to_owned())]);
@@ -105,8 +105,8 @@ fn rows_with_wrong_field_count_are_broken() {
 
 #[test]
 fn unclosed_quote_is_reported() {
-    let place = Place::empty();
-    let path = place.file("a.csv", "text\nx\n\"y\n1,2\n3");
+    let workspace = Workspace::empty();
+    let path = workspace.file("a.csv", "text\nx\n\"y\n1,2\n3");
     assert_eq!(
         refusal(&path, &stop()),
         "FILE: line 3: a quote is not closed before the file ends"
@@ -115,29 +115,29 @@ fn unclosed_quote_is_reported() {
     assert_eq!(found.documents, [(2, "x".to_owned())]);
     assert_eq!(found.left_out.broken(), 1);
     // A quote that is closed at the end of the file is valid.
-    let path = place.file("b.csv", "text\n\"y\"");
+    let path = workspace.file("b.csv", "text\n\"y\"");
     assert_eq!(
         read(&path, &stop()).unwrap().documents,
         [(2, "y".to_owned())]
     );
-    let path = place.file("c.csv", "\"text");
+    let path = workspace.file("c.csv", "\"text");
     assert!(refusal(&path, &skip()).contains("line 1: a quote is not closed"));
 }
 
 #[test]
 fn record_without_end_is_rejected() {
-    let place = Place::empty();
-    let path = place.file("a.tsv", "text\n\"");
+    let workspace = Workspace::empty();
+    let path = workspace.file("a.tsv", "text\n\"");
     long_file(&path, 65 << 20, "");
     assert!(refusal(&path, &skip()).starts_with("FILE: line 2: the record has more than 64 MiB"));
-    let path = place.file("b.tsv", "\t".repeat(200_000));
+    let path = workspace.file("b.tsv", "\t".repeat(200_000));
     assert!(refusal(&path, &skip()).contains("65,536 fields"));
 }
 
 #[test]
 fn invalid_utf8_is_a_broken_record() {
-    let place = Place::empty();
-    let path = place.file("a.csv", b"text,id\nx,1\n\xFF,2\ny,\xFF\n");
+    let workspace = Workspace::empty();
+    let path = workspace.file("a.csv", b"text,id\nx,1\n\xFF,2\ny,\xFF\n");
     let found = read(&path, &skip()).unwrap();
     // Other columns need not be valid text.
     let documents = [(2, "x".to_owned()), (4, "y".to_owned())];
@@ -150,8 +150,8 @@ fn invalid_utf8_is_a_broken_record() {
 
 #[test]
 fn missing_column_error_lists_available_columns() {
-    let place = Place::empty();
-    let path = place.file("a.csv", "id,body\n1,x\n");
+    let workspace = Workspace::empty();
+    let path = workspace.file("a.csv", "id,body\n1,x\n");
     let skip = InputOptions {
         field: "text".into(),
         ..skip()
@@ -168,7 +168,7 @@ fn missing_column_error_lists_available_columns() {
         refusal(&fixture("nested.parquet"), &field("body")),
         "FILE has no text column `body`: it has `meta.body`"
     );
-    let blank = place.file("b.csv", "\n\r\n");
+    let blank = workspace.file("b.csv", "\n\r\n");
     assert_eq!(
         refusal(&blank, &stop()),
         "FILE is not usable as csv: it has no header line"

@@ -8,7 +8,7 @@ use emberlm_data::{
 use emberlm_tokenizer::TokenizerKind::{Byte, Char, Gpt2};
 use serde_json::json;
 
-use crate::prepare::common::{Place, options, tokens};
+use crate::prepare::common::{Workspace, options, tokens};
 
 fn chat(options: PrepareOptions) -> PrepareOptions {
     PrepareOptions {
@@ -27,18 +27,24 @@ fn talk(question: &str, answer: &str) -> String {
     json!({ "messages": messages }).to_string() + "\n"
 }
 
-fn refusal(place: &Place, name: &str, text: &str, options: PrepareOptions) -> String {
-    let input = place.file(name, text);
-    let refused = prepare(&[input], &place.out(), &chat(options), &|_| {});
+fn refusal(workspace: &Workspace, name: &str, text: &str, options: PrepareOptions) -> String {
+    let input = workspace.file(name, text);
+    let refused = prepare(&[input], &workspace.out(), &chat(options), &|_| {});
     refused.unwrap_err().to_string()
 }
 
 #[test]
 fn only_answers_are_targets() {
-    let place = Place::new();
+    let workspace = Workspace::new();
     let completion = json!({ "prompt": "1 + 1 = ", "completion": "2" }).to_string();
-    let input = place.file("talks.jsonl", talk("Hi", "Ho") + &completion);
-    let made = prepare(&[input], &place.out(), &chat(options(Byte, 0.0)), &|_| {}).unwrap();
+    let input = workspace.file("talks.jsonl", talk("Hi", "Ho") + &completion);
+    let made = prepare(
+        &[input],
+        &workspace.out(),
+        &chat(options(Byte, 0.0)),
+        &|_| {},
+    )
+    .unwrap();
 
     // A document begins with the end-of-text token, 256, and a completion also ends with one. ChatML as published by
     // its authors.
@@ -66,11 +72,11 @@ fn only_answers_are_targets() {
         mask[at] += 2;
     }
     assert_eq!(
-        tokens(&Dataset::open(&place.out()).unwrap(), Split::Train),
+        tokens(&Dataset::open(&workspace.out()).unwrap(), Split::Train),
         ids
     );
     assert_eq!(
-        fs::read(place.out().join("train_00000.mask")).unwrap(),
+        fs::read(workspace.out().join("train_00000.mask")).unwrap(),
         mask
     );
     let template = made.manifest.chat_template.as_ref().unwrap();
@@ -78,7 +84,7 @@ fn only_answers_are_targets() {
     let split = &made.manifest.splits.train;
     assert_eq!((split.documents, split.bytes), (2, ids.len() as u64 - 3));
     assert_eq!(split.shards[0].mask.as_ref().unwrap().learnt, 14);
-    let dataset = Dataset::open(&place.out()).unwrap();
+    let dataset = Dataset::open(&workspace.out()).unwrap();
     dataset.verify().unwrap();
     // The end-of-text token that ends a completion belongs to its document and begins no other.
     let found = emberlm_data::inspect(&dataset, 0, 0, &|_| {}).unwrap();
@@ -90,10 +96,10 @@ fn only_answers_are_targets() {
 
 #[test]
 fn broken_conversation_stops_or_is_skipped() {
-    let place = Place::new();
+    let workspace = Workspace::new();
     let role = r#"{"messages": [{"role": "", "content": "x"}]}"#;
     let text = format!("{}{role}\n{{}}\n{}", talk("a", "b"), talk("c", "d"));
-    let message = refusal(&place, "talks.jsonl", &text, options(Byte, 0.0));
+    let message = refusal(&workspace, "talks.jsonl", &text, options(Byte, 0.0));
     assert!(
         message.contains("talks.jsonl: line 2: `messages[0].role` must be"),
         "{message}"
@@ -107,8 +113,8 @@ fn broken_conversation_stops_or_is_skipped() {
         ..chat(options(Byte, 0.0))
     };
     let made = prepare(
-        &[place.path("in/talks.jsonl")],
-        &place.out(),
+        &[workspace.path("in/talks.jsonl")],
+        &workspace.out(),
         &skip,
         &|_| {},
     )
@@ -124,13 +130,13 @@ fn broken_conversation_stops_or_is_skipped() {
 
 #[test]
 fn unsupported_chat_inputs_and_templates_are_rejected() {
-    let place = Place::new();
-    let message = refusal(&place, "a.txt", "text", options(Byte, 0.0));
+    let workspace = Workspace::new();
+    let message = refusal(&workspace, "a.txt", "text", options(Byte, 0.0));
     assert!(
         message.contains("a chat template takes JSON lines"),
         "{message}"
     );
-    let message = refusal(&place, "a.jsonl", &talk("a", "b"), options(Char, 0.0));
+    let message = refusal(&workspace, "a.jsonl", &talk("a", "b"), options(Char, 0.0));
     assert!(message.contains("char is not"), "{message}");
     let unknown = PrepareOptions {
         encoding: Encoding::Chat {
@@ -138,11 +144,16 @@ fn unsupported_chat_inputs_and_templates_are_rejected() {
         },
         ..options(Gpt2, 0.0)
     };
-    let refused = prepare(&[place.path("in/a.jsonl")], &place.out(), &unknown, &|_| {});
+    let refused = prepare(
+        &[workspace.path("in/a.jsonl")],
+        &workspace.out(),
+        &unknown,
+        &|_| {},
+    );
     let message = refused.unwrap_err().to_string();
     assert!(
         message.contains("unknown chat template `vicuna`"),
         "{message}"
     );
-    assert!(place.left().is_empty(), "{:?}", place.left());
+    assert!(workspace.left().is_empty(), "{:?}", workspace.left());
 }

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use emberlm_data::{DataError, Dataset, Manifest, PrepareOptions, Split, prepare};
 use emberlm_tokenizer::TokenizerChoice;
 
-pub struct Place {
+pub struct Workspace {
     folder: tempfile::TempDir,
 }
 
-impl Place {
+impl Workspace {
     pub fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("in")).unwrap();

@@ -3,7 +3,7 @@
 use std::num::NonZero;
 use std::path::PathBuf;
 
-use crate::prepare::common::{Place, options, run, tokens};
+use crate::prepare::common::{Workspace, options, run, tokens};
 use emberlm_data::{Dataset, PrepareOptions, Prepared, Split, SplitRule, Warning, prepare};
 use emberlm_tokenizer::TokenizerChoice;
 use emberlm_tokenizer::TokenizerKind::{Byte, Gpt2};
@@ -11,8 +11,8 @@ use emberlm_tokenizer::TokenizerKind::{Byte, Gpt2};
 const END: u32 = 256;
 
 /// The documents of a split of a byte dataset.
-fn documents(place: &Place, split: Split) -> Vec<String> {
-    let dataset = Dataset::open(&place.out()).unwrap();
+fn documents(workspace: &Workspace, split: Split) -> Vec<String> {
+    let dataset = Dataset::open(&workspace.out()).unwrap();
     let ids = tokens(&dataset, split);
     let documents = ids.split(|&id| id == END).skip(1);
     let text = |ids: &[u32]| ids.iter().map(|&id| id as u8).collect();
@@ -22,13 +22,13 @@ fn documents(place: &Place, split: Split) -> Vec<String> {
 }
 
 /// Writes one file for each of these texts.
-fn files(place: &Place, texts: &[&str]) -> Vec<PathBuf> {
-    let write = |(at, text): (usize, &&str)| place.file(&format!("{at:03}"), text);
+fn files(workspace: &Workspace, texts: &[&str]) -> Vec<PathBuf> {
+    let write = |(at, text): (usize, &&str)| workspace.file(&format!("{at:03}"), text);
     texts.iter().enumerate().map(write).collect()
 }
 
-fn prepared(place: &Place, inputs: &[PathBuf], options: &PrepareOptions) -> Prepared {
-    prepare(inputs, &place.out(), options, &|_| {}).unwrap()
+fn prepared(workspace: &Workspace, inputs: &[PathBuf], options: &PrepareOptions) -> Prepared {
+    prepare(inputs, &workspace.out(), options, &|_| {}).unwrap()
 }
 
 /// Returns true if a document is for validation according to the definition: the first 64 bits of its BLAKE3 are
@@ -54,42 +54,42 @@ fn document_stays_in_its_split_when_the_corpus_grows() {
         ..options(Byte, 0.2)
     };
     for texts in [&all[50..150], &all] {
-        let place = Place::new();
-        run(&files(&place, texts), &place.out(), &options).unwrap();
+        let workspace = Workspace::new();
+        run(&files(&workspace, texts), &workspace.out(), &options).unwrap();
         let expected = |val| -> Vec<&str> {
             let texts = texts.iter().copied();
             texts.filter(|text| by_hash(text, 0.2) == val).collect()
         };
-        assert_eq!(documents(&place, Split::Val), expected(true));
-        assert_eq!(documents(&place, Split::Train), expected(false));
+        assert_eq!(documents(&workspace, Split::Val), expected(true));
+        assert_eq!(documents(&workspace, Split::Train), expected(false));
     }
 }
 
 #[test]
 fn split_by_file_uses_the_named_files() {
-    let place = Place::new();
-    let train = files(&place, &["first", "second"]);
-    let val = place.file("val.txt", "third");
+    let workspace = Workspace::new();
+    let train = files(&workspace, &["first", "second"]);
+    let val = workspace.file("val.txt", "third");
     let options = PrepareOptions {
         val: vec![val],
         ..options(Byte, 0.1)
     };
-    run(&train, &place.out(), &options).unwrap();
-    assert_eq!(documents(&place, Split::Train), ["first", "second"]);
-    assert_eq!(documents(&place, Split::Val), ["third"]);
+    run(&train, &workspace.out(), &options).unwrap();
+    assert_eq!(documents(&workspace, Split::Train), ["first", "second"]);
+    assert_eq!(documents(&workspace, Split::Val), ["third"]);
 }
 
 #[test]
 fn contradictory_split_options_are_rejected() {
-    let place = Place::new();
-    let inputs = files(&place, &["text"]);
+    let workspace = Workspace::new();
+    let inputs = files(&workspace, &["text"]);
     let refused = |split, val: &[PathBuf]| {
         let options = PrepareOptions {
             split: Some(split),
             val: val.to_vec(),
             ..options(Byte, 0.1)
         };
-        run(&inputs, &place.out(), &options)
+        run(&inputs, &workspace.out(), &options)
             .unwrap_err()
             .to_string()
     };
@@ -103,33 +103,33 @@ fn contradictory_split_options_are_rejected() {
 
 #[test]
 fn empty_training_split_is_an_error() {
-    let place = Place::new();
+    let workspace = Workspace::new();
     let text = "document 7";
     let options = PrepareOptions {
         split: Some(SplitRule::Hash),
         ..options(Byte, 0.999_999)
     };
     assert!(by_hash(text, 0.999_999));
-    let error = run(&files(&place, &[text]), &place.out(), &options).unwrap_err();
+    let error = run(&files(&workspace, &[text]), &workspace.out(), &options).unwrap_err();
     assert_eq!(
         error.to_string(),
         "the train split would be empty: each of the 1 documents is for validation"
     );
-    assert_eq!(place.left(), [""; 0]);
+    assert_eq!(workspace.left(), [""; 0]);
 }
 
 #[test]
 fn duplicates_are_dropped_before_the_border_is_computed() {
-    let place = Place::new();
-    let inputs = files(&place, &["abcd", "abcd", "efgh", "abcd", "ij"]);
+    let workspace = Workspace::new();
+    let inputs = files(&workspace, &["abcd", "abcd", "efgh", "abcd", "ij"]);
     let options = PrepareOptions {
         dedup: true,
         ..options(Byte, 0.3)
     };
-    let prepared = prepared(&place, &inputs, &options);
+    let prepared = prepared(&workspace, &inputs, &options);
     // Of the 10 remaining characters, 7 are for training.
-    assert_eq!(documents(&place, Split::Train), ["abcd", "efg"]);
-    assert_eq!(documents(&place, Split::Val), ["h", "ij"]);
+    assert_eq!(documents(&workspace, Split::Train), ["abcd", "efg"]);
+    assert_eq!(documents(&workspace, Split::Val), ["h", "ij"]);
     assert_eq!(prepared.duplicates, 2);
     assert!(
         !prepared
@@ -141,26 +141,26 @@ fn duplicates_are_dropped_before_the_border_is_computed() {
 
 #[test]
 fn duplicate_is_dropped_from_the_validation_files() {
-    let place = Place::new();
-    let train = files(&place, &["abcd", "efgh"]);
+    let workspace = Workspace::new();
+    let train = files(&workspace, &["abcd", "efgh"]);
     let options = PrepareOptions {
-        val: vec![place.file("v1", "efgh"), place.file("v2", "ijkl")],
+        val: vec![workspace.file("v1", "efgh"), workspace.file("v2", "ijkl")],
         dedup: true,
         ..options(Byte, 0.1)
     };
-    run(&train, &place.out(), &options).unwrap();
-    assert_eq!(documents(&place, Split::Val), ["ijkl"]);
+    run(&train, &workspace.out(), &options).unwrap();
+    assert_eq!(documents(&workspace, Split::Val), ["ijkl"]);
 }
 
 #[test]
 fn duplicates_and_leaks_cause_warnings() {
-    let place = Place::new();
-    let train = files(&place, &["abcd", "efgh", "abcd"]);
+    let workspace = Workspace::new();
+    let train = files(&workspace, &["abcd", "efgh", "abcd"]);
     let options = PrepareOptions {
-        val: vec![place.file("v1", "efgh"), place.file("v2", "ijkl")],
+        val: vec![workspace.file("v1", "efgh"), workspace.file("v2", "ijkl")],
         ..options(Byte, 0.1)
     };
-    let warnings = prepared(&place, &train, &options).warnings;
+    let warnings = prepared(&workspace, &train, &options).warnings;
     assert_eq!(
         warnings,
         [
@@ -176,14 +176,14 @@ fn duplicates_and_leaks_cause_warnings() {
 
 #[test]
 fn short_documents_cause_a_warning() {
-    let place = Place::new();
+    let workspace = Workspace::new();
     let mut texts = vec!["one two three four five six seven eight nine ten"; 4];
     texts.extend(["a word"; 6]);
     let options = PrepareOptions {
         dedup: false,
         ..options(Gpt2, 0.0)
     };
-    let warnings = prepared(&place, &files(&place, &texts), &options).warnings;
+    let warnings = prepared(&workspace, &files(&workspace, &texts), &options).warnings;
     assert!(warnings.contains(&Warning::ShortDocuments {
         short: 6,
         documents: 10
@@ -197,11 +197,11 @@ fn short_documents_cause_a_warning() {
 
 #[test]
 fn split_rules_do_not_depend_on_threads() {
-    let place = Place::new();
+    let workspace = Workspace::new();
     let text = |i: usize| format!("Text {} says: {}\n", i % 40, "lorem ipsum ".repeat(i % 40));
     let texts: Vec<String> = (0..300).map(text).collect();
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-    let inputs = files(&place, &texts);
+    let inputs = files(&workspace, &texts);
     for (split, dedup) in [(SplitRule::Position, true), (SplitRule::Hash, false)] {
         let made = [1, 3].map(|threads| {
             let options = PrepareOptions {
@@ -212,7 +212,7 @@ fn split_rules_do_not_depend_on_threads() {
                 journal_bytes: 2000,
                 ..options(Byte, 0.2)
             };
-            let out = place.path(&format!("{split}-{threads}"));
+            let out = workspace.path(&format!("{split}-{threads}"));
             run(&inputs, &out, &options).unwrap()
         });
         // The manifests include the hashes of the shards.
@@ -222,18 +222,18 @@ fn split_rules_do_not_depend_on_threads() {
 
 #[test]
 fn unknown_tokens_are_counted_and_cause_a_warning() {
-    let place = Place::new();
+    let workspace = Workspace::new();
     let words = r#"{"version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": null,
         "pre_tokenizer": {"type": "Whitespace"}, "post_processor": null, "decoder": null,
         "model": {"type": "WordLevel", "vocab": {"<unk>": 0, "a": 1, "b": 2}, "unk_token": "<unk>"}}"#;
-    let tokenizer = place.path("tokenizer.json");
+    let tokenizer = workspace.path("tokenizer.json");
     std::fs::write(&tokenizer, words).unwrap();
     let options = PrepareOptions {
         journal_bytes: 4,
         ..options(TokenizerChoice::File(tokenizer), 0.0)
     };
-    let inputs = files(&place, &["a b c a", "b", "c d"]);
-    let warnings = prepared(&place, &inputs, &options).warnings;
+    let inputs = files(&workspace, &["a b c a", "b", "c d"]);
+    let warnings = prepared(&workspace, &inputs, &options).warnings;
     let expected = Warning::UnknownTokens {
         unknown: 3,
         tokens: 7,

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 
 use emberlm_data::{DataError, Format, Input, InputOptions, STANDARD_INPUT, expand};
 
-use super::{Place, format, read, stop};
+use super::{Workspace, format, read, stop};
 
 /// The inputs that a path or pattern in `folder` expands to, relative to the folder.
-fn expanded(place: &Place, paths: &[&str]) -> Result<Vec<String>, DataError> {
-    let root = place.path("");
-    let paths: Vec<PathBuf> = paths.iter().map(|path| place.path(path)).collect();
+fn expanded(workspace: &Workspace, paths: &[&str]) -> Result<Vec<String>, DataError> {
+    let root = workspace.path("");
+    let paths: Vec<PathBuf> = paths.iter().map(|path| workspace.path(path)).collect();
     let inputs = expand(&paths, &stop())?;
     let name = |input: &Input| {
         let path = input.path().strip_prefix(&root).unwrap();
@@ -21,7 +21,7 @@ fn expanded(place: &Place, paths: &[&str]) -> Result<Vec<String>, DataError> {
 
 #[test]
 fn patterns_match_files_in_order_without_hidden_ones() {
-    let place = Place::empty();
+    let workspace = Workspace::empty();
     for name in [
         "b.jsonl.gz",
         "a.jsonl.gz",
@@ -31,9 +31,9 @@ fn patterns_match_files_in_order_without_hidden_ones() {
         "x/.z/f.jsonl.gz",
         "x/g.txt",
     ] {
-        place.file(name, "x");
+        workspace.file(name, "x");
     }
-    let found = |pattern| expanded(&place, &[pattern]).unwrap();
+    let found = |pattern| expanded(&workspace, &[pattern]).unwrap();
     assert_eq!(found("*.jsonl.gz"), ["a.jsonl.gz", "b.jsonl.gz"]);
     assert_eq!(
         found("**/*.jsonl.gz"),
@@ -41,7 +41,7 @@ fn patterns_match_files_in_order_without_hidden_ones() {
     );
     assert_eq!(found("[bc].*"), ["b.jsonl.gz", "c.txt"]);
     assert_eq!(found("?/*"), ["x/g.txt"]);
-    let two = expanded(&place, &["x", "*.txt"]).unwrap();
+    let two = expanded(&workspace, &["x", "*.txt"]).unwrap();
     assert_eq!(two, ["x/g.txt", "x/y/e.jsonl.gz", "c.txt"]);
 }
 
@@ -50,44 +50,44 @@ fn patterns_match_files_in_order_without_hidden_ones() {
 fn pattern_includes_links_to_files_and_avoids_cycles() {
     use std::os::unix::fs::symlink;
 
-    let place = Place::empty();
-    place.file("blobs/0a1b", "x");
-    place.file("data/b.txt", "x");
+    let workspace = Workspace::empty();
+    workspace.file("blobs/0a1b", "x");
+    workspace.file("data/b.txt", "x");
     // The layout of downloads in the Hugging Face cache.
-    symlink("../blobs/0a1b", place.path("data/a.txt")).unwrap();
+    symlink("../blobs/0a1b", workspace.path("data/a.txt")).unwrap();
     for name in ["data/loop", "data/again"] {
-        symlink(place.path("data"), place.path(name)).unwrap();
+        symlink(workspace.path("data"), workspace.path(name)).unwrap();
     }
-    symlink("nowhere", place.path("data/dangling.txt")).unwrap();
+    symlink("nowhere", workspace.path("data/dangling.txt")).unwrap();
     for pattern in ["**/*.txt", "data/*.txt", "d*/?.txt", "./data//*.txt"] {
-        let found = expanded(&place, &[pattern]).unwrap();
+        let found = expanded(&workspace, &[pattern]).unwrap();
         assert_eq!(found, ["data/a.txt", "data/b.txt"], "{pattern}");
     }
 }
 
 #[test]
 fn existing_file_named_like_a_pattern_is_one_input() {
-    let place = Place::empty();
+    let workspace = Workspace::empty();
     for name in ["a[1].txt", "a1.txt"] {
-        place.file(name, "x");
+        workspace.file(name, "x");
     }
-    assert_eq!(expanded(&place, &["a[1].txt"]).unwrap(), ["a[1].txt"]);
-    assert_eq!(expanded(&place, &["a?.txt"]).unwrap(), ["a1.txt"]);
+    assert_eq!(expanded(&workspace, &["a[1].txt"]).unwrap(), ["a[1].txt"]);
+    assert_eq!(expanded(&workspace, &["a?.txt"]).unwrap(), ["a1.txt"]);
 }
 
 #[test]
 fn pattern_without_matches_is_an_error() {
-    let place = Place::empty();
-    place.file("folder/a.txt", "x");
-    place.file(".hidden", "x");
+    let workspace = Workspace::empty();
+    workspace.file("folder/a.txt", "x");
+    workspace.file(".hidden", "x");
     for pattern in ["*.csv", ".h*", "f*", "nowhere/**"] {
-        let message = expanded(&place, &[pattern]).unwrap_err().to_string();
+        let message = expanded(&workspace, &[pattern]).unwrap_err().to_string();
         assert_eq!(
             message,
-            format!("no file matches {}", place.path(pattern).display())
+            format!("no file matches {}", workspace.path(pattern).display())
         );
     }
-    let message = expanded(&place, &["a[.txt"]).unwrap_err().to_string();
+    let message = expanded(&workspace, &["a[.txt"]).unwrap_err().to_string();
     assert!(message.contains("a[.txt"), "{message}");
 }
 
@@ -104,13 +104,13 @@ fn standard_input_can_be_named_once() {
     assert_eq!(message, "`input` is -: standard input can be read once");
 
     // Standard input is copied to a file, but keeps its name.
-    let place = Place::empty();
-    let kept = place.file("kept", "{\"text\": 1}");
+    let workspace = Workspace::empty();
+    let kept = workspace.file("kept", "{\"text\": 1}");
     let options = format(Format::Jsonl);
     let input = Input::detect(&kept, "standard input", &options).unwrap();
-    let mut pieces = input.open(&options, None).unwrap();
+    let mut reader = input.open(&options, None).unwrap();
     assert_eq!(
-        pieces.next_piece().unwrap_err().to_string(),
+        reader.next_chunk().unwrap_err().to_string(),
         "standard input: line 1: `text` is a number, not a string"
     );
 }
@@ -122,11 +122,11 @@ fn unusual_names_and_read_only_folders_are_supported() {
     use std::os::unix::ffi::OsStrExt;
     use std::os::unix::fs::PermissionsExt;
 
-    let place = Place::empty();
-    let folder = place.path("räume mit 空白 🔥");
+    let workspace = Workspace::empty();
+    let folder = workspace.path("räume mit 空白 🔥");
     let content = fs::read(super::fixture("snappy.parquet")).unwrap();
-    place.file("räume mit 空白 🔥/a b.parquet", content);
-    place.file("räume mit 空白 🔥/ü.jsonl", "{\"text\": \"x\"}");
+    workspace.file("räume mit 空白 🔥/a b.parquet", content);
+    workspace.file("räume mit 空白 🔥/ü.jsonl", "{\"text\": \"x\"}");
     // A name that is not UTF-8: é in Latin-1.
     let odd = folder.join(OsStr::from_bytes(b"\xE9.txt"));
     let odd_is_possible = fs::write(&odd, "y").is_ok();

@@ -11,17 +11,17 @@ use crate::staging::{Staging, Unfinished};
 use crate::{DataError, MANIFEST_FILE, Manifest};
 
 /// A location that was checked to be writable.
-pub(super) enum Place {
+pub(super) enum DatasetLocation {
     /// The folder of the token files.
-    Beside,
+    TokenFolder,
     /// A new folder with links to the token files.
-    Linked { out: PathBuf, staging: Box<Staging> },
+    LinkFolder { out: PathBuf, staging: Box<Staging> },
 }
 
-impl Place {
+impl DatasetLocation {
     /// Returns true if the dataset is in the folder of the token files.
-    pub(super) fn is_beside(&self) -> bool {
-        matches!(self, Self::Beside)
+    pub(super) fn is_in_place(&self) -> bool {
+        matches!(self, Self::TokenFolder)
     }
 
     /// Checks that the manifest can be written into `out`, or into `folder` if `out` is `None`.
@@ -32,7 +32,7 @@ impl Place {
         tokenizer: &Tokenizer,
     ) -> Result<Self, DataError> {
         if let Some(out) = out {
-            return Ok(Self::Linked {
+            return Ok(Self::LinkFolder {
                 out: out.to_owned(),
                 staging: Box::new(Staging::begin(out, force, Unfinished::Discard)?),
             });
@@ -53,7 +53,7 @@ impl Place {
         }
         check_tokenizer_file(folder, tokenizer)?;
         Manifest::check_writable(folder)?;
-        Ok(Self::Beside)
+        Ok(Self::TokenFolder)
     }
 
     /// Writes the manifest, the links and the tokenizer file. Returns the dataset folder.
@@ -66,7 +66,7 @@ impl Place {
         blocks: &DatasetBlocks,
     ) -> Result<PathBuf, DataError> {
         match self {
-            Self::Beside => {
+            Self::TokenFolder => {
                 if !folder.join(TOKENIZER_FILE).exists() {
                     tokenizer.save(folder)?;
                 }
@@ -74,7 +74,7 @@ impl Place {
                 manifest.write(folder)?;
                 Ok(folder.to_owned())
             }
-            Self::Linked { out, staging } => {
+            Self::LinkFolder { out, staging } => {
                 for name in names {
                     let file = folder.join(name);
                     let file = fs::canonicalize(&file).map_err(DataError::io("read", &file))?;
