@@ -115,9 +115,9 @@ pub struct DocumentChunk {
 pub trait Documents: Send {
     /// Returns the next chunk, or `None` at the end.
     ///
-    /// Fails if the file cannot be read or is damaged, or at the first broken record if [`OnError::Stop`] is set.
-    /// Must not be called again after an error.
-    /// an error it returns nothing more.
+    /// # Errors
+    /// Fails if the file cannot be read or is damaged, or at the first broken record if [`OnError::Stop`] is set. The
+    /// reader must not be used after an error.
     fn next_chunk(&mut self) -> Result<Option<DocumentChunk>, DataError>;
 
     /// The number of bytes read from the file, for a progress bar. [`Input::bytes`] at the end.
