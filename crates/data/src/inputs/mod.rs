@@ -1,6 +1,6 @@
 //! Readers for the files of a corpus: text or records, one document after another.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
 //! | `expand` | [`expand`]: turns files, folders, patterns and standard input into a list of inputs |
 //! | `format` | [`Format`]: the format of a file, from its name |
