@@ -1,10 +1,10 @@
-//! `prepare`: shards, splits, chats, tokenizers of files, interrupted runs and refusals.
+//! `prepare`: shards, splits, chats, tokenizer files, interrupted runs and errors.
 
 mod chat;
 mod common;
+mod errors;
 mod own_tokenizer;
 mod records;
-mod refusals;
 mod shards;
 mod splits;
 mod unfinished;

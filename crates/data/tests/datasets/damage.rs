@@ -1,21 +1,20 @@
-//! Files that are cut short or changed; every length and every byte of a header are tried beside the check itself, in
-//! `shard/mod.rs`.
+//! Truncated and changed files. The unit tests in `shard/mod.rs` try every length and every byte of the header.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use emberlm_data::{Mask, Shard, ShardLayout};
 
-use super::place::fixture;
+use super::common::fixture;
 
-/// A file `name` of these bytes.
+/// Writes a file `name` with these bytes.
 fn file(folder: &tempfile::TempDir, name: &str, bytes: &[u8]) -> PathBuf {
     let path = folder.path().join(name);
     fs::write(&path, bytes).unwrap();
     path
 }
 
-fn refused(path: &Path, layout: ShardLayout) -> String {
+fn error_message(path: &Path, layout: ShardLayout) -> String {
     let message = Shard::open_as(path, layout).err().unwrap().to_string();
     assert!(message.contains(path.to_str().unwrap()), "{message}");
     message
@@ -28,34 +27,34 @@ fn good() -> Vec<u8> {
 }
 
 #[test]
-fn a_shard_that_is_cut_short_is_refused() {
+fn truncated_shard_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let good = good();
     for len in [0, 1, 11, 1023, 1024, 1025, 1026, 1112, 1113] {
         let path = file(&folder, "shard.bin", &good[..len]);
-        let message = refused(&path, ShardLayout::LlmC);
-        let told = message.contains(&format!(" {len} bytes")) || len == 0;
-        assert!(told, "{message}");
+        let message = error_message(&path, ShardLayout::LlmC);
+        let reported = message.contains(&format!(" {len} bytes")) || len == 0;
+        assert!(reported, "{message}");
     }
 }
 
 #[test]
-fn a_shard_with_another_beginning_is_refused() {
+fn shard_with_wrong_header_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     for at in 0..12 {
         let mut bytes = good();
         bytes[at] ^= 0x80;
-        refused(&file(&folder, "shard.bin", &bytes), ShardLayout::LlmC);
+        error_message(&file(&folder, "shard.bin", &bytes), ShardLayout::LlmC);
     }
 }
 
 #[test]
-fn half_a_token_is_refused() {
+fn odd_file_length_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     for len in 0..9 {
         let path = file(&folder, "train.bin", &[7; 9][..len]);
         if len % 2 == 1 {
-            let message = refused(&path, ShardLayout::Headerless);
+            let message = error_message(&path, ShardLayout::Headerless);
             assert!(message.ends_with(&format!("{len} bytes are no 16-bit tokens")));
         } else if len > 0 {
             let shard = Shard::open_as(&path, ShardLayout::Headerless).unwrap();
@@ -65,7 +64,7 @@ fn half_a_token_is_refused() {
 }
 
 #[test]
-fn a_mask_of_another_length_or_with_another_byte_is_refused() {
+fn mask_with_wrong_length_or_byte_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     for len in 0..8 {
         let path = file(&folder, "train.mask", &[1; 8][..len]);
