@@ -97,7 +97,7 @@ pub use kv_cache::KvCache;
 pub use linear::{Linear, LinearWeight};
 pub use low_rank::{LowRank, LowRankConfig};
 pub use parameters::{Parameter, ParameterRole, Parameters};
-pub use ragged::{Piece, RaggedOutput, RequestedOutput};
+pub use ragged::{RaggedOutput, RequestedOutput, SequenceChunk};
 pub use token_scores::TokenScores;
 pub use token_table::TokenTable;
 pub use tokens::{IGNORED, Tokens};

@@ -1,10 +1,10 @@
-//! A pass over pieces of several sequences equals a full pass over each of them; caches are cut and copied.
+//! A pass over chunks of several sequences equals a full pass over each of them; caches are cut and copied.
 
 use burn::tensor::{Int, Tensor};
 use burn_flex::Flex;
 use emberlm_kernels::Backend;
 use emberlm_model::config::AttentionKind;
-use emberlm_model::{Decoder, KvCache, Piece, RequestedOutput, WeightFormat};
+use emberlm_model::{Decoder, KvCache, RequestedOutput, SequenceChunk, WeightFormat};
 
 use crate::decoder::decoding::{assert_close, decoders, device};
 use crate::decoder::spread::{SEQ_LEN, VOCAB_SIZE};
@@ -39,33 +39,33 @@ fn full(decoder: &Decoder<Flex>) -> [Vec<f32>; 3] {
     })
 }
 
-/// Goes through [`PASSES`] and compares what each piece asks for, the three ways of asking in turn.
+/// Goes through [`PASSES`] and compares what each chunk asks for, the three ways of asking in turn.
 fn assert_as_full<B: Backend>(name: &str, decoder: &Decoder<B>, full: &[Vec<f32>; 3]) {
     let (ids, mut caches) = (sequences(), [0; 3].map(|_| new_cache(decoder)));
     for (n, pass) in PASSES.iter().enumerate() {
         let mut expected = Vec::new();
-        let mut pieces = Vec::new();
+        let mut chunks = Vec::new();
         for (i, cache) in caches.iter_mut().enumerate().filter(|(i, _)| pass[*i] > 0) {
             let seen = cache.len()..cache.len() + pass[i];
-            let wanted = [
+            let output = [
                 RequestedOutput::All,
                 RequestedOutput::Last,
                 RequestedOutput::None,
             ][(n + i) % 3];
-            let rows = match wanted {
+            let rows = match output {
                 RequestedOutput::All => seen.clone(),
                 RequestedOutput::Last => seen.end - 1..seen.end,
                 RequestedOutput::None | RequestedOutput::HiddenSum => seen.end..seen.end,
             };
             expected.extend(&full[i][rows.start * VOCAB_SIZE..rows.end * VOCAB_SIZE]);
             let tokens = &ids[i][seen];
-            pieces.push(Piece {
+            chunks.push(SequenceChunk {
                 tokens,
                 cache,
-                wanted,
+                output,
             });
         }
-        let found = decoder.ragged(&mut pieces).logits;
+        let found = decoder.ragged(&mut chunks).logits;
         let found = found.map_or(Vec::new(), |logits| {
             assert_eq!(logits.dims()[1], VOCAB_SIZE);
             logits.into_data().iter::<f32>().collect()
@@ -100,7 +100,7 @@ fn ndarray_agrees() {
     }
 }
 
-/// Added up over passes beside other pieces, the hidden states' sums give the mean of a full pass.
+/// Added up over passes beside other chunks, the hidden states' sums give the mean of a full pass.
 #[test]
 fn hidden_sums_of_chunks_give_the_mean_of_a_full_pass() {
     for (name, decoder) in decoders() {
@@ -109,20 +109,20 @@ fn hidden_sums_of_chunks_give_the_mean_of_a_full_pass() {
             let (ids, mut caches) = (sequences(), [0; 3].map(|_| new_cache(decoder)));
             let mut sums = [0; 2].map(|_| Vec::new());
             for take in [5, 1, SEQ_LEN - 6] {
-                let mut pieces = Vec::new();
+                let mut chunks = Vec::new();
                 for (i, cache) in caches.iter_mut().enumerate() {
                     let seen = cache.len()..cache.len() + take;
-                    pieces.push(Piece {
+                    chunks.push(SequenceChunk {
                         tokens: &ids[i][seen],
                         cache,
-                        wanted: [
+                        output: [
                             RequestedOutput::HiddenSum,
                             RequestedOutput::Last,
                             RequestedOutput::HiddenSum,
                         ][i],
                     });
                 }
-                let output = decoder.ragged(&mut pieces);
+                let output = decoder.ragged(&mut chunks);
                 assert_eq!(output.logits.unwrap().dims(), [1, VOCAB_SIZE]);
                 let found: Vec<f32> = output.hidden_sums.unwrap().into_data().iter().collect();
                 for (sum, found) in sums.iter_mut().zip(found.chunks(found.len() / 2)) {
@@ -149,12 +149,12 @@ fn nothing_is_nothing() {
     let (_, decoder) = decoders().next().unwrap();
     assert!(decoder.ragged(&mut []).logits.is_none());
     let mut cache = new_cache(&decoder);
-    let mut pieces = [Piece {
+    let mut chunks = [SequenceChunk {
         tokens: &[],
         cache: &mut cache,
-        wanted: RequestedOutput::All,
+        output: RequestedOutput::All,
     }];
-    assert!(decoder.ragged(&mut pieces).logits.is_none());
+    assert!(decoder.ragged(&mut chunks).logits.is_none());
     assert!(cache.is_empty());
 }
 

@@ -4,7 +4,7 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 use burn_flex::Flex;
 use emberlm_kernels::Backend;
 use emberlm_model::{
-    Decoder, DecoderConfig, KvCache, ModelConfig, Piece, RequestedOutput, families,
+    Decoder, DecoderConfig, KvCache, ModelConfig, RequestedOutput, SequenceChunk, families,
 };
 
 use crate::parity::checks::{host, relative, within};
@@ -41,17 +41,17 @@ fn pass<B: Backend>(
     caches: &mut [KvCache<B>; 2],
     counts: [usize; 2],
 ) -> Vec<f32> {
-    let mut pieces: Vec<_> = ids
+    let mut chunks: Vec<_> = ids
         .iter()
         .zip(caches)
         .zip(counts)
-        .map(|((ids, cache), count)| Piece {
+        .map(|((ids, cache), count)| SequenceChunk {
             tokens: &ids[cache.len()..cache.len() + count],
             cache,
-            wanted: RequestedOutput::Last,
+            output: RequestedOutput::Last,
         })
         .collect();
-    host(decoder.ragged(&mut pieces).logits.unwrap())
+    host(decoder.ragged(&mut chunks).logits.unwrap())
 }
 
 /// The logits after the last token, of a full pass.
