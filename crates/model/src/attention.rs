@@ -12,7 +12,7 @@ use emberlm_kernels::{
 };
 
 use crate::config;
-use crate::context::{AttentionContext, no_mask};
+use crate::context::{AttentionContext, reject_mask};
 use crate::error::ContextError;
 use crate::features::FeatureTable;
 use crate::init::{Initializer, OutputRole};
@@ -228,7 +228,7 @@ impl<B: Backend> Attention<B> {
     /// Returns an error if the attention does not support the mask.
     pub(crate) fn check(&self, mask: &AttentionMask<B>, cached: bool) -> Result<(), ContextError> {
         match self.features {
-            Some(_) => no_mask(mask),
+            Some(_) => reject_mask(mask),
             None if cached && mask.documents.is_some() => Err(ContextError::CachedDocuments),
             None => Ok(()),
         }

@@ -145,8 +145,8 @@ fn exchange() -> Exchange {
 
 const ROPE: RopeFields = RopeFields {
     base: "rotary_emb_base",
-    part: "rotary_pct",
-    default_part: 0.25,
+    fraction: "rotary_pct",
+    default_fraction: 0.25,
     partial: true,
 };
 

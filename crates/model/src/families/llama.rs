@@ -204,7 +204,7 @@ pub(super) fn read_common(
         norm: Norm::Rms {
             epsilon: fields.number("rms_norm_eps", 1e-6)?,
         },
-        position: rope::read(fields, &rope::WHOLE_HEAD, head_dim, seq_len)?,
+        position: rope::read(fields, &rope::FULL_HEAD, head_dim, seq_len)?,
         feed_forward: FeedForward::gated(activation(fields, "hidden_act", Activation::Silu)?)
             .with_width(fields.size("intermediate_size", defaults.width)?),
         head: Head {
@@ -232,7 +232,7 @@ pub(super) fn write_common(config: &DecoderConfig) -> Map<String, Value> {
     set("intermediate_size", json!(config.feed_forward_width()));
     set("hidden_act", json!(activation_name(config.activation())));
     set("rms_norm_eps", json!(config.norm_epsilon()));
-    if let Some(rope) = rope::write(config, &rope::WHOLE_HEAD) {
+    if let Some(rope) = rope::write(config, &rope::FULL_HEAD) {
         set("rope_parameters", rope);
     }
     fields

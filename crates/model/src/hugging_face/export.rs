@@ -89,7 +89,7 @@ pub fn export<B: Backend>(
     let whole = if config == *decoder.config() {
         decoder.clone()
     } else {
-        decoder.under(&config)
+        decoder.with_config(&config)
     };
     let text = serde_json::to_string_pretty(&fields).unwrap_or_default() + "\n";
     let file = folder.join(CONFIG_FILE);
