@@ -123,19 +123,28 @@ impl<'a, B: Backend> Initializer<'a, B> {
     }
 
     /// The distribution of a linear layer's weight.
-    fn linear_distribution(&self, shape: [usize; 2], fan_in: usize, into: OutputRole) -> WeightDistribution {
+    fn linear_distribution(
+        &self,
+        shape: [usize; 2],
+        fan_in: usize,
+        into: OutputRole,
+    ) -> WeightDistribution {
         let (residual, layers) = (into == OutputRole::Residual, self.n_layers as f64);
         let fan_in = fan_in as f64;
         match self.init {
             Init::Normal {
                 std,
                 scale_residual,
-            } if residual && scale_residual => WeightDistribution::Normal(std / (2.0 * layers).sqrt()),
+            } if residual && scale_residual => {
+                WeightDistribution::Normal(std / (2.0 * layers).sqrt())
+            }
             Init::Normal { std, .. } => WeightDistribution::Normal(std),
             Init::FanIn => WeightDistribution::Uniform(1.0 / fan_in.sqrt()),
             Init::LeCun => WeightDistribution::Normal(1.0 / fan_in.sqrt()),
             Init::TruncatedXavier => xavier(shape),
-            Init::Small if residual => WeightDistribution::Normal(2.0 / (layers * (self.d_model as f64).sqrt())),
+            Init::Small if residual => {
+                WeightDistribution::Normal(2.0 / (layers * (self.d_model as f64).sqrt()))
+            }
             Init::Small => self.small(),
         }
     }
@@ -176,7 +185,12 @@ impl<'a, B: Backend> Initializer<'a, B> {
 
     /// Draws a table `[vocab_size, d_model]` and splits it if the device requires it. The values do not depend on the
     /// split.
-    fn table(&self, path: &str, [count, width]: [usize; 2], from: WeightDistribution) -> TokenTable<B> {
+    fn table(
+        &self,
+        path: &str,
+        [count, width]: [usize; 2],
+        from: WeightDistribution,
+    ) -> TokenTable<B> {
         let rows = rows_of_parts(count, width, self.largest);
         let values = self.sampled(path, count * width, from);
         let Some(values) = values else {
