@@ -98,9 +98,9 @@ impl<B: Backend> LmHead<B> {
         logits.reshape([batch, seq, vocab_size])
     }
 
-    /// Computes the cross-entropy in nats of hidden states `[batch, seq, d_model]`, summed over the targets
-    /// `[batch, seq]` that are at least 0, plus the additional terms of `options`: `[1]`. `tokens` is the embedding, used
-    /// by a tied head.
+    /// Computes the cross-entropy in nats of hidden states `[batch, seq, d_model]`, summed over the targets `[batch,
+    /// seq]` that are at least 0, plus the additional terms of `options`: `[1]`. `tokens` is the embedding, used by a
+    /// tied head.
     pub fn loss_sum(
         &self,
         hidden: Tensor<B, 3>,

@@ -71,8 +71,8 @@ pub fn check_exportable(config: &DecoderConfig) -> Result<(), HuggingFaceError> 
 /// because the embedding is not packed.
 ///
 /// # Errors
-/// `transformers` has no model type for the family, the model type cannot express the configuration, or a file cannot be
-/// written.
+/// `transformers` has no model type for the family, the model type cannot express the configuration, or a file cannot
+/// be written.
 pub fn export<B: Backend>(
     decoder: &Decoder<B>,
     folder: &Path,

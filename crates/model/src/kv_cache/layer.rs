@@ -25,8 +25,8 @@ enum LayerState<B: BurnBackend> {
 /// The keys and values of all tokens that have not been dropped.
 #[derive(Clone, Debug)]
 struct KeysAndValues<B: BurnBackend> {
-    /// `[batch, kv_heads, rows, head_dim]`, like `values`. Writes take the tensor out of the option, because Burn updates
-    /// a tensor in place only if it has a single owner.
+    /// `[batch, kv_heads, rows, head_dim]`, like `values`. Writes take the tensor out of the option, because Burn
+    /// updates a tensor in place only if it has a single owner.
     keys: Option<Tensor<B, 4>>,
     values: Option<Tensor<B, 4>>,
     retention: Retention,

@@ -29,8 +29,8 @@ enum Layout {
     AsIs,
     /// `[out, in]`, the layout of PyTorch's `Linear`.
     Transposed,
-    /// `[out, in]` with rows ordered by head: the queries, keys and values of the first head, then those of the next. The
-    /// decoder has all queries first, then all keys, then all values.
+    /// `[out, in]` with rows ordered by head: the queries, keys and values of the first head, then those of the next.
+    /// The decoder has all queries first, then all keys, then all values.
     FusedPerHead { heads: usize },
 }
 

@@ -1,7 +1,7 @@
 //! Rejects JSON objects with duplicate keys.
 //!
-//! `serde_json` keeps the last value of a duplicate key, and other readers the first. Without this check, validation and
-//! use of a file could see different values.
+//! `serde_json` keeps the last value of a duplicate key, and other readers the first. Without this check, validation
+//! and use of a file could see different values.
 
 use std::collections::HashSet;
 use std::fmt;
