@@ -1,4 +1,4 @@
-//! The components of a model, each built and used on its own, from outside of the crate.
+//! Builds and uses each component of a model separately through the public API.
 
 mod attention;
 mod encoder_decoder;
@@ -102,7 +102,7 @@ fn a_stack_has_a_window_but_in_its_full_layers() {
         .collect();
     assert_eq!(reaches, [reach, Reach::Causal, reach]);
     let stack = config.init::<Flex>(&Default::default());
-    // Only block 0's attention: the last token sees the first, the one before and itself.
+    // Only the attention of block 0: the last token attends to the first one, its predecessor and itself.
     let weights = stack.blocks[0]
         .attention_weights(random([1, 5, D]), None, AttentionMask::default())
         .unwrap();

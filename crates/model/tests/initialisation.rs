@@ -1,5 +1,5 @@
-//! The initial weights against the table in `init.rs`: means and deviations of each part, for every family and every
-//! scheme, seeds and backends. What is expected is computed here, by hand from the table and the papers that it names.
+//! Compares means and standard deviations of initial weights with the table in `init.rs`, for every family and
+//! initialization, and tests seeds and backends. Expected values are derived from the table and the cited papers.
 
 use burn_flex::Flex;
 use burn_ndarray::NdArray;
@@ -11,15 +11,15 @@ use emberlm_model::{Activation, DecoderConfig, Family};
 const VOCAB: f64 = 300.0;
 const SEQ_LEN: f64 = 128.0;
 const D: f64 = 96.0;
-/// Of all query heads together: not the width of the model.
+/// Total width of all query heads; it differs from `d_model`.
 const MIXED: f64 = 120.0;
 const WIDTH: f64 = 200.0;
 const LAYERS: f64 = 3.0;
 
-/// The standard deviation of a normal distribution that is cut at three standard deviations: √(1 - 6φ(3) / (2Φ(3) - 1)).
+/// Standard deviation of a standard normal distribution truncated at ±3: √(1 - 6φ(3) / (2Φ(3) - 1)).
 const CUT: f64 = 0.98658;
 
-/// A family's parts at small sizes.
+/// A family's components at small sizes.
 fn config(family: Family) -> DecoderConfig {
     let mut raw = family.presets().swap_remove(0).config;
     raw.vocab_size = Some(VOCAB as usize);
@@ -36,7 +36,7 @@ fn config(family: Family) -> DecoderConfig {
     DecoderConfig::try_from(raw).unwrap()
 }
 
-/// A model with a parameter of every kind.
+/// A model with every kind of parameter.
 fn with_every_part(init: Init) -> DecoderConfig {
     let raw = ModelConfig {
         init,
@@ -62,7 +62,7 @@ fn weights<B: Backend>(config: &DecoderConfig, seed: u64) -> Vec<(String, HostTe
     named_tensors::<B, _>(&config.init::<B>(seed, &Default::default()))
 }
 
-/// The kind of a parameter, by its path.
+/// Kind of a parameter, derived from its path.
 enum Part {
     Embedding {
         rows: f64,
@@ -82,7 +82,7 @@ enum Part {
 fn part(path: &str, config: &DecoderConfig) -> Part {
     let kv_heads = config.kv_heads() as f64;
     let map = match path.trim_end_matches(".weight").trim_end_matches(".bias") {
-        // Its gain is 1 + w.
+        // The gain is 1 + w.
         _ if path.ends_with("gain") && matches!(config.norm(), Norm::OffsetRms { .. }) => {
             return Part::NormBias;
         }
@@ -109,20 +109,20 @@ fn part(path: &str, config: &DecoderConfig) -> Part {
     }
 }
 
-/// The distribution of a parameter, by its standard deviation or its bound.
+/// Distribution of a parameter, with its standard deviation or bound.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Drawn {
     Constant(f32),
     Normal(f64),
-    /// Cut at three of these.
+    /// Truncated at three standard deviations.
     Truncated(f64),
     Uniform(f64),
 }
 
-/// A column of the table.
+/// A column of the table in `init.rs`.
 type Scheme = fn(Part) -> Drawn;
 
-/// Radford et al. 2019: 0.02, and 1/√N of it in the N = 2 · layers maps into the residual stream.
+/// Radford et al. 2019: 0.02, divided by √N in the N = 2 · layers linear layers that write to the residual stream.
 fn gpt2(part: Part) -> Drawn {
     match part {
         Part::Map { residual: true, .. } => Drawn::Normal(0.02 / 6f64.sqrt()),
@@ -138,7 +138,7 @@ fn normal(part: Part) -> Drawn {
     }
 }
 
-/// PyTorch's `Embedding` and `Linear`.
+/// Defaults of PyTorch's `Embedding` and `Linear`.
 fn fan_in(part: Part) -> Drawn {
     match part {
         Part::Embedding { .. } => Drawn::Normal(1.0),
@@ -156,7 +156,7 @@ fn le_cun(part: Part) -> Drawn {
     }
 }
 
-/// Glorot and Bengio 2010, cut.
+/// Glorot and Bengio 2010, truncated.
 fn truncated_xavier(part: Part) -> Drawn {
     match part {
         Part::Embedding { rows } => Drawn::Truncated((2.0 / (rows + D)).sqrt()),
@@ -165,7 +165,7 @@ fn truncated_xavier(part: Part) -> Drawn {
     }
 }
 
-/// Nguyen and Salazar 2019; into the residual stream Wang and Komatsuzaki 2021.
+/// Nguyen and Salazar 2019; for layers that write to the residual stream, Wang and Komatsuzaki 2021.
 fn small(part: Part) -> Drawn {
     match part {
         Part::Map { residual: true, .. } => Drawn::Normal(2.0 / (LAYERS * D.sqrt())),
@@ -174,7 +174,7 @@ fn small(part: Part) -> Drawn {
     }
 }
 
-/// Each family's scheme, and how many parameters three of its layers have.
+/// Initialization of a family, and the number of parameters of a model with three layers.
 fn expected(family: Family) -> (Scheme, usize) {
     match family {
         Family::Pocket => (fan_in, 14),
@@ -216,8 +216,8 @@ fn every_scheme_draws_every_part() {
         (Init::Small, small),
     ];
     for (init, scheme) in schemes {
-        // Tokens, positions, head, its bias and the last norm's two; of a block five maps and four norms, all with
-        // biases.
+        // Tokens, positions, head, head bias and two of the final norm; per block, five linear layers and four norms,
+        // all with biases.
         check(
             &format!("{init:?}"),
             &with_every_part(init),
@@ -227,7 +227,7 @@ fn every_scheme_draws_every_part() {
     }
 }
 
-/// Of all tables together: a single one is too small to distinguish the cut distribution from the whole one.
+/// Uses all tables, because a single one is too small to distinguish a truncated distribution from a normal one.
 #[test]
 fn cut_normals_are_narrower() {
     let config = config(Family::Cs336);
@@ -266,7 +266,7 @@ fn no_two_parameters_are_drawn_alike() {
     let weights = weights::<Flex>(&config(Family::Pocket), 1);
     for (i, (name, tensor)) in weights.iter().enumerate() {
         for (other_name, other) in &weights[..i] {
-            // The scale aside, the same stream would give the same order of sizes.
+            // Two parameters from the same stream would be proportional and have the same ranks.
             let ratio = tensor.values[0] / other.values[0];
             let same = |n: usize| (tensor.values[n] / other.values[n] - ratio).abs() < 1e-4;
             assert!(!(same(1) && same(2)), "{name} and {other_name}");
@@ -305,7 +305,8 @@ fn check(name: &str, config: &DecoderConfig, parameters: usize, expected: Scheme
     }
 }
 
-/// Mean and deviation within five standard errors; `kurtosis` is the distribution's, for the deviation's own error.
+/// Checks the mean and standard deviation within five standard errors. `kurtosis` of the distribution determines the
+/// standard error of the standard deviation.
 fn check_moments(what: &str, values: &[f32], std: f64, kurtosis: f64) {
     let count = values.len() as f64;
     let mean = values.iter().map(|&x| f64::from(x)).sum::<f64>() / count;

@@ -1,5 +1,5 @@
-//! The parameters that a model lists are those that Burn finds in it, each with its role, for every preset's parts; adapters
-//! change a layer as the composed expression does, and are all that is trained of it.
+//! Tests the parameter list and low-rank adapters: models with the components of every preset list the parameters that
+//! Burn finds, with their roles; adapters match their equation, and only they are trained.
 
 use crate::decoder::gradients::one_at_a_time;
 use burn::backend::Autodiff;
@@ -13,7 +13,7 @@ use emberlm_model::{
 
 type Training = Autodiff<Flex>;
 
-/// A preset's parts at small sizes.
+/// A preset's components at small sizes.
 fn small(name: &str) -> DecoderConfig {
     let config = families::preset(name).unwrap().config;
     DecoderConfig::try_from(config.tiny()).unwrap_or_else(|error| panic!("{name}: {error}"))
@@ -30,7 +30,7 @@ impl ParamVisitor<Training> for Visited {
     }
 }
 
-/// The listed parameters, after they have been compared with Burn's.
+/// Compares the listed parameters with Burn's and returns them.
 fn listed(name: &str, decoder: &Decoder<Training>) -> Vec<(String, ParameterRole, bool)> {
     let mut visited = Visited::default();
     visit_params(decoder, &mut visited);
@@ -109,8 +109,8 @@ fn assert_close(name: &str, found: &[f32], expected: &[f32]) {
     }
 }
 
-/// `residual + x (W + scale · A B) + b`, its gradients by x, A and B, and none by the frozen W and b, whether W is in f32 or
-/// packed.
+/// Checks `residual + x (W + scale · A B) + b` and its gradients with respect to x, A and B. The frozen W and b have no
+/// gradients. W is in f32 or packed.
 #[test]
 fn an_adapter_adds_its_product_to_the_weight() {
     let _alone = one_at_a_time();

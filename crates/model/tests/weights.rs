@@ -1,4 +1,4 @@
-//! Weights on disk: what is written is read again bit for bit, and a file of another model is rejected with a reason.
+//! Weight files: round trips are bit-exact, and files of other models are rejected with a reason.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -27,7 +27,7 @@ fn decoder(preset: &str, seed: u64) -> Decoder<Flex> {
 
 type Named = Vec<(String, HostTensor)>;
 
-/// A file of char-nano's tensors after `change`.
+/// A file with char-nano's tensors, modified by `change`.
 struct Saved {
     folder: tempfile::TempDir,
 }
@@ -43,7 +43,7 @@ impl Saved {
         saved
     }
 
-    /// A file of any bytes.
+    /// Writes a file of arbitrary bytes.
     fn bytes(bytes: &[u8]) -> Self {
         let saved = Self {
             folder: tempfile::tempdir().unwrap(),
@@ -215,7 +215,7 @@ fn a_damaged_file_is_refused() {
     }
 }
 
-/// Readers differ in which of two values they take, so that a file could be checked as one and used as another.
+/// JSON readers disagree on which value of a duplicate key to use, so validation and use could see different values.
 #[test]
 fn a_header_with_a_key_twice_is_refused() {
     let tensor = r#"{"dtype":"F32","shape":[2],"data_offsets":[0,8]}"#;
@@ -244,7 +244,7 @@ fn a_header_with_a_key_twice_is_refused() {
     }
 }
 
-/// A file of many tensors that are not the model's names the first of them.
+/// The error about many unexpected tensors lists only the first ones.
 #[test]
 fn a_long_list_of_tensors_is_cut() {
     let saved = Saved::new(|tensors| {
@@ -290,7 +290,7 @@ fn a_path_that_cannot_be_read_or_written_is_named() {
     assert!(error.contains("no/such/folder.safetensors"), "{error}");
 }
 
-/// Tensors in memory, given a row at a time: a store of another kind than safetensors.
+/// A [`TensorStore`] in memory that reads one row at a time.
 struct InMemory(Named);
 
 impl InMemory {
@@ -341,7 +341,7 @@ fn any_tensor_store_is_read() {
     for preset in ["char-nano", "gpt2", "pocket"] {
         let saved = decoder(preset, 1);
         let config = saved.config().clone();
-        // Row by row as here, and turned and cut as the family's checkpoints are.
+        // In the decoder's layout, and transposed and split like the family's checkpoints.
         let own = InMemory(named_tensors::<Flex, _>(&saved));
         let source = |path: &str| config.family().source(&config, path);
         let family = published(&saved, Element::F32, source);

@@ -1,5 +1,6 @@
-//! Stacks with cross-attention, as an encoder–decoder's decoder has it: against PyTorch in float64 with all gradients (the fixture is
-//! by `crates/model/tests/fixtures/make.py`), by the sublayers one after the other, and token by token.
+//! Checks stacks with cross-attention, the decoder of an encoder–decoder: against PyTorch in float64 with all
+//! gradients (`crates/model/tests/fixtures/make.py` generates the fixture), against their separate sublayers, and in
+//! cached decoding.
 
 use std::collections::BTreeSet;
 
@@ -28,7 +29,7 @@ const D_MEMORY: usize = 10;
 
 type A<B> = Autodiff<B>;
 
-/// A block with a memory of another width.
+/// A block whose memory is narrower than `d_model`.
 fn block(wiring: Wiring) -> BlockConfig {
     let attention = AttentionConfig {
         d_model: D,
@@ -62,7 +63,7 @@ fn block(wiring: Wiring) -> BlockConfig {
     }
 }
 
-/// Replaces initial weights by the fixture's.
+/// Replaces initial weights with the fixture's.
 struct Fill<'a>(&'a Fixture<'a>);
 
 impl<B: Backend> ParamMapper<A<B>> for Fill<'_> {
@@ -122,7 +123,7 @@ fn check<B: Backend>(case: &'static str, wiring: Wiring) {
         compared: BTreeSet::new(),
     };
     visit_params(&stack, &mut check);
-    // Two for each of 3 norms and 7 linear layers of a block, and two of the last norm.
+    // Per block, two for each of 3 norms and 7 linear layers; two for the final norm.
     assert_eq!(check.compared.len(), 2 * (2 * (3 + 7) + 1));
 }
 
@@ -138,7 +139,7 @@ fn a_post_norm_decoder_over_a_padded_memory_is_pytorchs() {
     check::<NdArray>("post_norm", Wiring::PostNorm);
 }
 
-/// A block's output, and its parts' for a caller to wire: self-attention, cross-attention and feed-forward layer.
+/// Compares a block with its self-attention, cross-attention and feed-forward layer as wired by the caller.
 fn wired(
     wiring: Wiring,
     expected: impl FnOnce(&Block<Flex>, Tensor<Flex, 3>, [Sublayer<'_>; 3]) -> Tensor<Flex, 3>,
@@ -199,7 +200,7 @@ fn in_a_parallel_block_cross_attention_is_a_third_branch() {
     }
 }
 
-/// The memory is projected once; each token continues the cache.
+/// Projects the memory once and decodes each token with the cache.
 #[test]
 fn decoding_token_by_token_over_a_projected_memory_is_one_pass() {
     let device = Default::default();

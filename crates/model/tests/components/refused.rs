@@ -1,4 +1,4 @@
-//! Contexts that a component does not support are refused, with the reason.
+//! Components reject unsupported contexts with an error that states the reason.
 
 use burn::tensor::{Bool, Int, Tensor};
 use burn_flex::Flex;
@@ -29,7 +29,7 @@ fn linear() -> AttentionConfig {
     }
 }
 
-/// A mask of each kind, over 5 tokens.
+/// One mask of each kind over 5 tokens.
 fn masks() -> [(&'static str, AttentionMask<Flex>); 3] {
     let device = Default::default();
     let documents = Tensor::<Flex, 2, Int>::zeros([1, 5], &device);

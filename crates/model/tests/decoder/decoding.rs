@@ -1,6 +1,5 @@
-//! Cached decoding equals the full pass, the fused loss equals the logits' cross-entropy, and no token sees a later
-//! one: for the families and for a spread of every other legal configuration. The attentions' weights too,
-//! int8 weights, and passes over pieces of several sequences.
+//! Cached decoding equals the full pass, the fused loss equals the cross-entropy of the logits, and no token attends
+//! to a later one.
 
 use burn::tensor::Tensor;
 use burn_flex::Flex;
@@ -12,7 +11,7 @@ use crate::decoder::values::{BATCH, host, host_ids, tensor, tokens};
 
 type Device = <Flex as burn::tensor::backend::BackendTypes>::Device;
 
-/// Of `‖a - b‖ / ‖b‖` over a position's logits.
+/// Tolerance for `‖a - b‖ / ‖b‖` over the logits of a position.
 const TOLERANCE: f64 = 1e-5;
 
 #[test]
@@ -100,7 +99,7 @@ fn losses_are_those_of_the_logits(options: HeadLossOptions) {
     }
 }
 
-/// All learnt, and some ignored: a whole row and the end of the other.
+/// Targets without ignored tokens, and targets with one sequence and the end of the other ignored.
 pub fn targets() -> [Vec<i64>; 2] {
     let all = host_ids(8);
     let mut some = all.clone();
@@ -194,7 +193,7 @@ fn in_chunks(sizes: &[usize]) {
     }
 }
 
-/// The models, with weights large enough that attention and activations are far from trivial.
+/// The tested models, with weights large enough that attention and activations are far from trivial.
 pub fn decoders() -> impl Iterator<Item = (String, Decoder<Flex>)> {
     spread()
         .into_iter()

@@ -1,6 +1,5 @@
-//! A row of isolated documents gives the same results as its documents by themselves: the loss, every token's loss and every gradient, for
-//! every preset's parts and a spread of every other configuration that can keep documents apart, whole and recomputed, on
-//! flex; for a part of them on ndarray.
+//! A packed sequence of isolated documents gives the same losses and gradients as its separate documents, with and
+//! without recomputation. All tested configurations with softmax attention run on flex, and some on ndarray.
 
 use burn::backend::Autodiff;
 use burn::tensor::{Int, Tensor};
@@ -22,7 +21,7 @@ fn documents_are_what_they_are_alone_on_flex() {
 
 #[test]
 fn documents_are_what_they_are_alone_on_ndarray() {
-    // Burn's backward of a division, the soft cap's, takes an estimate of a reciprocal there.
+    // On ndarray, Burn's backward pass of a division (in the soft cap) approximates the reciprocal.
     as_alone::<Autodiff<NdArray>>(4, 5e-5);
 }
 
@@ -35,7 +34,7 @@ fn as_alone<B: TrainingBackend>(every: usize, tolerance: f64) {
     }
 }
 
-/// The models that can keep documents apart.
+/// The configurations that support isolated documents.
 fn isolating() -> Vec<(String, DecoderConfig)> {
     let mut models = spread();
     models.retain(|(_, config)| config.check_documents().is_ok());
@@ -116,7 +115,7 @@ fn linear_attention_is_refused_by_field_and_rule() {
     );
 }
 
-/// `[batch, SEQ_LEN]` ids, all 0 of factor 0.
+/// Ids `[batch, SEQ_LEN]`; all 0 if `factor` is 0.
 fn ids(factor: usize, batch: usize) -> Tensor<Flex, 2, Int> {
     let id = |i: usize| (factor * (i * i + 3 * i + 1) % VOCAB_SIZE) as i64;
     tensor((0..batch * SEQ_LEN).map(id).collect(), SEQ_LEN)

@@ -1,4 +1,4 @@
-//! Packed rows against their single documents.
+//! Compares packed sequences with their separate documents.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ const OPTIONS: HeadLossOptions = HeadLossOptions {
     soft_cap: 0.0,
 };
 
-/// Rows of documents, each a list of tokens with their targets; what is left of a row is padding.
+/// Sequences of documents with their targets, followed by padding.
 struct Packed {
     seq_len: usize,
     rows: Vec<Vec<Document>>,
@@ -33,7 +33,7 @@ struct Found {
     grads: BTreeMap<String, Vec<f32>>,
 }
 
-/// Gradients within a tolerance of `‖a - b‖ / ‖b‖`.
+/// Compares losses exactly enough for f32 and gradients within a tolerance for `‖a - b‖ / ‖b‖`.
 pub fn check<B: TrainingBackend>(name: &str, decoder: &Decoder<B>, seed: u64, tolerance: f64) {
     let config = decoder.config();
     let packed = Packed::new(config.seq_len(), config.vocab_size() as u64, seed);
@@ -110,7 +110,7 @@ impl Found {
         for (path, grad) in &self.grads {
             let expected = &single.grads[path];
             let difference: Vec<f32> = grad.iter().zip(expected).map(|(a, b)| a - b).collect();
-            // A gradient that cancels to zero, as a key's bias has, is measured against the whole.
+            // The error of a gradient that cancels to zero, like that of a key's bias, is relative to all gradients.
             let size = square(expected).max(1e-4 * whole);
             let error = (square(&difference) / size).sqrt();
 
@@ -141,11 +141,12 @@ impl Document {
 }
 
 impl Packed {
-    /// A row of one document; a row that begins with one of one token and ends with padding; a row of random lengths.
+    /// A sequence of one document; one that begins with a single-token document and ends with padding; and one of
+    /// documents with random lengths.
     fn new(seq_len: usize, vocab_size: u64, seed: u64) -> Self {
         let mut state = seed;
         let mut below = |bound: u64| {
-            // Knuth's constants; the high bits are the random ones.
+            // A linear congruential generator with Knuth's constants; only its high bits are random.
             state = state
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1_442_695_040_888_963_407);
@@ -162,7 +163,7 @@ impl Packed {
         let mut document = |len: usize| {
             let mut ids = || (0..len).map(|_| below(vocab_size) as i64).collect();
             let (ids, mut targets): (_, Vec<i64>) = (ids(), ids());
-            // A prompt's, in a longer document.
+            // Ignore the prompt of a longer document.
             if len > 3 {
                 targets[1] = i64::from(IGNORED);
             }

@@ -1,4 +1,4 @@
-//! A pass over chunks of several sequences equals a full pass over each of them; caches are cut and copied.
+//! A ragged pass over several sequences equals a full pass over each of them, also with truncated and copied caches.
 
 use burn::tensor::{Int, Tensor};
 use burn_flex::Flex;
@@ -10,7 +10,8 @@ use crate::decoder::decoding::{assert_close, decoders, device};
 use crate::decoder::spread::{SEQ_LEN, VOCAB_SIZE};
 use crate::decoder::values::{host, host_ids, tensor};
 
-/// Of several sequences the tokens that each pass takes: prompts beside single tokens, sequences that come and go.
+/// Numbers of tokens that each pass processes per sequence: prompts and single tokens, with sequences joining and
+/// leaving.
 const PASSES: [[usize; 3]; 6] = [
     [3, 0, 0],
     [1, 5, 0],
@@ -31,7 +32,7 @@ fn sequences() -> [Vec<u32>; 3] {
     })
 }
 
-/// The logits of a full pass over each single sequence, `[seq, vocab_size]` each.
+/// Computes the logits `[seq, vocab_size]` of a full pass over each sequence.
 fn full(decoder: &Decoder<Flex>) -> [Vec<f32>; 3] {
     sequences().map(|ids| {
         let ids = ids.into_iter().map(i64::from).collect();
@@ -39,7 +40,7 @@ fn full(decoder: &Decoder<Flex>) -> [Vec<f32>; 3] {
     })
 }
 
-/// Goes through [`PASSES`] and compares what each chunk asks for, the three ways of asking in turn.
+/// Runs [`PASSES`] with alternating requested outputs and compares the outputs with those of full passes.
 fn assert_as_full<B: Backend>(name: &str, decoder: &Decoder<B>, full: &[Vec<f32>; 3]) {
     let (ids, mut caches) = (sequences(), [0; 3].map(|_| new_cache(decoder)));
     for (n, pass) in PASSES.iter().enumerate() {
@@ -88,7 +89,7 @@ fn each_sequence_gets_its_own_full_pass() {
     }
 }
 
-/// A backend whose operations are reference implementations.
+/// ndarray uses the reference implementations of the kernels.
 #[test]
 fn ndarray_agrees() {
     use burn_ndarray::NdArray;
@@ -100,7 +101,7 @@ fn ndarray_agrees() {
     }
 }
 
-/// Added up over passes beside other chunks, the hidden states' sums give the mean of a full pass.
+/// The hidden sums of several ragged passes add up to the mean of a full pass.
 #[test]
 fn hidden_sums_of_chunks_give_the_mean_of_a_full_pass() {
     for (name, decoder) in decoders() {
@@ -171,11 +172,11 @@ fn a_cut_or_copied_cache_goes_on_as_one_that_held_no_more() {
         let full = host(decoder.forward(ids(0..SEQ_LEN)));
         let mut longer = new_cache(&decoder);
         decoder.next_logits(ids(0..9), &mut longer);
-        // What another sequence left there is written over.
+        // The tokens of another sequence are overwritten.
         let mut copy = new_cache(&decoder);
         decoder.next_logits(ids(3..11), &mut copy);
 
-        // Linear attention can continue from all that it holds, or from the start.
+        // Linear attention can continue only from all cached tokens or from the start.
         let shared = if linear { 9 } else { 5 };
         assert_eq!(longer.reusable(100), 9, "{name}");
         assert_eq!(longer.reusable(5), if linear { 0 } else { 5 }, "{name}");
@@ -204,7 +205,7 @@ fn no_more_is_copied_than_fits() {
     let mut small = KvCache::new(decoder.config(), 1, 4, &device());
     assert_eq!(small.copy_from(&whole, 10), 4, "{name}");
     assert_eq!((small.len(), small.capacity()), (4, 4));
-    // Keys and values of every block: 4 bytes for each element of each head.
+    // Keys and values of every block, 4 bytes per element.
     let config = decoder.config();
     let elements = config.n_layers() * 2 * config.kv_heads() * config.head_dim();
     assert_eq!(small.bytes(), 4 * elements * 4);

@@ -1,6 +1,5 @@
-//! Recomputing equals one graph of the whole decoder: loss and every gradient, to the bit, for every preset's
-//! parts and a spread of every other legal configuration, with dropout and without, on flex and ndarray; with isolated
-//! documents too.
+//! Recomputation gives a bit-identical loss and gradients to one graph of the whole decoder, on flex and ndarray,
+//! with and without dropout and isolated documents.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +14,7 @@ use crate::decoder::gradients::{by_path, one_at_a_time};
 use crate::decoder::spread::{SEQ_LEN, spread};
 use crate::decoder::values::{BATCH, documents, host, tokens};
 
-/// Loss and gradients as they are stored, by the parameters' paths.
+/// Loss and gradients on the host, by parameter path.
 #[derive(Debug, PartialEq)]
 struct Found {
     loss: u32,
@@ -112,7 +111,7 @@ fn with_dropout(config: &DecoderConfig, p: f64) -> DecoderConfig {
         DropoutSite::Hidden,
         DropoutSite::Residual,
     ];
-    // Linear attention has no weights to drop.
+    // Linear attention does not compute attention weights, so it supports no dropout of them.
     DecoderConfig::try_from(raw.clone()).unwrap_or_else(|_| {
         raw.dropout_sites
             .retain(|&site| site != DropoutSite::Attention);

@@ -1,5 +1,5 @@
-//! A table of tokens in parts is one table: the same model as with the whole table, and the same files. Parts as they are where a device
-//! takes no more in a buffer, on the CPU: three of uneven sizes.
+//! A split token table gives the same model and the same files as an unsplit one. The tests split tables into three
+//! parts of uneven sizes on CPU backends, as required by devices with small buffers.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -20,10 +20,10 @@ use crate::decoder::gradients::{by_path, one_at_a_time};
 use crate::decoder::spread::{SEQ_LEN, VOCAB_SIZE, spread};
 use crate::decoder::values::{documents, host, host_ids, tensor, tokens};
 
-/// Of `‖a - b‖ / ‖b‖`.
+/// Tolerance for `‖a - b‖ / ‖b‖`.
 const TOLERANCE: f64 = 1e-5;
 
-/// The most bytes of a buffer that three parts are needed for.
+/// Buffer size in bytes that requires three parts.
 fn largest(config: &DecoderConfig) -> Option<u64> {
     let rows = VOCAB_SIZE.div_ceil(3) as u64;
     Some(rows * 4 * (config.d_model() as u64 + 1))
@@ -47,7 +47,7 @@ fn whole<B: Backend>(config: &DecoderConfig) -> Decoder<B> {
     decoder
 }
 
-/// Some of them ignored.
+/// Targets, some of them ignored.
 fn targets<B: Backend>() -> Tensor<B, 2, Int> {
     let mut ids = host_ids(8);
     ids[SEQ_LEN - 3..].fill(IGNORED.into());
@@ -68,7 +68,7 @@ fn assert_close(what: &str, found: &[f32], expected: &[f32], scale: f64) {
     assert!(error <= TOLERANCE, "{what}: off by {error:.1e}");
 }
 
-/// With every term, the soft cap being the model's own.
+/// All additional loss terms; the soft cap comes from the model.
 fn objective() -> HeadLossOptions {
     HeadLossOptions {
         label_smoothing: 0.1,
@@ -77,7 +77,7 @@ fn objective() -> HeadLossOptions {
     }
 }
 
-/// Loss and gradients of a training pass.
+/// Computes the loss and gradients of a training pass.
 fn trained<B: TrainingBackend>(
     decoder: &Decoder<B>,
     input: Tokens<B>,
@@ -108,7 +108,7 @@ fn trains_as_the_whole<B: TrainingBackend>() {
             documents: isolated.clone(),
         };
         let (expected, grads) = trained(&whole, input(), false);
-        // Every parameter has one.
+        // Every parameter has a gradient.
         assert_eq!(grads.len(), named_tensors(&whole).len(), "{name}");
         let all = grads
             .values()
@@ -120,7 +120,7 @@ fn trains_as_the_whole<B: TrainingBackend>() {
             assert_close(&name, &[loss], &[expected], 0.0);
             assert!(found.keys().eq(grads.keys()), "{name}");
             for (path, grad) in &grads {
-                // A key's bias has no gradient but rounding's: it is measured by the whole.
+                // The gradient of a key's bias is only rounding error, so the error is relative to all gradients.
                 assert_close(&format!("{name}: {path}"), &found[path], grad, 1e-3 * all);
             }
         }
@@ -165,7 +165,7 @@ fn what_is_predicted_is_the_whole_table_s() {
     }
 }
 
-/// A file of a module's weights.
+/// Writes tensors to a file.
 fn written(tensors: &[(String, HostTensor)]) -> (tempfile::TempDir, std::path::PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("model.safetensors");
@@ -177,7 +177,7 @@ fn written(tensors: &[(String, HostTensor)]) -> (tempfile::TempDir, std::path::P
 fn files_know_one_table() {
     for (name, config) in spread() {
         let (parts, whole) = (in_parts::<Flex>(&config), whole::<Flex>(&config));
-        // The initial weights are drawn as one.
+        // Initial weights do not depend on the split.
         let expected = named_tensors::<Flex, _>(&whole);
         assert_eq!(named_tensors::<Flex, _>(&parts), expected, "{name}");
         let (_folder, path) = written(&expected);
@@ -194,7 +194,7 @@ fn files_know_one_table() {
             let named = tensors.iter().map(|t| (t.name().to_owned(), t.values()));
             named.collect::<Vec<_>>()
         };
-        // The families' names for what all of their models have; the others have none.
+        // Compare published names of the tensors that all models of a family have.
         let published = of(&whole);
         assert_eq!(of(&parts), published, "{name}");
         if published.len() == expected.len() {
@@ -213,7 +213,7 @@ fn another_dropout_keeps_the_rows() {
     let mut raw = config.raw();
     raw.dropout = 0.5;
     let other = DecoderConfig::try_from(raw).unwrap();
-    // On this device the new model's table is whole.
+    // On this device, the table of the new model is not split.
     let found = parts.reconfigured(&other).unwrap();
     assert_eq!(named_tensors(&found), named_tensors(&parts));
 }

@@ -1,4 +1,4 @@
-//! Weights that are not the model's, damaged, or not there.
+//! Weights that are damaged, missing or belong to another model.
 
 use std::fs;
 
@@ -92,7 +92,7 @@ fn a_tensor_left_over_is_named() {
     });
     let expected = "DIR: tensors left over: model.layers.3.input_layernorm.weight, score.weight";
     assert_eq!(copied.error(), expected);
-    // A configuration of fewer layers than the weights have.
+    // The configuration has fewer layers than the weights.
     let copied = Copied::of("mistral-full");
     copied.edit("config.json", |config| {
         config["num_hidden_layers"] = json!(1)
@@ -137,7 +137,7 @@ fn a_matrix_the_wrong_way_round_is_named() {
     assert_eq!(copied.error(), expected);
 }
 
-/// Files of some programs hold a tied head twice.
+/// Some programs store a tied head twice.
 #[test]
 fn a_copy_of_a_tied_embedding_must_be_one() {
     for (name, head, embedding) in [
@@ -178,7 +178,7 @@ fn a_copy_of_a_tied_embedding_must_be_one() {
 
 #[test]
 fn masks_and_tables_beside_the_weights_are_left() {
-    // Nothing of what they hold can matter.
+    // Their contents must not matter.
     for (name, constants) in [
         ("gpt2-hub", &["h.0.attn.bias", "h.2.attn.masked_bias"][..]),
         (
@@ -215,7 +215,7 @@ fn pickles_are_not_opened_and_nothing_is_not_weights() {
         assert_eq!(copied.error(), expected);
         copied.remove(name);
     }
-    // Beside weights that can be read, they do not matter.
+    // Next to readable weights, pickles are ignored.
     let both = Copied::of("llama-gqa");
     both.write("pytorch_model.bin", "\x02pickle");
     both.load().unwrap();

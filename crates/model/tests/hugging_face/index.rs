@@ -31,7 +31,7 @@ fn a_shard_that_ends_early_is_named() {
     }
 }
 
-/// Only files beside the index are opened, whatever it says.
+/// Only files in the directory of the index are opened.
 #[test]
 fn a_shard_elsewhere_is_refused() {
     for shard in [
@@ -117,7 +117,7 @@ fn an_index_that_is_none() {
     assert!(copied.error().starts_with(&format!("DIR: DIR/{INDEX}: ")));
 }
 
-/// Further tensors of a shard are the model's too, or unexpected.
+/// Tensors of a shard that the index does not list are used, or reported as unexpected.
 #[test]
 fn a_tensor_that_the_index_forgets_is_read() {
     let copied = Copied::of("gpt2-untied");

@@ -1,4 +1,4 @@
-//! Every fixture is the model that `make_families.py` says, and old and unusual ways to write it are understood.
+//! Every fixture is read as the model defined in `make_families.py`, and old and unusual field formats are supported.
 
 use emberlm_model::config::{FullLayers, Norm, RotaryScaling, Window, Wiring};
 use emberlm_model::hugging_face::{HuggingFaceModel, read_config};
@@ -8,8 +8,8 @@ use serde_json::json;
 
 use super::{changed, fixture, fixtures, stored};
 
-/// As `make_families.py` sets them: vocabulary, width, layers, query and key-value heads, a head's width, the hidden
-/// width. The context is 64 throughout.
+/// Sizes in `make_families.py`: vocabulary, width, layers, query heads, key-value heads, head width and hidden width.
+/// The context is always 64.
 const SIZES: [(&str, Family, [usize; 7]); 22] = [
     ("gemma2-bias", Family::Gemma2, [67, 24, 2, 3, 1, 10, 28]),
     ("gemma2-tied", Family::Gemma2, [71, 24, 3, 4, 2, 10, 40]),
@@ -134,7 +134,7 @@ fn positions_are_those_of_each_type() {
 
 #[test]
 fn old_and_new_fields_say_the_same() {
-    // transformers 4 and 5 of one model; given twice, the older field counts, as in transformers.
+    // One model in the formats of transformers 4 and 5. If both are present, the older field wins, as in transformers.
     let old = json!({"rope_scaling": {"type": "linear", "factor": 8.0}, "rope_theta": 7.0});
     let linear = RotaryScaling::Linear { factor: 8.0 };
     assert_eq!(rotary("llama-oldconfig", old.clone()).3, linear);
@@ -161,8 +161,8 @@ fn null_is_the_type_s_own_default() {
     assert_eq!(config.window(), None);
 }
 
-/// A file may hold only what differs from the defaults, which are the classes' own in transformers: the counts are
-/// those of its models of these.
+/// A file may omit fields that equal the defaults of the configuration classes in transformers. The expected parameter
+/// counts are those of its default models.
 #[test]
 fn what_is_not_given_is_the_type_s_default() {
     for (model_type, parameters) in [

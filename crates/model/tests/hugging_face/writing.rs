@@ -1,4 +1,5 @@
-//! A written model equals the one that was read, byte for byte; a feature that a type cannot express is an error.
+//! Exports are byte-identical to the directory that was read, and settings that a model type cannot express are
+//! rejected.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,7 +18,7 @@ use serde_json::{Value, json};
 
 use super::{Stored, bits, fields_of, fixture, fixtures, initial, load, options, stored};
 
-/// A fixture's tensors under the names that new files have, without the masks and tables of old ones.
+/// A fixture's tensors under their current names, without the masks and tables of old files.
 fn weights_of(name: &str) -> BTreeMap<String, Stored> {
     let full = |tensor: String| match name {
         "gpt2-hub" => format!("transformer.{tensor}"),
@@ -66,11 +67,11 @@ fn every_folder_is_written_as_it_was_read() {
     }
 }
 
-/// The fields about the model that `transformers` wrote for each fixture, and the class it is loaded with.
+/// Compares exported model fields and the architecture with those that `transformers` wrote for each fixture.
 #[test]
 fn fields_are_those_that_transformers_wrote() {
     for name in fixtures() {
-        // Old files spell theirs otherwise.
+        // Old files use other field names.
         if name.ends_with("hub") || name.ends_with("oldconfig") {
             continue;
         }
@@ -83,7 +84,7 @@ fn fields_are_those_that_transformers_wrote() {
                     json!(4 * theirs["n_embd"].as_u64().unwrap())
                 }
                 Some(theirs) => theirs.clone(),
-                // A default that its file leaves out.
+                // Its file omits this default.
                 None if field == "head_dim" => {
                     let of = |field: &str| theirs[field].as_u64().unwrap();
                     json!(of("hidden_size") / of("num_attention_heads"))
@@ -171,7 +172,7 @@ fn fields_that_say_nothing_about_the_model_are_kept() {
     let written = fields_of(folder.path());
     assert_eq!(written["bos_token_id"], 1);
     assert_eq!(written["eos_token_id"], json!([2, 3]));
-    // What does is the model's.
+    // Fields about the model are those of the model.
     assert_eq!(written["vocab_size"], 73);
     assert_eq!(written["dtype"], "bfloat16");
     assert_eq!(written["architectures"], json!(["LlamaForCausalLM"]));
@@ -197,7 +198,7 @@ fn tiny(preset: &str, change: impl FnOnce(&mut ModelConfig)) -> Decoder<Flex> {
         window.tokens = 3;
     }
     raw.feed_forward.width = Some(20);
-    // Far from zero, so that what is left out shows.
+    // Far from zero, so that omitted parameters change the output.
     raw.init = Init::Normal {
         std: 0.3,
         scale_residual: false,
@@ -330,7 +331,7 @@ fn logits(decoder: &Decoder<Flex>) -> Vec<f32> {
     decoder.forward(tokens).into_data().iter::<f32>().collect()
 }
 
-/// nanoGPT trains without biases, which Hugging Face's type always has.
+/// nanoGPT models may have no biases, but the Hugging Face type always has them.
 #[test]
 fn what_a_model_lacks_is_written_as_zeros() {
     for (preset, biases) in [("char-nano", 13), ("gpt2", 13), ("gptj", 8)] {
@@ -354,7 +355,7 @@ fn what_a_model_lacks_is_written_as_zeros() {
     }
 }
 
-/// Presets whose parts are shrunk, of every family that has a type.
+/// Tiny models with the components of every preset whose family has a Hugging Face type.
 #[test]
 fn every_preset_s_parts_survive_a_round_trip() {
     let presets = families::presets().into_iter();
