@@ -141,8 +141,8 @@ pub fn preset(name: &str) -> Option<Preset> {
         .or_else(of_family)
 }
 
-/// Base configuration, from which each family specifies its differences: pre-norm, one key-value head per query head, no
-/// biases, an untied head.
+/// Base configuration, from which each family specifies its differences: pre-norm, one key-value head per query head,
+/// no biases, an untied head.
 fn common(family: Family) -> ModelConfig {
     ModelConfig {
         family,

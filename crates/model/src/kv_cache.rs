@@ -25,8 +25,8 @@ impl<B: Backend> KvCache<B> {
     /// Creates an empty cache for a model of this configuration, with room for `capacity` tokens in each of `batch`
     /// sequences.
     ///
-    /// Keys and values are allocated immediately: for every token, or, in a block with a window, for the window, its
-    /// global tokens and [`ROLLBACK_TOKENS`], rounded up to a block of keys. Linear attention's sums are small and
+    /// Keys and values are allocated immediately: for every token, or, in a block with a window, for the window, the
+    /// global tokens, [`ROLLBACK_TOKENS`] and some hundred more for alignment. Linear attention's sums are small and
     /// allocated on first use.
     pub fn new(config: &DecoderConfig, batch: usize, capacity: usize, device: &Device<B>) -> Self {
         config.stack().cache(batch, capacity, device)

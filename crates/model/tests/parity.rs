@@ -135,7 +135,7 @@ fn linear_attention_on_vulkan() {
 }
 
 #[test]
-fn pieces_of_several_sequences_on_ndarray() {
+fn ragged_passes_on_ndarray() {
     for preset in ["pocket-tales", "char-nano"] {
         ragged::check::<burn_ndarray::NdArray>(preset, &Default::default());
     }
@@ -143,7 +143,7 @@ fn pieces_of_several_sequences_on_ndarray() {
 
 #[cfg(feature = "vulkan")]
 #[test]
-fn pieces_of_several_sequences_on_vulkan() {
+fn ragged_passes_on_vulkan() {
     // Only one model, because kernels are compiled for each shape.
     ragged::check::<burn::backend::Vulkan>("pocket-tales", &vulkan_device());
 }

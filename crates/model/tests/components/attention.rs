@@ -98,7 +98,7 @@ impl Fixture<'_> {
         layers: &[(&str, &Linear<A<B>>)],
         inputs: &[(&str, &Tensor<A<B>, 3>)],
     ) {
-        let _alone = one_at_a_time();
+        let _guard = one_at_a_time();
         compare("output", output.to_data(), self.data("output"));
         let probe = Tensor::from_data(self.data("probe"), &Default::default());
         let grads = (output * probe).sum().backward();
@@ -218,25 +218,25 @@ fn check_cross<B: Backend>() {
 }
 
 #[test]
-fn an_encoders_attention_with_padding_is_pytorchs() {
+fn padded_encoder_attention_matches_pytorch() {
     check_encoder::<Flex>();
     check_encoder::<NdArray>();
 }
 
 #[test]
-fn causal_attention_with_a_bias_and_padding_is_pytorchs() {
+fn causal_attention_with_bias_and_padding_matches_pytorch() {
     check_causal::<Flex>();
     check_causal::<NdArray>();
 }
 
 #[test]
-fn cross_attention_with_a_bias_and_padding_is_pytorchs() {
+fn cross_attention_with_bias_and_padding_matches_pytorch() {
     check_cross::<Flex>();
     check_cross::<NdArray>();
 }
 
 #[test]
-fn cross_attention_adds_the_residual_and_keeps_the_memory_for_later_queries() {
+fn cross_attention_adds_residual_and_reuses_memory() {
     let device = Default::default();
     let attention = CrossAttentionConfig::new(16, 4).init::<Flex>(&device);
     let memory = attention.project_memory(random([2, 7, 16]));
@@ -267,9 +267,9 @@ fn encoder() -> StackConfig {
     }
 }
 
-/// Padding at the end of a sequence does not change its encoding, whatever the content of the padding.
+/// Padding at the end of a sequence does not change its encoding, regardless of its content.
 #[test]
-fn an_encoder_stack_does_not_see_padding() {
+fn encoder_stack_ignores_padding() {
     let device = Default::default();
     let stack = encoder().init::<Flex>(&device);
     let x = random([2, 5, 16]);
@@ -293,7 +293,7 @@ fn an_encoder_stack_does_not_see_padding() {
 
 /// The first token of an encoder attends to the last one; that of a decoder does not.
 #[test]
-fn an_encoder_stack_sees_later_tokens() {
+fn encoder_stack_attends_to_later_tokens() {
     let device = Default::default();
     let x = random([1, 5, 16]);
     let last = Tensor::cat(vec![x.clone().narrow(1, 0, 4), random([1, 1, 16])], 1);
@@ -316,7 +316,7 @@ fn an_encoder_stack_sees_later_tokens() {
 
 /// Isolated documents give the same results as in separate batch rows.
 #[test]
-fn a_block_isolates_documents() {
+fn block_isolates_documents() {
     let device = Default::default();
     let attention = AttentionConfig::new(16, 4);
     let config = BlockConfig::new(attention, FeedForwardConfig::new(16, 40));

@@ -11,7 +11,7 @@ use crate::decoder::spread::{SEQ_LEN, base};
 use crate::decoder::values::{BATCH, host, host_ids, tokens};
 
 #[test]
-fn rows_are_distributions_over_what_is_seen() {
+fn rows_are_distributions_over_visible_tokens() {
     for (name, decoder) in decoders() {
         let config = decoder.config();
         let layers = decoder.attention_weights(tokens(7));
@@ -47,7 +47,7 @@ fn one_block(heads: usize, attention: AttentionKind) -> Decoder<Flex> {
 }
 
 #[test]
-fn one_head_by_hand() {
+fn one_head_matches_hand_calculation() {
     let decoder = one_block(1, AttentionKind::SOFTMAX);
     let width = decoder.config().d_model();
     let table = host(decoder.embeddings.tokens.joined());
@@ -81,7 +81,7 @@ fn one_head_by_hand() {
 }
 
 #[test]
-fn weights_times_values_are_the_attention_s_output() {
+fn weights_times_values_equal_attention_output() {
     let linear = AttentionKind::Linear {
         features: Some(24),
         seed: 1,

@@ -15,18 +15,18 @@ use crate::decoder::spread::{SEQ_LEN, VOCAB_SIZE, base, spread};
 use crate::decoder::values::{host, tensor};
 
 #[test]
-fn documents_are_what_they_are_alone_on_flex() {
-    as_alone::<Autodiff<Flex>>(1, 1e-5);
+fn packed_documents_equal_separate_ones_on_flex() {
+    check_packed::<Autodiff<Flex>>(1, 1e-5);
 }
 
 #[test]
-fn documents_are_what_they_are_alone_on_ndarray() {
+fn packed_documents_equal_separate_ones_on_ndarray() {
     // On ndarray, Burn's backward pass of a division (in the soft cap) approximates the reciprocal.
-    as_alone::<Autodiff<NdArray>>(4, 5e-5);
+    check_packed::<Autodiff<NdArray>>(4, 5e-5);
 }
 
-fn as_alone<B: TrainingBackend>(every: usize, tolerance: f64) {
-    let _alone = one_at_a_time();
+fn check_packed<B: TrainingBackend>(every: usize, tolerance: f64) {
+    let _guard = one_at_a_time();
     let models = isolating().into_iter().enumerate().step_by(every);
     for (number, (name, config)) in models {
         let decoder = config.init::<B>(5, &Default::default());
@@ -47,7 +47,7 @@ fn isolating() -> Vec<(String, DecoderConfig)> {
 }
 
 #[test]
-fn rows_of_one_document_are_rows_without_documents_to_the_bit() {
+fn single_document_is_bit_identical_to_none() {
     for (name, config) in isolating() {
         let decoder = config.init::<Flex>(5, &Default::default());
         let [tokens, zeros] = [7, 0].map(|factor| ids(factor, 2));
@@ -62,7 +62,7 @@ fn rows_of_one_document_are_rows_without_documents_to_the_bit() {
 }
 
 #[test]
-fn another_document_changes_no_bit_of_one() {
+fn documents_do_not_affect_each_other() {
     for (name, config) in isolating() {
         let decoder: Decoder<Flex> = config.init(5, &Default::default());
         let losses = |factor| {
@@ -81,7 +81,7 @@ fn another_document_changes_no_bit_of_one() {
 }
 
 #[test]
-fn wrong_documents_do_not_panic() {
+fn invalid_documents_do_not_panic() {
     for (_, config) in isolating() {
         let decoder: Decoder<Flex> = config.init(5, &Default::default());
         for wrong in [-100, 3, 100] {
@@ -95,7 +95,7 @@ fn wrong_documents_do_not_panic() {
 }
 
 #[test]
-fn linear_attention_is_refused_by_field_and_rule() {
+fn linear_attention_is_rejected_with_field_and_rule() {
     let config = |attention| {
         let raw = ModelConfig {
             attention,

@@ -26,7 +26,7 @@ fn logits<B: Backend>(decoder: &Decoder<B>, tokens: Tensor<B, 2, Int>) -> Vec<f3
 }
 
 #[test]
-fn logits_are_close_to_those_of_the_trained_weights() {
+fn logits_are_close_to_those_of_f32_weights() {
     let mut worst = (0.0, String::new());
     for (name, decoder) in decoders() {
         let expected = logits(&decoder, tokens(7));
@@ -45,7 +45,7 @@ fn logits_are_close_to_those_of_the_trained_weights() {
 }
 
 #[test]
-fn token_by_token_equals_the_full_pass() {
+fn token_by_token_decoding_equals_full_pass() {
     for (name, decoder) in decoders() {
         let held = quantized(&decoder);
         let full = held.forward(tokens(7));
@@ -60,7 +60,7 @@ fn token_by_token_equals_the_full_pass() {
 }
 
 #[test]
-fn the_loss_is_the_sum_of_the_tokens_losses() {
+fn loss_equals_sum_of_token_losses() {
     for (name, decoder) in decoders() {
         let held = quantized(&decoder);
         for targets in targets() {
@@ -77,7 +77,7 @@ fn the_loss_is_the_sum_of_the_tokens_losses() {
 }
 
 #[test]
-fn the_trained_weights_are_the_decoder_s_own() {
+fn f32_format_keeps_trained_weights() {
     for (name, decoder) in decoders() {
         let expected = logits(&decoder, tokens(7));
         let held = decoder.clone().with_weights(WeightFormat::F32);
@@ -105,7 +105,7 @@ fn ndarray_agrees() {
 
 /// Packing weights while loading is bit-identical to loading and then packing them.
 #[test]
-fn packing_while_reading_is_packing_afterwards() {
+fn packing_while_loading_equals_packing_afterwards() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("model.safetensors");
     for (tied, largest) in [(true, None), (false, None), (false, Some(16 * 16 * 4))] {

@@ -28,23 +28,29 @@ struct Document {
 }
 
 /// A loss with its gradients.
-struct Found {
+struct LossAndGradients {
     loss: f64,
     grads: BTreeMap<String, Vec<f32>>,
 }
 
-/// Compares losses exactly enough for f32 and gradients within a tolerance for `‖a - b‖ / ‖b‖`.
+/// Compares the losses and gradients of packed sequences with those of separate documents, with and without
+/// recomputation. `tolerance` bounds `‖a - b‖ / ‖b‖` of the gradients.
 pub fn check<B: TrainingBackend>(name: &str, decoder: &Decoder<B>, seed: u64, tolerance: f64) {
     let config = decoder.config();
     let packed = Packed::new(config.seq_len(), config.vocab_size() as u64, seed);
-    let mut single = Found {
+    let mut single = LossAndGradients {
         loss: 0.0,
         grads: BTreeMap::new(),
     };
     let mut losses = Vec::new();
     for row in &packed.rows {
         for document in row {
-            single.add(found(decoder, document.tokens(), document.targets(), false));
+            single.add(loss_and_gradients(
+                decoder,
+                document.tokens(),
+                document.targets(),
+                false,
+            ));
             losses.extend(host(
                 decoder.token_losses(document.tokens(), document.targets()),
             ));
@@ -53,27 +59,27 @@ pub fn check<B: TrainingBackend>(name: &str, decoder: &Decoder<B>, seed: u64, to
         losses.extend(vec![0.0; padding]);
     }
     for recompute in [false, true] {
-        let together = found(decoder, packed.tokens(), packed.targets(), recompute);
+        let together = loss_and_gradients(decoder, packed.tokens(), packed.targets(), recompute);
         let name = format!("{name}, recompute {recompute}");
         together.assert_close(&single, &name, tolerance);
     }
     let together = host(decoder.token_losses(packed.tokens(), packed.targets()));
     assert_eq!(together.len(), losses.len());
-    for (place, (together, single)) in together.into_iter().zip(losses).enumerate() {
+    for (token, (together, single)) in together.into_iter().zip(losses).enumerate() {
         let error = (together - single).abs();
         assert!(
             error < 2e-5,
-            "{name}: token {place}: {together}, by itself {single}"
+            "{name}: token {token}: {together}, by itself {single}"
         );
     }
 }
 
-fn found<B: TrainingBackend>(
+fn loss_and_gradients<B: TrainingBackend>(
     decoder: &Decoder<B>,
     tokens: Tokens<B>,
     targets: Tensor<B, 2, Int>,
     recompute: bool,
-) -> Found {
+) -> LossAndGradients {
     let pass = TrainingPass {
         recompute,
         dropout_seed: 0,
@@ -81,13 +87,13 @@ fn found<B: TrainingBackend>(
     let (loss, grads) = decoder.gradients(tokens, pass, |hidden| {
         decoder.training_loss_sum_of(hidden, targets, OPTIONS)
     });
-    Found {
+    LossAndGradients {
         loss: f64::from(host(loss)[0]),
         grads: by_path(decoder, &grads),
     }
 }
 
-impl Found {
+impl LossAndGradients {
     fn add(&mut self, other: Self) {
         self.loss += other.loss;
         for (path, grad) in other.grads {

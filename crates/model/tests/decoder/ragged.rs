@@ -80,7 +80,7 @@ fn assert_as_full<B: Backend>(name: &str, decoder: &Decoder<B>, full: &[Vec<f32>
 }
 
 #[test]
-fn each_sequence_gets_its_own_full_pass() {
+fn ragged_passes_equal_full_passes() {
     for (name, decoder) in decoders() {
         for weights in WeightFormat::ALL {
             let decoder = &decoder.clone().with_weights(weights);
@@ -103,7 +103,7 @@ fn ndarray_agrees() {
 
 /// The hidden sums of several ragged passes add up to the mean of a full pass.
 #[test]
-fn hidden_sums_of_chunks_give_the_mean_of_a_full_pass() {
+fn hidden_sums_add_up_to_mean_of_full_pass() {
     for (name, decoder) in decoders() {
         for weights in WeightFormat::ALL {
             let decoder = &decoder.clone().with_weights(weights);
@@ -146,7 +146,7 @@ fn hidden_sums_of_chunks_give_the_mean_of_a_full_pass() {
 }
 
 #[test]
-fn nothing_is_nothing() {
+fn empty_chunk_has_no_output() {
     let (_, decoder) = decoders().next().unwrap();
     assert!(decoder.ragged(&mut []).logits.is_none());
     let mut cache = new_cache(&decoder);
@@ -166,7 +166,7 @@ fn ids(range: std::ops::Range<usize>) -> Tensor<Flex, 2, Int> {
 }
 
 #[test]
-fn a_cut_or_copied_cache_goes_on_as_one_that_held_no_more() {
+fn truncated_and_copied_caches_equal_shorter_ones() {
     for (name, decoder) in decoders() {
         let linear = matches!(decoder.config().attention(), AttentionKind::Linear { .. });
         let full = host(decoder.forward(ids(0..SEQ_LEN)));
@@ -198,7 +198,7 @@ fn a_cut_or_copied_cache_goes_on_as_one_that_held_no_more() {
 }
 
 #[test]
-fn no_more_is_copied_than_fits() {
+fn copy_is_limited_to_capacity() {
     let (name, decoder) = decoders().next().unwrap();
     let mut whole = new_cache(&decoder);
     decoder.next_logits(ids(0..SEQ_LEN), &mut whole);

@@ -29,10 +29,10 @@ fn largest(config: &DecoderConfig) -> Option<u64> {
     Some(rows * 4 * (config.d_model() as u64 + 1))
 }
 
-fn in_parts<B: Backend>(config: &DecoderConfig) -> Decoder<B> {
+fn split<B: Backend>(config: &DecoderConfig) -> Decoder<B> {
     let decoder = config.init_within::<B>(5, &Default::default(), largest(config));
     let TokenTable::Parts(parts) = &decoder.embeddings.tokens else {
-        panic!("the table is whole");
+        panic!("the table is not split");
     };
     let rows: Vec<usize> = parts.iter().map(|part| part.val().dims()[0]).collect();
     assert_eq!(rows.len(), 3);
@@ -41,7 +41,7 @@ fn in_parts<B: Backend>(config: &DecoderConfig) -> Decoder<B> {
     decoder
 }
 
-fn whole<B: Backend>(config: &DecoderConfig) -> Decoder<B> {
+fn unsplit<B: Backend>(config: &DecoderConfig) -> Decoder<B> {
     let decoder = config.init::<B>(5, &Default::default());
     assert!(matches!(decoder.embeddings.tokens, TokenTable::Whole(_)));
     decoder
@@ -87,17 +87,17 @@ fn trained<B: TrainingBackend>(
         recompute,
         dropout_seed: 3,
     };
-    let _alone = one_at_a_time();
+    let _guard = one_at_a_time();
     let (loss, grads) = decoder.gradients(input, pass, |hidden| {
         decoder.training_loss_sum_of(hidden, targets(), objective())
     });
     (host(loss)[0], by_path(decoder, &grads))
 }
 
-fn trains_as_the_whole<B: TrainingBackend>() {
+fn check_training<B: TrainingBackend>() {
     let (mut tied, mut biased, mut capped) = ([false; 2], [false; 2], [false; 2]);
     for (name, config) in spread() {
-        let (parts, whole) = (in_parts::<B>(&config), whole::<B>(&config));
+        let (parts, unsplit) = (split::<B>(&config), unsplit::<B>(&config));
         let head = config.head();
         tied[usize::from(head.tied)] = true;
         biased[usize::from(head.bias)] = true;
@@ -107,9 +107,9 @@ fn trains_as_the_whole<B: TrainingBackend>() {
             ids: tokens(7),
             documents: isolated.clone(),
         };
-        let (expected, grads) = trained(&whole, input(), false);
+        let (expected, grads) = trained(&unsplit, input(), false);
         // Every parameter has a gradient.
-        assert_eq!(grads.len(), named_tensors(&whole).len(), "{name}");
+        assert_eq!(grads.len(), named_tensors(&unsplit).len(), "{name}");
         let all = grads
             .values()
             .map(|grad| norm(grad).powi(2))
@@ -133,22 +133,22 @@ fn trains_as_the_whole<B: TrainingBackend>() {
 }
 
 #[test]
-fn loss_and_gradients_are_the_whole_table_s_on_flex() {
-    trains_as_the_whole::<Autodiff<Flex>>();
+fn split_table_trains_like_unsplit_on_flex() {
+    check_training::<Autodiff<Flex>>();
 }
 
 #[test]
-fn loss_and_gradients_are_the_whole_table_s_on_ndarray() {
-    trains_as_the_whole::<Autodiff<NdArray>>();
+fn split_table_trains_like_unsplit_on_ndarray() {
+    check_training::<Autodiff<NdArray>>();
 }
 
 #[test]
-fn what_is_predicted_is_the_whole_table_s() {
+fn split_table_predicts_like_unsplit() {
     for (name, config) in spread() {
-        let (parts, whole) = (in_parts::<Flex>(&config), whole::<Flex>(&config));
+        let (parts, unsplit) = (split::<Flex>(&config), unsplit::<Flex>(&config));
         for weights in [WeightFormat::F32, WeightFormat::INT8] {
             let parts = parts.clone().with_weights(weights);
-            let whole = whole.clone().with_weights(weights);
+            let unsplit = unsplit.clone().with_weights(weights);
             let found = |decoder: &Decoder<Flex>| {
                 let losses = decoder.token_losses(tokens::<Flex>(7), targets());
                 (
@@ -157,7 +157,7 @@ fn what_is_predicted_is_the_whole_table_s() {
                     host(decoder.loss_sum(tokens::<Flex>(7), targets())),
                 )
             };
-            let (found, expected) = (found(&parts), found(&whole));
+            let (found, expected) = (found(&parts), found(&unsplit));
             assert_close(&name, &found.0, &expected.0, 0.0);
             assert_close(&name, &found.1, &expected.1, 0.0);
             assert_close(&name, &found.2, &expected.2, 0.0);
@@ -174,11 +174,11 @@ fn written(tensors: &[(String, HostTensor)]) -> (tempfile::TempDir, std::path::P
 }
 
 #[test]
-fn files_know_one_table() {
+fn files_contain_one_table() {
     for (name, config) in spread() {
-        let (parts, whole) = (in_parts::<Flex>(&config), whole::<Flex>(&config));
+        let (parts, unsplit) = (split::<Flex>(&config), unsplit::<Flex>(&config));
         // Initial weights do not depend on the split.
-        let expected = named_tensors::<Flex, _>(&whole);
+        let expected = named_tensors::<Flex, _>(&unsplit);
         assert_eq!(named_tensors::<Flex, _>(&parts), expected, "{name}");
         let (_folder, path) = written(&expected);
         let blank = || config.blank_within::<Flex>(&Default::default(), largest(&config));
@@ -195,7 +195,7 @@ fn files_know_one_table() {
             named.collect::<Vec<_>>()
         };
         // Compare published names of the tensors that all models of a family have.
-        let published = of(&whole);
+        let published = of(&unsplit);
         assert_eq!(of(&parts), published, "{name}");
         if published.len() == expected.len() {
             let (_folder, path) = written(&published);
@@ -207,9 +207,9 @@ fn files_know_one_table() {
 }
 
 #[test]
-fn another_dropout_keeps_the_rows() {
+fn reconfiguring_keeps_rows() {
     let (_, config) = spread().swap_remove(0);
-    let parts = in_parts::<Flex>(&config);
+    let parts = split::<Flex>(&config);
     let mut raw = config.raw();
     raw.dropout = 0.5;
     let other = DecoderConfig::try_from(raw).unwrap();
@@ -219,11 +219,11 @@ fn another_dropout_keeps_the_rows() {
 }
 
 #[test]
-fn a_table_of_another_size_is_refused_as_one() {
+fn table_of_another_size_is_rejected_as_one() {
     let (_, config) = spread().swap_remove(0);
     let blank = || config.blank_within::<Flex>(&Default::default(), largest(&config));
     let error = |change: fn(&mut Vec<(String, HostTensor)>)| {
-        let mut tensors = named_tensors::<Flex, _>(&whole::<Flex>(&config));
+        let mut tensors = named_tensors::<Flex, _>(&unsplit::<Flex>(&config));
         change(&mut tensors);
         let (_folder, path) = written(&tensors);
         load_own::<Flex, _>(blank(), &path).unwrap_err().to_string()

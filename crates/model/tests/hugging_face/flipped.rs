@@ -43,7 +43,7 @@ impl Flipped {
 }
 
 #[test]
-fn every_bit_of_the_header() {
+fn flips_of_every_header_bit() {
     let mut flipped = Flipped::new();
     let mut read = 0;
     for bit in 0..8 * flipped.header {
@@ -65,7 +65,7 @@ fn every_bit_of_the_header() {
 }
 
 #[test]
-fn bits_of_the_numbers() {
+fn flips_of_data_bits() {
     let mut flipped = Flipped::new();
     // Covers every bit of an element, and every tensor.
     for bit in (8 * flipped.header..8 * flipped.bytes.len()).step_by(37) {

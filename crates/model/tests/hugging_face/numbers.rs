@@ -152,7 +152,7 @@ fn flags() {
 
 /// Sizes that are valid individually but exceed any machine together are rejected by the file size, before allocation.
 #[test]
-fn sizes_that_the_weights_do_not_have() {
+fn sizes_beyond_the_weights_are_rejected() {
     let most = 1 << 24;
     for (name, field, expected) in [
         (
@@ -180,7 +180,7 @@ fn sizes_that_the_weights_do_not_have() {
         assert!(error.contains(expected), "{name}: {field}: {error}");
     }
 
-    // All at once.
+    // All of them together.
     let copied = Copied::of("llama-gqa");
     copied.edit("config.json", |config| {
         for field in LLAMA {

@@ -33,7 +33,7 @@ fn tiny() -> Copied {
 }
 
 #[test]
-fn packed_weights_are_read_as_they_were_written() {
+fn packed_weights_round_trip() {
     for name in fixtures() {
         let packed = load(&fixture(&name)).with_weights(WeightFormat::INT8);
         let folder = tempfile::tempdir().unwrap();
@@ -86,7 +86,7 @@ fn packed_weights_can_be_unpacked() {
 }
 
 #[test]
-fn the_configuration_is_that_of_compressed_tensors() {
+fn configuration_matches_compressed_tensors() {
     let copied = tiny();
     let fields = fields_of(copied.0.path());
     let quantization = &fields["quantization_config"];
@@ -113,7 +113,7 @@ fn the_configuration_is_that_of_compressed_tensors() {
 /// Compares a directory written by `compressed-tensors` (`fixtures/make_quantized.py`) with the logits of
 /// `transformers`.
 #[test]
-fn what_compressed_tensors_writes_is_read() {
+fn directory_of_compressed_tensors_is_readable() {
     let folder = fixture("").join("../quantized");
     let decoder = load(&folder);
     assert!(matches!(
@@ -188,7 +188,7 @@ fn in_bytes() -> Copied {
 }
 
 #[test]
-fn int_quantized_directories_are_read() {
+fn int_quantized_directory_is_readable() {
     let copied = in_bytes();
     let decoder = copied.load().unwrap();
     let words = tiny().load().unwrap();
@@ -221,7 +221,7 @@ fn int_quantized_directories_are_read() {
 }
 
 #[test]
-fn other_quantizations_are_refused_by_key_and_value() {
+fn other_quantizations_are_rejected_with_key_and_value() {
     let group = "config_groups.group_0";
     for (path, value, rule) in [
         ("quant_method", json!("gptq"), "must be compressed-tensors"),
@@ -311,11 +311,11 @@ fn other_quantizations_are_refused_by_key_and_value() {
     ] {
         let copied = tiny();
         copied.edit("config.json", |fields| {
-            let mut place = &mut fields["quantization_config"];
+            let mut field_value = &mut fields["quantization_config"];
             for name in path.split('.') {
-                place = &mut place[name];
+                field_value = &mut field_value[name];
             }
-            *place = value.clone();
+            *field_value = value.clone();
         });
         let path = format!("quantization_config.{path}");
         assert_eq!(
@@ -333,7 +333,7 @@ fn other_quantizations_are_refused_by_key_and_value() {
 }
 
 #[test]
-fn damaged_directories_are_refused_by_the_tensors_name() {
+fn damaged_directories_are_rejected_with_tensor_name() {
     let up = "model.layers.0.mlp.up_proj.weight";
     let [values, scales, shape] = ["packed", "scale", "shape"].map(|end| format!("{up}_{end}"));
     let nan = f32::NAN.to_le_bytes();

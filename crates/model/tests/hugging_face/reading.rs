@@ -48,7 +48,7 @@ const SIZES: [(&str, Family, [usize; 7]); 22] = [
 ];
 
 #[test]
-fn every_folder_is_the_model_it_was_made_as() {
+fn every_fixture_is_the_generated_model() {
     assert_eq!(fixtures(), SIZES.map(|(name, ..)| name));
     for (name, family, sizes) in SIZES {
         let model = HuggingFaceModel::open(&fixture(name)).unwrap();
@@ -88,7 +88,7 @@ fn every_folder_is_the_model_it_was_made_as() {
 }
 
 #[test]
-fn parameters_are_counted_as_they_lie_in_the_files() {
+fn parameter_counts_match_files() {
     for name in fixtures() {
         let folder = fixture(&name);
         let weights = stored(&folder).into_iter().filter(|(name, _)| {
@@ -109,7 +109,7 @@ fn rotary(name: &str, changes: serde_json::Value) -> (usize, f64, RotaryLayout, 
 }
 
 #[test]
-fn positions_are_those_of_each_type() {
+fn positions_match_each_type() {
     let half = RotaryLayout::HalfSplit;
     let none = RotaryScaling::None;
     let as_is = |name| rotary(name, json!({}));
@@ -133,7 +133,7 @@ fn positions_are_those_of_each_type() {
 }
 
 #[test]
-fn old_and_new_fields_say_the_same() {
+fn old_and_new_fields_are_equivalent() {
     // One model in the formats of transformers 4 and 5. If both are present, the older field wins, as in transformers.
     let old = json!({"rope_scaling": {"type": "linear", "factor": 8.0}, "rope_theta": 7.0});
     let linear = RotaryScaling::Linear { factor: 8.0 };
@@ -152,7 +152,7 @@ fn old_and_new_fields_say_the_same() {
 }
 
 #[test]
-fn null_is_the_type_s_own_default() {
+fn null_is_the_default() {
     let config = changed("gpt2-untied", json!({"n_inner": null})).unwrap();
     assert_eq!(config.feed_forward_width(), 4 * 24);
     let config = changed("llama-gqa", json!({"num_key_value_heads": null})).unwrap();
@@ -164,7 +164,7 @@ fn null_is_the_type_s_own_default() {
 /// A file may omit fields that equal the defaults of the configuration classes in transformers. The expected parameter
 /// counts are those of its default models.
 #[test]
-fn what_is_not_given_is_the_type_s_default() {
+fn missing_fields_have_defaults_of_type() {
     for (model_type, parameters) in [
         ("gpt2", 124_439_808),
         ("gptj", 6_050_882_784),

@@ -31,13 +31,13 @@ const ROUNDED: [(f32, u16, u16); 15] = [
 ];
 
 #[test]
-fn numbers_are_rounded_to_the_nearest_even() {
+fn values_are_rounded_to_nearest_even() {
     let copied = Copied::tiny();
     copied.rewrite(|tensors| {
         let embedding = tensors.get_mut("model.embed_tokens.weight").unwrap();
-        let places = embedding.bytes.chunks_exact_mut(4);
-        for ((number, ..), place) in ROUNDED.iter().zip(places) {
-            place.copy_from_slice(&number.to_le_bytes());
+        let elements = embedding.bytes.chunks_exact_mut(4);
+        for ((number, ..), element) in ROUNDED.iter().zip(elements) {
+            element.copy_from_slice(&number.to_le_bytes());
         }
     });
     let decoder = load(copied.0.path());

@@ -49,7 +49,7 @@ fn export_again(name: &str, folder: &Path, shard_bytes: u64) -> DecoderConfig {
 }
 
 #[test]
-fn every_folder_is_written_as_it_was_read() {
+fn every_fixture_round_trips() {
     for name in fixtures() {
         let folder = tempfile::tempdir().unwrap();
         let config = export_again(&name, folder.path(), u64::MAX);
@@ -69,7 +69,7 @@ fn every_folder_is_written_as_it_was_read() {
 
 /// Compares exported model fields and the architecture with those that `transformers` wrote for each fixture.
 #[test]
-fn fields_are_those_that_transformers_wrote() {
+fn fields_match_transformers() {
     for name in fixtures() {
         // Old files use other field names.
         if name.ends_with("hub") || name.ends_with("oldconfig") {
@@ -121,9 +121,9 @@ fn small_shards_have_a_valid_index() {
             let (number, count) = (number + 1, shards.len());
             let name = format!("model-{number:05}-of-{count:05}.safetensors");
             assert_eq!(*shard, name);
-            let alone = sizes.len() == 1;
+            let is_single = sizes.len() == 1;
             assert!(
-                alone || sizes.iter().sum::<usize>() <= limit as usize,
+                is_single || sizes.iter().sum::<usize>() <= limit as usize,
                 "{name}"
             );
         }
@@ -134,7 +134,7 @@ fn small_shards_have_a_valid_index() {
 }
 
 #[test]
-fn what_an_earlier_export_left_is_not_read() {
+fn files_of_earlier_export_are_replaced() {
     let folder = tempfile::tempdir().unwrap();
     for (name, limit) in [
         ("gpt2-tied", 4000),
@@ -160,7 +160,7 @@ fn export_again_over(name: &str, folder: &Path, shard_bytes: u64) {
 }
 
 #[test]
-fn fields_that_say_nothing_about_the_model_are_kept() {
+fn fields_not_about_the_model_are_kept() {
     let folder = tempfile::tempdir().unwrap();
     let decoder = load(&fixture("llama-gqa"));
     let fields = json!({"bos_token_id": 1, "eos_token_id": [2, 3], "vocab_size": 12});
@@ -217,7 +217,7 @@ fn refused(preset: &str, change: impl FnOnce(&mut ModelConfig)) -> String {
 }
 
 #[test]
-fn families_without_a_type_are_refused() {
+fn families_without_type_are_rejected() {
     for family in Family::ALL {
         match family.model_type() {
             Some(name) => assert!(fixtures().iter().any(|f| f.starts_with(name)), "{name}"),
@@ -231,7 +231,7 @@ fn families_without_a_type_are_refused() {
 }
 
 #[test]
-fn a_model_that_its_type_cannot_express_is_refused() {
+fn inexpressible_models_are_rejected() {
     let cannot = |preset: &str, field: &str, change: fn(&mut ModelConfig)| {
         let error = refused(preset, change);
         let family = families::preset(preset).unwrap().config.family.name();
@@ -333,7 +333,7 @@ fn logits(decoder: &Decoder<Flex>) -> Vec<f32> {
 
 /// nanoGPT models may have no biases, but the Hugging Face type always has them.
 #[test]
-fn what_a_model_lacks_is_written_as_zeros() {
+fn missing_parameters_are_written_as_zeros() {
     for (preset, biases) in [("char-nano", 13), ("gpt2", 13), ("gptj", 8)] {
         let decoder = tiny(preset, |raw| {
             raw.bias = Biases::all(false);
@@ -357,7 +357,7 @@ fn what_a_model_lacks_is_written_as_zeros() {
 
 /// Tiny models with the components of every preset whose family has a Hugging Face type.
 #[test]
-fn every_preset_s_parts_survive_a_round_trip() {
+fn components_of_every_preset_round_trip() {
     let presets = families::presets().into_iter();
     for preset in presets.filter(|preset| preset.config.family.model_type().is_some()) {
         let decoder = tiny(preset.name, |_| ());

@@ -26,7 +26,7 @@ pub const GRADIENT: f64 = 1e-5;
 pub const STEP: f64 = 3e-5;
 
 pub fn check<B: Backend>(name: &str, device: &Device<B>) {
-    let _alone = one_at_a_time();
+    let _guard = one_at_a_time();
     let fixture = Fixture::open(name);
     let decoder = load::<Autodiff<B>>(&fixture, device);
     let batch = Batch::<Autodiff<B>>::of(&fixture, device);

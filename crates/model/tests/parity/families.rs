@@ -20,7 +20,7 @@ use crate::parity::optimize::Trainer;
 const LOGITS: f64 = 3e-6;
 
 pub fn check<B: Backend>(name: &str, device: &Device<B>) {
-    let _alone = one_at_a_time();
+    let _guard = one_at_a_time();
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/families");
     let folder = folder.join(name);
     let fixture = Fixture::read(folder.join("expected.safetensors"));

@@ -60,7 +60,7 @@ fn logits<B: Backend>(device: &Device<B>) -> (Tensor<B, 3>, Decoder<B>) {
 }
 
 fn gradients<B: Backend>(device: &Device<B>) -> [Vec<f32>; 2] {
-    let _alone = one_at_a_time();
+    let _guard = one_at_a_time();
     let (_, decoder) = logits::<Autodiff<B>>(device);
     let loss = decoder.loss_sum(tokens(7, device), tokens(5, device));
     let grads = loss.backward();
