@@ -1,9 +1,8 @@
 //! Ragged batches: one forward pass over several sequences, each with its own length and cache.
 //!
 //! Decoding is bound by the time to read the weights. A ragged pass therefore concatenates the tokens of all
-//! sequences to
-//! `[1, rows, d_model]`: embeddings, norms, linear layers and the head read their weights once for all rows. Only
-//! attention runs per sequence, over the sequence's own keys and values (or the sums of linear attention).
+//! sequences to `[1, rows, d_model]`: embeddings, norms, linear layers and the head read their weights once for all
+//! rows. Only attention runs per sequence, over the sequence's own keys and values (or the sums of linear attention).
 
 use burn::tensor::{Int, Tensor, TensorData};
 

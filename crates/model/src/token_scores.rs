@@ -18,8 +18,7 @@ pub struct TokenScores<B: Backend> {
 
 impl<B: Backend> Decoder<B> {
     /// Computes the cross-entropy in nats of every target, `[batch, seq]`; the sum is [`Decoder::loss_sum`]. `tokens`
-    /// and
-    /// `targets` are `[batch, seq]`. Logits are computed block by block and never held all at once.
+    /// and `targets` are `[batch, seq]`. Logits are computed block by block and never held all at once.
     pub fn token_losses(
         &self,
         tokens: impl Into<Tokens<B>>,

@@ -10,10 +10,9 @@
 //! ```
 //!
 //! Recomputation (Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost") keeps only the inputs of the
-//! blocks,
-//! `n_layers · [batch, seq, d_model]`, and the activations of one block. It costs an additional forward pass of every
-//! block, about a third more time. Results are bit-identical: a block repeats the same operations on the same values,
-//! and its backward pass starts from `Σ xᵢ₊₁ · g`, whose gradient with respect to xᵢ₊₁ is exactly `g`.
+//! blocks, `n_layers · [batch, seq, d_model]`, and the activations of one block. It costs an additional forward pass
+//! of every block, about a third more time. Results are bit-identical: a block repeats the same operations on the
+//! same values, and its backward pass starts from `Σ xᵢ₊₁ · g`, whose gradient with respect to xᵢ₊₁ is exactly `g`.
 //!
 //! The backward passes of the blocks run one after another instead of as nested operations of one graph, because
 //! nesting deadlocks: Burn 0.21 locks a graph during its backward pass and visits all graphs at the end of every

@@ -2,8 +2,7 @@
 //!
 //! A row maps the path of a parameter, or of a module with several (`blocks.*.attention.out` has a `weight` and a
 //! `bias`), to a published name. The remaining suffix of a parameter's path (`.weight`, `.bias`, or `.gain`, which
-//! checkpoints call
-//! `.weight`) is appended to the published name. `*` stands for the block's index.
+//! checkpoints call `.weight`) is appended to the published name. `*` stands for the block's index.
 
 use super::map::{Source, block_path};
 use crate::checked::DecoderConfig;
