@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use emberlm_model::count::{self, Flops, Memory, Parameters, Part, Row};
+use emberlm_model::count::{self, Component, ComponentParameters, Flops, Memory, Parameters};
 use emberlm_model::{DecoderConfig, ModelConfig, families};
 use emberlm_system::nearest::nearest;
 use emberlm_tokenizer::TokenizerSpec;
@@ -37,7 +37,7 @@ struct Info {
     name: String,
     about: String,
     parameters: Parameters,
-    parameter_table: Vec<Row>,
+    parameter_table: Vec<ComponentParameters>,
     flops_per_token: Flops,
     memory_bytes: Memory,
     /// True if the vocabulary's size is assumed, since a dataset would decide it.
@@ -117,17 +117,22 @@ impl Info {
         table.row(["", "per layer", "in all", ""]);
         for row in &self.parameter_table {
             // What a model does not have is left out, but for the head: a tied one is worth a line.
-            if row.total == 0 && row.part != Part::Head {
+            if row.total == 0 && row.component != Component::Head {
                 continue;
             }
-            let tied = row.part == Part::Head && self.config.head.tied;
+            let tied = row.component == Component::Head && self.config.head.tied;
             let note = match row.per_layer {
                 Some(_) => format!("{layers} layers"),
                 None if tied => "tied to the embedding".to_owned(),
                 None => String::new(),
             };
             let per_layer = row.per_layer.map(number).unwrap_or_default();
-            table.row([part_name(row.part), &per_layer, &number(row.total), &note]);
+            table.row([
+                component_name(row.component),
+                &per_layer,
+                &number(row.total),
+                &note,
+            ]);
         }
         table.row(["total", "", &number(self.parameters.total), ""]);
         table.render()
@@ -189,16 +194,16 @@ impl Info {
     }
 }
 
-fn part_name(part: Part) -> &'static str {
-    match part {
-        Part::TokenEmbedding => "token embedding",
-        Part::Positions => "position embedding",
-        Part::AttentionQkv => "attention: queries, keys, values",
-        Part::AttentionOut => "attention: output",
-        Part::FeedForwardUp => "feed-forward: in",
-        Part::FeedForwardDown => "feed-forward: out",
-        Part::BlockNorms => "norms",
-        Part::FinalNorm => "final norm",
-        Part::Head => "head",
+fn component_name(component: Component) -> &'static str {
+    match component {
+        Component::TokenEmbedding => "token embedding",
+        Component::Positions => "position embedding",
+        Component::AttentionQkv => "attention: queries, keys, values",
+        Component::AttentionOut => "attention: output",
+        Component::FeedForwardUp => "feed-forward: in",
+        Component::FeedForwardDown => "feed-forward: out",
+        Component::BlockNorms => "norms",
+        Component::FinalNorm => "final norm",
+        Component::Head => "head",
     }
 }
