@@ -1,8 +1,9 @@
-//! Failures of a GPU's runtime during a computation.
+//! Handles failures of the GPU runtime during a computation.
 //!
-//! Burn's runtimes report errors by panicking on their own threads. Some panics are harmless: while kernels for an operation
-//! are tried, one may panic, and another is chosen. After any other panic the thread continues with the next operation,
-//! whose input is missing, so the program would panic endlessly or wait forever. This module ends it instead.
+//! Burn's runtimes report errors by panicking on their own threads. Some of these panics are harmless: when
+//! the autotuner tries a kernel that panics, it selects another. After any other panic the thread continues
+//! with the next operation, whose input is missing, so the program would panic endlessly or wait forever.
+//! This module exits the program instead.
 
 use std::panic;
 use std::path::{Component, Path};
@@ -16,7 +17,8 @@ use crate::ending;
 use crate::error::CliError;
 use crate::output::size;
 
-/// Ends the program with an error when the runtime fails from now on. The program's own panics are printed as before.
+/// Installs a panic hook that exits with an error when the runtime fails. Panics of this program are printed
+/// as before.
 pub fn end_where_it_fails(placement: Placement) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| watch(placement));
@@ -33,7 +35,8 @@ fn watch(placement: Placement) {
             print(info);
         }
         let reason = quiet::reason(info.payload());
-        // The newest panic that may have been harmless. The lock is held until the program has ended, so that one thread ends it.
+        // The latest panic that may have been harmless. The lock is held until the process has exited, so
+        // that only one thread ends it.
         static BEFORE: Mutex<Option<String>> = Mutex::new(None);
         let mut before = BEFORE.lock().unwrap_or_else(PoisonError::into_inner);
         let on_its_own = thread::current().name().is_some_and(is_a_runtime_s);
@@ -41,7 +44,7 @@ fn watch(placement: Placement) {
             *before = Some(reason);
             return;
         }
-        // What is missing is missing because of what failed before.
+        // A missing input is the consequence of an earlier failure. Report that failure.
         let cause = match is_a_consequence(&reason) {
             true => before.take().unwrap_or(reason),
             false => reason,
@@ -51,30 +54,30 @@ fn watch(placement: Placement) {
     }));
 }
 
-/// Returns true if the thread is one of CubeCL's device threads, by its name.
+/// Returns true if `name` is the name of a CubeCL device thread.
 fn is_a_runtime_s(name: &str) -> bool {
     name.starts_with("DS")
 }
 
-/// Returns true if the program cannot continue after a panic of one of the runtime's threads.
+/// Returns true if the program cannot continue after this panic of a runtime thread.
 fn is_the_end(reason: &str) -> bool {
     too_big(reason).is_some() || is_full(reason) || is_a_consequence(reason)
 }
 
-/// Returns true if the result of an earlier operation is missing, or no kernel could run at all.
+/// Returns true if the result of an earlier operation is missing or no kernel could run at all.
 fn is_a_consequence(reason: &str) -> bool {
     reason.starts_with("Should have handle for tensor")
         || reason.starts_with("Can't execute the autotune plan")
 }
 
-/// Returns true if a source file belongs to Burn, to CubeCL, or to a library that they call.
+/// Returns true if a source file belongs to Burn, CubeCL or a library that they call.
 fn is_a_runtime(file: &Path) -> bool {
     const NAMES: [&str; 6] = ["burn", "cube", "wgpu", "naga", "cudarc", "ash"];
     file.components().any(|part| match part {
         Component::Normal(part) => {
             let part = part.to_string_lossy();
             let name = part.split('-').next().unwrap_or_default();
-            // `burn-fusion-0.21.0`, not only a folder of that name.
+            // Requires a version, as in `burn-fusion-0.21.0`, so that a folder named `burn` does not match.
             part.ends_with(|end: char| end.is_ascii_digit())
                 && NAMES.iter().any(|start| name.starts_with(start))
         }
@@ -82,7 +85,7 @@ fn is_a_runtime(file: &Path) -> bool {
     })
 }
 
-/// The message for a runtime's reason.
+/// The error for a panic message of the runtime.
 fn failed(placement: Placement, reason: &str) -> CliError {
     if let Some(bytes) = too_big(reason) {
         return CliError::new(format!(
@@ -110,14 +113,14 @@ fn failed(placement: Placement, reason: &str) -> CliError {
         .hint("or compute on the CPU: --backend flex")
 }
 
-/// The bytes of CubeCL's "can't allocate buffer of size: N".
+/// Parses N from CubeCL's "can't allocate buffer of size: N", in bytes.
 fn too_big(reason: &str) -> Option<u64> {
     let (_, size) = reason.split_once("allocate buffer of size: ")?;
     let digits: String = size.chars().take_while(char::is_ascii_digit).collect();
     digits.parse().ok()
 }
 
-/// As drivers and runtimes say it.
+/// Returns true if a driver or runtime reports that memory is exhausted.
 fn is_full(reason: &str) -> bool {
     let reason = reason.to_ascii_lowercase();
     [
@@ -136,7 +139,7 @@ mod tests {
     use super::*;
     use crate::backend::BackendName;
 
-    /// The message, and the first hint.
+    /// Returns the message and the first hint.
     fn said(reason: &str) -> String {
         let error = failed(Placement::of(BackendName::Vulkan), reason);
         error

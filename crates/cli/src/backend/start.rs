@@ -1,13 +1,13 @@
-//! Opening a device, whose runtime panics where there is none.
+//! Opens a GPU. Converts the runtime's panic into an error if there is none.
 
 use std::sync::OnceLock;
 
 use super::{BackendName, Placement, cache, quietly};
 use crate::error::CliError;
 
-/// Starts the process's one GPU with `start`, the first time only.
+/// Opens the process's only GPU with `start`, on the first call only.
 ///
-/// Where a machine has no such device or driver, Burn's runtimes panic: here that becomes an error.
+/// Burn's runtimes panic if the machine has no such device or driver. That panic is returned as an error.
 pub fn start(placement: Placement, start: impl FnOnce()) -> Result<(), CliError> {
     static STARTED: OnceLock<Result<(), String>> = OnceLock::new();
     STARTED
@@ -19,10 +19,10 @@ pub fn start(placement: Placement, start: impl FnOnce()) -> Result<(), CliError>
         .map_err(|reason| unavailable(placement.backend, &reason))
 }
 
-/// The message for the reason that a device cannot be opened.
+/// The error for a device that cannot be opened.
 fn unavailable(name: BackendName, reason: &str) -> CliError {
     let or_on_the_cpu = "or compute on the CPU: --backend flex";
-    // The interface gave a device, which then would not be made ready with all that the runtime asks of it.
+    // The driver has a device, but the device lacks features that the runtime requires.
     if reason.contains("Failed to create") || reason.contains("RequestDevice") {
         return CliError::new(format!(
             "the {name} backend's device lacks what it needs: {reason}"
@@ -50,7 +50,7 @@ fn unavailable(name: BackendName, reason: &str) -> CliError {
     .hint(or_on_the_cpu)
 }
 
-/// Makes the runtime open its device.
+/// Forces the runtime to open its device.
 #[cfg(any(feature = "cuda", feature = "rocm"))]
 pub fn touch<B: burn::tensor::backend::Backend>(device: &B::Device) {
     if let Err(error) = B::sync(device) {

@@ -1,6 +1,6 @@
-//! Lines cut at the edges of the picture.
+//! Clips lines at the edges of the plot.
 
-/// The parts of a line that lie between two heights, cut where it crosses one; where a height is none, it is broken.
+/// Clips a polyline to `low..=high`, and returns its visible parts. A missing height breaks the line.
 pub fn clipped(
     points: impl IntoIterator<Item = (f64, Option<f64>)>,
     low: f64,
@@ -32,7 +32,7 @@ pub fn clipped(
     parts
 }
 
-/// The piece of a straight line between two heights (Liang and Barsky 1984, in one direction).
+/// Clips a line segment to a range of heights (Liang and Barsky 1984, in one dimension).
 fn segment(
     (x0, y0): (f64, f64),
     (x1, y1): (f64, f64),
@@ -46,7 +46,7 @@ fn segment(
     if y0.max(y1) < low || y0.min(y1) > high {
         return None;
     }
-    // Not level, as it goes in or out.
+    // The segment crosses a limit, so it is not horizontal and `y1 - y0` is not 0.
     let at = |y: f64| (x0 + (x1 - x0) * (y - y0) / (y1 - y0), y);
     let end = |x: f64, y: f64| match y {
         _ if y < low => at(low),

@@ -1,4 +1,4 @@
-//! The contents of a picture of runs: curves, limits and labels, from their histories.
+//! Computes the contents of a plot from run histories: curves, limits and labels.
 
 use clap::ValueEnum;
 
@@ -21,53 +21,50 @@ pub enum Along {
     Time,
 }
 
-/// A run with what it is called.
+/// A run and its display name.
 #[derive(Clone, Debug)]
 pub struct Named {
-    /// Its name.
     pub name: String,
-    /// Its history.
     pub history: History,
 }
 
-/// A picture of runs.
+/// A plot of runs.
 #[derive(Clone, Debug)]
 pub struct Figure {
-    /// Above all.
+    /// The heading.
     pub title: String,
-    /// An explanation of the lines, below the title.
+    /// A description of the line styles, below the heading.
     pub about: String,
-    /// Below the horizontal axis.
+    /// Label of the horizontal axis.
     pub along: String,
     pub x: Axis,
     pub y: Axis,
     pub curves: Vec<Curve>,
-    /// The lowest validation loss that any model can have, as the drawn quantity.
+    /// The lowest achievable validation loss, converted to the plotted quantity.
     pub floor: Option<f64>,
-    /// The legend's columns.
+    /// Column headings of the legend.
     pub headings: [&'static str; 4],
-    /// Its rows, one for each curve.
+    /// Rows of the legend, one per curve.
     pub rows: Vec<[String; 4]>,
 }
 
-/// A run in the picture.
+/// The curve of one run.
 #[derive(Clone, Debug)]
 pub struct Curve {
     pub look: Look,
-    /// The logged values.
     pub logged: Vec<(f64, f64)>,
-    /// Smoothed, where there are many.
+    /// Smoothed values, if there are enough points.
     pub smooth: Option<Vec<(f64, f64)>>,
     pub validation: Vec<(f64, f64)>,
-    /// Skipped steps; none where the value was NaN.
+    /// Skipped steps with their values. `None` stands for NaN.
     pub skipped: Vec<(f64, Option<f64>)>,
 }
 
 impl Figure {
-    /// The picture of runs.
+    /// Builds the plot of `runs`.
     ///
     /// # Errors
-    /// There is nothing to draw.
+    /// Returns an error if there is nothing to draw.
     pub fn new(
         runs: &[Named],
         along: Along,
@@ -105,7 +102,7 @@ impl Figure {
     }
 }
 
-/// Steps as places along the horizontal axis.
+/// Converts steps to horizontal coordinates.
 struct Scale {
     along: Along,
     unit: f64,
@@ -168,7 +165,7 @@ impl Curve {
         self.logged.iter().chain(&self.validation).copied()
     }
 
-    /// The values of the strong line, after the first tenth of the run.
+    /// The values of the main line after the first tenth of the run.
     fn settled(&self) -> Vec<f64> {
         let line = self.smooth.as_ref().unwrap_or(&self.logged);
         let xs: Vec<f64> = self.points().map(|(x, _)| x).collect();
@@ -221,7 +218,7 @@ fn y_axis(
     Ok(Axis::linear(low, high + room, 6))
 }
 
-/// Explains the lines.
+/// Describes the line styles in use.
 fn about(curves: &[Curve]) -> String {
     let mut parts = Vec::new();
     if curves.iter().any(|curve| !curve.validation.is_empty()) {

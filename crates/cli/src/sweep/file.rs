@@ -1,4 +1,4 @@
-//! A sweep as it is written.
+//! Parses sweep files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,25 +11,25 @@ use super::random::{RandomSearch, RandomTable};
 use super::stopping::StopRule;
 use crate::error::CliError;
 
-/// Settings by their keys, such as `train.steps`.
+/// Settings as pairs of key, such as `train.steps`, and value.
 pub type Settings = Vec<(String, Value)>;
 
-/// A sweep, read.
+/// A parsed sweep file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SweepFile {
     /// The preset of all runs.
     pub preset: Option<String>,
-    /// A configuration over it.
+    /// A configuration file applied over the preset.
     pub config: Option<PathBuf>,
-    /// The dataset; none for the built-in tales.
+    /// The dataset. `None` selects the built-in tales.
     pub data: Option<PathBuf>,
-    /// The settings of all runs.
+    /// Settings shared by all runs.
     pub common: Settings,
-    /// The settings of each run: every combination of the grid, for each configuration that is drawn or listed.
+    /// Settings of each run: every combination of the grid for each listed or drawn configuration.
     pub runs: Vec<Settings>,
-    /// The seed of a random search.
+    /// The seed of the random search.
     pub random_seed: Option<u64>,
-    /// The rule by which runs are stopped early.
+    /// The early-stopping rule.
     pub early_stopping: Option<StopRule>,
 }
 
@@ -50,10 +50,10 @@ struct Written {
 }
 
 impl SweepFile {
-    /// Reads a sweep.
+    /// Reads a sweep file.
     ///
     /// # Errors
-    /// The file cannot be read, or says nothing that can be run.
+    /// Returns an error if the file cannot be read or defines nothing that can be run.
     pub fn read(path: &Path) -> Result<Self, CliError> {
         let text = fs::read_to_string(path).map_err(CliError::io("read", path))?;
         Self::parse(&text).map_err(|error| error.within(&path.display().to_string()))
@@ -109,7 +109,8 @@ impl SweepFile {
     }
 }
 
-/// A table's settings: `"train.steps" = 1`, or `train.steps = 1`, which TOML takes for a table within.
+/// Collects the settings of a table, written as `"train.steps" = 1` or as `train.steps = 1`, which TOML
+/// parses as a nested table.
 fn settings(table: Table) -> Settings {
     let mut settings = Settings::new();
     for (key, value) in table {
@@ -124,7 +125,7 @@ fn settings(table: Table) -> Settings {
     settings
 }
 
-/// A grid's keys with their values.
+/// Collects the keys of a grid and their values.
 fn arrays(
     within: &str,
     table: Table,
