@@ -1,7 +1,14 @@
 //! `emberlm chat`: a conversation with a model, in a terminal or line by line.
 //!
-//! Map: `input` reads what is said, `command` what begins with `/`, `settings` is what can be set, `talk` what was said,
-//! `speaker` answers, `interrupt` is Ctrl-C, `session` puts them together.
+//! | module | contents |
+//! |---|---|
+//! | `input` | reads messages from a terminal or stdin |
+//! | `command` | commands that start with `/` |
+//! | `settings` | settings that `/set` changes |
+//! | `talk` | the conversation |
+//! | `speaker` | generates answers |
+//! | `interrupt` | Ctrl-C |
+//! | `session` | the main loop |
 
 mod command;
 mod input;
@@ -79,13 +86,14 @@ pub struct ChatArgs {
     pub backend: BackendArg,
 }
 
-/// The maximum number of tokens of an answer, unless the user or the model sets it.
+/// Default limit on the tokens of an answer, unless the user or the model sets it.
 const MAX_NEW_TOKENS: usize = 512;
 
-/// Talks until the input ends.
+/// Runs the conversation until the input ends.
 ///
 /// # Errors
-/// The model cannot be opened or has no tokenizer or template; an option is out of its range; stdin or stdout fails.
+/// Returns an error if the model cannot be opened or has no tokenizer or chat template, if an option is out
+/// of range, or if stdin or stdout fails.
 pub fn run(args: ChatArgs) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
     let model = model::open(&args.model)?;
@@ -145,7 +153,7 @@ pub fn run(args: ChatArgs) -> Result<(), CliError> {
     })?
 }
 
-/// The context that is proposed where a longer one does not fit.
+/// Context length that the hint suggests if the model's full context does not fit into memory.
 const SHORT_CONTEXT: usize = 1024;
 
 fn no_template(path: &Path) -> CliError {

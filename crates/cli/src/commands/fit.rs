@@ -1,4 +1,4 @@
-//! `emberlm fit`: how much memory training takes, predicted and measured, and how a step fits into less.
+//! `emberlm fit`: predicts and measures the memory of training, and finds a step that fits.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -50,42 +50,42 @@ pub struct FitArgs {
     pub backend: BackendArg,
 }
 
-/// The number of proposals that are measured before a smaller one is proposed unmeasured.
+/// Number of proposals to measure. Later ones are returned unmeasured.
 const TRIES: usize = 3;
 
 /// The command's output.
 #[derive(Serialize)]
 struct Fit {
-    /// None with `--from`.
+    /// `None` with `--from`.
     preset: Option<String>,
     /// The model to fine-tune.
     #[serde(skip_serializing_if = "Option::is_none")]
     from: Option<PathBuf>,
-    /// The memory that may be used.
+    /// The memory limit in bytes.
     memory: u64,
-    /// The vocabulary's size, made up where a dataset would decide it.
+    /// The vocabulary size, which is assumed if a dataset would determine it.
     vocab_size: usize,
     vocab_size_assumed: bool,
     asked: Considered,
-    /// None where nothing fits.
+    /// `None` if nothing fits.
     proposal: Option<Considered>,
-    /// The command that runs the proposal.
+    /// The command that trains with the proposal.
     command: Option<String>,
 }
 
-/// A way to make a step, and what it takes.
+/// A plan for a training step with its memory.
 #[derive(Clone, Serialize)]
 struct Considered {
     #[serde(flatten)]
     plan: Plan,
     predicted: Prediction,
-    /// The peak of a process that makes two steps; none where it was not measured.
+    /// Peak memory of a process that runs two steps. `None` if not measured.
     measured: Option<u64>,
     seconds_per_step: Option<f64>,
 }
 
 impl Considered {
-    /// The known parts of its memory.
+    /// The measured memory, or else the predicted memory.
     fn known(&self) -> u64 {
         self.measured.unwrap_or(self.predicted.total)
     }
@@ -101,7 +101,7 @@ struct Step {
 /// Runs the command.
 ///
 /// # Errors
-/// The configuration is no model, no way to make its step fits, or the step cannot be measured.
+/// Returns an error if the configuration is invalid, no plan fits, or a step cannot be measured.
 pub fn run(args: FitArgs) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
     if !matches!(backend.backend, BackendName::Flex | BackendName::Ndarray) {
@@ -157,7 +157,7 @@ pub fn run(args: FitArgs) -> Result<(), CliError> {
     }
 }
 
-/// The model, with its vocabulary.
+/// Resolves the model and its vocabulary size.
 fn resolve(config: &mut RunConfig, args: &FitArgs) -> Result<DecoderConfig, CliError> {
     if let Some(data) = &args.data {
         let dataset = Dataset::open(data)?;
@@ -173,7 +173,7 @@ struct Fitter<'a> {
     config: RunConfig,
     model: DecoderConfig,
     memory: u64,
-    /// The memory of this process, which is the same program.
+    /// The memory of this process. The measured process is the same program.
     program: u64,
 }
 
@@ -188,7 +188,7 @@ impl Fitter<'_> {
         })
     }
 
-    /// The configuration as it is, measured where it should fit.
+    /// The configuration as requested, measured if its prediction fits.
     fn asked(&self) -> Result<Considered, CliError> {
         let asked = self.considered(Plan::of(&self.config.train))?;
         match asked.predicted.total <= self.memory {
@@ -197,7 +197,8 @@ impl Fitter<'_> {
         }
     }
 
-    /// The fastest way that fits, by what is predicted and what was measured of the configuration as it is.
+    /// Returns the fastest plan that fits, corrected by the measured error of the requested plan's
+    /// prediction.
     fn propose(&self, asked: &Considered) -> Result<Option<Considered>, CliError> {
         let off = asked.known() as f64 / asked.predicted.total as f64;
         let mut tries = 0;
@@ -223,8 +224,8 @@ impl Fitter<'_> {
         Ok(None)
     }
 
-    /// Measures two steps in a child process; the first allocates the optimizer's state. Two micro-batches per step are
-    /// enough, since all after the first need the same memory.
+    /// Measures two steps in a child process, since the first one allocates the optimizer state. Two
+    /// micro-batches per step are enough: later ones need no additional memory.
     fn measured(&self, considered: Considered) -> Result<Considered, CliError> {
         if self.args.no_measure {
             return Ok(considered);
@@ -264,7 +265,7 @@ impl Fitter<'_> {
         })
     }
 
-    /// The command to run.
+    /// The training command for a plan.
     fn command(&self, plan: Plan) -> String {
         let mut words = vec![
             "emberlm train".to_owned(),
@@ -350,7 +351,7 @@ fn described(plan: Plan) -> String {
     format!("{times} x {sequences} sequences a step{recompute}")
 }
 
-/// A prediction's parts: name, bytes and what they are.
+/// Components of a prediction: name, bytes and description.
 pub fn parts(predicted: &Prediction) -> [(&'static str, u64, &'static str); 7] {
     [
         ("program", predicted.program, ""),
@@ -367,7 +368,7 @@ pub fn parts(predicted: &Prediction) -> [(&'static str, u64, &'static str); 7] {
     ]
 }
 
-/// The tensors that are made at the peak.
+/// Describes the tensors allocated at the peak.
 fn phase(phase: Phase) -> &'static str {
     match phase {
         Phase::Head => "logits and loss",
@@ -384,7 +385,7 @@ fn off(predicted: u64, measured: u64) -> String {
     format!("the prediction is {:.1}% {side}", off.abs())
 }
 
-/// A size that is enough, as one would type it.
+/// Rounds a size up to a value that can be typed as an option.
 fn whole(bytes: u64) -> String {
     const GIB: u64 = 1 << 30;
     match bytes.div_ceil(1 << 20) {

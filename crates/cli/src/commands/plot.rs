@@ -1,4 +1,4 @@
-//! `emberlm plot`: the curves of runs, in one picture.
+//! `emberlm plot`: plots the curves of runs.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -44,7 +44,7 @@ fn metric_help() -> String {
     format!("The metric of the vertical axis: {names}, or a metric that a run's hooks add")
 }
 
-/// Draws them.
+/// Draws the plot and writes it.
 pub fn run(args: PlotArgs) -> Result<(), CliError> {
     let mut runs = Vec::new();
     for run in &args.runs {
@@ -95,7 +95,7 @@ fn read(run: &Path, name: String) -> Result<Named, CliError> {
     Ok(Named { name, history })
 }
 
-/// The columns of a page's table.
+/// Column headings of the page's table.
 const HEADINGS: [&str; 7] = [
     "run",
     "steps",

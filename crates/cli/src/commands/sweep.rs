@@ -1,4 +1,4 @@
-//! `emberlm sweep`: many runs of one file, one after another or some at a time, and what comes of them.
+//! `emberlm sweep`: trains the runs of a sweep file, in sequence or in parallel, and compares them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -46,7 +46,7 @@ pub struct SweepArgs {
     pub backend: BackendArg,
 }
 
-/// Runs what is not finished, then compares all.
+/// Runs the unfinished runs, then compares all of them.
 pub fn run(args: SweepArgs) -> Result<(), CliError> {
     let backend = &args.backend.choose()?.options();
     let file = SweepFile::read(&args.file)?;
@@ -73,7 +73,7 @@ pub fn run(args: SweepArgs) -> Result<(), CliError> {
     record.write(&out)?;
     let untold = |run: &&Planned| run.config.data.is_empty();
     if unfinished.iter().any(untold) {
-        // The runs would make them all at once.
+        // Creates the dataset first: the runs would otherwise create it concurrently.
         built_in_tales::dataset("emberlm sweep")?;
     }
     let asked = listen()?;
@@ -110,7 +110,7 @@ fn commands(runs: &[&Planned], backend: &[String]) -> String {
     runs.iter().map(line).collect()
 }
 
-/// The number of times that the user asked to stop.
+/// Counts the stop signals.
 fn listen() -> Result<Arc<AtomicUsize>, CliError> {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = asked.clone();
@@ -143,7 +143,7 @@ fn draw(summary: &Summary, file: &Path, out: &Path) -> Result<(), CliError> {
     Ok(())
 }
 
-/// An error where not all is finished.
+/// Returns an error if any run is unfinished.
 fn report(plan: &Plan, ended: &[(&Planned, Ended)]) -> Result<(), CliError> {
     let mut failed = 0;
     for (run, how) in ended {

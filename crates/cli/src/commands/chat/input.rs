@@ -1,4 +1,4 @@
-//! The user's messages: typed in a terminal, with editing and a history, or lines of any other input.
+//! Reads the user's messages: from a terminal with line editing and history, or as lines from stdin.
 
 use std::cell::Cell;
 use std::fs;
@@ -17,42 +17,42 @@ use super::command;
 use crate::console;
 use crate::error::{CliError, warn};
 
-/// The prompt of the input line.
+/// The prompt shown before input.
 const PROMPT: &str = "> ";
-/// The most bytes of a message. A context of 8192 tokens takes some 40,000.
+/// Maximum size of a message in bytes. A context of 8192 tokens is about 40,000 bytes.
 pub const MOST_MESSAGE: usize = 1 << 20;
-/// The most entries of the history.
+/// Maximum number of history entries.
 const MOST_ENTRIES: usize = 1000;
 
 /// The source of messages.
 pub enum Input {
     Terminal(Box<Typed>),
     Lines {
-        /// The number of lines that were read.
+        /// The number of lines read so far.
         count: usize,
     },
 }
 
-/// The next input.
+/// One item of input.
 #[derive(Debug, PartialEq, Eq)]
 pub enum TerminalInput {
     Text(String),
-    /// A message of more than [`MOST_MESSAGE`] bytes, of which nothing is kept.
+    /// A message of more than [`MOST_MESSAGE`] bytes, which was discarded.
     TooLong,
-    /// A line that was given up.
+    /// A line that the user cancelled with Ctrl-C.
     Nothing,
     End,
 }
 
-/// An editor of lines.
+/// The terminal line editor.
 pub struct Typed {
     editor: Editor<Rules, FileHistory>,
-    /// None where there is to be no history, or no place for it.
+    /// The history file. `None` if history is disabled or has no location.
     history: Option<PathBuf>,
 }
 
 impl Input {
-    /// Of stdin: a terminal's if stdout is one too.
+    /// Opens stdin. Uses line editing if both stdin and stdout are terminals.
     pub fn new(history: bool) -> Result<Self, CliError> {
         if !(io::stdin().is_terminal() && console::stdout_is_terminal()) {
             return Ok(Self::Lines { count: 0 });
@@ -71,12 +71,12 @@ impl Input {
         Ok(Self::Terminal(Box::new(Typed { editor, history })))
     }
 
-    /// Returns true if a user types in a terminal.
+    /// Returns true if the input is interactive.
     pub fn is_terminal(&self) -> bool {
         matches!(self, Self::Terminal(_))
     }
 
-    /// Waits for the next message or command, of a line or several.
+    /// Waits for the next message or command, which may span several lines.
     pub fn hear(&mut self) -> Result<TerminalInput, CliError> {
         match self {
             Self::Terminal(typed) => typed.hear(),
@@ -85,7 +85,7 @@ impl Input {
     }
 }
 
-/// The next message of lines: one line, or those up to the first that does not end with a backslash.
+/// Reads one message: lines that end with a backslash continue on the next one.
 fn hear_lines(input: &mut impl BufRead, count: &mut usize) -> Result<TerminalInput, CliError> {
     let mut text = String::new();
     let mut too_long = false;
@@ -138,7 +138,7 @@ impl Typed {
             return Ok(TerminalInput::TooLong);
         }
         self.remember(&text);
-        // A text that was pasted has its own backslashes.
+        // Backslashes in pasted text are part of the text.
         Ok(TerminalInput::Text(match went_on {
             true => text.replace("\\\n", "\n"),
             false => text,
@@ -166,13 +166,13 @@ impl Typed {
         };
         if let Err(error) = written {
             warn(&format!("cannot write {}: {error}", file.display()));
-            // Once is enough.
+            // Report the failure only once.
             self.history = None;
         }
     }
 }
 
-/// `emberlm/chat-history` in the user's folder for data.
+/// The history file: `emberlm/chat-history` in the user's data folder.
 fn history_file() -> Option<PathBuf> {
     Some(dirs::data_dir()?.join("emberlm").join("chat-history"))
 }
@@ -181,8 +181,8 @@ fn unreadable(error: impl std::fmt::Display) -> CliError {
     CliError::new(format!("cannot read from the terminal: {error}"))
 }
 
-/// The next line without its end, and whether it is whole; `count` goes up. Of a line of more than [`MOST_MESSAGE`] bytes only
-/// its last byte is kept.
+/// Reads the next line without its terminator, and returns whether it is complete. Increments `count`. Keeps
+/// only the last byte of a line of more than [`MOST_MESSAGE`] bytes.
 fn next_line(
     input: &mut impl BufRead,
     count: &mut usize,
@@ -206,7 +206,7 @@ fn next_line(
     Ok(Some((line.to_owned(), whole)))
 }
 
-/// Reads to the end of a line and keeps a backslash that ends it; `last` is the byte read last.
+/// Skips to the end of a line. Returns a backslash if the line ends with one. `last` is the byte read last.
 fn skip_line(input: &mut impl BufRead, mut last: Option<u8>) -> io::Result<Vec<u8>> {
     loop {
         let bytes = input.fill_buf()?;
@@ -224,10 +224,10 @@ fn skip_line(input: &mut impl BufRead, mut last: Option<u8>) -> io::Result<Vec<u
     }
 }
 
-/// The rules of editing lines.
+/// Line editing behaviour: continuation lines and command completion.
 #[derive(Default)]
 struct Rules {
-    /// True if a line ended with `\` where Enter was pressed.
+    /// True if Enter was pressed on a line that ends with `\`.
     went_on: Cell<bool>,
 }
 
@@ -246,7 +246,7 @@ impl Validator for Rules {
 impl Completer for Rules {
     type Candidate = String;
 
-    /// The commands that begin as the line does.
+    /// Completes the names of commands.
     fn complete(
         &self,
         line: &str,
@@ -298,7 +298,7 @@ mod tests {
         assert_eq!(next(), TerminalInput::Text(long.clone()));
         assert_eq!(next(), TerminalInput::TooLong);
         assert_eq!(next(), TerminalInput::Text("a".to_owned()));
-        // With its continuation line.
+        // The message has a continuation line.
         assert_eq!(next(), TerminalInput::TooLong);
         assert_eq!(next(), TerminalInput::TooLong);
         assert_eq!(next(), TerminalInput::Text("c\nd".to_owned()));

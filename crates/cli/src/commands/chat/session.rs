@@ -1,4 +1,4 @@
-//! A conversation: what is said is answered or done, until the input ends.
+//! The main loop of a conversation: answers messages and runs commands until the input ends.
 
 use std::path::PathBuf;
 
@@ -18,7 +18,7 @@ use crate::console;
 use crate::error::{CliError, warn};
 use crate::output::{Align, Table, print};
 
-/// All that a conversation needs.
+/// A conversation in progress.
 pub struct Session<'a, B: Backend> {
     speaker: Speaker<'a, B>,
     encoder: &'a ChatEncoder,
@@ -28,17 +28,17 @@ pub struct Session<'a, B: Backend> {
     interrupt: Interrupt,
     /// The last answer.
     last: Option<Answer>,
-    /// The time that all answers took, also those that were taken back.
+    /// Total time of all answers, including removed ones.
     total: Speed,
-    /// The files that it wrote: no other one is replaced.
+    /// Files written by this session. `/save` overwrites only these.
     saved: Vec<PathBuf>,
 }
 
-/// The reason for which a question has no answer.
+/// The reason that a question has no answer.
 enum Failure {
-    /// This question could not be answered; others can.
+    /// This question cannot be answered. Later ones may succeed.
     Question(CliError),
-    /// Nobody can read what is answered.
+    /// The output cannot be written.
     Output(CliError),
 }
 
@@ -49,7 +49,7 @@ impl From<CliError> for Failure {
 }
 
 impl<'a, B: Backend> Session<'a, B> {
-    /// One in which nothing was said yet; Ctrl-C is listened for from now on.
+    /// Starts an empty conversation and installs the Ctrl-C handler.
     pub fn new(
         speaker: Speaker<'a, B>,
         encoder: &'a ChatEncoder,
@@ -70,7 +70,7 @@ impl<'a, B: Backend> Session<'a, B> {
         })
     }
 
-    /// Runs until the input ends.
+    /// Runs the loop until the input ends.
     pub fn run(mut self) -> Result<(), CliError> {
         loop {
             let text = match self.input.hear()? {
@@ -94,7 +94,7 @@ impl<'a, B: Backend> Session<'a, B> {
         }
     }
 
-    /// Runs a command. Its output goes to stdout; that it succeeded is printed in a terminal only.
+    /// Runs a command. Output goes to stdout. Confirmations are only printed in a terminal.
     fn obey(&mut self, command: Command) -> Result<(), CliError> {
         match command {
             Command::Help => print(&help())?,
@@ -132,13 +132,13 @@ impl<'a, B: Backend> Session<'a, B> {
                 Ok(()) => self.note("saved"),
                 Err(error) => report(&error),
             },
-            // What ends it has been looked at before.
+            // `run` handles it.
             Command::Quit => {}
         }
         Ok(())
     }
 
-    /// Answers a question; one that cannot be answered is taken back.
+    /// Answers a question. If that fails, removes the question from the conversation.
     fn ask(&mut self, question: String) -> Result<(), CliError> {
         self.talk.ask(question);
         match self.answer() {
@@ -155,7 +155,8 @@ impl<'a, B: Backend> Session<'a, B> {
     fn answer(&mut self) -> Result<(), Failure> {
         let context = self.speaker.context();
         let most = self.settings.max_new_tokens();
-        // An answer may take more where there is more, but the conversation gives way for no more than that.
+        // An answer may use all free context, but old messages are dropped for at most a quarter of the
+        // context.
         let room = most.min(context / 4).max(1);
         let prompt = self.talk.prompt(self.encoder, context, room)?;
         if prompt.begins_to_leave_out {
@@ -192,7 +193,7 @@ impl<'a, B: Backend> Session<'a, B> {
         Ok(())
     }
 
-    /// The settings, and how full the context is.
+    /// Formats the settings and the context usage.
     fn shown(&self) -> String {
         let mut table = Table::new([Align::Left, Align::Left]);
         for (name, value, origin) in self.settings.all() {
@@ -207,7 +208,7 @@ impl<'a, B: Backend> Session<'a, B> {
                 count(context)
             ),
             Ok(used) => format!("{} of {} tokens", count(used), count(context)),
-            // A template may refuse what was said so far.
+            // The template may reject the current messages.
             Err(_) => format!("{} tokens", count(context)),
         };
         table.row(["context".to_owned(), used]);
@@ -227,7 +228,7 @@ impl<'a, B: Backend> Session<'a, B> {
         table.render()
     }
 
-    /// The speed of the last answer and of all answers; `None` before the first one.
+    /// Formats the speed of the last answer and of all answers. Returns `None` before the first answer.
     fn stats(&self) -> Option<String> {
         let last = self.last.as_ref()?;
         let mut table = Table::new([Align::Left, Align::Left, Align::Left]);
@@ -252,7 +253,7 @@ impl<'a, B: Backend> Session<'a, B> {
         Ok(())
     }
 
-    /// Prints a confirmation, if the input is a terminal.
+    /// Prints a confirmation if the input is a terminal.
     fn note(&self, what: &str) {
         if self.input.is_terminal() {
             console::note(format_args!("({what})"));
@@ -260,8 +261,8 @@ impl<'a, B: Backend> Session<'a, B> {
     }
 }
 
-/// Reports an error and continues.
+/// Prints an error, and continues.
 fn report(error: &CliError) {
-    // The exit code is that of the whole program.
+    // The exit code is not used: the program continues.
     let _ = error.report();
 }

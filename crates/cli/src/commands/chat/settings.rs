@@ -1,4 +1,4 @@
-//! The settings that can change between answers.
+//! Settings that `/set` changes between answers.
 
 use std::str::FromStr;
 
@@ -13,10 +13,10 @@ use crate::values;
 
 pub use crate::commands::generate::sampling::NAMES;
 
-/// The settings of the next answers.
+/// The settings of the next answer.
 #[derive(Debug)]
 pub struct Settings {
-    /// Bias and constraint, which `/set` does not change.
+    /// Logit bias and grammar constraint, which `/set` does not change.
     chooser: ChooserConfig,
     sampling: Sampling,
     /// The number of answers since the seed was set.
@@ -24,7 +24,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The settings of the command line and of the model.
+    /// Creates the settings from the command line and the model.
     pub fn new(chooser: ChooserConfig, sampling: Sampling) -> Self {
         Self {
             chooser,
@@ -38,7 +38,8 @@ impl Settings {
         self.sampling.max_new_tokens
     }
 
-    /// The configuration of the next answer's sampler. Each answer has its own seed, so that `/retry` gives another answer.
+    /// Returns the sampler configuration of the next answer. Each answer has its own seed, so that `/retry`
+    /// gives a different answer.
     pub fn next(&mut self) -> ChooserConfig {
         let mut chooser = self.sampling.apply(self.chooser.clone());
         chooser.sampler.seed = chooser.sampler.seed.wrapping_add(self.answers);
@@ -46,15 +47,16 @@ impl Settings {
         chooser
     }
 
-    /// Each name with its value and where it comes from.
+    /// Each setting's name, value and origin.
     pub fn all(&self) -> Vec<(&'static str, String, Origin)> {
         self.sampling.all()
     }
 
-    /// Sets what `text` says, such as `temperature 0.5` or `temperature=0.5`.
+    /// Changes a setting. `text` is, for example, `temperature 0.5` or `temperature=0.5`.
     ///
     /// # Errors
-    /// The setting does not exist, or its value breaks a rule. The settings are unchanged then.
+    /// Returns an error if the setting does not exist or the value is invalid. The settings are then
+    /// unchanged.
     pub fn set(&mut self, text: &str) -> Result<(), String> {
         let (name, value) = text
             .split_once(|c: char| c == '=' || c.is_whitespace())
@@ -97,10 +99,10 @@ fn put<T>(place: &mut T, value: Result<T, String>) -> Result<(), String> {
     Ok(())
 }
 
-/// The name that a setting has here. One that is near to none is left as it is.
+/// Resolves aliases of setting names. Returns a name without a similar setting unchanged.
 ///
 /// # Errors
-/// There is no such setting, but one of a similar name.
+/// Returns an error that suggests the setting with a similar name.
 fn own_name(name: String) -> Result<String, String> {
     match &name[..] {
         "temp" => Ok("temperature".to_owned()),

@@ -1,36 +1,35 @@
-//! The conversation, and the part of it that fits the context.
+//! The conversation, truncated to fit the context.
 
 use emberlm_tokenizer::chat::ChatEncoder;
 use serde::Serialize;
 
 use crate::error::CliError;
 
-/// A message, as templates and datasets have it.
+/// A message, as chat templates and datasets represent it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Message {
     role: &'static str,
     content: String,
 }
 
-/// A conversation as files and templates have it.
+/// A conversation, as chat templates and datasets represent it.
 #[derive(Serialize)]
 struct Record<'a> {
     messages: Vec<&'a Message>,
 }
 
-/// A conversation.
 #[derive(Debug, Default)]
 pub struct Talk {
     system: Option<Message>,
-    /// Without the system's.
+    /// All messages except the system message.
     messages: Vec<Message>,
-    /// The number of first messages that do not fit the context.
+    /// Number of oldest messages left out because they do not fit the context.
     left_out: usize,
-    /// True once this was reported.
+    /// True once leaving out messages was reported.
     reported: bool,
 }
 
-/// A conversation's prompt.
+/// The prompt of a conversation.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Prompt {
     pub ids: Vec<u32>,
@@ -39,7 +38,7 @@ pub struct Prompt {
 }
 
 impl Talk {
-    /// One that begins with what the system says.
+    /// Starts a conversation with an optional system message.
     pub fn new(system: Option<String>) -> Self {
         let system = system.filter(|text| !text.is_empty());
         Self {
@@ -51,7 +50,7 @@ impl Talk {
         }
     }
 
-    /// Forgets all but what the system said.
+    /// Removes all messages except the system message.
     pub fn reset(&mut self) {
         *self = Self {
             system: self.system.take(),
@@ -59,22 +58,21 @@ impl Talk {
         };
     }
 
-    /// The system message.
     pub fn system(&self) -> Option<&str> {
         self.system.as_ref().map(|message| &message.content[..])
     }
 
-    /// The number of messages, without the system's.
+    /// The number of messages, excluding the system message.
     pub fn len(&self) -> usize {
         self.messages.len()
     }
 
-    /// Returns true if there is no message yet.
+    /// Returns true if there is no message, not even a system message.
     pub fn is_empty(&self) -> bool {
         self.messages.is_empty() && self.system.is_none()
     }
 
-    /// The user says something.
+    /// Appends a user message.
     pub fn ask(&mut self, content: String) {
         self.messages.push(Message {
             role: "user",
@@ -82,7 +80,7 @@ impl Talk {
         });
     }
 
-    /// The assistant has answered. The blanks around an answer are the template's.
+    /// Appends an assistant message. Surrounding whitespace is left to the template.
     pub fn answer(&mut self, text: &str) {
         self.messages.push(Message {
             role: "assistant",
@@ -90,7 +88,7 @@ impl Talk {
         });
     }
 
-    /// Takes the last question back, with its answer; gives it, if there was one.
+    /// Removes the last question and its answer. Returns the question, if any.
     pub fn undo(&mut self) -> Option<String> {
         let last = self.messages.iter().rposition(|m| m.role == "user")?;
         let question = self.messages.drain(last..).next();
@@ -98,7 +96,7 @@ impl Talk {
         question.map(|question| question.content)
     }
 
-    /// All of it as a line of JSON: `emberlm prepare --chat-template` takes such lines.
+    /// Serializes the conversation as one line of JSON, in the format of `emberlm prepare --chat-template`.
     pub fn json(&self) -> Result<String, CliError> {
         self.json_from(0)
     }
@@ -112,9 +110,9 @@ impl Talk {
             .map_err(|error| CliError::new(format!("cannot write the conversation: {error}")))
     }
 
-    /// The prompt of the next answer, for which `room` tokens of the `context` are to be free: without the oldest turns
-    /// where it is too long otherwise. Once it is, a quarter more of the context is made free, so that the next turns find in
-    /// the cache what they continue.
+    /// Encodes the prompt of the next answer, which must leave `room` tokens of `context` free. Leaves out
+    /// the oldest turns if the prompt is too long. In that case the prompt shrinks to three quarters of the
+    /// context, so that the next turns still extend the cached prefix.
     pub fn prompt(
         &mut self,
         encoder: &ChatEncoder,
@@ -127,7 +125,7 @@ impl Talk {
         let before = self.left_out;
         let mut ids = encode(self)?;
         if ids.len().saturating_add(room) > context {
-            // The fewest turns that make enough room, searched by halves: each try encodes all that is left.
+            // Binary search for the fewest turns to leave out. Each probe encodes the remaining messages.
             let most = context / 4 * 3;
             let starts = self.later_questions();
             let (mut low, mut high) = (0, starts.len().saturating_sub(1));
@@ -160,7 +158,7 @@ impl Talk {
         })
     }
 
-    /// The number of tokens of the next answer's prompt as it is.
+    /// The number of tokens of the next prompt in its current form.
     pub fn tokens(&self, encoder: &ChatEncoder) -> Result<usize, CliError> {
         match self.is_empty() {
             true => Ok(0),
@@ -168,7 +166,7 @@ impl Talk {
         }
     }
 
-    /// The positions of the questions after the first visible one.
+    /// Indices of the questions after the first visible one.
     fn later_questions(&self) -> Vec<usize> {
         let questions = self.messages.iter().enumerate().skip(self.left_out + 1);
         let questions = questions.filter(|(_, message)| message.role == "user");
@@ -183,7 +181,7 @@ mod tests {
 
     use super::*;
 
-    /// Of each message its content, and nothing else: a token a byte.
+    /// Encodes each message as its content, one token per byte.
     fn encoder() -> ChatEncoder {
         let source = "{% for m in messages %}{{ m.content }}{% endfor %}";
         let template = ChatTemplate::parse("plain", source).unwrap();
@@ -210,7 +208,7 @@ mod tests {
             .iter()
             .map(|(text, begins)| (&text[..], *begins))
             .collect();
-        // 16 tokens with room for 4 of 20; then at most 11 with that room.
+        // 16 tokens leave room for 4 of 20. After truncation at most 11 tokens plus that room remain.
         assert_eq!(
             seen,
             [
@@ -226,7 +224,7 @@ mod tests {
             talk.json().unwrap().contains("aaaa"),
             "a file has all of it"
         );
-        // What is taken back may make room again.
+        // Removing messages may make room for older ones again.
         assert_eq!(talk.undo().as_deref(), Some("eeee"));
         assert_eq!(talk.undo().as_deref(), Some("dddd"));
         assert_eq!(talk.tokens(&encoder).unwrap(), 16);
@@ -247,7 +245,7 @@ mod tests {
         );
         talk.undo();
         assert_eq!(talk.tokens(&encoder).unwrap(), 5);
-        // With less room than wanted it goes.
+        // The prompt fits, although it leaves less room than requested.
         talk.reset();
         talk.ask("b".repeat(19));
         assert_eq!(talk.prompt(&encoder, 20, 4).unwrap().ids.len(), 19);

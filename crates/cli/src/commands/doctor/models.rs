@@ -1,4 +1,5 @@
-//! The presets' models at a tiny size: logits, loss, every parameter's gradient, and the tokens of greedy decoding.
+//! Tiny versions of the presets' models. Compares logits, loss, parameter gradients and greedily decoded
+//! tokens.
 
 use std::ops::ControlFlow;
 
@@ -11,7 +12,7 @@ use emberlm_model::{Decoder, DecoderConfig, ModelConfig, families};
 
 use super::case::{Part, part};
 
-/// Each preset whose parts no one before it has.
+/// Tiny models of the presets, without duplicate configurations.
 pub fn all() -> Vec<(String, DecoderConfig)> {
     let mut models: Vec<(String, DecoderConfig)> = Vec::new();
     for preset in families::presets() {
@@ -25,10 +26,10 @@ pub fn all() -> Vec<(String, DecoderConfig)> {
     models
 }
 
-/// The results of a model for two sequences, and the tokens that it generates.
+/// Runs a model on two sequences, and returns its logits, loss, gradients and greedy tokens.
 ///
 /// # Errors
-/// Its logits are not finite.
+/// Returns an error if the logits are not finite.
 pub fn parts<B: TrainingBackend>(
     config: &DecoderConfig,
     device: &Device<B>,
@@ -46,8 +47,8 @@ pub fn parts<B: TrainingBackend>(
     Ok(parts)
 }
 
-/// Tokens that each have the largest logit, made one by one with a key-value cache. A single other token is an error of more than
-/// `1 / (√8 · 18)`, which no tolerance allows.
+/// Generates tokens greedily with a KV cache. A single differing token gives a relative error of more than `1
+/// / (√8 · 18)`, which exceeds every tolerance.
 fn greedy_tokens<B: Backend>(decoder: &Decoder<B>) -> Result<Part, GenerateError> {
     let prompt = [3, 1, 2];
     let options = GenerateOptions {

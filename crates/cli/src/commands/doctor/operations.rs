@@ -1,4 +1,4 @@
-//! The operations of the kernels' trait, each at a size that has odd lengths.
+//! The operations of the kernel trait, each tested at odd sizes.
 
 mod attention;
 
@@ -10,18 +10,17 @@ use emberlm_kernels::{
 
 use super::case::{Case, Part, float, gradient_of, part, typed};
 
-/// Most of `‖found - expected‖ / ‖expected‖` in f32: what its roundings explain.
+/// Maximum relative error `‖found - expected‖ / ‖expected‖` within f32 rounding.
 const TOLERANCE: f64 = 1e-4;
 
-/// An operation and how it is tried.
+/// An operation under test.
 pub struct Operation<B: TrainingBackend> {
-    /// Its name.
     pub name: String,
     /// Precision of its matrix products. The reference implementation always uses f32.
     pub precision: Precision,
-    /// The largest relative error allowed.
+    /// The maximum relative error.
     pub tolerance: f64,
-    /// Tries it.
+    /// Runs the operation and returns its output and gradients.
     pub run: Run<B>,
 }
 
@@ -30,11 +29,11 @@ type Run<B> = Box<dyn Fn(&Case<B>) -> Vec<Part>>;
 const TOKENS: [usize; 2] = [3, 7];
 const WIDTH: usize = 40;
 
-/// The largest error, in roundings of the factors, where products are made in another precision than f32: two of each product,
-/// of up to three products in a row, and the loss's logits reach 40.
+/// Maximum error of reduced-precision products, in units of the rounding error of their factors: two
+/// roundings per product, up to three products in sequence, and loss logits up to 40.
 const ROUNDINGS: f64 = 32.0;
 
-/// All of them.
+/// All operations under test.
 pub fn all<B: TrainingBackend>() -> Vec<Operation<B>> {
     let mut all: Vec<Operation<B>> = Vec::new();
     let mut add = |name: &str, run: Run<B>| {
@@ -142,7 +141,7 @@ pub fn all<B: TrainingBackend>() -> Vec<Operation<B>> {
     all
 }
 
-/// The operations that multiply in other precisions.
+/// The operations with reduced-precision variants.
 fn rounded<B: TrainingBackend>(precision: Precision, tolerance: f64) -> [Operation<B>; 3] {
     let runs: [(&str, Run<B>); 3] = [
         ("linear", Box::new(move |case| linear(case, precision))),
@@ -241,7 +240,7 @@ fn linear<B: TrainingBackend>(case: &Case<B>, precision: Precision) -> Vec<Part>
     case.differentiated::<3>(y, inputs)
 }
 
-/// For prediction only: no gradients.
+/// Inference only, without gradients.
 fn linear_int8<B: TrainingBackend>(case: &Case<B>) -> Vec<Part> {
     let x = case.constant(1, [TOKENS[0], TOKENS[1], WIDTH]).inner();
     let weight = case.constant(2, [33, WIDTH]).inner();
@@ -270,7 +269,7 @@ fn embedding_parts<B: TrainingBackend>(case: &Case<B>) -> Vec<Part> {
     case.differentiated::<3>(y, vec![("table", gradient_of(&table))])
 }
 
-/// A table in two parts of uneven sizes.
+/// Splits a table into two parts of uneven size.
 fn halves<B: TrainingBackend>(table: &Tensor<B, 2>) -> Vec<Tensor<B, 2>> {
     let rows = table.dims()[0];
     let first = rows / 2 + 1;
@@ -312,7 +311,7 @@ fn rotary<B: TrainingBackend>(case: &Case<B>, layout: RotaryLayout) -> Vec<Part>
     case.differentiated::<4>(y, vec![("x", gradient_of(&x))])
 }
 
-/// Of heads of [`attention::HEAD_DIM`].
+/// Attention options for heads of size [`attention::HEAD_DIM`].
 fn options(window: Option<usize>, precision: Precision) -> AttentionOptions {
     AttentionOptions {
         reach: window.map_or(Reach::Causal, |tokens| Reach::Window {
@@ -349,7 +348,7 @@ fn head_loss<B: TrainingBackend>(
     let (tokens, vocab) = (29, 101);
     let hidden = case.tracked(1, [tokens, WIDTH]);
     let weight = case.tracked(2, [vocab, WIDTH]);
-    // One below 0, which is ignored.
+    // One target is below 0 and is ignored.
     let targets = case.integers(3, [tokens], vocab + 1) - 1;
     let loss = match case.composed {
         true => typed(reference::head_loss::<B>(
@@ -377,7 +376,7 @@ fn head_loss<B: TrainingBackend>(
 
 fn adamw<B: TrainingBackend>(case: &Case<B>) -> Vec<Part> {
     let of = |seed| case.constant::<2>(seed, [17, WIDTH]).inner();
-    // The second moment is a mean of squares.
+    // The second moment is a mean of squares, so it must not be negative.
     let (parameter, grad, moments) = (of(1), of(2), (of(3), of(4) * of(4)));
     let factor = Some(Tensor::full([1], 0.5, &case.device));
     let step = AdamWStep {

@@ -1,4 +1,4 @@
-//! The value of `--data`: a dataset, or several with their weights.
+//! Parses the values of `--data`: a dataset, or several with weights.
 
 use std::path::{Path, PathBuf};
 
@@ -6,8 +6,8 @@ use emberlm_trainer::{DataConfig, MixedDataset};
 
 use crate::error::CliError;
 
-/// A dataset, or the mix of several: `DATASET` for each, or `DATASET=WEIGHT` for each. What is there as a whole is a
-/// dataset's path, whatever is in its name.
+/// Parses a dataset or a mix of several, each given as `DATASET` or `DATASET=WEIGHT`. An argument that exists
+/// as a path is never split.
 pub fn config(arguments: &[PathBuf]) -> Result<DataConfig, CliError> {
     let named: Result<Vec<_>, _> = arguments.iter().map(|path| parse(path)).collect();
     let named = named?;
@@ -31,7 +31,7 @@ pub fn config(arguments: &[PathBuf]) -> Result<DataConfig, CliError> {
     })
 }
 
-/// A dataset's path, with its weight where one is given.
+/// Parses a dataset's path and optional weight.
 fn parse(argument: &Path) -> Result<(PathBuf, Option<f64>), CliError> {
     let whole = || Ok((argument.to_owned(), None));
     let Some((path, weight)) = argument.to_str().and_then(|text| text.rsplit_once('=')) else {
