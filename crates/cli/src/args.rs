@@ -99,13 +99,13 @@ fn not_a_number(error: &clap::Error) -> Option<CliError> {
         None if source.is::<ParseFloatError>() => "it must be a number",
         None => return None,
     };
-    let said = |kind| match error.get(kind) {
+    let context = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text),
         _ => None,
     };
     let (arg, value) = (
-        said(ContextKind::InvalidArg)?,
-        said(ContextKind::InvalidValue)?,
+        context(ContextKind::InvalidArg)?,
+        context(ContextKind::InvalidValue)?,
     );
     Some(CliError::usage(format!(
         "invalid value '{value}' for '{arg}': {rule}"

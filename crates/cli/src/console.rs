@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_for_a_terminal_means_the_same() {
+    fn terminal_json_parses_to_the_same_value() {
         let value = "a\u{1b}\u{9b}\u{202e}\u{7f}\n\"漢";
         let text = serde_json::to_string(value).unwrap();
         let shown = escaped_json(&text);
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_cannot_look_like_another() {
+    fn a_message_cannot_imitate_another() {
         let line = labelled_line("error", AnsiColor::Red, "no a\nhint: rm -rf", false);
         assert_eq!(line, r"error: no a\nhint: rm -rf");
     }

@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::console;
 
-static BESIDE_A_GPU: AtomicBool = AtomicBool::new(false);
+static GPU_USED: AtomicBool = AtomicBool::new(false);
 
 /// Records that a GPU driver has threads in this process.
 #[cfg_attr(not(feature = "gpu"), expect(dead_code))]
-pub fn beside_a_gpu() {
-    BESIDE_A_GPU.store(true, Ordering::Relaxed);
+pub fn mark_gpu_used() {
+    GPU_USED.store(true, Ordering::Relaxed);
 }
 
 /// Ends the process immediately, without running exit handlers.
@@ -24,7 +24,7 @@ pub fn at_once(code: i32) -> ! {
 
 /// The return value of `main`. If a GPU was used, this ends the process instead of returning.
 pub fn of(code: u8) -> ExitCode {
-    if BESIDE_A_GPU.load(Ordering::Relaxed) {
+    if GPU_USED.load(Ordering::Relaxed) {
         console::flush();
         at_once(code.into());
     }

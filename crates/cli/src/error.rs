@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_is_too_long_is_shortened_in_its_middle() {
+    fn long_messages_are_cut_in_the_middle() {
         let message = format!("begins {} ends", "é".repeat(1_000_000));
         let text = written(&CliError::new(message).hint("do this"), false);
         assert!(text.len() < console::SHOWN_BYTES + 100, "{}", text.len());
@@ -165,14 +165,14 @@ mod tests {
     }
 
     #[test]
-    fn colour_is_only_on_the_labels() {
+    fn only_labels_are_coloured() {
         let text = written(&CliError::new("it failed").hint("do this"), true);
         assert!(text.contains("\u{1b}[0m: it failed\n"), "{text:?}");
         assert!(text.ends_with("\u{1b}[0m: do this\n"), "{text:?}");
     }
 
     #[test]
-    fn a_reader_who_left_is_no_failure() {
+    fn a_closed_pipe_is_not_a_failure() {
         let error = CliError::stdout(io::ErrorKind::BrokenPipe.into());
         assert_eq!(error.kind, Kind::OutputClosed);
         let error = CliError::stdout(io::ErrorKind::StorageFull.into());

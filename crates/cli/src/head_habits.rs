@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn three_tokens_by_hand() {
+    fn statistics_match_a_hand_computed_example() {
         #[rustfmt::skip]
         let previous = [
             1.0, 0.0, 0.0,

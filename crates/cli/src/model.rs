@@ -20,9 +20,9 @@ use crate::progress;
 /// # Errors
 /// Returns the errors of [`Model::open`].
 pub fn open(path: &Path) -> Result<Model, CliError> {
-    let sign = progress::loading(path);
+    let spinner = progress::loading(path);
     let model = Model::open(path)?;
-    drop(sign);
+    drop(spinner);
     for damaged in model.passed_over() {
         warn(&format!("{damaged}; using the one before"));
     }
@@ -59,10 +59,10 @@ pub fn sampling_defaults(model: &Model) -> SamplingDefaults {
 }
 
 /// The format of the model's weights in memory: `requested`, or else the stored format.
-pub fn held_weights(model: &Model, asked: Option<WeightFormat>) -> HeldWeights {
+pub fn held_weights(model: &Model, requested: Option<WeightFormat>) -> HeldWeights {
     let stored = model.weight_format();
     HeldWeights {
-        format: asked.unwrap_or(stored),
+        format: requested.unwrap_or(stored),
         stored,
     }
 }
@@ -78,7 +78,7 @@ pub fn decoder_in<B: Backend>(
     weights: Option<WeightFormat>,
     device: &Device<B>,
 ) -> Result<Decoder<B>, CliError> {
-    let _sign = progress::loading(model.path());
+    let _spinner = progress::loading(model.path());
     let format = held_weights(model, weights).format;
     let load = || Ok(model.decoder_in(format, device)?);
     match format {

@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_are_aligned_and_lines_end_clean() {
+    fn columns_are_aligned_without_trailing_spaces() {
         let mut table = Table::new([Align::Left, Align::Right, Align::Left]);
         table.row(["a", "1", ""]);
         table.row(["bcd", "234", "x"]);
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn only_words_that_need_it_are_quoted() {
+    fn shell_words_are_quoted_if_needed() {
         let words = ["--out", "a b", "", "it's", "düne.txt", "$x"].map(shell_word);
         assert_eq!(
             words,

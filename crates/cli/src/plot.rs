@@ -26,10 +26,10 @@ mod theme;
 mod token_label;
 
 pub use axis::short;
-pub use figure::{Along, Figure, Named};
+pub use figure::{Figure, NamedRun, XQuantity};
 pub use file::{Format, PictureFile};
 pub use heat_map::HeatMap;
-pub use intervals::{Estimated, Intervals};
+pub use intervals::{IntervalRow, Intervals};
 pub use legend::middle_cut;
 pub use page::Page;
 pub use paint::svg;

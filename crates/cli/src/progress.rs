@@ -36,20 +36,20 @@ pub fn bytes(doing: &'static str, bytes: u64) -> ProgressBar {
 }
 
 /// A spinner on stderr while a model is loaded, removed on drop. Hidden if stderr is not a terminal.
-pub struct LoadingSign(ProgressBar);
+pub struct LoadingSpinner(ProgressBar);
 
 /// Shows a spinner for loading the model at `path`.
-pub fn loading(path: &Path) -> LoadingSign {
+pub fn loading(path: &Path) -> LoadingSpinner {
     const TICK: Duration = Duration::from_millis(120);
     let style = ProgressStyle::with_template("{spinner} loading {wide_msg}");
     let bar = ProgressBar::new_spinner();
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
     bar.set_message(escaped(&path.to_string_lossy()).into_owned());
     bar.enable_steady_tick(TICK);
-    LoadingSign(bar)
+    LoadingSpinner(bar)
 }
 
-impl Drop for LoadingSign {
+impl Drop for LoadingSpinner {
     fn drop(&mut self) {
         self.0.finish_and_clear();
     }

@@ -20,11 +20,11 @@ pub struct History {
     /// Logged steps.
     pub steps: Vec<Step>,
     /// Evaluations.
-    pub evaluations: Vec<Evaluated>,
+    pub evaluations: Vec<EvaluationPoint>,
     /// Steps whose update was skipped.
-    pub skipped: Vec<Skipped>,
+    pub skipped: Vec<SkippedStep>,
     /// Throughput readings.
-    pub paces: Vec<Paced>,
+    pub paces: Vec<PacePoint>,
     /// Metrics declared by the run's hooks.
     pub metrics: Vec<Metric>,
     /// Metric readings after training steps, by name.
@@ -55,14 +55,14 @@ pub struct Step {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Evaluated {
+pub struct EvaluationPoint {
     pub step: usize,
     pub loss: f64,
 }
 
 /// A step whose update was skipped.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Skipped {
+pub struct SkippedStep {
     pub step: usize,
     pub loss: Option<f64>,
     pub gradient_norm: Option<f64>,
@@ -70,7 +70,7 @@ pub struct Skipped {
 
 /// Throughput at a step.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Paced {
+pub struct PacePoint {
     pub step: usize,
     /// Training time since the start, excluding the time between stop and resume.
     pub seconds: f64,
@@ -190,13 +190,13 @@ impl History {
                     loss,
                     gradient_norm,
                     ..
-                } => this.skipped.push(Skipped {
+                } => this.skipped.push(SkippedStep {
                     step,
                     loss,
                     gradient_norm,
                 }),
                 Event::Evaluation { step, loss, .. } => {
-                    this.evaluations.push(Evaluated { step, loss });
+                    this.evaluations.push(EvaluationPoint { step, loss });
                 }
                 Event::Pace {
                     time,
@@ -207,7 +207,7 @@ impl History {
                     seconds += clock.map_or(0.0, |clock| (time - clock).max(0.0));
                     clock = Some(time);
                     this.time = Some(time);
-                    this.paces.push(Paced {
+                    this.paces.push(PacePoint {
                         step,
                         seconds,
                         tokens_per_second,
@@ -252,13 +252,13 @@ impl History {
     }
 
     /// The evaluation with the lowest finite loss. The first one wins ties.
-    pub fn best(&self) -> Option<Evaluated> {
+    pub fn best(&self) -> Option<EvaluationPoint> {
         let numbers = self.evaluations.iter().filter(|e| e.loss.is_finite());
         numbers.copied().min_by(|a, b| a.loss.total_cmp(&b.loss))
     }
 
     /// The latest evaluation.
-    pub fn last_evaluation(&self) -> Option<Evaluated> {
+    pub fn last_evaluation(&self) -> Option<EvaluationPoint> {
         self.evaluations.last().copied()
     }
 
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn a_resumed_run_is_one_run() {
+    fn a_resumed_run_has_one_history() {
         let history = History::of([
             begun(1000.0, 0),
             step(1, 4.0),
@@ -398,7 +398,7 @@ mod tests {
         assert_eq!(history.seconds_at(3), Some(31.0));
         assert_eq!(history.tokens_at(4), Some(400.0));
         assert_eq!(history.floor, Some(0.5));
-        let expected = Evaluated { step: 4, loss: 1.5 };
+        let expected = EvaluationPoint { step: 4, loss: 1.5 };
         assert_eq!(history.best(), Some(expected));
         assert_eq!(history.ended, Some(Ending::Finished));
         let again = History::of([begun(1.0, 0), evaluation(1, f64::NAN)]);
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn between_known_steps_it_grows_evenly() {
+    fn values_are_interpolated_between_steps() {
         let known = [(10, 1.0), (20, 3.0)];
         let found = [5, 10, 15, 20, 30].map(|step| at(&known, |point| *point, step));
         assert_eq!(found, [0.5, 1.0, 2.0, 3.0, 3.0].map(Some));
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn a_held_lock_is_a_running_run() {
+    fn a_locked_run_is_running() {
         let run = tempfile::tempdir().expect("a folder");
         let history = History::default();
         assert_eq!(history.status(run.path()), Status::Stopped);

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_are_read_as_they_were_written() {
+    fn labels_survive_a_round_trip() {
         let run = tempfile::tempdir().expect("a folder");
         assert_eq!(
             RunLabels::read(run.path()).expect("none"),
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_are_words() {
+    fn tags_reject_spaces_commas_and_control_characters() {
         assert_eq!(tag("größer-1"), Ok("größer-1".to_owned()));
         for wrong in ["", "a b", "a,b", "a\u{1b}", &"x".repeat(41)] {
             assert!(tag(wrong).is_err(), "{wrong}");

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_paths() {
+    fn nested_keys_are_flattened_to_paths() {
         let run = tempfile::tempdir().expect("a folder");
         let text = "data = \"x\"\n[train]\nsteps = 3\n[train.schedule]\nkind = \"cosine\"\n";
         std::fs::write(run.path().join(CONFIG_FILE), text).expect("written");

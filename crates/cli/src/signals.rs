@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_mask_of_ignored_signals_is_read() {
+    fn ignored_signals_are_detected() {
         // Rust's runtime ignores SIGPIPE. No test ignores SIGTERM.
         assert!(is_ignored(signal_hook::consts::SIGPIPE));
         assert!(!is_ignored(SIGTERM));

@@ -20,9 +20,9 @@ mod statistics;
 mod stopping;
 mod summary;
 
-pub use children::{Ended, Judging, is_done, run_all};
+pub use children::{EarlyStopper, RunOutcome, is_done, run_all};
 pub use file::SweepFile;
-pub use plan::{Plan, Planned};
+pub use plan::{Plan, PlannedRun};
 pub use progress::Progress;
 pub use record::{FILE as SWEEP_FILE, Record};
 pub use summary::Summary;

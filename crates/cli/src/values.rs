@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_are_read_as_they_are_commonly_written() {
+    fn counts_accept_underscores_and_exponents() {
         for (text, expected) in [("0", 0), ("2000", 2000), ("2_000", 2000), ("1e4", 10_000)] {
             assert_eq!(count(text), Ok(expected));
         }

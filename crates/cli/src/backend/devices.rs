@@ -61,7 +61,7 @@ impl Kind {
 /// compiled in or no driver is found.
 pub fn of(backend: BackendName) -> Vec<DeviceInfo> {
     match backend {
-        BackendName::Flex | BackendName::Ndarray => vec![processor()],
+        BackendName::Flex | BackendName::Ndarray => vec![cpu()],
         #[cfg(feature = "wgpu")]
         BackendName::Wgpu => adapters::of::<burn::backend::wgpu::graphics::AutoGraphicsApi>(),
         #[cfg(feature = "vulkan")]
@@ -76,7 +76,7 @@ pub fn of(backend: BackendName) -> Vec<DeviceInfo> {
     }
 }
 
-fn processor() -> DeviceInfo {
+fn cpu() -> DeviceInfo {
     let system = System::new_with_specifics(
         RefreshKind::nothing()
             .with_cpu(CpuRefreshKind::nothing())
@@ -108,7 +108,7 @@ pub(super) mod adapters {
 
     /// Returns the devices of an API, in the order the API lists them.
     pub fn of<G: graphics::GraphicsApi>() -> Vec<DeviceInfo> {
-        let found = found(G::backend()).into_iter().enumerate();
+        let found = enumerate(G::backend()).into_iter().enumerate();
         found
             .map(|(number, adapter)| info(number, &adapter))
             .collect()
@@ -116,8 +116,8 @@ pub(super) mod adapters {
 
     /// Returns Burn's handle of device `number`, or `None` if there is no such device. Burn identifies a
     /// device by its kind and its index among the devices of that kind.
-    pub fn place(api: Backend, number: usize) -> Option<WgpuDevice> {
-        let kinds: Vec<DeviceType> = found(api)
+    pub fn by_number(api: Backend, number: usize) -> Option<WgpuDevice> {
+        let kinds: Vec<DeviceType> = enumerate(api)
             .iter()
             .map(|adapter| adapter.get_info().device_type)
             .collect();
@@ -135,7 +135,7 @@ pub(super) mod adapters {
         })
     }
 
-    fn found(api: Backend) -> Vec<Adapter> {
+    fn enumerate(api: Backend) -> Vec<Adapter> {
         let instance = Instance::new(InstanceDescriptor {
             backends: api.into(),
             ..InstanceDescriptor::new_without_display_handle()

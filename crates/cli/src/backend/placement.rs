@@ -70,8 +70,8 @@ impl Placement {
             ($backend:ty, $device:expr, $start:expr) => {{
                 let device: Device<$backend> = $device;
                 start(self, || $start(&device))?;
-                failure::end_where_it_fails(self);
-                ending::beside_a_gpu();
+                failure::exit_on_failure(self);
+                ending::mark_gpu_used();
                 Ok(job.run::<burn::backend::Autodiff<$backend>>(device))
             }};
         }
@@ -128,7 +128,7 @@ impl Placement {
         let Some(number) = self.device else {
             return Ok(Default::default());
         };
-        devices::adapters::place(G::backend(), number).ok_or_else(|| {
+        devices::adapters::by_number(G::backend(), number).ok_or_else(|| {
             self.backend
                 .no_such_device(number, &devices::of(self.backend))
         })

@@ -18,6 +18,6 @@ pub fn reason(payload: &dyn Any) -> String {
     let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
     let text = text.unwrap_or("its runtime gave no reason");
     // The runtime's debug data starts at the first brace.
-    let said = text.split('{').next().unwrap_or(text);
-    said.trim_end().to_owned()
+    let message = text.split('{').next().unwrap_or(text);
+    message.trim_end().to_owned()
 }

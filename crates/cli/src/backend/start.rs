@@ -62,24 +62,24 @@ pub fn touch<B: burn::tensor::backend::Backend>(device: &B::Device) {
 mod tests {
     use super::*;
 
-    fn said(name: BackendName, reason: &str) -> String {
+    fn message(name: BackendName, reason: &str) -> String {
         unavailable(name, reason).lines(false)
     }
 
     #[test]
-    fn what_to_install_is_the_backend_s_own() {
-        let text = said(BackendName::Vulkan, "No possible adapter available");
+    fn the_hint_names_the_backends_driver() {
+        let text = message(BackendName::Vulkan, "No possible adapter available");
         let expected =
             "error: the vulkan backend finds no device it can use: No possible adapter available\n";
         assert!(text.starts_with(expected), "{text}");
         assert!(text.contains("mesa-vulkan-drivers"), "{text}");
-        assert!(said(BackendName::Cuda, "cannot load").contains("NVRTC"));
+        assert!(message(BackendName::Cuda, "cannot load").contains("NVRTC"));
     }
 
     #[test]
-    fn a_device_that_lacks_something_is_not_taken_for_none() {
+    fn a_device_without_required_features_is_not_reported_as_missing() {
         let reason = "Failed to create Vulkan device: ERROR_FEATURE_NOT_PRESENT";
-        let text = said(BackendName::Vulkan, reason);
+        let text = message(BackendName::Vulkan, reason);
         assert!(
             text.starts_with("error: the vulkan backend's device lacks what it needs"),
             "{text}"

@@ -5,18 +5,18 @@
 //! | `input` | reads messages from a terminal or stdin |
 //! | `command` | commands that start with `/` |
 //! | `settings` | settings that `/set` changes |
-//! | `talk` | the conversation |
-//! | `speaker` | generates answers |
+//! | `conversation` | the conversation |
+//! | `generator` | generates answers |
 //! | `interrupt` | Ctrl-C |
 //! | `session` | the main loop |
 
 mod command;
+mod conversation;
+mod generator;
 mod input;
 mod interrupt;
 mod session;
 mod settings;
-mod speaker;
-mod talk;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -40,11 +40,11 @@ use crate::examples;
 use crate::memory_guard::MemoryArg;
 use crate::model;
 use crate::values;
+use conversation::Conversation;
+use generator::AnswerGenerator;
 use input::Input;
 use session::Session;
 use settings::Settings;
-use speaker::Speaker;
-use talk::Talk;
 
 /// Arguments of `chat`.
 #[derive(Debug, Args)]
@@ -147,7 +147,7 @@ pub fn run(args: ChatArgs) -> Result<(), CliError> {
         strings,
         weights: args.weights,
         context,
-        talk: Talk::new(args.system),
+        conversation: Conversation::new(args.system),
         settings: Settings::new(chooser, sampling),
         input,
     })?
@@ -175,7 +175,7 @@ struct Chat<'a> {
     strings: StopStrings,
     weights: Option<WeightFormat>,
     context: usize,
-    talk: Talk,
+    conversation: Conversation,
     settings: Settings,
     input: Input,
 }
@@ -190,12 +190,19 @@ impl Job for Chat<'_> {
             capacity: self.context,
             ..EngineConfig::for_model(self.model.config())
         };
-        let speaker = Speaker {
+        let generator = AnswerGenerator {
             engine: Engine::new(Arc::new(decoder), config)?,
             tokenizer: self.tokenizer,
             stop_tokens: self.stops.tokens,
             strings: self.strings,
         };
-        Session::new(speaker, self.encoder, self.talk, self.settings, self.input)?.run()
+        Session::new(
+            generator,
+            self.encoder,
+            self.conversation,
+            self.settings,
+            self.input,
+        )?
+        .run()
     }
 }

@@ -21,7 +21,7 @@ pub struct DevicesArgs {
 
 /// A backend and its devices.
 #[derive(Serialize)]
-struct Listed {
+struct ListedBackend {
     backend: &'static str,
     compiled: bool,
     devices: Vec<DeviceInfo>,
@@ -32,8 +32,8 @@ struct Listed {
 /// # Errors
 /// Returns an error if stdout cannot be written.
 pub fn run(args: DevicesArgs) -> Result<(), CliError> {
-    let listed: Vec<Listed> = BackendName::all()
-        .map(|backend| Listed {
+    let listed: Vec<ListedBackend> = BackendName::all()
+        .map(|backend| ListedBackend {
             backend: backend.name(),
             compiled: backend.is_compiled(),
             devices: match backend.is_compiled() {
@@ -48,7 +48,7 @@ pub fn run(args: DevicesArgs) -> Result<(), CliError> {
     }
 }
 
-fn text(listed: &[Listed]) -> String {
+fn text(listed: &[ListedBackend]) -> String {
     let mut table = Table::new([
         Align::Left,
         Align::Right,

@@ -73,14 +73,14 @@ pub fn run(args: DoctorArgs) -> Result<(), CliError> {
     if args.full.is_asked_for() {
         return full::run(&args.full, placement, args.json);
     }
-    let Some(reference) = processor(None) else {
+    let Some(reference) = cpu_backend(None) else {
         return Err(
             CliError::usage("this binary has no CPU backend to compare with")
                 .hint("build it with one: without --no-default-features"),
         );
     };
     // Operations are compared with reference implementations, models with the same model on another backend.
-    let other = processor(Some(placement.backend)).filter(|_| !args.operations);
+    let other = cpu_backend(Some(placement.backend)).filter(|_| !args.operations);
     let tried = |operations: Option<Implementation>, models| Checks {
         only: args.only.clone(),
         operations: operations.filter(|_| args.model.is_none()),
@@ -135,7 +135,7 @@ pub fn run(args: DoctorArgs) -> Result<(), CliError> {
 }
 
 /// Returns a compiled-in CPU backend other than `but`.
-fn processor(but: Option<BackendName>) -> Option<Placement> {
+fn cpu_backend(but: Option<BackendName>) -> Option<Placement> {
     [BackendName::Flex, BackendName::Ndarray]
         .into_iter()
         .find(|&backend| backend.is_compiled() && Some(backend) != but)

@@ -111,8 +111,8 @@ fn check_memory(
 }
 
 /// The window length in tokens: `requested`, or else the model's context, limited to `longest`.
-fn window(asked: Option<usize>, context: usize, longest: usize) -> Result<usize, CliError> {
-    match asked {
+fn window(requested: Option<usize>, context: usize, longest: usize) -> Result<usize, CliError> {
+    match requested {
         Some(tokens) if tokens > context => Err(CliError::usage(format!(
             "--seq-len {tokens}: the model's context is {context}"
         ))),

@@ -132,7 +132,7 @@ fn write_tokenizer(model: &Model, tokenizer: &Tokenizer, folder: &Path) -> Resul
         let spec = model.chat_template_spec();
         let source = match spec.is_some_and(|spec| spec.begins_with.is_some()) {
             true => template.source().to_owned(),
-            false => begun(&template, tokenizer),
+            false => with_end_of_text(&template, tokenizer),
         };
         let came = ChatTemplate::beside_model(folder)?;
         if came.is_none_or(|came| came.source() != source) {
@@ -166,7 +166,7 @@ fn write_generation_config(fields: &Map<String, Value>, folder: &Path) -> Result
 
 /// Prepends the tokenizer's end-of-text token to a template, if there is one: training starts every
 /// conversation with it.
-fn begun(template: &ChatTemplate, tokenizer: &Tokenizer) -> String {
+fn with_end_of_text(template: &ChatTemplate, tokenizer: &Tokenizer) -> String {
     let end = tokenizer.end_of_text();
     let end = tokenizer
         .special_tokens()

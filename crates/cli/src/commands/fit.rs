@@ -66,16 +66,16 @@ struct Fit {
     /// The vocabulary size, which is assumed if a dataset would determine it.
     vocab_size: usize,
     vocab_size_assumed: bool,
-    asked: Considered,
+    asked: PlanEstimate,
     /// `None` if nothing fits.
-    proposal: Option<Considered>,
+    proposal: Option<PlanEstimate>,
     /// The command that trains with the proposal.
     command: Option<String>,
 }
 
 /// A plan for a training step with its memory.
 #[derive(Clone, Serialize)]
-struct Considered {
+struct PlanEstimate {
     #[serde(flatten)]
     plan: Plan,
     predicted: Prediction,
@@ -84,7 +84,7 @@ struct Considered {
     seconds_per_step: Option<f64>,
 }
 
-impl Considered {
+impl PlanEstimate {
     /// The measured memory, or else the predicted memory.
     fn known(&self) -> u64 {
         self.measured.unwrap_or(self.predicted.total)
@@ -133,7 +133,7 @@ pub fn run(args: FitArgs) -> Result<(), CliError> {
         memory,
         program: memory::resident().unwrap_or(0),
     };
-    let asked = fitter.asked()?;
+    let asked = fitter.requested()?;
     let proposal = fitter.propose(&asked)?;
     let fit = Fit {
         preset: args.from.is_none().then(|| args.preset.clone()),
@@ -178,9 +178,9 @@ struct Fitter<'a> {
 }
 
 impl Fitter<'_> {
-    fn considered(&self, plan: Plan) -> Result<Considered, CliError> {
+    fn estimate(&self, plan: Plan) -> Result<PlanEstimate, CliError> {
         let train = plan.over(&self.config.train);
-        Ok(Considered {
+        Ok(PlanEstimate {
             plan,
             predicted: predict(&self.model, &train, self.program)?,
             measured: None,
@@ -189,8 +189,8 @@ impl Fitter<'_> {
     }
 
     /// The configuration as requested, measured if its prediction fits.
-    fn asked(&self) -> Result<Considered, CliError> {
-        let asked = self.considered(Plan::of(&self.config.train))?;
+    fn requested(&self) -> Result<PlanEstimate, CliError> {
+        let asked = self.estimate(Plan::of(&self.config.train))?;
         match asked.predicted.total <= self.memory {
             true => self.measured(asked),
             false => Ok(asked),
@@ -199,7 +199,7 @@ impl Fitter<'_> {
 
     /// Returns the fastest plan that fits, corrected by the measured error of the requested plan's
     /// prediction.
-    fn propose(&self, asked: &Considered) -> Result<Option<Considered>, CliError> {
+    fn propose(&self, asked: &PlanEstimate) -> Result<Option<PlanEstimate>, CliError> {
         let off = asked.known() as f64 / asked.predicted.total as f64;
         let mut tries = 0;
         for plan in plans(&self.config.train) {
@@ -209,7 +209,7 @@ impl Fitter<'_> {
                 }
                 continue;
             }
-            let mut proposal = self.considered(plan)?;
+            let mut proposal = self.estimate(plan)?;
             if proposal.predicted.total as f64 * off.max(1.0) > self.memory as f64 {
                 continue;
             }
@@ -226,12 +226,12 @@ impl Fitter<'_> {
 
     /// Measures two steps in a child process, since the first one allocates the optimizer state. Two
     /// micro-batches per step are enough: later ones need no additional memory.
-    fn measured(&self, considered: Considered) -> Result<Considered, CliError> {
+    fn measured(&self, estimate: PlanEstimate) -> Result<PlanEstimate, CliError> {
         if self.args.no_measure {
-            return Ok(considered);
+            return Ok(estimate);
         }
         let mut config = self.config.clone();
-        config.train = considered.plan.over(&config.train);
+        config.train = estimate.plan.over(&config.train);
         config.train.accumulation = config.train.accumulation.min(2);
         let failed = |what: &str| CliError::new(format!("cannot measure a step: {what}"));
         let io = |error: std::io::Error| failed(&error.to_string());
@@ -255,13 +255,13 @@ impl Fitter<'_> {
         }
         let step: Step =
             serde_json::from_slice(&output.stdout).map_err(|error| failed(&error.to_string()))?;
-        Ok(Considered {
+        Ok(PlanEstimate {
             measured: step.peak_bytes,
             seconds_per_step: Some(
-                step.seconds_per_step * considered.plan.accumulation as f64
+                step.seconds_per_step * estimate.plan.accumulation as f64
                     / config.train.accumulation as f64,
             ),
-            ..considered
+            ..estimate
         })
     }
 
@@ -287,7 +287,7 @@ impl Fitter<'_> {
     fn too_small(&self) -> Result<CliError, CliError> {
         let least = plans(&self.config.train)
             .into_iter()
-            .map(|plan| Ok(self.considered(plan)?.predicted.total))
+            .map(|plan| Ok(self.estimate(plan)?.predicted.total))
             .collect::<Result<Vec<u64>, CliError>>()?;
         let least = least.into_iter().min().unwrap_or(0);
         let message = format!(
@@ -296,7 +296,7 @@ impl Fitter<'_> {
             size(least)
         );
         Ok(CliError::new(message)
-            .hint(format!("give more, such as --memory {}", whole(least)))
+            .hint(format!("give more, such as --memory {}", rounded_up(least)))
             .hint("or make the model smaller, such as --set train.seq_len=128"))
     }
 }
@@ -311,7 +311,7 @@ impl Fit {
             table.row([name, &size(bytes), about]);
         }
         let measured = match self.asked.measured {
-            Some(bytes) => (size(bytes), off(predicted.total, bytes)),
+            Some(bytes) => (size(bytes), prediction_error(predicted.total, bytes)),
             None => ("-".to_owned(), String::new()),
         };
         table.row(["measured", &measured.0, &measured.1]);
@@ -332,7 +332,7 @@ impl Fit {
             Some(bytes) => format!(
                 "{} measured, {}",
                 size(bytes),
-                off(proposal.predicted.total, bytes)
+                prediction_error(proposal.predicted.total, bytes)
             ),
             None => format!("{} predicted", size(proposal.predicted.total)),
         };
@@ -379,14 +379,14 @@ fn phase(phase: Phase) -> &'static str {
     }
 }
 
-fn off(predicted: u64, measured: u64) -> String {
+fn prediction_error(predicted: u64, measured: u64) -> String {
     let off = 100.0 * (predicted as f64 / measured as f64 - 1.0);
     let side = if off < 0.0 { "below" } else { "above" };
     format!("the prediction is {:.1}% {side}", off.abs())
 }
 
 /// Rounds a size up to a value that can be typed as an option.
-fn whole(bytes: u64) -> String {
+fn rounded_up(bytes: u64) -> String {
     const GIB: u64 = 1 << 30;
     match bytes.div_ceil(1 << 20) {
         mib if mib < 1024 => format!("{mib}MiB"),

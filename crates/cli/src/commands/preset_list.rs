@@ -14,7 +14,7 @@ pub const ASSUMED_VOCAB_SIZE: usize = 257;
 
 /// A preset as printed.
 #[derive(Serialize)]
-struct Listed {
+struct ListedPreset {
     name: &'static str,
     about: &'static str,
     /// 0 if the dataset determines it.
@@ -25,7 +25,7 @@ struct Listed {
 /// Prints the presets.
 pub fn run(json: bool) -> Result<(), CliError> {
     let presets = families::presets().into_iter().map(listed);
-    let presets: Vec<Listed> = presets.collect::<Result<_, _>>()?;
+    let presets: Vec<ListedPreset> = presets.collect::<Result<_, _>>()?;
     match json {
         true => print_json(&presets),
         false => print(&table(&presets)),
@@ -40,8 +40,8 @@ pub fn checked(preset: &Preset, vocab_size: Option<usize>) -> Result<DecoderConf
     Ok(DecoderConfig::try_from(config)?)
 }
 
-fn listed(preset: Preset) -> Result<Listed, CliError> {
-    Ok(Listed {
+fn listed(preset: Preset) -> Result<ListedPreset, CliError> {
+    Ok(ListedPreset {
         name: preset.name,
         about: preset.about,
         vocab_size: preset.config.vocab_size.unwrap_or(0),
@@ -49,7 +49,7 @@ fn listed(preset: Preset) -> Result<Listed, CliError> {
     })
 }
 
-fn table(presets: &[Listed]) -> String {
+fn table(presets: &[ListedPreset]) -> String {
     let mut table = Table::new([Align::Left, Align::Right, Align::Left]);
     for preset in presets {
         let parameters = HumanCount(preset.parameters as u64).to_string();

@@ -58,7 +58,7 @@ pub enum RunsCommand {
 
 /// A listed run.
 #[derive(Debug, Serialize)]
-struct Listed {
+struct ListedRun {
     /// The path relative to the listed folder.
     name: String,
     path: PathBuf,
@@ -99,13 +99,13 @@ fn list(args: RunsArgs) -> Result<(), CliError> {
     if dir.is_file() {
         return Err(run_folders::not_a_folder(dir));
     }
-    let mut runs: Vec<Listed> = runs_below(dir)?
+    let mut runs: Vec<ListedRun> = runs_below(dir)?
         .into_iter()
         .map(|path| listed(dir, path))
         .filter(|run| args.tags.iter().all(|tag| run.tags.contains(tag)))
         .collect();
     runs.sort_by(|a, b| {
-        let newest = |run: &Listed| run.time.unwrap_or(f64::NEG_INFINITY);
+        let newest = |run: &ListedRun| run.time.unwrap_or(f64::NEG_INFINITY);
         newest(b).total_cmp(&newest(a)).then(a.name.cmp(&b.name))
     });
     if args.json {
@@ -118,7 +118,7 @@ fn list(args: RunsArgs) -> Result<(), CliError> {
     print(&table(&runs, events::now(), columns()))
 }
 
-fn listed(dir: &Path, path: PathBuf) -> Listed {
+fn listed(dir: &Path, path: PathBuf) -> ListedRun {
     let name = path
         .strip_prefix(dir)
         .unwrap_or(&path)
@@ -143,7 +143,7 @@ fn listed(dir: &Path, path: PathBuf) -> Listed {
         Some(_) if !RunFolder::is_held(&path) => None,
         _ => Some(history.status(&path)),
     };
-    Listed {
+    ListedRun {
         name,
         status,
         tags: labels.tags,
@@ -185,11 +185,11 @@ fn columns() -> usize {
     terminal.max(COLUMNS)
 }
 
-fn table(runs: &[Listed], now: f64, columns: usize) -> String {
+fn table(runs: &[ListedRun], now: f64, columns: usize) -> String {
     let mut headings = vec!["status", "step", "loss", "best val.", "tok/s", "age"];
     let tagged = runs.iter().any(|run| !run.tags.is_empty());
     headings.extend(tagged.then_some("tags"));
-    let row = |run: &Listed| {
+    let row = |run: &ListedRun| {
         let mut row = cells(run, now).to_vec();
         row.extend(tagged.then(|| tags(run)));
         row
@@ -218,7 +218,7 @@ const SHORTEST_NAME: usize = 12;
 /// Maximum width of tags.
 const TAGS: usize = 16;
 
-fn tags(run: &Listed) -> String {
+fn tags(run: &ListedRun) -> String {
     let tags: Vec<&str> = run.tags.iter().map(String::as_str).collect();
     let tags = tags.join(",");
     match tags.chars().count() {
@@ -227,7 +227,7 @@ fn tags(run: &Listed) -> String {
     }
 }
 
-fn cells(run: &Listed, now: f64) -> [String; 6] {
+fn cells(run: &ListedRun, now: f64) -> [String; 6] {
     let none = || "-".to_owned();
     let loss = |loss: f64| match loss {
         ..10.0 => format!("{loss:.4}"),
@@ -277,8 +277,8 @@ fn age(seconds: f64) -> String {
 mod tests {
     use super::*;
 
-    fn run(name: &str) -> Listed {
-        Listed {
+    fn run(name: &str) -> ListedRun {
+        ListedRun {
             name: name.into(),
             path: name.into(),
             status: Some(Status::Interrupted),

@@ -19,7 +19,7 @@ pub struct Axis {
 impl Axis {
     /// Creates a linear axis with about `ticks` ticks.
     pub fn linear(from: f64, to: f64, ticks: usize) -> Self {
-        let (from, to) = opened(from, to);
+        let (from, to) = widened(from, to);
         Self::with_step(from, to, step(from, to, ticks))
     }
 
@@ -59,7 +59,7 @@ impl Axis {
     }
 
     /// Converts a value to axis coordinates. Returns `None` if it is not finite.
-    pub fn place(&self, value: f64) -> Option<f64> {
+    pub fn coordinate(&self, value: f64) -> Option<f64> {
         let place = if self.log { value.log10() } else { value };
         place.is_finite().then_some(place)
     }
@@ -97,7 +97,7 @@ impl ValueFormatter<f64> for Axis {
 }
 
 /// Widens limits that are equal.
-fn opened(from: f64, to: f64) -> (f64, f64) {
+fn widened(from: f64, to: f64) -> (f64, f64) {
     if from < to {
         return (from, to);
     }
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_are_round_numbers() {
+    fn ticks_are_round_numbers() {
         let axis = Axis::linear(0.0, 1000.0, 5);
         assert_eq!(labels(&axis), ["0", "200", "400", "600", "800", "1000"]);
         let axis = Axis::linear(0.113, 2.3, 5);
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn logarithmic_marks_suit_their_range() {
+    fn logarithmic_ticks_suit_their_range() {
         assert_eq!(
             labels(&Axis::logarithmic(1.0, 1e6, 5)),
             ["1", "10", "100", "1000", "10k", "100k", "1M"]
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn one_value_has_an_axis_around_it() {
+    fn equal_limits_are_widened() {
         for value in [0.0, 3.0, -2.0, 1e-5] {
             let axis = Axis::linear(value, value, 5);
             assert!(axis.from < value && value < axis.to, "{axis:?}");
@@ -282,8 +282,8 @@ mod tests {
         }
         let axis = Axis::logarithmic(3.0, 3.0, 5);
         assert!(axis.from < 3f64.log10() && 3f64.log10() < axis.to);
-        assert_eq!(axis.place(0.0), None);
-        assert_eq!(axis.place(f64::NAN), None);
+        assert_eq!(axis.coordinate(0.0), None);
+        assert_eq!(axis.coordinate(f64::NAN), None);
     }
 
     #[test]
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_steep_beginning_does_not_flatten_the_rest() {
+    fn steep_beginnings_are_cut_off() {
         let all = [60.0, 8.0, 3.0, 2.0, 1.0];
         assert_eq!(robust_limits(&all, &all[2..]), Some((1.0, 3.5)));
         assert_eq!(robust_limits(&all[2..], &all[3..]), Some((1.0, 3.0)));

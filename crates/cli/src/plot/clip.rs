@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_end_at_the_edges() {
+    fn lines_are_cut_at_the_limits() {
         let line = [(0.0, 4.0), (1.0, 2.0), (2.0, 0.0), (3.0, 2.0)];
         let placed = line.map(|(x, y)| (x, Some(y)));
         assert_eq!(
@@ -79,13 +79,13 @@ mod tests {
     }
 
     #[test]
-    fn a_steep_line_goes_all_through() {
+    fn a_steep_line_crosses_the_whole_range() {
         let line = [(0.0, Some(-10.0)), (1.0, Some(10.0))];
         assert_eq!(clipped(line, -5.0, 5.0), [vec![(0.25, -5.0), (0.75, 5.0)]]);
     }
 
     #[test]
-    fn a_hole_breaks_it() {
+    fn a_missing_value_breaks_the_line() {
         let line = [
             (0.0, Some(1.0)),
             (1.0, Some(1.0)),

@@ -40,7 +40,7 @@ impl Picture for Figure {
         let (head, below) = area.split_vertically(pen.px(legend::height(self)));
         legend::draw(self, &head, pen)?;
         let mut plane = plane(&below, pen, &self.x, &self.y, &self.along)?;
-        if let Some(floor) = self.floor.and_then(|floor| self.y.place(floor)) {
+        if let Some(floor) = self.floor.and_then(|floor| self.y.coordinate(floor)) {
             dashes(&mut plane, &self.x, floor, pen)?;
         }
         for curve in &self.curves {
@@ -52,7 +52,7 @@ impl Picture for Figure {
         for curve in &self.curves {
             self.validation(curve, &mut plane, pen)?;
         }
-        if let Some((floor, place)) = self.floor.and_then(|f| Some((f, self.y.place(f)?))) {
+        if let Some((floor, place)) = self.floor.and_then(|f| Some((f, self.y.coordinate(f)?))) {
             let name = format!("floor {floor:.4}");
             let above = place - self.y.from < 0.055 * (self.y.to - self.y.from);
             label(&mut plane, (self.x.to, place), above, &name, pen)?;
@@ -196,7 +196,7 @@ impl Figure {
         plane: &mut Plane<DB>,
         pen: Pen,
     ) -> Result<(), Failure<DB>> {
-        let placed = points.iter().map(|&(x, y)| (x, self.y.place(y)));
+        let placed = points.iter().map(|&(x, y)| (x, self.y.coordinate(y)));
         let style = colour.stroke_width(width);
         for part in clipped(placed, self.y.from, self.y.to) {
             if pen.is_bitmap {
@@ -221,7 +221,7 @@ impl Figure {
         pen: Pen,
         is_cross: bool,
     ) -> Result<(), Failure<DB>> {
-        let place = y.and_then(|y| self.y.place(y));
+        let place = y.and_then(|y| self.y.coordinate(y));
         let inside = place.filter(|place| (self.y.from..=self.y.to).contains(place));
         let place = match (inside, is_cross) {
             (Some(place), _) => place,

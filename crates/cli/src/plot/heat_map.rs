@@ -242,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cells_share_the_tokens_out() {
+    fn cells_partition_the_tokens() {
         let shares = |cells, count| {
             (0..cells)
                 .map(move |at| share(at, cells, count))

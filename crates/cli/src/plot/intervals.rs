@@ -19,12 +19,12 @@ pub struct Intervals {
     /// The heading.
     pub title: String,
     /// Rows from top to bottom.
-    pub rows: Vec<Estimated>,
+    pub rows: Vec<IntervalRow>,
 }
 
 /// A row of the plot.
 #[derive(Clone, Debug)]
-pub struct Estimated {
+pub struct IntervalRow {
     pub name: String,
     /// The averaged values.
     pub values: Vec<f64>,
@@ -108,7 +108,7 @@ impl Intervals {
     }
 
     fn axis(&self) -> Axis {
-        let of = |row: &Estimated| {
+        let of = |row: &IntervalRow| {
             let half = row.half_width.unwrap_or(0.0);
             let others = [row.mean - half, row.mean + half, row.lowest];
             row.values.clone().into_iter().chain(others)
@@ -127,7 +127,7 @@ impl Intervals {
 
     fn row<DB: DrawingBackend>(
         &self,
-        row: &Estimated,
+        row: &IntervalRow,
         axis: &Axis,
         y: i32,
         area: &DrawingArea<DB, Shift>,

@@ -97,7 +97,7 @@ mod tests {
     use super::middle_cut;
 
     #[test]
-    fn long_names_keep_both_ends() {
+    fn long_names_are_cut_in_the_middle() {
         assert_eq!(middle_cut("short", 5), "short");
         assert_eq!(middle_cut("a-long-name-001", 9), "a-lo…-001");
         assert_eq!(middle_cut("äöüß", 3), "ä…ß");

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_cannot_be_code() {
+    fn names_are_escaped_in_html() {
         let page = Page {
             title: "<script>a & b</script>",
             headings: &["run"],

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use emberlm_trainer::metrics::{Aggregation, Direction, Metric};
 
-use super::figure::Named;
+use super::figure::NamedRun;
 use super::smooth::smoothed;
 use crate::error::CliError;
-use crate::run_history::{History, Series, Skipped};
+use crate::run_history::{History, Series, SkippedStep};
 
 /// The metric on the vertical axis.
 #[derive(Clone, Debug)]
@@ -18,12 +18,12 @@ impl Quantity {
     ///
     /// # Errors
     /// Returns an error if no run has.
-    pub fn find(name: &str, runs: &[Named]) -> Result<Self, CliError> {
+    pub fn find(name: &str, runs: &[NamedRun]) -> Result<Self, CliError> {
         let found = runs.iter().find_map(|run| run.history.metric(name));
         if let Some(metric) = found {
             return Ok(Self(metric.clone()));
         }
-        let read = |run: &Named| {
+        let read = |run: &NamedRun| {
             let names = run
                 .history
                 .trained
@@ -82,7 +82,7 @@ impl Quantity {
 
     /// The quantity's values at skipped steps.
     pub fn skipped(&self, history: &History) -> Vec<(usize, Option<f64>)> {
-        let of = |skipped: &Skipped| match self.0.name.as_ref() {
+        let of = |skipped: &SkippedStep| match self.0.name.as_ref() {
             "gradient_norm" => Some((skipped.step, skipped.gradient_norm)),
             "loss" | "perplexity" => {
                 let value = skipped.loss.and_then(|loss| self.of_loss(loss));

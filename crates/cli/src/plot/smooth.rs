@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_straight_line_stays_and_noise_goes() {
+    fn smoothing_keeps_lines_and_removes_noise() {
         let line: Vec<_> = (0..300)
             .map(|i| (f64::from(i), f64::from(i) * 0.5))
             .collect();
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn few_points_and_holes() {
+    fn few_points_are_not_smoothed_and_nan_is_ignored() {
         assert_eq!(smoothed(&[(0.0, 1.0); 99]), None);
         let mut points = vec![(0.0, 1.0); 200];
         points[100].1 = f64::NAN;
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn many_points_keep_their_outline() {
+    fn downsampling_keeps_the_outline() {
         let mut points: Vec<_> = (0..100_000).map(|i| (f64::from(i), 1.0)).collect();
         points[50_001].1 = 9.0;
         points[70_000].1 = -9.0;

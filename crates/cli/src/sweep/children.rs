@@ -10,7 +10,7 @@ use std::{env, fs, thread};
 
 use emberlm_system::read;
 
-use super::plan::Planned;
+use super::plan::PlannedRun;
 use super::progress::Progress;
 use super::stopping::{EarlyStop, StopRule};
 use crate::error::CliError;
@@ -25,7 +25,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 
 /// Outcome of a run.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Ended {
+pub enum RunOutcome {
     /// The run reached its last step.
     Finished,
     /// The user stopped the run before its last step.
@@ -38,7 +38,7 @@ pub enum Ended {
 
 /// A run in progress.
 struct Running<'a> {
-    run: &'a Planned,
+    run: &'a PlannedRun,
     child: Child,
     /// The number of evaluations that the rule has judged so far.
     judged: usize,
@@ -48,18 +48,18 @@ struct Running<'a> {
 
 /// The early-stopping rule of a sweep and the runs to compare.
 #[derive(Clone, Copy, Debug)]
-pub struct Judging<'a> {
+pub struct EarlyStopper<'a> {
     /// All runs of the sweep.
-    pub runs: &'a [Planned],
+    pub runs: &'a [PlannedRun],
     pub rule: Option<StopRule>,
 }
 
-impl Judging<'_> {
+impl EarlyStopper<'_> {
     /// Judges the evaluations after the first `judged`, each as if it were the latest. A run may make several
     /// evaluations between two polls.
-    fn judge(self, run: &Planned, judged: &mut usize) -> Option<EarlyStop> {
+    fn judge(self, run: &PlannedRun, judged: &mut usize) -> Option<EarlyStop> {
         let rule = self.rule?;
-        let evaluations = |run: &Planned| {
+        let evaluations = |run: &PlannedRun| {
             let history = History::read(&run.folder).unwrap_or_default();
             history.evaluations
         };
@@ -77,12 +77,12 @@ impl Judging<'_> {
 }
 
 /// Returns true if a run is finished or was stopped early.
-pub fn is_done(run: &Planned) -> bool {
+pub fn is_done(run: &PlannedRun) -> bool {
     is_finished(run) || run.stopped_early().is_some()
 }
 
 /// Returns true if a run has reached its last step.
-pub fn is_finished(run: &Planned) -> bool {
+pub fn is_finished(run: &PlannedRun) -> bool {
     let history = History::read(&run.folder);
     history.is_ok_and(|history| history.status(&run.folder) == Status::Finished)
 }
@@ -94,22 +94,22 @@ pub fn is_finished(run: &Planned) -> bool {
 /// # Errors
 /// Returns an error if a process cannot be started. Running processes are stopped first.
 pub fn run_all<'a>(
-    runs: &[&'a Planned],
-    judging: Judging<'_>,
+    runs: &[&'a PlannedRun],
+    stopper: EarlyStopper<'_>,
     parallel: usize,
     backend: &[String],
-    asked: &AtomicUsize,
+    stop_requests: &AtomicUsize,
     progress: &mut Progress,
-) -> Result<Vec<(&'a Planned, Ended)>, CliError> {
+) -> Result<Vec<(&'a PlannedRun, RunOutcome)>, CliError> {
     let mut waiting = runs.iter().copied();
     let mut running: Vec<Running<'a>> = Vec::new();
     let mut ended = Vec::new();
-    let mut told = 0;
+    let mut handled = 0;
     let mut failure = None;
     loop {
-        let stop = asked.load(Ordering::SeqCst);
-        while told < stop {
-            told += 1;
+        let stop = stop_requests.load(Ordering::SeqCst);
+        while handled < stop {
+            handled += 1;
             running.iter_mut().for_each(Running::stop);
         }
         while stop == 0 && failure.is_none() && running.len() < parallel {
@@ -137,7 +137,7 @@ pub fn run_all<'a>(
         let mut still = Vec::new();
         for mut one in running {
             if progress.look(one.run) && one.early.is_none() {
-                one.early = judging.judge(one.run, &mut one.judged);
+                one.early = stopper.judge(one.run, &mut one.judged);
                 if one.early.is_some() {
                     one.stop();
                 }
@@ -145,13 +145,14 @@ pub fn run_all<'a>(
             match one.child.try_wait() {
                 Ok(None) => still.push(one),
                 Ok(Some(status)) => {
-                    let how = how(one.run, one.early.take(), status.success());
-                    progress.ended(one.run, &how);
-                    ended.push((one.run, how));
+                    let outcome = outcome(one.run, one.early.take(), status.success());
+                    progress.ended(one.run, &outcome);
+                    ended.push((one.run, outcome));
                 }
                 Err(error) => {
-                    let how = Ended::Failed(vec![format!("  cannot wait for it: {error}")]);
-                    ended.push((one.run, how));
+                    let outcome =
+                        RunOutcome::Failed(vec![format!("  cannot wait for it: {error}")]);
+                    ended.push((one.run, outcome));
                 }
             }
         }
@@ -164,7 +165,7 @@ pub fn run_all<'a>(
 }
 
 /// Starts a run in its own process group. A terminal's Ctrl-C then reaches it once, through this program.
-fn start(run: &Planned, parallel: usize, backend: &[String]) -> Result<Child, CliError> {
+fn start(run: &PlannedRun, parallel: usize, backend: &[String]) -> Result<Child, CliError> {
     let program = env::current_exe()
         .map_err(|error| CliError::new(format!("cannot find this program's file: {error}")))?;
     let arguments = run.arguments(backend);
@@ -199,16 +200,16 @@ impl Running<'_> {
     }
 }
 
-fn how(run: &Planned, early: Option<EarlyStop>, succeeded: bool) -> Ended {
+fn outcome(run: &PlannedRun, early: Option<EarlyStop>, succeeded: bool) -> RunOutcome {
     if !succeeded {
-        return Ended::Failed(last_lines(run));
+        return RunOutcome::Failed(last_lines(run));
     }
     match early {
-        _ if is_finished(run) => Ended::Finished,
-        None => Ended::Stopped,
+        _ if is_finished(run) => RunOutcome::Finished,
+        None => RunOutcome::Stopped,
         Some(early) => match early.write(&run.folder) {
-            Ok(()) => Ended::StoppedEarly(early),
-            Err(error) => Ended::Failed(vec![format!("  {}", error.message())]),
+            Ok(()) => RunOutcome::StoppedEarly(early),
+            Err(error) => RunOutcome::Failed(vec![format!("  {}", error.message())]),
         },
     }
 }
@@ -224,7 +225,7 @@ fn read_end(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn last_lines(run: &Planned) -> Vec<String> {
+fn last_lines(run: &PlannedRun) -> Vec<String> {
     let bytes = read_end(&run.folder.join(LOG)).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
     let lines: Vec<&str> = text.lines().collect();

@@ -35,7 +35,7 @@ pub struct SweepFile {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct SweepToml {
     preset: Option<String>,
     config: Option<PathBuf>,
     data: Option<PathBuf>,
@@ -60,7 +60,7 @@ impl SweepFile {
     }
 
     fn parse(text: &str) -> Result<Self, CliError> {
-        let written: Written = toml::from_str(text).map_err(|error| {
+        let written: SweepToml = toml::from_str(text).map_err(|error| {
             CliError::usage(toml_reason(&error, text))
                 .hint("it has preset, config, data, [set], [grid], [[list]], [random] and [early_stopping]; see the README")
         })?;
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grid_is_every_combination() {
+    fn a_grid_expands_to_every_combination() {
         let file = parsed(
             "[grid]\n\"train.seed\" = [1, 2]\ntrain.schedule.learning_rate = [1e-3, 3e-3]\n",
         );
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_its_entries_for_each_of_the_grid() {
+    fn a_list_is_combined_with_the_grid() {
         let file = parsed(
             "[set]\ntrain.steps = 5\n\"model.norm\" = { kind = \"rms\", epsilon = 1e-5 }\n\
              [grid]\ntrain.seed = [1, 2]\n[[list]]\n\"model.d_model\" = 8\n[[list]]\nmodel.n_layers = 2\n",
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn each_drawn_configuration_is_run_with_each_of_the_grid() {
+    fn drawn_configurations_are_combined_with_the_grid() {
         let file = parsed(
             "[random]\nruns = 3\nseed = 9\n[random.space]\na.b = { integer = [1, 100] }\n\
              [grid]\ntrain.seed = [1, 2]\n[early_stopping]\nrule = \"median\"\n",
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_run_is_named() {
+    fn invalid_sweep_files_are_rejected() {
         let rule = |text: &str| refused(&format!("[grid]\na = [1]\n[early_stopping]\n{text}"));
         assert!(rule("rule = \"halving\"\nfirst = 0").contains("first must be at least 1"));
         assert!(rule("rule = \"mean\"").contains("median"));

@@ -21,7 +21,7 @@ pub const SEED: &str = "train.seed";
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The runs in file order.
-    pub runs: Vec<Planned>,
+    pub runs: Vec<PlannedRun>,
     /// The seed of the random search.
     pub random_seed: Option<u64>,
     /// The early-stopping rule.
@@ -30,7 +30,7 @@ pub struct Plan {
 
 /// A planned run.
 #[derive(Clone, Debug)]
-pub struct Planned {
+pub struct PlannedRun {
     /// Folder name, composed of the settings that distinguish the run.
     pub name: String,
     /// Name of the configuration. Runs that differ only in the seed share it.
@@ -52,7 +52,7 @@ impl Plan {
     /// Returns an error if a run is invalid or two runs have the same name.
     pub fn new(file: &SweepFile, out: &Path, backend: &[String]) -> Result<Self, CliError> {
         let mut opened = Vec::new();
-        let mut runs: Vec<Planned> = Vec::new();
+        let mut runs: Vec<PlannedRun> = Vec::new();
         for own in &file.runs {
             let name = name(own);
             let within = |error: CliError| error.within(&format!("run {name}"));
@@ -63,7 +63,7 @@ impl Plan {
                     .hint("each value of a grid, and each entry of a list, must be another"));
             }
             let folder = out.join(&name);
-            runs.push(Planned {
+            runs.push(PlannedRun {
                 arguments: arguments(file, own, &folder, backend),
                 configuration: configuration(own),
                 settings: own.clone(),
@@ -81,7 +81,7 @@ impl Plan {
     }
 }
 
-impl Planned {
+impl PlannedRun {
     /// The decision that stopped the run early, if the sweep still has an early-stopping rule.
     pub fn stopped_early(&self) -> Option<EarlyStop> {
         EarlyStop::read(&self.folder).filter(|_| self.stops_early)
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_values_and_safe() {
+    fn names_are_readable_and_safe_for_file_systems() {
         let seed = ("train.seed", Value::Integer(2));
         let rate = ("train.schedule.learning_rate", Value::Float(1e-3));
         let run = own(&[rate.clone(), seed.clone()]);
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hash_is_the_published_one() {
+    fn the_hash_matches_the_published_vectors() {
         // The 32-bit FNV-1a test vectors of http://www.isthe.com/chongo/tech/comp/fnv.
         assert_eq!(hash(""), 0x811c_9dc5);
         assert_eq!(hash("a"), 0xe40c_292c);

@@ -8,8 +8,8 @@ use emberlm_system::text::escaped;
 use emberlm_trainer::events::{EVENTS_FILE, Event};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-use super::children::Ended;
-use super::plan::Planned;
+use super::children::RunOutcome;
+use super::plan::PlannedRun;
 use super::stopping::EarlyStop;
 use crate::console;
 use crate::plot::middle_cut;
@@ -48,7 +48,7 @@ impl Progress {
     }
 
     /// Adds a run that was started.
-    pub fn started(&mut self, run: &Planned) {
+    pub fn started(&mut self, run: &PlannedRun) {
         let steps = run.config.train.steps;
         let bar = match &self.bars {
             Some(bars) => bars.add(ProgressBar::new(steps as u64)),
@@ -73,28 +73,28 @@ impl Progress {
     }
 
     /// Reads a run's new events. Returns true if they include an evaluation.
-    pub fn look(&mut self, run: &Planned) -> bool {
+    pub fn look(&mut self, run: &PlannedRun) -> bool {
         let shown = self.shown.get_mut(&run.name);
         shown.is_some_and(|shown| shown.look(run))
     }
 
     /// Removes a run that has ended.
-    pub fn ended(&mut self, run: &Planned, how: &Ended) {
+    pub fn ended(&mut self, run: &PlannedRun, outcome: &RunOutcome) {
         let Some(shown) = self.shown.remove(&run.name) else {
             return;
         };
-        let how = match how {
-            Ended::Finished => "finished".to_owned(),
-            Ended::Stopped => "stopped".to_owned(),
-            Ended::StoppedEarly(EarlyStop { loss, limit, .. }) => {
+        let outcome = match outcome {
+            RunOutcome::Finished => "finished".to_owned(),
+            RunOutcome::Stopped => "stopped".to_owned(),
+            RunOutcome::StoppedEarly(EarlyStop { loss, limit, .. }) => {
                 format!("stopped early (validation loss {loss:.4} > {limit:.4})")
             }
-            Ended::Failed(_) => "failed".to_owned(),
+            RunOutcome::Failed(_) => "failed".to_owned(),
         };
         self.done += 1;
         let steps = run.config.train.steps;
         let line = format!(
-            "{}: {how}, {:.0} s, step {}/{steps} {} [{}/{}]",
+            "{}: {outcome}, {:.0} s, step {}/{steps} {} [{}/{}]",
             run.name,
             shown.started.elapsed().as_secs_f64(),
             shown.step,
@@ -112,7 +112,7 @@ impl Progress {
 }
 
 impl Shown {
-    fn look(&mut self, run: &Planned) -> bool {
+    fn look(&mut self, run: &PlannedRun) -> bool {
         let path = run.folder.join(EVENTS_FILE);
         // The file may not exist yet or be temporarily unreadable. The next poll reads it again.
         let Ok(tail) = tail::read_after(&path, &self.place) else {

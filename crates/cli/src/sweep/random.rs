@@ -209,14 +209,14 @@ mod tests {
     }
 
     #[test]
-    fn draws_are_of_the_seed_alone_and_more_runs_keep_the_first() {
+    fn draws_depend_only_on_the_seed_and_extend_shorter_searches() {
         let few = drawn("runs = 5\nseed = 7\n");
         assert_eq!(drawn("runs = 50\nseed = 7\n")[..5], few);
         assert_ne!(drawn("runs = 5\nseed = 8\n"), few);
     }
 
     #[test]
-    fn draws_are_spread_over_their_distributions() {
+    fn draws_follow_their_distributions() {
         let all = drawn("runs = 400\n");
         let of = |key: &str| -> Vec<Value> {
             let one = |run: &Settings| run.iter().find(|(of, _)| of == key).expect("it").1.clone();
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_drawn_is_named() {
+    fn invalid_searches_are_rejected() {
         let refused = |text: &str| {
             let found = search(text).and_then(|search| search.draw());
             format!("{:?}", found.expect_err("no search"))

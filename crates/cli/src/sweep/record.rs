@@ -67,7 +67,7 @@ impl Record {
 
     /// Parses a record, including those of earlier versions.
     fn read(text: &str) -> Result<Self, Box<dyn std::error::Error>> {
-        let written: Written = serde_json::from_str(text)?;
+        let written: StoredRecord = serde_json::from_str(text)?;
         let mut runs = BTreeMap::new();
         for (name, run) in written.runs {
             let mut run = Table::try_from(without_nulls(run))?;
@@ -106,7 +106,7 @@ impl Record {
 
 /// A record as stored by this or an earlier version.
 #[derive(Deserialize)]
-struct Written {
+struct StoredRecord {
     #[serde(default)]
     random_seed: Option<u64>,
     runs: BTreeMap<String, Value>,

@@ -50,7 +50,7 @@ mod tests {
     ];
 
     #[test]
-    fn intervals_are_scipy_s() {
+    fn intervals_match_scipy() {
         for (values, mean, half_width) in SCIPY {
             let estimate = Estimate::of(values).expect("values");
             let found = estimate.half_width.expect("several values");

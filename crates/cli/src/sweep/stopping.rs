@@ -7,7 +7,7 @@ use emberlm_system::write::write_whole;
 use serde::{Deserialize, Serialize};
 
 use crate::error::CliError;
-use crate::run_history::Evaluated;
+use crate::run_history::EvaluationPoint;
 
 const FILE: &str = "early_stop.json";
 
@@ -76,7 +76,11 @@ impl StopRule {
 
     /// Judges a run by its latest evaluation and the evaluations of the other runs. NaN counts as the worst
     /// loss.
-    pub fn judge(self, run: &[Evaluated], others: &[Vec<Evaluated>]) -> Option<EarlyStop> {
+    pub fn judge(
+        self,
+        run: &[EvaluationPoint],
+        others: &[Vec<EvaluationPoint>],
+    ) -> Option<EarlyStop> {
         match self {
             Self::Median { after, runs } => median(run, others, after, runs),
             Self::Halving { first, factor } => halving(run, others, first, factor),
@@ -85,14 +89,15 @@ impl StopRule {
 }
 
 fn median(
-    run: &[Evaluated],
-    others: &[Vec<Evaluated>],
+    run: &[EvaluationPoint],
+    others: &[Vec<EvaluationPoint>],
     after: usize,
     runs: usize,
 ) -> Option<EarlyStop> {
     let step = run.last()?.step;
-    let came_as_far = |other: &&Vec<Evaluated>| other.last().is_some_and(|last| last.step >= step);
-    let mean = |other: &Vec<Evaluated>| {
+    let reached_step =
+        |other: &&Vec<EvaluationPoint>| other.last().is_some_and(|last| last.step >= step);
+    let mean = |other: &Vec<EvaluationPoint>| {
         let losses = other
             .iter()
             .filter(|e| e.step <= step)
@@ -100,7 +105,11 @@ fn median(
         let (sum, count) = losses.fold((0.0, 0.0), |(sum, count), loss| (sum + loss, count + 1.0));
         (count > 0.0).then_some(sum / count)
     };
-    let mut means: Vec<f64> = others.iter().filter(came_as_far).filter_map(mean).collect();
+    let mut means: Vec<f64> = others
+        .iter()
+        .filter(reached_step)
+        .filter_map(mean)
+        .collect();
     if run.len() < after || means.len() < runs {
         return None;
     }
@@ -116,8 +125,8 @@ fn median(
 }
 
 fn halving(
-    run: &[Evaluated],
-    others: &[Vec<Evaluated>],
+    run: &[EvaluationPoint],
+    others: &[Vec<EvaluationPoint>],
     first: usize,
     factor: usize,
 ) -> Option<EarlyStop> {
@@ -130,7 +139,7 @@ fn halving(
     if before >= rung {
         return None;
     }
-    let at_rung = |other: &Vec<Evaluated>| {
+    let at_rung = |other: &Vec<EvaluationPoint>| {
         let reached = other.iter().find(|evaluation| evaluation.step >= rung)?;
         Some(worst_if_nan(reached.loss))
     };
@@ -181,10 +190,10 @@ mod tests {
 
     use super::*;
 
-    fn run(losses: &[f64]) -> Vec<Evaluated> {
+    fn run(losses: &[f64]) -> Vec<EvaluationPoint> {
         let evaluations = losses.iter().zip(1..);
         evaluations
-            .map(|(&loss, at)| Evaluated {
+            .map(|(&loss, at)| EvaluationPoint {
                 step: 10 * at,
                 loss,
             })
@@ -192,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn the_median_rule_stops_what_is_worse_than_half_of_the_others() {
+    fn the_median_rule_stops_runs_worse_than_the_median() {
         let rule = StopRule::Median { after: 2, runs: 3 };
         // Mean losses up to step 20: 3, 4 and 5. Only two runs have reached step 30.
         let others = [
@@ -233,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_decision_is_kept_in_the_run() {
+    fn an_early_stop_survives_a_round_trip() {
         let folder = tempfile::tempdir().expect("a folder");
         assert_eq!(EarlyStop::read(folder.path()), None);
         let stop = EarlyStop {

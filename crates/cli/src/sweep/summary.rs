@@ -6,12 +6,12 @@ use serde::Serialize;
 use toml::Value;
 
 use super::children::is_finished;
-use super::plan::{Plan, Planned};
+use super::plan::{Plan, PlannedRun};
 use super::statistics::Estimate;
 use super::stopping::EarlyStop;
 use crate::output::{Align, Table};
-use crate::plot::{Estimated, Intervals};
-use crate::run_history::{Evaluated, History};
+use crate::plot::{IntervalRow, Intervals};
+use crate::run_history::{EvaluationPoint, History};
 
 /// The results of a sweep.
 #[derive(Debug, Serialize)]
@@ -114,7 +114,7 @@ impl Summary {
         let row = |one: &Configuration| {
             let last = one.validation_loss.filter(|last| last.mean.is_finite())?;
             let finished = one.runs.iter().filter(|run| run.finished);
-            Some(Estimated {
+            Some(IntervalRow {
                 name: one.name.clone(),
                 values: finished.filter_map(|run| run.validation_loss).collect(),
                 mean: last.mean,
@@ -144,9 +144,9 @@ impl Configuration {
 }
 
 impl RunResult {
-    fn of(run: &Planned) -> Self {
+    fn of(run: &PlannedRun) -> Self {
         let history = History::read(&run.folder).unwrap_or_default();
-        let loss = |evaluated: Option<Evaluated>| evaluated.map(|found| found.loss);
+        let loss = |evaluated: Option<EvaluationPoint>| evaluated.map(|found| found.loss);
         let finished = is_finished(run);
         Self {
             name: run.name.clone(),
@@ -160,7 +160,7 @@ impl RunResult {
 }
 
 /// The settings that distinguish a run's configuration.
-fn own(run: &Planned) -> BTreeMap<String, Value> {
+fn own(run: &PlannedRun) -> BTreeMap<String, Value> {
     let settings = run
         .settings
         .iter()

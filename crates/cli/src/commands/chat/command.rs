@@ -7,7 +7,7 @@ use super::settings;
 pub enum InputLine {
     Message(String),
     /// A blank line.
-    Nothing,
+    Blank,
     Command(Command),
 }
 
@@ -65,7 +65,7 @@ impl InputLine {
     pub fn read(text: &str) -> Result<Self, String> {
         let Some(rest) = text.trim_start().strip_prefix('/') else {
             return Ok(match text.trim() {
-                "" => Self::Nothing,
+                "" => Self::Blank,
                 _ => Self::Message(text.to_owned()),
             });
         };
@@ -130,9 +130,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_messages_and_nothing_are_told_apart() {
+    fn commands_messages_and_blank_lines_are_distinguished() {
         let read = |text: &str| InputLine::read(text).unwrap();
-        assert_eq!(read(" \n"), InputLine::Nothing);
+        assert_eq!(read(" \n"), InputLine::Blank);
         assert_eq!(read(" a /b\n"), InputLine::Message(" a /b\n".to_owned()));
         assert_eq!(read("//etc"), InputLine::Message("/etc".to_owned()));
         assert_eq!(read(" /help "), InputLine::Command(Command::Help));
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told() {
+    fn invalid_commands_are_reported() {
         let refused = |text: &str| InputLine::read(text).unwrap_err();
         assert_eq!(refused("/save"), "/save needs a file's name after it");
         assert_eq!(refused("/reset now"), "/reset takes nothing after it");

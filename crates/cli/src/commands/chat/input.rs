@@ -26,7 +26,7 @@ const MOST_ENTRIES: usize = 1000;
 
 /// The source of messages.
 pub enum Input {
-    Terminal(Box<Typed>),
+    Terminal(Box<LineEditor>),
     Lines {
         /// The number of lines read so far.
         count: usize,
@@ -40,13 +40,13 @@ pub enum TerminalInput {
     /// A message of more than [`MOST_MESSAGE`] bytes, which was discarded.
     TooLong,
     /// A line that the user cancelled with Ctrl-C.
-    Nothing,
+    Cancelled,
     End,
 }
 
 /// The terminal line editor.
-pub struct Typed {
-    editor: Editor<Rules, FileHistory>,
+pub struct LineEditor {
+    editor: Editor<LineHelper, FileHistory>,
     /// The history file. `None` if history is disabled or has no location.
     history: Option<PathBuf>,
 }
@@ -60,7 +60,7 @@ impl Input {
         let config = Config::builder().max_history_size(MOST_ENTRIES);
         let config = config.map_err(unreadable)?.build();
         let mut editor = Editor::with_config(config).map_err(unreadable)?;
-        editor.set_helper(Some(Rules::default()));
+        editor.set_helper(Some(LineHelper::default()));
         let history = if history { history_file() } else { None };
         if let Some(file) = &history
             && file.exists()
@@ -68,7 +68,7 @@ impl Input {
         {
             warn(&format!("cannot read {}: {error}", file.display()));
         }
-        Ok(Self::Terminal(Box::new(Typed { editor, history })))
+        Ok(Self::Terminal(Box::new(LineEditor { editor, history })))
     }
 
     /// Returns true if the input is interactive.
@@ -77,19 +77,19 @@ impl Input {
     }
 
     /// Waits for the next message or command, which may span several lines.
-    pub fn hear(&mut self) -> Result<TerminalInput, CliError> {
+    pub fn read_message(&mut self) -> Result<TerminalInput, CliError> {
         match self {
-            Self::Terminal(typed) => typed.hear(),
-            Self::Lines { count } => hear_lines(&mut io::stdin().lock(), count),
+            Self::Terminal(editor) => editor.read_message(),
+            Self::Lines { count } => read_message(&mut io::stdin().lock(), count),
         }
     }
 }
 
 /// Reads one message: lines that end with a backslash continue on the next one.
-fn hear_lines(input: &mut impl BufRead, count: &mut usize) -> Result<TerminalInput, CliError> {
+fn read_message(input: &mut impl BufRead, count: &mut usize) -> Result<TerminalInput, CliError> {
     let mut text = String::new();
     let mut too_long = false;
-    let heard = |text: String, too_long: bool| match too_long {
+    let message = |text: String, too_long: bool| match too_long {
         true => TerminalInput::TooLong,
         false => TerminalInput::Text(text),
     };
@@ -97,7 +97,7 @@ fn hear_lines(input: &mut impl BufRead, count: &mut usize) -> Result<TerminalInp
         let Some((line, ended)) = next_line(input, count)? else {
             return Ok(match text.is_empty() && !too_long {
                 true => TerminalInput::End,
-                false => heard(text, too_long),
+                false => message(text, too_long),
             });
         };
         too_long |= !ended || text.len() + line.len() > MOST_MESSAGE;
@@ -111,7 +111,7 @@ fn hear_lines(input: &mut impl BufRead, count: &mut usize) -> Result<TerminalInp
             text.push_str(line);
         }
         if !more {
-            return Ok(heard(text, too_long));
+            return Ok(message(text, too_long));
         }
         if !too_long {
             text.push('\n');
@@ -119,33 +119,33 @@ fn hear_lines(input: &mut impl BufRead, count: &mut usize) -> Result<TerminalInp
     }
 }
 
-impl Typed {
-    fn hear(&mut self) -> Result<TerminalInput, CliError> {
-        if let Some(rules) = self.editor.helper() {
-            rules.went_on.set(false);
+impl LineEditor {
+    fn read_message(&mut self) -> Result<TerminalInput, CliError> {
+        if let Some(helper) = self.editor.helper() {
+            helper.continued.set(false);
         }
         let text = match self.editor.readline(PROMPT) {
             Ok(text) => text,
-            Err(ReadlineError::Interrupted) => return Ok(TerminalInput::Nothing),
+            Err(ReadlineError::Interrupted) => return Ok(TerminalInput::Cancelled),
             Err(ReadlineError::Eof) => return Ok(TerminalInput::End),
             Err(error) => return Err(unreadable(error)),
         };
-        let went_on = self
+        let continued = self
             .editor
             .helper()
-            .is_some_and(|rules| rules.went_on.get());
+            .is_some_and(|helper| helper.continued.get());
         if text.len() > MOST_MESSAGE {
             return Ok(TerminalInput::TooLong);
         }
-        self.remember(&text);
+        self.add_to_history(&text);
         // Backslashes in pasted text are part of the text.
-        Ok(TerminalInput::Text(match went_on {
+        Ok(TerminalInput::Text(match continued {
             true => text.replace("\\\n", "\n"),
             false => text,
         }))
     }
 
-    fn remember(&mut self, text: &str) {
+    fn add_to_history(&mut self, text: &str) {
         if text.trim().is_empty() {
             return;
         }
@@ -226,16 +226,16 @@ fn skip_line(input: &mut impl BufRead, mut last: Option<u8>) -> io::Result<Vec<u
 
 /// Line editing behaviour: continuation lines and command completion.
 #[derive(Default)]
-struct Rules {
+struct LineHelper {
     /// True if Enter was pressed on a line that ends with `\`.
-    went_on: Cell<bool>,
+    continued: Cell<bool>,
 }
 
-impl Validator for Rules {
+impl Validator for LineHelper {
     fn validate(&self, context: &mut ValidationContext) -> rustyline::Result<ValidationResult> {
         Ok(match context.input().ends_with('\\') {
             true => {
-                self.went_on.set(true);
+                self.continued.set(true);
                 ValidationResult::Incomplete
             }
             false => ValidationResult::Valid(None),
@@ -243,7 +243,7 @@ impl Validator for Rules {
     }
 }
 
-impl Completer for Rules {
+impl Completer for LineHelper {
     type Candidate = String;
 
     /// Completes the names of commands.
@@ -262,20 +262,20 @@ impl Completer for Rules {
     }
 }
 
-impl Hinter for Rules {
+impl Hinter for LineHelper {
     type Hint = String;
 }
 
-impl Highlighter for Rules {}
+impl Highlighter for LineHelper {}
 
-impl Helper for Rules {}
+impl Helper for LineHelper {}
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn lines_lose_their_ends_and_bad_ones_are_named() {
+    fn lines_are_read_without_terminators_and_bad_ones_are_reported() {
         let mut input = &b"a\r\nb\n\n\xFF\n"[..];
         let mut count = 0;
         let mut next =
@@ -289,12 +289,12 @@ mod tests {
     }
 
     #[test]
-    fn messages_that_are_too_long_are_left_out_whole() {
+    fn messages_over_the_limit_are_discarded() {
         let long = "x".repeat(MOST_MESSAGE);
         let text = format!("{long}\n{long}y\na\n{long}yyy\\\nb\n{long}\\\nb\nc\\\nd\n{long}yyy");
         let mut input = text.as_bytes();
         let mut count = 0;
-        let mut next = || hear_lines(&mut input, &mut count).unwrap();
+        let mut next = || read_message(&mut input, &mut count).unwrap();
         assert_eq!(next(), TerminalInput::Text(long.clone()));
         assert_eq!(next(), TerminalInput::TooLong);
         assert_eq!(next(), TerminalInput::Text("a".to_owned()));

@@ -14,7 +14,7 @@ pub struct Case<B: TrainingBackend> {
 
 /// A named output or gradient.
 #[derive(Clone, Debug)]
-pub struct Part {
+pub struct NamedValues {
     /// `output`, or the input of a gradient.
     pub name: String,
     pub values: Vec<f32>,
@@ -60,13 +60,13 @@ impl<B: TrainingBackend> Case<B> {
         &self,
         output: Tensor<B, D>,
         mut inputs: Vec<(&str, Gradient<'_, B>)>,
-    ) -> Vec<Part> {
+    ) -> Vec<NamedValues> {
         let factors = self.factors(output.dims());
         let grads = (output.clone() * factors).sum().backward();
-        let mut parts = vec![part("output", output)];
+        let mut parts = vec![named_values("output", output)];
         for (name, gradient) in inputs.drain(..) {
             if let Some(values) = gradient(&grads) {
-                parts.push(Part {
+                parts.push(NamedValues {
                     name: format!("by {name}"),
                     values,
                 });
@@ -86,11 +86,11 @@ pub fn gradient_of<B: TrainingBackend, const D: usize>(input: &Tensor<B, D>) -> 
 }
 
 /// Copies a tensor to the host as a named result.
-pub fn part<B: burn::tensor::backend::Backend, const D: usize>(
+pub fn named_values<B: burn::tensor::backend::Backend, const D: usize>(
     name: &str,
     tensor: Tensor<B, D>,
-) -> Part {
-    Part {
+) -> NamedValues {
+    NamedValues {
         name: name.to_owned(),
         values: host(tensor),
     }

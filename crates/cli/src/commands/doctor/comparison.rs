@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::case::Part;
+use super::case::NamedValues;
 
 /// Minimum norm that errors are relative to. A smaller expected norm is the result of cancellation.
 const LEAST_NORM: f64 = 0.1;
@@ -14,7 +14,7 @@ pub struct Outcome {
     /// The maximum relative error.
     pub tolerance: f64,
     /// The output and the gradients.
-    pub parts: Result<Vec<Part>, String>,
+    pub parts: Result<Vec<NamedValues>, String>,
 }
 
 impl Outcome {
@@ -100,7 +100,7 @@ mod tests {
         Outcome {
             name: "linear".to_owned(),
             tolerance: 1e-4,
-            parts: Ok(vec![Part {
+            parts: Ok(vec![NamedValues {
                 name: "output".to_owned(),
                 values: values.to_vec(),
             }]),

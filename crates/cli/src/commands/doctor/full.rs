@@ -33,7 +33,7 @@ use self::finding::{Findings, Outcome};
 use self::machine::Machine;
 use self::report::{CheckReport, Report};
 use self::session::Session;
-use super::processor;
+use super::cpu_backend;
 use crate::backend::Placement;
 use crate::error::CliError;
 use crate::new_folder::folder_parser;
@@ -91,11 +91,11 @@ impl FullArgs {
 
     /// The selected checks, in their fixed order and without duplicates.
     fn checks(&self) -> Vec<Check> {
-        let asked = |check: &Check| self.checks.is_empty() || self.checks.contains(check);
+        let selected = |check: &Check| self.checks.is_empty() || self.checks.contains(check);
         Check::value_variants()
             .iter()
             .copied()
-            .filter(asked)
+            .filter(selected)
             .collect()
     }
 }
@@ -114,7 +114,7 @@ pub fn run(args: &FullArgs, placement: Placement, json: bool) -> Result<(), CliE
         false => Size::Full,
     };
     let size = args.size.unwrap_or(default_size);
-    let reference = processor(Some(placement.backend));
+    let reference = cpu_backend(Some(placement.backend));
     let python = args.python.as_deref().map(absolute).transpose()?;
     let mut session = Session::new(placement, reference, size, python, &out)?;
     let mut report = Report::new(machine, placement, size, args.minutes);

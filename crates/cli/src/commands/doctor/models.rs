@@ -10,7 +10,7 @@ use emberlm_kernels::{Backend, TrainingBackend};
 use emberlm_model::weights::{ParamVisitor, visit_params};
 use emberlm_model::{Decoder, DecoderConfig, ModelConfig, families};
 
-use super::case::{Part, part};
+use super::case::{NamedValues, named_values};
 
 /// Tiny models of the presets, without duplicate configurations.
 pub fn all() -> Vec<(String, DecoderConfig)> {
@@ -33,11 +33,14 @@ pub fn all() -> Vec<(String, DecoderConfig)> {
 pub fn parts<B: TrainingBackend>(
     config: &DecoderConfig,
     device: &Device<B>,
-) -> Result<Vec<Part>, String> {
+) -> Result<Vec<NamedValues>, String> {
     let decoder = config.init::<B>(1, device);
     let logits = decoder.forward(ids(1, device));
     let loss = decoder.loss_sum(ids(1, device), ids(2, device));
-    let mut parts = vec![part("logits", logits), part("loss", loss.clone())];
+    let mut parts = vec![
+        named_values("logits", logits),
+        named_values("loss", loss.clone()),
+    ];
     let mut gradients = Gradients {
         grads: loss.backward(),
         parts: &mut parts,
@@ -49,7 +52,7 @@ pub fn parts<B: TrainingBackend>(
 
 /// Generates tokens greedily with a KV cache. A single differing token gives a relative error of more than `1
 /// / (√8 · 18)`, which exceeds every tolerance.
-fn greedy_tokens<B: Backend>(decoder: &Decoder<B>) -> Result<Part, GenerateError> {
+fn greedy_tokens<B: Backend>(decoder: &Decoder<B>) -> Result<NamedValues, GenerateError> {
     let prompt = [3, 1, 2];
     let options = GenerateOptions {
         max_new_tokens: ModelConfig::TINY_SEQ_LEN - prompt.len() - 1,
@@ -57,7 +60,7 @@ fn greedy_tokens<B: Backend>(decoder: &Decoder<B>) -> Result<Part, GenerateError
         ..GenerateOptions::default()
     };
     let made = generate(decoder, &prompt, &options, |_| ControlFlow::Continue(()))?;
-    Ok(Part {
+    Ok(NamedValues {
         name: "greedy tokens".to_owned(),
         values: made.tokens.iter().map(|&token| token as f32).collect(),
     })
@@ -74,13 +77,13 @@ fn ids<B: Backend>(seed: i64, device: &Device<B>) -> Tensor<B, 2, Int> {
 /// Collects the parameters' gradients.
 struct Gradients<'a, B: TrainingBackend> {
     grads: B::Gradients,
-    parts: &'a mut Vec<Part>,
+    parts: &'a mut Vec<NamedValues>,
 }
 
 impl<B: TrainingBackend> ParamVisitor<B> for Gradients<'_, B> {
     fn visit<const D: usize>(&mut self, path: &str, _id: ParamId, value: Tensor<B, D>) {
         if let Some(grad) = value.grad(&self.grads) {
-            self.parts.push(part(&format!("by {path}"), grad));
+            self.parts.push(named_values(&format!("by {path}"), grad));
         }
     }
 }

@@ -8,7 +8,7 @@ use emberlm_kernels::{
     PackedFormat, Precision, Reach, RotaryLayout, TrainingBackend, ops, reference,
 };
 
-use super::case::{Case, Part, float, gradient_of, part, typed};
+use super::case::{Case, NamedValues, float, gradient_of, named_values, typed};
 
 /// Maximum relative error `‖found - expected‖ / ‖expected‖` within f32 rounding.
 const TOLERANCE: f64 = 1e-4;
@@ -24,7 +24,7 @@ pub struct Operation<B: TrainingBackend> {
     pub run: Run<B>,
 }
 
-type Run<B> = Box<dyn Fn(&Case<B>) -> Vec<Part>>;
+type Run<B> = Box<dyn Fn(&Case<B>) -> Vec<NamedValues>>;
 
 const TOKENS: [usize; 2] = [3, 7];
 const WIDTH: usize = 40;
@@ -87,7 +87,7 @@ pub fn all<B: TrainingBackend>() -> Vec<Operation<B>> {
             name,
             Box::new(move |case| {
                 let options = options(window, Precision::F32);
-                attention::whole(case, kv_heads, options, documents)
+                attention::self_attention(case, kv_heads, options, documents)
             }),
         );
     }
@@ -97,13 +97,19 @@ pub fn all<B: TrainingBackend>() -> Vec<Operation<B>> {
     };
     add(
         "attention, soft cap",
-        Box::new(move |case| attention::whole(case, 2, capped, true)),
+        Box::new(move |case| attention::self_attention(case, 2, capped, true)),
     );
-    add("attention, across, with bias", Box::new(attention::across));
-    add("attention, in blocks", Box::new(attention::in_blocks));
+    add(
+        "attention, across, with bias",
+        Box::new(attention::cross_attention),
+    );
+    add(
+        "attention, in blocks",
+        Box::new(attention::blocked_attention),
+    );
     add(
         "self-attention of a fused map",
-        Box::new(attention::of_a_fused_map),
+        Box::new(attention::fused_qkv_attention),
     );
     add("cache", Box::new(write_tokens));
     for (name, options) in [
@@ -147,7 +153,9 @@ fn rounded<B: TrainingBackend>(precision: Precision, tolerance: f64) -> [Operati
         ("linear", Box::new(move |case| linear(case, precision))),
         (
             "attention",
-            Box::new(move |case| attention::whole(case, 2, options(None, precision), false)),
+            Box::new(move |case| {
+                attention::self_attention(case, 2, options(None, precision), false)
+            }),
         ),
         (
             "head with loss",
@@ -162,7 +170,7 @@ fn rounded<B: TrainingBackend>(precision: Precision, tolerance: f64) -> [Operati
     })
 }
 
-fn activation<B: TrainingBackend>(case: &Case<B>, kind: Activation) -> Vec<Part> {
+fn activation<B: TrainingBackend>(case: &Case<B>, kind: Activation) -> Vec<NamedValues> {
     let x = case.tracked(1, [TOKENS[0], TOKENS[1], WIDTH]);
     let y = match case.composed {
         true => typed(reference::activation::<B>(kind, float(x.clone()))),
@@ -171,7 +179,7 @@ fn activation<B: TrainingBackend>(case: &Case<B>, kind: Activation) -> Vec<Part>
     case.differentiated::<3>(y, vec![("x", gradient_of(&x))])
 }
 
-fn gated<B: TrainingBackend>(case: &Case<B>, kind: Activation) -> Vec<Part> {
+fn gated<B: TrainingBackend>(case: &Case<B>, kind: Activation) -> Vec<NamedValues> {
     let [gate, up] = [1, 2].map(|seed| case.tracked(seed, [TOKENS[0], TOKENS[1], WIDTH]));
     let y = match case.composed {
         true => typed(reference::gated::<B>(
@@ -187,7 +195,7 @@ fn gated<B: TrainingBackend>(case: &Case<B>, kind: Activation) -> Vec<Part> {
     )
 }
 
-fn normalize<B: TrainingBackend>(case: &Case<B>, kind: Normalization) -> Vec<Part> {
+fn normalize<B: TrainingBackend>(case: &Case<B>, kind: Normalization) -> Vec<NamedValues> {
     let x = case.tracked(1, [TOKENS[0], TOKENS[1], WIDTH]);
     let [gain, bias] = [2, 3].map(|seed| case.tracked(seed, [WIDTH]));
     let y = match case.composed {
@@ -207,7 +215,7 @@ fn normalize<B: TrainingBackend>(case: &Case<B>, kind: Normalization) -> Vec<Par
     case.differentiated::<3>(y, inputs)
 }
 
-fn linear<B: TrainingBackend>(case: &Case<B>, precision: Precision) -> Vec<Part> {
+fn linear<B: TrainingBackend>(case: &Case<B>, precision: Precision) -> Vec<NamedValues> {
     let out = 33;
     let x = case.tracked(1, [TOKENS[0], TOKENS[1], WIDTH]);
     let weight = case.tracked(2, [WIDTH, out]);
@@ -241,7 +249,7 @@ fn linear<B: TrainingBackend>(case: &Case<B>, precision: Precision) -> Vec<Part>
 }
 
 /// Inference only, without gradients.
-fn linear_int8<B: TrainingBackend>(case: &Case<B>) -> Vec<Part> {
+fn linear_int8<B: TrainingBackend>(case: &Case<B>) -> Vec<NamedValues> {
     let x = case.constant(1, [TOKENS[0], TOKENS[1], WIDTH]).inner();
     let weight = case.constant(2, [33, WIDTH]).inner();
     let y = match case.composed {
@@ -256,10 +264,10 @@ fn linear_int8<B: TrainingBackend>(case: &Case<B>) -> Vec<Part> {
         }
         false => ops::linear_packed(x, ops::pack(weight, PackedFormat::Int8), None, None),
     };
-    vec![part::<B::InnerBackend, 3>("output", y)]
+    vec![named_values::<B::InnerBackend, 3>("output", y)]
 }
 
-fn embedding_parts<B: TrainingBackend>(case: &Case<B>) -> Vec<Part> {
+fn embedding_parts<B: TrainingBackend>(case: &Case<B>) -> Vec<NamedValues> {
     let table = case.tracked(1, [11, WIDTH]);
     let ids = case.integers(2, TOKENS, 11);
     let y = match case.composed {
@@ -277,7 +285,7 @@ fn halves<B: TrainingBackend>(table: &Tensor<B, 2>) -> Vec<Tensor<B, 2>> {
     vec![part(0, first), part(first, rows - first)]
 }
 
-fn embedding<B: TrainingBackend>(case: &Case<B>) -> Vec<Part> {
+fn embedding<B: TrainingBackend>(case: &Case<B>) -> Vec<NamedValues> {
     let table = case.tracked(1, [11, WIDTH]);
     let ids = case.integers(2, TOKENS, 11);
     let y = match case.composed {
@@ -287,16 +295,16 @@ fn embedding<B: TrainingBackend>(case: &Case<B>) -> Vec<Part> {
     case.differentiated::<3>(y, vec![("table", gradient_of(&table))])
 }
 
-fn sum_of_squares<B: TrainingBackend>(case: &Case<B>) -> Vec<Part> {
+fn sum_of_squares<B: TrainingBackend>(case: &Case<B>) -> Vec<NamedValues> {
     let x = case.constant::<2>(1, [37, WIDTH]).inner();
     let sum = match case.composed {
         true => typed(reference::sum_of_squares::<B::InnerBackend>(float(x))),
         false => ops::sum_of_squares(x),
     };
-    vec![part::<B::InnerBackend, 1>("output", sum)]
+    vec![named_values::<B::InnerBackend, 1>("output", sum)]
 }
 
-fn rotary<B: TrainingBackend>(case: &Case<B>, layout: RotaryLayout) -> Vec<Part> {
+fn rotary<B: TrainingBackend>(case: &Case<B>, layout: RotaryLayout) -> Vec<NamedValues> {
     let x = case.tracked(1, [2, 3, 7, 10]);
     let [cos, sin] = [2, 3].map(|seed| case.constant(seed, [7, 4]));
     let y = match case.composed {
@@ -325,7 +333,7 @@ fn options(window: Option<usize>, precision: Precision) -> AttentionOptions {
     }
 }
 
-fn write_tokens<B: TrainingBackend>(case: &Case<B>) -> Vec<Part> {
+fn write_tokens<B: TrainingBackend>(case: &Case<B>) -> Vec<NamedValues> {
     let held = case.constant(1, [2, 3, 9, 8]).inner();
     let new = case.constant(2, [2, 3, 4, 8]).inner();
     let written = match case.composed {
@@ -336,7 +344,7 @@ fn write_tokens<B: TrainingBackend>(case: &Case<B>) -> Vec<Part> {
         )),
         false => ops::write_tokens(held, new, 3),
     };
-    vec![part::<B::InnerBackend, 4>("output", written)]
+    vec![named_values::<B::InnerBackend, 4>("output", written)]
 }
 
 fn head_loss<B: TrainingBackend>(
@@ -344,7 +352,7 @@ fn head_loss<B: TrainingBackend>(
     options: HeadLossOptions,
     precision: Precision,
     weight_in_parts: bool,
-) -> Vec<Part> {
+) -> Vec<NamedValues> {
     let (tokens, vocab) = (29, 101);
     let hidden = case.tracked(1, [tokens, WIDTH]);
     let weight = case.tracked(2, [vocab, WIDTH]);
@@ -374,7 +382,7 @@ fn head_loss<B: TrainingBackend>(
     case.differentiated::<1>(loss, inputs)
 }
 
-fn adamw<B: TrainingBackend>(case: &Case<B>) -> Vec<Part> {
+fn adamw<B: TrainingBackend>(case: &Case<B>) -> Vec<NamedValues> {
     let of = |seed| case.constant::<2>(seed, [17, WIDTH]).inner();
     // The second moment is a mean of squares, so it must not be negative.
     let (parameter, grad, moments) = (of(1), of(2), (of(3), of(4) * of(4)));
@@ -402,8 +410,8 @@ fn adamw<B: TrainingBackend>(case: &Case<B>) -> Vec<Part> {
         false => ops::adamw(parameter, grad, moments, factor, step),
     };
     vec![
-        part::<B::InnerBackend, 2>("parameter", parameter),
-        part::<B::InnerBackend, 2>("first moment", m),
-        part::<B::InnerBackend, 2>("second moment", v),
+        named_values::<B::InnerBackend, 2>("parameter", parameter),
+        named_values::<B::InnerBackend, 2>("first moment", m),
+        named_values::<B::InnerBackend, 2>("second moment", v),
     ]
 }

@@ -62,7 +62,7 @@ impl Sampling {
     /// that over the program's defaults. `max_new_tokens` is the default token limit.
     pub fn resolve(
         args: &ChoiceArgs,
-        asked_tokens: Option<usize>,
+        requested_tokens: Option<usize>,
         model: &SamplingDefaults,
         max_new_tokens: usize,
     ) -> Self {
@@ -85,7 +85,8 @@ impl Sampling {
             free.frequency,
         );
         let (seed, of_seed) = pick(args.seed, None, none.seed);
-        let (max_new_tokens, of_tokens) = pick(asked_tokens, model.max_new_tokens, max_new_tokens);
+        let (max_new_tokens, of_tokens) =
+            pick(requested_tokens, model.max_new_tokens, max_new_tokens);
         Self {
             sampler: SamplerConfig {
                 temperature,

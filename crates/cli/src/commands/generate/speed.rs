@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_token_is_the_prompts_work() {
+    fn the_first_token_counts_towards_the_prompt() {
         let speed = Speed {
             prompt: 1200,
             prompt_time: Duration::from_millis(500),

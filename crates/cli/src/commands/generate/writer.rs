@@ -30,18 +30,18 @@ struct GenerationOutput {
     #[serde(skip_serializing_if = "Option::is_none")]
     logprobs: Option<Vec<LogProb>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    draft: Option<Guessed>,
+    draft: Option<DraftStatistics>,
 }
 
 /// Acceptance statistics of the draft tokens.
 #[derive(Serialize)]
-struct Guessed {
+struct DraftStatistics {
     guesses: u64,
     taken: u64,
     passes: u64,
 }
 
-impl From<DraftAcceptance> for Guessed {
+impl From<DraftAcceptance> for DraftStatistics {
     fn from(guesses: DraftAcceptance) -> Self {
         Self {
             guesses: guesses.made,
@@ -165,7 +165,7 @@ impl Writer {
             text: has_text.then_some(self.text),
             finish: if by_length { "length" } else { "stop" },
             logprobs: self.logprobs,
-            draft: guesses.map(Guessed::from),
+            draft: guesses.map(DraftStatistics::from),
         })
     }
 }

@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_that_one_run_lacks_differ() {
+    fn settings_missing_from_one_run_differ() {
         let settings = |pairs: &[(&str, i64)]| -> RunSettings {
             let pairs = pairs.iter();
             pairs

@@ -13,7 +13,7 @@ use crate::error::CliError;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct ConfigFile {
     model: Vec<Entry>,
 }
 
@@ -53,7 +53,7 @@ pub fn read(path: &Path) -> Result<Vec<Entry>, CliError> {
 }
 
 fn parse(text: &str) -> Result<Vec<Entry>, CliError> {
-    let written: Written = toml::from_str(text).map_err(|error| {
+    let written: ConfigFile = toml::from_str(text).map_err(|error| {
         CliError::new(toml_reason(&error, text)).hint(
             "each model is a table [[model]] with `path` and optional settings; docs/guides/serve.md lists them",
         )
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_model_has_its_own_settings() {
+    fn models_have_individual_settings() {
         let entries = parse(
             r#"
             [[model]]
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_value_is_refused_with_its_key_and_rule() {
+    fn invalid_values_are_rejected_with_key_and_rule() {
         let message = |line: &str| {
             let text = format!("[[model]]\npath = \"a\"\n{line}\n");
             parse(&text).unwrap_err().message().to_owned()

@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_says_who_asked_what_and_how_long_it_took() {
+    fn log_lines_contain_client_request_and_timing() {
         let record = RequestRecord {
             time: UNIX_EPOCH + Duration::from_millis(1_700_000_000_250),
             client: "127.0.0.1:4000".parse().ok(),

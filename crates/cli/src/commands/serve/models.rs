@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_is_named_on_the_command_line() {
+    fn models_can_be_named_on_the_command_line() {
         let all = names("a=no/such b=no/other --alias x=b --alias y=b");
         let expected = [
             ("a", "no/such", vec![]),
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_for_one_model() {
+    fn duplicate_names_are_rejected() {
         assert_eq!(
             refused("a=x a=y"),
             "error: two models have the name or alias `a`\nhint: give one of them another name: NAME=PATH\n"

@@ -100,7 +100,7 @@ mod tests {
     use super::indented;
 
     #[test]
-    fn a_sample_is_broken_between_words() {
+    fn samples_are_wrapped_between_words() {
         assert_eq!(indented("one two\n\nthree\n"), "  one two\n  three");
         let text = indented(&"word ".repeat(40));
         let lines: Vec<&str> = text.lines().collect();

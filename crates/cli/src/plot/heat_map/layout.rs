@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn panels_are_whole_tokens_where_there_is_room() {
+    fn panels_have_whole_pixels_per_token_if_possible() {
         assert_eq!(layout(1, 1, 10).side, 760);
         assert_eq!(layout(4, 6, 32).side, 224);
         assert_eq!(layout(12, 12, 100).side, 100);
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_is_bounded_whatever_it_shows() {
+    fn pictures_have_a_maximum_size() {
         for rows in [1, 2, 7, 24, 48, 80] {
             for columns in [1, 6, 25, 64, 80] {
                 for tokens in [2, 3, 50, 129, 1024, 4096] {

@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_check_has_all_the_time_that_is_left() {
+    fn the_last_check_gets_all_remaining_time() {
         let all = Check::value_variants();
         assert!(share_of_time(all) < 0.5);
         assert_eq!(share_of_time(&all[all.len() - 1..]), 1.0);
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_those_of_the_command_line() {
+    fn names_match_the_command_line() {
         for check in Check::value_variants() {
             let value = check.to_possible_value().unwrap();
             assert_eq!(value.get_name(), check.name());

@@ -11,13 +11,9 @@ pub enum Outcome {
     /// The check ran, and its result is correct.
     Passed,
     /// The check gave a wrong result or did not finish.
-    Failed {
-        reason: String,
-    },
+    Failed { reason: String },
     /// The check was not run.
-    Skipped {
-        reason: String,
-    },
+    Skipped { reason: String },
 }
 
 impl Outcome {

@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cell_is_one_cell() {
+    fn table_cells_are_escaped() {
         assert_eq!(row(["a|b", "c\nd"]), "| a\\|b | c\\nd |\n");
     }
 }

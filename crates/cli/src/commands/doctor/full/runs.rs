@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn about_ten_losses_and_the_last_one_are_shown() {
+    fn losses_are_downsampled_with_the_last_one() {
         let losses: Vec<f64> = (0..50).map(|step| 4.0 - 0.01 * f64::from(step)).collect();
         let shown = compare(&run(&losses), &run(&losses)).unwrap().losses;
         let steps: Vec<usize> = shown.iter().map(|pair| pair.step).collect();

@@ -182,13 +182,13 @@ impl Session {
             let bytes = fs::read(path).map_err(failed)?;
             Ok(String::from_utf8_lossy(&bytes).into_owned())
         };
-        let said = text(&err)?;
+        let output = text(&err)?;
         Ok(Finished {
             succeeded: status.success(),
             stdout: text(&out)?,
             reason: match status.code() {
-                Some(_) => last_words(&said).unwrap_or_else(|| status.to_string()),
-                None => format!("{status}: {}", last_words(&said).unwrap_or_default()),
+                Some(_) => failure_reason(&output).unwrap_or_else(|| status.to_string()),
+                None => format!("{status}: {}", failure_reason(&output).unwrap_or_default()),
             },
         })
     }
@@ -221,8 +221,13 @@ fn out_of_time(limit: Duration, left: Duration) -> Outcome {
 }
 
 /// Extracts the reason from a failed program's output: the last `error:` line, or the last line.
-fn last_words(said: &str) -> Option<String> {
-    let lines = || said.lines().map(str::trim).filter(|line| !line.is_empty());
+fn failure_reason(output: &str) -> Option<String> {
+    let lines = || {
+        output
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty())
+    };
     // Graphics drivers print their own errors first, so the last one counts.
     let error = lines().rev().find_map(|line| line.strip_prefix("error: "));
     error.or_else(|| lines().next_back()).map(str::to_owned)
@@ -233,20 +238,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_error_of_a_program_is_its_reason() {
-        let said =
+    fn the_last_error_line_is_the_reason() {
+        let output =
             "error: XDG_RUNTIME_DIR is not set\nstep 1\nerror: no device\nhint: install a driver\n";
-        assert_eq!(last_words(said).as_deref(), Some("no device"));
+        assert_eq!(failure_reason(output).as_deref(), Some("no device"));
         let traceback = "Traceback:\nModuleNotFoundError: No module named 'torch'\n\n";
         assert_eq!(
-            last_words(traceback).as_deref(),
+            failure_reason(traceback).as_deref(),
             Some("ModuleNotFoundError: No module named 'torch'")
         );
-        assert_eq!(last_words("\n"), None);
+        assert_eq!(failure_reason("\n"), None);
     }
 
     #[test]
-    fn time_that_the_report_cut_is_no_failure() {
+    fn running_out_of_report_time_is_not_a_failure() {
         let [short, long] = [10, 60].map(Duration::from_secs);
         assert!(out_of_time(short, long).is_failure());
         assert!(!out_of_time(long, short).is_failure());

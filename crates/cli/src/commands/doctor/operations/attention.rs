@@ -7,7 +7,7 @@ use emberlm_kernels::{
     TrainingBackend, ops,
 };
 
-use super::super::case::{Case, Part, float, gradient_of, part, typed};
+use super::super::case::{Case, NamedValues, float, gradient_of, named_values, typed};
 use super::options;
 
 pub const HEAD_DIM: usize = 8;
@@ -17,12 +17,12 @@ const HEADS: usize = 4;
 const SEQ: usize = 19;
 
 /// Self-attention as the backend implements it.
-pub fn whole<B: TrainingBackend>(
+pub fn self_attention<B: TrainingBackend>(
     case: &Case<B>,
     kv_heads: usize,
     options: AttentionOptions,
     documents: bool,
-) -> Vec<Part> {
+) -> Vec<NamedValues> {
     let inputs = inputs(case, kv_heads);
     let [q, k, v] = &inputs;
     // Each document starts at or before the query.
@@ -41,7 +41,7 @@ pub fn whole<B: TrainingBackend>(
 
 /// Cross-attention with full reach, a soft cap, a bias and padding, over more keys than queries. All keys of
 /// the second sequence are padding.
-pub fn across<B: TrainingBackend>(case: &Case<B>) -> Vec<Part> {
+pub fn cross_attention<B: TrainingBackend>(case: &Case<B>) -> Vec<NamedValues> {
     let k_len = 2 * SEQ + 3;
     let q = case.tracked(1, [BATCH, HEADS, SEQ, HEAD_DIM]);
     let [k, v] = [2, 3].map(|seed| case.tracked(seed, [BATCH, 2, k_len, HEAD_DIM]));
@@ -77,7 +77,7 @@ pub fn across<B: TrainingBackend>(case: &Case<B>) -> Vec<Part> {
 }
 
 /// Attention in blocks shorter than the sequence, as GPU backends compute long sequences.
-pub fn in_blocks<B: TrainingBackend>(case: &Case<B>) -> Vec<Part> {
+pub fn blocked_attention<B: TrainingBackend>(case: &Case<B>) -> Vec<NamedValues> {
     let options = options(Some(9), Precision::F32);
     let inputs = inputs(case, 2);
     if case.composed {
@@ -103,12 +103,12 @@ pub fn in_blocks<B: TrainingBackend>(case: &Case<B>) -> Vec<Part> {
         ("by v", made.v),
     ];
     parts
-        .map(|(name, x)| part::<B::InnerBackend, 4>(name, typed(x)))
+        .map(|(name, x)| named_values::<B::InnerBackend, 4>(name, typed(x)))
         .into()
 }
 
 /// Attention over the output of a fused QKV projection.
-pub fn of_a_fused_map<B: TrainingBackend>(case: &Case<B>) -> Vec<Part> {
+pub fn fused_qkv_attention<B: TrainingBackend>(case: &Case<B>) -> Vec<NamedValues> {
     let kv_heads = 2;
     let qkv = case.tracked(1, [BATCH, SEQ, (HEADS + 2 * kv_heads) * HEAD_DIM]);
     let [cos, sin] = [2, 3].map(|seed| case.constant::<2>(seed, [SEQ, HEAD_DIM / 2]));
@@ -161,7 +161,7 @@ fn differentiated<B: TrainingBackend>(
     case: &Case<B>,
     y: Tensor<B, 4>,
     [q, k, v]: &[Tensor<B, 4>; 3],
-) -> Vec<Part> {
+) -> Vec<NamedValues> {
     let inputs = vec![
         ("q", gradient_of(q)),
         ("k", gradient_of(k)),

@@ -19,7 +19,7 @@ struct Record<'a> {
 }
 
 #[derive(Debug, Default)]
-pub struct Talk {
+pub struct Conversation {
     system: Option<Message>,
     /// All messages except the system message.
     messages: Vec<Message>,
@@ -37,7 +37,7 @@ pub struct Prompt {
     pub begins_to_leave_out: bool,
 }
 
-impl Talk {
+impl Conversation {
     /// Starts a conversation with an optional system message.
     pub fn new(system: Option<String>) -> Self {
         let system = system.filter(|text| !text.is_empty());
@@ -194,15 +194,15 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_turns_are_left_out_once_there_is_no_room() {
+    fn the_oldest_turns_are_dropped_when_the_context_is_full() {
         let encoder = encoder();
-        let mut talk = Talk::new(Some("S".to_owned()));
+        let mut conversation = Conversation::new(Some("S".to_owned()));
         let mut seen = Vec::new();
         for question in ["aaaa", "bbbb", "cccc", "dddd", "eeee"] {
-            talk.ask(question.to_owned());
-            let prompt = talk.prompt(&encoder, 20, 4).unwrap();
+            conversation.ask(question.to_owned());
+            let prompt = conversation.prompt(&encoder, 20, 4).unwrap();
             seen.push((text(&prompt), prompt.begins_to_leave_out));
-            talk.answer("1");
+            conversation.answer("1");
         }
         let seen: Vec<_> = seen
             .iter()
@@ -219,49 +219,49 @@ mod tests {
                 ("Scccc1dddd1eeee", false),
             ]
         );
-        assert_eq!(talk.tokens(&encoder).unwrap(), 16);
+        assert_eq!(conversation.tokens(&encoder).unwrap(), 16);
         assert!(
-            talk.json().unwrap().contains("aaaa"),
+            conversation.json().unwrap().contains("aaaa"),
             "a file has all of it"
         );
         // Removing messages may make room for older ones again.
-        assert_eq!(talk.undo().as_deref(), Some("eeee"));
-        assert_eq!(talk.undo().as_deref(), Some("dddd"));
-        assert_eq!(talk.tokens(&encoder).unwrap(), 16);
+        assert_eq!(conversation.undo().as_deref(), Some("eeee"));
+        assert_eq!(conversation.undo().as_deref(), Some("dddd"));
+        assert_eq!(conversation.tokens(&encoder).unwrap(), 16);
     }
 
     #[test]
-    fn what_never_fits_is_refused_and_nothing_is_left_out_for_it() {
+    fn a_message_that_never_fits_is_rejected_without_dropping_turns() {
         let encoder = encoder();
-        let mut talk = Talk::default();
-        talk.ask("aaaa".to_owned());
-        talk.answer("1");
-        talk.ask("b".repeat(20));
-        let error = talk.prompt(&encoder, 20, 4).unwrap_err();
+        let mut conversation = Conversation::default();
+        conversation.ask("aaaa".to_owned());
+        conversation.answer("1");
+        conversation.ask("b".repeat(20));
+        let error = conversation.prompt(&encoder, 20, 4).unwrap_err();
         let message = error.lines(false);
         assert!(
             message.contains("20 tokens, more than the context of 20"),
             "{message}"
         );
-        talk.undo();
-        assert_eq!(talk.tokens(&encoder).unwrap(), 5);
+        conversation.undo();
+        assert_eq!(conversation.tokens(&encoder).unwrap(), 5);
         // The prompt fits, although it leaves less room than requested.
-        talk.reset();
-        talk.ask("b".repeat(19));
-        assert_eq!(talk.prompt(&encoder, 20, 4).unwrap().ids.len(), 19);
+        conversation.reset();
+        conversation.ask("b".repeat(19));
+        assert_eq!(conversation.prompt(&encoder, 20, 4).unwrap().ids.len(), 19);
     }
 
     #[test]
-    fn a_question_goes_back_with_its_answer() {
-        let mut talk = Talk::default();
-        assert_eq!(talk.undo(), None);
-        talk.ask("a".to_owned());
-        talk.answer(" b\n");
+    fn undo_removes_a_question_with_its_answer() {
+        let mut conversation = Conversation::default();
+        assert_eq!(conversation.undo(), None);
+        conversation.ask("a".to_owned());
+        conversation.answer(" b\n");
         assert_eq!(
-            talk.json().unwrap(),
+            conversation.json().unwrap(),
             r#"{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"}]}"#
         );
-        assert_eq!(talk.undo().as_deref(), Some("a"));
-        assert_eq!(talk.len(), 0);
+        assert_eq!(conversation.undo().as_deref(), Some("a"));
+        assert_eq!(conversation.len(), 0);
     }
 }

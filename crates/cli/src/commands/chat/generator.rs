@@ -10,7 +10,7 @@ use crate::commands::generate::speed::{Speed, Stopwatch};
 use crate::error::CliError;
 
 /// An engine with one slot. Its KV cache holds the conversation, so a prompt only computes its new tokens.
-pub struct Speaker<'a, B: Backend> {
+pub struct AnswerGenerator<'a, B: Backend> {
     pub engine: Engine<B>,
     pub tokenizer: &'a Tokenizer,
     /// Token ids that end an answer.
@@ -23,7 +23,7 @@ pub struct Speaker<'a, B: Backend> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// A stop token or a stop string.
-    InputLine,
+    Stop,
     /// The limit on the number of tokens.
     Length,
     /// The user interrupted the answer.
@@ -43,7 +43,7 @@ pub struct Answer {
     pub speed: Speed,
 }
 
-impl<B: Backend> Speaker<'_, B> {
+impl<B: Backend> AnswerGenerator<'_, B> {
     /// The context length in tokens.
     pub fn context(&self) -> usize {
         self.engine.config().capacity
@@ -89,13 +89,13 @@ impl<B: Backend> Speaker<'_, B> {
                             break 'answer End::Interrupted;
                         }
                         if delta.stopped {
-                            break 'answer End::InputLine;
+                            break 'answer End::Stop;
                         }
                     }
                     EventKind::Finished(ended) => {
                         break 'answer match ended.finish {
                             Finish::Length => End::Length,
-                            _ => End::InputLine,
+                            _ => End::Stop,
                         };
                     }
                     EventKind::Failed(error) => return Err(error.into()),
