@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn single_points_and_nan_values_are_drawn() {
+    fn single_points_and_nan_values_are_handled() {
         for loss in [2.0, 0.0, -1.0] {
             let figure = figure(&[run(&[loss])], XQuantity::Steps, "loss", false);
             assert!(figure.is_ok(), "{loss}");

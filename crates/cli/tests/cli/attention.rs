@@ -1,4 +1,4 @@
-//! `emberlm attention`: numbers, pictures, and what cannot be shown.
+//! `emberlm attention`: numbers, pictures, and rejected requests.
 
 use std::fs;
 
@@ -41,7 +41,7 @@ fn numbers_as_json() {
     assert_eq!(heads.len(), 4);
     for head in heads {
         let number = |name: &str| head[name].as_f64().unwrap();
-        // Initial weights attend almost uniformly: nearly the same at 2, 3 and 4 tokens.
+        // Initial weights attend almost uniformly, here to 2, 3 and 4 tokens.
         let even = (2f64.ln() + 3f64.ln() + 4f64.ln()) / 3.0;
         assert!((number("entropy") - even).abs() < 0.01, "{head}");
         assert!((number("distance") - 1.0).abs() < 0.05, "{head}");
@@ -92,9 +92,10 @@ fn a_vector_picture_and_a_page_show_the_same_panels() {
     for heading in ["head 0", "head 1", "layer 0", "layer 1", "weight"] {
         assert_eq!(lines(heading), 1, "{heading}");
     }
-    // Left of each row of panels and below each column.
+    // Token labels to the left of each row of panels and below each column.
     assert_eq!(lines("h"), 4);
-    // The first token of a panel attends to itself only; the colour bar ends in nearly the same colour.
+    // The first token of each panel attends only to itself. The colour bar ends in a slightly different
+    // colour.
     assert_eq!(svg.matches("fill=\"#FDE725\"").count(), 4);
     let page = fs::read_to_string(sandbox.path("all.html")).unwrap();
     assert!(page.contains(&svg), "{page}");

@@ -1,4 +1,4 @@
-//! `--backend`.
+//! `--backend` and `--device`.
 
 use serde_json::Value;
 
@@ -18,7 +18,7 @@ fn an_unknown_backend_is_refused_with_the_choices() {
     ");
 }
 
-// No test builds with rocm.
+// No test build includes rocm.
 #[test]
 fn a_backend_that_is_not_compiled_says_how_to_get_it() {
     for command in [
@@ -35,14 +35,14 @@ fn a_backend_that_is_not_compiled_says_how_to_get_it() {
     }
 }
 
-/// The output of a command as JSON. Graphics drivers write to stderr.
+/// A command's output as JSON. Stderr is ignored: graphics drivers write to it.
 fn printed(line: &str) -> Value {
     let ran = Sandbox::new().words(line);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     serde_json::from_str(&ran.stdout).unwrap()
 }
 
-/// The devices of a backend as `emberlm devices --json` has them.
+/// The devices of a backend in `emberlm devices --json`.
 fn devices(backend: &str) -> Option<Vec<Value>> {
     let listed = printed("devices --json");
     let listed = listed.as_array().unwrap();
@@ -73,7 +73,7 @@ fn the_processor_is_a_device_with_a_name_and_memory() {
     assert_eq!(devices("rocm"), None);
 }
 
-/// The refusal of a number that no device has names those that there are.
+/// The error for a device number that does not exist, which lists the available ones.
 fn refused(backend: &str, number: usize) -> String {
     let line = format!("new --preset char-nano --out m --backend {backend} --device {number}");
     let ran = Sandbox::new().words(&line);
@@ -97,7 +97,7 @@ fn the_processor_can_be_named() {
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
 }
 
-/// The number of correct operations and models in a report, in text and in JSON.
+/// The number of correct operations and models in a report, as text and JSON.
 fn healthy(line: &str) -> usize {
     let ran = Sandbox::new().words(line);
     let all = reported(line);
@@ -107,7 +107,7 @@ fn healthy(line: &str) -> usize {
     all
 }
 
-/// The number of verdicts, all of them good.
+/// Asserts that all comparisons of a report pass, and returns their number.
 fn reported(line: &str) -> usize {
     let report = printed(&format!("{line} --json"));
     let verdicts = report["verdicts"].as_array().unwrap();
@@ -121,9 +121,9 @@ fn reported(line: &str) -> usize {
 
 #[test]
 fn the_doctor_finds_the_processor_healthy() {
-    // Without another backend to compare the models with, it checks only the operations.
+    // Without a second backend, models are not compared.
     assert!(healthy("doctor") >= 25);
-    // In bf16 too if the CPU supports it.
+    // One more with bf16, if the CPU supports it.
     let kinds = healthy("doctor --only attention --operations");
     assert!((8..=9).contains(&kinds), "{kinds}");
 }
@@ -149,7 +149,7 @@ mod vulkan {
 
     #[test]
     fn the_doctor_finds_it_healthy() {
-        // And in each precision that the device has.
+        // Each precision that the device supports.
         let linear = reported("doctor --backend vulkan --only linear");
         assert!((2..=4).contains(&linear), "{linear}");
         assert_eq!(reported("doctor --backend vulkan --only char-nano"), 1);
@@ -172,8 +172,8 @@ mod vulkan {
         );
     }
 
-    /// Learned positions as many as GPT-2's tokens take 147 MiB, and Mesa's software device at most 128 in a buffer. A table of
-    /// tokens of that size is cut (`anywhere`).
+    /// GPT-2's vocabulary size in learned positions takes 147 MiB, but a buffer of Mesa's software device
+    /// holds at most 128 MiB. Token tables of that size are split (see `anywhere`), position tables are not.
     #[test]
     fn what_is_larger_than_a_buffer_ends_the_program_with_its_size() {
         let largest = devices("vulkan").unwrap()[0]["largest_buffer_bytes"].as_u64();
@@ -187,7 +187,7 @@ mod vulkan {
         assert!(ran.stderr.contains(expected), "{}", ran.stderr);
     }
 
-    /// Each adapter that is listed opens by its number and makes the same weights.
+    /// Each listed adapter opens by its number and initializes the same weights.
     #[test]
     fn devices_open_by_number() {
         let found = devices("vulkan").unwrap();

@@ -1,4 +1,4 @@
-//! `emberlm chat` line by line, and the chat template that comes to it from a dataset.
+//! `emberlm chat` with piped input, and chat templates from datasets.
 
 use std::fs;
 use std::io::Write;
@@ -12,7 +12,7 @@ use super::support::model::{tiny, write_run};
 use super::support::train::trained;
 use super::support::{Ran, Sandbox};
 
-/// The text before an answer in ChatML, a token per byte.
+/// The ChatML text before an answer, one token per byte.
 const QUESTION: &str = "<|im_start|>user\nping<|im_end|>\n<|im_start|>assistant\n";
 
 /// A template without special tokens.
@@ -20,7 +20,8 @@ const TURNS: &str = "{% for m in messages %}### {{ m.role }}: {{ m.content }}\n{
                      {% if add_generation_prompt %}### assistant: {% endif %}";
 
 impl Sandbox {
-    /// A dataset `talks` in ChatML, in bytes, and a model `run` of it: to `ping` one says `pong`, twice.
+    /// A ChatML dataset `talks` in bytes and a model `run` trained on it: it answers `ping` with `pong`,
+    /// twice.
     fn with_pong() -> Self {
         let sandbox = Self::new();
         let turn = [
@@ -38,7 +39,7 @@ impl Sandbox {
         sandbox
     }
 
-    /// A model `run` of bytes with initial weights, which answers with the given letter.
+    /// A byte-level model `run` with initial weights, which answers with a fixed letter.
     pub fn with_letters() -> Self {
         let sandbox = Self::new();
         let spec = Tokenizer::builtin(TokenizerKind::Byte).unwrap().spec();
@@ -51,13 +52,13 @@ impl Sandbox {
         sandbox
     }
 
-    /// Talks, with `input` on stdin.
+    /// Runs `chat` with `input` on stdin.
     pub fn chat(&self, line: &str, input: impl AsRef<[u8]>) -> Ran {
         let mut command = self.command(format!("chat {line}").split_whitespace());
         command.stdin(Stdio::piped());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        // One that ends before its input does is no failure of the test's.
+        // The program may exit before it has read all of its input.
         let _ = child.stdin.take().unwrap().write_all(input.as_ref());
         let output = child.wait_with_output().unwrap();
         Ran {
@@ -68,7 +69,7 @@ impl Sandbox {
     }
 }
 
-/// Answers with only `a`s.
+/// Answers consist only of `a`s.
 pub const LETTERS: &str = "run --chat-template turns.jinja --logit-bias 97=100 --temperature 0";
 
 #[test]
@@ -78,8 +79,9 @@ fn what_was_learnt_is_answered_and_only_what_is_new_is_read() {
         .chat("run --temperature 0", "ping\nping\n/show\n")
         .ok();
     let shown = said.strip_prefix("pong\npong\n").unwrap();
-    // Before the first question stands the end of a text. The end of the answer is plain text here, so it is made and not
-    // said; all of it but its last token is read. The second question comes after it and a line break.
+    // The prompt starts with an end-of-text token. The answer's end marker is plain text here, so it is
+    // generated but not printed. All of its tokens but the last are cached. A line break and the second
+    // question follow.
     let first = 1 + QUESTION.len();
     let answer = "pong<|im_end|>".len();
     let (second, held) = (first + answer + 1 + QUESTION.len(), first + answer - 1);
@@ -88,12 +90,12 @@ fn what_was_learnt_is_answered_and_only_what_is_new_is_read() {
     let whole = second + answer + 1 + "<|im_start|>assistant\n".len();
     assert!(shown.contains(&format!("{whole} of 256 tokens")), "{shown}");
 
-    // The exported model answers the same.
+    // The exported model gives the same answers.
     let ran = sandbox.words("export run --out exported");
     assert_eq!(ran.code, Some(0), "{ran}");
     let again = sandbox.chat("exported --temperature 0", "ping\nping\n/show\n");
     assert_eq!(again.ok(), said);
-    // Its template is taken, unless another is asked for.
+    // The model's template is used unless another one is given.
     let other = sandbox.chat("run --temperature 0 --chat-template llama3", "ping\n");
     assert!(
         other
@@ -137,7 +139,7 @@ fn a_conversation_is_led_by_commands() {
         record(&[system, user("y"), answer.clone()])
     );
     assert_eq!(saved("fourth.jsonl"), record(&[user("z"), answer]));
-    // It can be learnt.
+    // The saved conversation can be prepared as a dataset.
     let line =
         "prepare talk.jsonl --out talks --tokenizer byte --chat-template chatml --val-fraction 0";
     assert_eq!(sandbox.words(line).code, Some(0));
@@ -292,7 +294,7 @@ fn what_cannot_talk_says_why() {
     ");
 }
 
-/// From the dataset into the run, and from the run into what Hugging Face's libraries read.
+/// The template goes from the dataset into the run, and from the run into the exported files.
 #[test]
 fn a_template_stays_with_what_was_made_by_it() {
     let sandbox = Sandbox::new();
@@ -312,24 +314,24 @@ fn a_template_stays_with_what_was_made_by_it() {
     assert_eq!(model["chat_template"], recorded);
     let ran = sandbox.words("export run --out exported");
     assert_eq!(ran.code, Some(0), "{ran}");
-    // As in training, the end of a text comes before every conversation.
+    // As in training, each conversation starts with an end-of-text token.
     let exported = fs::read_to_string(sandbox.path("exported/chat_template.jinja")).unwrap();
     let template = recorded["template"].as_str().unwrap();
     assert_eq!(exported, format!("{{{{- \"<|endoftext|>\" }}}}{template}"));
-    // That template puts the end of the text there itself, so it is there once.
+    // The template itself adds the end-of-text token, so `prepare` adds no second one.
     let line = "prepare talks.jsonl --out again --tokenizer exported --chat-template exported";
     assert_eq!(sandbox.words(line).code, Some(0));
     for file in ["train_00000.bin", "train_00000.mask"] {
         let read = |folder: &str| fs::read(sandbox.path(folder).join(file)).unwrap();
         assert!(read("talks") == read("again"), "{file}");
     }
-    // A text's dataset has none, and says nothing of it.
+    // A text dataset has no template, and prints nothing about one.
     sandbox.write("text.txt", "hello small world\n".repeat(20));
     sandbox
         .words("prepare text.txt --out data --tokenizer byte")
         .ok();
     assert_eq!(json("data/dataset.json").get("chat_template"), None);
-    // Of several datasets, the template of the first that has one.
+    // A mix of datasets uses the template of the first one that has one.
     trained(sandbox.train("--preset char-nano --data data=0.5 talks=0.5 --out mixed --steps 1"));
     let model = json("mixed/checkpoints/step-00000001/model.json");
     assert_eq!(model["chat_template"], recorded);

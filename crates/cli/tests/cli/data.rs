@@ -1,4 +1,4 @@
-//! `emberlm data`: datasets from and for other programs, verified and inspected.
+//! `emberlm data`: importing, exporting, verifying and inspecting datasets.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,7 +9,7 @@ use super::support::Sandbox;
 use super::support::train::trained;
 
 impl Sandbox {
-    /// nanoGPT's folder `nano` of the text: what its `data/shakespeare_char/prepare.py` writes.
+    /// Writes nanoGPT's folder `nano`, as its `data/shakespeare_char/prepare.py` would.
     fn nano_gpt(&self, text: &str) {
         let chars: BTreeSet<char> = text.chars().collect();
         let chars: Vec<char> = chars.into_iter().collect();
@@ -73,7 +73,7 @@ fn adopting_says_what_it_found_and_changes_nothing_else() {
       other  meta.pkl
     nano is whole
     ");
-    // And back, to the byte.
+    // The export is byte-identical to the original.
     insta::assert_snapshot!(sandbox.words("data export nano --format nanogpt --out again"), @r"
     exit 0
     --- stdout
@@ -187,7 +187,7 @@ fn a_page_of_a_dataset() {
         .words("prepare texts --out d --tokenizer byte --val-fraction 0.13")
         .ok();
     let page = sandbox.words("data inspect d --excerpts 3").ok();
-    // The Chinese characters take two columns.
+    // Chinese characters are two columns wide.
     let columns = |line: &str| {
         line.chars()
             .map(|c| if c < '\u{3000}' { 1 } else { 2 })

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::support::Sandbox;
 use super::support::model::{tiny, write_run};
 
-/// A run `run`, and `small` of one block and other weights.
+/// A run `run`, and a smaller one `small` with one block and different weights.
 fn with_two_models() -> Sandbox {
     let sandbox = Sandbox::with_char_model();
     let spec = Manifest::read(&sandbox.path("data")).unwrap().tokenizer;

@@ -1,4 +1,4 @@
-//! The loss over a split: bits per byte for any tokenizer, and the loss by position.
+//! The loss on a split: bits per byte for any tokenizer, and the loss by position.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ fn fixture(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
 }
 
-/// Two documents, whole in the training split of `data`, and initial weights for their ids.
+/// A training split `data` of two documents, and a model with initial weights for its vocabulary.
 fn with_documents(tokenizer: &str) -> Sandbox {
     let sandbox = Sandbox::new();
     sandbox.write("docs/a.txt", FIRST);
@@ -32,7 +32,8 @@ const SECOND: &str = "one more text\n";
 
 #[test]
 fn bits_per_byte_are_of_the_predicted_text() {
-    // Byte-pair and byte tokenizers have an end of text before each document: the first is not predicted, and no text.
+    // BPE and byte tokenizers put an end-of-text token before each document. The first one is neither
+    // predicted nor text.
     let whole = (FIRST.len() + SECOND.len()) as u64;
     for (tokenizer, bytes) in [("gpt2", whole), ("byte", whole), ("char", whole - 1)] {
         let sandbox = with_documents(tokenizer);
@@ -86,7 +87,7 @@ fn words_without_their_blanks_have_no_bits_per_byte() {
     assert!(!text.contains("bits per byte"), "{text}");
 }
 
-/// `documents` of expected.json, by make_tasks.py.
+/// Compares with `documents` in expected.json, written by make_tasks.py.
 #[test]
 fn the_loss_by_position_is_transformers() {
     let tasks = fixture("model/tests/fixtures/tasks");
@@ -190,7 +191,7 @@ fn the_default_window_is_the_one_of_the_run() {
     close(&found["loss"], &trained["loss"], 1e-6);
     assert_eq!(found["tokens"], trained["tokens"]);
     assert_eq!([&found["window"], &found["stride"]], [16, 16]);
-    // Both print it.
+    // Both print the window.
     let windows = "in windows of 16, stride 16";
     let line = format!("validation: {} tokens {windows}\n", trained["tokens"]);
     assert!(ran.stderr.contains(&line), "{ran}");

@@ -1,4 +1,4 @@
-//! HellaSwag and LAMBADA against what `transformers` makes of the same model, tokenizer and items (make_tasks.py).
+//! HellaSwag and LAMBADA agree with `transformers` for the same model, tokenizer and items (make_tasks.py).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -83,7 +83,7 @@ fn lambada_is_guessed_as_the_reference_guesses() {
     }
 }
 
-/// The figures are `expected.json`'s, rounded.
+/// The values in `expected.json`, rounded.
 #[test]
 fn a_report_as_text_has_standard_errors() {
     let shown = |value: &Value, error: &Value, digits: usize| {
@@ -147,7 +147,8 @@ fn a_shorter_window_keeps_the_end_of_the_context() {
         let found: Value = ran.json();
         [0, 1].map(|at| found["answers"][at]["log_likelihood"].as_f64().unwrap())
     };
-    // The least window that holds the last word: of the context it holds but the token before, which is the same.
+    // The smallest window that fits the last word. Only the preceding token of the context fits, too, and it
+    // is the same in both items.
     let least = (1..9)
         .map(|tokens| asked(&format!("--json --seq-len {tokens}")))
         .find(|ran| ran.code == Some(0));

@@ -1,11 +1,11 @@
-//! Defaults that look at the data and the machine.
+//! Defaults derived from the data and the machine.
 
 use serde_json::Value;
 
 use super::support::Sandbox;
 use super::support::train::trained;
 
-/// Tokens of a dataset's training split.
+/// The number of tokens in a dataset's training split.
 fn train_tokens(sandbox: &Sandbox, dataset: &str) -> f64 {
     let text = std::fs::read_to_string(sandbox.path(dataset).join("dataset.json")).unwrap();
     let manifest: Value = serde_json::from_str(&text).unwrap();
@@ -56,7 +56,7 @@ fn fine_tuning_takes_three_epochs_of_a_small_dataset() {
     let printed = sandbox
         .words("train --from run --data data --print-config")
         .ok();
-    // The model's context is 8 tokens, a step leaves eight updates an epoch.
+    // The model's context is 8 tokens, and an epoch has at least eight updates.
     let accumulation = (tokens / 64.0).floor();
     assert_eq!(value(&printed, "accumulation = "), accumulation);
     let steps = (3.0 * tokens / (8.0 * accumulation)).ceil();

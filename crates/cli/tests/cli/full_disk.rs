@@ -1,4 +1,4 @@
-//! Disks that are full, and files that may not grow: the limit on a file's size represents a disk.
+//! Full disks, simulated by a limit on the file size.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -9,7 +9,7 @@ use super::support::Sandbox;
 use super::support::model::write_run;
 use super::support::train::trained;
 
-/// Lets no file become longer than a few KiB. Its signal is ignored, so that writing fails instead.
+/// Limits files to a few KiB. The signal is ignored, so that writes fail with an error instead.
 const LIMITED: &str = "trap '' XFSZ; ulimit -f 8;";
 
 #[test]

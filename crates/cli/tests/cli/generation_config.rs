@@ -142,7 +142,7 @@ fn requests_that_choose_nothing_are_answered_as_the_model_recommends() {
     assert_eq!(ask(&server, json!({})), greedy);
     assert_eq!(ask(&server, json!({ "max_tokens": 3 })), greedy[..3]);
     assert_ne!(ask(&server, json!({ "temperature": 5, "seed": 1 })), greedy);
-    // The playground too.
+    // The playground uses the same defaults.
     let play = json!({ "model": "model", "prompt": "", "continued": [1, 2, 3] });
     let events = server.post("/api/play", &play).events();
     let played = events
@@ -159,7 +159,7 @@ fn requests_that_choose_nothing_are_answered_as_the_model_recommends() {
     assert_ne!(drawn.collect::<Vec<_>>(), played);
     let shown = server.json("/api/models");
     assert_eq!(shown["models"][0]["sampling"]["temperature"], 0.0);
-    // The server's own limit goes before the model's wish.
+    // The server's limit takes precedence over the model's recommendation.
     let server = sandbox.serve("serve model --max-tokens 5");
     assert_eq!(ask(&server, json!({})), greedy[..5]);
 }

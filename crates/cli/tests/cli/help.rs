@@ -1,4 +1,4 @@
-//! `--help` and wrong usage.
+//! `--help` and invalid usage.
 
 use emberlm_generate::ranges;
 

@@ -1,4 +1,4 @@
-//! Hugging Face directories as MODEL, and as what `export` writes; `new`, and training that starts from a model.
+//! Hugging Face directories as MODEL and as the output of `export`; `new`, and training from a model.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -46,7 +46,7 @@ fn joined(ids: &[i64]) -> String {
     ids.iter().map(i64::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// Every tensor's type, shape and bytes, of all safetensors files in a folder but what the fixtures add.
+/// Type, shape and bytes of every tensor in a folder's safetensors files, except the fixtures' additions.
 fn tensors(folder: &Path) -> BTreeMap<String, (String, Vec<u8>)> {
     let mut all = BTreeMap::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -87,7 +87,7 @@ fn the_greedy_continuation_is_transformers() {
             )
             .json::<Value>();
         let made: Vec<i64> = serde_json::from_value(made["tokens"].clone()).unwrap();
-        // An end of text ends it; `transformers` was set to continue.
+        // An end-of-text token ends the text here; `transformers` was configured to continue.
         assert!(
             !made.is_empty() && greedy.starts_with(&made),
             "{name}: {made:?}, not {greedy:?}"
@@ -194,7 +194,7 @@ fn a_trained_model_is_exported_with_its_tokenizer() {
         "tokenizer_config.json",
     ];
     assert_eq!(names, all);
-    // char-nano has no biases, which the type always has: zeros, which change nothing.
+    // char-nano has no biases, but the Hugging Face type requires them, so the export writes zeros.
     let greedy = "--prompt hello --temperature 0 --max-new-tokens 6 --json";
     let one: Value = sandbox.words(&format!("generate run {greedy}")).json();
     let two: Value = sandbox.words(&format!("generate hf {greedy}")).json();
@@ -253,7 +253,7 @@ fn training_warns_of_a_model_that_cannot_be_exported() {
         cannot express model.kv_heads = 2";
     let grouped = run("--set model.kv_heads=2", "grouped");
     assert!(grouped.contains(warning), "{grouped}");
-    // One key-value head per query head, however many there are.
+    // Grouped-query attention with one key-value head per query head.
     let whole = run("--set model.heads=8", "whole");
     assert!(!whole.contains("warning"), "{whole}");
     sandbox.words("export whole --out hf").ok();
@@ -285,7 +285,7 @@ fn a_new_model_is_its_seeds() {
     insta::assert_snapshot!(sandbox.words("new --preset gpt9 --out d").stderr.lines().next().unwrap(), @r"error: unknown preset `gpt9`");
 }
 
-/// A byte dataset, and a Hugging Face model for it.
+/// A byte dataset and a Hugging Face model with its vocabulary.
 fn with_byte_model() -> Sandbox {
     let sandbox = Sandbox::new();
     sandbox.write("text.txt", "hello small world\n".repeat(40));
@@ -307,7 +307,7 @@ const QUICK: &str = "--steps 3 --set train.accumulation=2 --set train.seq_len=16
 #[test]
 fn training_goes_on_from_a_hugging_face_model() {
     let sandbox = with_byte_model();
-    // The exported one has no tokenizer: its ids are whatever the dataset's are.
+    // The exported model has no tokenizer, so it accepts any dataset's ids.
     let ran = sandbox.words(&format!("train --from hf --data data --out run {QUICK}"));
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     let before: Value = sandbox.words("eval own --data data --json").json();
@@ -318,13 +318,13 @@ fn training_goes_on_from_a_hugging_face_model() {
         "{before} before, {after} after"
     );
     let config = fs::read_to_string(sandbox.path("run/config.toml")).unwrap();
-    // It learns from short sequences and keeps its context.
+    // Training uses short sequences, but the model keeps its context length.
     assert!(
         config.contains("from = \"hf\"") && config.contains("\nseq_len = 16\n"),
         "{config}"
     );
     assert!(config.contains("\nseq_len = 64\n"), "{config}");
-    // And from what came of it, without a name: the run is called after the model.
+    // Then from the resulting run, without `--out`: the new run is named after the model.
     let ran = sandbox.words(&format!("train --from run --data data {QUICK}"));
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     assert!(sandbox.path("runs/run-001/checkpoints").exists());
@@ -356,7 +356,7 @@ fn a_dataset_of_another_tokenizer_is_refused() {
     error: data was made with another tokenizer than the model's: byte (257 ids, 26f1e0d0…) there, tokenizer.json (50,257 ids, e2355d93…) in hf
     hint: prepare the text again with --tokenizer hf
     ");
-    // The same vocabulary from a file and built in is one.
+    // The same vocabulary from a file and built in counts as equal.
     sandbox
         .words("prepare text.txt --out words --tokenizer gpt2")
         .ok();

@@ -1,10 +1,10 @@
-//! Set-up after installing: completions of shells and man pages.
+//! Shell completions and man pages.
 
 use std::fs;
 
 use super::support::Sandbox;
 
-/// The words that bash offers for the last word of a command line.
+/// Bash's completions for the last word of a command line.
 #[cfg(unix)]
 fn offered(sandbox: &Sandbox, words: &str) -> Vec<String> {
     let script = format!(
@@ -24,7 +24,7 @@ fn bash_completes_commands_options_and_their_values() {
     assert_eq!(offered(&sandbox, "emberlm info --vocab"), ["--vocab-size"]);
     let dtypes = offered(&sandbox, "emberlm export --dtype b");
     assert_eq!(dtypes, ["bf16"]);
-    // A hidden command is for the program itself.
+    // Hidden commands are internal.
     assert!(offered(&sandbox, "emberlm fit").contains(&"fit".to_owned()));
     assert!(!offered(&sandbox, "emberlm fit").contains(&"fit-step".to_owned()));
 }

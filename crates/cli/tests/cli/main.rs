@@ -1,4 +1,4 @@
-//! The binary as a user runs it: arguments in, stdout, stderr and exit code out.
+//! Runs the binary like a user, with arguments, and checks stdout, stderr and exit code.
 
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 #![recursion_limit = "256"]

@@ -1,4 +1,4 @@
-//! Memory: recomputing, that training's does not grow, and what `fit` says of it.
+//! Memory: recomputation, constant memory in training, and `fit`.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::support::Sandbox;
 use super::support::train::{TINY, trained};
 
-/// The loss and gradient norm of each step, as they are written.
+/// The logged loss and gradient norm of each step.
 fn figures(sandbox: &Sandbox, run: &str) -> Vec<(f64, f64)> {
     let steps = sandbox.events(run, "step");
     let number = |event: &Value, name: &str| event[name].as_f64().unwrap();
@@ -40,8 +40,8 @@ fn recomputing_trains_the_same_model() {
     }
 }
 
-/// The system's figure of a run's resident memory, read each time that it logs a step: what is not given back after a
-/// step would be there two hundred times.
+/// Reads a run's resident memory from the system each time it logs a step. A leak would appear two hundred
+/// times.
 #[cfg(target_os = "linux")]
 #[test]
 fn training_s_memory_does_not_grow() {
@@ -76,10 +76,10 @@ fn training_s_memory_does_not_grow() {
         }
         assert!(child.wait().unwrap().success());
         assert!(kib.len() > 250, "{}", kib.len());
-        // Between two evaluations nothing may be left over by a step: the last is compared with one of the first, and the
-        // middle one of these differences counts, since a checkpoint on its way raises one or another. What evaluations
-        // and checkpoints leave to the allocator, by threads that have ended, comes and goes by MiB: it is seen if the
-        // lowest that it falls back to rises.
+        // Steps between two evaluations must not accumulate memory. Compares a late step with an early one in
+        // each interval, and takes the median, since a checkpoint in progress raises some of the differences.
+        // Memory left by evaluations and checkpoints, through threads that have ended, fluctuates by MiB. A
+        // leak there raises the minimum, which is compared between both halves.
         let intervals = kib[WARM..].chunks(INTERVAL);
         let grown = intervals.map(|part| part[part.len() - 2].saturating_sub(part[part.len() / 5]));
         let mut grown: Vec<u64> = grown.collect();
@@ -100,8 +100,8 @@ fn fit(sandbox: &Sandbox, line: &str) -> Value {
     sandbox.words(&format!("fit --json {line}")).json()
 }
 
-/// Three models of different kinds: nanoGPT's characters, whose activations are small; the built-in tales' model without
-/// gains, with grouped heads and rotary positions; GPT-2's shape with a vocabulary that outweighs everything else.
+/// Three kinds of models: nanoGPT's character model with small activations; the built-in tales' model without
+/// gains, with grouped heads and rotary positions; and GPT-2's shape, dominated by its vocabulary.
 #[cfg(target_os = "linux")]
 #[test]
 fn predictions_are_near_what_is_measured() {
@@ -115,8 +115,8 @@ fn predictions_are_near_what_is_measured() {
         "--preset pocket-tales --set train.micro_batch=16 --set train.recompute=true",
         gpt2,
     ] {
-        // Peaks scatter by a tenth, and by some MiB of threads' buffers when the machine is busy: one that is near says
-        // enough, of others the median of three.
+        // Peaks vary by a tenth, and by some MiB of thread buffers on a busy machine. If the first
+        // measurement is off, takes the median of three.
         const BUFFERS: f64 = 16.0 * 1024.0 * 1024.0;
         let mut offs = Vec::new();
         for _ in 0..3 {
@@ -153,7 +153,8 @@ fn a_proposal_keeps_the_step_s_tokens_and_fits() {
     );
     let all = asked["proposal"]["predicted"]["total"].as_u64().unwrap();
     let mut memory = all;
-    // With less and less memory smaller micro-batches, in the end with recomputing, each within its limit.
+    // With decreasing memory, micro-batches shrink and recomputation is enabled. Each proposal stays within
+    // its limit.
     let mut seen = Vec::new();
     loop {
         memory -= memory / 20;
@@ -190,7 +191,7 @@ fn recomputing_takes_less() {
         fit(&sandbox, &line)["asked"]["measured"].as_u64()
     };
     let (Some(plain), Some(again)) = (peak(""), peak("--set train.recompute=true")) else {
-        return; // The system does not report it.
+        return; // The system does not report peak memory.
     };
     assert!(again < plain / 2, "{plain}, {again}");
 }
@@ -225,7 +226,7 @@ fn what_cannot_be_fitted_is_refused() {
     );
 }
 
-/// A line `  name  size unit …` of what is said, in KiB.
+/// The size in KiB from a line `  name  size unit …` of the output.
 fn part(said: &str, name: &str) -> f64 {
     let line = said
         .lines()
@@ -264,7 +265,7 @@ fn a_step_s_memory_is_told_part_by_part() {
     assert!((sum / all - 1.0).abs() < 0.02, "{said}");
 }
 
-/// Of 64-bit numbers nothing is held: weights are 4 bytes each, moments twice that, gradients as much.
+/// Values are held in 32 bits: weights and gradients take 4 bytes each, moments twice that.
 #[cfg(feature = "vulkan")]
 #[test]
 fn a_device_s_memory_is_measured_part_by_part_on_vulkan() {

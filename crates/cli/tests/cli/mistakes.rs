@@ -1,4 +1,4 @@
-//! Mistaken paths, names and numbers: each message says what the value is, and what to do.
+//! Mistaken paths, names and numbers: each message states the value and a fix.
 
 use super::support::Sandbox;
 
@@ -261,7 +261,7 @@ fn a_folder_that_is_named_like_a_file() {
         }
     }
     assert_eq!(sandbox.names(), before);
-    // A version is no extension.
+    // A version number does not count as a file extension.
     sandbox.words("export run --out model-v1.2").ok();
 }
 

@@ -125,13 +125,13 @@ fn an_evaluation_covers_the_split() {
         "window",
     ];
     assert_eq!(keys, expected);
-    // 360 characters, a tenth of them for validation; the first is not predicted.
+    // 360 characters, a tenth of them for validation. The first one is not predicted.
     assert_eq!(report["tokens"], 35);
     let number = |name: &str| report[name].as_f64().unwrap();
-    // Initial weights: all 12 characters are about equally probable.
+    // With initial weights, all 12 characters are about equally probable.
     assert!((number("loss") - 12f64.ln()).abs() < 0.1, "{report}");
     assert!((number("perplexity") - number("loss").exp()).abs() < 1e-9);
-    // Each of the 35 characters is a byte.
+    // Each of the 35 characters is one byte.
     let bits = number("loss") / std::f64::consts::LN_2;
     assert!((number("bits_per_byte") - bits).abs() < 1e-9);
     let single: Value = sandbox

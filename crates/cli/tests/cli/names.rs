@@ -1,4 +1,4 @@
-//! Mistyped names, and names that other programs use.
+//! Mistyped names, and names that other programs use for the same options.
 
 use serde_json::Value;
 
@@ -67,7 +67,7 @@ fn common_spellings_of_options_work() {
     }
     let table: toml::Table = printed.parse().unwrap();
     let min = table["train"]["schedule"]["min_learning_rate"].as_float();
-    // The preset falls from 5e-3 to 2e-4.
+    // The preset decays from 5e-3 to 2e-4.
     assert!((min.unwrap() - 2e-5).abs() < 1e-12, "{printed}");
     let text = sandbox.words("generate run --temp 0 --max-tokens 3 --json");
     let text: Value = text.json();

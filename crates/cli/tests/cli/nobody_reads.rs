@@ -1,4 +1,4 @@
-//! Stdout and stderr that cannot be written to: a full device, a closed pipe, a closed terminal.
+//! Unwritable stdout and stderr: a full device, a closed pipe, a closed terminal.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -13,7 +13,7 @@ use super::support::Sandbox;
 use super::support::terminal::Terminal;
 use super::support::train::TINY;
 
-/// Faults of stderr, as a shell's redirections.
+/// Broken stderr, as shell redirections.
 const BROKEN: [&str; 2] = ["2>/dev/full", "2>&-"];
 
 fn full() -> Stdio {

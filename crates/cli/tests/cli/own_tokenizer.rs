@@ -1,4 +1,4 @@
-//! A `tokenizer.json` on its way: given to `prepare`, taken along by the dataset, and by the checkpoints trained on it.
+//! A `tokenizer.json` given to `prepare` is stored with the dataset and with checkpoints trained on it.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use emberlm_trainer::checkpoint::Checkpoint;
 
 use super::support::Sandbox;
 
-/// A folder `hub` as a Hugging Face model's is, with the byte tokenizer as a file, and a text.
+/// A text, and a folder `hub` in Hugging Face's layout with the byte tokenizer as a file.
 fn with_hub() -> Sandbox {
     let sandbox = Sandbox::new();
     let byte = Tokenizer::builtin(TokenizerKind::Byte).unwrap();
@@ -103,7 +103,7 @@ fn a_checkpoint_has_the_file_when_the_dataset_is_gone() {
     assert_eq!(tokenizer.spec(), spec);
     assert_eq!(tokenizer.encode("to be").unwrap(), [116, 111, 32, 98, 101]);
 
-    // It is one of the files that make the checkpoint whole.
+    // The tokenizer file is covered by the checkpoint's hashes.
     let file = checkpoint.path.join("tokenizer.json");
     let json = fs::read_to_string(&file).unwrap();
     fs::write(&file, json.replace("1.0", "2.0")).unwrap();

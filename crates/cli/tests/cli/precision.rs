@@ -1,14 +1,14 @@
-//! Products in bf16, and the same bits on any number of threads.
+//! Matrix products in bf16, and bit-identical results for any number of threads.
 
 use super::support::Sandbox;
 use super::support::train::{TINY, trained};
 
-/// Large enough that every kind of product is cut into tiles for several threads.
+/// Large enough to split every kind of product into tiles for several threads.
 const WIDE: &str = "--set model.d_model=128 --set model.n_layers=2 --set model.heads=4 --set model.kv_heads=2 \
     --set model.seq_len=96 --set model.feed_forward.width=384 --set train.micro_batch=6 \
     --set model.dropout=0.1 --set train.log_interval=1 --set train.evaluation.sample_tokens=0 --renderer plain";
 
-/// Trains a few steps on so many threads.
+/// Trains a few steps on `threads` threads.
 fn weights_on(threads: usize, sandbox: &Sandbox, more: &str) -> (Vec<f64>, Vec<u8>) {
     let run = format!("run-{threads}{}", more.replace(' ', ""));
     let line = format!("train {WIDE} --data data --steps 4 --out {run} {more}");
@@ -60,7 +60,7 @@ fn bf16_learns_what_f32_learns() {
         full.0,
         rounded.0
     );
-    // If the CPU has such products they are used, otherwise the run says so.
+    // bf16 products are used if the CPU supports them; otherwise the run prints a warning.
     assert_eq!(full.1 == rounded.1, rounded.2, "{}", rounded.2);
     assert!(!full.2);
 }

@@ -1,4 +1,4 @@
-//! `emberlm prepare`, when it goes well.
+//! Successful runs of `emberlm prepare`.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -193,7 +193,7 @@ fn ctrl_c_is_told_of_and_can_be_gone_on_from() {
     let sandbox = Sandbox::new();
     let words = ["prepare", "-", "--out", "d", "--tokenizer", "byte"];
     let mut command = sandbox.command(words);
-    // It waits for its input.
+    // The process blocks on its input.
     command.stdin(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let input = child.stdin.take();

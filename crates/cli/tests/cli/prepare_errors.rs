@@ -1,4 +1,4 @@
-//! `emberlm prepare`, when it does not: each says what, where and what to do, and leaves nothing behind.
+//! Failures of `emberlm prepare`: each message states cause, place and fix, and no files are left behind.
 
 use super::support::Sandbox;
 
@@ -102,7 +102,7 @@ fn an_unfinished_dataset() {
     error: d was begun and is not finished
     hint: repeat the command with --continue to resume it, or with --force to start over
     ");
-    // Damaged notes cannot be resumed from.
+    // Damaged progress notes cannot be resumed from.
     let ran = sandbox.words("prepare a.txt --out d --tokenizer byte --continue");
     assert_eq!(ran.code, Some(1), "{ran}");
     sandbox

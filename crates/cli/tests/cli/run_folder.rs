@@ -1,4 +1,4 @@
-//! Run folders that somebody else has changed: damaged events, other things in the place of files, removed folders.
+//! Run folders modified by others: damaged events, special files, removed folders.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -21,7 +21,7 @@ impl Sandbox {
         sandbox
     }
 
-    /// Changes the lines of the run's events.
+    /// Modifies the lines of the run's events.
     fn change_events(&self, change: impl FnOnce(&mut Vec<Vec<u8>>)) {
         let path = self.path("run/events.jsonl");
         let bytes = fs::read(&path).unwrap();
@@ -30,7 +30,7 @@ impl Sandbox {
         fs::write(&path, lines.join(&b'\n')).unwrap();
     }
 
-    /// Puts something else in the place of a file of the run.
+    /// Replaces a file of the run.
     fn put(&self, name: &str, put: Instead) {
         let path = self.path("run").join(name);
         fs::remove_file(&path).unwrap();
@@ -48,7 +48,7 @@ impl Sandbox {
         }
     }
 
-    /// Runs a command that must end soon, and in little memory.
+    /// Runs a command with limits on time and memory.
     fn bounded(&self, line: &str) -> Ran {
         let started = Instant::now();
         let ran = self.sh(&format!(
@@ -98,7 +98,7 @@ fn a_byte_that_is_not_utf_8_costs_one_line() {
     let ran = sandbox.words("train --resume run --renderer plain --steps 8");
     assert_eq!(ran.code, Some(0), "{ran}");
     assert!(ran.stderr.contains(&expected), "{ran}");
-    // The line is gone, which is still known.
+    // The missing line is still reported.
     let ran = sandbox.words("plot run --out a.svg");
     assert!(
         ran.stderr.contains("1 line is missing before line"),

@@ -1,4 +1,4 @@
-//! The hosts that `emberlm serve` and `emberlm watch` answer for: a page that rebinds its name gets nothing.
+//! The hosts that `emberlm serve` and `emberlm watch` accept, as a defence against DNS rebinding.
 
 use super::serve::with_model;
 use super::support::Sandbox;
@@ -6,7 +6,7 @@ use super::support::server::Server;
 
 const PAGE: &str = "GET / HTTP/1.1\r\nhost: ";
 
-/// The status of a request for the page with this host and these headers.
+/// The status of a page request with this host and these headers.
 fn status(server: &Server, host: &str, headers: &str) -> u16 {
     server
         .raw(&format!(

@@ -236,7 +236,7 @@ fn what_cannot_be_answered_is_told() {
         assert_eq!(answer.status, 404, "{path}");
         assert!(answer.json()["error"]["message"].is_string(), "{path}");
     }
-    // After all of that it answers as before.
+    // The server still answers correctly.
     let answer = server.post("/v1/completions", &greedy(&[1, 2, 3], 5));
     assert_eq!(
         ids(&answer.json()["choices"][0]),

@@ -7,7 +7,7 @@ use super::support::server::{Answer, Server};
 
 const PATH: &str = "/v1/responses";
 
-/// A request with these additional fields; the end of text is out of reach.
+/// A request with additional fields. A logit bias prevents the end-of-text token.
 fn ask(server: &Server, fields: Value) -> Answer {
     let mut body = json!({ "model": "run", "temperature": 0, "logit_bias": { "256": -100 } });
     let fields = fields.as_object().unwrap().clone();
@@ -275,7 +275,7 @@ fn limits_of_time_memory_and_size_hold() {
     let server = sandbox.serve(
         "serve run --max-tokens 16000 --context 16384 --chat-template chatml --max-request-memory 900KiB",
     );
-    // A stream keeps its text for the last events.
+    // A stream accumulates its text for the final events.
     for stream in [false, true] {
         let answer = ask(&server, long(stream));
         assert_eq!(

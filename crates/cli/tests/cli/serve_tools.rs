@@ -1,4 +1,4 @@
-//! Function calling on the binary's own server, where the grammar is compiled in a sandbox first.
+//! Function calling on the real server, which compiles grammars in a sandbox first.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Signals that ask the program to stop, and those that were ignored when it was started.
+//! Stop signals, and signals that were ignored at startup.
 
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
@@ -9,7 +9,8 @@ use super::support::Sandbox;
 use super::support::train::TINY;
 
 impl Sandbox {
-    /// Starts `train` on `data` into `run`, by a shell that first runs `before`, and waits for its first step.
+    /// Starts `train` on `data` into `run` from a shell that first runs `before`, and waits for its first
+    /// step.
     pub fn start_training(&self, before: &str, more: &str) -> Child {
         let line = format!(
             "{before} exec \"$EMBERLM\" train {TINY} --data data --out run --set train.evaluation.interval=1000000 {more}"
@@ -54,7 +55,7 @@ pub fn send(child: &Child, signal: Signal) {
 fn a_signal_that_was_ignored_at_the_start_stays_ignored() {
     let sandbox = Sandbox::with_data();
     let mut child = sandbox.start_training("trap '' HUP INT;", "--steps 1000000");
-    // Each of them, sent twice, would end the process at once.
+    // Each of them would end the process if sent twice.
     for signal in [Signal::HUP, Signal::INT, Signal::HUP, Signal::INT] {
         send(&child, signal);
     }
@@ -102,10 +103,10 @@ fn a_closed_terminal_ends_a_run_with_a_checkpoint() {
     );
 }
 
-/// A step of so many micro-batches that it takes seconds.
+/// A step with so many micro-batches that it takes seconds.
 const LONG: &str = "--data data --steps 3 --accumulation 1500 --set train.evaluation.interval=1000";
 
-/// Starts a run of long steps, and stops it once `kind` is in its log and a moment later.
+/// Starts a run of long steps, and stops it shortly after `kind` appears in its log.
 fn stopped_within_a_step(sandbox: &Sandbox, kind: &str, out: &str) -> (Duration, String) {
     let mut child = sandbox
         .command(format!("train {TINY} {LONG} --out {out}").split_whitespace())
@@ -136,7 +137,7 @@ fn a_run_is_stopped_within_a_step_and_resumed_to_the_bit() {
         "{said}"
     );
     println!("a step takes {step:?}, stopping took {took:?}");
-    // Only the first step counts: the second was dropped.
+    // Only the first step counts. The second one was discarded.
     assert_eq!(sandbox.events("run", "ended")[0]["step"], 1);
     assert_eq!(sandbox.losses("run").len(), 1);
     let ran = sandbox.words("train --resume run --renderer plain");
@@ -153,7 +154,7 @@ fn a_run_stopped_within_its_first_step_has_no_checkpoint() {
     assert_eq!(sandbox.losses("run"), [] as [f64; 0]);
     let saved = std::fs::read_dir(sandbox.path("run/checkpoints")).unwrap();
     assert_eq!(saved.count(), 0);
-    // Nothing is lost by beginning again.
+    // Restarting loses nothing, so it needs no `--restart`.
     let ran = sandbox.words("train --resume run --renderer plain --steps 1");
     assert_eq!(ran.code, Some(0), "{ran}");
 }

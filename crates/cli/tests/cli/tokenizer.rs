@@ -1,4 +1,4 @@
-//! `emberlm tokenizer`: training, comparing and converting.
+//! `emberlm tokenizer`: training, comparison and conversion.
 
 use std::fs;
 use std::path::Path;
@@ -96,7 +96,8 @@ fn what_cannot_be_trained_is_refused_and_leaves_nothing() {
     assert_eq!(sandbox.names(), ["texts"]);
 }
 
-/// gpt2's ids of `Hello world` are two, and the line break is one; a byte is a token.
+/// GPT-2 encodes `Hello world` as two tokens and the line break as one. The byte tokenizer has one token per
+/// byte.
 #[test]
 fn tokenizers_are_compared_side_by_side() {
     let sandbox = Sandbox::new();
@@ -131,7 +132,7 @@ fn tokenizers_are_compared_side_by_side() {
     let gpt2 = &report["tokenizers"][0];
     assert_eq!(gpt2["unknown"], 0.0);
     assert_eq!(gpt2["tokens_per_word_by_script"]["Latin"], 1.0);
-    // мир is 0.3% of the characters.
+    // `мир` makes up 0.3% of the characters.
     assert_eq!(gpt2["tokens_per_word_by_script"].get("Cyrillic"), None);
 }
 
@@ -143,7 +144,7 @@ fn a_char_tokenizer_has_nothing_to_compare() {
     assert!(ran.stderr.contains("char has no fixed vocabulary"), "{ran}");
 }
 
-/// A rank file of the bytes and two tokens more, as tiktoken would have it.
+/// A tiktoken rank file with all bytes and two additional tokens.
 fn rank_file() -> Vec<u8> {
     const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut file = Vec::new();

@@ -50,7 +50,7 @@ fn keys_and_values_by_name() {
         let message = refused(&sandbox, line);
         assert!(message.contains(expected), "{line}:\n{message}");
     }
-    // Nothing was begun.
+    // No run was started.
     assert_eq!(sandbox.names(), ["data", "text.txt"]);
 }
 

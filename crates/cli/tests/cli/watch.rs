@@ -1,4 +1,4 @@
-//! `emberlm watch`, asked as its page asks it.
+//! `emberlm watch`, queried through the requests of its page.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -64,13 +64,13 @@ fn a_run_is_followed_as_it_is_written() {
     file.write_all(rest.as_bytes()).unwrap();
     let second = events(&server, "a", Some(&first));
     assert_eq!(losses(&second), [3.0]);
-    // As it is resumed.
+    // Replaces the file, as resuming a run does.
     sandbox.write("other", step(1, 4.0) + &step(2, 2.5));
     fs::rename(sandbox.path("other"), &path).unwrap();
     let third = events(&server, "a", Some(&second));
     assert_eq!(losses(&third), [4.0, 2.5]);
     assert_ne!(third["file"], second["file"]);
-    // A run of a sweep that continues.
+    // A new run of a sweep in progress.
     sandbox.write("runs/sweep/c/config.toml", "");
     let names = server.json("/api/runs");
     assert_eq!(names["runs"][2]["name"], "c");
