@@ -131,7 +131,7 @@ fn is_full(reason: &str) -> bool {
         "not enough memory",
     ]
     .iter()
-    .any(|said| reason.contains(said))
+    .any(|phrase| reason.contains(phrase))
 }
 
 #[cfg(test)]

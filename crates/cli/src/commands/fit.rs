@@ -248,8 +248,8 @@ impl Fitter<'_> {
             .output()
             .map_err(io)?;
         if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr);
-            said.lines().for_each(console::note);
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            stderr.lines().for_each(console::note);
             return Err(failed(&format!("its process ended with {}", output.status))
                 .hint("it may have run out of memory: give --memory less, or --no-measure"));
         }

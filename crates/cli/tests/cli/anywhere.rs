@@ -50,7 +50,7 @@ impl Sandbox {
 
 #[cfg(feature = "ndarray")]
 #[test]
-fn a_run_goes_on_on_the_cpu_s_other_backend() {
+fn a_run_resumes_on_the_other_cpu_backend() {
     let sandbox = Sandbox::with_data();
     let expected = sandbox.relay("uninterrupted", 3, &["flex"; 4]);
     let found = sandbox.relay("relay", 3, &["flex", "ndarray", "flex", "ndarray"]);
@@ -63,7 +63,7 @@ mod vulkan {
 
     /// Trains thirty steps and generates text on both backends.
     #[test]
-    fn thirty_steps_and_a_text_are_the_cpu_s() {
+    fn training_and_generation_match_the_cpu() {
         let sandbox = Sandbox::with_data();
         let expected = sandbox.curve("flex", 30, "");
         let found = sandbox.curve("vulkan", 30, "--backend vulkan");
@@ -77,7 +77,7 @@ mod vulkan {
 
     #[cfg(feature = "ndarray")]
     #[test]
-    fn a_run_goes_on_on_a_gpu_and_back() {
+    fn a_run_moves_to_a_gpu_and_back() {
         let sandbox = Sandbox::with_data();
         let expected = sandbox.relay("uninterrupted", 4, &["flex"; 4]);
         let found = sandbox.relay("relay", 4, &["flex", "vulkan", "ndarray", "vulkan"]);
@@ -108,7 +108,7 @@ mod vulkan {
 
     /// Dropout masks are a function of the step, so a resumed run is bit-identical to an uninterrupted one.
     #[test]
-    fn a_resumed_run_is_the_one_left_alone() {
+    fn a_resumed_run_equals_an_uninterrupted_one() {
         let sandbox = Sandbox::with_data().with_own_cache();
         let how = "--set model.dropout=0.1 --set train.schedule.decay_steps=8 --backend vulkan";
         let expected = sandbox.curve("uninterrupted", 8, how);

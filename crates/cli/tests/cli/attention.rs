@@ -18,7 +18,7 @@ fn size(sandbox: &Sandbox, name: &str) -> (u32, u32) {
 }
 
 #[test]
-fn a_table_of_every_head() {
+fn a_table_lists_every_head() {
     let sandbox = Sandbox::with_char_model();
     let text = sandbox.words("attention run --prompt hello").ok();
     let lines: Vec<Vec<&str>> = text
@@ -54,7 +54,7 @@ fn numbers_as_json() {
 }
 
 #[test]
-fn a_picture_replaces_what_was_there() {
+fn a_picture_replaces_an_existing_file() {
     let sandbox = Sandbox::with_char_model();
     sandbox.write("all.png", "no picture");
     let line = "attention run --prompt hello --out";
@@ -108,7 +108,7 @@ fn a_vector_picture_and_a_page_show_the_same_panels() {
 }
 
 #[test]
-fn a_vector_picture_of_too_many_cells_is_refused() {
+fn vector_pictures_with_too_many_cells_are_rejected() {
     let sandbox = Sandbox::new();
     let mut model = tiny(11);
     model.seq_len = 1000;
@@ -156,7 +156,7 @@ fn linear_attention_shows_its_estimate() {
 }
 
 #[test]
-fn what_is_not_there_is_named() {
+fn missing_layers_and_heads_are_rejected() {
     let sandbox = Sandbox::with_char_model();
     insta::assert_snapshot!(sandbox.words("attention run --prompt hello --layer 2"), @r"
     exit 1
@@ -214,7 +214,7 @@ fn a_prompt_without_text_is_refused() {
 }
 
 #[test]
-fn more_panels_than_a_picture_holds_are_refused() {
+fn pictures_with_too_many_panels_are_rejected() {
     let sandbox = Sandbox::new();
     let mut model = tiny(11);
     (model.d_model, model.heads) = (128, 128);

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::support::Sandbox;
 
 #[test]
-fn an_unknown_backend_is_refused_with_the_choices() {
+fn an_unknown_backend_is_rejected_with_the_choices() {
     let ran = Sandbox::new().words("generate m --backend tpu");
     assert_eq!(ran.code, Some(2));
     insta::assert_snapshot!(ran.stderr, @r"
@@ -20,7 +20,7 @@ fn an_unknown_backend_is_refused_with_the_choices() {
 
 // No test build includes rocm.
 #[test]
-fn a_backend_that_is_not_compiled_says_how_to_get_it() {
+fn a_missing_backend_has_a_build_hint() {
     for command in [
         "generate m",
         "eval m --data d",
@@ -55,7 +55,7 @@ fn devices(backend: &str) -> Option<Vec<Value>> {
 }
 
 #[test]
-fn the_processor_is_a_device_with_a_name_and_memory() {
+fn the_cpu_is_listed_with_name_and_memory() {
     let found = devices("flex").unwrap();
     assert_eq!(found.len(), 1);
     assert_eq!(found[0]["number"], 0);
@@ -86,12 +86,12 @@ fn refused(backend: &str, number: usize) -> String {
 }
 
 #[test]
-fn a_device_that_is_not_there_is_refused() {
+fn missing_devices_are_rejected() {
     assert!(refused("flex", 1).starts_with("error: the flex backend"));
 }
 
 #[test]
-fn the_processor_can_be_named() {
+fn the_cpu_can_be_selected_by_number() {
     let sandbox = Sandbox::new();
     let ran = sandbox.words("new --preset char-nano --set model.vocab_size=65 --out m --device 0");
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
@@ -101,9 +101,9 @@ fn the_processor_can_be_named() {
 fn healthy(line: &str) -> usize {
     let ran = Sandbox::new().words(line);
     let all = reported(line);
-    let said = format!("all {all} are right\n");
+    let expected = format!("all {all} are right\n");
     assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
-    assert!(ran.stdout.contains(&said), "{}", ran.stdout);
+    assert!(ran.stdout.contains(&expected), "{}", ran.stdout);
     all
 }
 
@@ -120,7 +120,7 @@ fn reported(line: &str) -> usize {
 }
 
 #[test]
-fn the_doctor_finds_the_processor_healthy() {
+fn the_doctor_passes_on_the_cpu() {
     // Without a second backend, models are not compared.
     assert!(healthy("doctor") >= 25);
     // One more with bf16, if the CPU supports it.
@@ -136,7 +136,7 @@ fn the_doctor_compares_the_families_models() {
 }
 
 #[test]
-fn the_doctor_knows_what_it_can_try() {
+fn the_doctor_rejects_unknown_checks() {
     let ran = Sandbox::new().words("doctor --only surgery");
     assert_eq!(ran.code, Some(2));
     let expected = "error: nothing has `surgery` in its name";
@@ -148,7 +148,7 @@ mod vulkan {
     use super::*;
 
     #[test]
-    fn the_doctor_finds_it_healthy() {
+    fn the_doctor_passes_on_vulkan() {
         // Each precision that the device supports.
         let linear = reported("doctor --backend vulkan --only linear");
         assert!((2..=4).contains(&linear), "{linear}");
@@ -156,26 +156,26 @@ mod vulkan {
     }
 
     #[test]
-    fn no_driver_is_told_with_what_to_install() {
+    fn a_missing_driver_has_an_install_hint() {
         let line = "new --preset char-nano --set model.vocab_size=65 --out m --backend vulkan";
         let sandbox = Sandbox::new();
         let mut command = sandbox.command(line.split(' '));
         command.env("VK_ICD_FILENAMES", "/nowhere");
         let ran = command.env("VK_DRIVER_FILES", "/nowhere").output().unwrap();
-        let said = String::from_utf8(ran.stderr).unwrap();
-        assert_eq!(ran.status.code(), Some(1), "{said}");
+        let stderr = String::from_utf8(ran.stderr).unwrap();
+        assert_eq!(ran.status.code(), Some(1), "{stderr}");
         let expected = "error: the vulkan backend finds no device it can use: ";
-        assert!(said.starts_with(expected), "{said}");
+        assert!(stderr.starts_with(expected), "{stderr}");
         assert!(
-            said.contains("hint: install the GPU's Vulkan driver"),
-            "{said}"
+            stderr.contains("hint: install the GPU's Vulkan driver"),
+            "{stderr}"
         );
     }
 
     /// GPT-2's vocabulary size in learned positions takes 147 MiB, but a buffer of Mesa's software device
     /// holds at most 128 MiB. Token tables of that size are split (see `anywhere`), position tables are not.
     #[test]
-    fn what_is_larger_than_a_buffer_ends_the_program_with_its_size() {
+    fn an_oversized_buffer_ends_the_program_with_its_size() {
         let largest = devices("vulkan").unwrap()[0]["largest_buffer_bytes"].as_u64();
         if largest.unwrap() > 50_257 * 768 * 4 {
             return;

@@ -2,14 +2,14 @@
 
 use std::process::Command;
 
-use super::support::{Ran, Sandbox};
+use super::support::{CommandOutput, Sandbox};
 
 /// Bytes per text. Merging it as a whole, at 30 bytes per merge and 4 per id, would exceed the limit several
 /// times.
 const TEXT: usize = 16 << 20;
 
 /// Prepares `file` with two threads and a limit of `kib` KiB.
-fn prepare(sandbox: &Sandbox, file: &str, tokenizer: &str, kib: usize) -> Ran {
+fn prepare(sandbox: &Sandbox, file: &str, tokenizer: &str, kib: usize) -> CommandOutput {
     let shell = format!("ulimit -d {kib}; exec \"$0\" \"$@\"");
     let line = format!(
         "prepare {file} --out data --force --val-fraction 0 --threads 2 --tokenizer {tokenizer}"
@@ -21,7 +21,7 @@ fn prepare(sandbox: &Sandbox, file: &str, tokenizer: &str, kib: usize) -> Ran {
         .args(line.split_whitespace());
     let output = command.output().unwrap();
     let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
-    Ran {
+    CommandOutput {
         code: output.status.code(),
         stdout: text(&output.stdout),
         stderr: text(&output.stderr),
@@ -30,7 +30,7 @@ fn prepare(sandbox: &Sandbox, file: &str, tokenizer: &str, kib: usize) -> Ran {
 
 /// The number of tokens and of inexact splits.
 #[track_caller]
-fn prepared(ran: &Ran) -> (u64, u64) {
+fn prepared(ran: &CommandOutput) -> (u64, u64) {
     assert_eq!(ran.code, Some(0), "{ran}");
     let number = |text: &str| text.replace(',', "").parse().unwrap();
     let mut words = ran
@@ -49,7 +49,7 @@ fn prepared(ran: &Ran) -> (u64, u64) {
 }
 
 #[test]
-fn runs_without_an_end_take_bounded_memory() {
+fn long_unsplittable_runs_take_bounded_memory() {
     let sandbox = Sandbox::new();
     let marks = "e".to_owned() + &"\u{301}".repeat(TEXT / 2);
     let texts = [

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::support::model::{tiny, write_run};
 use super::support::train::trained;
-use super::support::{Ran, Sandbox};
+use super::support::{CommandOutput, Sandbox};
 
 /// The ChatML text before an answer, one token per byte.
 const QUESTION: &str = "<|im_start|>user\nping<|im_end|>\n<|im_start|>assistant\n";
@@ -53,7 +53,7 @@ impl Sandbox {
     }
 
     /// Runs `chat` with `input` on stdin.
-    pub fn chat(&self, line: &str, input: impl AsRef<[u8]>) -> Ran {
+    pub fn chat(&self, line: &str, input: impl AsRef<[u8]>) -> CommandOutput {
         let mut command = self.command(format!("chat {line}").split_whitespace());
         command.stdin(Stdio::piped());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -61,7 +61,7 @@ impl Sandbox {
         // The program may exit before it has read all of its input.
         let _ = child.stdin.take().unwrap().write_all(input.as_ref());
         let output = child.wait_with_output().unwrap();
-        Ran {
+        CommandOutput {
             code: output.status.code(),
             stdout: String::from_utf8(output.stdout).unwrap(),
             stderr: String::from_utf8(output.stderr).unwrap(),
@@ -73,7 +73,7 @@ impl Sandbox {
 pub const LETTERS: &str = "run --chat-template turns.jinja --logit-bias 97=100 --temperature 0";
 
 #[test]
-fn what_was_learnt_is_answered_and_only_what_is_new_is_read() {
+fn learned_answers_reuse_the_cached_prefix() {
     let sandbox = Sandbox::with_pong();
     let said = sandbox
         .chat("run --temperature 0", "ping\nping\n/show\n")
@@ -153,7 +153,7 @@ fn a_conversation_is_led_by_commands() {
 }
 
 #[test]
-fn what_is_wrong_is_told_and_the_conversation_goes_on() {
+fn errors_are_reported_and_the_conversation_continues() {
     let sandbox = Sandbox::with_letters();
     sandbox.write("there.jsonl", "kept");
     let script = format!(
@@ -185,7 +185,7 @@ fn what_is_wrong_is_told_and_the_conversation_goes_on() {
 }
 
 #[test]
-fn a_conversation_that_outgrows_the_context_goes_on_and_says_so_once() {
+fn outgrowing_the_context_is_reported_once() {
     let sandbox = Sandbox::with_letters();
     let ran = sandbox.chat(
         &format!("{LETTERS} --max-new-tokens 20 --context 300 --system Short"),
@@ -210,7 +210,7 @@ fn a_conversation_that_outgrows_the_context_goes_on_and_says_so_once() {
 }
 
 #[test]
-fn answers_end_where_a_text_is_to_end_them() {
+fn answers_end_at_stop_strings_and_constraints() {
     let sandbox = Sandbox::with_letters();
     let line = format!("{LETTERS} --max-new-tokens 10");
     assert_eq!(
@@ -230,7 +230,7 @@ fn answers_end_where_a_text_is_to_end_them() {
 }
 
 #[test]
-fn nothing_said_is_an_end() {
+fn chat_handles_empty_unterminated_and_invalid_input() {
     let sandbox = Sandbox::with_letters();
     assert_eq!(sandbox.words(&format!("chat {LETTERS}")).ok(), "");
     assert_eq!(
@@ -249,7 +249,7 @@ fn nothing_said_is_an_end() {
 }
 
 #[test]
-fn what_cannot_talk_says_why() {
+fn models_that_cannot_chat_are_rejected_with_a_reason() {
     let sandbox = Sandbox::with_char_model();
     insta::assert_snapshot!(sandbox.chat("run", "hi\n"), @r"
     exit 1
@@ -296,7 +296,7 @@ fn what_cannot_talk_says_why() {
 
 /// The template goes from the dataset into the run, and from the run into the exported files.
 #[test]
-fn a_template_stays_with_what_was_made_by_it() {
+fn templates_follow_the_dataset_the_run_and_the_export() {
     let sandbox = Sandbox::new();
     let talk = json!({ "messages": [
         { "role": "user", "content": "a" }, { "role": "assistant", "content": "b" },

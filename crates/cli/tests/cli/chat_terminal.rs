@@ -42,7 +42,7 @@ fn messages(sandbox: &Sandbox, name: &str) -> serde_json::Value {
 }
 
 #[test]
-fn lines_are_edited_and_remembered() {
+fn lines_are_edited_and_stored_in_the_history() {
     let sandbox = Sandbox::with_letters();
     let mut terminal = start(&sandbox, "--max-new-tokens 4");
     // Two extra letters are deleted, and a missing one is inserted at the start.
@@ -101,7 +101,7 @@ fn lines_are_edited_and_remembered() {
 }
 
 #[test]
-fn ctrl_c_ends_an_answer_and_clears_a_line_and_ends_nothing_else() {
+fn ctrl_c_only_ends_an_answer_or_clears_a_line() {
     let sandbox = Sandbox::with_letters();
     let mut terminal = start(&sandbox, "--max-new-tokens 100000");
     terminal.press("nonsense");

@@ -29,7 +29,7 @@ fn shown_on_stdout(sandbox: &Sandbox, line: &str) -> String {
 }
 
 #[test]
-fn errors_show_names_on_one_line() {
+fn errors_print_names_on_one_line() {
     let sandbox = Sandbox::with_char_model();
     std::fs::create_dir(sandbox.path(HOSTILE)).unwrap();
     let lines: [&[&str]; 7] = [

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use super::support::train::trained;
-use super::support::{Ran, Sandbox};
+use super::support::{CommandOutput, Sandbox};
 
 fn flip(sandbox: &Sandbox, file: &str, at: usize) {
     let path = sandbox.path(file);
@@ -16,7 +16,7 @@ fn flip(sandbox: &Sandbox, file: &str, at: usize) {
 /// Returns the error of a command that must have failed because bytes `first` to `last` of `file` are
 /// damaged.
 #[track_caller]
-fn refused(ran: Ran, file: &str, first: u64, last: u64) -> String {
+fn refused(ran: CommandOutput, file: &str, first: u64, last: u64) -> String {
     assert_eq!(ran.code, Some(1), "{ran}");
     let expected =
         format!("error: {file} is damaged: bytes {first} to {last} are not what was written");
@@ -139,7 +139,7 @@ fn without_block_hashes() -> Sandbox {
 }
 
 #[test]
-fn a_dataset_without_block_hashes_is_verified_while_it_is_trained_on() {
+fn datasets_without_block_hashes_are_verified_during_training() {
     let sandbox = without_block_hashes();
     let bytes = length(&sandbox, "data/train_00000.bin");
     let ran = sandbox.train("--data data --out run --steps 2");

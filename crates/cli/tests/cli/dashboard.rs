@@ -10,7 +10,7 @@ fn line(more: &str) -> String {
 }
 
 #[test]
-fn all_figures_are_in_80_by_24_and_it_survives_resizing() {
+fn the_dashboard_fits_80_by_24_and_survives_resizing() {
     let sandbox = Sandbox::with_data();
     let mut terminal = Terminal::start(&sandbox, &line(""), 24, 80);
     let text = terminal.wait_for("a sample", |text| text.contains('“'));
@@ -96,7 +96,7 @@ fn stopping_without_saving_keeps_the_newest_checkpoint() {
 }
 
 #[test]
-fn a_resumed_run_shows_what_was_before() {
+fn a_resumed_run_shows_earlier_steps() {
     let sandbox = Sandbox::with_data();
     // Large steps keep the number of points low: from a thousand points on, the plot is downsampled and may
     // omit the first point.

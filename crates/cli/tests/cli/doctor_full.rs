@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use super::support::{Ran, Sandbox};
+use super::support::{CommandOutput, Sandbox};
 
 /// The report in the sandbox's folder `out`.
 fn report(sandbox: &Sandbox) -> Value {
@@ -22,7 +22,7 @@ fn outcomes(report: &Value) -> Vec<(String, String)> {
 }
 
 /// Runs the small size and asserts that every check that can run passes.
-fn passes(sandbox: &Sandbox, line: &str) -> Ran {
+fn passes(sandbox: &Sandbox, line: &str) -> CommandOutput {
     let ran = sandbox.words(&format!("doctor --full --size small --out out {line}"));
     assert_eq!(ran.code, Some(0), "{ran}");
     let report = report(sandbox);
@@ -39,7 +39,7 @@ fn passes(sandbox: &Sandbox, line: &str) -> Ran {
 }
 
 #[test]
-fn the_cpu_passes_every_check_and_both_files_say_so() {
+fn the_cpu_passes_every_check_in_both_files() {
     let sandbox = Sandbox::new();
     passes(&sandbox, "--minutes 6");
     let report = report(&sandbox);
@@ -73,7 +73,7 @@ fn the_cpu_passes_every_check_and_both_files_say_so() {
 }
 
 #[test]
-fn checks_that_no_time_is_left_for_are_skipped() {
+fn checks_without_remaining_time_are_skipped() {
     let sandbox = Sandbox::new();
     let ran = sandbox.words("doctor --full --minutes 0.001 --out out");
     assert_eq!(ran.code, Some(0), "{ran}");
@@ -93,7 +93,7 @@ fn rows(report: &Value, check: &str) -> Vec<(String, f64)> {
 }
 
 #[test]
-fn a_python_that_is_not_there_fails_one_check() {
+fn a_missing_python_fails_one_check() {
     let sandbox = Sandbox::new();
     let line = "doctor --full --check pytorch --check memory --python /nowhere/python --out out";
     let ran = sandbox.words(line);
@@ -168,7 +168,7 @@ mod vulkan {
     /// A single check, since a software device takes half a minute for a resumed run. `anywhere` resumes a
     /// run on Vulkan.
     #[test]
-    fn no_check_fails_on_a_device() {
+    fn no_check_fails_on_vulkan() {
         let sandbox = Sandbox::new();
         let line =
             "doctor --full --size small --backend vulkan --minutes 3 --out out --check memory";
@@ -190,11 +190,11 @@ mod vulkan {
         let mut command = sandbox.command(line.split(' '));
         command.env("VK_ICD_FILENAMES", "/nowhere");
         let ran = command.env("VK_DRIVER_FILES", "/nowhere").output().unwrap();
-        let said = String::from_utf8(ran.stderr).unwrap();
-        assert_eq!(ran.status.code(), Some(1), "{said}");
+        let stderr = String::from_utf8(ran.stderr).unwrap();
+        assert_eq!(ran.status.code(), Some(1), "{stderr}");
         assert!(
-            said.contains("memory failed on the vulkan backend"),
-            "{said}"
+            stderr.contains("memory failed on the vulkan backend"),
+            "{stderr}"
         );
         let report = report(&sandbox);
         for check in report["checks"].as_array().unwrap() {

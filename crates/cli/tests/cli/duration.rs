@@ -51,7 +51,7 @@ fn printed_over_measured(more: &str) -> f64 {
 
 /// A small model dominated by the optimizer update, and one dominated by its forward and backward passes.
 #[test]
-fn the_printed_time_is_that_of_the_steps() {
+fn the_estimated_duration_matches_the_steps() {
     for more in [
         "--set model.d_model=96 --set model.n_layers=1 --set train.micro_batch=1",
         "--set model.d_model=32 --set train.micro_batch=16 --set train.accumulation=2",
@@ -68,7 +68,7 @@ fn the_printed_time_is_that_of_the_steps() {
 }
 
 #[test]
-fn a_run_of_seconds_has_no_time() {
+fn short_runs_have_no_estimated_duration() {
     let sandbox = Sandbox::with_data();
     let stderr = sandbox.train("--data data --steps 3 --out run").stderr;
     let line = stderr.lines().find(|line| line.starts_with("training "));

@@ -31,7 +31,7 @@ const FIRST: &str = "a naïve café: 漢字 🔥\n";
 const SECOND: &str = "one more text\n";
 
 #[test]
-fn bits_per_byte_are_of_the_predicted_text() {
+fn bits_per_byte_cover_the_predicted_text() {
     // BPE and byte tokenizers put an end-of-text token before each document. The first one is neither
     // predicted nor text.
     let whole = (FIRST.len() + SECOND.len()) as u64;
@@ -60,7 +60,7 @@ fn bits_per_byte_are_of_the_predicted_text() {
 }
 
 #[test]
-fn a_manifest_that_does_not_say_how_long_the_text_is() {
+fn a_manifest_without_text_length_gives_no_bits_per_byte() {
     let sandbox = with_documents("byte");
     let path = sandbox.path("data/dataset.json");
     let mut manifest: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
@@ -73,7 +73,7 @@ fn a_manifest_that_does_not_say_how_long_the_text_is() {
 }
 
 #[test]
-fn words_without_their_blanks_have_no_bits_per_byte() {
+fn lossy_tokenizers_have_no_bits_per_byte() {
     let file = fixture("tokenizer/tests/fixtures/files/wordpiece.json");
     let sandbox = with_documents(file.to_str().unwrap());
     let found: Value = sandbox
@@ -89,7 +89,7 @@ fn words_without_their_blanks_have_no_bits_per_byte() {
 
 /// Compares with `documents` in expected.json, written by make_tasks.py.
 #[test]
-fn the_loss_by_position_is_transformers() {
+fn the_loss_by_position_matches_transformers() {
     let tasks = fixture("model/tests/fixtures/tasks");
     let read = |name: &str| fs::read_to_string(tasks.join(name)).unwrap();
     let expected: Value = serde_json::from_str(&read("expected.json")).unwrap();
@@ -182,7 +182,7 @@ fn the_loss_by_position_is_transformers() {
 }
 
 #[test]
-fn the_default_window_is_the_one_of_the_run() {
+fn the_default_window_matches_the_run() {
     let sandbox = Sandbox::with_data();
     let ran = sandbox.train("--data data --out run --steps 2 --set train.seq_len=16");
     assert_eq!(ran.code, Some(0), "{ran}");

@@ -88,7 +88,7 @@ fn read(sandbox: &Sandbox, name: &str) -> String {
 }
 
 #[test]
-fn conversations_are_documents_by_the_index_of_their_dataset() {
+fn the_datasets_index_separates_conversations() {
     let sandbox = with_base();
     let dataset = Dataset::open(&sandbox.path("talks")).unwrap();
     let manifest = dataset.manifest();
@@ -114,7 +114,7 @@ fn conversations_are_documents_by_the_index_of_their_dataset() {
 }
 
 #[test]
-fn a_chat_model_is_fine_tuned_and_exported_as_it_came() {
+fn a_fine_tuned_chat_model_keeps_its_files() {
     let sandbox = with_base();
     let train = "train --from base --data talks --documents isolated --out run --steps 2 --renderer plain \
         --set train.micro_batch=2 --accumulation 1";
@@ -171,7 +171,7 @@ fn a_chat_model_is_fine_tuned_and_exported_as_it_came() {
 /// A dataset of an earlier version: its masks have no index, and each conversation starts with an end-of-text
 /// token.
 #[test]
-fn a_dataset_without_an_index_keeps_its_rule() {
+fn datasets_without_an_index_split_at_end_of_text() {
     let sandbox = with_base();
     let path = sandbox.path("talks/dataset.json");
     let mut manifest: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();

@@ -97,7 +97,7 @@ fn assert_refused(answer: &Answer) {
 }
 
 #[test]
-fn no_grammar_ends_the_server() {
+fn hostile_grammars_do_not_crash_the_server() {
     let sandbox = with_model(64, &[1]);
     let server = limited_server(
         &sandbox,
@@ -162,7 +162,7 @@ fn hostile_grammars_do_not_keep_others_waiting() {
 }
 
 #[test]
-fn generate_refuses_hostile_grammars_too() {
+fn generate_rejects_hostile_grammars() {
     let sandbox = with_model(64, &[1]);
     sandbox.write("chain.json", chain_of_references(4000).to_string());
     let optional = json!({"type": "object", "properties": properties(7000)});

@@ -349,7 +349,7 @@ const TRIGGERED: &str = "{% for m in messages %}{{ m.content }}{% endfor %}\
     {% if messages[-1].content == 'time' %}{% for i in range(100000) %}{{ ('ab' * 9999999).count('aab') }}{% endfor %}{% endif %}";
 
 #[test]
-fn a_server_answers_an_error_for_a_hostile_template_and_serves_on() {
+fn a_server_survives_a_hostile_template() {
     let sandbox = with_model(64, &[1]);
     sandbox.write("triggered.jinja", TRIGGERED);
     let server = sandbox.serve("serve run --slots 2 --chat-template triggered.jinja");
@@ -373,7 +373,7 @@ fn a_server_answers_an_error_for_a_hostile_template_and_serves_on() {
 }
 
 #[test]
-fn a_conversation_outlives_a_hostile_template_and_messages_that_are_too_long() {
+fn chat_survives_hostile_templates_and_oversized_messages() {
     let sandbox = with_model(64, &[1]);
     sandbox.write("triggered.jinja", TRIGGERED);
     let mut input = b"hello\nmemory\n".to_vec();
@@ -392,7 +392,7 @@ fn a_conversation_outlives_a_hostile_template_and_messages_that_are_too_long() {
 }
 
 #[test]
-fn a_hostile_template_keeps_a_model_from_being_opened_with_an_error_that_names_it() {
+fn opening_a_model_with_a_hostile_template_names_it() {
     let sandbox = with_model(64, &[1]);
     sandbox.write("bomb.jinja", "{{ '%2000000000s'|format('a') }}");
     for line in [

@@ -65,7 +65,7 @@ fn tensors(folder: &Path) -> BTreeMap<String, (String, Vec<u8>)> {
 }
 
 #[test]
-fn the_greedy_continuation_is_transformers() {
+fn greedy_continuations_match_transformers() {
     let sandbox = Sandbox::new();
     for name in [
         "gpt2-hub",
@@ -96,7 +96,7 @@ fn the_greedy_continuation_is_transformers() {
 }
 
 #[test]
-fn logits_are_transformers() {
+fn logits_match_transformers() {
     let sandbox = Sandbox::new();
     let name = "qwen3-tied";
     let file = expected(name);
@@ -134,8 +134,8 @@ fn an_exported_model_has_the_same_bytes() {
             "--shard-size",
             "10KB",
         ];
-        let said = sandbox.run(args).ok();
-        assert!(said.starts_with(&format!("{name}: ")), "{said}");
+        let printed = sandbox.run(args).ok();
+        assert!(printed.starts_with(&format!("{name}: ")), "{printed}");
         let files = fs::read_dir(sandbox.path(name)).unwrap().count();
         assert!(
             files > 3,
@@ -209,7 +209,7 @@ fn a_trained_model_is_exported_with_its_tokenizer() {
 }
 
 #[test]
-fn families_and_parts_without_a_type_are_refused_by_name() {
+fn models_without_a_hugging_face_type_are_rejected() {
     let sandbox = Sandbox::new();
     sandbox
         .words("new --preset pocket-tales --vocab-size 20 --out pocket")
@@ -260,15 +260,15 @@ fn training_warns_of_a_model_that_cannot_be_exported() {
 }
 
 #[test]
-fn a_new_model_is_its_seeds() {
+fn a_new_model_is_a_function_of_its_seed() {
     let sandbox = Sandbox::new();
     let small = "--preset gpt2-small --vocab-size 64 --set model.d_model=8 --set model.n_layers=1 --set model.heads=2 \
         --set model.kv_heads=2 --set model.seq_len=8";
     for (out, seed) in [("a", 1), ("b", 1), ("c", 2)] {
-        let said = sandbox
+        let printed = sandbox
             .words(&format!("new {small} --seed {seed} --out {out}"))
             .ok();
-        assert_eq!(said, format!("{out}: 1,464 parameters\n"));
+        assert_eq!(printed, format!("{out}: 1,464 parameters\n"));
     }
     let [a, b, c] = ["a", "b", "c"].map(|name| tensors(&sandbox.path(name)));
     assert_eq!(a, b);
@@ -305,7 +305,7 @@ const QUICK: &str = "--steps 3 --set train.accumulation=2 --set train.seq_len=16
     --set train.evaluation.sample_tokens=4 --renderer plain";
 
 #[test]
-fn training_goes_on_from_a_hugging_face_model() {
+fn training_starts_from_a_hugging_face_model() {
     let sandbox = with_byte_model();
     // The exported model has no tokenizer, so it accepts any dataset's ids.
     let ran = sandbox.words(&format!("train --from hf --data data --out run {QUICK}"));
@@ -331,7 +331,7 @@ fn training_goes_on_from_a_hugging_face_model() {
 }
 
 #[test]
-fn what_the_weights_have_cannot_be_set() {
+fn settings_fixed_by_the_weights_are_rejected() {
     let sandbox = with_byte_model();
     let ran = sandbox.words(&format!(
         "train --from hf --data data --out run {QUICK} --set model.d_model=32"
@@ -376,7 +376,7 @@ fn a_dataset_of_another_tokenizer_is_refused() {
 }
 
 #[test]
-fn pickles_are_refused_with_the_reason() {
+fn pickles_are_rejected_with_a_reason() {
     let sandbox = Sandbox::new();
     sandbox.write("ckpt.pt", "pickle");
     insta::assert_snapshot!(sandbox.words("generate ckpt.pt --tokens 1"), @r"
@@ -404,7 +404,7 @@ fn pickles_are_refused_with_the_reason() {
 }
 
 #[test]
-fn a_setting_that_is_not_computed_is_named() {
+fn unsupported_config_settings_are_rejected() {
     let sandbox = Sandbox::new();
     let text = fs::read_to_string(fixture("gpt2-tied").join("config.json")).unwrap();
     sandbox.write("hf/config.json", text.replace("gelu_new", "mish"));

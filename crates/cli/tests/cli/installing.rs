@@ -30,7 +30,7 @@ fn bash_completes_commands_options_and_their_values() {
 }
 
 #[test]
-fn each_shell_has_its_script() {
+fn each_shell_has_a_completion_script() {
     let sandbox = Sandbox::new();
     for (shell, expected) in [
         ("zsh", "#compdef emberlm"),
@@ -48,10 +48,10 @@ fn each_shell_has_its_script() {
 }
 
 #[test]
-fn each_command_has_its_man_page() {
+fn each_command_has_a_man_page() {
     let sandbox = Sandbox::new();
-    let said = sandbox.words("man --out share/man1").ok();
-    assert_eq!(said.trim(), "wrote share/man1/emberlm.1");
+    let output = sandbox.words("man --out share/man1").ok();
+    assert_eq!(output.trim(), "wrote share/man1/emberlm.1");
     let page = |name: &str| fs::read_to_string(sandbox.path(format!("share/man1/{name}"))).unwrap();
     assert!(page("emberlm.1").contains("emberlm\\-train(1)"));
     let train = page("emberlm-train.1");

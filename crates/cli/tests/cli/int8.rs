@@ -8,7 +8,7 @@ use super::support::Sandbox;
 use super::support::train::trained;
 
 #[test]
-fn perplexity_is_that_of_the_trained_weights_within_a_hundredth() {
+fn int8_perplexity_is_within_one_percent() {
     let sandbox = Sandbox::with_data();
     trained(sandbox.train("--data data --out run --set train.steps=40"));
     let eval = |more: &str| -> Value {
@@ -39,7 +39,7 @@ fn perplexity_is_that_of_the_trained_weights_within_a_hundredth() {
 /// To every command, a directory written by `export --weights int8` is bit-identical to the model quantized
 /// on load.
 #[test]
-fn a_saved_int8_model_is_the_model_in_int8() {
+fn a_saved_int8_model_equals_quantization_on_load() {
     let sandbox = Sandbox::with_data();
     trained(sandbox.train("--preset char-nano --data data --out run --set train.steps=20"));
     let ran = sandbox.words("export run --out saved --weights int8");
@@ -98,7 +98,7 @@ fn a_saved_int8_model_is_the_model_in_int8() {
 }
 
 #[test]
-fn a_saved_int8_model_is_not_trained() {
+fn training_from_int8_weights_is_rejected() {
     let sandbox = Sandbox::with_data();
     trained(sandbox.train("--preset char-nano --data data --out run --set train.steps=2"));
     assert_eq!(
@@ -130,7 +130,7 @@ fn a_saved_int8_model_is_not_trained() {
 }
 
 #[test]
-fn what_is_trained_has_its_own_weights() {
+fn unsupported_weights_options_are_rejected() {
     let sandbox = Sandbox::new();
     for command in ["train", "fit", "new --preset char-nano --out m"] {
         let ran = sandbox.words(&format!("{command} --weights int8"));

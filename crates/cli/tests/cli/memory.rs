@@ -44,7 +44,7 @@ fn recomputing_trains_the_same_model() {
 /// times.
 #[cfg(target_os = "linux")]
 #[test]
-fn training_s_memory_does_not_grow() {
+fn training_memory_does_not_grow() {
     use std::io::{BufRead, BufReader};
     use std::process::Stdio;
 
@@ -104,7 +104,7 @@ fn fit(sandbox: &Sandbox, line: &str) -> Value {
 /// gains, with grouped heads and rotary positions; and GPT-2's shape, dominated by its vocabulary.
 #[cfg(target_os = "linux")]
 #[test]
-fn predictions_are_near_what_is_measured() {
+fn memory_predictions_match_measurements() {
     let sandbox = Sandbox::new();
     let gpt2 = "--preset gpt2-small --set model.d_model=192 --set model.heads=6 \
         --set model.kv_heads=6 --set model.n_layers=3 --set model.feed_forward.width=768 \
@@ -138,7 +138,7 @@ fn predictions_are_near_what_is_measured() {
 }
 
 #[test]
-fn a_proposal_keeps_the_step_s_tokens_and_fits() {
+fn a_proposal_fits_and_keeps_the_tokens_per_step() {
     let sandbox = Sandbox::new();
     let line = "--preset pocket-tales --set train.accumulation=8 --no-measure";
     let asked = fit(&sandbox, &format!("{line} --memory 100GiB"));
@@ -183,7 +183,7 @@ fn a_proposal_keeps_the_step_s_tokens_and_fits() {
 }
 
 #[test]
-fn recomputing_takes_less() {
+fn recomputation_reduces_memory() {
     let sandbox = Sandbox::new();
     let peak = |more: &str| {
         let large = "--set model.n_layers=16 --set train.micro_batch=16";
@@ -197,7 +197,7 @@ fn recomputing_takes_less() {
 }
 
 #[test]
-fn what_cannot_be_fitted_is_refused() {
+fn unfittable_requests_are_rejected() {
     let sandbox = Sandbox::new();
     let refused = |line: &str, code: i32, part: &str| {
         let ran = sandbox.words(&format!("fit {line}"));
@@ -227,12 +227,12 @@ fn what_cannot_be_fitted_is_refused() {
 }
 
 /// The size in KiB from a line `  name  size unit …` of the output.
-fn part(said: &str, name: &str) -> f64 {
-    let line = said
+fn part(report: &str, name: &str) -> f64 {
+    let line = report
         .lines()
         .find(|line| line.trim_start().starts_with(name));
     let mut words = line
-        .unwrap_or_else(|| panic!("no {name} in {said}"))
+        .unwrap_or_else(|| panic!("no {name} in {report}"))
         .split_whitespace()
         .skip(name.split(' ').count());
     let size: f64 = words.next().unwrap().parse().unwrap();
@@ -241,16 +241,16 @@ fn part(said: &str, name: &str) -> f64 {
         "KiB" => size,
         "MiB" => size * 1024.0,
         "GiB" => size * 1024.0 * 1024.0,
-        unit => panic!("{unit} in {said}"),
+        unit => panic!("{unit} in {report}"),
     }
 }
 
 #[test]
-fn a_step_s_memory_is_told_part_by_part() {
+fn memory_report_lists_components() {
     let sandbox = Sandbox::with_data();
     let line = "--data data --steps 1 --out run --memory-report --recompute";
-    let said = sandbox.train(line).stderr;
-    assert!(said.starts_with("A step's memory, predicted"), "{said}");
+    let report = sandbox.train(line).stderr;
+    assert!(report.starts_with("A step's memory, predicted"), "{report}");
     let parts = [
         "program",
         "weights",
@@ -260,37 +260,37 @@ fn a_step_s_memory_is_told_part_by_part() {
         "temporaries",
         "allocator",
     ];
-    let sum: f64 = parts.iter().map(|name| part(&said, name)).sum();
-    let all = part(&said, "in all");
-    assert!((sum / all - 1.0).abs() < 0.02, "{said}");
+    let sum: f64 = parts.iter().map(|name| part(&report, name)).sum();
+    let all = part(&report, "in all");
+    assert!((sum / all - 1.0).abs() < 0.02, "{report}");
 }
 
 /// Values are held in 32 bits: weights and gradients take 4 bytes each, moments twice that.
 #[cfg(feature = "vulkan")]
 #[test]
-fn a_device_s_memory_is_measured_part_by_part_on_vulkan() {
+fn memory_report_measures_the_device_on_vulkan() {
     let sandbox = Sandbox::with_data();
     let line = "--data data --steps 1 --out run --memory-report --backend vulkan \
         --set model.d_model=128 --set model.feed_forward.width=512";
     let ran = sandbox.train(line);
-    let said = &ran.stderr;
-    assert_eq!(ran.code, Some(0), "{said}");
-    assert!(said.contains("measured on random tokens"), "{said}");
+    let report = &ran.stderr;
+    assert_eq!(ran.code, Some(0), "{report}");
+    assert!(report.contains("measured on random tokens"), "{report}");
     let info: Value = sandbox.words("info run --json").json();
     let parameters = info["parameters"]["total"].as_u64().unwrap() as f64;
     let weights = parameters * 4.0 / 1024.0;
     let close = |name: &str, expected: f64| {
-        let found = part(said, name);
+        let found = part(report, name);
         assert!(
             (found / expected - 1.0).abs() < 0.1,
-            "{name} of {weights}: {said}"
+            "{name} of {weights}: {report}"
         );
     };
     close("weights", weights);
     close("optimizer", 2.0 * weights);
     close("gradients", weights);
     assert!(
-        part(said, "activations") > 0.0 && part(said, "taken") > 4.0 * weights,
-        "{said}"
+        part(report, "activations") > 0.0 && part(report, "taken") > 4.0 * weights,
+        "{report}"
     );
 }

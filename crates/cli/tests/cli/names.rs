@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::support::Sandbox;
 
 #[test]
-fn mistyped_names_have_the_nearest_one_as_a_hint() {
+fn mistyped_names_suggest_the_nearest_one() {
     let sandbox = Sandbox::with_char_model();
     sandbox.write("run.toml", "[train]\nlr = 1e-3\n");
     sandbox.write("model.toml", "[model]\nn_head = 4\n");

@@ -8,7 +8,7 @@ use super::support::Sandbox;
 use super::support::train::trained;
 
 #[test]
-fn accumulation_is_the_large_batch_with_every_optimizer_and_term_of_the_loss() {
+fn accumulation_equals_the_large_batch_for_every_optimizer_and_loss_term() {
     let sandbox = Sandbox::with_data();
     for optimizer in ["adamw", "muon", "lion"] {
         let line = format!(
@@ -29,7 +29,7 @@ fn accumulation_is_the_large_batch_with_every_optimizer_and_term_of_the_loss() {
 }
 
 #[test]
-fn the_terms_of_the_loss_are_training_s_alone() {
+fn auxiliary_loss_terms_only_affect_training() {
     let sandbox = Sandbox::with_data();
     // A learning rate of 0 keeps both runs' weights equal.
     let line = "--data data --steps 2 --set train.schedule.learning_rate=0 --set train.schedule.min_learning_rate=0";
@@ -71,7 +71,7 @@ fn muon_and_lion_learn() {
 }
 
 #[test]
-fn groups_have_rates_of_their_own() {
+fn parameter_groups_have_individual_learning_rates() {
     let sandbox = Sandbox::with_data();
     let line = "--data data --steps 1 --set train.schedule.warmup_steps=0 --set train.groups.embeddings.rate=0";
     trained(sandbox.train(&format!("{line} --out run")));
@@ -87,7 +87,7 @@ fn groups_have_rates_of_their_own() {
 }
 
 #[test]
-fn every_optimizer_is_resumed_to_the_bit() {
+fn every_optimizer_resumes_bit_exactly() {
     let sandbox = Sandbox::with_data();
     for optimizer in ["muon", "lion"] {
         let line = format!(

@@ -22,7 +22,7 @@ fn with_hub() -> Sandbox {
 }
 
 #[test]
-fn a_file_or_its_folder_is_given_by_its_path() {
+fn a_tokenizer_is_selected_by_file_or_folder() {
     let sandbox = with_hub();
     insta::assert_snapshot!(sandbox.words("prepare text.txt --out folder --tokenizer hub"), @r"
     exit 0
@@ -53,7 +53,7 @@ fn a_file_or_its_folder_is_given_by_its_path() {
 }
 
 #[test]
-fn what_is_no_tokenizer_is_refused_with_the_choices() {
+fn invalid_tokenizers_are_rejected_with_the_choices() {
     let sandbox = with_hub();
     sandbox.write("empty/readme.txt", "nothing");
     insta::assert_snapshot!(sandbox.words("prepare text.txt --out d --tokenizer word"), @r"
@@ -80,7 +80,7 @@ fn what_is_no_tokenizer_is_refused_with_the_choices() {
 }
 
 #[test]
-fn a_checkpoint_has_the_file_when_the_dataset_is_gone() {
+fn checkpoints_contain_the_tokenizer_file() {
     let sandbox = with_hub();
     sandbox
         .words("prepare text.txt --out data --tokenizer hub")

@@ -23,7 +23,7 @@ fn weights_on(threads: usize, sandbox: &Sandbox, more: &str) -> (Vec<f64>, Vec<u
 }
 
 #[test]
-fn any_number_of_threads_trains_the_same_model() {
+fn training_is_independent_of_the_number_of_threads() {
     let sandbox = Sandbox::with_data();
     for more in ["", "--precision bf16"] {
         let one = weights_on(1, &sandbox, more);
@@ -38,7 +38,7 @@ fn any_number_of_threads_trains_the_same_model() {
 }
 
 #[test]
-fn bf16_learns_what_f32_learns() {
+fn bf16_learns_like_f32() {
     let sandbox = Sandbox::with_data();
     let train = |precision: &str| {
         let line = format!(
@@ -67,7 +67,7 @@ fn bf16_learns_what_f32_learns() {
 
 #[cfg(feature = "ndarray")]
 #[test]
-fn a_backend_without_bf16_says_so() {
+fn a_backend_without_bf16_prints_a_warning() {
     let sandbox = Sandbox::with_data();
     let train = |precision: &str| {
         let line = format!(

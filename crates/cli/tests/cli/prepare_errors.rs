@@ -77,7 +77,7 @@ fn an_existing_dataset_without_force() {
 }
 
 #[test]
-fn force_leaves_what_is_no_dataset_alone() {
+fn force_only_replaces_datasets() {
     let sandbox = Sandbox::new();
     sandbox.write("a.txt", "some text");
     sandbox.write("photos/1.jpg", "");
@@ -112,7 +112,7 @@ fn an_unfinished_dataset() {
 }
 
 #[test]
-fn a_split_that_contradicts_itself() {
+fn contradictory_split_options_are_rejected() {
     let sandbox = Sandbox::new();
     let line = "prepare a.txt --out d --tokenizer byte --split hash --val b.txt";
     insta::assert_snapshot!(sandbox.words(line), @r"

@@ -5,9 +5,9 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::support::train::{TINY, trained};
-use super::support::{Ran, Sandbox};
+use super::support::{CommandOutput, Sandbox};
 
-fn refused(ran: Ran) -> String {
+fn refused(ran: CommandOutput) -> String {
     assert!(matches!(ran.code, Some(1 | 2)), "{ran}");
     assert_eq!(ran.stdout, "");
     ran.stderr
@@ -22,7 +22,7 @@ fn with_run() -> Sandbox {
 }
 
 #[test]
-fn more_steps_go_on_as_if_they_had_been_asked_for() {
+fn extending_a_run_equals_a_longer_run() {
     let sandbox = Sandbox::with_data();
     // The decay is independent of the run's length, so a longer run has the same first steps.
     let line =
@@ -41,7 +41,7 @@ fn more_steps_go_on_as_if_they_had_been_asked_for() {
 }
 
 #[test]
-fn a_run_without_a_checkpoint_begins_again() {
+fn a_run_without_a_checkpoint_restarts() {
     let sandbox = with_run();
     fs::remove_dir_all(sandbox.path("run/checkpoints")).unwrap();
     let losses = sandbox.losses("run");
@@ -60,7 +60,7 @@ fn a_run_without_a_checkpoint_begins_again() {
 }
 
 #[test]
-fn what_may_not_change_is_named() {
+fn incompatible_changes_are_rejected() {
     let sandbox = with_run();
     let line = "train --resume run --renderer plain";
     for (change, expected) in [
@@ -89,7 +89,7 @@ fn what_may_not_change_is_named() {
 }
 
 #[test]
-fn another_dataset_is_named() {
+fn a_different_dataset_is_rejected() {
     let sandbox = with_run();
     sandbox.write("text.txt", "0 and 1 make 1\n".repeat(100));
     sandbox
@@ -114,7 +114,7 @@ fn another_dataset_is_named() {
 }
 
 #[test]
-fn a_dataset_that_was_moved_is_the_same() {
+fn a_moved_dataset_is_accepted() {
     let sandbox = with_run();
     fs::rename(sandbox.path("data"), sandbox.path("moved")).unwrap();
     assert!(
@@ -124,7 +124,7 @@ fn a_dataset_that_was_moved_is_the_same() {
 }
 
 #[test]
-fn a_damaged_checkpoint_is_passed_over_with_a_warning() {
+fn a_damaged_checkpoint_is_skipped_with_a_warning() {
     let sandbox = with_run();
     let (losses, weights) = (sandbox.losses("run"), sandbox.weights("run", 6));
     // Flips a bit of an optimizer moment, which only resuming reads.
@@ -166,7 +166,7 @@ fn all_checkpoints_damaged() {
 }
 
 #[test]
-fn what_is_no_run() {
+fn folders_that_are_not_runs_are_rejected() {
     let sandbox = Sandbox::new();
     sandbox.write("text.txt", "text");
     for (path, expected) in [
@@ -270,12 +270,12 @@ fn a_full_disk_does_not_end_a_run() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let said = |kind: &str| {
+    let is_logged = |kind: &str| {
         let text = fs::read_to_string(sandbox.path("run/events.jsonl")).unwrap_or_default();
         text.contains(&format!("\"event\":\"{kind}\""))
     };
-    wait_for(|| said("checkpoint_failed"));
-    assert!(!said("checkpoint"));
+    wait_for(|| is_logged("checkpoint_failed"));
+    assert!(!is_logged("checkpoint"));
     // Only the file being written remains of a failed checkpoint.
     let pid = Pid::from_raw(child.id() as i32).unwrap();
     let limit = Rlimit {
@@ -283,7 +283,7 @@ fn a_full_disk_does_not_end_a_run() {
         maximum: None,
     };
     prlimit(Some(pid), Resource::Fsize, limit).unwrap();
-    wait_for(|| said("checkpoint"));
+    wait_for(|| is_logged("checkpoint"));
     signal(&child, "-INT");
     assert!(child.wait().unwrap().success());
     let steps = sandbox.events("run", "step");
@@ -409,7 +409,7 @@ fn a_second_ctrl_c_stops_at_once() {
 
 #[cfg(feature = "ndarray")]
 #[test]
-fn another_backend_is_told_of() {
+fn a_backend_change_is_reported() {
     let sandbox = with_run();
     let ran = sandbox.words("train --resume run --steps 7 --backend ndarray --renderer plain");
     let expected = "warning: the run was computed on flex and continues on ndarray";

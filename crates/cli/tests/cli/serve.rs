@@ -51,7 +51,7 @@ pub fn generated(sandbox: &Sandbox, prompt: &[u32], tokens: usize) -> Vec<u64> {
 }
 
 #[test]
-fn many_at_once_are_answered_as_one_alone() {
+fn concurrent_requests_equal_single_ones() {
     let sandbox = with_model(64, &[1]);
     let server = sandbox.serve("serve run --slots 3");
     let prompts: Vec<Vec<u32>> = (1..=9)
@@ -97,7 +97,7 @@ fn long(stream: bool) -> String {
 const JSON: &str = "content-type: application/json\r\n";
 
 #[test]
-fn a_client_that_leaves_frees_its_slot_at_once() {
+fn a_disconnected_client_frees_its_slot() {
     let sandbox = with_model(1 << 14, &[1]);
     let server = sandbox.serve("serve run --slots 1 --max-tokens 16000 --context 16384");
     for streams in [true, false] {
@@ -125,7 +125,7 @@ fn a_client_that_leaves_frees_its_slot_at_once() {
 }
 
 #[test]
-fn a_queue_has_an_end() {
+fn the_queue_is_bounded() {
     let sandbox = with_model(1 << 14, &[1]);
     let server =
         sandbox.serve("serve run --slots 1 --max-queue 1 --max-tokens 16000 --context 16384");
@@ -139,7 +139,7 @@ fn a_queue_has_an_end() {
 }
 
 #[test]
-fn what_takes_too_long_ends() {
+fn long_requests_time_out() {
     let sandbox = with_model(1 << 14, &[1]);
     let server =
         sandbox.serve("serve run --slots 1 --timeout 1 --max-tokens 16000 --context 16384");
@@ -156,7 +156,7 @@ fn what_takes_too_long_ends() {
 
 #[cfg(unix)]
 #[test]
-fn a_signal_lets_what_is_under_way_end() {
+fn a_signal_drains_running_requests() {
     let sandbox = with_model(1 << 12, &[1]);
     let server = sandbox.serve("serve run");
     let mut asked = server.begin(
@@ -183,7 +183,7 @@ fn a_signal_lets_what_is_under_way_end() {
 }
 
 #[test]
-fn a_run_is_followed_from_checkpoint_to_checkpoint() {
+fn a_followed_run_serves_each_new_checkpoint() {
     let (first, sandbox) = (with_model(1 << 12, &[1]), with_model(1 << 12, &[1]));
     sandbox.write("run/config.toml", "");
     // A different model, which becomes the run's next checkpoint.
@@ -228,7 +228,7 @@ fn a_run_is_followed_from_checkpoint_to_checkpoint() {
 }
 
 #[test]
-fn a_key_is_asked_for() {
+fn the_api_key_is_required() {
     let sandbox = with_model(64, &[1]);
     sandbox.write("key", "sesame\n");
     let server = sandbox.serve("serve run --api-key-file key");

@@ -66,7 +66,7 @@ fn texts(answer: &Answer, samples: usize) -> Vec<String> {
 }
 
 #[test]
-fn stalled_streams_keep_little_memory_and_lose_no_token() {
+fn stalled_streams_use_little_memory_and_lose_no_token() {
     let sandbox = with_model(1 << 13, &[1]);
     let server = sandbox.serve(
         "serve run --slots 9 --max-tokens 8000 --context 8192 --chat-template chatml --write-timeout 600",
@@ -115,7 +115,7 @@ fn stalled_streams_keep_little_memory_and_lose_no_token() {
 }
 
 #[test]
-fn the_time_limit_frees_the_places_of_clients_that_do_not_read() {
+fn the_time_limit_frees_slots_of_clients_that_do_not_read() {
     let sandbox = with_model(1 << 13, &[1]);
     let server = sandbox.serve(
         "serve run --slots 2 --max-queue 2 --timeout 4 --max-tokens 8000 --context 8192 --chat-template chatml --write-timeout 600",
@@ -131,7 +131,7 @@ fn the_time_limit_frees_the_places_of_clients_that_do_not_read() {
 }
 
 #[test]
-fn connections_that_do_nothing_give_way() {
+fn idle_connections_are_closed_for_new_ones() {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
         current: limit.maximum,
@@ -192,7 +192,7 @@ fn pipelining_clients_that_never_read_are_cut_off() {
 }
 
 #[test]
-fn embeddings_leave_room_for_streams_and_end_with_their_clients() {
+fn embeddings_yield_to_streams_and_end_with_their_clients() {
     let sandbox = with_model(2048, &[1]);
     let server = sandbox.serve("serve run --slots 4");
     let texts = json!({ "model": "run", "input": vec![vec![7; 2000]; 60] }).to_string();
@@ -228,7 +228,7 @@ fn embeddings_leave_room_for_streams_and_end_with_their_clients() {
 }
 
 #[test]
-fn what_may_be_kept_of_one_request_and_of_all_is_bounded() {
+fn memory_per_request_and_in_total_is_bounded() {
     let sandbox = with_model(1 << 13, &[1]);
     let server = sandbox.serve(
         "serve run --slots 64 --max-tokens 8000 --context 8192 --chat-template chatml --max-memory 300MiB",
@@ -253,7 +253,7 @@ fn what_may_be_kept_of_one_request_and_of_all_is_bounded() {
 }
 
 #[test]
-fn deterministic_answers_are_the_same_under_load_as_alone() {
+fn deterministic_answers_do_not_depend_on_load() {
     let sandbox = with_model(256, &[1]);
     let server = sandbox.serve("serve run --slots 4 --deterministic");
     let ask = |n: u64| {

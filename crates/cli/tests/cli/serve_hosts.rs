@@ -77,7 +77,7 @@ fn assert_own_hosts_only(server: &Server) {
 }
 
 #[test]
-fn serve_answers_for_its_own_hosts_only() {
+fn serve_only_accepts_its_own_hosts() {
     let sandbox = with_model(64, &[1]);
     let server = sandbox.serve("serve run --allowed-host llm.example");
     assert_own_hosts_only(&server);
@@ -92,7 +92,7 @@ fn serve_answers_for_its_own_hosts_only() {
 }
 
 #[test]
-fn watch_answers_for_its_own_hosts_only() {
+fn watch_only_accepts_its_own_hosts() {
     let sandbox = Sandbox::new();
     sandbox.write("runs/a/config.toml", "");
     assert_own_hosts_only(&sandbox.serve("watch --allowed-host llm.example"));

@@ -35,7 +35,7 @@ fn prompt(stream: bool) -> Value {
 }
 
 #[test]
-fn a_request_is_one_line_without_its_prompt() {
+fn a_request_logs_one_line_without_its_prompt() {
     let sandbox = with_model(64, &[1]);
     let server = logged(&sandbox, "serve run --alias other");
     for stream in [false, true] {
@@ -62,7 +62,7 @@ fn a_request_is_one_line_without_its_prompt() {
 }
 
 #[test]
-fn a_request_that_is_refused_for_its_host_or_origin_is_logged() {
+fn requests_rejected_for_host_or_origin_are_logged() {
     let sandbox = with_model(64, &[1]);
     let server = logged(&sandbox, "serve run");
     let foreign =
@@ -76,7 +76,7 @@ fn a_request_that_is_refused_for_its_host_or_origin_is_logged() {
 }
 
 #[test]
-fn a_request_is_a_json_object_on_demand() {
+fn requests_can_be_logged_as_json() {
     let sandbox = with_model(64, &[1]);
     let server = logged(
         &sandbox,
@@ -101,7 +101,7 @@ fn a_request_is_a_json_object_on_demand() {
 }
 
 #[test]
-fn a_client_that_leaves_is_logged_and_a_log_can_be_off() {
+fn disconnects_are_logged_and_the_log_can_be_disabled() {
     let sandbox = with_model(1 << 14, &[1]);
     let server = logged(
         &sandbox,
@@ -124,7 +124,7 @@ fn a_client_that_leaves_is_logged_and_a_log_can_be_off() {
 
 #[cfg(unix)]
 #[test]
-fn a_stderr_that_nobody_reads_stops_neither_answers_nor_the_end() {
+fn a_blocked_stderr_delays_neither_responses_nor_shutdown() {
     let sandbox = with_model(64, &[1]);
     let server = sandbox.serve_with("serve run", Stdio::piped());
     // More than a pipe and the log's queue can hold.

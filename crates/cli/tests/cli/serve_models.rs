@@ -18,7 +18,7 @@ fn listed(models: &Value) -> Vec<(&str, &str)> {
 }
 
 #[test]
-fn a_model_answers_to_its_name_and_its_aliases() {
+fn models_respond_to_names_and_aliases() {
     let sandbox = with_model(64, &[1]);
     let server = sandbox.serve("serve a=run b=run --alias gpt-3.5-turbo=b --slots 1");
     let models = server.json("/v1/models");
@@ -49,7 +49,7 @@ fn a_model_answers_to_its_name_and_its_aliases() {
 }
 
 #[test]
-fn each_model_has_the_settings_of_the_file() {
+fn each_model_has_its_settings_from_the_file() {
     let sandbox = with_model(64, &[1]);
     sandbox.write(
         "serve.toml",
@@ -97,7 +97,7 @@ fn each_model_has_the_settings_of_the_file() {
 }
 
 #[test]
-fn a_bad_setting_is_refused_before_weights_are_read() {
+fn invalid_settings_are_rejected_before_loading_weights() {
     let sandbox = with_model(64, &[1]);
     // Loading weights would print a line on stderr.
     insta::assert_snapshot!(sandbox.words("serve a=run b=run --port 0 --context 65"), @r"
@@ -143,7 +143,7 @@ fn a_bad_setting_is_refused_before_weights_are_read() {
 }
 
 #[test]
-fn more_answers_than_slots_are_those_of_a_server_with_enough() {
+fn more_samples_than_slots_equal_those_of_a_larger_server() {
     let sandbox = with_model(64, &[1]);
     let few = sandbox.serve("serve run --slots 2 --max-queue 8 --chat-template chatml");
     let enough = sandbox.serve("serve run --slots 9 --chat-template chatml");

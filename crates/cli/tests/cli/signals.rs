@@ -69,7 +69,7 @@ fn a_signal_that_was_ignored_at_the_start_stays_ignored() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_run_under_nohup_goes_to_its_end() {
+fn a_run_under_nohup_finishes() {
     let sandbox = Sandbox::with_data();
     let line = format!("exec nohup \"$EMBERLM\" train {TINY} --data data --out run --steps 200");
     let mut child = sandbox.shell(&line).stderr(Stdio::null()).spawn().unwrap();
@@ -118,23 +118,24 @@ fn stopped_within_a_step(sandbox: &Sandbox, kind: &str, out: &str) -> (Duration,
     std::thread::sleep(Duration::from_millis(300));
     let asked = Instant::now();
     send(&child, Signal::INT);
-    let mut said = String::new();
-    std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut said).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(0), "{said}");
-    (asked.elapsed(), said)
+    let mut output = String::new();
+    std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut output).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0), "{output}");
+    (asked.elapsed(), output)
 }
 
 #[test]
-fn a_run_is_stopped_within_a_step_and_resumed_to_the_bit() {
+fn a_run_stopped_within_a_step_resumes_bit_exactly() {
     let sandbox = Sandbox::with_data();
     let started = Instant::now();
     let line = format!("train {TINY} {LONG} --out whole");
     assert_eq!(sandbox.words(&line).code, Some(0));
     let step = started.elapsed() / 3;
-    let (took, said) = stopped_within_a_step(&sandbox, "step", "run");
+    let (took, output) = stopped_within_a_step(&sandbox, "step", "run");
     assert!(
-        said.contains("Stopping after this micro-batch, with a checkpoint of the last whole step."),
-        "{said}"
+        output
+            .contains("Stopping after this micro-batch, with a checkpoint of the last whole step."),
+        "{output}"
     );
     println!("a step takes {step:?}, stopping took {took:?}");
     // Only the first step counts. The second one was discarded.
@@ -149,8 +150,8 @@ fn a_run_is_stopped_within_a_step_and_resumed_to_the_bit() {
 #[test]
 fn a_run_stopped_within_its_first_step_has_no_checkpoint() {
     let sandbox = Sandbox::with_data();
-    let (_, said) = stopped_within_a_step(&sandbox, "begun", "run");
-    assert!(said.contains("Stopped after step 0."), "{said}");
+    let (_, output) = stopped_within_a_step(&sandbox, "begun", "run");
+    assert!(output.contains("Stopped after step 0."), "{output}");
     assert_eq!(sandbox.losses("run"), [] as [f64; 0]);
     let saved = std::fs::read_dir(sandbox.path("run/checkpoints")).unwrap();
     assert_eq!(saved.count(), 0);
@@ -160,7 +161,7 @@ fn a_run_stopped_within_its_first_step_has_no_checkpoint() {
 }
 
 #[test]
-fn an_evaluation_is_broken_off_and_made_when_the_run_is_resumed() {
+fn an_interrupted_evaluation_is_repeated_after_resuming() {
     let sandbox = Sandbox::with_data();
     let lines = (0..40_000).map(|i| format!("{i} and {} make {}\n", i + 1, 2 * i + 1));
     sandbox.write("long.txt", lines.collect::<String>());

@@ -18,7 +18,7 @@ fn without_times(line: &str) -> String {
 }
 
 #[test]
-fn generate_reports_its_speed_when_it_is_asked_to() {
+fn generate_reports_its_speed_with_verbose() {
     let sandbox = Sandbox::with_char_model();
     let line = "generate run --prompt hello --temperature 0 --max-new-tokens 30";
     let silent = sandbox.words(line).ok();
@@ -75,7 +75,7 @@ fn chat_reports_the_speed_of_the_last_and_of_all_answers() {
 
 #[cfg(unix)]
 #[test]
-fn a_terminal_shows_that_a_model_is_loaded_and_then_forgets_it() {
+fn the_loading_spinner_is_removed_from_the_terminal() {
     use super::support::terminal::Terminal;
 
     let sandbox = Sandbox::with_char_model();

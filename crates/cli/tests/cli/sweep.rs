@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use super::support::{Ran, Sandbox};
+use super::support::{CommandOutput, Sandbox};
 
 /// A model that trains quickly.
 const TINY: &str = "data = \"data\"
@@ -53,13 +53,13 @@ const GRID: &str = "[grid]
 ";
 
 #[track_caller]
-fn done(ran: Ran) -> Ran {
+fn done(ran: CommandOutput) -> CommandOutput {
     assert_eq!(ran.code, Some(0), "{ran}");
     ran
 }
 
 #[test]
-fn a_grid_is_run_compared_and_extended() {
+fn a_grid_is_trained_compared_and_extended() {
     let sandbox = Sandbox::with_sweep(GRID);
     let ran = done(sandbox.words("sweep rates.toml --json --parallel 2"));
     let summary: Value = serde_json::from_str(&ran.stdout).unwrap();
@@ -184,7 +184,7 @@ fn a_dry_run_prints_commands_that_work() {
 }
 
 #[test]
-fn a_run_that_fails_is_reported_and_the_others_are_kept() {
+fn failed_runs_are_reported_and_others_are_kept() {
     let sandbox = Sandbox::with_sweep(
         "[[list]]\n\"train.from\" = \"nowhere\"\n[[list]]\n\"train.seed\" = 5\n",
     );
@@ -205,7 +205,7 @@ fn a_run_that_fails_is_reported_and_the_others_are_kept() {
 }
 
 #[test]
-fn nothing_begins_where_a_run_cannot_be() {
+fn an_invalid_run_prevents_the_sweep() {
     for (rest, code, expected) in [
         (
             "[grid]\n\"train.learning_rat\" = [1]\n",
@@ -331,7 +331,7 @@ fn ctrl_c_stops_the_runs_with_a_checkpoint() {
 
 #[cfg(unix)]
 #[test]
-fn a_killed_sweep_goes_on_where_it_was() {
+fn a_killed_sweep_resumes() {
     use std::process::Stdio;
     use std::time::{Duration, Instant};
 
@@ -387,7 +387,7 @@ fn a_killed_sweep_goes_on_where_it_was() {
 }
 
 #[test]
-fn a_random_search_is_drawn_by_its_seed_and_recorded() {
+fn random_search_is_reproducible_and_recorded() {
     let random = "\"train.schedule.min_learning_rate\" = 0.0\n[random]\nruns = 3\nseed = 5\n[random.space]\n\"train.schedule.learning_rate\" = { log_uniform = [1e-4, 1e-2] }\n";
     let sandbox = Sandbox::with_sweep(random);
     let commands = sandbox.words("sweep rates.toml --dry-run").ok();
@@ -411,7 +411,7 @@ fn a_random_search_is_drawn_by_its_seed_and_recorded() {
 }
 
 #[test]
-fn a_run_that_is_worse_than_the_others_is_stopped_early() {
+fn bad_runs_are_stopped_early() {
     // The third run learns nothing at a learning rate of almost 0, and would take much longer than the
     // others.
     let list = "[[list]]\n\"train.schedule.learning_rate\" = 1e-2\n\"train.steps\" = 40\n\

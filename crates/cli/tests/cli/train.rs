@@ -8,7 +8,7 @@ use super::support::Sandbox;
 use super::support::train::{TINY, trained};
 
 #[test]
-fn with_nothing_given_the_whole_job_is_done() {
+fn train_without_arguments_completes() {
     let sandbox = Sandbox::new();
     let text =
         trained(sandbox.train("--steps 4 --eval-interval 2 --set train.evaluation.tokens=500"));
@@ -42,7 +42,7 @@ fn with_nothing_given_the_whole_job_is_done() {
 }
 
 #[test]
-fn plain_lines_say_how_it_goes() {
+fn plain_lines_report_progress() {
     let sandbox = Sandbox::with_data();
     let ran = sandbox.train("--data data --out run --steps 3");
     let lines: Vec<&str> = ran.stderr.lines().collect();
@@ -93,7 +93,7 @@ fn training_lowers_the_loss_and_eval_agrees_with_it() {
 }
 
 #[test]
-fn accumulation_is_the_large_batch() {
+fn accumulation_equals_the_large_batch() {
     let sandbox = Sandbox::with_data();
     let line = "--data data --steps 6 --set train.micro_batch";
     trained(sandbox.train(&format!("{line}=6 --out whole")));
@@ -105,7 +105,7 @@ fn accumulation_is_the_large_batch() {
 }
 
 #[test]
-fn weight_decay_leaves_vectors_alone() {
+fn weight_decay_excludes_vectors() {
     let sandbox = Sandbox::with_data();
     // The learning rate is so small that only the weight decay, 0.1 per step, changes the weights.
     let line = "--data data --steps 1 --preset char-nano --set train.schedule.learning_rate=1e-9 \

@@ -77,7 +77,7 @@ fn a_run_is_followed_as_it_is_written() {
 }
 
 #[test]
-fn what_a_run_wrote_is_what_is_shown() {
+fn the_page_shows_the_events_unchanged() {
     let sandbox = Sandbox::with_data();
     trained(sandbox.train("--data data --out run --steps 3"));
     let server = sandbox.serve("watch run");
@@ -126,7 +126,7 @@ fn runs_have_their_sweep_their_labels_and_their_settings() {
 }
 
 #[test]
-fn the_page_is_whole_and_may_run_its_own_code_alone() {
+fn the_page_is_self_contained_and_restricted_by_csp() {
     let sandbox = Sandbox::new();
     sandbox.write("runs/a/config.toml", "");
     let server = sandbox.serve("watch");
@@ -152,7 +152,7 @@ fn the_page_is_whole_and_may_run_its_own_code_alone() {
 }
 
 #[test]
-fn nothing_but_the_runs_can_be_asked_for() {
+fn only_runs_can_be_requested() {
     let sandbox = Sandbox::new();
     sandbox.write("runs/a/config.toml", "");
     sandbox.write("secret/events.jsonl", step(1, 4.0));
@@ -171,7 +171,7 @@ fn nothing_but_the_runs_can_be_asked_for() {
 
 #[cfg(unix)]
 #[test]
-fn a_signal_ends_it() {
+fn a_signal_stops_the_server() {
     let sandbox = Sandbox::new();
     sandbox.write("runs/a/config.toml", "");
     for signal in ["-INT", "-TERM"] {
@@ -183,7 +183,7 @@ fn a_signal_ends_it() {
 }
 
 #[test]
-fn what_cannot_be_watched_is_said() {
+fn invalid_watch_arguments_are_rejected() {
     let sandbox = Sandbox::new();
     insta::assert_snapshot!(sandbox.words("watch"), @r"
     exit 1

@@ -153,7 +153,7 @@ mod tests {
             let known = [name.to_owned(), format!("{name} x")].map(|text| InputLine::read(&text));
             let known = known
                 .iter()
-                .any(|said| matches!(said, Ok(InputLine::Command(_))));
+                .any(|line| matches!(line, Ok(InputLine::Command(_))));
             assert!(known, "{name}");
         }
     }

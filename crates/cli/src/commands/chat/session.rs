@@ -217,13 +217,13 @@ impl<'a, B: Backend> Session<'a, B> {
             table.row(["system".to_owned(), format!("{system:?}")]);
         }
         if let Some(last) = &self.last {
-            let said = format!(
+            let summary = format!(
                 "{} tokens, after {} of which {} were read before",
                 count(last.made),
                 count(last.prompt),
                 HumanCount(last.reused)
             );
-            table.row(["last answer".to_owned(), said]);
+            table.row(["last answer".to_owned(), summary]);
         }
         table.render()
     }

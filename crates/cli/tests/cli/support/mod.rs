@@ -21,7 +21,7 @@ pub struct Sandbox {
 }
 
 /// The result of running the binary.
-pub struct Ran {
+pub struct CommandOutput {
     pub code: Option<i32>,
     pub stdout: String,
     pub stderr: String,
@@ -77,10 +77,10 @@ impl Sandbox {
 
     /// Runs a shell command.
     #[cfg(unix)]
-    pub fn sh(&self, line: &str) -> Ran {
+    pub fn sh(&self, line: &str) -> CommandOutput {
         let output = self.shell(line).output().unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-        Ran {
+        CommandOutput {
             code: output.status.code(),
             stdout: text(output.stdout),
             stderr: text(output.stderr),
@@ -88,14 +88,14 @@ impl Sandbox {
     }
 
     /// Runs the binary. In its output, `[FOLDER]` replaces this folder's path.
-    pub fn run<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Ran {
+    pub fn run<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> CommandOutput {
         let output = self.command(args).output().unwrap();
         let folder = fs::canonicalize(self.folder.path()).unwrap();
         let text = |bytes| {
             let text = String::from_utf8(bytes).unwrap();
             text.replace(folder.to_str().unwrap(), "[FOLDER]")
         };
-        Ran {
+        CommandOutput {
             code: output.status.code(),
             stdout: text(output.stdout),
             stderr: text(output.stderr),
@@ -103,7 +103,7 @@ impl Sandbox {
     }
 
     /// Runs a command line without quoting: words are separated by spaces.
-    pub fn words(&self, line: &str) -> Ran {
+    pub fn words(&self, line: &str) -> CommandOutput {
         self.run(line.split_whitespace())
     }
 
@@ -138,7 +138,7 @@ fn start_children_without_ignored_signals() {
     });
 }
 
-impl Ran {
+impl CommandOutput {
     /// Returns the stdout of a run that succeeded with empty stderr.
     #[track_caller]
     pub fn ok(self) -> String {
@@ -159,7 +159,7 @@ impl Ran {
 }
 
 /// Formats the result for snapshots.
-impl fmt::Display for Ran {
+impl fmt::Display for CommandOutput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let code = self
             .code

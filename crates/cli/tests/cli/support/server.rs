@@ -103,12 +103,12 @@ impl Sandbox {
         let mut command = self.command(words);
         command.stdout(Stdio::piped()).stderr(stderr);
         let mut child = command.spawn().unwrap();
-        let mut said = String::new();
+        let mut output = String::new();
         let stdout = child.stdout.take().unwrap();
-        BufReader::new(stdout).read_line(&mut said).unwrap();
-        let address = said.trim().strip_prefix("http://");
+        BufReader::new(stdout).read_line(&mut output).unwrap();
+        let address = output.trim().strip_prefix("http://");
         let address = address
-            .unwrap_or_else(|| panic!("{line}: said {said:?}"))
+            .unwrap_or_else(|| panic!("{line}: output {output:?}"))
             .to_owned();
         Server {
             child,

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use super::{Ran, Sandbox};
+use super::{CommandOutput, Sandbox};
 
 /// A model of two small layers, for any dataset.
 pub const TINY: &str = "--set model.d_model=24 --set model.n_layers=2 --set model.heads=2 \
@@ -24,7 +24,7 @@ impl Sandbox {
         sandbox
     }
 
-    pub fn train(&self, line: &str) -> Ran {
+    pub fn train(&self, line: &str) -> CommandOutput {
         self.words(&format!("train {TINY} {line}"))
     }
 
@@ -57,7 +57,7 @@ impl Sandbox {
 }
 
 #[track_caller]
-pub fn trained(ran: Ran) -> String {
+pub fn trained(ran: CommandOutput) -> String {
     assert_eq!(ran.code, Some(0), "{ran}");
     ran.stdout
 }

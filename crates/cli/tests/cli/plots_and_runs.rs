@@ -62,7 +62,7 @@ fn pixels(sandbox: &Sandbox, name: &str, colour: [u8; 3]) -> (u32, u32, usize) {
 }
 
 #[test]
-fn runs_are_compared_in_a_picture() {
+fn a_plot_compares_runs() {
     let sandbox = Sandbox::new();
     sandbox.write_history("a", 40, Some(0.5), None);
     sandbox.write_history("b", 20, None, None);
@@ -119,7 +119,7 @@ fn runs_are_compared_in_a_picture() {
 }
 
 #[test]
-fn a_metric_of_a_hook_is_drawn_by_its_declaration() {
+fn a_hooks_metric_is_plotted_by_its_declaration() {
     let sandbox = Sandbox::new();
     sandbox.write_history("plain", 10, None, None);
     let declared = json!({"name": "accuracy", "title": "Accuracy", "unit": "%", "direction": "higher_is_better",
@@ -152,7 +152,7 @@ fn a_metric_of_a_hook_is_drawn_by_its_declaration() {
 }
 
 #[test]
-fn a_folder_stands_for_its_runs() {
+fn a_folder_selects_all_of_its_runs() {
     let sandbox = Sandbox::new();
     sandbox.write_history("runs/one", 10, None, None);
     sandbox.write_history("runs/two", 10, None, None);
@@ -162,7 +162,7 @@ fn a_folder_stands_for_its_runs() {
 }
 
 #[test]
-fn names_that_are_equal_are_paths_and_names_are_no_code() {
+fn clashing_names_become_paths_and_names_are_escaped() {
     let sandbox = Sandbox::new();
     sandbox.write_history("x/run", 10, None, None);
     sandbox.write_history("y/run", 10, None, None);
@@ -177,7 +177,7 @@ fn names_that_are_equal_are_paths_and_names_are_no_code() {
 }
 
 #[test]
-fn odd_histories_are_drawn() {
+fn unusual_histories_are_plotted() {
     let sandbox = Sandbox::new();
     sandbox.write_history("one", 1, None, None);
     sandbox.words("plot one --out one.png").ok();
@@ -201,7 +201,7 @@ fn odd_histories_are_drawn() {
 }
 
 #[test]
-fn what_cannot_be_drawn_is_said() {
+fn impossible_plots_are_rejected() {
     let sandbox = Sandbox::new();
     sandbox.write("folder/file", "");
     sandbox.write("begun/config.toml", "");
@@ -256,7 +256,7 @@ fn what_cannot_be_drawn_is_said() {
 }
 
 #[test]
-fn a_list_says_where_runs_stand() {
+fn the_list_shows_the_state_of_runs() {
     let sandbox = Sandbox::new();
     sandbox.write_history("runs/finished", 40, None, Some("finished"));
     sandbox.write_history("runs/interrupted", 10, None, Some("interrupted"));
@@ -368,7 +368,7 @@ fn two_runs_are_compared() {
 }
 
 #[test]
-fn no_run_and_no_folder() {
+fn missing_runs_and_folders_are_reported() {
     let sandbox = Sandbox::new();
     sandbox.write("folder/file", "");
     let none = sandbox.words("runs folder");

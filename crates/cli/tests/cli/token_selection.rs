@@ -25,11 +25,11 @@ struct GenerationOutput {
     tokens: Vec<u32>,
     text: Option<String>,
     finish: String,
-    logprobs: Option<Vec<Place>>,
+    logprobs: Option<Vec<TokenLogprob>>,
 }
 
 #[derive(Deserialize)]
-struct Place {
+struct TokenLogprob {
     id: u32,
     logprob: f64,
     alternatives: Vec<Alternative>,
@@ -181,7 +181,7 @@ fn log_probabilities_are_those_of_the_logits() {
 
 /// Initial logits are close to each other, so a small penalty changes the choice.
 #[test]
-fn penalties_bias_and_min_p_reach_the_choice() {
+fn penalties_bias_and_min_p_affect_the_choice() {
     let sandbox = Sandbox::with_char_model();
     let line = "generate run --tokens 3 --max-new-tokens 12 --json";
     let made = |more: &str| {
@@ -206,7 +206,7 @@ fn penalties_bias_and_min_p_reach_the_choice() {
 }
 
 #[test]
-fn what_cannot_be_asked_for_is_said() {
+fn invalid_requests_are_rejected() {
     let sandbox = with_byte_model();
     insta::assert_snapshot!(sandbox.words("generate bytes --logit-bias 300=1"), @r"
     exit 1

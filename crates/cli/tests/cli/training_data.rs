@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::support::model::{tiny, write_run};
 use super::support::train::trained;
-use super::support::{Ran, Sandbox, close};
+use super::support::{CommandOutput, Sandbox, close};
 
 /// Byte datasets of numbered lines, one file per document.
 fn with_datasets(names: &[&str]) -> Sandbox {
@@ -43,7 +43,7 @@ fn mask(sandbox: &Sandbox, data: &str, learnt: impl Fn(u64) -> bool) {
 }
 
 #[track_caller]
-fn refused(ran: Ran) -> String {
+fn refused(ran: CommandOutput) -> String {
     assert!(matches!(ran.code, Some(1 | 2)), "{ran}");
     assert_eq!(ran.stdout, "");
     assert!(ran.stderr.contains("hint: "), "{ran}");
@@ -51,7 +51,7 @@ fn refused(ran: Ran) -> String {
 }
 
 #[test]
-fn a_mix_goes_on_where_it_was_stopped() {
+fn a_mix_resumes_at_the_same_position() {
     let sandbox = with_datasets(&["a", "b"]);
     let line = "--data a=0.7 b=0.3 --set train.schedule.decay_steps=50 --set train.schedule.warmup_steps=2";
     trained(sandbox.train(&format!("{line} --out long --steps 8")));
@@ -105,7 +105,7 @@ fn a_mix_is_validated_on_each_dataset() {
 }
 
 #[test]
-fn what_is_no_mix() {
+fn invalid_mixes_are_rejected() {
     let sandbox = with_datasets(&["a", "b"]);
     sandbox.write("text.txt", "a few words\n".repeat(30));
     sandbox
@@ -148,7 +148,7 @@ fn what_is_no_mix() {
 }
 
 #[test]
-fn isolated_documents_have_the_loss_that_each_has_alone() {
+fn isolated_documents_have_their_individual_losses() {
     const END_OF_TEXT: u16 = 256;
     let sandbox = Sandbox::new();
     // Rows of 8 positions: short documents, one that fills a row, and one of three rows and a partial one.
@@ -216,14 +216,14 @@ fn isolated_documents_have_the_loss_that_each_has_alone() {
 }
 
 #[test]
-fn isolated_training_is_a_mean_over_what_is_learnt() {
+fn isolated_training_averages_over_unmasked_targets() {
     let sandbox = with_datasets(&["a"]);
     let line = "--data a --documents isolated --steps 3 --set train.micro_batch";
     let ran = sandbox.train(&format!("{line}=6 --out whole"));
     // The document split between training and validation starts in both.
-    let said = "a: documents 12, rows of 32 positions ";
+    let summary = "a: documents 12, rows of 32 positions ";
     assert!(
-        ran.stderr.contains(said) && ran.stderr.contains(", padding "),
+        ran.stderr.contains(summary) && ran.stderr.contains(", padding "),
         "{ran}"
     );
     trained(ran);
@@ -258,7 +258,7 @@ fn isolated_training_is_a_mean_over_what_is_learnt() {
 }
 
 #[test]
-fn masked_targets_are_no_part_of_the_loss() {
+fn masked_targets_do_not_contribute_to_the_loss() {
     let sandbox = with_datasets(&["a"]);
     let spec = Manifest::read(&sandbox.path("a")).unwrap().tokenizer;
     write_run(&sandbox.path("model"), &tiny(spec.vocab_size), None, &[1]);
@@ -290,7 +290,7 @@ fn masked_targets_are_no_part_of_the_loss() {
 }
 
 #[test]
-fn what_begins_a_document_within_one_is_refused_where_documents_are_isolated() {
+fn ambiguous_document_starts_are_rejected_for_isolated_documents() {
     let sandbox = with_datasets(&["a"]);
     mask(&sandbox, "a", |at| at % 8 == 4);
     // As with three conversations whose user turns end with the end-of-text token.
@@ -309,7 +309,7 @@ fn what_begins_a_document_within_one_is_refused_where_documents_are_isolated() {
 }
 
 #[test]
-fn a_step_with_nothing_to_learn_is_passed_over() {
+fn steps_without_unmasked_targets_are_skipped() {
     let sandbox = with_datasets(&["a"]);
     // Only up to two windows of 32 have unmasked targets.
     mask(&sandbox, "a", |at| (40..48).contains(&at));
@@ -345,7 +345,7 @@ fn a_step_with_nothing_to_learn_is_passed_over() {
 }
 
 #[test]
-fn any_number_of_workers_makes_the_same_run() {
+fn the_run_is_independent_of_the_number_of_workers() {
     let sandbox = with_datasets(&["a", "b"]);
     for workers in [0, 3] {
         let line = format!("--data a b --documents isolated --steps 4 --out run-{workers}");
