@@ -3,7 +3,7 @@
 //! Two rules apply to all output:
 //!
 //! 1. Control characters from text that the program did not write never reach a terminal. They are always
-//!   escaped on stderr, and on stdout if it is a terminal. Piped or redirected stdout is byte-exact.
+//!    escaped on stderr, and on stdout if it is a terminal. Piped or redirected stdout is byte-exact.
 //! 2. Failed writes to stderr are ignored: there is nowhere left to report them.
 
 #![expect(

@@ -75,10 +75,10 @@ pub const LETTERS: &str = "run --chat-template turns.jinja --logit-bias 97=100 -
 #[test]
 fn learned_answers_reuse_the_cached_prefix() {
     let sandbox = Sandbox::with_pong();
-    let said = sandbox
+    let transcript = sandbox
         .chat("run --temperature 0", "ping\nping\n/show\n")
         .ok();
-    let shown = said.strip_prefix("pong\npong\n").unwrap();
+    let shown = transcript.strip_prefix("pong\npong\n").unwrap();
     // The prompt starts with an end-of-text token. The answer's end marker is plain text here, so it is
     // generated but not printed. All of its tokens but the last are cached. A line break and the second
     // question follow.
@@ -94,7 +94,7 @@ fn learned_answers_reuse_the_cached_prefix() {
     let ran = sandbox.words("export run --out exported");
     assert_eq!(ran.code, Some(0), "{ran}");
     let again = sandbox.chat("exported --temperature 0", "ping\nping\n/show\n");
-    assert_eq!(again.ok(), said);
+    assert_eq!(again.ok(), transcript);
     // The model's template is used unless another one is given.
     let other = sandbox.chat("run --temperature 0 --chat-template llama3", "ping\n");
     assert!(
@@ -111,9 +111,9 @@ fn a_conversation_is_led_by_commands() {
     let script = "hello\n\ntwo\\\nlines\r\n//etc\n/undo\n/retry\n/set max-new-tokens 5\n/retry\n\
         /save talk.jsonl\n/save talk.jsonl\n/system Be\\\nbrief.\nx\n/save other.jsonl\n/reset\ny\n\
         /save third.jsonl\n/system\nz\n/save fourth.jsonl\n/quit\nnever\n";
-    let said = sandbox.chat(&format!("{LETTERS} --max-new-tokens 3"), script);
+    let transcript = sandbox.chat(&format!("{LETTERS} --max-new-tokens 3"), script);
     assert_eq!(
-        said.ok(),
+        transcript.ok(),
         "aaa\naaa\naaa\naaa\naaaaa\naaaaa\naaaaa\naaaaa\n"
     );
     let saved = |name: &str| fs::read_to_string(sandbox.path(name)).unwrap();
@@ -221,11 +221,11 @@ fn answers_end_at_stop_strings_and_constraints() {
     );
     // Every answer matches the regular expression.
     let held = "run --chat-template turns.jinja --regex (yes|no)[.] --temperature 0";
-    let said = sandbox.chat(held, "hi\nhi\n").ok();
-    let lines: Vec<&str> = said.lines().collect();
+    let transcript = sandbox.chat(held, "hi\nhi\n").ok();
+    let lines: Vec<&str> = transcript.lines().collect();
     assert!(
         lines.len() == 2 && lines.iter().all(|line| ["yes.", "no."].contains(line)),
-        "{said}"
+        "{transcript}"
     );
 }
 
