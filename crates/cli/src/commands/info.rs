@@ -1,4 +1,4 @@
-//! `emberlm info`: how large a model is.
+//! `emberlm info`: parameters, operations and memory of a model.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use crate::error::CliError;
 use crate::model;
 use crate::output::{Align, Table, operations, print, print_json};
 
-/// Shows a preset, a trained model, or the list of presets.
+/// Prints a preset, a trained model, or the list of presets.
 pub fn run(args: InfoArgs) -> Result<(), CliError> {
     let Some(subject) = &args.subject else {
         return preset_list::run(args.json);
@@ -30,7 +30,7 @@ pub fn run(args: InfoArgs) -> Result<(), CliError> {
     }
 }
 
-/// Everything that is shown.
+/// The command's output.
 #[derive(Debug, Serialize)]
 struct Info {
     /// The preset's name or the checkpoint's directory.
@@ -40,7 +40,7 @@ struct Info {
     parameter_table: Vec<ComponentParameters>,
     flops_per_token: Flops,
     memory_bytes: Memory,
-    /// True if the vocabulary's size is assumed, since a dataset would decide it.
+    /// True if the vocabulary size is assumed, because a dataset would determine it.
     vocab_size_assumed: bool,
     tokenizer: Option<TokenizerSpec>,
     config: ModelConfig,
@@ -76,7 +76,7 @@ fn of_model(path: &Path, vocab_size: Option<usize>) -> Result<Info, CliError> {
     })
 }
 
-/// The preset that a mistyped name probably stands for.
+/// The preset with the name most similar to a mistyped one.
 fn nearest_preset(name: &str) -> Option<&'static str> {
     nearest(name, families::presets().iter().map(|preset| preset.name))
 }
@@ -116,7 +116,7 @@ impl Info {
         let mut table = Table::new([Align::Left, Align::Right, Align::Right, Align::Left]);
         table.row(["", "per layer", "in all", ""]);
         for row in &self.parameter_table {
-            // What a model does not have is left out, but for the head: a tied one is worth a line.
+            // Omits components that the model lacks, except the head: a tied head is worth a line.
             if row.total == 0 && row.component != Component::Head {
                 continue;
             }
