@@ -35,15 +35,15 @@ pub use sections::{
     PrecisionConfig, SkipConfig,
 };
 
-/// A whole run, as `config.toml` holds it.
+/// The configuration of a run, as stored in `config.toml`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunConfig {
-    /// The model.
+    /// Settings of the model.
     pub model: ModelConfig,
-    /// The datasets.
+    /// The datasets to train on.
     pub data: DataConfig,
-    /// The training.
+    /// Settings of training.
     pub train: TrainConfig,
 }
 
@@ -93,7 +93,7 @@ pub struct TrainConfig {
     pub groups: Groups,
 }
 
-/// More threads than this could not have anything to do.
+/// The upper bound of `loader_workers`. More threads would be idle.
 const MOST_WORKERS: usize = 64;
 
 impl Default for TrainConfig {
@@ -127,7 +127,7 @@ impl TrainConfig {
     /// Checks every setting.
     ///
     /// # Errors
-    /// The first that breaks its rule, by field, value and rule.
+    /// Returns the first violated rule, with its field and value.
     pub fn check(&self) -> Result<(), TrainError> {
         for (field, value) in [
             ("steps", self.steps),
@@ -163,10 +163,11 @@ impl TrainConfig {
         self.groups.check(self.optimizer.kind())
     }
 
-    /// Tokens of a sequence for a model of a context.
+    /// The sequence length for a model with a context of `context` tokens: `seq_len`, or the whole context if
+    /// that is 0.
     ///
     /// # Errors
-    /// They are more than the context.
+    /// `seq_len` is longer than the context.
     pub fn sequence_tokens(&self, context: usize) -> Result<usize, TrainError> {
         let rule = format!("must be at most the model's context of {context}");
         require(
@@ -182,7 +183,7 @@ impl TrainConfig {
         })
     }
 
-    /// The terms that training adds to the cross-entropy.
+    /// The loss options: terms added to the cross-entropy.
     pub fn objective(&self) -> HeadLossOptions {
         HeadLossOptions {
             label_smoothing: self.loss.label_smoothing,
@@ -191,7 +192,7 @@ impl TrainConfig {
         }
     }
 
-    /// Sequences of a step on `world_size` ranks.
+    /// Sequences per step on `world_size` ranks.
     pub fn step_sequences(&self, world_size: usize) -> u64 {
         self.micro_batch as u64 * self.accumulation as u64 * world_size as u64
     }

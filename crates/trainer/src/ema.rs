@@ -1,4 +1,4 @@
-//! A running average of the weights.
+//! An exponential moving average (EMA) of the weights.
 
 use std::collections::HashMap;
 
@@ -13,15 +13,14 @@ use emberlm_model::weights::{ParamMapper, ParamVisitor, map_params, visit_params
 
 use crate::guard::Guard;
 
-/// A decoder whose weights are a running average of another's:
+/// A decoder whose weights are an exponential moving average (EMA) of another decoder's weights:
 ///
 /// ```text
 /// avg <- d_t · avg + (1 - d_t) · w,   d_t = min(d, (1 + t) / (10 + t))
 /// ```
 ///
-/// after the update `t`. The second bound forgets the initial weights early, as in TensorFlow's
-/// `ExponentialMovingAverage(num_updates=…)`: the average of an early step covers the weights learned since, not the
-/// initial weights.
+/// after update `t`. The bound `(1 + t) / (10 + t)` discounts the initial weights quickly, as in TensorFlow's
+/// `ExponentialMovingAverage(num_updates=…)`.
 #[derive(Clone, Debug)]
 pub struct Average<B: Backend> {
     decay: f64,
@@ -29,17 +28,17 @@ pub struct Average<B: Backend> {
 }
 
 impl<B: Backend> Average<B> {
-    /// The average of one decoder's weights, or one that is taken up again. `decay` is `d`.
+    /// Starts, or resumes, an average from the weights of `decoder`. `decay` is `d`.
     pub fn new(decoder: Decoder<B>, decay: f64) -> Self {
         Self { decay, decoder }
     }
 
-    /// Takes in the weights after the update `updates`, counted from 1.
+    /// Updates the average with the weights after the update number `updates`, counted from 1.
     pub fn update(&mut self, decoder: &Decoder<B>, updates: u64) {
         self.guarded_update(decoder, updates, None);
     }
 
-    /// [`Average::update`], where a guard lets it; otherwise the average stays as it was.
+    /// As [`Average::update`], but leaves the average unchanged if the guard rejects the step.
     pub(crate) fn guarded_update(
         &mut self,
         decoder: &Decoder<B>,
@@ -53,24 +52,24 @@ impl<B: Backend> Average<B> {
             share: 1.0 - decay_at(self.decay, updates),
             guard,
         };
-        // Taken out and not cloned: a tensor that nobody else holds is written in place.
+        // Move the average out instead of cloning it: the backend updates an unshared tensor in place.
         let average = std::mem::replace(&mut self.decoder, decoder.clone());
         self.decoder = map_params(average, &mut blend);
     }
 
-    /// The decoder with the average's weights.
+    /// The averaged weights.
     pub fn decoder(&self) -> &Decoder<B> {
         &self.decoder
     }
 }
 
-/// `d_t`.
+/// The decay `d_t` of update `t`.
 fn decay_at(decay: f64, updates: u64) -> f64 {
     let t = updates as f64;
     decay.min((1.0 + t) / (10.0 + t))
 }
 
-/// The weights to take in, by path.
+/// The current weights by path.
 struct Current<B: BurnBackend>(HashMap<String, FloatTensor<B>>);
 
 impl<B: BurnBackend> Default for Current<B> {
@@ -104,7 +103,7 @@ impl<B: Backend> ParamMapper<B> for Blend<'_, B> {
             return average;
         };
         let current = Tensor::<B, D>::from_primitive(TensorPrimitive::Float(current));
-        // By the change, so that what does not change stays to the bit.
+        // Add the difference, so a weight that does not change keeps its exact bits.
         let change = (current - average.clone()) * self.share;
         match self.guard {
             Some(guard) => guard.choose(average.clone(), average + change),

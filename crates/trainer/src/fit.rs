@@ -1,30 +1,32 @@
-//! Prediction of training's memory: the peak of the process, from only the configuration.
+//! Predicts the peak memory of training from the configuration.
 //!
 //! ```text
 //! peak = program + live + allocator
-//! live = 4 bytes · (state + max over a step's phases of what only that phase holds)
+//! live = 4 bytes · (state + max over a step's phases of the phase's own memory)
 //!
-//! state       P · (1 + moments)     the weights and what the optimizer keeps of each: 2 for AdamW, 1 for Lion, for Muon
-//!                                   1 of matrices and 2 of the rest, 1 more for a running average;
-//!                                   + P from the second micro-batch on: the gradients so far
+//! state       P · (1 + moments)     the weights, and the optimizer's moments per weight: 2 for AdamW, 1 for Lion; for
+//!                                   Muon 1 for matrices and 2 for the rest; 1 more for a running average;
+//!                                   + P from the second micro-batch on: the accumulated gradients
 //! head        L·K + final + logits + the head's gradients
 //! block back  L·K + final + the head's gradients + the buffers of the last block's backward pass
 //! embedding   P + N·d               all gradients
 //! evaluation  a forward pass of the evaluation's batch, without gradients (`inference`)
-//! update      P                     in place; but for AdamW, + 2·(the largest parameter)
+//! update      P                     in place; for Muon and Lion, + 2·(the largest parameter)
 //! ```
 //!
-//! with `P` parameters, `L` blocks, `N` tokens of a micro-batch, `d` the width and `V` the vocabulary. `K`, the activations that one block
-//! keeps for its gradients, and the additional buffers of its backward pass are in `block`. Recomputing keeps `L · N·d`, the blocks'
-//! inputs, instead of `L·K`, and one `K` in the backward pass. A checkpoint that is written during training adds the
-//! state's old copy, `P · (1 + moments)`, for as long as it takes.
+//! with `P` parameters, `L` blocks, `N` tokens per micro-batch, width `d` and vocabulary size `V`. Module
+//! `block` defines `K`, the activations that one block keeps for its gradients, and the additional buffers of
+//! its backward pass. Recomputation keeps the blocks' inputs, `L · N·d`, instead of `L·K`, and one `K` during
+//! the backward pass. A checkpoint written during training adds a copy of the old state, `P · (1 + moments)`,
+//! until it is complete.
 //!
-//! The phases are read off the code of this project, of Burn's autodiff and of the flex backend, where an operation whose
-//! input nobody else holds works in place. Two terms are not: `program` is what the process holds before it computes, and
-//! 21 MiB that a step of the smallest model adds, in code and threads' buffers; `allocator` is what mimalloc holds of
-//! what was freed, which it never gives back (`emberlm_kernels::memory`): `min(0.6 · live, 50 MiB) + 0.05 · live`, and of the
-//! head's one large buffer, whose place smaller ones take before it is needed again in one piece, 0.2, and 0.6 where that is
-//! within one step, with several micro-batches or recomputing. Both were fitted to measured peaks (`docs/results.md`).
+//! The phases are derived from the code of this project, of Burn's autodiff and of the flex backend, which
+//! works in place if no other tensor shares an operation's input. Two terms are empirical, fitted to measured
+//! peaks (`docs/results.md`). `program` is the memory of the process before it computes, plus 21 MiB for code
+//! and thread buffers that a step of the smallest model adds. `allocator` is freed memory that mimalloc
+//! retains and never returns (`emberlm_kernels::memory`): `min(0.6 · live, 50 MiB) + 0.05 · live`, plus a
+//! share of the head's one large buffer, whose range smaller allocations fragment before it is needed again.
+//! That share is 0.2, or 0.6 if this happens within one step (with several micro-batches or recomputation).
 
 mod block;
 mod inference;
@@ -46,33 +48,33 @@ const MIB: f64 = (1 << 20) as f64;
 /// The memory that computing adds to an idle process.
 const COMPUTING: f64 = 21.0 * MIB;
 
-/// A predicted peak by its parts, in bytes; they add up to `total`.
+/// A predicted peak by component, in bytes. The components add up to `total`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Prediction {
     /// The program itself.
     pub program: u64,
     /// The parameters.
     pub weights: u64,
-    /// The optimizer's state of them.
+    /// The optimizer's state.
     pub optimizer: u64,
-    /// The gradients that are there at the peak.
+    /// The gradients held at the peak.
     pub gradients: u64,
-    /// The activations that blocks and norms keep for their gradients.
+    /// The activations that blocks and norms keep for the backward pass.
     pub activations: u64,
-    /// Buffers of the operation at the peak: logits, a block's backward pass, an update.
+    /// Temporary buffers at the peak: logits, a block's backward pass, or an update.
     pub temporaries: u64,
-    /// The freed memory that the allocator holds.
+    /// Freed memory that the allocator retains.
     pub allocator: u64,
-    /// All of it.
+    /// The predicted peak.
     pub total: u64,
-    /// In which part of a step the peak is.
+    /// The phase of a step in which the peak occurs.
     pub phase: Phase,
-    /// Additional memory while a checkpoint is written during training, at most: the old weights and the state the optimizer
-    /// kept. It is not in `total`.
+    /// The most additional memory while a checkpoint is written during training: the old weights and
+    /// optimizer state. Not part of `total`.
     pub checkpoint: u64,
 }
 
-/// A part of a step.
+/// A phase of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
@@ -88,7 +90,7 @@ pub enum Phase {
     Evaluation,
 }
 
-/// The memory of a phase in addition to the state, in elements.
+/// The memory that a phase holds in addition to the state, in elements.
 #[derive(Clone, Copy, Debug)]
 struct HeldMemory {
     phase: Phase,
@@ -103,10 +105,10 @@ impl HeldMemory {
     }
 }
 
-/// Predicts the peak resident memory of training, of a process that holds `program` bytes before it computes.
+/// Predicts the peak resident memory of training in a process that holds `program` bytes before it computes.
 ///
 /// # Errors
-/// A setting that is not allowed.
+/// A setting is invalid.
 pub fn predict(
     model: &DecoderConfig,
     train: &TrainConfig,
@@ -165,7 +167,7 @@ pub fn predict(
     })
 }
 
-/// The phases of the step's last micro-batch; `before` elements are gradients of earlier ones.
+/// The phases of the step's last micro-batch. Earlier ones have accumulated gradients of `before` elements.
 fn phases(
     model: &DecoderConfig,
     train: &TrainConfig,
@@ -179,7 +181,7 @@ fn phases(
     let block = Block::of(model, tokens, seq);
     let table = vocab * d;
 
-    // The last norm's input and output, the head's gradient of its input; the embedding's norm.
+    // The last norm's input and output, the gradient of the head's input, and the embedding's norm.
     let embedding = f64::from(u8::from(model.norm_embedding()));
     let ends = tokens * d * (3.0 + embedding);
     let between = if train.recompute {
@@ -228,7 +230,7 @@ fn phases(
     ]
 }
 
-/// The head with its loss.
+/// Memory of the head and its loss, in elements.
 struct Head {
     gradients: f64,
     temporaries: f64,
@@ -237,7 +239,7 @@ struct Head {
 impl Head {
     fn of(model: &DecoderConfig, tokens: f64) -> Self {
         let [d, vocab] = [model.d_model(), model.vocab_size()].map(|n| n as f64);
-        // A bias is one more column: of a copy of the weight, and of its gradient.
+        // A bias is one more column of the weight: it adds a copy of the weight and one of its gradient.
         let with_bias = if model.head().bias { 2.0 } else { 0.0 };
         let held = most_held(tokens as usize, model.d_model(), model.vocab_size());
         Self {
@@ -247,7 +249,7 @@ impl Head {
     }
 }
 
-/// Elements that the optimizer keeps.
+/// Elements of the optimizer's state and of the running average.
 fn moments(model: &DecoderConfig, train: &TrainConfig) -> f64 {
     let counted = count::parameters(model);
     let all = counted.total as f64;

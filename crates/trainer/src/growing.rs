@@ -1,5 +1,5 @@
-//! A file that grows by whole pieces. What cannot be written, as where the disk is full, waits in memory and is written
-//! with the next; a partial write of it is removed.
+//! An append-only file of records. Records that cannot be written, for example because the disk is full, are
+//! buffered and retried with the next one. Partial writes are rolled back.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -7,22 +7,23 @@ use std::path::{Path, PathBuf};
 
 use crate::error::TrainError;
 
-/// A file to which pieces are added.
+/// An append-only file of records.
 #[derive(Debug)]
 pub(crate) struct GrowingFile {
     path: PathBuf,
     file: File,
-    /// Bytes of the file that are whole pieces.
+    /// The length in bytes of the complete records in the file.
     whole: u64,
-    /// Pieces that are not in the file yet.
+    /// Records that are not in the file yet.
     waiting: Vec<u8>,
 }
 
 impl GrowingFile {
-    /// An empty file, in the place of whatever is there: a FIFO or a device is not written to.
+    /// Creates an empty file in place of any existing one. A FIFO or device at the path is removed, not written
+    /// to.
     ///
     /// # Errors
-    /// It cannot be created.
+    /// The file cannot be created.
     pub(crate) fn create(path: &Path) -> Result<Self, TrainError> {
         match fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -34,12 +35,12 @@ impl GrowingFile {
         Self::open(path)
     }
 
-    /// A file that is there, to add to.
+    /// Opens an existing file for appending.
     ///
     /// # Errors
-    /// It cannot be opened.
+    /// The file cannot be opened.
     pub(crate) fn open(path: &Path) -> Result<Self, TrainError> {
-        // Appending continues at the current end, also after a partial write was removed.
+        // Append mode continues at the current end, even after a partial write was rolled back.
         let opened = File::options().append(true).open(path);
         let file = opened.map_err(TrainError::file("open", path))?;
         let metadata = file.metadata().map_err(TrainError::file("read", path))?;
@@ -51,16 +52,16 @@ impl GrowingFile {
         })
     }
 
-    /// Adds a piece.
+    /// Appends a record.
     ///
     /// # Errors
-    /// The file cannot be written; the piece waits.
+    /// The file cannot be written. The record stays buffered.
     pub(crate) fn add(&mut self, piece: &[u8]) -> Result<(), TrainError> {
         self.waiting.extend_from_slice(piece);
         self.flush()
     }
 
-    /// Writes what waits.
+    /// Writes the buffered records.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -71,7 +72,7 @@ impl GrowingFile {
 
     fn settle(&mut self, written: io::Result<()>) -> Result<(), TrainError> {
         if let Err(error) = written {
-            // The first error is what the user needs to hear of.
+            // Report the write error; an error of the rollback adds nothing.
             let _ = self.file.set_len(self.whole);
             return Err(TrainError::file("write", &self.path)(error));
         }
@@ -80,7 +81,7 @@ impl GrowingFile {
         Ok(())
     }
 
-    /// Another handle of the file, to sync it by.
+    /// Another handle of the file, for syncing it.
     pub(crate) fn handle(&self) -> Option<File> {
         self.file.try_clone().ok()
     }

@@ -1,5 +1,5 @@
-//! A run's events on their way to its files, and its checkpoints on theirs. A disk that is full stops neither training
-//! nor the program: what could not be written is tried again.
+//! Writes a run's events and checkpoints. A full disk stops neither training nor the program: failed writes
+//! are retried.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use crate::hooks::{CheckpointEnd, HookList};
 use crate::messages::Messages;
 use crate::tensorboard::TensorBoard;
 
-/// The number of attempts at the last checkpoint, with pauses between them.
+/// The number of attempts to write the last checkpoint, with pauses in between.
 const LAST_TRIES: u64 = 4;
 
-/// Writes a run's files while it trains.
+/// Writes a run's files during training.
 pub(crate) struct Recorder {
     folder: Arc<RunFolder>,
     events: EventLog,
@@ -25,13 +25,13 @@ pub(crate) struct Recorder {
     writer: Writer,
     pub(crate) messages: Messages,
     pub(crate) hooks: HookList,
-    /// True if the last write of the log failed.
+    /// True if the last write to the log failed.
     log_fails: bool,
-    /// The newest checkpoint that is whole on disk.
+    /// The newest complete checkpoint on disk.
     pub(crate) newest: Option<PathBuf>,
     /// The error of the last checkpoint, if it could not be written.
     failure: Option<String>,
-    /// A checkpoint could not be written, and is to be tried again.
+    /// True if the last checkpoint failed and has to be retried.
     pub(crate) owed: bool,
 }
 
@@ -58,15 +58,15 @@ impl Recorder {
         }
     }
 
-    /// Checks that the run's directory is still there, before something is written into it.
+    /// Checks that the run's directory still exists, before a file is written into it.
     ///
     /// # Errors
-    /// It was removed, renamed or replaced.
+    /// The directory was removed, renamed or replaced.
     pub(crate) fn check(&self) -> Result<(), TrainError> {
         self.folder.check()
     }
 
-    /// Adds a line to the log.
+    /// Writes an event to the log.
     pub(crate) fn record(&mut self, event: &Event) {
         let result = self.events.write(event);
         let mirrored = self.tensorboard.as_mut().map(|files| files.write(event));
@@ -82,20 +82,20 @@ impl Recorder {
         }
     }
 
-    /// Begins to write a checkpoint.
+    /// Starts writing a checkpoint.
     pub(crate) fn save<B: Backend>(&mut self, contents: Contents<B>, keep: Keep) {
         self.owed = false;
         let before = self.writer.begin(contents, keep, self.events.handle());
         self.tell(before);
     }
 
-    /// Reports a checkpoint that has been written meanwhile.
+    /// Reports the checkpoint in progress if it is complete.
     pub(crate) fn look(&mut self) {
         let done = self.writer.done();
         self.tell(done);
     }
 
-    /// Waits for the checkpoint in progress.
+    /// Waits for the checkpoint in progress and reports it.
     pub(crate) fn wait(&mut self) {
         let done = self.writer.wait();
         self.tell(done);
@@ -140,10 +140,10 @@ impl Recorder {
         }
     }
 
-    /// Writes the last checkpoint, and waits for it; a failure is tried again a few times.
+    /// Writes the last checkpoint and waits for it. Retries a few times on failure.
     ///
     /// # Errors
-    /// It could not be written.
+    /// The checkpoint could not be written.
     pub(crate) fn save_last<B: Backend>(
         &mut self,
         step: usize,
@@ -167,10 +167,10 @@ impl Recorder {
         })
     }
 
-    /// Writes what waits.
+    /// Writes buffered events.
     ///
     /// # Errors
-    /// The log, or TensorBoard's file, cannot be written.
+    /// The log or the TensorBoard file cannot be written.
     pub(crate) fn flush(&mut self) -> Result<(), TrainError> {
         let mirrored = self.tensorboard.as_mut().map(TensorBoard::flush);
         self.events.flush().and(mirrored.unwrap_or(Ok(())))

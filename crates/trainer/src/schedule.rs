@@ -1,4 +1,4 @@
-//! The learning rate at a step: a plain function, so that nothing about it has to be carried or resumed.
+//! The learning rate schedule, a pure function of the step. Resuming needs no state.
 
 use std::f64::consts::PI;
 
@@ -8,7 +8,7 @@ use burn::tensor::backend::Backend;
 
 use crate::config::ScheduleConfig;
 
-/// The learning rates of a run, as a function of the step and as a scheduler of Burn's.
+/// The learning rate schedule of a run, usable as a Burn scheduler.
 ///
 /// ```
 /// use burn::optim::lr_scheduler::LrScheduler;
@@ -22,14 +22,14 @@ use crate::config::ScheduleConfig;
 #[derive(Clone, Debug)]
 pub struct LearningRateSchedule {
     config: ScheduleConfig,
-    /// Steps of the whole run.
+    /// The number of steps of the run.
     steps: usize,
-    /// Steps that [`LrScheduler::step`] has returned the learning rate of.
+    /// The number of calls of [`LrScheduler::step`].
     done: usize,
 }
 
 impl LearningRateSchedule {
-    /// The schedule of a run of `steps`, at its beginning.
+    /// The schedule of a run of `steps`, at its start.
     pub fn new(config: ScheduleConfig, steps: usize) -> Self {
         Self {
             config,
@@ -38,12 +38,12 @@ impl LearningRateSchedule {
         }
     }
 
-    /// The schedule after `done` steps, for a run that is resumed.
+    /// The schedule after `done` steps, for a resumed run.
     pub fn resumed_at(self, done: usize) -> Self {
         Self { done, ..self }
     }
 
-    /// The learning rate of the update after `done` earlier ones.
+    /// The learning rate of the step after `done` completed steps.
     pub fn at(&self, done: usize) -> f64 {
         learning_rate(&self.config, self.steps, done)
     }
@@ -67,11 +67,11 @@ impl LrScheduler for LearningRateSchedule {
     }
 }
 
-/// The learning rate of the update after `done` earlier ones, in a run of `steps`.
+/// The learning rate of the step after `done` completed steps, in a run of `steps`.
 ///
-/// While `done < warmup_steps` it is `peak · (done + 1) / (warmup_steps + 1)`, as nanoGPT has it, whatever the schedule.
-/// After that, with `x` the part of the way from the warm-up's end to the decay's end, which is `decay_steps` or the last
-/// step:
+/// While `done < warmup_steps`, every schedule returns `peak · (done + 1) / (warmup_steps + 1)`, as in
+/// nanoGPT. After that, let `x` be the fraction completed between the end of the warm-up and the end of the
+/// decay, which is `decay_steps` or the last step:
 ///
 /// | schedule | rate |
 /// |---|---|
@@ -81,7 +81,7 @@ impl LrScheduler for LearningRateSchedule {
 /// | `inverse_sqrt` | `max(min, peak · √((warmup_steps + 1) / (done + 1)))` (Vaswani et al. 2017, section 5.3) |
 /// | `warmup_stable_decay` | `peak`, and over the last `cooldown_steps` before the end `min + (peak - min) · (1 - y)` with `y` the part of them done (Hu et al. 2024, with the straight cooldown of Hägele et al. 2024) |
 ///
-/// From the decay's end on the rate is `min`, but for `constant` and `inverse_sqrt`, which have no end.
+/// After the end of the decay, the learning rate is `min`. `constant` and `inverse_sqrt` never end.
 pub fn learning_rate(config: &ScheduleConfig, steps: usize, done: usize) -> f64 {
     let (peak, min) = (config.learning_rate(), config.min_learning_rate());
     let warmup = config.warmup_steps();
@@ -89,7 +89,7 @@ pub fn learning_rate(config: &ScheduleConfig, steps: usize, done: usize) -> f64 
     if done < warmup {
         return peak * (done + 1) as f64 / (warmup + 1) as f64;
     }
-    // The part of the way from a step to the end; none past it.
+    // The completed fraction between step `from` and the end. `None` after the end.
     let progress = |from: usize| {
         let way = end.saturating_sub(from);
         (done < end).then(|| done.saturating_sub(from) as f64 / way as f64)

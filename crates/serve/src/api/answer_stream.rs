@@ -1,4 +1,4 @@
-//! The answers of a request as server-sent events, sent while they are generated.
+//! Streams the answers to a request as server-sent events.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -15,27 +15,27 @@ use super::deadline::Deadline;
 use super::delivery::Usage;
 use super::error::ApiError;
 
-/// Events that wait to be sent. A client that reads slowly holds its answer back, not the engine.
+/// The number of buffered events. A slow client delays only its own answer, not the engine.
 const WAITING: usize = 16;
 
-/// Writes the events of a request's answers in the form of one endpoint.
+/// Converts a request's answers to the events of one endpoint.
 pub(crate) trait AnswerStream: Send + Sized + 'static {
     /// The events before the first token.
     fn begin(&mut self, usage: Usage) -> Vec<Event>;
 
-    /// The events of the next part of an answer to prompt number `prompt`.
+    /// The events for the next delta of an answer to the prompt at index `prompt`.
     fn next(&mut self, prompt: usize, event: AnswerEvent) -> Vec<Event>;
 
-    /// The events after all answers have ended.
+    /// The events after all answers are complete.
     fn end(&mut self, usage: Usage) -> Vec<Event>;
 
-    /// The last event of a stream that ends by an error.
+    /// The final event of a stream that fails.
     fn failure(self, error: ApiError) -> Event;
 }
 
-/// The reason for which a stream ends early.
+/// The reason that a stream ends early.
 enum Broken {
-    /// The client has left.
+    /// The client disconnected.
     Left,
     Failed(ApiError),
 }
@@ -52,11 +52,12 @@ impl From<ApiError> for Broken {
     }
 }
 
-/// Events that have been written, and may be numbered, but not sent yet. They are sent even if the deadline passes first.
+/// Events that were written, and possibly numbered, but not sent yet. They are sent even if the deadline
+/// passes first.
 #[derive(Default)]
 struct Written {
     events: VecDeque<Event>,
-    /// True once the last event of whole answers is among them.
+    /// True once the final event of complete answers has been added.
     is_whole: bool,
 }
 
@@ -72,8 +73,8 @@ impl Written {
     }
 }
 
-/// Answers with the events of `writer`. Generation ends once the client has left, and at the deadline whether the client reads
-/// or not.
+/// Streams the events of `writer`. Generation ends when the client disconnects, and at the deadline even if
+/// the client does not read.
 pub(crate) fn streamed(
     deadline: Deadline,
     answers: Answers,
@@ -87,7 +88,8 @@ pub(crate) fn streamed(
             () = events.closed() => return,
             () = deadline.passed() => Err(deadline.error().into()),
         };
-        // The answers are dropped by now. The events need only the connection, whose writes have a separate limit.
+        // The answers are dropped by now. Sending the remaining events needs only the connection, which has
+        // its own write timeout.
         if let Err(Broken::Failed(error)) = ended {
             if !written.is_whole {
                 written.events.push_back(writer.failure(error));
@@ -123,16 +125,16 @@ async fn send_answers(
     Ok(())
 }
 
-/// An event with this content as JSON.
+/// An event with `content` as JSON.
 pub(crate) fn json_event<T: Serialize>(content: &T) -> Event {
     match serde_json::to_string(content) {
         Ok(json) => Event::default().data(json),
-        // All types of this crate can be written as JSON.
+        // Unreachable: all types in this crate serialize to JSON.
         Err(_) => Event::default(),
     }
 }
 
-/// The event after the last one of an answer, in OpenAI's first two APIs.
+/// The terminating event of the completions and chat completions APIs.
 pub(crate) fn done() -> Event {
     Event::default().data("[DONE]")
 }

@@ -1,4 +1,4 @@
-//! The answers of a request as they are generated: tokens become text, and text ends at stop strings.
+//! The answers to a request as they are generated: decodes tokens to text and ends answers at stop strings.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -19,16 +19,16 @@ use crate::model::ServedModel;
 use crate::request_log::Trace;
 use crate::worker::Ticket;
 
-/// A prompt that is to be continued.
+/// A prompt to continue.
 #[derive(Clone)]
 pub(crate) struct Ask {
     pub prompt: Vec<u32>,
     pub samples: usize,
-    /// Tokens at most; where that is not said, what the model's `generation_config.json` says, or else what the context has room for,
-    /// both within the server's limit.
+    /// The maximum number of new tokens. If `None`, the limit is that of the model's
+    /// `generation_config.json`, or else the rest of the context, both capped by the server's limit.
     pub max_tokens: Option<usize>,
     pub stops: StopStrings,
-    /// Ids that end the answer, beside the model's.
+    /// Ids that end the answer, in addition to the model's.
     pub stop_tokens: Vec<u32>,
     pub chooser: ChooserConfig,
 }
@@ -47,39 +47,39 @@ pub(crate) enum FinishReason {
 #[derive(Clone, Debug)]
 pub(crate) struct Token {
     pub chosen: Chosen,
-    /// The text that it made readable, stop strings included.
+    /// The text that this token completes, including stop strings.
     pub text: String,
 }
 
-/// The next part of an answer.
+/// A delta of an answer.
 #[derive(Clone, Debug)]
 pub(crate) struct AnswerEvent {
     pub sample: usize,
-    /// The text that may be shown now.
+    /// Text that can be shown now.
     pub text: String,
-    /// None at the end.
+    /// The token; `None` for the final event.
     pub token: Option<Token>,
     pub finish: Option<FinishReason>,
 }
 
-/// The answers to one prompt. Their generation ends when this is dropped.
+/// The answers to one prompt. Dropping this cancels their generation.
 struct PromptAnswers {
     ticket: Ticket,
     samples: Vec<SampleText>,
-    /// Samples that have not ended.
+    /// The number of unfinished samples.
     left: usize,
     timer: RequestTimer,
     trace: Arc<Trace>,
     prompt_tokens: usize,
-    /// Of all samples so far.
+    /// Generated tokens of all samples.
     made_tokens: usize,
-    /// Tokens of the prompt that a cache held.
+    /// Prompt tokens that were found in a cache.
     reused_tokens: usize,
 }
 
 /// The text of one sample so far.
 struct SampleText {
-    /// None once it has ended.
+    /// The decoder of the text; `None` once the sample has ended.
     stream: Option<TextStream>,
     last: Option<Instant>,
 }
@@ -106,7 +106,7 @@ impl PromptAnswers {
             samples: ask.samples,
             max_new_tokens,
             stop_tokens: match ask.chooser.constraint {
-                // Where a constraint is met, any of them is a choice.
+                // A satisfied constraint permits any of the model's end tokens.
                 Some(_) => model.end_tokens(),
                 None => [&model.stop_tokens[..], &ask.stop_tokens].concat(),
             },
@@ -126,7 +126,7 @@ impl PromptAnswers {
         })
     }
 
-    /// The next event; none once all samples have ended.
+    /// The next event. `None` once all samples have ended.
     fn poll_next(
         &mut self,
         context: &mut Context<'_>,
@@ -163,7 +163,7 @@ impl PromptAnswers {
 
     fn token(&mut self, sample: usize, chosen: Chosen) -> Option<AnswerEvent> {
         let text = self.samples.get_mut(sample)?;
-        // Tokens of a sample that has ended may come before the engine knows of the end.
+        // Tokens can still arrive after a sample has ended, until the engine processes the cancellation.
         let delta = text.stream.as_mut()?.push(chosen.id);
         self.made_tokens += 1;
         self.trace.add_completion(1);
@@ -201,19 +201,19 @@ impl PromptAnswers {
     }
 }
 
-/// The answers of a request, which may have several prompts.
+/// The answers to a request, which may have several prompts.
 pub(crate) struct Answers {
     prompts: Vec<PromptAnswers>,
-    /// The prompt that is looked at first, so that each has its turn.
+    /// The prompt to poll first; rotates for fairness.
     first: usize,
     reservation: Reservation,
 }
 
 impl Answers {
-    /// Begins to answer all prompts, which run together, once there is room for what `kept` says is kept of them.
+    /// Starts answering all prompts concurrently, after reserving the memory described by `kept`.
     ///
     /// # Errors
-    /// One cannot be answered, or not now: none is then.
+    /// If one prompt is rejected, none is answered.
     pub async fn begin(
         app: &App,
         model: &Arc<ServedModel>,
@@ -241,7 +241,7 @@ impl Answers {
         })
     }
 
-    /// The next event and the number of its prompt; none once all answers have ended.
+    /// The next event and the index of its prompt. `None` once all answers have ended.
     pub async fn next(&mut self) -> Option<Result<(usize, AnswerEvent), ApiError>> {
         poll_fn(|context| self.poll_next(context)).await
     }
@@ -269,7 +269,7 @@ impl Answers {
         }
     }
 
-    /// The number of tokens so far.
+    /// The token counts so far.
     pub fn usage(&self) -> Usage {
         let mut usage = Usage::default();
         for prompt in &self.prompts {
@@ -282,16 +282,16 @@ impl Answers {
         usage
     }
 
-    /// The memory reserved for the answers, once they have ended.
+    /// The memory reservation, for use until the response is written.
     pub fn into_reservation(self) -> Reservation {
         self.reservation
     }
 }
 
-/// The most tokens of an answer.
+/// The maximum number of new tokens of an answer.
 ///
 /// # Errors
-/// More than the server's limit, or no room in the context.
+/// The requested number exceeds the server's limit, or the context has no room.
 fn max_tokens(app: &App, model: &ServedModel, ask: &Ask) -> Result<usize, ApiError> {
     let limit = app.limits().tokens;
     let context = model.worker.config().capacity;

@@ -1,6 +1,7 @@
-//! `POST /v1/chat/completions`: the answer to a conversation.
+//! `POST /v1/chat/completions`: answers to a conversation.
 //!
-//! Map: `answer_text` makes text and calls of functions of what the model generates, `response` has the bodies of answers.
+//! `answer_text` splits generated text into content and function calls, and `response` defines the response
+//! bodies.
 
 mod answer_text;
 mod response;
@@ -76,7 +77,7 @@ enum ResponseFormat {
     },
 }
 
-/// A value of one of several types, by its `type`. Serde would take a number as the index of a type.
+/// Deserializes an enum tagged by `type`. Serde would also accept a number as the index of a variant.
 pub(crate) fn tagged<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -111,7 +112,7 @@ struct NamedSchema {
 
 static FIELDS: LazyLock<KnownFields<(Delivery, Chat, Settings)>> = LazyLock::new(KnownFields::new);
 
-/// Answers.
+/// Handles the request.
 pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiError> {
     let (delivery, asked, settings) = request.read(&FIELDS)?;
     let model = request.model(&delivery.model)?;
@@ -207,15 +208,15 @@ impl Chat {
     }
 }
 
-/// Writes the answers of one request.
+/// Formats the answers to one request.
 struct Writer {
     id: String,
     created: u64,
     model: Arc<ServedModel>,
     logprobs: bool,
-    /// The text of each sample.
+    /// The text state of each sample.
     texts: Vec<AnswerText>,
-    /// True if a stream ends with the numbers of tokens.
+    /// True if a stream ends with the token counts.
     reports_usage: bool,
 }
 

@@ -1,8 +1,8 @@
-//! A conversation that is to be answered, as chat completions, responses and the page have it.
+//! Conversations, as used by chat completions, responses and the page.
 //!
-//! | file | what it holds |
+//! | module | contents |
 //! |---|---|
-//! | here | [`open`]: the conversation as tokens, by the model's template |
+//! | this module | [`open`]: encodes a conversation with the model's template |
 //! | `messages` | [`Message`] |
 //! | `tools` | [`Tool`], [`Calling`]: the functions that an answer may call |
 
@@ -22,7 +22,7 @@ pub(crate) use messages::{Message, ToolKind, read_arguments};
 use tools::tool_format;
 pub(crate) use tools::{Calling, NamedTool, NamesFunction, Tool, ToolChoice, ToolFunction};
 
-/// A prompt as tokens, and the ends of its answer in addition to the model's.
+/// An encoded prompt, and stop conditions of its answer in addition to the model's.
 #[derive(Default)]
 pub(crate) struct Opened {
     pub prompt: Vec<u32>,
@@ -31,7 +31,7 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    /// A prompt that is no conversation.
+    /// A prompt that is not a conversation.
     pub fn text(prompt: Vec<u32>) -> Self {
         Self {
             prompt,
@@ -40,19 +40,20 @@ impl Opened {
     }
 }
 
-/// The variables of a template.
+/// The variables of a chat template.
 #[derive(Serialize)]
 struct Record<'a> {
     messages: &'a [Object<Message>],
-    /// A template asks whether there are tools.
+    /// Templates test whether `tools` is defined.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     tools: &'a [Object<Tool>],
 }
 
-/// Writes a conversation by the model's template, with the functions that the answer may call.
+/// Encodes a conversation with the model's chat template, together with the functions that the answer may
+/// call.
 ///
 /// # Errors
-/// The model has no template, or the template refuses the conversation.
+/// The model has no template, or the template rejects the conversation.
 pub(crate) async fn open(
     model: &Arc<ServedModel>,
     messages: &[Object<Message>],

@@ -1,4 +1,4 @@
-//! `POST /v1/embeddings`: texts as vectors.
+//! `POST /v1/embeddings`: text embeddings.
 
 use std::sync::LazyLock;
 
@@ -15,7 +15,7 @@ use super::memory::{PROMPT_TOKEN, json};
 use super::model_request::ModelRequest;
 use super::prompt::Prompt;
 
-/// Bytes kept for each number of a vector: its sum, the number and its text.
+/// Bytes reserved per vector element: its sum, its value and its text.
 const NUMBER: usize = 64;
 
 /// A request.
@@ -73,7 +73,7 @@ struct Usage {
 
 static FIELDS: LazyLock<KnownFields<(Embeddings,)>> = LazyLock::new(KnownFields::new);
 
-/// Answers.
+/// Handles the request.
 pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiError> {
     let (asked,) = request.read(&FIELDS)?;
     let model = request.model(&asked.model)?;
@@ -129,7 +129,7 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
 }
 
 impl Vector {
-    /// A text's mean state, as it is asked for.
+    /// Normalizes and encodes a mean hidden state.
     fn new(mean: &[f32], encoding: Option<Encoding>) -> Self {
         let vector = unit(mean);
         match encoding {
@@ -142,7 +142,7 @@ impl Vector {
     }
 }
 
-/// The vector of length 1 in the same direction, as OpenAI's are.
+/// Scales a vector to unit length, like OpenAI's embeddings.
 fn unit(vector: &[f32]) -> Vec<f32> {
     let squares: f64 = vector.iter().map(|&x| f64::from(x).powi(2)).sum();
     let length = squares.sqrt();

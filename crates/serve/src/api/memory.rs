@@ -1,7 +1,8 @@
-//! Memory that requests may keep: each by itself, and all together.
+//! Limits on the memory of requests, for each request and in total.
 //!
-//! It is reserved before a request is given to the model, by an estimate from above of what is kept until its answer is
-//! written, and given back with the last byte of the answer. Caches are not part of it: they are allocated once.
+//! Memory is reserved before a request is passed to the model, by an upper bound of what is kept until its
+//! answer is written. It is released with the last byte of the answer. Key-value caches are not counted: they
+//! are allocated once.
 
 use std::sync::Arc;
 
@@ -14,27 +15,27 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::answers::Ask;
 use super::error::ApiError;
 
-/// Bytes of a unit of the budget: a semaphore counts in 32 bits.
+/// Bytes per unit of the budget. A semaphore has 32-bit counts.
 const UNIT: usize = 1 << 10;
-/// Bytes kept for each token of a prompt: its id in the request, the slot and counts of tokens, and its text.
+/// Bytes per prompt token: its id in the request, in the slot and in the token counts, and its text.
 pub(crate) const PROMPT_TOKEN: usize = 48;
-/// Bytes kept for each token of an answer, and written for it.
+/// Bytes per token of an answer, including its serialized form.
 const TOKEN: usize = 64;
-/// Additional bytes if log-probabilities are requested, and for each alternative.
+/// Additional bytes per token if log-probabilities are requested, and per alternative.
 const LOGPROBS: usize = 400;
 const ALTERNATIVE: usize = 256;
-/// Tokens of a streamed answer that wait to be sent.
+/// Tokens of a streamed answer that may be buffered.
 const STREAMED: usize = 96;
-/// Bytes of a token each time that a stream repeats the text.
+/// Bytes per token each time that a stream repeats the text.
 const REPEATED: usize = 32;
-/// Bytes kept for each token that penalties count.
+/// Bytes per token that penalties count.
 const COUNTED: usize = 20;
-/// Additional bytes for each answer.
+/// Additional bytes per answer.
 const SAMPLE: usize = 4 << 10;
-/// Bytes kept for each byte of a stop string, which the answers share: with its table, and the text that is held back.
+/// Bytes per byte of a stop string, shared by the answers: its matching table and the held-back text.
 const STOP_BYTE: usize = 10;
 
-/// The memory all requests together may keep.
+/// The memory budget of all requests.
 #[derive(Debug)]
 pub(crate) struct Memory {
     each: usize,
@@ -42,27 +43,27 @@ pub(crate) struct Memory {
     left: Arc<Semaphore>,
 }
 
-/// Memory that is reserved for a request until this is dropped.
+/// Memory reserved for a request, released on drop.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     _units: OwnedSemaphorePermit,
 }
 
-/// The part of its answers that a request keeps.
+/// The parts of a request's answers that are kept in memory.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Kept {
-    /// True if the answers are sent as they are made.
+    /// True if the answers are streamed.
     pub streams: bool,
-    /// True if each answer begins with the prompt's text.
+    /// True if each answer starts with the prompt's text.
     pub echoes: bool,
-    /// The number of times that a stream repeats the whole text, and its log-probabilities, at its end.
+    /// The number of times that a stream repeats the whole text, with its log-probabilities, at the end.
     pub repeats: usize,
-    /// Bytes of the request that are returned with the answer.
+    /// Bytes of the request that are echoed in the response.
     pub returned: usize,
 }
 
 impl Kept {
-    /// The most bytes that the answers to a prompt keep.
+    /// An upper bound of the memory for the answers to a prompt, in bytes.
     pub fn bytes(self, ask: &Ask, max_new_tokens: usize, vocab_size: usize) -> usize {
         let chooser = &ask.chooser;
         let tokens = match self.streams && self.repeats == 0 {
@@ -75,7 +76,7 @@ impl Kept {
                 .top_logprobs
                 .map_or(0, |count| LOGPROBS.saturating_add(count * ALTERNATIVE))
                 .saturating_mul(self.repeats.max(1));
-        // Changed logits are a vocabulary of floats.
+        // Modified logits need a copy of the vocabulary's logits in f32.
         let changed = !chooser.logit_bias.is_empty()
             || chooser.constraint.is_some()
             || !chooser.penalties.are_none();
@@ -112,7 +113,7 @@ impl Memory {
     /// Reserves memory for a request.
     ///
     /// # Errors
-    /// More than one request may keep, or more than is left.
+    /// `bytes` exceeds the limit per request or the remaining memory.
     pub fn reserve(&self, bytes: usize) -> Result<Reservation, ApiError> {
         let units = u32::try_from(bytes.div_ceil(UNIT));
         let (Ok(units), true) = (units, bytes <= self.each) else {
@@ -125,7 +126,7 @@ impl Memory {
     }
 }
 
-/// Bytes of an answer, for which memory is reserved until they are written.
+/// A serialized response, with its memory reserved until it is sent.
 struct Written {
     bytes: Vec<u8>,
     _reservation: Reservation,
@@ -137,7 +138,7 @@ impl AsRef<[u8]> for Written {
     }
 }
 
-/// An answer in JSON, for which memory stays reserved until it is written.
+/// A JSON response that holds its memory reservation until it is sent.
 pub(crate) fn json(answer: &impl Serialize, reservation: Reservation) -> Response {
     let bytes = match serde_json::to_vec(answer) {
         Ok(bytes) => bytes,

@@ -1,4 +1,4 @@
-//! `GET /v1/models`: which models there are.
+//! `GET /v1/models`: the served models.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ pub(crate) struct List {
 }
 
 impl Listed {
-    /// The model under one of its names.
+    /// Describes a model under one of its names.
     fn new(model: &ServedModel, id: &str) -> Self {
         Self {
             id: id.to_owned(),
@@ -48,7 +48,7 @@ impl Listed {
     }
 }
 
-/// All of them, each followed by its aliases.
+/// Lists all models, each followed by its aliases.
 pub(crate) async fn all(State(app): State<App>) -> Json<List> {
     let listed = app.models().iter().flat_map(|model| {
         let names = std::iter::once(&model.name).chain(&model.aliases);
@@ -60,7 +60,7 @@ pub(crate) async fn all(State(app): State<App>) -> Json<List> {
     })
 }
 
-/// One by its name or an alias.
+/// Describes one model by its name or an alias.
 pub(crate) async fn one(
     State(app): State<App>,
     name: Result<Path<String>, PathRejection>,
@@ -80,7 +80,7 @@ pub(crate) struct Shown {
     layers: usize,
     d_model: usize,
     heads: usize,
-    /// The model's own sampling settings.
+    /// The model's recommended sampling settings.
     sampling: SamplingDefaults,
     #[serde(flatten)]
     card: Card,
@@ -112,7 +112,7 @@ pub(crate) async fn shown(State(app): State<App>) -> Result<Json<AllShown>, ApiE
         };
         models.iter().map(shown).collect()
     };
-    // A run's events are read from its folder.
+    // Runs off the async threads, because a card reads a run's events from disk.
     let models = spawn_blocking(show).await;
     let models = models.map_err(|_| ApiError::internal("the models could not be described"))?;
     Ok(Json(AllShown { models }))

@@ -1,4 +1,4 @@
-//! `POST /api/play`: text for the page, token by token with the alternatives to each.
+//! `POST /api/play`: streams text for the page, token by token with alternatives.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Instant;
@@ -48,7 +48,7 @@ enum Sent {
         logprob: Option<f32>,
         top: Vec<Other>,
     },
-    /// Text that was held back because a stop string might have begun.
+    /// Text that was held back as a possible beginning of a stop string.
     Rest {
         text: String,
     },
@@ -70,7 +70,7 @@ struct Other {
 
 static FIELDS: LazyLock<KnownFields<(Play, Settings)>> = LazyLock::new(KnownFields::new);
 
-/// Answers.
+/// Handles the request.
 pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiError> {
     let (asked, settings) = request.read(&FIELDS)?;
     let model = request.model(&asked.model)?;
@@ -94,7 +94,7 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
         }
     };
     opened.prompt.extend(asked.continued);
-    // The page's number of tokens is a wish: at most as many as there is room for are generated.
+    // Lower the page's `max_tokens` to the available room instead of rejecting it.
     let room = model.worker.config().capacity;
     let room = room.saturating_sub(opened.prompt.len());
     let most = room.max(1).min(app.limits().tokens);
@@ -117,14 +117,14 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
     Ok(streamed(deadline, answers, writer))
 }
 
-/// A text's tokens.
+/// Encodes a text.
 async fn tokens(text: &str, model: &Arc<ServedModel>, app: &App) -> Result<Vec<u32>, ApiError> {
     let prompt = Prompt::Text(text.to_owned());
     let texts = prompt.tokens("prompt", model, app.limits()).await?;
     Ok(texts.concat())
 }
 
-/// Writes the answer.
+/// Formats the answer.
 struct Writer {
     model: Arc<ServedModel>,
     start: Instant,

@@ -1,10 +1,11 @@
-//! The reader of configurations that versions up to 0.1 wrote, whose `[train]` had all settings in one flat table.
+//! Reads configurations written by versions up to 0.1, which kept all settings of `[train]` in one flat
+//! table.
 
 use toml::{Table, Value};
 
 use super::field_docs;
 
-/// The flat keys of `[train]`, each with the table and the key where it is now. Keys that choose a kind come first.
+/// The flat keys of `[train]`, each with its current table and key. Keys that choose a kind come first.
 const MOVED: [(&str, &str, &str); 26] = [
     ("optimizer", "optimizer", "kind"),
     ("schedule", "schedule", "kind"),
@@ -34,17 +35,18 @@ const MOVED: [(&str, &str, &str); 26] = [
     ("keep_best", "checkpoints", "keep_best"),
 ];
 
-/// Moves the flat keys of `[train]` in a run's configuration, or in a part of one, to their tables. A key of today's is
-/// left as it is, and stands where both are there.
+/// Moves flat keys of `[train]` in a (possibly partial) configuration into their tables. Keys in the current
+/// form are kept and take precedence.
 ///
-/// In a table that says its kind, flat keys that the kind does not have are dropped: earlier versions wrote all keys.
+/// In a table that sets its kind, flat keys that the kind does not have are dropped: earlier versions wrote
+/// all keys.
 pub fn upgrade(run: &mut Table) {
     let Some(Value::Table(train)) = run.get_mut("train") else {
         return;
     };
     let mut moved = Vec::new();
     for (old, table, new) in MOVED {
-        // Three of the old keys have the names of tables.
+        // Three of the old keys are now the names of tables.
         let Some(value) = train.remove(old) else {
             continue;
         };
@@ -72,7 +74,7 @@ pub fn upgrade(run: &mut Table) {
     }
 }
 
-/// 0 deviations stood for no outliers.
+/// The kind for a number of deviations: earlier versions disabled outlier skipping with 0.
 fn skip_kind(deviations: &Value) -> Value {
     let none = deviations.as_integer() == Some(0) || deviations.as_float() == Some(0.0);
     match none {

@@ -1,4 +1,4 @@
-//! A context and its continuation as tokens.
+//! Tokenizes a context and its continuation.
 
 use emberlm_data::{Tokenizer, TokenizerError};
 
@@ -7,15 +7,15 @@ use super::likelihood::Row;
 /// The limits of a model's input.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Tokens that it sees at once.
+    /// The context length in tokens.
     pub seq_len: usize,
-    /// Its number of ids.
+    /// The vocabulary size.
     pub vocab_size: usize,
 }
 
-/// The row of a context and a continuation by lm-evaluation-harness's rule: blanks at the end of the context go to the
-/// continuation; context and both together are encoded, and what comes after as many tokens as the context has is the
-/// continuation. No special tokens are added.
+/// Tokenizes a context and its continuation together, as lm-evaluation-harness does. Trailing whitespace of
+/// the context belongs to the continuation. The tokens after the first `n` of the joint text are the
+/// continuation, where `n` is the number of tokens of the context by itself. Adds no special tokens.
 pub fn together(
     tokenizer: &Tokenizer,
     context: &str,
@@ -29,7 +29,7 @@ pub fn together(
     row(context, continuation, limits)
 }
 
-/// The row of a context and a continuation that are encoded apart, as llm.c does.
+/// Tokenizes a context and its continuation separately, as llm.c does.
 pub fn apart(
     tokenizer: &Tokenizer,
     context: &str,
@@ -41,7 +41,8 @@ pub fn apart(
     row(context, continuation, limits)
 }
 
-/// The last `seq_len + 1` tokens, of which all but the last are seen and the continuation's are predicted.
+/// Keeps the last `seq_len + 1` tokens. All but the last are input, and those of the continuation are
+/// targets.
 fn row(context: Vec<u32>, continuation: Vec<u32>, limits: Limits) -> Result<Row, String> {
     let Limits {
         seq_len,
@@ -77,7 +78,7 @@ fn refused(error: TokenizerError) -> String {
     error.to_string()
 }
 
-/// Returns true where Python's `str.isspace` does: Unicode's white space and four separators of ASCII.
+/// Python's `str.isspace`: Unicode white space and the four ASCII separators.
 pub fn is_blank(c: char) -> bool {
     c.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&c)
 }
