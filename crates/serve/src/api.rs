@@ -140,30 +140,30 @@ pub fn router(service: Service) -> Router {
         .route("/v1/embeddings", post(embeddings::answer))
         .route("/v1/models", get(models::all))
         .route("/v1/models/{name}", get(models::one))
-        .route("/api/models", get(models::shown))
+        .route("/api/models", get(models::for_page))
         .route("/api/play", post(play::answer))
         .route("/metrics", get(metrics))
         .route_layer(middleware::from_fn_with_state(app.clone(), deadline::keep))
-        .route_layer(middleware::from_fn_with_state(app.clone(), with_key));
+        .route_layer(middleware::from_fn_with_state(app.clone(), require_key));
     Router::new()
         .merge(guarded)
         .merge(playground::router())
         .route("/health", get(async || Json(json!({ "status": "ok" }))))
-        .route("/openapi.json", get(described))
+        .route("/openapi.json", get(openapi))
         .fallback(async || ApiError::not_found())
         .method_not_allowed_fallback(async || ApiError::method())
         .layer(body_limit)
-        .layer(middleware::from_fn_with_state(app.clone(), counted))
+        .layer(middleware::from_fn_with_state(app.clone(), count_and_log))
         .with_state(app)
 }
 
 /// Rejects requests without the key.
-async fn with_key(State(app): State<App>, request: Request, next: Next) -> Response {
-    let shown = request.headers().get(header::AUTHORIZATION);
-    let shown = shown.and_then(|shown| bearer(shown.to_str().ok()?));
-    let shown = shown.map(|shown| blake3::hash(shown.as_bytes()));
+async fn require_key(State(app): State<App>, request: Request, next: Next) -> Response {
+    let presented = request.headers().get(header::AUTHORIZATION);
+    let presented = presented.and_then(|presented| bearer(presented.to_str().ok()?));
+    let presented = presented.map(|presented| blake3::hash(presented.as_bytes()));
     match app.0.key {
-        Some(key) if shown != Some(key) => ApiError::key().into_response(),
+        Some(key) if presented != Some(key) => ApiError::key().into_response(),
         _ => next.run(request).await,
     }
 }
@@ -175,7 +175,7 @@ fn bearer(authorization: &str) -> Option<&str> {
 }
 
 /// Counts and logs responses.
-async fn counted(State(app): State<App>, mut request: Request, next: Next) -> Response {
+async fn count_and_log(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let trace = Arc::new(Trace::new(&request, app.0.log.clone()));
     request.extensions_mut().insert(Arc::clone(&trace));
     let path = request.extensions().get::<MatchedPath>();
@@ -186,7 +186,7 @@ async fn counted(State(app): State<App>, mut request: Request, next: Next) -> Re
     trace.follow(response)
 }
 
-async fn described() -> Response {
+async fn openapi() -> Response {
     let json = [(header::CONTENT_TYPE, "application/json")];
     (json, description::document()).into_response()
 }

@@ -94,7 +94,7 @@ pub struct TrainConfig {
 }
 
 /// The upper bound of `loader_workers`. More threads would be idle.
-const MOST_WORKERS: usize = 64;
+const MAX_WORKERS: usize = 64;
 
 impl Default for TrainConfig {
     fn default() -> Self {
@@ -144,13 +144,13 @@ impl TrainConfig {
                 ("ema", self.ema, Range::Share),
             ],
         )?;
-        let rule = format!("must be at most {MOST_WORKERS}");
+        let rule = format!("must be at most {MAX_WORKERS}");
         let workers = self.loader_workers;
         require(
             "train",
             "loader_workers",
             workers,
-            workers <= MOST_WORKERS,
+            workers <= MAX_WORKERS,
             &rule,
         )?;
         self.precision.check()?;

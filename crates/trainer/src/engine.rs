@@ -168,8 +168,8 @@ impl<B: TrainingBackend> StepEngine<B> {
     }
 
     /// The micro-batches of a step that must be recomputed because an earlier step was skipped.
-    pub(crate) fn batches_again(&mut self) -> Option<StepBatches<B>> {
-        self.pending.again()
+    pub(crate) fn batches_to_recompute(&mut self) -> Option<StepBatches<B>> {
+        self.pending.next_recompute()
     }
 
     /// Makes one step from this rank's micro-batches. `due` is true if the caller needs the outcome now.

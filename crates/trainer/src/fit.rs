@@ -92,14 +92,14 @@ pub enum Phase {
 
 /// The memory that a phase holds in addition to the state, in elements.
 #[derive(Clone, Copy, Debug)]
-struct HeldMemory {
+struct PhaseMemory {
     phase: Phase,
     gradients: f64,
     activations: f64,
     temporaries: f64,
 }
 
-impl HeldMemory {
+impl PhaseMemory {
     fn total(&self) -> f64 {
         self.gradients + self.activations + self.temporaries
     }
@@ -124,7 +124,7 @@ pub fn predict(
         0.0
     };
     let phases = phases(model, train, tokens, seq, before);
-    let most = |a: HeldMemory, b: HeldMemory| if b.total() > a.total() { b } else { a };
+    let most = |a: PhaseMemory, b: PhaseMemory| if b.total() > a.total() { b } else { a };
     let [head, rest @ ..] = phases;
     let held = rest.into_iter().fold(head, most);
 
@@ -138,11 +138,12 @@ pub fn predict(
     ]
     .map(bytes);
     let live = weights + optimizer + gradients + activations + temporaries;
-    let torn = match train.accumulation > 1 || train.recompute {
+    let fragmented = match train.accumulation > 1 || train.recompute {
         true => 0.6,
         false => 0.2,
     };
-    let allocator = (0.6 * live).min(50.0 * MIB) + 0.05 * live + torn * bytes(head.temporaries);
+    let allocator =
+        (0.6 * live).min(50.0 * MIB) + 0.05 * live + fragmented * bytes(head.temporaries);
     let mut total = 0u64;
     let mut part = |bytes: f64| {
         let bytes = bytes.round() as u64;
@@ -174,7 +175,7 @@ fn phases(
     tokens: f64,
     seq: f64,
     before: f64,
-) -> [HeldMemory; 5] {
+) -> [PhaseMemory; 5] {
     let [d, vocab, layers] =
         [model.d_model(), model.vocab_size(), model.n_layers()].map(|n| n as f64);
     let parameters = count::parameters(model).total as f64;
@@ -194,25 +195,25 @@ fn phases(
     let batch = train.evaluation.batch;
     let evaluation = InferenceWork::evaluation(WeightFormat::F32, batch, seq as usize);
     [
-        HeldMemory {
+        PhaseMemory {
             phase: Phase::Head,
             gradients: before + head.gradients,
             activations: between + ends,
             temporaries: head.temporaries,
         },
-        HeldMemory {
+        PhaseMemory {
             phase: Phase::Block,
             gradients: before + table,
             activations: between + again + ends,
-            temporaries: block.back,
+            temporaries: block.backward,
         },
-        HeldMemory {
+        PhaseMemory {
             phase: Phase::Embedding,
             gradients: before + parameters,
             activations: 0.0,
             temporaries: tokens * d,
         },
-        HeldMemory {
+        PhaseMemory {
             phase: Phase::Update,
             gradients: parameters,
             activations: 0.0,
@@ -221,7 +222,7 @@ fn phases(
                 OptimizerKind::Muon | OptimizerKind::Lion => 2.0 * largest(model),
             },
         },
-        HeldMemory {
+        PhaseMemory {
             phase: Phase::Evaluation,
             gradients: 0.0,
             activations: 0.0,

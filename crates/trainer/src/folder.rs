@@ -16,7 +16,7 @@ pub const CONFIG_FILE: &str = "config.toml";
 pub const LOCK_FILE: &str = "lock";
 
 /// Files that identify directories other than runs, and the kind of each directory.
-const OTHERS: [(&str, &str); 3] = [
+const OTHER_DIRECTORIES: [(&str, &str); 3] = [
     ("dataset.json", "a dataset"),
     ("config.json", "a model"),
     ("model.json", "a checkpoint"),
@@ -45,10 +45,10 @@ impl LockedFile {
     /// Locks the file. `None` if another process holds the lock.
     fn lock(file: File) -> Option<Self> {
         // A process that only tests the lock holds it for a moment, so retry.
-        for _ in 0..TRIES {
+        for _ in 0..LOCK_ATTEMPTS {
             match file.try_lock() {
                 Ok(()) => return Some(Self { file, locked: true }),
-                Err(TryLockError::WouldBlock) => std::thread::sleep(PAUSE),
+                Err(TryLockError::WouldBlock) => std::thread::sleep(RETRY_INTERVAL),
                 // The file system does not support locks. Exclusion is then up to the user.
                 Err(TryLockError::Error(_)) => {
                     let locked = false;
@@ -69,8 +69,8 @@ impl LockedFile {
 }
 
 /// The number of attempts to lock.
-const TRIES: usize = 5;
-const PAUSE: Duration = Duration::from_millis(10);
+const LOCK_ATTEMPTS: usize = 5;
+const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
 #[cfg(unix)]
 fn identity(metadata: &Metadata) -> (u64, u64) {
@@ -103,7 +103,10 @@ impl RunFolder {
         if file.exists() {
             return Err(exists());
         }
-        if let Some((_, what)) = OTHERS.iter().find(|(name, _)| path.join(name).exists()) {
+        if let Some((_, what)) = OTHER_DIRECTORIES
+            .iter()
+            .find(|(name, _)| path.join(name).exists())
+        {
             let path = path.to_owned();
             return Err(TrainError::NotForRun { path, what });
         }

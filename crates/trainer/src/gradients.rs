@@ -57,16 +57,16 @@ pub(crate) fn of_micro_batches<B: TrainingBackend>(
     stop: Option<&StopSignal>,
 ) -> Option<(Tensor<B::InnerBackend, 1>, GradientsParams)> {
     let model_config = model.decoder.config();
-    let draws = model_config.dropout() > 0.0 && !model_config.dropout_sites().is_empty();
-    let _turn = draws.then(random_state);
+    let uses_dropout = model_config.dropout() > 0.0 && !model_config.dropout_sites().is_empty();
+    let _lock = uses_dropout.then(lock_random_state);
     B::run(|| accumulate(model, micro_batches, numbers, config, stop))
 }
 
-/// Locks the backend's random state while a model seeds it and draws dropout masks. The state is global to
+/// Locks the backend's random state while a model seeds it and uses_dropout dropout masks. The state is global to
 /// the process: without the lock, models trained on two threads would draw each other's random numbers.
-fn random_state() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock_random_state() -> MutexGuard<'static, ()> {
+    static LOCK: Mutex<()> = Mutex::new(());
+    LOCK.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Implements [`of_micro_batches`] on a thread of the backend.

@@ -9,16 +9,16 @@ use crate::error::TrainError;
 
 /// An append-only file of records.
 #[derive(Debug)]
-pub(crate) struct GrowingFile {
+pub(crate) struct AppendFile {
     path: PathBuf,
     file: File,
     /// The length in bytes of the complete records in the file.
-    whole: u64,
+    complete: u64,
     /// Records that are not in the file yet.
-    waiting: Vec<u8>,
+    buffered: Vec<u8>,
 }
 
-impl GrowingFile {
+impl AppendFile {
     /// Creates an empty file in place of any existing one. A FIFO or device at the path is removed, not written
     /// to.
     ///
@@ -47,8 +47,8 @@ impl GrowingFile {
         Ok(Self {
             path: path.to_owned(),
             file,
-            whole: metadata.len(),
-            waiting: Vec::new(),
+            complete: metadata.len(),
+            buffered: Vec::new(),
         })
     }
 
@@ -56,8 +56,8 @@ impl GrowingFile {
     ///
     /// # Errors
     /// The file cannot be written. The record stays buffered.
-    pub(crate) fn add(&mut self, piece: &[u8]) -> Result<(), TrainError> {
-        self.waiting.extend_from_slice(piece);
+    pub(crate) fn append(&mut self, record: &[u8]) -> Result<(), TrainError> {
+        self.buffered.extend_from_slice(record);
         self.flush()
     }
 
@@ -66,18 +66,18 @@ impl GrowingFile {
     /// # Errors
     /// The file cannot be written.
     pub(crate) fn flush(&mut self) -> Result<(), TrainError> {
-        let written = self.file.write_all(&self.waiting);
+        let written = self.file.write_all(&self.buffered);
         self.settle(written)
     }
 
     fn settle(&mut self, written: io::Result<()>) -> Result<(), TrainError> {
         if let Err(error) = written {
             // Report the write error; an error of the rollback adds nothing.
-            let _ = self.file.set_len(self.whole);
+            let _ = self.file.set_len(self.complete);
             return Err(TrainError::file("write", &self.path)(error));
         }
-        self.whole += self.waiting.len() as u64;
-        self.waiting.clear();
+        self.complete += self.buffered.len() as u64;
+        self.buffered.clear();
         Ok(())
     }
 
@@ -95,17 +95,17 @@ mod tests {
     fn a_piece_written_in_part_is_taken_back_and_written_whole() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
-        for begin in [GrowingFile::create, GrowingFile::open] {
+        for begin in [AppendFile::create, AppendFile::open] {
             let mut file = begin(&path).unwrap();
             let before = fs::read(&path).unwrap();
-            file.add(b"one\n").unwrap();
+            file.append(b"one\n").unwrap();
             // As a disk that is full leaves it.
-            file.waiting.extend_from_slice(b"two\n");
+            file.buffered.extend_from_slice(b"two\n");
             file.file.write_all(b"tw").unwrap();
             let full = io::ErrorKind::StorageFull.into();
             assert!(file.settle(Err(full)).is_err());
             assert_eq!(fs::read(&path).unwrap(), [&before[..], b"one\n"].concat());
-            file.add(b"three\n").unwrap();
+            file.append(b"three\n").unwrap();
             let expected = [&before[..], b"one\ntwo\nthree\n"].concat();
             assert_eq!(fs::read(&path).unwrap(), expected);
         }

@@ -9,7 +9,7 @@ use emberlm_kernels::Backend;
 /// the state before it.
 #[derive(Clone, Debug)]
 pub(crate) struct Guard<B: Backend> {
-    go: Tensor<B, 1, Bool>,
+    finite: Tensor<B, 1, Bool>,
 }
 
 impl<B: Backend> Guard<B> {
@@ -17,11 +17,11 @@ impl<B: Backend> Guard<B> {
     pub(crate) fn new(loss: &Tensor<B, 1>, norm: &Tensor<B, 1>, before: Option<&Self>) -> Self {
         let finite = loss.clone().is_finite();
         let finite = finite.bool_and(norm.clone().is_finite());
-        let go = match before {
-            Some(before) => finite.bool_and(before.go.clone()),
+        let finite = match before {
+            Some(before) => finite.bool_and(before.finite.clone()),
             None => finite,
         };
-        Self { go }
+        Self { finite }
     }
 
     /// Selects `after` if the step is applied and `before` if it is not. Multiplying by the flag would not
@@ -31,7 +31,7 @@ impl<B: Backend> Guard<B> {
         before: Tensor<B, D>,
         after: Tensor<B, D>,
     ) -> Tensor<B, D> {
-        let mask = self.go.clone().unsqueeze::<D>();
+        let mask = self.finite.clone().unsqueeze::<D>();
         // The fused kernel broadcasts a mask of one element; ndarray needs a mask of the full shape.
         let mask = match B::works_behind() {
             true => mask,

@@ -5,9 +5,9 @@
 use serde::{Deserialize, Serialize};
 
 /// The initial factor.
-const FIRST: f64 = 65536.0;
+const INITIAL: f64 = 65536.0;
 /// The upper bound of the factor.
-const MOST: f64 = 16_777_216.0;
+const MAX: f64 = 16_777_216.0;
 /// Consecutive applied steps after which the factor doubles.
 const INTERVAL: usize = 2000;
 
@@ -26,7 +26,7 @@ pub struct LossScale {
 impl Default for LossScale {
     fn default() -> Self {
         Self {
-            factor: FIRST,
+            factor: INITIAL,
             taken: 0,
         }
     }
@@ -40,7 +40,7 @@ impl LossScale {
 
     /// Returns true if the factor doubles after `steps` more applied steps.
     pub fn grows_after(&self, steps: usize) -> bool {
-        self.taken + steps >= INTERVAL && self.factor < MOST
+        self.taken + steps >= INTERVAL && self.factor < MAX
     }
 
     /// Counts an applied step.

@@ -6,7 +6,7 @@ use burn::tensor::{DType, Device, Tensor};
 use emberlm_kernels::{Backend, Precision, ops};
 
 /// The shortest product, in seconds, that can be timed reliably.
-const LONG_ENOUGH: f64 = 0.02;
+const MIN_PRODUCT_SECONDS: f64 = 0.02;
 const SMALLEST: usize = 512;
 const LARGEST: usize = 8192;
 
@@ -26,7 +26,7 @@ pub fn matrix_product<B: Backend>(precision: Precision, device: &Device<B>) -> f
 pub fn memory_bandwidth<B: Backend>(device: &Device<B>) -> Option<f64> {
     const SMALLEST_BYTES: u64 = 64 << 20;
     const LARGEST_BYTES: u64 = 1 << 30;
-    const LONG_PASS: f64 = 0.005;
+    const MIN_PASS_SECONDS: f64 = 0.005;
     if !B::works_behind() {
         return None;
     }
@@ -34,7 +34,7 @@ pub fn memory_bandwidth<B: Backend>(device: &Device<B>) -> Option<f64> {
     let mut bytes = SMALLEST_BYTES.min(largest);
     loop {
         let best = pass_seconds::<B>(bytes / size_of::<f32>() as u64, device);
-        if best >= LONG_PASS || 2 * bytes > largest.min(LARGEST_BYTES) {
+        if best >= MIN_PASS_SECONDS || 2 * bytes > largest.min(LARGEST_BYTES) {
             B::memory_cleanup(device);
             return Some(2.0 * bytes as f64 / best);
         }
@@ -70,7 +70,7 @@ fn best_of_sizes<B: Backend>(precision: Precision, device: &Device<B>) -> f64 {
         let best = (0..3)
             .map(|_| product.seconds())
             .fold(f64::INFINITY, f64::min);
-        if best >= LONG_ENOUGH || size >= LARGEST {
+        if best >= MIN_PRODUCT_SECONDS || size >= LARGEST {
             return 2.0 * (size as f64).powi(3) / best;
         }
         size *= 2;

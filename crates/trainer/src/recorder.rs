@@ -15,7 +15,7 @@ use crate::messages::Messages;
 use crate::tensorboard::TensorBoard;
 
 /// The number of attempts to write the last checkpoint, with pauses in between.
-const LAST_TRIES: u64 = 4;
+const MAX_ATTEMPTS: u64 = 4;
 
 /// Writes a run's files during training.
 pub(crate) struct Recorder {
@@ -32,7 +32,7 @@ pub(crate) struct Recorder {
     /// The error of the last checkpoint, if it could not be written.
     failure: Option<String>,
     /// True if the last checkpoint failed and has to be retried.
-    pub(crate) owed: bool,
+    pub(crate) retry_due: bool,
 }
 
 impl Recorder {
@@ -54,7 +54,7 @@ impl Recorder {
             hooks,
             log_fails: false,
             newest,
-            owed: false,
+            retry_due: false,
         }
     }
 
@@ -84,24 +84,24 @@ impl Recorder {
 
     /// Starts writing a checkpoint.
     pub(crate) fn save<B: Backend>(&mut self, contents: Contents<B>, keep: Keep) {
-        self.owed = false;
+        self.retry_due = false;
         let before = self.writer.begin(contents, keep, self.events.handle());
-        self.tell(before);
+        self.report(before);
     }
 
     /// Reports the checkpoint in progress if it is complete.
-    pub(crate) fn look(&mut self) {
+    pub(crate) fn poll(&mut self) {
         let done = self.writer.done();
-        self.tell(done);
+        self.report(done);
     }
 
     /// Waits for the checkpoint in progress and reports it.
     pub(crate) fn wait(&mut self) {
         let done = self.writer.wait();
-        self.tell(done);
+        self.report(done);
     }
 
-    fn tell(&mut self, written: Option<Written>) {
+    fn report(&mut self, written: Option<Written>) {
         let Some(Written {
             step,
             result,
@@ -125,7 +125,7 @@ impl Recorder {
                 self.newest = Some(path);
             }
             Err(error) => {
-                self.owed = true;
+                self.retry_due = true;
                 let reason = error.to_string();
                 self.failure = Some(reason.clone());
                 self.messages.say(format!(
@@ -150,13 +150,13 @@ impl Recorder {
         keep: Keep,
         contents: impl Fn() -> Contents<B>,
     ) -> Result<(), TrainError> {
-        for tried in 0..LAST_TRIES {
-            if tried > 0 {
-                std::thread::sleep(std::time::Duration::from_secs(tried));
+        for attempt in 0..MAX_ATTEMPTS {
+            if attempt > 0 {
+                std::thread::sleep(std::time::Duration::from_secs(attempt));
             }
             self.save(contents(), keep);
             self.wait();
-            if !self.owed {
+            if !self.retry_due {
                 return Ok(());
             }
         }

@@ -12,7 +12,7 @@ use prost::Message;
 
 use crate::error::TrainError;
 use crate::events::{DatasetLoss, Event, now};
-use crate::growing::GrowingFile;
+use crate::growing::AppendFile;
 use crate::metrics::{self, Phase};
 
 /// The directory of a run's event files.
@@ -29,7 +29,7 @@ const VERSION: &str = "brain.Event:2";
 /// skipped step, and samples are the text `sample`.
 #[derive(Debug)]
 pub struct TensorBoard {
-    file: GrowingFile,
+    file: AppendFile,
 }
 
 impl TensorBoard {
@@ -48,7 +48,7 @@ impl TensorBoard {
         let numbered = (1..1000).map(|number| format!("{name}.{number:03}"));
         let mut names = std::iter::once(name.clone()).chain(numbered);
         let free = names.find(|name| !folder.join(name).exists());
-        let file = GrowingFile::create(&folder.join(free.unwrap_or(name)))?;
+        let file = AppendFile::create(&folder.join(free.unwrap_or(name)))?;
         let mut this = Self { file };
         this.record(&Record {
             wall_time: time,
@@ -86,7 +86,7 @@ impl TensorBoard {
     }
 
     fn record(&mut self, record: &Record) -> Result<(), TrainError> {
-        self.file.add(&framed(&record.encode_to_vec()))
+        self.file.append(&framed(&record.encode_to_vec()))
     }
 }
 

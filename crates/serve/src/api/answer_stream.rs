@@ -16,7 +16,7 @@ use super::delivery::Usage;
 use super::error::ApiError;
 
 /// The number of buffered events. A slow client delays only its own answer, not the engine.
-const WAITING: usize = 16;
+const BUFFERED: usize = 16;
 
 /// Converts a request's answers to the events of one endpoint.
 pub(crate) trait AnswerStream: Send + Sized + 'static {
@@ -34,19 +34,19 @@ pub(crate) trait AnswerStream: Send + Sized + 'static {
 }
 
 /// The reason that a stream ends early.
-enum Broken {
+enum StreamEnd {
     /// The client disconnected.
-    Left,
+    Disconnected,
     Failed(ApiError),
 }
 
-impl From<SendError<()>> for Broken {
+impl From<SendError<()>> for StreamEnd {
     fn from(_: SendError<()>) -> Self {
-        Self::Left
+        Self::Disconnected
     }
 }
 
-impl From<ApiError> for Broken {
+impl From<ApiError> for StreamEnd {
     fn from(error: ApiError) -> Self {
         Self::Failed(error)
     }
@@ -55,18 +55,18 @@ impl From<ApiError> for Broken {
 /// Events that were written, and possibly numbered, but not sent yet. They are sent even if the deadline
 /// passes first.
 #[derive(Default)]
-struct Written {
+struct PendingEvents {
     events: VecDeque<Event>,
     /// True once the final event of complete answers has been added.
-    is_whole: bool,
+    is_complete: bool,
 }
 
-impl Written {
+impl PendingEvents {
     async fn send(&mut self, to: &Sender<Event>) -> Result<(), SendError<()>> {
         while !self.events.is_empty() {
-            let place = to.reserve().await?;
+            let permit = to.reserve().await?;
             if let Some(event) = self.events.pop_front() {
-                place.send(event);
+                permit.send(event);
             }
         }
         Ok(())
@@ -80,21 +80,21 @@ pub(crate) fn streamed(
     answers: Answers,
     mut writer: impl AnswerStream,
 ) -> Response {
-    let (events, sent) = mpsc::channel(WAITING);
+    let (events, sent) = mpsc::channel(BUFFERED);
     tokio::spawn(async move {
-        let mut written = Written::default();
+        let mut pending = PendingEvents::default();
         let ended = tokio::select! {
-            ended = send_answers(answers, &mut writer, &mut written, &events) => ended,
+            ended = send_answers(answers, &mut writer, &mut pending, &events) => ended,
             () = events.closed() => return,
             () = deadline.passed() => Err(deadline.error().into()),
         };
         // The answers are dropped by now. Sending the remaining events needs only the connection, which has
         // its own write timeout.
-        if let Err(Broken::Failed(error)) = ended {
-            if !written.is_whole {
-                written.events.push_back(writer.failure(error));
+        if let Err(StreamEnd::Failed(error)) = ended {
+            if !pending.is_complete {
+                pending.events.push_back(writer.failure(error));
             }
-            let _ = written.send(&events).await;
+            let _ = pending.send(&events).await;
         }
     });
     let events = stream::unfold(sent, async |mut sent| {
@@ -109,19 +109,19 @@ pub(crate) fn streamed(
 async fn send_answers(
     mut answers: Answers,
     writer: &mut impl AnswerStream,
-    written: &mut Written,
+    pending: &mut PendingEvents,
     to: &Sender<Event>,
-) -> Result<(), Broken> {
-    written.events.extend(writer.begin(answers.usage()));
-    written.send(to).await?;
+) -> Result<(), StreamEnd> {
+    pending.events.extend(writer.begin(answers.usage()));
+    pending.send(to).await?;
     while let Some(event) = answers.next().await {
         let (prompt, event) = event?;
-        written.events.extend(writer.next(prompt, event));
-        written.send(to).await?;
+        pending.events.extend(writer.next(prompt, event));
+        pending.send(to).await?;
     }
-    written.events.extend(writer.end(answers.usage()));
-    written.is_whole = true;
-    written.send(to).await?;
+    pending.events.extend(writer.end(answers.usage()));
+    pending.is_complete = true;
+    pending.send(to).await?;
     Ok(())
 }
 

@@ -21,7 +21,7 @@ use crate::worker::Ticket;
 
 /// A prompt to continue.
 #[derive(Clone)]
-pub(crate) struct Ask {
+pub(crate) struct AnswerRequest {
     pub prompt: Vec<u32>,
     pub samples: usize,
     /// The maximum number of new tokens. If `None`, the limit is that of the model's
@@ -89,35 +89,39 @@ impl PromptAnswers {
         app: &App,
         model: &Arc<ServedModel>,
         trace: &Arc<Trace>,
-        ask: Ask,
+        answer_request: AnswerRequest,
         max_new_tokens: usize,
     ) -> Result<Self, ApiError> {
-        let prompt_tokens = ask.prompt.len();
+        let prompt_tokens = answer_request.prompt.len();
         trace.add_prompt(prompt_tokens);
-        let stream = TextStream::after(&model.tokenizer, &ask.prompt, ask.stops);
+        let stream = TextStream::after(
+            &model.tokenizer,
+            &answer_request.prompt,
+            answer_request.stops,
+        );
         let text = || SampleText {
             stream: Some(stream.clone()),
             last: None,
         };
-        let samples = (0..ask.samples).map(|_| text()).collect();
+        let samples = (0..answer_request.samples).map(|_| text()).collect();
         let timer = app.metrics().timer(&model.name);
         let request = Request {
-            prompt: ask.prompt,
-            samples: ask.samples,
+            prompt: answer_request.prompt,
+            samples: answer_request.samples,
             max_new_tokens,
-            stop_tokens: match ask.chooser.constraint {
+            stop_tokens: match answer_request.chooser.constraint {
                 // A satisfied constraint permits any of the model's end tokens.
                 Some(_) => model.end_tokens(),
-                None => [&model.stop_tokens[..], &ask.stop_tokens].concat(),
+                None => [&model.stop_tokens[..], &answer_request.stop_tokens].concat(),
             },
-            chooser: ask.chooser,
+            chooser: answer_request.chooser,
             overflow: Overflow::Refuse,
         };
         let ticket = model.worker.submit(request).await?;
         Ok(Self {
             ticket,
             samples,
-            left: ask.samples,
+            left: answer_request.samples,
             timer,
             trace: Arc::clone(trace),
             prompt_tokens,
@@ -218,21 +222,24 @@ impl Answers {
         app: &App,
         model: &Arc<ServedModel>,
         trace: &Arc<Trace>,
-        asks: Vec<Ask>,
+        answer_requests: Vec<AnswerRequest>,
         kept: Kept,
     ) -> Result<Self, ApiError> {
         let mut bytes = 0usize;
-        let mut max_new_tokens = Vec::with_capacity(asks.len());
-        for ask in &asks {
-            let tokens = max_tokens(app, model, ask)?;
+        let mut max_new_tokens = Vec::with_capacity(answer_requests.len());
+        for answer_request in &answer_requests {
+            let tokens = max_tokens(app, model, answer_request)?;
             max_new_tokens.push(tokens);
-            bytes =
-                bytes.saturating_add(kept.bytes(ask, tokens, model.worker.model().vocab_size()));
+            bytes = bytes.saturating_add(kept.bytes(
+                answer_request,
+                tokens,
+                model.worker.model().vocab_size(),
+            ));
         }
         let reservation = app.memory().reserve(bytes)?;
-        let mut prompts = Vec::with_capacity(asks.len());
-        for (ask, tokens) in asks.into_iter().zip(max_new_tokens) {
-            prompts.push(PromptAnswers::begin(app, model, trace, ask, tokens).await?);
+        let mut prompts = Vec::with_capacity(answer_requests.len());
+        for (answer_request, tokens) in answer_requests.into_iter().zip(max_new_tokens) {
+            prompts.push(PromptAnswers::begin(app, model, trace, answer_request, tokens).await?);
         }
         Ok(Self {
             prompts,
@@ -292,17 +299,21 @@ impl Answers {
 ///
 /// # Errors
 /// The requested number exceeds the server's limit, or the context has no room.
-fn max_tokens(app: &App, model: &ServedModel, ask: &Ask) -> Result<usize, ApiError> {
+fn max_tokens(
+    app: &App,
+    model: &ServedModel,
+    answer_request: &AnswerRequest,
+) -> Result<usize, ApiError> {
     let limit = app.limits().tokens;
     let context = model.worker.config().capacity;
-    let room = context.saturating_sub(ask.prompt.len());
-    match ask.max_tokens {
+    let room = context.saturating_sub(answer_request.prompt.len());
+    match answer_request.max_tokens {
         Some(tokens) if tokens > limit => {
             let rule = format!("must be at most {limit}, this server's limit");
             Err(ApiError::field("max_tokens", rule))
         }
         Some(tokens) => Ok(tokens),
-        None if room == 0 => Err(ApiError::context(ask.prompt.len(), 1, context)),
+        None if room == 0 => Err(ApiError::context(answer_request.prompt.len(), 1, context)),
         None => Ok(model
             .sampling
             .max_new_tokens

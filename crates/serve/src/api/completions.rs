@@ -9,9 +9,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::answer_stream::{AnswerStream, done, json_event, streamed};
-use super::answers::{AnswerEvent, Answers, Ask, FinishReason, Token};
+use super::answers::{AnswerEvent, AnswerRequest, Answers, FinishReason, Token};
 use super::body::KnownFields;
-use super::conversation::Opened;
+use super::conversation::EncodedPrompt;
 use super::delivery::{Delivery, Usage, name, now};
 use super::error::ApiError;
 use super::generation::Generation;
@@ -76,7 +76,7 @@ static FIELDS: LazyLock<KnownFields<(Delivery, Completions, Settings)>> =
 
 /// Handles the request.
 pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiError> {
-    let (delivery, mut asked, settings) = request.read(&FIELDS)?;
+    let (delivery, mut fields, settings) = request.read(&FIELDS)?;
     let model = request.model(&delivery.model)?;
     let ModelRequest {
         app,
@@ -85,16 +85,16 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
         ..
     } = request;
     let samples = delivery.samples(&model)?;
-    if asked.logprobs.is_some_and(|count| count > MOST_LOGPROBS) {
+    if fields.logprobs.is_some_and(|count| count > MOST_LOGPROBS) {
         let rule = format!("must be at most {MOST_LOGPROBS}");
         return Err(ApiError::field("logprobs", rule));
     }
-    let echo = asked.echo == Some(true);
-    if echo && asked.logprobs.is_some() {
+    let echo = fields.echo == Some(true);
+    if echo && fields.logprobs.is_some() {
         let rule = "cannot be combined with logprobs: those of a prompt are not computed";
         return Err(ApiError::field("echo", rule));
     }
-    let prompt = asked.prompt.take();
+    let prompt = fields.prompt.take();
     let prompt = prompt.unwrap_or_else(|| Prompt::Text(String::new()));
     let mut prompts = prompt.tokens("prompt", &model, app.limits()).await?;
     let count = prompts.len() * samples;
@@ -109,26 +109,26 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
     };
     let generation = Generation {
         max_tokens: settings.max_tokens().or(default_tokens),
-        top_logprobs: asked.logprobs,
+        top_logprobs: fields.logprobs,
         ..Generation::new(&settings)
     };
-    let first = Opened::text(prompts.remove(0));
-    let first = generation.ask(&model, first, samples).await?;
-    let others: Vec<Ask> = prompts
+    let first = EncodedPrompt::text(prompts.remove(0));
+    let first = generation.request(&model, first, samples).await?;
+    let others: Vec<AnswerRequest> = prompts
         .into_iter()
-        .map(|prompt| Ask {
+        .map(|prompt| AnswerRequest {
             prompt,
             ..first.clone()
         })
         .collect();
-    let asks = std::iter::once(first).chain(others).collect();
+    let answer_requests = std::iter::once(first).chain(others).collect();
     let kept = Kept {
         streams: delivery.streams(),
         echoes: echo,
         ..Kept::default()
     };
     drop(settings);
-    let mut answers = Answers::begin(&app, &model, &trace, asks, kept).await?;
+    let mut answers = Answers::begin(&app, &model, &trace, answer_requests, kept).await?;
     // The reservation covers one choice per sample from here on.
     let mut choices: Vec<Choice> = (0..count).map(Choice::new).collect();
     for (text, choices) in echoed.iter().zip(choices.chunks_mut(samples)) {
@@ -139,8 +139,8 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
         created: now(),
         model,
         samples,
-        logprobs: asked.logprobs.is_some(),
-        ids: asked.return_token_ids == Some(true),
+        logprobs: fields.logprobs.is_some(),
+        ids: fields.return_token_ids == Some(true),
         offsets: vec![0; count],
         choices,
         reports_usage: delivery.reports_usage(),

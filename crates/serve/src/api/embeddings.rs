@@ -75,18 +75,18 @@ static FIELDS: LazyLock<KnownFields<(Embeddings,)>> = LazyLock::new(KnownFields:
 
 /// Handles the request.
 pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiError> {
-    let (asked,) = request.read(&FIELDS)?;
-    let model = request.model(&asked.model)?;
+    let (fields,) = request.read(&FIELDS)?;
+    let model = request.model(&fields.model)?;
     let ModelRequest { app, trace, .. } = request;
     let width = model.worker.model().d_model();
-    if asked
+    if fields
         .dimensions
         .is_some_and(|dimensions| dimensions as usize != width)
     {
         let rule = format!("must be {width}, this model's width, or left out");
         return Err(ApiError::field("dimensions", rule));
     }
-    let texts = asked.input.tokens("input", &model, app.limits()).await?;
+    let texts = fields.input.tokens("input", &model, app.limits()).await?;
     let prompt_tokens = texts.iter().map(Vec::len).sum();
     trace.add_prompt(prompt_tokens);
     let bytes = prompt_tokens * PROMPT_TOKEN + texts.len() * width * NUMBER;
@@ -100,7 +100,7 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
         match ticket.next().await {
             Some((text, EventKind::Embedded(mean))) => {
                 if let Some(vector) = vectors.get_mut(text) {
-                    *vector = Some(Vector::new(&mean, asked.encoding_format));
+                    *vector = Some(Vector::new(&mean, fields.encoding_format));
                 }
                 left -= 1;
             }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use emberlm_generate::Grammar;
 
-use super::answers::Ask;
-use super::conversation::{Calling, Opened};
+use super::answers::AnswerRequest;
+use super::conversation::{Calling, EncodedPrompt};
 use super::delivery::seed;
 use super::error::ApiError;
 use super::settings::Settings;
@@ -45,12 +45,12 @@ impl<'a> Generation<'a> {
     ///
     /// # Errors
     /// A setting is invalid, two fields specify different grammars, or the grammar exceeds a limit.
-    pub async fn ask(
+    pub async fn request(
         self,
         model: &Arc<ServedModel>,
-        opened: Opened,
+        encoded: EncodedPrompt,
         samples: usize,
-    ) -> Result<Ask, ApiError> {
+    ) -> Result<AnswerRequest, ApiError> {
         let settings = self.settings;
         let mut chooser = settings.chooser(model.sampling, seed())?;
         chooser.top_logprobs = self.top_logprobs;
@@ -72,12 +72,12 @@ impl<'a> Generation<'a> {
             (None, Some(grammar)) => Some(model.constraint(grammar).await?),
             (None, None) => None,
         };
-        Ok(Ask {
-            prompt: opened.prompt,
+        Ok(AnswerRequest {
+            prompt: encoded.prompt,
             samples,
             max_tokens: self.max_tokens.or(settings.max_tokens()),
-            stops: settings.stops(&opened.stop_strings)?,
-            stop_tokens: opened.stop_tokens,
+            stops: settings.stops(&encoded.stop_strings)?,
+            stop_tokens: encoded.stop_tokens,
             chooser,
         })
     }

@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::answers::Ask;
+use super::answers::AnswerRequest;
 use super::error::ApiError;
 
 /// Bytes per unit of the budget. A semaphore has 32-bit counts.
@@ -64,8 +64,13 @@ pub(crate) struct Kept {
 
 impl Kept {
     /// An upper bound of the memory for the answers to a prompt, in bytes.
-    pub fn bytes(self, ask: &Ask, max_new_tokens: usize, vocab_size: usize) -> usize {
-        let chooser = &ask.chooser;
+    pub fn bytes(
+        self,
+        answer_request: &AnswerRequest,
+        max_new_tokens: usize,
+        vocab_size: usize,
+    ) -> usize {
+        let chooser = &answer_request.chooser;
         let tokens = match self.streams && self.repeats == 0 {
             true => max_new_tokens.min(STREAMED),
             false => max_new_tokens,
@@ -82,7 +87,7 @@ impl Kept {
             || !chooser.penalties.are_none();
         let counted = match chooser.penalties.are_none() {
             true => 0,
-            false => vocab_size.min(ask.prompt.len().saturating_add(max_new_tokens)),
+            false => vocab_size.min(answer_request.prompt.len().saturating_add(max_new_tokens)),
         };
         let sample = SAMPLE
             + counted * COUNTED
@@ -90,13 +95,14 @@ impl Kept {
             + chooser.logit_bias.len() * 16
             + if changed { 4 * vocab_size } else { 0 }
             + if self.echoes {
-                4 * ask.prompt.len() * 8
+                4 * answer_request.prompt.len() * 8
             } else {
                 0
             };
-        let shared =
-            self.returned + ask.prompt.len() * PROMPT_TOKEN + ask.stops.pattern_bytes() * STOP_BYTE;
-        shared.saturating_add(ask.samples.saturating_mul(sample))
+        let shared = self.returned
+            + answer_request.prompt.len() * PROMPT_TOKEN
+            + answer_request.stops.pattern_bytes() * STOP_BYTE;
+        shared.saturating_add(answer_request.samples.saturating_mul(sample))
     }
 }
 
@@ -127,12 +133,12 @@ impl Memory {
 }
 
 /// A serialized response, with its memory reserved until it is sent.
-struct Written {
+struct ReservedBody {
     bytes: Vec<u8>,
     _reservation: Reservation,
 }
 
-impl AsRef<[u8]> for Written {
+impl AsRef<[u8]> for ReservedBody {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
@@ -144,7 +150,7 @@ pub(crate) fn json(answer: &impl Serialize, reservation: Reservation) -> Respons
         Ok(bytes) => bytes,
         Err(error) => return ApiError::internal(error.to_string()).into_response(),
     };
-    let body = Bytes::from_owner(Written {
+    let body = Bytes::from_owner(ReservedBody {
         bytes,
         _reservation: reservation,
     });

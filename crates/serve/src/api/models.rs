@@ -72,7 +72,7 @@ pub(crate) async fn one(
 
 /// The description of a model for the page.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Shown {
+pub(crate) struct PageModel {
     id: String,
     chat: bool,
     context: usize,
@@ -88,17 +88,17 @@ pub(crate) struct Shown {
 
 /// The descriptions of all models for the page.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct AllShown {
-    models: Vec<Shown>,
+pub(crate) struct PageModels {
+    models: Vec<PageModel>,
 }
 
 /// Describes all models for the page.
-pub(crate) async fn shown(State(app): State<App>) -> Result<Json<AllShown>, ApiError> {
+pub(crate) async fn for_page(State(app): State<App>) -> Result<Json<PageModels>, ApiError> {
     let models = app.models().to_vec();
-    let show = move || {
-        let shown = |model: &Arc<ServedModel>| {
+    let describe_all = move || {
+        let describe = |model: &Arc<ServedModel>| {
             let config = model.worker.model();
-            Shown {
+            PageModel {
                 id: model.name.clone(),
                 chat: model.chat.is_some(),
                 context: model.worker.config().capacity,
@@ -110,10 +110,10 @@ pub(crate) async fn shown(State(app): State<App>) -> Result<Json<AllShown>, ApiE
                 card: (model.card)(),
             }
         };
-        models.iter().map(shown).collect()
+        models.iter().map(describe).collect()
     };
     // Runs off the async threads, because a card reads a run's events from disk.
-    let models = spawn_blocking(show).await;
+    let models = spawn_blocking(describe_all).await;
     let models = models.map_err(|_| ApiError::internal("the models could not be described"))?;
-    Ok(Json(AllShown { models }))
+    Ok(Json(PageModels { models }))
 }

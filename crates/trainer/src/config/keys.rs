@@ -40,7 +40,7 @@ const TABLES: [(&str, &[&str]); 20] = [
 ];
 
 /// Nested keys of the model that no preset sets.
-const OF_NO_PRESET: [&str; 9] = [
+const NOT_IN_PRESETS: [&str; 9] = [
     "model.attention.window",
     "model.feed_forward.width",
     "model.feed_forward.expansion",
@@ -180,7 +180,7 @@ pub(crate) fn suggested_value(reason: &str) -> Option<String> {
 
 /// Every key as a dotted path.
 fn keys() -> BTreeSet<String> {
-    let mut keys: BTreeSet<String> = OF_NO_PRESET.map(str::to_owned).into();
+    let mut keys: BTreeSet<String> = NOT_IN_PRESETS.map(str::to_owned).into();
     for (table, names) in TABLES {
         keys.extend(names.iter().map(|name| format!("{table}.{name}")));
     }

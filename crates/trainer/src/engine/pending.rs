@@ -65,7 +65,7 @@ pub(super) struct PendingSteps<B: TrainingBackend> {
     steps: Vec<PendingStep<B>>,
     /// The start of the first pending step.
     started: Instant,
-    again: VecDeque<StepBatches<B>>,
+    recompute: VecDeque<StepBatches<B>>,
 }
 
 impl<B: TrainingBackend> Default for PendingSteps<B> {
@@ -73,7 +73,7 @@ impl<B: TrainingBackend> Default for PendingSteps<B> {
         Self {
             steps: Vec::new(),
             started: Instant::now(),
-            again: VecDeque::new(),
+            recompute: VecDeque::new(),
         }
     }
 }
@@ -113,12 +113,12 @@ impl<B: TrainingBackend> PendingSteps<B> {
     /// Queues steps to be recomputed next, in order.
     pub(super) fn put_back(&mut self, steps: Vec<StepBatches<B>>) {
         for batches in steps.into_iter().rev() {
-            self.again.push_front(batches);
+            self.recompute.push_front(batches);
         }
     }
 
     /// Takes the micro-batches of the next step to recompute.
-    pub(super) fn again(&mut self) -> Option<StepBatches<B>> {
-        self.again.pop_front()
+    pub(super) fn next_recompute(&mut self) -> Option<StepBatches<B>> {
+        self.recompute.pop_front()
     }
 }

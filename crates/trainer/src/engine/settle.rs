@@ -44,7 +44,7 @@ impl<B: TrainingBackend> StepEngine<B> {
             outcome: StepOutcome::Skipped,
             ..StepReport::deferred()
         };
-        let (mut again, mut frozen) = (Vec::new(), false);
+        let (mut recompute, mut frozen) = (Vec::new(), false);
         for (at, step) in steps.into_iter().enumerate() {
             let (loss, norm, verdict) = match step.figures {
                 StepFigures::Judged {
@@ -56,9 +56,9 @@ impl<B: TrainingBackend> StepEngine<B> {
                     let (loss, norm) = figures.next().unwrap_or((f64::NAN, f64::NAN));
                     let finite = loss.is_finite() && norm.is_finite();
                     // With loss scaling, the skipped step may have changed the scale.
-                    let stands = !(finite || scaled);
-                    if !again.is_empty() || (frozen && !stands) {
-                        again.push(step.batches);
+                    let is_final = !(finite || scaled);
+                    if !recompute.is_empty() || (frozen && !is_final) {
+                        recompute.push(step.batches);
                         continue;
                     }
                     let verdict = self.judge(loss, norm);
@@ -86,10 +86,10 @@ impl<B: TrainingBackend> StepEngine<B> {
         if count > 0 {
             report.seconds = started.elapsed().as_secs_f64();
         }
-        if !again.is_empty() {
+        if !recompute.is_empty() {
             report.outcome = StepOutcome::Deferred;
         }
-        self.pending.put_back(again);
+        self.pending.put_back(recompute);
         report
     }
 
@@ -154,7 +154,7 @@ impl<B: TrainingBackend> StepEngine<B> {
         ) {
             return report;
         }
-        self.pending.again();
+        self.pending.next_recompute();
         self.position.step += 1;
         self.position.watch.pass_over();
         let verdict = StepDecision::Skip {

@@ -7,11 +7,11 @@ use std::path::Path;
 use super::{Damage, EVENTS_FILE, Event, Reader};
 use crate::error::TrainError;
 use crate::folder::write_whole;
-use crate::growing::GrowingFile;
+use crate::growing::AppendFile;
 
 /// Writes events as they happen; each line reaches the file at once. Where the disk is full, lines wait in memory.
 pub struct EventLog {
-    file: GrowingFile,
+    file: AppendFile,
     /// The last numbers: of the lines that are a function of the configuration, and of those of the machine.
     numbers: [u64; 2],
 }
@@ -22,7 +22,7 @@ impl EventLog {
     /// # Errors
     /// The file cannot be created.
     pub fn create(run: &Path) -> Result<Self, TrainError> {
-        let file = GrowingFile::create(&run.join(EVENTS_FILE))?;
+        let file = AppendFile::create(&run.join(EVENTS_FILE))?;
         let numbers = [0; 2];
         Ok(Self { file, numbers })
     }
@@ -36,7 +36,7 @@ impl EventLog {
         let path = run.join(EVENTS_FILE);
         let (kept, numbers, damage) = kept(&path, step).map_err(TrainError::file("read", &path))?;
         write_whole(&path, &kept)?;
-        let file = GrowingFile::open(&path)?;
+        let file = AppendFile::open(&path)?;
         Ok((Self { file, numbers }, damage))
     }
 
@@ -47,7 +47,7 @@ impl EventLog {
     pub fn write(&mut self, event: &Event) -> Result<(), TrainError> {
         let number = &mut self.numbers[usize::from(event.is_of_the_machine())];
         *number += 1;
-        self.file.add(&numbered(event, *number))
+        self.file.append(&numbered(event, *number))
     }
 
     /// Writes what waits.
@@ -127,7 +127,7 @@ mod tests {
             log.write(&evaluation(step)).unwrap();
         }
         // As a killed process leaves it.
-        log.file.add(b"{\"event\":\"evalu").unwrap();
+        log.file.append(b"{\"event\":\"evalu").unwrap();
         assert_eq!(
             read(run.path()).unwrap().events,
             [10, 20, 30].map(evaluation)

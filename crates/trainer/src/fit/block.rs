@@ -35,7 +35,7 @@ pub(super) struct Block {
     /// Kept from the forward pass for the backward pass.
     pub kept: f64,
     /// The peak of the backward pass's buffers, minus the memory freed by then.
-    pub back: f64,
+    pub backward: f64,
     /// The peak of a forward pass that keeps nothing for gradients.
     pub forward: f64,
 }
@@ -57,14 +57,14 @@ impl Block {
         } * d;
         let mechanism = model.attention_of(0).mechanism;
         let separate = model.qk_norm() || matches!(mechanism, Mechanism::Linear { .. });
-        let copies = where_there(separate, queries + keys);
+        let copies = if_present(separate, queries + keys);
         let inside = inside_attention(model, seq);
         let maps = match model.feed_forward().kind {
             FeedForwardKind::Dense => 2.0,
             FeedForwardKind::Gated => 3.0,
         };
-        let feed_forward = maps * width + where_there(dropped(DropoutSite::Hidden), width);
-        let residual = where_there(dropped(DropoutSite::Residual), 2.0 * d);
+        let feed_forward = maps * width + if_present(dropped(DropoutSite::Hidden), width);
+        let residual = if_present(dropped(DropoutSite::Residual), 2.0 * d);
         let heads = 2.0 * queries + 2.0 * keys + copies;
         let kept = norms + heads + inside + feed_forward + residual;
 
@@ -73,14 +73,14 @@ impl Block {
         let mixing = 3.0 * queries + 4.0 * keys + inside;
         Self {
             kept: tokens * kept,
-            back: tokens * activation.max(attention),
+            backward: tokens * activation.max(attention),
             forward: tokens * mixing.max(maps * width + d),
         }
     }
 }
 
-fn where_there(there: bool, count: f64) -> f64 {
-    if there { count } else { 0.0 }
+fn if_present(present: bool, count: f64) -> f64 {
+    if present { count } else { 0.0 }
 }
 
 /// The elements per token that attention keeps in addition to its queries, keys, values and output.

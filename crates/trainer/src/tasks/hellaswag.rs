@@ -19,7 +19,7 @@ pub enum Convention {
     /// the ending with the lowest summed loss, `acc_norm` that with the lowest mean loss per token.
     LlmC,
     /// `hellaswag` of lm-evaluation-harness: `activity_label: ctx_a Ctx_b` and `" " + ending`, both cleaned
-    /// of WikiHow's bracketed markup and tokenized together. `acc` picks the ending with the highest
+    /// of WikiHow's bracketed markup and tokenized joint. `acc` picks the ending with the highest
     /// log-likelihood, `acc_norm` that with the highest log-likelihood per character of the ending (Unicode
     /// code points, without the leading space).
     Harness,
@@ -125,14 +125,14 @@ impl Item {
     pub(super) fn rows(&self, tokenizer: &Tokenizer, limits: Limits) -> Result<Vec<Row>, String> {
         let blank = |ending: &String| format!(" {ending}");
         let (endings, choices) = (self.endings.iter(), self.choices.iter());
-        let apart = endings.map(|e| pair::apart(tokenizer, &self.ctx, &blank(e), limits));
-        let together = choices.map(|e| pair::together(tokenizer, &self.query, &blank(e), limits));
-        apart.chain(together).collect()
+        let separate = endings.map(|e| pair::separate(tokenizer, &self.ctx, &blank(e), limits));
+        let joint = choices.map(|e| pair::joint(tokenizer, &self.query, &blank(e), limits));
+        separate.chain(joint).collect()
     }
 
     /// The answer, given the likelihoods of the item's rows.
     fn answer(&self, likelihoods: &[Likelihood]) -> ItemAnswer {
-        let (apart, together) = likelihoods.split_at(self.endings.len());
+        let (separate, joint) = likelihoods.split_at(self.endings.len());
         let per_token = |found: &Likelihood| found.sum / found.tokens as f64;
         let characters = self.choices.iter().map(|choice| choice.chars().count());
         let per_character = |(found, count): (&Likelihood, usize)| found.sum / count as f64;
@@ -146,10 +146,10 @@ impl Item {
         };
         ItemAnswer {
             label: self.label,
-            llm_c: answer(apart, apart.iter().map(per_token).collect()),
+            llm_c: answer(separate, separate.iter().map(per_token).collect()),
             lm_evaluation_harness: answer(
-                together,
-                together.iter().zip(characters).map(per_character).collect(),
+                joint,
+                joint.iter().zip(characters).map(per_character).collect(),
             ),
         }
     }

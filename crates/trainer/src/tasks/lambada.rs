@@ -58,7 +58,7 @@ impl Passage {
 
     /// The row to score.
     pub(super) fn row(&self, tokenizer: &Tokenizer, limits: Limits) -> Result<Row, String> {
-        pair::together(tokenizer, &self.context, &self.target, limits)
+        pair::joint(tokenizer, &self.context, &self.target, limits)
     }
 }
 

@@ -16,7 +16,7 @@ pub struct Limits {
 /// Tokenizes a context and its continuation together, as lm-evaluation-harness does. Trailing whitespace of
 /// the context belongs to the continuation. The tokens after the first `n` of the joint text are the
 /// continuation, where `n` is the number of tokens of the context by itself. Adds no special tokens.
-pub fn together(
+pub fn joint(
     tokenizer: &Tokenizer,
     context: &str,
     continuation: &str,
@@ -30,7 +30,7 @@ pub fn together(
 }
 
 /// Tokenizes a context and its continuation separately, as llm.c does.
-pub fn apart(
+pub fn separate(
     tokenizer: &Tokenizer,
     context: &str,
     continuation: &str,
@@ -104,23 +104,23 @@ mod tests {
     #[test]
     fn a_blank_between_belongs_to_the_continuation() {
         for (context, continuation) in [("ab ", "c"), ("ab", " c")] {
-            let row = together(&chars(), context, continuation, LIMITS).unwrap();
+            let row = joint(&chars(), context, continuation, LIMITS).unwrap();
             assert_eq!((row.tokens, row.predicted), (vec![1, 2, 0, 3], 2));
         }
-        let row = apart(&chars(), "ab ", "c", LIMITS).unwrap();
+        let row = separate(&chars(), "ab ", "c", LIMITS).unwrap();
         assert_eq!(row.predicted, 1);
     }
 
     #[test]
     fn a_long_context_loses_its_beginning() {
-        let row = together(&chars(), "abcabc", " a", LIMITS).unwrap();
+        let row = joint(&chars(), "abcabc", " a", LIMITS).unwrap();
         assert_eq!((row.tokens, row.predicted), (vec![1, 2, 3, 0, 1], 2));
     }
 
     #[test]
     fn what_cannot_be_scored_is_said() {
         let refusal = |context, continuation, limits| {
-            together(&chars(), context, continuation, limits).unwrap_err()
+            joint(&chars(), context, continuation, limits).unwrap_err()
         };
         assert!(refusal("", "a", LIMITS).contains("no token of the context"));
         assert!(refusal("a", "", LIMITS).contains("no token of what follows"));
