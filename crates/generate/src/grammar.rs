@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_count_repetitions_as_written_out() {
+    fn regex_size_expands_repetitions() {
         for (regex, characters, optional) in [
             ("abc", 3, 0),
             ("a?b*c+", 3, 2),
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn excessive_grammars_are_refused_before_they_are_compiled() {
+    fn excessive_grammars_are_rejected_before_compilation() {
         for part in ["a?", "a*", ".?", "(?:a|)", "(?:a?){2}"] {
             let error = regex_error(&part.repeat(2001)).unwrap();
             assert!(error.contains("at most 2000 optional parts"), "{error}");

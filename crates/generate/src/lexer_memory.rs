@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sequences_are_bounded_by_themselves_and_together_and_give_back_what_they_held() {
+    fn lexer_memory_is_limited_per_sequence_and_in_total() {
         let memory = Arc::default();
         let mut one = LexerMemory::hold(&memory, 1000).unwrap();
         one.resize(1000 + MAX_GROWTH).unwrap();

@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bounds_are_what_the_rule_says() {
+    fn bounds_match_the_rule() {
         for setting in ALL {
             let NumberSetting {
                 least, most, rule, ..
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn typed_values_are_numbers_within_the_range() {
+    fn parse_accepts_only_numbers_in_range() {
         assert_eq!(TOP_P.parse("0.5"), Ok(0.5));
         assert_eq!(
             TOP_P.parse("0"),

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grammar_is_compiled_once_and_a_failure_is_not_kept() {
+    fn a_grammar_is_compiled_once_and_failures_are_not_cached() {
         let grammars = Grammars::new(None);
         let vocabulary = vocabulary();
         let times = Arc::new(AtomicUsize::new(0));
@@ -258,12 +258,12 @@ mod tests {
             assert_eq!(lock(&grammars.cache).entries.len(), 1);
             for number in 0..MAX_CACHED + 10 {
                 get(regex(&format!("{number}"))).await.unwrap();
-                // It was used last, so it stays.
+                // It was used most recently, so it stays.
                 get(regex("a+b")).await.unwrap();
             }
             assert_eq!(lock(&grammars.cache).entries.len(), MAX_CACHED);
             assert_eq!(times.load(Ordering::Relaxed), 3 + MAX_CACHED + 10);
-            // A client that leaves leaves nothing behind, even if its grammar is compiled later.
+            // A cancelled request leaves no entry, even if its grammar is compiled later.
             let (release, released) = mpsc::channel::<()>();
             let vocabulary = vocabulary.clone();
             let leaving = grammars.get(regex("left"), move |_| {

@@ -59,7 +59,7 @@ pub(crate) fn router<S: Clone + Send + Sync + 'static>() -> Router<S> {
 mod tests {
     use emberlm_generate::ranges;
 
-    /// A field's number in the line of `settings.js` that has its name.
+    /// The number `key` in the line of `settings.js` that defines the field `name`.
     fn number(name: &str, key: &str) -> f64 {
         let script = include_str!("playground/page/settings.js");
         let named = format!("name: \"{name}\"");
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn sliders_stay_within_the_ranges_of_their_settings() {
-        // A bias is for one token: it has no slider.
+        // Logit bias is per token and has no slider.
         for setting in ranges::ALL {
             if setting == ranges::LOGIT_BIAS {
                 continue;

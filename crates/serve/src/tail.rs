@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_come_once_and_whole() {
+    fn lines_are_returned_once_and_complete() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("events.jsonl");
         let mut file = File::create(&path).unwrap();
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_took_its_place_is_read_from_its_beginning() {
+    fn a_replaced_file_is_read_from_the_start() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("events.jsonl");
         fs::write(&path, "{\"a\":1}\n{\"a\":2}\n").unwrap();
@@ -126,13 +126,13 @@ mod tests {
         let second = read_after(&path, &first.place).unwrap();
         assert_eq!(second.lines.len(), 3);
         assert_ne!(second.place.file, first.place.file);
-        // As a run does that wrote more before it was stopped than it kept.
+        // A stopped run may have written more events than it keeps when resumed.
         fs::write(&path, "{\"a\":1}\n").unwrap();
         assert_eq!(read_after(&path, &second.place).unwrap().lines.len(), 1);
     }
 
     #[test]
-    fn what_is_no_json_is_left_out() {
+    fn lines_that_are_not_json_are_skipped() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("events.jsonl");
         fs::write(&path, b"\0\0\0\n{\"a\":1}\n{\n\n\xff\n[2]\n").unwrap();
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_file_comes_in_pieces() {
+    fn a_long_file_is_read_in_chunks() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("events.jsonl");
         let line = format!("\"{}\"\n", "x".repeat(997));

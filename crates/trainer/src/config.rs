@@ -208,7 +208,7 @@ mod tests {
         config.check().expect_err("illegal").to_string()
     }
 
-    /// The default with the settings of a table, such as `optimizer = { kind = "lion" }`.
+    /// The default configuration with the settings of a table, such as `optimizer = { kind = "lion" }`.
     fn with(settings: &str) -> impl FnOnce(&mut TrainConfig) {
         let config = toml::from_str(settings).expect("settings");
         move |default: &mut TrainConfig| *default = config
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_has_no_settings_of_another() {
+    fn settings_of_another_kind_are_rejected() {
         for (settings, field) in [
             (
                 "optimizer = { kind = \"adamw\", momentum = 0.9 }",
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn schedules_have_rules_of_their_own() {
+    fn schedules_have_specific_rules() {
         let expected = "train.schedule.warmup_steps = 0: must be at least 1 with kind = inverse_sqrt, \
             which falls as the root of warmup_steps / step";
         let settings = "schedule = { kind = \"inverse_sqrt\", warmup_steps = 0 }";
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_name_their_table() {
+    fn group_errors_name_the_table() {
         let expected = "train.groups.head.rate = -1: must be 0 or above, and finite";
         assert_eq!(error_of(|c| c.groups.head.rate = -1.0), expected);
         let expected = "train.groups.vectors.weight_decay = inf: must be 0 or above, and finite";

@@ -124,9 +124,9 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_far_above_its_start_is_a_sign() {
+    fn a_final_loss_far_above_the_first_is_detected() {
         assert_eq!(of_losses(&[4.0, 3.0, 2.0, 2.0, 2.0, 2.0]), None);
-        // Noise, and too few steps to say anything.
+        // Noise, and too few steps to judge.
         assert_eq!(of_losses(&[2.0, 2.3, 2.1, 2.4, 2.2, 2.3]), None);
         assert_eq!(of_losses(&[2.0, 9.0]), None);
         let found = of_losses(&[4.0, 6.0, 8.0, 8.0, 8.0, 8.0]);
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn skipped_steps_and_a_loss_that_is_not_finite_are_signs() {
+    fn skipped_steps_and_a_non_finite_loss_are_detected() {
         let config = SkipConfig::default();
         let mut state = State::default();
         for _ in 0..4 {

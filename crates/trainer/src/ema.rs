@@ -119,7 +119,7 @@ mod tests {
 
     use super::*;
 
-    /// A small model whose every parameter is filled with one number.
+    /// A small model with every parameter filled with one number.
     fn filled(value: f32) -> Decoder<Flex> {
         let mut config = families::preset("gpt2").unwrap().config;
         config.vocab_size = Some(7);
@@ -167,9 +167,9 @@ mod tests {
         }
     }
 
-    // d = 0.3: d_1 = 2/11 and d_2 = 3/12 are below it, d_3 = 4/13 is not.
+    // With d = 0.3, d_1 = 2/11 and d_2 = 3/12 are below d, but d_3 = 4/13 is not.
     #[test]
-    fn three_steps_by_hand() {
+    fn average_matches_three_steps_by_hand() {
         let mut average = Average::new(filled(1.0), 0.3);
         assert_all(&average, 1.0);
         average.update(&filled(2.0), 1);
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_that_stay_are_their_average_to_the_bit() {
+    fn constant_weights_equal_their_average_exactly() {
         let decoder = filled(0.1);
         let mut average = Average::new(decoder.clone(), 0.9999);
         for step in 1..50 {

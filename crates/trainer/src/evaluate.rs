@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn positions_are_gathered_in_powers_of_two() {
+    fn position_losses_are_grouped_by_powers_of_two() {
         let mut found = PositionLosses::default();
         let batch = |batch: usize, seq: usize| Batch {
             inputs: vec![0; batch * seq],
@@ -199,7 +199,8 @@ mod tests {
             batch,
             seq,
         };
-        // Two windows of 6, and a last one of 2: position p's losses are p, p + 1 and, of the first two, 4.
+        // Two windows of 6 and a last one of 2. The losses at position p are p, p + 1 and, in the last
+        // window, 4.
         let losses = [0., 1., 2., 3., 4., 5., 1., 2., 3., 4., 5., 6.];
         found.add(losses, &batch(2, 6));
         found.add([4., 4.], &batch(1, 2));
@@ -219,9 +220,9 @@ mod tests {
     }
 
     #[test]
-    fn positions_are_those_of_the_document() {
+    fn positions_restart_at_each_document() {
         let mut found = PositionLosses::default();
-        // Documents of 3 and 2 tokens and one of padding; the loss at what is ignored is 0.
+        // Documents of 3 and 2 tokens and one of padding. The loss of ignored targets is 0.
         found.add(
             [1., 2., 0., 4., 0., 0.],
             &Batch {

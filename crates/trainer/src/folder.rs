@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_removed_lock_file_lets_nobody_in() {
+    fn removing_the_lock_file_does_not_unlock_a_run() {
         let folder = tempfile::tempdir().unwrap();
         let run = folder.path().join("run");
         let held = RunFolder::create(&run, "").unwrap();
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_was_replaced_is_noticed() {
+    fn a_replaced_directory_is_detected() {
         let folder = tempfile::tempdir().unwrap();
         let [run, other] = ["run", "other"].map(|name| folder.path().join(name));
         let held = RunFolder::create(&run, "").unwrap();
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_lock_on_the_directory_the_lock_file_must_stay() {
+    fn without_a_directory_lock_the_lock_file_must_exist() {
         let folder = tempfile::tempdir().unwrap();
         let run = folder.path().join("run");
         let mut held = RunFolder::create(&run, "").unwrap();

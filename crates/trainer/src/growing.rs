@@ -92,14 +92,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_piece_written_in_part_is_taken_back_and_written_whole() {
+    fn a_partial_write_is_rolled_back_and_retried() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         for begin in [AppendFile::create, AppendFile::open] {
             let mut file = begin(&path).unwrap();
             let before = fs::read(&path).unwrap();
             file.append(b"one\n").unwrap();
-            // As a disk that is full leaves it.
+            // The state left by a full disk.
             file.buffered.extend_from_slice(b"two\n");
             file.file.write_all(b"tw").unwrap();
             let full = io::ErrorKind::StorageFull.into();

@@ -48,7 +48,7 @@ mod tests {
 
     use super::*;
 
-    /// The choice between `[1, 2]` and `[NaN, 4]` after steps with these losses and norms.
+    /// The selection between `[1, 2]` and `[NaN, 4]` after steps with these losses and norms.
     fn chosen<B: Backend>(steps: &[(f32, f32)]) -> Vec<f32> {
         let device = Default::default();
         let number = |x: f32| Tensor::<B, 1>::from_floats([x], &device);
@@ -78,14 +78,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_taken_from_a_step_that_is_not_finite_on() {
+    fn the_guard_rejects_all_steps_after_a_non_finite_one() {
         check::<Flex>();
         check::<NdArray>();
     }
 
     #[cfg(feature = "vulkan")]
     #[test]
-    fn nothing_is_taken_from_a_step_that_is_not_finite_on_on_vulkan() {
+    fn the_guard_rejects_all_steps_after_a_non_finite_one_on_vulkan() {
         check::<burn::backend::Vulkan>();
     }
 }

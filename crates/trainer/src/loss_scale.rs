@@ -86,7 +86,7 @@ mod tests {
 
     // PyTorch's defaults: init_scale 65536, growth_factor 2, backoff_factor 0.5, growth_interval 2000.
     #[test]
-    fn it_is_doubled_after_2000_steps_in_a_row() {
+    fn the_scale_doubles_after_2000_consecutive_steps() {
         let mut scale = LossScale::default();
         assert!(!scale.grows_after(1999) && scale.grows_after(2000));
         assert_eq!(taken(&mut scale, 1999), 65536.0);
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn it_stays_between_its_bounds() {
+    fn the_scale_stays_within_its_bounds() {
         let mut scale = LossScale::default();
         assert_eq!(taken(&mut scale, 8 * 2000), 16_777_216.0);
         assert_eq!(taken(&mut scale, 3 * 2000), 16_777_216.0);
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn it_comes_back_from_a_checkpoint() {
+    fn the_scale_round_trips_through_a_checkpoint() {
         let mut scale = LossScale::default();
         taken(&mut scale, 2007);
         let text = serde_json::to_string(&scale).unwrap();

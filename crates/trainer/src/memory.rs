@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_touched_is_held_and_what_is_given_back_stays_in_the_peak() {
+    fn the_peak_includes_freed_memory() {
         const BYTES: usize = 64 << 20;
         let before = resident().expect("Linux reports it");
         let touched = vec![1u8; BYTES];

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn fine_tuning_takes_three_epochs_of_a_batch_that_fits() {
+    fn fine_tuning_runs_three_epochs_with_a_fitting_batch() {
         let small = fine_tuned(2645, |_| {});
         assert_eq!(
             (small.seq_len, small.accumulation, small.steps),
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn fine_tuning_counts_its_steps_with_the_settings_that_are_given() {
+    fn fine_tuning_respects_given_settings() {
         let given = fine_tuned(2645, |train| (train.seq_len, train.micro_batch) = (128, 4));
         assert_eq!((given.accumulation, given.steps), (1, 16));
         let whole = fine_tuned(2645, |train| train.documents = Packing::Isolated);
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn suggestions_are_presets_that_take_the_vocabulary() {
+    fn suggested_presets_support_the_vocabulary() {
         for (vocab_size, tokens, threads, preset) in [
             (65, 1_000_000, 2, "char-nano"),
             (257, 1 << 40, 64, "char-nano"),

@@ -142,7 +142,7 @@ mod tests {
         }
     }
 
-    /// Warm-up 100, end 2000, 1e-3 to `min`, with a cooldown of 400.
+    /// Warm-up 100, end 2000, from 1e-3 to `min`, with a cooldown of 400.
     fn of(kind: ScheduleKind, min: f64) -> ScheduleConfig {
         decaying(kind, min, 0, 400)
     }
@@ -183,10 +183,10 @@ mod tests {
         }
     }
 
-    // By hand from nanoGPT's formula with warm-up 100, decay 2000, 1e-3 to 1e-4; the steps 575 and 1999 from
-    // transformers' get_cosine_with_min_lr_schedule_with_warmup(100, 2000, min_lr_rate=0.1).
+    // By hand from nanoGPT's formula with warm-up 100, decay 2000, 1e-3 to 1e-4. The steps 575 and 1999 are
+    // from transformers' get_cosine_with_min_lr_schedule_with_warmup(100, 2000, min_lr_rate=0.1).
     #[test]
-    fn nano_gpts_schedule() {
+    fn cosine_matches_nanogpt() {
         let expected = [
             (0, 1e-3 / 101.0),
             (99, 1e-3 * 100.0 / 101.0),
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_decay_that_ends_within_the_warm_up_goes_on_at_the_minimum() {
+    fn a_decay_that_ends_within_the_warm_up_continues_at_the_minimum() {
         let decays = [
             ScheduleKind::Cosine,
             ScheduleKind::Linear,
@@ -216,7 +216,7 @@ mod tests {
 
     // transformers' get_constant_schedule_with_warmup(101) at done + 1.
     #[test]
-    fn constant_stays() {
+    fn constant_matches_transformers() {
         let expected = [
             (0, 9.900_990_099_009_901e-6),
             (99, 0.000_990_099_009_900_990_1),
@@ -226,9 +226,9 @@ mod tests {
         assert_rates(&of(ScheduleKind::Constant, 1e-4), &expected);
     }
 
-    // transformers' get_linear_schedule_with_warmup(100, 2000); the last with a minimum, by hand.
+    // transformers' get_linear_schedule_with_warmup(100, 2000); the last row, with a minimum, by hand.
     #[test]
-    fn linear_falls_in_a_line() {
+    fn linear_matches_transformers() {
         let expected = [
             (100, 1e-3),
             (101, 0.000_999_473_684_210_526_4),
@@ -246,7 +246,7 @@ mod tests {
 
     // transformers' get_inverse_sqrt_schedule(101) at done + 1.
     #[test]
-    fn inverse_sqrt_falls_as_the_root_and_not_below_the_minimum() {
+    fn inverse_sqrt_matches_transformers_and_keeps_the_minimum() {
         let expected = [
             (0, 9.900_990_099_009_901e-6),
             (50, 0.000_504_950_495_049_505),
@@ -264,9 +264,9 @@ mod tests {
     }
 
     // transformers' get_wsd_schedule(100, num_decay_steps=400, num_stable_steps=1500, decay_type="linear",
-    // min_lr_ratio=0.1) from the warm-up's end on.
+    // min_lr_ratio=0.1), after the warm-up.
     #[test]
-    fn warmup_stable_decay_cools_down_at_the_end() {
+    fn warmup_stable_decay_matches_transformers() {
         let expected = [
             (100, 1e-3),
             (1599, 1e-3),

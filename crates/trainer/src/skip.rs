@@ -124,7 +124,7 @@ mod tests {
         })
     }
 
-    /// Losses 1, 2, 3, 4: mean 2.5, deviation √(5/3) = 1.2910; norms 10 times that.
+    /// Losses 1, 2, 3, 4: mean 2.5, deviation √(5/3) = 1.2910. Norms are 10 times that.
     fn seen(config: &SkipConfig) -> SkipHistory {
         let mut watch = SkipHistory::default();
         for loss in [1.0, 2.0, 3.0, 4.0] {
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_skipped_always() {
+    fn non_finite_steps_are_always_skipped() {
         let config = SkipConfig::default();
         let mut watch = SkipHistory::default();
         let found = reason(watch.judge(f64::NAN, 1.0, &config));
@@ -160,7 +160,7 @@ mod tests {
 
     // By hand: 2.5 + 2 · 1.29099 = 5.08199.
     #[test]
-    fn the_bound_is_so_many_deviations_above_the_mean() {
+    fn outliers_exceed_the_mean_by_the_configured_deviations() {
         let config = config(2.0, 4);
         assert_eq!(
             seen(&config).judge(5.08, 25.0, &config),
@@ -185,13 +185,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_far_before_the_window_is_full() {
+    fn no_outliers_before_the_window_is_full() {
         let config = config(2.0, 5);
         assert_eq!(seen(&config).judge(1e6, 1e6, &config), StepDecision::Accept);
     }
 
     #[test]
-    fn a_change_that_lasts_is_soon_the_rule() {
+    fn a_lasting_change_becomes_the_norm() {
         let config = config(2.0, 4);
         let mut watch = seen(&config);
         let verdicts: Vec<bool> = (0..6)
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn the_state_comes_back_to_the_bit_and_holds_no_nan() {
+    fn the_history_round_trips_exactly_without_nan() {
         let config = config(2.0, 4);
         let mut watch = seen(&config);
         watch.judge(f64::NAN, 0.1, &config);

@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_template_is_of_the_format_that_it_contains() {
+    fn templates_have_the_expected_format() {
         let hermes = "{% if tools %}…<tool_call>\n{\"name\": …}{% endif %}";
         let llama = "{% if tools %}{\"name\": n, \"parameters\": p}{{ message.tool_calls }}";
         let coder = format!("{hermes}<function=name>");
@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(first(&coder), None);
         assert_eq!(first("{{ messages }}"), None);
         assert_eq!(first("<tool_call> without the variable"), None);
-        // Mistral's, of tokenizer versions 3 (both kinds), 11 and 13.
+        // Mistral's formats, of tokenizer versions 3 (both kinds), 11 and 13.
         let mistral = |written: &str| format!("{{% if tools %}}[AVAILABLE_TOOLS]{written}");
         let list = "[TOOL_CALLS]";
         assert_eq!(found(&mistral("[TOOL_CALLS] [")), opened(list, " ["));
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn markers_are_the_tokens_of_the_markup() {
+    fn markers_are_recognized() {
         let format = ToolFormat::of_template("tools <tool_call>").unwrap();
         for (token, is_marker) in [
             ("<tool_call>", true),

@@ -142,8 +142,8 @@ mod tests {
     const MARKED: &str = "tools [TOOL_CALLS] [ARGS]";
     const WITH_ID: &str = "tools [TOOL_CALLS] [CALL_ID] [ARGS]";
 
-    /// The text of a model that prefers to write `wanted` and then to end: where the grammar does not allow the next
-    /// byte of it, the first allowed one.
+    /// The output of a model that prefers to write `wanted` and then to end. Where the grammar does not allow
+    /// the next byte, it writes the first allowed one.
     fn written(template: &str, required: bool, wanted: &str) -> String {
         let format = ToolFormat::of_template(template).unwrap();
         let schema = json!({ "type": "object", "properties": { "n": { "type": "integer" } }, "required": ["n"] });
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_free_up_to_the_opening_marker() {
+    fn text_is_unconstrained_before_the_marker() {
         for text in ["", "Hello, <tool>!\n{\"name\": 1}", "a <tool_cal", "é\n\n<"] {
             assert_eq!(written(HERMES, false, text), text);
         }
@@ -233,8 +233,8 @@ mod tests {
     }
 
     #[test]
-    fn nothing_else_follows_the_opening_marker() {
-        // Each leaves the grammar at a different place.
+    fn only_calls_follow_the_opening_marker() {
+        // Each of these leaves the grammar at a different position.
         for wanted in [
             "<tool_call>no".to_owned(),
             call("delete", "{}"),
@@ -263,14 +263,14 @@ mod tests {
     }
 
     #[test]
-    fn a_required_call_is_written_whatever_the_model_wants() {
+    fn a_required_call_is_enforced() {
         for template in [HERMES, LLAMA, LIST, MARKED, WITH_ID] {
             let text = written(template, true, "I would rather not.");
             let begin = ToolFormat::of_template(template).unwrap();
             let begin = [begin.open, begin.first].concat();
             assert!(text.starts_with(&begin), "{text}");
         }
-        // The end is not allowed before a call.
+        // The end token is not allowed before a call.
         assert!(written(LLAMA, true, "").starts_with('{'));
     }
 }

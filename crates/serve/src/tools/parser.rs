@@ -219,7 +219,7 @@ mod tests {
         ToolFormat::of_template(&template).unwrap()
     }
 
-    /// The text and the calls of an answer that comes in parts of `size` characters.
+    /// The text and the calls of an answer that arrives in chunks of `size` characters.
     fn parsed(open: &str, answer: &str, size: usize) -> (String, Vec<(String, String)>) {
         let mut parser = ToolCallParser::new(format(open));
         let chars: Vec<char> = answer.chars().collect();
@@ -258,7 +258,7 @@ mod tests {
     const MARKED: &str = "<tool_call>";
 
     #[test]
-    fn marked_calls_are_told_from_the_text_before_them() {
+    fn marked_calls_are_separated_from_text() {
         check(MARKED, "Just text. <tool_", "Just text. <tool_", &[]);
         check(MARKED, "  spaces \n ", "  spaces \n ", &[]);
         check(MARKED, "a < b <t>  c", "a < b <t>  c", &[]);
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn braces_quotes_and_markers_in_texts_end_nothing() {
+    fn markup_inside_strings_does_not_end_a_call() {
         let arguments = r#"{"a": "}\"]\\", "b": "<tool_call> </tool_call> \n}"}"#;
         let call =
             format!("<tool_call>\n{{\"name\": \"f\", \"arguments\": {arguments}}}\n</tool_call>");
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn mistrals_calls_are_a_list_or_marked() {
+    fn mistral_calls_are_parsed() {
         let list = "[TOOL_CALLS] [";
         let one = r#"[TOOL_CALLS] [{"name": "add", "arguments": {"a": "]"}}]"#;
         check(list, one, "", &[("add", "{\"a\": \"]\"}")]);
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_was_cut_keeps_what_it_has() {
+    fn a_truncated_call_keeps_its_arguments() {
         let begun = "x <tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": \"b";
         check(MARKED, begun, "x", &[("add", "{\"a\": \"b")]);
         check(MARKED, "x <tool_call>\n{\"name\": \"ad", "x", &[]);

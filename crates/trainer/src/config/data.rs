@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn one_or_several() {
+    fn data_is_one_dataset_or_a_mix() {
         assert!(DataConfig::default().is_empty());
         let one = DataConfig::of("a");
         assert_eq!(one.datasets().unwrap(), [(Path::new("a"), 1.0)]);
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_mix_is_named() {
+    fn invalid_mixes_are_rejected() {
         let message = |config: DataConfig| config.datasets().unwrap_err().to_string();
         for weight in [0.0, -1.0, f64::NAN, f64::INFINITY] {
             let expected = format!("data.mix.weight = {weight} of b: must be above 0 and finite");

@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mistyped_and_other_programs_names_have_a_key_each() {
+    fn mistyped_and_foreign_keys_get_suggestions() {
         for (given, key) in [
             ("lr", "train.schedule.learning_rate"),
             ("train.lr", "train.schedule.learning_rate"),

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
     use crate::config::{OptimizerConfig, ScheduleConfig, SkipConfig, TrainConfig};
 
-    /// `[train]` as version 0.1 wrote it, but for `optimizer`, `schedule` and `skip_deviations`.
+    /// `[train]` as written by version 0.1, except `optimizer`, `schedule` and `skip_deviations`.
     const REST: &str = "from = \"\"\nsteps = 7\nseed = 1\nseq_len = 0\ndocuments = \"stream\"\nloader_workers = 1\n\
         micro_batch = 12\naccumulation = 1\nrecompute = false\nprecision = \"bf16\"\nloss_scale = 0.5\n\
         learning_rate = 0.003\nmin_learning_rate = 0.0002\nwarmup_steps = 3\ndecay_steps = 6\ncooldown_steps = 2\n\
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn every_key_of_earlier_versions_arrives() {
+    fn every_key_of_earlier_versions_is_moved() {
         let config = whole("adamw", "cosine", "0.0");
         let expected: TrainConfig = toml::from_str(
             "steps = 7\nema = 0.5\nclip_norm = 2.0\nlog_interval = 5\n\
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_takes_the_keys_that_it_has() {
+    fn flat_keys_of_other_kinds_are_dropped() {
         for (optimizer, schedule) in [
             ("muon", "constant"),
             ("lion", "linear"),
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_a_configuration_stays_a_part() {
+    fn a_partial_configuration_stays_partial() {
         let mut run: Table = toml::from_str("[train]\nbeta2 = 0.95\nsteps = 3").unwrap();
         upgrade(&mut run);
         let expected = "[train]\nsteps = 3\n[train.optimizer]\nbeta2 = 0.95";
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn the_key_of_today_stands_where_both_are_there() {
+    fn current_keys_take_precedence() {
         let config = read(
             "[train]\nlearning_rate = 1.0\n[train.schedule]\nkind = \"cosine\"\nlearning_rate = 0.5",
         );

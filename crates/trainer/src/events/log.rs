@@ -120,13 +120,13 @@ mod tests {
     }
 
     #[test]
-    fn a_resumed_log_holds_what_was_before() {
+    fn a_resumed_log_keeps_earlier_lines() {
         let run = tempfile::tempdir().unwrap();
         let mut log = EventLog::create(run.path()).unwrap();
         for step in [10, 20, 30] {
             log.write(&evaluation(step)).unwrap();
         }
-        // As a killed process leaves it.
+        // The state after a killed process.
         log.file.append(b"{\"event\":\"evalu").unwrap();
         assert_eq!(
             read(run.path()).unwrap().events,
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_without_a_log_gets_one() {
+    fn a_missing_log_is_created() {
         let run = tempfile::tempdir().unwrap();
         let (mut log, damage) = EventLog::resume(run.path(), 20).unwrap();
         assert_eq!(damage, Damage::default());

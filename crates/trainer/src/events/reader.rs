@@ -237,7 +237,7 @@ mod tests {
         (run, text.lines().map(str::to_owned).collect())
     }
 
-    /// The steps that are read, and what is said, of these lines.
+    /// The steps that are read from these lines, and the messages.
     fn read(lines: &[impl AsRef<[u8]>]) -> (Vec<usize>, Vec<String>) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("events.jsonl");
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_and_repeated_lines_are_noticed() {
+    fn lost_and_repeated_lines_are_reported() {
         let (_run, lines) = log([1, 2, 3]);
         assert_eq!(read(&lines), (vec![1, 1, 2, 2, 3, 3], vec![]));
         let mut lost = lines.clone();
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_line_is_skipped_and_named_once() {
+    fn a_damaged_line_is_skipped_and_reported_once() {
         let (_run, lines) = log([1, 2, 3]);
         let mut bytes: Vec<Vec<u8>> = lines.iter().map(|line| line.clone().into_bytes()).collect();
         bytes[2][12] = 0xff;

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_division_of_the_step_the_fastest_first() {
+    fn plans_are_complete_and_fastest_first() {
         let train = TrainConfig {
             micro_batch: 4,
             accumulation: 3,
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn an_evaluation_s_batch_may_be_as_small_as_the_micro_batch() {
+    fn the_evaluation_batch_can_shrink_to_the_micro_batch() {
         let mut train = TrainConfig {
             micro_batch: 2,
             ..TrainConfig::default()

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tightest_group_of_version_2_counts_and_cached_files_are_free() {
+    fn the_tightest_v2_group_counts_and_file_cache_is_free() {
         let root = tempfile::tempdir().unwrap();
         let root = root.path();
         let group = |limit: &str, used: u64| {
@@ -164,7 +164,7 @@ mod tests {
         let limit = (200 * MIB).to_string();
         write(&root.join("a"), &group(&limit, 100));
         assert_eq!(control_groups(root, "0::/a/b\n"), Some(115 * MIB));
-        // The path of a container's host: the root of the container's groups has the limit.
+        // The path is that of the container's host. Inside, the root group has the limit.
         write(root, &group(&limit, 50));
         assert_eq!(
             control_groups(root, "0::/machine.slice/x\n"),
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn the_smaller_limit_of_the_process_counts() {
+    fn the_smaller_process_limit_counts() {
         let limits = |space: &str, data: &str| {
             format!(
                 "Limit                     Soft Limit           Hard Limit           Units\n\

@@ -201,7 +201,7 @@ mod tests {
     use super::duration;
 
     #[test]
-    fn times_have_two_units() {
+    fn durations_have_two_units() {
         let texts = [0.4, 59.4, 61.0, 3_600.0, 86_399.0, 200_000.0].map(duration);
         let expected = [
             "0 s",

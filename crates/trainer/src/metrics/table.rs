@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_have_names_of_their_own() {
+    fn row_names_are_unique() {
         let names: std::collections::BTreeSet<_> = built_in().iter().map(|m| &m.name).collect();
         assert_eq!(names.len(), built_in().len());
     }

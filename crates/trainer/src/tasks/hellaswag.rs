@@ -265,7 +265,7 @@ mod tests {
         Item::read(&serde_json::from_str(&json).unwrap(), 1)
     }
 
-    /// The results of Python's `preprocess` and `capitalize`.
+    /// Expected values are from Python's `preprocess` and `capitalize`.
     #[test]
     fn texts_are_cleaned_as_the_harness_does() {
         assert_eq!(
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_label_is_a_number_or_its_text() {
+    fn labels_are_numbers_or_strings() {
         let endings = r#"["x", "y", "z"]"#;
         assert_eq!(item(r#", "label": 2"#, endings).unwrap().label, 2);
         assert_eq!(item(r#", "label": "1""#, endings).unwrap().label, 1);
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_and_means_answer_apart() {
+    fn sums_and_means_choose_separately() {
         let item = item(r#", "label": 1"#, r#"["four", "é"]"#).unwrap();
         let of = |sum, tokens| Likelihood {
             sum,

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_word_comes_after_the_last_blank() {
+    fn the_target_is_the_word_after_the_last_space() {
         let read = |text: &str| {
             let fields = Fields::from_iter([("text".to_owned(), text.into())]);
             Passage::read(&fields, 1)

@@ -91,7 +91,7 @@ fn trim_end(text: &str) -> &str {
 mod tests {
     use super::*;
 
-    /// The blank is 0, a 1, b 2, c 3.
+    /// A vocabulary of the space (0), a (1), b (2) and c (3).
     fn chars() -> Tokenizer {
         Tokenizer::char_from_alphabet(" abc".chars()).unwrap()
     }
@@ -102,7 +102,7 @@ mod tests {
     };
 
     #[test]
-    fn a_blank_between_belongs_to_the_continuation() {
+    fn a_separating_space_belongs_to_the_continuation() {
         for (context, continuation) in [("ab ", "c"), ("ab", " c")] {
             let row = joint(&chars(), context, continuation, LIMITS).unwrap();
             assert_eq!((row.tokens, row.predicted), (vec![1, 2, 0, 3], 2));
@@ -112,13 +112,13 @@ mod tests {
     }
 
     #[test]
-    fn a_long_context_loses_its_beginning() {
+    fn a_long_context_is_truncated_at_the_start() {
         let row = joint(&chars(), "abcabc", " a", LIMITS).unwrap();
         assert_eq!((row.tokens, row.predicted), (vec![1, 2, 3, 0, 1], 2));
     }
 
     #[test]
-    fn what_cannot_be_scored_is_said() {
+    fn unscorable_texts_are_rejected() {
         let refusal = |context, continuation, limits| {
             joint(&chars(), context, continuation, limits).unwrap_err()
         };

@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn the_standard_error_of_a_perplexity() {
-        // Mean 2, variance (1 + 0 + 1) / 2 = 1, so √(1 / 3) of the mean.
+        // Mean 2, variance (1 + 0 + 1) / 2 = 1, standard error √(1 / 3).
         let found = Estimate::mean([1.0, 2.0, 3.0]).exp();
         let e2 = std::f64::consts::E.powi(2);
         assert!((found.value - e2).abs() < 1e-9);
