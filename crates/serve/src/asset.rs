@@ -10,8 +10,8 @@ pub(crate) struct Asset {
     pub(crate) content: &'static str,
 }
 
-/// The content security policy of the pages: only files and responses of their own server, and nothing
-/// inline. Text shown on a page can therefore never run as code.
+/// The content security policy of the pages: only files and responses of the page's server, and no inline
+/// content. Text shown on a page can therefore never run as code.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
     img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 

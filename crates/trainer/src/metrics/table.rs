@@ -33,8 +33,8 @@ impl Row {
 
 const MIB: f64 = (1 << 20) as f64;
 
-/// To add a metric that a [`StepReading`] gives, add a row. The dashboard's tabs are in one row, which must fit into 80
-/// columns.
+/// To add a metric computed from a [`StepReading`], add a row. The dashboard shows its tabs in one row, which
+/// must fit into 80 columns.
 fn rows() -> Vec<Row> {
     vec![
         Row::field(
