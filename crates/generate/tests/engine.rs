@@ -137,13 +137,13 @@ impl EventLog {
         if event.kind == EventKind::Started {
             return;
         }
-        let heard = self.0.entry((event.request, event.sample)).or_default();
-        assert!(heard.end.is_none(), "an event after the end: {event:?}");
+        let recorded = self.0.entry((event.request, event.sample)).or_default();
+        assert!(recorded.end.is_none(), "an event after the end: {event:?}");
         match event.kind.clone() {
-            EventKind::Token(chosen) => heard.tokens.push(chosen.id),
+            EventKind::Token(chosen) => recorded.tokens.push(chosen.id),
             EventKind::Started | EventKind::Embedded(_) => panic!("not a generation's: {event:?}"),
-            EventKind::Finished(ended) => heard.end = Some(Ok(ended)),
-            EventKind::Failed(error) => heard.end = Some(Err(error)),
+            EventKind::Finished(ended) => recorded.end = Some(Ok(ended)),
+            EventKind::Failed(error) => recorded.end = Some(Err(error)),
         }
     }
 

@@ -5,13 +5,13 @@
 //! | module | purpose |
 //! |---|---|
 //! | [`config`] | the settings of a run |
-//! | [`run`] | runs training: inputs, `initial_state` (new, or restored by [`resume`]), launch on Burn's learner, result |
-//! | `strategy`, `driver` | the learner's strategy and the training loop; rank 0 also logs, evaluates, samples and saves |
+//! | [`run`] | a run: inputs, `initial_state` (new or restored by [`resume`]), launch, result |
+//! | `strategy`, `driver` | the training loop; rank 0 also logs, evaluates, samples and saves |
 //! | `engine` | one training step, from micro-batches to its outcome |
 //! | `gradients`, [`clip`], [`loss_scale`], [`peers`] | gradients over all micro-batches and ranks |
 //! | [`skip`], `guard` | decides whether a step updates the weights, on the host or on the device |
-//! | [`optimizer`], [`schedule`], [`ema`] | the update, the learning rate schedule, and the moving average of the weights |
-//! | `training_model`, `loader`, [`data`], [`identity`], [`file_check`] | the model, its batches and its datasets, in the form that Burn's learner expects |
+//! | [`optimizer`], [`schedule`], [`ema`] | the update, its learning rate, and the moving average of the weights |
+//! | `training_model`, `loader`, [`data`], [`identity`], [`file_check`] | the model and its data, as Burn's learner expects them |
 //! | [`divergence`] | detects diverged runs |
 //! | `recorder`, [`events`], [`tensorboard`], [`checkpoint`], [`folder`] | the files of a run |
 //! | [`metrics`], [`dashboard`], [`plain`], `pace`, [`peak`] | metrics of a run and their renderers |

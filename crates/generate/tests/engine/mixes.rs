@@ -104,11 +104,11 @@ fn compare(model: &str, slots: usize, prefill_tokens: usize, jobs: &[Job]) {
                     None => engine.cancel(id),
                 };
                 for ended in sample.map_or(0..*samples, |sample| sample..sample + 1) {
-                    let heard = events.of(id, ended);
-                    let open = heard.end.is_none() && ended < *samples;
+                    let recorded = events.of(id, ended);
+                    let open = recorded.end.is_none() && ended < *samples;
                     assert!(there || !open, "what runs was not found");
                     if open {
-                        cut.push((id, ended, heard.tokens));
+                        cut.push((id, ended, recorded.tokens));
                     }
                 }
             }
@@ -120,17 +120,17 @@ fn compare(model: &str, slots: usize, prefill_tokens: usize, jobs: &[Job]) {
     for (job, id) in jobs.iter().zip(&ids) {
         let Some(id) = *id else { continue };
         for sample in 0..job.request.samples {
-            let heard = events.of(id, sample);
+            let recorded = events.of(id, sample);
             let expected = plain(&decoder, &job.request, sample);
             let was_cut = |(of, n, _): &&(RequestId, usize, _)| (*of, *n) == (id, sample);
             if let Some((_, _, tokens)) = cut.iter().find(was_cut) {
-                assert_eq!(&heard.tokens, tokens, "it continued after it was cancelled");
-                assert!(heard.end.is_none() && expected.tokens.starts_with(tokens));
+                assert_eq!(&recorded.tokens, tokens, "it continued after it was cancelled");
+                assert!(recorded.end.is_none() && expected.tokens.starts_with(tokens));
                 continue;
             }
             let what = format!("{model}, sample {sample} of {job:?}");
-            assert_eq!(heard.tokens, expected.tokens, "{what}");
-            let ended = heard.ended();
+            assert_eq!(recorded.tokens, expected.tokens, "{what}");
+            let ended = recorded.ended();
             assert_eq!(ended.finish, expected.finish, "{what}");
             assert_eq!(ended.slides, expected.slides, "{what}");
             assert_eq!(ended.truncated_prompt, expected.truncated_prompt, "{what}");

@@ -159,6 +159,6 @@ fn non_finite_logits_fail_only_their_own_request() {
 #[test]
 fn the_largest_id_is_accepted() {
     let last = (VOCAB_SIZE - 1) as u32;
-    let heard = run(&mut engine("char-nano", 1, 4), &greedy(&[last], 3));
-    assert_eq!(heard.tokens.len(), 3);
+    let recorded = run(&mut engine("char-nano", 1, 4), &greedy(&[last], 3));
+    assert_eq!(recorded.tokens.len(), 3);
 }

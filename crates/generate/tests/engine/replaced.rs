@@ -22,10 +22,10 @@ fn running_requests_keep_the_old_decoder_and_waiting_ones_get_the_new() {
     let [on_first, on_second] = [&first, &second].map(|of| plain(of, &request, 0).tokens);
     assert_ne!(on_first, on_second);
     assert_eq!(events.of(running, 0).tokens, on_first);
-    let heard = events.of(waiting, 0);
-    assert_eq!(heard.tokens, on_second);
+    let recorded = events.of(waiting, 0);
+    assert_eq!(recorded.tokens, on_second);
     assert_eq!(
-        heard.ended().reused_prompt,
+        recorded.ended().reused_prompt,
         0,
         "what another model has seen"
     );

@@ -92,10 +92,10 @@ fn a_running_sequence_shares_its_prefix() {
         let second_id = engine.submit(second.clone()).unwrap();
         drain(&mut engine, &mut events);
         for (id, request, reused) in [(first_id, first, 0), (second_id, second, 7)] {
-            let heard = events.of(id, 0);
+            let recorded = events.of(id, 0);
             let expected = plain(&decoder(model, 9), &request, 0);
-            assert_eq!(heard.tokens, expected.tokens, "{model}");
-            assert_eq!(heard.ended().reused_prompt, reused, "{model}");
+            assert_eq!(recorded.tokens, expected.tokens, "{model}");
+            assert_eq!(recorded.ended().reused_prompt, reused, "{model}");
         }
     }
 }

@@ -109,19 +109,19 @@ fn a_full_context_slides_if_allowed() {
             overflow: Overflow::Slide,
             ..greedy(&[3, 14, 1], 60)
         };
-        let heard = run(&mut engine(model, 2, 4), &request);
+        let recorded = run(&mut engine(model, 2, 4), &request);
         let expected = plain(&decoder(model, 9), &request, 0);
-        assert_eq!(heard.tokens, expected.tokens, "{model}");
-        assert_eq!(heard.ended().slides, expected.slides, "{model}");
-        assert!(expected.slides > 2 && heard.finish() == Finish::Length);
+        assert_eq!(recorded.tokens, expected.tokens, "{model}");
+        assert_eq!(recorded.ended().slides, expected.slides, "{model}");
+        assert!(expected.slides > 2 && recorded.finish() == Finish::Length);
     }
 }
 
 #[test]
 fn zero_tokens_can_be_requested() {
     let mut engine = engine("char-nano", 1, 4);
-    let heard = run(&mut engine, &greedy(&[1; SEQ_LEN], 0));
-    assert_eq!((heard.tokens.len(), heard.finish()), (0, Finish::Length));
+    let recorded = run(&mut engine, &greedy(&[1; SEQ_LEN], 0));
+    assert_eq!((recorded.tokens.len(), recorded.finish()), (0, Finish::Length));
     assert_eq!(engine.counts().passes, 0);
 }
 
@@ -162,10 +162,10 @@ fn each_sample_follows_its_own_grammar() {
     let decoder = decoder("pocket-tales", 9);
     for (request, id) in requests.iter().zip(ids) {
         for sample in 0..request.samples {
-            let heard = events.of(id, sample);
+            let recorded = events.of(id, sample);
             let expected = plain(&decoder, request, sample);
-            assert_eq!(heard.tokens, expected.tokens);
-            assert_eq!(heard.finish(), expected.finish);
+            assert_eq!(recorded.tokens, expected.tokens);
+            assert_eq!(recorded.finish(), expected.finish);
         }
     }
     let text = |id, sample| -> String {

@@ -49,8 +49,8 @@ fn a_sliding_window_cache_is_smaller_than_the_context() {
 #[test]
 fn a_long_text_matches_plain_generation() {
     let request = greedy(&prompt(700), 600);
-    let heard = run(&mut engine(1), &request);
-    assert_eq!(heard.tokens, plain(&decoder(), &request, 0).tokens);
+    let recorded = run(&mut engine(1), &request);
+    assert_eq!(recorded.tokens, plain(&decoder(), &request, 0).tokens);
 }
 
 #[test]
@@ -60,16 +60,16 @@ fn a_prefix_is_reused_while_its_keys_are_cached() {
     let text = [first.prompt.clone(), run(&mut engine, &first).tokens].concat();
     // A continuation.
     let longer = greedy(&text, 20);
-    let heard = run(&mut engine, &longer);
-    assert_eq!(heard.ended().reused_prompt, 919);
-    assert_eq!(heard.tokens, plain(&decoder(), &longer, 0).tokens);
+    let recorded = run(&mut engine, &longer);
+    assert_eq!(recorded.ended().reused_prompt, 919);
+    assert_eq!(recorded.tokens, plain(&decoder(), &longer, 0).tokens);
     // Another answer to the same prompt.
-    let heard = run(&mut engine, &first);
-    assert_eq!(heard.ended().reused_prompt, 899);
-    assert_eq!(heard.tokens, text[900..]);
+    let recorded = run(&mut engine, &first);
+    assert_eq!(recorded.ended().reused_prompt, 899);
+    assert_eq!(recorded.tokens, text[900..]);
     // An early prefix: the keys visible to its next token are gone.
     let early = greedy(&prompt(100), 20);
-    let heard = run(&mut engine, &early);
-    assert_eq!(heard.ended().reused_prompt, 0);
-    assert_eq!(heard.tokens, plain(&decoder(), &early, 0).tokens);
+    let recorded = run(&mut engine, &early);
+    assert_eq!(recorded.ended().reused_prompt, 0);
+    assert_eq!(recorded.tokens, plain(&decoder(), &early, 0).tokens);
 }
