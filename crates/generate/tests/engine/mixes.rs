@@ -124,7 +124,10 @@ fn compare(model: &str, slots: usize, prefill_tokens: usize, jobs: &[Job]) {
             let expected = plain(&decoder, &job.request, sample);
             let was_cut = |(of, n, _): &&(RequestId, usize, _)| (*of, *n) == (id, sample);
             if let Some((_, _, tokens)) = cut.iter().find(was_cut) {
-                assert_eq!(&recorded.tokens, tokens, "it continued after it was cancelled");
+                assert_eq!(
+                    &recorded.tokens, tokens,
+                    "it continued after it was cancelled"
+                );
                 assert!(recorded.end.is_none() && expected.tokens.starts_with(tokens));
                 continue;
             }

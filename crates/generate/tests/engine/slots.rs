@@ -121,7 +121,10 @@ fn a_full_context_slides_if_allowed() {
 fn zero_tokens_can_be_requested() {
     let mut engine = engine("char-nano", 1, 4);
     let recorded = run(&mut engine, &greedy(&[1; SEQ_LEN], 0));
-    assert_eq!((recorded.tokens.len(), recorded.finish()), (0, Finish::Length));
+    assert_eq!(
+        (recorded.tokens.len(), recorded.finish()),
+        (0, Finish::Length)
+    );
     assert_eq!(engine.counts().passes, 0);
 }
 
