@@ -1,4 +1,4 @@
-//! Errors in OpenAI's shape: `{"error": {"message", "type", "param", "code"}}`.
+//! API errors in OpenAI's format: `{"error": {"message", "type", "param", "code"}}`.
 
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::grammars::GrammarError;
 use crate::worker::Refusal;
 
-/// An error, as the answer to a request.
+/// An error response.
 #[derive(Clone, Debug)]
 pub(crate) struct ApiError {
     status: StatusCode,
@@ -53,12 +53,12 @@ impl ApiError {
         }
     }
 
-    /// A request that cannot be answered as it is.
+    /// The request is invalid.
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, INVALID, message)
     }
 
-    /// A field whose value breaks a rule.
+    /// The value of a field is invalid.
     pub fn field(name: impl Into<String>, rule: impl AsRef<str>) -> Self {
         let name = name.into();
         Self::invalid(format!("{name}: {}", rule.as_ref())).at(name)
@@ -69,7 +69,7 @@ impl ApiError {
         self
     }
 
-    /// The error with another name of its field, where `rename` has one: for APIs that call a field otherwise.
+    /// Renames the field at fault if `rename` returns another name, for APIs with different field names.
     pub fn renamed(mut self, rename: impl FnOnce(&str) -> Option<String>) -> Self {
         let Some(from) = self.body.param.take() else {
             return self;
@@ -152,7 +152,7 @@ impl ApiError {
             .code("rate_limit_exceeded")
     }
 
-    /// A request that keeps more than one may.
+    /// The request would need more memory than one request may use.
     pub fn request_memory(bytes: usize, most: usize) -> Self {
         let message = format!(
             "the answers may take {} KiB of memory, more than the {} KiB that one request may: \
@@ -163,7 +163,7 @@ impl ApiError {
         Self::invalid(message).code("request_too_large")
     }
 
-    /// A request for which there is no memory left now.
+    /// All memory for requests is currently in use.
     pub fn all_memory(most: usize) -> Self {
         Self::busy(format!(
             "the requests under way take all of the {} KiB of memory that they may; try again later",
@@ -171,7 +171,7 @@ impl ApiError {
         ))
     }
 
-    /// A request to a host that the server does not answer for, or from a page of another origin.
+    /// The server does not answer for the requested host, or the request is from a page of another origin.
     pub fn forbidden(message: impl Into<String>, code: &'static str) -> Self {
         Self::new(StatusCode::FORBIDDEN, INVALID, message).code(code)
     }
@@ -180,12 +180,12 @@ impl ApiError {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "server_error", message)
     }
 
-    /// The description of the error.
+    /// The error's description.
     pub fn body(self) -> ErrorBody {
         self.body
     }
 
-    /// As it is written in a stream that has begun.
+    /// The error as an event of a stream.
     pub fn answer(self) -> ErrorAnswer {
         ErrorAnswer { error: self.body }
     }
@@ -210,7 +210,7 @@ impl IntoResponse for ApiError {
 
 impl From<SettingError> for ApiError {
     fn from(error: SettingError) -> Self {
-        // What the engine calls otherwise than the API does.
+        // Map the engine's names of settings to the API's.
         let param = match error.field {
             "samples" => "n",
             "json_schema" => "response_format",
