@@ -37,7 +37,7 @@ fn read(path: &Path, options: &InputOptions) -> Result<(Vec<u64>, u64), DataErro
     let input = Input::detect(path, path, options)?;
     let mut pieces = input.open(options, None)?;
     let mut records = Vec::new();
-    while let Some(piece) = pieces.next_piece()? {
+    while let Some(piece) = pieces.next_chunk()? {
         assert!(!piece.text.is_empty());
         if piece.begins {
             assert!(records.last().is_none_or(|last| *last < piece.record));
