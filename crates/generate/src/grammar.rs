@@ -8,15 +8,15 @@ use serde_json::{Value, json};
 use crate::error::SettingError;
 
 /// Bytes of a schema, an expression or a grammar.
-const MAX_SOURCE: usize = 256 << 10;
+pub(crate) const MAX_SOURCE: usize = 256 << 10;
 /// Values in a schema: objects, arrays, strings, numbers.
-const MAX_VALUES: usize = 50_000;
+pub(crate) const MAX_VALUES: usize = 50_000;
 /// Groups in groups of an expression.
-const MAX_NESTING: u32 = 100;
+pub(crate) const MAX_NESTING: u32 = 100;
 /// Characters of an expression with its repetitions written out.
-const MAX_CHARACTERS: u64 = 500_000;
+pub(crate) const MAX_CHARACTERS: u64 = 500_000;
 /// Parts of an expression that match the empty text, with its repetitions written out: memory grows with their square.
-const MAX_OPTIONAL: u64 = 2000;
+pub(crate) const MAX_OPTIONAL: u64 = 2000;
 
 /// A description of the texts that may be generated.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Bytes one sequence may add to its lexer.
-const MAX_GROWTH: usize = 32 << 20;
+pub(crate) const MAX_GROWTH: usize = 32 << 20;
 /// Bytes of the lexers of all sequences of a vocabulary.
 const MAX_TOTAL: usize = 512 << 20;
 

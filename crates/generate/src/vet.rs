@@ -28,9 +28,9 @@ pub(crate) const STACK: usize = 8 << 20;
 /// Stack of the masks in the sandbox: half of what a thread of this process has by default.
 const MASK_STACK: usize = 1 << 20;
 /// Memory of a compilation in the sandbox, in bytes.
-const MEMORY: u64 = 192 << 20;
+pub(crate) const MEMORY: u64 = 192 << 20;
 const QUICK: Duration = Duration::from_millis(500);
-const THOROUGH: Duration = Duration::from_secs(3);
+pub(crate) const THOROUGH: Duration = Duration::from_secs(3);
 /// Grammars that may wait for each of the two pools.
 const QUEUE: usize = 64;
 

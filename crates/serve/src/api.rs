@@ -25,7 +25,7 @@ mod completions;
 mod conversation;
 mod deadline;
 mod delivery;
-mod description;
+pub(crate) mod description;
 mod embeddings;
 pub(crate) mod error;
 mod generation;
@@ -35,7 +35,7 @@ mod model_request;
 mod models;
 mod play;
 mod prompt;
-mod responses;
+pub(crate) mod responses;
 mod settings;
 
 use std::sync::Arc;

@@ -18,7 +18,7 @@ const MAX_CACHED_BYTES: usize = 256 << 20;
 /// Grammars of a model that are compiled in this process at once, after they were vetted.
 const COMPILERS: usize = 2;
 /// Grammars of a model that may be vetted, compiled or wait for it.
-const MAX_PENDING: usize = 64;
+pub(crate) const MAX_PENDING: usize = 64;
 
 /// Why a text cannot be constrained to a grammar.
 #[derive(Clone, Debug, Error)]

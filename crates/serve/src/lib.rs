@@ -67,6 +67,7 @@
 //! | `metrics` | counters and histograms for Prometheus |
 //! | [`request_log`] | the records of requests for a log |
 //! | `playground` | the page at `/` |
+//! | [`reference`] | the definitions of the API for the generated documentation |
 //! | `asset` | the pages' files, inside of the program, and what a browser may do with them |
 //! | [`watch`] | a live page of runs |
 //! | [`tail`] | lines added to a file since it was last read |
@@ -84,6 +85,7 @@ mod machine;
 mod metrics;
 pub mod model;
 mod playground;
+pub mod reference;
 pub mod request_log;
 mod server;
 pub mod tail;

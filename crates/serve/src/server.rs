@@ -22,11 +22,11 @@ use crate::hosts::Hosts;
 use crate::request_log::RequestLog;
 
 /// Connections at the same time; for one more the one that has been idle for the longest is closed.
-const CONNECTIONS: usize = 1024;
+pub(crate) const CONNECTIONS: usize = 1024;
 /// The default time a client may read nothing while there is something to write.
 const WRITE_TIME: Duration = Duration::from_secs(30);
 /// The time limit for receiving a request's head; a connection without a request for this time is closed.
-const HEAD_TIME: Duration = Duration::from_secs(30);
+pub(crate) const HEAD_TIME: Duration = Duration::from_secs(30);
 /// Bytes of a request's head at most.
 const HEAD: usize = 64 << 10;
 
