@@ -1,6 +1,7 @@
-//! Loads a model and continues a text: `cargo run --release -p emberlm-examples --bin generate -- MODEL [PROMPT]`.
+//! Loads a model and continues a text:
+//! `cargo run --release -p emberlm-examples --bin generate -- MODEL [PROMPT]`.
 //!
-//! MODEL is what the command line takes too: a run, a checkpoint or a Hugging Face directory.
+//! MODEL is a run, a checkpoint or a Hugging Face directory, as on the command line.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
 #![recursion_limit = "256"]

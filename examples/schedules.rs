@@ -1,4 +1,4 @@
-//! Draws the rate at every step of a run under each schedule, as a PNG file:
+//! Plots the learning rate at every step of a run for each schedule, as a PNG file:
 //! `cargo run --release -p emberlm-examples --bin schedules -- FILE`.
 
 #![recursion_limit = "256"]
@@ -19,7 +19,7 @@ const FONT: &str = "Ubuntu";
 const INK: RGBColor = RGBColor(38, 38, 46);
 const FAINT: RGBColor = RGBColor(225, 225, 230);
 
-/// Okabe and Ito's colours, which colour-blind readers can distinguish.
+/// Okabe and Ito's palette, which is distinguishable with colour blindness.
 const SCHEDULES: [(ScheduleKind, &str, RGBColor); 5] = [
     (ScheduleKind::Constant, "constant", RGBColor(0, 0, 0)),
     (ScheduleKind::Cosine, "cosine", RGBColor(0, 114, 178)),
@@ -60,7 +60,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// 2000 steps, 200 of them warm-up, from 1e-3 to 1e-4; the cooldown takes 400.
+/// A run of 2000 steps from 1e-3 to 1e-4, with 200 steps of warm-up. The cooldown takes 400 steps.
 fn config(kind: ScheduleKind) -> ScheduleConfig {
     let decay = DecayConfig {
         warmup_steps: 200,
@@ -85,7 +85,7 @@ fn config(kind: ScheduleKind) -> ScheduleConfig {
     }
 }
 
-/// One panel with a line for each of some schedules.
+/// Draws one panel with a line per schedule.
 fn draw<B: DrawingBackend>(
     panel: &DrawingArea<B, plotters::coord::Shift>,
     title: &str,
@@ -95,7 +95,7 @@ where
     B::ErrorType: 'static,
 {
     let label = (FONT, 15).into_font().color(&INK);
-    // A little past the end, where the rate stays.
+    // Slightly past the end of the run, where the learning rate is constant.
     let steps = 0..2200;
     let mut chart = ChartBuilder::on(panel)
         .caption(title, (FONT, 20).into_font().color(&INK))

@@ -1,5 +1,5 @@
-//! Serves a model from within a program, with OpenAI's API:
-//! `cargo run --release -p emberlm-examples --bin serve -- MODEL`. It ends with its standard input (Ctrl-D).
+//! Serves a model in process with an OpenAI-compatible API:
+//! `cargo run --release -p emberlm-examples --bin serve -- MODEL`. Stops at the end of its standard input (Ctrl-D).
 
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 #![recursion_limit = "256"]
@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         queue: 16,
         ..ServeOptions::default()
     };
-    // Without a sandbox: only for clients that are trusted not to send hostile grammars.
+    // Without a sandbox. Suitable only for clients that are trusted not to send hostile grammars.
     let loaded = load(&model, decoder, &options, None)?;
 
     let address = IpAddr::V4(Ipv4Addr::LOCALHOST);

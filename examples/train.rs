@@ -1,6 +1,6 @@
-//! Trains a model on your token ids, through the library's trainer:
-//! `cargo run --release -p emberlm-examples --bin train -- RUN [STEPS]`. The run can be resumed by `emberlm train --resume
-//! RUN`, sampled from and served like any other.
+//! Trains a model on custom token ids with the library's trainer:
+//! `cargo run --release -p emberlm-examples --bin train -- RUN [STEPS]`. The run can be resumed with
+//! `emberlm train --resume RUN`, sampled from and served like any other.
 
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 #![recursion_limit = "256"]
@@ -19,7 +19,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let run = PathBuf::from(args.next().ok_or("usage: train RUN [STEPS]")?);
     let steps = args.next().map_or(Ok(50), |n| n.parse())?;
 
-    // Any token ids will do, of a vocabulary without a text: here melodies that rise by a third and fall again.
+    // Any token ids can be used, with a vocabulary without text: here melodies that rise by thirds and fall
+    // again.
     let folder = tempfile::tempdir()?;
     let dataset = folder.path().join("melodies");
     let melody = |base: u32| -> Vec<u32> {
@@ -35,7 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         &TokenDatasetOptions::default(),
     )?;
 
-    // A preset, with the same settings over it that `emberlm train --set` takes.
+    // A preset, overridden by the same settings that `emberlm train --set` accepts.
     let settings = [
         format!("train.steps={steps}"),
         "train.evaluation.interval=25".to_owned(),

@@ -1,4 +1,4 @@
-//! Trains a small model in a custom loop, over `Autodiff<B>` with Burn's optimizer:
+//! Trains a small model in a custom loop, on `Autodiff<B>` with Burn's optimizer:
 //! `cargo run --release -p emberlm-examples --bin train-loop -- [STEPS]`.
 
 #![allow(clippy::print_stdout, clippy::print_stderr)]
@@ -50,7 +50,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let batch = batches.batch(step * MICRO_BATCH as u64, MICRO_BATCH)?;
         let shape = [batch.batch, batch.seq];
         let tensor = |ids: Vec<u32>| {
-            // Targets that are not learned are `IGNORED`, on the device as on disk, but as another number.
+            // Ignored targets are `IGNORED` on the device as on disk, but the two constants differ.
             let id = |id| match id {
                 data::IGNORED => model::IGNORED,
                 id => id as i32,

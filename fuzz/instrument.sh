@@ -1,6 +1,6 @@
 #!/bin/sh
-# The RUSTC_WORKSPACE_WRAPPER of `cargo xtask fuzz`: compiles the workspace's crates with libFuzzer's coverage counters,
-# except the kernels, which read nothing from outside and take the longest to compile.
+# RUSTC_WORKSPACE_WRAPPER of `cargo xtask fuzz`: compiles the workspace's crates with libFuzzer's coverage counters.
+# Skips the kernels: they read no untrusted input and take the longest to compile.
 case " $* " in
 *" --crate-name emberlm_kernels "*) exec "$@" ;;
 esac

@@ -1,5 +1,5 @@
-//! The backend of the examples, chosen by a Cargo feature: `flex` is the default, another takes
-//! `--no-default-features --features vulkan`.
+//! The backend of the examples, selected by a Cargo feature. The default is `flex`; for another, pass
+//! `--no-default-features --features vulkan`, for example.
 
 #![recursion_limit = "256"]
 

@@ -1,4 +1,4 @@
-//! Runs the examples as a reader would.
+//! Runs the examples as a user would.
 
 #![allow(clippy::unwrap_used)]
 
@@ -17,7 +17,7 @@ fn run(program: &str, args: &[&str]) -> io::Result<Output> {
 }
 
 #[test]
-fn a_loop_of_ones_own_lowers_the_loss() {
+fn a_custom_training_loop_lowers_the_loss() {
     let output = run(env!("CARGO_BIN_EXE_train-loop"), &["25"]).unwrap();
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).unwrap();
@@ -26,13 +26,13 @@ fn a_loop_of_ones_own_lowers_the_loss() {
         .map(|line| line.rsplit(' ').next().unwrap().parse().unwrap())
         .collect();
     assert_eq!(losses.len(), 25);
-    // The first is that of a model that knows nothing of 54 characters: ln 54 = 3.99 and a little more.
+    // The initial loss of an untrained model with 54 characters is slightly above ln 54 = 3.99.
     assert!((3.8..4.6).contains(&losses[0]), "{}", losses[0]);
     assert!(losses[24] < 2.9, "{}", losses[24]);
 }
 
 #[test]
-fn the_library_guide_has_the_program_that_is_compiled() {
+fn the_library_guide_matches_the_compiled_program() {
     let program = include_str!("../readme.rs");
     let (_, code) = program.split_once("#![recursion_limit").unwrap();
     let guide = include_str!("../../docs/guides/library.md");
@@ -43,7 +43,7 @@ fn the_library_guide_has_the_program_that_is_compiled() {
 }
 
 #[test]
-fn the_readme_shows_lines_of_the_program() {
+fn the_readme_excerpt_matches_the_program() {
     let program: Vec<&str> = include_str!("../readme.rs")
         .lines()
         .map(str::trim)
@@ -60,7 +60,7 @@ fn the_readme_shows_lines_of_the_program() {
 }
 
 #[test]
-fn the_dependency_of_the_library_guide_is_a_crate_with_its_features() {
+fn the_library_guide_names_an_existing_crate_and_its_features() {
     let guide = include_str!("../../docs/guides/library.md");
     let (_, after) = guide
         .split_once("[dependencies]\nemberlm = { path = \"../emberlm/")
@@ -77,7 +77,7 @@ fn the_dependency_of_the_library_guide_is_a_crate_with_its_features() {
     }
 }
 
-/// Writes a model of nine characters with random weights.
+/// Writes a model with nine characters and random weights.
 fn write_model(folder: &Path) {
     let tokenizer = Tokenizer::char_from_alphabet("\nabcdefgh".chars()).unwrap();
     let mut model = families::preset("pocket-tales").unwrap().config;
@@ -94,19 +94,19 @@ fn write_model(folder: &Path) {
 }
 
 #[test]
-fn a_run_is_loaded_and_its_text_streamed() {
+fn a_run_is_loaded_and_text_is_streamed() {
     let folder = tempfile::tempdir().unwrap();
     write_model(&folder.path().join("checkpoints/step-00000001"));
     let path = folder.path().to_str().unwrap();
     let output = run(env!("CARGO_BIN_EXE_generate"), &[path, "abc"]).unwrap();
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).unwrap();
-    // 200 tokens of a character each, and the end of the line.
+    // 200 tokens of one character each, and a line break.
     assert_eq!(text.chars().count(), 201, "{text:?}");
 }
 
 #[test]
-fn tokens_of_ones_own_are_trained_on() {
+fn custom_tokens_are_trained_on() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run");
     let output = run(env!("CARGO_BIN_EXE_train"), &[path.to_str().unwrap(), "6"]).unwrap();
@@ -145,12 +145,12 @@ fn a_model_is_served_in_process() {
     assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
     assert!(answer.contains(r#""completion_tokens":5"#), "{answer}");
 
-    // The end of its standard input stops it.
+    // The end of standard input stops the server.
     drop(server.stdin.take());
     assert!(server.wait().unwrap().success());
 }
 
-/// The picture of docs/explanations/training-step.md: six panels of lines on white.
+/// The figure of docs/explanations/training-step.md: six panels with lines on white.
 #[test]
 fn schedules_are_drawn() {
     let folder = tempfile::tempdir().unwrap();
@@ -162,7 +162,7 @@ fn schedules_are_drawn() {
     let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
     let info = reader.next_frame(&mut pixels).unwrap();
     let (width, height) = (info.width as usize, info.height as usize);
-    // The colours of the five schedules, in five separate panels.
+    // The colours of the five schedules, each in a separate panel.
     let colours = [
         [0, 0, 0],
         [0, 114, 178],

@@ -1,4 +1,4 @@
-//! Any bytes as the body of each request that the server takes.
+//! Fuzzes the request bodies of every endpoint of the server.
 
 #![recursion_limit = "256"]
 #![no_main]

@@ -1,4 +1,4 @@
-//! Any bytes as `config.json` and as a `model.json`'s model.
+//! Fuzzes `config.json` and the model of a `model.json`.
 
 #![recursion_limit = "256"]
 #![no_main]

@@ -1,4 +1,4 @@
-//! A run's `events.jsonl`: read whole, cut for resuming, and followed as the live page does.
+//! Fuzzes a run's `events.jsonl`: read at once, truncated for resuming, and followed as by the live page.
 
 #![recursion_limit = "256"]
 #![no_main]

@@ -1,4 +1,4 @@
-//! Any bytes as a file of each format, compressed or not.
+//! Fuzzes input files of every format, compressed or not.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Any bytes as a dataset's manifest.
+//! Fuzzes a dataset's manifest.
 
 #![no_main]
 

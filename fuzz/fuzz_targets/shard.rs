@@ -1,4 +1,4 @@
-//! Any bytes as a shard of tokens, and as a mask.
+//! Fuzzes shards and masks.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! A chat template and, after a NUL, the record that it renders.
+//! Fuzzes a chat template and, after a NUL, the record that it renders.
 
 #![no_main]
 

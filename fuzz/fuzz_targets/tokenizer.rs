@@ -1,4 +1,4 @@
-//! A tokenizer's file: `tokenizer.json`, a SentencePiece model or a rank file.
+//! Fuzzes tokenizer files: `tokenizer.json`, SentencePiece models and rank files.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Any bytes as the weights of a small model, and as the index of its weights.
+//! Fuzzes the weights of a small model, and the index of its weights.
 
 #![recursion_limit = "256"]
 #![no_main]
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 const SHARD: &[u8] =
     include_bytes!("../../crates/model/tests/fixtures/corpus/weights/model.safetensors");
 
-/// One for each: an index is preferred to a file beside it.
+/// Separate folders, because an index takes precedence over a single file.
 static FOLDERS: LazyLock<[TempDir; 2]> =
     LazyLock::new(|| [(); 2].map(|()| tempfile::tempdir().expect("a temporary folder")));
 

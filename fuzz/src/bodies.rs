@@ -1,4 +1,4 @@
-//! Arbitrary bytes as the body of each request: the server answers with a result or a client's error.
+//! Feeds arbitrary bytes to the server as request bodies. The server must return a result or a client error.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -18,7 +18,7 @@ use serde_json::Value;
 use tokio::runtime::{Builder, Runtime};
 use tower::ServiceExt;
 
-/// The paths that bodies are sent to.
+/// The paths of the fuzzed endpoints.
 pub const PATHS: [&str; 5] = [
     "/v1/completions",
     "/v1/chat/completions",
@@ -27,7 +27,7 @@ pub const PATHS: [&str; 5] = [
     "/api/play",
 ];
 
-/// Any bytes as the body of a request. Whether it is answered.
+/// Sends `bytes` as the body of a request. Returns true if the request succeeds.
 pub fn body(path: &str, bytes: &[u8]) -> bool {
     let (runtime, router) = &*SERVER;
     runtime.block_on(async {
@@ -58,7 +58,7 @@ pub fn body(path: &str, bytes: &[u8]) -> bool {
     })
 }
 
-/// A model of bytes with initial weights.
+/// A server with an untrained byte-level model.
 static SERVER: LazyLock<(Runtime, Router)> = LazyLock::new(|| {
     let config = ModelConfig {
         vocab_size: Some(257),

@@ -1,4 +1,4 @@
-//! Feeds files and mutations of them to an entry function, within bounds of time and memory.
+//! Runs an entry function on files and mutations of them, within limits on time and memory.
 
 #![allow(clippy::print_stdout)]
 
@@ -9,15 +9,15 @@ use std::time::{Duration, Instant};
 
 use crate::mutate::Mutator;
 
-/// Far above what any takes; far below what a loop over a number of the file would.
-const LONGEST: Duration = Duration::from_secs(10);
-/// Of the whole process, in kB.
-const MOST_MEMORY: u64 = 1 << 20;
+/// Far above the time of any legitimate run, and far below that of a loop whose count comes from the file.
+const MAX_TIME: Duration = Duration::from_secs(10);
+/// Memory limit of the whole process in kB.
+const MAX_MEMORY: u64 = 1 << 20;
 
-/// The files of a folder, which is relative to this crate, by their names.
+/// Returns the names and contents of the files in a folder, which is relative to this crate.
 ///
 /// # Panics
-/// The folder cannot be read, or has no files.
+/// The folder cannot be read or has no files.
 pub fn seeds(folder: &str) -> Vec<(String, Vec<u8>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let entries = fs::read_dir(&folder).unwrap();
@@ -34,12 +34,12 @@ pub fn seeds(folder: &str) -> Vec<(String, Vec<u8>)> {
     seeds
 }
 
-/// Runs every seed, a file with its name, and `mutations` mutations of them. `entry` returns true for a file that is good;
-/// a seed is one if `is_good` returns true for its name.
+/// Runs `entry` on every seed (a named file) and on `mutations` mutations of them. `entry` must return true for
+/// valid files, and `is_good` for the names of valid seeds.
 ///
 /// # Panics
-/// `entry` panics, takes more than 10 s, or returns another answer for a seed; the process takes more than 1 GiB; or nearly
-/// all or none of the mutations are good.
+/// `entry` panics, takes more than 10 s, or disagrees with `is_good` about a seed; the process exceeds 1 GiB;
+/// or nearly all or none of the mutations are valid.
 pub fn run(
     seeds: &[(String, Vec<u8>)],
     mutations: u64,
@@ -51,7 +51,7 @@ pub fn run(
         let ended = catch_unwind(AssertUnwindSafe(|| entry(bytes)));
         let time = start.elapsed();
         let shown = || String::from_utf8_lossy(bytes).into_owned();
-        assert!(time < LONGEST, "{what} took {time:?}: {}", shown());
+        assert!(time < MAX_TIME, "{what} took {time:?}: {}", shown());
         ended.unwrap_or_else(|_| panic!("{what} panics: {}", shown()))
     };
     for (name, bytes) in seeds {
@@ -64,12 +64,12 @@ pub fn run(
         read += u64::from(once(&format!("mutation {number}"), &mutated));
     }
     println!("{read} of {mutations} mutations are good");
-    // Some change nothing that matters; were it all or none, nothing would be tried.
+    // Some mutations are harmless. If all or none were valid, the test would be useless.
     assert!((1..mutations * 9 / 10).contains(&read), "{read} are good");
     check_memory();
 }
 
-/// The file with the peak memory of the process.
+/// Checks the peak memory of the process, where the platform reports it.
 fn check_memory() {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let Some(peak) = status.lines().find_map(|line| line.strip_prefix("VmHWM:")) else {
@@ -81,5 +81,5 @@ fn check_memory() {
         .parse()
         .unwrap_or(u64::MAX);
     println!("{peak} kB at most");
-    assert!(peak < MOST_MEMORY, "{peak} kB");
+    assert!(peak < MAX_MEMORY, "{peak} kB");
 }

@@ -1,14 +1,16 @@
-//! Arbitrary bytes as a dataset's files: their contents, or an error that names the file, come out.
+//! Feeds arbitrary bytes to the readers of a dataset's files, which must return the contents or an error that
+//! names the file.
 
 use std::fs;
 use std::path::Path;
 
 use emberlm_data::{Dataset, Manifest, Mask, Shard, ShardLayout, Split, verify};
 
-/// Reads `bytes` as a shard of either layout, and as a mask of four tokens. Returns true if they are a shard with a header.
+/// Reads `bytes` as a shard of either layout and as a mask of four tokens. Returns true if they are a shard
+/// with a header.
 pub fn shard(bytes: &[u8], folder: &Path) -> bool {
     let path = folder.join("shard.bin");
-    put(&path, bytes);
+    write(&path, bytes);
     let mut is_shard = false;
     for layout in [ShardLayout::LlmC, ShardLayout::Headerless] {
         match Shard::open_as(&path, layout) {
@@ -30,9 +32,9 @@ pub fn shard(bytes: &[u8], folder: &Path) -> bool {
     is_shard
 }
 
-/// Reads `bytes` as the manifest of a folder with shards. Returns true if they are one.
+/// Reads `bytes` as the manifest of a folder with shards. Returns true if they are valid.
 pub fn manifest(bytes: &[u8], folder: &Path) -> bool {
-    put(&folder.join("dataset.json"), bytes);
+    write(&folder.join("dataset.json"), bytes);
     let manifest = match Manifest::read(folder) {
         Ok(manifest) => manifest,
         Err(error) => {
@@ -58,7 +60,7 @@ pub fn manifest(bytes: &[u8], folder: &Path) -> bool {
     true
 }
 
-fn put(path: &Path, bytes: &[u8]) {
+fn write(path: &Path, bytes: &[u8]) {
     if let Err(error) = fs::write(path, bytes) {
         panic!("{}: {error}", path.display());
     }

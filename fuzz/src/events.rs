@@ -1,11 +1,11 @@
-//! Arbitrary bytes as a run's events, read whole and cut for a resumed run.
+//! Feeds arbitrary bytes to the reader of a run's events, and truncates them for a resumed run.
 
 use std::fs;
 use std::path::Path;
 
 use emberlm_trainer::events::{self, EVENTS_FILE, EventLog};
 
-/// Reads `bytes` as a run's events and resumes the run from them. Returns whether nothing is wrong with them.
+/// Reads `bytes` as a run's events and resumes the run from them. Returns true if they are undamaged.
 pub fn events(bytes: &[u8], folder: &Path) -> bool {
     let path = folder.join(EVENTS_FILE);
     if let Err(error) = fs::write(&path, bytes) {

@@ -1,11 +1,11 @@
-//! Arbitrary bytes as a run's events, followed as the live page does.
+//! Follows arbitrary bytes as a run's events, as the live page does.
 
 use std::fs;
 use std::path::Path;
 
 use emberlm_serve::tail::{self, FilePosition};
 
-/// Follows a file of `bytes` to its end. Returns whether a line of it is JSON.
+/// Follows a file of `bytes` to its end. Returns true if it contains a line of JSON.
 pub fn follow(bytes: &[u8], folder: &Path) -> bool {
     let path = folder.join("events.jsonl");
     if let Err(error) = fs::write(&path, bytes) {

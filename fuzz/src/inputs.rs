@@ -1,14 +1,14 @@
-//! Arbitrary bytes as an input of `prepare`: its documents or an error come out.
+//! Feeds arbitrary bytes to the input readers of `prepare`, which must return documents or an error.
 
 use std::fs;
 use std::path::Path;
 
 use emberlm_data::{DataError, Input, InputOptions, OnError};
 
-/// Reads `bytes` as an input. Returns true if it can be read to its end.
+/// Reads `bytes` as an input. Returns true if all of it can be read.
 pub fn input(bytes: &[u8], options: &InputOptions, folder: &Path) -> bool {
     let path = folder.join("input");
-    put(&path, bytes);
+    write(&path, bytes);
     let read = |on_error| {
         let options = InputOptions {
             on_error,
@@ -32,7 +32,7 @@ pub fn input(bytes: &[u8], options: &InputOptions, folder: &Path) -> bool {
     }
 }
 
-/// The records of the documents, and how many broken ones were left out.
+/// Returns the record numbers of the documents, and the number of skipped invalid ones.
 fn read(path: &Path, options: &InputOptions) -> Result<(Vec<u64>, u64), DataError> {
     let input = Input::detect(path, path, options)?;
     let mut pieces = input.open(options, None)?;
@@ -48,7 +48,7 @@ fn read(path: &Path, options: &InputOptions) -> Result<(Vec<u64>, u64), DataErro
     Ok((records, pieces.skipped()))
 }
 
-fn put(path: &Path, bytes: &[u8]) {
+fn write(path: &Path, bytes: &[u8]) {
     if let Err(error) = fs::write(path, bytes) {
         panic!("{}: {error}", path.display());
     }

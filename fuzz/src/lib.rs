@@ -1,5 +1,6 @@
-//! Entry functions over arbitrary bytes for every reader of untrusted input, shared by the fuzzers in `fuzz_targets/` and the
-//! bounded tests in `tests/`. An entry panics where a reader breaks a promise; the readers themselves must not.
+//! Entry functions that feed arbitrary bytes to every reader of untrusted input, shared by the fuzzers in
+//! `fuzz_targets/` and the bounded tests in `tests/`. An entry panics if a reader violates its contract. The
+//! readers themselves must not panic.
 //!
 //! | module | input |
 //! |---|---|
@@ -9,19 +10,19 @@
 //! | [`model`] | configurations, weights and indices of weights |
 //! | [`bodies`] | HTTP request bodies |
 //! | [`events`], [`followed_events`] | a run's `events.jsonl` |
-//! | [`mutate`] | mutations of files, the same for the same seed |
-//! | [`bounded`] | runs an entry over files and mutations of them, within bounds of time and memory |
+//! | [`mutate`] | reproducible mutations of files |
+//! | [`bounded`] | runs an entry on files and mutations of them, within limits on time and memory |
 //!
 //! ```
 //! use emberlm_fuzz::bounded;
 //!
 //! let seeds = [("good".to_owned(), b"[1, 2, 3]".to_vec())];
-//! // The entry reads a list that still has its end.
+//! // This entry accepts a list that still has its closing bracket.
 //! bounded::run(&seeds, 50, |name| name == "good", |bytes| bytes.ends_with(b"]"));
 //! ```
 
 #![recursion_limit = "256"]
-// A finding is a panic.
+// Findings are reported as panics.
 #![allow(clippy::unwrap_used)]
 
 pub mod bodies;

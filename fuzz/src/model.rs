@@ -1,4 +1,4 @@
-//! Arbitrary bytes as a model's files: a model or an error comes out.
+//! Feeds arbitrary bytes to the readers of a model's files, which must return a model or an error.
 
 use std::fs;
 use std::path::Path;
@@ -8,16 +8,16 @@ use emberlm_model::hugging_face::{HuggingFaceModel, read_config};
 use emberlm_model::weights::named_tensors;
 use emberlm_model::{DecoderConfig, ModelConfig, count};
 
-/// The model whose weights the bytes are said to be: a LLaMA of one block.
+/// The configuration of the fuzzed weights: a LLaMA with one block.
 const CONFIG: &str = r#"{
     "model_type": "llama", "vocab_size": 5, "max_position_embeddings": 4, "hidden_size": 4, "num_hidden_layers": 1,
     "num_attention_heads": 1, "intermediate_size": 3, "tie_word_embeddings": true
 }"#;
 
-/// The name of the one shard that an index can find.
+/// The name of the only shard that an index can refer to.
 pub const SHARD: &str = "model-00001-of-00001.safetensors";
 
-/// Reads `bytes` as `config.json`, and as the model of a `model.json`. Returns true if one of them is a model.
+/// Reads `bytes` as a `config.json` and as the model of a `model.json`. Returns true if either is valid.
 pub fn config(bytes: &[u8]) -> bool {
     let published = serde_json::from_slice(bytes).ok();
     let published = published.and_then(|fields| read_config(&fields).ok());
@@ -28,25 +28,25 @@ pub fn config(bytes: &[u8]) -> bool {
         assert!(parameters.total >= parameters.embedding);
         assert!(count::flops_per_token(config).training >= parameters.embedding);
         assert!(count::memory(config).weights >= parameters.total);
-        // What is legal is so again, and the same.
+        // A valid configuration round-trips.
         let again = DecoderConfig::try_from(config.raw());
         assert_eq!(again.as_ref(), Ok(config));
     }
     published.is_some() || own.is_some()
 }
 
-/// Any bytes as the weights of a small model. Whether they are.
+/// Reads `bytes` as the weights of a small model. Returns true if they are valid.
 pub fn weights(bytes: &[u8], folder: &Path) -> bool {
-    put(folder, "config.json", CONFIG.as_bytes());
-    put(folder, "model.safetensors", bytes);
+    write(folder, "config.json", CONFIG.as_bytes());
+    write(folder, "model.safetensors", bytes);
     load(folder)
 }
 
-/// Any bytes as the index of a small model's weights. Whether they are one of `shard`.
+/// Reads `bytes` as the index of a small model's weights. Returns true if it is a valid index of `shard`.
 pub fn index(bytes: &[u8], shard: &[u8], folder: &Path) -> bool {
-    put(folder, "config.json", CONFIG.as_bytes());
-    put(folder, SHARD, shard);
-    put(folder, "model.safetensors.index.json", bytes);
+    write(folder, "config.json", CONFIG.as_bytes());
+    write(folder, SHARD, shard);
+    write(folder, "model.safetensors.index.json", bytes);
     load(folder)
 }
 
@@ -68,7 +68,7 @@ fn load(folder: &Path) -> bool {
     }
 }
 
-fn put(folder: &Path, name: &str, bytes: &[u8]) {
+fn write(folder: &Path, name: &str, bytes: &[u8]) {
     if let Err(error) = fs::write(folder.join(name), bytes) {
         panic!("{name}: {error}");
     }

@@ -1,9 +1,9 @@
-//! Files made of other files, the same for the same number.
+//! Reproducible mutations of files.
 
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// The replacement of a number.
+/// Replacements of numbers: boundary values and other types.
 const NUMBERS: [&str; 16] = [
     "0",
     "1",
@@ -23,29 +23,29 @@ const NUMBERS: [&str; 16] = [
     "\"7\"",
 ];
 
-/// Makes mutations from a seed.
+/// Generates mutations from a seed.
 #[derive(Debug)]
 pub struct Mutator(ChaCha8Rng);
 
 impl Mutator {
-    /// The mutations of a seed.
+    /// Creates the generator of a seed.
     pub fn new(seed: u64) -> Self {
         Self(ChaCha8Rng::seed_from_u64(seed))
     }
 
-    /// One of the files after one to three changes. There is at least one file.
+    /// Returns one of the files with one to three changes. `files` must not be empty.
     pub fn mutate(&mut self, files: &[&[u8]]) -> Vec<u8> {
         let mut bytes = self.pick(files).to_vec();
         for _ in 0..[1, 1, 1, 2, 3][self.0.random_range(0..5)] {
             match self.0.random_range(0..9) {
                 0 | 8 => self.flip(&mut bytes),
                 1 => {
-                    let end = self.place(&bytes);
+                    let end = self.position(&bytes);
                     bytes.truncate(end);
                 }
                 2 => {
                     let other = self.pick(files);
-                    let (end, start) = (self.place(&bytes), self.place(other));
+                    let (end, start) = (self.position(&bytes), self.position(other));
                     bytes.truncate(end);
                     bytes.extend_from_slice(&other[start..]);
                 }
@@ -56,10 +56,10 @@ impl Mutator {
                 4 => {
                     let (from, to) = self.range(&bytes);
                     let again = bytes[from..to].to_vec();
-                    let place = self.place(&bytes);
-                    bytes.splice(place..place, again);
+                    let position = self.position(&bytes);
+                    bytes.splice(position..position, again);
                 }
-                _ => self.number(&mut bytes),
+                _ => self.replace_number(&mut bytes),
             }
         }
         bytes
@@ -69,26 +69,26 @@ impl Mutator {
         files[self.0.random_range(0..files.len())]
     }
 
-    fn place(&mut self, bytes: &[u8]) -> usize {
+    fn position(&mut self, bytes: &[u8]) -> usize {
         self.0.random_range(0..=bytes.len())
     }
 
-    /// A short range.
+    /// Picks a short range.
     fn range(&mut self, bytes: &[u8]) -> (usize, usize) {
-        let from = self.place(bytes);
+        let from = self.position(bytes);
         let to = bytes.len().min(from + self.0.random_range(0..40));
         (from, to)
     }
 
     fn flip(&mut self, bytes: &mut [u8]) {
         if !bytes.is_empty() {
-            let place = self.0.random_range(0..bytes.len());
-            bytes[place] ^= 1 << (self.0.next_u32() % 8);
+            let position = self.0.random_range(0..bytes.len());
+            bytes[position] ^= 1 << (self.0.next_u32() % 8);
         }
     }
 
-    /// Puts another number in the place of one that is written in digits.
-    fn number(&mut self, bytes: &mut Vec<u8>) {
+    /// Replaces a decimal number by another one.
+    fn replace_number(&mut self, bytes: &mut Vec<u8>) {
         let starts: Vec<usize> = (0..bytes.len())
             .filter(|&i| bytes[i].is_ascii_digit() && (i == 0 || !bytes[i - 1].is_ascii_digit()))
             .collect();

@@ -1,4 +1,4 @@
-//! Arbitrary bytes as a tokenizer's file, and as a chat template.
+//! Feeds arbitrary bytes to the readers of tokenizer files and chat templates.
 
 use std::fs;
 use std::path::Path;
@@ -7,14 +7,14 @@ use std::sync::LazyLock;
 use emberlm_tokenizer::chat::{ChatEncoder, ChatExample, ChatTemplate};
 use emberlm_tokenizer::{Tokenizer, TokenizerKind};
 
-/// Separates a template from the record that it renders.
+/// The separator between a template and the record that it renders.
 pub const SEPARATOR: u8 = 0;
 
-/// The record rendered where the bytes have none.
+/// The record that is rendered if the bytes contain none.
 const RECORD: &str = r#"{"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "Hi <|im_end|>"},
     {"role": "assistant", "content": "Hello"}]}"#;
 
-/// Texts that every readable tokenizer encodes.
+/// Texts to encode with every valid tokenizer.
 const TEXTS: [&str; 4] = [
     "",
     "Once upon a time,  there was\n\n1234 x\u{301}",
@@ -28,7 +28,7 @@ static BYTES: LazyLock<Tokenizer> =
         Err(error) => panic!("the built-in tokenizer of bytes: {error}"),
     });
 
-/// Renders and encodes a record with a chat template, both taken from `bytes`. Returns whether the template parses.
+/// Renders and encodes a record with a chat template, both from `bytes`. Returns true if the template is valid.
 pub fn template(bytes: &[u8]) -> bool {
     let mut parts = bytes.splitn(2, |&byte| byte == SEPARATOR);
     let source = String::from_utf8_lossy(parts.next().unwrap_or_default());
@@ -60,7 +60,7 @@ pub fn template(bytes: &[u8]) -> bool {
     true
 }
 
-/// Loads `bytes` as a tokenizer's file and encodes texts with it. Returns whether it is a tokenizer.
+/// Loads `bytes` as a tokenizer file and encodes texts with it. Returns true if it is valid.
 pub fn tokenizer(bytes: &[u8], folder: &Path) -> bool {
     let path = folder.join("tokenizer.json");
     if let Err(error) = fs::write(&path, bytes) {
@@ -82,7 +82,7 @@ pub fn tokenizer(bytes: &[u8], folder: &Path) -> bool {
     true
 }
 
-/// Checks that a tokenizer's own ids are of its vocabulary and can be decoded, whole and one by one.
+/// Checks that ids from a tokenizer are within its vocabulary and can be decoded, all at once and one by one.
 fn check_ids(tokenizer: &Tokenizer, ids: &[u32]) {
     let size = tokenizer.vocab_size();
     for &id in ids {

@@ -1,4 +1,4 @@
-//! A dataset's files: mutations of good ones, within bounds of time and memory.
+//! Mutations of valid dataset files, within limits on time and memory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ fn fixture(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// Runs mutations of good files.
+/// Runs `entry` on valid files and mutations of them.
 fn run(files: &[Vec<u8>], mutations: u64, entry: impl Fn(&[u8]) -> bool) {
     let seed = |(number, bytes): (usize, &Vec<u8>)| (format!("file {number}"), bytes.clone());
     let seeds: Vec<_> = files.iter().enumerate().map(seed).collect();

@@ -1,4 +1,4 @@
-//! A run's events: mutations of good ones, within bounds of time and memory.
+//! Mutations of valid run events, within limits on time and memory.
 
 use std::fs;
 use std::path::Path;

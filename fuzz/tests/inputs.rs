@@ -1,4 +1,4 @@
-//! Inputs of `prepare`: mutations of good ones, within bounds of time and memory.
+//! Mutations of valid inputs of `prepare`, within limits on time and memory.
 
 use std::fs;
 use std::io::Write;

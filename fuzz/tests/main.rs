@@ -1,6 +1,6 @@
-//! Integration tests: every fuzz target runs on its seeds and on bounded mutations.
+//! Integration tests that run every fuzz target on its seeds and on bounded mutations.
 //!
-//! One program, so that the dependencies are linked once.
+//! A single program, so that the dependencies are linked once.
 
 #![recursion_limit = "256"]
 #![allow(

@@ -1,4 +1,4 @@
-//! A model's files: the committed corpus and 2,000 mutations of it, within bounds of time and memory.
+//! The committed corpus of model files and 2,000 mutations of it, within limits on time and memory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ fn corpus(kind: &str) -> Vec<(String, Vec<u8>)> {
     bounded::seeds(&format!("../crates/model/tests/fixtures/corpus/{kind}"))
 }
 
-/// Runs an entry over a corpus, whose models have names that begin with `model`, and over mutations of it.
+/// Runs `entry` on a corpus and mutations of it. Names of valid files begin with `model`.
 fn run(seeds: &[(String, Vec<u8>)], mutations: u64, entry: impl Fn(&[u8]) -> bool) {
     bounded::run(seeds, mutations, |name| name.starts_with("model"), entry);
 }
@@ -21,7 +21,7 @@ fn run(seeds: &[(String, Vec<u8>)], mutations: u64, entry: impl Fn(&[u8]) -> boo
 #[test]
 fn configurations() {
     let mut seeds = corpus("config");
-    // Those that transformers wrote are models too.
+    // The configurations written by `transformers` are valid too.
     for entry in fs::read_dir(fixtures().join("families")).unwrap() {
         let path = entry.unwrap().path();
         let name = format!("model {}", path.display());

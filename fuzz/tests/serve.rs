@@ -1,8 +1,9 @@
-//! Request bodies and followed events: mutations of good ones, without a server error and within bounds of time and memory.
+//! Mutations of valid request bodies and followed events, without server errors and within limits on time and
+//! memory.
 
 use emberlm_fuzz::{bodies, bounded, followed_events};
 
-/// Sends the bodies of a folder, of which those named `good` are answered, and mutations of them.
+/// Sends the bodies of a folder and mutations of them. Those named `good` must succeed.
 fn mutations(path: &str, count: u64, folder: &str) {
     assert!(bodies::PATHS.contains(&path));
     bounded::run(

@@ -1,8 +1,8 @@
-//! Tokenizer files and chat templates: mutations of good ones, within bounds of time and memory.
+//! Mutations of valid tokenizer files and chat templates, within limits on time and memory.
 
 use emberlm_fuzz::{bounded, tokenizer};
 
-/// The files of some of the tokenizer's folders.
+/// Returns the files of the given folders of the tokenizer crate.
 fn files(folders: &[&str]) -> Vec<(String, Vec<u8>)> {
     let of_folder = |folder| bounded::seeds(&format!("../crates/tokenizer/{folder}"));
     folders.iter().flat_map(of_folder).collect()

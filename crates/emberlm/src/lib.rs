@@ -1,6 +1,6 @@
-//! emberlm as a library: language models that are trained, sampled and served on any Burn backend.
+//! The emberlm library: trains, samples and serves language models on any Burn backend.
 //!
-//! This crate re-exports the crates that it is made of. The most used types are at its root, everything else is in the
+//! This crate re-exports the crates of the workspace. The most common types are at its root, all others in the
 //! modules.
 //!
 //! | module | contents | cargo feature |
@@ -10,15 +10,15 @@
 //! | [`model`] | configurations, families, the decoder, Hugging Face directories | |
 //! | [`checkpoint`] | checkpoints, and opening any model directory | |
 //! | [`generate`](mod@generate) | sampling, constraints, speculative decoding, the batching engine | |
-//! | [`kernels`] | the operations of a language model as an extension trait over Burn's backends | |
+//! | [`kernels`] | operations of language models as an extension trait of Burn's backends | |
 //! | `train` | the trainer: runs, optimizers, schedules, evaluation | `train` |
 //! | `serve` | the HTTP server | `serve` |
-//! | [`burn`] | the version of Burn that all of them use | |
+//! | [`burn`] | the version of Burn that all crates use | |
 //!
-//! Backends are cargo features as well: `flex` (the CPU, by default), `ndarray`, `vulkan`, `wgpu`, `metal`, `cuda` and
-//! `rocm` enable the type of that name in `burn::backend`.
+//! Backends are cargo features too: `flex` (the CPU, enabled by default), `ndarray`, `vulkan`, `wgpu`, `metal`,
+//! `cuda` and `rocm` enable the type of the same name in `burn::backend`.
 //!
-//! A model that is written and opened again, and the text that it continues:
+//! The following example writes a model, opens it again and continues a text:
 //!
 //! ```
 //! use emberlm::burn::backend::Flex;
@@ -35,7 +35,7 @@
 //! let config = DecoderConfig::try_from(config)?;
 //! let device = Default::default();
 //!
-//! // A model with random weights. `train::train` writes one that has learnt something.
+//! // A model with random weights. `train::train` writes a trained one.
 //! let folder = tempfile::tempdir()?;
 //! let description = Description {
 //!     tokenizer: Some(tokenizer.spec()),
@@ -60,8 +60,8 @@
 //! # }
 //! ```
 //!
-//! The workspace's `examples` folder has programs that load and generate, train on their own tokens, train in a loop of
-//! the caller's code, and serve a model in process.
+//! The workspace's `examples` folder has programs that load a model and generate, train on custom tokens, train
+//! in a custom loop, and serve a model in process.
 
 #![recursion_limit = "256"]
 

@@ -1,4 +1,4 @@
-//! One worker process, as its parent sees it.
+//! The parent's handle of one worker process.
 
 use std::io::{self, ErrorKind};
 use std::process::{Child, ChildStdin, ChildStdout};
@@ -11,13 +11,13 @@ use crate::error::SandboxError;
 use crate::frame::{self, Response, Setup};
 use crate::options::SandboxOptions;
 
-/// Time a worker may take to start.
-const START: Duration = Duration::from_secs(30);
+/// Startup timeout of a worker.
+const STARTUP_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A process that can be killed from any thread.
+/// A process handle that any thread can use to kill it.
 pub type Process = Arc<Mutex<Child>>;
 
-/// Kills a process and waits for its end.
+/// Kills a process, waits for it and returns its exit status.
 pub fn kill(process: &Process) -> String {
     let mut child = process.lock().unwrap_or_else(PoisonError::into_inner);
     let _ = child.kill();
@@ -27,7 +27,7 @@ pub fn kill(process: &Process) -> String {
     }
 }
 
-/// A worker process and the thread that talks to it.
+/// A worker process and the thread that communicates with it.
 pub struct WorkerProcess {
     process: Process,
     requests: SyncSender<(String, Vec<u8>)>,
@@ -36,7 +36,7 @@ pub struct WorkerProcess {
 }
 
 impl WorkerProcess {
-    /// Starts a process and waits until it is ready. It dies with the thread that calls this.
+    /// Starts a process and waits until it is ready. The process is killed when the calling thread ends.
     pub fn start(options: &SandboxOptions) -> Result<Self, SandboxError> {
         let limits = Setup {
             memory: options.memory,
@@ -64,7 +64,7 @@ impl WorkerProcess {
             return Err(SandboxError::Unavailable(ErrorKind::BrokenPipe.into()));
         };
         let mut pipes = Pipes { stdin, stdout };
-        let talk = move || {
+        let communicate = move || {
             let ready = pipes.set_up(&limits);
             let failed = ready.is_err();
             if to_report.send(ready).is_err() || failed {
@@ -79,26 +79,28 @@ impl WorkerProcess {
             }
         };
         let thread = thread::Builder::new().name("sandbox-pipes".to_owned());
-        thread.spawn(talk).map_err(SandboxError::Unavailable)?;
-        match started.recv_timeout(START) {
+        thread
+            .spawn(communicate)
+            .map_err(SandboxError::Unavailable)?;
+        match started.recv_timeout(STARTUP_TIMEOUT) {
             Ok(Ok(())) => Ok(worker),
             Ok(Err(error)) => Err(SandboxError::Unavailable(error)),
             Err(_) => Err(SandboxError::Unavailable(ErrorKind::TimedOut.into())),
         }
     }
 
-    /// The process, to kill it.
+    /// Returns the process handle.
     pub fn process(&self) -> Process {
         Arc::clone(&self.process)
     }
 
-    /// Returns true if the process has ended while it had no job, as when someone killed it.
+    /// Returns true if the process ended while it had no job, for example because it was killed.
     pub fn has_ended(&self) -> bool {
         let mut child = self.process.lock().unwrap_or_else(PoisonError::into_inner);
         !matches!(child.try_wait(), Ok(None))
     }
 
-    /// Sends a job and waits for its response. After an error the worker is of no more use.
+    /// Sends a job and waits for its response. After an error the worker must be discarded.
     pub fn exchange(
         &self,
         kind: String,
@@ -121,7 +123,8 @@ impl WorkerProcess {
     }
 
     fn crashed(&self) -> SandboxError {
-        // Its pipe is closed: it has ended or is about to, and its own status says more than that of a kill.
+        // The pipe is closed, so the process has ended or is about to end. Its own exit status is more
+        // informative than that of a kill.
         let status = {
             let mut child = self.process.lock().unwrap_or_else(PoisonError::into_inner);
             let mut status = child.try_wait();

@@ -1,15 +1,15 @@
-//! Frames between parent and worker: a length of 8 bytes, little-endian, and that many bytes.
+//! The framing of messages between parent and worker: a length of 8 bytes, little-endian, then that many bytes.
 
 use std::io::{self, ErrorKind, Read, Write};
 
 use serde::{Deserialize, Serialize};
 
-/// The worker writes it when it is ready. What comes before is ignored, such as a test program's first lines.
+/// Written by the worker when it is ready. Earlier output, such as a test program's first lines, is ignored.
 const READY: &[u8; 16] = b"emberlm-sandbox\x01";
-/// Bytes that may come before [`READY`].
+/// Maximum number of bytes before [`READY`].
 const MAX_NOISE: usize = 1 << 16;
 
-/// The limits a worker sets for itself.
+/// The limits that a worker sets for itself.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Setup {
     pub memory: u64,
@@ -25,15 +25,15 @@ pub enum Outcome {
     Done,
     /// The response would be larger than allowed.
     TooLarge,
-    /// The reason follows: the worker has no such job, or cannot read the request.
+    /// The worker has no such job or cannot read the request. The reason follows.
     Refused,
 }
 
-/// One response of a worker.
+/// A response of a worker.
 #[derive(Debug)]
 pub struct Response {
     pub outcome: Outcome,
-    /// The worker ends after this response, because it holds much memory.
+    /// True if the worker exits after this response because it holds too much memory.
     pub last: bool,
     pub payload: Vec<u8>,
 }
@@ -71,7 +71,7 @@ pub fn write_response(to: &mut impl Write, response: &Response) -> io::Result<()
 }
 
 /// # Errors
-/// The stream ended, or it is no response of at most `limit` bytes.
+/// The stream ended, or it does not contain a response of at most `limit` bytes.
 pub fn read_response(from: &mut impl Read, limit: u64) -> io::Result<Response> {
     let mut head = [0; 2];
     from.read_exact(&mut head)?;
@@ -92,7 +92,7 @@ pub fn write_ready(to: &mut impl Write) -> io::Result<()> {
 }
 
 /// # Errors
-/// The stream ended, or there was too much else before.
+/// The stream ended, or too many other bytes came first.
 pub fn read_ready(from: &mut impl Read) -> io::Result<()> {
     let mut last = [0; READY.len()];
     for _ in 0..MAX_NOISE {

@@ -1,6 +1,6 @@
-//! Limits a worker sets for itself before it reads a job.
+//! Limits that a worker sets for itself before it reads a job.
 
-/// Bytes of addresses the process has mapped; none where the platform does not say.
+/// Returns the size of the mapped address space in bytes, or `None` if the platform does not report it.
 pub fn mapped() -> Option<u64> {
     #[cfg(target_os = "linux")]
     {
@@ -12,20 +12,21 @@ pub fn mapped() -> Option<u64> {
     None
 }
 
-/// Sets the limits that hold for the worker's whole life. `memory` is in bytes above what is mapped now.
+/// Sets the limits for the worker's whole lifetime. `memory` is in bytes, in addition to the memory already
+/// mapped.
 #[cfg(unix)]
 pub fn apply(memory: u64) {
     use rustix::process::Resource;
 
-    // Files that libraries open while they work, such as the time zone's.
+    // Enough for files that libraries open at run time, such as time zone data.
     const FILES: u64 = 16;
 
     #[cfg(target_os = "linux")]
     {
-        // The parent may be gone already: then stdin has ended, and no job is read.
+        // If the parent has already died, stdin has ended and no job is read.
         let _ =
             rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
-        // Where the machine runs out of memory in spite of the limits, the worker goes first.
+        // If the machine runs out of memory despite the limits, the worker is killed first.
         let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
     }
     lower(Resource::Core, 0);
@@ -39,7 +40,7 @@ pub fn apply(memory: u64) {
 #[cfg(not(unix))]
 pub fn apply(_memory: u64) {}
 
-/// Allows `seconds` of CPU time from now on, after which the system kills the process.
+/// Allows `seconds` more of CPU time, after which the kernel kills the process.
 #[cfg(unix)]
 pub fn allow_cpu_time(seconds: u64) {
     use rustix::process::{Resource, getrlimit, setrlimit};
@@ -55,7 +56,7 @@ pub fn allow_cpu_time(seconds: u64) {
 #[cfg(not(unix))]
 pub fn allow_cpu_time(_seconds: u64) {}
 
-/// Lowers a limit for good. A platform that refuses has none.
+/// Lowers a limit permanently. Errors are ignored: some platforms do not support every limit.
 #[cfg(unix)]
 fn lower(resource: rustix::process::Resource, to: u64) {
     let mut limit = rustix::process::getrlimit(resource);

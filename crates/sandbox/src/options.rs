@@ -1,35 +1,37 @@
-//! The limits, and how workers are started.
+//! The limits, and the command that starts workers.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Limits of jobs, and the size of the pool and its queue.
+/// Limits of jobs, and the sizes of the pool and its queue.
 #[derive(Clone, Debug)]
 pub struct SandboxOptions {
     /// The command that starts a worker.
     pub command: WorkerCommand,
-    /// Memory of one worker in bytes, above what it has mapped when it starts.
+    /// Memory of one worker in bytes, in addition to the memory mapped when it starts.
     pub memory: u64,
-    /// Stack of the thread that runs jobs, in bytes.
+    /// Stack size of the thread that runs jobs, in bytes.
     pub stack: u64,
-    /// Time of one job, counted from when a worker takes it.
+    /// Time limit of one job, from the moment when a worker takes it.
     pub time: Duration,
-    /// Worker processes at most. Each is started when it is first needed.
+    /// Maximum number of worker processes. Each is started when it is first needed.
     pub workers: usize,
-    /// Jobs that may wait for a worker; further ones are refused as [`Busy`](crate::SandboxError::Busy).
+    /// Maximum number of jobs that wait for a worker. Further ones fail with
+    /// [`Busy`](crate::SandboxError::Busy).
     pub queue: usize,
-    /// Time a job may wait for a worker.
+    /// Maximum time that a job waits for a worker.
     pub wait: Duration,
-    /// Bytes of a response at most.
+    /// Maximum size of a response in bytes.
     pub response: u64,
-    /// A worker without a job for so long is ended.
+    /// Idle time after which a worker is stopped.
     pub idle: Duration,
 }
 
 impl SandboxOptions {
-    /// Workers started by `command`, with moderate limits: 256 MiB of memory, 8 MiB of stack, 5 s, two workers, 64 waiting jobs.
+    /// Workers started by `command`, with moderate limits: 256 MiB of memory, 8 MiB of stack, 5 s per job, two
+    /// workers, 64 waiting jobs.
     pub fn new(command: WorkerCommand) -> Self {
         Self {
             command,
@@ -45,8 +47,8 @@ impl SandboxOptions {
     }
 }
 
-/// The command that starts a worker process. The program must call [`Handlers::serve`](crate::Handlers::serve); what it writes to
-/// stdout before that is ignored.
+/// The command that starts a worker process. The program must call [`Handlers::serve`](crate::Handlers::serve).
+/// Its earlier output on stdout is ignored.
 #[derive(Clone, Debug)]
 pub struct WorkerCommand {
     program: PathBuf,
@@ -55,9 +57,9 @@ pub struct WorkerCommand {
 }
 
 impl WorkerCommand {
-    /// The program that is running, with `args`.
+    /// The current program, with `args`.
     pub fn this_program<A: Into<OsString>>(args: impl IntoIterator<Item = A>) -> Self {
-        // Linux starts the same file by this name even where another has taken its place on disk, as an update does.
+        // On Linux this path starts the same executable even if the file has been replaced, as by an update.
         let program = if cfg!(target_os = "linux") {
             PathBuf::from("/proc/self/exe")
         } else {
@@ -89,7 +91,7 @@ impl WorkerCommand {
         let mut command = Command::new(&self.program);
         command
             .args(&self.args)
-            // mimalloc reserves 1 GiB of addresses at once, which would count as used by the worker itself.
+            // mimalloc reserves 1 GiB of address space at once, which would count as mapped by the worker.
             .env("MIMALLOC_ARENA_RESERVE", "16MiB")
             .env("MIMALLOC_SHOW_ERRORS", "0")
             .env("RUST_BACKTRACE", "0")

@@ -16,15 +16,15 @@ use crate::error::SandboxError;
 use crate::frame::{Outcome, Response};
 use crate::options::SandboxOptions;
 
-/// A pool of worker processes with a bounded queue; cheap to clone. Workers start when they are needed and are killed when the
-/// last clone is dropped.
+/// A pool of worker processes with a bounded queue. Cheap to clone. Workers start on demand and are killed when
+/// the last clone is dropped.
 #[derive(Clone)]
 pub struct Sandbox {
     owner: Arc<Owner>,
 }
 
 impl Sandbox {
-    /// A pool without workers yet.
+    /// Creates a pool without starting workers.
     pub fn new(options: SandboxOptions) -> Self {
         let shared = Arc::new(Shared {
             options,
@@ -36,7 +36,7 @@ impl Sandbox {
         }
     }
 
-    /// The limits.
+    /// The options.
     pub fn options(&self) -> &SandboxOptions {
         &self.owner.shared.options
     }
@@ -52,14 +52,15 @@ impl Sandbox {
     ) -> Result<R, SandboxError> {
         let (sender, receiver) = sync_channel(1);
         self.submit(kind, request, move |result| {
-            // The receiver is this function's.
+            // Cannot fail: this function holds the receiver.
             let _ = sender.send(result);
         });
         let gone = |_| Err(SandboxError::Unavailable(io::ErrorKind::BrokenPipe.into()));
         receiver.recv().unwrap_or_else(gone)
     }
 
-    /// Queues a job and calls `respond` once, from another thread or at once where the queue is full. `respond` must not block.
+    /// Queues a job. `respond` is called once: from another thread, or immediately if the queue is full. It
+    /// must not block.
     pub fn submit<R: DeserializeOwned>(
         &self,
         kind: &str,
@@ -89,7 +90,7 @@ impl fmt::Debug for Sandbox {
     }
 }
 
-/// Ends the pool when the last [`Sandbox`] is dropped; the pool's own threads hold [`Shared`] only.
+/// Closes the pool when the last [`Sandbox`] is dropped. The pool's own threads hold only [`Shared`].
 struct Owner {
     shared: Arc<Shared>,
 }
@@ -121,9 +122,9 @@ struct Job {
 #[derive(Default)]
 struct State {
     jobs: VecDeque<Job>,
-    /// Threads that run jobs, each with one process or none.
+    /// Number of threads that run jobs, each with at most one process.
     threads: usize,
-    /// Jobs that those threads run.
+    /// Number of running jobs.
     running: usize,
     processes: Vec<Process>,
     closed: bool,
@@ -162,7 +163,7 @@ impl Shared {
                     drop(state);
                     return (job.respond)(Err(SandboxError::Unavailable(error)));
                 }
-                // The other threads do it.
+                // The existing threads will run the job.
                 Err(_) => {}
             }
         }
@@ -171,7 +172,7 @@ impl Shared {
         self.changed.notify_one();
     }
 
-    /// The next job, or what else is to do. With `idle`, waits no longer than a worker may be idle.
+    /// Waits for the next job or event. With `idle`, waits at most for the idle timeout.
     fn next(&self, idle: bool) -> Next {
         let since = Instant::now();
         let mut state = self.lock();
@@ -197,7 +198,8 @@ impl Shared {
         }
     }
 
-    /// Runs jobs until the pool is closed. Workers die with the thread that started them, so this one lives as long as the pool.
+    /// Runs jobs until the pool is closed. Workers die with the thread that started them, so this thread lives
+    /// as long as the pool.
     fn run_jobs(&self) {
         let mut worker = None;
         loop {

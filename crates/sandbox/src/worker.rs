@@ -12,24 +12,24 @@ use serde::de::DeserializeOwned;
 use crate::frame::{self, Outcome, Response, Setup};
 use crate::limits;
 
-/// Bytes of the first frame, which the parent makes.
+/// Maximum size in bytes of the setup frame, which comes from the parent.
 const MAX_SETUP: u64 = 4096;
 
 type Handler = Box<dyn Fn(&[u8]) -> Result<Vec<u8>, serde_json::Error> + Send>;
 
-/// The jobs a worker can run, by name.
+/// The jobs that a worker can run, by name.
 #[derive(Default)]
 pub struct Handlers {
     handlers: BTreeMap<&'static str, Handler>,
 }
 
 impl Handlers {
-    /// No jobs yet.
+    /// Creates an empty set of jobs.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a job. A panic of `handler` ends the worker, as a crash does.
+    /// Adds a job. A panic of `handler` ends the worker, like a crash.
     #[must_use]
     pub fn on<Q: DeserializeOwned, R: Serialize>(
         mut self,
@@ -44,7 +44,8 @@ impl Handlers {
         self
     }
 
-    /// Sets the limits the parent asks for, then runs the jobs it sends until its end of the pipe is closed. Ends the process.
+    /// Applies the parent's limits, then runs the jobs that it sends until it closes the pipe. Ends the
+    /// process.
     pub fn serve(self) -> ! {
         process::exit(match self.run() {
             Ok(()) => 0,
@@ -80,7 +81,8 @@ impl Handlers {
             limits::allow_cpu_time(setup.seconds);
             let (outcome, payload) = self.answer(&kind, &request, setup.response);
             drop(request);
-            // Memory that a job leaves behind would be missing in the next one. Allocators keep some for themselves.
+            // Memory retained by a job reduces that of the next one. Allocators always keep some, so the worker
+            // is replaced only above half of the limit.
             let held = limits::mapped().zip(baseline);
             let last = held.is_some_and(|(now, then)| now.saturating_sub(then) > setup.memory / 2);
             let response = Response {

@@ -1,4 +1,4 @@
-//! The pool, with workers that are this test program itself.
+//! Tests of the pool. This test program is its own worker.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use emberlm_sandbox::{Handlers, Sandbox, SandboxError, SandboxOptions, WorkerCommand};
 
 const WORKER: &str = "EMBERLM_SANDBOX_TEST_WORKER";
-/// The machine may be busy: no job that ends by itself takes so long.
+/// A generous limit for busy machines: no job that ends by itself takes this long.
 const AMPLE: Duration = Duration::from_secs(60);
 const SHORT: Duration = Duration::from_millis(500);
 
-/// The worker's main function: a test that only does something in a worker process.
+/// The worker's main function, as a test that does nothing outside a worker process.
 #[test]
 fn worker() {
     if std::env::var_os(WORKER).is_none() {
@@ -152,7 +152,7 @@ fn time_is_limited() {
 }
 
 #[test]
-fn garbage_exits_and_panics_are_errors_and_the_next_job_works() {
+fn the_pool_recovers_from_garbage_exits_and_panics() {
     let sandbox = sandbox();
     let result = sandbox.run::<()>("garbage", &());
     assert!(
@@ -175,7 +175,7 @@ fn garbage_exits_and_panics_are_errors_and_the_next_job_works() {
 }
 
 #[test]
-fn unknown_jobs_and_wrong_requests_are_errors() {
+fn unknown_jobs_and_invalid_requests_are_errors() {
     let sandbox = sandbox();
     let result = sandbox.run::<()>("nothing", &());
     assert!(
@@ -195,7 +195,7 @@ fn unknown_jobs_and_wrong_requests_are_errors() {
 fn workers_write_no_files() {
     let path = std::env::temp_dir().join(format!("emberlm-sandbox-{}", std::process::id()));
     let sandbox = sandbox();
-    // The system ends a process that writes more than it may.
+    // The kernel kills a process that exceeds its file size limit.
     let written = sandbox.run::<bool>("write", &path);
     assert!(!matches!(written, Ok(true)), "{written:?}");
     assert_eq!(std::fs::read_to_string(&path).unwrap_or_default(), "");
@@ -218,7 +218,7 @@ fn responses_are_limited() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn memory_left_behind_is_not_missing_in_the_next_job() {
+fn leaked_memory_does_not_reduce_the_limit_of_the_next_job() {
     let sandbox = sandbox();
     for _ in 0..6 {
         sandbox.run::<usize>("leave", &(20 << 20)).unwrap();
@@ -226,7 +226,7 @@ fn memory_left_behind_is_not_missing_in_the_next_job() {
 }
 
 #[test]
-fn a_full_queue_refuses_jobs_at_once() {
+fn a_full_queue_rejects_jobs_immediately() {
     let sandbox = Sandbox::new(SandboxOptions {
         queue: 2,
         ..options()
@@ -253,7 +253,7 @@ fn a_full_queue_refuses_jobs_at_once() {
 }
 
 #[test]
-fn several_workers_run_jobs_at_once() {
+fn workers_run_jobs_concurrently() {
     let sandbox = Sandbox::new(SandboxOptions {
         workers: 2,
         ..options()
@@ -263,7 +263,7 @@ fn several_workers_run_jobs_at_once() {
         let _ = sender.send(result);
     });
     assert_works(&sandbox);
-    // The sleeping one is killed with the pool.
+    // Dropping the pool kills the sleeping worker.
     drop(sandbox);
     assert!(results.recv_timeout(AMPLE / 2).unwrap().is_err());
 }
@@ -305,7 +305,7 @@ fn a_killed_idle_worker_is_replaced() {
 }
 
 #[test]
-fn a_program_that_is_no_worker_is_an_error() {
+fn a_program_that_is_not_a_worker_is_an_error() {
     let command = WorkerCommand::this_program(["--list"]);
     let result = Sandbox::new(SandboxOptions::new(command)).run::<()>("echo", "");
     assert!(

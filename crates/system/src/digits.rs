@@ -1,6 +1,6 @@
-//! Numbers in sentences.
+//! Formats numbers for text.
 
-/// A number with a comma between every three digits: `1,234,567`.
+/// Formats a number with a comma between groups of three digits: `1,234,567`.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();

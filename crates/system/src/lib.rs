@@ -1,16 +1,15 @@
-//! The operating system's edges: files that somebody else may have put there, files that are written whole or not at
-//! all, and text and numbers that are shown in a terminal. Below all other crates, it also has the shared generator of random
-//! numbers.
+//! Operating system utilities: safe reads of untrusted files, atomic writes, and text and numbers for
+//! terminals. This crate is below all others, so it also has the shared random number generator.
 //!
 //! | module | contents |
 //! |---|---|
 //! | [`mod@read`] | opens regular files only, and reads a bounded number of bytes |
-//! | [`lines`] | reads a file line by line, with a bound on a line's length |
-//! | [`mod@write`] | writes a file beside its place, syncs it and renames it |
-//! | [`mod@nearest`] | finds the name that a mistyped one most resembles |
-//! | [`digits`] | writes numbers with their thousands apart |
+//! | [`lines`] | reads a file line by line, with a maximum line length |
+//! | [`mod@write`] | writes a file atomically: to a temporary file that is synced and renamed |
+//! | [`mod@nearest`] | finds the best suggestion for a mistyped name |
+//! | [`digits`] | formats numbers with thousands separators |
 //! | [`random`] | reproducible random numbers |
-//! | [`text`] | makes control characters of a text harmless |
+//! | [`text`] | escapes control characters for terminals |
 //!
 //! ```
 //! # fn main() -> std::io::Result<()> {

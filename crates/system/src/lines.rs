@@ -1,19 +1,19 @@
-//! Lines of a file, with a bound on their length.
+//! Reads the lines of a file, with a maximum length.
 
 use std::io::{self, BufRead};
 
 /// A line of a file.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Line<'a> {
-    /// A whole line, without its end.
+    /// A complete line, without its line break.
     Whole(&'a [u8]),
     /// A line longer than the limit, which was skipped.
     TooLong,
-    /// The bytes after the last line's end.
+    /// The bytes after the last line break.
     Unfinished(&'a [u8]),
 }
 
-/// Reads lines. Memory use is bounded by the limit, whatever the file holds.
+/// Reads lines. The limit bounds memory use for any input.
 #[derive(Debug)]
 pub struct Lines<R> {
     input: R,
@@ -22,7 +22,7 @@ pub struct Lines<R> {
 }
 
 impl<R: BufRead> Lines<R> {
-    /// Lines of `input` of at most `limit` bytes each.
+    /// Creates a reader of lines of at most `limit` bytes each.
     pub fn new(input: R, limit: usize) -> Self {
         Self {
             input,
@@ -31,7 +31,7 @@ impl<R: BufRead> Lines<R> {
         }
     }
 
-    /// The next line; none at the end.
+    /// Returns the next line, or `None` at the end.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_whole_too_long_or_unfinished() {
+    fn lines_are_complete_too_long_or_unfinished() {
         for capacity in [1, 2, 3, 100] {
             let text = &b"one\n\nfour4\nsix\n\xff"[..];
             let mut lines = Lines::new(BufReader::with_capacity(capacity, text), 3);

@@ -1,7 +1,8 @@
-//! Finds the name that a mistyped one most resembles.
+//! Finds the best suggestion for a mistyped name.
 
-/// Returns the candidate with the fewest edits from `name`, if they are few enough for a mistyping: at most a third of its
-/// characters. An edit inserts, deletes or replaces a character, or swaps two neighbours. Of equals the first is taken.
+/// Returns the candidate with the fewest edits from `name`, ignoring case, if they are at most a third of its
+/// characters (at least one edit is allowed). An edit inserts, deletes or replaces a character, or swaps two
+/// neighbours. Ties go to the first candidate.
 pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let allowed = (name.chars().count() / 3).max(1);
     let rated = candidates.into_iter().map(|candidate| {
@@ -14,10 +15,10 @@ pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         .map(|(_, candidate)| candidate)
 }
 
-/// The optimal string alignment distance of two texts.
+/// Returns the optimal string alignment distance of two strings.
 fn edits(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    // Distances of the prefixes of `a` up to the row from all prefixes of `b`.
+    // Each row has the distances from one prefix of `a` to all prefixes of `b`.
     let mut before = Vec::new();
     let mut last: Vec<usize> = (0..=b.len()).collect();
     for i in 1..=a.len() {
@@ -58,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn only_names_that_resemble_are_suggested() {
+    fn only_similar_names_are_suggested() {
         let names = ["gpt2", "cl100k", "byte"];
         assert_eq!(nearest("gtp2", names), Some("gpt2"));
         assert_eq!(nearest("GPT2", names), Some("gpt2"));

@@ -1,10 +1,10 @@
-//! Reproducible random numbers: the generator SplitMix64 (Steele, Lea and Flood 2014).
+//! Reproducible random numbers with SplitMix64 (Steele, Lea and Flood 2014).
 
-/// The increment of the generator's state: 2^64 divided by the golden ratio, and odd.
+/// The increment of the generator's state: 2^64 divided by the golden ratio, an odd number.
 const INCREMENT: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The generator's output after the state `number`: a permutation of the 64-bit numbers in which each output bit depends on
-/// every input bit.
+/// Returns the generator's output for the state `number`: a permutation of the 64-bit integers in which each
+/// output bit depends on every input bit.
 #[inline(always)]
 pub const fn split_mix(number: u64) -> u64 {
     let x = number.wrapping_add(INCREMENT);
@@ -13,36 +13,36 @@ pub const fn split_mix(number: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// A generator of random numbers.
+/// A random number generator.
 #[derive(Clone, Debug)]
 pub struct SplitMix64 {
     state: u64,
 }
 
 impl SplitMix64 {
-    /// The generator with this state.
+    /// Creates a generator with the state `seed`.
     pub const fn new(seed: u64) -> Self {
         Self { state: seed }
     }
 
-    /// One of the independent streams of a seed.
+    /// Creates one of the independent streams of a seed.
     pub const fn stream(seed: u64, index: u64) -> Self {
         Self::new(split_mix(split_mix(seed) ^ index))
     }
 
-    /// The next number.
+    /// Returns the next number.
     pub const fn next_u64(&mut self) -> u64 {
         let output = split_mix(self.state);
         self.state = self.state.wrapping_add(INCREMENT);
         output
     }
 
-    /// A number below `bound`, each equally probable; 0 where `bound` is 0.
+    /// Returns a uniformly distributed number below `bound`, or 0 if `bound` is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         if bound == 0 {
             return 0;
         }
-        // Numbers that would make some results more probable are drawn again (Lemire 2019).
+        // Rejection removes the bias of the multiplication (Lemire 2019).
         loop {
             let product = u128::from(self.next_u64()) * u128::from(bound);
             if product as u64 >= bound.wrapping_neg() % bound {
@@ -51,7 +51,7 @@ impl SplitMix64 {
         }
     }
 
-    /// An index of a list of `len` elements; 0 for an empty one.
+    /// Returns a random index of a list of `len` elements, or 0 if it is empty.
     pub fn index(&mut self, len: usize) -> usize {
         self.below(len as u64) as usize
     }
@@ -62,8 +62,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn outputs_are_those_of_the_published_generator() {
-        // The reference implementation's first numbers of the seeds 0 and 1234567.
+    fn outputs_match_the_reference_implementation() {
+        // The reference implementation's first numbers for the seeds 0 and 1234567.
         let first = |seed| {
             let mut random = SplitMix64::new(seed);
             [(); 3].map(|()| random.next_u64())
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_repeats_and_is_unlike_the_others() {
+    fn streams_are_reproducible_and_distinct() {
         let first = |seed, stream| SplitMix64::stream(seed, stream).next_u64();
         assert_eq!(first(1, 2), first(1, 2));
         assert_ne!(first(1, 2), first(1, 3));
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_fill_their_range_and_stay_in_it() {
+    fn numbers_cover_their_range() {
         let mut random = SplitMix64::new(7);
         let mut counts = [0; 8];
         for _ in 0..8000 {

@@ -1,21 +1,21 @@
-//! Reading files that somebody else may have put there.
+//! Safe reads of untrusted files.
 //!
-//! A FIFO in the place of a configuration blocks whoever opens it, and a link to `/dev/zero` never ends. Only regular
-//! files are opened here, and no more than a given number of bytes is read.
+//! Opening a FIFO in place of a configuration file blocks, and reading a link to `/dev/zero` never ends. The
+//! functions here open only regular files and read a limited number of bytes.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::path::Path;
 
-/// The limit for a configuration, a manifest or another description in JSON or TOML: 64 MiB.
+/// The size limit of a configuration, a manifest or another description in JSON or TOML: 64 MiB.
 pub const DESCRIPTION_LIMIT: u64 = 64 << 20;
 
-/// Opens a regular file to read it. Symbolic links are followed.
+/// Opens a regular file for reading. Follows symbolic links.
 ///
 /// # Errors
 /// The file cannot be opened, or is a directory, a FIFO, a socket or a device.
 pub fn open(path: &Path) -> io::Result<File> {
-    let file = open_without_waiting(path)?;
+    let file = open_without_blocking(path)?;
     check_regular(&file.metadata()?)?;
     Ok(file)
 }
@@ -23,11 +23,11 @@ pub fn open(path: &Path) -> io::Result<File> {
 /// Reads a regular file of at most `limit` bytes.
 ///
 /// # Errors
-/// The file cannot be opened or read, is not a regular file, or is longer.
+/// The file cannot be opened or read, is not a regular file, or is longer than `limit`.
 pub fn read_bytes(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let file = open(path)?;
     let length = file.metadata()?.len().min(limit);
-    // The capacity is a hint only: the file may be a short one by now.
+    // The length is only a hint: the file may change.
     let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or(0));
     file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limit {
@@ -39,12 +39,12 @@ pub fn read_bytes(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Reads a regular file of UTF-8 text of at most `limit` bytes.
+/// Reads a regular UTF-8 file of at most `limit` bytes.
 ///
 /// # Errors
-/// As [`read_bytes`], or the file is not UTF-8.
+/// See [`read_bytes`]. Also, the file is not UTF-8.
 pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
-    // The message of `fs::read_to_string`.
+    // The same message as `fs::read_to_string`.
     String::from_utf8(read_bytes(path, limit)?).map_err(|_| {
         io::Error::new(
             io::ErrorKind::InvalidData,
@@ -53,21 +53,21 @@ pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
     })
 }
 
-/// Opening a FIFO waits for its other end unless the flag forbids it.
+/// Opens a file without blocking. Without the flag, opening a FIFO waits for a writer.
 #[cfg(unix)]
-fn open_without_waiting(path: &Path) -> io::Result<File> {
+fn open_without_blocking(path: &Path) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
 
     use rustix::fs::OFlags;
 
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
-    // The flags are bits of a C int.
+    // The flags fit a C `int`.
     let flags = i32::try_from(flags.bits()).unwrap_or_default();
     File::options().read(true).custom_flags(flags).open(path)
 }
 
 #[cfg(not(unix))]
-fn open_without_waiting(path: &Path) -> io::Result<File> {
+fn open_without_blocking(path: &Path) -> io::Result<File> {
     File::open(path)
 }
 
@@ -103,7 +103,7 @@ fn kind(_metadata: &Metadata) -> &'static str {
     "something else"
 }
 
-/// A limit as it is named in an error.
+/// Formats a limit for an error message.
 fn size(bytes: u64) -> String {
     match bytes {
         0x10_0000.. => format!("{} MiB", bytes >> 20),

@@ -1,18 +1,18 @@
-//! Text that is shown in a terminal.
+//! Escapes untrusted text for terminals.
 //!
-//! A file's name, a model's answer or a template's error can hold control characters: an escape sequence may change a
-//! terminal's title, write to the clipboard, or move the cursor over what was shown before. Overrides of the direction of
-//! writing can make one text look like another.
+//! A file name, a model's answer or a template's error can contain control characters: an escape sequence can
+//! change a terminal's title, write to the clipboard, or overwrite earlier output. Bidirectional overrides can
+//! make one text look like another.
 
 use std::borrow::Cow;
 
-/// Returns true if a terminal may show a character: all but control characters and overrides of the direction of writing. A
-/// line's end and a tab are control characters.
+/// Returns true if a character is safe to display: neither a control character, such as a line break or tab,
+/// nor a bidirectional override.
 pub fn is_harmless(c: char) -> bool {
     !(c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'))
 }
 
-/// A text for a terminal: lines and tabs stay, each other character that a terminal may not show becomes U+FFFD.
+/// Replaces every unsafe character by U+FFFD, except line breaks and tabs.
 pub fn neutralized(text: &str) -> Cow<'_, str> {
     let stays = |c: char| is_harmless(c) || c == '\n' || c == '\t';
     if text.chars().all(stays) {
@@ -22,7 +22,7 @@ pub fn neutralized(text: &str) -> Cow<'_, str> {
     text.chars().map(shown).collect::<String>().into()
 }
 
-/// A text on one line: each character that a terminal may not show is written as in Rust, such as `\n` and `\u{1b}`.
+/// Escapes every unsafe character as in Rust, such as `\n` and `\u{1b}`. The result is a single line.
 pub fn escaped(text: &str) -> Cow<'_, str> {
     if text.chars().all(is_harmless) {
         return text.into();
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_terminal_gets_no_orders() {
+    fn control_characters_are_neutralized() {
         let text = "a\u{1b}[2J\tb\r\nc\u{9b}31m\u{202e}d\u{7f}";
         let expected = "a\u{fffd}[2J\tb\u{fffd}\nc\u{fffd}31m\u{fffd}d\u{fffd}";
         assert_eq!(neutralized(text), expected);

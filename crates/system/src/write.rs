@@ -1,14 +1,15 @@
-//! Writing a file whole or not at all.
+//! Atomic file writes.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 
-/// Writes a file beside its place, syncs it, and renames it: where the disk is full, what was there before stays. A
-/// device or a FIFO, such as `/dev/stdout`, is written to directly.
+/// Writes a temporary file in the same folder, syncs it, and renames it to `path`. An existing file remains
+/// intact if this fails, for example because the disk is full. A device or FIFO, such as `/dev/stdout`, is
+/// written directly.
 ///
 /// # Errors
-/// The file cannot be written; nothing of it is left then.
+/// The file cannot be written. No partial file remains.
 pub fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
     let found = match fs::metadata(path) {
         Ok(metadata) if !metadata.is_file() => {
@@ -16,16 +17,16 @@ pub fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
         }
         found => found.ok(),
     };
-    // A link stays a link: the file that it names is replaced.
-    let place = match found {
+    // For a symbolic link, replaces its target and not the link.
+    let target = match found {
         Some(_) => fs::canonicalize(path)?,
         None => path.to_owned(),
     };
-    let folder = match place.parent() {
+    let folder = match target.parent() {
         Some(folder) if folder != Path::new("") => folder,
         _ => Path::new("."),
     };
-    // The library's errors name the temporary file; the usual one, a folder that is not there, is reported without it.
+    // `tempfile`'s errors name the temporary file. Check for the usual error, a missing folder, without it.
     fs::metadata(folder)?;
     let mut builder = tempfile::Builder::new();
     builder.prefix(".emberlm-partial-");
@@ -33,20 +34,22 @@ pub fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
     let ordinary = std::os::unix::fs::PermissionsExt::from_mode(0o666);
     #[cfg(unix)]
     builder.permissions(ordinary);
-    // Removed where it is dropped before it has its name.
-    let mut aside = builder.tempfile_in(folder)?;
-    // Its own `write_all` names the temporary file in errors.
-    aside.as_file_mut().write_all(content)?;
+    // Removed on drop unless it is persisted.
+    let mut temporary = builder.tempfile_in(folder)?;
+    // The `write_all` of the inner file: that of `tempfile` names the temporary file in errors.
+    temporary.as_file_mut().write_all(content)?;
     if let Some(metadata) = found {
-        aside.as_file().set_permissions(metadata.permissions())?;
+        temporary
+            .as_file()
+            .set_permissions(metadata.permissions())?;
     }
-    aside.as_file().sync_all()?;
-    aside.persist(&place).map_err(|error| error.error)?;
+    temporary.as_file().sync_all()?;
+    temporary.persist(&target).map_err(|error| error.error)?;
     sync_folder(folder);
     Ok(())
 }
 
-/// Makes the new name durable, where the system can do that for a folder.
+/// Syncs the folder to make the new name durable, if the system supports it.
 fn sync_folder(folder: &Path) {
     if let Ok(folder) = File::open(folder) {
         let _ = folder.sync_all();
@@ -58,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_replaced_and_nothing_else_is_left() {
+    fn a_file_is_replaced_without_leftovers() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         for content in ["one", "two"] {
@@ -71,7 +74,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn links_and_permissions_stay() {
+    fn links_and_permissions_are_preserved() {
         use std::os::unix::fs::PermissionsExt;
 
         let folder = tempfile::tempdir().unwrap();
@@ -88,7 +91,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn a_device_is_written_to_directly() {
+    fn devices_are_written_directly() {
         let error = write_whole(Path::new("/dev/full"), b"text").unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
         assert!(!fs::metadata("/dev/full").unwrap().is_file());

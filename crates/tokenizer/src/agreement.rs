@@ -1,17 +1,17 @@
-//! Agreement of two tokenizers on the meaning of ids.
+//! Compatibility of two tokenizers: the same ids for the same text.
 
 use crate::Tokenizer;
 
-/// Text that tokenizers of equal vocabularies but other merges or patterns cut differently.
+/// A text that tokenizers with equal vocabularies but different merges or patterns split differently.
 const PROBE: &str = "It's 12345 tokens' worth:\n\n\tdon't  hyphen-ate, naïve café — 日本語, 🔥!  \n for (i = 0; i < 10; ++i) {}";
 
 impl Tokenizer {
-    /// Returns true if every id that both have stands for the same bytes, and a text that is hard to cut is cut alike. A
-    /// built-in vocabulary agrees with the same one from a file.
+    /// Returns true if every shared id decodes to the same bytes and a probe text encodes to the same ids. A
+    /// built-in vocabulary agrees with its own export.
     pub fn agrees_with(&self, other: &Self) -> bool {
         let same = |id: u32| match (self.decode_bytes(&[id]), other.decode_bytes(&[id])) {
             (Ok(one), Ok(two)) => one == two,
-            // Ids of only one of them: special tokens, or unused rows.
+            // Ids that only one of them has: special tokens or unused rows.
             _ => true,
         };
         let shared = self.vocab_size().min(other.vocab_size()) as u32;
@@ -26,7 +26,7 @@ mod tests {
     use crate::TokenizerKind;
 
     #[test]
-    fn a_vocabulary_agrees_with_itself_from_a_file_and_with_no_other() {
+    fn a_vocabulary_agrees_only_with_its_own_export() {
         let builtin = |kind| Tokenizer::builtin(kind).unwrap();
         let gpt2 = builtin(TokenizerKind::Gpt2);
         let file = Tokenizer::from_json(gpt2.to_tokenizer_json()).unwrap();

@@ -1,26 +1,27 @@
-//! Barriers: places in a text that no special token's name may be read across.
+//! Barriers: marks in a text that keep untrusted parts from being read as special tokens.
 //!
-//! Where a text is put together from markup and from what others have written, a barrier is put inside of every special token's
-//! name that the others wrote, and is found again in the whole. A name that a barrier lies in is plain text. So that names
-//! cannot be put together from parts either, a text that ends with the beginning of a name gets a barrier there too.
+//! A rendered text combines trusted markup with untrusted content. A barrier character is inserted into every
+//! special token's name in the untrusted content. A name that contains a barrier in the final text is plain
+//! text. A barrier is also inserted where untrusted content ends with a prefix of a name, so that no name can
+//! be assembled across parts.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 
 use aho_corasick::{AhoCorasick, MatchKind};
 
-/// The places where special tokens' names occur in texts.
+/// Finds special tokens' names in texts.
 #[derive(Debug)]
 pub(crate) struct Names {
     automaton: Option<AhoCorasick>,
     /// The names, sorted.
     sorted: Vec<String>,
-    /// The bytes of the longest of them.
+    /// The length of the longest name in bytes.
     longest: usize,
 }
 
 impl Names {
-    /// Looks for `names`.
+    /// Creates a finder of `names`.
     pub fn new(names: &[String]) -> Self {
         let automaton = AhoCorasick::builder()
             .match_kind(MatchKind::Standard)
@@ -34,30 +35,31 @@ impl Names {
         }
     }
 
-    /// `text` with a barrier in every name, overlapping ones too, and in a beginning of one at its end.
+    /// Returns `text` with a barrier in every name, including overlapping ones, and in a prefix of a name at
+    /// its end.
     pub fn bar(&self, text: &str, barrier: char) -> String {
-        let mut places = BTreeSet::new();
+        let mut positions = BTreeSet::new();
         if let Some(automaton) = &self.automaton {
             let found = automaton.find_overlapping_iter(text);
-            places.extend(found.map(|name| name.start() + inside(&text[name.range()])));
+            positions.extend(found.map(|name| name.start() + barrier_offset(&text[name.range()])));
         }
         let end = text.trim_end();
         let tails = end.char_indices().rev();
         let tails = tails.take_while(|(start, _)| end.len() - start < self.longest);
         let begun = tails.filter(|(start, _)| self.begins_a_name(&end[*start..]));
-        places.extend(begun.map(|(start, first)| start + first.len_utf8()));
-        let mut barred = String::with_capacity(text.len() + 4 * places.len());
+        positions.extend(begun.map(|(start, first)| start + first.len_utf8()));
+        let mut barred = String::with_capacity(text.len() + 4 * positions.len());
         let mut done = 0;
-        for place in places {
-            barred.push_str(&text[done..place]);
+        for position in positions {
+            barred.push_str(&text[done..position]);
             barred.push(barrier);
-            done = place;
+            done = position;
         }
         barred.push_str(&text[done..]);
         barred
     }
 
-    /// Returns true if a name is longer than `text` and begins with it.
+    /// Returns true if `text` is a proper prefix of a name.
     fn begins_a_name(&self, text: &str) -> bool {
         let after = self.sorted.partition_point(|name| name.as_str() <= text);
         let next = self.sorted.get(after);
@@ -65,16 +67,16 @@ impl Names {
     }
 }
 
-/// The place of a barrier in a name: after its first character, or before it where it is the only one.
-fn inside(name: &str) -> usize {
+/// Returns the barrier's offset in a name: after the first character, or before it if it is the only one.
+fn barrier_offset(name: &str) -> usize {
     let first = name.chars().next().map_or(0, char::len_utf8);
     if first == name.len() { 0 } else { first }
 }
 
-/// Returns true if one of `barriers`, which ascend, lies inside of the name at `range` of `text`.
+/// Returns true if one of `barriers`, which must be ascending, is within the name at `range` of `text`.
 pub(crate) fn is_barred(text: &str, range: &Range<usize>, barriers: &[usize]) -> bool {
-    let place = range.start + inside(&text[range.clone()]);
-    let next = barriers.partition_point(|&barrier| barrier < place);
+    let position = range.start + barrier_offset(&text[range.clone()]);
+    let next = barriers.partition_point(|&barrier| barrier < position);
     barriers
         .get(next)
         .is_some_and(|&barrier| barrier < range.end)
@@ -85,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_their_beginnings_at_the_end_are_barred() {
+    fn names_and_trailing_prefixes_are_barred() {
         let names = Names::new(&["<|end|>", "<|endless|>", "#", "d|><"].map(str::to_owned));
         let bar = |text| names.bar(text, '!');
         assert_eq!(bar("a <|end|> b"), "a <!|end|> b");
@@ -99,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_barrier_counts_inside_of_a_name_only() {
+    fn a_barrier_counts_only_within_a_name() {
         let text = "ab<|x|>c#";
         assert!(is_barred(text, &(2..7), &[3]));
         assert!(is_barred(text, &(2..7), &[0, 6, 9]));

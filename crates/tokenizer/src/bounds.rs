@@ -1,60 +1,62 @@
 //! Limits on the time and memory that a `tokenizer.json` can cost.
 //!
-//! Such a file comes from whoever made the model. Without limits, a chain of normalizers multiplies a text until memory is
-//! exhausted, a long token makes searching quadratic, and one id of 4 billion makes tables of that size. The limits are
-//! several times what published tokenizers need; [`check`] names the field, its value and the limit.
+//! Such files come with models from untrusted sources. Without limits, a chain of normalizers can multiply a
+//! text until memory is exhausted, a long token makes searching quadratic, and a single id of 4 billion makes
+//! tables of that size. The limits are several times the needs of published tokenizers. [`check`] reports the
+//! field, its value and the limit.
 //!
-//! Not limited: a regular expression that searches ahead can take time quadratic in the length of a piece of text.
+//! Not limited: a regular expression with look-ahead can take time quadratic in the length of a piece of text.
 
 use serde_json::Value;
 use tokenizers::{NormalizedString, Normalizer, NormalizerWrapper};
 
 use crate::guard::charsmap_growth;
 
-/// The most bytes of a tokenizer's file. The largest published ones have some 35 MB.
-pub(crate) const MOST_FILE: u64 = 128 << 20;
-/// The most bytes of an added token, as it stands and normalized. The automaton that finds added tokens takes time quadratic
-/// in their length. Runs of 31 blanks are the longest in use: 93 bytes.
-const MOST_ADDED_TOKEN: usize = 256;
-/// The most bytes of a token of the vocabulary. Runs of 128 blanks of two bytes are the longest in use.
-const MOST_TOKEN: usize = 2048;
-/// The most bytes of what is put before or after each piece of a word, or before a text.
-const MOST_AFFIX: usize = 64;
-/// The most ids above the number of tokens.
-const MOST_UNUSED_IDS: u64 = 1 << 20;
-/// The most characters of a word that WordPiece looks up, in time cubic in them; 100 is usual.
-const MOST_WORD: u64 = 1000;
-/// The most normalizers, and the most pre-tokenizers, those of all sequences counted.
-const MOST_STEPS: usize = 64;
-/// The most sequences within each other.
-const MOST_DEPTH: usize = 8;
-/// The most that normalizers and pre-tokenizers may multiply the bytes of a text by. SentencePiece's own normalization
-/// multiplies by up to 11, blanks of three bytes by 3.
-const MOST_GROWTH: f64 = 64.0;
-/// The same of decoders, which in use shorten.
-const MOST_DECODER_GROWTH: f64 = 4.0;
-/// The most bytes of all regular expressions.
-const MOST_REGEX: usize = 16 << 10;
-/// The most that the counts of a regular expression's repetitions, such as `{1,3}`, multiply to.
-const MOST_REPETITION: u64 = 1000;
+/// Maximum size of a tokenizer file in bytes. The largest published ones have about 35 MB.
+pub(crate) const MAX_FILE: u64 = 128 << 20;
+/// Maximum length of an added token in bytes, before and after normalization. Building the automaton that finds
+/// added tokens takes time quadratic in their length. The longest in use are runs of 31 `▁`: 93 bytes.
+const MAX_ADDED_TOKEN: usize = 256;
+/// Maximum length of a vocabulary token in bytes. The longest in use are runs of 128 spaces, written as two
+/// bytes each.
+const MAX_TOKEN: usize = 2048;
+/// Maximum length in bytes of an affix added to a piece of a word or to a text.
+const MAX_AFFIX: usize = 64;
+/// Maximum excess of the largest id over the number of tokens.
+const MAX_UNUSED_IDS: u64 = 1 << 20;
+/// Maximum number of characters of a word for WordPiece, which takes cubic time in it. 100 is usual.
+const MAX_WORD: u64 = 1000;
+/// Maximum number of normalizers, and of pre-tokenizers, including those in sequences.
+const MAX_STEPS: usize = 64;
+/// Maximum nesting depth of sequences.
+const MAX_DEPTH: usize = 8;
+/// Maximum factor by which normalizers and pre-tokenizers may multiply the bytes of a text. SentencePiece's own
+/// normalization multiplies by up to 11, and spaces written as three bytes by 3.
+const MAX_GROWTH: f64 = 64.0;
+/// Maximum growth factor of decoders. Published ones shorten the text.
+const MAX_DECODER_GROWTH: f64 = 4.0;
+/// Maximum total length of regular expressions in bytes.
+const MAX_REGEX: usize = 16 << 10;
+/// Maximum product of the repetition counts, such as `{1,3}`, of a regular expression.
+const MAX_REPETITION: u64 = 1000;
 
-/// Checks a whole file.
+/// Checks a file, except for its decoder.
 pub(crate) fn check(file: &Value) -> Result<(), String> {
     let model = &file["model"];
     check_model(model)?;
     check_ids(model, &file["added_tokens"])?;
-    let normalizers = Chain::of("normalizer", &file["normalizer"])?;
-    let pre_tokenizers = Chain::of("pre_tokenizer", &file["pre_tokenizer"])?;
+    let normalizers = ChainCost::of("normalizer", &file["normalizer"])?;
+    let pre_tokenizers = ChainCost::of("pre_tokenizer", &file["pre_tokenizer"])?;
     let growth = normalizers.growth * pre_tokenizers.growth;
-    if growth > MOST_GROWTH {
+    if growth > MAX_GROWTH {
         return Err(format!(
-            "`normalizer` and `pre_tokenizer` can make a text {growth:.0} times as long; the limit is {MOST_GROWTH}"
+            "`normalizer` and `pre_tokenizer` can make a text {growth:.0} times as long; the limit is {MAX_GROWTH}"
         ));
     }
     let regexes = normalizers.regexes + pre_tokenizers.regexes;
-    if regexes > MOST_REGEX {
+    if regexes > MAX_REGEX {
         return Err(format!(
-            "its regular expressions have {regexes} bytes; the limit is {MOST_REGEX}"
+            "its regular expressions have {regexes} bytes; the limit is {MAX_REGEX}"
         ));
     }
     check_added_tokens(file, normalizers.growth)
@@ -62,10 +64,10 @@ pub(crate) fn check(file: &Value) -> Result<(), String> {
 
 /// Checks the `decoder` of a file.
 pub(crate) fn check_decoder(decoder: &Value) -> Result<(), String> {
-    let growth = Chain::of("decoder", decoder)?.growth;
-    match growth > MOST_DECODER_GROWTH {
+    let growth = ChainCost::of("decoder", decoder)?.growth;
+    match growth > MAX_DECODER_GROWTH {
         true => Err(format!(
-            "`decoder` can make a token {growth:.0} times as long; the limit is {MOST_DECODER_GROWTH}"
+            "`decoder` can make a token {growth:.0} times as long; the limit is {MAX_DECODER_GROWTH}"
         )),
         false => Ok(()),
     }
@@ -78,29 +80,29 @@ fn check_model(model: &Value) -> Result<(), String> {
         "unk_token",
     ] {
         let len = model[name].as_str().map_or(0, str::len);
-        if len > MOST_AFFIX {
+        if len > MAX_AFFIX {
             return Err(format!(
-                "`model.{name}` has {len} bytes; the limit is {MOST_AFFIX}"
+                "`model.{name}` has {len} bytes; the limit is {MAX_AFFIX}"
             ));
         }
     }
     if let Some(word) = model["max_input_chars_per_word"].as_u64()
-        && word > MOST_WORD
+        && word > MAX_WORD
     {
         return Err(format!(
-            "`model.max_input_chars_per_word` is {word}; the limit is {MOST_WORD}"
+            "`model.max_input_chars_per_word` is {word}; the limit is {MAX_WORD}"
         ));
     }
     let longest = tokens(model).map(str::len).max().unwrap_or(0);
-    match longest > MOST_TOKEN {
+    match longest > MAX_TOKEN {
         true => Err(format!(
-            "a token of `model.vocab` has {longest} bytes; the limit is {MOST_TOKEN}"
+            "a token of `model.vocab` has {longest} bytes; the limit is {MAX_TOKEN}"
         )),
         false => Ok(()),
     }
 }
 
-/// The tokens of a model's vocabulary: names to ids, or pairs of name and score.
+/// Returns the tokens of a model's vocabulary, which maps names to ids or lists names and scores.
 fn tokens(model: &Value) -> impl Iterator<Item = &str> {
     let named = model["vocab"].as_object().into_iter().flatten();
     let scored = model["vocab"].as_array().into_iter().flatten();
@@ -109,14 +111,14 @@ fn tokens(model: &Value) -> impl Iterator<Item = &str> {
         .chain(scored.filter_map(|pair| pair[0].as_str()))
 }
 
-/// Tables of a vocabulary have a place for each id up to the largest.
+/// Limits the ids: tables have an entry for each id up to the largest.
 fn check_ids(model: &Value, added: &Value) -> Result<(), String> {
     let named = model["vocab"].as_object().into_iter().flatten();
     let added = added.as_array().into_iter().flatten();
     let of_added = added.clone().filter_map(|token| token["id"].as_u64());
     let ids = named.filter_map(|(_, id)| id.as_u64()).chain(of_added);
     let count = tokens(model).count() + added.count();
-    let most = count as u64 + MOST_UNUSED_IDS;
+    let most = count as u64 + MAX_UNUSED_IDS;
     match ids.max() {
         Some(id) if id > most => Err(format!(
             "the id {id} is too large for a vocabulary of {count} tokens; the limit is {most}"
@@ -125,14 +127,14 @@ fn check_ids(model: &Value, added: &Value) -> Result<(), String> {
     }
 }
 
-/// Checks the added tokens; those that are normalized become up to `growth` times as long.
+/// Checks the added tokens. `growth` is the factor by which normalization can lengthen them.
 fn check_added_tokens(file: &Value, growth: f64) -> Result<(), String> {
     let tokens = file["added_tokens"].as_array().into_iter().flatten();
     let tokens = tokens.filter_map(|token| Some((token["content"].as_str()?, token)));
     let too_long = |len: usize, which: &str, content: &str| {
         let begin: String = content.chars().take(20).collect();
         format!(
-            "the added token {begin:?}{} has {len} bytes{which}; the limit is {MOST_ADDED_TOKEN}",
+            "the added token {begin:?}{} has {len} bytes{which}; the limit is {MAX_ADDED_TOKEN}",
             if begin.len() < content.len() {
                 "…"
             } else {
@@ -142,7 +144,7 @@ fn check_added_tokens(file: &Value, growth: f64) -> Result<(), String> {
     };
     let mut normalizer: Option<NormalizerWrapper> = None;
     for (content, token) in tokens {
-        if content.len() > MOST_ADDED_TOKEN {
+        if content.len() > MAX_ADDED_TOKEN {
             return Err(too_long(content.len(), "", content));
         }
         if growth <= 1.0 || token["normalized"] != Value::Bool(true) {
@@ -150,7 +152,7 @@ fn check_added_tokens(file: &Value, growth: f64) -> Result<(), String> {
         }
         let normalizer = match &normalizer {
             Some(normalizer) => normalizer,
-            // One that the crate does not take is refused where the file is read.
+            // An unsupported normalizer is rejected later, when the crate reads the file.
             None => match serde_json::from_value(file["normalizer"].clone()) {
                 Ok(read) => normalizer.insert(read),
                 Err(_) => return Ok(()),
@@ -159,7 +161,7 @@ fn check_added_tokens(file: &Value, growth: f64) -> Result<(), String> {
         let mut text = NormalizedString::from(content);
         let normalized = normalizer.normalize(&mut text);
         normalized.map_err(|error| format!("the added token {content:?}: {error}"))?;
-        if text.get().len() > MOST_ADDED_TOKEN {
+        if text.get().len() > MAX_ADDED_TOKEN {
             return Err(too_long(
                 text.get().len(),
                 " when it is normalized",
@@ -170,20 +172,20 @@ fn check_added_tokens(file: &Value, growth: f64) -> Result<(), String> {
     Ok(())
 }
 
-/// The cost of normalizers, pre-tokenizers or decoders in sequence.
-struct Chain {
+/// The accumulated cost of a chain of normalizers, pre-tokenizers or decoders.
+struct ChainCost {
     field: &'static str,
     steps: usize,
-    /// The most that a text is multiplied by.
+    /// The maximum factor by which a text grows.
     growth: f64,
-    /// The bytes of all regular expressions.
+    /// The total length of regular expressions in bytes.
     regexes: usize,
-    /// True if a step before may have written characters that compatibility forms expand.
+    /// True if an earlier step may have inserted characters that compatibility normalization expands.
     expandable: bool,
 }
 
-impl Chain {
-    /// The costs of the part `part`, which is the file's `field`.
+impl ChainCost {
+    /// Computes the cost of `part`, the file's field `field`.
     fn of(field: &'static str, part: &Value) -> Result<Self, String> {
         let mut chain = Self {
             field,
@@ -197,9 +199,9 @@ impl Chain {
     }
 
     fn add(&mut self, part: &Value, depth: usize) -> Result<(), String> {
-        if depth > MOST_DEPTH {
+        if depth > MAX_DEPTH {
             return Err(format!(
-                "`{}` nests deeper than {MOST_DEPTH} sequences, the limit",
+                "`{}` nests deeper than {MAX_DEPTH} sequences, the limit",
                 self.field
             ));
         }
@@ -211,9 +213,9 @@ impl Chain {
             return Ok(());
         }
         self.steps += 1;
-        if self.steps > MOST_STEPS {
+        if self.steps > MAX_STEPS {
             return Err(format!(
-                "`{}` has more than {MOST_STEPS} steps, the limit",
+                "`{}` has more than {MAX_STEPS} steps, the limit",
                 self.field
             ));
         }
@@ -228,21 +230,22 @@ impl Chain {
             }
             Some("Prepend") => {
                 let len = part["prepend"].as_str().map_or(0, str::len);
-                if len > MOST_AFFIX {
+                if len > MAX_AFFIX {
                     return Err(format!(
-                        "`prepend` of `{}` has {len} bytes; the limit is {MOST_AFFIX}",
+                        "`prepend` of `{}` has {len} bytes; the limit is {MAX_AFFIX}",
                         self.field
                     ));
                 }
                 1.0
             }
-            // One character of three bytes becomes 18: 33 bytes. What is in such a form already does not grow.
+            // A character of three bytes can become 18 characters with 33 bytes. Normalized text does not grow
+            // again.
             Some("NFKC" | "NFKD") if self.expandable => 11.0,
             Some("Precompiled") => {
                 let map = part["precompiled_charsmap"].as_str().unwrap_or_default();
                 charsmap_growth(map)?
             }
-            // Half of the bytes stand as characters of two.
+            // Half of the bytes are written as two-byte characters.
             Some("ByteLevel") if self.field != "decoder" => 2.0,
             _ => 1.0,
         };
@@ -250,7 +253,7 @@ impl Chain {
     }
 }
 
-/// The ratio of the length of a `Replace`'s content to the shortest match.
+/// Returns the ratio of a `Replace`'s content length to its shortest match.
 fn replace_growth(part: &Value) -> f64 {
     let content = part["content"].as_str().map_or(0, str::len) as f64;
     let least = match (
@@ -262,13 +265,13 @@ fn replace_growth(part: &Value) -> f64 {
         _ => 0,
     };
     match least {
-        // It is written between all characters too.
+        // An empty match inserts the content between all characters.
         0 => 1.0 + content,
         least => (content / least as f64).max(1.0),
     }
 }
 
-/// The fewest bytes that a regular expression matches; 0 if unknown.
+/// Returns the length in bytes of the shortest match of a regular expression, or 0 if unknown.
 fn least_match(regex: &str) -> usize {
     let parsed = regex_syntax::parse(regex).ok();
     parsed
@@ -276,23 +279,23 @@ fn least_match(regex: &str) -> usize {
         .unwrap_or(0)
 }
 
-/// Repetitions by numbers are compiled as copies, which multiply where they are within each other.
+/// Limits counted repetitions: they are compiled to copies, which multiply when nested.
 fn check_repetitions(field: &str, regex: &str) -> Result<(), String> {
     let mut product: u64 = 1;
     for (at, _) in regex.match_indices('{') {
         let Some((inside, _)) = regex[at + 1..].split_once('}') else {
             break;
         };
-        // Anything else in braces is the name of a class.
+        // Other contents of braces are class names.
         let counts = inside
             .split(',')
             .filter_map(|count| count.trim().parse().ok());
         let count = counts.max().unwrap_or(1);
         product = product.saturating_mul(count.max(1));
     }
-    match product > MOST_REPETITION {
+    match product > MAX_REPETITION {
         true => Err(format!(
-            "the repetitions of a regular expression of `{field}` multiply to {product}; the limit is {MOST_REPETITION}"
+            "the repetitions of a regular expression of `{field}` multiply to {product}; the limit is {MAX_REPETITION}"
         )),
         false => Ok(()),
     }
@@ -346,7 +349,7 @@ mod tests {
         let double = json!({"type": "Replace", "pattern": {"Regex": "a|bb"}, "content": "aaa"});
         let chain = |count| {
             let parts = vec![double.clone(); count];
-            Chain::of(
+            ChainCost::of(
                 "normalizer",
                 &json!({"type": "Sequence", "normalizers": parts}),
             )

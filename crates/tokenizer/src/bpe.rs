@@ -1,4 +1,4 @@
-//! The byte-pair vocabularies that `tiktoken-rs` carries.
+//! The built-in byte-pair vocabularies, loaded from `tiktoken-rs`.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -10,23 +10,23 @@ use crate::fast_encoder::FastEncoder;
 use crate::ranks::Ranks;
 use crate::{TokenizerKind, patterns};
 
-/// One of the built-in byte-pair vocabularies; each is loaded once per process and stays.
+/// A built-in byte-pair vocabulary. Each is loaded once per process and never freed.
 #[derive(Clone, Copy)]
 pub(crate) struct Bpe(&'static Vocabulary);
 
 struct Vocabulary {
-    published: &'static Published,
-    /// Every id's bytes, special tokens' names among them; none where an id is unassigned.
+    info: &'static VocabularyInfo,
+    /// The bytes of every id, including special tokens' names. `None` for unassigned ids.
     bytes: Vec<Option<&'static [u8]>>,
     special: Vec<(String, u32)>,
     ranks: Ranks,
     encoder: FastEncoder,
-    /// The vocabulary's hash, once somebody has asked for it.
+    /// The vocabulary's hash, computed on first use.
     hash: OnceLock<String>,
 }
 
-/// The properties of a vocabulary that are known before it is loaded.
-struct Published {
+/// Properties of a vocabulary that are known before it is loaded.
+struct VocabularyInfo {
     kind: TokenizerKind,
     vocab_size: usize,
     end_of_text: u32,
@@ -35,7 +35,7 @@ struct Published {
     loaded: OnceLock<Option<Vocabulary>>,
 }
 
-static GPT2: Published = Published {
+static GPT2: VocabularyInfo = VocabularyInfo {
     kind: TokenizerKind::Gpt2,
     vocab_size: 50_257,
     end_of_text: 50_256,
@@ -44,8 +44,8 @@ static GPT2: Published = Published {
     loaded: OnceLock::new(),
 };
 
-/// Its runs of blanks come after the end of text.
-static P50K: Published = Published {
+/// The tokens for runs of spaces follow the end-of-text id.
+static P50K: VocabularyInfo = VocabularyInfo {
     kind: TokenizerKind::P50k,
     vocab_size: 50_281,
     end_of_text: 50_256,
@@ -54,7 +54,7 @@ static P50K: Published = Published {
     loaded: OnceLock::new(),
 };
 
-static CL100K: Published = Published {
+static CL100K: VocabularyInfo = VocabularyInfo {
     kind: TokenizerKind::Cl100k,
     vocab_size: 100_277,
     end_of_text: 100_257,
@@ -63,7 +63,7 @@ static CL100K: Published = Published {
     loaded: OnceLock::new(),
 };
 
-static O200K: Published = Published {
+static O200K: VocabularyInfo = VocabularyInfo {
     kind: TokenizerKind::O200k,
     vocab_size: 200_019,
     end_of_text: 199_999,
@@ -73,20 +73,21 @@ static O200K: Published = Published {
 };
 
 impl Bpe {
-    /// The vocabulary of that name; none where it is not one of byte pairs.
+    /// Loads the vocabulary of `kind`. Returns `None` if it is not a byte-pair vocabulary.
     pub(crate) fn new(kind: TokenizerKind) -> Option<Self> {
-        let published = match kind {
+        let info = match kind {
             TokenizerKind::Gpt2 => &GPT2,
             TokenizerKind::P50k => &P50K,
             TokenizerKind::Cl100k => &CL100K,
             TokenizerKind::O200k => &O200K,
             TokenizerKind::Char | TokenizerKind::Byte | TokenizerKind::File => return None,
         };
-        let load = || Vocabulary::load(published);
-        published.loaded.get_or_init(load).as_ref().map(Self)
+        let load = || Vocabulary::load(info);
+        info.loaded.get_or_init(load).as_ref().map(Self)
     }
 
-    /// The number of tokens that the vocabulary of that name has that are not special; none where it is not one of byte pairs.
+    /// Returns the number of non-special tokens of `kind` without loading it. `None` if it is not a byte-pair
+    /// vocabulary.
     pub(crate) fn plain_tokens(kind: TokenizerKind) -> Option<usize> {
         match kind {
             TokenizerKind::Gpt2 => Some(50_256),
@@ -98,43 +99,43 @@ impl Bpe {
     }
 
     pub(crate) fn kind(&self) -> TokenizerKind {
-        self.0.published.kind
+        self.0.info.kind
     }
 
     pub(crate) fn vocab_size(&self) -> usize {
-        self.0.published.vocab_size
+        self.0.info.vocab_size
     }
 
     pub(crate) fn end_of_text(&self) -> u32 {
-        self.0.published.end_of_text
+        self.0.info.end_of_text
     }
 
-    /// The pattern that splits a text into pieces, as a `tokenizer.json` has it.
+    /// The regular expression that splits a text into pieces, as written in a `tokenizer.json`.
     pub(crate) fn pattern(&self) -> &'static str {
-        self.0.published.pattern
+        self.0.info.pattern
     }
 
-    /// The special tokens with their ids, by id.
+    /// The special tokens and their ids, sorted by id.
     pub(crate) fn special_tokens(&self) -> &'static [(String, u32)] {
         &self.0.special
     }
 
-    /// The tokens that are not special, by rank, which is their id.
+    /// The non-special tokens, sorted by rank. The rank is the id.
     pub(crate) fn tokens(&self) -> impl Iterator<Item = (u32, &'static [u8])> {
         self.0.tokens()
     }
 
-    /// The place where this vocabulary's hash is kept once it is known.
+    /// The cell that caches the vocabulary's hash.
     pub(crate) fn hash_cache(&self) -> &'static OnceLock<String> {
         &self.0.hash
     }
 
-    /// The parts that split and encode a text.
+    /// The encoder that splits texts into pieces.
     pub(crate) fn fast_encoder(&self) -> &'static FastEncoder {
         &self.0.encoder
     }
 
-    /// The ids of `text`, whose special tokens are read as the plain text that they are.
+    /// Encodes `text`. Names of special tokens are encoded as plain text.
     pub(crate) fn encode(&self, text: &str) -> Vec<u32> {
         let encode_piece = |piece: &str, ids: &mut Vec<u32>| {
             self.0.ranks.encode_piece(piece.as_bytes(), ids);
@@ -144,7 +145,7 @@ impl Bpe {
         ids
     }
 
-    /// Appends the bytes of `id`; false where the vocabulary has no such id.
+    /// Appends the bytes of `id`. Returns false if there is no such id.
     pub(crate) fn push_bytes(&self, id: u32, out: &mut Vec<u8>) -> bool {
         let bytes = self.0.bytes.get(id as usize).copied().flatten();
         bytes.map(|bytes| out.extend_from_slice(bytes)).is_some()
@@ -152,12 +153,12 @@ impl Bpe {
 }
 
 impl Vocabulary {
-    /// Takes over what the crate has read; its own tables and matchers are dropped.
-    fn load(published: &'static Published) -> Option<Self> {
-        let core = (published.load)()?;
+    /// Copies the vocabulary out of `tiktoken-rs`, whose tables and matchers are then dropped.
+    fn load(info: &'static VocabularyInfo) -> Option<Self> {
+        let core = (info.load)()?;
         let decode = |id| core.decode_bytes(&[id]).ok();
-        let decoded: Vec<_> = (0..published.vocab_size as u32).map(decode).collect();
-        // Loaded once, and never to go: one piece of memory that all else points into.
+        let decoded: Vec<_> = (0..info.vocab_size as u32).map(decode).collect();
+        // The vocabulary is never freed, so a single leaked allocation can back all tokens.
         let all: &'static [u8] = decoded
             .iter()
             .flatten()
@@ -182,11 +183,11 @@ impl Vocabulary {
             );
         }
         let mut this = Self {
-            published,
+            info,
             bytes,
             special,
             ranks: Ranks::default(),
-            encoder: FastEncoder::new(published.pattern)?,
+            encoder: FastEncoder::new(info.pattern)?,
             hash: OnceLock::new(),
         };
         this.ranks = Ranks::new(this.tokens());

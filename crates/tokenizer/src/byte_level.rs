@@ -1,17 +1,18 @@
-//! GPT-2's alphabet of bytes: a printable character for every byte, in which byte-level vocabularies are written down.
+//! GPT-2's byte alphabet, which byte-level vocabularies are written in: one printable character per byte.
 
-/// The character that stands for `byte`: itself where it is printable in Latin-1, else one of those from U+0100 on.
+/// Returns the character for `byte`: the byte itself if it is printable in Latin-1, otherwise one from U+0100
+/// upwards.
 pub(crate) fn char_of(byte: u8) -> char {
     match byte {
         b'!'..=b'~' | 0xA1..=0xAC | 0xAE..=0xFF => char::from(byte),
-        // The others in their order: 0 to 32, then 127 to 160, then 173.
+        // The remaining bytes in order: 0 to 32, 127 to 160, and 173.
         0..=b' ' => shifted(byte),
         0x7F..=0xA0 => shifted(byte - 0x7F + 33),
         0xAD => shifted(67),
     }
 }
 
-/// The byte that `character` stands for, if it stands for one.
+/// Returns the byte that `character` represents, if any.
 pub(crate) fn byte_of(character: char) -> Option<u8> {
     let code = u32::from(character);
     let byte = match code {
@@ -24,13 +25,13 @@ pub(crate) fn byte_of(character: char) -> Option<u8> {
     (char_of(byte) == character).then_some(byte)
 }
 
-/// `bytes` in the alphabet.
+/// Writes `bytes` in the byte alphabet.
 pub(crate) fn spell(bytes: &[u8]) -> String {
     bytes.iter().copied().map(char_of).collect()
 }
 
-/// Appends what `token` stands for: the bytes that its characters stand for, or where one of them stands for none, as
-/// in a special token's name, the token as it is written.
+/// Appends the bytes of `token`. A token with a character outside the alphabet, such as a special token's name,
+/// is appended as UTF-8.
 pub(crate) fn push_bytes(token: &str, out: &mut Vec<u8>) {
     let start = out.len();
     for character in token.chars() {
@@ -54,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_byte_has_a_character_of_its_own_and_comes_back() {
+    fn bytes_map_to_distinct_characters_and_back() {
         let spelled = spell(&(0..=255).collect::<Vec<u8>>());
         assert_eq!(spelled.chars().count(), 256);
         for (byte, character) in (0..=255).zip(spelled.chars()) {
@@ -67,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn other_characters_stand_for_themselves() {
+    fn tokens_outside_the_alphabet_are_plain_text() {
         for character in [' ', '\u{144}', '漢', '\n', '\u{AD}'] {
             assert_eq!(byte_of(character), None);
         }

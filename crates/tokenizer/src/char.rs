@@ -2,15 +2,15 @@
 
 use crate::TokenizerError;
 
-/// A character vocabulary: a character's id is its rank by code point.
+/// A character vocabulary. Ids follow the order of code points.
 #[derive(Debug)]
 pub(crate) struct CharVocab {
-    /// Sorted and without repetition, so that a look-up is a binary search.
+    /// Sorted and deduplicated, for binary search.
     chars: Vec<char>,
 }
 
 impl CharVocab {
-    /// The vocabulary of `chars`, in any order and with any repetition.
+    /// Creates the vocabulary of `chars`, which may be unsorted and contain duplicates.
     pub(crate) fn new(chars: impl IntoIterator<Item = char>) -> Result<Self, TokenizerError> {
         let mut chars: Vec<char> = chars.into_iter().collect();
         chars.sort_unstable();
@@ -21,17 +21,17 @@ impl CharVocab {
         Ok(Self { chars })
     }
 
-    /// The number of characters, which is the number of ids.
+    /// The number of characters, and therefore of ids.
     pub(crate) fn len(&self) -> usize {
         self.chars.len()
     }
 
-    /// The characters in the order of their ids.
+    /// Returns the characters in the order of their ids.
     pub(crate) fn alphabet(&self) -> String {
         self.chars.iter().collect()
     }
 
-    /// The ids of `text`'s characters.
+    /// Encodes `text`, one id per character.
     pub(crate) fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         let id = |(position, character)| match self.chars.binary_search(&character) {
             Ok(rank) => Ok(rank as u32),
@@ -44,7 +44,7 @@ impl CharVocab {
         text.chars().enumerate().map(id).collect()
     }
 
-    /// Appends the UTF-8 bytes of `id`; false where there is no such id.
+    /// Appends the UTF-8 bytes of `id`. Returns false if there is no such id.
     pub(crate) fn push_bytes(&self, id: u32, out: &mut Vec<u8>) -> bool {
         let Some(character) = self.chars.get(id as usize) else {
             return false;

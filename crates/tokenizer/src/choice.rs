@@ -1,4 +1,4 @@
-//! Which tokenizer a user asks for: one by name, or a file.
+//! The tokenizer selected by the user: a built-in one by name, or a file.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -7,13 +7,14 @@ use std::str::FromStr;
 use crate::disk::SENTENCE_PIECE_FILE;
 use crate::{TOKENIZER_FILE, TokenizerError, TokenizerKind};
 
-/// A tokenizer as it is asked for: `gpt2`, or the path of a `tokenizer.json`, a SentencePiece model or a rank file of
-/// tiktoken's, or of a directory that holds one of the first two, such as a Hugging Face model's. A name goes before a path: a directory called `gpt2` is `./gpt2`.
+/// A user's choice of tokenizer: a name such as `gpt2`, or a path. The path is that of a `tokenizer.json`, a
+/// SentencePiece model, a tiktoken rank file, or a directory with one of the first two, such as a Hugging Face
+/// model directory. Names take precedence: use `./gpt2` for a directory called `gpt2`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TokenizerChoice {
     /// One of [`TokenizerKind::NAMED`].
     Named(TokenizerKind),
-    /// The file at this path, whatever it is.
+    /// A file of any supported format.
     File(PathBuf),
 }
 
@@ -51,7 +52,7 @@ impl FromStr for TokenizerChoice {
     }
 }
 
-/// Returns true for a text of several components, and for a name with the extension of a tokenizer's file.
+/// Returns true for a path with several components or with the extension of a tokenizer file.
 fn looks_like_a_path(path: &Path) -> bool {
     let absolute_or_nested = path.components().nth(1).is_some() || path.starts_with(".");
     absolute_or_nested || has_extension(path, &["json", "model", "tiktoken", "bpe", "txt"])
@@ -82,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_files_and_folders_are_told_apart() {
+    fn names_files_and_folders_are_distinguished() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join(TOKENIZER_FILE);
         let parse = |path: &Path| path.to_str().unwrap().parse::<TokenizerChoice>();
@@ -104,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_does_not_exist_is_not_called_a_name() {
+    fn missing_paths_are_not_reported_as_unknown_names() {
         for path in [
             "./nope.json",
             "./nope",
@@ -129,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_neither_is_refused_with_the_choices() {
+    fn unknown_names_list_the_choices() {
         let message = "word".parse::<TokenizerChoice>().unwrap_err().to_string();
         assert_eq!(
             message,

@@ -1,47 +1,49 @@
-//! The places where a text can be cut so that its parts, encoded apart, give the tokens of the whole.
+//! Positions at which a text can be cut so that its parts, encoded separately, give the tokens of the whole.
 //!
-//! A byte-pair vocabulary first splits a text into pieces by a pattern, then encodes each piece by itself. So a cut is
-//! safe where every pattern ends a piece, whatever stands on either side. Two such places, proved from the
-//! patterns (none looks back):
+//! A byte-pair vocabulary splits a text into pieces by a pattern and encodes each piece separately. A cut is
+//! therefore exact where every pattern ends a piece, regardless of the text on either side. Two such positions
+//! follow from the patterns (none looks behind):
 //!
-//! - After a single `\n` between a character that is not white space and a letter or digit. No piece continues from
-//!   before the line break into the letter: words, numbers and blanks stop at the break, and symbols take line breaks
-//!   (and in o200k `/`) with them but no letter or digit. The break itself is one piece with or without a text after
-//!   it: `\s+(?!\S)` needs a second blank, so `\s` or `\s*[\r\n]+` takes it, and at the end of a part `\s+$`.
-//! - Before a single space between two ASCII letters. The word before ends there in every pattern, whatever follows,
-//!   and the space begins the next piece.
+//! - After a single `\n` between a character that is not white space and a letter or digit. No piece extends
+//!   from before the line break into the letter: words, numbers and white space stop at the break, and symbols
+//!   include line breaks (and in o200k `/`) but no letter or digit. The break itself is one piece with or
+//!   without following text: `\s+(?!\S)` needs a second white-space character, so `\s` or `\s*[\r\n]+` matches
+//!   it, or `\s+$` at the end of a part.
+//! - Before a single space between two ASCII letters. Every pattern ends the preceding word there, and the
+//!   space begins the next piece.
 //!
-//! Where neither place comes for [`LONGEST_PIECE`] bytes, the text is split by the pattern itself, which gives exact
-//! places too. A single piece that is longer (a run of blanks, NUL bytes or letters) is cut inexactly, so that memory is
-//! bounded whatever the text: byte-pair merging takes some 40 bytes for each of a piece's.
+//! If neither position occurs within [`LONGEST_PIECE`] bytes, the pattern itself is run, which also gives exact
+//! positions. A single longer piece (a run of white space, NUL bytes or letters) is cut inexactly, to bound
+//! memory: byte-pair merging takes some 40 bytes per byte of a piece.
 //!
-//! The same holds for a `tokenizer.json` that splits by one of these patterns, or by Llama 3's or Qwen's, which differ from
-//! cl100k's in how many digits and trailing blanks they take together, and that does nothing else with a text.
+//! The same holds for a `tokenizer.json` that splits by one of these patterns, or by Llama 3's or Qwen's, and
+//! does not change the text otherwise. Those two differ from cl100k's in the number of digits and in trailing
+//! white space.
 
 use serde_json::Value;
 
 use crate::tokenizer::Vocab;
 use crate::{Tokenizer, TokenizerKind, patterns};
 
-/// The longest piece that is encoded at once, in bytes. Longer ones are encoded in parts of this length, rounded down to
-/// whole characters.
+/// The longest piece that is encoded at once, in bytes. Longer ones are encoded in chunks of this length,
+/// rounded down to a character boundary.
 pub(crate) const LONGEST_PIECE: usize = 256 << 10;
 
-/// The longest text that is encoded at once by a tokenizer without known cuts, in bytes: the `tokenizers` crate takes up
-/// to 200 bytes of memory for each.
+/// The longest text that is encoded at once by a tokenizer without known cuts, in bytes. The `tokenizers` crate
+/// takes up to 200 bytes of memory per byte.
 const LONGEST_TEXT: usize = 2 << 20;
 
-/// A place to cut a text at.
+/// A position at which to cut a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
-    /// The first byte of the second part, between two characters.
+    /// The byte offset of the second part, a character boundary.
     pub at: usize,
-    /// True if the tokens of the parts are those of the whole.
+    /// True if the parts have the same tokens as the whole text.
     pub exact: bool,
 }
 
 impl Tokenizer {
-    /// The most bytes that are to be encoded at once where memory is to be bounded: a longer text is cut by
+    /// The largest number of bytes to encode at once with bounded memory. Cut longer texts with
     /// [`Tokenizer::cut`].
     pub fn longest_part(&self) -> usize {
         match self.has_cuts() {
@@ -50,9 +52,10 @@ impl Tokenizer {
         }
     }
 
-    /// The place to cut a text that is longer than [`Tokenizer::longest_part`], at most so many bytes from its beginning:
-    /// the last exact one where there is one, and else one that depends only on the text's first
-    /// `2 * longest_part()` bytes. `text` must begin where a document or an earlier cut does.
+    /// Returns a position at which to cut a text that is longer than [`Tokenizer::longest_part`], at most that
+    /// many bytes from its beginning. It is the last exact position if there is one. Otherwise it is an inexact
+    /// one that depends only on the first `2 * longest_part()` bytes. `text` must begin at a document's start
+    /// or at an earlier cut.
     pub fn cut(&self, text: &str) -> Cut {
         let most = self.longest_part();
         let window = &text[..text.floor_char_boundary(most)];
@@ -71,15 +74,15 @@ impl Tokenizer {
             let end = fast.last_piece_end(ahead, most);
             return end.map_or(forced(window.len()), exact);
         }
-        // Most tokenizers have the fewest tokens across line and word boundaries.
+        // Few tokenizers have tokens that cross lines or words.
         let after = |end: Option<usize>| end.map(|at| at + 1).filter(|&at| at < text.len());
         let line = || after(window.rfind('\n'));
         let word = || window.rfind(' ').filter(|&at| at > 0);
         forced(line().or_else(word).unwrap_or(window.len()))
     }
 
-    /// The last place in `text`, in bytes, at which the parts before and after can be encoded apart; both are not
-    /// empty. None where no such place is known.
+    /// Returns the byte offset of the last position at which `text` can be cut exactly into two non-empty
+    /// parts. `None` if there is no known one.
     pub fn last_cut(&self, text: &str) -> Option<usize> {
         match self.kind() {
             TokenizerKind::Char | TokenizerKind::Byte => {
@@ -99,14 +102,15 @@ impl Tokenizer {
     }
 }
 
-/// The pattern by which a `tokenizer.json` splits, where it is one of those described above.
+/// Returns the pattern of a `tokenizer.json`, if it is a known one and the file does not change texts
+/// otherwise.
 pub(crate) fn known_pattern(file: &Value) -> Option<&'static str> {
     let absent = |value: &Value| value.is_null() || value == "";
     let model = &file["model"];
     let plain_model = model["type"] == "BPE"
         && absent(&model["continuing_subword_prefix"])
         && absent(&model["end_of_word_suffix"]);
-    // Special tokens are not looked for in a text; other added tokens may lie across a cut.
+    // Special tokens are not recognized in text. Other added tokens could span a cut.
     let added = file["added_tokens"]
         .as_array()
         .map_or(&[][..], Vec::as_slice);
@@ -134,7 +138,8 @@ pub(crate) fn known_pattern(file: &Value) -> Option<&'static str> {
     pattern.filter(|_| plain)
 }
 
-/// Returns true if `at`, above 0 and below `text`'s length, is one of the two places described above.
+/// Returns true if `at` is one of the two positions described above. It must be within `text`, neither its
+/// start nor its end.
 fn is_cut(text: &str, at: usize) -> bool {
     let bytes = text.as_bytes();
     match (bytes[at - 1], bytes[at]) {
@@ -155,7 +160,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::hard_texts::{BYTE_PAIRS, FILES, nasty_text};
+    use crate::test_texts::{BYTE_PAIRS, FILES, arbitrary_text};
 
     fn check_parts(tokenizer: &Tokenizer, text: &str) -> Result<(), TestCaseError> {
         let mut ids = Vec::new();
@@ -175,14 +180,14 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(800))]
         #[test]
-        fn parts_give_the_tokens_of_the_whole(text in nasty_text()) {
+        fn parts_give_the_tokens_of_the_whole(text in arbitrary_text()) {
             for kind in BYTE_PAIRS {
                 check_parts(&Tokenizer::builtin(kind).unwrap(), &text)?;
             }
         }
 
         #[test]
-        fn parts_give_the_tokens_of_the_whole_with_files_too(text in nasty_text()) {
+        fn parts_give_the_tokens_of_the_whole_with_files(text in arbitrary_text()) {
             for (_, tokenizer) in &*FILES {
                 prop_assert!(tokenizer.has_cuts());
                 check_parts(tokenizer, &text)?;
@@ -191,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_do_more_to_a_text_have_no_cuts() {
+    fn files_that_change_texts_have_no_cuts() {
         let json = Tokenizer::builtin(TokenizerKind::Byte)
             .unwrap()
             .to_tokenizer_json();
@@ -220,12 +225,12 @@ mod tests {
     }
 
     #[test]
-    fn ordinary_prose_has_cuts() {
+    fn prose_has_cuts() {
         assert_eq!(all_cuts("One two.\nThree"), [3, 9]);
     }
 
     #[test]
-    fn doubtful_places_are_no_cuts() {
+    fn unsafe_positions_are_not_cuts() {
         for text in [
             "a\n\nb",
             "a \nb",
@@ -242,13 +247,13 @@ mod tests {
     }
 
     #[test]
-    fn long_texts_without_safe_places_are_cut_where_pieces_end() {
+    fn long_texts_without_safe_positions_are_cut_between_pieces() {
         let pieces = [
-            // No letters at all, nor a digit after a line break.
+            // No letters, and no digit after a line break.
             "-1.25\n".repeat(100_000),
             "🔥".repeat(7) + &"!? \t\u{a0}'".repeat(60_000),
             "漢字。、".repeat(60_000),
-            // A long piece after others.
+            // A long piece after short ones.
             "- ".repeat(1000) + &" ".repeat(600_000),
         ];
         for kind in BYTE_PAIRS {
@@ -275,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn cuts_depend_on_the_beginning_of_a_text_alone() {
+    fn cuts_depend_only_on_the_beginning_of_a_text() {
         let gpt2 = Tokenizer::builtin(TokenizerKind::Gpt2).unwrap();
         let run = "\u{0}".repeat(5 * LONGEST_PIECE);
         let forced = Cut {
@@ -284,13 +289,13 @@ mod tests {
         };
         assert_eq!(gpt2.cut(&run), forced);
         assert_eq!(gpt2.cut(&run[..2 * LONGEST_PIECE]), forced);
-        // Between characters, however many bytes they have.
+        // Cuts are at character boundaries.
         let marks = "!".to_owned() + &"\u{301}".repeat(LONGEST_PIECE);
         assert_eq!(gpt2.cut(&marks).at, LONGEST_PIECE - 1);
     }
 
     #[test]
-    fn the_last_cut_leaves_something_on_both_sides() {
+    fn the_last_cut_leaves_two_non_empty_parts() {
         let byte = Tokenizer::builtin(TokenizerKind::Byte).unwrap();
         assert_eq!(byte.last_cut("aé"), Some(1));
         assert_eq!(byte.last_cut("é"), None);

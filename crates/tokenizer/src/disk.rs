@@ -1,4 +1,4 @@
-//! A tokenizer on disk: from its file, and from what is written beside data and weights.
+//! Loads tokenizers from files and specifications, and saves them.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -14,20 +14,20 @@ use crate::{
     bounds, sentence_piece,
 };
 
-/// The name of a tokenizer's own file, in a dataset, a checkpoint and a Hugging Face model's directory.
+/// The name of the tokenizer file in a dataset, a checkpoint or a Hugging Face model directory.
 pub const TOKENIZER_FILE: &str = "tokenizer.json";
 
-/// The name of a SentencePiece model in a Hugging Face model's directory.
+/// The name of a SentencePiece model in a Hugging Face model directory.
 pub(crate) const SENTENCE_PIECE_FILE: &str = "tokenizer.model";
 
-/// The file that Hugging Face's libraries write beside it; only `eos_token` is read.
+/// The configuration that Hugging Face libraries write next to [`TOKENIZER_FILE`]. Only `eos_token` is read.
 pub const TOKENIZER_CONFIG_FILE: &str = "tokenizer_config.json";
 
 impl Tokenizer {
-    /// The tokenizer that was asked for.
+    /// Loads the chosen tokenizer.
     ///
     /// # Errors
-    /// As [`Tokenizer::builtin`] and [`Tokenizer::from_file`].
+    /// See [`Tokenizer::builtin`] and [`Tokenizer::from_file`].
     pub fn from_choice(choice: &TokenizerChoice) -> Result<Self, TokenizerError> {
         match choice {
             TokenizerChoice::Named(kind) => Self::builtin(*kind),
@@ -35,33 +35,34 @@ impl Tokenizer {
         }
     }
 
-    /// The tokenizer of a file, whatever its name: a Hugging Face `tokenizer.json`, a SentencePiece model, which becomes
-    /// one, or a rank file of tiktoken's, whose ranks must be a built-in vocabulary's, since it says no more than them.
+    /// Loads a tokenizer from a file of any name: a Hugging Face `tokenizer.json`, a SentencePiece model (which
+    /// is converted to one), or a tiktoken rank file. A rank file contains only ranks, so they must be those of
+    /// a built-in vocabulary.
     ///
     /// # Errors
-    /// As [`Tokenizer::from_file_with`] where nothing is said.
+    /// See [`Tokenizer::from_file_with`], called without a pattern and special tokens.
     pub fn from_file(path: &Path) -> Result<Self, TokenizerError> {
         Self::from_file_with(path, None, &[])
     }
 
-    /// As [`Tokenizer::from_file`]; `pattern` and `special` say what a rank file does not: how a text is split, and the
-    /// special tokens with their ids.
+    /// Like [`Tokenizer::from_file`], but `pattern` and `special` supply the information that a rank file
+    /// lacks: the pattern that splits texts, and the special tokens with their ids.
     ///
     /// # Errors
-    /// [`TokenizerError::File`] where a file cannot be read, is damaged, asks for what this program does not know, or says
-    /// itself what was given; [`TokenizerError::NeedsPattern`] where it needs a pattern.
+    /// [`TokenizerError::File`] if the file cannot be read, is damaged, uses an unsupported feature, or already
+    /// specifies a pattern and special tokens. [`TokenizerError::NeedsPattern`] if it needs a pattern.
     pub fn from_file_with(
         path: &Path,
         pattern: Option<Pattern>,
         special: &[(String, u32)],
     ) -> Result<Self, TokenizerError> {
-        let at_fault = |reason: String| TokenizerError::File {
+        let file_error = |reason: String| TokenizerError::File {
             path: path.to_owned(),
             reason,
         };
-        let in_file = |error: TokenizerError| at_fault(error.to_string());
+        let in_file = |error: TokenizerError| file_error(error.to_string());
         let bytes =
-            read_bytes(path, bounds::MOST_FILE).map_err(|error| at_fault(error.to_string()))?;
+            read_bytes(path, bounds::MAX_FILE).map_err(|error| file_error(error.to_string()))?;
         if RankFile::is_one(&bytes) {
             let ranks = RankFile::read(&bytes).map_err(in_file)?;
             return match (pattern, ranks.builtin()) {
@@ -73,11 +74,12 @@ impl Tokenizer {
             };
         }
         if pattern.is_some() || !special.is_empty() {
-            return Err(at_fault(
+            return Err(file_error(
                 "it says itself how it splits a text and which tokens are special".to_owned(),
             ));
         }
-        // A protocol buffer whose first field is a message; no JSON begins so, whose first byte is a brace or a blank before.
+        // A SentencePiece model is a protocol buffer whose first field is a message (tag byte 0x0A, `\n`). JSON
+        // starts with a brace, perhaps after white space.
         if bytes.starts_with(b"\n") && !bytes.trim_ascii_start().starts_with(b"{") {
             let (json, end_of_text) = sentence_piece::to_json(&bytes).map_err(in_file)?;
             let mut file = FileVocab::new(json).map_err(in_file)?;
@@ -87,22 +89,23 @@ impl Tokenizer {
         Self::from_json_file(path)
     }
 
-    /// The tokenizer of a Hugging Face `tokenizer.json`.
+    /// Loads a Hugging Face `tokenizer.json`.
     ///
-    /// A text ends with the `eos_token` of the `tokenizer_config.json` beside it, or where none is given there, with the
-    /// special token that has one of the usual names; where there is none, documents are not separated.
+    /// The end of text is the `eos_token` of the `tokenizer_config.json` in the same directory. If that
+    /// specifies none, it is the special token with one of the usual names. Without any, documents are not
+    /// separated.
     fn from_json_file(path: &Path) -> Result<Self, TokenizerError> {
         let mut file = read_file(path)?;
         let config = path.with_file_name(TOKENIZER_CONFIG_FILE);
-        let at_fault = |reason: String| TokenizerError::File {
+        let file_error = |reason: String| TokenizerError::File {
             path: config.clone(),
             reason,
         };
         match read_bytes(&config, DESCRIPTION_LIMIT) {
             Ok(bytes) => {
-                if let Some(name) = eos_token(&bytes).map_err(at_fault)? {
+                if let Some(name) = eos_token(&bytes).map_err(file_error)? {
                     let id = file.token_id(&name).ok_or_else(|| {
-                        at_fault(format!(
+                        file_error(format!(
                             "`eos_token` is {name:?}, which {TOKENIZER_FILE} lacks"
                         ))
                     })?;
@@ -110,23 +113,24 @@ impl Tokenizer {
                 }
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Err(error) => return Err(at_fault(error.to_string())),
+            Err(error) => return Err(file_error(error.to_string())),
         }
         Ok(Self::new(Vocab::File(Box::new(file))))
     }
 
-    /// The tokenizer of a `tokenizer.json`'s bytes, whose end of text has one of the usual names.
+    /// Creates a tokenizer from the contents of a `tokenizer.json`. The end of text is the special token with
+    /// one of the usual names.
     ///
     /// # Errors
-    /// [`TokenizerError::Format`] where they are damaged, or ask for what this program does not know.
+    /// [`TokenizerError::Format`] if the contents are damaged or use an unsupported feature.
     pub fn from_json(json: impl Into<Vec<u8>>) -> Result<Self, TokenizerError> {
         Ok(Self::new(Vocab::File(Box::new(FileVocab::new(
             json.into(),
         )?))))
     }
 
-    /// The specification by which this tokenizer is found again; where it is not built in, its file belongs beside it:
-    /// [`Tokenizer::save`].
+    /// Returns the specification that identifies this tokenizer. A tokenizer that is not built in also needs
+    /// its file next to it: see [`Tokenizer::save`].
     pub fn spec(&self) -> TokenizerSpec {
         let (alphabet, end_of_text) = match self.vocab() {
             Vocab::Char(chars) => (Some(chars.alphabet()), None),
@@ -142,11 +146,11 @@ impl Tokenizer {
         }
     }
 
-    /// The tokenizer that `spec` describes, whose file, if it has one, lies in `folder`.
+    /// Loads the tokenizer that `spec` describes, from its file in `folder` if it has one.
     ///
     /// # Errors
-    /// Fails if the file cannot be read or used, if a field of the specification is missing or out of place, or if
-    /// size or hash are not those of the tokenizer that is found.
+    /// The file cannot be read or used, a field of the specification is missing or unexpected, or the
+    /// vocabulary size or hash differs from the specification.
     pub fn open(spec: &TokenizerSpec, folder: &Path) -> Result<Self, TokenizerError> {
         if spec.kind != TokenizerKind::File {
             return Self::from_spec(spec);
@@ -169,10 +173,10 @@ impl Tokenizer {
         Ok(tokenizer)
     }
 
-    /// The tokenizer that `spec` describes, if it has no file.
+    /// Creates the tokenizer that `spec` describes, if it needs no file.
     ///
     /// # Errors
-    /// As [`Tokenizer::open`]; [`TokenizerError::NeedsFile`] for [`TokenizerKind::File`].
+    /// See [`Tokenizer::open`]. [`TokenizerError::NeedsFile`] for [`TokenizerKind::File`].
     pub fn from_spec(spec: &TokenizerSpec) -> Result<Self, TokenizerError> {
         let tokenizer = match (spec.kind, &spec.alphabet) {
             (TokenizerKind::Char, Some(alphabet)) => Self::char_from_alphabet(alphabet.chars())?,
@@ -194,11 +198,11 @@ impl Tokenizer {
         Ok(tokenizer)
     }
 
-    /// Writes the tokenizer's own file, byte for byte as it was read, into `folder`, and returns whether it has one: a
-    /// built-in tokenizer needs only its [`TokenizerSpec`].
+    /// Writes the tokenizer's file into `folder`, byte for byte as it was read. Returns false without writing
+    /// for a built-in tokenizer, which needs only its [`TokenizerSpec`].
     ///
     /// # Errors
-    /// [`TokenizerError::File`] where it cannot be written.
+    /// [`TokenizerError::File`] if the file cannot be written.
     pub fn save(&self, folder: &Path) -> Result<bool, TokenizerError> {
         let Vocab::File(file) = self.vocab() else {
             return Ok(false);
@@ -234,15 +238,15 @@ impl Tokenizer {
 }
 
 fn read_file(path: &Path) -> Result<FileVocab, TokenizerError> {
-    let at_fault = |reason: String| TokenizerError::File {
+    let file_error = |reason: String| TokenizerError::File {
         path: path.to_owned(),
         reason,
     };
-    let json = read_bytes(path, bounds::MOST_FILE).map_err(|error| at_fault(error.to_string()))?;
-    FileVocab::new(json).map_err(|error| at_fault(error.to_string()))
+    let json = read_bytes(path, bounds::MAX_FILE).map_err(|error| file_error(error.to_string()))?;
+    FileVocab::new(json).map_err(|error| file_error(error.to_string()))
 }
 
-/// The name that a `tokenizer_config.json` gives the end of a text: a text, or an object with the text in `content`.
+/// Returns the `eos_token` of a `tokenizer_config.json`: a string, or an object with the string in `content`.
 fn eos_token(config: &[u8]) -> Result<Option<String>, String> {
     let config: Value =
         serde_json::from_slice(config).map_err(|error| format!("it is not JSON: {error}"))?;

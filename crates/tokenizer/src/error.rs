@@ -1,4 +1,4 @@
-//! Errors between text and token ids.
+//! The tokenizer's error type.
 
 use std::path::PathBuf;
 
@@ -7,45 +7,49 @@ use emberlm_system::nearest::nearest;
 use crate::disk::SENTENCE_PIECE_FILE;
 use crate::{TOKENIZER_FILE, TokenizerKind};
 
-/// An error of this crate; each carries the value at fault and the rule it breaks.
+/// An error of this crate. Every variant carries the invalid value and the violated rule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TokenizerError {
-    /// A tokenizer was asked for by a name that is none of [`TokenizerKind::NAMED`].
-    #[error("unknown tokenizer `{name}`{}: choose one of {}", meant(name), names())]
+    /// The name is not one of [`TokenizerKind::NAMED`].
+    #[error(
+        "unknown tokenizer `{name}`{}: choose one of {}",
+        suggestion(name),
+        names()
+    )]
     UnknownKind {
-        /// The name as given.
+        /// The given name.
         name: String,
     },
-    /// A tokenizer was asked for by what is neither such a name nor looks like a path.
+    /// The choice is neither one of [`TokenizerKind::NAMED`] nor a path.
     #[error(
         "unknown tokenizer `{name}`{}: choose one of {}, or give the path of a {TOKENIZER_FILE} or of a folder that holds one",
-        meant(name),
+        suggestion(name),
         names()
     )]
     UnknownChoice {
         /// The requested name.
         name: String,
     },
-    /// A tokenizer's path does not exist.
+    /// The path does not exist.
     #[error("no such file or folder")]
     NoSuchFile,
-    /// A tokenizer was asked for by a folder that has none.
+    /// The folder has no tokenizer.
     #[error("this folder has no {TOKENIZER_FILE} and no {SENTENCE_PIECE_FILE}")]
     NoTokenizerInFolder,
-    /// A tokenizer was asked for by a GGUF file.
+    /// The file is in GGUF format.
     #[error(
         "GGUF files are not supported yet: give the {TOKENIZER_FILE} of the model that it was made from"
     )]
     Gguf,
-    /// A pattern was asked for by a name that is none's.
+    /// The name is not that of a pattern.
     #[error(
         "unknown pattern `{name}`: choose one of gpt2, cl100k (gpt4), o200k (gpt4o), llama3, qwen2"
     )]
     UnknownPattern {
-        /// The name as given.
+        /// The given name.
         name: String,
     },
-    /// A file of ranks is damaged, or cannot be made a tokenizer of.
+    /// A rank file is damaged or does not define a usable tokenizer.
     #[error(
         "not a usable rank file: {}{reason}",
         match line {
@@ -54,18 +58,18 @@ pub enum TokenizerError {
         }
     )]
     RankFile {
-        /// The line, from 1; 0 where it is not one line that is at fault.
+        /// The 1-based line, or 0 if the error does not concern a single line.
         line: usize,
         /// The reason.
         reason: String,
     },
-    /// A file of ranks does not say by which pattern a text is split, and its ranks are no built-in vocabulary's.
+    /// A rank file does not specify a pattern, and its ranks do not match a built-in vocabulary.
     #[error("{}: a rank file does not say how it splits a text, and its ranks are no built-in tokenizer's", path.display())]
     NeedsPattern {
         /// The file.
         path: PathBuf,
     },
-    /// A SentencePiece model is damaged, or has what a `tokenizer.json` cannot say exactly.
+    /// A SentencePiece model is damaged or cannot be represented exactly in a `tokenizer.json`.
     #[error("not a usable SentencePiece model: {reason}")]
     SentencePiece {
         /// The reason.
@@ -74,25 +78,25 @@ pub enum TokenizerError {
     /// A tokenizer cannot be trained.
     #[error("cannot train a tokenizer: {reason}")]
     Training {
-        /// The obstacle.
+        /// The reason.
         reason: String,
     },
-    /// A character tokenizer was asked for without the characters that it is made of.
+    /// A character tokenizer was requested without its alphabet.
     #[error("the char tokenizer has no built-in vocabulary: it is made from a corpus's characters")]
     NeedsAlphabet,
-    /// A character tokenizer was to be made of no characters.
+    /// The alphabet of a character tokenizer is empty.
     #[error("a char tokenizer needs at least one character")]
     EmptyAlphabet,
-    /// A tokenizer that a file holds was asked for without the file.
+    /// A tokenizer from a file was requested without the file.
     #[error("this tokenizer is not built in: it is read from its {TOKENIZER_FILE}")]
     NeedsFile,
-    /// Words that are no vocabulary.
+    /// A list of words is not a valid vocabulary.
     #[error("not a usable vocabulary: {reason}")]
     Vocabulary {
         /// The reason.
         reason: String,
     },
-    /// A file of a tokenizer cannot be read, written or used.
+    /// A tokenizer file cannot be read, written or used.
     #[error("{}: {reason}", path.display())]
     File {
         /// The file.
@@ -100,41 +104,41 @@ pub enum TokenizerError {
         /// The reason.
         reason: String,
     },
-    /// The bytes of a `tokenizer.json` are damaged, or ask for what this program does not know.
+    /// A `tokenizer.json` is damaged or uses an unsupported feature.
     #[error("not a usable {TOKENIZER_FILE}: {reason}")]
     Format {
         /// The reason.
         reason: String,
     },
-    /// A `tokenizer.json` cannot turn a text into ids.
+    /// The tokenizer from a `tokenizer.json` failed to encode a text.
     #[error("{TOKENIZER_FILE} cannot encode this text: {reason}")]
     Encode {
-        /// The error of the `tokenizers` crate.
+        /// The error message of the `tokenizers` crate.
         reason: String,
     },
-    /// A text holds a character that the character tokenizer's vocabulary lacks.
+    /// A text contains a character outside the alphabet of a character tokenizer.
     #[error(
         "character {character:?} at position {position} is not among the {vocab_size} characters of this tokenizer"
     )]
     UnknownCharacter {
         /// The character.
         character: char,
-        /// Its place in the text, in characters from 0.
+        /// The 0-based position in characters.
         position: usize,
-        /// The number of characters that the tokenizer knows.
+        /// The size of the alphabet.
         vocab_size: usize,
     },
-    /// An id is not below the vocabulary's size.
+    /// An id is not smaller than the vocabulary size.
     #[error("token id {id} is out of range: {kind} has ids 0 to {}", vocab_size - 1)]
     IdOutOfRange {
         /// The id.
         id: u32,
         /// The tokenizer's kind.
         kind: TokenizerKind,
-        /// The vocabulary's size; at least 1.
+        /// The vocabulary size, at least 1.
         vocab_size: usize,
     },
-    /// An id is below the vocabulary's size, but the vocabulary leaves it unassigned.
+    /// An id is within the vocabulary size but unassigned.
     #[error("token id {id} stands for nothing: {kind} leaves it unassigned")]
     IdUnassigned {
         /// The id.
@@ -142,7 +146,7 @@ pub enum TokenizerError {
         /// The tokenizer's kind.
         kind: TokenizerKind,
     },
-    /// A specification has an alphabet although its kind has none, or lacks the one that its kind needs.
+    /// A specification has an alphabet that its kind does not use, or lacks one that its kind requires.
     #[error("tokenizer `{kind}`: `alphabet` must be {}", if *present { "absent" } else { "given" })]
     SpecAlphabet {
         /// The specification's kind.
@@ -150,7 +154,7 @@ pub enum TokenizerError {
         /// True if the specification has an alphabet.
         present: bool,
     },
-    /// A specification's vocabulary size is not that of the tokenizer it names.
+    /// A specification's vocabulary size differs from that of the tokenizer.
     #[error("tokenizer `{kind}`: `vocab_size` is {found}, but this tokenizer has {expected} ids")]
     SpecVocabSize {
         /// The specification's kind.
@@ -160,7 +164,7 @@ pub enum TokenizerError {
         /// The tokenizer's size.
         expected: usize,
     },
-    /// A specification names an end of text that its tokenizer cannot have.
+    /// A specification has an end-of-text id that its tokenizer cannot have.
     #[error(
         "tokenizer `{kind}`: `end_of_text` is {found}, which is no id of this tokenizer's that can be chosen"
     )]
@@ -170,7 +174,7 @@ pub enum TokenizerError {
         /// The id in the specification.
         found: u32,
     },
-    /// A specification's hash is not that of the tokenizer it names.
+    /// A specification's hash differs from that of the tokenizer.
     #[error(
         "tokenizer `{kind}`: `hash` is {found}, but this tokenizer's vocabulary has {expected}"
     )]
@@ -188,8 +192,8 @@ fn names() -> String {
     TokenizerKind::NAMED.map(TokenizerKind::name).join(", ")
 }
 
-/// The name that a mistyped one probably stands for, in brackets.
-fn meant(name: &str) -> String {
+/// Returns a suggestion for a mistyped name, in parentheses.
+fn suggestion(name: &str) -> String {
     match nearest(name, TokenizerKind::NAMED.map(TokenizerKind::name)) {
         Some(name) => format!(" (did you mean `{name}`?)"),
         None => String::new(),

@@ -1,4 +1,4 @@
-//! A tokenizer as the files that Hugging Face's libraries read.
+//! Exports a tokenizer to the files that Hugging Face libraries read.
 
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use crate::tokenizer::Vocab;
 use crate::{Tokenizer, byte, byte_level, merges};
 
-/// The name of the end-of-text token for a vocabulary that does not name it.
+/// The name of the end-of-text token of vocabularies that do not name it.
 pub(crate) const END_OF_TEXT: &str = "<|endoftext|>";
 
-/// A `tokenizer.json`, in the order in which Hugging Face's own are written.
+/// A `tokenizer.json`, with its fields in Hugging Face's order.
 #[derive(Serialize)]
 struct File {
     version: &'static str,
@@ -26,7 +26,7 @@ struct File {
 #[derive(Serialize)]
 #[serde(tag = "type")]
 enum Model {
-    /// Fields of type `()` are null: these byte pairs do not have them.
+    /// Fields of type `()` are serialized as null.
     #[serde(rename = "BPE")]
     Bpe {
         dropout: (),
@@ -46,7 +46,8 @@ enum Model {
 }
 
 impl Model {
-    /// Byte pairs over bytes: nothing is unknown. Where merges are ignored, a piece that is a token becomes that token.
+    /// A byte-level model without an unknown token. With `ignore_merges`, a piece that is a token becomes that
+    /// token without merging.
     fn byte_pairs(vocab: Vec<(String, u32)>, merges: Vec<String>, ignore_merges: bool) -> Self {
         Self::Bpe {
             dropout: (),
@@ -62,7 +63,7 @@ impl Model {
     }
 }
 
-/// Tokens with their ids, written in the order in which they stand.
+/// Tokens and ids, serialized in this order.
 struct Tokens(Vec<(String, u32)>);
 
 impl Serialize for Tokens {
@@ -72,12 +73,12 @@ impl Serialize for Tokens {
 }
 
 impl Tokenizer {
-    /// The tokenizer as a Hugging Face `tokenizer.json`, which gives the same ids for every text in the `tokenizers`
-    /// library, and back; a tokenizer that was read from such a file gives that file, byte for byte.
+    /// Returns a Hugging Face `tokenizer.json` with which the `tokenizers` library encodes every text to the
+    /// same ids, and decodes them. A tokenizer that was loaded from such a file returns it byte for byte.
     ///
-    /// Such a file cannot express two things. The library finds special tokens in a text unless this is disabled
-    /// (`encode_special_tokens`). And [`crate::TokenizerKind::Byte`]'s end of text, which stands for nothing here, gets the
-    /// name `<|endoftext|>`. A character outside a char tokenizer's alphabet is an error there, as it is here.
+    /// The format cannot express two things. The library recognizes special tokens in text unless
+    /// `encode_special_tokens` is set. The end of text of [`crate::TokenizerKind::Byte`], which has no text
+    /// here, is named `<|endoftext|>`. A character outside a char tokenizer's alphabet is an error in both.
     pub fn to_tokenizer_json(&self) -> Vec<u8> {
         let file = match self.vocab() {
             Vocab::File(file) => return file.json().to_vec(),
@@ -97,7 +98,8 @@ impl Tokenizer {
                 let vocab = characters.chars().map(String::from).zip(0..).collect();
                 let model = Model::WordLevel {
                     vocab: Tokens(vocab),
-                    // No character, so not in the vocabulary: what the alphabet lacks is an error.
+                    // Not a single character, so not in the vocabulary: characters outside the alphabet are
+                    // errors.
                     unk_token: "<unk>",
                 };
                 let each = json!({
@@ -109,10 +111,11 @@ impl Tokenizer {
         file.to_json()
     }
 
-    /// A `tokenizer_config.json` to lie beside [`Tokenizer::to_tokenizer_json`], with which `transformers` finds the
-    /// tokenizer of a model that reads at most `model_max_length` tokens, where there is a model.
+    /// Returns a `tokenizer_config.json` to accompany [`Tokenizer::to_tokenizer_json`], with which
+    /// `transformers` loads the tokenizer. `model_max_length` is the context length of the model, if there is
+    /// one.
     ///
-    /// Where the end of a text is one of this program's own, it also begins a text, as it does in training.
+    /// The end of text of a built-in tokenizer is also its beginning-of-text token, as in training.
     pub fn to_tokenizer_config_json(&self, model_max_length: Option<usize>) -> Vec<u8> {
         let mut config = json!({
             "tokenizer_class": "PreTrainedTokenizerFast",
@@ -132,7 +135,7 @@ impl Tokenizer {
         json
     }
 
-    /// The name of the end of a text in the `tokenizer.json`.
+    /// Returns the name of the end-of-text token in the `tokenizer.json`.
     fn end_of_text_name(&self) -> Option<String> {
         let id = self.end_of_text()?;
         match self.vocab() {
@@ -142,17 +145,18 @@ impl Tokenizer {
     }
 }
 
-/// The `tokenizer.json` of a byte-pair vocabulary that splits by `pattern`: `tokens` with their ids, which are their ranks,
-/// ascending; and special tokens with theirs.
+/// Returns the `tokenizer.json` of a byte-pair vocabulary that splits by `pattern`. `tokens` must be sorted by
+/// id, which is the rank.
 pub(crate) fn byte_pairs_json(
     pattern: &str,
     tokens: &[(u32, &[u8])],
     specials: &[(String, u32)],
 ) -> Vec<u8> {
-    File::byte_level(split_and_spell(pattern), tokens, specials).to_json()
+    File::byte_level(split_to_bytes(pattern), tokens, specials).to_json()
 }
 
-/// The `tokenizer.json` of a trained byte-level vocabulary: tokens by id, special ones among them, and merges in their order.
+/// Returns the `tokenizer.json` of a trained byte-level vocabulary. `vocab` is sorted by id and includes the
+/// special tokens; `merges` are in order.
 pub(crate) fn trained_json(
     pattern: &str,
     vocab: Vec<(String, u32)>,
@@ -162,14 +166,15 @@ pub(crate) fn trained_json(
     let model = Model::byte_pairs(vocab, merges, false);
     File::new(
         special_tokens(specials),
-        split_and_spell(pattern),
+        split_to_bytes(pattern),
         byte_level(),
         model,
     )
     .to_json()
 }
 
-/// A model's merges in their order, each as two tokens with a blank between; the crate shows them in no other way.
+/// Returns a model's merges in order, each as two tokens separated by a space. The crate exposes them only
+/// through serialization.
 pub(crate) fn merges_of(model: &tokenizers::models::bpe::BPE) -> Option<Vec<String>> {
     let model = serde_json::to_value(model).ok()?;
     let merge = |merge: &Value| match merge {
@@ -179,8 +184,8 @@ pub(crate) fn merges_of(model: &tokenizers::models::bpe::BPE) -> Option<Vec<Stri
     model["merges"].as_array()?.iter().map(merge).collect()
 }
 
-/// The splitter of a text by `pattern`, which then writes the pieces' bytes as characters.
-pub(crate) fn split_and_spell(pattern: &str) -> Value {
+/// Returns the pre-tokenizer that splits by `pattern` and writes pieces in the byte alphabet.
+pub(crate) fn split_to_bytes(pattern: &str) -> Value {
     let pieces = json!({
         "type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": false,
     });
@@ -208,7 +213,7 @@ impl File {
         }
     }
 
-    /// A byte-pair vocabulary: `tokens` with their ids, which are their ranks, ascending; and special tokens with theirs.
+    /// A byte-pair vocabulary. `tokens` must be sorted by id, which is the rank.
     fn byte_level(
         pre_tokenizer: Value,
         tokens: &[(u32, &[u8])],
@@ -222,7 +227,7 @@ impl File {
         let plain = tokens
             .iter()
             .map(|(id, token)| (byte_level::spell(token), *id));
-        // The library assigns a new id to an added token that the vocabulary does not have.
+        // The library would assign new ids to added tokens outside the vocabulary.
         let mut vocab: Vec<_> = plain.chain(specials.iter().cloned()).collect();
         vocab.sort_by_key(|(_, id)| *id);
         let model = Model::byte_pairs(vocab, merges.collect(), true);
@@ -240,7 +245,7 @@ fn special_tokens(specials: &[(String, u32)]) -> Vec<Value> {
     specials.iter().map(added).collect()
 }
 
-/// Bytes as characters, without a pattern and without a blank before the text.
+/// The ByteLevel step, without a pattern or a prefix space.
 pub(crate) fn byte_level() -> Value {
     json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false, "use_regex": false})
 }

@@ -1,4 +1,4 @@
-//! The ids of a text, piece by piece: what the vocabularies that split by a known pattern share.
+//! Encodes a text piece by piece, for all vocabularies that split by a known pattern.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,30 +9,32 @@ use crate::cut::LONGEST_PIECE;
 use crate::piece_cache::{Key, PieceCache};
 use crate::splitter::Splitter;
 
-/// Of how many vocabularies a thread keeps what it has worked out: those used last. Comparing tokenizers takes turns.
-const KEPT: usize = 8;
+/// The maximum number of vocabularies with cached state per thread. The least recently used is evicted.
+/// Comparing tokenizers alternates between several.
+const MAX_VOCABULARIES: usize = 8;
 
 thread_local! {
-    /// This thread's encoders, by vocabulary, the one used last at the end.
-    static WORK: RefCell<Vec<(u64, Work)>> = const { RefCell::new(Vec::new()) };
+    /// This thread's encoder states by vocabulary, the most recently used last.
+    static STATES: RefCell<Vec<(u64, ThreadState)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// One thread's work with one vocabulary: at most 6 MiB.
-struct Work {
-    states: Cache,
+/// One thread's caches for one vocabulary: at most 6 MiB.
+struct ThreadState {
+    dfa_cache: Cache,
     pieces: PieceCache,
 }
 
-/// Splits texts, and asks only for the ids of pieces that it does not remember.
+/// Splits texts and encodes only pieces that are not cached.
 #[derive(Debug)]
 pub(crate) struct FastEncoder {
     splitter: Splitter,
-    /// Identifies this vocabulary within the process.
+    /// The process-wide id of this vocabulary.
     vocabulary: u64,
 }
 
 impl FastEncoder {
-    /// For a vocabulary that splits by `pattern`; none where that is no known one.
+    /// Creates an encoder for a vocabulary that splits by `pattern`. Returns `None` if the pattern is not a
+    /// known one.
     pub(crate) fn new(pattern: &str) -> Option<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Some(Self {
@@ -41,18 +43,19 @@ impl FastEncoder {
         })
     }
 
-    /// The ids of `text`, of whose pieces those above [`LONGEST_PIECE`] are encoded in parts; `encode_piece` appends those of a piece, which must depend only on the piece.
+    /// Encodes `text`. Pieces longer than [`LONGEST_PIECE`] are encoded in chunks. `encode_piece` appends the
+    /// ids of a piece, which must depend only on the piece.
     pub(crate) fn encode<E>(
         &self,
         text: &str,
         mut encode_piece: impl FnMut(&str, &mut Vec<u32>) -> Result<(), E>,
     ) -> Result<Vec<u32>, E> {
-        let mut work = self.take_work();
+        let mut state = self.take_state();
         let mut ids = Vec::with_capacity(text.len() / 4);
         let mut start = 0;
         let mut outcome = Ok(());
         while start < text.len() && outcome.is_ok() {
-            let end = self.splitter.piece_end(&mut work.states, text, start);
+            let end = self.splitter.piece_end(&mut state.dfa_cache, text, start);
             let piece = &text[start..end];
             let key = Key::new(&text.as_bytes()[start..], piece.len());
             start = end;
@@ -60,74 +63,74 @@ impl FastEncoder {
                 None if piece.len() > LONGEST_PIECE => {
                     outcome = parts(piece).try_for_each(|part| encode_piece(part, &mut ids));
                 }
-                Some(key) if work.pieces.get(&key, &mut ids) => {}
+                Some(key) if state.pieces.get(&key, &mut ids) => {}
                 Some(key) => {
                     let first = ids.len();
                     outcome = encode_piece(piece, &mut ids);
                     if outcome.is_ok() {
-                        work.pieces.put(key, &ids[first..]);
+                        state.pieces.put(key, &ids[first..]);
                     }
                 }
                 None => outcome = encode_piece(piece, &mut ids),
             }
         }
-        self.give_work(work);
+        self.return_state(state);
         outcome.map(|()| ids)
     }
 
-    /// The last place up to `most` bytes from the beginning of `text` at which a piece ends; none where the first piece is
+    /// Returns the last position within `most` bytes at which a piece ends. `None` if the first piece is
     /// longer.
     pub(crate) fn last_piece_end(&self, text: &str, most: usize) -> Option<usize> {
-        let mut work = self.take_work();
+        let mut state = self.take_state();
         let mut last = 0;
         while last < text.len() {
-            let end = self.splitter.piece_end(&mut work.states, text, last);
+            let end = self.splitter.piece_end(&mut state.dfa_cache, text, last);
             if end > most {
                 break;
             }
             last = end;
         }
-        self.give_work(work);
+        self.return_state(state);
         (last > 0).then_some(last)
     }
 
     /// Calls `visit` with every piece of `text`.
     pub(crate) fn pieces<'a>(&self, text: &'a str, mut visit: impl FnMut(&'a str)) {
-        let mut work = self.take_work();
+        let mut state = self.take_state();
         let mut start = 0;
         while start < text.len() {
-            let end = self.splitter.piece_end(&mut work.states, text, start);
+            let end = self.splitter.piece_end(&mut state.dfa_cache, text, start);
             visit(&text[start..end]);
             start = end;
         }
-        self.give_work(work);
+        self.return_state(state);
     }
 
-    /// This thread's work, or the beginning of some.
-    fn take_work(&self) -> Work {
-        let mine = |kept: &mut Vec<(u64, Work)>| {
+    /// Takes this thread's state, or creates one.
+    fn take_state(&self) -> ThreadState {
+        let mine = |kept: &mut Vec<(u64, ThreadState)>| {
             let at = kept.iter().position(|(id, _)| *id == self.vocabulary)?;
             Some(kept.remove(at).1)
         };
-        let taken = WORK.with(|kept| mine(&mut kept.borrow_mut()));
-        taken.unwrap_or_else(|| Work {
-            states: self.splitter.cache(),
+        let taken = STATES.with(|kept| mine(&mut kept.borrow_mut()));
+        taken.unwrap_or_else(|| ThreadState {
+            dfa_cache: self.splitter.cache(),
             pieces: PieceCache::new(),
         })
     }
 
-    fn give_work(&self, work: Work) {
-        WORK.with(|kept| {
+    fn return_state(&self, state: ThreadState) {
+        STATES.with(|kept| {
             let mut kept = kept.borrow_mut();
-            if kept.len() >= KEPT {
+            if kept.len() >= MAX_VOCABULARIES {
                 kept.remove(0);
             }
-            kept.push((self.vocabulary, work));
+            kept.push((self.vocabulary, state));
         });
     }
 }
 
-/// A long piece in parts of whole characters, each of at most [`LONGEST_PIECE`] bytes.
+/// Splits a long piece at character boundaries into chunks of at most [`LONGEST_PIECE`] bytes.
 fn parts(mut rest: &str) -> impl Iterator<Item = &str> {
     std::iter::from_fn(move || {
         let (part, after) = rest.split_at(rest.floor_char_boundary(LONGEST_PIECE));
@@ -142,12 +145,12 @@ mod tests {
 
     use super::*;
     use crate::Tokenizer;
-    use crate::hard_texts::{BYTE_PAIRS, FILES, nasty_text};
+    use crate::test_texts::{BYTE_PAIRS, FILES, arbitrary_text};
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(600))]
         #[test]
-        fn ids_are_those_of_tiktoken(text in nasty_text()) {
+        fn ids_match_tiktoken(text in arbitrary_text()) {
             let cores = [
                 tiktoken_rs::r50k_base_singleton(),
                 tiktoken_rs::p50k_base_singleton(),
@@ -163,7 +166,7 @@ mod tests {
         }
 
         #[test]
-        fn ids_are_those_of_tokenizers(text in nasty_text()) {
+        fn ids_match_the_tokenizers_crate(text in arbitrary_text()) {
             thread_local! {
                 static CRATES: Vec<tokenizers::Tokenizer> = FILES.iter().map(|(json, _)| {
                     let mut crates: tokenizers::Tokenizer = serde_json::from_slice(json).unwrap();
@@ -179,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_keeps_little_and_more_vocabularies_than_it_keeps_do_not_mix() {
+    fn thread_states_are_bounded_and_vocabularies_do_not_mix() {
         let kinds = BYTE_PAIRS.map(|kind| Tokenizer::builtin(kind).unwrap());
         let files = FILES.iter().map(|(_, tokenizer)| tokenizer);
         let all: Vec<&Tokenizer> = kinds.iter().chain(files).collect();
@@ -187,12 +190,12 @@ mod tests {
         let first: Vec<_> = all.iter().map(|one| one.encode(text).unwrap()).collect();
         let again: Vec<_> = all.iter().map(|one| one.encode(text).unwrap()).collect();
         assert_eq!(first, again);
-        assert_eq!(WORK.with(|kept| kept.borrow().len()), KEPT);
+        assert_eq!(STATES.with(|kept| kept.borrow().len()), MAX_VOCABULARIES);
     }
 
-    /// A matcher that restarts at every blank, or an encoder that searches all merges each time, takes minutes.
+    /// A matcher that restarts at every space, or an encoder that searches all merges each time, takes minutes.
     #[test]
-    fn a_million_of_anything_takes_no_time() {
+    fn long_runs_are_encoded_quickly() {
         let file = &FILES[3].1;
         let kinds = BYTE_PAIRS.map(|kind| Tokenizer::builtin(kind).unwrap());
         let [gpt2, p50k, cl100k, o200k] = &kinds;

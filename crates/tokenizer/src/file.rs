@@ -1,8 +1,8 @@
 //! A Hugging Face `tokenizer.json`, through the `tokenizers` crate.
 //!
-//! Text is turned into ids by the crate; ids are turned back by `pieces`. What in such a file is there for other uses is
-//! left out: truncation and padding, the template that adds special tokens, and the dropout of merges, so that the same
-//! text always gives the same ids, whole.
+//! The crate encodes text; `decoder` decodes ids. Settings for other purposes are ignored: truncation, padding,
+//! the template that adds special tokens, and merge dropout. The same text therefore always gives the same ids,
+//! untruncated.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -10,11 +10,11 @@ use std::fmt;
 use serde_json::Value;
 use tokenizers::Model;
 
+use crate::decoder::{Position, TokenDecoder};
 use crate::fast_encoder::FastEncoder;
-use crate::pieces::{PieceDecoder, Position};
 use crate::{TokenizerError, bounds, byte_level, cut, guard};
 
-/// The names that the end of a text has in published tokenizers, the likelier first.
+/// End-of-text names in published tokenizers, the most probable first.
 const END_OF_TEXT_NAMES: [&str; 8] = [
     "<|endoftext|>",
     "<|end_of_text|>",
@@ -26,24 +26,25 @@ const END_OF_TEXT_NAMES: [&str; 8] = [
     "<|im_end|>",
 ];
 
-/// A tokenizer that is not built in.
+/// A tokenizer loaded from a file.
 pub(crate) struct FileVocab {
-    /// The file, as it was read.
+    /// The contents of the file.
     json: Vec<u8>,
     inner: tokenizers::Tokenizer,
-    decoder: PieceDecoder,
+    decoder: TokenDecoder,
     vocab_size: usize,
     end_of_text: Option<u32>,
-    /// The special tokens but the unknown one: ids that no text may have.
+    /// The special tokens except the unknown token. These ids never result from text.
     special: HashSet<u32>,
-    /// The unknown token: a text may contain it.
+    /// The unknown token, which can result from text.
     unknown: Option<u32>,
-    /// The pattern, if a text is split into pieces as by the built-in vocabularies and not changed otherwise.
+    /// The fast encoder, if the file splits texts like a built-in vocabulary and does not change them
+    /// otherwise.
     fast: Option<FastEncoder>,
 }
 
 impl FileVocab {
-    /// Reads the bytes of a `tokenizer.json`.
+    /// Parses a `tokenizer.json`.
     pub(crate) fn new(json: Vec<u8>) -> Result<Self, TokenizerError> {
         Self::read(json).map_err(|reason| TokenizerError::Format { reason })
     }
@@ -54,7 +55,7 @@ impl FileVocab {
         let fields = value.as_object_mut().ok_or("it is not a JSON object")?;
         let decoder = fields.get("decoder").unwrap_or(&Value::Null);
         bounds::check_decoder(decoder)?;
-        let decoder = PieceDecoder::read(decoder)?;
+        let decoder = TokenDecoder::read(decoder)?;
         // `decoder` and `post_processor` do not affect the functions of the crate that are used here.
         for field in ["truncation", "padding", "decoder", "post_processor"] {
             fields.insert(field.to_owned(), Value::Null);
@@ -104,7 +105,7 @@ impl FileVocab {
         })
     }
 
-    /// The file's bytes.
+    /// The contents of the file.
     pub(crate) fn json(&self) -> &[u8] {
         &self.json
     }
@@ -117,7 +118,7 @@ impl FileVocab {
         self.end_of_text
     }
 
-    /// Says which id ends a text, whatever the tokens' names; false where there is no such id.
+    /// Sets the end-of-text id, overriding the tokens' names. Returns false if there is no such id.
     pub(crate) fn set_end_of_text(&mut self, id: Option<u32>) -> bool {
         self.end_of_text = id;
         self.special
@@ -125,7 +126,7 @@ impl FileVocab {
         id.is_none_or(|id| self.inner.id_to_token(id).is_some())
     }
 
-    /// The special tokens but the unknown one.
+    /// The special tokens except the unknown token.
     pub(crate) fn special(&self) -> impl Iterator<Item = u32> {
         self.special.iter().copied()
     }
@@ -135,7 +136,7 @@ impl FileVocab {
         self.unknown
     }
 
-    pub(crate) fn decoder(&self) -> &PieceDecoder {
+    pub(crate) fn decoder(&self) -> &TokenDecoder {
         &self.decoder
     }
 
@@ -147,7 +148,7 @@ impl FileVocab {
         self.inner.id_to_token(id)
     }
 
-    /// The crate's tokenizer, which finds no special tokens in a text.
+    /// The crate's tokenizer, configured not to recognize special tokens in text.
     pub(crate) fn inner(&self) -> &tokenizers::Tokenizer {
         &self.inner
     }
@@ -156,30 +157,34 @@ impl FileVocab {
         self.special.contains(&id)
     }
 
-    /// The encoder that goes piece by piece, where the file allows it.
+    /// The piece-by-piece encoder, if the file supports it.
     pub(crate) fn fast_encoder(&self) -> Option<&FastEncoder> {
         self.fast.as_ref()
     }
 
-    /// The ids of `text`, none of them a special token's.
+    /// Encodes `text`. The result has no special tokens.
     pub(crate) fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         if let Some(fast) = &self.fast {
             return fast.encode(text, |piece, ids| self.encode_piece(piece, ids));
         }
-        let encoding = self.inner.encode_fast(text, false).map_err(refuse)?;
+        let encoding = self.inner.encode_fast(text, false).map_err(encode_error)?;
         self.without_special(encoding.get_ids())
     }
 
-    /// Appends the ids of a piece of a text, in GPT-2's alphabet of bytes.
+    /// Appends the ids of a piece, which the model expects in GPT-2's byte alphabet.
     fn encode_piece(&self, piece: &str, ids: &mut Vec<u32>) -> Result<(), TokenizerError> {
         let spelled = byte_level::spell(piece.as_bytes());
-        let tokens = self.inner.get_model().tokenize(&spelled).map_err(refuse)?;
+        let tokens = self
+            .inner
+            .get_model()
+            .tokenize(&spelled)
+            .map_err(encode_error)?;
         let found: Vec<u32> = tokens.into_iter().map(|token| token.id).collect();
         ids.extend(self.without_special(&found)?);
         Ok(())
     }
 
-    /// The ids with each special token's name as plain text in its place.
+    /// Replaces each special token by the ids of its name as plain text.
     fn without_special(&self, ids: &[u32]) -> Result<Vec<u32>, TokenizerError> {
         if !ids.iter().any(|id| self.special.contains(id)) {
             return Ok(ids.to_vec());
@@ -194,22 +199,26 @@ impl FileVocab {
         Ok(plain)
     }
 
-    /// The ids of a special token's name as plain text. Most models cannot make a special token of text; of those that
-    /// can, since its name is among their pieces, none can when its first character stands apart.
+    /// Encodes a special token's name as plain text. Most models cannot produce a special token from text.
+    /// Those whose vocabulary contains the name can, but not if its first character is encoded separately.
     pub(crate) fn spell(&self, id: u32) -> Result<Vec<u32>, TokenizerError> {
         let name = self.inner.id_to_token(id).unwrap_or_default();
         let first = name.chars().next().map_or(0, char::len_utf8);
         let (head, rest) = name.split_at(first);
         let mut ids = Vec::new();
         for part in [head, rest] {
-            let tokens = self.inner.get_model().tokenize(part).map_err(refuse)?;
+            let tokens = self
+                .inner
+                .get_model()
+                .tokenize(part)
+                .map_err(encode_error)?;
             ids.extend(tokens.into_iter().map(|token| token.id));
         }
         ids.retain(|id| !self.special.contains(id));
         Ok(ids)
     }
 
-    /// Appends the bytes of `id` at `position`; false, and nothing changed, where the vocabulary has no such id.
+    /// Appends the bytes of `id` at `position`. Returns false and changes nothing if there is no such id.
     pub(crate) fn push_bytes(&self, id: u32, position: &mut Position, out: &mut Vec<u8>) -> bool {
         match self.inner.id_to_token(id) {
             Some(token) => self.decoder.push(&token, position, out),
@@ -228,12 +237,12 @@ impl fmt::Debug for FileVocab {
     }
 }
 
-pub(crate) fn refuse(error: Box<dyn std::error::Error + Send + Sync>) -> TokenizerError {
+pub(crate) fn encode_error(error: Box<dyn std::error::Error + Send + Sync>) -> TokenizerError {
     let reason = error.to_string();
     TokenizerError::Encode { reason }
 }
 
-/// The added tokens: name, id, and whether it is special.
+/// Parses the added tokens: content, id, and true if special.
 fn added_tokens(value: &Value) -> Result<Vec<(String, u32, bool)>, String> {
     let Some(tokens) = value.as_array() else {
         return match value {
@@ -253,7 +262,7 @@ fn added_tokens(value: &Value) -> Result<Vec<(String, u32, bool)>, String> {
         .collect()
 }
 
-/// The name of the token that stands for what the vocabulary lacks.
+/// Returns the name of the unknown token.
 fn unknown_token(model: &Value) -> Option<String> {
     let of_unigram = || {
         let at = usize::try_from(model["unk_id"].as_u64()?).ok()?;

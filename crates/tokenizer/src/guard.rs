@@ -1,5 +1,5 @@
-//! Checks of a `tokenizer.json` for contents at which the `tokenizers` crate would panic, when it reads the file or when
-//! it encodes a text.
+//! Rejects a `tokenizer.json` on which the `tokenizers` crate would panic, when it reads the file or encodes a
+//! text.
 
 use std::collections::VecDeque;
 
@@ -7,14 +7,14 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
-/// Looks for all of it.
+/// Runs all checks.
 pub(crate) fn check(file: &Value) -> Result<(), String> {
     check_merges(&file["model"])?;
     check_parts(&file["normalizer"])?;
     check_parts(&file["pre_tokenizer"])
 }
 
-/// With a continuation prefix, the crate reads the beginning of a merge's second part as that prefix.
+/// Checks merges with a continuation prefix: the crate assumes that the second part begins with it.
 fn check_merges(model: &Value) -> Result<(), String> {
     let prefix = model["continuing_subword_prefix"].as_str();
     let (Some(prefix), Some(merges)) = (prefix, model["merges"].as_array()) else {
@@ -34,7 +34,7 @@ fn check_merges(model: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks a normalizer or a pre-tokenizer, and those that it consists of.
+/// Checks a normalizer or pre-tokenizer, and those nested in it.
 fn check_parts(part: &Value) -> Result<(), String> {
     match part["type"].as_str() {
         Some("FixedLength") if part["length"] == 0 => {
@@ -56,26 +56,26 @@ fn check_parts(part: &Value) -> Result<(), String> {
         .try_for_each(check_parts)
 }
 
-/// The most bytes of a table of characters. SentencePiece's own have 250,000.
-const MOST_CHARSMAP: usize = 2 << 20;
+/// The maximum size of a character map in bytes. SentencePiece's own have 250,000.
+const MAX_CHARSMAP: usize = 2 << 20;
 
-/// The most that a table of characters, in base64, multiplies a text by.
+/// Returns the maximum factor by which a base64 character map multiplies the length of a text.
 pub(crate) fn charsmap_growth(map: &str) -> Result<f64, String> {
-    if map.len() / 4 * 3 > MOST_CHARSMAP {
+    if map.len() / 4 * 3 > MAX_CHARSMAP {
         return Err(format!(
-            "`precompiled_charsmap` of a normalizer has {} bytes; the limit is {MOST_CHARSMAP}",
+            "`precompiled_charsmap` of a normalizer has {} bytes; the limit is {MAX_CHARSMAP}",
             map.len() / 4 * 3
         ));
     }
     let map = STANDARD.decode(map).ok();
-    map.and_then(|map| follow_charsmap(&map))
+    map.and_then(|map| walk_charsmap(&map))
         .ok_or_else(|| "`precompiled_charsmap` of a normalizer is damaged".to_owned())
 }
 
-/// Follows SentencePiece's table of characters and their replacements from every node that a text can lead
-/// to: the size of a double-array trie in bytes, its units, and the texts that its leaves point to, each ended by a zero.
-/// Gives the largest ratio of a text to what it replaces, at least 1; none where the table leads out of itself.
-fn follow_charsmap(map: &[u8]) -> Option<f64> {
+/// Walks SentencePiece's character map from every node that a text can reach. It consists of the size of a
+/// double-array trie in bytes, its units, and the NUL-terminated replacements that its leaves point to. Returns
+/// the largest ratio of a replacement's length to its match, at least 1. `None` if an index is out of range.
+fn walk_charsmap(map: &[u8]) -> Option<f64> {
     let (size, rest) = map.split_first_chunk::<4>()?;
     let (trie, texts) = rest.split_at_checked(u32::from_le_bytes(*size) as usize / 4 * 4)?;
     let texts = std::str::from_utf8(texts).ok()?;
@@ -84,10 +84,10 @@ fn follow_charsmap(map: &[u8]) -> Option<f64> {
     let offset = |unit: u32| ((unit >> 10) << ((unit & (1 << 9)) >> 6)) as usize;
     let mut growth: f64 = 1.0;
     let mut seen = vec![false; units.len()];
-    // Nodes with the bytes that lead to them, the fewest first.
+    // Nodes and their depths in bytes, breadth first.
     let mut nodes = VecDeque::from([(offset(unit(0)?), 0)]);
     while let Some((node, depth)) = nodes.pop_front() {
-        // Any byte may come next: all of the node's block must be there.
+        // Any byte may follow, so all 256 units of the node's block must exist.
         if (node | 0xFF) >= units.len() {
             return None;
         }
@@ -105,7 +105,7 @@ fn follow_charsmap(map: &[u8]) -> Option<f64> {
             if has_leaf {
                 let start = (unit(next)? & !(1 << 31)) as usize;
                 let text = texts.get(start..)?;
-                // Longer ones are refused whatever they replace.
+                // Longer replacements exceed the limit regardless of their match.
                 let window = &text.as_bytes()[..text.len().min(1 << 12)];
                 let len = window.iter().position(|byte| *byte == 0);
                 growth = growth.max(len.unwrap_or(window.len()) as f64 / (depth + 1) as f64);
@@ -120,11 +120,11 @@ fn follow_charsmap(map: &[u8]) -> Option<f64> {
 mod tests {
     use super::*;
 
-    /// A trie in which `a` becomes `xy`: the root's block is at 0, the leaf's at 256.
+    /// A trie that maps `a` to `xy`. The root's block is at 0, the leaf's at 256.
     fn charsmap() -> Vec<u8> {
         let mut units = vec![0u32; 512];
         let a = usize::from(b'a');
-        // Label, leaf, and the way from here to unit 256.
+        // Label, leaf flag, and offset to unit 256.
         units[a] = u32::from(b'a') | 1 << 8 | ((256 ^ a) as u32) << 10;
         units[256] = 3 | 1 << 31;
         let bytes = units.iter().flat_map(|unit| unit.to_le_bytes());
@@ -150,17 +150,17 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_charsmap_is_let_through() {
+    fn a_valid_charsmap_is_accepted() {
         assert_eq!(normalized(&charsmap()).unwrap(), "bxynxynxy é 漢");
     }
 
     #[test]
-    fn a_damaged_charsmap_is_refused_or_harmless() {
+    fn damaged_charsmaps_are_rejected_or_harmless() {
         let whole = charsmap();
         for len in [0, 3, 4, 100, 1028, 2051] {
             assert!(normalized(&whole[..len]).is_err(), "{len}");
         }
-        // Whatever bit is wrong, nothing that is let through makes the crate panic.
+        // No single-bit error that is accepted makes the crate panic.
         let mut refused = 0;
         for bit in 0..whole.len() * 8 {
             let mut map = whole.clone();
@@ -171,13 +171,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_put_before_a_text_is_refused() {
+    fn an_empty_prepend_is_rejected() {
         let file = serde_json::json!({"normalizer": {"type": "Prepend", "prepend": ""}});
         assert!(check(&file).unwrap_err().contains("Prepend"));
     }
 
     #[test]
-    fn pieces_of_no_length_are_refused() {
+    fn zero_length_pieces_are_rejected() {
         let pieces = serde_json::json!({"type": "FixedLength", "length": 0});
         let file = serde_json::json!({
             "pre_tokenizer": {"type": "Sequence", "pretokenizers": [pieces]},

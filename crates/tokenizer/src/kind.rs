@@ -1,4 +1,4 @@
-//! The closed list of tokenizers.
+//! The closed set of tokenizer kinds.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::TokenizerError;
 
-/// Which tokenizer; written in lower case wherever it is named: `gpt2`, `p50k`, `cl100k`, `o200k`, `char`, `byte`; and
-/// `tokenizer.json` for one that a file holds.
+/// A kind of tokenizer. Names are lowercase in files and on the command line: `gpt2`, `p50k`, `cl100k`,
+/// `o200k`, `char`, `byte`, and `tokenizer.json` for a tokenizer from a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TokenizerKind {
-    /// GPT-2's byte-pair encoding, which OpenAI also calls `r50k_base`: 50,257 ids.
+    /// GPT-2's byte-pair encoding, called `r50k_base` by OpenAI: 50,257 ids.
     Gpt2,
-    /// Codex's byte-pair encoding `p50k_base`, GPT-2's with runs of blanks: 50,281 ids.
+    /// Codex's byte-pair encoding `p50k_base`, which adds runs of spaces to GPT-2's: 50,281 ids.
     P50k,
     /// GPT-4's byte-pair encoding `cl100k_base`: 100,277 ids.
     Cl100k,
@@ -22,15 +22,15 @@ pub enum TokenizerKind {
     O200k,
     /// One id per distinct character of a corpus.
     Char,
-    /// One id per byte and one for the end of a text: 257 ids.
+    /// One id per byte plus an end-of-text id: 257 ids.
     Byte,
-    /// The contents of a Hugging Face `tokenizer.json`: byte pairs, Unigram, WordPiece or whole words.
+    /// A Hugging Face `tokenizer.json`: byte-pair encoding, Unigram, WordPiece or WordLevel.
     #[serde(rename = "tokenizer.json")]
     File,
 }
 
 impl TokenizerKind {
-    /// The kinds that are asked for by name, in the order in which they are listed to a user: all but [`Self::File`].
+    /// The kinds that can be requested by name, in display order: all but [`Self::File`].
     pub const NAMED: [Self; 6] = [
         Self::Gpt2,
         Self::P50k,
@@ -40,7 +40,7 @@ impl TokenizerKind {
         Self::Byte,
     ];
 
-    /// The kind's name; [`FromStr`] reads those of [`Self::NAMED`].
+    /// The kind's name. [`FromStr`] parses the names of [`Self::NAMED`].
     pub const fn name(self) -> &'static str {
         match self {
             Self::Gpt2 => "gpt2",
@@ -64,7 +64,7 @@ impl FromStr for TokenizerKind {
     type Err = TokenizerError;
 
     fn from_str(name: &str) -> Result<Self, TokenizerError> {
-        // What OpenAI calls the vocabulary, which GPT-2 had first.
+        // OpenAI's name for GPT-2's vocabulary.
         let name = if name == "r50k" { "gpt2" } else { name };
         Self::NAMED
             .into_iter()
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_name_is_read_back_and_serialized_alike() {
+    fn every_name_round_trips_and_matches_serde() {
         for kind in TokenizerKind::NAMED {
             assert_eq!(kind.to_string().parse::<TokenizerKind>().unwrap(), kind);
             assert_eq!(serde_json::to_string(&kind).unwrap(), format!("\"{kind}\""));
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_is_refused_with_the_choices() {
+    fn unknown_names_list_the_choices() {
         let message = "GPT2".parse::<TokenizerKind>().unwrap_err().to_string();
         assert_eq!(
             message,

@@ -1,13 +1,13 @@
-//! Text to token ids and back.
+//! Converts text to token ids and back.
 //!
 //! | type | purpose |
 //! |---|---|
 //! | [`Tokenizer`] | encodes and decodes: built-in vocabularies, characters, bytes, any `tokenizer.json` |
-//! | [`TextStream`], [`StopStrings`] | generated tokens as text that can be displayed |
-//! | [`DecodeStream`] | token ids as text, without stop strings |
-//! | [`chat`] | conversations by chat templates |
+//! | [`TextStream`], [`StopStrings`] | generated tokens as displayable text, up to a stop string |
+//! | [`DecodeStream`] | incremental decoding, without stop strings |
+//! | [`chat`] | renders and encodes conversations with chat templates |
 //! | [`BpeTraining`] | trains a byte-level byte-pair vocabulary |
-//! | [`TokenizerSpec`] | identifies a tokenizer beside data and weights |
+//! | [`TokenizerSpec`] | identifies a tokenizer in datasets and checkpoints |
 //!
 //! ```
 //! use emberlm_tokenizer::{Tokenizer, TokenizerKind};
@@ -21,39 +21,39 @@
 //!
 //! # Files
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
-//! | `kind` | [`TokenizerKind`]: the closed list of tokenizers, by name |
-//! | `tokenizer` | [`Tokenizer`]: encode, decode, what a vocabulary consists of |
-//! | `bpe`, `ranks` | the byte-pair vocabularies that `tiktoken-rs` carries, and the ids of one piece |
-//! | `fast_encoder`, `splitter`, `piece_cache` | a text's ids, piece by piece: split by an automaton, most pieces remembered |
-//! | `char` | one token per distinct character, as nanoGPT's character-level examples |
+//! | `kind` | [`TokenizerKind`]: the closed set of tokenizers, by name |
+//! | `tokenizer` | [`Tokenizer`]: encodes and decodes with any vocabulary |
+//! | `bpe`, `ranks` | the byte-pair vocabularies of `tiktoken-rs`; byte-pair encoding of one piece |
+//! | `fast_encoder`, `splitter`, `piece_cache` | encoding piece by piece, with a DFA splitter and a cache |
+//! | `char` | one token per distinct character, as in nanoGPT's character-level examples |
 //! | `byte` | one token per byte |
-//! | `file` | what a Hugging Face `tokenizer.json` holds, through the `tokenizers` crate |
-//! | `guard` | what is refused of such a file, since the crate would panic at it |
-//! | `bounds` | what is refused of such a file, since it would take too much time or memory |
-//! | `pieces` | such a file's decoder, token by token |
-//! | `rank_file` | [`RankFile`]: tiktoken's files of ranks |
-//! | `sentence_piece` | SentencePiece models as a `tokenizer.json` |
-//! | `train` | [`BpeTraining`]: a byte-level byte-pair vocabulary from texts |
-//! | `statistics` | [`Statistics`]: what tokenizers make of a text, in numbers |
-//! | `choice` | [`TokenizerChoice`]: a tokenizer as it is asked for, by name or by path |
-//! | `disk` | a tokenizer from its file, and from what is written beside data and weights |
-//! | `export` | any tokenizer as a `tokenizer.json` and a `tokenizer_config.json` |
-//! | `pattern` | [`Pattern`]: the patterns by name |
-//! | `merges`, `patterns`, `byte_level` | what byte-pair vocabularies are in such a file: merges, pieces, bytes |
+//! | `file` | a Hugging Face `tokenizer.json`, through the `tokenizers` crate |
+//! | `guard` | rejects such files if the crate would panic on them |
+//! | `bounds` | rejects such files if they would take too much time or memory |
+//! | `decoder` | token-by-token decoding for such files |
+//! | `rank_file` | [`RankFile`]: tiktoken's rank files |
+//! | `sentence_piece` | converts SentencePiece models to a `tokenizer.json` |
+//! | `train` | [`BpeTraining`]: trains a byte-level byte-pair vocabulary |
+//! | `statistics` | [`Statistics`]: statistics of texts and their tokens |
+//! | `choice` | [`TokenizerChoice`]: a user's choice, by name or by path |
+//! | `disk` | loads tokenizers from files and specifications, and saves them |
+//! | `export` | writes any tokenizer as a `tokenizer.json` and a `tokenizer_config.json` |
+//! | `pattern` | [`Pattern`]: the pre-tokenization patterns by name |
+//! | `merges`, `patterns`, `byte_level` | merges, regular expressions and the byte alphabet of byte-pair vocabularies |
 //! | `special` | special tokens by name |
-//! | `markup`, `barriers` | text in which their names stand for them, and where they do not |
-//! | [`chat`] | conversations as token ids, and which of them are to be learnt |
-//! | `agreement` | whether two tokenizers mean the same by their ids |
-//! | `prompt` | a prompt's ids: a text's, after what a template puts before it |
-//! | `cut` | where a text can be cut so that its parts are encoded apart |
-//! | `stream` | [`DecodeStream`]: text as it becomes complete, token by token |
-//! | `stop_strings` | [`StopStrings`]: ends a text at the first of a few strings |
-//! | `text_stream` | [`TextStream`]: generated tokens as text that can be displayed, up to a stop string |
+//! | `markup`, `barriers` | encoding with special tokens in the text, except where they are untrusted |
+//! | [`chat`] | conversations as token ids and loss masks |
+//! | `agreement` | tests whether two tokenizers assign the same meaning to their ids |
+//! | `prompt` | prompts, with the special tokens that precede a text |
+//! | `cut` | positions at which a text can be cut and encoded in parts |
+//! | `stream` | [`DecodeStream`]: incremental decoding |
+//! | `stop_strings` | [`StopStrings`]: ends a text at the first stop string |
+//! | `text_stream` | [`TextStream`]: generated tokens as displayable text, up to a stop string |
 //! | `token_bytes` | [`TokenBytes`]: the number of bytes of text of each id |
-//! | `vocabulary` | [`Tokenizer::from_words`], [`Tokenizer::of_ids`]: the caller's vocabularies |
-//! | `spec` | [`TokenizerSpec`]: what is written beside data and weights to find the same tokenizer again |
+//! | `vocabulary` | [`Tokenizer::from_words`], [`Tokenizer::of_ids`]: the caller's own vocabularies |
+//! | `spec` | [`TokenizerSpec`]: a tokenizer's identity, stored with datasets and checkpoints |
 //! | `error` | [`TokenizerError`] |
 
 mod agreement;
@@ -66,21 +66,19 @@ mod char;
 pub mod chat;
 mod choice;
 mod cut;
+mod decoder;
 mod disk;
 mod error;
 mod export;
 mod fast_encoder;
 mod file;
 mod guard;
-#[cfg(test)]
-mod hard_texts;
 mod kind;
 mod markup;
 mod merges;
 mod pattern;
 mod patterns;
 mod piece_cache;
-mod pieces;
 mod prompt;
 mod rank_file;
 mod ranks;
@@ -91,6 +89,8 @@ mod splitter;
 mod statistics;
 mod stop_strings;
 mod stream;
+#[cfg(test)]
+mod test_texts;
 mod text_stream;
 mod token_bytes;
 mod tokenizer;

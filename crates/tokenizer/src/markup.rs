@@ -1,6 +1,7 @@
-//! Text in which special tokens' names stand for them.
+//! Encodes text in which special tokens' names are the tokens.
 //!
-//! [`Tokenizer::encode`] never makes a special token. What is here does, for text that the program itself has put together.
+//! [`Tokenizer::encode`] never produces special tokens. The functions here do, for text that the program itself
+//! has assembled.
 
 use std::fmt;
 use std::ops::Range;
@@ -13,25 +14,25 @@ use tokenizers::{
 };
 
 use crate::barriers::is_barred;
-use crate::file::{FileVocab, refuse};
-use crate::pieces::Position;
+use crate::decoder::Position;
+use crate::file::{FileVocab, encode_error};
 use crate::tokenizer::Vocab;
 use crate::{Tokenizer, TokenizerError};
 
 impl Tokenizer {
-    /// The ids of `text`, in which special tokens' names are the tokens: the longest where several begin at a place. For text
-    /// that the program itself has put together: nobody else's must be in it.
+    /// Encodes `text` and recognizes special tokens by name; of several names at a position, the longest. Only
+    /// for text assembled by the program itself, without untrusted parts.
     ///
     /// # Errors
-    /// As [`Tokenizer::encode`].
+    /// See [`Tokenizer::encode`].
     pub fn encode_with_special(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         let placed = MarkupEncoder::new(self).encode(text, &[])?;
         Ok(placed.into_iter().map(|token| token.id).collect())
     }
 }
 
-/// A token and the bytes of the text that it stands for. Where a character is more than one token, each stands for all of it
-/// or for its part.
+/// A token and its byte range in the text. If a character consists of several tokens, each has the range of the
+/// character or of its part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PlacedToken {
     pub id: u32,
@@ -39,7 +40,7 @@ pub(crate) struct PlacedToken {
     pub end: usize,
 }
 
-/// Encodes texts in which special tokens' names stand for them.
+/// Encodes texts and recognizes special tokens by name.
 pub(crate) struct MarkupEncoder {
     tokenizer: Tokenizer,
     finder: Finder,
@@ -47,12 +48,12 @@ pub(crate) struct MarkupEncoder {
 
 /// The matcher of special tokens' names.
 enum Finder {
-    /// By only their names.
+    /// Finds exact names.
     Names {
         automaton: Option<AhoCorasick>,
         ids: Vec<u32>,
     },
-    /// By what a `tokenizer.json` says of each: white space that it takes with it, and so on.
+    /// Follows the options of a `tokenizer.json`, such as surrounding white space that belongs to a token.
     File(Box<AddedVocabulary>),
 }
 
@@ -78,8 +79,8 @@ impl MarkupEncoder {
         }
     }
 
-    /// The tokens of `text`. A special token's name that one of `barriers` lies in, which are places in bytes and ascend, is
-    /// plain text.
+    /// Encodes `text`. A special token's name that contains one of `barriers` is plain text. `barriers` are
+    /// ascending byte offsets.
     pub fn encode(
         &self,
         text: &str,
@@ -109,7 +110,7 @@ impl MarkupEncoder {
         }
     }
 
-    /// The tokens of `text`, none of them special.
+    /// Encodes `text` without special tokens.
     pub fn encode_plain(&self, text: &str) -> Result<Vec<PlacedToken>, TokenizerError> {
         if let Vocab::File(file) = self.tokenizer.vocab() {
             return encode_file(file, file.inner().get_added_vocabulary(), text, &[]);
@@ -119,7 +120,7 @@ impl MarkupEncoder {
         Ok(placed)
     }
 
-    /// Appends the tokens of a part of `text`, whose bytes follow each other as the tokens do.
+    /// Appends the tokens of a part of `text`. Their byte ranges are consecutive.
     fn push_plain(
         &self,
         text: &str,
@@ -140,12 +141,12 @@ impl MarkupEncoder {
     }
 }
 
-/// The tokens that a file adds to its model's vocabulary, special ones that are found in text among them.
+/// Returns the added tokens of a file, configured to recognize special ones in text.
 fn with_specials(file: &FileVocab) -> AddedVocabulary {
     let inner = file.inner();
     let mut added = inner.get_added_vocabulary().clone();
     added.set_encode_special_tokens(false);
-    // Which token ends a text may be said beside the file.
+    // The end-of-text token may be configured outside the file.
     let known = added.get_added_tokens_decoder();
     let unknown = file.special().filter(|id| !known.contains_key(id));
     let more: Vec<AddedToken> = unknown
@@ -158,8 +159,8 @@ fn with_specials(file: &FileVocab) -> AddedVocabulary {
     added
 }
 
-/// The tokens of `text`, step by step as the crate takes them, so that offsets and what depends on the beginning of a text
-/// are the crate's.
+/// Encodes `text` by the same steps as the crate, so that offsets and the handling of the text's beginning are
+/// the same.
 fn encode_file(
     file: &FileVocab,
     added: &AddedVocabulary,
@@ -175,17 +176,19 @@ fn encode_file(
         .filter_map(|(_, (start, end), tokens)| Some((start..end, tokens.as_ref()?.first()?.id)));
     let found: Vec<(Range<usize>, u32)> = found.collect();
     let is_markup = |(range, id): &(Range<usize>, u32)| {
-        // A normalizer can make a name of what is none.
+        // A normalizer can produce a name from other text.
         let found = text.get(range.clone()).unwrap_or_default();
         let is_named = || file.token(*id).is_some_and(|name| found.contains(&name));
         !is_special(file, *id) || (is_named() && !is_barred(text, range, barriers))
     };
     if !found.iter().all(is_markup) {
-        parts =
-            split_at(file, text, found.into_iter().filter(is_markup).collect()).map_err(refuse)?;
+        parts = split_at(file, text, found.into_iter().filter(is_markup).collect())
+            .map_err(encode_error)?;
     }
     if let Some(pre_tokenizer) = inner.get_pre_tokenizer() {
-        pre_tokenizer.pre_tokenize(&mut parts).map_err(refuse)?;
+        pre_tokenizer
+            .pre_tokenize(&mut parts)
+            .map_err(encode_error)?;
     }
     let tokenize = |piece: &str| -> tokenizers::Result<Vec<Token>> {
         let mut plain = Vec::new();
@@ -202,10 +205,10 @@ fn encode_file(
     };
     parts
         .tokenize(|piece| tokenize(piece.get()))
-        .map_err(refuse)?;
+        .map_err(encode_error)?;
     let encoding = parts
         .into_encoding(None, 0, OffsetType::Byte)
-        .map_err(refuse)?;
+        .map_err(encode_error)?;
     let ids = encoding.get_ids().iter();
     let placed = ids.zip(encoding.get_offsets());
     Ok(placed
@@ -213,12 +216,12 @@ fn encode_file(
         .collect())
 }
 
-/// Returns true if an added token is special, the unknown one too.
+/// Returns true if an added token is special, including the unknown token.
 fn is_special(file: &FileVocab, id: u32) -> bool {
     file.is_special(id) || Some(id) == file.unknown()
 }
 
-/// `text` with the added tokens at `found` and nothing else split off, and the rest normalized.
+/// Splits off the added tokens at `found` and normalizes the rest of `text`.
 fn split_at(
     file: &FileVocab,
     text: &str,
@@ -263,9 +266,9 @@ impl fmt::Debug for MarkupEncoder {
 mod tests {
     use super::*;
 
-    /// `＜s＞` in full width becomes `<s>` by the normalizer, before which the library looks for this token.
+    /// The full-width `＜s＞` is normalized to `<s>`, and the library looks for this token after normalization.
     #[test]
-    fn what_a_normalizer_turns_into_a_name_is_no_special_token() {
+    fn normalized_text_does_not_become_a_special_token() {
         let json = r#"{"version": "1.0", "truncation": null, "padding": null, "post_processor": null,
             "added_tokens": [{"id": 4, "content": "<s>", "single_word": false, "lstrip": false, "rstrip": false,
                 "normalized": true, "special": true}],
@@ -281,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_know_where_they_stand() {
+    fn tokens_have_their_byte_ranges() {
         let tokenizer = Tokenizer::builtin(crate::TokenizerKind::Gpt2).unwrap();
         let text = "Hello<|endoftext|> 漢<|endoftext|>";
         let barrier = text.rfind('<').map(|at| at + 1);

@@ -1,14 +1,14 @@
-//! The merges of a byte-pair vocabulary, from its ranks.
+//! Recovers the merges of a byte-pair vocabulary from its ranks.
 //!
-//! tiktoken merges whatever two neighbours make a token together, the lowest such token first; a `tokenizer.json` lists
-//! which two may be merged. Within the bytes of a token, and as long as nothing is merged across their ends, the order of
-//! merges does not depend on what is around them. So the two neighbours that form a token are always the same: the two
-//! that remain of its bytes just before the last merge. A token that its bytes never merge to has no merge at
-//! all, and is only ever made of a piece that is the token as a whole (`ignore_merges`).
+//! tiktoken merges any two neighbours that form a token, the lowest such token first. A `tokenizer.json`
+//! instead lists the pairs that may be merged. Within the bytes of a token, and as long as nothing is merged
+//! across their ends, the order of merges does not depend on the context. A token is therefore always formed
+//! from the same two parts: those left of its bytes just before the last merge. A token that its bytes never
+//! merge into has no merge. It occurs only if a whole piece equals the token (`ignore_merges`).
 
 use std::collections::HashMap;
 
-/// Each token's two parts, in the order of the tokens, which are given by rank.
+/// Returns the two parts of each token, in the order of `tokens`, which must be sorted by rank.
 pub(crate) fn recover<'a>(tokens: &[&'a [u8]]) -> Vec<(&'a [u8], &'a [u8])> {
     let ranks: HashMap<&[u8], usize> = tokens
         .iter()
@@ -22,7 +22,7 @@ pub(crate) fn recover<'a>(tokens: &[&'a [u8]]) -> Vec<(&'a [u8], &'a [u8])> {
 }
 
 fn parts<'a>(token: &'a [u8], ranks: &HashMap<&[u8], usize>) -> Option<(&'a [u8], &'a [u8])> {
-    // Where each part begins, and where the last one ends.
+    // The start of each part, and the end of the last one.
     let mut bounds: Vec<usize> = (0..=token.len()).collect();
     while bounds.len() > 3 {
         let pairs = bounds.windows(3).enumerate();
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_made_of_what_lower_ranks_leave_of_it() {
+    fn tokens_split_into_the_parts_left_by_lower_ranks() {
         let tokens = ["a", "b", "c", "ab", "bc", "abc", "abab", "xyz"];
         let tokens = tokens.map(str::as_bytes);
         let expected: [(&[u8], &[u8]); 4] =

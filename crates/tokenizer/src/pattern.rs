@@ -1,27 +1,27 @@
-//! The patterns by name, for those who choose one.
+//! The pre-tokenization patterns that a user can select by name.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::{TokenizerError, patterns};
 
-/// The pattern by which a byte-pair vocabulary splits a text into pieces; merges stay within a piece.
+/// A pattern that splits a text into pieces before byte-pair merging. Merges do not cross pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
-    /// GPT-2's: `gpt2`.
+    /// GPT-2's pattern: `gpt2`.
     Gpt2,
-    /// GPT-4's, numbers in groups of up to three digits: `cl100k`, or `gpt4`.
+    /// GPT-4's pattern: `cl100k` or `gpt4`. Splits numbers into groups of up to three digits.
     Cl100k,
-    /// GPT-4o's, words also cut before capitals: `o200k`, or `gpt4o`.
+    /// GPT-4o's pattern: `o200k` or `gpt4o`. Also splits words before capital letters.
     O200k,
-    /// Llama 3's, nearly GPT-4's: `llama3`.
+    /// Llama 3's pattern: `llama3`. Nearly the same as GPT-4's.
     Llama3,
-    /// Qwen 2's, Llama 3's with single digits: `qwen2`.
+    /// Qwen 2's pattern: `qwen2`. The same as Llama 3's, but splits numbers into single digits.
     Qwen2,
 }
 
 impl Pattern {
-    /// All of them, in the order in which they are listed to a user.
+    /// All patterns, in display order.
     pub const ALL: [Self; 5] = [
         Self::Gpt2,
         Self::Cl100k,
@@ -30,7 +30,7 @@ impl Pattern {
         Self::Qwen2,
     ];
 
-    /// The pattern's name; [`FromStr`] also reads `gpt4` and `gpt4o`.
+    /// The pattern's name. [`FromStr`] also accepts `gpt4` and `gpt4o`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Gpt2 => "gpt2",
@@ -63,14 +63,14 @@ impl FromStr for Pattern {
     type Err = TokenizerError;
 
     fn from_str(name: &str) -> Result<Self, TokenizerError> {
-        let meant = match name {
+        let canonical = match name {
             "gpt4" => "cl100k",
             "gpt4o" => "o200k",
             name => name,
         };
         let found = Self::ALL
             .into_iter()
-            .find(|pattern| pattern.name() == meant);
+            .find(|pattern| pattern.name() == canonical);
         found.ok_or_else(|| TokenizerError::UnknownPattern {
             name: name.to_owned(),
         })
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_are_read_by_their_names_and_by_their_models() {
+    fn patterns_parse_by_name_and_by_model() {
         for pattern in Pattern::ALL {
             assert_eq!(pattern.to_string().parse(), Ok(pattern));
         }

@@ -1,31 +1,31 @@
-//! The ids of pieces that came before, for one thread: text repeats itself.
+//! A per-thread cache of the ids of recent pieces. Most pieces of a text are repeated.
 
-/// The longest piece that is kept, in bytes.
+/// The longest cached piece, in bytes.
 const MAX_BYTES: usize = 32;
 
-/// The most ids of a piece that is kept.
+/// The most ids of a cached piece.
 const MAX_IDS: usize = 7;
 
-/// The number of bits that choose a slot: 65,536 slots of 64 bytes are 4 MiB.
+/// The number of hash bits that select a slot. 65,536 slots of 64 bytes take 4 MiB.
 const SLOT_BITS: u32 = 16;
 
-/// A table in which each piece has one place, where the latest one stays.
+/// A direct-mapped cache: each piece has one slot, which holds the latest piece.
 #[derive(Debug)]
 pub(crate) struct PieceCache {
     slots: Box<[Slot]>,
 }
 
-/// A piece with its ids, as long as a cache line.
+/// A piece and its ids, in one cache line.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(64))]
 struct Slot {
     key: Key,
     ids: [u32; MAX_IDS],
-    /// The number of ids; 0 where there is no piece.
+    /// The number of ids. 0 marks an empty slot.
     count: u8,
 }
 
-/// A piece's bytes, then zeros, and their number: equal only for equal pieces.
+/// A piece's zero-padded bytes and length. Keys are equal only for equal pieces.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Key {
     words: [u64; MAX_BYTES / 8],
@@ -33,12 +33,14 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// The key of the first `len` bytes of `text`; none where they are too many to be kept.
+    /// Creates the key of the first `len` bytes of `text`. Returns `None` if the piece is too long to be
+    /// cached.
     pub(crate) fn new(text: &[u8], len: usize) -> Option<Self> {
         if len > MAX_BYTES {
             return None;
         }
-        // Reading past the piece and clearing that again is several times faster than copying just so many bytes.
+        // Reading past the piece and masking the excess is several times faster than copying exactly `len`
+        // bytes.
         let (words, _) = match text.get(..MAX_BYTES) {
             Some(bytes) => bytes.as_chunks::<8>(),
             None => {
@@ -64,9 +66,9 @@ impl Key {
         differences == 0 && self.len == other.len
     }
 
-    /// The piece's place: the highest bits of a multiplicative hash, which depend on all others.
+    /// Returns the piece's slot: the high bits of a multiplicative hash, which depend on all others.
     fn slot(&self) -> usize {
-        const ODD: u64 = 0x9E37_79B9_7F4A_7C15; // 2^64 by the golden ratio
+        const ODD: u64 = 0x9E37_79B9_7F4A_7C15; // 2^64 divided by the golden ratio
         let mix = |hash: u64, word: &u64| (hash.rotate_left(23) ^ word).wrapping_mul(ODD);
         let hash = self.words.iter().fold(u64::from(self.len), mix);
         (hash >> (64 - SLOT_BITS)) as usize
@@ -80,12 +82,12 @@ impl PieceCache {
         }
     }
 
-    /// Appends the ids of the piece, if they are known.
+    /// Appends the ids of the piece and returns true, if it is cached.
     pub(crate) fn get(&self, key: &Key, out: &mut Vec<u32>) -> bool {
         let slot = &self.slots[key.slot()];
         let known = slot.key.equals(key) && slot.count > 0;
         if known {
-            // All of them at once, whose number is known before, then as many as there are.
+            // Copying all ids and truncating is faster, because the length is known at compile time.
             let len = out.len() + usize::from(slot.count);
             out.extend_from_slice(&slot.ids);
             out.truncate(len);
@@ -93,7 +95,7 @@ impl PieceCache {
         known
     }
 
-    /// Keeps the ids of a piece in the place of the one that was there, unless there are too many.
+    /// Caches the ids of a piece, replacing its slot's content. Does nothing if there are too many ids.
     pub(crate) fn put(&mut self, key: Key, ids: &[u32]) {
         if ids.is_empty() || ids.len() > MAX_IDS {
             return;

@@ -1,4 +1,4 @@
-//! A prompt's ids: a text's, after what its tokenizer puts before every text.
+//! Encodes prompts, with the special tokens that the tokenizer puts before a text.
 
 use serde_json::Value;
 
@@ -6,18 +6,18 @@ use crate::tokenizer::Vocab;
 use crate::{Tokenizer, TokenizerError};
 
 impl Tokenizer {
-    /// The ids of a text that a model is to continue: [`Tokenizer::encode`]'s, after the special tokens that a
-    /// `tokenizer.json`'s template puts before a text, such as LLaMA's `<s>`.
+    /// Encodes a text for a model to continue. The ids of [`Tokenizer::encode`] follow the special tokens that
+    /// the template of a `tokenizer.json` puts before a text, such as LLaMA's `<s>`.
     ///
     /// # Errors
-    /// As [`Tokenizer::encode`].
+    /// See [`Tokenizer::encode`].
     pub fn encode_prompt(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         let mut ids = self.beginning();
         ids.extend(self.encode(text)?);
         Ok(ids)
     }
 
-    /// The special tokens that the tokenizer puts before a text.
+    /// Returns the special tokens that precede a text.
     pub(crate) fn beginning(&self) -> Vec<u32> {
         match self.vocab() {
             Vocab::File(file) => beginning(file.json()),
@@ -26,7 +26,7 @@ impl Tokenizer {
     }
 }
 
-/// The ids before the text in the template of a `tokenizer.json`, which has been read before.
+/// Returns the ids before the text in the template of a valid `tokenizer.json`.
 fn beginning(json: &[u8]) -> Vec<u32> {
     let value: Value = serde_json::from_slice(json).unwrap_or_default();
     let processor = &value["post_processor"];
@@ -56,7 +56,7 @@ mod tests {
     use crate::TokenizerKind;
 
     #[test]
-    fn only_what_stands_before_the_text_is_put_before_it() {
+    fn only_tokens_before_the_text_are_prepended() {
         let template = |parts: &str| {
             let json = format!(
                 r#"{{"post_processor": {{"type": "TemplateProcessing", "single": [{parts}], "special_tokens": {{
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_built_in_tokenizer_puts_nothing_before_a_text() {
+    fn built_in_tokenizers_prepend_nothing() {
         let bytes = Tokenizer::builtin(TokenizerKind::Byte).unwrap();
         assert_eq!(bytes.encode_prompt("a").unwrap(), [97]);
     }

@@ -1,7 +1,7 @@
-//! tiktoken's files of ranks: on each line a token in base64, a blank and its rank, which is its id.
+//! tiktoken's rank files. Each line has a token in base64, a space and the token's rank, which is its id.
 //!
-//! Such a file says neither how a text is split into pieces nor which special tokens there are. Both are known where the
-//! ranks are a built-in vocabulary's; elsewhere somebody has to say.
+//! A rank file specifies neither the pattern that splits a text into pieces nor the special tokens. Both are
+//! known if the ranks are those of a built-in vocabulary. Otherwise the caller must supply them.
 
 use std::collections::HashMap;
 
@@ -12,28 +12,29 @@ use crate::bpe::Bpe;
 use crate::tokenizer::Vocab;
 use crate::{Pattern, Tokenizer, TokenizerError, TokenizerKind, export};
 
-/// The highest rank that is taken: ids beyond are no vocabulary's, and would need memory by the number.
+/// The highest accepted rank. No vocabulary has larger ids, and tables indexed by id would take too much
+/// memory.
 const MAX_RANK: u32 = 1 << 22;
 
 /// The tokens of a rank file.
 #[derive(Debug)]
 pub struct RankFile {
-    /// Ids and bytes, by id.
+    /// Ids and bytes, sorted by id.
     tokens: Vec<(u32, Vec<u8>)>,
 }
 
 impl RankFile {
-    /// Returns true if these bytes look like a rank file: what their first line holds.
+    /// Returns true if the first line of `bytes` is a token and a rank.
     pub fn is_one(bytes: &[u8]) -> bool {
         let line = bytes.split(|byte| *byte == b'\n').next();
         line.is_some_and(|line| read_line(line.trim_ascii_end()).is_ok())
     }
 
-    /// Reads a rank file's bytes.
+    /// Parses a rank file.
     ///
     /// # Errors
-    /// [`TokenizerError::RankFile`], which names the line, where one is no token and rank, where a token or a rank comes
-    /// twice, or where a byte is no token: then there are texts that no ids stand for.
+    /// [`TokenizerError::RankFile`] with the line, if a line is not a token and a rank, if a token or rank is
+    /// repeated, or if a single byte is not a token: some texts could then not be encoded.
     pub fn read(bytes: &[u8]) -> Result<Self, TokenizerError> {
         let mut tokens = Vec::new();
         let mut lines_of: HashMap<Vec<u8>, usize> = HashMap::new();
@@ -42,62 +43,64 @@ impl RankFile {
             if line.is_empty() {
                 continue;
             }
-            let at_fault = |reason: String| TokenizerError::RankFile {
+            let line_error = |reason: String| TokenizerError::RankFile {
                 line: number,
                 reason,
             };
-            let (token, rank) = read_line(line).map_err(|rule| at_fault(rule.to_owned()))?;
+            let (token, rank) = read_line(line).map_err(|rule| line_error(rule.to_owned()))?;
             if let Some(first) = lines_of.insert(token.clone(), number) {
-                return Err(at_fault(format!("the token was on line {first} already")));
+                return Err(line_error(format!("the token was on line {first} already")));
             }
             tokens.push((rank, token));
         }
         tokens.sort();
-        let whole = |reason: String| TokenizerError::RankFile { line: 0, reason };
+        let file_error = |reason: String| TokenizerError::RankFile { line: 0, reason };
         if let Some(twice) = tokens.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-            return Err(whole(format!("rank {} comes twice", twice[0].0)));
+            return Err(file_error(format!("rank {} comes twice", twice[0].0)));
         }
         let missing = (0..=u8::MAX).find(|byte| !lines_of.contains_key([*byte].as_slice()));
         if let Some(byte) = missing {
-            return Err(whole(format!("no token is the single byte {byte:#04X}")));
+            return Err(file_error(format!(
+                "no token is the single byte {byte:#04X}"
+            )));
         }
         Ok(Self { tokens })
     }
 
-    /// The built-in tokenizer whose ranks these are.
+    /// Returns the built-in tokenizer with the same ranks, if there is one.
     pub fn builtin(&self) -> Option<Tokenizer> {
         let same = |kind: &TokenizerKind| {
             let bpe = Bpe::new(*kind)?;
             let theirs = bpe.tokens().map(|(id, bytes)| (id, bytes.to_vec()));
             self.tokens.iter().cloned().eq(theirs).then_some(bpe)
         };
-        // What has another number of tokens need not be loaded.
-        let likely = TokenizerKind::NAMED
+        // Avoids loading vocabularies with a different number of tokens.
+        let candidates = TokenizerKind::NAMED
             .into_iter()
             .filter(|kind| Bpe::plain_tokens(*kind) == Some(self.tokens.len()));
-        let found = likely.filter_map(|kind| same(&kind)).next()?;
+        let found = candidates.filter_map(|kind| same(&kind)).next()?;
         Some(Tokenizer::new(Vocab::Bpe(found)))
     }
 
-    /// The tokenizer of these ranks that splits texts by `pattern`, with additional `special` tokens.
+    /// Creates a tokenizer from the ranks, a pattern that splits texts into pieces, and `special` tokens.
     ///
     /// # Errors
-    /// [`TokenizerError::RankFile`] where a special token's id is another's, or its name comes twice.
+    /// [`TokenizerError::RankFile`] if a special token's id is already used or its name is repeated.
     pub fn tokenizer(
         &self,
         pattern: Pattern,
         special: &[(String, u32)],
     ) -> Result<Tokenizer, TokenizerError> {
-        let whole = |reason: String| TokenizerError::RankFile { line: 0, reason };
+        let file_error = |reason: String| TokenizerError::RankFile { line: 0, reason };
         for (at, (name, id)) in special.iter().enumerate() {
             let taken = self.tokens.binary_search_by_key(id, |(id, _)| *id).is_ok();
             if taken || special[..at].iter().any(|(_, other)| other == id) {
-                return Err(whole(format!(
+                return Err(file_error(format!(
                     "id {id} of the special token {name} is another token's"
                 )));
             }
             if special[..at].iter().any(|(other, _)| other == name) {
-                return Err(whole(format!("the special token {name} comes twice")));
+                return Err(file_error(format!("the special token {name} comes twice")));
             }
         }
         let tokens: Vec<_> = self
@@ -113,7 +116,7 @@ impl RankFile {
     }
 }
 
-/// A token and its rank.
+/// Parses a token and its rank.
 fn read_line(line: &[u8]) -> Result<(Vec<u8>, u32), &'static str> {
     const FORM: &str = "it must be a token in base64, a blank and a rank";
     let line = std::str::from_utf8(line).map_err(|_| FORM)?;
@@ -153,8 +156,8 @@ mod tests {
     }
 
     #[test]
-    fn a_built_in_vocabulary_s_ranks_are_that_vocabulary() {
-        for kind in crate::hard_texts::BYTE_PAIRS {
+    fn ranks_of_built_in_vocabularies_are_recognized() {
+        for kind in crate::test_texts::BYTE_PAIRS {
             let bpe = Bpe::new(kind).unwrap();
             let file: String = bpe.tokens().map(|(id, bytes)| line(bytes, id)).collect();
             assert!(RankFile::is_one(file.as_bytes()));
@@ -163,9 +166,9 @@ mod tests {
         }
     }
 
-    /// Worked out by hand: the lowest rank is merged first, and not across the pattern's pieces.
+    /// Expected ids worked out by hand: the lowest rank is merged first, and merges do not cross pieces.
     #[test]
-    fn other_ranks_become_a_tokenizer_with_a_pattern() {
+    fn custom_ranks_and_a_pattern_make_a_tokenizer() {
         let file = RankFile::read(bytes_and(&["ab", "bc", "abc", " a", "11"]).as_bytes()).unwrap();
         assert!(file.builtin().is_none());
         let special = [("<|endoftext|>".to_owned(), 300)];
@@ -186,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_files_are_refused_with_the_line() {
+    fn damaged_files_are_rejected_with_the_line() {
         assert!(!RankFile::is_one(b"{\"version\": 1}"));
         assert!(!RankFile::is_one(b"\x0a\x0e\x0a\x05<unk>"));
         assert_eq!(
@@ -206,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn special_tokens_must_have_ids_of_their_own() {
+    fn special_tokens_must_have_unused_ids_and_names() {
         let file = RankFile::read(bytes_and(&[]).as_bytes()).unwrap();
         let refused = |special: &[(&str, u32)]| {
             let special: Vec<_> = special

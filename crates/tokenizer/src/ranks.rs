@@ -1,34 +1,36 @@
-//! A byte-pair vocabulary by rank, as tiktoken has it, and the ids of one piece.
+//! Byte-pair encoding of a single piece by token ranks, as in tiktoken.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use ahash::AHashMap;
 
-/// No pair: no id is as high.
-const NONE: u32 = u32::MAX;
+/// Marks the absence of a pair. No id is this high.
+const NO_PAIR: u32 = u32::MAX;
 
-/// The number of bits of a waiting pair that hold its place; those above are its id, the order in which pairs are merged.
-const PLACE_BITS: u32 = 40;
+/// The low bits of a queue entry hold the pair's position. The high bits hold its id, which is its merge
+/// priority.
+const POSITION_BITS: u32 = 40;
 
-/// Tokens that are bytes and ids, which are also the order in which neighbours are merged.
+/// Maps token bytes to ids. The id is also the merge rank: lower ids merge first.
 #[derive(Debug, Default)]
 pub(crate) struct Ranks {
     ids: AHashMap<&'static [u8], u32>,
 }
 
 impl Ranks {
-    /// The vocabulary of `tokens`, whose ids are below 2^24. Every single byte must be among them.
+    /// Creates the vocabulary of `tokens`. Ids must be below 2^24, and every single byte must be a token.
     pub(crate) fn new(tokens: impl IntoIterator<Item = (u32, &'static [u8])>) -> Self {
         Self {
             ids: tokens.into_iter().map(|(id, bytes)| (bytes, id)).collect(),
         }
     }
 
-    /// Appends the ids of a piece: its own where it is a token, else those that are left when of two neighbours that
-    /// make a token the pair of the lowest id has been merged, the leftmost first, until no two make one.
+    /// Appends the ids of a piece. A piece that is a token gets that id. Otherwise the neighbouring pair with
+    /// the lowest id is merged, the leftmost first, until no pair forms a token.
     ///
-    /// Takes `n log n` steps for `n` bytes, where a search of the lowest pair at each merge takes `n²`.
+    /// Takes `O(n log n)` for `n` bytes: a heap replaces the search for the lowest pair at each merge, which
+    /// would make it `O(n²)`.
     pub(crate) fn encode_piece(&self, piece: &[u8], out: &mut Vec<u32>) {
         if let Some(&id) = self.ids.get(piece) {
             out.push(id);
@@ -36,29 +38,30 @@ impl Ranks {
         }
         let len = piece.len();
         let id = |start: usize, end: usize| self.ids.get(&piece[start..end]).copied();
-        // By where a part begins: where it ends, which is where the next one begins; where the one before begins; and the
-        // id that it makes with the next one.
-        // In 32 bits, since no piece is longer than `cut::LONGEST_PIECE`.
+        // Indexed by the start of a part: `ends` is its end (and the start of the next part), `before` the
+        // start of the previous part, and `pairs` the id that the part forms with the next one. 32 bits suffice
+        // because pieces are at most `cut::LONGEST_PIECE` bytes.
         let mut ends: Vec<u32> = (1..=len as u32).collect();
         let mut before: Vec<u32> = (0..len as u32).map(|at| at.saturating_sub(1)).collect();
         let pair_at = |at| if at + 2 <= len { id(at, at + 2) } else { None };
-        let mut pairs: Vec<u32> = (0..len).map(|at| pair_at(at).unwrap_or(NONE)).collect();
-        let waiting = |id: u32, start: usize| Reverse(u64::from(id) << PLACE_BITS | start as u64);
-        let first = (0..len).filter(|&at| pairs[at] != NONE);
+        let mut pairs: Vec<u32> = (0..len).map(|at| pair_at(at).unwrap_or(NO_PAIR)).collect();
+        let waiting =
+            |id: u32, start: usize| Reverse(u64::from(id) << POSITION_BITS | start as u64);
+        let first = (0..len).filter(|&at| pairs[at] != NO_PAIR);
         let mut queue: BinaryHeap<_> = first.map(|at| waiting(pairs[at], at)).collect();
         while let Some(Reverse(next)) = queue.pop() {
-            let start = (next & ((1 << PLACE_BITS) - 1)) as usize;
-            // One of its parts has been merged otherwise meanwhile.
-            if u64::from(pairs[start]) != next >> PLACE_BITS {
+            let start = (next & ((1 << POSITION_BITS) - 1)) as usize;
+            // Stale entry: one of its parts has been merged in the meantime.
+            if u64::from(pairs[start]) != next >> POSITION_BITS {
                 continue;
             }
             let middle = ends[start] as usize;
             let end = ends[middle] as usize;
             ends[start] = end as u32;
-            pairs[middle] = NONE;
+            pairs[middle] = NO_PAIR;
             let mut renew = |start: usize, end: Option<usize>| {
                 let made = end.and_then(|end| id(start, end));
-                pairs[start] = made.unwrap_or(NONE);
+                pairs[start] = made.unwrap_or(NO_PAIR);
                 queue.extend(made.map(|id| waiting(id, start)));
             };
             renew(start, ends.get(end).map(|&end| end as usize));

@@ -1,17 +1,18 @@
-//! SentencePiece's `.model` files as a `tokenizer.json`: Unigram and byte pairs, with or without bytes for what is unknown.
+//! Converts SentencePiece `.model` files to a `tokenizer.json`: Unigram and byte-pair models, with or without
+//! byte fallback.
 //!
-//! The file is a protocol buffer (`sentencepiece_model.proto`). The mapping of its parts:
+//! The file is a protocol buffer (`sentencepiece_model.proto`). Its fields map as follows:
 //!
-//! | in the model | in the `tokenizer.json` |
+//! | model | `tokenizer.json` |
 //! |---|---|
 //! | `precompiled_charsmap` | the normalizer Precompiled |
-//! | `remove_extra_whitespaces` | runs of blanks become one, those at both ends none |
+//! | `remove_extra_whitespaces` | Replace: collapses runs of spaces and trims both ends |
 //! | `add_dummy_prefix` | the normalizer Prepend |
-//! | blanks | `▁`; a text is one piece, since tokens may hold several words |
-//! | scores of a Unigram model | the same |
-//! | scores of byte pairs | merges: each way to make a token of two, the highest score first |
+//! | spaces | `▁`. A text is one piece, since tokens may contain several words |
+//! | scores of a Unigram model | scores |
+//! | scores of byte pairs | merges: every way to form a token from two others, the highest score first |
 //!
-//! What cannot be said there exactly is refused by its name.
+//! Models with features that a `tokenizer.json` cannot represent exactly are rejected.
 
 use std::collections::HashMap;
 
@@ -22,13 +23,13 @@ use serde_json::{Value, json};
 
 use crate::TokenizerError;
 
-/// The character that stands for a blank.
-const BLANK: &str = "\u{2581}";
+/// The character that represents a space.
+const SPACE_MARK: &str = "\u{2581}";
 
 #[derive(Clone, PartialEq, Message)]
 struct ModelProto {
     #[prost(message, repeated, tag = "1")]
-    pieces: Vec<Piece>,
+    pieces: Vec<SentencePiece>,
     #[prost(message, optional, tag = "2")]
     trainer: Option<TrainerSpec>,
     #[prost(message, optional, tag = "3")]
@@ -38,7 +39,7 @@ struct ModelProto {
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct Piece {
+struct SentencePiece {
     #[prost(string, optional, tag = "1")]
     piece: Option<String>,
     #[prost(float, optional, tag = "2")]
@@ -71,7 +72,7 @@ struct NormalizerSpec {
     escape_whitespaces: Option<bool>,
 }
 
-/// The types of pieces.
+/// Values of `SentencePiece.type`.
 mod kind {
     pub(super) const NORMAL: i32 = 1;
     pub(super) const UNKNOWN: i32 = 2;
@@ -79,13 +80,14 @@ mod kind {
     pub(super) const BYTE: i32 = 6;
 }
 
-/// The types of models.
+/// Values of `TrainerSpec.model_type`.
 mod model_type {
     pub(super) const UNIGRAM: i32 = 1;
     pub(super) const BPE: i32 = 2;
 }
 
-/// The `tokenizer.json` of a SentencePiece model's bytes, and the id that ends a text, if the model says so.
+/// Converts a SentencePiece model. Returns the `tokenizer.json` and the end-of-text id, if the model specifies
+/// one.
 pub(crate) fn to_json(bytes: &[u8]) -> Result<(Vec<u8>, Option<u32>), TokenizerError> {
     convert(bytes).map_err(|reason| TokenizerError::SentencePiece { reason })
 }
@@ -106,7 +108,7 @@ fn convert(bytes: &[u8]) -> Result<(Vec<u8>, Option<u32>), String> {
             "type": "BPE", "dropout": null, "unk_token": proto.pieces[unknown].piece(),
             "continuing_subword_prefix": null, "end_of_word_suffix": null,
             "fuse_unk": true, "byte_fallback": byte_fallback, "ignore_merges": false,
-            "vocab": proto.pieces.iter().map(Piece::piece).zip(0..).collect::<HashMap<&str, u32>>(),
+            "vocab": proto.pieces.iter().map(SentencePiece::piece).zip(0..).collect::<HashMap<&str, u32>>(),
             "merges": merges(&proto.pieces),
         }),
         _ => {
@@ -147,7 +149,7 @@ fn convert(bytes: &[u8]) -> Result<(Vec<u8>, Option<u32>), String> {
     Ok((json, end))
 }
 
-/// Refuses what would give other ids.
+/// Rejects features that would change the ids.
 fn check(
     proto: &ModelProto,
     trainer: &TrainerSpec,
@@ -212,21 +214,21 @@ fn normalizers(spec: &NormalizerSpec) -> Vec<Value> {
         steps.push(json!({"type": "Precompiled", "precompiled_charsmap": map}));
     }
     if spec.remove_extra_whitespaces() {
-        // A text's own `▁` is a blank at its end, and elsewhere is not.
+        // SentencePiece treats a literal `▁` as a space at the end of a text, but not elsewhere.
         steps.push(replace(json!({"Regex": r"\A +"}), ""));
         steps.push(replace(json!({"Regex": "[ \u{2581}]+\\z"}), ""));
         steps.push(replace(json!({"Regex": " {2,}"}), " "));
     }
     if spec.add_dummy_prefix() {
-        steps.push(json!({"type": "Prepend", "prepend": BLANK}));
+        steps.push(json!({"type": "Prepend", "prepend": SPACE_MARK}));
     }
-    steps.push(replace(json!({"String": " "}), BLANK));
+    steps.push(replace(json!({"String": " "}), SPACE_MARK));
     steps
 }
 
 fn decoders(spec: &NormalizerSpec) -> Vec<Value> {
     let mut steps = vec![
-        json!({"type": "Replace", "pattern": {"String": BLANK}, "content": " "}),
+        json!({"type": "Replace", "pattern": {"String": SPACE_MARK}, "content": " "}),
         json!({"type": "ByteFallback"}),
         json!({"type": "Fuse"}),
     ];
@@ -236,9 +238,10 @@ fn decoders(spec: &NormalizerSpec) -> Vec<Value> {
     steps
 }
 
-/// Every way to make a piece of two others, the piece of the highest score first; of one piece's by the ids of the two.
-fn merges(pieces: &[Piece]) -> Vec<(&str, &str)> {
-    let normal = |(piece, _): &(&Piece, u32)| piece.kind() == kind::NORMAL;
+/// Returns every way to form a piece from two others, the piece with the highest score first. Ties are ordered
+/// by the ids of the two parts.
+fn merges(pieces: &[SentencePiece]) -> Vec<(&str, &str)> {
+    let normal = |(piece, _): &(&SentencePiece, u32)| piece.kind() == kind::NORMAL;
     let normal: Vec<_> = pieces.iter().zip(0..).filter(normal).collect();
     let ids: HashMap<&str, u32> = normal
         .iter()

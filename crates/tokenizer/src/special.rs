@@ -5,7 +5,7 @@ use crate::tokenizer::Vocab;
 use crate::{Tokenizer, byte, export};
 
 impl Tokenizer {
-    /// The special tokens with their ids, by id. An unnamed end-of-text token is called
+    /// Returns the special tokens and their ids, sorted by id. An unnamed end-of-text token is called
     /// `<|endoftext|>`.
     pub fn special_tokens(&self) -> Vec<(String, u32)> {
         match self.vocab() {
@@ -16,15 +16,14 @@ impl Tokenizer {
         }
     }
 
-    /// The id of the special token `name`.
+    /// Returns the id of the special token `name`.
     pub fn special_id(&self, name: &str) -> Option<u32> {
         let mut specials = self.special_tokens().into_iter();
         let found = specials.find(|(special, _)| special == name);
         found.map(|(_, id)| id)
     }
 
-    /// The id of `name`, where it is a special token or one that was added to a file's vocabulary and is read from text as a
-    /// whole.
+    /// Returns the id of `name` if it is a special token or any token of a file's vocabulary.
     pub(crate) fn token_id(&self, name: &str) -> Option<u32> {
         match self.vocab() {
             Vocab::File(file) => file.token_id(name),
@@ -33,7 +32,7 @@ impl Tokenizer {
     }
 }
 
-/// The special tokens of a file: those that it says are, and the one that ends a text.
+/// Returns the special tokens of a file: those marked as special, and the end-of-text token.
 fn file_specials(file: &FileVocab) -> Vec<(String, u32)> {
     let added = file
         .inner()

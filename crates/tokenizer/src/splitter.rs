@@ -1,29 +1,30 @@
-//! A text split into pieces by one of the known patterns, in one pass.
+//! Splits a text into pieces by one of the known patterns, in linear time.
 //!
-//! tiktoken and `tokenizers` run the patterns on a backtracking matcher only because of `\s+(?!\S)`: blanks up to
-//! a character that is none, the last blank left for what follows. Without it a pattern is a regular expression, which
-//! an automaton without look-around matches, a byte at a time, however long the text is. So the patterns, whose last two
-//! alternatives are `\s+(?!\S)` and `\s+` or `\s`, are matched as two expressions: the alternatives before, and `\s+`.
-//! Where it is the second that matches, the last blank is given back if there is another and the text continues.
+//! tiktoken and `tokenizers` run the patterns on a backtracking matcher only because of `\s+(?!\S)`, which
+//! matches white space up to, but not including, the last character before a word. Everything else is a regular
+//! expression without look-around, which a lazy DFA matches byte by byte regardless of the length of the text.
+//! All patterns end in the alternatives `\s+(?!\S)` and `\s+` or `\s`. They are therefore compiled as two
+//! expressions: the preceding alternatives, and `\s+`. If the second one matches more than one character and
+//! the text continues, the last character is given back.
 
 use regex_automata::hybrid::BuildError;
 use regex_automata::hybrid::dfa::{Cache, DFA};
 use regex_automata::{Anchored, Input, PatternID};
 
-/// The end of each pattern of `patterns`: the alternatives that need a look ahead.
+/// The tail of each pattern in `patterns`: the alternatives that need look-ahead.
 const TAILS: [&str; 2] = [r"|\s+(?!\S)|\s+", r"|\s+(?!\S)|\s"];
 
-/// The most memory that the automaton's states take, per thread: beyond, they are recomputed.
+/// Memory limit of the DFA's state cache, per thread. Evicted states are recomputed.
 const CACHE_BYTES: usize = 2 << 20;
 
-/// One of the known patterns.
+/// The compiled form of a known pattern.
 #[derive(Debug)]
 pub(crate) struct Splitter {
     automaton: DFA,
 }
 
 impl Splitter {
-    /// The splitter of one of [`crate::patterns::ALL`]; none where the pattern has another form than those.
+    /// Compiles one of [`crate::patterns::ALL`]. Returns `None` if the pattern does not end like those.
     pub(crate) fn new(pattern: &str) -> Option<Self> {
         let head = TAILS.iter().find_map(|tail| pattern.strip_suffix(tail))?;
         Some(Self {
@@ -40,20 +41,21 @@ impl Splitter {
         builder.build_many(&[head, r"\s+"]).map_err(Box::new)
     }
 
-    /// The state that a thread keeps to split texts.
+    /// Creates the DFA state cache of a thread.
     pub(crate) fn cache(&self) -> Cache {
         self.automaton.create_cache()
     }
 
-    /// The end of the piece that begins at `start` of `text`; `start` is below the text's length, between two characters.
+    /// Returns the end of the piece that begins at `start`, which must be a character boundary before the end
+    /// of `text`.
     pub(crate) fn piece_end(&self, cache: &mut Cache, text: &str, start: usize) -> usize {
         if let Some(end) = plain_word_end(text.as_bytes(), start) {
             return end;
         }
         let input = Input::new(text).range(start..).anchored(Anchored::Yes);
         let found = self.automaton.try_search_fwd(cache, &input);
-        // Each pattern matches any character, and the automaton has no reason to give up: every failure is
-        // ruled out, and then every character is a piece.
+        // Every pattern matches at any character and the DFA is not configured to give up, so this cannot fail.
+        // The fallback makes every character a piece.
         let Ok(Some(found)) = found else {
             return start + first_len(&text[start..]);
         };
@@ -69,9 +71,9 @@ impl Splitter {
     }
 }
 
-/// The end of a word in lower case, perhaps with a capital first and a blank before it, if what follows is in ASCII and
-/// neither a letter nor an apostrophe: there all patterns end a piece that begins with the word. Of English most pieces
-/// are such words, and this is several times faster than the automaton.
+/// A fast path for lowercase words, optionally with an initial capital and a preceding space. If an ASCII
+/// character other than a letter or an apostrophe follows, every pattern ends the piece there. Most pieces of
+/// English text match, and this is several times faster than the DFA.
 fn plain_word_end(text: &[u8], start: usize) -> Option<usize> {
     let after = |at: usize, is: fn(&u8) -> bool| at + usize::from(text.get(at).is_some_and(is));
     let blank = after(start, |byte| *byte == b' ');

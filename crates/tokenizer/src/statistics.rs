@@ -1,51 +1,53 @@
 //! Statistics of texts and their tokens.
 //!
-//! A word is the text between white space, and its script that of its first character with a specific script: digits and
-//! signs are `Common`. A token counts for the word that its first visible byte is of.
+//! Words are separated by white space. A word's script is that of its first character with a specific script;
+//! words of only digits and signs are `Common`. A token belongs to the word that contains its first byte that
+//! is not white space.
 
 use std::collections::BTreeMap;
 
 use unicode_script::{Script, UnicodeScript};
 
-use crate::pieces::Position;
+use crate::decoder::Position;
 use crate::tokenizer::Vocab;
 use crate::{Tokenizer, TokenizerError};
 
-/// The statistics of a text and of its tokens by some tokenizers. Texts are added part by part.
+/// Statistics of a text and of its tokens by several tokenizers. Texts can be added in parts.
 #[derive(Clone, Debug)]
 pub struct Statistics {
-    /// UTF-8 bytes.
+    /// The number of UTF-8 bytes.
     pub bytes: u64,
-    /// Characters (code points).
+    /// The number of characters (code points).
     pub chars: u64,
-    /// Words.
+    /// The number of words.
     pub words: u64,
-    /// Characters of words, and words, by the words' script.
+    /// Counts of words and their characters, by the words' script.
     pub scripts: BTreeMap<&'static str, Share>,
-    /// For each tokenizer, in the order in which they were given.
+    /// Token counts of each tokenizer, in the order given to [`Statistics::new`].
     pub tokens: Vec<TokenCounts>,
 }
 
-/// A script's part of a text.
+/// The words of one script.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Share {
-    /// Characters of the script's words.
+    /// The number of characters in words of the script.
     pub chars: u64,
-    /// Words.
+    /// The number of words.
     pub words: u64,
 }
 
-/// The statistics of one tokenizer's tokens.
+/// Token counts of one tokenizer.
 #[derive(Clone, Debug)]
 pub struct TokenCounts {
-    /// By id, how often it occurs.
+    /// The number of occurrences of each id.
     pub counts: Vec<u64>,
-    /// Tokens by their words' script; none where the tokens do not give back the text, so that nobody knows where they are.
+    /// Token counts by the script of the words. `None` if decoding does not reproduce the text, so that the
+    /// positions of tokens are unknown.
     pub scripts: Option<BTreeMap<&'static str, u64>>,
 }
 
 impl Statistics {
-    /// Nothing yet.
+    /// Creates empty statistics.
     pub fn new(tokenizers: &[Tokenizer]) -> Self {
         let nothing = |tokenizer: &Tokenizer| TokenCounts {
             counts: vec![0; tokenizer.vocab_size()],
@@ -60,10 +62,10 @@ impl Statistics {
         }
     }
 
-    /// Adds a text, or a part of one that begins and ends between words.
+    /// Adds a text, or a part of one that is cut between words.
     ///
     /// # Errors
-    /// As [`Tokenizer::encode`].
+    /// See [`Tokenizer::encode`].
     pub fn add(&mut self, tokenizers: &[Tokenizer], text: &str) -> Result<(), TokenizerError> {
         self.bytes += text.len() as u64;
         self.chars += text.chars().count() as u64;
@@ -80,7 +82,7 @@ impl Statistics {
         Ok(())
     }
 
-    /// Adds another text's statistics, by the same tokenizers.
+    /// Adds the statistics of another text by the same tokenizers.
     pub fn merge(&mut self, other: Self) {
         self.bytes += other.bytes;
         self.chars += other.chars;
@@ -130,7 +132,7 @@ impl TokenCounts {
             let start = bytes.len();
             tokenizer.push_bytes(id, &mut position, &mut bytes);
             while words.next_if(|word| word.end <= start).is_some() {}
-            // A token of only blanks belongs to no word.
+            // A token of only white space belongs to no word.
             if let Some(word) = words.peek().filter(|word| word.start < bytes.len()) {
                 *scripts.entry(word.script).or_default() += 1;
             }
@@ -146,12 +148,12 @@ impl TokenCounts {
         self.counts.iter().sum()
     }
 
-    /// The number of different ids that occur.
+    /// The number of distinct ids that occur.
     pub fn used(&self) -> usize {
         self.counts.iter().filter(|count| **count > 0).count()
     }
 
-    /// The number of tokens that stand for what the vocabulary lacks.
+    /// The number of unknown tokens.
     pub fn unknown(&self, tokenizer: &Tokenizer) -> u64 {
         let id = match tokenizer.vocab() {
             Vocab::File(file) => file.unknown(),
@@ -161,7 +163,8 @@ impl TokenCounts {
             .unwrap_or(0)
     }
 
-    /// The longest tokens that occur, in bytes, at most `count` of them, each as text; of equals the lower id first.
+    /// Returns up to `count` of the tokens that occur, as text, the longest in bytes first. Ties are ordered by
+    /// id.
     pub fn longest(&self, tokenizer: &Tokenizer, count: usize) -> Vec<String> {
         let used = (0..).zip(&self.counts).filter(|(_, count)| **count > 0);
         let text = |(id, _)| {
@@ -179,7 +182,7 @@ impl TokenCounts {
     }
 }
 
-/// A word's place in a text, in bytes, and its script's name.
+/// A word's byte range in a text, and the name of its script.
 struct Word {
     start: usize,
     end: usize,
@@ -188,7 +191,7 @@ struct Word {
 
 fn words(text: &str) -> Vec<Word> {
     let word = |word: &str| {
-        // Both are slices of one text.
+        // `word` is a slice of `text`.
         let start = word.as_ptr() as usize - text.as_ptr() as usize;
         let own = |script: &Script| {
             !matches!(script, Script::Common | Script::Inherited | Script::Unknown)
@@ -214,7 +217,7 @@ mod tests {
         statistics
     }
 
-    /// Counted by hand; with one token per byte a word has as many tokens as bytes.
+    /// Counted by hand. With one token per byte, a word has as many tokens as bytes.
     #[test]
     fn words_belong_to_the_script_of_their_first_letter() {
         let tokenizers = [Tokenizer::builtin(TokenizerKind::Byte).unwrap()];
@@ -240,7 +243,7 @@ mod tests {
         assert_eq!((counts.total(), counts.unknown(&tokenizers[0])), (35, 0));
     }
 
-    /// gpt2's ids of the text, as tiktoken gives them: ` the` 262, `\n` 198, `Hello` 15496, ` world` 995.
+    /// tiktoken's ids for gpt2: ` the` 262, `\n` 198, `Hello` 15496, ` world` 995.
     #[test]
     fn tokens_count_for_the_word_that_they_begin() {
         let tokenizers = [Tokenizer::builtin(TokenizerKind::Gpt2).unwrap()];
@@ -267,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_text_does_not_come_back_nobody_knows_the_tokens_places() {
+    fn lossy_tokenizers_have_no_counts_by_script() {
         let json = include_bytes!("../tests/fixtures/files/wordpiece.json");
         let tokenizers = [Tokenizer::from_json(json).unwrap()];
         let statistics = statistics(&tokenizers, "The 漢 License");

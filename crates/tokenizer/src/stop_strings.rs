@@ -1,16 +1,16 @@
-//! Ends a text where one of a few strings comes, however tokens cut it.
+//! Ends a text at the first of several stop strings, regardless of token boundaries.
 //!
-//! The text ends before the string whose last byte comes first; of several that end with the same byte, before the
-//! longest. The choice depends only on the text, not on the positions of cuts, and is known as soon as that byte is
-//! there. What may be the beginning of a stop string is held back until it is known not to be one.
+//! The text ends before the stop string whose last byte comes first. Of several that end at the same byte, the
+//! longest is chosen. The choice depends only on the text, not on its division into tokens, and is made as soon
+//! as that byte arrives. Bytes that may begin a stop string are held back until it is known that they do not.
 
 use std::sync::Arc;
 
-/// A stop string that cannot be used: its value and the rule that it breaks.
+/// An invalid stop string: its value and the violated rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("stop = {value}: {rule}")]
 pub struct StopStringError {
-    /// The string, or its length where it is too long.
+    /// The string, or its length if it is too long.
     pub value: String,
     /// The rule.
     pub rule: String,
@@ -20,18 +20,18 @@ pub struct StopStringError {
 #[derive(Clone, Debug, Default)]
 pub struct StopStrings {
     patterns: Vec<Pattern>,
-    /// The end of what has come: as many bytes as may begin a stop string.
+    /// The held-back bytes: those that may begin a stop string.
     held: Vec<u8>,
-    /// Which one has come.
+    /// The index of the stop string that ended the text.
     found: Option<usize>,
 }
 
-/// The part of a text that may be shown after a piece of it has come.
+/// The bytes released by one [`StopStrings::push`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Passed {
-    /// The bytes that may be shown now, those that were held back before among them.
+    /// The bytes that can be displayed now, including those held back before.
     pub bytes: Vec<u8>,
-    /// The number of the stop string that ended the text, from 0: nothing is shown after these bytes.
+    /// The 0-based index of the stop string that ended the text. No further bytes are released.
     pub stopped: Option<usize>,
 }
 
@@ -39,10 +39,10 @@ impl StopStrings {
     /// The maximum length of a stop string, in bytes.
     pub const MAX_LEN: usize = 4096;
 
-    /// Looks for these strings; with none, all bytes pass at once.
+    /// Creates a finder for `strings`. Without any, all bytes are released immediately.
     ///
     /// # Errors
-    /// A string that is empty, or longer than 4096 bytes.
+    /// A string is empty or longer than 4096 bytes.
     pub fn new<S: AsRef<str>>(strings: &[S]) -> Result<Self, StopStringError> {
         let pattern = |string: &S| {
             let bytes = string.as_ref().as_bytes();
@@ -65,13 +65,13 @@ impl StopStrings {
         })
     }
 
-    /// The bytes of all stop strings together.
+    /// The total length of all stop strings in bytes.
     pub fn pattern_bytes(&self) -> usize {
         let lengths = self.patterns.iter().map(|pattern| pattern.bytes.len());
         lengths.sum()
     }
 
-    /// Takes the next bytes. After a stop string has come nothing passes any more.
+    /// Processes the next bytes. Releases nothing after a stop string has occurred.
     pub fn push(&mut self, bytes: &[u8]) -> Passed {
         for &byte in bytes {
             if self.found.is_some() {
@@ -95,12 +95,12 @@ impl StopStrings {
         }
     }
 
-    /// Ends the text: what was held back may be shown now.
+    /// Ends the text and returns the bytes that were held back.
     pub fn finish(self) -> Vec<u8> {
         self.held
     }
 
-    /// Moves every pattern on; the longest of those that end here.
+    /// Advances every pattern by a byte. Returns the longest one that ends here.
     fn step(&mut self, byte: u8) -> Option<usize> {
         let mut longest: Option<(usize, usize)> = None;
         for (number, pattern) in self.patterns.iter_mut().enumerate() {
@@ -113,20 +113,20 @@ impl StopStrings {
     }
 }
 
-/// One string's automaton (Knuth, Morris and Pratt 1977).
+/// The automaton of one stop string (Knuth, Morris and Pratt 1977).
 #[derive(Clone, Debug)]
 struct Pattern {
     bytes: Arc<[u8]>,
-    /// For each length of a beginning of the string, the longest shorter one that it ends with.
+    /// For each prefix length, the length of the longest proper prefix that is also a suffix of it.
     fallback: Arc<[usize]>,
-    /// The length of the string's beginning that the text ends with.
+    /// The length of the longest prefix of the string that is a suffix of the text.
     matched: usize,
 }
 
 impl Pattern {
     fn new(bytes: &[u8]) -> Self {
         let (mut fallback, mut matched) = (vec![0; bytes.len() + 1], 0);
-        // The string is looked for in itself from its second byte on.
+        // Matches the string against itself from its second byte.
         for (at, &byte) in bytes.iter().enumerate().skip(1) {
             matched = advance(bytes, &fallback, matched, byte);
             fallback[at + 1] = matched;
@@ -138,13 +138,14 @@ impl Pattern {
         }
     }
 
-    /// Takes a byte, and returns whether the string ends with it.
+    /// Advances by a byte. Returns true if the string ends with it.
     fn step(&mut self, byte: u8) -> bool {
         self.matched = advance(&self.bytes, &self.fallback, self.matched, byte);
         self.matched == self.bytes.len()
     }
 }
-/// The length of the part of a string that a text ends with after `byte`, if it ended with `matched` bytes of it before.
+
+/// Returns the matched prefix length after `byte`, given the length `matched` before it.
 fn advance(bytes: &[u8], fallback: &[usize], mut matched: usize, byte: u8) -> usize {
     while matched > 0 && bytes.get(matched) != Some(&byte) {
         matched = fallback[matched];

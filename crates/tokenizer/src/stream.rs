@@ -1,17 +1,17 @@
-//! Text as it becomes complete, token by token.
+//! Incremental decoding, token by token.
 
-use crate::pieces::Position;
+use crate::decoder::Position;
 use crate::{Tokenizer, TokenizerError};
 
-/// Decodes one token at a time, holding back the bytes of a character whose end has not come yet.
+/// Decodes one token at a time and holds back the bytes of an incomplete character.
 ///
-/// The pieces of text put together are what [`Tokenizer::decode`] makes of all the ids at once.
+/// The concatenated output equals [`Tokenizer::decode`] of all ids.
 #[derive(Clone, Debug)]
 pub struct DecodeStream {
     tokenizer: Tokenizer,
-    /// The beginning of a character: at most three bytes between two calls.
+    /// The bytes of an incomplete character: at most three between calls.
     pending: Vec<u8>,
-    /// The place of the next token: some tokenizers leave out the blank that begins a text.
+    /// The position of the next token. Some tokenizers drop the space that begins a text.
     position: Position,
 }
 
@@ -24,10 +24,10 @@ impl DecodeStream {
         }
     }
 
-    /// Takes tokens whose text is known, such as a prompt's, so that the following tokens continue it.
+    /// Skips tokens whose text is known, such as a prompt's, so that the following tokens continue it.
     ///
     /// # Errors
-    /// Fails if an id is out of range or unassigned; the stream is then as it was before.
+    /// An id is out of range or unassigned. The stream does not change.
     pub fn skip(&mut self, ids: &[u32]) -> Result<(), TokenizerError> {
         let mut position = self.position;
         self.tokenizer.decode_at(ids, &mut position)?;
@@ -35,12 +35,12 @@ impl DecodeStream {
         Ok(())
     }
 
-    /// Takes the next token and returns the text that is complete now, which may be none.
+    /// Decodes the next token and returns the text that is now complete, which may be empty.
     ///
-    /// Bytes that cannot belong to any character become U+FFFD.
+    /// Bytes that are not valid UTF-8 become U+FFFD.
     ///
     /// # Errors
-    /// Fails if `id` is out of range or unassigned; the stream is then as it was before.
+    /// `id` is out of range or unassigned. The stream does not change.
     pub fn push(&mut self, id: u32) -> Result<String, TokenizerError> {
         let mut position = self.position;
         let bytes = self.tokenizer.decode_at(&[id], &mut position)?;
@@ -52,22 +52,22 @@ impl DecodeStream {
         Ok(text)
     }
 
-    /// Ends the stream and returns what is left: U+FFFD for a character that was never finished, or nothing.
+    /// Ends the stream. Returns U+FFFD for an incomplete character, otherwise an empty string.
     pub fn finish(self) -> String {
         String::from_utf8_lossy(&self.pending).into_owned()
     }
 }
 
-/// The number of bytes at the end of `bytes` that begin a character without ending it.
+/// Returns the number of trailing bytes that begin a character without completing it.
 fn unfinished_len(bytes: &[u8]) -> usize {
-    // A character has at most four bytes, so at most the last three can be the beginning of one.
+    // A character has at most four bytes, so an incomplete one has at most three.
     (1..=bytes.len().min(3))
         .rev()
         .find(|&len| is_unfinished(&bytes[bytes.len() - len..]))
         .unwrap_or(0)
 }
 
-/// Returns true if `bytes` are the beginning of one character and nothing else.
+/// Returns true if `bytes` are exactly a proper prefix of one character.
 fn is_unfinished(bytes: &[u8]) -> bool {
     std::str::from_utf8(bytes)
         .is_err_and(|error| error.valid_up_to() == 0 && error.error_len().is_none())
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_character_of_several_tokens_appears_when_its_last_one_comes() {
+    fn a_character_appears_with_its_last_token() {
         let mut stream = byte_stream();
         let pieces: Vec<String> = "aé🔥"
             .bytes()
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unfinished_character_is_a_replacement_at_the_end() {
+    fn an_incomplete_character_ends_as_a_replacement() {
         let mut stream = byte_stream();
         assert_eq!(stream.push(0xF0).unwrap(), "");
         assert_eq!(stream.push(0x9F).unwrap(), "");
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_id_leaves_the_stream_as_it_was() {
+    fn an_invalid_id_does_not_change_the_stream() {
         let mut stream = byte_stream();
         assert_eq!(stream.push(0xC3).unwrap(), "");
         assert!(stream.push(257).is_err());
@@ -113,7 +113,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_pieces_are_the_whole(ids in prop::collection::vec(0u32..257, 0..64)) {
+        fn the_output_equals_the_decoded_text(ids in prop::collection::vec(0u32..257, 0..64)) {
             let tokenizer = Tokenizer::builtin(TokenizerKind::Byte).unwrap();
             let mut stream = tokenizer.stream();
             let mut text = String::new();

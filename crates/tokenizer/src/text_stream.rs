@@ -1,8 +1,8 @@
-//! Generated tokens as text that can be displayed: whole characters, up to a stop string.
+//! Converts generated tokens to displayable text: complete characters, up to a stop string.
 
 use crate::{DecodeStream, StopStrings, Tokenizer};
 
-/// Turns the tokens of one sequence into text as they are generated.
+/// Converts the tokens of one sequence to text as they are generated.
 ///
 /// ```
 /// use emberlm_tokenizer::{StopStrings, TextStream, Tokenizer, TokenizerKind};
@@ -37,14 +37,14 @@ pub struct TextDelta {
 }
 
 impl TextStream {
-    /// A stream for the text that follows `prompt`. The prompt matters: some tokenizers drop the leading space of a
-    /// text's first token. Ids that the tokenizer does not know are skipped.
+    /// Creates a stream for the text that follows `prompt`. The prompt matters: some tokenizers drop the
+    /// leading space of a text's first token. Ids of the prompt outside the vocabulary are skipped.
     pub fn after(tokenizer: &Tokenizer, prompt: &[u32], stops: StopStrings) -> Self {
         let mut stream = tokenizer.stream();
         // A model may have more ids than its tokenizer.
         let known = |id: &u32| tokenizer.decode_bytes(&[*id]).is_ok();
         let prompt: Vec<u32> = prompt.iter().copied().filter(known).collect();
-        // All of them are known.
+        // Cannot fail: unknown ids are filtered out.
         let _ = stream.skip(&prompt);
         Self {
             stream,
@@ -53,13 +53,13 @@ impl TextStream {
         }
     }
 
-    /// Takes the next token. An id that the tokenizer does not know becomes U+FFFD.
+    /// Processes the next token. An id outside the vocabulary becomes U+FFFD.
     pub fn push(&mut self, id: u32) -> TextDelta {
         let decoded = self.stream.push(id);
         self.pass(decoded.unwrap_or_else(|_| '\u{FFFD}'.to_string()))
     }
 
-    /// Ends the text and returns what was held back.
+    /// Ends the text and returns the part that was held back.
     pub fn finish(mut self) -> TextDelta {
         let rest = self.stream.clone().finish();
         let mut delta = self.pass(rest);
@@ -85,7 +85,8 @@ impl TextStream {
     }
 }
 
-/// Decoded text and stop strings consist of whole characters, and so does each part that passes or is held back.
+/// Converts released bytes to text. Decoded text and stop strings consist of complete characters, so every
+/// released part does too.
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
@@ -95,7 +96,7 @@ mod tests {
     use super::*;
     use crate::TokenizerKind;
 
-    /// The visible part of a text that arrives byte by byte, and whether a stop string ended it.
+    /// Returns the visible part of a text that arrives byte by byte, and true if a stop string ended it.
     fn visible(text: &str, stops: &[&str]) -> (String, bool) {
         let tokenizer = Tokenizer::builtin(TokenizerKind::Byte).unwrap();
         let stops = StopStrings::new(stops).unwrap();

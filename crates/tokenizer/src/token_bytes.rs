@@ -1,25 +1,26 @@
-//! The number of bytes of text that each id stands for, from which bits per byte follow.
+//! The number of bytes of text per id, for metrics such as bits per byte.
 
 use crate::Tokenizer;
-use crate::pieces::Position;
+use crate::decoder::Position;
 use crate::tokenizer::Vocab;
 
-/// The number of bytes of text that every id of a vocabulary stands for; special tokens stand for none.
+/// The number of bytes of text of every id of a vocabulary. Special tokens have none.
 ///
-/// The figures are exact where decoding undoes encoding byte by byte: byte-pair vocabularies, characters, bytes, and a
-/// `tokenizer.json` whose decoder keeps blanks (byte-level, byte fallback, Metaspace). A blank that such a tokenizer puts
-/// before a text and takes away again counts nothing after an end-of-text token, where a text begins.
+/// The numbers are exact if decoding inverts encoding byte by byte: for byte-pair, character and byte
+/// vocabularies, and for a `tokenizer.json` whose decoder preserves spaces (byte-level, byte fallback,
+/// Metaspace). A space that such a tokenizer adds before a text and removes again does not count after an
+/// end-of-text token, where a text begins.
 #[derive(Clone, Debug)]
 pub struct TokenBytes {
-    /// By id, after other tokens; `None` if an id's bytes are unknown, as for the unknown token.
+    /// Bytes by id, following other tokens. `None` if unknown, as for the unknown token.
     within: Vec<Option<u32>>,
-    /// By id, at the beginning of a text, where that differs.
+    /// Bytes by id at the beginning of a text, if they differ.
     first: Option<Vec<Option<u32>>>,
     end_of_text: Option<u32>,
 }
 
 impl TokenBytes {
-    /// The bytes of `id` where it comes after `previous`; `None` if unknown.
+    /// Returns the number of bytes of `id` when it follows `previous`. `None` if unknown.
     pub fn after(&self, previous: u32, id: u32) -> Option<u32> {
         let table = match &self.first {
             Some(first) if Some(previous) == self.end_of_text => first,
@@ -30,8 +31,8 @@ impl TokenBytes {
 }
 
 impl Tokenizer {
-    /// The bytes of text that each id stands for; none for a `tokenizer.json` that does not keep the text's blanks
-    /// (WordPiece, whole words), whose ids do not say how long the text was.
+    /// Returns the number of bytes of text of each id. `None` for a `tokenizer.json` that does not preserve
+    /// spaces (WordPiece, WordLevel), whose ids do not determine the length of the text.
     pub fn token_bytes(&self) -> Option<TokenBytes> {
         let (special, unknown, differs) = match self.vocab() {
             Vocab::Bpe(bpe) => {
@@ -41,7 +42,7 @@ impl Tokenizer {
             Vocab::Char(_) | Vocab::Byte => (Vec::new(), None, false),
             Vocab::File(file) => {
                 let decoder = file.decoder();
-                if !decoder.keeps_blanks() {
+                if !decoder.keeps_spaces() {
                     return None;
                 }
                 let special = file.special().collect();
@@ -66,8 +67,8 @@ impl Tokenizer {
         })
     }
 
-    /// The bytes that each id stands for after other tokens: none for special, unknown and unassigned ones. None for a
-    /// `tokenizer.json` where that depends on the token before (WordPiece, whole words).
+    /// Returns the bytes of each id when it follows other tokens: empty for special, unknown and unassigned
+    /// ids. `None` for a `tokenizer.json` whose tokens depend on the previous one (WordPiece, WordLevel).
     pub fn texts(&self) -> Option<Vec<Vec<u8>>> {
         let bytes = self.token_bytes()?;
         let text = |id| {
@@ -80,7 +81,7 @@ impl Tokenizer {
         Some((0..self.vocab_size() as u32).map(text).collect())
     }
 
-    /// Every id's bytes where it comes at `position`; none for unassigned ones.
+    /// Returns the number of bytes of every id at `position`, or `None` for unassigned ids.
     fn lengths(&self, position: Position) -> Vec<Option<u32>> {
         let mut bytes = Vec::new();
         let length = |id| {
@@ -103,9 +104,9 @@ mod tests {
         pairs.map(|pair| bytes.after(pair[0], pair[1])).sum()
     }
 
-    /// The first token's bytes, which have no token before them here, are left out.
+    /// The first token, which has no previous one here, is not counted.
     #[test]
-    fn the_bytes_of_a_text_s_ids_are_the_text_s() {
+    fn byte_counts_add_up_to_the_text() {
         let text = "a naïve café, 漢字 and 🔥\n\n  done";
         for kind in [
             TokenizerKind::Gpt2,
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn the_texts_of_a_text_s_ids_are_the_text() {
+    fn token_texts_concatenate_to_the_text() {
         let text = "a naïve café, 漢字 and 🔥\n\n  done";
         for kind in [TokenizerKind::Gpt2, TokenizerKind::Byte] {
             let tokenizer = Tokenizer::builtin(kind).unwrap();
@@ -158,7 +159,7 @@ mod tests {
             "vocab": [["<unk>", 0.0], ["</s>", 0.0], ["▁the", -1.0], ["▁é", -2.0], ["n", -3.0]]}}"#;
 
     #[test]
-    fn a_blank_before_a_text_is_not_the_text_s() {
+    fn a_prepended_space_is_not_counted() {
         let decoder = r#"{"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": true}"#;
         let bytes = from_json(&UNIGRAM.replace("DECODER", decoder)).token_bytes();
         let bytes = bytes.unwrap();
@@ -167,13 +168,17 @@ mod tests {
         assert_eq!(bytes.after(4, 3), Some(3), "` é`");
         assert_eq!(bytes.after(4, 4), Some(1));
         assert_eq!(bytes.after(4, 1), Some(0), "the end of a text");
-        assert_eq!(bytes.after(4, 0), None, "nobody knows what was unknown");
+        assert_eq!(
+            bytes.after(4, 0),
+            None,
+            "unknown text has an unknown length"
+        );
         let texts = from_json(&UNIGRAM.replace("DECODER", decoder)).texts();
         assert_eq!(texts.unwrap(), ["", "", " the", " é", "n"].map(Vec::from));
     }
 
     #[test]
-    fn words_do_not_say_how_long_the_text_was() {
+    fn tokenizers_that_drop_spaces_have_no_byte_counts() {
         let decoder = r###"{"type": "WordPiece", "prefix": "##", "cleanup": true}"###;
         assert!(
             from_json(&UNIGRAM.replace("DECODER", decoder))

@@ -1,14 +1,14 @@
-//! The tokenizer: one type over the closed set of vocabularies.
+//! The [`Tokenizer`] type, which wraps every kind of vocabulary.
 
 use std::sync::{Arc, OnceLock};
 
 use crate::bpe::Bpe;
 use crate::char::CharVocab;
+use crate::decoder::Position;
 use crate::file::FileVocab;
-use crate::pieces::Position;
 use crate::{DecodeStream, TokenizerError, TokenizerKind, byte};
 
-/// Turns text into token ids and back; cheap to clone and to share between threads.
+/// Converts text to token ids and back. Cheap to clone and to share between threads.
 #[derive(Clone, Debug)]
 pub struct Tokenizer {
     inner: Arc<Inner>,
@@ -20,7 +20,7 @@ struct Inner {
     hash: OnceLock<String>,
 }
 
-/// The parts of a tokenizer.
+/// The vocabulary of a tokenizer.
 #[derive(Debug)]
 pub(crate) enum Vocab {
     Bpe(Bpe),
@@ -30,9 +30,9 @@ pub(crate) enum Vocab {
 }
 
 impl Tokenizer {
-    /// The built-in tokenizer of a name.
+    /// Returns a built-in tokenizer.
     ///
-    /// A byte-pair vocabulary is read on the first call in a process, which takes some tenths of a second.
+    /// A byte-pair vocabulary is loaded on the first call in a process, which takes some tenths of a second.
     ///
     /// # Errors
     /// [`TokenizerError::NeedsAlphabet`] for [`TokenizerKind::Char`], [`TokenizerError::NeedsFile`] for
@@ -46,11 +46,11 @@ impl Tokenizer {
         }))
     }
 
-    /// The character tokenizer of `chars`, given in any order and with any repetition; a character's id is its rank by
-    /// code point, as in nanoGPT.
+    /// Creates the character tokenizer of `chars`, which may be unsorted and contain duplicates. Ids follow the
+    /// order of code points, as in nanoGPT.
     ///
     /// # Errors
-    /// [`TokenizerError::EmptyAlphabet`] where there is no character.
+    /// [`TokenizerError::EmptyAlphabet`] if there are no characters.
     pub fn char_from_alphabet(
         chars: impl IntoIterator<Item = char>,
     ) -> Result<Self, TokenizerError> {
@@ -63,12 +63,12 @@ impl Tokenizer {
         Self { inner }
     }
 
-    /// This tokenizer's parts.
+    /// The vocabulary.
     pub(crate) fn vocab(&self) -> &Vocab {
         &self.inner.vocab
     }
 
-    /// Which tokenizer this is.
+    /// The kind of tokenizer.
     pub fn kind(&self) -> TokenizerKind {
         match &self.inner.vocab {
             Vocab::Bpe(bpe) => bpe.kind(),
@@ -78,7 +78,7 @@ impl Tokenizer {
         }
     }
 
-    /// The number of ids, special and unassigned ones included: every id is below this.
+    /// The number of ids, including special and unassigned ones. Every id is smaller.
     pub fn vocab_size(&self) -> usize {
         match &self.inner.vocab {
             Vocab::Bpe(bpe) => bpe.vocab_size(),
@@ -88,7 +88,7 @@ impl Tokenizer {
         }
     }
 
-    /// The id that separates documents; none for [`TokenizerKind::Char`], and for a file that has none.
+    /// The id that separates documents. `None` for [`TokenizerKind::Char`] and for files without such a token.
     pub fn end_of_text(&self) -> Option<u32> {
         match &self.inner.vocab {
             Vocab::Bpe(bpe) => Some(bpe.end_of_text()),
@@ -98,7 +98,7 @@ impl Tokenizer {
         }
     }
 
-    /// The id that stands for text that the vocabulary lacks: only a file's may have one.
+    /// The id for text outside the vocabulary. Only tokenizers from files can have one.
     pub fn unknown(&self) -> Option<u32> {
         match &self.inner.vocab {
             Vocab::File(file) => file.unknown(),
@@ -106,13 +106,14 @@ impl Tokenizer {
         }
     }
 
-    /// The ids of `text`. Special tokens are never read from text: `<|endoftext|>` in it is thirteen plain characters.
-    /// A byte-pair vocabulary encodes an unbroken run of more than 256 KiB (blanks, letters, NUL bytes) in parts of that
-    /// length, where tiktoken merges across them.
+    /// Encodes `text`. Special tokens are never recognized in text: `<|endoftext|>` is thirteen plain
+    /// characters. Byte-pair vocabularies encode an unbroken run of more than 256 KiB (white space, letters,
+    /// NUL bytes) in chunks of that length, whereas tiktoken merges across them.
     ///
     /// # Errors
-    /// [`TokenizerError::UnknownCharacter`] for a character outside a character tokenizer's alphabet;
-    /// [`TokenizerError::Encode`] where a file's vocabulary lacks what it needs. A byte-pair vocabulary takes any text.
+    /// [`TokenizerError::UnknownCharacter`] for a character outside a character tokenizer's alphabet.
+    /// [`TokenizerError::Encode`] if the vocabulary of a file cannot represent the text. Byte-pair vocabularies
+    /// encode any text.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         match &self.inner.vocab {
             Vocab::Bpe(bpe) => Ok(bpe.encode(text)),
@@ -122,16 +123,16 @@ impl Tokenizer {
         }
     }
 
-    /// The bytes that `ids` stand for from the beginning of a text on, which need not be whole characters. Special tokens
-    /// stand for their names, but [`TokenizerKind::Byte`]'s end of text for nothing.
+    /// Decodes `ids` at the beginning of a text. The bytes may end within a character. Special tokens decode to
+    /// their names, except that the end of text of [`TokenizerKind::Byte`] decodes to nothing.
     ///
     /// # Errors
-    /// [`TokenizerError::IdOutOfRange`] or [`TokenizerError::IdUnassigned`], naming the first such id.
+    /// [`TokenizerError::IdOutOfRange`] or [`TokenizerError::IdUnassigned`] for the first invalid id.
     pub fn decode_bytes(&self, ids: &[u32]) -> Result<Vec<u8>, TokenizerError> {
         self.decode_at(ids, &mut Position::default())
     }
 
-    /// The bytes that `ids` stand for where they come at `position`, which is moved on.
+    /// Decodes `ids` at `position` and advances it.
     pub(crate) fn decode_at(
         &self,
         ids: &[u32],
@@ -146,22 +147,22 @@ impl Tokenizer {
         Ok(bytes)
     }
 
-    /// The text that `ids` stand for, with U+FFFD in place of bytes that are not UTF-8.
+    /// Decodes `ids` to text. Bytes that are not valid UTF-8 become U+FFFD.
     ///
     /// # Errors
-    /// As [`Tokenizer::decode_bytes`].
+    /// See [`Tokenizer::decode_bytes`].
     pub fn decode(&self, ids: &[u32]) -> Result<String, TokenizerError> {
         let bytes = self.decode_bytes(ids)?;
         Ok(String::from_utf8(bytes)
             .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
     }
 
-    /// A decoder that takes one token at a time, for text that is shown as it is made.
+    /// Returns an incremental decoder, for text that is displayed during generation.
     pub fn stream(&self) -> DecodeStream {
         DecodeStream::new(self.clone())
     }
 
-    /// Appends the bytes of `id`; false where there is no such id.
+    /// Appends the bytes of `id`. Returns false if there is no such id.
     pub(crate) fn push_bytes(&self, id: u32, position: &mut Position, out: &mut Vec<u8>) -> bool {
         match &self.inner.vocab {
             Vocab::Bpe(bpe) => bpe.push_bytes(id, out),
@@ -184,7 +185,8 @@ impl Tokenizer {
         }
     }
 
-    /// The vocabulary's hash, worked out once: per process for a byte-pair vocabulary, else per tokenizer.
+    /// The vocabulary's hash. Computed once per process for a byte-pair vocabulary, otherwise once per
+    /// tokenizer.
     pub(crate) fn hash(&self) -> String {
         let cache = match &self.inner.vocab {
             Vocab::Bpe(bpe) => bpe.hash_cache(),
@@ -203,13 +205,13 @@ impl Tokenizer {
         blake3::hash(&table).to_hex().to_string()
     }
 
-    /// Every id's bytes in the order of the ids, each after its length.
+    /// Serializes the bytes of every id in order, each preceded by its length.
     fn table(&self) -> Vec<u8> {
         let mut table = Vec::new();
         let mut bytes = Vec::new();
         for id in 0..self.vocab_size() as u32 {
             bytes.clear();
-            // An unassigned id hashes as a length that no token has.
+            // Unassigned ids are hashed as an impossible length.
             let len = match self.push_bytes(id, &mut Position::default(), &mut bytes) {
                 true => bytes.len() as u32,
                 false => u32::MAX,

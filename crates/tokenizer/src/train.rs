@@ -1,8 +1,8 @@
-//! Training a byte-level byte-pair vocabulary, by the `tokenizers` crate's trainer.
+//! Trains a byte-level byte-pair vocabulary with the trainer of the `tokenizers` crate.
 //!
-//! The trainer needs no text, only how often each piece occurs: so a corpus is streamed, and memory holds its distinct
-//! pieces. Whichever way the counts come about, the same counts give the same vocabulary: of the commonest pairs the one of
-//! the lowest ids is merged first.
+//! The trainer needs only the frequency of each piece, not the text. The corpus is therefore streamed, and
+//! memory holds only its distinct pieces. The result depends only on the counts: among the most frequent pairs,
+//! the one with the lowest ids is merged first.
 
 use ahash::AHashMap;
 use compact_str::CompactString;
@@ -12,28 +12,28 @@ use tokenizers::models::bpe::{BPE, BpeTrainer};
 use crate::fast_encoder::FastEncoder;
 use crate::{Pattern, Tokenizer, TokenizerError, byte_level, export};
 
-/// The special token that every trained vocabulary has, with id 0: it ends a text.
+/// The end-of-text token, which every trained vocabulary has as id 0.
 const END_OF_TEXT: &str = "<|endoftext|>";
 
-/// The longest piece that is learnt from, in bytes: a longer one is a run of something, of which the beginning of any other
-/// teaches as much, and the trainer's time is the square of a piece's length.
+/// The longest piece used for training, in bytes. Longer ones are runs of repeated characters, from which
+/// shorter runs teach as much, and the trainer's time is quadratic in the length of a piece.
 const MAX_PIECE: usize = 4096;
 
-/// The options of a vocabulary to train.
+/// Options for training a byte-pair vocabulary.
 #[derive(Clone, Debug)]
 pub struct BpeOptions {
-    /// The number of ids at most, the 256 bytes and the special tokens among them.
+    /// The maximum number of ids, including the 256 bytes and the special tokens.
     pub vocab_size: usize,
-    /// The least frequency of two neighbours that are merged.
+    /// The minimum frequency of a pair to be merged.
     pub min_frequency: u64,
     /// The pattern that splits texts into pieces.
     pub pattern: Pattern,
-    /// Special tokens in addition to `<|endoftext|>`, which get the ids from 1 on.
+    /// Special tokens in addition to `<|endoftext|>`. Their ids start at 1.
     pub special: Vec<String>,
 }
 
 impl BpeOptions {
-    /// A vocabulary of at most `vocab_size` ids with GPT-4's pattern: pairs that occur twice or more are merged.
+    /// Options for at most `vocab_size` ids with GPT-4's pattern, merging pairs that occur at least twice.
     pub fn new(vocab_size: usize) -> Self {
         Self {
             vocab_size,
@@ -44,7 +44,7 @@ impl BpeOptions {
     }
 }
 
-/// A training: first count, then train.
+/// Trains a byte-pair vocabulary: count the pieces of the texts first, then train on the counts.
 #[derive(Debug)]
 pub struct BpeTraining {
     options: BpeOptions,
@@ -52,20 +52,20 @@ pub struct BpeTraining {
     splitter: FastEncoder,
 }
 
-/// The frequency of each piece of some texts.
+/// The frequencies of pieces.
 #[derive(Clone, Debug, Default)]
 pub struct PieceCounts(AHashMap<CompactString, u64>);
 
 impl BpeTraining {
-    /// Checks what is wanted.
+    /// Validates the options.
     ///
     /// # Errors
-    /// [`TokenizerError::Training`] where the vocabulary is too small for the bytes and the special tokens, or where a
-    /// special token's name is empty, comes twice, or is a single character.
+    /// [`TokenizerError::Training`] if the vocabulary is too small for the bytes and the special tokens, or if
+    /// a special token's name has fewer than two characters or is repeated.
     pub fn new(options: BpeOptions) -> Result<Self, TokenizerError> {
         let mut special = vec![END_OF_TEXT.to_owned()];
         for name in &options.special {
-            // A single character would be taken for the byte that it stands for.
+            // A single character would be confused with the byte that it represents.
             if name.chars().count() < 2 {
                 return Err(refuse(format!(
                     "the special token {name:?} needs two characters at least"
@@ -104,16 +104,17 @@ impl BpeTraining {
         counts
     }
 
-    /// Trains on what was counted. The vocabulary is smaller than was asked for where the text runs out of pairs.
+    /// Trains a vocabulary on the counts. It is smaller than requested if the texts run out of pairs.
     ///
     /// # Errors
-    /// [`TokenizerError::Training`] where there is nothing to learn from, or so much that the trainer's counters overflow.
+    /// [`TokenizerError::Training`] if there are no counts, or if they overflow the trainer's counters.
     pub fn train(&self, counts: PieceCounts) -> Result<Tokenizer, TokenizerError> {
         if counts.0.is_empty() {
             return Err(refuse("there is no text".to_owned()));
         }
-        // The trainer counts pairs in 32 bits. A pair of tokens occurs no oftener than the two bytes at which it meets.
-        if counts.commonest_pair() > i32::MAX as u64 {
+        // The trainer counts pairs in 32 bits. A pair of tokens is at most as frequent as the pair of bytes
+        // where they meet.
+        if counts.max_pair_frequency() > i32::MAX as u64 {
             return Err(refuse(format!(
                 "two bytes follow each other more than {} times, which is as far as the trainer counts",
                 i32::MAX
@@ -153,7 +154,7 @@ impl BpeTraining {
 }
 
 impl PieceCounts {
-    /// Adds what was counted elsewhere.
+    /// Adds other counts.
     pub fn add(&mut self, other: Self) {
         let (mut many, few) = match self.0.len() < other.0.len() {
             true => (other, std::mem::take(self)),
@@ -165,7 +166,7 @@ impl PieceCounts {
         *self = many;
     }
 
-    /// The number of different pieces.
+    /// The number of distinct pieces.
     pub fn distinct(&self) -> usize {
         self.0.len()
     }
@@ -179,8 +180,8 @@ impl PieceCounts {
         }
     }
 
-    /// The frequency of the commonest two neighbouring bytes.
-    fn commonest_pair(&self) -> u64 {
+    /// The frequency of the most common pair of neighbouring bytes.
+    fn max_pair_frequency(&self) -> u64 {
         let mut pairs = vec![0_u64; 1 << 16];
         for (piece, count) in &self.0 {
             for pair in piece.as_bytes().windows(2) {
@@ -212,9 +213,9 @@ mod tests {
         BpeTraining::new(options).unwrap_err().to_string()
     }
 
-    /// By hand: of `aab aab ab` the commonest pair is `a b`, then `a` before that.
+    /// Worked out by hand: in `aab aab ab` the most common pair is `a b`, then `a ab`.
     #[test]
-    fn the_commonest_pairs_are_merged_first() {
+    fn the_most_frequent_pairs_are_merged_first() {
         let training = BpeTraining::new(options(257 + 2)).unwrap();
         let tokenizer = training.train(training.count("aab aab ab")).unwrap();
         assert_eq!(
@@ -241,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_of_one_letter_takes_no_time() {
+    fn long_runs_of_one_letter_train_quickly() {
         let training = BpeTraining::new(options(300)).unwrap();
         let text = "word ".repeat(10) + &"a".repeat(1_000_000);
         let tokenizer = training.train(training.count(&text)).unwrap();
@@ -249,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_trained_is_refused() {
+    fn invalid_training_options_and_counts_are_rejected() {
         assert!(refused(options(256)).contains("`vocab_size` is 256, and must be from 257"));
         let with = |names: &[&str]| BpeOptions {
             special: names.iter().map(|name| (*name).to_owned()).collect(),

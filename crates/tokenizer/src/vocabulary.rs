@@ -1,4 +1,4 @@
-//! Tokenizers of the caller's vocabularies: token ids that stand for words, or only for themselves.
+//! Tokenizers for the caller's own vocabularies: ids that represent words, or only numbers.
 
 use std::collections::HashSet;
 
@@ -9,8 +9,8 @@ use crate::tokenizer::Vocab;
 use crate::{Tokenizer, TokenizerError};
 
 impl Tokenizer {
-    /// The tokenizer of a vocabulary whose id `i` stands for the `i`-th word. A text is words with blanks between them; a
-    /// word that the vocabulary lacks is an error. `end_of_text` is the id that separates documents.
+    /// Creates a tokenizer whose id `i` is the `i`-th word. Words in a text are separated by white space; a
+    /// word outside the vocabulary is an error. `end_of_text` is the id that separates documents.
     ///
     /// ```
     /// use emberlm_tokenizer::Tokenizer;
@@ -24,8 +24,9 @@ impl Tokenizer {
     /// ```
     ///
     /// # Errors
-    /// [`TokenizerError::Vocabulary`] for no words, a word that is empty, holds a blank or occurs twice, and an end of text
-    /// outside of the vocabulary; [`TokenizerError::Format`] for words beyond the limits of a `tokenizer.json`.
+    /// [`TokenizerError::Vocabulary`] if there are no words, a word is empty, contains white space or is
+    /// repeated, or `end_of_text` is outside the vocabulary. [`TokenizerError::Format`] if the words exceed the
+    /// limits of a `tokenizer.json`.
     pub fn from_words(
         words: impl IntoIterator<Item = impl Into<String>>,
         end_of_text: Option<u32>,
@@ -58,18 +59,18 @@ impl Tokenizer {
         Ok(Self::new(Vocab::File(Box::new(file))))
     }
 
-    /// The tokenizer of `vocab_size` ids that have no text: each is written as its number, `12 5 7`.
+    /// Creates a tokenizer of `vocab_size` ids without text. Each id is written as its number: `12 5 7`.
     ///
     /// # Errors
-    /// As [`Tokenizer::from_words`].
+    /// See [`Tokenizer::from_words`].
     pub fn of_ids(vocab_size: usize, end_of_text: Option<u32>) -> Result<Self, TokenizerError> {
         Self::from_words((0..vocab_size).map(|id| id.to_string()), end_of_text)
     }
 }
 
-/// The `tokenizer.json` of whole words that blanks separate.
+/// Returns the `tokenizer.json` of a WordLevel vocabulary with white-space splitting.
 fn to_json(vocab: Map<String, Value>, words: &HashSet<String>) -> Vec<u8> {
-    // Not a word, so that what the vocabulary lacks is an error.
+    // The unknown token is not in the vocabulary, so unknown words are errors.
     let mut unknown = "<unk>".to_owned();
     while words.contains(&unknown) {
         unknown.push('_');
@@ -93,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_written_as_numbers_and_found_again() {
+    fn ids_round_trip_as_numbers() {
         let tokenizer = Tokenizer::of_ids(300, Some(299)).unwrap();
         assert_eq!(tokenizer.vocab_size(), 300);
         assert_eq!(tokenizer.end_of_text(), Some(299));
@@ -109,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_vocabulary_is_refused() {
+    fn invalid_vocabularies_are_rejected() {
         let reason = |words: &[&str], end: Option<u32>| {
             let words = words.iter().copied();
             let error = Tokenizer::from_words(words, end).map(|_| ()).unwrap_err();
@@ -129,7 +130,7 @@ mod tests {
             let found = reason(words, end);
             assert!(found.contains(expected), "{found}");
         }
-        // A word may have the usual name of what is unknown.
+        // A word may have the usual name of the unknown token.
         let tokenizer = Tokenizer::from_words(["<unk>", "a"], None).unwrap();
         assert!(tokenizer.encode("b").is_err());
     }

@@ -1,4 +1,4 @@
-//! Chat templates and examples against `transformers`: `fixtures/make_chat.py` wrote what it makes of conversations.
+//! Compares chat templates and examples with the output of `transformers`, recorded by `fixtures/make_chat.py`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -77,7 +77,7 @@ fn encoders(golden: &Golden) -> BTreeMap<(String, String), ChatEncoder> {
 }
 
 #[test]
-fn texts_are_rendered_as_transformers_does() {
+fn rendered_texts_match_transformers() {
     let golden = golden();
     assert!(golden.cases.len() > 90);
     for case in &golden.cases {
@@ -101,7 +101,7 @@ fn texts_are_rendered_as_transformers_does() {
 }
 
 #[test]
-fn ids_and_masks_are_those_of_transformers() {
+fn ids_and_masks_match_transformers() {
     let golden = golden();
     let encoders = encoders(&golden);
     for case in &golden.cases {
@@ -119,7 +119,7 @@ fn ids_and_masks_are_those_of_transformers() {
 }
 
 #[test]
-fn prompts_are_those_of_transformers() {
+fn prompts_match_transformers() {
     let golden = golden();
     let encoders = encoders(&golden);
     assert!(golden.prompts.len() > 150);
@@ -141,7 +141,7 @@ fn prompts_are_those_of_transformers() {
 }
 
 #[test]
-fn a_conversation_begins_with_a_special_token_that_the_tokenizer_has() {
+fn begins_with_returns_a_special_token_of_the_tokenizer() {
     let golden = golden();
     for (name, tokenizer_name, expected) in [
         ("chatml", "tokenizer", Some("<|im_start|>")),
@@ -156,7 +156,7 @@ fn a_conversation_begins_with_a_special_token_that_the_tokenizer_has() {
         let expected = expected.map(|name| (name.to_owned(), tokenizer.special_id(name).unwrap()));
         assert_eq!(found, expected, "{name} with {tokenizer_name}");
     }
-    // As `export` writes it where an end of text stood before every conversation.
+    // As written by `export` if every conversation was preceded by the end-of-text token.
     for (source, expected) in [
         (
             "{{- \"<|endoftext|>\" }}{{ messages[0].content }}",
@@ -173,7 +173,7 @@ fn a_conversation_begins_with_a_special_token_that_the_tokenizer_has() {
 }
 
 #[test]
-fn an_answer_ends_with_what_the_template_writes_after_one() {
+fn stops_are_the_text_that_the_template_writes_after_an_answer() {
     let golden = golden();
     for (name, tokenizer_name, special, text) in [
         ("chatml", "tokenizer", Some("<|im_end|>"), None),
@@ -196,7 +196,8 @@ fn an_answer_ends_with_what_the_template_writes_after_one() {
         let strings: Vec<&str> = text.into_iter().collect();
         assert_eq!(stops.strings, strings, "{name} with {tokenizer_name}");
     }
-    // The beginning of the next turn, if an answer has no explicit end; empty if the template has no answers.
+    // The expected start of the next turn, for templates without an explicit end of an answer. Empty for
+    // templates without answers.
     for (source, text) in [
         (
             "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% endfor %}",
@@ -216,9 +217,9 @@ fn an_answer_ends_with_what_the_template_writes_after_one() {
     }
 }
 
-/// The names are in the text, and the ids are the template's and no more.
+/// The text contains the names, but only the template's special tokens are in the ids.
 #[test]
-fn special_names_in_contents_stay_text() {
+fn special_token_names_in_contents_are_plain_text() {
     let golden = golden();
     let hostile: Vec<&Case> = golden.cases.iter().filter(|case| case.hostile).collect();
     assert!(hostile.len() >= 9);
@@ -237,7 +238,7 @@ fn special_names_in_contents_stay_text() {
 }
 
 #[test]
-fn one_encoder_serves_many_threads() {
+fn encoders_are_shared_between_threads() {
     let golden = golden();
     let case = &golden.cases[0];
     let encoder = ChatEncoder::new(
@@ -252,7 +253,7 @@ fn one_encoder_serves_many_threads() {
 }
 
 #[test]
-fn special_tokens_are_found_by_name_and_never_by_plain_encoding() {
+fn special_tokens_are_encoded_by_name_only_on_request() {
     let tokenizer = tokenizer("tokenizer");
     let end = tokenizer.special_id("<|im_end|>").unwrap();
     assert_eq!(tokenizer.special_id("<think>"), None);
@@ -285,7 +286,7 @@ fn special_tokens_are_found_by_name_and_never_by_plain_encoding() {
 }
 
 #[test]
-fn what_a_tokenizer_lacks_is_told() {
+fn missing_special_tokens_are_listed() {
     let missing = |name: &str, tokenizer_name: &str| {
         let golden = golden();
         ChatEncoder::new(template(name, &golden), &tokenizer(tokenizer_name))
@@ -299,9 +300,9 @@ fn what_a_tokenizer_lacks_is_told() {
     assert!(missing("headings", "gpt2").is_empty());
 }
 
-/// GPT-2's ids of `Hello world` are 15496 and 995: `tiktoken`'s.
+/// tiktoken's ids for `Hello world` with GPT-2 are 15496 and 995.
 #[test]
-fn a_completion_and_its_end_are_learnt() {
+fn completions_and_their_ends_are_targets() {
     let encoder = ChatEncoder::new(ChatTemplate::chatml().unwrap(), &tokenizer("gpt2"));
     let encode = |prompt: &str, completion: &str| {
         let record = serde_json::json!({"prompt": prompt, "completion": completion});
@@ -354,7 +355,7 @@ const UNMARKED: &str = "{% for m in messages %}{{ m.role }}:{{ m.content }};{% e
                         {% if add_generation_prompt %}assistant:{% endif %}";
 
 #[test]
-fn answers_of_weight_0_and_those_of_a_prompt_are_not_learnt() {
+fn answers_with_weight_0_or_in_a_prompt_are_not_targets() {
     let message = |role: &str, content: &str| serde_json::json!({"role": role, "content": content});
     let messages = [
         message("user", "a"),
@@ -386,7 +387,7 @@ fn answers_of_weight_0_and_those_of_a_prompt_are_not_learnt() {
 }
 
 #[test]
-fn what_ends_an_answer_is_learnt_and_the_line_break_after_it_is_not() {
+fn the_end_of_an_answer_is_a_target_but_not_the_line_break_after_it() {
     let template = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}\
                     {% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
     let record = r#"{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}"#;
@@ -394,17 +395,17 @@ fn what_ends_an_answer_is_learnt_and_the_line_break_after_it_is_not() {
     assert_eq!(learnt, "b<|im_end|>");
 }
 
-/// Parts are joined for a template that would print them as a list.
+/// Parts are joined for a template that would print a list.
 #[test]
-fn contents_in_parts_are_read_by_every_template() {
+fn every_template_reads_contents_in_parts() {
     let parts = serde_json::json!([{"type": "text", "text": "b"}, {"type": "text", "text": "c"}]);
     let record = serde_json::json!({"messages": [{"role": "user", "content": parts}, {"role": "assistant", "content": parts}]});
     assert_eq!(learnt_text(MARKED, record).unwrap(), "bc;");
 }
 
-/// `now` of a template is one time for all conversations.
+/// The time is fixed per template, for all conversations.
 #[test]
-fn a_template_sees_the_time_that_it_is_given() {
+fn templates_see_the_given_time() {
     let template =
         ChatTemplate::with_time("test", "{{ strftime_now('%d %b %Y') }}", 1_700_000_000).unwrap();
     let record = r#"{"messages": [{"role": "user", "content": "a"}]}"#;

@@ -1,4 +1,4 @@
-//! The files that chat templates are read from, and their record.
+//! Tests of the files of chat templates, and of stored templates.
 
 use std::fs;
 
@@ -9,9 +9,9 @@ fn chat() -> Value {
     json!({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]})
 }
 
-/// The recorded template writes the same text even if the file has changed.
+/// A stored template renders the same text even if the file has changed.
 #[test]
-fn a_recorded_template_is_the_one_that_was_read() {
+fn stored_templates_do_not_depend_on_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let config = json!({
         "bos_token": "<s>", "chat_template": "{{ bos_token }}{{ messages[0].content }}[END]",
@@ -36,7 +36,7 @@ fn a_recorded_template_is_the_one_that_was_read() {
 }
 
 #[test]
-fn files_of_templates_are_read_or_refused_by_path() {
+fn template_files_are_loaded_or_rejected_with_their_path() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     let refusal = |name: &str, which| {

@@ -1,4 +1,5 @@
-//! Broken templates and records are refused with what is at fault; none panics, and no record makes a special token.
+//! Invalid templates and records are rejected with the reason. None panics, and no record produces a special
+//! token.
 
 use emberlm_tokenizer::chat::{ChatEncoder, ChatTemplate};
 use emberlm_tokenizer::{Tokenizer, TokenizerKind};
@@ -15,7 +16,7 @@ fn chat() -> Value {
 }
 
 #[test]
-fn broken_templates_are_refused_by_line() {
+fn broken_templates_are_rejected_with_the_line() {
     let parse = |source: &str| ChatTemplate::parse("test", source).unwrap_err().to_string();
     let message = parse("a\n{% if x %}\nb");
     assert!(
@@ -35,7 +36,7 @@ fn broken_templates_are_refused_by_line() {
 }
 
 #[test]
-fn what_a_template_says_is_told_with_its_line() {
+fn exceptions_of_templates_are_reported_with_the_line() {
     let run = |source: &str| {
         encoder(source)
             .encode(&chat().to_string())
@@ -60,7 +61,7 @@ fn what_a_template_says_is_told_with_its_line() {
 }
 
 #[test]
-fn a_template_cannot_run_forever() {
+fn templates_have_an_instruction_limit() {
     let endless =
         "{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}";
     let message = ChatTemplate::parse("test", endless)
@@ -75,7 +76,7 @@ fn a_template_cannot_run_forever() {
 }
 
 #[test]
-fn a_template_that_does_not_show_the_answer_is_refused() {
+fn templates_that_hide_the_answer_are_rejected() {
     let run = |source: &str| {
         let more = json!({"messages": [
             {"role": "user", "content": "a"}, {"role": "assistant", "content": "b"},
@@ -112,7 +113,7 @@ fn a_template_that_does_not_show_the_answer_is_refused() {
 }
 
 #[test]
-fn broken_records_are_refused_by_field() {
+fn broken_records_are_rejected_with_the_field() {
     let encoder = encoder(
         "{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}",
     );
@@ -207,7 +208,7 @@ fn broken_records_are_refused_by_field() {
 }
 
 #[test]
-fn a_prompt_needs_messages() {
+fn prompts_need_messages() {
     let encoder = encoder("{{ messages[-1].content }}");
     let user = json!({"role": "user", "content": "a"});
     for (record, expected) in [
@@ -244,7 +245,7 @@ fn a_prompt_needs_messages() {
     );
 }
 
-/// Contents of pieces of special tokens' names, marks and white space.
+/// Contents made of parts of special tokens' names, marks and white space.
 fn content() -> impl Strategy<Value = String> {
     let piece = prop::sample::select(vec![
         "<|im_start|>",
@@ -316,7 +317,7 @@ fn chat_tokenizer() -> Tokenizer {
 }
 
 #[test]
-fn no_content_makes_a_special_token() {
+fn no_content_produces_a_special_token() {
     let tokenizer = chat_tokenizer();
     let specials: Vec<u32> = tokenizer
         .special_tokens()

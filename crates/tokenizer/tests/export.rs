@@ -1,4 +1,5 @@
-//! Every tokenizer as a `tokenizer.json`, read back through the `tokenizers` crate: the same ids, the same bytes.
+//! Exports every tokenizer as a `tokenizer.json` and loads it with the `tokenizers` crate: ids and bytes must
+//! be the same.
 
 use std::sync::LazyLock;
 
@@ -6,7 +7,7 @@ use emberlm_tokenizer::{Tokenizer, TokenizerKind};
 use proptest::prelude::*;
 use serde_json::Value;
 
-/// Every kind that is built in, and what its file gives.
+/// Every built-in tokenizer, and the tokenizer loaded from its export.
 static EXPORTED: LazyLock<Vec<(Tokenizer, Tokenizer)>> = LazyLock::new(|| {
     let made = |kind| match kind {
         TokenizerKind::Char => {
@@ -30,8 +31,8 @@ fn hard_texts() -> Vec<String> {
         .collect()
 }
 
-/// Text made of what the patterns treat differently, some of it rare.
-fn nasty_text() -> impl Strategy<Value = String> {
+/// Texts of characters that the patterns treat differently, some of them rare.
+fn arbitrary_text() -> impl Strategy<Value = String> {
     let atom = prop_oneof![
         3 => prop::sample::select(vec!["\n", " ", "a", "B", "word", "ation", "THE"]),
         2 => prop::sample::select(vec!["\r", "\r\n", "\t", "  ", "   ", "\u{a0}", "\u{2028}", "\u{85}", "\u{3000}"]),
@@ -44,7 +45,7 @@ fn nasty_text() -> impl Strategy<Value = String> {
 }
 
 #[test]
-fn sizes_and_ends_of_text_are_kept() {
+fn exports_keep_sizes_and_ends_of_text() {
     for (tokenizer, again) in &*EXPORTED {
         assert_eq!(again.kind(), TokenizerKind::File);
         assert_eq!(
@@ -63,7 +64,7 @@ fn sizes_and_ends_of_text_are_kept() {
 }
 
 #[test]
-fn hard_texts_get_the_same_ids() {
+fn hard_texts_have_the_same_ids() {
     for (tokenizer, again) in &*EXPORTED {
         for text in hard_texts() {
             let ids = tokenizer.encode(&text).unwrap();
@@ -81,7 +82,7 @@ fn hard_texts_get_the_same_ids() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
     #[test]
-    fn any_text_gets_the_same_ids(text in nasty_text()) {
+    fn any_text_has_the_same_ids(text in arbitrary_text()) {
         for (tokenizer, again) in &*EXPORTED {
             if tokenizer.kind() != TokenizerKind::Char {
                 let ids = tokenizer.encode(&text).unwrap();
@@ -91,9 +92,9 @@ proptest! {
     }
 }
 
-/// Whatever text a token is, its ids are the same: among these are the tokens that no merges lead to.
+/// Encodes the text of every token, including those that merges do not reach.
 #[test]
-fn every_token_as_a_text_gets_the_same_ids_and_stands_for_the_same_bytes() {
+fn every_token_has_the_same_ids_and_bytes() {
     for (tokenizer, again) in &*EXPORTED {
         for id in 0..tokenizer.vocab_size() as u32 {
             let Ok(bytes) = tokenizer.decode_bytes(&[id]) else {
@@ -126,7 +127,7 @@ fn every_token_as_a_text_gets_the_same_ids_and_stands_for_the_same_bytes() {
 }
 
 #[test]
-fn a_pathological_text_is_not_lost() {
+fn pathological_texts_round_trip() {
     for piece in [" ", "\n", "漢"] {
         let text = piece.repeat(1_500_000) + "x";
         let (_, gpt2) = &EXPORTED[0];
@@ -135,7 +136,7 @@ fn a_pathological_text_is_not_lost() {
 }
 
 #[test]
-fn a_character_outside_the_alphabet_is_an_error_in_the_file_too() {
+fn unknown_characters_are_errors_in_the_export_too() {
     for (tokenizer, again) in &*EXPORTED {
         if tokenizer.kind() == TokenizerKind::Char {
             assert!(tokenizer.encode("\u{1F9ED}").is_err());
@@ -145,7 +146,7 @@ fn a_character_outside_the_alphabet_is_an_error_in_the_file_too() {
 }
 
 #[test]
-fn a_file_is_given_as_it_was_read() {
+fn loaded_files_are_exported_unchanged() {
     let json = include_bytes!("fixtures/files/llama.json");
     let tokenizer = Tokenizer::from_json(json).unwrap();
     assert_eq!(tokenizer.to_tokenizer_json(), json);
@@ -156,7 +157,7 @@ fn a_file_is_given_as_it_was_read() {
 }
 
 #[test]
-fn the_config_names_what_ends_a_text() {
+fn the_config_names_the_end_of_text() {
     let config = |tokenizer: &Tokenizer| -> Value {
         serde_json::from_slice(&tokenizer.to_tokenizer_config_json(Some(1024))).unwrap()
     };

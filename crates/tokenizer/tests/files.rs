@@ -1,5 +1,5 @@
-//! Tokenizers from a `tokenizer.json` against Python's `tokenizers`: `fixtures/make_files.py` wrote the files, and what
-//! that library makes of hard texts with them.
+//! Compares tokenizers from a `tokenizer.json` with Python's `tokenizers`. `fixtures/make_files.py` wrote the
+//! files and the expected ids of hard texts.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -53,7 +53,7 @@ fn open(name: &str) -> Tokenizer {
     Tokenizer::from_file(&path(name)).unwrap()
 }
 
-/// A fixture with something in it changed.
+/// Loads a fixture with an edit.
 fn edited(name: &str, edit: impl FnOnce(&mut Value)) -> Result<Tokenizer, TokenizerError> {
     let mut value: Value = serde_json::from_slice(&fs::read(path(name)).unwrap()).unwrap();
     edit(&mut value);
@@ -68,7 +68,7 @@ fn streamed(tokenizer: &Tokenizer, ids: &[u32]) -> String {
 }
 
 #[test]
-fn hard_texts_are_encoded_as_python_does() {
+fn hard_texts_are_encoded_like_python() {
     for (name, file) in golden() {
         let tokenizer = open(&name);
         for case in &file.cases {
@@ -79,7 +79,7 @@ fn hard_texts_are_encoded_as_python_does() {
 }
 
 #[test]
-fn ids_are_decoded_as_python_does_at_once_and_one_by_one() {
+fn ids_are_decoded_like_python_at_once_and_one_by_one() {
     for (name, file) in golden() {
         let tokenizer = open(&name);
         let cases = file.cases.iter().map(|case| &case.decoded);
@@ -91,7 +91,7 @@ fn ids_are_decoded_as_python_does_at_once_and_one_by_one() {
 }
 
 #[test]
-fn sizes_and_ends_of_text_are_the_files() {
+fn sizes_and_ends_of_text_match_the_files() {
     for (name, file) in golden() {
         let tokenizer = open(&name);
         assert_eq!(tokenizer.kind(), TokenizerKind::File);
@@ -102,7 +102,7 @@ fn sizes_and_ends_of_text_are_the_files() {
 
 proptest! {
     #[test]
-    fn a_stream_is_the_whole_whatever_the_ids(seeds in prop::collection::vec(any::<u32>(), 0..40)) {
+    fn a_stream_equals_the_decoded_text_for_any_ids(seeds in prop::collection::vec(any::<u32>(), 0..40)) {
         for name in ["byte_level", "llama", "unigram", "wordpiece"] {
             let tokenizer = open(name);
             let ids: Vec<u32> =
@@ -113,7 +113,7 @@ proptest! {
     }
 
     #[test]
-    fn byte_vocabularies_give_every_text_back(text in any::<String>()) {
+    fn byte_vocabularies_round_trip_any_text(text in any::<String>()) {
         for name in ["byte_level", "llama"] {
             let tokenizer = open(name);
             let ids = tokenizer.encode(&text).unwrap();
@@ -123,7 +123,7 @@ proptest! {
 }
 
 #[test]
-fn a_character_in_bytes_appears_when_its_last_byte_comes() {
+fn a_character_appears_with_its_last_byte() {
     for name in ["byte_level", "llama"] {
         let tokenizer = open(name);
         let ids = tokenizer.encode("x\u{1F9ED}").unwrap();
@@ -137,7 +137,7 @@ fn a_character_in_bytes_appears_when_its_last_byte_comes() {
 }
 
 #[test]
-fn what_comes_after_a_prompt_keeps_its_blank() {
+fn text_after_a_prompt_keeps_its_space() {
     for name in ["llama", "unigram", "byte_level"] {
         let tokenizer = open(name);
         let whole = tokenizer.encode("License Work").unwrap();
@@ -153,7 +153,7 @@ fn what_comes_after_a_prompt_keeps_its_blank() {
 }
 
 #[test]
-fn special_tokens_are_decoded_but_never_read_from_text() {
+fn special_tokens_are_decoded_but_never_encoded_from_text() {
     let names = [
         ("byte_level", "<|endoftext|>", 0),
         ("byte_level", "<|im end|>", 500),
@@ -167,14 +167,14 @@ fn special_tokens_are_decoded_but_never_read_from_text() {
         let ids = tokenizer.encode(name).unwrap();
         assert!(ids.len() > 1 && !ids.contains(&id), "{file}: {ids:?}");
     }
-    // An added token that is not special is a word like any other.
+    // An added token that is not special is recognized in text.
     let tokenizer = open("byte_level");
     assert_eq!(tokenizer.encode("<think>").unwrap(), [501]);
     assert_eq!(tokenizer.decode(&[501, 500]).unwrap(), "<think><|im end|>");
 }
 
 #[test]
-fn what_the_vocabulary_lacks_is_its_unknown_token() {
+fn text_outside_the_vocabulary_is_the_unknown_token() {
     let tokenizer = open("wordpiece");
     let unknown = tokenizer.encode("\u{1F9ED}").unwrap();
     assert_eq!(tokenizer.decode(&unknown).unwrap(), "[UNK]");
@@ -190,8 +190,8 @@ fn what_the_vocabulary_lacks_is_its_unknown_token() {
 }
 
 #[test]
-fn a_file_cannot_make_ids_depend_on_chance_or_length() {
-    // unigram.json cuts at eight tokens and fills up to four.
+fn truncation_padding_and_dropout_are_ignored() {
+    // unigram.json truncates to eight tokens and pads to four.
     let tokenizer = open("unigram");
     assert!(
         tokenizer
@@ -210,7 +210,7 @@ fn a_file_cannot_make_ids_depend_on_chance_or_length() {
 }
 
 #[test]
-fn ids_that_stand_for_nothing_are_named() {
+fn unassigned_ids_are_errors_with_the_id() {
     let tokenizer = open("llama");
     let error = tokenizer.decode(&[519]).unwrap_err().to_string();
     assert_eq!(
@@ -227,7 +227,7 @@ fn ids_that_stand_for_nothing_are_named() {
 }
 
 #[test]
-fn the_config_beside_a_file_says_what_ends_a_text() {
+fn the_config_next_to_a_file_sets_the_end_of_text() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join(TOKENIZER_FILE);
     fs::copy(path("llama"), &file).unwrap();
@@ -257,7 +257,7 @@ fn the_config_beside_a_file_says_what_ends_a_text() {
 }
 
 #[test]
-fn a_saved_tokenizer_is_found_again_with_its_end_of_text() {
+fn saved_tokenizers_are_opened_with_their_end_of_text() {
     for (name, config) in [("llama", r#"{"eos_token": "<s>"}"#), ("wordpiece", "{}")] {
         let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let file = from.path().join(TOKENIZER_FILE);
@@ -265,7 +265,7 @@ fn a_saved_tokenizer_is_found_again_with_its_end_of_text() {
         fs::write(from.path().join(TOKENIZER_CONFIG_FILE), config).unwrap();
         let tokenizer = Tokenizer::from_file(&file).unwrap();
         assert!(tokenizer.save(to.path()).unwrap());
-        // Only the file: the end-of-text token is in the specification.
+        // Without `tokenizer_config.json`: the end-of-text token is in the specification.
         assert_eq!(fs::read_dir(to.path()).unwrap().count(), 1);
         let saved = to.path().join(TOKENIZER_FILE);
         assert_eq!(fs::read(&saved).unwrap(), fs::read(&file).unwrap());
@@ -320,7 +320,7 @@ fn built_in_tokenizers_have_no_file() {
 }
 
 #[test]
-fn damaged_files_are_errors_with_a_reason() {
+fn damaged_files_are_rejected_with_a_reason() {
     let json = fs::read(path("byte_level")).unwrap();
     let step = json.len() / 97;
     let cuts = iter::successors(Some(0), |at| Some(at + step)).take_while(|&at| at < json.len());
@@ -355,7 +355,7 @@ fn damaged_files_are_errors_with_a_reason() {
 }
 
 #[test]
-fn wrong_and_unknown_contents_are_errors_with_a_reason() {
+fn invalid_and_unsupported_contents_are_rejected_with_a_reason() {
     type Edit = fn(&mut Value);
     let edits: [(&str, Edit); 14] = [
         ("", |file| file["model"]["vocab"] = json!(7)),
@@ -400,7 +400,7 @@ fn wrong_and_unknown_contents_are_errors_with_a_reason() {
 }
 
 #[test]
-fn other_decoders_are_as_the_crate_has_them() {
+fn other_decoders_match_the_crate() {
     let text = "the License of the Work";
     let decoders = [
         json!(null),
@@ -424,7 +424,7 @@ fn other_decoders_are_as_the_crate_has_them() {
         for len in 1..=ids.len() {
             let ids = &ids[..len];
             if ids.ends_with(&[3 + 0xE2]) || ids.ends_with(&[3 + 0x82]) {
-                continue; // Not a character yet.
+                continue; // Not a complete character yet.
             }
             let expected = crates.decode(ids, false).unwrap();
             assert_eq!(

@@ -1,4 +1,5 @@
-//! The byte-pair tokenizers against Python's `tiktoken`: `fixtures/make.py` wrote what it makes of hard texts.
+//! Compares the byte-pair tokenizers with Python's `tiktoken`, whose ids of hard texts were recorded by
+//! `fixtures/make.py`.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,8 @@ struct Golden {
     runs: Vec<Run>,
 }
 
-/// A long run, whose ids are described by their number, the first and last, and a sum.
+/// A long run of a repeated piece. Its ids are summarized by their count, the first and last ones, and a
+/// checksum.
 #[derive(Deserialize)]
 struct Run {
     before: String,
@@ -29,7 +31,7 @@ struct Digest {
     count: usize,
     first: Vec<u32>,
     last: Vec<u32>,
-    /// Each id by its place, from 1, modulo 2^61.
+    /// The sum of each id times its 1-based position, modulo 2^61.
     weighted_sum: u64,
 }
 
@@ -67,7 +69,7 @@ const BPE: [TokenizerKind; 4] = [
 ];
 
 #[test]
-fn hard_texts_are_encoded_as_tiktoken_does() {
+fn hard_texts_are_encoded_like_tiktoken() {
     let golden = golden();
     assert!(golden.cases.len() >= 20);
     for kind in BPE {
@@ -80,7 +82,7 @@ fn hard_texts_are_encoded_as_tiktoken_does() {
 }
 
 #[test]
-fn long_runs_are_encoded_as_tiktoken_does() {
+fn long_runs_are_encoded_like_tiktoken() {
     let golden = golden();
     assert!(golden.runs.len() >= 8);
     for kind in BPE {
@@ -100,7 +102,7 @@ fn long_runs_are_encoded_as_tiktoken_does() {
 }
 
 #[test]
-fn hard_texts_come_back_unchanged() {
+fn hard_texts_round_trip() {
     for kind in BPE {
         let tokenizer = Tokenizer::builtin(kind).unwrap();
         for case in golden().cases {
@@ -116,7 +118,7 @@ fn hard_texts_come_back_unchanged() {
 }
 
 #[test]
-fn sizes_and_end_of_text_are_tiktokens() {
+fn sizes_and_end_of_text_match_tiktoken() {
     let golden = golden();
     for kind in BPE {
         let tokenizer = Tokenizer::builtin(kind).unwrap();

@@ -1,6 +1,6 @@
 //! Integration tests: tokenizers, chat templates and training against the reference libraries.
 //!
-//! One program, so that the dependencies are linked once.
+//! A single program, so that the dependencies are linked once.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,5 +1,5 @@
-//! SentencePiece models against Python's `sentencepiece`: `fixtures/make_sentence_piece.py` trained small ones, and wrote
-//! what it makes of hard texts.
+//! Compares SentencePiece models with Python's `sentencepiece`. `fixtures/make_sentence_piece.py` trained small
+//! models and recorded their ids of hard texts.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -37,8 +37,9 @@ fn path(name: &str) -> PathBuf {
     Path::new(folder).join(format!("{name}.model"))
 }
 
-/// A text that is a short one over and over can be cut in ways whose scores are equal but for the rounding of their sums:
-/// which of them a Unigram model takes is chance, and only the tokens' order differs.
+/// Returns true if a text is a short text repeated many times. It can be segmented in several ways whose scores
+/// differ only by the rounding of their sums. A Unigram model chooses between them arbitrarily, so only the
+/// order of the tokens differs.
 fn is_run(text: &str) -> bool {
     let is = |len: usize| {
         text.get(..len)
@@ -48,7 +49,7 @@ fn is_run(text: &str) -> bool {
 }
 
 #[test]
-fn hard_texts_are_encoded_as_sentencepiece_does() {
+fn hard_texts_are_encoded_like_sentencepiece() {
     let mut wrong = Vec::new();
     for (name, expected) in golden() {
         let tokenizer = Tokenizer::from_file(&path(&name)).unwrap();
@@ -68,7 +69,7 @@ fn hard_texts_are_encoded_as_sentencepiece_does() {
 }
 
 #[test]
-fn sizes_and_ends_of_text_are_the_model_s() {
+fn sizes_and_ends_of_text_match_the_models() {
     for (name, expected) in golden() {
         let choice: TokenizerChoice = path(&name).to_str().unwrap().parse().unwrap();
         let tokenizer = Tokenizer::from_choice(&choice).unwrap();
@@ -78,13 +79,13 @@ fn sizes_and_ends_of_text_are_the_model_s() {
     }
 }
 
-/// With bytes for what is unknown and blanks kept, decoding undoes encoding.
+/// With byte fallback and preserved spaces, decoding inverts encoding.
 #[test]
-fn models_that_keep_everything_give_it_back() {
+fn lossless_models_round_trip() {
     for name in ["bpe", "unigram_bytes"] {
         let tokenizer = Tokenizer::from_file(&path(name)).unwrap();
         for case in &golden()[name].cases {
-            // What is a blank's mark in the text is a blank afterwards.
+            // A literal `▁` in the text is decoded as a space.
             let expected = case.text.replace('\u{2581}', " ");
             assert_eq!(tokenizer.decode(&case.ids).unwrap(), expected, "{name}");
         }
@@ -92,7 +93,7 @@ fn models_that_keep_everything_give_it_back() {
 }
 
 #[test]
-fn the_name_of_a_control_piece_is_plain_text() {
+fn names_of_control_pieces_are_plain_text() {
     for name in ["bpe", "unigram_bytes", "unigram"] {
         let tokenizer = Tokenizer::from_file(&path(name)).unwrap();
         let ids = tokenizer.encode("a </s> b <s>").unwrap();
@@ -101,7 +102,7 @@ fn the_name_of_a_control_piece_is_plain_text() {
 }
 
 #[test]
-fn a_folder_with_a_model_alone_is_taken() {
+fn a_folder_with_only_a_model_is_accepted() {
     let folder = tempfile::tempdir().unwrap();
     fs::copy(path("bpe"), folder.path().join("tokenizer.model")).unwrap();
     let choice: TokenizerChoice = folder.path().to_str().unwrap().parse().unwrap();
@@ -119,7 +120,7 @@ fn refused(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn a_damaged_model_is_refused_or_harmless() {
+fn damaged_models_are_rejected_or_harmless() {
     let whole = fs::read(path("rules")).unwrap();
     let message = refused(&whole[..whole.len() / 2]);
     assert!(
@@ -133,10 +134,10 @@ fn a_damaged_model_is_refused_or_harmless() {
     }
 }
 
-/// A model of two pieces by hand: field 1 is a piece with its name (1), score (2) and type (3); field 2 the trainer's
-/// settings; field 3 the normalizer's.
+/// A hand-written model with two pieces. Field 1 is a piece with its name (1), score (2) and type (3), field 2
+/// the trainer's settings, field 3 the normalizer's.
 #[test]
-fn what_cannot_be_said_exactly_is_refused_by_name() {
+fn unsupported_features_are_rejected_by_name() {
     let unknown = b"\x0a\x09\x0a\x05<unk>\x18\x02";
     let with = |more: &[u8]| refused(&[unknown.as_slice(), more].concat());
     assert_eq!(with(b"\x0a\x03\x0a\x01a"), "");

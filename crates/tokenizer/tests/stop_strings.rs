@@ -1,9 +1,9 @@
-//! Stop strings across tokens' borders, against the standard library's search of the whole text.
+//! Compares stop strings across token boundaries with the standard library's search of the whole text.
 
 use emberlm_tokenizer::StopStrings;
 use proptest::prelude::*;
 
-/// The output for pieces, one after another, and the string that ended it.
+/// Returns the output for each chunk, and the index of the stop string that ended the text.
 fn passed(stops: &[&str], pieces: &[&[u8]]) -> (Vec<String>, Option<usize>) {
     let mut stops = StopStrings::new(stops).unwrap();
     let mut shown = Vec::new();
@@ -18,7 +18,7 @@ fn passed(stops: &[&str], pieces: &[&[u8]]) -> (Vec<String>, Option<usize>) {
 }
 
 #[test]
-fn a_string_is_found_across_borders_and_nothing_of_it_is_shown() {
+fn stop_strings_are_found_across_boundaries_and_not_shown() {
     let (shown, stopped) = passed(
         &["\n\nUser:"],
         &[b"Yes.\n", b"\nUs", b"er", b": no", b"more"],
@@ -28,14 +28,14 @@ fn a_string_is_found_across_borders_and_nothing_of_it_is_shown() {
 }
 
 #[test]
-fn what_only_began_one_is_shown_as_soon_as_that_is_known() {
+fn false_starts_are_released_immediately() {
     let (shown, stopped) = passed(&["END", "EE"], &[b"an E", b"N", b"T E", b""]);
     assert_eq!(shown, ["an ", "", "ENT ", "", "E"]);
     assert_eq!(stopped, None);
 }
 
 #[test]
-fn the_one_that_ends_first_wins_and_of_those_the_longest() {
+fn the_first_to_end_wins_then_the_longest() {
     assert_eq!(passed(&["abcd", "bc"], &[b"xabcd"]).0.concat(), "xa");
     assert_eq!(
         passed(&["bc", "abc"], &[b"xabcd"]),
@@ -44,7 +44,7 @@ fn the_one_that_ends_first_wins_and_of_those_the_longest() {
 }
 
 #[test]
-fn a_string_may_end_within_a_piece_s_characters() {
+fn stop_strings_may_end_within_a_token() {
     let text = "caf\u{e9}\u{1f525}!".as_bytes();
     let bytes: Vec<&[u8]> = text.chunks(1).collect();
     let mut stops = StopStrings::new(&["\u{1f525}"]).unwrap();
@@ -57,13 +57,13 @@ fn a_string_may_end_within_a_piece_s_characters() {
 }
 
 #[test]
-fn without_strings_everything_passes_at_once() {
+fn without_stop_strings_everything_passes() {
     let mut stops = StopStrings::default();
     assert_eq!(stops.push(&[0xFF, 0, b'a']).bytes, [0xFF, 0, b'a']);
 }
 
 #[test]
-fn strings_that_cannot_be_used_are_refused() {
+fn invalid_stop_strings_are_rejected() {
     let error = |stop: &str| StopStrings::new(&["a", stop]).unwrap_err().to_string();
     assert_eq!(error(""), "stop = \"\": must not be empty");
     assert_eq!(
@@ -77,7 +77,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn cuts_do_not_matter(
+    fn the_result_does_not_depend_on_boundaries(
         text in "[abé]{0,40}",
         stops in prop::collection::vec("[abé]{1,5}", 0..4),
         cuts in prop::collection::vec(0usize..60, 0..12),
@@ -99,7 +99,7 @@ proptest! {
             stopped = passed.stopped;
             let so_far = &text.as_bytes()[..cut[1]];
             prop_assert!(so_far.starts_with(&shown));
-            // No more is held back than what may begin a string.
+            // Only bytes that may begin a stop string are held back.
             let held = &so_far[shown.len()..];
             let begins = |stop: &String| stop.as_bytes().starts_with(held) && stop.len() > held.len();
             prop_assert!(stopped.is_some() || held.is_empty() || stops.iter().any(begins));

@@ -1,4 +1,4 @@
-//! The behaviour that a user of the crate notices, for good and bad input.
+//! Tests of the public interface, for valid and invalid input.
 
 use emberlm_tokenizer::{Tokenizer, TokenizerError, TokenizerKind, TokenizerSpec};
 
@@ -15,7 +15,7 @@ fn every_tokenizer() -> Vec<Tokenizer> {
 }
 
 #[test]
-fn every_tokenizer_gives_back_what_it_took() {
+fn every_tokenizer_round_trips() {
     for tokenizer in every_tokenizer() {
         let ids = tokenizer.encode("hello, world").unwrap();
         assert!(ids.iter().all(|&id| (id as usize) < tokenizer.vocab_size()));
@@ -33,7 +33,7 @@ fn characters_are_numbered_by_code_point() {
 }
 
 #[test]
-fn an_unknown_character_is_named_with_its_position() {
+fn unknown_characters_are_reported_with_their_position() {
     let error = char_tokenizer().encode("héllo").unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -62,7 +62,7 @@ fn bytes_are_their_own_ids_and_256_ends_a_text() {
 }
 
 #[test]
-fn special_tokens_are_decoded_but_never_read_from_text() {
+fn special_tokens_are_decoded_but_never_encoded_from_text() {
     let tokenizer = Tokenizer::builtin(TokenizerKind::Gpt2).unwrap();
     assert_eq!(tokenizer.decode(&[50_256]).unwrap(), "<|endoftext|>");
     let ids = tokenizer.encode("<|endoftext|>").unwrap();
@@ -70,7 +70,7 @@ fn special_tokens_are_decoded_but_never_read_from_text() {
 }
 
 #[test]
-fn an_id_out_of_range_is_named() {
+fn ids_out_of_range_are_reported() {
     for tokenizer in every_tokenizer() {
         let id = tokenizer.vocab_size() as u32;
         for id in [id, u32::MAX] {
@@ -86,7 +86,7 @@ fn an_id_out_of_range_is_named() {
 }
 
 #[test]
-fn an_unassigned_id_is_named() {
+fn unassigned_ids_are_reported() {
     for (kind, id) in [
         (TokenizerKind::Cl100k, 100_256),
         (TokenizerKind::O200k, 199_998),
@@ -96,9 +96,9 @@ fn an_unassigned_id_is_named() {
     }
 }
 
-/// tiktoken-rs gives up at a million blanks.
+/// tiktoken-rs fails on a million spaces.
 #[test]
-fn a_pathological_text_is_encoded_as_any_other() {
+fn pathological_texts_are_encoded() {
     for piece in [" ", "\n", "漢"] {
         let text = piece.repeat(1_500_000) + "x";
         for kind in [
@@ -114,7 +114,7 @@ fn a_pathological_text_is_encoded_as_any_other() {
 }
 
 #[test]
-fn a_spec_survives_json_and_finds_the_same_tokenizer() {
+fn specs_round_trip_through_json_and_open_the_tokenizer() {
     for tokenizer in every_tokenizer() {
         let json = serde_json::to_string(&tokenizer.spec()).unwrap();
         let spec: TokenizerSpec = serde_json::from_str(&json).unwrap();
@@ -128,7 +128,7 @@ fn a_spec_survives_json_and_finds_the_same_tokenizer() {
 }
 
 #[test]
-fn hashes_tell_vocabularies_apart() {
+fn hashes_distinguish_vocabularies() {
     let mut hashes: Vec<String> = every_tokenizer().iter().map(|t| t.spec().hash).collect();
     hashes.push(
         Tokenizer::char_from_alphabet("abc".chars())
@@ -143,7 +143,7 @@ fn hashes_tell_vocabularies_apart() {
 }
 
 #[test]
-fn a_spec_of_another_vocabulary_is_refused() {
+fn specs_of_other_vocabularies_are_rejected() {
     let spec = char_tokenizer().spec();
     let refused = |spec: TokenizerSpec| Tokenizer::from_spec(&spec).unwrap_err().to_string();
 
@@ -170,7 +170,7 @@ fn a_spec_of_another_vocabulary_is_refused() {
 }
 
 #[test]
-fn an_unknown_field_of_a_spec_is_refused() {
+fn unknown_fields_of_specs_are_rejected() {
     let json = r#"{"kind": "byte", "vocab_size": 257, "hash": "", "merges": 1}"#;
     let error = serde_json::from_str::<TokenizerSpec>(json).unwrap_err();
     assert!(error.to_string().contains("unknown field `merges`"));
@@ -182,8 +182,8 @@ fn tokenizers_are_shared_between_threads() {
     shared::<Tokenizer>();
 }
 
-/// The kinds that promise it: see docs/guides/tokenizers.md.
-mod any_text_comes_back {
+/// The kinds that guarantee lossless round trips: see docs/guides/tokenizers.md.
+mod any_text_round_trips {
     use std::sync::LazyLock;
 
     use emberlm_tokenizer::{BpeOptions, BpeTraining, Pattern};
@@ -218,8 +218,8 @@ mod any_text_comes_back {
 
     proptest! {
         #[test]
-        fn from_every_kind_that_promises_it(text in any::<String>()) {
-            // SentencePiece's mark for a blank.
+        fn for_every_lossless_kind(text in any::<String>()) {
+            // SentencePiece's mark for a space.
             let text = text.replace('\u{2581}', " ");
             for tokenizer in &*TOKENIZERS {
                 let ids = tokenizer.encode(&text).unwrap();
@@ -228,7 +228,7 @@ mod any_text_comes_back {
         }
 
         #[test]
-        fn from_characters_of_the_alphabet(text in any::<String>()) {
+        fn for_characters_of_the_alphabet(text in any::<String>()) {
             let Ok(tokenizer) = Tokenizer::char_from_alphabet(text.chars()) else {
                 return Ok(());
             };

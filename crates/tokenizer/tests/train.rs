@@ -1,4 +1,5 @@
-//! Training against Python's `tokenizers`: `fixtures/make_trained.py` trained on the same texts with the same settings.
+//! Compares training with Python's `tokenizers`: `fixtures/make_trained.py` trained on the same texts with the
+//! same settings.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +42,7 @@ fn trained(pattern: &str) -> Tokenizer {
 }
 
 #[test]
-fn vocabulary_and_merges_are_python_s() {
+fn vocabularies_and_merges_match_python() {
     for (name, json) in [
         ("gpt2", include_str!("fixtures/trained/gpt2.json")),
         ("cl100k", include_str!("fixtures/trained/cl100k.json")),
@@ -74,7 +75,7 @@ fn vocabulary_and_merges_are_python_s() {
 }
 
 #[test]
-fn hard_texts_get_python_s_ids_and_come_back() {
+fn hard_texts_match_python_and_round_trip() {
     for (name, cases) in golden() {
         let tokenizer = trained(&name);
         for case in cases {

@@ -1,4 +1,4 @@
-//! A record to token ids, and which of them are to be learnt.
+//! Encodes a record to token ids and a loss mask.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -17,16 +17,16 @@ use crate::markup::{MarkupEncoder, PlacedToken};
 /// The tokens of an example.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChatTokens {
-    /// The ids.
+    /// The token ids.
     pub ids: Vec<u32>,
-    /// For each, whether it is to be learnt.
+    /// The loss mask: true for each id that is a training target.
     pub learnt: Vec<bool>,
 }
 
-/// Turns records into tokens by a template and a tokenizer; shared between threads.
+/// Encodes records with a chat template and a tokenizer. Can be shared between threads.
 ///
-/// Special tokens are those that the template writes. A special token's name in a message, or anywhere else in a record,
-/// is plain text. Apart from that the ids are those of `transformers`' `apply_chat_template`.
+/// Only the template produces special tokens. A special token's name in a message, or anywhere else in a
+/// record, is plain text. Otherwise the ids are those of `transformers`' `apply_chat_template`.
 ///
 /// ```
 /// use emberlm_tokenizer::chat::{ChatEncoder, ChatTemplate};
@@ -44,19 +44,19 @@ pub struct ChatEncoder {
     pub(super) tokenizer: Tokenizer,
     pub(super) markup: MarkupEncoder,
     names: Names,
-    /// The endings of an answer: the template's special tokens and the tokenizer's.
+    /// Names of special tokens that can end an answer: those of the tokenizer and of the template.
     pub(super) ends: Vec<String>,
     missing: Vec<String>,
     pub(super) end_of_text: Option<u32>,
-    /// The tokens before a prompt.
+    /// Ids that precede every prompt.
     pub(super) beginning: Vec<u32>,
 }
 
 impl ChatEncoder {
-    /// An encoder of what `template` makes of conversations.
+    /// Creates an encoder for conversations.
     ///
-    /// Unless the template's configuration sets them, `eos_token` is the tokenizer's end of text and `bos_token` what it puts before
-    /// a text.
+    /// Unless the template's configuration sets them, `eos_token` is the tokenizer's end of text and
+    /// `bos_token` the token that it puts before a text.
     pub fn new(template: ChatTemplate, tokenizer: &Tokenizer) -> Self {
         let specials = tokenizer.special_tokens();
         let name = |id: Option<u32>| {
@@ -66,13 +66,13 @@ impl ChatEncoder {
         let end_of_text = tokenizer.end_of_text();
         let bos = tokenizer.beginning().first().copied();
         let defaults = [("eos_token", name(end_of_text)), ("bos_token", name(bos))];
-        let untold = defaults.into_iter().filter_map(|(variable, token)| {
-            let is_told = template.tokens().contains_key(variable);
-            let token = token.filter(|_| !is_told)?;
+        let unset = defaults.into_iter().filter_map(|(variable, token)| {
+            let is_set = template.tokens().contains_key(variable);
+            let token = token.filter(|_| !is_set)?;
             Some((variable.to_owned(), token))
         });
-        let untold: Vec<_> = untold.collect();
-        let template = template.with_tokens(untold);
+        let unset: Vec<_> = unset.collect();
+        let template = template.with_tokens(unset);
         let missing = template
             .specials()
             .into_iter()
@@ -96,27 +96,28 @@ impl ChatEncoder {
         &self.template
     }
 
-    /// The special tokens that the template writes and the tokenizer lacks, which become plain text.
+    /// The special tokens that the template writes but the tokenizer lacks. They become plain text.
     pub fn missing(&self) -> &[String] {
         &self.missing
     }
 
-    /// The tokens of a record: see [`ChatExample::from_json`]. A conversation is what the template makes of it; `prompt` and
-    /// `completion` that are texts follow each other, and then comes the end of a text, if the tokenizer has one.
+    /// Encodes a record: see [`ChatExample::from_json`]. A conversation is rendered by the template. For a
+    /// `prompt` and a `completion` that are strings, the two are concatenated, followed by the end of text if
+    /// the tokenizer has one.
     ///
-    /// To be learnt are the assistant's answers with what ends them, or the completion with its end. A token that is
-    /// partly of what is to be learnt is learnt.
+    /// The targets are the assistant's answers with the tokens that end them, or the completion with its end. A
+    /// token that overlaps a target span is a target.
     ///
     /// # Errors
-    /// Fails if the record is broken or there is nothing in it to learn, if the template refuses it or does not show what is
-    /// the assistant's, or if the tokenizer cannot encode the text.
+    /// The record is invalid or has no targets, the template rejects it or does not show the assistant's
+    /// answers, or the tokenizer cannot encode the text.
     pub fn encode(&self, json: &str) -> Result<ChatTokens, ChatError> {
         let tokens = self.encode_batch(&[json]).pop();
         tokens.unwrap_or_else(|| Err(self.template.no_text()))
     }
 
-    /// The tokens of each of `records`, as [`ChatEncoder::encode`] has them. A renderer in another process is asked once for
-    /// all of them rather than once for each.
+    /// Encodes each of `records` like [`ChatEncoder::encode`]. A renderer in another process receives one
+    /// request for the whole batch.
     pub fn encode_batch(&self, records: &[&str]) -> Vec<Result<ChatTokens, ChatError>> {
         let mut read: Vec<Result<Record<'_>, ChatError>> =
             records.iter().map(|json| self.read(json)).collect();
@@ -128,13 +129,13 @@ impl ChatEncoder {
         match rendered {
             Ok(texts) => {
                 for (turns, texts) in conversations(&mut read).zip(texts) {
-                    turns.take(texts);
+                    turns.add_texts(texts);
                 }
             }
-            // One of them exceeds a limit: the others need not suffer for it.
+            // One record exceeds a limit: encode them separately, so that the others still succeed.
             Err(_) if records.len() > 1 => {
                 let mut stopped = None;
-                let alone = records.iter().map(|json| match &stopped {
+                let separately = records.iter().map(|json| match &stopped {
                     Some(error) => Err(ChatError::clone(error)),
                     None => self.encode(json).inspect_err(|error| {
                         if error.is_of_renderer() {
@@ -142,7 +143,7 @@ impl ChatEncoder {
                         }
                     }),
                 });
-                return alone.collect();
+                return separately.collect();
             }
             Err(error) => return vec![Err(error)],
         }
@@ -202,7 +203,7 @@ impl ChatEncoder {
         Ok(tokens)
     }
 
-    /// Marks that occur in neither the conversation nor the template.
+    /// Chooses marks that occur in neither the conversation nor the template.
     pub(super) fn marks_for(&self, conversation: &Conversation) -> Result<Marks, ChatError> {
         let mut used = BTreeSet::new();
         self.template.note_used(&mut used);
@@ -217,8 +218,8 @@ impl ChatEncoder {
         Marks::avoiding(&used)
     }
 
-    /// Puts barriers into special tokens' names in all that comes from the record. A role that is one word stays as it is,
-    /// since templates compare it with their own.
+    /// Puts barriers into special tokens' names in all content of the record. A role that is a single word is
+    /// unchanged, since templates compare it with literals.
     pub(super) fn bar(&self, conversation: &mut Conversation, barrier: char) {
         let bar =
             |value: &Value| marks::map_texts(value, &mut |text| self.names.bar(text, barrier));
@@ -235,13 +236,13 @@ impl ChatEncoder {
     }
 }
 
-/// A record that was read.
+/// A parsed record.
 enum Record<'a> {
     Text { prompt: String, completion: String },
     Conversation(Box<TurnTexts<'a>>),
 }
 
-/// Those of `records` that are conversations.
+/// Returns the conversations among `records`.
 fn conversations<'r, 'a: 'r>(
     records: &'r mut [Result<Record<'a>, ChatError>],
 ) -> impl Iterator<Item = &'r mut TurnTexts<'a>> {
@@ -252,7 +253,7 @@ fn conversations<'r, 'a: 'r>(
 }
 
 impl ChatTokens {
-    /// Tokens of a text of which `spans`, in bytes and ascending, are to be learnt.
+    /// Creates the tokens of a text. `spans` are the byte ranges of the targets, in ascending order.
     fn new(placed: &[PlacedToken], spans: &[Range<usize>]) -> Self {
         let is_learnt = |token: &PlacedToken| {
             let next = spans.partition_point(|span| span.end <= token.start);

@@ -1,13 +1,13 @@
-//! Errors between a record and its tokens.
+//! The error type of chat templates and records.
 
 use std::path::PathBuf;
 
 use crate::TokenizerError;
 
-/// An error of a chat template or of a record; each names what is at fault and why.
+/// An error of a chat template or a record. Every variant names the culprit and the reason.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ChatError {
-    /// A template was asked for by what is neither the name of a built-in one nor a path.
+    /// The choice is neither the name of a built-in template nor a path.
     #[error(
         "unknown chat template `{name}`: choose chatml or llama3, or give the path of a .jinja file, of a \
              tokenizer_config.json, or of a folder that holds one"
@@ -16,7 +16,7 @@ pub enum ChatError {
         /// The requested name.
         name: String,
     },
-    /// A file that should hold a template cannot be read, or holds none.
+    /// A template file cannot be read or has no template.
     #[error("{}: {reason}", path.display())]
     File {
         /// The file.
@@ -24,49 +24,50 @@ pub enum ChatError {
         /// The reason.
         reason: String,
     },
-    /// A template is broken, cannot be run, or refuses a conversation.
+    /// A template is invalid, fails, or rejects a conversation.
     #[error("chat template {template}{}: {reason}", line.map(|line| format!(", line {line}")).unwrap_or_default())]
     Template {
         /// The template's name or path.
         template: String,
-        /// The line at fault, from 1, where it is known.
+        /// The 1-based line of the error, if known.
         line: Option<usize>,
         /// The reason.
         reason: String,
     },
-    /// A template needs more than it may: it was stopped.
+    /// A template exceeded a limit and was stopped.
     #[error("chat template {template}: {reason}")]
     Limit {
         /// The template's name or path.
         template: String,
-        /// The limit that it exceeds, with its value.
+        /// The exceeded limit and its value.
         reason: String,
     },
-    /// Nobody could render a text: neither template nor record is at fault.
+    /// Rendering failed for a reason other than the template and the record, such as a renderer process that
+    /// could not be started.
     #[error("chat template {template} could not be rendered: {reason}")]
     Unavailable {
         /// The template's name or path.
         template: String,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
-    /// A record is not an example that can be learnt from.
+    /// A record is not a valid training example.
     #[error("`{field}` {reason}")]
     Record {
-        /// The field at fault, as `messages[2].role`.
+        /// The invalid field, such as `messages[2].role`.
         field: String,
-        /// The rule that it breaks.
+        /// The violated rule.
         reason: String,
     },
     /// A record is not JSON.
     #[error("it is not JSON: {reason} at column {column}")]
     Json {
-        /// The place in the record's last line that was read, in bytes from 1.
+        /// The 1-based byte column in the last line that was read.
         column: usize,
-        /// The reader's message.
+        /// The parser's message.
         reason: String,
     },
-    /// A template without `{% generation %}` does not show which part of its text is an answer.
+    /// The answer cannot be located in the output of a template without `{% generation %}`.
     #[error(
         "chat template {template} does not show which part of its text is the answer `{field}`: {reason}; put \
          {{% generation %}} and {{% endgeneration %}} around what is to be learnt in it"
@@ -74,9 +75,9 @@ pub enum ChatError {
     Unmarked {
         /// The template's name or path.
         template: String,
-        /// The message, as `messages[2]`.
+        /// The message, such as `messages[2]`.
         field: String,
-        /// Why not.
+        /// The reason.
         reason: &'static str,
     },
     /// The tokenizer cannot encode the text.
@@ -85,12 +86,13 @@ pub enum ChatError {
 }
 
 impl ChatError {
-    /// Returns true if the template would fail for other conversations too, at the same cost.
+    /// Returns true if the failure is not specific to the conversation, so that others would fail at the same
+    /// cost.
     pub fn is_of_renderer(&self) -> bool {
         matches!(self, Self::Limit { .. } | Self::Unavailable { .. })
     }
 
-    /// The error of the field `field`, which breaks the rule `reason`.
+    /// Creates the error of a field that violates a rule.
     pub(crate) fn record(field: impl Into<String>, reason: impl Into<String>) -> Self {
         Self::Record {
             field: field.into(),

@@ -1,34 +1,34 @@
-//! The contents of a JSON record: a conversation, or a text and its continuation.
+//! Parses a JSON record: a conversation, or a prompt and a completion.
 
 use minijinja::Value;
 use minijinja::value::ValueKind;
 
 use super::ChatError;
 
-/// The names under which a message's reasoning is passed, the usual one first.
+/// The field names of a message's reasoning, in order of precedence.
 const REASONING: [&str; 3] = ["reasoning_content", "thinking", "reasoning"];
 
-/// An example to learn from.
+/// A training example.
 #[derive(Clone, Debug)]
 pub enum ChatExample {
-    /// Messages, of which the assistant's are to be learnt.
+    /// Messages. The assistant's are the targets.
     Conversation(Conversation),
-    /// A prompt and its completion, which is the target.
+    /// A prompt and its completion.
     Text {
         /// The prompt.
         prompt: String,
-        /// The target.
+        /// The completion, which is the target.
         completion: String,
     },
 }
 
-/// Messages, and further inputs of a template.
+/// Messages and other variables of a template.
 #[derive(Clone, Debug)]
 pub struct Conversation {
     pub(crate) messages: Vec<Message>,
-    /// `tools`, `documents` and what `chat_template_kwargs` holds, by name.
+    /// `tools`, `documents` and the entries of `chat_template_kwargs`, by name.
     pub(crate) variables: Vec<(String, Value)>,
-    /// The bytes of the record.
+    /// The size of the record in bytes.
     pub(crate) bytes: usize,
 }
 
@@ -36,24 +36,25 @@ pub struct Conversation {
 #[derive(Clone, Debug)]
 pub struct Message {
     pub(crate) role: String,
-    /// All of its fields that are not null.
+    /// All non-null fields.
     pub(crate) fields: Value,
-    /// True if it is the assistant's and to be learnt.
+    /// True if the message is an assistant's answer and a target.
     pub(crate) learnt: bool,
 }
 
 impl ChatExample {
-    /// Reads a record:
+    /// Parses a record in one of three formats:
     ///
-    /// - `{"messages": [{"role": …, "content": …}, …]}`, OpenAI's format: contents are texts or lists of
-    ///   `{"type": "text", "text": …}`; a message of the assistant's with `"weight": 0` is not learnt; other fields of a
-    ///   message pass to the template, and so do the record's `tools`, `documents` and the entries of
-    ///   `chat_template_kwargs`;
-    /// - `{"prompt": "…", "completion": "…"}`;
-    /// - `{"prompt": [messages], "completion": [messages]}`, of which the assistant's in `completion` are learnt.
+    /// - `{"messages": [{"role": …, "content": …}, …]}`, OpenAI's format. Contents are strings or lists of
+    ///   `{"type": "text", "text": …}`. An assistant's message with `"weight": 0` is not a target. Other fields
+    ///   of messages are passed to the template, as are the record's `tools`, `documents` and the entries of
+    ///   `chat_template_kwargs`.
+    /// - `{"prompt": "…", "completion": "…"}`.
+    /// - `{"prompt": [messages], "completion": [messages]}`. The assistant's messages in `completion` are the
+    ///   targets.
     ///
     /// # Errors
-    /// [`ChatError::Json`]; [`ChatError::Record`] with the field and the rule that it breaks.
+    /// [`ChatError::Json`], or [`ChatError::Record`] with the field and the violated rule.
     pub fn from_json(json: &str) -> Result<Self, ChatError> {
         let record = read_object(json)?;
         let messages = field(&record, "messages");
@@ -87,11 +88,11 @@ impl ChatExample {
 }
 
 impl Conversation {
-    /// Reads the `messages` of a record, and further inputs of a template, as [`ChatExample::from_json`] does. None of it is
-    /// to be learnt: an answer is asked for.
+    /// Parses the `messages` of a record and other variables of the template, like [`ChatExample::from_json`].
+    /// Nothing is a target: the conversation is a prompt for an answer.
     ///
     /// # Errors
-    /// [`ChatError::Json`]; [`ChatError::Record`] with the field and the rule that it breaks.
+    /// [`ChatError::Json`], or [`ChatError::Record`] with the field and the violated rule.
     pub fn from_json(json: &str) -> Result<Self, ChatError> {
         let record = read_object(json)?;
         let messages = field(&record, "messages")
@@ -103,7 +104,7 @@ impl Conversation {
         })
     }
 
-    /// A conversation of one message, which nobody is to learn.
+    /// Creates a conversation of one user message, which is not a target.
     pub(crate) fn of_user(fields: Value) -> Self {
         let message = Message {
             role: "user".to_owned(),
@@ -117,7 +118,8 @@ impl Conversation {
         }
     }
 
-    /// The conversation with contents that are texts, for a template that does not read lists of parts itself.
+    /// Returns the conversation, with lists of parts joined to strings if the template does not read lists
+    /// itself.
     pub(crate) fn for_template(&self, reads_parts: bool) -> Self {
         let mut conversation = self.clone();
         if !reads_parts {
@@ -144,7 +146,7 @@ impl Message {
     }
 }
 
-/// A record, which must be an object.
+/// Parses a record, which must be an object.
 fn read_object(json: &str) -> Result<Value, ChatError> {
     let record: Value = serde_json::from_str(json).map_err(|error| {
         let place = format!(" at line {} column {}", error.line(), error.column());
@@ -160,13 +162,13 @@ fn read_object(json: &str) -> Result<Value, ChatError> {
     }
 }
 
-/// A field that is there and not null.
+/// Returns a field that is present and not null.
 fn field(map: &Value, name: &str) -> Option<Value> {
     let value = map.get_attr(name).ok()?;
     (!value.is_undefined() && !value.is_none()).then_some(value)
 }
 
-/// `map` with `name` set, at its place if it was there.
+/// Returns `map` with `name` set, in its old position if it was present.
 pub(crate) fn with_field(map: &Value, name: &str, value: Value) -> Value {
     let mut pairs = pairs(map);
     match pairs.iter_mut().find(|(key, _)| key.as_str() == Some(name)) {
@@ -176,7 +178,7 @@ pub(crate) fn with_field(map: &Value, name: &str, value: Value) -> Value {
     Value::from_pairs(pairs)
 }
 
-/// A map's keys and values that are not null, in their order.
+/// Returns the non-null entries of a map in order.
 fn pairs(map: &Value) -> Vec<(Value, Value)> {
     let keys = map.try_iter().into_iter().flatten();
     let pairs = keys.map(|key| {
@@ -186,7 +188,7 @@ fn pairs(map: &Value) -> Vec<(Value, Value)> {
     pairs.filter(|(_, value)| !value.is_none()).collect()
 }
 
-/// Reads a list of messages at `path`; `learnt` is whether the assistant's are to be learnt.
+/// Parses a list of messages at `path`. With `learnt`, the assistant's are targets.
 fn read_messages(list: &Value, path: &str, learnt: bool) -> Result<Vec<Message>, ChatError> {
     if list.kind() != ValueKind::Seq {
         let rule = match path {
@@ -241,7 +243,7 @@ fn read_message(message: &Value, path: &str, learnt: bool) -> Result<Message, Ch
         Some(weight) if weight == Value::from(1) => true,
         Some(_) => return Err(ChatError::record(at("weight"), "must be 0 or 1")),
     };
-    // As `transformers` has it: templates see no nulls, and the reasoning under the names that they ask for.
+    // As in `transformers`, templates see no nulls, and reasoning under both field names.
     let mut fields = Value::from_pairs(pairs(message));
     if let Some(reasoning) = REASONING.iter().find_map(|name| field(message, name)) {
         if field(&fields, "thinking").is_none() {
@@ -256,7 +258,7 @@ fn read_message(message: &Value, path: &str, learnt: bool) -> Result<Message, Ch
     })
 }
 
-/// Checks a content that is a list: only texts are supported.
+/// Checks a content that is a list. Only text parts are supported.
 fn check_parts(parts: &Value, path: &str) -> Result<(), ChatError> {
     for (rank, part) in parts.try_iter().into_iter().flatten().enumerate() {
         let path = format!("{path}[{rank}]");

@@ -1,4 +1,4 @@
-//! The sources of templates: names, and files as Hugging Face's libraries write them.
+//! Loads templates by name and from the files of Hugging Face libraries.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -9,26 +9,26 @@ use serde_json::Value;
 use super::{ChatError, ChatTemplate, builtin};
 use crate::TOKENIZER_CONFIG_FILE;
 
-/// The name of a template's own file beside a model.
+/// The name of the template file in a model directory.
 pub const TEMPLATE_FILE: &str = "chat_template.jinja";
 
-/// The template that `transformers` takes for conversations with tools.
+/// The name of the template that `transformers` uses for conversations with tools.
 const TOOL_USE: &str = "tool_use";
 
-/// The folder of the templates other than the default one.
+/// The folder of additional templates.
 const ADDITIONAL_FOLDER: &str = "additional_chat_templates";
 
-/// The number of templates' names an error shows, and their bytes.
+/// The maximum number of template names in an error message, and their maximum length in bytes.
 const SHOWN_NAMES: usize = 12;
 const SHOWN_BYTES: usize = 1000;
 
-/// The name of the template's file next to a multimodal preprocessor.
+/// The template file of a multimodal preprocessor.
 const TEMPLATE_JSON_FILE: &str = "chat_template.json";
 
 impl FromStr for ChatTemplate {
     type Err = ChatError;
 
-    /// The template that a user asks for: `chatml`, `llama3`, or a path. A name goes before a path.
+    /// Loads the template chosen by the user: `chatml`, `llama3` or a path. Names take precedence.
     fn from_str(text: &str) -> Result<Self, ChatError> {
         if let Some(found) = builtin::ALL.into_iter().find(|(name, _)| *name == text) {
             return Self::builtin(found);
@@ -44,15 +44,17 @@ impl FromStr for ChatTemplate {
 }
 
 impl ChatTemplate {
-    /// The template of a file: a `.json` file's `chat_template`, such as a `tokenizer_config.json`'s, or the text of any
-    /// other file; of a folder, its `chat_template.jinja` or its `tokenizer_config.json`. Where a file has several, `which`
-    /// names the one to take: `default` where none is named.
+    /// Loads a template from a file or folder. In a `.json` file, such as `tokenizer_config.json`, it is the
+    /// `chat_template`; any other file is the template itself. A folder needs a `chat_template.jinja` or a
+    /// `tokenizer_config.json`. If a file has several templates, `which` selects one by name; the default is
+    /// `default`.
     ///
-    /// `bos_token` and the like are those of the `tokenizer_config.json` in the same folder, if there is one.
+    /// Special tokens such as `bos_token` come from the `tokenizer_config.json` in the same folder, if there is
+    /// one.
     ///
     /// # Errors
-    /// [`ChatError::File`] where a file cannot be read or holds no such template; [`ChatError::Template`] where it is no
-    /// Jinja.
+    /// [`ChatError::File`] if a file cannot be read or has no such template. [`ChatError::Template`] if the
+    /// template is not valid Jinja.
     pub fn from_path(path: &Path, which: Option<&str>) -> Result<Self, ChatError> {
         let file = match path.is_dir() {
             true => in_folder(path)?,
@@ -62,7 +64,7 @@ impl ChatTemplate {
         Self::from_file(&file, &config_path, which)
     }
 
-    /// The template of a file, with the special tokens of the `tokenizer_config.json` at `config_path`.
+    /// Loads a template, with the special tokens of the `tokenizer_config.json` at `config_path`.
     fn from_file(file: &Path, config_path: &Path, which: Option<&str>) -> Result<Self, ChatError> {
         let config = match config_path.is_file() {
             true => read_json(config_path)?,
@@ -81,11 +83,11 @@ impl ChatTemplate {
         Ok(template.with_tokens(named_tokens(&config)))
     }
 
-    /// The template that lies beside a model in `folder`: its `chat_template.jinja`, or what `tokenizer_config.json` or
-    /// `chat_template.json` says; none where there is none.
+    /// Loads the template of the model in `folder`, from `chat_template.jinja`, `tokenizer_config.json` or
+    /// `chat_template.json`. Returns `None` if there is none.
     ///
     /// # Errors
-    /// As [`ChatTemplate::from_path`], where there is one.
+    /// See [`ChatTemplate::from_path`].
     pub fn beside_model(folder: &Path) -> Result<Option<Self>, ChatError> {
         match beside_model(folder)? {
             Some(file) => Self::from_path(&file, None).map(Some),
@@ -93,12 +95,13 @@ impl ChatTemplate {
         }
     }
 
-    /// The template for conversations with tools that belongs to the template `text`, as [`ChatTemplate::from_str`] reads it: the
-    /// one named `tool_use` of the same file, or `additional_chat_templates/tool_use.jinja` in the same folder. `transformers` too
-    /// takes it where there are tools. `None` if there is no such template.
+    /// Loads the tool-use variant of the template `text`, which is interpreted as in
+    /// [`ChatTemplate::from_str`]: the template named `tool_use` in the same file, or
+    /// `additional_chat_templates/tool_use.jinja` in the same folder. Like `transformers`, use it for
+    /// conversations with tools. Returns `None` if there is no such template.
     ///
     /// # Errors
-    /// As [`ChatTemplate::from_path`], where there is one.
+    /// See [`ChatTemplate::from_path`].
     pub fn for_tools(text: &str) -> Result<Option<Self>, ChatError> {
         let is_builtin = builtin::ALL.into_iter().any(|(name, _)| name == text);
         let path = Path::new(text);
@@ -111,10 +114,10 @@ impl ChatTemplate {
         }
     }
 
-    /// [`ChatTemplate::for_tools`] of the template that lies beside a model in `folder`.
+    /// Like [`ChatTemplate::for_tools`], for the template of the model in `folder`.
     ///
     /// # Errors
-    /// As [`ChatTemplate::from_path`], where there is one.
+    /// See [`ChatTemplate::from_path`].
     pub fn for_tools_beside(folder: &Path) -> Result<Option<Self>, ChatError> {
         match beside_model(folder)? {
             Some(file) => Self::for_tools_of(&file),
@@ -144,7 +147,7 @@ impl ChatTemplate {
     }
 }
 
-/// The file that holds the template of a model in `folder`.
+/// Returns the file with the template of the model in `folder`.
 fn beside_model(folder: &Path) -> Result<Option<PathBuf>, ChatError> {
     let file = folder.join(TEMPLATE_FILE);
     if file.is_file() {
@@ -164,7 +167,7 @@ fn is_json(file: &Path) -> bool {
     extension.is_some_and(|extension| extension.eq_ignore_ascii_case("json"))
 }
 
-/// The file of a folder that holds a template.
+/// Returns the file with the template in a folder chosen by the user.
 fn in_folder(folder: &Path) -> Result<PathBuf, ChatError> {
     let files = [TEMPLATE_FILE, TOKENIZER_CONFIG_FILE].map(|name| folder.join(name));
     let reason = format!("this folder holds no {TEMPLATE_FILE} and no {TOKENIZER_CONFIG_FILE}");
@@ -174,7 +177,7 @@ fn in_folder(folder: &Path) -> Result<PathBuf, ChatError> {
         .ok_or_else(|| refuse(folder, reason))
 }
 
-/// The template of a JSON file: a text, or of a list of named ones the one called `which`.
+/// Selects the template of a JSON file: a single string, or the one named `which` in a list.
 fn select(config: &Value, which: Option<&str>, path: &Path) -> Result<String, ChatError> {
     let templates = match (&config["chat_template"], which) {
         (Value::Null, _) => return Err(refuse(path, "it has no `chat_template`")),
@@ -210,7 +213,8 @@ fn select(config: &Value, which: Option<&str>, path: &Path) -> Result<String, Ch
     ))
 }
 
-/// `bos_token`, `eos_token` and the like: each a text, or an object with the text in `content`.
+/// Returns `bos_token`, `eos_token` and similar fields. Each is a string, or an object with the string in
+/// `content`.
 fn named_tokens(config: &Value) -> Vec<(String, String)> {
     let fields = config.as_object().into_iter().flatten();
     let named = fields.filter(|(name, _)| name.ends_with("_token"));
@@ -222,7 +226,7 @@ fn named_tokens(config: &Value) -> Vec<(String, String)> {
         .collect()
 }
 
-/// The special tokens that a `tokenizer_config.json` lists.
+/// Returns the special tokens listed by a `tokenizer_config.json`.
 fn added_specials(config: &Value) -> Vec<String> {
     let tokens = config["added_tokens_decoder"]
         .as_object()

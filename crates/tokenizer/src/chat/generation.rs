@@ -1,20 +1,21 @@
-//! `{% generation %}…{% endgeneration %}`, with which a template says what the assistant has written.
+//! Implements `{% generation %}…{% endgeneration %}`, with which a template marks the assistant's answers.
 //!
-//! It is `transformers`' own addition to Jinja: there it is a call block around a function that notes where in the
-//! output its body comes. So it is here: the tags are rewritten to `{% call … %}`, which keeps lines and white space control,
-//! and the function puts a mark on either side of the body.
+//! These tags are an addition to Jinja by `transformers`, which implements them as a call block around a
+//! function that records the position of its body in the output. The implementation here is similar: the tags
+//! are rewritten to `{% call … %}`, preserving line numbers and white-space control, and the function puts a
+//! mark on either side of the body.
 
 use minijinja::value::Kwargs;
 use minijinja::{Environment, Error, State, Value};
 
 use super::marks::Marks;
 
-/// The function that the tags become a call of.
+/// The function that the rewritten tags call.
 const FUNCTION: &str = "__emberlm_generation";
-/// The variable that says which marks are put.
+/// The variable with the mark characters.
 pub(crate) const MARKS: &str = "__emberlm_marks";
 
-/// `source` with its tags rewritten, and whether there were any.
+/// Rewrites the tags in `source`. Returns true if there were any.
 pub(crate) fn rewrite(source: &str) -> (String, bool) {
     let mut rewritten = String::with_capacity(source.len());
     let mut found = false;
@@ -38,7 +39,7 @@ pub(crate) fn rewrite(source: &str) -> (String, bool) {
     (rewritten, found)
 }
 
-/// The tag at the beginning of `text`, rewritten, and the text after it; none where it is another tag.
+/// Rewrites the tag at the beginning of `text`. Returns it with the rest of the text, or `None` for other tags.
 fn read_tag(text: &str) -> Option<(String, &str)> {
     let inner = text.strip_prefix("{%")?;
     let word = inner.strip_prefix(['-', '+']).unwrap_or(inner).trim_start();
@@ -47,7 +48,7 @@ fn read_tag(text: &str) -> Option<(String, &str)> {
         _ if word.starts_with("generation") => ("generation", format!("call {FUNCTION}()")),
         _ => return None,
     };
-    // Only the word is exchanged: line breaks within the tag stay, so that lines keep their numbers.
+    // Only the keyword is replaced. Line breaks within the tag remain, so line numbers do not change.
     let (before, rest) = (&inner[..inner.len() - word.len()], &word[name.len()..]);
     let control = rest.trim_start();
     let close = control.strip_prefix(['-', '+']).unwrap_or(control);
@@ -56,7 +57,7 @@ fn read_tag(text: &str) -> Option<(String, &str)> {
     Some((format!("{{%{before}{new}{rest}"), after))
 }
 
-/// Makes the function known.
+/// Registers the function.
 pub(crate) fn install(env: &mut Environment<'static>) {
     env.add_function(FUNCTION, |state: &mut State, kwargs: Kwargs| {
         let caller: Value = kwargs.get("caller")?;
@@ -70,7 +71,7 @@ pub(crate) fn install(env: &mut Environment<'static>) {
     });
 }
 
-/// The marks as [`MARKS`] holds them.
+/// Returns the value of [`MARKS`].
 pub(crate) fn marks_variable(marks: &Marks) -> String {
     [marks.begin, marks.end].iter().collect()
 }
@@ -91,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn all_else_stays_as_it_is() {
+    fn other_text_is_unchanged() {
         for text in [
             "",
             "{% if generation %}x{% endif %}",

@@ -1,4 +1,4 @@
-//! Templates rendered in this process, by minijinja.
+//! Renders templates in this process with minijinja.
 
 use std::io::{self, Write};
 
@@ -11,24 +11,24 @@ use super::renderer::{
 };
 use super::{generation, python};
 
-/// The most bytes of a template. The largest published ones have 20,000.
-const MOST_SOURCE: usize = 128 << 10;
-/// The most tokens within one pair of delimiters, which bounds how deep an expression can nest: the parser, the compiler
-/// and the destructors of its trees call themselves for each level.
-const MOST_TAG_TOKENS: usize = 600;
-/// The most `elif` of a template, for the same reason.
-const MOST_ELIFS: usize = 300;
-/// The most instructions for one text. Usual templates take some tens for each message.
+/// Maximum size of a template in bytes. The largest published ones have 20,000.
+const MAX_SOURCE: usize = 128 << 10;
+/// Maximum number of tokens within one pair of delimiters. This bounds the nesting of expressions: the parser,
+/// the compiler and the destructors of syntax trees recurse per level.
+const MAX_TAG_TOKENS: usize = 600;
+/// Maximum number of `elif` in a template, for the same reason.
+const MAX_ELIFS: usize = 300;
+/// Maximum number of instructions per text. Typical templates take some tens per message.
 const FUEL: u64 = 10_000_000;
-/// The most bytes of one text.
-const MOST_OUTPUT: usize = 64 << 20;
+/// Maximum size of one text in bytes.
+const MAX_OUTPUT: usize = 64 << 20;
 
-/// The name of the one template in its environment.
+/// The name of the template in its environment.
 const MAIN: &str = "chat";
 
-/// Renders in this process.
+/// The in-process renderer.
 ///
-/// Source, nesting, instructions and output are bounded; memory and time are not.
+/// Source size, nesting, instructions and output are bounded; memory and time are not.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct InProcess;
 
@@ -48,10 +48,10 @@ impl JinjaTemplate {
     /// Compiles a template.
     pub(crate) fn new(template: &TemplateText) -> Result<Self, RenderError> {
         let source = &*template.source;
-        if source.len() > MOST_SOURCE {
+        if source.len() > MAX_SOURCE {
             return Err(RenderError::Limit {
                 reason: format!(
-                    "it is {} bytes long; the limit is {MOST_SOURCE}",
+                    "it is {} bytes long; the limit is {MAX_SOURCE}",
                     source.len()
                 ),
             });
@@ -74,7 +74,7 @@ impl JinjaTemplate {
         Ok(Self { env })
     }
 
-    /// The texts of a job, up to the first that fails.
+    /// Renders the texts of a job, stopping at the first failure.
     pub(crate) fn render_job(&self, job: &RenderJob) -> Texts {
         let mut texts = Vec::with_capacity(job.texts.len());
         for text in &job.texts {
@@ -103,12 +103,12 @@ impl JinjaTemplate {
             .env
             .get_template(MAIN)
             .map_err(|error| describe(&error))?;
-        let mut output = Bounded::default();
+        let mut output = BoundedWriter::default();
         let rendered = template.render_captured_to(Value::from_pairs(variables), &mut output);
         let rendered = rendered.map(drop).map_err(|error| describe(&error));
         if output.exceeded {
             return Err(RenderError::Limit {
-                reason: format!("it writes a text of more than {MOST_OUTPUT} bytes, the limit"),
+                reason: format!("it writes a text of more than {MAX_OUTPUT} bytes, the limit"),
             });
         }
         rendered?;
@@ -125,11 +125,11 @@ impl OpenTemplate for JinjaTemplate {
     }
 }
 
-/// Refuses a template that nests deeper than the parser's stack allows.
+/// Rejects a template that nests deeper than the parser's stack allows.
 fn check_nesting(source: &str, syntax: SyntaxConfig) -> Result<(), RenderError> {
     let (mut in_tag, mut elifs) = (0, 0);
     for token in tokenize(source, false, syntax) {
-        // The parser reports what is not a token, with its line.
+        // The parser reports invalid tokens with their line.
         let Ok((token, span)) = token else {
             return Ok(());
         };
@@ -139,24 +139,24 @@ fn check_nesting(source: &str, syntax: SyntaxConfig) -> Result<(), RenderError> 
             Token::Ident("elif") => elifs += 1,
             _ => in_tag += 1,
         }
-        if in_tag > MOST_TAG_TOKENS {
+        if in_tag > MAX_TAG_TOKENS {
             return Err(RenderError::Limit {
                 reason: format!(
-                    "{}: an expression or statement has more than {MOST_TAG_TOKENS} tokens, the limit",
+                    "{}: an expression or statement has more than {MAX_TAG_TOKENS} tokens, the limit",
                     at()
                 ),
             });
         }
-        if elifs > MOST_ELIFS {
+        if elifs > MAX_ELIFS {
             return Err(RenderError::Limit {
-                reason: format!("{}: it has more than {MOST_ELIFS} `elif`, the limit", at()),
+                reason: format!("{}: it has more than {MAX_ELIFS} `elif`, the limit", at()),
             });
         }
     }
     Ok(())
 }
 
-/// An error of minijinja, described by its innermost cause.
+/// Converts a minijinja error, described by its innermost cause.
 fn describe(error: &Error) -> RenderError {
     let mut line = error.line();
     let mut cause = error;
@@ -178,16 +178,16 @@ fn describe(error: &Error) -> RenderError {
     }
 }
 
-/// A text that must not become too long.
+/// A writer that fails beyond the output limit.
 #[derive(Default)]
-struct Bounded {
+struct BoundedWriter {
     bytes: Vec<u8>,
     exceeded: bool,
 }
 
-impl Write for Bounded {
+impl Write for BoundedWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.bytes.len() + bytes.len() > MOST_OUTPUT {
+        if self.bytes.len() + bytes.len() > MAX_OUTPUT {
             self.exceeded = true;
             return Err(io::ErrorKind::FileTooLarge.into());
         }

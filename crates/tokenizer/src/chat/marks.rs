@@ -1,9 +1,9 @@
-//! Characters that show in a rendered text what came from where.
+//! Mark characters that identify the origin of the parts of a rendered text.
 //!
-//! A template is given contents in which a barrier stands inside of each special token's name (`barriers`), and it puts marks
-//! around what the assistant has written. All are private-use characters that occur in neither the record nor the template,
-//! so that taking them out again gives the very text that would have been rendered without them, and nothing that a record
-//! says can be taken for them.
+//! Contents are passed to a template with a barrier inside each special token's name (`barriers`), and the
+//! template puts marks around the assistant's answers. All marks are private-use characters that occur in
+//! neither the record nor the template. Removing them therefore gives exactly the text that would have been
+//! rendered without them, and no content of a record can be mistaken for a mark.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -13,14 +13,14 @@ use minijinja::value::ValueKind;
 
 use super::ChatError;
 
-/// The characters that are used for one record.
+/// The mark characters of one record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Marks {
-    /// Before what the assistant has written.
+    /// Precedes an assistant's answer.
     pub begin: char,
-    /// After it.
+    /// Follows an assistant's answer.
     pub end: char,
-    /// Inside of a special token's name that a record holds.
+    /// Within a special token's name in a record.
     pub barrier: char,
 }
 
@@ -29,14 +29,14 @@ pub(crate) struct Marks {
 pub(crate) struct Unmarked {
     /// The text.
     pub text: String,
-    /// The text between the marks of the assistant, in bytes.
+    /// The byte ranges of the assistant's answers.
     pub spans: Vec<Range<usize>>,
-    /// The places of barriers, in bytes, ascending.
+    /// The byte offsets of barriers, in ascending order.
     pub barriers: Vec<usize>,
 }
 
 impl Marks {
-    /// Marks that are not among `used`.
+    /// Chooses marks that are not in `used`.
     pub fn avoiding(used: &BTreeSet<char>) -> Result<Self, ChatError> {
         let mut free = ('\u{F0000}'..='\u{FFFFD}').filter(|mark| !used.contains(mark));
         match (free.next(), free.next(), free.next()) {
@@ -52,8 +52,8 @@ impl Marks {
         }
     }
 
-    /// Takes the marks out of `text`; none where they do not come in pairs.
-    pub fn take_out(&self, text: &str) -> Option<Unmarked> {
+    /// Removes the marks from `text`. Returns `None` if they are not paired.
+    pub fn remove_from(&self, text: &str) -> Option<Unmarked> {
         let mut unmarked = Unmarked::default();
         let mut open = Vec::new();
         for character in text.chars() {
@@ -62,7 +62,7 @@ impl Marks {
                 open.push(at);
             } else if character == self.end {
                 let start = open.pop()?;
-                // What lies within another is a part of that one.
+                // Nested spans are part of the outer one.
                 if open.is_empty() {
                     unmarked.spans.push(start..at);
                 }
@@ -76,7 +76,7 @@ impl Marks {
     }
 }
 
-/// Adds the private-use characters that marks are chosen from and that occur in `text`.
+/// Adds the private-use characters in `text` that could be chosen as marks.
 pub(crate) fn note_used(text: &str, used: &mut BTreeSet<char>) {
     used.extend(
         text.chars()
@@ -84,12 +84,12 @@ pub(crate) fn note_used(text: &str, used: &mut BTreeSet<char>) {
     );
 }
 
-/// Returns true if `text` is a word, as the fields' names and roles are that templates know.
+/// Returns true if `text` is a word, like the field names and roles that templates compare.
 pub(crate) fn is_word(text: &str) -> bool {
     text.chars().all(|c| c.is_alphanumeric() || c == '_')
 }
 
-/// `value` with `change` done to every text in it, and to keys that are not words.
+/// Applies `change` to every string in `value`, and to keys that are not words.
 pub(crate) fn map_texts(value: &Value, change: &mut dyn FnMut(&str) -> String) -> Value {
     if let Some(text) = value.as_str() {
         return Value::from(change(text));
@@ -122,23 +122,23 @@ mod tests {
     }
 
     #[test]
-    fn marks_are_taken_out_and_remembered() {
+    fn marks_are_removed_and_their_positions_returned() {
         let Marks {
             begin,
             end,
             barrier,
         } = marks();
         let text = format!("é{begin}a{begin}b{end}c{end}{begin}{end}<{barrier}|x|>");
-        let unmarked = marks().take_out(&text).unwrap();
+        let unmarked = marks().remove_from(&text).unwrap();
         assert_eq!(unmarked.text, "éabc<|x|>");
         assert_eq!(unmarked.spans, [2..5, 5..5]);
         assert_eq!(unmarked.barriers, [6]);
-        assert_eq!(marks().take_out(&format!("{begin}a")), None);
-        assert_eq!(marks().take_out(&format!("a{end}")), None);
+        assert_eq!(marks().remove_from(&format!("{begin}a")), None);
+        assert_eq!(marks().remove_from(&format!("a{end}")), None);
     }
 
     #[test]
-    fn marks_are_none_of_the_characters_in_use() {
+    fn marks_avoid_used_characters() {
         let mut used = BTreeSet::new();
         note_used("a\u{F0000}b\u{F0002}\u{E000}", &mut used);
         let marks = Marks::avoiding(&used).unwrap();

@@ -1,20 +1,20 @@
-//! Conversations as token ids, and which of them a model is to learn.
+//! Renders and encodes conversations: token ids, loss masks and prompts.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
 //! | `template` | [`ChatTemplate`]: a Jinja template as `transformers` runs it |
-//! | `renderer` | [`Renderer`]: who parses and runs templates; a program can install its own |
-//! | `jinja` | [`InProcess`]: by minijinja, in this process |
-//! | `remote` | [`RemoteRenderer`], [`RenderService`]: in another process |
-//! | `builtin`, `files` | where templates come from: ChatML and Llama 3; files |
-//! | `generation`, `python` | what such templates know that minijinja does not: `{% generation %}`, Python's own functions |
-//! | `example` | [`ChatExample`]: what a JSON record says |
+//! | `renderer` | [`Renderer`]: the interface that parses and runs templates; programs can install their own |
+//! | `jinja` | [`InProcess`]: renders with minijinja in this process |
+//! | `remote` | [`RemoteRenderer`], [`RenderService`]: render in another process |
+//! | `builtin`, `files` | the built-in templates ChatML and Llama 3; templates from files |
+//! | `generation`, `python` | extensions of minijinja: `{% generation %}`, Python's functions and methods |
+//! | `example` | [`ChatExample`]: parses a JSON record |
 //! | `marks` | characters that mark the origin of each part of a rendered text |
-//! | `turns` | the spans of a rendered text that are the assistant's |
-//! | `encode` | [`ChatEncoder`]: a record to ids and mask |
-//! | `prompt` | a record to the ids that prompt for an answer |
-//! | `stops` | [`Stops`]: what ends an answer |
-//! | `spec` | [`ChatTemplateSpec`]: a template as it is recorded |
+//! | `turns` | finds the assistant's answers in a rendered text |
+//! | `encode` | [`ChatEncoder`]: encodes a record to ids and a loss mask |
+//! | `prompt` | encodes a record as a prompt |
+//! | `stops` | [`Stops`]: the tokens and strings that end an answer |
+//! | `spec` | [`ChatTemplateSpec`]: a template as stored with datasets and models |
 //! | `error` | [`ChatError`] |
 
 mod builtin;

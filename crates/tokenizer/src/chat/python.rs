@@ -1,5 +1,5 @@
-//! The functions of Python and `transformers` that templates use: `tojson` as `json.dumps` writes it, `strftime_now`,
-//! `raise_exception`, and methods of texts.
+//! Functions of Python and `transformers` for templates: `tojson` like `json.dumps`, `strftime_now`,
+//! `raise_exception`, and string methods.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use minijinja::value::{Kwargs, ValueKind, from_args};
 use minijinja::{Environment, Error, ErrorKind, State, Value};
 use minijinja_contrib::pycompat;
 
-/// Makes all of it known; `now` is the time that templates see, in seconds since 1970, UTC.
+/// Registers all functions. `now` is the time that templates see, in seconds since 1970 (UTC).
 pub(crate) fn install(env: &mut Environment<'static>, now: i64) {
     env.set_unknown_method_callback(method);
     env.add_filter("tojson", to_json);
@@ -31,7 +31,7 @@ fn strftime(now: i64, format: &str) -> Result<String, Error> {
     Ok(text)
 }
 
-/// Methods of Python's that minijinja's own collection of them lacks.
+/// Python's string methods that `pycompat` lacks.
 fn method(state: &mut State, value: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
     let Some(text) = value.as_str() else {
         return pycompat::unknown_method_callback(state, value, name, args);
@@ -64,8 +64,8 @@ fn method(state: &mut State, value: &Value, name: &str, args: &[Value]) -> Resul
     }
 }
 
-/// The layout of JSON as `json.dumps` writes it.
-struct Layout {
+/// The formatting options of `json.dumps`.
+struct JsonFormat {
     indent: Option<usize>,
     ascii: bool,
     sorted: bool,
@@ -73,7 +73,7 @@ struct Layout {
     after_key: String,
 }
 
-/// `json.dumps(value, ensure_ascii=False)`: unlike Jinja's own filter it escapes nothing for HTML.
+/// Implements `json.dumps(value, ensure_ascii=False)`. Unlike Jinja's own filter, it does not escape HTML.
 fn to_json(value: &Value, kwargs: Kwargs) -> Result<String, Error> {
     let indent: Option<usize> = kwargs.get("indent")?;
     let separators: Option<Vec<String>> = kwargs.get("separators")?;
@@ -86,7 +86,7 @@ fn to_json(value: &Value, kwargs: Kwargs) -> Result<String, Error> {
         None if indent.is_some() => (",".to_owned(), ": ".to_owned()),
         None => (", ".to_owned(), ": ".to_owned()),
     };
-    let layout = Layout {
+    let format = JsonFormat {
         indent,
         ascii: kwargs.get::<Option<bool>>("ensure_ascii")?.unwrap_or(false),
         sorted: kwargs.get::<Option<bool>>("sort_keys")?.unwrap_or(false),
@@ -95,11 +95,11 @@ fn to_json(value: &Value, kwargs: Kwargs) -> Result<String, Error> {
     };
     kwargs.assert_all_used()?;
     let mut json = String::new();
-    layout.write(value, 0, &mut json)?;
+    format.write(value, 0, &mut json)?;
     Ok(json)
 }
 
-impl Layout {
+impl JsonFormat {
     fn write(&self, value: &Value, depth: usize, json: &mut String) -> Result<(), Error> {
         match value.kind() {
             ValueKind::None => json.push_str("null"),
@@ -175,7 +175,7 @@ impl Layout {
                 '\u{8}' => json.push_str("\\b"),
                 '\u{C}' => json.push_str("\\f"),
                 '\0'..=' ' if character != ' ' => escape(character, json),
-                // Marks must come through, and are found among these.
+                // Mark characters, from U+F0000, must not be escaped.
                 '\u{7F}'..'\u{F0000}' if self.ascii => escape(character, json),
                 _ => json.push(character),
             }
@@ -190,8 +190,7 @@ fn escape(character: char, json: &mut String) {
     }
 }
 
-/// A floating-point number as Python writes it: the shortest digits that come back, with an exponent below 1e-4 and from
-/// 1e16 on.
+/// Formats a float like Python: the shortest digits that round-trip, with an exponent below 1e-4 and from 1e16.
 fn float(number: f64) -> String {
     if number.is_nan() {
         return "NaN".to_owned();
@@ -226,7 +225,7 @@ mod tests {
 
     use super::*;
 
-    /// The text that a template makes of `value`.
+    /// Renders an expression of `value`.
     fn run(expression: &str, value: &str) -> Result<String, String> {
         let mut env = Environment::new();
         install(&mut env, 1_700_000_000);
@@ -238,9 +237,9 @@ mod tests {
 
     const JSON: &str = r#"{"b": [1, -2.5, 1e16, 1e-5, 0.0001, 123456789012345680.0, 3.0], "a": {"x": null, "y": true}, "t": "é<&>'\"\n\u0001\u007f🔥", "e": [{}, []]}"#;
 
-    /// The expected values are Python's `json.dumps`' of the same.
+    /// The expected values are the output of Python's `json.dumps`.
     #[test]
-    fn json_is_python_s() {
+    fn json_matches_python() {
         assert_eq!(
             run("value|tojson", JSON).unwrap(),
             "{\"b\": [1, -2.5, 1e+16, 1e-05, 0.0001, 1.2345678901234568e+17, 3.0], \"a\": {\"x\": null, \"y\": true}, \
@@ -265,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn dates_are_written_as_asked_and_bad_formats_are_errors() {
+    fn dates_follow_the_format_and_bad_formats_are_errors() {
         assert_eq!(run("strftime_now('%d %b %Y')", "0").unwrap(), "14 Nov 2023");
         assert!(
             run("strftime_now('%')", "0")
@@ -275,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_have_python_s_methods() {
+    fn strings_have_python_methods() {
         let run = |expression: &str| run(expression, "\"<think>a</think>b\"").unwrap();
         assert_eq!(run("value.removeprefix('<think>')"), "a</think>b");
         assert_eq!(run("value.removesuffix('x')"), "<think>a</think>b");
@@ -294,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_template_can_refuse() {
+    fn templates_can_raise_exceptions() {
         assert_eq!(run("raise_exception('no')", "0").unwrap_err(), "no");
     }
 }

@@ -1,8 +1,8 @@
-//! Templates rendered in another process: its requests and responses.
+//! Renders templates in another process: the requests and replies.
 //!
-//! [`RemoteRenderer`] is the side that asks, [`RenderService`] the side that answers. How requests and replies travel, and
-//! what bounds the other process, is up to the program. A template's source is sent once to each process: later requests
-//! name it by its hash.
+//! [`RemoteRenderer`] sends requests, [`RenderService`] answers them. The program provides the transport and
+//! the limits of the other process. A template's source is sent once per process; later requests identify it by
+//! its hash.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -14,35 +14,36 @@ use serde::{Deserialize, Serialize};
 use super::jinja::JinjaTemplate;
 use super::renderer::{OpenTemplate, RenderError, RenderJob, Renderer, TemplateText, Texts};
 
-/// The number of compiled templates that a [`RenderService`] keeps.
-const MOST_TEMPLATES: usize = 8;
+/// The number of compiled templates that a [`RenderService`] caches.
+const MAX_TEMPLATES: usize = 8;
 
-/// A request to the process that renders templates.
+/// A request to the rendering process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RenderRequest<'a> {
-    /// The hash of the template and its time.
+    /// The hash of the template's source and time.
     hash: [u64; 4],
-    /// The template, where the process may not know it.
+    /// The template, if the process may not have it.
     template: Option<Cow<'a, TemplateText>>,
-    /// The jobs; without any, the template is parsed only.
+    /// The jobs. Without any, the template is only parsed.
     jobs: Cow<'a, [RenderJob]>,
 }
 
-/// The response of that process.
+/// The reply of the rendering process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum RenderReply {
     /// The template must be sent again.
     UnknownTemplate,
     /// The template cannot be used.
     Refused(RenderError),
-    /// The texts of each job, up to the first that fails.
+    /// The texts of each job, up to the first failure.
     Texts(Vec<Vec<Result<SharedText, RenderError>>>),
 }
 
-/// A text as what it has in common with the first of its job, and the rest: most texts of a job are beginnings of its first.
+/// A text that is compressed as the prefix that it shares with the first text of its job, and the rest. Most
+/// texts of a job are prefixes of the first one.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SharedText {
-    /// The bytes at the beginning that are the first text's.
+    /// The length in bytes of the prefix that is shared with the first text.
     shared: usize,
     rest: String,
 }
@@ -73,8 +74,8 @@ impl SharedText {
     }
 }
 
-/// The texts of a job as they are sent.
-fn share(texts: Texts) -> Vec<Result<SharedText, RenderError>> {
+/// Compresses the texts of a job.
+fn compress(texts: Texts) -> Vec<Result<SharedText, RenderError>> {
     let mut texts = texts.into_iter();
     let Some(first) = texts.next() else {
         return Vec::new();
@@ -86,8 +87,8 @@ fn share(texts: Texts) -> Vec<Result<SharedText, RenderError>> {
     [first].into_iter().chain(rest).collect()
 }
 
-/// The texts of a job as they were before they were sent.
-fn unshare(texts: Vec<Result<SharedText, RenderError>>) -> Texts {
+/// Restores the texts of a job.
+fn restore(texts: Vec<Result<SharedText, RenderError>>) -> Texts {
     let mut whole = Texts::with_capacity(texts.len());
     for text in texts {
         let first = whole.first().and_then(|first| first.as_deref().ok());
@@ -97,7 +98,7 @@ fn unshare(texts: Vec<Result<SharedText, RenderError>>) -> Texts {
     whole
 }
 
-/// Renders what another process asks for, and keeps the templates that it was last asked for.
+/// Answers render requests and caches the most recently compiled templates.
 #[derive(Debug, Default)]
 pub struct RenderService {
     templates: VecDeque<([u64; 4], JinjaTemplate)>,
@@ -114,7 +115,7 @@ impl RenderService {
                 Ok(template) => self.templates.push_front((request.hash, template)),
                 Err(error) => return RenderReply::Refused(error),
             }
-            self.templates.truncate(MOST_TEMPLATES);
+            self.templates.truncate(MAX_TEMPLATES);
         }
         let template = self
             .templates
@@ -122,21 +123,21 @@ impl RenderService {
             .find(|(hash, _)| *hash == request.hash);
         template.map_or(RenderReply::UnknownTemplate, |(_, template)| {
             let jobs = request.jobs.iter();
-            RenderReply::Texts(jobs.map(|job| share(template.render_job(job))).collect())
+            RenderReply::Texts(jobs.map(|job| compress(template.render_job(job))).collect())
         })
     }
 }
 
-/// Sends a request to another process.
+/// A function that sends a request to another process and returns its reply.
 pub type SendRequest = dyn Fn(&RenderRequest<'_>) -> Result<RenderReply, RenderError> + Send + Sync;
 
-/// Renders in another process.
+/// A renderer in another process.
 pub struct RemoteRenderer {
     send: Arc<SendRequest>,
 }
 
 impl RemoteRenderer {
-    /// A renderer whose requests `send` answers, by a process that holds a [`RenderService`].
+    /// Creates a renderer. `send` passes requests to a process with a [`RenderService`].
     pub fn new(send: Arc<SendRequest>) -> Self {
         Self { send }
     }
@@ -168,7 +169,7 @@ impl RemoteTemplate {
             jobs: Cow::Borrowed(jobs),
         };
         match (self.send)(&request)? {
-            RenderReply::Texts(texts) => Ok(texts.into_iter().map(unshare).collect()),
+            RenderReply::Texts(texts) => Ok(texts.into_iter().map(restore).collect()),
             RenderReply::Refused(error) => Err(error),
             RenderReply::UnknownTemplate if !with_template => self.ask(jobs, true),
             RenderReply::UnknownTemplate => Err(RenderError::Unavailable {
@@ -210,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_come_back_as_they_were_sent() {
+    fn texts_round_trip() {
         let failed = || {
             Err(RenderError::Template {
                 line: Some(1),
@@ -232,7 +233,7 @@ mod tests {
                 failed(),
             ],
         ] {
-            assert_eq!(unshare(share(texts.clone())), texts);
+            assert_eq!(restore(compress(texts.clone())), texts);
         }
     }
 

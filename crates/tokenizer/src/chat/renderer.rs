@@ -1,9 +1,9 @@
-//! The renderer of a template and a conversation: this process, or one that can be killed.
+//! The interface of template renderers, in this process or in a sandboxed one.
 //!
-//! A template comes from whoever made the model. In this process its instructions, size, nesting and output are bounded
-//! (`jinja`), but not its memory: a string can be doubled until none is left. A program that opens templates of
-//! others therefore installs a [`Renderer`] that runs them in another process with limits on memory and time
-//! (`remote`).
+//! Templates come with models from untrusted sources. Within this process, instructions, size, nesting and
+//! output are bounded (`jinja`), but memory is not: a template can double a string until none is left. Programs
+//! that open untrusted templates should therefore install a [`Renderer`] that runs them in another process with
+//! limits on memory and time (`remote`).
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -19,13 +19,13 @@ pub trait Renderer: Debug + Send + Sync {
     /// Parses a template.
     ///
     /// # Errors
-    /// [`RenderError::Template`] where it is not Jinja, [`RenderError::Limit`] where it exceeds a limit.
+    /// [`RenderError::Template`] if it is not valid Jinja, [`RenderError::Limit`] if it exceeds a limit.
     fn open(&self, template: &TemplateText) -> Result<Box<dyn OpenTemplate>, RenderError>;
 }
 
-/// A parsed template; shared between threads.
+/// A parsed template. Can be shared between threads.
 pub trait OpenTemplate: Debug + Send + Sync {
-    /// Renders the texts that each of `jobs` asks for, in their order: of each job all, or those up to the first that fails.
+    /// Renders the texts of each of `jobs` in order. A job ends at its first failure.
     ///
     /// # Errors
     /// Nothing could be rendered, for example because the rendering process was killed.
@@ -35,21 +35,21 @@ pub trait OpenTemplate: Debug + Send + Sync {
 /// The texts of one job.
 pub type Texts = Vec<Result<String, RenderError>>;
 
-/// The source of a template and the time it sees.
+/// The source of a template and the time that it sees.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TemplateText {
-    /// The source, as it was read.
+    /// The source text.
     pub source: String,
     /// The time that `strftime_now` writes, in seconds since 1970.
     pub now: i64,
 }
 
-/// A conversation, and the texts to render of it.
+/// A conversation and the texts to render from it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RenderJob {
-    /// The messages' fields.
+    /// The fields of each message.
     pub(crate) messages: Vec<Value>,
-    /// Further variables of the template, by name.
+    /// Other variables of the template, by name.
     pub(crate) variables: BTreeMap<String, Value>,
     pub(crate) texts: Vec<TextRequest>,
 }
@@ -57,47 +57,48 @@ pub struct RenderJob {
 /// A text to render.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct TextRequest {
-    /// The number of messages, from the first, that the template sees.
+    /// The number of leading messages that the template sees.
     pub messages: usize,
     pub add_generation_prompt: bool,
-    /// The characters to put around what the assistant wrote.
+    /// The characters to put around the assistant's answers.
     pub marks: Option<String>,
 }
 
-/// A template or a conversation that cannot be rendered.
+/// A failure to render a template.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum RenderError {
-    /// The template is not Jinja, fails, or refuses the conversation.
+    /// The template is not valid Jinja, fails, or rejects the conversation.
     #[error("{reason}")]
     Template {
-        /// The line at fault, from 1, where it is known.
+        /// The 1-based line of the error, if known.
         line: Option<usize>,
         /// The reason.
         reason: String,
     },
-    /// The template needs more than it may.
+    /// The template exceeded a limit.
     #[error("{reason}")]
     Limit {
-        /// The limit, with its value.
+        /// The exceeded limit and its value.
         reason: String,
     },
-    /// Nobody could render it: the template is not at fault.
+    /// Rendering failed for a reason other than the template, such as a renderer process that could not be
+    /// started.
     #[error("{reason}")]
     Unavailable {
-        /// Why not.
+        /// The reason.
         reason: String,
     },
 }
 
 static INSTALLED: OnceLock<Arc<dyn Renderer>> = OnceLock::new();
 
-/// Makes `renderer` open all templates of this process from now on; false, without effect, if one is installed already.
-/// Without any, templates are rendered in this process.
+/// Makes `renderer` open all further templates of this process. Returns false, without effect, if a renderer is
+/// already installed. By default, templates are rendered in this process.
 pub fn install_renderer(renderer: Arc<dyn Renderer>) -> bool {
     INSTALLED.set(renderer).is_ok()
 }
 
-/// The renderer that was installed, or this process.
+/// Returns the installed renderer, or the in-process one.
 pub(crate) fn installed() -> &'static dyn Renderer {
     INSTALLED.get().map_or(&InProcess, |renderer| &**renderer)
 }

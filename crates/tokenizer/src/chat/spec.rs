@@ -1,4 +1,4 @@
-//! A template as it is recorded with what was made by it.
+//! The template specification stored with datasets and models.
 
 use std::collections::BTreeMap;
 
@@ -6,22 +6,23 @@ use serde::{Deserialize, Serialize};
 
 use super::{ChatError, ChatTemplate};
 
-/// A template's text and its inputs, so that a dataset's or a model's conversations can be written again.
+/// A template's source and inputs, with which conversations of a dataset or model can be rendered again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ChatTemplateSpec {
-    /// Its name, or the path that it came from.
+    /// The name of the template, or its original path.
     pub name: String,
-    /// Its text.
+    /// The source of the template.
     pub template: String,
-    /// `bos_token` and the like, by name.
+    /// `bos_token` and similar special tokens, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tokens: BTreeMap<String, String>,
-    /// Special tokens' names in it.
+    /// Names of special tokens in the template.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub specials: Vec<String>,
-    /// The special token that it writes at the beginning of every conversation. Without one, an end-of-text token precedes
-    /// every conversation in training and in prompts, where the tokenizer has one.
+    /// The special token that the template writes at the beginning of every conversation. Without one,
+    /// conversations in training and in prompts are preceded by the end-of-text token, if the tokenizer has
+    /// one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub begins_with: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! The beginning of a conversation and the end of an answer, derived from the template's output.
+//! Derives the beginning of a conversation and the end of an answer from a template's output.
 
 use std::cmp::Reverse;
 
@@ -6,32 +6,33 @@ use serde_json::json;
 
 use super::{ChatEncoder, Conversation};
 
-/// The placeholder of an answer: only letters, which no template changes.
+/// A placeholder answer of only letters, which no template changes.
 const ANSWER: &str = "emberlmanswer";
-/// Stands for the question after it.
+/// A placeholder question.
 const QUESTION: &str = "emberlmquestion";
 
-/// The endings of an answer: it is over before the first of these.
+/// The tokens and strings that end an answer. The answer ends before the first of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stops {
-    /// Ids, ascending.
+    /// Token ids, in ascending order.
     pub tokens: Vec<u32>,
-    /// Texts.
+    /// Strings.
     pub strings: Vec<String>,
 }
 
 /// A special token of a tokenizer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpecialToken {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its id.
+    /// The id.
     pub id: u32,
 }
 
 impl ChatEncoder {
-    /// The special token that the template writes at the beginning of every conversation, such as `<|begin_of_text|>` or
-    /// ChatML's `<|im_start|>`. `None` where it begins with other text, or where the tokenizer lacks that token.
+    /// Returns the special token that the template writes at the beginning of every conversation, such as
+    /// `<|begin_of_text|>` or ChatML's `<|im_start|>`. `None` if it begins with other text or the tokenizer
+    /// lacks that token.
     pub fn begins_with(&self) -> Option<SpecialToken> {
         let before = self.before_question()?;
         let names = self.ends.iter().filter(|name| !name.is_empty());
@@ -43,19 +44,19 @@ impl ChatEncoder {
         })
     }
 
-    /// The tokens that end an answer:
+    /// Returns the tokens and strings that end an answer:
     ///
-    /// - the first special token that the template writes after an assistant's message, such as `<|im_end|>`, `<|eot_id|>` or
-    ///   `</s>`: by its id, or by its name where the tokenizer has no such token;
-    /// - where it writes none there, the first one that it writes before the user's next message;
-    /// - where it writes none at all, the text between the two, such as a heading on a separate line;
-    /// - in addition, the tokenizer's end of text.
+    /// - The first special token that the template writes after an assistant's message, such as `<|im_end|>`,
+    ///   `<|eot_id|>` or `</s>`: by its id, or by its name if the tokenizer lacks it.
+    /// - If there is none, the first special token before the user's next message.
+    /// - If there is none either, the text between the two messages, such as a heading on a separate line.
+    /// - In every case, the tokenizer's end of text.
     pub fn stops(&self) -> Stops {
         let mut stops = Stops {
             tokens: self.end_of_text.into_iter().collect(),
             strings: Vec::new(),
         };
-        let after = [false, true].map(|goes_on| self.after_answer(goes_on));
+        let after = [false, true].map(|continues| self.after_answer(continues));
         let mut written = after.iter().flatten();
         match (written.find_map(|text| self.first_special(text)), &after[1]) {
             (Some(name), _) => match self.tokenizer.token_id(name) {
@@ -70,31 +71,31 @@ impl ChatEncoder {
         stops
     }
 
-    /// The text that the template writes after an answer: at a conversation's end, or before the user's next message. None where it
-    /// does not take such a conversation or does not show the answer as it is.
-    fn after_answer(&self, goes_on: bool) -> Option<String> {
-        let text = self.rendered(goes_on)?;
+    /// Returns the text after an answer: up to the conversation's end, or up to the user's next message. `None`
+    /// if the template rejects such a conversation or changes the answer.
+    fn after_answer(&self, continues: bool) -> Option<String> {
+        let text = self.rendered(continues)?;
         let (_, after) = text.split_once(ANSWER)?;
-        Some(match goes_on {
+        Some(match continues {
             true => after.split_once(QUESTION)?.0.to_owned(),
             false => after.to_owned(),
         })
     }
 
-    /// The template's output before the user's first message.
+    /// Returns the template's output before the user's first message.
     fn before_question(&self) -> Option<String> {
         let text = self.rendered(false)?;
         let (before, _) = text.split_once(QUESTION)?;
         Some(before.to_owned())
     }
 
-    /// A question and its answer as the template has them, with another question if it continues.
-    fn rendered(&self, goes_on: bool) -> Option<String> {
+    /// Renders a question and an answer, followed by another question if the conversation `continues`.
+    fn rendered(&self, continues: bool) -> Option<String> {
         let mut messages = vec![
             json!({"role": "user", "content": QUESTION}),
             json!({"role": "assistant", "content": ANSWER}),
         ];
-        if goes_on {
+        if continues {
             messages.push(messages[0].clone());
         }
         let conversation =
@@ -102,7 +103,7 @@ impl ChatEncoder {
         self.template.render(&conversation, false).ok()
     }
 
-    /// The special token's name that comes first in `text`; of several at one place the longest.
+    /// Returns the special token's name that comes first in `text`. Of several at one position, the longest.
     fn first_special(&self, text: &str) -> Option<&str> {
         let names = self.ends.iter().filter(|name| !name.is_empty());
         let found = names.filter_map(|name| Some((text.find(name)?, Reverse(name.len()), name)));
@@ -110,8 +111,8 @@ impl ChatEncoder {
     }
 }
 
-/// The separator of an answer and the next message, without the blanks around it: models are not sure of those. A line's
-/// beginning stays one.
+/// Returns the separator between an answer and the next message without surrounding white space, which models
+/// do not reproduce reliably. A leading line break is kept.
 fn heading(between: &str) -> Option<String> {
     let text = between.trim();
     let blank = &between[..between.len() - between.trim_start().len()];

@@ -1,4 +1,4 @@
-//! A chat template: a Jinja template, run as `transformers` runs it.
+//! Chat templates: Jinja templates with the semantics of `transformers`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -15,17 +15,17 @@ use super::renderer::{
 };
 use super::{ChatError, generation};
 
-/// Turns a conversation into the text that a model reads.
+/// Renders a conversation to the text that a model reads.
 ///
-/// As in `transformers`: `trim_blocks` and `lstrip_blocks`; variables `messages`, `tools`, `documents`,
-/// `add_generation_prompt` and the special tokens (`bos_token`, `eos_token`, …); `raise_exception`, `strftime_now`, `tojson`
-/// without HTML's escapes; `break` and `continue`; `{% generation %}` around what the assistant has written; Python's
-/// methods of texts and maps.
+/// The semantics are those of `transformers`: `trim_blocks` and `lstrip_blocks`; the variables `messages`,
+/// `tools`, `documents`, `add_generation_prompt` and the special tokens (`bos_token`, `eos_token`, …);
+/// `raise_exception`, `strftime_now` and `tojson` without HTML escapes; `break` and `continue`;
+/// `{% generation %}` around the assistant's answers; Python's methods of strings and dictionaries.
 ///
-/// `strftime_now` writes the time, in UTC, at which the template was read: the same for all conversations.
+/// `strftime_now` writes the time (UTC) at which the template was loaded, the same for all conversations.
 ///
-/// A template is parsed and run by the [`Renderer`] that the program has installed, else in this process; those that are built
-/// in always in this process.
+/// A template is parsed and run by the [`Renderer`] that the program has installed, otherwise in this process.
+/// Built-in templates always run in this process.
 #[derive(Debug)]
 pub struct ChatTemplate {
     name: String,
@@ -33,25 +33,25 @@ pub struct ChatTemplate {
     opened: Box<dyn OpenTemplate>,
     marks_answers: bool,
     reads_parts: bool,
-    /// `bos_token` and the like, by name.
+    /// `bos_token` and similar special tokens, by name.
     tokens: BTreeMap<String, String>,
     /// Names of special tokens in the template.
     specials: Vec<String>,
 }
 
 impl ChatTemplate {
-    /// ChatML, as `transformers` has it.
+    /// Returns ChatML, as in `transformers`.
     ///
     /// # Errors
-    /// None that is known.
+    /// None are expected: the template is built in.
     pub fn chatml() -> Result<Self, ChatError> {
         Self::builtin(builtin::CHATML)
     }
 
-    /// Llama 3's, as its model card describes it.
+    /// Returns Llama 3's template, as in its model card.
     ///
     /// # Errors
-    /// None that is known.
+    /// None are expected: the template is built in.
     pub fn llama3() -> Result<Self, ChatError> {
         Self::builtin(builtin::LLAMA3)
     }
@@ -60,24 +60,25 @@ impl ChatTemplate {
         Self::parse(name, source)
     }
 
-    /// The template of a text; `name` is what errors call it.
+    /// Parses a template. `name` identifies it in error messages.
     ///
     /// # Errors
-    /// [`ChatError::Template`] with the line where it is not Jinja; [`ChatError::Limit`] where it exceeds a limit.
+    /// [`ChatError::Template`] with the line if it is not valid Jinja, [`ChatError::Limit`] if it exceeds a
+    /// limit.
     pub fn parse(name: &str, source: &str) -> Result<Self, ChatError> {
         Self::with_time(name, source, now())
     }
 
-    /// [`ChatTemplate::parse`], and the time that `strftime_now` writes, in seconds since 1970.
+    /// Like [`ChatTemplate::parse`], with the time that `strftime_now` writes in seconds since 1970.
     ///
     /// # Errors
-    /// As [`ChatTemplate::parse`].
+    /// See [`ChatTemplate::parse`].
     pub fn with_time(name: &str, source: &str, now: i64) -> Result<Self, ChatError> {
         let text = TemplateText {
             source: source.into(),
             now,
         };
-        // The templates that are built in are not somebody else's.
+        // Built-in templates are trusted.
         let is_builtin = builtin::ALL.iter().any(|(_, builtin)| *builtin == source);
         let opened = match is_builtin {
             true => InProcess.open(&text),
@@ -92,28 +93,28 @@ impl ChatTemplate {
             specials: written_specials(source),
             source: text.source,
         };
-        template.reads_parts = template.tries_parts()?;
+        template.reads_parts = template.probe_parts()?;
         Ok(template)
     }
 
-    /// Says what `bos_token`, `eos_token` and the like are called.
+    /// Sets the special tokens `bos_token`, `eos_token` and similar ones.
     #[must_use]
     pub fn with_tokens(mut self, tokens: impl IntoIterator<Item = (String, String)>) -> Self {
         self.tokens.extend(tokens);
         self
     }
 
-    /// The template's name, or the path that it came from.
+    /// The name of the template, or its path.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its text.
+    /// The source of the template.
     pub fn source(&self) -> &str {
         &self.source
     }
 
-    /// BLAKE3, in hexadecimal, of its text and of its special tokens.
+    /// Returns the BLAKE3 hash, in hexadecimal, of the source and the special tokens.
     pub fn hash(&self) -> String {
         let mut hasher = blake3::Hasher::new();
         let tokens = self.tokens.iter().flat_map(|(name, token)| [name, token]);
@@ -124,17 +125,17 @@ impl ChatTemplate {
         hasher.finalize().to_hex().to_string()
     }
 
-    /// Returns true if `{% generation %}` in it says what the assistant has written.
+    /// Returns true if the template marks the assistant's answers with `{% generation %}`.
     pub fn marks_answers(&self) -> bool {
         self.marks_answers
     }
 
-    /// The special tokens that it receives, such as `bos_token`, by name.
+    /// The special tokens passed to the template, such as `bos_token`, by name.
     pub fn tokens(&self) -> &BTreeMap<String, String> {
         &self.tokens
     }
 
-    /// Adds those of `names`, which are special tokens', that the template writes.
+    /// Adds those of `names` that occur in the template's source. All must be names of special tokens.
     pub(crate) fn add_specials(&mut self, names: impl IntoIterator<Item = String>) {
         let written = names
             .into_iter()
@@ -142,8 +143,9 @@ impl ChatTemplate {
         self.specials.extend(written);
     }
 
-    /// The special tokens that the template writes, as far as its text shows: names such as `<|im_end|>`, those that a
-    /// tokenizer's configuration lists, and what `bos_token` and the like stand for.
+    /// Returns the special tokens that the template writes, as far as its source shows: names such as
+    /// `<|im_end|>`, those listed by a tokenizer's configuration, and the values of `bos_token` and similar
+    /// variables.
     pub fn specials(&self) -> BTreeSet<&str> {
         let named = self
             .tokens
@@ -155,15 +157,18 @@ impl ChatTemplate {
             .collect()
     }
 
-    /// Returns true if it reads a content that is a list of parts itself; for one that does not, the parts' texts are joined.
+    /// Returns true if the template reads contents that are lists of parts. For others, the texts of the parts
+    /// are joined.
     pub(crate) fn reads_parts(&self) -> bool {
         self.reads_parts
     }
 
-    /// The text of a conversation; with `add_generation_prompt` also what comes before the assistant's next answer.
+    /// Renders a conversation. With `add_generation_prompt`, the prompt for the assistant's next answer
+    /// follows.
     ///
     /// # Errors
-    /// [`ChatError::Template`] where the template refuses it or cannot be run; [`ChatError::Limit`] where it exceeds a limit.
+    /// [`ChatError::Template`] if the template rejects the conversation or fails, [`ChatError::Limit`] if it
+    /// exceeds a limit.
     pub fn render(
         &self,
         conversation: &Conversation,
@@ -175,7 +180,7 @@ impl ChatTemplate {
         )
     }
 
-    /// The text of a conversation that is as the template wants it.
+    /// Renders a conversation whose contents are already in the form that the template reads.
     pub(crate) fn run(
         &self,
         conversation: &Conversation,
@@ -193,7 +198,7 @@ impl ChatTemplate {
         }
     }
 
-    /// The job to render `texts` of a conversation.
+    /// Creates the job that renders `texts` of a conversation.
     pub(crate) fn job(&self, conversation: &Conversation, texts: Vec<TextRequest>) -> RenderJob {
         let mut variables: BTreeMap<String, Value> = BTreeMap::new();
         variables.insert("tools".to_owned(), Value::from(()));
@@ -210,25 +215,25 @@ impl ChatTemplate {
         }
     }
 
-    /// The texts of `jobs`.
+    /// Renders `jobs`.
     pub(crate) fn run_jobs(&self, jobs: &[RenderJob]) -> Result<Vec<Texts>, ChatError> {
         self.opened.render(jobs).map_err(|error| self.refuse(error))
     }
 
-    /// The error of a renderer that leaves a text out.
+    /// The error for a renderer that omits a text.
     pub(crate) fn no_text(&self) -> ChatError {
         self.refuse(RenderError::Unavailable {
             reason: "a text is missing".to_owned(),
         })
     }
 
-    /// Notes the characters of the template that marks must not be.
+    /// Adds the template's characters that must not be used as marks.
     pub(crate) fn note_used(&self, used: &mut BTreeSet<char>) {
         marks::note_used(&self.source, used);
     }
 
-    /// Tries whether the template reads a content that is a list of parts.
-    fn tries_parts(&self) -> Result<bool, ChatError> {
+    /// Tests with a probe message if the template reads contents that are lists of parts.
+    fn probe_parts(&self) -> Result<bool, ChatError> {
         const PROBE: &str = "emberlm probe";
         let part = Value::from_pairs([("type", "text"), ("text", PROBE)]);
         let fields = Value::from_pairs([
@@ -244,7 +249,7 @@ impl ChatTemplate {
         }
     }
 
-    /// The error of this template.
+    /// Converts a renderer's error to one of this template.
     pub(crate) fn refuse(&self, error: RenderError) -> ChatError {
         refuse(&self.name, error)
     }
@@ -263,7 +268,7 @@ fn refuse(name: &str, error: RenderError) -> ChatError {
     }
 }
 
-/// Names such as `<|im_end|>` in a template.
+/// Finds names such as `<|im_end|>` in a template.
 fn written_specials(source: &str) -> Vec<String> {
     let begins = source.match_indices("<|").map(|(at, _)| at);
     let name = |at: usize| {

@@ -1,7 +1,8 @@
-//! The spans of a conversation's text that are the assistant's, and therefore targets.
+//! Finds the assistant's answers, which are the training targets, in a rendered conversation.
 //!
-//! A template with `{% generation %}` says so itself. For one without, the text of the messages before an answer, with
-//! what prompts for it, is a beginning of the text of the messages up to the answer; what comes after that is the answer.
+//! A template with `{% generation %}` marks them itself. For others, the rendered messages before an answer,
+//! including the generation prompt, are a prefix of the rendered messages up to the answer. The rest is the
+//! answer.
 
 use std::collections::VecDeque;
 
@@ -9,15 +10,15 @@ use super::marks::{Marks, Unmarked};
 use super::renderer::{RenderError, RenderJob, TextRequest, Texts};
 use super::{ChatError, ChatTemplate, Conversation, Message, generation};
 
-/// The most texts that are rendered at once.
-const MOST_TEXTS: usize = 64;
-/// The most bytes that they have, about.
-const MOST_BYTES: usize = 1 << 20;
+/// Maximum number of texts that are rendered at once.
+const MAX_TEXTS: usize = 64;
+/// Approximate maximum size of those texts in bytes.
+const MAX_BYTES: usize = 1 << 20;
 
-/// The texts that show what of a conversation is to be learnt: the whole one first, then for each answer, the last first,
-/// the text before it and the text up to its end.
+/// The rendered texts that locate the answers: the whole conversation first, then for each answer, from last to
+/// first, the text before it and the text up to its end.
 ///
-/// They are rendered in groups, so that a long conversation does not hold all of them at once.
+/// They are rendered in groups, so that a long conversation does not hold all of them in memory at once.
 pub(super) struct TurnTexts<'a> {
     template: &'a ChatTemplate,
     conversation: Conversation,
@@ -27,7 +28,7 @@ pub(super) struct TurnTexts<'a> {
 }
 
 impl<'a> TurnTexts<'a> {
-    /// The texts of a conversation that is as the template wants it.
+    /// Plans the texts of a conversation whose contents are in the form that the template reads.
     pub fn new(template: &'a ChatTemplate, conversation: Conversation, marks: Marks) -> Self {
         let text = |messages, add_generation_prompt| TextRequest {
             messages,
@@ -39,7 +40,7 @@ impl<'a> TurnTexts<'a> {
         if template.marks_answers() {
             waiting[0].marks = Some(generation::marks_variable(&marks));
         } else {
-            // From the last answer on, so that places before it stay what they are when marks are put around it.
+            // From last to first, so that inserting marks does not move the positions of earlier answers.
             for (rank, _) in messages.iter().enumerate().rev().filter(|(_, m)| m.learnt) {
                 waiting.extend([text(rank, true), text(rank + 1, false)]);
             }
@@ -53,25 +54,25 @@ impl<'a> TurnTexts<'a> {
         }
     }
 
-    /// The job that renders the next group of texts.
+    /// Returns the job that renders the next group of texts.
     pub fn next_job(&mut self) -> RenderJob {
-        let texts = MOST_BYTES / self.conversation.bytes.max(1);
-        let texts = texts.clamp(1, MOST_TEXTS).min(self.waiting.len());
+        let texts = MAX_BYTES / self.conversation.bytes.max(1);
+        let texts = texts.clamp(1, MAX_TEXTS).min(self.waiting.len());
         self.template
             .job(&self.conversation, self.waiting.drain(..texts).collect())
     }
 
-    /// Takes what [`TurnTexts::next_job`] has rendered.
-    pub fn take(&mut self, texts: Texts) {
+    /// Adds the texts rendered for [`TurnTexts::next_job`].
+    pub fn add_texts(&mut self, texts: Texts) {
         self.ready.extend(texts);
     }
 
-    /// The next text.
+    /// Returns the next text, rendering more if needed.
     fn next(&mut self) -> Result<String, ChatError> {
         if self.ready.is_empty() && !self.waiting.is_empty() {
             let job = self.next_job();
             let texts = self.template.run_jobs(&[job])?;
-            texts.into_iter().for_each(|texts| self.take(texts));
+            texts.into_iter().for_each(|texts| self.add_texts(texts));
         }
         match self.ready.pop_front() {
             Some(text) => text.map_err(|error| self.template.refuse(error)),
@@ -79,8 +80,8 @@ impl<'a> TurnTexts<'a> {
         }
     }
 
-    /// The text of the conversation, and in `spans` what of it is to be learnt. `ends` are special tokens' names: what
-    /// follows one at the end of an answer and is blank is not the answer's.
+    /// Returns the text of the conversation with the `spans` of the answers. `ends` are names of special
+    /// tokens: white space after one at the end of an answer does not belong to the answer.
     pub fn unmarked(mut self, ends: &[String]) -> Result<Unmarked, ChatError> {
         match self.template.marks_answers() {
             true => self.marked_by_template(),
@@ -90,7 +91,7 @@ impl<'a> TurnTexts<'a> {
 
     fn marked_by_template(&mut self) -> Result<Unmarked, ChatError> {
         let text = self.next()?;
-        let mut unmarked = take_out(self.template, &self.marks, &text)?;
+        let mut unmarked = remove_marks(self.template, &self.marks, &text)?;
         let messages = self.conversation.messages.iter();
         let answers: Vec<&Message> = messages.filter(|m| m.role == "assistant").collect();
         if answers.iter().any(|answer| !answer.learnt) {
@@ -136,17 +137,17 @@ impl<'a> TurnTexts<'a> {
             text.insert(end, self.marks.end);
             text.insert(start, self.marks.begin);
         }
-        take_out(self.template, &self.marks, &text)
+        remove_marks(self.template, &self.marks, &text)
     }
 }
 
-/// Takes the marks out of a rendered text.
-pub(super) fn take_out(
+/// Removes the marks from a rendered text.
+pub(super) fn remove_marks(
     template: &ChatTemplate,
     marks: &Marks,
     text: &str,
 ) -> Result<Unmarked, ChatError> {
-    marks.take_out(text).ok_or_else(|| ChatError::Template {
+    marks.remove_from(text).ok_or_else(|| ChatError::Template {
         template: template.name().to_owned(),
         line: None,
         reason: "it cuts through the text of a {% generation %}".to_owned(),

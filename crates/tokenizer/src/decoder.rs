@@ -1,40 +1,40 @@
-//! Tokens of a `tokenizer.json` back to bytes, one at a time: what its `decoder` says, as a chain of steps.
+//! Decodes the tokens of a `tokenizer.json` to bytes one at a time, by the steps of its `decoder`.
 //!
-//! The `tokenizers` crate decodes a whole sequence at once, to text; generation needs token after token, and bytes, since
-//! a token may end within a character. Every step here gives what the crate's decoder of that name gives, with one
-//! difference: bytes that are spelled out (`<0xE2>`) stay the bytes that they are, where the crate puts U+FFFD for each
-//! byte of a run that is not UTF-8 as a whole.
+//! The `tokenizers` crate decodes a whole sequence at once, to text. Generation needs one token at a time, and
+//! bytes, since a token may end within a character. Every step gives the same result as the crate's decoder of
+//! that name, with one difference: spelled-out bytes (`<0xE2>`) remain bytes, whereas the crate emits U+FFFD
+//! for each byte of a run that is not valid UTF-8 as a whole.
 
 use serde_json::Value;
 
 use crate::byte_level;
 
-/// A `tokenizer.json`'s decoder.
+/// The decoder of a `tokenizer.json`.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct PieceDecoder {
-    /// The replacements within each token.
+pub(crate) struct TokenDecoder {
+    /// The transformations of each token.
     steps: Vec<Step>,
-    /// The prefix that is stripped from the text: up to so many of this character.
+    /// The character that is stripped from the start of the text, and the maximum count.
     strip: Option<(char, usize)>,
 }
 
-/// The place of a sequence of tokens in the text; the default is its beginning.
+/// The decoding state at a position in the text. The default is its beginning.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Position {
-    /// True if there was a token before.
+    /// True if a token has been decoded.
     started: bool,
-    /// True if the token before ended a word, so that a blank comes before the next.
-    owes_blank: bool,
-    /// The number of characters that have been taken from the beginning; [`usize::MAX`] once that is over.
+    /// True if the previous token ended a word, so the next one starts with a space.
+    ended_word: bool,
+    /// The number of characters stripped so far, or [`usize::MAX`] when stripping is over.
     stripped: usize,
 }
 
 impl Position {
-    /// After other tokens that owe nothing.
+    /// The position after another token that did not end a word.
     pub(crate) fn within() -> Self {
         Self {
             started: true,
-            owes_blank: false,
+            ended_word: false,
             stripped: usize::MAX,
         }
     }
@@ -42,38 +42,38 @@ impl Position {
 
 #[derive(Debug, PartialEq)]
 enum Step {
-    /// Characters stand for bytes, as in GPT-2's alphabet.
+    /// Maps characters to bytes, by GPT-2's byte alphabet.
     ByteLevel,
-    /// `<0x0A>` is a byte.
+    /// Decodes `<0x0A>` to a byte.
     ByteFallback,
-    /// Every `from` becomes `to`.
+    /// Replaces every `from` by `to`.
     Replace { from: String, to: String },
-    /// Every `mark` becomes a blank, or in the first token nothing.
+    /// Replaces every `mark` by a space, or removes it in the first token.
     Metaspace { mark: char, strip_first: bool },
-    /// A token that begins with `prefix` continues the previous word.
+    /// Joins a token with this prefix to the previous word.
     WordPiece { prefix: String, cleanup: bool },
-    /// A token ends a word where it ends with this.
+    /// A token with this suffix ends a word.
     Suffix(String),
-    /// A blank between any two tokens: the default without a decoder.
-    Blanks,
-    /// Up to so many of this character are taken from the beginning of each token.
+    /// A space between tokens: the default without a decoder.
+    Spaces,
+    /// Strips up to `count` of this character from the start of each token.
     Strip { mark: char, count: usize },
 }
 
-impl PieceDecoder {
+impl TokenDecoder {
     /// Reads the `decoder` field of a `tokenizer.json`.
     pub(crate) fn read(decoder: &Value) -> Result<Self, String> {
         let mut this = Self::default();
         let mut joined = false;
         if decoder.is_null() {
-            this.steps.push(Step::Blanks);
+            this.steps.push(Step::Spaces);
             return Ok(this);
         }
         this.add(decoder, &mut joined)?;
         Ok(this)
     }
 
-    /// Adds a decoder to the chain; `joined` is whether what came before has made one text of all tokens.
+    /// Adds a decoder to the chain. `joined` is true once an earlier step has joined the tokens into one text.
     fn add(&mut self, decoder: &Value, joined: &mut bool) -> Result<(), String> {
         let text = |name: &str| match decoder[name].as_str() {
             Some(text) => Ok(text.to_owned()),
@@ -153,19 +153,19 @@ impl PieceDecoder {
         Ok(())
     }
 
-    /// Returns true if the text's own blanks are among the tokens: elsewhere they are made up where words meet.
-    pub(crate) fn keeps_blanks(&self) -> bool {
+    /// Returns true if tokens contain the spaces of the text. Otherwise spaces are inserted between words.
+    pub(crate) fn keeps_spaces(&self) -> bool {
         self.steps.iter().all(|step| match step {
             Step::ByteLevel
             | Step::ByteFallback
             | Step::Replace { .. }
             | Step::Metaspace { .. }
             | Step::Strip { .. } => true,
-            Step::WordPiece { .. } | Step::Suffix(_) | Step::Blanks => false,
+            Step::WordPiece { .. } | Step::Suffix(_) | Step::Spaces => false,
         })
     }
 
-    /// Returns true if a text's first token loses what it has elsewhere.
+    /// Returns true if the first token of a text decodes differently from later ones.
     pub(crate) fn depends_on_beginning(&self) -> bool {
         let strips = |step: &Step| {
             matches!(
@@ -179,7 +179,7 @@ impl PieceDecoder {
         self.strip.is_some() || self.steps.iter().any(strips)
     }
 
-    /// Appends what `token` stands for at `position`, and moves the position on.
+    /// Appends the bytes of `token` at `position` and advances it.
     pub(crate) fn push(&self, token: &str, position: &mut Position, out: &mut Vec<u8>) {
         let start = out.len();
         let first = !std::mem::replace(&mut position.started, true);
@@ -195,8 +195,8 @@ impl PieceDecoder {
                 Step::ByteFallback => byte = spelled_byte(&piece),
                 Step::Replace { from, to } => piece = piece.replace(from.as_str(), to),
                 Step::Metaspace { mark, strip_first } => {
-                    let blank = if first && *strip_first { "" } else { " " };
-                    piece = piece.replace(*mark, blank);
+                    let space = if first && *strip_first { "" } else { " " };
+                    piece = piece.replace(*mark, space);
                 }
                 Step::WordPiece { prefix, cleanup } => {
                     if !first {
@@ -206,18 +206,18 @@ impl PieceDecoder {
                         };
                     }
                     if *cleanup {
-                        piece = tidy_english(&piece);
+                        piece = clean_up_english(&piece);
                     }
                 }
                 Step::Suffix(suffix) => {
-                    let blank = if position.owes_blank { " " } else { "" };
+                    let space = if position.ended_word { " " } else { "" };
                     let ended = piece.strip_suffix(suffix.as_str());
-                    position.owes_blank = ended.is_some();
+                    position.ended_word = ended.is_some();
                     let rest = ended.unwrap_or(&piece).replace(suffix.as_str(), " ");
-                    piece = format!("{blank}{rest}");
+                    piece = format!("{space}{rest}");
                 }
-                Step::Blanks if first => {}
-                Step::Blanks => piece.insert(0, ' '),
+                Step::Spaces if first => {}
+                Step::Spaces => piece.insert(0, ' '),
                 Step::Strip { mark, count } => {
                     let marks = piece.chars().take(*count).take_while(|c| c == mark);
                     let taken: usize = marks.map(char::len_utf8).sum();
@@ -232,8 +232,8 @@ impl PieceDecoder {
         self.strip_text(start, position, out);
     }
 
-    /// Takes from the beginning of the text, which is at `start` of `out` as long as nothing else has come, what is to
-    /// be taken.
+    /// Strips the configured characters from the text's beginning, which is at `start` of `out` while nothing
+    /// else has been decoded.
     fn strip_text(&self, start: usize, position: &mut Position, out: &mut Vec<u8>) {
         let Some((mark, count)) = self.strip else {
             return;
@@ -252,7 +252,7 @@ impl PieceDecoder {
     }
 }
 
-/// The byte that a token such as `<0x0A>` spells.
+/// Parses a token such as `<0x0A>` to its byte.
 fn spelled_byte(token: &str) -> Option<u8> {
     let digits = token.strip_prefix("<0x")?.strip_suffix('>')?;
     (digits.len() == 2)
@@ -260,8 +260,8 @@ fn spelled_byte(token: &str) -> Option<u8> {
         .flatten()
 }
 
-/// Takes back some blanks that splitting English into words has made: the `cleanup` of the WordPiece decoder.
-fn tidy_english(piece: &str) -> String {
+/// Removes spaces that were inserted into English text: the `cleanup` option of the WordPiece decoder.
+fn clean_up_english(piece: &str) -> String {
     const REPLACEMENTS: [(&str, &str); 11] = [
         (" .", "."),
         (" ?", "?"),

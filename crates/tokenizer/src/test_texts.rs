@@ -1,4 +1,4 @@
-//! Texts that the tests of splitting and encoding share.
+//! Texts and tokenizers shared by the tests of splitting and encoding.
 
 use std::sync::LazyLock;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{Tokenizer, TokenizerKind, patterns};
 
-/// The kinds that are built-in byte-pair vocabularies.
+/// The built-in byte-pair vocabularies.
 pub(crate) const BYTE_PAIRS: [TokenizerKind; 4] = [
     TokenizerKind::Gpt2,
     TokenizerKind::P50k,
@@ -15,7 +15,7 @@ pub(crate) const BYTE_PAIRS: [TokenizerKind; 4] = [
     TokenizerKind::O200k,
 ];
 
-/// cl100k's vocabulary as a file, by each of the known patterns.
+/// cl100k's vocabulary as a `tokenizer.json`, once with each known pattern.
 pub(crate) static FILES: LazyLock<Vec<(Vec<u8>, Tokenizer)>> = LazyLock::new(|| {
     let cl100k = Tokenizer::builtin(TokenizerKind::Cl100k).unwrap();
     let file: Value = serde_json::from_slice(&cl100k.to_tokenizer_json()).unwrap();
@@ -29,8 +29,8 @@ pub(crate) static FILES: LazyLock<Vec<(Vec<u8>, Tokenizer)>> = LazyLock::new(|| 
     patterns::ALL.iter().map(with).collect()
 });
 
-/// Text made of what the patterns treat differently, some of it in runs.
-pub(crate) fn nasty_text() -> impl Strategy<Value = String> {
+/// Texts of characters that the patterns treat differently, some of them repeated.
+pub(crate) fn arbitrary_text() -> impl Strategy<Value = String> {
     let atom = prop_oneof![
         4 => prop::sample::select(vec!["\n", " ", "a", "B", "word", " the", "ation"]),
         2 => prop::sample::select(vec!["\r", "\r\n", "\t", "  ", "\u{a0}", "\u{2028}", "\u{85}"]),
