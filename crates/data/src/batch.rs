@@ -12,8 +12,8 @@ pub struct Batch {
     pub inputs: Vec<u32>,
     /// Target ids, `[batch, seq]`: the next token at every position, or [`IGNORED`].
     pub targets: Vec<u32>,
-    /// The index in its row at which each position's document begins, `[batch, seq]`. `None` if a row is a window of
-    /// continuous text, regardless of the documents in it.
+    /// For each position, the index in its row at which its document begins, `[batch, seq]`. `None` for windows of
+    /// continuous text, which ignore document boundaries.
     pub documents: Option<Vec<u32>>,
     /// The number of rows.
     pub batch: usize,
@@ -22,7 +22,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// An empty batch for rows of `seq` positions, which hold whole documents or continuous text.
+    /// An empty batch for rows of `seq` positions. `isolated` rows hold whole documents.
     pub(crate) fn empty(seq: usize, isolated: bool) -> Self {
         Self {
             inputs: Vec::new(),
@@ -53,10 +53,10 @@ impl Batch {
         self.batch += 1;
     }
 
-    /// Appends a row of documents. `begins` marks the tokens at which a document begins. The last of `ids` is the token
-    /// after the row, if there is one. The rest of the row is filled with `padding`, which forms a separate document.
-    /// Each token predicts its successor unless the mask excludes it; the last token of a document predicts the end of
-    /// text that begins the next one.
+    /// Appends a row of documents. `begins` marks the tokens at which a document begins. The last element of `ids` is
+    /// the token after the row, if there is one. The rest of the row is filled with `padding`, which forms a separate
+    /// document. Each token predicts its successor unless the mask excludes it. The last token of a document predicts
+    /// the end-of-text token that begins the next one.
     pub(crate) fn push_documents(
         &mut self,
         ids: &[u32],
@@ -102,7 +102,7 @@ mod tests {
         assert_eq!((batch.learnt(), batch.documents), (2, None));
     }
 
-    /// A batch of one row of `seq` positions, of which `positions` are filled; id 0 is the end of text.
+    /// A batch with one row of `seq` positions, `positions` of them filled. Id 0 is the end-of-text token.
     fn row(seq: usize, ids: &[u32], positions: usize, learnt: Option<&[bool]>) -> Batch {
         let begins: Vec<bool> = ids[..positions].iter().map(|&id| id == 0).collect();
         let mut batch = Batch::empty(seq, true);
@@ -117,7 +117,7 @@ mod tests {
         assert_eq!(batch.inputs, [0, 4, 5, 0, 0, 6]);
         assert_eq!(batch.targets, [4, 5, 0, 0, 6, 0]);
         assert_eq!(batch.documents.unwrap(), [0, 0, 0, 3, 4, 4]);
-        // The split's last token has nothing to predict.
+        // The last token of the split predicts nothing.
         let batch = row(3, &[0, 4, 5], 3, None);
         assert_eq!(batch.targets, [4, 5, X]);
         // Part of a document with one masked target.
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn padding_is_a_document_without_targets() {
-        // With the first token of the next row, and at the end of the split.
+        // With the first token of the next row, then at the end of the split.
         for (ids, last) in [(&[0, 4, 0][..], 0), (&[0, 4], X)] {
             let batch = row(4, ids, 2, None);
             assert_eq!(batch.inputs, [0, 4, 0, 0]);

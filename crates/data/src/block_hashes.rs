@@ -1,9 +1,9 @@
-//! `dataset.blocks.json`: the hashes of the blocks of a dataset's files. They allow part of a file to be verified when
-//! it is first read.
+//! `dataset.blocks.json`: the block hashes of a dataset's files, which allow part of a file to be verified when it is
+//! first read.
 //!
 //! The file is stored next to the manifest rather than in it, so that programs without support for it can still read
-//! the dataset. Each file's block hashes combine to its BLAKE3 in the manifest. Files of at most one block are not
-//! listed. If no file has more than one block, the file does not exist.
+//! the dataset. The block hashes of each file combine to its BLAKE3 in the manifest. Files of at most one block are
+//! not listed. If every file has at most one block, `dataset.blocks.json` does not exist.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,7 +19,7 @@ use crate::shard::{BLOCK_BYTES, BlockHashes};
 /// The file's name in a dataset directory.
 pub(crate) const BLOCKS_FILE: &str = "dataset.blocks.json";
 
-/// The temporary name while the file is being written.
+/// The temporary file name used while writing.
 const BLOCKS_ASIDE: &str = ".dataset.blocks.json.partial";
 
 /// The value of `kind`.
@@ -39,7 +39,7 @@ struct OnDisk {
     kind: String,
     format: u32,
     block_bytes: u64,
-    /// Each file's concatenated hashes in hexadecimal.
+    /// The concatenated block hashes of each file in hexadecimal.
     files: BTreeMap<String, String>,
 }
 
@@ -61,11 +61,11 @@ impl DatasetBlocks {
         self.0.get(name)
     }
 
-    /// Reads the hashes of the dataset in `folder`. The result is empty if there is no such file, as in datasets
-    /// written by earlier versions.
+    /// Reads the block hashes of the dataset in `folder`. Returns no hashes if the file does not exist, as in
+    /// datasets written by earlier versions.
     ///
     /// # Errors
-    /// The file cannot be read, is damaged, or has another format.
+    /// Fails if the file cannot be read, is invalid, or has another format.
     pub(crate) fn read(folder: &Path) -> Result<Self, DataError> {
         let path = folder.join(BLOCKS_FILE);
         let text = match fs::read_to_string(&path) {

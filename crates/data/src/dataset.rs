@@ -1,4 +1,4 @@
-//! Reading a dataset: two splits of memory-mapped tokens.
+//! Reading a dataset: its manifest, its tokenizer and the memory-mapped tokens of its splits.
 
 use std::fs;
 use std::io;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use emberlm_tokenizer::{Tokenizer, TokenizerError};
 
 use crate::block_hashes::DatasetBlocks;
-use crate::shard::WholeFile;
+use crate::shard::UnverifiedFile;
 use crate::{
     DataError, MANIFEST_FILE, Manifest, Mask, NotADataset, Packing, Shard, Split, Windows,
 };
@@ -21,7 +21,7 @@ pub struct Dataset {
 }
 
 impl Dataset {
-    /// Opens the dataset in `folder`. [`Dataset::split`] opens its shards.
+    /// Opens the dataset in `folder`. The shards are opened by [`Dataset::split`].
     ///
     /// # Errors
     /// [`DataError::NotADataset`] if `folder` has no manifest. Fails if the manifest cannot be read or is invalid, or
@@ -99,13 +99,13 @@ impl Dataset {
         Ok(TokenSplit::with_masks(shards, masks, vocab_size))
     }
 
-    /// One split as windows of `seq_len` positions.
+    /// Divides one split into windows of `seq_len` positions.
     ///
     /// # Errors
-    /// As [`Dataset::split`] and [`Windows::stream`]; with isolated documents, as [`Windows::isolated`]. If documents
-    /// are not indexed, [`DataError::NoEndOfText`] if the tokenizer has no end-of-text token, or
-    /// [`DataError::EndOfTextWithin`] if the masks do not separate the tokens that begin a document from other
-    /// end-of-text tokens.
+    /// As [`Dataset::split`] and [`Windows::stream`], or [`Windows::isolated`] for isolated documents. If the masks
+    /// do not index documents, isolation also fails with [`DataError::NoEndOfText`] if the tokenizer has no
+    /// end-of-text token, and with [`DataError::EndOfTextWithin`] if the masks cannot separate document starts from
+    /// other end-of-text tokens.
     pub fn windows(
         &self,
         split: Split,
@@ -132,8 +132,9 @@ impl Dataset {
         }
     }
 
-    /// A template may end user turns, which are not targets, with the token that also begins a document. A mask does
-    /// not distinguish the two cases, but the manifest has the number of documents counted during writing.
+    /// Checks that the end-of-text tokens found in a masked split are document starts. A chat template may end user
+    /// turns, which are not targets, with the same token. The mask cannot distinguish the two cases, but the manifest
+    /// has the number of documents counted during writing.
     fn check_documents_separable(&self, split: Split, windows: &Windows) -> Result<(), DataError> {
         let manifest = self.manifest.split(split);
         let found = windows.packed().map_or(0, |packed| packed.documents);
@@ -148,16 +149,16 @@ impl Dataset {
         }
     }
 
-    /// The total size of its files in bytes. Missing files count as 0.
+    /// The total size of the token and mask files in bytes. Missing files count as 0.
     pub fn bytes(&self) -> u64 {
         let length = |file| fs::metadata(self.folder.join(file)).map_or(0, |found| found.len());
         self.manifest.files().map(length).sum()
     }
 
-    /// Checks that every file matches the manifest. A short form of [`crate::verify()`].
+    /// Checks that every file matches the manifest. Use [`crate::verify()`] for a detailed report.
     ///
     /// # Errors
-    /// [`DataError::Damaged`] with all defects.
+    /// [`DataError::Damaged`] with all problems found.
     pub fn verify(&self) -> Result<(), DataError> {
         let problems = crate::verify(self, &|_| {})?.problems();
         match problems.is_empty() {
@@ -188,7 +189,7 @@ struct Inner {
     shards: Vec<Shard>,
     /// The mask of each shard, if it has one.
     masks: Vec<Option<Mask>>,
-    /// The offset of each shard in the sequence, then the sequence's end.
+    /// The offset of each shard in the sequence, followed by the total length.
     starts: Vec<u64>,
     vocab_size: usize,
 }
@@ -227,14 +228,14 @@ impl TokenSplit {
         self.len() == 0
     }
 
-    /// The files without block hashes, whose blocks cannot be verified when they are read.
-    pub(crate) fn whole_files(&self) -> impl Iterator<Item = WholeFile> {
-        let shards = self.inner.shards.iter().filter_map(Shard::whole_file);
+    /// The files without block hashes, which cannot be verified block by block as they are read.
+    pub(crate) fn unverified_files(&self) -> impl Iterator<Item = UnverifiedFile> {
+        let shards = self.inner.shards.iter().filter_map(Shard::unverified_file);
         let masks = self.inner.masks.iter().flatten();
-        shards.chain(masks.filter_map(Mask::whole_file))
+        shards.chain(masks.filter_map(Mask::unverified_file))
     }
 
-    /// The vocabulary size. Every id read is below it.
+    /// The vocabulary size, an exclusive upper bound of the ids.
     pub fn vocab_size(&self) -> usize {
         self.inner.vocab_size
     }
@@ -242,8 +243,8 @@ impl TokenSplit {
     /// Reads `len` tokens from `start`, across shard boundaries.
     ///
     /// # Errors
-    /// [`DataError::OutOfBounds`] if the split has fewer tokens; [`DataError::DamagedBlock`] if a file has changed
-    /// since it was written; [`DataError::TokenOutOfRange`] if an id is outside the vocabulary.
+    /// [`DataError::OutOfBounds`] if the split has fewer tokens, [`DataError::DamagedBlock`] if a file has changed
+    /// since it was written, [`DataError::TokenOutOfRange`] if an id is outside the vocabulary.
     pub fn read(&self, start: u64, len: u64) -> Result<Vec<u32>, DataError> {
         let mut ids = Vec::with_capacity(len.min(self.len()) as usize);
         self.each_shard(start, len, |at, from, len| {
@@ -254,11 +255,11 @@ impl TokenSplit {
         Ok(ids)
     }
 
-    /// For each of the `len` tokens from `start`, true if it is a target. `None` if all are targets because no shard
-    /// has a mask.
+    /// Returns, for each of the `len` tokens from `start`, whether it is a target. `None` means that all are targets
+    /// because no shard has a mask.
     ///
     /// # Errors
-    /// [`DataError::OutOfBounds`] if the split has fewer tokens; fails if a mask has an invalid byte.
+    /// [`DataError::OutOfBounds`] if the split has fewer tokens. Fails if a mask has an invalid byte.
     pub fn learnt(&self, start: u64, len: u64) -> Result<Option<Vec<bool>>, DataError> {
         if self.inner.masks.iter().all(Option::is_none) {
             return Ok(None);
@@ -274,9 +275,9 @@ impl TokenSplit {
         Ok(Some(learnt))
     }
 
-    /// For each of the tokens `ids`, which were read from `start`, true if a document begins there. If a mask indexes
-    /// documents, these are the tokens it marks. Otherwise a document begins at every `end_of_text` that the mask does
-    /// not mark as a target, because the token that begins a document is never part of an answer.
+    /// Returns, for each of the tokens `ids` read from `start`, whether a document begins there. Masks that index
+    /// documents mark these tokens. Otherwise a document begins at every `end_of_text` that is not a target: the
+    /// token that begins a document is never part of an answer.
     ///
     /// # Errors
     /// As [`TokenSplit::learnt`].
@@ -310,7 +311,7 @@ impl TokenSplit {
         Ok(begins)
     }
 
-    /// Calls `read` for each shard that overlaps the `len` tokens from `start`, with the shard's number, the offset of
+    /// Calls `read` for each shard that overlaps the `len` tokens from `start`, with the shard's index, the offset of
     /// the first token in it and the number of tokens.
     fn each_shard(
         &self,
@@ -356,7 +357,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::{ShardWriter, TokenWidth};
 
-    /// A split over `ids`, in shards of the given lengths.
+    /// A split of `ids` in shards of the given lengths.
     pub(crate) fn split_of(ids: &[u32], lengths: &[usize], vocab_size: usize) -> TokenSplit {
         let folder = tempfile::tempdir().unwrap();
         let mut rest = ids;
@@ -374,7 +375,7 @@ pub(crate) mod tests {
         TokenSplit::new(shards, vocab_size)
     }
 
-    /// Like [`split_of`], with a target mask; the first shard has no mask.
+    /// Like [`split_of`] with two shards. Only the second has a target mask.
     pub(crate) fn masked_split(ids: &[u32], learnt: &[bool], first: usize) -> TokenSplit {
         let split = split_of(ids, &[first, ids.len() - first], 70_000);
         let folder = tempfile::tempdir().unwrap();

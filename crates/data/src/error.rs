@@ -1,4 +1,4 @@
-//! Errors between text files and batches.
+//! The error type of this crate.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,30 +9,30 @@ use emberlm_tokenizer::{TokenizerError, TokenizerKind};
 use crate::lists::{listed, quoted};
 use crate::{NotADataset, RecordFault, Split};
 
-/// An error of this crate; each carries the path, the value at fault and the rule it breaks.
+/// An error of this crate. Most variants carry the path, the invalid value and the violated rule.
 #[derive(Debug, thiserror::Error)]
 pub enum DataError {
-    /// The operating system refused something: a full disk and a missing permission end up here.
+    /// An operating system error, such as a full disk or a missing permission.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
-        /// The operation: "read", "write", ….
+        /// The operation: "read", "write" and so on.
         action: &'static str,
-        /// On which file or folder.
+        /// The file or folder.
         path: PathBuf,
         /// The operating system's error.
         source: io::Error,
     },
-    /// A parameter is outside what is allowed.
+    /// A parameter is outside its allowed range.
     #[error("`{field}` is {value}: {rule}")]
     Value {
-        /// The parameter.
+        /// The parameter's name.
         field: &'static str,
         /// Its value.
         value: String,
         /// The rule.
         rule: &'static str,
     },
-    /// There is nothing to prepare.
+    /// No input was given.
     #[error("no input: name at least one file or folder")]
     NoInputs,
     /// An input does not exist.
@@ -47,42 +47,42 @@ pub enum DataError {
         /// The input.
         path: PathBuf,
     },
-    /// A folder holds no file (hidden ones and links do not count).
+    /// A folder contains no files. Hidden files and links do not count.
     #[error("{} holds no files (hidden files and links are not read)", path.display())]
     EmptyFolder {
         /// The folder.
         path: PathBuf,
     },
-    /// No file is where a pattern looks.
+    /// No file matches a pattern.
     #[error("no file matches {pattern}")]
     NoMatch {
         /// The pattern.
         pattern: String,
     },
-    /// An input's format is asked for that does not exist.
+    /// An unknown input format was requested.
     #[error("unknown format `{name}`: choose text, jsonl, csv, tsv or parquet")]
     UnknownFormat {
-        /// The name as given.
+        /// The requested name.
         name: String,
     },
-    /// An input is not what it is said to be, or damaged so that nobody knows what is missing.
+    /// An input is not of its stated kind, or it is damaged and an unknown part of it is lost.
     #[error("{} is not usable as {kind}: {reason}", path.display())]
     DamagedInput {
         /// The file.
         path: PathBuf,
-        /// The stated kind.
+        /// The expected kind.
         kind: &'static str,
         /// The reason.
         reason: String,
     },
-    /// A table lacks the column that is to be read.
+    /// A table has no column of the requested name.
     #[error("{} has no text column `{column}`: it has {}", path.display(), quoted(found))]
     NoColumn {
         /// The file.
         path: PathBuf,
-        /// The column asked for.
+        /// The requested column.
         column: String,
-        /// The columns that could be read.
+        /// The available text columns.
         found: Vec<String>,
     },
     /// A record is broken.
@@ -101,7 +101,7 @@ pub enum DataError {
         /// The reason.
         fault: RecordFault,
     },
-    /// A text file holds nothing.
+    /// A text file is empty.
     #[error("{} is empty", path.display())]
     EmptyFile {
         /// The file.
@@ -112,16 +112,16 @@ pub enum DataError {
     InvalidUtf8 {
         /// The file.
         path: PathBuf,
-        /// The place of the first unreadable byte, counted from 0.
+        /// The offset of the first invalid byte, from 0.
         offset: u64,
     },
-    /// A text file was written to between the two times it is read.
+    /// An input changed between the two passes over it.
     #[error("{} changed while it was being read", path.display())]
     FileChanged {
         /// The file.
         path: PathBuf,
     },
-    /// A split would hold nothing.
+    /// A split would be empty.
     #[error(
         "the {split} split would be empty: `val_fraction` {val_fraction} of {characters} characters"
     )]
@@ -130,10 +130,10 @@ pub enum DataError {
         split: Split,
         /// The number of characters.
         characters: u64,
-        /// The fraction asked for.
+        /// The requested validation fraction.
         val_fraction: f64,
     },
-    /// A split by documents left nothing for training.
+    /// A split by documents left no documents for training.
     #[error("the train split would be empty: each of the {documents} documents is for validation")]
     NoTrainDocuments {
         /// The number of documents.
@@ -147,19 +147,19 @@ pub enum DataError {
         /// The tokenizer's error.
         source: TokenizerError,
     },
-    /// The output exists, and it was not said that it may be replaced.
+    /// The output already exists and may not be replaced.
     #[error("{} already exists", path.display())]
     OutputExists {
         /// The output.
         path: PathBuf,
     },
-    /// Another process writes the output.
+    /// Another process is writing the output.
     #[error("{} is being written by another process", path.display())]
     OutputBusy {
         /// The output.
         path: PathBuf,
     },
-    /// The output was begun and broken off, and it was not said what is to be done with that.
+    /// An unfinished output exists, and the options neither resume nor replace it.
     #[error("{} was begun and is not finished", path.display())]
     UnfinishedExists {
         /// The output.
@@ -170,30 +170,30 @@ pub enum DataError {
     CannotContinue {
         /// The output.
         path: PathBuf,
-        /// The difference: before and now.
+        /// The difference between then and now.
         reason: String,
     },
-    /// Something ended the work, of which as much as is done has been kept.
+    /// An error interrupted the work. The progress so far has been kept and can be resumed.
     #[error("{source}")]
     Kept {
         /// The error that interrupted it.
         source: Box<DataError>,
     },
-    /// Two settings cannot be together.
+    /// Two settings contradict each other.
     #[error("{reason}")]
     Contradiction {
-        /// Which two, and why.
+        /// The contradiction.
         reason: &'static str,
     },
-    /// The output may be replaced, but is not a dataset of this program, so it is left as it is.
+    /// The output may be replaced, but it is not a dataset of this program and is left unchanged.
     #[error("{} is not replaced, since it is not an emberlm dataset: {reason}", path.display())]
     OutputNotADataset {
         /// The output.
         path: PathBuf,
-        /// The sign of it.
+        /// The reason that it is not a dataset.
         reason: String,
     },
-    /// A path is not a dataset's folder.
+    /// A path is not a dataset folder.
     #[error("{} {found}", path.display())]
     NotADataset {
         /// The path.
@@ -215,7 +215,7 @@ pub enum DataError {
     /// A chat template cannot be used.
     #[error(transparent)]
     Chat(#[from] ChatError),
-    /// The tokenizer that a manifest describes is not one of this program's.
+    /// The tokenizer described by a manifest is not supported.
     #[error("{}: {source}", path.display())]
     ManifestTokenizer {
         /// The manifest.
@@ -223,7 +223,7 @@ pub enum DataError {
         /// The tokenizer's error.
         source: TokenizerError,
     },
-    /// A shard is damaged or is no shard.
+    /// A shard is damaged, or the file is not a shard.
     #[error("{} is not a usable shard: {reason}", path.display())]
     Shard {
         /// The shard.
@@ -231,14 +231,14 @@ pub enum DataError {
         /// The reason.
         reason: String,
     },
-    /// A part of a shard or mask has changed since the dataset was made.
+    /// A block of a shard or mask has changed since the dataset was written.
     #[error("{} is damaged: bytes {start} to {last} are not what was written", path.display(), last = end.saturating_sub(1))]
     DamagedBlock {
         /// The file.
         path: PathBuf,
-        /// The first byte of the part, from 0.
+        /// The first byte of the block, from 0.
         start: u64,
-        /// The end of the part, exclusive.
+        /// The end of the block, exclusive.
         end: u64,
     },
     /// The block hashes of a dataset cannot be used.
@@ -255,24 +255,24 @@ pub enum DataError {
         /// The file.
         path: PathBuf,
     },
-    /// A shard holds an id that the vocabulary does not have.
+    /// A shard contains an id outside the vocabulary.
     #[error("{}: token {id} at position {position} is outside the vocabulary of {vocab_size}", path.display())]
     TokenOutOfRange {
         /// The shard.
         path: PathBuf,
-        /// The token's place in the shard, counted from 0.
+        /// The token's position in the shard, from 0.
         position: u64,
         /// The token.
         id: u32,
-        /// The vocabulary's size.
+        /// The vocabulary size.
         vocab_size: usize,
     },
-    /// A dataset is not what its manifest says.
+    /// A dataset does not match its manifest.
     #[error("{} is damaged: {}", folder.display(), listed(problems, "; "))]
     Damaged {
         /// The dataset.
         folder: PathBuf,
-        /// The defects, each with its file.
+        /// The problems found, each with its file.
         problems: Vec<String>,
     },
     /// A token file's name does not state its split.
@@ -281,13 +281,13 @@ pub enum DataError {
         /// The file.
         path: PathBuf,
     },
-    /// Both splits' patterns match a token file.
+    /// A token file matches the patterns of both splits.
     #[error("{} is asked for in both splits", path.display())]
     BothSplits {
         /// The file.
         path: PathBuf,
     },
-    /// A folder holds no token files of a split.
+    /// A folder contains no token files for a split.
     #[error(
         "{} holds nothing for {}: no file is named like {}",
         folder.display(),
@@ -299,10 +299,10 @@ pub enum DataError {
         folder: PathBuf,
         /// The split.
         split: Split,
-        /// The pattern that was given for its files.
+        /// The pattern for the split's files, if one was given.
         pattern: Option<String>,
     },
-    /// A token file holds ids that the tokenizer it is said to be made by does not have.
+    /// A token file contains ids that its stated tokenizer does not have.
     #[error(
         "{}: token {id} at position {position} is not one of the {vocab_size} ids of {kind}{}",
         path.display(),
@@ -313,50 +313,50 @@ pub enum DataError {
         path: PathBuf,
         /// The number of such tokens.
         count: u64,
-        /// The position of the first in the file, counted from 0.
+        /// The position of the first such token in the file, from 0.
         position: u64,
-        /// The first one.
+        /// The id of the first such token.
         id: u32,
         /// The tokenizer's kind.
         kind: TokenizerKind,
-        /// The number of ids that it has.
+        /// The vocabulary size of the tokenizer.
         vocab_size: usize,
     },
-    /// A folder that is to be adopted holds another tokenizer than the one that is named.
+    /// A folder to be adopted contains a different tokenizer file than the requested tokenizer.
     #[error("{} is another tokenizer than the one that is named", path.display())]
     OtherTokenizerFile {
-        /// The folder's own.
+        /// The tokenizer file in the folder.
         path: PathBuf,
     },
-    /// A format cannot hold what a dataset consists of.
+    /// The export format cannot represent the dataset.
     #[error("{} cannot be written as {format}: {reason}", folder.display())]
     NotExportable {
         /// The dataset.
         folder: PathBuf,
         /// The format's name.
         format: &'static str,
-        /// The mismatch.
+        /// The reason.
         reason: String,
     },
-    /// A read reaches beyond the end of a split.
+    /// A read extends beyond the end of a split.
     #[error("tokens {start} to {} were requested, but the split has {total}", start.saturating_add(*len))]
     OutOfBounds {
-        /// The first token asked for.
+        /// The first requested token.
         start: u64,
-        /// The number requested.
+        /// The number of requested tokens.
         len: u64,
-        /// The number available.
+        /// The number of available tokens.
         total: u64,
     },
-    /// A split has too few tokens for a single window.
+    /// A split is too short for one window.
     #[error("a sequence of {seq_len} needs {} tokens, but the split has {tokens}", seq_len.saturating_add(1))]
     TooShort {
         /// The number of tokens.
         tokens: u64,
-        /// The window's length in predicted tokens.
+        /// The window length in predicted tokens.
         seq_len: u64,
     },
-    /// Documents are to be isolated, but nothing separates them.
+    /// Isolated documents were requested, but no token separates documents.
     #[error("{}: its tokenizer, {tokenizer}, has no end-of-text token to separate documents", path.display())]
     NoEndOfText {
         /// The dataset.
@@ -364,7 +364,7 @@ pub enum DataError {
         /// Its tokenizer.
         tokenizer: String,
     },
-    /// Documents are to be isolated that have what begins a document within them too.
+    /// Isolated documents were requested, but end-of-text tokens that are not targets also occur within documents.
     #[error(
         "{}: documents of its {split} split cannot be distinguished: it has {stated}, but {found} end-of-text tokens that are \
          not to be learnt", path.display()
@@ -374,39 +374,39 @@ pub enum DataError {
         path: PathBuf,
         /// The split.
         split: Split,
-        /// End-of-text tokens that would begin a document.
+        /// The number of end-of-text tokens that would begin a document.
         found: u64,
         /// The number of documents in the manifest.
         stated: u64,
     },
-    /// A way to pack documents is asked for that does not exist.
+    /// An unknown packing was requested.
     #[error("unknown packing `{name}`: choose stream or isolated")]
     UnknownPacking {
-        /// The name as given.
+        /// The requested name.
         name: String,
     },
-    /// A split is asked for that does not exist.
+    /// An unknown split was requested.
     #[error("unknown split `{name}`: choose train or val")]
     UnknownSplit {
-        /// The name as given.
+        /// The requested name.
         name: String,
     },
-    /// A way to split is asked for that does not exist.
+    /// An unknown split rule was requested.
     #[error("unknown split `{name}`: choose position, hash or file")]
     UnknownSplitRule {
-        /// The name as given.
+        /// The requested name.
         name: String,
     },
-    /// A text is not what the tale generator could have written.
+    /// A text cannot have been written by the tale generator.
     #[error("not a tale of this generator: nothing it could write continues at byte {offset}")]
     NotATale {
-        /// The beginning of the sentence that the generator cannot have written.
+        /// The start of the sentence that does not match the grammar.
         offset: usize,
     },
 }
 
 impl DataError {
-    /// For `map_err`: an operating system's error, with what was tried and on what.
+    /// For `map_err`: wraps an operating system error with the failed operation and its path.
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::Io {

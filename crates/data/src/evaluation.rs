@@ -1,28 +1,28 @@
-//! Batches for evaluation, in the text's order.
+//! Evaluation batches: every token of a split once, in order.
 
 use crate::{Batch, DataError, Windows};
 
-/// Batches that predict every token of a split but the first, each exactly once, in the text's order. What a mask leaves
-/// out is no target.
+/// Batches that predict every token of a split except the first exactly once, in order. Tokens excluded by a mask are
+/// not targets.
 ///
-/// Full windows come `batch` at a time, the last such batch with what is left; what is shorter than a window comes last,
-/// as a batch of one. Rows of documents are padded.
+/// Full windows are returned in batches of `batch`; the last of these batches may be smaller. Remaining tokens that
+/// do not fill a window follow as a batch of one shorter window. Rows of documents are padded.
 pub struct EvalBatches {
     windows: Windows,
     batch: u64,
-    /// The next window's first token, or the next row.
+    /// The first token of the next window, or the index of the next row.
     next: u64,
-    /// The number of tokens to predict in all, or the number of rows.
+    /// The number of tokens to predict, or the number of rows.
     end: u64,
-    /// The number of the split's tokens that are inputs.
+    /// The number of tokens to read from the split.
     tokens: u64,
 }
 
 impl EvalBatches {
-    /// Batches of up to `batch` of `windows`; with `max_tokens`, of only the first `max_tokens + 1` tokens.
+    /// Batches of at most `batch` of `windows`. `max_tokens` limits evaluation to the first `max_tokens + 1` tokens.
     ///
     /// # Errors
-    /// [`DataError::TooShort`] where there are not even two tokens; [`DataError::Value`] where `batch` or `max_tokens` is
+    /// [`DataError::TooShort`] if there are fewer than two tokens, [`DataError::Value`] if `batch` or `max_tokens` is
     /// 0.
     pub fn new(
         windows: &Windows,
@@ -60,7 +60,7 @@ impl EvalBatches {
         })
     }
 
-    /// The number of positions: as many as targets, with those that are masked, and padding.
+    /// The number of positions, including masked targets and padding.
     pub fn positions(&self) -> u64 {
         match self.windows.rows() {
             Some(_) => self.end * self.windows.seq_len() as u64,
@@ -68,7 +68,7 @@ impl EvalBatches {
         }
     }
 
-    /// The next batch, of `windows` windows of `seq` positions.
+    /// Returns the next batch, with `windows` windows of `seq` positions.
     fn take(&mut self, windows: u64, seq: u64) -> Result<Batch, DataError> {
         let mut batch = self.windows.empty_batch(seq);
         for _ in 0..windows {
@@ -104,7 +104,7 @@ impl Iterator for EvalBatches {
         };
         let batch = self.take(windows, seq);
         if batch.is_err() {
-            // An error is returned once; the iterator ends with it.
+            // The iterator ends after its first error.
             self.next = self.end;
         }
         Some(batch)
@@ -130,7 +130,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn values_of_nothing_are_refused_by_name() {
+    fn zero_values_are_rejected() {
         let windows = stream(&counting(100), 8);
         let refusal = |batch, max_tokens, windows: &Windows| {
             let refused = EvalBatches::new(windows, batch, max_tokens);
@@ -143,7 +143,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn evaluation_ends_with_a_smaller_batch_and_the_tail() {
+    fn evaluation_ends_with_a_smaller_batch_and_a_short_window() {
         let shapes: Vec<(usize, usize)> = EvalBatches::new(&stream(&counting(24), 4), 2, None)
             .unwrap()
             .map(|batch| batch.map(|b| (b.batch, b.seq)).unwrap())
@@ -152,7 +152,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_bad_token_ends_an_evaluation_with_one_error() {
+    fn evaluation_ends_after_the_first_invalid_token() {
         let split = split_of(&[0, 1, 2, 99, 0, 1], &[6], 3);
         let results: Vec<bool> = EvalBatches::new(&stream(&split, 2), 1, None)
             .unwrap()
@@ -162,7 +162,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn masked_tokens_are_read_and_not_predicted() {
+    fn masked_tokens_are_inputs_but_not_targets() {
         let ids: Vec<u32> = (0..10).collect();
         let learnt = [0, 1, 1, 0, 0, 1, 0, 1, 0, 1].map(|l| l == 1);
         let split = masked_split(&ids, &learnt, 2);
@@ -174,12 +174,12 @@ pub(crate) mod tests {
             targets.extend(batch.targets.into_iter().filter(|&id| id != IGNORED));
         }
         assert_eq!(inputs, (0..9).collect::<Vec<_>>());
-        // The first shard has no mask: its tokens 0 and 1 are learnt.
+        // The first shard has no mask, so its tokens are targets.
         assert_eq!(targets, [1, 2, 5, 7, 9]);
     }
 
     #[test]
-    fn isolated_documents_are_evaluated_from_the_beginning() {
+    fn isolated_documents_are_evaluated_in_order() {
         let ids = [0, 1, 2, 0, 3, 4, 5, 6, 0, 7];
         let split = split_of(&ids, &[10], 10);
         let windows = Windows::isolated(split, 3, 0).unwrap();
@@ -214,7 +214,7 @@ pub(crate) mod tests {
                 prop_assert!(made.batch <= batch && made.seq == seq_len);
                 count += made.inputs.len() as u64;
                 for (at, &target) in made.targets.iter().enumerate().filter(|(_, t)| **t != IGNORED) {
-                    // From the end of text before it on, where the row has it.
+                    // Documents begin at the last end-of-text token before the position, if it is in the same row.
                     let row = &made.inputs[at - at % seq_len..=at];
                     let begin = row.iter().rposition(|&id| id == 0).unwrap_or(0);
                     prop_assert_eq!(made.documents.as_ref().unwrap()[at], begin as u32);

@@ -1,9 +1,9 @@
-//! A dataset as token files of other programs.
+//! Export of a dataset as other programs' token files.
 //!
 //! | format | files | tokens |
 //! |---|---|---|
 //! | nanoGPT | `train.bin`, `val.bin` | `u16`, no header |
-//! | llm.c, modded-nanogpt | `NAME_train_000000.bin`, … | this program's shards under other names |
+//! | llm.c, modded-nanogpt | `NAME_train_000000.bin`, … | the same shard format under other names |
 //! | NumPy | `train.npy`, `val.npy` | one array of `u16` or `u32` each; `train_mask.npy`, `val_mask.npy` of booleans |
 
 use std::fs::File;
@@ -13,14 +13,14 @@ use std::path::Path;
 use crate::shard::{HashedFile, LEARNT, check_shard_tokens};
 use crate::{DEFAULT_SHARD_TOKENS, DataError, Dataset, ShardWriter, Split, TokenWidth};
 
-/// Which program's files.
+/// The format to export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExportFormat {
-    /// nanoGPT's.
+    /// Token files of nanoGPT.
     NanoGpt,
-    /// Those of llm.c and modded-nanogpt.
+    /// Token files of llm.c and modded-nanogpt.
     LlmC,
-    /// NumPy's.
+    /// NumPy arrays.
     Npy,
 }
 
@@ -31,16 +31,16 @@ pub struct ExportOptions {
     pub format: ExportFormat,
     /// The prefix of llm.c's file names.
     pub name: String,
-    /// The most tokens in one of llm.c's files: 1 to 2,147,483,647.
+    /// The maximum number of tokens per llm.c file, 1 to 2,147,483,647.
     pub shard_tokens: u64,
 }
 
-/// A file that was written.
+/// A file written by an export.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exported {
-    /// Its name.
+    /// The file name.
     pub file: String,
-    /// The number of tokens that it holds or describes.
+    /// The number of tokens that it holds, or that it masks.
     pub tokens: u64,
 }
 
@@ -57,7 +57,7 @@ impl ExportFormat {
         }
     }
 
-    /// Returns true if an export in this format may have written a file of this name.
+    /// Returns true if an export in this format can produce a file with this name.
     pub fn writes(self, file: &str) -> bool {
         let named = |ending: &str| {
             Split::ALL
@@ -82,7 +82,7 @@ impl ExportFormat {
 }
 
 impl ExportOptions {
-    /// Files of the usual length in `format`, of the dataset in `folder`.
+    /// Options to export the dataset in `folder` as `format`, with shards of the default length.
     pub fn new(format: ExportFormat, folder: &Path) -> Self {
         let name = folder
             .file_name()
@@ -106,12 +106,13 @@ impl ExportOptions {
     }
 }
 
-/// Writes the splits of `dataset` that have tokens into `folder`, which exists and is empty; `progress` receives how many
-/// more bytes have been read. The input is verified: lengths, ids, hashes.
+/// Writes the splits of `dataset` that have tokens into `folder`, which must exist and be empty. `progress` receives
+/// the number of bytes read since the last call. Lengths, ids and hashes of the input are verified.
 ///
 /// # Errors
-/// [`DataError::Value`] where an option is out of range. [`DataError::NotExportable`] where the format cannot hold the dataset: nanoGPT's has 16 bits for an id, and it and
-/// llm.c's have no masks. Where the dataset is damaged; where a file cannot be written: what was written till then stays.
+/// [`DataError::Value`] if an option is out of range. [`DataError::NotExportable`] if the format cannot represent the
+/// dataset: nanoGPT ids have 16 bits, and neither nanoGPT nor llm.c supports masks. Fails if the dataset is damaged
+/// or a file cannot be written; files written until then remain.
 pub fn export(
     dataset: &Dataset,
     options: &ExportOptions,
@@ -170,7 +171,7 @@ fn check(dataset: &Dataset, format: ExportFormat, width: TokenWidth) -> Result<(
     }
 }
 
-/// An export under way.
+/// State of an export.
 struct Export<'a> {
     dataset: &'a Dataset,
     options: &'a ExportOptions,
@@ -181,7 +182,7 @@ struct Export<'a> {
 }
 
 impl Export<'_> {
-    /// The whole split in one file.
+    /// Writes the whole split into one file.
     fn one_file(&mut self, split: Split, file: String) -> Result<(), DataError> {
         let path = self.folder.join(&file);
         let failed = |error| DataError::io("write", &path)(error);
@@ -198,7 +199,7 @@ impl Export<'_> {
         self.dataset.each_block(split, self.progress, |ids| {
             bytes.clear();
             for id in ids {
-                // Ids are below the vocabulary's size, which the width is chosen for: the bytes left out are 0.
+                // Ids are below the vocabulary size, which determines the width, so the omitted bytes are 0.
                 bytes.extend_from_slice(&id.to_le_bytes()[..self.width.bytes() as usize]);
             }
             out.write_all(&bytes).map_err(failed)
@@ -208,7 +209,7 @@ impl Export<'_> {
         Ok(())
     }
 
-    /// The split's masks in one array of booleans: all true for a shard that has none.
+    /// Writes the masks of the split as one boolean array. It is true for all tokens of shards without a mask.
     fn mask(&mut self, split: Split) -> Result<(), DataError> {
         if !self.dataset.manifest().split(split).is_masked() {
             return Ok(());
@@ -256,9 +257,9 @@ impl Export<'_> {
         Ok(())
     }
 
-    /// The split in files with a header.
+    /// Writes the split as llm.c shards.
     fn shards(&mut self, split: Split) -> Result<(), DataError> {
-        let mut shards = Shards {
+        let mut shards = ShardSequence {
             stem: format!("{}_{split}", self.options.name),
             folder: self.folder,
             width: self.width,
@@ -273,7 +274,7 @@ impl Export<'_> {
         Ok(())
     }
 
-    /// Waits until a file is on the disk.
+    /// Flushes a file and syncs it to disk.
     fn close(&self, out: BufWriter<File>, path: &Path) -> Result<(), DataError> {
         let close = || {
             out.into_inner()
@@ -284,19 +285,19 @@ impl Export<'_> {
     }
 }
 
-/// Files with a header, filled one after the other.
-struct Shards<'a> {
+/// Writes llm.c shards in sequence.
+struct ShardSequence<'a> {
     stem: String,
     folder: &'a Path,
     width: TokenWidth,
-    /// The most tokens in a file.
+    /// The maximum number of tokens per file.
     most: u64,
-    /// The last of `written`.
+    /// The writer of the last file in `written`.
     open: Option<ShardWriter<File>>,
     written: Vec<Exported>,
 }
 
-impl Shards<'_> {
+impl ShardSequence<'_> {
     fn write(&mut self, mut ids: &[u32]) -> Result<(), DataError> {
         while !ids.is_empty() {
             let mut writer = match self.open.take() {
@@ -335,13 +336,13 @@ impl Shards<'_> {
     }
 }
 
-/// Writes the header of a one-dimensional `.npy` array of `len` elements of NumPy's type `descr`: version 1.0 of the
-/// format, byte for byte as `numpy.save` writes it.
+/// Writes the header of a one-dimensional `.npy` array with `len` elements of NumPy type `descr`, in version 1.0 of
+/// the format. The bytes are the same as those of `numpy.save`.
 fn write_npy_header(out: &mut impl Write, descr: &str, len: u64) -> io::Result<()> {
     const MAGIC: &[u8] = b"\x93NUMPY\x01\x00";
-    /// The array begins at a multiple of this many bytes.
+    /// The data begins at a multiple of this many bytes.
     const ALIGNMENT: usize = 64;
-    /// `numpy.save` leaves room for a length of this many digits.
+    /// `numpy.save` reserves space for a length of this many digits.
     const LENGTH_DIGITS: usize = 21;
 
     let digits = len.to_string();
@@ -350,7 +351,7 @@ fn write_npy_header(out: &mut impl Write, descr: &str, len: u64) -> io::Result<(
         "{{'descr': '{descr}', 'fortran_order': False, 'shape': ({digits},), }}{:room$}",
         ""
     );
-    // The header's own length is a `u16`, and a line feed ends it.
+    // The header length is a `u16`, and the header ends with a line feed.
     let before = MAGIC.len() + size_of::<u16>() + dictionary.len() + 1;
     let padding = ALIGNMENT - before % ALIGNMENT;
     let header = format!("{dictionary}{:padding$}\n", "");

@@ -112,8 +112,8 @@ pub use error::DataError;
 pub use evaluation::EvalBatches;
 pub use export::{ExportFormat, ExportOptions, Exported, export};
 pub use inputs::{
-    Documents, Format, Input, InputOptions, LeftOut, OnError, Piece, RecordFault, STANDARD_INPUT,
-    expand,
+    DocumentChunk, Documents, Format, Input, InputOptions, LeftOut, OnError, RecordFault,
+    STANDARD_INPUT, expand,
 };
 pub use inspect::{
     Bin, DocumentsFound, Excerpt, Inspection, Lengths, SplitInspection, TokenCount, inspect,

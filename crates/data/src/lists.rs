@@ -1,4 +1,4 @@
-//! Lists in messages: the first items and the number of the others.
+//! Formatting of lists in messages: the first items, then the number of the remaining ones.
 
 /// The number of list items that a message shows.
 const SHOWN_ITEMS: usize = 12;
@@ -6,7 +6,7 @@ const SHOWN_ITEMS: usize = 12;
 /// The number of characters of a name that a message shows.
 const SHOWN_CHARS: usize = 80;
 
-/// The first items of a list, and the number of the others.
+/// Joins the first items of a list and appends the number of the remaining ones.
 pub(crate) fn listed<T: AsRef<str>>(items: &[T], separator: &str) -> String {
     let shown: Vec<&str> = items.iter().take(SHOWN_ITEMS).map(AsRef::as_ref).collect();
     let shown = shown.join(separator);
@@ -16,7 +16,7 @@ pub(crate) fn listed<T: AsRef<str>>(items: &[T], separator: &str) -> String {
     }
 }
 
-/// The first names of a list, each quoted and truncated.
+/// Joins the first names of a list, each quoted and truncated.
 pub(crate) fn quoted<T: AsRef<str>>(names: &[T]) -> String {
     if names.is_empty() {
         return "none".to_owned();
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_lists_and_long_names_are_cut() {
+    fn long_lists_and_names_are_truncated() {
         let names: Vec<String> = (0..1_000_000).map(|i| format!("c{i}")).collect();
         assert!(quoted(&names).ends_with(", `c11` and 999988 more"));
         assert_eq!(quoted(&names[..2]), "`c0`, `c1`");

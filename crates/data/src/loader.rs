@@ -1,4 +1,4 @@
-//! Batches for training, in a seeded order.
+//! Training batches in a seeded order.
 
 use std::sync::Arc;
 
@@ -7,31 +7,31 @@ use crate::packing::PackedRows;
 use crate::prefetch::Prefetch;
 use crate::{Batch, DataError, Mix, TokenSplit, WindowOrder, Windows};
 
-/// Training batches: the windows of a batch depend only on its first window's index.
+/// Training batches. A batch depends only on the seed and the index of its first window.
 #[derive(Clone)]
 pub struct TrainBatches {
-    sources: Arc<[Source]>,
+    sources: Arc<[MixSource]>,
     mix: Mix,
 }
 
-/// The windows of a dataset in their own order.
-struct Source {
+/// The windows of one dataset in a seeded order.
+struct MixSource {
     windows: Windows,
     order: Order,
 }
 
 enum Order {
-    /// Of contiguous windows of text.
-    Stretches(WindowOrder),
-    /// Of rows of documents.
+    /// The order of windows of continuous text.
+    Stream(WindowOrder),
+    /// The order of rows of whole documents.
     Rows(Shuffle, Arc<PackedRows>),
 }
 
-impl Source {
+impl MixSource {
     fn new(windows: Windows, seed: u64) -> Result<Self, DataError> {
         let (tokens, seq_len) = (windows.split().len(), windows.seq_len() as u64);
         let order = match windows.rows() {
-            None => Order::Stretches(WindowOrder::new(seed, tokens, seq_len)?),
+            None => Order::Stream(WindowOrder::new(seed, tokens, seq_len)?),
             Some(_) if tokens < 2 => return Err(DataError::TooShort { tokens, seq_len: 1 }),
             Some(rows) => Order::Rows(Shuffle::new(seed, rows.rows()), Arc::clone(rows)),
         };
@@ -40,16 +40,16 @@ impl Source {
 
     fn windows_per_epoch(&self) -> u64 {
         match &self.order {
-            Order::Stretches(order) => order.windows_per_epoch(),
+            Order::Stream(order) => order.windows_per_epoch(),
             Order::Rows(order, _) => order.count(),
         }
     }
 
-    /// Appends the window that comes at `index`.
+    /// Appends the window at `index` in the order.
     fn push(&self, index: u64, batch: &mut Batch) -> Result<(), DataError> {
         let windows = &self.windows;
         match &self.order {
-            Order::Stretches(order) => windows.push_from(order.start(index), batch),
+            Order::Stream(order) => windows.push_from(order.start(index), batch),
             Order::Rows(order, rows) => windows.push_row(rows, order.at(index), u64::MAX, batch),
         }
     }
@@ -59,57 +59,57 @@ impl TrainBatches {
     /// Batches of `windows` in the order of `seed`.
     ///
     /// # Errors
-    /// [`DataError::TooShort`] where there is not even one window.
+    /// [`DataError::TooShort`] if there is not even one window.
     pub fn new(windows: Windows, seed: u64) -> Result<Self, DataError> {
         Self::mixed(vec![(windows, 1.0)], seed)
     }
 
-    /// Batches of several datasets' windows, which have the same number of positions and are packed in the same way. Each
-    /// dataset has its part of them as [`Mix`] says, in its own order, in which each of its windows comes once per
-    /// epoch of that dataset.
+    /// Batches of windows from several datasets with the same sequence length and packing. [`Mix`] decides which
+    /// dataset each window comes from. Within a dataset the windows are in seeded order, each once per epoch of that
+    /// dataset.
     ///
     /// # Errors
-    /// As [`TrainBatches::new`] and [`Mix::new`]; [`DataError::Value`] where windows are of different sizes or packings.
+    /// As [`TrainBatches::new`] and [`Mix::new`]. [`DataError::Value`] if sequence lengths or packings differ.
     pub fn mixed(datasets: Vec<(Windows, f64)>, seed: u64) -> Result<Self, DataError> {
         let weights: Vec<f64> = datasets.iter().map(|(_, weight)| *weight).collect();
         let mix = Mix::new(&weights)?;
-        let mut sources: Vec<Source> = Vec::new();
+        let mut sources: Vec<MixSource> = Vec::new();
         for (windows, _) in datasets {
-            // The first dataset's order is the one without the mix.
+            // The first dataset keeps the order that it has without a mix.
             let seed = seed.wrapping_add((sources.len() as u64) << 32);
             let before = sources.first().map(|source| &source.windows);
-            check_alike(before.unwrap_or(&windows), &windows)?;
-            sources.push(Source::new(windows, seed)?);
+            check_compatible(before.unwrap_or(&windows), &windows)?;
+            sources.push(MixSource::new(windows, seed)?);
         }
         let sources = sources.into();
         Ok(Self { sources, mix })
     }
 
-    /// Positions of a window.
+    /// The number of positions in a window.
     pub fn seq_len(&self) -> usize {
         self.sources[0].windows.seq_len()
     }
 
-    /// The splits that the windows are of.
+    /// The splits of the datasets.
     pub fn splits(&self) -> impl Iterator<Item = &TokenSplit> {
         self.sources.iter().map(|source| source.windows.split())
     }
 
-    /// The datasets with their weights.
+    /// The mix of the datasets.
     pub fn mix(&self) -> &Mix {
         &self.mix
     }
 
-    /// The number of windows that a dataset has.
+    /// The number of windows in an epoch of a dataset.
     pub fn windows_per_epoch(&self, dataset: usize) -> u64 {
         self.sources[dataset].windows_per_epoch()
     }
 
-    /// The `micro_batch` windows from `first_window_index` on, which counts windows since the run's start and may run
-    /// into the next epoch.
+    /// The batch of the `micro_batch` windows from `first_window_index`, which counts windows since the start of the
+    /// run and continues across epochs.
     ///
     /// # Errors
-    /// Fails if the tokens cannot be read; [`DataError::Value`] where `micro_batch` is 0.
+    /// Fails if the tokens cannot be read. [`DataError::Value`] if `micro_batch` is 0.
     pub fn batch(&self, first_window_index: u64, micro_batch: usize) -> Result<Batch, DataError> {
         if micro_batch == 0 {
             return Err(DataError::Value {
@@ -121,15 +121,16 @@ impl TrainBatches {
         let windows = &self.sources[0].windows;
         let mut batch = windows.empty_batch(windows.seq_len() as u64);
         for i in 0..micro_batch as u64 {
-            let (dataset, own) = self.mix.place(first_window_index.wrapping_add(i));
+            let (dataset, own) = self.mix.locate(first_window_index.wrapping_add(i));
             self.sources[dataset].push(own, &mut batch)?;
         }
         Ok(batch)
     }
 
-    /// Batches of `micro_batch` windows, the first from `first_window_index` on and each `stride` windows after the one
-    /// before, without end. They are made ahead by `workers` threads that end with the iterator; with none, each is made
-    /// when it is taken. They are the same for any number of threads. A `stride` of `micro_batch` leaves no window out.
+    /// An endless iterator over batches of `micro_batch` windows. The first batch begins at `first_window_index`, and
+    /// each batch begins `stride` windows after the previous one; a `stride` of `micro_batch` uses every window. The
+    /// batches are prefetched by `workers` threads, which end with the iterator, or computed on demand if `workers`
+    /// is 0. They do not depend on the number of threads.
     pub fn ahead(
         &self,
         first_window_index: u64,
@@ -145,7 +146,7 @@ impl TrainBatches {
     }
 }
 
-fn check_alike(first: &Windows, other: &Windows) -> Result<(), DataError> {
+fn check_compatible(first: &Windows, other: &Windows) -> Result<(), DataError> {
     let wrong = |field, value: String| {
         let rule = "it must be the same for all datasets of a mix";
         Err(DataError::Value { field, value, rule })
@@ -170,7 +171,7 @@ mod tests {
     use crate::dataset::tests::{masked_split, split_of};
     use crate::evaluation::tests::counting;
 
-    /// Tokens `from..to`, in two shards.
+    /// The tokens `from..to` in two shards.
     fn range(from: u32, to: u32) -> TokenSplit {
         let ids: Vec<u32> = (from..to).collect();
         let first = ids.len() / 3;
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_training_batch_is_its_windows_side_by_side() {
+    fn training_batch_concatenates_its_windows() {
         let batches = stream(counting(1000), 5, 8);
         let order = WindowOrder::new(5, 1000, 8).unwrap();
         let batch = batches.batch(40, 3).unwrap();
@@ -197,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn micro_batches_are_the_large_batch_in_pieces() {
+    fn micro_batches_concatenate_to_the_large_batch() {
         let batches = stream(counting(1000), 5, 8);
         let whole = batches.batch(6, 6).unwrap();
         let [a, b] = [6, 9].map(|first| batches.batch(first, 3).unwrap());
@@ -206,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_nothing_are_refused_by_name() {
+    fn zero_values_are_rejected() {
         let named = |result: Result<(), DataError>| result.unwrap_err().to_string();
         let train = stream(counting(100), 0, 8);
         assert!(named(train.batch(0, 0).map(drop)).contains("`micro_batch` is 0"));
@@ -225,28 +226,28 @@ mod tests {
         assert!(mixed(&a, &c).contains("`packing` is isolated: it must be the same"));
     }
 
-    /// The windows that come from `first` on, each as its inputs.
+    /// The inputs of `count` windows from index `first`.
     fn windows(batches: &TrainBatches, first: u64, count: u64) -> Vec<Vec<u32>> {
         let made = batches.ahead(first, 1, 1, 1).take(count as usize);
         made.map(|batch| batch.unwrap().inputs).collect()
     }
 
     #[test]
-    fn a_mix_has_each_datasets_windows_once_per_its_own_epoch() {
-        let parts = [range(0, 400), range(1000, 1700), range(2000, 2090)];
+    fn mix_has_each_window_once_per_epoch_of_its_dataset() {
+        let splits = [range(0, 400), range(1000, 1700), range(2000, 2090)];
         let weights = [0.5, 0.3, 0.2];
-        let mixed = parts.iter().zip(weights);
+        let mixed = splits.iter().zip(weights);
         let mixed =
             mixed.map(|(split, weight)| (Windows::stream(split.clone(), 8).unwrap(), weight));
         let batches = TrainBatches::mixed(mixed.collect(), 3).unwrap();
-        // By itself, the first dataset has the same order.
-        let alone = stream(parts[0].clone(), 3, 8);
+        // The first dataset has the same order without the mix.
+        let unmixed = stream(splits[0].clone(), 3, 8);
         let all = windows(&batches, 0, 1000);
         let of = |from: u32| {
             let own = move |window: &&Vec<u32>| window[0] / 1000 * 1000 == from;
             all.iter().filter(own).cloned().collect::<Vec<_>>()
         };
-        assert_eq!(of(0), windows(&alone, 0, 500));
+        assert_eq!(of(0), windows(&unmixed, 0, 500));
         for (dataset, (from, count)) in [(0, 500), (1000, 300), (2000, 200)].into_iter().enumerate()
         {
             let own = of(from);
@@ -258,11 +259,11 @@ mod tests {
                 assert!(starts.windows(2).all(|pair| pair[1] - pair[0] == 8));
             }
         }
-        // From any position, it continues in the same order.
+        // Starting at any index gives the same order.
         assert_eq!(windows(&batches, 321, 100), all[321..421]);
     }
 
-    /// `lengths` documents, of consecutive tokens.
+    /// Documents of the given lengths, with consecutive token ids.
     fn documents(lengths: impl Iterator<Item = usize>) -> TokenSplit {
         let mut ids = Vec::new();
         for len in lengths {
@@ -275,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn an_epoch_of_isolated_documents_has_every_row_once() {
+    fn epoch_of_isolated_documents_has_every_row_once() {
         let split = documents((0..200).map(|i| 1 + i * 7 % 40));
         let windows_of = Windows::isolated(split.clone(), 16, 0).unwrap();
         let batches = TrainBatches::new(windows_of, 9).unwrap();
@@ -306,7 +307,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]
         #[test]
-        fn any_number_of_workers_gives_the_same_batches(
+        fn batches_do_not_depend_on_the_number_of_workers(
             seed: u64, first in 0u64..10_000, micro_batch in 1usize..5, isolated: bool, workers in 1usize..5, ranks in 1usize..4,
         ) {
             let of = |split: TokenSplit| match isolated {
@@ -315,11 +316,11 @@ mod tests {
             };
             let masked: Vec<u32> = (0..300).map(|i| if i % 13 == 0 { 0 } else { i }).collect();
             let learnt: Vec<bool> = (0..300).map(|i| i % 3 > 0).collect();
-            let parts = vec![
+            let splits = vec![
                 (of(documents((0..40).map(|i| 1 + i * 5 % 30))), 0.7),
                 (of(masked_split(&masked, &learnt, 100)), 0.3),
             ];
-            let batches = TrainBatches::mixed(parts, seed).unwrap();
+            let batches = TrainBatches::mixed(splits, seed).unwrap();
             let stride = ranks * micro_batch;
             let made = |workers| -> Vec<Batch> {
                 let made = batches.ahead(first, micro_batch, stride, workers).take(20);
@@ -333,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_comes_where_its_batch_would() {
+    fn prefetched_errors_keep_their_position() {
         let mut ids: Vec<u32> = (0..100).collect();
         ids[40] = 80_000;
         let batches = stream(split_of(&ids, &[100], 70_001), 0, 8);

@@ -1,4 +1,4 @@
-//! `dataset.json`: what a dataset directory consists of.
+//! `dataset.json`: the description of a dataset.
 
 use std::collections::HashSet;
 use std::fs;
@@ -15,33 +15,33 @@ use crate::{DataError, ShardLayout, Split};
 /// The manifest's file name in a dataset directory.
 pub const MANIFEST_FILE: &str = "dataset.json";
 
-/// The name under which it is written until it is whole.
+/// The temporary file name used while writing.
 const MANIFEST_ASIDE: &str = ".dataset.json.partial";
 
-/// The only format that this program writes and reads.
+/// The only supported format version.
 const FORMAT: u32 = 1;
 
-/// The name of the format, so that another program's `dataset.json` is not mistaken for ours.
+/// The value of `kind`, which identifies the file as this program's.
 const MAKER: &str = "emberlm dataset";
 
-/// A dataset's description, written last and read first.
+/// The description of a dataset. It is written last and read first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
     /// Always `emberlm dataset`.
     kind: String,
-    /// The format's version.
+    /// The format version.
     format: u32,
-    /// The command that made the dataset, as a user would type it.
+    /// The command line that created the dataset.
     pub command: String,
     /// The tokenizer whose ids the shards hold.
     pub tokenizer: TokenizerSpec,
-    /// The chat template that made its documents, where they are conversations.
+    /// The chat template used to render the documents, if they are conversations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chat_template: Option<ChatTemplateSpec>,
     /// The two splits.
     pub splits: Splits,
-    /// True if the shards were there before the dataset was: they are not this program's to remove.
+    /// True if the shards existed before the dataset. They must not be removed with it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub adopted: bool,
 }
@@ -56,68 +56,68 @@ fn is_false(value: &bool) -> bool {
 pub struct Splits {
     /// The training split.
     pub train: SplitManifest,
-    /// The validation split; without tokens where all was asked for training.
+    /// The validation split. It has no tokens if all documents are for training.
     pub val: SplitManifest,
 }
 
-/// One split.
+/// The description of one split.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SplitManifest {
-    /// Tokens in all, end-of-text tokens included.
+    /// The number of tokens, including end-of-text tokens.
     pub tokens: u64,
-    /// Documents that begin in this split; one that is cut at the border begins in both.
+    /// The number of documents that begin in this split. A document cut between the splits counts in both.
     pub documents: u64,
-    /// UTF-8 bytes of the text that the tokens stand for, from which bits per byte follow.
+    /// The number of UTF-8 bytes of the tokenized text, used to compute bits per byte. 0 if unknown.
     pub bytes: u64,
-    /// The lowest loss that any model can have on average, where it is known.
+    /// A known lower bound of the mean loss, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub floor: Option<Floor>,
-    /// The shards in their order.
+    /// The shards in order.
     pub shards: Vec<ShardEntry>,
 }
 
-/// A known lower bound of the mean loss over a split.
+/// A known lower bound of the mean loss on a split.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Floor {
     /// The bound, in nats per token.
     pub nats_per_token: f64,
-    /// The source of the value, as a sentence for a reader.
+    /// An explanation of the bound for the reader.
     pub source: String,
 }
 
-/// One shard.
+/// The description of one shard.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShardEntry {
-    /// The file's name in the dataset directory.
+    /// The file name in the dataset directory.
     pub file: String,
-    /// Tokens in it.
+    /// The number of tokens.
     pub tokens: u64,
-    /// Documents that begin in it.
+    /// The number of documents that begin in the shard.
     pub documents: u64,
     /// BLAKE3 of the whole file, in hexadecimal.
     pub blake3: String,
     /// The layout of the tokens in the file.
     #[serde(default, skip_serializing_if = "ShardLayout::is_llm_c")]
     pub layout: ShardLayout,
-    /// Which of its tokens are to be learnt; without it, all.
+    /// The mask that selects targets. Without one, all tokens are targets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mask: Option<MaskEntry>,
 }
 
-/// The mask of a shard: a file of one byte per token, a sum of 1 where the token is to be learnt and, in masks that index
-/// documents, 2 where a document begins with it.
+/// A mask file, with one byte per token of the shard: the sum of 1 if the token is a target and, in masks that index
+/// documents, 2 if a document begins with it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MaskEntry {
-    /// The file's name in the dataset directory.
+    /// The file name in the dataset directory.
     pub file: String,
-    /// The number of the shard's tokens that are targets.
+    /// The number of targets among the shard's tokens.
     pub learnt: u64,
-    /// True if the mask marks the tokens that documents begin with. Without it, as in datasets of earlier versions, a
-    /// document begins with each end of text that is not to be learnt.
+    /// True if the mask marks the first token of each document. Otherwise, as in datasets of earlier versions, a
+    /// document begins at each end-of-text token that is not a target.
     #[serde(default, skip_serializing_if = "is_false")]
     pub indexes_documents: bool,
     /// BLAKE3 of the whole file, in hexadecimal.
@@ -125,7 +125,7 @@ pub struct MaskEntry {
 }
 
 impl ShardEntry {
-    /// The files that belong to the shard: the tokens', and the mask's if there is one.
+    /// The files of the shard: the tokens, then the mask if there is one.
     pub fn files(&self) -> impl Iterator<Item = &str> {
         let mask = self.mask.iter().map(|mask| mask.file.as_str());
         [self.file.as_str()].into_iter().chain(mask)
@@ -133,7 +133,7 @@ impl ShardEntry {
 }
 
 impl Manifest {
-    /// A manifest of the present format.
+    /// A manifest of the current format version.
     pub fn new(command: String, tokenizer: TokenizerSpec, splits: Splits) -> Self {
         Self {
             kind: MAKER.to_owned(),
@@ -146,7 +146,7 @@ impl Manifest {
         }
     }
 
-    /// One of the splits.
+    /// The description of `split`.
     pub fn split(&self, split: Split) -> &SplitManifest {
         match split {
             Split::Train => &self.splits.train,
@@ -154,7 +154,7 @@ impl Manifest {
         }
     }
 
-    /// The files of all shards: the tokens' and the masks'.
+    /// The token and mask files of all shards.
     pub fn files(&self) -> impl Iterator<Item = &str> {
         let shards = Split::ALL
             .into_iter()
@@ -162,10 +162,10 @@ impl Manifest {
         shards.flat_map(ShardEntry::files)
     }
 
-    /// Reads and checks the manifest of the dataset in `folder`.
+    /// Reads and validates the manifest of the dataset in `folder`.
     ///
     /// # Errors
-    /// Fails if there is none, or it is of another format, has unknown or missing fields, or contradicts itself.
+    /// Fails if the file does not exist, has another format, has unknown or missing fields, or is inconsistent.
     pub fn read(folder: &Path) -> Result<Self, DataError> {
         let path = folder.join(MANIFEST_FILE);
         let refuse = |reason: String| DataError::Manifest {
@@ -188,13 +188,13 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// Writes the manifest into `folder` and waits until it is on the disk: it is whole, or as it was before.
+    /// Atomically writes the manifest into `folder` and syncs it to disk.
     pub(crate) fn write(&self, folder: &Path) -> Result<(), DataError> {
         let (path, aside) = (folder.join(MANIFEST_FILE), folder.join(MANIFEST_ASIDE));
         write_aside(self, &path, &aside)
     }
 
-    /// Returns true if a manifest can be written into `folder`, before the long work that leads to it.
+    /// Checks that a manifest can be written into `folder`, before long work that would be lost otherwise.
     pub(crate) fn check_writable(folder: &Path) -> Result<(), DataError> {
         let aside = folder.join(MANIFEST_ASIDE);
         let check = || {
@@ -206,12 +206,12 @@ impl Manifest {
 }
 
 impl SplitManifest {
-    /// Returns true if a mask says of some of its tokens which are to be learnt.
+    /// Returns true if some of the shards have a mask.
     pub fn is_masked(&self) -> bool {
         self.shards.iter().any(|shard| shard.mask.is_some())
     }
 
-    /// Returns true if masks mark the tokens that all its documents begin with.
+    /// Returns true if the masks index all documents.
     pub fn indexes_documents(&self) -> bool {
         let indexed = |shard: &ShardEntry| {
             let mask = shard.mask.as_ref();
@@ -220,7 +220,7 @@ impl SplitManifest {
         self.shards.iter().all(indexed)
     }
 
-    /// The number of tokens with a loss.
+    /// The number of target tokens.
     pub fn learnt(&self) -> u64 {
         let learnt = |shard: &ShardEntry| match &shard.mask {
             Some(mask) => mask.learnt,
@@ -232,7 +232,7 @@ impl SplitManifest {
     fn check(&self) -> Result<(), String> {
         for file in self.shards.iter().flat_map(ShardEntry::files) {
             let mut parts = Path::new(file).components();
-            // A name with a folder in it could make a dataset read, or its replacement delete, a file elsewhere.
+            // A path with directories could make the program read or delete files outside the dataset.
             if !matches!(
                 (parts.next(), parts.next()),
                 (Some(Component::Normal(_)), None)
@@ -269,7 +269,7 @@ impl SplitManifest {
     }
 }
 
-/// Writes `value` as JSON to `aside`, waits until it is on the disk, and renames it to `path`.
+/// Writes `value` as JSON to `aside`, syncs the file and renames it to `path`.
 pub(crate) fn write_aside(
     value: &impl Serialize,
     path: &Path,
@@ -286,7 +286,7 @@ pub(crate) fn write_aside(
     write().map_err(DataError::io("write", path))
 }
 
-/// Says what a manifest of another format is before its fields are found to be wrong.
+/// Checks `kind` and `format` first, for a clearer error than that of an unknown field.
 fn check_format(text: &str) -> Result<(), String> {
     #[derive(Deserialize)]
     struct Head {
@@ -354,14 +354,14 @@ mod tests {
     }
 
     #[test]
-    fn a_manifest_comes_back_as_written() {
+    fn manifest_round_trips() {
         let folder = tempfile::tempdir().unwrap();
         manifest().write(folder.path()).unwrap();
         assert_eq!(Manifest::read(folder.path()).unwrap(), manifest());
     }
 
     #[test]
-    fn other_formats_are_named() {
+    fn unsupported_format_error_names_the_format() {
         assert!(
             refusal(|m| m["format"] = json!(2))
                 .contains("`format` is 2, but this program reads format 1")
@@ -371,13 +371,13 @@ mod tests {
     }
 
     #[test]
-    fn unknown_fields_are_named() {
+    fn unknown_field_error_names_the_field() {
         assert!(refusal(|m| m["colour"] = json!(1)).contains("unknown field `colour`"));
         assert!(refusal(|m| m["splits"]["val"]["x"] = json!(1)).contains("unknown field `x`"));
     }
 
     #[test]
-    fn contradictions_are_named() {
+    fn inconsistent_manifest_error_names_the_field() {
         let tokens = refusal(|m| m["splits"]["val"]["tokens"] = json!(8));
         assert!(tokens.contains("split `val`: `tokens` is 8"), "{tokens}");
         let huge = refusal(|m| m["splits"]["train"]["documents"] = json!(u64::MAX));
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_listed_twice_is_refused() {
+    fn file_listed_twice_is_rejected() {
         let message = refusal(|m| {
             m["splits"]["val"]["shards"][0]["file"] = json!("train_00000.bin");
         });
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn more_learnt_tokens_than_tokens_are_refused() {
+    fn more_targets_than_tokens_are_rejected() {
         let mask = json!({"file": "val_00000.mask", "learnt": 8, "blake3": ""});
         let message = refusal(|m| m["splits"]["val"]["shards"][0]["mask"] = mask);
         assert!(
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shard_outside_the_folder_is_refused() {
+    fn shard_outside_the_folder_is_rejected() {
         for name in ["../train.bin", "/etc/passwd", "a/b.bin", "", ".."] {
             let message = refusal(|m| m["splits"]["train"]["shards"][0]["file"] = json!(name));
             assert!(message.contains("is not a plain file name"), "{message}");

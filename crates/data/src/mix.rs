@@ -1,11 +1,11 @@
-//! Selects which of several datasets the next window comes from: a pure function of the window's index.
+//! Mixing of several datasets: selects the dataset of each window, as a pure function of the window's index.
 //!
-//! The datasets are split in halves recursively, as in a binary tree. Of the first `i` windows of a node, its left half
-//! gets `l(i) = floor(share · i + 1/2)` and its right half the others. Window `i` belongs to the left half if
-//! `l(i + 1) > l(i)`, as its window `l(i)`; otherwise it belongs to the right half, as its window `i - l(i)`. The
-//! windows of each dataset are therefore numbered without gaps. After any number of windows each dataset deviates from
-//! its share by at most half a window per tree level: half a window for two datasets, less than one window for up to
-//! four.
+//! The datasets are recursively divided into halves, as in a binary tree. Of the first `i` windows of a node, its
+//! left half receives `l(i) = floor(share · i + 1/2)` and its right half the others. Window `i` belongs to the left
+//! half, as its window `l(i)`, if `l(i + 1) > l(i)`. Otherwise it belongs to the right half, as its window `i -
+//! l(i)`. The windows of each dataset are therefore numbered without gaps. After any number of windows each dataset
+//! deviates from its share by at most half a window per tree level: half a window for two datasets, less than one
+//! window for up to four.
 
 use crate::DataError;
 
@@ -48,18 +48,18 @@ impl Mix {
         self.sums.len() - 1
     }
 
-    /// The fraction of all windows that come from a dataset, 0 to 1.
+    /// The fraction of all windows that come from `dataset`, 0 to 1.
     pub fn share(&self, dataset: usize) -> f64 {
-        self.part(dataset, dataset + 1, 0, self.datasets())
+        self.relative_weight(dataset, dataset + 1, 0, self.datasets())
     }
 
-    /// The dataset of window `index`, and the window's index within that dataset.
-    pub fn place(&self, index: u64) -> (usize, u64) {
+    /// Returns the dataset of window `index`, and the window's index within that dataset.
+    pub fn locate(&self, index: u64) -> (usize, u64) {
         let (mut first, mut end, mut index) = (0, self.datasets(), index);
         while end - first > 1 {
             let middle = first + (end - first) / 2;
-            // An integer multiple of 2⁻⁶⁴, so that the result is exact for indices of any size.
-            let share = (self.part(first, middle, first, end) * 2f64.powi(64)) as u64;
+            // The share as a multiple of 2⁻⁶⁴, so that `rounded` is exact for indices of any size.
+            let share = (self.relative_weight(first, middle, first, end) * 2f64.powi(64)) as u64;
             let before = rounded(share, index);
             if rounded(share, index.saturating_add(1)) > before {
                 (end, index) = (middle, before);
@@ -70,8 +70,8 @@ impl Mix {
         (first, index)
     }
 
-    /// The weight of the datasets `from..to` relative to that of `first..end`.
-    fn part(&self, from: usize, to: usize, first: usize, end: usize) -> f64 {
+    /// The weight of the datasets `from..to` relative to the weight of `first..end`.
+    fn relative_weight(&self, from: usize, to: usize, first: usize, end: usize) -> f64 {
         (self.sums[to] - self.sums[from]) / (self.sums[end] - self.sums[first])
     }
 }
@@ -89,7 +89,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_dataset_has_its_share_at_any_index_and_ordered_windows(
+        fn shares_are_exact_at_any_index_and_windows_ordered(
             weights in prop::collection::vec(0.01f64..10.0, 1..9), steps in 1u64..3000,
         ) {
             let mix = Mix::new(&weights).unwrap();
@@ -97,7 +97,7 @@ mod tests {
             let levels = weights.len().next_power_of_two().ilog2();
             let mut counts = vec![0u64; weights.len()];
             for index in 0..steps {
-                let (dataset, own) = mix.place(index);
+                let (dataset, own) = mix.locate(index);
                 prop_assert_eq!(own, counts[dataset]);
                 counts[dataset] += 1;
                 for (&count, weight) in counts.iter().zip(&weights) {
@@ -113,19 +113,19 @@ mod tests {
     fn weights_of_three_and_one() {
         let mix = Mix::new(&[3.0, 1.0]).unwrap();
         // floor(0.75 i + 0.5) for i = 0 … 8: 0 1 2 2 3 4 5 5 6.
-        let datasets: Vec<usize> = (0..8).map(|i| mix.place(i).0).collect();
+        let datasets: Vec<usize> = (0..8).map(|i| mix.locate(i).0).collect();
         assert_eq!(datasets, [0, 0, 1, 0, 0, 0, 1, 0]);
-        assert_eq!(mix.place(7), (0, 5));
+        assert_eq!(mix.locate(7), (0, 5));
         assert_eq!((mix.share(0), mix.share(1)), (0.75, 0.25));
         // Exact for runs of any length.
         let long = 1u64 << 62;
-        assert_eq!(mix.place(long), (0, long / 4 * 3));
+        assert_eq!(mix.locate(long), (0, long / 4 * 3));
     }
 
     #[test]
     fn single_dataset_has_all_windows() {
         let mix = Mix::new(&[0.2]).unwrap();
-        assert_eq!((mix.share(0), mix.place(12_345)), (1.0, (0, 12_345)));
+        assert_eq!((mix.share(0), mix.locate(12_345)), (1.0, (0, 12_345)));
     }
 
     #[test]

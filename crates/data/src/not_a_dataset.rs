@@ -1,4 +1,4 @@
-//! Identification of a path that was given instead of a dataset folder.
+//! Identification of a path that was given instead of a dataset folder, for error messages.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -12,7 +12,7 @@ use crate::MANIFEST_FILE;
 pub enum NotADataset {
     /// The path does not exist.
     Missing,
-    /// The `dataset.json` of a dataset.
+    /// The `dataset.json` file of a dataset.
     Manifest,
     /// A file of token ids, such as `train.bin`.
     TokenFile,
@@ -30,7 +30,7 @@ pub enum NotADataset {
 const HEAD_BYTES: u64 = 4096;
 
 impl NotADataset {
-    /// Identifies what is at `path`, which has no readable manifest.
+    /// Identifies the file or folder at `path`, which is not a dataset folder.
     pub(crate) fn at(path: &Path) -> Self {
         let Ok(metadata) = fs::metadata(path) else {
             return Self::Missing;
@@ -76,7 +76,7 @@ fn is_text(path: &Path) -> bool {
     let read = File::open(path).and_then(|file| file.take(HEAD_BYTES).read_to_end(&mut head));
     let valid = match str::from_utf8(&head) {
         Ok(_) => true,
-        // The limit may cut a character.
+        // The limit may have split a character.
         Err(error) => error.error_len().is_none(),
     };
     read.is_ok() && !head.is_empty() && valid && !head.contains(&0)
@@ -95,7 +95,7 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, bytes).unwrap();
         };
-        // The end of the examined bytes is within a character.
+        // The limit splits a character.
         write("input.txt", "xé".repeat(HEAD_BYTES as usize).as_bytes());
         write("latin.txt", b"caf\xe9 au lait");
         write("empty", b"");

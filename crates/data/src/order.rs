@@ -1,10 +1,10 @@
-//! The order of training windows: a pure function of seed and index, so that no state is stored and a resumed run
+//! The order of training windows: a pure function of seed and index. It needs no stored state, and a resumed run
 //! continues exactly.
 //!
-//! An epoch divides the tokens into adjacent windows of `seq_len` predicted tokens, starting at a different offset in
-//! each epoch, so that window boundaries vary. Within the epoch a keyed permutation of the window indices gives the
-//! order: a Feistel network over the smallest even number of bits that holds every index, with cycle walking until the
-//! result is a valid index (Black and Rogaway, "Ciphers with Arbitrary Finite Domains", 2002).
+//! In each epoch the tokens are divided into adjacent windows of `seq_len` predicted tokens, starting at a different
+//! offset so that window boundaries vary. Within the epoch the order is a keyed permutation of the window indices: a
+//! Feistel network over the smallest even number of bits that holds every index, with cycle walking until the result
+//! is a valid index (Black and Rogaway, "Ciphers with Arbitrary Finite Domains", 2002).
 
 use emberlm_system::random::split_mix;
 
@@ -31,12 +31,12 @@ impl Shuffle {
         self.count
     }
 
-    /// The item at `index`, which keeps counting across epochs.
+    /// The item at `index`, which continues across epochs.
     pub(crate) fn at(&self, index: u64) -> u64 {
         permute(index % self.count, self.count, self.key(index))
     }
 
-    /// The key of the epoch that `index` is in.
+    /// The key of the epoch that contains `index`.
     fn key(&self, index: u64) -> u64 {
         split_mix(split_mix(self.seed) ^ (index / self.count))
     }
@@ -46,7 +46,7 @@ impl Shuffle {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WindowOrder {
     seq_len: u64,
-    /// The windows of an epoch. Their number is the same in each epoch: those that fit at the largest offset.
+    /// The order of the windows of an epoch. Each epoch has as many windows as fit at the largest offset.
     windows: Shuffle,
     /// The number of possible offsets.
     offsets: u64,
@@ -63,7 +63,7 @@ impl WindowOrder {
             return Err(DataError::TooShort { tokens, seq_len });
         }
         // `tokens / seq_len - 1` windows and the token after them fit at every offset below `seq_len`. With fewer
-        // tokens than two windows need, that formula gives 0: use one window and every offset at which it fits.
+        // tokens than two windows need, this would be 0: use one window and all offsets at which it fits.
         let windows = ((tokens - seq_len) / seq_len).max(1);
         let offsets = (tokens - windows * seq_len).min(seq_len);
         Ok(Self {
@@ -73,7 +73,7 @@ impl WindowOrder {
         })
     }
 
-    /// Windows per epoch; at least 1.
+    /// The number of windows per epoch, at least 1.
     pub fn windows_per_epoch(&self) -> u64 {
         self.windows.count()
     }
@@ -90,7 +90,7 @@ impl WindowOrder {
     }
 }
 
-/// Checks `seq_len`, for training and evaluation.
+/// Checks that `seq_len` is positive.
 pub(crate) fn check_seq_len(seq_len: u64) -> Result<(), DataError> {
     match seq_len {
         0 => Err(DataError::Value {
@@ -112,8 +112,8 @@ fn permute(index: u64, count: u64, key: u64) -> u64 {
     let bits = 64 - (count - 1).leading_zeros();
     let half = bits.div_ceil(2).max(1);
     let mut value = index;
-    // The network permutes up to four times as many values. Following its cycle until it returns to a valid index gives
-    // a permutation of the indices.
+    // The network permutes up to four times as many values. Following its cycle until the next valid index yields a
+    // permutation of the indices.
     loop {
         value = feistel(value, half, key);
         if value < count {
@@ -148,7 +148,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_epoch_has_every_window_once_and_within_the_tokens(
+        fn epoch_has_every_window_once_within_the_tokens(
             seed: u64, tokens in 2u64..3000, seq_len in 1u64..70, epoch in 0u64..1 << 40,
         ) {
             prop_assume!(tokens > seq_len);
@@ -164,13 +164,13 @@ mod tests {
     }
 
     #[test]
-    fn the_order_is_a_function_of_seed_and_index() {
+    fn order_is_a_function_of_seed_and_index() {
         let order = WindowOrder::new(7, 100_000, 10).unwrap();
         assert_eq!(order, WindowOrder::new(7, 100_000, 10).unwrap());
         assert_ne!(starts(&order, 0), starts(&order, 1));
         let other = WindowOrder::new(8, 100_000, 10).unwrap();
         assert_ne!(starts(&order, 0), starts(&other, 0));
-        // The exact values: changing them would change the order in every resumed run.
+        // Exact values, because a change would alter the order of every resumed run.
         let first: Vec<u64> = (0..4).map(|i| order.start(i)).collect();
         assert_eq!(first, GOLDEN);
     }
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn offsets_and_places_are_evenly_spread() {
+    fn offsets_and_windows_are_uniform() {
         let order = WindowOrder::new(3, 1_000, 10).unwrap();
         let (epochs, n) = (9_900, order.windows_per_epoch());
         let mut offsets = [0u32; 10];
@@ -215,7 +215,7 @@ mod tests {
             offsets[(start % 10) as usize] += 1;
             firsts[(start / 10) as usize] += 1;
         }
-        // Chi-squared over its degrees of freedom is about 1; these bounds are six standard deviations away.
+        // The chi-squared statistic per degree of freedom is about 1. The bounds are six standard deviations away.
         assert!(chi_squared(&offsets) / 9.0 < 3.9);
         assert!(chi_squared(&firsts) / 98.0 < 1.9);
     }
@@ -230,14 +230,14 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_in_the_order_are_not_neighbours_in_the_text() {
+    fn adjacent_windows_in_the_order_are_not_adjacent_in_the_text() {
         let order = WindowOrder::new(11, 1_000_000, 10).unwrap();
         let starts = starts(&order, 0);
         let near = starts
             .windows(2)
             .filter(|pair| pair[0].abs_diff(pair[1]) <= 1_000)
             .count();
-        // At random, 2 * 100 of 100,000 positions are as near: about 200 of the pairs.
+        // In a random order, 2 * 100 of 100,000 positions are as near, which gives about 200 of the pairs.
         assert!((100..300).contains(&near), "{near}");
     }
 }

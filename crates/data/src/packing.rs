@@ -1,11 +1,11 @@
-//! Rows of whole documents.
+//! Packing of whole documents into rows.
 //!
-//! Documents are packed next-fit in the dataset's order: a document that does not fit into the rest of a row begins the
-//! next row. A document longer than a row is cut into rows, and its last part shares a row with the documents that
-//! follow. The rows therefore tile the split, and the row index holds only the start of each row: 8 bytes per row. The
-//! target of each token is the token after it, in the same row or the next. Every token of the split except the first
-//! is predicted once. The end-of-text token that begins a document is predicted by the document before it, which learns
-//! where to end.
+//! Documents are packed next-fit in the dataset's order: a document that does not fit into the rest of a row begins
+//! the next row. A document longer than a row is cut into rows, and its last part shares a row with the documents
+//! that follow. The rows therefore tile the split, and the index stores only the start of each row: 8 bytes per row.
+//! The target of each token is the token after it, in the same row or the next. Every token of the split except the
+//! first is predicted once. The end-of-text token that begins a document is predicted by the previous document, which
+//! thereby learns where to end.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,7 +19,7 @@ use crate::{DataError, TokenSplit};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Packing {
-    /// Windows of continuous text: documents are concatenated.
+    /// Windows of continuous text across document boundaries.
     #[default]
     Stream,
     /// Rows of whole documents. Attention does not cross document boundaries.
@@ -64,12 +64,12 @@ impl FromStr for Packing {
 /// The number of tokens that a thread scans at a time.
 const SCANNED: u64 = 1 << 20;
 
-/// The rows of a split.
+/// The row index of a split.
 #[derive(Debug)]
 pub(crate) struct PackedRows {
     /// The token that every document begins with.
     pub(crate) end_of_text: u32,
-    /// The position at which each row begins, then the split's end.
+    /// The position at which each row begins, followed by the end of the split.
     starts: Vec<u64>,
     seq_len: u64,
     documents: u64,
@@ -93,7 +93,7 @@ impl PackedRows {
             document: 0,
             documents: 0,
         };
-        // Limits memory to the document positions of a few blocks.
+        // A few blocks at a time, to limit the memory for document positions.
         let at_once = SCANNED * 4 * rayon::current_num_threads() as u64;
         for from in (0..total).step_by(at_once as usize) {
             let blocks: Vec<u64> = (from..total.min(from + at_once))
@@ -102,8 +102,8 @@ impl PackedRows {
             let scan = |&start: &u64| -> Result<Vec<u64>, DataError> {
                 let ids = split.read(start, SCANNED.min(total - start))?;
                 let begins = split.beginnings(start, &ids, Some(end_of_text))?;
-                let places = (start..).zip(begins);
-                Ok(places
+                let positions = (start..).zip(begins);
+                Ok(positions
                     .filter(|(_, begins)| *begins)
                     .map(|(at, _)| at)
                     .collect())
@@ -134,13 +134,13 @@ impl PackedRows {
         self.documents
     }
 
-    /// The number of rows that begin before a token.
+    /// The number of rows that begin before the position `token`.
     pub(crate) fn rows_before(&self, token: u64) -> u64 {
         let starts = &self.starts[..self.starts.len() - 1];
         starts.partition_point(|&start| start < token) as u64
     }
 
-    /// A row's first token and its number of tokens, at most `seq_len`.
+    /// The position of a row's first token, and the number of tokens in the row, at most `seq_len`.
     pub(crate) fn span(&self, row: u64) -> (u64, u64) {
         let [start, end] = [row, row + 1].map(|at| self.starts[at as usize]);
         (start, end - start)
@@ -159,19 +159,19 @@ impl PackedRows {
 /// The state of packing documents into rows.
 struct Packer {
     starts: Vec<u64>,
-    /// The number of tokens in a row.
+    /// The maximum number of tokens in a row.
     capacity: u64,
-    /// The position at which the newest document begins.
+    /// The position at which the current document begins.
     document: u64,
     documents: u64,
 }
 
 impl Packer {
-    /// Ends the newest document at `end`, where another begins.
+    /// Ends the current document at `end`, where the next one begins.
     fn begin(&mut self, end: u64) {
         let begin = std::mem::replace(&mut self.document, end);
         if begin == end {
-            // The first document begins at the start of the split.
+            // Empty: the first document begins at the start of the split.
             return;
         }
         self.documents += 1;
@@ -192,7 +192,7 @@ mod tests {
     use super::*;
     use crate::dataset::tests::split_of;
 
-    /// Documents of the given lengths: each is 0, then numbers that keep counting across documents.
+    /// Documents of the given lengths. Each begins with 0, followed by consecutive numbers.
     pub(crate) fn documents(lengths: &[usize]) -> Vec<u32> {
         let mut next = 1;
         let mut ids = Vec::new();
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn rows_of_small_examples() {
-        // The second document does not fit into the row of the first, the third does.
+        // The second document does not fit into the first row. The third fits into the second.
         assert_eq!(spans(&[3, 2, 2], 4), [(0, 3), (3, 4)]);
         assert_eq!(spans(&[2, 3, 2], 4), [(0, 2), (2, 3), (5, 2)]);
         // A document that fills two rows and part of a third, then a short one.
@@ -232,7 +232,7 @@ mod tests {
         ) {
             let mut ids = documents(&lengths);
             if headless && lengths[0] > 1 {
-                // As if a split began within a document.
+                // As if the split began within a document.
                 ids.remove(0);
             }
             let split = split_of(&ids, &[ids.len() / 2, ids.len() - ids.len() / 2], 70_000);

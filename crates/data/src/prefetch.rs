@@ -1,16 +1,16 @@
-//! Prefetching: items computed ahead by worker threads, in order.
+//! Prefetching: computes items on worker threads and returns them in order.
 
 use std::panic::resume_unwind;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread::{Builder, JoinHandle};
 
-/// The maximum number of finished items per thread, in addition to the one in progress.
+/// The maximum number of finished items waiting per thread.
 const READY: usize = 4;
 
 /// An endless iterator over `make(0)`, `make(1)`, …. The items do not depend on the number of threads.
 ///
-/// Of `n` threads, thread `i` computes the items `i`, `i + n`, `i + 2n`, … and blocks while [`READY`] finished items
-/// are waiting. Dropping the iterator ends the threads after the items in progress.
+/// With `n` threads, thread `i` computes the items `i`, `i + n`, `i + 2n`, … and blocks while [`READY`] of its items
+/// are waiting. Dropping the iterator stops each thread after its current item.
 pub(crate) struct Prefetch<T> {
     make: Box<dyn Fn(u64) -> T>,
     threads: Vec<Worker<T>>,
@@ -29,9 +29,9 @@ impl<T: Send + 'static> Prefetch<T> {
             let (send, ready) = sync_channel(READY);
             let make = make.clone();
             let work = move || {
-                let mut places = (first as u64..).step_by(threads);
+                let mut indices = (first as u64..).step_by(threads);
                 // A failed send means that the iterator was dropped.
-                while places.next().is_some_and(|at| send.send(make(at)).is_ok()) {}
+                while indices.next().is_some_and(|at| send.send(make(at)).is_ok()) {}
             };
             let thread = Builder::new().name("loader".to_owned()).spawn(work)?;
             Ok(Worker { ready, thread })
@@ -58,7 +58,7 @@ impl<T> Iterator for Prefetch<T> {
         if let Ok(made) = self.threads[turn].ready.recv() {
             return Some(made);
         }
-        // The thread ended without a request: propagate its panic.
+        // The thread must have panicked: propagate the panic.
         let panicked = self.threads.swap_remove(turn).thread.join();
         self.threads.clear();
         match panicked {
@@ -79,7 +79,7 @@ impl<T> Drop for Prefetch<T> {
             })
             .collect();
         for thread in threads {
-            // A panic in an item that nobody receives is ignored.
+            // Ignore a panic in an item that was never received.
             let _ = thread.join();
         }
     }
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_number_of_threads_gives_the_same_items() {
+    fn items_do_not_depend_on_the_number_of_threads() {
         for threads in [0, 1, 2, 5] {
             let made = Prefetch::new(threads, |at| at * at);
             let expected = (0..1000).map(|at| at * at);
@@ -111,7 +111,7 @@ mod tests {
         });
         assert_eq!(ahead.next(), Some(0));
         drop(ahead);
-        // The closures, and therefore the threads, have ended.
+        // The closures, and therefore the threads, were dropped.
         assert_eq!(Arc::strong_count(&made), 1);
         assert!(made.load(Ordering::SeqCst) <= 3 * (READY + 2));
     }

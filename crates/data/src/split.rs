@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use crate::DataError;
 
-/// A split of a dataset, always written in lower case: `train`, `val`.
+/// A split of a dataset. Names are lower case: `train`, `val`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Split {
     /// The training split.

@@ -1,14 +1,14 @@
-//! A dataset directory that is either complete or absent, and whose interrupted writing can be resumed.
+//! Atomic creation of a dataset directory, which can be resumed after an interruption.
 //!
-//! Beside the output `NAME` lies `.NAME.partial` while it is written:
+//! While the dataset `NAME` is being written, the folder `.NAME.partial` next to it contains:
 //!
-//! | in it | what it is |
+//! | name | contents |
 //! |---|---|
-//! | `data` | the dataset: synced, and renamed to `NAME` when it is whole |
-//! | `plan.json`, `progress.json` | what it is made of, and how far it is ([`crate::prepare()`]'s) |
-//! | `stdin` | what came from standard input |
-//! | `replaced` | the dataset that was there before, for the moment of the exchange |
-//! | `lock` | held by the process that writes; the system lets go of it when that ends, however it does |
+//! | `data` | the dataset: synced, and renamed to `NAME` when complete |
+//! | `plan.json`, `progress.json` | the inputs and options, and the progress of [`crate::prepare()`] |
+//! | `stdin` | a copy of standard input |
+//! | `replaced` | the previous dataset, while it is exchanged for the new one |
+//! | `lock` | locked by the writing process; the system releases the lock when the process ends for any reason |
 
 use std::ffi::OsString;
 use std::fs::{self, File, TryLockError};
@@ -20,21 +20,21 @@ use emberlm_tokenizer::{TOKENIZER_FILE, Tokenizer, TokenizerKind};
 use crate::block_hashes::{BLOCKS_FILE, DatasetBlocks};
 use crate::{DataError, MANIFEST_FILE, Manifest, ShardEntry, Split};
 
-/// In the partial folder: the progress of the dataset. While it exists the dataset can be resumed.
+/// The file with the progress in the partial folder. While it exists the dataset can be resumed.
 pub(crate) const PROGRESS_FILE: &str = "progress.json";
 
-/// The treatment of a dataset whose writing was interrupted.
+/// The handling of an unfinished dataset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unfinished {
-    /// Refused with an error.
+    /// Fail with an error.
     Refuse,
-    /// Removed and written from scratch.
+    /// Remove it and start from scratch.
     Discard,
-    /// Continued.
+    /// Resume it.
     Continue,
 }
 
-/// A directory being written; dropping it without [`Staging::commit`] removes it, unless it can be resumed.
+/// A dataset directory being written. Dropping it without [`Staging::commit`] removes it, unless it can be resumed.
 pub(crate) struct Staging {
     out: PathBuf,
     parent: PathBuf,
@@ -46,8 +46,8 @@ pub(crate) struct Staging {
 }
 
 impl Staging {
-    /// Begins the directory `out`, or resumes it. Where it exists, `force` must say that it may be replaced, and
-    /// it must be a dataset with nothing else in it, or empty.
+    /// Begins or resumes the directory `out`. If `out` exists, `force` must be set, and it must be empty or contain
+    /// only a dataset.
     pub(crate) fn begin(
         out: &Path,
         force: bool,
@@ -69,7 +69,7 @@ impl Staging {
         if this.restore_replaced()? {
             check_output(&this.out, force)?;
         }
-        let begun = this.keeps() && this.data.is_dir();
+        let begun = this.is_resumable() && this.data.is_dir();
         if begun && unfinished == Unfinished::Refuse {
             return Err(DataError::UnfinishedExists {
                 path: this.out.clone(),
@@ -83,7 +83,8 @@ impl Staging {
         Ok(this)
     }
 
-    /// The manifest of `out`, if it was made whole by `command` before the process that made it could say so.
+    /// Returns the manifest of `out` if `command` completed it, but the process ended before it removed the partial
+    /// folder.
     pub(crate) fn finished(out: &Path, command: &str) -> Result<Option<Manifest>, DataError> {
         let Ok(manifest) = Manifest::read(out) else {
             return Ok(None);
@@ -96,32 +97,32 @@ impl Staging {
         Ok(Some(manifest))
     }
 
-    /// The folder of the files until they are committed.
+    /// The folder for the dataset's files until the commit.
     pub(crate) fn folder(&self) -> &Path {
         &self.data
     }
 
-    /// The folder of notes, which do not become part of the dataset.
-    pub(crate) fn notes(&self) -> &Path {
+    /// The partial folder, for files that do not become part of the dataset.
+    pub(crate) fn work_folder(&self) -> &Path {
         &self.partial
     }
 
-    /// Returns true if there is something to resume.
+    /// Returns true if an unfinished dataset is being resumed.
     pub(crate) fn resumes(&self) -> bool {
         self.resumes
     }
 
-    /// Returns true if there is something that an error must not take away.
-    pub(crate) fn keeps(&self) -> bool {
+    /// Returns true if there is progress that must be kept after an error.
+    pub(crate) fn is_resumable(&self) -> bool {
         self.partial.join(PROGRESS_FILE).exists()
     }
 
-    /// The output.
+    /// The output path.
     pub(crate) fn out(&self) -> &Path {
         &self.out
     }
 
-    /// Writes the tokenizer's own file, if it has one.
+    /// Writes the tokenizer file, unless the tokenizer is built in.
     pub(crate) fn save_tokenizer(&self, tokenizer: &Tokenizer) -> Result<(), DataError> {
         if tokenizer.save(&self.data)? {
             let path = self.data.join(TOKENIZER_FILE);
@@ -131,7 +132,7 @@ impl Staging {
         Ok(())
     }
 
-    /// Writes the block hashes and the manifest, then puts the directory in its place.
+    /// Writes the block hashes and the manifest, then moves the directory to its final path.
     pub(crate) fn commit(
         mut self,
         manifest: &Manifest,
@@ -140,7 +141,8 @@ impl Staging {
         blocks.write(&self.data)?;
         manifest.write(&self.data)?;
         sync_folder(&self.data)?;
-        // A directory cannot be renamed onto a full one: the old one makes room first, and comes back on an error.
+        // A directory cannot be renamed onto a non-empty one. Move the old one away first, and restore it on an
+        // error.
         let replaced = self.replaced();
         if fs::symlink_metadata(&self.out).is_ok() {
             fs::rename(&self.out, &replaced).map_err(DataError::io("replace", &self.out))?;
@@ -150,7 +152,7 @@ impl Staging {
             return Err(DataError::io("create", &self.out)(source));
         }
         sync_folder(&self.parent)?;
-        // What is left of the partial folder goes with this.
+        // Dropping `self` removes the partial folder.
         self.committed = true;
         Ok(())
     }
@@ -159,17 +161,17 @@ impl Staging {
         self.partial.join("replaced")
     }
 
-    /// Puts the dataset back that had made room for another which did not come; whether there was one.
+    /// Restores the previous dataset if it was moved away and not replaced. Returns true if it was restored.
     fn restore_replaced(&self) -> Result<bool, DataError> {
         let replaced = self.replaced();
-        let alone = replaced.exists() && fs::symlink_metadata(&self.out).is_err();
-        if alone {
+        let only_copy = replaced.exists() && fs::symlink_metadata(&self.out).is_err();
+        if only_copy {
             fs::rename(&replaced, &self.out).map_err(DataError::io("restore", &self.out))?;
         }
-        Ok(alone)
+        Ok(only_copy)
     }
 
-    /// Removes what an earlier process left, but for its lock, which is ours, and, if wanted, its standard input.
+    /// Removes the files of an earlier process, except the lock and, if `keep_input` is set, its standard input.
     fn clear(&self, keep_input: bool) -> Result<(), DataError> {
         for entry in fs::read_dir(&self.partial).map_err(DataError::io("read", &self.partial))? {
             let path = entry.map_err(DataError::io("read", &self.partial))?.path();
@@ -185,23 +187,23 @@ impl Staging {
     }
 }
 
-/// In the partial folder: what came from standard input, whole.
+/// The file in the partial folder with the complete standard input.
 pub(crate) const INPUT_FILE: &str = "stdin";
 
 const LOCK_FILE: &str = "lock";
 
 impl Drop for Staging {
     fn drop(&mut self) {
-        // Some systems do not remove files that are open.
+        // Some systems cannot remove open files.
         self.lock = None;
-        if self.committed || !self.keeps() {
-            // The error that led here is the one to report.
+        if self.committed || !self.is_resumable() {
+            // Ignored: the error that led here is the one to report.
             let _ = fs::remove_dir_all(&self.partial);
         }
     }
 }
 
-/// Makes the folder `partial` where it is not there, and holds it for this process.
+/// Creates the folder `partial` if it does not exist, and locks it for this process.
 fn lock(out: &Path, partial: &Path) -> Result<File, DataError> {
     match fs::create_dir(partial) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
@@ -220,12 +222,12 @@ fn lock(out: &Path, partial: &Path) -> Result<File, DataError> {
         Err(TryLockError::WouldBlock) => Err(DataError::OutputBusy {
             path: out.to_owned(),
         }),
-        // A file system without locks: it is the user's care then.
+        // Without file locking, the user must not start two processes.
         Ok(()) | Err(TryLockError::Error(_)) => Ok(lock),
     }
 }
 
-/// The output's path, links resolved, if it may be written.
+/// Checks that the output may be written. Returns its path with links resolved.
 fn check_output(out: &Path, force: bool) -> Result<PathBuf, DataError> {
     let path = out.to_owned();
     if fs::symlink_metadata(out).is_err() {
@@ -248,7 +250,7 @@ fn check_output(out: &Path, force: bool) -> Result<PathBuf, DataError> {
     }
 }
 
-/// The reason that `folder` is something other than a dataset, if it is.
+/// The reason that `folder` is not exclusively a dataset, or `None` if it may be replaced.
 fn foreign_content(folder: &Path) -> Result<Option<String>, DataError> {
     let mut names = Vec::new();
     for entry in fs::read_dir(folder).map_err(DataError::io("read", folder))? {
@@ -282,7 +284,8 @@ fn foreign_content(folder: &Path) -> Result<Option<String>, DataError> {
     Ok(foreign.map(|name| format!("it holds `{}`", name.display())))
 }
 
-/// The hidden folder beside `out` that it is written in: the same each time, so that it is found again.
+/// The parent of `out`, and the hidden folder in it used while writing. The name is fixed, so that a later process
+/// finds it.
 fn partial_folder(out: &Path) -> Result<(PathBuf, PathBuf), DataError> {
     let bad_name = || DataError::Value {
         field: "out",
@@ -300,7 +303,7 @@ fn partial_folder(out: &Path) -> Result<(PathBuf, PathBuf), DataError> {
     Ok((parent, partial))
 }
 
-/// Removes a folder and all in it, if it is there.
+/// Removes a folder and its contents, if it exists.
 fn remove_folder(folder: &Path) -> Result<(), DataError> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -310,7 +313,7 @@ fn remove_folder(folder: &Path) -> Result<(), DataError> {
     }
 }
 
-/// Waits until a folder's entries are on the disk.
+/// Syncs a folder's entries to disk.
 pub(crate) fn sync_folder(folder: &Path) -> Result<(), DataError> {
     if cfg!(unix) {
         let sync = || File::open(folder)?.sync_all();

@@ -1,4 +1,4 @@
-//! One sequential pass over a split that verifies everything it reads.
+//! A sequential, fully verified pass over a split.
 
 use crate::shard::ShardStream;
 use crate::{DataError, Dataset, Split};
@@ -8,8 +8,8 @@ impl Dataset {
     /// read since the last call.
     ///
     /// # Errors
-    /// As [`Dataset::split`]; an id is outside the vocabulary; a shard's hash differs from the manifest, which is
-    /// detected after its last token; or any error of `take`.
+    /// As [`Dataset::split`]. Fails if an id is outside the vocabulary, or if a shard's hash differs from the
+    /// manifest, which is detected after its last token. Returns any error of `take`.
     pub(crate) fn each_block(
         &self,
         split: Split,

@@ -1,4 +1,4 @@
-//! One pass over a shard that collects everything known without its manifest.
+//! A pass over a shard that computes everything that can be derived without a manifest.
 
 use std::path::Path;
 
@@ -11,11 +11,11 @@ use crate::{DataError, ShardLayout};
 /// The number of tokens that a thread processes at a time.
 const CHUNK: usize = 1 << 16;
 
-/// The properties of a vocabulary that a pass uses.
+/// The properties of a vocabulary used in a survey.
 pub(crate) struct Vocabulary {
-    /// Exclusive upper bound of the ids.
+    /// The vocabulary size, an exclusive upper bound of the ids.
     pub(crate) size: usize,
-    /// The separator of documents.
+    /// The token that separates documents.
     pub(crate) end_of_text: Option<u32>,
     bytes: Option<TokenBytes>,
 }
@@ -23,7 +23,7 @@ pub(crate) struct Vocabulary {
 /// The results of a pass over a shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Survey {
-    /// The number of tokens that it holds.
+    /// The number of tokens in the shard.
     pub(crate) tokens: u64,
     /// The number of end-of-text tokens among them.
     pub(crate) ends_of_text: u64,
@@ -31,7 +31,7 @@ pub(crate) struct Survey {
     pub(crate) bytes: Option<u64>,
     /// The largest id. `None` if there are no tokens.
     pub(crate) largest: Option<u32>,
-    /// The ids outside the vocabulary.
+    /// The ids outside the vocabulary, if there are any.
     pub(crate) outside: Option<Outside>,
     /// The hashes of the whole file and its blocks.
     pub(crate) hashes: FileHashes,
@@ -40,11 +40,11 @@ pub(crate) struct Survey {
 /// Ids outside the vocabulary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Outside {
-    /// Their number.
+    /// The number of such tokens.
     pub(crate) count: u64,
-    /// The position of the first, in tokens from 0.
+    /// The position of the first one in the shard, from 0.
     pub(crate) position: u64,
-    /// The first.
+    /// The id of the first one.
     pub(crate) id: u32,
 }
 
@@ -58,8 +58,8 @@ impl Vocabulary {
         }
     }
 
-    /// Reads the shard `path` sequentially, on all threads. `previous` is the token before it, that is the last token
-    /// of the previous shard. `progress` receives the number of bytes read since the last call.
+    /// Reads the shard `path` sequentially, on all threads. `previous` is the last token of the previous shard, and
+    /// is updated. `progress` receives the number of bytes read since the last call.
     pub(crate) fn survey(
         &self,
         path: &Path,
@@ -74,7 +74,7 @@ impl Vocabulary {
         loop {
             let ids = stream.next()?;
             let Some(&last) = ids.last() else { break };
-            // Without a previous token, a text begins.
+            // Without a previous token, a text begins here.
             let before = previous.or(self.end_of_text).unwrap_or(0);
             let chunks = ids.par_chunks(CHUNK).enumerate().map(|(i, chunk)| {
                 let first = i * CHUNK;
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
     use crate::{ShardWriter, TokenWidth};
 
-    /// More tokens than are read at a time, shared by several threads.
+    /// More tokens than one block, divided between several threads.
     #[test]
     fn result_is_independent_of_blocks_and_threads() {
         const TOKENS: usize = 2_200_000;
@@ -191,7 +191,7 @@ mod tests {
             found
         };
         let found = survey(&ids);
-        // Characters of one, two and three bytes, then the first one again.
+        // Characters of one, two and three bytes, repeated. The last character has one byte.
         assert_eq!(found.bytes, Some((TOKENS as u64 / 3) * 6 + 1));
         assert_eq!((found.outside, found.largest), (None, Some(2)));
         for at in [2_199_999, 2_100_000, 70_000] {

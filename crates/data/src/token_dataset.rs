@@ -1,4 +1,4 @@
-//! The caller's token ids as a dataset.
+//! Writing the caller's token ids as a dataset.
 
 use std::path::Path;
 
@@ -6,17 +6,17 @@ use emberlm_tokenizer::Tokenizer;
 
 use crate::block_hashes::DatasetBlocks;
 use crate::staging::{Staging, Unfinished};
-use crate::writer::{Shards, SplitWriter};
+use crate::writer::{ShardOptions, SplitWriter};
 use crate::{DEFAULT_SHARD_TOKENS, DataError, Manifest, Split, SplitManifest, Splits, TokenWidth};
 
 /// Options of [`write_token_dataset`].
 #[derive(Clone, Debug)]
 pub struct TokenDatasetOptions {
-    /// The most tokens in one file.
+    /// The maximum number of tokens per shard.
     pub shard_tokens: u64,
-    /// Replace an existing dataset.
+    /// Replaces an existing dataset.
     pub force: bool,
-    /// The program that makes the dataset, for its manifest.
+    /// The command line to record in the manifest.
     pub command: String,
 }
 
@@ -30,9 +30,9 @@ impl Default for TokenDatasetOptions {
     }
 }
 
-/// Makes the dataset directory `out` of the documents of two splits. The tokenizer's end of text, where it has one, is written
-/// before each document, as in every dataset. [`Tokenizer::of_ids`] and [`Tokenizer::from_words`] are for ids
-/// that no published tokenizer made.
+/// Writes the documents of two splits as the dataset directory `out`. If the tokenizer has an end-of-text token, it
+/// is written before each document, as in every dataset. Use [`Tokenizer::of_ids`] or [`Tokenizer::from_words`] for
+/// ids that were not produced by a published tokenizer.
 ///
 /// ```
 /// use emberlm_data::{Dataset, Split, TokenDatasetOptions, write_token_dataset};
@@ -50,8 +50,8 @@ impl Default for TokenDatasetOptions {
 /// ```
 ///
 /// # Errors
-/// [`DataError::TokenOutOfRange`] for an id that the vocabulary lacks; [`DataError::Value`] for a document that holds the end
-/// of text; as [`crate::prepare`] for the output.
+/// [`DataError::TokenOutOfRange`] if an id is outside the vocabulary, [`DataError::Value`] if a document contains the
+/// end-of-text token. As [`crate::prepare`] for the output.
 pub fn write_token_dataset<T: AsRef<[u32]>>(
     out: &Path,
     tokenizer: &Tokenizer,
@@ -67,7 +67,7 @@ pub fn write_token_dataset<T: AsRef<[u32]>>(
         });
     }
     let staging = Staging::begin(out, options.force, Unfinished::Discard)?;
-    let shards = Shards {
+    let shards = ShardOptions {
         width: TokenWidth::for_vocab(tokenizer.vocab_size()),
         tokens: options.shard_tokens,
         masked: false,
@@ -86,7 +86,7 @@ pub fn write_token_dataset<T: AsRef<[u32]>>(
 fn write_split<T: AsRef<[u32]>>(
     folder: &Path,
     split: Split,
-    shards: Shards,
+    shards: ShardOptions,
     tokenizer: &Tokenizer,
     documents: impl IntoIterator<Item = T>,
 ) -> Result<(SplitManifest, DatasetBlocks), DataError> {
@@ -112,7 +112,7 @@ fn write_split<T: AsRef<[u32]>>(
         }
         let with_end: Vec<u32> = end_of_text.into_iter().chain(ids.iter().copied()).collect();
         position += with_end.len() as u64;
-        // There is no text, so it has no bytes.
+        // The number of text bytes is unknown.
         writer.write(&with_end, None, 0, true)?;
     }
     writer.finish()
@@ -124,7 +124,7 @@ mod tests {
     use crate::{Dataset, verify};
 
     #[test]
-    fn ids_are_read_back_with_their_vocabulary() {
+    fn ids_and_vocabulary_round_trip() {
         let folder = tempfile::tempdir().unwrap();
         let out = folder.path().join("d");
         let tokenizer = Tokenizer::from_words(["a", "b", "end"], Some(2)).unwrap();
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_do_not_hold_the_end_of_text() {
+    fn document_with_end_of_text_is_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let tokenizer = Tokenizer::of_ids(3, Some(2)).unwrap();
         let (train, val) = ([vec![0, 2]], [vec![1]]);
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_outside_of_the_vocabulary_leaves_nothing_behind() {
+    fn id_outside_the_vocabulary_leaves_no_files() {
         let folder = tempfile::tempdir().unwrap();
         let out = folder.path().join("d");
         let tokenizer = Tokenizer::of_ids(3, None).unwrap();

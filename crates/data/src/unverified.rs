@@ -4,25 +4,25 @@ use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::shard::WholeFile;
+use crate::shard::UnverifiedFile;
 use crate::{DataError, TokenSplit};
 
-/// Bytes read at a time.
+/// The number of bytes per read.
 const READ_BYTES: usize = 1 << 20;
 
-/// The files of some splits whose blocks cannot be verified when they are read, since the dataset was made by a version
-/// that kept no block hashes.
+/// The files of some splits that have no block hashes, so that their blocks cannot be verified when they are read.
+/// Earlier versions wrote datasets without block hashes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnverifiedFiles {
-    files: Vec<WholeFile>,
+    files: Vec<UnverifiedFile>,
 }
 
 impl UnverifiedFiles {
-    /// Those of `splits`.
+    /// The unverified files of `splits`.
     pub fn of<'a>(splits: impl IntoIterator<Item = &'a TokenSplit>) -> Self {
-        let mut files: Vec<WholeFile> = splits
+        let mut files: Vec<UnverifiedFile> = splits
             .into_iter()
-            .flat_map(TokenSplit::whole_files)
+            .flat_map(TokenSplit::unverified_files)
             .collect();
         files.sort_by(|one, two| one.path.cmp(&two.path));
         files.dedup();
@@ -34,24 +34,24 @@ impl UnverifiedFiles {
         self.files.len()
     }
 
-    /// Returns true if there are none.
+    /// Returns true if all files have block hashes.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty()
     }
 
-    /// Their length in bytes.
+    /// The total size of the files in bytes.
     pub fn bytes(&self) -> u64 {
         self.files.iter().map(|file| file.bytes).sum()
     }
 
-    /// Reads every file on the calling thread and compares its BLAKE3 with the manifest's. Adds the bytes read to `done`,
-    /// and returns early once `stop` is set.
+    /// Reads every file on the calling thread and compares its BLAKE3 with the manifest. Adds the number of bytes
+    /// read to `done`, and returns early once `stop` is set.
     ///
     /// # Errors
-    /// [`DataError::DamagedBlock`] for the first file with another hash; where a file cannot be read.
+    /// [`DataError::DamagedBlock`] for the first file with a different hash. Fails if a file cannot be read.
     pub fn verify(&self, stop: &AtomicBool, done: &AtomicU64) -> Result<(), DataError> {
         let mut buffer = vec![0; READ_BYTES];
-        for WholeFile {
+        for UnverifiedFile {
             path,
             bytes,
             blake3,

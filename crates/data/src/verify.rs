@@ -1,4 +1,4 @@
-//! Verification of a dataset against its manifest: reports every defect, not only the first.
+//! Verification of a dataset against its manifest. It reports all problems, not only the first.
 
 use std::collections::HashSet;
 use std::fs;
@@ -12,36 +12,36 @@ use crate::shard::{BlockHashes, FileHashes, sum_mask};
 use crate::survey::{Survey, Vocabulary};
 use crate::{DataError, Dataset, MANIFEST_FILE, MaskEntry, ShardEntry, Split};
 
-/// The outcome of a verification.
+/// The result of a verification.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[must_use]
 pub struct Verification {
-    /// Every file that the manifest names, in its order: a shard, then its mask.
+    /// Every file in the manifest, in order: each shard, then its mask.
     pub files: Vec<FileCheck>,
-    /// Defects of whole splits, as a sentence each.
+    /// Problems of whole splits, one sentence each.
     pub splits: Vec<String>,
-    /// Files in the folder that do not belong to the dataset. They are no defect.
+    /// Files in the folder that do not belong to the dataset. These are not problems.
     pub foreign: Vec<String>,
 }
 
-/// The outcome for one file.
+/// The result for one file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FileCheck {
-    /// Its name in the dataset's folder.
+    /// The file name in the dataset folder.
     pub file: String,
-    /// Its tokens, as the manifest says.
+    /// The number of tokens, according to the manifest.
     pub tokens: u64,
-    /// The reason.
+    /// The problems found, one sentence each.
     pub problems: Vec<String>,
 }
 
 impl Verification {
-    /// Returns true if nothing is wrong.
+    /// Returns true if there are no problems.
     pub fn is_whole(&self) -> bool {
         self.splits.is_empty() && self.files.iter().all(|file| file.problems.is_empty())
     }
 
-    /// All that is wrong, each with its file.
+    /// All problems, each with its file.
     pub fn problems(&self) -> Vec<String> {
         let of_file = |check: &FileCheck| {
             let name = check.file.clone();
@@ -53,16 +53,21 @@ impl Verification {
     }
 }
 
-/// Reads every file of `dataset` and compares it with the manifest: length, BLAKE3, tokens, documents, bytes of text; ids
-/// within the vocabulary; masks of zeros and ones. `progress` receives how many more bytes have been read.
+/// Reads every file of `dataset` and compares it with the manifest: length, BLAKE3, tokens, documents and bytes of
+/// text. Also checks that ids are within the vocabulary and that masks contain only valid bytes. `progress` receives
+/// the number of bytes read since the last call.
 ///
-/// That a split's tokens and documents are its shards' sums has been checked by [`Dataset::open`]. A document begins with
-/// an end-of-text token, and no text has one, so that they are as many; a masked shard may have more of them, where its
-/// conversations end with one, and one whose mask indexes documents has as many as that marks. Bytes of text are compared where the tokenizer is built in and nothing is masked: what a
-/// `tokenizer.json` makes of a text may be normalized.
+/// [`Dataset::open`] has already checked that the counts of a split are the sums of those of its shards. Two
+/// comparisons have exceptions:
+///
+/// - Every document begins with an end-of-text token, so an unmasked shard must have as many of them as documents. A
+///   masked shard may have more, since conversations can end with one. If the mask indexes documents, its marks are
+///   counted instead.
+/// - Bytes of text are only compared if the tokenizer is built in and no shard has a mask: the tokenizer of a
+///   `tokenizer.json` may normalize text.
 ///
 /// # Errors
-/// Fails if the folder cannot be listed. A file that cannot be read is one of the problems.
+/// Fails if the folder cannot be listed. A file that cannot be read is reported as a problem.
 pub fn verify(dataset: &Dataset, progress: &dyn Fn(u64)) -> Result<Verification, DataError> {
     let mut found = Verification {
         files: Vec::new(),
@@ -186,7 +191,7 @@ fn mask_problems(
     problems
 }
 
-/// The difference between a file's hashes and those that the manifest and `dataset.blocks.json` have of it.
+/// The difference between a file's hashes and the hashes in the manifest and in `dataset.blocks.json`.
 fn hash_problem(
     found: &FileHashes,
     (blake3, blocks): (&str, Option<&BlockHashes>),
@@ -195,16 +200,16 @@ fn hash_problem(
     if found.blake3 == blake3 {
         return differs.map(|_| format!("its block hashes in {BLOCKS_FILE} are another file's"));
     }
-    let place = differs.map_or(String::new(), |start| {
+    let location = differs.map_or(String::new(), |start| {
         format!("; the first block that differs begins at byte {start}")
     });
     let found = &found.blake3;
     Some(format!(
-        "its BLAKE3 is {found}, but the manifest says {blake3}{place}"
+        "its BLAKE3 is {found}, but the manifest says {blake3}{location}"
     ))
 }
 
-/// The defect, where the file is clear from the context.
+/// The error's message without the path, for a list of problems by file.
 fn without_path(error: &DataError, path: &Path) -> String {
     match error {
         DataError::Shard { reason, .. } => reason.clone(),
@@ -215,7 +220,7 @@ fn without_path(error: &DataError, path: &Path) -> String {
     }
 }
 
-/// The names in the folder that the manifest does not know, sorted.
+/// The files in the folder that the manifest does not list, sorted.
 fn foreign(dataset: &Dataset) -> Result<Vec<String>, DataError> {
     let (folder, manifest) = (dataset.folder(), dataset.manifest());
     let mut ours: HashSet<&str> = manifest

@@ -1,4 +1,4 @@
-//! A split in windows: contiguous text, or rows of whole documents.
+//! A split divided into windows: continuous text, or rows of whole documents.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use crate::order::check_seq_len;
 use crate::packing::PackedRows;
 use crate::{Batch, DataError, Packing, TokenSplit};
 
-/// A split and the windows that it is read in. Cheap to clone and to share between threads.
+/// A split divided into windows. Cheap to clone and to share between threads.
 #[derive(Clone)]
 pub struct Windows {
     split: TokenSplit,
@@ -15,10 +15,10 @@ pub struct Windows {
 }
 
 impl Windows {
-    /// Windows of `seq_len` positions, wherever documents begin.
+    /// Windows of `seq_len` positions of continuous text, regardless of document boundaries.
     ///
     /// # Errors
-    /// [`DataError::Value`] where `seq_len` is 0.
+    /// [`DataError::Value`] if `seq_len` is 0.
     pub fn stream(split: TokenSplit, seq_len: usize) -> Result<Self, DataError> {
         let seq_len = seq_len as u64;
         check_seq_len(seq_len)?;
@@ -29,14 +29,15 @@ impl Windows {
         })
     }
 
-    /// Rows of whole documents, of `seq_len` positions each: every document begins with `end_of_text`, which the one before
-    /// it predicts at its end, and one longer than a row is cut. Where masks index documents, a document begins where they
-    /// say. Where there are other masks, an `end_of_text` that is to be learnt begins nothing: it ends a turn or an
-    /// answer within a document. Reads the whole split once; the index takes 8
-    /// bytes per row.
+    /// Rows of `seq_len` positions with whole documents. Every document begins with `end_of_text`, which the previous
+    /// document predicts at its end. A document longer than a row is cut. If masks index documents, their marks
+    /// decide where documents begin. With other masks, an `end_of_text` that is a target begins no document: it ends
+    /// a turn or an answer.
+    ///
+    /// Reads the whole split once. The row index takes 8 bytes per row.
     ///
     /// # Errors
-    /// [`DataError::Value`] where `seq_len` is 0; where the tokens cannot be read.
+    /// [`DataError::Value`] if `seq_len` is 0. Fails if the tokens cannot be read.
     pub fn isolated(
         split: TokenSplit,
         seq_len: usize,
@@ -48,12 +49,12 @@ impl Windows {
         Ok(this)
     }
 
-    /// The tokens.
+    /// The split.
     pub fn split(&self) -> &TokenSplit {
         &self.split
     }
 
-    /// Positions of a window.
+    /// The number of positions in a window.
     pub fn seq_len(&self) -> usize {
         self.seq_len as usize
     }
@@ -66,8 +67,7 @@ impl Windows {
         }
     }
 
-    /// Of rows of whole documents: how many rows and documents there are, and the part of all positions that hold no
-    /// token, 0 to 1.
+    /// Statistics of the rows, if documents are packed into rows.
     pub fn packed(&self) -> Option<Packed> {
         self.rows.as_ref().map(|rows| Packed {
             rows: rows.rows(),
@@ -80,12 +80,12 @@ impl Windows {
         self.rows.as_ref()
     }
 
-    /// No windows yet.
+    /// A batch without windows, for rows of `seq` positions.
     pub(crate) fn empty_batch(&self, seq: u64) -> Batch {
         Batch::empty(seq as usize, self.rows.is_some())
     }
 
-    /// Appends the window of the batch's positions that begins at a token.
+    /// Appends the window that begins at the token `start`.
     pub(crate) fn push_from(&self, start: u64, batch: &mut Batch) -> Result<(), DataError> {
         let len = batch.seq as u64 + 1;
         let ids = self.split.read(start, len)?;
@@ -94,7 +94,7 @@ impl Windows {
         Ok(())
     }
 
-    /// Appends a row of the text that the split's first `tokens` tokens are.
+    /// Appends a row, limited to the first `tokens` tokens of the split.
     pub(crate) fn push_row(
         &self,
         rows: &PackedRows,
@@ -115,14 +115,14 @@ impl Windows {
     }
 }
 
-/// The statistics of documents packed into rows.
+/// Statistics of documents packed into rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Packed {
     /// The number of rows.
     pub rows: u64,
     /// The number of documents.
     pub documents: u64,
-    /// The part of all positions that hold no token, 0 to 1.
+    /// The fraction of positions that are padding, 0 to 1.
     pub padding: f64,
 }
 
@@ -133,9 +133,10 @@ mod tests {
     use crate::{EvalBatches, IGNORED};
 
     #[test]
-    fn a_conversation_whose_turns_end_with_the_end_of_text_is_one_document() {
+    fn end_of_text_within_a_conversation_begins_no_document() {
         const X: u32 = IGNORED;
-        // 0 ends a text, 5 asks, 6 and 7 answer: a conversation of two turns, one of one, and the beginning of a third.
+        // Id 0 is the end-of-text token, 5 a question, 6 and 7 answers: a conversation with two turns, one with one
+        // turn, and the beginning of a third.
         let ids = [0, 5, 6, 0, 5, 7, 7, 0, 0, 5, 6, 0, 0];
         let learnt = [0, 0, 1, 1, 0, 1, 1, 1, 0, 0, 1, 1, 0].map(|l| l == 1);
         let windows = |unmasked, seq_len| {
@@ -153,11 +154,11 @@ mod tests {
         assert_eq!(row.targets, [X, 6, 0, X, 7, 7, 0, X, X, 6, 0, X, X]);
         let documents = [[0; 8].as_slice(), &[8; 4], &[12]].concat();
         assert_eq!(row.documents.unwrap(), documents);
-        // Rows begin where conversations do.
+        // Rows begin where conversations begin.
         let rows = windows(0, 8);
         assert_eq!(rows.packed().unwrap().rows, 2);
         assert_eq!(batch(&rows).inputs[8..], [0, 5, 6, 0, 0, 0, 0, 0]);
-        // A shard without a mask is plain text: its ends of text all begin something.
+        // Without a mask a shard is plain text, and each end-of-text token begins a document.
         let row = batch(&windows(4, 13));
         let documents = [[0; 3].as_slice(), &[3; 5], &[8; 4], &[12]].concat();
         assert_eq!(row.documents.unwrap(), documents);

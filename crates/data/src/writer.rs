@@ -1,4 +1,4 @@
-//! One split's shards, filled one after the other, with masks beside them where there are any.
+//! Writer for the shards and masks of one split.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -11,30 +11,30 @@ use crate::{
     DataError, MaskEntry, ShardEntry, ShardLayout, ShardWriter, Split, SplitManifest, TokenWidth,
 };
 
-/// The options of written shards.
+/// Options of the written shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Shards {
-    /// The number of bytes that a token takes.
+pub(crate) struct ShardOptions {
+    /// The width of a token.
     pub(crate) width: TokenWidth,
-    /// The most tokens in one.
+    /// The maximum number of tokens per shard.
     pub(crate) tokens: u64,
-    /// True if each has a mask.
+    /// True if each shard has a mask.
     pub(crate) masked: bool,
 }
 
-/// Writes the tokens of one split into shards.
+/// Writes the tokens of one split into shards, one after another.
 pub(crate) struct SplitWriter<'a> {
     folder: &'a Path,
     split: Split,
-    shards: Shards,
+    shards: ShardOptions,
     open: Option<OpenShard>,
     manifest: SplitManifest,
-    /// Of the shards in `manifest` and their masks.
+    /// The block hashes of the shards in `manifest` and of their masks.
     blocks: DatasetBlocks,
 }
 
 struct OpenShard {
-    files: Files,
+    files: ShardFiles,
     writer: ShardWriter<File>,
     mask: Option<MaskWriter>,
     tokens: u64,
@@ -42,18 +42,18 @@ struct OpenShard {
 }
 
 /// The paths of a shard and its mask.
-struct Files {
+struct ShardFiles {
     shard: PathBuf,
     mask: PathBuf,
 }
 
-/// The progress of a split: all of it is on the disk.
+/// The progress of a split. Everything it describes is on disk.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SplitState {
-    /// The shards that are full; bytes of the open one too.
+    /// The full shards. Its `bytes` include those of the open shard.
     full: SplitManifest,
-    /// The shard after them, if it has been begun.
+    /// The shard being written, if there is one.
     open: Option<OpenState>,
 }
 
@@ -66,8 +66,8 @@ struct OpenState {
 }
 
 impl<'a> SplitWriter<'a> {
-    /// Begins `split` in `folder`; no file is made before the first token.
-    pub(crate) fn new(folder: &'a Path, split: Split, shards: Shards) -> Self {
+    /// Begins `split` in `folder`. Creates no file before the first token.
+    pub(crate) fn new(folder: &'a Path, split: Split, shards: ShardOptions) -> Self {
         Self {
             folder,
             split,
@@ -78,15 +78,15 @@ impl<'a> SplitWriter<'a> {
         }
     }
 
-    /// Continues `split` in `folder` from `state`; what was written after it is removed. Full shards are read again, for
-    /// the hashes of their blocks.
+    /// Resumes `split` in `folder` from `state`, and removes everything written after it. Full shards are read again
+    /// to compute their block hashes.
     ///
     /// # Errors
-    /// A file cannot be read or written, or a full shard has changed since it was written.
+    /// Fails if a file cannot be read or written, or if a full shard has changed since it was written.
     pub(crate) fn resume(
         folder: &'a Path,
         split: Split,
-        shards: Shards,
+        shards: ShardOptions,
         state: SplitState,
     ) -> Result<Self, DataError> {
         let mut this = Self::new(folder, split, shards);
@@ -133,8 +133,8 @@ impl<'a> SplitWriter<'a> {
         Ok(this)
     }
 
-    /// Appends the tokens of `bytes` bytes of text, at whose beginning a document may begin; `learnt` says of each
-    /// whether it is to be learnt, and without it all are.
+    /// Appends the tokens of `bytes` bytes of text. `learnt` marks the targets; without it all tokens are targets. If
+    /// `new_document` is set, a document begins with the first token.
     pub(crate) fn write(
         &mut self,
         ids: &[u32],
@@ -171,7 +171,7 @@ impl<'a> SplitWriter<'a> {
         Ok(())
     }
 
-    /// The progress, once that is on the disk.
+    /// Syncs the files and returns the progress.
     pub(crate) fn state(&mut self) -> Result<SplitState, DataError> {
         let open = match &mut self.open {
             Some(shard) => {
@@ -195,18 +195,18 @@ impl<'a> SplitWriter<'a> {
         Ok(SplitState { full, open })
     }
 
-    /// Ends the split; returns its part of the manifest, and the block hashes of its files.
+    /// Finishes the split. Returns its description and the block hashes of its files.
     pub(crate) fn finish(mut self) -> Result<(SplitManifest, DatasetBlocks), DataError> {
         self.close()?;
         Ok((self.manifest, self.blocks))
     }
 
-    fn files(&self, index: usize) -> Files {
+    fn files(&self, index: usize) -> ShardFiles {
         let path = |extension| {
             let name = format!("{}_{index:05}.{extension}", self.split);
             self.folder.join(name)
         };
-        Files {
+        ShardFiles {
             shard: path("bin"),
             mask: path("mask"),
         }
@@ -242,7 +242,7 @@ impl<'a> SplitWriter<'a> {
         let Some(shard) = self.open.take() else {
             return Ok(());
         };
-        let Files { shard: path, mask } = &shard.files;
+        let ShardFiles { shard: path, mask } = &shard.files;
         let tokens = shard
             .writer
             .finish()
@@ -261,7 +261,7 @@ impl<'a> SplitWriter<'a> {
             }
             None => None,
         };
-        // Read back rather than hashed while writing: the header, which comes first, is known last.
+        // Hash the file after writing: its header comes first, but is only known at the end.
         let (file, hashes) = (file_name(path), file_hashes(path)?);
         self.blocks.add(&file, hashes.blocks);
         self.manifest.tokens += tokens;
@@ -277,10 +277,10 @@ impl<'a> SplitWriter<'a> {
         Ok(())
     }
 
-    /// Removes the shards from `index` on, which are not to be there yet.
+    /// Removes the shards from `index` on, which were written after the saved progress.
     fn remove_from(&self, index: usize) -> Result<(), DataError> {
         for index in index.. {
-            let Files { shard, mask } = self.files(index);
+            let ShardFiles { shard, mask } = self.files(index);
             let there = [shard, mask].into_iter().filter(|path| path.exists());
             let there: Vec<PathBuf> = there.collect();
             if there.is_empty() {
@@ -294,7 +294,7 @@ impl<'a> SplitWriter<'a> {
     }
 }
 
-/// The name of one of our files.
+/// The file name of `path`.
 fn file_name(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default();
     name.to_string_lossy().into_owned()

@@ -1,9 +1,8 @@
-//! Files of every format: equal to the results of Python's libraries, and a clear error for an unreadable
-//! file.
+//! Files of every format are read like Python's libraries read them, and unreadable files cause a clear error.
 
 mod broken;
 mod damaged;
-mod places;
+mod paths;
 mod references;
 
 use std::fs;
@@ -12,37 +11,37 @@ use std::path::{Path, PathBuf};
 use emberlm_data::{DataError, Format, Input, InputOptions, LeftOut, OnError};
 
 pub struct Read {
-    /// Each document's record and text.
+    /// The record number and text of each document.
     pub documents: Vec<(u64, String)>,
     pub left_out: LeftOut,
     pub bytes: u64,
 }
 
-/// Reads a file to its end.
+/// Reads a file to the end.
 pub fn read(path: &Path, options: &InputOptions) -> Result<Read, DataError> {
     let input = Input::detect(path, path, options)?;
-    let mut pieces = input.open(options, None)?;
+    let mut reader = input.open(options, None)?;
     let mut documents: Vec<(u64, String)> = Vec::new();
     let mut bytes = 0;
-    while let Some(piece) = pieces.next_piece()? {
-        assert!(pieces.bytes_read() >= bytes && pieces.bytes_read() <= input.bytes);
-        bytes = pieces.bytes_read();
+    while let Some(chunk) = reader.next_chunk()? {
+        assert!(reader.bytes_read() >= bytes && reader.bytes_read() <= input.bytes);
+        bytes = reader.bytes_read();
         match documents.last_mut() {
-            Some((_, text)) if !piece.begins => text.push_str(&piece.text),
-            _ => documents.push((piece.record, piece.text)),
+            Some((_, text)) if !chunk.begins => text.push_str(&chunk.text),
+            _ => documents.push((chunk.record, chunk.text)),
         }
     }
     Ok(Read {
         documents,
-        left_out: pieces.left_out().clone(),
-        bytes: pieces.bytes_read(),
+        left_out: reader.left_out().clone(),
+        bytes: reader.bytes_read(),
     })
 }
 
-/// A folder to put files into.
-pub struct Place(tempfile::TempDir);
+/// A temporary folder for input files.
+pub struct Workspace(tempfile::TempDir);
 
-impl Place {
+impl Workspace {
     pub fn empty() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
@@ -59,12 +58,12 @@ impl Place {
     }
 }
 
-/// Stops at the first broken record.
+/// Options that stop at the first broken record.
 pub fn stop() -> InputOptions {
     InputOptions::default()
 }
 
-/// Leaves broken records out.
+/// Options that skip broken records.
 pub fn skip() -> InputOptions {
     InputOptions {
         on_error: OnError::Skip,
@@ -86,7 +85,7 @@ pub fn format(format: Format) -> InputOptions {
     }
 }
 
-/// The error about a file, after its path.
+/// The error message for a file, without its path.
 pub fn refusal(path: &Path, options: &InputOptions) -> String {
     let message = read(path, options).err().unwrap().to_string();
     let name = path.display().to_string();

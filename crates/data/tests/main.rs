@@ -1,6 +1,6 @@
 //! Integration tests: inputs, `prepare`, and operations on whole datasets.
 //!
-//! One program, so that the dependencies are linked once.
+//! A single test binary, so that the dependencies are linked only once.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! `prepare`: shards, splits, chats, tokenizers of files, interrupted runs and refusals.
+//! `prepare`: shards, splits, chats, tokenizer files, interrupted runs and errors.
 
 mod chat;
 mod common;

@@ -9,7 +9,7 @@ fn text(dataset: &Dataset, split: Split) -> String {
 }
 
 #[test]
-fn the_dataset_is_the_tales_with_their_exact_floor() {
+fn tales_dataset_has_the_exact_floor() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("tales");
     let config = TalesConfig {
@@ -32,13 +32,13 @@ fn the_dataset_is_the_tales_with_their_exact_floor() {
         let exact = tales::nll_nats(&text).unwrap() / text.len() as f64;
         let floor = entry.floor.as_ref().unwrap();
         assert!((floor.nats_per_token - exact).abs() < 1e-12);
-        // Some tales are about as surprising as tales are on average.
+        // The tales of a split are about as surprising as the average tale.
         assert!((exact / tales::floor_nats_per_token() - 1.0).abs() < 0.1);
     }
 }
 
 #[test]
-fn the_same_seed_makes_the_same_dataset() {
+fn equal_seeds_produce_equal_datasets() {
     let folder = tempfile::tempdir().unwrap();
     let make = |name: &str, seed| {
         let config = TalesConfig { seed, tales: 20 };
@@ -47,12 +47,12 @@ fn the_same_seed_makes_the_same_dataset() {
     let (one, again, other) = (make("a", 1), make("b", 1), make("c", 2));
     assert_eq!(one, again);
     assert_ne!(one, other);
-    // Whatever the tales, the tokenizer is the same.
+    // The tokenizer does not depend on the tales.
     assert_eq!(one.tokenizer, other.tokenizer);
 }
 
 #[test]
-fn two_tales_are_enough_and_one_is_not() {
+fn at_least_two_tales_are_required() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("tales");
     let write =

@@ -1,4 +1,4 @@
-//! Which of a folder's files are for training and which for validation.
+//! Selection of the token files in a folder, and of the split that each belongs to.
 
 use std::fs;
 use std::path::Path;
@@ -7,18 +7,18 @@ use glob::Pattern;
 
 use crate::{DataError, Split};
 
-/// Token files by split, each list sorted by name.
+/// Token file names by split, each list sorted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Files {
+pub(super) struct TokenFiles {
     pub(super) train: Vec<String>,
     pub(super) val: Vec<String>,
-    /// All files' lengths.
+    /// The total size of the files.
     pub(super) bytes: u64,
 }
 
-impl Files {
-    /// The token files of `folder`, not of its folders. A split's files are those that its pattern matches, or without
-    /// one, those named after it.
+impl TokenFiles {
+    /// Finds the token files directly in `folder`. A split's files are those that match its pattern. Without a
+    /// pattern, they are the `.bin` files whose names contain the split's name.
     pub(super) fn find(
         folder: &Path,
         train: Option<&str>,
@@ -38,7 +38,7 @@ impl Files {
                 (true, true) => return Err(DataError::BothSplits { path: path() }),
                 (true, false) => Split::Train,
                 (false, true) => Split::Val,
-                // Each split is named: what is named by neither is left out.
+                // With a pattern for each split, files that match neither are skipped.
                 (false, false) if train_pattern.is_some() && val_pattern.is_some() => continue,
                 (false, false) if !name.ends_with(".bin") => continue,
                 (false, false) => match split_of(&name) {
@@ -61,7 +61,7 @@ impl Files {
             (Split::Train, train, &files.train),
             (Split::Val, val, &files.val),
         ] {
-            // Without a pattern there may be nothing for validation, but not without a word if one asks for it.
+            // The validation split may be empty, unless a pattern for it was given.
             if found.is_empty() && (split == Split::Train || pattern.is_some()) {
                 return Err(DataError::NothingToAdopt {
                     folder: folder.to_owned(),
@@ -85,12 +85,13 @@ fn pattern((field, text): (&'static str, Option<&str>)) -> Result<Option<Pattern
     text.map(parse).transpose()
 }
 
-/// The names and lengths of the regular files in `folder`, sorted. Links are followed: large files often lie elsewhere.
+/// The names and lengths of the regular files in `folder`, sorted. Follows symbolic links: large files are often
+/// stored on another volume.
 fn list(folder: &Path) -> Result<Vec<(String, u64)>, DataError> {
     let mut names = Vec::new();
     for entry in fs::read_dir(folder).map_err(DataError::io("read", folder))? {
         let entry = entry.map_err(DataError::io("read", folder))?;
-        // A name that is no text cannot be written into a manifest; none of these programs makes one.
+        // The manifest cannot hold a name that is not UTF-8. None of the supported programs writes such names.
         let Ok(name) = entry.file_name().into_string() else {
             continue;
         };
@@ -104,7 +105,7 @@ fn list(folder: &Path) -> Result<Vec<(String, u64)>, DataError> {
     Ok(names)
 }
 
-/// The split that a file's name states, if any: by a word that begins as the split's name does.
+/// The split that a file name states, if it states exactly one: some word in the name starts with the split's name.
 fn split_of(name: &str) -> Option<Split> {
     let name = name.to_ascii_lowercase();
     let words = || name.split(|c: char| !c.is_ascii_alphanumeric());
@@ -120,12 +121,12 @@ fn split_of(name: &str) -> Option<Split> {
 mod tests {
     use super::*;
 
-    fn find(names: &[&str], train: Option<&str>, val: Option<&str>) -> Result<Files, String> {
+    fn find(names: &[&str], train: Option<&str>, val: Option<&str>) -> Result<TokenFiles, String> {
         let folder = tempfile::tempdir().unwrap();
         for name in names {
             fs::write(folder.path().join(name), "xx").unwrap();
         }
-        let found = Files::find(folder.path(), train, val);
+        let found = TokenFiles::find(folder.path(), train, val);
         found.map_err(|error| {
             let folder = folder.path().display().to_string();
             error.to_string().replace(&folder, "D")
@@ -133,10 +134,10 @@ mod tests {
     }
 
     #[test]
-    fn names_tell_the_split() {
+    fn names_determine_the_split() {
         for (names, train, val) in [
             (
-                // modded-nanogpt's, llm.c's and nanoGPT's.
+                // Names from modded-nanogpt, llm.c and nanoGPT.
                 vec![
                     "fineweb_val_000000.bin",
                     "fineweb_train_000002.bin",
@@ -182,14 +183,14 @@ mod tests {
     }
 
     #[test]
-    fn patterns_go_before_names() {
+    fn patterns_take_precedence_over_names() {
         let names = ["a_train.bin", "b_train.bin", "c_val.bin", "d.bin"];
         let files = find(&names, Some("a*"), Some("d.bin")).unwrap();
         assert_eq!(
             (files.train, files.val, files.bytes),
             (vec!["a_train.bin".into()], vec!["d.bin".into()], 4)
         );
-        // The other split's files are named after it.
+        // The files of the other split are still found by name.
         let files = find(&names[..3], Some("b*"), None).unwrap();
         assert_eq!(
             (files.train, files.val),
@@ -198,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unclear_is_refused_by_name() {
+    fn unclear_split_error_names_the_file() {
         let refusal = |names: &[&str], train, val| find(names, train, val).unwrap_err();
         assert_eq!(
             refusal(&["train.bin", "part.bin"], None, None),

@@ -1,12 +1,13 @@
-//! Token files of other programs as a dataset: they stay as they are, and a manifest is written for them.
+//! Adoption of other programs' token files as a dataset: the files stay unchanged, and a manifest is written for
+//! them.
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `files` | which files are for training and which for validation |
-//! | `place` | where the manifest goes: beside the files, or into a folder with links to them |
+//! | `files` | selects the token files of each split |
+//! | `location` | writes the manifest next to the files, or into a new folder with links to them |
 
 mod files;
-mod place;
+mod location;
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -15,33 +16,33 @@ use std::path::{Path, PathBuf};
 
 use emberlm_tokenizer::{Tokenizer, TokenizerChoice, TokenizerKind};
 
-use self::files::Files;
-use self::place::Place;
+use self::files::TokenFiles;
+use self::location::DatasetLocation;
 use crate::block_hashes::DatasetBlocks;
 use crate::shard::HEADER_BYTES;
 use crate::survey::{Survey, Vocabulary};
 use crate::{DataError, Manifest, ShardEntry, ShardLayout, Split, SplitManifest, Splits};
 
-/// Options of an adoption.
+/// Options of [`Adoption::find`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdoptOptions {
-    /// The tokenizer that made them.
+    /// The tokenizer that produced the files.
     pub tokenizer: TokenizerChoice,
-    /// For [`TokenizerKind::Char`]: the text that its characters are taken from.
+    /// For [`TokenizerKind::Char`]: the text file whose distinct characters are the alphabet.
     pub alphabet: Option<PathBuf>,
-    /// The names of the files for training, as a pattern such as `part_0*.bin`.
+    /// A pattern for the names of the training files, such as `part_0*.bin`.
     pub train: Option<String>,
-    /// The names of the files for validation, as a pattern.
+    /// A pattern for the names of the validation files.
     pub val: Option<String>,
-    /// The folder to create with links to the files; none to write the manifest beside them.
+    /// A folder to create with links to the files. `None` writes the manifest next to the files.
     pub out: Option<PathBuf>,
-    /// True if an existing manifest or dataset may be replaced.
+    /// Replaces an existing manifest or dataset.
     pub force: bool,
-    /// The command, as recorded in the manifest.
+    /// The command line to record in the manifest.
     pub command: String,
 }
 
-/// Files of GPT-2's tokens, found by their names, with the manifest beside them.
+/// GPT-2 token files selected by name, with the manifest next to them.
 impl Default for AdoptOptions {
     fn default() -> Self {
         Self {
@@ -56,61 +57,62 @@ impl Default for AdoptOptions {
     }
 }
 
-/// Files that have been found, and are to be read.
+/// Token files that were found but not read yet.
 pub struct Adoption {
     folder: PathBuf,
-    files: Files,
-    place: Place,
+    files: TokenFiles,
+    location: DatasetLocation,
     tokenizer: Tokenizer,
     command: String,
 }
 
-/// The outcome of an adoption.
+/// The result of an adoption.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Adopted {
     /// The dataset's folder.
     pub folder: PathBuf,
     /// The dataset's contents.
     pub manifest: Manifest,
-    /// Warnings, as sentences.
+    /// Warnings, one sentence each.
     pub warnings: Vec<String>,
 }
 
 impl Adoption {
-    /// Looks for token files in `folder`: those whose names end in `.bin` and say `train` or `val`, or those that the
-    /// options' patterns match.
+    /// Finds the token files in `folder`: those that match the options' patterns, or else the `.bin` files whose
+    /// names contain `train` or `val`.
     ///
     /// # Errors
-    /// Fails if a file's split is unclear, or there is none for training; if the tokenizer cannot be used, or lacks its
-    /// alphabet; if the manifest cannot be written, or would replace another.
+    /// Fails if the split of a file is unclear or there is no training file, if the tokenizer cannot be used or has
+    /// no alphabet, or if the manifest cannot be written or would replace an existing one.
     pub fn find(folder: &Path, options: &AdoptOptions) -> Result<Self, DataError> {
-        let files = Files::find(folder, options.train.as_deref(), options.val.as_deref())?;
+        let files = TokenFiles::find(folder, options.train.as_deref(), options.val.as_deref())?;
         let tokenizer = match (&options.tokenizer, &options.alphabet) {
             (TokenizerChoice::Named(TokenizerKind::Char), Some(path)) => {
                 Tokenizer::char_from_alphabet(alphabet(path)?)?
             }
             (choice, _) => Tokenizer::from_choice(choice)?,
         };
-        // Before the long work, not after it.
-        let place = Place::begin(folder, options.out.as_deref(), options.force, &tokenizer)?;
+        // Checked now, before all files are read.
+        let location =
+            DatasetLocation::begin(folder, options.out.as_deref(), options.force, &tokenizer)?;
         Ok(Self {
             folder: folder.to_owned(),
             files,
-            place,
+            location,
             tokenizer,
             command: options.command.clone(),
         })
     }
 
-    /// The number of bytes that the files have, for a progress bar.
+    /// The total size of the files in bytes, for a progress bar.
     pub fn bytes(&self) -> u64 {
         self.files.bytes
     }
 
-    /// Reads the files and writes the manifest; `progress` receives how many more bytes have been read.
+    /// Reads the files and writes the manifest. `progress` receives the number of bytes read since the last call.
     ///
     /// # Errors
-    /// Fails if a file is damaged, or holds an id that the tokenizer does not have; if the manifest cannot be written.
+    /// Fails if a file is damaged or has an id outside the vocabulary, or if the manifest cannot be written.
     pub fn run(self, progress: &dyn Fn(u64)) -> Result<Adopted, DataError> {
         let vocabulary = Vocabulary::of(&self.tokenizer);
         let mut job = Job {
@@ -129,11 +131,11 @@ impl Adoption {
         job.check_alphabet();
         let (warnings, blocks) = (job.warnings, job.blocks);
         let mut manifest = Manifest::new(self.command, self.tokenizer.spec(), splits);
-        manifest.adopted = self.place.is_beside();
+        manifest.adopted = self.location.is_in_place();
         let names = self.files.train.iter().chain(&self.files.val);
-        let folder = self
-            .place
-            .finish(&self.folder, names, &self.tokenizer, &manifest, &blocks)?;
+        let folder =
+            self.location
+                .finish(&self.folder, names, &self.tokenizer, &manifest, &blocks)?;
         Ok(Adopted {
             folder,
             manifest,
@@ -142,7 +144,7 @@ impl Adoption {
     }
 }
 
-/// The files being read.
+/// State while the files are read.
 struct Job<'a> {
     folder: &'a Path,
     tokenizer: &'a Tokenizer,
@@ -150,7 +152,7 @@ struct Job<'a> {
     progress: &'a dyn Fn(u64),
     largest: Option<u32>,
     warnings: Vec<String>,
-    /// The block hashes of the files so far.
+    /// The block hashes of the files read so far.
     blocks: DatasetBlocks,
 }
 
@@ -170,7 +172,7 @@ impl Job<'_> {
             bytes = bytes.zip(found.bytes).map(|(a, b)| a + b);
             let documents = match self.vocabulary.end_of_text {
                 Some(_) => found.ends_of_text,
-                // Nothing separates documents: the split is one.
+                // Without an end-of-text token, the whole split is one document.
                 None => u64::from(manifest.tokens == 0 && found.tokens > 0),
             };
             self.blocks.add(name, found.hashes.blocks);
@@ -208,7 +210,8 @@ impl Job<'_> {
         })
     }
 
-    /// A character vocabulary is made of the very text, so that its last character is in it.
+    /// Warns if the files never use the last ids. A nanoGPT character vocabulary is built from the dataset's text, so
+    /// the files should use all of it.
     fn check_alphabet(&mut self) {
         let size = self.vocabulary.size;
         let used = self.largest.map_or(0, |id| id as usize + 1);
@@ -220,11 +223,11 @@ impl Job<'_> {
     }
 }
 
-/// llm.c's numbers of formats are dates of this year; a headerless file that began so would need ids above 54,911 and
-/// the same two tokens.
+/// The magic numbers of llm.c are dates in 2024. To be mistaken for one, a headerless file would have to begin with
+/// an id of at least 55,013, which GPT-2 does not have, followed by id 308.
 const HEADER_MAGICS: std::ops::RangeInclusive<i32> = 20_240_101..=20_241_231;
 
-/// Returns true if the file has a header.
+/// Detects the layout from the file's first four bytes.
 fn detect_layout(path: &Path) -> Result<ShardLayout, DataError> {
     let mut head = Vec::new();
     let file = File::open(path).map_err(DataError::io("read", path))?;
@@ -240,12 +243,12 @@ fn detect_layout(path: &Path) -> Result<ShardLayout, DataError> {
     }
 }
 
-/// The distinct characters of the text `path`.
+/// The distinct characters of the text file `path`.
 fn alphabet(path: &Path) -> Result<BTreeSet<char>, DataError> {
     let file = File::open(path).map_err(DataError::io("read", path))?;
     let mut file = BufReader::new(file);
     let (mut chars, mut line, mut offset) = (BTreeSet::new(), Vec::new(), 0);
-    // A line's end cuts no character.
+    // A line break never splits a character, so each line is valid UTF-8 if the file is.
     while 0 < file
         .read_until(b'\n', &mut line)
         .map_err(DataError::io("read", path))?

@@ -1,4 +1,4 @@
-//! Tables of fields separated by commas or tabs.
+//! Reader for CSV and TSV tables.
 
 use std::io::BufRead;
 
@@ -9,27 +9,27 @@ use super::source::Source;
 use super::{Format, Input, InputOptions, MAX_RECORD_BYTES, RecordFault};
 use crate::DataError;
 
-/// The most fields of a record.
+/// The maximum number of fields in a record.
 const MAX_FIELDS: usize = 1 << 16;
 
-/// A table's records: RFC 4180 with LF, CR LF or CR at a record's end, and blank lines left out.
+/// Reads the records of a table as in RFC 4180. A record may end in LF, CR LF or CR. Blank lines are skipped.
 pub(super) struct Csv<'a> {
     input: &'a Input,
     source: Source,
     core: Reader,
-    /// The unquoted fields of the present record, one after the other, and where each ends.
+    /// The unquoted, concatenated fields of the current record, and the end offset of each.
     fields: Vec<u8>,
     ends: Vec<usize>,
-    /// The number of fields that the header names, and the one that is read.
+    /// The number of columns in the header, and the index of the column to read.
     columns: usize,
     column: usize,
 }
 
-/// The next record, or the reason why there is none.
+/// The outcome of reading the next record.
 enum Row {
-    /// The line that it begins in, and how many fields it has.
+    /// The line on which the record begins, and its number of fields.
     Fields(u64, usize),
-    /// The file ends in a quoted field that began in this line or later.
+    /// The file ends within a quoted field. The record began on this line.
     Unclosed(u64),
     End,
 }
@@ -95,7 +95,8 @@ impl<'a> Csv<'a> {
                 Ok(buffer) => buffer,
                 Err(error) => return Err(self.source.failure(error)),
             };
-            // The last record may lack its line break; one that a line break does not end is in a quoted field.
+            // Act as if the file ended in a line break, since the last one may be missing. If that does not end the
+            // record, a quote is still open.
             let at_end = buffer.is_empty();
             let buffer = if at_end { b"\n" } else { buffer };
             let (fields, ends) = (&mut self.fields[bytes..], &mut self.ends[count..]);
@@ -124,7 +125,8 @@ impl<'a> Csv<'a> {
         }
     }
 
-    /// Goes to where the next record begins, which is what its line is counted by. Whether there is one.
+    /// Skips to the beginning of the next record, so that its line number is exact. Returns false at the end of the
+    /// file.
     fn skip_line_breaks(&mut self) -> Result<bool, DataError> {
         loop {
             let buffer = match self.source.fill_buf() {

@@ -1,4 +1,4 @@
-//! Expansion of the names that a user gives into inputs.
+//! Expansion of paths, folders and patterns into inputs.
 
 use std::fs;
 use std::io;
@@ -9,20 +9,24 @@ use glob::{MatchOptions, Pattern};
 use super::{Format, Input, InputOptions};
 use crate::DataError;
 
-/// The name of standard input.
+/// The path that stands for standard input.
 pub const STANDARD_INPUT: &str = "-";
 
-/// The inputs that `paths` name, in their order: files; folders, whose files (those of their folders too) are sorted by
-/// path; patterns such as `data/**/*.jsonl.gz`, whose files are sorted likewise; and `-` for standard input, whose
-/// [`Input::path`] is to be replaced by a file that holds what came, see [`Input::detect`].
+/// Expands `paths` into inputs, in order:
 ///
-/// Hidden files and links within a folder are left out, and so are hidden files and links to folders where a pattern
-/// looks; what is named itself is taken, hidden or a link. A path is a pattern where no such file exists, and names
-/// files only.
+/// - a file is one input;
+/// - a folder stands for all files in it and its subfolders, sorted by path;
+/// - a pattern such as `data/**/*.jsonl.gz` stands for the files that match it, sorted by path;
+/// - `-` stands for standard input. The caller must copy it to a file and replace [`Input::path`], see
+///   [`Input::detect`].
+///
+/// Folders are searched without hidden files and links, patterns without hidden files and links to folders. A path
+/// given by itself is always used, even if it is hidden or a link. A path is a pattern only if no such file exists.
+/// Patterns match files, not folders.
 ///
 /// # Errors
-/// Fails if there are no inputs, one does not exist or cannot be read, a folder holds no file, nothing matches a pattern,
-/// or a file is empty.
+/// Fails if `paths` is empty, if a path does not exist or cannot be read, if a folder contains no files, if nothing
+/// matches a pattern, or if a file is empty.
 pub fn expand(paths: &[PathBuf], options: &InputOptions) -> Result<Vec<Input>, DataError> {
     if paths.is_empty() {
         return Err(DataError::NoInputs);
@@ -59,7 +63,7 @@ pub fn expand(paths: &[PathBuf], options: &InputOptions) -> Result<Vec<Input>, D
 }
 
 impl Input {
-    /// Returns true if this stands for standard input.
+    /// Returns true if this input is standard input.
     pub fn is_standard_input(&self) -> bool {
         self.path == Path::new(STANDARD_INPUT)
     }
@@ -86,14 +90,14 @@ fn add_files(
     Ok(())
 }
 
-/// The pattern, if it is written as one.
+/// Returns `path` if it contains pattern characters.
 fn pattern(path: &str) -> Option<&str> {
     Some(path).filter(|path| path.contains(['*', '?', '[']))
 }
 
-/// The files that a pattern names. A link to a file is one of them, as it is where a shell expands the pattern.
+/// The files that match a pattern. As in a shell, these include links to files.
 fn matching_files(path: &Path, pattern: &str) -> Result<Vec<PathBuf>, DataError> {
-    // As the paths are put together that it is compared with: `a//*.txt` is `a/*.txt`.
+    // Normalize the pattern as the walk normalizes paths: `a//*.txt` becomes `a/*.txt`.
     let joined: PathBuf = path.components().collect();
     let matcher = Pattern::new(&joined.to_string_lossy()).map_err(|error| DataError::Value {
         field: "input",
@@ -139,11 +143,11 @@ fn folder_files(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
     }
 }
 
-/// The files in `folder`, and in its folders down to `depth`, that are not hidden. Links to folders are not followed,
-/// so that there are no circles.
+/// The files in `folder` and its subfolders down to `depth`, except hidden ones. Links to files are included if
+/// `links` is true. Links to folders are never followed, so there are no cycles.
 fn walk(folder: &Path, depth: usize, links: bool) -> Result<Vec<PathBuf>, DataError> {
     let mut files = Vec::new();
-    // A stack instead of recursion: no depth of folders can exhaust ours.
+    // An explicit stack: recursion could overflow on deeply nested folders.
     let mut folders = vec![(folder.to_owned(), depth)];
     while let Some((folder, depth)) = folders.pop() {
         for entry in fs::read_dir(&folder).map_err(DataError::io("read", &folder))? {
@@ -152,7 +156,7 @@ fn walk(folder: &Path, depth: usize, links: bool) -> Result<Vec<PathBuf>, DataEr
                 continue;
             }
             let path = entry.path();
-            // Of the entry itself: a link is neither a file nor a folder here.
+            // The type of the entry itself: a link is neither a file nor a folder here.
             let kind = entry.file_type().map_err(DataError::io("read", &path))?;
             if kind.is_dir() && depth > 1 {
                 folders.push((path, depth - 1));
@@ -164,7 +168,7 @@ fn walk(folder: &Path, depth: usize, links: bool) -> Result<Vec<PathBuf>, DataEr
     Ok(files)
 }
 
-/// For `map_err`: why there is nothing to be read at `path`.
+/// For `map_err`: the error of an input at `path` that cannot be read.
 pub(super) fn unreadable(path: &Path) -> impl FnOnce(io::Error) -> DataError {
     let path = path.to_owned();
     move |source| match source.kind() {
@@ -198,14 +202,14 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_read_in_path_order_without_hidden_files() {
+    fn folder_is_read_in_path_order_without_hidden_files() {
         let folder = folder_with(&["b.txt", "a/z.txt", "a/b/c", "a.txt", ".git/x", "a/.y", "c"]);
         let found = names(folder.path(), &[folder.path().to_owned()]);
         assert_eq!(found, ["a/b/c", "a/z.txt", "a.txt", "b.txt", "c"]);
     }
 
     #[test]
-    fn inputs_keep_their_order_and_what_is_named_is_taken() {
+    fn inputs_keep_their_order_and_named_hidden_files_are_used() {
         let folder = folder_with(&["b", "a", ".c"]);
         let inputs = ["b", ".c", "a"].map(|name| folder.path().join(name));
         assert_eq!(names(folder.path(), &inputs), ["b", ".c", "a"]);
@@ -222,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_named() {
+    fn unreadable_input_error_names_the_path() {
         let folder = folder_with(&["a", "sub/.hidden"]);
         fs::write(folder.path().join("empty"), "").unwrap();
         let message = |name: &str| {

@@ -1,40 +1,40 @@
-//! The faults of records.
+//! Faults of individual records.
 
 use std::fmt;
 
 use emberlm_tokenizer::chat::ChatError;
 
-/// A fault that keeps a record from being a document.
+/// The reason that a record is not a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RecordFault {
     /// The line is not valid JSON.
     Json {
-        /// The place in the line, in bytes from 1.
+        /// The position in the line, in bytes from 1.
         column: usize,
-        /// The JSON reader's reason.
+        /// The message of the JSON parser.
         reason: String,
     },
     /// The field that should hold the text is missing or is not a string.
     Field(String),
     /// The record is valid JSON, but not a conversation that the chat template can render.
     Conversation(String),
-    /// The record's bytes are not UTF-8, too many, or do not form the header's fields.
+    /// The record is not UTF-8, is too long, or has a different number of fields than the header.
     Malformed(String),
 }
 
 impl RecordFault {
-    /// The fault that a JSON reader found in a line.
+    /// Converts a parse error of one line.
     pub(super) fn json(error: &serde_json::Error) -> Self {
-        let place = format!(" at line {} column {}", error.line(), error.column());
+        let position = format!(" at line {} column {}", error.line(), error.column());
         let message = error.to_string();
-        let reason = message.strip_suffix(&place).unwrap_or(&message);
+        let reason = message.strip_suffix(&position).unwrap_or(&message);
         Self::Json {
             column: error.column(),
             reason: reason.to_owned(),
         }
     }
 
-    /// The place in the record, in bytes from 1, where it is known.
+    /// The position in the record, in bytes from 1, if known.
     pub fn column(&self) -> Option<usize> {
         match self {
             Self::Json { column, .. } => Some(*column),
@@ -46,7 +46,7 @@ impl RecordFault {
 impl fmt::Display for RecordFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            // As in a file of one array, or of objects over many lines.
+            // Typical for a file with one array, or with objects that span several lines.
             Self::Json { reason, .. } if reason.starts_with("EOF") => {
                 write!(f, "invalid JSON: {reason}; a record is one line")
             }

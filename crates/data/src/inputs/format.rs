@@ -1,4 +1,4 @@
-//! The formats of files that hold documents.
+//! Input file formats.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -8,18 +8,18 @@ use std::str::FromStr;
 use super::source::Compression;
 use crate::DataError;
 
-/// The format of a file that holds documents; written in lower case wherever it is named: `text`, `jsonl`, ….
+/// The format of an input file. Names are lower case: `text`, `jsonl` and so on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
     /// UTF-8 text: the file is one document.
     Text,
-    /// A JSON object a line: a document is one of its strings.
+    /// JSON Lines: a document is one string field of the object on each line.
     Jsonl,
-    /// Records of fields separated by commas, quoted where needed (RFC 4180), after a header that names them.
+    /// Comma-separated records after a header line, quoted where needed (RFC 4180). A document is one column's value.
     Csv,
-    /// As [`Format::Csv`], separated by tabs.
+    /// Like [`Format::Csv`], separated by tabs.
     Tsv,
-    /// Apache Parquet: a document is a column's value.
+    /// Apache Parquet. A document is one column's value in a row.
     Parquet,
 }
 
@@ -27,7 +27,7 @@ impl Format {
     /// All formats.
     pub const ALL: [Self; 5] = [Self::Text, Self::Jsonl, Self::Csv, Self::Tsv, Self::Parquet];
 
-    /// The format's name, as [`FromStr`] reads it.
+    /// The name that [`FromStr`] parses.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Text => "text",
@@ -38,7 +38,8 @@ impl Format {
         }
     }
 
-    /// The format that the file's name states: its extension, after that of a compression; text where it states none.
+    /// The format for a file name: decided by the extension, after removing a compression extension. Defaults to
+    /// text.
     pub fn of_name(path: &Path) -> Self {
         let stem = match Compression::of_name(path) {
             Some(_) => path.file_stem().map(Path::new),
@@ -48,8 +49,8 @@ impl Format {
             .and_then(Path::extension)
             .map(OsStr::to_ascii_lowercase);
         match extension.as_ref().and_then(|extension| extension.to_str()) {
-            // What is published as `.json` for training is a line per object as a rule; an array of them, or a file of
-            // another purpose, is then reported and not read as prose.
+            // `.json` files published for training usually have one object per line. Other JSON then causes an error
+            // instead of being read as prose.
             Some("jsonl" | "ndjson" | "json") => Self::Jsonl,
             Some("csv") => Self::Csv,
             Some("tsv") => Self::Tsv,
@@ -58,12 +59,12 @@ impl Format {
         }
     }
 
-    /// Returns true if a file holds many documents.
+    /// Returns true if a file can hold many documents.
     pub const fn has_records(self) -> bool {
         !matches!(self, Self::Text)
     }
 
-    /// The unit of a record's number.
+    /// The unit in which records are counted.
     pub(crate) const fn record_unit(self) -> &'static str {
         match self {
             Self::Parquet => "row",
@@ -96,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_files_name_says_its_format() {
+    fn format_is_derived_from_the_file_name() {
         let of = |name: &str| Format::of_name(Path::new(name)).name();
         for (name, format) in [
             ("a.jsonl", "jsonl"),
@@ -116,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_read_back_and_others_refused() {
+    fn names_parse_and_unknown_names_are_rejected() {
         for format in Format::ALL {
             assert_eq!(format.to_string().parse::<Format>().unwrap(), format);
         }

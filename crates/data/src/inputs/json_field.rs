@@ -1,4 +1,4 @@
-//! One string out of a JSON object, without making anything of the rest.
+//! Extraction of one string from a JSON object without building the rest of it.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,156 +9,158 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use super::RecordFault;
 use crate::lists::quoted;
 
-/// The string at `path` of the object that `json` is, or the reason why there is none. Dots lead into nested objects,
-/// unless a name itself has them; of equal names the last counts, as in Python's `json`.
+/// Returns the string at `path` in the JSON object `json`. Dots lead into nested objects, unless a name itself
+/// contains them. If a name is repeated the last value is used, as in Python's `json`.
 pub(super) fn text(json: &str, path: &str) -> Result<String, RecordFault> {
     let mut deserializer = serde_json::Deserializer::from_str(json);
-    let found = At { path: Some(path) }.deserialize(&mut deserializer);
+    let found = FieldSeeker { path: Some(path) }.deserialize(&mut deserializer);
     let found = found.and_then(|found| deserializer.end().map(|()| found));
     let reason = match found.map_err(|error| RecordFault::json(&error))? {
-        Found::Text(text) => return Ok(text),
-        Found::NotText("null") => format!("`{path}` is null"),
-        Found::NotText(kind) => format!("`{path}` is {kind}, not a string"),
-        Found::NotObject(kind) => format!("it is {kind}, not an object"),
-        Found::Nothing => format!("no field `{path}`: it has {}", names(json)),
+        FieldValue::Text(text) => return Ok(text),
+        FieldValue::NotText("null") => format!("`{path}` is null"),
+        FieldValue::NotText(kind) => format!("`{path}` is {kind}, not a string"),
+        FieldValue::NotObject(kind) => format!("it is {kind}, not an object"),
+        FieldValue::Missing => format!("no field `{path}`: it has {}", names(json)),
     };
     Err(RecordFault::Field(reason))
 }
 
-/// The names that an object has, for a message.
+/// The names of an object's fields, for an error message.
 fn names(json: &str) -> String {
     let fields: BTreeMap<Cow<str>, IgnoredAny> = serde_json::from_str(json).unwrap_or_default();
     quoted(&fields.into_keys().collect::<Vec<_>>())
 }
 
-/// The value at a path.
-enum Found {
+/// The value found at a path.
+enum FieldValue {
     Text(String),
-    /// Something else than a string.
+    /// A value of another type than string.
     NotText(&'static str),
-    /// Something else than an object where the path leads into one.
+    /// A value that is not an object, although the path leads into it.
     NotObject(&'static str),
-    Nothing,
+    Missing,
 }
 
-/// Looks for the rest of a path in a value; without a rest, the value is what is looked for.
-struct At<'p> {
+/// Searches a value for the field at `path`. Without a path, the value itself is the field.
+struct FieldSeeker<'p> {
     path: Option<&'p str>,
 }
 
-impl At<'_> {
-    fn other(&self, kind: &'static str) -> Found {
+impl FieldSeeker<'_> {
+    fn other(&self, kind: &'static str) -> FieldValue {
         match self.path {
-            None => Found::NotText(kind),
-            Some(_) => Found::NotObject(kind),
+            None => FieldValue::NotText(kind),
+            Some(_) => FieldValue::NotObject(kind),
         }
     }
 }
 
-impl<'de> DeserializeSeed<'de> for At<'_> {
-    type Value = Found;
+impl<'de> DeserializeSeed<'de> for FieldSeeker<'_> {
+    type Value = FieldValue;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Found, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<FieldValue, D::Error> {
         deserializer.deserialize_any(self)
     }
 }
 
-impl<'de> Visitor<'de> for At<'_> {
-    type Value = Found;
+impl<'de> Visitor<'de> for FieldSeeker<'_> {
+    type Value = FieldValue;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("JSON")
     }
 
-    fn visit_str<E>(self, text: &str) -> Result<Found, E> {
+    fn visit_str<E>(self, text: &str) -> Result<FieldValue, E> {
         Ok(match self.path {
-            None => Found::Text(text.to_owned()),
-            Some(_) => Found::NotObject("a string"),
+            None => FieldValue::Text(text.to_owned()),
+            Some(_) => FieldValue::NotObject("a string"),
         })
     }
 
-    fn visit_bool<E>(self, _: bool) -> Result<Found, E> {
+    fn visit_bool<E>(self, _: bool) -> Result<FieldValue, E> {
         Ok(self.other("true or false"))
     }
 
-    fn visit_i64<E>(self, _: i64) -> Result<Found, E> {
+    fn visit_i64<E>(self, _: i64) -> Result<FieldValue, E> {
         Ok(self.other("a number"))
     }
 
-    fn visit_u64<E>(self, _: u64) -> Result<Found, E> {
+    fn visit_u64<E>(self, _: u64) -> Result<FieldValue, E> {
         Ok(self.other("a number"))
     }
 
-    fn visit_f64<E>(self, _: f64) -> Result<Found, E> {
+    fn visit_f64<E>(self, _: f64) -> Result<FieldValue, E> {
         Ok(self.other("a number"))
     }
 
-    fn visit_unit<E>(self) -> Result<Found, E> {
+    fn visit_unit<E>(self) -> Result<FieldValue, E> {
         Ok(self.other("null"))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Found, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<FieldValue, A::Error> {
         while elements.next_element::<IgnoredAny>()?.is_some() {}
         Ok(self.other("an array"))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Found, A::Error> {
-        let mut found = Found::Nothing;
-        while let Some(step) = fields.next_key_seed(Name { path: self.path })? {
-            match step {
-                Step::Beside => {
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<FieldValue, A::Error> {
+        let mut found = FieldValue::Missing;
+        while let Some(name_match) = fields.next_key_seed(NameMatcher { path: self.path })? {
+            match name_match {
+                NameMatch::Other => {
                     fields.next_value::<IgnoredAny>()?;
                 }
-                Step::There => found = fields.next_value_seed(At { path: None })?,
-                Step::Towards(rest) => {
-                    found = match fields.next_value_seed(At { path: Some(rest) })? {
-                        Found::NotObject(_) => Found::Nothing,
+                NameMatch::Target => found = fields.next_value_seed(FieldSeeker { path: None })?,
+                NameMatch::Ancestor(rest) => {
+                    found = match fields.next_value_seed(FieldSeeker { path: Some(rest) })? {
+                        FieldValue::NotObject(_) => FieldValue::Missing,
                         found => found,
                     }
                 }
             }
         }
         Ok(match self.path {
-            None => Found::NotText("an object"),
+            None => FieldValue::NotText("an object"),
             Some(_) => found,
         })
     }
 }
 
-/// The position of a field relative to the path: beside it, at its end, or above it.
-enum Step<'p> {
-    Beside,
-    There,
-    /// Above its end, with the rest of the path.
-    Towards(&'p str),
+/// The relation of a field's name to the path.
+enum NameMatch<'p> {
+    Other,
+    Target,
+    /// The field contains the target: the rest of the path leads into it.
+    Ancestor(&'p str),
 }
 
 /// Compares a field's name with a path.
-struct Name<'p> {
+struct NameMatcher<'p> {
     path: Option<&'p str>,
 }
 
-impl<'de, 'p> DeserializeSeed<'de> for Name<'p> {
-    type Value = Step<'p>;
+impl<'de, 'p> DeserializeSeed<'de> for NameMatcher<'p> {
+    type Value = NameMatch<'p>;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Step<'p>, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<NameMatch<'p>, D::Error> {
         deserializer.deserialize_str(self)
     }
 }
 
-impl<'p> Visitor<'_> for Name<'p> {
-    type Value = Step<'p>;
+impl<'p> Visitor<'_> for NameMatcher<'p> {
+    type Value = NameMatch<'p>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a field's name")
     }
 
-    fn visit_str<E>(self, name: &str) -> Result<Step<'p>, E> {
+    fn visit_str<E>(self, name: &str) -> Result<NameMatch<'p>, E> {
         let rest = self.path.and_then(|path| path.strip_prefix(name));
         Ok(match rest {
-            None => Step::Beside,
-            Some("") => Step::There,
-            Some(rest) => rest.strip_prefix('.').map_or(Step::Beside, Step::Towards),
+            None => NameMatch::Other,
+            Some("") => NameMatch::Target,
+            Some(rest) => rest
+                .strip_prefix('.')
+                .map_or(NameMatch::Other, NameMatch::Ancestor),
         })
     }
 }
@@ -167,7 +169,7 @@ impl<'p> Visitor<'_> for Name<'p> {
 mod tests {
     use super::*;
 
-    /// The fault of a record, after its column where it has one.
+    /// The message of a record's fault, with its column if known.
     fn refusal(json: &str, path: &str) -> String {
         let fault = text(json, path).unwrap_err();
         match fault.column() {
@@ -177,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_string_is_found_at_its_path() {
+    fn string_is_found_at_its_path() {
         for (json, path) in [
             (r#"{"text": "x"}"#, "text"),
             (
@@ -199,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_or_wrong_is_told() {
+    fn missing_or_wrong_field_is_reported() {
         for (json, reason) in [
             (
                 r#"{"id": 1, "body": "x"}"#,
@@ -234,12 +236,12 @@ mod tests {
         ] {
             assert_eq!(refusal(json, "m.text"), reason, "{json}");
         }
-        // Half a character is no text; in a field that is not read it does not matter.
+        // A lone surrogate is not valid text. In a field that is not read it does not matter.
         let half = r#"{"a": "\ud83d", "b": "x"}"#;
         let reason = "14: invalid JSON: unexpected end of hex escape";
         assert_eq!(refusal(half, "a"), reason);
         assert_eq!(text(half, "b").as_deref(), Ok("x"));
-        // Nesting of any depth fills no stack.
+        // Deep nesting does not overflow the stack.
         let deep = format!("{{\"x\": {}1{}}}", "[".repeat(100_000), "]".repeat(100_000));
         assert_eq!(refusal(&deep, "x"), "`x` is an array, not a string");
         let deep = format!("{}1{}", "{\"x\": ".repeat(100_000), "}".repeat(100_000));

@@ -1,4 +1,4 @@
-//! JSON lines: an object a line.
+//! Reader for JSON Lines: one object per line.
 
 use std::io::{BufRead, Read};
 
@@ -7,13 +7,13 @@ use super::source::Source;
 use super::{Input, InputOptions, MAX_RECORD_BYTES, RecordFault, json_field};
 use crate::DataError;
 
-/// The lines of a file. Blank ones are none; they end in LF or CR LF.
+/// Reads the lines of a file, which end in LF or CR LF. Blank lines are skipped.
 pub(super) struct Jsonl {
     source: Source,
-    /// The field that holds the text; without one, the line is the text.
+    /// The field that holds the text. `None` passes the whole line on.
     field: Option<String>,
     line: Vec<u8>,
-    /// The present line's number, from 1.
+    /// The number of the current line, from 1.
     number: u64,
 }
 
@@ -27,11 +27,12 @@ impl Jsonl {
         })
     }
 
-    /// Reads the next line, without what ends it; of one that is too long only a part. Whether there is one.
+    /// Reads the next line without its line break. A line that is too long is truncated. Returns false at the end of
+    /// the file.
     fn next_line(&mut self) -> Result<bool, DataError> {
         self.line.clear();
         self.number += 1;
-        // With room for the line break, so that what fills it all is too long.
+        // With room for the line break, so a read of this length means that the line is too long.
         let most = MAX_RECORD_BYTES as u64 + 2;
         let read = (&mut self.source)
             .take(most)

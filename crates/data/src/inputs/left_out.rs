@@ -1,14 +1,14 @@
-//! The records that are no documents.
+//! Records that are not documents.
 
 use serde::{Deserialize, Serialize};
 
 use super::OnError;
 use crate::DataError;
 
-/// The number of broken records that are kept to be shown.
+/// The number of broken records whose errors are kept.
 const KEPT: usize = 3;
 
-/// The records that were left out, with reasons.
+/// The number of skipped records, and the first errors.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LeftOut {
@@ -23,20 +23,20 @@ impl LeftOut {
         self.broken
     }
 
-    /// The number of records with an empty text: nothing is wrong with them, but there is no document either.
+    /// The number of records with an empty text. They are valid, but no documents.
     pub fn empty(&self) -> u64 {
         self.empty
     }
 
-    /// The first broken records: file, record and reason.
+    /// The errors of the first broken records: file, record and reason.
     pub fn first(&self) -> &[String] {
         &self.first
     }
 
-    /// A broken record: `error` is given back where it is to end it all, and kept in mind where not.
+    /// Handles a broken record: returns `error` if `on_error` stops, and counts the record otherwise.
     ///
     /// # Errors
-    /// `error` itself, by `on_error`.
+    /// Returns `error` if `on_error` is [`OnError::Stop`].
     pub fn broken_record(&mut self, error: DataError, on_error: OnError) -> Result<(), DataError> {
         match on_error {
             OnError::Stop => Err(error),
@@ -50,12 +50,12 @@ impl LeftOut {
         }
     }
 
-    /// A record without text.
+    /// Counts a record with an empty text.
     pub fn empty_record(&mut self) {
         self.empty += 1;
     }
 
-    /// Takes another input's into account, which comes after these.
+    /// Adds the skipped records of a later input.
     pub fn add(&mut self, other: &Self) {
         self.broken += other.broken;
         self.empty += other.empty;

@@ -1,22 +1,22 @@
-//! The sources of a corpus: files of text or of records, one document after another.
+//! Readers for the files of a corpus: text or records, one document after another.
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `expand` | [`expand`]: files, folders, patterns and standard input to a list of inputs |
-//! | `format` | [`Format`]: how a file holds its documents, by its name |
-//! | `source` | a file's bytes, decompressed and counted |
-//! | `text`, `text_blocks` | a text: one document in blocks |
-//! | `records` | what the formats of records share |
-//! | `jsonl`, `json_field` | a JSON object a line, and one string out of it |
-//! | `csv` | records of a table with a header |
+//! | `expand` | [`expand`]: turns files, folders, patterns and standard input into a list of inputs |
+//! | `format` | [`Format`]: the format of a file, from its name |
+//! | `source` | decompresses a file and counts the bytes read |
+//! | `text`, `text_blocks` | a text file: one document in blocks |
+//! | `records` | the code shared by all record formats |
+//! | `jsonl`, `json_field` | JSON Lines, and extraction of one string from an object |
+//! | `csv` | CSV and TSV tables with a header |
 //! | `parquet` | one column of a Parquet file |
-//! | `panics` | another crate's panics as errors |
-//! | `fault` | [`RecordFault`]: what keeps a record from being a document |
-//! | `left_out` | [`LeftOut`]: the records that are no documents |
+//! | `panics` | turns panics of a dependency into errors |
+//! | `fault` | [`RecordFault`]: the reason that a record is not a document |
+//! | `left_out` | [`LeftOut`]: counts of skipped records |
 //!
-//! No reader holds more than a record and its buffers, however long the file is. A damaged container (a gzip checksum
-//! that is wrong, a zstd frame or a Parquet file that is broken off) is always an error, since nobody knows what is
-//! missing; a broken record is one by [`OnError`].
+//! A reader holds at most one record and its buffers, regardless of the file's length. A damaged container (a wrong
+//! gzip checksum, a truncated zstd frame or Parquet file) is always an error, since an unknown part of the data is
+//! missing. Broken records are handled according to [`OnError`].
 
 mod csv;
 mod expand;
@@ -45,31 +45,30 @@ pub use format::Format;
 pub use left_out::LeftOut;
 use records::{ReadRecords, Records};
 
-/// The longest record. A longer one is not a document but a file without line breaks, or a quote that is never closed.
+/// The maximum length of a record. A longer one usually means a file without line breaks, or an unclosed quote.
 const MAX_RECORD_BYTES: usize = 64 << 20;
 
-/// The treatment of a record that cannot be read.
+/// The handling of records that cannot be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnError {
-    /// The first one ends it all.
+    /// Stop with an error at the first one.
     #[default]
     Stop,
-    /// Leave it out and count it.
+    /// Skip and count them.
     Skip,
 }
 
-/// Options of reading inputs.
+/// Options for reading inputs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InputOptions {
-    /// The format of every file; without it, each has the one that its name states.
+    /// The format of all files. `None` derives each file's format from its name.
     pub format: Option<Format>,
-    /// The field of a JSON object, or the column of a table, that is a record's text. Dots lead into nested ones
-    /// (`meta.text`), unless the name itself has them.
+    /// The field of a JSON object, or the column of a table, that holds the text. Dots lead into nested fields
+    /// (`meta.text`), unless a name itself contains them.
     pub field: String,
-    /// True if a JSON line's piece is the line as it is, and not one field's text: for records that another part makes
-    /// a document of. Such lines are only checked to be UTF-8.
+    /// Passes each JSON line on unchanged instead of extracting a field. The line is only checked to be UTF-8.
     pub raw_records: bool,
-    /// The treatment of broken records.
+    /// The handling of broken records.
     pub on_error: OnError,
 }
 
@@ -89,9 +88,9 @@ impl Default for InputOptions {
 pub struct Input {
     /// The file.
     pub path: PathBuf,
-    /// Its name in messages: its path, except for standard input.
+    /// The name shown in messages: the path, except for standard input.
     pub name: PathBuf,
-    /// Its length on the disk, in bytes: compressed, where it is.
+    /// The size of the file on disk in bytes, compressed if it is.
     pub bytes: u64,
     /// Its format.
     pub format: Format,
@@ -99,42 +98,42 @@ pub struct Input {
 
 /// A document, or the next part of a long one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Piece {
-    /// The text. What follows a part of a document can be tokenized apart from it, unless `cut_inexactly`.
+pub struct DocumentChunk {
+    /// The text. Unless `cut_inexactly` is set, it can be tokenized separately from the text that follows it.
     pub text: String,
-    /// True if the text was cut after it although that may change tokens: there was no exact place for
+    /// True if the cut after this chunk may change tokens, because there was no exact place to cut within
     /// [`Tokenizer::longest_part`] bytes.
     pub cut_inexactly: bool,
-    /// True if a document begins with it.
+    /// True if a document begins with this chunk.
     pub begins: bool,
-    /// The position in the file, from 1: the line that a JSON or CSV record begins in, the row of a Parquet file; 1
-    /// for a text.
+    /// The position of the record in the file, from 1: the line on which a JSON or CSV record begins, or the row of a
+    /// Parquet file. It is 1 for a text.
     pub record: u64,
 }
 
-/// Gives the documents of an input in their order. Between two calls it holds no more than a piece and its buffers.
+/// Reads the documents of an input in order. Between calls it holds at most one chunk and its buffers.
 pub trait Documents: Send {
-    /// The next piece, or none at the end.
+    /// Returns the next chunk, or `None` at the end.
     ///
-    /// # Errors
-    /// Fails if the file cannot be read or is damaged; if a record is broken and the first one is to end it all. After
+    /// Fails if the file cannot be read or is damaged, or at the first broken record if [`OnError::Stop`] is set.
+    /// Must not be called again after an error.
     /// an error it returns nothing more.
-    fn next_piece(&mut self) -> Result<Option<Piece>, DataError>;
+    fn next_chunk(&mut self) -> Result<Option<DocumentChunk>, DataError>;
 
-    /// The number of bytes of the file that were read, for a progress bar: [`Input::bytes`] at the end.
+    /// The number of bytes read from the file, for a progress bar. [`Input::bytes`] at the end.
     fn bytes_read(&self) -> u64;
 
-    /// The records that were no documents.
+    /// The records that were skipped.
     fn left_out(&self) -> &LeftOut;
 
-    /// The number of broken records that were left out.
+    /// The number of broken records that were skipped.
     fn skipped(&self) -> u64 {
         self.left_out().broken()
     }
 }
 
 impl Input {
-    /// The file at `path`, whose format is the options' or what its name says; `name` is what it is called.
+    /// The file at `path`, called `name` in messages. Its format is set by the options or derived from `path`.
     ///
     /// # Errors
     /// Fails if the file does not exist, is not a regular file, or is empty.
@@ -159,11 +158,11 @@ impl Input {
         })
     }
 
-    /// Begins to read the input. A text is cut where `tokenizer` makes the same tokens of its parts; without one,
-    /// between any two characters. A record is one piece.
+    /// Opens the input for reading. A text is cut where `tokenizer` produces the same tokens for the parts, or
+    /// between any two characters without one. A record is always a single chunk.
     ///
     /// # Errors
-    /// Fails if the file cannot be read, is not of its format, or has no such column.
+    /// Fails if the file cannot be read, is not of its format, or has no column of the requested name.
     pub fn open<'a>(
         &'a self,
         options: &InputOptions,
@@ -189,7 +188,7 @@ impl Input {
         &self.path
     }
 
-    /// The error of a broken record, which begins at `record`.
+    /// The error for a broken record that begins at position `record`.
     pub fn broken_record(&self, record: u64, fault: impl Into<RecordFault>) -> DataError {
         DataError::Record {
             path: self.name.clone(),
@@ -199,7 +198,7 @@ impl Input {
         }
     }
 
-    /// The error that the file is not usable as what it is said to be.
+    /// The error for a file that is not usable as `kind`.
     fn damaged(&self, kind: &'static str, reason: impl ToString) -> DataError {
         DataError::DamagedInput {
             path: self.name.clone(),

@@ -1,22 +1,23 @@
-//! Another crate's panics as errors.
+//! Conversion of another crate's panics into errors.
 
 use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Once;
 
 thread_local! {
-    /// True if this thread's panics are caught below, and so are not printed.
+    /// True while this thread's panics are caught by [`caught`] and must not be printed.
     static CAUGHT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The result of `work`, or none where it panics. Nothing is printed: the caller reports it.
+/// Returns the result of `work`, or `None` if it panics. The panic message is not printed, because the caller reports
+/// an error.
 pub(super) fn caught<T>(work: impl FnOnce() -> T) -> Option<T> {
     static QUIET: Once = Once::new();
     QUIET.call_once(|| {
-        let stated = panic::take_hook();
+        let previous_hook = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
             if !CAUGHT.get() {
-                stated(info);
+                previous_hook(info);
             }
         }));
     });
@@ -31,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_panic_is_nothing_and_what_comes_after_it_goes_on() {
+    fn caught_panic_returns_none_and_later_work_runs() {
         assert_eq!(caught(|| [1][0]), Some(1));
         assert_eq!(caught(|| panic!("not to be seen")), None::<u8>);
         assert_eq!(

@@ -1,4 +1,4 @@
-//! One column of a Parquet file.
+//! Reader for one column of a Parquet file.
 
 use std::fs::File;
 
@@ -17,27 +17,27 @@ use crate::DataError;
 
 const KIND: &str = "Parquet";
 
-/// The values of one column, a page at a time.
+/// Reads the values of one column, one page at a time.
 pub(super) struct Parquet<'a> {
     input: &'a Input,
     file: SerializedFileReader<File>,
-    /// The column's place among the leaves of the schema, and its name.
+    /// The column's index among the leaves of the schema, and its name.
     column: usize,
     field: String,
-    /// The row group that is read next.
+    /// The index of the next row group.
     next_group: usize,
     group: Option<Group>,
-    /// The number of rows that were read, and the number of all rows.
+    /// The number of rows read so far, and the total.
     row: u64,
     rows: u64,
     value: Vec<ByteArray>,
     levels: Vec<i16>,
 }
 
-/// A row group that is being read.
+/// A row group being read.
 struct Group {
     values: ColumnReaderImpl<ByteArrayType>,
-    /// The number of rows that it still announces.
+    /// The number of rows left, according to its metadata.
     rows_left: u64,
 }
 
@@ -75,7 +75,7 @@ impl<'a> Parquet<'a> {
         })
     }
 
-    /// The row group after the present one, if there is one.
+    /// Opens the next row group, if there is one.
     fn open_group(&mut self) -> Result<Option<Group>, DataError> {
         let metadata = self.file.metadata();
         if self.next_group >= metadata.num_row_groups() {
@@ -124,7 +124,7 @@ impl ReadRecords for Parquet<'_> {
         };
         self.value.clear();
         self.levels.clear();
-        // One by one, since a row can have any length: a page is decoded ahead, whatever its rows.
+        // One at a time, since a row can be of any length. The reader decodes whole pages anyway.
         let (rows, ..) = guarded(self.input, || {
             group
                 .values
@@ -148,13 +148,13 @@ impl ReadRecords for Parquet<'_> {
     fn bytes_read(&self) -> u64 {
         let bytes = u128::from(self.input.bytes);
         let read = (bytes * u128::from(self.row)).checked_div(u128::from(self.rows));
-        // A file without rows has been read.
+        // A file without rows counts as completely read.
         let read = read.map(|read| u64::try_from(read).unwrap_or(self.input.bytes));
         read.unwrap_or(self.input.bytes)
     }
 }
 
-/// The number of rows that the file has, where its parts agree.
+/// The number of rows in the file, if the file's metadata agrees with its row groups.
 fn count_rows(metadata: &ParquetMetaData) -> Result<u64, String> {
     let groups = metadata.row_groups().iter();
     let counts: Option<Vec<u64>> = groups
@@ -166,7 +166,7 @@ fn count_rows(metadata: &ParquetMetaData) -> Result<u64, String> {
         .ok_or_else(|| format!("its {rows} rows are not its row groups' sum"))
 }
 
-/// The file, in which places can be looked up: where it is compressed as a whole, a copy that vanishes with its handle.
+/// Opens the file for random access. If it is compressed as a whole, decompresses it to an unnamed temporary file.
 fn seekable(input: &Input) -> Result<File, DataError> {
     if !is_compressed(input)? {
         return File::open(&input.path).map_err(DataError::io("read", &input.name));
@@ -177,8 +177,8 @@ fn seekable(input: &Input) -> Result<File, DataError> {
     Ok(copy)
 }
 
-/// The result of `work`. The crate that reads Parquet panics if numbers in a damaged file contradict each other, which
-/// cannot be known before: such a file is refused as any other damaged one.
+/// Returns the result of `work`. The `parquet` crate panics on some inconsistent metadata, which cannot be checked
+/// beforehand. A panic is reported like any other damage.
 fn guarded<T>(
     input: &Input,
     work: impl FnOnce() -> Result<T, ParquetError>,

@@ -1,26 +1,26 @@
-//! The choice of the records that are documents, shared by the formats of records.
+//! The code shared by all record formats: skips records that are not documents.
 
-use super::{Documents, Input, InputOptions, LeftOut, OnError, Piece, RecordFault};
+use super::{DocumentChunk, Documents, Input, InputOptions, LeftOut, OnError, RecordFault};
 use crate::DataError;
 
 /// A record, which is a document if it has a text.
 pub(super) struct Record {
-    /// The position in the file, see [`Piece::record`].
+    /// The position in the file, see [`DocumentChunk::record`].
     pub(super) number: u64,
-    /// Its text, or why there is none.
+    /// The text, or the reason that there is none.
     pub(super) text: Result<String, RecordFault>,
 }
 
-/// Reads a file's records in their order.
+/// Reads the records of a file in order.
 pub(super) trait ReadRecords: Send {
-    /// The next record, or none at the end. An error here is the file's, not a record's.
+    /// Returns the next record, or `None` at the end. An error concerns the file, not a single record.
     fn next_record(&mut self) -> Result<Option<Record>, DataError>;
 
     /// See [`Documents::bytes_read`].
     fn bytes_read(&self) -> u64;
 }
 
-/// The records that have a text, a document each.
+/// The records with a text, each as one document.
 pub(super) struct Records<'a, R> {
     input: &'a Input,
     reader: R,
@@ -40,12 +40,12 @@ impl<'a, R: ReadRecords> Records<'a, R> {
 }
 
 impl<R: ReadRecords> Documents for Records<'_, R> {
-    fn next_piece(&mut self) -> Result<Option<Piece>, DataError> {
+    fn next_chunk(&mut self) -> Result<Option<DocumentChunk>, DataError> {
         while let Some(Record { number, text }) = self.reader.next_record()? {
             match text {
                 Ok(text) if text.is_empty() => self.left_out.empty_record(),
                 Ok(text) => {
-                    return Ok(Some(Piece {
+                    return Ok(Some(DocumentChunk {
                         text,
                         cut_inexactly: false,
                         begins: true,
@@ -70,7 +70,7 @@ impl<R: ReadRecords> Documents for Records<'_, R> {
     }
 }
 
-/// `bytes` as text, or the reason why they are none; `of` is what they are: "the line".
+/// Returns `bytes` as text, or an error message that calls them `of`, such as "the line".
 pub(super) fn utf8<'b>(bytes: &'b [u8], of: &str) -> Result<&'b str, String> {
     str::from_utf8(bytes).map_err(|error| {
         let byte = error.valid_up_to() + 1;

@@ -1,4 +1,4 @@
-//! A file's bytes: decompressed, and counted for a progress bar.
+//! A file's decompressed bytes, with a count of the bytes read for a progress bar.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
@@ -14,10 +14,11 @@ use crate::DataError;
 /// Bytes per read.
 const BUFFER_BYTES: usize = 128 << 10;
 
-/// The largest window of a zstd frame, as a power of two: what `zstd --long=31` makes. It takes as much memory.
+/// The base-2 logarithm of the largest supported zstd window, as produced by `zstd --long=31`. Decompression needs as
+/// much memory as the window.
 const ZSTD_WINDOW_LOG: u32 = 31;
 
-/// The byte order mark that some programs write before UTF-8.
+/// The byte order mark that some programs write at the beginning of UTF-8 files.
 const BYTE_ORDER_MARK: [u8; 3] = [0xEF, 0xBB, 0xBF];
 
 /// The compression of a file.
@@ -28,7 +29,7 @@ pub(crate) enum Compression {
 }
 
 impl Compression {
-    /// The compression that the file's name states.
+    /// The compression that the file name states.
     pub(crate) fn of_name(path: &Path) -> Option<Self> {
         let extension = path.extension()?.to_ascii_lowercase();
         match extension.to_str()? {
@@ -38,7 +39,8 @@ impl Compression {
         }
     }
 
-    /// The compression that the file's first bytes show. A zstd file may begin with a frame that is to be skipped (RFC 8878, 3.1.2).
+    /// The compression that the file's first bytes show. A zstd file may begin with a skippable frame (RFC 8878,
+    /// section 3.1.2).
     fn of_bytes(head: &[u8]) -> Option<Self> {
         match head {
             [0x1F, 0x8B, ..] => Some(Self::Gzip),
@@ -55,20 +57,21 @@ impl Compression {
     }
 }
 
-/// A file's contents, decompressed.
+/// The decompressed contents of a file.
 pub(crate) struct Source {
     reader: BufReader<Box<dyn Read + Send>>,
-    /// The error of a read that fails.
+    /// The operation named in errors: "read" or "decompress".
     action: &'static str,
     name: PathBuf,
     read: Arc<AtomicU64>,
 }
 
 impl Source {
-    /// Opens the input's file. Whether it is compressed its first bytes say, so that what comes through standard input
-    /// needs no name; a name that claims what the bytes are not is refused, since such a file is no text either.
+    /// Opens the input's file. Compression is detected from the first bytes, so that standard input needs no name. A
+    /// compression extension that does not match the bytes is an error: such a file would not be readable as text
+    /// either.
     pub(crate) fn open(input: &Input) -> Result<Self, DataError> {
-        let (head, file, compression) = begin(input)?;
+        let (head, file, compression) = detect(input)?;
         let read = file.read.clone();
         let file = Cursor::new(head).chain(file);
         let buffered = |file| BufReader::with_capacity(BUFFER_BYTES, file);
@@ -95,8 +98,7 @@ impl Source {
         })
     }
 
-    /// As [`Source::open`], without a byte-order mark at the beginning: records' first bytes are to be the first
-    /// record's.
+    /// Like [`Source::open`], but skips a byte order mark, which would otherwise become part of the first record.
     pub(crate) fn open_records(input: &Input) -> Result<Self, DataError> {
         let mut source = Self::open(input)?;
         let mut head = first_bytes(&mut source.reader, BYTE_ORDER_MARK.len())
@@ -111,12 +113,12 @@ impl Source {
         })
     }
 
-    /// The number of bytes of the file that were read.
+    /// The number of bytes read from the file, before decompression.
     pub(crate) fn bytes_read(&self) -> u64 {
         self.read.load(Ordering::Relaxed)
     }
 
-    /// The error of reading from this.
+    /// Converts an error of reading from this source.
     pub(crate) fn failure(&self, error: io::Error) -> DataError {
         DataError::io(self.action, &self.name)(error)
     }
@@ -138,17 +140,17 @@ impl BufRead for Source {
     }
 }
 
-/// Returns true if what the input's file says is not what lies on the disk.
+/// Returns true if the input's file is compressed as a whole.
 pub(crate) fn is_compressed(input: &Input) -> Result<bool, DataError> {
-    let (_, _, compression) = begin(input)?;
+    let (_, _, compression) = detect(input)?;
     Ok(compression.is_some())
 }
 
-/// The file's first bytes, the rest, and what they say of its compression.
-fn begin(input: &Input) -> Result<(Vec<u8>, Counted, Option<Compression>), DataError> {
+/// Opens the file and detects its compression. Returns the first bytes, the rest of the file and the compression.
+fn detect(input: &Input) -> Result<(Vec<u8>, CountingFile, Option<Compression>), DataError> {
     let file = File::open(&input.path).map_err(DataError::io("read", &input.name))?;
     let read = Arc::new(AtomicU64::new(0));
-    let mut file = Counted { file, read };
+    let mut file = CountingFile { file, read };
     let head = first_bytes(&mut file, 4).map_err(DataError::io("read", &input.name))?;
     let compression = Compression::of_bytes(&head);
     if let Some(claimed) = Compression::of_name(&input.name)
@@ -160,13 +162,13 @@ fn begin(input: &Input) -> Result<(Vec<u8>, Counted, Option<Compression>), DataE
     Ok((head, file, compression))
 }
 
-/// A file that counts what has been read of it.
-struct Counted {
+/// A file that counts the bytes read.
+struct CountingFile {
     file: File,
     read: Arc<AtomicU64>,
 }
 
-impl Read for Counted {
+impl Read for CountingFile {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.file.read(buffer)?;
         self.read.fetch_add(read as u64, Ordering::Relaxed);

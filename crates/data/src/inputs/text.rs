@@ -1,15 +1,15 @@
-//! A text: one document in blocks.
+//! Reader for a text file: one document in blocks.
 
 use emberlm_tokenizer::Tokenizer;
 
 use super::text_blocks::{Block, TextBlocks};
-use super::{Documents, Input, LeftOut, Piece};
+use super::{DocumentChunk, Documents, Input, LeftOut};
 use crate::DataError;
 
-/// The number of bytes that a block has where a cut is found in time.
+/// The target size of a block. A block is longer if there is no place to cut it.
 const BLOCK_BYTES: usize = 256 << 10;
 
-/// The blocks of a text, as pieces of one document.
+/// The blocks of a text as chunks of one document.
 pub(super) struct Text<'a> {
     blocks: TextBlocks<'a>,
     begins: bool,
@@ -30,13 +30,13 @@ impl<'a> Text<'a> {
 }
 
 impl Documents for Text<'_> {
-    fn next_piece(&mut self) -> Result<Option<Piece>, DataError> {
+    fn next_chunk(&mut self) -> Result<Option<DocumentChunk>, DataError> {
         let block = self.blocks.next_block()?;
         Ok(block.map(
             |Block {
                  text,
                  cut_inexactly,
-             }| Piece {
+             }| DocumentChunk {
                 text,
                 cut_inexactly,
                 begins: std::mem::take(&mut self.begins),

@@ -1,5 +1,5 @@
-//! A document read in blocks that can be tokenized apart: memory does not grow with a file's length, and all threads
-//! have work within one file.
+//! A document read in blocks that can be tokenized separately, so that memory does not grow with the file's length
+//! and all threads can work on one file.
 
 use std::io::Read;
 
@@ -9,32 +9,32 @@ use super::Input;
 use super::source::Source;
 use crate::DataError;
 
-/// A part of a text.
+/// A block of a text.
 pub(super) struct Block {
     /// The text.
     pub(super) text: String,
-    /// See [`super::Piece::cut_inexactly`].
+    /// See [`super::DocumentChunk::cut_inexactly`].
     pub(super) cut_inexactly: bool,
 }
 
-/// The blocks of a text. Put together they are the whole text.
+/// The blocks of a text. Concatenated they are the whole text.
 pub(super) struct TextBlocks<'a> {
     input: &'a Input,
     source: Source,
-    /// Decides where blocks may be cut; without one, between any two characters.
+    /// Decides where the text may be cut. Without one, it is cut between any two characters.
     tokenizer: Option<&'a Tokenizer>,
     block_bytes: usize,
-    /// Text that has been read but not given out.
+    /// Text that was read but not returned yet.
     text: String,
-    /// The beginning of a character whose end has not been read.
+    /// The beginning of a character whose remaining bytes were not read yet.
     partial: Vec<u8>,
-    /// The number of bytes that have become text.
+    /// The number of bytes decoded so far.
     decoded: u64,
     at_end: bool,
 }
 
 impl<'a> TextBlocks<'a> {
-    /// Opens `input`; blocks are cut where `tokenizer` makes the same tokens of the parts.
+    /// Opens `input`. Blocks are cut where `tokenizer` produces the same tokens for the parts.
     pub(super) fn open(
         input: &'a Input,
         tokenizer: Option<&'a Tokenizer>,
@@ -52,12 +52,12 @@ impl<'a> TextBlocks<'a> {
         })
     }
 
-    /// The number of bytes of the file that were read.
+    /// The number of bytes read from the file.
     pub(super) fn bytes_read(&self) -> u64 {
         self.source.bytes_read()
     }
 
-    /// The next block, or none at the end.
+    /// Returns the next block, or `None` at the end.
     pub(super) fn next_block(&mut self) -> Result<Option<Block>, DataError> {
         let longest = self.tokenizer.map_or(usize::MAX, Tokenizer::longest_part);
         let mut wanted = self.block_bytes;
@@ -75,12 +75,12 @@ impl<'a> TextBlocks<'a> {
                 let Cut { at, exact } = tokenizer.cut(&self.text);
                 return Ok(self.take(at, !exact));
             }
-            // No place to cut: as much again, so that the search does not restart for every few bytes.
+            // No place to cut: double the text, so that the search does not restart for every few bytes.
             wanted = (self.text.len() * 2).min(2 * longest);
         }
     }
 
-    /// The text up to `at`, if there is any.
+    /// Removes and returns the text before `at`, if there is any.
     fn take(&mut self, at: usize, cut_inexactly: bool) -> Option<Block> {
         let rest = self.text.split_off(at);
         let text = std::mem::replace(&mut self.text, rest);
@@ -112,7 +112,7 @@ impl<'a> TextBlocks<'a> {
         Ok(())
     }
 
-    /// Moves what is complete from `partial` to `text`.
+    /// Moves complete characters from `partial` to `text`.
     fn decode(&mut self) -> Result<(), DataError> {
         let valid = match std::str::from_utf8(&self.partial) {
             Ok(text) => {
@@ -173,7 +173,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn blocks_are_the_text_and_their_tokens_the_texts(
+        fn blocks_preserve_text_and_tokens(
             words in prop::collection::vec("[a-zA-Zé漢🔥.' \n]{1,8}", 0..60), block_bytes in 1usize..40,
         ) {
             let text = words.join("\n");
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_text_comes_in_many_blocks() {
+    fn long_text_is_read_in_many_blocks() {
         let text = "A line of some words.\n".repeat(1000);
         let gpt2 = Tokenizer::builtin(TokenizerKind::Gpt2).unwrap();
         let made = blocks(text.as_bytes(), Some(&gpt2), 500).unwrap();
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_bytes_are_told_with_their_offset() {
+    fn invalid_utf8_error_states_the_offset() {
         let offset = |bytes: &[u8], block_bytes| match blocks(bytes, None, block_bytes) {
             Err(DataError::InvalidUtf8 { offset, .. }) => offset,
             other => panic!("{other:?}"),
@@ -208,7 +208,7 @@ mod tests {
                 offset(&["aé漢".as_bytes(), b"\xFFb"].concat(), block_bytes),
                 6
             );
-            // A character that the end of the file breaks off.
+            // A character truncated by the end of the file.
             assert_eq!(offset(b"ab\xE6\xBC", block_bytes), 2);
         }
     }

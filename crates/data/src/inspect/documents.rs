@@ -1,55 +1,56 @@
-//! Separation of the documents in a stream of tokens.
+//! Separation of a token stream into documents.
 
 use rayon::prelude::*;
 
 /// A document of a split.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Document {
-    /// The place of its first token in the split.
+    /// The position of its first token in the split.
     pub(super) start: u64,
-    /// The number of tokens that it has, without the end of text.
+    /// The number of tokens, without the end-of-text token.
     pub(super) tokens: u64,
-    /// 128 bits of its tokens' BLAKE3.
+    /// 128 bits of the BLAKE3 of its tokens.
     pub(super) hash: u128,
 }
 
-/// Cuts a stream of tokens where documents begin: at the ends of texts, which stand before each document, as this program
-/// and llm.c write it, or after it, as nanoGPT does, and which are no part of it; or at other first tokens, which are.
-/// Nothing before the first cut and nothing after the last is no document; nothing between two cuts is an empty one.
-pub(super) struct Cutter {
-    /// The token that separates documents and belongs to none.
+/// Cuts a stream of tokens into documents. A cut is either an end-of-text token, which belongs to no document, or
+/// another first token, which belongs to the document it begins. End-of-text tokens may precede each document, as in
+/// files of this program and llm.c, or follow it, as in files of nanoGPT. An empty range before the first cut or
+/// after the last is not a document. An empty range between two cuts is an empty document.
+pub(super) struct DocumentSplitter {
+    /// The token that separates documents and belongs to none of them.
     end_of_text: Option<u32>,
-    /// The number of tokens so far.
+    /// The number of tokens processed so far.
     position: u64,
     /// The document that the next token belongs to.
-    open: Open,
-    /// True if a document has ended or begun.
+    open: OpenDocument,
+    /// True after the first cut.
     cut: bool,
 }
 
-struct Open {
+struct OpenDocument {
     start: u64,
     hasher: blake3::Hasher,
 }
 
-impl Cutter {
-    /// At the first token. Where nothing ends a text, all is one document.
+impl DocumentSplitter {
+    /// A splitter at the start of a stream. Without cuts, the whole stream is one document.
     pub(super) fn new(end_of_text: Option<u32>) -> Self {
         Self {
             end_of_text,
             position: 0,
-            open: Open::at(0),
+            open: OpenDocument::at(0),
             cut: false,
         }
     }
 
-    /// The number of tokens that it has taken.
+    /// The number of tokens processed so far.
     pub(super) fn position(&self) -> u64 {
         self.position
     }
 
-    /// Takes the next tokens, of which some cut ([`crate::TokenSplit::beginnings`]); returns the documents that they end, in
-    /// their order.
+    /// Processes the next tokens. `cuts` marks those at which a document begins ([`crate::TokenSplit::beginnings`]).
+    /// Returns the documents that end here, in order.
     pub(super) fn add(&mut self, ids: &[u32], cuts: &[bool]) -> Vec<Document> {
         let cuts = cuts.iter().enumerate().filter(|(_, cuts)| **cuts);
         let cuts: Vec<usize> = cuts.map(|(at, _)| at).collect();
@@ -62,16 +63,16 @@ impl Cutter {
         let end_of_text = self.end_of_text;
         let after = |cut: usize| cut + usize::from(Some(ids[cut]) == end_of_text);
         update(&mut self.open.hasher, &ids[..first]);
-        let next = Open::at(position + after(last) as u64);
+        let next = OpenDocument::at(position + after(last) as u64);
         let ended = std::mem::replace(&mut self.open, next).end(position + first as u64);
         update(&mut self.open.hasher, &ids[after(last)..]);
         let whole = cuts.par_windows(2).map(|pair| {
             let begin = after(pair[0]);
-            let mut open = Open::at(position + begin as u64);
+            let mut open = OpenDocument::at(position + begin as u64);
             update(&mut open.hasher, &ids[begin..pair[1]]);
             open.end(position + pair[1] as u64)
         });
-        // Most documents lie within a block: they are hashed by all threads.
+        // Most documents are within one block: hash them on all threads.
         let mut documents: Vec<Document> = whole.collect();
         if ended.tokens > 0 || self.cut {
             documents.insert(0, ended);
@@ -80,14 +81,14 @@ impl Cutter {
         documents
     }
 
-    /// The last document, if there is something of it.
+    /// Returns the last document, unless it is empty.
     pub(super) fn finish(self) -> Option<Document> {
         let last = self.open.end(self.position);
         (last.tokens > 0).then_some(last)
     }
 }
 
-impl Open {
+impl OpenDocument {
     fn at(start: u64) -> Self {
         let hasher = blake3::Hasher::new();
         Self { start, hasher }
@@ -104,7 +105,7 @@ impl Open {
     }
 }
 
-/// Hashes ids as four bytes each, so that equal documents are equal whatever their files' widths.
+/// Hashes ids as four bytes each, so that the hash does not depend on the token width of the file.
 fn update(hasher: &mut blake3::Hasher, ids: &[u32]) {
     const IDS: usize = 1024;
     let mut bytes = [0; IDS * 4];
@@ -122,15 +123,15 @@ mod tests {
 
     use super::*;
 
-    /// Documents as start and length, from tokens in blocks; 0 ends a text.
+    /// The documents in `blocks` of tokens. Id 0 is the end-of-text token.
     fn cut(blocks: &[&[u32]]) -> Vec<Document> {
-        let mut cutter = Cutter::new(Some(0));
+        let mut splitter = DocumentSplitter::new(Some(0));
         let mut add = |ids: &&[u32]| {
             let cuts: Vec<bool> = ids.iter().map(|&id| id == 0).collect();
-            cutter.add(ids, &cuts)
+            splitter.add(ids, &cuts)
         };
         let mut documents: Vec<_> = blocks.iter().flat_map(&mut add).collect();
-        documents.extend(cutter.finish());
+        documents.extend(splitter.finish());
         documents
     }
 
@@ -140,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_text_may_come_before_or_after_each_document() {
+    fn end_of_text_may_precede_or_follow_documents() {
         assert_eq!(spans(&[0, 5, 6, 0, 7]), [(1, 2), (4, 1)]);
         assert_eq!(spans(&[5, 6, 0, 7, 0]), [(0, 2), (3, 1)]);
         assert_eq!(spans(&[5, 6]), [(0, 2)]);
@@ -150,11 +151,11 @@ mod tests {
     }
 
     #[test]
-    fn a_first_token_that_is_no_end_of_text_is_part_of_its_document() {
-        let mut cutter = Cutter::new(Some(0));
-        let mut documents = cutter.add(&[7, 5, 0, 7], &[true, false, false, true]);
-        documents.extend(cutter.add(&[0, 7, 5, 0], &[false, true, false, false]));
-        documents.extend(cutter.finish());
+    fn first_token_other_than_end_of_text_belongs_to_its_document() {
+        let mut splitter = DocumentSplitter::new(Some(0));
+        let mut documents = splitter.add(&[7, 5, 0, 7], &[true, false, false, true]);
+        documents.extend(splitter.add(&[0, 7, 5, 0], &[false, true, false, false]));
+        documents.extend(splitter.finish());
         let spans: Vec<_> = documents.iter().map(|d| (d.start, d.tokens)).collect();
         assert_eq!(spans, [(0, 3), (3, 2), (5, 3)]);
         assert_eq!(documents[0].hash, documents[2].hash);
@@ -163,7 +164,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn blocks_make_no_difference(
+        fn documents_do_not_depend_on_blocks(
             ids in prop::collection::vec(0u32..4, 0..60), sizes in prop::collection::vec(1usize..9, 60),
         ) {
             let (mut rest, mut blocks) = (ids.as_slice(), Vec::new());
@@ -174,7 +175,7 @@ mod tests {
             }
             let whole = cut(&[&ids]);
             prop_assert_eq!(&cut(&blocks), &whole);
-            // Equal hashes are equal documents.
+            // Hashes are equal exactly if the documents are.
             for a in &whole {
                 for b in &whole {
                     let of = |d: &Document| &ids[d.start as usize..(d.start + d.tokens) as usize];

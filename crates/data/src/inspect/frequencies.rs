@@ -1,21 +1,21 @@
-//! The frequency of each id.
+//! Token frequencies.
 
 use emberlm_tokenizer::Tokenizer;
 use rayon::prelude::*;
 use serde::Serialize;
 
-/// A token and how often it comes.
+/// A token and its frequency.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TokenCount {
-    /// The token.
+    /// The token id.
     pub id: u32,
     /// Its frequency.
     pub count: u64,
-    /// Its text in quotes, or its bytes where they are none; what cannot be seen is escaped.
+    /// The token's text in quotes, or its bytes if they are not UTF-8. Invisible characters are escaped.
     pub text: String,
 }
 
-/// Counts ids, a table per thread.
+/// Counts ids with one table per thread.
 pub(super) struct Frequencies {
     tables: Vec<Vec<u64>>,
 }
@@ -26,14 +26,14 @@ impl Frequencies {
         Self { tables }
     }
 
-    /// Counts `ids`, which are below the vocabulary's size.
+    /// Counts `ids`, all below the vocabulary size.
     pub(super) fn add(&mut self, ids: &[u32]) {
         let share = ids.len().div_ceil(self.tables.len()).max(1);
         let shares = ids.par_chunks(share).zip(&mut self.tables);
         shares.for_each(|(ids, table)| ids.iter().for_each(|&id| table[id as usize] += 1));
     }
 
-    /// The frequency of each id so far.
+    /// The number of occurrences of each id so far.
     pub(super) fn counts(&self) -> Vec<u64> {
         let ids = 0..self.tables.first().map_or(0, Vec::len);
         ids.map(|id| self.tables.iter().map(|table| table[id]).sum())
@@ -41,7 +41,8 @@ impl Frequencies {
     }
 }
 
-/// The `most` ids that come most often, and do come; of equals the lower one first.
+/// The `most` most frequent ids, without those that never occur. Among ids of equal frequency the lower one comes
+/// first.
 pub(super) fn most_frequent(counts: &[u64], most: usize, tokenizer: &Tokenizer) -> Vec<TokenCount> {
     let mut ids: Vec<u32> = (0..counts.len() as u32)
         .filter(|&id| counts[id as usize] > 0)
@@ -56,9 +57,9 @@ pub(super) fn most_frequent(counts: &[u64], most: usize, tokenizer: &Tokenizer) 
     ids.into_iter().map(token).collect()
 }
 
-/// A token's text in quotes, or its bytes.
+/// The token's text in quotes, or its bytes if they are not UTF-8.
 fn spelled(id: u32, tokenizer: &Tokenizer) -> String {
-    // After itself: some tokenizers leave out the blank that begins a text.
+    // Decode the token after itself, because some tokenizers drop the space at the beginning of a text.
     let bytes = |ids: &[u32]| tokenizer.decode_bytes(ids).unwrap_or_default();
     let (once, twice) = (bytes(&[id]), bytes(&[id, id]));
     let own = twice.get(once.len()..).unwrap_or_default();
@@ -85,9 +86,10 @@ mod tests {
     }
 
     #[test]
-    fn tokens_are_spelled_so_that_they_can_be_seen() {
+    fn token_spelling_escapes_invisible_characters() {
         let gpt2 = Tokenizer::builtin(TokenizerKind::Gpt2).unwrap();
-        // By Python's tiktoken: 262 is " the", 198 a line's end, 50256 the end of text, 447 the bytes e2 80.
+        // From Python's tiktoken: 262 is " the", 198 a line break, 50256 the end-of-text token, and 447 the bytes e2
+        // 80.
         let found = [262, 198, 50256, 447].map(|id| spelled(id, &gpt2));
         assert_eq!(
             found,
@@ -106,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_frequent_come_first_and_never_used_ones_not_at_all() {
+    fn most_frequent_tokens_come_first_without_unused_ones() {
         let byte = Tokenizer::builtin(TokenizerKind::Byte).unwrap();
         let mut counts = vec![0; 257];
         (counts[97], counts[98], counts[99]) = (2, 7, 2);

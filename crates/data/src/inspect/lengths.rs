@@ -1,17 +1,17 @@
-//! The lengths of documents.
+//! Document lengths.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde::ser::{SerializeStruct, Serializer};
 
-/// The frequency of each length. Different lengths are few: of `n` tokens there cannot be more than `√(2n)`.
+/// The number of documents of each length. There are few distinct lengths: `n` tokens allow at most about `√(2n)`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lengths {
     counts: BTreeMap<u64, u64>,
 }
 
-/// The documents whose lengths lie between two powers of two.
+/// The documents with lengths between two powers of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Bin {
     /// The shortest length.
@@ -27,17 +27,17 @@ impl Lengths {
         *self.counts.entry(tokens).or_default() += 1;
     }
 
-    /// The shortest, or 0 where there is none.
+    /// The shortest length, or 0 without documents.
     pub fn min(&self) -> u64 {
         self.counts.keys().next().copied().unwrap_or(0)
     }
 
-    /// The longest, or 0 where there is none.
+    /// The longest length, or 0 without documents.
     pub fn max(&self) -> u64 {
         self.counts.keys().next_back().copied().unwrap_or(0)
     }
 
-    /// The mean.
+    /// The mean length.
     pub fn mean(&self) -> f64 {
         let tokens: u64 = self
             .counts
@@ -47,7 +47,7 @@ impl Lengths {
         tokens as f64 / self.documents().max(1) as f64
     }
 
-    /// The median: of an even number of lengths, the mean of the two in the middle.
+    /// The median length. For an even number of documents, the mean of the two middle lengths.
     pub fn median(&self) -> f64 {
         let documents = self.documents();
         let [low, high] =
@@ -55,7 +55,8 @@ impl Lengths {
         (low + high) as f64 / 2.0
     }
 
-    /// Documents by length, in bins of 0, 1, 2 to 3, 4 to 7 and so on, from the first that has any to the last.
+    /// Documents by length, in bins of 0, 1, 2 to 3, 4 to 7 and so on, from the first bin that is not empty to the
+    /// last.
     pub fn histogram(&self) -> Vec<Bin> {
         let number = |tokens: u64| u64::BITS - tokens.leading_zeros();
         let bin = |number: u32| match number {
@@ -78,7 +79,7 @@ impl Lengths {
         self.counts.values().sum()
     }
 
-    /// The length of rank `rank`, from 0, in rising order.
+    /// The length at index `rank` in ascending order.
     fn at(&self, rank: u64) -> u64 {
         let mut seen = 0;
         for (tokens, count) in &self.counts {
@@ -114,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_are_those_of_a_sorted_list() {
+    fn statistics_match_a_sorted_list() {
         let odd = lengths(&[9, 1, 4]);
         assert_eq!((odd.min(), odd.median(), odd.max()), (1, 4.0, 9));
         let even = lengths(&[8, 2, 2, 5]);
@@ -127,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn bins_end_before_powers_of_two() {
+    fn histogram_bins_end_before_powers_of_two() {
         let bins = lengths(&[0, 1, 2, 3, 4, 15, u64::MAX]).histogram();
         let first: Vec<_> = bins[..5]
             .iter()

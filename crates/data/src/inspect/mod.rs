@@ -1,33 +1,33 @@
-//! A summary of a dataset: enough to notice defects of a corpus before a model is trained on it.
+//! Statistics and excerpts of a dataset, to find defects of a corpus before training on it.
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `documents` | the documents of a stream of tokens: position, length and hash of each |
-//! | `lengths` | [`Lengths`]: their lengths' histogram, median and mean |
-//! | `frequencies` | how often each id comes, and how a token is spelled |
-//! | `choice` | a few documents, chosen by a seed |
+//! | `documents` | separates a token stream into documents with position, length and hash |
+//! | `lengths` | [`Lengths`]: histogram, median and mean of the document lengths |
+//! | `frequencies` | token frequencies and the spelling of tokens |
+//! | `sample` | a seeded sample of documents |
 //!
-//! One pass over the tokens. Memory: 16 bytes for each document, and what a vocabulary takes.
+//! An inspection reads the tokens once. It needs 16 bytes of memory per document, plus a table of counts per thread.
 
-mod choice;
 mod documents;
 mod frequencies;
 mod lengths;
+mod sample;
 
 use rayon::prelude::*;
 use serde::Serialize;
 
-use self::choice::Choice;
-use self::documents::{Cutter, Document};
+use self::documents::{Document, DocumentSplitter};
 use self::frequencies::Frequencies;
 pub use self::frequencies::TokenCount;
 pub use self::lengths::{Bin, Lengths};
+use self::sample::Sample;
 use crate::{DataError, Dataset, Split};
 
-/// The number of the most frequent tokens that are listed.
+/// The number of most frequent tokens listed.
 const FREQUENT: usize = 20;
 
-/// The most tokens of a document that are shown.
+/// The maximum number of tokens in an excerpt.
 const EXCERPT_TOKENS: u64 = 200;
 
 /// The summary of a dataset.
@@ -35,50 +35,51 @@ const EXCERPT_TOKENS: u64 = 200;
 pub struct Inspection {
     /// The tokenizer's kind.
     pub tokenizer: String,
-    /// The number of ids.
+    /// The vocabulary size.
     pub vocab_size: usize,
     /// The training split.
     pub train: SplitInspection,
     /// The validation split.
     pub val: SplitInspection,
-    /// The number of documents of the validation split that are in the training split too, token for token; none where documents
+    /// The number of validation documents that also occur in the training split, token for token. `None` if documents
     /// cannot be separated.
     pub leaked: Option<u64>,
-    /// The beginnings of a few documents, chosen by the seed, in their order.
+    /// The beginnings of a few documents sampled with the seed, in order.
     pub excerpts: Vec<Excerpt>,
 }
 
 /// The summary of a split.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SplitInspection {
-    /// Files of tokens.
+    /// The number of shards.
     pub shards: u64,
-    /// Tokens in all, end-of-text tokens included.
+    /// The number of tokens, including end-of-text tokens.
     pub tokens: u64,
-    /// Documents that begin in it, as the manifest says.
+    /// The number of documents that begin in the split, according to the manifest.
     pub documents: u64,
-    /// Bytes of text, as the manifest says; none where it does not know them.
+    /// The number of bytes of text, according to the manifest. `None` if the manifest does not state it.
     pub bytes: Option<u64>,
-    /// The number of its tokens that are targets, where it has masks.
+    /// The number of target tokens, if the split has masks.
     pub learnt: Option<u64>,
-    /// The number of tokens that are the unknown token; none where the tokenizer has no such token.
+    /// The number of occurrences of the unknown token. `None` if the tokenizer has no such token.
     pub unknown: Option<u64>,
-    /// The number of ids of the vocabulary that never occur.
+    /// The number of ids in the vocabulary that never occur.
     pub never_used: u64,
     /// The most frequent tokens.
     pub frequent: Vec<TokenCount>,
-    /// Its documents; none where the tokenizer has no end-of-text token to separate them, or there are no tokens.
+    /// Statistics of the documents. `None` if documents cannot be separated or there are no tokens.
     pub found: Option<DocumentsFound>,
 }
 
-/// The documents of a split, as its index or the end-of-text tokens separate them.
+/// The documents of a split, as separated by its index or by end-of-text tokens.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DocumentsFound {
-    /// The number of documents: one more than begin in the split, where it begins within one.
+    /// The number of documents. If the split begins within a document, this is one more than the number of
+    /// beginnings.
     pub count: u64,
-    /// The number of documents that equal an earlier one, token for token.
+    /// The number of documents that repeat an earlier one, token for token.
     pub duplicates: u64,
-    /// Their lengths in tokens, without the end of text.
+    /// Document lengths in tokens, without the end-of-text token.
     pub lengths: Lengths,
 }
 
@@ -87,18 +88,18 @@ pub struct DocumentsFound {
 pub struct Excerpt {
     /// The split's name.
     pub split: &'static str,
-    /// Which of the split's documents, from 0.
+    /// The index of the document in the split, from 0.
     pub document: u64,
-    /// Its length in tokens.
+    /// The length of the document in tokens.
     pub tokens: u64,
-    /// Its first tokens as text.
+    /// The text of its first tokens.
     pub text: String,
-    /// True if that is all of it.
+    /// True if the text is the whole document.
     pub whole: bool,
 }
 
-/// Reads all of `dataset`, and shows the beginnings of `excerpts` documents chosen by `seed`; `progress` receives how many
-/// more bytes have been read.
+/// Reads all of `dataset` and summarizes it, with the beginnings of up to `excerpts` documents sampled with `seed`.
+/// `progress` receives the number of bytes read since the last call.
 ///
 /// # Errors
 /// Fails if the dataset is damaged.
@@ -108,25 +109,25 @@ pub fn inspect(
     seed: u64,
     progress: &dyn Fn(u64),
 ) -> Result<Inspection, DataError> {
-    let mut train = Pass::run(dataset, Split::Train, Choice::new(excerpts, seed), progress)?;
-    // Those for validation are shown where there are too few for training.
-    let rest = excerpts - train.chosen.len();
-    let val = Pass::run(dataset, Split::Val, Choice::new(rest, seed), progress)?;
+    let mut train = Pass::run(dataset, Split::Train, Sample::new(excerpts, seed), progress)?;
+    // Use validation documents if the training split has too few.
+    let rest = excerpts - train.sampled.len();
+    let val = Pass::run(dataset, Split::Val, Sample::new(rest, seed), progress)?;
     let mut shown = Vec::new();
     for (split, pass) in [(Split::Train, &train), (Split::Val, &val)] {
-        for (number, document) in &pass.chosen {
+        for (number, document) in &pass.sampled {
             shown.push(excerpt(dataset, split, *number, document)?);
         }
     }
     train.hashes.par_sort_unstable();
-    let told_apart = Split::ALL.map(|split| tells_apart(dataset, split));
-    let known = |hash: &&u128| train.hashes.binary_search(hash).is_ok();
-    let leaked = val.hashes.par_iter().filter(known).count() as u64;
+    let separable = Split::ALL.map(|split| separates_documents(dataset, split));
+    let in_train = |hash: &&u128| train.hashes.binary_search(hash).is_ok();
+    let leaked = val.hashes.par_iter().filter(in_train).count() as u64;
     let tokenizer = dataset.tokenizer();
     Ok(Inspection {
         tokenizer: tokenizer.kind().to_string(),
         vocab_size: tokenizer.vocab_size(),
-        leaked: (!told_apart.contains(&false)).then_some(leaked),
+        leaked: (!separable.contains(&false)).then_some(leaked),
         train: train.report(dataset, Split::Train),
         val: val.report(dataset, Split::Val),
         excerpts: shown,
@@ -138,41 +139,41 @@ struct Pass {
     frequencies: Frequencies,
     lengths: Lengths,
     hashes: Vec<u128>,
-    /// Each with its number.
-    chosen: Vec<(u64, Document)>,
+    /// The sampled documents with their indices.
+    sampled: Vec<(u64, Document)>,
 }
 
 impl Pass {
     fn run(
         dataset: &Dataset,
         split: Split,
-        mut choice: Choice,
+        mut sample: Sample,
         progress: &dyn Fn(u64),
     ) -> Result<Self, DataError> {
         let tokenizer = dataset.tokenizer();
         let mut frequencies = Frequencies::new(tokenizer.vocab_size());
         let (mut lengths, mut hashes) = (Lengths::default(), Vec::new());
         let (tokens, end_of_text) = (dataset.split(split)?, tokenizer.end_of_text());
-        let mut cutter = Cutter::new(end_of_text);
+        let mut splitter = DocumentSplitter::new(end_of_text);
         let mut take = |documents: Vec<Document>| {
             for document in documents {
-                choice.offer(hashes.len() as u64, &document);
+                sample.consider(hashes.len() as u64, &document);
                 lengths.add(document.tokens);
                 hashes.push(document.hash);
             }
         };
         dataset.each_block(split, progress, |ids| {
             frequencies.add(ids);
-            let cuts = tokens.beginnings(cutter.position(), ids, end_of_text)?;
-            take(cutter.add(ids, &cuts));
+            let cuts = tokens.beginnings(splitter.position(), ids, end_of_text)?;
+            take(splitter.add(ids, &cuts));
             Ok(())
         })?;
-        take(cutter.finish().into_iter().collect());
+        take(splitter.finish().into_iter().collect());
         Ok(Self {
             frequencies,
             lengths,
             hashes,
-            chosen: choice.finish(),
+            sampled: sample.finish(),
         })
     }
 
@@ -183,7 +184,7 @@ impl Pass {
         self.hashes.par_sort_unstable();
         self.hashes.dedup();
         let duplicates = count - self.hashes.len() as u64;
-        let told_apart = tells_apart(dataset, split) && count > 0;
+        let separable = separates_documents(dataset, split) && count > 0;
         SplitInspection {
             shards: manifest.shards.len() as u64,
             tokens: manifest.tokens,
@@ -193,7 +194,7 @@ impl Pass {
             unknown: tokenizer.unknown().map(|id| counts[id as usize]),
             never_used: counts.iter().filter(|&&count| count == 0).count() as u64,
             frequent: frequencies::most_frequent(&counts, FREQUENT, tokenizer),
-            found: told_apart.then_some(DocumentsFound {
+            found: separable.then_some(DocumentsFound {
                 count,
                 duplicates,
                 lengths: self.lengths,
@@ -202,8 +203,8 @@ impl Pass {
     }
 }
 
-/// Returns true if the documents of a split are separated by an index or by the ends of texts.
-fn tells_apart(dataset: &Dataset, split: Split) -> bool {
+/// Returns true if an index or the tokenizer's end-of-text token separates the documents of the split.
+fn separates_documents(dataset: &Dataset, split: Split) -> bool {
     let indexed = dataset.manifest().split(split).indexes_documents();
     indexed || dataset.tokenizer().end_of_text().is_some()
 }

@@ -1,52 +1,53 @@
-//! Which split each document is for, and whether it is left out.
+//! Assignment of documents to splits, and removal of duplicates.
 
 use rayon::prelude::*;
 
 use super::corpus::Corpus;
-use super::documents::{Counts, Documents, Hash};
+use super::documents::{Counts, Hash, SeenDocuments};
 use super::scan::{Length, Scan};
-use super::waves::Located;
+use super::waves::LocatedChunk;
 use super::{PrepareOptions, SplitRule};
 use crate::{DataError, Split};
 
-/// Text that is for one split.
+/// A span of text that was assigned to one split.
 #[derive(Clone, Copy)]
-pub(super) struct Part<'w> {
+pub(super) struct AssignedSpan<'w> {
     /// The split.
     pub(super) split: Split,
-    /// True if a document begins with it in this split.
+    /// True if a document begins with this span in this split.
     pub(super) begins: bool,
     /// The text.
     pub(super) text: &'w str,
-    /// The piece of the wave that it is from.
-    pub(super) piece: usize,
-    /// True if the text was cut after it although that may change tokens.
+    /// The index of the span's chunk in the wave.
+    pub(super) chunk: usize,
+    /// True if the cut after this span may change tokens.
     pub(super) cut_inexactly: bool,
 }
 
-/// Goes through the documents in their order. Its answer for one depends only on those before it.
+/// Assigns documents to splits, in order. The result for a document depends only on earlier documents and the first
+/// pass.
 pub(super) struct Assigner<'a> {
     corpus: &'a Corpus,
     scan: &'a Scan,
     rule: Rule,
-    documents: Documents,
-    /// True if a document may be cut at the border.
+    documents: SeenDocuments,
+    /// True if a document may be cut at the border between the splits.
     can_be_cut: bool,
-    /// The input that is being read, and how much of it has been.
+    /// The input being read, and the length read so far.
     input: Option<(usize, Length)>,
-    /// True if the document that is being read is left out.
+    /// True if the current document is dropped as a duplicate.
     left_out: bool,
-    /// The split that its last part was for: a document begins in each split it reaches.
+    /// The split of the document's previous span. A document begins in each split that it reaches.
     last: Option<Split>,
 }
 
 #[derive(Clone, Copy)]
 enum Rule {
-    /// The number of characters that are still for training.
+    /// The number of characters left for training.
     Position {
         train_left: u64,
     },
-    /// For validation are documents whose hash begins with less.
+    /// Documents are for validation if the first 64 bits of their hash are below this.
     Hash {
         below: u64,
     },
@@ -54,10 +55,10 @@ enum Rule {
 }
 
 impl<'a> Assigner<'a> {
-    /// At the first document.
+    /// An assigner at the first document.
     ///
     /// # Errors
-    /// [`DataError::EmptySplit`] where a border by characters leaves a split empty that should not be.
+    /// [`DataError::EmptySplit`] if a split by position leaves a requested split empty.
     pub(super) fn new(
         corpus: &'a Corpus,
         scan: &'a Scan,
@@ -76,7 +77,7 @@ impl<'a> Assigner<'a> {
             corpus,
             scan,
             rule,
-            documents: Documents::new(options.dedup),
+            documents: SeenDocuments::new(options.dedup),
             can_be_cut: options.encoding.can_be_cut(),
             input: None,
             left_out: false,
@@ -89,20 +90,23 @@ impl<'a> Assigner<'a> {
         self.documents.counts()
     }
 
-    /// The parts of the next pieces, in their order.
+    /// Assigns the next chunks. Returns their spans in order.
     ///
     /// # Errors
-    /// [`DataError::FileChanged`] where an input is not what the first pass found.
-    pub(super) fn assign<'w>(&mut self, pieces: &'w [Located]) -> Result<Vec<Part<'w>>, DataError> {
-        let hashes = self.hashes(pieces);
-        let mut parts = Vec::with_capacity(pieces.len());
-        for (at, (located, hash)) in pieces.iter().zip(&hashes).enumerate() {
-            let text = located.piece.text.as_str();
+    /// [`DataError::FileChanged`] if an input differs from the first pass.
+    pub(super) fn assign<'w>(
+        &mut self,
+        chunks: &'w [LocatedChunk],
+    ) -> Result<Vec<AssignedSpan<'w>>, DataError> {
+        let hashes = self.hashes(chunks);
+        let mut spans = Vec::with_capacity(chunks.len());
+        for (at, (located, hash)) in chunks.iter().zip(&hashes).enumerate() {
+            let text = located.chunk.text.as_str();
             let length = Length::of(text);
             self.add_length(located.input, length)?;
-            if located.piece.begins {
+            if located.chunk.begins {
                 let split = self.split_at_begin(located.input, hash.as_ref());
-                self.left_out = self.documents.meet(hash.as_ref(), split);
+                self.left_out = self.documents.insert(hash.as_ref(), split);
                 self.last = None;
             }
             if self.left_out {
@@ -114,19 +118,19 @@ impl<'a> Assigner<'a> {
                 if text.is_empty() {
                     continue;
                 }
-                parts.push(Part {
+                spans.push(AssignedSpan {
                     split,
                     begins: self.last.replace(split) != Some(split),
                     text,
-                    piece: at,
-                    cut_inexactly: located.piece.cut_inexactly && Some(number) == last,
+                    chunk: at,
+                    cut_inexactly: located.chunk.cut_inexactly && Some(number) == last,
                 });
             }
         }
-        Ok(parts)
+        Ok(spans)
     }
 
-    /// After the last piece.
+    /// Checks the last input, after the last chunk.
     ///
     /// # Errors
     /// As [`Assigner::assign`].
@@ -137,15 +141,15 @@ impl<'a> Assigner<'a> {
         }
     }
 
-    /// The hash of each piece's document, where it is of use.
-    fn hashes(&self, pieces: &[Located]) -> Vec<Option<Hash>> {
+    /// The hash of each chunk's document, if it is needed.
+    fn hashes(&self, chunks: &[LocatedChunk]) -> Vec<Option<Hash>> {
         let wanted = self.documents.compares() || matches!(self.rule, Rule::Hash { .. });
-        let hash = |located: &Located| match self.corpus.inputs[located.input].format.has_records()
-        {
-            true => wanted.then(|| blake3::hash(located.piece.text.as_bytes())),
-            false => self.scan.inputs[located.input].and_then(|scanned| scanned.hash),
-        };
-        pieces.par_iter().map(hash).collect()
+        let hash =
+            |located: &LocatedChunk| match self.corpus.inputs[located.input].format.has_records() {
+                true => wanted.then(|| blake3::hash(located.chunk.text.as_bytes())),
+                false => self.scan.inputs[located.input].and_then(|scanned| scanned.hash),
+            };
+        chunks.par_iter().map(hash).collect()
     }
 
     fn add_length(&mut self, input: usize, length: Length) -> Result<(), DataError> {
@@ -168,7 +172,7 @@ impl<'a> Assigner<'a> {
         }
     }
 
-    /// The split that a document begins in.
+    /// The split that a document at the current position begins in.
     fn split_at_begin(&self, input: usize, hash: Option<&Hash>) -> Split {
         let val = match self.rule {
             Rule::Position { train_left } => train_left == 0,
@@ -181,7 +185,7 @@ impl<'a> Assigner<'a> {
         }
     }
 
-    /// The parts of a piece's text by split: what is for training, then what is for validation.
+    /// Divides a chunk's text into the span for training and the span for validation.
     fn divide<'w>(
         &mut self,
         input: usize,
@@ -214,7 +218,7 @@ fn first_64_bits(hash: &Hash) -> u64 {
     u64::from_be_bytes(words[0])
 }
 
-/// The number of characters that are for training, as nanoGPT counts them.
+/// The number of characters for training, computed like nanoGPT does.
 fn border(characters: u64, val_fraction: f64) -> Result<u64, DataError> {
     let train = (characters as f64 * (1.0 - val_fraction)) as u64;
     let train = train.min(characters);

@@ -1,4 +1,4 @@
-//! The inputs of both splits, standard input among them.
+//! The inputs of both splits, including standard input.
 
 use std::fs::{self, File};
 use std::io;
@@ -8,18 +8,18 @@ use super::{PrepareOptions, SplitRule};
 use crate::staging::{INPUT_FILE, sync_folder};
 use crate::{DataError, Input, InputOptions, STANDARD_INPUT, Split, expand};
 
-/// The inputs in their order, those of the validation split last.
+/// All inputs in order. Those named for the validation split come last.
 pub(super) struct Corpus {
-    /// All of them.
+    /// The inputs.
     pub(super) inputs: Vec<Input>,
-    /// From which on they are for validation, if that is decided by file.
+    /// The index of the first validation input, if the split is by file.
     val_from: usize,
-    /// The rule that chooses the validation split.
+    /// The rule that selects the validation split.
     pub(super) rule: SplitRule,
 }
 
 impl Corpus {
-    /// Expands files, folders and patterns.
+    /// Expands files, folders and patterns, and selects the default split rule.
     pub(super) fn expand(paths: &[PathBuf], options: &PrepareOptions) -> Result<Self, DataError> {
         let mut inputs = expand(paths, &options.input)?;
         let val_from = inputs.len();
@@ -51,7 +51,7 @@ impl Corpus {
         })
     }
 
-    /// Which split an input is for, if that is decided by file.
+    /// The split of an input, if the split is by file.
     pub(super) fn split_of(&self, input: usize) -> Option<Split> {
         (self.rule == SplitRule::File).then_some(match input < self.val_from {
             true => Split::Train,
@@ -59,13 +59,13 @@ impl Corpus {
         })
     }
 
-    /// The number of bytes that the inputs' files have.
+    /// The total size of the input files in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.inputs.iter().map(|input| input.bytes).sum()
     }
 
-    /// Copies standard input into `folder`, where it is among the inputs: it cannot be read twice. What an earlier
-    /// process copied whole stands for it.
+    /// Copies standard input into `folder` and replaces its input by the copy, because it may be read twice. A
+    /// complete copy by an earlier process is used instead.
     pub(super) fn spool(&mut self, folder: &Path, options: &InputOptions) -> Result<(), DataError> {
         let Some(input) = self
             .inputs
@@ -92,7 +92,7 @@ fn is_standard_input(input: &Input) -> bool {
     input.path == Path::new(STANDARD_INPUT)
 }
 
-/// Copies all of `from` to `to`; an error says on which side it was.
+/// Copies all of `from` to `to`. Unlike [`io::copy`], the error states which side failed.
 fn copy(from: &mut impl io::Read, to: &mut File, path: &Path) -> Result<(), DataError> {
     let mut buffer = vec![0; 1 << 18];
     loop {

@@ -1,59 +1,61 @@
-//! Which documents are equal, byte for byte.
+//! Detection of byte-identical documents.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use crate::Split;
 
-/// The number of different documents that are remembered where they need not be: some 70 MB.
-const MOST_COUNTED: usize = 1_800_000;
+/// The maximum number of distinct documents that are remembered only to count duplicates. They take about 70 MB.
+const MAX_COUNTED: usize = 1_800_000;
 
 /// BLAKE3 of a document's text.
 pub(super) type Hash = blake3::Hash;
 
-/// A hash's first 128 bits: among a trillion documents the chance that two different ones agree is 1e-15.
+/// The first 128 bits of a hash. Among a trillion documents, the probability that two different ones collide is
+/// 1e-15.
 type Key = [u8; 16];
 
 /// The documents seen so far.
-pub(super) struct Documents {
+pub(super) struct SeenDocuments {
     dedup: bool,
-    most_counted: usize,
-    /// Each text's first split; `None` once there were too many to count.
+    max_counted: usize,
+    /// The split of the first document with each text. `None` after [`MAX_COUNTED`] distinct documents, unless
+    /// duplicates are dropped.
     seen: Option<HashMap<Key, Split>>,
     counts: Counts,
 }
 
-/// The number of documents, and the number of those that occurred before.
+/// The number of documents, and of duplicates among them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
-    /// All, those that were left out too.
+    /// All documents, including dropped ones.
     pub(super) documents: u64,
-    /// Equal to an earlier one.
+    /// Documents that equal an earlier one.
     pub(super) duplicates: u64,
-    /// Of the validation split, and equal to one for training.
+    /// Validation documents that equal a training document.
     pub(super) leaked: u64,
-    /// The number of documents that were compared.
+    /// Documents that were compared.
     pub(super) compared: u64,
 }
 
-impl Documents {
-    /// None yet; `dedup` is whether duplicates are to be left out.
+impl SeenDocuments {
+    /// No documents yet. If `dedup` is set, duplicates are dropped.
     pub(super) fn new(dedup: bool) -> Self {
         Self {
             dedup,
-            most_counted: MOST_COUNTED,
+            max_counted: MAX_COUNTED,
             seen: Some(HashMap::new()),
             counts: Counts::default(),
         }
     }
 
-    /// Returns true if hashes are of any more use.
+    /// Returns true if documents are still compared, so that their hashes are needed.
     pub(super) fn compares(&self) -> bool {
         self.seen.is_some()
     }
 
-    /// Takes another document into account, whose hash is known where it is of use; true where it is to be left out.
-    pub(super) fn meet(&mut self, hash: Option<&Hash>, split: Split) -> bool {
+    /// Adds a document of `split`. Returns true if it is a duplicate that must be dropped.
+    pub(super) fn insert(&mut self, hash: Option<&Hash>, split: Split) -> bool {
         self.counts.documents += 1;
         let (Some(seen), Some(hash)) = (&mut self.seen, hash) else {
             return false;
@@ -70,7 +72,7 @@ impl Documents {
                 return self.dedup;
             }
         }
-        if !self.dedup && seen.len() >= self.most_counted {
+        if !self.dedup && seen.len() >= self.max_counted {
             self.seen = None;
         }
         false
@@ -93,15 +95,15 @@ mod tests {
     use super::*;
     use Split::{Train, Val};
 
-    fn meet(documents: &mut Documents, text: &str, split: Split) -> bool {
+    fn insert(documents: &mut SeenDocuments, text: &str, split: Split) -> bool {
         let hash = blake3::hash(text.as_bytes());
-        documents.meet(Some(&hash), split)
+        documents.insert(Some(&hash), split)
     }
 
     #[test]
-    fn later_duplicates_and_leaks_are_counted_and_left_out_on_request() {
+    fn duplicates_and_leaks_are_counted_and_dropped_on_request() {
         for dedup in [false, true] {
-            let mut documents = Documents::new(dedup);
+            let mut documents = SeenDocuments::new(dedup);
             let all = [
                 ("a", Train),
                 ("b", Train),
@@ -110,7 +112,7 @@ mod tests {
                 ("c", Val),
                 ("b", Val),
             ];
-            let left_out = all.map(|(text, split)| meet(&mut documents, text, split));
+            let left_out = all.map(|(text, split)| insert(&mut documents, text, split));
             assert_eq!(left_out, [false, false, dedup, false, dedup, dedup]);
             let counts = documents.counts();
             assert_eq!(
@@ -126,14 +128,14 @@ mod tests {
     }
 
     #[test]
-    fn counting_ends_where_it_would_take_too_much_memory_but_leaving_out_does_not() {
+    fn memory_limit_ends_counting_but_not_deduplication() {
         for (dedup, duplicates) in [(false, 1), (true, 2)] {
-            let mut documents = Documents {
-                most_counted: 2,
-                ..Documents::new(dedup)
+            let mut documents = SeenDocuments {
+                max_counted: 2,
+                ..SeenDocuments::new(dedup)
             };
             for text in ["a", "a", "b", "a", "c"] {
-                meet(&mut documents, text, Train);
+                insert(&mut documents, text, Train);
             }
             let counts = documents.counts();
             assert_eq!(

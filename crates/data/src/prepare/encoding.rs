@@ -1,4 +1,4 @@
-//! The encoding of a document: token ids, and which of them are targets.
+//! Encoding of documents as token ids and target masks.
 
 use std::sync::OnceLock;
 
@@ -7,27 +7,28 @@ use emberlm_tokenizer::{TokenBytes, Tokenizer};
 
 use crate::{DataError, Format, Input};
 
-/// The longest record that a chat template is applied to, in bytes: it cannot be cut, and its text, values and tokens take
-/// up to 300 bytes of memory for each.
+/// The maximum length of a record for a chat template, in bytes. A conversation cannot be cut, and its text, values
+/// and tokens need up to 300 bytes of memory per byte.
 const MAX_CHAT_BYTES: usize = 8 << 20;
 
 /// The encoding of a document.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Encoding {
-    /// The end-of-text token where the tokenizer has one, then the text's tokens. All are to be learnt.
+    /// The end-of-text token if the tokenizer has one, then the tokens of the text. All are targets.
     #[default]
     Text,
-    /// A JSON record of a conversation, or of a prompt and its completion: what a chat template makes of it, after the
-    /// end-of-text token where the tokenizer has one and the template writes no special token first. Targets are only the
-    /// answers.
+    /// A JSON record with a conversation, or with a prompt and its completion, rendered by a chat template. The
+    /// end-of-text token comes first if the tokenizer has one, unless the template begins with a special token
+    /// itself. Only the answers are targets.
     Chat {
-        /// The template's name or path, as [`ChatTemplate`]'s `FromStr` reads it.
+        /// The name or path of the template, as parsed by the `FromStr` of [`ChatTemplate`].
         template: String,
     },
 }
 
 impl Encoding {
-    /// Returns true if a document can be cut where its text can be tokenized separately, between two splits or two threads.
+    /// Returns true if a document can be cut between two splits or two threads, wherever its text can be tokenized
+    /// separately.
     pub(crate) fn can_be_cut(&self) -> bool {
         match self {
             Self::Text => true,
@@ -35,15 +36,15 @@ impl Encoding {
         }
     }
 
-    /// Returns true if a document is a record as it stands, and not one field of it.
+    /// Returns true if a document is a whole record rather than one of its fields.
     pub(crate) fn takes_records(&self) -> bool {
         !self.can_be_cut()
     }
 
-    /// The chat template, if there is one.
+    /// Loads the chat template, if there is one.
     ///
     /// # Errors
-    /// Fails if it cannot be read or used.
+    /// Fails if the template cannot be read or used.
     pub(crate) fn template(&self) -> Result<Option<ChatTemplate>, DataError> {
         Ok(match self {
             Self::Text => None,
@@ -51,7 +52,7 @@ impl Encoding {
         })
     }
 
-    /// Refuses inputs that are not what is encoded.
+    /// Checks that the inputs are in a format that can be encoded.
     pub(crate) fn check(&self, inputs: &[Input]) -> Result<(), DataError> {
         let other = inputs.iter().any(|input| input.format != Format::Jsonl);
         match self {
@@ -63,37 +64,38 @@ impl Encoding {
     }
 }
 
-/// A document's tokens, or those of a part of it.
+/// The tokens of a document or of a span of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Encoded {
-    /// The tokens.
+    /// The token ids.
     pub(crate) ids: Vec<u32>,
-    /// Which are to be learnt, as many as `ids`; without it, all.
+    /// True for each id that is a target. `None` means that all are targets.
     pub(crate) learnt: Option<Vec<bool>>,
-    /// The number of bytes of text that the tokens stand for; 0 if unknown.
+    /// The number of bytes of text that the tokens represent, or 0 if unknown.
     pub(crate) bytes: u64,
 }
 
-/// Makes tokens of documents; shared between threads.
+/// Encodes documents. Shared between threads.
 pub(crate) struct Encoder<'a> {
     tokenizer: &'a Tokenizer,
     chat: Option<Chat>,
 }
 
-/// The number of conversations a template renders at once: a request to another process costs as much as rendering a few.
+/// The number of conversations rendered per call, since a call to the renderer process costs as much as a few
+/// renderings.
 const CHAT_BATCH: usize = 32;
 
 struct Chat {
     encoder: ChatEncoder,
-    /// The special token that the template writes first.
+    /// The special token that the template begins with.
     begins_with: Option<SpecialToken>,
     bytes: Option<TokenBytes>,
-    /// The reason that the template cannot run any more.
+    /// The error that stopped the renderer, after which it is not called again.
     stopped: OnceLock<ChatError>,
 }
 
 impl<'a> Encoder<'a> {
-    /// An encoder of texts, or with a template of conversations.
+    /// An encoder of texts, or of conversations with `template`.
     pub(crate) fn new(tokenizer: &'a Tokenizer, template: Option<ChatTemplate>) -> Self {
         let chat = template.map(|template| {
             let encoder = ChatEncoder::new(template, tokenizer);
@@ -107,30 +109,30 @@ impl<'a> Encoder<'a> {
         Self { tokenizer, chat }
     }
 
-    /// The kind of text that the tokens are of.
+    /// The tokenizer.
     pub(crate) fn tokenizer(&self) -> &'a Tokenizer {
         self.tokenizer
     }
 
-    /// Returns true if shards have masks.
+    /// Returns true if the shards have masks.
     pub(crate) fn is_masked(&self) -> bool {
         self.chat.is_some()
     }
 
-    /// The name of the special token that a template writes first.
+    /// The name of the special token that the template begins with.
     pub(crate) fn begins_with(&self) -> Option<&str> {
         let token = self.chat.as_ref()?.begins_with.as_ref()?;
         Some(&token.name)
     }
 
-    /// The special tokens that a template writes and the tokenizer lacks.
+    /// The special tokens in the template that the tokenizer lacks.
     pub(crate) fn missing(&self) -> &[String] {
         self.chat
             .as_ref()
             .map_or(&[], |chat| chat.encoder.missing())
     }
 
-    /// The number of documents, or parts of them, to encode at once.
+    /// The number of documents or spans to encode per call.
     pub(crate) fn batch(&self) -> usize {
         match self.chat {
             Some(_) => CHAT_BATCH,
@@ -138,9 +140,9 @@ impl<'a> Encoder<'a> {
         }
     }
 
-    /// The tokens of each of `texts`, at whose beginning a document may begin.
+    /// Encodes each of `texts`. The flag states whether a document begins with the text.
     ///
-    /// Fails for all once a template has exceeded a limit: each of its conversations could take as long.
+    /// After the renderer has exceeded a limit once, all further conversations fail: each of them could take as long.
     pub(crate) fn encode_batch(&self, texts: &[(&str, bool)]) -> Vec<Result<Encoded, ChatError>> {
         let begin = |begins: bool| self.tokenizer.end_of_text().filter(|_| begins);
         let Some(chat) = &self.chat else {
@@ -168,7 +170,7 @@ impl<'a> Encoder<'a> {
             .iter()
             .find(|tokens| matches!(tokens, Err(error) if error.is_of_renderer()))
         {
-            // Another thread may have been first.
+            // Ignored if another thread was first.
             let _ = chat.stopped.set(error.clone());
         }
         let mut tokens = tokens.into_iter();
@@ -193,7 +195,7 @@ impl<'a> Encoder<'a> {
     }
 }
 
-/// The error of a record above [`MAX_CHAT_BYTES`].
+/// The error for a record longer than [`MAX_CHAT_BYTES`].
 fn too_long() -> ChatError {
     ChatError::Record {
         field: "messages".to_owned(),
@@ -201,7 +203,7 @@ fn too_long() -> ChatError {
     }
 }
 
-/// The number of bytes of text that `ids` stand for; 0 if unknown for any.
+/// The number of bytes of text that `ids` represent, or 0 if unknown for any of them.
 fn text_bytes(table: &TokenBytes, ids: &[u32]) -> u64 {
     let pairs = ids.windows(2);
     let bytes = pairs.map(|pair| table.after(pair[0], pair[1]).map(u64::from));

@@ -1,4 +1,4 @@
-//! The report on a dataset that was just made.
+//! The result of a preparation, with warnings.
 
 use std::fmt;
 
@@ -9,70 +9,71 @@ use super::tally::{FEW_TOKENS, Tally};
 use crate::lists::listed;
 use crate::{LeftOut, Manifest, Split, SplitManifest};
 
-/// A validation split of fewer tokens gives no figure to rely on: it has not one window of a small model.
+/// A validation split with fewer tokens is too small for a meaningful loss. It is less than one window of a small
+/// model.
 const FEW_VAL_TOKENS: u64 = 256;
 
-/// The part of all tokens that may be unknown ones.
-const MOST_UNKNOWN: f64 = 0.001;
+/// The share of unknown tokens above which a warning is given.
+const MAX_UNKNOWN_SHARE: f64 = 0.001;
 
-/// The outcome of [`crate::prepare()`] with its warnings.
+/// The result of [`crate::prepare()`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prepared {
     /// The dataset's contents.
     pub manifest: Manifest,
-    /// The records that were no documents.
+    /// The records that were skipped.
     pub left_out: LeftOut,
-    /// The number of documents that were left out since they are equal to an earlier one.
+    /// The number of documents dropped because they equal an earlier one.
     pub duplicates: u64,
     /// Warnings.
     pub warnings: Vec<Warning>,
 }
 
-/// Something about a dataset that may not be as it was meant.
+/// A property of the dataset that may be unintended.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Warning {
-    /// The tokenizer lacks much of what is in the text.
+    /// Many tokens are the unknown token.
     UnknownTokens {
-        /// The number of tokens that stand for what the vocabulary does not have.
+        /// The number of unknown tokens.
         unknown: u64,
         /// The number of tokens.
         tokens: u64,
     },
-    /// Texts had no place to cut them at for so long that they were cut where tokens may differ from the whole's.
+    /// Texts were cut at positions that may change tokens, because no exact place to cut was found in time.
     InexactCuts {
-        /// The number of places.
+        /// The number of such cuts.
         cuts: u64,
-        /// The bytes without a place after which a text is cut.
+        /// The number of bytes without an exact place after which a text is cut.
         longest: usize,
     },
-    /// A chat template writes special tokens that the tokenizer does not have: they are plain text.
+    /// The chat template uses special tokens that the tokenizer does not have. They are encoded as plain text.
     MissingSpecials {
-        /// Their names.
+        /// The names of the special tokens.
         names: Vec<String>,
     },
-    /// There is a validation split, but hardly anything in it.
+    /// A validation split was requested, but it has very few tokens.
     ShortVal {
-        /// The number of tokens that it has.
+        /// The number of tokens in the validation split.
         tokens: u64,
     },
-    /// Most documents have hardly any tokens.
+    /// Most documents have very few tokens.
     ShortDocuments {
-        /// Their number.
+        /// The number of short documents.
         short: u64,
-        /// Of how many.
+        /// The number of documents.
         documents: u64,
     },
-    /// Documents are there more than once.
+    /// The corpus contains duplicates.
     Duplicates {
-        /// The number of documents that are equal to an earlier one.
+        /// The number of documents that equal an earlier one.
         duplicates: u64,
-        /// Of how many that were compared.
+        /// The number of documents compared.
         compared: u64,
     },
-    /// Documents of the validation split are in the training split too.
+    /// Validation documents also occur in the training split.
     Leaked {
-        /// Their number.
+        /// The number of such documents.
         leaked: u64,
     },
 }
@@ -127,7 +128,7 @@ impl fmt::Display for Warning {
     }
 }
 
-/// The warnings.
+/// The warnings about a prepared dataset.
 pub(super) fn warnings(
     manifest: &Manifest,
     tally: &Tally,
@@ -160,10 +161,10 @@ pub(super) fn warnings(
         (!missing.is_empty()).then(|| Warning::MissingSpecials {
             names: missing.to_vec(),
         }),
-        (unknown as f64 > tokens as f64 * MOST_UNKNOWN)
+        (unknown as f64 > tokens as f64 * MAX_UNKNOWN_SHARE)
             .then_some(Warning::UnknownTokens { unknown, tokens }),
         (val_wanted && val < FEW_VAL_TOKENS).then_some(Warning::ShortVal { tokens: val }),
-        // One or two short documents are somebody's try.
+        // A few short documents are probably a trial.
         (documents >= 10 && short * 2 > documents)
             .then_some(Warning::ShortDocuments { short, documents }),
         (duplicates > 0 && !dedup).then_some(Warning::Duplicates {

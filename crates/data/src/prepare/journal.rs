@@ -1,7 +1,7 @@
-//! The sources and the progress of an unfinished dataset, so that it can be continued.
+//! The plan and the progress of an unfinished dataset, with which it can be resumed.
 //!
-//! `plan.json` is written once. `progress.json` is written again and again, each time whole: beside its place, synced,
-//! renamed. What it says of the shards is on the disk before it is.
+//! `plan.json` is written once. `progress.json` is replaced atomically, again and again. The shards are synced before
+//! the progress that describes them.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -19,20 +19,20 @@ use crate::staging::{PROGRESS_FILE, sync_folder};
 use crate::writer::SplitState;
 use crate::{DataError, Format, Input, LeftOut, Split};
 
-/// A note is made at least as often.
-const MOST_TIME: Duration = Duration::from_secs(3);
+/// The maximum time between two updates of the progress.
+const MAX_INTERVAL: Duration = Duration::from_secs(3);
 
 const PLAN_FILE: &str = "plan.json";
 
-/// The sources of a dataset and the options that it is made with.
+/// The inputs and options that determine a dataset.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Plan {
-    /// The command that began it, which the manifest records.
+    /// The command line that began the dataset, for the manifest.
     pub(super) command: String,
-    /// The settings that decide about its bytes: name and value.
+    /// The settings that determine the dataset's bytes, as name and value.
     settings: Vec<(String, String)>,
-    /// The inputs in their order.
+    /// The inputs in order.
     inputs: Vec<PlannedInput>,
 }
 
@@ -41,27 +41,27 @@ pub(super) struct Plan {
 struct PlannedInput {
     name: String,
     bytes: u64,
-    /// When it was last written to, in seconds since 1970.
+    /// The modification time, in seconds since 1970.
     modified: String,
 }
 
-/// The progress of a dataset.
+/// The saved progress of a dataset.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Note {
-    /// The progress of each split.
+pub(super) struct SavedProgress {
+    /// Counts for the warnings and of the chunks done.
     pub(super) tally: Tally,
     /// The records that could not be encoded.
     pub(super) refused: LeftOut,
-    /// The training split's shards.
+    /// The state of the training split's shards.
     pub(super) train: SplitState,
-    /// The validation split's shards.
+    /// The state of the validation split's shards.
     pub(super) val: SplitState,
 }
 
 impl Plan {
-    /// The plan of a dataset; `tokenizer` names the tokenizer and its vocabulary's hash, `encoding` the template
-    /// and its.
+    /// The plan of a dataset. `tokenizer` and `encoding` identify the tokenizer and the chat template by name and
+    /// hash.
     pub(super) fn new(
         corpus: &Corpus,
         options: &PrepareOptions,
@@ -87,7 +87,7 @@ impl Plan {
             ("shard_tokens", options.shard_tokens.to_string()),
         ];
         let inputs = corpus.inputs.iter().enumerate();
-        let inputs = inputs.map(|(number, input)| planned(input, corpus.split_of(number)));
+        let inputs = inputs.map(|(number, input)| plan_input(input, corpus.split_of(number)));
         Ok(Self {
             command: options.command.clone(),
             settings: settings
@@ -102,12 +102,12 @@ impl Plan {
         read(&folder.join(PLAN_FILE))
     }
 
-    /// Writes it into `folder`.
+    /// Writes the plan into `folder`.
     pub(super) fn write(&self, folder: &Path) -> Result<(), DataError> {
         write_whole(folder, PLAN_FILE, self)
     }
 
-    /// The first difference from `now`, as it was and as it is; none if both make the same dataset.
+    /// Compares the plan with that of the current command. Returns a description of the first difference as an error.
     pub(super) fn compare(&self, now: &Self) -> Result<(), String> {
         for ((name, was), (_, is)) in self.settings.iter().zip(&now.settings) {
             if was != is {
@@ -134,14 +134,14 @@ impl Plan {
     }
 }
 
-impl Note {
-    /// Reads how far the unfinished dataset in `folder` is.
+impl SavedProgress {
+    /// Reads the saved progress of the unfinished dataset in `folder`.
     pub(super) fn read(folder: &Path) -> Result<Self, DataError> {
         read(&folder.join(PROGRESS_FILE))
     }
 }
 
-/// Writes notes, not too often.
+/// Saves the progress from time to time.
 pub(super) struct Journal<'a> {
     folder: &'a Path,
     interval: u64,
@@ -150,7 +150,7 @@ pub(super) struct Journal<'a> {
 }
 
 impl<'a> Journal<'a> {
-    /// Notes in `folder`, after `interval` bytes of text each.
+    /// A journal in `folder` that is due after every `interval` bytes of text.
     pub(super) fn new(folder: &'a Path, interval: u64) -> Self {
         Self {
             folder,
@@ -160,25 +160,25 @@ impl<'a> Journal<'a> {
         }
     }
 
-    /// Returns true if a note is due after `bytes` more bytes of text.
+    /// Counts `bytes` bytes of text. Returns true if the progress should be saved.
     pub(super) fn is_due(&mut self, bytes: u64) -> bool {
         self.bytes += bytes;
-        self.bytes >= self.interval || self.last.elapsed() >= MOST_TIME
+        self.bytes >= self.interval || self.last.elapsed() >= MAX_INTERVAL
     }
 
-    /// Makes a note.
-    pub(super) fn write(&mut self, note: &Note) -> Result<(), DataError> {
-        write_whole(self.folder, PROGRESS_FILE, note)?;
+    /// Saves the progress.
+    pub(super) fn write(&mut self, saved: &SavedProgress) -> Result<(), DataError> {
+        write_whole(self.folder, PROGRESS_FILE, saved)?;
         self.bytes = 0;
         self.last = Instant::now();
         Ok(())
     }
 }
 
-fn planned(input: &Input, split: Option<Split>) -> Result<PlannedInput, DataError> {
+fn plan_input(input: &Input, split: Option<Split>) -> Result<PlannedInput, DataError> {
     let modified = || fs::metadata(&input.path)?.modified();
     let modified = modified().map_err(DataError::io("read", &input.name))?;
-    // Before 1970 is a clock that was never set.
+    // Times before 1970 come from a clock that was never set.
     let modified = modified.duration_since(UNIX_EPOCH).unwrap_or_default();
     let name = input.name.display();
     Ok(PlannedInput {
@@ -200,7 +200,7 @@ fn read<T: DeserializeOwned>(path: &Path) -> Result<T, DataError> {
     })
 }
 
-/// Writes a file that is whole or as it was.
+/// Writes a file atomically and syncs it to disk.
 fn write_whole(folder: &Path, name: &str, value: &impl Serialize) -> Result<(), DataError> {
     let (path, part) = (folder.join(name), folder.join(format!("{name}.part")));
     let write = || {

@@ -1,24 +1,25 @@
-//! Inputs to a dataset.
+//! Preparation of a dataset from text files and records.
 //!
 //! | file | what it holds |
 //! |---|---|
 //! | `options` | [`PrepareOptions`], [`SplitRule`] |
-//! | `progress` | [`Progress`]: how far it is |
-//! | `corpus` | the inputs of both splits, standard input among them |
-//! | `waves` | documents read ahead, some at a time |
-//! | `scan` | the first pass: is it UTF-8, how long is it |
-//! | `assign` | which split a document is for, and whether it is left out |
-//! | `documents` | which documents are equal |
-//! | `encoding` | [`Encoding`]: what a document becomes |
-//! | `tokenize` | the second pass: tokenize and write |
-//! | `journal` | what an unfinished dataset is made of, and how far it is |
-//! | `tally`, `findings` | what is counted, and [`Warning`]s |
+//! | `progress` | [`Progress`] for a progress bar |
+//! | `corpus` | the inputs of both splits, including standard input |
+//! | `waves` | reads chunks of documents ahead, in waves |
+//! | `scan` | the first pass: validates UTF-8 and measures texts |
+//! | `assign` | assigns documents to splits and drops duplicates |
+//! | `documents` | detects identical documents |
+//! | `encoding` | [`Encoding`]: encodes documents as tokens and masks |
+//! | `tokenize` | the second pass: tokenizes and writes |
+//! | `journal` | the plan and the progress of an unfinished dataset |
+//! | `tally`, `findings` | counts and [`Warning`]s |
 //!
-//! A thread reads waves of documents ahead; all threads tokenize one while the one before is written. The output does
-//! not depend on the number of threads: texts are cut where the tokens stay the same, and written in their order.
+//! One thread reads waves of chunks ahead. All threads tokenize a wave while the previous one is written. The output
+//! does not depend on the number of threads, because texts are only cut where the tokens stay the same, and are
+//! written in order.
 //!
-//! Progress is recorded every few seconds, so that another process can continue after a kill: the documents that were
-//! done are read again, but not tokenized, and everything else is a function of only the documents' order.
+//! Progress is saved every few seconds, so that another process can resume after a kill. It reads the finished
+//! documents again without tokenizing them. Everything else is a function of the documents and their order.
 
 mod assign;
 mod corpus;
@@ -41,7 +42,7 @@ use emberlm_tokenizer::{Tokenizer, TokenizerChoice, TokenizerKind};
 use self::assign::Assigner;
 use self::corpus::Corpus;
 use self::encoding::Encoder;
-use self::journal::{Note, Plan};
+use self::journal::{Plan, SavedProgress};
 use self::scan::scan;
 use self::tokenize::{Tokenized, tokenize};
 use crate::block_hashes::DatasetBlocks;
@@ -53,18 +54,25 @@ pub use findings::{Prepared, Warning};
 pub use options::{DEFAULT_JOURNAL_BYTES, PrepareOptions, SplitRule};
 pub use progress::{Phase, Progress};
 
-/// Makes the dataset directory `out` of `inputs`: files, folders, patterns, or standard input (see [`crate::expand`]).
+/// Prepares the dataset directory `out` from `inputs`: files, folders, patterns or standard input (see
+/// [`crate::expand`]).
 ///
-/// Each document begins with the end-of-text token where the tokenizer has one. A tokenizer that is not built in lies in
-/// the directory as `tokenizer.json`. The directory is either complete or absent. If the work ends early, for example by a
-/// kill, [`PrepareOptions::resume`] continues it, and the bytes are those of an uninterrupted run.
+/// Each document begins with the end-of-text token if the tokenizer has one. A tokenizer that is not built in is
+/// stored in the directory as `tokenizer.json`. The directory is either complete or absent. If the process ends
+/// early, for example by a kill, [`PrepareOptions::resume`] continues the work and produces the same bytes as an
+/// uninterrupted run.
 ///
 /// # Errors
-/// Fails if an option is out of range or contradicts another; if a tokenizer's file cannot be read or used; if an
-/// input is missing, empty, damaged or not UTF-8; if a split would be empty although it should not; if the output
-/// exists and may not be replaced, is not a dataset, is unfinished, or is being written by another process; where an
-/// unfinished one was begun otherwise; and where a file cannot be read or written, as on a full disk. The output is then
-/// as it was.
+/// Fails and leaves the output unchanged
+///
+/// - if an option is out of range or contradicts another;
+/// - if a tokenizer file cannot be read or used;
+/// - if an input is missing, empty, damaged or not UTF-8;
+/// - if a requested split would be empty;
+/// - if the output exists and may not be replaced, is not a dataset, is unfinished, or is being written by another
+///   process;
+/// - if the unfinished output was begun with other inputs or options;
+/// - if a file cannot be read or written, as on a full disk.
 pub fn prepare(
     inputs: &[PathBuf],
     out: &Path,
@@ -110,7 +118,7 @@ fn in_pool(
         TokenizerChoice::Named(TokenizerKind::Char) => None,
         choice => Some(Tokenizer::from_choice(choice)?),
     };
-    // Before the long work, not after it.
+    // Checked before the long work begins.
     options.encoding.check(&corpus.inputs)?;
     let template = options.encoding.template()?;
     if template.is_some() && known.is_none() {
@@ -126,7 +134,7 @@ fn in_pool(
     let made = make(&staging, corpus, known, template, options, progress);
     let (prepared, blocks) = made.map_err(|error| match error {
         error @ DataError::CannotContinue { .. } => error,
-        error if staging.keeps() => DataError::Kept {
+        error if staging.is_resumable() => DataError::Kept {
             source: Box::new(error),
         },
         error => error,
@@ -135,7 +143,7 @@ fn in_pool(
     Ok(prepared)
 }
 
-/// Fills the folder of `staging`, but for the manifest.
+/// Writes all files of the dataset except the manifest.
 fn make(
     staging: &Staging,
     mut corpus: Corpus,
@@ -144,8 +152,8 @@ fn make(
     options: &PrepareOptions,
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<(Prepared, DatasetBlocks), DataError> {
-    corpus.spool(staging.notes(), &options.input)?;
-    let (command, note) = begin(staging, &corpus, known.as_ref(), template.as_ref(), options)?;
+    corpus.spool(staging.work_folder(), &options.input)?;
+    let (command, saved) = begin(staging, &corpus, known.as_ref(), template.as_ref(), options)?;
     let scan = scan(&corpus, options, known.is_none(), progress)?;
     let assigner = Assigner::new(&corpus, &scan, options)?;
     let tokenizer = match known {
@@ -164,7 +172,7 @@ fn make(
         counts,
         left_out,
     } = tokenize(
-        &corpus, &encoder, assigner, staging, note, options, progress,
+        &corpus, &encoder, assigner, staging, saved, options, progress,
     )?;
     if splits.train.tokens == 0 {
         let documents = counts.documents;
@@ -194,35 +202,35 @@ fn make(
     Ok((prepared, blocks))
 }
 
-/// The command that began the dataset, and how far it is.
+/// Returns the command that began the dataset, and its saved progress.
 fn begin(
     staging: &Staging,
     corpus: &Corpus,
     tokenizer: Option<&Tokenizer>,
     template: Option<&ChatTemplate>,
     options: &PrepareOptions,
-) -> Result<(String, Note), DataError> {
-    // An alphabet follows from the inputs.
+) -> Result<(String, SavedProgress), DataError> {
+    // The alphabet of a char tokenizer is determined by the inputs.
     let tokenizer = match tokenizer.map(Tokenizer::spec) {
         Some(spec) => format!("{} {}", spec.kind, spec.hash),
         None => TokenizerKind::Char.to_string(),
     };
     let encoding = match template {
-        // Earlier versions wrote masks without an index of documents.
+        // Earlier versions wrote masks that do not index documents, so their work cannot be resumed.
         Some(template) => format!("{} {} indexed", template.name(), template.hash()),
         None => "text".to_owned(),
     };
     let plan = Plan::new(corpus, options, tokenizer, encoding)?;
     if !staging.resumes() {
-        plan.write(staging.notes())?;
-        return Ok((plan.command, Note::default()));
+        plan.write(staging.work_folder())?;
+        return Ok((plan.command, SavedProgress::default()));
     }
-    let begun = Plan::read(staging.notes())?;
+    let begun = Plan::read(staging.work_folder())?;
     begun
         .compare(&plan)
         .map_err(|reason| DataError::CannotContinue {
             path: staging.out().to_owned(),
             reason,
         })?;
-    Ok((begun.command, Note::read(staging.notes())?))
+    Ok((begun.command, SavedProgress::read(staging.work_folder())?))
 }

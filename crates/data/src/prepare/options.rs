@@ -11,39 +11,39 @@ use super::Encoding;
 use crate::shard::check_shard_tokens;
 use crate::{DEFAULT_SHARD_TOKENS, DataError, InputOptions};
 
-/// Bytes of text that are tokenized between two entries of the journal.
+/// The default of [`PrepareOptions::journal_bytes`].
 pub const DEFAULT_JOURNAL_BYTES: u64 = 64 << 20;
 
 /// The options of [`crate::prepare()`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct PrepareOptions {
-    /// Which tokenizer; [`TokenizerKind::Char`] takes its alphabet from all the documents.
+    /// The tokenizer. [`TokenizerKind::Char`] takes its alphabet from all documents.
     pub tokenizer: TokenizerChoice,
-    /// The reading of the inputs.
+    /// Options for reading the inputs.
     pub input: InputOptions,
     /// The encoding of a document.
     pub encoding: Encoding,
-    /// The rule that chooses the validation split; without it [`SplitRule::File`] where `val` names inputs, else
-    /// [`SplitRule::Position`] where all inputs are texts, else [`SplitRule::Hash`].
+    /// The rule that selects the validation split. `None` chooses [`SplitRule::File`] if `val` is not empty, else
+    /// [`SplitRule::Position`] if all inputs are texts, else [`SplitRule::Hash`].
     pub split: Option<SplitRule>,
-    /// The part that is kept for validation: at least 0 and below 1. [`SplitRule::File`] does not look at it.
+    /// The fraction used for validation, at least 0 and below 1. Ignored by [`SplitRule::File`].
     pub val_fraction: f64,
     /// The inputs of the validation split, for [`SplitRule::File`].
     pub val: Vec<PathBuf>,
-    /// True if documents that are equal to an earlier one, byte for byte, are left out.
+    /// Drops documents that are byte-identical to an earlier one.
     pub dedup: bool,
-    /// The most tokens in a shard: 1 to 2,147,483,647.
+    /// The maximum number of tokens in a shard, 1 to 2,147,483,647.
     pub shard_tokens: u64,
-    /// The number of threads that tokenize; without it, all of the present rayon pool. The dataset does not depend on it.
+    /// The number of tokenizing threads. `None` uses the current rayon pool. The dataset does not depend on it.
     pub threads: Option<NonZero<usize>>,
-    /// True if an existing dataset may be replaced, and an unfinished one restarted.
+    /// Replaces an existing dataset, and restarts an unfinished one.
     pub force: bool,
-    /// True if an unfinished dataset is resumed. If there is none, a new one is begun.
+    /// Resumes an unfinished dataset, or begins a new one if there is none.
     pub resume: bool,
-    /// Bytes of text that are tokenized between two entries of the journal; an entry is written every three seconds at
-    /// the latest.
+    /// The number of bytes of text tokenized between two updates of the saved progress. It is also saved at least
+    /// every three seconds.
     pub journal_bytes: u64,
-    /// The command, as recorded in the manifest.
+    /// The command line to record in the manifest.
     pub command: String,
 }
 
@@ -68,7 +68,7 @@ impl Default for PrepareOptions {
 }
 
 impl PrepareOptions {
-    /// Refuses what is out of range or contradicts itself.
+    /// Checks that options are in range and do not contradict each other.
     pub(super) fn check(&self) -> Result<(), DataError> {
         if !(0.0..1.0).contains(&self.val_fraction) {
             return Err(DataError::Value {
@@ -91,16 +91,16 @@ impl PrepareOptions {
     }
 }
 
-/// The rule that chooses the validation split; written in lower case wherever it is named.
+/// The rule that selects the validation split. Names are lower case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SplitRule {
-    /// The end of the documents put together: of `n` characters, the first `n * (1 - val_fraction)`, rounded down, are
-    /// for training, as nanoGPT has it. A document at the border is cut in two.
+    /// The end of the concatenated documents. Of `n` characters, the first `n * (1 - val_fraction)`, rounded down,
+    /// are for training, as in nanoGPT. A document at the border is cut in two.
     Position,
-    /// A document is for validation where the first 64 bits of its text's BLAKE3, as a big-endian number, are below
-    /// `val_fraction * 2^64`: it stays where it is when the corpus grows, and equal documents are on the same side.
+    /// A document is for validation if the first 64 bits of its text's BLAKE3, as a big-endian number, are below
+    /// `val_fraction * 2^64`. It stays in its split when the corpus grows, and equal documents are in the same split.
     Hash,
-    /// The inputs that are named for it.
+    /// The inputs named for validation.
     File,
 }
 
@@ -108,7 +108,7 @@ impl SplitRule {
     /// All rules.
     pub const ALL: [Self; 3] = [Self::Position, Self::Hash, Self::File];
 
-    /// The rule's name, as [`FromStr`] reads it.
+    /// The name that [`FromStr`] parses.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Position => "position",

@@ -1,27 +1,27 @@
 //! The progress of `prepare`, for a progress bar.
 
-/// The phase of [`crate::prepare()`].
+/// A phase of [`crate::prepare()`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Reading once: is it UTF-8, how many characters has it.
+    /// The first pass: validates UTF-8 and counts characters.
     Scan,
-    /// Tokenizing and writing.
+    /// The second pass: tokenizes and writes.
     Tokenize,
 }
 
 /// The progress of [`crate::prepare()`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// A phase begins.
+    /// The start of a phase.
     Start {
-        /// Which.
+        /// The phase.
         phase: Phase,
-        /// The number of bytes of the inputs' files that it reads, compressed where they are.
+        /// The number of bytes of the input files that the phase reads, before decompression.
         bytes: u64,
     },
-    /// The present phase has gone through some more bytes.
+    /// Progress within the current phase.
     Advance {
-        /// The number of further bytes.
+        /// The number of bytes read since the last report.
         bytes: u64,
     },
 }

@@ -1,41 +1,41 @@
-//! The first pass: is it UTF-8, how long is it, which characters has it, is it a text that came before.
+//! The first pass over the inputs: validates UTF-8, measures and hashes texts, and collects the alphabet.
 //!
-//! Texts are always read twice, so that a wrong byte is reported before hours of work and not after. Records are read twice if the
-//! split or the alphabet depends on all of them.
+//! Texts are always read twice, so that an invalid byte is reported before hours of work. Records are only read twice
+//! if the split or the alphabet depends on all of them.
 
 use rayon::prelude::*;
 
 use super::corpus::Corpus;
-use super::documents::{Documents, Hash};
-use super::waves::{Located, Reading, for_each_wave, wave_bytes};
+use super::documents::{Hash, SeenDocuments};
+use super::waves::{LocatedChunk, Reading, for_each_wave, wave_bytes};
 use super::{Phase, PrepareOptions, Progress, SplitRule};
 use crate::{DataError, Split};
 
-/// The outcome of the first pass.
+/// The result of the first pass.
 pub(super) struct Scan {
-    /// Of each input, if it was read.
-    pub(super) inputs: Vec<Option<Scanned>>,
-    /// The characters of all documents that are not left out.
+    /// The result for each input, if it was read.
+    pub(super) inputs: Vec<Option<InputScan>>,
+    /// The number of characters in all documents that are not dropped.
     pub(super) characters: u64,
-    /// The distinct characters in their order, where the tokenizer is to be made of them.
+    /// The distinct characters in order, if the tokenizer needs them.
     pub(super) alphabet: Vec<char>,
 }
 
-/// The outcome of the first pass over an input; the second pass must have the same.
+/// The result of the first pass over an input. The second pass must find the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Scanned {
-    /// Its documents' length.
+pub(super) struct InputScan {
+    /// The total length of its documents.
     pub(super) length: Length,
-    /// A text's hash.
+    /// The hash of a text.
     pub(super) hash: Option<Hash>,
 }
 
 /// The length of a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Length {
-    /// In bytes.
+    /// The number of bytes.
     pub(super) bytes: u64,
-    /// In characters.
+    /// The number of characters.
     pub(super) characters: u64,
 }
 
@@ -48,14 +48,14 @@ impl Length {
         }
     }
 
-    /// Adds another text's.
+    /// Adds the length of another text.
     pub(super) fn add(&mut self, other: Self) {
         self.bytes += other.bytes;
         self.characters += other.characters;
     }
 }
 
-/// Reads what has to be read before the tokenizing; `alphabet` is whether the characters are wanted.
+/// Reads the inputs that must be known before tokenizing. If `alphabet` is set, collects their characters.
 pub(super) fn scan(
     corpus: &Corpus,
     options: &PrepareOptions,
@@ -72,11 +72,11 @@ pub(super) fn scan(
         tokenizer: None,
         wave_bytes: wave_bytes(u64::MAX),
     };
-    let mut scanning = Scanning {
+    let mut scanner = Scanner {
         corpus,
-        // Only where the border is counted in characters does it matter here what is left out.
+        // Dropped documents only matter here if the border is counted in characters.
         documents: (options.dedup && corpus.rule == SplitRule::Position)
-            .then(|| Documents::new(true)),
+            .then(|| SeenDocuments::new(true)),
         wants_alphabet: alphabet,
         alphabet: Alphabet::default(),
         text: None,
@@ -87,25 +87,25 @@ pub(super) fn scan(
         },
     };
     if reading.inputs.is_empty() {
-        return Ok(scanning.scan);
+        return Ok(scanner.scan);
     }
     for &(number, _) in &reading.inputs {
-        scanning.scan.inputs[number] = Some(Scanned::default());
+        scanner.scan.inputs[number] = Some(InputScan::default());
     }
     let bytes = reading.inputs.iter().map(|(_, input)| input.bytes).sum();
     let phase = Phase::Scan;
     progress(Progress::Start { phase, bytes });
     for_each_wave(&reading, |wave| {
-        scanning.add(&wave.pieces);
+        scanner.add(&wave.chunks);
         progress(Progress::Advance { bytes: wave.read });
         Ok(())
     })?;
-    scanning.end_text();
+    scanner.end_text();
     let scan = Scan {
-        alphabet: scanning.alphabet.chars(),
-        ..scanning.scan
+        alphabet: scanner.alphabet.chars(),
+        ..scanner.scan
     };
-    // A file of no bytes is refused before; one may also hold a container of none.
+    // Empty files were rejected earlier, but a compressed file can contain an empty text.
     for (input, scanned) in corpus.inputs.iter().zip(&scan.inputs) {
         let nothing = scanned.is_some_and(|scanned| scanned.length.bytes == 0);
         if nothing && !input.format.has_records() {
@@ -116,40 +116,40 @@ pub(super) fn scan(
     Ok(scan)
 }
 
-struct Scanning<'a> {
+struct Scanner<'a> {
     corpus: &'a Corpus,
-    documents: Option<Documents>,
+    documents: Option<SeenDocuments>,
     wants_alphabet: bool,
     alphabet: Alphabet,
-    /// The text that is being read.
-    text: Option<Text>,
+    /// The text being read.
+    text: Option<OpenText>,
     scan: Scan,
 }
 
-struct Text {
+struct OpenText {
     input: usize,
     hasher: blake3::Hasher,
     characters: u64,
 }
 
-impl Scanning<'_> {
-    fn add(&mut self, pieces: &[Located]) {
+impl Scanner<'_> {
+    fn add(&mut self, chunks: &[LocatedChunk]) {
         let hashes = self.documents.is_some();
-        let look = |located: &Located| {
-            let text = &located.piece.text;
+        let measure = |located: &LocatedChunk| {
+            let text = &located.chunk.text;
             let is_record = self.corpus.inputs[located.input].format.has_records();
             let hash = (is_record && hashes).then(|| blake3::hash(text.as_bytes()));
             (Length::of(text), hash)
         };
-        let found: Vec<_> = pieces.par_iter().map(look).collect();
+        let found: Vec<_> = chunks.par_iter().map(measure).collect();
         if self.wants_alphabet {
-            let texts = pieces.par_iter().map(|located| located.piece.text.as_str());
+            let texts = chunks.par_iter().map(|located| located.chunk.text.as_str());
             let new = texts.fold(Alphabet::default, Alphabet::with);
             self.alphabet = new
                 .reduce(Alphabet::default, Alphabet::and)
                 .and(std::mem::take(&mut self.alphabet));
         }
-        for (located, (length, hash)) in pieces.iter().zip(found) {
+        for (located, (length, hash)) in chunks.iter().zip(found) {
             if let Some(scanned) = &mut self.scan.inputs[located.input] {
                 scanned.length.add(length);
             }
@@ -157,15 +157,15 @@ impl Scanning<'_> {
                 self.end_text();
                 self.end_document(hash.as_ref(), length.characters);
             } else {
-                if located.piece.begins {
+                if located.chunk.begins {
                     self.end_text();
                 }
-                let text = self.text.get_or_insert_with(|| Text {
+                let text = self.text.get_or_insert_with(|| OpenText {
                     input: located.input,
                     hasher: blake3::Hasher::new(),
                     characters: 0,
                 });
-                text.hasher.update(located.piece.text.as_bytes());
+                text.hasher.update(located.chunk.text.as_bytes());
                 text.characters += length.characters;
             }
         }
@@ -182,9 +182,9 @@ impl Scanning<'_> {
     }
 
     fn end_document(&mut self, hash: Option<&Hash>, characters: u64) {
-        // The split is unknown yet, and does not matter here.
+        // The split is still unknown, and makes no difference here.
         let left_out = match &mut self.documents {
-            Some(documents) => documents.meet(hash, Split::Train),
+            Some(documents) => documents.insert(hash, Split::Train),
             None => false,
         };
         if !left_out {
@@ -193,7 +193,7 @@ impl Scanning<'_> {
     }
 }
 
-/// The characters of a text: a flag per code point, grown as needed.
+/// The set of characters in a text, with a flag per code point that grows as needed.
 #[derive(Default)]
 struct Alphabet {
     seen: Vec<bool>,

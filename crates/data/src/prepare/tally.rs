@@ -1,33 +1,34 @@
-//! Counts taken while tokens are written, for the warnings at the end.
+//! Counts taken while tokens are written, for the warnings and for resuming.
 
 use serde::{Deserialize, Serialize};
 
-/// A document of fewer tokens, its end-of-text token among them, is hardly one.
+/// A document with fewer tokens, including its end-of-text token, counts as short.
 pub(super) const FEW_TOKENS: u64 = 8;
 
 /// The counts so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Tally {
-    /// Pieces of documents that have been gone through, those that were left out too.
-    pub(super) pieces: u64,
-    /// Their text's bytes.
+    /// The number of chunks processed, including those of dropped documents.
+    #[serde(rename = "pieces")]
+    pub(super) chunks: u64,
+    /// The number of bytes of text in those chunks.
     pub(super) bytes: u64,
-    /// Tokens that stand for what the vocabulary does not have.
+    /// The number of unknown tokens.
     pub(super) unknown: u64,
-    /// Places at which a text was cut although that may change tokens.
+    /// The number of cuts that may have changed tokens.
     #[serde(default)]
     pub(super) inexact_cuts: u64,
-    /// Documents that have been begun.
+    /// The number of documents begun.
     pub(super) documents: u64,
-    /// Of those that have ended, how many have fewer than [`FEW_TOKENS`] tokens.
+    /// The number of finished documents with fewer than [`FEW_TOKENS`] tokens.
     pub(super) short: u64,
-    /// The tokens of the document that was begun last.
+    /// The number of tokens in the current document.
     open: u64,
 }
 
 impl Tally {
-    /// Takes a part of a document into account.
+    /// Adds a span of a document.
     pub(super) fn add(&mut self, tokens: u64, unknown: u64, begins: bool) {
         if begins {
             self.end_document();
@@ -37,7 +38,7 @@ impl Tally {
         self.unknown += unknown;
     }
 
-    /// Ends the document that was begun last.
+    /// Ends the current document.
     pub(super) fn end_document(&mut self) {
         if self.documents > 0 && self.open < FEW_TOKENS {
             self.short += 1;

@@ -1,6 +1,6 @@
-//! The second pass: documents to tokens to shards.
+//! The second pass: tokenizes documents and writes shards.
 //!
-//! While one wave is tokenized by all threads, the one before it is written by one of them.
+//! While all threads tokenize one wave, one of them writes the previous wave.
 
 use std::path::Path;
 
@@ -8,44 +8,44 @@ use emberlm_tokenizer::chat::ChatError;
 use emberlm_tokenizer::{Cut, Tokenizer};
 use rayon::prelude::*;
 
-use super::assign::{Assigner, Part};
+use super::assign::{AssignedSpan, Assigner};
 use super::corpus::Corpus;
 use super::documents::Counts;
 use super::encoding::{Encoded, Encoder};
-use super::journal::{Journal, Note};
+use super::journal::{Journal, SavedProgress};
 use super::tally::Tally;
 use super::waves::{Reading, Wave, for_each_wave, wave_bytes};
 use super::{Phase, PrepareOptions, Progress};
 use crate::block_hashes::DatasetBlocks;
 use crate::staging::Staging;
-use crate::writer::{Shards, SplitWriter};
+use crate::writer::{ShardOptions, SplitWriter};
 use crate::{DataError, LeftOut, OnError, Split, Splits, TokenWidth};
 
-/// The length of the parts of a long text. Pieces of text files are about as long already.
-const PART_BYTES: usize = 256 << 10;
+/// The length of the spans that a long text is cut into. Chunks of text files already have about this length.
+const SPAN_BYTES: usize = 256 << 10;
 
-/// The outcome of the second pass.
+/// The result of the second pass.
 pub(super) struct Tokenized {
     pub(super) splits: Splits,
-    /// The block hashes of the splits' files.
+    /// The block hashes of the files of both splits.
     pub(super) blocks: DatasetBlocks,
     pub(super) tally: Tally,
     pub(super) counts: Counts,
     pub(super) left_out: LeftOut,
 }
 
-/// Tokenizes all of `corpus`, but for what `note` says has been done.
+/// Tokenizes all of `corpus` except what the saved progress covers.
 pub(super) fn tokenize(
     corpus: &Corpus,
     encoder: &Encoder,
     assigner: Assigner,
     staging: &Staging,
-    note: Note,
+    saved: SavedProgress,
     options: &PrepareOptions,
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<Tokenized, DataError> {
     let tokenizer = encoder.tokenizer();
-    let shards = Shards {
+    let shards = ShardOptions {
         width: TokenWidth::for_vocab(tokenizer.vocab_size()),
         tokens: options.shard_tokens,
         masked: encoder.is_masked(),
@@ -60,17 +60,17 @@ pub(super) fn tokenize(
         unknown: tokenizer.unknown(),
         assigner,
         done: Done {
-            pieces: note.tally.pieces,
-            bytes: note.tally.bytes,
+            chunks: saved.tally.chunks,
+            bytes: saved.tally.bytes,
         },
         pending: None,
         left_out: LeftOut::default(),
         output: Output {
-            train: writer(Split::Train, note.train)?,
-            val: writer(Split::Val, note.val)?,
-            tally: note.tally,
-            refused: note.refused,
-            journal: Journal::new(staging.notes(), options.journal_bytes),
+            train: writer(Split::Train, saved.train)?,
+            val: writer(Split::Val, saved.val)?,
+            tally: saved.tally,
+            refused: saved.refused,
+            journal: Journal::new(staging.work_folder(), options.journal_bytes),
             progress,
         },
     };
@@ -87,9 +87,9 @@ pub(super) fn tokenize(
     pass.finish()
 }
 
-/// The work of an earlier process, which is read again without being tokenized.
+/// The work of an earlier process that is still to be skipped: it is read again, but not tokenized.
 struct Done {
-    pieces: u64,
+    chunks: u64,
     bytes: u64,
 }
 
@@ -102,24 +102,24 @@ struct Pass<'a> {
     unknown: Option<u32>,
     assigner: Assigner<'a>,
     done: Done,
-    /// The tokens that are not written yet.
+    /// The tokens of the previous wave, not written yet.
     pending: Option<EncodedWave>,
     left_out: LeftOut,
     output: Output<'a>,
 }
 
 struct EncodedWave {
-    parts: Vec<EncodedPart>,
-    /// The number of pieces that it is of, and their bytes.
-    pieces: u64,
+    spans: Vec<EncodedSpan>,
+    /// The number of new chunks in the wave, and their bytes of text.
+    chunks: u64,
     bytes: u64,
-    /// The number of bytes of the inputs' files.
+    /// The number of bytes of the input files that were read for it.
     read: u64,
     /// The records that could not be encoded.
     refused: LeftOut,
 }
 
-struct EncodedPart {
+struct EncodedSpan {
     split: Split,
     begins: bool,
     unknown: u64,
@@ -130,28 +130,29 @@ struct EncodedPart {
 impl Pass<'_> {
     fn take(&mut self, wave: Wave) -> Result<(), DataError> {
         let done = self.skip(&wave)?;
-        let parts = self.assigner.assign(&wave.pieces)?;
-        let parts = parts.into_iter().filter(|part| part.piece >= done);
+        let spans = self.assigner.assign(&wave.chunks)?;
+        let spans = spans.into_iter().filter(|span| span.chunk >= done);
         let tokenizer = self.encoder.tokenizer();
-        let parts: Vec<Part> = match self.can_be_cut {
-            true => parts.flat_map(|part| cut(part, tokenizer)).collect(),
-            false => parts.collect(),
+        let spans: Vec<AssignedSpan> = match self.can_be_cut {
+            true => spans.flat_map(|span| cut(span, tokenizer)).collect(),
+            false => spans.collect(),
         };
         let pending = self.pending.take();
-        let encode = |parts: &[Part]| encode(parts, self.encoder, self.unknown);
+        let encode = |spans: &[AssignedSpan]| encode(spans, self.encoder, self.unknown);
         let (written, encoded) = rayon::join(
             || pending.map_or(Ok(()), |wave| self.output.write(&wave)),
             || {
-                let batches = parts.par_chunks(self.encoder.batch());
+                let batches = spans.par_chunks(self.encoder.batch());
                 batches.flat_map_iter(encode).collect::<Vec<_>>()
             },
         );
         written?;
-        // Examined in order, so that the first bad document is reported, not the first one found.
+        // Check results in order, so that the first invalid document is reported, not the first one found by a
+        // thread.
         let mut refused = LeftOut::default();
         let mut kept = Vec::with_capacity(encoded.len());
-        for (part, encoded) in parts.iter().zip(encoded) {
-            let located = &wave.pieces[part.piece];
+        for (span, encoded) in spans.iter().zip(encoded) {
+            let located = &wave.chunks[span.chunk];
             let input = &self.corpus.inputs[located.input];
             match encoded {
                 Ok(encoded) => kept.push(encoded),
@@ -161,19 +162,19 @@ impl Pass<'_> {
                 }
                 Err(error) if error.is_of_renderer() => return Err(error.into()),
                 Err(error) => {
-                    let error = input.broken_record(located.piece.record, error);
+                    let error = input.broken_record(located.chunk.record, error);
                     refused.broken_record(error, self.on_error)?;
                 }
             }
         }
-        let new = &wave.pieces[done..];
+        let new = &wave.chunks[done..];
         self.pending = Some(EncodedWave {
-            parts: kept,
+            spans: kept,
             refused,
-            pieces: new.len() as u64,
+            chunks: new.len() as u64,
             bytes: new
                 .iter()
-                .map(|located| located.piece.text.len() as u64)
+                .map(|located| located.chunk.text.len() as u64)
                 .sum(),
             read: wave.read,
         });
@@ -181,23 +182,23 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// The number of the wave's pieces that an earlier process has done.
+    /// Returns how many of the wave's chunks an earlier process has already written.
     fn skip(&mut self, wave: &Wave) -> Result<usize, DataError> {
-        let pieces = usize::try_from(self.done.pieces).unwrap_or(usize::MAX);
-        let pieces = pieces.min(wave.pieces.len());
-        let done = &wave.pieces[..pieces];
+        let chunks = usize::try_from(self.done.chunks).unwrap_or(usize::MAX);
+        let chunks = chunks.min(wave.chunks.len());
+        let done = &wave.chunks[..chunks];
         let bytes: u64 = done
             .iter()
-            .map(|located| located.piece.text.len() as u64)
+            .map(|located| located.chunk.text.len() as u64)
             .sum();
-        self.done.pieces -= pieces as u64;
+        self.done.chunks -= chunks as u64;
         self.done.bytes = self.done.bytes.saturating_sub(bytes);
         match self.done {
             Done {
-                pieces: 0,
+                chunks: 0,
                 bytes: 1..,
             } => Err(self.other_documents()),
-            _ => Ok(pieces),
+            _ => Ok(chunks),
         }
     }
 
@@ -210,7 +211,7 @@ impl Pass<'_> {
 
     fn finish(mut self) -> Result<Tokenized, DataError> {
         self.assigner.finish()?;
-        if self.done.pieces > 0 {
+        if self.done.chunks > 0 {
             return Err(self.other_documents());
         }
         if let Some(wave) = self.pending.take() {
@@ -232,66 +233,66 @@ impl Pass<'_> {
     }
 }
 
-/// A long text in parts that can be tokenized apart, so that no thread has more to do than others, and none holds more
-/// than a part's worth of merges.
-fn cut<'w>(part: Part<'w>, tokenizer: &Tokenizer) -> Vec<Part<'w>> {
-    let mut parts = Vec::new();
-    let mut rest = part.text;
-    let mut begins = part.begins;
+/// Cuts a long span into spans that can be tokenized separately, to balance the load between threads and to limit
+/// each thread's memory for merges.
+fn cut<'w>(span: AssignedSpan<'w>, tokenizer: &Tokenizer) -> Vec<AssignedSpan<'w>> {
+    let mut spans = Vec::new();
+    let mut rest = span.text;
+    let mut begins = span.begins;
     let longest = tokenizer.longest_part();
-    while rest.len() > 2 * PART_BYTES {
-        let window = &rest[..rest.floor_char_boundary(PART_BYTES)];
+    while rest.len() > 2 * SPAN_BYTES {
+        let window = &rest[..rest.floor_char_boundary(SPAN_BYTES)];
         let Cut { at, exact } = match tokenizer.last_cut(window) {
             Some(at) => Cut { at, exact: true },
             None if rest.len() > longest => tokenizer.cut(rest),
             None => break,
         };
         let (text, after) = rest.split_at(at);
-        parts.push(Part {
+        spans.push(AssignedSpan {
             text,
             begins,
             cut_inexactly: !exact,
-            ..part
+            ..span
         });
         (rest, begins) = (after, false);
     }
-    parts.push(Part {
+    spans.push(AssignedSpan {
         text: rest,
         begins,
-        ..part
+        ..span
     });
-    parts
+    spans
 }
 
 fn encode(
-    parts: &[Part],
+    spans: &[AssignedSpan],
     encoder: &Encoder,
     unknown: Option<u32>,
-) -> Vec<Result<EncodedPart, ChatError>> {
-    let texts: Vec<_> = parts.iter().map(|part| (part.text, part.begins)).collect();
-    let encoded = encoder.encode_batch(&texts).into_iter().zip(parts);
-    let encoded = encoded.map(|(encoded, part)| {
+) -> Vec<Result<EncodedSpan, ChatError>> {
+    let texts: Vec<_> = spans.iter().map(|span| (span.text, span.begins)).collect();
+    let encoded = encoder.encode_batch(&texts).into_iter().zip(spans);
+    let encoded = encoded.map(|(encoded, span)| {
         let encoded = encoded?;
         let unknown = unknown.map_or(0, |unknown| {
             encoded.ids.iter().filter(|&&id| id == unknown).count() as u64
         });
-        Ok(EncodedPart {
-            split: part.split,
-            begins: part.begins,
+        Ok(EncodedSpan {
+            split: span.split,
+            begins: span.begins,
             unknown,
-            cut_inexactly: part.cut_inexactly,
+            cut_inexactly: span.cut_inexactly,
             encoded,
         })
     });
     encoded.collect()
 }
 
-/// The destination of tokens.
+/// The destination of the tokens.
 struct Output<'a> {
     train: SplitWriter<'a>,
     val: SplitWriter<'a>,
     tally: Tally,
-    /// The records that could not be encoded, of what has been written.
+    /// The written part of the records that could not be encoded.
     refused: LeftOut,
     journal: Journal<'a>,
     progress: &'a (dyn Fn(Progress) + Sync),
@@ -299,28 +300,28 @@ struct Output<'a> {
 
 impl Output<'_> {
     fn write(&mut self, wave: &EncodedWave) -> Result<(), DataError> {
-        for part in &wave.parts {
-            let Encoded { ids, learnt, bytes } = &part.encoded;
-            let writer = match part.split {
+        for span in &wave.spans {
+            let Encoded { ids, learnt, bytes } = &span.encoded;
+            let writer = match span.split {
                 Split::Train => &mut self.train,
                 Split::Val => &mut self.val,
             };
-            writer.write(ids, learnt.as_deref(), *bytes, part.begins)?;
-            self.tally.add(ids.len() as u64, part.unknown, part.begins);
-            self.tally.inexact_cuts += u64::from(part.cut_inexactly);
+            writer.write(ids, learnt.as_deref(), *bytes, span.begins)?;
+            self.tally.add(ids.len() as u64, span.unknown, span.begins);
+            self.tally.inexact_cuts += u64::from(span.cut_inexactly);
         }
         self.refused.add(&wave.refused);
-        self.tally.pieces += wave.pieces;
+        self.tally.chunks += wave.chunks;
         self.tally.bytes += wave.bytes;
         (self.progress)(Progress::Advance { bytes: wave.read });
         if self.journal.is_due(wave.bytes) {
-            let note = Note {
+            let saved = SavedProgress {
                 tally: self.tally,
                 refused: self.refused.clone(),
                 train: self.train.state()?,
                 val: self.val.state()?,
             };
-            self.journal.write(&note)?;
+            self.journal.write(&saved)?;
         }
         Ok(())
     }

@@ -1,68 +1,67 @@
-//! The inputs' documents in waves, read ahead by a dedicated thread.
+//! Reads the inputs ahead on a dedicated thread, in waves of chunks.
 //!
-//! A wave is what is worked on at a time. How the pieces fall into waves changes nothing of what is made of them; it
-//! bounds the memory: there are at most four waves, one that is read, one that waits, one that is tokenized and one
-//! that is written.
+//! A wave is the unit of work. The division into waves does not affect the dataset, but it bounds memory: at most
+//! four waves exist, of which one is being read, one is waiting, one is being tokenized and one is being written.
 
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
 use emberlm_tokenizer::Tokenizer;
 
-use crate::inputs::Piece;
+use crate::inputs::DocumentChunk;
 use crate::{DataError, Input, InputOptions, LeftOut};
 
-/// The least text of a wave, where the journal is not written more often.
+/// The minimum text in a wave, unless progress is saved more often.
 const WAVE_BYTES: usize = 4 << 20;
 
-/// The text that each further thread adds to a wave, so that all have enough to do.
+/// The text in a wave per thread, so that all threads have enough to do.
 const WAVE_BYTES_PER_THREAD: usize = 256 << 10;
 
-const MOST_WAVE_BYTES: usize = 16 << 20;
+const MAX_WAVE_BYTES: usize = 16 << 20;
 
-/// The memory of a piece in addition to its text: a wave of very short documents is no larger than others.
-const PIECE_BYTES: usize = 128;
+/// The memory overhead of a chunk, so that waves of very short documents do not take more memory than others.
+const CHUNK_OVERHEAD_BYTES: usize = 128;
 
-/// The inputs and the options of their reading.
+/// The inputs to read, with options.
 pub(super) struct Reading<'a> {
-    /// The inputs, and their numbers: not all may be wanted.
+    /// The inputs with their indices in the corpus. Some may be omitted.
     pub(super) inputs: Vec<(usize, &'a Input)>,
-    /// The options of their reading.
+    /// Options for reading the inputs.
     pub(super) options: &'a InputOptions,
-    /// Decides where texts may be cut; without one, between any two characters.
+    /// Decides where texts may be cut. Without one, they are cut between any two characters.
     pub(super) tokenizer: Option<&'a Tokenizer>,
-    /// The size of a wave.
+    /// The size of a wave in bytes.
     pub(super) wave_bytes: usize,
 }
 
-/// Some documents, in their order.
+/// Consecutive chunks of documents.
 #[derive(Default)]
 pub(super) struct Wave {
-    /// The documents, or parts of long ones.
-    pub(super) pieces: Vec<Located>,
-    /// The number of bytes of the inputs' files that were read for it.
+    /// The chunks in order.
+    pub(super) chunks: Vec<LocatedChunk>,
+    /// The number of bytes of the input files that were read for the wave.
     pub(super) read: u64,
-    /// The records that were no documents, of the inputs that end in it.
+    /// The skipped records of the inputs that end in this wave.
     pub(super) left_out: LeftOut,
     bytes: usize,
 }
 
-/// A piece and where it is from.
-pub(super) struct Located {
-    /// The number of its input.
+/// A chunk with its input.
+pub(super) struct LocatedChunk {
+    /// The index of its input.
     pub(super) input: usize,
-    /// The piece.
-    pub(super) piece: Piece,
+    /// The chunk.
+    pub(super) chunk: DocumentChunk,
 }
 
-/// The size of a wave for the present number of threads and a journal's interval.
+/// The size of a wave for the current number of threads and the interval of the journal.
 pub(super) fn wave_bytes(journal_bytes: u64) -> usize {
     let wanted = WAVE_BYTES.max(rayon::current_num_threads() * WAVE_BYTES_PER_THREAD);
     let journal = usize::try_from(journal_bytes).unwrap_or(usize::MAX);
-    wanted.min(MOST_WAVE_BYTES).min(journal).max(1)
+    wanted.min(MAX_WAVE_BYTES).min(journal).max(1)
 }
 
-/// Reads all of `reading`, and hands it to `take`, wave by wave. It ends at the first error of either.
+/// Calls `take` with each wave of `reading`. Stops at the first error of reading or of `take`.
 pub(super) fn for_each_wave(
     reading: &Reading,
     mut take: impl FnMut(Wave) -> Result<(), DataError>,
@@ -71,7 +70,7 @@ pub(super) fn for_each_wave(
         let (send, receive) = sync_channel(1);
         scope.spawn(move || {
             if let Err(error) = read(reading, &send) {
-                // Where nobody takes it there is an earlier one.
+                // Ignored if `take` has failed before: that error is returned.
                 let _ = send.send(Err(error));
             }
         });
@@ -82,7 +81,7 @@ pub(super) fn for_each_wave(
     })
 }
 
-/// Nobody takes waves any more.
+/// The receiver was dropped.
 struct Closed;
 
 fn read(reading: &Reading, send: &SyncSender<Result<Wave, DataError>>) -> Result<(), DataError> {
@@ -94,7 +93,7 @@ fn read(reading: &Reading, send: &SyncSender<Result<Wave, DataError>>) -> Result
             Ok(Ok(())) => {}
             Ok(Err(Closed)) => return Ok(()),
             Err(error) => {
-                // What comes before the error is whole.
+                // The chunks before the error are valid.
                 let _ = give(&mut wave);
                 return Err(error);
             }
@@ -113,11 +112,11 @@ fn read_input(
 ) -> Result<Result<(), Closed>, DataError> {
     let mut documents = input.open(reading.options, reading.tokenizer)?;
     let (bytes, mut read) = (input.bytes, 0);
-    while let Some(piece) = documents.next_piece()? {
-        wave.bytes += piece.text.len() + PIECE_BYTES;
-        wave.pieces.push(Located {
+    while let Some(chunk) = documents.next_chunk()? {
+        wave.bytes += chunk.text.len() + CHUNK_OVERHEAD_BYTES;
+        wave.chunks.push(LocatedChunk {
             input: number,
-            piece,
+            chunk,
         });
         if wave.bytes >= reading.wave_bytes {
             let now = documents.bytes_read().min(bytes);
@@ -128,7 +127,7 @@ fn read_input(
             }
         }
     }
-    // A bar comes to its end, whatever a container has behind its documents.
+    // Complete the progress, even if a container has data after its documents.
     wave.read += bytes - read;
     wave.left_out.add(documents.left_out());
     Ok(Ok(()))

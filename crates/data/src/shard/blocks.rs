@@ -1,23 +1,23 @@
-//! Hashes of a file's blocks of 1 MiB, so that a part of a file can be verified without reading all of it.
+//! Hashes of a file's blocks of 1 MiB, which allow part of a file to be verified without reading all of it.
 //!
-//! A block's hash is the chaining value of its subtree in BLAKE3's tree over the file. Block hashes therefore combine to
-//! the BLAKE3 of the whole file, which the manifest holds: they need not be trusted. A file of at most one block
-//! needs none; its block's hash is the file's.
+//! The hash of a block is the chaining value of its subtree in the BLAKE3 tree of the file. Block hashes therefore
+//! combine to the BLAKE3 of the whole file, which the manifest contains, so they need not be trusted. A file of at
+//! most one block needs none, since the hash of the file is sufficient.
 
 use blake3::Hasher;
 use blake3::hazmat::{
     ChainingValue, HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root,
 };
 
-/// Bytes of a block, a power of two.
+/// The number of bytes in a block, a power of two.
 pub(crate) const BLOCK_BYTES: u64 = 1 << 20;
 
-/// The hashes of a file's blocks in their order; none for a file of at most one block.
+/// The hashes of a file's blocks in order. Empty for a file of at most one block.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct BlockHashes(Vec<ChainingValue>);
 
 impl BlockHashes {
-    /// Reads hashes from hexadecimal, one after another.
+    /// Parses concatenated hashes in hexadecimal.
     pub(crate) fn from_hex(text: &str) -> Option<Self> {
         let (digits, rest) = text.as_bytes().as_chunks::<64>();
         let hash = |digits| blake3::Hash::from_hex(digits).ok().map(ChainingValue::from);
@@ -25,18 +25,18 @@ impl BlockHashes {
         hashes.filter(|_| rest.is_empty()).map(Self)
     }
 
-    /// The hashes in hexadecimal, one after another.
+    /// The concatenated hashes in hexadecimal.
     pub(crate) fn to_hex(&self) -> String {
         let hex = |hash: &ChainingValue| blake3::Hash::from_bytes(*hash).to_hex().to_string();
         self.0.iter().map(hex).collect()
     }
 
-    /// Returns true if there are none.
+    /// Returns true if there are no hashes.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Returns true if these are the hashes of a file of `bytes` bytes whose BLAKE3 is `whole`.
+    /// Returns true if these are the block hashes of a file of `bytes` bytes whose BLAKE3 is `whole`.
     pub(crate) fn belong_to(&self, bytes: u64, whole: &blake3::Hash) -> bool {
         match self.0.len() {
             0 => bytes <= BLOCK_BYTES,
@@ -45,13 +45,13 @@ impl BlockHashes {
         }
     }
 
-    /// Returns true if `bytes` are what block `index` of the file was.
+    /// Returns true if `bytes` match the hash of block `index`.
     pub(crate) fn matches(&self, index: u64, bytes: &[u8]) -> bool {
         let expected = usize::try_from(index).ok().and_then(|at| self.0.get(at));
         !bytes.is_empty() && expected == Some(&block_hash(index, bytes))
     }
 
-    /// The offset of the first block whose hash differs from that in `other`, or that only one of them has.
+    /// The offset of the first block whose hash differs from `other`, or that only one of them has.
     pub(crate) fn first_difference(&self, other: &Self) -> Option<u64> {
         let same = self
             .0
@@ -62,7 +62,7 @@ impl BlockHashes {
         (same < self.0.len().max(other.0.len())).then_some(same as u64 * BLOCK_BYTES)
     }
 
-    /// The BLAKE3 of the whole file; none where there are fewer than two blocks.
+    /// The BLAKE3 of the whole file, if there are at least two blocks.
     fn combined(&self) -> Option<blake3::Hash> {
         let (left, right) = halves(&self.0)?;
         Some(merge_subtrees_root(
@@ -79,8 +79,8 @@ fn block_hash(index: u64, bytes: &[u8]) -> ChainingValue {
     hasher.finalize_non_root()
 }
 
-/// The two subtrees below the root of a tree over `blocks`: the left one is the largest full tree that leaves a block
-/// for the right one.
+/// Divides `blocks` into the two subtrees below the root. The left one is the largest complete tree that leaves at
+/// least one block for the right one.
 fn halves(blocks: &[ChainingValue]) -> Option<(&[ChainingValue], &[ChainingValue])> {
     (blocks.len() > 1).then(|| blocks.split_at(blocks.len().next_power_of_two() / 2))
 }
@@ -92,7 +92,7 @@ fn subtree(blocks: &[ChainingValue]) -> ChainingValue {
     }
 }
 
-/// The BLAKE3 of a file and those of its blocks.
+/// The BLAKE3 of a file and the hashes of its blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FileHashes {
     /// BLAKE3 of the whole file, in hexadecimal.
@@ -101,12 +101,12 @@ pub(crate) struct FileHashes {
     pub(crate) blocks: BlockHashes,
 }
 
-/// Hashes a file's bytes in their order, using all threads.
+/// Hashes a file's bytes in order, using all threads.
 #[derive(Debug, Default)]
 pub(crate) struct BlockHasher {
-    /// The blocks before the open one.
+    /// The hashes of the blocks before the open one.
     done: Vec<ChainingValue>,
-    /// The open block, which has a byte at least once the file has one.
+    /// The open block. It is empty only if the file is.
     open: Hasher,
 }
 
@@ -127,7 +127,7 @@ impl BlockHasher {
         }
     }
 
-    /// The hashes of all bytes so far.
+    /// The hashes of all bytes added so far.
     pub(crate) fn finish(&self) -> FileHashes {
         let mut blocks = BlockHashes(self.done.clone());
         if !self.done.is_empty() {
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_hash_is_blake3_of_the_file() {
+    fn combined_hash_is_the_blake3_of_the_file() {
         let lengths = [
             0,
             1,
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn block_hashes_of_another_file_do_not_belong() {
+    fn block_hashes_of_another_file_are_rejected() {
         let (file, mut other) = (bytes(3 * MIB), bytes(3 * MIB));
         other[2 * MIB] ^= 1;
         let whole = blake3::hash(&file);
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn hexadecimal_is_read_back_and_anything_else_refused() {
+    fn hexadecimal_round_trips_and_invalid_text_is_rejected() {
         let found = hashes(&bytes(3 * MIB), MIB).blocks;
         let hex = found.to_hex();
         assert_eq!(hex.len(), 3 * 64);

@@ -1,4 +1,4 @@
-//! A file that is hashed while it is read from beginning to end.
+//! A file that is hashed while it is read sequentially.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
@@ -9,10 +9,11 @@ use emberlm_system::read;
 use super::blocks::{BlockHasher, FileHashes};
 use crate::DataError;
 
-/// Bytes per read.
+/// The maximum number of bytes per read.
 const READ_BYTES: u64 = 4 << 20;
 
-/// Reads a file in blocks through a separate buffer: a memory map's pages would count as this process's memory.
+/// Reads a file in blocks into a buffer. It is not memory-mapped, because the pages of a map would count as memory of
+/// this process.
 pub(crate) struct HashedFile {
     path: PathBuf,
     file: File,
@@ -23,7 +24,7 @@ pub(crate) struct HashedFile {
 }
 
 impl HashedFile {
-    /// Opens the regular file `path`, or what a link of this name leads to.
+    /// Opens the regular file `path`. Follows symbolic links.
     pub(crate) fn open(path: &Path) -> Result<Self, DataError> {
         let found = fs::metadata(path).map_err(DataError::io("read", path))?;
         if !found.is_file() {
@@ -44,17 +45,17 @@ impl HashedFile {
         })
     }
 
-    /// The file's length in bytes.
+    /// The length of the file in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The file.
+    /// The path of the file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The next bytes, at most `most` of them; none at the end.
+    /// Reads the next bytes, at most `most` of them. Returns an empty slice at the end.
     pub(crate) fn next(&mut self, most: u64) -> Result<&[u8], DataError> {
         let len = self.left.min(most).min(READ_BYTES);
         self.block.resize(len as usize, 0);
@@ -70,13 +71,13 @@ impl HashedFile {
         Ok(&self.block)
     }
 
-    /// The hashes of what has been read.
+    /// The hashes of the bytes read so far.
     pub(crate) fn hashes(&self) -> FileHashes {
         self.hasher.finish()
     }
 }
 
-/// The hashes of a file and its blocks; reads all of it.
+/// Reads a whole file and returns its hashes.
 pub(crate) fn file_hashes(path: &Path) -> Result<FileHashes, DataError> {
     let mut file = HashedFile::open(path)?;
     while !file.next(READ_BYTES)?.is_empty() {}

@@ -1,20 +1,20 @@
-//! The mask of a shard: a file of one byte per token, which marks the tokens to be learnt and, in masks that index
-//! documents, those that a document begins with.
+//! The mask of a shard: a file with one byte per token, which marks targets and, if the mask indexes documents, the
+//! first token of each document.
 
 use std::path::Path;
 
 use super::HashedFile;
 use super::blocks::{BlockHashes, FileHashes};
-use super::verified_map::{VerifiedMap, WholeFile};
+use super::verified_map::{UnverifiedFile, VerifiedMap};
 use crate::DataError;
 
-/// The bit of a token that is to be learnt.
+/// The bit of a target.
 pub(crate) const LEARNT: u8 = 1;
 
-/// The bit of a token that a document begins with.
+/// The bit of a token that begins a document.
 pub(crate) const BEGINS: u8 = 2;
 
-/// Returns the largest byte of a mask, and the rule for its bytes.
+/// The largest valid byte of a mask, and a description of the valid bytes.
 fn largest(indexes_documents: bool) -> (u8, &'static str) {
     match indexes_documents {
         true => (LEARNT | BEGINS, "only 0 to 3 are allowed"),
@@ -22,7 +22,7 @@ fn largest(indexes_documents: bool) -> (u8, &'static str) {
     }
 }
 
-/// A memory-mapped mask, whose length has been checked.
+/// A memory-mapped mask with a verified length.
 pub struct Mask {
     file: VerifiedMap,
     indexes_documents: bool,
@@ -32,7 +32,7 @@ impl Mask {
     /// Opens the mask `path` of a shard of `tokens` tokens.
     ///
     /// # Errors
-    /// Fails if it cannot be opened, or has not one byte per token.
+    /// Fails if the file cannot be opened or does not have one byte per token.
     pub fn open(path: &Path, tokens: u64) -> Result<Self, DataError> {
         let file = VerifiedMap::open(path)?;
         if file.len() != tokens {
@@ -47,19 +47,19 @@ impl Mask {
         })
     }
 
-    /// The same mask, which also marks the tokens that documents begin with if `indexes_documents` is true.
+    /// Sets whether the mask also indexes documents.
     #[must_use]
     pub(crate) fn indexing(mut self, indexes_documents: bool) -> Self {
         self.indexes_documents = indexes_documents;
         self
     }
 
-    /// Returns true if the mask marks the tokens that documents begin with.
+    /// Returns true if the mask indexes documents.
     pub fn indexes_documents(&self) -> bool {
         self.indexes_documents
     }
 
-    /// Verifies every block when it is first read, if its hash is known.
+    /// Enables verification of each block when it is first read, as far as its hash is known.
     pub(crate) fn verified_by(
         mut self,
         blake3: &str,
@@ -69,25 +69,26 @@ impl Mask {
         Ok(self)
     }
 
-    /// The file, if its block hashes are unknown.
-    pub(crate) fn whole_file(&self) -> Option<WholeFile> {
-        self.file.whole_file()
+    /// The file, if its blocks cannot be verified one by one.
+    pub(crate) fn unverified_file(&self) -> Option<UnverifiedFile> {
+        self.file.unverified_file()
     }
 
-    /// The file.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         self.file.path()
     }
 
-    /// Appends whether each of `len` tokens from `start` on is to be learnt.
+    /// Appends for each of `len` tokens from `start` whether it is a target.
     ///
     /// # Errors
-    /// Where there are not as many, where they are not the bytes that were written, or where one is out of range.
+    /// Fails if there are fewer tokens, if the bytes have changed since they were written, or if a byte is out of
+    /// range.
     pub fn read_into(&self, start: u64, len: u64, out: &mut Vec<bool>) -> Result<(), DataError> {
         self.bits_into(LEARNT, start, len, out)
     }
 
-    /// Appends whether a document begins with each of `len` tokens from `start` on.
+    /// Appends for each of `len` tokens from `start` whether it begins a document.
     ///
     /// # Errors
     /// As [`Mask::read_into`].
@@ -123,22 +124,22 @@ impl Mask {
     }
 }
 
-/// The findings of a pass over a whole mask.
+/// The results of a pass over a whole mask.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MaskSums {
-    /// One byte for each token.
+    /// The number of bytes, one per token.
     pub(crate) bytes: u64,
-    /// The number of tokens that are to be learnt.
+    /// The number of targets.
     pub(crate) learnt: u64,
     /// The number of tokens that begin a document.
     pub(crate) documents: u64,
-    /// The first byte that is out of range: its place, the byte and the rule.
+    /// The first byte that is out of range: its position, its value and the rule.
     pub(crate) wrong: Option<(u64, u8, &'static str)>,
     /// The hashes of the file and its blocks.
     pub(crate) hashes: FileHashes,
 }
 
-/// Reads the mask `path`; `progress` receives how many more bytes have been read.
+/// Reads the mask `path` and sums it up. `progress` receives the number of bytes read since the last call.
 pub(crate) fn sum_mask(
     path: &Path,
     indexes_documents: bool,

@@ -1,13 +1,14 @@
-//! One file of tokens, byte-compatible with llm.c and modded-nanogpt.
+//! Shards: token files that are byte-compatible with llm.c and modded-nanogpt.
 //!
-//! 256 little-endian `i32` of header, then the tokens, little-endian. The header's first three say what follows:
+//! A header of 256 little-endian `i32` precedes the little-endian tokens. Its first three numbers describe them:
 //!
 //! | tokens | `[0]` | `[1]` | `[2]` |
 //! |---|---|---|---|
-//! | `u16` | 20240520 | 1 | how many |
-//! | `u32` | 20240801 | 7 | how many |
+//! | `u16` | 20240520 | 1 | number of tokens |
+//! | `u32` | 20240801 | 7 | number of tokens |
 //!
-//! nanoGPT's files are `u16` tokens without a header ([`ShardLayout::Headerless`]): they are read, but not written.
+//! nanoGPT's files are `u16` tokens without a header ([`ShardLayout::Headerless`]). They can be read, but not
+//! written.
 
 mod blocks;
 mod hashed_file;
@@ -29,40 +30,40 @@ pub(crate) use mask::{LEARNT, sum_mask};
 pub(crate) use mask_write::MaskWriter;
 pub use read::Shard;
 pub(crate) use stream::ShardStream;
-pub(crate) use verified_map::WholeFile;
+pub(crate) use verified_map::UnverifiedFile;
 pub use write::ShardWriter;
 
-/// Tokens per shard where nothing else is asked for.
+/// The default number of tokens per shard.
 pub const DEFAULT_SHARD_TOKENS: u64 = 100_000_000;
 
-/// The most tokens that a header can state.
+/// The maximum number of tokens that a header can state.
 const MAX_SHARD_TOKENS: u64 = i32::MAX as u64;
 
-/// The header's length.
+/// The length of the header in bytes.
 pub(crate) const HEADER_BYTES: u64 = 256 * 4;
 
-/// The number of bytes that a token takes in a shard.
+/// The width of a token in a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenWidth {
-    /// Two bytes: vocabularies of up to 65,536 ids.
+    /// Two bytes, for vocabularies of up to 65,536 ids.
     U16,
     /// Four bytes.
     U32,
 }
 
-/// The layout of the tokens in a shard's file.
+/// The file layout of a shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ShardLayout {
-    /// A header of 1,024 bytes, then the tokens: llm.c's and modded-nanogpt's files.
+    /// A header of 1,024 bytes, then the tokens, as in llm.c and modded-nanogpt.
     #[default]
     #[serde(rename = "llm.c")]
     LlmC,
-    /// Little-endian `u16` tokens and nothing else: nanoGPT's files.
+    /// Little-endian `u16` tokens without a header, as in nanoGPT.
     Headerless,
 }
 
-/// The rule for the most tokens in a shard.
+/// Checks the maximum number of tokens per shard.
 pub(crate) fn check_shard_tokens(shard_tokens: u64) -> Result<(), DataError> {
     match (1..=MAX_SHARD_TOKENS).contains(&shard_tokens) {
         true => Ok(()),
@@ -81,7 +82,7 @@ impl ShardLayout {
 }
 
 impl TokenWidth {
-    /// The width that a vocabulary needs.
+    /// The smallest width for a vocabulary.
     pub fn for_vocab(vocab_size: usize) -> Self {
         if vocab_size <= 1 << 16 {
             Self::U16
@@ -98,7 +99,7 @@ impl TokenWidth {
         }
     }
 
-    /// The header's first two numbers: magic and version.
+    /// The first two numbers of the header: magic and version.
     const fn signature(self) -> (i32, i32) {
         match self {
             Self::U16 => (20_240_520, 1),
@@ -117,25 +118,26 @@ fn header(width: TokenWidth, count: i32) -> [u8; HEADER_BYTES as usize] {
     bytes
 }
 
-/// The position of the tokens in a shard's file.
+/// The region of a shard's file that contains the tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Placed {
+struct TokenRegion {
     width: TokenWidth,
     /// The offset of the first token, in bytes.
     first_byte: u64,
     tokens: u64,
 }
 
-/// The position of the tokens in a file of `file_bytes` bytes that begins with `head`, or the reason that it is not a shard.
-fn place(layout: ShardLayout, head: &[u8], file_bytes: u64) -> Result<Placed, String> {
+/// Locates the tokens in a file of `file_bytes` bytes that begins with `head`, or returns the reason that it is not a
+/// shard.
+fn locate_tokens(layout: ShardLayout, head: &[u8], file_bytes: u64) -> Result<TokenRegion, String> {
     match layout {
-        ShardLayout::LlmC => check_header(head, file_bytes).map(|(width, tokens)| Placed {
+        ShardLayout::LlmC => check_header(head, file_bytes).map(|(width, tokens)| TokenRegion {
             width,
             first_byte: HEADER_BYTES,
             tokens,
         }),
         ShardLayout::Headerless => match file_bytes % 2 {
-            0 => Ok(Placed {
+            0 => Ok(TokenRegion {
                 width: TokenWidth::U16,
                 first_byte: 0,
                 tokens: file_bytes / 2,
@@ -145,7 +147,7 @@ fn place(layout: ShardLayout, head: &[u8], file_bytes: u64) -> Result<Placed, St
     }
 }
 
-/// Appends the tokens that `bytes` hold to `out`.
+/// Decodes `bytes` and appends the tokens to `out`.
 fn decode(width: TokenWidth, bytes: &[u8], out: &mut Vec<u32>) {
     match width {
         TokenWidth::U16 => {
@@ -159,7 +161,7 @@ fn decode(width: TokenWidth, bytes: &[u8], out: &mut Vec<u32>) {
     }
 }
 
-/// The width and the count that a header states, if the file's length agrees.
+/// Validates a header and the file length. Returns the width and number of tokens.
 fn check_header(head: &[u8], file_bytes: u64) -> Result<(TokenWidth, u64), String> {
     if (head.len() as u64) < HEADER_BYTES {
         return Err(format!(
@@ -191,47 +193,47 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_vocabulary_decides_the_width() {
+    fn vocabulary_size_determines_the_width() {
         assert_eq!(TokenWidth::for_vocab(65_536), TokenWidth::U16);
         assert_eq!(TokenWidth::for_vocab(65_537), TokenWidth::U32);
     }
 
-    /// The beginning of a shard of 45 tokens, and the length of its file.
+    /// The beginning of a valid shard of 45 tokens, and the length of its file.
     fn good(width: TokenWidth) -> ([u8; HEADER_BYTES as usize], u64) {
         (header(width, 45), HEADER_BYTES + 45 * width.bytes())
     }
 
     #[test]
-    fn a_file_of_any_other_length_is_refused() {
+    fn wrong_file_length_is_rejected() {
         for width in [TokenWidth::U16, TokenWidth::U32] {
             let (head, bytes) = good(width);
             for len in 0..2 * bytes {
                 let head = &head[..head.len().min(len as usize)];
-                let placed = place(ShardLayout::LlmC, head, len);
-                assert_eq!(placed.is_ok(), len == bytes, "{len}");
+                let region = locate_tokens(ShardLayout::LlmC, head, len);
+                assert_eq!(region.is_ok(), len == bytes, "{len}");
             }
         }
         for len in 0..9 {
-            let placed = place(ShardLayout::Headerless, &[], len);
+            let region = locate_tokens(ShardLayout::Headerless, &[], len);
             assert_eq!(
-                placed.map(|p| p.tokens).ok(),
+                region.map(|p| p.tokens).ok(),
                 (len % 2 == 0).then_some(len / 2)
             );
         }
     }
 
     #[test]
-    fn any_other_magic_version_or_count_is_refused() {
+    fn wrong_magic_version_or_count_is_rejected() {
         for width in [TokenWidth::U16, TokenWidth::U32] {
             let (good, bytes) = good(width);
             for at in 0..good.len() {
                 for byte in 0..=255 {
                     let mut head = good;
                     head[at] = byte;
-                    let placed = place(ShardLayout::LlmC, &head, bytes);
-                    // The rest of the header means nothing, to llm.c either.
+                    let region = locate_tokens(ShardLayout::LlmC, &head, bytes);
+                    // The rest of the header is unused, also in llm.c.
                     let same = at >= 12 || byte == good[at];
-                    assert_eq!(placed.is_ok(), same, "{byte} at {at}");
+                    assert_eq!(region.is_ok(), same, "{byte} at {at}");
                 }
             }
         }

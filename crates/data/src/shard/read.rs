@@ -1,39 +1,42 @@
-//! Reading a shard.
+//! Random access to a shard.
 
 use std::path::Path;
 
 use super::blocks::BlockHashes;
-use super::verified_map::{VerifiedMap, WholeFile};
-use super::{HEADER_BYTES, Placed, ShardLayout, TokenWidth, decode, file_hashes, place};
+use super::verified_map::{UnverifiedFile, VerifiedMap};
+use super::{
+    HEADER_BYTES, ShardLayout, TokenRegion, TokenWidth, decode, file_hashes, locate_tokens,
+};
 use crate::DataError;
 
-/// A memory-mapped shard, whose header and length have been checked.
+/// A memory-mapped shard with a validated header and length.
 ///
-/// The file must not be cut short while it is open: the operating system would end the process.
+/// The file must not be truncated while it is open: accessing the missing pages would make the operating system kill
+/// the process.
 pub struct Shard {
     file: VerifiedMap,
-    placed: Placed,
+    region: TokenRegion,
 }
 
 impl Shard {
     /// Opens the shard `path`, which has a header.
     ///
     /// # Errors
-    /// Fails if it cannot be opened, is shorter than a header, is no shard or of an unknown version, or if its length
-    /// is not what its header says.
+    /// Fails if the file cannot be opened, is not a shard or has an unsupported version, or if its length differs
+    /// from the one stated in the header.
     pub fn open(path: &Path) -> Result<Self, DataError> {
         Self::open_as(path, ShardLayout::LlmC)
     }
 
-    /// Opens the shard `path`, whose tokens lie as `layout` says.
+    /// Opens the shard `path` with the given layout.
     ///
     /// # Errors
-    /// As [`Shard::open`]; without a header, where its length is odd.
+    /// As [`Shard::open`]. Without a header, fails if the length is odd.
     pub fn open_as(path: &Path, layout: ShardLayout) -> Result<Self, DataError> {
         let file = VerifiedMap::open(path)?;
         let head = file.unverified(0, HEADER_BYTES.min(file.len()))?;
-        match place(layout, head, file.len()) {
-            Ok(placed) => Ok(Self { file, placed }),
+        match locate_tokens(layout, head, file.len()) {
+            Ok(region) => Ok(Self { file, region }),
             Err(reason) => Err(DataError::Shard {
                 path: path.to_owned(),
                 reason,
@@ -41,7 +44,7 @@ impl Shard {
         }
     }
 
-    /// Verifies every block when it is first read, if its hash is known.
+    /// Enables verification of each block when it is first read, as far as its hash is known.
     pub(crate) fn verified_by(
         mut self,
         blake3: &str,
@@ -51,57 +54,57 @@ impl Shard {
         Ok(self)
     }
 
-    /// The file, if its block hashes are unknown.
-    pub(crate) fn whole_file(&self) -> Option<WholeFile> {
-        self.file.whole_file()
+    /// The file, if its blocks cannot be verified one by one.
+    pub(crate) fn unverified_file(&self) -> Option<UnverifiedFile> {
+        self.file.unverified_file()
     }
 
-    /// The number of tokens that it holds.
+    /// The number of tokens.
     pub fn len(&self) -> u64 {
-        self.placed.tokens
+        self.region.tokens
     }
 
-    /// Returns true if it holds no tokens.
+    /// Returns true if there are no tokens.
     pub fn is_empty(&self) -> bool {
-        self.placed.tokens == 0
+        self.region.tokens == 0
     }
 
-    /// The number of bytes that a token takes in it.
+    /// The width of a token.
     pub fn width(&self) -> TokenWidth {
-        self.placed.width
+        self.region.width
     }
 
-    /// The file.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         self.file.path()
     }
 
-    /// Appends `len` tokens from `start` on to `out`.
+    /// Appends `len` tokens from `start` to `out`.
     ///
     /// # Errors
-    /// [`DataError::OutOfBounds`] where there are not as many; [`DataError::DamagedBlock`] where they are not the bytes
-    /// that were written.
+    /// [`DataError::OutOfBounds`] if there are fewer tokens, [`DataError::DamagedBlock`] if the bytes have changed
+    /// since they were written.
     pub fn read_into(&self, start: u64, len: u64, out: &mut Vec<u32>) -> Result<(), DataError> {
         if start
             .checked_add(len)
-            .is_none_or(|end| end > self.placed.tokens)
+            .is_none_or(|end| end > self.region.tokens)
         {
-            let total = self.placed.tokens;
+            let total = self.region.tokens;
             return Err(DataError::OutOfBounds { start, len, total });
         }
-        let Placed {
+        let TokenRegion {
             width, first_byte, ..
-        } = self.placed;
+        } = self.region;
         let first = first_byte + start * width.bytes();
         let bytes = self.file.bytes(first, len * width.bytes())?;
         decode(width, bytes, out);
         Ok(())
     }
 
-    /// BLAKE3 of the whole file, in hexadecimal; reads all of it.
+    /// Reads the whole file and returns its BLAKE3 in hexadecimal.
     ///
     /// # Errors
-    /// Fails if it cannot be read.
+    /// Fails if the file cannot be read.
     pub fn blake3(&self) -> Result<String, DataError> {
         Ok(file_hashes(self.path())?.blake3)
     }
@@ -126,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_come_back_from_any_place() {
+    fn tokens_are_read_from_any_position() {
         for width in [TokenWidth::U16, TokenWidth::U32] {
             let ids: Vec<u32> = (0..1000).map(|i| i * 61).collect();
             let shard = open_bytes(&shard_bytes(width, &ids)).unwrap();
@@ -149,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_shards_are_refused_before_use() {
+    fn damaged_shard_is_rejected_on_open() {
         let good = shard_bytes(TokenWidth::U16, &[1, 2, 3]);
         assert!(refusal(&[]).contains("0 bytes are less than its header's 1024"));
         assert!(
@@ -169,12 +172,12 @@ mod tests {
     }
 
     #[test]
-    fn a_shard_that_was_never_finished_is_refused() {
+    fn unfinished_shard_is_rejected() {
         assert!(refusal(&unfinished_bytes()).contains("not completely written"));
     }
 
     #[test]
-    fn a_missing_shard_is_an_error_with_its_path() {
+    fn missing_shard_error_names_the_path() {
         let message = Shard::open(Path::new("no/such.bin"))
             .err()
             .unwrap()

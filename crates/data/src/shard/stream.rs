@@ -1,19 +1,22 @@
-//! A shard read from its beginning to its end.
+//! Sequential reading of a shard.
 
 use std::path::Path;
 
-use super::{FileHashes, HEADER_BYTES, HashedFile, Placed, ShardLayout, TokenWidth, decode, place};
+use super::{
+    FileHashes, HEADER_BYTES, HashedFile, ShardLayout, TokenRegion, TokenWidth, decode,
+    locate_tokens,
+};
 use crate::DataError;
 
-/// Gives a shard's tokens in blocks, and at the end the file's hash; holds no more than a block.
+/// Reads a shard's tokens in blocks, and computes the hashes of the file. Holds at most one block.
 pub(crate) struct ShardStream {
     file: HashedFile,
-    placed: Placed,
+    region: TokenRegion,
     ids: Vec<u32>,
 }
 
 impl ShardStream {
-    /// Begins to read the shard `path`, whose tokens lie as `layout` says.
+    /// Opens the shard `path` with the given layout.
     ///
     /// # Errors
     /// As [`crate::Shard::open_as`].
@@ -24,10 +27,10 @@ impl ShardStream {
             ShardLayout::LlmC => file.next(HEADER_BYTES)?,
             ShardLayout::Headerless => &[],
         };
-        match place(layout, head, bytes) {
-            Ok(placed) => Ok(Self {
+        match locate_tokens(layout, head, bytes) {
+            Ok(region) => Ok(Self {
                 file,
-                placed,
+                region,
                 ids: Vec::new(),
             }),
             Err(reason) => Err(DataError::Shard {
@@ -37,26 +40,27 @@ impl ShardStream {
         }
     }
 
-    /// The number of tokens that the shard holds.
+    /// The number of tokens in the shard.
     pub(crate) fn len(&self) -> u64 {
-        self.placed.tokens
+        self.region.tokens
     }
 
-    /// The number of bytes that a token takes in it.
+    /// The width of a token.
     pub(crate) fn width(&self) -> TokenWidth {
-        self.placed.width
+        self.region.width
     }
 
-    /// The next tokens; none at the end.
+    /// Returns the next tokens, or an empty slice at the end.
     pub(crate) fn next(&mut self) -> Result<&[u32], DataError> {
         self.ids.clear();
-        // A block's length is a multiple of every width, so that none cuts a token.
+        // Blocks start after the header and their length is a multiple of every width, so no token is split between
+        // two blocks.
         let bytes = self.file.next(u64::MAX)?;
-        decode(self.placed.width, bytes, &mut self.ids);
+        decode(self.region.width, bytes, &mut self.ids);
         Ok(&self.ids)
     }
 
-    /// The hashes of the whole file and its blocks, after the last token.
+    /// The hashes of the file. Complete after the last token.
     pub(crate) fn hashes(&self) -> FileHashes {
         self.file.hashes()
     }

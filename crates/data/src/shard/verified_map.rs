@@ -8,7 +8,7 @@ use mmap_io::{MemoryMappedFile, MmapIoError};
 use super::blocks::{BLOCK_BYTES, BlockHashes};
 use crate::DataError;
 
-/// A memory-mapped file, and what its bytes are checked against.
+/// A memory-mapped file with the hashes to verify it.
 pub(super) struct VerifiedMap {
     path: PathBuf,
     map: MemoryMappedFile,
@@ -16,32 +16,32 @@ pub(super) struct VerifiedMap {
 }
 
 enum Check {
-    /// Nothing is known of the file.
+    /// No hashes are known.
     None,
-    /// The hash of the whole file, which has more than one block.
-    WholeFile(blake3::Hash),
+    /// The hash of the whole file, which has several blocks.
+    UnverifiedFile(blake3::Hash),
     /// The hash of a file of at most one block.
     OneBlock(blake3::Hash, Verified),
     /// The hash of each block.
     Blocks(BlockHashes, Verified),
 }
 
-/// Which blocks have been verified. A block that two threads read first at the same time is hashed by both.
+/// The blocks verified so far. If two threads first read a block at the same time, both hash it.
 struct Verified(Box<[AtomicBool]>);
 
-/// A file that can only be verified as a whole.
+/// A file without block hashes, which can only be verified as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct WholeFile {
-    /// The file.
+pub(crate) struct UnverifiedFile {
+    /// The path of the file.
     pub(crate) path: PathBuf,
-    /// Its length.
+    /// The length in bytes.
     pub(crate) bytes: u64,
-    /// The BLAKE3 that it must have.
+    /// The expected BLAKE3.
     pub(crate) blake3: blake3::Hash,
 }
 
 impl VerifiedMap {
-    /// Maps the file `path`, without anything to check it against.
+    /// Memory-maps the file `path` without verification.
     pub(super) fn open(path: &Path) -> Result<Self, DataError> {
         let map = MemoryMappedFile::open_ro(path).map_err(|error| map_error(path, error))?;
         Ok(Self {
@@ -51,8 +51,8 @@ impl VerifiedMap {
         })
     }
 
-    /// Has every block verified when it is first read. `blake3` is the whole file's, in hexadecimal; without `blocks`, a
-    /// file of more than one block is not verified here.
+    /// Enables verification of each block when it is first read. `blake3` is the hash of the whole file in
+    /// hexadecimal. Without `blocks`, a file of more than one block is not verified here.
     pub(super) fn verify_by(
         &mut self,
         blake3: &str,
@@ -71,7 +71,7 @@ impl VerifiedMap {
         };
         self.check = match blocks {
             _ if bytes <= BLOCK_BYTES => Check::OneBlock(whole, verified()),
-            None => Check::WholeFile(whole),
+            None => Check::UnverifiedFile(whole),
             Some(blocks) if blocks.belong_to(bytes, &whole) => Check::Blocks(blocks, verified()),
             Some(_) => {
                 let path = self.path.clone();
@@ -81,10 +81,10 @@ impl VerifiedMap {
         Ok(())
     }
 
-    /// The file, where it has to be verified as a whole by whoever reads it.
-    pub(super) fn whole_file(&self) -> Option<WholeFile> {
+    /// The file, if the reader has to verify it as a whole.
+    pub(super) fn unverified_file(&self) -> Option<UnverifiedFile> {
         match self.check {
-            Check::WholeFile(blake3) => Some(WholeFile {
+            Check::UnverifiedFile(blake3) => Some(UnverifiedFile {
                 path: self.path.clone(),
                 bytes: self.map.len(),
                 blake3,
@@ -93,20 +93,20 @@ impl VerifiedMap {
         }
     }
 
-    /// The file.
+    /// The path of the file.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The file's length.
+    /// The length of the file in bytes.
     pub(super) fn len(&self) -> u64 {
         self.map.len()
     }
 
-    /// `len` bytes from `start` on, whose blocks have been verified.
+    /// Returns `len` bytes from `start`, after verifying the blocks that contain them.
     pub(super) fn bytes(&self, start: u64, len: u64) -> Result<&[u8], DataError> {
         match &self.check {
-            Check::None | Check::WholeFile(_) => {}
+            Check::None | Check::UnverifiedFile(_) => {}
             Check::OneBlock(whole, verified) => {
                 let matches = |_, block: &[u8]| blake3::hash(block) == *whole;
                 self.verify(verified, start, len, matches)?;
@@ -120,13 +120,13 @@ impl VerifiedMap {
         self.unverified(start, len)
     }
 
-    /// `len` bytes from `start` on, as they are.
+    /// Returns `len` bytes from `start` without verification.
     pub(super) fn unverified(&self, start: u64, len: u64) -> Result<&[u8], DataError> {
         let bytes = self.map.as_slice_bytes(start, len);
         bytes.map_err(|error| map_error(&self.path, error))
     }
 
-    /// Verifies the blocks that `len` bytes from `start` on lie in, but for those that have been.
+    /// Verifies the blocks that contain `len` bytes from `start`, except those verified before.
     fn verify(
         &self,
         verified: &Verified,

@@ -1,4 +1,4 @@
-//! Writing a shard.
+//! Writer for shards.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
@@ -8,10 +8,10 @@ use super::{HEADER_BYTES, MAX_SHARD_TOKENS, TokenWidth, header};
 
 const BUFFER_BYTES: usize = 1 << 18;
 
-/// The number of ids that are turned into bytes at a time.
+/// The number of ids encoded at a time.
 const IDS_AT_ONCE: usize = 1024;
 
-/// Writes a shard: a header without a count, tokens, and at the end the count.
+/// Writes a shard: a header without a valid count, then the tokens. The count is filled in at the end.
 pub struct ShardWriter<W: Write + Seek> {
     out: BufWriter<W>,
     width: TokenWidth,
@@ -19,19 +19,19 @@ pub struct ShardWriter<W: Write + Seek> {
 }
 
 impl ShardWriter<File> {
-    /// Begins the shard `path`, replacing what is there.
+    /// Creates the shard `path`, replacing an existing file.
     ///
     /// # Errors
-    /// The operating system's error.
+    /// Returns the operating system's error.
     pub fn create(path: &Path, width: TokenWidth) -> io::Result<Self> {
         Self::new(File::create(path)?, width)
     }
 
-    /// Continues the shard `path`, which was begun with [`ShardWriter::create`], after its first `tokens` tokens:
-    /// the bytes after them are cut off.
+    /// Resumes the shard `path`, which was begun with [`ShardWriter::create`], after its first `tokens` tokens. The
+    /// bytes after them are truncated.
     ///
     /// # Errors
-    /// The operating system's error; `UnexpectedEof` where there are fewer tokens.
+    /// Returns the operating system's error, or `UnexpectedEof` if the file has fewer tokens.
     pub fn resume(path: &Path, width: TokenWidth, tokens: u64) -> io::Result<Self> {
         let mut file = File::options().read(true).write(true).open(path)?;
         let bytes = HEADER_BYTES + tokens * width.bytes();
@@ -44,19 +44,19 @@ impl ShardWriter<File> {
         Ok(Self { out, width, tokens })
     }
 
-    /// Waits until what has been written is on the disk; the header's count is not yet.
+    /// Syncs the tokens written so far to disk. The count in the header is not updated.
     ///
     /// # Errors
-    /// The operating system's error.
+    /// Returns the operating system's error.
     pub fn sync(&mut self) -> io::Result<()> {
         self.out.flush()?;
         self.out.get_ref().sync_data()
     }
 
-    /// Ends the shard and waits until it is on the disk; returns how many tokens it holds.
+    /// Completes the shard and syncs it to disk. Returns the number of tokens.
     ///
     /// # Errors
-    /// The operating system's error.
+    /// Returns the operating system's error.
     pub fn finish(self) -> io::Result<u64> {
         let (file, tokens) = self.into_inner()?;
         file.sync_all()?;
@@ -68,10 +68,10 @@ impl<W: Write + Seek> ShardWriter<W> {
     /// Begins a shard in `out`, which must be at its beginning.
     ///
     /// # Errors
-    /// The error of `out`.
+    /// Returns the error of `out`.
     pub fn new(out: W, width: TokenWidth) -> io::Result<Self> {
         let mut out = BufWriter::with_capacity(BUFFER_BYTES, out);
-        // A count that no shard has, so that one whose writing was broken off is refused.
+        // An invalid count, so that a shard whose writing was interrupted is rejected.
         out.write_all(&header(width, -1))?;
         let tokens = 0;
         Ok(Self { out, width, tokens })
@@ -80,7 +80,7 @@ impl<W: Write + Seek> ShardWriter<W> {
     /// Appends `ids`.
     ///
     /// # Errors
-    /// The output's error; `InvalidData` for an id that the width cannot hold, or where there are more than
+    /// Returns the error of the output, or `InvalidData` if an id does not fit the width or if there are more than
     /// 2,147,483,647 tokens.
     pub fn write(&mut self, ids: &[u32]) -> io::Result<()> {
         self.tokens += ids.len() as u64;
@@ -90,7 +90,7 @@ impl<W: Write + Seek> ShardWriter<W> {
                 "too many tokens for one shard",
             ));
         }
-        // Some at a time: a call per token would take longer than the disk.
+        // Encode in batches: a call per token would be slower than the disk.
         for ids in ids.chunks(IDS_AT_ONCE) {
             match self.width {
                 TokenWidth::U16 => {
@@ -114,7 +114,7 @@ impl<W: Write + Seek> ShardWriter<W> {
         Ok(())
     }
 
-    /// Writes the count into the header; returns the output, flushed, and the count.
+    /// Writes the count into the header. Returns the flushed output and the count.
     fn into_inner(mut self) -> io::Result<(W, u64)> {
         let count = i32::try_from(self.tokens)
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
@@ -134,7 +134,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// A disk that is full after some bytes.
+    /// A disk that is full after `left` bytes.
     struct FullDisk {
         left: usize,
     }
@@ -176,7 +176,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_bytes_are_those_of_llm_c() {
+    fn shard_bytes_match_llm_c() {
         let mut expected = vec![0; 1024];
         expected[..12].copy_from_slice(&[0x88, 0xD8, 0x34, 0x01, 1, 0, 0, 0, 3, 0, 0, 0]);
         expected.extend([1, 0, 0x50, 0xC4, 0xFF, 0xFF]);
@@ -188,7 +188,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn an_id_too_large_for_its_width_is_refused() {
+    fn id_too_large_for_the_width_is_rejected() {
         let mut writer = ShardWriter::new(Cursor::new(Vec::new()), TokenWidth::U16).unwrap();
         assert_eq!(
             writer.write(&[65_536]).unwrap_err().kind(),
@@ -197,7 +197,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_shard_gone_on_with_is_the_shard_written_at_once() {
+    fn resumed_shard_equals_uninterrupted_shard() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("shard.bin");
         for width in [TokenWidth::U16, TokenWidth::U32] {
@@ -205,7 +205,7 @@ pub(super) mod tests {
             let mut writer = ShardWriter::create(&path, width).unwrap();
             writer.write(&ids[..3000]).unwrap();
             writer.sync().unwrap();
-            // Written after the last note of where it stands.
+            // Written after the progress was saved.
             writer.write(&[9; 100]).unwrap();
             drop(writer);
             let mut writer = ShardWriter::resume(&path, width, 3000).unwrap();
@@ -218,7 +218,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_full_disk_is_an_error_wherever_it_comes() {
+    fn full_disk_is_an_error_at_any_position() {
         let ids = vec![7; 500_000];
         for left in [0, 1_000, 1_024, 300_000, 1_000_000] {
             let write = || {

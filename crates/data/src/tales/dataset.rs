@@ -1,4 +1,4 @@
-//! Tales as a dataset.
+//! The tales as a dataset.
 
 use std::path::Path;
 
@@ -7,21 +7,21 @@ use emberlm_tokenizer::Tokenizer;
 use super::{TalesConfig, alphabet, nll_nats, tale};
 use crate::block_hashes::DatasetBlocks;
 use crate::staging::{Staging, Unfinished};
-use crate::writer::{Shards, SplitWriter};
+use crate::writer::{ShardOptions, SplitWriter};
 use crate::{
     DEFAULT_SHARD_TOKENS, DataError, Floor, MANIFEST_FILE, Manifest, Split, SplitManifest, Splits,
     TokenWidth,
 };
 
-/// One tale in ten is for validation: the last ones.
+/// The last tenth of the tales is for validation.
 const TRAIN_TALES_OF_TEN: u64 = 9;
 
-/// Makes the dataset directory `out` of `config`'s tales, with the char tokenizer. Every tale is a document; the last
-/// tenth of them, and at least one, is the validation split. Each split's floor in the manifest is that of its very
-/// tales: their exact negative log-probability per token.
+/// Writes the dataset directory `out` with the tales of `config`, using the char tokenizer. Each tale is a document.
+/// The last tenth of them, but at least one, is the validation split. The floor of each split in the manifest is the
+/// exact negative log-probability per token of its tales.
 ///
 /// # Errors
-/// [`DataError::Value`] where there are fewer than 2 tales; and as [`crate::prepare`] for the output.
+/// [`DataError::Value`] if there are fewer than 2 tales. As [`crate::prepare`] for the output.
 pub fn write_tales_dataset(
     out: &Path,
     config: &TalesConfig,
@@ -61,7 +61,7 @@ fn write_split(
     seed: u64,
     indices: std::ops::Range<u64>,
 ) -> Result<(SplitManifest, DatasetBlocks), DataError> {
-    let shards = Shards {
+    let shards = ShardOptions {
         width: TokenWidth::for_vocab(tokenizer.vocab_size()),
         tokens: DEFAULT_SHARD_TOKENS,
         masked: false,

@@ -1,16 +1,16 @@
-//! A tale as a function of seed and index.
+//! Generation of a tale, as a pure function of seed and index.
 
 use emberlm_system::random::SplitMix64;
 
-use super::grammar::{Drawn, Part, Phrasing, Sentence};
+use super::grammar::{Drawn, PhrasePart, Phrasing, Sentence};
 use super::sentences::SENTENCES;
 
-/// The number of tales, and their seed.
+/// The number of tales and their seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TalesConfig {
-    /// The seed of all draws.
+    /// The seed of all random draws.
     pub seed: u64,
-    /// The number of tales; at least 2, since a dataset needs one for validation.
+    /// The number of tales, at least 2 because the validation split needs one.
     pub tales: u64,
 }
 
@@ -24,26 +24,26 @@ impl Default for TalesConfig {
     }
 }
 
-/// The tale at `index` among those of `seed`: eight sentences of ASCII and a blank line.
+/// The tale at `index` for `seed`: eight sentences in ASCII and a blank line.
 pub fn tale(seed: u64, index: u64) -> String {
     let mut random = SplitMix64::stream(seed, index);
     let mut drawn = Drawn::default();
     let mut text = String::new();
     for sentence in SENTENCES {
         for part in phrasing(&mut random, sentence).parts {
-            if let Part::Draw(word) = part {
+            if let PhrasePart::Draw(word) = part {
                 drawn.set(word.slot, random.index(word.texts.len()));
             }
             text += match part {
-                Part::Text(text) => text,
-                Part::Draw(word) | Part::Again(word) => drawn.text(word),
+                PhrasePart::Text(text) => text,
+                PhrasePart::Draw(word) | PhrasePart::Repeat(word) => drawn.text(word),
             };
         }
     }
     text
 }
 
-/// A phrasing of the sentence, by the phrasings' weights.
+/// Draws a phrasing of the sentence in proportion to the weights.
 fn phrasing(random: &mut SplitMix64, sentence: &Sentence) -> &'static Phrasing {
     let mut left = random.below(sentence.total_weight().into());
     let mut phrasings = sentence.phrasings.iter();
@@ -51,7 +51,7 @@ fn phrasing(random: &mut SplitMix64, sentence: &Sentence) -> &'static Phrasing {
         match phrasings.next() {
             Some(phrasing) if left < phrasing.weight.into() => return phrasing,
             Some(phrasing) => left -= u64::from(phrasing.weight),
-            // Not reached: `left` is below the sum of the weights.
+            // Unreachable: `left` is below the sum of the weights.
             None => phrasings = sentence.phrasings.iter(),
         }
     }
@@ -62,11 +62,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tale_is_a_function_of_seed_and_index() {
+    fn tale_is_a_function_of_seed_and_index() {
         assert_eq!(tale(1, 2), tale(1, 2));
         assert_ne!(tale(1, 2), tale(1, 3));
         assert_ne!(tale(1, 2), tale(2, 2));
-        // Letter by letter: recorded losses belong to these very tales.
+        // Exact text, because recorded losses belong to these tales.
         assert_eq!(tale(1, 0), GOLDEN);
     }
 

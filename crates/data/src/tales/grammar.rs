@@ -1,39 +1,39 @@
-//! The grammar's parts, its exact entropy and its expected length.
+//! The elements of the grammar, its exact entropy and its expected length.
 
-/// The values that a tale remembers: the drawn number of each is known to all later sentences.
+/// The drawn values of a tale, which later sentences can repeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Slot {
-    /// The weather at the beginning.
+    /// The weather in the first sentence.
     Weather,
-    /// The time of day or of the week.
+    /// The time of day or day of the week.
     Time,
-    /// The hero's name, and with it the pronouns.
+    /// The hero's name, which also determines the pronouns.
     Hero,
     /// The hero's trade.
     Job,
-    /// The place where it begins.
+    /// The place where the tale begins.
     Place,
-    /// The object that the found thing lay under.
+    /// The object under which the thing is found.
     Hiding,
-    /// The found thing's property.
+    /// The attribute of the thing.
     Look,
-    /// The found thing.
+    /// The thing that the hero finds.
     Thing,
-    /// The helper's property.
+    /// The attribute of the helper.
     Mood,
-    /// The animal that helps.
+    /// The animal that helps the hero.
     Helper,
     /// The helper's name.
     HelperName,
-    /// Whose the thing is.
+    /// The owner of the thing.
     Owner,
-    /// The obstacle, and with it the remedy.
+    /// The obstacle, which also determines the remedy.
     Problem,
-    /// The event when the thing is back.
+    /// The event when the owner has the thing back.
     Joy,
     /// The reward.
     Food,
-    /// The duration; known only in the ending that draws it.
+    /// The duration, which is only drawn in one of the endings.
     Span,
 }
 
@@ -42,33 +42,33 @@ impl Slot {
     pub(super) const COUNT: usize = Self::Span as usize + 1;
 }
 
-/// A slot and the texts that stand for its values: one text per value.
+/// A slot with one text for each of its values.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Word {
     pub(super) slot: Slot,
     pub(super) texts: &'static [&'static str],
 }
 
-/// A piece of a phrasing.
+/// An element of a phrasing.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Part {
-    /// The same text always.
+pub(super) enum PhrasePart {
+    /// A fixed text.
     Text(&'static str),
-    /// The slot's value is drawn here, each with the same probability.
+    /// Draws the slot's value uniformly and inserts its text.
     Draw(Word),
-    /// The slot's value, drawn before, is repeated.
-    Again(Word),
+    /// Inserts the text for the slot's value, which was drawn before.
+    Repeat(Word),
 }
 
-/// One way to say a sentence.
+/// One of the phrasings of a sentence.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Phrasing {
-    /// Its odds among the sentence's phrasings.
+    /// The weight of this phrasing relative to the others of the sentence.
     pub(super) weight: u32,
-    pub(super) parts: &'static [Part],
+    pub(super) parts: &'static [PhrasePart],
 }
 
-/// A sentence: one of its phrasings.
+/// A sentence with its alternative phrasings.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sentence {
     pub(super) phrasings: &'static [Phrasing],
@@ -85,9 +85,9 @@ impl Drawn {
         self.values[slot as usize] = value;
     }
 
-    /// The text of `word` for its slot's value.
+    /// The text of `word` for the drawn value of its slot.
     pub(super) fn text(&self, word: &Word) -> &'static str {
-        // All words of a slot have as many texts as the slot has values (a test sees to it).
+        // Each word of a slot has one text per value (verified by a test).
         word.texts
             .get(self.values[word.slot as usize])
             .copied()
@@ -96,7 +96,7 @@ impl Drawn {
 }
 
 impl Sentence {
-    /// The sum of the phrasings' odds.
+    /// The sum of the phrasings' weights.
     pub(super) fn total_weight(&self) -> u32 {
         self.phrasings.iter().map(|phrasing| phrasing.weight).sum()
     }
@@ -106,7 +106,7 @@ impl Sentence {
         f64::from(phrasing.weight) / f64::from(self.total_weight())
     }
 
-    /// The entropy of this sentence's draws given all before, in nats.
+    /// The entropy of the draws in this sentence given all earlier draws, in nats.
     pub(super) fn entropy_nats(&self) -> f64 {
         self.expectation(|phrasing| -self.probability(phrasing).ln() + phrasing.draws_nats())
     }
@@ -123,30 +123,30 @@ impl Sentence {
             .sum()
     }
 
-    /// Every text in it.
+    /// All texts that can occur in the sentence.
     pub(super) fn texts(&self) -> impl Iterator<Item = &'static str> {
         self.phrasings
             .iter()
             .flat_map(|phrasing| phrasing.parts)
-            .flat_map(Part::texts)
+            .flat_map(PhrasePart::texts)
             .copied()
     }
 }
 
 impl Phrasing {
-    /// The entropy, and the negative log-probability too, of its draws: they are uniform.
+    /// The entropy of the draws in nats. It equals their negative log-probability, since they are uniform.
     pub(super) fn draws_nats(&self) -> f64 {
-        let nats = |part: &Part| match part {
-            Part::Draw(word) => (word.texts.len() as f64).ln(),
-            Part::Text(_) | Part::Again(_) => 0.0,
+        let nats = |part: &PhrasePart| match part {
+            PhrasePart::Draw(word) => (word.texts.len() as f64).ln(),
+            PhrasePart::Text(_) | PhrasePart::Repeat(_) => 0.0,
         };
         self.parts.iter().map(nats).sum()
     }
 
-    /// A value is drawn independently of all else and uniformly, so wherever it occurs, its expected length is the
-    /// mean.
+    /// The expected length in characters. Each value is drawn uniformly and independently, so the expected length of
+    /// a word is the mean over its texts.
     fn expected_chars(&self) -> f64 {
-        let mean = |part: &Part| {
+        let mean = |part: &PhrasePart| {
             let texts = part.texts();
             let chars: usize = texts.iter().map(|text| text.len()).sum();
             chars as f64 / texts.len() as f64
@@ -155,12 +155,12 @@ impl Phrasing {
     }
 }
 
-impl Part {
-    /// The texts that can stand here.
+impl PhrasePart {
+    /// The texts that can occur here.
     pub(super) fn texts(&self) -> &[&'static str] {
         match self {
             Self::Text(text) => std::slice::from_ref(text),
-            Self::Draw(word) | Self::Again(word) => word.texts,
+            Self::Draw(word) | Self::Repeat(word) => word.texts,
         }
     }
 }

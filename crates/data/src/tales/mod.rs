@@ -1,18 +1,18 @@
-//! Short tales from a seeded grammar, written for this project: a corpus whose exact entropy is known, so that a loss
-//! has a floor to be compared with.
+//! Short tales from a seeded grammar, written for this project. The exact entropy of this corpus is known, which
+//! gives a lower bound to compare a loss with.
 //!
-//! A tale is eight sentences. Each is one of a few phrasings, and draws words from lists; what a later sentence says of
-//! the hero, the helper, the place, the thing and the problem follows from what was drawn before, so that a model needs
-//! its memory to do well. Every draw is independent with known odds, and no two sequences of draws make the same text
-//! (`parse` finds the one behind a tale), so a tale's probability is the product of its draws' probabilities, and the
-//! grammar's entropy the sum of theirs.
+//! A tale has eight sentences. Each is one of a few phrasings and draws words from lists. Later sentences refer to
+//! the hero, the helper, the place, the thing and the problem drawn before, so a model must use its context to do
+//! well. Every draw is independent with a known probability, and no two sequences of draws produce the same text
+//! (`parse` recovers the sequence from a tale). The probability of a tale is therefore the product of the
+//! probabilities of its draws, and the entropy of the grammar is the sum of their entropies.
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `grammar` | what a grammar consists of, and its exact entropy and expected length |
-//! | `words`, `sentences` | the tales' own grammar |
-//! | `generate` | a tale as a function of seed and index |
-//! | `parse` | a tale back into its draws, and so its exact probability |
+//! | `grammar` | the elements of a grammar, its exact entropy and expected length |
+//! | `words`, `sentences` | the grammar of the tales |
+//! | `generate` | generates a tale from seed and index |
+//! | `parse` | recovers the draws of a tale, and computes its exact probability |
 //! | `dataset` | [`write_tales_dataset`] |
 
 mod dataset;
@@ -44,13 +44,14 @@ pub fn expected_chars_per_tale() -> f64 {
         .sum()
 }
 
-/// The lowest mean loss that any model can have over endless tales, in nats per token of the char tokenizer.
+/// The lowest mean loss that any model can reach on an infinite number of tales, in nats per token of the char
+/// tokenizer.
 pub fn floor_nats_per_token() -> f64 {
     entropy_nats_per_tale() / expected_chars_per_tale()
 }
 
-/// Every character that a tale can have, in the order of code points: the alphabet of the tales' char tokenizer, the
-/// same for every seed and number of tales.
+/// All characters that occur in tales, in the order of code points: the alphabet of the tales' char tokenizer. It is
+/// the same for every seed and number of tales.
 pub fn alphabet() -> Vec<char> {
     let texts = SENTENCES.iter().flat_map(|sentence| sentence.texts());
     let mut chars: Vec<char> = texts.flat_map(str::chars).collect();

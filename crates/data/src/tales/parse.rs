@@ -1,13 +1,13 @@
-//! A tale back into its draws, and so its exact probability.
+//! Parsing of a tale into its draws, to compute its exact probability.
 
-use super::grammar::{Drawn, Part, Phrasing};
+use super::grammar::{Drawn, PhrasePart, Phrasing};
 use super::sentences::SENTENCES;
 use crate::DataError;
 
-/// The exact negative log-probability of `text`, which must be whole tales of this generator, in nats.
+/// The exact negative log-probability of `text` in nats. The text must consist of complete tales of this generator.
 ///
 /// # Errors
-/// [`DataError::NotATale`] where the generator could not have written `text`.
+/// [`DataError::NotATale`] if the generator cannot have written `text`.
 pub fn nll_nats(text: &str) -> Result<f64, DataError> {
     let mut nats = 0.0;
     let mut rest = text;
@@ -19,7 +19,8 @@ pub fn nll_nats(text: &str) -> Result<f64, DataError> {
     Ok(nats)
 }
 
-/// Takes one tale off the front of `rest`; none where there is none, with `rest` at the sentence in question.
+/// Parses one tale at the beginning of `rest` and returns its negative log-probability. If there is none, leaves
+/// `rest` at the sentence that does not match.
 fn take_tale(rest: &mut &str) -> Option<f64> {
     let mut nats = 0.0;
     let mut drawn = Drawn::default();
@@ -35,7 +36,7 @@ fn take_tale(rest: &mut &str) -> Option<f64> {
     Some(nats)
 }
 
-/// The draws after `phrasing` and what follows it, if `text` begins with it.
+/// Parses `phrasing` at the beginning of `text`. Returns the draws including its own, and the remaining text.
 fn take_phrasing<'a>(
     phrasing: &Phrasing,
     mut drawn: Drawn,
@@ -43,17 +44,17 @@ fn take_phrasing<'a>(
 ) -> Option<(Drawn, &'a str)> {
     let mut rest = text;
     for part in phrasing.parts {
-        let told = match part {
-            Part::Text(text) => text,
-            Part::Draw(word) => {
-                // At most one fits: no text of a list begins another.
+        let expected = match part {
+            PhrasePart::Text(text) => text,
+            PhrasePart::Draw(word) => {
+                // At most one text matches, because no text in a list is a prefix of another.
                 let value = word.texts.iter().position(|text| rest.starts_with(text))?;
                 drawn.set(word.slot, value);
                 word.texts[value]
             }
-            Part::Again(word) => drawn.text(word),
+            PhrasePart::Repeat(word) => drawn.text(word),
         };
-        rest = rest.strip_prefix(told)?;
+        rest = rest.strip_prefix(expected)?;
     }
     Some((drawn, rest))
 }
@@ -66,8 +67,8 @@ mod tests {
     };
     use super::*;
 
-    /// Every phrasing's parts.
-    fn parts() -> impl Iterator<Item = &'static Part> {
+    /// The parts of all phrasings.
+    fn parts() -> impl Iterator<Item = &'static PhrasePart> {
         SENTENCES
             .iter()
             .flat_map(|sentence| sentence.phrasings)
@@ -80,19 +81,21 @@ mod tests {
     }
 
     #[test]
-    fn no_text_of_a_list_that_is_drawn_from_begins_another() {
+    fn drawn_lists_are_prefix_free() {
         for part in parts() {
-            if let Part::Draw(word) = part {
+            if let PhrasePart::Draw(word) = part {
                 assert!(prefix_free(word.texts), "{word:?}");
             }
         }
     }
 
     #[test]
-    fn all_lists_of_a_slot_are_as_long() {
+    fn lists_of_a_slot_have_equal_lengths() {
         let mut lengths = [None; Slot::COUNT];
         for part in parts() {
-            if let Part::Draw(Word { slot, texts }) | Part::Again(Word { slot, texts }) = part {
+            if let PhrasePart::Draw(Word { slot, texts })
+            | PhrasePart::Repeat(Word { slot, texts }) = part
+            {
                 let length = lengths[*slot as usize].get_or_insert(texts.len());
                 assert_eq!(*length, texts.len(), "{slot:?}");
             }
@@ -100,36 +103,41 @@ mod tests {
         assert!(lengths.iter().all(Option::is_some));
     }
 
-    /// Returns true if it shows, at the first place where they differ, which of two phrasings was taken.
-    fn told_apart(a: &[Part], b: &[Part]) -> bool {
+    /// Returns true if the first difference between two phrasings always shows which one was used.
+    fn distinguishable(a: &[PhrasePart], b: &[PhrasePart]) -> bool {
         match (a.first(), b.first()) {
-            (Some(Part::Text(x)), Some(Part::Text(y))) if x != y => prefix_free(&[x, y]),
-            (Some(Part::Text(_)), Some(Part::Text(_))) => told_apart(&a[1..], &b[1..]),
-            (Some(Part::Again(x)), Some(Part::Again(y))) => {
-                x.texts == y.texts && told_apart(&a[1..], &b[1..])
+            (Some(PhrasePart::Text(x)), Some(PhrasePart::Text(y))) if x != y => {
+                prefix_free(&[x, y])
             }
-            // A repeated word, against a text: the text must begin unlike every one of the word's.
-            (Some(Part::Again(word)), Some(Part::Text(text)))
-            | (Some(Part::Text(text)), Some(Part::Again(word))) => {
-                word.texts.iter().all(|told| prefix_free(&[told, text]))
+            (Some(PhrasePart::Text(_)), Some(PhrasePart::Text(_))) => {
+                distinguishable(&a[1..], &b[1..])
             }
+            (Some(PhrasePart::Repeat(x)), Some(PhrasePart::Repeat(y))) => {
+                x.texts == y.texts && distinguishable(&a[1..], &b[1..])
+            }
+            // A repeated word against a fixed text: the text must differ from the beginning of all texts of the word.
+            (Some(PhrasePart::Repeat(word)), Some(PhrasePart::Text(text)))
+            | (Some(PhrasePart::Text(text)), Some(PhrasePart::Repeat(word))) => word
+                .texts
+                .iter()
+                .all(|expected| prefix_free(&[expected, text])),
             _ => false,
         }
     }
 
     #[test]
-    fn phrasings_are_told_apart_before_they_draw() {
+    fn phrasings_are_distinguishable_before_they_draw() {
         for Sentence { phrasings } in SENTENCES {
             for (i, a) in phrasings.iter().enumerate() {
                 for b in &phrasings[..i] {
-                    assert!(told_apart(a.parts, b.parts), "{a:?} {b:?}");
+                    assert!(distinguishable(a.parts, b.parts), "{a:?} {b:?}");
                 }
             }
         }
     }
 
     #[test]
-    fn nothing_is_told_again_that_may_not_have_been_drawn_and_nothing_is_drawn_twice() {
+    fn words_are_drawn_once_and_before_they_are_repeated() {
         let mut known = [false; Slot::COUNT];
         for sentence in SENTENCES {
             let mut after = Vec::new();
@@ -137,11 +145,11 @@ mod tests {
                 let mut now = known;
                 for part in phrasing.parts {
                     match part {
-                        Part::Text(_) => {}
-                        Part::Draw(word) => {
+                        PhrasePart::Text(_) => {}
+                        PhrasePart::Draw(word) => {
                             assert!(!std::mem::replace(&mut now[word.slot as usize], true))
                         }
-                        Part::Again(word) => assert!(now[word.slot as usize], "{word:?}"),
+                        PhrasePart::Repeat(word) => assert!(now[word.slot as usize], "{word:?}"),
                     }
                 }
                 after.push(now);
@@ -150,9 +158,9 @@ mod tests {
         }
     }
 
-    /// All ways in which a sentence can be read; the grammar's promise is that there is one.
+    /// The grammar guarantees that every sentence parses in exactly one way.
     #[test]
-    fn every_tale_has_one_reading() {
+    fn every_tale_parses_uniquely() {
         for index in 0..2_000 {
             let tale = tale(5, index);
             let (mut rest, mut drawn) = (tale.as_str(), Drawn::default());
@@ -170,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn entropy_and_length_are_those_of_a_large_sample() {
+    fn entropy_and_length_match_a_large_sample() {
         let count = 20_000;
         let (mut nats, mut nats_squared, mut chars, mut chars_squared) = (0.0, 0.0, 0.0, 0.0);
         for index in 0..count {
@@ -185,7 +193,7 @@ mod tests {
             let n = count as f64;
             let mean = sum / n;
             let error = ((squares / n - mean * mean) / n).sqrt();
-            // Four standard errors: a right grammar fails once in ten thousand seeds, and the seed is fixed.
+            // Four standard errors. A correct grammar would fail for one seed in ten thousand, and the seed is fixed.
             assert!(
                 (exact - mean).abs() < 4.0 * error,
                 "{exact} against {mean} ± {error}"
@@ -196,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn the_floor_is_low_but_not_nothing() {
+    fn floor_is_low_but_positive() {
         let floor = floor_nats_per_token();
         assert!((0.10..0.35).contains(&floor), "{floor}");
         assert!(
@@ -207,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_is_no_tale_is_told_where() {
+    fn invalid_tale_error_states_the_offset() {
         let (first, second) = (tale(1, 0), tale(1, 1));
         let two = format!("{first}{second}");
         let sum = nll_nats(&first).unwrap() + nll_nats(&second).unwrap();
@@ -225,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn the_alphabet_is_what_tales_are_written_in() {
+    fn alphabet_is_the_set_of_characters_in_tales() {
         let alphabet = alphabet();
         assert!(alphabet.is_sorted() && alphabet.contains(&'\n') && alphabet.len() < 65);
         assert!((0..2_000).all(|index| tale(3, index).chars().all(|c| alphabet.contains(&c))));

@@ -1,24 +1,24 @@
-//! The sentences of a tale, in their order.
+//! The sentences of a tale, in order.
 //!
-//! A word in round brackets is drawn where it stands; one in square brackets was drawn before and is repeated. The
-//! number before a phrasing is its odds.
+//! A word in round brackets is drawn at its position. A word in square brackets was drawn before and is repeated. The
+//! number before a phrasing is its weight.
 //!
-//! A sentence's phrasings differ in the texts they begin with, after at most some words that are known already, so that
-//! a reader knows which was taken. Every word is drawn in each phrasing of its sentence, so that later sentences can
-//! repeat it; only [`SPAN`] belongs to one ending. Tests in `parse` hold the sentences to both.
+//! The phrasings of a sentence begin with different texts, after at most some words that are already known, so that a
+//! reader can distinguish them. A sentence draws the same words in all of its phrasings, so that later sentences can
+//! repeat them; the exception is [`SPAN`], which only one ending draws. Tests in `parse` verify both rules.
 
-use super::grammar::{Part, Phrasing, Sentence};
+use super::grammar::{PhrasePart, Phrasing, Sentence};
 use super::words::*;
 
 macro_rules! part {
     ($text:literal) => {
-        Part::Text($text)
+        PhrasePart::Text($text)
     };
     (($word:ident)) => {
-        Part::Draw($word)
+        PhrasePart::Draw($word)
     };
     ([$word:ident]) => {
-        Part::Again($word)
+        PhrasePart::Repeat($word)
     };
 }
 
@@ -34,7 +34,7 @@ macro_rules! phrasing {
     };
 }
 
-/// A tale: these sentences, one after the other.
+/// The sentences of a tale, in order.
 pub(super) const SENTENCES: &[Sentence] = tale! {
     {
         3 { "One " (WEATHER) " " (TIME) ", " (HERO) " the " (JOB) " walked to " (PLACE) ". " }

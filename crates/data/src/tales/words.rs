@@ -1,7 +1,7 @@
-//! The words that tales are made of.
+//! The words of the tales.
 //!
-//! In a list that is drawn from, no text begins another, so that a reader knows which was drawn. Lists of the same slot
-//! go together line by line.
+//! In a list that is drawn from, no text is a prefix of another, so that a reader can distinguish them. The lists of
+//! the same slot correspond entry by entry.
 
 use super::grammar::{Slot, Word};
 

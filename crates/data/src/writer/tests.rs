@@ -1,21 +1,21 @@
-//! Shards and masks as they are written, at once and in several processes.
+//! Shards and masks, written at once and by several processes.
 
 use super::*;
 
-const FOUR: Shards = Shards {
+const FOUR: ShardOptions = ShardOptions {
     width: TokenWidth::U16,
     tokens: 4,
     masked: false,
 };
-const MILLION: Shards = Shards {
+const MILLION: ShardOptions = ShardOptions {
     tokens: 1 << 20,
     ..FOUR
 };
 
 #[test]
-fn masks_lie_beside_the_shards_and_what_has_none_is_learnt() {
+fn masks_are_stored_next_to_shards_and_default_to_targets() {
     let folder = tempfile::tempdir().unwrap();
-    let shards = Shards {
+    let shards = ShardOptions {
         masked: true,
         ..FOUR
     };
@@ -41,10 +41,10 @@ fn masks_lie_beside_the_shards_and_what_has_none_is_learnt() {
 }
 
 #[test]
-fn a_writer_gone_on_with_writes_what_one_writes_at_once() {
+fn resumed_writer_equals_uninterrupted_writer() {
     let ids: Vec<u32> = (0..23).collect();
     let learnt: Vec<bool> = ids.iter().map(|id| id % 3 == 0).collect();
-    let shards = Shards {
+    let shards = ShardOptions {
         masked: true,
         ..FOUR
     };
@@ -75,7 +75,7 @@ fn a_writer_gone_on_with_writes_what_one_writes_at_once() {
         let mut writer = SplitWriter::new(folder.path(), Split::Val, shards);
         write(&mut writer, 0..at);
         let state = writer.state().unwrap();
-        // What is written after the note is lost, a shard that is begun after it too.
+        // Data written after the saved state is lost, including a new shard.
         write(&mut writer, at..23);
         drop(writer);
         let mut writer = SplitWriter::resume(folder.path(), Split::Val, shards, state).unwrap();
@@ -86,9 +86,9 @@ fn a_writer_gone_on_with_writes_what_one_writes_at_once() {
 }
 
 #[test]
-fn block_hashes_are_those_of_a_writer_that_was_not_interrupted() {
+fn resumed_writer_has_the_same_block_hashes() {
     const TOKENS: u64 = 1_200_000;
-    let shards = Shards {
+    let shards = ShardOptions {
         tokens: TOKENS,
         masked: true,
         ..FOUR
@@ -118,7 +118,7 @@ fn block_hashes_are_those_of_a_writer_that_was_not_interrupted() {
     writer.write(rest, None, 0, false).unwrap();
     assert_eq!(writer.finish().unwrap(), expected);
 
-    // A shard that was full, and has changed since.
+    // A full shard that was changed afterwards.
     let path = folder.path().join("train_00000.bin");
     let mut bytes = std::fs::read(&path).unwrap();
     bytes[1_100_000] ^= 1;
@@ -131,7 +131,7 @@ fn block_hashes_are_those_of_a_writer_that_was_not_interrupted() {
 }
 
 #[test]
-fn shards_are_filled_to_the_limit_and_documents_counted_where_they_begin() {
+fn shards_are_filled_to_the_limit_and_count_document_starts() {
     let folder = tempfile::tempdir().unwrap();
     let mut writer = SplitWriter::new(folder.path(), Split::Val, FOUR);
     writer.write(&[1, 2, 3, 4, 5, 6], None, 9, true).unwrap();
@@ -164,7 +164,7 @@ fn shards_are_filled_to_the_limit_and_documents_counted_where_they_begin() {
 }
 
 #[test]
-fn no_tokens_make_no_shard() {
+fn split_without_tokens_has_no_shard() {
     let folder = tempfile::tempdir().unwrap();
     let writer = SplitWriter::new(folder.path(), Split::Val, FOUR);
     let (manifest, blocks) = writer.finish().unwrap();
@@ -175,10 +175,10 @@ fn no_tokens_make_no_shard() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn a_full_disk_is_an_error_with_the_path() {
+fn full_disk_error_names_the_path() {
     let folder = tempfile::tempdir().unwrap();
     let shard = folder.path().join("train_00000.bin");
-    // Linux's own stand-in for a disk without room.
+    // `/dev/full` acts as a full disk on Linux.
     std::os::unix::fs::symlink("/dev/full", &shard).unwrap();
     let mut writer = SplitWriter::new(folder.path(), Split::Train, MILLION);
     let message = writer

@@ -4,9 +4,9 @@ use emberlm_data::{AdoptOptions, DataError, Dataset, PrepareOptions, ShardLayout
 use emberlm_tokenizer::TokenizerKind::{Byte, Char, Gpt2};
 use emberlm_tokenizer::{Tokenizer, TokenizerChoice};
 
-use super::place::{adopt, copy, expected, fixture, ids, names, options};
+use super::common::{adopt, copy, expected, fixture, ids, names, options};
 
-/// Adopts a copy of a fixture and compares it with what Python wrote into it.
+/// Adopts a copy of a fixture and compares it with the values recorded by Python.
 fn agrees(name: &str, options: &AdoptOptions, layout: ShardLayout, shards: [usize; 2]) {
     let folder = copy(name);
     let before = names(folder.path());
@@ -14,9 +14,10 @@ fn agrees(name: &str, options: &AdoptOptions, layout: ShardLayout, shards: [usiz
     assert_eq!(adopted.warnings, [""; 0]);
     let dataset = Dataset::open(folder.path()).unwrap();
     assert_eq!(dataset.manifest(), &adopted.manifest);
-    for ((split, count), (told, expected)) in Split::ALL.into_iter().zip(shards).zip(expected(name))
+    for ((split, count), (recorded_split, expected)) in
+        Split::ALL.into_iter().zip(shards).zip(expected(name))
     {
-        assert_eq!(told, split.name());
+        assert_eq!(recorded_split, split.name());
         let manifest = dataset.manifest().split(split);
         assert_eq!(ids(&dataset, split), expected.ids, "{name}");
         assert_eq!(
@@ -28,7 +29,7 @@ fn agrees(name: &str, options: &AdoptOptions, layout: ShardLayout, shards: [usiz
         assert!(manifest.shards.iter().all(|shard| shard.layout == layout));
     }
     dataset.verify().unwrap();
-    // Nothing was copied, and nothing changed.
+    // Nothing was copied or changed.
     let mut after = before.clone();
     after.push("dataset.json".to_owned());
     after.sort();
@@ -47,7 +48,7 @@ fn chars() -> AdoptOptions {
 }
 
 #[test]
-fn nano_gpt_s_characters() {
+fn nano_gpt_character_files_are_adopted() {
     agrees("nanogpt_char", &chars(), ShardLayout::Headerless, [1, 1]);
     let text = fs::read_to_string(fixture("nanogpt_char/input.txt")).unwrap();
     let folder = copy("nanogpt_char");
@@ -59,7 +60,7 @@ fn nano_gpt_s_characters() {
 }
 
 #[test]
-fn nano_gpt_s_byte_pairs() {
+fn nano_gpt_byte_pair_files_are_adopted() {
     agrees(
         "nanogpt_bpe",
         &options(Gpt2),
@@ -69,13 +70,13 @@ fn nano_gpt_s_byte_pairs() {
 }
 
 #[test]
-fn llm_c_s_files_of_both_widths() {
+fn llm_c_files_of_both_widths_are_adopted() {
     agrees("llmc", &options(Byte), ShardLayout::LlmC, [2, 1]);
     agrees("llmc_wide", &options(Byte), ShardLayout::LlmC, [2, 1]);
 }
 
 #[test]
-fn patterns_choose_the_files() {
+fn patterns_select_the_files() {
     let folder = copy("llmc");
     let chosen = AdoptOptions {
         train: Some("*_000001.bin".to_owned()),
@@ -89,7 +90,7 @@ fn patterns_choose_the_files() {
 
 #[test]
 #[cfg(unix)]
-fn a_folder_of_links_leaves_the_files_folder_as_it_is() {
+fn linked_dataset_leaves_the_token_folder_unchanged() {
     let (folder, out) = (copy("llmc"), tempfile::tempdir().unwrap());
     let linked = AdoptOptions {
         out: Some(out.path().join("düne set")),
@@ -102,7 +103,7 @@ fn a_folder_of_links_leaves_the_files_folder_as_it_is() {
     assert_eq!(ids(&dataset, Split::Train), expected("llmc")["train"].ids);
     let link = adopted.folder.join("tiny_val_000000.bin");
     assert!(fs::symlink_metadata(link).unwrap().is_symlink());
-    // Replacing it removes the links and not what they lead to.
+    // Replacing the dataset removes the links, not their targets.
     let error = adopt(folder.path(), &linked).unwrap_err();
     assert!(matches!(error, DataError::OutputExists { .. }), "{error}");
     let again = AdoptOptions {
@@ -114,7 +115,7 @@ fn a_folder_of_links_leaves_the_files_folder_as_it_is() {
 }
 
 #[test]
-fn a_tokenizer_s_own_file_is_put_beside_and_never_replaced() {
+fn tokenizer_file_is_written_but_never_replaced() {
     let (folder, elsewhere) = (copy("llmc"), tempfile::tempdir().unwrap());
     let json = Tokenizer::builtin(Byte).unwrap().to_tokenizer_json();
     let file = elsewhere.path().join("tokenizer.json");
@@ -144,7 +145,7 @@ fn refusal(folder: &tempfile::TempDir, options: &AdoptOptions) -> String {
 }
 
 #[test]
-fn another_tokenizer_s_files_are_refused() {
+fn files_of_another_tokenizer_are_rejected() {
     assert_eq!(
         refusal(&copy("nanogpt_bpe"), &options(Byte)),
         "train.bin: token 15496 at position 0 is not one of the 257 ids of byte, nor are 5 more"
@@ -160,7 +161,7 @@ fn another_tokenizer_s_files_are_refused() {
 }
 
 #[test]
-fn another_text_s_alphabet_is_told() {
+fn alphabet_of_another_text_causes_a_warning() {
     let folder = copy("nanogpt_char");
     let alphabet = folder.path().join("other.txt");
     fs::write(&alphabet, "abc").unwrap();
@@ -182,7 +183,7 @@ fn another_text_s_alphabet_is_told() {
 }
 
 #[test]
-fn damaged_files_are_refused_by_name() {
+fn damaged_file_error_names_the_file() {
     let folder = copy("llmc");
     let path = folder.path().join("tiny_train_000001.bin");
     let good = fs::read(&path).unwrap();
@@ -197,17 +198,17 @@ fn damaged_files_are_refused_by_name() {
     assert!(message(&good[..1000]).contains("1000 bytes are less than its header's 1024"));
     assert!(message(&good[..11]).contains("11 bytes are less than"));
     assert!(message(&[]).contains("tiny_train_000001.bin is empty"));
-    // llm.c's evaluation files have another number.
+    // The evaluation files of llm.c have a different magic number.
     let mut evaluation = good.clone();
     evaluation[..4].copy_from_slice(&20_240_522i32.to_le_bytes());
     assert!(message(&evaluation).contains("begins with 20240522, not with 20240520"));
-    // Without its first number it is no longer known from a headerless file, but its ids give it away.
+    // Without the first byte the header is not recognized, but the length is odd.
     assert!(message(&good[1..]).contains("1299 bytes are no 16-bit tokens"));
     assert!(message(&good[2..]).contains("is not one of the 257 ids of byte"));
 }
 
 #[test]
-fn an_existing_manifest_is_replaced_by_force_alone() {
+fn existing_manifest_is_only_replaced_with_force() {
     let folder = copy("llmc");
     let force = AdoptOptions {
         force: true,
@@ -227,7 +228,7 @@ fn an_existing_manifest_is_replaced_by_force_alone() {
 }
 
 #[test]
-fn preparing_does_not_replace_the_files_that_were_adopted() {
+fn prepare_does_not_replace_adopted_files() {
     let folder = copy("llmc");
     adopt(folder.path(), &options(Byte)).unwrap();
     let text = tempfile::NamedTempFile::new().unwrap();
@@ -248,7 +249,7 @@ fn preparing_does_not_replace_the_files_that_were_adopted() {
 }
 
 #[test]
-fn a_folder_that_is_not_there_is_an_error_with_its_path() {
+fn missing_folder_error_names_the_path() {
     let error = adopt("no/such".as_ref(), &options(Byte)).unwrap_err();
     assert!(error.to_string().starts_with("cannot read no/such: "));
 }

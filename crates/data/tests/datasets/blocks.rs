@@ -1,4 +1,4 @@
-//! Files are verified as they are read: by their blocks, or as a whole if there are no block hashes.
+//! Verification of files as they are read: by blocks, or as a whole if there are no block hashes.
 
 use std::fs;
 use std::path::Path;
@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use emberlm_data::{DataError, Dataset, Packing, Split, UnverifiedFiles};
 use emberlm_tokenizer::TokenizerKind::{Byte, Gpt2};
 
-use super::place::{adopt, copy, edit_manifest, ids, options, prepared};
+use super::common::{adopt, copy, edit_manifest, ids, options, prepared};
 
 const MIB: u64 = 1 << 20;
 
-/// A dataset whose training shard has three blocks and a bit, and whose validation shard has one.
+/// A dataset with slightly more than three blocks in its training shard and one in its validation shard.
 fn large() -> (tempfile::TempDir, Dataset) {
     let text: String = (0..170_000).map(|i| format!("{i} apples\n")).collect();
     let (source, dataset) = prepared(&[&text[..1_900_000]], Byte, 0.1);
@@ -29,7 +29,7 @@ fn flip(folder: &Path, file: &str, at: u64) {
     fs::write(path, bytes).unwrap();
 }
 
-/// The damage that reading `len` tokens from `start` on finds: file, first byte and end.
+/// The damage found when reading `len` tokens from `start`: file, first byte and end.
 fn damage(dataset: &Dataset, split: Split, start: u64, len: u64) -> Option<(String, u64, u64)> {
     match dataset.split(split).unwrap().read(start, len) {
         Ok(_) => None,
@@ -42,12 +42,12 @@ fn damage(dataset: &Dataset, split: Split, start: u64, len: u64) -> Option<(Stri
 }
 
 #[test]
-fn a_damaged_block_is_refused_and_others_are_read() {
+fn damaged_block_is_rejected_and_other_blocks_are_read() {
     let (_source, dataset) = large();
     let before = ids(&dataset, Split::Train);
     flip(dataset.folder(), "train_00000.bin", MIB + 77);
     let found = ("train_00000.bin".to_owned(), MIB, 2 * MIB);
-    // A token of the second block, with the header's 1,024 bytes before.
+    // A token in the second block, after the header of 1,024 bytes.
     let first = (MIB - 1024) / 2;
     assert_eq!(
         damage(&dataset, Split::Train, first, 1),
@@ -64,17 +64,17 @@ fn a_damaged_block_is_refused_and_others_are_read() {
         tokens.read(first + MIB / 2, 50).unwrap(),
         before[(first + MIB / 2) as usize..][..50]
     );
-    // Each time, and by all that read: the index of documents, and the error's text.
+    // The error repeats on every read, and also fails the document index.
     assert!(tokens.read(first, 1).is_err() && tokens.read(first, 1).is_err());
     let error = dataset
         .windows(Split::Train, 64, Packing::Isolated)
         .err()
         .unwrap();
-    let told = format!(
+    let expected = format!(
         "train_00000.bin is damaged: bytes {MIB} to {} are not",
         2 * MIB - 1
     );
-    assert!(error.to_string().contains(&told), "{error}");
+    assert!(error.to_string().contains(&expected), "{error}");
     let problems = dataset.verify().unwrap_err().to_string();
     assert!(
         problems.contains(&format!(
@@ -85,7 +85,7 @@ fn a_damaged_block_is_refused_and_others_are_read() {
 }
 
 #[test]
-fn a_small_file_needs_no_block_hashes() {
+fn small_file_needs_no_block_hashes() {
     let (_source, dataset) = prepared(&["some words to read"], Gpt2, 0.3);
     assert!(!dataset.folder().join("dataset.blocks.json").exists());
     let len = fs::metadata(dataset.folder().join("val_00000.bin"))
@@ -98,7 +98,7 @@ fn a_small_file_needs_no_block_hashes() {
 }
 
 #[test]
-fn a_damaged_mask_is_refused() {
+fn damaged_mask_is_rejected() {
     let (_source, dataset) = prepared(&["abc"], Byte, 0.0);
     let mask = [0, 1, 1, 1];
     let hash = blake3::hash(&mask).to_hex().to_string();
@@ -124,7 +124,7 @@ fn a_damaged_mask_is_refused() {
 }
 
 #[test]
-fn adopted_files_are_verified_wherever_they_are() {
+fn adopted_files_are_verified_in_both_locations() {
     let llmc = copy("llmc");
     let links = tempfile::tempdir().unwrap();
     let mut linked = options(Byte);
@@ -155,11 +155,11 @@ fn adopted_files_are_verified_wherever_they_are() {
 }
 
 #[test]
-fn a_dataset_without_block_hashes_is_verified_as_a_whole() {
+fn dataset_without_block_hashes_is_verified_by_file() {
     let (_source, dataset) = large();
     let splits = || [Split::Train, Split::Val].map(|split| dataset.split(split).unwrap());
     assert!(UnverifiedFiles::of(&splits()).is_empty());
-    // As a version wrote it that knew of none.
+    // As written by versions without block hashes.
     fs::remove_file(dataset.folder().join("dataset.blocks.json")).unwrap();
     let files = UnverifiedFiles::of(&splits());
     let bytes = fs::metadata(dataset.folder().join("train_00000.bin"))
@@ -172,18 +172,18 @@ fn a_dataset_without_block_hashes_is_verified_as_a_whole() {
     flip(dataset.folder(), "train_00000.bin", 2 * MIB);
     assert_eq!(damage(&dataset, Split::Train, MIB, 10), None);
     let error = files.verify(&stop, &done).unwrap_err().to_string();
-    let told = format!(
+    let expected = format!(
         "train_00000.bin is damaged: bytes 0 to {} are not",
         bytes - 1
     );
-    assert!(error.contains(&told), "{error}");
-    // One that is stopped finds nothing.
+    assert!(error.contains(&expected), "{error}");
+    // A verification that is stopped early reports no damage.
     stop.store(true, Ordering::Relaxed);
     files.verify(&stop, &done).unwrap();
 }
 
 #[test]
-fn block_hashes_of_other_bytes_are_refused() {
+fn mismatched_block_hashes_are_rejected() {
     let (_source, dataset) = large();
     let path = dataset.folder().join("dataset.blocks.json");
     let good = fs::read_to_string(&path).unwrap();

@@ -1,14 +1,13 @@
-//! Files that are cut short or changed; every length and every byte of a header are tried beside the check itself, in
-//! `shard/mod.rs`.
+//! Truncated and changed files. The unit tests in `shard/mod.rs` try every length and every byte of the header.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use emberlm_data::{Mask, Shard, ShardLayout};
 
-use super::place::fixture;
+use super::common::fixture;
 
-/// A file `name` of these bytes.
+/// Writes a file `name` with these bytes.
 fn file(folder: &tempfile::TempDir, name: &str, bytes: &[u8]) -> PathBuf {
     let path = folder.path().join(name);
     fs::write(&path, bytes).unwrap();
@@ -28,19 +27,19 @@ fn good() -> Vec<u8> {
 }
 
 #[test]
-fn a_shard_that_is_cut_short_is_refused() {
+fn truncated_shard_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let good = good();
     for len in [0, 1, 11, 1023, 1024, 1025, 1026, 1112, 1113] {
         let path = file(&folder, "shard.bin", &good[..len]);
         let message = refused(&path, ShardLayout::LlmC);
-        let told = message.contains(&format!(" {len} bytes")) || len == 0;
-        assert!(told, "{message}");
+        let reported = message.contains(&format!(" {len} bytes")) || len == 0;
+        assert!(reported, "{message}");
     }
 }
 
 #[test]
-fn a_shard_with_another_beginning_is_refused() {
+fn shard_with_wrong_header_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     for at in 0..12 {
         let mut bytes = good();
@@ -50,7 +49,7 @@ fn a_shard_with_another_beginning_is_refused() {
 }
 
 #[test]
-fn half_a_token_is_refused() {
+fn odd_file_length_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     for len in 0..9 {
         let path = file(&folder, "train.bin", &[7; 9][..len]);
@@ -65,7 +64,7 @@ fn half_a_token_is_refused() {
 }
 
 #[test]
-fn a_mask_of_another_length_or_with_another_byte_is_refused() {
+fn mask_with_wrong_length_or_byte_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     for len in 0..8 {
         let path = file(&folder, "train.mask", &[1; 8][..len]);

@@ -5,7 +5,7 @@ use emberlm_data::ExportFormat::{self, LlmC, NanoGpt, Npy};
 use emberlm_data::{Dataset, ExportOptions, Exported, Split, export};
 use emberlm_tokenizer::TokenizerKind::{Byte, Cl100k};
 
-use super::place::{edit_manifest, fixture, ids, llmc, names, prepared};
+use super::common::{edit_manifest, fixture, ids, llmc, names, prepared};
 
 fn run(dataset: &Dataset, format: ExportFormat, folder: &Path) -> Result<Vec<Exported>, String> {
     let options = ExportOptions {
@@ -15,7 +15,7 @@ fn run(dataset: &Dataset, format: ExportFormat, folder: &Path) -> Result<Vec<Exp
     export(dataset, &options, folder, &|_| {}).map_err(|error| error.to_string())
 }
 
-/// Compares what was written with what Python made of the same ids.
+/// Compares the exported files with those written by Python for the same ids.
 fn same(folder: &Path, files: &[&str]) {
     assert_eq!(names(folder), files);
     for file in files {
@@ -26,21 +26,21 @@ fn same(folder: &Path, files: &[&str]) {
 }
 
 #[test]
-fn nano_gpt_s_files_are_numpy_s_bytes() {
+fn nano_gpt_export_matches_numpy_bytes() {
     let ((_source, dataset), out) = (llmc(), tempfile::tempdir().unwrap());
     run(&dataset, NanoGpt, out.path()).unwrap();
     same(out.path(), &["train.bin", "val.bin"]);
 }
 
 #[test]
-fn npy_files_are_numpy_s_bytes() {
+fn npy_export_matches_numpy_bytes() {
     let ((_source, dataset), out) = (llmc(), tempfile::tempdir().unwrap());
     run(&dataset, Npy, out.path()).unwrap();
     same(out.path(), &["train.npy", "val.npy"]);
 }
 
 #[test]
-fn llm_c_s_files_are_its_bytes() {
+fn llm_c_export_matches_reference_bytes() {
     let ((_source, dataset), out) = (llmc(), tempfile::tempdir().unwrap());
     let written = run(&dataset, LlmC, out.path()).unwrap();
     let files = [
@@ -50,16 +50,16 @@ fn llm_c_s_files_are_its_bytes() {
         "tiny_val_000000.bin",
     ];
     same(out.path(), &files);
-    let told: Vec<_> = written
+    let listed: Vec<_> = written
         .iter()
         .map(|w| (w.file.as_str(), w.tokens))
         .collect();
     let tokens = [100, 100, 88, 45];
-    assert_eq!(told, files.into_iter().zip(tokens).collect::<Vec<_>>());
+    assert_eq!(listed, files.into_iter().zip(tokens).collect::<Vec<_>>());
 }
 
 #[test]
-fn a_dataset_of_this_program_is_llm_c_s_under_other_names() {
+fn llm_c_export_of_a_prepared_dataset_renames_its_shards() {
     let (_source, dataset) = prepared(&["one text", "another text"], Byte, 0.2);
     let out = tempfile::tempdir().unwrap();
     run(&dataset, LlmC, out.path()).unwrap();
@@ -73,7 +73,7 @@ fn a_dataset_of_this_program_is_llm_c_s_under_other_names() {
 }
 
 #[test]
-fn large_vocabularies_take_four_bytes_and_are_refused_for_two() {
+fn large_vocabulary_needs_four_bytes() {
     let (_source, dataset) = prepared(&["a text 🔥"], Cl100k, 0.0);
     let out = tempfile::tempdir().unwrap();
     let message = run(&dataset, NanoGpt, out.path()).unwrap_err();
@@ -91,7 +91,7 @@ fn large_vocabularies_take_four_bytes_and_are_refused_for_two() {
     let ids = ids(&dataset, Split::Train);
     let array: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
     let head = written.strip_suffix(array.as_slice()).unwrap();
-    // NumPy's file has three ids; blanks fill each header up.
+    // The file written by NumPy has three ids. The headers are padded with spaces.
     let without_blanks = |head: &[u8]| String::from_utf8_lossy(head).replace(' ', "");
     let head = without_blanks(head).replace(&format!("({},)", ids.len()), "(3,)");
     let numpy = fs::read(fixture("exported/wide.npy")).unwrap();
@@ -99,7 +99,7 @@ fn large_vocabularies_take_four_bytes_and_are_refused_for_two() {
 }
 
 #[test]
-fn masks_go_along_where_they_can() {
+fn masks_are_exported_if_supported() {
     let (_source, dataset) = prepared(&["ab"], Byte, 0.0);
     let folder = dataset.folder().to_owned();
     fs::write(folder.join("train_00000.mask"), [0, 1, 1]).unwrap();
@@ -131,7 +131,7 @@ fn masks_go_along_where_they_can() {
 }
 
 #[test]
-fn a_damaged_dataset_is_not_exported() {
+fn damaged_dataset_is_not_exported() {
     let (source, dataset) = llmc();
     let path = source.path().join("tiny_train_000001.bin");
     let mut bytes = fs::read(&path).unwrap();
@@ -143,7 +143,7 @@ fn a_damaged_dataset_is_not_exported() {
 }
 
 #[test]
-fn options_out_of_range_are_refused() {
+fn options_out_of_range_are_rejected() {
     let ((_source, dataset), out) = (llmc(), tempfile::tempdir().unwrap());
     for (name, shard_tokens, expected) in [
         (
@@ -170,7 +170,7 @@ fn options_out_of_range_are_refused() {
 }
 
 #[test]
-fn only_an_export_s_own_files_are_known_as_such() {
+fn export_recognizes_only_its_own_file_names() {
     for (format, own, other) in [
         (
             NanoGpt,

@@ -4,9 +4,9 @@ use emberlm_data::{Dataset, inspect};
 use emberlm_tokenizer::TokenizerKind::{Byte, Char};
 use serde_json::json;
 
-use super::place::{edit_manifest, llmc, prepared};
+use super::common::{edit_manifest, llmc, prepared};
 
-/// Expected figures are counted by hand from the documents in `make.py`.
+/// Expected values were counted by hand from the documents in `make.py`.
 #[test]
 fn lengths_duplicates_and_leakage() {
     let (_source, dataset) = llmc();
@@ -14,7 +14,7 @@ fn lengths_duplicates_and_leakage() {
     let (train, val) = (&found.train, &found.val);
     assert_eq!((train.shards, train.tokens, train.documents), (2, 288, 5));
     let documents = train.found.as_ref().unwrap();
-    // 45, 24, 5, 45 and 164 bytes; the fox comes twice.
+    // 45, 24, 5, 45 and 164 bytes. The sentence about the fox occurs twice.
     let lengths = &documents.lengths;
     assert_eq!(
         (lengths.min(), lengths.median(), lengths.max()),
@@ -29,14 +29,14 @@ fn lengths_duplicates_and_leakage() {
     assert_eq!(bins, [1, 0, 1, 2, 0, 1]);
     assert_eq!((documents.count, documents.duplicates), (5, 1));
     assert_eq!(val.found.as_ref().unwrap().duplicates, 0);
-    // "short" is in both.
+    // The document "short" is in both splits.
     assert_eq!(found.leaked, Some(1));
     assert_eq!((train.unknown, train.learnt), (None, None));
     assert_eq!(train.bytes, Some(283));
 }
 
 #[test]
-fn frequent_and_never_used_tokens() {
+fn frequent_and_unused_tokens() {
     let (_source, dataset) = prepared(&["aab\n", "a"], Byte, 0.0);
     let found = inspect(&dataset, 0, 0, &|_| {}).unwrap();
     let tokens: Vec<_> = found
@@ -58,7 +58,7 @@ fn frequent_and_never_used_tokens() {
 }
 
 #[test]
-fn excerpts_are_beginnings_chosen_by_the_seed() {
+fn excerpts_are_beginnings_sampled_by_seed() {
     let documents: Vec<String> = (0..20)
         .map(|i| format!("document {i}. {}", "x".repeat(i * 20)))
         .collect();
@@ -75,7 +75,7 @@ fn excerpts_are_beginnings_chosen_by_the_seed() {
     }
     assert_eq!(show(1), shown);
     assert_ne!(show(2), shown);
-    // There are not more than there are.
+    // A request for more excerpts than documents returns one for each document.
     assert_eq!(
         inspect(&dataset, 100, 1, &|_| {}).unwrap().excerpts.len(),
         20
@@ -83,7 +83,7 @@ fn excerpts_are_beginnings_chosen_by_the_seed() {
 }
 
 #[test]
-fn characters_have_no_documents() {
+fn character_dataset_has_no_documents() {
     let (_source, dataset) = prepared(&["hello world", "hello"], Char, 0.5);
     let found = inspect(&dataset, 1, 0, &|_| {}).unwrap();
     assert_eq!((&found.train.found, found.leaked), (&None, None));
@@ -91,7 +91,7 @@ fn characters_have_no_documents() {
 }
 
 #[test]
-fn the_share_to_be_learnt_is_told() {
+fn number_of_targets_is_reported() {
     let (_source, dataset) = prepared(&["abc"], Byte, 0.0);
     let mask = [0, 1, 1, 1];
     let hash = blake3::hash(&mask).to_hex().to_string();
@@ -106,7 +106,7 @@ fn the_share_to_be_learnt_is_told() {
 }
 
 #[test]
-fn a_damaged_dataset_is_refused() {
+fn damaged_dataset_is_rejected() {
     let (_source, dataset) = prepared(&["abc"], Byte, 0.0);
     let path = dataset.folder().join("train_00000.bin");
     let mut bytes = fs::read(&path).unwrap();

@@ -4,9 +4,9 @@ use emberlm_data::{Dataset, verify};
 use emberlm_tokenizer::TokenizerKind::{Byte, Char, Gpt2};
 use serde_json::json;
 
-use super::place::{edit_manifest, llmc, prepared};
+use super::common::{edit_manifest, llmc, prepared};
 
-/// All that is wrong with the dataset, without hashes.
+/// All problems of the dataset, except different hashes.
 fn problems(dataset: &Dataset) -> Vec<String> {
     let found = verify(dataset, &|_| {}).unwrap();
     assert_eq!(found.is_whole(), found.problems().is_empty());
@@ -23,7 +23,7 @@ fn hashes(dataset: &Dataset) -> usize {
 }
 
 #[test]
-fn what_prepare_makes_is_whole() {
+fn prepared_dataset_verifies() {
     for kind in [Byte, Char, Gpt2] {
         let (_source, dataset) = prepared(&["one text\n", "naïve 東京 🔥", "three"], kind, 0.3);
         assert_eq!(problems(&dataset), [""; 0], "{kind}");
@@ -32,7 +32,7 @@ fn what_prepare_makes_is_whole() {
 }
 
 #[test]
-fn all_that_is_wrong_is_told_not_the_first_thing_alone() {
+fn all_problems_are_reported() {
     let (source, dataset) = llmc();
     let path = |name: &str| source.path().join(name);
     let edit = |name: &str, edit: &dyn Fn(&mut Vec<u8>)| {
@@ -40,7 +40,7 @@ fn all_that_is_wrong_is_told_not_the_first_thing_alone() {
         edit(&mut bytes);
         fs::write(path(name), bytes).unwrap();
     };
-    // The first token, an end of text, becomes 511, and the one after it 365.
+    // The first token, an end-of-text token, becomes 511, and the next one 365.
     edit("tiny_train_000000.bin", &|bytes| {
         bytes[1024] = 255;
         bytes[1027] = 1;
@@ -70,11 +70,11 @@ fn all_that_is_wrong_is_told_not_the_first_thing_alone() {
 }
 
 #[test]
-fn every_byte_is_read() {
+fn verification_reads_every_byte() {
     let (_source, dataset) = prepared(&["ab", "c"], Byte, 0.3);
     let path = dataset.folder().join("train_00000.bin");
     let good = fs::read(&path).unwrap();
-    // All that mean something, and some of those that do not.
+    // All bytes with a meaning, and some without one.
     for at in (0..16)
         .chain((16..1024).step_by(97))
         .chain(1024..good.len())
@@ -88,10 +88,10 @@ fn every_byte_is_read() {
 }
 
 #[test]
-fn figures_of_the_manifest_are_checked() {
+fn manifest_counts_are_verified() {
     let (_source, dataset) = prepared(&["abc", "défg"], Byte, 0.0);
     let folder = dataset.folder();
-    let told = |edit: &dyn Fn(&mut serde_json::Value)| {
+    let problem_after = |edit: &dyn Fn(&mut serde_json::Value)| {
         let before = fs::read(folder.join("dataset.json")).unwrap();
         edit_manifest(folder, |m| edit(&mut m["splits"]["train"]));
         let found = problems(&Dataset::open(folder).unwrap());
@@ -99,10 +99,10 @@ fn figures_of_the_manifest_are_checked() {
         found
     };
     assert_eq!(
-        told(&|train| train["bytes"] = json!(9)),
+        problem_after(&|train| train["bytes"] = json!(9)),
         ["split `train`: its tokens are 8 bytes of text, but the manifest says 9"]
     );
-    let documents = told(&|train| {
+    let documents = problem_after(&|train| {
         train["documents"] = json!(3);
         train["shards"][0]["documents"] = json!(3);
     });
@@ -110,7 +110,7 @@ fn figures_of_the_manifest_are_checked() {
         documents,
         ["train_00000.bin: 2 end-of-text tokens, but the manifest says 3"]
     );
-    let tokens = told(&|train| {
+    let tokens = problem_after(&|train| {
         train["tokens"] = json!(11);
         train["shards"][0]["tokens"] = json!(11);
     });
@@ -121,7 +121,7 @@ fn figures_of_the_manifest_are_checked() {
 }
 
 #[test]
-fn masks_are_checked() {
+fn masks_are_verified() {
     let (_source, dataset) = prepared(&["abc"], Byte, 0.0);
     let folder = dataset.folder();
     let path = folder.join("train_00000.mask");

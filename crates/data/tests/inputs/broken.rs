@@ -6,9 +6,9 @@ use std::path::Path;
 
 use emberlm_data::InputOptions;
 
-use super::{Place, field, fixture, read, refusal, skip, stop};
+use super::{Workspace, field, fixture, read, refusal, skip, stop};
 
-/// Lengthens a file by zeros, which take no room on the disk, and what comes after them.
+/// Extends a file by zeros, which take no disk space, and appends `end`.
 fn long_file(path: &Path, zeros: u64, end: &str) {
     let mut file = fs::OpenOptions::new().append(true).open(path).unwrap();
     let bytes = file.metadata().unwrap().len();
@@ -27,9 +27,9 @@ const LINES: &[u8] = b"{\"text\": \"first\"}\r
 {\"text\": \"last\"}";
 
 #[test]
-fn the_first_broken_line_ends_it_and_is_named() {
-    let place = Place::empty();
-    let path = place.file("a.jsonl", LINES);
+fn first_broken_line_stops_and_is_named() {
+    let workspace = Workspace::empty();
+    let path = workspace.file("a.jsonl", LINES);
     assert_eq!(
         refusal(&path, &stop()),
         "FILE: line 2, column 17: invalid JSON: EOF while parsing a string; a record is one line"
@@ -37,9 +37,9 @@ fn the_first_broken_line_ends_it_and_is_named() {
 }
 
 #[test]
-fn broken_lines_are_counted_and_the_first_ones_kept() {
-    let place = Place::empty();
-    let path = place.file("a.jsonl", LINES);
+fn skipped_lines_are_counted_and_the_first_errors_kept() {
+    let workspace = Workspace::empty();
+    let path = workspace.file("a.jsonl", LINES);
     let found = read(&path, &skip()).unwrap();
     let documents = [(1, "first".to_owned()), (9, "last".to_owned())];
     assert_eq!(found.documents, documents);
@@ -60,9 +60,9 @@ fn broken_lines_are_counted_and_the_first_ones_kept() {
 }
 
 #[test]
-fn a_missing_field_is_told_with_those_that_there_are() {
-    let place = Place::empty();
-    let path = place.file("a.jsonl", r#"{"content": "x", "id": 7}"#);
+fn missing_field_error_lists_available_fields() {
+    let workspace = Workspace::empty();
+    let path = workspace.file("a.jsonl", r#"{"content": "x", "id": 7}"#);
     assert_eq!(
         refusal(&path, &stop()),
         "FILE: line 1: no field `text`: it has `content`, `id`"
@@ -70,10 +70,10 @@ fn a_missing_field_is_told_with_those_that_there_are() {
 }
 
 #[test]
-fn a_line_that_is_too_long_is_left_out_alone() {
-    let place = Place::empty();
+fn only_the_line_that_is_too_long_is_skipped() {
+    let workspace = Workspace::empty();
     for more in [1, 5000] {
-        let path = place.file("a.jsonl", "");
+        let path = workspace.file("a.jsonl", "");
         long_file(&path, (64 << 20) + more, "\n{\"text\": \"y\"}\n");
         assert_eq!(
             refusal(&path, &stop()),
@@ -85,13 +85,13 @@ fn a_line_that_is_too_long_is_left_out_alone() {
 }
 
 #[test]
-fn rows_of_another_length_are_broken_and_counted_by_lines() {
-    let place = Place::empty();
+fn rows_with_wrong_field_count_are_broken() {
+    let workspace = Workspace::empty();
     for line_break in ["\n", "\r\n"] {
         let rows = [
             "id,text", "1,\"two", "lines\"", "", "2", "3,a,b", "4,x", "5,",
         ];
-        let path = place.file("a.csv", rows.join(line_break));
+        let path = workspace.file("a.csv", rows.join(line_break));
         let found = read(&path, &skip()).unwrap();
         let two = format!("two{line_break}lines");
         assert_eq!(found.documents, [(2, two), (7, "x".to_owned())]);
@@ -104,9 +104,9 @@ fn rows_of_another_length_are_broken_and_counted_by_lines() {
 }
 
 #[test]
-fn a_quote_that_is_not_closed_is_told() {
-    let place = Place::empty();
-    let path = place.file("a.csv", "text\nx\n\"y\n1,2\n3");
+fn unclosed_quote_is_reported() {
+    let workspace = Workspace::empty();
+    let path = workspace.file("a.csv", "text\nx\n\"y\n1,2\n3");
     assert_eq!(
         refusal(&path, &stop()),
         "FILE: line 3: a quote is not closed before the file ends"
@@ -114,32 +114,32 @@ fn a_quote_that_is_not_closed_is_told() {
     let found = read(&path, &skip()).unwrap();
     assert_eq!(found.documents, [(2, "x".to_owned())]);
     assert_eq!(found.left_out.broken(), 1);
-    // A closed one at the very end is none.
-    let path = place.file("b.csv", "text\n\"y\"");
+    // A quote that is closed at the end of the file is valid.
+    let path = workspace.file("b.csv", "text\n\"y\"");
     assert_eq!(
         read(&path, &stop()).unwrap().documents,
         [(2, "y".to_owned())]
     );
-    let path = place.file("c.csv", "\"text");
+    let path = workspace.file("c.csv", "\"text");
     assert!(refusal(&path, &skip()).contains("line 1: a quote is not closed"));
 }
 
 #[test]
-fn a_record_without_end_is_refused_as_nobody_knows_where_the_next_begins() {
-    let place = Place::empty();
-    let path = place.file("a.tsv", "text\n\"");
+fn record_without_end_is_rejected() {
+    let workspace = Workspace::empty();
+    let path = workspace.file("a.tsv", "text\n\"");
     long_file(&path, 65 << 20, "");
     assert!(refusal(&path, &skip()).starts_with("FILE: line 2: the record has more than 64 MiB"));
-    let path = place.file("b.tsv", "\t".repeat(200_000));
+    let path = workspace.file("b.tsv", "\t".repeat(200_000));
     assert!(refusal(&path, &skip()).contains("65,536 fields"));
 }
 
 #[test]
-fn text_that_is_not_utf8_is_a_broken_record() {
-    let place = Place::empty();
-    let path = place.file("a.csv", b"text,id\nx,1\n\xFF,2\ny,\xFF\n");
+fn invalid_utf8_is_a_broken_record() {
+    let workspace = Workspace::empty();
+    let path = workspace.file("a.csv", b"text,id\nx,1\n\xFF,2\ny,\xFF\n");
     let found = read(&path, &skip()).unwrap();
-    // What is not read need not be text.
+    // Other columns need not be valid text.
     let documents = [(2, "x".to_owned()), (4, "y".to_owned())];
     assert_eq!(found.documents, documents);
     assert_eq!(
@@ -149,9 +149,9 @@ fn text_that_is_not_utf8_is_a_broken_record() {
 }
 
 #[test]
-fn a_column_that_is_missing_is_told_with_those_that_there_are() {
-    let place = Place::empty();
-    let path = place.file("a.csv", "id,body\n1,x\n");
+fn missing_column_error_lists_available_columns() {
+    let workspace = Workspace::empty();
+    let path = workspace.file("a.csv", "id,body\n1,x\n");
     let skip = InputOptions {
         field: "text".into(),
         ..skip()
@@ -168,7 +168,7 @@ fn a_column_that_is_missing_is_told_with_those_that_there_are() {
         refusal(&fixture("nested.parquet"), &field("body")),
         "FILE has no text column `body`: it has `meta.body`"
     );
-    let blank = place.file("b.csv", "\n\r\n");
+    let blank = workspace.file("b.csv", "\n\r\n");
     assert_eq!(
         refusal(&blank, &stop()),
         "FILE is not usable as csv: it has no header line"

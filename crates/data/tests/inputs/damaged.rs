@@ -1,14 +1,14 @@
-//! Containers that are damaged: always an error with path and reason, whatever is said of broken records.
+//! Damaged containers are always an error with path and reason, regardless of the handling of broken records.
 
 use std::fs;
 
 use emberlm_data::Format;
 
-use super::{Place, fixture, format, read, refusal, skip, stop};
+use super::{Workspace, fixture, format, read, refusal, skip, stop};
 
 #[test]
-fn compressed_files_that_are_broken_off_are_refused_wherever_it_is() {
-    let place = Place::empty();
+fn compressed_file_truncated_anywhere_is_rejected() {
+    let workspace = Workspace::empty();
     for name in ["text.txt.gz", "text.zst", "minimal.csv.gz"] {
         let whole = fs::read(fixture(name)).unwrap();
         let options = super::InputOptions {
@@ -16,7 +16,7 @@ fn compressed_files_that_are_broken_off_are_refused_wherever_it_is() {
             ..skip()
         };
         for length in 4..whole.len() {
-            let path = place.file(name, &whole[..length]);
+            let path = workspace.file(name, &whole[..length]);
             let message = refusal(&path, &options);
             let reason = message.strip_prefix("cannot decompress FILE: ");
             assert!(reason.is_some_and(|reason| !reason.is_empty()), "{message}");
@@ -25,16 +25,16 @@ fn compressed_files_that_are_broken_off_are_refused_wherever_it_is() {
 }
 
 #[test]
-fn every_changed_byte_of_a_checked_container_is_noticed() {
-    let place = Place::empty();
+fn every_changed_byte_of_a_container_is_detected() {
+    let workspace = Workspace::empty();
     let whole = fs::read(fixture("text.txt.gz")).unwrap();
     let text = read(&fixture("text.txt.gz"), &stop()).unwrap().documents;
     for at in 0..whole.len() {
         let mut bytes = whole.clone();
         bytes[at] ^= 1;
-        let path = place.file("text.txt.gz", &bytes);
+        let path = workspace.file("text.txt.gz", &bytes);
         match read(&path, &stop()) {
-            // The header's time, flags and system are not of the content.
+            // The gzip header's time, flags and system are not covered by the checksum.
             Ok(found) => assert!(at < 10 && found.documents == text, "byte {at}"),
             Err(error) => assert!(error.to_string().contains("text.txt.gz"), "{error}"),
         }
@@ -42,29 +42,29 @@ fn every_changed_byte_of_a_checked_container_is_noticed() {
 }
 
 #[test]
-fn a_name_that_claims_another_container_is_told() {
-    let place = Place::empty();
+fn wrong_compression_extension_is_rejected() {
+    let workspace = Workspace::empty();
     for (name, kind) in [("page.jsonl.gz", "gzip"), ("a.ZST", "zstd")] {
-        let path = place.file(name, "<!DOCTYPE html>");
+        let path = workspace.file(name, "<!DOCTYPE html>");
         assert_eq!(
             refusal(&path, &skip()),
             format!("FILE is not usable as {kind}: it does not begin as such a file does")
         );
     }
-    let path = place.file("a.parquet", "<!DOCTYPE html>");
+    let path = workspace.file("a.parquet", "<!DOCTYPE html>");
     assert!(refusal(&path, &skip()).starts_with("FILE is not usable as Parquet: "));
-    let path = place.file("plain", fs::read(fixture("none.parquet")).unwrap());
+    let path = workspace.file("plain", fs::read(fixture("none.parquet")).unwrap());
     let as_text = refusal(&path, &format(Format::Text));
     assert!(as_text.starts_with("FILE is not UTF-8 text: "), "{as_text}");
 }
 
 #[test]
-fn a_parquet_file_that_is_broken_off_is_refused_wherever_it_is() {
-    let place = Place::empty();
+fn parquet_file_truncated_anywhere_is_rejected() {
+    let workspace = Workspace::empty();
     let whole = fs::read(fixture("zstd.parquet")).unwrap();
     let footer = whole.len() - 100;
     for length in (1..footer).step_by(11).chain(footer..whole.len()) {
-        let path = place.file("a.parquet", &whole[..length]);
+        let path = workspace.file("a.parquet", &whole[..length]);
         let message = refusal(&path, &skip());
         assert!(
             message.starts_with("FILE is not usable as Parquet: "),

@@ -1,4 +1,4 @@
-//! Every format and compression against what Python's libraries wrote and read (`make_inputs.py`).
+//! Every format and compression, compared with files written and read by Python's libraries (`make_inputs.py`).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,14 +17,14 @@ struct Listing {
 #[derive(Deserialize)]
 struct File {
     field: String,
-    /// Records and the places of their texts.
+    /// Record numbers, and indices of their texts.
     documents: Vec<(u64, usize)>,
     broken: Vec<u64>,
     empty: u64,
 }
 
 #[test]
-fn every_file_gives_what_python_reads_out_of_it() {
+fn every_file_matches_the_python_reference() {
     let listing = fs::read(fixture("../inputs.json")).unwrap();
     let listing: Listing = serde_json::from_slice(&listing).unwrap();
     assert_eq!(
@@ -54,7 +54,7 @@ fn every_file_gives_what_python_reads_out_of_it() {
 }
 
 #[test]
-fn raw_records_are_lines_as_they_are() {
+fn raw_records_are_unchanged_lines() {
     let options = InputOptions {
         raw_records: true,
         ..skip()
@@ -67,12 +67,12 @@ fn raw_records_are_lines_as_they_are() {
         .map(|(_, text)| text.as_str())
         .collect();
     assert_eq!(texts, content.lines().collect::<Vec<_>>());
-    // Two blank lines between any two.
+    // There are two blank lines between records.
     assert_eq!(found.documents[2].0, 7);
 }
 
 #[test]
-fn a_format_that_is_said_goes_before_the_name() {
+fn explicit_format_overrides_the_file_name() {
     let whole = read(&fixture("plain.jsonl"), &format(Format::Text)).unwrap();
     let content = fs::read_to_string(fixture("plain.jsonl")).unwrap();
     assert_eq!(whole.documents, [(1, content)]);

@@ -1,4 +1,4 @@
-//! Conversations on their way through the pipeline: tokens, masks, and what is refused.
+//! Preparation of conversations: tokens, masks and errors.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use emberlm_data::{
 use emberlm_tokenizer::TokenizerKind::{Byte, Char, Gpt2};
 use serde_json::json;
 
-use crate::prepare::common::{Place, options, tokens};
+use crate::prepare::common::{Workspace, options, tokens};
 
 fn chat(options: PrepareOptions) -> PrepareOptions {
     PrepareOptions {
@@ -27,20 +27,27 @@ fn talk(question: &str, answer: &str) -> String {
     json!({ "messages": messages }).to_string() + "\n"
 }
 
-fn refusal(place: &Place, name: &str, text: &str, options: PrepareOptions) -> String {
-    let input = place.file(name, text);
-    let refused = prepare(&[input], &place.out(), &chat(options), &|_| {});
+fn refusal(workspace: &Workspace, name: &str, text: &str, options: PrepareOptions) -> String {
+    let input = workspace.file(name, text);
+    let refused = prepare(&[input], &workspace.out(), &chat(options), &|_| {});
     refused.unwrap_err().to_string()
 }
 
 #[test]
-fn answers_are_learnt_and_all_else_is_read() {
-    let place = Place::new();
+fn only_answers_are_targets() {
+    let workspace = Workspace::new();
     let completion = json!({ "prompt": "1 + 1 = ", "completion": "2" }).to_string();
-    let input = place.file("talks.jsonl", talk("Hi", "Ho") + &completion);
-    let made = prepare(&[input], &place.out(), &chat(options(Byte, 0.0)), &|_| {}).unwrap();
+    let input = workspace.file("talks.jsonl", talk("Hi", "Ho") + &completion);
+    let made = prepare(
+        &[input],
+        &workspace.out(),
+        &chat(options(Byte, 0.0)),
+        &|_| {},
+    )
+    .unwrap();
 
-    // A document begins with the end of a text, 256; a completion ends with one, too. ChatML as its authors give it.
+    // A document begins with the end-of-text token, 256, and a completion also ends with one. ChatML as published by
+    // its authors.
     let parts: [(&str, bool); 6] = [
         (
             "\0<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n",
@@ -60,16 +67,16 @@ fn answers_are_learnt_and_all_else_is_read() {
     let mut mask = parts
         .map(|(text, learnt)| vec![u8::from(learnt); text.len()])
         .concat();
-    // The two documents' beginnings are marked.
+    // The mask marks the first token of both documents.
     for at in [0, ids.len() - 11] {
         mask[at] += 2;
     }
     assert_eq!(
-        tokens(&Dataset::open(&place.out()).unwrap(), Split::Train),
+        tokens(&Dataset::open(&workspace.out()).unwrap(), Split::Train),
         ids
     );
     assert_eq!(
-        fs::read(place.out().join("train_00000.mask")).unwrap(),
+        fs::read(workspace.out().join("train_00000.mask")).unwrap(),
         mask
     );
     let template = made.manifest.chat_template.as_ref().unwrap();
@@ -77,9 +84,9 @@ fn answers_are_learnt_and_all_else_is_read() {
     let split = &made.manifest.splits.train;
     assert_eq!((split.documents, split.bytes), (2, ids.len() as u64 - 3));
     assert_eq!(split.shards[0].mask.as_ref().unwrap().learnt, 14);
-    let dataset = Dataset::open(&place.out()).unwrap();
+    let dataset = Dataset::open(&workspace.out()).unwrap();
     dataset.verify().unwrap();
-    // The completion's own end is in its document, and no other document follows it.
+    // The end-of-text token that ends a completion belongs to its document and begins no other.
     let found = emberlm_data::inspect(&dataset, 0, 0, &|_| {}).unwrap();
     let lengths = found.train.found.unwrap().lengths;
     assert_eq!((lengths.min(), lengths.max()), (10, ids.len() as u64 - 12));
@@ -88,11 +95,11 @@ fn answers_are_learnt_and_all_else_is_read() {
 }
 
 #[test]
-fn a_broken_conversation_ends_it_or_is_counted() {
-    let place = Place::new();
+fn broken_conversation_stops_or_is_skipped() {
+    let workspace = Workspace::new();
     let role = r#"{"messages": [{"role": "", "content": "x"}]}"#;
     let text = format!("{}{role}\n{{}}\n{}", talk("a", "b"), talk("c", "d"));
-    let message = refusal(&place, "talks.jsonl", &text, options(Byte, 0.0));
+    let message = refusal(&workspace, "talks.jsonl", &text, options(Byte, 0.0));
     assert!(
         message.contains("talks.jsonl: line 2: `messages[0].role` must be"),
         "{message}"
@@ -106,8 +113,8 @@ fn a_broken_conversation_ends_it_or_is_counted() {
         ..chat(options(Byte, 0.0))
     };
     let made = prepare(
-        &[place.path("in/talks.jsonl")],
-        &place.out(),
+        &[workspace.path("in/talks.jsonl")],
+        &workspace.out(),
         &skip,
         &|_| {},
     )
@@ -122,14 +129,14 @@ fn a_broken_conversation_ends_it_or_is_counted() {
 }
 
 #[test]
-fn what_no_template_can_take_is_refused() {
-    let place = Place::new();
-    let message = refusal(&place, "a.txt", "text", options(Byte, 0.0));
+fn unsupported_chat_inputs_and_templates_are_rejected() {
+    let workspace = Workspace::new();
+    let message = refusal(&workspace, "a.txt", "text", options(Byte, 0.0));
     assert!(
         message.contains("a chat template takes JSON lines"),
         "{message}"
     );
-    let message = refusal(&place, "a.jsonl", &talk("a", "b"), options(Char, 0.0));
+    let message = refusal(&workspace, "a.jsonl", &talk("a", "b"), options(Char, 0.0));
     assert!(message.contains("char is not"), "{message}");
     let unknown = PrepareOptions {
         encoding: Encoding::Chat {
@@ -137,11 +144,16 @@ fn what_no_template_can_take_is_refused() {
         },
         ..options(Gpt2, 0.0)
     };
-    let refused = prepare(&[place.path("in/a.jsonl")], &place.out(), &unknown, &|_| {});
+    let refused = prepare(
+        &[workspace.path("in/a.jsonl")],
+        &workspace.out(),
+        &unknown,
+        &|_| {},
+    );
     let message = refused.unwrap_err().to_string();
     assert!(
         message.contains("unknown chat template `vicuna`"),
         "{message}"
     );
-    assert!(place.left().is_empty(), "{:?}", place.left());
+    assert!(workspace.left().is_empty(), "{:?}", workspace.left());
 }

@@ -1,4 +1,4 @@
-//! A folder to prepare from and into.
+//! A temporary folder with inputs and outputs, and shared helpers.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use emberlm_data::{DataError, Dataset, Manifest, PrepareOptions, Split, prepare};
 use emberlm_tokenizer::TokenizerChoice;
 
-pub struct Place {
+pub struct Workspace {
     folder: tempfile::TempDir,
 }
 
-impl Place {
+impl Workspace {
     pub fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("in")).unwrap();
@@ -32,7 +32,7 @@ impl Place {
         path
     }
 
-    /// Whatever is beside the input folder, hidden or not: nothing, after a refusal.
+    /// The files next to the input folder, including hidden ones. There are none after an error.
     pub fn left(&self) -> Vec<String> {
         let entries = fs::read_dir(self.folder.path()).unwrap();
         let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());

@@ -1,16 +1,16 @@
-//! Datasets of a tokenizer that a file holds: prepared with it, and opened without it.
+//! Datasets with a tokenizer file: prepared with the file, and opened without it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::prepare::common::{Place, options, run, tokens};
+use crate::prepare::common::{Workspace, options, run, tokens};
 use emberlm_data::{Dataset, Split, TOKENIZER_FILE, Tokenizer};
 use emberlm_tokenizer::{TokenizerChoice, TokenizerKind};
 
-/// A copy of one of the tokenizer crate's fixtures, with its `tokenizer_config.json`.
-fn given(place: &Place, name: &str, config: &str) -> PathBuf {
+/// A copy of one of the tokenizer crate's fixtures, with this `tokenizer_config.json`.
+fn given(workspace: &Workspace, name: &str, config: &str) -> PathBuf {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tokenizer/tests/fixtures/files");
-    let folder = place.path("given");
+    let folder = workspace.path("given");
     fs::create_dir_all(&folder).unwrap();
     fs::write(folder.join("tokenizer_config.json"), config).unwrap();
     let file = folder.join(TOKENIZER_FILE);
@@ -19,26 +19,26 @@ fn given(place: &Place, name: &str, config: &str) -> PathBuf {
 }
 
 #[test]
-fn a_dataset_outlives_the_file_that_it_was_made_with() {
+fn dataset_does_not_need_the_original_tokenizer_file() {
     for (name, config) in [
         ("byte_level", "{}"),
         ("llama", r#"{"eos_token": "<s>"}"#),
         ("wordpiece", "{}"),
     ] {
-        let place = Place::new();
+        let workspace = Workspace::new();
         let texts = [
             "One document of the License.",
             "  Another, </s> <|endoftext|> [SEP]\n",
         ];
-        let inputs = [place.file("a", texts[0]), place.file("b", texts[1])];
-        let file = given(&place, name, config);
+        let inputs = [workspace.file("a", texts[0]), workspace.file("b", texts[1])];
+        let file = given(&workspace, name, config);
         let tokenizer = Tokenizer::from_file(&file).unwrap();
         let choice = TokenizerChoice::File(file);
-        let manifest = run(&inputs, &place.out(), &options(choice, 0.0)).unwrap();
+        let manifest = run(&inputs, &workspace.out(), &options(choice, 0.0)).unwrap();
         assert_eq!(manifest.tokenizer, tokenizer.spec());
-        fs::remove_dir_all(place.path("given")).unwrap();
+        fs::remove_dir_all(workspace.path("given")).unwrap();
 
-        let dataset = Dataset::open(&place.out()).unwrap();
+        let dataset = Dataset::open(&workspace.out()).unwrap();
         dataset.verify().unwrap();
         assert_eq!(dataset.tokenizer().spec(), tokenizer.spec());
         let mut expected = Vec::new();
@@ -51,23 +51,23 @@ fn a_dataset_outlives_the_file_that_it_was_made_with() {
 }
 
 #[test]
-fn a_long_text_gets_the_same_shards_as_with_the_built_in_tokenizer_whatever_the_threads() {
-    let place = Place::new();
+fn tokenizer_file_produces_the_same_shards_as_the_built_in_tokenizer() {
+    let workspace = Workspace::new();
     let line = |i: usize| format!("Line {i} of prose, it's\t{i}'s turn.\n\n  {i}/{i} 日本語{i}\n");
-    let input = [place.file("long.txt", (0..30_000).map(line).collect::<String>())];
+    let input = [workspace.file("long.txt", (0..30_000).map(line).collect::<String>())];
     let gpt2 = Tokenizer::builtin(TokenizerKind::Gpt2).unwrap();
-    let file = place.path("gpt2.json");
+    let file = workspace.path("gpt2.json");
     fs::write(&file, gpt2.to_tokenizer_json()).unwrap();
     let own = run(
         &input,
-        &place.path("own"),
+        &workspace.path("own"),
         &options(TokenizerKind::Gpt2, 0.1),
     )
     .unwrap();
     for threads in [1, 4] {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
         let choice = TokenizerChoice::File(file.clone());
-        let out = place.path(&format!("out{threads}"));
+        let out = workspace.path(&format!("out{threads}"));
         let work = || run(&input, &out, &options(choice, 0.1));
         let manifest = pool.build().unwrap().install(work).unwrap();
         assert_eq!(manifest.splits, own.splits);
@@ -75,72 +75,72 @@ fn a_long_text_gets_the_same_shards_as_with_the_built_in_tokenizer_whatever_the_
 }
 
 #[test]
-fn a_long_text_is_encoded_whole_where_no_cut_is_known() {
-    let place = Place::new();
+fn long_text_without_cuts_is_encoded_as_a_whole() {
+    let workspace = Workspace::new();
     let text = "The License of the Work.  Another line,\n".repeat(15_000);
-    let input = [place.file("long.txt", &text)];
-    let file = given(&place, "llama", "{}");
+    let input = [workspace.file("long.txt", &text)];
+    let file = given(&workspace, "llama", "{}");
     let tokenizer = Tokenizer::from_file(&file).unwrap();
     run(
         &input,
-        &place.out(),
+        &workspace.out(),
         &options(TokenizerChoice::File(file), 0.0),
     )
     .unwrap();
-    let dataset = Dataset::open(&place.out()).unwrap();
+    let dataset = Dataset::open(&workspace.out()).unwrap();
     let mut expected = vec![2];
     expected.extend(tokenizer.encode(&text).unwrap());
     assert!(tokens(&dataset, Split::Train) == expected);
 }
 
 #[test]
-fn a_dataset_with_a_tokenizer_of_its_own_is_replaced_whole() {
-    let place = Place::new();
-    let input = [place.file("a.txt", "some text of the License")];
-    let own = TokenizerChoice::File(given(&place, "llama", "{}"));
+fn replacing_a_dataset_removes_its_tokenizer_file() {
+    let workspace = Workspace::new();
+    let input = [workspace.file("a.txt", "some text of the License")];
+    let own = TokenizerChoice::File(given(&workspace, "llama", "{}"));
     let forced = |choice: TokenizerChoice| {
         let options = emberlm_data::PrepareOptions {
             force: true,
             ..options(choice, 0.0)
         };
-        run(&input, &place.out(), &options)
+        run(&input, &workspace.out(), &options)
     };
-    let file = place.out().join(TOKENIZER_FILE);
+    let file = workspace.out().join(TOKENIZER_FILE);
     forced(own.clone()).unwrap();
     assert!(file.exists());
     forced(own).unwrap();
     forced(TokenizerKind::Byte.into()).unwrap();
     assert!(!file.exists());
-    // Beside a built-in tokenizer's dataset, it is somebody else's.
+    // Next to a dataset with a built-in tokenizer, a tokenizer file is foreign.
     fs::write(&file, "{}").unwrap();
     let message = forced(TokenizerKind::Byte.into()).unwrap_err().to_string();
     assert!(message.ends_with("it holds `tokenizer.json`"), "{message}");
 }
 
 #[test]
-fn a_tokenizer_that_cannot_be_used_is_named_before_anything_is_made() {
-    let place = Place::new();
-    let input = [place.file("a.txt", "text")];
-    let file = place.file("broken.json", "{\"model\": ");
+fn invalid_tokenizer_is_reported_before_anything_is_written() {
+    let workspace = Workspace::new();
+    let input = [workspace.file("a.txt", "text")];
+    let file = workspace.file("broken.json", "{\"model\": ");
     let choice = TokenizerChoice::File(file);
-    let message = run(&input, &place.out(), &options(choice, 0.0))
+    let message = run(&input, &workspace.out(), &options(choice, 0.0))
         .unwrap_err()
         .to_string();
     assert!(
         message.contains("broken.json: not a usable tokenizer.json: it is not JSON"),
         "{message}"
     );
-    assert_eq!(place.left(), [""; 0]);
+    assert_eq!(workspace.left(), [""; 0]);
 }
 
 #[test]
-fn a_dataset_without_its_tokenizer_is_told_with_the_file() {
-    let place = Place::new();
-    let input = [place.file("a.txt", "some text")];
-    let choice = TokenizerChoice::File(given(&place, "llama", "{}"));
-    run(&input, &place.out(), &options(choice, 0.0)).unwrap();
-    let refused = || Dataset::open(&place.out()).err().unwrap().to_string();
-    let file = place.out().join(TOKENIZER_FILE);
+fn missing_tokenizer_file_error_names_the_file() {
+    let workspace = Workspace::new();
+    let input = [workspace.file("a.txt", "some text")];
+    let choice = TokenizerChoice::File(given(&workspace, "llama", "{}"));
+    run(&input, &workspace.out(), &options(choice, 0.0)).unwrap();
+    let refused = || Dataset::open(&workspace.out()).err().unwrap().to_string();
+    let file = workspace.out().join(TOKENIZER_FILE);
     let mut json = fs::read(&file).unwrap();
     json.push(b' ');
     fs::write(&file, json).unwrap();

@@ -1,8 +1,8 @@
-//! Records of JSON lines on their way through the pipeline.
+//! Preparation of JSON Lines records.
 
 use std::path::PathBuf;
 
-use crate::prepare::common::{Place, options, tokens};
+use crate::prepare::common::{Workspace, options, tokens};
 use emberlm_data::{
     Dataset, InputOptions, OnError, PrepareOptions, Prepared, Split, SplitRule, prepare,
 };
@@ -13,17 +13,17 @@ fn line(text: &str) -> String {
     serde_json::json!({ "text": text }).to_string() + "\n"
 }
 
-fn prepared(place: &Place, input: PathBuf, options: &PrepareOptions) -> Prepared {
-    prepare(&[input], &place.out(), options, &|_| {}).unwrap()
+fn prepared(workspace: &Workspace, input: PathBuf, options: &PrepareOptions) -> Prepared {
+    prepare(&[input], &workspace.out(), options, &|_| {}).unwrap()
 }
 
 #[test]
-fn records_are_documents_and_split_by_their_hash() {
-    let place = Place::new();
+fn records_are_documents_and_split_by_hash() {
+    let workspace = Workspace::new();
     let texts: Vec<String> = (0..300).map(|i| format!("record {i}")).collect();
     let lines: String = texts.iter().map(|text| line(text)).collect();
-    let input = place.file("records.jsonl", lines);
-    let manifest = prepared(&place, input, &options(Byte, 0.3)).manifest;
+    let input = workspace.file("records.jsonl", lines);
+    let manifest = prepared(&workspace, input, &options(Byte, 0.3)).manifest;
     let is_val = |text: &&String| {
         let hex = blake3::hash(text.as_bytes()).to_hex();
         let bits = u64::from_str_radix(&hex[..16], 16).unwrap();
@@ -31,7 +31,7 @@ fn records_are_documents_and_split_by_their_hash() {
     };
     let val: Vec<&String> = texts.iter().filter(is_val).collect();
     assert_eq!(manifest.splits.val.documents, val.len() as u64);
-    let dataset = Dataset::open(&place.out()).unwrap();
+    let dataset = Dataset::open(&workspace.out()).unwrap();
     let mut expected = Vec::new();
     for text in val {
         expected.push(256);
@@ -41,16 +41,16 @@ fn records_are_documents_and_split_by_their_hash() {
 }
 
 #[test]
-fn records_by_position_are_cut_at_the_border_alone() {
-    let place = Place::new();
+fn records_by_position_are_only_cut_at_the_border() {
+    let workspace = Workspace::new();
     let lines: String = ["abcd", "efgh", "ij"].map(line).concat();
-    let input = place.file("records.jsonl", lines);
+    let input = workspace.file("records.jsonl", lines);
     let options = PrepareOptions {
         split: Some(SplitRule::Position),
         ..options(Byte, 0.4)
     };
-    prepared(&place, input, &options);
-    let dataset = Dataset::open(&place.out()).unwrap();
+    prepared(&workspace, input, &options);
+    let dataset = Dataset::open(&workspace.out()).unwrap();
     let ids = |texts: &[&str]| -> Vec<u32> {
         let bytes = texts.iter().map(|text| text.bytes().map(u32::from));
         bytes
@@ -62,17 +62,17 @@ fn records_by_position_are_cut_at_the_border_alone() {
 }
 
 #[test]
-fn a_long_record_has_the_tokens_of_the_whole() {
-    let place = Place::new();
+fn long_record_tokens_do_not_depend_on_cuts() {
+    let workspace = Workspace::new();
     let text: String = (0..30_000)
         .map(|i| format!("Line {i} of a long record; it's one of many…\n"))
         .collect();
-    let input = place.file(
+    let input = workspace.file(
         "records.jsonl",
         line("short") + &line(&text) + &line("last"),
     );
-    prepared(&place, input, &options(Gpt2, 0.0));
-    let dataset = Dataset::open(&place.out()).unwrap();
+    prepared(&workspace, input, &options(Gpt2, 0.0));
+    let dataset = Dataset::open(&workspace.out()).unwrap();
     let gpt2 = Tokenizer::builtin(Gpt2).unwrap();
     let mut expected = Vec::new();
     for text in ["short", &text, "last"] {
@@ -84,8 +84,8 @@ fn a_long_record_has_the_tokens_of_the_whole() {
 }
 
 #[test]
-fn broken_records_are_left_out_and_told_of_as_many_as_there_are() {
-    let place = Place::new();
+fn broken_records_are_skipped_and_counted() {
+    let workspace = Workspace::new();
     let mut lines = String::new();
     for i in 0..100 {
         lines += &line(&format!("record {i}"));
@@ -94,7 +94,7 @@ fn broken_records_are_left_out_and_told_of_as_many_as_there_are() {
         }
     }
     lines += &line("");
-    let input = place.file("records.jsonl", lines);
+    let input = workspace.file("records.jsonl", lines);
     let options = PrepareOptions {
         input: InputOptions {
             on_error: OnError::Skip,
@@ -103,7 +103,7 @@ fn broken_records_are_left_out_and_told_of_as_many_as_there_are() {
         journal_bytes: 300,
         ..options(Byte, 0.2)
     };
-    let prepared = prepared(&place, input, &options);
+    let prepared = prepared(&workspace, input, &options);
     let left_out = &prepared.left_out;
     assert_eq!((left_out.broken(), left_out.empty()), (10, 1));
     assert_eq!(left_out.first().len(), 3);

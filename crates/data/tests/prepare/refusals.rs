@@ -1,38 +1,43 @@
-//! `prepare` on bad input, and datasets that were tampered with: a clear error, and nothing half-written left.
+//! `prepare` on invalid input, and modified datasets: a clear error, and no partial output.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::prepare::common::{Place, options, run, tokens};
+use crate::prepare::common::{Workspace, options, run, tokens};
 use emberlm_data::{DataError, Dataset, Phase, PrepareOptions, Progress, Split, prepare};
 use emberlm_tokenizer::TokenizerKind::{Byte, Gpt2};
 
 #[test]
-fn invalid_utf8_is_told_with_path_and_offset() {
-    let place = Place::new();
-    place.file("a.txt", "good");
+fn invalid_utf8_error_states_path_and_offset() {
+    let workspace = Workspace::new();
+    workspace.file("a.txt", "good");
     let mut bytes = vec![b'x'; 300_000];
     bytes.extend(b"\xC3\x28");
-    place.file("b.txt", bytes);
-    let error = run(&[place.path("in")], &place.out(), &options(Gpt2, 0.1)).unwrap_err();
+    workspace.file("b.txt", bytes);
+    let error = run(
+        &[workspace.path("in")],
+        &workspace.out(),
+        &options(Gpt2, 0.1),
+    )
+    .unwrap_err();
     let message = error.to_string();
     let expected = "b.txt is not UTF-8 text: the first wrong byte is at offset 300000";
     assert!(message.ends_with(expected), "{message}");
-    assert_eq!(place.left(), [""; 0]);
+    assert_eq!(workspace.left(), [""; 0]);
 }
 
 #[test]
-fn bad_inputs_are_refused_and_nothing_is_left() {
-    let place = Place::new();
-    let empty = place.file("empty.txt", "");
-    let short = [place.file("short.txt", "ab")];
+fn invalid_inputs_are_rejected_and_leave_no_files() {
+    let workspace = Workspace::new();
+    let empty = workspace.file("empty.txt", "");
+    let short = [workspace.file("short.txt", "ab")];
     let refused = |inputs: &[PathBuf], val_fraction| {
-        let error = run(inputs, &place.out(), &options(Byte, val_fraction)).unwrap_err();
-        assert_eq!(place.left(), [""; 0]);
+        let error = run(inputs, &workspace.out(), &options(Byte, val_fraction)).unwrap_err();
+        assert_eq!(workspace.left(), [""; 0]);
         error.to_string()
     };
     assert!(refused(&[], 0.1).starts_with("no input"));
-    assert!(refused(&[place.path("nowhere")], 0.1).ends_with("nowhere"));
+    assert!(refused(&[workspace.path("nowhere")], 0.1).ends_with("nowhere"));
     assert!(refused(&[empty], 0.1).ends_with("empty.txt is empty"));
     assert_eq!(
         refused(&short, 0.6),
@@ -45,24 +50,26 @@ fn bad_inputs_are_refused_and_nothing_is_left() {
 }
 
 #[test]
-fn a_shard_size_out_of_range_is_refused() {
-    let place = Place::new();
-    let input = [place.file("a", "abc")];
+fn shard_size_out_of_range_is_rejected() {
+    let workspace = Workspace::new();
+    let input = [workspace.file("a", "abc")];
     for shard_tokens in [0, 1 << 31] {
         let options = PrepareOptions {
             shard_tokens,
             ..options(Byte, 0.1)
         };
-        let message = run(&input, &place.out(), &options).unwrap_err().to_string();
+        let message = run(&input, &workspace.out(), &options)
+            .unwrap_err()
+            .to_string();
         let expected = format!("`shard_tokens` is {shard_tokens}: ");
         assert!(message.starts_with(&expected), "{message}");
     }
 }
 
 #[test]
-fn a_file_that_changes_between_the_passes_is_refused() {
-    let place = Place::new();
-    let input = [place.file("a", "before")];
+fn file_changed_between_the_passes_is_rejected() {
+    let workspace = Workspace::new();
+    let input = [workspace.file("a", "before")];
     let change = |step| {
         if matches!(
             step,
@@ -74,48 +81,57 @@ fn a_file_that_changes_between_the_passes_is_refused() {
             fs::write(&input[0], "afterwards").unwrap();
         }
     };
-    let error = prepare(&input, &place.out(), &options(Byte, 0.0), &change).unwrap_err();
+    let error = prepare(&input, &workspace.out(), &options(Byte, 0.0), &change).unwrap_err();
     assert!(
         error
             .to_string()
             .ends_with("a changed while it was being read")
     );
-    assert_eq!(place.left(), [""; 0]);
+    assert_eq!(workspace.left(), [""; 0]);
 }
 
 #[test]
-fn an_output_is_replaced_only_by_force() {
-    let place = Place::new();
-    let (old, new) = ([place.file("a", "old text")], [place.file("b", "new")]);
-    let train_tokens = || tokens(&Dataset::open(&place.out()).unwrap(), Split::Train).len();
+fn output_is_only_replaced_with_force() {
+    let workspace = Workspace::new();
+    let (old, new) = (
+        [workspace.file("a", "old text")],
+        [workspace.file("b", "new")],
+    );
+    let train_tokens = || tokens(&Dataset::open(&workspace.out()).unwrap(), Split::Train).len();
     let mut options = options(Byte, 0.0);
-    run(&old, &place.out(), &options).unwrap();
-    let error = run(&new, &place.out(), &options).unwrap_err();
-    assert!(matches!(error, DataError::OutputExists { path } if path == place.out()));
+    run(&old, &workspace.out(), &options).unwrap();
+    let error = run(&new, &workspace.out(), &options).unwrap_err();
+    assert!(matches!(error, DataError::OutputExists { path } if path == workspace.out()));
     assert_eq!(train_tokens(), 9);
 
     options.force = true;
-    run(&new, &place.out(), &options).unwrap();
+    run(&new, &workspace.out(), &options).unwrap();
     assert_eq!(train_tokens(), 4);
-    assert_eq!(place.left(), ["out"]);
+    assert_eq!(workspace.left(), ["out"]);
 }
 
 #[test]
-fn a_failure_by_force_leaves_the_old_dataset() {
-    let place = Place::new();
-    let (good, bad) = ([place.file("a", "good")], [place.file("b", b"bad\xFF")]);
+fn failed_replacement_keeps_the_old_dataset() {
+    let workspace = Workspace::new();
+    let (good, bad) = (
+        [workspace.file("a", "good")],
+        [workspace.file("b", b"bad\xFF")],
+    );
     let mut options = options(Byte, 0.0);
-    let manifest = run(&good, &place.out(), &options).unwrap();
+    let manifest = run(&good, &workspace.out(), &options).unwrap();
     options.force = true;
-    run(&bad, &place.out(), &options).unwrap_err();
-    assert_eq!(Dataset::open(&place.out()).unwrap().manifest(), &manifest);
-    assert_eq!(place.left(), ["out"]);
+    run(&bad, &workspace.out(), &options).unwrap_err();
+    assert_eq!(
+        Dataset::open(&workspace.out()).unwrap().manifest(),
+        &manifest
+    );
+    assert_eq!(workspace.left(), ["out"]);
 }
 
 #[test]
-fn force_does_not_replace_what_is_no_dataset() {
-    let place = Place::new();
-    let input = [place.file("a", "text")];
+fn force_only_replaces_datasets() {
+    let workspace = Workspace::new();
+    let input = [workspace.file("a", "text")];
     let options = PrepareOptions {
         force: true,
         ..options(Byte, 0.0)
@@ -126,27 +142,27 @@ fn force_does_not_replace_what_is_no_dataset() {
         message
     };
 
-    refused(&place.file("precious", "text"));
-    refused(&place.path("in"));
-    // A dataset to which a user has added a file.
-    run(&input, &place.out(), &options).unwrap();
-    fs::write(place.out().join("notes.txt"), "mine").unwrap();
-    assert!(refused(&place.out()).contains("it holds `notes.txt`"));
-    assert!(place.out().join("notes.txt").exists());
+    refused(&workspace.file("precious", "text"));
+    refused(&workspace.path("in"));
+    // A dataset to which the user has added a file.
+    run(&input, &workspace.out(), &options).unwrap();
+    fs::write(workspace.out().join("notes.txt"), "mine").unwrap();
+    assert!(refused(&workspace.out()).contains("it holds `notes.txt`"));
+    assert!(workspace.out().join("notes.txt").exists());
     // Another program's dataset.json.
-    fs::create_dir(place.path("other")).unwrap();
-    fs::write(place.path("other/dataset.json"), "{\"version\": 2}").unwrap();
-    refused(&place.path("other"));
-    // An empty folder is nobody's loss.
-    fs::create_dir(place.path("empty")).unwrap();
-    run(&input, &place.path("empty"), &options).unwrap();
+    fs::create_dir(workspace.path("other")).unwrap();
+    fs::write(workspace.path("other/dataset.json"), "{\"version\": 2}").unwrap();
+    refused(&workspace.path("other"));
+    // An empty folder can be replaced without loss.
+    fs::create_dir(workspace.path("empty")).unwrap();
+    run(&input, &workspace.path("empty"), &options).unwrap();
 }
 
 #[test]
-fn an_output_that_has_no_name_is_refused() {
-    let place = Place::new();
-    let input = [place.file("a", "text")];
-    let out = place.path("nowhere/..");
+fn output_without_a_name_is_rejected() {
+    let workspace = Workspace::new();
+    let input = [workspace.file("a", "text")];
+    let out = workspace.path("nowhere/..");
     let message = run(&input, &out, &options(Byte, 0.0))
         .unwrap_err()
         .to_string();
@@ -154,24 +170,24 @@ fn an_output_that_has_no_name_is_refused() {
 }
 
 #[test]
-fn folders_above_the_output_are_made_where_they_can_be() {
-    let place = Place::new();
-    let input = [place.file("a", "text")];
-    let out = place.path("x/y/out");
+fn parent_folders_of_the_output_are_created() {
+    let workspace = Workspace::new();
+    let input = [workspace.file("a", "text")];
+    let out = workspace.path("x/y/out");
     run(&input, &out, &options(Byte, 0.0)).unwrap();
     Dataset::open(&out).unwrap();
-    // There can be no folder within a file.
+    // A file cannot contain a folder.
     let error = run(&input, &input[0].join("out"), &options(Byte, 0.0)).unwrap_err();
     assert!(matches!(error, DataError::Io { .. }), "{error}");
 }
 
 #[test]
-fn a_dataset_that_was_tampered_with_is_refused() {
-    let place = Place::new();
-    let input = [place.file("a", "some text")];
-    run(&input, &place.out(), &options(Byte, 0.0)).unwrap();
-    let dataset = Dataset::open(&place.out()).unwrap();
-    let shard = place.out().join("train_00000.bin");
+fn modified_dataset_is_rejected() {
+    let workspace = Workspace::new();
+    let input = [workspace.file("a", "some text")];
+    run(&input, &workspace.out(), &options(Byte, 0.0)).unwrap();
+    let dataset = Dataset::open(&workspace.out()).unwrap();
+    let shard = workspace.out().join("train_00000.bin");
     let split = || dataset.split(Split::Train).err().unwrap().to_string();
     let mut bytes = fs::read(&shard).unwrap();
 

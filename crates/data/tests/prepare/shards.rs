@@ -1,23 +1,28 @@
-//! `prepare` on good input: what a user finds in the dataset.
+//! `prepare` on valid input: the contents of the dataset.
 
 use std::path::PathBuf;
 use std::sync::Mutex;
 
-use crate::prepare::common::{Place, options, run, tokens};
+use crate::prepare::common::{Workspace, options, run, tokens};
 use emberlm_data::{Dataset, Phase, PrepareOptions, Progress, Split, prepare};
 use emberlm_tokenizer::{Tokenizer, TokenizerKind};
 use proptest::prelude::*;
 
 #[test]
-fn characters_are_split_as_nano_gpt_does() {
-    let place = Place::new();
-    let input = place.file("a.txt", "hello world, héllo wörld!");
-    let manifest = run(&[input], &place.out(), &options(TokenizerKind::Char, 0.1)).unwrap();
+fn characters_are_split_like_nano_gpt() {
+    let workspace = Workspace::new();
+    let input = workspace.file("a.txt", "hello world, héllo wörld!");
+    let manifest = run(
+        &[input],
+        &workspace.out(),
+        &options(TokenizerKind::Char, 0.1),
+    )
+    .unwrap();
     let (train, val) = (&manifest.splits.train, &manifest.splits.val);
-    // 25 characters: 22.5 rounded down are for training.
+    // Of 25 characters, 22.5 rounded down are for training.
     assert_eq!((train.tokens, val.tokens), (22, 3));
     assert_eq!((train.bytes, val.bytes), (24, 3));
-    let dataset = Dataset::open(&place.out()).unwrap();
+    let dataset = Dataset::open(&workspace.out()).unwrap();
     assert_eq!(dataset.manifest(), &manifest);
     let text = |split| {
         dataset
@@ -28,17 +33,22 @@ fn characters_are_split_as_nano_gpt_does() {
     assert_eq!(text(Split::Train), "hello world, héllo wör");
     assert_eq!(text(Split::Val), "ld!");
     dataset.verify().unwrap();
-    assert_eq!(place.left(), ["out"]);
+    assert_eq!(workspace.left(), ["out"]);
 }
 
 #[test]
-fn documents_begin_with_end_of_text_also_after_the_border() {
-    let place = Place::new();
-    place.file("b.txt", "0123456789");
-    place.file("a.txt", "abcd");
-    let inputs = [place.path("in")];
-    let manifest = run(&inputs, &place.out(), &options(TokenizerKind::Byte, 0.5)).unwrap();
-    let dataset = Dataset::open(&place.out()).unwrap();
+fn documents_begin_with_end_of_text_in_both_splits() {
+    let workspace = Workspace::new();
+    workspace.file("b.txt", "0123456789");
+    workspace.file("a.txt", "abcd");
+    let inputs = [workspace.path("in")];
+    let manifest = run(
+        &inputs,
+        &workspace.out(),
+        &options(TokenizerKind::Byte, 0.5),
+    )
+    .unwrap();
+    let dataset = Dataset::open(&workspace.out()).unwrap();
     let ids = |text: &str| text.bytes().map(u32::from).collect::<Vec<_>>();
     let expected = [vec![256], ids("abcd"), vec![256], ids("012")].concat();
     assert_eq!(tokens(&dataset, Split::Train), expected);
@@ -49,44 +59,54 @@ fn documents_begin_with_end_of_text_also_after_the_border() {
 }
 
 #[test]
-fn a_border_between_documents_begins_each_once() {
-    let place = Place::new();
-    let inputs = [place.file("a", "abcd"), place.file("b", "efgh")];
-    run(&inputs, &place.out(), &options(TokenizerKind::Byte, 0.5)).unwrap();
-    let dataset = Dataset::open(&place.out()).unwrap();
+fn border_between_documents_begins_each_document_once() {
+    let workspace = Workspace::new();
+    let inputs = [workspace.file("a", "abcd"), workspace.file("b", "efgh")];
+    run(
+        &inputs,
+        &workspace.out(),
+        &options(TokenizerKind::Byte, 0.5),
+    )
+    .unwrap();
+    let dataset = Dataset::open(&workspace.out()).unwrap();
     assert_eq!(tokens(&dataset, Split::Train), [256, 97, 98, 99, 100]);
     assert_eq!(tokens(&dataset, Split::Val), [256, 101, 102, 103, 104]);
 }
 
 #[test]
-fn the_char_tokenizer_joins_documents_plainly() {
-    let place = Place::new();
-    let inputs = [place.file("a", "ab"), place.file("b", "cd")];
-    run(&inputs, &place.out(), &options(TokenizerKind::Char, 0.0)).unwrap();
-    let dataset = Dataset::open(&place.out()).unwrap();
+fn char_tokenizer_joins_documents_without_separator() {
+    let workspace = Workspace::new();
+    let inputs = [workspace.file("a", "ab"), workspace.file("b", "cd")];
+    run(
+        &inputs,
+        &workspace.out(),
+        &options(TokenizerKind::Char, 0.0),
+    )
+    .unwrap();
+    let dataset = Dataset::open(&workspace.out()).unwrap();
     assert_eq!(tokens(&dataset, Split::Train), [0, 1, 2, 3]);
     assert!(dataset.split(Split::Val).unwrap().is_empty());
 }
 
 #[test]
-fn shards_are_limited_and_read_as_one() {
-    let place = Place::new();
-    let input = place.file("a.txt", "abcdefghij".repeat(10));
+fn shards_are_limited_and_read_as_one_sequence() {
+    let workspace = Workspace::new();
+    let input = workspace.file("a.txt", "abcdefghij".repeat(10));
     let options = PrepareOptions {
         shard_tokens: 33,
         ..options(TokenizerKind::Byte, 0.2)
     };
-    let manifest = run(&[input], &place.out(), &options).unwrap();
+    let manifest = run(&[input], &workspace.out(), &options).unwrap();
     let shards = &manifest.splits.train.shards;
     let sizes: Vec<u64> = shards.iter().map(|shard| shard.tokens).collect();
     assert_eq!(sizes, [33, 33, 15]);
-    let dataset = Dataset::open(&place.out()).unwrap();
+    let dataset = Dataset::open(&workspace.out()).unwrap();
     let train = tokens(&dataset, Split::Train);
     let text = dataset.tokenizer().decode(&train).unwrap();
     assert_eq!(text, "abcdefghij".repeat(8));
 }
 
-/// About a megabyte in lines of all kinds: several blocks, so that it is cut.
+/// About a megabyte of varied lines, which takes several blocks and is therefore cut.
 fn long_text() -> String {
     let line = |i: usize| match i % 7 {
         0 => format!("Line {i} of some; words/\n"),
@@ -99,20 +119,20 @@ fn long_text() -> String {
 }
 
 #[test]
-fn a_long_file_gives_the_tokens_of_the_whole_whatever_the_threads() {
+fn long_file_tokens_do_not_depend_on_cuts_or_threads() {
     let text = long_text();
     for kind in [TokenizerKind::Gpt2, TokenizerKind::O200k] {
-        let place = Place::new();
-        let input = [place.file("long.txt", &text)];
+        let workspace = Workspace::new();
+        let input = [workspace.file("long.txt", &text)];
         let with_threads = |threads: usize| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
-            let out = place.path(&format!("out{threads}"));
+            let out = workspace.path(&format!("out{threads}"));
             let work = || run(&input, &out, &options(kind, 0.1));
             pool.build().unwrap().install(work).unwrap();
             Dataset::open(&out).unwrap()
         };
         let (one, four) = (with_threads(1), with_threads(4));
-        // The shards' hashes among the rest.
+        // The manifests include the hashes of the shards.
         assert_eq!(one.manifest(), four.manifest());
 
         let tokenizer = Tokenizer::builtin(kind).unwrap();
@@ -129,15 +149,15 @@ fn a_long_file_gives_the_tokens_of_the_whole_whatever_the_threads() {
 
 #[test]
 fn progress_reaches_the_total_in_both_phases() {
-    let place = Place::new();
+    let workspace = Workspace::new();
     let inputs = [
-        place.file("a", "abc".repeat(200_000)),
-        place.file("b", "text\n"),
+        workspace.file("a", "abc".repeat(200_000)),
+        workspace.file("b", "text\n"),
     ];
     let seen = Mutex::new(Vec::new());
     let progress = |step| seen.lock().unwrap().push(step);
     let options = options(TokenizerKind::Byte, 0.1);
-    prepare(&inputs, &place.out(), &options, &progress).unwrap();
+    prepare(&inputs, &workspace.out(), &options, &progress).unwrap();
     let mut sums = Vec::new();
     for step in seen.into_inner().unwrap() {
         match step {
@@ -157,15 +177,15 @@ proptest! {
         texts in prop::collection::vec("[a-c é漢\r\n🔥]{1,30}", 1..5),
         val_fraction in 0.0..0.7f64,
     ) {
-        let place = Place::new();
-        let write = |(i, text)| place.file(&format!("{i}"), text);
+        let workspace = Workspace::new();
+        let write = |(i, text)| workspace.file(&format!("{i}"), text);
         let inputs: Vec<PathBuf> = (0..).zip(&texts).map(write).collect();
         let whole = texts.concat();
         let characters = whole.chars().count();
         let train = (characters as f64 * (1.0 - val_fraction)) as usize;
         prop_assume!(train > 0 && train < characters);
-        run(&inputs, &place.out(), &options(TokenizerKind::Byte, val_fraction)).unwrap();
-        let dataset = Dataset::open(&place.out()).unwrap();
+        run(&inputs, &workspace.out(), &options(TokenizerKind::Byte, val_fraction)).unwrap();
+        let dataset = Dataset::open(&workspace.out()).unwrap();
         let text = |split| dataset.tokenizer().decode(&tokens(&dataset, split)).unwrap();
         prop_assert_eq!(text(Split::Train).chars().count(), train);
         prop_assert_eq!(text(Split::Train) + &text(Split::Val), whole);

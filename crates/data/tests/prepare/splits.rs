@@ -1,9 +1,9 @@
-//! Which documents are for validation, which are left out, and what is warned of.
+//! Assignment of documents to splits, removal of duplicates, and warnings.
 
 use std::num::NonZero;
 use std::path::PathBuf;
 
-use crate::prepare::common::{Place, options, run, tokens};
+use crate::prepare::common::{Workspace, options, run, tokens};
 use emberlm_data::{Dataset, PrepareOptions, Prepared, Split, SplitRule, Warning, prepare};
 use emberlm_tokenizer::TokenizerChoice;
 use emberlm_tokenizer::TokenizerKind::{Byte, Gpt2};
@@ -11,8 +11,8 @@ use emberlm_tokenizer::TokenizerKind::{Byte, Gpt2};
 const END: u32 = 256;
 
 /// The documents of a split of a byte dataset.
-fn documents(place: &Place, split: Split) -> Vec<String> {
-    let dataset = Dataset::open(&place.out()).unwrap();
+fn documents(workspace: &Workspace, split: Split) -> Vec<String> {
+    let dataset = Dataset::open(&workspace.out()).unwrap();
     let ids = tokens(&dataset, split);
     let documents = ids.split(|&id| id == END).skip(1);
     let text = |ids: &[u32]| ids.iter().map(|&id| id as u8).collect();
@@ -21,17 +21,18 @@ fn documents(place: &Place, split: Split) -> Vec<String> {
         .collect()
 }
 
-/// Files of these texts, in their order.
-fn files(place: &Place, texts: &[&str]) -> Vec<PathBuf> {
-    let write = |(at, text): (usize, &&str)| place.file(&format!("{at:03}"), text);
+/// Writes one file for each of these texts.
+fn files(workspace: &Workspace, texts: &[&str]) -> Vec<PathBuf> {
+    let write = |(at, text): (usize, &&str)| workspace.file(&format!("{at:03}"), text);
     texts.iter().enumerate().map(write).collect()
 }
 
-fn prepared(place: &Place, inputs: &[PathBuf], options: &PrepareOptions) -> Prepared {
-    prepare(inputs, &place.out(), options, &|_| {}).unwrap()
+fn prepared(workspace: &Workspace, inputs: &[PathBuf], options: &PrepareOptions) -> Prepared {
+    prepare(inputs, &workspace.out(), options, &|_| {}).unwrap()
 }
 
-/// Returns true if a document is for validation, by the definition: the first 64 bits of its BLAKE3 below the fraction.
+/// Returns true if a document is for validation according to the definition: the first 64 bits of its BLAKE3 are
+/// below the fraction.
 fn by_hash(text: &str, val_fraction: f64) -> bool {
     let hex = blake3::hash(text.as_bytes()).to_hex();
     let bits = u64::from_str_radix(&hex[..16], 16).unwrap();
@@ -39,13 +40,13 @@ fn by_hash(text: &str, val_fraction: f64) -> bool {
 }
 
 #[test]
-fn the_hash_of_a_known_text_is_blake3s() {
-    // The published test vector of BLAKE3 for no input begins af1349b9f5f9a1a6: 0.6838.
+fn split_hash_matches_a_blake3_test_vector() {
+    // The published BLAKE3 test vector for empty input begins with af1349b9f5f9a1a6, which is the fraction 0.6838.
     assert!(by_hash("", 0.684) && !by_hash("", 0.683));
 }
 
 #[test]
-fn a_document_stays_in_its_split_when_the_corpus_grows() {
+fn document_stays_in_its_split_when_the_corpus_grows() {
     let texts: Vec<String> = (0..200).map(|i| format!("document {i}")).collect();
     let all: Vec<&str> = texts.iter().map(String::as_str).collect();
     let options = PrepareOptions {
@@ -53,42 +54,42 @@ fn a_document_stays_in_its_split_when_the_corpus_grows() {
         ..options(Byte, 0.2)
     };
     for texts in [&all[50..150], &all] {
-        let place = Place::new();
-        run(&files(&place, texts), &place.out(), &options).unwrap();
+        let workspace = Workspace::new();
+        run(&files(&workspace, texts), &workspace.out(), &options).unwrap();
         let expected = |val| -> Vec<&str> {
             let texts = texts.iter().copied();
             texts.filter(|text| by_hash(text, 0.2) == val).collect()
         };
-        assert_eq!(documents(&place, Split::Val), expected(true));
-        assert_eq!(documents(&place, Split::Train), expected(false));
+        assert_eq!(documents(&workspace, Split::Val), expected(true));
+        assert_eq!(documents(&workspace, Split::Train), expected(false));
     }
 }
 
 #[test]
-fn a_split_by_file_takes_the_named_files() {
-    let place = Place::new();
-    let train = files(&place, &["first", "second"]);
-    let val = place.file("val.txt", "third");
+fn split_by_file_uses_the_named_files() {
+    let workspace = Workspace::new();
+    let train = files(&workspace, &["first", "second"]);
+    let val = workspace.file("val.txt", "third");
     let options = PrepareOptions {
         val: vec![val],
         ..options(Byte, 0.1)
     };
-    run(&train, &place.out(), &options).unwrap();
-    assert_eq!(documents(&place, Split::Train), ["first", "second"]);
-    assert_eq!(documents(&place, Split::Val), ["third"]);
+    run(&train, &workspace.out(), &options).unwrap();
+    assert_eq!(documents(&workspace, Split::Train), ["first", "second"]);
+    assert_eq!(documents(&workspace, Split::Val), ["third"]);
 }
 
 #[test]
-fn splits_that_contradict_themselves_are_refused() {
-    let place = Place::new();
-    let inputs = files(&place, &["text"]);
+fn contradictory_split_options_are_rejected() {
+    let workspace = Workspace::new();
+    let inputs = files(&workspace, &["text"]);
     let refused = |split, val: &[PathBuf]| {
         let options = PrepareOptions {
             split: Some(split),
             val: val.to_vec(),
             ..options(Byte, 0.1)
         };
-        run(&inputs, &place.out(), &options)
+        run(&inputs, &workspace.out(), &options)
             .unwrap_err()
             .to_string()
     };
@@ -101,34 +102,34 @@ fn splits_that_contradict_themselves_are_refused() {
 }
 
 #[test]
-fn where_all_are_for_validation_nothing_is_left_to_train_on() {
-    let place = Place::new();
+fn empty_training_split_is_an_error() {
+    let workspace = Workspace::new();
     let text = "document 7";
     let options = PrepareOptions {
         split: Some(SplitRule::Hash),
         ..options(Byte, 0.999_999)
     };
     assert!(by_hash(text, 0.999_999));
-    let error = run(&files(&place, &[text]), &place.out(), &options).unwrap_err();
+    let error = run(&files(&workspace, &[text]), &workspace.out(), &options).unwrap_err();
     assert_eq!(
         error.to_string(),
         "the train split would be empty: each of the 1 documents is for validation"
     );
-    assert_eq!(place.left(), [""; 0]);
+    assert_eq!(workspace.left(), [""; 0]);
 }
 
 #[test]
-fn later_duplicates_are_left_out_before_the_border_is_counted() {
-    let place = Place::new();
-    let inputs = files(&place, &["abcd", "abcd", "efgh", "abcd", "ij"]);
+fn duplicates_are_dropped_before_the_border_is_computed() {
+    let workspace = Workspace::new();
+    let inputs = files(&workspace, &["abcd", "abcd", "efgh", "abcd", "ij"]);
     let options = PrepareOptions {
         dedup: true,
         ..options(Byte, 0.3)
     };
-    let prepared = prepared(&place, &inputs, &options);
-    // Of 10 characters that are left, 7 are for training.
-    assert_eq!(documents(&place, Split::Train), ["abcd", "efg"]);
-    assert_eq!(documents(&place, Split::Val), ["h", "ij"]);
+    let prepared = prepared(&workspace, &inputs, &options);
+    // Of the 10 remaining characters, 7 are for training.
+    assert_eq!(documents(&workspace, Split::Train), ["abcd", "efg"]);
+    assert_eq!(documents(&workspace, Split::Val), ["h", "ij"]);
     assert_eq!(prepared.duplicates, 2);
     assert!(
         !prepared
@@ -139,27 +140,27 @@ fn later_duplicates_are_left_out_before_the_border_is_counted() {
 }
 
 #[test]
-fn a_duplicate_in_the_validation_files_is_left_out_there() {
-    let place = Place::new();
-    let train = files(&place, &["abcd", "efgh"]);
+fn duplicate_is_dropped_from_the_validation_files() {
+    let workspace = Workspace::new();
+    let train = files(&workspace, &["abcd", "efgh"]);
     let options = PrepareOptions {
-        val: vec![place.file("v1", "efgh"), place.file("v2", "ijkl")],
+        val: vec![workspace.file("v1", "efgh"), workspace.file("v2", "ijkl")],
         dedup: true,
         ..options(Byte, 0.1)
     };
-    run(&train, &place.out(), &options).unwrap();
-    assert_eq!(documents(&place, Split::Val), ["ijkl"]);
+    run(&train, &workspace.out(), &options).unwrap();
+    assert_eq!(documents(&workspace, Split::Val), ["ijkl"]);
 }
 
 #[test]
-fn duplicates_and_leaks_are_warned_of() {
-    let place = Place::new();
-    let train = files(&place, &["abcd", "efgh", "abcd"]);
+fn duplicates_and_leaks_cause_warnings() {
+    let workspace = Workspace::new();
+    let train = files(&workspace, &["abcd", "efgh", "abcd"]);
     let options = PrepareOptions {
-        val: vec![place.file("v1", "efgh"), place.file("v2", "ijkl")],
+        val: vec![workspace.file("v1", "efgh"), workspace.file("v2", "ijkl")],
         ..options(Byte, 0.1)
     };
-    let warnings = prepared(&place, &train, &options).warnings;
+    let warnings = prepared(&workspace, &train, &options).warnings;
     assert_eq!(
         warnings,
         [
@@ -174,15 +175,15 @@ fn duplicates_and_leaks_are_warned_of() {
 }
 
 #[test]
-fn short_documents_are_warned_of() {
-    let place = Place::new();
+fn short_documents_cause_a_warning() {
+    let workspace = Workspace::new();
     let mut texts = vec!["one two three four five six seven eight nine ten"; 4];
     texts.extend(["a word"; 6]);
     let options = PrepareOptions {
         dedup: false,
         ..options(Gpt2, 0.0)
     };
-    let warnings = prepared(&place, &files(&place, &texts), &options).warnings;
+    let warnings = prepared(&workspace, &files(&workspace, &texts), &options).warnings;
     assert!(warnings.contains(&Warning::ShortDocuments {
         short: 6,
         documents: 10
@@ -195,12 +196,12 @@ fn short_documents_are_warned_of() {
 }
 
 #[test]
-fn the_rules_make_the_same_bytes_whatever_the_threads() {
-    let place = Place::new();
+fn split_rules_do_not_depend_on_threads() {
+    let workspace = Workspace::new();
     let text = |i: usize| format!("Text {} says: {}\n", i % 40, "lorem ipsum ".repeat(i % 40));
     let texts: Vec<String> = (0..300).map(text).collect();
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-    let inputs = files(&place, &texts);
+    let inputs = files(&workspace, &texts);
     for (split, dedup) in [(SplitRule::Position, true), (SplitRule::Hash, false)] {
         let made = [1, 3].map(|threads| {
             let options = PrepareOptions {
@@ -211,28 +212,28 @@ fn the_rules_make_the_same_bytes_whatever_the_threads() {
                 journal_bytes: 2000,
                 ..options(Byte, 0.2)
             };
-            let out = place.path(&format!("{split}-{threads}"));
+            let out = workspace.path(&format!("{split}-{threads}"));
             run(&inputs, &out, &options).unwrap()
         });
-        // The shards' hashes among the rest.
+        // The manifests include the hashes of the shards.
         assert_eq!(made[0], made[1], "{split}");
     }
 }
 
 #[test]
-fn unknown_tokens_are_counted_and_warned_of() {
-    let place = Place::new();
+fn unknown_tokens_are_counted_and_cause_a_warning() {
+    let workspace = Workspace::new();
     let words = r#"{"version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": null,
         "pre_tokenizer": {"type": "Whitespace"}, "post_processor": null, "decoder": null,
         "model": {"type": "WordLevel", "vocab": {"<unk>": 0, "a": 1, "b": 2}, "unk_token": "<unk>"}}"#;
-    let tokenizer = place.path("tokenizer.json");
+    let tokenizer = workspace.path("tokenizer.json");
     std::fs::write(&tokenizer, words).unwrap();
     let options = PrepareOptions {
         journal_bytes: 4,
         ..options(TokenizerChoice::File(tokenizer), 0.0)
     };
-    let inputs = files(&place, &["a b c a", "b", "c d"]);
-    let warnings = prepared(&place, &inputs, &options).warnings;
+    let inputs = files(&workspace, &["a b c a", "b", "c d"]);
+    let warnings = prepared(&workspace, &inputs, &options).warnings;
     let expected = Warning::UnknownTokens {
         unknown: 3,
         tokens: 7,

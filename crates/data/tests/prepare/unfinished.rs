@@ -1,4 +1,4 @@
-//! Datasets that were interrupted at any moment and resumed: the same bytes as without an interruption.
+//! Datasets that were interrupted at any moment and resumed have the same bytes as without interruption.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,22 +9,23 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::prepare::common::{Place, options};
+use crate::prepare::common::{Workspace, options};
 use emberlm_data::{DataError, PrepareOptions, Progress, SplitRule, prepare};
 use emberlm_tokenizer::TokenizerKind;
 
-/// The work of the process that is killed.
-const PLACE: &str = "EMBERLM_TEST_PLACE";
+/// Environment variable: the folder of the child process.
+const FOLDER: &str = "EMBERLM_TEST_FOLDER";
 const CASE: &str = "EMBERLM_TEST_CASE";
 const THREADS: &str = "EMBERLM_TEST_THREADS";
-/// After so many steps it aborts: the same moment on every machine.
+/// Environment variable: the number of steps before the child process aborts. Steps are the same moments on every
+/// machine.
 const STEPS: &str = "EMBERLM_TEST_STEPS";
 
-/// The options of a case, and its inputs.
+/// The inputs and options of a test case.
 fn case(name: &str, folder: &Path) -> (Vec<PathBuf>, PrepareOptions) {
     let base = PrepareOptions {
         shard_tokens: 60_000,
-        // A note after every wave, which are as small.
+        // Save the progress after every wave. Waves are limited to the same size.
         journal_bytes: 24_000,
         resume: true,
         ..options(TokenizerKind::Byte, 0.2)
@@ -60,31 +61,31 @@ fn case(name: &str, folder: &Path) -> (Vec<PathBuf>, PrepareOptions) {
     (inputs, options)
 }
 
-/// Some hundred small documents, a seventh of them twice, and two of several blocks.
-fn corpus() -> Place {
-    let place = Place::new();
+/// Several hundred small documents with duplicates, and two documents of several blocks.
+fn corpus() -> Workspace {
+    let workspace = Workspace::new();
     let text = |i: usize| format!("Document {i}, größer als eins.\n").repeat(20 + i * 37 % 90);
     for i in 0..300 {
         let same = if i % 7 == 3 { i / 2 } else { i };
-        place.file(&format!("{i:03}.txt"), text(same));
+        workspace.file(&format!("{i:03}.txt"), text(same));
     }
     for (name, i) in [("100-long.txt", 1), ("zz-long.txt", 2)] {
-        place.file(name, text(i).repeat(350));
+        workspace.file(name, text(i).repeat(350));
     }
     let line = |i: usize| serde_json::json!({ "text": text(i % 1000) }).to_string() + "\n";
     let lines: String = (0..1200).map(line).collect();
-    fs::write(place.path("records.jsonl"), lines).unwrap();
-    fs::create_dir(place.path("val")).unwrap();
+    fs::write(workspace.path("records.jsonl"), lines).unwrap();
+    fs::create_dir(workspace.path("val")).unwrap();
     for i in 0..50 {
-        fs::write(place.path(&format!("val/{i}.txt")), text(i * 3)).unwrap();
+        fs::write(workspace.path(&format!("val/{i}.txt")), text(i * 3)).unwrap();
     }
-    place
+    workspace
 }
 
-/// Only does something in the processes that the tests below start.
+/// The child process of the tests below. Does nothing when run as a normal test.
 #[test]
-fn the_process_that_is_killed() {
-    let Some(folder) = std::env::var_os(PLACE).map(PathBuf::from) else {
+fn child_process() {
+    let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else {
         return;
     };
     let number = |name| std::env::var(name).unwrap().parse::<usize>().unwrap();
@@ -99,11 +100,11 @@ fn the_process_that_is_killed() {
     prepare(&inputs, &folder.join("out"), &options, &abort).unwrap();
 }
 
-fn start(place: &Place, case: &str, threads: usize, steps: usize) -> Child {
+fn start(workspace: &Workspace, case: &str, threads: usize, steps: usize) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
-        .args(["--exact", "prepare::unfinished::the_process_that_is_killed"])
-        .env(PLACE, place.path(""))
+        .args(["--exact", "prepare::unfinished::child_process"])
+        .env(FOLDER, workspace.path(""))
         .env(CASE, case)
         .env(THREADS, threads.to_string())
         .env(STEPS, steps.to_string());
@@ -120,10 +121,10 @@ fn read_files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     entries.map(read).collect()
 }
 
-/// The result of the case without an interruption.
-fn alone(place: &Place, name: &str) -> BTreeMap<String, Vec<u8>> {
-    let (inputs, options) = case(name, &place.path(""));
-    let out = place.path("uninterrupted");
+/// The files of the case without interruption.
+fn uninterrupted(workspace: &Workspace, name: &str) -> BTreeMap<String, Vec<u8>> {
+    let (inputs, options) = case(name, &workspace.path(""));
+    let out = workspace.path("uninterrupted");
     prepare(&inputs, &out, &options, &|_| {}).unwrap();
     let files = read_files(&out);
     assert!(files.len() > 20, "{:?}", files.keys());
@@ -131,8 +132,8 @@ fn alone(place: &Place, name: &str) -> BTreeMap<String, Vec<u8>> {
     files
 }
 
-fn check(place: &Place, expected: &BTreeMap<String, Vec<u8>>) {
-    let found = read_files(&place.out());
+fn check(workspace: &Workspace, expected: &BTreeMap<String, Vec<u8>>) {
+    let found = read_files(&workspace.out());
     assert_eq!(
         found.keys().collect::<Vec<_>>(),
         expected.keys().collect::<Vec<_>>()
@@ -140,15 +141,15 @@ fn check(place: &Place, expected: &BTreeMap<String, Vec<u8>>) {
     for (name, bytes) in &found {
         assert!(*bytes == expected[name], "{name} differs");
     }
-    let mut left = place.left();
+    let mut left = workspace.left();
     left.sort();
     assert_eq!(left, ["out", "records.jsonl", "val"]);
 }
 
-/// When the first shard was written, if another has been begun.
-fn first_shard(place: &Place) -> Option<SystemTime> {
-    let data = place.path(".out.partial/data");
-    let noted = place.path(".out.partial/progress.json").exists();
+/// The modification time of the first shard, once the second one was begun.
+fn first_shard(workspace: &Workspace) -> Option<SystemTime> {
+    let data = workspace.path(".out.partial/data");
+    let noted = workspace.path(".out.partial/progress.json").exists();
     let full = noted && data.join("train_00002.bin").exists();
     full.then(|| modified(&data.join("train_00000.bin")))
 }
@@ -158,7 +159,7 @@ fn modified(path: &Path) -> SystemTime {
 }
 
 #[test]
-fn after_aborts_on_and_on_the_bytes_are_the_same_whatever_the_threads() {
+fn repeated_aborts_do_not_change_the_bytes() {
     for name in [
         "position",
         "hash-dedup",
@@ -167,65 +168,65 @@ fn after_aborts_on_and_on_the_bytes_are_the_same_whatever_the_threads() {
         "char",
         "records",
     ] {
-        let place = corpus();
-        let expected = alone(&place, name);
+        let workspace = corpus();
+        let expected = uninterrupted(&workspace, name);
         let (mut kills, mut first) = (0, None);
         loop {
-            let mut child = start(&place, name, 1 + kills % 2, 10 + 7 * kills);
+            let mut child = start(&workspace, name, 1 + kills % 2, 10 + 7 * kills);
             if child.wait().unwrap().success() {
                 break;
             }
             kills += 1;
-            first = first.or_else(|| first_shard(&place));
+            first = first.or_else(|| first_shard(&workspace));
             assert!(kills < 100, "{name} does not come to its end");
         }
         assert!(kills >= 3, "{name}: {kills} kills");
-        check(&place, &expected);
-        // It was resumed, not restarted.
-        let shard = place.out().join("train_00000.bin");
+        check(&workspace, &expected);
+        // The dataset was resumed, not restarted.
+        let shard = workspace.out().join("train_00000.bin");
         assert_eq!(first, Some(modified(&shard)), "{name}");
     }
 }
 
 #[test]
-fn after_kills_at_any_moment_the_bytes_are_the_same() {
-    let place = corpus();
-    let expected = alone(&place, "hash-dedup");
+fn kills_do_not_change_the_bytes() {
+    let workspace = corpus();
+    let expected = uninterrupted(&workspace, "hash-dedup");
     for step in [3, 11, 29] {
         let mut delay = Duration::from_millis(step);
         loop {
-            let mut child = start(&place, "hash-dedup", 2, usize::MAX);
+            let mut child = start(&workspace, "hash-dedup", 2, usize::MAX);
             let started = Instant::now();
             while started.elapsed() < delay && child.try_wait().unwrap().is_none() {
                 thread::sleep(Duration::from_micros(300));
             }
-            // SIGKILL, where there is such a thing.
+            // SIGKILL on Unix.
             let _ = child.kill();
             if child.wait().unwrap().success() {
                 break;
             }
             delay += Duration::from_millis(step);
         }
-        check(&place, &expected);
-        fs::remove_dir_all(place.out()).unwrap();
+        check(&workspace, &expected);
+        fs::remove_dir_all(workspace.out()).unwrap();
     }
 }
 
 /// A corpus with an unfinished dataset.
-fn unfinished() -> (Place, Vec<PathBuf>, PrepareOptions) {
-    let place = corpus();
-    let status = start(&place, "position", 1, 20).wait().unwrap();
+fn unfinished() -> (Workspace, Vec<PathBuf>, PrepareOptions) {
+    let workspace = corpus();
+    let status = start(&workspace, "position", 1, 20).wait().unwrap();
     assert!(!status.success());
-    assert!(place.path(".out.partial/progress.json").exists());
-    let (inputs, options) = case("position", &place.path(""));
-    (place, inputs, options)
+    assert!(workspace.path(".out.partial/progress.json").exists());
+    let (inputs, options) = case("position", &workspace.path(""));
+    (workspace, inputs, options)
 }
 
 #[test]
-fn what_is_different_is_named_as_it_was_and_as_it_is() {
-    let (place, inputs, options) = unfinished();
+fn resume_error_names_the_old_and_new_value() {
+    let (workspace, inputs, options) = unfinished();
     let refused = |inputs: &[PathBuf], options: &PrepareOptions| {
-        let error = prepare(inputs, &place.out(), options, &|_| {}).unwrap_err();
+        let error = prepare(inputs, &workspace.out(), options, &|_| {}).unwrap_err();
         assert!(matches!(error, DataError::CannotContinue { .. }), "{error}");
         error.to_string()
     };
@@ -244,9 +245,9 @@ fn what_is_different_is_named_as_it_was_and_as_it_is() {
     let mut other = options.clone();
     other.dedup = true;
     assert!(refused(&inputs, &other).ends_with("`dedup` was false and is true"));
-    let one = [place.path("in/000.txt")];
+    let one = [workspace.path("in/000.txt")];
     assert!(refused(&one, &options).ends_with("there were 302 inputs and are 1"));
-    let changed = place.file("150.txt", "changed");
+    let changed = workspace.file("150.txt", "changed");
     let message = refused(&inputs, &options);
     let expected = format!("{} had ", changed.display());
     assert!(message.contains(&expected), "{message}");
@@ -257,82 +258,82 @@ fn what_is_different_is_named_as_it_was_and_as_it_is() {
 }
 
 #[test]
-fn an_unfinished_dataset_is_told_of_and_begun_anew_on_request() {
-    let (place, inputs, options) = unfinished();
+fn unfinished_dataset_is_reported_and_restarted_on_request() {
+    let (workspace, inputs, options) = unfinished();
     let mut again = PrepareOptions {
         resume: false,
         ..options
     };
-    let error = prepare(&inputs, &place.out(), &again, &|_| {}).unwrap_err();
+    let error = prepare(&inputs, &workspace.out(), &again, &|_| {}).unwrap_err();
     assert!(
         matches!(error, DataError::UnfinishedExists { .. }),
         "{error}"
     );
-    assert!(place.path(".out.partial/progress.json").exists());
-    // Restarted, it may be another dataset.
+    assert!(workspace.path(".out.partial/progress.json").exists());
+    // A restarted dataset may differ.
     again.force = true;
     again.shard_tokens = 90_000;
-    prepare(&inputs, &place.out(), &again, &|_| {}).unwrap();
-    let mut left = place.left();
+    prepare(&inputs, &workspace.out(), &again, &|_| {}).unwrap();
+    let mut left = workspace.left();
     left.sort();
     assert_eq!(left, ["out", "records.jsonl", "val"]);
 }
 
 #[test]
-fn an_error_on_the_way_keeps_what_is_done_and_says_so() {
-    let place = corpus();
-    let (inputs, options) = case("position", &place.path(""));
+fn error_keeps_the_progress_and_reports_it() {
+    let workspace = corpus();
+    let (inputs, options) = case("position", &workspace.path(""));
     let change = |progress| {
         if matches!(progress, Progress::Start { phase, .. } if phase == emberlm_data::Phase::Tokenize)
         {
-            place.file("zz-long.txt", "shorter");
+            workspace.file("zz-long.txt", "shorter");
         }
     };
-    let error = prepare(&inputs, &place.out(), &options, &change).unwrap_err();
+    let error = prepare(&inputs, &workspace.out(), &options, &change).unwrap_err();
     assert!(matches!(error, DataError::Kept { .. }), "{error}");
     assert!(
         error
             .to_string()
             .ends_with("zz-long.txt changed while it was being read")
     );
-    assert!(place.path(".out.partial/progress.json").exists());
+    assert!(workspace.path(".out.partial/progress.json").exists());
 }
 
 #[test]
-fn two_processes_do_not_write_one_dataset() {
-    let place = corpus();
-    let (inputs, options) = case("position", &place.path(""));
+fn second_writing_process_is_rejected() {
+    let workspace = corpus();
+    let (inputs, options) = case("position", &workspace.path(""));
     let second = |progress| {
         if matches!(progress, Progress::Start { .. }) {
-            let error = prepare(&inputs, &place.out(), &options, &|_| {}).unwrap_err();
+            let error = prepare(&inputs, &workspace.out(), &options, &|_| {}).unwrap_err();
             assert!(matches!(error, DataError::OutputBusy { .. }), "{error}");
         }
     };
-    prepare(&inputs, &place.out(), &options, &second).unwrap();
+    prepare(&inputs, &workspace.out(), &options, &second).unwrap();
 }
 
 #[test]
-fn a_kill_within_the_exchange_loses_neither_dataset() {
-    let place = corpus();
-    let (inputs, options) = case("position", &place.path(""));
-    prepare(&inputs, &place.out(), &options, &|_| {}).unwrap();
-    let expected = read_files(&place.out());
+fn kill_during_the_exchange_loses_neither_dataset() {
+    let workspace = corpus();
+    let (inputs, options) = case("position", &workspace.path(""));
+    prepare(&inputs, &workspace.out(), &options, &|_| {}).unwrap();
+    let expected = read_files(&workspace.out());
 
-    // Killed after the new one was put in its place: there is nothing left to do but to clear up.
-    fs::create_dir(place.path(".out.partial")).unwrap();
-    fs::write(place.path(".out.partial/progress.json"), "{}").unwrap();
-    let again = prepare(&inputs, &place.out(), &options, &|_| {}).unwrap();
+    // Killed after the new dataset was moved to its path: only the cleanup is left.
+    fs::create_dir(workspace.path(".out.partial")).unwrap();
+    fs::write(workspace.path(".out.partial/progress.json"), "{}").unwrap();
+    let again = prepare(&inputs, &workspace.out(), &options, &|_| {}).unwrap();
     assert_eq!(again.manifest.command, options.command);
-    check(&place, &expected);
+    check(&workspace, &expected);
 
-    // Killed after the old one had made room: it comes back, and is not replaced without a word.
-    fs::create_dir_all(place.path(".out.partial/data")).unwrap();
-    fs::rename(place.out(), place.path(".out.partial/replaced")).unwrap();
+    // Killed after the old dataset was moved away: it is restored, and not replaced without `force`.
+    fs::create_dir_all(workspace.path(".out.partial/data")).unwrap();
+    fs::rename(workspace.out(), workspace.path(".out.partial/replaced")).unwrap();
     let once = PrepareOptions {
         resume: false,
         ..options
     };
-    let error = prepare(&inputs, &place.out(), &once, &|_| {}).unwrap_err();
+    let error = prepare(&inputs, &workspace.out(), &once, &|_| {}).unwrap_err();
     assert!(matches!(error, DataError::OutputExists { .. }), "{error}");
-    check(&place, &expected);
+    check(&workspace, &expected);
 }

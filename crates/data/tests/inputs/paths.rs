@@ -1,16 +1,16 @@
-//! Locations of inputs: names of all kinds, read-only folders, and the expansion of patterns.
+//! Paths of inputs: unusual names, read-only folders and expansion of patterns.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use emberlm_data::{DataError, Format, Input, InputOptions, STANDARD_INPUT, expand};
 
-use super::{Place, format, read, stop};
+use super::{Workspace, format, read, stop};
 
-/// The files that a pattern or path in `place` names, relative to it.
-fn expanded(place: &Place, paths: &[&str]) -> Result<Vec<String>, DataError> {
-    let root = place.path("");
-    let paths: Vec<PathBuf> = paths.iter().map(|path| place.path(path)).collect();
+/// The inputs that a path or pattern in `folder` expands to, relative to the folder.
+fn expanded(workspace: &Workspace, paths: &[&str]) -> Result<Vec<String>, DataError> {
+    let root = workspace.path("");
+    let paths: Vec<PathBuf> = paths.iter().map(|path| workspace.path(path)).collect();
     let inputs = expand(&paths, &stop())?;
     let name = |input: &Input| {
         let path = input.path().strip_prefix(&root).unwrap();
@@ -20,8 +20,8 @@ fn expanded(place: &Place, paths: &[&str]) -> Result<Vec<String>, DataError> {
 }
 
 #[test]
-fn patterns_name_files_in_order_without_hidden_ones() {
-    let place = Place::empty();
+fn patterns_match_files_in_order_without_hidden_ones() {
+    let workspace = Workspace::empty();
     for name in [
         "b.jsonl.gz",
         "a.jsonl.gz",
@@ -31,9 +31,9 @@ fn patterns_name_files_in_order_without_hidden_ones() {
         "x/.z/f.jsonl.gz",
         "x/g.txt",
     ] {
-        place.file(name, "x");
+        workspace.file(name, "x");
     }
-    let found = |pattern| expanded(&place, &[pattern]).unwrap();
+    let found = |pattern| expanded(&workspace, &[pattern]).unwrap();
     assert_eq!(found("*.jsonl.gz"), ["a.jsonl.gz", "b.jsonl.gz"]);
     assert_eq!(
         found("**/*.jsonl.gz"),
@@ -41,58 +41,58 @@ fn patterns_name_files_in_order_without_hidden_ones() {
     );
     assert_eq!(found("[bc].*"), ["b.jsonl.gz", "c.txt"]);
     assert_eq!(found("?/*"), ["x/g.txt"]);
-    let two = expanded(&place, &["x", "*.txt"]).unwrap();
+    let two = expanded(&workspace, &["x", "*.txt"]).unwrap();
     assert_eq!(two, ["x/g.txt", "x/y/e.jsonl.gz", "c.txt"]);
 }
 
 #[test]
 #[cfg(unix)]
-fn a_pattern_takes_links_to_files_and_walks_in_no_circles() {
+fn pattern_includes_links_to_files_and_avoids_cycles() {
     use std::os::unix::fs::symlink;
 
-    let place = Place::empty();
-    place.file("blobs/0a1b", "x");
-    place.file("data/b.txt", "x");
-    // As the Hugging Face cache keeps what was downloaded.
-    symlink("../blobs/0a1b", place.path("data/a.txt")).unwrap();
+    let workspace = Workspace::empty();
+    workspace.file("blobs/0a1b", "x");
+    workspace.file("data/b.txt", "x");
+    // The layout of downloads in the Hugging Face cache.
+    symlink("../blobs/0a1b", workspace.path("data/a.txt")).unwrap();
     for name in ["data/loop", "data/again"] {
-        symlink(place.path("data"), place.path(name)).unwrap();
+        symlink(workspace.path("data"), workspace.path(name)).unwrap();
     }
-    symlink("nowhere", place.path("data/dangling.txt")).unwrap();
+    symlink("nowhere", workspace.path("data/dangling.txt")).unwrap();
     for pattern in ["**/*.txt", "data/*.txt", "d*/?.txt", "./data//*.txt"] {
-        let found = expanded(&place, &[pattern]).unwrap();
+        let found = expanded(&workspace, &[pattern]).unwrap();
         assert_eq!(found, ["data/a.txt", "data/b.txt"], "{pattern}");
     }
 }
 
 #[test]
-fn a_file_whose_name_looks_like_a_pattern_is_that_file() {
-    let place = Place::empty();
+fn existing_file_named_like_a_pattern_is_one_input() {
+    let workspace = Workspace::empty();
     for name in ["a[1].txt", "a1.txt"] {
-        place.file(name, "x");
+        workspace.file(name, "x");
     }
-    assert_eq!(expanded(&place, &["a[1].txt"]).unwrap(), ["a[1].txt"]);
-    assert_eq!(expanded(&place, &["a?.txt"]).unwrap(), ["a1.txt"]);
+    assert_eq!(expanded(&workspace, &["a[1].txt"]).unwrap(), ["a[1].txt"]);
+    assert_eq!(expanded(&workspace, &["a?.txt"]).unwrap(), ["a1.txt"]);
 }
 
 #[test]
-fn a_pattern_that_matches_nothing_is_an_error() {
-    let place = Place::empty();
-    place.file("folder/a.txt", "x");
-    place.file(".hidden", "x");
+fn pattern_without_matches_is_an_error() {
+    let workspace = Workspace::empty();
+    workspace.file("folder/a.txt", "x");
+    workspace.file(".hidden", "x");
     for pattern in ["*.csv", ".h*", "f*", "nowhere/**"] {
-        let message = expanded(&place, &[pattern]).unwrap_err().to_string();
+        let message = expanded(&workspace, &[pattern]).unwrap_err().to_string();
         assert_eq!(
             message,
-            format!("no file matches {}", place.path(pattern).display())
+            format!("no file matches {}", workspace.path(pattern).display())
         );
     }
-    let message = expanded(&place, &["a[.txt"]).unwrap_err().to_string();
+    let message = expanded(&workspace, &["a[.txt"]).unwrap_err().to_string();
     assert!(message.contains("a[.txt"), "{message}");
 }
 
 #[test]
-fn standard_input_is_an_input_of_its_own_once() {
+fn standard_input_can_be_named_once() {
     let paths = |names: &[&str]| names.iter().map(PathBuf::from).collect::<Vec<_>>();
     let inputs = expand(&paths(&[STANDARD_INPUT]), &format(Format::Csv)).unwrap();
     assert!(inputs[0].is_standard_input());
@@ -103,31 +103,31 @@ fn standard_input_is_an_input_of_its_own_once() {
         .to_string();
     assert_eq!(message, "`input` is -: standard input can be read once");
 
-    // What came is kept in a file and still called standard input.
-    let place = Place::empty();
-    let kept = place.file("kept", "{\"text\": 1}");
+    // Standard input is copied to a file, but keeps its name.
+    let workspace = Workspace::empty();
+    let kept = workspace.file("kept", "{\"text\": 1}");
     let options = format(Format::Jsonl);
     let input = Input::detect(&kept, "standard input", &options).unwrap();
-    let mut pieces = input.open(&options, None).unwrap();
+    let mut reader = input.open(&options, None).unwrap();
     assert_eq!(
-        pieces.next_piece().unwrap_err().to_string(),
+        reader.next_chunk().unwrap_err().to_string(),
         "standard input: line 1: `text` is a number, not a string"
     );
 }
 
 #[test]
 #[cfg(unix)]
-fn names_of_all_kinds_and_places_that_may_only_be_read_work() {
+fn unusual_names_and_read_only_folders_are_supported() {
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
     use std::os::unix::fs::PermissionsExt;
 
-    let place = Place::empty();
-    let folder = place.path("räume mit 空白 🔥");
+    let workspace = Workspace::empty();
+    let folder = workspace.path("räume mit 空白 🔥");
     let content = fs::read(super::fixture("snappy.parquet")).unwrap();
-    place.file("räume mit 空白 🔥/a b.parquet", content);
-    place.file("räume mit 空白 🔥/ü.jsonl", "{\"text\": \"x\"}");
-    // No UTF-8 at all: latin1's é.
+    workspace.file("räume mit 空白 🔥/a b.parquet", content);
+    workspace.file("räume mit 空白 🔥/ü.jsonl", "{\"text\": \"x\"}");
+    // A name that is not UTF-8: é in Latin-1.
     let odd = folder.join(OsStr::from_bytes(b"\xE9.txt"));
     let odd_is_possible = fs::write(&odd, "y").is_ok();
     for entry in fs::read_dir(&folder).unwrap() {

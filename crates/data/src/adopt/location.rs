@@ -1,4 +1,4 @@
-//! The place of an adopted dataset's manifest: beside the files, or in a folder with links to them.
+//! The location of an adopted dataset: the folder of the token files, or a new folder with links to them.
 
 use std::fs;
 use std::io;
@@ -10,21 +10,21 @@ use crate::block_hashes::{BLOCKS_FILE, DatasetBlocks};
 use crate::staging::{Staging, Unfinished};
 use crate::{DataError, MANIFEST_FILE, Manifest};
 
-/// A place that may be written to.
-pub(super) enum Place {
-    /// The folder of the files themselves.
-    Beside,
-    /// Another one, which holds links to them.
-    Linked { out: PathBuf, staging: Box<Staging> },
+/// A location that was checked to be writable.
+pub(super) enum DatasetLocation {
+    /// The folder of the token files.
+    TokenFolder,
+    /// A new folder with links to the token files.
+    LinkFolder { out: PathBuf, staging: Box<Staging> },
 }
 
-impl Place {
-    /// Returns true if the dataset is where the files are.
-    pub(super) fn is_beside(&self) -> bool {
-        matches!(self, Self::Beside)
+impl DatasetLocation {
+    /// Returns true if the dataset is in the folder of the token files.
+    pub(super) fn is_in_place(&self) -> bool {
+        matches!(self, Self::TokenFolder)
     }
 
-    /// Checks the place: `out`, or `folder` where that is none.
+    /// Checks that the manifest can be written into `out`, or into `folder` if `out` is `None`.
     pub(super) fn begin(
         folder: &Path,
         out: Option<&Path>,
@@ -32,7 +32,7 @@ impl Place {
         tokenizer: &Tokenizer,
     ) -> Result<Self, DataError> {
         if let Some(out) = out {
-            return Ok(Self::Linked {
+            return Ok(Self::LinkFolder {
                 out: out.to_owned(),
                 staging: Box::new(Staging::begin(out, force, Unfinished::Discard)?),
             });
@@ -42,7 +42,7 @@ impl Place {
             if !force {
                 return Err(DataError::OutputExists { path });
             }
-            // Another program's file of this name is not ours to replace.
+            // Do not replace another program's file of this name.
             Manifest::read(folder).map_err(|error| DataError::OutputNotADataset {
                 path,
                 reason: error.to_string(),
@@ -53,10 +53,10 @@ impl Place {
         }
         check_tokenizer_file(folder, tokenizer)?;
         Manifest::check_writable(folder)?;
-        Ok(Self::Beside)
+        Ok(Self::TokenFolder)
     }
 
-    /// Writes the manifest, links and the tokenizer's own file; returns the dataset's folder.
+    /// Writes the manifest, the links and the tokenizer file. Returns the dataset folder.
     pub(super) fn finish<'a>(
         self,
         folder: &Path,
@@ -66,7 +66,7 @@ impl Place {
         blocks: &DatasetBlocks,
     ) -> Result<PathBuf, DataError> {
         match self {
-            Self::Beside => {
+            Self::TokenFolder => {
                 if !folder.join(TOKENIZER_FILE).exists() {
                     tokenizer.save(folder)?;
                 }
@@ -74,12 +74,13 @@ impl Place {
                 manifest.write(folder)?;
                 Ok(folder.to_owned())
             }
-            Self::Linked { out, staging } => {
+            Self::LinkFolder { out, staging } => {
                 for name in names {
                     let file = folder.join(name);
                     let file = fs::canonicalize(&file).map_err(DataError::io("read", &file))?;
                     let link = staging.folder().join(name);
-                    // Where links are not possible, as on some systems for some users, another name for the file is.
+                    // Fall back to a hard link where symbolic links are unavailable, as on Windows without the
+                    // privilege.
                     symlink(&file, &link)
                         .or_else(|_| fs::hard_link(&file, &link))
                         .map_err(DataError::io("link to", &file))?;
@@ -92,7 +93,8 @@ impl Place {
     }
 }
 
-/// A tokenizer's own file beside the files must be this tokenizer's: nothing that is there is changed.
+/// Checks that an existing tokenizer file in `folder` is the same as `tokenizer`. An adoption never changes existing
+/// files.
 fn check_tokenizer_file(folder: &Path, tokenizer: &Tokenizer) -> Result<(), DataError> {
     if tokenizer.kind() != TokenizerKind::File {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Folders to adopt and datasets to look at.
+//! Fixtures and datasets shared by these tests.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +10,7 @@ use emberlm_data::{
 use emberlm_tokenizer::{TokenizerChoice, TokenizerKind};
 use serde::Deserialize;
 
-/// The expectation of `make.py` for a folder.
+/// The values for a fixture, as recorded by `make.py`.
 #[derive(Deserialize)]
 pub struct Expected {
     pub ids: Vec<u32>,
@@ -51,7 +51,7 @@ pub fn adopt(folder: &Path, options: &AdoptOptions) -> Result<Adopted, DataError
     Adoption::find(folder, options)?.run(&|_| {})
 }
 
-/// llm.c's fixture, adopted where it is a copy.
+/// A copy of the llm.c fixture, adopted in place.
 pub fn llmc() -> (tempfile::TempDir, Dataset) {
     let folder = copy("llmc");
     adopt(folder.path(), &options(TokenizerKind::Byte)).unwrap();
@@ -59,7 +59,7 @@ pub fn llmc() -> (tempfile::TempDir, Dataset) {
     (folder, dataset)
 }
 
-/// A dataset of documents, the last part of whose text is for validation.
+/// A prepared dataset of documents, split by position.
 pub fn prepared(
     documents: &[&str],
     tokenizer: TokenizerKind,
