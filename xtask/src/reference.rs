@@ -10,7 +10,7 @@ use crate::python::absolute;
 use crate::workspace;
 
 /// The pages, by their names in `emberlm reference`.
-const PAGES: [&str; 3] = ["commands", "configuration", "metrics"];
+const PAGES: [&str; 5] = ["commands", "configuration", "metrics", "http-api", "files"];
 
 /// Arguments of `cargo xtask reference`.
 #[derive(Debug, clap::Args)]

@@ -24,6 +24,7 @@ use emberlm_kernels::Backend;
 use emberlm_model::{Decoder, DecoderConfig, ModelConfig, WeightFormat, weights};
 use emberlm_system::read;
 use emberlm_tokenizer::{TOKENIZER_FILE, Tokenizer, TokenizerSpec};
+use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -46,20 +47,21 @@ pub const OPTIMIZER: &str = "optimizer.safetensors";
 pub const STATE: &str = "state.json";
 
 /// The model, tokenizer and chat template that a checkpoint's weights belong to.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Description {
-    /// The model.
+    /// The model, with the [keys of `[model]`](configuration.md#model).
+    #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub model: ModelConfig,
-    /// The tokenizer, if it is known.
+    /// The tokenizer, if known.
     pub tokenizer: Option<TokenizerSpec>,
-    /// The chat template of the conversations that it was trained on, if it was.
+    /// The chat template of the training conversations, if there were any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chat_template: Option<ChatTemplateSpec>,
-    /// The packing of documents into the sequences that it was trained on.
+    /// The packing of documents into training sequences.
     #[serde(default, skip_serializing_if = "Packing::is_stream")]
     pub documents: Packing,
-    /// Tokens of the sequences that it was trained on, where they are shorter than the model's context.
+    /// Tokens of the training sequences, if they are shorter than the model's context.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seq_len: Option<usize>,
 }
@@ -84,11 +86,14 @@ pub struct Progress {
     pub step: usize,
 }
 
-/// A file of a checkpoint, as the manifest lists it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// A file of a checkpoint.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "FileEntry")]
 pub(crate) struct Entry {
+    /// The file's size in bytes.
     bytes: u64,
+    /// BLAKE3 of the whole file, in hexadecimal.
     blake3: String,
 }
 

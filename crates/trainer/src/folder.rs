@@ -14,6 +14,8 @@ use crate::error::TrainError;
 pub const CONFIG_FILE: &str = "config.toml";
 /// Held by the process that trains the run; it holds that process's number.
 pub const LOCK_FILE: &str = "lock";
+/// The folder of the generated samples.
+pub(crate) const SAMPLES: &str = "samples";
 
 /// Files of directories that are not a run's, with what such a directory is.
 const OTHERS: [(&str, &str); 3] = [
@@ -107,7 +109,7 @@ impl RunFolder {
             let path = path.to_owned();
             return Err(TrainError::NotForRun { path, what });
         }
-        for folder in [checkpoint::FOLDER, "samples"] {
+        for folder in [checkpoint::FOLDER, SAMPLES] {
             let folder = path.join(folder);
             fs::create_dir_all(&folder).map_err(TrainError::file("create", &folder))?;
         }

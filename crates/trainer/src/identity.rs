@@ -1,20 +1,21 @@
 //! The identity of a dataset, so that a run is not resumed on another.
 
 use emberlm_data::{Dataset, Split, SplitManifest};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The tokens of both splits.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DataIdentity {
-    /// The training data.
+    /// The training split.
     pub train: SplitIdentity,
-    /// The validation data.
+    /// The validation split.
     pub val: SplitIdentity,
 }
 
 /// The tokens of a split.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SplitIdentity {
     /// The number of tokens.

@@ -1,6 +1,7 @@
 //! A factor on the loss, and so on every gradient: where products are made in f16, gradients that are too small for it
 //! would be 0. The norm and the update take the factor out again, and the loss is never shown with it.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The factor of a run's first step.
@@ -10,15 +11,17 @@ const MOST: f64 = 16_777_216.0;
 /// Steps taken in a row after which it is doubled.
 const INTERVAL: usize = 2000;
 
-/// The rule of PyTorch's `GradScaler`: halved at a step whose gradients are not finite, which is skipped, and doubled
+/// The loss scale.
+///
+/// It follows the rule of PyTorch's `GradScaler`: halved at a step whose gradients are not finite, which is skipped, and doubled
 /// after 2000 steps in a row that were. It stays between 1 and 2²⁴. It belongs to the position of a run: a checkpoint
 /// holds it.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LossScale {
-    /// The factor, a power of two, so that it rounds nothing.
+    /// The factor: a power of two, which causes no rounding.
     factor: f64,
-    /// Steps applied since it changed, or since one was skipped.
+    /// Steps applied since the factor changed or a step was skipped.
     taken: usize,
 }
 

@@ -2,12 +2,13 @@
 
 use std::collections::VecDeque;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::config::{OutliersConfig, SkipConfig};
 use crate::spread::Spread;
 
-/// The latest steps' figures. They belong to the position of a run: a checkpoint holds it.
+/// The losses and gradient norms of the latest steps, as part of a run's position.
 ///
 /// A step is skipped if its loss or its gradients' norm is not finite, or, with [`SkipConfig::Outliers`] and once `window`
 /// steps were seen, if either is more than `deviations` standard deviations (of the sample, with `n - 1`) above its mean
@@ -16,7 +17,7 @@ use crate::spread::Spread;
 ///
 /// With [`SkipConfig::NonFinite`] nothing is remembered. With outliers, finite figures enter the window whether their step is taken or not, so that a change that lasts is soon the rule
 /// and is not skipped for ever.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SkipHistory {
     /// Loss and norm of the latest steps, the oldest first; all finite.

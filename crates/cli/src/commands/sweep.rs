@@ -17,7 +17,8 @@ use crate::output::{print, print_json, shell_word};
 use crate::plot::{Page, svg};
 use crate::signals;
 use crate::sweep::{
-    Ended, Judging, Plan, Planned, Progress, Record, Summary, SweepFile, is_done, run_all,
+    Ended, Judging, PAGE_FILE, PLOT_FILE, Plan, Planned, Progress, Record, Summary, SweepFile,
+    is_done, run_all,
 };
 use crate::values::at_least_one;
 use crate::{built_in_tales, console};
@@ -132,14 +133,11 @@ fn draw(summary: &Summary, file: &Path, out: &Path) -> Result<(), CliError> {
         headings: &Summary::HEADINGS,
         rows: &summary.rows(),
     };
-    for (name, text) in [("sweep.svg", &svg), ("sweep.html", &page.html(&svg))] {
+    for (name, text) in [(PLOT_FILE, &svg), (PAGE_FILE, &page.html(&svg))] {
         let path = out.join(name);
         write_whole(&path, text.as_bytes()).map_err(CliError::io("write", &path))?;
     }
-    console::note(format_args!(
-        "Drawn in {}",
-        out.join("sweep.html").display()
-    ));
+    console::note(format_args!("Drawn in {}", out.join(PAGE_FILE).display()));
     Ok(())
 }
 

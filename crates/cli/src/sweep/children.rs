@@ -17,7 +17,7 @@ use crate::error::CliError;
 use crate::run_history::{History, Status};
 
 /// The file of a run's output, in its folder.
-const LOG: &str = "log.txt";
+pub const LOG: &str = "log.txt";
 /// Lines of it that are shown when it fails.
 const LINES: usize = 8;
 /// Between two looks at the runs.

@@ -19,7 +19,7 @@ fn page(name: &str) -> String {
 #[test]
 fn generated_pages_match_the_program() {
     let sandbox = Sandbox::new();
-    for name in ["commands", "configuration", "metrics"] {
+    for name in ["commands", "configuration", "metrics", "http-api", "files"] {
         let generated = sandbox.words(&format!("reference {name}")).ok();
         assert!(
             generated == page(name),

@@ -3,6 +3,7 @@
 //! Map: [`mod@write`] writes one, [`writer`] does so beside training. `emberlm_checkpoint` finds, reads and removes them.
 
 use emberlm_checkpoint::checkpoint::Checkpoint as StoredCheckpoint;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::identity::DataIdentity;
@@ -20,28 +21,28 @@ pub use writer::{Writer, Written};
 pub type Checkpoint = StoredCheckpoint<State>;
 
 /// The position of a run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct State {
-    /// Steps made: with the configuration, the whole position of a run in its data and its random numbers.
+    /// Completed steps. With the configuration, they determine the run's position in its data and random numbers.
     pub step: usize,
-    /// Updates made: fewer, where steps were skipped.
+    /// Updates made: fewer than steps if steps were skipped.
     #[serde(default)]
     pub updates: u64,
-    /// The newest validation loss, if there was an evaluation.
+    /// The latest validation loss, if there was an evaluation.
     pub validation_loss: Option<f64>,
-    /// The lowest one, and the step it was seen at.
+    /// The best validation loss.
     pub best: Option<Best>,
-    /// The evaluation after `step` was broken off by the request to stop; a resumed run begins with it.
+    /// True if a stop request interrupted the evaluation after `step`. A resumed run begins with it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub evaluation_due: bool,
-    /// The statistics that decide whether a step is skipped.
+    /// The window of steps by which later steps are judged.
     #[serde(default)]
     pub watch: SkipHistory,
-    /// The factor of the loss, where it is adapted during the run.
+    /// The loss scale, if it is adapted during the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss_scale: Option<LossScale>,
-    /// The identities of its datasets; their weights are in the run's configuration.
+    /// The identities of the datasets. Their weights in the mix are in the run's configuration.
     #[serde(default)]
     pub data: Vec<DataIdentity>,
     /// The backend and the device.
@@ -50,11 +51,11 @@ pub struct State {
 }
 
 /// The lowest validation loss so far.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Best {
     /// In nats per token.
     pub loss: f64,
-    /// Updates made by then.
+    /// The step of the evaluation.
     pub step: usize,
 }
