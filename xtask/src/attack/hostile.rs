@@ -19,24 +19,25 @@ use crate::{
     storm::cases,
 };
 
-/// Between two requests of one client, so that what is measured is not the machine's limit of connections.
+/// The pause between two requests of one client, so that the machine's limit of connections is not the
+/// bottleneck.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Between two bytes of a slow client.
+/// The pause between two bytes of a slow client.
 const BYTE: Duration = Duration::from_millis(100);
-/// Codes by which a server refuses or gives up a request; 500 is none of them.
+/// Status codes of rejected requests. 500 is an error of the server.
 const REFUSALS: [u16; 13] = [
     400, 401, 403, 404, 405, 408, 413, 415, 422, 429, 431, 503, 504,
 ];
 
 /// The outcome of a request.
 pub enum End {
-    /// With what it asked for.
+    /// Status 200.
     Answered,
-    /// With a code and a reason.
+    /// A status of [`REFUSALS`] with a reason.
     Refused,
     /// The connection was closed.
     Closed,
-    /// Nothing was read, by the attack's design.
+    /// The client read nothing, as the attack intends.
     Unread,
 }
 
@@ -94,8 +95,8 @@ fn asked(field: &Field<'_>, path: &str, body: &Value) -> Result<End, String> {
     let connected = http::connect(field.server.address, PATIENCE);
     let reply =
         connected.and_then(|stream| http::ask(stream, "POST", path, body.to_string().as_bytes()));
-    let told = reply.and_then(|reply| Ok((reply.status, reply.text()?)));
-    match told {
+    let received = reply.and_then(|reply| Ok((reply.status, reply.text()?)));
+    match received {
         Ok((200, _)) => Ok(End::Answered),
         Ok((status, text)) if REFUSALS.contains(&status) => reasoned(path, status, &text),
         Ok((status, text)) => Err(format!("{path}: {status} {}", shortened(&text))),
@@ -129,7 +130,7 @@ fn answer(field: &Field<'_>, request: &[u8]) -> io::Result<u16> {
     Ok(http::reply(stream)?.status)
 }
 
-/// Holds connections, without reading, until the round is over.
+/// Holds connections without reading until the round is over.
 fn unread(field: &Field<'_>, connections: usize, request: &Sent) {
     let mut held = Vec::new();
     for _ in 0..connections {
@@ -149,7 +150,7 @@ fn unread(field: &Field<'_>, connections: usize, request: &Sent) {
 
 fn open(field: &Field<'_>, request: &Sent) -> io::Result<TcpStream> {
     let mut stream = http::connect(field.server.address, PATIENCE)?;
-    // A server that reads no more keeps a writer waiting.
+    // A server that has stopped reading blocks the writer.
     stream.set_write_timeout(Some(Duration::from_secs(1)))?;
     match request {
         Sent::Nothing => {}
@@ -163,14 +164,14 @@ fn open(field: &Field<'_>, request: &Sent) -> io::Result<TcpStream> {
         Sent::Pages(count) => {
             let request =
                 http::head("GET", "/openapi.json", 0).replace("connection: close\r\n", "");
-            // As many as the server takes.
+            // Sends as much as the server reads.
             let _ = stream.write_all(request.repeat(*count).as_bytes());
         }
     }
     Ok(stream)
 }
 
-/// Sends a byte at a time, until the server answers or closes the connection.
+/// Sends one byte at a time until the server answers or closes the connection.
 fn slow(field: &Field<'_>) -> Result<End, String> {
     let body = json!({"model": field.server.model, "prompt": "a".repeat(1000)}).to_string();
     let request = http::head("POST", COMPLETIONS, body.len() as u64) + &body;
@@ -198,7 +199,7 @@ fn slow(field: &Field<'_>) -> Result<End, String> {
     trickled().or_else(closed)
 }
 
-/// Sends chunks until the server refuses them.
+/// Sends chunks until the server rejects them.
 fn endless(field: &Field<'_>) -> Result<End, String> {
     let head = http::head("POST", COMPLETIONS, 0)
         .replace("content-length: 0", "transfer-encoding: chunked");
@@ -207,7 +208,7 @@ fn endless(field: &Field<'_>) -> Result<End, String> {
     let sent = || -> io::Result<End> {
         let mut stream = http::connect(field.server.address, PATIENCE)?;
         stream.write_all(head.as_bytes())?;
-        // Far above any limit of a body's size.
+        // Far above any limit on the size of a body.
         for _ in 0..4096 {
             if start.elapsed() > PATIENCE || stream.write_all(chunk.as_bytes()).is_err() {
                 break;
@@ -222,7 +223,7 @@ fn endless(field: &Field<'_>) -> Result<End, String> {
     sent().or_else(closed)
 }
 
-/// A connection that the server closed is one way to refuse; a server that is gone or stuck is not.
+/// Accepts a closed connection as a rejection. A server that is gone or stuck is a failure.
 fn closed(error: io::Error) -> Result<End, String> {
     match error.kind() {
         io::ErrorKind::UnexpectedEof

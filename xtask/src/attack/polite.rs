@@ -1,4 +1,5 @@
-//! The well-behaved client: asks, reads to the end, compares, and tries again when the server says that it is busy.
+//! The well-behaved client: sends requests, reads and compares the complete answers, and retries if the server
+//! is busy.
 
 use emberlm_system::random::SplitMix64;
 use std::{
@@ -14,14 +15,14 @@ use crate::{
     storm::cases::{Answer, Case},
 };
 
-/// Before another try.
+/// The pause before a retry.
 const AGAIN: Duration = Duration::from_millis(200);
-/// Between two requests.
+/// The pause between two requests.
 const PAUSE: Duration = Duration::from_millis(20);
 /// The status codes of a busy server.
 const BUSY: [u16; 2] = [429, 503];
 
-/// Asks until the attack is over.
+/// Sends requests until the attack is over.
 pub fn run(field: &Field<'_>, number: usize) {
     let mut random = SplitMix64::stream(7, number as u64);
     while !field.is_over() {

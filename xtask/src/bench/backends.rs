@@ -1,5 +1,5 @@
-//! `cargo xtask bench backends`: the same run from the same seed on several backends and in several precisions, and how far
-//! the curves of their losses are apart.
+//! `cargo xtask bench backends`: trains the same run with the same seed on several backends and in several
+//! precisions, and compares the loss curves.
 
 use std::{
     collections::BTreeMap,
@@ -18,27 +18,28 @@ use crate::{error::Error, python::absolute, workspace};
 /// Arguments of `cargo xtask bench backends`.
 #[derive(Debug, clap::Args)]
 pub struct BackendsArgs {
-    /// A backend, or a backend with what products are made in, such as vulkan:f16; may be given again. The others are
-    /// compared with the first.
+    /// A backend, or a backend and the precision of matrix products, such as vulkan:f16; repeatable. The others
+    /// are compared with the first.
     #[arg(
         long = "run",
         value_name = "BACKEND[:PRECISION]",
         default_values = ["flex", "ndarray"]
     )]
     runs: Vec<Run>,
-    /// The model that is trained on the built-in tales. Without dropout, which each backend draws by itself.
+    /// The model to train on the built-in tales. It is trained without dropout, whose random numbers differ
+    /// between backends.
     #[arg(long, default_value = "char-nano")]
     preset: String,
     /// Steps of each run.
     #[arg(long, default_value = "300")]
     steps: NonZero<usize>,
-    /// Sequences of a step; by default the preset's.
+    /// Sequences per step [default: the preset's].
     #[arg(long)]
     batch: Option<NonZero<usize>>,
-    /// Train with this binary in place of building one.
+    /// Train with this binary instead of building one.
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
-    /// Print one line of JSON in place of the Markdown table.
+    /// Print one line of JSON instead of the Markdown table.
     #[arg(long)]
     json: bool,
 }
@@ -71,17 +72,17 @@ impl Run {
     }
 }
 
-/// The result of a run.
+/// The training losses of a run.
 #[derive(Debug, Clone)]
 struct Curve {
     name: String,
-    /// By step.
+    /// Losses by step.
     losses: BTreeMap<u64, f64>,
     seconds: f64,
 }
 
 impl Curve {
-    /// The largest difference to another one, and its step.
+    /// The largest difference from another curve, and its step.
     fn apart(&self, other: &Self) -> Option<(u64, f64)> {
         let both = self.losses.iter().filter_map(|(step, loss)| {
             let difference = (loss - other.losses.get(step)?).abs();
@@ -91,7 +92,7 @@ impl Curve {
     }
 }
 
-/// Builds, trains and prints.
+/// Builds the binaries, trains the runs and prints the comparison.
 pub fn run(args: &BackendsArgs) -> Result<(), Error> {
     let metadata = workspace::metadata()?;
     let program = match &args.binary {
@@ -143,7 +144,7 @@ fn curve(args: &BackendsArgs, program: &Path, folder: &Path, run: &Run) -> Resul
 fn command(args: &BackendsArgs, program: &Path, folder: &Path, out: &Path, run: &Run) -> Command {
     let steps = args.steps.to_string();
     let mut command = Command::new(program);
-    // The built-in tales are written into the working directory.
+    // The built-in tales are written to the working directory.
     command.current_dir(folder).args(["train", "--preset"]);
     command.arg(&args.preset).arg("--out").arg(out);
     command.args(["--steps", &steps, "--eval-interval", &steps]);
@@ -174,7 +175,7 @@ fn losses(events: &str) -> BTreeMap<u64, f64> {
         .collect()
 }
 
-/// A row for each of about ten steps, then how far each curve is from the first one at most.
+/// A row for about every tenth of the steps, followed by the largest difference of each curve from the first.
 fn to_markdown(curves: &[Curve]) -> String {
     let Some(first) = curves.first() else {
         return String::new();

@@ -1,4 +1,4 @@
-//! `cargo xtask bench draft`: the cost of speculative decoding, and the acceptance rate from which it pays.
+//! `cargo xtask bench draft`: the cost of speculative decoding, and the break-even acceptance rate.
 
 use std::{num::NonZero, path::Path, process::Command};
 
@@ -16,16 +16,16 @@ pub struct DraftArgs {
     /// The preset of the draft model.
     #[arg(long, default_value = "gpt2-small")]
     draft: String,
-    /// One value over the draft's preset; may be given again.
+    /// A value that overrides the draft's preset; repeatable.
     #[arg(long, value_name = "KEY=VALUE", default_values = ["model.n_layers=2", "model.d_model=256", "model.heads=4", "model.kv_heads=4"])]
     draft_set: Vec<String>,
     /// Tokens of the prompt.
     #[arg(long, default_value = "128")]
     prompt: NonZero<usize>,
-    /// Tokens that are made.
+    /// Tokens to generate.
     #[arg(long, default_value = "32")]
     tokens: NonZero<usize>,
-    /// The format of the weights, as `emberlm-bench generate` has it.
+    /// The format of the weights, as in `emberlm-bench generate`.
     #[arg(long, value_name = "TYPE", default_value = "f32")]
     weights: String,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! `cargo xtask bench peers`: training steps of several workloads, ours and PyTorch's interleaved.
+//! `cargo xtask bench peers`: training steps on several workloads, interleaved with PyTorch.
 
 mod report;
 mod workload;
@@ -19,19 +19,19 @@ use crate::{error::Error, workspace};
 /// Arguments of `cargo xtask bench peers`.
 #[derive(Debug, clap::Args)]
 pub struct PeersArgs {
-    /// The workload; may be given again. By default all of them.
+    /// The workload; repeatable [default: all].
     #[arg(long, value_enum)]
     workload: Vec<Workload>,
-    /// Which PyTorch; may be given again. By default all of them.
+    /// The configuration of PyTorch; repeatable [default: all].
     #[arg(long, value_enum)]
     peer: Vec<Peer>,
-    /// The precision of matrix products, ours and PyTorch's.
+    /// The precision of matrix products in both programs.
     #[arg(long, value_enum, default_value = "f32")]
     precision: Precision,
-    /// Runs of each program, of which the medians are printed.
+    /// Runs of each program; medians are printed.
     #[arg(long, default_value = "5")]
     rounds: NonZero<usize>,
-    /// Print one line of JSON in place of the tables.
+    /// Print one line of JSON instead of the tables.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -40,18 +40,18 @@ pub struct PeersArgs {
     python: PythonArgs,
 }
 
-/// A way to run PyTorch.
+/// A configuration of PyTorch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Peer {
-    /// As users run it.
+    /// Eager mode.
     Eager,
-    /// Through torch.compile.
+    /// With torch.compile.
     Compiled,
-    /// As users run it, with glibc set to keep its memory.
+    /// Eager mode, with glibc configured to keep freed memory.
     Tuned,
 }
 
-/// The numbers that are multiplied.
+/// The precision of matrix products.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Precision {
     F32,
@@ -67,7 +67,7 @@ impl Precision {
     }
 }
 
-/// Builds, makes the Python environment, measures and prints.
+/// Builds, creates the Python environment, measures and prints.
 pub fn run(args: &PeersArgs) -> Result<(), Error> {
     let metadata = workspace::metadata()?;
     let python = args.python.ready(&metadata)?;
@@ -91,7 +91,7 @@ pub fn run(args: &PeersArgs) -> Result<(), Error> {
     Ok(())
 }
 
-/// Those that were asked for, or all.
+/// The given values, or all if none are given.
 fn chosen<T: clap::ValueEnum + Copy>(asked: &[T]) -> Vec<T> {
     match asked {
         [] => T::value_variants().to_vec(),
@@ -99,7 +99,7 @@ fn chosen<T: clap::ValueEnum + Copy>(asked: &[T]) -> Vec<T> {
     }
 }
 
-/// The command line of each program.
+/// The command lines of all programs.
 struct Programs<'a> {
     args: &'a PeersArgs,
     metadata: &'a Metadata,
@@ -108,7 +108,7 @@ struct Programs<'a> {
 }
 
 impl Programs<'_> {
-    /// Ours and the peers alternately, so that a change in the machine's load meets all of them.
+    /// Interleaves our runs and the peers', so that changes of the machine's load affect all of them.
     fn compare(&self, workload: Workload) -> Result<Comparison, Error> {
         let peers = chosen(&self.args.peer);
         let rounds = self.args.rounds.get();
@@ -164,7 +164,7 @@ impl Programs<'_> {
     }
 }
 
-/// A run, reported when it is done; `how` describes it.
+/// Runs a program and prints the completed run, described by `how`.
 fn taken(command: &mut Command, how: &str) -> Result<Measurement, Error> {
     let mut run = Measurement::take(command)?;
     run.peer += how;
@@ -191,7 +191,7 @@ mod tests {
         parsed.unwrap_or_else(|error| panic!("{error}")).peers
     }
 
-    /// The arguments of a workload's programs: ours, then the peers.
+    /// The arguments of a workload's programs: ours, then the peers'.
     fn typed(args: &PeersArgs, workload: Workload) -> Vec<String> {
         let metadata = workspace::metadata().unwrap();
         let programs = Programs {

@@ -6,36 +6,36 @@ use super::super::measurement::Measurement;
 use super::super::report::Column::{Number, Text};
 use super::super::report::{Report, Table};
 
-/// The medians of one workload.
+/// The median runs of one workload.
 #[derive(Debug, Clone)]
 pub struct Comparison {
     /// The workload.
     pub workload: String,
-    /// This project's binary.
+    /// Our binary.
     pub ours: Option<Measurement>,
-    /// Each way to run PyTorch.
+    /// The configurations of PyTorch.
     pub peers: Vec<Measurement>,
 }
 
 /// All workloads.
 #[derive(Debug, Clone)]
 pub struct PeersReport {
-    /// Runs that each median is over.
+    /// Runs per median.
     pub rounds: usize,
-    /// The product.
+    /// The precision of matrix products.
     pub precision: &'static str,
-    /// One of each workload.
+    /// The results of each workload.
     pub comparisons: Vec<Comparison>,
 }
 
 impl Report for PeersReport {
-    /// All that the text has.
+    /// All figures.
     fn to_json(&self) -> Value {
         let workloads: Vec<Value> = self.comparisons.iter().map(Comparison::to_json).collect();
         json!({ "rounds": self.rounds, "precision": self.precision, "workloads": workloads })
     }
 
-    /// A table of each workload.
+    /// A table per workload.
     fn to_text(&self) -> String {
         let tables = self.comparisons.iter().map(|comparison| {
             let (workload, precision, rounds) = (&comparison.workload, self.precision, self.rounds);
@@ -87,7 +87,7 @@ impl Comparison {
         table.to_text()
     }
 
-    /// Our tokens/s and our memory over the peer's.
+    /// Our tokens/s and memory divided by the peer's.
     fn ratios(&self, peer: &Measurement) -> Option<(f64, f64)> {
         let ours = self.ours.as_ref()?;
         let speed = ours.tokens_per_second / peer.tokens_per_second;

@@ -6,21 +6,21 @@ use super::super::measurement::Measurement;
 use super::super::report::Column::{Number, Text};
 use super::super::report::{Report, Table};
 
-/// The medians of a benchmark.
+/// The median runs of a benchmark.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TrainReport {
-    /// Runs that each median is over.
+    /// Runs per median.
     pub rounds: usize,
-    /// This project's binary.
+    /// Our binary.
     pub ours: Measurement,
-    /// It again, computing blocks twice, where that was asked for.
+    /// Our binary with activation checkpointing, if requested.
     pub recomputing: Option<Measurement>,
-    /// The PyTorch twin, where one ran.
+    /// The PyTorch twin, if it ran.
     pub peer: Option<Measurement>,
 }
 
 impl Report for TrainReport {
-    /// Our measurement as it is, or with others all of them and their ratios to it.
+    /// Only our measurement, or all measurements with ratios if there are several.
     fn to_json(&self) -> Value {
         if self.peer.is_none() && self.recomputing.is_none() {
             return self.ours.to_json();
@@ -37,7 +37,7 @@ impl Report for TrainReport {
         value
     }
 
-    /// The measurements as rows, and below them the ratio.
+    /// The measurements as rows, followed by the ratio.
     fn to_text(&self) -> String {
         let mut table = Table::new([
             Text("program"),
@@ -59,7 +59,7 @@ impl Report for TrainReport {
                 run.parameters.to_string(),
                 format!("{:.1}", run.tokens_per_second),
                 format!("{:.5}", run.seconds_per_step),
-                // A device with its own memory is measured by that.
+                // A device with its own memory is reported by it.
                 run.device_mib.unwrap_or(run.peak_rss_mib).to_string(),
             ]);
         }
