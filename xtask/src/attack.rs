@@ -39,7 +39,7 @@ const SLOTS: usize = 8;
 /// The server's `--max-queue`.
 const QUEUE: usize = 64;
 /// Concurrent well-behaved clients.
-const POLITE: usize = 2;
+const WELL_BEHAVED: usize = 2;
 /// The interval between readings of the server's memory.
 const SAMPLED: Duration = Duration::from_millis(100);
 
@@ -70,7 +70,7 @@ pub struct AttackArgs {
 }
 
 /// State shared by the clients of one attack.
-struct Field<'a> {
+struct AttackRun<'a> {
     server: &'a Server,
     cases: &'a [Case],
     attack: &'a Attack,
@@ -93,7 +93,7 @@ pub fn run(args: &AttackArgs) -> Result<ExitCode, Error> {
     if !args.only.is_empty() {
         attacks.retain(|attack| args.only.iter().any(|only| attack.name.contains(only)));
     }
-    let rounds = attacked(args, &binary, &model, &attacks)?;
+    let rounds = run_all(args, &binary, &model, &attacks)?;
     print!("{}", report::table(&rounds));
     Ok(match rounds.iter().all(Round::is_good) {
         true => ExitCode::SUCCESS,
@@ -102,7 +102,7 @@ pub fn run(args: &AttackArgs) -> Result<ExitCode, Error> {
 }
 
 /// Runs the attacks on one server. Starts a new server after an attack that ended it.
-fn attacked(
+fn run_all(
     args: &AttackArgs,
     binary: &Path,
     model: &Path,
@@ -123,7 +123,7 @@ fn attacked(
     let patience = args.patience.unwrap_or(2 * args.timeout);
     let mut rounds = Vec::new();
     for attack in attacks {
-        let field = Field {
+        let attack_run = AttackRun {
             server: &server,
             cases: &cases,
             attack,
@@ -131,8 +131,10 @@ fn attacked(
             over: AtomicBool::new(false),
             round: Mutex::new(Round::new(attack.name)),
         };
-        let mut round = field.run(lasting, limit);
-        if let Err(gone) = field.afterwards(&mut round, Duration::from_secs(args.timeout + 5)) {
+        let mut round = attack_run.run(lasting, limit);
+        if let Err(gone) =
+            attack_run.check_recovery(&mut round, Duration::from_secs(args.timeout + 5))
+        {
             round.failed(format!("the server is gone: {gone}"));
         }
         eprintln!("{}", round.row());
@@ -149,7 +151,7 @@ fn attacked(
     Ok(rounds)
 }
 
-impl Field<'_> {
+impl AttackRun<'_> {
     /// Starts the clients and records the server's peak memory.
     fn run(&self, lasting: Duration, limit: u64) -> Round {
         let before = self.server.resident_of_all();
@@ -159,7 +161,7 @@ impl Field<'_> {
             for number in 0..self.attack.clients {
                 scope.spawn(move || hostile::run(self, number));
             }
-            for number in 0..POLITE {
+            for number in 0..WELL_BEHAVED {
                 scope.spawn(move || polite::run(self, number));
             }
             while start.elapsed() < lasting {
@@ -175,7 +177,7 @@ impl Field<'_> {
     }
 
     /// Checks that the server has recovered. Returns an error if it no longer answers.
-    fn afterwards(&self, round: &mut Round, within: Duration) -> Result<(), Error> {
+    fn check_recovery(&self, round: &mut Round, within: Duration) -> Result<(), Error> {
         if let Err(stuck) = self.server.quiet(SLOTS, within)? {
             round.failed(stuck);
         }

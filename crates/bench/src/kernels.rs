@@ -1,7 +1,7 @@
-//! `emberlm-bench kernels`: each operation of a backend interleaved with its reference implementation, as
+//! `emberlm-bench kernels`: measures each operation of a backend interleaved with its reference implementation.
 //! `cargo xtask bench kernels` runs it.
 //!
-//! Map: `workload` has the sizes, `turns` measures, `products` and `elementwise` have the operations.
+//! Map: `workload` has the sizes, `turns` measures, and `products` and `elementwise` have the operations.
 
 mod elementwise;
 mod products;
@@ -22,10 +22,10 @@ use emberlm_cli::shared::{BackendArg, Job};
 /// Arguments of `kernels`.
 #[derive(Debug, Args)]
 pub struct KernelsArgs {
-    /// Only what has NAME in its WORKLOAD/OPERATION, such as pocket/ or linear_backward
+    /// Only workloads and operations whose WORKLOAD/OPERATION contains NAME, such as pocket/ or linear_backward
     #[arg(long, value_name = "NAME", default_value = "")]
     pub only: String,
-    /// Measurements of each, of which the medians are printed
+    /// Measurements of each operation; medians are printed
     #[arg(long, value_name = "N", default_value_t = 7)]
     pub rounds: usize,
     /// Print {"backend", "threads", "rows": [{"workload", "operation", "seconds", "against", "ratio", ...}]}
@@ -39,7 +39,7 @@ pub struct KernelsArgs {
 /// Runs the command.
 ///
 /// # Errors
-/// The backend is not there, or nothing has the name.
+/// The backend does not exist, or no operation matches the name.
 pub fn run(args: KernelsArgs) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
     let rows = backend.run(Bench {
@@ -69,7 +69,7 @@ impl Job for Bench {
     type Output = Vec<Row>;
 
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
-        // Where training steps run, too.
+        // Training steps also run here.
         B::InnerBackend::run(|| {
             let mut rows = Vec::new();
             for workload in &WORKLOADS {

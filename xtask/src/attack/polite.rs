@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::json;
 
-use super::Field;
+use super::AttackRun;
 use crate::{
     served::http,
     storm::cases::{Answer, Case},
@@ -23,15 +23,15 @@ const PAUSE: Duration = Duration::from_millis(20);
 const BUSY: [u16; 2] = [429, 503];
 
 /// Sends requests until the attack is over.
-pub fn run(field: &Field<'_>, number: usize) {
+pub fn run(attack_run: &AttackRun<'_>, number: usize) {
     let mut random = SplitMix64::stream(7, number as u64);
-    while !field.is_over() {
-        let case = &field.cases[random.index(field.cases.len())];
+    while !attack_run.is_over() {
+        let case = &attack_run.cases[random.index(attack_run.cases.len())];
         let stream = random.index(2) == 0;
         let start = Instant::now();
-        let answer = answered(field, case, stream, start);
+        let answer = answered(attack_run, case, stream, start);
         let took = start.elapsed();
-        field.note(|round| match answer {
+        attack_run.note(|round| match answer {
             Ok(()) => round.answered(took),
             Err(wrong) => round.failed(format!("after {:.1} s: {wrong}", took.as_secs_f64())),
         });
@@ -39,17 +39,22 @@ pub fn run(field: &Field<'_>, number: usize) {
     }
 }
 
-fn answered(field: &Field<'_>, case: &Case, stream: bool, start: Instant) -> Result<(), String> {
+fn answered(
+    attack_run: &AttackRun<'_>,
+    case: &Case,
+    stream: bool,
+    start: Instant,
+) -> Result<(), String> {
     let mut body = case.body(stream);
-    body["model"] = json!(field.server.model);
+    body["model"] = json!(attack_run.server.model);
     let body = body.to_string();
     loop {
-        let left = field.patience.saturating_sub(start.elapsed());
+        let left = attack_run.patience.saturating_sub(start.elapsed());
         if left.is_zero() {
-            return Err(format!("the server was busy for {:?}", field.patience));
+            return Err(format!("the server was busy for {:?}", attack_run.patience));
         }
         let told = |error: io::Error| error.to_string();
-        let connection = http::connect(field.server.address, left).map_err(told)?;
+        let connection = http::connect(attack_run.server.address, left).map_err(told)?;
         let reply =
             http::ask(connection, "POST", "/v1/completions", body.as_bytes()).map_err(told)?;
         if BUSY.contains(&reply.status) {

@@ -83,7 +83,7 @@ struct Curve {
 
 impl Curve {
     /// The largest difference from another curve, and its step.
-    fn apart(&self, other: &Self) -> Option<(u64, f64)> {
+    fn largest_difference(&self, other: &Self) -> Option<(u64, f64)> {
         let both = self.losses.iter().filter_map(|(step, loss)| {
             let difference = (loss - other.losses.get(step)?).abs();
             Some((*step, difference))
@@ -200,11 +200,12 @@ fn to_markdown(curves: &[Curve]) -> String {
         let cells: Vec<String> = curves.iter().map(cell).collect();
         text.push_str(&format!("| {step} | {} |\n", cells.join(" | ")));
     }
-    let apart = |(i, curve): (usize, &Curve)| match curve.apart(first).filter(|_| i > 0) {
-        Some((step, difference)) => format!("{difference:.1e} at {step}"),
-        None => String::new(),
-    };
-    let cells: Vec<String> = curves.iter().enumerate().map(apart).collect();
+    let difference =
+        |(i, curve): (usize, &Curve)| match curve.largest_difference(first).filter(|_| i > 0) {
+            Some((step, difference)) => format!("{difference:.1e} at {step}"),
+            None => String::new(),
+        };
+    let cells: Vec<String> = curves.iter().enumerate().map(difference).collect();
     text.push_str(&format!("| apart at most | {} |\n", cells.join(" | ")));
     let cells: Vec<String> = curves
         .iter()
@@ -220,7 +221,7 @@ fn to_json(curves: &[Curve]) -> Value {
             "run": curve.name,
             "losses": curve.losses,
             "seconds": curve.seconds,
-            "apart": curves.first().and_then(|first| curve.apart(first)).map(|(_, most)| most),
+            "apart": curves.first().and_then(|first| curve.largest_difference(first)).map(|(_, most)| most),
         })
     });
     json!({ "runs": rows.collect::<Vec<_>>() })
@@ -230,7 +231,7 @@ fn to_json(curves: &[Curve]) -> Value {
 mod tests {
     use super::*;
 
-    fn made(name: &str, losses: [f64; 3]) -> Curve {
+    fn curve_of(name: &str, losses: [f64; 3]) -> Curve {
         Curve {
             name: name.to_owned(),
             losses: [1, 10, 20].into_iter().zip(losses).collect(),
@@ -250,8 +251,8 @@ mod tests {
     #[test]
     fn the_largest_difference_is_found() {
         let curves = [
-            made("flex f32", [4.0, 3.0, 2.0]),
-            made("vulkan f16", [4.0, 3.25, 2.125]),
+            curve_of("flex f32", [4.0, 3.0, 2.0]),
+            curve_of("vulkan f16", [4.0, 3.25, 2.125]),
         ];
         let table = to_markdown(&curves);
         assert!(table.contains("| 10 | 3.00000 | 3.25000 |\n"), "{table}");

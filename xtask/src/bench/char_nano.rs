@@ -148,7 +148,11 @@ impl Programs<'_> {
             .arg("--data")
             .arg(&self.data);
         command.args(["--backend", &self.args.ours.backend, "--json"]);
-        Ok(told("emberlm", seconds, &last_json(&mut command, "loss")?))
+        Ok(completed(
+            "emberlm",
+            seconds,
+            &last_json(&mut command, "loss")?,
+        ))
     }
 
     fn train(&self) -> Command {
@@ -184,7 +188,11 @@ impl Programs<'_> {
         let seconds = timed(&mut train, &self.log)?;
         let mut command = Command::new(&self.python);
         command.arg(&self.loss).arg(self.checkout.folder());
-        Ok(told("nanoGPT", seconds, &last_json(&mut command, "loss")?))
+        Ok(completed(
+            "nanoGPT",
+            seconds,
+            &last_json(&mut command, "loss")?,
+        ))
     }
 }
 
@@ -209,7 +217,7 @@ fn timed(command: &mut Command, log: &Path) -> Result<f64, Error> {
 }
 
 /// Prints a completed run.
-fn told(program: &'static str, seconds: f64, evaluated: &Value) -> Run {
+fn completed(program: &'static str, seconds: f64, evaluated: &Value) -> Run {
     let loss = evaluated["loss"].as_f64().unwrap_or(f64::NAN);
     eprintln!("  {program}: {seconds:.1} s, validation loss {loss:.4}");
     Run {
@@ -240,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn ours_evaluates_and_saves_as_often_as_nanogpt() {
+    fn both_programs_evaluate_and_save_equally_often() {
         let typed = ["char-nano", "--nanogpt", "nanoGPT", "--steps", "800"];
         let args = Wrapper::try_parse_from(typed).unwrap_or_else(|error| panic!("{error}"));
         let programs = Programs {
@@ -265,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn the_peer_is_where_it_is_looked_for() {
+    fn peer_files_exist() {
         let root = workspace::metadata().unwrap().workspace_root;
         assert!(root.join("xtask/peers/nanogpt_loss.py").is_file());
     }

@@ -97,9 +97,11 @@ fn pair(
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for round in 1..=rounds {
         eprintln!("{name}, round {round} of {rounds}");
-        ours.push(taken(&mut our_command(args, binary, name))?);
+        ours.push(run_and_print(&mut our_command(args, binary, name))?);
         if let Some((python, twin)) = python.zip(twin) {
-            theirs.push(taken(&mut peer_command(args, metadata, python, twin))?);
+            theirs.push(run_and_print(&mut peer_command(
+                args, metadata, python, twin,
+            ))?);
         }
     }
     Ok(Pair {
@@ -110,7 +112,7 @@ fn pair(
 }
 
 /// Runs a program and prints the completed run.
-fn taken(command: &mut Command) -> Result<Generation, Error> {
+fn run_and_print(command: &mut Command) -> Result<Generation, Error> {
     let run = Generation::of(&last_json(command, "decode_tokens_per_second")?);
     let (name, decode, prefill) = (&run.program, run.decode, run.prefill);
     eprintln!("  {name}: {decode:.1} tokens/s, prompt {prefill:.1} tokens/s");
@@ -172,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn the_peer_is_where_it_is_looked_for() {
+    fn peer_files_exist() {
         let root = workspace::metadata().unwrap().workspace_root;
         assert!(root.join("xtask/peers/generate.py").is_file());
     }

@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn the_binary_is_told_what_to_measure() {
+    fn options_reach_the_binary() {
         let typed = ["kernels", "--only", "rotary", "--rounds", "3", "--json"];
         let args = Wrapper::try_parse_from(typed).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(

@@ -115,13 +115,13 @@ impl Programs<'_> {
         let (mut ours, mut theirs) = (Vec::new(), vec![Vec::new(); peers.len()]);
         for round in 1..=rounds {
             eprintln!("{}, round {round} of {rounds}", workload.name());
-            ours.push(taken(&mut self.ours(workload), "")?);
+            ours.push(run_and_print(&mut self.ours(workload), "")?);
             for (runs, &peer) in theirs.iter_mut().zip(&peers) {
                 let how = match peer {
                     Peer::Tuned => ", memory kept",
                     Peer::Eager | Peer::Compiled => "",
                 };
-                runs.push(taken(&mut self.peer(workload, peer), how)?);
+                runs.push(run_and_print(&mut self.peer(workload, peer), how)?);
             }
         }
         let middle = |mut runs: Vec<Measurement>| runs.pop().map(|last| median(last, runs));
@@ -165,7 +165,7 @@ impl Programs<'_> {
 }
 
 /// Runs a program and prints the completed run, described by `how`.
-fn taken(command: &mut Command, how: &str) -> Result<Measurement, Error> {
+fn run_and_print(command: &mut Command, how: &str) -> Result<Measurement, Error> {
     let mut run = Measurement::take(command)?;
     run.peer += how;
     let (name, speed, peak) = (&run.peer, run.tokens_per_second, run.peak_rss_mib);
@@ -192,7 +192,7 @@ mod tests {
     }
 
     /// The arguments of a workload's programs: ours, then the peers'.
-    fn typed(args: &PeersArgs, workload: Workload) -> Vec<String> {
+    fn command_lines(args: &PeersArgs, workload: Workload) -> Vec<String> {
         let metadata = workspace::metadata().unwrap();
         let programs = Programs {
             args,
@@ -208,19 +208,20 @@ mod tests {
     }
 
     #[test]
-    fn by_default_everything_is_compared() {
+    fn defaults_compare_all_workloads_and_peers() {
         let args = parsed(&[]);
         assert_eq!(chosen(&args.workload).len(), 4);
-        let typed = typed(&args, Workload::Char);
-        assert_eq!(typed.len(), 4);
+        let command_lines = command_lines(&args, Workload::Char);
+        assert_eq!(command_lines.len(), 4);
         assert_eq!(
-            typed[0],
+            command_lines[0],
             "emberlm bench-train --backend flex --preset char-nano --steps 100 --batch 12 --json"
         );
         assert!(
-            typed[2].ends_with("train.py char --steps 100 --batch 12 --precision f32 --compile"),
+            command_lines[2]
+                .ends_with("train.py char --steps 100 --batch 12 --precision f32 --compile"),
             "{}",
-            typed[2]
+            command_lines[2]
         );
     }
 
@@ -229,9 +230,9 @@ mod tests {
         let words = ["--precision", "bf16", "--workload", "pocket-12"];
         let args = parsed(&[&words[..], &["--peer", "tuned"]].concat());
         assert_eq!(args.workload, [Workload::Pocket12]);
-        let typed = typed(&args, Workload::Pocket12);
-        assert_eq!(typed.len(), 2);
-        for line in &typed {
+        let command_lines = command_lines(&args, Workload::Pocket12);
+        assert_eq!(command_lines.len(), 2);
+        for line in &command_lines {
             assert!(line.contains("--precision bf16"), "{line}");
             assert!(line.contains("--batch 12"), "{line}");
         }
@@ -252,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_python_needs_no_network() {
+    fn a_given_python_needs_no_network() {
         let words = ["peers", "--python", "python3", "--offline"];
         assert!(Wrapper::try_parse_from(words).is_err());
     }

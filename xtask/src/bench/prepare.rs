@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn the_peer_is_where_it_is_looked_for() {
+    fn peer_files_exist() {
         let root = workspace::metadata().unwrap().workspace_root;
         assert!(root.join("xtask/peers/tiktoken_prepare.py").is_file());
     }

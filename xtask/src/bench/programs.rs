@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_line_counts_and_its_field_must_be_there() {
+    fn the_last_line_is_read_and_must_have_the_field() {
         let echo = |text: &str| {
             let mut command = Command::new("printf");
             command.arg(text);
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn the_packages_are_where_they_are_looked_for() {
+    fn requirements_exist() {
         let root = workspace::metadata().unwrap().workspace_root;
         for file in PEERS.requirements {
             assert!(root.join(file).is_file(), "{file}");

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn the_base_is_measured_once_and_lies_in_every_dimension() {
+    fn the_base_is_measured_once_and_is_in_every_dimension() {
         let points = points(None);
         assert_eq!(points.len(), 4 + 6 + 5 - 2);
         assert_eq!(points.iter().filter(|&&point| point == BASE).count(), 1);
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn large_ones_can_be_left_out() {
+    fn large_sizes_can_be_excluded() {
         let sizes: Vec<usize> = points(Some(256)).iter().map(|point| point.width).collect();
         assert!(sizes.iter().all(|&width| width <= 256), "{sizes:?}");
     }

@@ -223,13 +223,13 @@ mod tests {
     }
 
     #[test]
-    fn there_are_slots_for_the_most_clients() {
+    fn default_slots_fit_the_largest_level() {
         assert_eq!(most(&parsed("").unwrap()), 64);
         assert_eq!(most(&parsed("--clients 4,2").unwrap()), 4);
     }
 
     #[test]
-    fn minutes_are_a_storms() {
+    fn minutes_require_a_storm() {
         assert!(parsed("--storm --minutes 30").is_ok());
         assert!(parsed("--minutes 30").is_err());
         assert!(parsed("--clients 0").is_err());

@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn beside_a_gpu_the_peer_has_one_too() {
+    fn on_a_gpu_the_peer_uses_cuda() {
         let typed = "train --preset gpt2-small --backend cuda --precision bf16";
         let args =
             Wrapper::try_parse_from(typed.split(' ')).unwrap_or_else(|error| panic!("{error}"));
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn the_peer_is_where_it_is_looked_for() {
+    fn peer_files_exist() {
         let root = workspace::metadata().unwrap().workspace_root;
         assert!(root.join("crates/cli/peers/train.py").is_file());
     }

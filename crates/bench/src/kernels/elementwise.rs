@@ -1,4 +1,4 @@
-//! Memory-bound operations: norms, activations, rotary positions, embeddings, the optimizer's steps.
+//! Memory-bound operations: norms, activations, rotary positions, embeddings, and the optimizer's updates.
 
 use burn::tensor::ops::ModuleOps;
 use emberlm_kernels::{Activation, AdamWStep, Backend, Normalization, RotaryLayout, reference};
@@ -6,7 +6,7 @@ use emberlm_kernels::{Activation, AdamWStep, Backend, Normalization, RotaryLayou
 use super::turns::{Turns, Work};
 use super::workload::Workload;
 
-/// Measures them.
+/// Measures all memory-bound operations.
 pub fn measure<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
     normalize(turns, workload);
     activation(turns, workload);
@@ -149,7 +149,7 @@ fn rotary<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
     });
 }
 
-/// The reference implementation of the lookup is Burn's.
+/// The reference implementation is Burn's lookup.
 fn embedding<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
     let Workload {
         batch,
@@ -199,7 +199,7 @@ fn embedding<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
     });
 }
 
-/// The update of a matrix, and what clipping takes of its gradient.
+/// The update of a matrix, and the clipping of its gradient.
 fn optimizer<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
     let shape = [workload.width, workload.hidden];
     let count = workload.width * workload.hidden;
@@ -214,7 +214,7 @@ fn optimizer<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
     turns.composed("adamw", Work::numbers(7 * count), |random| {
         let (grad, factor) = (random.floats(shape), random.number(0.5));
         let again = (grad.clone(), factor.clone());
-        // As training holds them: nobody else does, so that they can be written in place.
+        // As in training, the tensors have one owner, so that they can be updated in place.
         let held = || Some([(); 3].map(|()| random.positive(shape)));
         let (mut ours, mut other) = (held(), held());
         (
@@ -242,7 +242,7 @@ fn optimizer<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
         )
     });
     turns.composed("scaled", Work::numbers(2 * count), |random| {
-        // So near to 1 that however often it is done the numbers stay about as large.
+        // Close to 1, so that repeated scaling keeps the magnitude of the numbers.
         let factor = random.number(0.999_999);
         let again = factor.clone();
         let (mut ours, mut other) = (Some(random.floats(shape)), Some(random.floats(shape)));

@@ -1,4 +1,4 @@
-//! Operations made of matrix products: linear layers, attention, the head's loss.
+//! Operations with matrix products: linear layers, attention, and the loss of the head.
 
 use emberlm_kernels::{
     AttentionKernels, AttentionMask, Backend, HeadLossOptions, LinearInputs, Precision,
@@ -8,14 +8,14 @@ use emberlm_kernels::{
 use super::turns::{Against, Random, Turns, Work};
 use super::workload::Workload;
 
-/// Measures them.
+/// Measures all operations with matrix products.
 pub fn measure<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
     linear(turns, workload);
     attention(turns, workload);
     head(turns, workload);
 }
 
-/// The map into the feed-forward part, and back with the residual.
+/// The first linear layer of the feed-forward block, and the second with the residual.
 fn linear<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
     let Workload {
         batch,
@@ -106,7 +106,8 @@ fn linear<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
     });
 }
 
-/// Of a fused map's output, turned where heads are shared, as PocketTransformer's are; then of one query.
+/// Attention on the output of a fused projection, rotated if key-value heads are shared as in
+/// PocketTransformer; then for a single query.
 fn attention<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
     let Workload {
         batch,
@@ -126,7 +127,7 @@ fn attention<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
         });
         move || (qkv.clone(), angles.clone())
     };
-    // What a query does not see is not counted.
+    // Masked pairs of positions are not counted.
     let seen = batch * heads * seq * (seq + 1) / 2;
     let product = 2.0 * (seen * head_dim) as f64;
     turns.composed("self_attention", Work::Flops(2.0 * product), |random| {

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bound_and_the_ratio_stand_below() {
+    fn the_bound_and_the_ratio_follow_the_table() {
         let tables = report().to_text();
         let lines: Vec<&str> = tables.lines().collect();
         assert_eq!(lines.len(), 5 + 1 + 7, "{tables}");
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn json_leaves_open_what_is_not_known() {
+    fn json_has_null_for_missing_figures() {
         let value = report().to_json();
         assert!(value["models"][0]["peer"].is_null());
         assert!(value["models"][0]["decode_ratio"].is_null());
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn the_median_is_a_run_that_took_place() {
+    fn the_median_is_an_actual_run() {
         let median = Generation::median(vec![ours(3.0), ours(1.0), ours(2.0)]);
         assert_eq!(median, Some(ours(2.0)));
         assert_eq!(Generation::median(Vec::new()), None);

@@ -48,12 +48,16 @@ impl Report for PeersReport {
 
 impl Comparison {
     fn to_json(&self) -> Value {
-        let peers: Vec<Value> = self.peers.iter().map(|peer| self.beside(peer)).collect();
+        let peers: Vec<Value> = self
+            .peers
+            .iter()
+            .map(|peer| self.compared_with(peer))
+            .collect();
         let ours = self.ours.as_ref().map(Measurement::to_json);
         json!({ "workload": self.workload, "ours": ours, "peers": peers })
     }
 
-    fn beside(&self, peer: &Measurement) -> Value {
+    fn compared_with(&self, peer: &Measurement) -> Value {
         let mut value = peer.to_json();
         if let Some((speed, memory)) = self.ratios(peer) {
             value["ratio"] = json!(speed);
@@ -130,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn json_has_all_of_it() {
+    fn json_has_all_figures() {
         let value = report().to_json();
         assert_eq!(value["rounds"], 5);
         let first = &value["workloads"][0];

@@ -20,7 +20,7 @@ struct Shape {
     name: &'static str,
     /// Our preset, and the values that override it.
     preset: &'static str,
-    different: &'static [&'static str],
+    overrides: &'static [&'static str],
     /// The name of the preset in the PyTorch twin.
     twin: &'static str,
     /// Measured steps, which take a few seconds.
@@ -34,7 +34,7 @@ impl Workload {
         let pocket = Shape {
             name: "pocket",
             preset: "pocket",
-            different: &[],
+            overrides: &[],
             twin: "pocket",
             steps: 6,
             batch: 4,
@@ -44,7 +44,7 @@ impl Workload {
             Self::Char => Shape {
                 name: "char",
                 preset: "char-nano",
-                different: &[],
+                overrides: &[],
                 twin: "char",
                 steps: 100,
                 batch: 12,
@@ -62,7 +62,7 @@ impl Workload {
                 preset: "gpt2-small",
                 // Sequences shorter than the context, as in llm.c's training on CPUs; OpenAI's approximation of
                 // GELU.
-                different: &[
+                overrides: &[
                     "train.seq_len=64",
                     "model.feed_forward.activation=gelu_tanh",
                 ],
@@ -91,7 +91,7 @@ impl Workload {
     pub fn ours(self) -> Vec<String> {
         let shape = self.shape();
         let mut words = vec!["--preset".to_owned(), shape.preset.to_owned()];
-        for setting in shape.different {
+        for setting in shape.overrides {
             words.extend(["--set".to_owned(), (*setting).to_owned()]);
         }
         words.extend(size(&shape));
@@ -128,14 +128,14 @@ mod tests {
     }
 
     #[test]
-    fn gpt2_is_told_its_sequences() {
+    fn gpt2_gets_its_sequence_length() {
         let words = Workload::Gpt2Small.ours().join(" ");
         assert!(words.contains("--set train.seq_len=64"), "{words}");
         assert_eq!(Workload::Gpt2Small.title(), "gpt2-small, 4 × 64 tokens");
     }
 
     #[test]
-    fn the_twin_knows_every_workload() {
+    fn the_twin_supports_every_workload() {
         let root = crate::workspace::metadata().unwrap().workspace_root;
         let program = std::fs::read_to_string(root.join("crates/cli/peers/train.py")).unwrap();
         for workload in Workload::value_variants() {

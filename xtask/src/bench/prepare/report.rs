@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn ratios_are_of_programs_that_ran_one_after_the_other() {
+    fn ratios_compare_runs_of_the_same_round() {
         // The median of ours is 120 MB/s, that of tiktoken-rs 15 MB/s. The ratio of medians would be 4.
         let rest = vec![
             round(0.5, 120, Some(40)),
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn without_python_there_is_nothing_said_of_it() {
+    fn without_python_its_ratio_is_absent() {
         let report = PrepareReport::new(4, round(1.0, 60, None), Vec::new());
         assert!(!report.to_text().contains("Python"));
         assert!(report.to_text().contains("0.50 x 4 threads"));

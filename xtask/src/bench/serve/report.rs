@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn many_are_compared_with_one() {
+    fn levels_are_compared_with_one_client() {
         let table = report().to_text();
         assert!(table.starts_with(
             "pocket, flex f32, 16 slots, 4 tokens after 8 at temperature 1, 300 MiB resident\n"
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_json_has_the_same() {
+    fn json_has_every_level() {
         let value = report().to_json();
         let many = &value["clients"][1];
         assert_eq!(

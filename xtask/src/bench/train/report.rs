@@ -100,7 +100,7 @@ mod tests {
     use super::{super::super::measurement::tests::example, *};
 
     #[test]
-    fn alone_the_json_is_the_measurement() {
+    fn without_a_peer_the_json_is_the_measurement() {
         let report = TrainReport {
             rounds: 1,
             ours: example(10.0),
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn beside_a_peer_the_ratio_is_given() {
+    fn with_a_peer_the_ratio_is_reported() {
         let report = TrainReport {
             rounds: 3,
             ours: example(30.0),
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn recomputing_is_shown_beside_it() {
+    fn activation_checkpointing_has_a_row() {
         let report = TrainReport {
             rounds: 1,
             ours: example(30.0),
