@@ -173,3 +173,29 @@ pub(crate) fn json_grammar(schema: Option<&BTreeMap<String, Value>>) -> Result<G
     let text = text.map_err(|error| ApiError::invalid(error.to_string()))?;
     Ok(Grammar::JsonSchema(text))
 }
+
+#[cfg(test)]
+mod tests {
+    use schemars::schema_for;
+
+    use super::*;
+
+    #[test]
+    fn documented_defaults_are_those_of_the_sampler() {
+        let chooser = SamplingDefaults::default().chooser(0);
+        let (sampler, penalties) = (chooser.sampler, chooser.penalties);
+        let schema = schema_for!(Settings).to_value();
+        for (name, default) in [
+            ("temperature", sampler.temperature),
+            ("top_p", sampler.top_p),
+            ("top_k", sampler.top_k as f64),
+            ("min_p", sampler.min_p),
+            ("repetition_penalty", penalties.repetition),
+            ("presence_penalty", penalties.presence),
+            ("frequency_penalty", penalties.frequency),
+        ] {
+            let documented = schema["properties"][name]["default"].as_f64();
+            assert_eq!(documented, Some(default), "{name}");
+        }
+    }
+}

@@ -37,7 +37,7 @@ pub fn page() -> Result<String, CliError> {
         definitions: &definitions,
         of_requests: false,
     };
-    // The definitions stand in the section of objects, not at each use.
+    // Definitions have a section of their own, so they are left out of the roots.
     let roots: Vec<Value> = schemas
         .iter()
         .chain([&events])
