@@ -132,14 +132,14 @@ pub(crate) mod tests {
     #[test]
     fn zero_values_are_rejected() {
         let windows = stream(&counting(100), 8);
-        let refusal = |batch, max_tokens, windows: &Windows| {
-            let refused = EvalBatches::new(windows, batch, max_tokens);
-            refused.err().unwrap().to_string()
+        let error_message = |batch, max_tokens, windows: &Windows| {
+            let result = EvalBatches::new(windows, batch, max_tokens);
+            result.err().unwrap().to_string()
         };
-        assert!(refusal(0, None, &windows).contains("`batch` is 0"));
-        assert!(refusal(1, Some(0), &windows).contains("`max_tokens` is 0"));
+        assert!(error_message(0, None, &windows).contains("`batch` is 0"));
+        assert!(error_message(1, Some(0), &windows).contains("`max_tokens` is 0"));
         let one = stream(&counting(1), 8);
-        assert!(refusal(1, None, &one).contains("needs 2 tokens, but the split has 1"));
+        assert!(error_message(1, None, &one).contains("needs 2 tokens, but the split has 1"));
     }
 
     #[test]

@@ -147,7 +147,7 @@ pub fn export(
 }
 
 fn check(dataset: &Dataset, format: ExportFormat, width: TokenWidth) -> Result<(), DataError> {
-    let refuse = |reason: String| {
+    let not_exportable = |reason: String| {
         Err(DataError::NotExportable {
             folder: dataset.folder().to_owned(),
             format: format.name(),
@@ -162,10 +162,10 @@ fn check(dataset: &Dataset, format: ExportFormat, width: TokenWidth) -> Result<(
         ExportFormat::NanoGpt if width == TokenWidth::U32 => {
             let tokenizer = dataset.tokenizer();
             let (kind, size) = (tokenizer.kind(), tokenizer.vocab_size());
-            refuse(format!("16 bits cannot represent the {size} ids of {kind}"))
+            not_exportable(format!("16 bits cannot represent the {size} ids of {kind}"))
         }
         ExportFormat::NanoGpt | ExportFormat::LlmC if masked => {
-            refuse("it has no masks, and the dataset has".to_owned())
+            not_exportable("it has no masks, and the dataset has".to_owned())
         }
         _ => Ok(()),
     }

@@ -32,7 +32,7 @@
 //!
 //! Writing, from the lowest layer up:
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
 //! | `inputs` | readers for text files and records |
 //! | `texts` | [`for_each_text`]: the texts of a corpus, without writing a dataset |
@@ -47,7 +47,7 @@
 //!
 //! Full passes over a dataset, which read each token once in bounded memory:
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
 //! | `survey` | a pass over a shard: hash, documents, bytes of text, out-of-range ids |
 //! | `stream` | a pass over a split that yields its tokens |
@@ -58,7 +58,7 @@
 //!
 //! Reading:
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
 //! | `dataset` | [`Dataset`] and [`TokenSplit`]: memory-mapped tokens |
 //! | `unverified` | [`UnverifiedFiles`]: files without block hashes, verified as a whole |

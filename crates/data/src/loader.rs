@@ -214,8 +214,8 @@ mod tests {
         let empty = Windows::stream(counting(100), 0);
         assert!(named(empty.map(drop)).contains("`seq_len` is 0"));
         let one = Windows::isolated(counting(1), 8, 0).unwrap();
-        let refused = TrainBatches::new(one, 0).map(drop);
-        assert!(named(refused).contains("needs 2 tokens, but the split has 1"));
+        let result = TrainBatches::new(one, 0).map(drop);
+        assert!(named(result).contains("needs 2 tokens, but the split has 1"));
         let [a, b] = [8, 9].map(|seq_len| Windows::stream(counting(100), seq_len).unwrap());
         let c = Windows::isolated(counting(100), 8, 0).unwrap();
         let mixed = |one: &Windows, other: &Windows| {

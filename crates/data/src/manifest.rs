@@ -169,22 +169,22 @@ impl Manifest {
     /// Fails if the file does not exist, has another format, has unknown or missing fields, or is inconsistent.
     pub fn read(folder: &Path) -> Result<Self, DataError> {
         let path = folder.join(MANIFEST_FILE);
-        let refuse = |reason: String| DataError::Manifest {
+        let invalid = |reason: String| DataError::Manifest {
             path: path.clone(),
             reason,
         };
         let text = read::read_text(&path, read::DESCRIPTION_LIMIT)
             .map_err(DataError::io("read the dataset's", &path))?;
-        check_format(&text).map_err(refuse)?;
+        check_format(&text).map_err(invalid)?;
         let manifest: Self =
-            serde_json::from_str(&text).map_err(|error| refuse(error.to_string()))?;
+            serde_json::from_str(&text).map_err(|error| invalid(error.to_string()))?;
         for split in Split::ALL {
             let check = manifest.split(split).check();
-            check.map_err(|reason| refuse(format!("split `{split}`: {reason}")))?;
+            check.map_err(|reason| invalid(format!("split `{split}`: {reason}")))?;
         }
         let mut seen = HashSet::new();
         if let Some(file) = manifest.files().find(|file| !seen.insert(*file)) {
-            return Err(refuse(format!("`{file}` is listed twice")));
+            return Err(invalid(format!("`{file}` is listed twice")));
         }
         Ok(manifest)
     }
@@ -350,7 +350,7 @@ mod tests {
         Manifest::read(folder.path())
     }
 
-    fn refusal(edit: impl FnOnce(&mut Value)) -> String {
+    fn error_message(edit: impl FnOnce(&mut Value)) -> String {
         read_edited(edit).unwrap_err().to_string()
     }
 
@@ -364,30 +364,32 @@ mod tests {
     #[test]
     fn unsupported_format_error_names_the_format() {
         assert!(
-            refusal(|m| m["format"] = json!(2))
+            error_message(|m| m["format"] = json!(2))
                 .contains("`format` is 2, but this program reads format 1")
         );
-        assert!(refusal(|m| m["kind"] = json!("squad")).contains("`kind` is \"squad\""));
-        assert!(refusal(|m| *m = json!([1])).contains(MANIFEST_FILE));
+        assert!(error_message(|m| m["kind"] = json!("squad")).contains("`kind` is \"squad\""));
+        assert!(error_message(|m| *m = json!([1])).contains(MANIFEST_FILE));
     }
 
     #[test]
     fn unknown_field_error_names_the_field() {
-        assert!(refusal(|m| m["colour"] = json!(1)).contains("unknown field `colour`"));
-        assert!(refusal(|m| m["splits"]["val"]["x"] = json!(1)).contains("unknown field `x`"));
+        assert!(error_message(|m| m["colour"] = json!(1)).contains("unknown field `colour`"));
+        assert!(
+            error_message(|m| m["splits"]["val"]["x"] = json!(1)).contains("unknown field `x`")
+        );
     }
 
     #[test]
     fn inconsistent_manifest_error_names_the_field() {
-        let tokens = refusal(|m| m["splits"]["val"]["tokens"] = json!(8));
+        let tokens = error_message(|m| m["splits"]["val"]["tokens"] = json!(8));
         assert!(tokens.contains("split `val`: `tokens` is 8"), "{tokens}");
-        let huge = refusal(|m| m["splits"]["train"]["documents"] = json!(u64::MAX));
+        let huge = error_message(|m| m["splits"]["train"]["documents"] = json!(u64::MAX));
         assert!(huge.contains("split `train`: `documents`"), "{huge}");
     }
 
     #[test]
     fn file_listed_twice_is_rejected() {
-        let message = refusal(|m| {
+        let message = error_message(|m| {
             m["splits"]["val"]["shards"][0]["file"] = json!("train_00000.bin");
         });
         assert!(
@@ -395,7 +397,7 @@ mod tests {
             "{message}"
         );
         let mask = json!({"file": "val_00000.bin", "learnt": 1, "blake3": ""});
-        let message = refusal(|m| m["splits"]["train"]["shards"][0]["mask"] = mask);
+        let message = error_message(|m| m["splits"]["train"]["shards"][0]["mask"] = mask);
         assert!(
             message.contains("`val_00000.bin` is listed twice"),
             "{message}"
@@ -405,7 +407,7 @@ mod tests {
     #[test]
     fn more_targets_than_tokens_are_rejected() {
         let mask = json!({"file": "val_00000.mask", "learnt": 8, "blake3": ""});
-        let message = refusal(|m| m["splits"]["val"]["shards"][0]["mask"] = mask);
+        let message = error_message(|m| m["splits"]["val"]["shards"][0]["mask"] = mask);
         assert!(
             message.contains("mask `val_00000.mask`: `learnt` is 8, of 7 tokens"),
             "{message}"
@@ -415,7 +417,8 @@ mod tests {
     #[test]
     fn shard_outside_the_folder_is_rejected() {
         for name in ["../train.bin", "/etc/passwd", "a/b.bin", "", ".."] {
-            let message = refusal(|m| m["splits"]["train"]["shards"][0]["file"] = json!(name));
+            let message =
+                error_message(|m| m["splits"]["train"]["shards"][0]["file"] = json!(name));
             assert!(message.contains("is not a plain file name"), "{message}");
         }
     }

@@ -236,17 +236,17 @@ fn check_output(out: &Path, force: bool) -> Result<PathBuf, DataError> {
     if !force {
         return Err(DataError::OutputExists { path });
     }
-    let refuse = |reason: String| DataError::OutputNotADataset {
+    let not_a_dataset = |reason: String| DataError::OutputNotADataset {
         path: path.clone(),
         reason,
     };
     let real = fs::canonicalize(out).map_err(DataError::io("read", out))?;
     if !real.is_dir() {
-        return Err(refuse("it is not a folder".to_owned()));
+        return Err(not_a_dataset("it is not a folder".to_owned()));
     }
     match foreign_content(&real)? {
         None => Ok(real),
-        Some(reason) => Err(refuse(reason)),
+        Some(reason) => Err(not_a_dataset(reason)),
     }
 }
 

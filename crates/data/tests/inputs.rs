@@ -86,7 +86,7 @@ pub fn format(format: Format) -> InputOptions {
 }
 
 /// The error message for a file, without its path.
-pub fn refusal(path: &Path, options: &InputOptions) -> String {
+pub fn error_message(path: &Path, options: &InputOptions) -> String {
     let message = read(path, options).err().unwrap().to_string();
     let name = path.display().to_string();
     assert!(message.contains(&name), "{message}");

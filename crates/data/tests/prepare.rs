@@ -2,9 +2,9 @@
 
 mod chat;
 mod common;
+mod errors;
 mod own_tokenizer;
 mod records;
-mod refusals;
 mod shards;
 mod splits;
 mod unfinished;

@@ -1,44 +1,48 @@
-//! The options of an attention: its reach, scale, soft cap, dropout and precision.
+//! The options of attention: reach, scale, soft cap, dropout and precision.
 
 use crate::Precision;
 
-/// The keys that a query sees.
+/// The keys that a query can attend to.
 ///
-/// Under [`Reach::Causal`] and [`Reach::Window`] query `i` of `q_len` is at position `p = k_len - q_len + i` of the keys, so
-/// that `q_len` must not exceed `k_len`. Under [`Reach::Full`] the two lengths are independent, as in cross-attention.
+/// With [`Reach::Causal`] and [`Reach::Window`], query `i` of `q_len` is at key position `p = k_len - q_len + i`,
+/// so `q_len` must not exceed `k_len`. With [`Reach::Full`] the two lengths are independent, as in
+/// cross-attention.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reach {
-    /// Key `j` where `j <= p`.
+    /// Keys `j <= p`.
     #[default]
     Causal,
-    /// Key `j` where `j <= p`, and `j > p - tokens` or `j < global_tokens`. Within documents, which begin at key `d`, the
-    /// second bound is `d + global_tokens`.
+    /// Keys `j <= p` with `j > p - tokens` or `j < global_tokens`. Within a document that begins at key `d`, the
+    /// last bound is `d + global_tokens`.
     Window {
-        /// The newest keys that a query sees, its own among them.
+        /// The size of the window: the number of most recent keys, the query's own included.
         tokens: usize,
-        /// The first keys of a sequence or document, which every later query sees (Beltagy et al. 2020, "Longformer").
+        /// The number of keys at the start of a sequence or document that every later query can attend to
+        /// (Beltagy et al. 2020, "Longformer").
         global_tokens: usize,
     },
     /// Every key.
     Full,
 }
 
-/// Keys that the CPU's kernels sum in one group. Leaving out whole blocks of keys that no query sees does not change their output
-/// in any bit.
+/// The number of keys that the CPU kernels sum in one group. Skipping whole blocks of keys that are invisible to
+/// every query leaves the output bit-identical.
 pub const KEY_BLOCK: usize = 512;
 
-/// Options of an attention, whose scores are `s = scale · q kᵀ`, or `cap · tanh(scale · q kᵀ / cap)` with a soft cap.
+/// Options of attention with scores `s = scale · q kᵀ`, or `cap · tanh(scale · q kᵀ / cap)` with a soft cap.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AttentionOptions {
-    /// The keys that a query sees.
+    /// The keys that a query can attend to.
     pub reach: Reach,
-    /// Factor on the scores, commonly `1/√head_dim`.
+    /// Factor on the scores, usually `1/√head_dim`.
     pub scale: f64,
-    /// Bounds the scores to `±cap` by `cap · tanh(s / cap)` (Gemma Team 2024, "Gemma 2"), before a bias and the mask.
+    /// Bounds the scores to `±cap` by `cap · tanh(s / cap)` (Gemma Team 2024, "Gemma 2"), before the bias and the
+    /// mask are added.
     pub soft_cap: Option<f64>,
-    /// Probability of dropping a weight after the softmax; the others are multiplied by `1/(1 - p)`. Acts in training only.
+    /// The probability of dropping a weight after the softmax. The remaining weights are multiplied by
+    /// `1/(1 - p)`. Only applies in training.
     pub dropout: f64,
-    /// Rounding of the products' factors: queries, keys, weights, values and their gradients. Scores and softmax stay
-    /// f32. flex computes all of them in f32.
+    /// The rounding of the operands of matrix products: queries, keys, weights, values and their gradients.
+    /// Scores and softmax stay in f32. flex computes all of them in f32.
     pub precision: Precision,
 }

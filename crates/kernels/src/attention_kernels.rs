@@ -1,4 +1,4 @@
-//! A backend's attention: forward, training and backward passes, with the state between them.
+//! The forward, training and backward passes of a backend's attention, and the state between them.
 
 use std::fmt::Debug;
 
@@ -10,20 +10,21 @@ use crate::{AttentionOptions, Backend, RotaryAngles};
 
 /// Attention with grouped key-value heads, `softmax(scores + bias + mask) v`.
 ///
-/// [`AttentionOptions`] has the scores' equation and the reach. Every `heads / kv_heads` consecutive query heads share a
-/// key-value head. A query that sees no key has an output of 0, and no gradient comes from it.
+/// [`AttentionOptions`] defines the scores and the reach. Each group of `heads / kv_heads` consecutive query
+/// heads shares a key-value head. A query without any visible key has an output of 0 and contributes no gradient.
 ///
-/// [`crate::reference`] has two implementations composed of plain tensor operations: `WholeAttention`, which holds all scores
-/// at once, and `BlockedAttention`, which holds a bounded number of them.
+/// [`crate::reference`] has two implementations composed of plain tensor operations: `WholeAttention`, which
+/// materializes all scores at once, and `BlockedAttention`, which materializes a bounded number of them.
 pub trait AttentionKernels<B: Backend>: 'static {
-    /// The forward pass's results that [`AttentionKernels::attention_backward`] needs.
+    /// The results of [`AttentionKernels::attention_training`] that its backward pass needs.
     type State: Clone + Debug + Send + 'static;
 
-    /// The forward pass's results that [`AttentionKernels::self_attention_backward`] needs.
+    /// The results of [`AttentionKernels::self_attention_training`] that its backward pass needs.
     type SelfState: Clone + Debug + Send + 'static;
 
-    /// `q` `[batch, heads, q_len, head_dim]`, `k` and `v` `[batch, kv_heads, k_len, head_dim]` to the shape of `q`, without
-    /// dropout. Queries, and keys and values, may be of different sequences.
+    /// Attention without dropout, of `q` `[batch, heads, q_len, head_dim]` over `k` and `v`
+    /// `[batch, kv_heads, k_len, head_dim]`, to the shape of `q`. Queries may come from a different sequence than
+    /// keys and values.
     fn attention(
         q: FloatTensor<B>,
         k: FloatTensor<B>,
@@ -32,7 +33,7 @@ pub trait AttentionKernels<B: Backend>: 'static {
         options: AttentionOptions,
     ) -> FloatTensor<B>;
 
-    /// [`AttentionKernels::attention`] with dropout, and the state of its backward pass.
+    /// [`AttentionKernels::attention`] with dropout. Also returns the state for the backward pass.
     fn attention_training(
         q: FloatTensor<B>,
         k: FloatTensor<B>,
@@ -41,8 +42,8 @@ pub trait AttentionKernels<B: Backend>: 'static {
         options: AttentionOptions,
     ) -> (FloatTensor<B>, Self::State);
 
-    /// The gradients of [`AttentionKernels::attention_training`] from its state and its output's gradient; of the mask's bias,
-    /// if there is one, where `bias` asks for it.
+    /// The gradients of [`AttentionKernels::attention_training`] from its state and the gradient of its output.
+    /// `bias` requests the gradient of the mask's bias.
     fn attention_backward(
         state: Self::State,
         grad: FloatTensor<B>,
@@ -50,9 +51,9 @@ pub trait AttentionKernels<B: Backend>: 'static {
         bias: bool,
     ) -> AttentionGradients<B>;
 
-    /// Attention of a fused projection's output `[batch, seq, (heads + 2 · kv_heads) · head_dim]`, queries, then keys, then
-    /// values, head by head, the queries and keys rotated first where there are angles: `[batch, seq, heads · head_dim]`,
-    /// without dropout.
+    /// Attention without dropout over the output of a fused projection,
+    /// `[batch, seq, (heads + 2 · kv_heads) · head_dim]`: the heads of the queries, then of the keys, then of the
+    /// values. Queries and keys are rotated first if there are angles. Returns `[batch, seq, heads · head_dim]`.
     fn self_attention(
         qkv: FloatTensor<B>,
         angles: Option<RotaryAngles<B>>,
@@ -60,7 +61,7 @@ pub trait AttentionKernels<B: Backend>: 'static {
         config: SelfAttention,
     ) -> FloatTensor<B>;
 
-    /// [`AttentionKernels::self_attention`] with dropout, and the state of its backward pass.
+    /// [`AttentionKernels::self_attention`] with dropout. Also returns the state for the backward pass.
     fn self_attention_training(
         qkv: FloatTensor<B>,
         angles: Option<RotaryAngles<B>>,
@@ -68,7 +69,8 @@ pub trait AttentionKernels<B: Backend>: 'static {
         config: SelfAttention,
     ) -> (FloatTensor<B>, Self::SelfState);
 
-    /// The gradients of [`AttentionKernels::self_attention_training`], as [`AttentionKernels::attention_backward`].
+    /// The gradients of [`AttentionKernels::self_attention_training`]; see
+    /// [`AttentionKernels::attention_backward`].
     fn self_attention_backward(
         state: Self::SelfState,
         angles: Option<RotaryAngles<B>>,
@@ -78,17 +80,17 @@ pub trait AttentionKernels<B: Backend>: 'static {
     ) -> SelfAttentionGradients<B>;
 }
 
-/// Restrictions and biases of an attention's scores beyond its reach, each optional.
+/// Optional restrictions and biases of attention scores, in addition to the reach.
 #[derive(Clone, Debug)]
 pub struct AttentionMask<B: BurnBackend> {
-    /// The first key of each query's document, `[batch, q_len]`: a query sees no key before it, and a window's global tokens are
-    /// counted from there. It must not be after the query's own key. Documents are isolated from each other by it under a
-    /// causal reach; full reach still sees the keys after a document.
+    /// The first key of each query's document, `[batch, q_len]`. Earlier keys are hidden from the query, and the
+    /// global tokens of a window are counted from there. It must not be after the query's own key. With a causal
+    /// reach this isolates documents from each other; with full reach, the keys after a document stay visible.
     pub documents: Option<Tensor<B, 2, Int>>,
-    /// The padding mask, `[batch, k_len]`: true where the key may be seen.
+    /// The padding mask, `[batch, k_len]`: true for visible keys.
     pub padding: Option<Tensor<B, 2, Bool>>,
-    /// Added to the scores after scale and soft cap, `[heads, q_len, k_len]` (T5's relative positions, Raffel et al. 2020).
-    /// Differentiable.
+    /// Differentiable bias, added to the scores after scale and soft cap, `[heads, q_len, k_len]` (as in the
+    /// relative positions of T5, Raffel et al. 2020).
     pub bias: Option<Tensor<B, 3>>,
 }
 
@@ -108,7 +110,7 @@ impl<B: BurnBackend> AttentionMask<B> {
         self.documents.is_none() && self.padding.is_none() && self.bias.is_none()
     }
 
-    /// The mask that isolates documents, if there are any; see [`AttentionMask::documents`].
+    /// Returns a mask that isolates documents, if there are any; see [`AttentionMask::documents`].
     pub fn of_documents(documents: Option<Tensor<B, 2, Int>>) -> Self {
         Self {
             documents,
@@ -117,37 +119,37 @@ impl<B: BurnBackend> AttentionMask<B> {
     }
 }
 
-/// The heads of a fused projection's output, and the options of their attention.
+/// The heads in the output of a fused projection, and the options of their attention.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SelfAttention {
-    /// Query heads.
+    /// The number of query heads.
     pub heads: usize,
-    /// Key-value heads.
+    /// The number of key-value heads.
     pub kv_heads: usize,
-    /// Elements of each head.
+    /// The number of elements per head.
     pub head_dim: usize,
-    /// Reach, scale, soft cap, dropout.
+    /// Reach, scale, soft cap, dropout and precision.
     pub options: AttentionOptions,
 }
 
-/// The gradients of an attention.
+/// The gradients of attention.
 #[derive(Clone, Debug)]
 pub struct AttentionGradients<B: BurnBackend> {
-    /// Of the queries, `[batch, heads, q_len, head_dim]`.
+    /// The gradient of the queries, `[batch, heads, q_len, head_dim]`.
     pub q: FloatTensor<B>,
-    /// Of the keys, `[batch, kv_heads, k_len, head_dim]`.
+    /// The gradient of the keys, `[batch, kv_heads, k_len, head_dim]`.
     pub k: FloatTensor<B>,
-    /// Of the values, `[batch, kv_heads, k_len, head_dim]`.
+    /// The gradient of the values, `[batch, kv_heads, k_len, head_dim]`.
     pub v: FloatTensor<B>,
-    /// Of the bias, `[heads, q_len, k_len]`, where it was asked for.
+    /// The gradient of the bias, `[heads, q_len, k_len]`, if requested.
     pub bias: Option<FloatTensor<B>>,
 }
 
-/// The gradients of an attention of a fused projection's output.
+/// The gradients of attention over the output of a fused projection.
 #[derive(Clone, Debug)]
 pub struct SelfAttentionGradients<B: BurnBackend> {
-    /// Of the projection's output, `[batch, seq, (heads + 2 · kv_heads) · head_dim]`.
+    /// The gradient of the projection's output, `[batch, seq, (heads + 2 · kv_heads) · head_dim]`.
     pub qkv: FloatTensor<B>,
-    /// Of the bias, `[heads, seq, seq]`, where it was asked for.
+    /// The gradient of the bias, `[heads, seq, seq]`, if requested.
     pub bias: Option<FloatTensor<B>>,
 }

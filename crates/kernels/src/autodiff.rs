@@ -1,7 +1,7 @@
-//! The trait for `Autodiff<B, C>`: backwards written by hand over the inner backend's operations.
+//! The trait for `Autodiff<B, C>`, with handwritten backward passes over the operations of the inner backend.
 //!
-//! The AdamW update has none: it is never differentiated. A linear layer with a packed weight is unpacked and then the linear
-//! layer, whose backward gives its input's gradient.
+//! The AdamW update is never differentiated and has no backward pass. A linear layer with a packed weight unpacks
+//! it and then uses the backward pass of that layer, which provides the input's gradient.
 
 mod activation;
 mod attention;
@@ -38,8 +38,8 @@ impl<B: Backend, C: CheckpointStrategy> Backend for Autodiff<B, C> {
         B::multiplies_in(precision, device)
     }
 
-    fn works_behind() -> bool {
-        B::works_behind()
+    fn is_asynchronous() -> bool {
+        B::is_asynchronous()
     }
 
     fn memory(device: &Device<Self>) -> Option<DeviceMemory> {
@@ -112,9 +112,11 @@ impl<B: Backend, C: CheckpointStrategy> Backend for Autodiff<B, C> {
         precision: Precision,
     ) -> FloatTensor<Self> {
         match <[_; 1]>::try_from(weights) {
-            Ok([weight]) => head_loss::whole::<B, C>(hidden, weight, targets, options, precision),
+            Ok([weight]) => {
+                head_loss::single_part::<B, C>(hidden, weight, targets, options, precision)
+            }
             Err(parts) => {
-                head_loss_parts::in_parts::<B, C>(hidden, parts, targets, options, precision)
+                head_loss_parts::several_parts::<B, C>(hidden, parts, targets, options, precision)
             }
         }
     }

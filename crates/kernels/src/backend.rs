@@ -1,4 +1,4 @@
-//! The trait: Burn's backend and the operations that this project may do better than composed ones.
+//! The [`Backend`] trait: Burn's backend plus the operations that a backend may implement with its own kernels.
 
 use burn::tensor::backend::{AutodiffBackend, Backend as BurnBackend};
 use burn::tensor::ops::{FloatTensor, IntTensor, ModuleOps};
@@ -13,43 +13,45 @@ use crate::{
 
 /// A Burn backend with the language model's operations.
 ///
-/// Each has a reference implementation of plain tensor operations ([`mod@reference`]): an `impl` that names [`reference::WholeAttention`]
-/// is a complete port. A backend overrides an operation that it can do faster, and is then tested against the reference implementation.
+/// Each operation has a reference implementation in plain tensor operations ([`mod@reference`]), so an `impl`
+/// that only names [`reference::WholeAttention`] is a complete port. A backend overrides the operations that it
+/// can do faster; overrides are tested against the reference implementation.
 pub trait Backend: BurnBackend {
-    /// Its attention: a type, since the state between the forward and the backward pass differs.
+    /// The backend's attention. It is a type because the state between the forward and backward passes differs.
     type Attention: AttentionKernels<Self>;
 
-    /// Runs many operations in a row where they start fastest: on the CPU, on one of the threads that
-    /// work is spread over, so that no thread waits for another to be woken up at each of them.
+    /// Runs a sequence of many operations where they start fastest. On the CPU that is a thread of the pool, so
+    /// no operation has to wake up another thread to start.
     fn run<R: Send>(operations: impl FnOnce() -> R + Send) -> R {
         operations()
     }
 
-    /// Returns true if products are made in this precision on this device when it is asked for; in f32 otherwise.
+    /// Returns true if products on this device support `precision`. Otherwise they use f32.
     fn multiplies_in(precision: Precision, device: &Device<Self>) -> bool {
         let _ = device;
         precision == Precision::F32
     }
 
-    /// Returns true if the device works behind the host, so that reading a number from it waits for all that it was asked for.
-    fn works_behind() -> bool {
+    /// Returns true if the device runs asynchronously, so that reading a value from it waits for all queued
+    /// operations.
+    fn is_asynchronous() -> bool {
         false
     }
 
-    /// The use of the device's own memory; none where that is the CPU's.
+    /// The use of the device's own memory, or `None` if it shares the CPU's.
     fn memory(device: &Device<Self>) -> Option<DeviceMemory> {
         let _ = device;
         None
     }
 
-    /// The most bytes that one tensor may take on the device, which may be less than all of its memory; `None` if only its
-    /// memory bounds it.
+    /// The largest size of a single tensor on the device in bytes, which may be less than its memory; `None` if
+    /// only the memory limits it.
     fn largest_buffer(device: &Device<Self>) -> Option<u64> {
         let _ = device;
         None
     }
 
-    /// `a b` over the last two dimensions; the others are equal, or 1 in one of the two.
+    /// `a b` over the last two dimensions. The others are equal, or 1 in one of the operands.
     fn matmul(a: FloatTensor<Self>, b: FloatTensor<Self>) -> FloatTensor<Self> {
         Self::float_matmul(a, b)
     }
@@ -59,7 +61,8 @@ pub trait Backend: BurnBackend {
         reference::activation::<Self>(kind, x)
     }
 
-    /// [`Backend::activation`], and what its backward pass takes: `x`, or another tensor of its shape that is faster to use there.
+    /// [`Backend::activation`], plus the tensor that its backward pass needs: `x`, or another tensor of the same
+    /// shape that makes the backward pass faster.
     fn activation_training(
         kind: Activation,
         x: FloatTensor<Self>,
@@ -67,7 +70,7 @@ pub trait Backend: BurnBackend {
         (Self::activation(kind, x.clone()), x)
     }
 
-    /// `f'(x) · grad`, elementwise; `kept` is from [`Backend::activation_training`].
+    /// `f'(x) · grad`, elementwise. `kept` is the second result of [`Backend::activation_training`].
     fn activation_backward(
         kind: Activation,
         kept: FloatTensor<Self>,
@@ -76,7 +79,7 @@ pub trait Backend: BurnBackend {
         reference::activation_backward::<Self>(kind, kept, grad)
     }
 
-    /// `f(gate) · up`, elementwise, of one shape.
+    /// `f(gate) · up`, elementwise; both have the same shape.
     fn gated(
         kind: Activation,
         gate: FloatTensor<Self>,
@@ -95,7 +98,8 @@ pub trait Backend: BurnBackend {
         reference::gated_backward::<Self>(kind, gate, up, grad)
     }
 
-    /// `gain · normalised(x) + bias` over the last dimension of `x`, of any shape; `gain` and `bias` are as long as that.
+    /// `gain · normalized(x) + bias` over the last dimension of `x`, of any shape. `gain` and `bias` have the
+    /// length of that dimension.
     fn normalize(
         kind: Normalization,
         x: FloatTensor<Self>,
@@ -105,9 +109,9 @@ pub trait Backend: BurnBackend {
         reference::normalize::<Self>(kind, x, gain, bias)
     }
 
-    /// The gradients of [`Backend::normalize`] from its input and its output's gradient. `added` is what else flows into
-    /// `x`: it is added to `x`'s gradient. There is a gradient of the gain where there is a gain, and one of the bias where
-    /// `bias` says so.
+    /// The gradients of [`Backend::normalize`] from its input and the gradient of its output. `added` is the
+    /// gradient of `x` from other operations, and is added to the result. The gain's gradient is computed if
+    /// there is a gain, and the bias's gradient if `bias` is true.
     fn normalize_backward(
         kind: Normalization,
         x: FloatTensor<Self>,
@@ -119,14 +123,15 @@ pub trait Backend: BurnBackend {
         reference::normalize_backward::<Self>(kind, x, gain, bias, grad, added)
     }
 
-    /// `residual + x W + b`: `x` `[…, in]`, `W` `[in, out]`, `b` `[out]`, the rest `[…, out]`.
+    /// `residual + x W + b`: `x` `[…, in]`, `W` `[in, out]`, `b` `[out]`, `residual` and output `[…, out]`.
     fn linear(inputs: LinearInputs<Self>, precision: Precision) -> FloatTensor<Self> {
         let precision = usable::<Self>(precision, &inputs.x);
         reference::linear::<Self>(inputs, precision)
     }
 
-    /// The gradients of [`Backend::linear`] by `x`, if `input` asks for it, `W`, and `b`, if `bias` does: with `g` the output's,
-    /// `g Wᵀ`, `xᵀ g` and `Σ g`. `added` is what else flows into `x`: it is added to `x`'s gradient.
+    /// The gradients of [`Backend::linear`] that `wanted` requests, in the order `x`, `W`, `b`. With `g` the
+    /// gradient of the output, they are `g Wᵀ`, `xᵀ g` and `Σ g`. `added` is the gradient of `x` from other
+    /// operations, and is added to the result.
     fn linear_backward(
         x: FloatTensor<Self>,
         weight: FloatTensor<Self>,
@@ -139,24 +144,24 @@ pub trait Backend: BurnBackend {
         reference::linear_backward::<Self>(x, weight, grad, added, wanted, precision)
     }
 
-    /// A weight `[out, in]` in a packed format, each weight rounded to the nearest that its block can hold. A block that is not
-    /// finite unpacks to nothing finite.
+    /// Packs a weight `[out, in]`. Each element is rounded to the nearest value that its block can represent. A
+    /// block with a non-finite element unpacks to non-finite values only.
     fn pack(weight: FloatTensor<Self>, format: PackedFormat) -> PackedWeight<Self> {
         reference::pack::<Self>(weight, format)
     }
 
-    /// A packed weight from the host's memory, byte for byte.
+    /// Copies a packed weight from the host's memory, byte for byte.
     fn packed_from_host(matrix: PackedMatrix, device: &Device<Self>) -> PackedWeight<Self> {
         reference::packed_from_host::<Self>(matrix, device)
     }
 
-    /// The weight `[out, in]` that a packed one stands for.
+    /// Unpacks a weight to f32, `[out, in]`.
     fn unpack(weight: PackedWeight<Self>) -> FloatTensor<Self> {
         reference::unpack::<Self>(weight)
     }
 
-    /// `residual + x Wᵀ + b` with `W` `[out, in]` packed; `x` and sums stay as they are. A gradient reaches `x`, `b` and
-    /// `residual`, and not the weight.
+    /// `residual + x Wᵀ + b` with a packed `W` `[out, in]`; `x` and sums are not rounded. `x`, `b` and `residual`
+    /// receive gradients, the weight does not.
     fn linear_packed(
         x: FloatTensor<Self>,
         weight: PackedWeight<Self>,
@@ -173,13 +178,13 @@ pub trait Backend: BurnBackend {
         <Self as Backend>::linear(inputs, Precision::F32)
     }
 
-    /// Rows of `table` `[vocab_size, d_model]`: `ids` `[batch, seq]` to `[batch, seq, d_model]`.
+    /// Selects rows of `table` `[vocab_size, d_model]`: `ids` `[batch, seq]` to `[batch, seq, d_model]`.
     fn embedding(table: FloatTensor<Self>, ids: IntTensor<Self>) -> FloatTensor<Self> {
         <Self as ModuleOps<Self>>::embedding(table, ids)
     }
 
-    /// The gradient of [`Backend::embedding`] by `table`: `grad`'s rows, each added to its id's. `added` is what else flows
-    /// into the table.
+    /// The gradient of `table` in [`Backend::embedding`]: each row of `grad` is added to the row of its id.
+    /// `added` is the gradient of the table from other operations, and is added to the result.
     fn embedding_backward(
         table: FloatTensor<Self>,
         ids: IntTensor<Self>,
@@ -199,8 +204,9 @@ pub trait Backend: BurnBackend {
         reference::sum_of_squares::<Self>(x)
     }
 
-    /// Rotates the first `2 · pairs` elements of each head of `x` `[batch, heads, seq, head_dim]` by the angles whose
-    /// cosines and sines are `[seq, pairs]`; the rest passes. With `-sin` it is its own inverse and its backward.
+    /// Rotates the first `2 · pairs` elements of each head of `x` `[batch, heads, seq, head_dim]` by the angles
+    /// with these cosines and sines, `[seq, pairs]`. The remaining elements stay unchanged. With `-sin`, the
+    /// operation is its own inverse and its backward pass.
     fn rotary(
         layout: RotaryLayout,
         x: FloatTensor<Self>,
@@ -210,8 +216,8 @@ pub trait Backend: BurnBackend {
         reference::rotary::<Self>(layout, x, cos, sin)
     }
 
-    /// A cache's keys or values `held` `[batch, kv_heads, capacity, head_dim]` with `new` `[batch, kv_heads, seq, head_dim]` in
-    /// the place of the tokens from `start` on.
+    /// Writes `new` `[batch, kv_heads, seq, head_dim]` to the keys or values of a cache, `held`
+    /// `[batch, kv_heads, capacity, head_dim]`, starting at token `start`.
     fn write_tokens(
         held: FloatTensor<Self>,
         new: FloatTensor<Self>,
@@ -220,9 +226,10 @@ pub trait Backend: BurnBackend {
         reference::write_tokens::<Self>(held, new, start)
     }
 
-    /// The summed cross-entropy of `logits = hidden · weightᵀ` against `targets`, without holding all logits at once:
-    /// `hidden` `[tokens, d_model]`, the weight `[vocab_size, d_model]` whole or in parts of consecutive rows, at least one,
-    /// `targets` `[tokens]`, those below 0 ignored; the loss is `[1]`. The options may add terms to it.
+    /// The summed cross-entropy of `logits = hidden · weightᵀ`, without materializing all logits at once.
+    /// `hidden` is `[tokens, d_model]`. The weight `[vocab_size, d_model]` is split into at least one part of
+    /// consecutive rows. Negative `targets` `[tokens]` are ignored. The options may add terms. Returns the loss,
+    /// `[1]`.
     fn head_loss(
         hidden: FloatTensor<Self>,
         weights: Vec<FloatTensor<Self>>,
@@ -235,7 +242,7 @@ pub trait Backend: BurnBackend {
         reference::head_loss::<Self>(hidden, weights, targets, options, rows, precision)
     }
 
-    /// [`Backend::head_loss`] with its gradients, from the same pass.
+    /// [`Backend::head_loss`] and its gradients, computed in the same pass.
     fn head_loss_gradients(
         hidden: FloatTensor<Self>,
         weights: Vec<FloatTensor<Self>>,
@@ -248,7 +255,8 @@ pub trait Backend: BurnBackend {
         reference::head_loss_gradients::<Self>(hidden, weights, targets, options, rows, precision)
     }
 
-    /// One AdamW update: `(parameter, moment1, moment2)` after it. The gradient is multiplied by `factor` `[1]` first.
+    /// One AdamW update with the gradient times `factor` `[1]`. Returns the updated
+    /// `(parameter, moment1, moment2)`.
     fn adamw(
         parameter: FloatTensor<Self>,
         grad: FloatTensor<Self>,
@@ -260,7 +268,7 @@ pub trait Backend: BurnBackend {
     }
 }
 
-/// The precision where the device of `x` multiplies in it, f32 where it does not.
+/// Returns `precision` if the device of `x` supports products in it, and f32 otherwise.
 pub(crate) fn usable<B: Backend>(precision: Precision, x: &FloatTensor<B>) -> Precision {
     match B::multiplies_in(precision, &B::float_device(x)) {
         true => precision,
@@ -269,7 +277,7 @@ pub(crate) fn usable<B: Backend>(precision: Precision, x: &FloatTensor<B>) -> Pr
 }
 
 impl AttentionOptions {
-    /// The same in a precision that the device of `x` multiplies in.
+    /// Returns the options with a precision that the device of `x` supports.
     pub(crate) fn usable<B: Backend>(self, x: &FloatTensor<B>) -> Self {
         let precision = usable::<B>(self.precision, x);
         Self { precision, ..self }
@@ -277,14 +285,14 @@ impl AttentionOptions {
 }
 
 impl SelfAttention {
-    /// The same in a precision that the device of `x` multiplies in.
+    /// Returns the configuration with a precision that the device of `x` supports.
     pub(crate) fn usable<B: Backend>(self, x: &FloatTensor<B>) -> Self {
         let options = self.options.usable::<B>(x);
         Self { options, ..self }
     }
 }
 
-/// A backend that training runs on: [`Backend`] itself, with automatic differentiation over an inner [`Backend`].
+/// A backend for training: a [`Backend`] with automatic differentiation over an inner [`Backend`].
 pub trait TrainingBackend: Backend + AutodiffBackend<InnerBackend: Backend> {}
 
 impl<B> TrainingBackend for B where B: Backend + AutodiffBackend<InnerBackend: Backend> {}

@@ -1,6 +1,7 @@
-//! Which of Burn's backends are compiled in; each takes the composed operations; [`crate::flex`] is the one that has its own.
+//! The trait for the other Burn backends that are compiled in. They use the reference implementations; only
+//! [`crate::flex`] has kernels.
 //!
-//! Those of GPUs take the composed attention that goes by blocks: their memory is what bounds a batch.
+//! GPU backends use blocked attention because their memory limits the batch size.
 
 #[cfg(feature = "gpu")]
 use burn::tensor::ops::FloatTensor;
@@ -13,8 +14,8 @@ impl crate::Backend for burn_ndarray::NdArray {
     type Attention = reference::WholeAttention;
 }
 
-/// A backend on a runtime of CubeCL. Its functions are inlined so that those who use a backend compile it: as functions of this
-/// crate they take minutes of everyone's time.
+/// Implements the trait for a backend on a CubeCL runtime. The functions are inlined so that only crates that use
+/// a backend compile it; compiled in this crate, they cost every build several minutes.
 #[cfg(feature = "gpu")]
 macro_rules! on_a_gpu {
     ($backend:ty, $runtime:ty) => {
@@ -35,7 +36,7 @@ macro_rules! on_a_gpu {
             }
 
             #[inline]
-            fn works_behind() -> bool {
+            fn is_asynchronous() -> bool {
                 true
             }
 
@@ -52,7 +53,8 @@ macro_rules! on_a_gpu {
     };
 }
 
-// `Wgpu` and `WebGpu` are one type, and so are `Vulkan` and `Metal`: they differ in how booleans are stored.
+// `Wgpu` and `WebGpu` are the same type, and so are `Vulkan` and `Metal`: they only differ in how they store
+// booleans.
 #[cfg(feature = "wgpu")]
 on_a_gpu!(burn::backend::WebGpu, burn::backend::wgpu::WgpuRuntime);
 

@@ -1,10 +1,10 @@
-//! The memory of a device.
+//! Memory use of a device.
 
-/// The memory of a device other than the CPU, in bytes.
+/// Memory use of a device other than the CPU, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceMemory {
-    /// In tensors that there are.
+    /// Memory of live tensors.
     pub in_use: u64,
-    /// Taken from the device, whether in use or kept for tensors to come.
+    /// Memory reserved from the device: in use, or kept for future tensors.
     pub reserved: u64,
 }

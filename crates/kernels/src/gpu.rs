@@ -1,4 +1,4 @@
-//! The GPU backends' common part: their runtime is CubeCL.
+//! Code shared by the GPU backends, whose runtime is CubeCL.
 
 mod matmul;
 
@@ -32,10 +32,10 @@ pub fn memory<B: Backend<Device = R::Device>, R: Runtime>(
     })
 }
 
-/// See [`crate::Backend::largest_buffer`]: the largest page that the runtime's memory has, which on `wgpu` is the largest binding of
-/// a buffer that the device allows, on CUDA and ROCm a quarter of the device's memory.
+/// See [`crate::Backend::largest_buffer`]: the largest page of the runtime's allocator. On `wgpu` that is the
+/// device's limit for a buffer binding, on CUDA and ROCm a quarter of the device's memory.
 pub fn largest_buffer<R: Runtime>(device: &R::Device) -> u64 {
     let memory = R::client(device).properties().memory.clone();
-    // The allocator's pages are whole multiples of it.
+    // The allocator rounds its pages down to a multiple of the alignment.
     memory.max_page_size / memory.alignment.max(1) * memory.alignment.max(1)
 }

@@ -1,20 +1,21 @@
-//! The few operations of a language model whose speed or exactness decides, as one extension trait over Burn's
+//! The performance-critical operations of a transformer language model, as an extension trait over Burn's
 //! backends.
 //!
-//! Map: [`Backend`] is the trait, with a reference implementation of plain tensor operations for each operation
-//! ([`mod@reference`]), so that an `impl` that names one of its attentions is a complete port. A backend's attention is a
-//! type ([`AttentionKernels`]), whose backward pass takes the state that its forward pass made. `autodiff` implements it once for
-//! `Autodiff<B, C>` with backwards written by hand. [`ops`] is how the model calls it: typed tensors in and out, and there
-//! also what is composed on every backend, linear attention and the attentions' weights.
+//! [`Backend`] is the trait. Every operation has a reference implementation in plain tensor operations
+//! ([`mod@reference`]), so an `impl` that only names one of the reference attentions is a complete port.
+//! Attention is a separate type ([`AttentionKernels`]) because the state between its forward and backward passes
+//! differs between backends. `autodiff` implements the trait once for `Autodiff<B, C>` with handwritten backward
+//! passes. The model calls [`ops`], which takes and returns typed tensors and also has the operations that are
+//! composed on every backend: linear attention and the attention weights.
 //!
 //! | type | purpose |
 //! |---|---|
-//! | [`Backend`], [`TrainingBackend`] | Burn's backends with the language model's operations; the second is differentiable |
+//! | [`Backend`], [`TrainingBackend`] | Burn's backends with the model's operations; the second is differentiable |
 //! | [`ops`] | the operations on typed tensors |
 //! | [`Activation`], [`Normalization`], [`RotaryLayout`] | the variants of an operation |
 //! | [`AttentionOptions`], [`HeadLossOptions`] | the options of attention, and of the head fused with cross-entropy |
-//! | [`Precision`] | how the factors of matrix products are rounded |
-//! | [`cpu`] | the CPU's kernels over slices |
+//! | [`Precision`] | the rounding of matrix product operands |
+//! | [`cpu`] | CPU kernels over slices |
 //!
 //! ```
 //! # #[cfg(feature = "flex")] {
@@ -30,7 +31,8 @@
 //! # }
 //! ```
 //!
-//! Without the feature `burn` there is only [`cpu`], whose tests then compile in seconds under another compiler's flags.
+//! Without the `burn` feature, only [`cpu`] is compiled. Its tests then build in seconds, which makes it
+//! practical to run them with other compiler flags.
 
 // wgpu's types nest deeper than the compiler's default limit.
 #![recursion_limit = "256"]

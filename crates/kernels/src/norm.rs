@@ -1,23 +1,23 @@
-//! The divisors of normalizations.
+//! The normalization variants.
 
 use serde::{Deserialize, Serialize};
 
-/// A normalisation over the last dimension, of width `n`, before any gain or bias.
+/// A normalization over the last dimension, of width `n`, before any gain or bias.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Normalization {
-    /// `(x - mean(x)) / √(var(x) + ε)`, the variance over `n` (Ba et al. 2016).
+    /// `(x - mean(x)) / √(var(x) + ε)` with the biased variance, divided by `n` (Ba et al. 2016).
     Layer {
-        /// ε, inside the root.
+        /// ε, inside the square root.
         epsilon: f64,
     },
     /// `x / √(mean(x²) + ε)` (Zhang and Sennrich 2019).
     Rms {
-        /// ε, inside the root.
+        /// ε, inside the square root.
         epsilon: f64,
     },
-    /// `x / (√mean(x²) + ε)`: the same with ε outside of the root.
+    /// `x / (√mean(x²) + ε)`: RMS normalization with ε outside the square root.
     UnitRms {
-        /// ε, added to the root.
+        /// ε, added to the square root.
         epsilon: f64,
     },
 }

@@ -1,9 +1,9 @@
-//! The operations on typed tensors: what the model calls.
+//! The operations on typed tensors, as called by the model.
 
 use burn::tensor::{Device, Int, Tensor, TensorPrimitive};
 
 use crate::cpu::packed::PackedMatrix;
-use crate::reference::table_parts::own;
+use crate::reference::table_parts::part_rows;
 use crate::{
     Activation, AdamWStep, AttentionKernels, AttentionMask, AttentionOptions, Backend,
     HeadLossOptions, LINEAR_ATTENTION_CHUNK, LinearAttentionState, LinearInputs, Normalization,
@@ -25,12 +25,12 @@ pub fn matmul<B: Backend, const D: usize>(a: Tensor<B, D>, b: Tensor<B, D>) -> T
     tensor(B::matmul(float(a), float(b)))
 }
 
-/// [`Backend::activation`], any shape.
+/// [`Backend::activation`] of a tensor of any shape.
 pub fn activation<B: Backend, const D: usize>(kind: Activation, x: Tensor<B, D>) -> Tensor<B, D> {
     tensor(B::activation(kind, float(x)))
 }
 
-/// [`Backend::gated`]: `f(gate) · up`, any shape.
+/// [`Backend::gated`]: `f(gate) · up`, for any shape.
 pub fn gated<B: Backend, const D: usize>(
     kind: Activation,
     gate: Tensor<B, D>,
@@ -97,7 +97,8 @@ pub fn linear_packed<B: Backend, const D: usize>(
     tensor(B::linear_packed(float(x), weight, bias, residual))
 }
 
-/// [`Backend::embedding`]: rows of `table` `[vocab_size, d_model]`, `[batch, seq]` to `[batch, seq, d_model]`.
+/// [`Backend::embedding`]: selects rows of `table` `[vocab_size, d_model]`, `[batch, seq]` to
+/// `[batch, seq, d_model]`.
 pub fn embedding<B: Backend>(table: Tensor<B, 2>, ids: Tensor<B, 2, Int>) -> Tensor<B, 3> {
     tensor(<B as Backend>::embedding(
         float(table),
@@ -105,7 +106,7 @@ pub fn embedding<B: Backend>(table: Tensor<B, 2>, ids: Tensor<B, 2, Int>) -> Ten
     ))
 }
 
-/// [`Backend::sum_of_squares`] of any shape, `[1]`.
+/// [`Backend::sum_of_squares`] of a tensor of any shape, `[1]`.
 pub fn sum_of_squares<B: Backend, const D: usize>(x: Tensor<B, D>) -> Tensor<B, 1> {
     tensor(B::sum_of_squares(float(x)))
 }
@@ -120,8 +121,8 @@ pub fn rotary<B: Backend>(
     tensor(B::rotary(layout, float(x), float(cos), float(sin)))
 }
 
-/// [`AttentionKernels::attention`]: `q` `[batch, heads, q_len, head_dim]`, `k` and `v` `[batch, kv_heads, k_len, head_dim]` to
-/// the shape of `q`.
+/// [`AttentionKernels::attention`]: `q` `[batch, heads, q_len, head_dim]`, `k` and `v`
+/// `[batch, kv_heads, k_len, head_dim]`, to the shape of `q`.
 pub fn attention<B: Backend>(
     q: Tensor<B, 4>,
     k: Tensor<B, 4>,
@@ -133,10 +134,10 @@ pub fn attention<B: Backend>(
     tensor(B::Attention::attention(q, k, v, mask, options))
 }
 
-/// By what [`self_attention`] turns queries and keys: `[seq, pairs]` each.
+/// The rotation angles of queries and keys in [`self_attention`], `[seq, pairs]` each.
 #[derive(Clone, Debug)]
 pub struct Angles<B: Backend> {
-    /// Which elements are paired.
+    /// The pairing of elements.
     pub layout: RotaryLayout,
     /// Cosines.
     pub cos: Tensor<B, 2>,
@@ -175,11 +176,13 @@ pub fn attention_weights<B: Backend>(
     reference::attention_weights(q, k, mask, options)
 }
 
-/// Softmax attention estimated by positive random features at a cost linear in the sequence: see
-/// [`reference::linear_attention`]. Composed of plain operations, and differentiated by Burn, on every backend.
+/// Softmax attention estimated with positive random features, at a cost linear in the sequence length; see
+/// [`reference::linear_attention`]. It is composed of plain operations that Burn differentiates, on every
+/// backend.
 ///
-/// `q` `[batch, heads, seq, head_dim]`, `k` and `v` `[batch, kv_heads, seq, head_dim]`, `features`
-/// `[features, head_dim]`; the tokens continue `past`. The output is shaped as `q`; the state is what comes after.
+/// `q` is `[batch, heads, seq, head_dim]`, `k` and `v` are `[batch, kv_heads, seq, head_dim]`, and `features` is
+/// `[features, head_dim]`. The tokens continue the sequence summarized by `past`. Returns the output in the shape
+/// of `q`, and the state after these tokens.
 pub fn linear_attention<B: Backend>(
     q: Tensor<B, 4>,
     k: Tensor<B, 4>,
@@ -208,7 +211,8 @@ pub fn write_tokens<B: Backend>(
     tensor(B::write_tokens(float(held), float(new), start))
 }
 
-/// [`Backend::head_loss`] by a weight whole or in parts: the sum over the tokens whose target is not below 0, `[1]`.
+/// [`Backend::head_loss`] with the weight in one or more parts: the sum over the tokens whose target is not
+/// negative, `[1]`.
 pub fn head_loss<B: Backend>(
     hidden: Tensor<B, 2>,
     weights: Vec<Tensor<B, 2>>,
@@ -225,23 +229,23 @@ pub fn head_loss<B: Backend>(
     ))
 }
 
-/// [`embedding`] of a table in parts of consecutive rows, `[part's rows, d_model]` each, at least one: to the bit what the whole
-/// table gives.
+/// [`embedding`] of a table split into parts of consecutive rows, `[rows of the part, d_model]` each. There is at
+/// least one part. The result is bit-identical to that of the whole table.
 pub fn embedding_parts<B: Backend>(
     tables: Vec<Tensor<B, 2>>,
     ids: Tensor<B, 2, Int>,
 ) -> Tensor<B, 3> {
     let rows: Vec<usize> = tables.iter().map(|table| table.dims()[0]).collect();
-    let mut found = None;
-    for (table, own) in tables.into_iter().zip(own(&ids, &rows)) {
-        let here = embedding(table, own.rows.clone()); // [batch, seq, d_model]
-        found = Some(own.chosen(found, here));
+    let mut selected = None;
+    for (table, part) in tables.into_iter().zip(part_rows(&ids, &rows)) {
+        let here = embedding(table, part.rows.clone()); // [batch, seq, d_model]
+        selected = Some(part.select_or(selected, here));
     }
-    // Of no part there is nothing.
-    found.unwrap_or_else(|| Tensor::zeros([ids.dims()[0], ids.dims()[1], 0], &ids.device()))
+    // Without any parts, the rows are empty.
+    selected.unwrap_or_else(|| Tensor::zeros([ids.dims()[0], ids.dims()[1], 0], &ids.device()))
 }
 
-/// [`Backend::adamw`]: `(parameter, moment1, moment2)` after the update, the gradient multiplied by `factor` `[1]` first.
+/// [`Backend::adamw`]: `(parameter, moment1, moment2)` after an update with the gradient times `factor` `[1]`.
 pub fn adamw<B: Backend, const D: usize>(
     parameter: Tensor<B, D>,
     grad: Tensor<B, D>,

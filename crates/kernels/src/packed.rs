@@ -1,8 +1,9 @@
-//! Packed weights: matrices held row by row in fewer bits than f32.
+//! Packed weights: matrices stored row by row in fewer bits than f32.
 //!
-//! A format divides each row into blocks of consecutive weights. A block is a number of bytes and an f32 scale; its weights are
-//! a function of only those. To add a format is to add a variant here, its row in [`crate::cpu::packed`], its tensor
-//! operations in `reference/packed.rs`, and, where unpacking block by block is too slow, a kernel.
+//! A format divides each row into blocks of consecutive weights. A block is a sequence of bytes plus an f32
+//! scale, and its weights depend on nothing else. To add a format, add a variant here, its row format in
+//! [`crate::cpu::packed`], its tensor operations in `reference/packed.rs` and, if unpacking block by block is too
+//! slow, a kernel.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,8 +11,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PackedFormat {
-    /// Symmetric int8 with one scale per row: `W[j, l] ≈ scale[j] · q[j, l]`, `|q| ≤ 127`, `scale[j] = max |W[j, ·]| / 127`.
-    /// The rounding error is at most half a scale.
+    /// Symmetric int8 with one scale per row: `W[j, l] ≈ scale[j] · q[j, l]` with `|q| ≤ 127` and
+    /// `scale[j] = max |W[j, ·]| / 127`. The rounding error is at most half a scale.
     Int8,
 }
 
@@ -26,30 +27,31 @@ impl PackedFormat {
         }
     }
 
-    /// The number of consecutive weights of a row of `columns` that share a scale. The last block of a row may be shorter.
+    /// The number of consecutive weights that share a scale in a row of `columns` weights. The last block of a
+    /// row may be shorter.
     pub const fn block_len(self, columns: usize) -> usize {
         match self {
             Self::Int8 => columns,
         }
     }
 
-    /// Scales of a row of `columns` weights.
+    /// The number of scales in a row of `columns` weights.
     pub const fn row_scales(self, columns: usize) -> usize {
         match columns {
-            // A row without weights keeps a scale, so that scales say how many rows there are.
+            // An empty row keeps one scale, so the number of scales still gives the number of rows.
             0 => 1,
             columns => columns.div_ceil(self.block_len(columns)),
         }
     }
 
-    /// Bytes of a row of `columns` weights, without its scales.
+    /// The size of a row of `columns` weights in bytes, without its scales.
     pub const fn row_bytes(self, columns: usize) -> usize {
         match self {
             Self::Int8 => columns,
         }
     }
 
-    /// Bytes of a packed matrix of `[rows, columns]` with its scales.
+    /// The size of a packed `[rows, columns]` matrix in bytes, scales included.
     pub const fn bytes(self, [rows, columns]: [usize; 2]) -> usize {
         rows * (self.row_bytes(columns) + self.row_scales(columns) * size_of::<f32>())
     }

@@ -1,4 +1,4 @@
-//! A packed weight on a device.
+//! Packed weights on a device.
 
 use burn::module::Module;
 use burn::tensor::backend::Backend;
@@ -8,12 +8,13 @@ use burn::tensor::{Device, Element, Int, Tensor, TensorData, TensorPrimitive};
 use crate::PackedFormat;
 use crate::cpu::packed::PackedMatrix;
 
-/// A linear layer's weight `[out, in]` in a [`PackedFormat`]. As a module it has no parameters: it is not trained.
+/// A linear layer's weight `[out, in]` in a [`PackedFormat`]. As a Burn module it has no parameters, since it is
+/// not trained.
 ///
-/// Made by [`crate::ops::pack`], or of bytes and scales by [`crate::ops::packed_from_host`].
+/// Created by [`crate::ops::pack`], or from bytes and scales by [`crate::ops::packed_from_host`].
 #[derive(Module, Debug)]
 pub struct PackedWeight<B: Backend> {
-    /// `[out, row_bytes]`; a backend without 8-bit integers holds wider ones.
+    /// `[out, row_bytes]`. Backends without 8-bit integers use a wider type.
     bytes: Tensor<B, 2, Int>,
     /// `[out, row_scales]`.
     scales: Tensor<B, 2>,
@@ -24,7 +25,7 @@ pub struct PackedWeight<B: Backend> {
 }
 
 impl<B: Backend> PackedWeight<B> {
-    /// A weight of `shape` `[out, in]` from its bytes `[out, row_bytes]` and scales `[out, row_scales]`.
+    /// Creates a weight of `shape` `[out, in]` from its bytes `[out, row_bytes]` and scales `[out, row_scales]`.
     pub(crate) fn new(
         format: PackedFormat,
         bytes: IntTensor<B>,
@@ -44,17 +45,17 @@ impl<B: Backend> PackedWeight<B> {
         self.format
     }
 
-    /// `[out, in]`.
+    /// The shape of the unpacked weight, `[out, in]`.
     pub fn shape(&self) -> [usize; 2] {
         [self.scales.dims()[0], self.columns]
     }
 
-    /// The device that holds it.
+    /// The device of the weight.
     pub fn device(&self) -> Device<B> {
         self.scales.device()
     }
 
-    /// Rows `start..start + rows`, without a copy where the backend narrows without one.
+    /// Returns rows `start..start + rows`, without a copy on backends that narrow without one.
     pub fn narrow_rows(&self, start: usize, rows: usize) -> Self {
         Self {
             bytes: self.bytes.clone().narrow(0, start, rows),
@@ -63,7 +64,7 @@ impl<B: Backend> PackedWeight<B> {
         }
     }
 
-    /// A copy in the host's memory.
+    /// Copies the weight to the host's memory.
     pub fn to_host(&self) -> PackedMatrix {
         PackedMatrix {
             format: self.format,
@@ -73,12 +74,12 @@ impl<B: Backend> PackedWeight<B> {
         }
     }
 
-    /// The bytes `[out, row_bytes]` and scales `[out, row_scales]`.
+    /// Returns the bytes `[out, row_bytes]` and the scales `[out, row_scales]`.
     pub fn into_tensors(self) -> (Tensor<B, 2, Int>, Tensor<B, 2>) {
         (self.bytes, self.scales)
     }
 
-    /// Bytes and scales as the backend has them.
+    /// Returns the bytes and scales as the backend's primitives.
     #[cfg(feature = "flex")]
     pub(crate) fn primitives(&self) -> (IntTensor<B>, FloatTensor<B>) {
         let (bytes, scales) = self.clone().into_tensors();
@@ -86,7 +87,7 @@ impl<B: Backend> PackedWeight<B> {
     }
 }
 
-/// The elements of a tensor, copied at once where they have the type already.
+/// Returns the elements of a tensor, converted if they have a different type.
 fn elements<E: Element>(data: &TensorData) -> Vec<E> {
     match data.as_slice::<E>() {
         Ok(elements) => elements.to_vec(),

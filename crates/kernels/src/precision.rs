@@ -1,20 +1,20 @@
-//! In what precision matrix products are made.
+//! The precision of matrix products.
 
 use serde::{Deserialize, Serialize};
 
-/// The factors of the matrix products of linear maps, of the head, and, but on flex, of attention, forward and backward.
-/// Weights, sums, scores, and everything else stay f32.
+/// The precision of the operands of matrix products, forward and backward: in linear layers, in the head and,
+/// except on flex, in attention. Everything else, such as weights, sums and scores, stays in f32.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Precision {
-    /// Not rounded.
+    /// f32, without rounding.
     #[default]
     F32,
-    /// Rounded to bfloat16 first, to the nearest, ties to even: a significand with 8 bits. A backend or a CPU without such
-    /// products takes f32.
+    /// Rounded to bfloat16, to nearest, ties to even: 8 bits of significand. Backends and CPUs without bfloat16
+    /// products use f32.
     Bf16,
-    /// Rounded to half precision first: 11 bits of significand, and nothing above 65,504 or below 6e-8, so that training scales
-    /// its loss. A backend without such products takes f32.
+    /// Rounded to half precision: 11 bits of significand and a range of 6e-8 to 65,504, so training scales its
+    /// loss. Backends without half-precision products use f32.
     F16,
 }
 

@@ -1,4 +1,5 @@
-//! The operations composed of plain tensor operations: what every override is tested against.
+//! Reference implementations of all operations, composed of plain tensor operations. Every override is tested
+//! against them.
 
 mod activation;
 mod adamw;
@@ -52,12 +53,12 @@ use burn::tensor::backend::Backend;
 use burn::tensor::ops::FloatTensor;
 use burn::tensor::{Shape, Tensor, TensorMetadata, TensorPrimitive};
 
-/// The primitive as a typed tensor of `D` dimensions.
+/// Converts a primitive to a typed tensor of `D` dimensions.
 fn typed<B: Backend, const D: usize>(primitive: FloatTensor<B>) -> Tensor<B, D> {
     Tensor::from_primitive(TensorPrimitive::Float(primitive))
 }
 
-/// The primitive of any shape as a vector, with the inverse.
+/// Flattens a primitive of any shape to a vector, and returns its shape for [`unflat`].
 fn flat<B: Backend>(primitive: FloatTensor<B>) -> (Tensor<B, 1>, Shape) {
     let shape = primitive.shape();
     let count = shape.num_elements();
@@ -78,7 +79,7 @@ fn matmul<B: crate::Backend, const D: usize>(a: Tensor<B, D>, b: Tensor<B, D>) -
     typed(B::matmul(primitive(a), primitive(b)))
 }
 
-/// The primitive of any shape as rows of its last dimension, with its shape.
+/// Reshapes a primitive of any shape to rows of its last dimension, and returns its shape.
 fn rows<B: Backend>(primitive: FloatTensor<B>) -> (Tensor<B, 2>, Shape) {
     let shape = primitive.shape();
     let width = last(&shape);
@@ -92,7 +93,7 @@ fn last(shape: &Shape) -> usize {
     shape.iter().next_back().copied().unwrap_or(1)
 }
 
-/// The shape with another last dimension.
+/// Returns `shape` with its last dimension replaced by `width`.
 fn with_last(shape: Shape, width: usize) -> Shape {
     let mut dims: Vec<usize> = shape.iter().copied().collect();
     if let Some(last) = dims.last_mut() {

@@ -1,4 +1,4 @@
-//! Which elements of a head rotary positions pair up.
+//! The pairing of head elements in rotary position embeddings.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RotaryLayout {
-    /// Pairs `(x[2i], x[2i + 1])`: the paper's, GPT-J's.
+    /// Pairs `(x[2i], x[2i + 1])`, as in the paper and GPT-J.
     Interleaved,
-    /// Pairs `(x[i], x[i + dims/2])`: GPT-NeoX's, LLaMA's as Hugging Face stores it.
+    /// Pairs `(x[i], x[i + dims/2])`, as in GPT-NeoX and in LLaMA checkpoints from Hugging Face.
     HalfSplit,
 }

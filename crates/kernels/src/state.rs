@@ -1,4 +1,4 @@
-//! Inputs and outputs of the operations that are not single tensors.
+//! Inputs and outputs of operations that consist of several tensors.
 
 use burn::tensor::backend::Backend;
 use burn::tensor::ops::FloatTensor;
@@ -14,60 +14,60 @@ pub struct LinearInputs<B: Backend> {
     pub weight: FloatTensor<B>,
     /// `[out]`.
     pub bias: Option<FloatTensor<B>>,
-    /// The residual that the output is added to, `[…, out]`.
+    /// The residual to add to the output, `[…, out]`.
     pub residual: Option<FloatTensor<B>>,
 }
 
-/// The gradients of a linear map, those that were asked for.
+/// The gradients of a linear layer; `None` where not requested.
 #[derive(Clone, Debug)]
 pub struct LinearGradients<B: Backend> {
-    /// Of its input, `[…, in]`.
+    /// The input's gradient, `[…, in]`.
     pub x: Option<FloatTensor<B>>,
-    /// Of its weight, `[in, out]`.
+    /// The weight's gradient, `[in, out]`.
     pub weight: Option<FloatTensor<B>>,
-    /// Of its bias, `[out]`.
+    /// The bias's gradient, `[out]`.
     pub bias: Option<FloatTensor<B>>,
 }
 
-/// The gradients of a normalisation.
+/// The gradients of a normalization.
 #[derive(Clone, Debug)]
 pub struct NormGradients<B: Backend> {
-    /// Of its input.
+    /// The input's gradient.
     pub x: FloatTensor<B>,
-    /// Of its gain, where there is one.
+    /// The gain's gradient, if there is a gain.
     pub gain: Option<FloatTensor<B>>,
-    /// Of its bias, where there is one.
+    /// The bias's gradient, if there is a bias.
     pub bias: Option<FloatTensor<B>>,
 }
 
 /// The gradients of a gated activation.
 #[derive(Clone, Debug)]
 pub struct GatedGradients<B: Backend> {
-    /// Of what goes through the activation.
+    /// The gradient of the activation's input.
     pub gate: FloatTensor<B>,
-    /// Of what it is multiplied with.
+    /// The gradient of the factor that the activation is multiplied by.
     pub up: FloatTensor<B>,
 }
 
-/// By what queries and keys are turned.
+/// The rotation angles of queries and keys.
 #[derive(Clone, Debug)]
 pub struct RotaryAngles<B: Backend> {
-    /// Which elements are paired.
+    /// The pairing of elements.
     pub layout: RotaryLayout,
-    /// `[seq, pairs]`.
+    /// Cosines, `[seq, pairs]`.
     pub cos: FloatTensor<B>,
-    /// `[seq, pairs]`.
+    /// Sines, `[seq, pairs]`.
     pub sin: FloatTensor<B>,
 }
 
-/// The loss of a language-model head with its gradients, made in the same pass over the vocabulary.
+/// The loss of a language model head with its gradients, computed in a single pass over the vocabulary.
 #[derive(Clone, Debug)]
 pub struct HeadLossGradients<B: Backend> {
-    /// Sum over the tokens whose target is not ignored, `[1]`: `-ln softmax(logits)[target]` and what
-    /// [`crate::HeadLossOptions`] adds.
+    /// The sum of `-ln softmax(logits)[target]`, and of the terms that [`crate::HeadLossOptions`] adds, over the
+    /// tokens that are not ignored, `[1]`.
     pub loss: FloatTensor<B>,
-    /// Of the loss with respect to the hidden states, `[tokens, d_model]`.
+    /// The gradient of the hidden states, `[tokens, d_model]`.
     pub hidden: FloatTensor<B>,
-    /// Of the loss with respect to each part of the weight, `[part's rows, d_model]`.
+    /// The gradient of each part of the weight, `[rows of the part, d_model]`.
     pub weights: Vec<FloatTensor<B>>,
 }

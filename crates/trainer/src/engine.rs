@@ -52,7 +52,7 @@ pub(crate) enum ReadPolicy {
 impl ReadPolicy {
     /// `WhenDue` on devices that work behind the host, unless the settings judge steps by a window on the host.
     fn of<B: Backend>(config: &TrainConfig) -> Self {
-        match B::works_behind() && matches!(config.skip, SkipConfig::NonFinite(_)) {
+        match B::is_asynchronous() && matches!(config.skip, SkipConfig::NonFinite(_)) {
             true => Self::WhenDue,
             false => Self::EveryStep,
         }

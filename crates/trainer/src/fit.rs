@@ -30,7 +30,7 @@ mod block;
 mod inference;
 mod plan;
 
-use emberlm_kernels::cpu::head_loss::most_held;
+use emberlm_kernels::cpu::head_loss::peak_elements;
 use emberlm_model::config::Position;
 use emberlm_model::{DecoderConfig, WeightFormat, count};
 use serde::Serialize;
@@ -239,7 +239,7 @@ impl Head {
         let [d, vocab] = [model.d_model(), model.vocab_size()].map(|n| n as f64);
         // A bias is one more column: of a copy of the weight, and of its gradient.
         let with_bias = if model.head().bias { 2.0 } else { 0.0 };
-        let held = most_held(tokens as usize, model.d_model(), model.vocab_size());
+        let held = peak_elements(tokens as usize, model.d_model(), model.vocab_size());
         Self {
             gradients: vocab * d,
             temporaries: held as f64 + with_bias * vocab * d,

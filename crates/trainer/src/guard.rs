@@ -31,7 +31,7 @@ impl<B: Backend> Guard<B> {
     ) -> Tensor<B, D> {
         let mask = self.go.clone().unsqueeze::<D>();
         // A mask of one element is read once by a fused kernel; ndarray wants it as large as what it is a mask of.
-        let mask = match B::works_behind() {
+        let mask = match B::is_asynchronous() {
             true => mask,
             false => mask.expand(before.shape()),
         };

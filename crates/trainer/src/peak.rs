@@ -15,7 +15,7 @@ const LARGEST: usize = 8192;
 /// back.
 pub fn matrix_product<B: Backend>(precision: Precision, device: &Device<B>) -> f64 {
     let best = best_of_sizes::<B>(precision, device);
-    if B::works_behind() {
+    if B::is_asynchronous() {
         B::memory_cleanup(device);
     }
     best
@@ -27,7 +27,7 @@ pub fn memory_bandwidth<B: Backend>(device: &Device<B>) -> Option<f64> {
     const SMALLEST_BYTES: u64 = 64 << 20;
     const LARGEST_BYTES: u64 = 1 << 30;
     const LONG_PASS: f64 = 0.005;
-    if !B::works_behind() {
+    if !B::is_asynchronous() {
         return None;
     }
     let largest = B::largest_buffer(device).unwrap_or(u64::MAX);
@@ -88,7 +88,7 @@ impl<B: Backend> Product<B> {
     /// On a device that works asynchronously, factors are rounded once in advance, so that only products are measured; the
     /// CPU's kernels round them as they read them.
     fn new(a: Tensor<B, 2>, b: Tensor<B, 2>, precision: Precision) -> Self {
-        let rounded = B::works_behind() && B::multiplies_in(precision, &a.device());
+        let rounded = B::is_asynchronous() && B::multiplies_in(precision, &a.device());
         let kind = match precision {
             Precision::Bf16 if rounded => DType::BF16,
             Precision::F16 if rounded => DType::F16,
@@ -103,7 +103,7 @@ impl<B: Backend> Product<B> {
 
     /// Of one product, of several in a row where handing them over takes time too.
     fn seconds(&self) -> f64 {
-        let count = if B::works_behind() { 8 } else { 1 };
+        let count = if B::is_asynchronous() { 8 } else { 1 };
         let multiplied = || {
             let (a, b) = (self.a.clone(), self.b.clone());
             match self.precision {

@@ -200,24 +200,26 @@ mod tests {
 
     #[test]
     fn unclear_split_error_names_the_file() {
-        let refusal = |names: &[&str], train, val| find(names, train, val).unwrap_err();
+        let error_message = |names: &[&str], train, val| find(names, train, val).unwrap_err();
         assert_eq!(
-            refusal(&["train.bin", "part.bin"], None, None),
+            error_message(&["train.bin", "part.bin"], None, None),
             "D/part.bin: its name does not say whether it is for training or for validation"
         );
-        assert!(refusal(&["train_val.bin"], None, None).starts_with("D/train_val.bin: its name"));
+        assert!(
+            error_message(&["train_val.bin"], None, None).starts_with("D/train_val.bin: its name")
+        );
         assert_eq!(
-            refusal(&["val.bin"], None, None),
+            error_message(&["val.bin"], None, None),
             "D holds nothing for training: no file is named like *train*.bin"
         );
         assert_eq!(
-            refusal(&["train.bin"], None, Some("v*")),
+            error_message(&["train.bin"], None, Some("v*")),
             "D holds nothing for validation: no file is named like v*"
         );
         assert_eq!(
-            refusal(&["train.bin"], Some("t*"), Some("*.bin")),
+            error_message(&["train.bin"], Some("t*"), Some("*.bin")),
             "D/train.bin is asked for in both splits"
         );
-        assert!(refusal(&["train.bin"], Some("***"), None).starts_with("`train` is ***: "));
+        assert!(error_message(&["train.bin"], Some("***"), None).starts_with("`train` is ***: "));
     }
 }

@@ -1,7 +1,7 @@
 //! Adoption of other programs' token files as a dataset: the files stay unchanged, and a manifest is written for
 //! them.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
 //! | `files` | selects the token files of each split |
 //! | `location` | writes the manifest next to the files, or into a new folder with links to them |

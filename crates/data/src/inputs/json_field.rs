@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     /// The message of a record's fault, with its column if known.
-    fn refusal(json: &str, path: &str) -> String {
+    fn error_message(json: &str, path: &str) -> String {
         let fault = text(json, path).unwrap_err();
         match fault.column() {
             Some(column) => format!("{column}: {fault}"),
@@ -234,18 +234,18 @@ mod tests {
                 "10: invalid JSON: trailing characters",
             ),
         ] {
-            assert_eq!(refusal(json, "m.text"), reason, "{json}");
+            assert_eq!(error_message(json, "m.text"), reason, "{json}");
         }
         // A lone surrogate is not valid text. In a field that is not read it does not matter.
         let half = r#"{"a": "\ud83d", "b": "x"}"#;
         let reason = "14: invalid JSON: unexpected end of hex escape";
-        assert_eq!(refusal(half, "a"), reason);
+        assert_eq!(error_message(half, "a"), reason);
         assert_eq!(text(half, "b").as_deref(), Ok("x"));
         // Deep nesting does not overflow the stack.
         let deep = format!("{{\"x\": {}1{}}}", "[".repeat(100_000), "]".repeat(100_000));
-        assert_eq!(refusal(&deep, "x"), "`x` is an array, not a string");
+        assert_eq!(error_message(&deep, "x"), "`x` is an array, not a string");
         let deep = format!("{}1{}", "{\"x\": ".repeat(100_000), "}".repeat(100_000));
         let path = ["x"; 1000].join(".");
-        assert!(refusal(&deep, &path).contains("recursion limit exceeded"));
+        assert!(error_message(&deep, &path).contains("recursion limit exceeded"));
     }
 }

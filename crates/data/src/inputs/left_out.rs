@@ -23,7 +23,7 @@ impl LeftOut {
         self.broken
     }
 
-    /// The number of records with an empty text. They are valid, but no documents.
+    /// The number of records with an empty text. They are valid, but not documents.
     pub fn empty(&self) -> u64 {
         self.empty
     }

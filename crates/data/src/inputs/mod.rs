@@ -1,6 +1,6 @@
 //! Readers for the files of a corpus: text or records, one document after another.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
 //! | `expand` | [`expand`]: turns files, folders, patterns and standard input into a list of inputs |
 //! | `format` | [`Format`]: the format of a file, from its name |
@@ -115,9 +115,9 @@ pub struct DocumentChunk {
 pub trait Documents: Send {
     /// Returns the next chunk, or `None` at the end.
     ///
-    /// Fails if the file cannot be read or is damaged, or at the first broken record if [`OnError::Stop`] is set.
-    /// Must not be called again after an error.
-    /// an error it returns nothing more.
+    /// # Errors
+    /// Fails if the file cannot be read or is damaged, or at the first broken record if [`OnError::Stop`] is set. The
+    /// reader must not be used after an error.
     fn next_chunk(&mut self) -> Result<Option<DocumentChunk>, DataError>;
 
     /// The number of bytes read from the file, for a progress bar. [`Input::bytes`] at the end.

@@ -1,6 +1,6 @@
 //! Statistics and excerpts of a dataset, to find defects of a corpus before training on it.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
 //! | `documents` | separates a token stream into documents with position, length and hash |
 //! | `lengths` | [`Lengths`]: histogram, median and mean of the document lengths |

@@ -218,7 +218,7 @@ fn first_64_bits(hash: &Hash) -> u64 {
     u64::from_be_bytes(words[0])
 }
 
-/// The number of characters for training, computed like nanoGPT does.
+/// The number of characters for training, computed as in nanoGPT.
 fn border(characters: u64, val_fraction: f64) -> Result<u64, DataError> {
     let train = (characters as f64 * (1.0 - val_fraction)) as u64;
     let train = train.min(characters);

@@ -49,7 +49,7 @@ struct PlannedInput {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SavedProgress {
-    /// Counts for the warnings and of the chunks done.
+    /// The counts so far, including the chunks already processed.
     pub(super) tally: Tally,
     /// The records that could not be encoded.
     pub(super) refused: LeftOut,

@@ -1,6 +1,6 @@
 //! Preparation of a dataset from text files and records.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
 //! | `options` | [`PrepareOptions`], [`SplitRule`] |
 //! | `progress` | [`Progress`] for a progress bar |

@@ -292,7 +292,7 @@ struct Output<'a> {
     train: SplitWriter<'a>,
     val: SplitWriter<'a>,
     tally: Tally,
-    /// The written part of the records that could not be encoded.
+    /// The records that could not be encoded, in the waves written so far.
     refused: LeftOut,
     journal: Journal<'a>,
     progress: &'a (dyn Fn(Progress) + Sync),

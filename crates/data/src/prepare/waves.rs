@@ -11,10 +11,10 @@ use emberlm_tokenizer::Tokenizer;
 use crate::inputs::DocumentChunk;
 use crate::{DataError, Input, InputOptions, LeftOut};
 
-/// The minimum text in a wave, unless progress is saved more often.
+/// The minimum size of a wave, unless the interval of the journal is smaller.
 const WAVE_BYTES: usize = 4 << 20;
 
-/// The text in a wave per thread, so that all threads have enough to do.
+/// The size of a wave per thread, so that all threads have enough to do.
 const WAVE_BYTES_PER_THREAD: usize = 256 << 10;
 
 const MAX_WAVE_BYTES: usize = 16 << 20;

@@ -124,7 +124,7 @@ mod tests {
         Shard::open(&path)
     }
 
-    fn refusal(bytes: &[u8]) -> String {
+    fn error_message(bytes: &[u8]) -> String {
         open_bytes(bytes).err().unwrap().to_string()
     }
 
@@ -154,17 +154,18 @@ mod tests {
     #[test]
     fn damaged_shard_is_rejected_on_open() {
         let good = shard_bytes(TokenWidth::U16, &[1, 2, 3]);
-        assert!(refusal(&[]).contains("0 bytes are less than its header's 1024"));
+        assert!(error_message(&[]).contains("0 bytes are less than its header's 1024"));
         assert!(
-            refusal(&good[..1029]).contains("1029 bytes, but the 3 tokens of its header need 1030")
+            error_message(&good[..1029])
+                .contains("1029 bytes, but the 3 tokens of its header need 1030")
         );
         let mut longer = good.clone();
         longer.push(0);
-        assert!(refusal(&longer).contains("1031 bytes"));
+        assert!(error_message(&longer).contains("1031 bytes"));
         let edited = |at: usize, byte| {
             let mut bytes = good.clone();
             bytes[at] = byte;
-            refusal(&bytes)
+            error_message(&bytes)
         };
         assert!(edited(0, 0).contains("not with 20240520"));
         assert!(edited(4, 2).contains("version 2 of format 20240520 is unknown"));
@@ -173,7 +174,7 @@ mod tests {
 
     #[test]
     fn unfinished_shard_is_rejected() {
-        assert!(refusal(&unfinished_bytes()).contains("not completely written"));
+        assert!(error_message(&unfinished_bytes()).contains("not completely written"));
     }
 
     #[test]

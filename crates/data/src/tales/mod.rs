@@ -7,7 +7,7 @@
 //! (`parse` recovers the sequence from a tale). The probability of a tale is therefore the product of the
 //! probabilities of its draws, and the entropy of the grammar is the sum of their entropies.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
 //! | `grammar` | the elements of a grammar, its exact entropy and expected length |
 //! | `words`, `sentences` | the grammar of the tales |

@@ -136,7 +136,7 @@ fn tokenizer_file_is_written_but_never_replaced() {
     Dataset::open(folder.path()).unwrap().verify().unwrap();
 }
 
-fn refusal(folder: &tempfile::TempDir, options: &AdoptOptions) -> String {
+fn error_message(folder: &tempfile::TempDir, options: &AdoptOptions) -> String {
     let before = names(folder.path());
     let message = adopt(folder.path(), options).unwrap_err().to_string();
     assert_eq!(names(folder.path()), before);
@@ -147,11 +147,11 @@ fn refusal(folder: &tempfile::TempDir, options: &AdoptOptions) -> String {
 #[test]
 fn files_of_another_tokenizer_are_rejected() {
     assert_eq!(
-        refusal(&copy("nanogpt_bpe"), &options(Byte)),
+        error_message(&copy("nanogpt_bpe"), &options(Byte)),
         "train.bin: token 15496 at position 0 is not one of the 257 ids of byte, nor are 5 more"
     );
     assert_eq!(
-        refusal(&copy("nanogpt_char"), &options(Char)),
+        error_message(&copy("nanogpt_char"), &options(Char)),
         Tokenizer::builtin(Char).unwrap_err().to_string()
     );
     let folder = copy("llmc");
@@ -169,7 +169,7 @@ fn alphabet_of_another_text_causes_a_warning() {
         alphabet: Some(alphabet.clone()),
         ..options(Char)
     };
-    assert!(refusal(&folder, &wrong).contains(" is not one of the 3 ids of char"));
+    assert!(error_message(&folder, &wrong).contains(" is not one of the 3 ids of char"));
     let mut more = fs::read(fixture("nanogpt_char/input.txt")).unwrap();
     more.extend("\u{10000}\n".bytes());
     fs::write(&alphabet, &more).unwrap();
@@ -177,9 +177,9 @@ fn alphabet_of_another_text_causes_a_warning() {
     assert!(warnings[0].starts_with("the alphabet has "), "{warnings:?}");
     fs::write(&alphabet, [b"ok\n".as_slice(), &[b'x', 0xFF]].concat()).unwrap();
     fs::remove_file(folder.path().join("dataset.json")).unwrap();
-    assert!(refusal(&folder, &wrong).ends_with("the first wrong byte is at offset 4"));
+    assert!(error_message(&folder, &wrong).ends_with("the first wrong byte is at offset 4"));
     fs::write(&alphabet, "").unwrap();
-    assert_eq!(refusal(&folder, &wrong), "other.txt is empty");
+    assert_eq!(error_message(&folder, &wrong), "other.txt is empty");
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn damaged_file_error_names_the_file() {
     let good = fs::read(&path).unwrap();
     let message = |bytes: &[u8]| {
         fs::write(&path, bytes).unwrap();
-        refusal(&folder, &options(Byte))
+        error_message(&folder, &options(Byte))
     };
     assert!(
         message(&good[..1200])
@@ -216,12 +216,12 @@ fn existing_manifest_is_only_replaced_with_force() {
     };
     adopt(folder.path(), &options(Byte)).unwrap();
     assert_eq!(
-        refusal(&folder, &options(Byte)),
+        error_message(&folder, &options(Byte)),
         "dataset.json already exists"
     );
     adopt(folder.path(), &force).unwrap();
     fs::write(folder.path().join("dataset.json"), "{\"of\": \"another\"}").unwrap();
-    let message = refusal(&folder, &force);
+    let message = error_message(&folder, &force);
     assert!(
         message.starts_with("dataset.json is not replaced, since it is not an emberlm dataset")
     );

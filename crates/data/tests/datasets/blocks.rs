@@ -187,23 +187,23 @@ fn mismatched_block_hashes_are_rejected() {
     let (_source, dataset) = large();
     let path = dataset.folder().join("dataset.blocks.json");
     let good = fs::read_to_string(&path).unwrap();
-    let refused = |text: String| {
+    let error_message = |text: String| {
         fs::write(&path, text).unwrap();
         dataset.split(Split::Train).err().unwrap().to_string()
     };
     let at = good.find("\"train_00000.bin\": \"").unwrap() + 20;
     let digit = if &good[at..=at] == "0" { "1" } else { "0" };
     let other = format!("{}{digit}{}", &good[..at], &good[at + 1..]);
-    assert!(refused(other).contains("do not match its BLAKE3 in dataset.json"));
+    assert!(error_message(other).contains("do not match its BLAKE3 in dataset.json"));
     let problems = dataset.verify().unwrap_err().to_string();
     assert!(
         problems.contains("its block hashes in dataset.blocks.json are another file's"),
         "{problems}"
     );
-    assert!(refused(good.replace("\"format\": 1", "\"format\": 2")).contains("`format`"));
-    assert!(refused(good.replace("1048576", "4096")).contains("`block_bytes`"));
-    assert!(refused(good[..good.len() / 2].to_owned()).contains("dataset.blocks.json"));
-    assert!(refused("\u{0}".to_owned()).contains("dataset.blocks.json"));
+    assert!(error_message(good.replace("\"format\": 1", "\"format\": 2")).contains("`format`"));
+    assert!(error_message(good.replace("1048576", "4096")).contains("`block_bytes`"));
+    assert!(error_message(good[..good.len() / 2].to_owned()).contains("dataset.blocks.json"));
+    assert!(error_message("\u{0}".to_owned()).contains("dataset.blocks.json"));
     fs::write(&path, good).unwrap();
     dataset.split(Split::Train).unwrap();
 }

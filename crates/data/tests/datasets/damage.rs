@@ -14,7 +14,7 @@ fn file(folder: &tempfile::TempDir, name: &str, bytes: &[u8]) -> PathBuf {
     path
 }
 
-fn refused(path: &Path, layout: ShardLayout) -> String {
+fn error_message(path: &Path, layout: ShardLayout) -> String {
     let message = Shard::open_as(path, layout).err().unwrap().to_string();
     assert!(message.contains(path.to_str().unwrap()), "{message}");
     message
@@ -32,7 +32,7 @@ fn truncated_shard_is_rejected() {
     let good = good();
     for len in [0, 1, 11, 1023, 1024, 1025, 1026, 1112, 1113] {
         let path = file(&folder, "shard.bin", &good[..len]);
-        let message = refused(&path, ShardLayout::LlmC);
+        let message = error_message(&path, ShardLayout::LlmC);
         let reported = message.contains(&format!(" {len} bytes")) || len == 0;
         assert!(reported, "{message}");
     }
@@ -44,7 +44,7 @@ fn shard_with_wrong_header_is_rejected() {
     for at in 0..12 {
         let mut bytes = good();
         bytes[at] ^= 0x80;
-        refused(&file(&folder, "shard.bin", &bytes), ShardLayout::LlmC);
+        error_message(&file(&folder, "shard.bin", &bytes), ShardLayout::LlmC);
     }
 }
 
@@ -54,7 +54,7 @@ fn odd_file_length_is_rejected() {
     for len in 0..9 {
         let path = file(&folder, "train.bin", &[7; 9][..len]);
         if len % 2 == 1 {
-            let message = refused(&path, ShardLayout::Headerless);
+            let message = error_message(&path, ShardLayout::Headerless);
             assert!(message.ends_with(&format!("{len} bytes are no 16-bit tokens")));
         } else if len > 0 {
             let shard = Shard::open_as(&path, ShardLayout::Headerless).unwrap();

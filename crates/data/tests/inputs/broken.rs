@@ -6,7 +6,7 @@ use std::path::Path;
 
 use emberlm_data::InputOptions;
 
-use super::{Workspace, field, fixture, read, refusal, skip, stop};
+use super::{Workspace, error_message, field, fixture, read, skip, stop};
 
 /// Extends a file by zeros, which take no disk space, and appends `end`.
 fn long_file(path: &Path, zeros: u64, end: &str) {
@@ -31,7 +31,7 @@ fn first_broken_line_stops_and_is_named() {
     let workspace = Workspace::empty();
     let path = workspace.file("a.jsonl", LINES);
     assert_eq!(
-        refusal(&path, &stop()),
+        error_message(&path, &stop()),
         "FILE: line 2, column 17: invalid JSON: EOF while parsing a string; a record is one line"
     );
 }
@@ -64,7 +64,7 @@ fn missing_field_error_lists_available_fields() {
     let workspace = Workspace::empty();
     let path = workspace.file("a.jsonl", r#"{"content": "x", "id": 7}"#);
     assert_eq!(
-        refusal(&path, &stop()),
+        error_message(&path, &stop()),
         "FILE: line 1: no field `text`: it has `content`, `id`"
     );
 }
@@ -76,7 +76,7 @@ fn only_the_line_that_is_too_long_is_skipped() {
         let path = workspace.file("a.jsonl", "");
         long_file(&path, (64 << 20) + more, "\n{\"text\": \"y\"}\n");
         assert_eq!(
-            refusal(&path, &stop()),
+            error_message(&path, &stop()),
             "FILE: line 1: the line is longer than 64 MiB"
         );
         let found = read(&path, &skip()).unwrap();
@@ -97,7 +97,7 @@ fn rows_with_wrong_field_count_are_broken() {
         assert_eq!(found.documents, [(2, two), (7, "x".to_owned())]);
         assert_eq!((found.left_out.broken(), found.left_out.empty()), (2, 1));
         assert_eq!(
-            refusal(&path, &stop()),
+            error_message(&path, &stop()),
             "FILE: line 5: 1 field, but the header names 2"
         );
     }
@@ -108,7 +108,7 @@ fn unclosed_quote_is_reported() {
     let workspace = Workspace::empty();
     let path = workspace.file("a.csv", "text\nx\n\"y\n1,2\n3");
     assert_eq!(
-        refusal(&path, &stop()),
+        error_message(&path, &stop()),
         "FILE: line 3: a quote is not closed before the file ends"
     );
     let found = read(&path, &skip()).unwrap();
@@ -121,7 +121,7 @@ fn unclosed_quote_is_reported() {
         [(2, "y".to_owned())]
     );
     let path = workspace.file("c.csv", "\"text");
-    assert!(refusal(&path, &skip()).contains("line 1: a quote is not closed"));
+    assert!(error_message(&path, &skip()).contains("line 1: a quote is not closed"));
 }
 
 #[test]
@@ -129,9 +129,11 @@ fn record_without_end_is_rejected() {
     let workspace = Workspace::empty();
     let path = workspace.file("a.tsv", "text\n\"");
     long_file(&path, 65 << 20, "");
-    assert!(refusal(&path, &skip()).starts_with("FILE: line 2: the record has more than 64 MiB"));
+    assert!(
+        error_message(&path, &skip()).starts_with("FILE: line 2: the record has more than 64 MiB")
+    );
     let path = workspace.file("b.tsv", "\t".repeat(200_000));
-    assert!(refusal(&path, &skip()).contains("65,536 fields"));
+    assert!(error_message(&path, &skip()).contains("65,536 fields"));
 }
 
 #[test]
@@ -157,20 +159,20 @@ fn missing_column_error_lists_available_columns() {
         ..skip()
     };
     assert_eq!(
-        refusal(&path, &skip),
+        error_message(&path, &skip),
         "FILE has no text column `text`: it has `id`, `body`"
     );
     assert_eq!(
-        refusal(&fixture("snappy.parquet"), &field("id")),
+        error_message(&fixture("snappy.parquet"), &field("id")),
         "FILE has no text column `id`: it has `text`"
     );
     assert_eq!(
-        refusal(&fixture("nested.parquet"), &field("body")),
+        error_message(&fixture("nested.parquet"), &field("body")),
         "FILE has no text column `body`: it has `meta.body`"
     );
     let blank = workspace.file("b.csv", "\n\r\n");
     assert_eq!(
-        refusal(&blank, &stop()),
+        error_message(&blank, &stop()),
         "FILE is not usable as csv: it has no header line"
     );
 }

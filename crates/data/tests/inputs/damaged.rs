@@ -4,7 +4,7 @@ use std::fs;
 
 use emberlm_data::Format;
 
-use super::{Workspace, fixture, format, read, refusal, skip, stop};
+use super::{Workspace, error_message, fixture, format, read, skip, stop};
 
 #[test]
 fn compressed_file_truncated_anywhere_is_rejected() {
@@ -17,7 +17,7 @@ fn compressed_file_truncated_anywhere_is_rejected() {
         };
         for length in 4..whole.len() {
             let path = workspace.file(name, &whole[..length]);
-            let message = refusal(&path, &options);
+            let message = error_message(&path, &options);
             let reason = message.strip_prefix("cannot decompress FILE: ");
             assert!(reason.is_some_and(|reason| !reason.is_empty()), "{message}");
         }
@@ -47,14 +47,14 @@ fn wrong_compression_extension_is_rejected() {
     for (name, kind) in [("page.jsonl.gz", "gzip"), ("a.ZST", "zstd")] {
         let path = workspace.file(name, "<!DOCTYPE html>");
         assert_eq!(
-            refusal(&path, &skip()),
+            error_message(&path, &skip()),
             format!("FILE is not usable as {kind}: it does not begin as such a file does")
         );
     }
     let path = workspace.file("a.parquet", "<!DOCTYPE html>");
-    assert!(refusal(&path, &skip()).starts_with("FILE is not usable as Parquet: "));
+    assert!(error_message(&path, &skip()).starts_with("FILE is not usable as Parquet: "));
     let path = workspace.file("plain", fs::read(fixture("none.parquet")).unwrap());
-    let as_text = refusal(&path, &format(Format::Text));
+    let as_text = error_message(&path, &format(Format::Text));
     assert!(as_text.starts_with("FILE is not UTF-8 text: "), "{as_text}");
 }
 
@@ -65,7 +65,7 @@ fn parquet_file_truncated_anywhere_is_rejected() {
     let footer = whole.len() - 100;
     for length in (1..footer).step_by(11).chain(footer..whole.len()) {
         let path = workspace.file("a.parquet", &whole[..length]);
-        let message = refusal(&path, &skip());
+        let message = error_message(&path, &skip());
         assert!(
             message.starts_with("FILE is not usable as Parquet: "),
             "{message}"

@@ -27,10 +27,10 @@ fn talk(question: &str, answer: &str) -> String {
     json!({ "messages": messages }).to_string() + "\n"
 }
 
-fn refusal(workspace: &Workspace, name: &str, text: &str, options: PrepareOptions) -> String {
+fn error_message(workspace: &Workspace, name: &str, text: &str, options: PrepareOptions) -> String {
     let input = workspace.file(name, text);
-    let refused = prepare(&[input], &workspace.out(), &chat(options), &|_| {});
-    refused.unwrap_err().to_string()
+    let result = prepare(&[input], &workspace.out(), &chat(options), &|_| {});
+    result.unwrap_err().to_string()
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn broken_conversation_stops_or_is_skipped() {
     let workspace = Workspace::new();
     let role = r#"{"messages": [{"role": "", "content": "x"}]}"#;
     let text = format!("{}{role}\n{{}}\n{}", talk("a", "b"), talk("c", "d"));
-    let message = refusal(&workspace, "talks.jsonl", &text, options(Byte, 0.0));
+    let message = error_message(&workspace, "talks.jsonl", &text, options(Byte, 0.0));
     assert!(
         message.contains("talks.jsonl: line 2: `messages[0].role` must be"),
         "{message}"
@@ -131,12 +131,12 @@ fn broken_conversation_stops_or_is_skipped() {
 #[test]
 fn unsupported_chat_inputs_and_templates_are_rejected() {
     let workspace = Workspace::new();
-    let message = refusal(&workspace, "a.txt", "text", options(Byte, 0.0));
+    let message = error_message(&workspace, "a.txt", "text", options(Byte, 0.0));
     assert!(
         message.contains("a chat template takes JSON lines"),
         "{message}"
     );
-    let message = refusal(&workspace, "a.jsonl", &talk("a", "b"), options(Char, 0.0));
+    let message = error_message(&workspace, "a.jsonl", &talk("a", "b"), options(Char, 0.0));
     assert!(message.contains("char is not"), "{message}");
     let unknown = PrepareOptions {
         encoding: Encoding::Chat {
@@ -144,13 +144,13 @@ fn unsupported_chat_inputs_and_templates_are_rejected() {
         },
         ..options(Gpt2, 0.0)
     };
-    let refused = prepare(
+    let result = prepare(
         &[workspace.path("in/a.jsonl")],
         &workspace.out(),
         &unknown,
         &|_| {},
     );
-    let message = refused.unwrap_err().to_string();
+    let message = result.unwrap_err().to_string();
     assert!(
         message.contains("unknown chat template `vicuna`"),
         "{message}"

@@ -139,18 +139,18 @@ fn missing_tokenizer_file_error_names_the_file() {
     let input = [workspace.file("a.txt", "some text")];
     let choice = TokenizerChoice::File(given(&workspace, "llama", "{}"));
     run(&input, &workspace.out(), &options(choice, 0.0)).unwrap();
-    let refused = || Dataset::open(&workspace.out()).err().unwrap().to_string();
+    let error_message = || Dataset::open(&workspace.out()).err().unwrap().to_string();
     let file = workspace.out().join(TOKENIZER_FILE);
     let mut json = fs::read(&file).unwrap();
     json.push(b' ');
     fs::write(&file, json).unwrap();
-    let message = refused();
+    let message = error_message();
     assert!(
         message.contains("dataset.json: tokenizer `tokenizer.json`: `hash` is"),
         "{message}"
     );
     fs::remove_file(&file).unwrap();
-    let message = refused();
+    let message = error_message();
     assert!(message.contains("out/tokenizer.json: "), "{message}");
     assert!(!message.contains("dataset.json"), "{message}");
 }

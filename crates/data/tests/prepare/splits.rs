@@ -83,7 +83,7 @@ fn split_by_file_uses_the_named_files() {
 fn contradictory_split_options_are_rejected() {
     let workspace = Workspace::new();
     let inputs = files(&workspace, &["text"]);
-    let refused = |split, val: &[PathBuf]| {
+    let error_message = |split, val: &[PathBuf]| {
         let options = PrepareOptions {
             split: Some(split),
             val: val.to_vec(),
@@ -93,8 +93,8 @@ fn contradictory_split_options_are_rejected() {
             .unwrap_err()
             .to_string()
     };
-    assert!(refused(SplitRule::File, &[]).contains("needs the inputs"));
-    assert!(refused(SplitRule::Hash, &inputs).contains("the split is not by file"));
+    assert!(error_message(SplitRule::File, &[]).contains("needs the inputs"));
+    assert!(error_message(SplitRule::Hash, &inputs).contains("the split is not by file"));
     assert_eq!(
         "random".parse::<SplitRule>().unwrap_err().to_string(),
         "unknown split `random`: choose position, hash or file"

@@ -225,7 +225,7 @@ fn unfinished() -> (Workspace, Vec<PathBuf>, PrepareOptions) {
 #[test]
 fn resume_error_names_the_old_and_new_value() {
     let (workspace, inputs, options) = unfinished();
-    let refused = |inputs: &[PathBuf], options: &PrepareOptions| {
+    let error_message = |inputs: &[PathBuf], options: &PrepareOptions| {
         let error = prepare(inputs, &workspace.out(), options, &|_| {}).unwrap_err();
         assert!(matches!(error, DataError::CannotContinue { .. }), "{error}");
         error.to_string()
@@ -233,22 +233,22 @@ fn resume_error_names_the_old_and_new_value() {
     let mut other = options.clone();
     other.shard_tokens = 7;
     assert!(
-        refused(&inputs, &other).ends_with("out: `shard_tokens` was 60000 and is 7"),
+        error_message(&inputs, &other).ends_with("out: `shard_tokens` was 60000 and is 7"),
         "{}",
-        refused(&inputs, &other)
+        error_message(&inputs, &other)
     );
     let mut other = options.clone();
     other.tokenizer = TokenizerKind::Char.into();
-    let message = refused(&inputs, &other);
+    let message = error_message(&inputs, &other);
     assert!(message.contains("`tokenizer` was byte "), "{message}");
     assert!(message.ends_with(" and is char"), "{message}");
     let mut other = options.clone();
     other.dedup = true;
-    assert!(refused(&inputs, &other).ends_with("`dedup` was false and is true"));
+    assert!(error_message(&inputs, &other).ends_with("`dedup` was false and is true"));
     let one = [workspace.path("in/000.txt")];
-    assert!(refused(&one, &options).ends_with("there were 302 inputs and are 1"));
+    assert!(error_message(&one, &options).ends_with("there were 302 inputs and are 1"));
     let changed = workspace.file("150.txt", "changed");
-    let message = refused(&inputs, &options);
+    let message = error_message(&inputs, &options);
     let expected = format!("{} had ", changed.display());
     assert!(message.contains(&expected), "{message}");
     assert!(

@@ -1,4 +1,4 @@
-//! The activation's backward, from what its forward pass kept.
+//! The backward pass of activations, from the tensor saved by the forward pass.
 
 use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::base::Checkpointer;

@@ -1,4 +1,4 @@
-//! The attentions' backward pass, from the state of the inner backend's forward pass.
+//! The backward pass of attention, from the state saved by the inner backend's forward pass.
 
 use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
@@ -17,16 +17,18 @@ use crate::{
 type State<B> = <<B as Backend>::Attention as AttentionKernels<B>>::State;
 type SelfState<B> = <<B as Backend>::Attention as AttentionKernels<B>>::SelfState;
 
-/// The inner backend's attention, differentiated by its own backward pass. Dropout acts whether a gradient is asked for or not.
+/// The inner backend's attention, differentiated by its own backward pass. Dropout applies even if no gradient is
+/// required.
 ///
-/// Its own training passes, for second derivatives, are composed ones that Burn differentiates.
+/// Its own training passes, which second derivatives need, are the reference implementations, differentiated by
+/// Burn.
 #[derive(Clone, Copy, Debug)]
 pub struct TrackedAttention;
 
 #[derive(Debug)]
 struct AttentionBackward;
 
-/// The parents are the queries, keys and values, then the bias, where there is one.
+/// The parents are the queries, keys and values, followed by the bias if there is one.
 impl<B: Backend, const N: usize> Backward<B, N> for AttentionBackward {
     type State = (State<B>, AttentionOptions);
 
@@ -41,14 +43,14 @@ impl<B: Backend, const N: usize> Backward<B, N> for AttentionBackward {
         let mut parents = ops.parents.into_iter();
         let mut next = || parents.next().flatten();
         let (q, k, v, bias) = (next(), next(), next(), next());
-        let made = B::Attention::attention_backward(state, grad, options, bias.is_some());
-        let made = [
-            (q, Some(made.q)),
-            (k, Some(made.k)),
-            (v, Some(made.v)),
-            (bias, made.bias),
+        let gradients = B::Attention::attention_backward(state, grad, options, bias.is_some());
+        let gradients = [
+            (q, Some(gradients.q)),
+            (k, Some(gradients.k)),
+            (v, Some(gradients.v)),
+            (bias, gradients.bias),
         ];
-        for (node, grad) in made {
+        for (node, grad) in gradients {
             if let (Some(node), Some(grad)) = (node, grad) {
                 grads.register::<B>(node.id, grad);
             }
@@ -59,7 +61,7 @@ impl<B: Backend, const N: usize> Backward<B, N> for AttentionBackward {
 #[derive(Debug)]
 struct SelfAttentionBackward;
 
-/// The parents are the fused projection's output, then the bias, where there is one.
+/// The parents are the output of the fused projection, followed by the bias if there is one.
 impl<B: Backend, const N: usize> Backward<B, N> for SelfAttentionBackward {
     type State = (SelfState<B>, Option<RotaryAngles<B>>, SelfAttention);
 
@@ -74,9 +76,9 @@ impl<B: Backend, const N: usize> Backward<B, N> for SelfAttentionBackward {
         let mut parents = ops.parents.into_iter();
         let mut next = || parents.next().flatten();
         let (qkv, bias) = (next(), next());
-        let made =
+        let gradients =
             B::Attention::self_attention_backward(state, angles, grad, config, bias.is_some());
-        for (node, grad) in [(qkv, Some(made.qkv)), (bias, made.bias)] {
+        for (node, grad) in [(qkv, Some(gradients.qkv)), (bias, gradients.bias)] {
             if let (Some(node), Some(grad)) = (node, grad) {
                 grads.register::<B>(node.id, grad);
             }
@@ -84,7 +86,7 @@ impl<B: Backend, const N: usize> Backward<B, N> for SelfAttentionBackward {
     }
 }
 
-// The number of parents is part of an operation's type in Burn.
+// In Burn, the number of parents is part of an operation's type.
 macro_rules! tracked {
     ($backward:expr, [$($parent:expr),+], $state:expr, $output:expr) => {
         match $backward.prepare::<C>([$($parent),+]).compute_bound().stateful() {
@@ -134,7 +136,7 @@ impl<B: Backend, C: CheckpointStrategy> AttentionKernels<Autodiff<B, C>> for Tra
         reference::attention_backward(state, grad, options, bias)
     }
 
-    /// The angles are constants: no gradient flows into them.
+    /// The angles are constants: they receive no gradient.
     fn self_attention(
         qkv: FloatTensor<Autodiff<B, C>>,
         angles: Option<RotaryAngles<Autodiff<B, C>>>,
@@ -178,7 +180,7 @@ impl<B: Backend, C: CheckpointStrategy> AttentionKernels<Autodiff<B, C>> for Tra
     }
 }
 
-/// The inner backend's mask, and the bias that is tracked.
+/// Returns the mask for the inner backend, and the tracked bias.
 fn untracked<B: Backend, C: CheckpointStrategy>(
     mask: AttentionMask<Autodiff<B, C>>,
 ) -> (AttentionMask<B>, Option<FloatTensor<Autodiff<B, C>>>) {

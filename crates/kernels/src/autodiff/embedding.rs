@@ -1,5 +1,5 @@
-//! The embedding's backward: rows added where they came from, on top of what the table's gradient holds already, which is the
-//! head's where the two share their weight.
+//! The backward pass of the embedding. It adds to the gradient that the table has accumulated so far, which comes
+//! from the head if the two share their weight.
 
 use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
@@ -8,7 +8,7 @@ use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
 use burn::tensor::ops::{FloatTensor, IntTensor};
 
-use super::gradient::{kept, taken};
+use super::gradient::{saved, take_gradient};
 use crate::Backend;
 
 #[derive(Debug)]
@@ -27,9 +27,9 @@ impl<B: Backend> Backward<B, 1> for EmbeddingBackward {
         let (table, ids) = ops.state;
         let [node] = ops.parents;
         if let Some(node) = node {
-            let added = taken::<B>(grads, &table);
-            let made = <B as Backend>::embedding_backward(table.primitive, ids, grad, added);
-            grads.register::<B>(node.id, made);
+            let added = take_gradient::<B>(grads, &table);
+            let table_grad = <B as Backend>::embedding_backward(table.primitive, ids, grad, added);
+            grads.register::<B>(node.id, table_grad);
         }
     }
 }
@@ -38,7 +38,7 @@ pub(super) fn embedding<B: Backend, C: CheckpointStrategy>(
     table: FloatTensor<Autodiff<B, C>>,
     ids: IntTensor<B>,
 ) -> FloatTensor<Autodiff<B, C>> {
-    let state = (kept::<B>(&table), ids.clone());
+    let state = (saved::<B>(&table), ids.clone());
     let output = <B as Backend>::embedding(table.primitive, ids);
     match EmbeddingBackward
         .prepare::<C>([table.node])

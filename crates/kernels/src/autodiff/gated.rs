@@ -1,4 +1,4 @@
-//! The gated activation's backward, from its kept inputs.
+//! The backward pass of gated activations, from their saved inputs.
 
 use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
@@ -23,8 +23,8 @@ impl<B: Backend> Backward<B, 2> for GatedBackward {
     ) {
         let grad = grads.consume::<B>(&ops.node);
         let (kind, gate, up) = ops.state;
-        let made = B::gated_backward(kind, gate, up, grad);
-        for (parent, grad) in ops.parents.into_iter().zip([made.gate, made.up]) {
+        let gradients = B::gated_backward(kind, gate, up, grad);
+        for (parent, grad) in ops.parents.into_iter().zip([gradients.gate, gradients.up]) {
             if let Some(node) = parent {
                 grads.register::<B>(node.id, grad);
             }

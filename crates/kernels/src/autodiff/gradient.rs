@@ -1,4 +1,4 @@
-//! Gradients that are there before an operation's own.
+//! Accumulation into gradients that other operations have registered before.
 
 use std::sync::Arc;
 
@@ -7,16 +7,17 @@ use burn::backend::autodiff::grads::Gradients;
 use burn::tensor::backend::Backend;
 use burn::tensor::ops::FloatTensor;
 
-/// A tensor for a backward's state, which the graph holds: with a separate reference count, so that the graph does not keep itself
-/// alive through it.
-pub(super) fn kept<B: Backend>(tensor: &FloatTensor<Autodiff<B>>) -> FloatTensor<Autodiff<B>> {
+/// Clones a tensor for the state of a backward pass. The clone has a separate reference count; otherwise the
+/// graph, which owns the state, would keep itself alive.
+pub(super) fn saved<B: Backend>(tensor: &FloatTensor<Autodiff<B>>) -> FloatTensor<Autodiff<B>> {
     let mut kept = tensor.clone();
     kept.rc = Arc::new(kept.node.id);
     kept
 }
 
-/// Takes what has flown into a tensor so far, for an operation to add its own to in the same pass over memory.
-pub(super) fn taken<B: Backend>(
+/// Removes and returns the gradient accumulated for a tensor so far. The caller adds its own gradient to it in
+/// the same pass over memory.
+pub(super) fn take_gradient<B: Backend>(
     grads: &mut Gradients,
     of: &FloatTensor<Autodiff<B>>,
 ) -> Option<FloatTensor<B>> {

@@ -1,5 +1,6 @@
-//! The head's backward: its gradients are made beside the loss, so that the logits exist once and only in blocks; the
-//! backward multiplies them by the loss's own gradient, a number.
+//! The backward pass of the head. The forward pass computes the gradients together with the loss, so the logits
+//! are computed once and only exist in blocks. The backward pass multiplies these gradients by the scalar
+//! gradient of the loss.
 
 use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
@@ -14,7 +15,7 @@ use crate::{Backend, HeadLossOptions, Precision};
 struct HeadLossBackward;
 
 impl<B: Backend> Backward<B, 2> for HeadLossBackward {
-    /// The gradients of the hidden states and of the weight, a single one.
+    /// The gradients of the hidden states and of the weight, which is in a single part.
     type State = (FloatTensor<B>, Vec<FloatTensor<B>>);
 
     fn backward(
@@ -35,7 +36,7 @@ impl<B: Backend> Backward<B, 2> for HeadLossBackward {
     }
 }
 
-pub(super) fn whole<B: Backend, C: CheckpointStrategy>(
+pub(super) fn single_part<B: Backend, C: CheckpointStrategy>(
     hidden: FloatTensor<Autodiff<B, C>>,
     weight: FloatTensor<Autodiff<B, C>>,
     targets: IntTensor<B>,
@@ -49,9 +50,9 @@ pub(super) fn whole<B: Backend, C: CheckpointStrategy>(
     {
         OpsKind::Tracked(prep) => {
             let weight = vec![weight.primitive];
-            let made =
+            let gradients =
                 B::head_loss_gradients(hidden.primitive, weight, targets, options, precision);
-            prep.finish((made.hidden, made.weights), made.loss)
+            prep.finish((gradients.hidden, gradients.weights), gradients.loss)
         }
         OpsKind::UnTracked(prep) => {
             let weight = vec![weight.primitive];

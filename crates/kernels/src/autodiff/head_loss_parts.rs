@@ -1,7 +1,9 @@
-//! The backward of a head whose weight is in parts: as that of a whole one, from gradients that are made beside the loss.
+//! The backward pass of a head whose weight is split into parts. As for a single weight, the forward pass
+//! computes the gradients together with the loss.
 //!
-//! Burn's nodes have a number of parents that is fixed, and parts are as many as a device needs: each parent gets its
-//! own node, whose backward pass is its gradient times the loss's. One of them has the loss's value and the others 0, and the loss is their sum.
+//! A Burn node has a fixed number of parents, but the number of parts depends on the device. Each parent
+//! therefore gets its own node, whose backward pass multiplies the saved gradient by that of the loss. One node
+//! carries the loss and the others carry 0; their sum is the loss.
 
 use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
@@ -14,12 +16,12 @@ use burn::tensor::{FloatDType, Shape};
 
 use crate::{Backend, HeadLossOptions, Precision};
 
-/// The backward pass to one parent: the stored gradient times the loss's gradient.
+/// The backward pass of one parent: multiplies the saved gradient by the gradient of the loss.
 #[derive(Debug)]
 struct AttachedBackward;
 
 impl<B: Backend> Backward<B, 1> for AttachedBackward {
-    /// The parent's gradient where the loss's is 1.
+    /// The gradient of the parent for a loss gradient of 1.
     type State = FloatTensor<B>;
 
     fn backward(
@@ -36,7 +38,7 @@ impl<B: Backend> Backward<B, 1> for AttachedBackward {
     }
 }
 
-/// `value` `[1]` as a function of `parent` whose gradient is `gradient`, of the parent's shape.
+/// Returns `value` `[1]` as a function of `parent` with the given `gradient`, which has the parent's shape.
 fn attached<B: Backend, C: CheckpointStrategy>(
     parent: FloatTensor<Autodiff<B, C>>,
     value: FloatTensor<B>,
@@ -52,7 +54,7 @@ fn attached<B: Backend, C: CheckpointStrategy>(
     }
 }
 
-pub(super) fn in_parts<B: Backend, C: CheckpointStrategy>(
+pub(super) fn several_parts<B: Backend, C: CheckpointStrategy>(
     hidden: FloatTensor<Autodiff<B, C>>,
     weights: Vec<FloatTensor<Autodiff<B, C>>>,
     targets: IntTensor<B>,
@@ -66,10 +68,10 @@ pub(super) fn in_parts<B: Backend, C: CheckpointStrategy>(
         let loss = B::head_loss(states, parts, targets, options, precision);
         return <Autodiff<B, C> as AutodiffBackend>::from_inner(loss);
     }
-    let made = B::head_loss_gradients(states, parts, targets, options, precision);
-    let device = B::float_device(&made.loss);
-    let mut loss = attached::<B, C>(hidden, made.loss, made.hidden);
-    for (part, gradient) in weights.into_iter().zip(made.weights) {
+    let gradients = B::head_loss_gradients(states, parts, targets, options, precision);
+    let device = B::float_device(&gradients.loss);
+    let mut loss = attached::<B, C>(hidden, gradients.loss, gradients.hidden);
+    for (part, gradient) in weights.into_iter().zip(gradients.weights) {
         let zero = B::float_zeros(Shape::new([1]), &device, FloatDType::F32);
         let zero = attached::<B, C>(part, zero, gradient);
         loss = <Autodiff<B, C> as FloatTensorOps<_>>::float_add(loss, zero);

@@ -1,4 +1,4 @@
-//! The linear map's backward, from its kept input and weight.
+//! The backward pass of linear layers, from their saved input and weight.
 
 use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
@@ -7,13 +7,13 @@ use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
 use burn::tensor::ops::FloatTensor;
 
-use super::gradient::{kept, taken};
+use super::gradient::{saved, take_gradient};
 use crate::{Backend, LinearInputs, Precision};
 
 #[derive(Debug)]
 struct LinearBackward;
 
-/// The tensors kept for the backward pass.
+/// The tensors saved for the backward pass.
 #[derive(Clone, Debug)]
 struct SavedState<B: Backend> {
     x: FloatTensor<Autodiff<B>>,
@@ -22,7 +22,7 @@ struct SavedState<B: Backend> {
     precision: Precision,
 }
 
-/// The parents are the input, the weight, then the bias and the residual, of those that there are.
+/// The parents are the input and the weight, followed by the bias and the residual if present.
 impl<B: Backend, const N: usize> Backward<B, N> for LinearBackward {
     type State = SavedState<B>;
 
@@ -39,9 +39,9 @@ impl<B: Backend, const N: usize> Backward<B, N> for LinearBackward {
         let (x, weight) = (next(), next());
         let bias = kept.bias.then(&mut next).flatten();
         let residual = next();
-        let added = taken::<B>(grads, &kept.x);
+        let added = take_gradient::<B>(grads, &kept.x);
         let wanted = [x.is_some(), weight.is_some(), bias.is_some()];
-        let made = <B as Backend>::linear_backward(
+        let gradients = <B as Backend>::linear_backward(
             kept.x.primitive,
             kept.weight,
             grad.clone(),
@@ -49,13 +49,13 @@ impl<B: Backend, const N: usize> Backward<B, N> for LinearBackward {
             wanted,
             kept.precision,
         );
-        let made = [
-            (x, made.x),
-            (weight, made.weight),
-            (bias, made.bias),
+        let gradients = [
+            (x, gradients.x),
+            (weight, gradients.weight),
+            (bias, gradients.bias),
             (residual, Some(grad)),
         ];
-        for (node, grad) in made {
+        for (node, grad) in gradients {
             if let (Some(node), Some(grad)) = (node, grad) {
                 grads.register::<B>(node.id, grad);
             }
@@ -68,7 +68,7 @@ pub(super) fn linear<B: Backend, C: CheckpointStrategy>(
     precision: Precision,
 ) -> FloatTensor<Autodiff<B, C>> {
     let kept = SavedState {
-        x: kept::<B>(&inputs.x),
+        x: saved::<B>(&inputs.x),
         weight: inputs.weight.primitive.clone(),
         bias: inputs.bias.is_some(),
         precision,
@@ -83,7 +83,7 @@ pub(super) fn linear<B: Backend, C: CheckpointStrategy>(
         residual: inputs.residual.map(|residual| residual.primitive),
     };
     let output = <B as Backend>::linear(inputs, precision);
-    // The number of parents is part of an operation's type in Burn.
+    // In Burn, the number of parents is part of an operation's type.
     macro_rules! with_parents {
         ($($parent:expr),+) => {
             match LinearBackward.prepare::<C>([$($parent),+]).compute_bound().stateful() {

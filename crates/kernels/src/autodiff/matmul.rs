@@ -1,4 +1,4 @@
-//! The product's backward: two products, with the factors transposed.
+//! The backward pass of matrix products: two products with transposed operands.
 
 use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
@@ -40,7 +40,7 @@ fn transposed<B: Backend>(x: FloatTensor<B>) -> FloatTensor<B> {
     B::float_swap_dims(x, dims - 2, dims - 1)
 }
 
-/// Over the dimensions in which a factor was repeated.
+/// Sums a gradient over the dimensions in which its operand was broadcast.
 fn summed_to<B: Backend>(grad: FloatTensor<B>, shape: &Shape) -> FloatTensor<B> {
     let repeated = |&dim: &usize| shape[dim] != grad.shape()[dim];
     let repeated: Vec<usize> = (0..shape.num_dims()).filter(repeated).collect();

@@ -1,4 +1,4 @@
-//! The normalisation's backward, from its kept input.
+//! The backward pass of normalization, from its saved input.
 
 use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
@@ -7,13 +7,13 @@ use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
 use burn::tensor::ops::FloatTensor;
 
-use super::gradient::{kept, taken};
+use super::gradient::{saved, take_gradient};
 use crate::{Backend, Normalization};
 
 #[derive(Debug)]
 struct NormBackward;
 
-/// The tensors kept for the backward pass.
+/// The tensors saved for the backward pass.
 #[derive(Clone, Debug)]
 struct SavedState<B: Backend> {
     kind: Normalization,
@@ -22,7 +22,7 @@ struct SavedState<B: Backend> {
     bias: bool,
 }
 
-/// The parents are the input, then the gain and the bias, of those that there are.
+/// The parents are the input, followed by the gain and the bias if present.
 impl<B: Backend, const N: usize> Backward<B, N> for NormBackward {
     type State = SavedState<B>;
 
@@ -36,8 +36,8 @@ impl<B: Backend, const N: usize> Backward<B, N> for NormBackward {
         let kept = ops.state;
         let mut parents = ops.parents.into_iter();
         let x = parents.next().flatten();
-        let added = taken::<B>(grads, &kept.x);
-        let made = B::normalize_backward(
+        let added = take_gradient::<B>(grads, &kept.x);
+        let gradients = B::normalize_backward(
             kept.kind,
             kept.x.primitive,
             kept.gain,
@@ -46,9 +46,9 @@ impl<B: Backend, const N: usize> Backward<B, N> for NormBackward {
             added,
         );
         if let Some(x) = x {
-            grads.register::<B>(x.id, made.x);
+            grads.register::<B>(x.id, gradients.x);
         }
-        let affine = [made.gain, made.bias].into_iter().flatten();
+        let affine = [gradients.gain, gradients.bias].into_iter().flatten();
         for (parent, grad) in parents.zip(affine) {
             if let Some(node) = parent {
                 grads.register::<B>(node.id, grad);
@@ -65,7 +65,7 @@ pub(super) fn normalize<B: Backend, C: CheckpointStrategy>(
 ) -> FloatTensor<Autodiff<B, C>> {
     let kept = SavedState {
         kind,
-        x: kept::<B>(&x),
+        x: saved::<B>(&x),
         gain: gain.as_ref().map(|gain| gain.primitive.clone()),
         bias: bias.is_some(),
     };
@@ -73,7 +73,7 @@ pub(super) fn normalize<B: Backend, C: CheckpointStrategy>(
     let nodes = (node(&gain), node(&bias));
     let inner = |of: Option<FloatTensor<Autodiff<B, C>>>| of.map(|of| of.primitive);
     let output = B::normalize(kind, x.primitive, inner(gain), inner(bias));
-    // The number of parents is part of an operation's type in Burn.
+    // In Burn, the number of parents is part of an operation's type.
     macro_rules! with_parents {
         ($($parent:expr),+) => {
             match NormBackward.prepare::<C>([$($parent),+]).compute_bound().stateful() {

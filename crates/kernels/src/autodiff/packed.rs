@@ -1,4 +1,4 @@
-//! Packed weights, which have no gradient: the inner backend's.
+//! Packed weights. They have no gradient, so these functions delegate to the inner backend.
 
 use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;

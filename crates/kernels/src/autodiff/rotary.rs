@@ -1,4 +1,4 @@
-//! The rotation's backward: the rotation by the opposite angles. Nothing of the input is kept.
+//! The backward pass of rotary embeddings: the rotation by the opposite angles. It does not need the input.
 
 use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
@@ -28,7 +28,7 @@ impl<B: Backend> Backward<B, 1> for RotaryBackward {
     }
 }
 
-/// The angles are constants: no gradient flows into `cos` and `sin`.
+/// The angles are constants: `cos` and `sin` receive no gradient.
 pub(super) fn rotary<B: Backend, C: CheckpointStrategy>(
     layout: RotaryLayout,
     x: FloatTensor<Autodiff<B, C>>,

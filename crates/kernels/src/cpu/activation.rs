@@ -1,4 +1,4 @@
-//! The feed-forward's activations and their derivatives, plain and gated.
+//! Activations of the feed-forward network, plain and gated, and their derivatives.
 
 use rayon::prelude::*;
 
@@ -20,7 +20,7 @@ pub fn activation(kind: Activation, x: &[f32], out: &mut [f32]) {
     }
 }
 
-/// `out = f(x)`, and `x` becomes `f'(x)`: all that the backward pass needs of it.
+/// Computes `out = f(x)` and overwrites `x` with `f'(x)`, which is all that the backward pass needs.
 ///
 /// # Panics
 /// Panics if the sizes differ.
@@ -34,7 +34,7 @@ pub fn activation_and_slope(kind: Activation, x: &mut [f32], out: &mut [f32]) {
     }
 }
 
-/// `grad` becomes `grad · slope`.
+/// Computes `grad *= slope`.
 ///
 /// # Panics
 /// Panics if the sizes differ.
@@ -70,7 +70,7 @@ pub fn gated(kind: Activation, gate: &[f32], up: &[f32], out: &mut [f32]) {
     }
 }
 
-/// [`gated`]'s gradients: `gate_grad = grad · up · f'(gate)` and `up_grad = grad · f(gate)`.
+/// The gradients of [`gated`]: `gate_grad = grad · up · f'(gate)` and `up_grad = grad · f(gate)`.
 ///
 /// # Panics
 /// Panics if the sizes differ.
@@ -187,7 +187,7 @@ fn gate_up_backward<F: Function>(
         });
 }
 
-/// A function of one number.
+/// A scalar function with its derivative.
 trait Function {
     /// `f(x)`.
     fn value(add: MultiplyAdd, x: f32) -> f32;
@@ -200,7 +200,7 @@ struct Relu;
 impl Function for Relu {
     #[inline(always)]
     fn value(_: MultiplyAdd, x: f32) -> f32 {
-        // This way around a NaN stays one.
+        // Written so that NaN stays NaN.
         if x < 0.0 { 0.0 } else { x }
     }
 
@@ -242,14 +242,17 @@ impl Function for Gelu {
     }
 }
 
-/// The normal distribution's cumulative function `Φ(x)`, within 1e-6 of itself on both sides, and `e^(-x²/2)`.
+/// Returns the normal distribution's `Φ(x)`, with a relative error of at most 1e-6 in both tails, and
+/// `e^(-x²/2)`.
 ///
-/// With `t = |x|`, `Φ(-t) = e^(-t²/2) h(u) / (t + 4)` where `u = (t - 4) / (t + 4)`: `h` is so smooth that a polynomial
-/// through its values at Chebyshev's points is within 2e-8 of it for t up to 14, where the exponential is 0.
+/// With `t = |x|` and `u = (t - 4) / (t + 4)`, `Φ(-t) = e^(-t²/2) h(u) / (t + 4)`. The function `h` is smooth
+/// enough that the polynomial through its values at the Chebyshev nodes is within 2e-8 of it for `t` up to 14,
+/// where the exponential underflows to 0.
 #[inline(always)]
 fn normal(add: MultiplyAdd, x: f32) -> (f32, f32) {
     let t = at_most(x.abs(), 14.0);
-    // x² has to be exact to a few parts in 1e8 of 1, not of itself: the square of 12 bits is, and the rest is small.
+    // The absolute error of x²/2 must be a few 1e-8. The square of a 12-bit number is exact, and the remainder is
+    // small.
     let high = f32::from_bits((t.to_bits() + 0x800) & 0xffff_f000);
     let rest = (high - t) * (high + t) * 0.5;
     let correction = add.of(rest, add.of(rest, add.of(rest, 1.0 / 6.0, 0.5), 1.0), 1.0);
@@ -267,7 +270,8 @@ fn normal(add: MultiplyAdd, x: f32) -> (f32, f32) {
     h = add.of(h, u, -0.607_896_6);
     h = add.of(h, u, 0.755_285_14);
     let tail = bell * (h * inverse);
-    // 1 - tail right of zero and tail left of it, by signs: a branch would keep the loop from becoming SIMD.
+    // 1 - tail for positive x and tail for negative x, selected by sign bits: a branch would prevent
+    // vectorization.
     let half = 0.5f32.copysign(x);
     (0.5 + half - tail.copysign(x), bell)
 }
@@ -282,7 +286,7 @@ impl GeluTanh {
 impl Function for GeluTanh {
     #[inline(always)]
     fn value(add: MultiplyAdd, x: f32) -> f32 {
-        // (1 + tanh(u))/2 = σ(2u), which does not cancel left of zero.
+        // (1 + tanh(u))/2 = σ(2u), which does not cancel for negative u.
         x * sigmoid(add, doubled_argument(add, x)).0
     }
 
@@ -319,7 +323,7 @@ impl Function for Silu {
     }
 }
 
-/// `σ(x)` and `σ(-x)`, neither through a difference.
+/// Returns `σ(x)` and `σ(-x)`, both without cancellation.
 #[inline(always)]
 fn sigmoid(add: MultiplyAdd, x: f32) -> (f32, f32) {
     let e = exp_minus(add, x.abs());
@@ -328,8 +332,8 @@ fn sigmoid(add: MultiplyAdd, x: f32) -> (f32, f32) {
     (right * large, left * large)
 }
 
-/// `e^-x` for `x ≥ 0`, within 2 units in the last place; 0 above 87.3. A NaN becomes a number, which its caller then
-/// multiplies by the NaN: [`super::vector::exp`] without what is not needed here.
+/// `e^-x` for `x ≥ 0`, within 2 units in the last place; 0 above 87.3. For NaN it returns a finite number, which
+/// the caller multiplies by the NaN. A simplified [`super::vector::exp`].
 #[inline(always)]
 fn exp_minus(add: MultiplyAdd, x: f32) -> f32 {
     let (value, n) = reduced_exp_by(add, -at_most(x, -LEAST_EXPONENT));
@@ -337,8 +341,8 @@ fn exp_minus(add: MultiplyAdd, x: f32) -> f32 {
     f32::from_bits(if x > -LEAST_EXPONENT { 0 } else { value })
 }
 
-/// `min(x, limit)` of a number that is not negative, and the limit for a NaN. Positive floats are ordered as their bits
-/// are, and of a comparison of floats the compiler would make a branch to what follows from the constant.
+/// `min(x, limit)` for a non-negative `x`, and `limit` for NaN. It compares bits, which order positive floats
+/// correctly: the compiler would turn a float comparison into a branch.
 #[inline(always)]
 fn at_most(x: f32, limit: f32) -> f32 {
     f32::from_bits(x.to_bits().min(limit.to_bits()))

@@ -1,4 +1,4 @@
-//! The AdamW update, and the sum of squares that a clip needs.
+//! The AdamW update, and the sum of squares for gradient clipping.
 
 use rayon::prelude::*;
 
@@ -6,10 +6,11 @@ use super::parallel::elements_per_task;
 use super::vector::{sum_by, wide};
 use crate::AdamWStep;
 
-/// Elements that are squared and summed in f32; their sums are added in f64.
+/// The number of elements whose squares are summed in f32. The sums of these chunks are added in f64.
 const CHUNK: usize = 4096;
 
-/// One AdamW step in place, in one pass (Loshchilov and Hutter 2019), ordered as PyTorch does: with `g = factor · grad`,
+/// One AdamW step in place and in a single pass (Loshchilov and Hutter 2019), in PyTorch's order. With
+/// `g = factor · grad`:
 ///
 /// ```text
 /// m ← β₁ m + (1 - β₁) g
@@ -17,7 +18,7 @@ const CHUNK: usize = 4096;
 /// p ← p (1 - rate · decay) - rate / (1 - β₁ᵗ) · m / (√v / √(1 - β₂ᵗ) + ε)
 /// ```
 ///
-/// `factor` is what a clip scales the gradient by, 1 without.
+/// `factor` is the scale of gradient clipping, 1 without clipping.
 ///
 /// # Panics
 /// Panics if the sizes differ.
@@ -50,7 +51,7 @@ pub fn adamw(
         });
 }
 
-/// The step's numbers, computed in f64 and rounded once.
+/// The constants of a step, computed in f64 and rounded once.
 #[derive(Clone, Copy)]
 struct Constants {
     factor: f32,
@@ -94,7 +95,7 @@ impl Constants {
     }
 }
 
-/// `Σ x²`: in f32 over chunks of 4096, in f64 and in order over the chunks.
+/// `Σ x²`, summed in f32 within chunks of 4096 elements and in f64, in order, across chunks.
 pub fn sum_of_squares(x: &[f32]) -> f64 {
     let step = elements_per_task(x.len()).next_multiple_of(CHUNK);
     let mut sums = vec![0.0f32; x.len().div_ceil(CHUNK)];

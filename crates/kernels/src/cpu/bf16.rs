@@ -1,10 +1,10 @@
-//! Products through the bfloat16 instructions of x86-64 (AVX512-BF16), twice as fast as those of f32.
+//! Matrix products with the bfloat16 instructions of x86-64 (AVX512-BF16), twice as fast as in f32.
 //!
-//! The factors are rounded to bfloat16 (to nearest, ties to even; a NaN stays one, a subnormal becomes zero) while they are
-//! packed into the kernel's order; their products are added in f32. A sum runs over blocks of k whose size depends only on
-//! k, so that the tiling of C changes no bit.
+//! Packing rounds the operands to bfloat16 (to nearest, ties to even; NaN stays NaN, subnormals become zero) and
+//! reorders them for the kernel. Products are summed in f32. Sums are split into blocks of k whose size depends
+//! only on k, so the tiling of C does not affect the result.
 //!
-//! Map: `blocked` cuts a product into blocks that fit the caches, `pack` reorders a factor, `kernel` multiplies.
+//! `blocked` divides a product into cache-sized blocks, `pack` reorders an operand, and `kernel` multiplies.
 
 #[cfg(target_arch = "x86_64")]
 mod blocked;
@@ -17,12 +17,12 @@ use super::matrix::Output;
 use super::matrix::{Matrix, MatrixMut};
 use crate::Precision;
 
-/// On which threads.
+/// The threads that compute a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Threads {
-    /// All of rayon's pool.
+    /// All threads of rayon's pool.
     All,
-    /// This one.
+    /// Only the calling thread.
     This,
 }
 
@@ -40,8 +40,9 @@ pub fn supported() -> bool {
     }
 }
 
-/// `C = A B` or `C += A B`, best with C's rows contiguous, where it is [`supported`]: whether it is. With
-/// [`Precision::F32`] the factors are only packed: once for all threads.
+/// Computes `C = A B` or `C += A B` and returns true if it is [`supported`], or returns false. It is fastest if
+/// C's rows are contiguous. With [`Precision::F32`] the operands are packed without rounding, once for all
+/// threads.
 ///
 /// # Panics
 /// Panics if the sizes do not fit.
@@ -59,7 +60,7 @@ pub fn product(
     );
     #[cfg(target_arch = "x86_64")]
     if supported() {
-        // SAFETY: it is supported, and the sizes fit.
+        // SAFETY: the instructions are supported, and the sizes fit.
         unsafe {
             match precision {
                 Precision::F32 | Precision::F16 => blocked::product::<1>(c, a, b, output, threads),

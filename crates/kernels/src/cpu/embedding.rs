@@ -1,4 +1,4 @@
-//! Rows of a table by their indices, and their gradient.
+//! Table lookups by row index, and their gradient.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use super::vector::wide;
 /// `out[i] = table[ids[i]]`, `table: [rows, width]`, `out: [tokens, width]`.
 ///
 /// # Panics
-/// Panics if the sizes do not fit, or an id is no row of the table.
+/// Panics if the sizes do not fit, or an id is not a row of the table.
 pub fn gather(table: &[f32], ids: &[i32], width: usize, out: &mut [f32]) {
     assert_rows(ids, rows_of(table.len(), width));
     assert!(
@@ -29,14 +29,15 @@ pub fn gather(table: &[f32], ids: &[i32], width: usize, out: &mut [f32]) {
         });
 }
 
-/// `table_grad[ids[i]] += grad[i]`, `table_grad: [rows, width]`, `grad: [tokens, width]`. Rows that do not occur are not
-/// touched.
+/// `table_grad[ids[i]] += grad[i]`, `table_grad: [rows, width]`, `grad: [tokens, width]`. Rows without an id are
+/// not accessed.
 ///
-/// The rows of an id are added up first, in the order of the tokens, and their sum then to the table's row: that is the same to
-/// the bit as adding a whole table of such sums. Each task adds some columns of all tokens.
+/// The gradients of each id are first summed in token order, and the sum is then added to the table's row. The
+/// result is bit-identical to adding a whole table of such sums. Each task processes a range of columns for all
+/// tokens.
 ///
 /// # Panics
-/// Panics if the sizes do not fit, or an id is no row of the table.
+/// Panics if the sizes do not fit, or an id is not a row of the table.
 pub fn scatter_add(table_grad: &mut [f32], ids: &[i32], grad: &[f32], width: usize) {
     assert_rows(ids, rows_of(table_grad.len(), width));
     assert!(
@@ -61,7 +62,7 @@ pub fn scatter_add(table_grad: &mut [f32], ids: &[i32], grad: &[f32], width: usi
                         }
                     }
                     let start = ids[tokens[0]] as usize * width;
-                    // SAFETY: a task has columns that no other has, and this thread one row of them at a time.
+                    // SAFETY: each task has its own columns, and holds one row of them at a time.
                     let row = unsafe { table.part(start + columns.start..start + columns.end) };
                     for (row, sum) in row.iter_mut().zip(&sum) {
                         *row += *sum;
@@ -79,7 +80,7 @@ pub fn scatter_add(table_grad: &mut [f32], ids: &[i32], grad: &[f32], width: usi
     parallel::for_each(ranges.len(), |task| add(ranges[task].clone()));
 }
 
-/// Columns of one task: whole cache lines, and enough of them for the next to be fetched ahead.
+/// The number of columns per task: whole cache lines, and enough of them for hardware prefetching.
 const COLUMNS: usize = 64;
 
 #[track_caller]

@@ -1,103 +1,106 @@
-//! The language-model head with its cross-entropy.
+//! The language model head with its cross-entropy.
 //!
-//! With `x = hidden Wᵀ` the logits and `L = ln Σ exp x`, the gradient by the logits is
-//! `g = (1 + 2zL) · p - (1 - ε) · y - ε/V` ([`HeadLossOptions`] names the letters), and `dhidden = g W`, `dW = gᵀ hidden`.
-//! It takes three products and little else:
+//! With the logits `x = hidden Wᵀ` and `L = ln Σ exp x`, the gradient of the logits is
+//! `g = (1 + 2zL) · p - (1 - ε) · y - ε/V` ([`HeadLossOptions`] defines the symbols), and `dhidden = g W`,
+//! `dW = gᵀ hidden`. The cost is dominated by three matrix products:
 //!
-//! 1. A sweep over the vocabulary in tiles ([`block`]): a tile's logits become `exp(x - reference)` while they are in the
-//!    cache ([`tile`]), and at once are multiplied with the tile's weights into a sum for `dhidden`. The reference follows
-//!    the largest logit so far, as in the online softmax (Milakov and Gimelshein 2018). The exponentials of a block of
-//!    rows are kept: without their rows' sums, which nobody knows before the end, they cannot be summed for `dW`.
-//! 2. `dhidden` is those sums times a number for each row ([`rows`]), less the target's row of `W`.
-//! 3. `dW` is the exponentials, transposed, times the hidden states, each times its row's number for the tile, less the
-//!    hidden states of the targets in the order of the tokens.
+//! 1. A sweep over the vocabulary in tiles ([`block`]). While a tile's logits are in the cache ([`tile`]), they
+//!    become `exp(x - reference)` and are multiplied with the tile's weights, accumulating `dhidden`. The
+//!    reference follows the running maximum of the logits, as in the online softmax (Milakov and Gimelshein 2018).
+//!    The exponentials of a block of rows are stored: `dW` needs the sums of their rows, which are only known at
+//!    the end of the sweep.
+//! 2. `dhidden` is the accumulated sums times a factor per row ([`rows`]), minus the target's row of `W`.
+//! 3. `dW` is the transposed exponentials times the hidden states, which are scaled by a factor per row and tile,
+//!    minus the hidden states of the targets in token order.
 //!
-//! Tokens that are ignored are left out before all that. A soft cap with label smoothing takes a sweep more: its even part
-//! is no row that could be subtracted at the end, since the cap's slope multiplies it.
+//! Ignored tokens are removed first. A soft cap combined with label smoothing needs another sweep: the cap's
+//! derivative multiplies the contribution of `ε/V`, so it is not a constant row that can be subtracted at the
+//! end.
 
 pub mod block;
-pub mod cut;
 pub mod rows;
 pub mod tile;
+pub mod tiling;
 
 use std::borrow::Cow;
 use std::mem::MaybeUninit;
 
-use self::block::{Block, Kept, add_scaled};
-use self::cut::Cut;
-pub use self::cut::most_held;
+use self::block::{Block, SweepOutput, add_scaled};
+use self::tiling::Tiling;
+pub use self::tiling::peak_elements;
 use super::parallel::{Shared, for_each, ranges};
 use super::product::Output;
 use super::vector::wide;
 use crate::{HeadLossOptions, Precision};
 
-/// The head on some tokens.
+/// The inputs of the head for some tokens.
 #[derive(Clone, Copy, Debug)]
 pub struct HeadLossTask<'a> {
     /// The hidden states, `[tokens, width]`.
     pub hidden: &'a [f32],
     /// W, `[vocab, width]`.
     pub weight: &'a [f32],
-    /// The targets, `[tokens]`; one below 0 is ignored.
+    /// The targets, `[tokens]`; negative ones are ignored.
     pub targets: &'a [i32],
     /// `d_model`.
     pub width: usize,
-    /// The number of tokens that the vocabulary has.
+    /// The size of the vocabulary.
     pub vocab: usize,
     /// The terms of the loss.
     pub options: HeadLossOptions,
-    /// Of the products.
+    /// The precision of the products.
     pub precision: Precision,
 }
 
-/// The loss of [`HeadLossOptions`], summed over the tokens that are not ignored. Logits are made in tiles and not kept.
+/// The loss of [`HeadLossOptions`], summed over the tokens that are not ignored. The logits are computed in tiles
+/// and not stored.
 ///
 /// # Panics
-/// Panics if the slices' lengths are not those of the shapes, `width` is 0, or a target is not below `vocab`.
+/// Panics if the lengths of the slices do not match the shapes, `width` is 0, or a target is not below `vocab`.
 pub fn head_loss(task: &HeadLossTask<'_>) -> f64 {
-    head_loss_cut(task, |rows| Cut::new(rows, task.width, task.vocab))
+    head_loss_tiled(task, |rows| Tiling::new(rows, task.width, task.vocab))
 }
 
-/// [`head_loss`] cut otherwise, by how many rows are learnt.
+/// [`head_loss`] with a custom tiling, given the number of tokens that are not ignored.
 ///
 /// # Panics
-/// As there.
-pub fn head_loss_cut(task: &HeadLossTask<'_>, cut: impl Fn(usize) -> Cut) -> f64 {
-    let learnt = Learnt::new(task);
-    if learnt.rows.is_empty() {
+/// See [`head_loss`].
+pub fn head_loss_tiled(task: &HeadLossTask<'_>, tiling: impl Fn(usize) -> Tiling) -> f64 {
+    let active = ActiveTokens::new(task);
+    if active.rows.is_empty() {
         return 0.0;
     }
     let block = Block {
         task,
-        cut: cut(learnt.rows.len()),
-        hidden: &learnt.hidden,
-        targets: &learnt.targets,
+        tiling: tiling(active.rows.len()),
+        hidden: &active.hidden,
+        targets: &active.targets,
     };
-    let rows = block.finished(&block.sweep(None));
+    let rows = block.final_rows(&block.sweep(None));
     rows.iter().map(|row| row.loss).sum()
 }
 
-/// [`head_loss`] with its gradients: `hidden_grad` `[tokens, width]`, 0 for what is ignored, and `weight_grad`
-/// `[vocab, width]`, both overwritten.
+/// [`head_loss`] with its gradients `hidden_grad` `[tokens, width]`, 0 for ignored tokens, and `weight_grad`
+/// `[vocab, width]`. Both are overwritten.
 ///
 /// # Panics
-/// Panics if the slices' lengths are not those of the shapes, `width` is 0, or a target is not below `vocab`.
+/// Panics if the lengths of the slices do not match the shapes, `width` is 0, or a target is not below `vocab`.
 pub fn head_loss_gradients(
     task: &HeadLossTask<'_>,
     hidden_grad: &mut [f32],
     weight_grad: &mut [f32],
 ) -> f64 {
-    let cut = |rows| Cut::new(rows, task.width, task.vocab);
-    head_loss_gradients_cut(task, cut, hidden_grad, weight_grad)
+    let tiling = |rows| Tiling::new(rows, task.width, task.vocab);
+    head_loss_gradients_tiled(task, tiling, hidden_grad, weight_grad)
 }
 
-/// [`head_loss_gradients`] cut otherwise, by how many rows are learnt.
+/// [`head_loss_gradients`] with a custom tiling, given the number of tokens that are not ignored.
 ///
 /// # Panics
-/// As there.
-pub fn head_loss_gradients_cut(
+/// See [`head_loss_gradients`].
+pub fn head_loss_gradients_tiled(
     task: &HeadLossTask<'_>,
-    cut: impl Fn(usize) -> Cut,
+    tiling: impl Fn(usize) -> Tiling,
     hidden_grad: &mut [f32],
     weight_grad: &mut [f32],
 ) -> f64 {
@@ -107,7 +110,7 @@ pub fn head_loss_gradients_cut(
         options,
         ..
     } = *task;
-    let learnt = Learnt::new(task);
+    let active = ActiveTokens::new(task);
     assert!(
         hidden_grad.len() == task.hidden.len() && weight_grad.len() == task.weight.len(),
         "the gradients' sizes"
@@ -120,13 +123,13 @@ pub fn head_loss_gradients_cut(
     for (token, _) in ignored {
         hidden_grad[token * width..(token + 1) * width].fill(0.0);
     }
-    if learnt.rows.is_empty() {
+    if active.rows.is_empty() {
         weight_grad.fill(0.0);
         return 0.0;
     }
-    let cut = cut(learnt.rows.len());
+    let tiling = tiling(active.rows.len());
     let smoothed = options.label_smoothing != 0.0;
-    // The even part as a constant row each for dhidden and dW, or in the gradient by the logits.
+    // The contribution of ε/V is a constant row each for dhidden and dW, or part of the gradient of the logits.
     let whole = smoothed && options.soft_cap > 0.0;
     let constant = smoothed && !whole;
     let even = options.label_smoothing / vocab as f64;
@@ -134,45 +137,45 @@ pub fn head_loss_gradients_cut(
     let hidden_grad = Shared::new(hidden_grad);
     let weight_grad = Shared::new(weight_grad);
 
-    let most = cut.block.min(learnt.rows.len());
+    let most = tiling.block.min(active.rows.len());
     let mut exponentials = Box::new_uninit_slice(most * vocab);
     let mut loss = 0.0;
-    for range in ranges(learnt.rows.len(), cut.block) {
+    for range in ranges(active.rows.len(), tiling.block) {
         let block = Block {
             task,
-            cut,
-            hidden: &learnt.hidden[range.start * width..range.end * width],
-            targets: &learnt.targets[range.clone()],
+            tiling,
+            hidden: &active.hidden[range.start * width..range.end * width],
+            targets: &active.targets[range.clone()],
         };
-        let known = whole.then(|| block.finished(&block.sweep(None)));
+        let final_rows = whole.then(|| block.final_rows(&block.sweep(None)));
         let exponentials = &mut exponentials[..range.len() * vocab];
         let mut references = vec![0.0; block.tile_count() * range.len()];
         let mut sums = Box::new_uninit_slice(block.chunk_count() * range.len() * width);
-        let kept = Kept {
+        let sweep_output = SweepOutput {
             exponentials: Shared::new(exponentials),
             references: Shared::new(&mut references),
             hidden: Shared::new(&mut sums),
-            known: known.as_deref(),
+            final_rows: final_rows.as_deref(),
         };
-        let states = block.sweep(Some(&kept));
-        // SAFETY: the sweep has written every tile's rows and every chunk's.
-        let (exponentials, sums) = unsafe { (initialised(exponentials), initialised(&sums)) };
+        let states = block.sweep(Some(&sweep_output));
+        // SAFETY: the sweep has written the rows of every tile and of every chunk.
+        let (exponentials, sums) = unsafe { (assume_init(exponentials), assume_init(&sums)) };
 
         let states = (!whole).then_some(&states[..]);
         let references = (!whole).then_some(&references[..]);
-        let rows = match (known, states) {
-            (None, Some(states)) => block.finished(states),
-            (known, _) => known.unwrap_or_default(),
+        let rows = match (final_rows, states) {
+            (None, Some(states)) => block.final_rows(states),
+            (final_rows, _) => final_rows.unwrap_or_default(),
         };
         loss = rows.iter().fold(loss, |loss, row| loss + row.loss);
 
-        let place = |row: usize| learnt.rows[range.start + row];
+        let token = |row: usize| active.rows[range.start + row];
         block.hidden_grad(
             &rows,
             states,
             sums,
             even_weight.as_deref(),
-            place,
+            token,
             &hidden_grad,
         );
         let even_hidden = constant.then(|| sum_of_rows(block.hidden, width, even));
@@ -193,8 +196,8 @@ pub fn head_loss_gradients_cut(
 }
 
 /// The tokens that are not ignored.
-struct Learnt<'a> {
-    /// Which they are.
+struct ActiveTokens<'a> {
+    /// Their indices.
     rows: Vec<usize>,
     /// Their hidden states, `[rows, width]`.
     hidden: Cow<'a, [f32]>,
@@ -202,7 +205,7 @@ struct Learnt<'a> {
     targets: Vec<usize>,
 }
 
-impl<'a> Learnt<'a> {
+impl<'a> ActiveTokens<'a> {
     fn new(task: &HeadLossTask<'a>) -> Self {
         let HeadLossTask { width, vocab, .. } = *task;
         let tokens = task.targets.len();
@@ -211,9 +214,9 @@ impl<'a> Learnt<'a> {
             task.hidden.len() == tokens * width && task.weight.len() == vocab * width,
             "the head's sizes"
         );
-        let learnt = |(row, target): (usize, &i32)| Some((row, usize::try_from(*target).ok()?));
+        let active = |(row, target): (usize, &i32)| Some((row, usize::try_from(*target).ok()?));
         let all = task.targets.iter().enumerate();
-        let (rows, targets): (Vec<_>, Vec<_>) = all.filter_map(learnt).unzip();
+        let (rows, targets): (Vec<_>, Vec<_>) = all.filter_map(active).unzip();
         assert!(
             targets.iter().all(|target| *target < vocab),
             "a target is not in the vocabulary"
@@ -239,7 +242,7 @@ fn sum_of_rows(matrix: &[f32], width: usize, factor: f64) -> Vec<f32> {
     let mut sums = vec![0.0; parts.len() * width];
     let shared = Shared::new(&mut sums);
     for_each(parts.len(), |part| {
-        // SAFETY: each part has its own row.
+        // SAFETY: each part has its own row of the sums.
         let sum = unsafe { shared.part(part * width..(part + 1) * width) };
         wide(
             #[inline(always)]
@@ -259,11 +262,11 @@ fn sum_of_rows(matrix: &[f32], width: usize, factor: f64) -> Vec<f32> {
     total.iter().map(|x| (x * factor) as f32).collect()
 }
 
-/// The same memory.
+/// Returns uninitialized memory as initialized.
 ///
 /// # Safety
 /// All of it has been written.
-unsafe fn initialised(memory: &[MaybeUninit<f32>]) -> &[f32] {
-    // SAFETY: by the caller's promise; the layouts are the same.
+unsafe fn assume_init(memory: &[MaybeUninit<f32>]) -> &[f32] {
+    // SAFETY: initialized, as the caller guarantees; the layouts are the same.
     unsafe { std::slice::from_raw_parts(memory.as_ptr().cast(), memory.len()) }
 }

@@ -1,8 +1,9 @@
-//! Products of some rows with the transpose of a large matrix, as of the states of many sequences with a head.
+//! Products of a moderate number of rows with the transpose of a large matrix, such as the hidden states of many
+//! sequences with the head.
 //!
-//! `y[m, n] = x[m, k] Wᵀ`, where the rows of W `[n, k]` are contiguous: each element of y is an inner product. A general
-//! product packs W each time, which is most of its time while rows of x are few; here W is read once in its stored layout, and each of
-//! its elements in a register meets several rows of x.
+//! `y[m, n] = x[m, k] Wᵀ` with contiguous rows of W `[n, k]`: each element of y is an inner product. A general
+//! product packs W every time, which dominates its time if x has few rows. This kernel reads W once in its stored
+//! layout, and multiplies each element in a register with several rows of x.
 
 use std::ops::Range;
 
@@ -15,20 +16,22 @@ use super::prefetch::prefetch;
 use super::vector::wide;
 use crate::Precision;
 
-/// Rows of x and of W whose inner products are made at once: 16 sums and 4 rows of x fit 32 registers; with fewer of
-/// them half as many rows of W are taken.
+/// The number of rows of x and of W per block of inner products: 16 sums and 4 rows of x fit 32 registers. CPUs
+/// with fewer registers use half as many rows of W.
 const BLOCK: usize = 4;
-/// Most rows of x: with more of them packing W pays.
+/// The maximum number of rows of x. With more rows, packing W is faster.
 const MOST_ROWS: usize = 96;
-/// The minimum row length per row beyond the first few: with shorter rows packing W pays, since their partial sums cost more.
+/// The minimum row length per row of x, beyond the first few rows. With shorter rows, the partial sums cost more
+/// than packing W.
 const LENGTH_PER_ROW: usize = 12;
-/// Multiplications of a task, at least about.
+/// The approximate minimum number of multiplications per task.
 const TASK: usize = 1 << 18;
-/// About how many tasks share W.
+/// The approximate number of tasks that share W.
 const TASKS: usize = 32;
 
-/// Returns true if a product `x W`, where W is `[k, n]`, is one of some rows with a transpose that [`product`] takes. Few rows
-/// are taken at any precision, since rounding does not shorten the reading of W.
+/// Returns true if [`product`] supports `x W` with W `[k, n]`: W is the transpose of a matrix with contiguous
+/// rows, and x has few enough rows. Very few rows are accepted at any precision, since rounding does not make
+/// reading W faster.
 pub fn fits(x: Matrix<'_>, w: Matrix<'_>, precision: Precision) -> bool {
     let most = match precision {
         Precision::F32 => (w.rows / LENGTH_PER_ROW).clamp(matvec::MOST_ROWS, MOST_ROWS),
@@ -37,10 +40,10 @@ pub fn fits(x: Matrix<'_>, w: Matrix<'_>, precision: Precision) -> bool {
     x.rows <= most && x.has_contiguous_rows() && w.transposed().has_contiguous_rows()
 }
 
-/// `y = x W` or `y += x W` on all threads, in f32, where it [`fits`].
+/// `y = x W` or `y += x W` in f32 on all threads, for products that [`fits`] accepts.
 ///
 /// # Panics
-/// Panics if the sizes do not fit, or a stride that must be 1 is not.
+/// Panics if the sizes do not fit, or rows are not contiguous where they must be.
 pub fn product(y: MatrixMut<'_>, x: Matrix<'_>, w: Matrix<'_>, output: Output) {
     let products = Products::new(y, x, w, output);
     let [n, k] = [products.w.rows, products.w.columns];
@@ -49,20 +52,20 @@ pub fn product(y: MatrixMut<'_>, x: Matrix<'_>, w: Matrix<'_>, output: Output) {
     let rows = rows.next_multiple_of(BLOCK);
     parallel::for_each(n.div_ceil(rows), |task| {
         wide(Task {
-            of: &products,
+            products: &products,
             rows: task * rows..n.min((task + 1) * rows),
         });
     });
 }
 
-/// [`product`] on only this thread.
+/// [`product`] on the calling thread only.
 ///
 /// # Panics
-/// As [`product`].
+/// See [`product`].
 pub fn product_here(y: MatrixMut<'_>, x: Matrix<'_>, w: Matrix<'_>, output: Output) {
     let products = Products::new(y, x, w, output);
     wide(Task {
-        of: &products,
+        products: &products,
         rows: 0..products.w.rows,
     });
 }
@@ -96,9 +99,9 @@ impl<'a> Products<'a> {
     }
 }
 
-/// The products with some of W's rows: columns of y, which no other task has.
+/// The products with a range of W's rows, which are columns of y that no other task writes.
 struct Task<'a, 'b> {
-    of: &'b Products<'a>,
+    products: &'b Products<'a>,
     rows: Range<usize>,
 }
 
@@ -107,8 +110,8 @@ impl WithSimd for Task<'_, '_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        // What so few rows take is the time of memory, which is quickest front to back.
-        if self.of.x.len() <= BLOCK {
+        // Very few rows are limited by memory bandwidth, which is highest for sequential reads.
+        if self.products.x.len() <= BLOCK {
             self.blocks::<S, 1>(simd);
         } else if S::REGISTER_COUNT >= 32 {
             self.blocks::<S, BLOCK>(simd);
@@ -119,7 +122,7 @@ impl WithSimd for Task<'_, '_> {
 }
 
 impl Task<'_, '_> {
-    /// Its rows of W, `J` at a time.
+    /// Processes the task's rows of W, `J` at a time.
     #[inline(always)]
     fn blocks<S: Simd, const J: usize>(&self, simd: S) {
         let Range { start, end } = self.rows;
@@ -132,38 +135,38 @@ impl Task<'_, '_> {
         }
     }
 
-    /// `J` rows of W from the `j`-th on with each row of x.
+    /// Multiplies `J` rows of W, starting at row `j`, with each row of x.
     #[inline(always)]
     fn block<S: Simd, const J: usize>(&self, simd: S, j: usize) {
         let mut w: [&[f32]; J] = [&[]; J];
         for (s, w) in w.iter_mut().enumerate() {
-            *w = self.of.w.row(j + s);
+            *w = self.products.w.row(j + s);
         }
-        let (blocks, rest) = self.of.x.as_chunks::<BLOCK>();
+        let (blocks, rest) = self.products.x.as_chunks::<BLOCK>();
         for (block, x) in blocks.iter().enumerate() {
             let i = block * BLOCK;
-            self.put(i, j, inner_products(simd, w, *x, i == 0));
+            self.write(i, j, inner_products(simd, w, *x, i == 0));
         }
         let i = blocks.len() * BLOCK;
         match *rest {
-            [x, y, z] => self.put(i, j, inner_products(simd, w, [x, y, z], i == 0)),
-            [x, y] => self.put(i, j, inner_products(simd, w, [x, y], i == 0)),
-            [x] => self.put(i, j, inner_products(simd, w, [x], i == 0)),
+            [x, y, z] => self.write(i, j, inner_products(simd, w, [x, y, z], i == 0)),
+            [x, y] => self.write(i, j, inner_products(simd, w, [x, y], i == 0)),
+            [x] => self.write(i, j, inner_products(simd, w, [x], i == 0)),
             _ => {}
         }
     }
 
-    /// Sums into y's rows from the `i`-th and columns from the `j`-th on.
+    /// Writes sums to y, starting at row `i` and column `j`.
     #[inline(always)]
-    fn put<const I: usize, const J: usize>(&self, i: usize, j: usize, sums: [[f32; J]; I]) {
-        let [down, across] = self.of.strides;
+    fn write<const I: usize, const J: usize>(&self, i: usize, j: usize, sums: [[f32; J]; I]) {
+        let [down, across] = self.products.strides;
         for (row, sums) in sums.iter().enumerate() {
             for (column, sum) in sums.iter().enumerate() {
-                // SAFETY: an element of y, which is borrowed while the tasks run, in a column of this task's own; it is
-                // read only where it holds a number.
+                // SAFETY: the element is within y, which is borrowed while the tasks run, in a column that only
+                // this task writes. It is only read if it is initialized.
                 unsafe {
-                    let y = self.of.y.at((i + row) * down + (j + column) * across);
-                    *y = match self.of.output {
+                    let y = self.products.y.at((i + row) * down + (j + column) * across);
+                    *y = match self.products.output {
                         Output::Overwrite => *sum,
                         Output::Accumulate => *y + *sum,
                     };
@@ -173,8 +176,8 @@ impl Task<'_, '_> {
     }
 }
 
-/// `Σ_l x_il w_jl`, over as many partial sums as a register holds. When rows of W are read first, the elements after
-/// them are prefetched as well.
+/// `Σ_l x_il w_jl`, with as many partial sums as a register holds. `first` is true if the rows of W are read for
+/// the first time; then the elements after them are prefetched.
 #[inline(always)]
 fn inner_products<S: Simd, const I: usize, const J: usize>(
     simd: S,
@@ -184,7 +187,7 @@ fn inner_products<S: Simd, const I: usize, const J: usize>(
 ) -> [[f32; J]; I] {
     let k = w[0].len();
     let whole = k - k % S::F32_LANES;
-    // Only loops: a closure may be compiled for the baseline CPU.
+    // Loops only: a closure could be compiled for the baseline CPU.
     let mut w_vectors: [&[S::f32s]; J] = [&[]; J];
     for (vectors, w) in w_vectors.iter_mut().zip(w) {
         *vectors = S::as_simd_f32s(&w[..whole]).0;

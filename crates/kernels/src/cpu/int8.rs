@@ -1,7 +1,7 @@
-//! The int8 format: a matrix in a quarter of the memory, and so read in a quarter of the time.
+//! The int8 format, which takes a quarter of the memory of f32, and a quarter of the time to read.
 //!
-//! Symmetric, one scale for each output: `w[j, l] ≈ scale[j] q[j, l]` with `|q| ≤ 127`, off by half a scale at most. The other
-//! factor and the sums stay f32.
+//! Quantization is symmetric with one scale per output: `w[j, l] ≈ scale[j] q[j, l]` with `|q| ≤ 127`. The error
+//! is at most half a scale. The other operand and the sums stay in f32.
 
 use super::matrix::{Matrix, MatrixMut};
 use super::packed::PackedView;
@@ -9,14 +9,15 @@ use super::parallel::{self, Start};
 use super::product::Output;
 use super::vector::{dot, wide};
 
-/// Elements of W of a task, at least about.
+/// The approximate minimum number of elements of W per task.
 const TASK: usize = 1 << 17;
-/// About how many tasks share W.
+/// The approximate number of tasks that share W.
 const TASKS: usize = 32;
 
-/// `q[l] = round(w[l] / scale)`, `scale = max |w| / 127`. The scale of a row that is not finite is not finite either.
+/// Quantizes a row: `q[l] = round(w[l] / scale)`, `scale = max |w| / 127`. A row with non-finite weights gets a
+/// non-finite scale.
 pub(super) fn pack_row(w: &[f32], q: &mut [i8], scale: &mut [f32]) {
-    // Once it is NaN it stays so.
+    // NaN is sticky.
     let larger = |largest: f32, x: f32| match x > largest || x.is_nan() {
         true => x,
         false => largest,
@@ -38,15 +39,15 @@ pub(super) fn unpack_row(q: &[i8], scale: &[f32], w: &mut [f32]) {
     }
 }
 
-/// `y = x Wᵀ` or `y += x Wᵀ` in one pass over W, for a few rows of x, on all threads. Sizes are those of
-/// [`super::packed::product`], which checks them.
+/// `y = x Wᵀ` or `y += x Wᵀ` in a single pass over W, for a few rows of x, on all threads. The caller,
+/// [`super::packed::product`], checks the sizes.
 pub(super) fn matvec(mut y: MatrixMut<'_>, x: Matrix<'_>, w: PackedView<'_>, output: Output) {
     let [m, k, n] = [x.rows, w.columns, w.rows()];
     let (start, stride) = (Start(y.as_mut_ptr()), y.row_stride);
     let rows: Vec<&[f32]> = (0..m).map(|i| x.row(i)).collect();
     let step = (n * k).div_ceil(TASKS).max(TASK).div_ceil(k.max(1)).max(1);
     parallel::for_each(n.div_ceil(step), |task| {
-        // A row of W for several rows of x, which stays in the first cache.
+        // A row of W, converted once for several rows of x; it stays in the L1 cache.
         let mut dense = vec![0.0f32; if m > 1 { k } else { 0 }];
         wide(
             #[inline(always)]
@@ -63,7 +64,8 @@ pub(super) fn matvec(mut y: MatrixMut<'_>, x: Matrix<'_>, w: PackedView<'_>, out
                             dot(q, x, f32::from)
                         };
                         let sum = sum * w.scales[j];
-                        // SAFETY: an element of y, this task's own; it is read only where it holds a number.
+                        // SAFETY: the element is within y, and only this task writes it. It is only read if it is
+                        // initialized.
                         unsafe {
                             let y = start.at(i * stride + j);
                             let old = if output == Output::Accumulate {

@@ -1,9 +1,9 @@
-//! A matrix of f32 in memory, each of its dimensions with a stride.
+//! Strided views of f32 matrices in memory.
 
 use std::marker::PhantomData;
 use std::ops::Range;
 
-/// A matrix to read: element `(i, j)` is `data[i · row_stride + j · column_stride]`.
+/// A read-only matrix: element `(i, j)` is `data[i · row_stride + j · column_stride]`.
 #[derive(Clone, Copy, Debug)]
 pub struct Matrix<'a> {
     data: &'a [f32],
@@ -11,17 +11,17 @@ pub struct Matrix<'a> {
     pub rows: usize,
     /// The number of columns.
     pub columns: usize,
-    /// Elements from a row to the next.
+    /// The number of elements from one row to the next.
     pub row_stride: usize,
-    /// Elements from a column to the next.
+    /// The number of elements from one column to the next.
     pub column_stride: usize,
 }
 
 impl<'a> Matrix<'a> {
-    /// A matrix over the beginning of `data`.
+    /// Creates a matrix over the beginning of `data`.
     ///
     /// # Panics
-    /// Panics if its last element lies outside of `data`.
+    /// Panics if the last element is outside `data`.
     pub fn new(
         data: &'a [f32],
         [rows, columns]: [usize; 2],
@@ -40,15 +40,15 @@ impl<'a> Matrix<'a> {
         }
     }
 
-    /// `[rows, columns]`, row after row.
+    /// Creates a `[rows, columns]` matrix in row-major order.
     ///
     /// # Panics
-    /// Panics if `data` is shorter.
+    /// Panics if `data` is too short.
     pub fn row_major(data: &'a [f32], rows: usize, columns: usize) -> Self {
         Self::new(data, [rows, columns], [columns, 1])
     }
 
-    /// The same memory with rows and columns exchanged.
+    /// Returns the transpose, a view of the same memory.
     pub fn transposed(self) -> Self {
         Self {
             data: self.data,
@@ -59,16 +59,16 @@ impl<'a> Matrix<'a> {
         }
     }
 
-    /// Returns true if a row's elements lie one after the other.
+    /// Returns true if the elements of a row are contiguous.
     #[inline(always)]
     pub fn has_contiguous_rows(self) -> bool {
         contiguous(self.columns, self.column_stride)
     }
 
-    /// A row, where rows are contiguous.
+    /// Returns a contiguous row.
     ///
     /// # Panics
-    /// Panics if they are not, or there is no such row.
+    /// Panics if rows are not contiguous, or if there is no row `i`.
     #[inline(always)]
     pub fn row(self, i: usize) -> &'a [f32] {
         assert!(
@@ -83,10 +83,10 @@ impl<'a> Matrix<'a> {
         &self.data[start..start + self.columns]
     }
 
-    /// A part of it.
+    /// Returns a submatrix.
     ///
     /// # Panics
-    /// Panics if a range ends outside.
+    /// Panics if a range is out of bounds.
     pub fn block(self, rows: Range<usize>, columns: Range<usize>) -> Self {
         assert!(
             rows.end <= self.rows && columns.end <= self.columns,
@@ -113,7 +113,7 @@ impl<'a> Matrix<'a> {
     }
 }
 
-/// A matrix to write.
+/// A writable matrix.
 #[derive(Debug)]
 pub struct MatrixMut<'a> {
     start: *mut f32,
@@ -121,18 +121,18 @@ pub struct MatrixMut<'a> {
     pub rows: usize,
     /// The number of columns.
     pub columns: usize,
-    /// Elements from a row to the next.
+    /// The number of elements from one row to the next.
     pub row_stride: usize,
-    /// Elements from a column to the next.
+    /// The number of elements from one column to the next.
     pub column_stride: usize,
     data: PhantomData<&'a mut [f32]>,
 }
 
 impl<'a> MatrixMut<'a> {
-    /// A matrix over the beginning of `data`.
+    /// Creates a matrix over the beginning of `data`.
     ///
     /// # Panics
-    /// Panics if its last element lies outside of `data`.
+    /// Panics if the last element is outside `data`.
     pub fn new(
         data: &'a mut [f32],
         [rows, columns]: [usize; 2],
@@ -152,19 +152,19 @@ impl<'a> MatrixMut<'a> {
         }
     }
 
-    /// `[rows, columns]`, row after row.
+    /// Creates a `[rows, columns]` matrix in row-major order.
     ///
     /// # Panics
-    /// Panics if `data` is shorter.
+    /// Panics if `data` is too short.
     pub fn row_major(data: &'a mut [f32], rows: usize, columns: usize) -> Self {
         Self::new(data, [rows, columns], [columns, 1])
     }
 
-    /// A matrix whose first element is at `start`.
+    /// Creates a matrix whose first element is at `start`.
     ///
     /// # Safety
-    /// All of its elements lie in one allocation that lives for `'a`, and while it lives nothing else reads or writes
-    /// them.
+    /// All elements are within one allocation that lives for `'a`, and nothing else reads or writes them during
+    /// `'a`.
     pub unsafe fn from_raw(
         start: *mut f32,
         [rows, columns]: [usize; 2],
@@ -180,7 +180,7 @@ impl<'a> MatrixMut<'a> {
         }
     }
 
-    /// Returns true if a row's elements lie one after the other.
+    /// Returns true if the elements of a row are contiguous.
     pub fn has_contiguous_rows(&self) -> bool {
         contiguous(self.columns, self.column_stride)
     }
@@ -196,7 +196,7 @@ fn contiguous(len: usize, stride: usize) -> bool {
     stride == 1 || len <= 1
 }
 
-/// Elements from the first to just after the last.
+/// The number of elements from the first to the last, inclusive.
 fn extent(rows: usize, columns: usize, row_stride: usize, column_stride: usize) -> usize {
     if rows == 0 || columns == 0 {
         return 0;
@@ -204,11 +204,11 @@ fn extent(rows: usize, columns: usize, row_stride: usize, column_stride: usize) 
     (rows - 1) * row_stride + (columns - 1) * column_stride + 1
 }
 
-/// The treatment of what the output's memory holds before a product.
+/// The treatment of the output's previous contents by a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// It is overwritten, and need not be initialised.
+    /// Overwrites it. The output may be uninitialized.
     Overwrite,
-    /// The product is added to it.
+    /// Adds the product to it.
     Accumulate,
 }

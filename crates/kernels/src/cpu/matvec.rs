@@ -1,7 +1,8 @@
-//! Products of few rows with a large matrix, as in sampling: a pass over that matrix at the speed of memory.
+//! Products of few rows with a large matrix, as in sampling. They are limited by memory bandwidth, so the matrix
+//! is read only once.
 //!
-//! `y[m, n] = x[m, k] W`, where W's rows are contiguous: `[k, n]`, or `[n, k]` for `x Wᵀ`. Each task reads its part of W
-//! once, front to back, for all rows of x.
+//! `y[m, n] = x[m, k] W`, where W's rows are contiguous: W is `[k, n]`, or `[n, k]` for `x Wᵀ`. Each task reads
+//! its part of W once and sequentially for all rows of x.
 
 use std::hint::black_box;
 use std::ops::Range;
@@ -11,33 +12,34 @@ use super::parallel::{self, Shared};
 use super::prefetch::{LINE, prefetch};
 use super::vector::{LANES, wide};
 
-/// Most rows of x.
+/// The maximum number of rows of x.
 pub const MOST_ROWS: usize = 8;
-/// Bytes between what is read of W and what is asked for of it: far enough for memory to answer, and near enough to be
-/// still in the first cache then.
+/// The prefetch distance in W in bytes: far enough to hide the memory latency, and near enough for the data to
+/// still be in the L1 cache when it is used.
 const AHEAD: usize = 1024;
-/// Columns of W of a task, and sums that stay in the first cache while rows are added to them, for one row of x: whole rows,
-/// where they are no longer, so that memory is read front to back.
+/// The number of columns of W per task for a single row of x. The sums stay in the L1 cache while rows are added
+/// to them. Shorter rows are processed whole, so memory is read sequentially.
 const LONG: usize = 4096;
-/// Columns of W of a task for several rows of x.
+/// The number of columns of W per task for several rows of x.
 const TASK_COLUMNS: usize = 1024;
-/// Columns of W that stay in the first cache while each row of x takes them.
+/// The number of columns of W that stay in the L1 cache while each row of x uses them.
 const COLUMNS: usize = 512;
-/// Rows of W added at a time to several rows' sums: that many streams from memory.
+/// The number of rows of W that are added to the sums of several rows at a time, and thereby of concurrent memory
+/// streams.
 const STREAMS: usize = 8;
-/// Minimum rows of W of a task: its sums are written and read again.
+/// The minimum number of rows of W per task, since every task writes partial sums that are read again.
 const DEEP: usize = 96;
-/// Elements of W of a task by rows, at least about.
+/// The approximate minimum number of elements of W per task of [`by_rows`].
 const SMALL_TASK: usize = 1 << 15;
-/// Tasks by rows.
+/// The maximum number of tasks of [`by_rows`].
 const PARTS: usize = 16;
-/// Elements of W of a task by columns, at least about.
+/// The approximate minimum number of elements of W per task of [`by_columns`].
 const TASK: usize = 1 << 16;
-/// About how many tasks by columns share W.
+/// The approximate number of tasks of [`by_columns`].
 const TASKS: usize = 32;
 
-/// Returns true if a product is one of few rows with a matrix that [`product`] takes: several rows only with its columns, since
-/// [`super::inner_products`] takes them with rows.
+/// Returns true if [`product`] supports the product. Several rows of x require contiguous rows of W; otherwise
+/// [`super::inner_products`] handles them.
 pub fn fits(y: &MatrixMut<'_>, x: Matrix<'_>, w: Matrix<'_>) -> bool {
     let by_rows = w.has_contiguous_rows() && !is_column(w);
     y.rows <= MOST_ROWS
@@ -47,15 +49,15 @@ pub fn fits(y: &MatrixMut<'_>, x: Matrix<'_>, w: Matrix<'_>) -> bool {
         && (by_rows || (y.rows <= 1 && w.transposed().has_contiguous_rows()))
 }
 
-/// A column whose elements are contiguous is quicker as one row of the transpose.
+/// Returns true for a column with contiguous elements, which is faster as a single row of the transpose.
 fn is_column(w: Matrix<'_>) -> bool {
     w.columns == 1 && w.row_stride == 1
 }
 
-/// `y = x W` or `y += x W` on all threads, in f32, where it [`fits`].
+/// `y = x W` or `y += x W` in f32 on all threads, for products that [`fits`] accepts.
 ///
 /// # Panics
-/// Panics if the sizes do not fit, or a stride that must be 1 is not.
+/// Panics if the sizes do not fit, or rows are not contiguous where they must be.
 pub fn product(mut y: MatrixMut<'_>, x: Matrix<'_>, w: Matrix<'_>, output: Output) {
     assert!(
         fits(&y, x, w) && y.rows == x.rows && y.columns == w.columns && x.columns == w.rows,
@@ -65,7 +67,8 @@ pub fn product(mut y: MatrixMut<'_>, x: Matrix<'_>, w: Matrix<'_>, output: Outpu
     let x: Vec<&[f32]> = (0..m).map(|i| x.row(i)).collect();
     let mut out = Vec::with_capacity(m);
     for i in 0..m {
-        // SAFETY: a row of y, which is borrowed, has contiguous columns, and whose rows do not overlap.
+        // SAFETY: a row of y, which is borrowed exclusively; its columns are contiguous and its rows do not
+        // overlap.
         let row =
             unsafe { std::slice::from_raw_parts_mut(y.as_mut_ptr().add(i * y.row_stride), n) };
         if output == Output::Overwrite {
@@ -84,7 +87,7 @@ pub fn product(mut y: MatrixMut<'_>, x: Matrix<'_>, w: Matrix<'_>, output: Outpu
     }
 }
 
-/// `y += x W` for W `[k, n]`: rows of W, times elements of x, added up.
+/// `y += x W` for W `[k, n]`: sums rows of W times elements of x.
 fn by_rows(y: &[Shared<'_, f32>], x: &[&[f32]], w: Matrix<'_>) {
     let [k, n] = [w.rows, w.columns];
     let width = if x.len() == 1 { LONG } else { TASK_COLUMNS };
@@ -101,7 +104,8 @@ fn by_rows(y: &[Shared<'_, f32>], x: &[&[f32]], w: Matrix<'_>) {
         let depth = part * deep..k.min((part + 1) * deep);
         let sums_of = |i: usize, columns: &Range<usize>| {
             let at = (part * x.len() + i) * n;
-            // SAFETY: no other task writes this part's columns, and this one borrows those of one row of x at a time.
+            // SAFETY: no other task writes these columns of the part, and this task borrows them for one row of x
+            // at a time.
             unsafe { sums.part(at + columns.start..at + columns.end) }
         };
         wide(
@@ -125,7 +129,7 @@ fn by_rows(y: &[Shared<'_, f32>], x: &[&[f32]], w: Matrix<'_>) {
             let y = unsafe { y.part(columns.clone()) };
             for part in 0..parts {
                 let at = (part * x.len() + i) * n;
-                // SAFETY: the tasks that wrote are done.
+                // SAFETY: the tasks that wrote the sums have finished.
                 let sums = unsafe { sums.part(at + columns.start..at + columns.end) };
                 wide(|| {
                     for (y, sum) in y.iter_mut().zip(sums.iter()) {
@@ -142,7 +146,7 @@ fn by_rows(y: &[Shared<'_, f32>], x: &[&[f32]], w: Matrix<'_>) {
     }
 }
 
-/// `sums += x row`, of a row that is read from memory.
+/// `sums += x row`, for a row that is read from memory.
 #[inline(always)]
 fn add_row(sums: &mut [f32], row: &[f32], x: f32) {
     let (sums, rest_sums) = sums.as_chunks_mut::<LINE>();
@@ -153,7 +157,7 @@ fn add_row(sums: &mut [f32], row: &[f32], x: f32) {
         for lane in 0..LINE {
             products[lane] = x * row[at][lane];
         }
-        ask_ahead(&row[at]);
+        prefetch_ahead(&row[at]);
         for lane in 0..LINE {
             sums[lane] += products[lane];
         }
@@ -163,7 +167,7 @@ fn add_row(sums: &mut [f32], row: &[f32], x: f32) {
     }
 }
 
-/// `sums_i += Σ_l x_il row_l` for the rows and columns of one task, several at a time.
+/// `sums_i += Σ_l x_il row_l` for the rows and columns of one task, several rows at a time.
 #[inline(always)]
 fn add_block<'a>(
     sums_of: impl Fn(usize, &Range<usize>) -> &'a mut [f32],
@@ -205,8 +209,8 @@ fn add_rows<const S: usize>(y: &mut [f32], rows: [&[f32]; S], x: &[f32]) {
     }
 }
 
-/// `y += x Wᵀ` for W `[n, k]` and one row of x: inner products with rows of W. Through [`super::inner_products`], whose sum of
-/// one row is one chain of additions, GPT-2 decoded 10 to 25% slower.
+/// `y += x Wᵀ` for W `[n, k]` and one row of x: inner products with rows of W. [`super::inner_products`] would
+/// compute a single row as one chain of dependent additions; with it, GPT-2 decoded 10 to 25% slower.
 fn by_columns(y: &Shared<'_, f32>, x: &[f32], w: Matrix<'_>) {
     let [n, k] = [w.rows, w.columns];
     let rows = (n * k).div_ceil(TASKS).max(TASK).div_ceil(k.max(1)).max(1);
@@ -225,7 +229,7 @@ fn by_columns(y: &Shared<'_, f32>, x: &[f32], w: Matrix<'_>) {
     });
 }
 
-/// As [`super::vector::dot`], of a row that is read from memory.
+/// [`super::vector::dot`] for a row that is read from memory.
 #[inline(always)]
 fn dot(w: &[f32], x: &[f32]) -> f32 {
     const HALF: usize = LANES / 2;
@@ -234,9 +238,9 @@ fn dot(w: &[f32], x: &[f32]) -> f32 {
     let (x, rest_x) = x.as_chunks::<LANES>();
     for (w, x) in w.iter().zip(x) {
         for line in (0..LANES).step_by(LINE) {
-            ask_ahead(&w[line..]);
+            prefetch_ahead(&w[line..]);
         }
-        // In two halves: whole arrays are what the compiler makes vectors of.
+        // In two halves, because the compiler vectorizes loops over whole arrays.
         for half in 0..2 {
             let mut products = [0.0f32; HALF];
             for lane in 0..HALF {
@@ -247,30 +251,30 @@ fn dot(w: &[f32], x: &[f32]) -> f32 {
             }
         }
     }
-    // The compiler would split the loop's vectors if it saw the use of the sums.
+    // Hides the use of the sums from the compiler, which would otherwise split the vectors of the loop.
     let [mut all, upper] = black_box(sums);
     for lane in 0..HALF {
         all[lane] += upper[lane];
     }
-    folded::<8>(&mut all);
-    folded::<4>(&mut all);
-    folded::<2>(&mut all);
-    folded::<1>(&mut all);
+    fold_halves::<8>(&mut all);
+    fold_halves::<4>(&mut all);
+    fold_halves::<2>(&mut all);
+    fold_halves::<1>(&mut all);
     let rest = rest_w.iter().zip(rest_x);
     rest.fold(all[0], |sum, (w, x)| sum + *w * *x)
 }
 
-/// The upper of twice `WIDTH` partial sums added to the lower.
+/// Adds the upper half of `2 · WIDTH` partial sums to the lower half.
 #[inline(always)]
-fn folded<const WIDTH: usize>(sums: &mut [f32; LANES / 2]) {
+fn fold_halves<const WIDTH: usize>(sums: &mut [f32; LANES / 2]) {
     for lane in 0..WIDTH {
         sums[lane] += sums[lane + WIDTH];
     }
 }
 
-/// Prefetches the data [`AHEAD`] of this, also past a row's end, where the next row begins. The CPU prefetches by itself
-/// only long streams, and restarts at each page.
+/// Prefetches the data [`AHEAD`] bytes after `of`, possibly in the next row. Hardware prefetching only detects
+/// long streams, and restarts at each page.
 #[inline(always)]
-fn ask_ahead(of: &[f32]) {
+fn prefetch_ahead(of: &[f32]) {
     prefetch(of.as_ptr().wrapping_byte_add(AHEAD));
 }

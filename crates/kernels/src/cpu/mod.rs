@@ -1,12 +1,16 @@
-//! The operations on slices of f32 in memory, without Burn: what the `flex` backend's overrides are made of.
+//! CPU kernels on slices of f32, independent of Burn. The `flex` backend is built on them.
 //!
-//! Map: [`matrix`] is a strided view, [`product`] multiplies two of them on all threads, in f32 or through [`bf16`]'s
-//! instructions; [`matvec`] does where one has few rows, [`inner_products`] where it has some and the other's
-//! columns are contiguous, and [`packed`] where it is a packed weight, with `int8` as its format. [`attention`], [`head_loss`], [`norm`], [`rotary`], [`activation`], [`adamw`], [`embedding`] and [`reduce`]
-//! are the operations; [`vector`] holds what their inner loops share, `prefetch` asks for memory early, and [`parallel`] how they are spread over threads.
+//! - [`matrix`] is a strided view. [`product`] multiplies two of them on all threads, in f32 or with the
+//!   instructions of [`bf16`].
+//! - Special cases of products are [`matvec`] for few rows, [`inner_products`] for a moderate number of rows and
+//!   a matrix with contiguous columns, and [`packed`] for packed weights, with `int8` as its format.
+//! - [`attention`], [`head_loss`], [`norm`], [`rotary`], [`activation`], [`adamw`], [`embedding`] and [`reduce`]
+//!   are the operations.
+//! - [`vector`] has the shared inner loops, `prefetch` the prefetch hint, and [`parallel`] the distribution over
+//!   threads.
 //!
-//! Every result is the same to the bit whatever the number of threads: work is cut only by shape, and what several
-//! tasks add up is added in a fixed order.
+//! Results are bit-identical for any number of threads: work is divided by shape only, and the results of several
+//! tasks are summed in a fixed order.
 
 #![allow(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Normalisation over the last dimension with its gain and bias, and its gradients.
+//! Normalization over the last dimension with gain and bias, and its gradients.
 
 use rayon::prelude::*;
 
@@ -81,31 +81,31 @@ fn normalize_row(
 /// The outputs of [`normalize_backward`].
 #[derive(Debug)]
 pub struct NormGradients<'a> {
-    /// `x`'s, `[rows, width]`.
+    /// The gradient of `x`, `[rows, width]`.
     pub x: &'a mut [f32],
-    /// The gain's, `[width]`: overwritten.
+    /// The gradient of the gain, `[width]`; overwritten.
     pub gain: Option<&'a mut [f32]>,
-    /// The bias's, `[width]`: overwritten.
+    /// The gradient of the bias, `[width]`; overwritten.
     pub bias: Option<&'a mut [f32]>,
 }
 
-/// The other gradient of `x`: its residual branch's, added in the same pass.
+/// The gradient of `x` from its residual branch, which is added in the same pass.
 #[derive(Clone, Copy, Debug)]
 pub enum Residual<'a> {
-    /// Nothing: `x`'s gradient is overwritten.
+    /// There is none. The gradient of `x` is overwritten.
     None,
-    /// This, `[rows, width]`: `x`'s gradient is overwritten with the sum.
+    /// Adds this gradient, `[rows, width]`. The gradient of `x` is overwritten with the sum.
     From(&'a [f32]),
-    /// The gradient that `x` has already.
+    /// Adds to the previous contents of the gradient of `x`.
     InPlace,
 }
 
-/// [`normalize`]'s gradients. The statistics are computed again from `x`.
+/// The gradients of [`normalize`]. The statistics are recomputed from `x`.
 ///
-/// With `y = n(x)`, `d` its divisor and `g = grad · gain`: `dx = (g - y · mean(g y) · s) / d`, less its mean for a layer
-/// norm, where `s` is 1 but for ε outside of the root: there `d / (d - ε)`, because only the root depends on `x`.
-/// `dgain = Σ_r grad · y` and `dbias = Σ_r grad`: each task adds its rows in order, then the tasks' sums are added in
-/// order.
+/// With `y = n(x)`, the divisor `d` and `g = grad · gain`: `dx = (g - y · mean(g y) · s) / d`, minus its mean for
+/// a layer norm. `s` is 1 if ε is inside the square root. Otherwise it is `d / (d - ε)`, because only the root
+/// depends on `x`. `dgain = Σ_r grad · y` and `dbias = Σ_r grad`: each task sums its rows in order, then the sums
+/// of the tasks are added in order.
 ///
 /// # Panics
 /// Panics if the sizes do not fit.
@@ -145,7 +145,7 @@ pub fn normalize_backward(
         gain_grad: gain_grad.is_some(),
         bias_grad: bias_grad.is_some(),
     };
-    // For each task `[2, width]`: what its rows add to the gain's gradient, then to the bias's.
+    // `[2, width]` per task: the contributions of its rows to the gradients of the gain and of the bias.
     let mut partials = vec![0.0f32; x.len().div_ceil(block) * 2 * width];
     partials
         .par_chunks_mut(2 * width)
@@ -178,7 +178,7 @@ pub fn normalize_backward(
     }
 }
 
-/// The state that all tasks of a backward pass share.
+/// The inputs shared by all tasks of a backward pass.
 #[derive(Clone, Copy)]
 struct Task<'a> {
     kind: Normalization,
@@ -238,7 +238,7 @@ impl Task<'_> {
     }
 }
 
-/// A row's gradient as a linear function: `dx = scale · g + along · (x - mean) + offset`.
+/// The gradient of a row as a linear function: `dx = scale · g + along · (x - mean) + offset`.
 #[derive(Clone, Copy)]
 struct Row {
     mean: f32,
@@ -263,7 +263,7 @@ impl Row {
             }
             Normalization::Rms { .. } | Normalization::UnitRms { .. } => 0.0,
         };
-        // mean(g y) · s, then again y's factor and the divisor.
+        // mean(g y) · s; `along` below multiplies it by the factor of y and divides by the divisor.
         let along = product / n * scale * (divisor.value / divisor.root);
         Self {
             mean,
@@ -291,7 +291,7 @@ impl Row {
         }
     }
 
-    /// Adds `grad · y`.
+    /// Adds `grad · y` to `sum`.
     #[inline(always)]
     fn add_gain(self, x: &[f32], grad: &[f32], sum: &mut [f32]) {
         for ((sum, x), grad) in sum.iter_mut().zip(x).zip(grad) {
@@ -307,7 +307,7 @@ fn add_to(sum: &mut [f32], x: &[f32]) {
     }
 }
 
-/// The divisor of a row: its root, which depends on the row, and the whole.
+/// The divisor of a row, and its root, the part that depends on the row.
 struct Divisor {
     root: f32,
     value: f32,
@@ -322,7 +322,7 @@ impl Divisor {
                 Self { root, value: root }
             }
             Normalization::UnitRms { epsilon } => {
-                // A row of zeros has no gradient of its root; the clamp makes it zero instead of infinite.
+                // The root has no gradient for a row of zeros; the clamp makes it zero instead of infinite.
                 let root = mean_square.sqrt().max(1e-30);
                 Self {
                     root,
@@ -333,7 +333,7 @@ impl Divisor {
     }
 }
 
-/// The subtrahend of a row.
+/// The mean that the normalization subtracts from a row.
 #[inline(always)]
 fn mean(kind: Normalization, x: &[f32]) -> f32 {
     match kind {

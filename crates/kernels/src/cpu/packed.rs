@@ -1,4 +1,4 @@
-//! Packed weights on slices: packing, unpacking and products, a row at a time.
+//! Row-wise packing, unpacking and products of packed weights on slices.
 
 use super::inner_products;
 use super::int8;
@@ -8,26 +8,26 @@ use super::product::{Output, product_here};
 use super::vector::wide;
 use crate::{PackedFormat, Precision};
 
-/// Rows of x up to which a format's own kernel reads W.
+/// The maximum number of rows of x for the format's own kernel.
 const FEW: usize = 2;
-/// Rows of W unpacked to f32 at a time, where there are more rows of x.
+/// The number of rows of W that are unpacked to f32 at a time for larger x.
 const BLOCK: usize = 96;
 
-/// A packed matrix `[rows, columns]`, of outputs by inputs.
+/// A packed matrix `[rows, columns]`, `[out, in]` for a weight.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PackedMatrix {
     /// The storage format.
     pub format: PackedFormat,
-    /// Row after row, [`PackedFormat::row_bytes`] each.
+    /// The bytes of all rows, [`PackedFormat::row_bytes`] each.
     pub bytes: Vec<i8>,
-    /// Row after row, [`PackedFormat::row_scales`] each.
+    /// The scales of all rows, [`PackedFormat::row_scales`] each.
     pub scales: Vec<f32>,
-    /// Weights of a row.
+    /// The number of weights per row.
     pub columns: usize,
 }
 
 impl PackedMatrix {
-    /// `[rows, columns]`.
+    /// The shape of the unpacked matrix, `[rows, columns]`.
     pub fn shape(&self) -> [usize; 2] {
         [self.view().rows(), self.columns]
     }
@@ -43,16 +43,16 @@ impl PackedMatrix {
     }
 }
 
-/// A [`PackedMatrix`] in borrowed memory.
+/// A view of a [`PackedMatrix`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PackedView<'a> {
     /// The storage format.
     pub format: PackedFormat,
-    /// Row after row, [`PackedFormat::row_bytes`] each.
+    /// The bytes of all rows, [`PackedFormat::row_bytes`] each.
     pub bytes: &'a [i8],
-    /// Row after row, [`PackedFormat::row_scales`] each.
+    /// The scales of all rows, [`PackedFormat::row_scales`] each.
     pub scales: &'a [f32],
-    /// Weights of a row.
+    /// The number of weights per row.
     pub columns: usize,
 }
 
@@ -62,7 +62,7 @@ impl<'a> PackedView<'a> {
         self.scales.len() / self.format.row_scales(self.columns)
     }
 
-    /// Bytes and scales of row `row`.
+    /// The bytes and scales of row `row`.
     #[inline(always)]
     pub(super) fn row(&self, row: usize) -> (&'a [i8], &'a [f32]) {
         let bytes = self.format.row_bytes(self.columns);
@@ -74,7 +74,7 @@ impl<'a> PackedView<'a> {
     }
 }
 
-/// Packs the rows of `w` on all threads. A block that is not finite unpacks to nothing finite.
+/// Packs the rows of `w` on all threads. A block with a non-finite element unpacks to non-finite values only.
 pub fn pack(format: PackedFormat, w: Matrix<'_>) -> PackedMatrix {
     let [row_bytes, row_scales] = [format.row_bytes(w.columns), format.row_scales(w.columns)];
     let mut bytes = vec![0i8; w.rows * row_bytes];
@@ -82,7 +82,7 @@ pub fn pack(format: PackedFormat, w: Matrix<'_>) -> PackedMatrix {
     let (all_bytes, all_scales) = (Shared::new(&mut bytes), Shared::new(&mut scales));
     parallel::for_each(w.rows, |j| {
         let row: Vec<f32> = (0..w.columns)
-            // SAFETY: an element of the matrix.
+            // SAFETY: the element is within the matrix.
             .map(|l| unsafe { *w.as_ptr().add(j * w.row_stride + l * w.column_stride) })
             .collect();
         // SAFETY: each task writes its own row.
@@ -102,10 +102,10 @@ pub fn pack(format: PackedFormat, w: Matrix<'_>) -> PackedMatrix {
     }
 }
 
-/// Writes the weights that `w` stands for to `out` `[rows, columns]`, on all threads.
+/// Unpacks `w` to `out` `[rows, columns]` on all threads.
 ///
 /// # Panics
-/// Panics if `out` has another size.
+/// Panics if `out` has a different size.
 pub fn unpack(w: PackedView<'_>, out: &mut [f32]) {
     assert_eq!(out.len(), w.rows() * w.columns, "the sizes do not fit");
     let all = Shared::new(out);
@@ -116,7 +116,7 @@ pub fn unpack(w: PackedView<'_>, out: &mut [f32]) {
     });
 }
 
-/// Writes row `row` as f32.
+/// Unpacks row `row`.
 fn unpack_row(w: PackedView<'_>, row: usize, out: &mut [f32]) {
     let (bytes, scales) = w.row(row);
     match w.format {
@@ -129,10 +129,11 @@ fn unpack_row(w: PackedView<'_>, row: usize, out: &mut [f32]) {
 
 /// `y = x Wᵀ` or `y += x Wᵀ`, `[m, k] · [n, k]ᵀ`, on all threads.
 ///
-/// One or two rows of x take one pass over the packed W by the format's kernel. More take W block by block as f32.
+/// For one or two rows of x, the format's kernel makes a single pass over the packed W. For more rows, W is
+/// unpacked to f32 block by block.
 ///
 /// # Panics
-/// Panics if the sizes do not fit, or y's or x's columns are not contiguous.
+/// Panics if the sizes do not fit, or the rows of y or x are not contiguous.
 pub fn product(mut y: MatrixMut<'_>, x: Matrix<'_>, w: PackedView<'_>, output: Output) {
     let [m, k, n] = [x.rows, w.columns, w.rows()];
     assert!(
@@ -159,7 +160,7 @@ pub fn product(mut y: MatrixMut<'_>, x: Matrix<'_>, w: PackedView<'_>, output: O
         for (dense, j) in dense.chunks_mut(k.max(1)).zip(block.clone()) {
             unpack_row(w, j, dense);
         }
-        // SAFETY: columns of y, each task's own.
+        // SAFETY: the columns are within y, and no other task writes them.
         let y = unsafe {
             let strides = [stride, 1];
             MatrixMut::from_raw(start.at(block.start), [m, block.len()], strides)

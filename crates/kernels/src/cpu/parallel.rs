@@ -1,4 +1,4 @@
-//! Work on all threads.
+//! Distribution of work over threads.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -14,47 +14,49 @@ pub fn for_each(count: usize, task: impl Fn(usize) + Send + Sync) {
     }
 }
 
-/// `0..len` in ranges of `step`, the last one shorter.
+/// Splits `0..len` into ranges of length `step`; the last one may be shorter.
 pub fn ranges(len: usize, step: usize) -> impl Iterator<Item = Range<usize>> + Clone {
     (0..len)
         .step_by(step.max(1))
         .map(move |start| start..len.min(start + step))
 }
 
-/// Elements below which a pass stays on the calling thread: handing work to others costs some microseconds.
-const ALONE: usize = 32 * 1024;
+/// The number of elements below which a pass stays on the calling thread: starting other threads takes several
+/// microseconds.
+const SINGLE_THREADED: usize = 32 * 1024;
 
-/// Elements of one task at least: enough to hide its start, few enough to stay in a core's own cache.
+/// The minimum number of elements per task: enough to amortize its start, and few enough for a core's own cache.
 const TASK: usize = 16 * 1024;
 
-/// Tasks of one pass at most: each holds its own partial sums.
+/// The maximum number of tasks per pass, since each holds its own partial sums.
 const TASKS: usize = 128;
 
-/// The number of `rows` rows of `width` elements that one task takes, by the shape only: at least one.
+/// The number of rows of `width` elements per task, at least one. It depends only on the shape.
 pub(super) fn rows_per_task(rows: usize, width: usize) -> usize {
-    if rows.saturating_mul(width) < ALONE {
+    if rows.saturating_mul(width) < SINGLE_THREADED {
         return rows.max(1);
     }
     (TASK / width.max(1)).max(rows.div_ceil(TASKS)).max(1)
 }
 
-/// [`rows_per_task`] where each task holds sums as wide as a row: fewer tasks, since their sums are added up by one.
+/// [`rows_per_task`] for tasks that hold sums as wide as a row. There are fewer of them, because one thread adds
+/// up their sums.
 pub(super) fn rows_per_sum(rows: usize, width: usize) -> usize {
     rows_per_task(rows, width).max(rows.div_ceil(TASKS / 4))
 }
 
-/// The number of `len` elements that one task takes: all of them, or a multiple of 4096.
+/// The number of elements per task: all `len`, or a multiple of 4096.
 pub(super) fn elements_per_task(len: usize) -> usize {
-    if len < ALONE {
+    if len < SINGLE_THREADED {
         return len.max(1);
     }
     TASK.max(len.div_ceil(TASKS).next_multiple_of(4096))
 }
 
-/// The number of rows of `width` elements.
+/// The number of rows of `width` elements in `len` elements.
 ///
 /// # Panics
-/// Panics if they are not whole rows.
+/// Panics if `len` is not a multiple of `width`.
 #[track_caller]
 pub(super) fn rows_of(len: usize, width: usize) -> usize {
     assert!(
@@ -64,24 +66,25 @@ pub(super) fn rows_of(len: usize, width: usize) -> usize {
     len / width
 }
 
-/// The start of memory that tasks write at the same time, each its own elements of it.
+/// The address of memory that tasks write concurrently, each to its own elements.
 #[derive(Clone, Copy, Debug)]
 pub struct Start<T>(pub *mut T);
 
-// SAFETY: only an address; whoever reads or writes there promises that no other task writes the same elements.
+// SAFETY: it is only an address; code that dereferences it must ensure that no other task accesses the same
+// elements.
 unsafe impl<T: Send> Send for Start<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Sync for Start<T> {}
 
 impl<T> Start<T> {
-    /// The address of an element.
+    /// The address of element `index`.
     #[inline(always)]
     pub fn at(self, index: usize) -> *mut T {
         self.0.wrapping_add(index)
     }
 }
 
-/// Memory that tasks write at the same time, each its own part.
+/// Memory that tasks write concurrently, each to its own range.
 #[derive(Clone, Copy, Debug)]
 pub struct Shared<'a, T> {
     start: *mut T,
@@ -89,14 +92,14 @@ pub struct Shared<'a, T> {
     data: PhantomData<&'a mut [T]>,
 }
 
-// SAFETY: it is a pointer into memory that is borrowed for 'a; whoever reaches through it promises that no two parts
-// that are alive at once overlap.
+// SAFETY: it is a pointer into memory that is borrowed for 'a; callers of `part` guarantee that no two ranges
+// that are alive at the same time overlap.
 unsafe impl<T: Send> Send for Shared<'_, T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Sync for Shared<'_, T> {}
 
 impl<'a, T> Shared<'a, T> {
-    /// All of `data`.
+    /// Shares `data`.
     pub fn new(data: &'a mut [T]) -> Self {
         Self {
             start: data.as_mut_ptr(),
@@ -110,34 +113,35 @@ impl<'a, T> Shared<'a, T> {
         self.len
     }
 
-    /// Returns true if there are none.
+    /// Returns true if there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// A part.
+    /// Returns a range of the memory.
     ///
     /// # Safety
-    /// While it lives nothing else reads or writes its elements.
+    /// Nothing else reads or writes the elements while the slice is alive.
     ///
     /// # Panics
-    /// Panics if the range ends outside.
+    /// Panics if the range is out of bounds.
     pub unsafe fn part(&self, range: Range<usize>) -> &'a mut [T] {
         assert!(
             range.start <= range.end && range.end <= self.len,
             "the part leaves its memory"
         );
-        // SAFETY: the range lies within memory that is borrowed for 'a, and the caller promises exclusive access to it.
+        // SAFETY: the range is within memory that is borrowed for 'a, and the caller guarantees exclusive access
+        // to it.
         unsafe { std::slice::from_raw_parts_mut(self.start.add(range.start), range.len()) }
     }
 
-    /// The address of an element, for a matrix of separate parts.
+    /// The address of element `index`, for strided matrices.
     ///
     /// # Panics
-    /// Panics if it lies outside.
+    /// Panics if the element is out of bounds.
     pub fn at(&self, index: usize) -> *mut T {
         assert!(index < self.len, "the element leaves its memory");
-        // SAFETY: the element lies within the allocation.
+        // SAFETY: the element is within the allocation.
         unsafe { self.start.add(index) }
     }
 }

@@ -1,17 +1,17 @@
-//! Asking memory for what is read soon.
+//! Software prefetching.
 
-/// Prefetches the cache line of this element, at any address: a hint on CPUs that support it.
+/// Prefetches the cache line at any address, valid or not. Does nothing on CPUs without support.
 #[inline(always)]
 pub fn prefetch(at: *const f32) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a hint that reads nothing.
+        // SAFETY: a prefetch is a hint that never faults.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     let _ = at;
 }
 
-/// Elements of a cache line on most CPUs.
+/// The number of f32 in a cache line on most CPUs.
 pub const LINE: usize = 16;

@@ -1,7 +1,8 @@
-//! Products of matrices.
+//! Matrix products.
 //!
-//! A product on all threads is cut into tiles of C, each a product on one thread. The cut follows from only the shapes,
-//! and within a tile the terms are added in an order that depends only on k: the same bits on any number of threads.
+//! A product on all threads is divided into tiles of C, each computed by one thread. The division depends only on
+//! the shapes, and the order of summation within a tile only on k, so results are bit-identical for any number of
+//! threads.
 
 use super::bf16::{self, Threads};
 pub use super::matrix::Output;
@@ -10,17 +11,18 @@ use super::parallel::{self, Start};
 use super::{inner_products, matvec};
 use crate::Precision;
 
-/// Products with fewer multiplications than this are made at once: waking other threads takes as long.
+/// Products with fewer multiplications stay on the calling thread, because starting other threads would take as
+/// long.
 const SMALL: usize = 200_000;
-/// About how many multiplications a tile gets: a tenth of a millisecond or two.
+/// The approximate number of multiplications per tile, which take 0.1 to 0.2 ms.
 const TILE: usize = 8 << 20;
-/// The maximum number of tiles: each packs its parts of A and B.
+/// The maximum number of tiles, since each packs its own parts of A and B.
 const MOST_TILES: usize = 16;
 
 /// `C = A B` or `C += A B`, `[m, k] · [k, n]`, on all threads.
 ///
-/// A product of few rows takes the time of reading B, which rounding does not shorten: it is f32 at any precision
-/// ([`matvec`], [`inner_products`]).
+/// Products of few rows ([`matvec`], [`inner_products`]) are limited by reading B, which rounding does not make
+/// faster. They are computed in f32 at any precision.
 ///
 /// # Panics
 /// Panics if the sizes do not fit.
@@ -43,7 +45,7 @@ pub fn product(
     if work < SMALL {
         return product_here(c, a, b, output, precision);
     }
-    // Where A's rows are not contiguous, each tile would pack it slowly: packing it once gains 5 to 10 %.
+    // If A's rows are not contiguous, packing it in each tile is slow; packing it once is 5 to 10 % faster.
     let shared = work > TILE * MOST_TILES && a.column_stride != 1;
     if (precision == Precision::Bf16 || shared)
         && bf16::product(&mut c, a, b, output, precision, Threads::All)
@@ -58,7 +60,7 @@ pub fn product(
     parallel::for_each(c.rows.div_ceil(rows) * across, |task| {
         let [i, j] = [task / across * rows, task % across * columns];
         let [end_i, end_j] = [c.rows.min(i + rows), c.columns.min(j + columns)];
-        // SAFETY: the tile lies within C, which is borrowed for as long as the tasks run, and no two tiles overlap.
+        // SAFETY: the tile is within C, which is borrowed while the tasks run, and tiles do not overlap.
         let c = unsafe {
             let start = start.at(i * strides[0] + j * strides[1]);
             MatrixMut::from_raw(start, [end_i - i, end_j - j], strides)
@@ -73,8 +75,7 @@ pub fn product(
     });
 }
 
-/// [`product`] on only this thread, at the requested precision: for tasks that are themselves spread over
-/// threads.
+/// [`product`] on the calling thread only, and always at the requested precision. For use within parallel tasks.
 ///
 /// # Panics
 /// Panics if the sizes do not fit.
@@ -92,7 +93,7 @@ pub fn product_here(
         return;
     }
     let stride = |stride: usize| stride as isize;
-    // SAFETY: each matrix's elements lie within memory that it borrows, `c`'s exclusively.
+    // SAFETY: the elements of each matrix are within the memory that it borrows, exclusively for `c`.
     unsafe {
         gemm::gemm(
             a.rows,
@@ -125,7 +126,7 @@ fn assert_fit(c: &MatrixMut<'_>, a: Matrix<'_>, b: Matrix<'_>) {
     );
 }
 
-/// The product whose C has contiguous rows rather than columns: `Cᵀ = Bᵀ Aᵀ` is the same.
+/// Transposes the product, `Cᵀ = Bᵀ Aᵀ`, if C has contiguous columns rather than rows.
 fn rows_first<'a, 'b>(
     mut c: MatrixMut<'a>,
     a: Matrix<'b>,
@@ -135,15 +136,17 @@ fn rows_first<'a, 'b>(
         return (c, a, b);
     }
     let (sizes, strides) = ([c.columns, c.rows], [c.column_stride, c.row_stride]);
-    // SAFETY: the same elements, exchanged, and the matrix that borrowed them is given up.
+    // SAFETY: the transposed view has the same elements, and replaces the matrix that borrows them.
     let c = unsafe { MatrixMut::from_raw(c.as_mut_ptr(), sizes, strides) };
     (c, b.transposed(), a.transposed())
 }
 
-/// Rows and columns of a tile: enough tiles to keep threads busy, of the form whose packing costs least.
+/// The number of rows and columns of a tile. There are enough tiles to keep the threads busy, in the shape with
+/// the lowest packing cost.
 ///
-/// A tile of r × s packs r rows of A and s columns of B, which takes, relative to its r s k multiplications, a time of
-/// `across / s + down / r`. The costs are measured: packing against the direction in memory is many times dearer.
+/// A tile of `r` × `s` packs `r` rows of A and `s` columns of B. Relative to its `r s k` multiplications, that
+/// costs `along / s + down / r`. The constants are measured; packing against the storage order is several times
+/// more expensive.
 fn tile(a: Matrix<'_>, b: Matrix<'_>, work: usize) -> [usize; 2] {
     let along = if a.column_stride == 1 { 3.0 } else { 24.0 };
     let down = if b.column_stride == 1 { 7.0 } else { 60.0 };
@@ -162,7 +165,7 @@ fn tile(a: Matrix<'_>, b: Matrix<'_>, work: usize) -> [usize; 2] {
     best.1
 }
 
-/// A `parts`-th of `len`, in whole steps of the kernel's registers.
+/// `len` divided by `parts`, rounded up to a multiple of `step`, the size of the kernel's register tile.
 fn whole_steps(len: usize, parts: usize, step: usize) -> usize {
     len.div_ceil(parts).next_multiple_of(step)
 }

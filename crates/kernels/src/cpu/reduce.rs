@@ -1,13 +1,13 @@
-//! Sums over rows, and plain passes over memory.
+//! Sums over rows, and simple elementwise passes.
 
 use rayon::prelude::*;
 
 use super::parallel::{elements_per_task, rows_of, rows_per_sum, rows_per_task};
 use super::vector::wide;
 
-/// The sums over the rows: `out[j] = Σ_r x[r, j]`, `x: [rows, width]`, `out: [width]`.
+/// Sums over the rows: `out[j] = Σ_r x[r, j]`, `x: [rows, width]`, `out: [width]`.
 ///
-/// Each task sums its rows in order, and the tasks' sums are added in order.
+/// Each task sums its rows in order, and the sums of the tasks are added in order.
 ///
 /// # Panics
 /// Panics if the sizes do not fit.
@@ -39,10 +39,10 @@ pub fn column_sums(x: &[f32], width: usize, out: &mut [f32]) {
     );
 }
 
-/// `out[j] = Σ_r x[r, j]`, row after row.
+/// `out[j] = Σ_r x[r, j]`, row by row.
 #[inline(always)]
 pub(super) fn sum_rows(x: &[f32], width: usize, out: &mut [f32]) {
-    // Four rows at once, so that the sums are read and written once for four rows of memory.
+    // Four rows at a time, so the sums are read and written once per four rows.
     let mut blocks = x.chunks_exact(4 * width);
     out.fill(0.0);
     for block in blocks.by_ref() {
@@ -78,7 +78,7 @@ pub fn scale_in_place(x: &mut [f32], factor: f32) {
 /// `x[r] += row` for every row `r`, `x: [rows, width]`, `row: [width]`.
 ///
 /// # Panics
-/// Panics if `x` is not whole rows as wide as `row`.
+/// Panics if `x` does not consist of whole rows of the length of `row`.
 pub fn add_row_in_place(x: &mut [f32], row: &[f32]) {
     let rows = rows_of(x.len(), row.len());
     let block = rows_per_task(rows, row.len()) * row.len();
@@ -112,7 +112,7 @@ pub fn copy(x: &[f32], out: &mut [f32]) {
 /// `out[r] = row` for every row `r`, `out: [rows, width]`, `row: [width]`.
 ///
 /// # Panics
-/// Panics if `out` is not whole rows as wide as `row`.
+/// Panics if `out` does not consist of whole rows of the length of `row`.
 pub fn fill_rows(row: &[f32], out: &mut [f32]) {
     let rows = rows_of(out.len(), row.len());
     let block = rows_per_task(rows, row.len()) * row.len();

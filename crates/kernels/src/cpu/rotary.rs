@@ -1,4 +1,5 @@
-//! Rotary positions (Su et al. 2021): each pair of a head's elements turns by an angle that grows with the position.
+//! Rotary position embeddings (Su et al. 2021): each pair of a head's elements is rotated by an angle
+//! proportional to the position.
 
 use std::ops::Range;
 
@@ -7,7 +8,7 @@ use super::parallel::{self, Shared, rows_per_task};
 use super::vector::wide;
 use crate::RotaryLayout;
 
-/// Asserts that the vectors lie in memory of `len` elements, and, where they are `apart`, that no two share an element.
+/// Panics if the vectors exceed memory of `len` elements or, if `apart` is true, overlap.
 #[track_caller]
 fn check(strides: HeadStrides, shape: [usize; 4], len: usize, apart: bool) {
     assert!(strides.extent(shape) <= len, "the heads leave their memory");
@@ -17,22 +18,23 @@ fn check(strides: HeadStrides, shape: [usize; 4], len: usize, apart: bool) {
     );
 }
 
-/// Turns pair `(a, b)` of token `t` into `(a cos - b sin, b cos + a sin)`, in place; `cos, sin: [seq, pairs]`. The first
-/// `2 · pairs` elements of each head are rotated, the rest stays. `inverse` turns back: the gradient.
+/// Rotates each pair `(a, b)` of token `t` to `(a cos - b sin, b cos + a sin)`, in place, with
+/// `cos, sin: [seq, pairs]`. Only the first `2 · pairs` elements of each head are rotated. `inverse` rotates in
+/// the opposite direction, as the backward pass requires.
 ///
 /// # Panics
-/// Panics if the sizes do not fit, the heads leave `data` or overlap in it.
+/// Panics if the sizes do not fit, or the heads exceed `data` or overlap.
 pub fn rotate_in_place(
     layout: RotaryLayout,
     data: &mut [f32],
-    place: HeadStrides,
+    strides: HeadStrides,
     shape: [usize; 4],
     cos: &[f32],
     sin: &[f32],
     inverse: bool,
 ) {
     let [_, heads, seq, head_dim] = shape;
-    check(place, shape, data.len(), true);
+    check(strides, shape, data.len(), true);
     let pairs = pairs(cos, sin, seq, head_dim);
     if pairs == 0 {
         return;
@@ -44,15 +46,16 @@ pub fn rotate_in_place(
         wide(
             #[inline(always)]
             || {
-                // By token, and all heads of one: in a fused buffer they are neighbours.
+                // Token by token with all heads, which are adjacent in a fused buffer.
                 for token in tasks[task].clone() {
                     let (b, t) = (token / seq, token % seq);
                     let (cos, sin) = (&cos[t * pairs..][..pairs], &sin[t * pairs..][..pairs]);
                     for h in 0..heads {
-                        let start = place.offset([b, h, t]);
-                        // SAFETY: the vectors were checked not to overlap, and each belongs to one task, one at a time.
+                        let start = strides.offset([b, h, t]);
+                        // SAFETY: `check` has verified that the vectors do not overlap, and each is used by one
+                        // task, one at a time.
                         let x = unsafe { data.part(start..start + 2 * pairs) };
-                        turn(layout, x, cos, sin, sign);
+                        rotate_pairs(layout, x, cos, sin, sign);
                     }
                 }
             },
@@ -63,18 +66,18 @@ pub fn rotate_in_place(
 /// [`rotate_in_place`] from `x` into `out: [batch, heads, seq, head_dim]`.
 ///
 /// # Panics
-/// Panics if the sizes do not fit or the heads leave `x`.
+/// Panics if the sizes do not fit, or the heads exceed `x`.
 pub fn rotate(
     layout: RotaryLayout,
     x: &[f32],
-    place: HeadStrides,
+    strides: HeadStrides,
     out: &mut [f32],
     shape: [usize; 4],
     cos: &[f32],
     sin: &[f32],
 ) {
     let [batch, heads, seq, head_dim] = shape;
-    check(place, shape, x.len(), false);
+    check(strides, shape, x.len(), false);
     assert!(
         out.len() == batch * heads * seq * head_dim,
         "the output has not the heads' shape"
@@ -90,12 +93,13 @@ pub fn rotate(
                     let (b, t) = (token / seq, token % seq);
                     let (cos, sin) = (&cos[t * pairs..][..pairs], &sin[t * pairs..][..pairs]);
                     for h in 0..heads {
-                        let x = &x[place.offset([b, h, t])..][..head_dim];
+                        let x = &x[strides.offset([b, h, t])..][..head_dim];
                         let start = ((b * heads + h) * seq + t) * head_dim;
-                        // SAFETY: every token of every head has its own vector in `out`, and each belongs to one task.
+                        // SAFETY: each token of each head has its own vector in `out`, which only one task
+                        // writes.
                         let out = unsafe { out.part(start..start + head_dim) };
                         out.copy_from_slice(x);
-                        turn(layout, &mut out[..2 * pairs], cos, sin, 1.0);
+                        rotate_pairs(layout, &mut out[..2 * pairs], cos, sin, 1.0);
                     }
                 }
             },
@@ -103,7 +107,7 @@ pub fn rotate(
     });
 }
 
-/// The number of pairs of each head that are rotated.
+/// The number of rotated pairs per head.
 #[track_caller]
 fn pairs(cos: &[f32], sin: &[f32], seq: usize, head_dim: usize) -> usize {
     let pairs = cos.len().checked_div(seq).unwrap_or(0);
@@ -115,15 +119,15 @@ fn pairs(cos: &[f32], sin: &[f32], seq: usize, head_dim: usize) -> usize {
     pairs
 }
 
-/// The tokens of all sequences, `b · seq + t`, cut into tasks.
+/// The tokens of all sequences, `b · seq + t`, divided into tasks.
 fn tasks([batch, heads, seq, head_dim]: [usize; 4]) -> Vec<Range<usize>> {
     let tokens = batch * seq;
     parallel::ranges(tokens, rows_per_task(tokens, heads * head_dim)).collect()
 }
 
-/// Turns the pairs of one vector, `x: [2 · pairs]`.
+/// Rotates the pairs of one vector, `x: [2 · pairs]`.
 #[inline(always)]
-fn turn(layout: RotaryLayout, x: &mut [f32], cos: &[f32], sin: &[f32], sign: f32) {
+fn rotate_pairs(layout: RotaryLayout, x: &mut [f32], cos: &[f32], sin: &[f32], sign: f32) {
     match layout {
         RotaryLayout::HalfSplit => {
             let (a, b) = x.split_at_mut(cos.len());

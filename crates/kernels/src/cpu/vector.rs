@@ -1,26 +1,27 @@
-//! Inner loops that the compiler vectorizes, for the best instructions that this CPU has.
+//! Inner loops for automatic vectorization with the best instructions of the CPU.
 //!
-//! [`wide`] runs a closure compiled once for each of them and picks one.
-//! A sum runs over [`LANES`] partial sums whatever the width of the registers, so that it is the same number everywhere.
+//! [`wide`] runs a closure that is compiled once per instruction set. Sums use [`LANES`] partial sums regardless
+//! of the vector width, so results are identical on all CPUs.
 
 use std::sync::LazyLock;
 
 use pulp::{Arch, Simd, WithSimd};
 
-/// Partial sums of a reduction.
+/// The number of partial sums of a reduction.
 pub const LANES: usize = 32;
 
 static ARCH: LazyLock<Arch> = LazyLock::new(Arch::new);
 
-/// Runs `task`, compiled for this CPU's widest vectors: a closure `#[inline(always)] || …`, or a function that names its vectors
-/// itself. What it calls is `#[inline(always)]` too: a function that is only called from there is compiled for the baseline CPU.
+/// Runs `task`, compiled for the widest vectors of this CPU. `task` is a closure `#[inline(always)] || …`, or a
+/// type that uses SIMD vectors explicitly. Functions that it calls must be `#[inline(always)]` too; otherwise
+/// they are compiled for the baseline CPU.
 #[inline(always)]
 pub fn wide<T: WithSimd>(task: T) -> T::Output {
     ARCH.dispatch(task)
 }
 
-/// [`wide`] for a closure whose polynomials are quicker and no less exact with fused multiply-adds: it receives whether this
-/// CPU has them.
+/// [`wide`] for a closure with polynomials, which are faster and as accurate with fused multiply-adds. The
+/// closure receives a [`MultiplyAdd`] for this CPU.
 #[inline(always)]
 pub fn wide_fused<R>(f: impl FnOnce(MultiplyAdd) -> R) -> R {
     struct Fused<F>(F);
@@ -29,7 +30,7 @@ pub fn wide_fused<R>(f: impl FnOnce(MultiplyAdd) -> R) -> R {
 
         #[inline(always)]
         fn with_simd<S: Simd>(self, _: S) -> R {
-            // All vectors that are dispatched to come with fused multiply-adds.
+            // All vector instruction sets that are dispatched to include fused multiply-adds.
             (self.0)(MultiplyAdd {
                 fused: !S::IS_SCALAR,
             })
@@ -38,14 +39,15 @@ pub fn wide_fused<R>(f: impl FnOnce(MultiplyAdd) -> R) -> R {
     ARCH.dispatch(Fused(f))
 }
 
-/// The computation of `a b + c`: in one instruction where there is one. Without it, `f32::mul_add` is a slow function.
+/// Computes `a b + c`, in one instruction if the CPU has one. Without it, `f32::mul_add` would be a slow function
+/// call.
 #[derive(Clone, Copy, Debug)]
 pub struct MultiplyAdd {
     fused: bool,
 }
 
 impl MultiplyAdd {
-    /// Rounded twice, as everywhere.
+    /// Separate multiplication and addition, each rounded.
     pub const PLAIN: Self = Self { fused: false };
 
     /// `a b + c`.
@@ -59,15 +61,15 @@ impl MultiplyAdd {
     }
 }
 
-/// Below, `e^x` is no normal number.
+/// The smallest `x` for which `e^x` is a normal number.
 pub const LEAST_EXPONENT: f32 = -87.336_54;
 
-/// `e^x` within 2 units in the last place; 0 below -87.3, and +∞ above 88.7. A NaN stays one.
+/// `e^x` within 2 units in the last place; 0 below -87.3, and +∞ above 88.7. NaN stays NaN.
 #[inline(always)]
 pub fn exp(x: f32) -> f32 {
     const LARGEST: f32 = 88.722_83;
     let (value, n) = reduced_exp(x.clamp(LEAST_EXPONENT, LARGEST));
-    // 2ⁿ in two factors: n reaches 128, whose own power is no f32.
+    // 2ⁿ as two factors, since n reaches 128 and 2¹²⁸ is not an f32.
     let n = n as i32;
     let half = n >> 1;
     let power = |n: i32| f32::from_bits(((n + 127) as u32) << 23);
@@ -77,8 +79,8 @@ pub fn exp(x: f32) -> f32 {
     if x.is_nan() { x } else { value }
 }
 
-/// `tanh x` within 4e-7 of itself: `(1 - e^-2|x|) / (1 + e^-2|x|)` with the sign of `x`; near 0, where that cancels, Taylor's
-/// series.
+/// `tanh x` with a relative error of at most 4e-7: `(1 - e^-2|x|) / (1 + e^-2|x|)` with the sign of `x`, and a
+/// Taylor series near 0, where the quotient cancels.
 #[inline(always)]
 pub fn tanh(x: f32) -> f32 {
     let power = exp(-2.0 * x.abs());
@@ -89,16 +91,16 @@ pub fn tanh(x: f32) -> f32 {
     if x.abs() < 0.3 { x * series } else { far }
 }
 
-/// The numbers of `e^x`: `x = n ln 2 + r` (Cody and Waite), and `e^r = 1 + r + r² P(r)` for `|r| ≤ ln 2 / 2`.
+/// The constants of `e^x`: `x = n ln 2 + r` (Cody and Waite), and `e^r = 1 + r + r² P(r)` for `|r| ≤ ln 2 / 2`.
 #[allow(clippy::excessive_precision)]
 pub mod exponential {
     /// 1.5 · 2²³: adding it rounds to an integer.
     pub const ROUND: f32 = 12_582_912.0;
     /// The upper bits of ln 2.
     pub const LN_2_HIGH: f32 = 0.693_359_375;
-    /// The rest of it.
+    /// The lower bits of ln 2.
     pub const LN_2_LOW: f32 = -2.121_944_4e-4;
-    /// `P`, the highest power first.
+    /// The coefficients of `P`, highest power first.
     pub const P: [f32; 6] = [
         1.987_569_15e-4,
         1.398_199_95e-3,
@@ -109,14 +111,14 @@ pub mod exponential {
     ];
 }
 
-/// `e^r` and `n` with `x = n ln 2 + r`, `|r| ≤ ln 2 / 2` (Cody and Waite), for `x` from [`LEAST_EXPONENT`] to 88.7: `e^x` is
-/// `2ⁿ e^r`, `n` in two's complement.
+/// Returns `e^r` and `n` such that `x = n ln 2 + r` with `|r| ≤ ln 2 / 2` (Cody and Waite), for `x` from
+/// [`LEAST_EXPONENT`] to 88.7. `e^x` is `2ⁿ e^r`, with `n` in two's complement.
 #[inline(always)]
 pub fn reduced_exp(x: f32) -> (f32, u32) {
     reduced_exp_by(MultiplyAdd::PLAIN, x)
 }
 
-/// [`reduced_exp`] by these multiply-adds.
+/// [`reduced_exp`] with the given multiply-add.
 #[inline(always)]
 pub fn reduced_exp_by(add: MultiplyAdd, x: f32) -> (f32, u32) {
     use exponential::{LN_2_HIGH, LN_2_LOW, P, ROUND};
@@ -133,7 +135,7 @@ pub fn reduced_exp_by(add: MultiplyAdd, x: f32) -> (f32, u32) {
     (value, shifted.to_bits().wrapping_sub(ROUND.to_bits()))
 }
 
-/// `Σ x` over [`LANES`] partial sums.
+/// `Σ x` with [`LANES`] partial sums.
 #[inline(always)]
 pub fn sum(x: &[f32]) -> f32 {
     const HALF: usize = LANES / 2;
@@ -146,10 +148,11 @@ pub fn sum(x: &[f32]) -> f32 {
             }
         }
     }
-    folded(&sums) + rest.iter().sum::<f32>()
+    sum_halves(&sums) + rest.iter().sum::<f32>()
 }
 
-/// `Σ value(w) x`, of equally many, over [`LANES`] partial sums, in two halves: whole arrays are what the compiler makes vectors of.
+/// `Σ value(w) x` of slices of equal length, with [`LANES`] partial sums. They are in two halves, because the
+/// compiler vectorizes loops over whole arrays.
 #[inline(always)]
 pub fn dot<T: Copy>(w: &[T], x: &[f32], value: impl Fn(T) -> f32) -> f32 {
     const HALF: usize = LANES / 2;
@@ -171,13 +174,13 @@ pub fn dot<T: Copy>(w: &[T], x: &[f32], value: impl Fn(T) -> f32) -> f32 {
     for (w, x) in rest_w.iter().zip(rest_x) {
         rest += value(*w) * *x;
     }
-    folded(&sums) + rest
+    sum_halves(&sums) + rest
 }
 
-/// The sum of partial sums. Apart from the loop that makes them: seen together with it, the compiler cuts their vectors
-/// into pieces there.
+/// Adds up partial sums. Not inlined: next to the loop that computes them, it would make the compiler split the
+/// vectors of the loop.
 #[inline(never)]
-fn folded(sums: &[[f32; LANES / 2]; 2]) -> f32 {
+fn sum_halves(sums: &[[f32; LANES / 2]; 2]) -> f32 {
     let mut all = [0.0f32; LANES];
     for (all, sum) in all.iter_mut().zip(sums.as_flattened()) {
         *all = *sum;
@@ -192,7 +195,7 @@ fn folded(sums: &[[f32; LANES / 2]; 2]) -> f32 {
     all[0]
 }
 
-/// `Σ f(x, y, z)` over four times 16 partial sums.
+/// `Σ f(x, y, z)` with four times 16 partial sums.
 #[inline(always)]
 pub fn sum_by(x: &[f32], y: &[f32], z: &[f32], f: impl Fn(f32, f32, f32) -> f32) -> f32 {
     const LANES: usize = 16;
@@ -227,17 +230,17 @@ pub fn sum_by(x: &[f32], y: &[f32], z: &[f32], f: impl Fn(f32, f32, f32) -> f32)
     for lane in 0..LANES {
         lanes[lane] = (sums[0][lane] + sums[1][lane]) + (sums[2][lane] + sums[3][lane]);
     }
-    added(&lanes) + rest
+    sum_16(&lanes) + rest
 }
 
-/// The sum of 16 partial sums, halves onto halves. Apart from the loop that makes them, as [`folded`].
+/// Adds up 16 partial sums, recursively by halves. Not inlined; see [`sum_halves`].
 #[inline(never)]
-fn added(lanes: &[f32; 16]) -> f32 {
+fn sum_16(lanes: &[f32; 16]) -> f32 {
     let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = *lanes;
     (((a + i) + (e + m)) + ((c + k) + (g + o))) + (((b + j) + (f + n)) + ((d + l) + (h + p)))
 }
 
-/// The largest; -∞ of none.
+/// The largest element, or -∞ for an empty slice.
 #[inline(always)]
 pub fn max(x: &[f32]) -> f32 {
     let mut lanes = [f32::NEG_INFINITY; LANES];
@@ -260,7 +263,7 @@ mod tests {
 
     use super::*;
 
-    /// The distance of two numbers of one sign, counted in floats.
+    /// The distance of two numbers of the same sign in units in the last place.
     fn units(a: f32, b: f32) -> u32 {
         a.to_bits().abs_diff(b.to_bits())
     }
@@ -297,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn reductions_take_every_element() {
+    fn reductions_include_every_element() {
         for len in 0..200 {
             let x: Vec<f32> = (0..len).map(|i| (i * 7 % 13) as f32 - 5.0).collect();
             let y: Vec<f32> = (0..len).map(|i| (i * 5 % 11) as f32 - 4.0).collect();

@@ -1,4 +1,4 @@
-//! Attention in tiles, of queries, keys and values wherever they are in memory.
+//! Tiled attention for any memory layout of queries, keys and values.
 
 use burn::tensor::ops::FloatTensorOps;
 use burn::tensor::{DType, Distribution, Shape, Tensor};
@@ -15,23 +15,23 @@ use crate::{
     SelfAttention, SelfAttentionGradients,
 };
 
-/// Attention by [`crate::cpu::attention`]; by the reference where something is not f32.
+/// Attention by [`crate::cpu::attention`], or by the reference implementation for inputs that are not f32.
 #[derive(Clone, Copy, Debug)]
 pub struct TiledAttention;
 
-/// The state of a forward pass over queries, keys and values of type `I`.
-// Both are a few handles, and there is one of them in each block.
+/// The state of a forward pass; `I` is the type of the queries, keys and values.
+// The variants are a few handles, and there is one state per transformer block.
 #[allow(clippy::large_enum_variant)]
 #[derive(Clone, Debug)]
 pub enum FlexState<I> {
-    /// Of tiles.
+    /// The state of tiled attention.
     Tiled(TiledState<I>),
-    /// Of the reference.
+    /// The state of the reference implementation.
     Whole(WholeState<Flex>),
 }
 
-/// The state of attention in tiles: the sums that it takes to make the weights again, linear in the sequence (Dao et al. 2022,
-/// "FlashAttention").
+/// The state of tiled attention. It is linear in the sequence length: the backward pass recomputes the weights
+/// from the log-sums (Dao et al. 2022, "FlashAttention").
 #[derive(Clone, Debug)]
 pub struct TiledState<I> {
     /// Queries, keys and values, rotated.
@@ -40,14 +40,14 @@ pub struct TiledState<I> {
     /// `ln Σ exp(scores)` of each query, `[batch, heads, q_len]`.
     log_sums: FlexTensor,
     mask: MaskTensors,
-    /// The dropout's.
+    /// The seed of the dropout.
     seed: u64,
 }
 
 impl AttentionKernels<Flex> for TiledAttention {
-    /// Separate queries, keys and values.
+    /// Queries, keys and values are separate.
     type State = FlexState<[FlexTensor; 3]>;
-    /// All three in a fused projection's output.
+    /// The output of a fused projection holds queries, keys and values.
     type SelfState = FlexState<FlexTensor>;
 
     fn attention(
@@ -57,7 +57,7 @@ impl AttentionKernels<Flex> for TiledAttention {
         mask: AttentionMask<Flex>,
         options: AttentionOptions,
     ) -> FlexTensor {
-        if !takes([&q, &k, &v], &mask) {
+        if !supports([&q, &k, &v], &mask) {
             return reference::attention::<Flex>(q, k, v, mask, options);
         }
         let inputs = [q, k, v].map(|x| strides(x).0);
@@ -79,7 +79,7 @@ impl AttentionKernels<Flex> for TiledAttention {
         mask: AttentionMask<Flex>,
         options: AttentionOptions,
     ) -> (FlexTensor, Self::State) {
-        if !takes([&q, &k, &v], &mask) {
+        if !supports([&q, &k, &v], &mask) {
             let (output, state) = reference::attention_training::<Flex>(q, k, v, mask, options);
             return (output, FlexState::Whole(state));
         }
@@ -155,7 +155,7 @@ impl AttentionKernels<Flex> for TiledAttention {
         mask: AttentionMask<Flex>,
         config: SelfAttention,
     ) -> FlexTensor {
-        if !takes_fused(&qkv, &mask) {
+        if !supports_fused(&qkv, &mask) {
             return reference::self_attention::<Flex>(qkv, angles, mask, config);
         }
         let qkv = rotated(qkv, angles.as_ref(), config, false);
@@ -175,7 +175,7 @@ impl AttentionKernels<Flex> for TiledAttention {
         mask: AttentionMask<Flex>,
         config: SelfAttention,
     ) -> (FlexTensor, Self::SelfState) {
-        if !takes_fused(&qkv, &mask) {
+        if !supports_fused(&qkv, &mask) {
             let (output, state) =
                 reference::self_attention_training::<Flex>(qkv, angles, mask, config);
             return (output, FlexState::Whole(state));
@@ -220,9 +220,9 @@ impl AttentionKernels<Flex> for TiledAttention {
         let shape = fused_shape(&state.inputs, config);
         let grad = dense(grad);
         let mut dbias = bias_memory(&shape, bias);
-        let made = filled(dims(&state.inputs), |made| {
+        let qkv_grad = filled(dims(&state.inputs), |qkv_grad| {
             let (q, k, v) = Heads::split_fused(elements(&state.inputs), &shape);
-            let (q_grad, k_grad, v_grad) = HeadsMut::split_fused(made, &shape);
+            let (q_grad, k_grad, v_grad) = HeadsMut::split_fused(qkv_grad, &shape);
             let rows = row_strides(&shape);
             state.mask.with(|mask| {
                 attention::attention_backward(
@@ -244,31 +244,31 @@ impl AttentionKernels<Flex> for TiledAttention {
             });
         });
         SelfAttentionGradients {
-            qkv: rotated(made, angles.as_ref(), config, true),
+            qkv: rotated(qkv_grad, angles.as_ref(), config, true),
             bias: bias_tensor(&shape, dbias),
         }
     }
 }
 
-/// True if the kernels support these queries, keys, values and bias: all are f32, and the heads are equally long.
-fn takes([q, k, v]: [&FlexTensor; 3], mask: &AttentionMask<Flex>) -> bool {
+/// Returns true if the kernels support these inputs: all are f32, with the same head dimension.
+fn supports([q, k, v]: [&FlexTensor; 3], mask: &AttentionMask<Flex>) -> bool {
     let head_dim = |x: &FlexTensor| x.layout().shape()[3];
     let equal = head_dim(q) == head_dim(k) && head_dim(k) == head_dim(v);
-    equal && takes_fused(q, mask) && is_f32(&[k, v])
+    equal && supports_fused(q, mask) && is_f32(&[k, v])
 }
 
-/// True if the kernels support this fused buffer and bias: both are f32.
-fn takes_fused(qkv: &FlexTensor, mask: &AttentionMask<Flex>) -> bool {
+/// Returns true if the kernels support this fused buffer and bias: both are f32.
+fn supports_fused(qkv: &FlexTensor, mask: &AttentionMask<Flex>) -> bool {
     let bias = mask.bias.as_ref();
     is_f32(&[qkv]) && bias.is_none_or(|bias| bias.dtype() == DType::F32)
 }
 
-/// A mask in the CPU's memory.
+/// An attention mask in the CPU's memory.
 #[derive(Clone, Debug)]
 struct MaskTensors {
     documents: Option<FlexTensor>,
     padding: Option<Vec<bool>>,
-    /// f32, without gaps.
+    /// Dense and f32.
     bias: Option<FlexTensor>,
 }
 
@@ -292,7 +292,7 @@ impl MaskTensors {
     }
 }
 
-/// Memory for a bias's gradient, where it is asked for.
+/// Allocates the gradient of the bias, if requested.
 fn bias_memory(shape: &AttentionShape, bias: bool) -> Option<Vec<f32>> {
     bias.then(|| vec![0.0; shape.heads * shape.q_len * shape.k_len])
 }
@@ -303,7 +303,8 @@ fn bias_tensor(shape: &AttentionShape, memory: Option<Vec<f32>>) -> Option<FlexT
     memory.map(|elements| of_elements(elements, dims.into()))
 }
 
-/// The queries and keys of a fused projection's output rotated, in place where nobody else holds it; backwards for a gradient.
+/// Rotates the queries and keys in the output of a fused projection, in place if the tensor is not shared.
+/// `inverse` rotates a gradient back.
 fn rotated(
     qkv: FlexTensor,
     angles: Option<&RotaryAngles<Flex>>,
@@ -328,7 +329,7 @@ fn rotated(
     qkv
 }
 
-/// The seeds of dropout: two draws of the backend's random state.
+/// Draws a dropout seed from the backend's random state.
 fn seed(options: &AttentionOptions) -> u64 {
     if options.dropout == 0.0 {
         return 0;
@@ -351,7 +352,8 @@ fn dropout(options: &AttentionOptions, seed: u64) -> Option<Dropout> {
     })
 }
 
-/// Queries `[batch, heads, q_len, head_dim]`, keys `[batch, kv_heads, k_len, head_dim]`.
+/// The shape of attention with `q` `[batch, heads, q_len, head_dim]` and `k`
+/// `[batch, kv_heads, k_len, head_dim]`.
 fn shape(q: &FlexTensor, k: &FlexTensor) -> AttentionShape {
     let (q, k) = (q.layout().shape(), k.layout().shape());
     AttentionShape {
@@ -381,17 +383,18 @@ fn output_shape(shape: &AttentionShape) -> [usize; 3] {
     [shape.batch, shape.q_len, shape.heads * shape.head_dim]
 }
 
-/// Of heads that lie side by side in rows of tokens.
+/// The strides of heads stored next to each other in the rows of tokens.
 fn row_strides(shape: &AttentionShape) -> HeadStrides {
     HeadStrides::of_rows(shape.q_len, shape.head_dim, shape.heads * shape.head_dim)
 }
 
-/// Of an output of separate heads, stored token by token, as the projection after it reads it.
+/// The shape of the output for separate queries, keys and values. It is stored token by token, the layout that
+/// the following projection reads.
 fn separate_shape(shape: &AttentionShape) -> Shape {
     [shape.batch, shape.q_len, shape.heads, shape.head_dim].into()
 }
 
-/// `[batch, heads, q_len, head_dim]` of what lies so.
+/// Views an output stored token by token as `[batch, heads, q_len, head_dim]`.
 fn by_heads(output: FlexTensor) -> FlexTensor {
     output.permute(&[0, 2, 1, 3])
 }
@@ -401,7 +404,7 @@ fn sums_shape(shape: &AttentionShape) -> Shape {
     [shape.batch, shape.heads, shape.q_len].into()
 }
 
-/// Vectors that are each in one piece, and where they lie.
+/// Returns the tensor, copied if its vectors are not contiguous, and its strides.
 pub(super) fn strides(x: FlexTensor) -> (FlexTensor, HeadStrides) {
     let usable = |layout: &Layout| {
         let last = layout.shape()[3] == 1 || layout.strides()[3] == 1;
@@ -413,7 +416,7 @@ pub(super) fn strides(x: FlexTensor) -> (FlexTensor, HeadStrides) {
     (x, strides)
 }
 
-/// Of a tensor that came out of [`strides`].
+/// A view of a tensor returned by [`strides`].
 fn heads(x: &FlexTensor) -> Heads<'_> {
     let layout = x.layout();
     let [batch, head, token] = [0, 1, 2].map(|dim| layout.strides()[dim].unsigned_abs());

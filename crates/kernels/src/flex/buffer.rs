@@ -1,4 +1,4 @@
-//! Between flex's tensors and slices.
+//! Conversions between flex's tensors and slices.
 
 #![allow(unsafe_code)]
 
@@ -13,7 +13,7 @@ pub(super) fn is_f32(tensors: &[&FlexTensor]) -> bool {
     tensors.iter().all(|tensor| tensor.dtype() == DType::F32)
 }
 
-/// The same elements one after another: a view of some that lie so stays one.
+/// Returns a tensor with contiguous elements. A view of contiguous elements is not copied.
 pub(super) fn dense(tensor: FlexTensor) -> FlexTensor {
     match tensor.is_contiguous() {
         true => tensor,
@@ -23,40 +23,41 @@ pub(super) fn dense(tensor: FlexTensor) -> FlexTensor {
 
 /// The elements of a dense tensor.
 pub(super) fn elements(tensor: &FlexTensor) -> &[f32] {
-    &tensor.storage()[place(tensor)]
+    &tensor.storage()[element_range(tensor)]
 }
 
-/// The range of a dense tensor's elements in its memory.
-pub(super) fn place(tensor: &FlexTensor) -> Range<usize> {
+/// The range of a dense tensor in its storage.
+pub(super) fn element_range(tensor: &FlexTensor) -> Range<usize> {
     let start = tensor.layout().start_offset();
     start..start + tensor.layout().num_elements()
 }
 
-/// The elements of a dense tensor to write: those of a copy, where somebody else holds its memory.
+/// The elements of a dense tensor for writing. Copies shared memory first.
 pub(super) fn elements_mut(tensor: &mut FlexTensor) -> &mut [f32] {
-    let place = place(tensor);
-    &mut tensor.storage_mut()[place]
+    let element_range = element_range(tensor);
+    &mut tensor.storage_mut()[element_range]
 }
 
-/// A tensor that `fill` writes every element of, before it reads any.
+/// Allocates a tensor for `fill`, which must write every element before reading it.
 pub(super) fn filled(shape: impl Into<Shape>, fill: impl FnOnce(&mut [f32])) -> FlexTensor {
     let [tensor] = all_filled([shape.into()], |[out]| fill(out));
     tensor
 }
 
-/// Tensors that `fill` writes every element of, before it reads any.
+/// Allocates tensors for `fill`, which must write every element before reading it.
 pub(super) fn all_filled<const N: usize>(
     shapes: [Shape; N],
     fill: impl FnOnce([&mut [f32]; N]),
 ) -> [FlexTensor; N] {
     let mut memory = shapes.map(|shape| (Vec::<f32>::with_capacity(shape.num_elements()), shape));
     fill(memory.each_mut().map(|(elements, shape)| {
-        // SAFETY: the memory is the vector's own and large enough. Its content is undefined, but any bits are an f32, and
-        // `fill` writes all of them before they are read. Zeroing first would cost a pass over memory for each operation.
+        // SAFETY: the vector owns the memory and it is large enough. The content is uninitialized, but every bit
+        // pattern is a valid f32, and `fill` writes each element before it is read. Zeroing first would cost a
+        // pass over memory per operation.
         unsafe { std::slice::from_raw_parts_mut(elements.as_mut_ptr(), shape.num_elements()) }
     }));
     memory.map(|(mut elements, shape)| {
-        // SAFETY: so many elements fit, and have been written.
+        // SAFETY: the capacity suffices, and `fill` has written all elements.
         unsafe { elements.set_len(shape.num_elements()) };
         of_elements(elements, shape)
     })
@@ -71,12 +72,12 @@ pub(super) fn of_elements(elements: Vec<f32>, shape: Shape) -> FlexTensor {
     )
 }
 
-/// A number as a tensor `[1]`.
+/// A scalar as a tensor `[1]`.
 pub(super) fn number(value: f64) -> FlexTensor {
     filled([1], |out| out[0] = value as f32)
 }
 
-/// Integers as i32, the default integer type of flex.
+/// The elements as i32, flex's default integer type.
 pub(super) fn integers(tensor: &FlexTensor) -> Cow<'_, [i32]> {
     match tensor.as_slice::<i32>() {
         Some(integers) => Cow::Borrowed(integers),

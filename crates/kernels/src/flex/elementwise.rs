@@ -1,4 +1,4 @@
-//! Activations, normalisations, rotary positions, embeddings.
+//! Activations, normalization, rotary embeddings and token embeddings.
 
 use burn_flex::FlexTensor;
 
@@ -17,7 +17,7 @@ pub(super) fn activation(kind: Activation, x: FlexTensor) -> FlexTensor {
     })
 }
 
-/// The values and the slopes, these in the place of `x` where nothing else holds it.
+/// Returns the activations and the slopes. The slopes overwrite `x` if it is not shared.
 pub(super) fn activation_training(kind: Activation, x: FlexTensor) -> (FlexTensor, FlexTensor) {
     let mut x = dense(x);
     let out = filled(dims(&x), |out| {
@@ -136,12 +136,20 @@ pub(super) fn rotary(
     sin: FlexTensor,
 ) -> FlexTensor {
     let (cos, sin) = (dense(cos), dense(sin));
-    let (x, place) = strides(x);
+    let (x, from_strides) = strides(x);
     let shape = [0, 1, 2, 3].map(|dim| x.layout().shape()[dim]);
     let from = x.layout().start_offset();
     filled(shape, |out| {
         let x = &x.storage()[from..];
-        rotary::rotate(layout, x, place, out, shape, elements(&cos), elements(&sin));
+        rotary::rotate(
+            layout,
+            x,
+            from_strides,
+            out,
+            shape,
+            elements(&cos),
+            elements(&sin),
+        );
     })
 }
 

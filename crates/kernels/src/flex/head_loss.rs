@@ -1,4 +1,4 @@
-//! The head's loss.
+//! The head with its loss.
 
 use burn_flex::{Flex, FlexTensor};
 
@@ -43,8 +43,9 @@ pub(super) fn head_loss_gradients(
     }
 }
 
-/// The weight if the kernel computes with it: a whole one of f32. Otherwise the parts as they are.
-pub(super) fn whole(
+/// Returns the weight if the kernel supports it, which requires a single part in f32, and the parts unchanged
+/// otherwise.
+pub(super) fn single_part(
     hidden: &FlexTensor,
     weights: Vec<FlexTensor>,
 ) -> Result<FlexTensor, Vec<FlexTensor>> {
@@ -54,8 +55,8 @@ pub(super) fn whole(
     }
 }
 
-/// Rows of a block and precision of the reference implementation.
-pub(super) fn composed(
+/// The rows per block and the precision for the reference implementation.
+pub(super) fn reference_settings(
     hidden: &FlexTensor,
     weights: &[FlexTensor],
     precision: Precision,
@@ -68,7 +69,7 @@ pub(super) fn composed(
     (reference::rows_per_block(rows), precision)
 }
 
-/// Of dense tensors.
+/// Collects dense tensors into the arguments of the CPU kernel.
 fn task<'a>(
     hidden: &'a FlexTensor,
     weight: &'a FlexTensor,

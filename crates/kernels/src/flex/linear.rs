@@ -1,4 +1,4 @@
-//! Linear maps.
+//! Linear layers.
 
 use burn_flex::{Flex, FlexTensor};
 
@@ -16,7 +16,7 @@ pub(super) fn linear(inputs: LinearInputs<Flex>, precision: Precision) -> FlexTe
         residual,
     } = inputs;
     let x = dense(x);
-    let weight = placed(weight);
+    let weight = with_positive_strides(weight);
     let (w, out_width) = (matrix(&weight), weight.layout().shape()[1]);
     let x_rows = rows(&x);
     let multiply = |out: &mut [f32], output| {
@@ -28,11 +28,12 @@ pub(super) fn linear(inputs: LinearInputs<Flex>, precision: Precision) -> FlexTe
             precision,
         );
     };
-    added(bias, residual, || out_shape(&x, out_width), multiply)
+    with_bias_and_residual(bias, residual, || out_shape(&x, out_width), multiply)
 }
 
-/// `residual + bias + product`, where there are those two: `multiply` makes the product over what is there, or adds it.
-pub(super) fn added(
+/// Returns `residual + bias + product`, where bias and residual are optional. `multiply` writes the product or
+/// accumulates it.
+pub(super) fn with_bias_and_residual(
     bias: Option<FlexTensor>,
     residual: Option<FlexTensor>,
     shape: impl FnOnce() -> Vec<usize>,
@@ -66,7 +67,7 @@ pub(super) fn linear_backward(
     precision: Precision,
 ) -> LinearGradients<Flex> {
     let (x, grad) = (dense(x), dense(grad));
-    let weight = placed(weight);
+    let weight = with_positive_strides(weight);
     let (x_rows, grad_rows) = (rows(&x), rows(&grad));
     let x_grad = input.then(|| {
         let multiply = |out: &mut [f32], output| {
@@ -109,7 +110,7 @@ pub(super) fn linear_backward(
     }
 }
 
-/// Adds to a dense tensor: in place where nobody else holds it.
+/// Adds to a dense tensor, in place if it is not shared.
 fn in_place_or_copied(mut tensor: FlexTensor, add: impl FnOnce(&mut [f32])) -> FlexTensor {
     if tensor.is_unique() {
         add(elements_mut(&mut tensor));
@@ -121,21 +122,21 @@ fn in_place_or_copied(mut tensor: FlexTensor, add: impl FnOnce(&mut [f32])) -> F
     })
 }
 
-/// A dense tensor as rows of its last dimension.
+/// A dense tensor as a matrix with the rows of its last dimension.
 pub(super) fn rows(tensor: &FlexTensor) -> Matrix<'_> {
     let (all, width) = (elements(tensor), width(tensor));
     Matrix::row_major(all, all.len() / width.max(1), width)
 }
 
-/// With strides that a matrix can have: a transposed weight stays as it is.
-pub(super) fn placed(weight: FlexTensor) -> FlexTensor {
+/// Copies a weight with negative strides, which [`Matrix`] does not support. A transposed weight is not copied.
+pub(super) fn with_positive_strides(weight: FlexTensor) -> FlexTensor {
     match weight.layout().has_positive_strides() {
         true => weight,
         false => weight.to_contiguous(),
     }
 }
 
-/// Of two dimensions and positive strides.
+/// A matrix view of a tensor with two dimensions and positive strides.
 pub(super) fn matrix(weight: &FlexTensor) -> Matrix<'_> {
     let layout = weight.layout();
     let [rows, columns] = [0, 1].map(|dim| layout.shape()[dim]);
@@ -147,7 +148,7 @@ pub(super) fn matrix(weight: &FlexTensor) -> Matrix<'_> {
     )
 }
 
-/// The shape of `x` with another last dimension.
+/// The shape of `x` with its last dimension replaced by `width`.
 pub(super) fn out_shape(x: &FlexTensor, width: usize) -> Vec<usize> {
     let mut shape = dims(x);
     if let Some(last) = shape.last_mut() {

@@ -1,5 +1,5 @@
-//! The trait for `flex`, Burn's CPU backend: [`crate::cpu`]'s operations on the tensors' memory. Other types than f32
-//! use the reference implementation, whose products are not rounded.
+//! The trait for `flex`, Burn's CPU backend: the kernels of [`crate::cpu`] on the tensors' memory. Types other
+//! than f32 use the reference implementation, without rounding the operands of products.
 
 mod attention;
 mod buffer;
@@ -223,10 +223,10 @@ impl Backend for Flex {
         options: HeadLossOptions,
         precision: Precision,
     ) -> FloatTensor<Self> {
-        match head_loss::whole(&hidden, weights) {
+        match head_loss::single_part(&hidden, weights) {
             Ok(weight) => head_loss::head_loss(hidden, weight, targets, options, precision),
             Err(weights) => {
-                let (rows, precision) = head_loss::composed(&hidden, &weights, precision);
+                let (rows, precision) = head_loss::reference_settings(&hidden, &weights, precision);
                 reference::head_loss::<Self>(hidden, weights, targets, options, rows, precision)
             }
         }
@@ -239,12 +239,12 @@ impl Backend for Flex {
         options: HeadLossOptions,
         precision: Precision,
     ) -> HeadLossGradients<Self> {
-        match head_loss::whole(&hidden, weights) {
+        match head_loss::single_part(&hidden, weights) {
             Ok(weight) => {
                 head_loss::head_loss_gradients(hidden, weight, targets, options, precision)
             }
             Err(weights) => {
-                let (rows, precision) = head_loss::composed(&hidden, &weights, precision);
+                let (rows, precision) = head_loss::reference_settings(&hidden, &weights, precision);
                 reference::head_loss_gradients::<Self>(
                     hidden, weights, targets, options, rows, precision,
                 )

@@ -1,4 +1,4 @@
-//! The AdamW update, in place where nobody else holds the tensors, and what clipping takes.
+//! The AdamW update, in place where tensors are not shared, and the operations of gradient clipping.
 
 use burn_flex::FlexTensor;
 

@@ -3,8 +3,8 @@
 use burn::tensor::{Bytes, DType};
 use burn_flex::{Flex, FlexTensor, Layout};
 
-use super::buffer::{dense, elements, filled, is_f32, place};
-use super::linear::{added, matrix, out_shape, placed, rows};
+use super::buffer::{dense, element_range, elements, filled, is_f32};
+use super::linear::{matrix, out_shape, rows, with_bias_and_residual, with_positive_strides};
 use crate::cpu::matrix::MatrixMut;
 use crate::cpu::packed::{self, PackedMatrix, PackedView};
 use crate::{PackedFormat, PackedWeight, reference};
@@ -13,12 +13,12 @@ pub(super) fn pack(weight: FlexTensor, format: PackedFormat) -> PackedWeight<Fle
     if !is_f32(&[&weight]) {
         return reference::pack::<Flex>(weight, format);
     }
-    let weight = placed(weight);
+    let weight = with_positive_strides(weight);
     packed_from_host(packed::pack(format, matrix(&weight)))
 }
 
-pub(super) fn packed_from_host(made: PackedMatrix) -> PackedWeight<Flex> {
-    let (format, shape) = (made.format, made.shape());
+pub(super) fn packed_from_host(matrix: PackedMatrix) -> PackedWeight<Flex> {
+    let (format, shape) = (matrix.format, matrix.shape());
     let bytes = [shape[0], format.row_bytes(shape[1])];
     let scales = [shape[0], format.row_scales(shape[1])];
     let tensor = |elements, shape: [usize; 2], dtype| {
@@ -26,8 +26,8 @@ pub(super) fn packed_from_host(made: PackedMatrix) -> PackedWeight<Flex> {
     };
     PackedWeight::new(
         format,
-        tensor(Bytes::from_elems(made.bytes), bytes, DType::I8),
-        tensor(Bytes::from_elems(made.scales), scales, DType::F32),
+        tensor(Bytes::from_elems(matrix.bytes), bytes, DType::I8),
+        tensor(Bytes::from_elems(matrix.scales), scales, DType::F32),
         shape,
     )
 }
@@ -52,7 +52,7 @@ pub(super) fn linear_packed(
     let x = dense(x);
     let (x_rows, w) = (rows(&x), packed.view());
     let out_width = w.rows();
-    added(
+    with_bias_and_residual(
         bias,
         residual,
         || out_shape(&x, out_width),
@@ -63,7 +63,7 @@ pub(super) fn linear_packed(
     )
 }
 
-/// A weight's dense tensors in the types that the kernels read.
+/// The dense tensors of a packed weight, in the types that the kernels read.
 struct DenseWeight {
     format: PackedFormat,
     bytes: FlexTensor,
@@ -72,7 +72,7 @@ struct DenseWeight {
 }
 
 impl DenseWeight {
-    /// None where the weight was not packed by [`pack`].
+    /// Returns `None` if the weight was not packed by [`pack`].
     fn of(weight: &PackedWeight<Flex>) -> Option<Self> {
         let (bytes, scales) = weight.primitives();
         (bytes.dtype() == DType::I8 && is_f32(&[&scales])).then(|| Self {
@@ -86,7 +86,7 @@ impl DenseWeight {
     fn view(&self) -> PackedView<'_> {
         PackedView {
             format: self.format,
-            bytes: &self.bytes.storage()[place(&self.bytes)],
+            bytes: &self.bytes.storage()[element_range(&self.bytes)],
             scales: elements(&self.scales),
             columns: self.columns,
         }

@@ -1,16 +1,20 @@
-//! Matrix products on GPUs, by those of CubeK's kernels that are right.
+//! Matrix products on GPUs, restricted to the CubeK kernels that are correct for the operands.
 //!
-//! Burn's own product chooses the quickest of some twenty kernels by trying them on the device, and in 0.21 some are wrong:
+//! Burn's own product benchmarks about twenty kernels on the device and picks the fastest, but some of them are
+//! wrong in 0.21:
 //!
-//! - Those that load the next stage of the factors while they multiply one make an even number of stages. With an odd number
-//!   of whole ones they read past the factors' end, in a batch the next matrix (cubek#434, burn#5626).
-//! - A product that is fused with what follows may become a kernel for rows times matrices where it is none (burn#5122).
-//! - A choice made for one shape is taken for others that it cannot do, and the device's thread dies of it (burn#5352).
-//! - On tensor cores the factors of a product in f32 lose 13 of their 23 bits.
+//! - Double-buffered kernels, which load one stage of the operands while they multiply another, process an even
+//!   number of stages. If the number of whole stages is odd, they read past the end of the operands, in a batch
+//!   into the next matrix (cubek#434, burn#5626).
+//! - A product that is fused with the operations after it may be launched as a vector-matrix kernel although it
+//!   is none (burn#5122).
+//! - A choice cached for one shape is reused for shapes that the kernel does not support, which crashes the
+//!   device's thread (burn#5352).
+//! - On tensor cores, the operands of an f32 product lose 13 of their 23 mantissa bits.
 //!
-//! Which kernel is the quickest differs from run to run, so the same program was right or wrong at random. Here the quickest
-//! is chosen too, among kernels that are right for the product, and no product is fused. On software devices nothing is
-//! benchmarked.
+//! The fastest kernel varies between runs, so the same program was correct or wrong at random. This module also
+//! picks the fastest kernel, but only among those that are correct for the product, and does not fuse products.
+//! Software devices skip the benchmark.
 
 mod choice;
 mod kernels;
@@ -35,20 +39,20 @@ pub fn matmul<R: CubeRuntime>(
 ) -> FusionTensor<FusionCubeRuntime<R>> {
     let client = a.client.clone();
     let streams = OperationStreams::with_inputs([&a, &b]);
-    let shape = of_product(&a.shape, &b.shape);
+    let shape = product_shape(&a.shape, &b.shape);
     let output = TensorIr::uninit(client.create_empty_handle(), shape, a.dtype);
     let description = CustomOpIr::new("matmul", &[a.into_ir(), b.into_ir()], &[output]);
-    let queued = Queued::<R> {
+    let operation = QueuedMatmul::<R> {
         description: description.clone(),
         runtime: PhantomData,
     };
     client
-        .register(streams, OperationIr::Custom(description), queued)
+        .register(streams, OperationIr::Custom(description), operation)
         .output()
 }
 
-/// The rows of the first, the columns of the second, and before them the larger of each two dimensions.
-fn of_product(a: &Shape, b: &Shape) -> Shape {
+/// The output shape: the rows of `a`, the columns of `b`, and the larger length of each batch dimension.
+fn product_shape(a: &Shape, b: &Shape) -> Shape {
     let last = a.num_dims() - 1;
     let dims = a.iter().zip(b.iter()).enumerate();
     let dims = dims.map(|(dim, (&a, &b))| match last - dim {
@@ -61,20 +65,20 @@ fn of_product(a: &Shape, b: &Shape) -> Shape {
 
 /// A product in the queue of operations.
 #[derive(Debug)]
-struct Queued<R> {
+struct QueuedMatmul<R> {
     description: CustomOpIr,
     runtime: PhantomData<R>,
 }
 
-/// Any of the runtime's backends: their tensors are the same.
+/// A backend of the runtime; all of them have the same tensor type.
 type OnRuntime<R> = CubeBackend<R, f32, i32, u8>;
 
-impl<R: CubeRuntime> Operation<FusionCubeRuntime<R>> for Queued<R> {
+impl<R: CubeRuntime> Operation<FusionCubeRuntime<R>> for QueuedMatmul<R> {
     fn execute(&self, handles: &mut HandleContainer<<OnRuntime<R> as BackendIr>::Handle>) {
         let ([a, b], [output]) = self.description.as_fixed();
         let [a, b] = [a, b].map(|of| handles.get_float_tensor::<OnRuntime<R>>(of));
-        let made = init_matmul_output(&a, &b, a.dtype);
-        choice::multiply(a, b, made.clone());
-        handles.register_float_tensor::<OnRuntime<R>>(&output.id, made);
+        let product = init_matmul_output(&a, &b, a.dtype);
+        choice::multiply(a, b, product.clone());
+        handles.register_float_tensor::<OnRuntime<R>>(&output.id, product);
     }
 }

@@ -1,5 +1,5 @@
-//! Activations and their derivatives, written out: on most backends Burn's own GELU backward is the derivative of the
-//! tanh form, which is 1e-3 off the error function's.
+//! Activations and their derivatives. The derivatives are explicit because on most backends Burn's GELU backward
+//! pass is the derivative of the tanh approximation, which differs from that of the exact function by 1e-3.
 
 use std::f64::consts::{FRAC_1_SQRT_2, PI};
 
@@ -28,7 +28,7 @@ fn forward<B: Backend>(kind: Activation, x: Tensor<B, 1>) -> Tensor<B, 1> {
             y.clone() * y
         }
         Activation::Gelu => x.clone() * normal_cdf(x),
-        // (1 + tanh(u))/2 = σ(2u), which does not cancel left of zero.
+        // (1 + tanh(u))/2 = σ(2u), which does not cancel for negative u.
         Activation::GeluTanh => x.clone() * sigmoid(tanh_argument(x) * 2.0),
         Activation::Silu => x.clone() * sigmoid(x),
     }
@@ -60,7 +60,7 @@ fn derivative<B: Backend>(kind: Activation, x: Tensor<B, 1>) -> Tensor<B, 1> {
             let slope = (x.clone() * x.clone() * (3.0 * CUBIC) + 1.0) * (8.0 / PI).sqrt();
             sigmoid(argument.clone()) * (x * sigmoid(-argument) * slope + 1.0)
         }
-        // σ(x) (1 + x σ(-x)): σ(-x) for 1 - σ(x), which cancels
+        // σ(x) (1 + x σ(-x)): σ(-x) instead of 1 - σ(x), which cancels
         Activation::Silu => sigmoid(x.clone()) * (x.clone() * sigmoid(-x) + 1.0),
     }
 }

@@ -6,8 +6,8 @@ use burn::tensor::ops::FloatTensor;
 use super::{flat, scaled, unflat};
 use crate::AdamWStep;
 
-/// See [`crate::Backend::adamw`]. As PyTorch orders it: decay first, then
-/// `p -= rate · m̂ / (√v̂ + ε)` with `m̂ = m/(1-β₁ᵗ)`, `v̂ = v/(1-β₂ᵗ)`.
+/// See [`crate::Backend::adamw`]. In PyTorch's order: weight decay first, then `p -= rate · m̂ / (√v̂ + ε)` with
+/// `m̂ = m/(1-β₁ᵗ)`, `v̂ = v/(1-β₂ᵗ)`.
 pub fn adamw<B: Backend>(
     parameter: FloatTensor<B>,
     grad: FloatTensor<B>,
@@ -34,7 +34,7 @@ pub fn adamw<B: Backend>(
     )
 }
 
-/// See [`crate::Backend::adamw`]: [`adamw`] by the gradient times `factor`.
+/// See [`crate::Backend::adamw`]: [`adamw`] with the gradient times `factor`.
 pub fn clipped_adamw<B: Backend>(
     parameter: FloatTensor<B>,
     grad: FloatTensor<B>,

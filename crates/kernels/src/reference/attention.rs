@@ -1,4 +1,4 @@
-//! Attention with grouped key-value heads that holds all of its scores, and its gradient.
+//! Attention with grouped key-value heads that materializes all scores, and its gradient.
 
 use burn::tensor::activation::softmax;
 use burn::tensor::ops::FloatTensor;
@@ -9,7 +9,7 @@ use super::product::product;
 use super::{primitive, typed};
 use crate::{AttentionGradients, AttentionMask, AttentionOptions, Backend, Precision};
 
-/// The state of [`attention_backward`]: everything between queries and output, quadratic in the sequence.
+/// The state of [`attention_backward`]: all intermediate results, quadratic in the sequence length.
 #[derive(Clone, Debug)]
 pub struct WholeState<B: Backend> {
     /// Queries, rotated, `[batch, heads, q_len, head_dim]`.
@@ -18,16 +18,16 @@ pub struct WholeState<B: Backend> {
     pub k: FloatTensor<B>,
     /// Values, `[batch, kv_heads, k_len, head_dim]`.
     pub v: FloatTensor<B>,
-    /// The softmax's weights, `[batch, kv_heads, heads / kv_heads · q_len, k_len]`.
+    /// The weights of the softmax, `[batch, kv_heads, heads / kv_heads · q_len, k_len]`.
     pub weights: FloatTensor<B>,
-    /// `tanh(scale · q kᵀ / cap)`, `[batch, heads, q_len, k_len]`; none without a soft cap.
+    /// `tanh(scale · q kᵀ / cap)`, `[batch, heads, q_len, k_len]`; `None` without a soft cap.
     pub bounded: Option<FloatTensor<B>>,
-    /// The dropout's factors, 0 or `1/(1 - p)`, of the weights' shape; none without dropout.
+    /// The dropout factors, 0 or `1/(1 - p)`, in the shape of the weights; `None` without dropout.
     pub kept: Option<FloatTensor<B>>,
 }
 
-/// See [`crate::AttentionKernels::attention`]. The query heads that share a key-value head are stacked along their sequence,
-/// so keys and values are never expanded.
+/// See [`crate::AttentionKernels::attention`]. Query heads that share a key-value head are stacked along their
+/// sequence, so keys and values are never expanded.
 pub fn attention<B: Backend>(
     q: FloatTensor<B>,
     k: FloatTensor<B>,
@@ -50,7 +50,8 @@ pub fn attention_training<B: Backend>(
     options: AttentionOptions,
 ) -> (FloatTensor<B>, WholeState<B>) {
     let shape = typed::<B, 4>(q.clone()).dims();
-    let (weights, bounded) = weights::<B>(typed(q.clone()), typed(k.clone()), &mask, options); // [batch, kv_heads, stacked, k_len]
+    // [batch, kv_heads, stacked, k_len]
+    let (weights, bounded) = weights::<B>(typed(q.clone()), typed(k.clone()), &mask, options);
     let kept = (options.dropout > 0.0).then(|| kept(&weights, options.dropout));
     let applied = dropped(weights.clone(), kept.as_ref());
     let mixed = product(applied, typed(v.clone()), options.precision);
@@ -67,10 +68,11 @@ pub fn attention_training<B: Backend>(
 
 /// See [`crate::AttentionKernels::attention_backward`].
 ///
-/// With `W` the softmax's weights, `M` the dropout's factors and `O = (W ∘ M) V`: `dV = (W ∘ M)ᵀ dO`,
-/// `dW = dO Vᵀ ∘ M`, the masked scores' gradient `dS = W ∘ (dW - rowsum(dW ∘ W))`, the bias's `Σ dS` over the batch, and with
-/// `T = tanh(scale · q kᵀ / cap)` of a soft cap `dX = dS ∘ (1 - T²) · scale`, `dQ = dX K`, `dK = dXᵀ Q`. Nothing is divided:
-/// Burn's own backward of a division takes a reciprocal, which on ndarray is the CPU's estimate, accurate to 12 or 14 bits.
+/// With the softmax weights `W`, the dropout factors `M` and `O = (W ∘ M) V`: `dV = (W ∘ M)ᵀ dO`,
+/// `dW = dO Vᵀ ∘ M`. The gradient of the masked scores is `dS = W ∘ (dW - rowsum(dW ∘ W))`, and that of the bias
+/// is `Σ dS` over the batch. With `T = tanh(scale · q kᵀ / cap)` of a soft cap, `dX = dS ∘ (1 - T²) · scale`,
+/// `dQ = dX K`, `dK = dXᵀ Q`. There is no division: Burn's backward pass of a division takes a reciprocal, which
+/// on ndarray is the CPU's estimate with 12 to 14 accurate bits.
 pub fn attention_backward<B: Backend>(
     state: WholeState<B>,
     grad: FloatTensor<B>,
@@ -108,7 +110,8 @@ pub fn attention_backward<B: Backend>(
     }
 }
 
-/// The softmax's weights without dropout, `[batch, heads, q_len, k_len]`, in f32 on every backend: they are for looking at.
+/// The softmax weights without dropout, `[batch, heads, q_len, k_len]`. They are for inspection, and f32 on every
+/// backend.
 pub fn attention_weights<B: Backend>(
     q: Tensor<B, 4>,
     k: Tensor<B, 4>,
@@ -125,7 +128,8 @@ pub fn attention_weights<B: Backend>(
     weights.reshape([batch, heads, q_len, k_len])
 }
 
-/// The softmax of the scores, `[batch, kv_heads, heads / kv_heads · q_len, k_len]`, and [`WholeState::bounded`].
+/// Returns the softmax of the scores, `[batch, kv_heads, heads / kv_heads · q_len, k_len]`, and
+/// [`WholeState::bounded`].
 fn weights<B: Backend>(
     q: Tensor<B, 4>,
     k: Tensor<B, 4>,
@@ -146,13 +150,14 @@ fn weights<B: Backend>(
     (stacked(weights, kv_heads), scores.bounded)
 }
 
-/// `[batch, heads, q_len, width]` to `[batch, kv_heads, heads / kv_heads · q_len, width]`.
+/// Stacks the query heads that share a key-value head: `[batch, heads, q_len, width]` to
+/// `[batch, kv_heads, heads / kv_heads · q_len, width]`.
 pub(super) fn stacked<B: Backend>(x: Tensor<B, 4>, kv_heads: usize) -> Tensor<B, 4> {
     let [batch, heads, q_len, width] = x.dims();
     x.reshape([batch, kv_heads, heads / kv_heads * q_len, width])
 }
 
-/// 0 with probability `p`, `1/(1 - p)` otherwise.
+/// Draws dropout factors in the shape of `x`: 0 with probability `p`, `1/(1 - p)` otherwise.
 fn kept<B: Backend>(x: &Tensor<B, 4>, p: f64) -> Tensor<B, 4> {
     x.random_like(Distribution::Bernoulli(1.0 - p)) * (1.0 / (1.0 - p))
 }

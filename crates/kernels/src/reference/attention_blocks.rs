@@ -1,27 +1,28 @@
-//! The blocks of an attention, so that only a part of its scores exists at once.
+//! The division of attention into blocks that bound the number of scores in memory.
 
 use std::ops::Range;
 
 use crate::Reach;
 
-/// The number of scores that are held at once: 64 MiB of f32.
+/// The maximum number of scores in memory: 64 MiB of f32.
 const SCORES: usize = 1 << 24;
 
-/// Products of GPUs are quickest where their sides are multiples of this.
+/// GPU matrix products are fastest if their dimensions are multiples of this.
 const SIDE: usize = 64;
 
-/// The number of queries whose scores are held at once.
+/// The size of the blocks whose scores are materialized at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttentionBlocks {
     /// The number of sequences in a block, at least 1.
     pub sequences: usize,
-    /// The number of queries of each of their heads, at least 1.
+    /// The number of queries per head of a sequence, at least 1.
     pub queries: usize,
 }
 
 impl AttentionBlocks {
-    /// For `q_len` queries of `heads` of `batch` sequences over `k_len` keys: as many queries as 64 MiB of scores hold, a
-    /// multiple of 64. Where there is no room for 64 of each head of all sequences, there are fewer sequences in a block.
+    /// Blocks for `q_len` queries of `heads` heads of `batch` sequences over `k_len` keys: as many queries as 64
+    /// MiB of scores allow, in multiples of 64. If not even 64 queries of every sequence fit, a block has fewer
+    /// sequences.
     pub fn new([batch, heads, q_len]: [usize; 3], k_len: usize) -> Self {
         let of_a_query = (heads * k_len).max(1);
         let least = q_len.clamp(1, SIDE);
@@ -33,26 +34,29 @@ impl AttentionBlocks {
         }
     }
 
-    /// Returns true if one block is all.
-    pub fn are_one(self, batch: usize, q_len: usize) -> bool {
+    /// Returns true if a single block covers everything.
+    pub fn is_single(self, batch: usize, q_len: usize) -> bool {
         batch <= self.sequences && q_len <= self.queries
     }
 
-    /// The sequences of each row of blocks.
-    pub(super) fn of_sequences(self, batch: usize) -> impl Iterator<Item = Range<usize>> {
+    /// The ranges of sequences of the blocks.
+    pub(super) fn sequence_ranges(self, batch: usize) -> impl Iterator<Item = Range<usize>> {
         ranges(batch, self.sequences)
     }
 
-    /// The queries of each block of a row.
-    pub(super) fn of_queries(self, q_len: usize) -> impl DoubleEndedIterator<Item = Range<usize>> {
+    /// The ranges of queries of the blocks.
+    pub(super) fn query_ranges(
+        self,
+        q_len: usize,
+    ) -> impl DoubleEndedIterator<Item = Range<usize>> {
         ranges(q_len, self.queries)
     }
 }
 
-/// The keys that some of these queries see, those of `q_len` over `k_len` keys. With full reach these are all; else none after
-/// the last query's own, and if there is a window and no key outside of it is visible, none before the first query's
-/// window, but for what makes it begin at a multiple of 64.
-pub(super) fn seen_keys(
+/// Returns a range that covers the keys visible to some of the `queries`, for `q_len` queries over `k_len` keys
+/// in total. With full reach these are all keys. Otherwise the range ends at the last query's own key. A window
+/// without global tokens also bounds the start, which is rounded down to a multiple of 64.
+pub(super) fn visible_keys(
     queries: &Range<usize>,
     [q_len, k_len]: [usize; 2],
     reach: Reach,
@@ -93,22 +97,22 @@ mod tests {
             let blocks = AttentionBlocks::new([batch, heads, k_len], k_len);
             let scores = blocks.sequences * heads * blocks.queries * k_len;
             assert!(scores <= 1 << 24, "{batch}, {heads}, {k_len}: {scores}");
-            assert!(scores > 1 << 22 || blocks.are_one(batch, k_len));
+            assert!(scores > 1 << 22 || blocks.is_single(batch, k_len));
             assert_eq!(blocks.queries % 64, 0);
         }
-        // 64 queries, however long the sequence: 128 heads of them over 2^20 keys.
+        // At least 64 queries for any sequence length: here 128 heads over 2^20 keys.
         let least = AttentionBlocks::new([2, 128, 1 << 20], 1 << 20);
         assert_eq!((least.sequences, least.queries), (1, 64));
-        // A token of each of many sequences is one block.
-        assert!(AttentionBlocks::new([64, 32, 1], 4096).are_one(64, 1));
+        // One token of each of many sequences is a single block.
+        assert!(AttentionBlocks::new([64, 32, 1], 4096).is_single(64, 1));
     }
 
     #[test]
-    fn every_key_that_is_seen_is_in_the_block() {
-        let of = |queries, lengths, reach| seen_keys(&queries, lengths, reach);
+    fn block_contains_every_visible_key() {
+        let of = |queries, lengths, reach| visible_keys(&queries, lengths, reach);
         assert_eq!(of(64..128, [192, 192], Reach::Causal), 0..128);
         assert_eq!(of(64..128, [192, 392], Reach::Causal), 0..328);
-        // The query at 300 sees keys from 201 on.
+        // The query at position 300 sees keys 201 and later.
         assert_eq!(of(100..110, [110, 310], window(100, 0)), 192..310);
         assert_eq!(of(100..110, [110, 310], window(100, 1)), 0..310);
         assert_eq!(of(0..10, [110, 110], window(usize::MAX, 0)), 0..10);

@@ -1,4 +1,4 @@
-//! The dropout of attention weights, as a function of query and key, so that the backward pass draws the same mask.
+//! Dropout of attention weights as a function of query and key, so that the backward pass can recompute the mask.
 
 use std::ops::Range;
 
@@ -6,25 +6,29 @@ use burn::tensor::backend::Backend;
 use burn::tensor::ops::IntTensor;
 use burn::tensor::{Bool, Device, Distribution, Int, Tensor};
 
-/// The largest `p` for which `p · p + p` is below 2^31, of the primes that are 2 modulo 3: integers have 32 bits on GPUs.
+/// The largest prime `p` equal to 2 modulo 3 for which `p · p + p` is below 2^31, since integers have 32 bits on
+/// GPUs.
 const PRIME: i32 = 46_337;
 
-/// The numbers that a pass drops by, drawn on the device: linear in the sequence.
+/// The random numbers of a dropout mask. They are drawn on the device, and their number is linear in the sequence
+/// length.
 ///
-/// A query has `a`, `b` and `e`, a key `x` and `d`, all uniform modulo the prime `p`, and a weight is dropped where
+/// A query has numbers `a`, `b` and `e`, and a key has `x` and `d`, all uniform modulo the prime `p`. A weight is
+/// dropped if
 ///
 /// ```text
 /// v = (a x + b)³ d + e  (mod p)
 /// ```
 ///
-/// is not below `(1 - dropout) p`. `e` by itself makes `v` uniform for a key, and `d` for a query. Of two keys, `(a x + b)³` are
-/// two independent uniform numbers, as `p` is 2 modulo 3 and cubing a permutation: dropping one is independent of the
-/// other. Of two queries, the cubes' ratio over the keys is as uniform, and `d` independent of it. The cube is there for three
-/// queries: without it their `v` would lie on a plane. Keys' numbers are the same for all heads and sequences, whose queries
-/// have their own.
+/// is at least `(1 - dropout) p`. `e` makes `v` uniform for any key, and `d` for any query. For two keys,
+/// `a x + b` gives two independent uniform numbers, and so does its cube: cubing is a permutation because `p` is
+/// 2 modulo 3. The two keys are therefore dropped independently. For two queries, the ratio of their cubes is
+/// uniform over the keys, and `d` is independent of it. The cube matters for three queries, whose `v` would
+/// otherwise lie on a plane. The numbers of the keys are shared by all heads and sequences; those of the queries
+/// are not.
 ///
-/// It uses only sums, products and divisions because Burn fuses those into one kernel, but not shifts and exclusive ors;
-/// nothing wraps, so that integers of any width agree.
+/// The mask only uses sums, products and divisions, which Burn fuses into one kernel; shifts and exclusive ors
+/// are not fused. Nothing overflows, so the results agree for integers of any width.
 #[derive(Clone, Debug)]
 pub struct DropoutDraws<B: Backend> {
     /// `a`, `b` and `e`, `[batch, heads, q_len, 3]`.
@@ -34,16 +38,17 @@ pub struct DropoutDraws<B: Backend> {
 }
 
 impl<B: Backend> DropoutDraws<B> {
-    /// For attention of `[batch, heads, q_len]` queries over `k_len` keys.
+    /// Draws the numbers for attention of `[batch, heads, q_len]` queries over `k_len` keys.
     pub(super) fn new(of: [usize; 3], k_len: usize, device: &Device<B>) -> Self {
         let [batch, heads, q_len] = of;
         Self {
-            queries: drawn::<B>([batch, heads, q_len, 3], device).into_primitive(),
-            keys: drawn::<B>([1, 1, 2, k_len], device).into_primitive(),
+            queries: uniform_below_prime::<B>([batch, heads, q_len, 3], device).into_primitive(),
+            keys: uniform_below_prime::<B>([1, 1, 2, k_len], device).into_primitive(),
         }
     }
 
-    /// True where a weight is dropped, `[sequences, heads, queries, keys]` of those ranges.
+    /// Returns the dropout mask, true for dropped weights, `[sequences, heads, queries, keys]` for the given
+    /// ranges.
     pub(super) fn dropped(
         &self,
         [sequences, queries, keys]: [&Range<usize>; 3],
@@ -64,26 +69,26 @@ impl<B: Backend> DropoutDraws<B> {
     }
 }
 
-/// Of the division by the prime. Burn's own remainder is made of floats on Vulkan, for the sake of numbers below 0, and has not
-/// the digits; its division of integers is one of integers everywhere.
+/// The remainder of the division by the prime. On Vulkan, Burn's own remainder uses floats to support negative
+/// numbers, which lack the precision; its integer division is exact everywhere.
 fn remainder<B: Backend>(x: Tensor<B, 4, Int>) -> Tensor<B, 4, Int> {
     x.clone() - x.div_scalar(PRIME) * PRIME
 }
 
-/// The factor of the kept weights, so that their expectation is that of all: `p` over how many values of `v` keep,
-/// `1/(1 - dropout)` to five digits.
+/// The factor of the weights that are not dropped: `p` divided by the number of values of `v` that keep a weight.
+/// It preserves the expectation and equals `1/(1 - dropout)` to five digits.
 pub(super) fn kept_factor(dropout: f64) -> f64 {
     f64::from(PRIME) / f64::from(bound(dropout))
 }
 
-/// The first `v` that drops. Something is kept whatever the rate, so that nothing is divided by 0.
+/// The smallest `v` that drops a weight. It is at least 1, so [`kept_factor`] never divides by 0.
 fn bound(dropout: f64) -> i32 {
     (((1.0 - dropout) * f64::from(PRIME)).round() as i32).max(1)
 }
 
-/// Uniform from 0 to below the prime. A generator that gives 1.0 gives the prime itself, which is 0 to all that is done with
-/// it and passes no bound.
-fn drawn<B: Backend>(shape: [usize; 4], device: &Device<B>) -> Tensor<B, 4, Int> {
+/// Draws uniform integers below the prime. If the generator returns 1.0, the result is the prime itself, which is
+/// congruent to 0.
+fn uniform_below_prime<B: Backend>(shape: [usize; 4], device: &Device<B>) -> Tensor<B, 4, Int> {
     let uniform = Tensor::<B, 4>::random(shape, Distribution::Uniform(0.0, 1.0), device);
     (uniform * f64::from(PRIME)).int()
 }

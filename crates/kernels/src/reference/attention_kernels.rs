@@ -1,4 +1,4 @@
-//! The composed attentions that a backend may name as its own.
+//! The reference attentions as types that a backend can name as its own.
 
 use burn::tensor::ops::FloatTensor;
 
@@ -13,15 +13,16 @@ use crate::{
     SelfAttention, SelfAttentionGradients,
 };
 
-/// Attention that holds the scores of all queries over all keys.
+/// Attention that materializes the scores of all queries over all keys.
 #[derive(Clone, Copy, Debug)]
 pub struct WholeAttention;
 
-/// Attention in blocks of queries, whose scores take at most 64 MiB at once: for devices whose memory bounds the batch.
+/// Attention in blocks of queries, whose scores use at most 64 MiB at once: for devices whose memory limits the
+/// batch size.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockedAttention;
 
-/// The six operations by functions whose last arguments may be more than the trait's.
+/// Implements the six operations by functions that may take additional trailing arguments.
 macro_rules! composed {
     (
         $kernels:ty, $state:ident $(, $blocks:expr)?;

@@ -1,4 +1,4 @@
-//! The scores of any part of the queries and keys: scaled, capped, biased and masked.
+//! Attention scores for ranges of queries and keys: scaled, capped, biased and masked.
 
 use std::ops::Range;
 
@@ -7,11 +7,12 @@ use burn::tensor::{BasicOps, Bool, Device, Int, Tensor, TensorKind};
 
 use crate::{AttentionMask, AttentionOptions, Reach};
 
-/// Added to the scores of padding in place of -∞: so low that no weight is left beside a key that is seen, and a number, so that
-/// the softmax of a query that sees no key is one too, and is multiplied by 0.
+/// Added to the scores of padding instead of -∞. It is low enough to give padding a weight of 0 next to any
+/// visible key, and finite, so that the softmax of a query without visible keys is finite and can be multiplied
+/// by 0.
 const PADDING: f32 = -1e30;
 
-/// The queries of a range, of the sequences of another, over a range of keys.
+/// Ranges of sequences, queries and keys.
 #[derive(Clone, Debug)]
 pub(super) struct ScoreRange {
     pub sequences: Range<usize>,
@@ -23,14 +24,16 @@ pub(super) struct ScoreRange {
 pub(super) struct Scores<B: Backend> {
     /// `[sequences, heads, queries, keys]`.
     pub values: Tensor<B, 4>,
-    /// `tanh(scale · q kᵀ / cap)`, of the same shape; none without a soft cap.
+    /// `tanh(scale · q kᵀ / cap)`, of the same shape; `None` without a soft cap.
     pub bounded: Option<Tensor<B, 4>>,
-    /// 0 where a query sees no key and 1 elsewhere, `[sequences, 1, queries or 1, 1]`; none where each query sees one.
+    /// 0 for queries without a visible key and 1 for others, `[sequences, 1, queries or 1, 1]`; `None` if every
+    /// query has one.
     pub any_key: Option<Tensor<B, 4>>,
 }
 
 impl<B: Backend> Scores<B> {
-    /// Of the products `q kᵀ`, `[sequences, heads, queries, keys]`, for `[q_len, k_len]` queries and keys in all.
+    /// Computes the scores from the products `q kᵀ`, `[sequences, heads, queries, keys]`, for `[q_len, k_len]`
+    /// queries and keys in total.
     pub fn new(
         products: Tensor<B, 4>,
         range: &ScoreRange,
@@ -61,19 +64,19 @@ impl<B: Backend> Scores<B> {
                 any_key: None,
             };
         };
-        // Reach and documents leave each query its own key.
+        // Reach and documents never hide a query's own key; only padding can hide all keys of a query.
         let padded = mask.padding.is_some();
         let any_key = padded.then(|| hidden.clone().bool_not().float().max_dim(3));
         let low = if padded { PADDING } else { f32::NEG_INFINITY };
         Self {
-            values: added(scores, hidden, low),
+            values: add_mask(scores, hidden, low),
             bounded,
             any_key,
         }
     }
 }
 
-/// The weights without those of queries that see no key, by [`Scores::any_key`].
+/// Sets the weights of queries without a visible key to 0; see [`Scores::any_key`].
 pub(super) fn where_any_key<B: Backend>(
     weights: Tensor<B, 4>,
     any_key: Option<Tensor<B, 4>>,
@@ -96,14 +99,14 @@ pub(super) fn uncapped<B: Backend>(
     }
 }
 
-/// The scores `[sequences, heads, queries, keys]` with `low` added to those that are hidden.
+/// Adds `low` to the hidden scores in `[sequences, heads, queries, keys]`.
 fn added<B: Backend>(scores: Tensor<B, 4>, hidden: Tensor<B, 4, Bool>, low: f32) -> Tensor<B, 4> {
     let shape = scores.dims();
     let zeros = Tensor::<B, 4>::zeros(hidden.dims(), &hidden.device());
     let mask = zeros.mask_fill(hidden, low);
     match mask.dims() {
-        // As one row to each head's scores as another: filling takes a mask of the scores' full shape, and making that takes
-        // longer than the softmax does.
+        // Adds the mask as one row to the scores of each head. `mask_fill` needs a mask of the full shape of the
+        // scores, and creating that takes longer than the softmax.
         [1, 1, queries, keys] if queries == shape[2] => {
             let rows = scores.reshape([shape[0] * shape[1], queries * keys]);
             (rows + mask.reshape([1, queries * keys])).reshape(shape)
@@ -112,7 +115,8 @@ fn added<B: Backend>(scores: Tensor<B, 4>, hidden: Tensor<B, 4, Bool>, low: f32)
     }
 }
 
-/// True where a query may not see a key, `[1 or sequences, 1, queries or 1, keys]`; none where every query sees every key.
+/// Returns a mask that is true for hidden keys, `[1 or sequences, 1, queries or 1, keys]`, or `None` if all are
+/// visible.
 fn hidden_keys<B: Backend>(
     range: &ScoreRange,
     lengths: [usize; 2],
@@ -143,8 +147,8 @@ fn hidden_keys<B: Backend>(
     }
 }
 
-/// True where the reach or the documents hide a key, `[queries, keys]`, or with documents, `[sequences, queries]`,
-/// `[sequences · queries, keys]`; none where they hide none.
+/// Returns a mask that is true for keys hidden by the reach or the documents: `[queries, keys]`, or with
+/// documents, `[sequences, queries]`, `[sequences · queries, keys]`. Returns `None` if they hide no key.
 fn unreached_keys<B: Backend>(
     range: &ScoreRange,
     [q_len, k_len]: [usize; 2],
@@ -184,7 +188,7 @@ fn unreached_keys<B: Backend>(
     let before = first
         .as_ref()
         .map(|first| keys.clone().lower(first.clone()));
-    let hidden = either(later, before);
+    let hidden = or_masks(later, before);
     let distant = window.map(|[tokens, global_tokens]| {
         let global_tokens = global_tokens as i64;
         let global = match first {
@@ -194,10 +198,10 @@ fn unreached_keys<B: Backend>(
         let left = keys.lower_equal(queries - tokens as i64);
         left.bool_and(global.bool_not())
     });
-    either(hidden, distant)
+    or_masks(hidden, distant)
 }
 
-fn either<B: Backend>(
+fn or_masks<B: Backend>(
     a: Option<Tensor<B, 2, Bool>>,
     b: Option<Tensor<B, 2, Bool>>,
 ) -> Option<Tensor<B, 2, Bool>> {
@@ -207,7 +211,7 @@ fn either<B: Backend>(
     }
 }
 
-/// A range of a dimension.
+/// Narrows a dimension to a range.
 pub(super) fn narrowed<B: Backend, const D: usize, K: TensorKind<B> + BasicOps<B>>(
     x: &Tensor<B, D, K>,
     dim: usize,

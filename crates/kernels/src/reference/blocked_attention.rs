@@ -1,6 +1,6 @@
-//! Attention in blocks of queries, which holds nothing that is quadratic in the sequence, and its gradient, which makes
-//! the weights again block by block (Dao et al. 2022, "FlashAttention"; here of whole rows of scores, composed of plain
-//! operations).
+//! Attention in blocks of queries, with memory linear in the sequence length, and its gradient, which recomputes
+//! the weights block by block (Dao et al. 2022, "FlashAttention"; here with whole rows of scores, composed of
+//! plain operations).
 
 use std::ops::Range;
 
@@ -8,14 +8,15 @@ use burn::tensor::Tensor;
 use burn::tensor::ops::FloatTensor;
 
 use super::attention::{attention, stacked};
-use super::attention_blocks::{AttentionBlocks, seen_keys};
+use super::attention_blocks::{AttentionBlocks, visible_keys};
 use super::attention_dropout::{DropoutDraws, kept_factor};
 use super::attention_scores::{ScoreRange, Scores, narrowed, uncapped, where_any_key};
 use super::product::product;
 use super::{primitive, typed};
 use crate::{AttentionGradients, AttentionMask, AttentionOptions, Backend};
 
-/// The state of [`blocked_attention_backward`], linear in the sequence: it makes the weights again, block by block.
+/// The state of [`blocked_attention_backward`], which recomputes the weights from it. It is linear in the
+/// sequence length.
 #[derive(Clone, Debug)]
 pub struct BlockedState<B: Backend> {
     /// Queries, rotated, `[batch, heads, q_len, head_dim]`.
@@ -24,17 +25,18 @@ pub struct BlockedState<B: Backend> {
     pub k: FloatTensor<B>,
     /// Values, `[batch, kv_heads, k_len, head_dim]`.
     pub v: FloatTensor<B>,
-    /// The attention's output, shaped as the queries, or of a fused projection `[batch, seq, heads · head_dim]`.
+    /// The output, shaped as the queries, or `[batch, seq, heads · head_dim]` for a fused projection.
     pub output: FloatTensor<B>,
     /// `ln Σ exp(scores)` of each query, `[batch, heads, q_len, 1]`.
     pub log_sums: FloatTensor<B>,
-    /// The forward's.
+    /// The mask of the forward pass.
     pub mask: AttentionMask<B>,
-    /// The random numbers of the dropout; none without.
+    /// The random numbers of the dropout; `None` without dropout.
     pub draws: Option<DropoutDraws<B>>,
 }
 
-/// See [`crate::AttentionKernels::attention`]. What is one block, as a single query is, is made as a whole.
+/// See [`crate::AttentionKernels::attention`]. Inputs that fit one block, such as a single query, use
+/// [`attention`].
 pub fn blocked_attention<B: Backend>(
     q: FloatTensor<B>,
     k: FloatTensor<B>,
@@ -46,13 +48,13 @@ pub fn blocked_attention<B: Backend>(
     let inputs = Inputs::<B>::new([q, k, v], mask, None, options);
     let blocks = blocks.unwrap_or_else(|| inputs.blocks());
     let [batch, _, q_len, _] = inputs.q.dims();
-    if q_len == 1 || blocks.are_one(batch, q_len) {
+    if q_len == 1 || blocks.is_single(batch, q_len) {
         let [q, k, v] = [inputs.q, inputs.k, inputs.v].map(primitive);
         return attention::<B>(q, k, v, inputs.mask, options);
     }
     let mut rows = Vec::new();
-    for sequences in blocks.of_sequences(batch) {
-        let outputs = blocks.of_queries(q_len).map(|queries| {
+    for sequences in blocks.sequence_ranges(batch) {
+        let outputs = blocks.query_ranges(q_len).map(|queries| {
             let block = inputs.block(&sequences, queries);
             let (weights, _) = block.softmax(block.scores());
             block.mixed(weights)
@@ -79,9 +81,9 @@ pub fn blocked_attention_training<B: Backend>(
     }
     let blocks = blocks.unwrap_or_else(|| inputs.blocks());
     let (mut outputs, mut log_sums) = (Vec::new(), Vec::new());
-    for sequences in blocks.of_sequences(batch) {
+    for sequences in blocks.sequence_ranges(batch) {
         let (mut output, mut log_sum) = (Vec::new(), Vec::new());
-        for queries in blocks.of_queries(q_len) {
+        for queries in blocks.query_ranges(q_len) {
             let block = inputs.block(&sequences, queries);
             let (weights, sums) = block.softmax(block.scores());
             output.push(block.mixed(block.kept(weights)));
@@ -105,13 +107,13 @@ pub fn blocked_attention_training<B: Backend>(
 
 /// See [`crate::AttentionKernels::attention_backward`].
 ///
-/// With `P = exp(S - L)` of a block's scores `S` and the queries' log-sums `L`, `M` the dropout's factors, `O` the output and
-/// `D = rowsum(dO ∘ O)`, which is `rowsum(P ∘ dP)`: `dV += (P ∘ M)ᵀ dO`, `dP = dO Vᵀ ∘ M`, `dS = P ∘ (dP - D)`, the bias's
-/// `+= Σ dS` over the sequences, and with `T = tanh(scale · q kᵀ / cap)` of a soft cap `dX = dS ∘ (1 - T²) · scale`, `dQ = dX K`,
-/// `dK += dXᵀ Q`.
+/// With a block's scores `S`, the log-sums `L` of its queries, `P = exp(S - L)`, the dropout factors `M`, the
+/// output `O` and `D = rowsum(dO ∘ O)`, which equals `rowsum(P ∘ dP)`: `dV += (P ∘ M)ᵀ dO`, `dP = dO Vᵀ ∘ M`,
+/// `dS = P ∘ (dP - D)`. The gradient of the bias accumulates `Σ dS` over the sequences. With
+/// `T = tanh(scale · q kᵀ / cap)` of a soft cap, `dX = dS ∘ (1 - T²) · scale`, `dQ = dX K`, `dK += dXᵀ Q`.
 ///
-/// Blocks go from the last to the first: the last block's gradients of keys and values are as long as all keys, so that the sums
-/// begin with them and the others' are added to a part of them in place. Without a window nothing is set to 0 first.
+/// Blocks are processed from last to first. Without a window, the gradients of the last block cover all keys, so
+/// they initialize the sums and the other blocks are added in place. No buffer has to be zeroed.
 pub fn blocked_attention_backward<B: Backend>(
     state: BlockedState<B>,
     grad: FloatTensor<B>,
@@ -126,16 +128,16 @@ pub fn blocked_attention_backward<B: Backend>(
     let along = (grad.clone() * typed(state.output)).sum_dim(3); // [batch, heads, q_len, 1]
     let [batch, _, q_len, _] = inputs.q.dims();
     let blocks = blocks.unwrap_or_else(|| inputs.blocks());
-    let mut made = [Vec::new(), Vec::new(), Vec::new()];
+    let mut grads_by_row = [Vec::new(), Vec::new(), Vec::new()];
     let mut bias_sum = bias.then(|| {
         let [_, heads, q_len, _] = inputs.q.dims();
         let all = [heads, q_len, inputs.k.dims()[2]];
         Tensor::<B, 3>::zeros(all, &inputs.q.device())
     });
-    for sequences in blocks.of_sequences(batch) {
+    for sequences in blocks.sequence_ranges(batch) {
         let mut q_grads = Vec::new();
         let [mut k_sum, mut v_sum] = [0, 1].map(|_| KeySum::new(inputs.k.dims()[2]));
-        for queries in blocks.of_queries(q_len).rev() {
+        for queries in blocks.query_ranges(q_len).rev() {
             let block = inputs.block(&sequences, queries);
             let of_block = |x: &Tensor<B, 4>| narrowed(x, 2, &block.range.queries);
             let [grad, log_sums, along] =
@@ -157,11 +159,11 @@ pub fn blocked_attention_backward<B: Backend>(
             }
         }
         q_grads.reverse();
-        made[0].push(joined(q_grads, 2));
-        made[1].push(k_sum.sum(&inputs.k));
-        made[2].push(v_sum.sum(&inputs.v));
+        grads_by_row[0].push(joined(q_grads, 2));
+        grads_by_row[1].push(k_sum.sum(&inputs.k));
+        grads_by_row[2].push(v_sum.sum(&inputs.v));
     }
-    let [q, k, v] = made.map(|of| primitive(joined(of, 0)));
+    let [q, k, v] = grads_by_row.map(|of| primitive(joined(of, 0)));
     AttentionGradients {
         q,
         k,
@@ -206,10 +208,10 @@ impl<B: Backend> Inputs<B> {
         AttentionBlocks::new([batch, heads, q_len], self.k.dims()[2])
     }
 
-    /// The queries of a range, of the sequences of another, and the keys that some of them see.
+    /// The block of these queries of these sequences, with the keys that are visible to some of them.
     fn block(&self, sequences: &Range<usize>, queries: Range<usize>) -> Block<'_, B> {
         let (q_len, [_, kv_heads, k_len, _]) = (self.q.dims()[2], self.k.dims());
-        let keys = seen_keys(&queries, [q_len, k_len], self.options.reach);
+        let keys = visible_keys(&queries, [q_len, k_len], self.options.reach);
         let of = |x: &Tensor<B, 4>, range| narrowed(&narrowed(x, 0, sequences), 2, range);
         Block {
             q: stacked(of(&self.q, &queries), kv_heads),
@@ -225,7 +227,7 @@ impl<B: Backend> Inputs<B> {
     }
 }
 
-/// A part of what attends.
+/// The inputs of one block.
 struct Block<'a, B: Backend> {
     /// `[sequences, kv_heads, heads / kv_heads · queries, head_dim]`.
     q: Tensor<B, 4>,
@@ -238,7 +240,7 @@ struct Block<'a, B: Backend> {
 }
 
 impl<B: Backend> Block<'_, B> {
-    /// `[sequences, heads, queries, width]`, head by head.
+    /// The shape `[sequences, heads, queries, width]`.
     fn by_heads(&self, width: usize) -> [usize; 4] {
         let heads = self.inputs.q.dims()[1];
         let ScoreRange {
@@ -265,7 +267,7 @@ impl<B: Backend> Block<'_, B> {
         Scores::new(products, &self.range, lengths, mask, *options)
     }
 
-    /// The softmax, and `ln Σ exp(scores)`, `[sequences, heads, queries, 1]`.
+    /// Returns the softmax, and `ln Σ exp(scores)`, `[sequences, heads, queries, 1]`.
     fn softmax(&self, scores: Scores<B>) -> (Tensor<B, 4>, Tensor<B, 4>) {
         let max = scores.values.clone().max_dim(3);
         let exp = (scores.values - max.clone()).exp();
@@ -274,7 +276,7 @@ impl<B: Backend> Block<'_, B> {
         (weights, sum.log() + max)
     }
 
-    /// The weights `[sequences, heads, queries, keys]` that dropout leaves.
+    /// Applies dropout to weights `[sequences, heads, queries, keys]`.
     fn kept(&self, weights: Tensor<B, 4>) -> Tensor<B, 4> {
         let options = self.inputs.options;
         match &self.inputs.draws {
@@ -287,7 +289,7 @@ impl<B: Backend> Block<'_, B> {
         }
     }
 
-    /// The values by these weights, `[sequences, heads, queries, head_dim]`.
+    /// The sum of the values with these weights, `[sequences, heads, queries, head_dim]`.
     fn mixed(&self, weights: Tensor<B, 4>) -> Tensor<B, 4> {
         let [_, kv_heads, _, head_dim] = self.v.dims();
         let weights = stacked(weights, kv_heads);
@@ -295,8 +297,8 @@ impl<B: Backend> Block<'_, B> {
         mixed.reshape(self.by_heads(head_dim))
     }
 
-    /// The gradients of the queries, by heads, and of the keys and values, and where `bias` asks for them of the masked scores,
-    /// from the queries' log-sums, the output's gradient and its product with the output.
+    /// The gradients of a block, from the log-sums of the queries, the gradient of the output, and `along`, the
+    /// row sums of that gradient times the output. `bias` requests the gradient of the masked scores.
     fn gradients(
         &self,
         log_sums: Tensor<B, 4>,
@@ -330,7 +332,7 @@ impl<B: Backend> Block<'_, B> {
     }
 }
 
-/// A block's part of the gradients.
+/// The contribution of a block to the gradients.
 struct BlockGradients<B: Backend> {
     /// `[sequences, heads, queries, head_dim]`.
     q: Tensor<B, 4>,
@@ -338,11 +340,11 @@ struct BlockGradients<B: Backend> {
     k: Tensor<B, 4>,
     /// `[sequences, kv_heads, keys, head_dim]`.
     v: Tensor<B, 4>,
-    /// `[sequences, heads, queries, keys]`, where a bias's gradient is asked for.
+    /// `[sequences, heads, queries, keys]`, if the gradient of a bias is requested.
     scores: Option<Tensor<B, 4>>,
 }
 
-/// The sum of what blocks have for their keys.
+/// The sum of the blocks' gradients of keys or values.
 struct KeySum<B: Backend> {
     k_len: usize,
     sum: Option<Tensor<B, 4>>,
@@ -353,7 +355,7 @@ impl<B: Backend> KeySum<B> {
         Self { k_len, sum: None }
     }
 
-    /// Adds `[sequences, kv_heads, keys, head_dim]`.
+    /// Adds the gradients `[sequences, kv_heads, keys, head_dim]` of a range of keys.
     fn add(&mut self, keys: &Range<usize>, x: Tensor<B, 4>) {
         let [sequences, heads, _, width] = x.dims();
         let sum = match self.sum.take() {
@@ -368,13 +370,13 @@ impl<B: Backend> KeySum<B> {
         self.sum = Some(sum);
     }
 
-    /// The sum; zeros as `like` if nothing was added.
+    /// Returns the sum, or zeros in the shape of `like` if nothing was added.
     fn sum(self, like: &Tensor<B, 4>) -> Tensor<B, 4> {
         self.sum.unwrap_or_else(|| like.zeros_like())
     }
 }
 
-/// Concatenates pieces, of which there is at least one.
+/// Concatenates the parts, of which there must be at least one.
 fn joined<B: Backend>(mut parts: Vec<Tensor<B, 4>>, dim: usize) -> Tensor<B, 4> {
     match (parts.len(), parts.pop()) {
         (1, Some(all)) => all,

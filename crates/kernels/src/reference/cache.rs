@@ -1,4 +1,4 @@
-//! Keys and values put into a cache.
+//! Writes to key-value caches.
 
 use burn::tensor::backend::Backend;
 use burn::tensor::ops::FloatTensor;
@@ -13,6 +13,6 @@ pub fn write_tokens<B: Backend>(
 ) -> FloatTensor<B> {
     let new = typed::<B, 4>(new);
     let [batch, heads, seq, width] = new.dims();
-    let place = [0..batch, 0..heads, start..start + seq, 0..width];
-    primitive(typed::<B, 4>(held).slice_assign(place, new))
+    let ranges = [0..batch, 0..heads, start..start + seq, 0..width];
+    primitive(typed::<B, 4>(held).slice_assign(ranges, new))
 }

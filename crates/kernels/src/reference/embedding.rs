@@ -1,4 +1,4 @@
-//! The embedding's gradient.
+//! The gradient of the embedding.
 
 use burn::tensor::backend::Backend;
 use burn::tensor::ops::{FloatTensor, IntTensor};
@@ -10,9 +10,9 @@ pub fn embedding_backward<B: Backend>(
     grad: FloatTensor<B>,
     added: Option<FloatTensor<B>>,
 ) -> FloatTensor<B> {
-    let made = B::embedding_backward(table, grad, ids);
+    let table_grad = B::embedding_backward(table, grad, ids);
     match added {
-        Some(added) => B::float_add(added, made),
-        None => made,
+        Some(added) => B::float_add(added, table_grad),
+        None => table_grad,
     }
 }

@@ -22,9 +22,9 @@ pub fn gated_backward<B: Backend>(
     up: FloatTensor<B>,
     grad: FloatTensor<B>,
 ) -> GatedGradients<B> {
-    let opened = B::float_mul(grad.clone(), up);
+    let gated_grad = B::float_mul(grad.clone(), up);
     GatedGradients {
         up: B::float_mul(grad, activation::<B>(kind, gate.clone())),
-        gate: activation_backward::<B>(kind, gate, opened),
+        gate: activation_backward::<B>(kind, gate, gated_grad),
     }
 }

@@ -1,31 +1,32 @@
-//! The language-model head with its cross-entropy, in blocks of rows.
+//! The language model head with its cross-entropy, in blocks of rows.
 
 use burn::tensor::ops::{FloatTensor, IntTensor};
 use burn::tensor::{IndexingUpdateOp, Int, Tensor};
 
-use super::product::{product, raised_product};
-use super::table_parts::{Own, own};
+use super::product::{product, scaled_product};
+use super::table_parts::{PartRows, part_rows};
 use super::{primitive, typed};
 use crate::{Backend, HeadLossGradients, HeadLossOptions, Precision};
 
-/// The number of tokens whose logits are held at once, of a vocabulary: 64 MiB of f32.
+/// The number of tokens whose logits are materialized at once for a vocabulary of this size: 64 MiB of f32.
 pub fn rows_per_block(vocab_size: usize) -> usize {
     ((1 << 24) / vocab_size.max(1)).max(1)
 }
 
-/// The factor of `g` for `dhidden` in f16: most of it are probabilities of about `1/V` and less, and f16 loses digits below
-/// 6e-5 and everything below 6e-8. The sizes of a row of `g` add up to at most 2, so that what is added up in f16 is no larger than
-/// 4096 times the largest weight, and in its range, up to 65,504, for weights below 16. (With z-loss all by `1 + 2zL`, which
-/// is next to 1.)
-const RAISED: f64 = 2048.0;
+/// The factor of `g` in the product for `dhidden` in f16. Most elements of `g` are probabilities of about `1/V`
+/// or less, and f16 loses precision below 6e-5 and underflows below 6e-8. The magnitudes in a row of `g` sum to
+/// at most 2, so the scaled sums are at most 4096 times the largest weight. They stay within f16's range of
+/// 65,504 for weights below 16. (Z-loss multiplies this by `1 + 2zL`, which is close to 1.)
+const F16_SCALE: f64 = 2048.0;
 
-/// The same for `dW`, whose sums over `rows` tokens are no larger than `rows` times the largest hidden state: the factor times
-/// `rows` is at most 2^13, which is in the range for hidden states below 8 even where all tokens are sure of one and the same.
-fn raised_by(rows: usize) -> f64 {
+/// The factor of `g` in the product for `dW` in f16. Sums over `rows` tokens are at most `rows` times the largest
+/// hidden state. The factor times `rows` is at most 2^13, so the sums stay in range for hidden states below 8,
+/// even if the model predicts the same token with certainty everywhere.
+fn f16_scale(rows: usize) -> f64 {
     8192.0 / rows.next_power_of_two() as f64
 }
 
-/// See [`crate::Backend::head_loss`]; the logits of `rows` tokens are held at once.
+/// See [`crate::Backend::head_loss`]. The logits of `rows` tokens are materialized at once.
 pub fn head_loss<B: Backend>(
     hidden: FloatTensor<B>,
     weights: Vec<FloatTensor<B>>,
@@ -39,31 +40,34 @@ pub fn head_loss<B: Backend>(
     let mut loss = Tensor::zeros([1], &hidden.device());
     for block in blocks::<B>(hidden, targets, rows) {
         let logits = block.logits(&weights, options, precision); // [rows, vocab_size]
-        let target_logits = block.target_logits(&logits, &block.own(&weights));
-        let even_logits = even_logits(&logits, options);
-        let log_sum = exponentials(logits, &block.learnt).log_sum;
-        loss = loss + block_loss(&block, target_logits, log_sum, even_logits, options);
+        let target_logits = block.target_logits(&logits, &block.target_rows(&weights));
+        let smoothing_logits = smoothing_logits(&logits, options);
+        let log_sum = exponentials(logits, &block.target_mask).log_sum;
+        loss = loss + block_loss(&block, target_logits, log_sum, smoothing_logits, options);
     }
     primitive(loss)
 }
 
-/// See [`crate::Backend::head_loss_gradients`]; the logits of `rows` tokens are held at once.
+/// See [`crate::Backend::head_loss_gradients`]. The logits of `rows` tokens are materialized at once.
 ///
-/// With `p = softmax(logits)`, `y` the targets' one-hot rows, `V` the vocabulary's size and `L` as in
-/// [`HeadLossOptions`], the gradient by the logits is `g = (1 + 2zL) · p - (1 - ε) · y - ε/V`, and `dhidden = g W`,
-/// `dW = gᵀ hidden`. The parts of `y` are gathered and scattered rows and those of `ε/V` one row each, so `p` is all that
-/// is ever made of `[rows, vocab_size]`. Where a target is ignored `g` is 0: its row of `hidden` is left out of `dW` and its
-/// row of `dhidden` is made 0, both of `[rows, d_model]`.
+/// With `p = softmax(logits)`, the targets' one-hot rows `y`, the vocabulary size `V` and `L` as in
+/// [`HeadLossOptions`], the gradient of the logits is `g = (1 + 2zL) · p - (1 - ε) · y - ε/V`, and
+/// `dhidden = g W`, `dW = gᵀ hidden`. The contributions of `y` are gathered and scattered rows, and those of
+/// `ε/V` are a single row each, so `p` is the only `[rows, vocab_size]` tensor. Where a target is ignored, `g` is
+/// 0: its rows of `hidden` and `dhidden`, both `[rows, d_model]`, are masked.
 ///
-/// With a soft cap `c` that is the gradient by the capped logits `x`, and the one by the logits is `(1 - (x/c)²) · g`: its
-/// part of `ε/V` is no constant row any more and is made of `[rows, vocab_size]` with `p`.
+/// With a soft cap `c`, `g` is the gradient of the capped logits `x`, and the gradient of the logits is
+/// `(1 - (x/c)²) · g`. The contribution of `ε/V` is then no longer a constant row and is included in the
+/// `[rows, vocab_size]` tensor.
 ///
-/// In the other precisions than f32 `y` is put into `g` before that is rounded: where the model is sure of a target, a rounded
-/// `p W` less a row of `W` as it is would contain only rounding errors. In f16 `g` is raised above what that loses, by `RAISED` and
-/// `raised_by`, and what comes out divided by it again.
+/// In 16-bit precisions, `y` is scattered into `g` before rounding. Otherwise, where the model predicts a target
+/// with certainty, the difference of a rounded `p W` and an unrounded row of `W` would consist of rounding errors
+/// only. In f16, `g` is additionally scaled by `F16_SCALE` and `f16_scale` to avoid underflow, and the products
+/// are divided by the factor.
 ///
-/// A weight in parts has its logits in parts, side by side: what is taken over the vocabulary is taken of each and joined, a
-/// target is in one of them. One part is the same operations as a whole weight.
+/// A weight in several parts has its logits in parts: reductions over the vocabulary combine the reductions of
+/// the parts, and each target is in exactly one part. A single part uses the same operations as an unsplit
+/// weight.
 pub fn head_loss_gradients<B: Backend>(
     hidden: FloatTensor<B>,
     weights: Vec<FloatTensor<B>>,
@@ -76,27 +80,27 @@ pub fn head_loss_gradients<B: Backend>(
     let vocab_size: usize = weights.iter().map(|weight| weight.dims()[0]).sum();
     let hidden = typed::<B, 2>(hidden);
     let device = hidden.device();
-    let even = even_row(&weights, options);
+    let smoothing = smoothing_row(&weights, options);
     let mut loss = Tensor::zeros([1], &device);
     let mut weight_grads: Vec<Option<Tensor<B, 2>>> = vec![None; weights.len()];
     let mut hidden_grads = Vec::new();
-    // Σ hidden over the target tokens, [1, d_model]; only for the even part.
+    // Σ hidden over the target tokens, [1, d_model]; only for label smoothing.
     let mut hidden_sum: Option<Tensor<B, 2>> = None;
     for block in blocks::<B>(hidden, targets, rows) {
-        let own = block.own(&weights);
+        let part_rows = block.target_rows(&weights);
         let logits = block.logits(&weights, options, precision); // [rows, vocab_size]
-        let target_logits = block.target_logits(&logits, &own);
-        let even_logits = even_logits(&logits, options);
-        // The targets' part of g with its sign turned, [rows, 1].
-        let mut pull = block.learnt.clone() * (1.0 - options.label_smoothing);
+        let target_logits = block.target_logits(&logits, &part_rows);
+        let smoothing_logits = smoothing_logits(&logits, options);
+        // The contribution of the targets to -g, [rows, 1].
+        let mut target_grad = block.target_mask.clone() * (1.0 - options.label_smoothing);
         let mut slopes = None;
         if options.soft_cap > 0.0 {
-            pull = pull * slope(target_logits.clone(), options.soft_cap);
+            target_grad = target_grad * slope(target_logits.clone(), options.soft_cap);
             let of = |logits: &Tensor<B, 2>| slope(logits.clone(), options.soft_cap);
             slopes = Some(logits.iter().map(of).collect::<Vec<_>>());
         }
-        let Exponentials { exp, sum, log_sum } = exponentials(logits, &block.learnt);
-        // (1 + 2zL) · p, and with a cap all of g but the targets' part
+        let Exponentials { exp, sum, log_sum } = exponentials(logits, &block.target_mask);
+        // (1 + 2zL) · p; with a cap, all of g but the contribution of the targets
         let mut grads: Vec<_> = match options.z_loss {
             0.0 => exp.into_iter().map(|exp| exp / sum.clone()).collect(),
             z => {
@@ -110,18 +114,18 @@ pub fn head_loss_gradients<B: Backend>(
             });
             grads = sloped.collect();
         }
-        loss = loss + block_loss(&block, target_logits, log_sum, even_logits, options);
-        let learnt_hidden = block.hidden.clone() * block.learnt.clone(); // [rows, d_model]
-        // Beside the products, or none where they have it.
-        let beside = match precision {
-            Precision::F32 => Some(pull),
+        loss = loss + block_loss(&block, target_logits, log_sum, smoothing_logits, options);
+        let masked_hidden = block.hidden.clone() * block.target_mask.clone(); // [rows, d_model]
+        // The contribution of the targets, unless it is part of the products.
+        let separate_target_grad = match precision {
+            Precision::F32 => Some(target_grad),
             Precision::Bf16 | Precision::F16 => {
-                let scattered = grads.into_iter().zip(&own).map(|(grad, own)| {
-                    let targets = own.rows.clone().unsqueeze_dim(1);
+                let scattered = grads.into_iter().zip(&part_rows).map(|(grad, part_rows)| {
+                    let targets = part_rows.rows.clone().unsqueeze_dim(1);
                     grad.scatter(
                         1,
                         targets,
-                        -own.or_zero(pull.clone()),
+                        -part_rows.or_zero(target_grad.clone()),
                         IndexingUpdateOp::Add,
                     )
                 });
@@ -129,51 +133,53 @@ pub fn head_loss_gradients<B: Backend>(
                 None
             }
         };
-        let products = grads
-            .iter()
-            .zip(&weights)
-            .map(|(grad, weight)| raised_product(grad.clone(), weight.clone(), precision, RAISED));
+        let products = grads.iter().zip(&weights).map(|(grad, weight)| {
+            scaled_product(grad.clone(), weight.clone(), precision, F16_SCALE)
+        });
         let mut hidden_grad = joined(products, Tensor::add, &block.hidden);
-        if let Some(pull) = &beside {
+        if let Some(target_grad) = &separate_target_grad {
             let mut target_rows = None; // [rows, d_model]
-            for (own, weight) in own.iter().zip(&weights) {
-                let rows = weight.clone().select(0, own.rows.clone());
-                target_rows = Some(own.chosen(target_rows, rows));
+            for (part_rows, weight) in part_rows.iter().zip(&weights) {
+                let rows = weight.clone().select(0, part_rows.rows.clone());
+                target_rows = Some(part_rows.select_or(target_rows, rows));
             }
             if let Some(target_rows) = target_rows {
-                hidden_grad = hidden_grad - target_rows * pull.clone();
+                hidden_grad = hidden_grad - target_rows * target_grad.clone();
             }
         }
-        if let Some(even) = &even {
-            hidden_grad = hidden_grad - even.clone();
-            let sum = learnt_hidden.clone().sum_dim(0); // [1, d_model]
+        if let Some(smoothing) = &smoothing {
+            hidden_grad = hidden_grad - smoothing.clone();
+            let sum = masked_hidden.clone().sum_dim(0); // [1, d_model]
             hidden_sum = Some(match hidden_sum {
                 Some(all) => all + sum,
                 None => sum,
             });
         }
-        hidden_grads.push(hidden_grad * block.learnt);
-        let target_hidden = beside.map(|pull| learnt_hidden.clone() * pull);
-        let factor = raised_by(learnt_hidden.dims()[0]);
-        for ((grad, own), weight_grad) in grads.into_iter().zip(own).zip(&mut weight_grads) {
+        hidden_grads.push(hidden_grad * block.target_mask);
+        let target_hidden =
+            separate_target_grad.map(|target_grad| masked_hidden.clone() * target_grad);
+        let factor = f16_scale(masked_hidden.dims()[0]);
+        for ((grad, part_rows), weight_grad) in
+            grads.into_iter().zip(part_rows).zip(&mut weight_grads)
+        {
             // [part's rows, d_model]
-            let part = raised_product(grad.transpose(), learnt_hidden.clone(), precision, factor);
+            let part = scaled_product(grad.transpose(), masked_hidden.clone(), precision, factor);
             let mut sum = match weight_grad.take() {
                 Some(sum) => sum + part,
                 None => part,
             };
             if let Some(rows) = &target_hidden {
-                let (targets, rows) = (own.rows.clone(), own.or_zero(rows.clone()));
+                let (targets, rows) = (part_rows.rows.clone(), part_rows.or_zero(rows.clone()));
                 sum = sum.select_assign(0, targets, -rows, IndexingUpdateOp::Add);
             }
             *weight_grad = Some(sum);
         }
     }
-    let even = hidden_sum.map(|sum| sum * (options.label_smoothing / vocab_size as f64));
+    let smoothing = hidden_sum.map(|sum| sum * (options.label_smoothing / vocab_size as f64));
     let weight_grads = weight_grads.into_iter().zip(weights).map(|(grad, weight)| {
         let grad = grad.unwrap_or_else(|| weight.zeros_like());
-        primitive(match &even {
-            Some(even) => grad - even.clone(),
+        primitive(match &smoothing {
+            Some(smoothing) => grad - smoothing.clone(),
             None => grad,
         })
     });
@@ -184,7 +190,7 @@ pub fn head_loss_gradients<B: Backend>(
     }
 }
 
-/// The combination of all parts: `both` of each two of them; zeros like `none` if there is no part.
+/// Reduces the parts with `both`, or returns zeros in the shape of `none` if there is no part.
 fn joined<B: Backend>(
     parts: impl Iterator<Item = Tensor<B, 2>>,
     both: impl Fn(Tensor<B, 2>, Tensor<B, 2>) -> Tensor<B, 2>,
@@ -193,7 +199,7 @@ fn joined<B: Backend>(
     parts.reduce(both).unwrap_or_else(|| none.zeros_like())
 }
 
-/// The mean over a dimension along which parts lie one after the other.
+/// The mean over the dimension in which the parts are split.
 fn mean<B: Backend>(parts: &[Tensor<B, 2>], dim: usize) -> Option<Tensor<B, 2>> {
     if let [whole] = parts {
         return Some(whole.clone().mean_dim(dim));
@@ -203,9 +209,9 @@ fn mean<B: Backend>(parts: &[Tensor<B, 2>], dim: usize) -> Option<Tensor<B, 2>> 
     sums.reduce(Tensor::add).map(|sum| sum / count as f64)
 }
 
-/// `ε · Σ_v W_v / V`, `[1, d_model]`: the part of `ε/V` of each row of `dhidden`. None without label smoothing, and with a
-/// soft cap.
-fn even_row<B: Backend>(
+/// `ε · Σ_v W_v / V`, `[1, d_model]`: the contribution of `ε/V` to each row of `dhidden`. `None` without label
+/// smoothing, and with a soft cap.
+fn smoothing_row<B: Backend>(
     weights: &[Tensor<B, 2>],
     options: HeadLossOptions,
 ) -> Option<Tensor<B, 2>> {
@@ -216,8 +222,8 @@ fn even_row<B: Backend>(
     mean(weights, 0).map(|mean| mean * smoothing)
 }
 
-/// `ε · Σ_v x_v / V`, `[rows, 1]`. None without label smoothing.
-fn even_logits<B: Backend>(
+/// `ε · Σ_v x_v / V`, `[rows, 1]`. `None` without label smoothing.
+fn smoothing_logits<B: Backend>(
     logits: &[Tensor<B, 2>],
     options: HeadLossOptions,
 ) -> Option<Tensor<B, 2>> {
@@ -228,42 +234,43 @@ fn even_logits<B: Backend>(
     mean(logits, 1).map(|mean| mean * smoothing)
 }
 
-/// The derivative of the cap `c` at a capped logit `x`, `1 - (x/c)²`.
+/// The derivative of the soft cap at a capped logit `x`: `1 - (x/c)²`.
 fn slope<B: Backend>(x: Tensor<B, 2>, cap: f64) -> Tensor<B, 2> {
     let ratio = x / cap;
     -(ratio.clone() * ratio) + 1.0
 }
 
-/// The loss of a block, `[1]`, from the targets' logits, `L` and what [`even_logits`] gives, `[rows, 1]` each.
+/// The loss of a block, `[1]`, from the targets' logits, `L` and the result of [`smoothing_logits`], `[rows, 1]`
+/// each.
 fn block_loss<B: Backend>(
     block: &Block<B>,
     target_logits: Tensor<B, 2>,
     log_sum: Tensor<B, 2>,
-    even_logits: Option<Tensor<B, 2>>,
+    smoothing_logits: Option<Tensor<B, 2>>,
     options: HeadLossOptions,
 ) -> Tensor<B, 1> {
     let mut loss = log_sum.clone() - target_logits * (1.0 - options.label_smoothing);
-    if let Some(even_logits) = even_logits {
-        loss = loss - even_logits;
+    if let Some(smoothing_logits) = smoothing_logits {
+        loss = loss - smoothing_logits;
     }
     if options.z_loss != 0.0 {
         loss = loss + log_sum.clone() * log_sum * options.z_loss;
     }
-    (loss * block.learnt.clone()).sum()
+    (loss * block.target_mask.clone()).sum()
 }
 
-/// Some rows of the hidden states with their targets.
+/// A block of hidden states with their targets.
 struct Block<B: Backend> {
     /// `[rows, d_model]`.
     hidden: Tensor<B, 2>,
-    /// `[rows]`; where they are ignored, any token of the vocabulary.
+    /// `[rows]`; an arbitrary token where the target is ignored.
     targets: Tensor<B, 1, Int>,
-    /// 0 where the target is ignored, 1 elsewhere, `[rows, 1]`.
-    learnt: Tensor<B, 2>,
+    /// 0 where the target is ignored and 1 elsewhere, `[rows, 1]`.
+    target_mask: Tensor<B, 2>,
 }
 
 impl<B: Backend> Block<B> {
-    /// The logits by each part of the weight, together `[rows, vocab_size]`, capped where they are to be.
+    /// The logits of each part of the weight, together `[rows, vocab_size]`, with the soft cap applied.
     fn logits(
         &self,
         weights: &[Tensor<B, 2>],
@@ -280,20 +287,22 @@ impl<B: Backend> Block<B> {
         weights.iter().map(of).collect()
     }
 
-    /// The share of each part of the weight in the targets, `[rows]`.
-    fn own(&self, weights: &[Tensor<B, 2>]) -> Vec<Own<B, 1>> {
+    /// The targets' rows in each part of the weight, `[rows]`.
+    fn target_rows(&self, weights: &[Tensor<B, 2>]) -> Vec<PartRows<B, 1>> {
         let rows: Vec<usize> = weights.iter().map(|weight| weight.dims()[0]).collect();
-        own(&self.targets, &rows)
+        part_rows(&self.targets, &rows)
     }
 
-    /// The targets' logits, `[rows, 1]`, of `[rows, vocab_size]`.
-    fn target_logits(&self, logits: &[Tensor<B, 2>], own: &[Own<B, 1>]) -> Tensor<B, 2> {
-        let mut found = None;
-        for (logits, own) in logits.iter().zip(own) {
-            let here = logits.clone().gather(1, own.rows.clone().unsqueeze_dim(1));
-            found = Some(own.chosen(found, here));
+    /// The logits of the targets, `[rows, 1]`, from all logits, `[rows, vocab_size]`.
+    fn target_logits(&self, logits: &[Tensor<B, 2>], part_rows: &[PartRows<B, 1>]) -> Tensor<B, 2> {
+        let mut selected = None;
+        for (logits, part_rows) in logits.iter().zip(part_rows) {
+            let here = logits
+                .clone()
+                .gather(1, part_rows.rows.clone().unsqueeze_dim(1));
+            selected = Some(part_rows.select_or(selected, here));
         }
-        found.unwrap_or_else(|| self.learnt.zeros_like())
+        selected.unwrap_or_else(|| self.target_mask.zeros_like())
     }
 }
 
@@ -303,8 +312,8 @@ fn blocks<B: Backend>(
     rows: usize,
 ) -> impl Iterator<Item = Block<B>> {
     let targets = Tensor::<B, 1, Int>::from_primitive(targets);
-    let learnt = targets.clone().greater_equal_elem(0).float();
-    let learnt = learnt.unsqueeze_dim(1); // [tokens, 1]
+    let target_mask = targets.clone().greater_equal_elem(0).float();
+    let target_mask = target_mask.unsqueeze_dim(1); // [tokens, 1]
     let targets = targets.clamp_min(0);
     let tokens = hidden.dims()[0];
     (0..tokens).step_by(rows).map(move |start| {
@@ -312,12 +321,12 @@ fn blocks<B: Backend>(
         Block {
             hidden: hidden.clone().narrow(0, start, rows),
             targets: targets.clone().narrow(0, start, rows),
-            learnt: learnt.clone().narrow(0, start, rows),
+            target_mask: target_mask.clone().narrow(0, start, rows),
         }
     })
 }
 
-/// The pieces of a softmax.
+/// The intermediate results of a softmax.
 struct Exponentials<B: Backend> {
     /// `exp(logits - max)`, part by part, together `[rows, vocab_size]`.
     exp: Vec<Tensor<B, 2>>,
@@ -327,7 +336,7 @@ struct Exponentials<B: Backend> {
     log_sum: Tensor<B, 2>,
 }
 
-/// Of logits in parts; `column` is `[rows, 1]` of anything.
+/// The exponentials of logits in parts. `column` is any tensor `[rows, 1]`.
 fn exponentials<B: Backend>(logits: Vec<Tensor<B, 2>>, column: &Tensor<B, 2>) -> Exponentials<B> {
     let largest = logits.iter().map(|logits| logits.clone().max_dim(1));
     let max = joined(largest, Tensor::max_pair, column); // [rows, 1]

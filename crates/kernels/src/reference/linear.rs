@@ -1,4 +1,4 @@
-//! Linear maps, and their gradients.
+//! Linear layers and their gradients.
 
 use burn::tensor::Tensor;
 use burn::tensor::backend::Backend as BurnBackend;
@@ -8,8 +8,8 @@ use super::product::product;
 use super::{last, primitive, rows, typed, with_last};
 use crate::{Backend, LinearGradients, LinearInputs, Precision};
 
-/// See [`crate::Backend::linear`]. One product over all tokens: a batched one would make the weight's gradient once per
-/// sequence and add them up.
+/// See [`crate::Backend::linear`]. Computes one product over all tokens: a batched product would compute the
+/// gradient of the weight once per sequence and sum them.
 pub fn linear<B: Backend>(inputs: LinearInputs<B>, precision: Precision) -> FloatTensor<B> {
     let (x, shape) = rows::<B>(inputs.x); // [tokens, in]
     let weight = typed::<B, 2>(inputs.weight); // [in, out]
@@ -24,8 +24,8 @@ pub fn linear<B: Backend>(inputs: LinearInputs<B>, precision: Precision) -> Floa
     B::float_reshape(primitive(y), shape)
 }
 
-/// See [`crate::Backend::linear_backward`]. In f16 the gradients are as large as the loss's scale makes them: nothing more is
-/// done here to keep them in its range.
+/// See [`crate::Backend::linear_backward`]. In f16 the loss scale determines the magnitude of the gradients; this
+/// function does not scale them further.
 pub fn linear_backward<B: Backend>(
     x: FloatTensor<B>,
     weight: FloatTensor<B>,
@@ -38,12 +38,12 @@ pub fn linear_backward<B: Backend>(
     let (grad, _) = rows::<B>(grad); // [tokens, out]
     let weight = typed::<B, 2>(weight); // [in, out]
     let x_grad = input.then(|| {
-        let made = product(grad.clone(), weight.transpose(), precision); // [tokens, in]
-        let made = match added {
-            Some(added) => rows::<B>(added).0 + made,
-            None => made,
+        let input_grad = product(grad.clone(), weight.transpose(), precision); // [tokens, in]
+        let input_grad = match added {
+            Some(added) => rows::<B>(added).0 + input_grad,
+            None => input_grad,
         };
-        B::float_reshape(primitive(made), shape)
+        B::float_reshape(primitive(input_grad), shape)
     });
     LinearGradients {
         x: x_grad,

@@ -1,22 +1,25 @@
-//! Causal linear attention by positive random features (Choromanski et al. 2021, "FAVOR+").
+//! Causal linear attention with positive random features (Choromanski et al. 2021, "FAVOR+").
 //!
-//! With `x' = x / head_dim^¼` and the rows `ω` of `features`, `φ(x) = exp(ω x' - ‖x'‖²/2)` has
-//! `E[φ(q)·φ(k)] = exp(q·k / √head_dim)` for Gaussian `ω`, so that
+//! With `x' = x / head_dim^¼` and the rows `ω` of `features`, `φ(x) = exp(ω x' - ‖x'‖²/2)` satisfies
+//! `E[φ(q)·φ(k)] = exp(q·k / √head_dim)` for Gaussian `ω`. Therefore
 //!
 //! ```text
 //! o_i = Σ_{j≤i} (φ(q_i)·φ(k_j)) v_j / Σ_{j≤i} φ(q_i)·φ(k_j) = φ(q_i)ᵀ S_i / φ(q_i)ᵀ z_i,
 //! S_i = Σ_{j≤i} φ(k_j) v_jᵀ,   z_i = Σ_{j≤i} φ(k_j)
 //! ```
 //!
-//! estimates softmax attention at a cost linear in the sequence. It goes by chunks: within one the left form, masked;
-//! from the chunks before it the right form. Values carry a column of ones, so that both sums are one product.
+//! estimates softmax attention at a cost linear in the sequence length. The computation is chunked: pairs within
+//! a chunk use the left form with a mask, earlier chunks the right form. A column of ones is appended to the
+//! values, so one product computes both sums.
 //!
-//! Exponents are shifted so that none is above 0. What a query's features share cancels in the ratio: they are shifted
-//! by their own maximum and need no `‖q'‖²`. Keys are shifted by the maximum so far, `peak_j`, never by a later key's:
-//! that would let a large key empty the sums of the queries before it. A term made under `peak_j` counts
-//! `exp(peak_j - peak_i)` at query `i`. The shifts cancel too, and are constants to the gradient.
+//! Exponents are shifted to at most 0. Factors common to all features of a query cancel in the ratio, so queries
+//! are shifted by their own maximum and do not need `‖q'‖²`. Keys are shifted by the running maximum `peak_j`,
+//! never by the maximum of a later key: a single large key would otherwise underflow the sums of the queries
+//! before it. A term computed with `peak_j` is multiplied by `exp(peak_j - peak_i)` at query `i`. These shifts
+//! cancel too, and are constants for the gradient.
 //!
-//! No division is differentiated: Burn's backward of one takes a reciprocal, on ndarray an estimate of 12 to 14 bits.
+//! No division is differentiated: Burn's backward pass of a division takes a reciprocal, which on ndarray is an
+//! estimate with 12 to 14 accurate bits.
 
 use burn::tensor::{Device, Tensor};
 
@@ -24,12 +27,13 @@ use super::attention::stacked;
 use super::matmul;
 use crate::{Backend, LinearAttentionState};
 
-/// Added to the sum of a query's weights: where no feature is both the query's and a key's within f32's range, the
-/// output is 0. Its power -3/2, in the backward, is finite.
+/// Added to the sum of a query's weights. If the query shares no feature with any key within f32's range, the output
+/// is 0. Its power -3/2, which the backward pass computes, is finite.
 const FLOOR: f64 = 1e-20;
 
-/// `q` `[batch, heads, seq, head_dim]`, `k` and `v` `[batch, kv_heads, seq, head_dim]`, `features`
-/// `[features, head_dim]`, continuing `past`: the output as `q`, and the sums with these tokens in them.
+/// Linear attention of `q` `[batch, heads, seq, head_dim]` over `k` and `v` `[batch, kv_heads, seq, head_dim]`,
+/// with `features` `[features, head_dim]`, continuing `past`. Returns the output in the shape of `q`, and the
+/// state after these tokens.
 pub fn linear_attention<B: Backend>(
     q: Tensor<B, 4>,
     k: Tensor<B, 4>,
@@ -54,7 +58,7 @@ pub fn linear_attention<B: Backend>(
     (Tensor::cat(outputs, 2), state)
 }
 
-/// The weights that the estimate gives each value, `[batch, heads, seq, seq]`.
+/// The estimated attention weights, `[batch, heads, seq, seq]`.
 pub fn linear_attention_weights<B: Backend>(
     q: Tensor<B, 4>,
     k: Tensor<B, 4>,
@@ -68,7 +72,7 @@ pub fn linear_attention_weights<B: Backend>(
     (shared / total).reshape([batch, heads, seq, seq])
 }
 
-/// One chunk's outputs, and the state after it.
+/// Returns the outputs of one chunk and the state after it.
 fn one_chunk<B: Backend>(
     q: Tensor<B, 4>,
     k: Tensor<B, 4>,
@@ -95,13 +99,13 @@ fn one_chunk<B: Backend>(
     (output.reshape(shape), keys.added_to(past, v))
 }
 
-/// `ωᵀ / head_dim^¼`, `[head_dim, features]`.
+/// The feature matrix `ωᵀ / head_dim^¼`, `[head_dim, features]`.
 fn map_of<B: Backend>(features: Tensor<B, 2>) -> Tensor<B, 2> {
     let head_dim = features.dims()[1] as f64;
     features.transpose() * head_dim.powf(-0.25)
 }
 
-/// `ω x'`, `[batch, heads, seq, features]`, as one product over all tokens.
+/// `ω x'`, `[batch, heads, seq, features]`, as a single product over all tokens.
 fn mapped<B: Backend>(x: Tensor<B, 4>, map: &Tensor<B, 2>) -> Tensor<B, 4> {
     let [batch, heads, seq, head_dim] = x.dims();
     let features = map.dims()[1];
@@ -109,14 +113,15 @@ fn mapped<B: Backend>(x: Tensor<B, 4>, map: &Tensor<B, 2>) -> Tensor<B, 4> {
     matmul(rows, map.clone()).reshape([batch, heads, seq, features])
 }
 
-/// The queries' features, the heads that share keys stacked: `[batch, kv_heads, heads / kv_heads · seq, features]`.
+/// The features of the queries. Heads that share keys are stacked:
+/// `[batch, kv_heads, heads / kv_heads · seq, features]`.
 fn queries<B: Backend>(q: Tensor<B, 4>, kv_heads: usize, map: &Tensor<B, 2>) -> Tensor<B, 4> {
     let exponents = mapped(stacked(q, kv_heads), map);
     let peaks = exponents.clone().detach().max_dim(3);
     (exponents - peaks).exp()
 }
 
-/// A chunk's keys.
+/// The keys of a chunk.
 struct Keys<B: Backend> {
     /// `φ(k_j) / exp(peak_j)`, `[batch, kv_heads, len, features]`.
     features: Tensor<B, 4>,
@@ -147,11 +152,11 @@ impl<B: Backend> Keys<B> {
         self.features.dims()[1]
     }
 
-    /// `φ(q_i)·φ(k_j)` up to a factor for each query, 0 for later keys: `[batch, kv_heads, stacked, len]`.
+    /// `φ(q_i)·φ(k_j)` up to a factor per query, and 0 for later keys: `[batch, kv_heads, stacked, len]`.
     fn shared(&self, q: &Tensor<B, 4>) -> Tensor<B, 4> {
         let [batch, kv_heads, len, _] = self.features.dims();
-        // Spelled out rather than broadcast: Burn 0.21's fused kernels read a column that is subtracted from its own
-        // transpose four rows at a time.
+        // Repeated instead of broadcast: Burn 0.21's fused kernels vectorize over four rows incorrectly when a
+        // column is subtracted from its own transpose.
         let at_query = self.peaks.clone().repeat_dim(3, len); // [batch, kv_heads, len, len]
         let at_key = self.peaks.clone().reshape([batch, kv_heads, 1, len]);
         let at_key = at_key.repeat_dim(2, len);
@@ -160,7 +165,7 @@ impl<B: Backend> Keys<B> {
         per_query(matmul(q.clone(), self.features.clone().transpose()), faded)
     }
 
-    /// The sums with this chunk's tokens in them, under its last peak.
+    /// The state after this chunk, relative to the chunk's last peak.
     fn added_to(
         self,
         past: Option<LinearAttentionState<B>>,
@@ -178,13 +183,13 @@ impl<B: Backend> Keys<B> {
     }
 }
 
-/// 0 where query `i` sees key `j`, minus infinity where it does not, `[len, len]`.
+/// 0 for visible keys and minus infinity for keys after the query, `[len, len]`.
 fn later_keys<B: Backend>(len: usize, device: &Device<B>) -> Tensor<B, 2> {
     Tensor::<B, 2>::full([len, len], f32::NEG_INFINITY, device).triu(1)
 }
 
 /// Multiplies each of the stacked heads of `x` `[batch, kv_heads, stacked, width]` by `factors`
-/// `[batch, kv_heads, len, width]`, or of width 1.
+/// `[batch, kv_heads, len, width]`, where the width may also be 1.
 fn per_query<B: Backend>(x: Tensor<B, 4>, factors: Tensor<B, 4>) -> Tensor<B, 4> {
     let shape = x.dims();
     let [batch, kv_heads, stacked, width] = shape;

@@ -1,4 +1,4 @@
-//! Normalisation over the last dimension, and its gradient.
+//! Normalization over the last dimension and its gradient.
 
 use burn::tensor::Tensor;
 use burn::tensor::backend::Backend;
@@ -26,7 +26,7 @@ pub fn normalize<B: Backend>(
     B::float_reshape(primitive(y), shape)
 }
 
-/// Before gain and bias, `[tokens, d]`.
+/// Normalizes rows `[tokens, d]`, without gain and bias.
 fn normalized<B: Backend>(kind: Normalization, x: Tensor<B, 2>) -> Tensor<B, 2> {
     match kind {
         Normalization::Layer { epsilon } => {
@@ -47,9 +47,9 @@ fn normalized<B: Backend>(kind: Normalization, x: Tensor<B, 2>) -> Tensor<B, 2> 
 
 /// See [`crate::Backend::normalize_backward`].
 ///
-/// With `y` the normalised and `d` the divisor, `g` the output's gradient times the gain: `dx = (g - y · mean(g y) · s) / d`,
-/// less its mean for a layer norm, where `s` is 1 but for ε outside of the root: there `d / (d - ε)`, because only the root
-/// depends on `x`.
+/// With the normalized `y`, the divisor `d` and `g` the gradient of the output times the gain:
+/// `dx = (g - y · mean(g y) · s) / d`, minus its mean for a layer norm. `s` is 1 if ε is inside the square root.
+/// Otherwise it is `d / (d - ε)`, because only the root depends on `x`.
 pub fn normalize_backward<B: Backend>(
     kind: Normalization,
     x: FloatTensor<B>,
@@ -68,13 +68,13 @@ pub fn normalize_backward<B: Backend>(
         Some(gain) => grad * typed::<B, 1>(gain).unsqueeze::<2>(),
         None => grad,
     };
-    let made = input_gradient(kind, x, grad);
-    let made = match added {
-        Some(added) => rows::<B>(added).0 + made,
-        None => made,
+    let x_grad = input_gradient(kind, x, grad);
+    let x_grad = match added {
+        Some(added) => rows::<B>(added).0 + x_grad,
+        None => x_grad,
     };
     NormGradients {
-        x: B::float_reshape(primitive(made), shape),
+        x: B::float_reshape(primitive(x_grad), shape),
         gain: gain_grad,
         bias,
     }
@@ -99,7 +99,7 @@ fn input_gradient<B: Backend>(
             without_component(grad, y) / root
         }
         Normalization::UnitRms { epsilon } => {
-            // A row of zeros has no gradient of its root; the clamp makes it zero instead of infinite.
+            // The root has no gradient for a row of zeros; the clamp makes it zero instead of infinite.
             let root = mean_square(x.clone()).sqrt().clamp_min(1e-30);
             let divisor = root.clone() + epsilon;
             let y = x / divisor.clone();

@@ -18,18 +18,18 @@ pub fn pack<B: BurnBackend>(weight: FloatTensor<B>, format: PackedFormat) -> Pac
 
 fn pack_int8<B: BurnBackend>(weight: Tensor<B, 2>) -> PackedWeight<B> {
     let shape = weight.dims();
-    // Without `abs`: Burn 0.21's on ndarray forgets how a transposed tensor lies.
+    // Not `abs`: on ndarray, Burn 0.21's implementation ignores the strides of transposed tensors.
     let largest = weight
         .clone()
         .max_dim(1)
         .max_pair(-weight.clone().min_dim(1));
-    // No maximum is sure to see what is NaN: a sum is.
+    // A maximum may ignore NaN, but a sum does not.
     let none = weight.clone().sum_dim(1) * 0.0; // [out, 1]
     let scales = largest * (1.0 / 127.0) + none; // [out, 1]
-    // A row of zeros has no scale: it is divided by one.
+    // A row of zeros has a scale of 0; it is divided by 1 instead.
     let zeros = scales.clone().equal_elem(0.0);
     let values = weight / scales.clone().mask_fill(zeros, 1.0);
-    // A NaN has no integer: only its row's scale marks it.
+    // NaN has no integer value; it only shows in the scale of its row.
     let broken = values.clone().is_nan();
     let values = values.mask_fill(broken, 0.0).round();
     let values = values.clamp(-127.0, 127.0).int(); // [out, in]
@@ -41,7 +41,7 @@ fn pack_int8<B: BurnBackend>(weight: Tensor<B, 2>) -> PackedWeight<B> {
     )
 }
 
-/// See [`crate::Backend::packed_from_host`]. The bytes have the device's default type of integers.
+/// See [`crate::Backend::packed_from_host`]. The bytes use the device's default integer type.
 pub fn packed_from_host<B: BurnBackend>(
     matrix: PackedMatrix,
     device: &Device<B>,
@@ -66,7 +66,7 @@ pub fn unpack<B: BurnBackend>(weight: PackedWeight<B>) -> FloatTensor<B> {
     }
 }
 
-/// See [`crate::Backend::linear_packed`]: [`unpack`], then [`linear()`]. The floats are made for each product.
+/// See [`crate::Backend::linear_packed`]: [`unpack`], then [`linear()`]. The weight is unpacked for each product.
 pub fn linear_packed<B: Backend>(
     x: FloatTensor<B>,
     weight: PackedWeight<B>,

@@ -1,14 +1,14 @@
-//! Matrix products of rounded factors: the one place where the reference implementations leave f32.
+//! Matrix products of rounded operands, the only operation in which the reference implementations leave f32.
 
 use burn::tensor::{DType, Tensor};
 
 use super::matmul;
 use crate::{Backend, Precision};
 
-/// [`matmul`] of factors rounded to `precision` first, the product as wide as `a` was. In
-/// [`Precision::F32`] nothing is cast.
+/// [`matmul`] of operands rounded to `precision`, in the type of `a`. [`Precision::F32`] casts nothing.
 ///
-/// Most of Burn's backends add up in f32 and round the sums to the factors' type: what is in f16 may not pass 65,504.
+/// Most of Burn's backends sum in f32 and round the sums to the type of the operands, so in f16 sums must not
+/// exceed 65,504.
 pub(super) fn product<B: Backend, const D: usize>(
     a: Tensor<B, D>,
     b: Tensor<B, D>,
@@ -23,9 +23,10 @@ pub(super) fn product<B: Backend, const D: usize>(
     matmul(a.cast(narrow), b.cast(narrow)).cast(wide)
 }
 
-/// [`product`] of an `a` whose elements are too small for f16: there it is multiplied by `factor`, a power of two so that
-/// nothing is rounded, and the product divided by it. The other precisions reach as far down as f32 and do neither.
-pub(super) fn raised_product<B: Backend, const D: usize>(
+/// [`product`] with an operand `a` whose elements are too small for f16. In f16, `a` is multiplied by `factor`, a
+/// power of two to avoid rounding, and the product divided by it. The other precisions have enough range and
+/// ignore `factor`.
+pub(super) fn scaled_product<B: Backend, const D: usize>(
     a: Tensor<B, D>,
     b: Tensor<B, D>,
     precision: Precision,

@@ -1,4 +1,4 @@
-//! Rotary positions.
+//! Rotary position embeddings.
 
 use burn::tensor::Tensor;
 use burn::tensor::backend::Backend;
@@ -40,7 +40,7 @@ fn rotate<B: Backend>(
             let (cos, sin) = (cos.unsqueeze::<4>(), sin.unsqueeze::<4>()); // [1, 1, seq, pairs]
             let a = x.clone().narrow(3, 0, pairs);
             let b = x.narrow(3, pairs, pairs);
-            let (a, b) = turn(a, b, cos, sin);
+            let (a, b) = rotate_pair(a, b, cos, sin);
             Tensor::cat(vec![a, b], 3)
         }
         RotaryLayout::Interleaved => {
@@ -49,14 +49,14 @@ fn rotate<B: Backend>(
             let x = x.reshape([batch, heads, seq, pairs, 2]);
             let a = x.clone().narrow(4, 0, 1);
             let b = x.narrow(4, 1, 1);
-            let (a, b) = turn(a, b, cos, sin);
+            let (a, b) = rotate_pair(a, b, cos, sin);
             Tensor::cat(vec![a, b], 4).reshape([batch, heads, seq, dims])
         }
     }
 }
 
-/// `(a cos - b sin, b cos + a sin)`.
-fn turn<B: Backend, const D: usize>(
+/// Returns `(a cos - b sin, b cos + a sin)`.
+fn rotate_pair<B: Backend, const D: usize>(
     a: Tensor<B, D>,
     b: Tensor<B, D>,
     cos: Tensor<B, D>,

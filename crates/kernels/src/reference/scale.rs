@@ -1,4 +1,4 @@
-//! A tensor times a number on the device.
+//! Products with scalars on the device, and sums of squares.
 
 use burn::tensor::backend::Backend;
 use burn::tensor::ops::FloatTensor;

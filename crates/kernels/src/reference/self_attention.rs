@@ -1,4 +1,4 @@
-//! Attention of a fused map's output, and its gradient.
+//! Attention over the output of a fused projection, and its gradient.
 
 use burn::tensor::ops::FloatTensor;
 use burn::tensor::{Shape, Tensor, TensorMetadata};
@@ -23,7 +23,7 @@ pub fn self_attention<B: Backend>(
     merged::<B>(attention::<B>(q, k, v, mask, config.options))
 }
 
-/// [`self_attention`] by [`blocked_attention`].
+/// [`self_attention`] with [`blocked_attention`].
 pub fn blocked_self_attention<B: Backend>(
     qkv: FloatTensor<B>,
     angles: Option<RotaryAngles<B>>,
@@ -54,8 +54,8 @@ pub fn self_attention_training<B: Backend>(
     (merged::<B>(output), state)
 }
 
-/// [`self_attention_training`] by [`blocked_attention_training`]. The state has the output as it is returned, which the
-/// projection after it keeps too.
+/// [`self_attention_training`] with [`blocked_attention_training`]. The state holds the output in its returned
+/// layout, so it shares memory with the tensor that the next projection saves.
 pub fn blocked_self_attention_training<B: Backend>(
     qkv: FloatTensor<B>,
     angles: Option<RotaryAngles<B>>,
@@ -80,11 +80,11 @@ pub fn self_attention_backward<B: Backend>(
     bias: bool,
 ) -> SelfAttentionGradients<B> {
     let grad = by_heads::<B>(grad, config);
-    let made = attention_backward::<B>(state, grad, config.options, bias);
-    fused_gradients(made, angles)
+    let gradients = attention_backward::<B>(state, grad, config.options, bias);
+    fused_gradients(gradients, angles)
 }
 
-/// [`self_attention_backward`] of [`blocked_self_attention_training`].
+/// The backward pass of [`blocked_self_attention_training`].
 pub fn blocked_self_attention_backward<B: Backend>(
     state: BlockedState<B>,
     angles: Option<RotaryAngles<B>>,
@@ -98,11 +98,11 @@ pub fn blocked_self_attention_backward<B: Backend>(
         ..state
     };
     let grad = by_heads::<B>(grad, config);
-    let made = blocked_attention_backward::<B>(state, grad, config.options, bias, blocks);
-    fused_gradients(made, angles)
+    let gradients = blocked_attention_backward::<B>(state, grad, config.options, bias, blocks);
+    fused_gradients(gradients, angles)
 }
 
-/// The gradients of queries, keys and values as those of one buffer, rotated back.
+/// Rotates the gradients of queries and keys back and concatenates the gradients into one tensor.
 fn fused_gradients<B: Backend>(
     grads: AttentionGradients<B>,
     angles: Option<RotaryAngles<B>>,
@@ -119,12 +119,12 @@ fn fused_gradients<B: Backend>(
     }
 }
 
-/// `[batch, seq, heads · head_dim]` to `[batch, heads, seq, head_dim]`.
+/// Converts `[batch, seq, heads · head_dim]` to `[batch, heads, seq, head_dim]`.
 fn by_heads<B: Backend>(x: FloatTensor<B>, config: SelfAttention) -> FloatTensor<B> {
     primitive(heads::<B>(typed(x), 0, config.heads, config.head_dim))
 }
 
-/// Queries and keys, rotated, and values.
+/// Splits `qkv` into queries and keys, both rotated, and values.
 fn separated<B: Backend>(
     qkv: FloatTensor<B>,
     angles: Option<RotaryAngles<B>>,
@@ -145,7 +145,7 @@ fn separated<B: Backend>(
     }
 }
 
-/// `count` heads from head `first` on: `[batch, seq, all]` to `[batch, count, seq, head_dim]`.
+/// Extracts `count` heads starting at head `first`: `[batch, seq, all]` to `[batch, count, seq, head_dim]`.
 fn heads<B: Backend>(x: Tensor<B, 3>, first: usize, count: usize, head_dim: usize) -> Tensor<B, 4> {
     let [batch, seq, _] = x.dims();
     x.narrow(2, first * head_dim, count * head_dim)
@@ -153,7 +153,7 @@ fn heads<B: Backend>(x: Tensor<B, 3>, first: usize, count: usize, head_dim: usiz
         .swap_dims(1, 2)
 }
 
-/// `[batch, heads, seq, head_dim]` to `[batch, seq, heads · head_dim]`.
+/// Converts `[batch, heads, seq, head_dim]` to `[batch, seq, heads · head_dim]`.
 fn merged<B: Backend>(x: FloatTensor<B>) -> FloatTensor<B> {
     let [batch, heads, seq, head_dim] = x.shape().dims();
     let x = B::float_swap_dims(x, 1, 2);

@@ -1,62 +1,62 @@
-//! A table `[vocab_size, d_model]` whose rows are in several tensors: which of them an id is in.
+//! Lookups in a table `[vocab_size, d_model]` whose rows are split into several tensors.
 
 use burn::tensor::backend::Backend;
 use burn::tensor::{Bool, Int, Tensor};
 
-/// The share of a table's part in some ids, `D` dimensions of them.
-pub(crate) struct Own<B: Backend, const D: usize> {
-    /// The ids' rows in the part; any row of it where an id is another part's.
+/// The rows of some ids in one part of a table, for ids with `D` dimensions.
+pub(crate) struct PartRows<B: Backend, const D: usize> {
+    /// The row of each id in this part, or an arbitrary row if the id is in another part.
     pub(crate) rows: Tensor<B, D, Int>,
-    /// Which ids are the part's own; none for all of them.
-    pub(crate) mine: Option<Tensor<B, D, Bool>>,
+    /// True for ids in this part; `None` if all are.
+    pub(crate) in_part: Option<Tensor<B, D, Bool>>,
 }
 
-/// The share of each part in `ids`, by the number of rows of each. Nothing is computed where there is one part.
-pub(crate) fn own<B: Backend, const D: usize>(
+/// Locates `ids` in each part, given the number of rows of each. With a single part it computes nothing.
+pub(crate) fn part_rows<B: Backend, const D: usize>(
     ids: &Tensor<B, D, Int>,
     rows: &[usize],
-) -> Vec<Own<B, D>> {
+) -> Vec<PartRows<B, D>> {
     let mut start = 0;
     let part = |&count: &usize| {
         if rows.len() == 1 {
-            return Own {
+            return PartRows {
                 rows: ids.clone(),
-                mine: None,
+                in_part: None,
             };
         }
-        // An id is below 2^31 on every backend, and so is a row.
+        // Ids and rows are below 2^31 on every backend.
         let shifted = ids.clone() - start as i64;
         start += count;
         let last = count.saturating_sub(1) as i64;
         let inside = shifted.clone().greater_equal_elem(0);
-        let mine = inside.bool_and(shifted.clone().lower_equal_elem(last));
-        Own {
+        let in_part = inside.bool_and(shifted.clone().lower_equal_elem(last));
+        PartRows {
             rows: shifted.clamp(0, last),
-            mine: Some(mine),
+            in_part: Some(in_part),
         }
     };
     rows.iter().map(part).collect()
 }
 
-impl<B: Backend, const D: usize> Own<B, D> {
-    /// `x`, a row for each id, where an id is the part's own, `others` elsewhere: chosen and not computed, so that what is not
-    /// finite in one part stays there.
-    pub(crate) fn chosen<const E: usize>(
+impl<B: Backend, const D: usize> PartRows<B, D> {
+    /// Selects `x`, which has one row per id, for ids in this part and `others` elsewhere. It selects instead of
+    /// multiplying by a mask, so non-finite values do not spread between parts.
+    pub(crate) fn select_or<const E: usize>(
         &self,
         others: Option<Tensor<B, E>>,
         x: Tensor<B, E>,
     ) -> Tensor<B, E> {
-        match (others, &self.mine) {
-            (Some(others), Some(mine)) => others.mask_where(spread(mine, &x), x),
+        match (others, &self.in_part) {
+            (Some(others), Some(in_part)) => others.mask_where(spread(in_part, &x), x),
             _ => x,
         }
     }
 
-    /// `x`, a row for each id, where an id is the part's own, 0 elsewhere.
+    /// Selects `x`, which has one row per id, for ids in this part and 0 elsewhere.
     pub(crate) fn or_zero<const E: usize>(&self, x: Tensor<B, E>) -> Tensor<B, E> {
-        match &self.mine {
-            Some(mine) => {
-                let others = spread(&mine.clone().bool_not(), &x);
+        match &self.in_part {
+            Some(in_part) => {
+                let others = spread(&in_part.clone().bool_not(), &x);
                 x.mask_fill(others, 0.0)
             }
             None => x,
@@ -64,7 +64,7 @@ impl<B: Backend, const D: usize> Own<B, D> {
     }
 }
 
-/// The value of each id over its row of `x`.
+/// Expands a mask over ids to the rows of `x`.
 fn spread<B: Backend, const D: usize, const E: usize>(
     mask: &Tensor<B, D, Bool>,
     x: &Tensor<B, E>,

@@ -1,4 +1,4 @@
-//! Attention and its gradients against loops in f64.
+//! Compares attention and its gradients with loops in f64.
 
 mod case;
 mod dropout;
@@ -18,7 +18,7 @@ proptest! {
     #![proptest_config(cases(60))]
 
     #[test]
-    fn attention_is_the_softmax_of_what_is_seen(case in case(300, false)) {
+    fn attention_matches_loops(case in case(300, false)) {
         case.check();
     }
 }
@@ -27,13 +27,13 @@ proptest! {
     #![proptest_config(cases(16))]
 
     #[test]
-    fn threads_do_not_change_a_bit(case in case(300, true)) {
-        case.is_the_same_on_any_threads();
+    fn results_are_bit_identical_on_any_threads(case in case(300, true)) {
+        case.assert_same_on_any_threads();
     }
 }
 
-/// Heads of one piece of keys and one block of queries, whose vectors are whole ones of any CPU: their elements are
-/// read and written in place.
+/// Heads with a single chunk of keys and a single block of queries, whose lengths are multiples of the vector
+/// width on any CPU. The kernels read and write them in place.
 fn short(drops: bool) -> impl Strategy<Value = Case> {
     case(128, drops).prop_map(|mut case| {
         let shape = &mut case.shape;
@@ -56,7 +56,7 @@ proptest! {
     #![proptest_config(cases(60))]
 
     #[test]
-    fn short_heads_are_the_same(case in short(false)) {
+    fn short_heads_match_loops(case in short(false)) {
         case.check();
     }
 }
@@ -64,7 +64,7 @@ proptest! {
 proptest! {
     #![proptest_config(cases(30))]
 
-    /// Earlier memory contents must not be visible if a few queries together see keys far apart.
+    /// If a few queries together see distant keys, previous memory contents must not leak into the result.
     #[test]
     fn documents_may_begin_in_any_order(mut case in case(300, false), seed in any::<u64>()) {
         let shape = case.shape;
@@ -82,14 +82,14 @@ proptest! {
     #![proptest_config(cases(16))]
 
     #[test]
-    fn threads_do_not_change_a_bit_of_short_heads(case in short(true)) {
-        case.is_the_same_on_any_threads();
+    fn short_heads_are_bit_identical_on_any_threads(case in short(true)) {
+        case.assert_same_on_any_threads();
     }
 }
 
-/// Long enough for several ranges of keys and several pieces of each.
+/// Long enough for several ranges of keys with several chunks each.
 #[test]
-fn long_sequences_are_cut_into_ranges() {
+fn long_sequences_are_split_into_ranges() {
     plain(1, 2, 1, 1100, 20).check();
     let mut case = plain(1, 1, 1, 1100, 16);
     case.options.reach = Reach::Window {
@@ -100,7 +100,7 @@ fn long_sequences_are_cut_into_ranges() {
 }
 
 #[test]
-fn few_queries_see_a_long_cache() {
+fn few_queries_attend_to_a_long_cache() {
     for (q_len, window) in [(1, None), (3, None), (1, Some(600)), (2, Some(10))] {
         let mut case = plain(2, 4, 2, 1301, 40);
         case.shape.q_len = q_len;
@@ -112,7 +112,7 @@ fn few_queries_see_a_long_cache() {
     }
 }
 
-/// Element `(b, t, part, i)` of a buffer whose tokens' rows are the queries', keys' and values' heads.
+/// Interleaves the heads of queries, keys and values into the rows of a fused buffer.
 fn fused(case: &Case, [q, k, v]: [&[f32]; 3]) -> Vec<f32> {
     let shape = &case.shape;
     let d = shape.head_dim;
@@ -131,7 +131,7 @@ fn fused(case: &Case, [q, k, v]: [&[f32]; 3]) -> Vec<f32> {
 }
 
 #[test]
-fn fused_buffers_hold_the_same_numbers() {
+fn fused_buffers_match_separate_ones() {
     for case in [
         plain(2, 6, 2, 131, 24),
         plain(1, 2, 2, 700, 7),
@@ -145,9 +145,9 @@ fn fused_buffers_hold_the_same_numbers() {
 
         let shape = &case.shape;
         let buffer = fused(&case, [&q, &k, &v]);
-        let mut found = vec![f32::NAN; buffer.len()];
+        let mut actual = vec![f32::NAN; buffer.len()];
         let (q, k, v) = Heads::split_fused(&buffer, shape);
-        let (dq, dk, dv) = HeadsMut::split_fused(&mut found, shape);
+        let (dq, dk, dv) = HeadsMut::split_fused(&mut actual, shape);
         attention_backward(
             shape,
             &case.options,
@@ -164,7 +164,7 @@ fn fused_buffers_hold_the_same_numbers() {
             dv,
             None,
         );
-        assert_eq!(found, expected);
+        assert_eq!(actual, expected);
 
         let row = shape.heads * shape.head_dim;
         let mut rows = vec![f32::NAN; out.len()];
@@ -186,21 +186,21 @@ fn fused_buffers_hold_the_same_numbers() {
 }
 
 #[test]
-fn a_document_that_begins_too_late_is_the_query_alone() {
+fn a_document_that_begins_after_its_query_starts_at_the_query() {
     let mut case = plain(1, 2, 1, 70, 9);
     case.documents = Some((0..70).map(|i| if i % 3 == 0 { 500 } else { -4 }).collect());
     let (q, k, v) = (case.queries(1), case.keys(2), case.keys(3));
-    let (found, _) = case.forward(&q, &k, &v);
+    let (actual, _) = case.forward(&q, &k, &v);
     let gradients = case.backward(&q, &k, &v, &q);
     assert!(gradients.iter().flatten().all(|x| x.is_finite()));
     case.documents = Some((0..70).map(|i| if i % 3 == 0 { i } else { 0 }).collect());
-    assert_eq!(found, case.forward(&q, &k, &v).0);
-    assert_eq!(found[66 * 9..67 * 9], v[66 * 9..67 * 9]);
+    assert_eq!(actual, case.forward(&q, &k, &v).0);
+    assert_eq!(actual[66 * 9..67 * 9], v[66 * 9..67 * 9]);
 }
 
 #[test]
 #[should_panic(expected = "overlap")]
-fn vectors_to_write_may_not_overlap() {
+fn writable_vectors_must_not_overlap() {
     let strides = HeadStrides {
         batch: 100,
         head: 3,

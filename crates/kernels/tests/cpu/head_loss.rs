@@ -1,8 +1,8 @@
-//! The head's loss and gradients, cut as a task of this shape is and into odd small parts.
+//! Tests the head's loss and gradients with the default tiling and with small, odd tilings.
 
-use emberlm_kernels::cpu::head_loss::cut::Cut;
+use emberlm_kernels::cpu::head_loss::tiling::Tiling;
 use emberlm_kernels::cpu::head_loss::{
-    HeadLossTask, head_loss, head_loss_cut, head_loss_gradients, head_loss_gradients_cut,
+    HeadLossTask, head_loss, head_loss_gradients, head_loss_gradients_tiled, head_loss_tiled,
 };
 use emberlm_kernels::{HeadLossOptions, Precision};
 use proptest::prelude::*;
@@ -10,7 +10,7 @@ use proptest::sample::select;
 
 use crate::numbers::{assert_close, cases, numbers, same_on_any_threads};
 
-/// Loss, `dhidden` and `dW` one after another.
+/// The loss, `dhidden` and `dW`.
 fn expected(task: &HeadLossTask<'_>) -> [Vec<f64>; 3] {
     let HeadLossTask { width, vocab, .. } = *task;
     let HeadLossOptions {
@@ -65,27 +65,27 @@ fn expected(task: &HeadLossTask<'_>) -> [Vec<f64>; 3] {
     [vec![loss], hidden_grad, weight_grad]
 }
 
-/// Compares everything, made on several numbers of threads into memory full of NaN.
+/// Compares the loss and the gradients for several numbers of threads. The output memory is initially NaN.
 #[track_caller]
-fn check(task: &HeadLossTask<'_>, cut: Option<Cut>, tolerance: f64) {
+fn check(task: &HeadLossTask<'_>, tiling: Option<Tiling>, tolerance: f64) {
     let [expected_loss, expected_hidden, expected_weight] = expected(task);
-    let found = same_on_any_threads(|| {
+    let actual = same_on_any_threads(|| {
         let mut hidden = vec![f32::NAN; task.hidden.len()];
         let mut weight = vec![f32::NAN; task.weight.len()];
-        let (loss, alone) = match cut {
+        let (loss, loss_only) = match tiling {
             None => {
                 let loss = head_loss_gradients(task, &mut hidden, &mut weight);
                 (loss, head_loss(task))
             }
-            Some(cut) => {
-                let loss = head_loss_gradients_cut(task, |_| cut, &mut hidden, &mut weight);
-                (loss, head_loss_cut(task, |_| cut))
+            Some(tiling) => {
+                let loss = head_loss_gradients_tiled(task, |_| tiling, &mut hidden, &mut weight);
+                (loss, head_loss_tiled(task, |_| tiling))
             }
         };
-        let losses = [loss, alone].map(|x| x as f32);
+        let losses = [loss, loss_only].map(|x| x as f32);
         [&losses[..], &hidden, &weight].concat()
     });
-    let (losses, grads) = found.split_at(2);
+    let (losses, grads) = actual.split_at(2);
     let (hidden, weight) = grads.split_at(task.hidden.len());
     assert_close("loss", &losses[..1], &expected_loss, tolerance);
     assert_close("only the loss", &losses[1..], &expected_loss, tolerance);
@@ -93,7 +93,7 @@ fn check(task: &HeadLossTask<'_>, cut: Option<Cut>, tolerance: f64) {
     assert_close("weight", weight, &expected_weight, tolerance);
 }
 
-/// Numbers of one case; some, no or all targets ignored.
+/// The targets of a case, of which some, none or all are ignored.
 fn targets(tokens: usize, vocab: usize, ignored: &str, seed: u64) -> Vec<i32> {
     let target = |i: u64| match ignored {
         "all" => -1,
@@ -116,9 +116,9 @@ fn options() -> impl Strategy<Value = HeadLossOptions> {
     })
 }
 
-fn cuts() -> impl Strategy<Value = Option<Cut>> {
+fn tilings() -> impl Strategy<Value = Option<Tiling>> {
     let sizes = [1_usize..80, 1..40, 1..700, 1..5, 1..50];
-    let sizes = sizes.prop_map(|[block, part, tile, chunk, strip]| Cut {
+    let sizes = sizes.prop_map(|[block, part, tile, chunk, strip]| Tiling {
         block,
         part,
         tile,
@@ -132,12 +132,12 @@ proptest! {
     #![proptest_config(cases(60))]
 
     #[test]
-    fn loss_and_gradients_are_right(
+    fn loss_and_gradients_match_loops(
         tokens in 1_usize..70,
         width in 1_usize..40,
         vocab in prop_oneof![2_usize..80, 2_usize..3000],
         options in options(),
-        cut in cuts(),
+        tiling in tilings(),
         ignored in select(vec!["none", "some", "some", "all"]),
         seed in 0..u64::MAX - 1,
     ) {
@@ -152,12 +152,12 @@ proptest! {
             options,
             precision: Precision::F32,
         };
-        check(&task, cut, 2e-5);
+        check(&task, tiling, 2e-5);
     }
 }
 
-/// Logits from -80 to 80 that rise over the vocabulary, fall, or do so by the row: the first references are far from the
-/// last ones.
+/// Logits from -80 to 80 that increase or decrease over the vocabulary, or alternate by row. The first references
+/// are far from the final ones.
 #[test]
 fn references_follow_large_logits() {
     let (tokens, vocab, width) = (9, 400, 2);
@@ -182,21 +182,21 @@ fn references_follow_large_logits() {
                 },
                 precision: Precision::F32,
             };
-            let cut = Cut {
+            let tiling = Tiling {
                 block: 5,
                 part: 2,
                 tile,
                 chunk: 11,
                 strip: 1,
             };
-            check(&task, Some(cut), 1e-4);
+            check(&task, Some(tiling), 1e-4);
         }
     }
 }
 
-/// With a NaN logit the loss is NaN.
+/// A NaN logit makes the loss NaN.
 #[test]
-fn no_number_is_not_hidden() {
+fn nan_logits_make_the_loss_nan() {
     let task = HeadLossTask {
         hidden: &[1.0, f32::NAN],
         weight: &[0.5, -0.5],

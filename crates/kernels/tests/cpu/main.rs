@@ -1,4 +1,4 @@
-//! The operations on slices against plain loops in f64, over random sizes, odd ones among them.
+//! Compares the CPU kernels with plain loops in f64 over random sizes, including odd ones.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 

@@ -1,9 +1,10 @@
-//! Random numbers, and how two results are compared.
+//! Random numbers and comparisons.
 
 use emberlm_system::random::SplitMix64;
 use proptest::test_runner::{Config, RngSeed};
 
-/// The same cases on every run; fewer where PROPTEST_CASES says so, as it does where a slow checker runs the tests.
+/// A configuration that draws the same cases in every run. PROPTEST_CASES reduces their number under slow
+/// checkers.
 pub fn cases(count: u32) -> Config {
     let most = std::env::var("PROPTEST_CASES").map_or(count, |most| most.parse().unwrap());
     let count = count.min(most);
@@ -14,21 +15,21 @@ pub fn cases(count: u32) -> Config {
     }
 }
 
-/// Uniform in ±2, a function of the seed: SplitMix64's outputs.
+/// Uniform numbers in ±2 from SplitMix64, determined by the seed.
 pub fn numbers(seed: u64, count: usize) -> Vec<f32> {
     let mut random = SplitMix64::new(seed);
     let mut number = || (random.next_u64() >> 40) as f32 / (1 << 22) as f32 - 2.0;
     (0..count).map(|_| number()).collect()
 }
 
-/// `‖found - expected‖ / ‖expected‖` is at most `tolerance`.
+/// Asserts that `‖actual - expected‖ / ‖expected‖` is at most `tolerance`.
 #[track_caller]
-pub fn assert_close(what: &str, found: &[f32], expected: &[f64], tolerance: f64) {
-    assert_eq!(found.len(), expected.len(), "{what}: elements");
-    let pairs = found.iter().zip(expected);
+pub fn assert_close(what: &str, actual: &[f32], expected: &[f64], tolerance: f64) {
+    assert_eq!(actual.len(), expected.len(), "{what}: elements");
+    let pairs = actual.iter().zip(expected);
     let squared: f64 = pairs.map(|(a, b)| (f64::from(*a) - b).powi(2)).sum();
     let norm: f64 = expected.iter().map(|b| b.powi(2)).sum();
-    // What cancels to zero is compared with 0.01, far below the sizes of what cancels.
+    // A result that cancels to zero is compared relative to 0.01, far below the terms that cancel.
     let error = squared.sqrt() / norm.sqrt().max(1e-2);
     assert!(
         error <= tolerance,
@@ -36,7 +37,7 @@ pub fn assert_close(what: &str, found: &[f32], expected: &[f64], tolerance: f64)
     );
 }
 
-/// Runs `f` on pools of 1, 2 and 5 threads: the results are the same to the bit.
+/// Runs `f` in pools of 1, 2 and 5 threads and asserts that the results are bit-identical.
 #[track_caller]
 pub fn same_on_any_threads(f: impl Fn() -> Vec<f32> + Sync) -> Vec<f32> {
     let on = |threads| {

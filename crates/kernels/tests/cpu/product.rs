@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use crate::numbers::{assert_close, cases, numbers, same_on_any_threads};
 
-/// A matrix in memory: its elements, and the strides of its rows and columns.
+/// A matrix in memory, with its elements and the strides of its rows and columns.
 struct Stored {
     data: Vec<f32>,
     sizes: [usize; 2],
@@ -17,7 +17,8 @@ struct Stored {
 }
 
 impl Stored {
-    /// Row after row (0), column after column (1), or rows and columns apart (2).
+    /// Creates a matrix in row-major order (0), column-major order (1), or with gaps between rows and columns
+    /// (2).
     fn new(layout: u8, [rows, columns]: [usize; 2], seed: u64) -> Self {
         let strides = match layout {
             0 => [columns, 1],
@@ -35,7 +36,7 @@ impl Stored {
         Matrix::new(&self.data, self.sizes, self.strides)
     }
 
-    /// Element by element, row after row.
+    /// The elements in row-major order.
     fn elements(&self) -> Vec<f32> {
         let [rows, columns] = self.sizes;
         let at = |i, j| self.data[i * self.strides[0] + j * self.strides[1]];
@@ -45,7 +46,7 @@ impl Stored {
     }
 }
 
-/// As the product of that precision sees it: to the nearest bfloat16, ties to even.
+/// Rounds an operand as a product of that precision does: to the nearest bfloat16, ties to even.
 fn seen(x: f32, precision: Precision) -> f64 {
     if precision == Precision::F32 || !bf16::supported() {
         return f64::from(x);
@@ -90,7 +91,7 @@ fn check(
     let place = MatrixMut::new(&mut c.data, c.sizes, c.strides);
     let make = if here { product_here } else { product };
     make(place, a.view(), b.view(), output, precision);
-    let precision = if here || !is_of_few_rows(&mut c, &a, &b, precision) {
+    let precision = if here || !reads_stored_layout(&mut c, &a, &b, precision) {
         precision
     } else {
         Precision::F32
@@ -105,8 +106,8 @@ fn check(
     assert_close(&what, &c.elements(), &expected, 1e-6);
 }
 
-/// True if `product` reads one factor in its stored layout, and so uses it as f32 at any precision.
-fn is_of_few_rows(c: &mut Stored, a: &Stored, b: &Stored, precision: Precision) -> bool {
+/// Returns true if `product` reads an operand in its stored layout, and therefore uses f32 at any precision.
+fn reads_stored_layout(c: &mut Stored, a: &Stored, b: &Stored, precision: Precision) -> bool {
     let ([m, n], [down, across]) = (c.sizes, c.strides);
     let (c, a, b) = if across <= down {
         let c = MatrixMut::new(&mut c.data, [m, n], [down, across]);
@@ -130,7 +131,7 @@ proptest! {
     #![proptest_config(cases(400))]
 
     #[test]
-    fn small_products_are_products(
+    fn small_products_match_loops(
         sizes in [1usize..71, 1usize..71, 1usize..71],
         layouts in [0u8..3, 0u8..3, 0u8..3],
         output in output(),
@@ -145,7 +146,7 @@ proptest! {
     #![proptest_config(cases(100))]
 
     #[test]
-    fn products_of_f32_packed_once_are_products(
+    fn f32_products_packed_once_match_loops(
         [m, k, n] in [1usize..200, 1usize..600, 1usize..100],
         layouts in [0u8..3, 0u8..3],
         output in output(),
@@ -168,7 +169,7 @@ proptest! {
     #![proptest_config(cases(12))]
 
     #[test]
-    fn large_products_are_products(
+    fn large_products_match_loops(
         sizes in [1usize..400, 1usize..700, 1usize..500],
         layouts in [0u8..3, 0u8..3, 0u8..3],
         output in output(),
@@ -179,7 +180,7 @@ proptest! {
 }
 
 #[test]
-fn long_products_are_products() {
+fn long_products_match_loops() {
     for precision in [Precision::F32, Precision::Bf16] {
         check(
             [7, 4567, 5],
@@ -213,7 +214,7 @@ fn long_products_are_products() {
 }
 
 #[test]
-fn a_product_over_nothing_is_zero() {
+fn a_product_with_zero_depth_is_zero() {
     for precision in [Precision::F32, Precision::Bf16] {
         let mut c = [f32::NAN; 6];
         let [a, b] = [Matrix::row_major(&[], 2, 0), Matrix::row_major(&[], 0, 3)];
@@ -234,7 +235,7 @@ fn a_product_over_nothing_is_zero() {
 }
 
 #[test]
-fn what_is_no_number_stays_none() {
+fn non_finite_elements_propagate() {
     let [m, k, n] = [40, 65, 50];
     for precision in [Precision::F32, Precision::Bf16] {
         for layout in [0, 1] {
@@ -243,7 +244,7 @@ fn what_is_no_number_stays_none() {
             let strides = a.strides;
             let mut set = |i, j, x| a.data[i * strides[0] + j * strides[1]] = x;
             set(3, 64, f32::NAN);
-            // Cutting its bits off instead of rounding would make it infinite.
+            // Truncation instead of rounding would make it infinite.
             set(5, 7, f32::from_bits(0x7f80_0001));
             set(7, 30, f32::INFINITY);
             let mut c = vec![0.0; m * n];
@@ -261,7 +262,7 @@ fn what_is_no_number_stays_none() {
 }
 
 #[test]
-fn a_product_is_the_same_on_any_threads() {
+fn products_are_bit_identical_on_any_threads() {
     for precision in [Precision::F32, Precision::Bf16] {
         let cases = [
             ([0, 0], [300, 1031, 257]),
@@ -283,7 +284,7 @@ fn a_product_is_the_same_on_any_threads() {
 
 #[test]
 #[should_panic(expected = "the sizes do not fit")]
-fn factors_that_do_not_fit_are_refused() {
+fn mismatched_sizes_are_rejected() {
     let x = [0.0; 6];
     product(
         MatrixMut::row_major(&mut [0.0; 4], 2, 2),
@@ -298,7 +299,7 @@ proptest! {
     #![proptest_config(cases(60))]
 
     #[test]
-    fn products_of_few_rows_are_products(
+    fn products_of_few_rows_match_loops(
         sizes in [1usize..9, 1usize..400, 1usize..2500],
         layouts in [0u8..1, 0u8..2, 0u8..1],
         output in output(),
@@ -307,7 +308,7 @@ proptest! {
     }
 
     #[test]
-    fn products_of_some_rows_with_a_transpose_are_products(
+    fn products_of_several_rows_with_a_transpose_match_loops(
         sizes in [1usize..110, 1usize..1400, 1usize..300],
         layout in 0u8..3,
         output in output(),
@@ -317,7 +318,7 @@ proptest! {
     }
 
     #[test]
-    fn products_with_int8_are_those_of_the_unpacked_weights(
+    fn int8_products_match_the_unpacked_weights(
         [m, n, k] in [1usize..40, 1usize..150, 1usize..300],
         layout in 0u8..3,
         output in output(),
@@ -330,7 +331,7 @@ proptest! {
         packed::unpack(q.view(), &mut rounded);
         let rounded = Stored { data: rounded, sizes: [k, n], strides: [1, k] };
         let mut wanted = expected(&x, &rounded, Precision::F32);
-        let found = same_on_any_threads(|| {
+        let actual = same_on_any_threads(|| {
             let mut y = vec![if output == Output::Accumulate { 3.0 } else { f32::NAN }; m * n];
             let place = MatrixMut::row_major(&mut y, m, n);
             packed::product(place, x.view(), q.view(), output);
@@ -339,7 +340,7 @@ proptest! {
         if output == Output::Accumulate {
             wanted.iter_mut().for_each(|y| *y += 3.0);
         }
-        assert_close("int8", &found, &wanted, 1e-6);
+        assert_close("int8", &actual, &wanted, 1e-6);
     }
 }
 
@@ -357,14 +358,14 @@ fn assert_half_a_scale(q: &PackedMatrix, w: &[f32]) {
 }
 
 #[test]
-fn weights_of_zero_stay_zero_in_int8() {
+fn zero_weights_stay_zero_in_int8() {
     let w = Matrix::row_major(&[0.0; 6], 2, 3);
     let q = packed::pack(PackedFormat::Int8, w);
     assert_eq!((q.bytes, q.scales), (vec![0; 6], vec![0.0; 2]));
 }
 
 #[test]
-fn a_product_of_one_row_takes_wide_and_deep_weights() {
+fn products_of_one_row_support_wide_and_deep_weights() {
     for layout in [0, 1] {
         for [k, n] in [[7, 9001], [231, 4097], [3001, 17]] {
             let sizes = [1, k, n];
@@ -387,7 +388,7 @@ fn a_product_of_one_row_takes_wide_and_deep_weights() {
 }
 
 #[test]
-fn products_of_few_rows_are_the_same_on_any_threads() {
+fn products_of_few_rows_are_bit_identical_on_any_threads() {
     for (layout, [m, k, n]) in [
         (0, [1, 1100, 2100]),
         (1, [1, 1100, 2100]),

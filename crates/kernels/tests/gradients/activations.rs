@@ -1,12 +1,13 @@
-//! The activations' values and derivatives against PyTorch's float64 over 2001 points from -8 to 8;
-//! `crates/model/tests/fixtures/make.py` wrote the fixture.
+//! Compares activations and their derivatives with PyTorch's in float64 at 2001 points from -8 to 8. The fixture
+//! is written by `crates/model/tests/fixtures/make.py`.
 
 use burn::backend::Autodiff;
 use burn::tensor::{Device, Tensor, TensorData};
 use emberlm_kernels::{Activation, Backend, ops};
 use safetensors::SafeTensors;
 
-/// Of a value or derivative `y`, in units of `max(1, |y|)`. Burn's own GELU misses it by a factor of 1000.
+/// The tolerance for a value or derivative `y`, in units of `max(1, |y|)`. Burn's own GELU exceeds it by a factor
+/// of 1000.
 const TOLERANCE: f64 = 1e-6;
 
 pub fn check<B: Backend>(device: &Device<B>) {
@@ -59,14 +60,14 @@ fn host<B: burn::tensor::backend::Backend>(tensor: Tensor<B, 1>) -> Vec<f32> {
     tensor.into_data().iter::<f32>().collect()
 }
 
-fn compare(what: &str, x: &[f32], found: &[f32], expected: &[f32]) {
-    assert_eq!(found.len(), expected.len());
-    for ((x, found), expected) in x.iter().zip(found).zip(expected) {
+fn compare(what: &str, x: &[f32], actual: &[f32], expected: &[f32]) {
+    assert_eq!(actual.len(), expected.len());
+    for ((x, actual), expected) in x.iter().zip(actual).zip(expected) {
         let scale = f64::from(expected.abs()).max(1.0);
-        let error = (f64::from(*found) - f64::from(*expected)).abs() / scale;
+        let error = (f64::from(*actual) - f64::from(*expected)).abs() / scale;
         assert!(
             error <= TOLERANCE,
-            "{what} at x = {x}: {found}, PyTorch has {expected}: off by {error:.2e}"
+            "{what} at x = {x}: {actual}, PyTorch has {expected}: off by {error:.2e}"
         );
     }
 }

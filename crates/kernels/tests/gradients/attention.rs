@@ -1,4 +1,5 @@
-//! Attention: values against plain loops, gradients against the reference implementation, dropout against itself.
+//! Tests attention: values against plain loops, gradients against the reference implementation, and dropout
+//! against the same weights dropped explicitly.
 
 use burn::backend::Autodiff;
 use burn::tensor::ops::FloatTensor;
@@ -13,16 +14,17 @@ use crate::compare::{
     with_gradients,
 };
 
-/// Of gradients: scores reach 20, and weights made again from them and their sums are off by as many roundings.
+/// The tolerance for gradients. Scores reach 20, and the rounding errors of weights recomputed from them grow
+/// with the scores.
 pub const TOLERANCE: f64 = 3e-5;
 
-/// Sizes of one case: `[batch, kv_heads, queries per key-value head, q_len, past, head_dim]`.
+/// The sizes of a case: `[batch, kv_heads, queries per key-value head, q_len, past, head_dim]`.
 pub type Sizes = [usize; 6];
 
-/// The window, 0 for none, and the global tokens.
+/// The window, 0 for none, and the number of global tokens.
 pub type Limits = [usize; 2];
 
-/// Causal, or the window where there is one.
+/// The reach for these limits: a window, or causal without one.
 pub fn reach([tokens, global_tokens]: Limits) -> Reach {
     match tokens {
         0 => Reach::Causal,
@@ -33,7 +35,7 @@ pub fn reach([tokens, global_tokens]: Limits) -> Reach {
     }
 }
 
-/// True if the query at a position reaches a key of its document, which begins at `first`.
+/// Returns true if `key` is visible to the query at `position`, whose document begins at `first`.
 pub fn reaches(reach: Reach, position: usize, first: usize, key: usize) -> bool {
     match reach {
         Reach::Causal => key <= position,
@@ -73,7 +75,7 @@ impl Case {
         }
     }
 
-    /// Of the documents.
+    /// The mask of the documents.
     pub fn mask<B: Backend>(&self) -> AttentionMask<B> {
         let documents = self.documents.clone();
         let tensor = |documents| Tensor::<B, 2, Int>::from_data(documents, &Default::default());
@@ -98,7 +100,7 @@ impl Case {
         with_gradients(typed::<Reference, 4>(output), &[q, k, v])
     }
 
-    /// Query by query, head by head, in f64: the output, and `ln Σ exp(scores)` of each.
+    /// Computes attention with plain loops in f64: the output, and `ln Σ exp(scores)` of each query.
     pub fn by_loops(&self) -> (Vec<f32>, Vec<f32>) {
         let [batch, heads, q_len, head_dim] = self.q.shape.dims();
         let [_, kv_heads, k_len, _] = self.k.shape.dims();
@@ -129,7 +131,7 @@ impl Case {
     }
 }
 
-/// Any key up to the query's own.
+/// Draws the first key of each query's document: any key up to the query's own.
 fn documents(batch: usize, q_len: usize, past: usize, seed: u64) -> TensorData {
     let any = numbers(seed + 3, [batch, q_len]);
     let first = any.iter::<f64>().enumerate().map(|(n, any)| {
@@ -151,17 +153,17 @@ fn indices([a, b, c]: [usize; 3]) -> impl Iterator<Item = (usize, usize, usize)>
     (0..a * b * c).map(move |n| (n / (b * c), n / c % b, n % c))
 }
 
-fn values_by_loops<B: Backend>(sizes: Sizes, reach: Limits, documents: bool, seed: u64) {
+fn values_match_loops<B: Backend>(sizes: Sizes, reach: Limits, documents: bool, seed: u64) {
     let case = Case::new(sizes, reach, documents, seed);
     let constant = constant::<B, 4>;
-    let found = ops::attention(
+    let actual = ops::attention(
         constant(&case.q),
         constant(&case.k),
         constant(&case.v),
         case.mask(),
         case.options,
     );
-    assert_close("attention", &host(found), &case.by_loops().0);
+    assert_close("attention", &host(actual), &case.by_loops().0);
 }
 
 fn gradients<B: Backend>(sizes: Sizes, reach: Limits, documents: bool, seed: u64) {
@@ -169,12 +171,12 @@ fn gradients<B: Backend>(sizes: Sizes, reach: Limits, documents: bool, seed: u64
     let inputs = [&case.q, &case.k, &case.v].map(tracked::<Autodiff<B>, 4>);
     let [q, k, v] = &inputs;
     let output = ops::attention(q.clone(), k.clone(), v.clone(), case.mask(), case.options);
-    let found = with_gradients(output, &[q, k, v]);
+    let actual = with_gradients(output, &[q, k, v]);
 
-    assert_all_within(TOLERANCE, "attention", &found, &case.expected());
+    assert_all_within(TOLERANCE, "attention", &actual, &case.expected());
 }
 
-/// The weights are a distribution over the visible keys, and times the values they are the output.
+/// The weights are a distribution over the visible keys, and their product with the values is the output.
 fn weights_make_the_output<B: Backend>(sizes: Sizes, reach: Limits, seed: u64) {
     let case = Case::new(sizes, reach, false, seed);
     let [q, k, v] = [&case.q, &case.k, &case.v].map(constant::<B, 4>);
@@ -201,7 +203,8 @@ fn assert_weights<B: Backend>(weights: &Tensor<B, 4>, options: &AttentionOptions
     }
 }
 
-/// With what was dropped known, the same product differentiated by Burn.
+/// Dropout: compares gradients with those of the same product with explicit dropout factors, differentiated by
+/// Burn.
 fn dropped_gradients<B: Backend>(sizes: Sizes, documents: bool, seed: u64) {
     dropped_gradients_of::<B, _>(
         sizes,
@@ -212,7 +215,7 @@ fn dropped_gradients<B: Backend>(sizes: Sizes, documents: bool, seed: u64) {
     );
 }
 
-/// The same of any attention that drops.
+/// [`dropped_gradients`] for any attention with dropout.
 pub fn dropped_gradients_of<B: Backend, S>(
     sizes: Sizes,
     documents: bool,
@@ -225,18 +228,18 @@ pub fn dropped_gradients_of<B: Backend, S>(
     let (output, state) = dropped(&case, constant(&case.v), &attend);
     let factors = constant::<B, 4>(&numbers(99, output.dims()));
     let made = backward(state, primitive(factors), case.options);
-    let found = [made.q, made.k, made.v].map(|grad| host(typed::<B, 4>(grad)));
-    let found: Vec<_> = std::iter::once(host(output)).chain(found).collect();
+    let actual = [made.q, made.k, made.v].map(|grad| host(typed::<B, 4>(grad)));
+    let actual: Vec<_> = std::iter::once(host(output)).chain(actual).collect();
     let kept = kept(&case, &attend);
     assert_all_within(
         TOLERANCE,
         "dropped attention",
-        &found,
-        &composed_with_dropout(&case, &kept),
+        &actual,
+        &reference_with_dropout(&case, &kept),
     );
 }
 
-/// [`AttentionKernels::attention_training`], of queries, keys and values, with its state.
+/// [`AttentionKernels::attention_training`] of queries, keys and values. Returns the output and the state.
 pub trait Attend<B: Backend, S>:
     Fn([FloatTensor<B>; 3], AttentionMask<B>, AttentionOptions) -> (FloatTensor<B>, S)
 {
@@ -247,7 +250,7 @@ impl<B: Backend, S, F> Attend<B, S> for F where
 {
 }
 
-/// The attention of a case to other values, always dropping the same.
+/// The attention of a case over other values, with the same dropout mask in every call.
 fn dropped<B: Backend, S>(
     case: &Case,
     v: Tensor<B, 4>,
@@ -259,8 +262,8 @@ fn dropped<B: Backend, S>(
     (typed(output), state)
 }
 
-/// 0 or `1/(1 - p)` for each weight, `[batch, kv_heads, heads / kv_heads · q_len, k_len]`: values that are rows of the
-/// identity have the dropped weights as their output, `head_dim` of its columns at a time.
+/// The dropout factor of each weight, 0 or `1/(1 - p)`, `[batch, kv_heads, heads / kv_heads · q_len, k_len]`.
+/// With rows of the identity as values, the output is the dropped weights, `head_dim` columns at a time.
 fn kept<B: Backend, S>(case: &Case, attend: &impl Attend<B, S>) -> TensorData {
     let [batch, kv_heads, k_len, head_dim] = case.v.shape.dims();
     let [_, heads, q_len, _] = case.q.shape.dims();
@@ -282,7 +285,7 @@ fn kept<B: Backend, S>(case: &Case, attend: &impl Attend<B, S>) -> TensorData {
     TensorData::new(kept, [batch, kv_heads, heads / kv_heads * q_len, k_len])
 }
 
-fn composed_with_dropout(case: &Case, kept: &TensorData) -> Vec<Vec<f32>> {
+fn reference_with_dropout(case: &Case, kept: &TensorData) -> Vec<Vec<f32>> {
     let inputs = [&case.q, &case.k, &case.v].map(tracked::<Reference, 4>);
     let [q, k, v] = &inputs;
     let [batch, heads, q_len, head_dim] = q.dims();
@@ -311,11 +314,11 @@ fn composed_with_dropout(case: &Case, kept: &TensorData) -> Vec<Vec<f32>> {
     with_gradients(output, &[q, k, v])
 }
 
-/// Of a fused map's output, with and without turning.
-fn fused<B: Backend>(sizes: [usize; 5], turned: bool, documents: bool, seed: u64) {
+/// Attention over the output of a fused projection, with and without rotation.
+fn fused<B: Backend>(sizes: [usize; 5], rotated: bool, documents: bool, seed: u64) {
     let [batch, kv_heads, group, seq, pairs] = sizes;
     let (heads, head_dim) = (kv_heads * group, 2 * pairs + 1);
-    let how = SelfAttention {
+    let config = SelfAttention {
         heads,
         kv_heads,
         head_dim,
@@ -332,7 +335,7 @@ fn fused<B: Backend>(sizes: [usize; 5], turned: bool, documents: bool, seed: u64
     let first_keys = documents.then(|| self::documents(batch, seq, 0, seed));
 
     let qkv = tracked::<Autodiff<B>, 3>(&data);
-    let angles = turned.then(|| ops::Angles {
+    let angles = rotated.then(|| ops::Angles {
         layout: RotaryLayout::HalfSplit,
         cos: constant(&cos),
         sin: constant(&sin),
@@ -340,11 +343,11 @@ fn fused<B: Backend>(sizes: [usize; 5], turned: bool, documents: bool, seed: u64
     let of = first_keys.clone();
     let of = of.map(|keys| Tensor::from_data(keys, &Default::default()));
     let mask = AttentionMask::of_documents(of);
-    let output = ops::self_attention(qkv.clone(), angles, mask, how);
-    let found = with_gradients(output, &[&qkv]);
+    let output = ops::self_attention(qkv.clone(), angles, mask, config);
+    let actual = with_gradients(output, &[&qkv]);
 
     let qkv = tracked::<Reference, 3>(&data);
-    let angles = turned.then(|| RotaryAngles {
+    let angles = rotated.then(|| RotaryAngles {
         layout: RotaryLayout::HalfSplit,
         cos: primitive(constant::<Reference, 2>(&cos)),
         sin: primitive(constant::<Reference, 2>(&sin)),
@@ -352,19 +355,19 @@ fn fused<B: Backend>(sizes: [usize; 5], turned: bool, documents: bool, seed: u64
     let of =
         first_keys.map(|keys| Tensor::<Reference, 2, Int>::from_data(keys, &Default::default()));
     let (input, mask) = (primitive(qkv.clone()), AttentionMask::of_documents(of));
-    let output = reference::self_attention::<Reference>(input, angles, mask, how);
+    let output = reference::self_attention::<Reference>(input, angles, mask, config);
     let expected = with_gradients(typed::<Reference, 3>(output), &[&qkv]);
-    assert_all_within(TOLERANCE, "fused attention", &found, &expected);
+    assert_all_within(TOLERANCE, "fused attention", &actual, &expected);
 }
 
 crate::on_backends! {
     fused(
         sizes in [1_usize..3, 1..3, 1..4, 1..9, 1..4],
-        turned in any::<bool>(),
+        rotated in any::<bool>(),
         documents in any::<bool>(),
         seed in 0..u64::MAX - 3,
     );
-    values_by_loops(
+    values_match_loops(
         sizes in [1_usize..3, 1..4, 1..4, 1..9, 0..7, 1..9],
         reach in [0_usize..8, 0..5],
         documents in any::<bool>(),

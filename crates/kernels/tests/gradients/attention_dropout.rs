@@ -1,5 +1,5 @@
-//! Statistics of the dropout mask of blocked attention: its rate, the independence of queries and of keys of each
-//! other, and that nothing changes on average. Bounds are of independent draws, several standard deviations wide.
+//! Statistics of the dropout mask of blocked attention: its rate, its independence across queries and keys, and
+//! that it preserves the mean. The bounds are several standard deviations of independent draws.
 
 use burn::tensor::{Tensor, TensorData};
 use burn_flex::Flex;
@@ -10,8 +10,8 @@ use crate::compare::{constant, host, numbers, primitive, typed};
 
 const ROWS: [usize; 3] = [4, 8, 64]; // batch, heads, queries
 const PAST: usize = 449;
-/// The keys that every query sees.
-const SEEN: usize = PAST + 1;
+/// The number of keys that are visible to every query.
+const VISIBLE: usize = PAST + 1;
 
 fn options(dropout: f64) -> AttentionOptions {
     AttentionOptions {
@@ -23,8 +23,8 @@ fn options(dropout: f64) -> AttentionOptions {
     }
 }
 
-/// 1 where a weight is kept and 0 where it is dropped, query by query, `SEEN` keys each: keys that are all alike give equal
-/// weights, and values that are rows of the identity show them.
+/// The dropout mask, 1 for kept and 0 for dropped weights: one row of `VISIBLE` keys per query. The keys are
+/// identical, so all weights are equal; the values are rows of the identity, so the output is the mask.
 fn mask<B: Backend>(dropout: f64) -> Vec<Vec<f64>> {
     B::seed(&Default::default(), 3);
     let [batch, heads, queries] = ROWS;
@@ -47,7 +47,7 @@ fn mask<B: Backend>(dropout: f64) -> Vec<Vec<f64>> {
     );
     let output = host(typed::<B, 4>(output));
     let kept = |row: &[f32]| {
-        let row = row[..SEEN].iter();
+        let row = row[..VISIBLE].iter();
         row.map(|&weight| f64::from(u8::from(weight > 0.0)))
             .collect()
     };
@@ -60,8 +60,8 @@ fn transposed(rows: &[Vec<f64>]) -> Vec<Vec<f64>> {
         .collect()
 }
 
-/// The mean over lines of the squared correlation of each line with those after it, times the lines' length: 1 where lines are
-/// independent, give or take `√(2 / lines)`.
+/// The mean over all lines of the squared correlation of `together` consecutive lines, times their length. It is
+/// 1 for independent lines, with a standard deviation of about `√(2 / lines)`.
 fn squared_correlation(lines: &[Vec<f64>], kept: f64, together: usize) -> f64 {
     let deviation = (kept * (1.0 - kept)).sqrt();
     let normed = |x: f64| (x - kept) / deviation;
@@ -73,23 +73,23 @@ fn squared_correlation(lines: &[Vec<f64>], kept: f64, together: usize) -> f64 {
     squares.sum::<f64>() / (lines.len() + 1 - together) as f64
 }
 
-/// The rate at which neighbours differ within lines.
+/// The rate at which adjacent elements of a line differ.
 fn changes(lines: &[Vec<f64>]) -> f64 {
     let of_line = |line: &Vec<f64>| line.windows(2).filter(|two| two[0] != two[1]).count();
     let pairs = lines.len() * (lines[0].len() - 1);
     lines.iter().map(of_line).sum::<usize>() as f64 / pairs as f64
 }
 
-/// The mask at this rate.
+/// Asserts that the elements of the mask are independent at this dropout rate.
 pub fn independent<B: Backend>(dropout: f64) {
     let rows = mask::<B>(dropout);
     let kept = 1.0 - dropout;
-    let count = (rows.len() * SEEN) as f64;
+    let count = (rows.len() * VISIBLE) as f64;
     let share = rows.iter().flatten().sum::<f64>() / count;
     let deviation = (kept * dropout / count).sqrt();
     assert!((share - kept).abs() < 5.0 * deviation, "kept {share}");
     for (what, lines) in [("queries", &rows), ("keys", &transposed(&rows))] {
-        // No line is kept or dropped more than chance does.
+        // The share of kept weights in every line is within the bounds of chance.
         let length = lines[0].len() as f64;
         for line in lines {
             let share = line.iter().sum::<f64>() / length;
@@ -97,24 +97,24 @@ pub fn independent<B: Backend>(dropout: f64) {
             assert!((share - kept).abs() < 6.0 * deviation, "{what}: {share}");
         }
         for together in [2, 3] {
-            let found = squared_correlation(lines, kept, together);
+            let actual = squared_correlation(lines, kept, together);
             let deviation = (2.0 / lines.len() as f64).sqrt();
-            let off = (found - 1.0).abs();
-            // The squares' own fourth moments are larger where few are dropped, and more so of three.
-            assert!(off < 8.0 * deviation, "{what}, {together}: {found}");
+            let off = (actual - 1.0).abs();
+            // The squares have larger fourth moments at low dropout rates, and more so for three lines.
+            assert!(off < 8.0 * deviation, "{what}, {together}: {actual}");
         }
         let expected = 2.0 * kept * dropout;
         let deviation = (expected * (1.0 - expected) / count).sqrt();
-        let found = changes(lines);
+        let actual = changes(lines);
         assert!(
-            (found - expected).abs() < 8.0 * deviation,
-            "{what}: {found}"
+            (actual - expected).abs() < 8.0 * deviation,
+            "{what}: {actual}"
         );
     }
 }
 
-/// The mean of many dropped outputs is the output without dropout.
-pub fn nothing_is_changed_on_average() {
+/// The mean of many outputs with dropout is the output without dropout.
+pub fn preserves_the_mean() {
     let [q, k, v] = [1, 2, 3].map(|seed| numbers(seed, [1, 2, 12, 4]));
     let output = |dropout| {
         let [q, k, v] = [&q, &k, &v].map(|data| primitive(constant::<Flex, 4>(data)));
@@ -137,16 +137,16 @@ pub fn nothing_is_changed_on_average() {
         let deviation = (variance / f64::from(draws)).sqrt();
         let off = (mean - f64::from(expected)).abs();
         assert!(off < 5.0 * deviation + 1e-5, "{mean} for {expected}");
-        // Something was dropped.
+        // Some weights were dropped.
         assert!(deviation > 0.0);
     }
 }
 
-/// Rates near 1 and 0: nothing is divided by 0.
-pub fn extreme_rates_give_numbers() {
+/// Dropout rates near 0 and 1 do not divide by 0.
+pub fn extreme_rates_give_finite_outputs() {
     for dropout in [1e-9, 1.0 - 1e-9] {
         let rows = mask::<Flex>(dropout);
-        let kept = rows.iter().flatten().sum::<f64>() / (rows.len() * SEEN) as f64;
+        let kept = rows.iter().flatten().sum::<f64>() / (rows.len() * VISIBLE) as f64;
         assert!((kept - (1.0 - dropout)).abs() < 1e-3, "{kept}");
     }
 }

@@ -1,6 +1,6 @@
-//! Soft caps, biases, padding and full reach through the trait and in the reference implementations: values against plain loops in f64,
-//! gradients of queries, keys, values and bias against the reference implementation differentiated by Burn, and its gradients against the
-//! loops' differences.
+//! Tests soft caps, biases, padding and full reach, through the trait and in the reference implementations.
+//! Values are compared with plain loops in f64, gradients of queries, keys, values and bias with the reference
+//! implementation differentiated by Burn, and its gradients with finite differences of the loops.
 
 use burn::backend::Autodiff;
 use burn::tensor::{Bool, Int, Tensor, TensorData, backend};
@@ -15,36 +15,36 @@ use crate::compare::{
     Reference, assert_all_within, assert_close, constant, host, numbers, primitive, typed,
 };
 
-/// `[batch, kv_heads, queries per key-value head, q_len, k_len, head_dim]`; the reach is full where there are more queries than
-/// keys.
+/// `[batch, kv_heads, queries per key-value head, q_len, k_len, head_dim]`. The reach is full if there are more
+/// queries than keys.
 pub type Sizes = [usize; 6];
 
-/// A case: its numbers are a function of the seed.
+/// A case, whose inputs are determined by the seed.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
     pub sizes: Sizes,
     pub options: AttentionOptions,
-    /// First keys of documents of six keys each.
+    /// True for documents of six keys each.
     pub documents: bool,
-    /// Each key that is seen or not at random, and none of the first sequence's; none where false.
+    /// True for a random padding mask that hides the whole first sequence if there are several.
     pub padding: bool,
     pub bias: bool,
     pub seed: u64,
 }
 
-/// Which of the options there are, as a strategy draws them.
+/// The options of a case as drawn by a strategy.
 #[derive(Clone, Copy, Debug)]
-pub struct Drawn {
+pub struct DrawnOptions {
     pub sizes: Sizes,
-    /// The window, and the global tokens; full reach where it is 0, causal where it is 1.
+    /// The window and the number of global tokens. A window of 0 stands for full reach and 1 for causal.
     pub limits: [usize; 2],
-    /// Soft cap, documents, padding, bias.
+    /// Soft cap, documents, padding and bias.
     pub on: [bool; 4],
     pub seed: u64,
 }
 
 impl Case {
-    pub fn new(drawn: Drawn) -> Self {
+    pub fn new(drawn: DrawnOptions) -> Self {
         let [_, _, _, q_len, k_len, head_dim] = drawn.sizes;
         let [tokens, global_tokens] = drawn.limits;
         let reach = match tokens {
@@ -78,7 +78,7 @@ impl Case {
         [batch, kv_heads * group, q_len, head_dim]
     }
 
-    /// Queries, keys, values.
+    /// Queries, keys and values.
     fn numbers(&self) -> [TensorData; 3] {
         let [batch, kv_heads, _, _, k_len, head_dim] = self.sizes;
         let keys = [batch, kv_heads, k_len, head_dim];
@@ -103,18 +103,18 @@ impl Case {
         })
     }
 
-    fn seen_keys(&self) -> Option<Vec<bool>> {
+    fn visible_keys(&self) -> Option<Vec<bool>> {
         let [batch, _, _, _, k_len, _] = self.sizes;
         self.padding.then(|| {
             let drawn = numbers(self.seed + 4, [batch, k_len]);
             let seen = drawn.iter::<f32>().enumerate();
-            // One sequence of several is only padding.
+            // If there are several sequences, the first is all padding.
             seen.map(|(at, x)| x < 0.5 && (batch == 1 || at >= k_len))
                 .collect()
         })
     }
 
-    /// With this bias.
+    /// The mask with the given bias.
     pub fn mask<B: Backend>(&self, bias: Option<Tensor<B, 3>>) -> AttentionMask<B> {
         let [batch, _, _, q_len, k_len, _] = self.sizes;
         let device = Default::default();
@@ -122,7 +122,7 @@ impl Case {
             documents: self.first_keys().map(|first| {
                 Tensor::<B, 2, Int>::from_data(TensorData::new(first, [batch, q_len]), &device)
             }),
-            padding: self.seen_keys().map(|seen| {
+            padding: self.visible_keys().map(|seen| {
                 Tensor::<B, 2, Bool>::from_data(TensorData::new(seen, [batch, k_len]), &device)
             }),
             bias,
@@ -134,7 +134,7 @@ impl Case {
         ([q, k, v], self.bias().as_ref().map(constant::<B, 3>))
     }
 
-    /// The output, then the gradients of queries, keys, values and the bias, of an attention.
+    /// The output of an attention, then its gradients of queries, keys, values and bias.
     fn differentiated<B: Backend + backend::AutodiffBackend>(
         &self,
         attend: impl Fn([Tensor<B, 4>; 3], AttentionMask<B>) -> Tensor<B, 4>,
@@ -155,7 +155,7 @@ impl Case {
         numbers(99, self.q_dims())
     }
 
-    /// Of the reference implementation, differentiated by Burn.
+    /// Output and gradients of the reference implementation, differentiated by Burn.
     pub fn expected(&self) -> Vec<Vec<f32>> {
         self.differentiated::<Reference>(|inputs, mask| {
             let [q, k, v] = inputs.map(primitive);
@@ -169,11 +169,11 @@ impl Case {
         })
     }
 
-    /// The output of these inputs, query by query, in f64.
+    /// The output for these inputs, computed with plain loops in f64.
     fn by_loops(&self, [q, k, v]: [&[f64]; 3], bias: Option<&[f64]>) -> Vec<f64> {
         let [batch, kv_heads, group, q_len, k_len, head_dim] = self.sizes;
         let heads = kv_heads * group;
-        let (first_keys, seen_keys) = (self.first_keys(), self.seen_keys());
+        let (first_keys, visible_keys) = (self.first_keys(), self.visible_keys());
         let mut output = Vec::new();
         for at in 0..batch * heads * q_len {
             let (b, h, i) = (at / (heads * q_len), at / q_len % heads, at % q_len);
@@ -186,7 +186,7 @@ impl Case {
             };
             let position = (k_len + i).saturating_sub(q_len);
             let sees = |key: &usize| {
-                let padded = seen_keys
+                let padded = visible_keys
                     .as_ref()
                     .is_some_and(|seen| !seen[b * k_len + key]);
                 reaches(self.options.reach, position, first, *key) && *key >= first && !padded
@@ -206,7 +206,7 @@ impl Case {
                     *mixed += weight * x;
                 }
             }
-            // A query that sees no key has an output of 0.
+            // The output of a query without visible keys is 0.
             let sum = if sum == 0.0 { 1.0 } else { sum };
             output.extend(mixed.into_iter().map(|x| x / sum));
         }
@@ -214,7 +214,7 @@ impl Case {
     }
 }
 
-fn cut(sequences: usize, queries: usize) -> Option<AttentionBlocks> {
+fn block_sizes(sequences: usize, queries: usize) -> Option<AttentionBlocks> {
     Some(AttentionBlocks { sequences, queries })
 }
 
@@ -222,17 +222,17 @@ fn f64s(data: &TensorData) -> Vec<f64> {
     data.iter::<f64>().collect()
 }
 
-/// Through the trait, and in blocks.
-pub fn as_composed<B: Backend>(drawn: Drawn) {
+/// Compares the trait and blocked attention with the reference implementation.
+pub fn matches_reference<B: Backend>(drawn: DrawnOptions) {
     let case = Case::new(drawn);
     let expected = case.expected();
-    let found = case.differentiated::<Autodiff<B>>(|[q, k, v], mask| {
+    let actual = case.differentiated::<Autodiff<B>>(|[q, k, v], mask| {
         ops::attention(q, k, v, mask, case.options)
     });
-    assert_all_within(TOLERANCE, "attention", &found, &expected);
+    assert_all_within(TOLERANCE, "attention", &actual, &expected);
 
     let queries = 1 + (case.seed % 5) as usize;
-    let blocks = cut(1, queries);
+    let blocks = block_sizes(1, queries);
     let (inputs, bias) = case.tensors::<B>();
     let [q, k, v] = inputs.map(primitive);
     let (options, mask) = (case.options, case.mask(bias));
@@ -240,14 +240,14 @@ pub fn as_composed<B: Backend>(drawn: Drawn) {
         reference::blocked_attention_training::<B>(q, k, v, mask, options, blocks);
     let grad = primitive(constant::<B, 4>(&case.factors()));
     let made = reference::blocked_attention_backward::<B>(state, grad, options, case.bias, blocks);
-    let found = [output, made.q, made.k, made.v].map(|x| host(typed::<B, 4>(x)));
-    let mut found = found.to_vec();
-    found.extend(made.bias.map(|x| host(typed::<B, 3>(x))));
-    assert_all_within(TOLERANCE, "in blocks", &found, &expected);
+    let actual = [output, made.q, made.k, made.v].map(|x| host(typed::<B, 4>(x)));
+    let mut actual = actual.to_vec();
+    actual.extend(made.bias.map(|x| host(typed::<B, 3>(x))));
+    assert_all_within(TOLERANCE, "in blocks", &actual, &expected);
 }
 
-/// Without gradients: the operation for prediction, in blocks too, and the weights.
-pub fn as_in_loops<B: Backend>(drawn: Drawn) {
+/// Compares the operations without gradients, whole and in blocks, and the weights with plain loops.
+pub fn matches_loops<B: Backend>(drawn: DrawnOptions) {
     let case = Case::new(drawn);
     let [q, k, v] = case.numbers().each_ref().map(f64s);
     let bias = case.bias().as_ref().map(f64s);
@@ -255,13 +255,13 @@ pub fn as_in_loops<B: Backend>(drawn: Drawn) {
     let expected: Vec<f32> = expected.into_iter().map(|x| x as f32).collect();
     let (inputs, bias) = case.tensors::<B>();
     let [q, k, v] = inputs.clone();
-    let found = ops::attention(q, k, v, case.mask(bias.clone()), case.options);
-    assert_close("attention", &host(found), &expected);
-    let blocks = cut(2, 3);
+    let actual = ops::attention(q, k, v, case.mask(bias.clone()), case.options);
+    assert_close("attention", &host(actual), &expected);
+    let blocks = block_sizes(2, 3);
     let [q, k, v] = inputs.clone().map(primitive);
     let mask = case.mask(bias.clone());
-    let found = reference::blocked_attention::<B>(q, k, v, mask, case.options, blocks);
-    assert_close("in blocks", &host(typed::<B, 4>(found)), &expected);
+    let actual = reference::blocked_attention::<B>(q, k, v, mask, case.options, blocks);
+    assert_close("in blocks", &host(typed::<B, 4>(actual)), &expected);
 
     let [q, k, v] = inputs;
     let weights = ops::attention_weights(q, k, case.mask(bias), case.options);
@@ -271,8 +271,9 @@ pub fn as_in_loops<B: Backend>(drawn: Drawn) {
     assert_close("weights", &host(weights.matmul(v)), &expected);
 }
 
-/// The reference implementation's gradients, differentiated by Burn, against central differences of the loops along a random direction.
-pub fn composed_gradients_are_the_loops_differences(drawn: Drawn) {
+/// Compares the gradients of the reference implementation, differentiated by Burn, with central differences of
+/// the loops along a random direction.
+pub fn reference_gradients_match_differences(drawn: DrawnOptions) {
     let case = Case::new(drawn);
     let gradients = case.expected();
     let mut inputs = case.numbers().each_ref().map(f64s).to_vec();
@@ -303,7 +304,7 @@ pub fn composed_gradients_are_the_loops_differences(drawn: Drawn) {
     }
 }
 
-/// Of a fused projection's output, with padding and a bias, whole and in blocks.
+/// Attention over the output of a fused projection, with padding and a bias, whole and in blocks.
 pub fn fused<B: Backend>(sizes: [usize; 4], full: bool, seed: u64) {
     let [batch, kv_heads, group, seq] = sizes;
     let (heads, head_dim) = (kv_heads * group, 4);
@@ -342,7 +343,7 @@ pub fn fused<B: Backend>(sizes: [usize; 4], full: bool, seed: u64) {
     let output = ops::self_attention(inputs.0.clone(), None, of, config);
     let grads = (output.clone() * constant(&factors)).sum().backward();
     let gradients = [&inputs.0, &inputs.1].map(|x| host(x.grad(&grads).unwrap()));
-    let found: Vec<_> = std::iter::once(host(output)).chain(gradients).collect();
+    let actual: Vec<_> = std::iter::once(host(output)).chain(gradients).collect();
 
     let inputs = (
         constant::<Reference, 3>(&qkv).require_grad(),
@@ -355,9 +356,9 @@ pub fn fused<B: Backend>(sizes: [usize; 4], full: bool, seed: u64) {
     let grads = (output.clone() * constant(&factors)).sum().backward();
     let gradients = [&inputs.0, &inputs.1].map(|x| host(x.grad(&grads).unwrap()));
     let expected: Vec<_> = std::iter::once(host(output)).chain(gradients).collect();
-    assert_all_within(TOLERANCE, "fused", &found, &expected);
+    assert_all_within(TOLERANCE, "fused", &actual, &expected);
 
-    let blocks = cut(1, 4);
+    let blocks = block_sizes(1, 4);
     let of = mask(&seen, constant::<B, 3>(&bias));
     let input = primitive(constant::<B, 3>(&qkv));
     let (output, state) =
@@ -366,20 +367,20 @@ pub fn fused<B: Backend>(sizes: [usize; 4], full: bool, seed: u64) {
     let made =
         reference::blocked_self_attention_backward::<B>(state, None, grad, config, true, blocks);
     let made = [Some(output), Some(made.qkv), made.bias];
-    let found: Vec<_> = made
+    let actual: Vec<_> = made
         .into_iter()
         .flatten()
         .map(|x| host(typed::<B, 3>(x)))
         .collect();
-    assert_all_within(TOLERANCE, "fused, in blocks", &found, &expected);
+    assert_all_within(TOLERANCE, "fused, in blocks", &actual, &expected);
 }
 
-/// The gradient of a bias under dropout, which drops the same weights in both passes on flex, is that of the differences.
-pub fn dropped_bias_gradient_is_the_difference() {
+/// The bias gradient with dropout equals finite differences on flex, since both passes drop the same weights.
+pub fn bias_gradient_with_dropout_matches_differences() {
     use emberlm_kernels::AttentionKernels;
     type Tiled = <Flex as Backend>::Attention;
 
-    let mut case = Case::new(Drawn {
+    let mut case = Case::new(DrawnOptions {
         sizes: [2, 1, 2, 9, 7, 4],
         limits: [0, 0],
         on: [true, false, true, true],
@@ -416,10 +417,10 @@ pub fn dropped_bias_gradient_is_the_difference() {
 }
 
 crate::on_backends! {
-    as_composed(
+    matches_reference(
         drawn in drawn(),
     );
-    as_in_loops(
+    matches_loops(
         drawn in drawn(),
     );
     fused(
@@ -429,8 +430,8 @@ crate::on_backends! {
     );
 }
 
-/// Any options over up to a dozen queries and keys.
-pub fn drawn() -> impl proptest::prelude::Strategy<Value = Drawn> {
+/// Any combination of options for up to a dozen queries and keys.
+pub fn drawn() -> impl proptest::prelude::Strategy<Value = DrawnOptions> {
     use proptest::prelude::*;
 
     (
@@ -439,7 +440,7 @@ pub fn drawn() -> impl proptest::prelude::Strategy<Value = Drawn> {
         any::<[bool; 4]>(),
         0..u64::MAX - 5,
     )
-        .prop_map(|(sizes, limits, on, seed)| Drawn {
+        .prop_map(|(sizes, limits, on, seed)| DrawnOptions {
             sizes,
             limits,
             on,

@@ -1,5 +1,5 @@
-//! Attention in blocks of queries against attention as a whole: values, sums of exponentials and gradients, however it is cut,
-//! and that what is kept for the backward pass is linear in the sequence.
+//! Compares blocked attention with attention without blocks: values, log-sums and gradients, for any block sizes.
+//! Also tests that the state for the backward pass is linear in the sequence length.
 
 use burn::tensor::{Int, Tensor, TensorData, TensorMetadata};
 use burn_flex::Flex;
@@ -11,38 +11,45 @@ use emberlm_kernels::{
 use crate::attention::{Case, Limits, Sizes, TOLERANCE, dropped_gradients_of};
 use crate::compare::{assert_all_within, assert_close, constant, host, numbers, primitive, typed};
 
-fn cut([sequences, queries]: [usize; 2]) -> Option<AttentionBlocks> {
+fn block_sizes([sequences, queries]: [usize; 2]) -> Option<AttentionBlocks> {
     Some(AttentionBlocks { sequences, queries })
 }
 
-/// Cut one way in the forward pass and another in the backward pass.
-pub fn as_a_whole<B: Backend>(
+/// The forward and backward passes use different blocks.
+pub fn matches_unblocked<B: Backend>(
     sizes: Sizes,
     reach: Limits,
     documents: bool,
-    cuts: [[usize; 2]; 2],
+    blocks_of_passes: [[usize; 2]; 2],
     seed: u64,
 ) {
     let case = Case::new(sizes, reach, documents, seed);
-    let (output, state) = trained::<B>(&case, cuts[0]);
+    let (output, state) = trained::<B>(&case, blocks_of_passes[0]);
     let (by_loops, log_sums) = case.by_loops();
-    let found = host(typed::<B, 4>(state.log_sums.clone()));
-    assert_close("sums of exponentials", &found, &log_sums);
+    let actual = host(typed::<B, 4>(state.log_sums.clone()));
+    assert_close("sums of exponentials", &actual, &log_sums);
     let factors = constant::<B, 4>(&numbers(99, output.dims()));
     let made = reference::blocked_attention_backward::<B>(
         state,
         primitive(factors),
         case.options,
         false,
-        cut(cuts[1]),
+        block_sizes(blocks_of_passes[1]),
     );
     let grads = [made.q, made.k, made.v].map(|grad| host(typed::<B, 4>(grad)));
-    let found: Vec<_> = std::iter::once(host(output)).chain(grads).collect();
-    assert_all_within(TOLERANCE, "in blocks", &found, &case.expected());
+    let actual: Vec<_> = std::iter::once(host(output)).chain(grads).collect();
+    assert_all_within(TOLERANCE, "in blocks", &actual, &case.expected());
 
     let [q, k, v] = inputs::<B>(&case);
     let mask = case.mask::<B>();
-    let output = reference::blocked_attention::<B>(q, k, v, mask, case.options, cut(cuts[0]));
+    let output = reference::blocked_attention::<B>(
+        q,
+        k,
+        v,
+        mask,
+        case.options,
+        block_sizes(blocks_of_passes[0]),
+    );
     assert_close("prediction", &host(typed::<B, 4>(output)), &by_loops);
 }
 
@@ -53,14 +60,20 @@ pub fn inputs<B: Backend>(case: &Case) -> [burn::tensor::ops::FloatTensor<B>; 3]
 fn trained<B: Backend>(case: &Case, blocks: [usize; 2]) -> (Tensor<B, 4>, BlockedState<B>) {
     let [q, k, v] = inputs::<B>(case);
     let mask = case.mask::<B>();
-    let (output, state) =
-        reference::blocked_attention_training::<B>(q, k, v, mask, case.options, cut(blocks));
+    let (output, state) = reference::blocked_attention_training::<B>(
+        q,
+        k,
+        v,
+        mask,
+        case.options,
+        block_sizes(blocks),
+    );
     (typed(output), state)
 }
 
-/// The forward pass in blocks, the backward pass in the blocks that it chooses itself, one: with what was dropped known, the
-/// product differentiated by Burn.
-fn drops_the_same_however_it_is_cut<B: Backend>(
+/// The forward pass uses several blocks, and the backward pass the default, a single block. The gradients are
+/// those of the product with explicit dropout factors, differentiated by Burn.
+fn dropout_is_independent_of_blocks<B: Backend>(
     sizes: Sizes,
     documents: bool,
     blocks: [usize; 2],
@@ -71,7 +84,7 @@ fn drops_the_same_however_it_is_cut<B: Backend>(
         documents,
         seed,
         |[q, k, v], mask, options| {
-            let blocks = cut(blocks);
+            let blocks = block_sizes(blocks);
             reference::blocked_attention_training::<B>(q, k, v, mask, options, blocks)
         },
         |state, grad, options| {
@@ -80,41 +93,42 @@ fn drops_the_same_however_it_is_cut<B: Backend>(
     );
 }
 
-/// Of a fused map's output, with and without turning.
-pub fn fused<B: Backend>(sizes: [usize; 5], blocks: [usize; 2], turned: bool, seed: u64) {
+/// Attention over the output of a fused projection, with and without rotation.
+pub fn fused<B: Backend>(sizes: [usize; 5], blocks: [usize; 2], rotated: bool, seed: u64) {
     let [batch, kv_heads, group, seq, pairs] = sizes;
-    let how = how(kv_heads * group, kv_heads, 2 * pairs);
-    let width = (how.heads + 2 * how.kv_heads) * how.head_dim;
+    let config = config(kv_heads * group, kv_heads, 2 * pairs);
+    let width = (config.heads + 2 * config.kv_heads) * config.head_dim;
     let qkv = || primitive(constant::<B, 3>(&numbers(seed, [batch, seq, width])));
-    let angles = turned.then(|| RotaryAngles {
+    let angles = rotated.then(|| RotaryAngles {
         layout: RotaryLayout::Interleaved,
         cos: primitive(constant::<B, 2>(&numbers(seed + 1, [seq, pairs]))),
         sin: primitive(constant::<B, 2>(&numbers(seed + 2, [seq, pairs]))),
     });
-    let grad = numbers(seed + 3, [batch, seq, how.heads * how.head_dim]);
+    let grad = numbers(seed + 3, [batch, seq, config.heads * config.head_dim]);
     let grad = primitive(constant::<B, 3>(&grad));
-    let (mask, of, blocks) = (AttentionMask::default, angles.clone(), cut(blocks));
+    let (mask, of, blocks) = (AttentionMask::default, angles.clone(), block_sizes(blocks));
     let (output, state) =
-        reference::blocked_self_attention_training::<B>(qkv(), of.clone(), mask(), how, blocks);
+        reference::blocked_self_attention_training::<B>(qkv(), of.clone(), mask(), config, blocks);
     let made = reference::blocked_self_attention_backward::<B>(
         state,
         of.clone(),
         grad.clone(),
-        how,
+        config,
         false,
         blocks,
     );
-    let found = [output, made.qkv].map(|x| host(typed::<B, 3>(x)));
-    let (output, state) = reference::self_attention_training::<B>(qkv(), of.clone(), mask(), how);
-    let made = reference::self_attention_backward::<B>(state, of.clone(), grad, how, false);
+    let actual = [output, made.qkv].map(|x| host(typed::<B, 3>(x)));
+    let (output, state) =
+        reference::self_attention_training::<B>(qkv(), of.clone(), mask(), config);
+    let made = reference::self_attention_backward::<B>(state, of.clone(), grad, config, false);
     let expected = [output, made.qkv].map(|x| host(typed::<B, 3>(x)));
-    assert_all_within(TOLERANCE, "fused, in blocks", &found, &expected);
-    let predicted = reference::blocked_self_attention::<B>(qkv(), of, mask(), how, blocks);
+    assert_all_within(TOLERANCE, "fused, in blocks", &actual, &expected);
+    let predicted = reference::blocked_self_attention::<B>(qkv(), of, mask(), config, blocks);
     let predicted = host(typed::<B, 3>(predicted));
     assert_close("fused prediction", &predicted, &expected[0]);
 }
 
-pub fn how(heads: usize, kv_heads: usize, head_dim: usize) -> SelfAttention {
+pub fn config(heads: usize, kv_heads: usize, head_dim: usize) -> SelfAttention {
     SelfAttention {
         heads,
         kv_heads,
@@ -129,8 +143,8 @@ pub fn how(heads: usize, kv_heads: usize, head_dim: usize) -> SelfAttention {
     }
 }
 
-/// The number of elements in the state of a pass.
-pub fn kept_numbers<B: Backend>(state: BlockedState<B>) -> usize {
+/// The number of elements in a state.
+pub fn state_len<B: Backend>(state: BlockedState<B>) -> usize {
     let floats = [state.q, state.k, state.v, state.output, state.log_sums];
     let floats = floats.iter().map(|x| x.shape().num_elements());
     let draws = state.draws.into_iter().flat_map(|of| [of.queries, of.keys]);
@@ -141,19 +155,19 @@ pub fn kept_numbers<B: Backend>(state: BlockedState<B>) -> usize {
 }
 
 pub fn state_is_linear_in_the_sequence<B: Backend>() {
-    let kept = |q_len| kept_numbers(trained::<B>(&dropping(q_len), [1, 64]).1);
+    let kept = |q_len| state_len(trained::<B>(&dropout_case(q_len), [1, 64]).1);
     assert_eq!(kept(96), 2 * kept(48));
 }
 
-pub fn dropping(q_len: usize) -> Case {
+pub fn dropout_case(q_len: usize) -> Case {
     let mut case = Case::new([2, 2, 2, q_len, 0, 4], [0, 0], true, 1);
     case.options.dropout = 0.1;
     case
 }
 
-/// The numbers are the same on every backend whose dropout is made of the same draws, and so are the gradients, whatever the
-/// integers' width.
-pub fn drops_as_flex_does<B: Backend>() {
+/// For the same random numbers, dropout and its gradients are the same on every backend, regardless of the
+/// integer width.
+pub fn dropout_matches_flex<B: Backend>() {
     let mut case = Case::new([2, 2, 2, 70, 3, 8], [0, 0], false, 5);
     case.options.dropout = 0.4;
     let (_, state) = trained::<Flex>(&case, [2, 32]);
@@ -169,7 +183,7 @@ pub fn drops_as_flex_does<B: Backend>() {
     };
     let (_, mut other) = trained::<B>(&case, [2, 32]);
     other.draws = Some(draws);
-    // The output is the draws', too.
+    // The output depends on the dropout mask too.
     let output = host(typed::<Flex, 4>(state.output.clone()));
     let output = TensorData::new(output, case.q.shape.clone());
     other.output = primitive(constant::<B, 4>(&output));
@@ -189,20 +203,20 @@ fn gradients<B: Backend>(
     case: &Case,
 ) -> [Vec<f32>; 3] {
     let factors = primitive(constant::<B, 4>(factors));
-    let (options, blocks) = (case.options, cut([2, 40]));
+    let (options, blocks) = (case.options, block_sizes([2, 40]));
     let made = reference::blocked_attention_backward::<B>(state, factors, options, false, blocks);
     [made.q, made.k, made.v].map(|grad| host(typed::<B, 4>(grad)))
 }
 
 crate::on_backends! {
-    as_a_whole(
+    matches_unblocked(
         sizes in [1_usize..4, 1..3, 1..4, 1..12, 0..9, 1..7],
         reach in [0_usize..8, 0..4],
         documents in any::<bool>(),
-        cuts in [[1_usize..4, 1..6], [1_usize..4, 1..6]],
+        blocks_of_passes in [[1_usize..4, 1..6], [1_usize..4, 1..6]],
         seed in 0..u64::MAX - 3,
     );
-    drops_the_same_however_it_is_cut(
+    dropout_is_independent_of_blocks(
         sizes in [1_usize..3, 1..3, 1..4, 1..9, 0..7, 1..9],
         documents in any::<bool>(),
         blocks in [1_usize..3, 1..5],
@@ -211,7 +225,7 @@ crate::on_backends! {
     fused(
         sizes in [1_usize..3, 1..3, 1..4, 1..9, 1..4],
         blocks in [1_usize..3, 1..5],
-        turned in any::<bool>(),
+        rotated in any::<bool>(),
         seed in 0..u64::MAX - 3,
     );
     far_windows(
@@ -222,9 +236,15 @@ crate::on_backends! {
     );
 }
 
-/// Longer than what a block's keys are rounded to, so that the first keys are left out.
+/// Windows longer than the granularity of a block's keys, so that the first keys are skipped.
 pub fn far_windows<B: Backend>(window: usize, global_tokens: usize, queries: usize, seed: u64) {
     let sizes = [1, 1, 2, 150, 67, 2];
-    let cuts = [[1, queries], [1, 91 - queries]];
-    as_a_whole::<B>(sizes, [window, global_tokens], false, cuts, seed);
+    let blocks_of_passes = [[1, queries], [1, 91 - queries]];
+    matches_unblocked::<B>(
+        sizes,
+        [window, global_tokens],
+        false,
+        blocks_of_passes,
+        seed,
+    );
 }

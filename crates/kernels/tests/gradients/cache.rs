@@ -1,4 +1,5 @@
-//! Tokens written into a cache: in place or into a copy, the same numbers, and nobody else's.
+//! Tests writing tokens to a cache, in place and into a copy: the new tokens are written and all others are
+//! unchanged.
 
 use burn_flex::Flex;
 use burn_ndarray::NdArray;
@@ -11,7 +12,7 @@ fn check<B: Backend>([batch, heads, capacity, head_dim]: [usize; 4], start: usiz
         numbers(1, [batch, heads, capacity, head_dim]),
         numbers(2, [batch, seq, heads, head_dim]),
     );
-    // As a fused map leaves them: token by token.
+    // Stored token by token, as the output of a fused projection.
     let turned = || constant::<B, 4>(&new).swap_dims(1, 2);
     let held = constant::<B, 4>(&before);
     let shared = held.clone();
@@ -33,7 +34,7 @@ fn check<B: Backend>([batch, heads, capacity, head_dim]: [usize; 4], start: usiz
 }
 
 #[test]
-fn tokens_are_written_where_they_belong() {
+fn only_the_new_tokens_are_written() {
     for (sizes, start, seq) in [
         ([1, 1, 1, 1], 0, 1),
         ([2, 3, 7, 5], 0, 7),

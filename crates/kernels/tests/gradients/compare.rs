@@ -1,4 +1,4 @@
-//! Random tensors, gradients, and how two are compared.
+//! Random tensors, gradients and comparisons.
 
 use burn::backend::Autodiff;
 use burn::tensor::ops::FloatTensor;
@@ -8,14 +8,14 @@ use emberlm_kernels::Backend;
 use emberlm_system::random::SplitMix64;
 use proptest::test_runner::{Config, RngSeed};
 
-/// The backend on which Burn differentiates the reference implementations. On ndarray Burn's backward of a division multiplies by the
-/// CPU's estimate of a reciprocal, which is no reference.
+/// The backend on which Burn differentiates the reference implementations. Not ndarray: there, Burn's backward
+/// pass of a division multiplies by the CPU's reciprocal estimate, which is not accurate enough.
 pub type Reference = Autodiff<Flex>;
 
-/// Of `‖a - b‖ / ‖b‖`.
+/// The tolerance for `‖a - b‖ / ‖b‖`.
 const TOLERANCE: f64 = 1e-5;
 
-/// The same cases on every run.
+/// A configuration that draws the same cases in every run.
 pub fn cases() -> Config {
     Config {
         failure_persistence: None,
@@ -24,7 +24,7 @@ pub fn cases() -> Config {
     }
 }
 
-/// Uniform in ±2, a function of the seed: SplitMix64's outputs.
+/// Uniform numbers in ±2 from SplitMix64, determined by the seed.
 pub fn numbers<const D: usize>(seed: u64, shape: [usize; D]) -> TensorData {
     let mut random = SplitMix64::new(seed);
     let mut number = || (random.next_u64() >> 40) as f32 / (1 << 22) as f32 - 2.0;
@@ -50,8 +50,8 @@ pub fn typed<B: backend::Backend, const D: usize>(primitive: FloatTensor<B>) -> 
     Tensor::from_primitive(TensorPrimitive::Float(primitive))
 }
 
-/// The output, then the gradient by each input of `Σ output · factors`: another factor for each element, so that no
-/// two mistakes cancel.
+/// The output, then the gradients of `Σ output · factors` with respect to each input. The factors differ between
+/// elements, so errors do not cancel.
 pub fn with_gradients<B, const D: usize, const E: usize>(
     output: Tensor<B, E>,
     inputs: &[&Tensor<B, D>],
@@ -71,33 +71,33 @@ pub fn host<B: backend::Backend, const D: usize>(tensor: Tensor<B, D>) -> Vec<f3
     tensor.into_data().iter::<f32>().collect()
 }
 
-/// Compares the output, then each gradient.
-pub fn assert_all_close(what: &str, found: &[Vec<f32>], expected: &[Vec<f32>]) {
-    assert_all_within(TOLERANCE, what, found, expected);
+/// Compares the output and each gradient.
+pub fn assert_all_close(what: &str, actual: &[Vec<f32>], expected: &[Vec<f32>]) {
+    assert_all_within(TOLERANCE, what, actual, expected);
 }
 
-/// Compares the output, then each gradient, by another tolerance.
-pub fn assert_all_within(tolerance: f64, what: &str, found: &[Vec<f32>], expected: &[Vec<f32>]) {
-    assert_eq!(found.len(), expected.len(), "{what}");
-    for (place, (found, expected)) in found.iter().zip(expected).enumerate() {
+/// Compares the output and each gradient with the given tolerance.
+pub fn assert_all_within(tolerance: f64, what: &str, actual: &[Vec<f32>], expected: &[Vec<f32>]) {
+    assert_eq!(actual.len(), expected.len(), "{what}");
+    for (place, (actual, expected)) in actual.iter().zip(expected).enumerate() {
         let part = match place {
             0 => "output".to_owned(),
             input => format!("gradient {input}"),
         };
-        assert_within(tolerance, &format!("{what}: {part}"), found, expected);
+        assert_within(tolerance, &format!("{what}: {part}"), actual, expected);
     }
 }
 
-pub fn assert_close(what: &str, found: &[f32], expected: &[f32]) {
-    assert_within(TOLERANCE, what, found, expected);
+pub fn assert_close(what: &str, actual: &[f32], expected: &[f32]) {
+    assert_within(TOLERANCE, what, actual, expected);
 }
 
-fn assert_within(tolerance: f64, what: &str, found: &[f32], expected: &[f32]) {
-    assert_eq!(found.len(), expected.len(), "{what}: elements");
-    let pairs = found.iter().zip(expected);
+fn assert_within(tolerance: f64, what: &str, actual: &[f32], expected: &[f32]) {
+    assert_eq!(actual.len(), expected.len(), "{what}: elements");
+    let pairs = actual.iter().zip(expected);
     let squared: f64 = pairs.map(|(a, b)| f64::from(a - b).powi(2)).sum();
     let norm: f64 = expected.iter().map(|b| f64::from(*b).powi(2)).sum();
-    // A gradient that cancels to zero is compared with 0.1, far below the sizes of what cancels.
+    // A gradient that cancels to zero is compared relative to 0.1, far below the terms that cancel.
     let error = squared.sqrt() / norm.sqrt().max(1e-1);
     assert!(
         error <= tolerance,

@@ -1,4 +1,4 @@
-//! Activations, normalisations and rotary positions.
+//! Tests activations, normalization, linear layers, embeddings, optimizer steps and rotary embeddings.
 
 use burn::backend::Autodiff;
 use burn::tensor::{Int, Tensor, TensorData};
@@ -15,28 +15,28 @@ use crate::compare::{
 fn activation<B: Backend>(kind: Activation, shape: [usize; 3], seed: u64) {
     let data = numbers(seed, shape);
     let x = tracked::<Autodiff<B>, 3>(&data);
-    let found = with_gradients(ops::activation(kind, x.clone()), &[&x]);
+    let actual = with_gradients(ops::activation(kind, x.clone()), &[&x]);
     let x = tracked::<Reference, 3>(&data);
     let y = reference::activation::<Reference>(kind, primitive(x.clone()));
     let expected = with_gradients(typed::<Reference, 3>(y), &[&x]);
-    assert_all_close(&format!("{kind:?}"), &found, &expected);
+    assert_all_close(&format!("{kind:?}"), &actual, &expected);
 }
 
 fn gated<B: Backend>(kind: Activation, shape: [usize; 3], seed: u64) {
     let (gate_data, up_data) = (numbers(seed, shape), numbers(seed + 1, shape));
     let [gate, up] = [&gate_data, &up_data].map(tracked::<Autodiff<B>, 3>);
-    let found = with_gradients(ops::gated(kind, gate.clone(), up.clone()), &[&gate, &up]);
+    let actual = with_gradients(ops::gated(kind, gate.clone(), up.clone()), &[&gate, &up]);
     let [gate, up] = [&gate_data, &up_data].map(tracked::<Reference, 3>);
     let y = reference::activation::<Reference>(kind, primitive(gate.clone()));
     let y = typed::<Reference, 3>(y) * up.clone();
     assert_all_close(
         &format!("gated {kind:?}"),
-        &found,
+        &actual,
         &with_gradients(y, &[&gate, &up]),
     );
 }
 
-/// With and without gain and bias; `x` also has a branch around it, as the residual stream has.
+/// With and without gain and bias. `x` also has a residual branch.
 fn normalization<B: Backend>(kind: Normalization, shape: [usize; 2], affine: [bool; 2], seed: u64) {
     let data = numbers(seed, shape);
     let rows = [1, 2].map(|n| numbers(seed + n, [1, shape[1]]));
@@ -54,7 +54,7 @@ fn normalization<B: Backend>(kind: Normalization, shape: [usize; 2], affine: [bo
     let inputs: Vec<_> = std::iter::once(&x)
         .chain(used(&affine).into_iter().map(|n| &params[n]))
         .collect();
-    let found = with_gradients(y, &inputs);
+    let actual = with_gradients(y, &inputs);
 
     let x = tracked::<Reference, 2>(&data);
     let params = [0, 1].map(|n| tracked::<Reference, 2>(&rows[n]));
@@ -64,10 +64,10 @@ fn normalization<B: Backend>(kind: Normalization, shape: [usize; 2], affine: [bo
     let inputs: Vec<_> = std::iter::once(&x)
         .chain(used(&affine).into_iter().map(|n| &params[n]))
         .collect();
-    assert_all_close(&what, &found, &with_gradients(y, &inputs));
+    assert_all_close(&what, &actual, &with_gradients(y, &inputs));
 }
 
-/// With and without bias and residual; `x` is multiplied with two weights, so that two gradients flow into it.
+/// With and without bias and residual. `x` is multiplied by two weights and so receives two gradients.
 fn linear<B: Backend>([tokens, width, out]: [usize; 3], parts: [bool; 2], seed: u64) {
     let shapes = [[tokens, width], [width, out], [1, out], [tokens, out]];
     let data: Vec<_> = (0..4)
@@ -92,7 +92,7 @@ fn linear<B: Backend>([tokens, width, out]: [usize; 3], parts: [bool; 2], seed: 
         .filter(|(_, used)| *used)
         .map(|(x, _)| x)
         .collect();
-    let found = with_gradients(y, &wanted);
+    let actual = with_gradients(y, &wanted);
 
     let inputs: Vec<_> = data.iter().map(tracked::<Reference, 2>).collect();
     let [x, weight, bias, residual] = &inputs[..] else {
@@ -113,12 +113,12 @@ fn linear<B: Backend>([tokens, width, out]: [usize; 3], parts: [bool; 2], seed: 
         .collect();
     assert_all_close(
         &format!("linear {parts:?}"),
-        &found,
+        &actual,
         &with_gradients(y, &wanted),
     );
 }
 
-/// A table that is looked up twice and also multiplied, as a tied one is.
+/// The table is looked up twice and is also a factor of a product, like a tied embedding.
 fn embedding<B: Backend>([batch, seq, vocab, width]: [usize; 4], seed: u64) {
     let data = numbers(seed, [vocab, width]);
     let ids = |n: u64| {
@@ -130,14 +130,14 @@ fn embedding<B: Backend>([batch, seq, vocab, width]: [usize; 4], seed: u64) {
     };
     let (first, second) = (ids(1), ids(2));
     let table = tracked::<Autodiff<B>, 2>(&data);
-    let found = |ids: &TensorData| {
+    let actual = |ids: &TensorData| {
         ops::embedding(
             table.clone(),
             Tensor::from_data(ids.clone(), &Default::default()),
         )
     };
-    let y = found(&first) * found(&second) + table.clone().sum().unsqueeze::<3>();
-    let found = with_gradients(y, &[&table]);
+    let y = actual(&first) * actual(&second) + table.clone().sum().unsqueeze::<3>();
+    let actual = with_gradients(y, &[&table]);
     let table = tracked::<Reference, 2>(&data);
     let expected = |ids: &TensorData| {
         let ids = Tensor::<Reference, 2, Int>::from_data(ids.clone(), &Default::default());
@@ -147,13 +147,13 @@ fn embedding<B: Backend>([batch, seq, vocab, width]: [usize; 4], seed: u64) {
             .reshape([batch, seq, width])
     };
     let y = expected(&first) * expected(&second) + table.clone().sum().unsqueeze::<3>();
-    assert_all_close("embedding", &found, &with_gradients(y, &[&table]));
+    assert_all_close("embedding", &actual, &with_gradients(y, &[&table]));
 }
 
-/// Three updates against those of the reference implementation.
+/// Compares three updates with those of the reference implementation.
 fn adamw<B: Backend>(shape: [usize; 2], clipped: bool, seed: u64) {
     let data: Vec<_> = (0..3).map(|n| numbers(seed + n, shape)).collect();
-    let found = updated::<B>(&data, |p, g, m, v, step| {
+    let actual = updated::<B>(&data, |p, g, m, v, step| {
         let factor = clipped.then(|| Tensor::from_data([0.3_f32], &Default::default()));
         let (p, (m, v)) = ops::adamw(p, g, (m, v), factor, step);
         [p, m, v]
@@ -169,7 +169,7 @@ fn adamw<B: Backend>(shape: [usize; 2], clipped: bool, seed: u64) {
         );
         [p, m, v].map(typed)
     });
-    assert_all_close("adamw", &found, &expected);
+    assert_all_close("adamw", &actual, &expected);
 }
 
 fn updated<B: Backend>(
@@ -202,11 +202,11 @@ fn updated<B: Backend>(
 fn sum_of_squares<B: Backend>(shape: [usize; 2], seed: u64) {
     let data = numbers(seed, shape);
     let expected: f64 = data.iter::<f64>().map(|x| x * x).sum();
-    let found = host(ops::sum_of_squares(constant::<B, 2>(&data)));
-    assert_close("sum of squares", &found, &[expected as f32]);
+    let actual = host(ops::sum_of_squares(constant::<B, 2>(&data)));
+    assert_close("sum of squares", &actual, &[expected as f32]);
 }
 
-/// `rest` elements of each head are not turned.
+/// `rest` elements of each head are not rotated.
 fn rotary<B: Backend>(layout: RotaryLayout, shape: [usize; 4], rest: usize, seed: u64) {
     let [batch, heads, seq, pairs] = shape;
     let data = numbers(seed, [batch, heads, seq, 2 * pairs + rest]);
@@ -214,7 +214,7 @@ fn rotary<B: Backend>(layout: RotaryLayout, shape: [usize; 4], rest: usize, seed
     let (cos, sin) = (numbers(seed + 1, angles), numbers(seed + 2, angles));
     let x = tracked::<Autodiff<B>, 4>(&data);
     let turned = ops::rotary(layout, x.clone(), constant(&cos), constant(&sin));
-    let found = with_gradients(turned, &[&x]);
+    let actual = with_gradients(turned, &[&x]);
 
     let x = tracked::<Reference, 4>(&data);
     let angles = (
@@ -228,7 +228,7 @@ fn rotary<B: Backend>(layout: RotaryLayout, shape: [usize; 4], rest: usize, seed
         primitive(angles.1),
     );
     let expected = with_gradients(typed::<Reference, 4>(turned), &[&x]);
-    assert_all_close(&format!("{layout:?}"), &found, &expected);
+    assert_all_close(&format!("{layout:?}"), &actual, &expected);
 }
 
 const NORMS: [Normalization; 3] = [
@@ -244,7 +244,8 @@ crate::on_backends! {
         shape in [1_usize..4, 1..6, 1..20],
         seed in any::<u64>(),
     );
-    // A layer norm of one element is zero whatever comes in; of two, it is a sign, whose gradient is all rounding.
+    // A layer norm of one element is always zero. That of two elements is a sign, whose gradient is only rounding
+    // errors.
     normalization(
         kind in select(&NORMS[..]),
         shape in [1_usize..8, 3..24],

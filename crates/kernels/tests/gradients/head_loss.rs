@@ -1,5 +1,5 @@
-//! The head's loss: against its reference implementation in one block, differentiated by Burn, and in blocks of any height, some
-//! targets ignored. `pytorch` compares it with PyTorch's.
+//! Compares the head's loss, whole and in blocks of any size, with its reference implementation in a single block
+//! differentiated by Burn. Some targets are ignored. `pytorch` compares it with PyTorch.
 
 use burn::backend::Autodiff;
 use burn::tensor::{Int, Tensor, TensorData};
@@ -12,7 +12,7 @@ use crate::compare::{
     with_gradients,
 };
 
-/// Numbers of one case.
+/// The inputs of a case.
 pub struct Case {
     pub hidden: TensorData,
     pub weight: TensorData,
@@ -39,7 +39,7 @@ impl Case {
         Tensor::from_data(self.targets.clone(), &Default::default())
     }
 
-    /// Output and gradients of the reference implementation, all tokens at once.
+    /// Output and gradients of the reference implementation with all tokens in one block.
     pub fn expected(&self) -> Vec<Vec<f32>> {
         let hidden = tracked::<Reference, 2>(&self.hidden);
         let weight = tracked::<Reference, 2>(&self.weight);
@@ -55,7 +55,7 @@ impl Case {
     }
 }
 
-/// With and without each.
+/// Every combination of options.
 pub fn options() -> impl Strategy<Value = HeadLossOptions> {
     let terms = (
         select(vec![0.0, 0.1, 0.6]),
@@ -71,11 +71,11 @@ pub fn options() -> impl Strategy<Value = HeadLossOptions> {
 
 fn head_loss<B: Backend>(shape: [usize; 3], options: HeadLossOptions, seed: u64) {
     let case = Case::new(shape, options, seed);
-    let found = outcome::<B>(&case);
-    assert_all_close(&format!("{options:?}"), &found, &case.expected());
+    let actual = outcome::<B>(&case);
+    assert_all_close(&format!("{options:?}"), &actual, &case.expected());
 }
 
-/// Loss and gradients as the model gets them.
+/// Loss and gradients through the operation that the model calls.
 fn outcome<B: Backend>(case: &Case) -> Vec<Vec<f32>> {
     let hidden = tracked::<Autodiff<B>, 2>(&case.hidden);
     let weight = tracked::<Autodiff<B>, 2>(&case.weight);
@@ -116,17 +116,17 @@ fn blocks<B: Backend>(shape: [usize; 3], rows: usize, options: HeadLossOptions, 
     assert_close("only the loss, in blocks", &loss, &case.expected()[0]);
 }
 
-/// With nothing to learn the loss and every gradient are 0, and no NaN; blocks of such rows among others are covered by
-/// the properties.
+/// If all targets are ignored, the loss and all gradients are 0 rather than NaN. Blocks in which all rows are
+/// ignored occur in the properties.
 fn all_ignored<B: Backend>(shape: [usize; 3], options: HeadLossOptions, seed: u64) {
     let mut case = Case::new(shape, options, seed);
     case.targets = TensorData::new(vec![-1_i64; shape[0]], [shape[0]]);
-    let found = outcome::<B>(&case);
-    assert!(found.iter().flatten().all(|&x| x == 0.0), "{found:?}");
+    let actual = outcome::<B>(&case);
+    assert!(actual.iter().flatten().all(|&x| x == 0.0), "{actual:?}");
 }
 
 crate::on_backends! {
-    // A vocabulary of one has no loss and no gradient.
+    // With a vocabulary of one, the loss and the gradients are 0.
     head_loss(shape in [1_usize..12, 1..10, 2..30], options in options(), seed in 0..u64::MAX - 1);
     all_ignored(shape in [1_usize..6, 1..6, 2..9], options in options(), seed in 0..u64::MAX - 1);
     blocks(

@@ -1,5 +1,5 @@
-//! Linear attention: values against the plain double sum in f64, gradients against that sum's central differences,
-//! and what large activations do.
+//! Tests linear attention: values against the double sum in f64, gradients against central differences of that
+//! sum, and numerical stability for large activations.
 
 use burn::backend::Autodiff;
 use burn::tensor::{Tensor, TensorData};
@@ -13,12 +13,12 @@ use crate::compare::{
 type Sizes = [usize; 6];
 
 struct Case {
-    /// Queries, keys, values.
+    /// Queries, keys and values.
     inputs: [TensorData; 3],
     features: TensorData,
 }
 
-/// In f64, as the definition has it: nothing is shifted, nothing goes by chunks.
+/// The definition of linear attention in f64, without shifts and chunks.
 struct Plain {
     inputs: [Vec<f64>; 3],
     features: Vec<f64>,
@@ -88,7 +88,7 @@ impl Plain {
         output
     }
 
-    /// By central differences, of `Σ output · factors`.
+    /// The gradient of `Σ output · factors` by central differences.
     fn gradient(&mut self, input: usize, factors: &[f64]) -> Vec<f32> {
         const STEP: f64 = 1e-5;
         let mut gradient = Vec::new();
@@ -123,18 +123,18 @@ fn values_and_gradients<B: Backend>(sizes: Sizes, chunk: usize, seed: u64) {
         None,
         chunk,
     );
-    let found = with_gradients(output, &[q, k, v]);
+    let actual = with_gradients(output, &[q, k, v]);
 
     let mut plain = case.plain();
     let output = plain.output();
     let factors: Vec<f64> = numbers(99, [output.len()]).iter::<f64>().collect();
     let gradients = [0, 1, 2].map(|input| plain.gradient(input, &factors));
     let expected: Vec<_> = [in_f32(&output)].into_iter().chain(gradients).collect();
-    assert_all_close("linear attention", &found, &expected);
+    assert_all_close("linear attention", &actual, &expected);
 }
 
-/// Split anywhere, the second part continuing the first's state.
-fn a_state_continues<B: Backend>(sizes: Sizes, chunks: [usize; 2], seed: u64) {
+/// The sequence is split anywhere, and the second part continues from the state of the first.
+fn state_continues_the_sequence<B: Backend>(sizes: Sizes, chunks: [usize; 2], seed: u64) {
     let case = Case::new(sizes, seed);
     let inputs = [0, 1, 2].map(|n| constant::<B, 4>(&case.inputs[n]));
     let features = constant::<B, 2>(&case.features);
@@ -153,8 +153,8 @@ fn a_state_continues<B: Backend>(sizes: Sizes, chunks: [usize; 2], seed: u64) {
         parts.push(output);
         state = next;
     }
-    let found = host(Tensor::cat(parts, 2));
-    assert_close("continued", &found, &in_f32(&case.plain().output()));
+    let actual = host(Tensor::cat(parts, 2));
+    assert_close("continued", &actual, &in_f32(&case.plain().output()));
 }
 
 fn weights_make_the_output<B: Backend>(sizes: Sizes, seed: u64) {
@@ -172,9 +172,9 @@ fn weights_make_the_output<B: Backend>(sizes: Sizes, seed: u64) {
     assert_close("weights", &host(output), &in_f32(&case.plain().output()));
 }
 
-/// Activations a thousand times larger: features beyond f32's range on all sides, some weights all lost, and still
-/// numbers, within the values' bounds.
-fn large_activations_stay_numbers<B: Backend>(sizes: Sizes, factor: f64, seed: u64) {
+/// Activations a thousand times larger: features far outside f32's range and some weights underflowing to 0.
+/// Outputs must be finite and within the bounds of the values.
+fn large_activations_stay_finite<B: Backend>(sizes: Sizes, factor: f64, seed: u64) {
     let case = Case::new(sizes, seed);
     let [q, k, v] = [0, 1, 2].map(|n| constant::<Autodiff<B>, 4>(&case.inputs[n]));
     let [q, k] = [q, k].map(|x| (x * factor).detach().require_grad());
@@ -189,12 +189,12 @@ fn large_activations_stay_numbers<B: Backend>(sizes: Sizes, factor: f64, seed: u
 
 crate::on_backends! {
     values_and_gradients(
-        // Of one token or one feature the gradient is what is left of terms that cancel to 0.
+        // With a single token or feature, the gradient is the rounding error of terms that cancel.
         sizes in [1_usize..3, 1..3, 1..3, 2..9, 1..5, 4..12],
         chunk in 1_usize..10,
         seed in 0..u64::MAX - 3,
     );
-    a_state_continues(
+    state_continues_the_sequence(
         sizes in [1_usize..3, 1..3, 1..4, 1..12, 1..6, 1..9],
         chunks in [1_usize..6, 1..6],
         seed in 0..u64::MAX - 3,
@@ -203,7 +203,7 @@ crate::on_backends! {
         sizes in [1_usize..3, 1..3, 1..4, 1..12, 1..6, 1..9],
         seed in 0..u64::MAX - 3,
     );
-    large_activations_stay_numbers(
+    large_activations_stay_finite(
         sizes in [1_usize..3, 1..3, 1..3, 1..12, 1..9, 1..33],
         factor in 1.0..1000.0_f64,
         seed in 0..u64::MAX - 3,

@@ -1,9 +1,14 @@
-//! Each operation whose backward is written by hand, on each backend, against its reference implementation differentiated by Burn
-//! on flex, over random shapes. Attention's values are compared with plain loops, and the gradients of its reference implementation with the
-//! loops' differences; linear attention, which Burn differentiates, with plain loops in f64 and their central differences;
-//! linear layers with packed weights, which are never trained, and writes into a cache, too. Dropout of attention in blocks is
-//! tested as a random number, products of rounded
-//! factors against f32's, and activations against PyTorch's. A part of it runs on Vulkan, too.
+//! Tests the operations with handwritten backward passes on each backend over random shapes, against their
+//! reference implementations differentiated by Burn on flex.
+//!
+//! - Values of attention are compared with plain loops, and the gradients of its reference implementation with
+//!   finite differences of the loops. Linear attention, which Burn differentiates, is tested in the same way.
+//! - Linear layers with packed weights, which are not trained, and writes to caches are compared with the
+//!   unpacked layer and with plain copies.
+//! - Dropout of blocked attention is tested statistically, products of rounded operands are compared with f32,
+//!   and activations with PyTorch.
+//!
+//! A subset also runs on Vulkan.
 
 #![recursion_limit = "256"]
 #![allow(clippy::unwrap_used, missing_docs)]
@@ -32,104 +37,104 @@ use burn_ndarray::NdArray;
 use emberlm_kernels::Precision;
 
 #[test]
-fn activations_as_in_pytorch_on_flex() {
+fn activations_match_pytorch_on_flex() {
     activations::check::<Flex>(&Default::default());
 }
 
 #[test]
-fn activations_as_in_pytorch_on_ndarray() {
+fn activations_match_pytorch_on_ndarray() {
     activations::check::<NdArray>(&Default::default());
 }
 
 #[test]
-fn head_loss_as_in_pytorch_on_flex() {
+fn head_loss_matches_pytorch_on_flex() {
     pytorch::check::<Flex>(&Default::default());
 }
 
 #[test]
-fn head_loss_as_in_pytorch_on_ndarray() {
+fn head_loss_matches_pytorch_on_ndarray() {
     pytorch::check::<NdArray>(&Default::default());
 }
 
 #[test]
-fn ndarray_drops_as_flex_does() {
-    blocked_attention::drops_as_flex_does::<NdArray>();
+fn ndarray_dropout_matches_flex() {
+    blocked_attention::dropout_matches_flex::<NdArray>();
 }
 
 #[test]
-fn what_attention_in_blocks_keeps_is_linear_in_the_sequence() {
+fn blocked_attention_state_is_linear_in_the_sequence() {
     blocked_attention::state_is_linear_in_the_sequence::<Flex>();
     blocked_attention::state_is_linear_in_the_sequence::<NdArray>();
 }
 
 #[test]
-fn what_attention_drops_is_independent() {
+fn attention_dropout_is_independent() {
     attention_dropout::independent::<Flex>(0.3);
     attention_dropout::independent::<Flex>(0.1);
     attention_dropout::independent::<NdArray>(0.5);
 }
 
 #[test]
-fn the_gradient_of_a_bias_under_dropout_is_the_difference() {
-    attention_options::dropped_bias_gradient_is_the_difference();
+fn bias_gradient_with_dropout_matches_differences() {
+    attention_options::bias_gradient_with_dropout_matches_differences();
 }
 
 #[test]
-fn dropping_changes_nothing_on_average() {
-    attention_dropout::nothing_is_changed_on_average();
+fn dropout_preserves_the_mean() {
+    attention_dropout::preserves_the_mean();
 }
 
 #[test]
-fn extreme_rates_of_dropping_give_numbers() {
-    attention_dropout::extreme_rates_give_numbers();
+fn extreme_dropout_rates_give_finite_outputs() {
+    attention_dropout::extreme_rates_give_finite_outputs();
 }
 
 #[test]
-fn products_are_rounded() {
+fn products_are_rounded_to_their_precision() {
     for (precision, unit) in precision::NARROW {
-        precision::rounded_by_no_more_than_that::<Flex>(precision, unit);
+        precision::rounded_within_bounds::<Flex>(precision, unit);
     }
 }
 
 #[test]
-fn a_row_that_is_no_number_stays_in_its_part() {
-    table_parts::a_row_that_is_no_number_stays_where_it_is::<Flex>();
-    table_parts::a_row_that_is_no_number_stays_where_it_is::<NdArray>();
+fn non_finite_rows_stay_in_their_part() {
+    table_parts::non_finite_rows_stay_in_their_part::<Flex>();
+    table_parts::non_finite_rows_stay_in_their_part::<NdArray>();
 }
 
 #[test]
-fn parts_are_rounded_as_the_whole_is() {
+fn parts_are_rounded_like_the_whole_table() {
     for (precision, _) in precision::NARROW {
-        table_parts::rounded_as_the_whole::<Flex>(precision);
+        table_parts::rounded_like_the_whole_table::<Flex>(precision);
     }
 }
 
 #[test]
-fn small_probabilities_count() {
+fn small_probabilities_keep_their_gradients() {
     for (precision, unit) in precision::NARROW {
-        precision::small_probabilities_count::<Flex>(precision, unit);
+        precision::small_probabilities_keep_their_gradients::<Flex>(precision, unit);
     }
 }
 
 #[test]
-fn where_a_precision_is_missing_products_are_f32s() {
-    precision::where_there_is_none_it_is_f32::<NdArray>(Precision::F16);
-    precision::where_there_is_none_it_is_f32::<NdArray>(Precision::Bf16);
-    precision::where_there_is_none_it_is_f32::<Flex>(Precision::F16);
+fn unsupported_precisions_use_f32() {
+    precision::unsupported_precision_uses_f32::<NdArray>(Precision::F16);
+    precision::unsupported_precision_uses_f32::<NdArray>(Precision::Bf16);
+    precision::unsupported_precision_uses_f32::<Flex>(Precision::F16);
 }
 
 proptest::proptest! {
     #![proptest_config(compare::cases())]
 
     #[test]
-    fn composed_attentions_gradients_are_the_loops_differences(
+    fn reference_attention_gradients_match_differences(
         drawn in attention_options::drawn(),
     ) {
-        attention_options::composed_gradients_are_the_loops_differences(drawn);
+        attention_options::reference_gradients_match_differences(drawn);
     }
 }
 
-/// The properties of each module for each backend.
+/// Instantiates the properties of a module for each backend.
 macro_rules! on_backends {
     ($($property:ident($($argument:ident in $strategy:expr),+ $(,)?);)+) => {
         $(

@@ -1,4 +1,4 @@
-//! The product that all others are made of, against Burn's own.
+//! Compares [`ops::matmul`], on which all other products are built, with Burn's own product.
 
 use burn::backend::Autodiff;
 use burn::tensor::Tensor;
@@ -6,7 +6,7 @@ use emberlm_kernels::{Backend, ops};
 
 use crate::compare::{Reference, assert_all_close, numbers, tracked, with_gradients};
 
-/// `[batch, heads]`, either of which may be 1 in a factor.
+/// `[batch, heads]`, each of which may be broadcast from 1 in an operand.
 fn product<B: Backend>(batch: [usize; 2], repeated: [bool; 4], sizes: [usize; 3], seed: u64) {
     let [rows, depth, columns] = sizes;
     let counts =
@@ -15,10 +15,10 @@ fn product<B: Backend>(batch: [usize; 2], repeated: [bool; 4], sizes: [usize; 3]
     let a = numbers(seed, [batch_a, heads_a, rows, depth]);
     let b = numbers(seed + 1, [batch_b, heads_b, depth, columns]);
     let [x, y] = [&a, &b].map(tracked::<Autodiff<B>, 4>);
-    let found = with_gradients(ops::matmul(x.clone(), y.clone()), &[&x, &y]);
+    let actual = with_gradients(ops::matmul(x.clone(), y.clone()), &[&x, &y]);
     let [x, y]: [Tensor<Reference, 4>; 2] = [&a, &b].map(tracked);
     let expected = with_gradients(x.clone().matmul(y.clone()), &[&x, &y]);
-    assert_all_close("product", &found, &expected);
+    assert_all_close("product", &actual, &expected);
 }
 
 crate::on_backends! {

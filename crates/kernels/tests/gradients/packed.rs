@@ -1,4 +1,4 @@
-//! Linear layers with packed weights, against the same layer with the weights that those stand for.
+//! Compares linear layers with packed weights with the same layers with the unpacked weights.
 
 use burn::backend::Autodiff;
 use burn::tensor::{Tensor, TensorData};
@@ -9,8 +9,8 @@ use crate::compare::{
     with_gradients,
 };
 
-/// Each weight, row-major or transposed, is rounded to the nearest int8, and the layer's output and gradient by `x` are those
-/// of the rounded weights.
+/// Each weight, row-major or transposed, is rounded to the nearest int8 value. The layer's output and the
+/// gradient of `x` are those of the rounded weights.
 fn linear_int8<B: Backend>(
     [tokens, width, out]: [usize; 3],
     parts: [bool; 2],
@@ -56,7 +56,7 @@ fn linear_int8<B: Backend>(
         parts[0].then(|| constant::<Autodiff<B>, 2>(bias).reshape([out])),
         parts[1].then(|| constant(residual)),
     );
-    let found = with_gradients(y, &[&x]);
+    let actual = with_gradients(y, &[&x]);
 
     let x = tracked::<Reference, 2>(&data[0]);
     let inputs = LinearInputs {
@@ -68,7 +68,7 @@ fn linear_int8<B: Backend>(
     let y = reference::linear::<Reference>(inputs, Precision::F32);
     let expected = with_gradients(typed::<Reference, 2>(y), &[&x]);
     assert_close("plain", &host(plain), &expected[0]);
-    assert_all_close("differentiated", &found, &expected);
+    assert_all_close("differentiated", &actual, &expected);
 }
 
 #[test]
@@ -105,18 +105,18 @@ fn non_finite_weights_give_non_finite_outputs() {
     }
 }
 
-/// Rows of a larger weight, in memory that does not begin with them, and an input that does neither.
+/// Tests rows of a larger weight and an input that do not start at the beginning of their memory.
 #[test]
-fn narrowed_rows_are_a_weight_of_their_own() {
+fn narrowed_rows_are_an_independent_weight() {
     fn check<B: Backend>(format: PackedFormat) {
         let weight = constant::<B, 2>(&numbers(1, [7, 5]));
         let x = constant::<B, 2>(&numbers(2, [3, 11])).narrow(1, 4, 5);
         let rows = ops::pack(weight.clone(), format).narrow_rows(2, 3);
         assert_eq!(rows.shape(), [3, 5]);
-        let found = ops::linear_packed(x.clone(), rows, None, None);
+        let actual = ops::linear_packed(x.clone(), rows, None, None);
         let unpacked = ops::unpack(ops::pack(weight.narrow(0, 2, 3), format));
         let expected = ops::linear(x, unpacked.transpose(), None, None, Precision::F32);
-        assert_close("rows", &host(found), &host(expected));
+        assert_close("rows", &host(actual), &host(expected));
     }
     for format in PackedFormat::ALL {
         check::<burn_flex::Flex>(format);
@@ -124,9 +124,9 @@ fn narrowed_rows_are_a_weight_of_their_own() {
     }
 }
 
-/// flex unpacks and multiplies what the composed operations do.
+/// The kernels of flex unpack and multiply like the reference implementation.
 #[test]
-fn flex_unpacks_as_the_reference() {
+fn flex_unpacks_like_the_reference() {
     use burn_flex::Flex;
     for format in PackedFormat::ALL {
         let weight = constant::<Flex, 2>(&numbers(3, [37, 91]));
@@ -134,7 +134,7 @@ fn flex_unpacks_as_the_reference() {
         let reference = reference::unpack::<Flex>(packed.clone());
         let reference = typed::<Flex, 2>(reference).into_data();
         assert_eq!(ops::unpack(packed).into_data(), reference);
-        // Rounded by a division here and by a product there: a tie may fall on either side.
+        // One divides and the other multiplies by the inverse, so ties may round in either direction.
         let composed = reference::pack::<Flex>(primitive(weight.clone()), format);
         let composed = host(ops::unpack(composed));
         for ((a, b), w) in composed

@@ -1,8 +1,10 @@
-//! Products of rounded factors: as good as the rounding, not better than it, and f32 to the bit where the device has none.
+//! Tests products of rounded operands: their error is that of the rounding, no more and not much less, and they
+//! are bit-identical to f32 on devices without support for the precision.
 //!
-//! A factor is rounded by up to `u` of itself, 2^-11 in f16 and 2^-8 in bf16. A product's error is then about `√2 u` of the
-//! terms' norm, which the products of random numbers have themselves, and rounding the product adds one more `u`. Attention's
-//! scores of up to 3 move the weights by as many `u`, and its gradients are two and three such products in a row.
+//! Rounding an operand has a relative error of up to `u`, 2^-11 in f16 and 2^-8 in bf16. The error of a product
+//! is then about `√2 u` times the norm of its terms. Products of random numbers have a comparable norm, and
+//! rounding the product adds another `u`. Attention scores of up to 3 scale the errors of the weights
+//! accordingly, and its gradients are two or three such products in sequence.
 
 use burn::backend::Autodiff;
 use burn::tensor::{Int, Tensor, TensorData};
@@ -14,7 +16,7 @@ use emberlm_kernels::{
 
 use crate::compare::{constant, host, numbers, primitive, tracked, typed, with_gradients};
 
-/// And their units of rounding.
+/// The narrow precisions with their units of rounding.
 pub const NARROW: [(Precision, f64); 2] = [
     (Precision::F16, 1.0 / 2048.0),
     (Precision::Bf16, 1.0 / 256.0),
@@ -23,21 +25,21 @@ pub const NARROW: [(Precision, f64); 2] = [
 /// An output and its gradients.
 type Outcome = Vec<Vec<f32>>;
 
-/// `‖a - b‖ / ‖b‖`.
-fn error(found: &[f32], expected: &[f32]) -> f64 {
-    let pairs = found.iter().zip(expected);
+/// The relative error `‖a - b‖ / ‖b‖`.
+fn error(actual: &[f32], expected: &[f32]) -> f64 {
+    let pairs = actual.iter().zip(expected);
     let squared: f64 = pairs.map(|(a, b)| f64::from(a - b).powi(2)).sum();
     let norm: f64 = expected.iter().map(|b| f64::from(*b).powi(2)).sum();
     (squared / norm).sqrt()
 }
 
-/// Each part is off, by no more than so many roundings.
-fn assert_rounded(what: &str, found: &[Vec<f32>], expected: &[Vec<f32>], unit: f64, most: f64) {
-    assert_eq!(found.len(), expected.len());
-    for (place, (found, expected)) in found.iter().zip(expected).enumerate() {
-        let off = error(found, expected) / unit;
-        assert!(off < most, "{what}, part {place}: {off:.2} roundings");
-        assert!(off > 0.01, "{what}, part {place}: not rounded, {off:.2e}");
+/// Asserts that each part has a rounding error, and that it is at most `max` units.
+fn assert_rounded(what: &str, actual: &[Vec<f32>], expected: &[Vec<f32>], unit: f64, max: f64) {
+    assert_eq!(actual.len(), expected.len());
+    for (index, (actual, expected)) in actual.iter().zip(expected).enumerate() {
+        let off = error(actual, expected) / unit;
+        assert!(off < max, "{what}, part {index}: {off:.2} roundings");
+        assert!(off > 0.01, "{what}, part {index}: not rounded, {off:.2e}");
     }
 }
 
@@ -92,7 +94,7 @@ fn attention<B: Backend>(precision: Precision, blocks: Option<AttentionBlocks>) 
     made.into_iter().map(|x| host(typed::<B, 4>(x))).collect()
 }
 
-/// Of 12 tokens over 300 words, in blocks of 5.
+/// The head's loss and gradients for 12 tokens over a vocabulary of 300, in blocks of 5 tokens.
 fn head<B: Backend>(precision: Precision, options: HeadLossOptions) -> Outcome {
     let hidden = || primitive(constant::<B, 2>(&numbers(1, [12, 24])));
     let weight = || vec![primitive(constant::<B, 2>(&numbers(2, [300, 24])))];
@@ -109,7 +111,7 @@ fn head<B: Backend>(precision: Precision, options: HeadLossOptions) -> Outcome {
     outcome
 }
 
-pub fn rounded_by_no_more_than_that<B: Backend>(precision: Precision, unit: f64) {
+pub fn rounded_within_bounds<B: Backend>(precision: Precision, unit: f64) {
     let all = Precision::F32;
     assert_rounded(
         "linear",
@@ -124,8 +126,8 @@ pub fn rounded_by_no_more_than_that<B: Backend>(precision: Precision, unit: f64)
             sequences: 1,
             queries,
         });
-        let found = attention::<B>(precision, blocks);
-        assert_rounded("attention", &found, &expected, unit, 8.0);
+        let actual = attention::<B>(precision, blocks);
+        assert_rounded("attention", &actual, &expected, unit, 8.0);
     }
     for options in [
         HeadLossOptions::default(),
@@ -135,33 +137,35 @@ pub fn rounded_by_no_more_than_that<B: Backend>(precision: Precision, unit: f64)
             soft_cap: 20.0,
         },
     ] {
-        let (found, expected) = (head::<B>(precision, options), head::<Flex>(all, options));
-        // The losses are sums whose roundings cancel.
-        for place in [0, 1] {
-            let off = error(&found[place], &expected[place]);
+        let (actual, expected) = (head::<B>(precision, options), head::<Flex>(all, options));
+        // The losses are sums whose rounding errors cancel.
+        for index in [0, 1] {
+            let off = error(&actual[index], &expected[index]);
             assert!(off < unit, "loss: {off:.2e}");
         }
-        // Logits of ±20 are off by as many roundings, and probabilities by those.
-        assert_rounded("head", &found[2..], &expected[2..], unit, 30.0);
+        // Rounding errors of logits grow with their magnitude of up to 20, and affect the probabilities.
+        assert_rounded("head", &actual[2..], &expected[2..], unit, 30.0);
     }
 }
 
-/// A token that the model is sure of: the other words' probabilities are about 1e-7, of which f16 has a digit or none, and the
-/// target's own gradient is what is left of 1, 2e-4. Each word's gradient is compared by itself.
-pub fn small_probabilities_count<B: Backend>(precision: Precision, unit: f64) {
+/// A token that the model predicts with near certainty. The probabilities of the other tokens are about 1e-7,
+/// where f16 has one digit or none, and the gradient of the target's logit is 2e-4, the difference of almost
+/// equal numbers. The gradient of each token is compared separately.
+pub fn small_probabilities_keep_their_gradients<B: Backend>(precision: Precision, unit: f64) {
     let (vocab, width) = (512, 8);
-    // Exact in either type, so that only the gradients are rounded.
+    // Exactly representable in both types, so only the gradients are rounded.
     let hidden: Vec<f32> = (0..width).map(|i| [2.0, 1.0][i % 2]).collect();
     let mut weight: Vec<f32> = (0..vocab * width)
         .map(|at| ((at * 37 % 17) as f32 - 8.0) / 16.0)
         .collect();
     weight[3 * width..4 * width].fill(1.25);
-    let found = head_of_one::<B>(precision, &hidden, &weight);
+    let actual = head_of_one::<B>(precision, &hidden, &weight);
     let expected = head_of_one::<Flex>(Precision::F32, &hidden, &weight);
-    let words = found[1].chunks(width).zip(expected[1].chunks(width));
-    for (word, (found, expected)) in words.enumerate() {
-        let off = error(found, expected) / unit;
-        // The target's p - 1 of -2e-4 is as exact as the sum that p is divided by: one of f32, in the device's order.
+    let words = actual[1].chunks(width).zip(expected[1].chunks(width));
+    for (word, (actual, expected)) in words.enumerate() {
+        let off = error(actual, expected) / unit;
+        // The target's p - 1 of -2e-4 is as accurate as the f32 sum that p is divided by, whose order depends on
+        // the device.
         let summed = match word {
             3 => (vocab - 1) as f64 * f64::from(f32::EPSILON) / 2.0 / 2e-4,
             _ => 0.0,
@@ -171,8 +175,9 @@ pub fn small_probabilities_count<B: Backend>(precision: Precision, unit: f64) {
             "{precision:?}, word {word}: {off:.1} roundings of {expected:?}"
         );
     }
-    // Flex adds 512 terms up in f16 itself. The target's row apart from the product would be off by 2000 roundings.
-    let off = error(&found[0], &expected[0]) / unit;
+    // Flex sums 512 terms in f16 itself. Without the target as part of the product, its row would be off by 2000
+    // units.
+    let off = error(&actual[0], &expected[0]) / unit;
     assert!(
         off < 100.0,
         "{precision:?}, hidden: {off:.1} roundings of {:?}",
@@ -180,7 +185,7 @@ pub fn small_probabilities_count<B: Backend>(precision: Precision, unit: f64) {
     );
 }
 
-/// The gradients of the hidden state and of the weight.
+/// The gradients of the hidden state and the weight for a single token.
 fn head_of_one<B: Backend>(precision: Precision, hidden: &[f32], weight: &[f32]) -> [Vec<f32>; 2] {
     let width = hidden.len();
     let hidden = TensorData::new(hidden.to_vec(), [1, width]);
@@ -197,8 +202,8 @@ fn head_of_one<B: Backend>(precision: Precision, hidden: &[f32], weight: &[f32])
     [made.hidden, made.weights[0].clone()].map(|x| host(typed::<B, 2>(x)))
 }
 
-/// A backend that cannot multiply in a precision returns, through the trait, the bits of f32.
-pub fn where_there_is_none_it_is_f32<B: Backend>(precision: Precision) {
+/// On a backend without support for the precision, the trait's results are bit-identical to f32.
+pub fn unsupported_precision_uses_f32<B: Backend>(precision: Precision) {
     assert!(!B::multiplies_in(precision, &Default::default()));
     let expected = through_the_trait::<B>(Precision::F32);
     assert_eq!(through_the_trait::<B>(precision), expected, "{precision:?}");

@@ -1,15 +1,15 @@
-//! The head's loss and its gradients against PyTorch's `cross_entropy` in float64, with label smoothing, z-loss and ignored
-//! targets; `crates/model/tests/fixtures/make.py` wrote the fixture.
+//! Compares the head's loss and its gradients with PyTorch's `cross_entropy` in float64, with label smoothing,
+//! z-loss and ignored targets. The fixture is written by `crates/model/tests/fixtures/make.py`.
 
 use burn::backend::Autodiff;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use emberlm_kernels::{Backend, HeadLossOptions, Precision, ops};
 use safetensors::SafeTensors;
 
-/// Of `‖a - b‖ / ‖b‖`.
+/// The tolerance for `‖a - b‖ / ‖b‖`.
 const TOLERANCE: f64 = 1e-5;
 
-/// As the script has them: label smoothing and z-loss.
+/// The label smoothing and z-loss of each variant in the script.
 const OPTIONS: [(&str, f64, f64); 4] = [
     ("plain", 0.0, 0.0),
     ("smooth", 0.1, 0.0),
@@ -24,7 +24,7 @@ pub fn check<B: Backend>(device: &Device<B>) {
         let tensor = Tensor::<Autodiff<B>, 2>::from_data(floats(&fixture, name), device);
         tensor.require_grad()
     };
-    // `some` ignores five of its seven targets, the last four among them.
+    // `some` ignores five of the seven targets, including the last four.
     for which in ["all", "some"] {
         let targets = fixture.tensor(&format!("{which}.target")).unwrap();
         let (ids, _) = targets.data().as_chunks::<8>();
@@ -50,8 +50,8 @@ pub fn check<B: Backend>(device: &Device<B>) {
             let expected = |part: &str| floats(&fixture, &format!("{case}.{part}"));
             compare(&case, loss.into_data(), expected("loss"));
             for (part, input) in [("grad.hidden", &hidden), ("grad.weight", &weight)] {
-                let found = input.grad(&grads).unwrap().into_data();
-                compare(&format!("{case}.{part}"), found, expected(part));
+                let actual = input.grad(&grads).unwrap().into_data();
+                compare(&format!("{case}.{part}"), actual, expected(part));
             }
         }
     }
@@ -64,9 +64,9 @@ fn floats(fixture: &SafeTensors<'_>, name: &str) -> TensorData {
     TensorData::new(values.collect(), view.shape().to_vec())
 }
 
-fn compare(what: &str, found: TensorData, expected: TensorData) {
-    assert_eq!(found.shape, expected.shape, "{what}");
-    let pairs = || found.iter::<f64>().zip(expected.iter::<f64>());
+fn compare(what: &str, actual: TensorData, expected: TensorData) {
+    assert_eq!(actual.shape, expected.shape, "{what}");
+    let pairs = || actual.iter::<f64>().zip(expected.iter::<f64>());
     let difference: f64 = pairs().map(|(a, b)| (a - b).powi(2)).sum();
     let norm: f64 = pairs().map(|(_, b)| b * b).sum();
     let error = difference.sqrt() / norm.sqrt();

@@ -1,5 +1,5 @@
-//! A table in parts: look-up and the head's loss against the whole table's reference implementation differentiated by Burn, over random
-//! shapes and cuts.
+//! Compares lookups in a table split into parts, and the head's loss with it, with the reference implementation
+//! for the whole table differentiated by Burn, over random shapes and splits.
 
 use burn::backend::Autodiff;
 use burn::tensor::{Int, Tensor, TensorData};
@@ -12,13 +12,13 @@ use crate::compare::{
 };
 use crate::head_loss::{Case, options};
 
-/// The rows of each of two to four parts.
-fn cuts() -> impl Strategy<Value = Vec<usize>> {
+/// Draws the number of rows of two to four parts.
+fn part_sizes() -> impl Strategy<Value = Vec<usize>> {
     vec(1_usize..9, 2..5)
 }
 
-/// Consecutive rows of a table as separate tensors.
-fn cut<B: burn::tensor::backend::AutodiffBackend + Backend>(
+/// Splits a table into separate tensors of consecutive rows.
+fn split<B: burn::tensor::backend::AutodiffBackend + Backend>(
     table: &TensorData,
     rows: &[usize],
 ) -> Vec<Tensor<B, 2>> {
@@ -32,17 +32,17 @@ fn cut<B: burn::tensor::backend::AutodiffBackend + Backend>(
     rows.iter().map(part).collect()
 }
 
-/// The output, the gradient by `hidden`, and those by the parts as the whole's.
+/// The output, the gradient of `hidden`, and the concatenated gradients of the parts.
 fn with_parts<B: Backend, const D: usize>(
     output: Tensor<Autodiff<B>, D>,
     hidden: Option<&Tensor<Autodiff<B>, 2>>,
     parts: &[Tensor<Autodiff<B>, 2>],
 ) -> Vec<Vec<f32>> {
     let inputs: Vec<_> = hidden.into_iter().chain(parts).collect();
-    let mut found = with_gradients(output, &inputs);
-    let table = found.split_off(found.len() - parts.len());
-    found.push(table.concat());
-    found
+    let mut actual = with_gradients(output, &inputs);
+    let table = actual.split_off(actual.len() - parts.len());
+    actual.push(table.concat());
+    actual
 }
 
 fn head_loss_in_parts<B: Backend>(
@@ -54,7 +54,7 @@ fn head_loss_in_parts<B: Backend>(
 ) {
     let case = Case::new([tokens, width, rows.iter().sum()], options, seed);
     let hidden = tracked::<Autodiff<B>, 2>(&case.hidden);
-    let parts = cut::<Autodiff<B>>(&case.weight, &rows);
+    let parts = split::<Autodiff<B>>(&case.weight, &rows);
     let targets = case.targets();
     let loss = ops::head_loss(
         hidden.clone(),
@@ -63,12 +63,12 @@ fn head_loss_in_parts<B: Backend>(
         options,
         Precision::F32,
     );
-    let found = with_parts::<B, 1>(loss, Some(&hidden), &parts);
-    assert_all_close(&format!("{options:?}"), &found, &case.expected());
-    // Without gradients, and in blocks of rows.
+    let actual = with_parts::<B, 1>(loss, Some(&hidden), &parts);
+    assert_all_close(&format!("{options:?}"), &actual, &case.expected());
+    // Also without gradients, and in blocks of rows.
     let alone = reference::head_loss::<B>(
         primitive(constant::<B, 2>(&case.hidden)),
-        cut::<Autodiff<B>>(&case.weight, &rows)
+        split::<Autodiff<B>>(&case.weight, &rows)
             .into_iter()
             .map(|part| primitive(part.inner()))
             .collect(),
@@ -81,7 +81,7 @@ fn head_loss_in_parts<B: Backend>(
     assert_all_close("only the loss", &[alone], &case.expected()[..1]);
 }
 
-fn look_up_in_parts<B: Backend>(shape: [usize; 2], width: usize, rows: Vec<usize>, seed: u64) {
+fn lookup_in_parts<B: Backend>(shape: [usize; 2], width: usize, rows: Vec<usize>, seed: u64) {
     let count: usize = rows.iter().sum();
     let table = numbers(seed, [count, width]);
     let id = |i: u64| ((seed ^ i.wrapping_mul(0x9e37_79b9)) % count as u64) as i64;
@@ -91,26 +91,26 @@ fn look_up_in_parts<B: Backend>(shape: [usize; 2], width: usize, rows: Vec<usize
     let of = Tensor::<Reference, 2, Int>::from_data(ids.clone(), &Default::default());
     let expected = ops::embedding(whole.clone(), of);
     let expected = with_gradients(expected, &[&whole]);
-    let parts = cut::<Autodiff<B>>(&table, &rows);
+    let parts = split::<Autodiff<B>>(&table, &rows);
     let of = Tensor::<Autodiff<B>, 2, Int>::from_data(ids, &Default::default());
-    let found = with_parts::<B, 3>(ops::embedding_parts(parts.clone(), of), None, &parts);
-    assert_eq!(found[0], expected[0], "rows are copied");
-    assert_all_close("look-up", &found, &expected);
+    let actual = with_parts::<B, 3>(ops::embedding_parts(parts.clone(), of), None, &parts);
+    assert_eq!(actual[0], expected[0], "rows are copied");
+    assert_all_close("look-up", &actual, &expected);
 }
 
-/// Values that are not finite in one part do not affect lookups in another.
-pub fn a_row_that_is_no_number_stays_where_it_is<B: Backend>() {
+/// Non-finite values in one part do not affect lookups in another.
+pub fn non_finite_rows_stay_in_their_part<B: Backend>() {
     let device = Default::default();
     let nan = f32::NAN;
     let parts = [[[nan, nan], [1.0, 2.0]], [[nan, 0.0], [3.0, 4.0]]];
     let parts = parts.map(|rows| Tensor::<B, 2>::from_floats(rows, &device));
     let ids = Tensor::<B, 2, Int>::from_data([[1, 3, 1]], &device);
-    let found = host(ops::embedding_parts(parts.to_vec(), ids));
-    assert_eq!(found, [1.0, 2.0, 3.0, 4.0, 1.0, 2.0]);
+    let actual = host(ops::embedding_parts(parts.to_vec(), ids));
+    assert_eq!(actual, [1.0, 2.0, 3.0, 4.0, 1.0, 2.0]);
 }
 
-/// Products of rounded factors: the parts round what the whole rounds.
-pub fn rounded_as_the_whole<B: Backend>(precision: Precision) {
+/// For products of rounded operands, the parts are rounded like the whole table.
+pub fn rounded_like_the_whole_table<B: Backend>(precision: Precision) {
     if !B::multiplies_in(precision, &Default::default()) {
         return;
     }
@@ -126,7 +126,7 @@ pub fn rounded_as_the_whole<B: Backend>(precision: Precision) {
         usize::MAX,
         precision,
     );
-    let parts = cut::<Autodiff<B>>(&case.weight, &[10, 9, 5]).into_iter();
+    let parts = split::<Autodiff<B>>(&case.weight, &[10, 9, 5]).into_iter();
     let parts = reference::head_loss_gradients::<B>(
         hidden(),
         parts.map(|part| primitive(part.inner())).collect(),
@@ -139,7 +139,7 @@ pub fn rounded_as_the_whole<B: Backend>(precision: Precision) {
         .weights
         .into_iter()
         .map(|part| host(typed::<B, 2>(part)));
-    let found = [
+    let actual = [
         host(typed::<B, 1>(parts.loss)),
         weights.collect::<Vec<_>>().concat(),
     ];
@@ -147,22 +147,23 @@ pub fn rounded_as_the_whole<B: Backend>(precision: Precision) {
         host(typed::<B, 1>(whole.loss)),
         host(typed::<B, 2>(whole.weights[0].clone())),
     ];
-    // Each row of the weight and each logit is the same product; sums over the vocabulary are added up otherwise.
-    assert_all_close(precision.name(), &found, &expected);
+    // Each row of the weight and each logit is the same product, but sums over the vocabulary have a different
+    // order.
+    assert_all_close(precision.name(), &actual, &expected);
 }
 
 crate::on_backends! {
     head_loss_in_parts(
         tokens in 1_usize..12,
         width in 1_usize..10,
-        rows in cuts(),
+        rows in part_sizes(),
         options in options(),
         seed in 0..u64::MAX - 1,
     );
-    look_up_in_parts(
+    lookup_in_parts(
         shape in [1_usize..4, 1_usize..6],
         width in 1_usize..10,
-        rows in cuts(),
+        rows in part_sizes(),
         seed in 0..u64::MAX - 1,
     );
 }

@@ -1,5 +1,5 @@
-//! The same bits on any number of threads: training steps of a small network of the trait's operations in pools of one,
-//! two and three threads.
+//! Tests that results are bit-identical for any number of threads, by training a small network with the trait's
+//! operations in pools of one, two and three threads.
 
 use burn::backend::Autodiff;
 use burn::tensor::backend::Backend as _;
@@ -20,7 +20,7 @@ const SEQ: usize = 130;
 const WIDTH: usize = 96;
 const HIDDEN: usize = 250;
 const VOCAB: usize = 1031;
-const HOW: SelfAttention = SelfAttention {
+const CONFIG: SelfAttention = SelfAttention {
     heads: 6,
     kv_heads: 2,
     head_dim: 16,
@@ -33,8 +33,8 @@ const HOW: SelfAttention = SelfAttention {
     },
 };
 const NORM: Normalization = Normalization::Layer { epsilon: 1e-5 };
-const QKV: usize = (HOW.heads + 2 * HOW.kv_heads) * HOW.head_dim;
-/// The parameters' shapes, in the order in which [`loss`] reads them.
+const QKV: usize = (CONFIG.heads + 2 * CONFIG.kv_heads) * CONFIG.head_dim;
+/// The shapes of the parameters, in the order in which [`loss`] reads them.
 const SHAPES: [[usize; 2]; 14] = [
     [VOCAB, WIDTH],
     [1, WIDTH],
@@ -53,7 +53,7 @@ const SHAPES: [[usize; 2]; 14] = [
 ];
 
 #[test]
-fn steps_have_the_same_bits_on_one_two_and_three_threads() {
+fn training_is_bit_identical_on_one_two_and_three_threads() {
     for precision in [Precision::F32, Precision::Bf16] {
         let [one, two, three] = [1, 2, 3].map(|threads| steps_on(threads, precision));
         let finite = one.iter().all(|&bits| f32::from_bits(bits).is_finite());
@@ -63,7 +63,7 @@ fn steps_have_the_same_bits_on_one_two_and_three_threads() {
     }
 }
 
-/// The losses' bits, then the parameters' after the last step, all of it done by one pool.
+/// Runs all steps in one pool and returns the bits of the losses and of the final parameters.
 fn steps_on(threads: usize, precision: Precision) -> Vec<u32> {
     let pool = ThreadPoolBuilder::new().num_threads(threads).build();
     pool.unwrap().install(|| {
@@ -73,7 +73,7 @@ fn steps_on(threads: usize, precision: Precision) -> Vec<u32> {
 }
 
 fn steps(precision: Precision) -> Vec<u32> {
-    // What dropout draws from.
+    // The seed of the dropout.
     Flex::seed(&Default::default(), 7);
     let mut parameters: Vec<Tensor<Flex, 2>> = (0..)
         .zip(SHAPES)
@@ -116,7 +116,7 @@ fn steps(precision: Precision) -> Vec<u32> {
     bits
 }
 
-/// A block of each kind of feed-forward, and the head.
+/// A network with a block for each kind of feed-forward layer, and the head.
 fn loss(parameters: &[Tensor<Tracked, 2>], precision: Precision) -> Tensor<Tracked, 1> {
     let mut rest = parameters.iter().cloned();
     let mut matrix = || rest.next().unwrap();
@@ -129,7 +129,7 @@ fn loss(parameters: &[Tensor<Tracked, 2>], precision: Precision) -> Tensor<Track
     let normed = ops::normalize(NORM, x.clone(), row(matrix()), row(matrix()));
     let qkv = ops::linear(normed, matrix(), row(matrix()), None, precision);
     let angle = |f: fn(f32) -> f32| {
-        let pairs = HOW.head_dim / 2;
+        let pairs = CONFIG.head_dim / 2;
         let angles = (0..SEQ * pairs).map(|n| f((n / pairs) as f32 / (1 + n % pairs) as f32));
         Tensor::from_data(
             TensorData::new(angles.collect(), [SEQ, pairs]),
@@ -141,7 +141,7 @@ fn loss(parameters: &[Tensor<Tracked, 2>], precision: Precision) -> Tensor<Track
         cos: angle(f32::cos),
         sin: angle(f32::sin),
     };
-    let attended = ops::self_attention(qkv, Some(angles), AttentionMask::default(), HOW);
+    let attended = ops::self_attention(qkv, Some(angles), AttentionMask::default(), CONFIG);
     let x = ops::linear(attended, matrix(), row(matrix()), Some(x), precision);
 
     let gate = ops::linear(x.clone(), matrix(), None, None, precision);
@@ -164,14 +164,14 @@ fn loss(parameters: &[Tensor<Tracked, 2>], precision: Precision) -> Tensor<Track
     ) / tokens as f64
 }
 
-/// The factor that limits the gradients' norm to 1.
+/// The factor that clips the norm of the gradients to 1.
 fn clip(gradients: &[Tensor<Flex, 2>]) -> Tensor<Flex, 1> {
     let squares = gradients.iter().cloned().map(ops::sum_of_squares);
     let sum = squares.reduce(|sum, square| sum + square).unwrap();
     sum.sqrt().clamp_min(1.0).recip()
 }
 
-/// Around 0, a function of the seed.
+/// Numbers around 0, determined by the seed.
 fn numbers(seed: u32, shape: [usize; 2]) -> Tensor<Flex, 2> {
     let count = (shape[0] * shape[1]) as u32;
     let of = |n: u32| {
@@ -185,7 +185,7 @@ fn numbers(seed: u32, shape: [usize; 2]) -> Tensor<Flex, 2> {
     )
 }
 
-/// Some of them again and again.
+/// Ids with repetitions.
 fn ids<const D: usize>(shape: [usize; D], factor: usize) -> Tensor<Tracked, D, Int> {
     let of = |n| (n * n * factor % VOCAB) as i64;
     let all: Vec<i64> = (0..shape.iter().product()).map(of).collect();

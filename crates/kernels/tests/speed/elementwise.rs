@@ -1,4 +1,4 @@
-//! Norms, activations, embeddings, the optimizer's steps.
+//! Measures normalization, activations, embeddings and optimizer steps.
 
 use burn::tensor::Tensor;
 use burn::tensor::ops::ModuleOps;
@@ -109,7 +109,7 @@ fn adamw() {
         step: 3,
     };
     let (grad, factor) = (numbers([HIDDEN, WIDTH]), Some(numbers([1])));
-    // As training holds them: nobody else does, so that they can be written in place.
+    // The tensors are not shared, as in training, so they can be updated in place.
     let held = || Some([(); 3].map(|()| numbers([HIDDEN, WIDTH])));
     let (mut ours, mut composed) = (held(), held());
     assert_within(
@@ -138,7 +138,7 @@ fn sum_of_squares() {
     );
 }
 
-/// Burn's own lookup is a copy too: this one is no slower.
+/// Burn's own lookup is a plain copy too, so this only tests that ours is not slower.
 #[test]
 fn embedding() {
     let (table, ids) = (numbers([VOCAB, WIDTH]), ids::<2>([BATCH, SEQ]));

@@ -1,9 +1,10 @@
-//! Each operation that flex overrides takes much less time than the reference implementation, interleaved in one run: a guard
-//! against an operation that falls back to the reference implementation, or whose loops are no longer vectorised.
+//! Tests that each operation that flex overrides takes much less time than the reference implementation, with
+//! interleaved measurements. They catch operations that fall back to the reference implementation, and loops that
+//! are no longer vectorized.
 //!
-//! The bounds lie well above what was measured, and a busy machine gets several tries: see [`assert_within`].
+//! The bounds are far above the measured ratios, and busy machines get several attempts; see [`assert_within`].
 //!
-//! `products` is what is made of matrix products, `elementwise` the rest.
+//! `products` has the operations that consist of matrix products, `elementwise` the others.
 
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 #![recursion_limit = "256"]
@@ -23,7 +24,7 @@ use rayon::ThreadPoolBuilder;
 
 type Float = FloatTensor<Flex>;
 
-/// Sequences, tokens of each.
+/// The number of sequences, and of tokens per sequence.
 const BATCH: usize = 4;
 const SEQ: usize = 192;
 const TOKENS: usize = BATCH * SEQ;
@@ -31,24 +32,26 @@ const WIDTH: usize = 256;
 const HIDDEN: usize = 1024;
 const VOCAB: usize = 4096;
 
-/// Pairs of measurements in a try.
+/// The number of pairs of measurements per attempt.
 const PAIRS: usize = 8;
-/// Tries before the test fails, and the time between them: together longer than what keeps a machine's memory busy for a while.
+/// The number of attempts before the test fails, and the time between them. Together they outlast temporary
+/// memory contention.
 const TRIES: usize = 80;
 const PAUSE: Duration = Duration::from_millis(100);
-/// A measurement repeats its operation for at least so long.
+/// The minimum time of a measurement, reached by repeating the operation.
 const LEAST: Duration = Duration::from_millis(1);
 
-/// Asserts that `ours` takes at most `most` of the time of `other`: the least of interleaved measurements counts, and there are
-/// more of them while it takes longer, since what else runs on the machine only makes a measurement longer.
+/// Asserts that `ours` takes at most `most` times the time of `other`. It compares the minima of interleaved
+/// measurements, since other processes only make measurements longer, and adds measurements while the ratio is
+/// too high.
 fn assert_within<R, S>(
     most: f64,
     mut ours: impl FnMut() -> R + Send,
     mut other: impl FnMut() -> S + Send,
 ) {
-    static TURN: Mutex<()> = Mutex::new(());
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    // On one thread: what waits for a second one, where all are busy, would be measured for its waiting.
+    static EXCLUSIVE: Mutex<()> = Mutex::new(());
+    let _guard = EXCLUSIVE.lock().unwrap_or_else(PoisonError::into_inner);
+    // A single thread: with several, the measurement would include waiting for busy cores.
     let pool = ThreadPoolBuilder::new().num_threads(1).build().unwrap();
     let ratio = pool.install(move || {
         let repeats = [repeats(&mut ours), repeats(&mut other)];
@@ -70,14 +73,14 @@ fn assert_within<R, S>(
     assert!(ratio <= most, "{ratio:.3} of the time, not {most}");
 }
 
-/// The number of repetitions that fill [`LEAST`]; the operation is warm then.
+/// The number of repetitions that take [`LEAST`]. Also warms up the operation.
 fn repeats<R>(operation: &mut impl FnMut() -> R) -> usize {
     operation();
     let once = seconds(1, operation).max(1e-7);
     (LEAST.as_secs_f64() / once).ceil() as usize
 }
 
-/// Of one of so many repetitions.
+/// The mean time of one of `repeats` repetitions.
 fn seconds<R>(repeats: usize, operation: &mut impl FnMut() -> R) -> f64 {
     let started = Instant::now();
     for _ in 0..repeats {
@@ -86,7 +89,7 @@ fn seconds<R>(repeats: usize, operation: &mut impl FnMut() -> R) -> f64 {
     started.elapsed().as_secs_f64() / repeats as f64
 }
 
-/// From 0 to 1: some operations take roots.
+/// Numbers from 0 to 1, since some operations take square roots.
 fn numbers<const D: usize>(shape: [usize; D]) -> Float {
     let of = |n: usize| ((n + 1).wrapping_mul(0x9e37_79b9) >> 8 & 0xffff) as f32 / 65536.0;
     let all: Vec<f32> = (0..shape.iter().product()).map(of).collect();

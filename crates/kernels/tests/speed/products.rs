@@ -1,4 +1,4 @@
-//! Linear maps, attention, the head's loss, and rotary positions.
+//! Measures linear layers, attention, the head's loss and rotary embeddings.
 
 use burn::tensor::ops::{FloatTensorOps, IntTensor};
 use burn_flex::Flex;
@@ -9,7 +9,7 @@ use emberlm_kernels::{
 
 use crate::{BATCH, Float, HIDDEN, SEQ, TOKENS, VOCAB, WIDTH, assert_within, ids, numbers};
 
-const HOW: SelfAttention = SelfAttention {
+const CONFIG: SelfAttention = SelfAttention {
     heads: 8,
     kv_heads: 4,
     head_dim: 32,
@@ -24,8 +24,8 @@ const OPTIONS: AttentionOptions = AttentionOptions {
 };
 const F32: Precision = Precision::F32;
 
-/// Linear maps so shallow that bias and residual are half of the work: a body composed of a product and additions shows.
-/// What they are added to is held by nobody else, as in training, and so written in place.
+/// Sizes of linear layers with so few inputs that bias and residual are half of the work, which exposes separate
+/// additions. The residual is not shared, as in training, so it can be updated in place.
 const SHALLOW: [[usize; 2]; 3] = [[8 * TOKENS, 16], [16, WIDTH], [8 * TOKENS, WIDTH]];
 
 #[test]
@@ -59,7 +59,7 @@ fn linear_backward() {
     let weight = Flex::float_transpose(transposed);
     let mut held = Some(x.clone());
     let inputs = || (x.clone(), weight.clone(), grad.clone());
-    // The weight's gradient is only a product, and takes as long in both.
+    // The weight's gradient is a plain product, which takes equally long in both.
     let wanted = [true, false, true];
     assert_within(
         0.85,
@@ -77,9 +77,9 @@ fn linear_backward() {
     );
 }
 
-/// Its products are no slower than Burn's own, which come from the same crate.
+/// Products are not slower than Burn's own, which use the same crate.
 #[test]
-fn linear_multiplies_as_fast_as_burn() {
+fn linear_is_as_fast_as_burn() {
     for [rows, inner, columns] in [[TOKENS, WIDTH, HIDDEN], [TOKENS, HIDDEN, WIDTH]] {
         let (x, weight) = (numbers([rows, inner]), numbers([inner, columns]));
         let inputs = || LinearInputs::<Flex> {
@@ -96,7 +96,7 @@ fn linear_multiplies_as_fast_as_burn() {
     }
 }
 
-/// A head's logits of several sequences, as in serving, without packing its weight.
+/// A head's logits for several sequences, as in serving, without packing its weight.
 #[test]
 fn logits_of_several_rows() {
     let (x, weight) = (numbers([16, WIDTH]), numbers([VOCAB, WIDTH]));
@@ -139,13 +139,13 @@ fn mask() -> AttentionMask<Flex> {
 }
 
 fn qkv() -> (Float, Option<RotaryAngles<Flex>>) {
-    let heads = HOW.heads + 2 * HOW.kv_heads;
+    let heads = CONFIG.heads + 2 * CONFIG.kv_heads;
     let angles = RotaryAngles {
         layout: RotaryLayout::HalfSplit,
-        cos: numbers([SEQ, HOW.head_dim / 2]),
-        sin: numbers([SEQ, HOW.head_dim / 2]),
+        cos: numbers([SEQ, CONFIG.head_dim / 2]),
+        sin: numbers([SEQ, CONFIG.head_dim / 2]),
     };
-    (numbers([BATCH, SEQ, heads * HOW.head_dim]), Some(angles))
+    (numbers([BATCH, SEQ, heads * CONFIG.head_dim]), Some(angles))
 }
 
 #[test]
@@ -153,33 +153,41 @@ fn self_attention() {
     let (qkv, angles) = qkv();
     assert_within(
         0.4,
-        || Tiled::self_attention_training(qkv.clone(), angles.clone(), mask(), HOW),
-        || reference::self_attention_training::<Flex>(qkv.clone(), angles.clone(), mask(), HOW),
+        || Tiled::self_attention_training(qkv.clone(), angles.clone(), mask(), CONFIG),
+        || reference::self_attention_training::<Flex>(qkv.clone(), angles.clone(), mask(), CONFIG),
     );
 }
 
 #[test]
 fn self_attention_backward() {
     let (qkv, angles) = qkv();
-    let (_, ours) = Tiled::self_attention_training(qkv.clone(), angles.clone(), mask(), HOW);
+    let (_, ours) = Tiled::self_attention_training(qkv.clone(), angles.clone(), mask(), CONFIG);
     let (_, composed) =
-        reference::self_attention_training::<Flex>(qkv, angles.clone(), mask(), HOW);
-    let grad = numbers([BATCH, SEQ, HOW.heads * HOW.head_dim]);
+        reference::self_attention_training::<Flex>(qkv, angles.clone(), mask(), CONFIG);
+    let grad = numbers([BATCH, SEQ, CONFIG.heads * CONFIG.head_dim]);
     assert_within(
         0.6,
-        || Tiled::self_attention_backward(ours.clone(), angles.clone(), grad.clone(), HOW, false),
+        || {
+            Tiled::self_attention_backward(
+                ours.clone(),
+                angles.clone(),
+                grad.clone(),
+                CONFIG,
+                false,
+            )
+        },
         || {
             let (state, angles) = (composed.clone(), angles.clone());
-            reference::self_attention_backward::<Flex>(state, angles, grad.clone(), HOW, false)
+            reference::self_attention_backward::<Flex>(state, angles, grad.clone(), CONFIG, false)
         },
     );
 }
 
-/// One query over many keys, as in generation.
+/// A single query over many keys, as in generation.
 #[test]
 fn attention_of_one_query() {
-    let q = numbers([1, HOW.heads, 1, HOW.head_dim]);
-    let [k, v] = [(); 2].map(|()| numbers([1, HOW.heads, 4 * SEQ, HOW.head_dim]));
+    let q = numbers([1, CONFIG.heads, 1, CONFIG.head_dim]);
+    let [k, v] = [(); 2].map(|()| numbers([1, CONFIG.heads, 4 * SEQ, CONFIG.head_dim]));
     assert_within(
         0.85,
         || Tiled::attention(q.clone(), k.clone(), v.clone(), mask(), OPTIONS),
@@ -187,7 +195,8 @@ fn attention_of_one_query() {
     );
 }
 
-/// Hidden states, the head's weight, targets. The head is narrow, so that its exponentials are much of the work.
+/// Hidden states, the head's weight, and targets. The head is narrow, so the exponentials are a large part of the
+/// work.
 fn head() -> impl Fn() -> (Float, Float, IntTensor<Flex>) + Sync {
     let width = WIDTH / 4;
     let (hidden, weight) = (numbers([SEQ, width]), numbers([VOCAB, width]));
@@ -238,7 +247,7 @@ fn head_loss_gradients() {
 
 #[test]
 fn rotary() {
-    let x = numbers([BATCH, HOW.heads, SEQ, HOW.head_dim]);
+    let x = numbers([BATCH, CONFIG.heads, SEQ, CONFIG.head_dim]);
     let (_, angles) = qkv();
     let RotaryAngles { cos, sin, .. } = angles.unwrap();
     for layout in [RotaryLayout::HalfSplit, RotaryLayout::Interleaved] {

@@ -146,7 +146,7 @@ impl<B: TrainingBackend> RankZero<B> {
         if evaluate {
             let better = self.validate(engine, model, state, processor)?;
             save |= better && config.checkpoints.keep_best;
-            if B::works_behind() {
+            if B::is_asynchronous() {
                 // Evaluation and training use device memory differently.
                 B::memory_cleanup(&self.device);
             }

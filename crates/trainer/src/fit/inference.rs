@@ -11,7 +11,7 @@
 //! as they are read, so that reading holds the largest matrix in f32; weights that are stored packed are read as they are.
 
 use emberlm_kernels::PackedFormat;
-use emberlm_kernels::cpu::head_loss::most_held;
+use emberlm_kernels::cpu::head_loss::peak_elements;
 use emberlm_model::{DecoderConfig, WeightFormat, count};
 use serde::Serialize;
 
@@ -172,7 +172,9 @@ pub(super) fn pass(model: &DecoderConfig, work: InferenceWork) -> f64 {
     let head = match work.head {
         // The logits, and a copy of them for the sampler.
         HeadUse::Logits(rows) => 2.0 * rows as f64 * model.vocab_size() as f64,
-        HeadUse::Loss => most_held(work.pass_tokens, model.d_model(), model.vocab_size()) as f64,
+        HeadUse::Loss => {
+            peak_elements(work.pass_tokens, model.d_model(), model.vocab_size()) as f64
+        }
     };
     ends + block.forward.max(head)
 }

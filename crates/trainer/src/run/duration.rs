@@ -45,7 +45,7 @@ pub(super) fn predict<B: TrainingBackend>(
     let sequences = train.step_sequences(1);
     let sequence_flops =
         count::flops_per_token(&inputs.model).training as f64 * inputs.seq_len as f64;
-    let measured = match B::works_behind() {
+    let measured = match B::is_asynchronous() {
         true => train.micro_batch,
         false => ((PASS / sequence_flops) as usize).clamp(1, train.micro_batch),
     };
@@ -113,7 +113,7 @@ impl Seconds {
             passes += 1.0;
         }
         drop((model, optimizer, batch));
-        if B::works_behind() {
+        if B::is_asynchronous() {
             B::memory_cleanup(device);
         }
         Self {

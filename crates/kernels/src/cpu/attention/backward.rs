@@ -1,31 +1,33 @@
-//! The backward pass by keys: the weights are recomputed from the scores and each query's sum (Dao et al. 2022).
+//! The backward pass, by keys. The weights are recomputed from the scores and the log-sums of the queries (Dao et
+//! al. 2022).
 //!
-//! A task has a range of one key-value head's keys, and all of the queries that see them, in order: so its keys' and
-//! values' gradients are added up in one place. Where heads are few and sequences long, the keys are cut into several
-//! ranges; each then makes its own share of the queries' gradients, which are added after.
+//! A task processes a range of the keys of one key-value head, with all queries that can attend to them, in
+//! order. The gradients of its keys and values are thereby accumulated by one task. If there are few heads and
+//! long sequences, the keys are split into several ranges. Each range then accumulates its own contribution to
+//! the gradients of the queries, and these are summed afterwards.
 
 use std::ops::Range;
 
 use pulp::{Simd, WithSimd};
 
-use super::ahead::ask;
-use super::cut::Cut;
 use super::dropout::HeadDropout;
 use super::heads::{HeadStrides, Heads, HeadsMut};
-use super::mask::{Block, KEYS, LANES, Piece, QUERIES, ROWS, WEIGHTS_ROW};
+use super::mask::{Block, KEYS, KeyChunk, LANES, QUERIES, ROWS, WEIGHTS_ROW};
+use super::prefetch::prefetch_tokens;
 use super::scores::{Apply, Differentiate, ScoreTerms, Tile, slopes_len};
 use super::scratch::{copy, take, with};
 use super::softmax::weight;
 use super::tile::{Left, Right, dot, multiply_at, store, vector};
 use super::transpose::transpose;
+use super::visibility::Visibility;
 use super::{AttentionShape, Call};
 use crate::cpu::parallel::{Shared, for_each};
 
-/// A number of tasks that is enough for most CPUs.
+/// The number of tasks to aim for, enough for most CPUs.
 const TASKS: usize = 32;
-/// At most so many ranges of keys, since each holds gradients of the queries.
+/// The maximum number of key ranges, since each holds gradients of all queries.
 const MOST_PARTS: usize = 8;
-/// Fewer keys are not worth a range.
+/// The minimum number of keys per range.
 const LEAST_KEYS: usize = 2 * KEYS;
 
 pub struct Inputs<'a> {
@@ -41,11 +43,11 @@ pub struct Outputs<'a> {
     pub dq: &'a HeadsMut<'a>,
     pub dk: &'a HeadsMut<'a>,
     pub dv: &'a HeadsMut<'a>,
-    /// `[heads, q_len, k_len]`, zeros.
+    /// `[heads, q_len, k_len]`, initialized to zeros.
     pub dbias: Option<Shared<'a, f32>>,
 }
 
-/// All gradients.
+/// Computes all gradients.
 pub fn backward(call: &Call<'_>, inputs: &Inputs<'_>, outputs: &Outputs<'_>) {
     let shape = call.shape;
     let AttentionShape {
@@ -72,7 +74,7 @@ pub fn backward(call: &Call<'_>, inputs: &Inputs<'_>, outputs: &Outputs<'_>) {
     if parts > 1 {
         let (dims, strides) = (shape.q_dims(), HeadStrides::contiguous(shape.q_dims()));
         for part in 0..parts {
-            // SAFETY: the parts lie one after another, and are read once the tasks are done.
+            // SAFETY: the parts do not overlap, and are read after the tasks have finished.
             views.push(unsafe { HeadsMut::from_shared(shares, part * size, strides, dims) });
         }
     }
@@ -84,7 +86,7 @@ pub fn backward(call: &Call<'_>, inputs: &Inputs<'_>, outputs: &Outputs<'_>) {
         + longest * (2 * WEIGHTS_ROW + width)
         + slopes_len(call, longest);
     let run = |part: usize, [b, kv]: [usize; 2], next: Option<[usize; 2]>| {
-        // Outside of the dispatch: a closure within it would not be compiled for its instructions.
+        // Outside the dispatch: a closure within it would not be compiled for its instruction set.
         with(memory_len, |memory| {
             arch.dispatch(Task {
                 call,
@@ -100,7 +102,7 @@ pub fn backward(call: &Call<'_>, inputs: &Inputs<'_>, outputs: &Outputs<'_>) {
         });
     };
     if outputs.dbias.is_some() {
-        // The bias's gradient is a sum over the sequences: one task adds all of them, in order.
+        // The gradient of the bias is summed over the sequences: one task adds all of them, in order.
         for_each(kv_heads * parts, |task| {
             (0..batch).for_each(|b| run(task / kv_heads, [b, task % kv_heads], None));
         });
@@ -119,7 +121,7 @@ pub fn backward(call: &Call<'_>, inputs: &Inputs<'_>, outputs: &Outputs<'_>) {
                 let dq = unsafe { outputs.dq.vector([b, h, i]) };
                 for part in 0..parts {
                     let start = part * size + (head * q_len + i) * head_dim;
-                    // SAFETY: all who wrote are done, and no other task reads this vector.
+                    // SAFETY: the tasks that wrote the shares have finished, and no other task reads this vector.
                     let share = unsafe { shares.part(start..start + head_dim) };
                     for (dq, share) in dq.iter_mut().zip(share) {
                         *dq = if part == 0 { *share } else { *dq + *share };
@@ -130,30 +132,30 @@ pub fn backward(call: &Call<'_>, inputs: &Inputs<'_>, outputs: &Outputs<'_>) {
     }
 }
 
-/// The keys of one range.
+/// The gradients for one range of keys.
 struct Task<'a> {
     call: &'a Call<'a>,
     inputs: &'a Inputs<'a>,
     outputs: &'a Outputs<'a>,
     b: usize,
     kv: usize,
-    /// The sequence and head of the next task, if it is as short as this one.
+    /// The sequence and head of the next task, if it is as short as this one; its vectors are prefetched.
     next: Option<[usize; 2]>,
     keys: Range<usize>,
-    /// The queries' gradients, or this range's share of them if it is one of several.
+    /// The gradients of the queries, or the contribution of this range if there are several.
     dq: &'a HeadsMut<'a>,
     memory: &'a mut [f32],
 }
 
-/// The tensors of a block of queries: each twice, as columns and as rows.
+/// The tensors of a block of queries, each both as columns and as rows.
 struct Queries<'a> {
     /// `q · scale`, `[width, QUERIES]`.
     columns: &'a mut [f32],
     /// `q`, `[QUERIES, width]`.
     rows: &'a mut [f32],
-    /// The output's gradient, `[width, QUERIES]`.
+    /// The gradient of the output, `[width, QUERIES]`.
     grad_columns: &'a mut [f32],
-    /// `[QUERIES, width]`.
+    /// The gradient of the output, `[QUERIES, width]`.
     grad_rows: &'a mut [f32],
     log_sums: [f32; QUERIES],
     /// `rowsum(dO ∘ O)`.
@@ -161,20 +163,20 @@ struct Queries<'a> {
 }
 
 impl Queries<'_> {
-    /// Makes of scores the weights, and of the weights' gradients the scores' times `scale`, in their places, as far as the cut
-    /// computes them; 0 where a query does not see a key.
+    /// Replaces scores by weights, and gradients of the weights by gradients of the scores times `scale`, where
+    /// they are computed. Both are 0 for hidden keys.
     #[inline(always)]
     fn pass<S: Simd>(
         &self,
         simd: S,
-        (block, piece, cut): (&Block, &Piece, &Cut),
+        (block, chunk, visibility): (&Block, &KeyChunk, &Visibility),
         dropout: Option<(HeadDropout, usize)>,
         scale: f32,
         weights: &mut [f32],
         grads: &mut [f32],
     ) {
         let scales = simd.splat_f32s(scale);
-        for rows in cut.key_rows() {
+        for rows in visibility.key_rows() {
             let vectors = rows.columns.start * LANES..rows.columns.end * LANES;
             for at in vectors.step_by(S::F32_LANES) {
                 let whole = rows.whole[at / LANES];
@@ -185,12 +187,12 @@ impl Queries<'_> {
                     let mut score = vector::<S>(weights, place);
                     let mut grad = vector::<S>(grads, place);
                     if !whole {
-                        score = block.hide(simd, piece.keys.start + key, at, score);
+                        score = block.hide(simd, chunk.keys.start + key, at, score);
                     }
                     let weight = weight(simd, simd.sub_f32s(score, log_sums));
                     let mut kept = weight;
                     if let Some((of_head, first_query)) = dropout {
-                        let of_key = of_head.of_key(piece.keys.start + key);
+                        let of_key = of_head.of_key(chunk.keys.start + key);
                         let factors = of_key.factors::<S>((first_query + at) as u32);
                         kept = simd.mul_f32s(weight, factors);
                         grad = simd.mul_f32s(grad, factors);
@@ -247,13 +249,14 @@ impl WithSimd for Task<'_> {
         let slopes = take(&mut memory, slopes_len(self.call, longest));
         let scale = options.scale as f32;
         let group = shape.heads / shape.kv_heads;
-        // A single block of queries and piece of keys makes each gradient at once: where it is to be.
-        let once = group == 1
+        // With a single block of queries and a single chunk of keys, each gradient is final and is written to the
+        // outputs directly.
+        let single_pass = group == 1
             && (1..=QUERIES).contains(&shape.q_len)
             && shape.k_len <= KEYS
             && head_dim == width;
         let keys_at = [b, kv, self.keys.start];
-        let (dk_rows, dv_rows) = if once {
+        let (dk_rows, dv_rows) = if single_pass {
             let Outputs { dk, dv, .. } = self.outputs;
             (dk.rows(keys_at, len), dv.rows(keys_at, len))
         } else {
@@ -280,7 +283,7 @@ impl WithSimd for Task<'_> {
                 queries.log_sums.fill(0.0);
                 queries.along.fill(0.0);
                 for i in 0..block.count {
-                    // A query that has seen no key: its scores' -∞ less 0 has a weight of 0.
+                    // A query without a visible key: its scores are -∞, and -∞ - 0 gives a weight of 0.
                     let sum = log_sum[head * shape.q_len + from + i];
                     queries.log_sums[i] = if sum == f32::NEG_INFINITY { 0.0 } else { sum };
                     let grad = &queries.grad_rows[i * width..][..head_dim];
@@ -288,29 +291,29 @@ impl WithSimd for Task<'_> {
                 }
 
                 let mut any = false;
-                // Whole pieces from the range's start, so that no two blocks cut them differently.
+                // Whole chunks counted from the start of the range, so all blocks use the same chunks.
                 let first = seen.start.max(self.keys.start) - self.keys.start;
                 let mut start = self.keys.start + first / KEYS * KEYS;
                 while start < end {
                     let range = start..end.min(start + KEYS);
                     start = range.end;
-                    let Some(piece) = block.piece(range.clone()) else {
+                    let Some(chunk) = block.chunk(range.clone()) else {
                         continue;
                     };
                     let len = range.len();
-                    let cut = Cut::new(&block, &piece);
+                    let visibility = Visibility::new(&block, &chunk);
                     let tokens = range.clone();
                     let left = Left {
                         data: k.tokens(b, kv, tokens.clone()),
                         row: k.token_stride(),
                         step: 1,
                     };
-                    cut.scores(simd, left, queries.columns, head_dim, weights);
+                    visibility.scores(simd, left, queries.columns, head_dim, weights);
                     let tile = Tile {
                         from,
                         count: block.count,
                         first_key: range.start,
-                        cut: &cut,
+                        visibility: &visibility,
                     };
                     if let Some(terms) = terms {
                         simd.vectorize(Apply {
@@ -325,10 +328,10 @@ impl WithSimd for Task<'_> {
                         row: v.token_stride(),
                         step: 1,
                     };
-                    cut.scores(simd, left, queries.grad_columns, head_dim, scores_grad);
+                    visibility.scores(simd, left, queries.grad_columns, head_dim, scores_grad);
                     queries.pass(
                         simd,
-                        (&block, &piece, &cut),
+                        (&block, &chunk, &visibility),
                         of_head.map(|dropout| (dropout, from)),
                         if terms.is_some() { 1.0 } else { scale },
                         weights,
@@ -346,23 +349,23 @@ impl WithSimd for Task<'_> {
                         });
                     }
                     let offset = range.start - self.keys.start;
-                    // One after the other, so that what each reads stays in the nearest cache.
-                    for ((out, out_row), left, right, asked) in [
+                    // One after the other, so the operands of each stay in the L1 cache.
+                    for ((out, out_row), left, right, to_prefetch) in [
                         (dv_rows, &*weights, &*queries.grad_rows, [q, k]),
                         (dk_rows, &*scores_grad, &*queries.rows, [grad, v]),
                     ] {
-                        for rows in cut.all_key_rows() {
-                            if rows.queries.is_empty() && !once {
+                        for rows in visibility.all_key_rows() {
+                            if rows.queries.is_empty() && !single_pass {
                                 continue;
                             }
                             if let Some([b, h]) = self.next {
-                                ask(asked[0], [b, h, rows.keys.start], ROWS);
-                                ask(asked[1], [b, h, rows.keys.start], ROWS);
+                                prefetch_tokens(to_prefetch[0], [b, h, rows.keys.start], ROWS);
+                                prefetch_tokens(to_prefetch[1], [b, h, rows.keys.start], ROWS);
                             }
                             let query = rows.queries.start;
                             let place = (offset + rows.keys.start) * out_row;
-                            // SAFETY: rows of these keys, in `dk` or `dv`, or in the outputs, where no other task has
-                            // these keys of this head.
+                            // SAFETY: rows of these keys, in `dk` and `dv` of this task, or in the outputs, where
+                            // no other task has these keys of this head.
                             unsafe {
                                 multiply_at(
                                     simd,
@@ -377,12 +380,12 @@ impl WithSimd for Task<'_> {
                                         data: &right[query * width..],
                                         row: width,
                                     },
-                                    !once,
+                                    !single_pass,
                                 );
                             }
                         }
                     }
-                    let (keys_data, keys_row) = if once {
+                    let (keys_data, keys_row) = if single_pass {
                         (k.tokens(b, kv, range.clone()), k.token_stride())
                     } else {
                         copy(
@@ -394,17 +397,17 @@ impl WithSimd for Task<'_> {
                         );
                         (&*key_rows, width)
                     };
-                    let (dq, dq_row) = if once {
+                    let (dq, dq_row) = if single_pass {
                         self.dq.rows([b, h, from], block.count)
                     } else {
                         (dq.as_mut_ptr(), width)
                     };
-                    for (row, keys) in cut.query_rows(block.count) {
+                    for (row, keys) in visibility.query_rows(block.count) {
                         if let Some([b, h]) = self.next {
-                            ask(out, [b, h, row], ROWS);
+                            prefetch_tokens(out, [b, h, row], ROWS);
                         }
-                        // SAFETY: rows of these queries, in `dq`, which has as many as a block, or in the output, where no
-                        // other task has these queries of this head.
+                        // SAFETY: rows of these queries, in `dq`, which has space for a block, or in the output,
+                        // where no other task has these queries of this head.
                         unsafe {
                             multiply_at(
                                 simd,
@@ -425,13 +428,13 @@ impl WithSimd for Task<'_> {
                     }
                     any = true;
                 }
-                if any && !once {
+                if any && !single_pass {
                     // SAFETY: no other task has these queries of this head in this view.
                     unsafe { self.dq.write([b, h, from], block.count, dq, width) };
                 }
             }
         }
-        if !once {
+        if !single_pass {
             // SAFETY: no other task has these keys of this head.
             unsafe {
                 self.outputs.dk.write(keys_at, len, dk, width);

@@ -1,4 +1,5 @@
-//! Few queries over many keys: each key and value is read once, for all of its queries.
+//! Attention of few queries over many keys, as in decoding. Each key and value is read once for all of its
+//! queries.
 
 use pulp::{Simd, WithSimd};
 
@@ -12,20 +13,20 @@ use crate::KEY_BLOCK;
 use crate::cpu::parallel::{Shared, for_each};
 use crate::cpu::vector::{exp, max, sum};
 
-/// Queries to a key-value head at most.
+/// The maximum number of queries per key-value head.
 const MOST_QUERIES: usize = 8;
-/// Keys of a task.
+/// The number of keys per task.
 const KEYS: usize = KEY_BLOCK;
-/// Elements of keys and values below which one thread is faster than starting several.
+/// The number of elements of keys and values below which a single thread is faster than starting several.
 const SMALL: usize = 1 << 15;
 
-/// Returns true if [`decode`] is the faster way.
+/// Returns true if [`decode`] is faster than the blocked forward pass.
 pub fn suits(shape: &AttentionShape) -> bool {
     shape.q_len * (shape.heads / shape.kv_heads) <= MOST_QUERIES && shape.q_len * 8 <= shape.k_len
         || shape.q_len == 1
 }
 
-/// Attention by pieces of keys, each with its own softmax, combined after in the keys' order.
+/// Attention over chunks of keys, each with its own softmax. The results are combined in the order of the keys.
 pub fn decode(
     call: &Call<'_>,
     q: Heads<'_>,
@@ -43,28 +44,28 @@ pub fn decode(
         head_dim,
     } = *call.shape;
     let group = heads / kv_heads;
-    let pieces = k_len.div_ceil(KEYS);
-    let tasks = batch * kv_heads * pieces;
-    // Of each query in each piece: the mixed values, their weights' sum and the largest score.
+    let chunks = k_len.div_ceil(KEYS);
+    let tasks = batch * kv_heads * chunks;
+    // For each query in each chunk: the weighted sum of the values, the sum of the weights and the largest score.
     let partial_len = head_dim + 2;
     let task_len = group * q_len * partial_len;
     let mut partials = vec![0.0; tasks * task_len];
     let shared = Shared::new(&mut partials);
     let arch = pulp::Arch::new();
     let task = |task: usize| {
-        let (kv, piece) = (task / pieces, task % pieces);
-        // SAFETY: each task has its own part.
+        let (kv, chunk) = (task / chunks, task % chunks);
+        // SAFETY: each task has its own range.
         let partials = unsafe { shared.part(task * task_len..(task + 1) * task_len) };
         with(group * q_len * KEYS, |memory| {
-            arch.dispatch(Piece {
+            arch.dispatch(ChunkTask {
                 call,
                 q: &q,
                 k: &k,
                 v: &v,
                 b: kv / kv_heads,
                 kv: kv % kv_heads,
-                first: piece * KEYS,
-                len: KEYS.min(k_len - piece * KEYS),
+                first: chunk * KEYS,
+                len: KEYS.min(k_len - chunk * KEYS),
                 partials,
                 memory,
             })
@@ -80,13 +81,13 @@ pub fn decode(
         for h in 0..heads {
             for i in 0..q_len {
                 let (kv, row) = (b * kv_heads + h / group, h % group * q_len + i);
-                let of_piece = |piece: usize| {
-                    let start = (kv * pieces + piece) * task_len + row * partial_len;
+                let of_chunk = |chunk: usize| {
+                    let start = (kv * chunks + chunk) * task_len + row * partial_len;
                     &partials[start..start + partial_len]
                 };
                 // SAFETY: only this thread writes.
                 let out = unsafe { out.vector([b, h, i]) };
-                let sum = combine(out, pieces, of_piece);
+                let sum = combine(out, chunks, of_chunk);
                 if let Some(log_sum) = log_sum {
                     let at = (b * heads + h) * q_len + i;
                     // SAFETY: as above.
@@ -97,12 +98,13 @@ pub fn decode(
     }
 }
 
-/// One query's output from its pieces, and the logarithm of its sum; zeros and -∞ where it has seen no key.
-fn combine<'a>(out: &mut [f32], pieces: usize, of_piece: impl Fn(usize) -> &'a [f32]) -> f32 {
+/// Combines the chunks to the output of a query and returns the logarithm of the sum; zeros and -∞ if it has no
+/// visible key.
+fn combine<'a>(out: &mut [f32], chunks: usize, of_chunk: impl Fn(usize) -> &'a [f32]) -> f32 {
     let len = out.len();
-    let largest = (0..pieces).map(|piece| of_piece(piece)[len + 1]);
+    let largest = (0..chunks).map(|chunk| of_chunk(chunk)[len + 1]);
     let largest = largest.fold(f32::NEG_INFINITY, f32::max);
-    // Without any key, -∞ - (-∞) is NaN.
+    // Without any visible key, -∞ - (-∞) would be NaN.
     let shift = if largest == f32::NEG_INFINITY {
         0.0
     } else {
@@ -110,10 +112,10 @@ fn combine<'a>(out: &mut [f32], pieces: usize, of_piece: impl Fn(usize) -> &'a [
     };
     let mut total = 0.0;
     out.fill(0.0);
-    for piece in (0..pieces).map(of_piece) {
-        let factor = exp(piece[len + 1] - shift);
-        total += piece[len] * factor;
-        for (out, x) in out.iter_mut().zip(piece) {
+    for chunk in (0..chunks).map(of_chunk) {
+        let factor = exp(chunk[len + 1] - shift);
+        total += chunk[len] * factor;
+        for (out, x) in out.iter_mut().zip(chunk) {
             *out += x * factor;
         }
     }
@@ -124,8 +126,8 @@ fn combine<'a>(out: &mut [f32], pieces: usize, of_piece: impl Fn(usize) -> &'a [
     largest + total.ln()
 }
 
-/// One piece of keys with all the queries that share its head.
-struct Piece<'a> {
+/// A chunk of keys with all queries that share its head.
+struct ChunkTask<'a> {
     call: &'a Call<'a>,
     q: &'a Heads<'a>,
     k: &'a Heads<'a>,
@@ -138,7 +140,7 @@ struct Piece<'a> {
     memory: &'a mut [f32],
 }
 
-impl WithSimd for Piece<'_> {
+impl WithSimd for ChunkTask<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -159,7 +161,7 @@ impl WithSimd for Piece<'_> {
             let head = self.kv * group + row / shape.q_len;
             let query = self.q.vector([self.b, head, row % shape.q_len]);
             let scores = &mut scores[row * self.len..][..self.len];
-            // The first query reads the keys from memory, the rest from the cache.
+            // The first query reads the keys from memory, the others from the cache.
             for (key, score) in scores.iter_mut().enumerate() {
                 if seen.sees((self.first + key) as i32) {
                     let key = self.k.vector([self.b, self.kv, self.first + key]);

@@ -1,5 +1,5 @@
-//! The dropout mask: a function of only the seed and the weight's position, so that forward and backward agree
-//! and any thread may ask.
+//! The dropout mask. It depends only on the seed and the position of the weight, so the forward and backward
+//! passes compute the same mask on any thread.
 
 use emberlm_system::random::split_mix;
 use pulp::Simd;
@@ -7,12 +7,13 @@ use pulp::Simd;
 use super::mask::LANES;
 use super::tile::vector;
 
-/// Dropout of the softmax's weights: each becomes 0 with this probability, and is scaled by `1/(1 - p)` otherwise.
+/// Dropout of the softmax weights: a weight becomes 0 with this probability, and is multiplied by `1/(1 - p)`
+/// otherwise.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Dropout {
-    /// `p`, at least 0 and below 1.
+    /// `p`, in `[0, 1)`.
     pub probability: f64,
-    /// Another seed drops other weights; the backward is given the forward's.
+    /// The seed of the mask. The backward pass must use that of the forward pass.
     pub seed: u64,
 }
 
@@ -33,7 +34,7 @@ pub struct KeyDropout {
 }
 
 impl Dropout {
-    /// Of head `head` among the heads of all sequences.
+    /// The dropout of head `head`, counted over the heads of all sequences.
     pub(super) fn of_head(self, head: usize) -> HeadDropout {
         HeadDropout {
             threshold: (self.probability * 4_294_967_296.0) as u32,
@@ -56,12 +57,12 @@ impl HeadDropout {
 }
 
 impl KeyDropout {
-    /// 0 or `1/(1 - p)`. Only 32-bit operations, so that it becomes SIMD.
+    /// Returns 0 or `1/(1 - p)`. It only uses 32-bit operations, so that it is vectorized.
     #[inline(always)]
     fn factor(self, query: u32) -> f32 {
         let mut x = query.wrapping_mul(0x9e37_79b9) ^ self.words[0];
         x = (x ^ (x >> 16)).wrapping_mul(0x7feb_352d);
-        // The second word in between: else two keys whose first words are alike in most bits would drop alike.
+        // Without the second word, two keys with similar first words would have similar masks.
         x = (x ^ (x >> 15))
             .wrapping_add(self.words[1])
             .wrapping_mul(0x846c_a68b);
@@ -69,7 +70,7 @@ impl KeyDropout {
         if x < self.threshold { 0.0 } else { self.factor }
     }
 
-    /// The factors of the queries from `first` on.
+    /// The factors of a vector of queries, starting at query `first`.
     #[inline(always)]
     pub fn factors<S: Simd>(self, first: u32) -> S::f32s {
         let mut factors = [0.0; LANES];

@@ -1,12 +1,11 @@
-//! The forward pass by blocks of queries.
+//! The forward pass, by blocks of queries.
 //!
-//! For each block the keys pass by in pieces, with the softmax of what was seen so far (Milakov and Gimelshein 2018; Dao
-//! et al. 2022). Scores are held with the keys as rows and the queries as columns: so their vectors run along the queries,
-//! and the softmax needs no sum across a vector.
+//! Each block iterates over the keys in chunks with an online softmax (Milakov and Gimelshein 2018; Dao et al.
+//! 2022). Scores are stored with keys as rows and queries as columns. Vectors thereby run along the queries, and
+//! the softmax needs no sums across the lanes of a vector.
 
 use pulp::{Simd, WithSimd};
 
-use super::cut::{Cut, drop_out};
 use super::heads::{Heads, HeadsMut};
 use super::mask::{Block, KEYS, LANES, QUERIES, ROWS, WEIGHTS_ROW};
 use super::rows::scale_row;
@@ -15,10 +14,11 @@ use super::scratch::{copy, take, with};
 use super::softmax::Softmax;
 use super::tile::{Left, Right, multiply};
 use super::transpose::transpose;
+use super::visibility::{Visibility, drop_out};
 use super::{AttentionShape, Call};
 use crate::cpu::parallel::{Shared, for_each};
 
-/// Attention of each block of queries of each head.
+/// Computes attention for each block of queries of each head.
 pub fn forward(
     call: &Call<'_>,
     q: Heads<'_>,
@@ -41,13 +41,13 @@ pub fn forward(
     let longest = KEYS.min(k_len);
     let memory_len = 2 * QUERIES * width + longest * (WEIGHTS_ROW + width);
     for_each(batch * heads * blocks, |task| {
-        // The last blocks see the most keys: they begin first.
+        // The last blocks have the most visible keys, so they start first.
         let block = blocks - 1 - task / (batch * heads);
         let (b, h) = (
             task % (batch * heads) / heads,
             task % (batch * heads) % heads,
         );
-        // Outside of the dispatch: a closure within it would not be compiled for its instructions.
+        // Outside the dispatch: a closure within it would not be compiled for its instruction set.
         with(memory_len, |memory| {
             arch.dispatch(Task {
                 call,
@@ -112,16 +112,16 @@ impl WithSimd for Task<'_> {
         while start < keys.end {
             let range = start..keys.end.min(start + KEYS);
             start = range.end;
-            let Some(piece) = block.piece(range.clone()) else {
+            let Some(chunk) = block.chunk(range.clone()) else {
                 continue;
             };
-            let cut = Cut::new(&block, &piece);
+            let visibility = Visibility::new(&block, &chunk);
             let k = Left {
                 data: self.k.tokens(b, kv, range.clone()),
                 row: self.k.token_stride(),
                 step: 1,
             };
-            cut.scores(simd, k, queries, head_dim, weights);
+            visibility.scores(simd, k, queries, head_dim, weights);
             if let Some(terms) = terms {
                 simd.vectorize(Apply {
                     terms,
@@ -129,17 +129,18 @@ impl WithSimd for Task<'_> {
                         from: self.from,
                         count: block.count,
                         first_key: range.start,
-                        cut: &cut,
+                        visibility: &visibility,
                     },
                     scores: weights,
                     slopes: &mut [],
                 });
             }
-            softmax.pass(simd, &block, &piece, &cut, weights);
+            softmax.pass(simd, &block, &chunk, &visibility, weights);
             if let Some(dropout) = dropout {
-                drop_out(simd, dropout, self.from, &piece, &cut, weights);
+                drop_out(simd, dropout, self.from, &chunk, &visibility, weights);
             }
-            // Few queries read the values where they lie: more are done sooner with all of them side by side.
+            // A single block of queries reads the values in place. For more, it is faster to copy them to
+            // contiguous memory.
             let (values, values_row) = if shape.q_len <= QUERIES && head_dim == width {
                 (self.v.tokens(b, kv, range.clone()), self.v.token_stride())
             } else {
@@ -160,7 +161,7 @@ impl WithSimd for Task<'_> {
                     }
                 }
             }
-            for (row, keys) in cut.query_rows(block.count) {
+            for (row, keys) in visibility.query_rows(block.count) {
                 multiply(
                     simd,
                     [ROWS, keys.len(), width],
@@ -182,7 +183,7 @@ impl WithSimd for Task<'_> {
         for i in 0..block.count {
             // SAFETY: no other task has this query of this head.
             let out = unsafe { self.out.vector([b, h, self.from + i]) };
-            // A query that has seen no key has mixed zeros.
+            // For a query without a visible key, `mixed` is zero.
             let sum = softmax.sums[i];
             let inverse = if sum == 0.0 { 0.0 } else { 1.0 / sum };
             scale_row(simd, inverse, &mixed[i * width..], out);

@@ -1,4 +1,5 @@
-//! Vectors of heads in memory, each dimension with a stride: queries, keys and values in one fused buffer.
+//! Strided views of the vectors of heads, for separate tensors as well as for queries, keys and values in one
+//! fused buffer.
 
 use std::ops::Range;
 
@@ -6,19 +7,19 @@ use super::AttentionShape;
 use super::rows::copy_row;
 use crate::cpu::parallel::Shared;
 
-/// Elements from one vector to the next along each dimension.
+/// The number of elements between vectors along each dimension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadStrides {
-    /// From a sequence to the next.
+    /// The stride between sequences.
     pub batch: usize,
-    /// From a head to the next.
+    /// The stride between heads.
     pub head: usize,
-    /// From a token to the next.
+    /// The stride between tokens.
     pub token: usize,
 }
 
 impl HeadStrides {
-    /// Of `[batch, heads, tokens, head_dim]` without gaps.
+    /// The strides of `[batch, heads, tokens, head_dim]` without gaps.
     pub fn contiguous([_, heads, tokens, head_dim]: [usize; 4]) -> Self {
         Self {
             batch: heads * tokens * head_dim,
@@ -27,7 +28,7 @@ impl HeadStrides {
         }
     }
 
-    /// Of one part of `[batch, tokens, heads · head_dim]`, whose rows are `row` elements apart.
+    /// The strides of heads in a buffer `[batch, tokens, row]`, where the heads of a token are adjacent.
     pub fn of_rows(tokens: usize, head_dim: usize, row: usize) -> Self {
         Self {
             batch: tokens * row,
@@ -40,7 +41,7 @@ impl HeadStrides {
         b * self.batch + h * self.head + t * self.token
     }
 
-    /// Elements from the first to just after the last.
+    /// The number of elements from the first to the last, inclusive.
     pub(in crate::cpu) fn extent(self, [batch, heads, tokens, head_dim]: [usize; 4]) -> usize {
         if batch * heads * tokens * head_dim == 0 {
             return 0;
@@ -48,8 +49,8 @@ impl HeadStrides {
         self.offset([batch - 1, heads - 1, tokens - 1]) + head_dim
     }
 
-    /// Returns true if no two vectors share an element: from the smallest stride to the largest, each steps over all that the
-    /// ones before reach.
+    /// Returns true if no two vectors share an element: in order of increasing strides, each stride must exceed
+    /// the extent of the previous dimensions.
     pub(in crate::cpu) fn disjoint(self, [batch, heads, tokens, head_dim]: [usize; 4]) -> bool {
         let mut steps = [
             (self.batch, batch),
@@ -70,8 +71,8 @@ impl HeadStrides {
     }
 }
 
-/// `[batch, heads, tokens, head_dim]` to read: element `(b, h, t, i)` is
-/// `data[b · batch + h · head + t · token + i]` with the strides.
+/// A read-only view `[batch, heads, tokens, head_dim]`: with the strides, element `(b, h, t, i)` is
+/// `data[b · batch + h · head + t · token + i]`.
 #[derive(Clone, Copy, Debug)]
 pub struct Heads<'a> {
     data: &'a [f32],
@@ -80,10 +81,10 @@ pub struct Heads<'a> {
 }
 
 impl<'a> Heads<'a> {
-    /// Vectors over the beginning of `data`.
+    /// Creates a view of the beginning of `data`.
     ///
     /// # Panics
-    /// Panics if the last element lies outside of `data`.
+    /// Panics if the last element is outside `data`.
     pub fn new(data: &'a [f32], strides: HeadStrides, dims: [usize; 4]) -> Self {
         assert!(
             strides.extent(dims) <= data.len(),
@@ -96,10 +97,11 @@ impl<'a> Heads<'a> {
         }
     }
 
-    /// Queries, keys and values of one buffer `[batch, seq, (heads + 2 kv_heads) · head_dim]`, in this order.
+    /// Views of the queries, keys and values in one buffer `[batch, seq, (heads + 2 kv_heads) · head_dim]`, in
+    /// this order.
     ///
     /// # Panics
-    /// Panics if `q_len` is not `k_len`, or `data` is of another size.
+    /// Panics if `q_len` is not `k_len`, or `data` has a different size.
     pub fn split_fused(data: &'a [f32], shape: &AttentionShape) -> (Self, Self, Self) {
         let (strides, [q, k, v]) = fused(data.len(), shape);
         (
@@ -109,12 +111,12 @@ impl<'a> Heads<'a> {
         )
     }
 
-    /// `[batch, heads, tokens, head_dim]`.
+    /// The shape, `[batch, heads, tokens, head_dim]`.
     pub fn dims(&self) -> [usize; 4] {
         self.dims
     }
 
-    /// Elements from a token to the next.
+    /// The stride between tokens.
     #[inline(always)]
     pub(super) fn token_stride(&self) -> usize {
         self.strides.token
@@ -127,7 +129,7 @@ impl<'a> Heads<'a> {
         &self.data[start..start + self.dims[3]]
     }
 
-    /// The memory from the first of some tokens' vectors to the end of the last one.
+    /// The memory from the first vector of a range of tokens to the end of the last one.
     #[inline(always)]
     pub(super) fn tokens(&self, b: usize, h: usize, tokens: Range<usize>) -> &'a [f32] {
         if tokens.is_empty() {
@@ -139,7 +141,7 @@ impl<'a> Heads<'a> {
     }
 }
 
-/// `[batch, heads, tokens, head_dim]` to write, by several threads at once.
+/// A writable view `[batch, heads, tokens, head_dim]` that several threads can use at once.
 #[derive(Debug)]
 pub struct HeadsMut<'a> {
     data: Shared<'a, f32>,
@@ -149,22 +151,23 @@ pub struct HeadsMut<'a> {
 }
 
 impl<'a> HeadsMut<'a> {
-    /// Vectors over the beginning of `data`.
+    /// Creates a view of the beginning of `data`.
     ///
     /// # Panics
-    /// Panics if the last element lies outside of `data`, or if the strides do not prove that the vectors are disjoint.
+    /// Panics if the last element is outside `data`, or if the strides do not prove that the vectors are
+    /// disjoint.
     pub fn new(data: &'a mut [f32], strides: HeadStrides, dims: [usize; 4]) -> Self {
         // SAFETY: `data` is borrowed exclusively.
         unsafe { Self::from_shared(Shared::new(data), 0, strides, dims) }
     }
 
-    /// Vectors within memory that others may hold parts of, the first one at `start`.
+    /// Creates a view of memory of which others may hold other parts. The first vector is at `start`.
     ///
     /// # Safety
-    /// While it lives nothing else reads or writes the elements of its vectors.
+    /// Nothing else reads or writes the elements of the vectors while the view is alive.
     ///
     /// # Panics
-    /// As [`HeadsMut::new`].
+    /// See [`HeadsMut::new`].
     pub unsafe fn from_shared(
         data: Shared<'a, f32>,
         start: usize,
@@ -188,14 +191,15 @@ impl<'a> HeadsMut<'a> {
         }
     }
 
-    /// The gradients of queries, keys and values in one buffer `[batch, seq, (heads + 2 kv_heads) · head_dim]`.
+    /// Views of the gradients of queries, keys and values in one buffer
+    /// `[batch, seq, (heads + 2 kv_heads) · head_dim]`.
     ///
     /// # Panics
-    /// Panics if `q_len` is not `k_len`, or `data` is of another size.
+    /// Panics if `q_len` is not `k_len`, or `data` has a different size.
     pub fn split_fused(data: &'a mut [f32], shape: &AttentionShape) -> (Self, Self, Self) {
         let (strides, [q, k, v]) = fused(data.len(), shape);
         let data = Shared::new(data);
-        // SAFETY: the three share no element: each row of the buffer is their three parts one after another.
+        // SAFETY: the views are disjoint, since each row of the buffer consists of their three parts in sequence.
         unsafe {
             (
                 Self::from_shared(data, q, strides, shape.q_dims()),
@@ -205,25 +209,25 @@ impl<'a> HeadsMut<'a> {
         }
     }
 
-    /// `[batch, heads, tokens, head_dim]`.
+    /// The shape, `[batch, heads, tokens, head_dim]`.
     pub fn dims(&self) -> [usize; 4] {
         self.dims
     }
 
-    /// Makes every vector 0.
+    /// Sets all vectors to 0.
     pub(super) fn clear(&self) {
         let [batch, heads, tokens, _] = self.dims;
         for at in 0..batch * heads * tokens {
             let at = [at / (heads * tokens), at / tokens % heads, at % tokens];
-            // SAFETY: no task runs yet, and no other view holds it by the promise of `from_shared`.
+            // SAFETY: no task is running, and no other view has the vector, as `from_shared` requires.
             unsafe { self.vector(at) }.fill(0.0);
         }
     }
 
-    /// The start of the vectors of `count` tokens from `from` on, and the elements from one to the next.
+    /// The address of the first of `count` vectors, starting at token `from`, and the stride between them.
     ///
     /// # Panics
-    /// Panics if there are not as many.
+    /// Panics if there are fewer tokens.
     #[inline(always)]
     pub(super) fn rows(&self, [b, h, from]: [usize; 3], count: usize) -> (*mut f32, usize) {
         let [batch, heads, tokens, _] = self.dims;
@@ -235,24 +239,25 @@ impl<'a> HeadsMut<'a> {
     /// The vector of a token.
     ///
     /// # Safety
-    /// While it lives nothing else reaches for this vector.
+    /// Nothing else accesses this vector while the slice is alive.
     #[inline(always)]
     #[allow(clippy::mut_from_ref)]
     pub(super) unsafe fn vector(&self, at: [usize; 3]) -> &mut [f32] {
         let start = self.start + self.strides.offset(at);
-        // SAFETY: no other view holds it by the promise of `from_shared`, and no other task by the caller's.
+        // SAFETY: no other view has the vector, as `from_shared` requires, and no other task, as the caller guarantees.
         unsafe { self.data.part(start..start + self.dims[3]) }
     }
 }
 
 impl HeadsMut<'_> {
-    /// Makes the vectors of `count` tokens from `from` on those of `[count, width]`, as long as they are.
+    /// Copies the first `head_dim` elements of each row of `[count, width]` to the vectors of `count` tokens from
+    /// `from` on.
     ///
     /// # Safety
-    /// Meanwhile nothing else reaches for these vectors.
+    /// Nothing else accesses these vectors during the call.
     ///
     /// # Panics
-    /// Panics if there are not as many tokens or rows, or the rows are shorter.
+    /// Panics if there are fewer tokens or rows, or if the rows are shorter than the vectors.
     #[inline(always)]
     pub(super) unsafe fn write(
         &self,
@@ -269,14 +274,15 @@ impl HeadsMut<'_> {
         let (first, stride) = self.rows([b, h, from], count);
         for (i, row) in rows.chunks_exact(width).take(count).enumerate() {
             let to = first.wrapping_add(i * stride);
-            // SAFETY: a vector of the view, which nothing else reaches for by the promises of `from_shared` and the caller.
+            // SAFETY: a vector of the view, which nothing else accesses, as `from_shared` and the caller
+            // guarantee.
             let to = unsafe { std::slice::from_raw_parts_mut(to, head_dim) };
             copy_row(row, to);
         }
     }
 }
 
-/// The strides of a fused buffer of `len` elements, and where its three parts begin.
+/// The strides of a fused buffer of `len` elements, and the offsets of queries, keys and values.
 fn fused(len: usize, shape: &AttentionShape) -> (HeadStrides, [usize; 3]) {
     let AttentionShape {
         batch,

@@ -1,4 +1,4 @@
-//! Which keys a query sees.
+//! The keys that are visible to queries.
 
 use std::ops::Range;
 
@@ -7,31 +7,32 @@ use pulp::Simd;
 use super::AttentionShape;
 use crate::{AttentionOptions, KEY_BLOCK, Reach};
 
-/// Queries of a block: as many as fill a few vectors of any CPU.
+/// The number of queries per block, enough to fill several vectors on any CPU.
 pub const QUERIES: usize = 64;
 
-/// Elements from one key's weights to those of the next: not a power of 2, since a product reads those of several keys at
-/// once, and such distances lie in the same part of the cache.
+/// The stride between the weights of consecutive keys. It is not a power of 2: a product reads the weights of
+/// several keys at once, which would otherwise map to the same cache set.
 pub const WEIGHTS_ROW: usize = QUERIES + LANES;
 
-/// Queries that are masked and left out together, as many as the widest vector holds.
+/// The number of queries that are masked or skipped together, the width of the widest vectors.
 pub const LANES: usize = 16;
 
-/// Keys of a piece.
+/// The number of keys per chunk.
 pub const KEYS: usize = 128;
 
 const _: () = assert!(
     KEY_BLOCK.is_multiple_of(KEYS),
-    "leaving out a block of keys would move pieces"
+    "leaving out a block of keys would move chunks"
 );
 
-/// [`LANES`] queries each: the columns of a block.
+/// The number of columns of a block, [`LANES`] queries each.
 pub const COLUMNS: usize = QUERIES / LANES;
 
-/// Keys, or queries, that one step of a product has as its rows.
+/// The number of keys or queries that are the rows of one step of a product.
 pub const ROWS: usize = 8;
 
-/// The keys that one query sees: `first..global_end` and `near..end`, its own among the latter.
+/// The keys that are visible to one query: `first..global_end` and `near..end`. Its own key is in the second
+/// range.
 #[derive(Clone, Copy, Debug)]
 pub struct VisibleKeys {
     pub first: i32,
@@ -41,8 +42,9 @@ pub struct VisibleKeys {
 }
 
 impl VisibleKeys {
-    /// Of query `i` of sequence `b`. A document that begins after its query, or before all keys, is no document: the
-    /// query then sees only itself, or all. It sees itself with a window of none also.
+    /// The keys visible to query `i` of sequence `b`. A document that begins after its query is treated as
+    /// beginning at the query, and one that begins before all keys as beginning at the first key. A query always
+    /// sees its own key, even with a window of 0.
     #[inline(always)]
     pub fn new(
         shape: &AttentionShape,
@@ -56,7 +58,8 @@ impl VisibleKeys {
         Self::at(limits.position(i), first, limits)
     }
 
-    /// Of the query at a position, whose document begins at `first`. Only selections, so that it becomes SIMD.
+    /// The keys visible to the query at `position`, whose document begins at `first`. It is free of branches so
+    /// that it is vectorized.
     #[inline(always)]
     fn at(position: i32, first: i32, limits: Limits) -> Self {
         let first = first.min(position).max(0);
@@ -69,19 +72,20 @@ impl VisibleKeys {
         }
     }
 
-    /// Returns true if it sees the key.
+    /// Returns true if `key` is visible.
     #[inline(always)]
     pub fn sees(&self, key: i32) -> bool {
         key < self.end && (key >= self.near || (key >= self.first && key < self.global_end))
     }
 }
 
-/// The queries' positions and their reach, in numbers of keys.
+/// The positions of the queries and their reach, in numbers of keys.
 #[derive(Clone, Copy)]
 struct Limits {
-    /// The first query's position.
+    /// The position of the first query.
     position: i32,
-    /// From a query's position to that of the next: 0 where every query is at the last key, and so sees all of them.
+    /// The distance between the positions of consecutive queries. It is 0 with full reach, where every query is
+    /// at the last key and thus sees all keys.
     step: i32,
     window: i32,
     global_tokens: i32,
@@ -111,27 +115,27 @@ impl Limits {
         }
     }
 
-    /// Of query `i`.
+    /// The position of query `i`.
     #[inline(always)]
     fn position(self, i: usize) -> i32 {
         self.position + self.step * i as i32
     }
 }
 
-/// The keys that a block of queries sees: each query's [`VisibleKeys`], the numbers of one kind side by side.
+/// The keys that are visible to a block of queries: the [`VisibleKeys`] of each query as a structure of arrays.
 pub struct Block {
-    /// The number of queries; columns after them see nothing.
+    /// The number of queries. Columns after them see no keys.
     pub count: usize,
     first: [i32; QUERIES],
     global_end: [i32; QUERIES],
     near: [i32; QUERIES],
     end: [i32; QUERIES],
-    /// True if some query may see keys that are not near.
+    /// True if keys outside the window may be visible to some query.
     any_global: bool,
 }
 
 impl Block {
-    /// Queries `from..` of sequence `b`, at most [`QUERIES`].
+    /// The block of sequence `b` that starts at query `from`, with at most [`QUERIES`] queries.
     #[inline(always)]
     pub fn new(
         shape: &AttentionShape,
@@ -157,7 +161,7 @@ impl Block {
             any_global: limits.global_tokens > 0,
         };
         for (i, first) in firsts.into_iter().enumerate() {
-            // What stands after the last query has no position: one might be past the largest number.
+            // Columns after the last query have no position; computing one could overflow.
             let real = i < count;
             let own = if real {
                 position + limits.step * i as i32
@@ -173,12 +177,12 @@ impl Block {
         block
     }
 
-    /// From the first key that any of the queries sees to just after the last.
+    /// A range that covers the keys visible to any of the queries.
     #[inline(always)]
     pub fn keys(&self) -> Range<usize> {
         let (mut start, mut end) = (i32::MAX, 0);
         for i in 0..QUERIES {
-            // `first` is never after `near`; without global tokens what is between them is not seen.
+            // `first` is at most `near`. Without global tokens, the keys between them are hidden.
             let from = if self.first[i] < self.global_end[i] {
                 self.first[i]
             } else {
@@ -190,9 +194,9 @@ impl Block {
         start.min(end) as usize..end as usize
     }
 
-    /// The visible part of a piece of keys; none where it is hidden.
+    /// The visibility of a chunk of keys, or `None` if it is completely hidden.
     #[inline(always)]
-    pub fn piece(&self, keys: Range<usize>) -> Option<Piece> {
+    pub fn chunk(&self, keys: Range<usize>) -> Option<KeyChunk> {
         let (mut starts, mut ends) = ([i32::MAX; QUERIES], [0; QUERIES]);
         let (start, end) = (keys.start as i32, keys.end as i32);
         let mut last = 0;
@@ -208,10 +212,10 @@ impl Block {
             ends[i] = if some { until - start } else { 0 };
             last = last.max(ends[i]);
         }
-        (last > 0).then_some(Piece { keys, starts, ends })
+        (last > 0).then_some(KeyChunk { keys, starts, ends })
     }
 
-    /// For each column the keys that all of its queries see.
+    /// For each column, the keys that are visible to all of its queries.
     #[inline(always)]
     pub fn seen_by_all(&self) -> [Range<i32>; COLUMNS] {
         let near = self.near.as_chunks::<LANES>().0;
@@ -228,7 +232,8 @@ impl Block {
         seen
     }
 
-    /// The scores of `key` with -∞ in place of those that are not seen; they are those of the queries from `at` on.
+    /// Replaces the scores of `key` by -∞ where it is hidden. The scores are those of a vector of queries
+    /// starting at `at`.
     #[inline(always)]
     pub fn hide<S: Simd>(&self, simd: S, key: usize, at: usize, scores: S::f32s) -> S::f32s {
         let keys = simd.splat_i32s(key as i32);
@@ -243,25 +248,26 @@ impl Block {
     }
 }
 
-/// For the queries from `at` on whether their keys are before those of `of`.
+/// For each of a vector of queries starting at `at`, true if its key is below the bound in `of`.
 #[inline(always)]
 fn before<S: Simd>(simd: S, keys: S::i32s, at: usize, of: &[i32; QUERIES]) -> S::m32s {
     let of = S::as_simd_i32s(&of[at..]).0.first();
     simd.less_than_i32s(keys, *of.unwrap_or(&keys))
 }
 
-/// A piece of keys as a block of queries sees it.
-pub struct Piece {
+/// A chunk of keys with its visibility for a block of queries.
+pub struct KeyChunk {
     pub keys: Range<usize>,
-    /// For each query the first key seen, counted from the piece's start; the largest number where it sees none.
+    /// For each query, the first visible key, relative to the start of the chunk, or the largest integer if there
+    /// is none.
     starts: [i32; QUERIES],
-    /// The last one seen and one more, 0 where it sees none.
+    /// For each query, the end of its visible keys, relative to the start of the chunk, or 0 if there is none.
     ends: [i32; QUERIES],
 }
 
-impl Piece {
-    /// For each step of a product whose rows are queries: from the first key to just after the last that one of them
-    /// sees, counted from the piece's start.
+impl KeyChunk {
+    /// For each step of a product whose rows are queries, a range that covers the keys visible to them, relative
+    /// to the start of the chunk.
     #[inline(always)]
     pub fn keys_of(&self) -> [Range<usize>; QUERIES / ROWS] {
         let starts = self.starts.as_chunks::<ROWS>().0;

@@ -1,24 +1,29 @@
 //! Attention with grouped key-value heads, and its gradients: `O = softmax(cap(Q Kᵀ · scale) + bias + mask) V`.
 //!
-//! No matrix of queries by keys is ever whole in memory. Map: `heads` are views of vectors in fused buffers; `mask`
-//! holds the keys a query sees, `cut` what of a piece need not be computed; `forward` and `backward` go by blocks
-//! of queries and pieces of keys, with the small products of `tile` and what `transpose` makes for them, the `scores`' soft
-//! cap, bias and padding, the `softmax` of pieces, the `dropout` and the memory of `scratch`; `ahead` asks for memory early; `decode` is for few queries over many keys.
+//! The full matrix of scores is never in memory:
+//!
+//! - `forward` and `backward` process blocks of queries and chunks of keys; `decode` is for few queries over many
+//!   keys.
+//! - `heads` has views of vectors in fused buffers, `mask` the keys visible to a query, and `visibility` the
+//!   scores of a chunk that can be skipped.
+//! - `tile` has the small matrix products, `transpose` the layout they need, `scores` the soft cap, bias and
+//!   padding, `softmax` the online softmax and `dropout` the dropout mask.
+//! - `scratch` has the working memory, and `prefetch` the prefetching of vectors.
 
-mod ahead;
 mod backward;
-mod cut;
 mod decode;
 mod dropout;
 mod forward;
 mod heads;
 mod mask;
+mod prefetch;
 mod rows;
 mod scores;
 mod scratch;
 mod softmax;
 mod tile;
 mod transpose;
+mod visibility;
 
 pub use dropout::Dropout;
 pub use heads::{HeadStrides, Heads, HeadsMut};
@@ -26,30 +31,30 @@ pub use heads::{HeadStrides, Heads, HeadsMut};
 use crate::cpu::parallel::Shared;
 use crate::{AttentionOptions, Reach};
 
-/// The sizes of an attention.
+/// The sizes of an attention operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttentionShape {
-    /// Sequences.
+    /// The number of sequences.
     pub batch: usize,
-    /// Heads of the queries.
+    /// The number of query heads.
     pub heads: usize,
-    /// Heads of the keys and values, of which each serves `heads / kv_heads` of the queries'.
+    /// The number of key-value heads, each shared by `heads / kv_heads` query heads.
     pub kv_heads: usize,
-    /// Queries of a sequence; unless the reach is full, the last ones of its keys' positions.
+    /// The number of queries per sequence. Unless the reach is full, they are at the last positions of the keys.
     pub q_len: usize,
-    /// Keys of a sequence.
+    /// The number of keys per sequence.
     pub k_len: usize,
-    /// Elements of a vector.
+    /// The number of elements of a vector.
     pub head_dim: usize,
 }
 
 impl AttentionShape {
-    /// `[batch, heads, q_len, head_dim]`.
+    /// The shape of the queries, `[batch, heads, q_len, head_dim]`.
     pub fn q_dims(&self) -> [usize; 4] {
         [self.batch, self.heads, self.q_len, self.head_dim]
     }
 
-    /// `[batch, kv_heads, k_len, head_dim]`.
+    /// The shape of the keys and values, `[batch, kv_heads, k_len, head_dim]`.
     pub fn k_dims(&self) -> [usize; 4] {
         [self.batch, self.kv_heads, self.k_len, self.head_dim]
     }
@@ -59,18 +64,18 @@ impl AttentionShape {
     }
 }
 
-/// Restrictions and biases of the scores beyond the reach, each optional.
+/// Optional restrictions and biases of the scores, in addition to the reach.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Mask<'a> {
-    /// The first key of each query's document, `[batch, q_len]`. A query sees no key before it.
+    /// The first key of each query's document, `[batch, q_len]`. Earlier keys are hidden.
     pub documents: Option<&'a [i32]>,
-    /// The padding mask, `[batch, k_len]`: true where the key may be seen.
+    /// The padding mask, `[batch, k_len]`: true for visible keys.
     pub padding: Option<&'a [bool]>,
-    /// Added to the scores after scale and soft cap, `[heads, q_len, k_len]`.
+    /// The bias, added to the scores after scale and soft cap, `[heads, q_len, k_len]`.
     pub bias: Option<&'a [f32]>,
 }
 
-/// The state that all tasks of an attention share.
+/// The inputs shared by all tasks of an attention operation.
 struct Call<'a> {
     shape: &'a AttentionShape,
     options: &'a AttentionOptions,
@@ -129,18 +134,19 @@ impl<'a> Call<'a> {
     }
 }
 
-/// `out = (softmax(scores) ∘ dropout) v`, `[batch, heads, q_len, head_dim]`, with `q` of that shape, `k` and `v`
-/// `[batch, kv_heads, k_len, head_dim]`. The scores are `scale · q kᵀ`, capped and biased as the options and the mask say;
-/// [`AttentionOptions::reach`] and the mask say which keys a query sees. `log_sum`, `[batch, heads, q_len]`, becomes
-/// `ln Σ exp(score)` over the keys that a query sees, which [`attention_backward`] needs.
+/// `out = (softmax(scores) ∘ dropout) v`, `[batch, heads, q_len, head_dim]`, with `q` of that shape, and `k` and
+/// `v` `[batch, kv_heads, k_len, head_dim]`. The scores are `scale · q kᵀ`, with the soft cap of the options and
+/// the bias of the mask. [`AttentionOptions::reach`] and the mask define the visible keys. `log_sum`,
+/// `[batch, heads, q_len]`, receives `ln Σ exp(score)` over the visible keys, which [`attention_backward`] needs.
 ///
-/// The output of a query that sees no key is 0, and its `log_sum` -∞.
+/// For a query without visible keys, the output is 0 and `log_sum` is -∞.
 ///
-/// The dropout is `dropout`'s; that of the options is not looked at. Nothing is dropped before the softmax's sum is taken.
+/// `dropout` replaces the dropout of the options, which is ignored. It applies after the normalization of the
+/// softmax.
 ///
 /// # Panics
-/// Panics if a view is not of the shape's sizes, the key-value heads do not divide the heads, `q_len` is above `k_len` and the
-/// reach not full, or a part of the mask or `log_sum` is of another size.
+/// Panics if a view does not have the sizes of the shape, `heads` is not a multiple of `kv_heads`, `q_len`
+/// exceeds `k_len` although the reach is not full, or a part of the mask or `log_sum` has a different size.
 #[allow(clippy::too_many_arguments)]
 pub fn attention(
     shape: &AttentionShape,
@@ -186,15 +192,16 @@ pub fn attention(
     }
 }
 
-/// The gradients of [`attention`] with respect to `q`, `k`, `v` and, where asked for, the mask's bias, from its inputs, its
-/// outputs `out` and `log_sum`, and `out`'s gradient `grad`; the options, mask and dropout are the forward's.
+/// The gradients of [`attention`] with respect to `q`, `k`, `v` and, if `dbias` is given, the mask's bias. They
+/// are computed from its inputs, its outputs `out` and `log_sum`, and the gradient `grad` of `out`. Options, mask
+/// and dropout must be those of the forward pass.
 ///
-/// With `P = exp(S - log_sum)` the weights and `M` the dropout's factors: `dV = (P ∘ M)ᵀ dO`, `dP = dO Vᵀ ∘ M`,
-/// `dS = P ∘ (dP - rowsum(dO ∘ O))`, `dBias = dS` summed over the batch, `dX = dS ∘ (1 - (C / cap)²) · scale` with the
-/// capped scores `C`, or `dS · scale` without a cap, `dQ = dX K`, `dK = dXᵀ Q`.
+/// With the weights `P = exp(S - log_sum)` and the dropout factors `M`: `dV = (P ∘ M)ᵀ dO`, `dP = dO Vᵀ ∘ M`,
+/// `dS = P ∘ (dP - rowsum(dO ∘ O))`, and `dBias = dS` summed over the batch. With the capped scores `C`,
+/// `dX = dS ∘ (1 - (C / cap)²) · scale`, or `dS · scale` without a cap. Finally `dQ = dX K`, `dK = dXᵀ Q`.
 ///
 /// # Panics
-/// As [`attention`], and where `dbias` is not `[heads, q_len, k_len]`.
+/// See [`attention`]. Also panics if `dbias` is not `[heads, q_len, k_len]`.
 #[allow(clippy::too_many_arguments)]
 pub fn attention_backward(
     shape: &AttentionShape,

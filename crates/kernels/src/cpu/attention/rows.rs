@@ -1,10 +1,11 @@
-//! Copies and multiples of short rows.
+//! Copying and scaling of short rows.
 
 use pulp::Simd;
 
 use super::mask::LANES;
 
-/// Copies whole rows of a common width and says so, or else does nothing: a width that is known takes half the time.
+/// Copies rows of a common width and returns true, or returns false for other widths. A width known at compile
+/// time halves the time.
 #[inline(always)]
 pub fn copy_rows(x: &[f32], stride: usize, width: usize, out: &mut [f32]) -> bool {
     match width {
@@ -26,7 +27,7 @@ fn copy_rows_of<const WIDTH: usize>(x: &[f32], stride: usize, out: &mut [f32]) {
     }
 }
 
-/// `out = x`, as long as the shorter one is. A row is too short for the library's copy.
+/// `out = x`, up to the shorter length. The rows are too short for `copy_from_slice` to be efficient.
 #[inline(always)]
 pub fn copy_row(x: &[f32], out: &mut [f32]) {
     let len = x.len().min(out.len());
@@ -44,7 +45,7 @@ pub fn copy_row(x: &[f32], out: &mut [f32]) {
     }
 }
 
-/// `out = factor x`, as long as `out` is.
+/// `out = factor x`, for the length of `out`.
 #[inline(always)]
 pub fn scale_row<S: Simd>(simd: S, factor: f32, x: &[f32], out: &mut [f32]) {
     let (x, x_rest) = S::as_simd_f32s(&x[..out.len()]);

@@ -1,19 +1,19 @@
-//! The scores' soft cap, bias and padding: of a tile of scores before its softmax, of a row of few queries, and in the scores'
-//! gradients.
+//! Soft cap, bias and padding of scores: for a tile before its softmax, for a row when there are few queries, and
+//! in the backward pass.
 //!
-//! Each is a separate pass over a tile that is in the cache, and compiled apart: attention without them runs none of it.
+//! Each is a separate pass over a tile in the cache, compiled separately, so attention without them pays nothing.
 
 use std::ops::Range;
 
 use pulp::{Simd, WithSimd};
 
 use super::Call;
-use super::cut::Cut;
 use super::mask::{LANES, WEIGHTS_ROW};
+use super::visibility::Visibility;
 use crate::cpu::parallel::Shared;
 use crate::cpu::vector::tanh;
 
-/// Soft cap, bias and padding of one head of one sequence.
+/// The soft cap, bias and padding of one head of one sequence.
 #[derive(Clone, Copy)]
 pub struct ScoreTerms<'a> {
     soft_cap: Option<f32>,
@@ -25,7 +25,7 @@ pub struct ScoreTerms<'a> {
 }
 
 impl<'a> ScoreTerms<'a> {
-    /// Of head `h` of sequence `b`; none where the scores are `scale · q kᵀ`.
+    /// The terms of head `h` of sequence `b`, or `None` if the scores are plain `scale · q kᵀ`.
     #[inline(always)]
     pub fn new(call: &Call<'a>, b: usize, h: usize) -> Option<Self> {
         let (shape, mask) = (call.shape, &call.mask);
@@ -42,8 +42,8 @@ impl<'a> ScoreTerms<'a> {
         })
     }
 
-    /// Makes a query's scores of the keys from `first` on capped and biased, and -∞ where a key is padding; those that are -∞
-    /// already stay so.
+    /// Applies cap, bias and padding to the scores of a query for the keys from `first` on. Scores of -∞ stay
+    /// unchanged.
     #[inline(never)]
     pub fn row(&self, query: usize, first: usize, scores: &mut [f32]) {
         for (key, score) in scores.iter_mut().enumerate() {
@@ -64,7 +64,7 @@ impl<'a> ScoreTerms<'a> {
     }
 }
 
-/// The queries and keys of a tile.
+/// A tile of queries and keys.
 #[derive(Clone, Copy)]
 pub struct Tile<'a> {
     /// The first query.
@@ -73,18 +73,19 @@ pub struct Tile<'a> {
     pub count: usize,
     /// The first key.
     pub first_key: usize,
-    pub cut: &'a Cut,
+    pub visibility: &'a Visibility,
 }
 
 impl Tile<'_> {
-    /// The tile's elements of those of a row's columns that are queries.
+    /// The queries in a range of columns, relative to the tile.
     fn queries(&self, columns: &Range<usize>) -> Range<usize> {
         columns.start * LANES..(columns.end * LANES).min(self.count)
     }
 }
 
-/// Makes a tile's scores capped and biased, and -∞ where a key is padding, as far as the cut computes them; and in `slopes`,
-/// laid out as they are, the cap's derivatives `1 - (C / cap)²`, where there is a cap and room for them.
+/// Applies cap, bias and padding to the scores of a tile, where they are computed. If there is a cap
+/// and `slopes` is not empty, the derivatives `1 - (C / cap)²` of the cap are stored there in the layout of the
+/// scores.
 pub struct Apply<'a> {
     pub terms: ScoreTerms<'a>,
     pub tile: Tile<'a>,
@@ -103,7 +104,7 @@ impl WithSimd for Apply<'_> {
             scores,
             slopes,
         } = self;
-        for rows in tile.cut.key_rows() {
+        for rows in tile.visibility.key_rows() {
             let columns = rows.columns.start * LANES..rows.columns.end * LANES;
             let place =
                 |key: usize| key * WEIGHTS_ROW + columns.start..key * WEIGHTS_ROW + columns.end;
@@ -140,16 +141,16 @@ impl WithSimd for Apply<'_> {
     }
 }
 
-/// Makes of the gradients of a tile's masked scores those of `q kᵀ`, in their places, as far as the cut computes them; and adds
-/// the first to the head's bias gradient `[q_len, k_len]`, which begins at `bias_start` of `dbias`.
+/// Replaces the gradients of a tile's masked scores by those of `q kᵀ`, where they are computed. Also
+/// adds the former to the head's bias gradient `[q_len, k_len]`, which begins at `bias_start` in `dbias`.
 pub struct Differentiate<'a> {
     pub terms: ScoreTerms<'a>,
     pub tile: Tile<'a>,
     pub scale: f32,
     pub grads: &'a mut [f32],
-    /// From [`Apply`].
+    /// The derivatives stored by [`Apply`].
     pub slopes: &'a [f32],
-    /// No other task may have these queries and keys of this head.
+    /// The gradient of the bias. No other task may have these queries and keys of this head.
     pub dbias: Option<Shared<'a, f32>>,
     pub bias_start: usize,
 }
@@ -168,12 +169,12 @@ impl WithSimd for Differentiate<'_> {
             dbias,
             bias_start,
         } = self;
-        for rows in tile.cut.key_rows() {
+        for rows in tile.visibility.key_rows() {
             if let Some(dbias) = dbias {
                 for i in tile.queries(&rows.columns) {
                     let start = bias_start + (tile.from + i) * terms.k_len + tile.first_key;
                     let place = start + rows.keys.start..start + rows.keys.end;
-                    // SAFETY: no other task has these queries and keys, as the field's comment demands.
+                    // SAFETY: no other task has these queries and keys, as the field requires.
                     let dbias = unsafe { dbias.part(place) };
                     for (key, dbias) in rows.keys.clone().zip(dbias) {
                         *dbias += grads[key * WEIGHTS_ROW + i];
@@ -196,7 +197,7 @@ impl WithSimd for Differentiate<'_> {
     }
 }
 
-/// Elements that the slopes of `keys` keys take; none without a cap.
+/// The number of slopes for `keys` keys; 0 without a cap.
 pub fn slopes_len(call: &Call<'_>, keys: usize) -> usize {
     match call.options.soft_cap {
         Some(_) => keys * WEIGHTS_ROW,

@@ -1,4 +1,4 @@
-//! Memory for the blocks of one task, kept by its thread for the next one.
+//! Scratch memory of tasks, which each thread keeps for its next task.
 
 use std::cell::Cell;
 
@@ -9,11 +9,11 @@ thread_local! {
     static KEPT: Cell<Vec<f32>> = const { Cell::new(Vec::new()) };
 }
 
-/// More than this is given back after use.
+/// Larger buffers are freed after use.
 const MOST_KEPT: usize = 1 << 19;
 
-/// Calls `f` with `len` floats, which hold anything and begin where a cache line does: a vector that lies in two lines
-/// takes twice the time to read.
+/// Calls `f` with `len` floats of arbitrary content. They are aligned to a cache line, since reading a vector
+/// across two lines takes twice as long.
 pub fn with<R>(len: usize, f: impl FnOnce(&mut [f32]) -> R) -> R {
     const ALIGNMENT: usize = 64;
     let mut memory = KEPT.take();
@@ -28,7 +28,7 @@ pub fn with<R>(len: usize, f: impl FnOnce(&mut [f32]) -> R) -> R {
     result
 }
 
-/// The first `len` of some memory, which then begins after them.
+/// Splits the first `len` elements off `memory`.
 #[inline(always)]
 pub fn take<'a>(memory: &mut &'a mut [f32], len: usize) -> &'a mut [f32] {
     let (taken, rest) = std::mem::take(memory).split_at_mut(len);
@@ -36,7 +36,8 @@ pub fn take<'a>(memory: &mut &'a mut [f32], len: usize) -> &'a mut [f32] {
     taken
 }
 
-/// The vectors of `count` tokens from `from` on as `[rows, width]`, filled up with zeros on both sides.
+/// Copies the vectors of `count` tokens from `from` on to `out` `[rows, width]`, padded with zeros in both
+/// dimensions.
 #[inline(always)]
 pub fn copy(x: &Heads<'_>, [b, h, from]: [usize; 3], count: usize, width: usize, out: &mut [f32]) {
     let (copied, rest) = out.split_at_mut(count * width);

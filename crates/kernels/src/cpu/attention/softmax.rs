@@ -1,19 +1,19 @@
-//! The softmax over keys that come in pieces.
+//! The online softmax over chunks of keys.
 
 use pulp::Simd;
 
-use super::cut::Cut;
-use super::mask::{Block, LANES, Piece, QUERIES, WEIGHTS_ROW};
+use super::mask::{Block, KeyChunk, LANES, QUERIES, WEIGHTS_ROW};
 use super::tile::{store, vector};
+use super::visibility::Visibility;
 use crate::cpu::vector::{LEAST_EXPONENT, exponential};
 
-/// The running state of a block of queries over the pieces before.
+/// The running state of a block of queries after the previous chunks.
 pub struct Softmax {
     /// The largest score.
     pub largest: [f32; QUERIES],
     /// `Σ exp(score - largest)`.
     pub sums: [f32; QUERIES],
-    /// The last piece's factor of the sums before it.
+    /// The factor by which the last chunk rescales the previous sums.
     pub correction: [f32; QUERIES],
 }
 
@@ -27,23 +27,23 @@ impl Softmax {
         }
     }
 
-    /// Makes weights `exp(score - largest)` of a piece's scores in their place, as far as the cut computes them, 0 where a
-    /// query does not see a key.
+    /// Replaces the scores of a chunk by the weights `exp(score - largest)`, where they are computed;
+    /// 0 for hidden keys.
     #[inline(always)]
     pub fn pass<S: Simd>(
         &mut self,
         simd: S,
         block: &Block,
-        piece: &Piece,
-        cut: &Cut,
+        chunk: &KeyChunk,
+        visibility: &Visibility,
         scores: &mut [f32],
     ) {
-        // Vector by vector of queries, so that their largest scores and sums stay in registers.
+        // One vector of queries at a time, so their largest scores and sums stay in registers.
         for at in (0..QUERIES).step_by(S::F32_LANES) {
             let column = at / LANES;
             let old = vector::<S>(&self.largest, at);
             let mut largest = old;
-            for rows in cut.key_rows() {
+            for rows in visibility.key_rows() {
                 if !rows.columns.contains(&column) {
                     continue;
                 }
@@ -51,19 +51,19 @@ impl Softmax {
                 for key in rows.keys.clone() {
                     let mut score = vector::<S>(scores, key * WEIGHTS_ROW + at);
                     if !whole {
-                        score = block.hide(simd, piece.keys.start + key, at, score);
+                        score = block.hide(simd, chunk.keys.start + key, at, score);
                         store::<S>(scores, key * WEIGHTS_ROW + at, score);
                     }
                     largest = simd.max_f32s(score, largest);
                 }
             }
-            // A query without a visible key yet: -∞ - 0 has a weight of 0, while -∞ - (-∞) is NaN.
+            // For a query without a visible key so far, -∞ - 0 gives a weight of 0, while -∞ - (-∞) would be NaN.
             let none = simd.splat_f32s(f32::NEG_INFINITY);
             let nothing = simd.equal_f32s(largest, none);
             let shifts = simd.select_f32s(nothing, simd.splat_f32s(0.0), largest);
             let correction = weight(simd, simd.sub_f32s(old, shifts));
             let mut sums = simd.mul_f32s(vector::<S>(&self.sums, at), correction);
-            for rows in cut.key_rows() {
+            for rows in visibility.key_rows() {
                 if !rows.columns.contains(&column) {
                     continue;
                 }
@@ -81,14 +81,14 @@ impl Softmax {
     }
 }
 
-/// `e^x` where `x` is not above 0, but for rounding: [`crate::cpu::vector::exp`] without what it does for large numbers,
-/// and with fused multiply-adds if the CPU has them.
+/// `e^x` for `x` that is at most 0, up to rounding errors. Compared to [`crate::cpu::vector::exp`], it omits the
+/// handling of large `x` and uses fused multiply-adds if the CPU has them.
 #[inline(always)]
 pub fn weight<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     use exponential::{LN_2_HIGH, LN_2_LOW, P, ROUND};
     let least = simd.splat_f32s(LEAST_EXPONENT);
     let small = simd.less_than_f32s(x, least);
-    // A selection that a NaN passes unchanged.
+    // A selection, rather than a maximum, so that NaN stays NaN.
     let clamped = simd.select_f32s(small, least, x);
     let log2_e = simd.splat_f32s(std::f32::consts::LOG2_E);
     let shifted = simd.mul_add_e_f32s(clamped, log2_e, simd.splat_f32s(ROUND));
@@ -106,7 +106,7 @@ pub fn weight<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
         simd.mul_f32s(r, r),
         simd.add_f32s(r, simd.splat_f32s(1.0)),
     );
-    // n in two's complement from the lowest bits of `shifted`, and 2ⁿ by its exponent.
+    // n in two's complement from the lowest bits of `shifted`; 2ⁿ is assembled from its exponent.
     let bias = simd.splat_u32s(127u32.wrapping_sub(ROUND.to_bits()));
     let n = simd.add_u32s(simd.transmute_u32s_f32s(shifted), bias);
     let power = simd.wrapping_dyn_shl_u32s(n, simd.splat_u32s(23));

@@ -1,12 +1,11 @@
-//! The products within a block of queries, small enough for the caches: a few rows of one operand against vectors of the
-//! other, the sums in registers.
+//! The matrix products within a block of queries, small enough for the caches: a few rows of one operand times
+//! vectors of the other, with the sums in registers.
 //!
-//! A product of 64 · 32 · 64 takes 2 µs. That is too short for a general product, which copies its operands into an
-//! different order first.
+//! A product of 64 · 32 · 64 takes 2 µs. That is too short for a general product, which packs its operands first.
 
 use pulp::{Simd, WithSimd};
 
-/// An operand whose elements are taken one by one: element `(i, l)` is `data[i · row + l · step]`.
+/// An operand that is read element by element: element `(i, l)` is `data[i · row + l · step]`.
 #[derive(Clone, Copy)]
 pub struct Left<'a> {
     pub data: &'a [f32],
@@ -14,18 +13,18 @@ pub struct Left<'a> {
     pub step: usize,
 }
 
-/// An operand or result whose rows are taken in vectors: element `(l, j)` is `data[l · row + j]`.
+/// An operand or result whose rows are accessed as vectors: element `(l, j)` is `data[l · row + j]`.
 #[derive(Clone, Copy)]
 pub struct Right<'a> {
     pub data: &'a [f32],
     pub row: usize,
 }
 
-/// `C (+)= A B`, `[rows, depth] · [depth, width]`, where row `i` of `C` begins at `c[i · c_row]`. It is added
-/// to `C` where `add`, and `C` is not read otherwise.
+/// `C (+)= A B`, `[rows, depth] · [depth, width]`, where row `i` of `C` begins at `c[i · c_row]`. If `add` is
+/// true, the product is added to `C`; otherwise `C` is not read.
 ///
 /// # Panics
-/// Panics if an operand leaves its memory, or the width is no multiple of [`LANES`](super::mask::LANES).
+/// Panics if an operand exceeds its memory, or the width is not a multiple of [`LANES`](super::mask::LANES).
 #[inline(always)]
 pub fn multiply<S: Simd>(
     simd: S,
@@ -36,7 +35,7 @@ pub fn multiply<S: Simd>(
     add: bool,
 ) {
     assert!(rows == 0 || (rows - 1) * c_row + width <= c.len());
-    // SAFETY: these rows are in memory that is borrowed exclusively.
+    // SAFETY: the rows are in memory that is borrowed exclusively.
     unsafe {
         multiply_at(
             simd,
@@ -49,13 +48,14 @@ pub fn multiply<S: Simd>(
     };
 }
 
-/// [`multiply`] with `C` among elements that others may write meanwhile.
+/// [`multiply`] for a `C` between whose rows others may write concurrently.
 ///
 /// # Safety
-/// `C`'s rows of `width` elements may be written, and where `add` read, and nothing else reaches for them meanwhile.
+/// The rows of `C`, `width` elements each, are writable and, if `add` is true, readable. Nothing else accesses
+/// them during the call.
 ///
 /// # Panics
-/// As [`multiply`].
+/// See [`multiply`].
 #[inline(always)]
 pub unsafe fn multiply_at<S: Simd>(
     simd: S,
@@ -75,7 +75,7 @@ pub unsafe fn multiply_at<S: Simd>(
             || ((rows - 1) * a.row + (depth - 1) * a.step < a.data.len()
                 && (depth - 1) * b.row + width <= b.data.len())
     );
-    // Compiled once rather than into each caller.
+    // Compiled once rather than inlined into each caller.
     simd.vectorize(Product {
         rows,
         depth,
@@ -88,7 +88,7 @@ pub unsafe fn multiply_at<S: Simd>(
     });
 }
 
-/// [`multiply`] once its sizes are checked.
+/// [`multiply`] with checked sizes.
 struct Product<'a> {
     rows: usize,
     depth: usize,
@@ -105,7 +105,7 @@ impl WithSimd for Product<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        // As many sums as stay in the registers beside what they are made of.
+        // As many sums as fit in the registers together with the operands.
         let [most_rows, most_vectors] = if S::REGISTER_COUNT >= 32 {
             [8, 3]
         } else {
@@ -120,21 +120,21 @@ impl WithSimd for Product<'_> {
             };
             let mut first = 0;
             while first < self.vectors {
-                // Four in two halves: three and one would load more.
+                // Four vectors are processed as two and two: three and one would load more.
                 let count = match self.vectors - first {
                     4 => 2,
                     rest => rest.min(most_vectors),
                 };
                 let at = first * S::F32_LANES;
-                // SAFETY: `multiply_at` asserted that all of the elements which these rows and vectors read lie within
-                // their memory, and was promised those of `C`.
+                // SAFETY: `multiply_at` has asserted that all elements that these rows and vectors read are
+                // within their memory, and its caller guarantees access to those of `C`.
                 unsafe {
                     let operands = Operands {
                         depth: self.depth,
                         a: self.a.data.as_ptr().wrapping_add(row * self.a.row),
                         a_row: self.a.row,
                         a_step: self.a.step,
-                        // With a depth of 0 these may lie outside, and are not read.
+                        // With a depth of 0 these may be out of bounds, but are not read.
                         b: self.b.data.as_ptr().wrapping_add(at),
                         b_row: self.b.row,
                         c: self.c.wrapping_add(row * self.c_row + at),
@@ -171,10 +171,10 @@ struct Operands {
 
 impl Operands {
     /// # Safety
-    /// As [`Operands::tile`], for `count` vectors.
+    /// See [`Operands::tile`], for `count` vectors.
     #[inline(always)]
     unsafe fn wide_tile<S: Simd, const M: usize>(self, simd: S, count: usize) {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             match count {
                 3 => self.tile::<S, M, 3>(simd),
@@ -184,15 +184,16 @@ impl Operands {
         }
     }
 
-    /// `M` rows of `N` vectors.
+    /// Multiplies `M` rows by `N` vectors.
     ///
     /// # Safety
-    /// All the elements that it names may be read, those of `C` written, and nothing else writes them meanwhile.
+    /// All elements of the operands are readable and those of `C` writable, and nothing else writes them during
+    /// the call.
     #[inline(always)]
     unsafe fn tile<S: Simd, const M: usize, const N: usize>(self, simd: S) {
-        // SAFETY: the caller's promise; where `A` has a stride of 1, that is what is said of it.
+        // SAFETY: guaranteed by the caller.
         unsafe {
-            // A known stride leaves no addresses to be computed within the loop.
+            // A stride known at compile time avoids address computations in the loop.
             if self.a_step == 1 {
                 let mut rows = [self.a; M];
                 for (m, row) in rows.iter_mut().enumerate() {
@@ -212,7 +213,7 @@ impl Operands {
     /// [`Operands::tile`] with the elements of `A` given by `left`.
     ///
     /// # Safety
-    /// As there.
+    /// See [`Operands::tile`].
     #[inline(always)]
     unsafe fn sums<S: Simd, const M: usize, const N: usize>(
         self,
@@ -220,7 +221,7 @@ impl Operands {
         left: impl Fn(usize, usize) -> f32,
     ) {
         let mut sums = [[simd.splat_f32s(0.0); N]; M];
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             if self.add {
                 for (m, sums) in sums.iter_mut().enumerate() {
@@ -241,7 +242,7 @@ impl Operands {
                         *sum = simd.mul_add_e_f32s(left, right, *sum);
                     }
                 }
-                // Past the last row it is not read.
+                // After the last row, the address is not read.
                 b = b.wrapping_add(self.b_row);
             }
             for (m, sums) in sums.iter().enumerate() {
@@ -255,32 +256,32 @@ impl Operands {
 }
 
 /// # Safety
-/// A vector of elements may be read from there.
+/// A vector of elements is readable at the address.
 #[inline(always)]
 unsafe fn load<S: Simd>(from: *const f32) -> S::f32s {
-    // SAFETY: the caller's promise; every bit pattern is a vector.
+    // SAFETY: guaranteed by the caller; every bit pattern is a valid vector.
     unsafe { from.cast::<S::f32s>().read_unaligned() }
 }
 
-/// The vector of `x[at..]`.
+/// Loads a vector from `x[at..]`.
 ///
 /// # Panics
-/// Panics if it ends outside.
+/// Panics if the vector is out of bounds.
 #[inline(always)]
 pub fn vector<S: Simd>(x: &[f32], at: usize) -> S::f32s {
     let x = &x[at..at + S::F32_LANES];
-    // SAFETY: these are as many elements as a vector has.
+    // SAFETY: the slice has the length of a vector.
     unsafe { load::<S>(x.as_ptr()) }
 }
 
-/// Makes `x[at..]` begin with a vector.
+/// Stores a vector to `x[at..]`.
 ///
 /// # Panics
-/// Panics if it ends outside.
+/// Panics if the vector is out of bounds.
 #[inline(always)]
 pub fn store<S: Simd>(x: &mut [f32], at: usize, vector: S::f32s) {
     let x = &mut x[at..at + S::F32_LANES];
-    // SAFETY: these are as many elements as a vector has.
+    // SAFETY: the slice has the length of a vector.
     unsafe { x.as_mut_ptr().cast::<S::f32s>().write_unaligned(vector) }
 }
 

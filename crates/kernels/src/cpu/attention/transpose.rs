@@ -1,10 +1,11 @@
-//! Vectors of tokens as columns, so that the vectors of a product run along the tokens.
+//! Transposition of token vectors to columns, so the vectors of a product run along the tokens.
 
 use pulp::Simd;
 
 use super::mask::{COLUMNS, LANES, QUERIES};
 
-/// `scale · rows[i][l]` at `out[l · QUERIES + i]`, of `[QUERIES, width]`, a multiple of [`LANES`].
+/// Writes `scale · rows[i][l]` to `out[l · QUERIES + i]`, for rows `[QUERIES, width]` with `width` a multiple of
+/// [`LANES`].
 #[inline(always)]
 pub fn transpose<S: Simd>(simd: S, rows: &[f32], width: usize, scale: f32, out: &mut [f32]) {
     let rows = rows[..QUERIES * width].as_chunks::<LANES>().0;
@@ -25,7 +26,7 @@ pub fn transpose<S: Simd>(simd: S, rows: &[f32], width: usize, scale: f32, out: 
     }
 }
 
-/// The columns of `scale · square`.
+/// Returns the columns of `scale · square`.
 #[inline(always)]
 fn transposed<S: Simd>(
     simd: S,
@@ -46,8 +47,8 @@ fn transposed<S: Simd>(
     columns
 }
 
-/// [`transposed`] of pairs, then of fours, then of the fours of each vector: of plain loops the compiler makes one load
-/// and one insertion for each element, which takes four times as long.
+/// [`transposed`] by pairs, then fours, then the fours of each vector. From plain loops, the compiler generates
+/// one load and one insertion per element, which takes four times as long.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn shuffled(
@@ -57,7 +58,7 @@ fn shuffled(
 ) -> [[f32; LANES]; LANES] {
     let f = simd.avx512f;
     let factor = f._mm512_set1_ps(scale);
-    // Loops and not closures: those would not be compiled for these instructions.
+    // Loops, not closures, which would not be compiled for this instruction set.
     let mut rows = [factor; LANES];
     for (row, x) in rows.iter_mut().zip(square) {
         *row = f._mm512_mul_ps(factor, pulp::cast(x));

@@ -1,7 +1,8 @@
-//! A product in blocks that fit the caches.
+//! Matrix products in cache-sized blocks.
 //!
-//! A block of A and one of B are packed, each by all threads, and then shared by the tasks that multiply tiles of C. A
-//! tile goes through k in steps whose panel of B stays in the first cache and whose panels of A stay in the second.
+//! All threads pack a block of A and a block of B, then share them in tasks that multiply tiles of C. A tile
+//! iterates over k in steps, sized so that the step's panel of B stays in the L1 cache and its panels of A stay
+//! in the L2 cache.
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -12,15 +13,15 @@ use super::pack::{self, Factor};
 use crate::cpu::matrix::{Matrix, MatrixMut, Output};
 use crate::cpu::parallel::{self, Start};
 
-/// Most units of k in a step: 32 KiB of a panel of B.
+/// The maximum number of units of k in a step: 32 KiB of a panel of B.
 const STEP: usize = 256;
-/// Most steps in a packed block.
+/// The maximum number of steps in a packed block.
 const STEPS: usize = 4;
-/// About how many units a packed block of A, and one of B, has: 4 MiB.
+/// The approximate size of a packed block of A or B in units: 4 MiB.
 const BLOCK: usize = 1 << 20;
-/// Panels of A that a task packs.
+/// The number of panels of A that a task packs.
 const PACK_ROWS: usize = 8;
-/// Panels of B that a task packs.
+/// The number of panels of B that a task packs.
 const PACK_COLUMNS: usize = 4;
 
 impl Threads {
@@ -32,8 +33,8 @@ impl Threads {
     }
 }
 
-/// `C = A B` or `C += A B`, best with C's rows contiguous. With `K` 2 the factors are rounded to bfloat16, with 1 they
-/// stay f32.
+/// `C = A B` or `C += A B`, fastest if C's rows are contiguous. `K` is 2 to round the operands to bfloat16, and 1
+/// to keep them in f32.
 ///
 /// # Safety
 /// [`super::supported`], and the sizes fit.
@@ -51,7 +52,7 @@ pub unsafe fn product<const K: usize>(
         }
         return;
     }
-    // Equal steps, of whole units.
+    // Steps of equal size, in whole units.
     let units = k.div_ceil(K);
     let step = units.div_ceil(units.div_ceil(STEP));
     let deep = step * STEPS.min(units.div_ceil(step));
@@ -72,7 +73,7 @@ pub unsafe fn product<const K: usize>(
                 let first = task * COLUMNS * PACK_COLUMNS;
                 let part = part(&columns, first, COLUMNS * PACK_COLUMNS);
                 let from = factor(b.transposed().block(part, depth.clone()));
-                // SAFETY: the instructions are there; the panels of the task are its own.
+                // SAFETY: the instructions are supported, and each task has its own panels.
                 unsafe { pack::pack::<K, COLUMNS>(from, b_panels.at(first * units)) };
             });
             for rows in parallel::ranges(m, high) {
@@ -94,22 +95,22 @@ pub unsafe fn product<const K: usize>(
                     strides,
                     accumulate: output == Output::Accumulate || depth.start > 0,
                 };
-                // SAFETY: the panels are packed; the instructions are there.
+                // SAFETY: the panels are packed, and the instructions are supported.
                 unsafe { multiply::<K>(&block, a_panels, b_panels, c, threads) };
             }
         }
     }
 }
 
-/// The block that is multiplied at a time.
+/// A block of the product.
 struct Block {
     rows: Range<usize>,
     columns: Range<usize>,
-    /// Units of k.
+    /// The number of units of k.
     units: usize,
-    /// Units of k of a step.
+    /// The number of units of k per step.
     step: usize,
-    /// From a row of C to the next, and from a column to the next.
+    /// The strides of C's rows and columns.
     strides: [usize; 2],
     accumulate: bool,
 }
@@ -127,7 +128,7 @@ unsafe fn multiply<const K: usize>(
 ) {
     let [down, along] = block.strides;
     let [m, n] = [block.rows.len(), block.columns.len()];
-    // Small tiles where there is little to do, so that there are several.
+    // Small products use small tiles to get enough tasks.
     let large = m * n >= 1 << 18;
     let [high, wide] = if large { [192, 256] } else { [96, 128] };
     let across = n.div_ceil(wide);
@@ -148,7 +149,8 @@ unsafe fn multiply<const K: usize>(
                     };
                     let a = a.at(i * block.units + units.start * ROWS);
                     let b = b.at(j * block.units + units.start * COLUMNS);
-                    // SAFETY: the panels have those units; the tile lies in C, and no other task writes it.
+                    // SAFETY: the panels contain these units; the tile is within C, and no other task writes to
+                    // it.
                     unsafe { kernel::multiply::<K>(units.len(), a, b, tile) };
                 }
             }
@@ -156,7 +158,7 @@ unsafe fn multiply<const K: usize>(
     });
 }
 
-/// `count` of a range from its `first`, or what is left.
+/// Returns up to `count` elements of a range, starting at its `first`.
 fn part(range: &Range<usize>, first: usize, count: usize) -> Range<usize> {
     let start = range.start + first;
     start..range.end.min(start + count)
@@ -176,7 +178,7 @@ fn clear(c: &mut MatrixMut<'_>) {
     for i in 0..c.rows {
         for j in 0..c.columns {
             let at = i * c.row_stride + j * c.column_stride;
-            // SAFETY: an element of C.
+            // SAFETY: the element is within C.
             unsafe { c.as_mut_ptr().add(at).write(0.0) };
         }
     }
@@ -190,7 +192,7 @@ impl Panels {
         Self(Box::new_uninit_slice(units + 16))
     }
 
-    /// The first unit at a multiple of 64 bytes, a line of the cache.
+    /// The first unit at a multiple of 64 bytes, the size of a cache line.
     fn start(&mut self) -> Start<u32> {
         let start: *mut u32 = self.0.as_mut_ptr().cast();
         Start(start.wrapping_add(start.align_offset(64)))

@@ -1,41 +1,42 @@
-//! The innermost product: a tile of C held in registers.
+//! The innermost product: accumulates a tile of C in registers.
 
 use std::arch::x86_64::*;
 
-/// Rows of a tile, and of a panel of A: with two vectors a row, 24 sums of the 32 registers.
+/// The number of rows of a tile and of a panel of A. With two vectors per row, the sums use 24 of the 32
+/// registers.
 pub const ROWS: usize = 12;
-/// Columns of a tile, and of a panel of B: two vectors.
+/// The number of columns of a tile and of a panel of B: two vectors.
 pub const COLUMNS: usize = 32;
-/// f32 of a vector.
+/// The number of f32 in a vector.
 const LANES: usize = 16;
 
-/// The place of a tile of C.
+/// A tile of C.
 #[derive(Clone, Copy)]
 pub struct Tile {
-    /// Its first element.
+    /// The address of the first element.
     pub start: *mut f32,
-    /// Elements from a row to the next.
+    /// The stride of the rows.
     pub row_stride: usize,
-    /// Elements from a column to the next.
+    /// The stride of the columns.
     pub column_stride: usize,
-    /// The number of rows, of [`ROWS`].
+    /// The number of rows, at most [`ROWS`].
     pub rows: usize,
-    /// The number of columns, of [`COLUMNS`].
+    /// The number of columns, at most [`COLUMNS`].
     pub columns: usize,
-    /// True if the product is added to what is there.
+    /// True to add the product to the tile instead of overwriting it.
     pub accumulate: bool,
 }
 
-/// `C (+)= A B` for one panel of A, `[units, ROWS]`, and one of B, `[units, COLUMNS]`. A unit is a pair of bfloat16 of
-/// adjacent k where `K` is 2, and one f32 where it is 1.
+/// `C (+)= A B` for one panel of A, `[units, ROWS]`, and one panel of B, `[units, COLUMNS]`. A unit is a pair of
+/// bfloat16 for two adjacent k if `K` is 2, and one f32 if it is 1.
 ///
 /// # Safety
-/// The CPU has the instructions, the panels have that many units, B's aligned to 64 bytes, and the tile's elements
-/// can be written (and read, where it accumulates).
+/// The CPU supports the instructions, the panels contain `units` units, the panel of B is aligned to 64 bytes,
+/// and the tile's elements are writable (and readable, if it accumulates).
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
 pub unsafe fn multiply<const K: usize>(units: usize, a: *const u32, b: *const u32, c: Tile) {
     if c.column_stride == 1 {
-        // SAFETY: as the caller promises.
+        // SAFETY: guaranteed by the caller.
         return unsafe { rows::<K>(units, a, b, c) };
     }
     let mut dense = [0.0f32; ROWS * COLUMNS];
@@ -46,11 +47,11 @@ pub unsafe fn multiply<const K: usize>(units: usize, a: *const u32, b: *const u3
         accumulate: false,
         ..c
     };
-    // SAFETY: as the caller promises; the tile is `dense`.
+    // SAFETY: guaranteed by the caller; the tile is `dense`.
     unsafe { rows::<K>(units, a, b, tile) };
     for i in 0..c.rows {
         for j in 0..c.columns {
-            // SAFETY: an element of the tile.
+            // SAFETY: the element is within the tile.
             unsafe {
                 let c_ij = c.start.add(i * c.row_stride + j * c.column_stride);
                 let old = if c.accumulate { *c_ij } else { 0.0 };
@@ -60,10 +61,10 @@ pub unsafe fn multiply<const K: usize>(units: usize, a: *const u32, b: *const u3
     }
 }
 
-/// [`multiply`] by how many rows there are.
+/// Dispatches [`multiply`] on the number of rows.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
 unsafe fn rows<const K: usize>(units: usize, a: *const u32, b: *const u32, c: Tile) {
-    // SAFETY: as `multiply`'s.
+    // SAFETY: guaranteed by the caller of `multiply`.
     unsafe {
         match c.rows {
             1 => vectors::<K, 1>(units, a, b, c),
@@ -82,7 +83,7 @@ unsafe fn rows<const K: usize>(units: usize, a: *const u32, b: *const u32, c: Ti
     }
 }
 
-/// [`rows`] by how many vectors the columns take.
+/// Dispatches [`rows`] on the number of vectors per row.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
 unsafe fn vectors<const K: usize, const R: usize>(
     units: usize,
@@ -90,7 +91,7 @@ unsafe fn vectors<const K: usize, const R: usize>(
     b: *const u32,
     c: Tile,
 ) {
-    // SAFETY: as `multiply`'s.
+    // SAFETY: guaranteed by the caller of `multiply`.
     unsafe {
         if c.columns <= LANES {
             registers::<K, R, 1>(units, a, b, c);
@@ -107,10 +108,10 @@ unsafe fn registers<const K: usize, const R: usize, const V: usize>(
     b: *const u32,
     c: Tile,
 ) {
-    // Columns of the last vector.
+    // The columns of the last vector.
     let mask = u16::MAX >> (V * LANES - c.columns);
     let mut sums = [[_mm512_setzero_ps(); V]; R];
-    // SAFETY: within the panels, and within the tile's rows and columns.
+    // SAFETY: all accesses are within the panels, and within the tile's rows and columns.
     unsafe {
         for i in 0..R {
             _mm_prefetch::<_MM_HINT_T0>(c.start.add(i * c.row_stride).cast());
@@ -151,6 +152,6 @@ unsafe fn registers<const K: usize, const R: usize, const V: usize>(
 #[target_feature(enable = "avx512f")]
 #[inline]
 fn pairs(x: __m512i) -> __m512bh {
-    // SAFETY: the same 512 bits.
+    // SAFETY: both types have 512 bits.
     unsafe { std::mem::transmute(x) }
 }

@@ -1,37 +1,38 @@
-//! A factor in the order in which the kernel reads it.
+//! Packing: reorders an operand for the kernel.
 //!
-//! A panel is some rows of A, or columns of B, for all k: `[units, width]`, one unit after the other. A unit is a pair of
-//! bfloat16 of adjacent k, the first in the lower half, or one f32. What lies outside of the matrix is zero.
+//! A panel holds several rows of A, or columns of B, for all k: `[units, width]`, one unit after the other. A
+//! unit is a pair of bfloat16 for two adjacent k, the first in the lower half, or one f32. Elements outside the
+//! matrix are zero.
 
 use std::arch::x86_64::*;
 
-/// f32 of a vector.
+/// The number of f32 in a vector.
 const LANES: usize = 16;
 
-/// A factor, seen as `[width, k]`: A as it is, B transposed.
+/// An operand viewed as `[width, k]`: A unchanged, B transposed.
 #[derive(Clone, Copy)]
 pub struct Factor {
-    /// Its first element.
+    /// The address of the first element.
     pub start: *const f32,
-    /// The number of rows of A, or columns of B.
+    /// The number of rows of A or columns of B.
     pub width: usize,
-    /// Elements from one of them to the next.
+    /// The stride of those rows or columns.
     pub stride: usize,
-    /// The number of k.
+    /// The length of the k dimension.
     pub depth: usize,
-    /// Elements from a k to the next.
+    /// The stride of the k dimension.
     pub depth_stride: usize,
 }
 
-/// Packs a factor into panels of `W`, each of `⌈depth / K⌉` units.
+/// Packs an operand into panels of width `W`, each of `⌈depth / K⌉` units.
 ///
 /// # Safety
-/// The CPU has the instructions, the factor's elements can be read, and `to` has room for all panels.
+/// The CPU supports the instructions, the operand's elements are readable, and `to` has space for all panels.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
 pub unsafe fn pack<const K: usize, const W: usize>(from: Factor, to: *mut u32) {
     let panel = from.depth.div_ceil(K) * W;
     let panels = from.width.div_ceil(W);
-    // SAFETY: as the caller promises: each write lies in a panel, each read in the factor.
+    // SAFETY: guaranteed by the caller: all writes are within the panels and all reads within the operand.
     unsafe {
         if from.depth_stride == 1 {
             for p in 0..panels {
@@ -65,7 +66,7 @@ pub unsafe fn pack<const K: usize, const W: usize>(from: Factor, to: *mut u32) {
     }
 }
 
-/// The lowest `count` lanes.
+/// A mask of the lowest `count` lanes.
 #[inline(always)]
 fn lanes(count: usize) -> u16 {
     if count >= LANES {
@@ -75,14 +76,14 @@ fn lanes(count: usize) -> u16 {
     }
 }
 
-/// Up to 16 adjacent rows of A, or columns of B, at one k.
+/// Loads up to 16 adjacent rows of A, or columns of B, at one k.
 #[target_feature(enable = "avx512f")]
 #[inline]
 unsafe fn across_k(from: Factor, first: usize, count: usize, k: usize) -> __m512 {
     if count == 0 {
         return _mm512_setzero_ps();
     }
-    // SAFETY: `count` elements of the factor.
+    // SAFETY: reads `count` elements of the operand.
     unsafe {
         let start = from.start.add(first * from.stride + k * from.depth_stride);
         if from.stride == 1 {
@@ -96,7 +97,7 @@ unsafe fn across_k(from: Factor, first: usize, count: usize, k: usize) -> __m512
     }
 }
 
-/// Pairs of the roundings of 16 numbers of one k and of the next.
+/// Rounds 16 numbers at one k and 16 at the next, and interleaves them into pairs.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
 #[inline]
 fn interleaved(low: __m512, high: __m512) -> __m512i {
@@ -108,15 +109,15 @@ fn interleaved(low: __m512, high: __m512) -> __m512i {
     _mm512_permutexvar_epi16(order, rounded(low, high))
 }
 
-/// The roundings of 32 numbers, in order.
+/// Rounds 32 numbers, in order.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
 #[inline]
 fn rounded(low: __m512, high: __m512) -> __m512i {
-    // SAFETY: the same 512 bits.
+    // SAFETY: both types have 512 bits.
     unsafe { std::mem::transmute::<__m512bh, __m512i>(_mm512_cvtne2ps_pbh(high, low)) }
 }
 
-/// 16 lanes of a panel from a factor whose k are adjacent: squares of 16 lanes by 16 units, transposed.
+/// Packs 16 lanes of a panel from an operand with contiguous k, by transposing squares of 16 lanes by 16 units.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
 unsafe fn along_k<const K: usize, const W: usize>(
     from: Factor,
@@ -129,7 +130,7 @@ unsafe fn along_k<const K: usize, const W: usize>(
     for unit in (0..units).step_by(LANES) {
         let k = unit * K;
         let mut square = [_mm512_setzero_si512(); LANES];
-        // SAFETY: loads are masked to the factor's elements, stores to the panel's units and lanes.
+        // SAFETY: loads are masked to the operand's elements, stores to the panel's units and lanes.
         unsafe {
             for (i, row) in square.iter_mut().enumerate().take(count) {
                 let start = from.start.add((first + i) * from.stride + k);
@@ -150,7 +151,7 @@ unsafe fn along_k<const K: usize, const W: usize>(
     }
 }
 
-/// A square of 16 by 16, transposed: by pairs, by fours, then the squares of 4 by 4 among themselves.
+/// Transposes a 16 × 16 square: pairs first, then fours, then the 4 × 4 blocks.
 #[target_feature(enable = "avx512f")]
 #[inline]
 fn transposed(rows: [__m512i; LANES]) -> [__m512i; LANES] {

@@ -1,28 +1,28 @@
-//! A block of rows against the whole vocabulary.
+//! The products of a block of rows with the whole vocabulary.
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use super::HeadLossTask;
-use super::cut::Cut;
 use super::rows::{Row, State};
 use super::tile;
+use super::tiling::Tiling;
 use crate::Precision;
 use crate::cpu::matrix::{Matrix, MatrixMut};
 use crate::cpu::parallel::{Shared, for_each, ranges};
 use crate::cpu::product::{Output, product_here};
 use crate::cpu::vector::{exp, wide};
 
-/// Rows for one task of the last pass over the hidden states' gradients.
-const FINISHED: usize = 32;
+/// The number of rows per task of the last pass over the gradients of the hidden states.
+const ROWS_PER_TASK: usize = 32;
 
-/// Some of the tokens that are learnt.
+/// A block of the tokens that are not ignored.
 #[derive(Clone, Copy)]
 pub struct Block<'a> {
     /// The head.
     pub task: &'a HeadLossTask<'a>,
     /// The division of the work.
-    pub cut: Cut,
+    pub tiling: Tiling,
     /// `[rows, width]`.
     pub hidden: &'a [f32],
     /// `[rows]`.
@@ -30,26 +30,29 @@ pub struct Block<'a> {
 }
 
 /// The results of a sweep over the vocabulary that the gradients need.
-pub struct Kept<'a> {
-    /// For each tile `[rows, columns]`: `exp(x - reference)`, times a soft cap's slope; or the gradient by the logits.
+pub struct SweepOutput<'a> {
+    /// `exp(x - reference)` times the derivative of a soft cap, or the gradient of the logits, as
+    /// `[rows, columns]` for each tile.
     pub exponentials: Shared<'a, MaybeUninit<f32>>,
-    /// By which references, `[tiles, rows]`.
+    /// The references of the exponentials, `[tiles, rows]`.
     pub references: Shared<'a, f32>,
-    /// Each chunk's exponentials times its weights, by the references of its states, `[chunks, rows, width]`.
+    /// The exponentials of each chunk times its weights, relative to the references of its states,
+    /// `[chunks, rows, width]`.
     pub hidden: Shared<'a, MaybeUninit<f32>>,
-    /// The rows, where they are known already: then the gradient by the logits is made whole, of factor 1.
-    pub known: Option<&'a [Row]>,
+    /// The final rows, if already known. The sweep then computes the complete gradient of the logits, with a
+    /// factor of 1.
+    pub final_rows: Option<&'a [Row]>,
 }
 
 impl<'a> Block<'a> {
-    /// The number of rows that it has.
+    /// The number of rows.
     pub fn rows(&self) -> usize {
         self.targets.len()
     }
 
     /// The columns of each tile.
     fn tiles(&self) -> impl Iterator<Item = Range<usize>> + Clone {
-        ranges(self.task.vocab, self.cut.tile)
+        ranges(self.task.vocab, self.tiling.tile)
     }
 
     /// The number of tiles.
@@ -59,23 +62,24 @@ impl<'a> Block<'a> {
 
     /// The number of chunks of tiles.
     pub fn chunk_count(&self) -> usize {
-        self.tile_count().div_ceil(self.cut.chunk)
+        self.tile_count().div_ceil(self.tiling.chunk)
     }
 
-    /// Makes all logits, a tile at a time: the states of each chunk's rows, `[chunks, rows]`.
-    pub fn sweep(&self, kept: Option<&Kept<'_>>) -> Vec<State> {
+    /// Computes all logits, a tile at a time, and returns the states of the rows for each chunk,
+    /// `[chunks, rows]`.
+    pub fn sweep(&self, output: Option<&SweepOutput<'_>>) -> Vec<State> {
         let (count, chunks) = (self.rows(), self.chunk_count());
-        let parts = count.div_ceil(self.cut.part);
+        let parts = count.div_ceil(self.tiling.part);
         let mut states = vec![State::default(); chunks * count];
         let all = Shared::new(&mut states);
-        // The parts of a chunk follow each other, so that its weights are still in a shared cache.
+        // The parts of a chunk are consecutive, so its weights are still in a shared cache.
         for_each(chunks * parts, |index| {
             let (chunk, part) = (index / parts, index % parts);
-            let start = part * self.cut.part;
-            let rows = start..count.min(start + self.cut.part);
-            // SAFETY: a chunk's part belongs to one task.
+            let start = part * self.tiling.part;
+            let rows = start..count.min(start + self.tiling.part);
+            // SAFETY: each part of a chunk belongs to one task.
             let states = unsafe { all.part(chunk * count + rows.start..chunk * count + rows.end) };
-            self.sweep_part(chunk, rows, states, kept);
+            self.sweep_part(chunk, rows, states, output);
         });
         states
     }
@@ -85,7 +89,7 @@ impl<'a> Block<'a> {
         chunk: usize,
         rows: Range<usize>,
         states: &mut [State],
-        kept: Option<&Kept<'_>>,
+        output: Option<&SweepOutput<'_>>,
     ) {
         let HeadLossTask {
             weight,
@@ -98,29 +102,32 @@ impl<'a> Block<'a> {
         let hidden = &self.hidden[rows.start * width..rows.end * width];
         let hidden = Matrix::row_major(hidden, count, width);
         let targets = &self.targets[rows.clone()];
-        let mut own = match kept {
+        let mut own = match output {
             Some(_) => Box::default(),
-            None => Box::new_uninit_slice(count * self.cut.tile.min(self.task.vocab)),
+            None => Box::new_uninit_slice(count * self.tiling.tile.min(self.task.vocab)),
         };
         let mut hidden_grad: &mut [f32] = &mut [];
         let tiles = self.tiles().enumerate();
-        for (index, columns) in tiles.skip(chunk * self.cut.chunk).take(self.cut.chunk) {
+        for (index, columns) in tiles
+            .skip(chunk * self.tiling.chunk)
+            .take(self.tiling.chunk)
+        {
             let weight = &weight[columns.start * width..columns.end * width];
             let weight = Matrix::row_major(weight, columns.len(), width);
             let size = count * columns.len();
-            let place = match kept {
-                Some(kept) => {
+            let memory = match output {
+                Some(output) => {
                     let start = all * columns.start + rows.start * columns.len();
-                    // SAFETY: a tile's rows belong to one task.
-                    unsafe { kept.exponentials.part(start..start + size) }
+                    // SAFETY: each row of a tile belongs to one task.
+                    unsafe { output.exponentials.part(start..start + size) }
                 }
                 None => &mut own[..size],
             };
-            let logits = product_in(place, hidden, weight.transposed(), precision);
-            match kept.and_then(|kept| kept.known) {
-                Some(known) => {
-                    let known = &known[rows.clone()];
-                    tile::gradients(logits, columns.len(), known, self.task.vocab, options);
+            let logits = product_in(memory, hidden, weight.transposed(), precision);
+            match output.and_then(|output| output.final_rows) {
+                Some(final_rows) => {
+                    let final_rows = &final_rows[rows.clone()];
+                    tile::gradients(logits, columns.len(), final_rows, self.task.vocab, options);
                 }
                 None => {
                     tile::exponentials(
@@ -133,19 +140,19 @@ impl<'a> Block<'a> {
                     );
                 }
             }
-            let Some(kept) = kept else { continue };
+            let Some(output) = output else { continue };
             let references = index * all + rows.start..index * all + rows.end;
-            // SAFETY: a tile's rows belong to one task.
-            let references = unsafe { kept.references.part(references) };
+            // SAFETY: each row of a tile belongs to one task.
+            let references = unsafe { output.references.part(references) };
             for (reference, state) in references.iter_mut().zip(&*states) {
                 *reference = state.reference;
             }
             let exponentials = Matrix::row_major(logits, count, columns.len());
-            if index % self.cut.chunk == 0 {
+            if index % self.tiling.chunk == 0 {
                 let start = (chunk * all + rows.start) * width;
-                // SAFETY: a chunk's rows belong to one task, which takes them once.
-                let place = unsafe { kept.hidden.part(start..start + count * width) };
-                hidden_grad = product_in(place, exponentials, weight, precision);
+                // SAFETY: each row of a chunk belongs to one task, which borrows it once.
+                let memory = unsafe { output.hidden.part(start..start + count * width) };
+                hidden_grad = product_in(memory, exponentials, weight, precision);
             } else {
                 let sum = MatrixMut::row_major(hidden_grad, count, width);
                 product_here(sum, exponentials, weight, Output::Accumulate, precision);
@@ -153,8 +160,8 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// The rows, from [`Self::sweep`]'s states.
-    pub fn finished(&self, states: &[State]) -> Vec<Row> {
+    /// The final rows, from the states returned by [`Self::sweep`].
+    pub fn final_rows(&self, states: &[State]) -> Vec<Row> {
         let row = |row| {
             let states = states[row..].iter().step_by(self.rows());
             Row::new(states, self.task.vocab, self.task.options)
@@ -162,35 +169,35 @@ impl<'a> Block<'a> {
         (0..self.rows()).map(row).collect()
     }
 
-    /// `dhidden` of this block's rows: `sums` are [`Kept::hidden`], `place` says where a row's lies in `hidden_grad`, and
-    /// `even` is `ε · Σ_v W_v / V`, if it is not in the sums.
+    /// Computes `dhidden` for the rows of this block. `sums` are [`SweepOutput::hidden`], `token` maps a row to
+    /// its index in `hidden_grad`, and `even` is `ε · Σ_v W_v / V`, unless it is part of the sums.
     pub fn hidden_grad(
         &self,
         rows: &[Row],
         states: Option<&[State]>,
         sums: &[f32],
         even: Option<&[f32]>,
-        place: impl Fn(usize) -> usize + Sync,
+        token: impl Fn(usize) -> usize + Sync,
         hidden_grad: &Shared<'_, f32>,
     ) {
         let HeadLossTask { weight, width, .. } = *self.task;
         let (count, chunks) = (self.rows(), self.chunk_count());
-        for_each(count.div_ceil(FINISHED), |index| {
-            let indices = index * FINISHED..count.min((index + 1) * FINISHED);
+        for_each(count.div_ceil(ROWS_PER_TASK), |index| {
+            let indices = index * ROWS_PER_TASK..count.min((index + 1) * ROWS_PER_TASK);
             wide(
                 #[inline(always)]
                 || {
                     for index in indices {
-                        let (row, place) = (&rows[index], place(index) * width);
-                        // SAFETY: the rows' places are different, and each row belongs to one task.
-                        let grad = unsafe { hidden_grad.part(place..place + width) };
+                        let (row, start) = (&rows[index], token(index) * width);
+                        // SAFETY: the rows have different tokens, and each row belongs to one task.
+                        let grad = unsafe { hidden_grad.part(start..start + width) };
                         let target = &weight[self.targets[index] * width..][..width];
                         for chunk in 0..chunks {
                             let at = chunk * count + index;
                             let factor = states.map_or(1.0, |all| factor(row, all[at].reference));
                             let sums = &sums[at * width..][..width];
                             match chunk {
-                                0 => combine(grad, sums, factor, target, -row.pull),
+                                0 => combine(grad, sums, factor, target, -row.target_grad),
                                 _ => add_scaled(grad, sums, factor),
                             }
                         }
@@ -203,8 +210,9 @@ impl<'a> Block<'a> {
         });
     }
 
-    /// `dW` of this block's rows: `exponentials` and `references` are [`Kept`]'s, the latter None where the gradient by
-    /// the logits is whole; `even` is `ε/V · Σ hidden` over the rows, if it is not in that.
+    /// Computes `dW` for the rows of this block. `exponentials` and `references` are those of [`SweepOutput`];
+    /// `references` is `None` if the exponentials are the complete gradient of the logits. `even` is
+    /// `ε/V · Σ hidden` over the rows, unless it is part of that gradient.
     pub fn weight_grad(
         &self,
         rows: &[Row],
@@ -215,9 +223,10 @@ impl<'a> Block<'a> {
         output: Output,
     ) {
         let width = self.task.width;
-        let strips: Vec<_> = ranges(width, self.cut.strip).collect();
-        // A few tiles for a task: most rows' references stay, and so do their scaled hidden states.
-        let group = self.cut.chunk.min(3);
+        let strips: Vec<_> = ranges(width, self.tiling.strip).collect();
+        // A few tiles per task: the references of most rows do not change between them, so their scaled hidden
+        // states can be reused.
+        let group = self.tiling.chunk.min(3);
         let groups = self.tile_count().div_ceil(group);
         for_each(groups * strips.len(), |index| {
             let strip = strips[index % strips.len()].clone();
@@ -233,17 +242,23 @@ impl<'a> Block<'a> {
                 let hidden = Matrix::row_major(&scaled, self.rows(), strip.len());
                 let start = weight_grad.at(columns.start * width + strip.start);
                 let shape = [columns.len(), strip.len()];
-                // SAFETY: a tile's strip belongs to one task, within the gradient's `[vocab, width]`.
-                let place = unsafe { MatrixMut::from_raw(start, shape, [width, 1]) };
+                // SAFETY: the strip of the tile belongs to one task, and is within the gradient `[vocab, width]`.
+                let tile_grad = unsafe { MatrixMut::from_raw(start, shape, [width, 1]) };
                 let precision = self.task.precision;
-                product_here(place, exponentials.transposed(), hidden, output, precision);
+                product_here(
+                    tile_grad,
+                    exponentials.transposed(),
+                    hidden,
+                    output,
+                    precision,
+                );
                 self.add_targets(rows, columns, strip.clone(), even, weight_grad);
             }
         });
     }
 
-    /// Copies a strip of the hidden states, each times its row's factor for a tile; where it is the one that was copied,
-    /// nothing is to do.
+    /// Copies a strip of the hidden states, each row times its factor for the tile. Rows whose factor has not
+    /// changed are skipped.
     fn scale_hidden(
         &self,
         rows: &[Row],
@@ -271,7 +286,7 @@ impl<'a> Block<'a> {
         );
     }
 
-    /// The targets' part and the even part of a strip of a tile of `dW`.
+    /// Subtracts the contributions of the targets and of `ε/V` from a strip of a tile of `dW`.
     fn add_targets(
         &self,
         rows: &[Row],
@@ -282,7 +297,7 @@ impl<'a> Block<'a> {
     ) {
         let width = self.task.width;
         let part = |row: usize| row * width + strip.start..row * width + strip.end;
-        // SAFETY: a tile's strip belongs to one task, and one row of it is held at a time.
+        // SAFETY: the strip of the tile belongs to one task, which holds one row of it at a time.
         let grad = |row: usize| unsafe { weight_grad.part(part(row)) };
         wide(
             #[inline(always)]
@@ -294,7 +309,7 @@ impl<'a> Block<'a> {
                 }
                 for (index, (row, target)) in rows.iter().zip(self.targets).enumerate() {
                     if columns.contains(target) {
-                        add_scaled(grad(*target), &self.hidden[part(index)], -row.pull);
+                        add_scaled(grad(*target), &self.hidden[part(index)], -row.target_grad);
                     }
                 }
             },
@@ -302,7 +317,7 @@ impl<'a> Block<'a> {
     }
 }
 
-/// The factor of a row's exponentials by `reference`.
+/// The factor of a row's exponentials that are relative to `reference`.
 #[inline(always)]
 fn factor(row: &Row, reference: f32) -> f32 {
     exp(reference - row.reference) * row.coefficient
@@ -324,19 +339,20 @@ pub fn add_scaled(y: &mut [f32], x: &[f32], factor: f32) {
     }
 }
 
-/// The product row after row, in memory that need not be initialised.
+/// Computes a row-major product in memory that may be uninitialized.
 fn product_in<'a>(
-    place: &'a mut [MaybeUninit<f32>],
+    memory: &'a mut [MaybeUninit<f32>],
     a: Matrix<'_>,
     b: Matrix<'_>,
     precision: Precision,
 ) -> &'a mut [f32] {
-    assert_eq!(place.len(), a.rows * b.columns, "the product's size");
-    let start = place.as_mut_ptr().cast::<f32>();
-    // SAFETY: the matrix is `place`, row after row, which is borrowed exclusively; the product writes all of it and reads none.
+    assert_eq!(memory.len(), a.rows * b.columns, "the product's size");
+    let start = memory.as_mut_ptr().cast::<f32>();
+    // SAFETY: the matrix is `memory` in row-major order, which is borrowed exclusively. The product writes all of
+    // it and reads none.
     unsafe {
         let c = MatrixMut::from_raw(start, [a.rows, b.columns], [b.columns, 1]);
         product_here(c, a, b, Output::Overwrite, precision);
-        std::slice::from_raw_parts_mut(start, place.len())
+        std::slice::from_raw_parts_mut(start, memory.len())
     }
 }

@@ -1,17 +1,17 @@
-//! The state of a row after some of its logits, and its results after all of them.
+//! The state of a row after part of its logits, and the result after all of them.
 
 use crate::HeadLossOptions;
 
-/// The state of a row after some of its logits.
+/// The state of a row after part of its logits.
 #[derive(Clone, Copy, Debug)]
 pub struct State {
-    /// The number that is taken from the logits before they are raised to powers of e: not far below the largest.
+    /// The number subtracted from the logits before exponentiation, at most a little below the largest of them.
     pub reference: f32,
     /// `Σ exp(x - reference)`.
     pub sum: f64,
     /// `Σ x`; 0 without label smoothing.
     pub logits: f64,
-    /// The target's logit; 0 where it was not among them.
+    /// The target's logit, or 0 if it has not been among the logits.
     pub target: f32,
 }
 
@@ -26,21 +26,21 @@ impl Default for State {
     }
 }
 
-/// A token that is learnt. `exp(x - reference) · coefficient` is `(1 + 2zL) · p`.
+/// The final result for a token that is not ignored. `exp(x - reference) · coefficient` is `(1 + 2zL) · p`.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
-    /// The largest of its states' references.
+    /// The largest reference of its states.
     pub reference: f32,
     /// `(1 + 2zL) / Σ exp(x - reference)`.
     pub coefficient: f32,
-    /// The target's part of the gradient by the logits, with its sign turned: `1 - ε`, times a soft cap's slope.
-    pub pull: f32,
-    /// Its loss.
+    /// The contribution of the target to `-g`: `1 - ε`, times the derivative of a soft cap.
+    pub target_grad: f32,
+    /// The loss of the token.
     pub loss: f64,
 }
 
 impl Row {
-    /// From its states in all parts of a vocabulary.
+    /// Combines the states for all parts of the vocabulary.
     pub fn new<'a>(
         states: impl Iterator<Item = &'a State> + Clone,
         vocab: usize,
@@ -58,7 +58,7 @@ impl Row {
         for state in states {
             sum += state.sum * f64::from(state.reference - reference).exp();
             logits += state.logits;
-            target += state.target; // 0 in all but one
+            target += state.target; // 0 in all states but one
         }
         let log_sum = sum.ln() + f64::from(reference);
         let smoothing = options.label_smoothing;
@@ -70,7 +70,7 @@ impl Row {
         Self {
             reference,
             coefficient: ((1.0 + 2.0 * options.z_loss * log_sum) / sum) as f32,
-            pull: (1.0 - smoothing) as f32 * slope,
+            target_grad: (1.0 - smoothing) as f32 * slope,
             loss,
         }
     }

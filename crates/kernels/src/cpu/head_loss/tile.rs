@@ -1,4 +1,4 @@
-//! The work on a tile of logits while it is in the cache.
+//! Operations on a tile of logits while it is in the cache.
 
 use std::ops::Range;
 
@@ -6,13 +6,13 @@ use super::rows::{Row, State, slope};
 use crate::HeadLossOptions;
 use crate::cpu::vector::{LANES, exp, sum, tanh, wide};
 
-/// The excess of a logit over a row's reference at which the reference follows: exponentials up to `e^16` do no harm, and a
-/// reference that stays spares the rescaling of what was summed by it.
+/// The distance by which a logit must exceed a row's reference before the reference is raised. Exponentials up to
+/// `e^16` are harmless, and a constant reference avoids rescaling the sums.
 const SLACK: f32 = 16.0;
 
-/// The logits `[rows, columns]` of some columns of the vocabulary become `exp(x - reference)`, times a soft cap's slope,
-/// and each row's state takes them in. Where a reference rises, the row of `summed` `[rows, width]`, which was summed by
-/// the old one, is brought to the new one; it may be empty.
+/// Replaces the logits `[rows, columns]` of some columns of the vocabulary by `exp(x - reference)`, times the
+/// derivative of a soft cap, and updates the state of each row. If a reference is raised, the row of `summed`
+/// `[rows, width]`, which is relative to the old reference, is rescaled. `summed` may be empty.
 pub fn exponentials(
     logits: &mut [f32],
     columns: Range<usize>,
@@ -29,7 +29,7 @@ pub fn exponentials(
         || {
             for (row, ((logits, target), state)) in rows.zip(targets).zip(states).enumerate() {
                 if cap > 0.0 {
-                    capped(logits, cap);
+                    apply_cap(logits, cap);
                 }
                 let largest = largest(logits);
                 if columns.contains(target) {
@@ -38,7 +38,7 @@ pub fn exponentials(
                 if options.label_smoothing != 0.0 {
                     state.logits += f64::from(sum(logits));
                 }
-                // The first reference is the largest itself: -∞ is below any.
+                // The first reference is the largest logit, since it starts at -∞.
                 if largest > state.reference + SLACK {
                     if state.sum > 0.0 {
                         let scale = exp(state.reference - largest);
@@ -50,17 +50,18 @@ pub fn exponentials(
                     state.reference = largest;
                 }
                 state.sum += if cap > 0.0 {
-                    raised::<true>(logits, state.reference, cap)
+                    exponentiate::<true>(logits, state.reference, cap)
                 } else {
-                    raised::<false>(logits, state.reference, cap)
+                    exponentiate::<false>(logits, state.reference, cap)
                 };
             }
         },
     );
 }
 
-/// The logits of a tile become the gradient by the logits before the cap, but for the target's part, of rows that are
-/// known already: `((1 + 2zL) · p - ε/V) · (1 - (x/c)²)`. This is for a soft cap with label smoothing.
+/// Replaces the logits of a tile by the gradient of the uncapped logits, without the contribution of the targets:
+/// `((1 + 2zL) · p - ε/V) · (1 - (x/c)²)`. The final rows must be known. Used for a soft cap with label
+/// smoothing.
 pub fn gradients(
     logits: &mut [f32],
     columns: usize,
@@ -75,7 +76,7 @@ pub fn gradients(
         #[inline(always)]
         || {
             for (logits, row) in all.zip(rows) {
-                capped(logits, cap);
+                apply_cap(logits, cap);
                 for x in logits {
                     let probability = exp(*x - row.reference) * row.coefficient;
                     *x = (probability - even) * slope(*x, cap);
@@ -85,7 +86,8 @@ pub fn gradients(
     );
 }
 
-/// The largest; -∞ of none. Its lanes are folded in halves: rows of small vocabularies are short.
+/// The largest element, or -∞ for an empty row. Lanes are folded by halves, since rows of small vocabularies are
+/// short.
 #[inline(always)]
 fn largest(row: &[f32]) -> f32 {
     let larger = |a: f32, b: f32| if b > a { b } else { a };
@@ -109,9 +111,9 @@ fn largest(row: &[f32]) -> f32 {
     lanes[0]
 }
 
-/// `x = exp(x - reference)`, times the cap's slope; returns their sum without the slope.
+/// `x = exp(x - reference)`, times the derivative of the cap. Returns the sum without the derivative.
 #[inline(always)]
-fn raised<const CAPPED: bool>(row: &mut [f32], reference: f32, cap: f32) -> f64 {
+fn exponentiate<const CAPPED: bool>(row: &mut [f32], reference: f32, cap: f32) -> f64 {
     let mut sums = [0.0; LANES];
     let mut chunks = row.chunks_exact_mut(LANES);
     let one = |x: &mut f32, sum: &mut f32| {
@@ -136,7 +138,7 @@ fn raised<const CAPPED: bool>(row: &mut [f32], reference: f32, cap: f32) -> f64 
 
 /// `x = c tanh(x / c)`.
 #[inline(always)]
-fn capped(row: &mut [f32], cap: f32) {
+fn apply_cap(row: &mut [f32], cap: f32) {
     for x in row {
         *x = cap * tanh(*x / cap);
     }

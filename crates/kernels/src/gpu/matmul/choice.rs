@@ -1,5 +1,5 @@
-//! Selects the kernel of a product: the fastest of a benchmark for its kind of shapes, which is cached. On software devices it is the
-//! first kernel that supports the shapes.
+//! Kernel selection. A benchmark picks the fastest kernel for each [`Key`] and the choice is cached. Software
+//! devices use the first kernel that supports the shapes.
 
 use burn_cubecl::cubecl::client::ComputeClient;
 use burn_cubecl::cubecl::ir::features::Plane;
@@ -8,7 +8,7 @@ use burn_cubecl::tensor::CubeTensor;
 use burn_cubecl::{CubeRuntime, CubeTuneId};
 use cubek::matmul::launch::Strategy;
 
-use super::kernels::{Kernel, Way, all, launch};
+use super::kernels::{Kernel, KernelClass, all, launch};
 use super::key::Key;
 
 #[derive(Clone)]
@@ -16,25 +16,26 @@ struct Product<R: CubeRuntime> {
     a: CubeTensor<R>,
     b: CubeTensor<R>,
     output: CubeTensor<R>,
-    /// The output is ignored: only the time counts.
+    /// True in a benchmark, where only the time matters.
     is_trial: bool,
 }
 
 impl<R: CubeRuntime> Product<R> {
-    /// The fallback for shapes that the kernel does not support: it was chosen for others of the key.
-    fn by(self, kernel: &Kernel) -> Result<(), String> {
+    /// Multiplies with `kernel`. Outside of benchmarks it falls back to the naive kernel if `kernel` does not
+    /// support the shapes, since the choice was made for other shapes with the same key.
+    fn multiply_with(self, kernel: &Kernel) -> Result<(), String> {
         let Self { a, b, output, .. } = self.clone();
-        let made = launch(&kernel.strategy, a, b, output);
-        match made {
-            Err(_) if !self.is_trial => self.by_any_means(),
-            made => made.map_err(|error| format!("{error:?}")),
+        let result = launch(&kernel.strategy, a, b, output);
+        match result {
+            Err(_) if !self.is_trial => self.multiply_naive(),
+            result => result.map_err(|error| format!("{error:?}")),
         }
     }
 
-    fn by_any_means(self) -> Result<(), String> {
+    fn multiply_naive(self) -> Result<(), String> {
         let Self { a, b, output, .. } = self;
-        let made = launch(&Strategy::Naive, a, b, output);
-        made.map_err(|error| format!("{error:?}"))
+        let result = launch(&Strategy::Naive, a, b, output);
+        result.map_err(|error| format!("{error:?}"))
     }
 }
 
@@ -55,14 +56,15 @@ pub(super) fn multiply<R: CubeRuntime>(a: CubeTensor<R>, b: CubeTensor<R>, outpu
     TUNER.execute(&device, &client, TUNER.init(kernels::<R>), product);
 }
 
-/// Returns true for a CPU that emulates a GPU. CubeCL reports no plane operations for these; every hardware device since Vulkan 1.1 has
-/// them.
+/// Returns true for a CPU that emulates a GPU. CubeCL reports no plane operations for these; hardware devices
+/// have had them since Vulkan 1.1.
 fn is_software_device<R: CubeRuntime>(client: &ComputeClient<R>) -> bool {
     !client.properties().features.plane.contains(Plane::Ops)
 }
 
-/// Writes `a b` to `output` with the first kernel of the highest priority that supports the shapes, or returns false if none does. A benchmark costs more than it saves on
-/// software devices: Mesa compiles some of the kernels in two seconds each.
+/// Writes `a b` to `output` with the first kernel of the highest priority that supports the shapes. Returns false
+/// if there is none. On software devices a benchmark costs more than it saves: Mesa needs two seconds to compile
+/// some of the kernels.
 fn multiply_with_first<R: CubeRuntime>(
     a: &CubeTensor<R>,
     b: &CubeTensor<R>,
@@ -71,9 +73,9 @@ fn multiply_with_first<R: CubeRuntime>(
     let key = Key::between(a, b, output);
     let mut candidates: Vec<Kernel> = all()
         .into_iter()
-        .filter(|kernel| kernel.way.priority(&key) >= 0 && kernel.priority(&key) >= 0)
+        .filter(|kernel| kernel.class.priority(&key) >= 0 && kernel.priority(&key) >= 0)
         .collect();
-    candidates.sort_by_key(|kernel| std::cmp::Reverse(kernel.way.priority(&key)));
+    candidates.sort_by_key(|kernel| std::cmp::Reverse(kernel.class.priority(&key)));
     let mut strategies = candidates.into_iter().map(|kernel| kernel.strategy);
     strategies.any(|strategy| launch(&strategy, a.clone(), b.clone(), output.clone()).is_ok())
 }
@@ -85,25 +87,26 @@ fn kernels<R: CubeRuntime>() -> TunableSet<Key, Product<R>, ()> {
         ..product.clone()
     };
     let key = |of: &Product<R>| Key::between(&of.a, &of.b, &of.output);
-    let group = |name, way: Way| TuneGroup::<Key>::new(name, move |key| way.priority(key));
-    let vector = group("vector", Way::Vector);
-    let cores = group("cores", Way::Cores);
-    let tensor_cores = group("tensor cores", Way::TensorCores);
+    let group =
+        |name, class: KernelClass| TuneGroup::<Key>::new(name, move |key| class.priority(key));
+    let vector = group("vector", KernelClass::Vector);
+    let cores = group("cores", KernelClass::Cores);
+    let tensor_cores = group("tensor cores", KernelClass::TensorCores);
     let last = TuneGroup::<Key>::new("last", |_| 0);
 
-    // The first is what the tuner falls back to.
-    let naive = Tunable::new("naive", |product: Product<R>| product.by_any_means());
+    // The tuner falls back to the first entry.
+    let naive = Tunable::new("naive", |product: Product<R>| product.multiply_naive());
     let set = TunableSet::new(key, trial).with(naive.group(&last, |_| 1));
     all().into_iter().fold(set, |set, kernel| {
-        let group = match kernel.way {
-            Way::Vector => &vector,
-            Way::Cores => &cores,
-            Way::TensorCores => &tensor_cores,
+        let group = match kernel.class {
+            KernelClass::Vector => &vector,
+            KernelClass::Cores => &cores,
+            KernelClass::TensorCores => &tensor_cores,
         };
         let kernel = std::sync::Arc::new(kernel);
         let tried = kernel.clone();
         let tunable = Tunable::new(&kernel.strategy.to_string(), move |product: Product<R>| {
-            product.by(&tried)
+            product.multiply_with(&tried)
         });
         set.with(tunable.group(group, move |key| kernel.priority(key)))
     })

@@ -1,4 +1,4 @@
-//! The kernels there are to choose from, and what each is for.
+//! The candidate kernels and the products that each is suited for.
 
 use burn_cubecl::CubeRuntime;
 use burn_cubecl::tensor::CubeTensor;
@@ -18,27 +18,28 @@ use cubek::std::InputBinding;
 
 use super::key::Key;
 
-/// The method of a kernel, which decides where it is worth a try.
+/// The kind of hardware units that a kernel uses, which decides the products it is tried for.
 #[derive(Clone, Copy)]
-pub(super) enum Way {
-    /// One row, or one column.
+pub(super) enum KernelClass {
+    /// Kernels for a single row or column.
     Vector,
-    /// On the device's cores.
+    /// Kernels on the device's regular cores.
     Cores,
-    /// On its tensor cores.
+    /// Kernels on the device's tensor cores.
     TensorCores,
 }
 
-/// A kernel.
+/// A candidate kernel.
 pub(super) struct Kernel {
     pub(super) strategy: Strategy,
-    pub(super) way: Way,
-    /// It loads a stage while it multiplies another.
+    pub(super) class: KernelClass,
+    /// True if the kernel is double-buffered: it loads one stage while it multiplies another.
     pub(super) two_stages: bool,
 }
 
-impl Way {
-    /// Those of the highest priority are tried, then those below where none of them can; none below 0 is.
+impl KernelClass {
+    /// The priority for a product. Kernels of the highest priority are tried first, and lower ones only if none
+    /// of them supports the product. A negative priority excludes the kernel.
     pub(super) fn priority(self, key: &Key) -> i8 {
         let small = matches!(key.scale(), Scale::Small);
         let general = matches!(key.kind(), Kind::General);
@@ -47,7 +48,7 @@ impl Way {
             Self::Vector => -1,
             Self::Cores if small || !general || !key.is_narrow() => 2,
             Self::Cores => 1,
-            // They would round what is in f32.
+            // Tensor cores would round f32 operands.
             Self::TensorCores if !key.is_narrow() => -1,
             Self::TensorCores if matches!(key.scale(), Scale::Large) => 3,
             Self::TensorCores => 2,
@@ -56,11 +57,11 @@ impl Way {
 }
 
 impl Kernel {
-    /// Within its way, as [`Way::priority`].
+    /// The priority within its class; see [`KernelClass::priority`].
     pub(super) fn priority(&self, key: &Key) -> i8 {
         match self.two_stages {
             true if !key.has_even_stages() => -1,
-            // Where products are small, it gains nothing.
+            // Double buffering does not pay off for small products.
             true if matches!(key.scale(), Scale::Small) => -1,
             _ => 1,
         }
@@ -91,22 +92,22 @@ pub(super) fn launch<R: CubeRuntime>(
     )
 }
 
-/// All of them.
+/// Returns all candidate kernels.
 pub(super) fn all() -> Vec<Kernel> {
-    let kernel = |strategy, way, two_stages| Kernel {
+    let kernel = |strategy, class, two_stages| Kernel {
         strategy,
-        way,
+        class,
         two_stages,
     };
     let mut kernels = vec![
         kernel(
             Strategy::GemvPlaneParallel(Inferred(Default::default())),
-            Way::Vector,
+            KernelClass::Vector,
             false,
         ),
         kernel(
             Strategy::GemvUnitPerpendicular(Inferred(Default::default())),
-            Way::Vector,
+            KernelClass::Vector,
             false,
         ),
     ];
@@ -116,8 +117,8 @@ pub(super) fn all() -> Vec<Kernel> {
     ] {
         let one = Strategy::SimpleUnit(Inferred(SimpleUnitSelectionArgs { tile_size }));
         let two = Strategy::DoubleUnit(Inferred(DoubleUnitSelectionArgs { tile_size }));
-        kernels.push(kernel(one, Way::Cores, false));
-        kernels.push(kernel(two, Way::Cores, true));
+        kernels.push(kernel(one, KernelClass::Cores, false));
+        kernels.push(kernel(two, KernelClass::Cores, true));
     }
     for multi_rows in [false, true] {
         let of = |tile_matmul| {
@@ -130,7 +131,7 @@ pub(super) fn all() -> Vec<Kernel> {
             Strategy::SimpleCyclicCmma(of(TileMatmulKind::Cmma)),
             Strategy::SimpleCyclicMma(of(TileMatmulKind::Mma)),
         ] {
-            kernels.push(kernel(one, Way::TensorCores, false));
+            kernels.push(kernel(one, KernelClass::TensorCores, false));
         }
     }
     for row_count in [4, 8] {
@@ -146,7 +147,7 @@ pub(super) fn all() -> Vec<Kernel> {
             Strategy::OrderedDoubleCmma(of(TileMatmulKind::Cmma)),
             Strategy::OrderedDoubleMma(of(TileMatmulKind::Mma)),
         ] {
-            kernels.push(kernel(two, Way::TensorCores, true));
+            kernels.push(kernel(two, KernelClass::TensorCores, true));
         }
     }
     for specialized in [false, true] {
@@ -160,7 +161,7 @@ pub(super) fn all() -> Vec<Kernel> {
             Strategy::DoubleCyclicCmma(of(TileMatmulKind::Cmma)),
             Strategy::DoubleCyclicMma(of(TileMatmulKind::Mma)),
         ] {
-            kernels.push(kernel(two, Way::TensorCores, true));
+            kernels.push(kernel(two, KernelClass::TensorCores, true));
         }
     }
     kernels

@@ -1,4 +1,4 @@
-//! The kinds of products that one choice of a kernel is made for.
+//! Keys that group products for kernel selection.
 
 use std::fmt;
 
@@ -9,13 +9,14 @@ use cubek::matmul::definition::MatmulKind;
 use cubek::matmul::launch::{MatmulAutotuneKey, MatmulGlobalScale};
 use serde::{Deserialize, Serialize};
 
-/// No kernel's stage is longer than half of it, nor other than a power of two.
+/// A depth in whole multiples of this has an even number of stages in every kernel: stages are powers of two and
+/// at most half as long.
 const TWO_STAGES: usize = 256;
 
-/// The kinds of products that one choice is made for.
+/// A class of products that share one choice of kernel.
 #[derive(Clone, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
 pub(super) struct Key {
-    /// Sizes up to the next power of two, types, how the factors lie.
+    /// Sizes rounded up to powers of two, element types, and memory layouts of the operands.
     product: MatmulAutotuneKey,
     even_stages: bool,
 }
@@ -61,12 +62,12 @@ impl Key {
         &self.product.analysis.scale_global
     }
 
-    /// Returns true for factors of 16 bits.
+    /// Returns true if the operands are 16 bits wide.
     pub(super) fn is_narrow(&self) -> bool {
         self.product.definition.elem_lhs.size() == 2
     }
 
-    /// Returns true if every kernel has an even number of stages, whatever the stage's length.
+    /// Returns true if the number of stages is even for every kernel's stage length.
     pub(super) fn has_even_stages(&self) -> bool {
         self.even_stages
     }

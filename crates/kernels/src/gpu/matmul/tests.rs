@@ -1,4 +1,4 @@
-//! Every kernel that may be chosen for a product, not only the one that is: which one is the quickest differs from run to run.
+//! Tests every candidate kernel rather than only the chosen one, since the fastest kernel varies between runs.
 
 use burn::backend::wgpu::WgpuRuntime;
 use burn::tensor::{DType, Tensor, TensorData, TensorPrimitive};
@@ -9,10 +9,11 @@ use emberlm_system::random::split_mix;
 use super::kernels;
 use super::key::Key;
 
-/// Without fusion.
+/// A backend without fusion.
 type Device = CubeBackend<WgpuRuntime, f32, i32, u8>;
 
-/// `[matrices, rows, depth, columns]`. Depths are of odd and even numbers of stages of each length, of parts of stages, and 1.
+/// `[matrices, rows, depth, columns]`. The depths cover odd and even numbers of stages of each length, partial
+/// stages, and 1.
 const SHAPES: [[usize; 4]; 12] = [
     [3, 40, 8, 40],
     [3, 16, 24, 8],
@@ -22,20 +23,20 @@ const SHAPES: [[usize; 4]; 12] = [
     [3, 1, 64, 96],
     [2, 96, 32, 1],
     [2, 1, 1, 1],
-    // Large enough for kernels of two stages: right are they where the stages' number is even.
+    // Large enough for double-buffered kernels, which are correct only for an even number of stages.
     [2, 520, 40, 24],
     [2, 520, 24, 24],
     [2, 520, 256, 24],
     [1, 24, 768, 16],
 ];
 
-/// Uniform in ±2.
+/// Uniform numbers in ±2.
 fn numbers(seed: u64, shape: [usize; 3]) -> TensorData {
     let number = |i| (split_mix(split_mix(seed) ^ i as u64) >> 40) as f32 / (1 << 22) as f32 - 2.0;
     TensorData::new((0..shape.iter().product()).map(number).collect(), shape)
 }
 
-/// The matrices as they are or, the numbers the same, stored with columns in a row.
+/// Uploads matrices, stored row by row or, if `transposed`, column by column.
 fn on_device(data: TensorData, transposed: bool, kind: DType) -> CubeTensor<WgpuRuntime> {
     let device = Default::default();
     let tensor = Tensor::<Device, 3>::from_data(data, &device).cast(kind);
@@ -56,45 +57,45 @@ fn host(tensor: CubeTensor<WgpuRuntime>) -> Vec<f64> {
 
 /// `a b` in f64.
 fn expected(a: &[f64], b: &[f64], [count, rows, depth, columns]: [usize; 4]) -> Vec<f64> {
-    let mut made = Vec::with_capacity(count * rows * columns);
+    let mut product = Vec::with_capacity(count * rows * columns);
     for i in 0..count * rows {
         for j in 0..columns {
             let row = &a[i * depth..][..depth];
             let column = b[i / rows * depth * columns + j..].iter().step_by(columns);
-            made.push(row.iter().zip(column).map(|(a, b)| a * b).sum());
+            product.push(row.iter().zip(column).map(|(a, b)| a * b).sum());
         }
     }
-    made
+    product
 }
 
-/// `‖a - b‖ / ‖b‖`.
-fn error(found: &[f64], expected: &[f64]) -> f64 {
+/// The relative error `‖a - b‖ / ‖b‖`.
+fn error(actual: &[f64], expected: &[f64]) -> f64 {
     let squares = |of: &mut dyn Iterator<Item = f64>| of.map(|x| x * x).sum::<f64>();
-    let off = squares(&mut found.iter().zip(expected).map(|(a, b)| a - b));
+    let off = squares(&mut actual.iter().zip(expected).map(|(a, b)| a - b));
     (off / squares(&mut expected.iter().copied())).sqrt()
 }
 
 #[test]
-fn each_kernel_is_right_or_refuses_on_vulkan() {
+fn every_kernel_is_correct_or_rejects_the_shapes_on_vulkan() {
     let mut used = 0;
-    for (turn, (kind, most)) in [(DType::F32, 1e-6), (DType::F16, 1e-3)]
+    for (round, (kind, tolerance)) in [(DType::F32, 1e-6), (DType::F16, 1e-3)]
         .into_iter()
         .enumerate()
     {
-        for (place, shape) in SHAPES.into_iter().enumerate() {
+        for (index, shape) in SHAPES.into_iter().enumerate() {
             let [count, rows, depth, columns] = shape;
-            let lying = [[false, false], [false, true], [true, false]][(place + turn) % 3];
+            let transposed = [[false, false], [false, true], [true, false]][(index + round) % 3];
             let tensor = |[seed, rows, columns]: [usize; 3], transposed| {
                 let numbers = numbers(seed as u64, [count, rows, columns]);
                 on_device(numbers, transposed, kind)
             };
-            let a = tensor([place, rows, depth], lying[0]);
-            let b = tensor([place + 100, depth, columns], lying[1]);
+            let a = tensor([index, rows, depth], transposed[0]);
+            let b = tensor([index + 100, depth, columns], transposed[1]);
             let expected = expected(&host(a.clone()), &host(b.clone()), shape);
             for kernel in kernels::all() {
-                let output = tensor([place + 200, rows, columns], false);
+                let output = tensor([index + 200, rows, columns], false);
                 let key = Key::between(&a, &b, &output);
-                let is_tried = kernel.way.priority(&key) >= 0 && kernel.priority(&key) >= 0;
+                let is_tried = kernel.class.priority(&key) >= 0 && kernel.priority(&key) >= 0;
                 if is_tried
                     && kernels::launch(&kernel.strategy, a.clone(), b.clone(), output.clone())
                         .is_ok()
@@ -103,13 +104,13 @@ fn each_kernel_is_right_or_refuses_on_vulkan() {
                     let off = error(&host(output), &expected);
                     let strategy = &kernel.strategy;
                     assert!(
-                        off < most,
-                        "{strategy} of {shape:?}, {kind:?}, {lying:?}: {off:.2e}"
+                        off < tolerance,
+                        "{strategy} of {shape:?}, {kind:?}, {transposed:?}: {off:.2e}"
                     );
                 }
             }
         }
     }
-    // Two for each of 12 shapes in f32, and where the device has it f16.
+    // At least two kernels for each of the 12 shapes in f32; f16 only runs on devices that support it.
     assert!(used >= 24, "{used}");
 }

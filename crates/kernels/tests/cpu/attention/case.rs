@@ -1,4 +1,4 @@
-//! An attention's inputs, and the same attention in plain loops over f64.
+//! Inputs of attention, and attention with plain loops in f64.
 
 use emberlm_kernels::cpu::attention::{
     AttentionShape, Dropout, HeadStrides, Heads, HeadsMut, Mask, attention, attention_backward,
@@ -20,10 +20,10 @@ pub struct Case {
     pub dropout: Option<Dropout>,
 }
 
-/// The gradients of queries, keys, values and bias, the last one empty without a bias.
+/// The gradients of queries, keys, values and bias; the last is empty without a bias.
 pub type Gradients = [Vec<f32>; 4];
 
-/// Causal attention with documents, windows and dropout at random, with sizes up to `most_keys`.
+/// Random causal attention with documents, windows and dropout, with up to `most_keys` keys.
 pub fn case(most_keys: usize, drops: bool) -> impl Strategy<Value = Case> {
     let sizes = (
         1..3usize,
@@ -52,7 +52,7 @@ pub fn case(most_keys: usize, drops: bool) -> impl Strategy<Value = Case> {
                 k_len,
                 head_dim,
             };
-            // Documents of one length, shifted from one sequence to the next.
+            // All documents have the same length, and are shifted between sequences.
             let documents = documents.map(|length| {
                 let of = |b: usize, i: usize| {
                     let position = k_len - q_len + i;
@@ -85,7 +85,7 @@ pub fn case(most_keys: usize, drops: bool) -> impl Strategy<Value = Case> {
     )
 }
 
-/// Every option at random: [`case`] with soft caps, biases and padding, and full reach over queries of any number.
+/// [`case`] with random soft caps, biases and padding, and full reach with any number of queries.
 pub fn any_case(most_keys: usize, drops: bool) -> impl Strategy<Value = Case> {
     let soft_cap = prop::option::of(0.2..4.0f64);
     let seen = prop::option::of(0.02..1.0f64);
@@ -108,7 +108,7 @@ pub fn any_case(most_keys: usize, drops: bool) -> impl Strategy<Value = Case> {
     })
 }
 
-/// Causal attention of one sequence length.
+/// Causal attention with `seq` queries and keys.
 pub fn plain(batch: usize, heads: usize, kv_heads: usize, seq: usize, head_dim: usize) -> Case {
     Case {
         shape: AttentionShape {
@@ -134,7 +134,7 @@ pub fn plain(batch: usize, heads: usize, kv_heads: usize, seq: usize, head_dim: 
 }
 
 impl Case {
-    /// With full reach, over another number of queries.
+    /// Changes the reach to full and the number of queries to `q_len`.
     pub fn full(mut self, q_len: usize) -> Self {
         self.options.reach = Reach::Full;
         self.shape.q_len = q_len;
@@ -142,14 +142,14 @@ impl Case {
         self
     }
 
-    /// With a bias of ±2.
+    /// Adds a bias in ±2.
     pub fn biased(mut self, seed: u64) -> Self {
         let count = self.shape.heads * self.shape.q_len * self.shape.k_len;
         self.bias = Some(numbers(seed, count));
         self
     }
 
-    /// With about a share of the keys seen, which may be none.
+    /// Adds padding such that about this share of the keys is visible, possibly none.
     pub fn padded(mut self, share: f64, seed: u64) -> Self {
         let count = self.shape.batch * self.shape.k_len;
         let seen = numbers(seed, count)
@@ -202,7 +202,7 @@ impl Case {
         Heads::new(data, HeadStrides::contiguous(dims), dims)
     }
 
-    /// The output and the logarithms of the sums.
+    /// Returns the output and the log-sums.
     pub fn forward(&self, q: &[f32], k: &[f32], v: &[f32]) -> (Vec<f32>, Vec<f32>) {
         let dims = self.shape.q_dims();
         let mut out = vec![f32::NAN; dims.iter().product()];
@@ -247,7 +247,7 @@ impl Case {
         [dq, dk, dv, dbias]
     }
 
-    /// Output, sums' logarithms, and the gradients of queries, keys, values and bias, without dropout.
+    /// Computes output, log-sums, and the gradients of queries, keys, values and bias, without dropout.
     fn expected(&self, q: &[f32], k: &[f32], v: &[f32], grad: &[f32]) -> [Vec<f64>; 6] {
         let AttentionShape {
             batch,
@@ -271,7 +271,7 @@ impl Case {
                     let (query, grad) = (&q[at..at + d], &grad[at..at + d]);
                     let kv = b * kv_heads + h / (heads / kv_heads);
                     let bias_at = |j: usize| (h * q_len + i) * k_len + j;
-                    // Of each key that is seen: where its vectors are, its score before the bias, its weight.
+                    // For each visible key: the offset of its vectors, its score before the bias, and its weight.
                     let mut seen: Vec<(usize, usize, f64, f64)> = (0..k_len)
                         .filter(|j| self.sees(b, i, *j))
                         .map(|j| {
@@ -316,7 +316,7 @@ impl Case {
         [out, log_sums, dq, dk, dv, dbias]
     }
 
-    pub fn is_the_same_on_any_threads(&self) {
+    pub fn assert_same_on_any_threads(&self) {
         let (q, k, v) = (self.queries(1), self.keys(2), self.keys(3));
         let grad = self.queries(4);
         same_on_any_threads(|| {
@@ -334,27 +334,27 @@ impl Case {
         let (q, k, v) = (self.queries(1), self.keys(2), self.keys(3));
         let grad = self.queries(4);
         let [out, log_sums, dq, dk, dv, dbias] = self.expected(&q, &k, &v, &grad);
-        let found = self.forward(&q, &k, &v);
-        assert_close("output", &found.0, &out, 1e-6);
-        // A query that sees no key has a sum of 0.
-        let pairs = found.1.iter().copied().zip(log_sums);
+        let actual = self.forward(&q, &k, &v);
+        assert_close("output", &actual.0, &out, 1e-6);
+        // The sum of a query without visible keys is 0.
+        let pairs = actual.1.iter().copied().zip(log_sums);
         let (sums, none): (Vec<_>, Vec<_>) = pairs.partition(|pair| pair.1.is_finite());
         assert!(none.iter().all(|pair| pair.0 == f32::NEG_INFINITY));
         let (found_sums, log_sums): (Vec<_>, Vec<_>) = sums.into_iter().unzip();
         assert_close("sums", &found_sums, &log_sums, 1e-6);
-        let found = self.backward(&q, &k, &v, &grad);
-        // A query that sees only itself has a gradient of zero, up to rounding.
-        let against = |what: &str, found: &[f32], expected: &[f64]| {
+        let actual = self.backward(&q, &k, &v, &grad);
+        // The gradient of a query that only sees its own key is zero, up to rounding.
+        let against = |what: &str, actual: &[f32], expected: &[f64]| {
             let scale = grad.len() as f64;
-            let mut found = found.to_vec();
+            let mut actual = actual.to_vec();
             let mut expected = expected.to_vec();
-            found.push(scale.sqrt() as f32);
+            actual.push(scale.sqrt() as f32);
             expected.push(f64::from(scale.sqrt() as f32));
-            assert_close(what, &found, &expected, 2e-6);
+            assert_close(what, &actual, &expected, 2e-6);
         };
-        against("queries' gradient", &found[0], &dq);
-        against("keys' gradient", &found[1], &dk);
-        against("values' gradient", &found[2], &dv);
-        against("bias's gradient", &found[3], &dbias);
+        against("queries' gradient", &actual[0], &dq);
+        against("keys' gradient", &actual[1], &dk);
+        against("values' gradient", &actual[2], &dv);
+        against("bias's gradient", &actual[3], &dbias);
     }
 }

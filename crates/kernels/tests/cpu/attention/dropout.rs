@@ -1,4 +1,4 @@
-//! Dropout of the weights: its share, and that both passes drop the same.
+//! Tests the dropout of weights: its rate, and that both passes drop the same weights.
 
 use emberlm_kernels::cpu::attention::Dropout;
 use proptest::prelude::*;
@@ -9,10 +9,11 @@ use crate::numbers::{cases, numbers};
 proptest! {
     #![proptest_config(cases(16))]
 
-    /// The weights that the forward drops are those that the backward drops: both passes are linear in the values and
-    /// in the output's gradient, and the queries' and keys' gradients are the differences of the forward.
+    /// The backward pass drops the same weights as the forward pass. Both are linear in the values and in the
+    /// output's gradient, so their inner products must agree, and the gradients of queries and keys must match
+    /// finite differences of the forward pass.
     #[test]
-    fn the_backward_is_the_dropped_forwards(case in any_case(40, true)) {
+    fn backward_drops_the_same_weights_as_forward(case in any_case(40, true)) {
         let (q, k, v) = (case.queries(1), case.keys(2), case.keys(3));
         let grad = case.queries(4);
         let [dq, dk, dv, _] = case.backward(&q, &k, &v, &grad);
@@ -45,9 +46,10 @@ proptest! {
     }
 }
 
-/// With equal scores and values of one each weight is 1/seen, and the output the share that is kept times `1/(1 - p)`.
+/// With equal scores and values of 1, each weight is 1/n for n visible keys, and the output is the share of kept
+/// weights times `1/(1 - p)`.
 #[test]
-fn dropout_drops_its_share() {
+fn dropout_has_the_requested_rate() {
     let mut case = plain(2, 4, 4, 300, 16);
     case.options.scale = 0.0;
     let (q, k) = (case.queries(1), case.keys(2));
@@ -64,7 +66,7 @@ fn dropout_drops_its_share() {
             let late: Vec<_> = head.chunks(16).skip(100).map(|x| f64::from(x[0])).collect();
             let mean = late.iter().sum::<f64>() / late.len() as f64;
             assert!((mean - 1.0).abs() < 0.02, "a mean of {mean}");
-            // Of about 200 weights, each 0 or 1/0.7.
+            // The mean of about 200 weights, each 0 or 1/0.7.
             let spread = late.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / late.len() as f64;
             assert!((0.0012..0.0035).contains(&spread), "a variance of {spread}");
         }

@@ -1,4 +1,4 @@
-//! Soft caps, biases, padding and full reach against loops in f64.
+//! Compares soft caps, biases, padding and full reach with loops in f64.
 
 use emberlm_kernels::Reach;
 use proptest::prelude::*;
@@ -10,7 +10,7 @@ proptest! {
     #![proptest_config(cases(80))]
 
     #[test]
-    fn every_option_is_as_in_loops(case in any_case(300, false)) {
+    fn every_option_matches_loops(case in any_case(300, false)) {
         case.check();
     }
 }
@@ -19,14 +19,14 @@ proptest! {
     #![proptest_config(cases(16))]
 
     #[test]
-    fn threads_do_not_change_a_bit_of_any_option(case in any_case(300, true)) {
-        case.is_the_same_on_any_threads();
+    fn every_option_is_bit_identical_on_any_threads(case in any_case(300, true)) {
+        case.assert_same_on_any_threads();
     }
 }
 
-/// Short heads whose vectors are read and written where they are, and long ones that are cut into ranges of keys.
+/// Short heads whose vectors are accessed in place, and long ones whose keys are split into ranges.
 #[test]
-fn a_cap_acts_beside_windows_and_documents() {
+fn soft_cap_combines_with_windows_and_documents() {
     for (seq, head_dim) in [(60, 32), (128, 16), (700, 20)] {
         let mut case = plain(2, 2, 2, seq, head_dim);
         case.options.soft_cap = Some(0.8);
@@ -60,7 +60,7 @@ fn lengths_of_queries_and_keys_are_independent_with_full_reach() {
     }
 }
 
-/// One query over a long cache, as in generation with a cap.
+/// A single query over a long cache, as in generation with a soft cap.
 #[test]
 fn few_queries_are_capped_biased_and_padded() {
     for q_len in [1, 2] {
@@ -73,10 +73,10 @@ fn few_queries_are_capped_biased_and_padded() {
 }
 
 #[test]
-fn a_query_that_sees_no_key_has_an_output_and_gradients_of_zero() {
+fn a_query_without_visible_keys_has_zero_output_and_gradients() {
     for (q_len, k_len, head_dim) in [(1, 40, 16), (70, 70, 16), (9, 300, 7)] {
         let mut case = plain(2, 2, 1, k_len, head_dim).full(q_len);
-        // Every key of the first sequence is padding.
+        // All keys of the first sequence are padding.
         case.padding = Some((0..2 * k_len).map(|at| at >= k_len).collect());
         case = case.biased(7);
         case.check();
@@ -95,9 +95,9 @@ fn a_query_that_sees_no_key_has_an_output_and_gradients_of_zero() {
     }
 }
 
-/// Causal attention over left padding: the first queries see only padding.
+/// Causal attention with left padding: the first queries only see padding.
 #[test]
-fn padding_may_be_on_the_left() {
+fn left_padding_is_supported() {
     let mut case = plain(2, 2, 2, 150, 16);
     case.padding = Some((0..300).map(|at| at % 150 >= 70 - at / 150 * 30).collect());
     case.check();
@@ -108,7 +108,7 @@ fn padding_may_be_on_the_left() {
 }
 
 #[test]
-fn there_may_be_no_keys_at_all() {
+fn zero_keys_are_supported() {
     let case = plain(1, 2, 1, 0, 4).full(3);
     let q = case.queries(1);
     let (out, log_sum) = case.forward(&q, &[], &[]);
@@ -120,15 +120,15 @@ fn there_may_be_no_keys_at_all() {
 
 #[test]
 #[should_panic(expected = "more queries than keys")]
-fn causal_queries_have_keys_of_their_own() {
+fn causal_attention_rejects_more_queries_than_keys() {
     let mut case = plain(1, 1, 1, 3, 4);
     case.shape.q_len = 4;
     case.forward(&case.queries(1), &case.keys(2), &case.keys(3));
 }
 
-/// A wide cap leaves the scores, up to their rounding.
+/// A large cap leaves the scores unchanged, up to rounding.
 #[test]
-fn a_wide_cap_changes_little() {
+fn a_wide_soft_cap_has_little_effect() {
     let mut case = plain(1, 2, 1, 90, 16);
     let (q, k, v) = (case.queries(1), case.keys(2), case.keys(3));
     let (plain, _) = case.forward(&q, &k, &v);

@@ -1,4 +1,4 @@
-//! Activations.
+//! Tests activations.
 
 use std::f64::consts::PI;
 
@@ -9,7 +9,8 @@ use emberlm_kernels::cpu::activation::{
 
 use crate::numbers::{assert_close, numbers, same_on_any_threads};
 
-/// `Q(t) = Φ(-t)` for `t ≥ 0`: Φ's series where it converges fast, and Laplace's continued fraction in the tail.
+/// `Q(t) = Φ(-t)` for `t ≥ 0`, by the power series where it converges fast, and by Laplace's continued fraction
+/// in the tail.
 fn tail(t: f64) -> f64 {
     let bell = (-t * t / 2.0).exp() / (2.0 * PI).sqrt();
     if t < 3.0 {
@@ -51,7 +52,7 @@ fn expected(kind: Activation, x: f64) -> (f64, f64) {
     }
 }
 
-/// From -20 to 20 in small steps, and sizes from the smallest up.
+/// Numbers from -20 to 20 in small steps, and across the range of magnitudes from the smallest up.
 fn inputs() -> Vec<f32> {
     let mut x: Vec<f32> = (-20_000..=20_000).map(|i| i as f32 * 1e-3).collect();
     x.extend((0..100).flat_map(|i| [0.5f32.powi(i), -(0.5f32.powi(i))]));
@@ -59,14 +60,14 @@ fn inputs() -> Vec<f32> {
 }
 
 #[test]
-fn values_are_right_in_the_tails_too() {
+fn values_are_accurate_in_the_tails() {
     let x = inputs();
     for kind in Activation::ALL {
         let mut y = vec![f32::NAN; x.len()];
         activation(kind, &x, &mut y);
         for (x, y) in x.iter().zip(&y) {
             let expected = expected(kind, f64::from(*x)).0;
-            // The tanh form's argument is rounded, and grows with x³.
+            // The argument of the tanh approximation is rounded and grows with x³.
             let rounding = match kind {
                 Activation::GeluTanh => f64::from(x.abs()).powi(3) * 3e-8,
                 _ => 0.0,
@@ -81,7 +82,7 @@ fn values_are_right_in_the_tails_too() {
 }
 
 #[test]
-fn slopes_are_right() {
+fn derivatives_match_the_definition() {
     let x = inputs();
     for kind in Activation::ALL {
         let (mut y, mut values, mut alone) = (x.clone(), vec![f32::NAN; x.len()], x.clone());
@@ -100,7 +101,7 @@ fn slopes_are_right() {
 }
 
 #[test]
-fn what_is_no_number_stays_none() {
+fn nan_stays_nan() {
     for kind in Activation::ALL {
         let mut y = [0.0; 3];
         activation(kind, &[f32::NAN, f32::INFINITY, -1000.0], &mut y);
@@ -111,12 +112,12 @@ fn what_is_no_number_stays_none() {
 }
 
 #[test]
-fn gates_multiply() {
+fn gated_activations_multiply() {
     for len in [0, 1, 17, 1000, 100_003] {
         let (gate, up) = (numbers(1, len), numbers(2, len));
         let grad = numbers(3, len);
         for kind in Activation::ALL {
-            let found = same_on_any_threads(|| {
+            let actual = same_on_any_threads(|| {
                 let mut all = vec![f32::NAN; 5 * len];
                 let (out, rest) = all.split_at_mut(len);
                 let (gate_grad, rest) = rest.split_at_mut(len);
@@ -141,7 +142,7 @@ fn gates_multiply() {
                 plain[3 * len + i] = value;
                 plain[4 * len + i] = grad * slope;
             }
-            assert_close("gated", &found, &plain, 1e-6);
+            assert_close("gated", &actual, &plain, 1e-6);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The operations that go over memory once.
+//! Tests operations that make a single pass over memory.
 
 mod activation;
 mod norm;

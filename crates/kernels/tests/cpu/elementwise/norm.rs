@@ -1,4 +1,4 @@
-//! Norms.
+//! Tests normalization.
 
 use emberlm_kernels::Normalization;
 use emberlm_kernels::cpu::norm::{NormGradients, Residual, normalize, normalize_backward};
@@ -18,7 +18,7 @@ struct Plain {
     bias: Vec<f64>,
 }
 
-/// Row after row, in f64.
+/// Normalizes row by row in f64.
 fn plain(kind: Normalization, x: &[f32], gain: &[f64], bias: &[f64], grad: &[f32]) -> Plain {
     let width = gain.len();
     let n = width as f64;
@@ -68,7 +68,7 @@ fn check(rows: usize, width: usize, kind: Normalization) {
     let grad = numbers(2, rows * width);
     let added = numbers(3, rows * width);
     let (gains, biases) = (numbers(4, width), numbers(5, width));
-    // A row of one, less its mean, is the rounding of nothing: compared at its own size.
+    // A row of one element minus its mean is only rounding error, so it is compared absolutely.
     let tolerance = if width < 3 { 1e-4 } else { 3e-6 };
     for (with_gain, with_bias) in [(true, true), (true, false), (false, true), (false, false)] {
         let gain = with_gain.then_some(&gains[..]);
@@ -85,7 +85,7 @@ fn check(rows: usize, width: usize, kind: Normalization) {
         });
         assert_close("out", &out, &expected.out, tolerance);
         for residual in [Residual::None, Residual::From(&added), Residual::InPlace] {
-            let found = same_on_any_threads(|| {
+            let actual = same_on_any_threads(|| {
                 let mut x_grad = match residual {
                     Residual::InPlace => added.clone(),
                     _ => vec![f32::NAN; x.len()],
@@ -99,7 +99,7 @@ fn check(rows: usize, width: usize, kind: Normalization) {
                 normalize_backward(kind, &x, gain, &grad, residual, width, gradients);
                 [x_grad, gain_grad, bias_grad].concat()
             });
-            let (x_grad, rest) = found.split_at(x.len());
+            let (x_grad, rest) = actual.split_at(x.len());
             let (gain_grad, bias_grad) = rest.split_at(width);
             let sum: Vec<f64> = match residual {
                 Residual::None => expected.x.clone(),
@@ -122,7 +122,7 @@ fn check(rows: usize, width: usize, kind: Normalization) {
 }
 
 #[test]
-fn every_width_is_normalised() {
+fn every_width_is_normalized() {
     for kind in KINDS {
         for width in 1..=70 {
             check(3, width, kind);
@@ -131,7 +131,7 @@ fn every_width_is_normalised() {
 }
 
 #[test]
-fn rows_are_normalised_on_any_threads() {
+fn rows_are_normalized_on_any_threads() {
     for kind in KINDS {
         for (rows, width) in [(0, 5), (1, 1), (1, 300), (501, 129), (3, 20_011)] {
             check(rows, width, kind);

@@ -1,4 +1,4 @@
-//! The rest.
+//! Tests AdamW, reductions, elementwise passes, embeddings and rotary embeddings.
 
 use emberlm_kernels::cpu::adamw::{adamw, sum_of_squares};
 use emberlm_kernels::cpu::attention::HeadStrides;
@@ -18,7 +18,7 @@ fn doubles(x: &[f32]) -> Vec<f64> {
 }
 
 #[test]
-fn adamw_steps_as_its_equation_says() {
+fn adamw_matches_its_equation() {
     let step = AdamWStep {
         rate: 1e-2,
         beta1: 0.9,
@@ -30,7 +30,7 @@ fn adamw_steps_as_its_equation_says() {
     for len in LENS {
         let (p, g, m) = (numbers(1, len), numbers(2, len), numbers(3, len));
         let v: Vec<f32> = numbers(4, len).iter().map(|v| v.abs()).collect();
-        let found = same_on_any_threads(|| {
+        let actual = same_on_any_threads(|| {
             let (mut p, mut m, mut v) = (p.clone(), m.clone(), v.clone());
             adamw(&mut p, &g, &mut m, &mut v, 0.5, step);
             [p, m, v].concat()
@@ -45,24 +45,24 @@ fn adamw_steps_as_its_equation_says() {
             expected[len + i] = m;
             expected[2 * len + i] = v;
         }
-        assert_close("AdamW", &found, &expected, 1e-6);
+        assert_close("AdamW", &actual, &expected, 1e-6);
     }
 }
 
 #[test]
-fn sums_take_every_element() {
+fn sums_include_every_element() {
     for len in LENS {
         let x = numbers(1, len);
-        let found = same_on_any_threads(|| {
+        let actual = same_on_any_threads(|| {
             let sum = sum_of_squares(&x);
             vec![sum as f32, (sum - f64::from(sum as f32)) as f32]
         });
         let expected: f64 = doubles(&x).iter().map(|x| x * x).sum();
-        assert!((f64::from(found[0]) - expected).abs() <= 1e-6 * expected);
+        assert!((f64::from(actual[0]) - expected).abs() <= 1e-6 * expected);
     }
     for (rows, width) in [(0, 3), (1, 70), (7, 1), (4, 9), (1001, 67), (5, 20_001)] {
         let x = numbers(1, rows * width);
-        let found = same_on_any_threads(|| {
+        let actual = same_on_any_threads(|| {
             let mut out = vec![f32::NAN; width];
             column_sums(&x, width, &mut out);
             out
@@ -71,26 +71,26 @@ fn sums_take_every_element() {
         for row in doubles(&x).chunks(width) {
             expected.iter_mut().zip(row).for_each(|(e, x)| *e += x);
         }
-        assert_close("column sums", &found, &expected, 1e-6);
+        assert_close("column sums", &actual, &expected, 1e-6);
     }
 }
 
 #[test]
-fn passes_pass_over_all() {
+fn passes_process_every_element() {
     for len in LENS {
         let x = numbers(1, len);
-        let found = same_on_any_threads(|| {
+        let actual = same_on_any_threads(|| {
             let mut out = vec![f32::NAN; len];
             copy(&x, &mut out);
             scale_in_place(&mut out, 0.5);
             out
         });
         let expected: Vec<f32> = x.iter().map(|x| x * 0.5).collect();
-        assert_eq!(found, expected);
+        assert_eq!(actual, expected);
     }
     for (rows, width) in [(0, 3), (1, 70), (1001, 67)] {
         let (x, row) = (numbers(1, rows * width), numbers(2, width));
-        let found = same_on_any_threads(|| {
+        let actual = same_on_any_threads(|| {
             let mut out = vec![f32::NAN; x.len()];
             copy(&x, &mut out);
             add_row_in_place(&mut out, &row);
@@ -100,24 +100,24 @@ fn passes_pass_over_all() {
             out
         });
         let expected: Vec<f32> = (0..x.len()).map(|i| x[i] + row[i % width]).collect();
-        assert_eq!(found, expected);
+        assert_eq!(actual, expected);
     }
 }
 
 #[test]
-fn embeddings_go_both_ways() {
+fn embedding_gathers_and_scatters() {
     for (tokens, width) in [(0, 3), (1, 1), (40, 7), (500, 129)] {
         let rows = 23;
         let table = numbers(1, rows * width);
         let grad = numbers(2, tokens * width);
-        // Row 5 does not occur.
+        // Row 5 has no id.
         let ids: Vec<i32> = (0..tokens as i32)
             .map(|i| (i * 7 + i / 3) % 23)
             .map(|i| i - i32::from(i == 5))
             .collect();
         let mut out = vec![f32::NAN; tokens * width];
         gather(&table, &ids, width, &mut out);
-        // An id's rows are added up first.
+        // The gradients of an id are summed first.
         let mut sums = vec![0.0; rows * width];
         for (i, id) in ids.iter().enumerate() {
             let row = *id as usize * width..(*id as usize + 1) * width;
@@ -129,23 +129,23 @@ fn embeddings_go_both_ways() {
                 .for_each(|(sum, g)| *sum += g);
         }
         let expected: Vec<f32> = table.iter().zip(&sums).map(|(x, sum)| x + sum).collect();
-        let found = same_on_any_threads(|| {
+        let actual = same_on_any_threads(|| {
             let mut table = table.clone();
             scatter_add(&mut table, &ids, &grad, width);
             table
         });
-        assert_eq!(found, expected);
+        assert_eq!(actual, expected);
     }
 }
 
 #[test]
 #[should_panic(expected = "an id is no row of the table")]
-fn a_wrong_id_is_told() {
+fn an_invalid_id_panics() {
     gather(&[0.0; 6], &[0, -1], 2, &mut [0.0; 4]);
 }
 
 #[test]
-fn heads_rotate_where_they_lie() {
+fn rotary_supports_any_strides() {
     for ([batch, heads, seq, head_dim], pairs) in [
         ([1, 1, 1, 2], 1),
         ([2, 3, 5, 10], 4),
@@ -183,19 +183,19 @@ fn heads_rotate_where_they_lie() {
                 }
                 compact.extend_from_slice(&expected[start..start + head_dim]);
             }
-            let found = same_on_any_threads(|| {
+            let actual = same_on_any_threads(|| {
                 let mut data = data.clone();
                 rotate_in_place(layout, &mut data, place, shape, &cos, &sin, false);
                 data
             });
-            assert_close("in place", &found, &expected, 1e-6);
+            assert_close("in place", &actual, &expected, 1e-6);
             let out = same_on_any_threads(|| {
                 let mut out = vec![f32::NAN; compact.len()];
                 rotate(layout, &data, place, &mut out, shape, &cos, &sin);
                 out
             });
             assert_close("out of place", &out, &compact, 1e-6);
-            let mut back = found;
+            let mut back = actual;
             rotate_in_place(layout, &mut back, place, shape, &cos, &sin, true);
             assert_close("and back", &back, &doubles(&data), 1e-6);
         }
@@ -204,7 +204,7 @@ fn heads_rotate_where_they_lie() {
 
 #[test]
 #[should_panic(expected = "overlap")]
-fn heads_that_overlap_are_refused() {
+fn overlapping_heads_are_rejected() {
     let place = HeadStrides {
         batch: 100,
         head: 3,

@@ -31,21 +31,21 @@ fn invalid_inputs_are_rejected_and_leave_no_files() {
     let workspace = Workspace::new();
     let empty = workspace.file("empty.txt", "");
     let short = [workspace.file("short.txt", "ab")];
-    let refused = |inputs: &[PathBuf], val_fraction| {
+    let error_message = |inputs: &[PathBuf], val_fraction| {
         let error = run(inputs, &workspace.out(), &options(Byte, val_fraction)).unwrap_err();
         assert_eq!(workspace.left(), [""; 0]);
         error.to_string()
     };
-    assert!(refused(&[], 0.1).starts_with("no input"));
-    assert!(refused(&[workspace.path("nowhere")], 0.1).ends_with("nowhere"));
-    assert!(refused(&[empty], 0.1).ends_with("empty.txt is empty"));
+    assert!(error_message(&[], 0.1).starts_with("no input"));
+    assert!(error_message(&[workspace.path("nowhere")], 0.1).ends_with("nowhere"));
+    assert!(error_message(&[empty], 0.1).ends_with("empty.txt is empty"));
     assert_eq!(
-        refused(&short, 0.6),
+        error_message(&short, 0.6),
         "the train split would be empty: `val_fraction` 0.6 of 2 characters"
     );
-    assert!(refused(&short, 1e-30).starts_with("the val split would be empty"));
+    assert!(error_message(&short, 1e-30).starts_with("the val split would be empty"));
     for fraction in [-0.1, 1.0, f64::NAN, f64::INFINITY] {
-        assert!(refused(&short, fraction).starts_with("`val_fraction` is "));
+        assert!(error_message(&short, fraction).starts_with("`val_fraction` is "));
     }
 }
 
@@ -136,23 +136,23 @@ fn force_only_replaces_datasets() {
         force: true,
         ..options(Byte, 0.0)
     };
-    let refused = |out: &Path| {
+    let error_message = |out: &Path| {
         let message = run(&input, out, &options).unwrap_err().to_string();
         assert!(message.contains("not an emberlm dataset"), "{message}");
         message
     };
 
-    refused(&workspace.file("precious", "text"));
-    refused(&workspace.path("in"));
+    error_message(&workspace.file("precious", "text"));
+    error_message(&workspace.path("in"));
     // A dataset to which the user has added a file.
     run(&input, &workspace.out(), &options).unwrap();
     fs::write(workspace.out().join("notes.txt"), "mine").unwrap();
-    assert!(refused(&workspace.out()).contains("it holds `notes.txt`"));
+    assert!(error_message(&workspace.out()).contains("it holds `notes.txt`"));
     assert!(workspace.out().join("notes.txt").exists());
     // Another program's dataset.json.
     fs::create_dir(workspace.path("other")).unwrap();
     fs::write(workspace.path("other/dataset.json"), "{\"version\": 2}").unwrap();
-    refused(&workspace.path("other"));
+    error_message(&workspace.path("other"));
     // An empty folder can be replaced without loss.
     fs::create_dir(workspace.path("empty")).unwrap();
     run(&input, &workspace.path("empty"), &options).unwrap();

@@ -1,37 +1,37 @@
-//! The division of a piece of keys, so that most of what the mask hides is not computed.
+//! The visibility of a chunk of keys, used to skip most of the hidden scores.
 
 use std::ops::Range;
 
 use pulp::Simd;
 
 use super::dropout::HeadDropout;
-use super::mask::{Block, COLUMNS, KEYS, LANES, Piece, QUERIES, ROWS, WEIGHTS_ROW};
+use super::mask::{Block, COLUMNS, KEYS, KeyChunk, LANES, QUERIES, ROWS, WEIGHTS_ROW};
 use super::tile::{Left, Right, multiply, store, vector};
 
-/// The visibility of a piece of keys for a block of queries, by a few keys.
-pub struct Cut {
+/// The visibility of a chunk of keys for a block of queries, in groups of [`ROWS`] keys.
+pub struct Visibility {
     rows: [Rows; KEYS / ROWS],
     count: usize,
     queries: [Range<usize>; QUERIES / ROWS],
 }
 
-/// At most [`ROWS`] keys of a piece.
+/// Up to [`ROWS`] keys of a chunk.
 #[derive(Clone)]
 pub struct Rows {
-    /// Counted from the piece's start.
+    /// The keys, relative to the start of the chunk.
     pub keys: Range<usize>,
-    /// From the first query to just after the last that may see one of them, in whole steps of [`ROWS`].
+    /// A range that covers the queries to which some of the keys are visible, in whole steps of [`ROWS`].
     pub queries: Range<usize>,
-    /// The columns that these are in: what is computed of the keys' scores.
+    /// The columns of these queries. The scores of the keys are computed for these columns.
     pub columns: Range<usize>,
-    /// For each column whether all of its queries see all of the keys, so that nothing is to be hidden.
+    /// For each column, true if all of its queries can attend to all of the keys, so no score has to be hidden.
     pub whole: [bool; COLUMNS],
 }
 
-impl Cut {
+impl Visibility {
     #[inline(always)]
-    pub fn new(block: &Block, piece: &Piece) -> Self {
-        let len = piece.keys.len();
+    pub fn new(block: &Block, chunk: &KeyChunk) -> Self {
+        let len = chunk.keys.len();
         let mut rows = [const {
             Rows {
                 keys: 0..0,
@@ -41,13 +41,13 @@ impl Cut {
             }
         }; KEYS / ROWS];
         let count = len.div_ceil(ROWS);
-        let start = piece.keys.start as i32;
+        let start = chunk.keys.start as i32;
         let seen_by_all = block.seen_by_all();
-        let steps = piece.keys_of();
+        let steps = chunk.keys_of();
         for (i, rows) in rows[..count].iter_mut().enumerate() {
             let keys = i * ROWS..len.min((i + 1) * ROWS);
-            // By the ranges of whole steps, which reach over keys that none of their queries sees: a product of those
-            // queries reads the elements there too.
+            // Uses the ranges of whole steps, which may include keys that are hidden from all of their queries: a
+            // product of those queries reads these elements too.
             let (mut from, mut until) = (QUERIES, 0);
             for (step, of) in steps.iter().enumerate() {
                 if of.start < keys.end && keys.start < of.end {
@@ -71,27 +71,28 @@ impl Cut {
         }
     }
 
-    /// The piece's keys by a few.
+    /// The groups of keys of the chunk.
     #[inline(always)]
     pub fn all_key_rows(&self) -> impl Iterator<Item = &Rows> {
         self.rows[..self.count].iter()
     }
 
-    /// The piece's keys by a few, but for those that no query sees.
+    /// The groups of keys that are visible to some query.
     #[inline(always)]
     pub fn key_rows(&self) -> impl Iterator<Item = &Rows> {
         self.all_key_rows().filter(|rows| !rows.queries.is_empty())
     }
 
-    /// The first of each [`ROWS`] of `count` queries, and from the first to just after the last of the keys that they see.
+    /// For each [`ROWS`] of `count` queries, the index of the first query and a range that covers the keys
+    /// visible to them.
     #[inline(always)]
     pub fn query_rows(&self, count: usize) -> impl Iterator<Item = (usize, Range<usize>)> {
         let steps = self.queries[..count.div_ceil(ROWS)].iter().enumerate();
         steps.map(|(i, keys)| (i * ROWS, keys.clone()))
     }
 
-    /// `out[key · WEIGHTS_ROW + query] = keys[key] · queries[query]` for each key of the piece with the columns of queries
-    /// that may see it; the rest is left as it is. `queries` is `[depth, QUERIES]`.
+    /// `out[key · WEIGHTS_ROW + query] = keys[key] · queries[query]` for each key of the chunk and the columns of
+    /// queries that can attend to it. Other elements are left unchanged. `queries` is `[depth, QUERIES]`.
     #[inline(always)]
     pub fn scores<S: Simd>(
         &self,
@@ -124,19 +125,19 @@ impl Cut {
     }
 }
 
-/// Multiplies the weights with their factors.
+/// Multiplies weights by their dropout factors.
 #[inline(always)]
 pub fn drop_out<S: Simd>(
     simd: S,
     dropout: HeadDropout,
     first_query: usize,
-    piece: &Piece,
-    cut: &Cut,
+    chunk: &KeyChunk,
+    visibility: &Visibility,
     weights: &mut [f32],
 ) {
-    for rows in cut.key_rows() {
+    for rows in visibility.key_rows() {
         for key in rows.keys.clone() {
-            let of_key = dropout.of_key(piece.keys.start + key);
+            let of_key = dropout.of_key(chunk.keys.start + key);
             let vectors = rows.columns.start * LANES..rows.columns.end * LANES;
             for at in vectors.step_by(S::F32_LANES) {
                 let place = key * WEIGHTS_ROW + at;
