@@ -53,9 +53,9 @@ pub struct Storm {
 struct Shared<'a> {
     server: &'a Server,
     cases: &'a [Case],
-    nonsense: Vec<Malformed>,
+    malformed_requests: Vec<Malformed>,
     over: AtomicBool,
-    told: Mutex<Report>,
+    report: Mutex<Report>,
 }
 
 /// Starts a server of `model` and runs the storm.
@@ -78,9 +78,9 @@ pub fn run(binary: &Path, model: &Path, storm: &Storm) -> Result<Report, Error> 
     let shared = Shared {
         server: &server,
         cases: &cases,
-        nonsense: malformed::all(),
+        malformed_requests: malformed::all(),
         over: AtomicBool::new(false),
-        told: Mutex::default(),
+        report: Mutex::default(),
     };
     let start = Instant::now();
     let footprint = thread::scope(|scope| {
@@ -94,7 +94,7 @@ pub fn run(binary: &Path, model: &Path, storm: &Storm) -> Result<Report, Error> 
         footprint
     });
     let mut report = shared
-        .told
+        .report
         .into_inner()
         .unwrap_or_else(PoisonError::into_inner);
     report.seconds = start.elapsed().as_secs_f64();
@@ -153,6 +153,6 @@ impl Shared<'_> {
 
     /// Updates the report.
     fn record(&self, note: impl FnOnce(&mut Report)) {
-        note(&mut self.told.lock().unwrap_or_else(PoisonError::into_inner));
+        note(&mut self.report.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }

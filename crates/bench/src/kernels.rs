@@ -1,11 +1,11 @@
 //! `emberlm-bench kernels`: measures each operation of a backend interleaved with its reference implementation.
 //! `cargo xtask bench kernels` runs it.
 //!
-//! Map: `workload` has the sizes, `turns` measures, and `products` and `elementwise` have the operations.
+//! Map: `workload` has the sizes, `measurements` measures, and `products` and `elementwise` have the operations.
 
 mod elementwise;
+mod measurements;
 mod products;
-mod turns;
 mod workload;
 
 use burn::tensor::Device;
@@ -13,7 +13,7 @@ use clap::Args;
 use emberlm_kernels::{Backend, TrainingBackend};
 use serde_json::{Value, json};
 
-use self::turns::{Row, Turns};
+use self::measurements::{Measurements, Row};
 use self::workload::WORKLOADS;
 use emberlm_cli::shared::CliError;
 use emberlm_cli::shared::{Align, Table, print, print_json};
@@ -73,15 +73,15 @@ impl Job for Bench {
         B::InnerBackend::run(|| {
             let mut rows = Vec::new();
             for workload in &WORKLOADS {
-                let mut turns = Turns::<B::InnerBackend>::new(
+                let mut measurements = Measurements::<B::InnerBackend>::new(
                     workload,
                     &self.only,
                     self.rounds,
                     device.clone(),
                 );
-                products::measure(&mut turns, workload);
-                elementwise::measure(&mut turns, workload);
-                rows.extend(turns.finished());
+                products::measure(&mut measurements, workload);
+                elementwise::measure(&mut measurements, workload);
+                rows.extend(measurements.finished());
             }
             rows
         })
@@ -135,7 +135,7 @@ fn table(rows: &[Row]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::turns::{Against, Work};
+    use super::measurements::{Baseline, Work};
     use super::*;
 
     #[test]
@@ -144,7 +144,7 @@ mod tests {
             workload: "char",
             operation: "linear",
             work: Work::Flops(3e9),
-            against: Against::Composed,
+            against: Baseline::Composed,
             ours: 0.5,
             other: 2.0,
         };

@@ -53,22 +53,22 @@ fn answered(
         if left.is_zero() {
             return Err(format!("the server was busy for {:?}", attack_run.patience));
         }
-        let told = |error: io::Error| error.to_string();
-        let connection = http::connect(attack_run.server.address, left).map_err(told)?;
+        let message = |error: io::Error| error.to_string();
+        let connection = http::connect(attack_run.server.address, left).map_err(message)?;
         let reply =
-            http::ask(connection, "POST", "/v1/completions", body.as_bytes()).map_err(told)?;
+            http::ask(connection, "POST", "/v1/completions", body.as_bytes()).map_err(message)?;
         if BUSY.contains(&reply.status) {
             thread::sleep(AGAIN);
             continue;
         }
         let status = reply.status;
         if status != 200 {
-            return Err(format!("{status} {}", reply.text().map_err(told)?));
+            return Err(format!("{status} {}", reply.text().map_err(message)?));
         }
         let answer = match stream {
             true => Answer::streamed(reply.body),
             false => reply.text().and_then(|text| Answer::whole(&text)),
         };
-        return case.compare(&answer.map_err(told)?, "beside the attack");
+        return case.compare(&answer.map_err(message)?, "beside the attack");
     }
 }

@@ -182,9 +182,9 @@ impl Answer {
     }
 
     /// Checks that the answer has a finish reason and a token count.
-    fn ended(self, told: &str) -> io::Result<Self> {
+    fn ended(self, text_received: &str) -> io::Result<Self> {
         match self.finish.is_empty() || self.tokens == 0 {
-            true => Err(unlike(told)),
+            true => Err(unlike(text_received)),
             false => Ok(self),
         }
     }

@@ -7,39 +7,39 @@ use super::{Shared, cases, cases::Answer};
 use crate::served::events::Events;
 
 /// The pause between two malformed requests.
-const NONSENSE_PAUSE: Duration = Duration::from_millis(20);
+const MALFORMED_PAUSE: Duration = Duration::from_millis(20);
 
 /// A client of the storm.
 #[derive(Debug)]
 pub struct Client {
-    manner: Manner,
+    behaviour: Behaviour,
     random: SplitMix64,
     /// The index of the next malformed request. The kinds are sent in turn.
     next: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Manner {
+enum Behaviour {
     /// Reads complete answers.
-    Whole,
+    ReadsAll,
     /// Disconnects within an answer.
     Leaves,
     /// Sends malformed requests.
-    Nonsense,
+    SendsMalformed,
 }
 
 impl Client {
     /// Creates client `number`. Every second client disconnects early, and a tenth of all send malformed
     /// requests.
     pub fn new(number: usize, seed: u64) -> Self {
-        let manner = match number % 10 {
-            number if number % 2 == 0 => Manner::Leaves,
-            1 => Manner::Nonsense,
-            _ => Manner::Whole,
+        let behaviour = match number % 10 {
+            number if number % 2 == 0 => Behaviour::Leaves,
+            1 => Behaviour::SendsMalformed,
+            _ => Behaviour::ReadsAll,
         };
         let random = SplitMix64::stream(seed, number as u64);
         Self {
-            manner,
+            behaviour,
             random,
             next: number,
         }
@@ -48,10 +48,10 @@ impl Client {
     /// Runs until the storm is over.
     pub fn run(mut self, shared: &Shared<'_>) {
         while !shared.is_over() {
-            match self.manner {
-                Manner::Whole => self.whole(shared),
-                Manner::Leaves => self.leaves(shared),
-                Manner::Nonsense => self.nonsense(shared),
+            match self.behaviour {
+                Behaviour::ReadsAll => self.whole(shared),
+                Behaviour::Leaves => self.leaves(shared),
+                Behaviour::SendsMalformed => self.send_malformed(shared),
             }
         }
     }
@@ -102,14 +102,14 @@ impl Client {
         Ok(())
     }
 
-    fn nonsense(&mut self, shared: &Shared<'_>) {
+    fn send_malformed(&mut self, shared: &Shared<'_>) {
         // Rejections are so cheap that without a pause most requests of a storm would be malformed.
-        thread::sleep(NONSENSE_PAUSE);
-        let kind = &shared.nonsense[self.next % shared.nonsense.len()];
+        thread::sleep(MALFORMED_PAUSE);
+        let kind = &shared.malformed_requests[self.next % shared.malformed_requests.len()];
         self.next += 1;
         let sent = kind.send(shared.server);
         shared.record(|report| match sent {
-            Ok(()) => report.nonsense(kind.name),
+            Ok(()) => report.refused(kind.name),
             Err(wrong) => report.failed(format!("{}: {wrong}", kind.name)),
         });
     }
@@ -120,12 +120,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn half_of_64_leave_and_a_tenth_sends_nonsense() {
-        let manners: Vec<Manner> = (0..64)
-            .map(|number| Client::new(number, 1).manner)
+    fn half_of_64_leave_and_a_tenth_sends_malformed_requests() {
+        let behaviours: Vec<Behaviour> = (0..64)
+            .map(|number| Client::new(number, 1).behaviour)
             .collect();
-        let count = |wanted| manners.iter().filter(|manner| **manner == wanted).count();
-        let all = [Manner::Whole, Manner::Leaves, Manner::Nonsense].map(count);
+        let count = |wanted| {
+            behaviours
+                .iter()
+                .filter(|behaviour| **behaviour == wanted)
+                .count()
+        };
+        let all = [
+            Behaviour::ReadsAll,
+            Behaviour::Leaves,
+            Behaviour::SendsMalformed,
+        ]
+        .map(count);
         assert_eq!(all, [25, 32, 7]);
     }
 }

@@ -168,8 +168,8 @@ impl Malformed {
             } => {
                 let body = named(body, &server.model);
                 let reply = http::ask(stream, method, path, &body);
-                let told = reply.and_then(|reply| Ok((reply.status, reply.text()?)));
-                let (status, text) = told.map_err(|error| error.to_string())?;
+                let received = reply.and_then(|reply| Ok((reply.status, reply.text()?)));
+                let (status, text) = received.map_err(|error| error.to_string())?;
                 match codes.contains(&status) && has_reason(&text) {
                     true => Ok(()),
                     false => Err(format!("{status} {text}")),

@@ -39,14 +39,14 @@ impl Report {
     pub fn failed(&mut self, failure: String) {
         self.failed += 1;
         let begins = |text: &str| text.chars().take(ALIKE).collect::<String>();
-        let alike = |told: &String| begins(told) == begins(&failure);
+        let alike = |earlier: &String| begins(earlier) == begins(&failure);
         if self.failures.len() < PRINTED && !self.failures.iter().any(alike) {
             self.failures.push(failure);
         }
     }
 
     /// Records a malformed request that was rejected or survived.
-    pub fn nonsense(&mut self, kind: &'static str) {
+    pub fn refused(&mut self, kind: &'static str) {
         *self.refused.entry(kind).or_default() += 1;
     }
 
@@ -164,7 +164,7 @@ mod tests {
             left: 2,
             ..Report::default()
         };
-        report.nonsense("no JSON");
+        report.refused("no JSON");
         report
     }
 

@@ -75,7 +75,7 @@ impl Load<'_> {
         let asked = AtomicUsize::new(0);
         let start = Instant::now();
         let until = start + self.lasting;
-        let told: Vec<io::Result<(Level, Instant)>> = thread::scope(|scope| {
+        let results: Vec<io::Result<(Level, Instant)>> = thread::scope(|scope| {
             let started: Vec<_> = (0..clients)
                 .map(|number| {
                     let asked = &asked;
@@ -95,8 +95,8 @@ impl Load<'_> {
             ..Level::default()
         };
         let mut end = start;
-        for told in told {
-            let (of_client, last) = told.map_err(|error| Error::Answer {
+        for result in results {
+            let (of_client, last) = result.map_err(|error| Error::Answer {
                 command: PATH.to_owned(),
                 what: format!("one of {clients} clients"),
                 found: error.to_string(),

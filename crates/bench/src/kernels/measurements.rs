@@ -39,14 +39,14 @@ impl Work {
 
 /// The implementation with which an operation is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Against {
+pub enum Baseline {
     /// The reference implementation of plain tensor operations.
     Composed,
     /// The same operation in f32.
     F32,
 }
 
-impl Against {
+impl Baseline {
     /// The name in the output.
     pub fn name(self) -> &'static str {
         match self {
@@ -66,7 +66,7 @@ pub struct Row {
     /// The work of the operation.
     pub work: Work,
     /// The other implementation.
-    pub against: Against,
+    pub against: Baseline,
     /// The median time of the operation, in seconds.
     pub ours: f64,
     /// The median time of the other implementation, in seconds.
@@ -75,7 +75,7 @@ pub struct Row {
 
 /// Measures operations one after another.
 #[derive(Debug)]
-pub struct Turns<'a, B: Backend> {
+pub struct Measurements<'a, B: Backend> {
     workload: &'static str,
     only: &'a str,
     rounds: usize,
@@ -83,7 +83,7 @@ pub struct Turns<'a, B: Backend> {
     rows: Vec<Row>,
 }
 
-impl<'a, B: Backend> Turns<'a, B> {
+impl<'a, B: Backend> Measurements<'a, B> {
     /// Creates a measurement of the operations of `workload` whose names contain `only`.
     pub fn new(workload: &Workload, only: &'a str, rounds: usize, device: Device<B>) -> Self {
         Self {
@@ -110,7 +110,7 @@ impl<'a, B: Backend> Turns<'a, B> {
         O: FnMut() -> R,
         C: FnMut() -> S,
     {
-        self.pair(operation, work, Against::Composed, make);
+        self.pair(operation, work, Baseline::Composed, make);
     }
 
     /// Measures an operation and another one, if it is selected. `make` creates both.
@@ -118,7 +118,7 @@ impl<'a, B: Backend> Turns<'a, B> {
         &mut self,
         operation: &'static str,
         work: Work,
-        against: Against,
+        against: Baseline,
         make: impl FnOnce(&Random<B>) -> (O, C),
     ) where
         O: FnMut() -> R,
