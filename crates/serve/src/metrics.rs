@@ -47,7 +47,7 @@ impl MetricInfo {
     }
 
     /// The type: counter, gauge or histogram.
-    pub fn kind(&self) -> &'static str {
+    pub fn kind(&self) -> &str {
         self.kind.as_str()
     }
 

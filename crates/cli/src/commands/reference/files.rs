@@ -11,7 +11,7 @@ use crate::error::CliError;
 use crate::{run_labels, sweep};
 
 /// The text around the tables.
-const TEMPLATE: &str = include_str!("files.md");
+const TEMPLATE: &str = include_str!("files.md.in");
 
 /// The page as Markdown.
 ///
@@ -37,7 +37,7 @@ pub fn page() -> Result<String, CliError> {
         definitions: &definitions,
         of_requests: false,
     };
-    // Definitions have a section of their own, so they are left out of the roots.
+    // Definitions have a separate section, so they are left out of the roots.
     let roots: Vec<Value> = schemas
         .iter()
         .chain([&events])

@@ -14,7 +14,7 @@ use crate::args::Cli;
 use crate::error::CliError;
 
 /// The text around the tables.
-const TEMPLATE: &str = include_str!("http_api.md");
+const TEMPLATE: &str = include_str!("http_api.md.in");
 
 /// The headings of the options of `serve` that limit requests.
 const LIMIT_HEADINGS: [&str; 2] = ["Capacity", "Time limits"];
