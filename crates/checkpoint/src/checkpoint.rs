@@ -50,7 +50,7 @@ pub const STATE: &str = "state.json";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Description {
-    /// The model, with the [keys of `[model]`](configuration.md#model).
+    /// The model, with the keys of `[model]` in `config.toml`.
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub model: ModelConfig,
     /// The tokenizer, if known.

@@ -56,9 +56,9 @@ pub enum Event {
     Skipped {
         /// Steps completed, including this one.
         step: usize,
-        /// The step's mean loss; `None` if it is NaN.
+        /// The step's mean loss; null if it is NaN.
         loss: Option<f64>,
-        /// Norm of all gradients together; `None` if it is NaN.
+        /// Norm of all gradients together; null if it is NaN.
         gradient_norm: Option<f64>,
         /// The reason.
         reason: String,

@@ -121,8 +121,10 @@ enum Included {
     Logprobs,
 }
 
+/// Additions to a stream. They have no effect.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schemars(rename = "ResponseStreamOptions")]
 struct StreamOptions {
     /// Has no effect: no event is padded.
     #[allow(dead_code)]

@@ -2,7 +2,7 @@
 
 use emberlm_data::formats::{FileFormat, dataset_files};
 use emberlm_trainer::formats::{checkpoint_files, events, run_files};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::schema::{Definitions, FieldTables, description};
 use super::template::fill;
@@ -125,9 +125,12 @@ fn event_fields(events: &Value, tables: &FieldTables<'_>) -> String {
     let mut text = String::new();
     for event in variants(events) {
         let mut fields = event.clone();
-        if let Some(properties) = fields["properties"].as_object_mut() {
-            properties.remove("event");
-        }
+        let properties = event["properties"].as_object().into_iter().flatten();
+        let properties = properties.filter(|(field, _)| *field != "event");
+        fields["properties"] = properties
+            .map(|(field, schema)| (field.clone(), schema.clone()))
+            .collect::<Map<_, _>>()
+            .into();
         let table = tables.table(&fields);
         text.push_str(&format!("Fields of `{}`:\n\n{table}\n", name(event)));
     }

@@ -102,6 +102,7 @@ impl FieldTables<'_> {
         }
         match self.kind(&schema["items"]) {
             kind if kind == "any" => "values".to_owned(),
+            kind if kind.contains(" or ") => format!("({kind})"),
             kind => plural(&kind),
         }
     }
@@ -124,7 +125,7 @@ impl FieldTables<'_> {
         }
         let mut text = String::new();
         for name in names {
-            let definition = &self.definitions[name];
+            let definition = &self.definitions[&name];
             if !has_section(definition) {
                 continue;
             }
@@ -223,7 +224,8 @@ pub fn description(schema: &Value) -> String {
 
 /// Replaces links to items of the code, which rustdoc resolves, by their text.
 fn unlinked(text: &str) -> String {
-    text.replace("[`", "`").replace("`]", "`")
+    let text = text.replace("[`", "`").replace("`]", "`");
+    text.replace("`crate::", "`")
 }
 
 fn strings(value: &Value) -> Vec<&str> {
@@ -250,12 +252,18 @@ fn plural(kind: &str) -> String {
     match kind.split_once(", ") {
         _ if nouns.contains(&kind) => format!("{kind}s"),
         Some((noun, range)) if nouns.contains(&noun) => format!("{noun}s, each {range}"),
-        _ => kind.to_owned(),
+        _ => match kind.strip_prefix("list of ") {
+            Some(items) => format!("lists of {items}"),
+            None => kind.to_owned(),
+        },
     }
 }
 
 /// The range of a number, or of the length of a list. Bounds that are the type's own are left out.
 fn range(schema: &Value) -> Option<String> {
+    if schema["prefixItems"].is_array() {
+        return None;
+    }
     let number = |key: &str| schema[key].as_f64();
     let is_bound = |value: &f64| value.abs() < f64::from(u32::MAX);
     let least = number("minimum").filter(is_bound);
