@@ -1,19 +1,18 @@
-//! Checkpoints: `RUN/checkpoints/step-00000500/`, whole or absent.
+//! Finds and reads checkpoints: directories `RUN/checkpoints/step-00000500/`, which are created atomically.
+//! [`mod@crate::write`] writes them and [`crate::keep`] removes old ones.
 //!
-//! | file | holds |
+//! | file | contents |
 //! |---|---|
-//! | `model.safetensors` | the weights, by the decoder's paths |
-//! | `model.json` | the model's configuration and the tokenizer: a checkpoint can be used wherever it is copied to |
-//! | `tokenizer.json` | the tokenizer's own file, where it is not built in |
-//! | `hugging_face_config.json`, `tokenizer_config.json`, … | of a model that was trained from a Hugging Face directory: its files, as they came |
-//! | `training.safetensors` | the weights that training resumes from, if `model.safetensors` holds their average |
-//! | `optimizer.safetensors` | the optimizer's moments, by the same paths |
-//! | `state.json` | where the run stood |
-//! | `manifest.json` | size and BLAKE3 of each of the others, written last |
+//! | `model.safetensors` | weights, named by parameter paths |
+//! | `model.json` | model configuration and tokenizer, so that a checkpoint can be copied and used anywhere |
+//! | `tokenizer.json` | the tokenizer, unless it is built in |
+//! | `hugging_face_config.json`, `tokenizer_config.json`, … | unchanged files of the Hugging Face directory that the model was fine-tuned from |
+//! | `training.safetensors` | weights that training resumes from, if `model.safetensors` contains their average |
+//! | `optimizer.safetensors` | optimizer moments, named by parameter paths |
+//! | `state.json` | progress of the run |
+//! | `manifest.json` | size and BLAKE3 hash of every other file; written last |
 //!
-//! A model that has not been trained is the same without `optimizer.safetensors` and `state.json`.
-//!
-//! This file finds and reads checkpoints; [`mod@crate::write`] writes them and [`crate::keep`] removes old ones.
+//! An untrained model has the same files, except for `optimizer.safetensors` and `state.json`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -32,42 +31,42 @@ use crate::error::CheckpointError;
 use crate::keep;
 use crate::source_files::SourceFiles;
 
-/// The folder of a run's checkpoints.
+/// Directory of a run that contains its checkpoints.
 pub const FOLDER: &str = "checkpoints";
 
 pub(crate) const MANIFEST: &str = "manifest.json";
 pub(crate) const MODEL: &str = "model.safetensors";
-/// The file of a checkpoint's [`Description`]: a directory that holds it is a checkpoint.
+/// File with the [`Description`], which identifies a directory as a checkpoint.
 pub(crate) const DESCRIPTION: &str = "model.json";
-/// The weights that training continues from, where [`Checkpoint::decoder`] is their average.
+/// Weights that training resumes from, if `model.safetensors` contains their average.
 pub const TRAINING: &str = "training.safetensors";
-/// The optimizer's state.
+/// State of the optimizer.
 pub const OPTIMIZER: &str = "optimizer.safetensors";
-/// The position of the run.
+/// Progress of the run.
 pub const STATE: &str = "state.json";
 
-/// The model, tokenizer and chat template that a checkpoint's weights belong to.
+/// Model configuration, tokenizer and training format of a checkpoint.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Description {
-    /// The model, with the keys of `[model]` in `config.toml`.
+    /// Model configuration.
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub model: ModelConfig,
-    /// The tokenizer, if known.
+    /// Tokenizer, if known.
     pub tokenizer: Option<TokenizerSpec>,
-    /// The chat template of the training conversations, if there were any.
+    /// Chat template of the training conversations, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chat_template: Option<ChatTemplateSpec>,
-    /// The packing of documents into training sequences.
+    /// Packing of documents into training sequences.
     #[serde(default, skip_serializing_if = "Packing::is_stream")]
     pub documents: Packing,
-    /// Tokens of the training sequences, if they are shorter than the model's context.
+    /// Length of the training sequences in tokens, if shorter than the model's context.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seq_len: Option<usize>,
 }
 
 impl Description {
-    /// The description of a model without tokenizer and chat template.
+    /// Describes a model without tokenizer and chat template.
     pub fn of_model(model: &DecoderConfig) -> Self {
         Self {
             model: model.raw().clone(),
@@ -79,14 +78,14 @@ impl Description {
     }
 }
 
-/// The step at which a checkpoint was written: the only field of the trainer's state that is needed to use the model.
+/// Step at which a checkpoint was written, the only field of the trainer's state that inference reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct Progress {
-    /// The number of completed training steps.
+    /// Number of completed training steps.
     pub step: usize,
 }
 
-/// A file of a checkpoint.
+/// A file's entry in the manifest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "FileEntry")]
@@ -99,14 +98,14 @@ pub(crate) struct Entry {
 
 pub(crate) type Manifest = BTreeMap<String, Entry>;
 
-/// A checkpoint whose files match its manifest. `S` is the part of `state.json` that is read.
+/// A checkpoint whose files match its manifest. `S` is the type that `state.json` is deserialized to.
 #[derive(Clone, Debug)]
 pub struct Checkpoint<S = Progress> {
-    /// The checkpoint's directory.
+    /// Directory of the checkpoint.
     pub path: PathBuf,
-    /// The model that the weights belong to.
+    /// Description of the model.
     pub description: Description,
-    /// The position of the run. `None` for a model that has not been trained.
+    /// Progress of the run; `None` for an untrained model.
     pub state: Option<S>,
 }
 
@@ -124,31 +123,31 @@ impl Entry {
     }
 }
 
-/// The extent of the check when a checkpoint is opened.
+/// Extent of the verification when a checkpoint is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Depth {
-    /// The files that a model is used with; the rest by its size.
-    Model,
-    /// Every file.
+enum Verification {
+    /// Hashes of the files needed for inference, and sizes of the others.
+    Inference,
+    /// Hashes of all files.
     All,
 }
 
 impl<S: DeserializeOwned> Checkpoint<S> {
-    /// Opens a checkpoint's directory and checks its files against the manifest: the optimizer's, which is two thirds of
-    /// all and which only a resumed run reads, by its size, every other by its hash.
+    /// Opens a checkpoint and verifies its files against the manifest, by their hashes. Files that only a resumed run
+    /// reads (the optimizer state is two thirds of a checkpoint) are verified by their sizes.
     ///
     /// # Errors
-    /// A file is missing, unreadable, or not the one that was written.
+    /// A file is missing, unreadable, or does not match the manifest.
     pub fn open(path: &Path) -> Result<Self, CheckpointError> {
-        Self::checked(path, Depth::Model)
+        Self::open_verified(path, Verification::Inference)
     }
 
-    fn checked(path: &Path, depth: Depth) -> Result<Self, CheckpointError> {
+    fn open_verified(path: &Path, verification: Verification) -> Result<Self, CheckpointError> {
         let manifest: Manifest = read_json(path, MANIFEST)?;
         for name in [MODEL, DESCRIPTION] {
             if !manifest.contains_key(name) {
                 let reason = format!("its manifest does not list {name}");
-                return Err(broken(path, reason));
+                return Err(damaged(path, reason));
             }
         }
         let names = [
@@ -164,17 +163,17 @@ impl<S: DeserializeOwned> Checkpoint<S> {
                 continue;
             };
             let file = path.join(name);
-            let unread = |error: &dyn std::fmt::Display| broken(path, error.to_string());
-            let same = match name {
-                OPTIMIZER | TRAINING if depth == Depth::Model => {
+            let unreadable = |error: &dyn std::fmt::Display| damaged(path, error.to_string());
+            let matches = match name {
+                OPTIMIZER | TRAINING if verification == Verification::Inference => {
                     let found = fs::metadata(&file).map_err(CheckpointError::file("read", &file));
-                    found.map_err(|error| unread(&error))?.len() == expected.bytes
+                    found.map_err(|error| unreadable(&error))?.len() == expected.bytes
                 }
-                _ => Entry::of(&file).map_err(|error| unread(&error))? == *expected,
+                _ => Entry::of(&file).map_err(|error| unreadable(&error))? == *expected,
             };
-            if !same {
+            if !matches {
                 let reason = format!("{name} is not the file that was written");
-                return Err(broken(path, reason));
+                return Err(damaged(path, reason));
             }
         }
         let trained = manifest.contains_key(STATE);
@@ -185,36 +184,37 @@ impl<S: DeserializeOwned> Checkpoint<S> {
         })
     }
 
-    /// The newest whole checkpoint of a run, if it has one. `passed_over` is called for each newer one that is damaged.
+    /// Opens the newest intact checkpoint of a run; returns `None` if the run has no checkpoint. `passed_over` is
+    /// called for each newer, damaged one.
     ///
     /// # Errors
-    /// The run's directory cannot be read; all its checkpoints are damaged (the error of the newest).
+    /// The run's directory cannot be read, or all checkpoints are damaged. The error is then that of the newest.
     pub fn newest(
         run: &Path,
         passed_over: impl FnMut(CheckpointError),
     ) -> Result<Option<Self>, CheckpointError> {
-        Self::newest_checked(run, Depth::Model, passed_over)
+        Self::newest_verified(run, Verification::Inference, passed_over)
     }
 
-    /// As [`Checkpoint::newest`], of those that a run can be resumed from; none where all are damaged.
+    /// [`Checkpoint::newest`] for resuming a run: verifies the hashes of all files.
     ///
     /// # Errors
-    /// The run's directory cannot be read; all its checkpoints are damaged (the error of the newest).
+    /// Those of [`Checkpoint::newest`].
     pub fn newest_to_resume(
         run: &Path,
         passed_over: impl FnMut(CheckpointError),
     ) -> Result<Option<Self>, CheckpointError> {
-        Self::newest_checked(run, Depth::All, passed_over)
+        Self::newest_verified(run, Verification::All, passed_over)
     }
 
-    fn newest_checked(
+    fn newest_verified(
         run: &Path,
-        depth: Depth,
+        verification: Verification,
         mut passed_over: impl FnMut(CheckpointError),
     ) -> Result<Option<Self>, CheckpointError> {
         let mut errors = Vec::new();
         for (_, path) in keep::listed(run)?.into_iter().rev() {
-            match Self::checked(&path, depth) {
+            match Self::open_verified(&path, verification) {
                 Ok(checkpoint) => {
                     errors.into_iter().for_each(&mut passed_over);
                     return Ok(Some(checkpoint));
@@ -225,20 +225,20 @@ impl<S: DeserializeOwned> Checkpoint<S> {
         errors.into_iter().next().map_or(Ok(None), Err)
     }
 
-    /// The model's tokenizer, if it is known.
+    /// Opens the model's tokenizer, if known.
     ///
     /// # Errors
-    /// The description is not one of this program's tokenizers, and the checkpoint has no usable file of it.
+    /// The tokenizer is not built in, and the checkpoint has no valid file of it.
     pub fn tokenizer(&self) -> Result<Option<Tokenizer>, CheckpointError> {
         let spec = self.description.tokenizer.as_ref();
         let open = |spec| Tokenizer::open(spec, &self.path);
         Ok(spec.map(open).transpose()?)
     }
 
-    /// The model with the checkpoint's weights.
+    /// Loads the model.
     ///
     /// # Errors
-    /// The configuration is no model, or the weights are not the model's.
+    /// The configuration is invalid, or the weights do not match it.
     pub fn decoder<B: Backend>(
         &self,
         device: &burn::tensor::Device<B>,
@@ -246,10 +246,10 @@ impl<S: DeserializeOwned> Checkpoint<S> {
         self.decoder_in(WeightFormat::F32, device)
     }
 
-    /// The model with the checkpoint's weights in a format. Weights are packed one by one as they are read.
+    /// Loads the model with its weights in the given format. Weights are packed one by one while loading.
     ///
     /// # Errors
-    /// As [`Checkpoint::decoder`].
+    /// Those of [`Checkpoint::decoder`].
     pub fn decoder_in<B: Backend>(
         &self,
         format: WeightFormat,
@@ -258,10 +258,11 @@ impl<S: DeserializeOwned> Checkpoint<S> {
         self.weights(MODEL, format, device)
     }
 
-    /// The model with the weights that training resumes from: the same, unless those are an average.
+    /// Loads the model with the weights that training resumes from. They differ from [`Checkpoint::decoder`] if that
+    /// is an average.
     ///
     /// # Errors
-    /// As [`Checkpoint::decoder`].
+    /// Those of [`Checkpoint::decoder`].
     pub fn training_decoder<B: Backend>(
         &self,
         device: &burn::tensor::Device<B>,
@@ -273,7 +274,7 @@ impl<S: DeserializeOwned> Checkpoint<S> {
         self.weights(name, WeightFormat::F32, device)
     }
 
-    /// Returns true if [`Checkpoint::decoder`] is an average of the weights.
+    /// Returns true if [`Checkpoint::decoder`] loads an average of the weights.
     pub fn holds_average(&self) -> bool {
         self.path.join(TRAINING).exists()
     }
@@ -286,25 +287,25 @@ impl<S: DeserializeOwned> Checkpoint<S> {
     ) -> Result<Decoder<B>, CheckpointError> {
         let config = DecoderConfig::try_from(self.description.model.clone())?;
         weights::load_own_in(config.blank::<B>(device), &self.path.join(name), format)
-            .map_err(|error| broken(&self.path, error.to_string()))
+            .map_err(|error| damaged(&self.path, error.to_string()))
     }
 
-    /// The optimizer's state, by name.
+    /// Reads the tensors of the optimizer's state, with their names.
     ///
     /// # Errors
     /// The file cannot be read.
     pub fn optimizer(&self) -> Result<Vec<(String, weights::HostTensor)>, CheckpointError> {
         weights::load_tensors(&self.path.join(OPTIMIZER))
-            .map_err(|error| broken(&self.path, error.to_string()))
+            .map_err(|error| damaged(&self.path, error.to_string()))
     }
 }
 
-/// The name of the directory of the checkpoint after `step` steps.
+/// Returns the name of the checkpoint directory of `step`.
 pub fn folder_name(step: usize) -> String {
     format!("step-{step:08}")
 }
 
-/// The step of a run's newest checkpoint, whole or damaged, if it has any.
+/// Returns the step of a run's newest checkpoint, intact or damaged, if any.
 ///
 /// # Errors
 /// The run's directory cannot be read.
@@ -312,13 +313,13 @@ pub fn newest_step(run: &Path) -> Result<Option<usize>, CheckpointError> {
     Ok(keep::listed(run)?.last().map(|&(step, _)| step))
 }
 
-/// The step of a checkpoint's directory name.
+/// Parses the step from the name of a checkpoint directory.
 pub(crate) fn step_of(path: &Path) -> Option<usize> {
     let name = path.file_name()?.to_str()?;
     name.strip_prefix("step-")?.parse().ok()
 }
 
-fn broken(path: &Path, reason: String) -> CheckpointError {
+fn damaged(path: &Path, reason: String) -> CheckpointError {
     CheckpointError::Damaged {
         path: path.to_owned(),
         reason,
@@ -327,6 +328,6 @@ fn broken(path: &Path, reason: String) -> CheckpointError {
 
 fn read_json<T: DeserializeOwned>(folder: &Path, name: &str) -> Result<T, CheckpointError> {
     let text = read::read_text(&folder.join(name), read::DESCRIPTION_LIMIT)
-        .map_err(|error| broken(folder, format!("{name}: {error}")))?;
-    serde_json::from_str(&text).map_err(|error| broken(folder, format!("{name}: {error}")))
+        .map_err(|error| damaged(folder, format!("{name}: {error}")))?;
+    serde_json::from_str(&text).map_err(|error| damaged(folder, format!("{name}: {error}")))
 }

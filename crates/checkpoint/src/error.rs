@@ -1,4 +1,4 @@
-//! Errors of checkpoints and of opening a model.
+//! Errors of reading and writing checkpoints, and of opening models.
 
 use std::path::PathBuf;
 
@@ -10,12 +10,12 @@ use emberlm_tokenizer::{TokenizerError, TokenizerSpec};
 /// A checkpoint that cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointError {
-    /// A file is missing, unreadable, or differs from the one that was written.
+    /// A file is missing, unreadable or does not match the manifest.
     #[error("{path} is not a whole checkpoint: {reason}")]
     Damaged {
         /// The checkpoint's directory.
         path: PathBuf,
-        /// The damage.
+        /// Description of the damage.
         reason: String,
     },
     /// A file cannot be read or written.
@@ -40,7 +40,7 @@ pub enum CheckpointError {
 }
 
 impl CheckpointError {
-    /// For `map_err` on a file operation.
+    /// Returns a function for `map_err` on the result of a file operation.
     pub(crate) fn file(
         action: &'static str,
         path: impl Into<PathBuf>,
@@ -57,7 +57,7 @@ impl CheckpointError {
 /// A model directory that cannot be opened, or a model that does not support the requested operation.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelError {
-    /// There is nothing at the path.
+    /// The path does not exist.
     #[error("no such model: {path}")]
     NotFound {
         /// The path.
@@ -71,51 +71,51 @@ pub enum ModelError {
         /// The operating system's error.
         source: std::io::Error,
     },
-    /// The path names a GGUF file, or a folder of them.
+    /// The path is a GGUF file or a directory with such files.
     #[error("{path}: GGUF files are not supported yet")]
     Gguf {
         /// The path.
         path: PathBuf,
     },
-    /// The settings that the model recommends cannot be read.
+    /// `generation_config.json` cannot be read.
     #[error("{path} is not a JSON object: {reason}")]
     GenerationConfig {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// Error of the parser or the operating system.
         reason: String,
     },
-    /// The path names a file.
+    /// The path is a file.
     #[error("{path} is a file, not a model's directory")]
     NotADirectory {
         /// The path.
         path: PathBuf,
     },
-    /// A run that has not written a checkpoint.
+    /// The run has not written a checkpoint yet.
     #[error("{path} has no checkpoint yet")]
     NoCheckpoint {
         /// The run's directory.
         path: PathBuf,
     },
-    /// A dataset instead of a model.
+    /// The directory contains a dataset instead of a model.
     #[error("{path} is a dataset, not a model")]
     Dataset {
         /// The directory.
         path: PathBuf,
     },
-    /// A directory of another kind.
+    /// The directory does not contain a model.
     #[error("{path} holds no model")]
     NotAModel {
         /// The directory.
         path: PathBuf,
     },
-    /// The model has no tokenizer, but text has to be read.
+    /// The operation needs a tokenizer, but the model has none.
     #[error("{path} has no tokenizer, so it cannot read text")]
     NoTokenizer {
-        /// The path that the model was opened by.
+        /// Path that was passed to [`crate::Model::open`].
         path: PathBuf,
     },
-    /// A longer context than the model's.
+    /// The requested context is longer than the model's.
     #[error("context = {context}: must be at most {limit}, the model's")]
     Context {
         /// The requested context in tokens.
@@ -123,7 +123,7 @@ pub enum ModelError {
         /// The model's context in tokens.
         limit: usize,
     },
-    /// The dataset was made with another tokenizer.
+    /// The dataset was created with another tokenizer.
     #[error(
         "{dataset} was made with another tokenizer than the model's: {} there, {} in {model}",
         summary(.of_dataset), summary(.of_model)
@@ -138,16 +138,16 @@ pub enum ModelError {
         /// The model's tokenizer.
         of_model: Box<TokenizerSpec>,
     },
-    /// The dataset has token ids that the model has no embedding for.
+    /// The dataset has token ids outside the model's vocabulary.
     #[error("{dataset} has {ids} token ids, but the model in {model} knows {vocab_size}")]
     SmallVocabulary {
         /// The dataset's directory.
         dataset: PathBuf,
-        /// The number of the dataset's token ids.
+        /// Number of token ids of the dataset.
         ids: usize,
         /// The model's directory.
         model: PathBuf,
-        /// The number of the model's token ids.
+        /// Number of token ids of the model.
         vocab_size: usize,
     },
     /// The checkpoint cannot be read.
@@ -167,7 +167,7 @@ pub enum ModelError {
     Chat(#[from] ChatError),
 }
 
-/// A tokenizer in a sentence.
+/// Summarizes a tokenizer: kind, number of ids and abbreviated hash.
 fn summary(spec: &TokenizerSpec) -> String {
     let hash: String = spec.hash.chars().take(8).collect();
     format!(

@@ -1,4 +1,4 @@
-//! Which checkpoints of a run stay.
+//! Removes old checkpoints of a run.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,20 +7,20 @@ use crate::checkpoint::{FOLDER, step_of};
 use crate::error::CheckpointError;
 use crate::write::remove;
 
-/// The checkpoints that are kept in addition to the one just written.
+/// Retention policy for the checkpoints of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Keep {
-    /// The number of the newest ones; 0 for all.
+    /// Number of newest checkpoints to keep; 0 keeps all.
     pub last: usize,
-    /// The step of the best one, where that is kept too.
+    /// Step of a checkpoint to keep in addition, such as the one with the best validation loss.
     pub best: Option<usize>,
 }
 
-/// Removes the checkpoints up to `newest` that need not be kept. Later ones are none of this run's past: they are what a
-/// resumed run has passed over.
+/// Removes the checkpoints up to step `newest` that the policy does not keep. Later checkpoints are ignored: they are
+/// damaged ones that a resumed run has skipped.
 ///
 /// # Errors
-/// The folder cannot be read, or a checkpoint not be removed.
+/// The directory cannot be read, or a checkpoint cannot be removed.
 pub fn prune(run: &Path, newest: usize, keep: Keep) -> Result<(), CheckpointError> {
     if keep.last == 0 {
         return Ok(());
@@ -36,7 +36,7 @@ pub fn prune(run: &Path, newest: usize, keep: Keep) -> Result<(), CheckpointErro
     Ok(())
 }
 
-/// The steps of a run's checkpoints, ascending, with their directories.
+/// Lists the checkpoints of a run, by ascending step, with their directories.
 pub(crate) fn listed(run: &Path) -> Result<Vec<(usize, PathBuf)>, CheckpointError> {
     let folder = run.join(FOLDER);
     let entries = match fs::read_dir(&folder) {
@@ -52,10 +52,10 @@ pub(crate) fn listed(run: &Path) -> Result<Vec<(usize, PathBuf)>, CheckpointErro
     Ok(steps)
 }
 
-/// Removes what an interrupted process has left half written or half removed.
+/// Removes partially written and partially removed checkpoints of an interrupted process.
 ///
 /// # Errors
-/// It cannot be removed.
+/// A directory cannot be removed.
 pub fn sweep(run: &Path) -> Result<(), CheckpointError> {
     let Ok(entries) = fs::read_dir(run.join(FOLDER)) else {
         return Ok(());
@@ -68,7 +68,7 @@ pub fn sweep(run: &Path) -> Result<(), CheckpointError> {
     Ok(())
 }
 
-/// Removes a checkpoint: out of sight first, so that a half removed one is never seen.
+/// Removes a checkpoint. It is renamed first, so that no reader finds a partially removed checkpoint.
 fn discard(path: &Path) -> Result<(), CheckpointError> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let hidden = path.with_file_name(format!(".{name}.removed"));
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_and_the_best_stay() {
+    fn newest_and_best_checkpoints_are_kept() {
         assert_eq!(kept(&[1, 2, 3, 4], 4, 0, None), [1, 2, 3, 4]);
         assert_eq!(kept(&[1, 2, 3, 4], 4, 2, None), [3, 4]);
         assert_eq!(kept(&[1, 2, 3, 4], 4, 2, Some(1)), [1, 3, 4]);
@@ -109,13 +109,13 @@ mod tests {
     }
 
     #[test]
-    fn what_a_resumed_run_passed_over_does_not_count() {
-        // 40 was damaged, the run resumed from 20 and wrote 30.
+    fn checkpoints_after_the_newest_are_ignored() {
+        // Checkpoint 40 was damaged; the run resumed from 20 and wrote 30.
         assert_eq!(kept(&[10, 20, 30, 40], 30, 1, None), [30, 40]);
     }
 
     #[test]
-    fn leftovers_are_swept() {
+    fn sweep_removes_partial_checkpoints() {
         let run = run_with(&[5]);
         for name in [".step-00000006.partial", ".step-00000004.removed"] {
             fs::create_dir_all(run.path().join(FOLDER).join(name).join("inside")).unwrap();

@@ -1,17 +1,17 @@
-//! Models on disk: reads and writes checkpoints, and opens any directory that holds a model.
+//! Reads and writes checkpoints, and opens any directory that contains a model.
 //!
-//! A model is opened for prediction without the trainer: only its weights, configuration, tokenizer and chat template are
-//! read.
+//! Opening a model for inference does not need the trainer: only weights, configuration, tokenizer and chat template
+//! are read.
 //!
 //! | type | purpose |
 //! |---|---|
-//! | [`Model`] | a model directory of any kind: a run, a checkpoint, a new model or a Hugging Face directory |
+//! | [`Model`] | a model in a directory of any kind: a run, a checkpoint, an untrained model or a Hugging Face directory |
 //! | [`Checkpoint`] | a checkpoint whose files match its manifest |
-//! | [`Description`] | what a checkpoint's weights belong to: model configuration, tokenizer, chat template |
-//! | [`SourceFiles`] | the files that a fine-tuned model keeps of the Hugging Face directory that it was trained from |
-//! | [`Progress`] | the step at which a checkpoint was written; the trainer reads its whole state instead |
-//! | [`Keep`] | which checkpoints of a run [`prune`] keeps |
-//! | [`ModelError`], [`CheckpointError`] | the errors of opening, and of reading and writing |
+//! | [`Description`] | model configuration, tokenizer and chat template of a checkpoint |
+//! | [`SourceFiles`] | files that a fine-tuned model keeps from its original Hugging Face directory |
+//! | [`Progress`] | step at which a checkpoint was written; the trainer reads its complete state instead |
+//! | [`Keep`] | retention policy for [`prune`] |
+//! | [`ModelError`], [`CheckpointError`] | errors of opening models, and of reading and writing checkpoints |
 //!
 //! ```
 //! use burn::backend::Flex;

@@ -1,5 +1,5 @@
-//! Opens a model directory of any kind: a run (its newest whole checkpoint), a checkpoint, a new model, or a Hugging Face
-//! directory.
+//! Opens a model directory of any kind: a run (its newest intact checkpoint), a checkpoint, an untrained model, or a
+//! Hugging Face directory.
 
 mod weights;
 
@@ -20,10 +20,11 @@ use crate::checkpoint::{Checkpoint, DESCRIPTION, FOLDER};
 use crate::error::{CheckpointError, ModelError};
 use crate::source_files::SourceFiles;
 
-/// The default limit of a generation context, in tokens: its cache is allocated at once.
-const USUAL_CONTEXT: usize = 8192;
+/// Default limit of a generation context, in tokens. Its cache is allocated in advance, so longer contexts must be
+/// requested.
+const DEFAULT_CONTEXT_LIMIT: usize = 8192;
 
-/// The file in which `transformers` keeps the settings that a model is best sampled with.
+/// File in which `transformers` stores a model's recommended sampling settings.
 pub const GENERATION_CONFIG_FILE: &str = "generation_config.json";
 
 /// A model whose configuration has been read.
@@ -37,16 +38,16 @@ pub struct Model {
 
 #[derive(Debug)]
 enum Source {
-    Own(Box<Checkpoint>),
+    Checkpoint(Box<Checkpoint>),
     HuggingFace(Box<HuggingFaceModel>),
 }
 
 impl Model {
-    /// Opens the model at `path`. Weights are read by [`Model::decoder`] only.
+    /// Opens the model at `path` without loading its weights, which [`Model::decoder`] does.
     ///
     /// # Errors
-    /// `path` holds no model, or a file of the model is damaged or cannot be read. A run with damaged checkpoints opens at
-    /// the newest whole one: see [`Model::passed_over`].
+    /// `path` does not contain a model, or a file of the model is damaged or cannot be read. A run with damaged
+    /// checkpoints opens at the newest intact one; see [`Model::passed_over`].
     pub fn open(path: &Path) -> Result<Self, ModelError> {
         let is_directory = fs::metadata(path)
             .map_err(|error| missing(path, error))?
@@ -60,12 +61,12 @@ impl Model {
             });
         }
         if holds(DESCRIPTION) {
-            return Self::own(path, Checkpoint::open(path)?, Vec::new());
+            return Self::from_checkpoint(path, Checkpoint::open(path)?, Vec::new());
         }
         if holds(FOLDER) {
             let (newest, passed_over) = newest(path)?;
             let newest = newest.ok_or_else(|| ModelError::NoCheckpoint { path: path_buf() })?;
-            return Self::own(path, newest, passed_over);
+            return Self::from_checkpoint(path, newest, passed_over);
         }
         if holds(CONFIG_FILE) {
             let model = HuggingFaceModel::open(path)?;
@@ -86,7 +87,7 @@ impl Model {
         })
     }
 
-    fn own(
+    fn from_checkpoint(
         opened: &Path,
         checkpoint: Checkpoint,
         passed_over: Vec<CheckpointError>,
@@ -94,20 +95,20 @@ impl Model {
         Ok(Self {
             opened: opened.to_owned(),
             config: DecoderConfig::try_from(checkpoint.description.model.clone())?,
-            source: Source::Own(Box::new(checkpoint)),
+            source: Source::Checkpoint(Box::new(checkpoint)),
             passed_over,
         })
     }
 
-    /// The damaged checkpoints of the run that are newer than the one that was opened, newest first.
+    /// The errors of damaged checkpoints that are newer than the opened one, newest first.
     pub fn passed_over(&self) -> &[CheckpointError] {
         &self.passed_over
     }
 
-    /// The directory that its files are in.
+    /// The directory that contains the model's files.
     pub fn path(&self) -> &Path {
         match &self.source {
-            Source::Own(checkpoint) => &checkpoint.path,
+            Source::Checkpoint(checkpoint) => &checkpoint.path,
             Source::HuggingFace(model) => model.path(),
         }
     }
@@ -117,30 +118,30 @@ impl Model {
         &self.config
     }
 
-    /// The Hugging Face directory, if the model is one.
+    /// The Hugging Face directory, if the model was opened from one.
     pub fn hugging_face(&self) -> Option<&HuggingFaceModel> {
         match &self.source {
-            Source::Own(_) => None,
+            Source::Checkpoint(_) => None,
             Source::HuggingFace(model) => Some(model),
         }
     }
 
-    /// The files on tokens, conversations and generation of the Hugging Face directory that the model is, or was trained
-    /// from.
+    /// Reads the tokenizer, chat and generation settings of the Hugging Face directory that the model was opened or
+    /// fine-tuned from.
     ///
     /// # Errors
-    /// A file is there and cannot be read.
+    /// A file exists but cannot be read.
     pub fn source_files(&self) -> Result<SourceFiles, ModelError> {
         Ok(match &self.source {
-            Source::Own(checkpoint) => SourceFiles::of_checkpoint(&checkpoint.path)?,
+            Source::Checkpoint(checkpoint) => SourceFiles::of_checkpoint(&checkpoint.path)?,
             Source::HuggingFace(model) => SourceFiles::of_hugging_face(model.path())?,
         })
     }
 
-    /// One line on where the model comes from: "a checkpoint after 1,000 steps".
+    /// Describes the origin of the model in one line: "a checkpoint after 1,000 steps".
     pub fn about(&self) -> Result<String, ModelError> {
         Ok(match &self.source {
-            Source::Own(checkpoint) => match &checkpoint.state {
+            Source::Checkpoint(checkpoint) => match &checkpoint.state {
                 Some(state) => {
                     format!("a checkpoint after {} steps", grouped(state.step as u64))
                 }
@@ -157,19 +158,19 @@ impl Model {
         })
     }
 
-    /// The packing of documents that the model was trained with; a stream for models that do not record it.
+    /// The packing of documents that the model was trained with; [`Packing::Stream`] if it is not recorded.
     pub fn documents(&self) -> Packing {
         match &self.source {
-            Source::Own(checkpoint) => checkpoint.description.documents,
+            Source::Checkpoint(checkpoint) => checkpoint.description.documents,
             Source::HuggingFace(_) => Packing::Stream,
         }
     }
 
-    /// Tokens of the sequences that the model was trained on by emberlm, where they are known to be shorter than its
+    /// The length in tokens of the sequences that emberlm trained the model on, if it is recorded and shorter than the
     /// context.
     pub fn trained_seq_len(&self) -> Option<usize> {
         match &self.source {
-            Source::Own(checkpoint) => checkpoint.description.seq_len,
+            Source::Checkpoint(checkpoint) => checkpoint.description.seq_len,
             Source::HuggingFace(_) => None,
         }
     }
@@ -177,7 +178,7 @@ impl Model {
     /// The model's tokenizer, if it has one.
     pub fn tokenizer(&self) -> Result<Option<Tokenizer>, ModelError> {
         Ok(match &self.source {
-            Source::Own(checkpoint) => checkpoint.tokenizer()?,
+            Source::Checkpoint(checkpoint) => checkpoint.tokenizer()?,
             Source::HuggingFace(model) => {
                 let file = model.path().join(TOKENIZER_FILE);
                 file.exists()
@@ -187,45 +188,42 @@ impl Model {
         })
     }
 
-    /// The tokenizer of a model that reads and writes text.
+    /// The model's tokenizer, for operations on text.
     ///
     /// # Errors
-    /// The model has no tokenizer.
+    /// The model has no tokenizer, or the tokenizer cannot be read.
     pub fn require_tokenizer(&self) -> Result<Tokenizer, ModelError> {
-        let none = || ModelError::NoTokenizer {
+        let error = || ModelError::NoTokenizer {
             path: self.opened.clone(),
         };
-        self.tokenizer()?.ok_or_else(none)
+        self.tokenizer()?.ok_or_else(error)
     }
 
-    /// The length of a generation context in tokens: `asked`, or else the model's context, but at most 8192.
+    /// The length of a generation context in tokens: `requested`, by default the model's context but at most 8192.
     ///
     /// # Errors
-    /// `asked` is longer than the model's context.
-    pub fn context(&self, asked: Option<usize>) -> Result<usize, ModelError> {
-        let whole = self.config.seq_len();
-        match asked {
-            Some(context) if context > whole => Err(ModelError::Context {
-                context,
-                limit: whole,
-            }),
+    /// `requested` is longer than the model's context.
+    pub fn context(&self, requested: Option<usize>) -> Result<usize, ModelError> {
+        let limit = self.config.seq_len();
+        match requested {
+            Some(context) if context > limit => Err(ModelError::Context { context, limit }),
             Some(context) => Ok(context),
-            None => Ok(whole.min(USUAL_CONTEXT)),
+            None => Ok(limit.min(DEFAULT_CONTEXT_LIMIT)),
         }
     }
 
-    /// The specification of the model's tokenizer, without reading a built-in vocabulary.
+    /// The specification of the model's tokenizer. Built-in vocabularies are not loaded.
     pub fn tokenizer_spec(&self) -> Result<Option<TokenizerSpec>, ModelError> {
         match &self.source {
-            Source::Own(checkpoint) => Ok(checkpoint.description.tokenizer.clone()),
+            Source::Checkpoint(checkpoint) => Ok(checkpoint.description.tokenizer.clone()),
             Source::HuggingFace(_) => Ok(self.tokenizer()?.map(|tokenizer| tokenizer.spec())),
         }
     }
 
-    /// The tokenizer, unless its hash is known without reading it and is `hash`.
+    /// Loads the tokenizer, unless the checkpoint records its hash and the hash is `hash`.
     fn tokenizer_unless(&self, hash: &str) -> Result<Option<Tokenizer>, ModelError> {
         let known = match &self.source {
-            Source::Own(checkpoint) => checkpoint.description.tokenizer.as_ref(),
+            Source::Checkpoint(checkpoint) => checkpoint.description.tokenizer.as_ref(),
             Source::HuggingFace(_) => None,
         };
         match known {
@@ -234,8 +232,8 @@ impl Model {
         }
     }
 
-    /// The ids that end a text: the tokenizer's, and the `eos_token_id`s of a Hugging Face configuration and of
-    /// [`Model::generation_config`].
+    /// The ids that end a text: the tokenizer's end-of-text token, and the `eos_token_id`s in a Hugging Face
+    /// configuration and in [`Model::generation_config`].
     pub fn stop_tokens(&self, tokenizer: Option<&Tokenizer>) -> Vec<u32> {
         let mut ids: Vec<u32> = tokenizer
             .and_then(Tokenizer::end_of_text)
@@ -246,57 +244,58 @@ impl Model {
         }
         let recommended = self.generation_config().unwrap_or_default();
         ids.extend(token_ids(recommended.get("eos_token_id")));
-        // A model smaller than its tokenizer's vocabulary can never choose it.
+        // A model whose vocabulary is smaller than the tokenizer's cannot generate the other ids.
         ids.retain(|&id| (id as usize) < self.config.vocab_size());
         ids.sort_unstable();
         ids.dedup();
         ids
     }
 
-    /// The fields of the `generation_config.json` in the model's directory; none where there is no such file.
+    /// Reads `generation_config.json` in the model's directory; empty if the file does not exist.
     ///
     /// # Errors
-    /// The file cannot be read, or is not a JSON object.
+    /// The file cannot be read, or it is not a JSON object.
     pub fn generation_config(&self) -> Result<Map<String, Value>, ModelError> {
         let path = self.path().join(GENERATION_CONFIG_FILE);
-        let refuse = |reason: String| ModelError::GenerationConfig {
+        let error = |reason: String| ModelError::GenerationConfig {
             path: path.clone(),
             reason,
         };
         match read_text(&path, DESCRIPTION_LIMIT) {
-            Ok(text) => serde_json::from_str(&text).map_err(|error| refuse(error.to_string())),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Map::new()),
-            Err(error) => Err(refuse(error.to_string())),
+            Ok(text) => serde_json::from_str(&text).map_err(|e| error(e.to_string())),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Map::new()),
+            Err(e) => Err(error(e.to_string())),
         }
     }
 
-    /// The encoder of conversations: with the template `asked` for (chatml, llama3 or a path), else with the model's own.
-    /// `None` for a model without one.
+    /// Builds the encoder of conversations with the template `requested` (chatml, llama3 or a path), by default with
+    /// the model's template. Returns `None` if the model has no template.
     ///
-    /// Models that emberlm trained have seen the end-of-text token before every conversation, so prompts begin with it,
-    /// unless the template writes a special token there itself.
+    /// emberlm trains with the end-of-text token before every conversation, so prompts for its models begin with that
+    /// token, unless the template itself begins with a special token.
     pub fn chat(
         &self,
         tokenizer: &Tokenizer,
-        asked: Option<&str>,
+        requested: Option<&str>,
     ) -> Result<Option<ChatEncoder>, ModelError> {
-        let template = match asked {
-            Some(asked) => Some(asked.parse()?),
+        let template = match requested {
+            Some(requested) => Some(requested.parse()?),
             None => self.chat_template()?,
         };
         Ok(template.map(|template| self.encoder(template, tokenizer)))
     }
 
-    /// [`Model::chat`] with the template named `tool_use`, for conversations with tools. `None` if there is no such template.
+    /// [`Model::chat`] with the template named `tool_use`, for conversations with tools. Returns `None` if there is
+    /// no such template.
     pub fn tool_chat(
         &self,
         tokenizer: &Tokenizer,
-        asked: Option<&str>,
+        requested: Option<&str>,
     ) -> Result<Option<ChatEncoder>, ModelError> {
-        let template = match (asked, &self.source) {
-            (Some(asked), _) => ChatTemplate::for_tools(asked)?,
+        let template = match (requested, &self.source) {
+            (Some(requested), _) => ChatTemplate::for_tools(requested)?,
             (None, Source::HuggingFace(model)) => ChatTemplate::for_tools_beside(model.path())?,
-            (None, Source::Own(_)) => None,
+            (None, Source::Checkpoint(_)) => None,
         };
         Ok(template.map(|template| self.encoder(template, tokenizer)))
     }
@@ -311,24 +310,26 @@ impl Model {
             _ => encoder.begins_with().is_some(),
         };
         let beginning = match &self.source {
-            Source::Own(_) if !begins_itself => tokenizer.end_of_text().into_iter().collect(),
-            Source::Own(_) | Source::HuggingFace(_) => Vec::new(),
+            Source::Checkpoint(_) if !begins_itself => {
+                tokenizer.end_of_text().into_iter().collect()
+            }
+            Source::Checkpoint(_) | Source::HuggingFace(_) => Vec::new(),
         };
         encoder.with_beginning(beginning)
     }
 
-    /// The specification of the chat template that the model was trained with by emberlm, if it was.
+    /// The specification of the chat template that emberlm trained the model with, if any.
     pub fn chat_template_spec(&self) -> Option<&ChatTemplateSpec> {
         match &self.source {
-            Source::Own(checkpoint) => checkpoint.description.chat_template.as_ref(),
+            Source::Checkpoint(checkpoint) => checkpoint.description.chat_template.as_ref(),
             Source::HuggingFace(_) => None,
         }
     }
 
-    /// The model's own chat template: that of the dataset it was trained on, or the one beside a Hugging Face model.
+    /// The model's chat template: that of its training dataset, or the one in its Hugging Face directory.
     pub fn chat_template(&self) -> Result<Option<ChatTemplate>, ModelError> {
         Ok(match &self.source {
-            Source::Own(_) => {
+            Source::Checkpoint(_) => {
                 let spec = self.chat_template_spec();
                 spec.map(ChatTemplate::try_from).transpose()?
             }
@@ -336,7 +337,7 @@ impl Model {
         })
     }
 
-    /// The texts and tokens that end an answer: [`ChatEncoder::stops`] and [`Model::stop_tokens`].
+    /// The strings and tokens that end an answer: [`ChatEncoder::stops`] and [`Model::stop_tokens`].
     pub fn chat_stops(&self, tokenizer: &Tokenizer, encoder: &ChatEncoder) -> Stops {
         let mut stops = encoder.stops();
         stops.tokens.extend(self.stop_tokens(Some(tokenizer)));
@@ -348,10 +349,10 @@ impl Model {
         stops
     }
 
-    /// The id that begins a text without a prompt, if there is one.
+    /// The id that begins a text generated without a prompt, if any.
     pub fn beginning(&self, tokenizer: &Tokenizer) -> Option<u32> {
         let named = match &self.source {
-            Source::Own(_) => {
+            Source::Checkpoint(_) => {
                 let spec = self.chat_template_spec();
                 let name = spec.and_then(|spec| spec.begins_with.as_deref());
                 name.and_then(|name| tokenizer.special_id(name))
@@ -364,10 +365,10 @@ impl Model {
         known.or_else(|| tokenizer.end_of_text())
     }
 
-    /// Checks that a dataset's token ids mean the same to the model as to the dataset.
+    /// Checks that the model and a dataset agree on the meaning of token ids.
     ///
     /// # Errors
-    /// The dataset has another tokenizer, or more ids than the model.
+    /// The dataset has another tokenizer, or ids outside the model's vocabulary.
     pub fn check_dataset(&self, dataset: &Dataset) -> Result<(), ModelError> {
         let of_dataset = &dataset.manifest().tokenizer;
         if let Some(of_model) = self.tokenizer_unless(&of_dataset.hash)?
@@ -393,7 +394,7 @@ impl Model {
     }
 }
 
-/// The newest whole checkpoint of a run, with the errors of the newer ones.
+/// Opens the newest intact checkpoint of a run; also returns the errors of newer ones.
 fn newest(run: &Path) -> Result<(Option<Checkpoint>, Vec<CheckpointError>), CheckpointError> {
     let mut passed_over = Vec::new();
     let newest = Checkpoint::newest(run, |damaged| passed_over.push(damaged))?;
@@ -413,7 +414,7 @@ fn missing(path: &Path, source: io::Error) -> ModelError {
     }
 }
 
-/// One id, or a list of them.
+/// Parses a token id or a list of token ids.
 fn token_ids(value: Option<&Value>) -> Vec<u32> {
     let id = |value: &Value| value.as_u64().and_then(|id| u32::try_from(id).ok());
     match value {

@@ -1,4 +1,4 @@
-//! The files that a fine-tuned model keeps of the Hugging Face directory that it was trained from.
+//! Files that a fine-tuned model keeps from its original Hugging Face directory.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,11 +11,12 @@ use serde_json::{Map, Value};
 
 use crate::error::CheckpointError;
 
-/// The name that the source's `config.json` has in a checkpoint, which is not a Hugging Face directory itself.
+/// Name of the original `config.json` in a checkpoint. The different name prevents the checkpoint from being opened
+/// as a Hugging Face directory.
 const SOURCE_CONFIG: &str = "hugging_face_config.json";
 
-/// The files on tokens, conversations and generation, which an export writes as they came.
-const KEPT: [&str; 6] = [
+/// Tokenizer, chat and generation settings, which an export writes unchanged.
+const SETTINGS_FILES: [&str; 6] = [
     "tokenizer_config.json",
     "special_tokens_map.json",
     "added_tokens.json",
@@ -24,36 +25,36 @@ const KEPT: [&str; 6] = [
     "generation_config.json",
 ];
 
-/// The description of a published model's tokens, chat template and generation settings: its files, byte for byte.
+/// Contents of the files with a published model's tokenizer, chat and generation settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SourceFiles(BTreeMap<&'static str, Vec<u8>>);
 
 impl SourceFiles {
-    /// The names of the files in a checkpoint.
+    /// Returns the names of the files in a checkpoint.
     pub(crate) fn names() -> impl Iterator<Item = &'static str> {
-        KEPT.into_iter().chain([SOURCE_CONFIG])
+        SETTINGS_FILES.into_iter().chain([SOURCE_CONFIG])
     }
 
     /// Reads the files of a Hugging Face directory.
     ///
     /// # Errors
-    /// A file is there and cannot be read.
+    /// A file exists but cannot be read.
     pub fn of_hugging_face(folder: &Path) -> Result<Self, CheckpointError> {
         Self::read(folder, CONFIG_FILE)
     }
 
-    /// Reads the files of a checkpoint, which has none unless it was trained from a Hugging Face directory.
+    /// Reads the files of a checkpoint. There are none unless it was fine-tuned from a Hugging Face directory.
     ///
     /// # Errors
-    /// A file is there and cannot be read.
+    /// A file exists but cannot be read.
     pub fn of_checkpoint(folder: &Path) -> Result<Self, CheckpointError> {
         Self::read(folder, SOURCE_CONFIG)
     }
 
     fn read(folder: &Path, config: &str) -> Result<Self, CheckpointError> {
         let mut files = BTreeMap::new();
-        let kept = KEPT.into_iter().map(|name| (name, name));
-        for (name, file) in kept.chain([(SOURCE_CONFIG, config)]) {
+        let settings = SETTINGS_FILES.into_iter().map(|name| (name, name));
+        for (name, file) in settings.chain([(SOURCE_CONFIG, config)]) {
             let path = folder.join(file);
             match read_bytes(&path, DESCRIPTION_LIMIT) {
                 Ok(bytes) => {
@@ -66,7 +67,7 @@ impl SourceFiles {
         Ok(Self(files))
     }
 
-    /// Writes the files into a checkpoint; returns their names.
+    /// Writes the files into a checkpoint and returns their names.
     ///
     /// # Errors
     /// A file cannot be written.
@@ -74,7 +75,7 @@ impl SourceFiles {
         self.write_some(folder, |_| true)
     }
 
-    /// Writes the files into a Hugging Face directory, without its `config.json`; returns their names.
+    /// Writes the files except `config.json` into a Hugging Face directory and returns their names.
     ///
     /// # Errors
     /// A file cannot be written.
@@ -85,10 +86,10 @@ impl SourceFiles {
     fn write_some(
         &self,
         folder: &Path,
-        wanted: impl Fn(&str) -> bool,
+        selects: impl Fn(&str) -> bool,
     ) -> Result<Vec<&'static str>, CheckpointError> {
         let mut names = Vec::new();
-        for (name, bytes) in self.0.iter().filter(|(name, _)| wanted(name)) {
+        for (name, bytes) in self.0.iter().filter(|(name, _)| selects(name)) {
             let path = folder.join(name);
             fs::write(&path, bytes).map_err(CheckpointError::file("write", &path))?;
             names.push(*name);
@@ -96,11 +97,11 @@ impl SourceFiles {
         Ok(names)
     }
 
-    /// The fields of the source's `config.json`, if it is a model of this type.
+    /// The fields of the original `config.json`, if its model type is `model_type`.
     pub fn config_fields(&self, model_type: Option<&str>) -> Option<Map<String, Value>> {
         let config = self.0.get(SOURCE_CONFIG)?;
         let fields: Map<String, Value> = serde_json::from_slice(config).ok()?;
-        let same = fields.get("model_type").and_then(Value::as_str) == model_type;
-        same.then_some(fields)
+        let is_same_type = fields.get("model_type").and_then(Value::as_str) == model_type;
+        is_same_type.then_some(fields)
     }
 }

@@ -1,4 +1,4 @@
-//! Writes a checkpoint: into a directory beside its final place, synced, then renamed.
+//! Writes checkpoints atomically: files are written to a temporary directory and synced, then the directory is renamed.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -14,11 +14,11 @@ use crate::checkpoint::{
 };
 use crate::error::CheckpointError;
 
-/// Writes the checkpoint of `step` into a run: `fill` writes its files into the directory it is given. A checkpoint of
-/// the same step is replaced.
+/// Writes the checkpoint of `step` into a run and returns its directory. `fill` writes the files into the given
+/// temporary directory. An existing checkpoint of the same step is replaced.
 ///
 /// # Errors
-/// A file cannot be written; nothing of the checkpoint is left then.
+/// A file cannot be written. The temporary directory is then removed.
 pub fn write(
     run: &Path,
     step: usize,
@@ -26,28 +26,28 @@ pub fn write(
 ) -> Result<PathBuf, CheckpointError> {
     let folder = run.join(FOLDER);
     let name = folder_name(step);
-    let place = folder.join(&name);
-    let [aside, replaced] =
+    let target = folder.join(&name);
+    let [partial, replaced] =
         ["partial", "replaced"].map(|end| folder.join(format!(".{name}.{end}")));
-    remove(&aside)?;
+    remove(&partial)?;
     remove(&replaced)?;
-    fs::create_dir_all(&aside).map_err(CheckpointError::file("create", &aside))?;
+    fs::create_dir_all(&partial).map_err(CheckpointError::file("create", &partial))?;
     let rename = |from: &Path, to: &Path| {
         fs::rename(from, to).map_err(CheckpointError::file("rename", from))
     };
-    let written = fill(&aside).and_then(|()| {
-        if place.exists() {
-            rename(&place, &replaced)?;
+    let written = fill(&partial).and_then(|()| {
+        if target.exists() {
+            rename(&target, &replaced)?;
         }
-        rename(&aside, &place)?;
+        rename(&partial, &target)?;
         sync(&folder)?;
         remove(&replaced)
     });
     if written.is_err() {
-        // The first error is the one to report.
-        let _ = fs::remove_dir_all(&aside);
+        // Report the original error instead of one from the clean-up.
+        let _ = fs::remove_dir_all(&partial);
     }
-    written.map(|()| place)
+    written.map(|()| target)
 }
 
 /// Removes a directory and its contents, if it exists.
@@ -60,7 +60,7 @@ pub(crate) fn remove(folder: &Path) -> Result<(), CheckpointError> {
     }
 }
 
-/// Writes a model that has not been trained into an existing directory.
+/// Writes an untrained model into an existing directory.
 ///
 /// # Errors
 /// A file cannot be written.
@@ -73,7 +73,7 @@ pub fn write_untrained<B: Backend>(
     write_model(folder, decoder, description, tokenizer, &[])
 }
 
-/// Writes the model's files and, last, the manifest of these and of `others`, which are there already.
+/// Writes the model's files and then the manifest, which also lists the existing files `others`.
 ///
 /// # Errors
 /// A file cannot be written.
@@ -105,7 +105,7 @@ pub fn write_model<B: Backend>(
     sync(folder)
 }
 
-/// Writes a decoder's weights as `folder/name`, by the decoder's paths.
+/// Writes a decoder's weights to `folder/name`. Tensors are named by parameter paths.
 ///
 /// # Errors
 /// The file cannot be written, or the weights are packed.
@@ -119,7 +119,7 @@ pub fn save_weights<B: Backend>(
     Ok(weights::save_own(&tensors, metadata(), &folder.join(name))?)
 }
 
-/// The metadata of every safetensors file that emberlm writes.
+/// Returns the metadata of the safetensors files in checkpoints.
 pub fn metadata() -> HashMap<String, String> {
     HashMap::from([("format".to_owned(), "emberlm".to_owned())])
 }

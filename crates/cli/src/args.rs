@@ -1,4 +1,4 @@
-//! The command line.
+//! Command-line definitions and parsing.
 
 use std::error::Error;
 use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
@@ -49,10 +49,11 @@ pub struct Cli {
     pub command: Command,
 }
 
-/// The command line of this process; none where it asked for help or the version, which is printed.
+/// Parses this process's arguments. Returns `None` if they asked for help or the version, which is then
+/// printed.
 ///
 /// # Errors
-/// The command line is wrong, or what it asked for cannot be written to stdout.
+/// Returns an error if the arguments are invalid or the requested text cannot be written to stdout.
 pub fn parse<C: Parser>() -> Result<Option<C>, CliError> {
     let error = match C::try_parse() {
         Ok(cli) => return Ok(Some(cli)),
@@ -63,7 +64,7 @@ pub fn parse<C: Parser>() -> Result<Option<C>, CliError> {
         return Err(error);
     }
     match error.use_stderr() {
-        // Nobody is left to read it.
+        // A failed write to stderr has nowhere to be reported.
         true => drop(error.print()),
         false => error.print().map_err(CliError::stdout)?,
     }
@@ -73,8 +74,8 @@ pub fn parse<C: Parser>() -> Result<Option<C>, CliError> {
     }
 }
 
-/// The parser repeats arguments in its messages: where one holds control characters, the error of the same command line
-/// with their escapes.
+/// Clap repeats arguments in its messages. If an argument contains control characters, parses the escaped
+/// arguments again and returns that error instead.
 fn without_control_characters<C: Parser>(error: clap::Error) -> clap::Error {
     let args: Vec<String> = std::env::args_os()
         .map(|arg| arg.to_string_lossy().into_owned())
@@ -86,8 +87,8 @@ fn without_control_characters<C: Parser>(error: clap::Error) -> clap::Error {
     C::try_parse_from(escaped).err().unwrap_or(error)
 }
 
-/// The error of a value that Rust's own parsers of numbers refuse, whose reasons ("invalid digit found in string") do not
-/// state the rule.
+/// Rewrites an error of Rust's number parsers, whose messages ("invalid digit found in string") do not state
+/// the rule.
 fn not_a_number(error: &clap::Error) -> Option<CliError> {
     let source = error.source()?;
     let rule = match source.downcast_ref::<ParseIntError>() {
@@ -98,13 +99,13 @@ fn not_a_number(error: &clap::Error) -> Option<CliError> {
         None if source.is::<ParseFloatError>() => "it must be a number",
         None => return None,
     };
-    let said = |kind| match error.get(kind) {
+    let context = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text),
         _ => None,
     };
     let (arg, value) = (
-        said(ContextKind::InvalidArg)?,
-        said(ContextKind::InvalidValue)?,
+        context(ContextKind::InvalidArg)?,
+        context(ContextKind::InvalidValue)?,
     );
     Some(CliError::usage(format!(
         "invalid value '{value}' for '{arg}': {rule}"
@@ -354,10 +355,10 @@ mod tests {
 
     use super::*;
 
-    /// The words of a shell line up to a redirection, some of them in single quotes.
+    /// Splits an example's shell line into words, up to a redirection. Handles single quotes.
     fn words(line: &str) -> Vec<String> {
         let line = line.split(" > ").next().unwrap_or(line);
-        // The parser looks for a tokenizer's file.
+        // Parsing the option opens the tokenizer's file.
         let line = line.replace("tokenizers/book", "byte");
         let parts = line.split('\'').enumerate();
         parts

@@ -1,8 +1,8 @@
 //! Selection of the compute backend by name.
 //!
-//! Map: a [`Placement`] is a backend and one of its devices. Only it and [`devices`], which lists devices, name concrete
-//! backends in this binary. `start` opens a GPU, `cache` configures its runtime's caches, and `quiet` and `failure` turn
-//! its panics into errors.
+//! A [`Placement`] is a backend and one of its devices. Only [`Placement`] and [`devices`] name concrete
+//! backends in this binary. `start` opens a GPU, `cache` configures the runtime's caches, and `quiet` and
+//! `failure` turn the runtime's panics into errors.
 
 #[cfg(feature = "gpu")]
 mod cache;
@@ -54,10 +54,10 @@ pub struct BackendArg {
 }
 
 impl BackendArg {
-    /// The backend asked for, or the first one compiled in, and the device asked for.
+    /// Returns the requested backend and device. The default is the first compiled-in backend.
     ///
     /// # Errors
-    /// It is not compiled in, or has no such device.
+    /// Returns an error if the backend is not compiled in or has no such device.
     pub fn choose(self) -> Result<Placement, CliError> {
         let backend = match (self.backend, COMPILED.first()) {
             (Some(name), _) if name.is_compiled() => name,
@@ -76,7 +76,7 @@ impl BackendArg {
     }
 }
 
-/// The backends that are compiled in, the default first.
+/// Compiled-in backends, the default first.
 const COMPILED: &[BackendName] = &[
     #[cfg(feature = "flex")]
     BackendName::Flex,
@@ -94,17 +94,17 @@ const COMPILED: &[BackendName] = &[
     BackendName::Rocm,
 ];
 
-/// Something done on a backend that is known when the program runs.
+/// Work that is generic over the backend, which is only known at run time.
 pub trait Job {
-    /// The job's result.
+    /// The result of the job.
     type Output;
 
-    /// Does it on `B`; what needs no gradients uses `B::InnerBackend`.
+    /// Runs the job on `B`. Jobs without gradients use `B::InnerBackend`.
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output;
 }
 
 impl BackendName {
-    /// Its name, which is its Cargo feature's too.
+    /// The backend's name, which is also its Cargo feature.
     pub fn name(self) -> &'static str {
         match self {
             Self::Flex => "flex",
@@ -117,7 +117,7 @@ impl BackendName {
         }
     }
 
-    /// All of them.
+    /// All backends, including those that are not compiled in.
     pub fn all() -> impl Iterator<Item = Self> {
         Self::value_variants().iter().copied()
     }
@@ -127,7 +127,7 @@ impl BackendName {
         COMPILED.contains(&self)
     }
 
-    /// Returns true if [`devices::of`] lists all of its devices.
+    /// Returns true if [`devices::of`] lists every device of the backend.
     fn numbers_devices(self) -> bool {
         self != Self::Rocm
     }

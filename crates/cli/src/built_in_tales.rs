@@ -1,4 +1,4 @@
-//! The dataset of the built-in tales, which is there without any text.
+//! The dataset of built-in tales, which is available without any input text.
 
 use std::path::{Path, PathBuf};
 
@@ -7,10 +7,11 @@ use emberlm_data::{Dataset, TalesConfig, write_tales_dataset};
 use crate::console;
 use crate::error::CliError;
 
-/// Its folder; it is made by `command` where it is not there yet.
+/// Returns the dataset's folder, and writes the dataset first if it does not exist. `command` is recorded as
+/// its origin.
 ///
 /// # Errors
-/// It cannot be written.
+/// Returns an error if the dataset cannot be written.
 pub fn dataset(command: &str) -> Result<PathBuf, CliError> {
     let folder = Path::new("datasets").join("tales");
     if Dataset::open(&folder).is_err() {

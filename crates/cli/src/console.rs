@@ -1,8 +1,10 @@
 //! The only module that writes to stdout and stderr.
 //!
-//! Two rules hold for all output. A terminal gets no control characters from a text that the program did not write itself:
-//! on stderr never, and on stdout where that is a terminal; in a pipe or a file stdout is exact to the byte. And what
-//! cannot be written to stderr is lost without a panic or an error: nobody is left to read it.
+//! Two rules apply to all output:
+//!
+//! 1. Control characters from text that the program did not write never reach a terminal. They are always
+//!    escaped on stderr, and on stdout if it is a terminal. Piped or redirected stdout is byte-exact.
+//! 2. Failed writes to stderr are ignored: there is nowhere left to report them.
 
 #![expect(
     clippy::disallowed_methods,
@@ -20,8 +22,8 @@ use serde::Serialize;
 
 use crate::error::CliError;
 
-/// Which streams were terminals when they were first asked about. A terminal that was closed since does not say that it
-/// is one.
+/// The streams that were terminals at startup. A terminal that was closed since no longer reports that it is
+/// one.
 #[derive(Clone, Copy)]
 struct Terminals {
     stdout: bool,
@@ -36,25 +38,23 @@ fn terminals() -> Terminals {
     })
 }
 
-/// Looks which streams are terminals, before one of them can be closed.
+/// Detects which streams are terminals. Must run before one of them can be closed.
 pub fn start() {
     terminals();
 }
 
-/// Returns true if stdout is a terminal.
 pub fn stdout_is_terminal() -> bool {
     terminals().stdout
 }
 
-/// Returns true if stderr is a terminal.
 pub fn stderr_is_terminal() -> bool {
     terminals().stderr
 }
 
-/// Writes `text` to stdout at once, without waiting for a line's end.
+/// Writes `text` to stdout and flushes it, even in the middle of a line.
 ///
 /// # Errors
-/// Stdout cannot be written to.
+/// Returns an error if stdout cannot be written.
 pub fn print(text: &str) -> Result<(), CliError> {
     match stdout_is_terminal() {
         true => write_out(&neutralized(text)),
@@ -62,10 +62,10 @@ pub fn print(text: &str) -> Result<(), CliError> {
     }
 }
 
-/// Writes `value` to stdout as a line of JSON.
+/// Writes `value` to stdout as one line of JSON.
 ///
 /// # Errors
-/// The value cannot be JSON, or stdout cannot be written to.
+/// Returns an error if `value` cannot be serialized or stdout cannot be written.
 pub fn print_json(value: &impl Serialize) -> Result<(), CliError> {
     let mut text = serde_json::to_string(value)
         .map_err(|error| CliError::new(format!("cannot write the result as JSON: {error}")))?;
@@ -76,20 +76,20 @@ pub fn print_json(value: &impl Serialize) -> Result<(), CliError> {
     write_out(&text)
 }
 
-/// JSON whose strings hold no character that a terminal may not show: all of them have an escape of the same meaning.
+/// Escapes every character in JSON strings that must not reach a terminal. The JSON keeps its meaning.
 fn escaped_json(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
         match emberlm_system::text::is_harmless(c) {
             true => shown.push(c),
-            // None of them is beyond the first 65,536.
+            // All of these characters are in the Basic Multilingual Plane, so four hex digits suffice.
             false => shown += &format!("\\u{:04x}", u32::from(c)),
         }
     }
     shown
 }
 
-/// Writes bytes to stdout that are no text of anybody else's.
+/// Writes text to stdout that is already safe for it.
 fn write_out(text: &str) -> Result<(), CliError> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())
@@ -97,49 +97,50 @@ fn write_out(text: &str) -> Result<(), CliError> {
         .map_err(CliError::stdout)
 }
 
-/// Writes what is left in stdout's buffer.
+/// Flushes stdout.
 pub fn flush() {
     let _ = io::stdout().flush();
 }
 
-/// Columns of the terminal that stdout is, if it is one.
+/// The number of columns of stdout's terminal, if it is one.
 #[cfg(unix)]
 pub fn columns() -> Option<u16> {
     let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
     Some(size.ws_col)
 }
 
-/// Columns of the terminal that stdout is, if it is one.
+/// The number of columns of stdout's terminal, if it is one.
 #[cfg(not(unix))]
 pub fn columns() -> Option<u16> {
     None
 }
 
-/// Writes one line to stderr, whatever a name in it holds.
+/// Writes one line to stderr. Control characters are escaped.
 pub fn note(line: impl Display) {
     let line = line.to_string();
     write_line(&escaped(&line));
 }
 
-/// Writes `value` to stderr as a line of JSON, whatever a text in it holds.
+/// Writes `value` to stderr as one line of JSON. Control characters are escaped.
 pub fn note_json(value: &impl Serialize) {
-    // No value of this program is beyond JSON.
+    // Serializing the program's own types does not fail.
     if let Ok(text) = serde_json::to_string(value) {
         write_line(&escaped_json(&text));
     }
 }
 
-/// Reports on stderr something that did not keep the command from continuing.
+/// Prints a warning to stderr: a problem that did not stop the command.
 pub fn warn(message: &str) {
     labelled("warning", AnsiColor::Yellow, message);
 }
 
-/// Writes an error's message, or what to do about it, to stderr.
+/// Writes a labelled message, such as an error or a hint, to stderr.
 pub fn labelled(label: &str, colour: AnsiColor, message: &str) {
     write_line(&labelled_line(label, colour, message, stderr_is_coloured()));
 }
 
-/// A line with a coloured label. The message is on one line, so that no name in it can look like another message.
+/// Formats a line with a coloured label. The message is escaped to a single line, so that a name in it cannot
+/// imitate another message.
 pub fn labelled_line(label: &str, colour: AnsiColor, message: &str, coloured: bool) -> String {
     let style = match coloured {
         true => colour.on_default().bold(),
@@ -148,10 +149,10 @@ pub fn labelled_line(label: &str, colour: AnsiColor, message: &str, coloured: bo
     format!("{style}{label}{style:#}: {}", escaped(&shortened(message)))
 }
 
-/// The most bytes of a message that are shown: names and values from files can have any length.
+/// Limit on a printed message, in bytes. Names and values from files can have any length.
 pub const SHOWN_BYTES: usize = 8 << 10;
 
-/// The message, without the middle of one that is too long for any reader.
+/// Cuts the middle out of a message longer than [`SHOWN_BYTES`].
 fn shortened(message: &str) -> Cow<'_, str> {
     if message.len() <= SHOWN_BYTES {
         return Cow::Borrowed(message);
@@ -162,12 +163,12 @@ fn shortened(message: &str) -> Cow<'_, str> {
     Cow::Owned(format!("{head} … ({left_out} bytes left out) … {tail}"))
 }
 
-/// Returns true if what is written to stderr may be in colour.
+/// Returns true if output on stderr may be coloured.
 fn stderr_is_coloured() -> bool {
     stderr_is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// Writes a line to stderr in one piece, so that lines of several threads or processes do not mix.
+/// Writes a line to stderr with a single call, so that lines of concurrent threads and processes do not mix.
 fn write_line(line: &str) {
     let _ = io::stderr()
         .lock()
@@ -179,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_for_a_terminal_means_the_same() {
+    fn terminal_json_parses_to_the_same_value() {
         let value = "a\u{1b}\u{9b}\u{202e}\u{7f}\n\"漢";
         let text = serde_json::to_string(value).unwrap();
         let shown = escaped_json(&text);
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_cannot_look_like_another() {
+    fn a_message_cannot_imitate_another() {
         let line = labelled_line("error", AnsiColor::Red, "no a\nhint: rm -rf", false);
         assert_eq!(line, r"error: no a\nhint: rm -rf");
     }

@@ -1,29 +1,30 @@
-//! The end of the process while a GPU may still be computing.
+//! Process exit while a GPU may still be computing.
 //!
-//! At an ordinary exit what libraries have registered for it is run. A GPU's driver takes itself apart there beside its
-//! own threads, and where those compute, a process that was to end with a code ends in a segmentation fault.
+//! A normal exit runs the handlers that libraries registered. The GPU driver's handler frees its state while
+//! the driver's threads may still compute, so the process ends in a segmentation fault instead of with its
+//! exit code.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::console;
 
-static BESIDE_A_GPU: AtomicBool = AtomicBool::new(false);
+static GPU_USED: AtomicBool = AtomicBool::new(false);
 
-/// From now on a GPU's driver has threads in this process.
+/// Records that a GPU driver has threads in this process.
 #[cfg_attr(not(feature = "gpu"), expect(dead_code))]
-pub fn beside_a_gpu() {
-    BESIDE_A_GPU.store(true, Ordering::Relaxed);
+pub fn mark_gpu_used() {
+    GPU_USED.store(true, Ordering::Relaxed);
 }
 
-/// Ends the process with an exit code at once, with nothing run for the exit.
+/// Ends the process immediately, without running exit handlers.
 pub fn at_once(code: i32) -> ! {
     signal_hook::low_level::exit(code)
 }
 
-/// The return value of `main`. With a GPU the process ends before it is returned.
+/// The return value of `main`. If a GPU was used, this ends the process instead of returning.
 pub fn of(code: u8) -> ExitCode {
-    if BESIDE_A_GPU.load(Ordering::Relaxed) {
+    if GPU_USED.load(Ordering::Relaxed) {
         console::flush();
         at_once(code.into());
     }

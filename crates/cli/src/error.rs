@@ -1,4 +1,4 @@
-//! The one place that prints errors: what failed and where, then what to do about it.
+//! The error type of commands, and the only place that prints errors: the failure first, then hints.
 
 mod data;
 mod hints;
@@ -12,7 +12,7 @@ use clap::builder::styling::AnsiColor;
 use crate::console;
 pub use crate::console::warn;
 
-/// An error that ended a command, ready to be printed.
+/// An error that ends a command, ready to be printed.
 #[derive(Debug)]
 pub struct CliError {
     message: String,
@@ -22,18 +22,19 @@ pub struct CliError {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// It was tried, and failed.
+    /// The operation failed.
     Failed,
-    /// The command line asks for what cannot be.
+    /// The command line is invalid.
     Usage,
-    /// As before, and its parser has said so.
+    /// The command line is invalid, and clap has already printed the reason.
     ReportedUsage,
-    /// Whoever read the output has stopped reading, as `head` does: nothing is wrong.
+    /// The reader of stdout has closed it, as `head` does. This is not a failure.
     OutputClosed,
 }
 
 impl CliError {
-    /// Something failed: `message` says what and where, in lower case and without a full stop.
+    /// An operation failed. `message` names the operation and its subject, in lower case and without a full
+    /// stop.
     pub fn new(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
@@ -42,7 +43,7 @@ impl CliError {
         }
     }
 
-    /// The command line is wrong in a way that its parser cannot know.
+    /// The command line is invalid in a way that clap cannot detect.
     pub fn usage(message: impl Into<String>) -> Self {
         Self {
             kind: Kind::Usage,
@@ -50,7 +51,7 @@ impl CliError {
         }
     }
 
-    /// The command line is wrong, and its parser has reported why.
+    /// The command line is invalid, and clap has already printed the reason.
     pub fn reported_usage() -> Self {
         Self {
             kind: Kind::ReportedUsage,
@@ -58,13 +59,13 @@ impl CliError {
         }
     }
 
-    /// Adds a line on what to do.
+    /// Adds a hint with a suggested fix.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hints.push(hint.into());
         self
     }
 
-    /// Adds a line with the name that was probably meant.
+    /// Adds a hint with the name that was probably meant.
     pub fn did_you_mean(self, name: Option<&str>) -> Self {
         match name {
             Some(name) => self.hint(format!("did you mean `{name}`?")),
@@ -72,7 +73,7 @@ impl CliError {
         }
     }
 
-    /// Says before the message what it is about.
+    /// Prefixes the message with its context.
     pub fn within(mut self, what: &str) -> Self {
         self.message = format!("{what}: {}", self.message);
         self
@@ -83,7 +84,7 @@ impl CliError {
         &self.message
     }
 
-    /// For `map_err`: an operating system's error, with what was tried and on what.
+    /// Wraps an I/O error with the attempted action and path. For `map_err`.
     pub fn io(action: &str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let tried = format!("cannot {action} {}", path.display());
         move |error| {
@@ -93,9 +94,9 @@ impl CliError {
         }
     }
 
-    /// For `map_err`: writing to stdout failed.
+    /// Wraps an error of writing to stdout. For `map_err`.
     pub fn stdout(error: io::Error) -> Self {
-        // A terminal that was closed fails with EIO.
+        // Writing to a terminal that was closed fails with EIO.
         let gone = error.kind() == io::ErrorKind::BrokenPipe || console::stdout_is_terminal();
         if gone {
             return Self {
@@ -108,7 +109,7 @@ impl CliError {
         hint.into_iter().fold(this, Self::hint)
     }
 
-    /// Shows it on stderr and gives the process's exit code.
+    /// Prints the error to stderr and returns the exit code.
     pub fn report(&self) -> u8 {
         match self.kind {
             Kind::OutputClosed => return 0,
@@ -125,7 +126,7 @@ impl CliError {
         }
     }
 
-    /// The lines that [`CliError::report`] writes.
+    /// Returns the lines that [`CliError::report`] prints.
     #[cfg(test)]
     pub fn lines(&self, coloured: bool) -> String {
         let error = console::labelled_line("error", AnsiColor::Red, &self.message, coloured);
@@ -155,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_is_too_long_is_shortened_in_its_middle() {
+    fn long_messages_are_cut_in_the_middle() {
         let message = format!("begins {} ends", "é".repeat(1_000_000));
         let text = written(&CliError::new(message).hint("do this"), false);
         assert!(text.len() < console::SHOWN_BYTES + 100, "{}", text.len());
@@ -164,14 +165,14 @@ mod tests {
     }
 
     #[test]
-    fn colour_is_only_on_the_labels() {
+    fn only_labels_are_coloured() {
         let text = written(&CliError::new("it failed").hint("do this"), true);
         assert!(text.contains("\u{1b}[0m: it failed\n"), "{text:?}");
         assert!(text.ends_with("\u{1b}[0m: do this\n"), "{text:?}");
     }
 
     #[test]
-    fn a_reader_who_left_is_no_failure() {
+    fn a_closed_pipe_is_not_a_failure() {
         let error = CliError::stdout(io::ErrorKind::BrokenPipe.into());
         assert_eq!(error.kind, Kind::OutputClosed);
         let error = CliError::stdout(io::ErrorKind::StorageFull.into());

@@ -1,4 +1,4 @@
-//! The examples at the end of each command's `--help`. A test parses every one of them.
+//! The examples at the end of each command's `--help`. A test parses each of them.
 
 pub const PREPARE: &str = "\
 Examples:

@@ -1,22 +1,23 @@
-//! Statistics of an attention head, in four numbers.
+//! Summary statistics of an attention head.
 
 use serde::Serialize;
 
-/// Means over a sequence's tokens except the first, which attends only to itself.
+/// Statistics of one head, averaged over all query positions except the first, which attends only to itself.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct HeadHabits {
-    /// Of a token's weights, in nats: 0 looks at one token, `ln n` at n alike.
+    /// Entropy of the attention distribution, in nats: 0 for one attended token, `ln n` for uniform attention
+    /// over n.
     pub entropy: f64,
-    /// The mean distance to the attended tokens, in tokens.
+    /// Mean distance to the attended tokens, in tokens.
     pub distance: f64,
-    /// The weight of the token just before: near 1 in a previous-token head.
+    /// Weight on the previous token: near 1 in a previous-token head.
     pub previous: f64,
-    /// The weight of the first token, where heads with nothing to do look.
+    /// Weight on the first token, the usual attention sink of inactive heads.
     pub first: f64,
 }
 
 impl HeadHabits {
-    /// Of `weights` `[count, count]`, a row per query; `count` is at least 2.
+    /// Computes the statistics of `weights` `[count, count]`, one row per query. `count` must be at least 2.
     pub fn of(weights: &[f32], count: usize) -> Self {
         let rows = weights.chunks(count).enumerate().skip(1);
         let mean = |of: &dyn Fn(usize, &[f32]) -> f64| {
@@ -36,7 +37,7 @@ impl HeadHabits {
     }
 }
 
-/// `-p ln p`, 0 at 0.
+/// Returns `-p ln p`, or 0 if `p` is 0.
 fn surprise(p: f64) -> f64 {
     if p > 0.0 { -p * p.ln() } else { 0.0 }
 }
@@ -54,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn three_tokens_by_hand() {
+    fn statistics_match_a_hand_computed_example() {
         #[rustfmt::skip]
         let previous = [
             1.0, 0.0, 0.0,

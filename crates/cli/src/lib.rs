@@ -1,17 +1,26 @@
-//! The command line of emberlm: parses arguments, runs commands, prints results and errors. What the commands do is in the
-//! library crates.
+//! The command-line program: parses arguments, runs commands, and prints results and errors. The commands are
+//! thin wrappers of the library crates.
 //!
-//! [`main`] is the program; [`shared`] is what the benchmarks of the workspace need of it.
+//! [`main`] is the program. [`shared`] exports the parts that the workspace's benchmarks use.
 //!
-//! Map: `args` is the command line and `values` what it may hold, `commands` one file per command, `backend` where a
-//! concrete backend is picked, `model` opens the MODEL of a command, `built_in_tales` what is trained on where nothing is
-//! said, `new_folder` what a command makes, `error` the one place that prints errors, `ending` how the
-//! process ends beside a GPU, `memory_guard` refuses what does not fit into memory, `console` the one place that writes to stdout and stderr, `examples` those of each `--help`, `output` tables and numbers for
-//! it, `signals` what asks the program to stop, `sandbox` the child processes that run untrusted work, `progress` how
-//! far a long computation is, `head_habits` the numbers of attention, `run_folders` where
-//! runs are, `run_history` what a run did, `run_settings` its configuration by keys, `run_labels` its tags and note, `plot` the pictures of runs and attention, `sweep` many runs.
+//! | module | contents |
+//! |---|---|
+//! | `args`, `values`, `examples` | command-line definitions, value parsers, `--help` examples |
+//! | `commands` | one file per command |
+//! | `backend` | backend and device selection |
+//! | `model`, `built_in_tales` | opening a command's MODEL; the default dataset |
+//! | `new_folder` | folders that commands create |
+//! | `memory_guard` | memory check before large allocations |
+//! | `error`, `console`, `output`, `progress` | error reporting; stdout and stderr; tables and numbers;
+//! progress bars |
+//! | `signals`, `ending` | stop signals; process exit while a GPU computes |
+//! | `sandbox` | child processes for untrusted work |
+//! | `run_folders`, `run_history`, `run_settings`, `run_labels` | finding runs; their events, settings and
+//! tags |
+//! | `head_habits`, `plot` | attention statistics; plots of runs and attention |
+//! | `sweep` | sweeps over configurations |
 
-// wgpu's types nest deeper than the compiler's default limit.
+// wgpu's types nest deeper than the default limit.
 #![recursion_limit = "256"]
 
 mod args;
@@ -42,13 +51,13 @@ use std::process::ExitCode;
 
 pub mod shared;
 
-/// Runs the command of this process's arguments. The process must call it before it starts a thread, since a worker of the
-/// sandbox lowers its own limits here.
+/// Runs the command given by this process's arguments. Call it before starting any thread: a sandbox worker
+/// lowers its own resource limits here.
 pub fn main() -> ExitCode {
     run(args::parse, commands::run)
 }
 
-/// Parses the arguments of this process and runs their command. Errors are printed.
+/// Parses this process's arguments, runs their command and prints its error.
 fn run<C>(
     parse: impl FnOnce() -> Result<Option<C>, error::CliError>,
     run: impl FnOnce(C) -> Result<(), error::CliError>,

@@ -1,8 +1,9 @@
-//! The binary `emberlm`. Its commands are in the library of this package.
+//! The `emberlm` binary. Its commands are in this package's library.
 
 use std::process::ExitCode;
 
-// Steps allocate and free the same large buffers: glibc's allocator gives them back to the system each time.
+// Each training step allocates and frees the same large buffers. glibc's allocator would return them to the
+// system every time.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

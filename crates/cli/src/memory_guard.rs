@@ -1,5 +1,5 @@
-//! The check of predicted memory before anything large is allocated. Without it a model that does not fit fills the memory
-//! until the kernel kills the process without a message.
+//! Checks the predicted memory before a large allocation. Without the check, the kernel kills a process whose
+//! model does not fit, without a message.
 
 use clap::Args;
 use emberlm_model::{DecoderConfig, WeightFormat};
@@ -20,27 +20,27 @@ pub struct MemoryArg {
     pub ignore_memory: bool,
 }
 
-/// A model with its work.
+/// A model and the work planned for it.
 pub type Work<'a> = (&'a DecoderConfig, InferenceWork);
 
-/// Another way to do the same work.
+/// A change to the planned work that needs less memory.
 pub type Change<'a> = &'a dyn Fn(InferenceWork) -> InferenceWork;
 
-/// The part of the available memory from which on a prediction that fits is warned of: predictions are off by up to 15%.
+/// Fraction of the available memory above which a fitting prediction gives a warning: predictions are off by
+/// up to 15%.
 const TIGHT: f64 = 0.87;
 
-/// A prediction by its parts.
+/// Predicted memory, by component.
 pub struct Demand {
-    /// The action, as the subject of "needs": `training`.
+    /// The action, as the subject of "needs", such as `training`.
     pub what: &'static str,
-    /// Bytes of the process in addition to the listed parts: the program and the allocator's overhead. A device does not hold them.
+    /// Host-only bytes: the program and the allocator's overhead.
     process: u64,
-    /// The parts that a device holds too, with their names.
+    /// Named components that reside in the device's memory.
     parts: Vec<(&'static str, u64)>,
 }
 
 impl Demand {
-    /// The demand of training.
     pub fn training(predicted: &Prediction) -> Self {
         Self {
             what: "training",
@@ -55,7 +55,7 @@ impl Demand {
         }
     }
 
-    /// The demand of models that predict in one process.
+    /// The demand of running inference on `works` in one process.
     pub fn inference(what: &'static str, works: &[Work<'_>]) -> Self {
         let program = memory::resident().unwrap_or(0);
         let mut sum = InferencePrediction::default();
@@ -79,22 +79,22 @@ impl Demand {
         }
     }
 
-    /// Bytes of the whole process.
+    /// Total bytes of the process.
     pub fn total(&self) -> u64 {
         self.on_device().saturating_add(self.process)
     }
 
-    /// Bytes of a device's memory.
+    /// Bytes in device memory.
     fn on_device(&self) -> u64 {
         let add = |sum: u64, &(_, bytes): &(_, u64)| sum.saturating_add(bytes);
         self.parts.iter().fold(0, add)
     }
 
-    /// The bytes that it takes of what is available.
+    /// Bytes that must be allocated from `available`.
     fn of(&self, available: Available) -> u64 {
         match available.limit {
             MemoryLimit::Device => self.on_device(),
-            // What the process holds already is not available any more.
+            // Memory that the process already holds is not part of the available memory.
             _ => {
                 let resident = memory::resident().unwrap_or(0);
                 self.total().saturating_sub(resident)
@@ -103,14 +103,14 @@ impl Demand {
     }
 }
 
-/// The memory that a backend computes in, as far as it is known: the graphics interfaces do not report the memory of discrete
-/// GPUs.
+/// Memory of the device that a backend computes on. Returns `None` if it is unknown: the graphics APIs do not
+/// report the memory of discrete GPUs.
 fn available(backend: Placement) -> Option<Available> {
     let devices = match backend.backend {
         BackendName::Flex | BackendName::Ndarray => return memory::available(),
         name => devices::of(name),
     };
-    // The driver's preferred device may be any of them.
+    // The driver's default device may be any of them.
     let candidates = match backend.number() {
         Some(number) => devices.get(number..=number)?,
         None => &devices,
@@ -125,7 +125,7 @@ fn available(backend: Placement) -> Option<Available> {
 }
 
 impl MemoryArg {
-    /// The guard of the memory that a backend computes in.
+    /// The memory guard of a backend.
     pub fn guard(self, backend: Placement) -> MemoryGuard {
         MemoryGuard {
             backend,
@@ -134,7 +134,7 @@ impl MemoryArg {
     }
 }
 
-/// The guard of the memory that a backend computes in.
+/// Memory check for one backend.
 #[derive(Clone, Copy, Debug)]
 pub struct MemoryGuard {
     backend: Placement,
@@ -142,16 +142,16 @@ pub struct MemoryGuard {
 }
 
 impl MemoryGuard {
-    /// Returns true if a demand fits, as far as is known.
+    /// Returns true if the demand fits or the available memory is unknown.
     pub fn fits(self, demand: &Demand) -> bool {
         let available = available(self.backend);
         available.is_none_or(|available| demand.of(available) <= available.bytes)
     }
 
-    /// Refuses what does not fit. `hints` says what would fit; it is asked only then.
+    /// Checks that the demand fits, and warns if it fits tightly. `hints` is only called on failure.
     ///
     /// # Errors
-    /// More memory is predicted than is available.
+    /// Returns an error if the prediction exceeds the available memory.
     pub fn check(
         self,
         demand: &Demand,
@@ -189,11 +189,11 @@ impl MemoryGuard {
         Err(error.hint("to start anyway: --ignore-memory"))
     }
 
-    /// Refuses models that do not fit, and names what would fit: int8 weights, or one of the `smaller` works, each with
-    /// the option that asks for it.
+    /// Checks that the models fit. On failure, the hints name options that would fit: int8 weights, or one of
+    /// the `smaller` changes, each listed with its option.
     ///
     /// # Errors
-    /// More memory is predicted than is available.
+    /// Returns an error if the prediction exceeds the available memory.
     pub fn check_inference(
         self,
         what: &'static str,

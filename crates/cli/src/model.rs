@@ -1,4 +1,4 @@
-//! The MODEL of a command: opened, with warnings about damaged checkpoints.
+//! Opens the MODEL argument of commands, with warnings about damaged checkpoints.
 
 use std::path::Path;
 
@@ -14,24 +14,25 @@ use emberlm_trainer::fit::HeldWeights;
 use crate::error::{CliError, warn};
 use crate::progress;
 
-/// Opens the model at `path`, with a sign on a terminal while its files are read and hashed, and warns about newer checkpoints that are damaged.
+/// Opens the model at `path`, and warns about newer checkpoints that are damaged. Shows a spinner on a
+/// terminal while the files are read and hashed.
 ///
 /// # Errors
-/// [`Model::open`]'s.
+/// Returns the errors of [`Model::open`].
 pub fn open(path: &Path) -> Result<Model, CliError> {
-    let sign = progress::loading(path);
+    let spinner = progress::loading(path);
     let model = Model::open(path)?;
-    drop(sign);
+    drop(spinner);
     for damaged in model.passed_over() {
         warn(&format!("{damaged}; using the one before"));
     }
     Ok(model)
 }
 
-/// Opens the model that a run continues.
+/// Opens the model that a training run starts from.
 ///
 /// # Errors
-/// [`Model::open`]'s, or its weights are stored packed: they have no gradients.
+/// Returns the errors of [`Model::open`], and an error if the weights are quantized: they have no gradients.
 pub fn open_to_train(path: &Path) -> Result<Model, CliError> {
     let model = open(path)?;
     match model.weight_format() {
@@ -49,33 +50,35 @@ pub fn open_to_train(path: &Path) -> Result<Model, CliError> {
     }
 }
 
-/// The settings that the model's `generation_config.json` recommends; warns about those that cannot be used.
+/// Reads the sampling settings that the model's `generation_config.json` recommends. Warns about unusable
+/// ones.
 pub fn sampling_defaults(model: &Model) -> SamplingDefaults {
     let (defaults, ignored) = load::sampling_defaults(model);
     ignored.iter().for_each(|ignored| warn(ignored));
     defaults
 }
 
-/// The weights of a model in the format that is asked for, or else as they are stored.
-pub fn held_weights(model: &Model, asked: Option<WeightFormat>) -> HeldWeights {
+/// The format of the model's weights in memory: `requested`, or else the stored format.
+pub fn held_weights(model: &Model, requested: Option<WeightFormat>) -> HeldWeights {
     let stored = model.weight_format();
     HeldWeights {
-        format: asked.unwrap_or(stored),
+        format: requested.unwrap_or(stored),
         stored,
     }
 }
 
-/// The decoder with its weights in the format that is asked for, or else as they are stored, with a sign on a terminal while
-/// they are read. The memory that packing frees returns to the system, since generation needs little.
+/// Loads the decoder with weights in the requested format, or else the stored format. Shows a spinner on a
+/// terminal while they are read. Memory freed by quantization returns to the system, since generation needs
+/// little.
 ///
 /// # Errors
-/// The weights cannot be read.
+/// Returns an error if the weights cannot be read.
 pub fn decoder_in<B: Backend>(
     model: &Model,
     weights: Option<WeightFormat>,
     device: &Device<B>,
 ) -> Result<Decoder<B>, CliError> {
-    let _sign = progress::loading(model.path());
+    let _spinner = progress::loading(model.path());
     let format = held_weights(model, weights).format;
     let load = || Ok(model.decoder_in(format, device)?);
     match format {
@@ -84,10 +87,10 @@ pub fn decoder_in<B: Backend>(
     }
 }
 
-/// The tokenizer of a command that also takes token ids in the place of text.
+/// Returns the tokenizer of a command that also accepts token ids.
 ///
 /// # Errors
-/// The model at `path` has none.
+/// Returns an error if the model at `path` has no tokenizer.
 pub fn needed<'a>(
     tokenizer: Option<&'a Tokenizer>,
     path: &Path,

@@ -1,4 +1,5 @@
-//! A folder that a command creates: whole or absent, and not named like a file.
+//! Output folders that appear complete or not at all. A name with a file extension of another format is
+//! rejected.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +9,8 @@ use tempfile::TempDir;
 
 use crate::error::CliError;
 
-/// A folder being filled beside its place; dropping it without [`NewFolder::finish`] removes it.
+/// An output folder under construction next to its destination. Dropping it without [`NewFolder::finish`]
+/// removes it.
 #[derive(Debug)]
 pub struct NewFolder {
     out: PathBuf,
@@ -16,7 +18,8 @@ pub struct NewFolder {
 }
 
 impl NewFolder {
-    /// Begins the folder `out`, which is not there yet or is empty. With `force` it may be a model, which is replaced.
+    /// Starts the model folder `out`, which must be absent or empty. With `force`, an existing model is
+    /// replaced.
     pub fn for_model(out: &Path, force: bool) -> Result<Self, CliError> {
         let is_model = |folder: &Path| {
             let mut names = ["config.json", "model.json"].iter();
@@ -25,8 +28,8 @@ impl NewFolder {
         Self::begin(out, force, "a model", is_model)
     }
 
-    /// Begins the folder `out`, which must be absent or empty. With `force` it may hold a `what` (`is_one` decides), which
-    /// is replaced.
+    /// Starts the folder `out`, which must be absent or empty. With `force`, it may hold a `what` (decided by
+    /// `is_one`), which is replaced.
     pub fn begin(
         out: &Path,
         force: bool,
@@ -49,24 +52,24 @@ impl NewFolder {
         })
     }
 
-    /// The folder for its files until it is finished.
+    /// The staging folder to write files into.
     pub fn path(&self) -> &Path {
         self.aside.path()
     }
 
-    /// Puts it in its place.
+    /// Moves the folder to its destination.
     pub fn finish(self) -> Result<(), CliError> {
         if self.out.exists() {
             fs::remove_dir_all(&self.out).map_err(CliError::io("replace", &self.out))?;
         }
         allow_reading(self.path())?;
-        // No longer removed when dropped: from here on it is the result.
+        // Disarms the removal on drop: the folder is now the result.
         let aside = self.aside.keep();
         fs::rename(&aside, &self.out).map_err(CliError::io("create", &self.out))
     }
 }
 
-/// Only the owner can read a temporary folder. This sets the permissions of an ordinary folder.
+/// Sets the permissions of an ordinary folder. Temporary folders are only readable by their owner.
 #[cfg(unix)]
 fn allow_reading(folder: &Path) -> Result<(), CliError> {
     use std::os::unix::fs::PermissionsExt;
@@ -80,7 +83,7 @@ fn allow_reading(_folder: &Path) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Extensions of files that hold a model, a dataset or an archive.
+/// Extensions of model, dataset and archive files.
 const FILE_EXTENSIONS: [&str; 18] = [
     "gguf",
     "ggml",
@@ -102,8 +105,8 @@ const FILE_EXTENSIONS: [&str; 18] = [
     "tar",
 ];
 
-/// The parser of every option that names a folder to create, which `what` is written into. It refuses the name of a file of a
-/// format that is not written.
+/// A parser for options that name a folder to create. `what` describes the contents. Rejects names with a
+/// file extension of a format that is not written.
 pub fn folder_parser(what: &'static str) -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(move |out| match file_extension(&out) {
         Some(extension) => Err(format!(
@@ -114,7 +117,7 @@ pub fn folder_parser(what: &'static str) -> impl TypedValueParser<Value = PathBu
     })
 }
 
-/// The extension of a file's name; `None` for a folder that exists.
+/// The extension in [`FILE_EXTENSIONS`] that `out` ends with. Returns `None` if `out` is an existing folder.
 fn file_extension(out: &Path) -> Option<&'static str> {
     let extension = out.extension()?.to_str()?;
     let mut known = FILE_EXTENSIONS.into_iter();

@@ -1,28 +1,28 @@
-//! Formats results: tables, sizes, numbers of operations.
+//! Formats results as text: tables, sizes, operation counts.
 
 use bytesize::ByteSize;
 use emberlm_system::text::escaped;
 
 pub use crate::console::{print, print_json};
 
-/// Rows of cells, each column as wide as its widest cell.
+/// A table with columns as wide as their widest cell.
 #[derive(Debug)]
 pub struct Table {
     columns: Vec<Align>,
     rows: Vec<Vec<String>>,
 }
 
-/// On which side of its column a cell stands.
+/// Horizontal alignment of a column.
 #[derive(Clone, Copy, Debug)]
 pub enum Align {
-    /// Text.
+    /// For text.
     Left,
-    /// Numbers.
+    /// For numbers.
     Right,
 }
 
 impl Table {
-    /// An empty table.
+    /// Creates an empty table.
     pub fn new(columns: impl Into<Vec<Align>>) -> Self {
         Self {
             columns: columns.into(),
@@ -30,13 +30,14 @@ impl Table {
         }
     }
 
-    /// Adds a row; cells beyond the columns are left out. A cell is on one line, whatever a name in it holds.
+    /// Adds a row. Cells beyond the last column are dropped. Control characters are escaped, so a cell stays
+    /// on one line.
     pub fn row<S: Into<String>>(&mut self, cells: impl IntoIterator<Item = S>) {
         let cells = cells.into_iter().map(|cell| escaped(&cell.into()).into());
         self.rows.push(cells.collect());
     }
 
-    /// The table's lines, indented by two spaces.
+    /// Returns the table's lines, indented by two spaces.
     pub fn render(&self) -> String {
         let widths: Vec<usize> = (0..self.columns.len()).map(|at| self.width(at)).collect();
         let mut text = String::new();
@@ -61,7 +62,7 @@ impl Table {
     }
 }
 
-/// A number of operations with a decimal unit: `254.6 MFLOP`.
+/// Formats an operation count with a decimal unit, such as `254.6 MFLOP`.
 pub fn operations(count: u64) -> String {
     let mut value = count as f64;
     let mut units = ["FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP"]
@@ -78,12 +79,12 @@ pub fn operations(count: u64) -> String {
     }
 }
 
-/// Bytes as `1.5 MiB`.
+/// Formats a size in bytes, such as `1.5 MiB`.
 pub fn size(bytes: u64) -> String {
     ByteSize(bytes).display().iec().to_string()
 }
 
-/// An argument as one would type it in a shell.
+/// Quotes a shell argument if it needs quotes.
 pub fn shell_word(word: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "-_./=,:+@%^…".contains(c);
     match !word.is_empty() && word.chars().all(plain) {
@@ -97,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_are_aligned_and_lines_end_clean() {
+    fn columns_are_aligned_without_trailing_spaces() {
         let mut table = Table::new([Align::Left, Align::Right, Align::Left]);
         table.row(["a", "1", ""]);
         table.row(["bcd", "234", "x"]);
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn only_words_that_need_it_are_quoted() {
+    fn shell_words_are_quoted_if_needed() {
         let words = ["--out", "a b", "", "it's", "düne.txt", "$x"].map(shell_word);
         assert_eq!(
             words,

@@ -1,12 +1,13 @@
-//! Pictures of runs and of attention, drawn by `plotters`.
+//! Plots of runs and attention, drawn with `plotters`.
 //!
 //! | module | contents |
 //! |---|---|
-//! | `figure`, `quantity`, `draw`, `legend` | curves of runs: their values, their metric, the drawing, the rows above it |
-//! | `intervals` | means with their confidence intervals |
-//! | `heat_map`, `token_label` | attention weights, and tokens as labels |
-//! | `axis`, `smooth`, `clip`, `marker`, `theme` | limits and ticks, lines, markers, colours and fonts of all pictures |
-//! | `paint`, `page`, `file` | SVG and PNG, HTML, and the choice by a file's name |
+//! | `figure`, `quantity`, `draw`, `legend` | curves of runs: values, metric, drawing, legend |
+//! | `intervals` | means with confidence intervals |
+//! | `heat_map`, `token_label` | attention weights; tokens as labels |
+//! | `axis`, `smooth`, `clip`, `marker`, `theme` | limits and ticks, smoothing, clipping, markers, colours
+//! and fonts |
+//! | `paint`, `page`, `file` | SVG and PNG; HTML; format by file name |
 
 mod axis;
 mod clip;
@@ -25,10 +26,10 @@ mod theme;
 mod token_label;
 
 pub use axis::short;
-pub use figure::{Along, Figure, Named};
+pub use figure::{Figure, NamedRun, XQuantity};
 pub use file::{Format, PictureFile};
 pub use heat_map::HeatMap;
-pub use intervals::{Estimated, Intervals};
+pub use intervals::{IntervalRow, Intervals};
 pub use legend::middle_cut;
 pub use page::Page;
 pub use paint::svg;

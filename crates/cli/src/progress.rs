@@ -1,4 +1,4 @@
-//! Progress bars of long computations, on stderr, where that is a terminal.
+//! Progress bars on stderr, shown only if it is a terminal.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -7,50 +7,49 @@ use std::time::Duration;
 use emberlm_system::text::escaped;
 use indicatif::{HumanCount, ProgressBar, ProgressState, ProgressStyle};
 
-/// A bar over `tokens` tokens, with the rate and the time left; nothing is drawn where stderr is no terminal.
+/// A bar over `tokens` tokens, with throughput and remaining time. Hidden if stderr is not a terminal.
 pub fn tokens(tokens: u64) -> ProgressBar {
     const TEMPLATE: &str =
         "{wide_bar} {percent:>3}%  {human_pos} of {human_len} tokens  {rate}  {eta} left";
     let rate = |state: &ProgressState, out: &mut dyn Write| {
-        // Where it cannot be written nothing is shown.
+        // A failed write leaves the throughput out.
         let _ = write!(out, "{}/s", HumanCount(state.per_sec() as u64));
     };
     let style = ProgressStyle::with_template(TEMPLATE);
     let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
     let bar = ProgressBar::new(tokens);
     bar.set_style(style.with_key("rate", rate));
-    // From the first batch on there is something to reckon with; until then it says that it has begun.
+    // Draws the bar before the first batch, when there is no throughput to show yet.
     bar.tick();
     bar
 }
 
-/// A bar over `bytes` bytes, with what is being done, the rate and the time left; nothing is drawn where stderr is no
-/// terminal.
+/// A bar over `bytes` bytes, labelled with the action `doing`. Hidden if stderr is not a terminal.
 pub fn bytes(doing: &'static str, bytes: u64) -> ProgressBar {
     const TEMPLATE: &str = "{msg:>11} [{bar:40}] {bytes}/{total_bytes} {bytes_per_sec}, {eta} left";
     let style = ProgressStyle::with_template(TEMPLATE);
-    // The template is a constant: what it falls back to is never seen.
+    // The template is a constant, so the fallback is never used.
     let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
     ProgressBar::new(bytes)
         .with_style(style.progress_chars("=> "))
         .with_message(doing)
 }
 
-/// A sign on stderr that a model is being loaded, where stderr is a terminal; removed when this is dropped.
-pub struct LoadingSign(ProgressBar);
+/// A spinner on stderr while a model is loaded, removed on drop. Hidden if stderr is not a terminal.
+pub struct LoadingSpinner(ProgressBar);
 
-/// Shows that the model at `path` is being loaded.
-pub fn loading(path: &Path) -> LoadingSign {
+/// Shows a spinner for loading the model at `path`.
+pub fn loading(path: &Path) -> LoadingSpinner {
     const TICK: Duration = Duration::from_millis(120);
     let style = ProgressStyle::with_template("{spinner} loading {wide_msg}");
     let bar = ProgressBar::new_spinner();
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
     bar.set_message(escaped(&path.to_string_lossy()).into_owned());
     bar.enable_steady_tick(TICK);
-    LoadingSign(bar)
+    LoadingSpinner(bar)
 }
 
-impl Drop for LoadingSign {
+impl Drop for LoadingSpinner {
     fn drop(&mut self) {
         self.0.finish_and_clear();
     }

@@ -1,4 +1,4 @@
-//! Finds the folders of runs, and names them.
+//! Finds and names run folders.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,18 +9,18 @@ use emberlm_trainer::folder::CONFIG_FILE;
 
 use crate::error::CliError;
 
-/// The folder of runs where none is named.
+/// The default folder of runs.
 const DEFAULT_FOLDER: &str = "runs";
 
-/// Returns true if a folder is a run's.
+/// Returns true if `folder` is a run.
 pub fn is_run(folder: &Path) -> bool {
     folder.join(EVENTS_FILE).exists() || folder.join(CONFIG_FILE).exists()
 }
 
-/// Checks that a folder is a run's.
+/// Checks that `folder` is a run.
 ///
 /// # Errors
-/// The folder does not exist, or is not a run's.
+/// Returns an error if the folder does not exist or is not a run.
 pub fn check_run(folder: &Path) -> Result<(), CliError> {
     if !folder.exists() {
         return Err(missing(folder));
@@ -35,17 +35,17 @@ pub fn check_run(folder: &Path) -> Result<(), CliError> {
     }
 }
 
-/// The runs in a folder, by their names.
+/// Returns the runs directly in a folder, sorted by name.
 ///
 /// # Errors
-/// The folder cannot be read.
+/// Returns an error if the folder cannot be read.
 pub fn runs_in(folder: &Path) -> Result<Vec<PathBuf>, CliError> {
     let mut runs = subfolders(folder)?;
     runs.retain(|path| is_run(path));
     Ok(runs)
 }
 
-/// The error of a run, or a folder of runs, that is not there. The hint names the run that its name most resembles.
+/// The error for a missing run or folder of runs. Its hint suggests the run with the most similar name.
 pub fn missing(path: &Path) -> CliError {
     let beside = path.parent().filter(|parent| *parent != Path::new(""));
     let folders = [beside.unwrap_or(Path::new(".")), Path::new(DEFAULT_FOLDER)];
@@ -70,7 +70,7 @@ pub fn missing(path: &Path) -> CliError {
     }
 }
 
-/// The error of a path that is a file where a folder of runs is expected.
+/// The error for a file where a folder of runs is expected.
 pub fn not_a_folder(path: &Path) -> CliError {
     CliError::new(format!(
         "{} is a file, not a folder of runs",
@@ -79,24 +79,24 @@ pub fn not_a_folder(path: &Path) -> CliError {
     .hint("a run is a folder that `emberlm train` made; `emberlm runs DIR` lists them")
 }
 
-/// The runs within a folder, and within the folders in it, as a sweep's are.
+/// Returns the runs in a folder and in its subfolders, such as sweeps.
 ///
 /// # Errors
-/// The folder cannot be read.
+/// Returns an error if the folder cannot be read.
 pub fn runs_below(dir: &Path) -> Result<Vec<PathBuf>, CliError> {
     let mut found = Vec::new();
     for folder in subfolders(dir)? {
         if is_run(&folder) {
             found.push(folder);
         } else {
-            // A folder that this user cannot read holds no run of theirs.
+            // A folder without read permission holds no runs of this user.
             found.extend(runs_in(&folder).unwrap_or_default());
         }
     }
     Ok(found)
 }
 
-/// The names of runs: their folders' names, or the whole paths where those would be the same.
+/// Display names of runs: the folder names, or full paths where folder names clash.
 pub fn names(runs: &[PathBuf]) -> Vec<String> {
     let name = |run: &PathBuf| {
         let whole = run.canonicalize().ok();
@@ -113,10 +113,10 @@ pub fn names(runs: &[PathBuf]) -> Vec<String> {
     shown.collect()
 }
 
-/// The folders in a folder, by their names.
+/// Returns the subfolders of a folder, sorted by name.
 ///
 /// # Errors
-/// The folder cannot be read.
+/// Returns an error if the folder cannot be read.
 pub fn subfolders(folder: &Path) -> Result<Vec<PathBuf>, CliError> {
     let mut folders = Vec::new();
     for entry in fs::read_dir(folder).map_err(CliError::io("read", folder))? {

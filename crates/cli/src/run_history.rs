@@ -1,4 +1,4 @@
-//! A run's events as curves and figures, for whatever shows or compares runs.
+//! A run's events as curves and figures, for commands that show or compare runs.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Seek, SeekFrom};
@@ -14,39 +14,39 @@ use serde::Serialize;
 use crate::error::CliError;
 use crate::run_folders;
 
-/// The contents of a run's `events.jsonl`, in the order of its steps.
+/// The contents of a run's `events.jsonl`, in step order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct History {
     /// Logged steps.
     pub steps: Vec<Step>,
     /// Evaluations.
-    pub evaluations: Vec<Evaluated>,
-    /// Steps whose update was not made.
-    pub skipped: Vec<Skipped>,
-    /// The throughput, by steps.
-    pub paces: Vec<Paced>,
-    /// The metrics that the run's hooks declare.
+    pub evaluations: Vec<EvaluationPoint>,
+    /// Steps whose update was skipped.
+    pub skipped: Vec<SkippedStep>,
+    /// Throughput readings.
+    pub paces: Vec<PacePoint>,
+    /// Metrics declared by the run's hooks.
     pub metrics: Vec<Metric>,
-    /// The readings of metrics after steps, by name.
+    /// Metric readings after training steps, by name.
     pub trained: Series,
-    /// The readings of metrics after evaluations, by name.
+    /// Metric readings after evaluations, by name.
     pub validated: Series,
-    /// Steps in all, where it is written.
+    /// Total number of steps, if recorded.
     pub planned: Option<usize>,
-    /// The lowest validation loss that any model can have, where it is known.
+    /// The lowest achievable validation loss, if known.
     pub floor: Option<f64>,
-    /// Its outcome, if it ended and was not resumed.
+    /// The run's outcome, if it ended and was not resumed.
     pub ended: Option<Ending>,
-    /// When the last event with a time was, in seconds since 1970.
+    /// Time of the last timed event, in Unix seconds.
     pub time: Option<f64>,
-    /// A sentence for each line of the file that is damaged or missing.
+    /// One message per damaged or missing line of the file.
     pub damage: Vec<String>,
 }
 
-/// Readings of metrics by name: steps with values.
+/// Metric readings by name: pairs of step and value.
 pub type Series = BTreeMap<String, Vec<(usize, f64)>>;
 
-/// A logged step.
+/// A logged training step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
     pub step: usize,
@@ -54,26 +54,25 @@ pub struct Step {
     pub loss: f64,
 }
 
-/// An evaluation.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Evaluated {
+pub struct EvaluationPoint {
     pub step: usize,
     pub loss: f64,
 }
 
-/// A step whose update was not made.
+/// A step whose update was skipped.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Skipped {
+pub struct SkippedStep {
     pub step: usize,
     pub loss: Option<f64>,
     pub gradient_norm: Option<f64>,
 }
 
-/// The throughput at a step.
+/// Throughput at a step.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Paced {
+pub struct PacePoint {
     pub step: usize,
-    /// Since the run was begun, without the time in which it was stopped.
+    /// Training time since the start, excluding the time between stop and resume.
     pub seconds: f64,
     pub tokens_per_second: f64,
 }
@@ -82,20 +81,20 @@ pub struct Paced {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// A trainer holds its lock.
+    /// A trainer holds the run's lock.
     Running,
-    /// At its last step.
+    /// The run reached its last step.
     Finished,
-    /// It was stopped by the user.
+    /// The user stopped the run.
     Interrupted,
-    /// By an error.
+    /// An error ended the run.
     Failed,
-    /// Without a word: killed, or its machine was.
+    /// The run stopped without an end event: the process was killed or the machine went down.
     Stopped,
 }
 
 impl Status {
-    /// The state of the run in a folder, by the end of its events only.
+    /// Returns the state of the run in a folder. Reads only the last event.
     pub fn of(run: &Path) -> Self {
         let ended =
             last_line(&run.join(EVENTS_FILE)).and_then(|line| serde_json::from_str(&line).ok());
@@ -116,7 +115,7 @@ impl Status {
         }
     }
 
-    /// As it is shown.
+    /// The state as displayed.
     pub fn name(self) -> &'static str {
         match self {
             Self::Running => "running",
@@ -129,10 +128,10 @@ impl Status {
 }
 
 impl History {
-    /// A run's history, which may have no steps yet.
+    /// Reads a run's history, which may have no steps yet.
     ///
     /// # Errors
-    /// The folder is no run, or its events cannot be read.
+    /// Returns an error if the folder is not a run or its events cannot be read.
     pub fn read(run: &Path) -> Result<Self, CliError> {
         let shown = run.display();
         let list = "a run is a folder that `emberlm train` made; `emberlm runs DIR` lists them";
@@ -158,7 +157,7 @@ impl History {
         })
     }
 
-    /// The history of events.
+    /// Collects events into a history.
     pub fn of(events: impl IntoIterator<Item = Event>) -> Self {
         let mut this = Self::default();
         let mut clock: Option<f64> = None;
@@ -191,13 +190,13 @@ impl History {
                     loss,
                     gradient_norm,
                     ..
-                } => this.skipped.push(Skipped {
+                } => this.skipped.push(SkippedStep {
                     step,
                     loss,
                     gradient_norm,
                 }),
                 Event::Evaluation { step, loss, .. } => {
-                    this.evaluations.push(Evaluated { step, loss });
+                    this.evaluations.push(EvaluationPoint { step, loss });
                 }
                 Event::Pace {
                     time,
@@ -208,7 +207,7 @@ impl History {
                     seconds += clock.map_or(0.0, |clock| (time - clock).max(0.0));
                     clock = Some(time);
                     this.time = Some(time);
-                    this.paces.push(Paced {
+                    this.paces.push(PacePoint {
                         step,
                         seconds,
                         tokens_per_second,
@@ -245,25 +244,25 @@ impl History {
         }
     }
 
-    /// The declaration of a metric that the run has readings of.
+    /// The declaration of a metric, if the run has readings of it.
     pub fn metric(&self, name: &str) -> Option<&Metric> {
         let read = self.trained.contains_key(name) || self.validated.contains_key(name);
         let own = self.metrics.iter().find(|metric| metric.name == name);
         metrics::find(name).or(own).filter(|_| read)
     }
 
-    /// The lowest validation loss; the first of equal ones.
-    pub fn best(&self) -> Option<Evaluated> {
+    /// The evaluation with the lowest finite loss. The first one wins ties.
+    pub fn best(&self) -> Option<EvaluationPoint> {
         let numbers = self.evaluations.iter().filter(|e| e.loss.is_finite());
         numbers.copied().min_by(|a, b| a.loss.total_cmp(&b.loss))
     }
 
-    /// The newest evaluation.
-    pub fn last_evaluation(&self) -> Option<Evaluated> {
+    /// The latest evaluation.
+    pub fn last_evaluation(&self) -> Option<EvaluationPoint> {
         self.evaluations.last().copied()
     }
 
-    /// Steps made, as far as it is logged.
+    /// The last recorded step.
     pub fn step(&self) -> usize {
         let logged = self.steps.last().map_or(0, |point| point.step);
         let evaluated = self.evaluations.last().map_or(0, |point| point.step);
@@ -271,23 +270,23 @@ impl History {
         logged.max(evaluated).max(skipped)
     }
 
-    /// Tokens trained on when a step was made.
+    /// Number of tokens trained on by `step`.
     pub fn tokens_at(&self, step: usize) -> Option<f64> {
         at(&self.steps, |point| (point.step, point.tokens as f64), step)
     }
 
-    /// Seconds of training when a step was made.
+    /// Seconds of training by `step`.
     pub fn seconds_at(&self, step: usize) -> Option<f64> {
         at(&self.paces, |pace| (pace.step, pace.seconds), step)
     }
 
-    /// The state of the run in a folder.
+    /// The state of the run in `run`.
     pub fn status(&self, run: &Path) -> Status {
         Status::new(run, self.ended)
     }
 }
 
-/// The last line that was written whole, of a regular file whose lines are no longer than 64 KiB.
+/// Returns the last complete line of a regular file. Lines must not exceed 64 KiB.
 fn last_line(path: &Path) -> Option<String> {
     const LIMIT: u64 = 1 << 16;
     let mut file = read::open(path).ok()?;
@@ -295,14 +294,15 @@ fn last_line(path: &Path) -> Option<String> {
     file.seek(SeekFrom::Start(length.saturating_sub(LIMIT)))
         .ok()?;
     let mut end = Vec::new();
-    // Twice as much: it may have grown since.
+    // The file may have grown since its length was read, so the limit is doubled.
     file.take(2 * LIMIT).read_to_end(&mut end).ok()?;
     let whole = end.iter().rposition(|&byte| byte == b'\n')?;
     let line = end[..whole].rsplit(|&byte| byte == b'\n').next()?;
     String::from_utf8(line.to_vec()).ok()
 }
 
-/// A quantity that grows with the steps: interpolated between the steps at which it is known, constant after the last.
+/// Interpolates a quantity linearly between known steps. It starts from 0 at step 0 and is constant after the
+/// last.
 fn at<T>(known: &[T], of: impl Fn(&T) -> (usize, f64), step: usize) -> Option<f64> {
     let after = known.partition_point(|point| of(point).0 < step);
     let before = after.checked_sub(1).and_then(|at| known.get(at)).map(&of);
@@ -310,7 +310,7 @@ fn at<T>(known: &[T], of: impl Fn(&T) -> (usize, f64), step: usize) -> Option<f6
         return before.map(|(_, value)| value);
     };
     let (from, start) = before.unwrap_or((0, 0.0));
-    // As numbers with a point: damaged events may go back.
+    // Subtract as floats: steps can decrease in damaged events.
     let share = (step as f64 - from as f64) / (there as f64 - from as f64).max(1.0);
     Some(start + share * (value - start))
 }
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn a_resumed_run_is_one_run() {
+    fn a_resumed_run_has_one_history() {
         let history = History::of([
             begun(1000.0, 0),
             step(1, 4.0),
@@ -381,7 +381,7 @@ mod tests {
             evaluation(2, 3.5),
             step(2, 3.0),
             pace(1020.0, 2),
-            // It was killed later and resumed from the checkpoint of step 2, without the lines after it.
+            // The run was killed later and resumed from the checkpoint at step 2, without the lines after it.
             begun(9000.0, 2),
             step(3, 2.0),
             pace(9011.0, 3),
@@ -398,7 +398,7 @@ mod tests {
         assert_eq!(history.seconds_at(3), Some(31.0));
         assert_eq!(history.tokens_at(4), Some(400.0));
         assert_eq!(history.floor, Some(0.5));
-        let expected = Evaluated { step: 4, loss: 1.5 };
+        let expected = EvaluationPoint { step: 4, loss: 1.5 };
         assert_eq!(history.best(), Some(expected));
         assert_eq!(history.ended, Some(Ending::Finished));
         let again = History::of([begun(1.0, 0), evaluation(1, f64::NAN)]);
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn between_known_steps_it_grows_evenly() {
+    fn values_are_interpolated_between_steps() {
         let known = [(10, 1.0), (20, 3.0)];
         let found = [5, 10, 15, 20, 30].map(|step| at(&known, |point| *point, step));
         assert_eq!(found, [0.5, 1.0, 2.0, 3.0, 3.0].map(Some));
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn a_held_lock_is_a_running_run() {
+    fn a_locked_run_is_running() {
         let run = tempfile::tempdir().expect("a folder");
         let history = History::default();
         assert_eq!(history.status(run.path()), Status::Stopped);

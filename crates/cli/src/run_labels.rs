@@ -1,4 +1,4 @@
-//! Tags and a note of a run, in `RUN/labels.json`.
+//! A run's tags and note, stored in `RUN/labels.json`.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -13,20 +13,20 @@ use serde::{Deserialize, Serialize};
 use crate::error::CliError;
 
 const FILE: &str = "labels.json";
-/// The largest file that is read: 64 KiB.
+/// Size limit of the file: 64 KiB.
 const LIMIT: u64 = 1 << 16;
-/// The longest tag, in characters.
+/// Maximum length of a tag, in characters.
 const LONGEST_TAG: usize = 40;
-/// The longest note, in characters.
+/// Maximum length of a note, in characters.
 const LONGEST_NOTE: usize = 4000;
 
-/// The tags and the note that a user gave a run.
+/// Tags and a note that a user attached to a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct RunLabels {
-    /// Short words by which runs are found.
+    /// Short words for finding the run.
     pub tags: BTreeSet<String>,
-    /// A note; empty for none.
+    /// A free-form note, possibly empty.
     pub note: String,
 }
 
@@ -36,10 +36,10 @@ pub fn format() -> FileFormat {
 }
 
 impl RunLabels {
-    /// The labels of a run; none if it has no file of them.
+    /// Reads a run's labels. Returns empty labels if it has no labels file.
     ///
     /// # Errors
-    /// The file cannot be read, or is not one of labels.
+    /// Returns an error if the file cannot be read or does not hold labels.
     pub fn read(run: &Path) -> Result<Self, CliError> {
         let path = run.join(FILE);
         if !path.exists() {
@@ -52,10 +52,10 @@ impl RunLabels {
         })
     }
 
-    /// Writes them into a run's folder, whole or not at all.
+    /// Writes the labels into a run's folder atomically.
     ///
     /// # Errors
-    /// The file cannot be written.
+    /// Returns an error if the file cannot be written.
     pub fn write(&self, run: &Path) -> Result<(), CliError> {
         let path = run.join(FILE);
         let text = serde_json::to_string_pretty(self)
@@ -64,10 +64,10 @@ impl RunLabels {
     }
 }
 
-/// Parses a tag: characters without spaces, commas and control characters.
+/// Parses a tag, which has no spaces, commas or control characters.
 ///
 /// # Errors
-/// The rule that it breaks.
+/// Returns the violated rule.
 pub fn tag(text: &str) -> Result<String, String> {
     let allowed = |c: char| !c.is_whitespace() && !c.is_control() && c != ',';
     let length = text.chars().count();
@@ -80,10 +80,10 @@ pub fn tag(text: &str) -> Result<String, String> {
     }
 }
 
-/// Parses a note.
+/// Parses a note of at most [`LONGEST_NOTE`] characters.
 ///
 /// # Errors
-/// It is too long.
+/// Returns an error if the note is too long.
 pub fn note(text: &str) -> Result<String, String> {
     match text.chars().count() {
         ..=LONGEST_NOTE => Ok(text.to_owned()),
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_are_read_as_they_were_written() {
+    fn labels_survive_a_round_trip() {
         let run = tempfile::tempdir().expect("a folder");
         assert_eq!(
             RunLabels::read(run.path()).expect("none"),
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_are_words() {
+    fn tags_reject_spaces_commas_and_control_characters() {
         assert_eq!(tag("größer-1"), Ok("größer-1".to_owned()));
         for wrong in ["", "a b", "a,b", "a\u{1b}", &"x".repeat(41)] {
             assert!(tag(wrong).is_err(), "{wrong}");

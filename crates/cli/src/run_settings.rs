@@ -1,4 +1,4 @@
-//! A run's settings by their keys, such as `train.steps`, as its `config.toml` has them.
+//! A run's settings from its `config.toml`, keyed by path such as `train.steps`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,13 +10,13 @@ use toml::{Table, Value};
 
 use crate::error::CliError;
 
-/// Settings by their keys.
+/// Settings by key.
 pub type RunSettings = BTreeMap<String, Value>;
 
-/// The settings of a run.
+/// Reads the settings of a run.
 ///
 /// # Errors
-/// Its configuration cannot be read, or is not TOML.
+/// Returns an error if the configuration cannot be read or is not TOML.
 pub fn read(run: &Path) -> Result<RunSettings, CliError> {
     let path = run.join(CONFIG_FILE);
     let text = read_text(&path, DESCRIPTION_LIMIT).map_err(CliError::io("read", &path))?;
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_paths() {
+    fn nested_keys_are_flattened_to_paths() {
         let run = tempfile::tempdir().expect("a folder");
         let text = "data = \"x\"\n[train]\nsteps = 3\n[train.schedule]\nkind = \"cosine\"\n";
         std::fs::write(run.path().join(CONFIG_FILE), text).expect("written");

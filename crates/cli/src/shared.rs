@@ -1,4 +1,4 @@
-//! The parts of the command line that `emberlm-bench` shares with it.
+//! Exports for `emberlm-bench`, which shares parts of the command line.
 
 use std::process::ExitCode;
 
@@ -13,7 +13,8 @@ pub use crate::model::open as open_model;
 pub use crate::output::{Align, Table, print, print_json};
 pub use crate::values::{packing_parser, precision_parser, weights_parser};
 
-/// Runs a program with its own command line: `run` gets its arguments, and errors are printed.
+/// Runs a program with its own command-line definition `C`. `run` receives the arguments, and its error is
+/// printed.
 pub fn main<C: Parser>(run: impl FnOnce(C) -> Result<(), CliError>) -> ExitCode {
     crate::run(parse, run)
 }

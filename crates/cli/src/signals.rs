@@ -1,6 +1,6 @@
-//! The signals that ask the program to stop: Ctrl-C (SIGINT), SIGTERM, and a closed terminal (SIGHUP).
+//! Signals that ask the program to stop: Ctrl-C (SIGINT), SIGTERM, and a closed terminal (SIGHUP).
 //!
-//! A signal that was ignored when the program started stays ignored, as `nohup` and a shell's background jobs rely on.
+//! A signal that was ignored at startup stays ignored. `nohup` and background jobs of shells rely on this.
 
 use std::thread;
 
@@ -9,10 +9,10 @@ use signal_hook::iterator::Signals;
 
 use crate::error::CliError;
 
-/// Calls `handler` on a dedicated thread each time a signal asks the program to stop.
+/// Calls `handler` on a dedicated thread each time a stop signal arrives.
 ///
 /// # Errors
-/// The signals cannot be listened for.
+/// Returns an error if no signal handler can be installed.
 pub fn listen(mut handler: impl FnMut() + Send + 'static) -> Result<(), CliError> {
     let wanted = [SIGINT, SIGTERM, SIGHUP].into_iter();
     let wanted = wanted.filter(|&signal| !is_ignored(signal));
@@ -24,13 +24,13 @@ pub fn listen(mut handler: impl FnMut() + Send + 'static) -> Result<(), CliError
     Ok(())
 }
 
-/// The error of a signal that cannot be listened for.
+/// The error for a signal handler that cannot be installed.
 pub fn refused(error: std::io::Error) -> CliError {
     CliError::new(format!("cannot listen for signals: {error}"))
 }
 
-/// Returns true if a signal is ignored, before this program has set a handler for it. Only Linux says so without unsafe code:
-/// elsewhere no signal counts as ignored.
+/// Returns true if a signal was ignored before this program installed a handler. Only Linux reports this
+/// without unsafe code, so other systems return false.
 pub fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status
@@ -48,8 +48,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_mask_of_ignored_signals_is_read() {
-        // Rust's runtime ignores SIGPIPE, and no test ignores SIGTERM.
+    fn ignored_signals_are_detected() {
+        // Rust's runtime ignores SIGPIPE. No test ignores SIGTERM.
         assert!(is_ignored(signal_hook::consts::SIGPIPE));
         assert!(!is_ignored(SIGTERM));
         assert!(!is_ignored(0));

@@ -1,7 +1,14 @@
-//! Many runs of one file, and what comes of them together.
+//! Sweeps: training many configurations from one file and comparing their results.
 //!
-//! Map: `file` is the TOML, `random` draws configurations, `stopping` has the rules of early stopping, `plan` its runs with names and checked configurations, `record` keeps a folder to one plan,
-//! `children` runs them as processes that `progress` shows, `summary` compares them with `statistics` over seeds.
+//! | module | contents |
+//! |---|---|
+//! | `file` | the sweep's TOML file |
+//! | `random` | random search: draws configurations |
+//! | `stopping` | early-stopping rules |
+//! | `plan` | the sweep's runs, with names and validated configurations |
+//! | `record` | keeps a sweep folder to one plan |
+//! | `children`, `progress` | runs as child processes, and their progress |
+//! | `summary`, `statistics` | comparison of runs, with statistics over seeds |
 
 mod children;
 mod file;
@@ -16,9 +23,9 @@ mod summary;
 use emberlm_data::formats::FileFormat;
 use schemars::schema_for;
 
-pub use children::{Ended, Judging, is_done, run_all};
+pub use children::{EarlyStopper, RunOutcome, is_done, run_all};
 pub use file::SweepFile;
-pub use plan::{Plan, Planned};
+pub use plan::{Plan, PlannedRun};
 pub use progress::Progress;
 pub use record::{FILE as SWEEP_FILE, Record};
 pub use stopping::format as early_stop_format;

@@ -1,4 +1,4 @@
-//! Values of the command line that are more than their type.
+//! Parsers for command-line values with rules beyond their type.
 
 use std::num::ParseIntError;
 
@@ -11,27 +11,27 @@ use emberlm_model::WeightFormat;
 use emberlm_model::weights::Element;
 use emberlm_tokenizer::{TokenizerChoice, TokenizerError};
 
-/// A tokenizer by name or path.
+/// Parses a tokenizer's name or path.
 pub fn tokenizer(text: &str) -> Result<TokenizerChoice, TokenizerError> {
     text.parse()
 }
 
-/// A type of numbers by name.
+/// Accepts the name of a floating-point type.
 pub fn element_parser() -> impl TypedValueParser<Value = Element> {
     one_of(Element::ALL, Element::name)
 }
 
-/// A file's format by name.
+/// Accepts the name of a file format.
 pub fn format_parser() -> impl TypedValueParser<Value = Format> {
     one_of(Format::ALL, Format::name)
 }
 
-/// A way to split by name.
+/// Accepts the name of a split rule.
 pub fn split_parser() -> impl TypedValueParser<Value = SplitRule> {
     one_of(SplitRule::ALL, SplitRule::name)
 }
 
-/// The treatment of broken records, by name.
+/// Accepts the name of a policy for broken records.
 pub fn on_error_parser() -> impl TypedValueParser<Value = OnError> {
     one_of([OnError::Stop, OnError::Skip], |on_error| match on_error {
         OnError::Stop => "stop",
@@ -39,7 +39,7 @@ pub fn on_error_parser() -> impl TypedValueParser<Value = OnError> {
     })
 }
 
-/// One of a closed list, by name.
+/// Accepts one name of a closed list.
 fn one_of<T: Copy + Send + Sync + 'static, const N: usize>(
     all: [T; N],
     name: fn(T) -> &'static str,
@@ -48,27 +48,27 @@ fn one_of<T: Copy + Send + Sync + 'static, const N: usize>(
     PossibleValuesParser::new(all.map(name)).try_map(move |given| named(given).ok_or("unknown"))
 }
 
-/// A format of exported datasets by name.
+/// Accepts the name of a dataset export format.
 pub fn export_format() -> impl TypedValueParser<Value = ExportFormat> {
     one_of(ExportFormat::ALL, ExportFormat::name)
 }
 
-/// In what precision products are made, by name.
+/// Accepts the name of a matmul precision.
 pub fn precision_parser() -> impl TypedValueParser<Value = Precision> {
     one_of(Precision::ALL, Precision::name)
 }
 
-/// The packing of documents into sequences, by name.
+/// Accepts the name of a packing of documents into sequences.
 pub fn packing_parser() -> impl TypedValueParser<Value = Packing> {
     one_of(Packing::ALL, Packing::name)
 }
 
-/// The format of weights, by name.
+/// Accepts the name of a weight format.
 pub fn weights_parser() -> impl TypedValueParser<Value = WeightFormat> {
     one_of(WeightFormat::ALL, WeightFormat::name)
 }
 
-/// A part that leaves something.
+/// Parses the fraction of data to hold out, at least 0 and below 1.
 pub fn val_fraction(text: &str) -> Result<f64, String> {
     number(
         text,
@@ -77,7 +77,7 @@ pub fn val_fraction(text: &str) -> Result<f64, String> {
     )
 }
 
-/// A token id and the bias of its logit, such as `50256=-100`.
+/// Parses a token id and its logit bias, such as `50256=-100`.
 pub fn logit_bias(text: &str) -> Result<(u32, f32), String> {
     let (least, most) = (LOGIT_BIAS.least, LOGIT_BIAS.most);
     let rule = || format!("it must be a token id, = and a number from {least} to {most}");
@@ -88,7 +88,7 @@ pub fn logit_bias(text: &str) -> Result<(u32, f32), String> {
     }
 }
 
-/// A text that ends another.
+/// Parses a non-empty stop string.
 pub fn stop(text: &str) -> Result<String, String> {
     match text {
         "" => Err("it must not be empty".to_owned()),
@@ -104,14 +104,14 @@ fn number(text: &str, allowed: impl Fn(f64) -> bool, rule: &str) -> Result<f64, 
     }
 }
 
-/// A token id.
+/// Parses a token id.
 pub fn token_id(text: &str) -> Result<u32, String> {
     text.trim()
         .parse()
         .map_err(|_| "it is not a token id".to_owned())
 }
 
-/// A special token's name with its id, such as `<s>=1`.
+/// Parses a special token's name and id, such as `<s>=1`.
 pub fn named_id(text: &str) -> Result<(String, u32), String> {
     let rule = || "it must be a name, = and an id, such as <s>=1".to_owned();
     let (name, id) = text.rsplit_once('=').ok_or_else(rule)?;
@@ -121,9 +121,9 @@ pub fn named_id(text: &str) -> Result<(String, u32), String> {
     }
 }
 
-/// A count, such as `2000`, `2_000` or `2e3`.
+/// Parses a count, such as `2000`, `2_000` or `2e3`.
 pub fn count(text: &str) -> Result<usize, ParseIntError> {
-    /// Floating-point numbers represent every integer up to this one exactly.
+    /// Every integer up to this one has an exact f64 representation.
     const EXACT: f64 = (1u64 << 53) as f64;
     let digits = text.trim().replace('_', "");
     let whole = |number: &f64| number.fract() == 0.0 && (0.0..=EXACT).contains(number);
@@ -133,7 +133,7 @@ pub fn count(text: &str) -> Result<usize, ParseIntError> {
     })
 }
 
-/// A count of which there must be one.
+/// Parses a count of at least 1.
 pub fn at_least_one(text: &str) -> Result<usize, String> {
     match count(text) {
         Ok(0) => Err("it must be at least 1".to_owned()),
@@ -142,13 +142,13 @@ pub fn at_least_one(text: &str) -> Result<usize, String> {
     }
 }
 
-/// A number above 0.
+/// Parses a finite number above 0.
 pub fn positive(text: &str) -> Result<f64, String> {
     let allowed = |number: f64| number.is_finite() && number > 0.0;
     number(text, allowed, "it must be above 0 and finite")
 }
 
-/// A size such as `5GB`, `500 MB` or `1GiB`.
+/// Parses a size above 0, such as `5GB`, `500 MB` or `1GiB`.
 pub fn size(text: &str) -> Result<ByteSize, String> {
     match text.parse::<ByteSize>() {
         Ok(size) if size.as_u64() > 0 => Ok(size),
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_are_read_as_they_are_commonly_written() {
+    fn counts_accept_underscores_and_exponents() {
         for (text, expected) in [("0", 0), ("2000", 2000), ("2_000", 2000), ("1e4", 10_000)] {
             assert_eq!(count(text), Ok(expected));
         }

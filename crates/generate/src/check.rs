@@ -1,4 +1,4 @@
-//! The checks of a prompt and of stop tokens.
+//! Validation of prompts and stop tokens.
 
 use emberlm_model::{DecoderConfig, InputError};
 
@@ -21,7 +21,7 @@ pub(crate) fn check_stop_tokens(
     }
 }
 
-/// As [`DecoderConfig::check_tokens`], but of any length.
+/// As [`DecoderConfig::check_tokens`], but without a limit on the length.
 pub(crate) fn check_prompt(config: &DecoderConfig, prompt: &[u32]) -> Result<(), InputError> {
     if prompt.is_empty() {
         return Err(InputError::Empty);

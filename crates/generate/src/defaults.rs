@@ -1,4 +1,4 @@
-//! Settings that a model recommends in its `generation_config.json`.
+//! Sampling settings that a model recommends in its `generation_config.json`.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -8,35 +8,36 @@ use crate::error::SettingError;
 use crate::penalties::Penalties;
 use crate::sampler::SamplerConfig;
 
-/// Settings that a model recommends, for where neither a user nor a request has chosen one. `None` where it recommends
-/// nothing.
+/// The sampling settings that a model recommends. They apply where neither the user nor the request chooses a
+/// value. `None` if the model has no recommendation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SamplingDefaults {
-    /// As [`SamplerConfig::temperature`]; 0 for `"do_sample": false`.
+    /// See [`SamplerConfig::temperature`]; 0 for `"do_sample": false`.
     pub temperature: Option<f64>,
-    /// As [`SamplerConfig::top_k`].
+    /// See [`SamplerConfig::top_k`].
     pub top_k: Option<u32>,
-    /// As [`SamplerConfig::top_p`].
+    /// See [`SamplerConfig::top_p`].
     pub top_p: Option<f64>,
-    /// As [`SamplerConfig::min_p`].
+    /// See [`SamplerConfig::min_p`].
     pub min_p: Option<f64>,
-    /// As [`Penalties::repetition`].
+    /// See [`Penalties::repetition`].
     pub repetition_penalty: Option<f64>,
-    /// As [`Penalties::presence`].
+    /// See [`Penalties::presence`].
     pub presence_penalty: Option<f64>,
-    /// As [`Penalties::frequency`].
+    /// See [`Penalties::frequency`].
     pub frequency_penalty: Option<f64>,
     /// The maximum number of generated tokens.
     pub max_new_tokens: Option<usize>,
 }
 
 impl SamplingDefaults {
-    /// Reads the fields of a `generation_config.json`, under the names that `transformers` gives them. Fields that are null are
-    /// not set, other fields are not read, and `"do_sample": false` is temperature 0. A model without `do_sample` is sampled from.
+    /// Reads the fields of a `generation_config.json`, using the names of `transformers`. Null fields count
+    /// as absent, and other fields are ignored. `"do_sample": false` means temperature 0; without
+    /// `do_sample`, the model is sampled.
     ///
-    /// A field that breaks its rule is left out and reported in the second value. `eos_token_id` is only checked, for a
-    /// vocabulary of `vocab_size`: the ids that end a text belong to the model.
+    /// Invalid fields are skipped and returned in the second value. `eos_token_id` is only validated against
+    /// a vocabulary of `vocab_size`, since the stop tokens are part of the model.
     pub fn read(fields: &Map<String, Value>, vocab_size: usize) -> (Self, Vec<SettingError>) {
         let mut reader = Reader {
             fields,
@@ -77,7 +78,7 @@ impl SamplingDefaults {
         (defaults, reader.ignored)
     }
 
-    /// These settings, and where one is not set that of `other`.
+    /// These settings, with unset ones taken from `other`.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self {
@@ -94,7 +95,7 @@ impl SamplingDefaults {
 }
 
 impl SamplingDefaults {
-    /// The choice of tokens with these settings; a setting that is `None` does nothing.
+    /// The chooser configuration for these settings. Unset ones have no effect.
     pub fn chooser(self, seed: u64) -> ChooserConfig {
         let (none, free) = (SamplerConfig::default(), Penalties::default());
         ChooserConfig {
@@ -117,7 +118,7 @@ impl SamplingDefaults {
     /// Checks each setting.
     ///
     /// # Errors
-    /// A setting is out of its range.
+    /// A setting is out of range.
     pub fn check(self, vocab_size: usize) -> Result<(), SettingError> {
         if self.max_new_tokens == Some(0) {
             return Err(SettingError::new("max_new_tokens", 0, "must be at least 1"));
@@ -132,7 +133,7 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// The value of a field that is there and not null.
+    /// The value of a field, unless it is missing or null.
     fn field(&self, name: &str) -> Option<&'a Value> {
         self.fields.get(name).filter(|value| !value.is_null())
     }

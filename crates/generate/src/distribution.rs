@@ -1,21 +1,21 @@
-//! The distribution that a token is drawn from.
+//! The distribution that tokens are sampled from.
 
-/// The probabilities of the tokens that may be drawn; all others have none.
+/// A probability distribution over the tokens that may be drawn.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Distribution {
-    /// By id, which rises; the probabilities add up to 1. At least one.
+    /// Token ids and probabilities, sorted by id. Not empty; the probabilities add up to 1.
     tokens: Vec<(u32, f64)>,
 }
 
 impl Distribution {
-    /// One token and no other.
+    /// The distribution with a single token.
     pub fn certain(id: u32) -> Self {
         Self {
             tokens: vec![(id, 1.0)],
         }
     }
 
-    /// Probabilities but for a common factor, of tokens in any order; only `fallback` if they sum to 0.
+    /// Normalizes `weights`, given in any order. Returns only `fallback` if they sum to 0.
     pub fn of_weights(mut weights: Vec<(u32, f64)>, fallback: u32) -> Self {
         let total: f64 = weights.iter().map(|(_, weight)| weight).sum();
         if total <= 0.0 {
@@ -28,13 +28,13 @@ impl Distribution {
         Self { tokens: weights }
     }
 
-    /// A token's probability.
+    /// The probability of a token; 0 if it cannot be drawn.
     pub fn of(&self, id: u32) -> f64 {
         let place = self.tokens.binary_search_by_key(&id, |&(id, _)| id);
         place.map_or(0.0, |place| self.tokens[place].1)
     }
 
-    /// The token that a number drawn evenly from 0 to 1 stands for.
+    /// Draws a token by inverse transform sampling: `uniform` is uniformly distributed in [0, 1).
     pub fn draw(&self, uniform: f64) -> u32 {
         let mut left = uniform;
         let mut last = 0;
@@ -50,10 +50,11 @@ impl Distribution {
         last
     }
 
-    /// The residual distribution after a token drawn from `guess` was rejected: `max(0, p - q)`, normalized to 1. Itself if
-    /// the residual is 0, which means that the two are equal.
-    pub fn without(&self, guess: &Self) -> Self {
-        let rest = |&(id, p): &(u32, f64)| (id, (p - guess.of(id)).max(0.0));
+    /// The residual distribution of speculative sampling, after a token drawn from `draft` was rejected:
+    /// `max(0, p - q)`, normalized. Returns `self` if the residual is 0, because then both distributions are
+    /// equal.
+    pub fn without(&self, draft: &Self) -> Self {
+        let rest = |&(id, p): &(u32, f64)| (id, (p - draft.of(id)).max(0.0));
         let rest: Vec<_> = self.tokens.iter().map(rest).collect();
         match rest.iter().any(|&(_, weight)| weight > 0.0) {
             true => Self::of_weights(rest, 0),

@@ -1,4 +1,4 @@
-//! A text as one vector: the mean of the states that a decoder's head predicts from.
+//! Text embeddings: mean-pooled final hidden states of a decoder.
 
 use burn::tensor::{Int, Tensor, TensorData};
 
@@ -7,11 +7,11 @@ use emberlm_model::{Decoder, InputError};
 
 use crate::logits::floats;
 
-/// The mean over `tokens` of the states after the last norm, `[d_model]`, as the mean of transformers'
-/// `last_hidden_state` is.
+/// The mean over `tokens` of the hidden states after the final norm, `[d_model]`: the mean of transformers'
+/// `last_hidden_state`.
 ///
 /// # Errors
-/// No tokens, more than the model's context, or an id that it does not know.
+/// There are no tokens, more than the model's context, or ids outside its vocabulary.
 pub fn embed<B: Backend>(decoder: &Decoder<B>, tokens: &[u32]) -> Result<Vec<f32>, InputError> {
     decoder.config().check_tokens(tokens)?;
     let ids: Vec<i64> = tokens.iter().map(|&id| i64::from(id)).collect();

@@ -1,21 +1,21 @@
-//! Errors in settings, a prompt or a model's logits.
+//! Errors of settings, prompts and logits.
 
 use emberlm_model::InputError;
 
-/// A setting that cannot be used: its name, its value and the rule it breaks.
+/// An invalid setting.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field} = {value}: {rule}")]
 pub struct SettingError {
-    /// The setting.
+    /// The name of the setting.
     pub field: &'static str,
-    /// Its value as given.
+    /// The value as given.
     pub value: String,
-    /// The rule.
+    /// The violated rule.
     pub rule: String,
 }
 
 impl SettingError {
-    /// An error of `field`, whose `value` breaks `rule`.
+    /// Creates an error for `field`, whose `value` violates `rule`.
     pub fn new(field: &'static str, value: impl ToString, rule: impl Into<String>) -> Self {
         Self {
             field,
@@ -25,23 +25,23 @@ impl SettingError {
     }
 }
 
-/// Logits that no token can be chosen from.
+/// No token can be chosen from the logits.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LogitsError {
-    /// None at all.
+    /// There are no logits.
     #[error("there are no logits to choose a token from")]
     Empty,
-    /// One is NaN or infinite: the weights are damaged or the training diverged.
+    /// A logit is NaN or infinite: the weights are damaged or the training diverged.
     #[error(
         "the model's logit of token {id} is {value}: its weights are damaged or its training diverged"
     )]
     NotFinite {
-        /// The first token whose logit is not a finite number.
+        /// The first token with a non-finite logit.
         id: usize,
         /// The logit.
         value: String,
     },
-    /// A constraint leaves none to choose.
+    /// A constraint allows no token.
     #[error("the constraint leaves no token to choose: {reason}")]
     NoneAllowed {
         /// The constraint's message.
@@ -49,28 +49,28 @@ pub enum LogitsError {
     },
 }
 
-/// Why nothing, or nothing more, was generated.
+/// An error that prevents or ends generation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GenerateError {
-    /// A setting that cannot be used.
+    /// A setting is invalid.
     #[error(transparent)]
     Setting(#[from] SettingError),
-    /// A prompt that the model cannot take.
+    /// The model does not support the prompt.
     #[error(transparent)]
     Prompt(#[from] InputError),
-    /// More tokens than the context holds, where it is not to slide.
+    /// The prompt and the new tokens exceed the context, and sliding is disabled.
     #[error(
         "a prompt of {prompt} tokens and {max_new_tokens} new ones are more than the context of {context}"
     )]
     Overflow {
-        /// Tokens of the prompt.
+        /// The number of tokens of the prompt.
         prompt: usize,
-        /// At most so many were to follow.
+        /// The requested maximum number of new tokens.
         max_new_tokens: usize,
-        /// Tokens that fit.
+        /// The context length in tokens.
         context: usize,
     },
-    /// Logits that no token can be chosen from.
+    /// No token can be chosen from the logits.
     #[error(transparent)]
     Logits(#[from] LogitsError),
 }

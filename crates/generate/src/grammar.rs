@@ -1,4 +1,4 @@
-//! Grammars as they are written, and the checks that cost little.
+//! Grammars as the client writes them, and inexpensive checks.
 
 use llguidance::api::TopLevelGrammar;
 use regex_syntax::ast::{self, Ast, RepetitionKind, RepetitionRange};
@@ -7,46 +7,48 @@ use serde_json::{Value, json};
 
 use crate::error::SettingError;
 
-/// Bytes of a schema, an expression or a grammar.
+/// The most bytes of a schema, an expression or a grammar.
 pub(crate) const MAX_SOURCE: usize = 256 << 10;
-/// Values in a schema: objects, arrays, strings, numbers.
+/// The most JSON values of a schema, nested ones included.
 pub(crate) const MAX_VALUES: usize = 50_000;
-/// Groups in groups of an expression.
+/// The deepest nesting of groups in an expression.
 pub(crate) const MAX_NESTING: u32 = 100;
-/// Characters of an expression with its repetitions written out.
+/// The most characters of an expression with its repetitions expanded.
 pub(crate) const MAX_CHARACTERS: u64 = 500_000;
-/// Parts of an expression that match the empty text, with its repetitions written out: memory grows with their square.
+/// The most subexpressions that match the empty text, with repetitions expanded. Memory grows with the square
+/// of their number.
 pub(crate) const MAX_OPTIONAL: u64 = 2000;
 
-/// A description of the texts that may be generated.
+/// A grammar that describes the allowed texts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Grammar {
-    /// JSON that matches a schema (draft 2020-12, or as `$schema` says), with a blank after each comma and colon and no
-    /// other, unless the schema has llguidance's `x-guidance`. References are those within the schema (`#/$defs/…`).
+    /// JSON that matches a schema (draft 2020-12, or the one named by `$schema`). Whitespace is a single
+    /// space after each comma and colon, unless the schema has llguidance's `x-guidance`. References must be
+    /// within the schema (`#/$defs/…`).
     JsonSchema(String),
-    /// A text that a regular expression, of the `regex` crate's syntax, matches as a whole.
+    /// A text that a regular expression in the syntax of the `regex` crate matches in full.
     Regex(String),
-    /// A text of a grammar in llguidance's variant of Lark's syntax.
+    /// A text of a grammar in llguidance's variant of Lark syntax.
     Lark(String),
 }
 
 impl Grammar {
-    /// One of several texts.
+    /// A grammar for a choice between several texts.
     pub fn choice<S: AsRef<str>>(texts: &[S]) -> Self {
         let text = |text: &S| regex_syntax::escape(text.as_ref());
         let texts: Vec<String> = texts.iter().map(text).collect();
         Self::Regex(texts.join("|"))
     }
 
-    /// The text of the grammar.
+    /// The source text of the grammar.
     pub fn source(&self) -> &str {
         match self {
             Self::JsonSchema(source) | Self::Regex(source) | Self::Lark(source) => source,
         }
     }
 
-    /// An error about this grammar, without a reason yet.
+    /// An error about this grammar that still needs its reason.
     pub(crate) fn refusal(&self) -> Refusal {
         let field = match self {
             Self::JsonSchema(_) => "json_schema",
@@ -57,10 +59,10 @@ impl Grammar {
         Refusal { field, value }
     }
 
-    /// Checks size, nesting and repetitions, at a cost proportional to the length of the text.
+    /// Checks size, nesting and repetitions, in time linear in the length of the source.
     ///
     /// # Errors
-    /// The limit that is exceeded.
+    /// Returns the exceeded limit.
     pub fn check(&self) -> Result<(), SettingError> {
         let checked = match self {
             it if it.source().len() > MAX_SOURCE => {
@@ -73,10 +75,10 @@ impl Grammar {
         checked.map_err(|rule| self.refusal().because(rule))
     }
 
-    /// The grammar in the form its compiler reads.
+    /// Parses the grammar into the form that llguidance compiles.
     ///
     /// # Errors
-    /// It is not JSON, or not a regular expression.
+    /// The source is not JSON, or not a regular expression.
     pub(crate) fn read(&self) -> Result<TopLevelGrammar, String> {
         match self {
             Self::JsonSchema(schema) => {
@@ -84,7 +86,7 @@ impl Grammar {
                 Ok(TopLevelGrammar::from_json_schema(schema))
             }
             Self::Regex(regex) => {
-                // The library drops a backslash at the end, and its error messages are harder to read.
+                // llguidance drops a trailing backslash, and its error messages are harder to read.
                 regex_syntax::parse(regex).map_err(|error| reason(&error))?;
                 Ok(TopLevelGrammar::from_regex(regex))
             }
@@ -93,7 +95,7 @@ impl Grammar {
     }
 }
 
-/// An error about a grammar that lacks its reason.
+/// An error about a grammar that still needs its reason.
 pub(crate) struct Refusal {
     field: &'static str,
     value: String,
@@ -105,19 +107,20 @@ impl Refusal {
     }
 }
 
-/// The last line of an error that draws the expression.
+/// The last line of a multi-line error of `regex_syntax`, which also draws the expression.
 fn reason(error: &impl ToString) -> String {
     let text = error.to_string();
     let reason = text.rsplit("\nerror: ").next().unwrap_or(&text);
     reason.trim().to_owned()
 }
 
-/// The parser refuses nesting deeper than 128 by itself.
+/// Parses a schema. serde_json limits the nesting depth to 128.
 fn parse_json(schema: &str) -> Result<Value, String> {
     serde_json::from_str(schema).map_err(|error| format!("it is not JSON: {error}"))
 }
 
-/// A small model that may write blanks anywhere writes them without end.
+/// Restricts whitespace, unless the schema sets its own rules: a small model may otherwise emit whitespace
+/// forever.
 fn with_few_blanks(mut schema: Value) -> Value {
     if let Some(fields) = schema.as_object_mut() {
         let few = || json!({ "whitespace_flexible": false, "item_separator": ", ", "key_separator": ": " });
@@ -145,7 +148,7 @@ fn count_values(value: &Value) -> usize {
     1 + inner
 }
 
-/// Reads the syntax only: character classes are not expanded to their ranges, which takes memory.
+/// Checks an expression by its syntax tree. Expanding character classes to ranges would take too much memory.
 fn check_regex(regex: &str) -> Result<(), String> {
     let mut parser = ast::parse::ParserBuilder::new()
         .nest_limit(MAX_NESTING)
@@ -165,7 +168,7 @@ fn check_regex(regex: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// The size of an expression with its repetitions written out.
+/// The size of an expression with its repetitions expanded.
 #[derive(Clone, Copy, Default)]
 struct RegexSize {
     characters: u64,
@@ -220,14 +223,15 @@ impl RegexSize {
         }
     }
 
-    /// Counts this part itself where it is optional.
+    /// Counts this expression itself if it can match the empty text.
     fn counted(mut self) -> Self {
         self.optional = self.optional.saturating_add(self.matches_empty.into());
         self
     }
 }
 
-/// The least number of repetitions, and how often the repeated part is written out at most; once where that is unbounded.
+/// The minimum number of repetitions, and the number of copies in the expanded expression. An unbounded
+/// repetition is expanded once.
 fn bounds(kind: &RepetitionKind) -> (u32, u64) {
     let (least, most) = match kind {
         RepetitionKind::ZeroOrOne => (0, 1),
@@ -240,7 +244,7 @@ fn bounds(kind: &RepetitionKind) -> (u32, u64) {
     (least, most.max(1).into())
 }
 
-/// The beginning of a text, for an error.
+/// The beginning of a source text, for an error message.
 fn beginning(source: &str) -> String {
     const MAX_SHOWN: usize = 60;
     match source.char_indices().nth(MAX_SHOWN) {
@@ -258,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_count_repetitions_as_written_out() {
+    fn regex_size_expands_repetitions() {
         for (regex, characters, optional) in [
             ("abc", 3, 0),
             ("a?b*c+", 3, 2),
@@ -279,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn excessive_grammars_are_refused_before_they_are_compiled() {
+    fn excessive_grammars_are_rejected_before_compilation() {
         for part in ["a?", "a*", ".?", "(?:a|)", "(?:a?){2}"] {
             let error = regex_error(&part.repeat(2001)).unwrap();
             assert!(error.contains("at most 2000 optional parts"), "{error}");

@@ -1,20 +1,20 @@
-//! Bounds the memory of the lexers of constrained sequences, which grow as texts are generated.
+//! Limits the memory of the lexers of constrained sequences, which grow during generation.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Bytes one sequence may add to its lexer.
+/// The most bytes by which the lexer of one sequence may grow.
 pub(crate) const MAX_GROWTH: usize = 32 << 20;
-/// Bytes of the lexers of all sequences of a vocabulary.
+/// The most bytes of the lexers of all sequences that share a vocabulary.
 const MAX_TOTAL: usize = 512 << 20;
 
-/// Memory of the lexers of all sequences of a vocabulary.
+/// The memory of the lexers of all sequences that share a vocabulary.
 #[derive(Debug, Default)]
 pub struct LexerMemory {
     held: AtomicUsize,
 }
 
-/// Memory of one sequence's lexer; given back when it is dropped.
+/// The memory of one sequence's lexer, released on drop.
 #[derive(Debug)]
 pub struct HeldMemory {
     of: Arc<LexerMemory>,
@@ -23,10 +23,10 @@ pub struct HeldMemory {
 }
 
 impl LexerMemory {
-    /// Counts `bytes` for a new sequence.
+    /// Registers `bytes` for a new sequence.
     ///
     /// # Errors
-    /// All sequences together would hold too much.
+    /// All sequences together would exceed the limit.
     pub fn hold(this: &Arc<Self>, bytes: usize) -> Result<HeldMemory, String> {
         let mut held = HeldMemory {
             of: Arc::clone(this),
@@ -39,10 +39,10 @@ impl LexerMemory {
 }
 
 impl HeldMemory {
-    /// Counts `bytes` for the sequence in place of those before.
+    /// Updates the size of this sequence's lexer.
     ///
     /// # Errors
-    /// The sequence, or all together, would hold too much.
+    /// The sequence, or all sequences together, exceed a limit.
     pub fn resize(&mut self, bytes: usize) -> Result<(), String> {
         if bytes.saturating_sub(self.start) > MAX_GROWTH {
             return Err(format!(
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sequences_are_bounded_by_themselves_and_together_and_give_back_what_they_held() {
+    fn lexer_memory_is_limited_per_sequence_and_in_total() {
         let memory = Arc::default();
         let mut one = LexerMemory::hold(&memory, 1000).unwrap();
         one.resize(1000 + MAX_GROWTH).unwrap();

@@ -1,4 +1,4 @@
-//! Biases that a caller adds to tokens' logits (OpenAI's `logit_bias`): 100 all but enforces a token, -100 all but forbids it.
+//! Logit biases (OpenAI's `logit_bias`): 100 practically forces a token, -100 practically bans it.
 
 use std::collections::HashSet;
 
@@ -6,7 +6,7 @@ use crate::error::SettingError;
 use crate::penalties::to_finite;
 use crate::ranges::LOGIT_BIAS;
 
-/// Refuses a token that is not of the vocabulary or given twice, and a value that is not from -100 to 100.
+/// Rejects ids outside the vocabulary, repeated ids, and values outside -100 to 100.
 pub(crate) fn check(bias: &[(u32, f32)], vocab_size: usize) -> Result<(), SettingError> {
     let mut seen = HashSet::new();
     let refuse = |id: u32, value: f32, rule: String| {
@@ -31,7 +31,7 @@ pub(crate) fn check(bias: &[(u32, f32)], vocab_size: usize) -> Result<(), Settin
     Ok(())
 }
 
-/// Adds `bias` to `logits` `[vocab_size]`, which are finite and stay so.
+/// Adds `bias` to `logits`, `[vocab_size]`. Finite logits stay finite.
 pub(crate) fn apply(bias: &[(u32, f32)], logits: &mut [f32]) {
     for &(id, value) in bias {
         if let Some(logit) = logits.get_mut(id as usize) {

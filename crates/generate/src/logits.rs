@@ -1,10 +1,10 @@
-//! Logits on the host.
+//! Conversion of logits on the host.
 
 use std::borrow::Cow;
 
 use burn::tensor::TensorData;
 
-/// The numbers as f32, copied only where they are of another type.
+/// The values as f32; copies only if they have another type.
 pub(crate) fn floats(logits: &TensorData) -> Cow<'_, [f32]> {
     match logits.as_slice() {
         Ok(logits) => logits.into(),

@@ -1,21 +1,21 @@
-//! Log-probabilities of a model's own distribution: the log-softmax of its logits as they are, before temperature,
-//! penalties, bias and constraint (OpenAI's, and vLLM's `raw_logprobs`).
+//! Log-probabilities of the model's own distribution: the log-softmax of the raw logits, before temperature,
+//! penalties, bias and constraint. OpenAI reports these, as does vLLM with `raw_logprobs`.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 use crate::penalties::to_finite;
 
-/// The log-softmax of one row of logits, looked at where it is wanted.
+/// The log-softmax of one row of logits, computed on access.
 #[derive(Clone, Copy, Debug)]
 pub struct LogProbs<'a> {
     logits: &'a [f32],
-    /// `ln Σ exp(logit)`.
+    /// The log-sum-exp `ln Σ exp(logit)`.
     normaliser: f64,
 }
 
 impl<'a> LogProbs<'a> {
-    /// Of `logits` `[vocab_size]`, which are finite.
+    /// Prepares the log-softmax of finite `logits`, `[vocab_size]`.
     pub fn new(logits: &'a [f32]) -> Self {
         let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         let largest = f64::from(largest);
@@ -24,17 +24,17 @@ impl<'a> LogProbs<'a> {
         Self { logits, normaliser }
     }
 
-    /// The log-probability of `id`; none outside of the vocabulary.
+    /// The log-probability of `id`. `None` if it is outside the vocabulary.
     pub fn of(&self, id: u32) -> Option<f32> {
         let logit = f64::from(*self.logits.get(id as usize)?);
         Some(to_finite(logit - self.normaliser))
     }
 
-    /// The `count` likeliest tokens with their log-probabilities, likeliest first, the lower id first among equals; all
-    /// where there are fewer. The result's capacity is at most `count`.
+    /// The `count` most probable tokens, or all if there are fewer, with their log-probabilities in
+    /// descending order. Ties are broken by the lower id. The capacity of the result is at most `count`.
     pub fn likeliest(&self, count: usize) -> Vec<(u32, f32)> {
         let count = count.min(self.logits.len());
-        // The least likely of those found so far is on top.
+        // The heap's top is the least probable candidate so far.
         let mut found = BinaryHeap::with_capacity(count);
         for (id, &logit) in (0..).zip(self.logits) {
             let candidate = Candidate { id, logit };
@@ -55,7 +55,7 @@ impl<'a> LogProbs<'a> {
     }
 }
 
-/// A token with its logit; the likelier one is less, and of equally likely ones that with the lower id.
+/// A token with its logit, ordered by descending logit and then ascending id.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
     id: u32,

@@ -1,8 +1,11 @@
-//! One generation: a pass over the prompt, then one position per token, over a key-value cache.
+//! Generation of a single sequence with a key-value cache: one forward pass over the prompt, then one
+//! position per token.
 //!
-//! **The context's end.** A prompt longer than the model's `seq_len` keeps its newest `seq_len` tokens, and the result
-//! says how many were left out. When the cache is full, it slides: the newest half of the context (`seq_len / 2`
-//! tokens, at least one) is read again from position 0, and generation continues. A slide costs one pass over half the
+//! **End of the context.** A prompt longer than the model's `seq_len` is truncated to its last `seq_len`
+//! tokens, and the result states the number of dropped tokens. When the cache is full, the window slides: the
+//! last half of the context (`seq_len / 2` tokens, at least one) is processed again from position 0, and
+//! generation continues. A slide costs one forward pass over half the context per half context generated.
+//! Positions never exceed those of training.
 //! context every half context; positions stay within what the model was trained on.
 
 use std::collections::VecDeque;
@@ -18,21 +21,22 @@ use crate::chooser::{Chooser, ChooserConfig, Chosen};
 use crate::error::GenerateError;
 use crate::logits::floats;
 
-/// The options of a generation.
+/// Options of a generation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GenerateOptions {
-    /// At most so many tokens.
+    /// The maximum number of new tokens.
     pub max_new_tokens: usize,
-    /// Ends when one of these is chosen; it is not among the result's tokens.
+    /// Tokens that end generation. They are not part of the result.
     pub stop_tokens: Vec<u32>,
-    /// The choice of tokens.
+    /// The sampling settings, penalties and constraint.
     pub chooser: ChooserConfig,
-    /// The number of this sample among those of one prompt and seed: each draws from its own stream.
+    /// The index of this sample among those of the same prompt and seed. Each index uses its own random
+    /// stream.
     pub sample: usize,
 }
 
 impl Default for GenerateOptions {
-    /// 256 tokens of the model's own distribution, without stop tokens.
+    /// Up to 256 tokens from the model's own distribution, without stop tokens.
     fn default() -> Self {
         Self {
             max_new_tokens: 256,
@@ -43,37 +47,38 @@ impl Default for GenerateOptions {
     }
 }
 
-/// Why generation ended.
+/// The reason that generation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finish {
-    /// `max_new_tokens` were made.
+    /// `max_new_tokens` were generated.
     Length,
     /// This stop token was chosen.
     Stop(u32),
-    /// The constraint is met, and nothing may follow.
+    /// The constraint is satisfied and allows no further token.
     Complete,
-    /// The caller broke off.
+    /// The caller ended it.
     Caller,
 }
 
-/// The outcome of a generation.
+/// The result of a generation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Generation {
-    /// The new tokens, without the prompt and without the stop token.
+    /// The new tokens, without the prompt and the stop token.
     pub tokens: Vec<u32>,
-    /// Why there are no more.
+    /// The reason that generation ended.
     pub finish: Finish,
-    /// Tokens at the prompt's beginning that the context had no room for.
+    /// Tokens dropped from the beginning of the prompt because they exceed the context.
     pub truncated_prompt: usize,
-    /// The number of times that the context was full and continued from its newest half.
+    /// The number of times that the full context was cut to its last half.
     pub slides: usize,
 }
 
-/// Generates after `prompt`, giving each token to `on_token` as it is made; `Break` from it ends generation, that token
-/// counted.
+/// Generates a continuation of `prompt`, passing each token to `on_token` immediately. Returning `Break` ends
+/// generation; the token is still part of the result.
 ///
 /// # Errors
-/// A setting out of its range, an empty prompt, an id outside of the vocabulary, logits that are not finite.
+/// A setting is out of range, the prompt is empty or has ids outside the vocabulary, or logits are not
+/// finite.
 pub fn generate<B: Backend>(
     decoder: &Decoder<B>,
     prompt: &[u32],
@@ -99,8 +104,8 @@ pub fn generate<B: Backend>(
     })
 }
 
-/// Generation as an iterator over the new tokens; the work for a token is done when it is asked for. After an error
-/// it has ended.
+/// An iterator over generated tokens. The forward pass for a token runs when the token is requested. The
+/// iterator ends after an error.
 #[derive(Debug)]
 pub struct Generator<'a, B: Backend> {
     decoder: &'a Decoder<B>,
@@ -109,9 +114,9 @@ pub struct Generator<'a, B: Backend> {
     stop_tokens: Vec<u32>,
     left: usize,
     cache: KvCache<B>,
-    /// The newest tokens, at most `seq_len`: what a slide reads again.
+    /// The last tokens, at most `seq_len`, which a slide processes again.
     context: VecDeque<u32>,
-    /// The number of tokens at the context's end that the cache has not seen.
+    /// The number of tokens at the end of `context` that are not in the cache yet.
     unseen: usize,
     finish: Option<Finish>,
     failed: bool,
@@ -120,10 +125,10 @@ pub struct Generator<'a, B: Backend> {
 }
 
 impl<'a, B: Backend> Generator<'a, B> {
-    /// Checks settings and prompt; nothing is computed yet.
+    /// Checks the settings and the prompt without computing anything.
     ///
     /// # Errors
-    /// A setting out of its range, an empty prompt, an id outside of the vocabulary.
+    /// A setting is out of range, or the prompt is empty or has ids outside the vocabulary.
     pub fn new(
         decoder: &'a Decoder<B>,
         prompt: &[u32],
@@ -154,22 +159,23 @@ impl<'a, B: Backend> Generator<'a, B> {
         })
     }
 
-    /// Why it ended; none before it has.
+    /// The reason that generation ended. `None` while it continues.
     pub fn finish(&self) -> Option<Finish> {
         self.finish
     }
 
-    /// The newest token with its log-probability, where that was asked for; nothing yet before the first.
+    /// The newest token, with log-probabilities if they were requested. A default value before the first
+    /// token.
     pub fn chosen(&self) -> &Chosen {
         &self.chosen
     }
 
-    /// Tokens at the prompt's beginning that the context had no room for.
+    /// Tokens dropped from the beginning of the prompt because they exceed the context.
     pub fn truncated_prompt(&self) -> usize {
         self.truncated_prompt
     }
 
-    /// The number of times that the context was full and continued from its newest half.
+    /// The number of times that the full context was cut to its last half.
     pub fn slides(&self) -> usize {
         self.slides
     }
@@ -195,7 +201,7 @@ impl<'a, B: Backend> Generator<'a, B> {
         Ok(self.chosen.id)
     }
 
-    /// Forgets all but the newest half of the context, which is then read again.
+    /// Cuts the context to its last half, which has to be processed again.
     fn slide(&mut self) {
         let kept = (self.decoder.config().seq_len() / 2).max(1);
         self.context

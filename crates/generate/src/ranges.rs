@@ -1,23 +1,24 @@
-//! The ranges of the sampling settings: stated once, for the checks here, the command line, the HTTP API and its schema.
+//! Valid ranges of the sampling settings, defined once for the engine, the command line, the HTTP API and its
+//! schema.
 
 use crate::error::SettingError;
 
-/// A real-valued sampling setting and the values that it can have.
+/// A real-valued sampling setting and its valid range.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NumberSetting {
-    /// Its name, as requests spell it.
+    /// The name used in requests.
     pub name: &'static str,
     /// The lower bound.
     pub least: f64,
-    /// True if the lower bound itself is not allowed.
+    /// True if the lower bound itself is excluded.
     pub above_least: bool,
-    /// The upper bound, which is allowed; infinite where every finite number is.
+    /// The inclusive upper bound; infinite if every finite number is valid.
     pub most: f64,
-    /// The range in words: "must be …".
+    /// The rule in words: "must be …".
     pub rule: &'static str,
 }
 
-/// Divides the logits; 0 always takes the likeliest token.
+/// Divisor of the logits. 0 selects greedy decoding.
 pub const TEMPERATURE: NumberSetting = NumberSetting {
     name: "temperature",
     least: 0.0,
@@ -26,7 +27,7 @@ pub const TEMPERATURE: NumberSetting = NumberSetting {
     rule: "must be at least 0 and finite",
 };
 
-/// The probability of the likeliest tokens that are drawn from.
+/// The cumulative probability of the most probable tokens to sample from (nucleus sampling).
 pub const TOP_P: NumberSetting = NumberSetting {
     name: "top_p",
     least: 0.0,
@@ -35,7 +36,7 @@ pub const TOP_P: NumberSetting = NumberSetting {
     rule: "must be above 0 and at most 1",
 };
 
-/// The minimum probability of a candidate token, relative to that of the most probable token.
+/// The minimum probability of a candidate, relative to that of the most probable token.
 pub const MIN_P: NumberSetting = NumberSetting {
     name: "min_p",
     least: 0.0,
@@ -44,7 +45,7 @@ pub const MIN_P: NumberSetting = NumberSetting {
     rule: "must be from 0 to 1",
 };
 
-/// Divides the logits of repeated tokens.
+/// Divisor of the logits of repeated tokens.
 pub const REPETITION_PENALTY: NumberSetting = NumberSetting {
     name: "repetition_penalty",
     least: 0.0,
@@ -53,7 +54,7 @@ pub const REPETITION_PENALTY: NumberSetting = NumberSetting {
     rule: "must be above 0 and finite",
 };
 
-/// Subtracted from the logits of generated tokens.
+/// Subtracted from the logits of tokens that were generated before.
 pub const PRESENCE_PENALTY: NumberSetting = NumberSetting {
     name: "presence_penalty",
     least: -2.0,
@@ -62,13 +63,13 @@ pub const PRESENCE_PENALTY: NumberSetting = NumberSetting {
     rule: "must be from -2 to 2",
 };
 
-/// Subtracted from the logits of generated tokens, once for each time.
+/// Subtracted from the logits of generated tokens, once per occurrence.
 pub const FREQUENCY_PENALTY: NumberSetting = NumberSetting {
     name: "frequency_penalty",
     ..PRESENCE_PENALTY
 };
 
-/// Added to a token's logit.
+/// Added to the logit of a token.
 pub const LOGIT_BIAS: NumberSetting = NumberSetting {
     name: "logit_bias",
     least: -100.0,
@@ -77,7 +78,7 @@ pub const LOGIT_BIAS: NumberSetting = NumberSetting {
     rule: "must be from -100 to 100",
 };
 
-/// All of them.
+/// All settings in this module.
 pub const ALL: [NumberSetting; 7] = [
     TEMPERATURE,
     TOP_P,
@@ -89,16 +90,16 @@ pub const ALL: [NumberSetting; 7] = [
 ];
 
 impl NumberSetting {
-    /// Returns true if the setting can have this value, which NaN and infinities never are.
+    /// Returns true if `value` is valid. NaN and infinities never are.
     pub fn allows(&self, value: f64) -> bool {
         let above = value > self.least || (value == self.least && !self.above_least);
         above && value <= self.most && value.is_finite()
     }
 
-    /// Refuses a value outside of the range.
+    /// Checks that `value` is in the range.
     ///
     /// # Errors
-    /// The setting's name, the value and the range.
+    /// Returns the setting's name, the value and the rule.
     pub fn check(&self, value: f64) -> Result<(), SettingError> {
         match self.allows(value) {
             true => Ok(()),
@@ -106,10 +107,10 @@ impl NumberSetting {
         }
     }
 
-    /// Reads a value that a user typed.
+    /// Parses a value typed by a user.
     ///
     /// # Errors
-    /// It is not a number, or outside of the range: "it must be …".
+    /// The text is not a number or out of range: "it must be …".
     pub fn parse(&self, text: &str) -> Result<f64, String> {
         match text.parse() {
             Ok(value) if self.allows(value) => Ok(value),
@@ -124,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bounds_are_what_the_rule_says() {
+    fn bounds_match_the_rule() {
         for setting in ALL {
             let NumberSetting {
                 least, most, rule, ..
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn typed_values_are_numbers_within_the_range() {
+    fn parse_accepts_only_numbers_in_range() {
         assert_eq!(TOP_P.parse("0.5"), Ok(0.5));
         assert_eq!(
             TOP_P.parse("0"),

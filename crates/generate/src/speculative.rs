@@ -22,7 +22,7 @@ use burn::tensor::{Tensor, TensorData};
 use emberlm_kernels::Backend;
 use emberlm_model::config::AttentionKind;
 use emberlm_model::kv_cache::ROLLBACK_TOKENS;
-use emberlm_model::{Decoder, KvCache, Piece, RequestedOutput};
+use emberlm_model::{Decoder, KvCache, RequestedOutput, SequenceChunk};
 
 use crate::check::{check_prompt, check_stop_tokens};
 use crate::chooser::{Chooser, Chosen};
@@ -335,13 +335,13 @@ impl<'a, B: Backend> Reader<'a, B> {
     }
 
     fn pass(&mut self, end: usize, logits: RequestedOutput) -> Option<TensorData> {
-        let piece = Piece {
+        let chunk = SequenceChunk {
             tokens: &self.tokens[self.cache.len()..end],
             cache: &mut self.cache,
-            wanted: logits,
+            output: logits,
         };
         let decoder = self.decoder;
-        B::run(|| decoder.ragged(&mut [piece]).logits.map(Tensor::into_data))
+        B::run(|| decoder.ragged(&mut [chunk]).logits.map(Tensor::into_data))
     }
 
     /// Truncates to the first `len` tokens.

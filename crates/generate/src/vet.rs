@@ -1,12 +1,13 @@
 //! Vets grammars in a sandbox before this process compiles them.
 //!
-//! A grammar of a client can overflow the stack of its compiler, exhaust memory or run for minutes, and no limit of the
-//! library prevents all of it. [`GrammarSandbox`] first compiles it in a child process and walks through some of its masks
-//! there. Only a grammar that passes is compiled in this process, where the limits follow from its cost in the child.
+//! A client's grammar can overflow the compiler's stack, exhaust memory or run for minutes, and the limits of
+//! the library do not prevent all of this. [`GrammarSandbox`] therefore compiles it in a child process first
+//! and computes some of its masks there. Only a grammar that passes is compiled in this process, with limits
+//! derived from its cost in the child.
 //!
-//! The child uses a synthetic vocabulary instead of the model's, so that it needs no model. A quick worker pool
-//! runs each grammar first; one that exceeds its short time is run again by a pool of one worker with more time, so that
-//! expensive grammars do not keep ordinary ones waiting.
+//! The child uses a synthetic vocabulary, so it does not need the model. A pool of quick workers tries each
+//! grammar first. A grammar that exceeds their short time limit moves to a single worker with more time, so
+//! expensive grammars do not delay ordinary ones.
 
 use std::sync::OnceLock;
 use std::sync::mpsc::sync_channel;
@@ -23,25 +24,26 @@ use crate::error::{LogitsError, SettingError};
 use crate::grammar::Grammar;
 
 const JOB: &str = "vet-grammar";
-/// Stack of a compilation in the sandbox, in bytes.
+/// The stack for compiling in the sandbox, in bytes.
 pub(crate) const STACK: usize = 8 << 20;
-/// Stack of the masks in the sandbox: half of what a thread of this process has by default.
+/// The stack for computing masks in the sandbox, in bytes: half of the default for threads of this process.
 const MASK_STACK: usize = 1 << 20;
-/// Memory of a compilation in the sandbox, in bytes.
+/// The memory limit of a worker, in bytes.
 pub(crate) const MEMORY: u64 = 192 << 20;
 const QUICK: Duration = Duration::from_millis(500);
 pub(crate) const THOROUGH: Duration = Duration::from_secs(3);
-/// Grammars that may wait for each of the two pools.
+/// The queue length of each of the two pools.
 const QUEUE: usize = 64;
 
-/// Compiles grammars in child processes, to find out whether this process can compile them; cheap to clone.
+/// Compiles grammars in child processes to find out whether this process can compile them safely. Cheap to
+/// clone.
 #[derive(Clone, Debug)]
 pub struct GrammarSandbox {
     quick: Sandbox,
     thorough: Sandbox,
 }
 
-/// A grammar that was compiled in a sandbox within its limits.
+/// A grammar that was compiled in a sandbox within the limits.
 #[derive(Clone, Debug)]
 pub struct VettedGrammar {
     pub(crate) grammar: Grammar,
@@ -51,17 +53,17 @@ pub struct VettedGrammar {
 /// The cost of compiling a grammar.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct GrammarCost {
-    /// Units of work of the lexer, which memory and time are proportional to.
+    /// Fuel used by the lexer. Memory and time are proportional to it.
     pub fuel: u64,
 }
 
-/// Why a grammar was not vetted.
+/// The reason that a grammar was not vetted.
 #[derive(Debug, thiserror::Error)]
 pub enum VetError {
-    /// It cannot be compiled within the limits.
+    /// The grammar cannot be compiled within the limits.
     #[error(transparent)]
     Refused(#[from] SettingError),
-    /// Too many grammars wait to be vetted.
+    /// Too many grammars are queued.
     #[error("too many grammars wait to be compiled")]
     Busy,
     /// The sandbox does not work.
@@ -70,7 +72,7 @@ pub enum VetError {
 }
 
 impl GrammarSandbox {
-    /// A sandbox whose workers are started by `command` and serve [`handlers`].
+    /// Creates a sandbox whose workers are started by `command` and run [`handlers`].
     pub fn new(command: WorkerCommand) -> Self {
         let quick = SandboxOptions {
             memory: MEMORY,
@@ -95,17 +97,17 @@ impl GrammarSandbox {
     /// Vets a grammar and waits for the result.
     ///
     /// # Errors
-    /// It cannot be compiled within the limits, or the sandbox is busy or does not work.
+    /// The grammar cannot be compiled within the limits, or the sandbox is busy or does not work.
     pub fn vet(&self, grammar: Grammar) -> Result<VettedGrammar, VetError> {
         let (sender, receiver) = sync_channel(1);
         self.submit(grammar, move |result| {
-            // The receiver is this function's.
+            // Sending cannot fail: this function holds the receiver.
             let _ = sender.send(result);
         });
         receiver.recv().unwrap_or(Err(VetError::Busy))
     }
 
-    /// Vets a grammar and calls `respond` once, possibly from another thread. `respond` must not block.
+    /// Vets a grammar and calls `respond` exactly once, possibly on another thread. `respond` must not block.
     pub fn submit(
         &self,
         grammar: Grammar,
@@ -150,7 +152,7 @@ fn verdict(
     Err(grammar.refusal().because(rule).into())
 }
 
-/// Adds the job that vets grammars to those of a worker process.
+/// Adds the vetting job to the handlers of a worker process.
 pub fn handlers(handlers: Handlers) -> Handlers {
     let vocabulary = OnceLock::new();
     handlers.on(JOB, move |grammar: Grammar| {
@@ -160,7 +162,7 @@ pub fn handlers(handlers: Handlers) -> Handlers {
     })
 }
 
-/// Compiles a grammar and walks through masks of it.
+/// Compiles a grammar and computes some of its masks.
 fn vet_here(vocabulary: &Vocabulary, grammar: Grammar) -> Result<GrammarCost, SettingError> {
     let refuse = grammar.refusal();
     let constraint = Constraint::new(vocabulary, grammar)?;
@@ -176,7 +178,7 @@ fn vet_here(vocabulary: &Vocabulary, grammar: Grammar) -> Result<GrammarCost, Se
     }
 }
 
-/// Generates the beginnings of some texts: expensive lexers and parsers are built as texts advance.
+/// Generates the beginnings of some texts, because lexers and parsers do expensive work lazily.
 fn walk(constraint: &Constraint, vocabulary: &Vocabulary) -> Result<(), String> {
     const WALKS: u64 = 3;
     const STEPS: usize = 48;
@@ -189,7 +191,7 @@ fn walk(constraint: &Constraint, vocabulary: &Vocabulary) -> Result<(), String> 
             if progress.is_complete() || allowed.is_empty() {
                 break;
             }
-            // The first walk takes the first token each time, the others any.
+            // The first walk always takes the first allowed token, the others a random one.
             let at = if walk == 0 {
                 0
             } else {
@@ -210,8 +212,8 @@ fn mask_error(error: LogitsError) -> String {
     }
 }
 
-/// A vocabulary that represents a model's: every byte, pairs of letters, numbers, punctuation as in JSON, runs of a letter
-/// or blank, and syllables with and without a blank before them.
+/// A synthetic vocabulary that resembles a model's: every byte, pairs of letters, numbers, JSON punctuation,
+/// runs of a letter or space, and syllables with and without a leading space.
 fn representative_vocabulary() -> Result<Vocabulary, SettingError> {
     let mut texts: Vec<Vec<u8>> = (0..=u8::MAX).map(|byte| vec![byte]).collect();
     let mut add = |text: String| texts.push(text.into_bytes());

@@ -1,5 +1,5 @@
-//! Choosing with penalties, bias and log-probabilities: the published formulas worked out by hand or in f64, and
-//! frequencies against them.
+//! Choosing tokens with penalties, bias and log-probabilities: compared with values computed by hand or in
+//! f64 from the published formulas, and with sampled frequencies.
 
 use crate::support::{DRAWS, assert_drawn_from, softmax};
 use emberlm_generate::{
@@ -23,13 +23,13 @@ fn chooser(config: &ChooserConfig, prompt: &[u32], stream: u64) -> Chooser {
     Chooser::new(config, prompt, LOGITS.len(), stream).unwrap()
 }
 
-/// The frequency of each token drawn from `LOGITS` after `prompt` and `made`, each draw from its own stream.
+/// Counts of each token sampled from `LOGITS` after `prompt` and `made`, each draw from its own stream.
 fn counts(config: &ChooserConfig, prompt: &[u32], made: &[u32]) -> Vec<usize> {
     let mut counts = vec![0; LOGITS.len()];
     for stream in 0..DRAWS as u64 {
         let mut chooser = chooser(config, prompt, stream);
         for &id in made {
-            // Nothing else has a chance.
+            // All other tokens have probability 0.
             let mut logits = [0.0; LOGITS.len()];
             logits[id as usize] = 1e6;
             assert_eq!(chooser.choose(&logits).unwrap().id, id);
@@ -39,10 +39,11 @@ fn counts(config: &ChooserConfig, prompt: &[u32], made: &[u32]) -> Vec<usize> {
     counts
 }
 
-/// Keskar et al. 2019, equation 1 with negative logits multiplied as in their code: 2 / 1.5, -1 · 1.5, 0 · 1.5. OpenAI's
+/// Keskar et al. 2019, equation 1, with negative logits multiplied as in their code: 2 / 1.5, -1 · 1.5, 0 ·
+/// 1.5. OpenAI:
 /// `mu[j] - c[j] * alpha_frequency - float(c[j] > 0) * alpha_presence`.
 #[test]
-fn penalties_are_those_that_were_published() {
+fn penalties_match_the_published_formulas() {
     let prompt = [0, 3];
     let made = [1, 4, 1];
     for (config, expected) in [
@@ -55,7 +56,7 @@ fn penalties_are_those_that_were_published() {
         (penalties(1.0, 0.75, 0.0), [2.0, -1.75, 0.5, 0.0, 0.25]),
         (penalties(1.0, 0.0, 0.5), [2.0, -2.0, 0.5, 0.0, 0.5]),
         (penalties(1.0, -1.0, -0.25), [2.0, 0.5, 0.5, 0.0, 2.25]),
-        // The repetition penalty first: 1 / 2 - 0.5 - 0.25, and not (1 - 0.75) / 2.
+        // The repetition penalty applies first: 1 / 2 - 0.5 - 0.25, not (1 - 0.75) / 2.
         (penalties(2.0, 0.25, 0.5), [1.0, -3.25, 0.5, 0.0, -0.25]),
     ] {
         let found = counts(&config, &prompt, &made);
@@ -67,7 +68,7 @@ fn penalties_are_those_that_were_published() {
 fn bias_is_added_before_penalties() {
     let mut config = penalties(2.0, 0.0, 0.0);
     config.logit_bias = vec![(1, 3.0), (4, -100.0), (2, -1.5)];
-    // -1 + 3 is positive, so that the penalty divides it.
+    // -1 + 3 is positive, so the penalty divides it.
     let expected = [1.0, 1.0, -1.0, 0.0, -99.0 * 2.0];
     let found = counts(&config, &[0, 1, 4], &[]);
     let mut expected = softmax(&expected, 1.0);
@@ -76,9 +77,9 @@ fn bias_is_added_before_penalties() {
     assert_drawn_from(&found, &expected);
 }
 
-/// All of it at once, in f64: bias, penalties, temperature, top-k, top-p and min-p.
+/// All steps combined, computed in f64: bias, penalties, temperature, top-k, top-p and min-p.
 #[test]
-fn the_order_is_bias_penalties_temperature_top_k_top_p_min_p() {
+fn settings_apply_in_the_documented_order() {
     let config = ChooserConfig {
         sampler: SamplerConfig {
             temperature: 0.7,
@@ -92,8 +93,8 @@ fn the_order_is_bias_penalties_temperature_top_k_top_p_min_p() {
     };
     // 2 / 1.25; -1 · 1.25 - 0.3; 0.5; (0 + 1) / 1.25 - 0.3; 1.
     let changed = [1.6, -1.55, 0.5, 0.5, 1.0];
-    // At 0.7, over the likeliest's: 1, 0.011, 0.208, 0.208, 0.424. Of the four that top-k keeps, two hold 0.774 and three
-    // 0.887; of equals the lower id is the third. 0.208 is more than 0.2.
+    // At temperature 0.7, relative to the most probable token: 1, 0.011, 0.208, 0.208, 0.424. Of the four
+    // that top-k keeps, two hold 0.774 and three 0.887; ties go to the lower id. 0.208 exceeds min-p's 0.2.
     let mut kept = changed;
     kept[1] = f64::NEG_INFINITY;
     kept[3] = f64::NEG_INFINITY;
@@ -107,7 +108,7 @@ fn the_order_is_bias_penalties_temperature_top_k_top_p_min_p() {
 }
 
 #[test]
-fn greedy_takes_the_likeliest_of_what_penalties_and_bias_leave() {
+fn greedy_respects_penalties_and_bias() {
     let greedy = |config: ChooserConfig| ChooserConfig {
         sampler: SamplerConfig::greedy(),
         ..config
@@ -118,7 +119,8 @@ fn greedy_takes_the_likeliest_of_what_penalties_and_bias_leave() {
         made.collect()
     };
     assert_eq!(ids(ChooserConfig::default(), &[0]), [0; 5]);
-    // The first, fifth and third are at 2, 1, ½; 1¼, 1, ½; ½, 1, ½; ½, ¼, ½; -¼, ¼, ½.
+    // The logits of the first, fifth and third token after each draw: 2, 1, ½; 1¼, 1, ½; ½, 1, ½; ½, ¼, ½;
+    // -¼, ¼, ½.
     assert_eq!(ids(penalties(1.0, 0.0, 0.75), &[0]), [0, 0, 4, 0, 2]);
     assert_eq!(ids(penalties(3.0, 0.0, 0.0), &[0]), [4, 0, 0, 0, 0]);
     let biased = ChooserConfig {
@@ -129,7 +131,7 @@ fn greedy_takes_the_likeliest_of_what_penalties_and_bias_leave() {
 }
 
 #[test]
-fn without_anything_asked_for_it_is_the_sampler() {
+fn default_chooser_equals_the_sampler() {
     let sampler = SamplerConfig {
         temperature: 1.3,
         top_p: 0.9,
@@ -147,9 +149,9 @@ fn without_anything_asked_for_it_is_the_sampler() {
     }
 }
 
-/// In f64 by the definition: the logarithm of the softmax of the logits as the model made them.
+/// Compared with the definition in f64: the log-softmax of the model's raw logits.
 #[test]
-fn log_probabilities_are_the_model_s_own() {
+fn log_probabilities_use_raw_logits() {
     let logits: Vec<f32> = (0..300)
         .map(|i| ((i * 37) % 301) as f32 / 20.0 - 4.0)
         .collect();
@@ -188,7 +190,7 @@ fn log_probabilities_are_the_model_s_own() {
 }
 
 #[test]
-fn of_equals_the_lower_id_is_the_likelier_and_all_is_the_most() {
+fn alternatives_break_ties_by_id_and_stop_at_the_vocabulary() {
     let told = |top_logprobs, logits: &[f32]| {
         let config = ChooserConfig {
             sampler: SamplerConfig::greedy(),
@@ -205,7 +207,7 @@ fn of_equals_the_lower_id_is_the_likelier_and_all_is_the_most() {
     assert_eq!(told(1000, &[-7.5; 4]).alternatives.len(), 4);
     let none = told(0, &[-7.5; 4]);
     assert_eq!((none.logprob, none.alternatives.len()), (Some(quarter), 0));
-    // The largest differences there are.
+    // The largest possible differences.
     let chosen = told(3, &[f32::MAX, f32::MIN, 0.0]);
     assert_eq!(chosen.logprob, Some(0.0));
     let ids: Vec<u32> = chosen.alternatives.iter().map(|(id, _)| *id).collect();
@@ -219,7 +221,7 @@ fn of_equals_the_lower_id_is_the_likelier_and_all_is_the_most() {
 }
 
 #[test]
-fn settings_out_of_range_are_refused_by_name() {
+fn settings_out_of_range_are_rejected_by_name() {
     let error = |config: &ChooserConfig| -> String {
         let refused: Result<_, SettingError> = Chooser::new(config, &[0], LOGITS.len(), 0);
         refused.unwrap_err().to_string()
@@ -262,7 +264,7 @@ fn settings_out_of_range_are_refused_by_name() {
 }
 
 #[test]
-fn logits_that_are_no_numbers_are_refused_and_extreme_ones_are_none() {
+fn non_finite_logits_are_rejected_and_extreme_ones_accepted() {
     let config = ChooserConfig {
         logit_bias: vec![(0, 100.0)],
         ..penalties(1e-30, 2.0, 2.0)

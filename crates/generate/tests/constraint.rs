@@ -1,4 +1,4 @@
-//! Text held to a schema, an expression or a grammar, read by serde's and the regex crate's parsers.
+//! Constrained generation: outputs are checked with serde and the regex crate.
 
 use crate::support::{DRAWS, assert_drawn_from, softmax};
 use burn_flex::Flex;
@@ -13,7 +13,7 @@ use rand_chacha::ChaCha8Rng;
 use regex_automata::meta::Regex;
 use serde::Deserialize;
 
-/// Every byte, and tokens as in a trained vocabulary: pieces that begin in one part of the grammar and end in another.
+/// Every byte, and tokens as in a trained vocabulary, some of which span several grammar rules.
 fn texts() -> Vec<Vec<u8>> {
     let bytes = (0..=255).map(|byte| vec![byte]);
     let pieces = [
@@ -51,7 +51,8 @@ fn config(constraint: &Constraint, seed: u64) -> ChooserConfig {
     }
 }
 
-/// The output of a model of random logits, until it may write no more or chooses to end; `towards` is added to the end's.
+/// Text sampled from random logits, until it is complete or chooses to end. `towards` is added to the end
+/// token's logit.
 fn written(constraint: &Constraint, seed: u64, towards: f32) -> String {
     let texts = texts();
     let mut random = ChaCha8Rng::seed_from_u64(seed);
@@ -135,7 +136,7 @@ fn assert_is_a_person(text: &str) {
         zip.len() == 5 && zip.bytes().all(|b| b.is_ascii_digit()),
         "{text}"
     );
-    // In the schema's order, with the blanks that Python's json.dumps writes.
+    // Properties in the schema's order, with the whitespace of Python's json.dumps.
     assert!(text.starts_with("{\"name\": \""), "{text}");
     let place = |key: &str| text.find(&format!(", \"{key}\": ")).unwrap();
     assert!(
@@ -145,7 +146,7 @@ fn assert_is_a_person(text: &str) {
 }
 
 #[test]
-fn json_is_what_its_schema_describes() {
+fn json_matches_its_schema() {
     let constraint = compiled(Grammar::JsonSchema(SCHEMA.to_owned()));
     let mut tags = [0; 3];
     let mut names = std::collections::HashSet::new();
@@ -166,7 +167,7 @@ fn json_is_what_its_schema_describes() {
     );
 }
 
-/// The whole way, from a decoder with random weights.
+/// End to end, with a decoder of random weights.
 #[test]
 fn a_decoder_writes_json_and_ends() {
     let mut raw = families::preset("pocket-tales").unwrap().config;
@@ -197,7 +198,7 @@ fn a_decoder_writes_json_and_ends() {
 }
 
 #[test]
-fn a_text_is_matched_by_its_expression_as_a_whole() {
+fn text_matches_its_regex_in_full() {
     for pattern in [
         r"(foo|ba[rz])+-[0-9]{2,4}( ü)?",
         r"\d{4}-[01]\d-[0-3]\d",
@@ -216,9 +217,10 @@ fn a_text_is_matched_by_its_expression_as_a_whole() {
     }
 }
 
-/// However much the model wants to end: the grammar must be met. And however little: where nothing may follow, it ends.
+/// The output satisfies the grammar even if the model strongly prefers to end, and ends when nothing may
+/// follow even if the model avoids it.
 #[test]
-fn the_end_comes_where_the_grammar_allows_it() {
+fn generation_ends_only_where_the_grammar_allows() {
     let at_least_three = regex("[0-9]{3,}");
     let three = regex("[0-9]{3}");
     for seed in 0..10 {
@@ -229,13 +231,13 @@ fn the_end_comes_where_the_grammar_allows_it() {
         );
         assert_eq!(written(&three, seed, -1e3).len(), 3);
     }
-    // Nothing at all.
+    // The empty text.
     let chooser = Chooser::new(&config(&regex(""), 0), &[], texts().len(), 0).unwrap();
     assert!(chooser.is_complete());
 }
 
 #[test]
-fn without_an_end_of_text_it_ends_where_nothing_may_follow() {
+fn generation_ends_without_an_end_token_when_complete() {
     let vocabulary = Vocabulary::new(texts(), &[]).unwrap();
     let constraint = Constraint::new(&vocabulary, Grammar::Regex("a{2}".to_owned())).unwrap();
     let mut chooser = Chooser::new(&config(&constraint, 0), &[], texts().len(), 0).unwrap();
@@ -249,7 +251,7 @@ fn without_an_end_of_text_it_ends_where_nothing_may_follow() {
 }
 
 #[test]
-fn a_choice_is_one_of_its_texts_and_a_grammar_is_followed() {
+fn choices_and_lark_grammars_are_followed() {
     let texts = ["a.b", "(c)", "日本", "a.bc"];
     let choice = compiled(Grammar::choice(&texts));
     let written_ones: Vec<String> = (0..40).map(|seed| written(&choice, seed, 0.0)).collect();
@@ -266,9 +268,10 @@ fn a_choice_is_one_of_its_texts_and_a_grammar_is_followed() {
     }
 }
 
-/// Allowed tokens are drawn from the model's renormalized distribution; log-probabilities are those of the full one.
+/// Samples follow the model's distribution, renormalized over the allowed tokens. Log-probabilities are those
+/// of the full distribution.
 #[test]
-fn frequencies_are_the_model_s_among_what_is_allowed() {
+fn sampling_renormalizes_over_allowed_tokens() {
     let texts = ["a", "b", "c", "ab", "d", ""].map(|text| text.as_bytes().to_vec());
     let vocabulary = Vocabulary::new(texts.to_vec(), &[5]).unwrap();
     let constraint = Constraint::new(&vocabulary, Grammar::Regex("a?b|d*".to_owned())).unwrap();
@@ -292,7 +295,7 @@ fn frequencies_are_the_model_s_among_what_is_allowed() {
 }
 
 #[test]
-fn sequences_of_one_constraint_do_not_disturb_each_other() {
+fn sequences_of_one_constraint_are_independent() {
     fn shared<T: Send + Sync + Clone>(_: &T) {}
     let constraint = regex("ab|ac");
     shared(&constraint);
@@ -313,7 +316,7 @@ fn sequences_of_one_constraint_do_not_disturb_each_other() {
 }
 
 #[test]
-fn a_vocabulary_that_cannot_say_it_is_an_error() {
+fn an_inexpressible_grammar_is_an_error() {
     let texts = ["a", "b"].map(|text| text.as_bytes().to_vec());
     let vocabulary = Vocabulary::new(texts.to_vec(), &[]).unwrap();
     let constraint = Constraint::new(&vocabulary, Grammar::Regex("ac".to_owned())).unwrap();
@@ -330,9 +333,9 @@ fn a_vocabulary_that_cannot_say_it_is_an_error() {
     assert_eq!(error.to_string(), expected);
 }
 
-/// After `a` the text may end, and nothing that the vocabulary has may follow.
+/// After `a` the text may end, and no token of the vocabulary may follow.
 #[test]
-fn it_is_complete_where_the_vocabulary_has_no_more() {
+fn constraint_is_complete_when_no_token_fits() {
     let texts = ["a", "b"].map(|text| text.as_bytes().to_vec());
     let vocabulary = Vocabulary::new(texts.to_vec(), &[]).unwrap();
     let constraint = Constraint::new(&vocabulary, Grammar::Regex("ac?".to_owned())).unwrap();
@@ -361,7 +364,7 @@ fn ids_without_a_text_are_never_chosen() {
 }
 
 #[test]
-fn what_cannot_be_compiled_is_refused_with_the_reason() {
+fn invalid_grammars_are_rejected_with_a_reason() {
     let vocabulary = vocabulary();
     let error = |grammar| {
         Constraint::new(&vocabulary, grammar)
@@ -432,7 +435,7 @@ fn what_cannot_be_compiled_is_refused_with_the_reason() {
 }
 
 #[test]
-fn a_schema_of_endless_depth_is_refused() {
+fn a_schema_of_unbounded_depth_is_rejected() {
     let vocabulary = vocabulary();
     let deep = r#"{"items":"#.repeat(20_000) + &"}".repeat(20_000);
     let error = Constraint::new(&vocabulary, Grammar::JsonSchema(deep)).unwrap_err();

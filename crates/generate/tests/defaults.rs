@@ -1,4 +1,4 @@
-//! The recommendations of a `generation_config.json`, and the ignored ones.
+//! Settings read from `generation_config.json`, and those that are ignored.
 
 use emberlm_generate::SamplingDefaults;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ fn read(fields: Value) -> (SamplingDefaults, Vec<String>) {
 }
 
 #[test]
-fn fields_are_read_under_the_names_of_transformers() {
+fn fields_have_the_names_of_transformers() {
     let (defaults, ignored) = read(json!({
         "bos_token_id": 1,
         "do_sample": true,
@@ -46,7 +46,7 @@ fn do_sample_false_is_greedy() {
 }
 
 #[test]
-fn bad_values_are_left_out_with_field_and_rule() {
+fn invalid_values_are_skipped_and_reported() {
     for (field, values) in [
         ("temperature", json!([-0.5, "hot", [1]])),
         ("top_k", json!([-1, 1.5, "all"])),
@@ -70,7 +70,7 @@ fn bad_values_are_left_out_with_field_and_rule() {
 }
 
 #[test]
-fn settings_of_a_user_go_before_those_of_the_model() {
+fn user_settings_override_the_model_s() {
     let user = SamplingDefaults {
         temperature: Some(0.1),
         ..SamplingDefaults::default()

@@ -1,4 +1,5 @@
-//! The engine: whatever runs beside it, a request gets the tokens of a plain generation; slots are shared, reused and freed.
+//! The engine: a request gets the tokens of plain generation regardless of concurrent requests. Slots are
+//! shared, reused and freed.
 
 mod deterministic;
 mod embedded;
@@ -25,8 +26,8 @@ use emberlm_model::{Decoder, DecoderConfig, WeightFormat, families};
 pub const SEQ_LEN: usize = 20;
 pub const VOCAB_SIZE: usize = 23;
 
-/// Models with different demands on the engine: kinds of positions, range of attention, tokens that can be
-/// forgotten or not, and int8 weights.
+/// Models that exercise different parts of the engine: position encodings, attention ranges, caches that can
+/// or cannot be rewound, and int8 weights.
 pub const MODELS: [&str; 5] = [
     "pocket-tales",
     "char-nano",
@@ -46,7 +47,7 @@ pub fn raw(name: &str) -> ModelConfig {
     raw.seq_len = SEQ_LEN;
     raw.d_model = 24;
     raw.n_layers = 2;
-    // Wide enough that the next token depends on all of the context.
+    // Initial weights are large enough for the next token to depend on the whole context.
     raw.init = Init::Normal {
         std: 0.4,
         scale_residual: false,
@@ -86,7 +87,7 @@ pub fn engine(name: &str, slots: usize, prefill_tokens: usize) -> Engine<Flex> {
     Engine::new(decoder(name, 9), config).unwrap()
 }
 
-/// Greedy, and refused where the context may overflow.
+/// A greedy request that is rejected if the context may overflow.
 pub fn greedy(prompt: &[u32], max_new_tokens: usize) -> Request {
     Request {
         prompt: prompt.to_vec(),
@@ -96,7 +97,7 @@ pub fn greedy(prompt: &[u32], max_new_tokens: usize) -> Request {
     }
 }
 
-/// The sample of a request by plain generation.
+/// A sample of the request by plain generation.
 pub fn plain(decoder: &Decoder<Flex>, request: &Request, sample: usize) -> Generation {
     let options = GenerateOptions {
         max_new_tokens: request.max_new_tokens,
@@ -112,12 +113,12 @@ pub fn plain(decoder: &Decoder<Flex>, request: &Request, sample: usize) -> Gener
 
 /// The events of one sample.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Heard {
+pub struct SampleEvents {
     pub tokens: Vec<u32>,
     pub end: Option<Result<Ended, GenerateError>>,
 }
 
-impl Heard {
+impl SampleEvents {
     pub fn ended(&self) -> Ended {
         self.end.clone().unwrap().unwrap()
     }
@@ -129,34 +130,34 @@ impl Heard {
 
 /// The events of all samples.
 #[derive(Clone, Debug, Default)]
-pub struct Ears(pub BTreeMap<(RequestId, usize), Heard>);
+pub struct EventLog(pub BTreeMap<(RequestId, usize), SampleEvents>);
 
-impl Ears {
-    pub fn hear(&mut self, event: Event) {
+impl EventLog {
+    pub fn record(&mut self, event: Event) {
         if event.kind == EventKind::Started {
             return;
         }
-        let heard = self.0.entry((event.request, event.sample)).or_default();
-        assert!(heard.end.is_none(), "an event after the end: {event:?}");
+        let recorded = self.0.entry((event.request, event.sample)).or_default();
+        assert!(recorded.end.is_none(), "an event after the end: {event:?}");
         match event.kind.clone() {
-            EventKind::Token(chosen) => heard.tokens.push(chosen.id),
+            EventKind::Token(chosen) => recorded.tokens.push(chosen.id),
             EventKind::Started | EventKind::Embedded(_) => panic!("not a generation's: {event:?}"),
-            EventKind::Finished(ended) => heard.end = Some(Ok(ended)),
-            EventKind::Failed(error) => heard.end = Some(Err(error)),
+            EventKind::Finished(ended) => recorded.end = Some(Ok(ended)),
+            EventKind::Failed(error) => recorded.end = Some(Err(error)),
         }
     }
 
-    pub fn of(&self, request: RequestId, sample: usize) -> Heard {
+    pub fn of(&self, request: RequestId, sample: usize) -> SampleEvents {
         self.0.get(&(request, sample)).cloned().unwrap_or_default()
     }
 }
 
-pub fn step(engine: &mut Engine<Flex>, ears: &mut Ears) {
-    engine.step(&mut |event| ears.hear(event));
+pub fn step(engine: &mut Engine<Flex>, events: &mut EventLog) {
+    engine.step(&mut |event| events.record(event));
 }
 
-/// Steps until nothing is left; everything is free then.
-pub fn drain(engine: &mut Engine<Flex>, ears: &mut Ears) {
+/// Steps until all requests have ended, and checks that all slots are free.
+pub fn drain(engine: &mut Engine<Flex>, events: &mut EventLog) {
     for _ in 0..10_000 {
         if engine.is_idle() {
             let counts = engine.counts();
@@ -164,15 +165,15 @@ pub fn drain(engine: &mut Engine<Flex>, ears: &mut Ears) {
             assert_eq!(counts.free_slots, engine.config().slots);
             return;
         }
-        step(engine, ears);
+        step(engine, events);
     }
     panic!("the engine does not come to an end: {:?}", engine.counts());
 }
 
-/// A single request in an engine.
-pub fn run(engine: &mut Engine<Flex>, request: &Request) -> Heard {
-    let mut ears = Ears::default();
+/// Runs a single request.
+pub fn run(engine: &mut Engine<Flex>, request: &Request) -> SampleEvents {
+    let mut events = EventLog::default();
     let id = engine.submit(request.clone()).unwrap();
-    drain(engine, &mut ears);
-    ears.of(id, 0)
+    drain(engine, &mut events);
+    events.of(id, 0)
 }

@@ -1,6 +1,6 @@
 //! Integration tests: samplers, constraints, plain and speculative generation, and the engine.
 //!
-//! One program, so that the dependencies are linked once.
+//! A single binary, so dependencies are linked once.
 
 #![recursion_limit = "256"]
 #![allow(

@@ -1,4 +1,4 @@
-//! Plain generation: through the cache as without it, beyond the context's end, and what it refuses.
+//! Plain generation: with and without the cache, beyond the context, and rejected input.
 
 use std::ops::ControlFlow;
 
@@ -18,7 +18,7 @@ fn decoder(preset: &str) -> Decoder<Flex> {
     raw.seq_len = SEQ_LEN;
     raw.d_model = 24;
     raw.n_layers = 2;
-    // Wide enough that the next token depends on all of the context.
+    // Initial weights are large enough for the next token to depend on the whole context.
     raw.init = Init::Normal {
         std: 0.4,
         scale_residual: false,
@@ -52,7 +52,7 @@ fn run(decoder: &Decoder<Flex>, prompt: &[u32], options: &GenerateOptions) -> Ge
     generate(decoder, prompt, options, |_| ControlFlow::Continue(())).unwrap()
 }
 
-/// The likeliest token after `context`, by a full pass without a cache.
+/// The most probable token after `context`, by a full pass without a cache.
 fn likeliest(decoder: &Decoder<Flex>, context: &[u32]) -> u32 {
     let ids: Vec<i64> = context.iter().map(|&id| i64::from(id)).collect();
     let data = TensorData::new(ids, [1, context.len()]);
@@ -68,7 +68,7 @@ fn likeliest(decoder: &Decoder<Flex>, context: &[u32]) -> u32 {
     best as u32
 }
 
-/// Greedy generation as documented, a full pass per token: the newest half of the context is kept when it is full.
+/// Greedy generation as documented, with a full pass per token. A full context is cut to its last half.
 fn by_full_passes(decoder: &Decoder<Flex>, prompt: &[u32], count: usize) -> Vec<u32> {
     let mut context = prompt[prompt.len().saturating_sub(SEQ_LEN)..].to_vec();
     let mut made = Vec::new();
@@ -83,7 +83,7 @@ fn by_full_passes(decoder: &Decoder<Flex>, prompt: &[u32], count: usize) -> Vec<
 }
 
 #[test]
-fn greedy_through_the_cache_equals_full_passes() {
+fn greedy_with_cache_equals_full_passes() {
     for preset in ["pocket-tales", "char-nano"] {
         let decoder = decoder(preset);
         let count = SEQ_LEN - PROMPT.len();
@@ -111,7 +111,7 @@ fn generation_slides_beyond_the_context() {
             by_full_passes(&decoder, &PROMPT, 50),
             "{preset}"
         );
-        // After 16 tokens of context each slide makes room for 8: at 17, 26, 35, … tokens seen.
+        // After 16 tokens of context, each slide makes room for 8: at 17, 26, 35, … tokens.
         assert_eq!(made.slides, 4);
         assert_eq!(made.truncated_prompt, 0);
     }
@@ -147,7 +147,7 @@ fn a_context_of_one_token_works() {
 }
 
 #[test]
-fn the_seed_decides_and_top_k_of_one_is_greedy() {
+fn the_seed_determines_samples_and_top_k_1_is_greedy() {
     let decoder = decoder("pocket-tales");
     let tokens = |options: &GenerateOptions| run(&decoder, &PROMPT, options).tokens;
     assert_eq!(tokens(&drawn(30, 1)), tokens(&drawn(30, 1)));
@@ -158,7 +158,7 @@ fn the_seed_decides_and_top_k_of_one_is_greedy() {
 }
 
 #[test]
-fn weights_of_8_bits_generate_as_much_and_the_same_each_time() {
+fn int8_weights_generate_deterministically() {
     for preset in ["pocket-tales", "char-nano"] {
         let held = decoder(preset).with_weights(WeightFormat::INT8);
         for options in [greedy(50), drawn(50, 1)] {
@@ -172,7 +172,7 @@ fn weights_of_8_bits_generate_as_much_and_the_same_each_time() {
 }
 
 #[test]
-fn a_stop_token_ends_and_is_left_out() {
+fn a_stop_token_ends_generation_and_is_omitted() {
     let decoder = decoder("pocket-tales");
     let all = run(&decoder, &PROMPT, &greedy(20)).tokens;
     let stop = all[6];
@@ -185,7 +185,7 @@ fn a_stop_token_ends_and_is_left_out() {
 }
 
 #[test]
-fn the_caller_sees_each_token_and_may_break_off() {
+fn the_caller_sees_each_token_and_can_break() {
     let decoder = decoder("pocket-tales");
     let all = run(&decoder, &PROMPT, &greedy(20)).tokens;
     let mut seen = Vec::new();
@@ -207,13 +207,13 @@ fn the_caller_sees_each_token_and_may_break_off() {
 }
 
 #[test]
-fn no_tokens_may_be_asked_for() {
+fn zero_tokens_can_be_requested() {
     let made = run(&decoder("char-nano"), &PROMPT, &greedy(0));
     assert_eq!((made.tokens.len(), made.finish), (0, Finish::Length));
 }
 
 #[test]
-fn what_cannot_be_used_is_refused_by_name() {
+fn invalid_input_is_rejected_by_name() {
     let decoder = decoder("char-nano");
     let error = |prompt: &[u32], options: GenerateOptions| {
         let made = generate(&decoder, prompt, &options, |_| ControlFlow::Continue(()));

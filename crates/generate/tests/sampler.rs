@@ -1,4 +1,4 @@
-//! The sampler: what it may draw, how often, and what it refuses.
+//! The sampler: allowed tokens, their frequencies, and rejected settings.
 
 use crate::support::{DRAWS, assert_drawn_from};
 use emberlm_generate::{LogitsError, Sampler, SamplerConfig};
@@ -26,7 +26,7 @@ fn counts(config: SamplerConfig, logits: &[f32]) -> Vec<usize> {
     counts
 }
 
-/// Softmax at a temperature over some of the logits.
+/// Softmax at a temperature over a subset of the logits.
 fn probabilities(kept: &[usize], temperature: f64) -> Vec<f64> {
     let weight = |id: usize| (f64::from(LOGITS[id]) / temperature).exp();
     let total: f64 = kept.iter().map(|&id| weight(id)).sum();
@@ -49,20 +49,20 @@ fn frequencies_match_the_distribution() {
 }
 
 #[test]
-fn top_k_keeps_the_likeliest() {
+fn top_k_keeps_the_most_probable_tokens() {
     let found = counts(config(0.8, 3, 1.0), &LOGITS);
     assert_drawn_from(&found, &probabilities(&[0, 2, 4], 0.8));
-    // Of equals at the border, the lower id.
+    // Ties at the cutoff go to the lower id.
     let found = counts(config(1.0, 2, 1.0), &[0.0, 1.0, 1.0, 1.0]);
     assert_eq!((found[0], found[3]), (0, 0));
-    // More than there are is all.
+    // A larger k keeps all tokens.
     let found = counts(config(1.0, 100, 1.0), &LOGITS);
     assert_drawn_from(&found, &probabilities(&[0, 1, 2, 3, 4, 5], 1.0));
 }
 
 // By hand, at temperature 1: e²/z = 0.3691 twice, then 0.1358, 0.0674, 0.0303, 0.0025.
 #[test]
-fn top_p_keeps_the_fewest_that_reach_it() {
+fn top_p_keeps_the_smallest_sufficient_set() {
     for (top_p, kept) in [
         (0.01, &[2][..]),
         (0.5, &[2, 4]),
@@ -80,9 +80,10 @@ fn with_min_p(settings: SamplerConfig, min_p: f64) -> SamplerConfig {
     SamplerConfig { min_p, ..settings }
 }
 
-// By hand, over the likeliest's e²: 1 twice, then e⁻¹ = 0.3679, e^-1.7 = 0.1827, e^-2.5 = 0.0821, e⁻⁵ = 0.0067.
+// By hand, relative to e² of the most probable: 1 twice, then e⁻¹ = 0.3679, e^-1.7 = 0.1827, e^-2.5 = 0.0821,
+// e⁻⁵ = 0.0067.
 #[test]
-fn min_p_keeps_what_is_near_the_likeliest() {
+fn min_p_keeps_tokens_near_the_most_probable() {
     for (min_p, kept) in [
         (1.0, &[2, 4][..]),
         (0.37, &[2, 4]),
@@ -95,30 +96,30 @@ fn min_p_keeps_what_is_near_the_likeliest() {
         let found = counts(with_min_p(config(1.0, 0, 1.0), min_p), &LOGITS);
         assert_drawn_from(&found, &probabilities(kept, 1.0));
     }
-    // After the temperature: at 2 the third is e^-0.5 = 0.607 times as likely as the first.
+    // Applied after temperature: at 2, the third has e^-0.5 = 0.607 of the highest probability.
     let found = counts(with_min_p(config(2.0, 0, 1.0), 0.6), &LOGITS);
     assert_drawn_from(&found, &probabilities(&[2, 4, 0], 2.0));
-    // After top-p: of all, two hold 0.738 and three 0.874, so that 0.84 takes three. Of the three that min-p keeps, two
-    // hold 0.845.
+    // Applied after top-p: of all tokens, two hold 0.738 and three 0.874, so 0.84 keeps three. Of the three
+    // that min-p would keep, two hold 0.845.
     let found = counts(with_min_p(config(1.0, 0, 0.84), 0.3), &LOGITS);
     assert_drawn_from(&found, &probabilities(&[2, 4, 0], 1.0));
-    // With top-k.
+    // Combined with top-k.
     let found = counts(with_min_p(config(1.0, 4, 1.0), 0.3), &LOGITS);
     assert_drawn_from(&found, &probabilities(&[2, 4, 0], 1.0));
 }
 
-// Temperature first: at 0.5 the two likeliest hold 0.87 of the whole, where at 1 they hold 0.74.
+// Temperature applies first: at 0.5 the two most probable tokens hold 0.87, at 1 only 0.74.
 #[test]
-fn the_order_is_temperature_then_top_k_then_top_p() {
+fn filters_apply_in_the_documented_order() {
     let found = counts(config(0.5, 0, 0.8), &LOGITS);
     assert_drawn_from(&found, &probabilities(&[2, 4], 0.5));
-    // Top-k first: of the three kept, two hold 0.845, though of all they hold 0.738.
+    // Top-k applies before top-p: of the three kept, two hold 0.845, but of all tokens only 0.738.
     let found = counts(config(1.0, 3, 0.8), &LOGITS);
     assert_drawn_from(&found, &probabilities(&[2, 4], 1.0));
 }
 
 #[test]
-fn greedy_takes_the_lowest_of_equals() {
+fn greedy_breaks_ties_by_the_lowest_id() {
     let mut sampler = Sampler::new(SamplerConfig::greedy()).unwrap();
     assert_eq!(sampler.sample(&LOGITS), Ok(2));
     assert_eq!(sampler.sample(&[0.0, 0.0]), Ok(0));
@@ -128,7 +129,7 @@ fn greedy_takes_the_lowest_of_equals() {
 }
 
 #[test]
-fn extreme_settings_and_logits_are_no_trouble() {
+fn extreme_settings_and_logits_are_accepted() {
     let wide = [f32::MAX, f32::MIN, 0.0];
     for temperature in [f64::MIN_POSITIVE, 1e-300, 1e-3, 1e3, f64::MAX] {
         let mut sampler = Sampler::new(config(temperature, 2, 0.9)).unwrap();
@@ -140,7 +141,7 @@ fn extreme_settings_and_logits_are_no_trouble() {
 }
 
 #[test]
-fn the_seed_decides() {
+fn the_seed_determines_samples() {
     let draw = |seed| {
         let settings = SamplerConfig {
             seed,
@@ -154,9 +155,9 @@ fn the_seed_decides() {
     assert_ne!(draw(3), draw(4));
 }
 
-/// Of four equal logits, the quarter that the generator's number lies in.
+/// Of four equal logits, the token whose quarter contains the generator's number.
 #[test]
-fn a_stream_draws_what_its_generator_does() {
+fn a_stream_follows_its_generator() {
     for stream in [0, 1, 7, u64::MAX] {
         let mut generator = ChaCha8Rng::seed_from_u64(11);
         generator.set_stream(stream);
@@ -166,7 +167,7 @@ fn a_stream_draws_what_its_generator_does() {
             assert_eq!(sampler.sample(&[0.5; 4]), Ok(expected));
         }
     }
-    // Without a stream named, the first.
+    // By default, the first stream.
     let mut first = Sampler::with_stream(config(1.0, 0, 1.0), 0).unwrap();
     let mut plain = Sampler::new(config(1.0, 0, 1.0)).unwrap();
     for _ in 0..100 {
@@ -194,7 +195,7 @@ fn streams_are_independent() {
 }
 
 #[test]
-fn settings_out_of_range_are_refused_by_name() {
+fn settings_out_of_range_are_rejected_by_name() {
     let temperature = "must be at least 0 and finite";
     let top_p = "must be above 0 and at most 1";
     let min_p = "must be from 0 to 1";
@@ -224,7 +225,7 @@ fn settings_out_of_range_are_refused_by_name() {
 }
 
 #[test]
-fn logits_that_are_no_numbers_are_refused() {
+fn non_finite_logits_are_rejected() {
     for settings in [SamplerConfig::greedy(), config(1.0, 2, 0.9)] {
         let mut sampler = Sampler::new(settings).unwrap();
         assert_eq!(sampler.sample(&[]), Err(LogitsError::Empty));

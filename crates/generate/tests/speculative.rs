@@ -1,4 +1,5 @@
-//! Guessing ahead changes nothing of what comes out: at temperature 0 the same tokens, else the same distribution.
+//! Speculative decoding preserves the output: the same tokens at temperature 0, the same distribution
+//! otherwise.
 
 use std::ops::ControlFlow;
 
@@ -21,7 +22,7 @@ fn raw(preset: &str, d_model: usize, seq_len: usize) -> ModelConfig {
     let mut raw = families::preset(preset).unwrap().config;
     (raw.vocab_size, raw.seq_len) = (Some(VOCAB_SIZE), seq_len);
     (raw.d_model, raw.n_layers) = (d_model, 1);
-    // Wide enough that the next token depends on all of the context.
+    // Initial weights are large enough for the next token to depend on the whole context.
     raw.init = Init::Normal {
         std: 0.4,
         scale_residual: false,
@@ -38,7 +39,7 @@ fn target() -> Decoder<Flex> {
     made(raw("pocket-tales", 24, SEQ_LEN), 9)
 }
 
-/// Draft models of good and bad accuracy, of another family, and with a shorter context.
+/// Draft models of high and low accuracy, of another family, and with a shorter context.
 fn drafts() -> Vec<Decoder<Flex>> {
     vec![
         target(),
@@ -76,14 +77,14 @@ fn guessed(
 proptest! {
     #![proptest_config(ProptestConfig {
         cases: 120,
-        // Where two tokens' logits are as near as rounding, a pass of more rows may take the other one.
+        // If two logits differ only by rounding, a pass over more rows may choose the other token.
         rng_seed: RngSeed::Fixed(3),
         failure_persistence: None,
         ..ProptestConfig::default()
     })]
 
     #[test]
-    fn the_likeliest_tokens_are_those_of_plain_generation(
+    fn greedy_tokens_match_plain_generation(
         draft in 0..4usize,
         ahead in 1..9usize,
         prompt in prop::collection::vec(0..VOCAB_SIZE as u32, 1..30),
@@ -107,14 +108,14 @@ proptest! {
         prop_assert!(guesses.taken <= guesses.made);
         prop_assert!(tokens.len() as u64 <= guesses.taken + guesses.passes);
         if draft == 0 && repetition == 1.0 && prompt.len() + max_new_tokens <= SEQ_LEN && stop.is_none() {
-            // It is the target itself: all is right, and passes are as few as can be.
+            // The draft model is the target: all draft tokens are accepted, in the minimum number of passes.
             prop_assert_eq!(guesses.taken, guesses.made);
             prop_assert_eq!(guesses.passes, max_new_tokens.div_ceil(ahead + 1) as u64);
         }
     }
 }
 
-/// The logits after the last of some tokens.
+/// The logits after `tokens`.
 fn logits(target: &Decoder<Flex>, tokens: &[u32]) -> Vec<f64> {
     let ids: Vec<i64> = tokens.iter().map(|&id| i64::from(id)).collect();
     let ids = TensorData::new(ids, [1, tokens.len()]);
@@ -124,7 +125,7 @@ fn logits(target: &Decoder<Flex>, tokens: &[u32]) -> Vec<f64> {
     last.map(|&logit| f64::from(logit)).collect()
 }
 
-/// The probabilities of the next token as `sampler`'s temperature and top-k have them.
+/// The probabilities of the next token, with the temperature and top-k of `sampler`.
 fn probabilities(target: &Decoder<Flex>, tokens: &[u32], sampler: &SamplerConfig) -> Vec<f64> {
     let mut logits = logits(target, tokens);
     let mut sorted = logits.clone();
@@ -138,7 +139,7 @@ fn probabilities(target: &Decoder<Flex>, tokens: &[u32], sampler: &SamplerConfig
 }
 
 #[test]
-fn two_tokens_in_a_row_are_distributed_as_the_target_s() {
+fn pairs_of_tokens_follow_the_target_distribution() {
     let (target, prompt) = (target(), [3, 7]);
     let settings = [(1.0, 0), (0.6, 0), (1.3, 4)];
     for (draft, (temperature, top_k)) in drafts().iter().skip(1).zip(settings) {
@@ -165,7 +166,7 @@ fn two_tokens_in_a_row_are_distributed_as_the_target_s() {
 }
 
 #[test]
-fn a_draft_that_is_the_target_is_always_right() {
+fn the_target_as_draft_is_always_accepted() {
     let target = target();
     let sampler = SamplerConfig {
         seed: 5,
@@ -177,9 +178,9 @@ fn a_draft_that_is_the_target_is_always_right() {
     assert_eq!(guesses.rate(), Some(1.0));
 }
 
-/// A window's cache drops keys while draft tokens can still be rejected.
+/// A sliding-window cache drops keys while draft tokens can still be rejected.
 #[test]
-fn a_text_far_longer_than_a_window_is_that_of_plain_generation() {
+fn text_longer_than_the_window_matches_plain_generation() {
     let windowed = |seed| {
         let mut raw = raw("pocket-tales", 24, 1400);
         raw.attention = AttentionKind::windowed(Window::new(9));
@@ -198,7 +199,7 @@ fn a_text_far_longer_than_a_window_is_that_of_plain_generation() {
 }
 
 #[test]
-fn a_bad_draft_guesses_badly_and_is_counted() {
+fn an_inaccurate_draft_has_a_low_acceptance_rate() {
     let target = target();
     let sampler = SamplerConfig::greedy();
     let (tokens, _, guesses) = guessed(&target, &drafts()[1], 4, &[1, 2], &options(sampler, 15));
@@ -207,7 +208,7 @@ fn a_bad_draft_guesses_badly_and_is_counted() {
 }
 
 #[test]
-fn what_is_asked_of_the_choice_is_kept_to() {
+fn speculation_honours_every_constraint() {
     let target = target();
     let texts = (0..VOCAB_SIZE as u8).map(|id| vec![b'a' + id]).collect();
     let vocabulary = Vocabulary::new(texts, &[]).unwrap();
@@ -248,7 +249,7 @@ fn what_is_asked_of_the_choice_is_kept_to() {
 }
 
 #[test]
-fn models_that_do_not_go_together_are_refused() {
+fn incompatible_models_are_rejected() {
     let target = target();
     let options = options(SamplerConfig::greedy(), 5);
     let refused = |draft: &Decoder<Flex>, ahead, prompt: &[u32]| {

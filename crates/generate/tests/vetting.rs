@@ -1,4 +1,5 @@
-//! Grammars of clients: attacks end in the sandbox, and what passes constrains as without it.
+//! Vetting of clients' grammars: attacks are stopped in the sandbox, and vetted grammars constrain like
+//! unvetted ones.
 
 #![cfg(unix)]
 
@@ -25,7 +26,7 @@ static SANDBOX: LazyLock<GrammarSandbox> = LazyLock::new(|| {
     GrammarSandbox::new(WorkerCommand::this_program(test).env(WORKER, "1"))
 });
 
-/// The worker's main function: a test that only does something in a worker process.
+/// The worker's main function, written as a test that does nothing outside of a worker process.
 #[test]
 fn worker() {
     if std::env::var_os(WORKER).is_some() {
@@ -33,7 +34,7 @@ fn worker() {
     }
 }
 
-/// Every byte, pieces of JSON, and words.
+/// Every byte, fragments of JSON, and words.
 fn texts() -> Vec<Vec<u8>> {
     let mut random = ChaCha8Rng::seed_from_u64(3);
     let bytes = (0..=255).map(|byte| vec![byte]);
@@ -88,7 +89,8 @@ fn chain_of_references(length: usize) -> Grammar {
     schema(json!({"$ref": "#/$defs/d0", "$defs": definitions}))
 }
 
-/// A schema as an application has it: 200 properties of all kinds, definitions that refer to each other and to themselves.
+/// A realistic application schema: 200 properties of all types, with definitions that refer to each other and
+/// to themselves.
 fn large_schema() -> Grammar {
     let kinds = [
         json!({"type": "string"}),
@@ -157,7 +159,7 @@ fn realistic() -> Vec<Grammar> {
     ]
 }
 
-/// Texts of a model of random logits.
+/// Tokens sampled from random logits.
 fn written(constraint: &Constraint, seed: u64) -> Vec<u32> {
     let texts = texts();
     let mut random = ChaCha8Rng::seed_from_u64(seed);
@@ -180,7 +182,7 @@ fn written(constraint: &Constraint, seed: u64) -> Vec<u32> {
 }
 
 #[test]
-fn vetted_grammars_constrain_as_unvetted_ones_do() {
+fn vetted_grammars_match_unvetted_ones() {
     let vocabulary = vocabulary();
     for grammar in realistic() {
         let shown: String = grammar.source().chars().take(200).collect();
@@ -195,10 +197,10 @@ fn vetted_grammars_constrain_as_unvetted_ones_do() {
     }
 }
 
-/// An expression whose lexer is small at first and grows with each byte.
+/// An expression whose lexer starts small and grows with each byte.
 #[test]
 #[cfg(target_os = "linux")]
-fn lexers_that_grow_as_texts_are_generated_are_bounded() {
+fn growing_lexers_are_bounded() {
     let vocabulary = Vocabulary::new((0..=255).map(|byte| vec![byte]).collect(), &[]).unwrap();
     for pattern in [
         ".*a.{1000}.*b.{1000}.*c.{1000}",
@@ -226,7 +228,7 @@ fn lexers_that_grow_as_texts_are_generated_are_bounded() {
     }
 }
 
-/// Bytes of memory of this process.
+/// The memory of this process in bytes.
 #[cfg(target_os = "linux")]
 fn memory() -> usize {
     let sizes = std::fs::read_to_string("/proc/self/statm").unwrap();
@@ -242,7 +244,7 @@ fn refusal(grammar: Grammar) -> SettingError {
 }
 
 #[test]
-fn attacks_are_refused_with_a_rule_and_the_sandbox_works_afterwards() {
+fn attacks_are_rejected_and_the_sandbox_survives() {
     let any = json!({});
     let text = json!({"type": "string"});
     let all_required: Vec<_> = (0..7000).map(|at| format!("property_{at}")).collect();

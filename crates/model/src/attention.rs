@@ -12,7 +12,7 @@ use emberlm_kernels::{
 };
 
 use crate::config;
-use crate::context::{AttentionContext, no_mask};
+use crate::context::{AttentionContext, reject_mask};
 use crate::error::ContextError;
 use crate::features::FeatureTable;
 use crate::init::{Initializer, OutputRole};
@@ -228,7 +228,7 @@ impl<B: Backend> Attention<B> {
     /// Returns an error if the attention does not support the mask.
     pub(crate) fn check(&self, mask: &AttentionMask<B>, cached: bool) -> Result<(), ContextError> {
         match self.features {
-            Some(_) => no_mask(mask),
+            Some(_) => reject_mask(mask),
             None if cached && mask.documents.is_some() => Err(ContextError::CachedDocuments),
             None => Ok(()),
         }
@@ -251,7 +251,7 @@ impl<B: Backend> Attention<B> {
         let mixed = if is_plain && cache.is_none() {
             let angles = rotary.map(|table| table.angles(0, seq));
             let qkv = self.qkv.forward(x, None);
-            ops::self_attention(qkv, angles, mask, self.how())
+            ops::self_attention(qkv, angles, mask, self.kernel_config())
         } else {
             let offset = cache.as_ref().map_or(0, |cache| cache.len());
             let angles = rotary.map(|table| table.angles(offset, seq));
@@ -261,9 +261,9 @@ impl<B: Backend> Attention<B> {
         self.out.forward(mixed, residual)
     }
 
-    /// Processes the rows of several sequences, `[1, rows, d_model]` to the same shape, and adds `residual` if given.
-    /// The linear layers process all rows at once; each sequence of `sequences` attends to its own cache. `angles`
-    /// belong to the rows.
+    /// Maps the rows of several sequences, `[1, rows, d_model]`, to the same shape and adds `residual` if given. The
+    /// linear layers process all rows at once; each sequence attends to its own cache. `angles` holds one rotation per
+    /// row.
     pub(crate) fn ragged(
         &self,
         x: Tensor<B, 3>,
@@ -283,7 +283,7 @@ impl<B: Backend> Attention<B> {
             });
         let mut mixed: Vec<Tensor<B, 3>> = mixed.collect();
         let mixed = match (mixed.len(), mixed.pop()) {
-            (1, Some(alone)) => alone,
+            (1, Some(single)) => single,
             (_, last) => {
                 mixed.extend(last);
                 Tensor::cat(mixed, 1)
@@ -302,7 +302,7 @@ impl<B: Backend> Attention<B> {
         [self.heads, self.kv_heads, self.kv_heads].map(|heads| heads * self.head_dim)
     }
 
-    fn how(&self) -> SelfAttention {
+    fn kernel_config(&self) -> SelfAttention {
         SelfAttention {
             heads: self.heads,
             kv_heads: self.kv_heads,
@@ -311,7 +311,8 @@ impl<B: Backend> Attention<B> {
         }
     }
 
-    /// Attention weights that [`Attention::forward`] without a cache applies to the values, `[batch, heads, seq, seq]`.
+    /// Computes the weights that [`Attention::forward`] without a cache applies to the values:
+    /// `[batch, heads, seq, seq]`.
     ///
     /// # Errors
     /// Those of [`Attention::forward`].
@@ -356,7 +357,7 @@ impl<B: Backend> Attention<B> {
         let q = normed(&self.q_norm, q);
         let k = normed(&self.k_norm, k);
         match angles {
-            Some(angles) => (turned(q, angles), turned(k, angles), v),
+            Some(angles) => (rotated(q, angles), rotated(k, angles), v),
             None => (q, k, v),
         }
     }
@@ -415,7 +416,7 @@ pub(crate) fn merge_heads<B: Backend>(x: Tensor<B, 4>) -> Tensor<B, 3> {
 }
 
 /// Rotates `x` `[batch, heads, seq, head_dim]` by the angles of its tokens.
-fn turned<B: Backend>(x: Tensor<B, 4>, angles: &ops::Angles<B>) -> Tensor<B, 4> {
+fn rotated<B: Backend>(x: Tensor<B, 4>, angles: &ops::Angles<B>) -> Tensor<B, 4> {
     let (cos, sin) = (angles.cos.clone(), angles.sin.clone());
     ops::rotary(angles.layout, x, cos, sin)
 }

@@ -1,4 +1,4 @@
-//! A block: attention and feed-forward around the residual stream.
+//! Transformer block: attention and feed-forward sublayers around a residual stream.
 //!
 //! ```text
 //! pre_norm                    post_norm                   parallel
@@ -14,8 +14,8 @@
 //!               ▼                           ▼
 //! ```
 //!
-//! `sandwich` is `pre_norm` with one more norm after each sublayer, before its output is added. A cross-attention,
-//! where there is one, is a sublayer between the two, wired as they are; in `parallel` it is a third branch.
+//! `sandwich` is `pre_norm` with another norm after each sublayer, before the sublayer's output is added. An optional
+//! cross-attention is wired like the other sublayers and runs between them; in `parallel` it is a third branch.
 
 use burn::module::Module;
 use burn::tensor::backend::Backend as BurnBackend;
@@ -222,7 +222,7 @@ impl<B: Backend> Block<B> {
         })
     }
 
-    /// Processes the rows of several sequences, `[1, rows, d_model]` to the same shape; see [`Attention::ragged`].
+    /// Maps the rows of several sequences, `[1, rows, d_model]`, to the same shape; see [`Attention::ragged`].
     pub(crate) fn ragged(
         &self,
         x: Tensor<B, 3>,
@@ -234,8 +234,8 @@ impl<B: Backend> Block<B> {
         })
     }
 
-    /// Wires the block around its attention. `attend` receives the attention's input, and the residual stream if the
-    /// sum can be computed with the output projection.
+    /// Runs the sublayers in the order of the wiring. `attend` computes the self-attention of its first argument and
+    /// adds the residual stream, its second argument, if given.
     fn wired(
         &self,
         x: Tensor<B, 3>,
@@ -301,7 +301,7 @@ impl<B: Backend> Block<B> {
         }
     }
 
-    /// Weights of the self-attention, `[batch, heads, seq, seq]`.
+    /// Computes the self-attention's weights: `[batch, heads, seq, seq]`.
     ///
     /// # Errors
     /// Those of [`Attention::weights`].
@@ -334,20 +334,20 @@ impl<B: Backend> Block<B> {
         self.added(residual, |residual| self.feed_forward.forward(x, residual))
     }
 
-    /// Adds a sublayer's output to the residual stream. Without dropout in between, the sublayer adds it while
-    /// computing.
+    /// Adds a sublayer's output to the residual stream. Without dropout in between, the sublayer's last matrix product
+    /// accumulates into the residual stream.
     fn added(
         &self,
         residual: Tensor<B, 3>,
-        part: impl FnOnce(Option<Tensor<B, 3>>) -> Tensor<B, 3>,
+        sublayer: impl FnOnce(Option<Tensor<B, 3>>) -> Tensor<B, 3>,
     ) -> Tensor<B, 3> {
         if self.residual_dropout == 0.0 {
-            return part(Some(residual));
+            return sublayer(Some(residual));
         }
-        residual + dropout(part(None), self.residual_dropout)
+        residual + dropout(sublayer(None), self.residual_dropout)
     }
 
-    /// Adds a sublayer's normalized output to the residual stream.
+    /// Adds a sublayer's output to the residual stream after `norm`, if any.
     fn added_after(
         &self,
         residual: Tensor<B, 3>,

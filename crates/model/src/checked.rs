@@ -1,4 +1,4 @@
-//! Checked model configuration and the components that it describes. `rules` validates it.
+//! Validated model configuration, and the component configurations derived from it. `rules` holds the rules.
 
 mod rules;
 
@@ -17,11 +17,12 @@ use crate::lm_head::LmHeadConfig;
 use crate::position::{AddedPositionsConfig, RotaryConfig};
 use crate::stack::StackConfig;
 
-/// A checked configuration: every size is set and every rule holds. [`DecoderConfig::try_from`] builds one;
-/// [`DecoderConfig::embeddings`], [`DecoderConfig::stack`] and [`DecoderConfig::lm_head`] are its components.
+/// A validated configuration: every size is set and every rule holds. [`DecoderConfig::try_from`] builds one;
+/// [`DecoderConfig::embeddings`], [`DecoderConfig::stack`] and [`DecoderConfig::lm_head`] return the configurations
+/// of its components.
 ///
-/// It is immutable. To change a value, take the unchecked configuration from [`DecoderConfig::raw`], edit it and check
-/// it again.
+/// A `DecoderConfig` is immutable. To change a value, edit the unchecked configuration returned by
+/// [`DecoderConfig::raw`] and validate it again.
 ///
 /// ```
 /// use emberlm_model::{DecoderConfig, families};
@@ -94,7 +95,7 @@ impl DecoderConfig {
         self.filled.dropout
     }
 
-    /// The sites of dropout.
+    /// Sites where dropout acts.
     pub fn dropout_sites(&self) -> &[DropoutSite] {
         &self.filled.dropout_sites
     }
@@ -149,12 +150,12 @@ impl DecoderConfig {
         self.filled.init
     }
 
-    /// The configuration as written to files, with its defaults filled in.
+    /// The unchecked configuration, as written to files, with defaults filled in.
     pub fn raw(&self) -> ModelConfig {
         self.filled.clone()
     }
 
-    /// The embeddings.
+    /// Configuration of the embeddings.
     pub fn embeddings(&self) -> EmbeddingsConfig {
         let seq_len = self.filled.seq_len;
         EmbeddingsConfig {
@@ -171,7 +172,7 @@ impl DecoderConfig {
         }
     }
 
-    /// The blocks.
+    /// Configuration of the blocks.
     pub fn stack(&self) -> StackConfig {
         StackConfig {
             n_layers: self.filled.n_layers,
@@ -191,7 +192,7 @@ impl DecoderConfig {
         }
     }
 
-    /// The language-model head.
+    /// Configuration of the language-model head.
     pub fn lm_head(&self) -> LmHeadConfig {
         LmHeadConfig {
             vocab_size: self.vocab_size,
@@ -203,7 +204,7 @@ impl DecoderConfig {
         }
     }
 
-    /// The attention settings common to all blocks; [`DecoderConfig::attention_of`] adds those of each block.
+    /// Attention settings common to all blocks; [`DecoderConfig::attention_of`] adds those of each block.
     fn block_attention(&self) -> AttentionConfig {
         AttentionConfig {
             d_model: self.filled.d_model,
@@ -256,7 +257,7 @@ impl DecoderConfig {
         }
     }
 
-    /// The rotation of queries and keys.
+    /// Rotation of queries and keys, if any.
     pub fn rotary(&self) -> Option<RotaryConfig> {
         match self.filled.position {
             Position::Rotary {
@@ -275,7 +276,7 @@ impl DecoderConfig {
         }
     }
 
-    /// Hidden elements of the feed-forward layer.
+    /// Hidden width of the feed-forward layer.
     pub fn feed_forward_width(&self) -> usize {
         self.filled.feed_forward.width_for(self.filled.d_model)
     }
@@ -290,7 +291,7 @@ impl DecoderConfig {
         self.filled.norm.epsilon()
     }
 
-    /// The sliding window.
+    /// The sliding window, if any.
     pub fn window(&self) -> Option<&Window> {
         match &self.filled.attention {
             AttentionKind::Softmax { window, .. } => window.as_ref(),
@@ -304,7 +305,7 @@ impl DecoderConfig {
         (!window.full_layers.contains(layer)).then_some(window.tokens)
     }
 
-    /// The factor of the logits.
+    /// Factor on the logits, if any.
     pub fn logit_scale(&self) -> Option<f64> {
         self.filled
             .head
@@ -321,10 +322,10 @@ impl DecoderConfig {
         }
     }
 
-    /// Checks that the model accepts `tokens` as one sequence.
+    /// Checks that the model can process `tokens` as one sequence.
     ///
     /// # Errors
-    /// No tokens, more than `seq_len`, or an id outside of the vocabulary.
+    /// `tokens` is empty, longer than `seq_len`, or has an id outside the vocabulary.
     pub fn check_tokens(&self, tokens: &[u32]) -> Result<(), InputError> {
         if tokens.is_empty() {
             return Err(InputError::Empty);

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 use emberlm_kernels::{Activation, RotaryLayout};
 
-/// A decoder as written in a configuration file, not yet checked. Keys of earlier versions are read too.
+/// Configuration of a decoder as written in a file, not yet checked. Keys of earlier versions are accepted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
 #[serde(remote = "Self", deny_unknown_fields)]
 pub struct ModelConfig {
@@ -82,7 +82,7 @@ impl<'de> Deserialize<'de> for ModelConfig {
     }
 }
 
-/// A published family of models; [`crate::families`] describes each.
+/// A published model family; [`crate::families`] describes each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Family {
@@ -114,7 +114,7 @@ pub enum Family {
     Palm,
 }
 
-/// A normalization with its parameters.
+/// Normalization and its parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Norm {
@@ -135,7 +135,7 @@ pub enum Norm {
         /// Added to the mean square.
         epsilon: f64,
     },
-    /// RMSNorm without parameters, ε outside of the root.
+    /// RMSNorm without parameters and with ε outside the root.
     UnitRms {
         /// Added to the root of the mean square.
         epsilon: f64,
@@ -164,22 +164,22 @@ pub enum Position {
     Sinusoidal,
     /// Rotated queries and keys (Su et al. 2021).
     Rotary {
-        /// The number of rotated elements of a head, rounded up to whole pairs; by default all.
+        /// Number of rotated elements of a head, rounded up to an even number; by default all.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         dims: Option<usize>,
         /// The base of the frequencies `base^(-2i/dims)`.
         base: f64,
-        /// Which elements form a pair.
+        /// Assignment of elements to pairs.
         layout: RotaryLayout,
-        /// A change of the frequencies for longer contexts.
+        /// Scaling of the frequencies for longer contexts.
         #[serde(default)]
         scaling: RotaryScaling,
     },
-    /// None: only the causal mask conveys order.
+    /// No encoding; only the causal mask conveys order.
     None,
 }
 
-/// A change of the rotary frequencies.
+/// Scaling of the rotary frequencies for longer contexts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum RotaryScaling {
@@ -191,15 +191,15 @@ pub enum RotaryScaling {
         /// The divisor.
         factor: f64,
     },
-    /// LLaMA 3.1's scaling: divides long wavelengths, keeps short ones, with a smooth ramp between.
+    /// LLaMA 3.1's scaling: lengthens long wavelengths, keeps short ones and interpolates smoothly in between.
     Llama3 {
-        /// The divisor of the longest wavelengths.
+        /// The divisor of the lowest frequencies.
         factor: f64,
-        /// Wavelengths above `original_seq_len / low_frequency_factor` are divided by the full factor.
+        /// Frequencies with wavelengths above `original_seq_len / low_frequency_factor` are divided by the full factor.
         low_frequency_factor: f64,
-        /// Wavelengths below `original_seq_len / high_frequency_factor` stay unchanged.
+        /// Frequencies with wavelengths below `original_seq_len / high_frequency_factor` stay unchanged.
         high_frequency_factor: f64,
-        /// The context length that the frequencies were trained for.
+        /// Context length, in tokens, that the model was originally trained with.
         original_seq_len: usize,
     },
 }
@@ -210,12 +210,12 @@ pub enum RotaryScaling {
 pub struct FeedForward {
     /// Dense or gated.
     pub kind: FeedForwardKind,
-    /// The activation `f`.
+    /// Activation function `f`.
     pub activation: Activation,
-    /// Hidden elements; by default `expansion · d_model`, rounded to an integer.
+    /// Hidden width; by default `expansion · d_model`, rounded to an integer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub width: Option<usize>,
-    /// Hidden elements per element of `d_model`, used if `width` is not set; by default 4.
+    /// Ratio of the hidden width to `d_model` if `width` is not set; by default 4.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expansion: Option<f64>,
 }
@@ -268,24 +268,24 @@ pub enum FeedForwardKind {
     Gated,
 }
 
-/// Wiring of a block; see the drawings at [`crate::Decoder`]'s blocks.
+/// Order of the sublayers and norms of a block; the source of `block.rs` has a diagram of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Wiring {
-    /// `x + f(norm(x))`, a norm after the last block.
+    /// `x + f(norm(x))`, with a norm after the last block.
     PreNorm,
-    /// `norm(x + f(x))`, a norm after the last block.
+    /// `norm(x + f(x))`, with a norm after the last block.
     PostNorm,
-    /// `x + norm(f(norm(x)))`, four norms a block (Gemma 2), a norm after the last block.
+    /// `x + norm(f(norm(x)))`: four norms per block (Gemma 2), with a norm after the last block.
     Sandwich,
-    /// `x + attention(norm(x)) + feed_forward(norm(x))`, a norm after the last block.
+    /// `x + attention(norm(x)) + feed_forward(norm(x))`, with a norm after the last block.
     Parallel {
         /// True if one norm serves both sublayers.
         shared_norm: bool,
     },
 }
 
-/// Linear layers that have a bias.
+/// Biases of the linear layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Biases {
@@ -293,12 +293,12 @@ pub struct Biases {
     pub qkv: bool,
     /// The attention's output projection.
     pub attention_out: bool,
-    /// The feed-forward's linear layers.
+    /// The feed-forward layer's projections.
     pub feed_forward: bool,
 }
 
 impl Biases {
-    /// All of them with a bias, or none.
+    /// A bias in every layer, or in none.
     pub const fn all(bias: bool) -> Self {
         Self {
             qkv: bias,
@@ -312,7 +312,7 @@ impl Biases {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Head {
-    /// True if the embedding's weight serves as the projection.
+    /// True if the projection shares the token embedding's weight.
     pub tied: bool,
     /// True if it has a bias.
     pub bias: bool,

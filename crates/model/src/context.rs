@@ -1,4 +1,4 @@
-//! Inputs of attentions, blocks and stacks other than their hidden states.
+//! Inputs of attentions, blocks and stacks in addition to the hidden states: masks, rotary tables, caches and memories.
 
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::{Bool, Tensor};
@@ -10,15 +10,16 @@ use crate::error::ContextError;
 use crate::kv_cache::LayerCache;
 use crate::position::RotaryTable;
 
-/// Inputs of an attention other than its hidden states; each is optional.
+/// Optional inputs of an attention in addition to the hidden states.
 #[derive(Debug)]
 pub struct AttentionContext<'a, B: Backend> {
-    /// The rotation of queries and keys.
+    /// Rotation of queries and keys.
     pub rotary: Option<&'a RotaryTable<B>>,
-    /// Documents `[batch, seq]`, padding `[batch, keys]` and bias `[heads, seq, keys]`; `keys` counts the cached tokens
-    /// and then the input's. Documents are not supported with a cache. Linear attention supports none of the three.
+    /// Documents `[batch, seq]`, padding `[batch, keys]` and bias `[heads, seq, keys]`, where `keys` covers the cached
+    /// tokens followed by the input. Documents are not supported with a cache. Linear attention supports none of the
+    /// three.
     pub mask: AttentionMask<B>,
-    /// The keys and values of earlier tokens; the input's keys and values are appended.
+    /// Keys and values of earlier tokens; those of the input are appended.
     pub cache: Option<&'a mut LayerCache<B>>,
 }
 
@@ -32,12 +33,12 @@ impl<B: Backend> Default for AttentionContext<'_, B> {
     }
 }
 
-/// Inputs of a block other than its hidden states.
+/// Inputs of a block in addition to the hidden states.
 #[derive(Debug)]
 pub struct BlockContext<'a, B: Backend> {
     /// Inputs of the self-attention.
     pub attention: AttentionContext<'a, B>,
-    /// Memory of the cross-attention; `None` exactly if the block has no cross-attention.
+    /// Memory of the cross-attention; required if the block has one, and otherwise not allowed.
     pub memory: Option<BlockMemory<'a, B>>,
 }
 
@@ -50,12 +51,12 @@ impl<'a, B: Backend> From<AttentionContext<'a, B>> for BlockContext<'a, B> {
     }
 }
 
-/// Inputs of a stack other than its hidden states and its cache.
+/// Inputs of a stack in addition to the hidden states and the cache.
 #[derive(Clone, Debug)]
 pub struct StackContext<'a, B: BurnBackend> {
     /// Mask of every block's self-attention; see [`AttentionContext::mask`].
     pub mask: AttentionMask<B>,
-    /// Memory of the blocks' cross-attentions; `None` exactly if they have none.
+    /// Memory of the cross-attentions; required if the blocks have them, and otherwise not allowed.
     pub memory: Option<&'a StackMemory<B>>,
 }
 
@@ -71,17 +72,17 @@ impl<B: BurnBackend> From<AttentionMask<B>> for StackContext<'_, B> {
     }
 }
 
-/// The memory of one block's cross-attention.
+/// Memory of one block's cross-attention.
 #[derive(Clone, Debug)]
 pub struct BlockMemory<'a, B: BurnBackend> {
-    /// Its keys and values, computed by [`crate::nn::CrossAttention::project_memory`].
+    /// Keys and values, computed by [`crate::nn::CrossAttention::project_memory`].
     pub heads: &'a MemoryHeads<B>,
-    /// The padding mask `[batch, memory]`: true at positions that can be attended to. Without it, all can.
+    /// Padding mask `[batch, memory]`: true at positions that queries may attend to; by default all.
     pub padding: Option<Tensor<B, 2, Bool>>,
 }
 
-/// The memory of a stack's cross-attentions: keys and values for every block. It does not depend on the decoder's
-/// input, so generation computes it once, with [`crate::nn::Stack::project_memory`].
+/// Memory of a stack's cross-attentions: the keys and values for every block. It does not depend on the decoder's
+/// input, so [`crate::nn::Stack::project_memory`] computes it only once.
 #[derive(Clone, Debug)]
 pub struct StackMemory<B: BurnBackend> {
     pub(crate) blocks: Vec<MemoryHeads<B>>,
@@ -89,7 +90,7 @@ pub struct StackMemory<B: BurnBackend> {
 }
 
 impl<B: Backend> StackMemory<B> {
-    /// The memory of block `layer`; `None` if there is no such block.
+    /// Returns the memory of block `layer`; `None` if there is no such block.
     pub fn block(&self, layer: usize) -> Option<BlockMemory<'_, B>> {
         let heads = self.blocks.get(layer)?;
         let padding = self.padding.clone();
@@ -97,8 +98,8 @@ impl<B: Backend> StackMemory<B> {
     }
 }
 
-/// Returns an error for any mask: linear attention supports none.
-pub(crate) fn no_mask<B: BurnBackend>(mask: &AttentionMask<B>) -> Result<(), ContextError> {
+/// Returns an error if `mask` is not empty, because linear attention supports no masks.
+pub(crate) fn reject_mask<B: BurnBackend>(mask: &AttentionMask<B>) -> Result<(), ContextError> {
     let given = match mask {
         AttentionMask {
             documents: Some(_), ..

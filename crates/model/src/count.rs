@@ -1,11 +1,11 @@
-//! Size of a model, computed from the configuration only: parameters, operations and memory.
+//! Parameters, floating-point operations and memory of a model, computed from its configuration.
 //!
-//! A legal configuration can exceed any machine. Counts use 128 bits, which the product of the largest legal sizes does
-//! not overflow; results above `usize::MAX` are clamped to it.
+//! A valid configuration can be larger than any machine. Counts use 128 bits, which products of the largest valid sizes
+//! do not overflow; results are clamped to `usize::MAX`.
 
 mod table;
 
-pub use table::{Part, Row, table};
+pub use table::{Component, ComponentParameters, table};
 
 use emberlm_kernels::{LINEAR_ATTENTION_CHUNK, Reach};
 use serde::Serialize;
@@ -20,35 +20,35 @@ use crate::kv_cache::held_tokens;
 pub struct Parameters {
     /// Sum of all components.
     pub total: usize,
-    /// The token embedding.
+    /// Token embedding.
     pub embedding: usize,
     /// Learned positions.
     pub positions: usize,
-    /// The attentions' linear layers with their biases.
+    /// Linear layers of the attentions, with biases.
     pub attention: usize,
-    /// The feed-forward layers' linear layers with their biases.
+    /// Linear layers of the feed-forward layers, with biases.
     pub feed_forward: usize,
     /// Gains and biases of all norms.
     pub norms: usize,
-    /// The untied head, with its bias.
+    /// Untied head and its bias.
     pub head: usize,
 }
 
 /// Floating-point operations per token at the full sequence length. A multiplication and an addition count as two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Flops {
-    /// One forward pass: 2 per weight of each linear layer and of the head, and `4 · heads · head_dim · seq_len` per
-    /// block for the attention's two products. These are counted over the full square, as is customary (Chowdhery et
-    /// al. 2022). For linear attention, the products of its features, sums and chunk squares are counted instead.
+    /// One forward pass: 2 per weight of the linear layers and the head, plus `4 · heads · head_dim · seq_len` per
+    /// block for the attention's two products. As is customary, the causal mask is ignored (Chowdhery et al. 2022).
+    /// Linear attention counts the products of its features, sums and chunks instead.
     pub forward: usize,
-    /// Forward and backward: three times the forward pass.
+    /// Forward and backward pass: three times the forward pass.
     pub training: usize,
 }
 
 /// Bytes in f32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Memory {
-    /// The weights.
+    /// Weights.
     pub weights: usize,
     /// Weights, gradients and AdamW's two moments, without activations.
     pub training_state: usize,
@@ -64,18 +64,19 @@ fn narrow(count: u128) -> usize {
 /// Counts a model's parameters, component by component.
 pub fn parameters(config: &DecoderConfig) -> Parameters {
     let counted = counted(config);
-    let of = |parts: &[Part]| {
-        let chosen = counted.iter().filter(|c| parts.contains(&c.part));
-        narrow(chosen.map(|c| c.total()).sum())
+    let sum_of = |components: &[Component]| {
+        let counts = counted.iter();
+        let counts = counts.filter(|count| components.contains(&count.component));
+        narrow(counts.map(|count| count.total()).sum())
     };
     Parameters {
-        total: narrow(counted.iter().map(|c| c.total()).sum()),
-        embedding: of(&[Part::TokenEmbedding]),
-        positions: of(&[Part::Positions]),
-        attention: of(&[Part::AttentionQkv, Part::AttentionOut]),
-        feed_forward: of(&[Part::FeedForwardUp, Part::FeedForwardDown]),
-        norms: of(&[Part::BlockNorms, Part::FinalNorm]),
-        head: of(&[Part::Head]),
+        total: narrow(counted.iter().map(|count| count.total()).sum()),
+        embedding: sum_of(&[Component::TokenEmbedding]),
+        positions: sum_of(&[Component::Positions]),
+        attention: sum_of(&[Component::AttentionQkv, Component::AttentionOut]),
+        feed_forward: sum_of(&[Component::FeedForwardUp, Component::FeedForwardDown]),
+        norms: sum_of(&[Component::BlockNorms, Component::FinalNorm]),
+        head: sum_of(&[Component::Head]),
     }
 }
 
@@ -108,7 +109,7 @@ fn attention_products(attention: &AttentionConfig, seq_len: usize) -> u128 {
         Mechanism::Softmax { .. } => 4 * heads * head_dim * seq_len,
         Mechanism::Linear { features, .. } => {
             let features = features as u128;
-            // The values have an additional column of ones.
+            // Values have an additional column of ones, which yields the normalizer.
             let chunk = (LINEAR_ATTENTION_CHUNK as u128).min(seq_len);
             let value = head_dim + 1;
             let per_query = features * head_dim + chunk * (features + value) + features * value;
@@ -118,7 +119,7 @@ fn attention_products(attention: &AttentionConfig, seq_len: usize) -> u128 {
     }
 }
 
-/// Cached elements per block for a sequence of the full length.
+/// Cached elements per block for a sequence of `seq_len` tokens.
 fn cached_elements(attention: &AttentionConfig, seq_len: usize) -> u128 {
     let [kv_heads, head_dim] = [attention.kv_heads, attention.head_dim].map(|size| size as u128);
     match attention.mechanism {
@@ -129,7 +130,7 @@ fn cached_elements(attention: &AttentionConfig, seq_len: usize) -> u128 {
     }
 }
 
-/// Bytes of one sequence's cache with room for `capacity` tokens: keys and values, or linear attention's sums.
+/// Bytes in f32 of one sequence's cache for `capacity` tokens: keys and values, or linear attention's sums.
 pub fn kv_cache(config: &DecoderConfig, capacity: usize) -> usize {
     let stack = config.stack();
     let full = stack.full_layers.len().min(stack.n_layers) as u128;
@@ -139,7 +140,7 @@ pub fn kv_cache(config: &DecoderConfig, capacity: usize) -> usize {
     narrow(4 * elements)
 }
 
-/// Counts a model's memory.
+/// Computes a model's memory.
 pub fn memory(config: &DecoderConfig) -> Memory {
     let weights = 4 * parameters(config).total as u128;
     Memory {
@@ -159,10 +160,9 @@ mod tests {
         DecoderConfig::try_from(config).expect("legal")
     }
 
-    // Counted by PyTorch, the modules on the `meta` device: `num_parameters()` of what `transformers` 5.23's
-    // `AutoModelForCausalLM.from_config` makes of these sizes.
+    // Counts from `transformers` 5.23: `AutoModelForCausalLM.from_config(…).num_parameters()` on the `meta` device.
     #[test]
-    fn published_counts() {
+    fn parameter_counts_match_transformers() {
         let published: [(&str, usize); 26] = [
             ("gpt2-small", 124_439_808),
             ("gpt2-medium", 354_823_168),
@@ -196,12 +196,13 @@ mod tests {
         }
     }
 
-    // By hand from the equations, but PaLM's: the paper's table 1 has 8.63, 62.50 and 540.35 billion.
+    // Calculated by hand from the equations. PaLM's counts round to those in the paper's table 1: 8.63, 62.50 and
+    // 540.35 billion.
     #[test]
-    fn counts_of_families_that_transformers_lacks() {
+    fn parameter_counts_of_families_missing_in_transformers() {
         let pocket = 2 * 50_257 * 384 + 6 * (384 * 640 + 384 * 384 + 2 * 384 * 1536);
         let block = 12 * 768 * 768;
-        // Biases of 3 · d + d + 4 · d + d, two norms.
+        // 13 · d: biases of 3 · d + d + 4 · d + d, and two norms of 2 · d.
         let vanilla = 2 * 50_257 * 768 + 12 * (block + 13 * 768) + 2 * 768 + 50_257;
         let prenorm = 2 * 50_257 * 768
             + 1024 * 768
@@ -223,7 +224,7 @@ mod tests {
         }
     }
 
-    // By hand: 2 · (12 · 12 · 768² + 50257 · 768) + 12 · 4 · 768 · 1024.
+    // Calculated by hand: 2 · (12 · 12 · 768² + 50257 · 768) + 12 · 4 · 768 · 1024.
     #[test]
     fn operations_of_gpt2() {
         let flops = flops_per_token(&preset("gpt2"));
@@ -234,10 +235,11 @@ mod tests {
         assert_eq!(flops.training, 3 * flops.forward);
     }
 
-    // By hand, of 64 features in 12 heads of 64, chunks of 64: 2 · 12 · (64·64 + 64·(64 + 65) + 64·65) per token for the
-    // queries, 2 · 12 · (64·64 + 64·65) for the keys; 64 · 65 + 1 numbers per head kept, whatever the length.
+    // Calculated by hand for 64 features, 12 heads of 64 and chunks of 64. Operations per token: 2 · 12 · (64·64 +
+    // 64·(64 + 65) + 64·65) for the queries and 2 · 12 · (64·64 + 64·65) for the keys. The cache holds 64 · 65 + 1
+    // elements per head for any sequence length.
     #[test]
-    fn linear_attention_does_not_grow_with_the_sequence() {
+    fn linear_attention_costs_are_independent_of_sequence_length() {
         let linear = |seq_len| {
             let mut raw = preset("gpt2").raw();
             raw.attention = crate::config::AttentionKind::Linear {
@@ -257,27 +259,27 @@ mod tests {
         assert_eq!(memory(&softmax).kv_cache, 4 * 12 * 2 * 12 * 64 * 1024);
     }
 
-    // The greatest of every size: what does not fit is the greatest number there is, what does is exact.
+    // Every size has its largest valid value. Counts that do not fit are clamped, the others are exact.
     #[test]
-    fn sizes_beyond_any_machine_are_counted_without_overflow() {
-        const MOST: usize = 1 << 24;
+    fn counts_of_largest_sizes_do_not_overflow() {
+        const LARGEST: usize = 1 << 24;
         let mut raw = families::preset("gpt2").expect("a preset").config;
-        raw.vocab_size = Some(MOST);
-        raw.seq_len = MOST;
-        raw.d_model = MOST;
-        raw.n_layers = MOST;
-        raw.heads = MOST;
-        raw.kv_heads = Some(MOST);
-        raw.head_dim = Some(MOST);
+        raw.vocab_size = Some(LARGEST);
+        raw.seq_len = LARGEST;
+        raw.d_model = LARGEST;
+        raw.n_layers = LARGEST;
+        raw.heads = LARGEST;
+        raw.kv_heads = Some(LARGEST);
+        raw.head_dim = Some(LARGEST);
         raw.feed_forward =
-            crate::config::FeedForward::gated(crate::Activation::Silu).with_width(MOST);
+            crate::config::FeedForward::gated(crate::Activation::Silu).with_width(LARGEST);
         raw.qk_norm = true;
         let config = DecoderConfig::try_from(raw).expect("legal");
         let counted = parameters(&config);
         assert_eq!(counted.total, usize::MAX);
         assert_eq!(counted.attention, usize::MAX);
         assert_eq!(counted.embedding, 1 << 48);
-        // Gain and bias of two norms a block and the last, and of each block's query and key norms.
+        // Gains and biases of two norms per block, of the final norm, and of the query and key norms of each block.
         assert_eq!(counted.norms, 2 * ((1 << 49) + (1 << 24) + (1 << 49)));
         assert_eq!(flops_per_token(&config).training, usize::MAX);
         let memory = memory(&config);

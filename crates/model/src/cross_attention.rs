@@ -12,7 +12,7 @@ use crate::init::{Initializer, OutputRole};
 use crate::linear::{Linear, LinearConfig};
 use crate::norm::{Norm, NormConfig};
 
-/// The configuration of a [`CrossAttention`].
+/// Configuration of a [`CrossAttention`].
 ///
 /// It is separate from [`crate::nn::AttentionConfig`] because cross-attention has no causal order, no rotary positions
 /// and no growing cache, and always has a memory.
@@ -115,7 +115,7 @@ impl CrossAttentionConfig {
     }
 }
 
-/// `out(softmax(scale · q kᵀ + bias + mask) v)` with `q` of the input, `k` and `v` of the memory.
+/// Computes `out(softmax(scale · q kᵀ + bias + mask) v)` with `q` from the input, and `k` and `v` from the memory.
 ///
 /// ```
 /// use burn::tensor::{Distribution, Tensor};
@@ -132,15 +132,15 @@ impl CrossAttentionConfig {
 /// ```
 #[derive(Module, Debug)]
 pub struct CrossAttention<B: BurnBackend> {
-    /// The projection to queries, `[d_model, heads · head_dim]`.
+    /// Projection to queries, `[d_model, heads · head_dim]`.
     pub q: Linear<B>,
-    /// The projection to keys, then values, `[d_memory, 2 · kv_heads · head_dim]`.
+    /// Projection to keys, then values, `[d_memory, 2 · kv_heads · head_dim]`.
     pub kv: Linear<B>,
-    /// The output projection, `[heads · head_dim, d_model]`.
+    /// Output projection, `[heads · head_dim, d_model]`.
     pub out: Linear<B>,
-    /// The norm of a query's head.
+    /// Norm of each query head.
     pub q_norm: Option<Norm<B>>,
-    /// The norm of a key's head.
+    /// Norm of each key head.
     pub k_norm: Option<Norm<B>>,
     #[module(skip)]
     heads: usize,
@@ -152,8 +152,8 @@ pub struct CrossAttention<B: BurnBackend> {
     options: AttentionOptions,
 }
 
-/// The keys and values of a memory, `[batch, kv_heads, memory, head_dim]` each. They do not depend on the queries, so
-/// generation computes them once.
+/// Keys and values of a memory, `[batch, kv_heads, memory, head_dim]` each. They do not depend on the queries, so they
+/// are computed once per memory.
 #[derive(Clone, Debug)]
 pub struct MemoryHeads<B: BurnBackend> {
     keys: Tensor<B, 4>,
@@ -186,7 +186,7 @@ impl<B: Backend> CrossAttention<B> {
         self.out.forward(merge_heads(mixed), residual)
     }
 
-    /// Attention weights that [`CrossAttention::forward`] applies to the values, `[batch, heads, seq, memory]`.
+    /// Computes the weights that [`CrossAttention::forward`] applies to the values: `[batch, heads, seq, memory]`.
     pub fn weights(
         &self,
         x: Tensor<B, 3>,
@@ -201,7 +201,7 @@ impl<B: Backend> CrossAttention<B> {
         [self.kv_heads * self.head_dim; 2]
     }
 
-    /// Queries, `[batch, heads, seq, head_dim]`.
+    /// Computes the queries `[batch, heads, seq, head_dim]`.
     fn queries(&self, x: Tensor<B, 3>) -> Tensor<B, 4> {
         let projected = self.q.forward(x, None);
         normed(

@@ -10,7 +10,7 @@ use crate::context::BlockMemory;
 use crate::cross_attention::CrossAttention;
 use crate::norm::Norm;
 
-/// A cross-attention with its norms, between a block's self-attention and its feed-forward layer.
+/// Cross-attention and its norms, between the self-attention and the feed-forward layer of a block.
 #[derive(Module, Debug)]
 pub struct CrossSublayer<B: BurnBackend> {
     /// Norm before the cross-attention, or after the residual sum with post-norm wiring; `None` if the wiring shares

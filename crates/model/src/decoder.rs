@@ -41,8 +41,8 @@ impl DecoderConfig {
         self.init_within(seed, device, B::largest_buffer(device))
     }
 
-    /// [`DecoderConfig::init`] for a device whose buffers hold at most `largest` bytes: token tables are split into
-    /// parts of at most this size. Results are the same except for rounding.
+    /// [`DecoderConfig::init`] for a device whose buffers hold at most `largest` bytes: larger token tables are split
+    /// into parts. Results are the same except for rounding.
     pub fn init_within<B: Backend>(
         &self,
         seed: u64,
@@ -126,7 +126,7 @@ impl<B: Backend> Decoder<B> {
             })
     }
 
-    /// The packed weights with their parameter paths; each weight is in parts of consecutive outputs.
+    /// The packed weights with their parameter paths. A weight consists of parts, each with consecutive outputs.
     pub(crate) fn packed_weights(&self) -> Vec<(String, Vec<PackedWeight<B>>)> {
         let linears = self.linears().filter_map(|(path, linear)| {
             let weight = linear.packed()?.clone();
@@ -153,8 +153,8 @@ impl<B: Backend> Decoder<B> {
         self.logits(hidden)
     }
 
-    /// Computes the logits of every position of tokens that continue the cached ones, and adds them to the cache. The
-    /// total must not exceed the cache's capacity or the model's `seq_len`.
+    /// Computes the logits of every position of `tokens`, which continue the cached tokens, and adds the tokens to the
+    /// cache. The total length must not exceed the cache's capacity or the model's `seq_len`.
     pub fn forward_cached(
         &self,
         tokens: Tensor<B, 2, Int>,
@@ -164,7 +164,7 @@ impl<B: Backend> Decoder<B> {
         self.logits(hidden)
     }
 
-    /// Logits of the last position only, `[batch, vocab_size]`; otherwise as [`Decoder::forward_cached`].
+    /// [`Decoder::forward_cached`] with the logits of only the last position: `[batch, vocab_size]`.
     pub fn next_logits(&self, tokens: Tensor<B, 2, Int>, cache: &mut KvCache<B>) -> Tensor<B, 2> {
         let hidden = self.hidden(tokens, Some(cache));
         let [batch, seq, _] = hidden.dims();
@@ -173,8 +173,8 @@ impl<B: Backend> Decoder<B> {
         logits.reshape([batch, self.config.vocab_size()])
     }
 
-    /// Mean-pooled final hidden states, before the logit scale: `[batch, seq]` to `[batch, d_model]`. Tokens as in
-    /// [`Decoder::forward`].
+    /// Mean-pooled final hidden states, before the logit scale: `[batch, seq]` to `[batch, d_model]`. The
+    /// requirements on tokens are those of [`Decoder::forward`].
     pub fn mean_hidden(&self, tokens: Tensor<B, 2, Int>) -> Tensor<B, 2> {
         self.hidden(tokens, None).mean_dim(1).squeeze_dim(1)
     }
@@ -187,14 +187,14 @@ impl<B: Backend> Decoder<B> {
         targets: Tensor<B, 2, Int>,
     ) -> Tensor<B, 1> {
         match self.table().packed_format() {
-            // In blocks of logits: the fused loss would need the head in f32.
+            // The fused loss needs the head in f32; this one computes the logits block by block.
             Some(_) => self.token_losses(tokens, targets).sum(),
             None => self.training_loss_sum(tokens, targets, HeadLossOptions::default()),
         }
     }
 
-    /// [`Decoder::loss_sum`] with the optional additional terms of training, which use the logits after the soft cap,
-    /// if any.
+    /// [`Decoder::loss_sum`] with the optional additional loss terms of training. They use the logits after the soft
+    /// cap, if any.
     pub fn training_loss_sum(
         &self,
         tokens: impl Into<Tokens<B>>,
@@ -216,9 +216,9 @@ impl<B: Backend> Decoder<B> {
         self.lm_head.loss_sum(hidden, tokens, targets, options)
     }
 
-    /// The attention weights after the softmax, one tensor `[batch, heads, seq, seq]` per block; for linear attention,
-    /// the weights equivalent to its estimate. `tokens` `[batch, seq]` as in [`Decoder::forward`], which never computes
-    /// them.
+    /// Computes the attention weights after the softmax, `[batch, heads, seq, seq]` per block; for linear attention,
+    /// the weights equivalent to its estimate. [`Decoder::forward`] never materializes them; its requirements on
+    /// tokens apply.
     pub fn attention_weights(&self, tokens: Tensor<B, 2, Int>) -> Vec<Tensor<B, 4>> {
         let embedded = self.embeddings.forward(&tokens.into(), 0);
         self.stack

@@ -4,7 +4,7 @@ use burn::tensor::{Distribution, Tensor};
 
 use emberlm_kernels::Backend;
 
-/// Zeroes each element with probability `p` and scales the rest by `1/(1 - p)` under autodiff; the identity otherwise.
+/// Zeroes each element with probability `p` and scales the others by `1/(1 - p)`. Without autodiff, returns `x`.
 pub(crate) fn dropout<B: Backend, const D: usize>(x: Tensor<B, D>, p: f64) -> Tensor<B, D> {
     if p == 0.0 || !B::ad_enabled(&x.device()) {
         return x;

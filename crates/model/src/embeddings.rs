@@ -14,18 +14,18 @@ use crate::position::{AddedPositions, AddedPositionsConfig};
 use crate::token_table::TokenTable;
 use crate::tokens::Tokens;
 
-/// The configuration of [`Embeddings`].
+/// Configuration of [`Embeddings`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EmbeddingsConfig {
     /// Number of token ids.
     pub vocab_size: usize,
     /// Width of the output.
     pub d_model: usize,
-    /// The position vectors that are added.
+    /// Position vectors to add, if any.
     pub positions: AddedPositionsConfig,
     /// True if token embeddings are multiplied by `√d_model`.
     pub scale: bool,
-    /// The norm of the embeddings, if any.
+    /// Norm of the embeddings, if any.
     pub norm: Option<config::Norm>,
     /// Probability of dropping an element during training.
     pub dropout: f64,
@@ -73,11 +73,11 @@ impl EmbeddingsConfig {
 /// Maps token ids to vectors: `norm(dropout(scale · tokens[id] + positions[i]))`.
 #[derive(Module, Debug)]
 pub struct Embeddings<B: BurnBackend> {
-    /// The token embedding, `[vocab_size, d_model]`.
+    /// Token embedding `[vocab_size, d_model]`.
     pub tokens: TokenTable<B>,
-    /// The position vectors.
+    /// Position vectors.
     pub positions: AddedPositions<B>,
-    /// The norm of the sum.
+    /// Norm of the sum.
     pub norm_embedding: Option<Norm<B>>,
     #[module(skip)]
     scale: Option<f64>,

@@ -1,4 +1,4 @@
-//! Errors in a configuration, an input or a weights file.
+//! Errors of configurations, inputs and weight files.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -7,16 +7,16 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("model.{field} = {value}: {rule}")]
 pub struct ConfigError {
-    /// The field's path below `model`.
+    /// Path of the field below `model`.
     pub field: Cow<'static, str>,
-    /// The value as given.
+    /// Value as given.
     pub value: String,
-    /// The rule.
+    /// Violated rule.
     pub rule: String,
 }
 
 impl ConfigError {
-    /// An error in `field`, whose `value` violates `rule`.
+    /// Builds an error about `field`, whose `value` violates `rule`.
     pub fn new(field: &'static str, value: impl ToString, rule: impl Into<String>) -> Self {
         Self {
             field: Cow::Borrowed(field),
@@ -29,181 +29,181 @@ impl ConfigError {
 /// Tokens that the model cannot process.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InputError {
-    /// No tokens at all.
+    /// The input is empty.
     #[error("no tokens given: the model needs at least one")]
     Empty,
-    /// More tokens than positions.
+    /// The input is longer than the model's context.
     #[error("{tokens} tokens are more than the model's context of {seq_len}")]
     TooLong {
-        /// Tokens given.
+        /// Number of tokens in the input.
         tokens: usize,
-        /// The model's longest sequence.
+        /// Longest sequence of the model, in tokens.
         seq_len: usize,
     },
-    /// An id outside of the vocabulary.
+    /// A token id is outside the vocabulary.
     #[error("token {id} at position {position} is outside of the vocabulary of {vocab_size}")]
     UnknownToken {
-        /// The id.
+        /// Token id.
         id: u32,
-        /// Its position, from 0.
+        /// Position in the input, from 0.
         position: usize,
-        /// Number of ids.
+        /// Number of token ids of the model.
         vocab_size: usize,
     },
 }
 
-/// An unsupported context of a component, such as a mask or a memory.
+/// A context that a component does not support.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ContextError {
-    /// A mask with linear attention, whose running sums contain all tokens so far.
+    /// A mask was given to linear attention, whose running sums include all earlier tokens.
     #[error(
         "linear attention supports no {mask}: its running sums cannot leave out a token; use softmax attention"
     )]
     LinearMask {
-        /// The field of the mask.
+        /// Field of the mask.
         mask: &'static str,
     },
-    /// Isolated documents with a cache.
+    /// Isolated documents were combined with a cache.
     #[error("isolated documents are not supported with a cache: use one cache per document")]
     CachedDocuments,
-    /// A cache of another model.
+    /// The cache belongs to another model.
     #[error(
         "the cache has {cached} layers, the stack has {blocks} blocks: make the cache from the stack's configuration"
     )]
     CachedLayers {
-        /// The layers of the cache.
+        /// Number of layers in the cache.
         cached: usize,
-        /// The blocks of the stack.
+        /// Number of blocks in the stack.
         blocks: usize,
     },
-    /// A memory without cross-attention.
+    /// A memory was given without cross-attention.
     #[error(
         "there is no cross-attention to attend to a memory: set `cross_attention` in the block's configuration"
     )]
     NoCrossAttention,
-    /// Cross-attention without a memory.
+    /// A cross-attention was given no memory.
     #[error(
         "the cross-attention has no memory to attend to: pass the projected memory in the context"
     )]
     NoMemory,
-    /// The memory of another stack.
+    /// The memory belongs to another stack.
     #[error(
         "the memory was projected for {projected} blocks, the stack has {blocks}: project it with this stack"
     )]
     MemoryLayers {
-        /// The blocks that the memory was projected for.
+        /// Number of blocks that the memory was projected for.
         projected: usize,
-        /// The blocks of the stack.
+        /// Number of blocks in the stack.
         blocks: usize,
     },
 }
 
-/// A weights file that is not this model's.
+/// Weights that cannot be read, written or used for a model.
 #[derive(Debug, thiserror::Error)]
 pub enum WeightsError {
-    /// The file cannot be read or written.
+    /// A file cannot be read or written.
     #[error("{path}: {source}")]
     Io {
         /// The file.
         path: PathBuf,
-        /// The system's error, or the format's.
+        /// Error of the operating system or the format.
         source: std::io::Error,
     },
-    /// The file is no safetensors file, or a damaged one.
+    /// The file is not a safetensors file, or it is damaged.
     #[error("{path} is not a whole safetensors file: {reason}")]
     Format {
         /// The file.
         path: PathBuf,
-        /// The reason.
+        /// Description of the damage.
         reason: String,
     },
-    /// A tensor that the model needs is not there.
+    /// A tensor of the model is missing.
     #[error("tensor `{name}` is missing")]
     Missing {
-        /// Its name in the file.
+        /// Name of the tensor in the file.
         name: String,
     },
-    /// A tensor of another shape than the model's.
+    /// A tensor does not have the model's shape.
     #[error("tensor `{name}` has shape {found:?}, the model needs {expected:?}")]
     Shape {
-        /// Its name in the file.
+        /// Name of the tensor in the file.
         name: String,
-        /// Its shape there.
+        /// Shape in the file.
         found: Vec<usize>,
-        /// The model's.
+        /// Shape in the model.
         expected: Vec<usize>,
     },
-    /// A tensor of a type that is not read.
+    /// A tensor has an unsupported element type.
     #[error("tensor `{name}` has type {found}: {rule}")]
     Type {
-        /// Its name in the file.
+        /// Name of the tensor in the file.
         name: String,
-        /// Its type there.
+        /// Type in the file.
         found: String,
-        /// The types that are read.
+        /// Supported types.
         rule: String,
     },
-    /// A scale of packed weights that is not finite.
+    /// A scale of packed weights is not finite.
     #[error("tensor `{name}` has the scale {scale} in row {row}: it must be finite")]
     Scale {
-        /// Its name in the file.
+        /// Name of the tensor in the file.
         name: String,
-        /// The row, from 0.
+        /// Row of the matrix, from 0.
         row: usize,
-        /// The scale.
+        /// Scale of the row.
         scale: f32,
     },
-    /// The shape that a file gives for packed weights is not the model's.
+    /// The shape that a file declares for packed weights is not the model's.
     #[error("tensor `{name}` says {found:?}, the model needs {expected:?}")]
     WrittenShape {
-        /// Its name in the file.
+        /// Name of the tensor in the file.
         name: String,
-        /// The shape that it gives.
+        /// Declared shape.
         found: Vec<i64>,
-        /// The model's.
+        /// Shape in the model.
         expected: Vec<i64>,
     },
-    /// A head that should be the embedding but is not.
+    /// The head of a tied model differs from the embedding.
     #[error("tensor `{name}` is not `{embedding}`, though the configuration ties them")]
     NotTied {
-        /// The head's name in the file.
+        /// Name of the head in the file.
         name: String,
-        /// The embedding's.
+        /// Name of the embedding in the file.
         embedding: String,
     },
-    /// An index of shards that does not fit them.
+    /// An index is invalid or does not match its shards.
     #[error("{path}: {reason}")]
     Index {
-        /// The index.
+        /// The index, or the shard that contradicts it.
         path: PathBuf,
-        /// The reason.
+        /// Description of the mismatch.
         reason: String,
     },
-    /// Far fewer numbers than the model has.
+    /// The files are far too small for the model.
     #[error(
         "{bytes} bytes of tensors are too few for the {parameters} parameters that the configuration describes"
     )]
     TooFew {
-        /// The model's parameters.
+        /// Number of parameters of the model.
         parameters: usize,
-        /// The bytes that are there.
+        /// Total size of the stored tensors in bytes.
         bytes: u64,
     },
-    /// A decoder to be saved whose weights are packed.
+    /// A checkpoint cannot store packed weights.
     #[error("the weights are packed as {format}, which no checkpoint holds")]
     Packed {
-        /// The name of the packed format.
+        /// Name of the packed format.
         format: &'static str,
     },
-    /// Tensors that the model has no place for.
+    /// The file has tensors that the model does not have.
     #[error("tensors left over: {}", listed(names))]
     LeftOver {
-        /// Their names.
+        /// Names of the tensors.
         names: Vec<String>,
     },
 }
 
-/// The first names of a list, and the number of the others.
+/// Formats the first names of a list and the number of the others.
 fn listed(names: &[String]) -> String {
     const SHOWN: usize = 12;
     let shown = names.iter().take(SHOWN).map(String::as_str);
@@ -223,28 +223,28 @@ pub enum HuggingFaceError {
     Io {
         /// The file.
         path: PathBuf,
-        /// The system's error.
+        /// Error of the operating system.
         source: std::io::Error,
     },
-    /// The configuration is no JSON object.
+    /// The configuration is not a JSON object.
     #[error("{path} is no JSON object: {reason}")]
     Json {
         /// The file.
         path: PathBuf,
-        /// The reason.
+        /// Error of the JSON parser.
         reason: String,
     },
-    /// A field of the configuration that this project does not compute.
+    /// A field of the configuration is invalid or unsupported.
     #[error("config.json: `{field}` = {value}: {rule}")]
     Field {
-        /// The field's path.
+        /// Path of the field.
         field: String,
-        /// Its value, as JSON.
+        /// Value as JSON.
         value: String,
-        /// The rule.
+        /// Violated rule.
         rule: String,
     },
-    /// Weights only in PyTorch's pickle format.
+    /// The directory has weights only in PyTorch's pickle format.
     #[error(
         "{path} is a PyTorch pickle, which can run any program when it is opened: it is not read"
     )]
@@ -252,37 +252,37 @@ pub enum HuggingFaceError {
         /// The file.
         path: PathBuf,
     },
-    /// No weights at all.
+    /// The directory has no weights.
     #[error("{path} has no model.safetensors and no model.safetensors.index.json")]
     NoWeights {
         /// The directory.
         path: PathBuf,
     },
-    /// A family that `transformers` has no type for.
+    /// `transformers` has no model type for the family.
     #[error("`transformers` has no type for the family `{family}`")]
     NoType {
-        /// The family's name.
+        /// Name of the family.
         family: &'static str,
     },
-    /// A model that its family's type cannot express.
+    /// The family's model type cannot express the configuration.
     #[error("`transformers`' type `{model_type}` cannot express model.{field} = {value}")]
     NotExpressible {
-        /// The type.
+        /// Model type.
         model_type: &'static str,
-        /// The field's path below `model`.
+        /// Path of the field below `model`.
         field: String,
-        /// Its value.
+        /// Value of the field.
         value: String,
     },
-    /// The configuration describes no model.
+    /// The configuration describes an invalid model.
     #[error("config.json describes no model: {0}")]
     Config(#[from] ConfigError),
-    /// The weights are not the model's.
+    /// The weights cannot be read, or do not match the configuration.
     #[error("{path}: {source}")]
     Weights {
         /// The directory.
         path: PathBuf,
-        /// The reason.
+        /// Error of the weights.
         source: WeightsError,
     },
 }

@@ -1,7 +1,7 @@
-//! The form in which a family's models are exchanged in Hugging Face directories.
+//! Mapping between a family's models and Hugging Face's `config.json` and tensor names.
 //!
-//! `fields` reads the fields of a `config.json`; `rope`, `layers`, `names` and `quantization` are those that several
-//! types share.
+//! `fields` reads the fields of a `config.json`; `rope`, `layers`, `names` and `quantization` handle fields that
+//! several model types share.
 
 pub(crate) mod fields;
 pub(crate) mod layers;
@@ -16,24 +16,24 @@ use crate::checked::DecoderConfig;
 use crate::config::ModelConfig;
 use crate::error::HuggingFaceError;
 
-/// The form of a family's models in a Hugging Face directory.
+/// Representation of a family's models in Hugging Face directories.
 pub(crate) struct Exchange {
-    /// The value of `model_type`.
+    /// Value of `model_type`.
     pub(crate) model_type: &'static str,
-    /// The class that `transformers` loads it with.
+    /// Class of `transformers` that loads the model.
     pub(crate) architecture: &'static str,
-    /// The prefix of all names but the head's; files of the bare model lack it.
+    /// Prefix of all tensor names except the head's. Files saved without the head lack it.
     pub(crate) prefix: &'static str,
-    /// The embedding's tensor.
+    /// Name of the embedding.
     pub(crate) embedding: &'static str,
-    /// The untied head's tensor.
+    /// Name of the untied head.
     pub(crate) head: &'static str,
-    /// True if a tensor is a mask or a table of angles that older versions kept beside the weights.
+    /// Returns true if a tensor is not a weight, but a mask or rotary table that older versions saved.
     pub(crate) constant: fn(&str) -> bool,
-    /// The model that a `config.json` describes.
+    /// Reads the model configuration from a `config.json`.
     pub(crate) read: fn(&Fields<'_>) -> Result<ModelConfig, HuggingFaceError>,
-    /// The fields that describe a model; what they cannot say is found by reading them again.
+    /// Writes the fields that describe a model. The export reads them back to detect settings that they cannot express.
     pub(crate) write: fn(&DecoderConfig) -> Map<String, Value>,
-    /// Gives a model the parameters that the type always has; new ones are zeros, which changes nothing it computes.
+    /// Adds the parameters that the model type always has. They are zero and do not change the model's output.
     pub(crate) complete: fn(&mut ModelConfig),
 }

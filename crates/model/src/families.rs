@@ -1,5 +1,7 @@
-//! The published models. To add one: a file here with its equations, sizes and weight map, a variant of [`Family`] and
-//! a line in its table below; `docs/reference/families.md` lists them.
+//! Published model families and their presets, listed in `docs/reference/families.md`.
+//!
+//! To add a family, add a file here with its equations, sizes and tensor names, a variant of [`Family`], and a line in
+//! `Family::definition`.
 
 mod cs336;
 mod gemma2;
@@ -26,14 +28,14 @@ use crate::weights::map::Source;
 use crate::weights::names::{self, TensorName};
 use emberlm_kernels::{Activation, RotaryLayout};
 
-/// A named size of a family. Its vocabulary is unset where the dataset decides it.
+/// A named configuration of a family. The vocabulary size is unset if the dataset determines it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Preset {
-    /// Its name on the command line.
+    /// Name on the command line.
     pub name: &'static str,
-    /// One line about it.
+    /// One-line description.
     pub about: &'static str,
-    /// The model.
+    /// Model configuration.
     pub config: ModelConfig,
 }
 
@@ -47,15 +49,15 @@ impl Preset {
     }
 }
 
-/// A family of models.
+/// Definition of a model family.
 struct Definition {
-    /// As in configuration files.
+    /// Name in configuration files.
     name: &'static str,
-    /// Its sizes; the first is what the family's name stands for.
+    /// Returns the presets. The family's name selects the first one.
     presets: fn() -> Vec<Preset>,
-    /// The tensors of its published checkpoints, by the decoder's paths.
+    /// Tensor names of published checkpoints.
     names: &'static [TensorName],
-    /// Its Hugging Face type; none where `transformers` has none.
+    /// Hugging Face format; `None` if `transformers` does not support the family.
     exchange: Option<fn() -> Exchange>,
 }
 
@@ -95,22 +97,22 @@ impl Family {
         }
     }
 
-    /// Its name in configuration files.
+    /// The name in configuration files.
     pub fn name(self) -> &'static str {
         self.definition().name
     }
 
-    /// Its named sizes.
+    /// The presets of the family.
     pub fn presets(self) -> Vec<Preset> {
         (self.definition().presets)()
     }
 
-    /// The place of a parameter in the family's published checkpoints, by its path; none where they do not have it.
+    /// Returns the source of the parameter at `path` in the family's published checkpoints; `None` if they lack it.
     pub fn source(self, config: &DecoderConfig, path: &str) -> Option<Source> {
         names::source(self.definition().names, config, path)
     }
 
-    /// Its Hugging Face type, if `transformers` has one.
+    /// The model type in `transformers`, if it supports the family.
     pub fn model_type(self) -> Option<&'static str> {
         self.exchange().map(|exchange| exchange.model_type)
     }
@@ -120,12 +122,12 @@ impl Family {
     }
 }
 
-/// Every preset of every family.
+/// Returns every preset of every family.
 pub fn presets() -> Vec<Preset> {
     Family::ALL.into_iter().flat_map(Family::presets).collect()
 }
 
-/// The preset of a name; a family's name is its first preset's too.
+/// Finds a preset by name. The name of a family selects its first preset.
 pub fn preset(name: &str) -> Option<Preset> {
     let of_family = || {
         let family = Family::ALL
@@ -139,8 +141,8 @@ pub fn preset(name: &str) -> Option<Preset> {
         .or_else(of_family)
 }
 
-/// The configuration that most families have in common: norms first, one key-value head per query head, no biases, an untied head. Each
-/// family says where it differs.
+/// Base configuration, from which each family specifies its differences: pre-norm, one key-value head per query head,
+/// no biases, an untied head.
 fn common(family: Family) -> ModelConfig {
     ModelConfig {
         family,
@@ -193,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_family_is_written_by_its_name() {
+    fn families_are_serialized_by_name() {
         for family in Family::ALL {
             let written = serde_json::to_value(family).expect("JSON");
             assert_eq!(written, family.name());
@@ -201,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn presets_have_one_name_each_and_are_models() {
+    fn presets_have_unique_names_and_valid_configurations() {
         let mut names: Vec<&str> = presets().iter().map(|preset| preset.name).collect();
         let count = names.len();
         names.sort_unstable();
@@ -217,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_about_them_is_up_to_date() {
+    fn reference_page_is_up_to_date() {
         let page = include_str!("../../../docs/reference/families.md");
         for preset in presets() {
             let row = format!("| `{}` |", preset.name);
@@ -226,8 +228,8 @@ mod tests {
                 Ok(config) if sized => in_thousands(crate::count::parameters(&config).total),
                 _ => String::new(),
             };
-            let told = |line: &str| line.starts_with(&row) && line.contains(&count);
-            assert!(page.lines().any(told), "{row} {count}");
+            let lists_preset = |line: &str| line.starts_with(&row) && line.contains(&count);
+            assert!(page.lines().any(lists_preset), "{row} {count}");
         }
         let example = include_str!("families/mistral.rs");
         let (_, code) = example.split_once("\n\n").expect("a head comment");

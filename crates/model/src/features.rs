@@ -1,4 +1,4 @@
-//! Random features of linear attention. They follow from the configuration, like the rotary angles.
+//! Random features of linear attention. Like the rotary angles, they are derived from the configuration and not stored.
 
 use burn::module::Module;
 use burn::tensor::backend::Backend as BurnBackend;
@@ -11,7 +11,8 @@ use emberlm_kernels::Backend;
 
 use crate::attention::{AttentionConfig, Mechanism};
 
-/// The rows `ω` of `φ(x) = exp(ω x' - ‖x'‖²/2)`. They are not trained and are shared by all heads of a block.
+/// The vectors `ω` of the feature map `φ(x) = exp(ω x' - ‖x'‖²/2)`. They are not trained and are shared by all heads
+/// of a block.
 #[derive(Module, Debug)]
 pub(crate) struct FeatureTable<B: BurnBackend> {
     /// `[features, head_dim]`.
@@ -40,9 +41,9 @@ impl<B: Backend> FeatureTable<B> {
     }
 }
 
-/// Draws `count` rows of `width` elements, each distributed as a Gaussian vector; groups of `width` rows are
-/// orthogonal, which keeps the estimate unbiased and reduces its variance (Choromanski et al. 2021, section 2.4). They
-/// are drawn on the host from one stream of a seed, so they are the same on every backend.
+/// Draws `count` rows of `width` elements, each distributed as a Gaussian vector. Groups of `width` rows are
+/// orthogonal, which keeps the estimate unbiased and reduces its variance (Choromanski et al. 2021, section 2.4).
+/// Drawing on the host from one stream of the seed makes the features identical on every backend.
 fn orthogonal_rows(count: usize, width: usize, seed: u64, stream: u64) -> Vec<f32> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     rng.set_stream(stream);
@@ -57,16 +58,16 @@ fn orthogonal_rows(count: usize, width: usize, seed: u64, stream: u64) -> Vec<f3
             block.clear();
         }
         let length = norm(&gaussian());
-        let direction = direction_beside(&block, gaussian());
+        let direction = orthonormalized(&block, gaussian());
         rows.extend(direction.iter().map(|x| (x * length) as f32));
         block.push(direction);
     }
     rows
 }
 
-/// Returns the unit vector of `x` without its components along the unit vectors of `block`. The projection is applied
-/// twice, to remove the rounding error of the first pass (Giraud et al. 2005).
-fn direction_beside(block: &[Vec<f64>], mut x: Vec<f64>) -> Vec<f64> {
+/// Returns the normalized component of `x` that is orthogonal to the unit vectors of `block`. The projection is applied
+/// twice to remove the rounding error of the first pass (Giraud et al. 2005).
+fn orthonormalized(block: &[Vec<f64>], mut x: Vec<f64>) -> Vec<f64> {
     for unit in block.iter().chain(block) {
         let along = dot(unit, &x);
         for (x, unit) in x.iter_mut().zip(unit) {
@@ -101,7 +102,7 @@ mod tests {
     const DRAWS: u64 = 8;
 
     #[test]
-    fn rows_of_a_block_are_orthogonal_and_as_long_as_gaussian_vectors() {
+    fn rows_of_a_group_are_orthogonal_with_gaussian_norms() {
         let rows = orthogonal_rows(70, HEAD_DIM, 1, 2);
         let rows: Vec<Vec<f64>> = rows
             .chunks(HEAD_DIM)
@@ -120,12 +121,12 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_a_function_of_seed_and_layer() {
+    fn rows_depend_only_on_seed_and_layer() {
         let rows = |seed, layer| orthogonal_rows(9, 4, seed, layer);
         assert_eq!(rows(1, 2), rows(1, 2));
         assert_ne!(rows(1, 2), rows(1, 3));
         assert_ne!(rows(1, 2), rows(2, 2));
-        // A larger number of features begins with the same rows.
+        // More features extend the same rows.
         assert_eq!(orthogonal_rows(20, 4, 1, 2)[..36], rows(1, 2));
     }
 
@@ -136,7 +137,7 @@ mod tests {
         let tensor = |values: Vec<f32>, rows: usize| {
             Tensor::<Flex, 2>::from_data(TensorData::new(values, [rows, HEAD_DIM]), &device)
         };
-        // A seed other than the rows': the same stream would give parallel vectors.
+        // The seed must differ from that of the rows: the same stream would give parallel vectors.
         let mut rng = ChaCha8Rng::seed_from_u64(1000 + draw);
         let [q, k, v] = [0, 1, 2].map(|_| {
             let elements = Distribution::<f32>::sample_iter(StandardNormal, &mut rng);
@@ -157,10 +158,10 @@ mod tests {
         length(found - exact.clone()) / length(exact)
     }
 
-    // Prints the table in docs/results.md with --nocapture. The estimate's variance grows as the exponential of the
-    // squared lengths, so large queries and keys need far more features than a test can use.
+    // `--nocapture` prints the table in docs/results.md. The estimate's variance grows exponentially with the squared
+    // norms, so large queries and keys need far more features than a test can use.
     #[test]
-    fn the_error_falls_as_the_root_of_the_features() {
+    fn error_falls_with_square_root_of_feature_count() {
         let mean = |features, deviation| {
             let errors = (0..DRAWS).map(|draw| error(features, deviation, draw));
             errors.sum::<f64>() / DRAWS as f64

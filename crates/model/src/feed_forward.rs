@@ -11,18 +11,18 @@ use crate::dropout::dropout;
 use crate::init::{Initializer, OutputRole};
 use crate::linear::{Linear, LinearConfig};
 
-/// The configuration of a [`FeedForward`].
+/// Configuration of a [`FeedForward`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FeedForwardConfig {
     /// Width of the input and the output.
     pub d_model: usize,
-    /// Hidden elements.
+    /// Hidden width.
     pub width: usize,
     /// Dense or gated.
     pub kind: FeedForwardKind,
-    /// The activation.
+    /// Activation function.
     pub activation: Activation,
-    /// True if its linear layers have biases.
+    /// True if the linear layers have biases.
     pub bias: bool,
     /// Probability of dropping a hidden element during training.
     pub dropout: f64,
@@ -41,7 +41,7 @@ impl FeedForwardConfig {
         }
     }
 
-    /// The layers into the hidden width: the gate, if any, and `up`.
+    /// The projections to the hidden width: the gate, if any, and `up`.
     pub(crate) fn widening(&self) -> (Option<LinearConfig>, LinearConfig) {
         let up = LinearConfig::new(self.d_model, self.width).with_bias(self.bias);
         match self.kind {
@@ -50,7 +50,7 @@ impl FeedForwardConfig {
         }
     }
 
-    /// The layer back to the residual stream.
+    /// The projection back to `d_model`.
     pub(crate) fn down(&self) -> LinearConfig {
         LinearConfig::new(self.width, self.d_model).with_bias(self.bias)
     }
@@ -79,7 +79,7 @@ impl FeedForwardConfig {
     }
 }
 
-/// `down(f(up(x)))`, or gated `down(f(gate(x)) · up(x))` (Shazeer 2020).
+/// A feed-forward layer: `down(f(up(x)))`, or gated `down(f(gate(x)) · up(x))` (Shazeer 2020).
 ///
 /// ```
 /// use burn::tensor::{Distribution, Tensor};
@@ -97,11 +97,11 @@ impl FeedForwardConfig {
 /// ```
 #[derive(Module, Debug)]
 pub struct FeedForward<B: BurnBackend> {
-    /// `[d_model, width]`.
+    /// Gate projection `[d_model, width]`, if gated.
     pub gate: Option<Linear<B>>,
-    /// `[d_model, width]`.
+    /// Up projection `[d_model, width]`.
     pub up: Linear<B>,
-    /// `[width, d_model]`.
+    /// Down projection `[width, d_model]`.
     pub down: Linear<B>,
     #[module(skip)]
     activation: Activation,

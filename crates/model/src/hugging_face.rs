@@ -1,7 +1,7 @@
-//! Reads Hugging Face model directories, and writes directories that `transformers` can load.
+//! Reads and writes model directories in the format of Hugging Face `transformers`.
 //!
-//! `export` writes directories. `exchange` reads the fields of a `config.json`; the field names are in each family's
-//! file.
+//! `export` writes directories. `exchange` reads the fields of a `config.json`; each family's file lists its field and
+//! tensor names.
 
 mod export;
 
@@ -29,13 +29,14 @@ use crate::weights::{Element, Naming, SafetensorsStore, TensorStore, load_decode
 
 /// The file that identifies a directory as a Hugging Face model.
 pub const CONFIG_FILE: &str = "config.json";
-/// Weights in one file.
+/// File with all weights.
 pub const WEIGHTS_FILE: &str = "model.safetensors";
-/// The index of weights in several files.
+/// Index of weights that are split into several files.
 pub const INDEX_FILE: &str = "model.safetensors.index.json";
 
-/// Upper bound on parameters per byte, well above int8's one. Above it some tensor is missing or has another shape.
-const MOST_PER_BYTE: u64 = 4;
+/// Upper bound on parameters per byte of weights, well above the 1 of int8. Beyond it, some tensor must be missing or
+/// have another shape.
+const MAX_PARAMETERS_PER_BYTE: u64 = 4;
 
 /// A Hugging Face directory whose configuration has been read.
 #[derive(Debug)]
@@ -63,7 +64,7 @@ impl HuggingFaceModel {
                 path: file,
                 reason: error.to_string(),
             })?;
-        let (config, quantization) = described(&fields)?;
+        let (config, quantization) = parse_config(&fields)?;
         Ok(Self {
             path: path.to_owned(),
             config,
@@ -72,7 +73,7 @@ impl HuggingFaceModel {
         })
     }
 
-    /// The storage format of the weights: packed if `quantization_config` declares it.
+    /// Format of the stored weights: packed if `config.json` has a `quantization_config`.
     pub fn weight_format(&self) -> WeightFormat {
         self.quantization
             .map_or(WeightFormat::F32, Quantization::weight_format)
@@ -96,12 +97,12 @@ impl HuggingFaceModel {
     /// Memory-maps the weights.
     ///
     /// # Errors
-    /// There are no weights, only pickled ones, or damaged ones.
+    /// The directory has no weights, or only pickled ones, or the files are damaged.
     pub fn tensors(&self) -> Result<SafetensorsStore, HuggingFaceError> {
-        let [index, whole] = [INDEX_FILE, WEIGHTS_FILE].map(|name| self.path.join(name));
-        // The same order of preference as in `transformers`.
-        let store = if whole.exists() {
-            SafetensorsStore::open(&whole)
+        let [index, single] = [INDEX_FILE, WEIGHTS_FILE].map(|name| self.path.join(name));
+        // Same order of preference as `transformers`.
+        let store = if single.exists() {
+            SafetensorsStore::open(&single)
         } else if index.exists() {
             SafetensorsStore::open_index(&index)
         } else {
@@ -129,17 +130,17 @@ impl HuggingFaceModel {
         }
     }
 
-    /// Loads the model with its weights as stored: in f32, or packed.
+    /// Loads the model in the format of its stored weights: f32 or packed.
     ///
     /// # Errors
-    /// Those of [`HuggingFaceModel::tensors`]; a tensor is missing, unexpected, or of another shape or type; a scale is
-    /// not finite.
+    /// Those of [`HuggingFaceModel::tensors`]; a tensor is missing, unexpected, or has another shape or type; a scale
+    /// is not finite.
     pub fn decoder<B: Backend>(&self, device: &Device<B>) -> Result<Decoder<B>, HuggingFaceError> {
         self.decoder_in(self.weight_format(), device)
     }
 
-    /// Loads the model with its weights in a given format. Packed weights are read unchanged or unpacked; others are
-    /// packed one at a time while reading.
+    /// Loads the model with its weights in the given format. Stored packed weights are read unchanged or unpacked;
+    /// floating-point weights are packed one by one while loading.
     ///
     /// # Errors
     /// Those of [`HuggingFaceModel::decoder`].
@@ -166,12 +167,12 @@ impl HuggingFaceModel {
         load_decoder(blank, &store, naming, self.quantization, format).map_err(self.weights_error())
     }
 
-    /// Returns an error if the files are far too small for the configuration, before memory is allocated for it: a
-    /// number in `config.json` can be arbitrarily large, the size of a file cannot.
+    /// Returns an error if the files are far too small for the configuration. Sizes in `config.json` can be arbitrarily
+    /// large, so this check comes before allocating memory for them.
     fn check_size(&self, store: &dyn TensorStore, exchange: &Exchange) -> Result<(), WeightsError> {
         let parameters = count::parameters(&self.config).total;
         let bytes = store.total_bytes();
-        if parameters as u64 / MOST_PER_BYTE <= bytes {
+        if parameters as u64 / MAX_PARAMETERS_PER_BYTE <= bytes {
             return Ok(());
         }
         let name = exchange.embedding;
@@ -192,7 +193,7 @@ impl HuggingFaceModel {
         Err(WeightsError::TooFew { parameters, bytes })
     }
 
-    /// The widest element type of the stored weights, not counting packed weights and their scales.
+    /// The widest element type of the stored weights, except packed weights and their scales.
     ///
     /// # Errors
     /// Those of [`HuggingFaceModel::tensors`].
@@ -200,7 +201,7 @@ impl HuggingFaceModel {
         let constant = exchange_of(self.config.family())?.constant;
         let store = self.tensors()?;
         let packed = self.quantization.is_some();
-        let other = |name: &&str| constant(name) || (packed && quantized::is_beside(name));
+        let other = |name: &&str| constant(name) || (packed && quantized::is_companion(name));
         let weights = store.names().filter(|name| !other(name));
         let elements = weights.filter_map(|name| store.element(name));
         Ok(elements.max().unwrap_or(Element::F32))
@@ -219,11 +220,11 @@ impl HuggingFaceModel {
 /// # Errors
 /// Those of [`HuggingFaceModel::open`].
 pub fn read_config(fields: &Map<String, Value>) -> Result<DecoderConfig, HuggingFaceError> {
-    described(fields).map(|(config, _)| config)
+    parse_config(fields).map(|(config, _)| config)
 }
 
 /// Builds the model configuration and the quantization described by the fields of a `config.json`.
-fn described(
+fn parse_config(
     fields: &Map<String, Value>,
 ) -> Result<(DecoderConfig, Option<Quantization>), HuggingFaceError> {
     let fields = Fields::new(fields);

@@ -1,6 +1,6 @@
 //! Weight initialization.
 //!
-//! | part | `normal { std }` | `fan_in` | `le_cun` | `truncated_xavier` | `small` |
+//! | parameter | `normal { std }` | `fan_in` | `le_cun` | `truncated_xavier` | `small` |
 //! |---|---|---|---|---|---|
 //! | token and position embeddings | N(0, std²) | N(0, 1) | N(0, 1) | N(0, 2/(rows + d)), truncated at 3σ | N(0, 2/(5d)) |
 //! | linear layer `[in, out]` | N(0, std²) | U(±1/√in) | N(0, 1/in) | N(0, 2/(in + out)), truncated at 3σ | N(0, 2/(5d)) |
@@ -11,8 +11,8 @@
 //!
 //! `d` is `d_model`.
 //!
-//! Values are drawn on the host. Each parameter has a random stream that depends only on the seed and the parameter's
-//! path, so a parameter is the same on every backend and does not depend on the model's other parameters.
+//! Values are drawn on the host. Each parameter has a separate random stream, which depends only on the seed and the
+//! parameter's path. Initial weights are therefore the same on every backend and independent of other parameters.
 
 use burn::module::{Param, ParamId};
 use burn::tensor::{Device, Tensor, TensorData};
@@ -35,15 +35,15 @@ pub(crate) enum OutputRole {
     Residual,
 }
 
-/// Draws the parameters of one model.
+/// Draws the initial parameters of a model.
 pub(crate) struct Initializer<'a, B: Backend> {
     init: Init,
     n_layers: usize,
     d_model: usize,
-    /// Seed of the streams. `None` leaves zeros, for weights to be loaded.
+    /// Seed of the streams. `None` initializes with zeros, for weights to be loaded.
     seed: Option<u64>,
     device: &'a Device<B>,
-    /// Maximum bytes of a buffer; token tables are split to fit.
+    /// Maximum size of a buffer in bytes; larger token tables are split.
     largest: Option<u64>,
 }
 
@@ -87,58 +87,64 @@ impl<'a, B: Backend> Initializer<'a, B> {
 
     /// Draws the rows of an embedding, `[count, d_model]`.
     pub(crate) fn embedding(&self, path: &str, shape: [usize; 2]) -> Param<Tensor<B, 2>> {
-        self.drawn(path, shape, self.embedded(shape))
+        self.drawn(path, shape, self.embedding_distribution(shape))
     }
 
     /// Draws the token embedding, `[vocab_size, d_model]`.
     pub(crate) fn token_embedding(&self, path: &str, shape: [usize; 2]) -> TokenTable<B> {
-        self.table(path, shape, self.embedded(shape))
+        self.table(path, shape, self.embedding_distribution(shape))
     }
 
     /// Draws an untied head's weight, `[vocab_size, d_model]`.
     pub(crate) fn head(&self, path: &str, shape: [usize; 2]) -> TokenTable<B> {
-        self.table(
-            path,
-            shape,
-            self.mapped(shape, shape[1], OutputRole::Hidden),
-        )
+        let distribution = self.linear_distribution(shape, shape[1], OutputRole::Hidden);
+        self.table(path, shape, distribution)
     }
 
     /// The distribution of an embedding's rows.
-    fn embedded(&self, shape: [usize; 2]) -> Drawn {
+    fn embedding_distribution(&self, shape: [usize; 2]) -> WeightDistribution {
         match self.init {
-            Init::Normal { std, .. } => Drawn::Normal(std),
-            Init::FanIn | Init::LeCun => Drawn::Normal(1.0),
+            Init::Normal { std, .. } => WeightDistribution::Normal(std),
+            Init::FanIn | Init::LeCun => WeightDistribution::Normal(1.0),
             Init::TruncatedXavier => xavier(shape),
             Init::Small => self.small(),
         }
     }
 
-    /// Draws a linear layer's weight with `fan_in` inputs, in any layout.
-    pub(crate) fn map(
+    /// Draws the weight, in any layout, of a linear layer with `fan_in` inputs.
+    pub(crate) fn linear(
         &self,
         path: &str,
         shape: [usize; 2],
         fan_in: usize,
         into: OutputRole,
     ) -> Param<Tensor<B, 2>> {
-        self.drawn(path, shape, self.mapped(shape, fan_in, into))
+        self.drawn(path, shape, self.linear_distribution(shape, fan_in, into))
     }
 
     /// The distribution of a linear layer's weight.
-    fn mapped(&self, shape: [usize; 2], fan_in: usize, into: OutputRole) -> Drawn {
+    fn linear_distribution(
+        &self,
+        shape: [usize; 2],
+        fan_in: usize,
+        into: OutputRole,
+    ) -> WeightDistribution {
         let (residual, layers) = (into == OutputRole::Residual, self.n_layers as f64);
         let fan_in = fan_in as f64;
         match self.init {
             Init::Normal {
                 std,
                 scale_residual,
-            } if residual && scale_residual => Drawn::Normal(std / (2.0 * layers).sqrt()),
-            Init::Normal { std, .. } => Drawn::Normal(std),
-            Init::FanIn => Drawn::Uniform(1.0 / fan_in.sqrt()),
-            Init::LeCun => Drawn::Normal(1.0 / fan_in.sqrt()),
+            } if residual && scale_residual => {
+                WeightDistribution::Normal(std / (2.0 * layers).sqrt())
+            }
+            Init::Normal { std, .. } => WeightDistribution::Normal(std),
+            Init::FanIn => WeightDistribution::Uniform(1.0 / fan_in.sqrt()),
+            Init::LeCun => WeightDistribution::Normal(1.0 / fan_in.sqrt()),
             Init::TruncatedXavier => xavier(shape),
-            Init::Small if residual => Drawn::Normal(2.0 / (layers * (self.d_model as f64).sqrt())),
+            Init::Small if residual => {
+                WeightDistribution::Normal(2.0 / (layers * (self.d_model as f64).sqrt()))
+            }
             Init::Small => self.small(),
         }
     }
@@ -148,7 +154,7 @@ impl<'a, B: Backend> Initializer<'a, B> {
         match self.init {
             Init::FanIn => {
                 let bound = 1.0 / (fan_in as f64).sqrt();
-                self.drawn(path, [width], Drawn::Uniform(bound))
+                self.drawn(path, [width], WeightDistribution::Uniform(bound))
             }
             Init::Normal { .. } | Init::LeCun | Init::TruncatedXavier | Init::Small => {
                 self.constant(0.0, width)
@@ -161,15 +167,15 @@ impl<'a, B: Backend> Initializer<'a, B> {
         self.param(vec![value; width], [width])
     }
 
-    fn small(&self) -> Drawn {
-        Drawn::Normal((2.0 / (5.0 * self.d_model as f64)).sqrt())
+    fn small(&self) -> WeightDistribution {
+        WeightDistribution::Normal((2.0 / (5.0 * self.d_model as f64)).sqrt())
     }
 
     fn drawn<const D: usize>(
         &self,
         path: &str,
         shape: [usize; D],
-        from: Drawn,
+        from: WeightDistribution,
     ) -> Param<Tensor<B, D>> {
         match self.sampled(path, shape.iter().product(), from) {
             Some(values) => self.param(values, shape),
@@ -177,8 +183,14 @@ impl<'a, B: Backend> Initializer<'a, B> {
         }
     }
 
-    /// Draws a table `[vocab_size, d_model]` as a whole and splits it if the device requires it.
-    fn table(&self, path: &str, [count, width]: [usize; 2], from: Drawn) -> TokenTable<B> {
+    /// Draws a table `[vocab_size, d_model]` and splits it if the device requires it. The values do not depend on the
+    /// split.
+    fn table(
+        &self,
+        path: &str,
+        [count, width]: [usize; 2],
+        from: WeightDistribution,
+    ) -> TokenTable<B> {
         let rows = rows_of_parts(count, width, self.largest);
         let values = self.sampled(path, count * width, from);
         let Some(values) = values else {
@@ -198,14 +210,14 @@ impl<'a, B: Backend> Initializer<'a, B> {
     }
 
     /// Draws a parameter's values; returns `None` for zeros.
-    fn sampled(&self, path: &str, count: usize, from: Drawn) -> Option<Vec<f32>> {
+    fn sampled(&self, path: &str, count: usize, from: WeightDistribution) -> Option<Vec<f32>> {
         let mut rng = ChaCha8Rng::seed_from_u64(self.seed?);
         rng.set_stream(fnv1a(path));
         Some(from.sample(rng, count))
     }
 
-    /// Zeros, allocated lazily and as one repeated number if the backend can do so. Loading weights over them therefore
-    /// never holds both.
+    /// Zeros, allocated lazily and, if the backend supports it, as one repeated element. Loading weights therefore
+    /// never holds both the zeros and the weights.
     fn zeros<const D: usize>(&self, shape: [usize; D]) -> Param<Tensor<B, D>> {
         Param::uninitialized(
             ParamId::new(),
@@ -225,23 +237,23 @@ impl<'a, B: Backend> Initializer<'a, B> {
     }
 }
 
-/// `N(0, 2/(rows + columns))` truncated at three standard deviations; symmetric in rows and columns.
-fn xavier(shape: [usize; 2]) -> Drawn {
-    Drawn::Truncated((2.0 / (shape[0] + shape[1]) as f64).sqrt())
+/// `N(0, 2/(rows + columns))`, truncated at three standard deviations. Independent of the layout.
+fn xavier(shape: [usize; 2]) -> WeightDistribution {
+    WeightDistribution::Truncated((2.0 / (shape[0] + shape[1]) as f64).sqrt())
 }
 
 /// A distribution with mean 0.
 #[derive(Clone, Copy, Debug)]
-enum Drawn {
-    /// Normal distribution, by its standard deviation.
+enum WeightDistribution {
+    /// Normal distribution with this standard deviation.
     Normal(f64),
-    /// Truncated normal distribution, by its standard deviation; values beyond three deviations are redrawn.
+    /// Normal distribution with this standard deviation; values beyond three standard deviations are redrawn.
     Truncated(f64),
-    /// Uniform distribution, by its bound.
+    /// Uniform distribution in `±bound`.
     Uniform(f64),
 }
 
-impl Drawn {
+impl WeightDistribution {
     fn sample(self, rng: ChaCha8Rng, count: usize) -> Vec<f32> {
         let normal = |std: f64, cut: f32| {
             let std = std as f32;
@@ -258,7 +270,7 @@ impl Drawn {
                 let bound = bound as f32;
                 match Uniform::new_inclusive(-bound, bound) {
                     Ok(uniform) => uniform.sample_iter(rng).take(count).collect(),
-                    // Reached only with an infinite bound, which a fan-in of at least 1 cannot give.
+                    // Only an infinite bound fails, and a fan-in of at least 1 has a finite one.
                     Err(_) => vec![0.0; count],
                 }
             }
@@ -301,7 +313,7 @@ mod tests {
                 }
                 let mut rng = ChaCha8Rng::seed_from_u64(3);
                 rng.set_stream(fnv1a(&path));
-                let expected = Drawn::Normal(std).sample(rng, tensor.values.len());
+                let expected = WeightDistribution::Normal(std).sample(rng, tensor.values.len());
                 assert_eq!(tensor.values, expected, "{}: {path}", preset.name);
             }
         }

@@ -1,5 +1,5 @@
-//! Cache of the tokens processed so far, which reduces the cost of the next token to one position: their keys and
-//! values, or linear attention's sums over them.
+//! Cache of the keys and values of processed tokens (or of linear attention's sums), so that generating a token
+//! computes only one position.
 
 mod layer;
 mod retention;
@@ -14,7 +14,7 @@ pub use layer::LayerCache;
 pub use retention::ROLLBACK_TOKENS;
 pub(crate) use retention::held_tokens;
 
-/// The cache of a whole model for one batch of sequences of equal length.
+/// Cache of all blocks for one batch of sequences of equal length.
 #[derive(Clone, Debug)]
 pub struct KvCache<B: BurnBackend> {
     pub(crate) layers: Vec<LayerCache<B>>,
@@ -25,9 +25,9 @@ impl<B: Backend> KvCache<B> {
     /// Creates an empty cache for a model of this configuration, with room for `capacity` tokens in each of `batch`
     /// sequences.
     ///
-    /// Keys and values are allocated at once: for every token, or, in a block with a window, for the window, its global
-    /// tokens and [`ROLLBACK_TOKENS`], rounded up to some hundreds. Linear attention's sums are small and allocated
-    /// when first computed.
+    /// Keys and values are allocated immediately: for every token, or, in a block with a window, for the window, the
+    /// global tokens, [`ROLLBACK_TOKENS`] and some hundred more for alignment. Linear attention's sums are small and
+    /// allocated on first use.
     pub fn new(config: &DecoderConfig, batch: usize, capacity: usize, device: &Device<B>) -> Self {
         config.stack().cache(batch, capacity, device)
     }
@@ -54,11 +54,11 @@ impl<B: Backend> KvCache<B> {
         self.capacity
     }
 
-    /// Number of the first `len` tokens that can be kept without the rest; at most the number cached.
-    /// - Softmax attention: all of them.
-    /// - Linear attention, whose sums cannot drop a token: all cached tokens or none.
-    /// - With a window: at least the newest [`ROLLBACK_TOKENS`] can be removed, counted from the greatest length since
-    ///   the cache was cleared. If tokens before the removed ones are no longer held, none can be kept.
+    /// Number of tokens that remain if the cache is truncated to `len` tokens:
+    /// - softmax attention: `len`, but at most the number of cached tokens
+    /// - linear attention, whose sums cannot drop a token: all cached tokens or none
+    /// - windowed attention: `len`, or none if the window before it is no longer held. At least the newest
+    ///   [`ROLLBACK_TOKENS`] can be removed, counted from the greatest length since the cache was cleared.
     pub fn reusable(&self, len: usize) -> usize {
         let each = self.layers.iter();
         each.map(|layer| layer.reusable(len.min(layer.len())))
@@ -96,11 +96,11 @@ impl<B: Backend> KvCache<B> {
     }
 }
 
-/// Consecutive rows that belong to one sequence in a pass over several.
+/// Consecutive rows of one sequence in a ragged pass.
 #[derive(Debug)]
 pub(crate) struct CachedRows<'a, B: BurnBackend> {
     /// Number of rows, at least one.
     pub(crate) rows: usize,
-    /// A block's cache of the sequence that the rows continue.
+    /// Cache, for one block, of the sequence that the rows continue.
     pub(crate) cache: Option<&'a mut LayerCache<B>>,
 }

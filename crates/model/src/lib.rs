@@ -5,31 +5,30 @@
 //! | [`config`], [`checked`] | the configuration as written, and a validated one |
 //! | [`tokens`] | a decoder's input |
 //! | [`decoder`] | `embeddings`, a `stack` of `block`s and the `lm_head` |
-//! | [`nn`] | every component for standalone use, cross-attention for encoder–decoders included |
-//! | `context` | inputs of components other than their hidden states |
+//! | [`nn`] | every component for standalone use, including cross-attention for encoder–decoders |
+//! | `context` | inputs of components in addition to the hidden states |
 //! | `init` | weight initialization |
 //! | [`training`] | gradients |
-//! | [`kv_cache`] | continuation of a sequence |
-//! | [`ragged`] | one pass over pieces of several sequences |
+//! | [`kv_cache`] | cached keys and values for generation |
+//! | [`ragged`] | one pass over the next tokens of several sequences |
 //! | [`count`] | parameters, operations and memory of a configuration |
-//! | [`parameters`] | list of trained parameters |
-//! | `token_scores` | losses of single tokens |
-//! | `token_table` | embedding and head, whole or in parts |
-//! | `linear`, `low_rank` | a linear layer with its weight and adapter |
+//! | [`parameters`] | list of parameters with their roles |
+//! | `token_scores` | losses of individual tokens |
+//! | `token_table` | weights of embedding and head, split if they exceed a device buffer |
+//! | `linear`, `low_rank` | linear layers and low-rank adapters |
 //! | `weight_format` | packed weights for inference |
-//! | [`weights`] | reading and writing of weights |
+//! | [`weights`] | reading and writing weights |
 //! | [`families`], `tiny` | published models, one declarative file each, and tiny models with the same components |
-//! | [`hugging_face`] | directories in the format of `transformers` |
+//! | [`hugging_face`] | model directories in the format of `transformers` |
 //!
 //! | type | purpose |
 //! |---|---|
-//! | [`ModelConfig`] | a model as the user writes it: sizes and one variant per component |
-//! | [`DecoderConfig`] | a configuration that was checked; [`DecoderConfig::init`] makes the model |
-//! | [`Decoder`] | token ids to logits or to a loss; [`KvCache`] is its state while it generates |
-//! | [`families::preset`] | named configurations |
-//! | [`weights`] | reads and writes weights |
-//! | [`hugging_face`] | reads and writes the directories of `transformers` |
-//! | [`count`] | parameters, memory and operations of a configuration |
+//! | [`ModelConfig`] | configuration as written by the user: sizes and one variant per component |
+//! | [`DecoderConfig`] | a validated configuration; [`DecoderConfig::init`] builds the model |
+//! | [`Decoder`] | computes logits or a loss from token ids; [`KvCache`] is its state during generation |
+//! | [`families::Preset`] | a named configuration; [`families::preset`] finds it |
+//! | [`hugging_face::HuggingFaceModel`] | a model directory in the format of `transformers` |
+//! | [`count::Parameters`] | number of parameters by component |
 //!
 //! ```
 //! use burn::backend::Flex;
@@ -97,7 +96,7 @@ pub use kv_cache::KvCache;
 pub use linear::{Linear, LinearWeight};
 pub use low_rank::{LowRank, LowRankConfig};
 pub use parameters::{Parameter, ParameterRole, Parameters};
-pub use ragged::{Piece, RaggedOutput, RequestedOutput};
+pub use ragged::{RaggedOutput, RequestedOutput, SequenceChunk};
 pub use token_scores::TokenScores;
 pub use token_table::TokenTable;
 pub use tokens::{IGNORED, Tokens};

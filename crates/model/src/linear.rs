@@ -9,7 +9,7 @@ use emberlm_kernels::{Backend, PackedFormat, PackedWeight, Precision, ops};
 use crate::init::{Initializer, OutputRole};
 use crate::low_rank::LowRank;
 
-/// `y = x W + b`, with an adapter `y = x W + b + scale · (x A) B`.
+/// A linear layer `y = x W + b`; with an adapter, `y = x W + b + scale · (x A) B`.
 ///
 /// ```
 /// use burn::tensor::Tensor;
@@ -23,11 +23,11 @@ use crate::low_rank::LowRank;
 /// ```
 #[derive(Module, Debug)]
 pub struct Linear<B: BurnBackend> {
-    /// The weight W, `[in, out]`.
+    /// Weight W, `[in, out]`.
     pub weight: LinearWeight<B>,
-    /// The bias b, `[out]`.
+    /// Bias b, `[out]`.
     pub bias: Option<Param<Tensor<B, 1>>>,
-    /// The low-rank adapter added to the weight.
+    /// Low-rank adapter of the weight.
     pub adapter: Option<LowRank<B>>,
     #[module(skip)]
     pub(crate) precision: Precision,
@@ -38,7 +38,7 @@ pub struct Linear<B: BurnBackend> {
 pub enum LinearWeight<B: BurnBackend> {
     /// A parameter, `[in, out]`.
     Float(Param<Tensor<B, 2>>),
-    /// Packed by its outputs, `[out, in]`. It is not trained, so it is not a parameter.
+    /// Packed weight, `[out, in]`. It is not trained and therefore not a parameter.
     Packed(PackedWeight<B>),
 }
 
@@ -71,7 +71,7 @@ impl<B: Backend> Linear<B> {
         into: OutputRole,
     ) -> Self {
         let [fan_in, out] = shape;
-        let weight = from.map(&format!("{path}.weight"), shape, fan_in, into);
+        let weight = from.linear(&format!("{path}.weight"), shape, fan_in, into);
         Self {
             weight: LinearWeight::Float(weight),
             bias: bias.then(|| from.bias(&format!("{path}.bias"), out, fan_in)),
@@ -134,20 +134,20 @@ impl<B: Backend> Linear<B> {
     /// Packs the weight and frees its f32 values. A packed weight stays unchanged.
     pub(crate) fn pack(&mut self, format: PackedFormat) {
         if let LinearWeight::Float(weight) = &mut self.weight {
-            // Without a second handle, the f32 values are freed once they are copied in row order, before packing.
-            let nothing = Param::from_tensor(Tensor::empty([0, 0], &weight.device()));
-            let floats = std::mem::replace(weight, nothing).into_value();
-            self.weight = LinearWeight::Packed(ops::pack(floats.transpose(), format));
+            // Taking the only handle lets the backend free the f32 values after transposing them, before packing.
+            let placeholder = Param::from_tensor(Tensor::empty([0, 0], &weight.device()));
+            let values = std::mem::replace(weight, placeholder).into_value();
+            self.weight = LinearWeight::Packed(ops::pack(values.transpose(), format));
         }
     }
 }
 
-/// The configuration of a [`Linear`].
+/// Configuration of a [`Linear`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinearConfig {
-    /// Elements of the input.
+    /// Width of the input.
     pub d_input: usize,
-    /// Elements of the output.
+    /// Width of the output.
     pub d_output: usize,
     /// True if it has a bias.
     pub bias: bool,
@@ -173,7 +173,7 @@ impl LinearConfig {
         self.d_input as u128 * self.d_output as u128
     }
 
-    /// Elements of its parameters.
+    /// Elements of the weight and the bias.
     pub(crate) fn parameters(&self) -> u128 {
         self.weights() + if self.bias { self.d_output as u128 } else { 0 }
     }

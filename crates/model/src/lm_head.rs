@@ -9,7 +9,7 @@ use emberlm_kernels::{Backend, HeadLossOptions, Precision};
 use crate::init::Initializer;
 use crate::token_table::TokenTable;
 
-/// The configuration of an [`LmHead`].
+/// Configuration of an [`LmHead`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LmHeadConfig {
     /// Number of token ids.
@@ -68,10 +68,10 @@ impl LmHeadConfig {
 /// Computes `soft_cap(scale · hidden · Wᵀ + bias)`; `W` is the head's table or the embedding's.
 #[derive(Module, Debug)]
 pub struct LmHead<B: BurnBackend> {
-    /// The output projection, `[vocab_size, d_model]`; `None` if the embedding serves as projection. A packed head is
-    /// always present here.
+    /// Output projection `[vocab_size, d_model]`; `None` if the head is tied to the embedding. A packed head is always
+    /// stored here, even if tied.
     pub head: Option<TokenTable<B>>,
-    /// The output projection's bias, `[vocab_size]`.
+    /// Bias `[vocab_size]` of the output projection.
     pub head_bias: Option<Param<Tensor<B, 1>>>,
     #[module(skip)]
     scale: Option<f64>,
@@ -98,8 +98,9 @@ impl<B: Backend> LmHead<B> {
         logits.reshape([batch, seq, vocab_size])
     }
 
-    /// The cross-entropy in nats of hidden states `[batch, seq, d_model]`, summed over all targets `[batch, seq]` that
-    /// are at least 0, with the terms of `options`, `[1]`. `tokens` is the embedding, used by a tied head.
+    /// Computes the cross-entropy in nats of hidden states `[batch, seq, d_model]`, summed over the targets `[batch,
+    /// seq]` that are at least 0, plus the additional terms of `options`: `[1]`. `tokens` is the embedding, used by a
+    /// tied head.
     pub fn loss_sum(
         &self,
         hidden: Tensor<B, 3>,

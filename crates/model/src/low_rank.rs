@@ -8,12 +8,12 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, Uniform};
 
-/// The size of an adapter.
+/// Configuration of a low-rank adapter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LowRankConfig {
-    /// The rank r of `A B`, at least 1.
+    /// Rank r of `A B`, at least 1.
     pub rank: usize,
-    /// The numerator α of the factor on `A B`, which is `α / r`.
+    /// Numerator α of the factor `α / r` on `A B`.
     pub alpha: f64,
 }
 
@@ -29,7 +29,8 @@ pub struct LowRank<B: BurnBackend> {
 }
 
 impl LowRankConfig {
-    /// An adapter for a weight of `shape` `[in, out]` that is initially zero: A is drawn from `U(±1/√in)`, B is zero.
+    /// Builds an adapter for a weight `[in, out]`. A is drawn from `U(±1/√in)` and B is zero, so the initial update is
+    /// zero.
     pub fn init<B: Backend>(
         &self,
         [fan_in, out]: [usize; 2],
@@ -43,7 +44,7 @@ impl LowRankConfig {
                 .sample_iter(ChaCha8Rng::seed_from_u64(seed))
                 .take(fan_in * rank)
                 .collect(),
-            // Only an input of width 0 has no finite bound.
+            // Only an input of width 0 has an infinite bound.
             Err(_) => vec![0.0; fan_in * rank],
         };
         let a = Tensor::from_data(TensorData::new(a, [fan_in, rank]), device);
@@ -56,17 +57,17 @@ impl LowRankConfig {
 }
 
 impl<B: Backend> LowRank<B> {
-    /// The factor on `A B`.
+    /// Returns the factor on `A B`.
     pub fn scale(&self) -> f64 {
         self.scale
     }
 
-    /// `scale · x A`, `[batch, seq, in]` to `[batch, seq, rank]`.
+    /// Computes `scale · x A`: `[batch, seq, in]` to `[batch, seq, rank]`.
     pub(crate) fn down(&self, x: Tensor<B, 3>, precision: Precision) -> Tensor<B, 3> {
         ops::linear(x, self.a.val(), None, None, precision) * self.scale
     }
 
-    /// `y + down B`, `[batch, seq, rank]` to `[batch, seq, out]`.
+    /// Computes `y + down B`: `[batch, seq, rank]` to `[batch, seq, out]`.
     pub(crate) fn up(
         &self,
         down: Tensor<B, 3>,

@@ -1,4 +1,4 @@
-//! The components of a model, each usable by itself: `Config` → `init(&device)` → `forward`.
+//! The components of a model, each usable separately: `Config` → `init(&device)` → `forward`.
 //!
 //! | component | equation |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! A normalization with its gain and bias.
+//! Normalization layers with optional gain and bias.
 
 use burn::module::{Module, Param};
 use burn::tensor::backend::Backend as BurnBackend;
@@ -8,23 +8,23 @@ use emberlm_kernels::{Backend, Normalization, ops};
 
 use crate::config;
 
-/// The configuration of a [`Norm`].
+/// Configuration of a [`Norm`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NormConfig {
-    /// The kind of normalization and its ε.
+    /// Kind of normalization and its ε.
     pub kind: config::Norm,
-    /// Elements of the last dimension.
+    /// Size of the normalized dimension, which is the last one.
     pub width: usize,
 }
 
 impl NormConfig {
-    /// A normalization of `width` elements.
+    /// A norm over `width` elements.
     pub const fn new(kind: config::Norm, width: usize) -> Self {
         Self { kind, width }
     }
 
-    /// Returns whether it has a gain and whether it has a bias.
-    const fn parts(&self) -> [bool; 2] {
+    /// Returns two flags: the norm has a gain, and it has a bias.
+    const fn gain_and_bias(&self) -> [bool; 2] {
         match self.kind {
             config::Norm::Layer { bias, .. } => [true, bias],
             config::Norm::Rms { .. } | config::Norm::OffsetRms { .. } => [true, false],
@@ -32,13 +32,13 @@ impl NormConfig {
         }
     }
 
-    /// Elements of its parameters.
+    /// Number of parameter elements.
     pub(crate) fn parameters(&self) -> u128 {
-        let parts = self.parts().into_iter().filter(|&part| part);
-        parts.count() as u128 * self.width as u128
+        let vectors = self.gain_and_bias().into_iter().filter(|&exists| exists);
+        vectors.count() as u128 * self.width as u128
     }
 
-    /// Builds a normalization with gain 1 and bias 0.
+    /// Builds a norm with gain 1 and bias 0.
     pub fn init<B: Backend>(&self, device: &Device<B>) -> Norm<B> {
         let filled = |value: f32| {
             let data = TensorData::new(vec![value; self.width], [self.width]);
@@ -50,7 +50,7 @@ impl NormConfig {
             config::Norm::OffsetRms { epsilon } => (Normalization::Rms { epsilon }, 1.0),
             config::Norm::UnitRms { epsilon } => (Normalization::UnitRms { epsilon }, 0.0),
         };
-        let [gain, bias] = self.parts();
+        let [gain, bias] = self.gain_and_bias();
         Norm {
             gain: gain.then(|| filled(1.0 - offset)),
             bias: bias.then(|| filled(0.0)),
@@ -60,7 +60,7 @@ impl NormConfig {
     }
 }
 
-/// `gain · normalized(x) + bias` over the last dimension.
+/// Computes `gain · normalized(x) + bias` over the last dimension.
 ///
 /// ```
 /// use burn::tensor::{Distribution, Tensor};
@@ -86,7 +86,7 @@ pub struct Norm<B: BurnBackend> {
 }
 
 impl<B: Backend> Norm<B> {
-    /// Normalizes a tensor of any shape whose last dimension is the norm's width.
+    /// Normalizes the last dimension of `x`, which must have the norm's width.
     pub fn forward<const D: usize>(&self, x: Tensor<B, D>) -> Tensor<B, D> {
         let gain = self.gain.as_ref().map(|gain| match self.offset {
             0.0 => gain.val(),

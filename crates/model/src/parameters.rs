@@ -1,7 +1,7 @@
-//! A model's parameters: the path, role and trainability of each, as the model's own structs list them.
+//! List of a model's parameters with the path, role and trainability of each.
 //!
-//! A path is a parameter's name in weight files, in optimizer states and in the random streams of the initialization. Parts of
-//! a table are separate parameters ([`crate::weights::part_of`]). Packed weights are none.
+//! A path identifies a parameter in weight files, optimizer states and the random streams of the initialization. Each
+//! part of a split table is a separate parameter ([`crate::weights::part_of`]). Packed weights are not parameters.
 
 use std::collections::HashMap;
 
@@ -25,19 +25,19 @@ use crate::stack::Stack;
 use crate::token_table::TokenTable;
 use crate::weights::{part_path, whole_path};
 
-/// The use of a parameter in the model, which decides how it is trained.
+/// Role of a parameter in the model, which determines how it is trained.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ParameterRole {
     /// The weight of a linear layer, `[in, out]`.
     Matrix,
     /// The weights of several linear layers side by side, `[in, Σ widths]`.
     FusedMatrix {
-        /// The outputs of each layer.
+        /// Outputs of each layer.
         widths: Vec<usize>,
     },
-    /// A table with a row for each token or position.
+    /// A table with one row per token or position.
     Embedding,
-    /// The head's own weight, `[vocab_size, d_model]`.
+    /// The weight of an untied head, `[vocab_size, d_model]`.
     Head,
     /// A gain or a bias.
     Vector,
@@ -46,7 +46,7 @@ pub enum ParameterRole {
 }
 
 impl ParameterRole {
-    /// The role of a parameter that no model lists, by its number of dimensions.
+    /// Infers the role of a parameter that no model lists from its number of dimensions.
     pub fn of_dimensions(dimensions: usize) -> Self {
         match dimensions {
             0 | 1 => Self::Vector,
@@ -54,7 +54,7 @@ impl ParameterRole {
         }
     }
 
-    /// The outputs of each of the layers in one matrix; none for one layer, or for another role.
+    /// Outputs of each layer of a fused matrix; `None` for other roles.
     pub fn widths(&self) -> Option<&[usize]> {
         match self {
             Self::FusedMatrix { widths } => Some(widths),
@@ -66,15 +66,15 @@ impl ParameterRole {
 /// One parameter of a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameter {
-    /// Its identity, which stays the same as it is updated.
+    /// Identity, which updates preserve.
     pub id: ParamId,
-    /// Its path, such as `blocks.0.attention.qkv.weight`.
+    /// Path, such as `blocks.0.attention.qkv.weight`.
     pub path: String,
-    /// Its use.
+    /// Role in the model.
     pub role: ParameterRole,
-    /// Its dimensions.
+    /// Dimensions.
     pub shape: Vec<usize>,
-    /// False if it is frozen, or on a backend without gradients.
+    /// False if the parameter is frozen or the backend has no gradients.
     pub trainable: bool,
 }
 
@@ -83,22 +83,22 @@ pub struct Parameter {
 pub struct Parameters {
     list: Vec<Parameter>,
     by_id: HashMap<ParamId, usize>,
-    /// Of a table in parts, the first part.
+    /// Index of the parameter, or of the first part of a split table.
     by_whole_path: HashMap<String, usize>,
 }
 
 impl Parameters {
-    /// Every parameter.
+    /// Iterates over the parameters.
     pub fn iter(&self) -> impl Iterator<Item = &Parameter> {
         self.list.iter()
     }
 
-    /// The parameter of an identity.
+    /// Returns the parameter with an identity.
     pub fn get(&self, id: ParamId) -> Option<&Parameter> {
         Some(&self.list[*self.by_id.get(&id)?])
     }
 
-    /// The role of the parameter that has a path, or of which a part has it.
+    /// Returns the role of the parameter at `path`, which may be the path of a part.
     pub fn role(&self, path: &str) -> Option<&ParameterRole> {
         let at = *self.by_whole_path.get(whole_path(path))?;
         Some(&self.list[at].role)
@@ -114,9 +114,9 @@ impl Parameters {
 }
 
 impl<B: Backend> Decoder<B> {
-    /// Its parameters.
+    /// Lists the parameters.
     pub fn parameters(&self) -> Parameters {
-        let mut list = List {
+        let mut list = ParameterLister {
             path: Vec::new(),
             parameters: Parameters::default(),
         };
@@ -125,14 +125,14 @@ impl<B: Backend> Decoder<B> {
     }
 }
 
-/// Parameters as they are listed, and the path of the module that lists its own.
-struct List {
+/// Collects parameters; modules add theirs below the current path.
+struct ParameterLister {
     path: Vec<String>,
     parameters: Parameters,
 }
 
-impl List {
-    /// Lists the parameters of the module in field `name`.
+impl ParameterLister {
+    /// Adds the parameters of the module in field `name`.
     fn module(&mut self, name: impl Into<String>, list: impl FnOnce(&mut Self)) {
         self.path.push(name.into());
         list(self);
@@ -160,7 +160,7 @@ impl List {
         });
     }
 
-    /// Adds the gain and the bias of the norm in field `name`, where there is one.
+    /// Adds the gain and bias of the norm in field `name`, if any.
     fn norm<B: BurnBackend>(&mut self, name: &str, norm: Option<&Norm<B>>) {
         let Some(norm) = norm else {
             return;
@@ -174,7 +174,7 @@ impl List {
         });
     }
 
-    /// Adds a table in field `name`, which may be in parts.
+    /// Adds the table in field `name`, part by part if it is split.
     fn table<B: BurnBackend>(&mut self, name: &str, role: &ParameterRole, table: &TokenTable<B>) {
         match table {
             TokenTable::Whole(whole) => self.add(name, role.clone(), whole),
@@ -189,7 +189,7 @@ impl List {
 }
 
 impl<B: Backend> Decoder<B> {
-    fn list(&self, list: &mut List) {
+    fn list(&self, list: &mut ParameterLister) {
         self.embeddings.list(list);
         self.stack.list(list);
         self.lm_head.list(list);
@@ -197,7 +197,7 @@ impl<B: Backend> Decoder<B> {
 }
 
 impl<B: Backend> Embeddings<B> {
-    fn list(&self, list: &mut List) {
+    fn list(&self, list: &mut ParameterLister) {
         list.table("tokens", &ParameterRole::Embedding, &self.tokens);
         list.module("positions", |list| self.positions.list(list));
         list.norm("norm_embedding", self.norm_embedding.as_ref());
@@ -205,7 +205,7 @@ impl<B: Backend> Embeddings<B> {
 }
 
 impl<B: Backend> Stack<B> {
-    fn list(&self, list: &mut List) {
+    fn list(&self, list: &mut ParameterLister) {
         for (layer, block) in self.blocks.iter().enumerate() {
             list.module(format!("blocks.{layer}"), |list| block.list(list));
         }
@@ -214,7 +214,7 @@ impl<B: Backend> Stack<B> {
 }
 
 impl<B: Backend> LmHead<B> {
-    fn list(&self, list: &mut List) {
+    fn list(&self, list: &mut ParameterLister) {
         if let Some(head) = &self.head {
             list.table("head", &ParameterRole::Head, head);
         }
@@ -225,7 +225,7 @@ impl<B: Backend> LmHead<B> {
 }
 
 impl<B: Backend> AddedPositions<B> {
-    fn list(&self, list: &mut List) {
+    fn list(&self, list: &mut ParameterLister) {
         if let Some(weight) = &self.weight {
             list.add("weight", ParameterRole::Embedding, weight);
         }
@@ -233,7 +233,7 @@ impl<B: Backend> AddedPositions<B> {
 }
 
 impl<B: Backend> Block<B> {
-    fn list(&self, list: &mut List) {
+    fn list(&self, list: &mut ParameterLister) {
         list.norm("norm1", Some(&self.norm1));
         list.module("attention", |list| self.attention.list(list));
         list.norm("norm1_after", self.norm1_after.as_ref());
@@ -247,7 +247,7 @@ impl<B: Backend> Block<B> {
 }
 
 impl<B: Backend> Attention<B> {
-    fn list(&self, list: &mut List) {
+    fn list(&self, list: &mut ParameterLister) {
         let qkv = ParameterRole::FusedMatrix {
             widths: self.qkv_widths().to_vec(),
         };
@@ -259,7 +259,7 @@ impl<B: Backend> Attention<B> {
 }
 
 impl<B: Backend> CrossSublayer<B> {
-    fn list(&self, list: &mut List) {
+    fn list(&self, list: &mut ParameterLister) {
         list.norm("norm", self.norm.as_ref());
         list.module("attention", |list| self.attention.list(list));
         list.norm("norm_after", self.norm_after.as_ref());
@@ -267,7 +267,7 @@ impl<B: Backend> CrossSublayer<B> {
 }
 
 impl<B: Backend> CrossAttention<B> {
-    fn list(&self, list: &mut List) {
+    fn list(&self, list: &mut ParameterLister) {
         let kv = ParameterRole::FusedMatrix {
             widths: self.kv_widths().to_vec(),
         };
@@ -280,7 +280,7 @@ impl<B: Backend> CrossAttention<B> {
 }
 
 impl<B: Backend> FeedForward<B> {
-    fn list(&self, list: &mut List) {
+    fn list(&self, list: &mut ParameterLister) {
         let layers = [
             ("gate", self.gate.as_ref()),
             ("up", Some(&self.up)),
@@ -295,7 +295,7 @@ impl<B: Backend> FeedForward<B> {
 }
 
 impl<B: Backend> Linear<B> {
-    fn list(&self, list: &mut List, role: ParameterRole) {
+    fn list(&self, list: &mut ParameterLister, role: ParameterRole) {
         match &self.weight {
             LinearWeight::Float(weight) => list.add("weight", role, weight),
             LinearWeight::Packed(_) => {}

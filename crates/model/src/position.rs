@@ -1,4 +1,4 @@
-//! Positions of tokens: vectors added to the embedding, and rotations of queries and keys.
+//! Position encodings: vectors added to the embeddings, and rotations of queries and keys.
 
 use std::f64::consts::PI;
 
@@ -11,25 +11,25 @@ use emberlm_kernels::{Backend, RotaryLayout, ops};
 use crate::config::RotaryScaling;
 use crate::init::Initializer;
 
-/// The configuration of [`AddedPositions`].
+/// Configuration of [`AddedPositions`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddedPositionsConfig {
-    /// Nothing is added.
+    /// No added vectors.
     None,
     /// A learned vector per position.
     Learned {
-        /// The number of positions.
+        /// Number of positions.
         seq_len: usize,
     },
     /// The fixed sines and cosines of Vaswani et al. 2017.
     Sinusoidal {
-        /// The number of positions.
+        /// Number of positions.
         seq_len: usize,
     },
 }
 
 impl AddedPositionsConfig {
-    /// Elements of its parameters, for vectors of `d_model`.
+    /// Number of parameter elements with vectors of `d_model` elements.
     pub(crate) fn parameters(&self, d_model: usize) -> u128 {
         match *self {
             Self::Learned { seq_len } => seq_len as u128 * d_model as u128,
@@ -60,15 +60,16 @@ impl AddedPositionsConfig {
 /// Vectors added to the embeddings, one per position.
 #[derive(Module, Debug)]
 pub struct AddedPositions<B: BurnBackend> {
-    /// `[seq_len, d_model]`, trained.
+    /// Learned vectors, `[seq_len, d_model]`.
     pub weight: Option<Param<Tensor<B, 2>>>,
-    /// `[seq_len, d_model]`, fixed.
+    /// Fixed vectors, `[seq_len, d_model]`.
     fixed: Option<Tensor<B, 2>>,
 }
 
 impl<B: Backend> AddedPositions<B> {
-    /// Adds the vectors of the positions from `offset` on to `x` `[batch, seq, d_model]`. With `documents` `[batch, seq]`,
-    /// where each token's begins, token `i` takes the vector `offset + i - documents[i]`.
+    /// Adds the vectors of the positions starting at `offset` to `x` `[batch, seq, d_model]`. `documents` `[batch,
+    /// seq]` holds the start of each token's document; with it, token `i` has the position `offset + i -
+    /// documents[i]`.
     pub fn add(
         &self,
         x: Tensor<B, 3>,
@@ -79,28 +80,28 @@ impl<B: Backend> AddedPositions<B> {
             return x;
         };
         let [batch, seq, width] = x.dims();
-        let Some(first) = documents else {
-            // Every sequence takes the same numbers: as one row of them, repeating it is an addition at full speed.
+        let Some(starts) = documents else {
+            // As `[batch, seq * width] + [1, seq * width]`, the broadcast repeats one contiguous row, which is fast.
             let rows = table.narrow(0, offset, seq).reshape([1, seq * width]);
             return (x.reshape([batch, seq * width]) + rows).reshape([batch, seq, width]);
         };
         let (start, end) = (offset as i64, (offset + seq) as i64);
-        let places = Tensor::<B, 1, Int>::arange(start..end, &x.device());
-        let places = places.reshape([1, seq]).expand([batch, seq]) - first.clone();
-        // A document that begins after its token has no position, and must not be read from outside of the table.
-        let places = places.clamp(0, table.dims()[0] as i64 - 1);
-        x + ops::embedding(table, places) // [batch, seq, d_model]
+        let positions = Tensor::<B, 1, Int>::arange(start..end, &x.device());
+        let positions = positions.reshape([1, seq]).expand([batch, seq]) - starts.clone();
+        // Invalid starts (after their token) must not cause reads outside the table.
+        let positions = positions.clamp(0, table.dims()[0] as i64 - 1);
+        x + ops::embedding(table, positions) // [batch, seq, d_model]
     }
 
-    /// Adds the vectors of the positions `places` `[rows]`, each below `seq_len`, to `x` `[1, rows, d_model]`.
-    pub(crate) fn add_at(&self, x: Tensor<B, 3>, places: &Tensor<B, 1, Int>) -> Tensor<B, 3> {
+    /// Adds the vectors of `positions` `[rows]`, each below `seq_len`, to `x` `[1, rows, d_model]`.
+    pub(crate) fn add_at(&self, x: Tensor<B, 3>, positions: &Tensor<B, 1, Int>) -> Tensor<B, 3> {
         match self.table() {
-            Some(table) => x + ops::embedding(table, places.clone().unsqueeze()),
+            Some(table) => x + ops::embedding(table, positions.clone().unsqueeze()),
             None => x,
         }
     }
 
-    /// `[seq_len, d_model]`, where there is one.
+    /// The vectors `[seq_len, d_model]`, if any.
     fn table(&self) -> Option<Tensor<B, 2>> {
         match (&self.weight, &self.fixed) {
             (Some(weight), _) => Some(weight.val()),
@@ -109,7 +110,7 @@ impl<B: Backend> AddedPositions<B> {
     }
 }
 
-/// `sin(pos / 10000^(2i/d))` at `2i`, the cosine at `2i + 1` (Vaswani et al. 2017).
+/// Position vectors with `sin(pos / 10000^(2i/d))` at `2i` and the cosine at `2i + 1` (Vaswani et al. 2017).
 fn sinusoids<B: Backend>(shape: [usize; 2], device: &Device<B>) -> Tensor<B, 2> {
     let [seq_len, width] = shape;
     let values = (0..seq_len).flat_map(|position| {
@@ -122,23 +123,23 @@ fn sinusoids<B: Backend>(shape: [usize; 2], device: &Device<B>) -> Tensor<B, 2> 
     Tensor::from_data(TensorData::new(values.collect(), shape), device)
 }
 
-/// The configuration of rotary positions (Su et al. 2021).
+/// Configuration of rotary positions (Su et al. 2021).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RotaryConfig {
-    /// The number of positions.
+    /// Number of positions.
     pub seq_len: usize,
-    /// The number of elements of a head that are rotated, rounded up to whole pairs.
+    /// Number of rotated elements of a head, rounded up to an even number.
     pub dims: usize,
-    /// The base of the frequencies `base^(-2i/dims)`.
+    /// Base of the frequencies `base^(-2i/dims)`.
     pub base: f64,
-    /// Which elements form a pair.
+    /// Assignment of elements to pairs.
     pub layout: RotaryLayout,
-    /// A change of the frequencies for longer contexts.
+    /// Scaling of the frequencies for longer contexts.
     pub scaling: RotaryScaling,
 }
 
 impl RotaryConfig {
-    /// `dims` elements rotated with the base 10,000, the halves of a head in pairs.
+    /// Rotation of `dims` elements in half-split layout, with base 10,000 and without scaling.
     pub const fn new(seq_len: usize, dims: usize) -> Self {
         Self {
             seq_len,
@@ -149,7 +150,7 @@ impl RotaryConfig {
         }
     }
 
-    /// The table of the positions' cosines and sines.
+    /// Computes the cosines and sines of all positions.
     pub fn init<B: Backend>(&self, device: &Device<B>) -> RotaryTable<B> {
         let Self {
             seq_len,
@@ -163,7 +164,7 @@ impl RotaryConfig {
             let values = (0..seq_len).flat_map(|position| {
                 (0..pairs).map(move |i| {
                     let frequency = base.powf(-((2 * i) as f64) / dims as f64);
-                    f(position as f64 * scaled(frequency, scaling)) as f32
+                    f(position as f64 * scale_frequency(frequency, scaling)) as f32
                 })
             });
             let data = TensorData::new(values.collect(), [seq_len, pairs]);
@@ -177,7 +178,7 @@ impl RotaryConfig {
     }
 }
 
-/// The cosines and sines by which queries and keys are rotated.
+/// Cosines and sines of the angles that rotate queries and keys.
 #[derive(Module, Debug)]
 pub struct RotaryTable<B: BurnBackend> {
     /// `[seq_len, pairs]`.
@@ -189,13 +190,13 @@ pub struct RotaryTable<B: BurnBackend> {
 }
 
 impl<B: Backend> RotaryTable<B> {
-    /// Those of `seq` positions from `offset` on, by which queries and keys are turned.
+    /// The rotations of `seq` positions starting at `offset`.
     ///
-    /// Where documents are isolated, positions need not restart: a query turned by `θ i` and a key turned by `θ j` have the
-    /// product that `θ (i - j)` gives, and a document's start falls out of `i - j`. A scaling changes the frequencies
-    /// `θ` and nothing by position, so that it holds for each. What stays is the rounding of cosines and sines, as
-    /// large at every position, since the angles are taken in f64. Random features would see the angles themselves:
-    /// [`crate::DecoderConfig::check_documents`] rejects linear attention.
+    /// Positions need not restart at isolated documents: the product of a query rotated by `θ i` and a key rotated by
+    /// `θ j` depends only on `θ (i - j)`, and the start of the document cancels out. This holds for every scaling,
+    /// because scalings change only the frequencies `θ`. Results differ only by the rounding of the cosines and
+    /// sines, which is equally small at every position because angles are computed in f64. Random features depend on
+    /// the angles themselves, so [`crate::DecoderConfig::check_documents`] rejects linear attention.
     pub(crate) fn angles(&self, offset: usize, seq: usize) -> ops::Angles<B> {
         ops::Angles {
             layout: self.layout,
@@ -204,18 +205,18 @@ impl<B: Backend> RotaryTable<B> {
         }
     }
 
-    /// Those of the positions `places` `[rows]`, each below `seq_len`.
-    pub(crate) fn angles_at(&self, places: &Tensor<B, 1, Int>) -> ops::Angles<B> {
+    /// The rotations of `positions` `[rows]`, each below `seq_len`.
+    pub(crate) fn angles_at(&self, positions: &Tensor<B, 1, Int>) -> ops::Angles<B> {
         ops::Angles {
             layout: self.layout,
-            cos: self.cos.clone().select(0, places.clone()), // [rows, pairs]
-            sin: self.sin.clone().select(0, places.clone()),
+            cos: self.cos.clone().select(0, positions.clone()), // [rows, pairs]
+            sin: self.sin.clone().select(0, positions.clone()),
         }
     }
 }
 
-/// A frequency after the model's change of it.
-fn scaled(frequency: f64, scaling: RotaryScaling) -> f64 {
+/// Applies a scaling to a frequency.
+fn scale_frequency(frequency: f64, scaling: RotaryScaling) -> f64 {
     match scaling {
         RotaryScaling::None => frequency,
         RotaryScaling::Linear { factor } => frequency / factor,
@@ -225,9 +226,9 @@ fn scaled(frequency: f64, scaling: RotaryScaling) -> f64 {
             high_frequency_factor: high,
             original_seq_len,
         } => {
-            // How many turns the pair makes within the context it was trained for.
-            let turns = original_seq_len as f64 * frequency / (2.0 * PI);
-            let kept = ((turns - low) / (high - low)).clamp(0.0, 1.0);
+            // Full rotations of the pair within the original context.
+            let rotations = original_seq_len as f64 * frequency / (2.0 * PI);
+            let kept = ((rotations - low) / (high - low)).clamp(0.0, 1.0);
             frequency * kept + frequency / factor * (1.0 - kept)
         }
     }
@@ -238,7 +239,7 @@ mod tests {
     use super::*;
 
     fn assert_scaled(scaling: RotaryScaling, frequency: f64, expected: f64) {
-        let found = scaled(frequency, scaling);
+        let found = scale_frequency(frequency, scaling);
         assert!(
             (found / expected - 1.0).abs() < 1e-12,
             "{frequency}: {found}, not {expected}"
@@ -252,17 +253,17 @@ mod tests {
         assert_scaled(scaling, 0.01, 0.0025);
     }
 
-    // LLaMA 3.1's numbers. A pair that makes t turns in 8192 tokens has the frequency 2πt/8192; between 1 and 4 turns
-    // the share (t - 1)/3 is kept and the rest divided by 8.
+    // LLaMA 3.1's parameters. A pair with t rotations in 8192 tokens has the frequency 2πt/8192. Between 1 and 4
+    // rotations, the fraction (t - 1)/3 of the frequency is kept and the rest is divided by 8.
     #[test]
-    fn llama3_scaling_by_hand() {
+    fn llama3_scaling_matches_hand_calculation() {
         let scaling = RotaryScaling::Llama3 {
             factor: 8.0,
             low_frequency_factor: 1.0,
             high_frequency_factor: 4.0,
             original_seq_len: 8192,
         };
-        let frequency = |turns: f64| 2.0 * PI * turns / 8192.0;
+        let frequency = |rotations: f64| 2.0 * PI * rotations / 8192.0;
         assert_scaled(scaling, 1.0, 1.0);
         assert_scaled(scaling, frequency(4.0), frequency(4.0));
         assert_scaled(scaling, frequency(2.5), frequency(2.5) * (0.5 + 0.5 / 8.0));

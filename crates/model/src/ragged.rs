@@ -1,8 +1,8 @@
-//! One pass over pieces of several sequences, each with its own length and cache.
+//! Ragged batches: one forward pass over several sequences, each with its own length and cache.
 //!
-//! A token costs the reading of all weights, regardless of its sequence. Here the pieces' tokens lie in one block of rows,
-//! `[1, rows, d_model]`: embedding, norms, linear layers and head read the weights once for all of them. Only attention works
-//! piece by piece, each over its own keys and values, or sums.
+//! Decoding is bound by the time to read the weights. A ragged pass therefore concatenates the tokens of all
+//! sequences to `[1, rows, d_model]`: embeddings, norms, linear layers and the head read their weights once for all
+//! rows. Only attention runs per sequence, over the sequence's own keys and values (or the sums of linear attention).
 
 use burn::tensor::{Int, Tensor, TensorData};
 
@@ -11,53 +11,58 @@ use emberlm_kernels::Backend;
 use crate::decoder::Decoder;
 use crate::kv_cache::{CachedRows, KvCache};
 
-/// The output requested for a piece.
+/// The output requested for one sequence of a ragged batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestedOutput {
-    /// None: its tokens are only read into the cache.
+    /// No output; the tokens are only added to the cache.
     None,
-    /// The logits after its last token.
+    /// The logits after the last token.
     Last,
-    /// The logits after each of its tokens.
+    /// The logits after every token.
     All,
-    /// The sum of its tokens' final hidden states, before the logit scale.
+    /// The sum over the tokens of the final hidden states, before the logit scale.
     HiddenSum,
 }
 
-/// The next tokens of one sequence.
+/// The next tokens of one sequence of a ragged batch.
 #[derive(Debug)]
-pub struct Piece<'a, B: Backend> {
-    /// At least one, each below `vocab_size`.
+pub struct SequenceChunk<'a, B: Backend> {
+    /// At least one token, each below `vocab_size`.
     pub tokens: &'a [u32],
-    /// Of only this sequence (batch 1), with room for them: they continue what it holds, and are added to it.
+    /// The sequence's cache (batch size 1), with room for the tokens. They continue the cached ones and are added to
+    /// it.
     pub cache: &'a mut KvCache<B>,
     /// The requested output.
-    pub wanted: RequestedOutput,
+    pub output: RequestedOutput,
 }
 
-/// The outputs that the pieces of one pass request.
+/// Outputs of one ragged pass.
 #[derive(Debug)]
 pub struct RaggedOutput<B: Backend> {
-    /// `[rows, vocab_size]`, in the order of the pieces and their tokens; none if no piece requests logits.
+    /// Requested logits `[rows, vocab_size]` in the order of the chunks and their tokens; `None` if no chunk requests
+    /// any.
     pub logits: Option<Tensor<B, 2>>,
-    /// `[pieces, d_model]`, one row per piece with [`RequestedOutput::HiddenSum`], in order; none if there is no such piece.
+    /// Hidden sums `[chunks, d_model]`, one row per chunk with [`RequestedOutput::HiddenSum`]; `None` without such a
+    /// chunk.
     pub hidden_sums: Option<Tensor<B, 2>>,
 }
 
 impl<B: Backend> Decoder<B> {
-    /// The outputs that the pieces request. Each piece's logits are those of [`Decoder::forward_cached`] on only the piece,
-    /// except for rounding: products of more rows may add up their terms in another order.
+    /// Runs the chunks in one pass and returns the outputs that they request. Except for rounding, the logits of a
+    /// chunk are those of [`Decoder::forward_cached`]: matrix products of another shape may add their terms in
+    /// another order.
     ///
-    /// The requirements on tokens are those of [`Decoder::forward_cached`], for each piece.
-    pub fn ragged(&self, pieces: &mut [Piece<'_, B>]) -> RaggedOutput<B> {
-        let (mut ids, mut places, mut wanted) = (Vec::new(), Vec::new(), Vec::new());
+    /// Each chunk's tokens must meet the requirements of [`Decoder::forward_cached`].
+    pub fn ragged(&self, chunks: &mut [SequenceChunk<'_, B>]) -> RaggedOutput<B> {
+        let (mut ids, mut positions, mut logit_rows) = (Vec::new(), Vec::new(), Vec::new());
         let mut summed = Vec::new();
-        for piece in pieces.iter() {
-            let (first, end) = (ids.len(), ids.len() + piece.tokens.len());
-            let offset = piece.cache.len();
-            ids.extend(piece.tokens.iter().map(|&id| i64::from(id)));
-            places.extend((offset..offset + piece.tokens.len()).map(|place| place as i64));
-            let rows = match piece.wanted {
+        for chunk in chunks.iter() {
+            let (first, end) = (ids.len(), ids.len() + chunk.tokens.len());
+            let offset = chunk.cache.len();
+            ids.extend(chunk.tokens.iter().map(|&id| i64::from(id)));
+            let range = offset..offset + chunk.tokens.len();
+            positions.extend(range.map(|position| position as i64));
+            let rows = match chunk.output {
                 RequestedOutput::None => end..end,
                 RequestedOutput::Last => end.saturating_sub(1).max(first)..end,
                 RequestedOutput::All => first..end,
@@ -66,7 +71,7 @@ impl<B: Backend> Decoder<B> {
                     end..end
                 }
             };
-            wanted.extend(rows.map(|row| row as i64));
+            logit_rows.extend(rows.map(|row| row as i64));
         }
         let total = ids.len();
         let mut output = RaggedOutput {
@@ -77,15 +82,17 @@ impl<B: Backend> Decoder<B> {
             return output;
         }
         let device = self.device();
-        let places = Tensor::<B, 1, Int>::from_data(TensorData::new(places, [total]), &device);
+        let positions =
+            Tensor::<B, 1, Int>::from_data(TensorData::new(positions, [total]), &device);
         let ids = Tensor::<B, 2, Int>::from_data(TensorData::new(ids, [1, total]), &device);
-        let mut x = self.embeddings.forward_at(ids, &places);
-        let angles = self.stack.rotary().map(|table| table.angles_at(&places));
+        let mut x = self.embeddings.forward_at(ids, &positions);
+        let rotary = self.stack.rotary();
+        let angles = rotary.map(|table| table.angles_at(&positions));
         for (layer, block) in self.stack.blocks.iter().enumerate() {
-            let sequences = pieces.iter_mut().filter(|piece| !piece.tokens.is_empty());
-            let sequences = sequences.map(|piece| CachedRows {
-                rows: piece.tokens.len(),
-                cache: piece.cache.layer(layer),
+            let sequences = chunks.iter_mut().filter(|chunk| !chunk.tokens.is_empty());
+            let sequences = sequences.map(|chunk| CachedRows {
+                rows: chunk.tokens.len(),
+                cache: chunk.cache.layer(layer),
             });
             x = block.ragged(x, angles.as_ref(), sequences.collect()); // [1, rows, d_model]
         }
@@ -95,13 +102,14 @@ impl<B: Backend> Decoder<B> {
         });
         let sums: Vec<Tensor<B, 2>> = sums.collect();
         output.hidden_sums = (!sums.is_empty()).then(|| Tensor::cat(sums, 0));
-        let rows = wanted.len();
+        let rows = logit_rows.len();
         if rows == 0 {
             return output;
         }
         if rows < total {
-            let wanted = Tensor::<B, 1, Int>::from_data(TensorData::new(wanted, [rows]), &device);
-            x = x.select(1, wanted);
+            let logit_rows =
+                Tensor::<B, 1, Int>::from_data(TensorData::new(logit_rows, [rows]), &device);
+            x = x.select(1, logit_rows);
         }
         let logits = self.logits(self.stack.finish(x)); // [1, rows, vocab_size]
         output.logits = Some(logits.reshape([rows, self.config().vocab_size()]));

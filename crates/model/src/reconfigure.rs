@@ -1,4 +1,4 @@
-//! The same weights under another configuration: another dropout, another context.
+//! Moves weights to a configuration with another dropout or context length.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -16,14 +16,15 @@ use crate::error::ConfigError;
 use crate::linear::LinearWeight;
 use crate::weights::{ParamMapper, ParamVisitor, Parts, map_params, visit_params, whole_path};
 
-/// Fields that say nothing about what weights compute.
-pub(crate) const NOT_COMPUTED: [&str; 3] = ["init", "dropout", "dropout_sites"];
+/// Fields that do not affect the output of trained weights.
+pub(crate) const TRAINING_ONLY: [&str; 3] = ["init", "dropout", "dropout_sites"];
 
 impl<B: Backend> Decoder<B> {
-    /// The same weights with another dropout and another context. A table of learned positions is cut to the context.
+    /// Returns the model with the same weights and another dropout or context length. Learned positions are truncated
+    /// to the context.
     ///
     /// # Errors
-    /// The weights are packed, another field differs, or the context is longer than the learned positions.
+    /// The weights are packed, another field differs, or the context exceeds the learned positions.
     pub fn reconfigured(&self, config: &DecoderConfig) -> Result<Self, ConfigError> {
         if let Some(format) = self.packed_format() {
             let rule = "must be f32: packed weights cannot be reconfigured";
@@ -45,14 +46,14 @@ impl<B: Backend> Decoder<B> {
             );
             return Err(ConfigError::new("seq_len", config.seq_len(), rule));
         }
-        Ok(self.under(config))
+        Ok(self.with_config(config))
     }
 
-    /// The parameters of the same paths, and the packed weights, under another configuration; new parameters are zeros, as
-    /// [`DecoderConfig::blank`]'s.
-    pub(crate) fn under(&self, config: &DecoderConfig) -> Self {
-        let mut found = Found(HashMap::new());
-        visit_params(self, &mut found);
+    /// Builds a model of another configuration with the parameters at the same paths and the packed weights. New
+    /// parameters are zero, as in [`DecoderConfig::blank`].
+    pub(crate) fn with_config(&self, config: &DecoderConfig) -> Self {
+        let mut elements = ParameterElements(HashMap::new());
+        visit_params(self, &mut elements);
         let mut blank = config.blank(&self.device());
         for (new, (_, held)) in blank.linears_mut().zip(self.linears()) {
             if let Some(weight) = held.packed() {
@@ -63,25 +64,27 @@ impl<B: Backend> Decoder<B> {
             blank.lm_head.head = self.lm_head.head.clone();
         }
         let parts = Parts::of(&blank);
-        map_params(blank, &mut Held { found, parts })
+        map_params(blank, &mut Transfer { elements, parts })
     }
 }
 
-/// The first field that changes what is computed in which two models differ, and what it must be: the first's.
+/// Returns the first field in which `other` differs from `expected`, and its expected value. Fields of
+/// [`TRAINING_ONLY`] and `except` are ignored.
 pub(crate) fn first_difference(
-    one: &ModelConfig,
+    expected: &ModelConfig,
     other: &ModelConfig,
-    but: &[&str],
+    except: &[&str],
 ) -> Option<(String, String)> {
-    let (one, other) = (object(one), object(other));
-    let ignored = |field: &str| NOT_COMPUTED.contains(&field) || but.contains(&field);
-    one.into_iter()
+    let (expected, other) = (object(expected), object(other));
+    let ignored = |field: &str| TRAINING_ONLY.contains(&field) || except.contains(&field);
+    expected
+        .into_iter()
         .filter(|(field, _)| !ignored(field))
         .find(|(field, value)| other.get(field) != Some(value))
         .map(|(field, value)| (field, value.to_string()))
 }
 
-/// A configuration's fields.
+/// Returns the fields of a configuration.
 pub(crate) fn object(config: &ModelConfig) -> Map<String, Value> {
     match serde_json::to_value(config) {
         Ok(Value::Object(map)) => map,
@@ -95,30 +98,30 @@ fn field_of(config: &ModelConfig, field: &str) -> String {
         .map_or_else(String::new, Value::to_string)
 }
 
-/// Parameters by path, the elements of each part of one that is in parts.
-struct Found<B: Backend>(HashMap<String, Vec<Tensor<B, 1>>>);
+/// Flattened parameters by path; a split table has several parts.
+struct ParameterElements<B: Backend>(HashMap<String, Vec<Tensor<B, 1>>>);
 
-impl<B: Backend> Found<B> {
-    /// Some elements of a parameter; none where there is no such parameter.
-    fn elements(&self, whole: &str, range: Range<usize>) -> Option<Tensor<B, 1>> {
+impl<B: Backend> ParameterElements<B> {
+    /// Returns a range of a parameter's elements; `None` if there is no such parameter.
+    fn range(&self, path: &str, range: Range<usize>) -> Option<Tensor<B, 1>> {
         let mut first = 0;
-        let mut pieces = Vec::new();
-        for part in self.0.get(whole)? {
+        let mut slices = Vec::new();
+        for part in self.0.get(path)? {
             let last = first + part.dims()[0];
             let (start, end) = (range.start.max(first), range.end.min(last));
             if start < end {
-                pieces.push(part.clone().narrow(0, start - first, end - start));
+                slices.push(part.clone().narrow(0, start - first, end - start));
             }
             first = last;
         }
-        match pieces.len() {
-            0 | 1 => pieces.pop(),
-            _ => Some(Tensor::cat(pieces, 0)),
+        match slices.len() {
+            0 | 1 => slices.pop(),
+            _ => Some(Tensor::cat(slices, 0)),
         }
     }
 }
 
-impl<B: Backend> ParamVisitor<B> for Found<B> {
+impl<B: Backend> ParamVisitor<B> for ParameterElements<B> {
     fn visit<const D: usize>(&mut self, path: &str, _id: ParamId, value: Tensor<B, D>) {
         let elements = value.shape().num_elements();
         let parts = self.0.entry(whole_path(path).to_owned()).or_default();
@@ -126,13 +129,14 @@ impl<B: Backend> ParamVisitor<B> for Found<B> {
     }
 }
 
-struct Held<B: Backend> {
-    found: Found<B>,
-    /// The parts that the new model's parameters are cut into.
+/// Replaces the parameters of a new model by those of an existing one.
+struct Transfer<B: Backend> {
+    elements: ParameterElements<B>,
+    /// The split tables of the new model.
     parts: Parts,
 }
 
-impl<B: Backend> ParamMapper<B> for Held<B> {
+impl<B: Backend> ParamMapper<B> for Transfer<B> {
     fn map<const D: usize>(
         &mut self,
         path: &str,
@@ -140,10 +144,10 @@ impl<B: Backend> ParamMapper<B> for Held<B> {
         value: Tensor<B, D>,
     ) -> Tensor<B, D> {
         let (shape, tracked) = (value.shape(), value.is_require_grad());
-        let place = self.parts.row_range(path);
-        // Row by row, so that what is cut off is at the end.
-        let range = place.elements(&value.dims());
-        match self.found.elements(place.whole, range) {
+        let rows = self.parts.row_range(path);
+        // Elements are in row order, so truncation removes the last rows.
+        let range = rows.elements(&value.dims());
+        match self.elements.range(rows.whole, range) {
             Some(kept) => kept.reshape(shape).detach().set_require_grad(tracked),
             None => value,
         }

@@ -1,4 +1,4 @@
-//! A stack of blocks.
+//! A stack of blocks with the norm after the last one: an encoder, or the body of a decoder.
 
 use burn::module::Module;
 use burn::tensor::backend::Backend as BurnBackend;
@@ -15,23 +15,23 @@ use crate::kv_cache::{KvCache, LayerCache};
 use crate::norm::{Norm, NormConfig};
 use crate::position::{RotaryConfig, RotaryTable};
 
-/// The configuration of a [`Stack`].
+/// Configuration of a [`Stack`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct StackConfig {
-    /// The number of blocks.
+    /// Number of blocks.
     pub n_layers: usize,
-    /// A block; [`StackConfig::block`] says in what the blocks differ.
+    /// Configuration common to all blocks; [`StackConfig::block()`] returns that of one block.
     pub block: BlockConfig,
-    /// The blocks, counted from 0, whose softmax attention sees every earlier key whatever [`StackConfig::block`]'s reach.
+    /// Indices, from 0, of the blocks whose softmax attention ignores the window and attends to every earlier key.
     pub full_layers: Vec<usize>,
-    /// The rotation of queries and keys.
+    /// Rotary positions of queries and keys, if any.
     pub rotary: Option<RotaryConfig>,
-    /// True if there is a norm after the last block.
+    /// True if a norm follows the last block.
     pub final_norm: bool,
 }
 
 impl StackConfig {
-    /// Equal blocks with a norm after the last, without rotary positions.
+    /// Identical blocks followed by a norm, without rotary positions.
     pub const fn new(n_layers: usize, block: BlockConfig) -> Self {
         Self {
             n_layers,
@@ -42,7 +42,7 @@ impl StackConfig {
         }
     }
 
-    /// Block `layer`'s attention.
+    /// The attention of block `layer`. The blocks of linear attention draw their features from separate random streams.
     pub fn attention(&self, layer: usize) -> AttentionConfig {
         let mut attention = match self.full_layers.contains(&layer) {
             true => self.block.attention.with_reach(Reach::Causal),
@@ -54,7 +54,7 @@ impl StackConfig {
         attention
     }
 
-    /// Block `layer`.
+    /// The configuration of block `layer`.
     pub fn block(&self, layer: usize) -> BlockConfig {
         BlockConfig {
             attention: self.attention(layer),
@@ -68,7 +68,7 @@ impl StackConfig {
         self.final_norm.then_some(norm)
     }
 
-    /// An empty cache with room for `capacity` tokens of each of `batch` sequences; see [`KvCache::new`].
+    /// Builds an empty cache for `batch` sequences of up to `capacity` tokens; see [`KvCache::new`].
     pub fn cache<B: Backend>(
         &self,
         batch: usize,
@@ -80,7 +80,7 @@ impl StackConfig {
         KvCache { layers, capacity }
     }
 
-    /// A stack with the initial weights of [`crate::nn::LinearConfig::init`].
+    /// Builds a stack with the initial weights of [`crate::nn::LinearConfig::init`].
     pub fn init<B: Backend>(&self, device: &Device<B>) -> Stack<B> {
         let from = Initializer::standalone(self.block.attention.d_model, device);
         self.init_from(&from)
@@ -99,7 +99,7 @@ impl StackConfig {
     }
 }
 
-/// Blocks, and the norm after the last one.
+/// A sequence of blocks, followed by an optional norm.
 ///
 /// ```
 /// use burn::tensor::{Distribution, Tensor};
@@ -122,7 +122,8 @@ impl StackConfig {
 /// # Ok::<(), emberlm_model::ContextError>(())
 /// ```
 ///
-/// With cross-attention it is an encoder–decoder's decoder. The memory is projected once, for any number of inputs:
+/// A stack with cross-attention is the decoder of an encoder–decoder. The memory is projected only once, for any number
+/// of inputs:
 ///
 /// ```
 /// use burn::tensor::{Distribution, Tensor};
@@ -148,16 +149,17 @@ impl StackConfig {
 pub struct Stack<B: BurnBackend> {
     /// The blocks in order.
     pub blocks: Vec<Block<B>>,
-    /// After the last block.
+    /// Norm after the last block.
     pub norm_final: Option<Norm<B>>,
     rotary: Option<RotaryTable<B>>,
 }
 
 impl<B: Backend> Stack<B> {
-    /// `[batch, seq, d_model]` to the same. With a cache, `x` continues the tokens in it; keys and values are appended to it.
+    /// Maps `[batch, seq, d_model]` to the same shape. With a cache, `x` continues the cached tokens, and its keys and
+    /// values are appended to the cache.
     ///
     /// # Errors
-    /// Those of [`Block::forward`], or a cache or a memory of another number of blocks.
+    /// Those of [`Block::forward`], or a cache or memory that has another number of blocks.
     pub fn forward<'a>(
         &self,
         x: Tensor<B, 3>,
@@ -169,8 +171,9 @@ impl<B: Backend> Stack<B> {
         Ok(self.run(x, context, cache))
     }
 
-    /// The keys and values of every block's cross-attention over a memory `[batch, memory, d_memory]`, with its padding mask
-    /// `[batch, memory]`: true where it may be seen. They are the same for every input of the stack.
+    /// Computes the keys and values of every block's cross-attention from a memory `[batch, memory, d_memory]`. The
+    /// padding mask `[batch, memory]` is true where queries may attend. The result does not depend on the stack's
+    /// input, so it can be reused.
     ///
     /// # Errors
     /// A block has no cross-attention.
@@ -187,7 +190,7 @@ impl<B: Backend> Stack<B> {
         Ok(StackMemory { blocks, padding })
     }
 
-    /// The self-attentions' weights of every block without a cache, `[batch, heads, seq, seq]` each.
+    /// Computes every block's self-attention weights without a cache: `[batch, heads, seq, seq]` each.
     ///
     /// # Errors
     /// Those of [`Stack::forward`].
@@ -201,7 +204,7 @@ impl<B: Backend> Stack<B> {
         Ok(self.run_attention_weights(x, context))
     }
 
-    /// Refuses a context or a cache that a block does not support.
+    /// Returns an error if a block does not support the context or the cache.
     fn check(
         &self,
         context: &StackContext<'_, B>,
@@ -223,7 +226,7 @@ impl<B: Backend> Stack<B> {
         self.blocks.iter().try_for_each(check)
     }
 
-    /// [`Stack::forward`] with inputs that were checked.
+    /// [`Stack::forward`] with inputs that have been checked.
     pub(crate) fn run(
         &self,
         mut x: Tensor<B, 3>,
@@ -239,7 +242,7 @@ impl<B: Backend> Stack<B> {
         self.finish(x)
     }
 
-    /// [`Stack::attention_weights`] in a context that was checked.
+    /// [`Stack::attention_weights`] with a context that has been checked.
     pub(crate) fn run_attention_weights(
         &self,
         mut x: Tensor<B, 3>,
@@ -254,7 +257,7 @@ impl<B: Backend> Stack<B> {
         weights
     }
 
-    /// The context of block `layer` without a cache.
+    /// Returns the context of block `layer`, without a cache.
     pub(crate) fn context<'a>(
         &'a self,
         layer: usize,
@@ -270,7 +273,7 @@ impl<B: Backend> Stack<B> {
         }
     }
 
-    /// The final norm of the last block's output, of any rows.
+    /// Applies the final norm, if any, to rows of the last block's output.
     pub(crate) fn finish(&self, x: Tensor<B, 3>) -> Tensor<B, 3> {
         match &self.norm_final {
             Some(norm) => norm.forward(x),

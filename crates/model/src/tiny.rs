@@ -1,16 +1,16 @@
-//! Models that are tiny but for their parts.
+//! Tiny configurations with the components of a full-size model, for tests.
 
 use crate::config::{AttentionKind, FullLayers, Init, ModelConfig, Position, RotaryScaling};
 
 impl ModelConfig {
-    /// [`ModelConfig::tiny`]'s.
+    /// Vocabulary size of [`ModelConfig::tiny`].
     pub const TINY_VOCAB_SIZE: usize = 19;
 
-    /// [`ModelConfig::tiny`]'s.
+    /// Longest sequence of [`ModelConfig::tiny`].
     pub const TINY_SEQ_LEN: usize = 12;
 
-    /// The same parts at a tiny size, for comparing one computation of a model with another: what is a part of a whole stays
-    /// a part, and what is grouped stays grouped.
+    /// Returns the configuration with the same components at tiny sizes, for comparing implementations. Structure is
+    /// preserved: grouped queries stay grouped, partial rotation stays partial, and full layers stay full.
     pub fn tiny(mut self) -> Self {
         let head_dim = self.head_dim.unwrap_or(self.d_model / self.heads.max(1));
         self.vocab_size = Some(Self::TINY_VOCAB_SIZE);
@@ -23,7 +23,7 @@ impl ModelConfig {
             _ => 2,
         });
         self.heads = 4;
-        // 4 where it follows from the width, else another.
+        // 4 if derived from the width. An explicit head width stays different from it.
         self.head_dim = self.head_dim.map(|_| 6);
         if let AttentionKind::Softmax { window, scale, .. } = &mut self.attention {
             if let Some(window) = window {
@@ -43,7 +43,7 @@ impl ModelConfig {
                 *original_seq_len = 8;
             }
         }
-        // Wide enough to be far from uniform attention and from linear activations.
+        // Large enough that attention is far from uniform and activations are far from linear.
         self.init = Init::Normal {
             std: 0.3,
             scale_residual: false,

@@ -1,4 +1,4 @@
-//! Scores of single tokens, which evaluation needs beyond the sum that training minimizes.
+//! Losses of individual tokens for evaluation; training needs only their sum.
 
 use burn::tensor::{Bool, Int, Tensor};
 use emberlm_kernels::{Backend, reference};
@@ -6,19 +6,19 @@ use emberlm_kernels::{Backend, reference};
 use crate::decoder::Decoder;
 use crate::tokens::Tokens;
 
-/// The predictions of each token of `[batch, seq]`.
+/// Scores of each target `[batch, seq]`.
 #[derive(Clone, Debug)]
 pub struct TokenScores<B: Backend> {
     /// `-ln p(target)` in nats, `[batch, seq]`; 0 where the target is ignored.
     pub losses: Tensor<B, 2>,
-    /// True if no token was likelier than the target, so that greedy decoding would have chosen it, `[batch, seq]`;
-    /// true where the target is ignored, so that a text is greedy where all of its learnt targets are.
+    /// True if no token is more probable than the target, so that greedy decoding would choose it, `[batch, seq]`. Also
+    /// true for ignored targets: a sequence matches greedy decoding if all of its values are true.
     pub greedy: Tensor<B, 2, Bool>,
 }
 
 impl<B: Backend> Decoder<B> {
-    /// The cross-entropy of every token in nats, `[batch, seq]`: `tokens` and `targets` `[batch, seq]`. Their sum is
-    /// [`Decoder::loss_sum`]'s. The logits exist in blocks of rows only, never all at once.
+    /// Computes the cross-entropy in nats of every target, `[batch, seq]`; the sum is [`Decoder::loss_sum`]. `tokens`
+    /// and `targets` are `[batch, seq]`. Logits are computed block by block and never held all at once.
     pub fn token_losses(
         &self,
         tokens: impl Into<Tokens<B>>,
@@ -27,7 +27,7 @@ impl<B: Backend> Decoder<B> {
         self.token_scores(tokens, targets).losses
     }
 
-    /// As [`Decoder::token_losses`], and whether greedy decoding would have chosen each target.
+    /// Computes [`Decoder::token_losses`] and compares each target with greedy decoding.
     pub fn token_scores(
         &self,
         tokens: impl Into<Tokens<B>>,
@@ -37,7 +37,7 @@ impl<B: Backend> Decoder<B> {
         self.token_scores_in_blocks(tokens, targets, rows)
     }
 
-    /// The logits of `rows` tokens are held at once.
+    /// [`Decoder::token_scores`] with the logits of at most `rows` tokens in memory.
     fn token_scores_in_blocks(
         &self,
         tokens: impl Into<Tokens<B>>,
@@ -57,12 +57,12 @@ impl<B: Backend> Decoder<B> {
             let logits = self.logits(hidden.clone().narrow(1, start, rows));
             let logits = logits.reshape([rows, vocab_size]);
             let targets = targets.clone().narrow(0, start, rows); // [rows, 1]
-            let learnt = targets.clone().greater_equal_elem(0).float(); // [rows, 1]
+            let included = targets.clone().greater_equal_elem(0).float(); // [rows, 1]
             let target = logits.clone().gather(1, targets.clamp_min(0)); // [rows, 1]
             let max = logits.clone().max_dim(1); // [rows, 1]
             let log_sum = (logits - max.clone()).exp().sum_dim(1).log() + max.clone();
-            losses.push((log_sum - target.clone()) * learnt.clone());
-            gaps.push((max - target) * learnt);
+            losses.push((log_sum - target.clone()) * included.clone());
+            gaps.push((max - target) * included);
         }
         TokenScores {
             losses: Tensor::cat(losses, 0).reshape([batch, seq]),
@@ -83,7 +83,7 @@ mod tests {
     use crate::families;
 
     #[test]
-    fn blocks_change_nothing() {
+    fn losses_do_not_depend_on_block_size() {
         let preset = families::preset("char-nano").unwrap();
         let mut raw = preset.config.clone();
         (raw.vocab_size, raw.seq_len, raw.d_model) = (Some(31), 8, 16);

@@ -1,8 +1,8 @@
-//! The table of tokens: the embedding, and the head if it is not tied.
+//! Table with one row per token: the embedding, and an untied head.
 //!
-//! It is one tensor `[vocab_size, d_model]` where the device takes it in one buffer. Where the device does not, it is the fewest parts
-//! of consecutive rows that fit, and what is computed of it is computed part by part: it stays one table to whoever reads or writes
-//! weights ([`crate::weights::Parts`]).
+//! The table is one tensor `[vocab_size, d_model]` if the device can hold it in one buffer. Otherwise it is split
+//! into the fewest parts of consecutive rows that fit, and operations run part by part. Weight files still contain
+//! one tensor ([`crate::weights::Parts`]).
 
 use burn::module::{Module, Param};
 use burn::tensor::backend::Backend as BurnBackend;
@@ -10,26 +10,26 @@ use burn::tensor::{Device, Int, Tensor};
 
 use emberlm_kernels::{Backend, HeadLossOptions, PackedFormat, PackedWeight, Precision, ops};
 
-/// A table `[vocab_size, d_model]`. Whether it is whole or in parts follows from its size and the device.
+/// A table `[vocab_size, d_model]`. Its size and the device determine if it is split.
 #[derive(Module, Debug)]
 pub enum TokenTable<B: BurnBackend> {
     /// One tensor.
     Whole(Param<Tensor<B, 2>>),
-    /// Consecutive rows, `[part's rows, d_model]` each, at least two.
+    /// At least two parts of consecutive rows, `[rows, d_model]` each.
     Parts(Vec<Param<Tensor<B, 2>>>),
-    /// Packed, part by part, `[part's rows, d_model]` each, at least one. Packed parts are no parameters.
+    /// At least one packed part of consecutive rows, `[rows, d_model]` each. Packed parts are not parameters.
     Packed(Vec<PackedWeight<B>>),
 }
 
-/// The rows of each part of a table of `vocab_size` rows where a buffer is at most `largest` bytes: the fewest parts, and all as
-/// many rows but for one.
+/// Splits `vocab_size` rows into the fewest parts that fit into buffers of `largest` bytes. The sizes of the parts
+/// differ by at most one row.
 ///
-/// A row counts as one number longer than `d_model`: a head's bias is one more column of it.
+/// A row counts as `d_model + 1` elements, because [`TokenTable::head_loss`] appends the bias as a column.
 pub(crate) fn rows_of_parts(vocab_size: usize, d_model: usize, largest: Option<u64>) -> Vec<usize> {
     let row = 4 * (d_model as u64 + 1);
-    let most = largest.map_or(u64::MAX, |bytes| (bytes / row).max(1));
-    // At most `vocab_size`, since `most` is at least 1.
-    let parts = (vocab_size as u64).div_ceil(most).max(1) as usize;
+    let max_rows = largest.map_or(u64::MAX, |bytes| (bytes / row).max(1));
+    // At most `vocab_size`, because `max_rows` is at least 1.
+    let parts = (vocab_size as u64).div_ceil(max_rows).max(1) as usize;
     let (rows, longer) = (vocab_size / parts, vocab_size % parts);
     (0..parts)
         .map(|part| rows + usize::from(part < longer))
@@ -37,7 +37,7 @@ pub(crate) fn rows_of_parts(vocab_size: usize, d_model: usize, largest: Option<u
 }
 
 impl<B: BurnBackend> TokenTable<B> {
-    /// Of its parts in the order of their rows, at least one.
+    /// Builds a table from at least one part, in row order.
     pub(crate) fn of(mut parts: Vec<Param<Tensor<B, 2>>>) -> Self {
         match (parts.len(), parts.pop()) {
             (1, Some(whole)) => Self::Whole(whole),
@@ -48,7 +48,7 @@ impl<B: BurnBackend> TokenTable<B> {
         }
     }
 
-    /// Its parameters in the order of their rows: one where it is whole, none where it is packed.
+    /// The parameters in row order: one if the table is not split, none if it is packed.
     pub fn parts(&self) -> &[Param<Tensor<B, 2>>] {
         match self {
             Self::Whole(whole) => std::slice::from_ref(whole),
@@ -57,7 +57,7 @@ impl<B: BurnBackend> TokenTable<B> {
         }
     }
 
-    /// The table with `change` made to each parameter, which keeps its shape.
+    /// Applies `change`, which must keep the shape, to each parameter.
     pub fn mapped(self, mut change: impl FnMut(Tensor<B, 2>) -> Tensor<B, 2>) -> Self {
         match self {
             Self::Whole(whole) => Self::Whole(whole.map(change)),
@@ -69,7 +69,7 @@ impl<B: BurnBackend> TokenTable<B> {
         }
     }
 
-    /// The device it is on.
+    /// The device that holds the table.
     pub(crate) fn device(&self) -> Device<B> {
         match self {
             Self::Whole(whole) => whole.lazy_device(),
@@ -82,7 +82,7 @@ impl<B: BurnBackend> TokenTable<B> {
         }
     }
 
-    /// The format of a packed table.
+    /// The format of a packed table; `None` if the table is in f32.
     pub(crate) fn packed_format(&self) -> Option<PackedFormat> {
         match self {
             Self::Whole(_) | Self::Parts(_) => None,
@@ -92,7 +92,7 @@ impl<B: BurnBackend> TokenTable<B> {
 }
 
 impl<B: Backend> TokenTable<B> {
-    /// All rows in one tensor, `[vocab_size, d_model]`, which a device may not take.
+    /// Concatenates all rows to one tensor `[vocab_size, d_model]`, which may exceed the device's largest buffer.
     pub fn joined(&self) -> Tensor<B, 2> {
         let mut parts = self.values();
         match (parts.len(), parts.pop()) {
@@ -104,7 +104,7 @@ impl<B: Backend> TokenTable<B> {
         }
     }
 
-    /// The rows in f32, part by part.
+    /// The rows of each part in f32.
     fn values(&self) -> Vec<Tensor<B, 2>> {
         match self {
             Self::Whole(_) | Self::Parts(_) => self.parts().iter().map(Param::val).collect(),
@@ -112,7 +112,7 @@ impl<B: Backend> TokenTable<B> {
         }
     }
 
-    /// The table packed, part by part.
+    /// Packs each part. A packed table stays unchanged.
     pub(crate) fn packed(&self, format: PackedFormat) -> Self {
         match self {
             Self::Whole(_) | Self::Parts(_) => {
@@ -123,7 +123,7 @@ impl<B: Backend> TokenTable<B> {
         }
     }
 
-    /// The rows of `ids`, `[batch, seq]` to `[batch, seq, d_model]`. A packed table is unpacked for it.
+    /// Looks up the rows of `ids`: `[batch, seq]` to `[batch, seq, d_model]`. A packed table is unpacked first.
     pub(crate) fn look_up(&self, ids: Tensor<B, 2, Int>) -> Tensor<B, 3> {
         match self {
             Self::Whole(whole) => ops::embedding(whole.val(), ids),
@@ -131,7 +131,7 @@ impl<B: Backend> TokenTable<B> {
         }
     }
 
-    /// `hidden` times its rows, and `bias` `[vocab_size]`: `[tokens, d_model]` to `[tokens, vocab_size]`.
+    /// Computes `hidden · Wᵀ + bias`: `[tokens, d_model]` to `[tokens, vocab_size]`. `bias` is `[vocab_size]`.
     pub(crate) fn logits(
         &self,
         hidden: Tensor<B, 2>,
@@ -144,14 +144,14 @@ impl<B: Backend> TokenTable<B> {
         match self {
             Self::Whole(whole) => float(whole.val(), bias),
             Self::Parts(_) => {
-                let parts = cut(self.values(), |part| part.dims()[0], bias);
+                let parts = with_bias(self.values(), |part| part.dims()[0], bias);
                 let logits = parts.into_iter().map(|(weight, bias)| float(weight, bias));
                 Tensor::cat(logits.collect(), 1)
             }
             Self::Packed(parts) => match parts.as_slice() {
                 [whole] => ops::linear_packed(hidden, whole.clone(), bias, None),
                 parts => {
-                    let parts = cut(parts.to_vec(), |part| part.shape()[0], bias);
+                    let parts = with_bias(parts.to_vec(), |part| part.shape()[0], bias);
                     let logits = parts.into_iter().map(|(weight, bias)| {
                         ops::linear_packed(hidden.clone(), weight, bias, None)
                     });
@@ -161,7 +161,8 @@ impl<B: Backend> TokenTable<B> {
         }
     }
 
-    /// [`ops::head_loss`] by its rows, and `bias` `[vocab_size]`: `hidden` `[tokens, d_model]`, `targets` `[tokens]`.
+    /// [`ops::head_loss`] with this table as the weight: `hidden` is `[tokens, d_model]`, `bias` `[vocab_size]` and
+    /// `targets` `[tokens]`.
     pub(crate) fn head_loss(
         &self,
         hidden: Tensor<B, 2>,
@@ -170,7 +171,7 @@ impl<B: Backend> TokenTable<B> {
         options: HeadLossOptions,
         precision: Precision,
     ) -> Tensor<B, 1> {
-        // [hidden, 1] · [weight, bias]ᵀ: a bias is one more input, so one operation serves with and without.
+        // [hidden, 1] · [weight, bias]ᵀ: the bias becomes an additional input, so the kernel needs no bias argument.
         let hidden = match bias {
             Some(_) => {
                 let ones = Tensor::ones([hidden.dims()[0], 1], &hidden.device());
@@ -178,7 +179,7 @@ impl<B: Backend> TokenTable<B> {
             }
             None => hidden,
         };
-        let parts = cut(self.values(), |part| part.dims()[0], bias).into_iter();
+        let parts = with_bias(self.values(), |part| part.dims()[0], bias).into_iter();
         let weights = parts.map(|(weight, bias)| match bias {
             Some(bias) => Tensor::cat(vec![weight, bias.unsqueeze_dim(1)], 1),
             None => weight,
@@ -187,20 +188,20 @@ impl<B: Backend> TokenTable<B> {
     }
 }
 
-/// Parts, of `rows` rows each, with what each has of a bias `[vocab_size]`.
-fn cut<B: BurnBackend, T>(
+/// Pairs each part, which has `rows(part)` rows, with its slice of a bias `[vocab_size]`.
+fn with_bias<B: BurnBackend, T>(
     parts: Vec<T>,
     rows: impl Fn(&T) -> usize,
     bias: Option<Tensor<B, 1>>,
 ) -> Vec<(T, Option<Tensor<B, 1>>)> {
     let mut start = 0;
-    let with_bias = |part: T| {
+    let pair = |part: T| {
         let rows = rows(&part);
-        let own = bias.clone().map(|bias| bias.narrow(0, start, rows));
+        let bias = bias.clone().map(|bias| bias.narrow(0, start, rows));
         start += rows;
-        (part, own)
+        (part, bias)
     };
-    parts.into_iter().map(with_bias).collect()
+    parts.into_iter().map(pair).collect()
 }
 
 #[cfg(test)]
@@ -208,18 +209,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_fewest_parts_that_fit_are_as_long_as_each_other() {
-        // GPT-2's on a device of WebGPU's least: 43,633 rows of 769 numbers fit.
+    fn table_is_split_into_fewest_parts_of_equal_size() {
+        // GPT-2's table with WebGPU's minimum buffer limit: 43,633 rows of 769 elements fit.
         assert_eq!(
             rows_of_parts(50_257, 768, Some(128 << 20)),
             [25_129, 25_128]
         );
         assert_eq!(rows_of_parts(50_257, 768, Some(1 << 30)), [50_257]);
         assert_eq!(rows_of_parts(50_257, 768, None), [50_257]);
-        // As many rows as fit, and one more.
+        // Exactly as many rows as fit, and one more.
         assert_eq!(rows_of_parts(10, 1, Some(80)), [10]);
         assert_eq!(rows_of_parts(11, 1, Some(80)), [6, 5]);
-        // Never less than a row.
+        // A part has at least one row.
         assert_eq!(rows_of_parts(3, 8, Some(4)), [1, 1, 1]);
         assert_eq!(rows_of_parts(1, 8, Some(0)), [1]);
     }

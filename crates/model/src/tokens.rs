@@ -1,4 +1,4 @@
-//! Token ids as a decoder takes them, with the documents that they are of.
+//! A decoder's input: token ids and document boundaries.
 
 use burn::tensor::backend::Backend;
 use burn::tensor::{Int, Tensor};
@@ -7,17 +7,18 @@ use crate::checked::DecoderConfig;
 use crate::config::AttentionKind;
 use crate::error::ConfigError;
 
-/// A target that is not to be predicted: its loss is 0, and nothing is learnt from it.
+/// Target of a token that is excluded from the loss: its loss and gradient are 0.
 pub const IGNORED: i32 = -1;
 
-/// Rows of token ids.
+/// A batch of token sequences.
 #[derive(Clone, Debug)]
 pub struct Tokens<B: Backend> {
-    /// `[batch, seq]`.
+    /// Token ids `[batch, seq]`.
     pub ids: Tensor<B, 2, Int>,
-    /// For every token the place in its row where its document begins, `[batch, seq]`: it sees no token before that, and
-    /// stands at the place counted from there: a row gives the same results as its documents by themselves. Without it, a row is one
-    /// document. The model must be one that [`DecoderConfig::check_documents`] accepts.
+    /// Index, in its sequence, of the first token of each token's document, `[batch, seq]`. Tokens attend only to
+    /// tokens of their document, and positions count from its start, so a packed sequence gives the same results as
+    /// its documents processed separately. `None` if every sequence is one document. Not supported by linear
+    /// attention ([`DecoderConfig::check_documents`]).
     pub documents: Option<Tensor<B, 2, Int>>,
 }
 
@@ -29,17 +30,17 @@ impl<B: Backend> From<Tensor<B, 2, Int>> for Tokens<B> {
 }
 
 impl<B: Backend> Tokens<B> {
-    /// `[batch, seq]`.
+    /// Returns `[batch, seq]`.
     pub fn dims(&self) -> [usize; 2] {
         self.ids.dims()
     }
 }
 
 impl DecoderConfig {
-    /// Returns true if the model can keep the documents of a row apart ([`Tokens::documents`]).
+    /// Checks that the model supports isolated documents ([`Tokens::documents`]).
     ///
     /// # Errors
-    /// The field that stands against it: linear attention, whose running sums are of all tokens so far.
+    /// The attention is linear: its running sums include all earlier tokens.
     pub fn check_documents(&self) -> Result<(), ConfigError> {
         match self.attention() {
             AttentionKind::Softmax { .. } => Ok(()),

@@ -1,22 +1,22 @@
-//! A training pass: the loss with the gradients of every parameter, from a graph of the whole decoder or, recomputing,
-//! from a graph of one block at a time.
+//! Training pass: computes the loss and the gradients of every parameter, either with one autodiff graph of the whole
+//! decoder or, with activation recomputation, with the graph of one block at a time.
 //!
 //! ```text
 //! whole        tokens ─► embedding ─► block 1 ─► … ─► block n ─► norm, loss        one graph, one backward pass
 //!
 //! recomputing  tokens ─► embedding ─► x₁ ─► … ─► xₙ ─► xₙ₊₁ ─► norm, loss          no graph of the blocks
-//!                                     kept xᵢ
-//!              for i = n … 1: block i again on xᵢ, its graph's backward pass from the gradient of xᵢ₊₁ to that of xᵢ
+//!                                     keep every xᵢ
+//!              for i = n … 1: run block i again on xᵢ; backward pass from the gradient of xᵢ₊₁ to that of xᵢ
 //! ```
 //!
-//! Recomputing (Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost") holds the blocks' inputs,
-//! `n_layers · [batch, seq, d_model]`, and the inside of one block, for one more forward pass of every block: about a
-//! third more time. What it computes is the same to the bit: a block is the same operations on the same numbers, and its
-//! backward pass begins with `Σ xᵢ₊₁ · g`, whose gradient is `1 · g`.
+//! Recomputation (Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost") keeps only the inputs of the
+//! blocks, `n_layers · [batch, seq, d_model]`, and the activations of one block. It costs an additional forward pass
+//! of every block, about a third more time. Results are bit-identical: a block repeats the same operations on the
+//! same values, and its backward pass starts from `Σ xᵢ₊₁ · g`, whose gradient with respect to xᵢ₊₁ is exactly `g`.
 //!
-//! The blocks' backward passes are run one after the other from here, not as operations inside of one graph: Burn 0.21 locks
-//! a graph during its backward pass, and at the end of every backward pass goes through all graphs that there are, so
-//! that one inside of another never ends.
+//! The backward passes of the blocks run one after another instead of as nested operations of one graph, because
+//! nesting deadlocks: Burn 0.21 locks a graph during its backward pass and visits all graphs at the end of every
+//! backward pass.
 
 use burn::module::{Module, ParamId};
 use burn::tensor::Tensor;
@@ -30,17 +30,17 @@ use crate::decoder::Decoder;
 use crate::tokens::Tokens;
 use crate::weights::{ParamVisitor, visit_params};
 
-/// The options of a training pass.
+/// Options of a training pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TrainingPass {
-    /// Keep only what each block takes, and compute its inside again for its gradients.
+    /// True to keep only the blocks' inputs and recompute their activations for the backward pass.
     pub recompute: bool,
-    /// The seed of dropout, see [`TrainingPass::dropout_seed`].
+    /// Seed of the dropout masks; see [`TrainingPass::dropout_seed`].
     pub dropout_seed: u64,
 }
 
 impl TrainingPass {
-    /// The passes of a step's micro-batches, without end.
+    /// Returns an endless iterator over the passes of a step's micro-batches.
     pub fn of_step(seed: u64, step: u64, recompute: bool) -> impl Iterator<Item = Self> {
         (0..).map(move |micro_batch| Self {
             recompute,
@@ -48,8 +48,8 @@ impl TrainingPass {
         })
     }
 
-    /// The seed of a micro-batch's dropout. The embedding and each block draw theirs from it and their own number, so
-    /// that a block computed again has the masks that it had, also in a run that is resumed at any step.
+    /// The dropout seed of a micro-batch. The embedding and each block derive their seeds from it, so that a recomputed
+    /// block has the same masks, and so that a resumed run continues with the same masks.
     pub fn dropout_seed(seed: u64, step: u64, micro_batch: u64) -> u64 {
         split_mix(split_mix(split_mix(seed) ^ step) ^ micro_batch)
     }
@@ -58,10 +58,10 @@ impl TrainingPass {
 type Inner<B> = <B as AutodiffBackend>::InnerBackend;
 
 impl<B: TrainingBackend> Decoder<B> {
-    /// The value of `loss`, a function `[batch, seq, d_model]` to `[1]` of the states before the head, and the
-    /// gradients of every parameter that it depends on: `tokens` `[batch, seq]`.
+    /// Computes `loss` and its gradients with respect to all parameters. `loss` maps the hidden states before the head,
+    /// `[batch, seq, d_model]`, to `[1]`. `tokens` is `[batch, seq]`.
     ///
-    /// The backend's random state is reset if the model has dropout.
+    /// If the model has dropout, the backend's random state is reseeded.
     pub fn gradients(
         &self,
         tokens: impl Into<Tokens<B>>,
@@ -96,7 +96,7 @@ impl<B: TrainingBackend> Decoder<B> {
         let mut x = embedded.clone().inner();
         for (i, block) in self.stack.blocks.iter().enumerate() {
             self.seed_dropout(pass, i + 1);
-            // Still under autodiff, where dropout acts, but with nothing to differentiate, so that nothing is kept.
+            // Dropout acts only under autodiff. Without parameters that require gradients, the graph keeps nothing.
             let block = block.clone().no_grad();
             let input = Tensor::from_inner(x.clone());
             let output = block.run(input, self.stack.context(i, context));
@@ -108,7 +108,7 @@ impl<B: TrainingBackend> Decoder<B> {
         let loss = loss(self.stack.finish(last.clone()));
         let value = loss.clone().inner();
         let mut all = loss.backward();
-        let mut grad = taken(&last, &mut all);
+        let mut grad = take_gradient(&last, &mut all);
         drop(last);
 
         for (i, block) in self.stack.blocks.iter().enumerate().rev() {
@@ -116,55 +116,59 @@ impl<B: TrainingBackend> Decoder<B> {
             let input = Tensor::<B, 3>::from_inner(input).require_grad();
             self.seed_dropout(pass, i + 1);
             let output = block.run(input.clone(), self.stack.context(i, context));
-            let mut grads = back(output, grad);
-            grad = taken(&input, &mut grads);
+            let mut grads = backward(output, grad);
+            grad = take_gradient(&input, &mut grads);
             move_gradients(block, grads, &mut all);
         }
-        move_gradients(self, back(embedded, grad), &mut all);
+        move_gradients(self, backward(embedded, grad), &mut all);
         (value, all)
     }
 
-    /// Makes what is drawn next a function of the pass and the number of a part: 0 is the embedding, `i + 1` block `i`.
-    fn seed_dropout(&self, pass: TrainingPass, part: usize) {
+    /// Seeds the backend's random state for one component: 0 is the embedding, `i + 1` is block `i`.
+    fn seed_dropout(&self, pass: TrainingPass, component: usize) {
         let config = self.config();
         if config.dropout() > 0.0 && !config.dropout_sites().is_empty() {
-            B::seed(&self.device(), split_mix(pass.dropout_seed ^ part as u64));
+            let seed = split_mix(pass.dropout_seed ^ component as u64);
+            B::seed(&self.device(), seed);
         }
     }
 }
 
-/// The gradients of a graph from its output, whose own gradient is `grad`.
-fn back<B: TrainingBackend>(output: Tensor<B, 3>, grad: Tensor<Inner<B>, 3>) -> B::Gradients {
+/// Runs the backward pass of a graph whose output has the gradient `grad`.
+fn backward<B: TrainingBackend>(output: Tensor<B, 3>, grad: Tensor<Inner<B>, 3>) -> B::Gradients {
     (output * Tensor::from_inner(grad)).sum().backward()
 }
 
-/// Takes the gradient of `x` out of `grads`: zeros where nothing depends on it.
-fn taken<B: TrainingBackend>(x: &Tensor<B, 3>, grads: &mut B::Gradients) -> Tensor<Inner<B>, 3> {
+/// Removes and returns the gradient of `x`; zeros if there is none.
+fn take_gradient<B: TrainingBackend>(
+    x: &Tensor<B, 3>,
+    grads: &mut B::Gradients,
+) -> Tensor<Inner<B>, 3> {
     x.grad_remove(grads)
         .unwrap_or_else(|| x.clone().inner().zeros_like())
 }
 
-/// Adds the gradients of a module's parameters to those of `all`.
+/// Moves the gradients of a module's parameters from `from` to `all`, adding to existing ones.
 fn move_gradients<B: TrainingBackend, M: Module<B>>(
     module: &M,
     mut from: B::Gradients,
     all: &mut B::Gradients,
 ) {
     let from = &mut from;
-    visit_params(module, &mut Move::<B> { from, all });
+    visit_params(module, &mut GradientMover::<B> { from, all });
 }
 
-struct Move<'a, B: TrainingBackend> {
+struct GradientMover<'a, B: TrainingBackend> {
     from: &'a mut B::Gradients,
     all: &'a mut B::Gradients,
 }
 
-impl<B: TrainingBackend> ParamVisitor<B> for Move<'_, B> {
+impl<B: TrainingBackend> ParamVisitor<B> for GradientMover<'_, B> {
     fn visit<const D: usize>(&mut self, _path: &str, _id: ParamId, value: Tensor<B, D>) {
         let Some(grad) = value.grad_remove(self.from) else {
             return;
         };
-        // The table of tokens may be the head too.
+        // A tied token table has a gradient from the head, too.
         let grad = match value.grad_remove(self.all) {
             Some(before) => grad + before,
             None => grad,

@@ -1,30 +1,30 @@
-//! The number format that a decoder holds its weights in for prediction.
+//! Storage format of a decoder's weights: f32 or packed for inference.
 
 use emberlm_kernels::{Backend, PackedFormat};
 
 use crate::decoder::Decoder;
 use crate::error::WeightsError;
 
-/// The number format of the linear layers' weights and the head. Embeddings, norms and biases are f32 in either.
+/// Storage format of the linear layers' weights and the head. Embeddings, norms and biases are always f32.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WeightFormat {
-    /// As they are trained.
+    /// f32, as in training.
     #[default]
     F32,
-    /// The linear layers and the head packed in fewer bits: less memory, and less of it is read for a token.
+    /// The linear layers and the head are packed into fewer bits, which reduces memory and the bytes read per token.
     Packed(PackedFormat),
-    /// The blocks' linear layers packed, and the head in f32, as published quantized models have it.
+    /// The blocks' linear layers are packed and the head is f32, as is usual in published quantized models.
     PackedLayers(PackedFormat),
 }
 
 impl WeightFormat {
-    /// Every format that the command line takes.
+    /// Every format available on the command line.
     pub const ALL: [Self; 2] = [Self::F32, Self::INT8];
 
-    /// Symmetric int8 with a scale for each output.
+    /// Symmetric int8 with one scale per output.
     pub const INT8: Self = Self::Packed(PackedFormat::Int8);
 
-    /// The name on the command line, or of the packed layers.
+    /// The name on the command line, or that of the packed layers' format.
     pub fn name(self) -> &'static str {
         match self {
             Self::F32 => "f32",
@@ -32,7 +32,7 @@ impl WeightFormat {
         }
     }
 
-    /// The format of the blocks' linear layers; none where they are in f32.
+    /// The packed format of the blocks' linear layers; `None` if they are f32.
     pub const fn layers(self) -> Option<PackedFormat> {
         match self {
             Self::F32 => None,
@@ -40,7 +40,7 @@ impl WeightFormat {
         }
     }
 
-    /// The format of the head; none where it is in f32.
+    /// The packed format of the head; `None` if it is f32.
     pub const fn head(self) -> Option<PackedFormat> {
         match self {
             Self::Packed(format) => Some(format),
@@ -50,16 +50,16 @@ impl WeightFormat {
 }
 
 impl<B: Backend> Decoder<B> {
-    /// The decoder with the weights of the blocks' linear layers and of the head packed, layer by layer: the floats of one
-    /// layer are freed before the next is packed. A tied embedding table stays in f32 for lookups.
+    /// Packs the weights of the blocks' linear layers and the head, layer by layer: the f32 values of one layer are
+    /// freed before the next is packed. A tied embedding table stays in f32 for lookups.
     ///
-    /// Packed weights are no parameters: they are not trained, and no checkpoint holds them. A Hugging Face directory does
-    /// ([`crate::hugging_face::export`]).
+    /// Packed weights are not parameters: they are not trained, and checkpoints cannot store them, but Hugging Face
+    /// directories can ([`crate::hugging_face::export`]).
     pub fn packed(self, format: PackedFormat) -> Self {
         self.with_weights(WeightFormat::Packed(format))
     }
 
-    /// The decoder with its weights in a format. Weights that are packed stay packed.
+    /// Converts the weights to a format. Packed weights stay packed.
     pub fn with_weights(mut self, format: WeightFormat) -> Self {
         if let Some(format) = format.layers() {
             self.linears_mut().for_each(|linear| linear.pack(format));
@@ -71,7 +71,7 @@ impl<B: Backend> Decoder<B> {
         self
     }
 
-    /// The format of its weights.
+    /// The format of the weights.
     pub fn weight_format(&self) -> WeightFormat {
         let layers = self.linears().find_map(|(_, linear)| linear.packed());
         match (self.table().packed_format(), layers) {
@@ -81,15 +81,15 @@ impl<B: Backend> Decoder<B> {
         }
     }
 
-    /// The format of its packed weights; none where all weights are parameters.
+    /// The format of packed weights; `None` if all weights are parameters.
     pub fn packed_format(&self) -> Option<PackedFormat> {
         self.weight_format().layers()
     }
 
-    /// Checks that all weights are parameters, as a checkpoint holds them.
+    /// Checks that no weight is packed, as checkpoints require.
     ///
     /// # Errors
-    /// They are packed.
+    /// A weight is packed.
     pub fn check_not_packed(&self) -> Result<(), WeightsError> {
         match self.packed_format() {
             Some(format) => Err(WeightsError::Packed {
@@ -110,7 +110,7 @@ mod tests {
     use crate::weights::named_tensors;
 
     #[test]
-    fn packing_frees_the_floats_of_the_linear_layers() {
+    fn packing_frees_f32_weights_of_linear_layers() {
         for tied in [true, false] {
             let mut raw = families::preset("char-nano").unwrap().config;
             (raw.vocab_size, raw.seq_len, raw.d_model) = (Some(31), 8, 16);

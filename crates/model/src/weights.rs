@@ -1,4 +1,5 @@
-//! Weights on disk: tensor stores ([`TensorStore`]), of which safetensors files are one ([`SafetensorsStore`]), with the decoder's own paths as names or a family's published ones.
+//! Reads and writes weights, named by the decoder's paths or by a family's published names. [`TensorStore`] abstracts
+//! from the file format; [`SafetensorsStore`] implements it for safetensors files.
 
 mod element;
 mod load;
@@ -18,7 +19,7 @@ pub(crate) use load::Naming;
 pub use load::{load_named, load_own, load_tensors};
 pub(crate) use load_decoder::load_decoder;
 pub use load_decoder::load_own_in;
-pub use parts::{Parts, part_of, part_path, together, whole_path};
+pub use parts::{Parts, join_parts, part_of, part_path, whole_path};
 pub use safetensors_store::SafetensorsStore;
 pub(crate) use save::write;
 pub use save::{
@@ -31,44 +32,46 @@ use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::tensor::Tensor;
 use burn::tensor::backend::Backend;
 
-/// Something done to each float parameter of a module, given its path (`blocks.0.attention.qkv.weight`). Parts of a table are
-/// separate parameters ([`part_of`]).
+/// Visitor of a module's float parameters and their paths (`blocks.0.attention.qkv.weight`). The parts of a split table
+/// are separate parameters ([`part_of`]).
 pub trait ParamVisitor<B: Backend> {
-    /// Called in the module's order.
+    /// Called for each parameter, in the module's order.
     fn visit<const D: usize>(&mut self, path: &str, id: ParamId, value: Tensor<B, D>);
 }
 
-/// Something that replaces each float parameter of a module, given its path.
+/// Replaces a module's float parameters, given their paths.
 pub trait ParamMapper<B: Backend> {
-    /// Called in the module's order; gives the new value.
+    /// Returns the new value of a parameter. Called in the module's order.
     fn map<const D: usize>(&mut self, path: &str, id: ParamId, value: Tensor<B, D>)
     -> Tensor<B, D>;
 }
 
 /// Visits every float parameter with its path.
 pub fn visit_params<B: Backend, M: Module<B>>(module: &M, visitor: &mut impl ParamVisitor<B>) {
-    module.visit(&mut Walk {
+    module.visit(&mut PathTracker {
         trail: Trail::default(),
         inner: visitor,
     });
 }
 
-/// Replaces every float parameter, given its path. The parameters' identities stay.
+/// Replaces every float parameter, given its path, and keeps the parameters' ids.
 pub fn map_params<B: Backend, M: Module<B>>(module: M, mapper: &mut impl ParamMapper<B>) -> M {
-    module.map(&mut Walk {
+    module.map(&mut PathTracker {
         trail: Trail::default(),
         inner: mapper,
     })
 }
 
-/// The path to where Burn is in a module.
+/// Path of the field that Burn is currently visiting.
 #[derive(Default)]
 pub(crate) struct Trail(Vec<String>);
 
 impl Trail {
-    /// Burn names an enum's variants too: a table that is whole and a weight in f32 have their field's path, and the parts of a
-    /// table are `parts` there.
-    /// The fields of a decoder's three components are its own to files and optimizers.
+    /// Adds a field to the path.
+    ///
+    /// Burn also enters enum variants. Unsplit tables and f32 weights get the path of their field; the parts of a split
+    /// table are below `parts`. The decoder's three components are left out, so that `stack.norm_final` is `norm_final`
+    /// in files and optimizer states.
     pub(crate) fn enter(&mut self, name: &str, container: &str) {
         let name = match (container, name) {
             ("Enum:TokenTable", "Whole") | ("Enum:LinearWeight", "Float") => "",
@@ -89,13 +92,13 @@ impl Trail {
     }
 }
 
-/// Keeps the path while Burn walks a module.
-struct Walk<'a, T> {
+/// Adapts visitors with paths to Burn's traversal of modules.
+struct PathTracker<'a, T> {
     trail: Trail,
     inner: &'a mut T,
 }
 
-impl<B: Backend, T: ParamVisitor<B>> ModuleVisitor<B> for Walk<'_, T> {
+impl<B: Backend, T: ParamVisitor<B>> ModuleVisitor<B> for PathTracker<'_, T> {
     fn enter_module(&mut self, name: &str, container: &str) {
         self.trail.enter(name, container);
     }
@@ -109,7 +112,7 @@ impl<B: Backend, T: ParamVisitor<B>> ModuleVisitor<B> for Walk<'_, T> {
     }
 }
 
-impl<B: Backend, T: ParamMapper<B>> ModuleMapper<B> for Walk<'_, T> {
+impl<B: Backend, T: ParamMapper<B>> ModuleMapper<B> for PathTracker<'_, T> {
     fn enter_module(&mut self, name: &str, container: &str) {
         self.trail.enter(name, container);
     }

@@ -1,4 +1,4 @@
-//! The components of a model, each built and used on its own, from outside of the crate.
+//! Builds and uses each component of a model separately through the public API.
 
 mod attention;
 mod encoder_decoder;
@@ -39,7 +39,7 @@ fn block() -> BlockConfig {
 }
 
 #[test]
-fn a_sandwich_has_a_norm_before_and_after_each_sublayer() {
+fn sandwich_normalizes_before_and_after_each_sublayer() {
     let config = BlockConfig {
         norm: Norm::OffsetRms { epsilon: 1e-6 },
         wiring: Wiring::Sandwich,
@@ -68,7 +68,7 @@ fn a_sandwich_has_a_norm_before_and_after_each_sublayer() {
 }
 
 #[test]
-fn an_offset_gain_is_one_more_than_its_parameter() {
+fn offset_gain_is_one_plus_parameter() {
     let device = Default::default();
     let epsilon = 1e-6;
     let mut offset = NormConfig::new(Norm::OffsetRms { epsilon }, D).init::<Flex>(&device);
@@ -82,7 +82,7 @@ fn an_offset_gain_is_one_more_than_its_parameter() {
 }
 
 #[test]
-fn a_stack_has_a_window_but_in_its_full_layers() {
+fn stack_has_window_except_in_full_layers() {
     let reach = Reach::Window {
         tokens: 2,
         global_tokens: 1,
@@ -102,7 +102,7 @@ fn a_stack_has_a_window_but_in_its_full_layers() {
         .collect();
     assert_eq!(reaches, [reach, Reach::Causal, reach]);
     let stack = config.init::<Flex>(&Default::default());
-    // Only block 0's attention: the last token sees the first, the one before and itself.
+    // Only the attention of block 0: the last token attends to the first one, its predecessor and itself.
     let weights = stack.blocks[0]
         .attention_weights(random([1, 5, D]), None, AttentionMask::default())
         .unwrap();
@@ -116,7 +116,7 @@ fn a_stack_has_a_window_but_in_its_full_layers() {
 }
 
 #[test]
-fn embeddings_a_stack_and_a_head_are_a_model() {
+fn embeddings_stack_and_head_form_a_model() {
     let device = Default::default();
     let (vocab_size, seq_len) = (11, 8);
     let embeddings = EmbeddingsConfig {
@@ -143,7 +143,7 @@ fn embeddings_a_stack_and_a_head_are_a_model() {
 }
 
 #[test]
-fn modules_of_one_configuration_start_with_different_weights_within_bounds() {
+fn modules_of_one_configuration_have_different_initial_weights() {
     let config = LinearConfig::new(D, 40).with_bias(true);
     let device = Default::default();
     let [one, other] = [(); 2].map(|()| config.init::<Flex>(&device));

@@ -1,5 +1,6 @@
-//! The decoder at every preset's parts and at a spread of every other legal configuration: cached decoding, attention weights,
-//! packed weights, passes over several sequences, isolated documents, recomputation, and token tables in parts.
+//! Tests the decoder with the components of every preset and with a representative sample of other valid
+//! configurations: cached decoding, attention weights, packed weights, ragged passes, isolated documents,
+//! recomputation, and split token tables.
 
 mod attention_weights;
 mod decoding;

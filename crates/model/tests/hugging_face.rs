@@ -1,5 +1,5 @@
-//! Hugging Face directories: what is read, what is refused and in which words, and that what is written is what was
-//! read, byte for byte. What the models compute is compared in `parity`.
+//! Tests reading Hugging Face directories, the errors about invalid and unsupported ones, and that exports are
+//! byte-identical to the original. `parity` compares the outputs of the models.
 
 mod damaged;
 mod flipped;
@@ -24,7 +24,7 @@ use safetensors::{Dtype, SafeTensors};
 use serde_json::{Map, Value};
 use tempfile::TempDir;
 
-/// The folders that `transformers` wrote.
+/// Directories written by `transformers`.
 fn fixtures() -> Vec<String> {
     let entries = fs::read_dir(fixture("")).unwrap();
     let mut names: Vec<String> = entries
@@ -51,7 +51,7 @@ fn changed(name: &str, changes: Value) -> Result<DecoderConfig, HuggingFaceError
     read_config(&fields)
 }
 
-/// A copy of a fixture to damage.
+/// A modifiable copy of a fixture.
 struct Copied(TempDir);
 
 impl Copied {
@@ -66,7 +66,7 @@ impl Copied {
         copied
     }
 
-    /// A small model of one block, written by this project.
+    /// A small exported model of one block.
     fn tiny() -> Self {
         let mut raw = families::preset("llama-3.2-1b").unwrap().config;
         raw.vocab_size = Some(5);
@@ -123,7 +123,7 @@ impl Copied {
         HuggingFaceModel::open(self.0.path())?.decoder(&Default::default())
     }
 
-    /// The error about it, without its path.
+    /// The error on loading, without the path.
     fn error(&self) -> String {
         let Err(error) = self.load() else {
             panic!("it was read");
@@ -133,7 +133,7 @@ impl Copied {
     }
 }
 
-/// A tensor in a file's layout.
+/// A tensor as stored in a file.
 #[derive(Clone, Debug, PartialEq)]
 struct Stored {
     dtype: Dtype,
@@ -141,7 +141,7 @@ struct Stored {
     bytes: Vec<u8>,
 }
 
-/// The tensors of a directory's model, read with only the `safetensors` crate.
+/// Reads the tensors of a directory directly with the `safetensors` crate.
 fn stored(folder: &Path) -> BTreeMap<String, Stored> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -181,7 +181,7 @@ fn options(element: Element) -> ExportOptions {
     }
 }
 
-/// Every parameter's bits.
+/// The bit patterns of every parameter.
 fn bits(decoder: &Decoder<Flex>) -> Vec<(String, Vec<u32>)> {
     let bits = |tensor: HostTensor| tensor.values.into_iter().map(f32::to_bits).collect();
     let tensors = named_tensors(decoder).into_iter();

@@ -1,5 +1,5 @@
-//! The initial weights against the table in `init.rs`: means and deviations of each part, for every family and every
-//! scheme, seeds and backends. What is expected is computed here, by hand from the table and the papers that it names.
+//! Compares means and standard deviations of initial weights with the table in `init.rs`, for every family and
+//! initialization, and tests seeds and backends. Expected values are derived from the table and the cited papers.
 
 use burn_flex::Flex;
 use burn_ndarray::NdArray;
@@ -11,15 +11,15 @@ use emberlm_model::{Activation, DecoderConfig, Family};
 const VOCAB: f64 = 300.0;
 const SEQ_LEN: f64 = 128.0;
 const D: f64 = 96.0;
-/// Of all query heads together: not the width of the model.
-const MIXED: f64 = 120.0;
+/// Total width of all query heads; it differs from `d_model`.
+const HEADS_WIDTH: f64 = 120.0;
 const WIDTH: f64 = 200.0;
 const LAYERS: f64 = 3.0;
 
-/// The standard deviation of a normal distribution that is cut at three standard deviations: √(1 - 6φ(3) / (2Φ(3) - 1)).
-const CUT: f64 = 0.98658;
+/// Standard deviation of a standard normal distribution truncated at ±3: √(1 - 6φ(3) / (2Φ(3) - 1)).
+const TRUNCATED_STD: f64 = 0.98658;
 
-/// A family's parts at small sizes.
+/// A family's components at small sizes.
 fn config(family: Family) -> DecoderConfig {
     let mut raw = family.presets().swap_remove(0).config;
     raw.vocab_size = Some(VOCAB as usize);
@@ -28,7 +28,7 @@ fn config(family: Family) -> DecoderConfig {
     raw.n_layers = LAYERS as usize;
     raw.kv_heads = raw.kv_heads.map(|_| 2);
     raw.heads = 6;
-    raw.head_dim = Some(MIXED as usize / 6);
+    raw.head_dim = Some(HEADS_WIDTH as usize / 6);
     if let Position::Rotary { dims, .. } = &mut raw.position {
         *dims = dims.map(|dims| dims.min(4));
     }
@@ -36,8 +36,8 @@ fn config(family: Family) -> DecoderConfig {
     DecoderConfig::try_from(raw).unwrap()
 }
 
-/// A model with a parameter of every kind.
-fn with_every_part(init: Init) -> DecoderConfig {
+/// A model with every kind of parameter.
+fn with_every_kind(init: Init) -> DecoderConfig {
     let raw = ModelConfig {
         init,
         bias: Biases::all(true),
@@ -62,12 +62,12 @@ fn weights<B: Backend>(config: &DecoderConfig, seed: u64) -> Vec<(String, HostTe
     named_tensors::<B, _>(&config.init::<B>(seed, &Default::default()))
 }
 
-/// The kind of a parameter, by its path.
-enum Part {
+/// Kind of a parameter, derived from its path.
+enum ParameterKind {
     Embedding {
         rows: f64,
     },
-    Map {
+    Linear {
         fan_in: f64,
         out: f64,
         residual: bool,
@@ -79,29 +79,31 @@ enum Part {
     NormBias,
 }
 
-fn part(path: &str, config: &DecoderConfig) -> Part {
+fn kind_of(path: &str, config: &DecoderConfig) -> ParameterKind {
     let kv_heads = config.kv_heads() as f64;
-    let map = match path.trim_end_matches(".weight").trim_end_matches(".bias") {
-        // Its gain is 1 + w.
+    let sizes = match path.trim_end_matches(".weight").trim_end_matches(".bias") {
+        // The gain is 1 + w.
         _ if path.ends_with("gain") && matches!(config.norm(), Norm::OffsetRms { .. }) => {
-            return Part::NormBias;
+            return ParameterKind::NormBias;
         }
-        _ if path.ends_with("gain") => return Part::Gain,
-        _ if path.contains("norm") => return Part::NormBias,
-        "tokens" => return Part::Embedding { rows: VOCAB },
-        "positions" => return Part::Embedding { rows: SEQ_LEN },
+        _ if path.ends_with("gain") => return ParameterKind::Gain,
+        _ if path.contains("norm") => return ParameterKind::NormBias,
+        "tokens" => return ParameterKind::Embedding { rows: VOCAB },
+        "positions" => return ParameterKind::Embedding { rows: SEQ_LEN },
         "head" | "head_bias" => (D, VOCAB, false),
-        map if map.ends_with("attention.qkv") => (D, MIXED + 2.0 * kv_heads * 20.0, false),
-        map if map.ends_with("attention.out") => (MIXED, D, true),
-        map if map.ends_with("feed_forward.down") => (WIDTH, D, true),
-        map if map.ends_with("feed_forward.up") => (D, WIDTH, false),
-        map if map.ends_with("feed_forward.gate") => (D, WIDTH, false),
+        layer if layer.ends_with("attention.qkv") => {
+            (D, HEADS_WIDTH + 2.0 * kv_heads * 20.0, false)
+        }
+        layer if layer.ends_with("attention.out") => (HEADS_WIDTH, D, true),
+        layer if layer.ends_with("feed_forward.down") => (WIDTH, D, true),
+        layer if layer.ends_with("feed_forward.up") => (D, WIDTH, false),
+        layer if layer.ends_with("feed_forward.gate") => (D, WIDTH, false),
         other => panic!("{other} is in no row of the table"),
     };
-    let (fan_in, out, residual) = map;
+    let (fan_in, out, residual) = sizes;
     match path.ends_with("bias") {
-        true => Part::Bias { fan_in },
-        false => Part::Map {
+        true => ParameterKind::Bias { fan_in },
+        false => ParameterKind::Linear {
             fan_in,
             out,
             residual,
@@ -109,72 +111,86 @@ fn part(path: &str, config: &DecoderConfig) -> Part {
     }
 }
 
-/// The distribution of a parameter, by its standard deviation or its bound.
+/// Distribution of a parameter, with its standard deviation or bound.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Drawn {
+enum InitialDistribution {
     Constant(f32),
     Normal(f64),
-    /// Cut at three of these.
+    /// Truncated at three standard deviations.
     Truncated(f64),
     Uniform(f64),
 }
 
-/// A column of the table.
-type Scheme = fn(Part) -> Drawn;
+/// A column of the table in `init.rs`.
+type Scheme = fn(ParameterKind) -> InitialDistribution;
 
-/// Radford et al. 2019: 0.02, and 1/√N of it in the N = 2 · layers maps into the residual stream.
-fn gpt2(part: Part) -> Drawn {
-    match part {
-        Part::Map { residual: true, .. } => Drawn::Normal(0.02 / 6f64.sqrt()),
+/// Radford et al. 2019: 0.02, divided by √N in the N = 2 · layers linear layers that write to the residual stream.
+fn gpt2(kind: ParameterKind) -> InitialDistribution {
+    match kind {
+        ParameterKind::Linear { residual: true, .. } => {
+            InitialDistribution::Normal(0.02 / 6f64.sqrt())
+        }
         other => normal(other),
     }
 }
 
-fn normal(part: Part) -> Drawn {
-    match part {
-        Part::Embedding { .. } | Part::Map { .. } => Drawn::Normal(0.02),
-        Part::Bias { .. } | Part::NormBias => Drawn::Constant(0.0),
-        Part::Gain => Drawn::Constant(1.0),
+fn normal(kind: ParameterKind) -> InitialDistribution {
+    match kind {
+        ParameterKind::Embedding { .. } | ParameterKind::Linear { .. } => {
+            InitialDistribution::Normal(0.02)
+        }
+        ParameterKind::Bias { .. } | ParameterKind::NormBias => InitialDistribution::Constant(0.0),
+        ParameterKind::Gain => InitialDistribution::Constant(1.0),
     }
 }
 
-/// PyTorch's `Embedding` and `Linear`.
-fn fan_in(part: Part) -> Drawn {
-    match part {
-        Part::Embedding { .. } => Drawn::Normal(1.0),
-        Part::Map { fan_in, .. } | Part::Bias { fan_in } => Drawn::Uniform(1.0 / fan_in.sqrt()),
+/// Defaults of PyTorch's `Embedding` and `Linear`.
+fn fan_in(kind: ParameterKind) -> InitialDistribution {
+    match kind {
+        ParameterKind::Embedding { .. } => InitialDistribution::Normal(1.0),
+        ParameterKind::Linear { fan_in, .. } | ParameterKind::Bias { fan_in } => {
+            InitialDistribution::Uniform(1.0 / fan_in.sqrt())
+        }
         other => normal(other),
     }
 }
 
 /// Chowdhery et al. 2022, section 5.
-fn le_cun(part: Part) -> Drawn {
-    match part {
-        Part::Embedding { .. } => Drawn::Normal(1.0),
-        Part::Map { fan_in, .. } => Drawn::Normal((1.0 / fan_in).sqrt()),
+fn le_cun(kind: ParameterKind) -> InitialDistribution {
+    match kind {
+        ParameterKind::Embedding { .. } => InitialDistribution::Normal(1.0),
+        ParameterKind::Linear { fan_in, .. } => InitialDistribution::Normal((1.0 / fan_in).sqrt()),
         other => normal(other),
     }
 }
 
-/// Glorot and Bengio 2010, cut.
-fn truncated_xavier(part: Part) -> Drawn {
-    match part {
-        Part::Embedding { rows } => Drawn::Truncated((2.0 / (rows + D)).sqrt()),
-        Part::Map { fan_in, out, .. } => Drawn::Truncated((2.0 / (fan_in + out)).sqrt()),
+/// Glorot and Bengio 2010, truncated.
+fn truncated_xavier(kind: ParameterKind) -> InitialDistribution {
+    match kind {
+        ParameterKind::Embedding { rows } => {
+            InitialDistribution::Truncated((2.0 / (rows + D)).sqrt())
+        }
+        ParameterKind::Linear { fan_in, out, .. } => {
+            InitialDistribution::Truncated((2.0 / (fan_in + out)).sqrt())
+        }
         other => normal(other),
     }
 }
 
-/// Nguyen and Salazar 2019; into the residual stream Wang and Komatsuzaki 2021.
-fn small(part: Part) -> Drawn {
-    match part {
-        Part::Map { residual: true, .. } => Drawn::Normal(2.0 / (LAYERS * D.sqrt())),
-        Part::Embedding { .. } | Part::Map { .. } => Drawn::Normal((2.0 / (5.0 * D)).sqrt()),
+/// Nguyen and Salazar 2019; for layers that write to the residual stream, Wang and Komatsuzaki 2021.
+fn small(kind: ParameterKind) -> InitialDistribution {
+    match kind {
+        ParameterKind::Linear { residual: true, .. } => {
+            InitialDistribution::Normal(2.0 / (LAYERS * D.sqrt()))
+        }
+        ParameterKind::Embedding { .. } | ParameterKind::Linear { .. } => {
+            InitialDistribution::Normal((2.0 / (5.0 * D)).sqrt())
+        }
         other => normal(other),
     }
 }
 
-/// Each family's scheme, and how many parameters three of its layers have.
+/// Initialization of a family, and the number of parameters of a model with three layers.
 fn expected(family: Family) -> (Scheme, usize) {
     match family {
         Family::Pocket => (fan_in, 14),
@@ -194,7 +210,7 @@ fn expected(family: Family) -> (Scheme, usize) {
 }
 
 #[test]
-fn every_family_starts_as_its_paper_says() {
+fn every_family_is_initialized_as_published() {
     for family in Family::ALL {
         let (scheme, parameters) = expected(family);
         check(family.name(), &config(family), parameters, scheme);
@@ -202,7 +218,7 @@ fn every_family_starts_as_its_paper_says() {
 }
 
 #[test]
-fn every_scheme_draws_every_part() {
+fn every_scheme_initializes_every_kind() {
     let of = |scale_residual| Init::Normal {
         std: 0.02,
         scale_residual,
@@ -216,45 +232,48 @@ fn every_scheme_draws_every_part() {
         (Init::Small, small),
     ];
     for (init, scheme) in schemes {
-        // Tokens, positions, head, its bias and the last norm's two; of a block five maps and four norms, all with
-        // biases.
+        // Tokens, positions, head, head bias and two of the final norm; per block, five linear layers and four norms,
+        // all with biases.
         check(
             &format!("{init:?}"),
-            &with_every_part(init),
+            &with_every_kind(init),
             6 + 3 * 18,
             scheme,
         );
     }
 }
 
-/// Of all tables together: a single one is too small to distinguish the cut distribution from the whole one.
+/// Uses all tables, because a single one is too small to distinguish a truncated distribution from a normal one.
 #[test]
-fn cut_normals_are_narrower() {
+fn truncated_normals_are_narrower() {
     let config = config(Family::Cs336);
     let mut scaled = Vec::new();
     for (path, tensor) in weights::<Flex>(&config, 1) {
-        if let Drawn::Truncated(std) = truncated_xavier(part(&path, &config)) {
+        if let InitialDistribution::Truncated(std) = truncated_xavier(kind_of(&path, &config)) {
             scaled.extend(tensor.values.iter().map(|&x| f64::from(x) / std));
         }
     }
     let count = scaled.len() as f64;
     assert!(count > 300_000.0);
     let std = (scaled.iter().map(|x| x * x).sum::<f64>() / count).sqrt();
-    assert!((std - CUT).abs() < 0.005, "{std:.5}, not {CUT}");
+    assert!(
+        (std - TRUNCATED_STD).abs() < 0.005,
+        "{std:.5}, not {TRUNCATED_STD}"
+    );
     let greatest = scaled.iter().fold(0f64, |max, x| max.max(x.abs()));
     assert!((2.99..=3.0 + 1e-6).contains(&greatest), "{greatest}");
 }
 
 #[test]
-fn the_seed_alone_decides_on_every_backend() {
+fn weights_depend_only_on_seed_on_every_backend() {
     for family in Family::ALL {
         let config = config(family);
         let first = weights::<Flex>(&config, 1);
         assert_eq!(first, weights::<Flex>(&config, 1));
         assert_eq!(first, weights::<NdArray>(&config, 1));
         for ((path, one), (_, other)) in first.iter().zip(weights::<Flex>(&config, 2)) {
-            let drawn = expected(family).0(part(path, &config));
-            let constant = matches!(drawn, Drawn::Constant(_));
+            let drawn = expected(family).0(kind_of(path, &config));
+            let constant = matches!(drawn, InitialDistribution::Constant(_));
             let name = family.name();
             assert_eq!(one == &other, constant, "{name}: {path} of another seed");
         }
@@ -262,11 +281,11 @@ fn the_seed_alone_decides_on_every_backend() {
 }
 
 #[test]
-fn no_two_parameters_are_drawn_alike() {
+fn parameters_have_different_streams() {
     let weights = weights::<Flex>(&config(Family::Pocket), 1);
     for (i, (name, tensor)) in weights.iter().enumerate() {
         for (other_name, other) in &weights[..i] {
-            // The scale aside, the same stream would give the same order of sizes.
+            // Two parameters from the same stream would be proportional and have the same ranks.
             let ratio = tensor.values[0] / other.values[0];
             let same = |n: usize| (tensor.values[n] / other.values[n] - ratio).abs() < 1e-4;
             assert!(!(same(1) && same(2)), "{name} and {other_name}");
@@ -283,19 +302,21 @@ fn check(name: &str, config: &DecoderConfig, parameters: usize, expected: Scheme
             .iter()
             .fold(0f64, |max, &x| max.max(f64::from(x.abs())));
         let many = values.len() > 10_000;
-        match expected(part(path, config)) {
-            Drawn::Constant(value) => assert!(values.iter().all(|&x| x == value), "{what}"),
-            Drawn::Normal(std) => {
+        match expected(kind_of(path, config)) {
+            InitialDistribution::Constant(value) => {
+                assert!(values.iter().all(|&x| x == value), "{what}")
+            }
+            InitialDistribution::Normal(std) => {
                 check_moments(&what, values, std, 3.0);
                 let share = greatest / std;
                 assert!(!many || share > 3.1, "{what} ends at {share} deviations");
             }
-            Drawn::Truncated(std) => {
-                check_moments(&what, values, CUT * std, 2.83);
+            InitialDistribution::Truncated(std) => {
+                check_moments(&what, values, TRUNCATED_STD * std, 2.83);
                 let share = greatest / std;
                 assert!(share <= 3.0 + 1e-6, "{what}: {share} deviations");
             }
-            Drawn::Uniform(bound) => {
+            InitialDistribution::Uniform(bound) => {
                 check_moments(&what, values, bound / 3f64.sqrt(), 1.8);
                 let share = greatest / bound;
                 assert!(share <= 1.0 + 1e-6, "{what}: {share} of the bound");
@@ -305,7 +326,8 @@ fn check(name: &str, config: &DecoderConfig, parameters: usize, expected: Scheme
     }
 }
 
-/// Mean and deviation within five standard errors; `kurtosis` is the distribution's, for the deviation's own error.
+/// Checks the mean and standard deviation within five standard errors. `kurtosis` of the distribution determines the
+/// standard error of the standard deviation.
 fn check_moments(what: &str, values: &[f32], std: f64, kurtosis: f64) {
     let count = values.len() as f64;
     let mean = values.iter().map(|&x| f64::from(x)).sum::<f64>() / count;

@@ -1,6 +1,6 @@
 //! Integration tests: components, decoders, weights on disk, and parity with PyTorch and `transformers`.
 //!
-//! One program, so that the dependencies are linked once.
+//! All of them are in one test binary, so that dependencies are linked only once.
 
 #![recursion_limit = "256"]
 #![allow(

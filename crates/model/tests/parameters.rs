@@ -1,5 +1,5 @@
-//! The parameters that a model lists are those that Burn finds in it, each with its role, for every preset's parts; adapters
-//! change a layer as the composed expression does, and are all that is trained of it.
+//! Tests the parameter list and low-rank adapters: models with the components of every preset list the parameters that
+//! Burn finds, with their roles; adapters match their equation, and only they are trained.
 
 use crate::decoder::gradients::one_at_a_time;
 use burn::backend::Autodiff;
@@ -13,7 +13,7 @@ use emberlm_model::{
 
 type Training = Autodiff<Flex>;
 
-/// A preset's parts at small sizes.
+/// A preset's components at small sizes.
 fn small(name: &str) -> DecoderConfig {
     let config = families::preset(name).unwrap().config;
     DecoderConfig::try_from(config.tiny()).unwrap_or_else(|error| panic!("{name}: {error}"))
@@ -30,7 +30,7 @@ impl ParamVisitor<Training> for Visited {
     }
 }
 
-/// The listed parameters, after they have been compared with Burn's.
+/// Compares the listed parameters with Burn's and returns them.
 fn listed(name: &str, decoder: &Decoder<Training>) -> Vec<(String, ParameterRole, bool)> {
     let mut visited = Visited::default();
     visit_params(decoder, &mut visited);
@@ -51,7 +51,7 @@ fn listed(name: &str, decoder: &Decoder<Training>) -> Vec<(String, ParameterRole
 }
 
 #[test]
-fn every_parameter_of_every_preset_is_listed() {
+fn lists_every_parameter_of_every_preset() {
     for preset in families::presets() {
         let config = small(preset.name);
         let device = Default::default();
@@ -83,7 +83,7 @@ fn every_parameter_of_every_preset_is_listed() {
 }
 
 #[test]
-fn packed_weights_are_no_parameters() {
+fn packed_weights_are_not_parameters() {
     let decoder = small("llama").init::<Training>(1, &Default::default());
     let packed = decoder.packed(PackedFormat::Int8);
     for (path, role, _) in listed("llama", &packed) {
@@ -109,11 +109,11 @@ fn assert_close(name: &str, found: &[f32], expected: &[f32]) {
     }
 }
 
-/// `residual + x (W + scale · A B) + b`, its gradients by x, A and B, and none by the frozen W and b, whether W is in f32 or
-/// packed.
+/// Checks `residual + x (W + scale · A B) + b` and its gradients with respect to x, A and B. The frozen W and b have no
+/// gradients. W is in f32 or packed.
 #[test]
-fn an_adapter_adds_its_product_to_the_weight() {
-    let _alone = one_at_a_time();
+fn adapter_adds_low_rank_product() {
+    let _guard = one_at_a_time();
     let device = Default::default();
     for packed in [false, true] {
         let decoder = small("gpt2").init::<Training>(1, &device);
@@ -179,7 +179,7 @@ fn an_adapter_adds_its_product_to_the_weight() {
 }
 
 #[test]
-fn an_adapter_is_what_is_trained_of_a_frozen_model() {
+fn only_adapters_of_frozen_model_are_trained() {
     let device = Default::default();
     let mut decoder = small("llama").init::<Training>(1, &device).no_grad();
     let config = LowRankConfig {

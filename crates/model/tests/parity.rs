@@ -1,7 +1,8 @@
-//! The model against PyTorch and `transformers`: logits, loss, every parameter's gradient, ten AdamW steps and greedy
-//! continuations, for each family's fixtures on each backend. `fixtures/make.py` and `make_families.py` wrote them. Linear
-//! attention, which has no fixture, is compared between backends, and so are attention within documents and passes over
-//! pieces of several sequences.
+//! Compares the model with PyTorch and `transformers` on each backend: logits, loss, every parameter's gradient, ten
+//! AdamW steps and greedy continuations, for each family. `fixtures/make.py` and `make_families.py` generate the
+//! fixtures.
+//!
+//! Linear attention, isolated documents and ragged passes have no fixtures and are compared between backends.
 
 mod checks;
 #[cfg(feature = "vulkan")]
@@ -12,7 +13,7 @@ mod linear_attention;
 mod optimize;
 mod ragged;
 
-/// Every check of some fixtures on one backend.
+/// Generates the tests of several fixtures on one backend.
 macro_rules! on_backend {
     ($module:ident, $backend:ty, $device:expr, $check:ident, [$($name:ident = $fixture:literal,)*]) => {
         mod $module {
@@ -26,7 +27,7 @@ macro_rules! on_backend {
     };
 }
 
-/// The references written from equations.
+/// Fixtures of reference implementations.
 macro_rules! equations {
     ($module:ident, $backend:ty, $device:expr) => {
         on_backend!(
@@ -47,7 +48,7 @@ macro_rules! equations {
     };
 }
 
-/// The directories that `transformers` wrote, one of each type, with its gradients.
+/// Directories written by `transformers`, one per model type, with gradients.
 macro_rules! transformers {
     ($module:ident, $backend:ty, $device:expr) => {
         on_backend!(
@@ -69,7 +70,8 @@ macro_rules! transformers {
     };
 }
 
-/// Other configurations of the types: what a GPU backend compiles for each takes it half a minute, so only on CPUs.
+/// Further configurations of the model types. They run only on CPU backends, because a GPU backend compiles kernels for
+/// half a minute for each.
 macro_rules! variants {
     ($module:ident, $backend:ty, $device:expr) => {
         on_backend!(
@@ -128,12 +130,12 @@ fn linear_attention_on_ndarray() {
 #[cfg(feature = "vulkan")]
 #[test]
 fn linear_attention_on_vulkan() {
-    // Its gradients are those of plain operations, and would take minutes to compile.
+    // Without gradients: they use plain operations, whose kernels would take minutes to compile.
     linear_attention::check_logits::<burn::backend::Vulkan>(&vulkan_device());
 }
 
 #[test]
-fn pieces_of_several_sequences_on_ndarray() {
+fn ragged_passes_on_ndarray() {
     for preset in ["pocket-tales", "char-nano"] {
         ragged::check::<burn_ndarray::NdArray>(preset, &Default::default());
     }
@@ -141,8 +143,8 @@ fn pieces_of_several_sequences_on_ndarray() {
 
 #[cfg(feature = "vulkan")]
 #[test]
-fn pieces_of_several_sequences_on_vulkan() {
-    // One model: its kernels are compiled for each shape.
+fn ragged_passes_on_vulkan() {
+    // Only one model, because kernels are compiled for each shape.
     ragged::check::<burn::backend::Vulkan>("pocket-tales", &vulkan_device());
 }
 
@@ -152,7 +154,7 @@ fn isolated_documents_on_vulkan() {
     documents::check::<burn::backend::Vulkan>(&vulkan_device());
 }
 
-/// The best Vulkan device there is, a software one where there is no other.
+/// The best available Vulkan device, or a software device.
 #[cfg(feature = "vulkan")]
 fn vulkan_device() -> burn::backend::wgpu::WgpuDevice {
     use burn::backend::wgpu::{WgpuDevice, graphics::Vulkan, init_setup};

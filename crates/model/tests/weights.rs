@@ -1,4 +1,4 @@
-//! Weights on disk: what is written is read again bit for bit, and a file of another model is rejected with a reason.
+//! Weight files: round trips are bit-exact, and files of other models are rejected with a reason.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -27,7 +27,7 @@ fn decoder(preset: &str, seed: u64) -> Decoder<Flex> {
 
 type Named = Vec<(String, HostTensor)>;
 
-/// A file of char-nano's tensors after `change`.
+/// A file with char-nano's tensors, modified by `change`.
 struct Saved {
     folder: tempfile::TempDir,
 }
@@ -43,7 +43,7 @@ impl Saved {
         saved
     }
 
-    /// A file of any bytes.
+    /// Writes a file of arbitrary bytes.
     fn bytes(bytes: &[u8]) -> Self {
         let saved = Self {
             folder: tempfile::tempdir().unwrap(),
@@ -69,7 +69,7 @@ fn error_of(path: &Path) -> WeightsError {
 }
 
 #[test]
-fn a_round_trip_is_bit_exact() {
+fn round_trip_is_bit_exact() {
     for preset in ["char-nano", "gpt2", "pocket"] {
         let saved = decoder(preset, 1);
         let folder = tempfile::tempdir().unwrap();
@@ -109,7 +109,7 @@ fn special_values_survive() {
 }
 
 #[test]
-fn a_missing_tensor_is_named() {
+fn missing_tensor_is_named() {
     let saved = Saved::new(|tensors| {
         tensors.retain(|(name, _)| name != "blocks.1.feed_forward.up.weight");
     });
@@ -120,7 +120,7 @@ fn a_missing_tensor_is_named() {
 }
 
 #[test]
-fn tensors_left_over_are_named() {
+fn unexpected_tensors_are_named() {
     let saved = Saved::new(|tensors| {
         let one = tensors[0].1.clone();
         tensors.push(("blocks.2.norm1.gain".to_owned(), one.clone()));
@@ -133,7 +133,7 @@ fn tensors_left_over_are_named() {
 }
 
 #[test]
-fn another_shape_is_named_with_both() {
+fn shape_error_names_both_shapes() {
     let saved = Saved::new(|tensors| {
         let (_, tensor) = tensors
             .iter_mut()
@@ -146,7 +146,7 @@ fn another_shape_is_named_with_both() {
 }
 
 #[test]
-fn a_published_matrix_of_another_shape_is_named() {
+fn published_matrix_of_another_shape_is_named() {
     let decoder = decoder("pocket", 1);
     let config = decoder.config().clone();
     let source = |path: &str| config.family().source(&config, path);
@@ -185,7 +185,7 @@ fn a_published_matrix_of_another_shape_is_named() {
 }
 
 #[test]
-fn another_type_is_named() {
+fn unsupported_type_is_named() {
     let data = [0_u8; 11 * 24];
     let view = TensorView::new(Dtype::U8, vec![11, 24], &data).unwrap();
     let bytes = safetensors::serialize([("tokens", view)], None).unwrap();
@@ -194,7 +194,7 @@ fn another_type_is_named() {
 }
 
 #[test]
-fn a_damaged_file_is_refused() {
+fn damaged_file_is_rejected() {
     let whole = std::fs::read(Saved::new(|_| ()).path()).unwrap();
     let huge = (1_u64 << 60).to_le_bytes();
     let ends = [1, 7, 8, 9, 100, whole.len() / 2, whole.len() - 1];
@@ -215,9 +215,9 @@ fn a_damaged_file_is_refused() {
     }
 }
 
-/// Readers differ in which of two values they take, so that a file could be checked as one and used as another.
+/// JSON readers disagree on which value of a duplicate key to use, so validation and use could see different values.
 #[test]
-fn a_header_with_a_key_twice_is_refused() {
+fn header_with_duplicate_key_is_rejected() {
     let tensor = r#"{"dtype":"F32","shape":[2],"data_offsets":[0,8]}"#;
     let twice = r#"{"dtype":"F32","shape":[2],"shape":[1,2],"data_offsets":[0,8]}"#;
     for (header, reason) in [
@@ -244,9 +244,9 @@ fn a_header_with_a_key_twice_is_refused() {
     }
 }
 
-/// A file of many tensors that are not the model's names the first of them.
+/// The error about many unexpected tensors lists only the first ones.
 #[test]
-fn a_long_list_of_tensors_is_cut() {
+fn long_list_of_tensors_is_truncated() {
     let saved = Saved::new(|tensors| {
         let extra = tensors[0].1.clone();
         tensors.extend((0..1000).map(|i| (format!("extra.{i:04}"), extra.clone())));
@@ -256,7 +256,7 @@ fn a_long_list_of_tensors_is_cut() {
 }
 
 #[test]
-fn offsets_beyond_the_file_are_refused() {
+fn offsets_beyond_the_file_are_rejected() {
     for (shape, end) in [
         ("[1152921504606846976]", "4611686018427387904"),
         ("[4294967296,4294967296,2]", "8"),
@@ -275,7 +275,7 @@ fn offsets_beyond_the_file_are_refused() {
 }
 
 #[test]
-fn a_path_that_cannot_be_read_or_written_is_named() {
+fn unreadable_and_unwritable_paths_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let absent = folder.path().join("absent.safetensors");
     for path in [absent.as_path(), folder.path()] {
@@ -290,7 +290,7 @@ fn a_path_that_cannot_be_read_or_written_is_named() {
     assert!(error.contains("no/such/folder.safetensors"), "{error}");
 }
 
-/// Tensors in memory, given a row at a time: a store of another kind than safetensors.
+/// A [`TensorStore`] in memory that reads one row at a time.
 struct InMemory(Named);
 
 impl InMemory {
@@ -337,11 +337,11 @@ impl TensorStore for InMemory {
 }
 
 #[test]
-fn any_tensor_store_is_read() {
+fn custom_tensor_store_is_readable() {
     for preset in ["char-nano", "gpt2", "pocket"] {
         let saved = decoder(preset, 1);
         let config = saved.config().clone();
-        // Row by row as here, and turned and cut as the family's checkpoints are.
+        // In the decoder's layout, and transposed and split like the family's checkpoints.
         let own = InMemory(named_tensors::<Flex, _>(&saved));
         let source = |path: &str| config.family().source(&config, path);
         let family = published(&saved, Element::F32, source);

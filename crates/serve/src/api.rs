@@ -1,21 +1,23 @@
-//! The HTTP API: OpenAI's API, the page's requests, health and metrics.
+//! The HTTP API: OpenAI-compatible endpoints, the web page's requests, health and metrics.
 //!
-//! | path | file |
+//! | path | module |
 //! |---|---|
 //! | `/v1/completions` | `completions` |
 //! | `/v1/chat/completions` | `chat` |
 //! | `/v1/responses` | `responses` |
 //! | `/v1/embeddings` | `embeddings` |
 //! | `/v1/models`, `/v1/models/{name}`, `/api/models` | `models` |
-//! | `/api/play` | `play`: for the page, which is `playground` |
+//! | `/api/play` | `play`, for the page in `playground` |
 //! | `/openapi.json` | `description` |
-//! | `/health`, `/metrics` | here, and `crate::metrics`; the log is `crate::request_log` |
+//! | `/health`, `/metrics` | this module and `crate::metrics`; `crate::request_log` writes the log |
 //!
-//! `model_request` has a request with its body. Its fields are read by `body`, `settings`, `delivery`, `prompt` and `conversation`;
-//! `generation` makes the engine's request of them. `answers` has the answers as they are generated, `answer_stream` sends
-//! them as events, `memory` has what they may keep and `deadline` the time that they may take; `error` is every other answer. No
-//! field names a file, a program or an address: what a client sends is text, numbers, and schemas and expressions whose size and work
-//! are bounded.
+//! `model_request` extracts a request. `body`, `settings`, `delivery`, `prompt` and `conversation` parse its
+//! fields, and `generation` builds the engine's request from them. `answers` collects the generated answers,
+//! and `answer_stream` sends them as events. `memory` limits the memory of requests, `deadline` their time,
+//! and `error` defines all error responses.
+//!
+//! No field names a file, a program or an address. A client sends only text, numbers, schemas and
+//! expressions, all with limits on their size and cost.
 
 mod answer_stream;
 mod answers;
@@ -57,27 +59,27 @@ use crate::request_log::{RequestLog, Trace};
 use error::ApiError;
 use memory::Memory;
 
-/// The models to serve, and the rules for requests.
+/// The models to serve and the limits of requests.
 pub struct Service {
-    /// At least one. No two have a name or an alias in common.
+    /// The models; at least one. Names and aliases must be unique.
     pub models: Vec<ServedModel>,
     /// The limits of requests.
     pub limits: Limits,
-    /// The key that clients must send; `None` if no key is required.
+    /// The API key that clients must send. `None` if no key is required.
     pub key: Option<String>,
-    /// Receives a record of each request that the server's [`Hosts`](crate::Hosts) let through; [`Server::with_log`](crate::Server::with_log)
-    /// is for the others.
+    /// Logs every request that passes the server's [`Hosts`](crate::Hosts) check.
+    /// [`Server::with_log`](crate::Server::with_log) logs the rejected ones.
     pub log: Option<Arc<RequestLog>>,
 }
 
-/// The state that handlers share; cheap to clone.
+/// State shared by the handlers. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct App(Arc<Inner>);
 
 struct Inner {
     models: Vec<Arc<ServedModel>>,
     limits: Limits,
-    /// Hashes are compared, in a time that says nothing of where they differ.
+    /// The hash of the key. Comparing hashes leaks no timing information about the key.
     key: Option<Hash>,
     metrics: Metrics,
     memory: Memory,
@@ -101,10 +103,10 @@ impl App {
         &self.0.models
     }
 
-    /// The model that is asked for by its name or an alias.
+    /// Finds a model by its name or an alias.
     ///
     /// # Errors
-    /// There is no such.
+    /// No model has this name.
     pub fn model(&self, name: &str) -> Result<Arc<ServedModel>, ApiError> {
         let mut models = self.models().iter();
         let found = models.find(|model| model.is_called(name)).map(Arc::clone);
@@ -138,53 +140,53 @@ pub fn router(service: Service) -> Router {
         .route("/v1/embeddings", post(embeddings::answer))
         .route("/v1/models", get(models::all))
         .route("/v1/models/{name}", get(models::one))
-        .route("/api/models", get(models::shown))
+        .route("/api/models", get(models::for_page))
         .route("/api/play", post(play::answer))
         .route("/metrics", get(metrics))
         .route_layer(middleware::from_fn_with_state(app.clone(), deadline::keep))
-        .route_layer(middleware::from_fn_with_state(app.clone(), with_key));
+        .route_layer(middleware::from_fn_with_state(app.clone(), require_key));
     Router::new()
         .merge(guarded)
         .merge(playground::router())
         .route("/health", get(async || Json(json!({ "status": "ok" }))))
-        .route("/openapi.json", get(described))
+        .route("/openapi.json", get(openapi))
         .fallback(async || ApiError::not_found())
         .method_not_allowed_fallback(async || ApiError::method())
         .layer(body_limit)
-        .layer(middleware::from_fn_with_state(app.clone(), counted))
+        .layer(middleware::from_fn_with_state(app.clone(), count_and_log))
         .with_state(app)
 }
 
-/// Refuses requests without the key.
-async fn with_key(State(app): State<App>, request: Request, next: Next) -> Response {
-    let shown = request.headers().get(header::AUTHORIZATION);
-    let shown = shown.and_then(|shown| bearer(shown.to_str().ok()?));
-    let shown = shown.map(|shown| blake3::hash(shown.as_bytes()));
+/// Rejects requests without the key.
+async fn require_key(State(app): State<App>, request: Request, next: Next) -> Response {
+    let presented = request.headers().get(header::AUTHORIZATION);
+    let presented = presented.and_then(|presented| bearer(presented.to_str().ok()?));
+    let presented = presented.map(|presented| blake3::hash(presented.as_bytes()));
     match app.0.key {
-        Some(key) if shown != Some(key) => ApiError::key().into_response(),
+        Some(key) if presented != Some(key) => ApiError::key().into_response(),
         _ => next.run(request).await,
     }
 }
 
-/// The key of an `Authorization` header, whose scheme is written in either case (RFC 9110, section 11.1).
+/// The token of an `Authorization` header. The scheme is case-insensitive (RFC 9110, section 11.1).
 fn bearer(authorization: &str) -> Option<&str> {
     let (scheme, key) = authorization.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| key.trim())
 }
 
-/// Counts and logs answers.
-async fn counted(State(app): State<App>, mut request: Request, next: Next) -> Response {
+/// Counts and logs responses.
+async fn count_and_log(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let trace = Arc::new(Trace::new(&request, app.0.log.clone()));
     request.extensions_mut().insert(Arc::clone(&trace));
     let path = request.extensions().get::<MatchedPath>();
-    // What a client calls that does not exist is not remembered.
+    // Arbitrary paths are counted together, so clients cannot grow the metrics without bound.
     let path = path.map_or("other".to_owned(), |path| path.as_str().to_owned());
     let response = next.run(request).await;
     app.metrics().answered(&path, response.status().as_u16());
     trace.follow(response)
 }
 
-async fn described() -> Response {
+async fn openapi() -> Response {
     let json = [(header::CONTENT_TYPE, "application/json")];
     (json, description::document()).into_response()
 }

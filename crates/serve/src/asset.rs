@@ -1,17 +1,17 @@
-//! The pages' files, which are inside of the program.
+//! Files of the web pages, embedded in the binary.
 
 use axum::http::{HeaderName, header};
 use axum::response::{IntoResponse, Response};
 
-/// A file of a page.
+/// A file of a web page.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asset {
     pub(crate) kind: &'static str,
     pub(crate) content: &'static str,
 }
 
-/// The content security policy of a page: its own server's files and answers, and nothing inline, so that a name or a text that
-/// it shows can never become code.
+/// The content security policy of the pages: only files and responses of the page's server, and no inline
+/// content. Text shown on a page can therefore never run as code.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
     img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
@@ -22,7 +22,7 @@ impl IntoResponse for Asset {
             (header::CONTENT_SECURITY_POLICY, POLICY),
             (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
             (header::REFERRER_POLICY, "no-referrer"),
-            // The program may be another one the next time.
+            // A different version may be served after a restart.
             (header::CACHE_CONTROL, "no-cache"),
         ];
         (headers, self.content).into_response()

@@ -1,8 +1,8 @@
-//! A connection's limits: the time that writing may stand still, and who gives way when there are too many.
+//! Limits on connections: write timeouts, and which connection to close when there are too many.
 //!
-//! A connection that waits for a request, or for the rest of one, and one whose client reads nothing, may be closed at any
-//! time for a new one. So clients that open connections and leave them idle, send bodies slowly or never read their answers
-//! do not keep others out.
+//! A connection that waits for a request or its body, or whose client does not read, may be closed at any
+//! time to admit a new one. Clients that hold idle connections, send bodies slowly or never read their
+//! responses therefore cannot lock out others.
 
 use std::io;
 use std::net::SocketAddr;
@@ -21,24 +21,24 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use crate::held_body::holding;
 
-/// The current use of a connection.
+/// The activity of a connection.
 #[derive(Debug)]
 pub(crate) struct Activity {
     client: SocketAddr,
-    /// Requests that were received and whose answers are not yet handed over to be written.
+    /// Requests whose responses are not completely passed to the writer yet.
     answering: AtomicUsize,
-    /// True if the body of the request is still to come.
+    /// True while a request's body is being received.
     receiving: AtomicBool,
-    /// True if the client has taken nothing of what was written since [`Activity::since`].
+    /// True if the client has not accepted any output since [`Activity::since`].
     blocked: AtomicBool,
-    /// When the use last changed, in milliseconds of the list's clock.
+    /// The time of the last change, in milliseconds since `began`.
     since: AtomicU64,
     began: Instant,
-    /// Wakes the task that is to close the connection.
+    /// Wakes the connection's task to close it.
     close: Notify,
 }
 
-/// The time a client may have read nothing before its connection gives way to a new one.
+/// The time in milliseconds after which a connection with blocked output may be closed.
 const BLOCKED_MILLIS: u64 = 2000;
 
 impl Activity {
@@ -50,18 +50,18 @@ impl Activity {
         u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Marks whether a request's body is being received.
+    /// Sets whether a request's body is being received.
     pub fn receive(&self, receiving: bool) {
         self.receiving.store(receiving, Ordering::Relaxed);
         self.changed();
     }
 
-    /// The address at the other end of the connection.
+    /// The client's address.
     pub fn client(&self) -> SocketAddr {
         self.client
     }
 
-    /// Since when the connection has been of no use; none if it is in use.
+    /// The time since which the connection has been idle. `None` if it is in use.
     fn idle_since(&self) -> Option<u64> {
         let since = self.since.load(Ordering::Relaxed);
         if self.blocked.load(Ordering::Relaxed) {
@@ -71,13 +71,13 @@ impl Activity {
         (idle || self.receiving.load(Ordering::Relaxed)).then_some(since)
     }
 
-    /// Waits until the connection has to give way.
+    /// Waits until the connection should be closed.
     pub async fn closed(&self) {
         self.close.notified().await;
     }
 }
 
-/// The connections of a server.
+/// The open connections of a server.
 #[derive(Clone, Debug)]
 pub(crate) struct Connections {
     all: Arc<Mutex<Vec<Arc<Activity>>>>,
@@ -92,7 +92,7 @@ impl Connections {
         }
     }
 
-    /// A new connection.
+    /// Registers a new connection.
     pub fn open(&self, client: SocketAddr) -> Arc<Activity> {
         let activity = Arc::new(Activity {
             client,
@@ -109,13 +109,13 @@ impl Connections {
         activity
     }
 
-    /// Forgets a connection that has ended.
+    /// Removes a connection that has ended.
     pub fn forget(&self, activity: &Arc<Activity>) {
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|other| !Arc::ptr_eq(other, activity));
     }
 
-    /// Closes the connection that has been of no use for the longest; returns whether there is one.
+    /// Closes the connection that has been idle the longest. Returns false if none is idle.
     pub fn close_idlest(&self) -> bool {
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         let idle = all.iter().enumerate();
@@ -123,13 +123,13 @@ impl Connections {
         let Some((_, at)) = idle.min() else {
             return false;
         };
-        // It is not chosen again while it closes.
+        // Remove it now, so it is not chosen again while it closes.
         all.swap_remove(at).close.notify_one();
         true
     }
 }
 
-/// A request that is being answered, from its head to the end of the answer's body.
+/// Marks a request as being answered until the body of its response has been passed to the writer.
 struct Answering(Arc<Activity>);
 
 impl Answering {
@@ -147,7 +147,7 @@ impl Drop for Answering {
     }
 }
 
-/// Answers a request, and marks the connection as used meanwhile.
+/// Answers a request and marks the connection as in use meanwhile.
 pub(crate) async fn answered<E>(
     activity: Arc<Activity>,
     mut request: Request,
@@ -159,12 +159,12 @@ pub(crate) async fn answered<E>(
     Ok(holding(response, answering))
 }
 
-/// A stream on which writing may stand still for a limited time.
+/// A TCP stream with a write timeout.
 pub(crate) struct TimedStream {
     stream: TcpStream,
     activity: Arc<Activity>,
     limit: Duration,
-    /// Runs while something is to be written and the client takes nothing.
+    /// Runs while there is output that the client does not accept.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
@@ -178,7 +178,7 @@ impl TimedStream {
         }
     }
 
-    /// The result of a write: an error if it made no progress for too long.
+    /// Passes on the result of a write, or an error if writing made no progress for too long.
     fn timed<T>(
         &mut self,
         context: &mut Context<'_>,
@@ -239,7 +239,8 @@ impl AsyncWrite for TimedStream {
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.stream).poll_flush(context);
-        // A TCP stream has nothing to flush: this does not mean that the client has taken anything.
+        // A TCP stream does not buffer, so a successful flush does not mean that the client accepted
+        // anything.
         match flushed {
             Poll::Ready(_) => flushed,
             Poll::Pending => self.timed(context, flushed),

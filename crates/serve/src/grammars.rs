@@ -1,4 +1,4 @@
-//! The grammars that requests constrain texts to: vetted in a sandbox, compiled once, and cached.
+//! Grammars for constrained output: vetted in a sandbox, compiled once and cached.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,25 +11,25 @@ use emberlm_generate::{
 use thiserror::Error;
 use tokio::sync::{OnceCell, Semaphore, oneshot};
 
-/// Compiled grammars of a model that are kept.
+/// The most compiled grammars to cache per model.
 const MAX_CACHED: usize = 256;
-/// Bytes of the compiled grammars that are kept, as far as they can be estimated.
+/// The most memory of the cached grammars in bytes, by estimate.
 const MAX_CACHED_BYTES: usize = 256 << 20;
-/// Grammars of a model that are compiled in this process at once, after they were vetted.
+/// The most vetted grammars of a model that are compiled in this process concurrently.
 const COMPILERS: usize = 2;
-/// Grammars of a model that may be vetted, compiled or wait for it.
+/// The most grammars of a model that are being vetted or compiled, or are waiting for it.
 pub(crate) const MAX_PENDING: usize = 64;
 
-/// Why a text cannot be constrained to a grammar.
+/// The reason that a grammar cannot be used.
 #[derive(Clone, Debug, Error)]
 pub enum GrammarError {
-    /// The grammar cannot be read, or exceeds a limit.
+    /// The grammar is invalid or exceeds a limit.
     #[error(transparent)]
     Refused(#[from] SettingError),
-    /// Too many grammars wait to be compiled.
+    /// Too many grammars are queued.
     #[error("too many grammars wait to be compiled; try again later")]
     Busy,
-    /// The grammar could not be vetted or compiled, for a reason outside of the grammar.
+    /// Vetting or compiling failed for a reason unrelated to the grammar.
     #[error("the grammar could not be compiled: {0}")]
     Failed(String),
 }
@@ -44,9 +44,9 @@ impl From<VetError> for GrammarError {
     }
 }
 
-/// The grammars of one model. Requests for the same grammar vet and compile it once.
+/// The grammars of one model. Concurrent requests for the same grammar compile it once.
 pub(crate) struct Grammars {
-    /// Without one, grammars are compiled in this process unvetted: for tests of the server's other parts.
+    /// `None` compiles grammars in this process without vetting. Only for tests of other parts of the server.
     sandbox: Option<GrammarSandbox>,
     cache: Mutex<Cache>,
     pending: Semaphore,
@@ -59,13 +59,13 @@ type Compiled = Arc<OnceCell<Constraint>>;
 #[derive(Default)]
 struct Cache {
     entries: HashMap<Grammar, Entry>,
-    /// Counts uses.
+    /// The number of lookups.
     clock: u64,
 }
 
 struct Entry {
     compiled: Compiled,
-    /// The cache's clock at the last use.
+    /// The value of `clock` at the last use.
     used: u64,
 }
 
@@ -79,10 +79,10 @@ impl Grammars {
         }
     }
 
-    /// The compiled grammar, from the cache where it is there. `compile` runs on a separate thread.
+    /// Returns the compiled grammar, from the cache if possible. `compile` runs on its own thread.
     ///
     /// # Errors
-    /// The grammar exceeds a limit, or too many others wait.
+    /// The grammar exceeds a limit, or too many grammars are queued.
     pub async fn get(
         &self,
         grammar: Grammar,
@@ -107,7 +107,7 @@ impl Grammars {
             Some(sandbox) => {
                 let (sender, vetted) = oneshot::channel();
                 sandbox.submit(grammar, move |result| {
-                    // Whoever asked may be gone.
+                    // The request may have been cancelled.
                     let _ = sender.send(result);
                 });
                 ToCompile::Vetted(vetted.await.map_err(|_| GrammarError::Busy)??)
@@ -133,7 +133,7 @@ fn lock(cache: &Mutex<Cache>) -> MutexGuard<'_, Cache> {
     cache.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// One request's use of the cache. When it ends, in whatever way, the cache is brought within its limits.
+/// One request's use of the cache. Dropping it enforces the limits of the cache.
 struct Lookup<'a> {
     cache: &'a Mutex<Cache>,
     grammar: &'a Grammar,
@@ -157,7 +157,7 @@ impl fmt::Debug for Grammars {
     }
 }
 
-/// A grammar that is to be compiled for a model's vocabulary.
+/// A grammar to compile for a model's vocabulary.
 #[derive(Debug)]
 pub(crate) enum ToCompile {
     Vetted(VettedGrammar),
@@ -179,7 +179,7 @@ impl Cache {
         Arc::clone(&entry.compiled)
     }
 
-    /// Removes an entry that was not compiled, unless another request is compiling it again.
+    /// Removes an entry that failed to compile, unless another request has replaced it.
     fn forget(&mut self, grammar: &Grammar, failed: &Compiled) {
         let same = |entry: &Entry| Arc::ptr_eq(&entry.compiled, failed);
         if self.entries.get(grammar).is_some_and(same) {
@@ -187,7 +187,7 @@ impl Cache {
         }
     }
 
-    /// Removes those that were not used for the longest time, until the rest are few and small enough.
+    /// Evicts the least recently used grammars until the cache is within its limits.
     fn shrink(&mut self) {
         let bytes = |entry: &Entry| entry.compiled.get().map(Constraint::bytes);
         loop {
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grammar_is_compiled_once_and_a_failure_is_not_kept() {
+    fn a_grammar_is_compiled_once_and_failures_are_not_cached() {
         let grammars = Grammars::new(None);
         let vocabulary = vocabulary();
         let times = Arc::new(AtomicUsize::new(0));
@@ -258,12 +258,12 @@ mod tests {
             assert_eq!(lock(&grammars.cache).entries.len(), 1);
             for number in 0..MAX_CACHED + 10 {
                 get(regex(&format!("{number}"))).await.unwrap();
-                // It was used last, so it stays.
+                // It was used most recently, so it stays.
                 get(regex("a+b")).await.unwrap();
             }
             assert_eq!(lock(&grammars.cache).entries.len(), MAX_CACHED);
             assert_eq!(times.load(Ordering::Relaxed), 3 + MAX_CACHED + 10);
-            // A client that leaves leaves nothing behind, even if its grammar is compiled later.
+            // A cancelled request leaves no entry, even if its grammar is compiled later.
             let (release, released) = mpsc::channel::<()>();
             let vocabulary = vocabulary.clone();
             let leaving = grammars.get(regex("left"), move |_| {

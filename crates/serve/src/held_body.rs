@@ -1,4 +1,4 @@
-//! An answer's body that keeps something until it has been handed over or dropped.
+//! A response body that keeps a value alive until it is sent or dropped.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -7,7 +7,7 @@ use axum::body::{Body, HttpBody};
 use axum::response::Response;
 use hyper::body::{Frame, SizeHint};
 
-/// Keeps `held` until the response's body has been handed over to be written, or is dropped.
+/// Keeps `held` alive until the response's body has been passed to the writer or is dropped.
 pub(crate) fn holding<T: Send + Unpin + 'static>(response: Response, held: T) -> Response {
     response.map(|body| Body::new(HeldBody { body, _held: held }))
 }

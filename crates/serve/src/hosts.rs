@@ -1,17 +1,17 @@
-//! The hosts that a server answers for, and the origins of pages that may ask it.
+//! Checks the host and the origin of requests.
 //!
-//! A web page can make a browser ask a server on its user's machine or network: by DNS rebinding, where the page's own name
-//! resolves to the server's address, the browser even takes the answers for the page's own. Such a request names the page's
-//! host, so a server answers only for hosts that are its own:
+//! A web page can make a browser send requests to a server on the user's machine or network. With DNS
+//! rebinding, where the page's own name resolves to the server's address, the browser even lets the page read
+//! the responses. Such a request still names the page's host, so the server accepts only its own hosts:
 //!
 //! | listening on | accepted in `Host` |
 //! |---|---|
 //! | a loopback address | `localhost`, names below it, loopback addresses; any port |
 //! | any other address | those, and any IP address: rebinding needs a name |
 //!
-//! and names that were given. A request-target in absolute form names a host too, and both are checked. A request without
-//! `Host` is answered in HTTP/1.0 only, which no browser speaks. Where there is an `Origin`, it must be the request's own
-//! (the same host and port), or its host be a name that was given.
+//! and hosts that the user allows. The target of a request in absolute form also names a host; both are
+//! checked. A request without `Host` is accepted only with HTTP/1.0, which browsers do not use. An `Origin`,
+//! if present, must equal the request's own host and port, or its host must be allowed.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -29,11 +29,11 @@ use crate::request_log::{RequestLog, Trace};
 /// The hosts that a server answers for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hosts {
-    /// True if only this machine can reach the server.
+    /// True if the server listens on a loopback address.
     loopback: bool,
-    /// Further names, in lower case.
+    /// Additional allowed hosts, in lower case.
     named: Vec<String>,
-    /// True if any host and any origin may ask.
+    /// True if any host and any origin is allowed.
     any: bool,
 }
 
@@ -41,7 +41,7 @@ pub struct Hosts {
 const ANY: &str = "*";
 
 impl Hosts {
-    /// For a server that listens on `address`; `named` are also allowed, `*` for all.
+    /// The hosts for a server that listens on `address`, plus the names in `named`; `*` allows all.
     pub fn new(address: IpAddr, named: &[String]) -> Self {
         Self {
             loopback: address.is_loopback(),
@@ -50,7 +50,8 @@ impl Hosts {
         }
     }
 
-    /// Refuses requests to other hosts, and from pages of other origins. `log` receives a record of each that is refused.
+    /// Rejects requests for other hosts and from pages of other origins. `log` receives a record of each
+    /// rejected request.
     pub fn guard(self, router: Router, log: Option<Arc<RequestLog>>) -> Router {
         let guard = Arc::new((self, log));
         router.layer(middleware::from_fn(move |request: Request, next: Next| {
@@ -84,7 +85,7 @@ impl Hosts {
                 return Err(foreign_host(named.host()));
             }
         }
-        // A target in absolute form counts before the header (RFC 9112, section 3.2.2).
+        // The target in absolute form takes precedence over the header (RFC 9112, section 3.2.2).
         let own = target.or(header.as_ref());
         if own.is_none() && request.version() != Version::HTTP_10 {
             return Err(ApiError::invalid("a request must have a Host header"));
@@ -97,7 +98,7 @@ impl Hosts {
         Ok(())
     }
 
-    /// Returns true if the server answers for this host, which has no port.
+    /// Returns true if the server answers for `host`, given without a port.
     fn allows(&self, host: &str) -> bool {
         let host = bare(host);
         let address: Option<IpAddr> = host.parse().ok();
@@ -108,13 +109,14 @@ impl Hosts {
         own || self.named.contains(&host)
     }
 
-    /// Returns true if pages of this origin may ask: those that came from the host that is asked, and those of named hosts.
+    /// Returns true if pages of this origin may send requests: those of the requested host itself and of
+    /// allowed hosts.
     fn allows_origin(&self, origin: &HeaderValue, own: Option<&Authority>) -> bool {
         let Some(origin) = origin.to_str().ok().and_then(|origin| {
             let (_, authority) = origin.split_once("://")?;
             authority.parse::<Authority>().ok()
         }) else {
-            // Such as `null`, that of a file or of a page in a sandbox.
+            // For example `null`, the origin of a file or a sandboxed page.
             return false;
         };
         let same = own.is_some_and(|own| own.as_str().eq_ignore_ascii_case(origin.as_str()));
@@ -122,7 +124,7 @@ impl Hosts {
     }
 }
 
-/// A host's name or address in lower case, without the brackets around an IPv6 address and the dot after a whole name.
+/// Normalizes a host: lower case, without the brackets of an IPv6 address and without a trailing dot.
 fn bare(host: &str) -> String {
     let host = host
         .strip_prefix('[')

@@ -1,14 +1,14 @@
-//! The HTTP server: models in the shape of OpenAI's API with a playground, and a live page of training runs.
+//! The HTTP server: an OpenAI-compatible API with a playground page, and a live page of training runs.
 //!
 //! | type | purpose |
 //! |---|---|
-//! | [`load()`], [`LoadPlan`], [`ServeOptions`] | starts the engine of a model |
-//! | [`ServedModel`], [`Worker`] | a model with its engine's thread |
-//! | [`api::Service`], [`api::router`] | models as an HTTP service |
+//! | [`load()`], [`LoadPlan`], [`ServeOptions`] | starts a model's engine |
+//! | [`ServedModel`], [`Worker`] | a served model, and the thread of its engine |
+//! | [`api::Service`], [`api::router`] | serves models over HTTP |
 //! | [`Limits`] | the limits of a request |
-//! | [`RequestLog`], [`RequestRecord`] | a record of each request |
-//! | [`Server`], [`Hosts`] | listens on an address, for the hosts that are its own |
-//! | [`watch`] | the live page of runs |
+//! | [`RequestLog`], [`RequestRecord`] | logs requests |
+//! | [`Server`], [`Hosts`] | listens on an address and checks the `Host` of requests |
+//! | [`watch`] | the live page of training runs |
 //!
 //! ```
 //! use std::net::{IpAddr, Ipv4Addr};
@@ -21,7 +21,7 @@
 //! use emberlm_tokenizer::{Tokenizer, TokenizerKind};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! // A model of bytes with random weights.
+//! // A byte-level model with random weights.
 //! let tokenizer = Tokenizer::builtin(TokenizerKind::Byte)?;
 //! let mut config = families::preset("pocket-tales").ok_or("no such preset")?.config;
 //! (config.vocab_size, config.n_layers) = (Some(tokenizer.vocab_size()), 1);
@@ -42,7 +42,7 @@
 //! let router = api::router(service);
 //! let server = Server::bind(IpAddr::V4(Ipv4Addr::LOCALHOST), 0)?;
 //! let hosts = Hosts::new(server.address().ip(), &[]);
-//! // `server.run(router, hosts, stop, drain)` answers until `stop` is sent to or dropped.
+//! // `server.run(router, hosts, stop, drain)` answers requests until it is stopped through `stop`.
 //! # let (stop, stopped) = tokio::sync::oneshot::channel();
 //! # drop(stop);
 //! # server.run(router, hosts, stopped, std::time::Duration::ZERO)?;
@@ -50,28 +50,28 @@
 //! # }
 //! ```
 //!
-//! # Files
+//! # Modules
 //!
-//! | file | content |
+//! | module | contents |
 //! |---|---|
 //! | `server` | [`Server`]: an HTTP server on one address |
-//! | [`hosts`] | the hosts that a server answers for, and the pages that may ask it |
-//! | `connection` | how long a client may read nothing, and which connection gives way to a new one |
-//! | `held_body` | an answer's body that keeps something until it is sent |
-//! | [`api`] | the HTTP API: OpenAI's, and the page's requests |
-//! | [`model`], [`worker`] | a model that is served, and the thread that runs it |
-//! | [`mod@load`] | a model directory as a model that is served |
-//! | [`grammars`] | the grammars that texts are constrained to: vetted, compiled and cached |
+//! | [`hosts`] | checks of the `Host` and `Origin` headers |
+//! | `connection` | write timeouts, and which connection to close when there are too many |
+//! | `held_body` | a response body that keeps a value alive until it is sent |
+//! | [`api`] | the HTTP API: OpenAI-compatible endpoints, and the page's requests |
+//! | [`model`], [`worker`] | a served model, and the thread that runs it |
+//! | [`mod@load`] | loads a model directory for serving |
+//! | [`grammars`] | grammars for constrained output: vetted, compiled and cached |
 //! | [`limits`] | the limits of a request |
-//! | `tools` | calls of functions: their formats, grammars and parsing |
+//! | `tools` | function calls: formats, grammars and parsing |
 //! | `metrics` | counters and histograms for Prometheus |
-//! | [`request_log`] | the records of requests for a log |
+//! | [`request_log`] | request logging |
 //! | `playground` | the page at `/` |
 //! | [`reference`] | the definitions of the API for the generated documentation |
-//! | `asset` | the pages' files, inside of the program, and what a browser may do with them |
-//! | [`watch`] | a live page of runs |
-//! | [`tail`] | lines added to a file since it was last read |
-//! | `machine` | the load of this machine |
+//! | `asset` | embedded files of the pages, with their content security policy |
+//! | [`watch`] | the live page of training runs |
+//! | [`tail`] | reads lines appended to a file |
+//! | `machine` | CPU and memory usage of this machine |
 
 pub mod api;
 mod asset;

@@ -1,4 +1,4 @@
-//! A model directory as a model that is served.
+//! Loads a model directory for serving.
 
 use std::fs;
 use std::io;
@@ -17,57 +17,59 @@ use emberlm_tokenizer::chat::ChatEncoder;
 use crate::model::{Card, ChatFormat, ServedModel, Tables};
 use crate::worker::{Replacer, Worker};
 
-/// The memory of all slots' caches, in bytes, where the number of slots is open.
+/// The memory for all slots' caches in bytes, if the number of slots is automatic.
 const CACHE_BYTES: usize = 1 << 30;
-/// The maximum number of slots where the number is open.
+/// The most slots, if the number is automatic.
 const MAX_SLOTS: usize = 64;
 
-/// The options that a model is served with.
+/// Options for serving a model.
 #[derive(Clone, Debug, Default)]
 pub struct ServeOptions {
-    /// The name that clients ask for.
+    /// The name that clients use.
     pub name: String,
-    /// Other names that clients may ask for.
+    /// Alternative names that clients may use.
     pub aliases: Vec<String>,
-    /// The number of sequences that are generated at once; `None` for as many as 1 GiB of caches allow, at most 64.
+    /// The number of sequences to generate concurrently. `None` allows as many as fit 1 GiB of caches, at
+    /// most 64.
     pub slots: Option<usize>,
-    /// The tokens of a prompt and its answer; `None` for [`Model::context`]'s default.
+    /// The context for a prompt and its answer in tokens. `None` for the default of [`Model::context`].
     pub context: Option<usize>,
-    /// The number of requests that may wait while all slots are taken.
+    /// The number of requests that may be queued while all slots are in use.
     pub queue: usize,
-    /// The chat template (chatml, llama3 or a path); `None` for the model's own.
+    /// The chat template (chatml, llama3 or a path). `None` for the model's own.
     pub chat_template: Option<String>,
-    /// The sampling settings of requests that leave them out; where one is `None`, that of the model's `generation_config.json`.
+    /// Defaults of the sampling settings. Unset ones are taken from the model's `generation_config.json`.
     pub sampling: SamplingDefaults,
-    /// True to compute each answer in separate passes, so that it does not depend on other requests.
+    /// True to run separate forward passes per answer, which makes answers independent of concurrent
+    /// requests.
     pub deterministic: bool,
 }
 
-/// A model whose engine runs.
+/// A model with a running engine.
 pub struct Loaded<B: Backend> {
-    /// The model, to be put into a [`Service`](crate::api::Service).
+    /// The model, for a [`Service`](crate::api::Service).
     pub served: ServedModel,
-    /// Replaces the model's decoder while it is served.
+    /// Replaces the model's weights while it is served.
     pub replacer: Replacer<B>,
-    /// The memory of all slots' caches, in bytes.
+    /// The memory of all slots' caches in bytes.
     pub cache_bytes: usize,
 }
 
-/// A model that cannot be served.
+/// A model cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// The model has no tokenizer, a shorter context, or a chat template that cannot be used.
+    /// The model has no tokenizer, a shorter context, or an unusable chat template.
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// A sampling setting is out of its range, or the engine does not take the number of slots.
+    /// A sampling setting is out of range, or the engine does not support the number of slots.
     #[error(transparent)]
     Engine(#[from] SettingError),
-    /// The operating system gives no thread.
+    /// The operating system cannot start a thread.
     #[error("cannot start the model's thread: {0}")]
     Thread(#[source] io::Error),
 }
 
-/// A model and the options that it is served with, checked before its weights are read.
+/// A model and its serving options, checked before the weights are read.
 #[derive(Debug)]
 pub struct LoadPlan<'a> {
     model: &'a Model,
@@ -75,17 +77,18 @@ pub struct LoadPlan<'a> {
     tokenizer: Tokenizer,
     chat: Option<ChatFormat>,
     tool_chat: Option<ChatFormat>,
-    /// The tokens of a prompt and its answer.
+    /// The context in tokens.
     context: usize,
-    /// Warnings of [`sampling_defaults`].
+    /// The warnings of [`sampling_defaults`].
     ignored: Vec<String>,
 }
 
 impl<'a> LoadPlan<'a> {
-    /// Checks what can be checked without weights: the tokenizer, the chat template, the context and the sampling settings.
+    /// Checks everything that does not need the weights: the tokenizer, the chat template, the context and
+    /// the sampling settings.
     ///
     /// # Errors
-    /// The model has no tokenizer, or does not fit the options.
+    /// The model has no tokenizer, or does not support the options.
     pub fn new(model: &'a Model, mut options: ServeOptions) -> Result<Self, LoadError> {
         let tokenizer = model.require_tokenizer()?;
         let template = options.chat_template.as_deref();
@@ -109,22 +112,23 @@ impl<'a> LoadPlan<'a> {
         })
     }
 
-    /// The model.
+    /// The model to serve.
     pub fn model(&self) -> &'a Model {
         self.model
     }
 
-    /// Warnings about settings of the model's `generation_config.json` that are ignored because they break a rule.
+    /// Warnings about settings in the model's `generation_config.json` that are ignored because they are
+    /// invalid.
     pub fn ignored(&self) -> &[String] {
         &self.ignored
     }
 
-    /// The options that the model is served with.
+    /// The serving options.
     pub fn options(&self) -> &ServeOptions {
         &self.options
     }
 
-    /// The engine that the model is served with.
+    /// The configuration of the engine.
     pub fn engine(&self) -> EngineConfig {
         let config = self.model.config();
         let one = count::kv_cache(config, self.context);
@@ -137,11 +141,11 @@ impl<'a> LoadPlan<'a> {
         }
     }
 
-    /// Starts the engine on a dedicated thread. Clients' grammars are compiled in `sandbox` first; without one they are
-    /// compiled in this process, where a hostile grammar can exhaust its memory and its stack.
+    /// Starts the engine on its own thread. Grammars of clients are first compiled in `sandbox`. Without a
+    /// sandbox, a hostile grammar can exhaust the memory and the stack of this process.
     ///
     /// # Errors
-    /// The engine refuses the number of slots, or the operating system gives no thread.
+    /// The engine does not support the number of slots, or the operating system cannot start a thread.
     pub fn load<B: Backend>(
         self,
         decoder: Decoder<B>,
@@ -184,10 +188,10 @@ impl<'a> LoadPlan<'a> {
     }
 }
 
-/// Starts the engine of a model whose weights have been read: [`LoadPlan::new`] and [`LoadPlan::load`].
+/// Starts the engine of a model whose weights are loaded. Combines [`LoadPlan::new`] and [`LoadPlan::load`].
 ///
 /// # Errors
-/// The model has no tokenizer, or does not fit the options.
+/// The model has no tokenizer, or does not support the options.
 pub fn load<B: Backend>(
     model: &Model,
     decoder: Decoder<B>,
@@ -197,8 +201,8 @@ pub fn load<B: Backend>(
     LoadPlan::new(model, options.clone())?.load(decoder, sandbox)
 }
 
-/// The settings that a model's `generation_config.json` recommends, and a warning about each that is ignored because it
-/// breaks a rule.
+/// The sampling settings recommended by a model's `generation_config.json`, and a warning about each invalid
+/// one, which is ignored.
 pub fn sampling_defaults(model: &Model) -> (SamplingDefaults, Vec<String>) {
     let fields = match model.generation_config() {
         Ok(fields) => fields,
@@ -214,7 +218,7 @@ pub fn sampling_defaults(model: &Model) -> (SamplingDefaults, Vec<String>) {
 }
 
 impl Card {
-    /// The description of a model, without losses.
+    /// The description of a model, without loss curves.
     ///
     /// # Errors
     /// The model's tokenizer cannot be read.
@@ -231,7 +235,7 @@ impl Card {
     }
 }
 
-/// The time at which a directory was last written, in seconds since 1970.
+/// The modification time of a directory in seconds since 1970.
 fn modified(path: &Path) -> u64 {
     let time = fs::metadata(path).and_then(|metadata| metadata.modified());
     let since = time

@@ -1,4 +1,4 @@
-//! The load of this machine.
+//! CPU and memory usage of this machine.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -6,50 +6,50 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use sysinfo::{MINIMUM_CPU_UPDATE_INTERVAL, System};
 
-/// Its CPU and memory.
+/// CPU and memory usage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub(crate) struct Use {
-    /// The share of all cores that is busy, 0 to 1.
+pub(crate) struct MachineUsage {
+    /// CPU usage over all cores, from 0 to 1.
     processor: f64,
-    /// Bytes.
+    /// Used memory in bytes.
     memory_used: u64,
-    /// Bytes.
+    /// Total memory in bytes.
     memory: u64,
 }
 
-/// Looks at it, at most as often as looking makes sense, whoever asks.
-pub(crate) struct Machine(Mutex<Look>);
+/// Samples the usage. Readings are cached briefly, so frequent calls are cheap and accurate.
+pub(crate) struct Machine(Mutex<UsageSampler>);
 
-struct Look {
+struct UsageSampler {
     system: System,
     at: Option<Instant>,
-    found: Use,
+    usage: MachineUsage,
 }
 
 impl Machine {
     pub(crate) fn new() -> Self {
-        Self(Mutex::new(Look {
+        Self(Mutex::new(UsageSampler {
             system: System::new(),
             at: None,
-            found: Use::default(),
+            usage: MachineUsage::default(),
         }))
     }
 
-    /// The current load.
-    pub(crate) fn now(&self) -> Use {
-        let mut look = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let long_ago = |at: Instant| at.elapsed() > MINIMUM_CPU_UPDATE_INTERVAL.max(PAUSE);
-        if look.at.is_none_or(long_ago) {
-            look.system.refresh_cpu_usage();
-            look.system.refresh_memory();
-            look.found = Use {
-                processor: f64::from(look.system.global_cpu_usage()) / 100.0,
-                memory_used: look.system.used_memory(),
-                memory: look.system.total_memory(),
+    /// The current usage.
+    pub(crate) fn now(&self) -> MachineUsage {
+        let mut sampler = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_stale = |at: Instant| at.elapsed() > MINIMUM_CPU_UPDATE_INTERVAL.max(PAUSE);
+        if sampler.at.is_none_or(is_stale) {
+            sampler.system.refresh_cpu_usage();
+            sampler.system.refresh_memory();
+            sampler.usage = MachineUsage {
+                processor: f64::from(sampler.system.global_cpu_usage()) / 100.0,
+                memory_used: sampler.system.used_memory(),
+                memory: sampler.system.total_memory(),
             };
-            look.at = Some(Instant::now());
+            sampler.at = Some(Instant::now());
         }
-        look.found
+        sampler.usage
     }
 }
 

@@ -137,32 +137,32 @@ pub const ALL: [MetricInfo; 13] = [
 #[derive(Debug)]
 pub(crate) struct Metrics {
     registry: Registry,
-    requests: Family<Answered, Counter>,
+    requests: Family<RequestLabels, Counter>,
     queue: Times,
     first_token: Times,
     token: Times,
     request: Times,
 }
 
-/// Seconds, by model.
-type Times = Family<Of, Histogram, fn() -> Histogram>;
+/// Durations in seconds, by model.
+type Times = Family<ModelLabel, Histogram, fn() -> Histogram>;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Answered {
+struct RequestLabels {
     endpoint: String,
     status: u16,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Of {
+struct ModelLabel {
     model: String,
 }
 
-/// The times of one request.
+/// Measures the durations of one request.
 #[derive(Debug)]
 pub(crate) struct RequestTimer {
     begun: Instant,
-    /// None once the request has left the queue.
+    /// `None` after the request has left the queue.
     queue: Option<Histogram>,
     first_token: Histogram,
     token: Histogram,
@@ -195,19 +195,19 @@ impl Metrics {
         }
     }
 
-    /// Counts an answer.
+    /// Counts a response.
     pub fn answered(&self, endpoint: &str, status: u16) {
         let endpoint = endpoint.to_owned();
-        let answered = Answered { endpoint, status };
+        let answered = RequestLabels { endpoint, status };
         self.requests.get_or_create(&answered).inc();
     }
 
-    /// Begins to measure a request.
+    /// Starts timing a request.
     pub fn timer(&self, model: &str) -> RequestTimer {
-        let of = Of {
+        let label = ModelLabel {
             model: model.to_owned(),
         };
-        let histogram = |times: &Times| times.get_or_create(&of).clone();
+        let histogram = |times: &Times| times.get_or_create(&label).clone();
         RequestTimer {
             begun: Instant::now(),
             queue: Some(histogram(&self.queue)),
@@ -218,10 +218,10 @@ impl Metrics {
         }
     }
 
-    /// All of it, as text.
+    /// All metrics in the text format.
     pub fn text(&self) -> String {
         let mut text = String::new();
-        // Writing to a text does not fail.
+        // Writing to a string cannot fail.
         let _ = text::encode(&mut text, &self.registry);
         text
     }
@@ -233,14 +233,14 @@ pub const SECONDS: [f64; 15] = [
 ];
 
 impl RequestTimer {
-    /// A sample was given a slot.
+    /// Records that a sample received a slot.
     pub fn started(&mut self) {
         if let Some(queue) = self.queue.take() {
             queue.observe(self.begun.elapsed().as_secs_f64());
         }
     }
 
-    /// A token came; `last` is when the sample's last one did.
+    /// Records a token. `last` is the time of the sample's previous token.
     pub fn token(&mut self, last: &mut Option<Instant>) {
         let now = Instant::now();
         if let Some(last) = last {
@@ -263,7 +263,7 @@ impl Drop for RequestTimer {
 /// A metric and its value in an engine's counts.
 type CountMetric<T> = (MetricInfo, fn(&Counts) -> T);
 
-/// Metrics that are read from the engines when they are requested.
+/// Metrics that are read from the engines at each scrape.
 struct Engines(Vec<Arc<ServedModel>>);
 
 impl fmt::Debug for Engines {

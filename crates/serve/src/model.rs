@@ -1,4 +1,4 @@
-//! A model that is served: its thread, its vocabulary and its description.
+//! A served model: its engine's thread, its vocabulary and its description.
 
 use std::sync::{Arc, OnceLock};
 
@@ -13,61 +13,61 @@ use crate::grammars::{GrammarError, Grammars, ToCompile};
 use crate::tools::ToolFormat;
 use crate::worker::Worker;
 
-/// A model that is served.
+/// A served model.
 pub struct ServedModel {
-    /// The name that clients ask for.
+    /// The name that clients use.
     pub name: String,
-    /// Other names that clients may ask for.
+    /// Alternative names that clients may use.
     pub aliases: Vec<String>,
-    /// The time of its creation, in seconds since 1970.
+    /// The creation time in seconds since 1970.
     pub created: u64,
-    /// The text of its ids.
+    /// The tokenizer.
     pub tokenizer: Tokenizer,
-    /// Writes its conversations, if it has a chat template.
+    /// The chat template, if the model has one.
     pub chat: Option<ChatFormat>,
-    /// Writes conversations with tools, if it has another chat template for them.
+    /// The chat template for conversations with tools, if it is a different one.
     pub tool_chat: Option<ChatFormat>,
-    /// The sampling settings of requests that leave them out.
+    /// Defaults of the sampling settings.
     pub sampling: SamplingDefaults,
     /// The ids that end a text.
     pub stop_tokens: Vec<u32>,
-    /// The id that begins a text without a prompt.
+    /// The id that begins a text when the prompt is empty.
     pub beginning: Option<u32>,
-    /// Its description, read again for each request: a run may still be training.
+    /// Creates the description. Called for each request, since a run may still be training.
     pub card: Box<dyn Fn() -> Card + Send + Sync>,
-    /// The thread that runs it.
+    /// The thread that runs the model.
     pub worker: Worker,
-    /// Tables that are made when they are first needed.
+    /// Lazily computed tables.
     pub tables: Tables,
 }
 
-/// The form of a model's conversations.
+/// A model's format for conversations.
 #[derive(Debug)]
 pub struct ChatFormat {
-    /// Writes them by a chat template.
+    /// Encodes conversations with a chat template.
     pub encoder: ChatEncoder,
-    /// The ends of an answer.
+    /// The stop tokens and stop strings of an answer.
     pub stops: Stops,
 }
 
 /// The description of a model, without its sizes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Card {
-    /// The model's family.
+    /// The model family.
     pub family: String,
-    /// The number of its parameters.
+    /// The number of parameters.
     pub parameters: u64,
-    /// The name of its tokenizer.
+    /// The name of the tokenizer.
     pub tokenizer: String,
-    /// Its origin.
+    /// The origin of the model.
     pub about: String,
-    /// Step and training loss, of a run.
+    /// Pairs of step and training loss, if the model is a run.
     pub loss: Vec<(usize, f64)>,
-    /// Step and validation loss, of a run.
+    /// Pairs of step and validation loss, if the model is a run.
     pub validation: Vec<(usize, f64)>,
 }
 
-/// Tables of a model that are made when they are first needed, and its compiled grammars.
+/// Lazily computed tables of a model, and its compiled grammars.
 #[derive(Debug)]
 pub struct Tables {
     texts: OnceLock<Vec<Vec<u8>>>,
@@ -76,8 +76,8 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// No tables yet. Without a sandbox, grammars of clients are compiled in this process, where they can exhaust its memory
-    /// and its stack: only for tests.
+    /// Creates empty tables. Without a sandbox, clients' grammars are compiled in this process and can
+    /// exhaust its memory and its stack; use this only for tests.
     pub fn new(sandbox: Option<GrammarSandbox>) -> Self {
         Self {
             texts: OnceLock::new(),
@@ -88,27 +88,27 @@ impl Tables {
 }
 
 impl ServedModel {
-    /// Returns true if requests for `name` are for this model.
+    /// Returns true if `name` is the model's name or an alias.
     pub fn is_called(&self, name: &str) -> bool {
         self.name == name || self.aliases.iter().any(|alias| alias == name)
     }
 
-    /// Writes conversations, with tools or without.
+    /// The format for conversations with or without tools.
     pub(crate) fn chat_format(&self, with_tools: bool) -> Option<&ChatFormat> {
         let of_tools = self.tool_chat.as_ref().filter(|_| with_tools);
         of_tools.or(self.chat.as_ref())
     }
 
-    /// The format in which the model calls functions; `None` if it calls none.
+    /// The format of function calls. `None` if the model's template does not support tools.
     pub(crate) fn tool_format(&self) -> Option<&'static ToolFormat> {
         let template = self.chat_format(true)?.encoder.template();
         ToolFormat::of_template(template.source())
     }
 
-    /// A token's bytes by itself, within a text; a special token's name.
+    /// The bytes of a token within a text; the name of a special token.
     pub(crate) fn bytes(&self, id: u32) -> Vec<u8> {
         let texts = self.tables.texts.get_or_init(|| {
-            // Where the tokens do not say by themselves what they are, each is decoded when it is asked for.
+            // If the tokens have no fixed text, each one is decoded on demand.
             self.tokenizer.texts().unwrap_or_default()
         });
         match texts.get(id as usize) {
@@ -117,10 +117,11 @@ impl ServedModel {
         }
     }
 
-    /// A grammar, vetted and compiled for the model's tokens, or taken from the cache.
+    /// The compiled constraint for a grammar, from the cache if possible.
     ///
     /// # Errors
-    /// The grammar exceeds a limit, too many others wait, or the tokenizer does not define the text of its tokens.
+    /// The grammar exceeds a limit, too many grammars are queued, or the tokenizer's tokens have no fixed
+    /// text.
     pub(crate) async fn constraint(
         self: &Arc<Self>,
         grammar: Grammar,
@@ -141,7 +142,7 @@ impl ServedModel {
 
     fn vocabulary(&self) -> Result<Vocabulary, SettingError> {
         let mut texts = token_texts(&self.tokenizer, self.worker.model().vocab_size())?;
-        // The markers of calls are part of an answer, special tokens or not.
+        // Call markers are part of an answer even if they are special tokens.
         if let Some(format) = self.tool_format() {
             for (name, id) in self.tokenizer.special_tokens() {
                 if let Some(text) = texts.get_mut(id as usize)
@@ -162,11 +163,11 @@ impl ServedModel {
     }
 }
 
-/// The vocabulary of a model, to constrain its text to a grammar. Ids beyond its tokenizer's stand for nothing. `end` are the ids
-/// that end a text.
+/// The vocabulary for constraining a model's output to a grammar. Ids beyond the tokenizer's have no text.
+/// `end` are the ids that end a text.
 ///
 /// # Errors
-/// The tokenizer's tokens do not say by themselves what text they are; too many of them.
+/// The tokens of the tokenizer have no fixed text, or there are too many.
 pub fn vocabulary(
     tokenizer: &Tokenizer,
     vocab_size: usize,
@@ -175,7 +176,7 @@ pub fn vocabulary(
     Vocabulary::new(token_texts(tokenizer, vocab_size)?, end)
 }
 
-/// The text of each id `[vocab_size]`.
+/// The text of each id, `[vocab_size]`.
 fn token_texts(tokenizer: &Tokenizer, vocab_size: usize) -> Result<Vec<Vec<u8>>, SettingError> {
     let mut texts = tokenizer.texts().ok_or_else(|| {
         let rule = "its tokens must say by themselves what text they are, to constrain a text to a schema or an expression";

@@ -1,4 +1,4 @@
-//! The page at `/`: a playground.
+//! The playground: the web page at `/`.
 
 use axum::Router;
 use axum::routing::get;
@@ -8,7 +8,7 @@ use crate::asset::Asset;
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 const STYLE: &str = "text/css; charset=utf-8";
 
-/// A script of the page's own.
+/// An entry of [`FILES`] for one of the page's own scripts.
 macro_rules! script {
     ($name:literal) => {
         (
@@ -19,7 +19,7 @@ macro_rules! script {
     };
 }
 
-/// The page's files, each with its path and kind. The curves and the looks are those of the watch page.
+/// The page's files: path, content type and content. Charts and base styles are shared with the watch page.
 const FILES: [(&str, &str, &str); 19] = [
     (
         "/",
@@ -46,7 +46,7 @@ const FILES: [(&str, &str, &str); 19] = [
     script!("write.js"),
 ];
 
-/// The page's files.
+/// Routes of the page's files.
 pub(crate) fn router<S: Clone + Send + Sync + 'static>() -> Router<S> {
     FILES
         .into_iter()
@@ -59,7 +59,7 @@ pub(crate) fn router<S: Clone + Send + Sync + 'static>() -> Router<S> {
 mod tests {
     use emberlm_generate::ranges;
 
-    /// A field's number in the line of `settings.js` that has its name.
+    /// The number `key` in the line of `settings.js` that defines the field `name`.
     fn number(name: &str, key: &str) -> f64 {
         let script = include_str!("playground/page/settings.js");
         let named = format!("name: \"{name}\"");
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn sliders_stay_within_the_ranges_of_their_settings() {
-        // A bias is for one token: it has no slider.
+        // Logit bias is per token and has no slider.
         for setting in ranges::ALL {
             if setting == ranges::LOGIT_BIAS {
                 continue;

@@ -1,4 +1,4 @@
-//! The log of requests: one record for each, made when its answer has been sent or broken off.
+//! The request log: one record per request, written when its response was sent or aborted.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -13,15 +13,15 @@ use crate::connection::Activity;
 use crate::held_body::holding;
 use crate::model::ServedModel;
 
-/// The most characters of a path, and of a body, that a record keeps.
+/// The most characters that a record keeps of a path and of a body.
 const PATH_CHARS: usize = 256;
 const BODY_CHARS: usize = 4096;
 
 /// Receives the records of requests.
 pub struct RequestLog {
-    /// True if records have the requests' bodies, and with them the prompts.
+    /// True to include request bodies, and thereby prompts, in the records.
     pub bodies: bool,
-    /// Receives each record. It runs on the server's thread and must not block.
+    /// Called with each record on the server's thread. Must not block.
     pub write: Box<dyn Fn(RequestRecord) + Send + Sync>,
 }
 
@@ -33,34 +33,34 @@ impl fmt::Debug for RequestLog {
     }
 }
 
-/// A request and how it was answered. Its texts come from the client: they may hold control characters.
+/// A request and its outcome. Its texts are from the client and may contain control characters.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RequestRecord {
-    /// When the request's head was received.
+    /// The time at which the request's head was received.
     pub time: SystemTime,
-    /// The client's address, or that of the proxy between.
+    /// The address of the client or its proxy.
     pub client: Option<SocketAddr>,
     /// The HTTP method.
     pub method: String,
-    /// The path without its query, cut after 256 characters.
+    /// The path without query, truncated to 256 characters.
     pub path: String,
-    /// The HTTP status; `None` if the client left before there was one.
+    /// The HTTP status. `None` if the client disconnected before there was one.
     pub status: Option<u16>,
-    /// The name of the model that answered.
+    /// The name of the requested model.
     pub model: Option<String>,
-    /// Tokens of the prompts.
+    /// The number of prompt tokens.
     pub prompt_tokens: usize,
-    /// Tokens that were generated.
+    /// The number of generated tokens.
     pub completion_tokens: usize,
-    /// The time until the first of its sequences was given a slot; `None` if none was.
+    /// The time until the first sequence received a slot. `None` if none did.
     pub queue: Option<Duration>,
-    /// The time until the answer was sent or broken off.
+    /// The time until the response was sent or aborted.
     pub total: Duration,
-    /// The body, cut after 4096 characters; `None` unless [`RequestLog::bodies`] asks for it.
+    /// The body, truncated to 4096 characters. `None` unless [`RequestLog::bodies`] is set.
     pub body: Option<String>,
 }
 
-/// A request that is being answered. Its record is made when the last reference is dropped.
+/// A request in progress. Dropping the last reference writes its record.
 #[derive(Debug)]
 pub(crate) struct Trace {
     log: Option<Arc<RequestLog>>,
@@ -69,7 +69,7 @@ pub(crate) struct Trace {
     client: Option<SocketAddr>,
     method: String,
     path: String,
-    /// 0 until there is one.
+    /// The HTTP status; 0 before there is one.
     status: AtomicU16,
     model: OnceLock<String>,
     prompt_tokens: AtomicUsize,
@@ -98,7 +98,7 @@ impl Trace {
         }
     }
 
-    /// The response, whose record is made once it has been sent or broken off.
+    /// Attaches the trace to the response. The record is written once the response was sent or aborted.
     pub fn follow(self: Arc<Self>, response: Response) -> Response {
         let status = response.status().as_u16();
         self.status.store(status, Ordering::Relaxed);
@@ -117,15 +117,15 @@ impl Trace {
         self.completion_tokens.fetch_add(tokens, Ordering::Relaxed);
     }
 
-    /// Notes that a sequence was given a slot; of several the first counts.
+    /// Records that a sequence received a slot. Only the first call counts.
     pub fn started(&self) {
         self.queue.get_or_init(|| self.begun.elapsed());
     }
 
-    /// Keeps the body if the log asks for bodies.
+    /// Stores the body if the log includes bodies.
     pub fn set_body(&self, bytes: &[u8]) {
         if self.log.as_ref().is_some_and(|log| log.bodies) {
-            // A character has at most four bytes.
+            // A character has at most four bytes in UTF-8.
             let bytes = &bytes[..bytes.len().min(4 * BODY_CHARS)];
             self.body.get_or_init(|| {
                 let text = String::from_utf8_lossy(bytes);

@@ -21,35 +21,35 @@ use crate::connection::{Connections, TimedStream, answered};
 use crate::hosts::Hosts;
 use crate::request_log::RequestLog;
 
-/// Connections at the same time; for one more the one that has been idle for the longest is closed.
+/// The most open connections. When another one arrives, the one that has been idle the longest is closed.
 pub(crate) const CONNECTIONS: usize = 1024;
-/// The default time a client may read nothing while there is something to write.
+/// The default write timeout.
 const WRITE_TIME: Duration = Duration::from_secs(30);
-/// The time limit for receiving a request's head; a connection without a request for this time is closed.
+/// The timeout for receiving a request's head, and for idle connections.
 pub(crate) const HEAD_TIME: Duration = Duration::from_secs(30);
-/// Bytes of a request's head at most.
+/// The largest head of a request in bytes.
 const HEAD: usize = 64 << 10;
 
-/// Threads for what takes its time: long texts, grammars, files. More of it waits.
+/// Threads for blocking work such as encoding long texts, templates and files. Excess work is queued.
 const BLOCKING: usize = 4;
 
-/// Why there is no server.
+/// The server cannot be started or has failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
-    /// The address cannot be listened on.
+    /// The server cannot listen on the address.
     #[error("cannot listen on {address}: {error}")]
     Address {
         /// The address.
         address: SocketAddr,
-        /// The reason.
+        /// The system's error.
         error: io::Error,
     },
-    /// The system gives no thread or timer, or took the listener away.
+    /// The operating system cannot provide a thread or a timer, or has closed the listener.
     #[error("the server cannot run: {0}")]
     Run(io::Error),
 }
 
-/// A listening address.
+/// A server that listens on an address.
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
@@ -59,10 +59,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens; connections wait from here on. Port 0 takes any that is free.
+    /// Starts listening; connections are queued until [`Server::run`]. Port 0 picks a free port.
     ///
     /// # Errors
-    /// The address is taken, forbidden, or not this machine's.
+    /// The address is in use, not permitted, or not an address of this machine.
     pub fn bind(host: IpAddr, port: u16) -> Result<Self, ServerError> {
         let address = SocketAddr::new(host, port);
         let failed = |error| ServerError::Address { address, error };
@@ -77,27 +77,29 @@ impl Server {
         })
     }
 
-    /// Closes a connection whose client reads nothing for as long as this while there is something to be written.
+    /// Sets the write timeout: a connection is closed if its client does not read pending output for this
+    /// long.
     pub fn with_write_time(mut self, time: Duration) -> Self {
         self.write_time = time;
         self
     }
 
-    /// Gives `log` a record of each request that is refused for its host or origin.
+    /// Logs every request that is rejected because of its host or origin.
     pub fn with_log(mut self, log: Arc<RequestLog>) -> Self {
         self.log = Some(log);
         self
     }
 
-    /// The address that it listens on.
+    /// The address that the server listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Answers requests to `hosts` until `stop` is sent to or dropped. Requests that are being answered then have `drain` to end in.
+    /// Answers requests for `hosts` until a message is sent to `stop` or its sender is dropped. Requests in
+    /// progress then have `drain` to complete.
     ///
     /// # Errors
-    /// The system gives no thread or timer, or took the listener away.
+    /// The operating system cannot provide a thread or a timer, or has closed the listener.
     pub fn run(
         self,
         router: Router,
@@ -141,16 +143,16 @@ async fn serve(
         };
         let (place, accepted) = tokio::select! {
             accepted = accepted => accepted,
-            // Sent to or dropped: either is the end.
+            // A message and a dropped sender both mean stop.
             _ = &mut stop => break,
         };
         let Ok((stream, client)) = accepted else {
-            // Too many open files, say.
+            // For example because too many files are open.
             connections.close_idlest();
             sleep(Duration::from_millis(10)).await;
             continue;
         };
-        // Tokens go out as they are made.
+        // Send tokens immediately.
         let _ = stream.set_nodelay(true);
         let activity = connections.open(client);
         let stream = TimedStream::new(stream, Arc::clone(&activity), write_time);
@@ -167,7 +169,7 @@ async fn serve(
         let connection = graceful.watch(connection);
         let connections = connections.clone();
         tokio::spawn(async move {
-            // What goes wrong with a connection ends it, and nothing else.
+            // An error ends only its own connection.
             tokio::select! {
                 _ = connection => {}
                 () = activity.closed() => {}
@@ -177,11 +179,11 @@ async fn serve(
         });
     }
     drop(listener);
-    // What has not ended by then is cut off.
+    // Requests that exceed `drain` are aborted.
     let _ = timeout(drain, graceful.shutdown()).await;
 }
 
-/// A place for one more connection: that of the one that has been idle for the longest, where there are too many.
+/// A permit for one more connection. If there are too many, closes the one that has been idle the longest.
 async fn place(places: &Arc<Semaphore>, connections: &Connections) -> Option<OwnedSemaphorePermit> {
     /// The interval at which idle connections are looked for.
     const PAUSE: Duration = Duration::from_millis(100);

@@ -1,4 +1,4 @@
-//! Lines that were added to a file since it was last read.
+//! Reads the lines that were appended to a file since the last read.
 
 use std::fs::Metadata;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -8,47 +8,50 @@ use std::time::UNIX_EPOCH;
 use emberlm_system::read;
 use serde_json::Value;
 
-/// The bytes of a file that are read at once.
+/// The most bytes to read at once.
 pub const LIMIT: u64 = 1 << 20;
 
-/// Which file it was, and how far it was read.
+/// A file and the position up to which it was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FilePosition {
-    /// The file's identity: a file of the same name may take its place. Nothing for none yet.
+    /// The identity of the file, since a new file may take the same name. Empty before the first read.
     pub file: String,
-    /// Bytes.
+    /// The offset in bytes.
     pub offset: u64,
 }
 
-/// The lines after a place.
+/// The lines after a position.
 #[derive(Clone, Debug)]
 pub struct Tail {
-    /// The place to continue from.
+    /// The position to continue from.
     pub place: FilePosition,
-    /// The lines that are JSON. Where [`FilePosition::file`] has changed they begin with the file's first.
+    /// The lines that are valid JSON. If [`FilePosition::file`] has changed, they start at the beginning of
+    /// the file.
     pub lines: Vec<Value>,
-    /// True if there is more than was read.
+    /// True if there may be more to read.
     pub more: bool,
 }
 
-/// Reads the whole lines after `from` in a regular file, [`LIMIT`] bytes at most; from the beginning where the file is another one, or
-/// shorter than it was. A last line without an end is left for later; a line that is no JSON is left out.
+/// Reads the complete lines after `from` in a regular file, at most [`LIMIT`] bytes. Starts at the beginning
+/// if the file is a different one or was truncated. Skips an incomplete last line until it is complete, and
+/// lines that are not JSON.
 ///
 /// # Errors
+/// The file cannot be read.
 /// The file cannot be read.
 pub fn read_after(path: &Path, from: &FilePosition) -> io::Result<Tail> {
     let mut file = read::open(path)?;
     let metadata = file.metadata()?;
     let identity = identity(&metadata);
-    let goes_on = from.file == identity && from.offset <= metadata.len();
-    let start = if goes_on { from.offset } else { 0 };
+    let same_file = from.file == identity && from.offset <= metadata.len();
+    let start = if same_file { from.offset } else { 0 };
     file.seek(SeekFrom::Start(start))?;
     let mut bytes = Vec::new();
     file.take(LIMIT).read_to_end(&mut bytes)?;
     let full = bytes.len() as u64 == LIMIT;
     let whole = match bytes.iter().rposition(|&byte| byte == b'\n') {
         Some(end) => end + 1,
-        // A line longer than the limit is no event of ours: it is gone past.
+        // A line longer than the limit is not one of the events, so skip it.
         None if full => bytes.len(),
         None => 0,
     };
@@ -66,7 +69,8 @@ pub fn read_after(path: &Path, from: &FilePosition) -> io::Result<Tail> {
     })
 }
 
-/// The identity of a file, which differs from that of an earlier file of the same name: a resumed run rewrites its events.
+/// The identity of a file. It differs from that of an earlier file with the same name: a resumed run rewrites
+/// its events.
 fn identity(metadata: &Metadata) -> String {
     let made = metadata.created().ok();
     let made = made.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
@@ -96,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_come_once_and_whole() {
+    fn lines_are_returned_once_and_complete() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("events.jsonl");
         let mut file = File::create(&path).unwrap();
@@ -111,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_took_its_place_is_read_from_its_beginning() {
+    fn a_replaced_file_is_read_from_the_start() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("events.jsonl");
         fs::write(&path, "{\"a\":1}\n{\"a\":2}\n").unwrap();
@@ -122,13 +126,13 @@ mod tests {
         let second = read_after(&path, &first.place).unwrap();
         assert_eq!(second.lines.len(), 3);
         assert_ne!(second.place.file, first.place.file);
-        // As a run does that wrote more before it was stopped than it kept.
+        // A stopped run may have written more events than it keeps when resumed.
         fs::write(&path, "{\"a\":1}\n").unwrap();
         assert_eq!(read_after(&path, &second.place).unwrap().lines.len(), 1);
     }
 
     #[test]
-    fn what_is_no_json_is_left_out() {
+    fn lines_that_are_not_json_are_skipped() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("events.jsonl");
         fs::write(&path, b"\0\0\0\n{\"a\":1}\n{\n\n\xff\n[2]\n").unwrap();
@@ -137,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_file_comes_in_pieces() {
+    fn a_long_file_is_read_in_chunks() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("events.jsonl");
         let line = format!("\"{}\"\n", "x".repeat(997));

@@ -1,11 +1,11 @@
-//! Function calling: how a model's chat template writes calls, the grammar that answers with calls follow, and answers as they
-//! are parsed into text and calls.
+//! Function calling: the formats in which chat templates write calls, a grammar for answers with calls, and a
+//! parser.
 //!
-//! | file | what it holds |
+//! | module | contents |
 //! |---|---|
-//! | `format` | [`ToolFormat`]: the table of formats, and which one a template uses |
+//! | `format` | [`ToolFormat`]: the supported formats, and detection of a template's format |
 //! | `grammar` | [`tool_grammar`]: the grammar of an answer |
-//! | `parser` | [`ToolCallParser`]: an answer, as it is generated, as text and calls |
+//! | `parser` | [`ToolCallParser`]: splits an answer into text and calls during generation |
 
 mod format;
 mod grammar;

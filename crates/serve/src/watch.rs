@@ -118,7 +118,7 @@ pub fn router(runs: Runs) -> Router {
 #[derive(Serialize)]
 struct Answer {
     runs: Vec<Listed>,
-    machine: crate::machine::Use,
+    machine: crate::machine::MachineUsage,
 }
 
 #[derive(Serialize)]
@@ -149,12 +149,12 @@ impl Watch {
 }
 
 #[derive(Deserialize)]
-struct AskedRun {
+struct RunQuery {
     run: String,
 }
 
-async fn settings(State(watch): State<Arc<Watch>>, Query(asked): Query<AskedRun>) -> Response {
-    match watch.run(&asked.run) {
+async fn settings(State(watch): State<Arc<Watch>>, Query(query): Query<RunQuery>) -> Response {
+    match watch.run(&query.run) {
         Some(run) => {
             let settings = (watch.runs.settings)(&run.folder);
             Json(serde_json::json!({ "settings": settings })).into_response()
@@ -187,13 +187,13 @@ struct Events {
     events: Vec<Value>,
 }
 
-async fn events(State(watch): State<Arc<Watch>>, Query(asked): Query<EventsQuery>) -> Response {
-    let Some(run) = watch.run(&asked.run) else {
+async fn events(State(watch): State<Arc<Watch>>, Query(query): Query<EventsQuery>) -> Response {
+    let Some(run) = watch.run(&query.run) else {
         return failed(StatusCode::NOT_FOUND, NO_RUN);
     };
     let from = FilePosition {
-        file: asked.file,
-        offset: asked.offset,
+        file: query.file,
+        offset: query.offset,
     };
     match tail::read_after(&run.folder.join(watch.runs.events), &from) {
         Ok(tail) => Json(Events {

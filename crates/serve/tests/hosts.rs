@@ -1,4 +1,4 @@
-//! The hosts that a server answers for, and the origins of pages that may ask it.
+//! Checks of the `Host` and `Origin` headers.
 
 use axum::Router;
 use axum::body::Body;
@@ -23,7 +23,7 @@ fn status(hosts: &Hosts, target: &str, version: Version, headers: &[(&str, &str)
 }
 
 #[test]
-fn servers_answer_for_their_own_hosts_only() {
+fn only_own_hosts_are_accepted() {
     let named = ["llm.example".to_owned()];
     let loopback = Hosts::new([127, 0, 0, 1].into(), &named);
     let open = Hosts::new([0, 0, 0, 0].into(), &named);

@@ -1,6 +1,6 @@
 //! Integration tests: host names and tool calls over HTTP.
 //!
-//! One program, so that the dependencies are linked once.
+//! A single binary, so dependencies are linked once.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,5 @@
-//! Function calling over HTTP. The weights are random: what answers must be holds whatever the model wants.
+//! Function calling over HTTP. The weights are random: answers must be valid regardless of the model's
+//! output.
 
 mod entry;
 mod mistral;
@@ -8,7 +9,7 @@ mod responses;
 use entry::{HERMES, LLAMA, MISTRAL, MISTRAL_13, PLAIN, Server};
 use serde_json::{Value, json};
 
-/// Two functions whose arguments end soon, whatever is drawn.
+/// Two functions whose arguments are short for any output.
 pub fn tools() -> Value {
     json!([
         { "type": "function", "function": {
@@ -55,7 +56,7 @@ fn check_call(call: &Value) -> String {
 }
 
 #[test]
-fn a_required_call_is_valid_whatever_the_weights() {
+fn a_required_call_is_always_valid() {
     for template in [HERMES, LLAMA, MISTRAL, MISTRAL_13] {
         let server = Server::new(template);
         let mut names = Vec::new();
@@ -77,7 +78,7 @@ fn a_required_call_is_valid_whatever_the_weights() {
 }
 
 #[test]
-fn a_named_function_is_the_one_that_is_called() {
+fn a_named_function_is_called() {
     for template in [HERMES, LLAMA, MISTRAL, MISTRAL_13] {
         let server = Server::new(template);
         for name in ["now", "get_weather"] {
@@ -94,7 +95,7 @@ fn a_named_function_is_the_one_that_is_called() {
     }
 }
 
-/// The message that a stream's parts make, as clients join them, and the reason of its end.
+/// The message and finish reason that a client assembles from the deltas of a stream.
 fn joined(events: &[Value]) -> (Value, Value) {
     let (mut content, mut calls, mut reason) = (String::new(), Vec::<Value>::new(), Value::Null);
     for event in events {
@@ -133,7 +134,7 @@ fn joined(events: &[Value]) -> (Value, Value) {
 }
 
 #[test]
-fn streamed_parts_make_the_whole_answer() {
+fn streamed_deltas_form_the_complete_answer() {
     for template in [HERMES, LLAMA, MISTRAL, MISTRAL_13] {
         let server = Server::new(template);
         for tool_choice in ["required", "auto"] {
@@ -161,9 +162,9 @@ fn streamed_parts_make_the_whole_answer() {
 }
 
 #[test]
-fn the_model_may_answer_with_text_or_with_a_call() {
+fn answers_can_be_text_or_calls() {
     let server = Server::new(LLAMA);
-    // The weights want no brace, and then only braces.
+    // The weights avoid braces first, and then produce only braces.
     let ask = |bias: i32| {
         server.answered(json!({ "tools": tools(), "logit_bias": { "123": bias }, "temperature": 0, "max_tokens": 200 }))
     };
@@ -180,7 +181,7 @@ fn the_model_may_answer_with_text_or_with_a_call() {
         "{called}"
     );
     check_call(&called["choices"][0]["message"]["tool_calls"][0]);
-    // An answer that is cut within a call keeps the call's beginning.
+    // A truncated call keeps its beginning.
     let cut = server.answered(json!({ "tools": tools(), "max_tokens": 40,
         "tool_choice": { "type": "function", "function": { "name": "get_weather" } } }));
     let choice = &cut["choices"][0];
@@ -192,7 +193,7 @@ fn the_model_may_answer_with_text_or_with_a_call() {
 }
 
 #[test]
-fn tools_calls_and_their_results_are_written_by_the_template() {
+fn the_template_formats_tools_calls_and_results() {
     let server = Server::new(HERMES);
     let messages = json!([
         { "role": "user", "content": "Weather?" },
@@ -201,20 +202,20 @@ fn tools_calls_and_their_results_are_written_by_the_template() {
         ] },
         { "role": "tool", "tool_call_id": "call_1", "content": "7 °C" },
     ]);
-    // A line break after a block of Jinja is left out.
+    // Jinja removes the line break after a block.
     let written = |tools: &str| {
         format!(
             "{tools}[user]Weather?[assistant]<tool_call>\n{{\"name\": \"now\", \"arguments\": {{\"z\": 1, \"a\": [\"é\"]}}}}\n</tool_call>\
              [tool]7 °C[assistant]"
         )
     };
-    // A token a byte, after the end of a text.
+    // One token per byte, after the end-of-text token.
     let tokens = |answer: &Value| answer["usage"]["prompt_tokens"].as_u64().unwrap() as usize - 1;
     let tool = json!([{ "type": "function", "function": { "name": "now", "parameters": { "type": "object" }, "strict": false } }]);
     let line = "{\"type\": \"function\", \"function\": {\"name\": \"now\", \"parameters\": {\"type\": \"object\"}}}\n";
     let fields = json!({ "messages": messages, "tools": tool, "max_tokens": 1 });
     assert_eq!(tokens(&server.answered(fields)), written(line).len());
-    // Functions that may not be called are not in the prompt.
+    // If no function may be called, the prompt contains none.
     let fields =
         json!({ "messages": messages, "tools": tool, "tool_choice": "none", "max_tokens": 1 });
     assert_eq!(tokens(&server.answered(fields)), written("").len());
@@ -223,7 +224,7 @@ fn tools_calls_and_their_results_are_written_by_the_template() {
 }
 
 #[test]
-fn what_cannot_be_called_is_refused_by_field_and_rule() {
+fn invalid_tools_are_rejected_by_field() {
     let server = Server::new(HERMES);
     let function = |function: Value| json!([{ "type": "function", "function": function }]);
     let many: Vec<Value> = (0..129)
@@ -282,7 +283,7 @@ fn what_cannot_be_called_is_refused_by_field_and_rule() {
 }
 
 #[test]
-fn the_tool_whose_schema_is_refused_is_named() {
+fn the_tool_with_an_invalid_schema_is_named() {
     let server = Server::new(HERMES);
     let tool = |number: usize, parameters: Value| json!({ "type": "function", "function": { "name": format!("f{number}"), "parameters": parameters } });
     let good = json!({ "properties": { "a": { "type": "integer" } } });
@@ -298,7 +299,7 @@ fn the_tool_whose_schema_is_refused_is_named() {
         assert!(message.contains("$defs/none"), "{message}");
         assert!(message.starts_with(&param), "{message}");
     }
-    // Of a function that is called by its name the schema counts.
+    // For a function chosen by name, only its own schema is compiled.
     let tools = [tool(0, bad.clone()), tool(1, good), tool(2, bad)];
     let choice = json!({ "type": "function", "function": { "name": "f2" } });
     let (param, _) = server.refused(json!({ "tools": tools, "tool_choice": choice }));
@@ -306,7 +307,7 @@ fn the_tool_whose_schema_is_refused_is_named() {
 }
 
 #[test]
-fn a_template_without_tools_is_refused_in_plain_words() {
+fn a_template_without_tool_support_is_rejected() {
     let server = Server::new(PLAIN);
     let (param, message) = server.refused(json!({ "tools": tools() }));
     assert_eq!(param, "tools");
@@ -317,7 +318,7 @@ fn a_template_without_tools_is_refused_in_plain_words() {
     let calls = json!([{ "role": "assistant", "tool_calls": [
         { "id": "a", "type": "function", "function": { "name": "f", "arguments": "{}" } }] }]);
     assert_eq!(server.refused(json!({ "messages": calls })).0, "messages");
-    // Without tools the answer is text.
+    // Without tools, the answer is text.
     for fields in [
         json!({ "tools": [] }),
         json!({ "tools": tools(), "tool_choice": "none" }),

@@ -1,4 +1,4 @@
-//! Training speed and memory: the same step as the loop's, on random batches. And the speed that batches come with.
+//! Benchmarks: speed and memory of the training step on random batches, and throughput of the data loader.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -21,39 +21,40 @@ use crate::peers::{Rank, SingleProcess};
 use crate::read::host_read;
 use crate::training_model::TrainingModel;
 
-/// Steps that warm up caches, allocator and kernels.
+/// Warm-up steps for caches, the allocator and kernels.
 pub const WARM_UP: usize = 3;
 
-/// The measurement.
+/// The result of a benchmark.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measured {
-    /// The model's.
+    /// Parameters of the model.
     pub parameters: usize,
-    /// Over the median step.
+    /// Tokens per second at the median step time.
     pub tokens_per_second: f64,
-    /// The median.
+    /// The median step time in seconds.
     pub seconds_per_step: f64,
-    /// The process's largest resident memory so far, if the system reports it.
+    /// The peak resident memory of the process so far, if the system reports it.
     pub peak_bytes: Option<u64>,
-    /// Memory reserved on the device, at least the peak of the memory in use. `None` if the device shares the CPU's
-    /// memory.
+    /// Memory reserved on the device; an upper bound of the peak in use. `None` if the device shares the
+    /// CPU's memory.
     pub device_bytes: Option<u64>,
-    /// Floating-point operations per second of the model, forward and backward (`count::flops_per_token`).
+    /// Model FLOP/s, forward and backward (`count::flops_per_token`).
     pub flops: f64,
 }
 
 impl Measured {
-    /// The model's operations per second over `product_flops`, those of a large matrix product.
+    /// Model FLOP utilization (MFU): the model's FLOP/s over `product_flops`, the FLOP/s of a large matrix
+    /// product.
     pub fn utilization(&self, product_flops: f64) -> f64 {
         self.flops / product_flops
     }
 }
 
-/// Measures `steps` steps as `train` has them (its micro-batches forward, mean loss, backward, clipping, update) after
-/// `warm_up` others.
+/// Times `steps` training steps after `warm_up` untimed ones. A step is the one of the training loop with the
+/// settings of `train`: forward and backward pass of every micro-batch, clipping and update.
 ///
 /// # Errors
-/// Its sequences are longer than the model's context, or the model cannot keep documents apart where it is to.
+/// The sequences are longer than the model's context, or the model does not support isolated documents.
 pub fn measure<B: TrainingBackend>(
     model: &DecoderConfig,
     train: &TrainConfig,
@@ -65,11 +66,11 @@ pub fn measure<B: TrainingBackend>(
     Ok(measured)
 }
 
-/// Measures two steps and an evaluation of one batch after them, with the optimizer's state still held: the peak of a run.
-/// The first step makes the optimizer's state, the second has it from its beginning.
+/// Measures the peak memory of a run: two steps and then an evaluation of one batch, with the optimizer's
+/// state still allocated. The first step allocates that state; the second one holds it throughout.
 ///
 /// # Errors
-/// As [`measure`].
+/// See [`measure`].
 pub fn measure_peak<B: TrainingBackend>(
     model: &DecoderConfig,
     train: &TrainConfig,
@@ -92,13 +93,13 @@ pub fn measure_peak<B: TrainingBackend>(
     })
 }
 
-/// The model and the engine after the last step that is measured.
+/// The model and the engine after the last measured step.
 struct AfterSteps<B: TrainingBackend> {
     training: TrainingModel<B>,
     engine: StepEngine<B>,
 }
 
-/// [`measure`], with what it leaves.
+/// Implements [`measure`]; also returns the model and the engine.
 fn measure_steps<B: TrainingBackend>(
     model: &DecoderConfig,
     train: &TrainConfig,
@@ -117,7 +118,7 @@ fn measure_steps<B: TrainingBackend>(
     let tokens = train.micro_batch * train.accumulation * seq;
     let mut seconds = Vec::with_capacity(steps);
     let options = EngineOptions::of::<B>(train, device);
-    // Where the device works behind the host, the loop looks at its steps at each line of the log.
+    // On an asynchronous device, the training loop reads losses only when it logs.
     let together = match options.read_policy {
         ReadPolicy::EveryStep => 1,
         ReadPolicy::WhenDue => train.log_interval.clamp(1, steps.max(1)),
@@ -139,7 +140,8 @@ fn measure_steps<B: TrainingBackend>(
         let made: Vec<_> = (0..count).map(batches).collect();
         let start = Instant::now();
         for (number, batches) in (1..).zip(made) {
-            // A single process has no peers that could fail, and random tokens no step that has to be made again.
+            // A single process has no peers that could fail, and random tokens give no step that has to be
+            // recomputed.
             (training, _) = engine.step(training, batches, number == count);
         }
         (training, start.elapsed().as_secs_f64() / count as f64)
@@ -168,8 +170,8 @@ fn measure_steps<B: TrainingBackend>(
     Ok((measured, AfterSteps { training, engine }))
 }
 
-/// The positions per second that come as tensors from the loop's own loader, taken as fast as they come: over `batches`
-/// micro-batches as `train` has them, after a tenth as many.
+/// Positions per second that the training loop's loader delivers as tensors, measured over `batches`
+/// micro-batches after a warm-up of a tenth as many.
 ///
 /// # Errors
 /// The data cannot be read.
@@ -203,7 +205,7 @@ pub fn measure_loader<B: TrainingBackend>(
     }
 }
 
-/// Ids that look random; the same every time. Where documents are isolated, there are two in a row.
+/// A batch of pseudo-random ids, the same on every call. With isolated documents, each sequence holds two.
 pub(crate) fn random_batch(model: &DecoderConfig, train: &TrainConfig, seq: usize) -> Batch {
     let batch = train.micro_batch;
     let count = batch * seq;

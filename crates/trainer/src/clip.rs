@@ -1,4 +1,4 @@
-//! Clipping by the norm of all gradients together.
+//! Gradient clipping by the global norm.
 
 use burn::module::{Module, ParamId};
 use burn::optim::GradientsParams;
@@ -6,7 +6,7 @@ use burn::tensor::Tensor;
 use emberlm_kernels::{TrainingBackend, ops};
 use emberlm_model::weights::{ParamVisitor, visit_params};
 
-/// `√Σ g²` over every gradient, on the device, `[1]`.
+/// The global gradient norm `√Σ g²`, computed on the device, `[1]`. `None` if there are no gradients.
 pub fn global_norm<B: TrainingBackend, M: Module<B>>(
     module: &M,
     grads: &GradientsParams,
@@ -34,8 +34,8 @@ impl<B: TrainingBackend> ParamVisitor<B> for SumOfSquares<'_, B> {
     }
 }
 
-/// The factor on every gradient, `[1]`: `min(1, limit / (norm + 1e-6))`, as PyTorch's `clip_grad_norm_` has it. None
-/// where `limit` is 0, which does not clip.
+/// The clipping factor for every gradient, `[1]`: `min(1, limit / (norm + 1e-6))`, as in PyTorch's
+/// `clip_grad_norm_`. `None` if `limit` is 0, which disables clipping.
 pub fn clip_factor<B: burn::tensor::backend::Backend>(
     norm: Tensor<B, 1>,
     limit: f64,

@@ -35,15 +35,15 @@ pub use sections::{
     PrecisionConfig, SkipConfig,
 };
 
-/// A whole run, as `config.toml` holds it.
+/// The configuration of a run, as stored in `config.toml`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunConfig {
-    /// The model.
+    /// Settings of the model.
     pub model: ModelConfig,
-    /// The datasets.
+    /// The datasets to train on.
     pub data: DataConfig,
-    /// The training.
+    /// Settings of training.
     pub train: TrainConfig,
 }
 
@@ -93,8 +93,8 @@ pub struct TrainConfig {
     pub groups: Groups,
 }
 
-/// More threads than this could not have anything to do.
-const MOST_WORKERS: usize = 64;
+/// The upper bound of `loader_workers`. More threads would be idle.
+const MAX_WORKERS: usize = 64;
 
 impl Default for TrainConfig {
     fn default() -> Self {
@@ -127,7 +127,7 @@ impl TrainConfig {
     /// Checks every setting.
     ///
     /// # Errors
-    /// The first that breaks its rule, by field, value and rule.
+    /// Returns the first violated rule, with its field and value.
     pub fn check(&self) -> Result<(), TrainError> {
         for (field, value) in [
             ("steps", self.steps),
@@ -144,13 +144,13 @@ impl TrainConfig {
                 ("ema", self.ema, Range::Share),
             ],
         )?;
-        let rule = format!("must be at most {MOST_WORKERS}");
+        let rule = format!("must be at most {MAX_WORKERS}");
         let workers = self.loader_workers;
         require(
             "train",
             "loader_workers",
             workers,
-            workers <= MOST_WORKERS,
+            workers <= MAX_WORKERS,
             &rule,
         )?;
         self.precision.check()?;
@@ -163,10 +163,11 @@ impl TrainConfig {
         self.groups.check(self.optimizer.kind())
     }
 
-    /// Tokens of a sequence for a model of a context.
+    /// The sequence length for a model with a context of `context` tokens: `seq_len`, or the whole context if
+    /// that is 0.
     ///
     /// # Errors
-    /// They are more than the context.
+    /// `seq_len` is longer than the context.
     pub fn sequence_tokens(&self, context: usize) -> Result<usize, TrainError> {
         let rule = format!("must be at most the model's context of {context}");
         require(
@@ -182,7 +183,7 @@ impl TrainConfig {
         })
     }
 
-    /// The terms that training adds to the cross-entropy.
+    /// The loss options: terms added to the cross-entropy.
     pub fn objective(&self) -> HeadLossOptions {
         HeadLossOptions {
             label_smoothing: self.loss.label_smoothing,
@@ -191,7 +192,7 @@ impl TrainConfig {
         }
     }
 
-    /// Sequences of a step on `world_size` ranks.
+    /// Sequences per step on `world_size` ranks.
     pub fn step_sequences(&self, world_size: usize) -> u64 {
         self.micro_batch as u64 * self.accumulation as u64 * world_size as u64
     }
@@ -207,7 +208,7 @@ mod tests {
         config.check().expect_err("illegal").to_string()
     }
 
-    /// The default with the settings of a table, such as `optimizer = { kind = "lion" }`.
+    /// The default configuration with the settings of a table, such as `optimizer = { kind = "lion" }`.
     fn with(settings: &str) -> impl FnOnce(&mut TrainConfig) {
         let config = toml::from_str(settings).expect("settings");
         move |default: &mut TrainConfig| *default = config
@@ -269,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_has_no_settings_of_another() {
+    fn settings_of_another_kind_are_rejected() {
         for (settings, field) in [
             (
                 "optimizer = { kind = \"adamw\", momentum = 0.9 }",
@@ -293,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn schedules_have_rules_of_their_own() {
+    fn schedules_have_specific_rules() {
         let expected = "train.schedule.warmup_steps = 0: must be at least 1 with kind = inverse_sqrt, \
             which falls as the root of warmup_steps / step";
         let settings = "schedule = { kind = \"inverse_sqrt\", warmup_steps = 0 }";
@@ -314,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_name_their_table() {
+    fn group_errors_name_the_table() {
         let expected = "train.groups.head.rate = -1: must be 0 or above, and finite";
         assert_eq!(error_of(|c| c.groups.head.rate = -1.0), expected);
         let expected = "train.groups.vectors.weight_decay = inf: must be 0 or above, and finite";

@@ -1,4 +1,4 @@
-//! The datasets of a run: what is trained on in proportion to their weights, and what is evaluated.
+//! The datasets of a run: a weighted mix of training batches, and the validation splits.
 
 use std::ops::ControlFlow;
 
@@ -16,39 +16,39 @@ use crate::events::DatasetLoss;
 use crate::identity::DataIdentity;
 use crate::stop::StopSignal;
 
-/// One dataset, or several whose ids stand for the same tokens.
+/// The datasets of a run. All share one tokenizer.
 pub struct TrainingData {
-    parts: Vec<(Dataset, f64)>,
+    sets: Vec<(Dataset, f64)>,
 }
 
 impl TrainingData {
     /// Opens every dataset.
     ///
     /// # Errors
-    /// A dataset cannot be opened, a weight is none, or tokenizers differ.
+    /// A dataset cannot be opened, a weight is invalid, or tokenizers differ.
     pub fn open(config: &DataConfig) -> Result<Self, TrainError> {
-        let mut parts: Vec<(Dataset, f64)> = Vec::new();
+        let mut sets: Vec<(Dataset, f64)> = Vec::new();
         for (path, weight) in config.datasets()? {
             let dataset = Dataset::open(path)?;
-            if let Some((first, _)) = parts.first() {
+            if let Some((first, _)) = sets.first() {
                 check_tokenizers(first, &dataset)?;
             }
-            parts.push((dataset, weight));
+            sets.push((dataset, weight));
         }
-        Ok(Self { parts })
+        Ok(Self { sets })
     }
 
-    /// The first of them, whose tokenizer is that of all.
+    /// The first dataset. Its tokenizer is the one of all.
     pub fn first(&self) -> &Dataset {
-        &self.parts[0].0
+        &self.sets[0].0
     }
 
-    /// All of them.
+    /// All datasets.
     pub fn datasets(&self) -> impl Iterator<Item = &Dataset> {
-        self.parts.iter().map(|(dataset, _)| dataset)
+        self.sets.iter().map(|(dataset, _)| dataset)
     }
 
-    /// Tokens of the training splits together.
+    /// Training tokens over all datasets.
     pub fn train_tokens(&self) -> u64 {
         let splits = self
             .datasets()
@@ -56,35 +56,35 @@ impl TrainingData {
         splits.map(|split| split.tokens).sum()
     }
 
-    /// The identity of each of them.
+    /// The identity of each dataset.
     pub fn identities(&self) -> Vec<DataIdentity> {
         self.datasets().map(DataIdentity::of).collect()
     }
 
-    /// The chat template of the first dataset that was made by one.
+    /// The chat template of the first dataset that was prepared with one.
     pub(crate) fn chat_template(&self) -> Option<&ChatTemplateSpec> {
         self.datasets()
             .find_map(|dataset| dataset.manifest().chat_template.as_ref())
     }
 
-    /// The lowest validation loss that any model can have, where it is known.
+    /// The lowest validation loss that any model can reach, if known.
     pub(crate) fn floor(&self) -> Option<Floor> {
-        let [(dataset, _)] = &self.parts[..] else {
-            // The floor of a mix is unknown, even if that of each dataset is known: datasets may share information.
+        let [(dataset, _)] = &self.sets[..] else {
+            // The floor of a mix is unknown even if every dataset's is known: datasets may share information.
             return None;
         };
         dataset.manifest().split(Split::Val).floor.clone()
     }
 
-    /// The training batches, and the messages about them.
+    /// The training batches, and messages about masked and packed data for the log.
     pub(crate) fn batches(
         &self,
         seed: u64,
         seq_len: usize,
         packing: Packing,
     ) -> Result<(TrainBatches, Vec<String>), TrainError> {
-        let (mut parts, mut said) = (Vec::new(), Vec::new());
-        for (dataset, weight) in &self.parts {
+        let (mut sets, mut messages) = (Vec::new(), Vec::new());
+        for (dataset, weight) in &self.sets {
             let path = dataset.folder();
             let split = dataset.manifest().split(Split::Train);
             let (learnt, tokens) = (split.learnt(), split.tokens);
@@ -94,11 +94,11 @@ impl TrainingData {
             }
             if learnt < tokens {
                 let path = path.display();
-                said.push(format!("{path}: {learnt} of {tokens} tokens are learnt"));
+                messages.push(format!("{path}: {learnt} of {tokens} tokens are learnt"));
             }
             let windows = dataset.windows(Split::Train, seq_len, packing)?;
             if let Some(packed) = windows.packed() {
-                said.push(format!(
+                messages.push(format!(
                     "{}: documents {}, rows of {seq_len} positions {}, padding {:.1}%",
                     path.display(),
                     packed.documents,
@@ -106,9 +106,9 @@ impl TrainingData {
                     100.0 * packed.padding,
                 ));
             }
-            parts.push((windows, *weight));
+            sets.push((windows, *weight));
         }
-        Ok((TrainBatches::mixed(parts, seed)?, said))
+        Ok((TrainBatches::mixed(sets, seed)?, messages))
     }
 
     /// The validation data of the run.
@@ -117,15 +117,15 @@ impl TrainingData {
         seq_len: usize,
         packing: Packing,
     ) -> Result<Validation, DataError> {
-        let mut parts = Vec::new();
-        for (dataset, weight) in &self.parts {
-            parts.push(ValidationPart {
+        let mut sets = Vec::new();
+        for (dataset, weight) in &self.sets {
+            sets.push(ValidationSet {
                 name: dataset.folder().display().to_string(),
                 windows: dataset.windows(Split::Val, seq_len, packing)?,
                 weight: *weight,
             });
         }
-        Ok(Validation { parts })
+        Ok(Validation { sets })
     }
 }
 
@@ -144,42 +144,42 @@ fn check_tokenizers(first: &Dataset, other: &Dataset) -> Result<(), TrainError> 
     })
 }
 
-/// The validation splits of a run's datasets, always the same tokens of each.
+/// The validation splits of a run's datasets. Every evaluation uses the same tokens.
 #[derive(Clone)]
 pub(crate) struct Validation {
-    parts: Vec<ValidationPart>,
+    sets: Vec<ValidationSet>,
 }
 
 #[derive(Clone)]
-struct ValidationPart {
+struct ValidationSet {
     name: String,
     windows: Windows,
     weight: f64,
 }
 
-/// The result of a validation.
+/// The outcome of a validation.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Validated {
-    /// The datasets' mean losses in nats per token, weighted as they are in training.
+pub(crate) struct ValidationOutcome {
+    /// The mean of the datasets' losses in nats per token, with the weights of training.
     pub(crate) loss: f64,
-    /// Tokens predicted.
+    /// Predicted tokens.
     pub(crate) tokens: u64,
-    /// Each dataset's own, where there are several.
+    /// The loss of each dataset; empty for a single one.
     pub(crate) datasets: Vec<DatasetLoss>,
 }
 
 impl Validation {
-    /// The splits that are evaluated.
+    /// The validation splits.
     pub(crate) fn splits(&self) -> impl Iterator<Item = &TokenSplit> {
-        self.parts.iter().map(|part| part.windows.split())
+        self.sets.iter().map(|set| set.windows.split())
     }
 
-    /// Windows of the first dataset.
+    /// The windows of the first dataset.
     pub(crate) fn first(&self) -> &Windows {
-        &self.parts[0].windows
+        &self.sets[0].windows
     }
 
-    /// The tokens and windows of a validation of at most `max_tokens` of each dataset, in a line; none without tokens.
+    /// A log line about a validation of at most `max_tokens` of each dataset. `None` if it has no tokens.
     pub(crate) fn announcement(&self, max_tokens: Option<u64>) -> Option<String> {
         let tokens = self.tokens(max_tokens);
         let first = self.first();
@@ -187,7 +187,7 @@ impl Validation {
         (tokens > 0).then(|| format!("validation: {tokens} tokens {windows}"))
     }
 
-    /// The tokens that a validation of at most `max_tokens` of each dataset predicts.
+    /// Tokens predicted by a validation of at most `max_tokens` of each dataset.
     pub(crate) fn tokens(&self, max_tokens: Option<u64>) -> u64 {
         let targets = self.splits().map(|split| split.len().saturating_sub(1));
         targets
@@ -195,50 +195,52 @@ impl Validation {
             .sum()
     }
 
-    /// The mean loss over each dataset's validation split, of at most `max_tokens` each; none where there is nothing to
-    /// predict in any. It is broken off where `stop` asks for the end.
+    /// The mean loss over the validation splits, using at most `max_tokens` of each. `None` if no split has a
+    /// token to predict. Breaks if `stop` is requested.
     pub(crate) fn evaluate<B: Backend>(
         &self,
         decoder: &Decoder<B>,
         batch: usize,
         max_tokens: Option<u64>,
         stop: &StopSignal,
-    ) -> Result<ControlFlow<(), Option<Validated>>, TrainError> {
+    ) -> Result<ControlFlow<(), Option<ValidationOutcome>>, TrainError> {
         let stopped = |_: &Batch| match stop.is_requested() {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         };
         let mut datasets = Vec::new();
         let (mut sum, mut weights, mut tokens) = (0.0, 0.0, 0);
-        for part in &self.parts {
+        for set in &self.sets {
             // A dataset may have no validation split.
-            if part.windows.split().len() < 2 {
+            if set.windows.split().len() < 2 {
                 continue;
             }
-            let found = evaluate_until(decoder, &part.windows, batch, max_tokens, stopped)?;
-            let Some(found) = found else {
+            let evaluation = evaluate_until(decoder, &set.windows, batch, max_tokens, stopped)?;
+            let Some(evaluation) = evaluation else {
                 return Ok(ControlFlow::Break(()));
             };
-            if found.tokens == 0 {
+            if evaluation.tokens == 0 {
                 continue;
             }
-            sum += part.weight * found.loss;
-            weights += part.weight;
-            tokens += found.tokens;
+            sum += set.weight * evaluation.loss;
+            weights += set.weight;
+            tokens += evaluation.tokens;
             datasets.push(DatasetLoss {
-                dataset: part.name.clone(),
-                loss: found.loss,
-                tokens: found.tokens,
+                dataset: set.name.clone(),
+                loss: evaluation.loss,
+                tokens: evaluation.tokens,
             });
         }
-        if self.parts.len() == 1 {
+        if self.sets.len() == 1 {
             datasets.clear();
         }
         let loss = sum / weights;
-        Ok(ControlFlow::Continue((tokens > 0).then_some(Validated {
-            loss,
-            tokens,
-            datasets,
-        })))
+        Ok(ControlFlow::Continue((tokens > 0).then_some(
+            ValidationOutcome {
+                loss,
+                tokens,
+                datasets,
+            },
+        )))
     }
 }

@@ -1,4 +1,4 @@
-//! Signs that a run which came to its end has diverged.
+//! Detects whether a finished run has diverged.
 
 use std::fmt;
 
@@ -8,16 +8,16 @@ use crate::events::Event;
 /// A sign that a run has diverged.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Divergence {
-    /// Every step was skipped: the weights are the initial ones.
+    /// Every step was skipped, so the weights are still the initial ones.
     AllSkipped {
-        /// The steps.
+        /// The number of steps.
         steps: usize,
     },
     /// The last validation loss is not finite.
     NotFinite,
-    /// The last steps were skipped, one after the other.
+    /// The last steps of the run were all skipped.
     StillSkipping {
-        /// Their number.
+        /// The number of consecutive skipped steps.
         steps: usize,
     },
     /// The last training losses are far above the first one.
@@ -29,15 +29,15 @@ pub enum Divergence {
     },
 }
 
-/// The losses at the end whose mean is compared with the first loss.
+/// The number of last losses whose mean is compared with the first loss.
 const LAST: usize = 5;
-/// The factor over the first loss from which on a run has diverged: batches differ by less.
+/// A run has diverged if its final loss exceeds the first one by this factor. Batches differ by less.
 const FACTOR: f64 = 1.2;
-/// Steps skipped in a row at the end of a run, from which on it has diverged.
+/// A run has diverged if it ends with at least this many consecutive skipped steps.
 const IN_A_ROW: usize = 3;
 
 impl Divergence {
-    /// The first sign in the position and the log of a run.
+    /// The first sign of divergence in the state and the events of a run.
     pub fn of(state: &State, events: &[Event]) -> Option<Self> {
         let skipped = state.watch.total();
         if state.step > 0 && skipped >= state.step {
@@ -61,7 +61,7 @@ impl Divergence {
         (last > FACTOR * first).then_some(Self::LossAboveStart { first, last })
     }
 
-    /// Returns true if the model is of no use, rather than likely worse than it was.
+    /// Returns true if the model is unusable, not just likely worse than before.
     pub fn is_failure(self) -> bool {
         matches!(self, Self::AllSkipped { .. } | Self::NotFinite)
     }
@@ -124,9 +124,9 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_far_above_its_start_is_a_sign() {
+    fn a_final_loss_far_above_the_first_is_detected() {
         assert_eq!(of_losses(&[4.0, 3.0, 2.0, 2.0, 2.0, 2.0]), None);
-        // Noise, and too few steps to say anything.
+        // Noise, and too few steps to judge.
         assert_eq!(of_losses(&[2.0, 2.3, 2.1, 2.4, 2.2, 2.3]), None);
         assert_eq!(of_losses(&[2.0, 9.0]), None);
         let found = of_losses(&[4.0, 6.0, 8.0, 8.0, 8.0, 8.0]);
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn skipped_steps_and_a_loss_that_is_not_finite_are_signs() {
+    fn skipped_steps_and_a_non_finite_loss_are_detected() {
         let config = SkipConfig::default();
         let mut state = State::default();
         for _ in 0..4 {

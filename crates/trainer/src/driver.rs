@@ -265,7 +265,7 @@ impl<B: TrainingBackend> Driver<B> {
         &mut self,
         batches: &mut dyn Iterator<Item = TokenBatch<B>>,
     ) -> Result<StepBatches<B>, TrainError> {
-        if let Some(again) = self.engine.batches_again() {
+        if let Some(again) = self.engine.batches_to_recompute() {
             return Ok(again);
         }
         let wanted = self.engine.config().accumulation;

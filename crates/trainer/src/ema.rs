@@ -1,4 +1,4 @@
-//! A running average of the weights.
+//! An exponential moving average (EMA) of the weights.
 
 use std::collections::HashMap;
 
@@ -13,15 +13,14 @@ use emberlm_model::weights::{ParamMapper, ParamVisitor, map_params, visit_params
 
 use crate::guard::Guard;
 
-/// A decoder whose weights are a running average of another's:
+/// A decoder whose weights are an exponential moving average (EMA) of another decoder's weights:
 ///
 /// ```text
 /// avg <- d_t · avg + (1 - d_t) · w,   d_t = min(d, (1 + t) / (10 + t))
 /// ```
 ///
-/// after the update `t`. The second bound forgets the initial weights early, as in TensorFlow's
-/// `ExponentialMovingAverage(num_updates=…)`: the average of an early step covers the weights learned since, not the
-/// initial weights.
+/// after update `t`. The bound `(1 + t) / (10 + t)` discounts the initial weights quickly, as in TensorFlow's
+/// `ExponentialMovingAverage(num_updates=…)`.
 #[derive(Clone, Debug)]
 pub struct Average<B: Backend> {
     decay: f64,
@@ -29,17 +28,17 @@ pub struct Average<B: Backend> {
 }
 
 impl<B: Backend> Average<B> {
-    /// The average of one decoder's weights, or one that is taken up again. `decay` is `d`.
+    /// Starts, or resumes, an average from the weights of `decoder`. `decay` is `d`.
     pub fn new(decoder: Decoder<B>, decay: f64) -> Self {
         Self { decay, decoder }
     }
 
-    /// Takes in the weights after the update `updates`, counted from 1.
+    /// Updates the average with the weights after the update number `updates`, counted from 1.
     pub fn update(&mut self, decoder: &Decoder<B>, updates: u64) {
         self.guarded_update(decoder, updates, None);
     }
 
-    /// [`Average::update`], where a guard lets it; otherwise the average stays as it was.
+    /// As [`Average::update`], but leaves the average unchanged if the guard rejects the step.
     pub(crate) fn guarded_update(
         &mut self,
         decoder: &Decoder<B>,
@@ -53,24 +52,24 @@ impl<B: Backend> Average<B> {
             share: 1.0 - decay_at(self.decay, updates),
             guard,
         };
-        // Taken out and not cloned: a tensor that nobody else holds is written in place.
+        // Move the average out instead of cloning it: the backend updates an unshared tensor in place.
         let average = std::mem::replace(&mut self.decoder, decoder.clone());
         self.decoder = map_params(average, &mut blend);
     }
 
-    /// The decoder with the average's weights.
+    /// The averaged weights.
     pub fn decoder(&self) -> &Decoder<B> {
         &self.decoder
     }
 }
 
-/// `d_t`.
+/// The decay `d_t` of update `t`.
 fn decay_at(decay: f64, updates: u64) -> f64 {
     let t = updates as f64;
     decay.min((1.0 + t) / (10.0 + t))
 }
 
-/// The weights to take in, by path.
+/// The current weights by path.
 struct Current<B: BurnBackend>(HashMap<String, FloatTensor<B>>);
 
 impl<B: BurnBackend> Default for Current<B> {
@@ -104,7 +103,7 @@ impl<B: Backend> ParamMapper<B> for Blend<'_, B> {
             return average;
         };
         let current = Tensor::<B, D>::from_primitive(TensorPrimitive::Float(current));
-        // By the change, so that what does not change stays to the bit.
+        // Add the difference, so a weight that does not change keeps its exact bits.
         let change = (current - average.clone()) * self.share;
         match self.guard {
             Some(guard) => guard.choose(average.clone(), average + change),
@@ -120,7 +119,7 @@ mod tests {
 
     use super::*;
 
-    /// A small model whose every parameter is filled with one number.
+    /// A small model with every parameter filled with one number.
     fn filled(value: f32) -> Decoder<Flex> {
         let mut config = families::preset("gpt2").unwrap().config;
         config.vocab_size = Some(7);
@@ -168,9 +167,9 @@ mod tests {
         }
     }
 
-    // d = 0.3: d_1 = 2/11 and d_2 = 3/12 are below it, d_3 = 4/13 is not.
+    // With d = 0.3, d_1 = 2/11 and d_2 = 3/12 are below d, but d_3 = 4/13 is not.
     #[test]
-    fn three_steps_by_hand() {
+    fn average_matches_three_steps_by_hand() {
         let mut average = Average::new(filled(1.0), 0.3);
         assert_all(&average, 1.0);
         average.update(&filled(2.0), 1);
@@ -184,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_that_stay_are_their_average_to_the_bit() {
+    fn constant_weights_equal_their_average_exactly() {
         let decoder = filled(0.1);
         let mut average = Average::new(decoder.clone(), 0.9999);
         for step in 1..50 {

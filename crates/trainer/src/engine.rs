@@ -1,4 +1,5 @@
-//! One training step: micro-batches in, outcome out. The engine neither logs nor saves; a driver does.
+//! The engine of the training step: it turns micro-batches into an update and reports the outcome. Logging
+//! and saving are up to the driver.
 //!
 //! ```text
 //! micro-batches ─► loss ─► gradients ┐ × accumulation, summed (the loss is a mean over the step's targets)
@@ -6,10 +7,11 @@
 //!                  decide ─► one clip, one learning rate, one update ─► settle ─► outcome
 //! ```
 //!
-//! [`ReadPolicy`] says who decides whether a step updates the weights. Where reading a number is free, the host reads the
-//! loss and the norm and judges them before the update. On a device that works behind the host, reading waits for
-//! everything that the device was asked for. There a [`Guard`] on the device decides, the step stays [`pending`], and
-//! [`settle`] reads and judges all pending steps at once when something is due. The outcome is the same to the bit.
+//! [`ReadPolicy`] determines who decides whether a step updates the weights. On a synchronous device, the
+//! host reads the loss and the gradient norm and judges them before the update. On an asynchronous device,
+//! reading would wait for all queued work. There, a [`Guard`] on the device decides, the step stays
+//! [`pending`], and [`settle`] reads and judges all pending steps at once when something is due. Both
+//! policies give bit-identical results.
 
 use std::sync::Arc;
 
@@ -43,14 +45,14 @@ use pending::{PendingStep, PendingSteps, StepFigures};
 /// When the host reads a step's loss and gradient norm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadPolicy {
-    /// Before its update.
+    /// Before the update.
     EveryStep,
-    /// When something is due after it; until then a guard on the device decides. The outcome is the same.
+    /// When a later action needs it; until then a guard on the device decides. The outcome is the same.
     WhenDue,
 }
 
 impl ReadPolicy {
-    /// `WhenDue` on devices that work behind the host, unless the settings judge steps by a window on the host.
+    /// `WhenDue` on asynchronous devices, unless the host must judge each step by a window of previous ones.
     fn of<B: Backend>(config: &TrainConfig) -> Self {
         match B::is_asynchronous() && matches!(config.skip, SkipConfig::NonFinite(_)) {
             true => Self::WhenDue,
@@ -59,12 +61,12 @@ impl ReadPolicy {
     }
 }
 
-/// The engine's settings that the backend and the device decide.
+/// Engine settings that depend on the backend and the device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct EngineOptions {
-    /// When the host reads steps.
+    /// When the host reads a step's loss and gradient norm.
     pub(crate) read_policy: ReadPolicy,
-    /// The initial scale of a loss whose scale adapts; none for one that is fixed, and for none.
+    /// The initial adaptive loss scale. `None` for a fixed scale or none.
     pub(crate) loss_scale: Option<LossScale>,
 }
 
@@ -79,19 +81,19 @@ impl EngineOptions {
     }
 }
 
-/// The position of a run, as far as its steps decide it.
+/// The part of a run's state that its steps determine.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct StepPosition {
-    /// Steps that were judged.
+    /// The number of judged steps.
     pub(crate) step: usize,
-    /// The figures of the latest steps.
+    /// The losses and norms of the latest steps.
     pub(crate) watch: SkipHistory,
-    /// The scale of the loss, where it adapts.
+    /// The loss scale, if it is adaptive.
     pub(crate) loss_scale: Option<LossScale>,
 }
 
 impl StepPosition {
-    /// The position that a checkpoint holds.
+    /// The position stored in a checkpoint.
     pub(crate) fn of(state: &State) -> Self {
         Self {
             step: state.step,
@@ -101,7 +103,7 @@ impl StepPosition {
     }
 }
 
-/// The engine: the optimizer, the average of the weights, and the steps that are still to be judged.
+/// The training engine: the optimizer, the average of the weights, and the steps that are not judged yet.
 pub(crate) struct StepEngine<B: TrainingBackend> {
     config: TrainConfig,
     schedule: LearningRateSchedule,
@@ -111,12 +113,12 @@ pub(crate) struct StepEngine<B: TrainingBackend> {
     average: Option<Average<B::InnerBackend>>,
     position: StepPosition,
     pending: PendingSteps<B>,
-    /// Ends a step between two micro-batches.
+    /// A request to stop, checked between two micro-batches.
     stop: Option<StopSignal>,
 }
 
 impl<B: TrainingBackend> StepEngine<B> {
-    /// An engine at a position of a run.
+    /// Creates an engine at a position of a run.
     pub(crate) fn new(
         config: TrainConfig,
         read_policy: ReadPolicy,
@@ -138,19 +140,19 @@ impl<B: TrainingBackend> StepEngine<B> {
         }
     }
 
-    /// The engine with a signal that ends a step between two of its micro-batches. With other ranks, which would wait for
-    /// this one, steps are made to their end.
+    /// Lets `stop` abandon a step between two of its micro-batches. Has no effect with several ranks: the
+    /// others would wait for this one.
     pub(crate) fn stopped_by(mut self, stop: StopSignal) -> Self {
         self.stop = Some(stop).filter(|_| self.rank().world_size() == 1);
         self
     }
 
-    /// The position after the last step that was judged.
+    /// The position after the last judged step.
     pub(crate) fn position(&self) -> &StepPosition {
         &self.position
     }
 
-    /// The number of steps that were made: those that were judged and those that are pending.
+    /// The number of steps made, both judged and pending.
     pub(crate) fn steps_made(&self) -> usize {
         self.position.step + self.pending.len()
     }
@@ -160,17 +162,17 @@ impl<B: TrainingBackend> StepEngine<B> {
         self.peers.rank()
     }
 
-    /// The run's settings.
+    /// The training configuration.
     pub(crate) fn config(&self) -> &TrainConfig {
         &self.config
     }
 
-    /// The micro-batches of a step that has to be computed again, because a step before it was skipped.
-    pub(crate) fn batches_again(&mut self) -> Option<StepBatches<B>> {
-        self.pending.again()
+    /// The micro-batches of a step that must be recomputed because an earlier step was skipped.
+    pub(crate) fn batches_to_recompute(&mut self) -> Option<StepBatches<B>> {
+        self.pending.next_recompute()
     }
 
-    /// Makes one step of this rank's micro-batches. `due`: the caller needs its outcome now.
+    /// Makes one step from this rank's micro-batches. `due` is true if the caller needs the outcome now.
     ///
     /// # Errors
     /// A peer cannot be reached.
@@ -212,7 +214,8 @@ impl<B: TrainingBackend> StepEngine<B> {
         (model, Ok(report))
     }
 
-    /// The complete gradients of a step: the one place where ranks exchange them. None if the step was abandoned.
+    /// The complete gradients of a step. Only here do ranks exchange gradients. `None` if the step was
+    /// abandoned.
     fn gradients(
         &self,
         model: &TrainingModel<B>,
@@ -225,14 +228,14 @@ impl<B: TrainingBackend> StepEngine<B> {
         else {
             return Ok(None);
         };
-        // Outside of the backend's threads, since it waits for other processes.
+        // Not on the backend's threads, because this waits for other processes.
         let summed = crate::peers::all_reduce(&*self.peers, model, loss, grads)?;
         Ok(Some(B::run(|| {
             gradients::finish(model, summed, config, numbers.scale)
         })))
     }
 
-    /// Decides whether a step updates the weights, and updates them.
+    /// Decides whether the step counts, and updates the weights if it does.
     fn decide_and_update(
         &mut self,
         model: TrainingModel<B>,
@@ -273,7 +276,7 @@ impl<B: TrainingBackend> StepEngine<B> {
         (model, figures)
     }
 
-    /// The update of the weights, of the optimizer's state and of the average.
+    /// Updates the weights, the optimizer's state and the average.
     fn update(
         &mut self,
         model: TrainingModel<B>,
@@ -291,14 +294,14 @@ impl<B: TrainingBackend> StepEngine<B> {
         model
     }
 
-    /// The factor on the loss of the steps made now.
+    /// The current loss scale.
     fn loss_scale(&self) -> Option<f64> {
         let fixed = self.config.precision.loss_scale;
         let adaptive = || self.position.loss_scale.map(|scale| scale.factor());
         (fixed > 0.0).then_some(fixed).or_else(adaptive)
     }
 
-    /// The weights that the model is used with: their average, where there is one.
+    /// The weights to use the model with: their average, if there is one.
     pub(crate) fn decoder(&self, model: &TrainingModel<B>) -> Decoder<B::InnerBackend> {
         match &self.average {
             Some(average) => average.decoder().clone(),
@@ -311,7 +314,7 @@ impl<B: TrainingBackend> StepEngine<B> {
         self.average.is_some()
     }
 
-    /// The number of updates that were made.
+    /// The number of updates so far.
     pub(crate) fn updates(&self) -> u64 {
         self.optimizer.updates()
     }

@@ -1,6 +1,7 @@
-//! Training lengths in passes over the training split.
+//! Conversion between epochs and steps.
 
-/// Updates of `step_tokens` tokens each that pass `epochs` times over a split of `tokens` tokens; at least 1.
+/// The number of steps of `step_tokens` tokens each that cover a split of `tokens` tokens `epochs` times; at
+/// least 1.
 ///
 /// ```
 /// assert_eq!(emberlm_trainer::epochs::steps(3.0, 10_000, 768), 40);
@@ -10,7 +11,7 @@ pub fn steps(epochs: f64, tokens: u64, step_tokens: u64) -> usize {
     (steps.ceil() as usize).max(1)
 }
 
-/// Passes over a split of `tokens` tokens that `steps` updates of `step_tokens` tokens make.
+/// The number of epochs over a split of `tokens` tokens that `steps` steps of `step_tokens` tokens cover.
 pub fn epochs(steps: usize, tokens: u64, step_tokens: u64) -> f64 {
     steps as f64 * step_tokens as f64 / tokens.max(1) as f64
 }

@@ -1,4 +1,4 @@
-//! Errors that stop a run.
+//! The error type of the trainer.
 
 use std::path::PathBuf;
 
@@ -10,27 +10,27 @@ use emberlm_model::{ConfigError, WeightsError};
 use crate::peers::PeersError;
 use crate::run_config::RunConfigError;
 
-/// An error of training, evaluation or a checkpoint.
+/// An error during training, evaluation or checkpointing.
 #[derive(Debug, thiserror::Error)]
 pub enum TrainError {
-    /// A training setting that is not allowed.
+    /// A training setting has an invalid value.
     #[error("{table}.{field} = {value}: {rule}")]
     Setting {
-        /// Its table: `train` or `data`.
+        /// The table, `train` or `data`.
         table: &'static str,
         /// The field.
         field: &'static str,
-        /// Its value.
+        /// The value.
         value: String,
-        /// The rule.
+        /// The violated rule.
         rule: String,
     },
-    /// A metric that cannot be recorded.
+    /// A metric cannot be recorded.
     #[error("the metric `{name}`: {rule}")]
     Metric {
-        /// Its name.
+        /// The metric's name.
         name: String,
-        /// The rule that it breaks.
+        /// The violated rule.
         rule: &'static str,
     },
     /// A hook failed.
@@ -39,36 +39,36 @@ pub enum TrainError {
     /// Datasets of a mix have different tokenizers.
     #[error("{} and {} have different tokenizers: {first_tokenizer} and {other_tokenizer}{}", first.display(), other.display(), vocabularies(first_tokenizer, other_tokenizer))]
     Tokenizers {
-        /// The mix's first dataset.
+        /// The first dataset of the mix.
         first: PathBuf,
-        /// Its tokenizer.
+        /// The tokenizer of `first`.
         first_tokenizer: String,
-        /// Another one.
+        /// Another dataset.
         other: PathBuf,
-        /// Its tokenizer.
+        /// The tokenizer of `other`.
         other_tokenizer: String,
     },
-    /// A dataset's masks leave nothing to learn.
+    /// The masks of a dataset exclude every token from the loss.
     #[error("{}: its masks leave no token of the train split to learn", path.display())]
     NothingLearnt {
         /// The dataset.
         path: PathBuf,
     },
-    /// A model setting that is not allowed.
+    /// A model setting has an invalid value.
     #[error(transparent)]
     Model(#[from] ConfigError),
-    /// The configuration cannot be written into the run.
+    /// The configuration cannot be written into the run's directory.
     #[error(transparent)]
     Config(#[from] RunConfigError),
     /// The dataset cannot be read.
     #[error(transparent)]
     Data(#[from] DataError),
-    /// A file that was verified while the run trained is damaged. Steps since its beginning may have read it.
+    /// A file that was being verified during training is damaged. Any step since the start may have read it.
     #[error("{source}; checkpoints after step {begun_at} may have been trained on it")]
     DamagedData {
         /// The file and its damage.
         source: DataError,
-        /// The step at which the run began or was resumed.
+        /// The step at which the run was started or resumed.
         begun_at: usize,
     },
     /// The tokenizer cannot be read or written.
@@ -77,7 +77,7 @@ pub enum TrainError {
     /// Weights cannot be read or written.
     #[error(transparent)]
     Weights(#[from] WeightsError),
-    /// Text could not be generated for a sample.
+    /// A sample could not be generated.
     #[error(transparent)]
     Generate(#[from] GenerateError),
     /// A file of the run cannot be read or written.
@@ -90,18 +90,18 @@ pub enum TrainError {
         /// The system's error.
         source: std::io::Error,
     },
-    /// The run directory is already a run's.
+    /// The directory already holds a run.
     #[error("{path} already holds a run")]
     RunExists {
         /// The directory.
         path: PathBuf,
     },
-    /// The directory of a new run is something else.
+    /// The directory of a new run is already used for something else.
     #[error("{path} is the directory of {what}, not a place for a run")]
     NotForRun {
         /// The directory.
         path: PathBuf,
-        /// A dataset or a model.
+        /// The kind of directory: a dataset, a model or a checkpoint.
         what: &'static str,
     },
     /// The directory holds no run.
@@ -110,32 +110,32 @@ pub enum TrainError {
         /// The directory.
         path: PathBuf,
     },
-    /// Another process trains the run.
+    /// Another process is training the run.
     #[error("{path} is being trained by {}", trainer(.process))]
     RunLocked {
         /// The directory.
         path: PathBuf,
-        /// Its number; empty where its lock file was removed.
+        /// The process ID; empty if its lock file was removed.
         process: String,
     },
-    /// The run directory is not the one that this process began with.
+    /// The run directory is not the one that this process started with.
     #[error("{path} was removed, renamed or replaced while it was being trained")]
     RunReplaced {
         /// The directory.
         path: PathBuf,
     },
-    /// Another process can have locked the run.
+    /// The lock file is gone, so another process may have locked the run.
     #[error("{path} was removed or replaced, so that another process can train the same run")]
     LockReplaced {
         /// The lock file.
         path: PathBuf,
     },
-    /// A run cannot be resumed with what it is given.
+    /// The run cannot be resumed with the given settings or data.
     #[error("{path} cannot be resumed: {reason}")]
     Resume {
         /// The directory.
         path: PathBuf,
-        /// The difference.
+        /// The reason.
         reason: String,
     },
     /// The last checkpoint could not be written.
@@ -143,27 +143,27 @@ pub enum TrainError {
     NoCheckpoint {
         /// The step.
         step: usize,
-        /// Why.
+        /// The reason.
         reason: String,
-        /// The last one that was written.
+        /// The last checkpoint written.
         last: Option<PathBuf>,
     },
     /// A checkpoint cannot be read or written.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
-    /// Too many steps in a row had to be skipped.
+    /// Too many consecutive steps were skipped.
     #[error("{skipped} steps in a row were skipped, the last one, {step}, because {reason}{}", last_good(.last))]
     Diverged {
         /// The last step.
         step: usize,
-        /// The number of skipped steps.
+        /// The number of consecutive skipped steps.
         skipped: usize,
-        /// The reason that the last one was skipped.
+        /// The reason the last one was skipped.
         reason: String,
-        /// The last checkpoint that was written.
+        /// The last checkpoint written.
         last: Option<PathBuf>,
     },
-    /// The processes that train the model cannot exchange their gradients.
+    /// The training processes cannot exchange their gradients.
     #[error(transparent)]
     Peers(#[from] PeersError),
     /// The run was stopped without a checkpoint of its last steps.
@@ -171,12 +171,12 @@ pub enum TrainError {
     Discarded {
         /// The run's directory.
         run: PathBuf,
-        /// The last whole step.
+        /// The last complete step.
         step: usize,
         /// The newest checkpoint.
         last: Option<PathBuf>,
     },
-    /// The dashboard cannot take the terminal.
+    /// The dashboard cannot use the terminal.
     #[error("the dashboard cannot take the terminal: {0}")]
     Terminal(#[source] std::io::Error),
     /// The run ended without a result.
@@ -184,7 +184,7 @@ pub enum TrainError {
     NoResult,
 }
 
-/// The rest of a sentence that names a checkpoint.
+/// The clause of an error message that names the last good checkpoint.
 fn last_good(last: &Option<PathBuf>) -> String {
     match last {
         Some(path) => format!("; the last good checkpoint is {}", path.display()),
@@ -192,7 +192,7 @@ fn last_good(last: &Option<PathBuf>) -> String {
     }
 }
 
-/// The rest of a sentence that says what is kept of a run.
+/// The clause of an error message that names the newest checkpoint.
 fn kept(last: &Option<PathBuf>) -> String {
     match last {
         Some(path) => format!("; its newest checkpoint is {}", path.display()),
@@ -200,7 +200,7 @@ fn kept(last: &Option<PathBuf>) -> String {
     }
 }
 
-/// The process that trains a run, by its number if that is known.
+/// The process that trains a run, by its ID if that is available.
 fn trainer(process: &str) -> String {
     match process {
         "" => "another process".to_owned(),
@@ -208,7 +208,7 @@ fn trainer(process: &str) -> String {
     }
 }
 
-/// The rest of a sentence that names two tokenizers.
+/// The clause of an error message that distinguishes tokenizers of the same kind.
 fn vocabularies(first: &str, other: &str) -> &'static str {
     match first == other {
         true => ", with other vocabularies",
@@ -217,7 +217,7 @@ fn vocabularies(first: &str, other: &str) -> &'static str {
 }
 
 impl TrainError {
-    /// For `map_err` on a file operation.
+    /// Maps an I/O error of `action` on `path`, for `map_err`.
     pub(crate) fn file(
         action: &'static str,
         path: impl Into<PathBuf>,

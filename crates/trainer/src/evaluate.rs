@@ -1,4 +1,4 @@
-//! The loss over a split, as a whole and by the position in the window.
+//! Evaluation: the loss over a split, in total and by position in the window.
 
 use std::ops::ControlFlow;
 
@@ -11,19 +11,19 @@ use crate::error::TrainError;
 use crate::loader::to_tensors;
 use crate::read::host_read;
 
-/// Batches whose losses are read at once: reading waits for a device that works behind the host.
+/// Batches per read of the losses. Reading waits for an asynchronous device.
 const READ_TOGETHER: usize = 64;
 
 /// The result of an evaluation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Evaluation {
-    /// Mean cross-entropy in nats per token; NaN where there are none.
+    /// Mean cross-entropy in nats per token; NaN without tokens.
     pub loss: f64,
-    /// Tokens predicted: neither masked nor padding.
+    /// Predicted tokens, excluding masked tokens and padding.
     pub tokens: u64,
 }
 
-/// The windows that tokens are predicted in, as training and `emberlm eval` report them.
+/// A description of the evaluated windows, as training and `emberlm eval` print it.
 pub fn evaluated_windows(seq_len: usize, packing: Packing) -> String {
     match packing {
         Packing::Stream => format!("in windows of {seq_len}, stride {seq_len}"),
@@ -31,11 +31,11 @@ pub fn evaluated_windows(seq_len: usize, packing: Packing) -> String {
     }
 }
 
-/// Predicts every token of a split but its first, in windows of at most the model's context; only the first
-/// `max_tokens + 1` tokens if that is given. Tokens that a mask excludes are read, but not predicted.
+/// Predicts every token of a split except its first, in windows of at most the model's context. `max_tokens`
+/// limits the number of predicted tokens. Masked tokens are part of the input but are not predicted.
 ///
 /// # Errors
-/// The split cannot be read, or has not even two tokens.
+/// The split cannot be read, or has fewer than two tokens.
 pub fn evaluate<B: Backend>(
     decoder: &Decoder<B>,
     windows: &Windows,
@@ -45,10 +45,11 @@ pub fn evaluate<B: Backend>(
     evaluate_observed(decoder, windows, batch, max_tokens, |_| ())
 }
 
-/// As [`evaluate`], and shows every batch once it is computed, or handed to a device that works behind the host.
+/// As [`evaluate`], and calls `observe` with every batch once it is computed, or queued on an asynchronous
+/// device.
 ///
 /// # Errors
-/// As [`evaluate`].
+/// See [`evaluate`].
 pub fn evaluate_observed<B: Backend>(
     decoder: &Decoder<B>,
     windows: &Windows,
@@ -67,7 +68,7 @@ pub fn evaluate_observed<B: Backend>(
     }))
 }
 
-/// As [`evaluate_observed`]; none if `observe` breaks it off.
+/// As [`evaluate_observed`]; returns `None` if `observe` breaks.
 pub(crate) fn evaluate_until<B: Backend>(
     decoder: &Decoder<B>,
     windows: &Windows,
@@ -102,26 +103,26 @@ pub(crate) fn evaluate_until<B: Backend>(
     Ok(Some(Evaluation { loss, tokens }))
 }
 
-/// The loss by the position in the window, or in the document where those are isolated: at position `p` a token is
-/// predicted from the `p + 1` tokens before it.
+/// The loss by position in the window, or in the document if documents are isolated. At position `p`, a token
+/// is predicted from the `p + 1` tokens before it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PositionLosses {
-    /// By position: the sum of the losses in nats, and how many tokens they are of.
+    /// By position: the sum of the losses in nats and the number of tokens.
     sums: Vec<(f64, u64)>,
 }
 
 impl PositionLosses {
-    /// By position, the mean loss in nats per token and the number of tokens.
+    /// The mean loss and the number of tokens of every position.
     pub fn positions(&self) -> Vec<Evaluation> {
         self.sums.iter().map(|&sum| mean([sum])).collect()
     }
 
-    /// The mean over all tokens, which is [`evaluate`]'s.
+    /// The mean over all tokens, equal to the result of [`evaluate`].
     pub fn overall(&self) -> Evaluation {
         mean(self.sums.iter().copied())
     }
 
-    /// The means over positions 0, 1, 2 to 3, 4 to 7 and so on, each with its first and last position.
+    /// The mean loss over positions 0, 1, 2–3, 4–7 and so on, each with its first and last position.
     pub fn by_powers_of_two(&self) -> Vec<(usize, usize, Evaluation)> {
         let count = self.sums.len();
         let mut buckets = Vec::new();
@@ -161,11 +162,11 @@ fn mean(sums: impl IntoIterator<Item = (f64, u64)>) -> Evaluation {
     Evaluation { loss, tokens }
 }
 
-/// Predicts what [`evaluate`] predicts, and says how well at each position of the window. A batch is shown once its
-/// losses are known.
+/// As [`evaluate`], but returns the loss of each position. Calls `observe` with every batch once its losses
+/// are read.
 ///
 /// # Errors
-/// As [`evaluate`].
+/// See [`evaluate`].
 pub fn evaluate_positions<B: Backend>(
     decoder: &Decoder<B>,
     windows: &Windows,
@@ -189,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn positions_are_gathered_in_powers_of_two() {
+    fn position_losses_are_grouped_by_powers_of_two() {
         let mut found = PositionLosses::default();
         let batch = |batch: usize, seq: usize| Batch {
             inputs: vec![0; batch * seq],
@@ -198,7 +199,8 @@ mod tests {
             batch,
             seq,
         };
-        // Two windows of 6, and a last one of 2: position p's losses are p, p + 1 and, of the first two, 4.
+        // Two windows of 6 and a last one of 2. The losses at position p are p, p + 1 and, in the last
+        // window, 4.
         let losses = [0., 1., 2., 3., 4., 5., 1., 2., 3., 4., 5., 6.];
         found.add(losses, &batch(2, 6));
         found.add([4., 4.], &batch(1, 2));
@@ -218,9 +220,9 @@ mod tests {
     }
 
     #[test]
-    fn positions_are_those_of_the_document() {
+    fn positions_restart_at_each_document() {
         let mut found = PositionLosses::default();
-        // Documents of 3 and 2 tokens and one of padding; the loss at what is ignored is 0.
+        // Documents of 3 and 2 tokens and one of padding. The loss of ignored targets is 0.
         found.add(
             [1., 2., 0., 4., 0., 0.],
             &Batch {

@@ -1,4 +1,4 @@
-//! A thread that verifies files without block hashes while a run or an evaluation reads them.
+//! Verifies files without block hashes on a background thread, while a run or an evaluation reads them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use emberlm_data::{DataError, TokenSplit, UnverifiedFiles};
 
-/// The time between two looks at whether to stop waiting.
+/// The interval at which a waiting caller checks for cancellation.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Verifies the files of splits that have no block hashes, on a thread of low priority. Dropping it stops the thread.
+/// Verifies the files of splits without block hashes, on a low-priority thread. Dropping it stops the thread.
 pub struct FileCheck {
     files: UnverifiedFiles,
     result: Option<Receiver<Result<(), DataError>>>,
@@ -21,7 +21,7 @@ pub struct FileCheck {
 }
 
 impl FileCheck {
-    /// Starts to verify the files of `splits`; where all have block hashes, there is nothing to do.
+    /// Starts verifying the files of `splits`. Does nothing if all files have block hashes.
     pub fn start<'a>(splits: impl IntoIterator<Item = &'a TokenSplit>) -> Self {
         let files = UnverifiedFiles::of(splits);
         let mut this = Self {
@@ -43,12 +43,12 @@ impl FileCheck {
         let spare = send.clone();
         let work = move || {
             lower_priority();
-            // Where nobody waits any more, the result is of no use.
+            // The receiver may be gone; then nobody needs the result.
             let _ = send.send(files.verify(&stop, &done));
         };
         match Builder::new().name("file-check".to_owned()).spawn(work) {
             Ok(thread) => self.thread = Some(thread),
-            // Without a thread it is done here.
+            // Without a thread, verify synchronously.
             Err(_) => {
                 let _ = spare.send(self.files.verify(&self.stop, &self.done));
             }
@@ -56,7 +56,7 @@ impl FileCheck {
         self.result = Some(receive);
     }
 
-    /// The line that announces the check; none where there is nothing to verify.
+    /// The log line that announces the check. `None` if there is nothing to verify.
     pub fn announcement(&self) -> Option<String> {
         let (files, bytes) = (self.files.len(), self.files.bytes());
         self.result.as_ref().map(|_| {
@@ -66,7 +66,7 @@ impl FileCheck {
         })
     }
 
-    /// The line that says that the check is over, once; none before and after.
+    /// Returns a log line once the check is complete, and `None` before and afterwards.
     ///
     /// # Errors
     /// A file is damaged or cannot be read.
@@ -78,10 +78,10 @@ impl FileCheck {
         }
     }
 
-    /// Waits for the end of the check, or until `stopped`; then as [`FileCheck::poll`].
+    /// Waits until the check completes or `stopped` returns true; then as [`FileCheck::poll`].
     ///
     /// # Errors
-    /// As [`FileCheck::poll`].
+    /// See [`FileCheck::poll`].
     pub fn wait(&mut self, stopped: impl Fn() -> bool) -> Result<Option<String>, DataError> {
         while let Some(result) = &self.result {
             match result.recv_timeout(PAUSE) {
@@ -94,7 +94,7 @@ impl FileCheck {
         Ok(None)
     }
 
-    /// Bytes that are still to be verified.
+    /// Bytes that are not verified yet.
     pub fn left(&self) -> u64 {
         let done = self.done.load(Ordering::Relaxed);
         let files = self.result.as_ref().map_or(0, |_| self.files.bytes());
@@ -121,7 +121,7 @@ impl Drop for FileCheck {
     }
 }
 
-/// Gives the calling thread the lowest priority, on systems with priorities per thread.
+/// Gives the calling thread the lowest priority, on systems with per-thread priorities.
 fn lower_priority() {
     #[cfg(target_os = "linux")]
     {

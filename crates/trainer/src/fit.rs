@@ -1,30 +1,32 @@
-//! Prediction of training's memory: the peak of the process, from only the configuration.
+//! Predicts the peak memory of training from the configuration.
 //!
 //! ```text
 //! peak = program + live + allocator
-//! live = 4 bytes · (state + max over a step's phases of what only that phase holds)
+//! live = 4 bytes · (state + max over a step's phases of the phase's own memory)
 //!
-//! state       P · (1 + moments)     the weights and what the optimizer keeps of each: 2 for AdamW, 1 for Lion, for Muon
-//!                                   1 of matrices and 2 of the rest, 1 more for a running average;
-//!                                   + P from the second micro-batch on: the gradients so far
+//! state       P · (1 + moments)     the weights, and the optimizer's moments per weight: 2 for AdamW, 1 for Lion; for
+//!                                   Muon 1 for matrices and 2 for the rest; 1 more for a running average;
+//!                                   + P from the second micro-batch on: the accumulated gradients
 //! head        L·K + final + logits + the head's gradients
 //! block back  L·K + final + the head's gradients + the buffers of the last block's backward pass
 //! embedding   P + N·d               all gradients
 //! evaluation  a forward pass of the evaluation's batch, without gradients (`inference`)
-//! update      P                     in place; but for AdamW, + 2·(the largest parameter)
+//! update      P                     in place; for Muon and Lion, + 2·(the largest parameter)
 //! ```
 //!
-//! with `P` parameters, `L` blocks, `N` tokens of a micro-batch, `d` the width and `V` the vocabulary. `K`, the activations that one block
-//! keeps for its gradients, and the additional buffers of its backward pass are in `block`. Recomputing keeps `L · N·d`, the blocks'
-//! inputs, instead of `L·K`, and one `K` in the backward pass. A checkpoint that is written during training adds the
-//! state's old copy, `P · (1 + moments)`, for as long as it takes.
+//! with `P` parameters, `L` blocks, `N` tokens per micro-batch, width `d` and vocabulary size `V`. Module
+//! `block` defines `K`, the activations that one block keeps for its gradients, and the additional buffers of
+//! its backward pass. Recomputation keeps the blocks' inputs, `L · N·d`, instead of `L·K`, and one `K` during
+//! the backward pass. A checkpoint written during training adds a copy of the old state, `P · (1 + moments)`,
+//! until it is complete.
 //!
-//! The phases are read off the code of this project, of Burn's autodiff and of the flex backend, where an operation whose
-//! input nobody else holds works in place. Two terms are not: `program` is what the process holds before it computes, and
-//! 21 MiB that a step of the smallest model adds, in code and threads' buffers; `allocator` is what mimalloc holds of
-//! what was freed, which it never gives back (`emberlm_kernels::memory`): `min(0.6 · live, 50 MiB) + 0.05 · live`, and of the
-//! head's one large buffer, whose place smaller ones take before it is needed again in one piece, 0.2, and 0.6 where that is
-//! within one step, with several micro-batches or recomputing. Both were fitted to measured peaks (`docs/results.md`).
+//! The phases are derived from the code of this project, of Burn's autodiff and of the flex backend, which
+//! works in place if no other tensor shares an operation's input. Two terms are empirical, fitted to measured
+//! peaks (`docs/results.md`). `program` is the memory of the process before it computes, plus 21 MiB for code
+//! and thread buffers that a step of the smallest model adds. `allocator` is freed memory that mimalloc
+//! retains and never returns (`emberlm_kernels::memory`): `min(0.6 · live, 50 MiB) + 0.05 · live`, plus a
+//! share of the head's one large buffer, whose range smaller allocations fragment before it is needed again.
+//! That share is 0.2, or 0.6 if this happens within one step (with several micro-batches or recomputation).
 
 mod block;
 mod inference;
@@ -46,33 +48,33 @@ const MIB: f64 = (1 << 20) as f64;
 /// The memory that computing adds to an idle process.
 const COMPUTING: f64 = 21.0 * MIB;
 
-/// A predicted peak by its parts, in bytes; they add up to `total`.
+/// A predicted peak by component, in bytes. The components add up to `total`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Prediction {
     /// The program itself.
     pub program: u64,
     /// The parameters.
     pub weights: u64,
-    /// The optimizer's state of them.
+    /// The optimizer's state.
     pub optimizer: u64,
-    /// The gradients that are there at the peak.
+    /// The gradients held at the peak.
     pub gradients: u64,
-    /// The activations that blocks and norms keep for their gradients.
+    /// The activations that blocks and norms keep for the backward pass.
     pub activations: u64,
-    /// Buffers of the operation at the peak: logits, a block's backward pass, an update.
+    /// Temporary buffers at the peak: logits, a block's backward pass, or an update.
     pub temporaries: u64,
-    /// The freed memory that the allocator holds.
+    /// Freed memory that the allocator retains.
     pub allocator: u64,
-    /// All of it.
+    /// The predicted peak.
     pub total: u64,
-    /// In which part of a step the peak is.
+    /// The phase of a step in which the peak occurs.
     pub phase: Phase,
-    /// Additional memory while a checkpoint is written during training, at most: the old weights and the state the optimizer
-    /// kept. It is not in `total`.
+    /// The most additional memory while a checkpoint is written during training: the old weights and
+    /// optimizer state. Not part of `total`.
     pub checkpoint: u64,
 }
 
-/// A part of a step.
+/// A phase of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
@@ -88,25 +90,25 @@ pub enum Phase {
     Evaluation,
 }
 
-/// The memory of a phase in addition to the state, in elements.
+/// The memory that a phase holds in addition to the state, in elements.
 #[derive(Clone, Copy, Debug)]
-struct HeldMemory {
+struct PhaseMemory {
     phase: Phase,
     gradients: f64,
     activations: f64,
     temporaries: f64,
 }
 
-impl HeldMemory {
+impl PhaseMemory {
     fn total(&self) -> f64 {
         self.gradients + self.activations + self.temporaries
     }
 }
 
-/// Predicts the peak resident memory of training, of a process that holds `program` bytes before it computes.
+/// Predicts the peak resident memory of training in a process that holds `program` bytes before it computes.
 ///
 /// # Errors
-/// A setting that is not allowed.
+/// A setting is invalid.
 pub fn predict(
     model: &DecoderConfig,
     train: &TrainConfig,
@@ -122,7 +124,7 @@ pub fn predict(
         0.0
     };
     let phases = phases(model, train, tokens, seq, before);
-    let most = |a: HeldMemory, b: HeldMemory| if b.total() > a.total() { b } else { a };
+    let most = |a: PhaseMemory, b: PhaseMemory| if b.total() > a.total() { b } else { a };
     let [head, rest @ ..] = phases;
     let held = rest.into_iter().fold(head, most);
 
@@ -136,11 +138,12 @@ pub fn predict(
     ]
     .map(bytes);
     let live = weights + optimizer + gradients + activations + temporaries;
-    let torn = match train.accumulation > 1 || train.recompute {
+    let fragmented = match train.accumulation > 1 || train.recompute {
         true => 0.6,
         false => 0.2,
     };
-    let allocator = (0.6 * live).min(50.0 * MIB) + 0.05 * live + torn * bytes(head.temporaries);
+    let allocator =
+        (0.6 * live).min(50.0 * MIB) + 0.05 * live + fragmented * bytes(head.temporaries);
     let mut total = 0u64;
     let mut part = |bytes: f64| {
         let bytes = bytes.round() as u64;
@@ -165,21 +168,21 @@ pub fn predict(
     })
 }
 
-/// The phases of the step's last micro-batch; `before` elements are gradients of earlier ones.
+/// The phases of the step's last micro-batch. Earlier ones have accumulated gradients of `before` elements.
 fn phases(
     model: &DecoderConfig,
     train: &TrainConfig,
     tokens: f64,
     seq: f64,
     before: f64,
-) -> [HeldMemory; 5] {
+) -> [PhaseMemory; 5] {
     let [d, vocab, layers] =
         [model.d_model(), model.vocab_size(), model.n_layers()].map(|n| n as f64);
     let parameters = count::parameters(model).total as f64;
     let block = Block::of(model, tokens, seq);
     let table = vocab * d;
 
-    // The last norm's input and output, the head's gradient of its input; the embedding's norm.
+    // The last norm's input and output, the gradient of the head's input, and the embedding's norm.
     let embedding = f64::from(u8::from(model.norm_embedding()));
     let ends = tokens * d * (3.0 + embedding);
     let between = if train.recompute {
@@ -192,25 +195,25 @@ fn phases(
     let batch = train.evaluation.batch;
     let evaluation = InferenceWork::evaluation(WeightFormat::F32, batch, seq as usize);
     [
-        HeldMemory {
+        PhaseMemory {
             phase: Phase::Head,
             gradients: before + head.gradients,
             activations: between + ends,
             temporaries: head.temporaries,
         },
-        HeldMemory {
+        PhaseMemory {
             phase: Phase::Block,
             gradients: before + table,
             activations: between + again + ends,
-            temporaries: block.back,
+            temporaries: block.backward,
         },
-        HeldMemory {
+        PhaseMemory {
             phase: Phase::Embedding,
             gradients: before + parameters,
             activations: 0.0,
             temporaries: tokens * d,
         },
-        HeldMemory {
+        PhaseMemory {
             phase: Phase::Update,
             gradients: parameters,
             activations: 0.0,
@@ -219,7 +222,7 @@ fn phases(
                 OptimizerKind::Muon | OptimizerKind::Lion => 2.0 * largest(model),
             },
         },
-        HeldMemory {
+        PhaseMemory {
             phase: Phase::Evaluation,
             gradients: 0.0,
             activations: 0.0,
@@ -228,7 +231,7 @@ fn phases(
     ]
 }
 
-/// The head with its loss.
+/// Memory of the head and its loss, in elements.
 struct Head {
     gradients: f64,
     temporaries: f64,
@@ -237,7 +240,7 @@ struct Head {
 impl Head {
     fn of(model: &DecoderConfig, tokens: f64) -> Self {
         let [d, vocab] = [model.d_model(), model.vocab_size()].map(|n| n as f64);
-        // A bias is one more column: of a copy of the weight, and of its gradient.
+        // A bias is one more column of the weight: it adds a copy of the weight and one of its gradient.
         let with_bias = if model.head().bias { 2.0 } else { 0.0 };
         let held = peak_elements(tokens as usize, model.d_model(), model.vocab_size());
         Self {
@@ -247,7 +250,7 @@ impl Head {
     }
 }
 
-/// Elements that the optimizer keeps.
+/// Elements of the optimizer's state and of the running average.
 fn moments(model: &DecoderConfig, train: &TrainConfig) -> f64 {
     let counted = count::parameters(model);
     let all = counted.total as f64;

@@ -1,4 +1,4 @@
-//! A run's directory, held by one process at a time.
+//! A run's directory, locked by one process at a time.
 
 use std::fs::{self, File, Metadata, TryLockError};
 use std::io::Write;
@@ -10,25 +10,25 @@ use emberlm_system::{read, write};
 use crate::checkpoint;
 use crate::error::TrainError;
 
-/// A run's configuration.
+/// The file with the run's configuration.
 pub const CONFIG_FILE: &str = "config.toml";
-/// Held by the process that trains the run; it holds that process's number.
+/// The lock file. It is held by the process that trains the run and contains its process ID.
 pub const LOCK_FILE: &str = "lock";
 /// The folder of the generated samples.
 pub(crate) const SAMPLES: &str = "samples";
 
-/// Files of directories that are not a run's, with what such a directory is.
-const OTHERS: [(&str, &str); 3] = [
+/// Files that identify directories other than runs, and the kind of each directory.
+const OTHER_DIRECTORIES: [(&str, &str); 3] = [
     ("dataset.json", "a dataset"),
     ("config.json", "a model"),
     ("model.json", "a checkpoint"),
 ];
 
-/// A run's directory that only this process may write to. The system releases the lock when the process ends, however
-/// it ends.
+/// A run's directory, locked so that only this process writes to it. The system releases the lock when the
+/// process exits for any reason.
 ///
-/// The directory itself is locked: whoever removes the lock file lets nobody in. The lock file is locked as well, for file
-/// systems that cannot lock a directory.
+/// The directory itself is locked, so removing the lock file does not admit another process. The lock file is
+/// locked as well, for file systems that cannot lock a directory.
 #[derive(Debug)]
 pub struct RunFolder {
     path: PathBuf,
@@ -36,7 +36,7 @@ pub struct RunFolder {
     lock: LockedFile,
 }
 
-/// An open file or directory, and whether it is locked.
+/// An open file or directory, locked if the file system supports it.
 #[derive(Debug)]
 struct LockedFile {
     file: File,
@@ -44,14 +44,14 @@ struct LockedFile {
 }
 
 impl LockedFile {
-    /// Locks it; none where another process has done so.
+    /// Locks the file. `None` if another process holds the lock.
     fn lock(file: File) -> Option<Self> {
-        // A process that only looks whether it is locked holds it for a moment.
-        for _ in 0..TRIES {
+        // A process that only tests the lock holds it for a moment, so retry.
+        for _ in 0..LOCK_ATTEMPTS {
             match file.try_lock() {
                 Ok(()) => return Some(Self { file, locked: true }),
-                Err(TryLockError::WouldBlock) => std::thread::sleep(PAUSE),
-                // A file system without locks: it is the user's care then.
+                Err(TryLockError::WouldBlock) => std::thread::sleep(RETRY_INTERVAL),
+                // The file system does not support locks. Exclusion is then up to the user.
                 Err(TryLockError::Error(_)) => {
                     let locked = false;
                     return Some(Self { file, locked });
@@ -61,7 +61,7 @@ impl LockedFile {
         None
     }
 
-    /// Returns true if a path still names it.
+    /// Returns true if `path` still refers to this file.
     fn is_at(&self, path: &Path) -> bool {
         match (self.file.metadata(), fs::metadata(path)) {
             (Ok(held), Ok(found)) => identity(&held) == identity(&found),
@@ -70,9 +70,9 @@ impl LockedFile {
     }
 }
 
-/// The number of attempts to lock, and the time between them.
-const TRIES: usize = 5;
-const PAUSE: Duration = Duration::from_millis(10);
+/// The number of attempts to lock.
+const LOCK_ATTEMPTS: usize = 5;
+const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
 #[cfg(unix)]
 fn identity(metadata: &Metadata) -> (u64, u64) {
@@ -86,17 +86,17 @@ fn identity(metadata: &Metadata) -> Option<std::time::SystemTime> {
     metadata.created().ok()
 }
 
-/// Returns true if another process has locked a file or directory.
+/// Returns true if another process has locked the file or directory.
 fn is_locked(path: &Path) -> bool {
     let file = File::open(path);
     file.is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }
 
 impl RunFolder {
-    /// The directory of a new run.
+    /// Creates the directory of a new run.
     ///
     /// # Errors
-    /// It cannot be made, holds a run, a dataset or a model already, or is held by another process.
+    /// It cannot be created, already holds a run, a dataset or a model, or is locked by another process.
     pub fn create(path: &Path, config: &str) -> Result<Self, TrainError> {
         let file = path.join(CONFIG_FILE);
         let exists = || TrainError::RunExists {
@@ -105,7 +105,10 @@ impl RunFolder {
         if file.exists() {
             return Err(exists());
         }
-        if let Some((_, what)) = OTHERS.iter().find(|(name, _)| path.join(name).exists()) {
+        if let Some((_, what)) = OTHER_DIRECTORIES
+            .iter()
+            .find(|(name, _)| path.join(name).exists())
+        {
             let path = path.to_owned();
             return Err(TrainError::NotForRun { path, what });
         }
@@ -114,7 +117,7 @@ impl RunFolder {
             fs::create_dir_all(&folder).map_err(TrainError::file("create", &folder))?;
         }
         let folder = Self::lock(path)?;
-        // Another process may have been as far as this before.
+        // Another process may have created the run in the meantime.
         if file.exists() {
             return Err(exists());
         }
@@ -122,10 +125,10 @@ impl RunFolder {
         Ok(folder)
     }
 
-    /// The directory of a run that was begun.
+    /// Opens the directory of an existing run.
     ///
     /// # Errors
-    /// It holds no run, or is held by another process.
+    /// It holds no run, or is locked by another process.
     pub fn open(path: &Path) -> Result<Self, TrainError> {
         if !path.join(CONFIG_FILE).exists() {
             return Err(TrainError::NoRun {
@@ -153,7 +156,7 @@ impl RunFolder {
         let directory = LockedFile::lock(directory).ok_or_else(taken)?;
         let mut lock = LockedFile::lock(lock).ok_or_else(taken)?;
         let number = std::process::id().to_string();
-        // Only for people to read.
+        // The process ID is for display only, so errors are ignored.
         let _ = lock
             .file
             .set_len(0)
@@ -165,10 +168,11 @@ impl RunFolder {
         })
     }
 
-    /// Checks that the run's directory is still the one that this process has locked.
+    /// Checks that the path still refers to the directory that this process has locked.
     ///
     /// # Errors
-    /// It was removed, renamed or replaced; or its lock file was, on a file system that cannot lock a directory.
+    /// It was removed, renamed or replaced; or its lock file was, on a file system that cannot lock a
+    /// directory.
     pub fn check(&self) -> Result<(), TrainError> {
         if !self.directory.is_at(&self.path) {
             return Err(TrainError::RunReplaced {
@@ -187,7 +191,7 @@ impl RunFolder {
         is_locked(path) || is_locked(&path.join(LOCK_FILE))
     }
 
-    /// Writes the run's configuration, whole or not at all.
+    /// Writes the run's configuration atomically.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -195,16 +199,16 @@ impl RunFolder {
         write_whole(&self.path.join(CONFIG_FILE), config.as_bytes())
     }
 
-    /// Its path.
+    /// The path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 }
 
-/// Writes a file beside its place, syncs it, and renames it.
+/// Writes a file atomically: writes a temporary file next to it, syncs it and renames it.
 ///
 /// # Errors
-/// It cannot be written.
+/// The file cannot be written.
 pub fn write_whole(path: &Path, content: &[u8]) -> Result<(), TrainError> {
     write::write_whole(path, content).map_err(TrainError::file("write", path))
 }
@@ -214,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_removed_lock_file_lets_nobody_in() {
+    fn removing_the_lock_file_does_not_unlock_a_run() {
         let folder = tempfile::tempdir().unwrap();
         let run = folder.path().join("run");
         let held = RunFolder::create(&run, "").unwrap();
@@ -229,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_was_replaced_is_noticed() {
+    fn a_replaced_directory_is_detected() {
         let folder = tempfile::tempdir().unwrap();
         let [run, other] = ["run", "other"].map(|name| folder.path().join(name));
         let held = RunFolder::create(&run, "").unwrap();
@@ -244,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_lock_on_the_directory_the_lock_file_must_stay() {
+    fn without_a_directory_lock_the_lock_file_must_exist() {
         let folder = tempfile::tempdir().unwrap();
         let run = folder.path().join("run");
         let mut held = RunFolder::create(&run, "").unwrap();

@@ -1,4 +1,4 @@
-//! A step's loss and gradients, of all its micro-batches together.
+//! The loss and the gradients of one step, over all its micro-batches.
 //!
 //! ```text
 //! of_micro_batches   the micro-batches of this rank   loss and gradients, each divided by all ranks' targets
@@ -20,34 +20,35 @@ use crate::read::host_read;
 use crate::stop::StopSignal;
 use crate::training_model::{TokenBatch, TrainingModel};
 
-/// A step's loss and gradients, on the device and before the update.
+/// A step's loss and gradients on the device, before the update.
 pub(crate) struct StepGradients<B: Backend> {
     /// The mean loss over the step's targets, `[1]`.
     pub(crate) loss: Tensor<B, 1>,
-    /// The norm of all gradients together before clipping and without the loss's scale, `[1]`; 0 where there are none.
+    /// The global gradient norm before clipping and without the loss scale, `[1]`; 0 without gradients.
     pub(crate) norm: Tensor<B, 1>,
-    /// The factor on every gradient, for clipping and against the loss's scale, `[1]`; none for 1.
+    /// The factor that applies clipping and removes the loss scale from every gradient, `[1]`. `None` for 1.
     pub(crate) factor: Option<Tensor<B, 1>>,
     /// The gradients of the scaled loss.
     pub(crate) grads: GradientsParams,
 }
 
-/// A step that is to be computed.
+/// The parameters of a step's computation.
 #[derive(Clone, Copy)]
 pub(crate) struct StepNumbers {
-    /// Steps before it.
+    /// The number of earlier steps.
     pub(crate) step: usize,
-    /// The targets of all ranks, which the loss is divided by.
+    /// Targets of all ranks, by which the loss is divided.
     pub(crate) targets: usize,
-    /// The factor on the loss of the gradients.
+    /// The loss scale.
     pub(crate) scale: Option<f64>,
-    /// The rank that computes it.
+    /// The rank of this process.
     pub(crate) rank: Rank,
 }
 
-/// The loss summed over one rank's micro-batches and divided by the step's targets, and its gradients: over all ranks, the
-/// mean over the step's targets, however they are spread over micro-batches and ranks. The gradients are those of the
-/// loss times `scale`. None if `stop` asks for the end before all micro-batches are computed.
+/// One rank's loss and gradients, summed over its micro-batches and divided by the step's targets. Their sum
+/// over all ranks is the mean over the step's targets, regardless of how micro-batches and ranks divide them.
+/// The gradients are those of the loss times `scale`. Returns `None` if `stop` is requested before all
+/// micro-batches are computed.
 pub(crate) fn of_micro_batches<B: TrainingBackend>(
     model: &TrainingModel<B>,
     micro_batches: &[TokenBatch<B>],
@@ -56,19 +57,19 @@ pub(crate) fn of_micro_batches<B: TrainingBackend>(
     stop: Option<&StopSignal>,
 ) -> Option<(Tensor<B::InnerBackend, 1>, GradientsParams)> {
     let model_config = model.decoder.config();
-    let draws = model_config.dropout() > 0.0 && !model_config.dropout_sites().is_empty();
-    let _turn = draws.then(random_state);
+    let uses_dropout = model_config.dropout() > 0.0 && !model_config.dropout_sites().is_empty();
+    let _lock = uses_dropout.then(lock_random_state);
     B::run(|| accumulate(model, micro_batches, numbers, config, stop))
 }
 
-/// The turn of a model to seed the backend's random state and to draw dropout masks from it. The state belongs to the process:
-/// without turns, models that are trained on two threads would draw each other's numbers.
-fn random_state() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+/// Locks the backend's random state while a model seeds it and uses_dropout dropout masks. The state is global to
+/// the process: without the lock, models trained on two threads would draw each other's random numbers.
+fn lock_random_state() -> MutexGuard<'static, ()> {
+    static LOCK: Mutex<()> = Mutex::new(());
+    LOCK.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// [`of_micro_batches`] on a thread of the backend.
+/// Implements [`of_micro_batches`] on a thread of the backend.
 fn accumulate<B: TrainingBackend>(
     model: &TrainingModel<B>,
     micro_batches: &[TokenBatch<B>],
@@ -89,7 +90,8 @@ fn accumulate<B: TrainingBackend>(
         if stop.is_some_and(StopSignal::is_requested) {
             return None;
         }
-        // Dropout is a function of the seed, the step and the micro-batch, so that nothing of it has to be carried.
+        // Dropout depends only on the seed, the step and the micro-batch, so checkpoints need no random
+        // state.
         let pass = TrainingPass {
             recompute: config.recompute,
             dropout_seed: TrainingPass::dropout_seed(
@@ -110,7 +112,7 @@ fn accumulate<B: TrainingBackend>(
     Some((loss, accumulator.grads()))
 }
 
-/// The norm and the factor of complete gradients; both are without the loss's `scale`.
+/// The norm and the clipping factor of complete gradients. Both exclude the loss's `scale`.
 pub(crate) fn finish<B: TrainingBackend>(
     model: &TrainingModel<B>,
     (loss, grads): (Tensor<B::InnerBackend, 1>, GradientsParams),
@@ -127,7 +129,7 @@ pub(crate) fn finish<B: TrainingBackend>(
     let factor = norm
         .clone()
         .and_then(|norm| clip_factor(norm, config.clip_norm));
-    // Without a separate pass over the gradients.
+    // One combined factor saves a separate pass over the gradients.
     let factor = match (factor, inverse) {
         (Some(factor), Some(inverse)) => Some(factor * inverse),
         (None, Some(inverse)) => Some(zeros() + inverse),
@@ -141,7 +143,7 @@ pub(crate) fn finish<B: TrainingBackend>(
     }
 }
 
-/// Losses and norms on the host, in one transfer.
+/// Reads losses and norms from the device in one transfer.
 pub(crate) fn read<B: Backend>(
     figures: impl IntoIterator<Item = (Tensor<B, 1>, Tensor<B, 1>)>,
 ) -> Vec<(f64, f64)> {

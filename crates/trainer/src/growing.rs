@@ -1,5 +1,5 @@
-//! A file that grows by whole pieces. What cannot be written, as where the disk is full, waits in memory and is written
-//! with the next; a partial write of it is removed.
+//! An append-only file of records. Records that cannot be written, for example because the disk is full, are
+//! buffered and retried with the next one. Partial writes are rolled back.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -7,22 +7,23 @@ use std::path::{Path, PathBuf};
 
 use crate::error::TrainError;
 
-/// A file to which pieces are added.
+/// An append-only file of records.
 #[derive(Debug)]
-pub(crate) struct GrowingFile {
+pub(crate) struct AppendFile {
     path: PathBuf,
     file: File,
-    /// Bytes of the file that are whole pieces.
-    whole: u64,
-    /// Pieces that are not in the file yet.
-    waiting: Vec<u8>,
+    /// The length in bytes of the complete records in the file.
+    complete: u64,
+    /// Records that are not in the file yet.
+    buffered: Vec<u8>,
 }
 
-impl GrowingFile {
-    /// An empty file, in the place of whatever is there: a FIFO or a device is not written to.
+impl AppendFile {
+    /// Creates an empty file in place of any existing one. A FIFO or device at the path is removed, not written
+    /// to.
     ///
     /// # Errors
-    /// It cannot be created.
+    /// The file cannot be created.
     pub(crate) fn create(path: &Path) -> Result<Self, TrainError> {
         match fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -34,53 +35,53 @@ impl GrowingFile {
         Self::open(path)
     }
 
-    /// A file that is there, to add to.
+    /// Opens an existing file for appending.
     ///
     /// # Errors
-    /// It cannot be opened.
+    /// The file cannot be opened.
     pub(crate) fn open(path: &Path) -> Result<Self, TrainError> {
-        // Appending continues at the current end, also after a partial write was removed.
+        // Append mode continues at the current end, even after a partial write was rolled back.
         let opened = File::options().append(true).open(path);
         let file = opened.map_err(TrainError::file("open", path))?;
         let metadata = file.metadata().map_err(TrainError::file("read", path))?;
         Ok(Self {
             path: path.to_owned(),
             file,
-            whole: metadata.len(),
-            waiting: Vec::new(),
+            complete: metadata.len(),
+            buffered: Vec::new(),
         })
     }
 
-    /// Adds a piece.
+    /// Appends a record.
     ///
     /// # Errors
-    /// The file cannot be written; the piece waits.
-    pub(crate) fn add(&mut self, piece: &[u8]) -> Result<(), TrainError> {
-        self.waiting.extend_from_slice(piece);
+    /// The file cannot be written. The record stays buffered.
+    pub(crate) fn append(&mut self, record: &[u8]) -> Result<(), TrainError> {
+        self.buffered.extend_from_slice(record);
         self.flush()
     }
 
-    /// Writes what waits.
+    /// Writes the buffered records.
     ///
     /// # Errors
     /// The file cannot be written.
     pub(crate) fn flush(&mut self) -> Result<(), TrainError> {
-        let written = self.file.write_all(&self.waiting);
+        let written = self.file.write_all(&self.buffered);
         self.settle(written)
     }
 
     fn settle(&mut self, written: io::Result<()>) -> Result<(), TrainError> {
         if let Err(error) = written {
-            // The first error is what the user needs to hear of.
-            let _ = self.file.set_len(self.whole);
+            // Report the write error; an error of the rollback adds nothing.
+            let _ = self.file.set_len(self.complete);
             return Err(TrainError::file("write", &self.path)(error));
         }
-        self.whole += self.waiting.len() as u64;
-        self.waiting.clear();
+        self.complete += self.buffered.len() as u64;
+        self.buffered.clear();
         Ok(())
     }
 
-    /// Another handle of the file, to sync it by.
+    /// Another handle of the file, for syncing it.
     pub(crate) fn handle(&self) -> Option<File> {
         self.file.try_clone().ok()
     }
@@ -91,20 +92,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_piece_written_in_part_is_taken_back_and_written_whole() {
+    fn a_partial_write_is_rolled_back_and_retried() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
-        for begin in [GrowingFile::create, GrowingFile::open] {
+        for begin in [AppendFile::create, AppendFile::open] {
             let mut file = begin(&path).unwrap();
             let before = fs::read(&path).unwrap();
-            file.add(b"one\n").unwrap();
-            // As a disk that is full leaves it.
-            file.waiting.extend_from_slice(b"two\n");
+            file.append(b"one\n").unwrap();
+            // The state left by a full disk.
+            file.buffered.extend_from_slice(b"two\n");
             file.file.write_all(b"tw").unwrap();
             let full = io::ErrorKind::StorageFull.into();
             assert!(file.settle(Err(full)).is_err());
             assert_eq!(fs::read(&path).unwrap(), [&before[..], b"one\n"].concat());
-            file.add(b"three\n").unwrap();
+            file.append(b"three\n").unwrap();
             let expected = [&before[..], b"one\ntwo\nthree\n"].concat();
             assert_eq!(fs::read(&path).unwrap(), expected);
         }

@@ -1,37 +1,45 @@
-//! The decision on the device whether a step is applied. Reading a number would wait for the device, so the host learns it
-//! later.
+//! An on-device decision whether to apply a step. The host would have to wait for the device to decide, so it
+//! reads the outcome later.
 
 use burn::tensor::{Bool, Tensor};
 use emberlm_kernels::Backend;
 
-/// `[1]`: whether the loss and the gradients' norm of a step were finite, and those of all steps since the last reading
-/// before it. After a step that was not finite nothing is taken, so that the host can go back to it.
+/// A flag `[1]` on the device: true if the loss and gradient norm of this step, and of all pending steps
+/// before it, are finite. Once a step is not finite, no later update applies, so the host can continue from
+/// the state before it.
 #[derive(Clone, Debug)]
 pub(crate) struct Guard<B: Backend> {
-    go: Tensor<B, 1, Bool>,
+    finite: Tensor<B, 1, Bool>,
 }
 
 impl<B: Backend> Guard<B> {
-    /// Of a step with this loss and norm, `[1]` each, after the steps of another guard.
+    /// Creates the guard of a step with this loss and norm, `[1]` each, after the step of guard `before`.
     pub(crate) fn new(loss: &Tensor<B, 1>, norm: &Tensor<B, 1>, before: Option<&Self>) -> Self {
         let finite = loss.clone().is_finite();
         let finite = finite.bool_and(norm.clone().is_finite());
-        let go = match before {
-            Some(before) => finite.bool_and(before.go.clone()),
+        let finite = match before {
+            Some(before) => finite.bool_and(before.finite.clone()),
             None => finite,
         };
-        Self { go }
+        Self { finite }
     }
 
-    /// `after` where the step is taken, `before` where it is not: chosen and not computed, since `0 · NaN` is NaN.
+    /// Selects `after` if the step is applied and `before` if it is not. Multiplying by the flag would not
+    /// work, since `0 · NaN` is NaN.
     pub(crate) fn choose<const D: usize>(
         &self,
         before: Tensor<B, D>,
         after: Tensor<B, D>,
     ) -> Tensor<B, D> {
+<<<<<<< HEAD
         let mask = self.go.clone().unsqueeze::<D>();
         // A mask of one element is read once by a fused kernel; ndarray wants it as large as what it is a mask of.
         let mask = match B::is_asynchronous() {
+=======
+        let mask = self.finite.clone().unsqueeze::<D>();
+        // The fused kernel broadcasts a mask of one element; ndarray needs a mask of the full shape.
+        let mask = match B::works_behind() {
+>>>>>>> text-trainer
             true => mask,
             false => mask.expand(before.shape()),
         };
@@ -46,7 +54,7 @@ mod tests {
 
     use super::*;
 
-    /// The choice between `[1, 2]` and `[NaN, 4]` after steps with these losses and norms.
+    /// The selection between `[1, 2]` and `[NaN, 4]` after steps with these losses and norms.
     fn chosen<B: Backend>(steps: &[(f32, f32)]) -> Vec<f32> {
         let device = Default::default();
         let number = |x: f32| Tensor::<B, 1>::from_floats([x], &device);
@@ -76,14 +84,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_taken_from_a_step_that_is_not_finite_on() {
+    fn the_guard_rejects_all_steps_after_a_non_finite_one() {
         check::<Flex>();
         check::<NdArray>();
     }
 
     #[cfg(feature = "vulkan")]
     #[test]
-    fn nothing_is_taken_from_a_step_that_is_not_finite_on_on_vulkan() {
+    fn the_guard_rejects_all_steps_after_a_non_finite_one_on_vulkan() {
         check::<burn::backend::Vulkan>();
     }
 }

@@ -1,7 +1,7 @@
-//! Hooks: a program's own code at steps, evaluations and checkpoints of a run, which may add metrics.
+//! Hooks: custom code that runs at steps, evaluations and checkpoints and can record metrics.
 //!
-//! A run's hooks are in [`RunOptions::hooks`](crate::RunOptions::hooks). They are called in their order, on rank 0 only, on
-//! the thread that trains.
+//! Pass hooks in [`RunOptions::hooks`](crate::RunOptions::hooks). They are called in order, on rank 0 only,
+//! on the training thread.
 //!
 //! ```
 //! use emberlm_trainer::hooks::{EvaluationEnd, Hook, HookContext, HookError, StepEnd, StepResult};
@@ -49,32 +49,34 @@ mod list;
 pub use list::HookContext;
 pub(crate) use list::HookList;
 
-/// An error of a hook. It ends the run, with a checkpoint.
+/// An error of a hook. It ends the run after saving a checkpoint.
 pub type HookError = Box<dyn std::error::Error + Send + Sync>;
 
-/// A program's own code in a run.
+/// Custom code that runs during training.
 pub trait Hook: Send {
-    /// The metrics that the hook records. Their names must not be built in or another hook's.
+    /// The metrics that the hook records. Their names must differ from built-in metrics and those of other
+    /// hooks.
     fn metrics(&self) -> Vec<Metric> {
         Vec::new()
     }
 
-    /// Called once, when the run's directory has its configuration and its log.
+    /// Called once, after the run's directory has its configuration and its log.
     ///
     /// # Errors
-    /// Any; it ends the run.
+    /// Any error ends the run.
     fn on_start(&mut self, start: &RunBegin<'_>) -> Result<(), HookError> {
         let _ = start;
         Ok(())
     }
 
-    /// Called after each step whose figures are known. On a device that works behind the host, these are the steps
-    /// after which something is due.
+    /// Called after each step whose metrics are read. On an asynchronous device, these are the steps after
+    /// which something is due.
     ///
-    /// Readings of several steps are aggregated until the next line of the log; a resumed run starts a new aggregate.
+    /// Values recorded over several steps are aggregated until the next log line. A resumed run starts a new
+    /// aggregate.
     ///
     /// # Errors
-    /// Any; it ends the run.
+    /// Any error ends the run.
     fn on_step(
         &mut self,
         step: &StepEnd<'_>,
@@ -87,7 +89,7 @@ pub trait Hook: Send {
     /// Called after each evaluation, before it is logged.
     ///
     /// # Errors
-    /// Any; it ends the run.
+    /// Any error ends the run.
     fn on_evaluation(
         &mut self,
         evaluation: &EvaluationEnd<'_>,
@@ -97,11 +99,11 @@ pub trait Hook: Send {
         Ok(())
     }
 
-    /// Called when a checkpoint is complete on disk, or could not be written. Checkpoints are written while training
-    /// continues, so this is some steps after the checkpoint's own.
+    /// Called when a checkpoint is complete on disk or could not be written. Checkpoints are written while
+    /// training continues, so this can be some steps after the checkpoint's step.
     ///
     /// # Errors
-    /// Any; it ends the run.
+    /// Any error ends the run.
     fn on_checkpoint(&mut self, checkpoint: &CheckpointEnd<'_>) -> Result<(), HookError> {
         let _ = checkpoint;
         Ok(())
@@ -110,32 +112,32 @@ pub trait Hook: Send {
     /// Called once, at the end of the run.
     ///
     /// # Errors
-    /// Any; the run then ends with it.
+    /// Any error becomes the result of the run.
     fn on_end(&mut self, end: &RunEnd) -> Result<(), HookError> {
         let _ = end;
         Ok(())
     }
 }
 
-/// The beginning of a run.
+/// The start of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct RunBegin<'a> {
     /// The run's directory.
     pub run: &'a Path,
-    /// The steps made before, by a run that is resumed.
+    /// Steps completed before, if the run is resumed.
     pub step: usize,
-    /// The steps of the whole run.
+    /// The configured number of steps.
     pub steps: usize,
 }
 
-/// A step that was made.
+/// A completed step.
 #[derive(Clone, Copy, Debug)]
 pub struct StepEnd<'a> {
-    /// Its number, from 1.
+    /// The step's number, counted from 1.
     pub step: usize,
-    /// The steps of the whole run.
+    /// The configured number of steps.
     pub steps: usize,
-    /// Its outcome.
+    /// The outcome of the step.
     pub result: StepResult<'a>,
 }
 
@@ -144,42 +146,42 @@ pub struct StepEnd<'a> {
 pub enum StepResult<'a> {
     /// The weights were updated.
     Updated(StepMetrics),
-    /// The weights were left as they were.
+    /// The weights were left unchanged.
     Skipped {
         /// The reason.
         reason: &'a str,
     },
 }
 
-/// An evaluation.
+/// A completed evaluation.
 #[derive(Clone, Copy, Debug)]
 pub struct EvaluationEnd<'a> {
-    /// The steps made before it.
+    /// Steps completed before the evaluation.
     pub step: usize,
-    /// The mean validation loss, in nats per token.
+    /// The mean validation loss in nats per token.
     pub loss: f64,
-    /// The validation tokens that were predicted.
+    /// Predicted validation tokens.
     pub tokens: u64,
-    /// Each dataset's own loss, where there are several.
+    /// The loss of each dataset, if there are several.
     pub datasets: &'a [DatasetLoss],
-    /// The loss is the lowest so far.
+    /// True if the loss is the lowest so far.
     pub is_best: bool,
 }
 
-/// A checkpoint.
+/// A checkpoint that was written or failed.
 #[derive(Clone, Copy, Debug)]
 pub struct CheckpointEnd<'a> {
-    /// Its step.
+    /// The step of the checkpoint.
     pub step: usize,
-    /// Its directory, or the reason why it could not be written.
+    /// The checkpoint's directory, or the reason it could not be written.
     pub result: Result<&'a Path, &'a str>,
 }
 
 /// The end of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct RunEnd {
-    /// The steps made.
+    /// Steps completed.
     pub step: usize,
-    /// The way it ended.
+    /// The reason that the run ended.
     pub ending: Ending,
 }

@@ -1,10 +1,10 @@
-//! The identity of a dataset, so that a run is not resumed on another.
+//! Identifies datasets, so that a run is not resumed on different data.
 
 use emberlm_data::{Dataset, Split, SplitManifest};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The tokens of both splits.
+/// The identity of a dataset: the tokens of both splits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DataIdentity {
@@ -14,18 +14,18 @@ pub struct DataIdentity {
     pub val: SplitIdentity,
 }
 
-/// The tokens of a split.
+/// The identity of a split.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SplitIdentity {
     /// The number of tokens.
     pub tokens: u64,
-    /// BLAKE3 of the hashes of the shards, and of their masks, in their order.
+    /// The BLAKE3 hash of the hashes of all shards and masks, in order.
     pub blake3: String,
 }
 
 impl DataIdentity {
-    /// The identity of a dataset, from its manifest.
+    /// The identity of a dataset, according to its manifest.
     pub fn of(dataset: &Dataset) -> Self {
         let split = |split| SplitIdentity::of(dataset.manifest().split(split));
         Self {
@@ -34,7 +34,7 @@ impl DataIdentity {
         }
     }
 
-    /// The differences from `now`, in words.
+    /// Describes the first difference from `now`. `None` if both are equal.
     pub fn difference(&self, now: &Self) -> Option<String> {
         let pairs = [
             (Split::Train, &self.train, &now.train),

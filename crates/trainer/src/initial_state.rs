@@ -1,4 +1,4 @@
-//! The initial state of a run: weights, the optimizer's state and its position.
+//! The initial state of a run: weights, optimizer state and position.
 
 use std::path::PathBuf;
 
@@ -23,9 +23,9 @@ pub(crate) struct InitialState<B: TrainingBackend> {
     pub(crate) optimizer: Optimizer<B::InnerBackend>,
     pub(crate) average: Option<Average<B::InnerBackend>>,
     pub(crate) state: State,
-    /// The backend that it was computed on before, if it was another.
+    /// The backend of the checkpoint, if it differs from the current one.
     pub(crate) moved_from: Option<String>,
-    /// The newest checkpoint there is.
+    /// The newest existing checkpoint.
     pub(crate) checkpoint: Option<PathBuf>,
 }
 

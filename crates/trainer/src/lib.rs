@@ -1,32 +1,34 @@
-//! Training on Burn's learner, by steps instead of epochs.
+//! Training on Burn's learner, organized by steps instead of epochs.
 //!
-//! A run goes through these modules:
+//! Modules:
 //!
-//! | module | part of a run |
+//! | module | purpose |
 //! |---|---|
-//! | [`config`] | settings of a run |
-//! | [`run`] | a run from its configuration to its result: its inputs, its `initial_state` (new, or by [`resume`]), its launch on Burn's learner |
-//! | `strategy`, `driver` | the learner's strategy, and the loop over the steps; on rank 0 it logs, evaluates, samples and saves |
-//! | `engine` | one step: micro-batches in, outcome out |
-//! | `gradients`, [`clip`], [`loss_scale`], [`peers`] | gradients of all micro-batches and ranks |
-//! | [`skip`], `guard` | the decision whether a step updates the weights, on the host or on the device |
-//! | [`optimizer`], [`schedule`], [`ema`] | the update, its learning rate, and an average of the weights |
-//! | `training_model`, `loader`, [`data`], [`identity`], [`file_check`] | the model and its batches as Burn's learner takes them |
-//! | [`divergence`] | signs that a run has diverged |
-//! | `recorder`, [`events`], [`tensorboard`], [`checkpoint`], [`folder`] | files of a run |
-//! | [`metrics`], [`dashboard`], [`plain`], `pace`, [`peak`] | figures of a run and their renderers |
-//! | [`hooks`] | a program's own code at steps, evaluations and checkpoints |
+//! | [`config`] | the settings of a run |
+//! | [`run`] | a run: inputs, `initial_state` (new or restored by [`resume`]), launch, result |
+//! | `strategy`, `driver` | the training loop; rank 0 also logs, evaluates, samples and saves |
+//! | `engine` | one training step, from micro-batches to its outcome |
+//! | `gradients`, [`clip`], [`loss_scale`], [`peers`] | gradients over all micro-batches and ranks |
+//! | [`skip`], `guard` | decides whether a step updates the weights, on the host or on the device |
+//! | [`optimizer`], [`schedule`], [`ema`] | the update, its learning rate, and the moving average of the weights |
+//! | `training_model`, `loader`, [`data`], [`identity`], [`file_check`] | the model and its data, as Burn's learner expects them |
+//! | [`divergence`] | detects diverged runs |
+//! | `recorder`, [`events`], [`tensorboard`], [`checkpoint`], [`folder`] | the files of a run |
+//! | [`metrics`], [`dashboard`], [`plain`], `pace`, [`peak`] | metrics of a run and their renderers |
+//! | [`hooks`] | custom code at steps, evaluations and checkpoints |
 //! | [`mod@evaluate`], [`tasks`] | validation loss and published evaluation tasks |
-//! | [`fit`], [`memory`], [`memory_report`], [`mod@bench`] | memory and speed of a run before it begins |
+//! | [`fit`], [`memory`], [`memory_report`], [`mod@bench`] | predicts and measures the memory and the speed of a run |
 //!
-//! | type | purpose |
+//! Main types and functions:
+//!
+//! | item | purpose |
 //! |---|---|
 //! | [`RunConfig`], [`TrainConfig`], [`DataConfig`] | a run's configuration: the tables of `config.toml` |
-//! | [`presets`], [`run_config`] | named configurations, and TOML files and settings over them |
-//! | [`train`] | trains a model from its beginning or from a checkpoint |
+//! | [`presets`], [`run_config`] | named configurations, and overrides from TOML files and the command line |
+//! | [`train`] | starts or resumes a run |
 //! | [`RunResult`] | the result of a run |
-//! | [`checkpoint::Checkpoint`] | a checkpoint with the position of its run |
-//! | [`evaluate()`], [`Evaluation`] | the loss of a split |
+//! | [`checkpoint::Checkpoint`] | a checkpoint with the state of its run |
+//! | [`evaluate()`], [`Evaluation`] | the loss over a split |
 //! | [`tasks`] | HellaSwag and LAMBADA |
 //! | [`fit`] | predicts the memory of a run |
 //!
@@ -43,11 +45,11 @@
 //! # }
 //! ```
 //!
-//! The example `train` of the workspace trains a model from these parts.
+//! The workspace example `train` shows a complete training program.
 
 #![recursion_limit = "256"]
 
-// What the tests of the library share with those of the crate names it as they do.
+// Test helpers shared with the integration tests refer to this crate by its name.
 #[cfg(test)]
 extern crate self as emberlm_trainer;
 

@@ -1,4 +1,4 @@
-//! Batches as tensors, as Burn's learner takes them.
+//! Data loaders for Burn's learner: batches as tensors.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -11,7 +11,7 @@ use emberlm_model::Tokens;
 use crate::peers::Rank;
 use crate::training_model::TokenBatch;
 
-/// The batch on a device.
+/// Copies a batch to a device.
 pub fn to_tensors<B: Backend>(batch: &Batch, device: &Device<B>) -> TokenBatch<B> {
     let shape = [batch.batch, batch.seq];
     let tensor = |ids: &[u32]| {
@@ -32,7 +32,8 @@ pub fn to_tensors<B: Backend>(batch: &Batch, device: &Device<B>) -> TokenBatch<B
     }
 }
 
-/// The first error of a loader: Burn's loaders cannot give one, so they end and leave it here.
+/// The first error of a loader. Burn's loaders cannot return errors, so they end early and store the error
+/// here.
 #[derive(Clone, Default)]
 pub struct Failure(Arc<Mutex<Option<DataError>>>);
 
@@ -42,25 +43,26 @@ impl Failure {
         slot.get_or_insert(error);
     }
 
-    /// Takes the error, if there was one.
+    /// Takes the error, if one occurred.
     pub fn take(&self) -> Option<DataError> {
         let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         slot.take()
     }
 }
 
-/// A rank's micro-batches without end, from a given window of the run on, made ahead.
+/// An endless loader of one rank's micro-batches, starting at a given window of the run. Worker threads
+/// prepare batches ahead of use.
 #[derive(Clone)]
 pub struct TrainLoader<B: Backend> {
     pub batches: TrainBatches,
-    /// The first window of all ranks.
+    /// The first window, counted over all ranks.
     pub first_window: u64,
     pub micro_batch: usize,
-    /// The rank whose micro-batches are taken.
+    /// The rank that the micro-batches are for.
     pub rank: Rank,
-    /// Threads that make batches.
+    /// Worker threads.
     pub workers: usize,
-    /// Windows in the whole run.
+    /// Windows of the whole run.
     pub windows: u64,
     pub device: Device<B>,
     pub failure: Failure,
@@ -69,7 +71,7 @@ pub struct TrainLoader<B: Backend> {
 struct TrainIterator<'a, B: Backend, M> {
     loader: &'a TrainLoader<B>,
     made: M,
-    /// Windows taken by all ranks.
+    /// Windows consumed by all ranks.
     window: u64,
 }
 
@@ -135,7 +137,7 @@ impl<B: Backend> DataLoader<B, TokenBatch<B>> for TrainLoader<B> {
     }
 }
 
-/// Every batch of an evaluation, in the text's order.
+/// A loader of all batches of an evaluation, in text order.
 #[derive(Clone)]
 pub struct EvalLoader<B: Backend> {
     pub windows: Windows,

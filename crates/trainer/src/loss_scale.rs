@@ -1,25 +1,24 @@
-//! A factor on the loss, and so on every gradient: where products are made in f16, gradients that are too small for it
-//! would be 0. The norm and the update take the factor out again, and the loss is never shown with it.
+//! Adaptive loss scaling. With f16 matrix products, small gradients would underflow to 0, so the loss, and
+//! thereby every gradient, is multiplied by a factor. The gradient norm and the update divide by it again,
+//! and the reported loss is unscaled.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The factor of a run's first step.
-const FIRST: f64 = 65536.0;
-/// It is doubled no further.
-const MOST: f64 = 16_777_216.0;
-/// Steps taken in a row after which it is doubled.
+/// The initial factor.
+const INITIAL: f64 = 65536.0;
+/// The upper bound of the factor.
+const MAX: f64 = 16_777_216.0;
+/// Consecutive applied steps after which the factor doubles.
 const INTERVAL: usize = 2000;
 
-/// The loss scale.
-///
-/// It follows the rule of PyTorch's `GradScaler`: halved at a step whose gradients are not finite, which is skipped, and doubled
-/// after 2000 steps in a row that were. It stays between 1 and 2²⁴. It belongs to the position of a run: a checkpoint
-/// holds it.
+/// A loss scale with the rule of PyTorch's `GradScaler`: a step with non-finite gradients is skipped and
+/// halves the factor; 2000 consecutive applied steps double it. The factor stays between 1 and 2²⁴. It is
+/// part of a run's state and saved in checkpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LossScale {
-    /// The factor: a power of two, which causes no rounding.
+    /// The factor. It is a power of two, so scaling is exact.
     factor: f64,
     /// Steps applied since the factor changed or a step was skipped.
     taken: usize,
@@ -28,24 +27,24 @@ pub struct LossScale {
 impl Default for LossScale {
     fn default() -> Self {
         Self {
-            factor: FIRST,
+            factor: INITIAL,
             taken: 0,
         }
     }
 }
 
 impl LossScale {
-    /// The factor of the loss.
+    /// The current factor.
     pub fn factor(&self) -> f64 {
         self.factor
     }
 
-    /// Returns true if the factor changes after this many further applied steps.
+    /// Returns true if the factor doubles after `steps` more applied steps.
     pub fn grows_after(&self, steps: usize) -> bool {
-        self.taken + steps >= INTERVAL && self.factor < MOST
+        self.taken + steps >= INTERVAL && self.factor < MAX
     }
 
-    /// A step was taken.
+    /// Counts an applied step.
     pub fn take(&mut self) {
         self.taken += 1;
         if self.grows_after(0) {
@@ -54,13 +53,13 @@ impl LossScale {
         }
     }
 
-    /// A step was skipped, for any reason.
+    /// Restarts the count after a step was skipped for any reason.
     pub fn interrupt(&mut self) {
         self.taken = 0;
     }
 
-    /// A step's gradients were not finite, though its loss was: the factor that they are tried with next. None where it
-    /// was 1, so that it is not to blame.
+    /// Halves the factor after a step with a finite loss but non-finite gradients, and returns the new
+    /// factor. `None` if the factor is 1 already, so scaling is not the cause.
     pub fn halve(&mut self) -> Option<f64> {
         self.taken = 0;
         if self.factor <= 1.0 {
@@ -88,7 +87,7 @@ mod tests {
 
     // PyTorch's defaults: init_scale 65536, growth_factor 2, backoff_factor 0.5, growth_interval 2000.
     #[test]
-    fn it_is_doubled_after_2000_steps_in_a_row() {
+    fn the_scale_doubles_after_2000_consecutive_steps() {
         let mut scale = LossScale::default();
         assert!(!scale.grows_after(1999) && scale.grows_after(2000));
         assert_eq!(taken(&mut scale, 1999), 65536.0);
@@ -103,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn it_stays_between_its_bounds() {
+    fn the_scale_stays_within_its_bounds() {
         let mut scale = LossScale::default();
         assert_eq!(taken(&mut scale, 8 * 2000), 16_777_216.0);
         assert_eq!(taken(&mut scale, 3 * 2000), 16_777_216.0);
@@ -117,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn it_comes_back_from_a_checkpoint() {
+    fn the_scale_round_trips_through_a_checkpoint() {
         let mut scale = LossScale::default();
         taken(&mut scale, 2007);
         let text = serde_json::to_string(&scale).unwrap();

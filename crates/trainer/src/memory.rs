@@ -1,4 +1,4 @@
-//! The memory that the process holds and the memory that it may still take, by the system's account, in bytes.
+//! The memory that the process uses and may still allocate, as reported by the system, in bytes.
 
 mod available;
 
@@ -6,12 +6,12 @@ use std::fs;
 
 pub use available::{Available, MemoryLimit, available};
 
-/// The process's current resident memory; none where the system does not report it.
+/// The current resident memory of the process. `None` if the system does not report it.
 pub fn resident() -> Option<u64> {
     memory_stats::memory_stats().map(|stats| stats.physical_mem as u64)
 }
 
-/// The most that the process has held so far, by Linux's account; none elsewhere.
+/// The peak resident memory of the process so far. `None` except on Linux.
 pub fn peak() -> Option<u64> {
     kib_of("/proc/self/status", "VmHWM:")
 }
@@ -21,7 +21,7 @@ pub fn peak_rss_mib() -> Option<u64> {
     peak().map(|bytes| bytes >> 20)
 }
 
-/// The number of a line `NAME number kB`, in bytes.
+/// Reads a line `NAME number kB` of a file, in bytes.
 fn kib_of(path: &str, name: &str) -> Option<u64> {
     let text = fs::read_to_string(path).ok()?;
     let line = text.lines().find(|line| line.starts_with(name))?;
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_touched_is_held_and_what_is_given_back_stays_in_the_peak() {
+    fn the_peak_includes_freed_memory() {
         const BYTES: usize = 64 << 20;
         let before = resident().expect("Linux reports it");
         let touched = vec![1u8; BYTES];

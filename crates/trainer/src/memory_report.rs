@@ -1,4 +1,4 @@
-//! The device memory of a training step, part by part.
+//! Measures the device memory of a training step by component.
 
 use burn::module::AutodiffModule;
 use burn::optim::GradientsParams;
@@ -16,30 +16,30 @@ use crate::loader::to_tensors;
 use crate::optimizer::Optimizer;
 use crate::training_model::TrainingModel;
 
-/// Bytes of a step with one micro-batch.
+/// The memory of a step with one micro-batch, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct MemoryReport {
-    /// The parameters, and the tables that follow from the configuration.
+    /// The parameters, and constant tables such as those of the positions.
     pub weights: u64,
-    /// The optimizer's state of them, and their running average where there is one.
+    /// The optimizer's state, and the running average of the weights if there is one.
     pub optimizer: u64,
-    /// One for each parameter.
+    /// The gradients of all parameters.
     pub gradients: u64,
-    /// The activations that the blocks and norms keep for their gradients, when the head begins.
+    /// The activations that blocks and norms keep for the backward pass, measured when the head begins.
     pub activations: u64,
-    /// The tensors that the head's loss keeps for its gradients.
+    /// The tensors that the head's loss keeps for its backward pass.
     pub head: u64,
-    /// A micro-batch's tokens and targets.
+    /// The tokens and targets of a micro-batch.
     pub batch: u64,
-    /// Total memory reserved on the device: the parts, the buffers of running operations, and the memory that is kept
-    /// for tensors to come. It is never less than the peak.
+    /// Total memory reserved on the device: the components above, buffers of running operations, and memory
+    /// retained for reuse. An upper bound of the peak.
     pub reserved: u64,
 }
 
-/// Measures a step on random tokens; `None` if the device shares the CPU's memory.
+/// Measures a step on random tokens. `None` if the device shares the CPU's memory.
 ///
 /// # Errors
-/// Its sequences are longer than the model's context, or the model cannot keep documents apart where it is to.
+/// The sequences are longer than the model's context, or the model does not support isolated documents.
 pub fn measure<B: TrainingBackend>(
     model: &DecoderConfig,
     train: &TrainConfig,
@@ -53,7 +53,7 @@ pub fn measure<B: TrainingBackend>(
         return Ok(None);
     };
     let held = || B::memory(device).map_or(0, |memory| memory.in_use);
-    // What was there before may have been given back meanwhile.
+    // Memory that was in use before may have been freed in the meantime.
     let since = |earlier: u64| held().saturating_sub(earlier);
 
     let decoder = model.init::<B>(train.seed, device);
@@ -96,7 +96,7 @@ pub fn measure<B: TrainingBackend>(
     report.optimizer = since(with_batch);
     report.reserved = B::memory(device).map_or(0, |memory| memory.reserved);
     drop((training, optimizer, average, batch));
-    // The run that follows begins with a clean device.
+    // Release the memory, so the run starts with a clean device.
     B::memory_cleanup(device);
     Ok(Some(report))
 }

@@ -1,24 +1,24 @@
-//! Messages of a run other than its metrics: a checkpoint that could not be written, a step that was skipped.
+//! Messages of a run other than its metrics, such as a failed checkpoint or a skipped step.
 
-/// The newest message of a run, and its destination.
+/// The newest message of a run, and when to show it.
 #[derive(Debug, Default)]
 pub struct Messages {
-    /// Shows a line at once, where no dashboard has the terminal.
+    /// Prints a message immediately, unless a dashboard owns the terminal.
     at_once: Option<fn(&str)>,
     newest: String,
-    /// The number of times that it has been shown.
+    /// The number of log lines that it was shown with.
     shown: usize,
-    /// The messages before the first line of the log.
+    /// The messages before the first log line.
     first: Vec<String>,
-    /// True once the log has a line.
+    /// True after the first log line.
     logged: bool,
 }
 
-/// The number of log lines beside which a message is shown.
+/// The number of log lines that show the newest message.
 const SHOWN: usize = 20;
 
 impl Messages {
-    /// No messages yet. `at_once` shows each, where nothing else has the terminal.
+    /// No messages yet. `at_once` prints each message immediately; `None` if a dashboard owns the terminal.
     pub fn new(at_once: Option<fn(&str)>) -> Self {
         Self {
             at_once,
@@ -26,7 +26,7 @@ impl Messages {
         }
     }
 
-    /// Replaces the newest message.
+    /// Sets the newest message.
     pub fn say(&mut self, text: impl Into<String>) {
         self.newest = text.into();
         self.shown = 0;
@@ -38,12 +38,12 @@ impl Messages {
         }
     }
 
-    /// The messages before the first line of the log, as paragraphs.
+    /// The messages before the first log line, as paragraphs.
     pub fn first(&self) -> String {
         self.first.join("\n\n")
     }
 
-    /// The newest message; empty after it was shown often enough.
+    /// The newest message, for one log line. Empty after it was shown often enough.
     pub fn shown(&mut self) -> &str {
         self.logged = true;
         self.shown += 1;

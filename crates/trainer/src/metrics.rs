@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_keys_and_no_built_in_s() {
+    fn metric_names_are_keys_and_not_built_in() {
         for name in ["", "Weight", "a b", "a-b", "loss", "tokens_per_second"] {
             assert!(Metric::new(name, "X").check().is_err(), "{name}");
         }

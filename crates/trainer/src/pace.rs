@@ -108,9 +108,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn utilization_is_at_most_one_and_later_lines_have_the_same_scale() {
+    fn utilization_never_exceeds_one() {
         let mut pace = Pace::new(0, 1000, Precision::F32);
-        // The measurement was made on a busy machine.
+        // The peak was measured while the machine was busy.
         pace.peak = Some(500_000.0);
         let mut utilization = |tokens| {
             pace.add(tokens, 1.0);
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_step_s_own_time_does_not_count_for_those_that_follow() {
+    fn the_first_step_does_not_count_toward_throughput() {
         let mut pace = Pace::new(0, 1000, Precision::F32);
         pace.since.1 -= Duration::from_secs(3600);
         pace.begin();

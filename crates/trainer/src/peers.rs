@@ -1,8 +1,9 @@
-//! The processes that train one model together.
+//! Data-parallel training with several processes.
 //!
-//! Each of `world_size` processes computes its own micro-batches of a step. The gradients, the loss and the number of
-//! targets are summed over all ranks where the gradients are complete, so that every rank makes the same update. Rank 0 also
-//! logs, evaluates, samples and saves. [`crate::train_as_peer`] trains as one of the processes.
+//! Each of `world_size` processes computes its own micro-batches of a step. Once its gradients are complete,
+//! the gradients, the loss and the number of targets are summed over all ranks, so every rank makes the same
+//! update. Rank 0 also logs, evaluates, samples and saves. [`crate::train_as_peer`] trains as one of the
+//! processes.
 
 use burn::module::{Module, ParamId};
 use burn::optim::GradientsParams;
@@ -12,7 +13,7 @@ use burn::tensor::{Tensor, TensorPrimitive};
 use emberlm_kernels::{Backend, TrainingBackend};
 use emberlm_model::weights::{ParamVisitor, visit_params};
 
-/// A process among those that train one model, by its number from 0.
+/// The index of one of the processes that train a model together, and their number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rank {
     index: usize,
@@ -20,7 +21,7 @@ pub struct Rank {
 }
 
 impl Rank {
-    /// The rank of the only process.
+    /// The rank of a single process.
     pub const SINGLE: Self = Self {
         index: 0,
         world_size: 1,
@@ -31,7 +32,7 @@ impl Rank {
         (index < world_size).then_some(Self { index, world_size })
     }
 
-    /// The number of this process.
+    /// The index of this process, from 0.
     pub fn index(self) -> usize {
         self.index
     }
@@ -46,26 +47,28 @@ impl Rank {
         self.index == 0
     }
 
-    /// The number among all ranks' micro-batches of this rank's micro-batch `own`. Ranks take micro-batches alternately, so
-    /// that `n` ranks with `a` micro-batches each compute the step of one process with `n · a`.
+    /// The index among all ranks' micro-batches of this rank's micro-batch `own`. Micro-batches are
+    /// interleaved over ranks, so `n` ranks with `a` micro-batches each compute the same step as one process
+    /// with `n · a`.
     pub fn micro_batch(self, own: u64) -> u64 {
         own * self.world_size as u64 + self.index as u64
     }
 }
 
-/// An exchange between the processes failed.
+/// A collective operation between the processes failed.
 #[derive(Debug, thiserror::Error)]
 #[error("rank {} of {} cannot exchange {what} with its peers: {reason}", rank.index(), rank.world_size())]
 pub struct PeersError {
-    /// The process that reports it.
+    /// The process that reports the error.
     pub rank: Rank,
-    /// The values that were exchanged: gradients or target counts.
+    /// The exchanged values: gradients or target counts.
     pub what: &'static str,
     /// The reason.
     pub reason: String,
 }
 
-/// Exchange between the processes that train one model. All ranks call each function in the same order.
+/// Collective operations between the processes that train one model. All ranks must call the functions in the
+/// same order.
 pub trait Peers<B: BurnBackend>: Send + Sync {
     /// The rank of this process.
     fn rank(&self) -> Rank;
@@ -76,14 +79,15 @@ pub trait Peers<B: BurnBackend>: Send + Sync {
     /// A peer cannot be reached.
     fn sum_count(&self, count: usize) -> Result<usize, PeersError>;
 
-    /// The sum over all ranks of each of `tensors`, which have the same shapes in the same order on all ranks.
+    /// The elementwise sum of `tensors` over all ranks. The tensors have the same shapes, in the same order,
+    /// on all ranks.
     ///
     /// # Errors
     /// A peer cannot be reached.
     fn sum_tensors(&self, tensors: Vec<FloatTensor<B>>) -> Result<Vec<FloatTensor<B>>, PeersError>;
 }
 
-/// The only process: every sum over all ranks is its own value.
+/// A single process: every sum is the process's own value.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SingleProcess;
 
@@ -101,8 +105,8 @@ impl<B: BurnBackend> Peers<B> for SingleProcess {
     }
 }
 
-/// The sums of a loss `[1]` and of all gradients over all ranks. One call to the peers exchanges all of them, in the order
-/// of the module's parameters.
+/// Sums a loss `[1]` and all gradients over all ranks, in one call to the peers. The gradients are in the
+/// order of the module's parameters.
 pub(crate) fn all_reduce<B: TrainingBackend, M: Module<B>>(
     peers: &dyn Peers<B::InnerBackend>,
     module: &M,
@@ -145,7 +149,7 @@ struct TakeGradients<'a, B: TrainingBackend> {
 impl<B: TrainingBackend> ParamVisitor<B> for TakeGradients<'_, B> {
     fn visit<const D: usize>(&mut self, _path: &str, id: ParamId, value: Tensor<B, D>) {
         let grad = self.grads.remove::<B::InnerBackend, D>(id);
-        // Ranks may have learned from different parameters, but they exchange the same tensors.
+        // Ranks may have gradients for different parameters, but all must exchange the same tensors.
         let grad = grad.unwrap_or_else(|| value.inner().zeros_like());
         self.tensors.push(primitive(grad));
     }

@@ -1,4 +1,4 @@
-//! One line per logged step and per evaluation.
+//! Renders metrics as plain text: one line per logged step and per evaluation.
 
 use std::collections::HashMap;
 
@@ -10,20 +10,20 @@ use burn::train::renderer::{
 
 use crate::metrics::renderers as metrics;
 
-/// Burn's renderer for where there is no terminal.
+/// A renderer for Burn's learner when there is no terminal.
 pub struct PlainRenderer {
     steps: usize,
     say: fn(&str),
     names: HashMap<MetricId, String>,
-    /// The names of metrics of hooks, in their order.
+    /// The names of the hooks' metrics, in order.
     added: Vec<String>,
-    /// The newest values, by the metric's name.
+    /// The newest values by metric name.
     train: HashMap<String, String>,
     valid: HashMap<String, String>,
 }
 
 impl PlainRenderer {
-    /// A renderer of a run of `steps` steps, which gives its lines to `say`.
+    /// Creates a renderer for a run of `steps` steps, which passes each line to `say`.
     pub fn new(steps: usize, say: fn(&str)) -> Self {
         Self {
             steps,
@@ -35,7 +35,7 @@ impl PlainRenderer {
         }
     }
 
-    /// The values of metrics without a column in the line.
+    /// Formats the metrics of hooks.
     fn added(&self, values: &HashMap<String, String>) -> String {
         let known = self
             .added
@@ -53,7 +53,7 @@ impl PlainRenderer {
     }
 }
 
-/// The name of a metric with its value.
+/// The name of a metric and its value.
 fn named(names: &HashMap<MetricId, String>, state: MetricState) -> Option<(String, String)> {
     let (MetricState::Generic(entry) | MetricState::Numeric(entry, _)) = state;
     let name = names.get(&entry.metric_id)?;

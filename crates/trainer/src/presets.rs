@@ -1,4 +1,4 @@
-//! A model preset with the way it is trained.
+//! Presets: a model with its training settings.
 
 use std::path::Path;
 
@@ -10,13 +10,13 @@ use crate::epochs;
 use crate::run_config::RunConfigError;
 use crate::{DataConfig, OptimizerConfig, RunConfig, ScheduleConfig, TrainConfig};
 
-/// The preset of `emberlm train` without `--preset`: it learns the built-in tales.
+/// The default preset of `emberlm train`, for the built-in tales.
 pub const DEFAULT: &str = "pocket-tales";
 
-/// The run of the preset `name`, without a dataset.
+/// The configuration of the preset `name`, without a dataset.
 ///
 /// # Errors
-/// There is no such preset.
+/// There is no preset of this name.
 pub fn run(name: &str) -> Result<RunConfig, RunConfigError> {
     let Some(preset) = families::preset(name) else {
         return Err(RunConfigError::UnknownPreset {
@@ -30,7 +30,8 @@ pub fn run(name: &str) -> Result<RunConfig, RunConfigError> {
     })
 }
 
-/// The run that fine-tunes a model: nanoGPT's settings for GPT-2, with a small and constant learning rate.
+/// The default configuration for fine-tuning: nanoGPT's settings for GPT-2 with a small, constant learning
+/// rate.
 pub fn fine_tuning(model: &DecoderConfig, from: &Path) -> RunConfig {
     RunConfig {
         model: model.raw(),
@@ -53,12 +54,12 @@ pub fn fine_tuning(model: &DecoderConfig, from: &Path) -> RunConfig {
     }
 }
 
-/// [`fine_tuning`] for a training split of `tokens` tokens. Sequences are short enough for the split to have
-/// `EPOCH_SEQUENCES` of them where documents follow one another, a step takes at most as many as leave
-/// `EPOCH_UPDATES` updates per epoch, and the run has `EPOCHS` epochs, or `MOST_STEPS` steps where those are fewer.
+/// [`fine_tuning`] adapted to a training split of `tokens` tokens. With stream packing, sequences are
+/// shortened until the split has `EPOCH_SEQUENCES` of them. The batch is reduced until an epoch has
+/// `EPOCH_UPDATES` updates. The run lasts `EPOCHS` epochs, but at most `MOST_STEPS` steps.
 ///
-/// `given` is [`fine_tuning`] with the user's settings: steps are counted with the sequences, the micro-batches and the
-/// packing that it sets.
+/// `given` is [`fine_tuning`] with the user's settings. Its sequence length, micro-batch size, accumulation
+/// and packing are respected.
 pub fn fine_tuning_on(
     model: &DecoderConfig,
     from: &Path,
@@ -96,19 +97,20 @@ pub fn fine_tuning_on(
     run
 }
 
-/// Passes of [`fine_tuning_on`] over the training split.
+/// Epochs of [`fine_tuning_on`].
 const EPOCHS: f64 = 3.0;
-/// Its longest run.
+/// The most steps of [`fine_tuning_on`].
 const MOST_STEPS: usize = 100;
-/// The updates per epoch that its batch leaves.
+/// The least number of updates per epoch, unless the batch is minimal.
 const EPOCH_UPDATES: u64 = 8;
-/// The sequences per epoch that their length leaves.
+/// The least number of sequences per epoch, unless sequences have the shortest length.
 const EPOCH_SEQUENCES: u64 = 8;
-/// Its shortest sequences that are not the user's choice.
+/// The shortest sequence length that is chosen automatically.
 const SHORTEST: usize = 64;
 
-/// The preset for a training split of `tokens` tokens of a vocabulary, on a machine with `threads` CPU threads and without a
-/// GPU: it trains in minutes to an hour, or in hours on many threads.
+/// The suggested preset for a training split of `tokens` tokens with a vocabulary of `vocab_size`, on a
+/// machine with `threads` CPU threads and no GPU. It trains in minutes to an hour, or in hours on many
+/// threads.
 pub fn suggested(vocab_size: usize, tokens: u64, threads: usize) -> &'static str {
     match vocab_size {
         0..=512 => "char-nano",
@@ -117,9 +119,9 @@ pub fn suggested(vocab_size: usize, tokens: u64, threads: usize) -> &'static str
     }
 }
 
-/// Threads from which on a model of tens of millions of parameters trains in hours.
+/// From this number of threads on, a model of tens of millions of parameters trains within hours.
 const MANY_THREADS: usize = 16;
-/// Tokens below which a model of tens of millions of parameters learns its data by heart.
+/// With fewer tokens, a model of tens of millions of parameters would memorize its data.
 const MANY_TOKENS: u64 = 10_000_000;
 
 /// The training settings of a preset.
@@ -155,7 +157,7 @@ fn training(name: &str) -> TrainConfig {
             },
             ..TrainConfig::default()
         },
-        // nanoGPT's settings for its characters on a CPU.
+        // nanoGPT's settings for character-level models on a CPU.
         "char-nano" | "bpe-nano" => TrainConfig::default(),
         // nanoGPT's settings for GPT-2.
         _ => TrainConfig {
@@ -174,7 +176,7 @@ fn training(name: &str) -> TrainConfig {
     }
 }
 
-/// A cosine schedule with its warm-up.
+/// A cosine schedule with linear warm-up.
 fn cosine(learning_rate: f64, min_learning_rate: f64, warmup_steps: usize) -> ScheduleConfig {
     ScheduleConfig::Cosine(DecayConfig {
         learning_rate,
@@ -184,7 +186,7 @@ fn cosine(learning_rate: f64, min_learning_rate: f64, warmup_steps: usize) -> Sc
     })
 }
 
-/// AdamW with nanoGPT's decay of the second moment for GPT-2.
+/// AdamW with nanoGPT's `beta2` for GPT-2.
 fn gpt2_adamw() -> OptimizerConfig {
     OptimizerConfig::AdamW(AdamWConfig {
         beta2: 0.95,
@@ -206,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn fine_tuning_takes_three_epochs_of_a_batch_that_fits() {
+    fn fine_tuning_runs_three_epochs_with_a_fitting_batch() {
         let small = fine_tuned(2645, |_| {});
         assert_eq!(
             (small.seq_len, small.accumulation, small.steps),
@@ -226,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn fine_tuning_counts_its_steps_with_the_settings_that_are_given() {
+    fn fine_tuning_respects_given_settings() {
         let given = fine_tuned(2645, |train| (train.seq_len, train.micro_batch) = (128, 4));
         assert_eq!((given.accumulation, given.steps), (1, 16));
         let whole = fine_tuned(2645, |train| train.documents = Packing::Isolated);
@@ -234,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn suggestions_are_presets_that_take_the_vocabulary() {
+    fn suggested_presets_support_the_vocabulary() {
         for (vocab_size, tokens, threads, preset) in [
             (65, 1_000_000, 2, "char-nano"),
             (257, 1 << 40, 64, "char-nano"),

@@ -1,8 +1,8 @@
-//! The one way by which the trainer's numbers come from a device to the host.
+//! All transfers of numbers from the device to the trainer on the host.
 //!
-//! Reading waits for all that the device was asked for before, so that where it works behind the host each read is a
-//! pause of both. What is read here is counted; what a checkpoint's own thread writes is not, nor the one measurement of the
-//! machine's [`crate::peak`].
+//! A read waits for all queued work, so on an asynchronous device it stalls both sides. This module counts
+//! the reads. It excludes those of the thread that writes checkpoints and of the measurement in
+//! [`crate::peak`].
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -11,12 +11,12 @@ use burn::tensor::{BasicOps, Tensor, TensorData};
 
 static READS: AtomicUsize = AtomicUsize::new(0);
 
-/// Reads so far, in the whole process.
+/// The number of reads so far, in the whole process.
 pub fn reads() -> usize {
     READS.load(Ordering::Relaxed)
 }
 
-/// The tensor's values on the host.
+/// Reads a tensor's values.
 pub(crate) fn host_read<B: Backend, const D: usize, K: BasicOps<B>>(
     tensor: Tensor<B, D, K>,
 ) -> TensorData {
@@ -24,7 +24,7 @@ pub(crate) fn host_read<B: Backend, const D: usize, K: BasicOps<B>>(
     tensor.into_data()
 }
 
-/// A tensor of one number, on the host.
+/// Reads a tensor of one number.
 pub(crate) fn host_number<B: Backend>(tensor: Tensor<B, 1>) -> f64 {
     let data = host_read(tensor);
     data.iter::<f64>().next().unwrap_or(f64::NAN)

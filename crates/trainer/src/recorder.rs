@@ -1,5 +1,5 @@
-//! A run's events on their way to its files, and its checkpoints on theirs. A disk that is full stops neither training
-//! nor the program: what could not be written is tried again.
+//! Writes a run's events and checkpoints. A full disk stops neither training nor the program: failed writes
+//! are retried.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use crate::hooks::{CheckpointEnd, HookList};
 use crate::messages::Messages;
 use crate::tensorboard::TensorBoard;
 
-/// The number of attempts at the last checkpoint, with pauses between them.
-const LAST_TRIES: u64 = 4;
+/// The number of attempts to write the last checkpoint, with pauses in between.
+const MAX_ATTEMPTS: u64 = 4;
 
-/// Writes a run's files while it trains.
+/// Writes a run's files during training.
 pub(crate) struct Recorder {
     folder: Arc<RunFolder>,
     events: EventLog,
@@ -25,14 +25,14 @@ pub(crate) struct Recorder {
     writer: Writer,
     pub(crate) messages: Messages,
     pub(crate) hooks: HookList,
-    /// True if the last write of the log failed.
+    /// True if the last write to the log failed.
     log_fails: bool,
-    /// The newest checkpoint that is whole on disk.
+    /// The newest complete checkpoint on disk.
     pub(crate) newest: Option<PathBuf>,
     /// The error of the last checkpoint, if it could not be written.
     failure: Option<String>,
-    /// A checkpoint could not be written, and is to be tried again.
-    pub(crate) owed: bool,
+    /// True if the last checkpoint failed and has to be retried.
+    pub(crate) retry_due: bool,
 }
 
 impl Recorder {
@@ -54,19 +54,19 @@ impl Recorder {
             hooks,
             log_fails: false,
             newest,
-            owed: false,
+            retry_due: false,
         }
     }
 
-    /// Checks that the run's directory is still there, before something is written into it.
+    /// Checks that the run's directory still exists, before a file is written into it.
     ///
     /// # Errors
-    /// It was removed, renamed or replaced.
+    /// The directory was removed, renamed or replaced.
     pub(crate) fn check(&self) -> Result<(), TrainError> {
         self.folder.check()
     }
 
-    /// Adds a line to the log.
+    /// Writes an event to the log.
     pub(crate) fn record(&mut self, event: &Event) {
         let result = self.events.write(event);
         let mirrored = self.tensorboard.as_mut().map(|files| files.write(event));
@@ -82,26 +82,26 @@ impl Recorder {
         }
     }
 
-    /// Begins to write a checkpoint.
+    /// Starts writing a checkpoint.
     pub(crate) fn save<B: Backend>(&mut self, contents: Contents<B>, keep: Keep) {
-        self.owed = false;
+        self.retry_due = false;
         let before = self.writer.begin(contents, keep, self.events.handle());
-        self.tell(before);
+        self.report(before);
     }
 
-    /// Reports a checkpoint that has been written meanwhile.
-    pub(crate) fn look(&mut self) {
+    /// Reports the checkpoint in progress if it is complete.
+    pub(crate) fn poll(&mut self) {
         let done = self.writer.done();
-        self.tell(done);
+        self.report(done);
     }
 
-    /// Waits for the checkpoint in progress.
+    /// Waits for the checkpoint in progress and reports it.
     pub(crate) fn wait(&mut self) {
         let done = self.writer.wait();
-        self.tell(done);
+        self.report(done);
     }
 
-    fn tell(&mut self, written: Option<Written>) {
+    fn report(&mut self, written: Option<Written>) {
         let Some(Written {
             step,
             result,
@@ -125,7 +125,7 @@ impl Recorder {
                 self.newest = Some(path);
             }
             Err(error) => {
-                self.owed = true;
+                self.retry_due = true;
                 let reason = error.to_string();
                 self.failure = Some(reason.clone());
                 self.messages.say(format!(
@@ -140,23 +140,23 @@ impl Recorder {
         }
     }
 
-    /// Writes the last checkpoint, and waits for it; a failure is tried again a few times.
+    /// Writes the last checkpoint and waits for it. Retries a few times on failure.
     ///
     /// # Errors
-    /// It could not be written.
+    /// The checkpoint could not be written.
     pub(crate) fn save_last<B: Backend>(
         &mut self,
         step: usize,
         keep: Keep,
         contents: impl Fn() -> Contents<B>,
     ) -> Result<(), TrainError> {
-        for tried in 0..LAST_TRIES {
-            if tried > 0 {
-                std::thread::sleep(std::time::Duration::from_secs(tried));
+        for attempt in 0..MAX_ATTEMPTS {
+            if attempt > 0 {
+                std::thread::sleep(std::time::Duration::from_secs(attempt));
             }
             self.save(contents(), keep);
             self.wait();
-            if !self.owed {
+            if !self.retry_due {
                 return Ok(());
             }
         }
@@ -167,10 +167,10 @@ impl Recorder {
         })
     }
 
-    /// Writes what waits.
+    /// Writes buffered events.
     ///
     /// # Errors
-    /// The log, or TensorBoard's file, cannot be written.
+    /// The log or the TensorBoard file cannot be written.
     pub(crate) fn flush(&mut self) -> Result<(), TrainError> {
         let mirrored = self.tensorboard.as_mut().map(TensorBoard::flush);
         self.events.flush().and(mirrored.unwrap_or(Ok(())))

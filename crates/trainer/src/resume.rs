@@ -1,4 +1,4 @@
-//! Resuming a run that was stopped.
+//! Checks that a stopped run can be resumed with given settings and data.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -11,12 +11,12 @@ use crate::config::RunConfig;
 use crate::data::TrainingData;
 use crate::error::TrainError;
 
-/// The keys that may change when a run is resumed: how long it is, what is shown and kept of it, and where the same
-/// datasets lie; `*` is a place in a list. Any other makes another run of it.
+/// Settings that may change when a run is resumed: its length, its output, and the paths of its datasets. `*`
+/// matches any index of a list. Changing any other setting would make it a different run.
 pub const MAY_CHANGE: [&str; 12] = [
     "data.dataset",
     "data.mix.*.dataset",
-    // The batches are the same for any number.
+    // The batches do not depend on the number of workers.
     "train.loader_workers",
     "train.steps",
     "train.log_interval",
@@ -26,17 +26,17 @@ pub const MAY_CHANGE: [&str; 12] = [
     "train.checkpoints.keep_best",
     "train.evaluation.sample_tokens",
     "train.skip.limit",
-    // The gradients are the same to the bit.
+    // The gradients are bit-identical.
     "train.recompute",
 ];
 
-/// The number of changes an error shows.
+/// The most changes listed in an error.
 const SHOWN_CHANGES: usize = 12;
 
-/// Compares a run's configuration with the one it is to be resumed with.
+/// Compares a run's configuration with the one to resume it with.
 ///
 /// # Errors
-/// The keys that differ and may not, with both values.
+/// Lists the settings that must not change but differ, with both values.
 pub fn check_changes(run: &Path, then: &RunConfig, now: &RunConfig) -> Result<(), TrainError> {
     let changes = changes(then, now).into_iter();
     let changes: Vec<String> = changes
@@ -64,7 +64,7 @@ fn may_change(key: &str) -> bool {
     MAY_CHANGE.contains(&parts.join(".").as_str())
 }
 
-/// The keys that differ between two configurations, each with a sentence that has both values.
+/// The keys that differ between two configurations, each with a sentence that states both values.
 pub fn changes(then: &RunConfig, now: &RunConfig) -> Vec<(String, String)> {
     let (then, now) = (flat(then), flat(now));
     let keys: BTreeSet<&String> = then.keys().chain(now.keys()).collect();
@@ -78,10 +78,10 @@ pub fn changes(then: &RunConfig, now: &RunConfig) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Every value by its dotted key. Numbers are compared as they are written.
+/// Every value by its dotted key. Numbers are compared as JSON values.
 fn flat(config: &RunConfig) -> BTreeMap<String, Value> {
     let mut values = BTreeMap::new();
-    // A configuration consists of only tables and values.
+    // A configuration always serializes.
     let tree = serde_json::to_value(config).unwrap_or_default();
     flatten("", tree, &mut values);
     values
@@ -112,10 +112,10 @@ fn below(key: &str, name: String) -> String {
     }
 }
 
-/// Compares what a checkpoint was trained on with a run's datasets.
+/// Checks that the run's datasets are those that a checkpoint was trained on.
 ///
 /// # Errors
-/// A dataset differs from the one that the run was trained on.
+/// A dataset or the tokenizer differs.
 pub fn check_data(checkpoint: &Checkpoint, data: &TrainingData) -> Result<(), TrainError> {
     let differs = |dataset: &Dataset, what: String| TrainError::Resume {
         path: checkpoint.path.clone(),

@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn another_kind_replaces_the_choice() {
+    fn a_new_kind_replaces_the_old_one() {
         let config = set(&[r#"model.norm={ kind = "rms", epsilon = 1e-5 }"#]).expect("legal");
         let expected = emberlm_model::config::Norm::Rms { epsilon: 1e-5 };
         assert_eq!(config.model.norm, expected);
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_both_kinds_have_stay() {
+    fn common_settings_survive_a_change_of_kind() {
         let config = set(&[
             "train.optimizer.beta2=0.5",
             "train.optimizer.kind=lion",
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_by_their_names_of_earlier_versions() {
+    fn settings_by_names_of_earlier_versions() {
         let old = set(&[
             "train.learning_rate=1",
             "train.optimizer=muon",
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_probably_meant_is_suggested() {
+    fn errors_suggest_the_nearest_key() {
         let suggested = |setting: &str| {
             let base = presets::run("char-nano").expect("a preset");
             match layered(base, None, &[setting.to_owned()]) {
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_keys_and_wrong_types_are_refused_by_name() {
+    fn unknown_keys_and_wrong_types_are_rejected_by_name() {
         let error = set(&["model.d_modle=256"]).expect_err("a typing error");
         assert!(error.contains("unknown field `d_modle`"), "{error}");
         let error = set(&["trian.steps=1"]).expect_err("a typing error");
@@ -409,7 +409,7 @@ mod tests {
 
     #[test]
     fn a_file_of_a_whole_model_takes_no_sizes_from_the_preset_below_it() {
-        // `pocket` uses grouped queries. `char-nano` and the file printed from it do not.
+        // `pocket` uses grouped queries. `char-nano`, and the file printed from it, do not.
         let text = to_toml(&set(&[]).expect("a preset")).expect("TOML");
         let file = tempfile::NamedTempFile::new().expect("a file");
         fs::write(file.path(), text).expect("written");
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_printed_is_commented_and_reads_back() {
+    fn printed_toml_is_commented_and_round_trips() {
         for preset in emberlm_model::families::presets() {
             let config = presets::run(preset.name).expect("a preset");
             let text = to_toml(&config).expect("TOML");

@@ -1,4 +1,4 @@
-//! A sample of what the model writes by now.
+//! Samples from the current model.
 
 use emberlm_data::Tokenizer;
 use emberlm_generate::{GenerateOptions, SamplerConfig, generate};
@@ -7,8 +7,8 @@ use emberlm_model::Decoder;
 
 use crate::error::TrainError;
 
-/// Writes `tokens` tokens from the start of a text on, a function of the model and `seed`. `begins_with` is the special
-/// token that the run's conversations begin with, if they have one.
+/// Generates `tokens` tokens from the start of a text. The result depends only on the model and `seed`.
+/// `begins_with` is the special token that the run's conversations start with, if any.
 pub fn sample<B: Backend>(
     decoder: &Decoder<B>,
     tokenizer: &Tokenizer,
@@ -37,13 +37,13 @@ pub fn sample<B: Backend>(
     Ok(tokenizer.decode(&made.tokens).unwrap_or_default())
 }
 
-/// The token before a text: the end-of-text token, or a line break if the vocabulary has no such token.
+/// The token that precedes a text: end-of-text, or a line break if the vocabulary has no such token.
 fn start_of_text(tokenizer: &Tokenizer) -> Vec<u32> {
     match tokenizer.end_of_text() {
         Some(end) => vec![end],
         None => {
             let line_break = tokenizer.encode("\n").ok();
-            // Some tokenizers make nothing of a line break.
+            // Some tokenizers encode a line break as no tokens.
             let line_break = line_break.filter(|ids| !ids.is_empty());
             line_break.unwrap_or_else(|| vec![0])
         }

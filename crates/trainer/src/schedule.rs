@@ -1,4 +1,4 @@
-//! The learning rate at a step: a plain function, so that nothing about it has to be carried or resumed.
+//! The learning rate schedule, a pure function of the step. Resuming needs no state.
 
 use std::f64::consts::PI;
 
@@ -8,7 +8,7 @@ use burn::tensor::backend::Backend;
 
 use crate::config::ScheduleConfig;
 
-/// The learning rates of a run, as a function of the step and as a scheduler of Burn's.
+/// The learning rate schedule of a run, usable as a Burn scheduler.
 ///
 /// ```
 /// use burn::optim::lr_scheduler::LrScheduler;
@@ -22,14 +22,14 @@ use crate::config::ScheduleConfig;
 #[derive(Clone, Debug)]
 pub struct LearningRateSchedule {
     config: ScheduleConfig,
-    /// Steps of the whole run.
+    /// The number of steps of the run.
     steps: usize,
-    /// Steps that [`LrScheduler::step`] has returned the learning rate of.
+    /// The number of calls of [`LrScheduler::step`].
     done: usize,
 }
 
 impl LearningRateSchedule {
-    /// The schedule of a run of `steps`, at its beginning.
+    /// The schedule of a run of `steps`, at its start.
     pub fn new(config: ScheduleConfig, steps: usize) -> Self {
         Self {
             config,
@@ -38,12 +38,12 @@ impl LearningRateSchedule {
         }
     }
 
-    /// The schedule after `done` steps, for a run that is resumed.
+    /// The schedule after `done` steps, for a resumed run.
     pub fn resumed_at(self, done: usize) -> Self {
         Self { done, ..self }
     }
 
-    /// The learning rate of the update after `done` earlier ones.
+    /// The learning rate of the step after `done` completed steps.
     pub fn at(&self, done: usize) -> f64 {
         learning_rate(&self.config, self.steps, done)
     }
@@ -67,11 +67,11 @@ impl LrScheduler for LearningRateSchedule {
     }
 }
 
-/// The learning rate of the update after `done` earlier ones, in a run of `steps`.
+/// The learning rate of the step after `done` completed steps, in a run of `steps`.
 ///
-/// While `done < warmup_steps` it is `peak · (done + 1) / (warmup_steps + 1)`, as nanoGPT has it, whatever the schedule.
-/// After that, with `x` the part of the way from the warm-up's end to the decay's end, which is `decay_steps` or the last
-/// step:
+/// While `done < warmup_steps`, every schedule returns `peak · (done + 1) / (warmup_steps + 1)`, as in
+/// nanoGPT. After that, let `x` be the fraction completed between the end of the warm-up and the end of the
+/// decay, which is `decay_steps` or the last step:
 ///
 /// | schedule | rate |
 /// |---|---|
@@ -81,7 +81,7 @@ impl LrScheduler for LearningRateSchedule {
 /// | `inverse_sqrt` | `max(min, peak · √((warmup_steps + 1) / (done + 1)))` (Vaswani et al. 2017, section 5.3) |
 /// | `warmup_stable_decay` | `peak`, and over the last `cooldown_steps` before the end `min + (peak - min) · (1 - y)` with `y` the part of them done (Hu et al. 2024, with the straight cooldown of Hägele et al. 2024) |
 ///
-/// From the decay's end on the rate is `min`, but for `constant` and `inverse_sqrt`, which have no end.
+/// After the end of the decay, the learning rate is `min`. `constant` and `inverse_sqrt` never end.
 pub fn learning_rate(config: &ScheduleConfig, steps: usize, done: usize) -> f64 {
     let (peak, min) = (config.learning_rate(), config.min_learning_rate());
     let warmup = config.warmup_steps();
@@ -89,7 +89,7 @@ pub fn learning_rate(config: &ScheduleConfig, steps: usize, done: usize) -> f64 
     if done < warmup {
         return peak * (done + 1) as f64 / (warmup + 1) as f64;
     }
-    // The part of the way from a step to the end; none past it.
+    // The completed fraction between step `from` and the end. `None` after the end.
     let progress = |from: usize| {
         let way = end.saturating_sub(from);
         (done < end).then(|| done.saturating_sub(from) as f64 / way as f64)
@@ -142,7 +142,7 @@ mod tests {
         }
     }
 
-    /// Warm-up 100, end 2000, 1e-3 to `min`, with a cooldown of 400.
+    /// Warm-up 100, end 2000, from 1e-3 to `min`, with a cooldown of 400.
     fn of(kind: ScheduleKind, min: f64) -> ScheduleConfig {
         decaying(kind, min, 0, 400)
     }
@@ -183,10 +183,10 @@ mod tests {
         }
     }
 
-    // By hand from nanoGPT's formula with warm-up 100, decay 2000, 1e-3 to 1e-4; the steps 575 and 1999 from
-    // transformers' get_cosine_with_min_lr_schedule_with_warmup(100, 2000, min_lr_rate=0.1).
+    // By hand from nanoGPT's formula with warm-up 100, decay 2000, 1e-3 to 1e-4. The steps 575 and 1999 are
+    // from transformers' get_cosine_with_min_lr_schedule_with_warmup(100, 2000, min_lr_rate=0.1).
     #[test]
-    fn nano_gpts_schedule() {
+    fn cosine_matches_nanogpt() {
         let expected = [
             (0, 1e-3 / 101.0),
             (99, 1e-3 * 100.0 / 101.0),
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_decay_that_ends_within_the_warm_up_goes_on_at_the_minimum() {
+    fn a_decay_that_ends_within_the_warm_up_continues_at_the_minimum() {
         let decays = [
             ScheduleKind::Cosine,
             ScheduleKind::Linear,
@@ -216,7 +216,7 @@ mod tests {
 
     // transformers' get_constant_schedule_with_warmup(101) at done + 1.
     #[test]
-    fn constant_stays() {
+    fn constant_matches_transformers() {
         let expected = [
             (0, 9.900_990_099_009_901e-6),
             (99, 0.000_990_099_009_900_990_1),
@@ -226,9 +226,9 @@ mod tests {
         assert_rates(&of(ScheduleKind::Constant, 1e-4), &expected);
     }
 
-    // transformers' get_linear_schedule_with_warmup(100, 2000); the last with a minimum, by hand.
+    // transformers' get_linear_schedule_with_warmup(100, 2000); the last row, with a minimum, by hand.
     #[test]
-    fn linear_falls_in_a_line() {
+    fn linear_matches_transformers() {
         let expected = [
             (100, 1e-3),
             (101, 0.000_999_473_684_210_526_4),
@@ -246,7 +246,7 @@ mod tests {
 
     // transformers' get_inverse_sqrt_schedule(101) at done + 1.
     #[test]
-    fn inverse_sqrt_falls_as_the_root_and_not_below_the_minimum() {
+    fn inverse_sqrt_matches_transformers_and_keeps_the_minimum() {
         let expected = [
             (0, 9.900_990_099_009_901e-6),
             (50, 0.000_504_950_495_049_505),
@@ -264,9 +264,9 @@ mod tests {
     }
 
     // transformers' get_wsd_schedule(100, num_decay_steps=400, num_stable_steps=1500, decay_type="linear",
-    // min_lr_ratio=0.1) from the warm-up's end on.
+    // min_lr_ratio=0.1), after the warm-up.
     #[test]
-    fn warmup_stable_decay_cools_down_at_the_end() {
+    fn warmup_stable_decay_matches_transformers() {
         let expected = [
             (100, 1e-3),
             (1599, 1e-3),

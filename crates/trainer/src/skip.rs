@@ -1,4 +1,4 @@
-//! Skipping of steps whose loss or gradient norm is not finite, or far above the latest steps'.
+//! Skips steps whose loss or gradient norm is not finite, or far above that of recent steps.
 
 use std::collections::VecDeque;
 
@@ -8,37 +8,38 @@ use serde::{Deserialize, Serialize};
 use crate::config::{OutliersConfig, SkipConfig};
 use crate::spread::Spread;
 
-/// The losses and gradient norms of the latest steps, as part of a run's position.
+/// The losses and gradient norms of the latest steps. Part of a run's state and saved in checkpoints.
 ///
-/// A step is skipped if its loss or its gradients' norm is not finite, or, with [`SkipConfig::Outliers`] and once `window`
-/// steps were seen, if either is more than `deviations` standard deviations (of the sample, with `n - 1`) above its mean
-/// over those steps; what is far below is no harm. It is the rule of OLMo-core's `SkipStepOptimizer`, which has 6
-/// deviations over 128 steps.
+/// A step is skipped if its loss or gradient norm is not finite. With [`SkipConfig::Outliers`], it is also
+/// skipped if either value is more than `deviations` standard deviations (of the sample, with `n - 1`) above
+/// its mean over the last `window` steps. Values far below the mean are harmless. This is the rule of
+/// OLMo-core's `SkipStepOptimizer`, which uses 6 deviations over 128 steps.
 ///
-/// With [`SkipConfig::NonFinite`] nothing is remembered. With outliers, finite figures enter the window whether their step is taken or not, so that a change that lasts is soon the rule
-/// and is not skipped for ever.
+/// Finite values enter the window even if their step is skipped. A lasting change thus becomes the norm and
+/// is not skipped forever. With [`SkipConfig::NonFinite`], the window stays empty.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SkipHistory {
-    /// Loss and norm of the latest steps, the oldest first; all finite.
+    /// Loss and gradient norm of the latest steps, oldest first; all finite.
     window: VecDeque<(f64, f64)>,
-    /// Steps skipped since the last applied one.
+    /// Consecutive skipped steps, up to the last one.
     in_a_row: usize,
-    /// Skipped steps in total.
+    /// The total number of skipped steps.
     total: usize,
 }
 
 /// The decision on a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StepDecision {
-    /// The update is made.
+    /// The update is applied.
     Accept,
     /// The update is skipped.
     Skip {
-        /// The figure and its value.
+        /// The offending value.
         reason: String,
     },
-    /// The update is skipped because scaled gradients overflowed, which does not count as a skipped step.
+    /// The update is skipped because scaled gradients overflowed. This does not count toward the limit of
+    /// consecutive skipped steps.
     Overflow {
         /// The new loss scale.
         reason: String,
@@ -46,7 +47,7 @@ pub enum StepDecision {
 }
 
 impl SkipHistory {
-    /// Judges a step by its loss and its gradients' norm before clipping, and remembers both.
+    /// Judges a step by its loss and its gradient norm before clipping, and records both.
     pub fn judge(&mut self, loss: f64, norm: f64, config: &SkipConfig) -> StepDecision {
         let named = [("loss", loss), ("gradient norm", norm)];
         let infinite = named.iter().find(|(_, value)| !value.is_finite());
@@ -56,7 +57,7 @@ impl SkipHistory {
         };
         if let (None, SkipConfig::Outliers(OutliersConfig { window, .. })) = (infinite, config) {
             self.window.push_back((loss, norm));
-            // More than one too many where the setting was lowered.
+            // There can be several to remove if the setting was lowered.
             while self.window.len() > *window {
                 self.window.pop_front();
             }
@@ -74,18 +75,17 @@ impl SkipHistory {
         }
     }
 
-    /// A step that was skipped for a harmless reason: no targets in it, or a loss scale that was
-    /// too large.
+    /// Counts a step that was skipped for a harmless reason: no targets, or a loss scale that was too large.
     pub fn pass_over(&mut self) {
         self.total += 1;
     }
 
-    /// Steps skipped since the last applied one.
+    /// Consecutive skipped steps, up to the last one.
     pub fn in_a_row(&self) -> usize {
         self.in_a_row
     }
 
-    /// Skipped steps in total.
+    /// The total number of skipped steps.
     pub fn total(&self) -> usize {
         self.total
     }
@@ -125,7 +125,7 @@ mod tests {
         })
     }
 
-    /// Losses 1, 2, 3, 4: mean 2.5, deviation √(5/3) = 1.2910; norms 10 times that.
+    /// Losses 1, 2, 3, 4: mean 2.5, deviation √(5/3) = 1.2910. Norms are 10 times that.
     fn seen(config: &SkipConfig) -> SkipHistory {
         let mut watch = SkipHistory::default();
         for loss in [1.0, 2.0, 3.0, 4.0] {
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_skipped_always() {
+    fn non_finite_steps_are_always_skipped() {
         let config = SkipConfig::default();
         let mut watch = SkipHistory::default();
         let found = reason(watch.judge(f64::NAN, 1.0, &config));
@@ -161,7 +161,7 @@ mod tests {
 
     // By hand: 2.5 + 2 · 1.29099 = 5.08199.
     #[test]
-    fn the_bound_is_so_many_deviations_above_the_mean() {
+    fn outliers_exceed_the_mean_by_the_configured_deviations() {
         let config = config(2.0, 4);
         assert_eq!(
             seen(&config).judge(5.08, 25.0, &config),
@@ -186,13 +186,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_far_before_the_window_is_full() {
+    fn no_outliers_before_the_window_is_full() {
         let config = config(2.0, 5);
         assert_eq!(seen(&config).judge(1e6, 1e6, &config), StepDecision::Accept);
     }
 
     #[test]
-    fn a_change_that_lasts_is_soon_the_rule() {
+    fn a_lasting_change_becomes_the_norm() {
         let config = config(2.0, 4);
         let mut watch = seen(&config);
         let verdicts: Vec<bool> = (0..6)
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn the_state_comes_back_to_the_bit_and_holds_no_nan() {
+    fn the_history_round_trips_exactly_without_nan() {
         let config = config(2.0, 4);
         let mut watch = seen(&config);
         watch.judge(f64::NAN, 0.1, &config);

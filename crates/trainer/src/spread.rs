@@ -1,6 +1,7 @@
 //! Mean and standard deviation of a sample.
 
-/// A sample's mean and its standard deviation `√(Σ (x - mean)² / (n - 1))`, which is NaN for a single value.
+/// The mean of a sample and its standard deviation `√(Σ (x - mean)² / (n - 1))`, which is NaN for a single
+/// value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Spread {
     pub(crate) mean: f64,

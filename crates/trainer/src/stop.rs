@@ -1,11 +1,11 @@
-//! The request to stop a run before its last step.
+//! Requests to stop a run before its last step.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use burn::train::Interrupter;
 
-/// The request to stop a run. Burn's learner and the caller share the interrupter.
+/// A request to stop a run. Shares its interrupter with Burn's learner and the caller.
 #[derive(Clone, Default)]
 pub(crate) struct StopSignal {
     interrupter: Interrupter,
@@ -13,7 +13,7 @@ pub(crate) struct StopSignal {
 }
 
 impl StopSignal {
-    /// A request that is made through an interrupter too.
+    /// Creates a signal that also reacts to requests through `interrupter`.
     pub(crate) fn new(interrupter: Interrupter) -> Self {
         Self {
             interrupter,
@@ -21,28 +21,28 @@ impl StopSignal {
         }
     }
 
-    /// The interrupter that requests the same.
+    /// The underlying interrupter.
     pub(crate) fn interrupter(&self) -> Interrupter {
         self.interrupter.clone()
     }
 
-    /// Requests the end with a checkpoint of the last whole step.
+    /// Requests a stop after the current step, with a checkpoint.
     pub(crate) fn save(&self) {
         self.interrupter.stop(Some("stopped"));
     }
 
-    /// Requests the end without a checkpoint: the newest one that is there stays.
+    /// Requests a stop without a checkpoint. Existing checkpoints are kept.
     pub(crate) fn discard(&self) {
         self.discard.store(true, Ordering::SeqCst);
         self.interrupter.stop(Some("stopped without a checkpoint"));
     }
 
-    /// Returns true if the run is to end.
+    /// Returns true if a stop was requested.
     pub(crate) fn is_requested(&self) -> bool {
         self.interrupter.should_stop()
     }
 
-    /// Returns true if no checkpoint is to be written at the end.
+    /// Returns true if the run should end without a checkpoint.
     pub(crate) fn discards(&self) -> bool {
         self.discard.load(Ordering::SeqCst)
     }

@@ -1,6 +1,7 @@
-//! The learning strategy that Burn's learner trains with: by steps instead of epochs.
+//! The learning strategy for Burn's learner: it trains by steps instead of epochs.
 //!
-//! Burn's own strategy validates, saves and resumes by epochs, and sums accumulated gradients without a mean.
+//! Burn's own strategy validates, saves and resumes by epochs, and sums accumulated gradients instead of
+//! averaging them.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -16,7 +17,7 @@ use crate::optimizer::Optimizer;
 use crate::schedule::LearningRateSchedule;
 use crate::training_model::TrainingModel;
 
-/// The learner of a run: its model, its optimizer and its learning rates.
+/// The component types of the learner: model, optimizer and learning rate schedule.
 pub(crate) type Components<B> = LearningComponentsMarker<
     B,
     LearningRateSchedule,
@@ -26,9 +27,10 @@ pub(crate) type Components<B> = LearningComponentsMarker<
 
 pub(crate) type Processor<B> = SupervisedTrainingEventProcessor<Components<B>>;
 
-/// Trains the learner's model by a [`Driver`].
+/// Trains the learner's model with a [`Driver`].
 pub(crate) struct StepStrategy<B: TrainingBackend> {
-    /// `fit` takes `&self`, but training changes the driver, and its result has no other way out of Burn's learner.
+    /// `fit` takes `&self`, but training mutates the driver, which also carries the result out of Burn's
+    /// learner.
     driver: Mutex<Driver<B>>,
 }
 
@@ -39,16 +41,16 @@ impl<B: TrainingBackend> StepStrategy<B> {
         }
     }
 
-    /// The result of the training, once.
+    /// Takes the result of the training.
     ///
     /// # Errors
-    /// The reason that it ended.
+    /// The run failed or ended without a result.
     pub(crate) fn take_result(&self) -> Result<RunResult, TrainError> {
         let result = self.lock().take_result();
         result.unwrap_or(Err(TrainError::NoResult))
     }
 
-    /// The driver, also after another thread has panicked.
+    /// Locks the driver, even if another thread panicked while it held the lock.
     fn lock(&self) -> MutexGuard<'_, Driver<B>> {
         self.driver.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -64,8 +66,8 @@ impl<B: TrainingBackend> SupervisedLearningStrategy<Components<B>> for StepStrat
         _starting_epoch: usize,
     ) -> (TrainingModel<B>, Processor<B>) {
         let model = learner.model();
-        // The driver's engine has the same optimizer and learning rates. The learner keeps a second handle on every
-        // parameter while its optimizer works, so that none could be updated in place.
+        // The driver's engine has its own optimizer and schedule. The learner would keep a second handle on
+        // every parameter and so prevent in-place updates.
         drop(learner);
         let mut processor = components.event_processor;
         let model = self.lock().run(model, &mut train.iter(), &mut processor);

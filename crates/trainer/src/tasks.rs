@@ -1,8 +1,8 @@
-//! Published evaluation tasks from local files, scored by the likelihood of given texts.
+//! Published evaluation tasks, read from local files and scored by the likelihood of given texts.
 //!
-//! Map: `hellaswag` and `lambada` are the tasks: their files' lines, the texts that are scored, and what follows from the
-//! scores; `pair` turns a context and its continuation into tokens; `likelihood` scores rows of tokens in batches;
-//! `lines` reads JSON Lines; `statistics` has means with their standard errors; `error` what can be wrong.
+//! `hellaswag` and `lambada` implement the tasks: reading items, the texts to score, and the metrics. `pair`
+//! tokenizes a context and its continuation, `likelihood` scores rows of tokens in batches, `lines` reads
+//! JSON Lines, `statistics` computes means with standard errors, and `error` has the error type.
 //!
 //! The formulas are those of EleutherAI's lm-evaluation-harness (Gao et al., "A framework for few-shot language model
 //! evaluation") and of `hellaswag.py` in Karpathy's llm.c and build-nanogpt.
@@ -26,17 +26,17 @@ pub use statistics::Estimate;
 use emberlm_data::Tokenizer;
 use emberlm_model::DecoderConfig;
 
-/// The tasks that there are.
+/// The supported tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
-    /// Which of several endings follows (Zellers et al. 2019, arXiv:1905.07830).
+    /// Choose the ending that continues a context (Zellers et al. 2019, arXiv:1905.07830).
     HellaSwag,
-    /// The last word of a passage (Paperno et al. 2016, arXiv:1606.06031), in OpenAI's form.
+    /// Predict the last word of a passage (Paperno et al. 2016, arXiv:1606.06031), in OpenAI's variant.
     Lambada,
 }
 
 impl Task {
-    /// The contents of its lines, for a message.
+    /// A description of the file format, for error messages.
     pub const fn format(self) -> &'static str {
         match self {
             Self::HellaSwag => {
@@ -50,29 +50,29 @@ impl Task {
     }
 }
 
-/// A task's items, read from a file.
+/// The items of a task, read from a file.
 #[derive(Debug)]
 pub enum Items {
-    /// HellaSwag's.
+    /// Items of HellaSwag.
     HellaSwag(Vec<Item>),
-    /// LAMBADA's.
+    /// Passages of LAMBADA.
     Lambada(Vec<Passage>),
 }
 
-/// The result.
+/// The result of a task.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Report {
-    /// Of HellaSwag.
+    /// The result of HellaSwag.
     HellaSwag(ChoiceReport),
-    /// Of LAMBADA.
+    /// The result of LAMBADA.
     Lambada(LambadaReport),
 }
 
 impl Items {
-    /// Reads the first `limit` items of a file in JSON Lines, or all.
+    /// Reads the first `limit` items, or all, from a JSON Lines file.
     ///
     /// # Errors
-    /// The file cannot be read or holds no item; a line is not what the task's lines are, named by its number.
+    /// The file cannot be read or has no items, or a line is invalid. The error states the line number.
     pub fn read(task: Task, path: &Path, limit: Option<usize>) -> Result<Self, TaskError> {
         Ok(match task {
             Task::HellaSwag => Self::HellaSwag(lines::read(path, limit, Item::read)?),
@@ -93,11 +93,12 @@ impl Items {
         self.len() == 0
     }
 
-    /// The items to score, for a model whose context is cut to `seq_len`. `path` is the file of the items.
+    /// The token rows to score for a model with a context of `seq_len`. `path` is the file of the items, for
+    /// error messages.
     ///
     /// # Errors
-    /// A text that the tokenizer cannot encode or of which it makes nothing, an id that the model does not know, a
-    /// continuation that is longer than the context: by the line.
+    /// Returns the line of a text that the tokenizer cannot encode or encodes as nothing, an id outside the
+    /// model's vocabulary, or a continuation that is longer than the context.
     pub fn rows(
         &self,
         path: &Path,
@@ -127,7 +128,7 @@ impl Items {
         Ok(rows)
     }
 
-    /// The result, from the rows' likelihoods in the rows' order.
+    /// Computes the result from the likelihoods of the rows, in the same order.
     pub fn report(&self, likelihoods: &[Likelihood]) -> Report {
         match self {
             Self::HellaSwag(items) => Report::HellaSwag(hellaswag::report(items, likelihoods)),

@@ -1,8 +1,9 @@
-//! Event files that TensorBoard reads.
+//! Writes TensorBoard event files.
 //!
-//! A file is records, each `length: u64, masked_crc32c(length): u32, bytes, masked_crc32c(bytes): u32` in little-endian
-//! order, as TensorFlow's `tfrecord` has them; the bytes are an `Event` of TensorBoard's `event.proto`. Only the fields
-//! written here are declared, so nothing has to be compiled by `protoc`.
+//! A file is a sequence of records, each `length: u64, masked_crc32c(length): u32, bytes,
+//! masked_crc32c(bytes): u32` in little-endian order, as in TensorFlow's `tfrecord`. The bytes are an `Event`
+//! of TensorBoard's `event.proto`. Only the fields written here are declared, so the build does not need
+//! `protoc`.
 
 use std::fs;
 use std::path::Path;
@@ -11,39 +12,43 @@ use prost::Message;
 
 use crate::error::TrainError;
 use crate::events::{DatasetLoss, Event, now};
-use crate::growing::GrowingFile;
+use crate::growing::AppendFile;
 use crate::metrics::{self, Phase};
 
-/// The folder of a run's event files.
+/// The directory of a run's event files.
 pub const FOLDER: &str = "tensorboard";
 
 /// The first record of every event file of this format.
 const VERSION: &str = "brain.Event:2";
 
-/// Writes a run's events as TensorBoard's; each reaches the file at once. Where the disk is full, records wait in memory.
+/// Mirrors a run's events to TensorBoard. Each event is written immediately; if the disk is full, records are
+/// buffered.
 ///
-/// A metric is the scalar `train/NAME` or `validation/NAME`; those of the machine are `speed/tokens_per_second`,
-/// `speed/utilization` and `memory/resident_mib`. `train/skipped` is 1 at a skipped step; samples are the text `sample`.
+/// A metric becomes the scalar `train/NAME` or `validation/NAME`. Metrics of the machine are
+/// `speed/tokens_per_second`, `speed/utilization` and `memory/resident_mib`. `train/skipped` is 1 at a
+/// skipped step, and samples are the text `sample`.
 #[derive(Debug)]
 pub struct TensorBoard {
-    file: GrowingFile,
+    file: AppendFile,
 }
 
 impl TensorBoard {
-    /// Begins `RUN/tensorboard/events.out.tfevents.SECONDS.emberlm`, at a time in seconds since 1970. A run that is resumed
-    /// begins another file; TensorBoard reads all of a folder.
+    /// Creates `RUN/tensorboard/events.out.tfevents.SECONDS.emberlm` for a time in seconds since 1970. A
+    /// resumed run creates another file; TensorBoard reads all files of a directory.
     ///
     /// # Errors
+    /// The file cannot be created.
     /// The file cannot be created.
     pub fn create(run: &Path, time: f64) -> Result<Self, TrainError> {
         let folder = run.join(FOLDER);
         fs::create_dir_all(&folder).map_err(TrainError::file("create", &folder))?;
         let name = format!("events.out.tfevents.{:010.0}.emberlm", time.floor());
-        // Resumed within a second: names are read in their order.
+        // If the run was resumed within the same second, append a number: TensorBoard reads files in the
+        // order of their names.
         let numbered = (1..1000).map(|number| format!("{name}.{number:03}"));
         let mut names = std::iter::once(name.clone()).chain(numbered);
         let free = names.find(|name| !folder.join(name).exists());
-        let file = GrowingFile::create(&folder.join(free.unwrap_or(name)))?;
+        let file = AppendFile::create(&folder.join(free.unwrap_or(name)))?;
         let mut this = Self { file };
         this.record(&Record {
             wall_time: time,
@@ -53,18 +58,18 @@ impl TensorBoard {
         Ok(this)
     }
 
-    /// Adds an event that happened now, or when it says.
+    /// Writes an event with its own time, or the current time if it has none.
     ///
     /// # Errors
-    /// The file cannot be written; the record waits, and is written with the next.
+    /// The file cannot be written. The record is buffered and written with the next one.
     pub fn write(&mut self, event: &Event) -> Result<(), TrainError> {
         self.write_at(event, now())
     }
 
-    /// Adds an event that happened at `time`, if it does not say when it did.
+    /// Writes an event with its own time, or `time` if it has none.
     ///
     /// # Errors
-    /// The file cannot be written; the record waits, and is written with the next.
+    /// The file cannot be written. The record is buffered and written with the next one.
     pub fn write_at(&mut self, event: &Event, time: f64) -> Result<(), TrainError> {
         match record(event, time) {
             Some(record) => self.record(&record),
@@ -72,7 +77,7 @@ impl TensorBoard {
         }
     }
 
-    /// Writes the records that wait.
+    /// Writes buffered records.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -81,11 +86,11 @@ impl TensorBoard {
     }
 
     fn record(&mut self, record: &Record) -> Result<(), TrainError> {
-        self.file.add(&framed(&record.encode_to_vec()))
+        self.file.append(&framed(&record.encode_to_vec()))
     }
 }
 
-/// An event as TensorBoard's, where it has something for it.
+/// Converts an event. `None` if it has no counterpart in TensorBoard.
 fn record(event: &Event, now: f64) -> Option<Record> {
     let mut wall_time = now;
     let mut session_log = None;
@@ -101,7 +106,7 @@ fn record(event: &Event, now: f64) -> Option<Record> {
             wall_time = *time;
             Vec::new()
         }
-        // What was written of later steps is dropped: they are made again.
+        // On a resumed run, TensorBoard discards later steps of earlier files: they are computed again.
         Event::Begun { time, step, .. } if *step > 0 => {
             wall_time = *time;
             session_log = Some(SessionLog { status: START });
@@ -169,7 +174,7 @@ fn text(tag: &str, text: &str) -> Value {
     }
 }
 
-/// The bytes of a record, with their length and checksums.
+/// Frames a record with its length and checksums.
 fn framed(bytes: &[u8]) -> Vec<u8> {
     let length = (bytes.len() as u64).to_le_bytes();
     let mut framed = Vec::with_capacity(bytes.len() + 16);
@@ -180,7 +185,8 @@ fn framed(bytes: &[u8]) -> Vec<u8> {
     framed
 }
 
-/// A CRC-32C, turned and shifted so that one over bytes that hold one is no weaker (TensorFlow's `crc32c::Mask`).
+/// A masked CRC-32C (TensorFlow's `crc32c::Mask`). Masking keeps a checksum sound if the data itself contains
+/// checksums.
 fn masked(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes)
         .rotate_right(15)

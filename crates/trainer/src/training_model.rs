@@ -1,4 +1,4 @@
-//! The decoder as Burn's learner takes it.
+//! The decoder in the form that Burn's learner expects.
 
 use burn::module::Module;
 use burn::optim::GradientsParams;
@@ -12,19 +12,19 @@ use emberlm_model::{Decoder, Tokens, TrainingPass};
 use crate::metrics::Figures;
 use crate::read::host_number;
 
-/// Tokens and the tokens that follow them, `[batch, seq]` each.
+/// Input tokens and their targets.
 #[derive(Clone, Debug)]
 pub struct TokenBatch<B: BurnBackend> {
-    /// `[batch, seq]`, with the documents that they are of where those are isolated.
+    /// The input tokens, `[batch, seq]`, with document boundaries if documents are isolated.
     pub tokens: Tokens<B>,
-    /// `[batch, seq]`, [`emberlm_model::IGNORED`] where there is nothing to learn.
+    /// The next tokens, `[batch, seq]`; [`emberlm_model::IGNORED`] at positions without a loss.
     pub targets: Tensor<B, 2, Int>,
     /// The number of targets with a loss.
     pub learnt: usize,
 }
 
 impl<B: BurnBackend> TokenBatch<B> {
-    /// The number of positions that are computed.
+    /// The number of positions, `batch * seq`.
     pub fn count(&self) -> usize {
         self.tokens.dims().iter().product()
     }
@@ -38,8 +38,9 @@ pub struct TrainingModel<B: BurnBackend> {
 }
 
 impl<B: TrainingBackend> TrainingModel<B> {
-    /// The summed loss over `divisor`, on the device and out of the graph, with its gradients. What `objective` adds to
-    /// the cross-entropy is in both; `scale` is a factor on only the gradients.
+    /// The summed loss divided by `divisor`, on the device and detached from the graph, with its gradients.
+    /// Both include the terms that `objective` adds to the cross-entropy. `scale` multiplies only the
+    /// gradients.
     pub fn loss_and_gradients(
         &self,
         batch: TokenBatch<B>,
@@ -71,8 +72,8 @@ impl<B: TrainingBackend> TrainingModel<B> {
     }
 }
 
-/// A step of Burn's own strategies; this crate's strategy accumulates by [`TrainingModel::loss_and_gradients`] and leaves
-/// the loss on the device. Burn's know nothing of an objective but the cross-entropy.
+/// A step for Burn's own strategies, with the cross-entropy as the loss. This crate's strategy uses
+/// [`TrainingModel::loss_and_gradients`] instead, which accumulates and leaves the loss on the device.
 impl<B: TrainingBackend> TrainStep for TrainingModel<B> {
     type Input = TokenBatch<B>;
     type Output = Figures;

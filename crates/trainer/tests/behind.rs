@@ -1,5 +1,5 @@
-//! Training on a device that works behind the host: when it is waited for, and what it takes of its memory. On a software
-//! device where there is no other.
+//! Training on an asynchronous device: when the host waits for it, and its memory. Uses a software device if
+//! there is no other.
 
 #![allow(clippy::print_stdout)]
 #![cfg(feature = "vulkan")]
@@ -20,13 +20,13 @@ use emberlm_trainer::read::reads;
 type B = Autodiff<Vulkan>;
 
 #[test]
-fn a_run_is_read_when_something_is_due_and_not_at_each_step() {
+fn steps_are_read_only_when_something_is_due() {
     let place = TestFolder::new(0);
     let mut config = place.config();
     config.train.steps = 20;
     config.train.log_interval = 10;
     config.train.evaluation.interval = 20;
-    // Ten windows, one batch.
+    // Ten windows in one batch.
     config.train.evaluation.tokens = 160;
     let mut read_in = |out: &str| {
         let before = reads();
@@ -39,11 +39,11 @@ fn a_run_is_read_when_something_is_due_and_not_at_each_step() {
     };
     // Steps 1, 10 and 20, and one evaluation.
     assert_eq!(read_in("due"), 4);
-    // What is judged by a window of steps is read at each.
+    // Outlier skipping reads every step.
     assert_eq!(read_in("every"), 21);
 }
 
-/// Bytes in use and reserved at each line of the log, with its step.
+/// The step, bytes in use and bytes reserved of each log line.
 fn memory(place: &TestFolder, run: &str) -> Vec<(usize, u64, u64)> {
     let events = events::read(&place.path(run)).unwrap().events;
     let lines = events.into_iter().filter_map(|event| match event {
@@ -58,7 +58,7 @@ fn memory(place: &TestFolder, run: &str) -> Vec<(usize, u64, u64)> {
     lines.collect()
 }
 
-/// Asserts that the device holds no more after one step of the run than after another before it.
+/// Asserts that the device holds no more memory after step `late` of the run than after step `early`.
 #[track_caller]
 fn assert_as_much(place: &TestFolder, early: usize, late: usize) {
     let lines = memory(place, "run");
@@ -87,9 +87,9 @@ fn memory_does_not_grow() {
     assert_as_much(&place, 50, 300);
 }
 
-/// A run that trains for longer than ten seconds measures it between two of its steps.
+/// A run longer than ten seconds measures the peak between two of its steps.
 #[test]
-fn memory_of_the_peak_measurement_is_given_back() {
+fn the_peak_measurement_releases_its_memory() {
     let _place = TestFolder::new(0);
     let device = Device::<Vulkan>::default();
     let reserved = || <Vulkan>::memory(&device).unwrap().reserved;
@@ -102,10 +102,11 @@ fn memory_of_the_peak_measurement_is_given_back() {
 }
 
 #[test]
-fn what_an_evaluation_takes_comes_back() {
+fn an_evaluation_releases_its_memory() {
     let place = TestFolder::new(0);
     let mut config = place.config();
-    // Of the 55 windows of an evaluation, at once, the widest tensors are 3.6 MB each; of a step's two, 131 kB.
+    // The widest tensors of an evaluation of all 55 windows have 3.6 MB each; those of a step with two
+    // windows 131 kB.
     config.model.feed_forward.width = Some(1024);
     config.train.steps = 30;
     config.train.log_interval = 10;

@@ -1,4 +1,4 @@
-//! Hooks of a run: what they are called with, and where their metrics are read afterwards.
+//! Hooks: their calls, and the metrics that they record.
 
 use std::fs;
 use std::sync::{Arc, Mutex};
@@ -15,16 +15,16 @@ use emberlm_trainer::{Interrupter, RunConfig, RunResult, RunStart, TrainError};
 
 type B = Autodiff<Flex>;
 
-/// The calls of a hook, a line each.
+/// The calls of a hook, one line each.
 type Calls = Arc<Mutex<Vec<String>>>;
 
-/// A hook that notes its calls and records metrics.
+/// A hook that logs its calls and records metrics.
 struct Noting {
     calls: Calls,
     metrics: Vec<Metric>,
-    /// It stops the run after this step.
+    /// Stop the run after this step.
     stop_after: Option<usize>,
-    /// It fails at this step.
+    /// Fail at this step.
     fail_at: Option<usize>,
 }
 
@@ -156,7 +156,7 @@ fn hooks_are_called_and_their_metrics_are_logged() {
         };
         events.iter().filter_map(read).collect()
     };
-    // Lines after steps 1, 10, 20 and 24; each has the sum of the steps since the one before.
+    // Log lines follow steps 1, 10, 20 and 24. Each has the sum since the previous line.
     let sums = [(1, 1.0), (10, 54.0), (20, 155.0), (24, 90.0)];
     assert_eq!(readings("step_sum"), sums);
     assert_eq!(readings("evaluations"), [(12, 1.0), (24, 2.0)]);
@@ -225,7 +225,7 @@ fn a_hook_that_fails_ends_the_run_with_a_checkpoint() {
 }
 
 #[test]
-fn metrics_that_cannot_be_recorded_are_named() {
+fn unrecordable_metrics_are_named() {
     let refused = |metrics: Vec<Metric>| {
         let place = TestFolder::new(0);
         run(&place, Noting::new(metrics).0).unwrap_err().to_string()

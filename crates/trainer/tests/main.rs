@@ -1,6 +1,6 @@
 //! Integration tests: hooks, optimizers and TensorBoard event files.
 //!
-//! One program, so that the dependencies are linked once.
+//! A single binary, so dependencies are linked once.
 
 #![recursion_limit = "256"]
 #![allow(

@@ -1,4 +1,4 @@
-//! The optimizers: ten updates against PyTorch's, what they carry restored to the bit, and their groups.
+//! The optimizers: ten updates compared with PyTorch, bit-exact restoration, and parameter groups.
 
 mod burn_trait;
 mod fixture;

@@ -1,4 +1,4 @@
-//! TensorBoard's event files, byte for byte as TensorBoard's own classes write them (`fixtures/tensorboard/make.py`).
+//! Event files are byte-identical to those of TensorBoard's own classes (`fixtures/tensorboard/make.py`).
 
 use std::fs;
 
@@ -99,7 +99,7 @@ fn write(log: &mut TensorBoard) {
 }
 
 #[test]
-fn files_are_byte_for_byte_tensorboard_s_own() {
+fn files_are_byte_identical_to_tensorboard_s() {
     let run = tempfile::tempdir().unwrap();
     let mut log = TensorBoard::create(run.path(), 1_700_000_000.5).unwrap();
     write(&mut log);
@@ -111,7 +111,7 @@ fn files_are_byte_for_byte_tensorboard_s_own() {
 }
 
 #[test]
-fn a_resumed_run_has_another_file() {
+fn a_resumed_run_creates_another_file() {
     let run = tempfile::tempdir().unwrap();
     for _ in 0..3 {
         TensorBoard::create(run.path(), 5.0).unwrap();
@@ -130,7 +130,7 @@ fn a_resumed_run_has_another_file() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_made_is_named() {
+fn an_uncreatable_directory_is_named() {
     let run = tempfile::tempdir().unwrap();
     fs::write(run.path().join(FOLDER), "a file").unwrap();
     let error = TensorBoard::create(run.path(), 5.0)

@@ -1,4 +1,4 @@
-//! The caches of a GPU's runtime, kept between runs: the fastest kernel for each product, and compiled kernels.
+//! The GPU runtime's on-disk caches: autotuning results and compiled kernels.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,10 +8,12 @@ use burn::cubecl::config::{CubeClRuntimeConfig, RuntimeConfig};
 
 use super::{BackendName, Placement};
 
-/// Sets the runtime's caches to the user's cache folder, before the runtime begins; it takes them once.
+/// Points the runtime's caches to the user's cache folder. Must be called before the runtime starts, since it
+/// reads them only once.
 ///
-/// By default the runtime keeps its measurements in the `target` folder of the Cargo project around the working directory,
-/// and does not keep compiled kernels. A `cubecl.toml` or `burn.toml` above the working directory takes precedence.
+/// By default the runtime stores autotuning results in the `target` folder of the surrounding Cargo project
+/// and does not store compiled kernels. A `cubecl.toml` or `burn.toml` in the working directory or above
+/// takes precedence.
 pub fn keep(placement: Placement) {
     let Some(folder) = folder(placement) else {
         return;
@@ -25,8 +27,9 @@ pub fn keep(placement: Placement) {
     CubeClRuntimeConfig::set(config);
 }
 
-/// A folder that can be written to, one for each version of this program and for each backend: the runtime knows a compiled kernel by what
-/// it is called, which another version may call another one. CUDA's kernels are of a card's architecture, so it is one for each card as well.
+/// Returns a writable cache folder, separate for each version of this program and each backend. The runtime
+/// keys compiled kernels by name, and another version may use the same name for a different kernel. CUDA
+/// kernels are compiled for a GPU architecture, so CUDA also has a folder per GPU.
 fn folder(placement: Placement) -> Option<PathBuf> {
     let mut name = placement.name().to_owned();
     if placement.backend == BackendName::Cuda {

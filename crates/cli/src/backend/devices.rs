@@ -1,38 +1,37 @@
-//! The devices that a backend can compute on, by number, name and memory.
+//! Lists the devices of a backend with number, name and memory.
 
 use serde::Serialize;
 use sysinfo::{CpuRefreshKind, MemoryRefreshKind, RefreshKind, System};
 
 use super::BackendName;
 
-/// One of a backend's devices.
+/// A device of a backend.
 #[derive(Clone, Debug, Serialize)]
 pub struct DeviceInfo {
-    /// Its number for `--device`.
+    /// The device's number for `--device`.
     pub number: usize,
-    /// The driver's name of the device.
+    /// The device's name as reported by the driver.
     pub name: String,
-    /// The kind of device.
     pub kind: Kind,
     /// The driver's name and version, if reported.
     pub driver: Option<String>,
-    /// Its memory in bytes, which graphics interfaces do not report.
+    /// Device memory in bytes. Graphics APIs do not report it.
     pub memory_bytes: Option<u64>,
     /// The largest supported buffer in bytes, if there is a limit.
     pub largest_buffer_bytes: Option<u64>,
 }
 
-/// A kind of device.
+/// The kind of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-// A build with only CPU backends constructs some of these variants nowhere.
+// A CPU-only build does not construct all variants.
 #[cfg_attr(not(all(feature = "adapters", feature = "cuda")), allow(dead_code))]
 pub enum Kind {
     /// A GPU with its own memory.
     DiscreteGpu,
     /// A GPU that shares the CPU's memory.
     IntegratedGpu,
-    /// A GPU that a virtual machine offers.
+    /// A GPU provided by a virtual machine.
     VirtualGpu,
     /// The CPU, or a GPU emulated on it.
     Cpu,
@@ -46,7 +45,7 @@ impl Kind {
         matches!(self, Self::IntegratedGpu | Self::Cpu)
     }
 
-    /// Its name.
+    /// The name as displayed.
     pub fn name(self) -> &'static str {
         match self {
             Self::DiscreteGpu => "discrete GPU",
@@ -58,10 +57,11 @@ impl Kind {
     }
 }
 
-/// The backend's devices in the order of their numbers; none where it is not compiled in or finds no driver.
+/// Returns the backend's devices in the order of their numbers. The list is empty if the backend is not
+/// compiled in or no driver is found.
 pub fn of(backend: BackendName) -> Vec<DeviceInfo> {
     match backend {
-        BackendName::Flex | BackendName::Ndarray => vec![processor()],
+        BackendName::Flex | BackendName::Ndarray => vec![cpu()],
         #[cfg(feature = "wgpu")]
         BackendName::Wgpu => adapters::of::<burn::backend::wgpu::graphics::AutoGraphicsApi>(),
         #[cfg(feature = "vulkan")]
@@ -70,13 +70,13 @@ pub fn of(backend: BackendName) -> Vec<DeviceInfo> {
         BackendName::Metal => adapters::of::<burn::backend::wgpu::graphics::Metal>(),
         #[cfg(feature = "cuda")]
         BackendName::Cuda => cuda::list(),
-        // HIP's names are behind its C interface: its devices are counted by trying.
+        // HIP only exposes device names through its C API, so its devices are not listed.
         #[allow(unreachable_patterns)]
         _ => Vec::new(),
     }
 }
 
-fn processor() -> DeviceInfo {
+fn cpu() -> DeviceInfo {
     let system = System::new_with_specifics(
         RefreshKind::nothing()
             .with_cpu(CpuRefreshKind::nothing())
@@ -98,7 +98,7 @@ fn processor() -> DeviceInfo {
     }
 }
 
-/// Devices of the graphics interfaces.
+/// Devices of the graphics APIs.
 #[cfg(feature = "adapters")]
 pub(super) mod adapters {
     use burn::backend::wgpu::{WgpuDevice, graphics};
@@ -106,18 +106,18 @@ pub(super) mod adapters {
 
     use super::{DeviceInfo, Kind};
 
-    /// Those of an interface, in its order.
+    /// Returns the devices of an API, in the order the API lists them.
     pub fn of<G: graphics::GraphicsApi>() -> Vec<DeviceInfo> {
-        let found = found(G::backend()).into_iter().enumerate();
+        let found = enumerate(G::backend()).into_iter().enumerate();
         found
             .map(|(number, adapter)| info(number, &adapter))
             .collect()
     }
 
-    /// The device that Burn's runtime knows by what it is and how many of the same kind come before it; none where there is
-    /// no such number.
-    pub fn place(api: Backend, number: usize) -> Option<WgpuDevice> {
-        let kinds: Vec<DeviceType> = found(api)
+    /// Returns Burn's handle of device `number`, or `None` if there is no such device. Burn identifies a
+    /// device by its kind and its index among the devices of that kind.
+    pub fn by_number(api: Backend, number: usize) -> Option<WgpuDevice> {
+        let kinds: Vec<DeviceType> = enumerate(api)
             .iter()
             .map(|adapter| adapter.get_info().device_type)
             .collect();
@@ -135,7 +135,7 @@ pub(super) mod adapters {
         })
     }
 
-    fn found(api: Backend) -> Vec<Adapter> {
+    fn enumerate(api: Backend) -> Vec<Adapter> {
         let instance = Instance::new(InstanceDescriptor {
             backends: api.into(),
             ..InstanceDescriptor::new_without_display_handle()
@@ -163,14 +163,14 @@ pub(super) mod adapters {
     }
 }
 
-/// NVIDIA's devices.
+/// NVIDIA devices.
 #[cfg(feature = "cuda")]
 pub(super) mod cuda {
     use cudarc::driver::CudaContext;
 
     use super::{DeviceInfo, Kind};
 
-    /// The driver is opened when it is first asked, and its absence is a panic.
+    /// Lists the CUDA devices. The driver library is loaded on first use, and panics if it is absent.
     pub fn list() -> Vec<DeviceInfo> {
         crate::backend::quietly(|| {
             let count = CudaContext::device_count().map_or(0, |count| count.max(0) as usize);

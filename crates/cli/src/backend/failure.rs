@@ -1,8 +1,9 @@
-//! Failures of a GPU's runtime during a computation.
+//! Handles failures of the GPU runtime during a computation.
 //!
-//! Burn's runtimes report errors by panicking on their own threads. Some panics are harmless: while kernels for an operation
-//! are tried, one may panic, and another is chosen. After any other panic the thread continues with the next operation,
-//! whose input is missing, so the program would panic endlessly or wait forever. This module ends it instead.
+//! Burn's runtimes report errors by panicking on their own threads. Some of these panics are harmless: when
+//! the autotuner tries a kernel that panics, it selects another. After any other panic the thread continues
+//! with the next operation, whose input is missing, so the program would panic endlessly or wait forever.
+//! This module exits the program instead.
 
 use std::panic;
 use std::path::{Component, Path};
@@ -16,8 +17,9 @@ use crate::ending;
 use crate::error::CliError;
 use crate::output::size;
 
-/// Ends the program with an error when the runtime fails from now on. The program's own panics are printed as before.
-pub fn end_where_it_fails(placement: Placement) {
+/// Installs a panic hook that exits with an error when the runtime fails. Panics of this program are printed
+/// as before.
+pub fn exit_on_failure(placement: Placement) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| watch(placement));
 }
@@ -26,23 +28,24 @@ fn watch(placement: Placement) {
     let print = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
         let from = info.location().map_or("", |location| location.file());
-        if !is_a_runtime(Path::new(from)) {
+        if !is_runtime_source(Path::new(from)) {
             return print(info);
         }
         if std::env::var_os("RUST_BACKTRACE").is_some_and(|value| value != "0") {
             print(info);
         }
         let reason = quiet::reason(info.payload());
-        // The newest panic that may have been harmless. The lock is held until the program has ended, so that one thread ends it.
+        // The latest panic that may have been harmless. The lock is held until the process has exited, so
+        // that only one thread ends it.
         static BEFORE: Mutex<Option<String>> = Mutex::new(None);
         let mut before = BEFORE.lock().unwrap_or_else(PoisonError::into_inner);
-        let on_its_own = thread::current().name().is_some_and(is_a_runtime_s);
-        if on_its_own && !is_the_end(&reason) {
+        let on_runtime_thread = thread::current().name().is_some_and(is_runtime_thread);
+        if on_runtime_thread && !is_fatal(&reason) {
             *before = Some(reason);
             return;
         }
-        // What is missing is missing because of what failed before.
-        let cause = match is_a_consequence(&reason) {
+        // A missing input is the consequence of an earlier failure. Report that failure.
+        let cause = match is_follow_up_failure(&reason) {
             true => before.take().unwrap_or(reason),
             false => reason,
         };
@@ -51,30 +54,30 @@ fn watch(placement: Placement) {
     }));
 }
 
-/// Returns true if the thread is one of CubeCL's device threads, by its name.
-fn is_a_runtime_s(name: &str) -> bool {
+/// Returns true if `name` is the name of a CubeCL device thread.
+fn is_runtime_thread(name: &str) -> bool {
     name.starts_with("DS")
 }
 
-/// Returns true if the program cannot continue after a panic of one of the runtime's threads.
-fn is_the_end(reason: &str) -> bool {
-    too_big(reason).is_some() || is_full(reason) || is_a_consequence(reason)
+/// Returns true if the program cannot continue after this panic of a runtime thread.
+fn is_fatal(reason: &str) -> bool {
+    too_big(reason).is_some() || is_full(reason) || is_follow_up_failure(reason)
 }
 
-/// Returns true if the result of an earlier operation is missing, or no kernel could run at all.
-fn is_a_consequence(reason: &str) -> bool {
+/// Returns true if the result of an earlier operation is missing or no kernel could run at all.
+fn is_follow_up_failure(reason: &str) -> bool {
     reason.starts_with("Should have handle for tensor")
         || reason.starts_with("Can't execute the autotune plan")
 }
 
-/// Returns true if a source file belongs to Burn, to CubeCL, or to a library that they call.
-fn is_a_runtime(file: &Path) -> bool {
+/// Returns true if a source file belongs to Burn, CubeCL or a library that they call.
+fn is_runtime_source(file: &Path) -> bool {
     const NAMES: [&str; 6] = ["burn", "cube", "wgpu", "naga", "cudarc", "ash"];
     file.components().any(|part| match part {
         Component::Normal(part) => {
             let part = part.to_string_lossy();
             let name = part.split('-').next().unwrap_or_default();
-            // `burn-fusion-0.21.0`, not only a folder of that name.
+            // Requires a version, as in `burn-fusion-0.21.0`, so that a folder named `burn` does not match.
             part.ends_with(|end: char| end.is_ascii_digit())
                 && NAMES.iter().any(|start| name.starts_with(start))
         }
@@ -82,7 +85,7 @@ fn is_a_runtime(file: &Path) -> bool {
     })
 }
 
-/// The message for a runtime's reason.
+/// The error for a panic message of the runtime.
 fn failed(placement: Placement, reason: &str) -> CliError {
     if let Some(bytes) = too_big(reason) {
         return CliError::new(format!(
@@ -110,14 +113,14 @@ fn failed(placement: Placement, reason: &str) -> CliError {
         .hint("or compute on the CPU: --backend flex")
 }
 
-/// The bytes of CubeCL's "can't allocate buffer of size: N".
+/// Parses N from CubeCL's "can't allocate buffer of size: N", in bytes.
 fn too_big(reason: &str) -> Option<u64> {
     let (_, size) = reason.split_once("allocate buffer of size: ")?;
     let digits: String = size.chars().take_while(char::is_ascii_digit).collect();
     digits.parse().ok()
 }
 
-/// As drivers and runtimes say it.
+/// Returns true if a driver or runtime reports that memory is exhausted.
 fn is_full(reason: &str) -> bool {
     let reason = reason.to_ascii_lowercase();
     [
@@ -128,7 +131,7 @@ fn is_full(reason: &str) -> bool {
         "not enough memory",
     ]
     .iter()
-    .any(|said| reason.contains(said))
+    .any(|phrase| reason.contains(phrase))
 }
 
 #[cfg(test)]
@@ -136,8 +139,8 @@ mod tests {
     use super::*;
     use crate::backend::BackendName;
 
-    /// The message, and the first hint.
-    fn said(reason: &str) -> String {
+    /// Returns the message and the first hint.
+    fn message(reason: &str) -> String {
         let error = failed(Placement::of(BackendName::Vulkan), reason);
         error
             .lines(false)
@@ -148,18 +151,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_big_is_told_by_its_size() {
+    fn oversized_buffers_are_reported_with_their_size() {
         let reason =
             "called `Result::unwrap()` on an `Err` value: can't allocate buffer of size: 154389504";
         assert_eq!(
-            said(reason),
+            message(reason),
             "error: the vulkan backend's device takes no buffer of 147.2 MiB\n\
              hint: how large one may be, and what other devices there are: emberlm devices"
         );
     }
 
     #[test]
-    fn a_full_device_is_told_from_other_failures() {
+    fn out_of_memory_differs_from_other_failures() {
         let hint = "hint: fewer sequences at once, as many in a step: --set train.micro_batch=1 --accumulation 8";
         for reason in [
             "CUDA_ERROR_OUT_OF_MEMORY",
@@ -168,27 +171,27 @@ mod tests {
         ] {
             let expected =
                 format!("error: the vulkan backend's device has no memory left: {reason}\n{hint}");
-            assert_eq!(said(reason), expected);
+            assert_eq!(message(reason), expected);
         }
         assert_eq!(
-            said("lost"),
+            message("lost"),
             "error: the vulkan backend failed: lost\n\
              hint: find out what it computes wrongly: emberlm doctor --backend vulkan"
         );
     }
 
     #[test]
-    fn a_kernel_that_was_only_tried_is_not_the_end() {
-        assert!(!is_the_end(
+    fn autotuning_panics_are_not_fatal() {
+        assert!(!is_fatal(
             "index out of bounds: the len is 1 but the index is 1"
         ));
-        assert!(is_the_end("Should have handle for tensor TensorId"));
-        assert!(is_the_end("can't allocate buffer of size: 154389504"));
-        assert!(is_a_runtime_s("DSD-4-0") && !is_a_runtime_s("main"));
+        assert!(is_fatal("Should have handle for tensor TensorId"));
+        assert!(is_fatal("can't allocate buffer of size: 154389504"));
+        assert!(is_runtime_thread("DSD-4-0") && !is_runtime_thread("main"));
     }
 
     #[test]
-    fn a_runtime_is_known_by_its_source() {
+    fn runtimes_are_identified_by_source_path() {
         let registry = Path::new("/home/u/.cargo/registry/src/index-1949cf8c");
         for (file, expected) in [
             ("cubecl-wgpu-0.10.0/src/compute/server.rs", true),
@@ -197,9 +200,9 @@ mod tests {
             ("rayon-core-1.13.0/src/job.rs", false),
             ("safetensors-0.8.0/src/tensor.rs", false),
         ] {
-            assert_eq!(is_a_runtime(&registry.join(file)), expected, "{file}");
+            assert_eq!(is_runtime_source(&registry.join(file)), expected, "{file}");
         }
-        assert!(!is_a_runtime(Path::new(
+        assert!(!is_runtime_source(Path::new(
             "/home/u/burn/crates/trainer/src/run.rs"
         )));
     }

@@ -16,12 +16,11 @@ use super::{BackendName, Job, devices};
 use crate::ending;
 use crate::error::CliError;
 
-/// A backend that is compiled in, and one of its devices.
+/// A compiled-in backend and one of its devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placement {
-    /// The backend.
     pub backend: BackendName,
-    /// The device's number; none for the one that its driver prefers.
+    /// The device's number. `None` selects the driver's default device.
     pub(super) device: Option<usize>,
 }
 
@@ -31,7 +30,7 @@ impl Placement {
         self.backend.name()
     }
 
-    /// A backend's default device.
+    /// The backend's default device.
     pub fn of(backend: BackendName) -> Self {
         Self {
             backend,
@@ -39,19 +38,19 @@ impl Placement {
         }
     }
 
-    /// The driver's name of the device, where the device is known.
+    /// The device's name as reported by the driver. Returns `None` if the device is not listed.
     pub fn device_name(self) -> Option<String> {
         let mut listed = devices::of(self.backend);
         let number = self.device.or((listed.len() == 1).then_some(0))?;
         (number < listed.len()).then(|| listed.swap_remove(number).name)
     }
 
-    /// The device's number; none for the one that its driver prefers.
+    /// The device's number. `None` means the driver's default device.
     pub fn number(self) -> Option<usize> {
         self.device
     }
 
-    /// The options that ask for it.
+    /// The command-line options that select this placement.
     pub fn options(self) -> Vec<String> {
         let mut words = vec!["--backend".to_owned(), self.name().to_owned()];
         if let Some(number) = self.device {
@@ -63,20 +62,20 @@ impl Placement {
     /// Runs `job` on the device.
     ///
     /// # Errors
-    /// This machine has no such device, or no driver for it.
+    /// Returns an error if the device or its driver is missing.
     pub fn run<J: Job>(self, job: J) -> Result<J::Output, CliError> {
-        /// Starts `$device` with `$start`, which panics where there is none, then runs the job.
+        /// Opens `$device` with `$start`, which panics if there is none, and runs the job.
         #[allow(unused_macros)]
         macro_rules! run_on {
             ($backend:ty, $device:expr, $start:expr) => {{
                 let device: Device<$backend> = $device;
                 start(self, || $start(&device))?;
-                failure::end_where_it_fails(self);
-                ending::beside_a_gpu();
+                failure::exit_on_failure(self);
+                ending::mark_gpu_used();
                 Ok(job.run::<burn::backend::Autodiff<$backend>>(device))
             }};
         }
-        /// The same for a graphics interface.
+        /// Does the same for a graphics API.
         #[allow(unused_macros)]
         macro_rules! run_on_adapter {
             ($backend:ty, $api:ty) => {
@@ -96,7 +95,8 @@ impl Placement {
             BackendName::Ndarray => {
                 Ok(job.run::<burn::backend::Autodiff<burn::backend::NdArray>>(Default::default()))
             }
-            // Outside of browsers there is no WebGPU to ask for: its shaders run on what the system has.
+            // There is no WebGPU implementation outside of browsers. Its shaders run on the system's graphics
+            // API.
             #[cfg(feature = "wgpu")]
             BackendName::Wgpu => {
                 run_on_adapter!(burn::backend::WebGpu, graphics::AutoGraphicsApi)
@@ -120,7 +120,7 @@ impl Placement {
         }
     }
 
-    /// The adapter of the device's number.
+    /// Burn's handle of the selected device.
     #[cfg(feature = "adapters")]
     fn adapter<G: burn::backend::wgpu::graphics::GraphicsApi>(
         self,
@@ -128,7 +128,7 @@ impl Placement {
         let Some(number) = self.device else {
             return Ok(Default::default());
         };
-        devices::adapters::place(G::backend(), number).ok_or_else(|| {
+        devices::adapters::by_number(G::backend(), number).ok_or_else(|| {
             self.backend
                 .no_such_device(number, &devices::of(self.backend))
         })

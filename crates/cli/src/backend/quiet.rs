@@ -1,9 +1,9 @@
-//! Panics of runtimes as errors.
+//! Converts panics of GPU runtimes into errors.
 
 use std::any::Any;
 use std::panic::{self, AssertUnwindSafe};
 
-/// Returns the result of `run`, or the message of its panic, which is not printed.
+/// Runs `run` and returns its result, or its panic message. The panic is not printed.
 pub fn quietly<R>(run: impl FnOnce() -> R) -> Result<R, String> {
     let hook = panic::take_hook();
     panic::set_hook(Box::new(|_| {}));
@@ -12,12 +12,12 @@ pub fn quietly<R>(run: impl FnOnce() -> R) -> Result<R, String> {
     result.map_err(|payload| reason(&*payload))
 }
 
-/// A panic's own words, without a runtime's data.
+/// Extracts the message of a panic, without the runtime's debug data.
 pub fn reason(payload: &dyn Any) -> String {
     let text = payload.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
     let text = text.unwrap_or("its runtime gave no reason");
-    // What follows the first brace is a runtime's own data.
-    let said = text.split('{').next().unwrap_or(text);
-    said.trim_end().to_owned()
+    // The runtime's debug data starts at the first brace.
+    let message = text.split('{').next().unwrap_or(text);
+    message.trim_end().to_owned()
 }

@@ -1,13 +1,13 @@
-//! Opening a device, whose runtime panics where there is none.
+//! Opens a GPU. Converts the runtime's panic into an error if there is none.
 
 use std::sync::OnceLock;
 
 use super::{BackendName, Placement, cache, quietly};
 use crate::error::CliError;
 
-/// Starts the process's one GPU with `start`, the first time only.
+/// Opens the process's only GPU with `start`, on the first call only.
 ///
-/// Where a machine has no such device or driver, Burn's runtimes panic: here that becomes an error.
+/// Burn's runtimes panic if the machine has no such device or driver. That panic is returned as an error.
 pub fn start(placement: Placement, start: impl FnOnce()) -> Result<(), CliError> {
     static STARTED: OnceLock<Result<(), String>> = OnceLock::new();
     STARTED
@@ -19,10 +19,10 @@ pub fn start(placement: Placement, start: impl FnOnce()) -> Result<(), CliError>
         .map_err(|reason| unavailable(placement.backend, &reason))
 }
 
-/// The message for the reason that a device cannot be opened.
+/// The error for a device that cannot be opened.
 fn unavailable(name: BackendName, reason: &str) -> CliError {
     let or_on_the_cpu = "or compute on the CPU: --backend flex";
-    // The interface gave a device, which then would not be made ready with all that the runtime asks of it.
+    // The driver has a device, but the device lacks features that the runtime requires.
     if reason.contains("Failed to create") || reason.contains("RequestDevice") {
         return CliError::new(format!(
             "the {name} backend's device lacks what it needs: {reason}"
@@ -50,7 +50,7 @@ fn unavailable(name: BackendName, reason: &str) -> CliError {
     .hint(or_on_the_cpu)
 }
 
-/// Makes the runtime open its device.
+/// Forces the runtime to open its device.
 #[cfg(any(feature = "cuda", feature = "rocm"))]
 pub fn touch<B: burn::tensor::backend::Backend>(device: &B::Device) {
     if let Err(error) = B::sync(device) {
@@ -62,24 +62,24 @@ pub fn touch<B: burn::tensor::backend::Backend>(device: &B::Device) {
 mod tests {
     use super::*;
 
-    fn said(name: BackendName, reason: &str) -> String {
+    fn message(name: BackendName, reason: &str) -> String {
         unavailable(name, reason).lines(false)
     }
 
     #[test]
-    fn what_to_install_is_the_backend_s_own() {
-        let text = said(BackendName::Vulkan, "No possible adapter available");
+    fn the_hint_names_the_backends_driver() {
+        let text = message(BackendName::Vulkan, "No possible adapter available");
         let expected =
             "error: the vulkan backend finds no device it can use: No possible adapter available\n";
         assert!(text.starts_with(expected), "{text}");
         assert!(text.contains("mesa-vulkan-drivers"), "{text}");
-        assert!(said(BackendName::Cuda, "cannot load").contains("NVRTC"));
+        assert!(message(BackendName::Cuda, "cannot load").contains("NVRTC"));
     }
 
     #[test]
-    fn a_device_that_lacks_something_is_not_taken_for_none() {
+    fn a_device_without_required_features_is_not_reported_as_missing() {
         let reason = "Failed to create Vulkan device: ERROR_FEATURE_NOT_PRESENT";
-        let text = said(BackendName::Vulkan, reason);
+        let text = message(BackendName::Vulkan, reason);
         assert!(
             text.starts_with("error: the vulkan backend's device lacks what it needs"),
             "{text}"

@@ -1,4 +1,4 @@
-//! `emberlm attention`: the attention weights of each head, as a picture or as numbers.
+//! `emberlm attention`: plots or summarizes the attention weights of each head.
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use emberlm_checkpoint::Model;
@@ -14,7 +14,7 @@ use crate::model::{self, needed};
 use crate::output::{Align, Table, print, print_json};
 use crate::plot::{Format, HeatMap, Page, PictureFile, heat_map, token_label};
 
-/// Computes the weights, then draws or summarises them.
+/// Computes the attention weights, then plots or summarizes them.
 pub fn run(args: AttentionArgs) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
     let model = model::open(&args.model)?;
@@ -68,10 +68,10 @@ pub fn run(args: AttentionArgs) -> Result<(), CliError> {
     }
 }
 
-/// The most cells of a picture as SVG, about 30 MB of text.
+/// Maximum number of cells in an SVG picture, which makes about 30 MB of text.
 const MOST_SVG_CELLS: usize = 250_000;
 
-/// Refuses pictures that no viewer could show.
+/// Rejects pictures that are too large for viewers.
 fn check_size(file: &PictureFile, choice: &Choice, tokens: usize) -> Result<(), CliError> {
     let (layers, heads) = (choice.layers.len(), choice.heads.len());
     if !heat_map::fits(layers, heads) {
@@ -89,13 +89,13 @@ fn check_size(file: &PictureFile, choice: &Choice, tokens: usize) -> Result<(), 
     Ok(())
 }
 
-/// The chosen layers and heads, by their numbers.
+/// The selected layer and head indices.
 struct Choice {
     layers: Vec<usize>,
     heads: Vec<usize>,
 }
 
-/// One of `count`, or all.
+/// Selects one of `count` indices, or all of them.
 fn chosen(name: &str, number: Option<usize>, count: usize) -> Result<Vec<usize>, CliError> {
     match number {
         None => Ok((0..count).collect()),
@@ -107,7 +107,7 @@ fn chosen(name: &str, number: Option<usize>, count: usize) -> Result<Vec<usize>,
     }
 }
 
-/// The weights of the chosen layers, then heads: a row per query.
+/// Attention weights by selected layer, then head. Rows are queries.
 type HostWeights = Vec<Vec<Vec<f32>>>;
 
 struct Weights<'a> {
@@ -144,7 +144,7 @@ fn labels(tokens: &[u32], tokenizer: Option<&Tokenizer>) -> Vec<String> {
     tokens.iter().map(label).collect()
 }
 
-/// `--json`'s output.
+/// The output of `--json`.
 #[derive(Serialize)]
 struct Summary {
     tokens: Vec<u32>,
@@ -173,7 +173,7 @@ fn summary(tokens: Vec<u32>, choice: &Choice, weights: &HostWeights) -> Summary 
     Summary { tokens, heads }
 }
 
-/// The columns of the table.
+/// The table's column headings.
 const HEADINGS: [&str; 6] = ["layer", "head", "entropy", "distance", "previous", "first"];
 
 impl Head {

@@ -1,15 +1,22 @@
 //! `emberlm chat`: a conversation with a model, in a terminal or line by line.
 //!
-//! Map: `input` reads what is said, `command` what begins with `/`, `settings` is what can be set, `talk` what was said,
-//! `speaker` answers, `interrupt` is Ctrl-C, `session` puts them together.
+//! | module | contents |
+//! |---|---|
+//! | `input` | reads messages from a terminal or stdin |
+//! | `command` | commands that start with `/` |
+//! | `settings` | settings that `/set` changes |
+//! | `conversation` | the conversation |
+//! | `generator` | generates answers |
+//! | `interrupt` | Ctrl-C |
+//! | `session` | the main loop |
 
 mod command;
+mod conversation;
+mod generator;
 mod input;
 mod interrupt;
 mod session;
 mod settings;
-mod speaker;
-mod talk;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,11 +40,11 @@ use crate::examples;
 use crate::memory_guard::MemoryArg;
 use crate::model;
 use crate::values;
+use conversation::Conversation;
+use generator::AnswerGenerator;
 use input::Input;
 use session::Session;
 use settings::Settings;
-use speaker::Speaker;
-use talk::Talk;
 
 /// Arguments of `chat`.
 #[derive(Debug, Args)]
@@ -79,13 +86,14 @@ pub struct ChatArgs {
     pub backend: BackendArg,
 }
 
-/// The maximum number of tokens of an answer, unless the user or the model sets it.
+/// Default limit on the tokens of an answer, unless the user or the model sets it.
 const MAX_NEW_TOKENS: usize = 512;
 
-/// Talks until the input ends.
+/// Runs the conversation until the input ends.
 ///
 /// # Errors
-/// The model cannot be opened or has no tokenizer or template; an option is out of its range; stdin or stdout fails.
+/// Returns an error if the model cannot be opened or has no tokenizer or chat template, if an option is out
+/// of range, or if stdin or stdout fails.
 pub fn run(args: ChatArgs) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
     let model = model::open(&args.model)?;
@@ -139,13 +147,13 @@ pub fn run(args: ChatArgs) -> Result<(), CliError> {
         strings,
         weights: args.weights,
         context,
-        talk: Talk::new(args.system),
+        conversation: Conversation::new(args.system),
         settings: Settings::new(chooser, sampling),
         input,
     })?
 }
 
-/// The context that is proposed where a longer one does not fit.
+/// Context length that the hint suggests if the model's full context does not fit into memory.
 const SHORT_CONTEXT: usize = 1024;
 
 fn no_template(path: &Path) -> CliError {
@@ -167,7 +175,7 @@ struct Chat<'a> {
     strings: StopStrings,
     weights: Option<WeightFormat>,
     context: usize,
-    talk: Talk,
+    conversation: Conversation,
     settings: Settings,
     input: Input,
 }
@@ -182,12 +190,19 @@ impl Job for Chat<'_> {
             capacity: self.context,
             ..EngineConfig::for_model(self.model.config())
         };
-        let speaker = Speaker {
+        let generator = AnswerGenerator {
             engine: Engine::new(Arc::new(decoder), config)?,
             tokenizer: self.tokenizer,
             stop_tokens: self.stops.tokens,
             strings: self.strings,
         };
-        Session::new(speaker, self.encoder, self.talk, self.settings, self.input)?.run()
+        Session::new(
+            generator,
+            self.encoder,
+            self.conversation,
+            self.settings,
+            self.input,
+        )?
+        .run()
     }
 }

@@ -1,4 +1,4 @@
-//! `emberlm completions`: what a shell needs to complete this program's command line.
+//! `emberlm completions`: generates shell completion scripts.
 
 use clap::{Args, Command, CommandFactory};
 use clap_complete::Shell;
@@ -16,17 +16,17 @@ pub struct CompletionsArgs {
     shell: Shell,
 }
 
-/// Prints the script that the shell reads.
+/// Prints the completion script of a shell.
 ///
 /// # Errors
-/// Standard output cannot be written.
+/// Returns an error if stdout cannot be written.
 pub fn run(args: CompletionsArgs) -> Result<(), CliError> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut visible(), "emberlm", &mut script);
     print(String::from_utf8_lossy(&script).trim_end())
 }
 
-/// The command line without hidden commands, which clap's generators would offer.
+/// The command line without hidden commands, which clap's generators would include.
 fn visible() -> Command {
     let whole = Cli::command();
     let commands = whole.get_subcommands();

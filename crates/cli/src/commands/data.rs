@@ -1,4 +1,4 @@
-//! `emberlm data`: what a dataset consists of, whether it is whole, and how it comes from and goes to other programs.
+//! `emberlm data`: inspects, verifies, imports and exports datasets.
 
 mod adopt;
 mod export;
@@ -118,7 +118,7 @@ pub struct ExportArgs {
 /// Runs the command.
 ///
 /// # Errors
-/// Whatever keeps it from its end.
+/// Returns the error of the subcommand.
 pub fn run(args: DataArgs) -> Result<(), CliError> {
     match args.command {
         DataCommand::Inspect(args) => inspect::run(args),

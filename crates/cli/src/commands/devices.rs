@@ -1,4 +1,4 @@
-//! `emberlm devices`: what this machine can compute on.
+//! `emberlm devices`: lists the devices of each backend.
 
 use clap::Args;
 use indicatif::HumanBytes;
@@ -19,21 +19,21 @@ pub struct DevicesArgs {
     json: bool,
 }
 
-/// A backend and what it finds.
+/// A backend and its devices.
 #[derive(Serialize)]
-struct Listed {
+struct ListedBackend {
     backend: &'static str,
     compiled: bool,
     devices: Vec<DeviceInfo>,
 }
 
-/// Lists the devices of every backend that is compiled in, and names the backends that are not.
+/// Lists the devices of each compiled-in backend, and names the other backends.
 ///
 /// # Errors
-/// Standard output cannot be written.
+/// Returns an error if stdout cannot be written.
 pub fn run(args: DevicesArgs) -> Result<(), CliError> {
-    let listed: Vec<Listed> = BackendName::all()
-        .map(|backend| Listed {
+    let listed: Vec<ListedBackend> = BackendName::all()
+        .map(|backend| ListedBackend {
             backend: backend.name(),
             compiled: backend.is_compiled(),
             devices: match backend.is_compiled() {
@@ -48,7 +48,7 @@ pub fn run(args: DevicesArgs) -> Result<(), CliError> {
     }
 }
 
-fn text(listed: &[Listed]) -> String {
+fn text(listed: &[ListedBackend]) -> String {
     let mut table = Table::new([
         Align::Left,
         Align::Right,

@@ -1,8 +1,12 @@
 //! `emberlm doctor`: compares a backend's results on this machine with the reference implementation's.
 //!
-//! Map: `case` has the inputs of an operation, `operations` and `models` have what is compared, `comparison` has the
-//! errors. `full` is `--full`: a report on a device, made of these and of other commands.
-//! `measure` measures its figures.
+//! | module | contents |
+//! |---|---|
+//! | `case` | inputs and results of an operation |
+//! | `operations`, `models` | the compared operations and models |
+//! | `comparison` | relative errors |
+//! | `full` | `--full`: a report on a device |
+//! | `measure` | speed and memory measurements of the report |
 
 mod case;
 mod comparison;
@@ -23,7 +27,7 @@ use crate::error::CliError;
 use crate::examples;
 use crate::output::{Align, Table, print, print_json};
 
-/// Most of `‖found - expected‖ / ‖expected‖` of a model: what f32's roundings explain.
+/// Maximum relative error `‖found - expected‖ / ‖expected‖` of a model, within f32 rounding.
 const MODEL_TOLERANCE: f64 = 1e-3;
 
 /// Arguments of `doctor`.
@@ -49,41 +53,41 @@ pub struct DoctorArgs {
     pub backend: BackendArg,
 }
 
-/// Everything that is printed.
+/// The command's output.
 #[derive(Debug, Serialize)]
 struct Report {
     backend: &'static str,
     device: Option<String>,
     #[serde(rename = "verdicts")]
     comparisons: Vec<Comparison>,
-    /// True if there was another backend to compare the models with.
+    /// True if another backend is available to compare the models with.
     models: bool,
 }
 
 /// Runs the command.
 ///
 /// # Errors
-/// The backend is not there, nothing has the name, or something is off.
+/// Returns an error if the backend is unavailable, no check matches the name, or a result is wrong.
 pub fn run(args: DoctorArgs) -> Result<(), CliError> {
     let placement = args.backend.choose()?;
     if args.full.is_asked_for() {
         return full::run(&args.full, placement, args.json);
     }
-    let Some(reference) = processor(None) else {
+    let Some(reference) = cpu_backend(None) else {
         return Err(
             CliError::usage("this binary has no CPU backend to compare with")
                 .hint("build it with one: without --no-default-features"),
         );
     };
-    // Every backend's operations are compared with composed ones, and its models with another backend's.
-    let other = processor(Some(placement.backend)).filter(|_| !args.operations);
+    // Operations are compared with reference implementations, models with the same model on another backend.
+    let other = cpu_backend(Some(placement.backend)).filter(|_| !args.operations);
     let tried = |operations: Option<Implementation>, models| Checks {
         only: args.only.clone(),
         operations: operations.filter(|_| args.model.is_none()),
         models,
         model: args.model.clone(),
     };
-    // The backend in question comes first: it is the one that may not be there.
+    // Runs the backend under test first, since it is the one that may be unavailable.
     let found = placement.run(tried(Some(Implementation::Own), other.is_some()))?;
     let mut expected = reference.run(tried(Some(Implementation::Reference), false))?;
     if let Some(other) = other {
@@ -94,7 +98,7 @@ pub fn run(args: DoctorArgs) -> Result<(), CliError> {
         return Err(CliError::usage(format!("nothing has `{only}` in its name"))
             .hint("run it without --only: it lists everything"));
     }
-    // What the backend has no precision for is not among what was found.
+    // `found` does not include operations in a precision that the backend does not support.
     let pairs = found.into_iter().map(|found| {
         let of = expected.iter().position(|other| other.name == found.name);
         let expected = match of {
@@ -130,8 +134,8 @@ pub fn run(args: DoctorArgs) -> Result<(), CliError> {
     }
 }
 
-/// A compiled-in CPU backend other than `but`.
-fn processor(but: Option<BackendName>) -> Option<Placement> {
+/// Returns a compiled-in CPU backend other than `but`.
+fn cpu_backend(but: Option<BackendName>) -> Option<Placement> {
     [BackendName::Flex, BackendName::Ndarray]
         .into_iter()
         .find(|&backend| backend.is_compiled() && Some(backend) != but)
@@ -141,18 +145,18 @@ fn processor(but: Option<BackendName>) -> Option<Placement> {
 /// The implementation of the operations under test.
 #[derive(Clone, Copy, Debug)]
 enum Implementation {
-    /// The backend's.
+    /// The backend's implementation.
     Own,
-    /// The reference implementation: composed of Burn's operations, differentiated by Burn.
+    /// The reference implementation, composed of Burn's operations and differentiated by Burn.
     Reference,
 }
 
-/// The checks of a backend.
+/// The checks to run on a backend.
 struct Checks {
     only: String,
     operations: Option<Implementation>,
     models: bool,
-    /// The only model, by its preset's name; all where it is none.
+    /// The preset of the only model to check. `None` checks all.
     model: Option<String>,
 }
 

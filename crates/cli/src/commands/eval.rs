@@ -1,4 +1,4 @@
-//! `emberlm eval`: a model's loss over a whole split, or its answers to a published task.
+//! `emberlm eval`: a model's loss on a dataset split, or its score on a published benchmark.
 
 mod split;
 mod task;
@@ -77,7 +77,7 @@ fn split_parser() -> impl TypedValueParser<Value = Split> {
     PossibleValuesParser::new(Split::ALL.map(Split::name)).try_map(|name| name.parse::<Split>())
 }
 
-/// Evaluates, and shows it as text or JSON.
+/// Evaluates the model and prints the result as text or JSON.
 pub fn run(args: EvalArgs) -> Result<(), CliError> {
     match (&args.data, &args.hellaswag, &args.lambada) {
         (Some(data), ..) => split::run(&args, data),
@@ -88,7 +88,7 @@ pub fn run(args: EvalArgs) -> Result<(), CliError> {
     }
 }
 
-/// Checks that the weights and batches of `batch` windows of `seq_len` tokens fit into memory.
+/// Checks that the weights and the activations of `batch` windows of `seq_len` tokens fit into memory.
 fn check_memory(
     args: &EvalArgs,
     backend: Placement,
@@ -110,9 +110,9 @@ fn check_memory(
     )
 }
 
-/// Tokens of a window: as asked for, or the model's context, at most `longest`.
-fn window(asked: Option<usize>, context: usize, longest: usize) -> Result<usize, CliError> {
-    match asked {
+/// The window length in tokens: `requested`, or else the model's context, limited to `longest`.
+fn window(requested: Option<usize>, context: usize, longest: usize) -> Result<usize, CliError> {
+    match requested {
         Some(tokens) if tokens > context => Err(CliError::usage(format!(
             "--seq-len {tokens}: the model's context is {context}"
         ))),

@@ -22,7 +22,7 @@ use crate::model;
 use crate::new_folder::NewFolder;
 use crate::output::print;
 
-/// Files of a Hugging Face directory, other than weights, that an export copies unchanged.
+/// Files other than weights that are copied unchanged from a Hugging Face directory.
 const KEPT_FILES: [&str; 10] = [
     TOKENIZER_FILE,
     TOKENIZER_CONFIG_FILE,
@@ -36,7 +36,7 @@ const KEPT_FILES: [&str; 10] = [
     GENERATION_CONFIG_FILE,
 ];
 
-/// Writes it.
+/// Writes the model and prints a summary.
 pub fn run(args: ExportArgs) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
     let model = model::open(&args.model)?;
@@ -49,7 +49,7 @@ pub fn run(args: ExportArgs) -> Result<(), CliError> {
     let options = ExportOptions {
         element: match args.dtype {
             Some(element) => element,
-            // The products of int8 values and scales are exact in f32.
+            // Products of int8 values and scales are exact in f32.
             None if held.format != held.stored && held.stored != WeightFormat::F32 => Element::F32,
             None => model.element()?,
         },
@@ -89,8 +89,8 @@ fn summary(out: &Path, exported: &Exported, files: usize, types: &str) -> String
     )
 }
 
-/// Fields beside those that describe the model: those of the Hugging Face model that it is or was fine-tuned from, or else the
-/// ids of a tokenizer's specials.
+/// Extra `config.json` fields: those of the original Hugging Face model, or else the ids of the tokenizer's
+/// special tokens.
 fn fields(model: &Model, tokenizer: Option<&Tokenizer>) -> Result<Map<String, Value>, CliError> {
     let came = match model.hugging_face() {
         Some(source) => Some(source.fields().clone()),
@@ -100,7 +100,7 @@ fn fields(model: &Model, tokenizer: Option<&Tokenizer>) -> Result<Map<String, Va
         }
     };
     if let Some(mut fields) = came {
-        // These are written in their newer form.
+        // The exporter writes these in their newer form.
         const REWRITTEN: [&str; 5] = [
             "torch_dtype",
             "rope_scaling",
@@ -121,7 +121,8 @@ fn fields(model: &Model, tokenizer: Option<&Tokenizer>) -> Result<Map<String, Va
     Ok(fields)
 }
 
-/// Writes a trained model's tokenizer and chat template. What it was fine-tuned from is written as it came.
+/// Writes a trained model's tokenizer and chat template. Files of the model that it was fine-tuned from are
+/// copied unchanged.
 fn write_tokenizer(model: &Model, tokenizer: &Tokenizer, folder: &Path) -> Result<(), CliError> {
     write(folder, TOKENIZER_FILE, tokenizer.to_tokenizer_json())?;
     let kept = model.source_files()?.export(folder)?;
@@ -131,7 +132,7 @@ fn write_tokenizer(model: &Model, tokenizer: &Tokenizer, folder: &Path) -> Resul
         let spec = model.chat_template_spec();
         let source = match spec.is_some_and(|spec| spec.begins_with.is_some()) {
             true => template.source().to_owned(),
-            false => begun(&template, tokenizer),
+            false => with_end_of_text(&template, tokenizer),
         };
         let came = ChatTemplate::beside_model(folder)?;
         if came.is_none_or(|came| came.source() != source) {
@@ -145,8 +146,9 @@ fn write_tokenizer(model: &Model, tokenizer: &Tokenizer, folder: &Path) -> Resul
     }
 }
 
-/// Writes the ids that begin and end a text of a trained model as its `generation_config.json`, unless that came with the model that
-/// it was fine-tuned from. `transformers` makes the same of the `config.json`, and warns of it.
+/// Writes the ids that begin and end a text to `generation_config.json`, unless the model that this one was
+/// fine-tuned from has such a file. Without it `transformers` derives the ids from `config.json` and prints a
+/// warning.
 fn write_generation_config(fields: &Map<String, Value>, folder: &Path) -> Result<(), CliError> {
     let ids = ["bos_token_id", "eos_token_id"].map(|name| (name, fields.get(name)));
     let ids = ids.into_iter().filter_map(|(name, id)| {
@@ -162,8 +164,9 @@ fn write_generation_config(fields: &Map<String, Value>, folder: &Path) -> Result
     write(folder, GENERATION_CONFIG_FILE, text)
 }
 
-/// A template's text, with the end of a text before it where the tokenizer has one: so every conversation began in training.
-fn begun(template: &ChatTemplate, tokenizer: &Tokenizer) -> String {
+/// Prepends the tokenizer's end-of-text token to a template, if there is one: training starts every
+/// conversation with it.
+fn with_end_of_text(template: &ChatTemplate, tokenizer: &Tokenizer) -> String {
     let end = tokenizer.end_of_text();
     let end = tokenizer
         .special_tokens()
@@ -176,7 +179,7 @@ fn begun(template: &ChatTemplate, tokenizer: &Tokenizer) -> String {
     }
 }
 
-/// A `tokenizer_config.json` with the template's special tokens, for a tokenizer that does not name them.
+/// Adds the template's special tokens to a `tokenizer_config.json` if it does not define them.
 fn with_tokens(config: Vec<u8>, template: &ChatTemplate) -> Result<Vec<u8>, CliError> {
     if template.tokens().is_empty() {
         return Ok(config);
@@ -220,7 +223,7 @@ impl Job for Export<'_> {
     type Output = Result<Exported, CliError>;
 
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
-        // Each tensor is copied to be written: kept, the copies would add up.
+        // Writing copies each tensor. Without returning freed memory, the copies would add up.
         memory::returning_freed(|| {
             let decoder = self
                 .model

@@ -1,4 +1,4 @@
-//! `emberlm fit`: how much memory training takes, predicted and measured, and how a step fits into less.
+//! `emberlm fit`: predicts and measures the memory of training, and finds a step that fits.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -50,42 +50,42 @@ pub struct FitArgs {
     pub backend: BackendArg,
 }
 
-/// The number of proposals that are measured before a smaller one is proposed unmeasured.
+/// Number of proposals to measure. Later ones are returned unmeasured.
 const TRIES: usize = 3;
 
 /// The command's output.
 #[derive(Serialize)]
 struct Fit {
-    /// None with `--from`.
+    /// `None` with `--from`.
     preset: Option<String>,
     /// The model to fine-tune.
     #[serde(skip_serializing_if = "Option::is_none")]
     from: Option<PathBuf>,
-    /// The memory that may be used.
+    /// The memory limit in bytes.
     memory: u64,
-    /// The vocabulary's size, made up where a dataset would decide it.
+    /// The vocabulary size, which is assumed if a dataset would determine it.
     vocab_size: usize,
     vocab_size_assumed: bool,
-    asked: Considered,
-    /// None where nothing fits.
-    proposal: Option<Considered>,
-    /// The command that runs the proposal.
+    asked: PlanEstimate,
+    /// `None` if nothing fits.
+    proposal: Option<PlanEstimate>,
+    /// The command that trains with the proposal.
     command: Option<String>,
 }
 
-/// A way to make a step, and what it takes.
+/// A plan for a training step with its memory.
 #[derive(Clone, Serialize)]
-struct Considered {
+struct PlanEstimate {
     #[serde(flatten)]
     plan: Plan,
     predicted: Prediction,
-    /// The peak of a process that makes two steps; none where it was not measured.
+    /// Peak memory of a process that runs two steps. `None` if not measured.
     measured: Option<u64>,
     seconds_per_step: Option<f64>,
 }
 
-impl Considered {
-    /// The known parts of its memory.
+impl PlanEstimate {
+    /// The measured memory, or else the predicted memory.
     fn known(&self) -> u64 {
         self.measured.unwrap_or(self.predicted.total)
     }
@@ -101,7 +101,7 @@ struct Step {
 /// Runs the command.
 ///
 /// # Errors
-/// The configuration is no model, no way to make its step fits, or the step cannot be measured.
+/// Returns an error if the configuration is invalid, no plan fits, or a step cannot be measured.
 pub fn run(args: FitArgs) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
     if !matches!(backend.backend, BackendName::Flex | BackendName::Ndarray) {
@@ -133,7 +133,7 @@ pub fn run(args: FitArgs) -> Result<(), CliError> {
         memory,
         program: memory::resident().unwrap_or(0),
     };
-    let asked = fitter.asked()?;
+    let asked = fitter.requested()?;
     let proposal = fitter.propose(&asked)?;
     let fit = Fit {
         preset: args.from.is_none().then(|| args.preset.clone()),
@@ -157,7 +157,7 @@ pub fn run(args: FitArgs) -> Result<(), CliError> {
     }
 }
 
-/// The model, with its vocabulary.
+/// Resolves the model and its vocabulary size.
 fn resolve(config: &mut RunConfig, args: &FitArgs) -> Result<DecoderConfig, CliError> {
     if let Some(data) = &args.data {
         let dataset = Dataset::open(data)?;
@@ -173,14 +173,14 @@ struct Fitter<'a> {
     config: RunConfig,
     model: DecoderConfig,
     memory: u64,
-    /// The memory of this process, which is the same program.
+    /// The memory of this process. The measured process is the same program.
     program: u64,
 }
 
 impl Fitter<'_> {
-    fn considered(&self, plan: Plan) -> Result<Considered, CliError> {
+    fn estimate(&self, plan: Plan) -> Result<PlanEstimate, CliError> {
         let train = plan.over(&self.config.train);
-        Ok(Considered {
+        Ok(PlanEstimate {
             plan,
             predicted: predict(&self.model, &train, self.program)?,
             measured: None,
@@ -188,17 +188,18 @@ impl Fitter<'_> {
         })
     }
 
-    /// The configuration as it is, measured where it should fit.
-    fn asked(&self) -> Result<Considered, CliError> {
-        let asked = self.considered(Plan::of(&self.config.train))?;
+    /// The configuration as requested, measured if its prediction fits.
+    fn requested(&self) -> Result<PlanEstimate, CliError> {
+        let asked = self.estimate(Plan::of(&self.config.train))?;
         match asked.predicted.total <= self.memory {
             true => self.measured(asked),
             false => Ok(asked),
         }
     }
 
-    /// The fastest way that fits, by what is predicted and what was measured of the configuration as it is.
-    fn propose(&self, asked: &Considered) -> Result<Option<Considered>, CliError> {
+    /// Returns the fastest plan that fits, corrected by the measured error of the requested plan's
+    /// prediction.
+    fn propose(&self, asked: &PlanEstimate) -> Result<Option<PlanEstimate>, CliError> {
         let off = asked.known() as f64 / asked.predicted.total as f64;
         let mut tries = 0;
         for plan in plans(&self.config.train) {
@@ -208,7 +209,7 @@ impl Fitter<'_> {
                 }
                 continue;
             }
-            let mut proposal = self.considered(plan)?;
+            let mut proposal = self.estimate(plan)?;
             if proposal.predicted.total as f64 * off.max(1.0) > self.memory as f64 {
                 continue;
             }
@@ -223,14 +224,14 @@ impl Fitter<'_> {
         Ok(None)
     }
 
-    /// Measures two steps in a child process; the first allocates the optimizer's state. Two micro-batches per step are
-    /// enough, since all after the first need the same memory.
-    fn measured(&self, considered: Considered) -> Result<Considered, CliError> {
+    /// Measures two steps in a child process, since the first one allocates the optimizer state. Two
+    /// micro-batches per step are enough: later ones need no additional memory.
+    fn measured(&self, estimate: PlanEstimate) -> Result<PlanEstimate, CliError> {
         if self.args.no_measure {
-            return Ok(considered);
+            return Ok(estimate);
         }
         let mut config = self.config.clone();
-        config.train = considered.plan.over(&config.train);
+        config.train = estimate.plan.over(&config.train);
         config.train.accumulation = config.train.accumulation.min(2);
         let failed = |what: &str| CliError::new(format!("cannot measure a step: {what}"));
         let io = |error: std::io::Error| failed(&error.to_string());
@@ -247,24 +248,24 @@ impl Fitter<'_> {
             .output()
             .map_err(io)?;
         if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr);
-            said.lines().for_each(console::note);
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            stderr.lines().for_each(console::note);
             return Err(failed(&format!("its process ended with {}", output.status))
                 .hint("it may have run out of memory: give --memory less, or --no-measure"));
         }
         let step: Step =
             serde_json::from_slice(&output.stdout).map_err(|error| failed(&error.to_string()))?;
-        Ok(Considered {
+        Ok(PlanEstimate {
             measured: step.peak_bytes,
             seconds_per_step: Some(
-                step.seconds_per_step * considered.plan.accumulation as f64
+                step.seconds_per_step * estimate.plan.accumulation as f64
                     / config.train.accumulation as f64,
             ),
-            ..considered
+            ..estimate
         })
     }
 
-    /// The command to run.
+    /// The training command for a plan.
     fn command(&self, plan: Plan) -> String {
         let mut words = vec![
             "emberlm train".to_owned(),
@@ -286,7 +287,7 @@ impl Fitter<'_> {
     fn too_small(&self) -> Result<CliError, CliError> {
         let least = plans(&self.config.train)
             .into_iter()
-            .map(|plan| Ok(self.considered(plan)?.predicted.total))
+            .map(|plan| Ok(self.estimate(plan)?.predicted.total))
             .collect::<Result<Vec<u64>, CliError>>()?;
         let least = least.into_iter().min().unwrap_or(0);
         let message = format!(
@@ -295,7 +296,7 @@ impl Fitter<'_> {
             size(least)
         );
         Ok(CliError::new(message)
-            .hint(format!("give more, such as --memory {}", whole(least)))
+            .hint(format!("give more, such as --memory {}", rounded_up(least)))
             .hint("or make the model smaller, such as --set train.seq_len=128"))
     }
 }
@@ -310,7 +311,7 @@ impl Fit {
             table.row([name, &size(bytes), about]);
         }
         let measured = match self.asked.measured {
-            Some(bytes) => (size(bytes), off(predicted.total, bytes)),
+            Some(bytes) => (size(bytes), prediction_error(predicted.total, bytes)),
             None => ("-".to_owned(), String::new()),
         };
         table.row(["measured", &measured.0, &measured.1]);
@@ -331,7 +332,7 @@ impl Fit {
             Some(bytes) => format!(
                 "{} measured, {}",
                 size(bytes),
-                off(proposal.predicted.total, bytes)
+                prediction_error(proposal.predicted.total, bytes)
             ),
             None => format!("{} predicted", size(proposal.predicted.total)),
         };
@@ -350,7 +351,7 @@ fn described(plan: Plan) -> String {
     format!("{times} x {sequences} sequences a step{recompute}")
 }
 
-/// A prediction's parts: name, bytes and what they are.
+/// Components of a prediction: name, bytes and description.
 pub fn parts(predicted: &Prediction) -> [(&'static str, u64, &'static str); 7] {
     [
         ("program", predicted.program, ""),
@@ -367,7 +368,7 @@ pub fn parts(predicted: &Prediction) -> [(&'static str, u64, &'static str); 7] {
     ]
 }
 
-/// The tensors that are made at the peak.
+/// Describes the tensors allocated at the peak.
 fn phase(phase: Phase) -> &'static str {
     match phase {
         Phase::Head => "logits and loss",
@@ -378,14 +379,14 @@ fn phase(phase: Phase) -> &'static str {
     }
 }
 
-fn off(predicted: u64, measured: u64) -> String {
+fn prediction_error(predicted: u64, measured: u64) -> String {
     let off = 100.0 * (predicted as f64 / measured as f64 - 1.0);
     let side = if off < 0.0 { "below" } else { "above" };
     format!("the prediction is {:.1}% {side}", off.abs())
 }
 
-/// A size that is enough, as one would type it.
-fn whole(bytes: u64) -> String {
+/// Rounds a size up to a value that can be typed as an option.
+fn rounded_up(bytes: u64) -> String {
     const GIB: u64 = 1 << 30;
     match bytes.div_ceil(1 << 20) {
         mib if mib < 1024 => format!("{mib}MiB"),

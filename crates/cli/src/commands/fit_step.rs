@@ -1,4 +1,4 @@
-//! `emberlm fit-step`: training steps of a configuration in a child process, which measures their peak memory.
+//! `emberlm fit-step`: runs training steps in a child process and measures their peak memory.
 
 use std::path::PathBuf;
 
@@ -27,7 +27,7 @@ pub struct FitStepArgs {
 /// Runs the command.
 ///
 /// # Errors
-/// The configuration is none, or the backend is not there.
+/// Returns an error if the configuration is invalid or the backend is unavailable.
 pub fn run(args: FitStepArgs) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
     let config = run_config::layered(presets::run(presets::DEFAULT)?, Some(&args.config), &[])?;

@@ -1,4 +1,4 @@
-//! `emberlm generate`: continues a text, shown as it is made.
+//! `emberlm generate`: continues a text and prints it while it is generated.
 
 pub mod choice;
 pub mod sampling;
@@ -26,10 +26,10 @@ use sampling::Sampling;
 use speed::Stopwatch;
 use writer::Writer;
 
-/// The maximum number of tokens, unless the user or the model sets it.
+/// Default limit on generated tokens, unless the user or the model sets it.
 const MAX_NEW_TOKENS: usize = 200;
 
-/// Generates, and shows it as text, ids or JSON.
+/// Generates tokens and prints them as text, ids or JSON.
 pub fn run(args: GenerateArgs) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
     let model = model::open(&args.model)?;
@@ -75,7 +75,7 @@ pub fn run(args: GenerateArgs) -> Result<(), CliError> {
     })?
 }
 
-/// Checks that weights, caches and the prompt's pass fit into memory.
+/// Checks that the weights, the KV caches and the prompt's forward pass fit into memory.
 fn check_memory(
     args: &GenerateArgs,
     backend: Placement,
@@ -86,7 +86,7 @@ fn check_memory(
     let work = |model: &Model| {
         let context = model.config().seq_len();
         let capacity = prompt.saturating_add(new).min(context);
-        // A context that is full is read again from its newest half.
+        // When the context is full, the newest half of it is processed again.
         let pass = prompt.clamp(1, context).max(capacity / 2);
         let weights = model::held_weights(model, args.weights);
         InferenceWork::generation(weights, 1, capacity, pass)
@@ -101,7 +101,7 @@ fn check_memory(
     guard.check_inference("generating", &works, &[])
 }
 
-/// The draft model, with the same tokens.
+/// Opens the draft model, which must have the same tokenizer.
 fn draft(
     path: &Path,
     args: &GenerateArgs,
@@ -119,7 +119,7 @@ fn draft(
     }
 }
 
-/// The tokens to continue: the given ids, the given text, or the beginning of a document.
+/// The tokens to continue: the given ids, the encoded text, or the start of a document.
 fn prompt(
     args: &GenerateArgs,
     model: &Model,
@@ -156,7 +156,7 @@ fn prompt(
 
 struct Prompt {
     ids: Vec<u32>,
-    /// Shown before what is made.
+    /// Text to print before the generated text.
     echo: String,
 }
 
@@ -170,7 +170,7 @@ struct Generate<'a> {
     stops: StopStrings,
     weights: Option<WeightFormat>,
     json: bool,
-    /// True if times are printed on stderr.
+    /// True to print timings to stderr.
     verbose: bool,
 }
 
@@ -205,7 +205,7 @@ impl Job for Generate<'_> {
             writer.finish(generator.finish(), None)?;
         }
         if self.verbose {
-            // The context has no room for more of a prompt.
+            // Only the part of the prompt that fits the context is processed.
             let speed = watch.speed(ids.len().min(decoder.config().seq_len()));
             console::note(format_args!("prompt: {}", speed.of_prompt()));
             console::note(format_args!("generated: {}", speed.of_tokens()));

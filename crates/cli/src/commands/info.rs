@@ -1,8 +1,8 @@
-//! `emberlm info`: how large a model is.
+//! `emberlm info`: parameters, operations and memory of a model.
 
 use std::path::Path;
 
-use emberlm_model::count::{self, Flops, Memory, Parameters, Part, Row};
+use emberlm_model::count::{self, Component, ComponentParameters, Flops, Memory, Parameters};
 use emberlm_model::{DecoderConfig, ModelConfig, families};
 use emberlm_system::nearest::nearest;
 use emberlm_tokenizer::TokenizerSpec;
@@ -15,7 +15,7 @@ use crate::error::CliError;
 use crate::model;
 use crate::output::{Align, Table, operations, print, print_json};
 
-/// Shows a preset, a trained model, or the list of presets.
+/// Prints a preset, a trained model, or the list of presets.
 pub fn run(args: InfoArgs) -> Result<(), CliError> {
     let Some(subject) = &args.subject else {
         return preset_list::run(args.json);
@@ -30,17 +30,17 @@ pub fn run(args: InfoArgs) -> Result<(), CliError> {
     }
 }
 
-/// Everything that is shown.
+/// The command's output.
 #[derive(Debug, Serialize)]
 struct Info {
     /// The preset's name or the checkpoint's directory.
     name: String,
     about: String,
     parameters: Parameters,
-    parameter_table: Vec<Row>,
+    parameter_table: Vec<ComponentParameters>,
     flops_per_token: Flops,
     memory_bytes: Memory,
-    /// True if the vocabulary's size is assumed, since a dataset would decide it.
+    /// True if the vocabulary size is assumed, because a dataset would determine it.
     vocab_size_assumed: bool,
     tokenizer: Option<TokenizerSpec>,
     config: ModelConfig,
@@ -76,7 +76,7 @@ fn of_model(path: &Path, vocab_size: Option<usize>) -> Result<Info, CliError> {
     })
 }
 
-/// The preset that a mistyped name probably stands for.
+/// The preset with the name most similar to a mistyped one.
 fn nearest_preset(name: &str) -> Option<&'static str> {
     nearest(name, families::presets().iter().map(|preset| preset.name))
 }
@@ -116,18 +116,23 @@ impl Info {
         let mut table = Table::new([Align::Left, Align::Right, Align::Right, Align::Left]);
         table.row(["", "per layer", "in all", ""]);
         for row in &self.parameter_table {
-            // What a model does not have is left out, but for the head: a tied one is worth a line.
-            if row.total == 0 && row.part != Part::Head {
+            // Omits components that the model lacks, except the head: a tied head is worth a line.
+            if row.total == 0 && row.component != Component::Head {
                 continue;
             }
-            let tied = row.part == Part::Head && self.config.head.tied;
+            let tied = row.component == Component::Head && self.config.head.tied;
             let note = match row.per_layer {
                 Some(_) => format!("{layers} layers"),
                 None if tied => "tied to the embedding".to_owned(),
                 None => String::new(),
             };
             let per_layer = row.per_layer.map(number).unwrap_or_default();
-            table.row([part_name(row.part), &per_layer, &number(row.total), &note]);
+            table.row([
+                component_name(row.component),
+                &per_layer,
+                &number(row.total),
+                &note,
+            ]);
         }
         table.row(["total", "", &number(self.parameters.total), ""]);
         table.render()
@@ -189,16 +194,16 @@ impl Info {
     }
 }
 
-fn part_name(part: Part) -> &'static str {
-    match part {
-        Part::TokenEmbedding => "token embedding",
-        Part::Positions => "position embedding",
-        Part::AttentionQkv => "attention: queries, keys, values",
-        Part::AttentionOut => "attention: output",
-        Part::FeedForwardUp => "feed-forward: in",
-        Part::FeedForwardDown => "feed-forward: out",
-        Part::BlockNorms => "norms",
-        Part::FinalNorm => "final norm",
-        Part::Head => "head",
+fn component_name(component: Component) -> &'static str {
+    match component {
+        Component::TokenEmbedding => "token embedding",
+        Component::Positions => "position embedding",
+        Component::AttentionQkv => "attention: queries, keys, values",
+        Component::AttentionOut => "attention: output",
+        Component::FeedForwardUp => "feed-forward: in",
+        Component::FeedForwardDown => "feed-forward: out",
+        Component::BlockNorms => "norms",
+        Component::FinalNorm => "final norm",
+        Component::Head => "head",
     }
 }

@@ -1,4 +1,4 @@
-//! `emberlm logits`: a model's logits for given tokens, to compare with other programs.
+//! `emberlm logits`: writes a model's logits for given tokens, for comparison with other programs.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use crate::error::CliError;
 use crate::model;
 use crate::output::print;
 
-/// Computes them and writes them.
+/// Computes the logits and writes them.
 pub fn run(args: LogitsArgs) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
     let model = model::open(&args.model)?;

@@ -1,4 +1,4 @@
-//! `emberlm man`: man pages made of the command line's own help.
+//! `emberlm man`: generates man pages from the command-line definitions.
 
 use std::fs;
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ pub struct ManArgs {
 /// Writes `emberlm.1` and a page for each command, such as `emberlm-train.1`.
 ///
 /// # Errors
-/// The pages or standard output cannot be written.
+/// Returns an error if the pages or stdout cannot be written.
 pub fn run(args: &ManArgs) -> Result<(), CliError> {
     let out = &args.out;
     fs::create_dir_all(out).map_err(CliError::io("create", out))?;

@@ -1,4 +1,4 @@
-//! One file per command; each has a `run` that does it.
+//! The commands, one module each, with a `run` function.
 
 mod attention;
 pub mod chat;
@@ -29,7 +29,7 @@ pub mod watch;
 use crate::args::{Cli, Command};
 use crate::error::CliError;
 
-/// Runs the command that was asked for.
+/// Runs the selected command.
 pub fn run(cli: Cli) -> Result<(), CliError> {
     match cli.command {
         Command::Prepare(args) => prepare::run(args),

@@ -1,4 +1,4 @@
-//! `emberlm new`: a model with initial weights.
+//! `emberlm new`: creates a model with initial weights.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ use crate::new_folder::NewFolder;
 use crate::output::print;
 use emberlm_trainer::{presets, run_config};
 
-/// Writes it.
+/// Writes the model.
 pub fn run(args: NewArgs) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
     let base = presets::run(&args.preset)?;

@@ -1,4 +1,4 @@
-//! `emberlm plot`: the curves of runs, in one picture.
+//! `emberlm plot`: plots the curves of runs.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use indicatif::HumanDuration;
 use crate::error::{CliError, warn};
 use crate::examples;
 use crate::output::print;
-use crate::plot::{Along, Figure, Named, Page, PictureFile, Quantity, short};
+use crate::plot::{Figure, NamedRun, Page, PictureFile, Quantity, XQuantity, short};
 use crate::run_folders::{is_run, names, runs_in};
 use crate::run_history::History;
 
@@ -26,7 +26,7 @@ pub struct PlotArgs {
     pub out: PictureFile,
     /// The horizontal axis
     #[arg(long, value_enum, default_value_t)]
-    pub x: Along,
+    pub x: XQuantity,
     /// The metric of the vertical axis
     #[arg(long, value_name = "METRIC", default_value = "loss", help = metric_help())]
     pub y: String,
@@ -44,7 +44,7 @@ fn metric_help() -> String {
     format!("The metric of the vertical axis: {names}, or a metric that a run's hooks add")
 }
 
-/// Draws them.
+/// Draws the plot and writes it.
 pub fn run(args: PlotArgs) -> Result<(), CliError> {
     let mut runs = Vec::new();
     for run in &args.runs {
@@ -58,7 +58,7 @@ pub fn run(args: PlotArgs) -> Result<(), CliError> {
             false => runs.extend(inner),
         }
     }
-    let runs: Vec<Named> = runs
+    let runs: Vec<NamedRun> = runs
         .iter()
         .zip(names(&runs))
         .map(|(run, name)| read(run, name))
@@ -84,7 +84,7 @@ fn no_runs(folder: &Path) -> CliError {
         .hint("a run is a folder that `emberlm train` made; `emberlm runs DIR` lists them")
 }
 
-fn read(run: &Path, name: String) -> Result<Named, CliError> {
+fn read(run: &Path, name: String) -> Result<NamedRun, CliError> {
     let history = History::read(run)?;
     history.damage.iter().for_each(|damage| warn(damage));
     if history.steps.is_empty() {
@@ -92,10 +92,10 @@ fn read(run: &Path, name: String) -> Result<Named, CliError> {
         return Err(CliError::new(message)
             .hint("wait for its first line, or lower train.log_interval next time"));
     }
-    Ok(Named { name, history })
+    Ok(NamedRun { name, history })
 }
 
-/// The columns of a page's table.
+/// Column headings of the page's table.
 const HEADINGS: [&str; 7] = [
     "run",
     "steps",
@@ -106,7 +106,7 @@ const HEADINGS: [&str; 7] = [
     "time",
 ];
 
-fn row(run: &Named) -> Vec<String> {
+fn row(run: &NamedRun) -> Vec<String> {
     let history = &run.history;
     let none = || "–".to_owned();
     let best = history.best();

@@ -1,4 +1,4 @@
-//! `emberlm prepare`: texts and records to a dataset.
+//! `emberlm prepare`: converts texts and records into a dataset.
 
 mod args;
 pub(super) mod summary;
@@ -13,10 +13,10 @@ use crate::{progress, signals};
 
 pub use args::PrepareArgs;
 
-/// Makes the dataset and says what it is.
+/// Creates the dataset and prints a summary.
 ///
 /// # Errors
-/// Whatever keeps it from its end.
+/// Returns the errors of [`prepare`], and an error if signals or stdout fail.
 pub fn run(args: PrepareArgs) -> Result<(), CliError> {
     let bar = progress::bytes("reading", 0);
     listen(bar.clone())?;
@@ -28,7 +28,7 @@ pub fn run(args: PrepareArgs) -> Result<(), CliError> {
     print(&summary::prepared(&args.out, &prepared?))
 }
 
-/// The library's options.
+/// Converts the arguments into the library's options.
 pub fn options(args: &PrepareArgs) -> PrepareOptions {
     PrepareOptions {
         tokenizer: args.tokenizer.clone(),
@@ -57,7 +57,8 @@ pub fn options(args: &PrepareArgs) -> PrepareOptions {
     }
 }
 
-/// The command as it was given, but for `--continue`: the dataset is that of the command without it.
+/// The command line without `--continue`, which is recorded in the dataset: a resumed preparation gives the
+/// same dataset.
 pub(super) fn command() -> String {
     let given = std::env::args_os().skip(1);
     let given = given.filter(|word| word != "--continue");
@@ -69,9 +70,9 @@ pub(super) fn command() -> String {
         .join(" ")
 }
 
-/// Ends the process at once on Ctrl-C or SIGTERM. The recorded progress is enough to resume.
+/// Ends the process immediately on a stop signal. The recorded progress is enough to resume.
 fn listen(bar: ProgressBar) -> Result<(), CliError> {
-    /// As a shell says it of a process that Ctrl-C has ended.
+    /// The exit code shells use for a process ended by Ctrl-C.
     const INTERRUPTED: i32 = 130;
     let stop = move || {
         bar.finish_and_clear();

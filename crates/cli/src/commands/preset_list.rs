@@ -1,4 +1,4 @@
-//! The list of presets, which `emberlm info` shows without an argument.
+//! The list of presets, printed by `emberlm info` without an argument.
 
 use emberlm_model::families::{self, Preset};
 use emberlm_model::{DecoderConfig, count};
@@ -8,31 +8,31 @@ use serde::Serialize;
 use crate::error::CliError;
 use crate::output::{Align, Table, print, print_json};
 
-/// The vocabulary that a preset is counted with where the dataset would decide: the byte tokenizer's, which any text
-/// can be prepared with.
+/// The assumed vocabulary size of a preset whose vocabulary depends on the dataset: that of the byte
+/// tokenizer, which works for any text.
 pub const ASSUMED_VOCAB_SIZE: usize = 257;
 
-/// A preset as JSON.
+/// A preset as printed.
 #[derive(Serialize)]
-struct Listed {
+struct ListedPreset {
     name: &'static str,
     about: &'static str,
-    /// 0 where it is the dataset's.
+    /// 0 if the dataset determines it.
     vocab_size: usize,
     parameters: usize,
 }
 
-/// Lists them.
+/// Prints the presets.
 pub fn run(json: bool) -> Result<(), CliError> {
     let presets = families::presets().into_iter().map(listed);
-    let presets: Vec<Listed> = presets.collect::<Result<_, _>>()?;
+    let presets: Vec<ListedPreset> = presets.collect::<Result<_, _>>()?;
     match json {
         true => print_json(&presets),
         false => print(&table(&presets)),
     }
 }
 
-/// A preset's configuration with a vocabulary: `vocab_size`, or its own, or the assumed one.
+/// A preset's configuration with the vocabulary size `vocab_size`, the preset's own, or else the assumed one.
 pub fn checked(preset: &Preset, vocab_size: Option<usize>) -> Result<DecoderConfig, CliError> {
     let mut config = preset.config.clone();
     config.vocab_size = vocab_size.or(config.vocab_size);
@@ -40,8 +40,8 @@ pub fn checked(preset: &Preset, vocab_size: Option<usize>) -> Result<DecoderConf
     Ok(DecoderConfig::try_from(config)?)
 }
 
-fn listed(preset: Preset) -> Result<Listed, CliError> {
-    Ok(Listed {
+fn listed(preset: Preset) -> Result<ListedPreset, CliError> {
+    Ok(ListedPreset {
         name: preset.name,
         about: preset.about,
         vocab_size: preset.config.vocab_size.unwrap_or(0),
@@ -49,7 +49,7 @@ fn listed(preset: Preset) -> Result<Listed, CliError> {
     })
 }
 
-fn table(presets: &[Listed]) -> String {
+fn table(presets: &[ListedPreset]) -> String {
     let mut table = Table::new([Align::Left, Align::Right, Align::Left]);
     for preset in presets {
         let parameters = HumanCount(preset.parameters as u64).to_string();

@@ -1,4 +1,4 @@
-//! `emberlm reference`, hidden: the generated pages of `docs/reference`, which `cargo xtask reference` writes.
+//! `emberlm reference`, hidden: generates pages of `docs/reference` for `cargo xtask reference`.
 
 use clap::{Args, ValueEnum};
 
@@ -38,7 +38,7 @@ enum Page {
 /// Prints a page as Markdown.
 ///
 /// # Errors
-/// Standard output cannot be written, or a template does not match its tables.
+/// Returns an error if stdout cannot be written, or a template does not match its tables.
 pub fn run(args: ReferenceArgs) -> Result<(), CliError> {
     let page = match args.page {
         Page::Commands => command_line::page(),
@@ -50,13 +50,13 @@ pub fn run(args: ReferenceArgs) -> Result<(), CliError> {
     print(page.trim_end())
 }
 
-/// A row of a table. A `|` in a cell is escaped.
+/// Formats a table row. Escapes `|` in cells.
 fn row<const N: usize>(cells: [String; N]) -> String {
     let cells = cells.map(|cell| cell.replace('|', "\\|").replace('\n', " "));
     format!("| {} |\n", cells.join(" | "))
 }
 
-/// The header of a table.
+/// Formats a table header.
 fn header<const N: usize>(titles: [&str; N]) -> String {
     let line = row(["---"; N].map(str::to_owned));
     format!("{}{line}", row(titles.map(str::to_owned)))

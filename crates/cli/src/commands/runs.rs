@@ -1,4 +1,4 @@
-//! `emberlm runs`: lists the runs in a folder; `diff` compares two, `labels` writes tags and notes.
+//! `emberlm runs`: lists runs, compares two of them, and edits their tags and notes.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -56,17 +56,17 @@ pub enum RunsCommand {
     Diff(DiffArgs),
 }
 
-/// A run.
+/// A listed run.
 #[derive(Debug, Serialize)]
-struct Listed {
-    /// Its path within the folder.
+struct ListedRun {
+    /// The path relative to the listed folder.
     name: String,
     path: PathBuf,
     status: Option<Status>,
     tags: BTreeSet<String>,
     #[serde(skip_serializing_if = "String::is_empty")]
     note: String,
-    /// The reason that its events cannot be read.
+    /// The reason that the run's events cannot be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
     step: usize,
@@ -77,11 +77,11 @@ struct Listed {
     best_validation_loss: Option<f64>,
     best_step: Option<usize>,
     tokens_per_second: Option<f64>,
-    /// Of the last event, in seconds since 1970.
+    /// Time of the last event, in Unix seconds.
     time: Option<f64>,
 }
 
-/// Lists them, the one that was last active first.
+/// Runs the subcommand, or lists the runs with the last active one first.
 pub fn run(args: RunsArgs) -> Result<(), CliError> {
     match args.command {
         Some(RunsCommand::Tag(args)) => labels::tag(args),
@@ -99,13 +99,13 @@ fn list(args: RunsArgs) -> Result<(), CliError> {
     if dir.is_file() {
         return Err(run_folders::not_a_folder(dir));
     }
-    let mut runs: Vec<Listed> = runs_below(dir)?
+    let mut runs: Vec<ListedRun> = runs_below(dir)?
         .into_iter()
         .map(|path| listed(dir, path))
         .filter(|run| args.tags.iter().all(|tag| run.tags.contains(tag)))
         .collect();
     runs.sort_by(|a, b| {
-        let newest = |run: &Listed| run.time.unwrap_or(f64::NEG_INFINITY);
+        let newest = |run: &ListedRun| run.time.unwrap_or(f64::NEG_INFINITY);
         newest(b).total_cmp(&newest(a)).then(a.name.cmp(&b.name))
     });
     if args.json {
@@ -118,7 +118,7 @@ fn list(args: RunsArgs) -> Result<(), CliError> {
     print(&table(&runs, events::now(), columns()))
 }
 
-fn listed(dir: &Path, path: PathBuf) -> Listed {
+fn listed(dir: &Path, path: PathBuf) -> ListedRun {
     let name = path
         .strip_prefix(dir)
         .unwrap_or(&path)
@@ -143,7 +143,7 @@ fn listed(dir: &Path, path: PathBuf) -> Listed {
         Some(_) if !RunFolder::is_held(&path) => None,
         _ => Some(history.status(&path)),
     };
-    Listed {
+    ListedRun {
         name,
         status,
         tags: labels.tags,
@@ -161,7 +161,7 @@ fn listed(dir: &Path, path: PathBuf) -> Listed {
     }
 }
 
-/// Steps in all, of the run's configuration.
+/// The total number of steps from the run's configuration.
 fn planned(run: &Path) -> Option<usize> {
     let text = read_text(&run.join(CONFIG_FILE), DESCRIPTION_LIMIT).ok()?;
     let config: toml::Table = toml::from_str(&text).ok()?;
@@ -169,27 +169,27 @@ fn planned(run: &Path) -> Option<usize> {
     usize::try_from(steps).ok()
 }
 
-/// When its events were written to, or itself.
+/// Modification time of the run's events, or else of its folder.
 fn changed(run: &Path) -> Option<f64> {
     let time = |path: &Path| -> Option<SystemTime> { path.metadata().ok()?.modified().ok() };
     let time = time(&run.join(EVENTS_FILE)).or_else(|| time(run))?;
     Some(time.duration_since(UNIX_EPOCH).ok()?.as_secs_f64())
 }
 
-/// Columns of a page or a small terminal.
+/// Minimum assumed width of a terminal.
 const COLUMNS: usize = 80;
 
-/// The largest width of a line.
+/// Maximum line width.
 fn columns() -> usize {
     let terminal = console::columns().map_or(0, usize::from);
     terminal.max(COLUMNS)
 }
 
-fn table(runs: &[Listed], now: f64, columns: usize) -> String {
+fn table(runs: &[ListedRun], now: f64, columns: usize) -> String {
     let mut headings = vec!["status", "step", "loss", "best val.", "tok/s", "age"];
     let tagged = runs.iter().any(|run| !run.tags.is_empty());
     headings.extend(tagged.then_some("tags"));
-    let row = |run: &Listed| {
+    let row = |run: &ListedRun| {
         let mut row = cells(run, now).to_vec();
         row.extend(tagged.then(|| tags(run)));
         row
@@ -213,12 +213,12 @@ fn table(runs: &[Listed], now: f64, columns: usize) -> String {
     table.render()
 }
 
-/// Names have so many characters even beside many tags.
+/// Minimum width of names next to tags.
 const SHORTEST_NAME: usize = 12;
-/// Tags are cut off after so many characters.
+/// Maximum width of tags.
 const TAGS: usize = 16;
 
-fn tags(run: &Listed) -> String {
+fn tags(run: &ListedRun) -> String {
     let tags: Vec<&str> = run.tags.iter().map(String::as_str).collect();
     let tags = tags.join(",");
     match tags.chars().count() {
@@ -227,7 +227,7 @@ fn tags(run: &Listed) -> String {
     }
 }
 
-fn cells(run: &Listed, now: f64) -> [String; 6] {
+fn cells(run: &ListedRun, now: f64) -> [String; 6] {
     let none = || "-".to_owned();
     let loss = |loss: f64| match loss {
         ..10.0 => format!("{loss:.4}"),
@@ -251,7 +251,7 @@ fn cells(run: &Listed, now: f64) -> [String; 6] {
     ]
 }
 
-/// The end of a name that is too long: a sweep's runs begin alike and end differently.
+/// Shortens a name at its start: the runs of a sweep differ at the end of their names.
 fn start_cut(name: &str, most: usize) -> String {
     let length = name.chars().count();
     if length <= most {
@@ -262,7 +262,7 @@ fn start_cut(name: &str, most: usize) -> String {
     format!("…{end}")
 }
 
-/// A span of time in at most four characters.
+/// Formats a duration in at most four characters.
 fn age(seconds: f64) -> String {
     let seconds = seconds.max(0.0);
     match seconds {
@@ -277,8 +277,8 @@ fn age(seconds: f64) -> String {
 mod tests {
     use super::*;
 
-    fn run(name: &str) -> Listed {
-        Listed {
+    fn run(name: &str) -> ListedRun {
+        ListedRun {
             name: name.into(),
             path: name.into(),
             status: Some(Status::Interrupted),

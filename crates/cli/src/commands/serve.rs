@@ -1,4 +1,4 @@
-//! `emberlm serve`: models over HTTP, in OpenAI's shape, and a page to play with them.
+//! `emberlm serve`: serves models over an OpenAI-compatible HTTP API, with a playground page.
 
 mod file;
 mod follow;
@@ -139,7 +139,7 @@ pub fn run(args: ServeArgs) -> Result<(), CliError> {
     let specs = models::specs(&args)?;
     let backend = args.backend.choose()?;
     let key = args.api_key_file.as_deref().map(key).transpose()?;
-    // Before the models are read: that another program has the port is known at once.
+    // Bind before loading the models, so that an occupied port is reported immediately.
     let server = Server::bind(args.host, args.port).map_err(|error| cannot_listen(&error))?;
     if !args.host.is_loopback() && key.is_none() {
         warn(
@@ -208,15 +208,16 @@ impl Job for Serve {
     }
 }
 
-/// Receives a message when the program is to stop. The second signal ends it at once.
+/// Returns a channel that receives a message on the first stop signal. The second signal ends the process
+/// immediately.
 fn stopped() -> Result<oneshot::Receiver<()>, CliError> {
     let (sender, stop) = oneshot::channel::<()>();
     let mut sender = Some(sender);
     signals::listen(move || match sender.take() {
         Some(sender) => {
-            // The server may be gone.
+            // The server may have ended already.
             let _ = sender.send(());
-            // Last: a stderr that takes no more must not keep the server from stopping.
+            // Printed last, so that a blocked stderr does not delay the shutdown.
             console::note("finishing what is under way; Ctrl-C again ends it at once");
         }
         None => ending::at_once(130),
@@ -224,7 +225,7 @@ fn stopped() -> Result<oneshot::Receiver<()>, CliError> {
     Ok(stop)
 }
 
-/// The key in a file.
+/// Reads the API key from a file.
 fn key(path: &Path) -> Result<String, CliError> {
     let text = fs::read_to_string(path).map_err(CliError::io("read", path))?;
     let key = text.trim();

@@ -1,4 +1,4 @@
-//! `emberlm sweep`: many runs of one file, one after another or some at a time, and what comes of them.
+//! `emberlm sweep`: trains the runs of a sweep file, in sequence or in parallel, and compares them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,8 +17,8 @@ use crate::output::{print, print_json, shell_word};
 use crate::plot::{Page, svg};
 use crate::signals;
 use crate::sweep::{
-    Ended, Judging, PAGE_FILE, PLOT_FILE, Plan, Planned, Progress, Record, Summary, SweepFile,
-    is_done, run_all,
+    EarlyStopper, PAGE_FILE, PLOT_FILE, Plan, PlannedRun, Progress, Record, RunOutcome, Summary,
+    SweepFile, is_done, run_all,
 };
 use crate::values::at_least_one;
 use crate::{built_in_tales, console};
@@ -47,7 +47,7 @@ pub struct SweepArgs {
     pub backend: BackendArg,
 }
 
-/// Runs what is not finished, then compares all.
+/// Runs the unfinished runs, then compares all of them.
 pub fn run(args: SweepArgs) -> Result<(), CliError> {
     let backend = &args.backend.choose()?.options();
     let file = SweepFile::read(&args.file)?;
@@ -59,7 +59,7 @@ pub fn run(args: SweepArgs) -> Result<(), CliError> {
     let plan = Plan::new(&file, &out, backend).map_err(within)?;
     let record = Record::of(&plan);
     record.check(&out)?;
-    let unfinished: Vec<&Planned> = plan.runs.iter().filter(|run| !is_done(run)).collect();
+    let unfinished: Vec<&PlannedRun> = plan.runs.iter().filter(|run| !is_done(run)).collect();
     if args.dry_run {
         return print(&commands(&unfinished, backend));
     }
@@ -72,23 +72,23 @@ pub fn run(args: SweepArgs) -> Result<(), CliError> {
     }
     fs::create_dir_all(&out).map_err(CliError::io("create", &out))?;
     record.write(&out)?;
-    let untold = |run: &&Planned| run.config.data.is_empty();
-    if unfinished.iter().any(untold) {
-        // The runs would make them all at once.
+    let without_data = |run: &&PlannedRun| run.config.data.is_empty();
+    if unfinished.iter().any(without_data) {
+        // Creates the dataset first: the runs would otherwise create it concurrently.
         built_in_tales::dataset("emberlm sweep")?;
     }
-    let asked = listen()?;
+    let stop_requests = listen()?;
     let mut progress = Progress::new(plan.runs.len(), plan.runs.len() - unfinished.len());
-    let judging = Judging {
+    let stopper = EarlyStopper {
         runs: &plan.runs,
         rule: plan.early_stopping,
     };
     let ended = run_all(
         &unfinished,
-        judging,
+        stopper,
         args.parallel,
         backend,
-        &asked,
+        &stop_requests,
         &mut progress,
     )?;
     let summary = Summary::of(&plan);
@@ -100,8 +100,8 @@ pub fn run(args: SweepArgs) -> Result<(), CliError> {
     report(&plan, &ended)
 }
 
-fn commands(runs: &[&Planned], backend: &[String]) -> String {
-    let line = |run: &&Planned| {
+fn commands(runs: &[&PlannedRun], backend: &[String]) -> String {
+    let line = |run: &&PlannedRun| {
         let words = run.arguments(backend).into_iter();
         let words: Vec<String> = words
             .map(|word| shell_word(&word.to_string_lossy()))
@@ -111,14 +111,14 @@ fn commands(runs: &[&Planned], backend: &[String]) -> String {
     runs.iter().map(line).collect()
 }
 
-/// The number of times that the user asked to stop.
+/// Counts the stop signals.
 fn listen() -> Result<Arc<AtomicUsize>, CliError> {
-    let asked = Arc::new(AtomicUsize::new(0));
-    let count = asked.clone();
+    let stop_requests = Arc::new(AtomicUsize::new(0));
+    let count = stop_requests.clone();
     signals::listen(move || {
         count.fetch_add(1, Ordering::SeqCst);
     })?;
-    Ok(asked)
+    Ok(stop_requests)
 }
 
 /// Writes DIR/sweep.svg and DIR/sweep.html.
@@ -141,11 +141,11 @@ fn draw(summary: &Summary, file: &Path, out: &Path) -> Result<(), CliError> {
     Ok(())
 }
 
-/// An error where not all is finished.
-fn report(plan: &Plan, ended: &[(&Planned, Ended)]) -> Result<(), CliError> {
+/// Returns an error if any run is unfinished.
+fn report(plan: &Plan, ended: &[(&PlannedRun, RunOutcome)]) -> Result<(), CliError> {
     let mut failed = 0;
-    for (run, how) in ended {
-        if let Ended::Failed(lines) = how {
+    for (run, outcome) in ended {
+        if let RunOutcome::Failed(lines) = outcome {
             failed += 1;
             let log = run.folder.join("log.txt");
             console::note(format_args!(

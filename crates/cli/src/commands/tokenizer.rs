@@ -1,4 +1,4 @@
-//! `emberlm tokenizer`: making tokenizers and comparing them.
+//! `emberlm tokenizer`: trains, compares and converts tokenizers.
 
 mod args;
 mod convert;
@@ -19,7 +19,7 @@ use crate::new_folder::NewFolder;
 /// Runs the command.
 ///
 /// # Errors
-/// Whatever keeps it from its end.
+/// Returns the error of the subcommand.
 pub fn run(args: TokenizerArgs) -> Result<(), CliError> {
     match args.command {
         TokenizerCommand::Train(args) => train::run(args),
@@ -28,7 +28,7 @@ pub fn run(args: TokenizerArgs) -> Result<(), CliError> {
     }
 }
 
-/// Writes the tokenizer as Hugging Face's libraries have it, and puts the folder in its place.
+/// Writes the tokenizer in Hugging Face's format and moves the folder to its destination.
 fn write(folder: NewFolder, tokenizer: &Tokenizer) -> Result<(), CliError> {
     let write = |name: &str, json: Vec<u8>| {
         let path = folder.path().join(name);
@@ -42,7 +42,7 @@ fn write(folder: NewFolder, tokenizer: &Tokenizer) -> Result<(), CliError> {
     folder.finish()
 }
 
-/// The command that makes a dataset with it.
+/// The command that creates a dataset with the tokenizer.
 fn next_command(file: &str, folder: &Path) -> String {
     let [file, folder] = [file, &folder.to_string_lossy()].map(crate::output::shell_word);
     format!("emberlm prepare {file} --out DATASET --tokenizer {folder}")

@@ -1,7 +1,13 @@
-//! `emberlm train`: from a dataset, or the built-in tales, to a model that writes.
+//! `emberlm train`: trains a model on a dataset or the built-in tales.
 //!
-//! Map: `args` is its command line, `datasets` what its `--data` says, `resume` opens a run that was stopped, `memory`
-//! says what a step holds, `labels` writes its tags and note, `report` what came of it.
+//! | module | contents |
+//! |---|---|
+//! | `args` | command-line arguments |
+//! | `datasets` | the values of `--data` |
+//! | `resume` | opens a stopped run |
+//! | `memory` | memory check and report |
+//! | `labels` | writes tags and note |
+//! | `report` | output at the end of a run |
 
 mod args;
 pub mod datasets;
@@ -33,7 +39,7 @@ use emberlm_trainer::{epochs, presets, run_config};
 /// Runs the command.
 ///
 /// # Errors
-/// Whatever keeps the run from its end.
+/// Returns an error if the run cannot start or fails.
 pub fn run(args: TrainArgs) -> Result<(), CliError> {
     let (mut config, opened, resumed) = match &args.resume {
         Some(run) => {
@@ -91,7 +97,8 @@ pub fn run(args: TrainArgs) -> Result<(), CliError> {
     report::report(&result)
 }
 
-/// The configuration of the preset or of the model to start from, with all settings applied to it; and that model.
+/// Resolves the configuration of the preset or of the model to fine-tune, with all settings applied. Also
+/// returns that model.
 fn resolve(args: &TrainArgs) -> Result<(RunConfig, Option<Model>), CliError> {
     let model = args.from.as_deref().map(model::open_to_train).transpose()?;
     let base = match (&args.from, &model) {
@@ -102,12 +109,12 @@ fn resolve(args: &TrainArgs) -> Result<(RunConfig, Option<Model>), CliError> {
     if !config.data.is_empty() {
         count_epochs(args, &mut config)?;
     }
-    // A setting over it may name another.
+    // A setting may have replaced `--from` by another model.
     let model = model.filter(|_| args.from.as_ref() == Some(&config.train.from));
     Ok((config, model))
 }
 
-/// The way a model is fine-tuned on the dataset that the user's settings name.
+/// The configuration to fine-tune a model on the dataset selected by the user's settings.
 fn fine_tuning(model: &Model, from: &Path, args: &TrainArgs) -> Result<RunConfig, CliError> {
     let base = presets::fine_tuning(model.config(), from);
     let given = layered(base.clone(), args)?;
@@ -123,7 +130,7 @@ fn fine_tuning(model: &Model, from: &Path, args: &TrainArgs) -> Result<RunConfig
     ))
 }
 
-/// Sets the steps that make `--epochs` passes over the training split.
+/// Sets the number of steps for `--epochs` passes over the training split.
 fn count_epochs(args: &TrainArgs, config: &mut RunConfig) -> Result<(), CliError> {
     if let Some(count) = args.epochs {
         let tokens = TrainingData::open(&config.data)?.train_tokens();
@@ -134,7 +141,7 @@ fn count_epochs(args: &TrainArgs, config: &mut RunConfig) -> Result<(), CliError
     Ok(())
 }
 
-/// A configuration with everything that was said over it.
+/// Applies the user's settings to a base configuration.
 fn layered(base: RunConfig, args: &TrainArgs) -> Result<RunConfig, CliError> {
     let mut config = run_config::layered(base, args.config.as_deref(), &args.set)?;
     if !args.data.is_empty() {
@@ -144,7 +151,7 @@ fn layered(base: RunConfig, args: &TrainArgs) -> Result<RunConfig, CliError> {
     Ok(config)
 }
 
-/// The configuration to train, with the dataset's vocabulary, where there is a dataset.
+/// Prints the resolved configuration, with the dataset's vocabulary if there is a dataset.
 fn print_config(mut config: RunConfig) -> Result<(), CliError> {
     config.train.check()?;
     if !config.data.is_empty() {
@@ -155,8 +162,8 @@ fn print_config(mut config: RunConfig) -> Result<(), CliError> {
     print(&text)
 }
 
-/// The model that the run starts from, if any. Its vocabulary must be the dataset's. Opening a model reads all its weights
-/// for their hash, so it is opened once.
+/// Returns the model that the run starts from, if any. Its vocabulary must match the dataset's. Opening a
+/// model reads all its weights for their hash, so it is opened only once.
 fn open_from(config: &RunConfig, opened: Option<Model>) -> Result<Option<Model>, CliError> {
     let from = &config.train.from;
     if from.as_os_str().is_empty() {
@@ -170,14 +177,14 @@ fn open_from(config: &RunConfig, opened: Option<Model>) -> Result<Option<Model>,
     Ok(Some(model))
 }
 
-/// The default name of a run: of its preset, or of the model that it starts from.
+/// The default name of a run, from its preset or the model it starts from.
 fn run_name(args: &TrainArgs) -> String {
     let from = args.from.as_deref().and_then(Path::file_name);
     let name = from.map(|name| name.to_string_lossy().into_owned());
     name.unwrap_or_else(|| args.preset.clone())
 }
 
-/// The first `runs/PRESET-NUMBER` that is not there.
+/// Returns the first `runs/PRESET-NUMBER` that does not exist.
 fn free_run_folder(preset: &str) -> PathBuf {
     let folder = |number: usize| Path::new("runs").join(format!("{preset}-{number:03}"));
     (1..)
@@ -186,8 +193,8 @@ fn free_run_folder(preset: &str) -> PathBuf {
         .unwrap_or_else(|| folder(0))
 }
 
-/// Ctrl-C, SIGTERM and a closed terminal end the run after the current micro-batch, with a checkpoint; the second time it
-/// ends at once. The dashboard says so itself.
+/// Handles stop signals. The first one ends the run after the current micro-batch, with a checkpoint, and the
+/// second one exits immediately. The dashboard displays this message itself.
 fn listen(interrupter: &Interrupter, renderer: Renderer) -> Result<(), CliError> {
     let interrupter = interrupter.clone();
     let mut asked = false;
@@ -233,7 +240,7 @@ impl Job for Training {
     }
 }
 
-/// Says on stderr, where the run's progress is, what a step holds.
+/// Prints the memory of a step to stderr, like the run's progress.
 fn report_memory<B: TrainingBackend>(
     config: &RunConfig,
     device: &Device<B>,

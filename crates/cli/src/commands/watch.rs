@@ -1,4 +1,4 @@
-//! `emberlm watch`: a live page of runs.
+//! `emberlm watch`: serves a live page of runs.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
@@ -48,7 +48,7 @@ pub struct AllowedHosts {
     pub names: Vec<String>,
 }
 
-/// The time that running requests have to end when the program is stopped.
+/// Time limit for open requests at exit.
 const DRAIN: Duration = Duration::from_secs(5);
 
 /// Serves the page until the program is stopped.
@@ -95,7 +95,7 @@ pub fn run(args: WatchArgs) -> Result<(), CliError> {
 }
 
 fn describe(run: &Path) -> RunDescription {
-    // What cannot be read is not shown; `emberlm runs` reports it.
+    // Unreadable labels are left out here; `emberlm runs` reports them.
     let labels = RunLabels::read(run).unwrap_or_default();
     RunDescription {
         status: Status::of(run).name().to_owned(),
@@ -110,7 +110,7 @@ fn settings(run: &Path) -> Map<String, Value> {
     settings.filter_map(json).collect()
 }
 
-/// The name of the sweep that a run is part of: its folder is in the sweep's.
+/// The name of the sweep that a run belongs to. A run's folder is inside its sweep's folder.
 fn sweep_of(run: &Path) -> Option<String> {
     let folder = run.canonicalize().ok()?;
     let parent = folder.parent()?;
@@ -118,18 +118,18 @@ fn sweep_of(run: &Path) -> Option<String> {
     parent.join(SWEEP_FILE).exists().then_some(name)
 }
 
-/// Another program has the port, mostly.
+/// The error for a server that cannot listen, usually because another program uses the port.
 pub fn cannot_listen(error: &ServerError) -> CliError {
     CliError::new(error.to_string()).hint("choose another port: --port 0 takes any that is free")
 }
 
-/// The runs in the folders, as they are now.
+/// The runs currently in the folders.
 fn watched(folders: &[PathBuf]) -> Vec<WatchedRun> {
     let mut found: Vec<PathBuf> = Vec::new();
     for folder in folders {
         let inner = match is_run(folder) {
             true => vec![folder.clone()],
-            // What may not be read any more is shown no more.
+            // A folder that is no longer readable shows no runs.
             false => runs_below(folder).unwrap_or_default(),
         };
         let new = |run: &PathBuf| !found.contains(run);

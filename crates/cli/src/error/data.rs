@@ -1,4 +1,4 @@
-//! Hints for datasets that cannot be made or read.
+//! Hints for datasets that cannot be created or read.
 
 use std::path::Path;
 
@@ -23,7 +23,7 @@ impl From<DataError> for CliError {
     }
 }
 
-/// The hint for an error of the data crate.
+/// Returns a hint for an error of the data crate.
 pub(super) fn data(error: &DataError) -> Option<String> {
     let hint = match error {
         DataError::Io { source, .. } => return io(source),
@@ -129,7 +129,7 @@ pub(super) fn data(error: &DataError) -> Option<String> {
     Some(hint.to_owned())
 }
 
-/// The hint for a path that is not a dataset's folder.
+/// Returns a hint for a path that is not a dataset folder.
 fn not_a_dataset(path: &Path, found: NotADataset) -> String {
     let parent = path.parent().filter(|parent| *parent != Path::new(""));
     let parent = shell_word(&parent.unwrap_or(Path::new(".")).to_string_lossy());

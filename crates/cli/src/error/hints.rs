@@ -1,4 +1,4 @@
-//! Hints for the library crates' errors.
+//! Hints for errors of the library crates.
 
 use std::io;
 
@@ -42,7 +42,7 @@ impl From<VetError> for CliError {
     }
 }
 
-/// The hint for a template that cannot be used.
+/// Returns a hint for a chat template that exceeds a limit.
 pub(super) fn chat(error: &ChatError) -> Option<String> {
     let hint = "usual templates stay far below the limits: read this one before you trust it, or choose another with --chat-template";
     matches!(error, ChatError::Limit { .. }).then(|| hint.to_owned())
@@ -275,7 +275,7 @@ pub(super) fn with(
     hints.into_iter().fold(this, CliError::hint)
 }
 
-/// The hint for an operating system's error.
+/// Returns a hint for an I/O error.
 pub(super) fn io(error: &io::Error) -> Option<String> {
     let hint = match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
@@ -301,7 +301,7 @@ pub(super) fn tokenizer(error: &TokenizerError) -> Option<String> {
         TokenizerError::NeedsPattern { .. } => {
             "say it: emberlm tokenizer convert FILE --pattern NAME --special NAME=ID --out DIR, then take DIR"
         }
-        // Errors of other files have their own kinds.
+        // Errors in other files have their own variants.
         TokenizerError::File { reason, .. } if !reason.contains(TOKENIZER_FILE) => return None,
         TokenizerError::File { .. } | TokenizerError::Format { .. } => {
             "a tokenizer.json is what Hugging Face's tokenizers library writes"

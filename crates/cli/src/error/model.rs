@@ -48,7 +48,7 @@ impl From<LoadError> for CliError {
     }
 }
 
-/// Hints for a model that cannot be opened, or that does not fit its use.
+/// Returns hints for a model that cannot be opened or does not fit its use.
 fn model(error: &ModelError) -> Vec<String> {
     let hint = match error {
         ModelError::NotFound { path } => return not_found(path),
@@ -86,7 +86,7 @@ fn model(error: &ModelError) -> Vec<String> {
     vec![hint]
 }
 
-/// The hint for a MODEL that is none.
+/// Hint for a path that is not a model.
 const EXPECTED: &str = "give a run's directory (the --out of `emberlm train`), one of its checkpoints/step-…, \
     or a Hugging Face model's";
 

@@ -1,29 +1,29 @@
-//! An axis: its limits, its ticks, and how they are written.
+//! A plot axis: limits, ticks and tick labels.
 
 use std::ops::Range;
 
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
 
-/// An axis that shows `from` to `to`. On a logarithmic one both are powers of ten.
+/// An axis from `from` to `to`. On a logarithmic axis, both are base-10 exponents.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
-    /// The lower limit, as it is drawn.
+    /// The lower limit, in axis coordinates.
     pub from: f64,
-    /// The upper limit.
+    /// The upper limit, in axis coordinates.
     pub to: f64,
-    /// The marked places with their labels.
+    /// Tick positions with their labels.
     pub ticks: Vec<(f64, String)>,
     log: bool,
 }
 
 impl Axis {
-    /// An axis of numbers with about `ticks` marks.
+    /// Creates a linear axis with about `ticks` ticks.
     pub fn linear(from: f64, to: f64, ticks: usize) -> Self {
-        let (from, to) = opened(from, to);
+        let (from, to) = widened(from, to);
         Self::with_step(from, to, step(from, to, ticks))
     }
 
-    /// An axis of counts, from 0.
+    /// Creates an axis of counts that starts at 0.
     pub fn counts(to: f64, ticks: usize) -> Self {
         Self::with_step(0.0, to, step(0.0, to, ticks).max(1.0))
     }
@@ -39,7 +39,7 @@ impl Axis {
         }
     }
 
-    /// A logarithmic axis; both ends must be above 0.
+    /// Creates a logarithmic axis. Both limits must be above 0.
     pub fn logarithmic(from: f64, to: f64, ticks: usize) -> Self {
         let (from, to) = if from < to {
             (from, to)
@@ -58,13 +58,13 @@ impl Axis {
         }
     }
 
-    /// The position of a value; none for a value that cannot be drawn.
-    pub fn place(&self, value: f64) -> Option<f64> {
+    /// Converts a value to axis coordinates. Returns `None` if it is not finite.
+    pub fn coordinate(&self, value: f64) -> Option<f64> {
         let place = if self.log { value.log10() } else { value };
         place.is_finite().then_some(place)
     }
 
-    /// The label of a mark.
+    /// The label of the tick at `place`.
     fn label(&self, place: f64) -> String {
         let near = |a: f64, b: f64| (a - b).abs() <= 1e-9 * (self.to - self.from);
         let found = self.ticks.iter().find(|(mark, _)| near(*mark, place));
@@ -96,8 +96,8 @@ impl ValueFormatter<f64> for Axis {
     }
 }
 
-/// Limits with something between them.
-fn opened(from: f64, to: f64) -> (f64, f64) {
+/// Widens limits that are equal.
+fn widened(from: f64, to: f64) -> (f64, f64) {
     if from < to {
         return (from, to);
     }
@@ -105,7 +105,7 @@ fn opened(from: f64, to: f64) -> (f64, f64) {
     (from - room, to + room)
 }
 
-/// The distance of ticks: 1, 2 or 5 times a power of ten.
+/// Returns the tick spacing: 1, 2 or 5 times a power of ten.
 fn step(from: f64, to: f64, ticks: usize) -> f64 {
     let rough = (to - from) / ticks.max(1) as f64;
     let power = 10f64.powf(rough.log10().floor());
@@ -114,14 +114,15 @@ fn step(from: f64, to: f64, ticks: usize) -> f64 {
     steps.into_iter().find(enough).unwrap_or(rough)
 }
 
-/// Marks at the multiples of a step.
+/// Returns the multiples of `step` within the limits.
 fn marks(from: f64, to: f64, step: f64) -> Vec<f64> {
     let first = (from / step - 1e-9).ceil() as i64;
     let last = (to / step + 1e-9).floor() as i64;
     (first..=last).map(|n| n as f64 * step).collect()
 }
 
-/// Marks at powers of ten, with their multiples where there are few; for less than half of one as on a linear axis.
+/// Returns ticks at powers of ten, with their multiples if there are few powers. A range with too few of them
+/// gets evenly spaced ticks.
 fn log_marks(from: f64, to: f64, ticks: usize) -> Vec<f64> {
     let powers = from.log10().floor() as i32..=to.log10().ceil() as i32;
     for multiples in [
@@ -137,7 +138,7 @@ fn log_marks(from: f64, to: f64, ticks: usize) -> Vec<f64> {
             .filter(|&mark| from <= mark * 1.000_001 && mark <= to * 1.000_001)
             .collect();
         if marks.len() * 2 > ticks {
-            // Many decades: every second, third, …
+            // With many decades, keeps every second, third, … tick.
             let every = marks.len().div_ceil(2 * ticks);
             return marks.into_iter().step_by(every).collect();
         }
@@ -145,7 +146,7 @@ fn log_marks(from: f64, to: f64, ticks: usize) -> Vec<f64> {
     marks(from, to, step(from, to, ticks))
 }
 
-/// A mark of an axis on which marks are `step` apart and none is beyond `most`.
+/// Formats a tick label. Ticks are `step` apart, and no tick exceeds `most`.
 fn label(mark: f64, step: f64, most: f64) -> String {
     if mark == 0.0 {
         return "0".to_owned();
@@ -163,7 +164,7 @@ fn label(mark: f64, step: f64, most: f64) -> String {
     format!("{:.decimals$}{name}", mark / unit)
 }
 
-/// A number in the few digits it has: `0.02`, `3e-4`, `20k`.
+/// Formats a number with at most three significant digits: `0.02`, `3e-4`, `20k`.
 fn significant(value: f64) -> String {
     let rounded = format!("{value:.2e}");
     let Some((digits, power)) = rounded.split_once('e') else {
@@ -181,7 +182,7 @@ fn significant(value: f64) -> String {
     }
 }
 
-/// A number above 0 in at most five characters: `950`, `12.3k`, `2.05M`.
+/// Formats a positive number in at most five characters: `950`, `12.3k`, `2.05M`.
 pub fn short(value: f64) -> String {
     let mut units = ["", "k", "M", "B", "T"].into_iter();
     let mut scaled = value;
@@ -207,9 +208,9 @@ pub fn short(value: f64) -> String {
     format!("{digits}{unit}")
 }
 
-/// The limits of an axis for curves. A steep beginning is cut off if it would flatten the rest.
+/// Returns the limits of an axis for curves. Cuts off a steep beginning if it would flatten the rest.
 ///
-/// `settled` are the values after the curves' beginnings, `all` are all of them.
+/// `settled` holds the values after the beginning of each curve, `all` holds all values.
 pub fn robust_limits(all: &[f64], settled: &[f64]) -> Option<(f64, f64)> {
     let (low, high) = ends(all)?;
     let Some((_, settled)) = ends(settled) else {
@@ -222,7 +223,7 @@ pub fn robust_limits(all: &[f64], settled: &[f64]) -> Option<(f64, f64)> {
     Some((low, high))
 }
 
-/// The least and the greatest number.
+/// Returns the least and the greatest finite value.
 pub fn ends(values: &[f64]) -> Option<(f64, f64)> {
     let numbers = values.iter().copied().filter(|value| value.is_finite());
     numbers.fold(None, |ends, value| match ends {
@@ -240,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_are_round_numbers() {
+    fn ticks_are_round_numbers() {
         let axis = Axis::linear(0.0, 1000.0, 5);
         assert_eq!(labels(&axis), ["0", "200", "400", "600", "800", "1000"]);
         let axis = Axis::linear(0.113, 2.3, 5);
@@ -259,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn logarithmic_marks_suit_their_range() {
+    fn logarithmic_ticks_suit_their_range() {
         assert_eq!(
             labels(&Axis::logarithmic(1.0, 1e6, 5)),
             ["1", "10", "100", "1000", "10k", "100k", "1M"]
@@ -273,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn one_value_has_an_axis_around_it() {
+    fn equal_limits_are_widened() {
         for value in [0.0, 3.0, -2.0, 1e-5] {
             let axis = Axis::linear(value, value, 5);
             assert!(axis.from < value && value < axis.to, "{axis:?}");
@@ -281,8 +282,8 @@ mod tests {
         }
         let axis = Axis::logarithmic(3.0, 3.0, 5);
         assert!(axis.from < 3f64.log10() && 3f64.log10() < axis.to);
-        assert_eq!(axis.place(0.0), None);
-        assert_eq!(axis.place(f64::NAN), None);
+        assert_eq!(axis.coordinate(0.0), None);
+        assert_eq!(axis.coordinate(f64::NAN), None);
     }
 
     #[test]
@@ -292,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_steep_beginning_does_not_flatten_the_rest() {
+    fn steep_beginnings_are_cut_off() {
         let all = [60.0, 8.0, 3.0, 2.0, 1.0];
         assert_eq!(robust_limits(&all, &all[2..]), Some((1.0, 3.5)));
         assert_eq!(robust_limits(&all[2..], &all[3..]), Some((1.0, 3.0)));

@@ -1,6 +1,6 @@
-//! Lines cut at the edges of the picture.
+//! Clips lines at the edges of the plot.
 
-/// The parts of a line that lie between two heights, cut where it crosses one; where a height is none, it is broken.
+/// Clips a polyline to `low..=high`, and returns its visible parts. A missing height breaks the line.
 pub fn clipped(
     points: impl IntoIterator<Item = (f64, Option<f64>)>,
     low: f64,
@@ -32,7 +32,7 @@ pub fn clipped(
     parts
 }
 
-/// The piece of a straight line between two heights (Liang and Barsky 1984, in one direction).
+/// Clips a line segment to a range of heights (Liang and Barsky 1984, in one dimension).
 fn segment(
     (x0, y0): (f64, f64),
     (x1, y1): (f64, f64),
@@ -46,7 +46,7 @@ fn segment(
     if y0.max(y1) < low || y0.min(y1) > high {
         return None;
     }
-    // Not level, as it goes in or out.
+    // The segment crosses a limit, so it is not horizontal and `y1 - y0` is not 0.
     let at = |y: f64| (x0 + (x1 - x0) * (y - y0) / (y1 - y0), y);
     let end = |x: f64, y: f64| match y {
         _ if y < low => at(low),
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_end_at_the_edges() {
+    fn lines_are_cut_at_the_limits() {
         let line = [(0.0, 4.0), (1.0, 2.0), (2.0, 0.0), (3.0, 2.0)];
         let placed = line.map(|(x, y)| (x, Some(y)));
         assert_eq!(
@@ -79,13 +79,13 @@ mod tests {
     }
 
     #[test]
-    fn a_steep_line_goes_all_through() {
+    fn a_steep_line_crosses_the_whole_range() {
         let line = [(0.0, Some(-10.0)), (1.0, Some(10.0))];
         assert_eq!(clipped(line, -5.0, 5.0), [vec![(0.25, -5.0), (0.75, 5.0)]]);
     }
 
     #[test]
-    fn a_hole_breaks_it() {
+    fn a_missing_value_breaks_the_line() {
         let line = [
             (0.0, Some(1.0)),
             (1.0, Some(1.0)),

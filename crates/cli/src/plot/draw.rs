@@ -1,4 +1,4 @@
-//! Drawing a figure: heading and legend, mesh and axes, curves.
+//! Draws a figure: heading, legend, axes, grid and curves.
 
 use plotters::backend::DrawingBackend;
 use plotters::chart::{ChartBuilder, ChartContext};
@@ -16,15 +16,15 @@ use super::marker::{cross, marker};
 use super::paint::{Pen, Picture};
 use super::theme::{self, FAINT, FRAME, GRID, INK, Lettering, Side};
 
-/// The picture's width, and its height below the legend.
+/// Width of the picture, and its height below the legend.
 const WIDTH: u32 = 1600;
 const BELOW: u32 = 820;
 
-/// Markers beyond this many would hide their line.
+/// Maximum number of markers per curve. More would hide the line.
 const MARKERS: usize = 60;
 
 type Failure<DB> = DrawingAreaErrorKind<<DB as DrawingBackend>::ErrorType>;
-/// The axes with their curves.
+/// The chart area with its axes.
 pub type Plane<'a, DB> = ChartContext<'a, DB, Cartesian2d<Axis, Axis>>;
 
 impl Picture for Figure {
@@ -40,7 +40,7 @@ impl Picture for Figure {
         let (head, below) = area.split_vertically(pen.px(legend::height(self)));
         legend::draw(self, &head, pen)?;
         let mut plane = plane(&below, pen, &self.x, &self.y, &self.along)?;
-        if let Some(floor) = self.floor.and_then(|floor| self.y.place(floor)) {
+        if let Some(floor) = self.floor.and_then(|floor| self.y.coordinate(floor)) {
             dashes(&mut plane, &self.x, floor, pen)?;
         }
         for curve in &self.curves {
@@ -52,7 +52,7 @@ impl Picture for Figure {
         for curve in &self.curves {
             self.validation(curve, &mut plane, pen)?;
         }
-        if let Some((floor, place)) = self.floor.and_then(|f| Some((f, self.y.place(f)?))) {
+        if let Some((floor, place)) = self.floor.and_then(|f| Some((f, self.y.coordinate(f)?))) {
             let name = format!("floor {floor:.4}");
             let above = place - self.y.from < 0.055 * (self.y.to - self.y.from);
             label(&mut plane, (self.x.to, place), above, &name, pen)?;
@@ -61,7 +61,7 @@ impl Picture for Figure {
     }
 }
 
-/// Axes with a mesh.
+/// Draws the axes and the grid.
 pub fn plane<'a, DB: DrawingBackend>(
     area: &'a DrawingArea<DB, Shift>,
     pen: Pen,
@@ -91,7 +91,7 @@ pub fn plane<'a, DB: DrawingBackend>(
     Ok(plane)
 }
 
-/// A dashed line across.
+/// Draws a dashed horizontal line.
 fn dashes<DB: DrawingBackend>(
     plane: &mut Plane<DB>,
     x: &Axis,
@@ -108,7 +108,7 @@ fn dashes<DB: DrawingBackend>(
     Ok(())
 }
 
-/// A text that ends at a place, above or below it, on paper.
+/// Draws right-aligned text above or below a point, on a background.
 fn label<DB: DrawingBackend>(
     plane: &mut Plane<DB>,
     place: (f64, f64),
@@ -132,7 +132,7 @@ fn label<DB: DrawingBackend>(
 }
 
 impl Figure {
-    /// The logged values behind a smoothed line.
+    /// Draws the logged values faintly behind the smoothed line.
     fn faint<DB: DrawingBackend>(
         &self,
         curve: &Curve,
@@ -181,7 +181,7 @@ impl Figure {
         let points = &curve.validation;
         self.line(points, curve.look.colour, pen.width(42), plane, pen)?;
         let every = points.len().div_ceil(MARKERS).max(1);
-        // Counted from the newest, which always has one.
+        // Counts from the latest point, so that it always has a marker.
         for &(x, y) in points.iter().rev().step_by(every) {
             self.mark(x, Some(y), curve, plane, pen, false)?;
         }
@@ -196,7 +196,7 @@ impl Figure {
         plane: &mut Plane<DB>,
         pen: Pen,
     ) -> Result<(), Failure<DB>> {
-        let placed = points.iter().map(|&(x, y)| (x, self.y.place(y)));
+        let placed = points.iter().map(|&(x, y)| (x, self.y.coordinate(y)));
         let style = colour.stroke_width(width);
         for part in clipped(placed, self.y.from, self.y.to) {
             if pen.is_bitmap {
@@ -211,7 +211,7 @@ impl Figure {
         Ok(())
     }
 
-    /// A marker, or a cross. The cross of a value beyond the picture, or of NaN, is at the edge.
+    /// Draws a marker or a cross. The cross of a NaN or a value outside the plot is at the top edge.
     fn mark<DB: DrawingBackend>(
         &self,
         x: f64,
@@ -221,7 +221,7 @@ impl Figure {
         pen: Pen,
         is_cross: bool,
     ) -> Result<(), Failure<DB>> {
-        let place = y.and_then(|y| self.y.place(y));
+        let place = y.and_then(|y| self.y.coordinate(y));
         let inside = place.filter(|place| (self.y.from..=self.y.to).contains(place));
         let place = match (inside, is_cross) {
             (Some(place), _) => place,
@@ -231,7 +231,7 @@ impl Figure {
         let at = plane.backend_coord(&(x, place));
         let area = plane.plotting_area().strip_coord_spec();
         let (left, top) = area.get_base_pixel();
-        // Whole within the picture.
+        // Keeps the whole marker inside the picture.
         let at = (at.0 - left, (at.1 - top).max(pen.px(10)));
         match is_cross {
             true => cross(&area, at, curve.look, pen),

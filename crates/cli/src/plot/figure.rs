@@ -1,4 +1,4 @@
-//! The contents of a picture of runs: curves, limits and labels, from their histories.
+//! Computes the contents of a plot from run histories: curves, limits and labels.
 
 use clap::ValueEnum;
 
@@ -7,11 +7,11 @@ use super::quantity::Quantity;
 use super::smooth::outline;
 use super::theme::Look;
 use crate::error::CliError;
-use crate::run_history::{Evaluated, History};
+use crate::run_history::{EvaluationPoint, History};
 
 /// The quantity of the horizontal axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Along {
+pub enum XQuantity {
     /// Steps made
     #[default]
     Steps,
@@ -21,56 +21,53 @@ pub enum Along {
     Time,
 }
 
-/// A run with what it is called.
+/// A run and its display name.
 #[derive(Clone, Debug)]
-pub struct Named {
-    /// Its name.
+pub struct NamedRun {
     pub name: String,
-    /// Its history.
     pub history: History,
 }
 
-/// A picture of runs.
+/// A plot of runs.
 #[derive(Clone, Debug)]
 pub struct Figure {
-    /// Above all.
+    /// The heading.
     pub title: String,
-    /// An explanation of the lines, below the title.
+    /// A description of the line styles, below the heading.
     pub about: String,
-    /// Below the horizontal axis.
+    /// Label of the horizontal axis.
     pub along: String,
     pub x: Axis,
     pub y: Axis,
     pub curves: Vec<Curve>,
-    /// The lowest validation loss that any model can have, as the drawn quantity.
+    /// The lowest achievable validation loss, converted to the plotted quantity.
     pub floor: Option<f64>,
-    /// The legend's columns.
+    /// Column headings of the legend.
     pub headings: [&'static str; 4],
-    /// Its rows, one for each curve.
+    /// Rows of the legend, one per curve.
     pub rows: Vec<[String; 4]>,
 }
 
-/// A run in the picture.
+/// The curve of one run.
 #[derive(Clone, Debug)]
 pub struct Curve {
     pub look: Look,
-    /// The logged values.
     pub logged: Vec<(f64, f64)>,
-    /// Smoothed, where there are many.
+    /// Smoothed values, if there are enough points.
     pub smooth: Option<Vec<(f64, f64)>>,
     pub validation: Vec<(f64, f64)>,
-    /// Skipped steps; none where the value was NaN.
+    /// Skipped steps with their values. `None` stands for NaN.
     pub skipped: Vec<(f64, Option<f64>)>,
 }
 
 impl Figure {
-    /// The picture of runs.
+    /// Builds the plot of `runs`.
     ///
     /// # Errors
-    /// There is nothing to draw.
+    /// Returns an error if there is nothing to draw.
     pub fn new(
-        runs: &[Named],
-        along: Along,
+        runs: &[NamedRun],
+        along: XQuantity,
         quantity: &Quantity,
         log: bool,
     ) -> Result<Self, CliError> {
@@ -93,8 +90,8 @@ impl Figure {
             about: about(&curves),
             along: scale.label,
             x: match along {
-                Along::Time => Axis::linear(0.0, end, 8),
-                Along::Steps | Along::Tokens => Axis::counts(end, 8),
+                XQuantity::Time => Axis::linear(0.0, end, 8),
+                XQuantity::Steps | XQuantity::Tokens => Axis::counts(end, 8),
             },
             y,
             floor,
@@ -105,15 +102,15 @@ impl Figure {
     }
 }
 
-/// Steps as places along the horizontal axis.
+/// Converts steps to horizontal coordinates.
 struct Scale {
-    along: Along,
+    along: XQuantity,
     unit: f64,
     label: String,
 }
 
 impl Scale {
-    fn new(along: Along, runs: &[Named]) -> Self {
+    fn new(along: XQuantity, runs: &[NamedRun]) -> Self {
         let seconds = runs.iter().filter_map(|run| run.history.paces.last());
         let longest = seconds.map(|pace| pace.seconds).fold(0.0, f64::max);
         let (unit, name) = match longest {
@@ -123,27 +120,27 @@ impl Scale {
             _ => (86_400.0, "days"),
         };
         let (unit, label) = match along {
-            Along::Steps => (1.0, "steps".to_owned()),
-            Along::Tokens => (1.0, "tokens trained on".to_owned()),
-            Along::Time => (unit, format!("{name} of training")),
+            XQuantity::Steps => (1.0, "steps".to_owned()),
+            XQuantity::Tokens => (1.0, "tokens trained on".to_owned()),
+            XQuantity::Time => (unit, format!("{name} of training")),
         };
         Self { along, unit, label }
     }
 
-    fn place(&self, history: &History, step: usize) -> Option<f64> {
+    fn coordinate(&self, history: &History, step: usize) -> Option<f64> {
         let place = match self.along {
-            Along::Steps => Some(step as f64),
-            Along::Tokens => history.tokens_at(step),
-            Along::Time => history.seconds_at(step),
+            XQuantity::Steps => Some(step as f64),
+            XQuantity::Tokens => history.tokens_at(step),
+            XQuantity::Time => history.seconds_at(step),
         };
         place.map(|place| place / self.unit)
     }
 }
 
 impl Curve {
-    fn new(number: usize, run: &Named, quantity: &Quantity, scale: &Scale) -> Self {
+    fn new(number: usize, run: &NamedRun, quantity: &Quantity, scale: &Scale) -> Self {
         let history = &run.history;
-        let place = |step: usize| scale.place(history, step);
+        let place = |step: usize| scale.coordinate(history, step);
         let placed = |points: Vec<(usize, f64)>| -> Vec<_> {
             let points = points.into_iter();
             points
@@ -168,7 +165,7 @@ impl Curve {
         self.logged.iter().chain(&self.validation).copied()
     }
 
-    /// The values of the strong line, after the first tenth of the run.
+    /// The values of the main line after the first tenth of the run.
     fn settled(&self) -> Vec<f64> {
         let line = self.smooth.as_ref().unwrap_or(&self.logged);
         let xs: Vec<f64> = self.points().map(|(x, _)| x).collect();
@@ -221,7 +218,7 @@ fn y_axis(
     Ok(Axis::linear(low, high + room, 6))
 }
 
-/// Explains the lines.
+/// Describes the line styles in use.
 fn about(curves: &[Curve]) -> String {
     let mut parts = Vec::new();
     if curves.iter().any(|curve| !curve.validation.is_empty()) {
@@ -250,12 +247,12 @@ fn headings(validated: bool) -> [&'static str; 4] {
 /// The placeholder of a missing number.
 const NONE: &str = "–";
 
-fn row(run: &Named, validated: bool) -> [String; 4] {
+fn row(run: &NamedRun, validated: bool) -> [String; 4] {
     let history = &run.history;
     let figures = if validated {
         let both = history.last_evaluation().zip(history.best());
         both.map(|(last, best)| {
-            let loss = |e: Evaluated| match e.loss.is_finite() {
+            let loss = |e: EvaluationPoint| match e.loss.is_finite() {
                 true => format!("{:.4}", e.loss),
                 false => NONE.to_owned(),
             };
@@ -275,10 +272,10 @@ fn row(run: &Named, validated: bool) -> [String; 4] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run_history::{Paced, Skipped};
+    use crate::run_history::{PacePoint, SkippedStep};
     use emberlm_trainer::events::Event;
 
-    fn run(losses: &[f64]) -> Named {
+    fn run(losses: &[f64]) -> NamedRun {
         let steps = losses.iter().enumerate().map(|(at, &loss)| Event::Step {
             step: 10 * (at + 1),
             tokens: 1000 * (at as u64 + 1),
@@ -289,7 +286,7 @@ mod tests {
             learning_rate: 1e-3,
             metrics: Default::default(),
         });
-        let paces = (1..=losses.len()).map(|at| Paced {
+        let paces = (1..=losses.len()).map(|at| PacePoint {
             step: 10 * at,
             seconds: 60.0 * at as f64,
             tokens_per_second: 16.0,
@@ -298,43 +295,48 @@ mod tests {
             paces: paces.collect(),
             ..History::of(steps)
         };
-        Named {
+        NamedRun {
             name: "run".into(),
             history,
         }
     }
 
-    fn figure(runs: &[Named], along: Along, name: &str, log: bool) -> Result<Figure, CliError> {
+    fn figure(
+        runs: &[NamedRun],
+        along: XQuantity,
+        name: &str,
+        log: bool,
+    ) -> Result<Figure, CliError> {
         Figure::new(runs, along, &Quantity::find(name, runs)?, log)
     }
 
     #[test]
-    fn places_are_steps_tokens_or_time() {
+    fn the_horizontal_axis_shows_steps_tokens_or_time() {
         let runs = [run(&[3.0, 2.0, 1.0, 0.5])];
         let xs = |along| {
             let figure = figure(&runs, along, "loss", false).expect("curves");
             let xs: Vec<f64> = figure.curves[0].logged.iter().map(|p| p.0).collect();
             (xs, figure.along)
         };
-        assert_eq!(xs(Along::Steps).0, [10.0, 20.0, 30.0, 40.0]);
-        assert_eq!(xs(Along::Tokens).0, [1000.0, 2000.0, 3000.0, 4000.0]);
-        let (minutes, label) = xs(Along::Time);
+        assert_eq!(xs(XQuantity::Steps).0, [10.0, 20.0, 30.0, 40.0]);
+        assert_eq!(xs(XQuantity::Tokens).0, [1000.0, 2000.0, 3000.0, 4000.0]);
+        let (minutes, label) = xs(XQuantity::Time);
         assert_eq!(minutes, [1.0, 2.0, 3.0, 4.0]);
         assert_eq!(label, "minutes of training");
     }
 
     #[test]
-    fn perplexity_is_the_loss_s_exponential_and_so_is_its_floor() {
+    fn perplexity_and_its_floor_are_exponentials_of_the_loss() {
         let mut runs = [run(&[1.0, 0.0])];
         runs[0].history.floor = Some(0.0);
-        runs[0].history.evaluations = vec![Evaluated {
+        runs[0].history.evaluations = vec![EvaluationPoint {
             step: 20,
             loss: 2.0,
         }];
         let readings = vec![(20, 2f64.exp())];
         let validated = &mut runs[0].history.validated;
         validated.insert("perplexity".into(), readings);
-        let figure = figure(&runs, Along::Steps, "perplexity", true).expect("curves");
+        let figure = figure(&runs, XQuantity::Steps, "perplexity", true).expect("curves");
         assert_eq!(figure.floor, Some(1.0));
         assert_eq!(figure.curves[0].validation, [(20.0, 2f64.exp())]);
         assert_eq!(figure.curves[0].logged[0].1, 1f64.exp());
@@ -342,21 +344,21 @@ mod tests {
     }
 
     #[test]
-    fn one_point_and_no_number() {
+    fn single_points_and_nan_values_are_handled() {
         for loss in [2.0, 0.0, -1.0] {
-            let figure = figure(&[run(&[loss])], Along::Steps, "loss", false);
+            let figure = figure(&[run(&[loss])], XQuantity::Steps, "loss", false);
             assert!(figure.is_ok(), "{loss}");
         }
         let nothing = [run(&[f64::NAN])];
-        assert!(figure(&nothing, Along::Steps, "loss", false).is_err());
-        assert!(figure(&[run(&[-1.0])], Along::Steps, "loss", true).is_err());
+        assert!(figure(&nothing, XQuantity::Steps, "loss", false).is_err());
+        assert!(figure(&[run(&[-1.0])], XQuantity::Steps, "loss", true).is_err());
         let mut with_skipped = run(&[2.0, f64::NAN, 1.0]);
-        with_skipped.history.skipped = vec![Skipped {
+        with_skipped.history.skipped = vec![SkippedStep {
             step: 20,
             loss: None,
             gradient_norm: None,
         }];
-        let figure = figure(&[with_skipped], Along::Steps, "loss", false);
+        let figure = figure(&[with_skipped], XQuantity::Steps, "loss", false);
         let figure = figure.expect("curves");
         assert_eq!(figure.curves[0].skipped, [(20.0, None)]);
         assert!(figure.about.contains("skipped"), "{}", figure.about);

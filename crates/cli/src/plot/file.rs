@@ -1,4 +1,4 @@
-//! Files of pictures, whose format follows from the end of their name.
+//! Picture files, whose format follows from the file extension.
 
 use std::path::PathBuf;
 
@@ -8,16 +8,16 @@ use super::page::Page;
 use super::paint::{Picture, png, svg};
 use crate::error::CliError;
 
-/// The format of a picture's file.
+/// A picture file format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// A page with the picture as SVG and a table.
+    /// An HTML page with the picture as SVG and a table.
     Html,
     Svg,
     Png,
 }
 
-/// A file to write a picture to.
+/// A picture file to write.
 #[derive(Clone, Debug)]
 pub struct PictureFile {
     pub path: PathBuf,
@@ -25,13 +25,13 @@ pub struct PictureFile {
 }
 
 impl PictureFile {
-    /// The value's name in `--help`.
+    /// The value name in `--help`.
     pub const VALUE_NAME: &str = "FILE.html|.svg|.png";
 
-    /// Parses a file's name.
+    /// Parses a file name.
     ///
     /// # Errors
-    /// The name has another ending.
+    /// Returns an error if the extension is not supported.
     pub fn parse(text: &str) -> Result<Self, String> {
         let path = PathBuf::from(text);
         let formats = [
@@ -49,10 +49,10 @@ impl PictureFile {
         }
     }
 
-    /// Draws the picture and writes the file; `page` is what HTML shows with it.
+    /// Draws the picture and writes the file. `page` supplies the title and table of HTML output.
     ///
     /// # Errors
-    /// The picture cannot be drawn, or the file cannot be written.
+    /// Returns an error if the picture cannot be drawn or the file cannot be written.
     pub fn write(&self, picture: &impl Picture, page: &Page) -> Result<(), CliError> {
         let file = match self.format {
             Format::Png => png(picture)?,

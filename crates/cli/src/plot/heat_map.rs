@@ -1,4 +1,4 @@
-//! Attention weights as heat maps: a panel per layer and head, with a row per query and a column per key.
+//! Attention weights as heat maps: one panel per layer and head, with queries as rows and keys as columns.
 
 mod layout;
 
@@ -14,27 +14,28 @@ use super::theme::{FAINT, FRAME, INK, Lettering, PAPER, Side};
 use layout::Layout;
 pub use layout::{cells, fits};
 
-/// A picture of attention weights.
+/// A heat map of attention weights.
 pub struct HeatMap<'a> {
-    /// The heading of the picture.
+    /// The heading.
     pub title: String,
-    /// The layers' numbers, a row of panels each.
+    /// Layer indices, one row of panels each.
     pub layers: &'a [usize],
-    /// The heads' numbers, a column of panels each.
+    /// Head indices, one column of panels each.
     pub heads: &'a [usize],
-    /// The tokens' labels.
+    /// Token labels.
     pub tokens: &'a [String],
-    /// The weights `[tokens, tokens]` of a layer and a head, by their places in `layers` and `heads`: a row per query.
+    /// Returns the weights `[tokens, tokens]` of a layer and a head, with queries as rows. The arguments
+    /// index `layers` and `heads`.
     pub weights: &'a dyn Fn(usize, usize) -> &'a [f32],
 }
 
 const ABOUT: &str = "row: query token; column: key token; colour: attention weight";
-/// The marked weights of the colour bar.
+/// Weights with a tick on the colour bar.
 const MARKS: [f64; 6] = [1.0, 0.5, 0.25, 0.1, 0.01, 0.0];
 
 type DrawResult<DB> = Result<(), DrawingAreaErrorKind<<DB as DrawingBackend>::ErrorType>>;
 
-/// The colour of a weight: viridis over its square root, so that a weight of 0.01 is visible beside one of 1.
+/// Maps a weight to a colour: viridis over the square root, so that 0.01 is visible next to 1.
 fn colour(weight: f32) -> RGBColor {
     let share = f64::from(weight.clamp(0.0, 1.0)).sqrt();
     let [r, g, b] = colorous::VIRIDIS.eval_continuous(share).into_array();
@@ -127,7 +128,8 @@ impl HeatMap<'_> {
         Ok(())
     }
 
-    /// Labels the rows of the leftmost panels and the columns of the lowest ones, where a token's cell is as high as its label.
+    /// Labels the rows of the leftmost panels and the columns of the bottom panels, if the cells are large
+    /// enough.
     fn token_labels<DB: DrawingBackend>(
         &self,
         layout: &Layout,
@@ -162,12 +164,12 @@ impl HeatMap<'_> {
     }
 }
 
-/// The tokens of cell `at` of `cells`.
+/// The range of tokens that cell `at` of `cells` covers.
 fn share(at: usize, cells: usize, count: usize) -> std::ops::Range<usize> {
     at * count / cells..(at + 1) * count / cells
 }
 
-/// The largest weight of some keys, each for the queries that may attend to it.
+/// Returns the largest weight of the given keys, over the queries that may attend to each key (causal mask).
 fn largest(
     weights: &[f32],
     count: usize,
@@ -181,8 +183,8 @@ fn largest(
     visible.reduce(f32::max).unwrap_or(0.0)
 }
 
-/// A filled rectangle. In SVG it overlaps what comes right of it and below it, since viewers leave light seams between shapes that
-/// only touch.
+/// Draws a filled rectangle. In SVG it overlaps its right and lower neighbours, since viewers show light
+/// seams between shapes that only touch.
 fn filled<DB: DrawingBackend>(
     area: &DrawingArea<DB, Shift>,
     pen: Pen,
@@ -198,7 +200,7 @@ fn filled<DB: DrawingBackend>(
     area.draw(&Rectangle::new(corners, colour.filled()))
 }
 
-/// Paper with a frame around it.
+/// Draws a background with a frame around it.
 fn framed<DB: DrawingBackend>(
     area: &DrawingArea<DB, Shift>,
     pen: Pen,
@@ -211,7 +213,7 @@ fn framed<DB: DrawingBackend>(
     filled(area, pen, (left, top), (right, bottom), PAPER)
 }
 
-/// The colours' scale: 0 at the bottom, 1 at the top.
+/// Draws the colour scale, from 0 at the bottom to 1 at the top.
 fn colour_bar<DB: DrawingBackend>(
     layout: &Layout,
     area: &DrawingArea<DB, Shift>,
@@ -240,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cells_share_the_tokens_out() {
+    fn cells_partition_the_tokens() {
         let shares = |cells, count| {
             (0..cells)
                 .map(move |at| share(at, cells, count))

@@ -1,4 +1,4 @@
-//! Means with their intervals, a row for each configuration.
+//! Plots means with confidence intervals, one row per configuration.
 
 use plotters::backend::DrawingBackend;
 use plotters::coord::Shift;
@@ -13,27 +13,27 @@ use super::marker::marker;
 use super::paint::{Pen, Picture};
 use super::theme::{FAINT, FRAME, GRID, INK, Lettering, Look, Shape, Side};
 
-/// A picture of means.
+/// A plot of means with confidence intervals.
 #[derive(Clone, Debug)]
 pub struct Intervals {
-    /// Above all.
+    /// The heading.
     pub title: String,
-    /// Its rows, from the top.
-    pub rows: Vec<Estimated>,
+    /// Rows from top to bottom.
+    pub rows: Vec<IntervalRow>,
 }
 
-/// A row.
+/// A row of the plot.
 #[derive(Clone, Debug)]
-pub struct Estimated {
+pub struct IntervalRow {
     pub name: String,
-    /// The values of the mean.
+    /// The averaged values.
     pub values: Vec<f64>,
     pub mean: f64,
     /// Half the width of the confidence interval.
     pub half_width: Option<f64>,
-    /// The mean of each run's lowest value.
+    /// The mean of the runs' lowest values.
     pub lowest: f64,
-    /// The mean in words.
+    /// The mean as displayed.
     pub text: String,
 }
 
@@ -42,9 +42,9 @@ const LEFT: i32 = 44;
 const TOP: i32 = 132;
 const ROW: i32 = 62;
 const BELOW: i32 = 84;
-/// Of the figures on the right.
+/// Width of the numbers on the right.
 const FIGURES: i32 = 260;
-/// The longest name that has room.
+/// Maximum length of a name, in characters.
 const NAME: usize = 40;
 
 type DrawResult<DB> = Result<(), DrawingAreaErrorKind<<DB as DrawingBackend>::ErrorType>>;
@@ -101,14 +101,14 @@ impl Intervals {
         TOP + ROW * self.rows.len() as i32
     }
 
-    /// The left end of the axis: right of the names, with room for a wider font.
+    /// The left end of the axis, to the right of the names. Leaves space for a wider font.
     fn from(&self) -> i32 {
         let names = self.rows.iter().map(|row| row.name.chars().count());
         LEFT + 36 + 16 * names.max().unwrap_or(0).clamp(8, NAME) as i32
     }
 
     fn axis(&self) -> Axis {
-        let of = |row: &Estimated| {
+        let of = |row: &IntervalRow| {
             let half = row.half_width.unwrap_or(0.0);
             let others = [row.mean - half, row.mean + half, row.lowest];
             row.values.clone().into_iter().chain(others)
@@ -127,7 +127,7 @@ impl Intervals {
 
     fn row<DB: DrawingBackend>(
         &self,
-        row: &Estimated,
+        row: &IntervalRow,
         axis: &Axis,
         y: i32,
         area: &DrawingArea<DB, Shift>,

@@ -1,4 +1,4 @@
-//! The head of a picture of runs: the title, an explanation of the lines, and a row for each run.
+//! The head of a plot of runs: title, description of the lines, and a row for each run.
 
 use plotters::backend::DrawingBackend;
 use plotters::coord::Shift;
@@ -11,26 +11,26 @@ use super::marker::marker;
 use super::paint::Pen;
 use super::theme::{FAINT, INK, Lettering, Side};
 
-/// More rows would leave no room for what they name.
+/// Maximum number of rows. More would leave no space for the plot.
 const ROWS: usize = 24;
 const LEFT: i32 = 44;
 const TITLE: i32 = 46;
 const ABOUT: i32 = 86;
 const HEADINGS: i32 = 132;
 const ROW: i32 = 36;
-/// The longest name that has room beside its figures.
+/// Maximum length of a name next to its numbers, in characters.
 const NAME: usize = 56;
 
 type DrawResult<DB> = Result<(), DrawingAreaErrorKind<<DB as DrawingBackend>::ErrorType>>;
 
-/// Its height in pixels.
+/// The legend's height in pixels.
 pub fn height(figure: &Figure) -> i32 {
     let rows = figure.curves.len();
     let more = i32::from(rows > ROWS);
     HEADINGS + ROW * (rows.min(ROWS) as i32 + more) + 34
 }
 
-/// Draws it.
+/// Draws the legend.
 pub fn draw<DB: DrawingBackend>(
     figure: &Figure,
     area: &DrawingArea<DB, Shift>,
@@ -70,16 +70,16 @@ pub fn draw<DB: DrawingBackend>(
     Ok(())
 }
 
-/// The columns' positions: the left side of the first, the right sides of the others.
+/// Horizontal positions of the columns: the left edge of the first and the right edges of the others.
 fn columns(figure: &Figure) -> [i32; 4] {
     let names = figure.rows.iter().map(|row| row[0].chars().count());
     let longest = names.max().unwrap_or(0).clamp(12, NAME) as i32;
-    // The reader's font may be wider than the bundled one.
+    // Viewers of SVG may use a wider font than the bundled one.
     let figures = LEFT + 64 + 16 * longest;
     [LEFT + 64, figures + 210, figures + 330, figures + 450]
 }
 
-/// A text of at most so many characters: its middle is left out, as what differs is often at its end.
+/// Shortens text to `most` characters by cutting out its middle, since names often differ at their ends.
 pub fn middle_cut(text: &str, most: usize) -> String {
     let characters: Vec<char> = text.chars().collect();
     if characters.len() <= most {
@@ -97,7 +97,7 @@ mod tests {
     use super::middle_cut;
 
     #[test]
-    fn long_names_keep_both_ends() {
+    fn long_names_are_cut_in_the_middle() {
         assert_eq!(middle_cut("short", 5), "short");
         assert_eq!(middle_cut("a-long-name-001", 9), "a-lo…-001");
         assert_eq!(middle_cut("äöüß", 3), "ä…ß");

@@ -1,4 +1,4 @@
-//! Markers on curves.
+//! Markers and crosses on curves.
 
 use plotters::backend::DrawingBackend;
 use plotters::coord::Shift;
@@ -11,7 +11,7 @@ use super::theme::{Look, Shape};
 
 type DrawResult<DB> = Result<(), DrawingAreaErrorKind<<DB as DrawingBackend>::ErrorType>>;
 
-/// A marker around a place.
+/// Draws a marker centred at a point.
 pub fn marker<DB: DrawingBackend>(
     area: &DrawingArea<DB, Shift>,
     (x, y): (i32, i32),
@@ -39,7 +39,7 @@ pub fn marker<DB: DrawingBackend>(
     }
 }
 
-/// A cross around a place.
+/// Draws a cross centred at a point.
 pub fn cross<DB: DrawingBackend>(
     area: &DrawingArea<DB, Shift>,
     (x, y): (i32, i32),

@@ -1,27 +1,26 @@
-//! A page that shows a picture with a table below, in one file that needs nothing else.
+//! A self-contained HTML page with a picture and a table.
 
 use std::fmt::Write;
 
 use super::theme;
 
-/// A page.
+/// An HTML page with a picture and a table.
 pub struct Page<'a> {
-    /// Its title.
     pub title: &'a str,
-    /// The table's headings.
+    /// The table's column headings.
     pub headings: &'a [&'a str],
-    /// The table's rows: a name, then figures.
+    /// The table's rows: a name followed by numbers.
     pub rows: &'a [Vec<String>],
 }
 
 impl Page<'_> {
-    /// The page as HTML, with its picture as SVG.
+    /// Renders the page as HTML with an inline SVG picture.
     pub fn html(&self, svg: &str) -> String {
         let title = escaped(self.title);
         let mut dark = String::new();
         for (colour, other) in theme::dark() {
             let (colour, other) = (theme::hex(colour), theme::hex(other));
-            // A style's rule comes before an attribute of the drawing.
+            // CSS rules take precedence over SVG presentation attributes.
             let _ = write!(
                 dark,
                 "svg [fill=\"{colour}\"]{{fill:{other}}}svg [stroke=\"{colour}\"]{{stroke:{other}}}\n  "
@@ -69,7 +68,7 @@ th:first-child, td:first-child {{ text-align: left; padding-left: 0 }}
     }
 }
 
-/// A text escaped for HTML.
+/// Escapes text for HTML.
 fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {
@@ -90,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_cannot_be_code() {
+    fn names_are_escaped_in_html() {
         let page = Page {
             title: "<script>a & b</script>",
             headings: &["run"],

@@ -1,4 +1,4 @@
-//! A picture as a file: SVG, or the pixels of a PNG.
+//! Renders a picture as an SVG or PNG file.
 
 use std::fmt::Display;
 
@@ -11,12 +11,12 @@ use plotters::style::TextStyle;
 use super::theme::{self, Lettering};
 use crate::error::CliError;
 
-/// Something that can be drawn.
+/// A picture that can be drawn on any drawing backend.
 pub trait Picture {
-    /// Its width and height in pixels.
+    /// The width and height in pixels.
     fn size(&self) -> (u32, u32);
 
-    /// Draws it on an area `pen.scale` times as large.
+    /// Draws the picture on an area enlarged by `pen.scale`.
     fn draw<DB: DrawingBackend>(
         &self,
         area: &DrawingArea<DB, Shift>,
@@ -24,31 +24,33 @@ pub trait Picture {
     ) -> Result<(), DrawingAreaErrorKind<DB::ErrorType>>;
 }
 
-/// Converts lengths to the backend's, and writes text.
+/// Scales lengths to a drawing backend, and draws text.
 #[derive(Clone, Copy, Debug)]
 pub struct Pen {
     scale: i32,
-    /// The backend draws pixels. A wide line of pixels has gaps where it crosses itself, so it is drawn segment by segment.
+    /// True if the backend draws pixels. Its wide polylines have gaps where they cross themselves, so they
+    /// are drawn segment by segment.
     pub is_bitmap: bool,
 }
 
 impl Pen {
-    /// A length.
+    /// Scales a length.
     pub fn px(self, length: i32) -> i32 {
         length * self.scale
     }
 
-    /// The downward shift that centres text of a size, since the bitmap backend centres the box of a line.
+    /// The downward shift that centres text of `size` vertically. The bitmap backend centres the line box
+    /// instead.
     pub fn drop(self, size: i32) -> i32 {
         if self.is_bitmap { self.px(size) / 8 } else { 0 }
     }
 
-    /// The style of a text.
+    /// The drawing library's style for text.
     pub fn style(self, lettering: Lettering) -> TextStyle<'static> {
         lettering.style(self.px(lettering.size))
     }
 
-    /// Writes a line of text at a place.
+    /// Draws one line of text.
     pub fn write<DB: DrawingBackend>(
         self,
         area: &DrawingArea<DB, Shift>,
@@ -64,23 +66,23 @@ impl Pen {
         area.draw(&Text::new(text.to_owned(), place, self.style(lettering)))
     }
 
-    /// A line's width, in tenths of pixels.
+    /// Scales a line width given in tenths of a pixel.
     pub fn width(self, tenths: u32) -> u32 {
         (tenths * self.scale.unsigned_abs()).div_ceil(10)
     }
 }
 
-/// Places are whole numbers: finer ones than pixels.
+/// SVG coordinates are integers, so this factor gives them subpixel precision.
 const FINER: i32 = 4;
-/// Pixels of a side that become one: edges are smooth.
+/// Supersampling factor per side for smooth edges.
 const SAMPLES: u32 = 3;
-/// A larger picture is drawn as it is, since its samples would take more than 110 MB.
+/// Pixel count above which a picture is not supersampled, to limit the samples to about 110 MB.
 const MOST_SAMPLED: u32 = 4_000_000;
 
-/// The picture as SVG.
+/// Renders the picture as SVG.
 ///
 /// # Errors
-/// The drawing library fails.
+/// Returns an error if the drawing library fails.
 pub fn svg(picture: &impl Picture) -> Result<String, CliError> {
     theme::register()?;
     let (width, height) = picture.size();
@@ -91,15 +93,15 @@ pub fn svg(picture: &impl Picture) -> Result<String, CliError> {
     let mut text = String::new();
     let fine = (width * FINER as u32, height * FINER as u32);
     draw(picture, SVGBackend::with_string(&mut text, fine), pen)?;
-    // The view box keeps the fine places; the size is the picture's.
+    // The view box keeps the fine coordinates. The size is that of the picture.
     let head = format!("width=\"{}\" height=\"{}\"", fine.0, fine.1);
     Ok(text.replacen(&head, &format!("width=\"{width}\" height=\"{height}\""), 1))
 }
 
-/// The picture as a PNG file.
+/// Renders the picture as a PNG file.
 ///
 /// # Errors
-/// The drawing library or the encoder fails.
+/// Returns an error if the drawing library or the encoder fails.
 pub fn png(picture: &impl Picture) -> Result<Vec<u8>, CliError> {
     theme::register()?;
     let (width, height) = picture.size();
@@ -130,7 +132,7 @@ fn draw<DB: DrawingBackend>(picture: &impl Picture, backend: DB, pen: Pen) -> Re
     area.present().map_err(failed)
 }
 
-/// Each pixel the mean of its `side * side` samples.
+/// Downsamples by averaging `side * side` samples per pixel.
 fn reduced(samples: &[u8], width: usize, height: usize, side: usize) -> Vec<u8> {
     let mut pixels = Vec::with_capacity(3 * width * height);
     for y in 0..height {

@@ -1,29 +1,29 @@
-//! The metric of a picture.
+//! The plotted metric.
 
 use std::collections::BTreeSet;
 
 use emberlm_trainer::metrics::{Aggregation, Direction, Metric};
 
-use super::figure::Named;
+use super::figure::NamedRun;
 use super::smooth::smoothed;
 use crate::error::CliError;
-use crate::run_history::{History, Series, Skipped};
+use crate::run_history::{History, Series, SkippedStep};
 
-/// The metric that is drawn from bottom to top.
+/// The metric on the vertical axis.
 #[derive(Clone, Debug)]
 pub struct Quantity(Metric);
 
 impl Quantity {
-    /// The metric of a name that runs have readings of.
+    /// Returns the metric `name` if any run has readings of it.
     ///
     /// # Errors
-    /// No run has.
-    pub fn find(name: &str, runs: &[Named]) -> Result<Self, CliError> {
+    /// Returns an error if no run has.
+    pub fn find(name: &str, runs: &[NamedRun]) -> Result<Self, CliError> {
         let found = runs.iter().find_map(|run| run.history.metric(name));
         if let Some(metric) = found {
             return Ok(Self(metric.clone()));
         }
-        let read = |run: &Named| {
+        let read = |run: &NamedRun| {
             let names = run
                 .history
                 .trained
@@ -37,22 +37,22 @@ impl Quantity {
         Err(CliError::usage(message).hint(format!("--y may be {}", known.join(", "))))
     }
 
-    /// The title with the unit.
+    /// The axis label: title and unit.
     pub fn label(&self) -> String {
         self.0.label()
     }
 
-    /// Returns true if its highest values may be cut off.
+    /// Returns true if the highest values may be cut off.
     pub fn has_outliers(&self) -> bool {
         self.0.aggregation != Aggregation::Last
     }
 
-    /// Returns true if its axis begins at 0.
+    /// Returns true if the axis starts at 0.
     pub fn begins_at_zero(&self) -> bool {
         self.0.direction != Direction::LowerIsBetter
     }
 
-    /// A loss as this quantity; none of one that does not follow from it.
+    /// Converts a loss to this quantity. Returns `None` if the quantity is not a function of the loss.
     pub fn of_loss(&self, loss: f64) -> Option<f64> {
         match self.0.name.as_ref() {
             "loss" => Some(loss),
@@ -61,13 +61,13 @@ impl Quantity {
         }
     }
 
-    /// Readings by their steps, as they are displayed.
+    /// Returns the readings by step, in displayed units.
     pub fn points(&self, series: &Series) -> Vec<(usize, f64)> {
         let points = series.get(self.0.name.as_ref()).into_iter().flatten();
         points.map(|&(step, y)| (step, self.0.scale * y)).collect()
     }
 
-    /// A curve smoothed: perplexities as the losses they are of.
+    /// Smooths a curve. Perplexities are averaged in log space, as losses.
     pub fn smoothed(&self, points: &[(f64, f64)]) -> Option<Vec<(f64, f64)>> {
         match self.0.aggregation {
             Aggregation::Last => None,
@@ -80,9 +80,9 @@ impl Quantity {
         }
     }
 
-    /// Its values at skipped steps.
+    /// The quantity's values at skipped steps.
     pub fn skipped(&self, history: &History) -> Vec<(usize, Option<f64>)> {
-        let of = |skipped: &Skipped| match self.0.name.as_ref() {
+        let of = |skipped: &SkippedStep| match self.0.name.as_ref() {
             "gradient_norm" => Some((skipped.step, skipped.gradient_norm)),
             "loss" | "perplexity" => {
                 let value = skipped.loss.and_then(|loss| self.of_loss(loss));

@@ -1,18 +1,18 @@
-//! Curves of many points: smoothed, and with no more points than can be seen.
+//! Smoothing of curves, and downsampling to as many points as are visible.
 
-/// Fewer points than this are drawn as they are.
+/// Curves with fewer points are not smoothed.
 const FEW: usize = 100;
-/// More points than this cannot be distinguished.
+/// Maximum number of distinguishable points.
 const MANY: usize = 3000;
 
-/// The number of neighbours on each side that count at each point; none where there are few points.
+/// The number of neighbours on each side to smooth over. Returns 0 if there are few points.
 fn reach(points: usize) -> usize {
     if points < FEW { 0 } else { points / 40 }
 }
 
-/// A curve smoothed by a straight line through each point's neighbours, weighted by their nearness, so that it does not
-/// lag behind (Cleveland 1979, without the robustness); none if there are too few points. NaN values
-/// are ignored. Near the steep beginning of a curve, fewer neighbours are used on both sides.
+/// Smooths a curve by local linear regression with weights that decrease with distance, which does not lag
+/// behind the curve (Cleveland 1979, without the robustness iterations). Returns `None` if there are too few
+/// points. NaN values are ignored. Fewer neighbours are used near the steep beginning of a curve.
 pub fn smoothed(points: &[(f64, f64)]) -> Option<Vec<(f64, f64)>> {
     let points = &means(points);
     let reach = reach(points.len());
@@ -22,7 +22,7 @@ pub fn smoothed(points: &[(f64, f64)]) -> Option<Vec<(f64, f64)>> {
     let at = |middle: usize| {
         let reach = reach.min(middle);
         let right = reach.min(points.len() - 1 - middle);
-        // As many neighbours at the end, all of them before it.
+        // At the end of the curve, the window keeps its size and extends to the left instead.
         let left = middle.min(2 * reach - right);
         let scale = (left.max(right) + 1) as f64;
         let mut sums = Sums::default();
@@ -36,7 +36,7 @@ pub fn smoothed(points: &[(f64, f64)]) -> Option<Vec<(f64, f64)>> {
     Some((0..points.len()).map(at).collect())
 }
 
-/// The sums that determine a weighted straight line.
+/// Sums of a weighted linear regression.
 #[derive(Default)]
 struct Sums {
     weight: f64,
@@ -57,7 +57,7 @@ impl Sums {
         }
     }
 
-    /// The line's height at 0; the mean where no line is determined.
+    /// The regression line's value at 0, or the mean if the line is undetermined.
     fn at_zero(&self) -> f64 {
         let determinant = self.weight * self.xx - self.x * self.x;
         if determinant > 1e-9 * self.weight * self.xx {
@@ -67,7 +67,7 @@ impl Sums {
     }
 }
 
-/// Means of neighbours, where there are many points.
+/// Averages neighbouring points if there are more than [`MANY`].
 fn means(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let of = |part: &[(f64, f64)]| {
         let numbers = || part.iter().filter(|(_, y)| y.is_finite());
@@ -79,7 +79,7 @@ fn means(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     points.chunks(each).map(of).collect()
 }
 
-/// The same line of fewer points, where there are many: of each few neighbours the lowest and the highest.
+/// Downsamples a curve and keeps its outline: the lowest and the highest point of each chunk.
 pub fn outline(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
     if points.len() <= MANY {
         return points;
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_straight_line_stays_and_noise_goes() {
+    fn smoothing_keeps_lines_and_removes_noise() {
         let line: Vec<_> = (0..300)
             .map(|i| (f64::from(i), f64::from(i) * 0.5))
             .collect();
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn few_points_and_holes() {
+    fn few_points_are_not_smoothed_and_nan_is_ignored() {
         assert_eq!(smoothed(&[(0.0, 1.0); 99]), None);
         let mut points = vec![(0.0, 1.0); 200];
         points[100].1 = f64::NAN;
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn many_points_keep_their_outline() {
+    fn downsampling_keeps_the_outline() {
         let mut points: Vec<_> = (0..100_000).map(|i| (f64::from(i), 1.0)).collect();
         points[50_001].1 = 9.0;
         points[70_000].1 = -9.0;

@@ -1,4 +1,4 @@
-//! Colours and type.
+//! Colours and fonts of plots.
 
 use std::sync::OnceLock;
 
@@ -9,18 +9,18 @@ use plotters::style::{
 
 use crate::error::CliError;
 
-/// Behind everything.
+/// The background.
 pub const PAPER: RGBColor = RGBColor(255, 255, 255);
 /// Text.
 pub const INK: RGBColor = RGBColor(38, 38, 46);
 /// Secondary text.
 pub const FAINT: RGBColor = RGBColor(96, 96, 108);
-/// Lines of the mesh.
+/// Grid lines.
 pub const GRID: RGBColor = RGBColor(226, 226, 232);
-/// The axes.
+/// Axes and frames.
 pub const FRAME: RGBColor = RGBColor(160, 160, 170);
 
-/// Colours that colour-blind readers can distinguish (Okabe and Ito 2008), without yellow, which is faint on white, and
+/// A palette for colour-blind readers (Okabe and Ito 2008), without yellow, which is faint on white, and
 /// black, which is used for text.
 const COLOURS: [RGBColor; 6] = [
     RGBColor(0, 114, 178),
@@ -31,7 +31,7 @@ const COLOURS: [RGBColor; 6] = [
     RGBColor(86, 180, 233),
 ];
 
-/// A marker's outline, for when there are more curves than colours.
+/// A marker shape. Shapes distinguish curves when there are more curves than colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     Circle,
@@ -48,7 +48,7 @@ pub struct Look {
 }
 
 impl Look {
-    /// Of the curve of a number, from 0: colours first, then shapes.
+    /// The appearance of curve `number`, from 0. Colours vary first, then shapes.
     pub fn of(number: usize) -> Self {
         const SHAPES: [Shape; 4] = [
             Shape::Circle,
@@ -63,12 +63,12 @@ impl Look {
     }
 }
 
-/// The colour of what lies behind a curve: transparent, on white.
+/// A colour for lines behind a curve: the colour at 30% opacity on white.
 pub fn lighter(colour: RGBColor) -> RGBColor {
     mixed(colour, PAPER)
 }
 
-/// Three parts of a colour in ten.
+/// Mixes 30% of the first colour with 70% of the second.
 fn mixed(RGBColor(r, g, b): RGBColor, RGBColor(r0, g0, b0): RGBColor) -> RGBColor {
     let mix = |a: u8, b: u8| ((3 * u16::from(a) + 7 * u16::from(b)) / 10) as u8;
     RGBColor(mix(r, r0), mix(g, g0), mix(b, b0))
@@ -83,7 +83,7 @@ pub fn dark() -> Vec<(RGBColor, RGBColor)> {
         (FAINT, RGBColor(165, 165, 178)),
         (GRID, RGBColor(43, 46, 54)),
         (FRAME, RGBColor(92, 96, 108)),
-        // The darkest of the curves' colours.
+        // The darkest curve colour.
         (COLOURS[0], RGBColor(61, 154, 214)),
     ];
     let behind = COLOURS.map(|colour| (lighter(colour), mixed(colour, DARK_PAPER)));
@@ -91,19 +91,19 @@ pub fn dark() -> Vec<(RGBColor, RGBColor)> {
     pairs
 }
 
-/// A colour as SVG has it.
+/// Formats a colour for SVG.
 pub fn hex(RGBColor(r, g, b): RGBColor) -> String {
     format!("#{r:02X}{g:02X}{b:02X}")
 }
 
-/// The families of text: bundled fonts in pictures of pixels, the reader's own in SVG.
+/// Font families. PNG uses the bundled fonts, SVG the viewer's.
 const PROPORTIONAL: &str = "sans-serif";
 const MONOSPACED: &str = "monospace";
 
 /// Registers the bundled fonts.
 ///
 /// # Errors
-/// A font cannot be read.
+/// Returns an error if a font cannot be read.
 pub fn register() -> Result<(), CliError> {
     static REGISTERED: OnceLock<bool> = OnceLock::new();
     let fonts = [
@@ -117,7 +117,7 @@ pub fn register() -> Result<(), CliError> {
     }
 }
 
-/// Which side of a text stands at its place.
+/// The side of the text that is anchored at its position.
 #[derive(Clone, Copy, Debug)]
 pub enum Side {
     Left,
@@ -125,15 +125,15 @@ pub enum Side {
     Right,
 }
 
-/// The size, colour and position of a line of text, which is centred in height at its place.
+/// Style of one line of text, centred vertically at its position.
 #[derive(Clone, Copy, Debug)]
 pub struct Lettering {
-    /// In pixels of the picture.
+    /// Font size in pixels of the picture.
     pub size: i32,
     colour: RGBColor,
     side: Side,
     family: &'static str,
-    /// Turned by a quarter, so that it is read from below.
+    /// True if the text is rotated by 90° to read from bottom to top.
     pub is_upwards: bool,
 }
 
@@ -149,7 +149,7 @@ impl Lettering {
         }
     }
 
-    /// The same in a font whose characters have one width.
+    /// Uses the monospaced font.
     pub fn monospaced(self) -> Self {
         Self {
             family: MONOSPACED,
@@ -157,7 +157,7 @@ impl Lettering {
         }
     }
 
-    /// The same, turned so that it is read from below.
+    /// Rotates the text to read from bottom to top.
     pub fn upwards(self) -> Self {
         Self {
             is_upwards: true,
@@ -165,7 +165,7 @@ impl Lettering {
         }
     }
 
-    /// The style of the drawing library; `size` is in the backend's pixels.
+    /// Converts to the drawing library's style. `size` is in the backend's pixels.
     pub fn style(self, size: i32) -> TextStyle<'static> {
         let side = match self.side {
             Side::Left => HPos::Left,

@@ -1,9 +1,10 @@
-//! Tokens as labels, in the characters that the bundled fonts have: those of Latin-1.
+//! Labels of tokens, limited to Latin-1, which the bundled fonts cover.
 
-/// The most characters of a label; a longer one is cut and ends in two dots.
+/// Maximum length of a label in characters. A longer one is cut and ends in two dots.
 const LONGEST: usize = 12;
 
-/// A token's bytes as a label: a middle dot for a space, escapes for invisible characters and those that no font has.
+/// Formats a token's bytes as a label: a middle dot for a space, and escapes for characters that are
+/// invisible or outside of Latin-1.
 pub fn token_label(bytes: &[u8]) -> String {
     let mut text = String::new();
     for chunk in bytes.utf8_chunks() {

@@ -1,4 +1,4 @@
-//! Chat templates, which are rendered in workers: a template comes from whoever made the model.
+//! Renders chat templates in sandboxed workers: a template comes with the model and is untrusted.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -12,18 +12,17 @@ use emberlm_tokenizer::chat::{
 
 use super::worker_command;
 
-/// The job's name.
 const RENDER: &str = "render-template";
-/// The memory of a worker.
+/// Memory limit of a worker.
 const MEMORY: u64 = 256 << 20;
-/// The most bytes of an answer: the texts of some conversations.
+/// Size limit of a response in bytes, which fits the texts of several conversations.
 const RESPONSE: u64 = 128 << 20;
-/// The time of one request.
+/// Time limit of a request.
 const TIME: Duration = Duration::from_secs(5);
-/// Threads that may wait for a worker. Those of `serve` are bounded by it.
+/// Maximum number of threads waiting for a worker. `serve` bounds its own threads by this.
 const QUEUE: usize = 1024;
 
-/// Adds the job to those that a worker can run.
+/// Registers the rendering job.
 pub fn handlers(handlers: Handlers) -> Handlers {
     let service = Mutex::new(RenderService::default());
     handlers.on(RENDER, move |request: RenderRequest<'static>| {
@@ -32,7 +31,7 @@ pub fn handlers(handlers: Handlers) -> Handlers {
     })
 }
 
-/// Lets workers render all chat templates of this process. They start with the first template.
+/// Makes workers render all chat templates of this process. Workers start with the first template.
 pub fn install() {
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let sandbox = Sandbox::new(SandboxOptions {
@@ -47,7 +46,7 @@ pub fn install() {
     let send = move |request: &RenderRequest<'_>| -> Result<RenderReply, RenderError> {
         sandbox.run(RENDER, request).map_err(refuse)
     };
-    // The first one stays.
+    // Only the first installation takes effect.
     install_renderer(Arc::new(RemoteRenderer::new(Arc::new(send))));
 }
 

@@ -1,4 +1,4 @@
-//! Runs as child processes, several at a time.
+//! Runs a sweep's training runs as child processes, several at a time.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -10,64 +10,63 @@ use std::{env, fs, thread};
 
 use emberlm_system::read;
 
-use super::plan::Planned;
+use super::plan::PlannedRun;
 use super::progress::Progress;
 use super::stopping::{EarlyStop, StopRule};
 use crate::error::CliError;
 use crate::run_history::{History, Status};
 
-/// The file of a run's output, in its folder.
+/// The file in a run's folder that captures its output.
 pub const LOG: &str = "log.txt";
-/// Lines of it that are shown when it fails.
+/// Number of log lines printed when a run fails.
 const LINES: usize = 8;
-/// Between two looks at the runs.
+/// Polling interval of the running processes.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// The outcome of a run.
+/// Outcome of a run.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Ended {
-    /// At its last step.
+pub enum RunOutcome {
+    /// The run reached its last step.
     Finished,
-    /// Stopped before its last step, as asked.
+    /// The user stopped the run before its last step.
     Stopped,
-    /// By the sweep's rule of early stopping.
+    /// The early-stopping rule ended the run.
     StoppedEarly(EarlyStop),
-    /// By an error; the last lines of its log.
+    /// The run failed, with the last lines of its log.
     Failed(Vec<String>),
 }
 
 /// A run in progress.
 struct Running<'a> {
-    run: &'a Planned,
+    run: &'a PlannedRun,
     child: Child,
-    /// Its evaluations that the rule has judged.
+    /// The number of evaluations that the rule has judged so far.
     judged: usize,
-    /// The decision to stop it early.
+    /// Set when the rule has decided to stop the run.
     early: Option<EarlyStop>,
 }
 
-/// The runs of a sweep, and the rule by which they are stopped early.
+/// The early-stopping rule of a sweep and the runs to compare.
 #[derive(Clone, Copy, Debug)]
-pub struct Judging<'a> {
+pub struct EarlyStopper<'a> {
     /// All runs of the sweep.
-    pub runs: &'a [Planned],
-    /// The rule.
+    pub runs: &'a [PlannedRun],
     pub rule: Option<StopRule>,
 }
 
-impl Judging<'_> {
-    /// Judges the evaluations of a run after the first `judged`, each as when it was the newest: a run may make several
-    /// between two looks.
-    fn judge(self, run: &Planned, judged: &mut usize) -> Option<EarlyStop> {
+impl EarlyStopper<'_> {
+    /// Judges the evaluations after the first `judged`, each as if it were the latest. A run may make several
+    /// evaluations between two polls.
+    fn judge(self, run: &PlannedRun, judged: &mut usize) -> Option<EarlyStop> {
         let rule = self.rule?;
-        let evaluations = |run: &Planned| {
+        let evaluations = |run: &PlannedRun| {
             let history = History::read(&run.folder).unwrap_or_default();
             history.evaluations
         };
         let own = evaluations(run);
         let others = self.runs.iter().filter(|other| other.name != run.name);
         let others: Vec<_> = others.map(evaluations).collect();
-        // The last step's evaluation ends it anyway.
+        // A run that evaluated its last step ends anyway.
         let ends = own
             .last()
             .is_some_and(|last| last.step >= run.config.train.steps);
@@ -77,39 +76,40 @@ impl Judging<'_> {
     }
 }
 
-/// Returns true if nothing is left to do for a run: it is finished, or was stopped early.
-pub fn is_done(run: &Planned) -> bool {
+/// Returns true if a run is finished or was stopped early.
+pub fn is_done(run: &PlannedRun) -> bool {
     is_finished(run) || run.stopped_early().is_some()
 }
 
-/// Returns true if a run has made its last step.
-pub fn is_finished(run: &Planned) -> bool {
+/// Returns true if a run has reached its last step.
+pub fn is_finished(run: &PlannedRun) -> bool {
     let history = History::read(&run.folder);
     history.is_ok_and(|history| history.status(&run.folder) == Status::Finished)
 }
 
-/// Runs them in order, `parallel` at a time, until all have ended. Returns their outcomes in the order in which they ended.
-/// Each increase of `asked` asks the runs in progress once to stop; no other run is started after that.
+/// Runs `runs` in order, `parallel` at a time, and returns their outcomes in the order in which they ended.
+/// Each increase of `stop_requests` sends one stop signal to the running processes. No run starts after the
+/// first request.
 ///
 /// # Errors
-/// A process cannot be started; those in progress are ended first.
+/// Returns an error if a process cannot be started. Running processes are stopped first.
 pub fn run_all<'a>(
-    runs: &[&'a Planned],
-    judging: Judging<'_>,
+    runs: &[&'a PlannedRun],
+    stopper: EarlyStopper<'_>,
     parallel: usize,
     backend: &[String],
-    asked: &AtomicUsize,
+    stop_requests: &AtomicUsize,
     progress: &mut Progress,
-) -> Result<Vec<(&'a Planned, Ended)>, CliError> {
+) -> Result<Vec<(&'a PlannedRun, RunOutcome)>, CliError> {
     let mut waiting = runs.iter().copied();
     let mut running: Vec<Running<'a>> = Vec::new();
     let mut ended = Vec::new();
-    let mut told = 0;
+    let mut handled = 0;
     let mut failure = None;
     loop {
-        let stop = asked.load(Ordering::SeqCst);
-        while told < stop {
-            told += 1;
+        let stop = stop_requests.load(Ordering::SeqCst);
+        while handled < stop {
+            handled += 1;
             running.iter_mut().for_each(Running::stop);
         }
         while stop == 0 && failure.is_none() && running.len() < parallel {
@@ -137,7 +137,7 @@ pub fn run_all<'a>(
         let mut still = Vec::new();
         for mut one in running {
             if progress.look(one.run) && one.early.is_none() {
-                one.early = judging.judge(one.run, &mut one.judged);
+                one.early = stopper.judge(one.run, &mut one.judged);
                 if one.early.is_some() {
                     one.stop();
                 }
@@ -145,13 +145,14 @@ pub fn run_all<'a>(
             match one.child.try_wait() {
                 Ok(None) => still.push(one),
                 Ok(Some(status)) => {
-                    let how = how(one.run, one.early.take(), status.success());
-                    progress.ended(one.run, &how);
-                    ended.push((one.run, how));
+                    let outcome = outcome(one.run, one.early.take(), status.success());
+                    progress.ended(one.run, &outcome);
+                    ended.push((one.run, outcome));
                 }
                 Err(error) => {
-                    let how = Ended::Failed(vec![format!("  cannot wait for it: {error}")]);
-                    ended.push((one.run, how));
+                    let outcome =
+                        RunOutcome::Failed(vec![format!("  cannot wait for it: {error}")]);
+                    ended.push((one.run, outcome));
                 }
             }
         }
@@ -163,8 +164,8 @@ pub fn run_all<'a>(
     }
 }
 
-/// Starts a run's process in its own process group, so that it receives a terminal's Ctrl-C once, through this program.
-fn start(run: &Planned, parallel: usize, backend: &[String]) -> Result<Child, CliError> {
+/// Starts a run in its own process group. A terminal's Ctrl-C then reaches it once, through this program.
+fn start(run: &PlannedRun, parallel: usize, backend: &[String]) -> Result<Child, CliError> {
     let program = env::current_exe()
         .map_err(|error| CliError::new(format!("cannot find this program's file: {error}")))?;
     let arguments = run.arguments(backend);
@@ -186,34 +187,34 @@ fn start(run: &Planned, parallel: usize, backend: &[String]) -> Result<Child, Cl
 }
 
 impl Running<'_> {
-    /// Asks it to stop with a checkpoint; asked again, it stops at once.
+    /// Asks the run to write a checkpoint and stop. A second request stops it immediately.
     fn stop(&mut self) {
-        // Signalling a process that has just ended fails, which is harmless. A shell's background jobs and their children
-        // ignore SIGINT.
+        // Signalling a process that has just exited fails, which is harmless. SIGTERM is used because
+        // background jobs of a shell and their children ignore SIGINT.
         #[cfg(unix)]
         let _ = rustix::process::kill_process(
             rustix::process::Pid::from_child(&self.child),
             rustix::process::Signal::TERM,
         );
-        // Elsewhere a console's Ctrl-C comes by all of its programs.
+        // On other systems the console delivers Ctrl-C to all of its processes.
     }
 }
 
-fn how(run: &Planned, early: Option<EarlyStop>, succeeded: bool) -> Ended {
+fn outcome(run: &PlannedRun, early: Option<EarlyStop>, succeeded: bool) -> RunOutcome {
     if !succeeded {
-        return Ended::Failed(last_lines(run));
+        return RunOutcome::Failed(last_lines(run));
     }
     match early {
-        _ if is_finished(run) => Ended::Finished,
-        None => Ended::Stopped,
+        _ if is_finished(run) => RunOutcome::Finished,
+        None => RunOutcome::Stopped,
         Some(early) => match early.write(&run.folder) {
-            Ok(()) => Ended::StoppedEarly(early),
-            Err(error) => Ended::Failed(vec![format!("  {}", error.message())]),
+            Ok(()) => RunOutcome::StoppedEarly(early),
+            Err(error) => RunOutcome::Failed(vec![format!("  {}", error.message())]),
         },
     }
 }
 
-/// The last bytes of a file.
+/// Reads the last 16 KiB of a file.
 fn read_end(path: &Path) -> io::Result<Vec<u8>> {
     const END: u64 = 1 << 14;
     let mut file = read::open(path)?;
@@ -224,7 +225,7 @@ fn read_end(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn last_lines(run: &Planned) -> Vec<String> {
+fn last_lines(run: &PlannedRun) -> Vec<String> {
     let bytes = read_end(&run.folder.join(LOG)).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
     let lines: Vec<&str> = text.lines().collect();

@@ -1,4 +1,4 @@
-//! A sweep as it is written.
+//! Parses sweep files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,31 +11,31 @@ use super::random::{RandomSearch, RandomTable};
 use super::stopping::StopRule;
 use crate::error::CliError;
 
-/// Settings by their keys, such as `train.steps`.
+/// Settings as pairs of key, such as `train.steps`, and value.
 pub type Settings = Vec<(String, Value)>;
 
-/// A sweep, read.
+/// A parsed sweep file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SweepFile {
     /// The preset of all runs.
     pub preset: Option<String>,
-    /// A configuration over it.
+    /// A configuration file applied over the preset.
     pub config: Option<PathBuf>,
-    /// The dataset; none for the built-in tales.
+    /// The dataset. `None` selects the built-in tales.
     pub data: Option<PathBuf>,
-    /// The settings of all runs.
+    /// Settings shared by all runs.
     pub common: Settings,
-    /// The settings of each run: every combination of the grid, for each configuration that is drawn or listed.
+    /// Settings of each run: every combination of the grid for each listed or drawn configuration.
     pub runs: Vec<Settings>,
-    /// The seed of a random search.
+    /// The seed of the random search.
     pub random_seed: Option<u64>,
-    /// The rule by which runs are stopped early.
+    /// The early-stopping rule.
     pub early_stopping: Option<StopRule>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct SweepToml {
     preset: Option<String>,
     config: Option<PathBuf>,
     data: Option<PathBuf>,
@@ -50,17 +50,17 @@ struct Written {
 }
 
 impl SweepFile {
-    /// Reads a sweep.
+    /// Reads a sweep file.
     ///
     /// # Errors
-    /// The file cannot be read, or says nothing that can be run.
+    /// Returns an error if the file cannot be read or defines nothing that can be run.
     pub fn read(path: &Path) -> Result<Self, CliError> {
         let text = fs::read_to_string(path).map_err(CliError::io("read", path))?;
         Self::parse(&text).map_err(|error| error.within(&path.display().to_string()))
     }
 
     fn parse(text: &str) -> Result<Self, CliError> {
-        let written: Written = toml::from_str(text).map_err(|error| {
+        let written: SweepToml = toml::from_str(text).map_err(|error| {
             CliError::usage(toml_reason(&error, text))
                 .hint("it has preset, config, data, [set], [grid], [[list]], [random] and [early_stopping]; see the README")
         })?;
@@ -109,7 +109,8 @@ impl SweepFile {
     }
 }
 
-/// A table's settings: `"train.steps" = 1`, or `train.steps = 1`, which TOML takes for a table within.
+/// Collects the settings of a table, written as `"train.steps" = 1` or as `train.steps = 1`, which TOML
+/// parses as a nested table.
 fn settings(table: Table) -> Settings {
     let mut settings = Settings::new();
     for (key, value) in table {
@@ -124,7 +125,7 @@ fn settings(table: Table) -> Settings {
     settings
 }
 
-/// A grid's keys with their values.
+/// Collects the keys of a grid and their values.
 fn arrays(
     within: &str,
     table: Table,
@@ -173,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grid_is_every_combination() {
+    fn a_grid_expands_to_every_combination() {
         let file = parsed(
             "[grid]\n\"train.seed\" = [1, 2]\ntrain.schedule.learning_rate = [1e-3, 3e-3]\n",
         );
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_its_entries_for_each_of_the_grid() {
+    fn a_list_is_combined_with_the_grid() {
         let file = parsed(
             "[set]\ntrain.steps = 5\n\"model.norm\" = { kind = \"rms\", epsilon = 1e-5 }\n\
              [grid]\ntrain.seed = [1, 2]\n[[list]]\n\"model.d_model\" = 8\n[[list]]\nmodel.n_layers = 2\n",
@@ -211,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn each_drawn_configuration_is_run_with_each_of_the_grid() {
+    fn drawn_configurations_are_combined_with_the_grid() {
         let file = parsed(
             "[random]\nruns = 3\nseed = 9\n[random.space]\na.b = { integer = [1, 100] }\n\
              [grid]\ntrain.seed = [1, 2]\n[early_stopping]\nrule = \"median\"\n",
@@ -224,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_run_is_named() {
+    fn invalid_sweep_files_are_rejected() {
         let rule = |text: &str| refused(&format!("[grid]\na = [1]\n[early_stopping]\n{text}"));
         assert!(rule("rule = \"halving\"\nfirst = 0").contains("first must be at least 1"));
         assert!(rule("rule = \"mean\"").contains("median"));

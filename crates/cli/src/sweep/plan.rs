@@ -1,4 +1,4 @@
-//! The runs of a sweep: their names, configurations and command lines.
+//! The runs of a sweep with their names, configurations and command lines.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -14,46 +14,45 @@ use super::stopping::{EarlyStop, StopRule};
 use crate::error::CliError;
 use emberlm_trainer::{presets, run_config};
 
-/// The key that runs of one configuration differ in.
+/// The setting that distinguishes runs of the same configuration.
 pub const SEED: &str = "train.seed";
 
-/// All runs of a sweep.
+/// All runs of a sweep, validated.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The runs, in the order of the file.
-    pub runs: Vec<Planned>,
-    /// The seed of a random search.
+    /// The runs in file order.
+    pub runs: Vec<PlannedRun>,
+    /// The seed of the random search.
     pub random_seed: Option<u64>,
-    /// The rule by which runs are stopped early.
+    /// The early-stopping rule.
     pub early_stopping: Option<StopRule>,
 }
 
-/// A run.
+/// A planned run.
 #[derive(Clone, Debug)]
-pub struct Planned {
-    /// Its folder's name: the settings in which it differs.
+pub struct PlannedRun {
+    /// Folder name, composed of the settings that distinguish the run.
     pub name: String,
-    /// The name of its configuration, which runs of other seeds share.
+    /// Name of the configuration. Runs that differ only in the seed share it.
     pub configuration: String,
-    /// The settings in which it differs from the others.
+    /// The settings that distinguish the run.
     pub settings: Settings,
-    /// Its complete configuration, before the dataset decides the vocabulary.
+    /// The complete configuration. The dataset may still determine the vocabulary size.
     pub config: RunConfig,
-    /// Its folder.
     pub folder: PathBuf,
-    /// The sweep has a rule of early stopping.
+    /// True if the sweep has an early-stopping rule.
     stops_early: bool,
     arguments: Vec<OsString>,
 }
 
 impl Plan {
-    /// The runs of a file, each checked as far as it can be before it is run.
+    /// Plans the runs of a file. Each run is validated as far as possible before it starts.
     ///
     /// # Errors
-    /// A run that cannot be, or two that are the same.
+    /// Returns an error if a run is invalid or two runs have the same name.
     pub fn new(file: &SweepFile, out: &Path, backend: &[String]) -> Result<Self, CliError> {
         let mut opened = Vec::new();
-        let mut runs: Vec<Planned> = Vec::new();
+        let mut runs: Vec<PlannedRun> = Vec::new();
         for own in &file.runs {
             let name = name(own);
             let within = |error: CliError| error.within(&format!("run {name}"));
@@ -64,7 +63,7 @@ impl Plan {
                     .hint("each value of a grid, and each entry of a list, must be another"));
             }
             let folder = out.join(&name);
-            runs.push(Planned {
+            runs.push(PlannedRun {
                 arguments: arguments(file, own, &folder, backend),
                 configuration: configuration(own),
                 settings: own.clone(),
@@ -82,21 +81,21 @@ impl Plan {
     }
 }
 
-impl Planned {
-    /// The decision that stopped the run early, for a sweep that has such a rule.
+impl PlannedRun {
+    /// The decision that stopped the run early, if the sweep still has an early-stopping rule.
     pub fn stopped_early(&self) -> Option<EarlyStop> {
         EarlyStop::read(&self.folder).filter(|_| self.stops_early)
     }
 
-    /// The program's arguments that start or resume it.
+    /// The program arguments that start or resume the run.
     pub fn arguments(&self, backend: &[String]) -> Vec<OsString> {
-        // A run has its configuration before anything else.
+        // A run writes its configuration before anything else.
         if !self.folder.join(CONFIG_FILE).exists() {
             return self.arguments.clone();
         }
         let mut words: Vec<OsString> = vec!["train".into(), "--resume".into()];
         words.push(self.folder.clone().into());
-        // A sweep is for finished runs: one without a checkpoint begins again.
+        // `--restart` starts a run without a checkpoint from scratch: a sweep needs finished runs.
         words.extend(["--restart", "--renderer", "plain"].map(OsString::from));
         words.extend(backend.iter().map(OsString::from));
         words
@@ -131,7 +130,7 @@ fn as_argument((key, value): &(String, Value)) -> String {
     format!("{key}={value}")
 }
 
-/// The configuration of a run, by the same layers as `emberlm train` has.
+/// Resolves the configuration of a run in the same layers as `emberlm train`.
 fn resolved(file: &SweepFile, own: &Settings) -> Result<RunConfig, CliError> {
     let base = presets::run(file.preset.as_deref().unwrap_or(presets::DEFAULT))?;
     let settings: Vec<String> = file.common.iter().chain(own).map(as_argument).collect();
@@ -142,14 +141,14 @@ fn resolved(file: &SweepFile, own: &Settings) -> Result<RunConfig, CliError> {
     Ok(config)
 }
 
-/// Checks what can be checked before the run.
+/// Validates the parts of a configuration that can be checked before training.
 fn check(
     mut config: RunConfig,
     opened: &mut Vec<(DataConfig, TrainingData)>,
 ) -> Result<(), CliError> {
     config.train.check()?;
     let model = if config.data.is_empty() {
-        // The vocabulary of the tales is computed with them; any size checks the rest.
+        // The vocabulary of the tales is not computed yet. Any size serves to check the rest.
         config.model.vocab_size.get_or_insert(256);
         DecoderConfig::try_from(config.model)?
     } else {
@@ -167,13 +166,13 @@ fn check(
     Ok(())
 }
 
-/// A run's name: safe in any file system, and the same whatever other runs there are.
+/// Composes a run's name. It is valid on every file system and independent of the other runs.
 fn name(own: &Settings) -> String {
     let parts: Vec<String> = own.iter().map(part).collect();
     shortened(&parts.join(","))
 }
 
-/// The name of a run's configuration: without its seed.
+/// The name of a run's configuration, which excludes the seed.
 fn configuration(own: &Settings) -> String {
     let others = own.iter().filter(|(key, _)| key != SEED).cloned();
     let name = name(&others.collect());
@@ -193,7 +192,7 @@ fn part((key, value): &(String, Value)) -> String {
     let safe = |c: char| c.is_ascii_alphanumeric() || "._+-=".contains(c);
     match written.chars().all(safe) {
         true => written,
-        // What was another before must be another still.
+        // The hash keeps different values distinct after replacing characters.
         false => format!(
             "{}-{:08x}",
             written.replace(|c| !safe(c), "-"),
@@ -202,18 +201,18 @@ fn part((key, value): &(String, Value)) -> String {
     }
 }
 
-/// The longest name: file systems have 255 bytes, terminals fewer.
+/// Maximum length of a name. File systems allow 255 bytes, terminals show fewer.
 const LONGEST: usize = 120;
 
 fn shortened(name: &str) -> String {
     match name.len() {
         ..=LONGEST => name.to_owned(),
-        // All of it is ASCII by now.
+        // The name is ASCII here, so any byte is a character boundary.
         _ => format!("{}-{:08x}", &name[..LONGEST - 9], hash(name)),
     }
 }
 
-/// FNV-1a, which stays the same from version to version.
+/// FNV-1a, which is stable across versions.
 fn hash(text: &str) -> u32 {
     text.bytes().fold(0x811c_9dc5, |hash, byte| {
         (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
@@ -230,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_values_and_safe() {
+    fn names_are_readable_and_safe_for_file_systems() {
         let seed = ("train.seed", Value::Integer(2));
         let rate = ("train.schedule.learning_rate", Value::Float(1e-3));
         let run = own(&[rate.clone(), seed.clone()]);
@@ -252,8 +251,8 @@ mod tests {
     }
 
     #[test]
-    fn the_hash_is_the_published_one() {
-        // Of http://www.isthe.com/chongo/tech/comp/fnv, the 32-bit FNV-1a test vectors.
+    fn the_hash_matches_the_published_vectors() {
+        // The 32-bit FNV-1a test vectors of http://www.isthe.com/chongo/tech/comp/fnv.
         assert_eq!(hash(""), 0x811c_9dc5);
         assert_eq!(hash("a"), 0xe40c_292c);
         assert_eq!(hash("foobar"), 0xbf9c_f968);

@@ -1,4 +1,4 @@
-//! The progress of a sweep's runs, on stderr: a bar each in a terminal, a line for each beginning and end elsewhere.
+//! Progress of a sweep on stderr: one bar per run on a terminal, otherwise a line per start and end.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -8,16 +8,16 @@ use emberlm_system::text::escaped;
 use emberlm_trainer::events::{EVENTS_FILE, Event};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-use super::children::Ended;
-use super::plan::Planned;
+use super::children::RunOutcome;
+use super::plan::PlannedRun;
 use super::stopping::EarlyStop;
 use crate::console;
 use crate::plot::middle_cut;
 
-/// The runs in progress, as they are shown.
+/// The displayed state of the running processes.
 pub struct Progress {
     bars: Option<MultiProgress>,
-    /// Runs in all, and those that have ended.
+    /// The total number of runs, and the number that have ended.
     runs: usize,
     done: usize,
     shown: HashMap<String, Shown>,
@@ -26,18 +26,18 @@ pub struct Progress {
 struct Shown {
     bar: ProgressBar,
     started: Instant,
-    /// The position up to which its events were read.
+    /// Position up to which the events were read.
     place: FilePosition,
     loss: Option<f64>,
     validation: Option<f64>,
     step: usize,
 }
 
-/// Of a name in front of a bar.
+/// Maximum length of a name in front of a bar.
 const NAME: usize = 36;
 
 impl Progress {
-    /// Nothing in progress, of so many runs of which some are done.
+    /// Creates a display for `runs` runs, of which `done` have ended.
     pub fn new(runs: usize, done: usize) -> Self {
         Self {
             bars: console::stderr_is_terminal().then(MultiProgress::new),
@@ -47,8 +47,8 @@ impl Progress {
         }
     }
 
-    /// A run was started.
-    pub fn started(&mut self, run: &Planned) {
+    /// Adds a run that was started.
+    pub fn started(&mut self, run: &PlannedRun) {
         let steps = run.config.train.steps;
         let bar = match &self.bars {
             Some(bars) => bars.add(ProgressBar::new(steps as u64)),
@@ -72,29 +72,29 @@ impl Progress {
         self.shown.insert(run.name.clone(), shown);
     }
 
-    /// Reads the events that a run has written since. Returns true if there is an evaluation among them.
-    pub fn look(&mut self, run: &Planned) -> bool {
+    /// Reads a run's new events. Returns true if they include an evaluation.
+    pub fn look(&mut self, run: &PlannedRun) -> bool {
         let shown = self.shown.get_mut(&run.name);
         shown.is_some_and(|shown| shown.look(run))
     }
 
-    /// A run has ended.
-    pub fn ended(&mut self, run: &Planned, how: &Ended) {
+    /// Removes a run that has ended.
+    pub fn ended(&mut self, run: &PlannedRun, outcome: &RunOutcome) {
         let Some(shown) = self.shown.remove(&run.name) else {
             return;
         };
-        let how = match how {
-            Ended::Finished => "finished".to_owned(),
-            Ended::Stopped => "stopped".to_owned(),
-            Ended::StoppedEarly(EarlyStop { loss, limit, .. }) => {
+        let outcome = match outcome {
+            RunOutcome::Finished => "finished".to_owned(),
+            RunOutcome::Stopped => "stopped".to_owned(),
+            RunOutcome::StoppedEarly(EarlyStop { loss, limit, .. }) => {
                 format!("stopped early (validation loss {loss:.4} > {limit:.4})")
             }
-            Ended::Failed(_) => "failed".to_owned(),
+            RunOutcome::Failed(_) => "failed".to_owned(),
         };
         self.done += 1;
         let steps = run.config.train.steps;
         let line = format!(
-            "{}: {how}, {:.0} s, step {}/{steps} {} [{}/{}]",
+            "{}: {outcome}, {:.0} s, step {}/{steps} {} [{}/{}]",
             run.name,
             shown.started.elapsed().as_secs_f64(),
             shown.step,
@@ -104,7 +104,7 @@ impl Progress {
         );
         shown.bar.finish_and_clear();
         match &self.bars {
-            // A terminal that is gone cannot be written to.
+            // Printing fails only if the terminal is gone.
             Some(bars) => drop(bars.println(escaped(&line))),
             None => console::note(line),
         }
@@ -112,9 +112,9 @@ impl Progress {
 }
 
 impl Shown {
-    fn look(&mut self, run: &Planned) -> bool {
+    fn look(&mut self, run: &PlannedRun) -> bool {
         let path = run.folder.join(EVENTS_FILE);
-        // It has only been begun, or cannot be read: it is looked at again.
+        // The file may not exist yet or be temporarily unreadable. The next poll reads it again.
         let Ok(tail) = tail::read_after(&path, &self.place) else {
             return false;
         };

@@ -1,4 +1,4 @@
-//! Random search: configurations that are drawn from a space of settings.
+//! Random search: draws configurations from a space of settings.
 
 use emberlm_system::random::split_mix;
 use serde::Deserialize;
@@ -7,16 +7,17 @@ use toml::{Table, Value};
 use super::file::Settings;
 use crate::error::CliError;
 
-/// A random search, read.
+/// A validated random search.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RandomSearch {
     runs: usize,
-    /// The draws are a function of it, of a setting's key and of a configuration's number.
+    /// Seed of the draws. Each draw is a function of the seed, the setting's key and the configuration's
+    /// number.
     pub seed: u64,
     space: Vec<(String, Distribution)>,
 }
 
-/// A random search as it is written.
+/// A random search as written in the sweep file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RandomTable {
@@ -26,25 +27,25 @@ pub struct RandomTable {
     space: Table,
 }
 
-/// The values of a setting.
+/// The distribution of a setting's values.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Distribution {
-    /// Between two numbers.
+    /// Uniform between two numbers.
     Uniform([f64; 2]),
-    /// Between two positive numbers, uniform in the logarithm.
+    /// Uniform in the logarithm, between two positive numbers.
     LogUniform([f64; 2]),
-    /// A whole number between two, both included.
+    /// A uniform integer between two integers, both included.
     Integer([i64; 2]),
-    /// One of a list.
+    /// A uniform choice from a list.
     Choice(Vec<Value>),
 }
 
 impl RandomSearch {
-    /// Checks a search.
+    /// Validates a search.
     ///
     /// # Errors
-    /// It draws nothing, or from nothing.
+    /// Returns an error if the search has no runs, no settings or an invalid distribution.
     pub fn new(table: RandomTable) -> Result<Self, CliError> {
         let RandomTable { runs, seed, space } = table;
         if runs == 0 {
@@ -62,12 +63,12 @@ impl RandomSearch {
         })
     }
 
-    /// The configurations, each another one. Those of a smaller number of runs are the first ones of a greater.
+    /// Draws distinct configurations. Fewer runs give a prefix of the configurations of more runs.
     ///
     /// # Errors
-    /// The space has fewer.
+    /// Returns an error if the space has too few distinct configurations.
     pub fn draw(&self) -> Result<Vec<Settings>, CliError> {
-        /// Draws for each configuration that is wanted, before the space is taken to have no more.
+        /// Draws per requested configuration before the space counts as exhausted.
         const TRIES: usize = 100;
         let mut drawn: Vec<Settings> = Vec::new();
         for number in 0..TRIES * self.runs {
@@ -89,7 +90,7 @@ impl RandomSearch {
     fn configuration(&self, number: u64) -> Settings {
         let draw = |(key, distribution): &(String, Distribution)| {
             let mixed = split_mix(split_mix(self.seed ^ hash(key)) ^ number);
-            // The upper 53 bits as a number from 0 to below 1.
+            // The upper 53 bits as a number in [0, 1).
             let share = (mixed >> 11) as f64 / (1u64 << 53) as f64;
             (key.clone(), distribution.at(share))
         };
@@ -116,7 +117,7 @@ impl Distribution {
         Err(CliError::usage(format!("random.space: {key}: {rule}")).hint(EXAMPLE))
     }
 
-    /// The value at a share of the distribution, from 0 to below 1.
+    /// The quantile function: the value at `share` in [0, 1).
     fn at(&self, share: f64) -> Value {
         match self {
             Self::Uniform([low, high]) => number(low + share * (high - low), *low, *high),
@@ -140,13 +141,14 @@ impl Distribution {
     }
 }
 
-/// A number of four significant digits: what is in a run's name is what it has.
+/// Rounds to four significant digits, so that a run's name shows the exact value.
 fn number(value: f64, low: f64, high: f64) -> Value {
     let rounded = format!("{value:.3e}").parse().unwrap_or(value);
     Value::Float(rounded.clamp(low, high))
 }
 
-/// A space's keys with their distributions: `"train.ema" = {…}`, or `train.ema = {…}`, which TOML takes for a table within.
+/// Collects the keys of a space and their distributions, written as `"train.ema" = {…}` or as `train.ema =
+/// {…}`, which TOML parses as a nested table.
 fn distributions(
     within: &str,
     table: Table,
@@ -182,7 +184,7 @@ fn distributions(
     Ok(())
 }
 
-/// FNV-1a at 64 bits, which stays the same from version to version.
+/// 64-bit FNV-1a, which is stable across versions.
 fn hash(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -207,14 +209,14 @@ mod tests {
     }
 
     #[test]
-    fn draws_are_of_the_seed_alone_and_more_runs_keep_the_first() {
+    fn draws_depend_only_on_the_seed_and_extend_shorter_searches() {
         let few = drawn("runs = 5\nseed = 7\n");
         assert_eq!(drawn("runs = 50\nseed = 7\n")[..5], few);
         assert_ne!(drawn("runs = 5\nseed = 8\n"), few);
     }
 
     #[test]
-    fn draws_are_spread_over_their_distributions() {
+    fn draws_follow_their_distributions() {
         let all = drawn("runs = 400\n");
         let of = |key: &str| -> Vec<Value> {
             let one = |run: &Settings| run.iter().find(|(of, _)| of == key).expect("it").1.clone();
@@ -223,7 +225,7 @@ mod tests {
         let float = |value: Value| value.as_float().expect("a number");
         let rates: Vec<f64> = of("a.rate").into_iter().map(float).collect();
         assert!(rates.iter().all(|rate| (1e-4..=1e-2).contains(rate)));
-        // Half of them are below the geometric mean of the ends.
+        // Half of the values are below the geometric mean of the limits.
         let below = rates.iter().filter(|rate| **rate < 1e-3).count();
         assert!((160..240).contains(&below), "{below}");
         let shares: Vec<f64> = of("a.share").into_iter().map(float).collect();
@@ -243,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_drawn_is_named() {
+    fn invalid_searches_are_rejected() {
         let refused = |text: &str| {
             let found = search(text).and_then(|search| search.draw());
             format!("{:?}", found.expect_err("no search"))

@@ -1,4 +1,4 @@
-//! The record of a sweep in its folder. Runs of a changed sweep file must not be mixed with the earlier ones.
+//! The record of a sweep in its folder, which prevents mixing runs of a changed sweep file with earlier runs.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,13 +15,13 @@ use toml::Table;
 use super::plan::Plan;
 use crate::error::CliError;
 
-/// The file in a sweep's folder that has its runs.
+/// The record's file in a sweep's folder.
 pub const FILE: &str = "sweep.json";
 
-/// Every run that was planned in a folder, with its configuration.
+/// Every run planned in a folder, with its configuration.
 #[derive(Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Record {
-    /// The seed of a random search.
+    /// The seed of the random search.
     #[serde(skip_serializing_if = "Option::is_none")]
     random_seed: Option<u64>,
     /// The resolved configuration of each run, by name.
@@ -30,7 +30,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// The record of a plan.
+    /// Creates the record of a plan.
     pub fn of(plan: &Plan) -> Self {
         let run = plan.runs.iter();
         Self {
@@ -41,10 +41,10 @@ impl Record {
         }
     }
 
-    /// Checks that the folder holds no other sweep: the same runs, and perhaps more now.
+    /// Checks that the folder holds the same sweep. Additional runs are allowed.
     ///
     /// # Errors
-    /// A run is not there any more, or is another.
+    /// Returns an error if a recorded run is missing or has changed.
     pub fn check(&self, folder: &Path) -> Result<(), CliError> {
         let path = folder.join(FILE);
         if !path.exists() {
@@ -68,9 +68,9 @@ impl Record {
         }
     }
 
-    /// Reads a record, also one that an earlier version wrote.
+    /// Parses a record, including those of earlier versions.
     fn read(text: &str) -> Result<Self, Box<dyn std::error::Error>> {
-        let written: Written = serde_json::from_str(text)?;
+        let written: StoredRecord = serde_json::from_str(text)?;
         let mut runs = BTreeMap::new();
         for (name, run) in written.runs {
             let mut run = Table::try_from(without_nulls(run))?;
@@ -83,10 +83,10 @@ impl Record {
         })
     }
 
-    /// Writes it, whole or not at all.
+    /// Writes the record atomically.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// Returns an error if the record cannot be written.
     pub fn write(&self, folder: &Path) -> Result<(), CliError> {
         let path = folder.join(FILE);
         let text = serde_json::to_string_pretty(self).map_err(|error| {
@@ -95,7 +95,7 @@ impl Record {
         Ok(write_whole(&path, text.as_bytes())?)
     }
 
-    /// The first thing that is not as it was.
+    /// Describes the first difference from the recorded runs.
     fn differs(&self, now: &Self) -> Option<String> {
         self.runs.iter().find_map(|(name, before)| {
             let Some(now) = now.runs.get(name) else {
@@ -107,15 +107,15 @@ impl Record {
     }
 }
 
-/// A record as it is written, by this version or an earlier one.
+/// A record as stored by this or an earlier version.
 #[derive(Deserialize)]
-struct Written {
+struct StoredRecord {
     #[serde(default)]
     random_seed: Option<u64>,
     runs: BTreeMap<String, Value>,
 }
 
-/// A value without the nulls, which TOML does not have.
+/// Removes nulls, which TOML does not support.
 fn without_nulls(value: Value) -> Value {
     match value {
         Value::Object(table) => {

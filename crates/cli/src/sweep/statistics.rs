@@ -1,26 +1,24 @@
-//! Means over seeds, and how well they are known.
+//! Means over seeds, with confidence intervals.
 
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 use statrs::statistics::Statistics;
 
-/// The part of repetitions of the whole experiment whose interval has the true mean in it.
+/// Confidence level of the intervals.
 const CONFIDENCE: f64 = 0.95;
 
-/// A mean over seeds.
+/// A mean over seeds with its confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Estimate {
-    /// The number of values.
     pub count: usize,
-    /// Their mean.
     pub mean: f64,
-    /// The mean's confidence interval at 95% reaches so far to both sides: `t(0.975, n - 1) * s / sqrt(n)` with the
-    /// sample's standard deviation `s`, as if the values were normally distributed; none for one value.
+    /// Half the width of the mean's 95% confidence interval: `t(0.975, n - 1) * s / sqrt(n)` with the sample
+    /// standard deviation `s`, assuming normally distributed values. `None` for a single value.
     pub half_width: Option<f64>,
 }
 
 impl Estimate {
-    /// Of some values; none of no value.
+    /// Computes the estimate of some values. Returns `None` if there are none.
     pub fn of(values: &[f64]) -> Option<Self> {
         if values.is_empty() {
             return None;
@@ -43,7 +41,7 @@ impl Estimate {
 mod tests {
     use super::*;
 
-    /// Means and half widths by SciPy 1.17.1: `np.mean(x)` and `t.ppf(0.975, n - 1) * sem(x)`.
+    /// Means and half widths computed with SciPy 1.17.1: `np.mean(x)` and `t.ppf(0.975, n - 1) * sem(x)`.
     const SCIPY: [(&[f64], f64, f64); 4] = [
         (&[1.0, 2.0], 1.5, 6.353102368087347),
         (&[0.3084, 0.3121, 0.2999], 0.3068, 0.015539269252088027),
@@ -52,7 +50,7 @@ mod tests {
     ];
 
     #[test]
-    fn intervals_are_scipy_s() {
+    fn intervals_match_scipy() {
         for (values, mean, half_width) in SCIPY {
             let estimate = Estimate::of(values).expect("values");
             let found = estimate.half_width.expect("several values");

@@ -1,4 +1,4 @@
-//! Early stopping: rules that end runs of a sweep whose validation losses are worse than those of others.
+//! Early stopping: rules that end runs whose validation loss is worse than that of others.
 
 use std::path::Path;
 
@@ -9,31 +9,31 @@ use schemars::{JsonSchema, schema_for};
 use serde::{Deserialize, Serialize};
 
 use crate::error::CliError;
-use crate::run_history::Evaluated;
+use crate::run_history::EvaluationPoint;
 
 const FILE: &str = "early_stop.json";
 
-/// A rule of early stopping, as `[early_stopping]` of a sweep's file has it.
+/// An early-stopping rule, as in `[early_stopping]` of a sweep file.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(tag = "rule", rename_all = "snake_case", deny_unknown_fields)]
 pub enum StopRule {
-    /// The median rule (Golovin et al. 2017): a run is stopped if its lowest loss is above the median of the other runs'
-    /// mean losses up to the same step.
+    /// The median stopping rule (Golovin et al. 2017). Stops a run if its lowest loss exceeds the median of
+    /// the other runs' mean losses up to the same step.
     Median {
-        /// Evaluations of a run before it is judged.
+        /// Number of evaluations before a run is judged.
         #[serde(default = "two")]
         after: usize,
-        /// Other runs that must have come as far.
+        /// Number of other runs that must have reached the same step.
         #[serde(default = "two")]
         runs: usize,
     },
-    /// Asynchronous successive halving (Li et al. 2020): at each rung, `first · factorᵏ` steps, a run is stopped unless its
-    /// loss is among the lowest `1 / factor` of the runs that have reached the rung. The first `factor - 1` runs are not
-    /// judged.
+    /// Asynchronous successive halving (Li et al. 2020). At each rung, `first · factorᵏ` steps, stops a run
+    /// unless its loss is among the lowest `1 / factor` of the runs that have reached the rung. The first
+    /// `factor - 1` runs are not judged.
     Halving {
-        /// Steps of the first rung.
+        /// Step of the first rung.
         first: usize,
-        /// One run in so many continues.
+        /// One in `factor` runs continues past each rung.
         #[serde(default = "three")]
         factor: usize,
     },
@@ -47,12 +47,12 @@ fn three() -> usize {
     3
 }
 
-/// The decision to stop a run.
+/// A decision to stop a run early.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EarlyStop {
-    /// The step of the evaluation that decided.
+    /// The step of the decisive evaluation.
     pub step: usize,
-    /// The run's loss.
+    /// The run's loss at the decision.
     pub loss: f64,
     /// The highest loss with which the run would have continued.
     pub limit: f64,
@@ -65,10 +65,10 @@ pub fn format() -> FileFormat {
 }
 
 impl StopRule {
-    /// Checks the rule's numbers.
+    /// Checks the rule's parameters.
     ///
     /// # Errors
-    /// One that is out of range.
+    /// Returns an error if a parameter is out of range.
     pub fn check(self) -> Result<(), CliError> {
         let (key, least, value) = match self {
             Self::Median { after: 0, .. } => ("after", 1, 0),
@@ -82,8 +82,13 @@ impl StopRule {
         )))
     }
 
-    /// Judges a run by its newest evaluation and those of the other runs. A NaN loss is the worst.
-    pub fn judge(self, run: &[Evaluated], others: &[Vec<Evaluated>]) -> Option<EarlyStop> {
+    /// Judges a run by its latest evaluation and the evaluations of the other runs. NaN counts as the worst
+    /// loss.
+    pub fn judge(
+        self,
+        run: &[EvaluationPoint],
+        others: &[Vec<EvaluationPoint>],
+    ) -> Option<EarlyStop> {
         match self {
             Self::Median { after, runs } => median(run, others, after, runs),
             Self::Halving { first, factor } => halving(run, others, first, factor),
@@ -92,14 +97,15 @@ impl StopRule {
 }
 
 fn median(
-    run: &[Evaluated],
-    others: &[Vec<Evaluated>],
+    run: &[EvaluationPoint],
+    others: &[Vec<EvaluationPoint>],
     after: usize,
     runs: usize,
 ) -> Option<EarlyStop> {
     let step = run.last()?.step;
-    let came_as_far = |other: &&Vec<Evaluated>| other.last().is_some_and(|last| last.step >= step);
-    let mean = |other: &Vec<Evaluated>| {
+    let reached_step =
+        |other: &&Vec<EvaluationPoint>| other.last().is_some_and(|last| last.step >= step);
+    let mean = |other: &Vec<EvaluationPoint>| {
         let losses = other
             .iter()
             .filter(|e| e.step <= step)
@@ -107,7 +113,11 @@ fn median(
         let (sum, count) = losses.fold((0.0, 0.0), |(sum, count), loss| (sum + loss, count + 1.0));
         (count > 0.0).then_some(sum / count)
     };
-    let mut means: Vec<f64> = others.iter().filter(came_as_far).filter_map(mean).collect();
+    let mut means: Vec<f64> = others
+        .iter()
+        .filter(reached_step)
+        .filter_map(mean)
+        .collect();
     if run.len() < after || means.len() < runs {
         return None;
     }
@@ -123,8 +133,8 @@ fn median(
 }
 
 fn halving(
-    run: &[Evaluated],
-    others: &[Vec<Evaluated>],
+    run: &[EvaluationPoint],
+    others: &[Vec<EvaluationPoint>],
     first: usize,
     factor: usize,
 ) -> Option<EarlyStop> {
@@ -137,7 +147,7 @@ fn halving(
     if before >= rung {
         return None;
     }
-    let at_rung = |other: &Vec<Evaluated>| {
+    let at_rung = |other: &Vec<EvaluationPoint>| {
         let reached = other.iter().find(|evaluation| evaluation.step >= rung)?;
         Some(worst_if_nan(reached.loss))
     };
@@ -158,19 +168,19 @@ fn worst_if_nan(loss: f64) -> f64 {
 }
 
 impl EarlyStop {
-    /// The decision that stopped the run in a folder, if one did.
+    /// Reads the decision that stopped the run in a folder, if any.
     pub fn read(run: &Path) -> Option<Self> {
         let text = read_text(&run.join(FILE), DESCRIPTION_LIMIT).ok()?;
         serde_json::from_str(&text).ok()
     }
 
-    /// Writes it into the run's folder.
+    /// Writes the decision into the run's folder.
     ///
     /// # Errors
-    /// The file cannot be written.
+    /// Returns an error if the file cannot be written.
     pub fn write(&self, run: &Path) -> Result<(), CliError> {
         let path = run.join(FILE);
-        // JSON has no infinity: a NaN loss is written as the greatest number.
+        // JSON has no infinity, so a NaN loss is stored as the largest finite number.
         let finite = Self {
             loss: self.loss.min(f64::MAX),
             limit: self.limit.min(f64::MAX),
@@ -188,10 +198,10 @@ mod tests {
 
     use super::*;
 
-    fn run(losses: &[f64]) -> Vec<Evaluated> {
+    fn run(losses: &[f64]) -> Vec<EvaluationPoint> {
         let evaluations = losses.iter().zip(1..);
         evaluations
-            .map(|(&loss, at)| Evaluated {
+            .map(|(&loss, at)| EvaluationPoint {
                 step: 10 * at,
                 loss,
             })
@@ -199,9 +209,9 @@ mod tests {
     }
 
     #[test]
-    fn the_median_rule_stops_what_is_worse_than_half_of_the_others() {
+    fn the_median_rule_stops_runs_worse_than_the_median() {
         let rule = StopRule::Median { after: 2, runs: 3 };
-        // Means up to step 20: 3, 4 and 5; up to step 30 only two runs have come.
+        // Mean losses up to step 20: 3, 4 and 5. Only two runs have reached step 30.
         let others = [
             run(&[4.0, 2.0, 1.0]),
             run(&[5.0, 3.0, 2.0]),
@@ -226,13 +236,13 @@ mod tests {
             factor: 3,
         };
         let first = run(&[5.0, 4.0, 3.0]);
-        // Too few to judge.
+        // Too few runs to judge.
         assert_eq!(rule.judge(&run(&[9.0]), slice::from_ref(&first)), None);
         let others = [first, run(&[6.0])];
         assert_eq!(rule.judge(&run(&[4.5]), &others), None);
         let stop = rule.judge(&run(&[5.5]), &others).expect("stopped");
         assert_eq!((stop.step, stop.loss, stop.limit), (10, 5.5, 5.0));
-        // Step 20 is no rung; step 30 is.
+        // Step 20 is not a rung, step 30 is.
         assert_eq!(rule.judge(&run(&[4.5, 9.0]), &others), None);
         let at_30 = [run(&[5.0, 4.0, 3.0]), run(&[5.0, 4.0, 2.0])];
         assert!(rule.judge(&run(&[4.5, 9.0, 2.5]), &at_30).is_some());
@@ -240,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_decision_is_kept_in_the_run() {
+    fn an_early_stop_survives_a_round_trip() {
         let folder = tempfile::tempdir().expect("a folder");
         assert_eq!(EarlyStop::read(folder.path()), None);
         let stop = EarlyStop {

@@ -1,4 +1,4 @@
-//! The runs of a sweep by their configurations, each over its seeds.
+//! Results of a sweep by configuration, averaged over seeds.
 
 use std::collections::BTreeMap;
 
@@ -6,55 +6,53 @@ use serde::Serialize;
 use toml::Value;
 
 use super::children::is_finished;
-use super::plan::{Plan, Planned};
+use super::plan::{Plan, PlannedRun};
 use super::statistics::Estimate;
 use super::stopping::EarlyStop;
 use crate::output::{Align, Table};
-use crate::plot::{Estimated, Intervals};
-use crate::run_history::{Evaluated, History};
+use crate::plot::{IntervalRow, Intervals};
+use crate::run_history::{EvaluationPoint, History};
 
 /// The results of a sweep.
 #[derive(Debug, Serialize)]
 pub struct Summary {
-    /// From the lowest last validation loss to the highest; then those without one.
+    /// Configurations by ascending final validation loss, followed by those without one.
     pub configurations: Vec<Configuration>,
 }
 
-/// Runs that differ only in their seeds.
+/// Runs that differ only in the seed.
 #[derive(Debug, Serialize)]
 pub struct Configuration {
-    /// Its name.
     pub name: String,
-    /// The settings in which it differs from the others.
+    /// The settings that distinguish the configuration.
     pub settings: BTreeMap<String, Value>,
-    /// Over the finished runs: the validation loss at the end.
+    /// Final validation loss over the finished runs.
     pub validation_loss: Option<Estimate>,
-    /// Over the finished runs: the lowest validation loss of each.
+    /// Lowest validation loss of each finished run, averaged.
     pub lowest_validation_loss: Option<Estimate>,
-    /// Its runs.
     pub runs: Vec<RunResult>,
 }
 
 /// The result of a run.
 #[derive(Debug, Serialize)]
 pub struct RunResult {
-    /// Its folder's name.
+    /// The run's folder name.
     pub name: String,
-    /// True if the run made its last step.
+    /// True if the run reached its last step.
     pub finished: bool,
-    /// The decision that stopped it early.
+    /// The decision that stopped the run early.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stopped_early: Option<EarlyStop>,
-    /// Its last validation loss.
+    /// The last validation loss.
     pub validation_loss: Option<f64>,
-    /// Its lowest.
+    /// The lowest validation loss.
     pub lowest_validation_loss: Option<f64>,
-    /// At which step.
+    /// The step of the lowest validation loss.
     pub lowest_step: Option<usize>,
 }
 
 impl Summary {
-    /// The results of a plan so far.
+    /// Collects the results so far.
     pub fn of(plan: &Plan) -> Self {
         let mut configurations: Vec<Configuration> = Vec::new();
         for run in &plan.runs {
@@ -79,10 +77,9 @@ impl Summary {
         Self { configurations }
     }
 
-    /// The table's headings.
+    /// The table's column headings.
     pub const HEADINGS: [&'static str; 4] = ["configuration", "runs", "validation loss", "lowest"];
 
-    /// The table's rows.
     pub fn rows(&self) -> Vec<Vec<String>> {
         let row = |one: &Configuration| {
             let finished = one.runs.iter().filter(|run| run.finished).count();
@@ -102,7 +99,7 @@ impl Summary {
         self.configurations.iter().map(row).collect()
     }
 
-    /// The table.
+    /// Formats the results as a table.
     pub fn table(&self) -> String {
         let mut table = Table::new([Align::Left, Align::Right, Align::Right, Align::Right]);
         table.row(Self::HEADINGS);
@@ -112,12 +109,12 @@ impl Summary {
         table.render()
     }
 
-    /// The picture of it; none where no run was validated.
+    /// The plot of the results. Returns `None` if no run has a validation loss.
     pub fn picture(&self, title: &str) -> Option<Intervals> {
         let row = |one: &Configuration| {
             let last = one.validation_loss.filter(|last| last.mean.is_finite())?;
             let finished = one.runs.iter().filter(|run| run.finished);
-            Some(Estimated {
+            Some(IntervalRow {
                 name: one.name.clone(),
                 values: finished.filter_map(|run| run.validation_loss).collect(),
                 mean: last.mean,
@@ -147,9 +144,9 @@ impl Configuration {
 }
 
 impl RunResult {
-    fn of(run: &Planned) -> Self {
+    fn of(run: &PlannedRun) -> Self {
         let history = History::read(&run.folder).unwrap_or_default();
-        let loss = |evaluated: Option<Evaluated>| evaluated.map(|found| found.loss);
+        let loss = |evaluated: Option<EvaluationPoint>| evaluated.map(|found| found.loss);
         let finished = is_finished(run);
         Self {
             name: run.name.clone(),
@@ -162,8 +159,8 @@ impl RunResult {
     }
 }
 
-/// The settings in which a run's configuration differs from the others.
-fn own(run: &Planned) -> BTreeMap<String, Value> {
+/// The settings that distinguish a run's configuration.
+fn own(run: &PlannedRun) -> BTreeMap<String, Value> {
     let settings = run
         .settings
         .iter()

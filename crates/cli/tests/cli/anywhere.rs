@@ -1,10 +1,10 @@
-//! The same run on any backend: the CPU's two, and Vulkan on a software device where there is no other (`.ci/run` installs
-//! one).
+//! Runs are equivalent on all backends: both CPU backends, and Vulkan on a software device if there is no GPU
+//! (`.ci/run` installs one).
 
 use super::support::Sandbox;
 use super::support::train::{TINY, trained};
 
-/// Asserts that two curves are the same but for rounding.
+/// Asserts that two loss curves agree up to rounding.
 #[track_caller]
 fn alike(found: &[f64], expected: &[f64], tolerance: f64) {
     assert_eq!(found.len(), expected.len());
@@ -14,7 +14,7 @@ fn alike(found: &[f64], expected: &[f64], tolerance: f64) {
 }
 
 impl Sandbox {
-    /// The losses of a run of so many steps from the beginning.
+    /// The losses of a new run of `steps` steps.
     fn curve(&self, run: &str, steps: usize, how: &str) -> Vec<f64> {
         let line = format!("--data data --steps {steps} --out {run} {how}");
         trained(self.train(&line));
@@ -23,7 +23,7 @@ impl Sandbox {
 
     /// The losses of a run that is stopped every `part` steps and resumed on the next backend.
     fn relay(&self, run: &str, part: usize, backends: &[&str]) -> Vec<f64> {
-        // The whole length is the schedule's.
+        // The schedule covers the full length.
         let decay = part * backends.len();
         for (i, backend) in backends.iter().enumerate() {
             let line = match i {
@@ -50,7 +50,7 @@ impl Sandbox {
 
 #[cfg(feature = "ndarray")]
 #[test]
-fn a_run_goes_on_on_the_cpu_s_other_backend() {
+fn a_run_resumes_on_the_other_cpu_backend() {
     let sandbox = Sandbox::with_data();
     let expected = sandbox.relay("uninterrupted", 3, &["flex"; 4]);
     let found = sandbox.relay("relay", 3, &["flex", "ndarray", "flex", "ndarray"]);
@@ -61,9 +61,9 @@ fn a_run_goes_on_on_the_cpu_s_other_backend() {
 mod vulkan {
     use super::*;
 
-    /// Thirty steps, then a text from what was learnt, on either backend.
+    /// Trains thirty steps and generates text on both backends.
     #[test]
-    fn thirty_steps_and_a_text_are_the_cpu_s() {
+    fn training_and_generation_match_the_cpu() {
         let sandbox = Sandbox::with_data();
         let expected = sandbox.curve("flex", 30, "");
         let found = sandbox.curve("vulkan", 30, "--backend vulkan");
@@ -77,15 +77,16 @@ mod vulkan {
 
     #[cfg(feature = "ndarray")]
     #[test]
-    fn a_run_goes_on_on_a_gpu_and_back() {
+    fn a_run_moves_to_a_gpu_and_back() {
         let sandbox = Sandbox::with_data();
         let expected = sandbox.relay("uninterrupted", 4, &["flex"; 4]);
         let found = sandbox.relay("relay", 4, &["flex", "vulkan", "ndarray", "vulkan"]);
         alike(&found, &expected, 1e-3);
     }
 
-    /// GPT-2's embedding table takes 147 MiB, and a buffer of Mesa's software device holds at most 128 MiB: the table, here also the head,
-    /// is stored in parts on Vulkan and whole in the checkpoint. Flex continues the run with its weights and moments.
+    /// GPT-2's embedding table takes 147 MiB, but a buffer of Mesa's software device holds at most 128 MiB.
+    /// Vulkan stores the table, which is also the head, in several buffers, and checkpoints store it whole.
+    /// Flex resumes the run with its weights and moments.
     #[test]
     fn a_table_larger_than_a_buffer_is_trained() {
         let sandbox = Sandbox::with_data();
@@ -94,7 +95,8 @@ mod vulkan {
             --set train.micro_batch=1 --set train.evaluation.tokens=16 \
             --set train.evaluation.sample_tokens=0 --set train.schedule.decay_steps=3";
         let expected = sandbox.curve("flex", 3, how);
-        // One step: each takes seconds, and the two that follow on flex depend on its weights and moments.
+        // A single step, since each takes seconds. The two steps on Flex that follow depend on its weights
+        // and moments.
         let found = sandbox.curve("vulkan", 1, &format!("{how} --backend vulkan"));
         alike(&found, &expected[..1], 1e-3);
         let weights = sandbox.weights("vulkan", 1);
@@ -104,9 +106,9 @@ mod vulkan {
         alike(&sandbox.losses("vulkan"), &expected, 1e-3);
     }
 
-    /// Dropout is drawn from the step: a run that was stopped has the lines and weights of one that was not, to the bit.
+    /// Dropout masks are a function of the step, so a resumed run is bit-identical to an uninterrupted one.
     #[test]
-    fn a_resumed_run_is_the_one_left_alone() {
+    fn a_resumed_run_equals_an_uninterrupted_one() {
         let sandbox = Sandbox::with_data().with_own_cache();
         let how = "--set model.dropout=0.1 --set train.schedule.decay_steps=8 --backend vulkan";
         let expected = sandbox.curve("uninterrupted", 8, how);

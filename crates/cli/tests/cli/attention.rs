@@ -1,4 +1,4 @@
-//! `emberlm attention`: numbers, pictures, and what cannot be shown.
+//! `emberlm attention`: numbers, pictures, and rejected requests.
 
 use std::fs;
 
@@ -18,7 +18,7 @@ fn size(sandbox: &Sandbox, name: &str) -> (u32, u32) {
 }
 
 #[test]
-fn a_table_of_every_head() {
+fn a_table_lists_every_head() {
     let sandbox = Sandbox::with_char_model();
     let text = sandbox.words("attention run --prompt hello").ok();
     let lines: Vec<Vec<&str>> = text
@@ -41,7 +41,7 @@ fn numbers_as_json() {
     assert_eq!(heads.len(), 4);
     for head in heads {
         let number = |name: &str| head[name].as_f64().unwrap();
-        // Initial weights attend almost uniformly: nearly the same at 2, 3 and 4 tokens.
+        // Initial weights attend almost uniformly, here to 2, 3 and 4 tokens.
         let even = (2f64.ln() + 3f64.ln() + 4f64.ln()) / 3.0;
         assert!((number("entropy") - even).abs() < 0.01, "{head}");
         assert!((number("distance") - 1.0).abs() < 0.05, "{head}");
@@ -54,7 +54,7 @@ fn numbers_as_json() {
 }
 
 #[test]
-fn a_picture_replaces_what_was_there() {
+fn a_picture_replaces_an_existing_file() {
     let sandbox = Sandbox::with_char_model();
     sandbox.write("all.png", "no picture");
     let line = "attention run --prompt hello --out";
@@ -92,9 +92,10 @@ fn a_vector_picture_and_a_page_show_the_same_panels() {
     for heading in ["head 0", "head 1", "layer 0", "layer 1", "weight"] {
         assert_eq!(lines(heading), 1, "{heading}");
     }
-    // Left of each row of panels and below each column.
+    // Token labels to the left of each row of panels and below each column.
     assert_eq!(lines("h"), 4);
-    // The first token of a panel attends to itself only; the colour bar ends in nearly the same colour.
+    // The first token of each panel attends only to itself. The colour bar ends in a slightly different
+    // colour.
     assert_eq!(svg.matches("fill=\"#FDE725\"").count(), 4);
     let page = fs::read_to_string(sandbox.path("all.html")).unwrap();
     assert!(page.contains(&svg), "{page}");
@@ -107,7 +108,7 @@ fn a_vector_picture_and_a_page_show_the_same_panels() {
 }
 
 #[test]
-fn a_vector_picture_of_too_many_cells_is_refused() {
+fn vector_pictures_with_too_many_cells_are_rejected() {
     let sandbox = Sandbox::new();
     let mut model = tiny(11);
     model.seq_len = 1000;
@@ -155,7 +156,7 @@ fn linear_attention_shows_its_estimate() {
 }
 
 #[test]
-fn what_is_not_there_is_named() {
+fn missing_layers_and_heads_are_rejected() {
     let sandbox = Sandbox::with_char_model();
     insta::assert_snapshot!(sandbox.words("attention run --prompt hello --layer 2"), @r"
     exit 1
@@ -213,7 +214,7 @@ fn a_prompt_without_text_is_refused() {
 }
 
 #[test]
-fn more_panels_than_a_picture_holds_are_refused() {
+fn pictures_with_too_many_panels_are_rejected() {
     let sandbox = Sandbox::new();
     let mut model = tiny(11);
     (model.d_model, model.heads) = (128, 128);

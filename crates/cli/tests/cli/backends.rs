@@ -1,11 +1,11 @@
-//! `--backend`.
+//! `--backend` and `--device`.
 
 use serde_json::Value;
 
 use super::support::Sandbox;
 
 #[test]
-fn an_unknown_backend_is_refused_with_the_choices() {
+fn an_unknown_backend_is_rejected_with_the_choices() {
     let ran = Sandbox::new().words("generate m --backend tpu");
     assert_eq!(ran.code, Some(2));
     insta::assert_snapshot!(ran.stderr, @r"
@@ -18,9 +18,9 @@ fn an_unknown_backend_is_refused_with_the_choices() {
     ");
 }
 
-// No test builds with rocm.
+// No test build includes rocm.
 #[test]
-fn a_backend_that_is_not_compiled_says_how_to_get_it() {
+fn a_missing_backend_has_a_build_hint() {
     for command in [
         "generate m",
         "eval m --data d",
@@ -35,14 +35,14 @@ fn a_backend_that_is_not_compiled_says_how_to_get_it() {
     }
 }
 
-/// The output of a command as JSON. Graphics drivers write to stderr.
+/// A command's output as JSON. Stderr is ignored: graphics drivers write to it.
 fn printed(line: &str) -> Value {
     let ran = Sandbox::new().words(line);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     serde_json::from_str(&ran.stdout).unwrap()
 }
 
-/// The devices of a backend as `emberlm devices --json` has them.
+/// The devices of a backend in `emberlm devices --json`.
 fn devices(backend: &str) -> Option<Vec<Value>> {
     let listed = printed("devices --json");
     let listed = listed.as_array().unwrap();
@@ -55,7 +55,7 @@ fn devices(backend: &str) -> Option<Vec<Value>> {
 }
 
 #[test]
-fn the_processor_is_a_device_with_a_name_and_memory() {
+fn the_cpu_is_listed_with_name_and_memory() {
     let found = devices("flex").unwrap();
     assert_eq!(found.len(), 1);
     assert_eq!(found[0]["number"], 0);
@@ -73,7 +73,7 @@ fn the_processor_is_a_device_with_a_name_and_memory() {
     assert_eq!(devices("rocm"), None);
 }
 
-/// The refusal of a number that no device has names those that there are.
+/// The error for a device number that does not exist, which lists the available ones.
 fn refused(backend: &str, number: usize) -> String {
     let line = format!("new --preset char-nano --out m --backend {backend} --device {number}");
     let ran = Sandbox::new().words(&line);
@@ -86,28 +86,28 @@ fn refused(backend: &str, number: usize) -> String {
 }
 
 #[test]
-fn a_device_that_is_not_there_is_refused() {
+fn missing_devices_are_rejected() {
     assert!(refused("flex", 1).starts_with("error: the flex backend"));
 }
 
 #[test]
-fn the_processor_can_be_named() {
+fn the_cpu_can_be_selected_by_number() {
     let sandbox = Sandbox::new();
     let ran = sandbox.words("new --preset char-nano --set model.vocab_size=65 --out m --device 0");
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
 }
 
-/// The number of correct operations and models in a report, in text and in JSON.
+/// The number of correct operations and models in a report, as text and JSON.
 fn healthy(line: &str) -> usize {
     let ran = Sandbox::new().words(line);
     let all = reported(line);
-    let said = format!("all {all} are right\n");
+    let expected = format!("all {all} are right\n");
     assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
-    assert!(ran.stdout.contains(&said), "{}", ran.stdout);
+    assert!(ran.stdout.contains(&expected), "{}", ran.stdout);
     all
 }
 
-/// The number of verdicts, all of them good.
+/// Asserts that all comparisons of a report pass, and returns their number.
 fn reported(line: &str) -> usize {
     let report = printed(&format!("{line} --json"));
     let verdicts = report["verdicts"].as_array().unwrap();
@@ -120,10 +120,10 @@ fn reported(line: &str) -> usize {
 }
 
 #[test]
-fn the_doctor_finds_the_processor_healthy() {
-    // Without another backend to compare the models with, it checks only the operations.
+fn the_doctor_passes_on_the_cpu() {
+    // Without a second backend, models are not compared.
     assert!(healthy("doctor") >= 25);
-    // In bf16 too if the CPU supports it.
+    // One more with bf16, if the CPU supports it.
     let kinds = healthy("doctor --only attention --operations");
     assert!((8..=9).contains(&kinds), "{kinds}");
 }
@@ -136,7 +136,7 @@ fn the_doctor_compares_the_families_models() {
 }
 
 #[test]
-fn the_doctor_knows_what_it_can_try() {
+fn the_doctor_rejects_unknown_checks() {
     let ran = Sandbox::new().words("doctor --only surgery");
     assert_eq!(ran.code, Some(2));
     let expected = "error: nothing has `surgery` in its name";
@@ -148,34 +148,34 @@ mod vulkan {
     use super::*;
 
     #[test]
-    fn the_doctor_finds_it_healthy() {
-        // And in each precision that the device has.
+    fn the_doctor_passes_on_vulkan() {
+        // Each precision that the device supports.
         let linear = reported("doctor --backend vulkan --only linear");
         assert!((2..=4).contains(&linear), "{linear}");
         assert_eq!(reported("doctor --backend vulkan --only char-nano"), 1);
     }
 
     #[test]
-    fn no_driver_is_told_with_what_to_install() {
+    fn a_missing_driver_has_an_install_hint() {
         let line = "new --preset char-nano --set model.vocab_size=65 --out m --backend vulkan";
         let sandbox = Sandbox::new();
         let mut command = sandbox.command(line.split(' '));
         command.env("VK_ICD_FILENAMES", "/nowhere");
         let ran = command.env("VK_DRIVER_FILES", "/nowhere").output().unwrap();
-        let said = String::from_utf8(ran.stderr).unwrap();
-        assert_eq!(ran.status.code(), Some(1), "{said}");
+        let stderr = String::from_utf8(ran.stderr).unwrap();
+        assert_eq!(ran.status.code(), Some(1), "{stderr}");
         let expected = "error: the vulkan backend finds no device it can use: ";
-        assert!(said.starts_with(expected), "{said}");
+        assert!(stderr.starts_with(expected), "{stderr}");
         assert!(
-            said.contains("hint: install the GPU's Vulkan driver"),
-            "{said}"
+            stderr.contains("hint: install the GPU's Vulkan driver"),
+            "{stderr}"
         );
     }
 
-    /// Learned positions as many as GPT-2's tokens take 147 MiB, and Mesa's software device at most 128 in a buffer. A table of
-    /// tokens of that size is cut (`anywhere`).
+    /// GPT-2's vocabulary size in learned positions takes 147 MiB, but a buffer of Mesa's software device
+    /// holds at most 128 MiB. Token tables of that size are split (see `anywhere`), position tables are not.
     #[test]
-    fn what_is_larger_than_a_buffer_ends_the_program_with_its_size() {
+    fn an_oversized_buffer_ends_the_program_with_its_size() {
         let largest = devices("vulkan").unwrap()[0]["largest_buffer_bytes"].as_u64();
         if largest.unwrap() > 50_257 * 768 * 4 {
             return;
@@ -187,7 +187,7 @@ mod vulkan {
         assert!(ran.stderr.contains(expected), "{}", ran.stderr);
     }
 
-    /// Each adapter that is listed opens by its number and makes the same weights.
+    /// Each listed adapter opens by its number and initializes the same weights.
     #[test]
     fn devices_open_by_number() {
         let found = devices("vulkan").unwrap();

@@ -1,14 +1,15 @@
-//! `prepare` under a limit of its memory, on texts that have no place to cut them at.
+//! `prepare` under a memory limit, on texts without positions to split at.
 
 use std::process::Command;
 
-use super::support::{Ran, Sandbox};
+use super::support::{CommandOutput, Sandbox};
 
-/// Bytes of each text: with merges of 30 and ids of 4 bytes for each at once, several times what is allowed.
+/// Bytes per text. Merging it as a whole, at 30 bytes per merge and 4 per id, would exceed the limit several
+/// times.
 const TEXT: usize = 16 << 20;
 
-/// Prepares `file` with two threads, which may allocate so many KiB.
-fn prepare(sandbox: &Sandbox, file: &str, tokenizer: &str, kib: usize) -> Ran {
+/// Prepares `file` with two threads and a limit of `kib` KiB.
+fn prepare(sandbox: &Sandbox, file: &str, tokenizer: &str, kib: usize) -> CommandOutput {
     let shell = format!("ulimit -d {kib}; exec \"$0\" \"$@\"");
     let line = format!(
         "prepare {file} --out data --force --val-fraction 0 --threads 2 --tokenizer {tokenizer}"
@@ -20,16 +21,16 @@ fn prepare(sandbox: &Sandbox, file: &str, tokenizer: &str, kib: usize) -> Ran {
         .args(line.split_whitespace());
     let output = command.output().unwrap();
     let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
-    Ran {
+    CommandOutput {
         code: output.status.code(),
         stdout: text(&output.stdout),
         stderr: text(&output.stderr),
     }
 }
 
-/// The number of tokens, and of places at which the text was cut inexactly.
+/// The number of tokens and of inexact splits.
 #[track_caller]
-fn prepared(ran: &Ran) -> (u64, u64) {
+fn prepared(ran: &CommandOutput) -> (u64, u64) {
     assert_eq!(ran.code, Some(0), "{ran}");
     let number = |text: &str| text.replace(',', "").parse().unwrap();
     let mut words = ran
@@ -48,7 +49,7 @@ fn prepared(ran: &Ran) -> (u64, u64) {
 }
 
 #[test]
-fn runs_without_an_end_take_bounded_memory() {
+fn long_unsplittable_runs_take_bounded_memory() {
     let sandbox = Sandbox::new();
     let marks = "e".to_owned() + &"\u{301}".repeat(TEXT / 2);
     let texts = [
@@ -62,7 +63,7 @@ fn runs_without_an_end_take_bounded_memory() {
         sandbox.write(name, text);
         let (tokens, cuts) = prepared(&prepare(&sandbox, name, "gpt2", 350_000));
         if name != "marks" {
-            // As many as tiktoken makes of the whole, and one that begins the document.
+            // The token count of tiktoken on the whole text, and one token at the start of the document.
             assert_eq!(tokens, expected as u64 + 1, "{name}");
         }
         assert!(
@@ -70,7 +71,7 @@ fn runs_without_an_end_take_bounded_memory() {
             "{name}: {cuts}"
         );
     }
-    // Tokenizers that need not merge are exact.
+    // Tokenizers without merges are exact.
     assert_eq!(
         prepared(&prepare(&sandbox, "nul", "byte", 350_000)),
         (TEXT as u64 + 1, 0)
@@ -90,7 +91,7 @@ fn a_long_record_takes_bounded_memory() {
     );
     let (tokens, cuts) = prepared(&prepare(&sandbox, "line.jsonl", "cl100k", 450_000));
     assert!(tokens > 1 && cuts > 0, "{tokens} {cuts}");
-    // One that is longer than a record may be is refused by its line, without being held.
+    // A record over the length limit is rejected with its line number, without being held in memory.
     sandbox.write(
         "long.jsonl",
         format!("{{\"text\": \"{}\"}}\n", " ".repeat(65 << 20)),

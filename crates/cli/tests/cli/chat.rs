@@ -1,4 +1,4 @@
-//! `emberlm chat` line by line, and the chat template that comes to it from a dataset.
+//! `emberlm chat` with piped input, and chat templates from datasets.
 
 use std::fs;
 use std::io::Write;
@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 
 use super::support::model::{tiny, write_run};
 use super::support::train::trained;
-use super::support::{Ran, Sandbox};
+use super::support::{CommandOutput, Sandbox};
 
-/// The text before an answer in ChatML, a token per byte.
+/// The ChatML text before an answer, one token per byte.
 const QUESTION: &str = "<|im_start|>user\nping<|im_end|>\n<|im_start|>assistant\n";
 
 /// A template without special tokens.
@@ -20,7 +20,8 @@ const TURNS: &str = "{% for m in messages %}### {{ m.role }}: {{ m.content }}\n{
                      {% if add_generation_prompt %}### assistant: {% endif %}";
 
 impl Sandbox {
-    /// A dataset `talks` in ChatML, in bytes, and a model `run` of it: to `ping` one says `pong`, twice.
+    /// A ChatML dataset `talks` in bytes and a model `run` trained on it: it answers `ping` with `pong`,
+    /// twice.
     fn with_pong() -> Self {
         let sandbox = Self::new();
         let turn = [
@@ -38,7 +39,7 @@ impl Sandbox {
         sandbox
     }
 
-    /// A model `run` of bytes with initial weights, which answers with the given letter.
+    /// A byte-level model `run` with initial weights, which answers with a fixed letter.
     pub fn with_letters() -> Self {
         let sandbox = Self::new();
         let spec = Tokenizer::builtin(TokenizerKind::Byte).unwrap().spec();
@@ -51,16 +52,16 @@ impl Sandbox {
         sandbox
     }
 
-    /// Talks, with `input` on stdin.
-    pub fn chat(&self, line: &str, input: impl AsRef<[u8]>) -> Ran {
+    /// Runs `chat` with `input` on stdin.
+    pub fn chat(&self, line: &str, input: impl AsRef<[u8]>) -> CommandOutput {
         let mut command = self.command(format!("chat {line}").split_whitespace());
         command.stdin(Stdio::piped());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        // One that ends before its input does is no failure of the test's.
+        // The program may exit before it has read all of its input.
         let _ = child.stdin.take().unwrap().write_all(input.as_ref());
         let output = child.wait_with_output().unwrap();
-        Ran {
+        CommandOutput {
             code: output.status.code(),
             stdout: String::from_utf8(output.stdout).unwrap(),
             stderr: String::from_utf8(output.stderr).unwrap(),
@@ -68,18 +69,19 @@ impl Sandbox {
     }
 }
 
-/// Answers with only `a`s.
+/// Answers consist only of `a`s.
 pub const LETTERS: &str = "run --chat-template turns.jinja --logit-bias 97=100 --temperature 0";
 
 #[test]
-fn what_was_learnt_is_answered_and_only_what_is_new_is_read() {
+fn learned_answers_reuse_the_cached_prefix() {
     let sandbox = Sandbox::with_pong();
-    let said = sandbox
+    let transcript = sandbox
         .chat("run --temperature 0", "ping\nping\n/show\n")
         .ok();
-    let shown = said.strip_prefix("pong\npong\n").unwrap();
-    // Before the first question stands the end of a text. The end of the answer is plain text here, so it is made and not
-    // said; all of it but its last token is read. The second question comes after it and a line break.
+    let shown = transcript.strip_prefix("pong\npong\n").unwrap();
+    // The prompt starts with an end-of-text token. The answer's end marker is plain text here, so it is
+    // generated but not printed. All of its tokens but the last are cached. A line break and the second
+    // question follow.
     let first = 1 + QUESTION.len();
     let answer = "pong<|im_end|>".len();
     let (second, held) = (first + answer + 1 + QUESTION.len(), first + answer - 1);
@@ -88,12 +90,12 @@ fn what_was_learnt_is_answered_and_only_what_is_new_is_read() {
     let whole = second + answer + 1 + "<|im_start|>assistant\n".len();
     assert!(shown.contains(&format!("{whole} of 256 tokens")), "{shown}");
 
-    // The exported model answers the same.
+    // The exported model gives the same answers.
     let ran = sandbox.words("export run --out exported");
     assert_eq!(ran.code, Some(0), "{ran}");
     let again = sandbox.chat("exported --temperature 0", "ping\nping\n/show\n");
-    assert_eq!(again.ok(), said);
-    // Its template is taken, unless another is asked for.
+    assert_eq!(again.ok(), transcript);
+    // The model's template is used unless another one is given.
     let other = sandbox.chat("run --temperature 0 --chat-template llama3", "ping\n");
     assert!(
         other
@@ -109,9 +111,9 @@ fn a_conversation_is_led_by_commands() {
     let script = "hello\n\ntwo\\\nlines\r\n//etc\n/undo\n/retry\n/set max-new-tokens 5\n/retry\n\
         /save talk.jsonl\n/save talk.jsonl\n/system Be\\\nbrief.\nx\n/save other.jsonl\n/reset\ny\n\
         /save third.jsonl\n/system\nz\n/save fourth.jsonl\n/quit\nnever\n";
-    let said = sandbox.chat(&format!("{LETTERS} --max-new-tokens 3"), script);
+    let transcript = sandbox.chat(&format!("{LETTERS} --max-new-tokens 3"), script);
     assert_eq!(
-        said.ok(),
+        transcript.ok(),
         "aaa\naaa\naaa\naaa\naaaaa\naaaaa\naaaaa\naaaaa\n"
     );
     let saved = |name: &str| fs::read_to_string(sandbox.path(name)).unwrap();
@@ -137,7 +139,7 @@ fn a_conversation_is_led_by_commands() {
         record(&[system, user("y"), answer.clone()])
     );
     assert_eq!(saved("fourth.jsonl"), record(&[user("z"), answer]));
-    // It can be learnt.
+    // The saved conversation can be prepared as a dataset.
     let line =
         "prepare talk.jsonl --out talks --tokenizer byte --chat-template chatml --val-fraction 0";
     assert_eq!(sandbox.words(line).code, Some(0));
@@ -151,7 +153,7 @@ fn a_conversation_is_led_by_commands() {
 }
 
 #[test]
-fn what_is_wrong_is_told_and_the_conversation_goes_on() {
+fn errors_are_reported_and_the_conversation_continues() {
     let sandbox = Sandbox::with_letters();
     sandbox.write("there.jsonl", "kept");
     let script = format!(
@@ -183,7 +185,7 @@ fn what_is_wrong_is_told_and_the_conversation_goes_on() {
 }
 
 #[test]
-fn a_conversation_that_outgrows_the_context_goes_on_and_says_so_once() {
+fn outgrowing_the_context_is_reported_once() {
     let sandbox = Sandbox::with_letters();
     let ran = sandbox.chat(
         &format!("{LETTERS} --max-new-tokens 20 --context 300 --system Short"),
@@ -208,7 +210,7 @@ fn a_conversation_that_outgrows_the_context_goes_on_and_says_so_once() {
 }
 
 #[test]
-fn answers_end_where_a_text_is_to_end_them() {
+fn answers_end_at_stop_strings_and_constraints() {
     let sandbox = Sandbox::with_letters();
     let line = format!("{LETTERS} --max-new-tokens 10");
     assert_eq!(
@@ -219,16 +221,16 @@ fn answers_end_where_a_text_is_to_end_them() {
     );
     // Every answer matches the regular expression.
     let held = "run --chat-template turns.jinja --regex (yes|no)[.] --temperature 0";
-    let said = sandbox.chat(held, "hi\nhi\n").ok();
-    let lines: Vec<&str> = said.lines().collect();
+    let transcript = sandbox.chat(held, "hi\nhi\n").ok();
+    let lines: Vec<&str> = transcript.lines().collect();
     assert!(
         lines.len() == 2 && lines.iter().all(|line| ["yes.", "no."].contains(line)),
-        "{said}"
+        "{transcript}"
     );
 }
 
 #[test]
-fn nothing_said_is_an_end() {
+fn chat_handles_empty_unterminated_and_invalid_input() {
     let sandbox = Sandbox::with_letters();
     assert_eq!(sandbox.words(&format!("chat {LETTERS}")).ok(), "");
     assert_eq!(
@@ -247,7 +249,7 @@ fn nothing_said_is_an_end() {
 }
 
 #[test]
-fn what_cannot_talk_says_why() {
+fn models_that_cannot_chat_are_rejected_with_a_reason() {
     let sandbox = Sandbox::with_char_model();
     insta::assert_snapshot!(sandbox.chat("run", "hi\n"), @r"
     exit 1
@@ -292,9 +294,9 @@ fn what_cannot_talk_says_why() {
     ");
 }
 
-/// From the dataset into the run, and from the run into what Hugging Face's libraries read.
+/// The template goes from the dataset into the run, and from the run into the exported files.
 #[test]
-fn a_template_stays_with_what_was_made_by_it() {
+fn templates_follow_the_dataset_the_run_and_the_export() {
     let sandbox = Sandbox::new();
     let talk = json!({ "messages": [
         { "role": "user", "content": "a" }, { "role": "assistant", "content": "b" },
@@ -312,24 +314,24 @@ fn a_template_stays_with_what_was_made_by_it() {
     assert_eq!(model["chat_template"], recorded);
     let ran = sandbox.words("export run --out exported");
     assert_eq!(ran.code, Some(0), "{ran}");
-    // As in training, the end of a text comes before every conversation.
+    // As in training, each conversation starts with an end-of-text token.
     let exported = fs::read_to_string(sandbox.path("exported/chat_template.jinja")).unwrap();
     let template = recorded["template"].as_str().unwrap();
     assert_eq!(exported, format!("{{{{- \"<|endoftext|>\" }}}}{template}"));
-    // That template puts the end of the text there itself, so it is there once.
+    // The template itself adds the end-of-text token, so `prepare` adds no second one.
     let line = "prepare talks.jsonl --out again --tokenizer exported --chat-template exported";
     assert_eq!(sandbox.words(line).code, Some(0));
     for file in ["train_00000.bin", "train_00000.mask"] {
         let read = |folder: &str| fs::read(sandbox.path(folder).join(file)).unwrap();
         assert!(read("talks") == read("again"), "{file}");
     }
-    // A text's dataset has none, and says nothing of it.
+    // A text dataset has no template, and prints nothing about one.
     sandbox.write("text.txt", "hello small world\n".repeat(20));
     sandbox
         .words("prepare text.txt --out data --tokenizer byte")
         .ok();
     assert_eq!(json("data/dataset.json").get("chat_template"), None);
-    // Of several datasets, the template of the first that has one.
+    // A mix of datasets uses the template of the first one that has one.
     trained(sandbox.train("--preset char-nano --data data=0.5 talks=0.5 --out mixed --steps 1"));
     let model = json("mixed/checkpoints/step-00000001/model.json");
     assert_eq!(model["chat_template"], recorded);

@@ -1,4 +1,4 @@
-//! `emberlm chat` in a real pseudo-terminal: editing, history, Ctrl-C and Ctrl-D.
+//! `emberlm chat` in a pseudo-terminal: editing, history, Ctrl-C and Ctrl-D.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -25,7 +25,7 @@ fn start(sandbox: &Sandbox, more: &str) -> Terminal {
     terminal
 }
 
-/// Waits until a text precedes the newest prompt.
+/// Waits until `what` precedes the latest prompt.
 #[track_caller]
 fn answered(terminal: &Terminal, what: &str) {
     terminal.wait_for(what, |text| {
@@ -42,14 +42,14 @@ fn messages(sandbox: &Sandbox, name: &str) -> serde_json::Value {
 }
 
 #[test]
-fn lines_are_edited_and_remembered() {
+fn lines_are_edited_and_stored_in_the_history() {
     let sandbox = Sandbox::with_letters();
     let mut terminal = start(&sandbox, "--max-new-tokens 4");
-    // Two letters too many, and one at the beginning.
+    // Two extra letters are deleted, and a missing one is inserted at the start.
     terminal.press("elloxx\u{7f}\u{7f}\u{1}h");
     terminal.press(ENTER);
     answered(&terminal, "aaaa\n(ended after 4 tokens)");
-    // A continued line, and a pasted text with a backslash.
+    // A continuation line, then pasted text with a backslash.
     terminal.press("two\\\rlines\r");
     answered(&terminal, "lines\naaaa\n(ended after 4 tokens)");
     terminal.press("\u{1b}[200~make \\\n  all\u{1b}[201~");
@@ -74,7 +74,7 @@ fn lines_are_edited_and_remembered() {
         ])
     );
 
-    // What was typed is there the next time, unless it is not wanted.
+    // The next session has the history, unless it is disabled.
     let mut terminal = start(&sandbox, "--max-new-tokens 4");
     terminal.press(&UP.repeat(2));
     terminal.wait_for("an older line", |text| text.contains("> make"));
@@ -101,7 +101,7 @@ fn lines_are_edited_and_remembered() {
 }
 
 #[test]
-fn ctrl_c_ends_an_answer_and_clears_a_line_and_ends_nothing_else() {
+fn ctrl_c_only_ends_an_answer_or_clears_a_line() {
     let sandbox = Sandbox::with_letters();
     let mut terminal = start(&sandbox, "--max-new-tokens 100000");
     terminal.press("nonsense");
@@ -112,13 +112,13 @@ fn ctrl_c_ends_an_answer_and_clears_a_line_and_ends_nothing_else() {
     });
     terminal.press("hello\r");
     terminal.wait_for("an answer", |text| text.contains("aaaaaaaa"));
-    // Some press it more than once: what comes after the answer's end clears an empty line.
+    // A user may press Ctrl-C repeatedly. After the end of the answer, it clears an empty line.
     terminal.press(&CTRL_C.repeat(3));
     terminal.wait_for("the answer's end", |text| {
         text.contains("(ended by Ctrl-C: what was made of it is kept)")
             && text.trim_end().ends_with("\n>")
     });
-    // What is typed together with a Ctrl-C goes with its line.
+    // Text typed together with Ctrl-C is discarded with its line, so wait.
     std::thread::sleep(Duration::from_millis(300));
     terminal.press("/save kept.jsonl\r");
     answered(&terminal, "(saved)");
@@ -132,7 +132,7 @@ fn ctrl_c_ends_an_answer_and_clears_a_line_and_ends_nothing_else() {
         answer.len() >= 8 && answer.len() < 8000 && answer.chars().all(|c| c == 'a'),
         "{answer}"
     );
-    // It keeps working.
+    // The session continues.
     terminal.press("/set max-new-tokens 3\r");
     answered(&terminal, "(set)");
     terminal.press("again\r");
@@ -142,7 +142,7 @@ fn ctrl_c_ends_an_answer_and_clears_a_line_and_ends_nothing_else() {
     assert!(success, "{text}");
 }
 
-/// Without a terminal's keys: an answer ends, and where nothing is being said the program does.
+/// Without a terminal, Ctrl-C ends an answer, or the program if no answer is being generated.
 #[test]
 fn an_interrupt_ends_an_answer_and_then_the_program() {
     let sandbox = Sandbox::with_letters();
@@ -174,7 +174,7 @@ fn an_interrupt_ends_an_answer_and_then_the_program() {
             "{answer}"
         );
     }
-    // What it says now it says at rest.
+    // Once it prints this, no answer is being generated.
     input.write_all(b"/show\n").unwrap();
     let mut shown = Vec::new();
     while !String::from_utf8_lossy(&shown).contains("last answer ") {

@@ -1,11 +1,11 @@
-//! Control characters in names, models and templates: a terminal gets none of them.
+//! Control characters in names, models and templates never reach a terminal.
 
 use portable_pty::CommandBuilder;
 
 use super::support::Sandbox;
 use super::support::terminal::Terminal;
 
-/// A title for the window, something for the clipboard, and a message that looks like the program's own.
+/// Sets the window title and the clipboard, and imitates an error message of the program.
 const HOSTILE: &str = "a\u{1b}]0;owned\u{7}\u{1b}]52;c;b3duZWQ=\u{7}\u{9b}2J\u{202e}\nerror:x";
 
 #[track_caller]
@@ -14,7 +14,8 @@ fn harmless(text: &str) {
     assert!(!text.contains(harmful), "{text:?}");
 }
 
-/// The bytes that a terminal gets from stdout. On stderr a sign moves the cursor while a model is loaded.
+/// The bytes that a terminal receives from stdout. Stderr is excluded: the loading spinner moves the cursor
+/// there.
 fn shown_on_stdout(sandbox: &Sandbox, line: &str) -> String {
     let mut command = CommandBuilder::new("sh");
     command.arg("-c");
@@ -28,7 +29,7 @@ fn shown_on_stdout(sandbox: &Sandbox, line: &str) -> String {
 }
 
 #[test]
-fn errors_show_names_on_one_line() {
+fn errors_print_names_on_one_line() {
     let sandbox = Sandbox::with_char_model();
     std::fs::create_dir(sandbox.path(HOSTILE)).unwrap();
     let lines: [&[&str]; 7] = [
@@ -51,13 +52,13 @@ fn errors_show_names_on_one_line() {
         let forged = ran.stderr.lines().any(|line| line.starts_with("error:x"));
         assert!(!forged, "{ran}");
     }
-    // The parser of the command line repeats what it does not know.
+    // Clap repeats unknown arguments in its messages.
     let ran = sandbox.run([HOSTILE]);
     assert!(ran.code == Some(2) && ran.stderr.contains("owned"), "{ran}");
     harmless(&ran.stderr);
     let ran = sandbox.run(["info", HOSTILE]);
     assert!(ran.stderr.contains(r"a\u{1b}]0;owned\u{7}"), "{ran}");
-    // A list of runs has a line each.
+    // The list has one line per run.
     let name = HOSTILE.replace('\n', "");
     sandbox.write(&format!("runs/{HOSTILE}/config.toml"), "");
     sandbox.write(&format!("runs/{name}/config.toml"), "");
@@ -90,7 +91,7 @@ fn a_models_text_is_harmless_in_a_terminal_and_exact_in_a_pipe() {
     assert!(shown.contains('\u{fffd}'), "{shown:?}");
     let expected = piped.replace(['\u{1b}', '\u{7}', '\u{9b}', '\u{202e}'], "\u{fffd}");
     assert_eq!(shown, expected);
-    // JSON says the same by its own escapes.
+    // JSON escapes the characters without changing the value.
     let line = format!("{line} --json");
     let piped: serde_json::Value = sandbox.words(&line).json();
     let shown = shown_on_stdout(&sandbox, &line);

@@ -1,4 +1,4 @@
-//! Runs that are killed at any moment and resumed, against the same run without interruptions.
+//! Runs that are killed at random moments and resumed equal an uninterrupted run.
 
 use std::fs;
 use std::path::Path;
@@ -12,21 +12,22 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 use super::support::Sandbox;
 use super::support::train::{TINY, trained};
 
-/// Everything that could be lost: dropout, accumulation, a schedule, a best loss, steps that are logged and not.
+/// Settings with all kinds of state: dropout, accumulation, a schedule, a best loss, logged and unlogged
+/// steps.
 const LINE: &str = "--data data --steps 150 --accumulation 2 --eval-interval 7 --keep-last 3 \
     --keep-best --set model.dropout=0.1 --set train.checkpoints.interval=4 --set train.log_interval=3 \
     --set train.evaluation.tokens=300 --set train.schedule.warmup_steps=20 --set train.schedule.learning_rate=1e-2";
 
-/// The moment at which a process is killed.
+/// The moment to kill a process.
 #[derive(Clone, Copy, Debug)]
 enum Moment {
-    /// So long after it was started.
+    /// After this time.
     After(Duration),
-    /// As soon as it is seen writing a checkpoint.
+    /// While it writes a checkpoint.
     WithinACheckpoint,
 }
 
-/// Waits for the moment, or the process's end; whether it was killed.
+/// Waits for the moment or the process's end. Returns true if the process was killed.
 fn kill_at(child: &mut Child, moment: Moment, checkpoints: &Path) -> bool {
     let started = Instant::now();
     while child.try_wait().unwrap().is_none() {
@@ -44,19 +45,19 @@ fn kill_at(child: &mut Child, moment: Moment, checkpoints: &Path) -> bool {
     false
 }
 
-/// True if a checkpoint is partially written.
+/// Returns true if a checkpoint is being written.
 fn partial(checkpoints: &Path) -> bool {
     let entries = fs::read_dir(checkpoints).into_iter().flatten().flatten();
     let mut names = entries.map(|entry| entry.file_name());
     names.any(|name| name.to_string_lossy().ends_with(".partial"))
 }
 
-/// The settings whose state is carried from step to step.
+/// Settings with further state that carries over between steps.
 const MORE: &str = "--ema 0.9 --set train.optimizer.kind=muon --set train.skip.kind=outliers \
     --set train.skip.deviations=2 --set train.skip.window=10 --set train.loss.label_smoothing=0.1 --set train.loss.z_loss=1e-4";
 
-/// Kills a run `kills` times and resumes it each time, then compares it with an uninterrupted one. Runs that end
-/// before they are killed often enough are followed by others.
+/// Kills a run `kills` times, resumes it each time, and compares the result with an uninterrupted run. If a
+/// run ends before it was killed often enough, another one follows.
 fn soak(settings: &str, kills: usize, seed: u64) {
     let sandbox = Sandbox::with_data();
     let line = format!("{LINE} {settings}");
@@ -76,7 +77,7 @@ fn soak(settings: &str, kills: usize, seed: u64) {
                 false => format!("train {TINY} {line} --out {out}"),
             };
             let mut command = sandbox.command(line.split_whitespace());
-            // Another number of threads each time.
+            // Each attempt uses a different number of threads.
             command.env("RAYON_NUM_THREADS", (1 + rng.next_u32() % 3).to_string());
             let command = command.stdout(Stdio::null()).stderr(Stdio::null());
             let mut child = command.spawn().unwrap();
@@ -90,7 +91,7 @@ fn soak(settings: &str, kills: usize, seed: u64) {
             }
             killed += 1;
             within += usize::from(partial(&checkpoints));
-            // What can be seen is whole.
+            // Visible checkpoints are complete.
             for entry in fs::read_dir(&checkpoints).into_iter().flatten().flatten() {
                 if entry.file_name().to_string_lossy().starts_with("step-") {
                     Checkpoint::open(&entry.path()).unwrap();
@@ -103,12 +104,12 @@ fn soak(settings: &str, kills: usize, seed: u64) {
     assert!(within > 0, "no kill hit a checkpoint's write");
 }
 
-/// The run's lines and its last checkpoint must be those of the uninterrupted run.
+/// Asserts that the run's events and last checkpoint equal those of the uninterrupted run.
 #[track_caller]
 fn compare(sandbox: &Sandbox, run: &str) {
     let lines = |run: &str| {
         let text = fs::read_to_string(sandbox.path(run).join("events.jsonl")).unwrap();
-        // Events of the machine have a time.
+        // Events with a time depend on the machine.
         let lines = text.lines().filter(|line| !line.contains("\"time\":"));
         lines.map(str::to_owned).collect::<Vec<_>>()
     };
@@ -134,7 +135,7 @@ fn compare(sandbox: &Sandbox, run: &str) {
     assert!(expected == found, "{run}'s last checkpoint differs");
 }
 
-/// The number of kills: `EMBERLM_SOAK_KILLS` is for a longer soak than the tests' own.
+/// The number of kills. `EMBERLM_SOAK_KILLS` sets it for longer soak tests.
 fn kills(usual: usize) -> usize {
     let asked = std::env::var("EMBERLM_SOAK_KILLS").ok();
     asked.map_or(usual, |kills| kills.parse().unwrap())

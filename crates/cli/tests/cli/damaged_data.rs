@@ -1,10 +1,10 @@
-//! A dataset that changes on the disk: whoever reads it refuses the part that is damaged.
+//! Datasets that are damaged on disk: every reader rejects the damaged block.
 
 use std::fs;
 use std::path::Path;
 
 use super::support::train::trained;
-use super::support::{Ran, Sandbox};
+use super::support::{CommandOutput, Sandbox};
 
 fn flip(sandbox: &Sandbox, file: &str, at: usize) {
     let path = sandbox.path(file);
@@ -13,9 +13,10 @@ fn flip(sandbox: &Sandbox, file: &str, at: usize) {
     fs::write(path, bytes).unwrap();
 }
 
-/// The error of a command that must have failed because bytes `first` to `last` of `file` are damaged.
+/// Returns the error of a command that must have failed because bytes `first` to `last` of `file` are
+/// damaged.
 #[track_caller]
-fn refused(ran: Ran, file: &str, first: u64, last: u64) -> String {
+fn refused(ran: CommandOutput, file: &str, first: u64, last: u64) -> String {
     assert_eq!(ran.code, Some(1), "{ran}");
     let expected =
         format!("error: {file} is damaged: bytes {first} to {last} are not what was written");
@@ -68,7 +69,7 @@ fn damaged_shards_end_training_resuming_and_evaluation() {
         last,
     );
 
-    // The validation split is read when the run is first evaluated.
+    // The validation split is only read by the first evaluation.
     fs::write(sandbox.path(file), good).unwrap();
     flip(&sandbox, "data/val_00000.bin", 1500);
     let (file, last) = (
@@ -125,7 +126,7 @@ fn a_damaged_mask_ends_training() {
     );
 }
 
-/// A dataset with a training shard of several blocks, as a version without block hashes wrote it.
+/// A dataset with a training shard of several blocks, as written by a version without block hashes.
 fn without_block_hashes() -> Sandbox {
     let sandbox = Sandbox::new();
     let text: String = (0..90_000).map(|i| format!("{i} apples\n")).collect();
@@ -138,7 +139,7 @@ fn without_block_hashes() -> Sandbox {
 }
 
 #[test]
-fn a_dataset_without_block_hashes_is_verified_while_it_is_trained_on() {
+fn datasets_without_block_hashes_are_verified_during_training() {
     let sandbox = without_block_hashes();
     let bytes = length(&sandbox, "data/train_00000.bin");
     let ran = sandbox.train("--data data --out run --steps 2");
@@ -151,7 +152,7 @@ fn a_dataset_without_block_hashes_is_verified_while_it_is_trained_on() {
     );
     trained(ran);
 
-    // Another id of the vocabulary: only the hash reveals it.
+    // A different valid token id, which only the hash reveals.
     let damaged = "data/train_00000.bin";
     let mut content = fs::read(sandbox.path(damaged)).unwrap();
     let id = &mut content[bytes as usize - 2];

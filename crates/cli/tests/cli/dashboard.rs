@@ -1,4 +1,4 @@
-//! The dashboard in a real pseudo-terminal.
+//! The dashboard in a pseudo-terminal.
 
 use super::support::Sandbox;
 use super::support::terminal::Terminal;
@@ -10,7 +10,7 @@ fn line(more: &str) -> String {
 }
 
 #[test]
-fn all_figures_are_in_80_by_24_and_it_survives_resizing() {
+fn the_dashboard_fits_80_by_24_and_survives_resizing() {
     let sandbox = Sandbox::with_data();
     let mut terminal = Terminal::start(&sandbox, &line(""), 24, 80);
     let text = terminal.wait_for("a sample", |text| text.contains('“'));
@@ -29,7 +29,7 @@ fn all_figures_are_in_80_by_24_and_it_survives_resizing() {
     terminal.wait_for("the old size", |text| {
         text.contains("Loss │ Perplexity │ Rate │ Gradient │ Tokens/s") && text.contains("loss ")
     });
-    // Ctrl-C: a checkpoint, and the terminal as it was.
+    // Ctrl-C saves a checkpoint and restores the terminal.
     terminal.press("\u{3}");
     let (success, text) = terminal.ended();
     assert!(success, "{text}");
@@ -57,11 +57,11 @@ fn the_quit_dialog_stops_with_or_without_saving() {
             "[c] or Esc: keep training",
             "--resume RUN",
         ];
-        // A frame may arrive in pieces.
+        // A frame may arrive in several parts.
         terminal.wait_for("the question", |text| {
             parts.iter().all(|part| text.contains(part))
         });
-        // Esc closes it, and the run continues.
+        // Esc closes the dialog, and the run continues.
         terminal.press("\u{1b}");
         terminal.wait_for("the plots", |text| !text.contains("[k]"));
         terminal.press("q");
@@ -96,12 +96,13 @@ fn stopping_without_saving_keeps_the_newest_checkpoint() {
 }
 
 #[test]
-fn a_resumed_run_shows_what_was_before() {
+fn a_resumed_run_shows_earlier_steps() {
     let sandbox = Sandbox::with_data();
-    // Steps that take their time: from a thousand points on, the plot leaves some out, and the first one with them.
+    // Large steps keep the number of points low: from a thousand points on, the plot is downsampled and may
+    // omit the first point.
     let line = "--data data --out run --steps 3 --set train.schedule.decay_steps=3 --set train.micro_batch=256";
     super::support::train::trained(sandbox.train(line));
-    // The axis ends at the largest loss, which is of what was before: those that follow are below it.
+    // The axis ends at the largest loss, which predates the resumption: later losses are below it.
     let validated = sandbox.events("run", "evaluation");
     let validated = validated.iter().map(|e| e["loss"].as_f64().unwrap());
     let largest = validated.chain(sandbox.losses("run")).fold(0.0, f64::max);

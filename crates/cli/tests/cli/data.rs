@@ -1,4 +1,4 @@
-//! `emberlm data`: datasets from and for other programs, verified and inspected.
+//! `emberlm data`: importing, exporting, verifying and inspecting datasets.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,7 +9,7 @@ use super::support::Sandbox;
 use super::support::train::trained;
 
 impl Sandbox {
-    /// nanoGPT's folder `nano` of the text: what its `data/shakespeare_char/prepare.py` writes.
+    /// Writes nanoGPT's folder `nano`, as its `data/shakespeare_char/prepare.py` would.
     fn nano_gpt(&self, text: &str) {
         let chars: BTreeSet<char> = text.chars().collect();
         let chars: Vec<char> = chars.into_iter().collect();
@@ -46,7 +46,7 @@ fn an_adopted_dataset_trains_as_one_prepared_from_the_same_text() {
 }
 
 #[test]
-fn adopting_says_what_it_found_and_changes_nothing_else() {
+fn adopt_reports_its_findings_and_changes_no_other_file() {
     let sandbox = Sandbox::new();
     sandbox.nano_gpt(&"to be or not to be\n".repeat(10));
     insta::assert_snapshot!(sandbox.words("data adopt nano --tokenizer char --alphabet nano/input.txt"), @r"
@@ -73,7 +73,7 @@ fn adopting_says_what_it_found_and_changes_nothing_else() {
       other  meta.pkl
     nano is whole
     ");
-    // And back, to the byte.
+    // The export is byte-identical to the original.
     insta::assert_snapshot!(sandbox.words("data export nano --format nanogpt --out again"), @r"
     exit 0
     --- stdout
@@ -88,7 +88,7 @@ fn adopting_says_what_it_found_and_changes_nothing_else() {
 }
 
 #[test]
-fn adopting_tells_what_to_do() {
+fn adopt_errors_have_hints() {
     let sandbox = Sandbox::new();
     sandbox.nano_gpt("some text\n");
     insta::assert_snapshot!(sandbox.words("data adopt nano --tokenizer char"), @r"
@@ -138,7 +138,7 @@ fn adopting_tells_what_to_do() {
 }
 
 #[test]
-fn verify_tells_all_that_is_wrong_and_fails() {
+fn verify_reports_every_problem_and_fails() {
     let sandbox = Sandbox::new();
     sandbox.write("text.txt", "abcdefghij".repeat(10));
     sandbox
@@ -170,7 +170,7 @@ fn verify_tells_all_that_is_wrong_and_fails() {
 }
 
 #[test]
-fn a_page_of_a_dataset() {
+fn inspect_prints_a_page() {
     let sandbox = Sandbox::new();
     for (name, text) in [
         ("a", "the same text\n"),
@@ -187,7 +187,7 @@ fn a_page_of_a_dataset() {
         .words("prepare texts --out d --tokenizer byte --val-fraction 0.13")
         .ok();
     let page = sandbox.words("data inspect d --excerpts 3").ok();
-    // The Chinese characters take two columns.
+    // Chinese characters are two columns wide.
     let columns = |line: &str| {
         line.chars()
             .map(|c| if c < '\u{3000}' { 1 } else { 2 })
@@ -262,7 +262,7 @@ fn a_page_of_a_dataset() {
 }
 
 #[test]
-fn exports_are_replaced_by_force_alone_and_nothing_else_is() {
+fn exports_are_only_replaced_with_force() {
     let sandbox = Sandbox::new();
     sandbox.write("text.txt", "a small text");
     sandbox

@@ -4,9 +4,9 @@ use std::fs;
 
 use serde_json::Value;
 
-use super::support::{Ran, Sandbox};
+use super::support::{CommandOutput, Sandbox};
 
-/// The report in a sandbox's folder `out`.
+/// The report in the sandbox's folder `out`.
 fn report(sandbox: &Sandbox) -> Value {
     let text = fs::read_to_string(sandbox.path("out/report.json")).unwrap();
     serde_json::from_str(&text).unwrap()
@@ -21,15 +21,15 @@ fn outcomes(report: &Value) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Runs it at a small size; every check that has something to compare with must pass.
-fn passes(sandbox: &Sandbox, line: &str) -> Ran {
+/// Runs the small size and asserts that every check that can run passes.
+fn passes(sandbox: &Sandbox, line: &str) -> CommandOutput {
     let ran = sandbox.words(&format!("doctor --full --size small --out out {line}"));
     assert_eq!(ran.code, Some(0), "{ran}");
     let report = report(sandbox);
     for (check, outcome) in outcomes(&report) {
         let skipped = match check.as_str() {
             "parity" | "loss-curve" => cfg!(not(feature = "ndarray")),
-            // Python may have no PyTorch.
+            // PyTorch may not be installed.
             "pytorch" => true,
             _ => false,
         };
@@ -39,7 +39,7 @@ fn passes(sandbox: &Sandbox, line: &str) -> Ran {
 }
 
 #[test]
-fn the_cpu_passes_every_check_and_both_files_say_so() {
+fn the_cpu_passes_every_check_in_both_files() {
     let sandbox = Sandbox::new();
     passes(&sandbox, "--minutes 6");
     let report = report(&sandbox);
@@ -68,12 +68,12 @@ fn the_cpu_passes_every_check_and_both_files_say_so() {
         let [first, last] = [0, losses.len() - 1].map(|at| losses[at]["found"].as_f64().unwrap());
         assert!(last < first, "{losses:?}");
     }
-    // Only the report is left.
+    // No other files remain.
     assert_eq!(sandbox.names(), ["out"]);
 }
 
 #[test]
-fn checks_that_no_time_is_left_for_are_skipped() {
+fn checks_without_remaining_time_are_skipped() {
     let sandbox = Sandbox::new();
     let ran = sandbox.words("doctor --full --minutes 0.001 --out out");
     assert_eq!(ran.code, Some(0), "{ran}");
@@ -83,7 +83,7 @@ fn checks_that_no_time_is_left_for_are_skipped() {
     assert!(outcomes.iter().all(|(_, outcome)| outcome == "skipped"));
 }
 
-/// The rows of a check, by name, with their values.
+/// The values of a check's rows, by name.
 fn rows(report: &Value, check: &str) -> Vec<(String, f64)> {
     let checks = report["checks"].as_array().unwrap();
     let found = checks.iter().find(|found| found["check"] == check).unwrap();
@@ -93,7 +93,7 @@ fn rows(report: &Value, check: &str) -> Vec<(String, f64)> {
 }
 
 #[test]
-fn a_python_that_is_not_there_fails_one_check() {
+fn a_missing_python_fails_one_check() {
     let sandbox = Sandbox::new();
     let line = "doctor --full --check pytorch --check memory --python /nowhere/python --out out";
     let ran = sandbox.words(line);
@@ -117,7 +117,7 @@ fn a_python_that_is_not_there_fails_one_check() {
     );
 }
 
-/// With a program in the place of Python that prints what the PyTorch program prints.
+/// A stand-in for Python prints the output of the PyTorch program.
 #[cfg(unix)]
 #[test]
 fn speeds_are_compared_with_pytorchs() {
@@ -165,9 +165,10 @@ fn a_report_does_not_replace_other_files() {
 mod vulkan {
     use super::*;
 
-    /// One check: `anywhere` resumes a run on Vulkan, and a software device takes half a minute for the same in the doctor.
+    /// A single check, since a software device takes half a minute for a resumed run. `anywhere` resumes a
+    /// run on Vulkan.
     #[test]
-    fn no_check_fails_on_a_device() {
+    fn no_check_fails_on_vulkan() {
         let sandbox = Sandbox::new();
         let line =
             "doctor --full --size small --backend vulkan --minutes 3 --out out --check memory";
@@ -181,7 +182,7 @@ mod vulkan {
         );
     }
 
-    /// Each check fails by itself, and the report has all of them.
+    /// Each check fails separately, and the report lists all of them.
     #[test]
     fn a_missing_driver_fails_every_check() {
         let sandbox = Sandbox::new();
@@ -189,11 +190,11 @@ mod vulkan {
         let mut command = sandbox.command(line.split(' '));
         command.env("VK_ICD_FILENAMES", "/nowhere");
         let ran = command.env("VK_DRIVER_FILES", "/nowhere").output().unwrap();
-        let said = String::from_utf8(ran.stderr).unwrap();
-        assert_eq!(ran.status.code(), Some(1), "{said}");
+        let stderr = String::from_utf8(ran.stderr).unwrap();
+        assert_eq!(ran.status.code(), Some(1), "{stderr}");
         assert!(
-            said.contains("memory failed on the vulkan backend"),
-            "{said}"
+            stderr.contains("memory failed on the vulkan backend"),
+            "{stderr}"
         );
         let report = report(&sandbox);
         for check in report["checks"].as_array().unwrap() {

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::support::Sandbox;
 use super::support::model::{tiny, write_run};
 
-/// A run `run`, and `small` of one block and other weights.
+/// A run `run`, and a smaller one `small` with one block and different weights.
 fn with_two_models() -> Sandbox {
     let sandbox = Sandbox::with_char_model();
     let spec = Manifest::read(&sandbox.path("data")).unwrap().tokenizer;
@@ -37,7 +37,7 @@ fn the_text_is_the_same_in_fewer_passes() {
 }
 
 #[test]
-fn how_well_was_drafted_is_told_beside_the_text() {
+fn draft_acceptance_is_reported() {
     let sandbox = with_two_models();
     let line = "generate run --prompt hello --temperature 0 --max-new-tokens 3 --draft run";
     let ran = sandbox.words(line);
@@ -51,7 +51,7 @@ fn how_well_was_drafted_is_told_beside_the_text() {
 }
 
 #[test]
-fn models_that_do_not_go_together_are_refused() {
+fn incompatible_draft_models_are_rejected() {
     let sandbox = with_two_models();
     sandbox
         .words("prepare text.txt --out bytes --tokenizer byte")

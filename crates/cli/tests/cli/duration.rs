@@ -1,4 +1,4 @@
-//! The duration that `train` prints before its first step.
+//! The estimated duration that `train` prints before its first step.
 
 use std::io::Read;
 
@@ -7,7 +7,8 @@ use rustix::process::Signal;
 use super::signals::{send, wait_until};
 use super::support::Sandbox;
 
-/// The seconds in "about 1 h 5 min", "about 5 min" or "about 40 s" of the line that begins with "training".
+/// Parses the seconds from "about 1 h 5 min", "about 5 min" or "about 40 s" on the line that starts with
+/// "training".
 #[track_caller]
 fn printed_seconds(stderr: &str) -> f64 {
     let line = stderr.lines().find(|line| line.starts_with("training "));
@@ -33,7 +34,7 @@ fn printed_seconds(stderr: &str) -> f64 {
         .sum()
 }
 
-/// The printed time of a run over the one that its first 160 steps lead to.
+/// The ratio of a run's printed duration to the one extrapolated from its first 160 steps.
 fn printed_over_measured(more: &str) -> f64 {
     let sandbox = Sandbox::with_data();
     let line = format!("--steps 200000 --set train.log_interval=20 {more}");
@@ -48,15 +49,14 @@ fn printed_over_measured(more: &str) -> f64 {
     printed_seconds(&stderr) / left.as_f64().unwrap()
 }
 
-/// Runs of a small model whose step is mostly the update, and of one whose step is mostly its passes.
+/// A small model dominated by the optimizer update, and one dominated by its forward and backward passes.
 #[test]
-fn the_printed_time_is_that_of_the_steps() {
+fn the_estimated_duration_matches_the_steps() {
     for more in [
         "--set model.d_model=96 --set model.n_layers=1 --set train.micro_batch=1",
         "--set model.d_model=32 --set train.micro_batch=16 --set train.accumulation=2",
     ] {
-        // Other tests use the cores as well, and begin or end between the prediction and the steps: the median of three runs, where
-        // the first is not near.
+        // Concurrent tests affect the timing. If the first ratio is off, takes the median of three runs.
         let mut ratios = vec![printed_over_measured(more)];
         if !(0.33..3.0).contains(&ratios[0]) {
             ratios.extend((0..2).map(|_| printed_over_measured(more)));
@@ -68,7 +68,7 @@ fn the_printed_time_is_that_of_the_steps() {
 }
 
 #[test]
-fn a_run_of_seconds_has_no_time() {
+fn short_runs_have_no_estimated_duration() {
     let sandbox = Sandbox::with_data();
     let stderr = sandbox.train("--data data --steps 3 --out run").stderr;
     let line = stderr.lines().find(|line| line.starts_with("training "));

@@ -1,4 +1,4 @@
-//! The loss over a split: bits per byte for any tokenizer, and the loss by position.
+//! The loss on a split: bits per byte for any tokenizer, and the loss by position.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ fn fixture(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
 }
 
-/// Two documents, whole in the training split of `data`, and initial weights for their ids.
+/// A training split `data` of two documents, and a model with initial weights for its vocabulary.
 fn with_documents(tokenizer: &str) -> Sandbox {
     let sandbox = Sandbox::new();
     sandbox.write("docs/a.txt", FIRST);
@@ -31,8 +31,9 @@ const FIRST: &str = "a naïve café: 漢字 🔥\n";
 const SECOND: &str = "one more text\n";
 
 #[test]
-fn bits_per_byte_are_of_the_predicted_text() {
-    // Byte-pair and byte tokenizers have an end of text before each document: the first is not predicted, and no text.
+fn bits_per_byte_cover_the_predicted_text() {
+    // BPE and byte tokenizers put an end-of-text token before each document. The first one is neither
+    // predicted nor text.
     let whole = (FIRST.len() + SECOND.len()) as u64;
     for (tokenizer, bytes) in [("gpt2", whole), ("byte", whole), ("char", whole - 1)] {
         let sandbox = with_documents(tokenizer);
@@ -59,7 +60,7 @@ fn bits_per_byte_are_of_the_predicted_text() {
 }
 
 #[test]
-fn a_manifest_that_does_not_say_how_long_the_text_is() {
+fn a_manifest_without_text_length_gives_no_bits_per_byte() {
     let sandbox = with_documents("byte");
     let path = sandbox.path("data/dataset.json");
     let mut manifest: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
@@ -72,7 +73,7 @@ fn a_manifest_that_does_not_say_how_long_the_text_is() {
 }
 
 #[test]
-fn words_without_their_blanks_have_no_bits_per_byte() {
+fn lossy_tokenizers_have_no_bits_per_byte() {
     let file = fixture("tokenizer/tests/fixtures/files/wordpiece.json");
     let sandbox = with_documents(file.to_str().unwrap());
     let found: Value = sandbox
@@ -86,9 +87,9 @@ fn words_without_their_blanks_have_no_bits_per_byte() {
     assert!(!text.contains("bits per byte"), "{text}");
 }
 
-/// `documents` of expected.json, by make_tasks.py.
+/// Compares with `documents` in expected.json, written by make_tasks.py.
 #[test]
-fn the_loss_by_position_is_transformers() {
+fn the_loss_by_position_matches_transformers() {
     let tasks = fixture("model/tests/fixtures/tasks");
     let read = |name: &str| fs::read_to_string(tasks.join(name)).unwrap();
     let expected: Value = serde_json::from_str(&read("expected.json")).unwrap();
@@ -181,7 +182,7 @@ fn the_loss_by_position_is_transformers() {
 }
 
 #[test]
-fn the_default_window_is_the_one_of_the_run() {
+fn the_default_window_matches_the_run() {
     let sandbox = Sandbox::with_data();
     let ran = sandbox.train("--data data --out run --steps 2 --set train.seq_len=16");
     assert_eq!(ran.code, Some(0), "{ran}");
@@ -190,7 +191,7 @@ fn the_default_window_is_the_one_of_the_run() {
     close(&found["loss"], &trained["loss"], 1e-6);
     assert_eq!(found["tokens"], trained["tokens"]);
     assert_eq!([&found["window"], &found["stride"]], [16, 16]);
-    // Both print it.
+    // Both print the window.
     let windows = "in windows of 16, stride 16";
     let line = format!("validation: {} tokens {windows}\n", trained["tokens"]);
     assert!(ran.stderr.contains(&line), "{ran}");

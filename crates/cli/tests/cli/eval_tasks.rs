@@ -1,4 +1,4 @@
-//! HellaSwag and LAMBADA against what `transformers` makes of the same model, tokenizer and items (make_tasks.py).
+//! HellaSwag and LAMBADA agree with `transformers` for the same model, tokenizer and items (make_tasks.py).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::support::close;
-use super::support::{Ran, Sandbox};
+use super::support::{CommandOutput, Sandbox};
 
 fn fixture(name: &str) -> PathBuf {
     let tasks = "../model/tests/fixtures/tasks";
@@ -19,7 +19,7 @@ fn expected(task: &str) -> Value {
     all[task].clone()
 }
 
-fn ask(sandbox: &Sandbox, task: &str, file: &Path, more: &str) -> Ran {
+fn ask(sandbox: &Sandbox, task: &str, file: &Path, more: &str) -> CommandOutput {
     let (model, task) = (fixture("model"), format!("--{task}"));
     let args = [
         "eval",
@@ -30,13 +30,13 @@ fn ask(sandbox: &Sandbox, task: &str, file: &Path, more: &str) -> Ran {
     sandbox.run(args.into_iter().chain(more.split_whitespace()))
 }
 
-fn ask_own(task: &str, more: &str) -> Ran {
+fn ask_own(task: &str, more: &str) -> CommandOutput {
     let file = fixture(&format!("{task}.jsonl"));
     ask(&Sandbox::new(), task, &file, more)
 }
 
 #[test]
-fn hellaswag_is_answered_as_the_reference_answers() {
+fn hellaswag_matches_the_reference() {
     let expected = expected("hellaswag");
     for more in ["--json", "--json --batch 1", "--json --batch 7"] {
         let found: Value = ask_own("hellaswag", more).json();
@@ -67,7 +67,7 @@ fn hellaswag_is_answered_as_the_reference_answers() {
 }
 
 #[test]
-fn lambada_is_guessed_as_the_reference_guesses() {
+fn lambada_matches_the_reference() {
     let expected = expected("lambada");
     let found: Value = ask_own("lambada", "--json").json();
     for metric in ["acc", "acc_stderr"] {
@@ -83,7 +83,7 @@ fn lambada_is_guessed_as_the_reference_guesses() {
     }
 }
 
-/// The figures are `expected.json`'s, rounded.
+/// The values in `expected.json`, rounded.
 #[test]
 fn a_report_as_text_has_standard_errors() {
     let shown = |value: &Value, error: &Value, digits: usize| {
@@ -143,11 +143,12 @@ fn a_shorter_window_keeps_the_end_of_the_context() {
     let lines = passages.map(|text| format!("{}\n", json!({"text": text})));
     sandbox.write("two.jsonl", lines.concat());
     let asked = |more: &str| ask(&sandbox, "lambada", Path::new("two.jsonl"), more);
-    let both = |ran: Ran| {
+    let both = |ran: CommandOutput| {
         let found: Value = ran.json();
         [0, 1].map(|at| found["answers"][at]["log_likelihood"].as_f64().unwrap())
     };
-    // The least window that holds the last word: of the context it holds but the token before, which is the same.
+    // The smallest window that fits the last word. Only the preceding token of the context fits, too, and it
+    // is the same in both items.
     let least = (1..9)
         .map(|tokens| asked(&format!("--json --seq-len {tokens}")))
         .find(|ran| ran.code == Some(0));
@@ -164,7 +165,7 @@ fn a_shorter_window_keeps_the_end_of_the_context() {
 }
 
 #[test]
-fn broken_files_are_named_with_the_line() {
+fn broken_files_are_reported_with_the_line() {
     let sandbox = Sandbox::new();
     let item = |change: fn(&mut Value)| {
         let text = fs::read_to_string(fixture("hellaswag.jsonl")).unwrap();
@@ -262,7 +263,7 @@ fn broken_files_are_named_with_the_line() {
 }
 
 #[test]
-fn models_that_cannot_read_the_text() {
+fn models_without_a_matching_tokenizer_are_rejected() {
     let sandbox = Sandbox::with_char_model();
     sandbox.write("l.jsonl", "{\"text\": \"hello WORLD\"}\n");
     insta::assert_snapshot!(sandbox.words("eval run --lambada l.jsonl"), @r"

@@ -1,4 +1,4 @@
-//! Fine-tuning a published chat model whose end of a turn is also its end of a text, as SmolLM2's is.
+//! Fine-tuning a published chat model that uses one token for the end of a turn and of a text, like SmolLM2.
 
 use std::fs;
 
@@ -14,7 +14,7 @@ const TURN_ENDS: u32 = 258;
 const TEMPLATE: &str = "{% for message in messages %}{{ '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' }}\
     {% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
 
-/// The files of the model on tokens and generation, written as nothing here would write them.
+/// The model's tokenizer and generation files, with contents that this program would not write.
 fn files() -> [(&'static str, String); 3] {
     let template = json!(TEMPLATE);
     [
@@ -65,7 +65,7 @@ fn with_base() -> Sandbox {
     for (name, text) in files() {
         sandbox.write(&format!("base/{name}"), text);
     }
-    // Many turns are equal, and no conversation is.
+    // Turns repeat, but no two conversations are equal.
     let talk = |number: usize| {
         let say = |role: &str, content: String| json!({ "role": role, "content": content });
         let messages = [
@@ -88,13 +88,13 @@ fn read(sandbox: &Sandbox, name: &str) -> String {
 }
 
 #[test]
-fn conversations_are_documents_by_the_index_of_their_dataset() {
+fn the_datasets_index_separates_conversations() {
     let sandbox = with_base();
     let dataset = Dataset::open(&sandbox.path("talks")).unwrap();
     let manifest = dataset.manifest();
     let documents = Split::ALL.map(|split| manifest.split(split).documents);
     assert!(documents.iter().sum::<u64>() == 60 && !documents.contains(&0));
-    // The template begins a conversation itself: nothing is put before it.
+    // The template itself starts the conversation, so nothing is added before it.
     let first = dataset.split(Split::Train).unwrap().read(0, 5).unwrap();
     assert_eq!(first, [TURN_BEGINS, 117, 115, 101, 114]);
     sandbox.words("data verify talks").ok();
@@ -114,7 +114,7 @@ fn conversations_are_documents_by_the_index_of_their_dataset() {
 }
 
 #[test]
-fn a_chat_model_is_fine_tuned_and_exported_as_it_came() {
+fn a_fine_tuned_chat_model_keeps_its_files() {
     let sandbox = with_base();
     let train = "train --from base --data talks --documents isolated --out run --steps 2 --renderer plain \
         --set train.micro_batch=2 --accumulation 1";
@@ -129,7 +129,7 @@ fn a_chat_model_is_fine_tuned_and_exported_as_it_came() {
         1e-6,
     );
 
-    // A resumed run keeps them as well.
+    // A resumed run keeps the files, too.
     let ran = sandbox.words("train --resume run --steps 3 --renderer plain");
     assert_eq!(ran.code, Some(0), "{ran}");
     sandbox.words("export run --out tuned").ok();
@@ -153,7 +153,7 @@ fn a_chat_model_is_fine_tuned_and_exported_as_it_came() {
             .each_ref()
     );
 
-    // What was exported prepares the same dataset.
+    // The exported model prepares the same dataset.
     let ran =
         sandbox.words("prepare talks.jsonl --chat-template tuned --tokenizer tuned --out again");
     assert_eq!(ran.code, Some(0), "{ran}");
@@ -168,9 +168,10 @@ fn a_chat_model_is_fine_tuned_and_exported_as_it_came() {
     }
 }
 
-/// A dataset of an earlier version: its masks have no index, and an end of text stood before every conversation.
+/// A dataset of an earlier version: its masks have no index, and each conversation starts with an end-of-text
+/// token.
 #[test]
-fn a_dataset_without_an_index_keeps_its_rule() {
+fn datasets_without_an_index_split_at_end_of_text() {
     let sandbox = with_base();
     let path = sandbox.path("talks/dataset.json");
     let mut manifest: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();

@@ -1,11 +1,11 @@
-//! Defaults that look at the data and the machine.
+//! Defaults derived from the data and the machine.
 
 use serde_json::Value;
 
 use super::support::Sandbox;
 use super::support::train::trained;
 
-/// Tokens of a dataset's training split.
+/// The number of tokens in a dataset's training split.
 fn train_tokens(sandbox: &Sandbox, dataset: &str) -> f64 {
     let text = std::fs::read_to_string(sandbox.path(dataset).join("dataset.json")).unwrap();
     let manifest: Value = serde_json::from_str(&text).unwrap();
@@ -28,7 +28,7 @@ fn epochs_are_counted_in_tokens_of_the_training_split() {
 }
 
 #[test]
-fn a_run_begins_with_its_size() {
+fn a_run_prints_its_size_first() {
     let sandbox = Sandbox::with_data();
     let ran = sandbox.train("--data data --steps 2 --set train.accumulation=2 --out run");
     let stderr = ran.stderr.clone();
@@ -46,7 +46,7 @@ fn a_run_begins_with_its_size() {
 }
 
 #[test]
-fn fine_tuning_takes_three_epochs_of_a_small_dataset() {
+fn fine_tuning_defaults_to_three_epochs_of_a_small_dataset() {
     let sandbox = Sandbox::with_char_model();
     let tokens = train_tokens(&sandbox, "data");
     let value = |printed: &str, key: &str| -> f64 {
@@ -56,7 +56,7 @@ fn fine_tuning_takes_three_epochs_of_a_small_dataset() {
     let printed = sandbox
         .words("train --from run --data data --print-config")
         .ok();
-    // The model's context is 8 tokens, a step leaves eight updates an epoch.
+    // The model's context is 8 tokens, and an epoch has at least eight updates.
     let accumulation = (tokens / 64.0).floor();
     assert_eq!(value(&printed, "accumulation = "), accumulation);
     let steps = (3.0 * tokens / (8.0 * accumulation)).ceil();
@@ -73,10 +73,10 @@ fn prepare_suggests_fine_tuning_for_conversations_in_a_published_vocabulary() {
     let talk = r#"{"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]}"#;
     sandbox.write("talks.jsonl", format!("{talk}\n").repeat(20));
     let line = "prepare talks.jsonl --out talks --tokenizer gpt2 --chat-template chatml";
-    let said = sandbox.words(line).ok();
+    let output = sandbox.words(line).ok();
     assert!(
-        said.ends_with("Next: emberlm train --data talks --from MODEL --out runs/talks\n"),
-        "{said}"
+        output.ends_with("Next: emberlm train --data talks --from MODEL --out runs/talks\n"),
+        "{output}"
     );
 }
 
@@ -85,9 +85,9 @@ fn prepare_suggests_a_small_model_for_a_small_text() {
     let sandbox = Sandbox::new();
     let lines = (0..3000).map(|i| format!("{i} and {} make {}\n", i + 1, 2 * i + 1));
     sandbox.write("text.txt", lines.collect::<String>());
-    let said = sandbox
+    let output = sandbox
         .words("prepare text.txt --out book --tokenizer gpt2")
         .ok();
     let next = "Next: emberlm train --data book --preset bpe-nano --out runs/book\n";
-    assert!(said.ends_with(next), "{said}");
+    assert!(output.ends_with(next), "{output}");
 }

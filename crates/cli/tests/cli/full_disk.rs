@@ -1,4 +1,4 @@
-//! Disks that are full, and files that may not grow: the limit on a file's size represents a disk.
+//! Full disks, simulated by a limit on the file size.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -9,11 +9,11 @@ use super::support::Sandbox;
 use super::support::model::write_run;
 use super::support::train::trained;
 
-/// Lets no file become longer than a few KiB. Its signal is ignored, so that writing fails instead.
+/// Limits files to a few KiB. The signal is ignored, so that writes fail with an error instead.
 const LIMITED: &str = "trap '' XFSZ; ulimit -f 8;";
 
 #[test]
-fn a_full_disk_is_what_an_export_reports() {
+fn export_reports_a_full_disk() {
     let sandbox = Sandbox::with_char_model();
     fs::remove_dir_all(sandbox.path("run")).unwrap();
     let config = ModelConfig {
@@ -40,7 +40,7 @@ fn a_full_disk_is_what_an_export_reports() {
 }
 
 #[test]
-fn a_picture_is_whole_or_as_it_was() {
+fn pictures_are_written_atomically() {
     let sandbox = Sandbox::with_data();
     trained(sandbox.train("--data data --out run --steps 4"));
     sandbox.write("a.svg", "before");
@@ -61,7 +61,7 @@ fn a_picture_is_whole_or_as_it_was() {
 }
 
 #[test]
-fn a_run_says_why_it_has_no_checkpoint() {
+fn a_failed_checkpoint_is_reported() {
     let sandbox = Sandbox::with_data();
     let line = format!(
         "train {} --data data --out run --steps 2",
@@ -76,7 +76,7 @@ fn a_run_says_why_it_has_no_checkpoint() {
 }
 
 #[test]
-fn prepare_says_that_the_disk_is_full() {
+fn prepare_reports_a_full_disk() {
     let sandbox = Sandbox::new();
     sandbox.write("text.txt", "hello small world\n".repeat(2000));
     let ran = sandbox.sh(&format!(

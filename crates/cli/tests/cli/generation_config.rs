@@ -23,7 +23,7 @@ fn tokens(sandbox: &Sandbox, line: &str) -> Vec<u64> {
 const GREEDY: &str = "generate run --tokens 1,2,3 --temperature 0 --max-new-tokens 9 --json";
 
 #[test]
-fn settings_that_are_not_given_are_the_models() {
+fn missing_settings_default_to_the_models() {
     let sandbox = with_settings(&json!({ "do_sample": false, "max_new_tokens": 9 }));
     let greedy = tokens(&sandbox, GREEDY);
     assert_eq!(greedy.len(), 9);
@@ -72,7 +72,7 @@ fn several_ids_end_a_text_and_an_export_keeps_the_file() {
 }
 
 #[test]
-fn an_export_of_a_run_says_which_ids_begin_and_end_a_text() {
+fn exported_runs_declare_their_begin_and_end_ids() {
     let sandbox = with_model(64, &[1]);
     assert_eq!(sandbox.words("export run --out model").code, Some(0));
     let read = |name: &str| -> Value {
@@ -105,7 +105,7 @@ fn bad_values_are_ignored_with_a_warning() {
 }
 
 #[test]
-fn chat_shows_where_a_setting_comes_from() {
+fn chat_shows_the_origin_of_settings() {
     let sandbox = with_settings(&json!({ "top_p": 0.95, "temperature": 0.6, "max_new_tokens": 1 }));
     let line = "model --chat-template chatml --min-p 0.1 --context 64";
     let ran = sandbox.chat(line, "/set temperature 0.3\n/show\n");
@@ -126,7 +126,7 @@ fn chat_shows_where_a_setting_comes_from() {
 }
 
 #[test]
-fn requests_that_choose_nothing_are_answered_as_the_model_recommends() {
+fn requests_default_to_the_models_settings() {
     let sandbox = with_settings(&json!({ "do_sample": false, "max_new_tokens": 9 }));
     let greedy = tokens(&sandbox, GREEDY);
     let ask = |server: &super::support::server::Server, more: Value| {
@@ -142,7 +142,7 @@ fn requests_that_choose_nothing_are_answered_as_the_model_recommends() {
     assert_eq!(ask(&server, json!({})), greedy);
     assert_eq!(ask(&server, json!({ "max_tokens": 3 })), greedy[..3]);
     assert_ne!(ask(&server, json!({ "temperature": 5, "seed": 1 })), greedy);
-    // The playground too.
+    // The playground uses the same defaults.
     let play = json!({ "model": "model", "prompt": "", "continued": [1, 2, 3] });
     let events = server.post("/api/play", &play).events();
     let played = events
@@ -159,7 +159,7 @@ fn requests_that_choose_nothing_are_answered_as_the_model_recommends() {
     assert_ne!(drawn.collect::<Vec<_>>(), played);
     let shown = server.json("/api/models");
     assert_eq!(shown["models"][0]["sampling"]["temperature"], 0.0);
-    // The server's own limit goes before the model's wish.
+    // The server's limit takes precedence over the model's recommendation.
     let server = sandbox.serve("serve model --max-tokens 5");
     assert_eq!(ask(&server, json!({})), greedy[..5]);
 }

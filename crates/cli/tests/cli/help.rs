@@ -1,4 +1,4 @@
-//! `--help` and wrong usage.
+//! `--help` and invalid usage.
 
 use emberlm_generate::ranges;
 
@@ -35,7 +35,7 @@ fn every_command_is_listed() {
 }
 
 #[test]
-fn each_command_tells_its_options() {
+fn each_command_lists_its_options() {
     let sandbox = Sandbox::new();
     for (command, options) in [
         (
@@ -117,7 +117,7 @@ fn the_help_of_a_sampling_setting_has_its_range() {
 }
 
 #[test]
-fn the_version_is_the_package_s() {
+fn the_version_matches_the_package() {
     let version = Sandbox::new().words("--version").ok();
     assert_eq!(version, format!("emberlm {}\n", env!("CARGO_PKG_VERSION")));
 }
@@ -201,7 +201,7 @@ fn wrong_usage_exits_with_2() {
 }
 
 #[test]
-fn a_bad_sampler_value_is_named_with_its_rule() {
+fn invalid_sampler_values_are_rejected_with_their_rule() {
     let sandbox = Sandbox::new();
     insta::assert_snapshot!(sandbox.words("generate m --temperature -1"), @r"
     exit 2

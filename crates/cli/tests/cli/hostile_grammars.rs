@@ -1,4 +1,4 @@
-//! Grammars that are sent to exhaust a server's memory, stack or threads.
+//! Grammars designed to exhaust a server's memory, stack or threads.
 
 use std::fs;
 use std::io::Read;
@@ -13,12 +13,13 @@ use super::serve::with_model;
 use super::support::Sandbox;
 use super::support::server::{Answer, Server};
 
-/// Addresses a server may map while it is attacked, above what it has mapped before.
+/// Additional address space for a server under attack.
 const MEMORY: u64 = 1200 << 20;
-/// The machine may be busy; without a separate queue, hostile grammars kept others waiting for 40 s on an idle one.
+/// The time limit for other requests on a busy machine. Without a separate queue, hostile grammars delayed
+/// them by 40 s on an idle one.
 const SOON: Duration = Duration::from_secs(30);
 
-/// A server that dies where a grammar takes much memory, instead of the machine.
+/// Starts a server with a memory limit, so that an attack crashes the server instead of the machine.
 fn limited_server(sandbox: &Sandbox, line: &str) -> Server {
     let server = sandbox.serve(line);
     let sizes = fs::read_to_string(format!("/proc/{}/statm", server.id())).unwrap();
@@ -67,7 +68,7 @@ fn hostile_expressions() -> Vec<String> {
         .map(|it| it.repeat(40_000))
         .collect();
     all.push("a?".repeat(20_000));
-    // Neither long nor optional: only the sandbox finds out.
+    // These are neither long nor optional, so only the sandbox detects them.
     all.push(r"\pL".repeat(80_000));
     all.push("((a{1,50}){1,50}){1,50}".to_owned());
     all
@@ -96,7 +97,7 @@ fn assert_refused(answer: &Answer) {
 }
 
 #[test]
-fn no_grammar_ends_the_server() {
+fn hostile_grammars_do_not_crash_the_server() {
     let sandbox = with_model(64, &[1]);
     let server = limited_server(
         &sandbox,
@@ -142,7 +143,7 @@ fn hostile_grammars_do_not_keep_others_waiting() {
             )
         })
         .collect();
-    // They are under way.
+    // Wait until the hostile requests are being processed.
     thread::sleep(Duration::from_millis(200));
     let began = Instant::now();
     let plain = server.post(
@@ -161,7 +162,7 @@ fn hostile_grammars_do_not_keep_others_waiting() {
 }
 
 #[test]
-fn generate_refuses_hostile_grammars_too() {
+fn generate_rejects_hostile_grammars() {
     let sandbox = with_model(64, &[1]);
     sandbox.write("chain.json", chain_of_references(4000).to_string());
     let optional = json!({"type": "object", "properties": properties(7000)});
@@ -182,7 +183,7 @@ fn generate_refuses_hostile_grammars_too() {
             ran.code,
             ran.stderr
         );
-        // Which limit is the first depends on the speed of the machine.
+        // The machine's speed decides which limit is reached first.
         let refusal = format!("error: {field} = ");
         assert!(ran.stderr.starts_with(&refusal), "{}", ran.stderr);
     }

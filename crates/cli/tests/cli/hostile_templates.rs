@@ -1,4 +1,5 @@
-//! Chat templates that would exhaust memory, stack or time: each ends in an error that names it, or is harmless.
+//! Chat templates designed to exhaust memory, stack or time: each is harmless or causes an error that names
+//! it.
 
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
@@ -11,13 +12,13 @@ use serde_json::json;
 use super::serve::with_model;
 use super::support::Sandbox;
 
-/// The addresses that the program and its workers may map each, in KiB: most of it is what the allocator reserves.
+/// The address space limit of the program and each worker, in KiB. Most of it is reserved by the allocator.
 const MEMORY: &str = "4000000";
-/// The time of a run on a busy machine: a template has 5 s.
+/// The time limit of a run on a busy machine. A template has 5 s.
 const TIME: Duration = Duration::from_secs(90);
 
 impl Sandbox {
-    /// Runs the binary with limits on memory and time; none where it exceeds the time.
+    /// Runs the binary with limits on memory and time. Returns `None` if it exceeds the time.
     pub fn limited(&self, line: &str, input: &[u8]) -> Option<Output> {
         let binary = self.command([""; 0]);
         let mut command = Command::new("sh");
@@ -38,7 +39,7 @@ impl Sandbox {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        // One that ends before its input does is no failure of the test's.
+        // The program may exit before it has read all of its input.
         let _ = child.stdin.take().unwrap().write_all(input);
         let start = Instant::now();
         while child.try_wait().unwrap().is_none() {
@@ -57,7 +58,7 @@ fn times(text: &str, count: usize) -> String {
     text.repeat(count)
 }
 
-/// Names of attacks, and templates.
+/// Names of attacks with their templates.
 fn attacks() -> Vec<(&'static str, String)> {
     let text = |attacks: &[(&'static str, &str)]| -> Vec<(&'static str, String)> {
         attacks
@@ -66,7 +67,7 @@ fn attacks() -> Vec<(&'static str, String)> {
             .collect()
     };
     let mut all = text(&[
-        // Memory.
+        // Memory exhaustion.
         (
             "doubled string",
             "{% set n = namespace(s='x' * 1000) %}{% for i in range(40) %}{% set n.s = n.s ~ n.s %}{% endfor %}{{ n.s }}",
@@ -146,7 +147,7 @@ fn attacks() -> Vec<(&'static str, String)> {
             "title",
             "{{ ('a ' * 49999999)|title|upper|lower|urlencode|length }}",
         ),
-        // Stack, of values.
+        // Stack exhaustion by values.
         (
             "namespace within itself",
             "{% set n = namespace() %}{% set n.x = n %}{{ n }}",
@@ -191,7 +192,7 @@ fn attacks() -> Vec<(&'static str, String)> {
             "recursive loop",
             "{% for m in [messages] recursive %}{{ loop([m]) }}{% endfor %}",
         ),
-        // Time.
+        // Time exhaustion.
         (
             "loops",
             "{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}",
@@ -221,7 +222,7 @@ fn attacks() -> Vec<(&'static str, String)> {
             "{% set l = range(100000)|list %}{% for i in l %}{% if -1 in l %}x{% endif %}{% endfor %}",
         ),
     ]);
-    // Stack, of the parser, the compiler and the destructors of trees.
+    // Stack exhaustion of the parser, the compiler and the destructors of trees.
     let n = 40_000;
     all.extend([
         ("not", format!("{{{{ {}true }}}}", times("not ", 30_000))),
@@ -326,7 +327,7 @@ fn hostile_templates_end_in_an_error_or_are_harmless() {
         };
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         let shown: String = stderr.chars().take(300).collect();
-        // The harmless ones write a text without an answer in it.
+        // Harmless templates render a text that contains no answer.
         let named = stderr.contains(&format!("chat template {at}.jinja"))
             || stderr.contains("hold nothing that is to be learnt");
         if output.status.code() != Some(1) || !named {
@@ -340,7 +341,7 @@ fn hostile_templates_end_in_an_error_or_are_harmless() {
     assert!(sandbox.limited(line, b"").unwrap().status.success());
 }
 
-/// Answers by the letter, unless it is asked to misbehave.
+/// Repeats the messages unless a message triggers an attack.
 const TRIGGERED: &str = "{% for m in messages %}{{ m.content }}{% endfor %}\
     {% if messages[-1].content == 'memory' %}{% set n = namespace(s='x' * 1000) %}\
     {% for i in range(40) %}{% set n.s = n.s ~ n.s %}{% endfor %}{% endif %}\
@@ -348,7 +349,7 @@ const TRIGGERED: &str = "{% for m in messages %}{{ m.content }}{% endfor %}\
     {% if messages[-1].content == 'time' %}{% for i in range(100000) %}{{ ('ab' * 9999999).count('aab') }}{% endfor %}{% endif %}";
 
 #[test]
-fn a_server_answers_an_error_for_a_hostile_template_and_serves_on() {
+fn a_server_survives_a_hostile_template() {
     let sandbox = with_model(64, &[1]);
     sandbox.write("triggered.jinja", TRIGGERED);
     let server = sandbox.serve("serve run --slots 2 --chat-template triggered.jinja");
@@ -372,7 +373,7 @@ fn a_server_answers_an_error_for_a_hostile_template_and_serves_on() {
 }
 
 #[test]
-fn a_conversation_outlives_a_hostile_template_and_messages_that_are_too_long() {
+fn chat_survives_hostile_templates_and_oversized_messages() {
     let sandbox = with_model(64, &[1]);
     sandbox.write("triggered.jinja", TRIGGERED);
     let mut input = b"hello\nmemory\n".to_vec();
@@ -391,7 +392,7 @@ fn a_conversation_outlives_a_hostile_template_and_messages_that_are_too_long() {
 }
 
 #[test]
-fn a_hostile_template_keeps_a_model_from_being_opened_with_an_error_that_names_it() {
+fn opening_a_model_with_a_hostile_template_names_it() {
     let sandbox = with_model(64, &[1]);
     sandbox.write("bomb.jinja", "{{ '%2000000000s'|format('a') }}");
     for line in [

@@ -1,4 +1,5 @@
-//! `tokenizer.json` files that would exhaust memory or time: each is refused by field, value and limit, or is harmless.
+//! `tokenizer.json` files designed to exhaust memory or time: each is harmless or rejected with field, value
+//! and limit.
 
 use serde_json::{Value, json};
 
@@ -46,7 +47,7 @@ fn split(regex: &str) -> Value {
     json!({"type": "Split", "pattern": {"Regex": regex}, "behavior": "Isolated", "invert": false})
 }
 
-/// Sequences within each other.
+/// Nested sequences.
 fn nested(kind: &str, depth: usize) -> Value {
     (0..depth).fold(
         json!({"type": "Sequence", (kind): []}),
@@ -54,7 +55,7 @@ fn nested(kind: &str, depth: usize) -> Value {
     )
 }
 
-/// Names of attacks, files, and what the error says; nothing where the file is harmless.
+/// Names of attacks with their files and expected errors. `None` marks a harmless file.
 fn attacks() -> Vec<(&'static str, Value, Option<&'static str>)> {
     let doubled = replace(json!({"String": "a"}), "aa");
     let a_to_b = replace(json!({"String": "a"}), &"b".repeat(40));

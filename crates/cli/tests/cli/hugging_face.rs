@@ -1,4 +1,4 @@
-//! Hugging Face directories as MODEL, and as what `export` writes; `new`, and training that starts from a model.
+//! Hugging Face directories as MODEL and as the output of `export`; `new`, and training from a model.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -46,7 +46,7 @@ fn joined(ids: &[i64]) -> String {
     ids.iter().map(i64::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// Every tensor's type, shape and bytes, of all safetensors files in a folder but what the fixtures add.
+/// Type, shape and bytes of every tensor in a folder's safetensors files, except the fixtures' additions.
 fn tensors(folder: &Path) -> BTreeMap<String, (String, Vec<u8>)> {
     let mut all = BTreeMap::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -65,7 +65,7 @@ fn tensors(folder: &Path) -> BTreeMap<String, (String, Vec<u8>)> {
 }
 
 #[test]
-fn the_greedy_continuation_is_transformers() {
+fn greedy_continuations_match_transformers() {
     let sandbox = Sandbox::new();
     for name in [
         "gpt2-hub",
@@ -87,7 +87,7 @@ fn the_greedy_continuation_is_transformers() {
             )
             .json::<Value>();
         let made: Vec<i64> = serde_json::from_value(made["tokens"].clone()).unwrap();
-        // An end of text ends it; `transformers` was set to continue.
+        // An end-of-text token ends the text here; `transformers` was configured to continue.
         assert!(
             !made.is_empty() && greedy.starts_with(&made),
             "{name}: {made:?}, not {greedy:?}"
@@ -96,7 +96,7 @@ fn the_greedy_continuation_is_transformers() {
 }
 
 #[test]
-fn logits_are_transformers() {
+fn logits_match_transformers() {
     let sandbox = Sandbox::new();
     let name = "qwen3-tied";
     let file = expected(name);
@@ -134,8 +134,8 @@ fn an_exported_model_has_the_same_bytes() {
             "--shard-size",
             "10KB",
         ];
-        let said = sandbox.run(args).ok();
-        assert!(said.starts_with(&format!("{name}: ")), "{said}");
+        let printed = sandbox.run(args).ok();
+        assert!(printed.starts_with(&format!("{name}: ")), "{printed}");
         let files = fs::read_dir(sandbox.path(name)).unwrap().count();
         assert!(
             files > 3,
@@ -194,7 +194,7 @@ fn a_trained_model_is_exported_with_its_tokenizer() {
         "tokenizer_config.json",
     ];
     assert_eq!(names, all);
-    // char-nano has no biases, which the type always has: zeros, which change nothing.
+    // char-nano has no biases, but the Hugging Face type requires them, so the export writes zeros.
     let greedy = "--prompt hello --temperature 0 --max-new-tokens 6 --json";
     let one: Value = sandbox.words(&format!("generate run {greedy}")).json();
     let two: Value = sandbox.words(&format!("generate hf {greedy}")).json();
@@ -209,7 +209,7 @@ fn a_trained_model_is_exported_with_its_tokenizer() {
 }
 
 #[test]
-fn families_and_parts_without_a_type_are_refused_by_name() {
+fn models_without_a_hugging_face_type_are_rejected() {
     let sandbox = Sandbox::new();
     sandbox
         .words("new --preset pocket-tales --vocab-size 20 --out pocket")
@@ -253,22 +253,22 @@ fn training_warns_of_a_model_that_cannot_be_exported() {
         cannot express model.kv_heads = 2";
     let grouped = run("--set model.kv_heads=2", "grouped");
     assert!(grouped.contains(warning), "{grouped}");
-    // One key-value head per query head, however many there are.
+    // Grouped-query attention with one key-value head per query head.
     let whole = run("--set model.heads=8", "whole");
     assert!(!whole.contains("warning"), "{whole}");
     sandbox.words("export whole --out hf").ok();
 }
 
 #[test]
-fn a_new_model_is_its_seeds() {
+fn a_new_model_is_a_function_of_its_seed() {
     let sandbox = Sandbox::new();
     let small = "--preset gpt2-small --vocab-size 64 --set model.d_model=8 --set model.n_layers=1 --set model.heads=2 \
         --set model.kv_heads=2 --set model.seq_len=8";
     for (out, seed) in [("a", 1), ("b", 1), ("c", 2)] {
-        let said = sandbox
+        let printed = sandbox
             .words(&format!("new {small} --seed {seed} --out {out}"))
             .ok();
-        assert_eq!(said, format!("{out}: 1,464 parameters\n"));
+        assert_eq!(printed, format!("{out}: 1,464 parameters\n"));
     }
     let [a, b, c] = ["a", "b", "c"].map(|name| tensors(&sandbox.path(name)));
     assert_eq!(a, b);
@@ -285,7 +285,7 @@ fn a_new_model_is_its_seeds() {
     insta::assert_snapshot!(sandbox.words("new --preset gpt9 --out d").stderr.lines().next().unwrap(), @r"error: unknown preset `gpt9`");
 }
 
-/// A byte dataset, and a Hugging Face model for it.
+/// A byte dataset and a Hugging Face model with its vocabulary.
 fn with_byte_model() -> Sandbox {
     let sandbox = Sandbox::new();
     sandbox.write("text.txt", "hello small world\n".repeat(40));
@@ -305,9 +305,9 @@ const QUICK: &str = "--steps 3 --set train.accumulation=2 --set train.seq_len=16
     --set train.evaluation.sample_tokens=4 --renderer plain";
 
 #[test]
-fn training_goes_on_from_a_hugging_face_model() {
+fn training_starts_from_a_hugging_face_model() {
     let sandbox = with_byte_model();
-    // The exported one has no tokenizer: its ids are whatever the dataset's are.
+    // The exported model has no tokenizer, so it accepts any dataset's ids.
     let ran = sandbox.words(&format!("train --from hf --data data --out run {QUICK}"));
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     let before: Value = sandbox.words("eval own --data data --json").json();
@@ -318,20 +318,20 @@ fn training_goes_on_from_a_hugging_face_model() {
         "{before} before, {after} after"
     );
     let config = fs::read_to_string(sandbox.path("run/config.toml")).unwrap();
-    // It learns from short sequences and keeps its context.
+    // Training uses short sequences, but the model keeps its context length.
     assert!(
         config.contains("from = \"hf\"") && config.contains("\nseq_len = 16\n"),
         "{config}"
     );
     assert!(config.contains("\nseq_len = 64\n"), "{config}");
-    // And from what came of it, without a name: the run is called after the model.
+    // Then from the resulting run, without `--out`: the new run is named after the model.
     let ran = sandbox.words(&format!("train --from run --data data {QUICK}"));
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     assert!(sandbox.path("runs/run-001/checkpoints").exists());
 }
 
 #[test]
-fn what_the_weights_have_cannot_be_set() {
+fn settings_fixed_by_the_weights_are_rejected() {
     let sandbox = with_byte_model();
     let ran = sandbox.words(&format!(
         "train --from hf --data data --out run {QUICK} --set model.d_model=32"
@@ -356,7 +356,7 @@ fn a_dataset_of_another_tokenizer_is_refused() {
     error: data was made with another tokenizer than the model's: byte (257 ids, 26f1e0d0…) there, tokenizer.json (50,257 ids, e2355d93…) in hf
     hint: prepare the text again with --tokenizer hf
     ");
-    // The same vocabulary from a file and built in is one.
+    // The same vocabulary from a file and built in counts as equal.
     sandbox
         .words("prepare text.txt --out words --tokenizer gpt2")
         .ok();
@@ -376,7 +376,7 @@ fn a_dataset_of_another_tokenizer_is_refused() {
 }
 
 #[test]
-fn pickles_are_refused_with_the_reason() {
+fn pickles_are_rejected_with_a_reason() {
     let sandbox = Sandbox::new();
     sandbox.write("ckpt.pt", "pickle");
     insta::assert_snapshot!(sandbox.words("generate ckpt.pt --tokens 1"), @r"
@@ -404,7 +404,7 @@ fn pickles_are_refused_with_the_reason() {
 }
 
 #[test]
-fn a_setting_that_is_not_computed_is_named() {
+fn unsupported_config_settings_are_rejected() {
     let sandbox = Sandbox::new();
     let text = fs::read_to_string(fixture("gpt2-tied").join("config.json")).unwrap();
     sandbox.write("hf/config.json", text.replace("gelu_new", "mish"));

@@ -65,7 +65,7 @@ fn a_preset_as_text() {
 }
 
 #[test]
-fn the_dataset_s_vocabulary_is_assumed_and_said_so_or_given() {
+fn an_assumed_vocabulary_size_is_marked() {
     let sandbox = Sandbox::new();
     let assumed: Value = sandbox.words("info char-nano --json").json();
     assert_eq!(assumed["vocab_size_assumed"], true);
@@ -134,7 +134,7 @@ fn without_a_subject_the_presets_are_listed() {
 }
 
 #[test]
-fn a_trained_model_is_counted_alike() {
+fn trained_models_are_counted_like_presets() {
     let sandbox = Sandbox::new();
     write_run(&sandbox.path("run"), &tiny(11), None, &[3]);
     let info: Value = sandbox.words("info run --json").json();
@@ -149,7 +149,7 @@ fn a_trained_model_is_counted_alike() {
 }
 
 #[test]
-fn an_illegal_vocabulary_is_refused() {
+fn invalid_vocabulary_sizes_are_rejected() {
     insta::assert_snapshot!(Sandbox::new().words("info gpt2 --vocab-size 99999999999"), @r"
     exit 1
     --- stderr
@@ -158,7 +158,7 @@ fn an_illegal_vocabulary_is_refused() {
 }
 
 #[test]
-fn what_is_neither_is_refused() {
+fn unknown_subjects_are_rejected() {
     insta::assert_snapshot!(Sandbox::new().words("info gpt7"), @r"
     exit 1
     --- stderr
@@ -169,7 +169,7 @@ fn what_is_neither_is_refused() {
 }
 
 #[test]
-fn a_reader_who_leaves_is_no_failure() {
+fn a_closed_pipe_is_not_a_failure() {
     let sandbox = Sandbox::new();
     for line in ["info", "info gpt2 --json", "--help"] {
         let mut command = sandbox.command(line.split_whitespace());

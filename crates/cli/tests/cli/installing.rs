@@ -1,10 +1,10 @@
-//! Set-up after installing: completions of shells and man pages.
+//! Shell completions and man pages.
 
 use std::fs;
 
 use super::support::Sandbox;
 
-/// The words that bash offers for the last word of a command line.
+/// Bash's completions for the last word of a command line.
 #[cfg(unix)]
 fn offered(sandbox: &Sandbox, words: &str) -> Vec<String> {
     let script = format!(
@@ -24,13 +24,13 @@ fn bash_completes_commands_options_and_their_values() {
     assert_eq!(offered(&sandbox, "emberlm info --vocab"), ["--vocab-size"]);
     let dtypes = offered(&sandbox, "emberlm export --dtype b");
     assert_eq!(dtypes, ["bf16"]);
-    // A hidden command is for the program itself.
+    // Hidden commands are internal.
     assert!(offered(&sandbox, "emberlm fit").contains(&"fit".to_owned()));
     assert!(!offered(&sandbox, "emberlm fit").contains(&"fit-step".to_owned()));
 }
 
 #[test]
-fn each_shell_has_its_script() {
+fn each_shell_has_a_completion_script() {
     let sandbox = Sandbox::new();
     for (shell, expected) in [
         ("zsh", "#compdef emberlm"),
@@ -48,10 +48,10 @@ fn each_shell_has_its_script() {
 }
 
 #[test]
-fn each_command_has_its_man_page() {
+fn each_command_has_a_man_page() {
     let sandbox = Sandbox::new();
-    let said = sandbox.words("man --out share/man1").ok();
-    assert_eq!(said.trim(), "wrote share/man1/emberlm.1");
+    let output = sandbox.words("man --out share/man1").ok();
+    assert_eq!(output.trim(), "wrote share/man1/emberlm.1");
     let page = |name: &str| fs::read_to_string(sandbox.path(format!("share/man1/{name}"))).unwrap();
     assert!(page("emberlm.1").contains("emberlm\\-train(1)"));
     let train = page("emberlm-train.1");

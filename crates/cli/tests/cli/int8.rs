@@ -1,4 +1,4 @@
-//! Int8 weights: as good as the trained ones, saved and read again, and never used in training.
+//! Int8 weights: nearly as accurate as the trained ones, stored and loaded, and rejected for training.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use super::support::Sandbox;
 use super::support::train::trained;
 
 #[test]
-fn perplexity_is_that_of_the_trained_weights_within_a_hundredth() {
+fn int8_perplexity_is_within_one_percent() {
     let sandbox = Sandbox::with_data();
     trained(sandbox.train("--data data --out run --set train.steps=40"));
     let eval = |more: &str| -> Value {
@@ -36,9 +36,10 @@ fn perplexity_is_that_of_the_trained_weights_within_a_hundredth() {
     assert_eq!(generate("--weights int8"), made);
 }
 
-/// A directory that `export --weights int8` wrote is the model in int8 to every command that opens a model, to the bit.
+/// To every command, a directory written by `export --weights int8` is bit-identical to the model quantized
+/// on load.
 #[test]
-fn a_saved_int8_model_is_the_model_in_int8() {
+fn a_saved_int8_model_equals_quantization_on_load() {
     let sandbox = Sandbox::with_data();
     trained(sandbox.train("--preset char-nano --data data --out run --set train.steps=20"));
     let ran = sandbox.words("export run --out saved --weights int8");
@@ -78,7 +79,7 @@ fn a_saved_int8_model_is_the_model_in_int8() {
     let body = json!({ "model": "saved", "prompt": [1, 2, 3], "max_tokens": 3 });
     assert_eq!(server.post("/v1/completions", &body).status, 200);
 
-    // Saved again it stays int8; unpacked, it is a model of floating-point weights.
+    // A second export keeps int8. Unpacking gives floating-point weights.
     assert_eq!(sandbox.words("export saved --out again").code, Some(0));
     let read = |folder: &str, file: &str| fs::read(sandbox.path(folder).join(file)).unwrap();
     assert!(read("again", "model.safetensors") == read("saved", "model.safetensors"));
@@ -91,13 +92,13 @@ fn a_saved_int8_model_is_the_model_in_int8() {
     let loss = |line: &str| json(line)["loss"].as_f64().unwrap();
     let [floats, int8] = ["floats", "saved"].map(|model| loss(&format!("eval {model} {eval}")));
     assert!((floats - int8).abs() < 1e-4, "{floats} {int8}");
-    // And so it is read where that is asked for.
+    // Loading with `--weights f32` gives the same weights.
     let unpacked = loss(&format!("eval saved {eval} --weights f32"));
     assert_eq!(unpacked, floats);
 }
 
 #[test]
-fn a_saved_int8_model_is_not_trained() {
+fn training_from_int8_weights_is_rejected() {
     let sandbox = Sandbox::with_data();
     trained(sandbox.train("--preset char-nano --data data --out run --set train.steps=2"));
     assert_eq!(
@@ -129,7 +130,7 @@ fn a_saved_int8_model_is_not_trained() {
 }
 
 #[test]
-fn what_is_trained_has_its_own_weights() {
+fn unsupported_weights_options_are_rejected() {
     let sandbox = Sandbox::new();
     for command in ["train", "fit", "new --preset char-nano --out m"] {
         let ran = sandbox.words(&format!("{command} --weights int8"));

@@ -1,4 +1,4 @@
-//! The binary as a user runs it: arguments in, stdout, stderr and exit code out.
+//! Runs the binary like a user, with arguments, and checks stdout, stderr and exit code.
 
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 #![recursion_limit = "256"]
@@ -9,10 +9,11 @@ mod attention;
 mod backends;
 #[cfg(target_os = "linux")]
 mod bounded_memory;
+#[cfg(target_os = "linux")]
+mod broken_output;
 mod chat;
 #[cfg(unix)]
 mod chat_terminal;
-mod choosing;
 #[cfg(unix)]
 mod control_characters;
 mod crash;
@@ -26,7 +27,6 @@ mod draft;
 mod duration;
 mod eval_split;
 mod eval_tasks;
-mod feeding;
 mod fine_tuning;
 mod fitting_defaults;
 #[cfg(target_os = "linux")]
@@ -52,10 +52,9 @@ mod mistakes;
 mod model;
 mod model_errors;
 mod names;
-#[cfg(target_os = "linux")]
-mod nobody_reads;
 mod optimizers;
 mod own_tokenizer;
+mod plots_and_runs;
 mod precision;
 mod prepare;
 mod prepare_errors;
@@ -64,7 +63,6 @@ mod reference;
 mod resume;
 #[cfg(unix)]
 mod run_folder;
-mod seeing;
 mod serve;
 #[cfg(target_os = "linux")]
 mod serve_attacks;
@@ -79,7 +77,9 @@ mod signals;
 mod speed;
 mod support;
 mod sweep;
+mod token_selection;
 mod tokenizer;
 mod train;
 mod train_errors;
+mod training_data;
 mod watch;

@@ -1,4 +1,4 @@
-//! Memory: recomputing, that training's does not grow, and what `fit` says of it.
+//! Memory: recomputation, constant memory in training, and `fit`.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::support::Sandbox;
 use super::support::train::{TINY, trained};
 
-/// The loss and gradient norm of each step, as they are written.
+/// The logged loss and gradient norm of each step.
 fn figures(sandbox: &Sandbox, run: &str) -> Vec<(f64, f64)> {
     let steps = sandbox.events(run, "step");
     let number = |event: &Value, name: &str| event[name].as_f64().unwrap();
@@ -40,11 +40,11 @@ fn recomputing_trains_the_same_model() {
     }
 }
 
-/// The system's figure of a run's resident memory, read each time that it logs a step: what is not given back after a
-/// step would be there two hundred times.
+/// Reads a run's resident memory from the system each time it logs a step. A leak would appear two hundred
+/// times.
 #[cfg(target_os = "linux")]
 #[test]
-fn training_s_memory_does_not_grow() {
+fn training_memory_does_not_grow() {
     use std::io::{BufRead, BufReader};
     use std::process::Stdio;
 
@@ -76,10 +76,10 @@ fn training_s_memory_does_not_grow() {
         }
         assert!(child.wait().unwrap().success());
         assert!(kib.len() > 250, "{}", kib.len());
-        // Between two evaluations nothing may be left over by a step: the last is compared with one of the first, and the
-        // middle one of these differences counts, since a checkpoint on its way raises one or another. What evaluations
-        // and checkpoints leave to the allocator, by threads that have ended, comes and goes by MiB: it is seen if the
-        // lowest that it falls back to rises.
+        // Steps between two evaluations must not accumulate memory. Compares a late step with an early one in
+        // each interval, and takes the median, since a checkpoint in progress raises some of the differences.
+        // Memory left by evaluations and checkpoints, through threads that have ended, fluctuates by MiB. A
+        // leak there raises the minimum, which is compared between both halves.
         let intervals = kib[WARM..].chunks(INTERVAL);
         let grown = intervals.map(|part| part[part.len() - 2].saturating_sub(part[part.len() / 5]));
         let mut grown: Vec<u64> = grown.collect();
@@ -100,11 +100,11 @@ fn fit(sandbox: &Sandbox, line: &str) -> Value {
     sandbox.words(&format!("fit --json {line}")).json()
 }
 
-/// Three models of different kinds: nanoGPT's characters, whose activations are small; the built-in tales' model without
-/// gains, with grouped heads and rotary positions; GPT-2's shape with a vocabulary that outweighs everything else.
+/// Three kinds of models: nanoGPT's character model with small activations; the built-in tales' model without
+/// gains, with grouped heads and rotary positions; and GPT-2's shape, dominated by its vocabulary.
 #[cfg(target_os = "linux")]
 #[test]
-fn predictions_are_near_what_is_measured() {
+fn memory_predictions_match_measurements() {
     let sandbox = Sandbox::new();
     let gpt2 = "--preset gpt2-small --set model.d_model=192 --set model.heads=6 \
         --set model.kv_heads=6 --set model.n_layers=3 --set model.feed_forward.width=768 \
@@ -115,8 +115,8 @@ fn predictions_are_near_what_is_measured() {
         "--preset pocket-tales --set train.micro_batch=16 --set train.recompute=true",
         gpt2,
     ] {
-        // Peaks scatter by a tenth, and by some MiB of threads' buffers when the machine is busy: one that is near says
-        // enough, of others the median of three.
+        // Peaks vary by a tenth, and by some MiB of thread buffers on a busy machine. If the first
+        // measurement is off, takes the median of three.
         const BUFFERS: f64 = 16.0 * 1024.0 * 1024.0;
         let mut offs = Vec::new();
         for _ in 0..3 {
@@ -138,7 +138,7 @@ fn predictions_are_near_what_is_measured() {
 }
 
 #[test]
-fn a_proposal_keeps_the_step_s_tokens_and_fits() {
+fn a_proposal_fits_and_keeps_the_tokens_per_step() {
     let sandbox = Sandbox::new();
     let line = "--preset pocket-tales --set train.accumulation=8 --no-measure";
     let asked = fit(&sandbox, &format!("{line} --memory 100GiB"));
@@ -153,7 +153,8 @@ fn a_proposal_keeps_the_step_s_tokens_and_fits() {
     );
     let all = asked["proposal"]["predicted"]["total"].as_u64().unwrap();
     let mut memory = all;
-    // With less and less memory smaller micro-batches, in the end with recomputing, each within its limit.
+    // With decreasing memory, micro-batches shrink and recomputation is enabled. Each proposal stays within
+    // its limit.
     let mut seen = Vec::new();
     loop {
         memory -= memory / 20;
@@ -182,7 +183,7 @@ fn a_proposal_keeps_the_step_s_tokens_and_fits() {
 }
 
 #[test]
-fn recomputing_takes_less() {
+fn recomputation_reduces_memory() {
     let sandbox = Sandbox::new();
     let peak = |more: &str| {
         let large = "--set model.n_layers=16 --set train.micro_batch=16";
@@ -190,13 +191,13 @@ fn recomputing_takes_less() {
         fit(&sandbox, &line)["asked"]["measured"].as_u64()
     };
     let (Some(plain), Some(again)) = (peak(""), peak("--set train.recompute=true")) else {
-        return; // The system does not report it.
+        return; // The system does not report peak memory.
     };
     assert!(again < plain / 2, "{plain}, {again}");
 }
 
 #[test]
-fn what_cannot_be_fitted_is_refused() {
+fn unfittable_requests_are_rejected() {
     let sandbox = Sandbox::new();
     let refused = |line: &str, code: i32, part: &str| {
         let ran = sandbox.words(&format!("fit {line}"));
@@ -225,13 +226,13 @@ fn what_cannot_be_fitted_is_refused() {
     );
 }
 
-/// A line `  name  size unit …` of what is said, in KiB.
-fn part(said: &str, name: &str) -> f64 {
-    let line = said
+/// The size in KiB from a line `  name  size unit …` of the output.
+fn part(report: &str, name: &str) -> f64 {
+    let line = report
         .lines()
         .find(|line| line.trim_start().starts_with(name));
     let mut words = line
-        .unwrap_or_else(|| panic!("no {name} in {said}"))
+        .unwrap_or_else(|| panic!("no {name} in {report}"))
         .split_whitespace()
         .skip(name.split(' ').count());
     let size: f64 = words.next().unwrap().parse().unwrap();
@@ -240,16 +241,16 @@ fn part(said: &str, name: &str) -> f64 {
         "KiB" => size,
         "MiB" => size * 1024.0,
         "GiB" => size * 1024.0 * 1024.0,
-        unit => panic!("{unit} in {said}"),
+        unit => panic!("{unit} in {report}"),
     }
 }
 
 #[test]
-fn a_step_s_memory_is_told_part_by_part() {
+fn memory_report_lists_components() {
     let sandbox = Sandbox::with_data();
     let line = "--data data --steps 1 --out run --memory-report --recompute";
-    let said = sandbox.train(line).stderr;
-    assert!(said.starts_with("A step's memory, predicted"), "{said}");
+    let report = sandbox.train(line).stderr;
+    assert!(report.starts_with("A step's memory, predicted"), "{report}");
     let parts = [
         "program",
         "weights",
@@ -259,37 +260,37 @@ fn a_step_s_memory_is_told_part_by_part() {
         "temporaries",
         "allocator",
     ];
-    let sum: f64 = parts.iter().map(|name| part(&said, name)).sum();
-    let all = part(&said, "in all");
-    assert!((sum / all - 1.0).abs() < 0.02, "{said}");
+    let sum: f64 = parts.iter().map(|name| part(&report, name)).sum();
+    let all = part(&report, "in all");
+    assert!((sum / all - 1.0).abs() < 0.02, "{report}");
 }
 
-/// Of 64-bit numbers nothing is held: weights are 4 bytes each, moments twice that, gradients as much.
+/// Values are held in 32 bits: weights and gradients take 4 bytes each, moments twice that.
 #[cfg(feature = "vulkan")]
 #[test]
-fn a_device_s_memory_is_measured_part_by_part_on_vulkan() {
+fn memory_report_measures_the_device_on_vulkan() {
     let sandbox = Sandbox::with_data();
     let line = "--data data --steps 1 --out run --memory-report --backend vulkan \
         --set model.d_model=128 --set model.feed_forward.width=512";
     let ran = sandbox.train(line);
-    let said = &ran.stderr;
-    assert_eq!(ran.code, Some(0), "{said}");
-    assert!(said.contains("measured on random tokens"), "{said}");
+    let report = &ran.stderr;
+    assert_eq!(ran.code, Some(0), "{report}");
+    assert!(report.contains("measured on random tokens"), "{report}");
     let info: Value = sandbox.words("info run --json").json();
     let parameters = info["parameters"]["total"].as_u64().unwrap() as f64;
     let weights = parameters * 4.0 / 1024.0;
     let close = |name: &str, expected: f64| {
-        let found = part(said, name);
+        let found = part(report, name);
         assert!(
             (found / expected - 1.0).abs() < 0.1,
-            "{name} of {weights}: {said}"
+            "{name} of {weights}: {report}"
         );
     };
     close("weights", weights);
     close("optimizer", 2.0 * weights);
     close("gradients", weights);
     assert!(
-        part(said, "activations") > 0.0 && part(said, "taken") > 4.0 * weights,
-        "{said}"
+        part(report, "activations") > 0.0 && part(report, "taken") > 4.0 * weights,
+        "{report}"
     );
 }

@@ -1,24 +1,24 @@
-//! Models that do not fit into memory are refused before anything large is allocated.
+//! Models that do not fit into memory are rejected before any large allocation.
 
 use std::fs;
 use std::process::{Command, Stdio};
 
 use super::support::train::{TINY, trained};
-use super::support::{Ran, Sandbox};
+use super::support::{CommandOutput, Sandbox};
 
-/// 33 million parameters, which are 130 MiB.
+/// 33 million parameters, which take 130 MiB.
 const MEDIUM: &str =
     "--set model.d_model=512 --set model.n_layers=8 --set model.feed_forward.width=2048";
 
-/// Runs a command line in a process that may allocate so many KiB.
-fn limited(sandbox: &Sandbox, line: &str, kib: usize) -> Ran {
+/// Runs a command line with a limit of `kib` KiB.
+fn limited(sandbox: &Sandbox, line: &str, kib: usize) -> CommandOutput {
     let shell = format!("ulimit -d {kib}; exec \"$EMBERLM\" {line}");
     sandbox.sh(&shell)
 }
 
 /// The size in MiB after `needs about`.
 #[track_caller]
-fn needed(ran: &Ran) -> f64 {
+fn needed(ran: &CommandOutput) -> f64 {
     let (_, rest) = ran
         .stderr
         .split_once("needs about ")
@@ -33,7 +33,7 @@ fn needed(ran: &Ran) -> f64 {
 }
 
 #[track_caller]
-fn refused(ran: &Ran, what: &str) {
+fn refused(ran: &CommandOutput, what: &str) {
     assert_eq!(ran.code, Some(1), "{ran}");
     for part in [
         &format!("error: {what} needs about "),
@@ -45,7 +45,7 @@ fn refused(ran: &Ran, what: &str) {
 }
 
 #[test]
-fn a_model_that_no_machine_holds_is_refused_by_train_and_new() {
+fn train_and_new_reject_models_larger_than_memory() {
     let sandbox = Sandbox::with_data();
     let ran = sandbox.words("train --preset palm-540b --data data --out run");
     assert_eq!(ran.code, Some(1), "{ran}");
@@ -65,7 +65,7 @@ fn a_model_that_no_machine_holds_is_refused_by_train_and_new() {
 }
 
 #[test]
-fn the_proposed_step_fits_where_the_one_asked_for_does_not() {
+fn the_proposed_step_fits_when_the_requested_one_does_not() {
     let sandbox = Sandbox::with_data();
     let line = format!(
         "train {TINY} --data data --steps 2 --set train.micro_batch=4096 --set train.evaluation.batch=4"
@@ -86,7 +86,7 @@ fn the_proposed_step_fits_where_the_one_asked_for_does_not() {
 }
 
 #[test]
-fn generating_evaluating_chatting_and_serving_are_refused_too() {
+fn inference_commands_reject_models_larger_than_memory() {
     let sandbox = Sandbox::with_data();
     trained(sandbox.train(&format!("{MEDIUM} --data data --steps 1 --out run")));
     let few = 110_000;
@@ -106,7 +106,7 @@ fn generating_evaluating_chatting_and_serving_are_refused_too() {
 }
 
 #[test]
-fn the_check_can_be_left_out() {
+fn the_memory_check_can_be_skipped() {
     let sandbox = Sandbox::with_data();
     let line = "train --data data --steps 1 --set train.micro_batch=64";
     let line = format!("{line} {}", TINY.replace("--set train.micro_batch=4 ", ""));
@@ -116,15 +116,15 @@ fn the_check_can_be_left_out() {
         "training",
     );
     assert!(!sandbox.path("run").exists());
-    // It begins, whether it comes to its end or not.
+    // The run starts, regardless of how it ends.
     let ran = limited(&sandbox, &format!("{line} --out run --ignore-memory"), kib);
     assert!(!ran.stderr.contains("needs about"), "{ran}");
     assert!(sandbox.path("run/config.toml").exists(), "{ran}");
 }
 
-/// The largest anonymous memory of a process, in MiB, sampled every few milliseconds.
+/// The peak anonymous memory of a process in MiB, sampled every few milliseconds.
 ///
-/// The sum over the mappings is exact; `RssAnon` may lag by megabytes per core.
+/// The sum over the mappings is exact. `RssAnon` may lag by megabytes per core.
 fn sampled_peak(command: &mut Command) -> f64 {
     let command = command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = command.spawn().unwrap();
@@ -141,9 +141,9 @@ fn sampled_peak(command: &mut Command) -> f64 {
     peak as f64 / 1024.0
 }
 
-/// The peak of a command's memory in MiB, with at most three runs.
+/// The peak memory of a command in MiB, from at most three runs.
 ///
-/// Samples can miss the peak, never exceed it, so a run counts only if it is the largest.
+/// Sampling may miss the peak but never exceeds it, so the largest result counts.
 fn peak(sandbox: &Sandbox, line: &str, predicted: f64) -> f64 {
     let mut peak = 0.0;
     for _ in 0..3 {
@@ -156,9 +156,10 @@ fn peak(sandbox: &Sandbox, line: &str, predicted: f64) -> f64 {
     peak
 }
 
-/// Within 25% of what is measured, above or below. In int8 the peak is far below the weights in f32, saved or packed as they are read.
+/// Predictions are within 25% of the measurement. In int8 the peak is far below the size of the f32 weights,
+/// both for stored int8 weights and for quantization on load.
 #[test]
-fn predictions_of_inference_are_near_what_is_measured() {
+fn inference_predictions_match_measurements() {
     let sandbox = Sandbox::with_data();
     trained(sandbox.train(&format!(
         "{MEDIUM} --preset char-nano --data data --steps 1 --out run"
@@ -189,12 +190,12 @@ fn predictions_of_inference_are_near_what_is_measured() {
     assert!(int8_peaks.iter().all(|&peak| peak < 90.0), "{int8_peaks:?}");
 }
 
-/// A device that computes on the CPU, as Mesa's does, has the machine's memory.
+/// A device that runs on the CPU, such as Mesa's, uses main memory.
 #[cfg(feature = "vulkan")]
 #[test]
-fn a_model_that_no_machine_holds_is_refused_on_devices_that_share_memory() {
+fn shared_memory_devices_reject_models_larger_than_memory() {
     let sandbox = Sandbox::with_data();
-    // Drivers write to stderr.
+    // Graphics drivers write to stderr.
     let listed = sandbox.words("devices --json").stdout;
     let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
     let backends = listed.as_array().unwrap().iter();

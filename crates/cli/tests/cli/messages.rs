@@ -1,10 +1,11 @@
-//! The messages of mistaken command lines in one file, `tests/messages.txt`, to be read as a user reads them.
+//! All messages for mistaken command lines in one file, `tests/messages.txt`, for review from a user's
+//! perspective.
 //!
-//! After a change of words, `UPDATE_MESSAGES=1 cargo test --test cli messages` writes the file; read the difference.
+//! `UPDATE_MESSAGES=1 cargo test --test cli messages` rewrites the file after a change. Review the diff.
 
 use super::support::Sandbox;
 
-/// Mistakes that people make, one per kind.
+/// Common mistakes, one per kind.
 const MISTAKES: &[&str] = &[
     "",
     "trian",

@@ -1,4 +1,4 @@
-//! Mistaken paths, names and numbers: each message says what the value is, and what to do.
+//! Mistaken paths, names and numbers: each message states the value and a fix.
 
 use super::support::Sandbox;
 
@@ -15,7 +15,7 @@ fn refused(sandbox: &Sandbox, line: &str, code: i32, error: &str, hint: &str) {
 }
 
 #[test]
-fn a_path_that_is_not_a_dataset() {
+fn paths_that_are_not_datasets_are_rejected() {
     let sandbox = Sandbox::with_char_model();
     sandbox.write("tokens/train.bin", [0; 8]);
     sandbox.write("weights.safetensors", [0; 8]);
@@ -62,7 +62,7 @@ fn a_path_that_is_not_a_dataset() {
 }
 
 #[test]
-fn a_path_that_is_not_a_model() {
+fn paths_that_are_not_models_are_rejected() {
     let sandbox = Sandbox::with_char_model();
     sandbox.write("m.gguf", "GGUF");
     sandbox.write("quantized/m-Q4_K.gguf", "GGUF");
@@ -85,7 +85,7 @@ fn a_path_that_is_not_a_model() {
 }
 
 #[test]
-fn a_path_that_is_not_a_tokenizer() {
+fn paths_that_are_not_tokenizers_are_rejected() {
     let sandbox = Sandbox::new();
     sandbox.write("text.txt", "text");
     sandbox.write("m.gguf", "GGUF");
@@ -109,7 +109,7 @@ fn a_path_that_is_not_a_tokenizer() {
 }
 
 #[test]
-fn a_broken_line_of_json_has_its_line_and_column() {
+fn invalid_json_is_reported_with_line_and_column() {
     let sandbox = Sandbox::new();
     let hint = "a line is one JSON object (`jq -c '.[]' FILE.json > FILE.jsonl` makes lines of an array); \
         --on-error skip leaves broken lines out";
@@ -121,8 +121,8 @@ fn a_broken_line_of_json_has_its_line_and_column() {
         "a.jsonl: line 2, column 12: invalid JSON: EOF while parsing an object; a record is one line",
         hint,
     );
-    let said = "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\"}]}";
-    sandbox.write("chat.jsonl", format!("{said}\n{{\"messages\": [}}\n"));
+    let valid = "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\"}]}";
+    sandbox.write("chat.jsonl", format!("{valid}\n{{\"messages\": [}}\n"));
     refused(
         &sandbox,
         "prepare chat.jsonl --chat-template chatml --out d --tokenizer byte",
@@ -157,7 +157,7 @@ fn a_broken_line_of_json_has_its_line_and_column() {
 }
 
 #[test]
-fn a_run_that_is_not_there() {
+fn missing_runs_are_reported() {
     let sandbox = Sandbox::new();
     let made = "`emberlm train --out RUN` makes a run, in the folder runs by default; `emberlm runs DIR` lists them";
     refused(
@@ -200,7 +200,7 @@ fn a_run_that_is_not_there() {
 }
 
 #[test]
-fn a_value_that_is_not_a_number() {
+fn values_that_are_not_numbers_are_rejected() {
     let sandbox = Sandbox::new();
     for (line, error) in [
         (
@@ -230,7 +230,7 @@ fn a_value_that_is_not_a_number() {
 }
 
 #[test]
-fn a_folder_that_is_named_like_a_file() {
+fn folders_named_like_files_are_rejected() {
     let sandbox = Sandbox::with_char_model();
     sandbox.write("sweep.toml", "preset = \"char-nano\"\n");
     let before = sandbox.names();
@@ -261,12 +261,12 @@ fn a_folder_that_is_named_like_a_file() {
         }
     }
     assert_eq!(sandbox.names(), before);
-    // A version is no extension.
+    // A version number does not count as a file extension.
     sandbox.words("export run --out model-v1.2").ok();
 }
 
 #[test]
-fn a_run_is_not_put_into_a_dataset_or_a_model() {
+fn runs_cannot_be_written_into_datasets_or_models() {
     let sandbox = Sandbox::with_char_model();
     for (folder, what) in [
         ("data", "a dataset"),
@@ -280,7 +280,7 @@ fn a_run_is_not_put_into_a_dataset_or_a_model() {
 }
 
 #[test]
-fn a_broken_toml_file_has_its_line_and_column() {
+fn invalid_toml_is_reported_with_line_and_column() {
     let sandbox = Sandbox::with_char_model();
     sandbox.write("broken.toml", "# settings\n[train\n");
     let reason = "line 2, column 7: unclosed table, expected `]`";
@@ -304,7 +304,7 @@ fn a_broken_toml_file_has_its_line_and_column() {
 }
 
 #[test]
-fn a_mistyped_tokenizer_has_the_nearest_name() {
+fn mistyped_tokenizers_suggest_the_nearest_name() {
     let sandbox = Sandbox::new();
     sandbox.write("text.txt", "text");
     let ran = sandbox.words("prepare text.txt --out d --tokenizer gtp2");

@@ -30,7 +30,7 @@ fn text_is_generated_after_the_prompt() {
 }
 
 #[test]
-fn json_holds_what_was_made() {
+fn json_output_holds_the_generated_tokens() {
     let sandbox = Sandbox::with_char_model();
     let line = "generate run --prompt hello --max-new-tokens 12 --temperature 0";
     let made: Value = sandbox.words(&format!("{line} --json")).json();
@@ -40,7 +40,7 @@ fn json_holds_what_was_made() {
 }
 
 #[test]
-fn without_a_prompt_a_document_begins() {
+fn without_a_prompt_a_new_document_starts() {
     let sandbox = Sandbox::with_char_model();
     let text = sandbox.words("generate run --max-new-tokens 3").ok();
     assert!(text.starts_with('\n'), "{text:?}");
@@ -66,7 +66,7 @@ fn gpt2_spec(sandbox: &Sandbox) -> Option<emberlm_tokenizer::TokenizerSpec> {
 }
 
 #[test]
-fn a_model_without_a_tokenizer_speaks_ids() {
+fn a_model_without_a_tokenizer_prints_ids() {
     let sandbox = Sandbox::new();
     write_run(&sandbox.path("run"), &tiny(11), None, &[1]);
     let line = "generate run --tokens 1,2 --max-new-tokens 5 --temperature 0";
@@ -88,7 +88,7 @@ fn a_model_without_a_tokenizer_speaks_ids() {
 }
 
 #[test]
-fn the_newest_whole_checkpoint_of_a_run_is_taken() {
+fn the_newest_complete_checkpoint_is_used() {
     let sandbox = Sandbox::new();
     write_run(&sandbox.path("run"), &tiny(11), None, &[1, 2, 10]);
     let about = |model: &str| -> Value { sandbox.words(&format!("info {model} --json")).json() };
@@ -125,13 +125,13 @@ fn an_evaluation_covers_the_split() {
         "window",
     ];
     assert_eq!(keys, expected);
-    // 360 characters, a tenth of them for validation; the first is not predicted.
+    // 360 characters, a tenth of them for validation. The first one is not predicted.
     assert_eq!(report["tokens"], 35);
     let number = |name: &str| report[name].as_f64().unwrap();
-    // Initial weights: all 12 characters are about equally probable.
+    // With initial weights, all 12 characters are about equally probable.
     assert!((number("loss") - 12f64.ln()).abs() < 0.1, "{report}");
     assert!((number("perplexity") - number("loss").exp()).abs() < 1e-9);
-    // Each of the 35 characters is a byte.
+    // Each of the 35 characters is one byte.
     let bits = number("loss") / std::f64::consts::LN_2;
     assert!((number("bits_per_byte") - bits).abs() < 1e-9);
     let single: Value = sandbox

@@ -1,11 +1,11 @@
-//! Mistyped names, and names that other programs use.
+//! Mistyped names, and names that other programs use for the same options.
 
 use serde_json::Value;
 
 use super::support::Sandbox;
 
 #[test]
-fn mistyped_names_have_the_nearest_one_as_a_hint() {
+fn mistyped_names_suggest_the_nearest_one() {
     let sandbox = Sandbox::with_char_model();
     sandbox.write("run.toml", "[train]\nlr = 1e-3\n");
     sandbox.write("model.toml", "[model]\nn_head = 4\n");
@@ -67,7 +67,7 @@ fn common_spellings_of_options_work() {
     }
     let table: toml::Table = printed.parse().unwrap();
     let min = table["train"]["schedule"]["min_learning_rate"].as_float();
-    // The preset falls from 5e-3 to 2e-4.
+    // The preset decays from 5e-3 to 2e-4.
     assert!((min.unwrap() - 2e-5).abs() < 1e-12, "{printed}");
     let text = sandbox.words("generate run --temp 0 --max-tokens 3 --json");
     let text: Value = text.json();

@@ -1,4 +1,4 @@
-//! Optimizers, groups and the terms of the loss, as a run has them.
+//! Optimizers, parameter groups and auxiliary loss terms in training runs.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use super::support::Sandbox;
 use super::support::train::trained;
 
 #[test]
-fn accumulation_is_the_large_batch_with_every_optimizer_and_term_of_the_loss() {
+fn accumulation_equals_the_large_batch_for_every_optimizer_and_loss_term() {
     let sandbox = Sandbox::with_data();
     for optimizer in ["adamw", "muon", "lion"] {
         let line = format!(
@@ -29,9 +29,9 @@ fn accumulation_is_the_large_batch_with_every_optimizer_and_term_of_the_loss() {
 }
 
 #[test]
-fn the_terms_of_the_loss_are_training_s_alone() {
+fn auxiliary_loss_terms_only_affect_training() {
     let sandbox = Sandbox::with_data();
-    // A rate of 0, so that both runs have the same weights throughout.
+    // A learning rate of 0 keeps both runs' weights equal.
     let line = "--data data --steps 2 --set train.schedule.learning_rate=0 --set train.schedule.min_learning_rate=0";
     trained(sandbox.train(&format!("{line} --out plain")));
     trained(sandbox.train(&format!("{line} --set train.loss.z_loss=0.1 --out z")));
@@ -44,7 +44,8 @@ fn the_terms_of_the_loss_are_training_s_alone() {
     let manifest = fs::read_to_string(sandbox.path("data/dataset.json")).unwrap();
     let manifest: Value = serde_json::from_str(&manifest).unwrap();
     let vocab_size = manifest["tokenizer"]["vocab_size"].as_f64().unwrap();
-    // ln Σ exp x is the log of the vocabulary's size where all logits are 0, and somewhat more where they are small.
+    // `ln Σ exp x` equals the log of the vocabulary size if all logits are 0, and is slightly larger if they
+    // are small.
     let least = 0.1 * vocab_size.ln().powi(2);
     for (plain, z) in sandbox.losses("plain").iter().zip(sandbox.losses("z")) {
         let added = z - plain;
@@ -70,7 +71,7 @@ fn muon_and_lion_learn() {
 }
 
 #[test]
-fn groups_have_rates_of_their_own() {
+fn parameter_groups_have_individual_learning_rates() {
     let sandbox = Sandbox::with_data();
     let line = "--data data --steps 1 --set train.schedule.warmup_steps=0 --set train.groups.embeddings.rate=0";
     trained(sandbox.train(&format!("{line} --out run")));
@@ -86,7 +87,7 @@ fn groups_have_rates_of_their_own() {
 }
 
 #[test]
-fn every_optimizer_is_resumed_to_the_bit() {
+fn every_optimizer_resumes_bit_exactly() {
     let sandbox = Sandbox::with_data();
     for optimizer in ["muon", "lion"] {
         let line = format!(

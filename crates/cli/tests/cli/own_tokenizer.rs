@@ -1,4 +1,4 @@
-//! A `tokenizer.json` on its way: given to `prepare`, taken along by the dataset, and by the checkpoints trained on it.
+//! A `tokenizer.json` given to `prepare` is stored with the dataset and with checkpoints trained on it.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use emberlm_trainer::checkpoint::Checkpoint;
 
 use super::support::Sandbox;
 
-/// A folder `hub` as a Hugging Face model's is, with the byte tokenizer as a file, and a text.
+/// A text, and a folder `hub` in Hugging Face's layout with the byte tokenizer as a file.
 fn with_hub() -> Sandbox {
     let sandbox = Sandbox::new();
     let byte = Tokenizer::builtin(TokenizerKind::Byte).unwrap();
@@ -22,7 +22,7 @@ fn with_hub() -> Sandbox {
 }
 
 #[test]
-fn a_file_or_its_folder_is_given_by_its_path() {
+fn a_tokenizer_is_selected_by_file_or_folder() {
     let sandbox = with_hub();
     insta::assert_snapshot!(sandbox.words("prepare text.txt --out folder --tokenizer hub"), @r"
     exit 0
@@ -53,7 +53,7 @@ fn a_file_or_its_folder_is_given_by_its_path() {
 }
 
 #[test]
-fn what_is_no_tokenizer_is_refused_with_the_choices() {
+fn invalid_tokenizers_are_rejected_with_the_choices() {
     let sandbox = with_hub();
     sandbox.write("empty/readme.txt", "nothing");
     insta::assert_snapshot!(sandbox.words("prepare text.txt --out d --tokenizer word"), @r"
@@ -80,7 +80,7 @@ fn what_is_no_tokenizer_is_refused_with_the_choices() {
 }
 
 #[test]
-fn a_checkpoint_has_the_file_when_the_dataset_is_gone() {
+fn checkpoints_contain_the_tokenizer_file() {
     let sandbox = with_hub();
     sandbox
         .words("prepare text.txt --out data --tokenizer hub")
@@ -103,7 +103,7 @@ fn a_checkpoint_has_the_file_when_the_dataset_is_gone() {
     assert_eq!(tokenizer.spec(), spec);
     assert_eq!(tokenizer.encode("to be").unwrap(), [116, 111, 32, 98, 101]);
 
-    // It is one of the files that make the checkpoint whole.
+    // The tokenizer file is covered by the checkpoint's hashes.
     let file = checkpoint.path.join("tokenizer.json");
     let json = fs::read_to_string(&file).unwrap();
     fs::write(&file, json.replace("1.0", "2.0")).unwrap();

@@ -1,14 +1,14 @@
-//! Products in bf16, and the same bits on any number of threads.
+//! Matrix products in bf16, and bit-identical results for any number of threads.
 
 use super::support::Sandbox;
 use super::support::train::{TINY, trained};
 
-/// Large enough that every kind of product is cut into tiles for several threads.
+/// Large enough to split every kind of product into tiles for several threads.
 const WIDE: &str = "--set model.d_model=128 --set model.n_layers=2 --set model.heads=4 --set model.kv_heads=2 \
     --set model.seq_len=96 --set model.feed_forward.width=384 --set train.micro_batch=6 \
     --set model.dropout=0.1 --set train.log_interval=1 --set train.evaluation.sample_tokens=0 --renderer plain";
 
-/// Trains a few steps on so many threads.
+/// Trains a few steps on `threads` threads.
 fn weights_on(threads: usize, sandbox: &Sandbox, more: &str) -> (Vec<f64>, Vec<u8>) {
     let run = format!("run-{threads}{}", more.replace(' ', ""));
     let line = format!("train {WIDE} --data data --steps 4 --out {run} {more}");
@@ -23,7 +23,7 @@ fn weights_on(threads: usize, sandbox: &Sandbox, more: &str) -> (Vec<f64>, Vec<u
 }
 
 #[test]
-fn any_number_of_threads_trains_the_same_model() {
+fn training_is_independent_of_the_number_of_threads() {
     let sandbox = Sandbox::with_data();
     for more in ["", "--precision bf16"] {
         let one = weights_on(1, &sandbox, more);
@@ -38,7 +38,7 @@ fn any_number_of_threads_trains_the_same_model() {
 }
 
 #[test]
-fn bf16_learns_what_f32_learns() {
+fn bf16_learns_like_f32() {
     let sandbox = Sandbox::with_data();
     let train = |precision: &str| {
         let line = format!(
@@ -60,14 +60,14 @@ fn bf16_learns_what_f32_learns() {
         full.0,
         rounded.0
     );
-    // If the CPU has such products they are used, otherwise the run says so.
+    // bf16 products are used if the CPU supports them; otherwise the run prints a warning.
     assert_eq!(full.1 == rounded.1, rounded.2, "{}", rounded.2);
     assert!(!full.2);
 }
 
 #[cfg(feature = "ndarray")]
 #[test]
-fn a_backend_without_bf16_says_so() {
+fn a_backend_without_bf16_prints_a_warning() {
     let sandbox = Sandbox::with_data();
     let train = |precision: &str| {
         let line = format!(

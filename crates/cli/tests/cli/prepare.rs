@@ -1,4 +1,4 @@
-//! `emberlm prepare`, when it goes well.
+//! Successful runs of `emberlm prepare`.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -65,7 +65,7 @@ fn byte_and_byte_pair_datasets_of_a_folder() {
 }
 
 #[test]
-fn shards_have_at_most_so_many_tokens() {
+fn shards_have_a_maximum_size() {
     let sandbox = Sandbox::new();
     sandbox.write("text.txt", "abcdefghij".repeat(10));
     let summary = sandbox
@@ -78,7 +78,7 @@ fn shards_have_at_most_so_many_tokens() {
 }
 
 #[test]
-fn paths_of_any_script_and_with_blanks() {
+fn paths_may_contain_unicode_and_spaces() {
     let sandbox = Sandbox::new();
     sandbox.write("dätä/日本 語.txt", "いろはにほへと ちりぬるを");
     let summary = sandbox
@@ -154,7 +154,7 @@ fn files_of_the_validation_split() {
 }
 
 #[test]
-fn duplicates_are_warned_of_or_left_out() {
+fn duplicates_are_reported_or_removed() {
     let sandbox = Sandbox::new();
     let text = "The same words again and again.\n".repeat(30);
     for name in ["a", "b", "c"] {
@@ -188,12 +188,12 @@ fn inputs_are_only_read() {
 
 #[test]
 #[cfg(unix)]
-fn ctrl_c_is_told_of_and_can_be_gone_on_from() {
+fn an_interrupted_prepare_can_be_continued() {
     use rustix::process::{Pid, Signal, kill_process};
     let sandbox = Sandbox::new();
     let words = ["prepare", "-", "--out", "d", "--tokenizer", "byte"];
     let mut command = sandbox.command(words);
-    // It waits for its input.
+    // The process blocks on its input.
     command.stdin(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let input = child.stdin.take();

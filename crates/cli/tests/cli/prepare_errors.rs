@@ -1,4 +1,4 @@
-//! `emberlm prepare`, when it does not: each says what, where and what to do, and leaves nothing behind.
+//! Failures of `emberlm prepare`: each message states cause, place and fix, and no files are left behind.
 
 use super::support::Sandbox;
 
@@ -77,7 +77,7 @@ fn an_existing_dataset_without_force() {
 }
 
 #[test]
-fn force_leaves_what_is_no_dataset_alone() {
+fn force_only_replaces_datasets() {
     let sandbox = Sandbox::new();
     sandbox.write("a.txt", "some text");
     sandbox.write("photos/1.jpg", "");
@@ -102,7 +102,7 @@ fn an_unfinished_dataset() {
     error: d was begun and is not finished
     hint: repeat the command with --continue to resume it, or with --force to start over
     ");
-    // Damaged notes cannot be resumed from.
+    // Damaged progress notes cannot be resumed from.
     let ran = sandbox.words("prepare a.txt --out d --tokenizer byte --continue");
     assert_eq!(ran.code, Some(1), "{ran}");
     sandbox
@@ -112,7 +112,7 @@ fn an_unfinished_dataset() {
 }
 
 #[test]
-fn a_split_that_contradicts_itself() {
+fn contradictory_split_options_are_rejected() {
     let sandbox = Sandbox::new();
     let line = "prepare a.txt --out d --tokenizer byte --split hash --val b.txt";
     insta::assert_snapshot!(sandbox.words(line), @r"

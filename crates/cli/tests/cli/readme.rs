@@ -1,10 +1,10 @@
-//! Runs the commands of the README and of the tour, in their order. Each page has a separate folder.
+//! Runs the commands of the README and of the tour in order, each page in its own folder.
 
 use serde_json::json;
 
 use super::support::Sandbox;
 
-/// Options appended to every `train`, so that a test takes seconds.
+/// Options appended to every `train` to keep the test fast.
 const SHORT: &str = " --renderer plain --steps 2 --set train.evaluation.sample_tokens=5";
 
 /// The text of a file, by its path in the repository.
@@ -17,7 +17,7 @@ fn readme() -> String {
     page("README.md")
 }
 
-/// The lines of a page's `sh` blocks that call the binary.
+/// The lines of a page's `sh` blocks that run the binary.
 fn commands(page: &str) -> Vec<String> {
     let blocks = page.split("```sh\n").skip(1);
     let lines = blocks.flat_map(|block| block.split("```").next().unwrap_or_default().lines());
@@ -28,7 +28,7 @@ fn commands(page: &str) -> Vec<String> {
     ours.map(str::to_owned).collect()
 }
 
-/// The page's sweep, shortened so that a test takes seconds.
+/// The page's sweep file, shortened to keep the test fast.
 fn sweep(page: &str) -> String {
     let block = page.split("```toml\n").nth(1).unwrap();
     let text = block
@@ -42,7 +42,7 @@ fn sweep(page: &str) -> String {
     text.replace("\"train.steps\" = 300\n", short)
 }
 
-/// The words of a command line. Words in double quotes may contain spaces.
+/// Splits a command line into words. Words in double quotes may contain spaces.
 fn words(line: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     for (i, part) in line.split('"').enumerate() {
@@ -57,12 +57,12 @@ fn words(line: &str) -> Vec<String> {
         last.push_str(pieces.next().unwrap_or_default());
         words.extend(pieces.map(str::to_owned));
     }
-    // A quoted word at the end of a line leaves nothing after it.
+    // A quoted word at the end of a line leaves an empty word.
     words.retain(|word| !word.is_empty());
     words
 }
 
-/// Runs every command of a page, in one folder with the files that the page asks for.
+/// Runs every command of a page in one folder with the files that the page needs.
 fn run_commands(page: &str) {
     let sandbox = Sandbox::new();
     sandbox.write("rates.toml", sweep(page));
@@ -89,7 +89,7 @@ fn run_commands(page: &str) {
         if trains {
             line += SHORT;
         }
-        // The weights of `--from` determine the number of layers.
+        // With `--from`, the weights determine the number of layers.
         if trains && !command.contains("--from") {
             line += " --set model.n_layers=1";
         }

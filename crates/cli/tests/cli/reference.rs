@@ -1,4 +1,4 @@
-//! The reference pages of the documentation, compared with the program.
+//! The documentation's reference pages match the program.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -36,14 +36,14 @@ fn http_api_page_lists_every_path_field_and_status() {
     let mut missing = BTreeSet::new();
     for (path, operations) in description["paths"].as_object().unwrap() {
         let (method, operation) = operations.as_object().unwrap().iter().next().unwrap();
-        // Paths that share a row follow the row's first one without its method.
+        // Paths that share a row omit the method, except the first one.
         let with_method = format!("`{} {path}`", method.to_uppercase());
         if !page.contains(&with_method) && !page.contains(&format!("`{path}`")) {
             missing.insert(with_method);
         }
         let body = &operation["requestBody"]["content"]["application/json"]["schema"];
         for field in body["properties"].as_object().into_iter().flatten() {
-            // A field is listed by its name, or with the one of its members that is supported.
+            // A field is listed by its name or together with its supported member.
             if !page.contains(&format!("`{}`", field.0))
                 && !page.contains(&format!("`{}.", field.0))
             {
@@ -65,7 +65,7 @@ fn http_api_page_lists_every_path_field_and_status() {
     );
 }
 
-/// The names of all files in a folder and the folders in it.
+/// Collects the names of all files in a folder and its subfolders.
 fn file_names(folder: &Path, names: &mut BTreeSet<String>) {
     for entry in fs::read_dir(folder).unwrap() {
         let entry = entry.unwrap();
@@ -93,7 +93,7 @@ fn files_page_lists_every_file_and_event_field() {
     }
     for name in names {
         let listed = page.contains(&format!("`{name}`"));
-        // Shards, samples and TensorBoard's files are listed by their folder or extension.
+        // Shards, samples and TensorBoard files are listed by folder or extension.
         if !listed && !name.ends_with(".bin") && !name.ends_with(".txt") {
             missing.insert(name);
         }

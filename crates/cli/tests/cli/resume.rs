@@ -1,13 +1,13 @@
-//! Resuming a run, and refused resumptions.
+//! Resuming runs, and rejected resumptions.
 
 use std::fs;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::support::train::{TINY, trained};
-use super::support::{Ran, Sandbox};
+use super::support::{CommandOutput, Sandbox};
 
-fn refused(ran: Ran) -> String {
+fn refused(ran: CommandOutput) -> String {
     assert!(matches!(ran.code, Some(1 | 2)), "{ran}");
     assert_eq!(ran.stdout, "");
     ran.stderr
@@ -22,9 +22,9 @@ fn with_run() -> Sandbox {
 }
 
 #[test]
-fn more_steps_go_on_as_if_they_had_been_asked_for() {
+fn extending_a_run_equals_a_longer_run() {
     let sandbox = Sandbox::with_data();
-    // With a decay that does not end with the run, the first steps of a longer run are the same.
+    // The decay is independent of the run's length, so a longer run has the same first steps.
     let line =
         "--data data --set train.schedule.decay_steps=50 --set train.schedule.warmup_steps=2";
     trained(sandbox.train(&format!("{line} --out long --steps 12")));
@@ -34,18 +34,18 @@ fn more_steps_go_on_as_if_they_had_been_asked_for() {
     assert_eq!(sandbox.weights("long", 12), sandbox.weights("run", 12));
     let config = fs::read_to_string(sandbox.path("run/config.toml")).unwrap();
     assert!(config.contains("\nsteps = 12\n"), "{config}");
-    // And there is nothing left to do.
+    // Nothing is left to do.
     let ran = sandbox.words("train --resume run --renderer plain");
     assert!(ran.stderr.contains("has made all of its 12 steps"), "{ran}");
     trained(ran);
 }
 
 #[test]
-fn a_run_without_a_checkpoint_begins_again() {
+fn a_run_without_a_checkpoint_restarts() {
     let sandbox = with_run();
     fs::remove_dir_all(sandbox.path("run/checkpoints")).unwrap();
     let losses = sandbox.losses("run");
-    // Its log is not dropped without being asked.
+    // Discarding the log requires `--restart`.
     let message = refused(sandbox.words("train --resume run --renderer plain"));
     assert!(message.contains("run has no checkpoint yet"), "{message}");
     assert!(
@@ -60,7 +60,7 @@ fn a_run_without_a_checkpoint_begins_again() {
 }
 
 #[test]
-fn what_may_not_change_is_named() {
+fn incompatible_changes_are_rejected() {
     let sandbox = with_run();
     let line = "train --resume run --renderer plain";
     for (change, expected) in [
@@ -82,14 +82,14 @@ fn what_may_not_change_is_named() {
         assert!(message.contains(expected), "{message}");
         assert!(message.contains("hint: "), "{message}");
     }
-    // What is only shown or kept otherwise may.
+    // Settings that only affect output and storage may change.
     let may = "--steps 7 --eval-interval 3 --keep-last 2 --keep-best --set train.log_interval=2 \
         --set train.checkpoints.interval=3";
     trained(sandbox.words(&format!("{line} {may}")));
 }
 
 #[test]
-fn another_dataset_is_named() {
+fn a_different_dataset_is_rejected() {
     let sandbox = with_run();
     sandbox.write("text.txt", "0 and 1 make 1\n".repeat(100));
     sandbox
@@ -101,7 +101,7 @@ fn another_dataset_is_named() {
         message.contains("other: it has another tokenizer"),
         "{message}"
     );
-    // The same characters, and fewer of them.
+    // The same alphabet with fewer characters of text.
     let text: String = (0..300)
         .map(|i| format!("{i} and {} make {}\n", i + 1, 2 * i + 1))
         .collect();
@@ -114,7 +114,7 @@ fn another_dataset_is_named() {
 }
 
 #[test]
-fn a_dataset_that_was_moved_is_the_same() {
+fn a_moved_dataset_is_accepted() {
     let sandbox = with_run();
     fs::rename(sandbox.path("data"), sandbox.path("moved")).unwrap();
     assert!(
@@ -124,10 +124,10 @@ fn a_dataset_that_was_moved_is_the_same() {
 }
 
 #[test]
-fn a_damaged_checkpoint_is_passed_over_with_a_warning() {
+fn a_damaged_checkpoint_is_skipped_with_a_warning() {
     let sandbox = with_run();
     let (losses, weights) = (sandbox.losses("run"), sandbox.weights("run", 6));
-    // One bit of a moment, which only a resumed run reads.
+    // Flips a bit of an optimizer moment, which only resuming reads.
     let file = sandbox.path("run/checkpoints/step-00000006/optimizer.safetensors");
     let mut bytes = fs::read(&file).unwrap();
     let last = bytes.len() - 3;
@@ -143,7 +143,7 @@ fn a_damaged_checkpoint_is_passed_over_with_a_warning() {
     trained(ran);
     assert_eq!(sandbox.losses("run"), losses);
     assert_eq!(sandbox.weights("run", 6), weights);
-    // A model whose weights are damaged is not used either.
+    // Damaged weights exclude the checkpoint from `generate`, too.
     let file = sandbox.path("run/checkpoints/step-00000006/model.safetensors");
     fs::write(&file, b"nothing").unwrap();
     let ran = sandbox.words("generate run --max-new-tokens 3");
@@ -166,7 +166,7 @@ fn all_checkpoints_damaged() {
 }
 
 #[test]
-fn what_is_no_run() {
+fn folders_that_are_not_runs_are_rejected() {
     let sandbox = Sandbox::new();
     sandbox.write("text.txt", "text");
     for (path, expected) in [
@@ -188,7 +188,7 @@ fn a_directory_that_cannot_be_written_to() {
     assert!(message.contains("/proc/run"), "{message}");
 }
 
-/// A run without an end, at least one step in.
+/// Starts a run without an end and waits for its first step.
 fn endless(sandbox: &Sandbox, line: &str) -> std::process::Child {
     let line = format!("train {TINY} --data data --out run --steps 1000000 {line}");
     let mut command = sandbox.command(line.split_whitespace());
@@ -232,7 +232,7 @@ fn two_trainers_of_one_run() {
     assert!(message.contains("run already holds a run"), "{message}");
     child.kill().unwrap();
     child.wait().unwrap();
-    // The lock goes with its process.
+    // The lock is released with its process.
     trained(sandbox.words("train --resume run --restart --renderer plain --steps 1"));
 }
 
@@ -249,7 +249,8 @@ fn sigterm_ends_a_run_with_a_checkpoint() {
     assert!(!sandbox.weights("run", step).is_empty());
 }
 
-/// The disk is full: no file may grow beyond what the log needs for a while. Then there is room again.
+/// Simulates a full disk by a limit on the file size that the log does not reach for a while, then lifts the
+/// limit.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_does_not_end_a_run() {
@@ -262,31 +263,31 @@ fn a_full_disk_does_not_end_a_run() {
         env!("CARGO_BIN_EXE_emberlm")
     );
     let mut child = Command::new("sh")
-        // The signal that comes with the error would end the process; what is ignored stays so.
+        // SIGXFSZ would end the process. The program leaves ignored signals ignored.
         .args(["-c", &format!("trap '' XFSZ; ulimit -S -f 64; exec {line}")])
         .current_dir(sandbox.path(""))
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let said = |kind: &str| {
+    let is_logged = |kind: &str| {
         let text = fs::read_to_string(sandbox.path("run/events.jsonl")).unwrap_or_default();
         text.contains(&format!("\"event\":\"{kind}\""))
     };
-    wait_for(|| said("checkpoint_failed"));
-    assert!(!said("checkpoint"));
-    // Nothing of it is left but what is being tried right now.
+    wait_for(|| is_logged("checkpoint_failed"));
+    assert!(!is_logged("checkpoint"));
+    // Only the file being written remains of a failed checkpoint.
     let pid = Pid::from_raw(child.id() as i32).unwrap();
     let limit = Rlimit {
         current: None,
         maximum: None,
     };
     prlimit(Some(pid), Resource::Fsize, limit).unwrap();
-    wait_for(|| said("checkpoint"));
+    wait_for(|| is_logged("checkpoint"));
     signal(&child, "-INT");
     assert!(child.wait().unwrap().success());
     let steps = sandbox.events("run", "step");
-    // The first, and every fifth.
+    // The first failure and every fifth one are reported.
     let expected = std::iter::once(1).chain((1..).map(|n| 5 * n));
     let numbers = steps.iter().map(|e| e["step"].as_u64().unwrap());
     assert!(
@@ -333,7 +334,7 @@ fn the_newest_and_the_best_checkpoints_are_kept() {
 fn a_run_that_diverges_names_its_last_good_checkpoint() {
     let sandbox = Sandbox::with_data();
     trained(sandbox.train("--data data --out start --steps 2"));
-    // Weights that the next step cannot use: the rate is beyond what f32 can hold.
+    // The learning rate exceeds f32's range, so the first update makes the weights unusable.
     let line = "--data data --out run --steps 60 --set train.schedule.learning_rate=1e38 \
         --set train.schedule.warmup_steps=0 --set train.checkpoints.interval=1 --set train.skip.limit=4";
     let ran = sandbox.train(line);
@@ -379,7 +380,7 @@ fn files_for_tensorboard() {
 #[test]
 fn a_second_ctrl_c_stops_at_once() {
     let sandbox = Sandbox::with_data();
-    // A step that takes several seconds of arithmetic on any machine, in 2 GB.
+    // A step that takes seconds of arithmetic on any machine, in 2 GB.
     let line = format!(
         "train {TINY} --data data --out run --steps 1000 --set train.micro_batch=400 \
          --set model.d_model=1024 --set model.n_layers=1 --set model.feed_forward.width=4096"
@@ -391,7 +392,7 @@ fn a_second_ctrl_c_stops_at_once() {
         let events = fs::read_to_string(sandbox.path("run/events.jsonl")).unwrap_or_default();
         events.contains("\"event\":\"begun\"")
     });
-    // The micro-batch is being computed by then, and not only read.
+    // Wait until the micro-batch is being computed.
     std::thread::sleep(Duration::from_millis(300));
     signal(&child, "-INT");
     std::thread::sleep(Duration::from_millis(100));
@@ -408,7 +409,7 @@ fn a_second_ctrl_c_stops_at_once() {
 
 #[cfg(feature = "ndarray")]
 #[test]
-fn another_backend_is_told_of() {
+fn a_backend_change_is_reported() {
     let sandbox = with_run();
     let ran = sandbox.words("train --resume run --steps 7 --backend ndarray --renderer plain");
     let expected = "warning: the run was computed on flex and continues on ndarray";

@@ -1,4 +1,4 @@
-//! Run folders that somebody else has changed: damaged events, other things in the place of files, removed folders.
+//! Run folders modified by others: damaged events, special files, removed folders.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -9,7 +9,7 @@ use rustix::process::Signal;
 
 use super::signals::send;
 use super::support::train::trained;
-use super::support::{Ran, Sandbox};
+use super::support::{CommandOutput, Sandbox};
 
 impl Sandbox {
     /// A run `run` of 6 steps with checkpoints at 3 and 6.
@@ -21,7 +21,7 @@ impl Sandbox {
         sandbox
     }
 
-    /// Changes the lines of the run's events.
+    /// Modifies the lines of the run's events.
     fn change_events(&self, change: impl FnOnce(&mut Vec<Vec<u8>>)) {
         let path = self.path("run/events.jsonl");
         let bytes = fs::read(&path).unwrap();
@@ -30,12 +30,12 @@ impl Sandbox {
         fs::write(&path, lines.join(&b'\n')).unwrap();
     }
 
-    /// Puts something else in the place of a file of the run.
-    fn put(&self, name: &str, put: Instead) {
+    /// Replaces a file of the run.
+    fn replace(&self, name: &str, put: Replacement) {
         let path = self.path("run").join(name);
         fs::remove_file(&path).unwrap();
         match put {
-            Instead::Fifo => {
+            Replacement::Fifo => {
                 assert!(
                     Command::new("mkfifo")
                         .arg(&path)
@@ -44,12 +44,12 @@ impl Sandbox {
                         .success()
                 );
             }
-            Instead::Zeros => symlink("/dev/zero", &path).unwrap(),
+            Replacement::Zeros => symlink("/dev/zero", &path).unwrap(),
         }
     }
 
-    /// Runs a command that must end soon, and in little memory.
-    fn bounded(&self, line: &str) -> Ran {
+    /// Runs a command with limits on time and memory.
+    fn bounded(&self, line: &str) -> CommandOutput {
         let started = Instant::now();
         let ran = self.sh(&format!(
             "ulimit -v 16777216; timeout 60 \"$EMBERLM\" {line}"
@@ -65,7 +65,7 @@ impl Sandbox {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Instead {
+enum Replacement {
     Fifo,
     Zeros,
 }
@@ -79,7 +79,7 @@ fn index_of(lines: &[Vec<u8>], kind: &str, step: usize) -> usize {
 }
 
 #[test]
-fn a_byte_that_is_not_utf_8_costs_one_line() {
+fn invalid_utf_8_loses_only_one_line() {
     let sandbox = Sandbox::with_a_run();
     let mut line = 0;
     sandbox.change_events(|lines| {
@@ -98,7 +98,7 @@ fn a_byte_that_is_not_utf_8_costs_one_line() {
     let ran = sandbox.words("train --resume run --renderer plain --steps 8");
     assert_eq!(ran.code, Some(0), "{ran}");
     assert!(ran.stderr.contains(&expected), "{ran}");
-    // The line is gone, which is still known.
+    // The missing line is still reported.
     let ran = sandbox.words("plot run --out a.svg");
     assert!(
         ran.stderr.contains("1 line is missing before line"),
@@ -108,7 +108,7 @@ fn a_byte_that_is_not_utf_8_costs_one_line() {
 }
 
 #[test]
-fn lost_and_repeated_lines_are_noticed() {
+fn missing_and_repeated_lines_are_reported() {
     let sandbox = Sandbox::with_a_run();
     sandbox.words("plot run --out a.svg").ok();
     sandbox.change_events(|lines| {
@@ -128,14 +128,14 @@ fn lost_and_repeated_lines_are_noticed() {
 }
 
 #[test]
-fn a_fifo_or_a_device_in_the_place_of_a_file_is_refused() {
-    for put in [Instead::Fifo, Instead::Zeros] {
+fn fifos_and_devices_are_rejected() {
+    for put in [Replacement::Fifo, Replacement::Zeros] {
         let kind = match put {
-            Instead::Fifo => "it is a FIFO, not a regular file",
-            Instead::Zeros => "it is a device, not a regular file",
+            Replacement::Fifo => "it is a FIFO, not a regular file",
+            Replacement::Zeros => "it is a device, not a regular file",
         };
         let sandbox = Sandbox::with_a_run();
-        sandbox.put("events.jsonl", put);
+        sandbox.replace("events.jsonl", put);
         for line in [
             "plot run --out a.svg",
             "train --resume run --renderer plain --steps 8",
@@ -175,7 +175,7 @@ fn a_fifo_or_a_device_in_the_place_of_a_file_is_refused() {
                 "info run/checkpoints/step-00000003",
             ),
         ] {
-            sandbox.put(name, put);
+            sandbox.replace(name, put);
             let ran = sandbox.bounded(line);
             assert_eq!(ran.code, Some(1), "{put:?}, {name}: {ran}");
             assert!(ran.stderr.contains(kind), "{put:?}, {name}: {ran}");
@@ -184,23 +184,23 @@ fn a_fifo_or_a_device_in_the_place_of_a_file_is_refused() {
 }
 
 #[test]
-fn a_run_whose_folder_is_removed_fails_and_says_so() {
+fn a_run_fails_when_its_folder_is_removed() {
     let sandbox = Sandbox::with_data();
     let child = sandbox.start_training("", "--steps 1000000");
     fs::rename(sandbox.path("run"), sandbox.path("gone")).unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    let said = String::from_utf8(output.stderr).unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
     assert!(
-        said.contains("error: run was removed, renamed or replaced while it was being trained"),
-        "{said}"
+        stderr.contains("error: run was removed, renamed or replaced while it was being trained"),
+        "{stderr}"
     );
     assert!(!sandbox.path("run").exists(), "it was made again");
     fs::remove_dir_all(sandbox.path("gone")).unwrap();
 }
 
 #[test]
-fn a_removed_lock_file_lets_no_second_trainer_in() {
+fn removing_the_lock_file_does_not_admit_a_second_trainer() {
     let sandbox = Sandbox::with_data();
     let child = sandbox.start_training("", "--steps 1000000");
     fs::remove_file(sandbox.path("run/lock")).unwrap();

@@ -1,4 +1,4 @@
-//! `emberlm serve`, asked by hand: what tests with the official client do not see.
+//! `emberlm serve` over raw HTTP: behaviour that tests with the official client do not cover.
 
 use std::fs;
 use std::io::Read;
@@ -14,7 +14,7 @@ use super::support::Sandbox;
 use super::support::model::{tiny, write_run};
 use super::support::server::{Answer, Server};
 
-/// A run `run` with a model of bytes, of this context.
+/// A run `run` with a byte-level model and a context of `seq_len` tokens.
 pub fn with_model(seq_len: usize, steps: &[usize]) -> Sandbox {
     let sandbox = Sandbox::new();
     sandbox.write("text.txt", "hello small world\n".repeat(20));
@@ -30,7 +30,7 @@ pub fn with_model(seq_len: usize, steps: &[usize]) -> Sandbox {
     sandbox
 }
 
-/// The greedy answer to a prompt of tokens.
+/// A request for a greedy completion of token ids.
 pub fn greedy(prompt: &[u32], tokens: usize) -> Value {
     json!({ "model": "run", "prompt": prompt, "max_tokens": tokens, "temperature": 0, "return_token_ids": true })
 }
@@ -40,7 +40,7 @@ pub fn ids(choice: &Value) -> Vec<u64> {
     ids.map(|id| id.as_u64().unwrap()).collect()
 }
 
-/// The output of `emberlm generate` for the same.
+/// The output of `emberlm generate` for the same prompt.
 pub fn generated(sandbox: &Sandbox, prompt: &[u32], tokens: usize) -> Vec<u64> {
     let prompt: Vec<String> = prompt.iter().map(u32::to_string).collect();
     let line = format!(
@@ -51,7 +51,7 @@ pub fn generated(sandbox: &Sandbox, prompt: &[u32], tokens: usize) -> Vec<u64> {
 }
 
 #[test]
-fn many_at_once_are_answered_as_one_alone() {
+fn concurrent_requests_equal_single_ones() {
     let sandbox = with_model(64, &[1]);
     let server = sandbox.serve("serve run --slots 3");
     let prompts: Vec<Vec<u32>> = (1..=9)
@@ -85,7 +85,7 @@ fn many_at_once_are_answered_as_one_alone() {
     }
 }
 
-/// Long enough that nobody sees its end.
+/// A number of tokens that takes longer than the test.
 const LONG: usize = 16_000;
 
 fn long(stream: bool) -> String {
@@ -97,7 +97,7 @@ fn long(stream: bool) -> String {
 const JSON: &str = "content-type: application/json\r\n";
 
 #[test]
-fn a_client_that_leaves_frees_its_slot_at_once() {
+fn a_disconnected_client_frees_its_slot() {
     let sandbox = with_model(1 << 14, &[1]);
     let server = sandbox.serve("serve run --slots 1 --max-tokens 16000 --context 16384");
     for streams in [true, false] {
@@ -120,12 +120,12 @@ fn a_client_that_leaves_frees_its_slot_at_once() {
         .unwrap()
         .parse()
         .unwrap();
-    // None of the four was made to its end.
+    // None of the four completions was finished.
     assert!(made < LONG as f64, "{made} tokens, {:?}", start.elapsed());
 }
 
 #[test]
-fn a_queue_has_an_end() {
+fn the_queue_is_bounded() {
     let sandbox = with_model(1 << 14, &[1]);
     let server =
         sandbox.serve("serve run --slots 1 --max-queue 1 --max-tokens 16000 --context 16384");
@@ -139,7 +139,7 @@ fn a_queue_has_an_end() {
 }
 
 #[test]
-fn what_takes_too_long_ends() {
+fn long_requests_time_out() {
     let sandbox = with_model(1 << 14, &[1]);
     let server =
         sandbox.serve("serve run --slots 1 --timeout 1 --max-tokens 16000 --context 16384");
@@ -156,7 +156,7 @@ fn what_takes_too_long_ends() {
 
 #[cfg(unix)]
 #[test]
-fn a_signal_lets_what_is_under_way_end() {
+fn a_signal_drains_running_requests() {
     let sandbox = with_model(1 << 12, &[1]);
     let server = sandbox.serve("serve run");
     let mut asked = server.begin(
@@ -183,10 +183,10 @@ fn a_signal_lets_what_is_under_way_end() {
 }
 
 #[test]
-fn a_run_is_followed_from_checkpoint_to_checkpoint() {
+fn a_followed_run_serves_each_new_checkpoint() {
     let (first, sandbox) = (with_model(1 << 12, &[1]), with_model(1 << 12, &[1]));
     sandbox.write("run/config.toml", "");
-    // Another model, which becomes the run's next checkpoint.
+    // A different model, which becomes the run's next checkpoint.
     let next = with_model(1 << 12, &[2]);
     let server = sandbox.serve("serve --follow run --slots 2");
     let prompt: Vec<u32> = (0..20).collect();
@@ -216,7 +216,7 @@ fn a_run_is_followed_from_checkpoint_to_checkpoint() {
         assert!(start.elapsed() < Duration::from_secs(30));
         thread::sleep(Duration::from_millis(20));
     }
-    // What had begun was made by the model that it began with.
+    // A request in progress keeps the model that it started with.
     let mut text = String::new();
     under_way.read_to_string(&mut text).unwrap();
     let events = Answer::new(&text).events();
@@ -228,7 +228,7 @@ fn a_run_is_followed_from_checkpoint_to_checkpoint() {
 }
 
 #[test]
-fn a_key_is_asked_for() {
+fn the_api_key_is_required() {
     let sandbox = with_model(64, &[1]);
     sandbox.write("key", "sesame\n");
     let server = sandbox.serve("serve run --api-key-file key");

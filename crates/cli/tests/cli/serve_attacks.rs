@@ -1,5 +1,5 @@
-//! Clients of `emberlm serve` that do not read, send slowly, or ask for too much: what they keep is bounded, and others are
-//! answered.
+//! Clients of `emberlm serve` that do not read, send slowly or request too much: their resource use is
+//! bounded, and other clients are served.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -15,7 +15,7 @@ use super::support::server::{Answer, Server};
 
 const JSON: &str = "content-type: application/json\r\n";
 
-/// A number of `/proc/PID/status`, in bytes.
+/// A value of `/proc/PID/status` in bytes.
 fn memory(server: &Server, name: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", server.id())).unwrap();
     let line = status
@@ -29,7 +29,7 @@ fn memory(server: &Server, name: &str) -> u64 {
     kib << 10
 }
 
-/// Lets the server take so much more address space than it has.
+/// Limits the server to `more` bytes of additional address space.
 fn limit_memory(server: &Server, more: u64) {
     let limit = Some(memory(server, "VmSize") + more);
     let pid = Pid::from_raw(server.id().cast_signed());
@@ -47,13 +47,13 @@ fn metric(server: &Server, name: &str) -> f64 {
     found.unwrap().parse().unwrap()
 }
 
-/// A conversation whose answers have as much to say of each token as there can be.
+/// A conversation with the largest possible output per token.
 fn chat(samples: usize, tokens: usize, stream: bool) -> Value {
     json!({ "model": "run", "messages": [{ "role": "user", "content": "a" }], "n": samples, "max_tokens": tokens,
         "seed": 5, "logprobs": true, "top_logprobs": 20, "logit_bias": { "256": -100 }, "stream": stream })
 }
 
-/// The texts of a stream of chat completions, by their indices.
+/// The texts of a chat completion stream, by choice index.
 fn texts(answer: &Answer, samples: usize) -> Vec<String> {
     let mut texts = vec![String::new(); samples];
     for event in answer.events() {
@@ -66,7 +66,7 @@ fn texts(answer: &Answer, samples: usize) -> Vec<String> {
 }
 
 #[test]
-fn stalled_streams_keep_little_memory_and_lose_no_token() {
+fn stalled_streams_use_little_memory_and_lose_no_token() {
     let sandbox = with_model(1 << 13, &[1]);
     let server = sandbox.serve(
         "serve run --slots 9 --max-tokens 8000 --context 8192 --chat-template chatml --write-timeout 600",
@@ -79,7 +79,7 @@ fn stalled_streams_keep_little_memory_and_lose_no_token() {
     let before = memory(&server, "VmRSS");
     let mut read_later = begin(&chat(4, 2500, true));
     let never_read = begin(&chat(4, 7900, true));
-    // Until the system's buffers are full too, tokens are sent from time to time.
+    // Tokens are sent until the system's buffers are full, too.
     let start = Instant::now();
     let mut made = -1.0;
     loop {
@@ -94,7 +94,7 @@ fn stalled_streams_keep_little_memory_and_lose_no_token() {
         );
         thread::sleep(Duration::from_millis(500));
     }
-    // Others are answered beside them.
+    // Other clients are served meanwhile.
     let answer = server.post("/v1/completions", &greedy(&[1, 2], 20));
     assert_eq!(answer.status, 200, "{}", answer.body);
     thread::sleep(Duration::from_millis(300));
@@ -115,7 +115,7 @@ fn stalled_streams_keep_little_memory_and_lose_no_token() {
 }
 
 #[test]
-fn the_time_limit_frees_the_places_of_clients_that_do_not_read() {
+fn the_time_limit_frees_slots_of_clients_that_do_not_read() {
     let sandbox = with_model(1 << 13, &[1]);
     let server = sandbox.serve(
         "serve run --slots 2 --max-queue 2 --timeout 4 --max-tokens 8000 --context 8192 --chat-template chatml --write-timeout 600",
@@ -131,7 +131,7 @@ fn the_time_limit_frees_the_places_of_clients_that_do_not_read() {
 }
 
 #[test]
-fn connections_that_do_nothing_give_way() {
+fn idle_connections_are_closed_for_new_ones() {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
         current: limit.maximum,
@@ -148,7 +148,7 @@ fn connections_that_do_nothing_give_way() {
     ];
     let idle = (0..1100).map(|n| {
         let mut stream = server.connect();
-        // One that has given way cannot be written to.
+        // Writing to a connection that was closed fails.
         let _ = stream.write_all(begun[n % begun.len()].as_bytes());
         stream
     });
@@ -192,7 +192,7 @@ fn pipelining_clients_that_never_read_are_cut_off() {
 }
 
 #[test]
-fn embeddings_leave_room_for_streams_and_end_with_their_clients() {
+fn embeddings_yield_to_streams_and_end_with_their_clients() {
     let sandbox = with_model(2048, &[1]);
     let server = sandbox.serve("serve run --slots 4");
     let texts = json!({ "model": "run", "input": vec![vec![7; 2000]; 60] }).to_string();
@@ -228,7 +228,7 @@ fn embeddings_leave_room_for_streams_and_end_with_their_clients() {
 }
 
 #[test]
-fn what_may_be_kept_of_one_request_and_of_all_is_bounded() {
+fn memory_per_request_and_in_total_is_bounded() {
     let sandbox = with_model(1 << 13, &[1]);
     let server = sandbox.serve(
         "serve run --slots 64 --max-tokens 8000 --context 8192 --chat-template chatml --max-memory 300MiB",
@@ -237,7 +237,7 @@ fn what_may_be_kept_of_one_request_and_of_all_is_bounded() {
     let greedy_one = server.post(path, &chat(64, 4096, false));
     assert_eq!(greedy_one.status, 400, "{}", greedy_one.body);
     assert_eq!(greedy_one.json()["error"]["code"], "request_too_large");
-    // Streamed, it keeps little.
+    // A stream holds little memory.
     let streamed = server.begin("POST", path, JSON, &chat(64, 4096, true).to_string());
     server.wait_for("emberlm_running_sequences", "64");
     drop(streamed);
@@ -253,7 +253,7 @@ fn what_may_be_kept_of_one_request_and_of_all_is_bounded() {
 }
 
 #[test]
-fn deterministic_answers_are_the_same_under_load_as_alone() {
+fn deterministic_answers_do_not_depend_on_load() {
     let sandbox = with_model(256, &[1]);
     let server = sandbox.serve("serve run --slots 4 --deterministic");
     let ask = |n: u64| {

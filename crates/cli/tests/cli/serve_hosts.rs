@@ -1,4 +1,4 @@
-//! The hosts that `emberlm serve` and `emberlm watch` answer for: a page that rebinds its name gets nothing.
+//! The hosts that `emberlm serve` and `emberlm watch` accept, as a defence against DNS rebinding.
 
 use super::serve::with_model;
 use super::support::Sandbox;
@@ -6,7 +6,7 @@ use super::support::server::Server;
 
 const PAGE: &str = "GET / HTTP/1.1\r\nhost: ";
 
-/// The status of a request for the page with this host and these headers.
+/// The status of a page request with this host and these headers.
 fn status(server: &Server, host: &str, headers: &str) -> u16 {
     server
         .raw(&format!(
@@ -77,7 +77,7 @@ fn assert_own_hosts_only(server: &Server) {
 }
 
 #[test]
-fn serve_answers_for_its_own_hosts_only() {
+fn serve_only_accepts_its_own_hosts() {
     let sandbox = with_model(64, &[1]);
     let server = sandbox.serve("serve run --allowed-host llm.example");
     assert_own_hosts_only(&server);
@@ -92,7 +92,7 @@ fn serve_answers_for_its_own_hosts_only() {
 }
 
 #[test]
-fn watch_answers_for_its_own_hosts_only() {
+fn watch_only_accepts_its_own_hosts() {
     let sandbox = Sandbox::new();
     sandbox.write("runs/a/config.toml", "");
     assert_own_hosts_only(&sandbox.serve("watch --allowed-host llm.example"));

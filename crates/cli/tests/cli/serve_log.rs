@@ -11,13 +11,13 @@ use super::serve::with_model;
 use super::support::Sandbox;
 use super::support::server::Server;
 
-/// A server whose stderr goes into the file `log`.
+/// A server with its stderr redirected to the file `log`.
 fn logged(sandbox: &Sandbox, line: &str) -> Server {
     let log = File::create(sandbox.path("log")).unwrap();
     sandbox.serve_with(line, log)
 }
 
-/// The line of the log with this text in it, and all lines so far.
+/// Waits for a log line that contains `text`. Returns it and all lines so far.
 fn line_with(sandbox: &Sandbox, text: &str) -> (String, String) {
     let start = Instant::now();
     loop {
@@ -35,7 +35,7 @@ fn prompt(stream: bool) -> Value {
 }
 
 #[test]
-fn a_request_is_one_line_without_its_prompt() {
+fn a_request_logs_one_line_without_its_prompt() {
     let sandbox = with_model(64, &[1]);
     let server = logged(&sandbox, "serve run --alias other");
     for stream in [false, true] {
@@ -62,7 +62,7 @@ fn a_request_is_one_line_without_its_prompt() {
 }
 
 #[test]
-fn a_request_that_is_refused_for_its_host_or_origin_is_logged() {
+fn requests_rejected_for_host_or_origin_are_logged() {
     let sandbox = with_model(64, &[1]);
     let server = logged(&sandbox, "serve run");
     let foreign =
@@ -76,7 +76,7 @@ fn a_request_that_is_refused_for_its_host_or_origin_is_logged() {
 }
 
 #[test]
-fn a_request_is_a_json_object_on_demand() {
+fn requests_can_be_logged_as_json() {
     let sandbox = with_model(64, &[1]);
     let server = logged(
         &sandbox,
@@ -95,13 +95,13 @@ fn a_request_is_a_json_object_on_demand() {
     assert!(record["queue_seconds"].as_f64() <= record["total_seconds"].as_f64());
     let kept: Value = serde_json::from_str(record["body"].as_str().unwrap()).unwrap();
     assert_eq!(kept, body);
-    // A terminal that shows the log gets no orders from it.
+    // The log contains no terminal control characters.
     let harmful = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
     assert!(!log.contains(harmful), "{log:?}");
 }
 
 #[test]
-fn a_client_that_leaves_is_logged_and_a_log_can_be_off() {
+fn disconnects_are_logged_and_the_log_can_be_disabled() {
     let sandbox = with_model(1 << 14, &[1]);
     let server = logged(
         &sandbox,
@@ -124,10 +124,10 @@ fn a_client_that_leaves_is_logged_and_a_log_can_be_off() {
 
 #[cfg(unix)]
 #[test]
-fn a_stderr_that_nobody_reads_stops_neither_answers_nor_the_end() {
+fn a_blocked_stderr_delays_neither_responses_nor_shutdown() {
     let sandbox = with_model(64, &[1]);
     let server = sandbox.serve_with("serve run", Stdio::piped());
-    // More than a pipe and the log's queue hold.
+    // More than a pipe and the log's queue can hold.
     let path = format!("/{}", "x".repeat(250));
     for _ in 0..1600 {
         assert_eq!(server.get(&path).status, 404);

@@ -1,10 +1,10 @@
-//! `emberlm serve` with several models: names, aliases and settings of each.
+//! `emberlm serve` with several models: their names, aliases and settings.
 
 use serde_json::{Value, json};
 
 use super::serve::{greedy, ids, with_model};
 
-/// The names of `/v1/models` with the models that they stand for.
+/// The names in `/v1/models` with the models they refer to.
 fn listed(models: &Value) -> Vec<(&str, &str)> {
     let models = models["data"].as_array().unwrap().iter();
     models
@@ -18,7 +18,7 @@ fn listed(models: &Value) -> Vec<(&str, &str)> {
 }
 
 #[test]
-fn a_model_answers_to_its_name_and_its_aliases() {
+fn models_respond_to_names_and_aliases() {
     let sandbox = with_model(64, &[1]);
     let server = sandbox.serve("serve a=run b=run --alias gpt-3.5-turbo=b --slots 1");
     let models = server.json("/v1/models");
@@ -49,7 +49,7 @@ fn a_model_answers_to_its_name_and_its_aliases() {
 }
 
 #[test]
-fn each_model_has_the_settings_of_the_file() {
+fn each_model_has_its_settings_from_the_file() {
     let sandbox = with_model(64, &[1]);
     sandbox.write(
         "serve.toml",
@@ -97,9 +97,9 @@ fn each_model_has_the_settings_of_the_file() {
 }
 
 #[test]
-fn a_bad_setting_is_refused_before_weights_are_read() {
+fn invalid_settings_are_rejected_before_loading_weights() {
     let sandbox = with_model(64, &[1]);
-    // A model whose weights are read is reported on stderr.
+    // Loading weights would print a line on stderr.
     insta::assert_snapshot!(sandbox.words("serve a=run b=run --port 0 --context 65"), @r"
     exit 1
     --- stderr
@@ -143,7 +143,7 @@ fn a_bad_setting_is_refused_before_weights_are_read() {
 }
 
 #[test]
-fn more_answers_than_slots_are_those_of_a_server_with_enough() {
+fn more_samples_than_slots_equal_those_of_a_larger_server() {
     let sandbox = with_model(64, &[1]);
     let few = sandbox.serve("serve run --slots 2 --max-queue 8 --chat-template chatml");
     let enough = sandbox.serve("serve run --slots 9 --chat-template chatml");
@@ -167,7 +167,7 @@ fn more_answers_than_slots_are_those_of_a_server_with_enough() {
         }
     }
     assert_eq!(pieces, expected);
-    // Two run and eight wait.
+    // Two run, and eight wait.
     let mut more = body.clone();
     more["n"] = 11.into();
     let refused = few.post("/v1/completions", &more);
@@ -176,7 +176,7 @@ fn more_answers_than_slots_are_those_of_a_server_with_enough() {
         refused.json()["error"]["message"],
         "n: must be between 1 and 10, as many as may run and wait"
     );
-    // Memory is the other bound.
+    // Memory is the other limit.
     let few = sandbox.serve("serve run --slots 2 --max-queue 100000 --max-request-memory 1MiB");
     more["n"] = 90_000.into();
     let refused = few.post("/v1/completions", &more);

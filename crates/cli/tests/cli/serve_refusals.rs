@@ -5,7 +5,7 @@ use serde_json::json;
 use super::serve::{generated, greedy, ids, with_model};
 
 #[test]
-fn what_cannot_be_answered_is_told() {
+fn invalid_requests_are_rejected_with_a_reason() {
     let sandbox = with_model(64, &[1]);
     let server = sandbox.serve("serve run --slots 2 --max-body 20000 --max-tokens 50");
     let error = |path: &str, body: &str| {
@@ -236,7 +236,7 @@ fn what_cannot_be_answered_is_told() {
         assert_eq!(answer.status, 404, "{path}");
         assert!(answer.json()["error"]["message"].is_string(), "{path}");
     }
-    // After all of that it answers as before.
+    // The server still answers correctly.
     let answer = server.post("/v1/completions", &greedy(&[1, 2, 3], 5));
     assert_eq!(
         ids(&answer.json()["choices"][0]),
@@ -245,7 +245,7 @@ fn what_cannot_be_answered_is_told() {
 }
 
 #[test]
-fn what_cannot_be_served_is_said() {
+fn invalid_server_options_are_rejected() {
     let sandbox = with_model(64, &[1]);
     sandbox.write("empty", " \n");
     insta::assert_snapshot!(sandbox.words("serve nothing --port 0"), @r"

@@ -7,7 +7,7 @@ use super::support::server::{Answer, Server};
 
 const PATH: &str = "/v1/responses";
 
-/// A request with these additional fields; the end of text is out of reach.
+/// A request with additional fields. A logit bias prevents the end-of-text token.
 fn ask(server: &Server, fields: Value) -> Answer {
     let mut body = json!({ "model": "run", "temperature": 0, "logit_bias": { "256": -100 } });
     let fields = fields.as_object().unwrap().clone();
@@ -22,7 +22,7 @@ fn text(response: &Value) -> &str {
 }
 
 #[test]
-fn a_response_is_the_answer_of_the_same_conversation() {
+fn responses_equal_chat_completions() {
     let sandbox = with_model(256, &[1]);
     let server = sandbox.serve("serve run --chat-template chatml --alias other");
     let messages = json!([
@@ -66,7 +66,7 @@ fn a_response_is_the_answer_of_the_same_conversation() {
 }
 
 #[test]
-fn an_answer_is_input_of_the_next_request() {
+fn a_response_can_be_input_of_the_next_request() {
     let sandbox = with_model(256, &[1]);
     let server = sandbox.serve("serve run --chat-template chatml");
     let first = ask(&server, json!({ "input": "a", "max_output_tokens": 5 })).json();
@@ -131,7 +131,7 @@ fn a_stream_has_the_documented_events() {
 }
 
 #[test]
-fn a_text_follows_its_format_and_ends_completed() {
+fn constrained_text_follows_its_format() {
     let sandbox = with_model(256, &[1]);
     let server = sandbox.serve("serve run --chat-template chatml");
     let schema = json!({ "type": "object", "properties": { "a": { "enum": ["x", "y"] } }, "required": ["a"], "additionalProperties": false });
@@ -156,7 +156,7 @@ fn a_text_follows_its_format_and_ends_completed() {
 }
 
 #[test]
-fn what_is_not_supported_is_refused_by_name() {
+fn unsupported_fields_are_rejected() {
     let sandbox = with_model(64, &[1]);
     let server = sandbox.serve("serve run --chat-template chatml --max-tokens 50");
     for (fields, param, rule) in [
@@ -275,7 +275,7 @@ fn limits_of_time_memory_and_size_hold() {
     let server = sandbox.serve(
         "serve run --max-tokens 16000 --context 16384 --chat-template chatml --max-request-memory 900KiB",
     );
-    // A stream keeps its text for the last events.
+    // A stream accumulates its text for the final events.
     for stream in [false, true] {
         let answer = ask(&server, long(stream));
         assert_eq!(

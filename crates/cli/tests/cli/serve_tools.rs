@@ -1,4 +1,4 @@
-//! Function calling on the binary's own server, where the grammar is compiled in a sandbox first.
+//! Function calling on the real server, which compiles grammars in a sandbox first.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ const TEMPLATE: &str = "{% for tool in tools or [] %}{{ tool | tojson }}\n{% end
     {% endfor %}{# <tool_call> #}";
 
 #[test]
-fn a_required_call_is_valid_and_hostile_schemas_are_refused() {
+fn required_calls_are_valid_and_hostile_schemas_are_rejected() {
     let sandbox = with_model(2048, &[1]);
     sandbox.write("tools.jinja", TEMPLATE);
     let server = sandbox.serve("serve run --chat-template tools.jinja");

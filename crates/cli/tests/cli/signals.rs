@@ -1,4 +1,4 @@
-//! Signals that ask the program to stop, and those that were ignored when it was started.
+//! Stop signals, and signals that were ignored at startup.
 
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
@@ -9,7 +9,8 @@ use super::support::Sandbox;
 use super::support::train::TINY;
 
 impl Sandbox {
-    /// Starts `train` on `data` into `run`, by a shell that first runs `before`, and waits for its first step.
+    /// Starts `train` on `data` into `run` from a shell that first runs `before`, and waits for its first
+    /// step.
     pub fn start_training(&self, before: &str, more: &str) -> Child {
         let line = format!(
             "{before} exec \"$EMBERLM\" train {TINY} --data data --out run --set train.evaluation.interval=1000000 {more}"
@@ -54,7 +55,7 @@ pub fn send(child: &Child, signal: Signal) {
 fn a_signal_that_was_ignored_at_the_start_stays_ignored() {
     let sandbox = Sandbox::with_data();
     let mut child = sandbox.start_training("trap '' HUP INT;", "--steps 1000000");
-    // Each of them, sent twice, would end the process at once.
+    // Each of them would end the process if sent twice.
     for signal in [Signal::HUP, Signal::INT, Signal::HUP, Signal::INT] {
         send(&child, signal);
     }
@@ -68,7 +69,7 @@ fn a_signal_that_was_ignored_at_the_start_stays_ignored() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_run_under_nohup_goes_to_its_end() {
+fn a_run_under_nohup_finishes() {
     let sandbox = Sandbox::with_data();
     let line = format!("exec nohup \"$EMBERLM\" train {TINY} --data data --out run --steps 200");
     let mut child = sandbox.shell(&line).stderr(Stdio::null()).spawn().unwrap();
@@ -102,10 +103,10 @@ fn a_closed_terminal_ends_a_run_with_a_checkpoint() {
     );
 }
 
-/// A step of so many micro-batches that it takes seconds.
+/// A step with so many micro-batches that it takes seconds.
 const LONG: &str = "--data data --steps 3 --accumulation 1500 --set train.evaluation.interval=1000";
 
-/// Starts a run of long steps, and stops it once `kind` is in its log and a moment later.
+/// Starts a run of long steps, and stops it shortly after `kind` appears in its log.
 fn stopped_within_a_step(sandbox: &Sandbox, kind: &str, out: &str) -> (Duration, String) {
     let mut child = sandbox
         .command(format!("train {TINY} {LONG} --out {out}").split_whitespace())
@@ -117,26 +118,27 @@ fn stopped_within_a_step(sandbox: &Sandbox, kind: &str, out: &str) -> (Duration,
     std::thread::sleep(Duration::from_millis(300));
     let asked = Instant::now();
     send(&child, Signal::INT);
-    let mut said = String::new();
-    std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut said).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(0), "{said}");
-    (asked.elapsed(), said)
+    let mut output = String::new();
+    std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut output).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0), "{output}");
+    (asked.elapsed(), output)
 }
 
 #[test]
-fn a_run_is_stopped_within_a_step_and_resumed_to_the_bit() {
+fn a_run_stopped_within_a_step_resumes_bit_exactly() {
     let sandbox = Sandbox::with_data();
     let started = Instant::now();
     let line = format!("train {TINY} {LONG} --out whole");
     assert_eq!(sandbox.words(&line).code, Some(0));
     let step = started.elapsed() / 3;
-    let (took, said) = stopped_within_a_step(&sandbox, "step", "run");
+    let (took, output) = stopped_within_a_step(&sandbox, "step", "run");
     assert!(
-        said.contains("Stopping after this micro-batch, with a checkpoint of the last whole step."),
-        "{said}"
+        output
+            .contains("Stopping after this micro-batch, with a checkpoint of the last whole step."),
+        "{output}"
     );
     println!("a step takes {step:?}, stopping took {took:?}");
-    // Only the first step counts: the second was dropped.
+    // Only the first step counts. The second one was discarded.
     assert_eq!(sandbox.events("run", "ended")[0]["step"], 1);
     assert_eq!(sandbox.losses("run").len(), 1);
     let ran = sandbox.words("train --resume run --renderer plain");
@@ -148,18 +150,18 @@ fn a_run_is_stopped_within_a_step_and_resumed_to_the_bit() {
 #[test]
 fn a_run_stopped_within_its_first_step_has_no_checkpoint() {
     let sandbox = Sandbox::with_data();
-    let (_, said) = stopped_within_a_step(&sandbox, "begun", "run");
-    assert!(said.contains("Stopped after step 0."), "{said}");
+    let (_, output) = stopped_within_a_step(&sandbox, "begun", "run");
+    assert!(output.contains("Stopped after step 0."), "{output}");
     assert_eq!(sandbox.losses("run"), [] as [f64; 0]);
     let saved = std::fs::read_dir(sandbox.path("run/checkpoints")).unwrap();
     assert_eq!(saved.count(), 0);
-    // Nothing is lost by beginning again.
+    // Restarting loses nothing, so it needs no `--restart`.
     let ran = sandbox.words("train --resume run --renderer plain --steps 1");
     assert_eq!(ran.code, Some(0), "{ran}");
 }
 
 #[test]
-fn an_evaluation_is_broken_off_and_made_when_the_run_is_resumed() {
+fn an_interrupted_evaluation_is_repeated_after_resuming() {
     let sandbox = Sandbox::with_data();
     let lines = (0..40_000).map(|i| format!("{i} and {} make {}\n", i + 1, 2 * i + 1));
     sandbox.write("long.txt", lines.collect::<String>());

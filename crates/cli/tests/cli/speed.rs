@@ -1,9 +1,9 @@
-//! The throughput that `generate` and `chat` report, and the indicator while a model is loaded.
+//! The throughput that `generate` and `chat` report, and the loading indicator.
 
 use super::chat::LETTERS;
 use super::support::Sandbox;
 
-/// Two lines such as "prompt: 5 tokens in 0.01 s (500.0 tokens/s)", with the numbers that are times taken out.
+/// Replaces the timings in a line such as "prompt: 5 tokens in 0.01 s (500.0 tokens/s)".
 fn without_times(line: &str) -> String {
     let (before, rest) = line.split_once(" in ").unwrap();
     let (seconds, rest) = rest.split_once(" s").unwrap();
@@ -18,7 +18,7 @@ fn without_times(line: &str) -> String {
 }
 
 #[test]
-fn generate_reports_its_speed_when_it_is_asked_to() {
+fn generate_reports_its_speed_with_verbose() {
     let sandbox = Sandbox::with_char_model();
     let line = "generate run --prompt hello --temperature 0 --max-new-tokens 30";
     let silent = sandbox.words(line).ok();
@@ -39,7 +39,7 @@ fn generate_reports_its_speed_when_it_is_asked_to() {
             ]
         );
     }
-    // JSON on stdout stays JSON.
+    // Stdout remains valid JSON.
     let ran = sandbox.words(&format!("{line} --json -v"));
     assert!(serde_json::from_str::<serde_json::Value>(&ran.stdout).is_ok());
     assert!(ran.stderr.contains("\ngenerated: 30 tokens in "), "{ran}");
@@ -63,8 +63,8 @@ fn chat_reports_the_speed_of_the_last_and_of_all_answers() {
     assert!(last.contains("20 tokens in "), "{last}");
     assert!(all.starts_with("  all answers  "), "{all}");
     assert!(all.contains("40 tokens in "), "{all}");
-    // The second prompt is the whole conversation; only what is new of it is computed.
-    // Before the first one stands the end of a text.
+    // The second prompt is the whole conversation, but only its new tokens are computed. The first prompt
+    // starts with an end-of-text token.
     let first = 1 + "### user: hello\n### assistant: ".len();
     let new = "\n### user: again\n### assistant: ".len() + 1;
     let computed = format!("{new} tokens in ");
@@ -75,7 +75,7 @@ fn chat_reports_the_speed_of_the_last_and_of_all_answers() {
 
 #[cfg(unix)]
 #[test]
-fn a_terminal_shows_that_a_model_is_loaded_and_then_forgets_it() {
+fn the_loading_spinner_is_removed_from_the_terminal() {
     use super::support::terminal::Terminal;
 
     let sandbox = Sandbox::with_char_model();

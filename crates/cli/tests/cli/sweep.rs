@@ -1,12 +1,12 @@
-//! `emberlm sweep`: many small runs as a user would start, stop and extend them.
+//! `emberlm sweep`: starts, stops and extends sweeps of small runs.
 
 use std::fs;
 
 use serde_json::Value;
 
-use super::support::{Ran, Sandbox};
+use super::support::{CommandOutput, Sandbox};
 
-/// The model of these tests' runs, which takes a moment to train.
+/// A model that trains quickly.
 const TINY: &str = "data = \"data\"
 [set]
 \"model.d_model\" = 16
@@ -36,7 +36,7 @@ impl Sandbox {
         self.write("rates.toml", format!("{TINY}{rest}"));
     }
 
-    /// The validation losses of a run, in their order.
+    /// The validation losses of a run, in order.
     fn validation(&self, run: &str) -> Vec<f64> {
         let text = fs::read_to_string(self.path(format!("runs/rates/{run}/events.jsonl"))).unwrap();
         let events = text.lines().map(|line| serde_json::from_str(line).unwrap());
@@ -53,13 +53,13 @@ const GRID: &str = "[grid]
 ";
 
 #[track_caller]
-fn done(ran: Ran) -> Ran {
+fn done(ran: CommandOutput) -> CommandOutput {
     assert_eq!(ran.code, Some(0), "{ran}");
     ran
 }
 
 #[test]
-fn a_grid_is_run_compared_and_extended() {
+fn a_grid_is_trained_compared_and_extended() {
     let sandbox = Sandbox::with_sweep(GRID);
     let ran = done(sandbox.words("sweep rates.toml --json --parallel 2"));
     let summary: Value = serde_json::from_str(&ran.stdout).unwrap();
@@ -87,7 +87,8 @@ fn a_grid_is_run_compared_and_extended() {
             let found = &configuration[field];
             assert_eq!(found["count"], 2);
             near(&found["mean"], (x + y) / 2.0);
-            // The table of Student's t has 12.706 for 0.975 at one degree of freedom; s / sqrt(2) is half the distance.
+            // Student's t at 0.975 with one degree of freedom is 12.706, and s / sqrt(2) is half the
+            // difference.
             near(
                 &found["half_width"],
                 12.706_204_736_432_095 * (x - y).abs() / 2.0,
@@ -107,7 +108,7 @@ fn a_grid_is_run_compared_and_extended() {
         assert!(!text.is_empty(), "{file}");
     }
 
-    // Again: nothing is left to do.
+    // A second invocation has nothing to do.
     let before = sandbox.validation("schedule.learning_rate=0.003,seed=2");
     let again = done(sandbox.words("sweep rates.toml"));
     assert!(!again.stderr.contains("started"), "{again}");
@@ -120,7 +121,7 @@ fn a_grid_is_run_compared_and_extended() {
         before
     );
 
-    // More seeds: only the new runs.
+    // Additional seeds only add new runs.
     sandbox.write_sweep(&GRID.replace("[1, 2]", "[1, 2, 3]"));
     assert_eq!(
         sandbox
@@ -138,7 +139,7 @@ fn a_grid_is_run_compared_and_extended() {
         "{more}"
     );
 
-    // Another sweep in the same folder.
+    // A different sweep in the same folder is rejected.
     sandbox.write_sweep(&GRID.replace("[1, 2]", "[1]"));
     insta::assert_snapshot!(sandbox.words("sweep rates.toml"), @r"
     exit 1
@@ -183,7 +184,7 @@ fn a_dry_run_prints_commands_that_work() {
 }
 
 #[test]
-fn a_run_that_fails_is_reported_and_the_others_are_kept() {
+fn failed_runs_are_reported_and_others_are_kept() {
     let sandbox = Sandbox::with_sweep(
         "[[list]]\n\"train.from\" = \"nowhere\"\n[[list]]\n\"train.seed\" = 5\n",
     );
@@ -204,7 +205,7 @@ fn a_run_that_fails_is_reported_and_the_others_are_kept() {
 }
 
 #[test]
-fn nothing_begins_where_a_run_cannot_be() {
+fn an_invalid_run_prevents_the_sweep() {
     for (rest, code, expected) in [
         (
             "[grid]\n\"train.learning_rat\" = [1]\n",
@@ -330,7 +331,7 @@ fn ctrl_c_stops_the_runs_with_a_checkpoint() {
 
 #[cfg(unix)]
 #[test]
-fn a_killed_sweep_goes_on_where_it_was() {
+fn a_killed_sweep_resumes() {
     use std::process::Stdio;
     use std::time::{Duration, Instant};
 
@@ -367,11 +368,11 @@ fn a_killed_sweep_goes_on_where_it_was() {
     }
     sweep.kill().unwrap();
     sweep.wait().unwrap();
-    // Its run is a separate process, whose number is in the run's lock.
+    // The run is a separate process. Its lock file contains the process id.
     let number = fs::read_to_string(run.join("lock")).unwrap();
     let process = Pid::from_raw(number.parse().unwrap()).unwrap();
     kill_process(process, Signal::KILL).unwrap();
-    // It is nobody's child any more, so that its end cannot be waited for.
+    // The orphaned process is not a child of this one and cannot be waited for.
     std::thread::sleep(Duration::from_millis(300));
 
     done(killed.words("sweep rates.toml"));
@@ -386,7 +387,7 @@ fn a_killed_sweep_goes_on_where_it_was() {
 }
 
 #[test]
-fn a_random_search_is_drawn_by_its_seed_and_recorded() {
+fn random_search_is_reproducible_and_recorded() {
     let random = "\"train.schedule.min_learning_rate\" = 0.0\n[random]\nruns = 3\nseed = 5\n[random.space]\n\"train.schedule.learning_rate\" = { log_uniform = [1e-4, 1e-2] }\n";
     let sandbox = Sandbox::with_sweep(random);
     let commands = sandbox.words("sweep rates.toml --dry-run").ok();
@@ -403,15 +404,16 @@ fn a_random_search_is_drawn_by_its_seed_and_recorded() {
     assert_eq!(record["random_seed"], 5);
     let seeds = record["runs"].as_object().unwrap().values();
     assert!(seeds.clone().all(|run| run["train"]["seed"].is_u64()));
-    // More draws keep the first.
+    // More draws keep the earlier ones.
     sandbox.write_sweep(&random.replace("runs = 3", "runs = 4"));
     let more = sandbox.words("sweep rates.toml --dry-run").ok();
     assert_eq!(more.lines().count(), 1, "{more}");
 }
 
 #[test]
-fn a_run_that_is_worse_than_the_others_is_stopped_early() {
-    // The third run learns nothing, at a rate of almost 0, and would take much longer than the others.
+fn bad_runs_are_stopped_early() {
+    // The third run learns nothing at a learning rate of almost 0, and would take much longer than the
+    // others.
     let list = "[[list]]\n\"train.schedule.learning_rate\" = 1e-2\n\"train.steps\" = 40\n\
         [[list]]\n\"train.schedule.learning_rate\" = 9e-3\n\"train.steps\" = 40\n\
         [[list]]\n\"train.schedule.learning_rate\" = 1e-9\n\"train.steps\" = 4000\n\
@@ -434,7 +436,7 @@ fn a_run_that_is_worse_than_the_others_is_stopped_early() {
     assert_eq!(stopped.len(), 1, "{summary}");
     let early = &stopped[0]["stopped_early"];
     assert!(early["loss"].as_f64().unwrap() > early["limit"].as_f64().unwrap());
-    // Nothing is left to do, until the rule is taken away.
+    // Nothing is left to do until the rule is removed.
     assert_eq!(sandbox.words("sweep rates.toml --dry-run").ok(), "");
     let text = fs::read_to_string(sandbox.path("rates.toml")).unwrap();
     let without = text.split("[early_stopping]").next().unwrap().to_owned();

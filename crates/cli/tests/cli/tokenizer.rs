@@ -1,4 +1,4 @@
-//! `emberlm tokenizer`: training, comparing and converting.
+//! `emberlm tokenizer`: training, comparison and conversion.
 
 use std::fs;
 use std::path::Path;
@@ -22,7 +22,7 @@ fn with_texts() -> Sandbox {
 }
 
 #[test]
-fn a_trained_tokenizer_is_taken_by_prepare() {
+fn prepare_accepts_a_trained_tokenizer() {
     let sandbox = with_texts();
     let line = "tokenizer train texts --vocab-size 280 --out own --special <|im_start|>";
     insta::assert_snapshot!(sandbox.words(line), @r"
@@ -44,7 +44,7 @@ fn a_trained_tokenizer_is_taken_by_prepare() {
 }
 
 #[test]
-fn any_number_of_threads_trains_the_same_tokenizer() {
+fn tokenizer_training_is_independent_of_the_number_of_threads() {
     let sandbox = with_texts();
     let train = |threads: &str| {
         let out = format!("by{threads}");
@@ -64,7 +64,7 @@ fn any_number_of_threads_trains_the_same_tokenizer() {
 }
 
 #[test]
-fn a_text_that_runs_out_of_pairs_is_told_of() {
+fn running_out_of_pairs_is_reported() {
     let sandbox = Sandbox::new();
     sandbox.write("small.txt", "abc abc");
     let out = sandbox
@@ -77,7 +77,7 @@ fn a_text_that_runs_out_of_pairs_is_told_of() {
 }
 
 #[test]
-fn what_cannot_be_trained_is_refused_and_leaves_nothing() {
+fn invalid_training_is_rejected_without_leftovers() {
     let sandbox = with_texts();
     insta::assert_snapshot!(sandbox.words("tokenizer train texts --vocab-size 256 --out own"), @r"
     exit 1
@@ -96,7 +96,8 @@ fn what_cannot_be_trained_is_refused_and_leaves_nothing() {
     assert_eq!(sandbox.names(), ["texts"]);
 }
 
-/// gpt2's ids of `Hello world` are two, and the line break is one; a byte is a token.
+/// GPT-2 encodes `Hello world` as two tokens and the line break as one. The byte tokenizer has one token per
+/// byte.
 #[test]
 fn tokenizers_are_compared_side_by_side() {
     let sandbox = Sandbox::new();
@@ -131,19 +132,19 @@ fn tokenizers_are_compared_side_by_side() {
     let gpt2 = &report["tokenizers"][0];
     assert_eq!(gpt2["unknown"], 0.0);
     assert_eq!(gpt2["tokens_per_word_by_script"]["Latin"], 1.0);
-    // мир is 0.3% of the characters.
+    // `мир` makes up 0.3% of the characters.
     assert_eq!(gpt2["tokens_per_word_by_script"].get("Cyrillic"), None);
 }
 
 #[test]
-fn a_char_tokenizer_has_nothing_to_compare() {
+fn char_tokenizers_cannot_be_compared() {
     let sandbox = with_texts();
     let ran = sandbox.words("tokenizer stats texts --tokenizer char");
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{ran}");
     assert!(ran.stderr.contains("char has no fixed vocabulary"), "{ran}");
 }
 
-/// A rank file of the bytes and two tokens more, as tiktoken would have it.
+/// A tiktoken rank file with all bytes and two additional tokens.
 fn rank_file() -> Vec<u8> {
     const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut file = Vec::new();
@@ -160,7 +161,7 @@ fn rank_file() -> Vec<u8> {
 }
 
 #[test]
-fn a_rank_file_becomes_a_tokenizer_where_the_pattern_is_said() {
+fn a_rank_file_is_converted_with_a_pattern() {
     let sandbox = Sandbox::new();
     sandbox.write("own.tiktoken", rank_file());
     sandbox.write("text.txt", "the then there\n".repeat(20));
@@ -192,7 +193,7 @@ fn a_rank_file_becomes_a_tokenizer_where_the_pattern_is_said() {
 }
 
 #[test]
-fn a_damaged_rank_file_is_refused_with_its_line() {
+fn a_damaged_rank_file_is_rejected_with_its_line() {
     let sandbox = Sandbox::new();
     let mut file = rank_file();
     file.extend_from_slice(b"dGhl 258\n");
@@ -207,7 +208,7 @@ fn a_damaged_rank_file_is_refused_with_its_line() {
 }
 
 #[test]
-fn a_sentencepiece_model_is_taken_as_it_is_or_converted() {
+fn sentencepiece_models_are_used_directly_or_converted() {
     let sandbox = Sandbox::new();
     let fixture = "../tokenizer/tests/fixtures/sentence_piece/bpe.model";
     let model = Path::new(env!("CARGO_MANIFEST_DIR")).join(fixture);

@@ -1,4 +1,4 @@
-//! Training, on models that take a moment.
+//! Training of small models.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use super::support::Sandbox;
 use super::support::train::{TINY, trained};
 
 #[test]
-fn with_nothing_given_the_whole_job_is_done() {
+fn train_without_arguments_completes() {
     let sandbox = Sandbox::new();
     let text =
         trained(sandbox.train("--steps 4 --eval-interval 2 --set train.evaluation.tokens=500"));
@@ -36,13 +36,13 @@ fn with_nothing_given_the_whole_job_is_done() {
     assert_eq!(evaluations[1]["tokens"], 500);
     let more = trained(sandbox.words("generate runs/pocket-tales-001 --max-new-tokens 5"));
     assert_eq!(more.chars().count(), 1 + 5 + 1, "{more:?}");
-    // A second run takes the next name.
+    // A second run gets the next free name.
     trained(sandbox.train("--steps 1 --set train.evaluation.tokens=50"));
     assert!(sandbox.path("runs/pocket-tales-002").exists());
 }
 
 #[test]
-fn plain_lines_say_how_it_goes() {
+fn plain_lines_report_progress() {
     let sandbox = Sandbox::with_data();
     let ran = sandbox.train("--data data --out run --steps 3");
     let lines: Vec<&str> = ran.stderr.lines().collect();
@@ -93,7 +93,7 @@ fn training_lowers_the_loss_and_eval_agrees_with_it() {
 }
 
 #[test]
-fn accumulation_is_the_large_batch() {
+fn accumulation_equals_the_large_batch() {
     let sandbox = Sandbox::with_data();
     let line = "--data data --steps 6 --set train.micro_batch";
     trained(sandbox.train(&format!("{line}=6 --out whole")));
@@ -105,9 +105,9 @@ fn accumulation_is_the_large_batch() {
 }
 
 #[test]
-fn weight_decay_leaves_vectors_alone() {
+fn weight_decay_excludes_vectors() {
     let sandbox = Sandbox::with_data();
-    // A rate so small that only the decay, rate · decay = 0.1 a step, changes anything.
+    // The learning rate is so small that only the weight decay, 0.1 per step, changes the weights.
     let line = "--data data --steps 1 --preset char-nano --set train.schedule.learning_rate=1e-9 \
         --set train.schedule.min_learning_rate=0 --set train.schedule.warmup_steps=0 --set train.optimizer.weight_decay=1e8";
     trained(sandbox.train(&format!("{line} --out run")));
@@ -128,7 +128,7 @@ fn weight_decay_leaves_vectors_alone() {
         .iter()
         .map(|&bytes| f64::from(f32::from_le_bytes(bytes)).powi(2));
     let std = (squares.sum::<f64>() / values.len() as f64).sqrt();
-    // Drawn with 0.02, then shrunk by a tenth.
+    // The initial standard deviation of 0.02, reduced by a tenth.
     assert!((std - 0.018).abs() < 0.001, "{std}");
 }
 
@@ -197,12 +197,12 @@ fn memory_does_not_grow_with_the_corpus() {
         let line = format!("{line} --set train.evaluation.tokens=1000");
         peaks.push(peak_memory(sandbox.command(line.split_whitespace())));
     }
-    // 120 MB of shards more.
+    // The second corpus has 120 MB more of shards.
     assert!(peaks[1] < peaks[0] + 30, "{peaks:?} MiB");
 }
 
-/// Runs a command and returns its peak anonymous memory in MiB: memory-mapped files do
-/// not count, the system takes it back when it needs it.
+/// Runs a command and returns its peak anonymous memory in MiB. Memory-mapped files do not count: the system
+/// reclaims them on demand.
 #[cfg(target_os = "linux")]
 fn peak_memory(mut command: std::process::Command) -> u64 {
     use std::process::Stdio;

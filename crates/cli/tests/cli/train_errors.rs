@@ -50,7 +50,7 @@ fn keys_and_values_by_name() {
         let message = refused(&sandbox, line);
         assert!(message.contains(expected), "{line}:\n{message}");
     }
-    // Nothing was begun.
+    // No run was started.
     assert_eq!(sandbox.names(), ["data", "text.txt"]);
 }
 
@@ -67,7 +67,7 @@ fn a_window_longer_than_the_dataset() {
 }
 
 #[test]
-fn a_dataset_that_is_not_there() {
+fn missing_datasets_are_reported() {
     let sandbox = Sandbox::new();
     let message = refused(&sandbox, "--data nowhere");
     assert!(

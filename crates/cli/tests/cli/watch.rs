@@ -1,4 +1,4 @@
-//! `emberlm watch`, asked as its page asks it.
+//! `emberlm watch`, queried through the requests of its page.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -64,20 +64,20 @@ fn a_run_is_followed_as_it_is_written() {
     file.write_all(rest.as_bytes()).unwrap();
     let second = events(&server, "a", Some(&first));
     assert_eq!(losses(&second), [3.0]);
-    // As it is resumed.
+    // Replaces the file, as resuming a run does.
     sandbox.write("other", step(1, 4.0) + &step(2, 2.5));
     fs::rename(sandbox.path("other"), &path).unwrap();
     let third = events(&server, "a", Some(&second));
     assert_eq!(losses(&third), [4.0, 2.5]);
     assert_ne!(third["file"], second["file"]);
-    // A run of a sweep that continues.
+    // A new run of a sweep in progress.
     sandbox.write("runs/sweep/c/config.toml", "");
     let names = server.json("/api/runs");
     assert_eq!(names["runs"][2]["name"], "c");
 }
 
 #[test]
-fn what_a_run_wrote_is_what_is_shown() {
+fn the_page_shows_the_events_unchanged() {
     let sandbox = Sandbox::with_data();
     trained(sandbox.train("--data data --out run --steps 3"));
     let server = sandbox.serve("watch run");
@@ -126,7 +126,7 @@ fn runs_have_their_sweep_their_labels_and_their_settings() {
 }
 
 #[test]
-fn the_page_is_whole_and_may_run_its_own_code_alone() {
+fn the_page_is_self_contained_and_restricted_by_csp() {
     let sandbox = Sandbox::new();
     sandbox.write("runs/a/config.toml", "");
     let server = sandbox.serve("watch");
@@ -152,7 +152,7 @@ fn the_page_is_whole_and_may_run_its_own_code_alone() {
 }
 
 #[test]
-fn nothing_but_the_runs_can_be_asked_for() {
+fn only_runs_can_be_requested() {
     let sandbox = Sandbox::new();
     sandbox.write("runs/a/config.toml", "");
     sandbox.write("secret/events.jsonl", step(1, 4.0));
@@ -171,7 +171,7 @@ fn nothing_but_the_runs_can_be_asked_for() {
 
 #[cfg(unix)]
 #[test]
-fn a_signal_ends_it() {
+fn a_signal_stops_the_server() {
     let sandbox = Sandbox::new();
     sandbox.write("runs/a/config.toml", "");
     for signal in ["-INT", "-TERM"] {
@@ -183,7 +183,7 @@ fn a_signal_ends_it() {
 }
 
 #[test]
-fn what_cannot_be_watched_is_said() {
+fn invalid_watch_arguments_are_rejected() {
     let sandbox = Sandbox::new();
     insta::assert_snapshot!(sandbox.words("watch"), @r"
     exit 1

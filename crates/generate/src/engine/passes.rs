@@ -5,7 +5,7 @@ use std::mem;
 use burn::tensor::{Tensor, TensorData};
 
 use emberlm_kernels::Backend;
-use emberlm_model::{Piece, RequestedOutput};
+use emberlm_model::{RequestedOutput, SequenceChunk};
 
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 
@@ -108,7 +108,7 @@ impl<B: Backend> Engine<B> {
     pub(super) fn pass(&mut self, takes: &[usize]) -> (Vec<usize>, Option<TensorData>) {
         let decoder = &*self.decoder;
         let chunk = self.config.prefill_tokens;
-        let (mut pieces, mut asked, mut embedded) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut chunks, mut asked, mut embedded) = (Vec::new(), Vec::new(), Vec::new());
         for (at, (slot, &taken)) in self.slots.iter_mut().zip(takes).enumerate() {
             if taken == 0 {
                 continue;
@@ -117,25 +117,25 @@ impl<B: Backend> Engine<B> {
             if taken == chunk && slot.chunked == seen {
                 slot.chunked += taken;
             }
-            let wanted = match (&slot.state, slot.unseen() == taken) {
+            let output = match (&slot.state, slot.unseen() == taken) {
                 (State::Embedding(_), _) => RequestedOutput::HiddenSum,
                 (_, true) => RequestedOutput::Last,
                 (_, false) => RequestedOutput::None,
             };
-            match wanted {
+            match output {
                 RequestedOutput::Last => asked.push(at),
                 RequestedOutput::HiddenSum => embedded.push(at),
                 RequestedOutput::None | RequestedOutput::All => {}
             }
-            pieces.push(Piece {
+            chunks.push(SequenceChunk {
                 tokens: &slot.tokens[seen..seen + taken],
                 cache: &mut slot.cache,
-                wanted,
+                output,
             });
         }
         self.done.passes += 1;
         let (logits, sums) = B::run(|| {
-            let output = decoder.ragged(&mut pieces);
+            let output = decoder.ragged(&mut chunks);
             let data = Tensor::<B, 2>::into_data;
             (output.logits.map(data), output.hidden_sums.map(data))
         });

@@ -1,4 +1,4 @@
-//! With `deterministic`, other company does not change a bit of what a sample is made from.
+//! With `deterministic`, results are bit-identical regardless of concurrent requests.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use rand_chacha::ChaCha8Rng;
 
 use super::{MODELS, raw};
 
-/// Each token's id and its log-probability's bits.
+/// The id and the bits of the log-probability of each token.
 type Bits = BTreeMap<(RequestId, usize), Vec<(u32, u32)>>;
 
 fn decoder(name: &str) -> Arc<Decoder<Flex>> {
     let mut raw = raw(name);
-    // Wide enough for the products of one, of some and of many rows to be made in different ways.
+    // Wide enough for products to use different kernels for one, some and many rows.
     (raw.d_model, raw.heads, raw.kv_heads, raw.seq_len) = (256, 4, None, 64);
     let config = DecoderConfig::try_from(raw).unwrap();
     let weights = match name {
@@ -49,7 +49,7 @@ fn step(engine: &mut Engine<Flex>, bits: &mut Bits) {
 fn request(rng: &mut ChaCha8Rng) -> Request {
     let len = rng.random_range(1..40);
     let mut request = Request {
-        // Some begin alike, so that caches are reused.
+        // Some prompts share a prefix, so caches are reused.
         prompt: (0..len)
             .map(|i| (i * 3 + i / 17 * rng.random_range(0..3)) % 23)
             .collect(),
@@ -62,8 +62,8 @@ fn request(rng: &mut ChaCha8Rng) -> Request {
     request
 }
 
-/// Returns true if requests that arrive at random have the same bits as single ones.
-fn same_as_alone(name: &str, deterministic: bool) -> bool {
+/// Returns true if requests that arrive at random have the same bits as when run separately.
+fn same_as_single(name: &str, deterministic: bool) -> bool {
     let decoder = decoder(name);
     let mut rng = ChaCha8Rng::seed_from_u64(5);
     let requests: Vec<Request> = (0..12).map(|_| request(&mut rng)).collect();
@@ -92,10 +92,10 @@ fn same_as_alone(name: &str, deterministic: bool) -> bool {
 }
 
 #[test]
-fn samples_have_the_same_bits_in_any_company() {
+fn deterministic_samples_are_bit_identical() {
     for name in MODELS {
-        assert!(same_as_alone(name, true), "{name}");
+        assert!(same_as_single(name, true), "{name}");
     }
-    // What the setting is for: without it the bits are others.
-    assert!(!same_as_alone("pocket-tales", false));
+    // Without the setting, bits do differ.
+    assert!(!same_as_single("pocket-tales", false));
 }

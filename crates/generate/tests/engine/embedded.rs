@@ -1,11 +1,11 @@
-//! Texts that are embedded beside generations.
+//! Embedding requests that run concurrently with generation.
 
 use std::collections::BTreeMap;
 
 use burn_flex::Flex;
 use emberlm_generate::{Engine, EventKind, RequestId, embed};
 
-use super::{Ears, MODELS, SEQ_LEN, VOCAB_SIZE, decoder, engine, greedy, plain};
+use super::{EventLog, MODELS, SEQ_LEN, VOCAB_SIZE, decoder, engine, greedy, plain};
 
 fn texts() -> Vec<Vec<u32>> {
     let text = |n: u32| (0..n).map(|i| (i * 7 + n) % VOCAB_SIZE as u32).collect();
@@ -14,32 +14,32 @@ fn texts() -> Vec<Vec<u32>> {
 
 type Embedded = BTreeMap<(RequestId, usize), Vec<f32>>;
 
-fn step(engine: &mut Engine<Flex>, embedded: &mut Embedded, ears: &mut Ears) {
+fn step(engine: &mut Engine<Flex>, embedded: &mut Embedded, events: &mut EventLog) {
     engine.step(&mut |event| match event.kind {
         EventKind::Embedded(mean) => {
             let before = embedded.insert((event.request, event.sample), mean);
             assert_eq!(before, None);
         }
-        _ => ears.hear(event),
+        _ => events.record(event),
     });
 }
 
 #[test]
-fn texts_are_embedded_as_by_a_full_pass_in_whatever_chunks() {
+fn chunked_embeddings_match_a_full_pass() {
     for name in MODELS {
         for (slots, prefill_tokens) in [(1, 3), (3, 4), (8, 64)] {
             let mut engine = engine(name, slots, prefill_tokens);
-            let (mut embedded, mut ears) = (Embedded::new(), Ears::default());
+            let (mut embedded, mut events) = (Embedded::new(), EventLog::default());
             let request = greedy(&[3, 14, 1], 12);
             let generated = engine.submit(request.clone()).unwrap();
             let ids = [0, 1].map(|_| engine.submit_embedding(texts()).unwrap());
             for _ in 0..1000 {
-                step(&mut engine, &mut embedded, &mut ears);
+                step(&mut engine, &mut embedded, &mut events);
             }
             assert!(engine.is_idle(), "{:?}", engine.counts());
             let decoder = decoder(name, 9);
             assert_eq!(
-                ears.of(generated, 0).tokens,
+                events.of(generated, 0).tokens,
                 plain(&decoder, &request, 0).tokens
             );
             for id in ids {
@@ -58,30 +58,30 @@ fn texts_are_embedded_as_by_a_full_pass_in_whatever_chunks() {
 }
 
 #[test]
-fn a_generation_gets_a_slot_and_its_tokens_beside_many_texts() {
+fn generation_proceeds_during_embedding() {
     let mut engine = engine("char-nano", 2, 4);
-    let (mut embedded, mut ears) = (Embedded::new(), Ears::default());
+    let (mut embedded, mut events) = (Embedded::new(), EventLog::default());
     let many = vec![vec![1; SEQ_LEN]; 50];
     engine.submit_embedding(many).unwrap();
-    step(&mut engine, &mut embedded, &mut ears);
+    step(&mut engine, &mut embedded, &mut events);
     let id = engine.submit(greedy(&[1, 2, 3], 10)).unwrap();
     for _ in 0..11 {
-        step(&mut engine, &mut embedded, &mut ears);
+        step(&mut engine, &mut embedded, &mut events);
     }
-    assert_eq!(ears.of(id, 0).tokens.len(), 10);
+    assert_eq!(events.of(id, 0).tokens.len(), 10);
     assert!(embedded.len() < 10);
 }
 
 #[test]
-fn the_texts_of_a_request_are_embedded_by_one_decoder() {
+fn a_replaced_decoder_does_not_split_an_embedding_request() {
     let mut engine = engine("pocket-tales", 2, 4);
-    let (mut embedded, mut ears) = (Embedded::new(), Ears::default());
+    let (mut embedded, mut events) = (Embedded::new(), EventLog::default());
     let before = engine.submit_embedding(texts()).unwrap();
-    step(&mut engine, &mut embedded, &mut ears);
+    step(&mut engine, &mut embedded, &mut events);
     engine.replace_decoder(decoder("pocket-tales", 10)).unwrap();
     let after = engine.submit_embedding(texts()).unwrap();
     for _ in 0..1000 {
-        step(&mut engine, &mut embedded, &mut ears);
+        step(&mut engine, &mut embedded, &mut events);
     }
     assert!(engine.is_idle());
     for (id, seed) in [(before, 9), (after, 10)] {
@@ -98,9 +98,9 @@ fn the_texts_of_a_request_are_embedded_by_one_decoder() {
 }
 
 #[test]
-fn texts_are_refused_and_cancelled() {
+fn embedding_requests_are_rejected_and_cancelled() {
     let mut engine = engine("char-nano", 2, 4);
-    let (mut embedded, mut ears) = (Embedded::new(), Ears::default());
+    let (mut embedded, mut events) = (Embedded::new(), EventLog::default());
     for (texts, expected) in [
         (vec![], "no tokens given: the model needs at least one"),
         (
@@ -119,10 +119,10 @@ fn texts_are_refused_and_cancelled() {
     }
     assert!(engine.submit_embedding(vec![vec![1; SEQ_LEN + 1]]).is_err());
     let id = engine.submit_embedding(vec![vec![1; SEQ_LEN]; 50]).unwrap();
-    step(&mut engine, &mut embedded, &mut ears);
+    step(&mut engine, &mut embedded, &mut events);
     assert!(engine.cancel(id));
     assert!(engine.is_idle());
-    step(&mut engine, &mut embedded, &mut ears);
+    step(&mut engine, &mut embedded, &mut events);
     assert!(embedded.is_empty());
     assert_eq!(engine.counts().free_slots, 2);
 }

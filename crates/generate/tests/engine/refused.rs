@@ -7,15 +7,15 @@ use burn_flex::Flex;
 use emberlm_generate::{Engine, EngineConfig, Overflow, Request};
 use emberlm_model::{DecoderConfig, WeightFormat};
 
-use super::{Ears, SEQ_LEN, VOCAB_SIZE, decoder, drain, engine, greedy, plain, raw, run, step};
+use super::{EventLog, SEQ_LEN, VOCAB_SIZE, decoder, drain, engine, greedy, plain, raw, run, step};
 
 #[test]
-fn a_bad_request_is_refused_by_name_and_disturbs_nobody() {
+fn an_invalid_request_is_rejected_without_affecting_others() {
     let mut engine = engine("char-nano", 2, 64);
     let good = greedy(&[3, 14, 1], 10);
-    let mut ears = Ears::default();
+    let mut events = EventLog::default();
     let id = engine.submit(good.clone()).unwrap();
-    step(&mut engine, &mut ears);
+    step(&mut engine, &mut events);
     let before = engine.counts();
     let slide = |request| Request {
         overflow: Overflow::Slide,
@@ -32,7 +32,7 @@ fn a_bad_request_is_refused_by_name_and_disturbs_nobody() {
             greedy(&[1, 23], 1),
             "token 23 at position 1 is outside of the vocabulary of 23",
         ),
-        // Of the whole prompt, though its beginning would not be read.
+        // Token ids are checked in the whole prompt, even in a part that would be truncated.
         (
             slide(greedy(&[&[99][..], &[1; SEQ_LEN]].concat(), 1)),
             "token 99 at position 0 is outside of the vocabulary of 23",
@@ -64,13 +64,13 @@ fn a_bad_request_is_refused_by_name_and_disturbs_nobody() {
         assert_eq!(engine.submit(request).unwrap_err().to_string(), expected);
         assert_eq!(engine.counts(), before);
     }
-    drain(&mut engine, &mut ears);
+    drain(&mut engine, &mut events);
     let expected = plain(&decoder("char-nano", 9), &good, 0);
-    assert_eq!(ears.of(id, 0).tokens, expected.tokens);
+    assert_eq!(events.of(id, 0).tokens, expected.tokens);
 }
 
 #[test]
-fn an_engine_s_settings_are_checked() {
+fn engine_settings_are_checked() {
     let decoder = decoder("char-nano", 9);
     for (slots, capacity, prefill_tokens, expected) in [
         (0, 20, 1, "slots = 0: must be between 1 and 4096"),
@@ -100,8 +100,8 @@ fn an_engine_s_settings_are_checked() {
 }
 
 #[test]
-fn logits_that_are_not_finite_fail_their_own_request_alone() {
-    // The row of one token of the table is damaged, and no head is tied to it.
+fn non_finite_logits_fail_only_their_own_request() {
+    // Damage the embedding of one token. The head is not tied to it.
     let config = DecoderConfig::try_from(raw("pocket-tales")).unwrap();
     assert!(!config.head().tied);
     let mut decoder = config.init::<Flex>(9, &Default::default());
@@ -119,7 +119,7 @@ fn logits_that_are_not_finite_fail_their_own_request_alone() {
     };
     let mut engine = Engine::new(Arc::clone(&decoder), config).unwrap();
     let good = Request {
-        // It must not come to the damaged token by itself.
+        // The prompt must not generate the damaged token.
         stop_tokens: vec![13],
         ..greedy(&[3, 14, 1], 12)
     };
@@ -127,11 +127,11 @@ fn logits_that_are_not_finite_fail_their_own_request_alone() {
         samples: 2,
         ..greedy(&[3, 14, 13, 5], 12)
     };
-    let mut ears = Ears::default();
+    let mut events = EventLog::default();
     let ids = [&good, &bad, &good].map(|request| engine.submit(request.clone()).unwrap());
-    drain(&mut engine, &mut ears);
+    drain(&mut engine, &mut events);
     for sample in 0..2 {
-        let error = ears.of(ids[1], sample).end.unwrap().unwrap_err();
+        let error = events.of(ids[1], sample).end.unwrap().unwrap_err();
         let error = error.to_string();
         assert!(
             error.starts_with("the model's logit of token 0 is NaN"),
@@ -140,9 +140,9 @@ fn logits_that_are_not_finite_fail_their_own_request_alone() {
     }
     let expected = plain(&decoder, &good, 0);
     for id in [ids[0], ids[2]] {
-        assert_eq!(ears.of(id, 0).tokens, expected.tokens);
+        assert_eq!(events.of(id, 0).tokens, expected.tokens);
     }
-    // Its remains in the slots are not reused as a beginning, unlike the two good tokens of others.
+    // The failed request's cache is not reused as a prefix, unlike that of other requests.
     let reused = engine.counts().reused_tokens;
     let after = run(
         &mut engine,
@@ -157,8 +157,8 @@ fn logits_that_are_not_finite_fail_their_own_request_alone() {
 }
 
 #[test]
-fn ids_up_to_the_last_are_taken() {
+fn the_largest_id_is_accepted() {
     let last = (VOCAB_SIZE - 1) as u32;
-    let heard = run(&mut engine("char-nano", 1, 4), &greedy(&[last], 3));
-    assert_eq!(heard.tokens.len(), 3);
+    let recorded = run(&mut engine("char-nano", 1, 4), &greedy(&[last], 3));
+    assert_eq!(recorded.tokens.len(), 3);
 }

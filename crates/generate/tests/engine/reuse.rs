@@ -1,13 +1,13 @@
-//! Prompts that are read once: for several samples, and where a slot's cache holds their beginning.
+//! Prompt processing is shared between samples, and with slots whose cache holds a prefix.
 
 use emberlm_generate::{Request, SamplerConfig};
 
-use super::{Ears, MODELS, decoder, drain, engine, greedy, plain, run, step};
+use super::{EventLog, MODELS, decoder, drain, engine, greedy, plain, run, step};
 
 const PROMPT: [u32; 9] = [3, 14, 1, 5, 9, 2, 6, 5, 3];
 
 #[test]
-fn a_prompt_is_read_once_for_all_its_samples() {
+fn samples_share_the_prompt_s_prefill() {
     for model in MODELS {
         let request = Request {
             samples: 4,
@@ -19,10 +19,10 @@ fn a_prompt_is_read_once_for_all_its_samples() {
             ..greedy(&PROMPT, 8)
         };
         let mut engine = engine(model, 5, 4);
-        let mut ears = Ears::default();
+        let mut events = EventLog::default();
         let id = engine.submit(request.clone()).unwrap();
-        drain(&mut engine, &mut ears);
-        let made: Vec<_> = (0..4).map(|sample| ears.of(id, sample).tokens).collect();
+        drain(&mut engine, &mut events);
+        let made: Vec<_> = (0..4).map(|sample| events.of(id, sample).tokens).collect();
         for (sample, made) in made.iter().enumerate() {
             let expected = plain(&decoder(model, 9), &request, sample);
             assert_eq!(made, &expected.tokens, "{model}: {sample}");
@@ -34,15 +34,15 @@ fn a_prompt_is_read_once_for_all_its_samples() {
         );
         let counts = engine.counts();
         assert_eq!(counts.prefilled_tokens, PROMPT.len() as u64, "{model}");
-        // The last token of each sample is not read.
+        // The last token of each sample is not processed.
         assert_eq!(counts.decoded_tokens, 4 * 7, "{model}");
-        // 9 tokens by 4, and then each token of the four in one pass.
+        // 9 tokens in chunks of 4, then the tokens of all four samples in one pass each.
         assert_eq!(counts.passes, 3 + 7, "{model}");
     }
 }
 
 #[test]
-fn a_conversation_that_goes_on_reads_only_what_is_new() {
+fn a_continued_conversation_prefills_only_new_tokens() {
     for model in MODELS {
         let mut engine = engine(model, 3, 64);
         let first = run(&mut engine, &greedy(&PROMPT, 4));
@@ -50,7 +50,7 @@ fn a_conversation_that_goes_on_reads_only_what_is_new() {
         let next = [&PROMPT[..], &first.tokens, &[7, 8]].concat();
         let request = greedy(&next, 4);
         let second = run(&mut engine, &request);
-        // The cache has not seen the last token that was made.
+        // The last generated token is not in the cache.
         let held = PROMPT.len() + 3;
         assert_eq!(second.ended().reused_prompt, held, "{model}");
         let counts = engine.counts();
@@ -63,14 +63,14 @@ fn a_conversation_that_goes_on_reads_only_what_is_new() {
 }
 
 #[test]
-fn the_same_prompt_again_reads_its_last_token_alone() {
+fn a_repeated_prompt_prefills_only_its_last_token() {
     for model in MODELS {
         let mut engine = engine(model, 3, 64);
         let request = greedy(&PROMPT, 6);
         let first = run(&mut engine, &request);
         let again = run(&mut engine, &request);
         assert_eq!(first.tokens, again.tokens, "{model}");
-        // Linear attention's sums hold what was made after the prompt, and cannot forget it.
+        // The sums of linear attention include the tokens generated after the prompt and cannot be rewound.
         let reused = match model {
             "linear attention" => 0,
             _ => PROMPT.len() - 1,
@@ -80,47 +80,47 @@ fn the_same_prompt_again_reads_its_last_token_alone() {
 }
 
 #[test]
-fn a_running_sequence_gives_its_beginning_to_another() {
+fn a_running_sequence_shares_its_prefix() {
     for model in ["pocket-tales", "char-nano", "with a window", "8 bits"] {
         let mut engine = engine(model, 2, 64);
-        let mut ears = Ears::default();
+        let mut events = EventLog::default();
         let first = greedy(&PROMPT, 10);
         let first_id = engine.submit(first.clone()).unwrap();
-        step(&mut engine, &mut ears);
-        step(&mut engine, &mut ears);
+        step(&mut engine, &mut events);
+        step(&mut engine, &mut events);
         let second = greedy(&[&PROMPT[..7], &[11, 12]].concat(), 10);
         let second_id = engine.submit(second.clone()).unwrap();
-        drain(&mut engine, &mut ears);
+        drain(&mut engine, &mut events);
         for (id, request, reused) in [(first_id, first, 0), (second_id, second, 7)] {
-            let heard = ears.of(id, 0);
+            let recorded = events.of(id, 0);
             let expected = plain(&decoder(model, 9), &request, 0);
-            assert_eq!(heard.tokens, expected.tokens, "{model}");
-            assert_eq!(heard.ended().reused_prompt, reused, "{model}");
+            assert_eq!(recorded.tokens, expected.tokens, "{model}");
+            assert_eq!(recorded.ended().reused_prompt, reused, "{model}");
         }
     }
 }
 
 #[test]
-fn what_a_free_slot_holds_is_not_lost_to_a_request_that_shares_little_of_it() {
+fn a_free_slot_s_cache_survives_a_request_with_a_short_common_prefix() {
     let mut engine = engine("pocket-tales", 2, 64);
     let long = greedy(&PROMPT, 8);
     run(&mut engine, &long);
     let other = greedy(&[&PROMPT[..2], &[20, 21, 22]].concat(), 2);
     assert_eq!(run(&mut engine, &other).ended().reused_prompt, 2);
-    // Both are still there.
+    // Both caches are still available.
     let again = run(&mut engine, &long);
     assert_eq!(again.ended().reused_prompt, PROMPT.len() - 1);
     assert_eq!(run(&mut engine, &other).ended().reused_prompt, 4);
 }
 
 #[test]
-fn the_slot_that_was_let_go_of_the_longest_ago_is_given_up() {
+fn the_least_recently_released_slot_is_evicted() {
     let mut engine = engine("char-nano", 2, 64);
     let [a, b, c] = [[1, 2, 3, 4], [5, 6, 7, 8], [9, 10, 11, 12]].map(|p| greedy(&p, 2));
     for request in [&a, &b, &c] {
         assert_eq!(run(&mut engine, request).ended().reused_prompt, 0);
     }
-    // `c` took the place of `a`.
+    // `c` replaced `a`.
     assert_eq!(run(&mut engine, &b).ended().reused_prompt, 3);
     assert_eq!(run(&mut engine, &c).ended().reused_prompt, 3);
     assert_eq!(run(&mut engine, &a).ended().reused_prompt, 0);

@@ -1,4 +1,4 @@
-//! Texts far longer than a model's window, whose caches hold only what is still seen.
+//! Sliding-window attention with texts much longer than the window: caches hold only what is still visible.
 
 use std::sync::Arc;
 
@@ -37,9 +37,9 @@ fn prompt(len: usize) -> Vec<u32> {
 }
 
 #[test]
-fn a_window_s_cache_takes_less_memory_than_the_context() {
-    // Keys and values of 2 blocks, 2 key-value heads of 24 / 6 elements of 4 bytes, for the window's 9 tokens, the 64 that can
-    // be undone, and a block of 512.
+fn a_sliding_window_cache_is_smaller_than_the_context() {
+    // Keys and values of 2 blocks, 2 key-value heads of 24 / 6 elements of 4 bytes, for the 9 tokens of the
+    // window, the 64 that can be rewound, and a block of 512.
     assert_eq!(
         engine(3).cache_bytes(),
         3 * 2 * 2 * 2 * 4 * 4 * (9 + 64 + 512)
@@ -47,29 +47,29 @@ fn a_window_s_cache_takes_less_memory_than_the_context() {
 }
 
 #[test]
-fn a_long_text_is_that_of_plain_generation() {
+fn a_long_text_matches_plain_generation() {
     let request = greedy(&prompt(700), 600);
-    let heard = run(&mut engine(1), &request);
-    assert_eq!(heard.tokens, plain(&decoder(), &request, 0).tokens);
+    let recorded = run(&mut engine(1), &request);
+    assert_eq!(recorded.tokens, plain(&decoder(), &request, 0).tokens);
 }
 
 #[test]
-fn a_prefix_is_reused_as_far_as_its_keys_are_held() {
+fn a_prefix_is_reused_while_its_keys_are_cached() {
     let mut engine = engine(1);
     let first = greedy(&prompt(900), 20);
     let text = [first.prompt.clone(), run(&mut engine, &first).tokens].concat();
     // A continuation.
     let longer = greedy(&text, 20);
-    let heard = run(&mut engine, &longer);
-    assert_eq!(heard.ended().reused_prompt, 919);
-    assert_eq!(heard.tokens, plain(&decoder(), &longer, 0).tokens);
+    let recorded = run(&mut engine, &longer);
+    assert_eq!(recorded.ended().reused_prompt, 919);
+    assert_eq!(recorded.tokens, plain(&decoder(), &longer, 0).tokens);
     // Another answer to the same prompt.
-    let heard = run(&mut engine, &first);
-    assert_eq!(heard.ended().reused_prompt, 899);
-    assert_eq!(heard.tokens, text[900..]);
-    // An early beginning: the keys that its next token would see are gone.
+    let recorded = run(&mut engine, &first);
+    assert_eq!(recorded.ended().reused_prompt, 899);
+    assert_eq!(recorded.tokens, text[900..]);
+    // An early prefix: the keys visible to its next token are gone.
     let early = greedy(&prompt(100), 20);
-    let heard = run(&mut engine, &early);
-    assert_eq!(heard.ended().reused_prompt, 0);
-    assert_eq!(heard.tokens, plain(&decoder(), &early, 0).tokens);
+    let recorded = run(&mut engine, &early);
+    assert_eq!(recorded.ended().reused_prompt, 0);
+    assert_eq!(recorded.tokens, plain(&decoder(), &early, 0).tokens);
 }

@@ -1,21 +1,22 @@
-//! Helpers of the tests of choosing.
+//! Helpers of the sampling tests.
 
 use statrs::distribution::{ChiSquared, ContinuousCDF};
 
-/// The number of draws that measure a frequency.
+/// The number of samples per frequency test.
 pub const DRAWS: usize = 20_000;
 
-/// Softmax of some logits at a temperature, 0 where one is minus infinity.
+/// Softmax of some logits at a temperature; 0 for minus infinity.
 pub fn softmax(logits: &[f64], temperature: f64) -> Vec<f64> {
     let weights: Vec<f64> = logits.iter().map(|x| (x / temperature).exp()).collect();
     let total: f64 = weights.iter().sum();
     weights.iter().map(|weight| weight / total).collect()
 }
 
-/// The expected count from which a cell's share of χ² is distributed as χ² has it. Rarer cells are counted together.
+/// The minimum expected count of a cell for which Pearson's χ² is accurate. Rarer cells are pooled.
 const LEAST_EXPECTED: f64 = 5.0;
 
-/// Pearson's χ² of counts, which draws from `probabilities` exceed once in ten million times; nothing impossible is drawn.
+/// Pearson's χ² test with a false-positive rate of one in ten million. Also asserts that no token of
+/// probability 0 is drawn.
 pub fn assert_drawn_from(counts: &[usize], probabilities: &[f64]) {
     let draws: usize = counts.iter().sum();
     let (mut squared, mut possible) = (0.0, 0);

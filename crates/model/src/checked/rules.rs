@@ -14,7 +14,7 @@ impl TryFrom<ModelConfig> for DecoderConfig {
     type Error = ConfigError;
 
     fn try_from(raw: ModelConfig) -> Result<Self, ConfigError> {
-        let config = filled(raw)?;
+        let config = with_defaults(raw)?;
         config.check_attention()?;
         config.check_position()?;
         config.check_components()?;
@@ -22,14 +22,14 @@ impl TryFrom<ModelConfig> for DecoderConfig {
     }
 }
 
-/// Larger than any published model. Keeps products of sizes far from overflow.
+/// Larger than any published model, and small enough that products of sizes do not overflow.
 const LARGEST_SIZE: usize = 1 << 24;
 
-/// Far above practical values: at 65,536 features the estimate's error is at most about a percent.
-const MOST_FEATURES: usize = 1 << 16;
+/// Far above practical values: with 65,536 features, the error of the estimate is at most about 1 %.
+const MAX_FEATURES: usize = 1 << 16;
 
-/// Fills in the defaults and checks the sizes.
-fn filled(mut raw: ModelConfig) -> Result<DecoderConfig, ConfigError> {
+/// Fills in defaults and checks the sizes.
+fn with_defaults(mut raw: ModelConfig) -> Result<DecoderConfig, ConfigError> {
     let Some(vocab_size) = raw.vocab_size else {
         return Err(ConfigError::new("vocab_size", "unset", "must be given"));
     };
@@ -117,7 +117,7 @@ impl DecoderConfig {
             }
             AttentionKind::Linear { features, .. } => {
                 let features = features.unwrap_or_default();
-                within("attention.features", features, MOST_FEATURES)?;
+                within("attention.features", features, MAX_FEATURES)?;
                 if self.dropout_at(DropoutSite::Attention) > 0.0 {
                     let rule = "must not hold \"attention\" with linear attention, which does not compute attention weights";
                     let sites = format!("{:?}", self.filled.dropout_sites).to_lowercase();
@@ -160,7 +160,7 @@ impl DecoderConfig {
         };
         let head_dim = self.head_dim;
         let (rotated, rule) = match layout {
-            // GPT-NeoX's rule: an odd number rotates one element more, and the frequencies use the odd number.
+            // As in GPT-NeoX, an odd number rotates one element more, but the frequencies use the odd number.
             RotaryLayout::HalfSplit => (
                 dims.checked_next_multiple_of(2),
                 format!("must be at most head_dim = {head_dim}, rounded up to even"),
@@ -258,14 +258,17 @@ mod tests {
             layout,
             scaling: RotaryScaling::None,
         };
-        let (halves, neighbours) = (RotaryLayout::HalfSplit, RotaryLayout::Interleaved);
+        let (half_split, interleaved) = (RotaryLayout::HalfSplit, RotaryLayout::Interleaved);
         let expected = "model.position.dims = 7: must be even and at most head_dim = 32";
-        assert_eq!(error_of(|c| c.position = rotary(7, neighbours)), expected);
+        assert_eq!(error_of(|c| c.position = rotary(7, interleaved)), expected);
         let expected =
             "model.position.dims = 33: must be at most head_dim = 32, rounded up to even";
-        assert_eq!(error_of(|c| c.position = rotary(33, halves)), expected);
+        assert_eq!(error_of(|c| c.position = rotary(33, half_split)), expected);
         for dims in [7, 31] {
-            assert_eq!(error_of(|c| c.position = rotary(dims, halves)), "accepted");
+            assert_eq!(
+                error_of(|c| c.position = rotary(dims, half_split)),
+                "accepted"
+            );
         }
     }
 

@@ -1,14 +1,14 @@
-//! Attention settings: attention window and weighting of values.
+//! Attention settings: the mechanism and the attention window.
 
 use serde::{Deserialize, Serialize};
 
-/// Rule that weights the values of the tokens in the attention window.
+/// Attention mechanism: how values are weighted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum AttentionKind {
     /// Weights are the softmax of the scores.
     Softmax {
-        /// Limits attention to the newest tokens; without it, every earlier token is visible.
+        /// Limits attention to the newest tokens; by default, a token attends to every earlier one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         window: Option<Window>,
         /// Factor on the scores; by default `1/√head_dim`.
@@ -64,12 +64,12 @@ pub struct Window {
     /// Number of tokens at the beginning of the sequence that every token attends to.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub global_tokens: usize,
-    /// Blocks that attend to every earlier token in spite of the window.
+    /// Blocks that ignore the window and attend to every earlier token.
     #[serde(default, skip_serializing_if = "FullLayers::is_none")]
     pub full_layers: FullLayers,
 }
 
-/// Blocks without the model's window: a list, or `{ every = 2 }`.
+/// Blocks that ignore the attention window: a list of indices, or `{ every = 2 }`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum FullLayers {
@@ -90,7 +90,7 @@ impl FullLayers {
         *self == Self::NONE
     }
 
-    /// The indices of these blocks among `n_layers`, in order. Listed indices are not checked.
+    /// The sorted indices of these blocks in a model of `n_layers` blocks. Listed indices are not checked.
     pub fn layers(&self, n_layers: usize) -> Vec<usize> {
         match self {
             Self::Listed(layers) => {

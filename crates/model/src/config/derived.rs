@@ -1,4 +1,4 @@
-//! Sizes that are derived from others if the configuration does not set them.
+//! Defaults of the sizes that a configuration may leave out.
 //!
 //! | size | default |
 //! |---|---|
@@ -11,16 +11,16 @@
 use super::{AttentionKind, FeedForward, ModelConfig, Position};
 use crate::error::ConfigError;
 
-/// A size that the configuration does not set.
+/// A size that the configuration leaves out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DerivedSize {
-    /// Its table below `model`; empty for `model` itself.
+    /// Table below `model` that holds the key; empty for `model` itself.
     pub table: &'static str,
-    /// Its key in the table.
+    /// Key in the table.
     pub key: &'static str,
     /// The derived value.
     pub value: usize,
-    /// The expression that it is derived from.
+    /// Expression for the derived value.
     pub from: &'static str,
 }
 
@@ -44,7 +44,7 @@ impl ModelConfig {
     /// Width of a head.
     ///
     /// # Errors
-    /// It is not set, and `heads` does not divide `d_model`.
+    /// `head_dim` is not set, and `heads` does not divide `d_model`.
     pub fn head_dim_or_derived(&self) -> Result<usize, ConfigError> {
         match self.head_dim {
             Some(head_dim) => Ok(head_dim),
@@ -56,7 +56,7 @@ impl ModelConfig {
         }
     }
 
-    /// The sizes that are not set, with their values in this configuration.
+    /// The sizes that the configuration leaves out, with their derived values.
     pub fn derived_sizes(&self) -> Vec<DerivedSize> {
         let head_dim = match self.heads {
             0 => None,

@@ -1,9 +1,9 @@
 //! Reads model configurations that earlier versions wrote.
 //!
-//! Until version 1 of the model section, zeros stood for "not set" and the window was three keys of the model itself. The
-//! same keys are accepted on the command line (`--set model.window=8`).
+//! Before version 1 of the model section, 0 meant "not set", and three keys of the model itself described the window.
+//! The same keys are accepted on the command line (`--set model.window=8`).
 //!
-//! | earlier key | today |
+//! | earlier key | current equivalent |
 //! |---|---|
 //! | `window = 8` | `attention.window.tokens = 8` |
 //! | `window = 0` | no `attention.window` |
@@ -11,7 +11,7 @@
 //! | `global_tokens = 2` | `attention.window.global_tokens = 2` |
 //! | 0 for `vocab_size`, `kv_heads`, `head_dim`, `feed_forward.width`, `feed_forward.expansion`, `position.dims`, `attention.features`, `head.soft_cap` | the key is absent |
 //!
-//! `attention.window = 8` is short for `attention.window.tokens = 8`, and `attention.window = 0` removes a window.
+//! `attention.window = 8` is a shorthand for `attention.window.tokens = 8`; `attention.window = 0` removes the window.
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -28,10 +28,10 @@ const UNSET_BY_ZERO: [(Option<&str>, &str); 8] = [
     (Some("head"), "soft_cap"),
 ];
 
-/// Rewrites keys and values of earlier versions in today's format.
+/// Rewrites the keys and values of earlier versions in the current format.
 ///
 /// # Errors
-/// A combination that was never legal, or a value of another type.
+/// A combination that was never valid, or a value of the wrong type.
 pub(super) fn upgrade(fields: &mut Map<String, Value>) -> Result<(), String> {
     for (table, key) in UNSET_BY_ZERO {
         let table = match table {
@@ -51,8 +51,8 @@ fn upgrade_window(fields: &mut Map<String, Value>) -> Result<(), String> {
     let tokens: Option<usize> = take(fields, "window")?;
     let full_layers: Option<Vec<usize>> = take(fields, "full_attention_layers")?;
     let global_tokens: Option<usize> = take(fields, "global_tokens")?;
-    let asked = tokens.is_some() || full_layers.is_some() || global_tokens.is_some();
-    let attention = match asked {
+    let has_legacy_keys = tokens.is_some() || full_layers.is_some() || global_tokens.is_some();
+    let attention = match has_legacy_keys {
         true => fields
             .entry("attention")
             .or_insert_with(|| json!({"kind": "softmax"})),
@@ -73,8 +73,8 @@ fn upgrade_window(fields: &mut Map<String, Value>) -> Result<(), String> {
             ),
         };
     }
-    let short = attention.get("window").and_then(Value::as_u64);
-    if let Some(tokens) = short {
+    let shorthand = attention.get("window").and_then(Value::as_u64);
+    if let Some(tokens) = shorthand {
         attention.remove("window");
         set_tokens(attention, tokens as usize);
     }
@@ -99,7 +99,7 @@ fn upgrade_window(fields: &mut Map<String, Value>) -> Result<(), String> {
     Ok(())
 }
 
-/// Sets the window's length and keeps its other keys; 0 removes the window.
+/// Sets the window's length; 0 removes the window. Its other keys are kept.
 fn set_tokens(attention: &mut Map<String, Value>, tokens: usize) {
     if tokens == 0 {
         attention.remove("window");

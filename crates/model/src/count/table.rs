@@ -1,62 +1,63 @@
-//! The parameters by part and layer, as one writes a model's size down.
+//! Parameter counts by component, per layer and in total.
 
 use serde::Serialize;
 
 use super::narrow;
 use crate::checked::DecoderConfig;
 
-/// A part's parameters.
+/// Parameter count of one component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Row {
-    /// The part.
-    pub part: Part,
-    /// Of one block, for a part that every block has.
+pub struct ComponentParameters {
+    /// The component.
+    #[serde(rename = "part")]
+    pub component: Component,
+    /// Parameters per block; `None` for a component outside the blocks.
     pub per_layer: Option<usize>,
-    /// Of the whole model.
+    /// Parameters in the whole model.
     pub total: usize,
 }
 
-/// A part of a model.
+/// A component of a model with parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Part {
-    /// The token embedding.
+    /// Token embedding.
     TokenEmbedding,
     /// Learned positions.
     Positions,
-    /// The map to queries, keys and values.
+    /// Projection to queries, keys and values.
     AttentionQkv,
-    /// The attention's output map.
+    /// Output projection of the attention.
     AttentionOut,
-    /// The feed-forward part's maps into its hidden width, the gate's among them.
+    /// Projections of the feed-forward layer to its hidden width: up and, if gated, gate.
     FeedForwardUp,
-    /// Its map back.
+    /// Projection of the feed-forward layer back to `d_model`.
     FeedForwardDown,
-    /// The norms of the blocks, those of queries and keys among them.
+    /// Norms of the blocks, including those of queries and keys.
     BlockNorms,
-    /// The norm after the last block, and the embedding's where there is one.
+    /// Norm after the last block, and that of the embeddings, if any.
     FinalNorm,
-    /// The output projection with its bias; a tied one is the embedding.
+    /// Output projection with its bias. A tied projection counts as embedding.
     Head,
 }
 
-/// The parameters of a part, in as many bits as the largest legal sizes need.
-pub(super) struct Counted {
-    pub(super) part: Part,
-    /// Of one block, or of the whole model.
+/// [`ComponentParameters`] in 128 bits, as the largest legal sizes require.
+pub(super) struct ComponentCount {
+    pub(super) component: Component,
+    /// Parameters per block, or in the whole model.
     each: u128,
-    /// The number of blocks, for a part that every block has.
+    /// Number of blocks, for a component that every block has.
     blocks: Option<u128>,
 }
 
-impl Counted {
+impl ComponentCount {
     pub(super) fn total(&self) -> u128 {
         self.each * self.blocks.unwrap_or(1)
     }
 }
 
-/// Counts by the configurations that the model's components are initialized from.
-pub(super) fn counted(config: &DecoderConfig) -> Vec<Counted> {
+/// Counts parameters from the configurations that initialize the components, so counts and models cannot diverge.
+pub(super) fn counted(config: &DecoderConfig) -> Vec<ComponentCount> {
     let (embeddings, stack, head) = (config.embeddings(), config.stack(), config.lm_head());
     let block = &stack.block;
     let (attention, feed_forward) = (&block.attention, &block.feed_forward);
@@ -66,37 +67,39 @@ pub(super) fn counted(config: &DecoderConfig) -> Vec<Counted> {
         .into_iter()
         .flatten();
     let final_norms = final_norms.map(|norm| norm.parameters()).sum();
-    let layer = |part, each| Counted {
-        part,
+    let layer = |component, each| ComponentCount {
+        component,
         each,
         blocks: Some(stack.n_layers as u128),
     };
-    let whole = |part, each| Counted {
-        part,
+    let global = |component, each| ComponentCount {
+        component,
         each,
         blocks: None,
     };
     let positions = embeddings.positions.parameters(embeddings.d_model);
     vec![
-        whole(Part::TokenEmbedding, embeddings.tokens()),
-        whole(Part::Positions, positions),
-        layer(Part::AttentionQkv, attention.qkv().parameters()),
-        layer(Part::AttentionOut, attention.out().parameters()),
-        layer(Part::FeedForwardUp, widening),
-        layer(Part::FeedForwardDown, feed_forward.down().parameters()),
-        layer(Part::BlockNorms, block.norm_parameters()),
-        whole(Part::FinalNorm, final_norms),
-        whole(Part::Head, head.parameters()),
+        global(Component::TokenEmbedding, embeddings.tokens()),
+        global(Component::Positions, positions),
+        layer(Component::AttentionQkv, attention.qkv().parameters()),
+        layer(Component::AttentionOut, attention.out().parameters()),
+        layer(Component::FeedForwardUp, widening),
+        layer(Component::FeedForwardDown, feed_forward.down().parameters()),
+        layer(Component::BlockNorms, block.norm_parameters()),
+        global(Component::FinalNorm, final_norms),
+        global(Component::Head, head.parameters()),
     ]
 }
 
-/// A model's parameters by part; the totals add up to [`super::Parameters::total`].
-pub fn table(config: &DecoderConfig) -> Vec<Row> {
-    let rows = counted(config).into_iter().map(|counted| Row {
-        part: counted.part,
-        per_layer: counted.blocks.map(|_| narrow(counted.each)),
-        total: narrow(counted.total()),
-    });
+/// Counts the parameters of each component. The totals add up to [`super::Parameters::total`].
+pub fn table(config: &DecoderConfig) -> Vec<ComponentParameters> {
+    let rows = counted(config)
+        .into_iter()
+        .map(|counted| ComponentParameters {
+            component: counted.component,
+            per_layer: counted.blocks.map(|_| narrow(counted.each)),
+            total: narrow(counted.total()),
+        });
     rows.collect()
 }
 
@@ -113,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_add_up_for_every_preset() {
+    fn components_add_up_for_every_preset() {
         for preset in families::presets() {
             let config = checked(preset.name);
             let sum: usize = table(&config).iter().map(|row| row.total).sum();
@@ -121,19 +124,21 @@ mod tests {
         }
     }
 
-    // By the seed's formulas for GPT-2 small, with the biases that it leaves out.
+    // Calculated by hand, biases included.
     #[test]
-    fn gpt2_small_by_hand() {
+    fn gpt2_small_matches_hand_calculation() {
         let rows = table(&checked("gpt2-small"));
-        let per_layer = |part| {
-            let row = rows.iter().find(|row| row.part == part).expect("a row");
-            row.per_layer.expect("a part of every block")
+        let per_layer = |component| {
+            let mut rows = rows.iter();
+            let row = rows.find(|row| row.component == component);
+            let per_layer = row.expect("a row").per_layer;
+            per_layer.expect("a component of every block")
         };
-        assert_eq!(per_layer(Part::AttentionQkv), 3 * 768 * 768 + 3 * 768);
-        assert_eq!(per_layer(Part::AttentionOut), 768 * 768 + 768);
-        assert_eq!(per_layer(Part::FeedForwardUp), 4 * 768 * 768 + 4 * 768);
-        assert_eq!(per_layer(Part::FeedForwardDown), 4 * 768 * 768 + 768);
-        assert_eq!(per_layer(Part::BlockNorms), 4 * 768);
+        assert_eq!(per_layer(Component::AttentionQkv), 3 * 768 * 768 + 3 * 768);
+        assert_eq!(per_layer(Component::AttentionOut), 768 * 768 + 768);
+        assert_eq!(per_layer(Component::FeedForwardUp), 4 * 768 * 768 + 4 * 768);
+        assert_eq!(per_layer(Component::FeedForwardDown), 4 * 768 * 768 + 768);
+        assert_eq!(per_layer(Component::BlockNorms), 4 * 768);
         assert_eq!(rows[7].total, 2 * 768);
         assert_eq!(rows[8].total, 0, "tied");
     }

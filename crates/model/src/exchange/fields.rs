@@ -1,16 +1,16 @@
-//! The fields of a `config.json`, each with the default of its type. A field that requests an unsupported feature is rejected with its name.
+//! Typed access to the fields of a `config.json`. Errors name the field, its value and the violated rule.
 
 use serde_json::{Map, Value};
 
 use crate::error::HuggingFaceError;
 
-/// Beyond any model published, as in the checked configuration.
+/// Larger than any published model; the same limit as in the checked configuration.
 const LARGEST_SIZE: u64 = 1 << 24;
 
-/// The fields of an object within a `config.json`.
+/// The fields of one object in a `config.json`.
 pub(crate) struct Fields<'a> {
     map: &'a Map<String, Value>,
-    /// The object's own name with a point, empty for the whole.
+    /// Path of the object with a trailing dot; empty for the top level.
     path: String,
 }
 
@@ -24,7 +24,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// An error of a field that is there.
+    /// Builds an error about a field that violates `rule`.
     pub(crate) fn error(&self, name: &str, rule: impl Into<String>) -> HuggingFaceError {
         let value = self
             .map
@@ -37,17 +37,17 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The value where it is there and not null.
+    /// Returns the value of a field; `None` if it is absent or null.
     fn get(&self, name: &str) -> Option<&'a Value> {
         self.map.get(name).filter(|value| !value.is_null())
     }
 
-    /// Returns true if the field has one of these values; a field that is not there is null.
+    /// Returns true if the field has one of these values; an absent field counts as null.
     pub(crate) fn is_any_of(&self, name: &str, values: &[Value]) -> bool {
         values.contains(self.map.get(name).unwrap_or(&Value::Null))
     }
 
-    /// The object in the only field; none where there is no field or several.
+    /// Returns the object in the only field; `None` if there is not exactly one field.
     pub(crate) fn only_object(&self) -> Read<Option<Fields<'a>>> {
         match (self.map.len(), self.map.keys().next()) {
             (1, Some(name)) => self.object(name),
@@ -55,17 +55,17 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Returns true if the field is present, also if it is null.
+    /// Returns true if the field is present, even if it is null.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.map.contains_key(name)
     }
 
-    /// Returns true if there is no field at all.
+    /// Returns true if the object has no fields.
     pub(crate) fn is_empty(&self) -> bool {
         self.map.is_empty()
     }
 
-    /// A whole number from 1 on by the first of its names that is there.
+    /// Reads a positive integer from the first of two alternative names that is present.
     pub(crate) fn size_by_names(&self, names: [&str; 2], default: usize) -> Read<usize> {
         match self.optional_size(names[0])? {
             Some(size) => Ok(size),
@@ -73,7 +73,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// An object's fields.
+    /// Reads an object.
     pub(crate) fn object(&self, name: &str) -> Read<Option<Fields<'a>>> {
         match self.get(name) {
             None => Ok(None),
@@ -85,7 +85,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A whole number from 1 on, if it is there.
+    /// Reads a positive integer, if present.
     pub(crate) fn optional_size(&self, name: &str) -> Read<Option<usize>> {
         let Some(value) = self.get(name) else {
             return Ok(None);
@@ -99,12 +99,12 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A whole number from 1 on.
+    /// Reads a positive integer.
     pub(crate) fn size(&self, name: &str, default: usize) -> Read<usize> {
         Ok(self.optional_size(name)?.unwrap_or(default))
     }
 
-    /// A whole number from 0 on.
+    /// Reads a non-negative integer.
     pub(crate) fn count(&self, name: &str, default: usize) -> Read<usize> {
         match self.get(name).map(Value::as_u64) {
             None => Ok(default),
@@ -113,7 +113,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// That a field's `size` divides that of another field.
+    /// Checks that `size`, the value of field `name`, divides `whole`, the value of field `of`.
     pub(crate) fn divides(&self, name: &str, size: usize, of: &str, whole: usize) -> Read<()> {
         if whole.is_multiple_of(size) {
             Ok(())
@@ -122,12 +122,12 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A number.
+    /// Reads a number.
     pub(crate) fn number(&self, name: &str, default: f64) -> Read<f64> {
         Ok(self.optional_number(name)?.unwrap_or(default))
     }
 
-    /// A number, if it is there.
+    /// Reads a number, if present.
     pub(crate) fn optional_number(&self, name: &str) -> Read<Option<f64>> {
         match self.get(name).map(Value::as_f64) {
             None => Ok(None),
@@ -136,7 +136,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// True or false.
+    /// Reads a boolean.
     pub(crate) fn flag(&self, name: &str, default: bool) -> Read<bool> {
         match self.get(name) {
             None => Ok(default),
@@ -145,13 +145,13 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A text that must be there.
+    /// Reads a required string.
     pub(crate) fn text(&self, name: &str) -> Read<&'a str> {
         let text = self.optional_text(name)?;
         text.ok_or_else(|| self.error(name, "must be given"))
     }
 
-    /// A text, if it is there.
+    /// Reads a string, if present.
     pub(crate) fn optional_text(&self, name: &str) -> Read<Option<&'a str>> {
         match self.get(name) {
             None => Ok(None),
@@ -160,7 +160,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A list of texts, if it is there.
+    /// Reads a list of strings, if present.
     pub(crate) fn optional_texts(&self, name: &str) -> Read<Option<Vec<&'a str>>> {
         let Some(value) = self.get(name) else {
             return Ok(None);
@@ -174,20 +174,20 @@ impl<'a> Fields<'a> {
             .ok_or_else(|| self.error(name, "must be a list of texts"))
     }
 
-    /// A flag that has one value here.
-    pub(crate) fn only(&self, name: &str, value: bool, why: &str) -> Read<()> {
+    /// Returns the error `rule` unless a boolean field has its only supported value.
+    pub(crate) fn only(&self, name: &str, value: bool, rule: &str) -> Read<()> {
         if self.flag(name, value)? == value {
             Ok(())
         } else {
-            Err(self.error(name, why))
+            Err(self.error(name, rule))
         }
     }
 
-    /// A field that must not be there.
-    pub(crate) fn refuse(&self, name: &str, why: &str) -> Read<()> {
+    /// Returns the error `rule` if an unsupported field is set.
+    pub(crate) fn refuse(&self, name: &str, rule: &str) -> Read<()> {
         match self.get(name) {
             None => Ok(()),
-            Some(_) => Err(self.error(name, why)),
+            Some(_) => Err(self.error(name, rule)),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The layers that see a window and those that see every earlier token.
+//! Fields that assign windowed and full attention to layers.
 
 use serde_json::{Map, Value, json};
 
@@ -10,19 +10,19 @@ use crate::error::HuggingFaceError;
 const SLIDING: &str = "sliding_attention";
 const FULL: &str = "full_attention";
 
-/// Softmax attention with a window or without.
+/// Softmax attention with an optional window.
 pub(crate) fn attention(window: Option<Window>) -> AttentionKind {
     window.map_or(AttentionKind::SOFTMAX, AttentionKind::windowed)
 }
 
-/// The window of a type with `use_sliding_window`, `max_window_layers` and `layer_types`.
+/// Reads the window of a model type with `use_sliding_window`, `max_window_layers` and `layer_types`.
 pub(crate) fn read(
     fields: &Fields<'_>,
     n_layers: usize,
 ) -> Result<Option<Window>, HuggingFaceError> {
     let used = fields.flag("use_sliding_window", false)?;
     let window = match used {
-        // The types' own default.
+        // The default of Qwen2 and Qwen3 in `transformers`.
         true if !fields.has("sliding_window") => Some(4096),
         true => fields.optional_size("sliding_window")?,
         false => None,
@@ -40,7 +40,7 @@ pub(crate) fn read(
     of_layers(fields, window, &slides, rule)
 }
 
-/// Returns true if each layer sees a window, by `layer_types`.
+/// Reads `layer_types`: true for each layer with a window. Returns `None` if the field is absent.
 pub(crate) fn types(
     fields: &Fields<'_>,
     n_layers: usize,
@@ -57,7 +57,8 @@ pub(crate) fn types(
     Ok(Some(types.iter().map(|&kind| kind == SLIDING).collect()))
 }
 
-/// The window of the layers that slide; `rule` is the error where they have no length.
+/// Builds the window from the layers for which `slides` is true. Returns the error `rule` if there are such layers but
+/// no window length.
 pub(crate) fn of_layers(
     fields: &Fields<'_>,
     tokens: Option<usize>,
@@ -78,14 +79,14 @@ pub(crate) fn of_layers(
     }))
 }
 
-/// The fields for [`read`].
+/// Writes the fields that [`read`] reads.
 pub(crate) fn write(config: &DecoderConfig, fields: &mut Map<String, Value>) {
     let used = config.window().is_some();
     fields.insert("use_sliding_window".to_owned(), json!(used));
     write_types(config, fields);
 }
 
-/// `sliding_window` and `layer_types`.
+/// Writes `sliding_window` and `layer_types`.
 pub(crate) fn write_types(config: &DecoderConfig, fields: &mut Map<String, Value>) {
     let types = (0..config.n_layers()).map(|layer| match config.window_of(layer) {
         Some(_) => SLIDING,

@@ -1,12 +1,11 @@
-//! The activations' names.
+//! Names of activations in `config.json`.
 
 use emberlm_kernels::Activation;
 
 use super::fields::Fields;
 use crate::error::HuggingFaceError;
 
-/// The names that stand for each activation, the one that is written first. Several are one function computed
-/// differently.
+/// Names of each activation; the first one is written. Some names are different implementations of the same function.
 const NAMES: [(Activation, &[&str]); 5] = [
     (Activation::Gelu, &["gelu", "gelu_python"]),
     (
@@ -24,7 +23,7 @@ const NAMES: [(Activation, &[&str]); 5] = [
     (Activation::Silu, &["silu", "swish"]),
 ];
 
-/// The activation that a field names.
+/// Reads an activation from a field.
 pub(crate) fn activation(
     fields: &Fields<'_>,
     field: &str,
@@ -44,7 +43,7 @@ pub(crate) fn activation(
     })
 }
 
-/// The name of an activation.
+/// Returns the name that is written for an activation.
 pub(crate) fn activation_name(activation: Activation) -> &'static str {
     let found = NAMES.iter().find(|(known, _)| *known == activation);
     found.map_or("", |(_, names)| names[0])

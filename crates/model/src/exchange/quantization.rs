@@ -1,9 +1,9 @@
-//! `quantization_config`: how the weights of a Hugging Face directory are quantized.
+//! The `quantization_config` field of a `config.json`.
 //!
-//! Read and written are int8 weights with a scale for each output, symmetric, in the formats `pack-quantized` and `int-quantized` of
-//! `compressed-tensors`, which `transformers` loads. It quantizes `torch.nn.Linear`: a type whose matrices are of another
-//! class (GPT-2's `Conv1D`, `[in, out]`) is written without a `quant_method` and with a format of this project's, which
-//! `transformers` and vLLM refuse.
+//! Supported are symmetric int8 weights with one scale per output, in the formats `pack-quantized` and
+//! `int-quantized` of the `compressed-tensors` library, which `transformers` loads. That library quantizes only
+//! `torch.nn.Linear`. Models with other layers (GPT-2's `Conv1D`, `[in, out]`) are therefore written in a custom
+//! format without `quant_method`, which `transformers` and vLLM reject.
 
 use serde_json::{Value, json};
 
@@ -12,19 +12,19 @@ use super::fields::Fields;
 use crate::error::HuggingFaceError;
 use crate::weights::quantized::{Quantization, QuantizedLayout};
 
-/// The field of a `config.json`.
+/// Name of the field in `config.json`.
 pub(crate) const FIELD: &str = "quantization_config";
-/// The library that loads the format.
+/// Library that defines the format.
 const METHOD: &str = "compressed-tensors";
 const WORDS: &str = "pack-quantized";
 const BYTES: &str = "int-quantized";
-/// [`WORDS`] for types that the library does not quantize.
-const OWN: &str = "emberlm-int8";
+/// [`WORDS`] for model types that the library does not quantize.
+const CUSTOM: &str = "emberlm-int8";
 
 type Read<T> = Result<T, HuggingFaceError>;
 
-/// The quantization that a `config.json` describes; none where its weights are in floating point. A tied head is the embedding,
-/// which is not quantized.
+/// Reads the quantization from a `config.json`; returns `None` if the weights are in floating point. A tied head is
+/// never quantized, because it is the embedding.
 pub(crate) fn read(
     fields: &Fields<'_>,
     exchange: &Exchange,
@@ -34,7 +34,7 @@ pub(crate) fn read(
         return Ok(None);
     };
     let layout = match config.optional_text("quant_method")? {
-        None if config.optional_text("format")? == Some(OWN) => QuantizedLayout::Words,
+        None if config.optional_text("format")? == Some(CUSTOM) => QuantizedLayout::Words,
         Some(METHOD) => compressed_tensors(&config)?,
         _ => return Err(config.error("quant_method", format!("must be {METHOD}"))),
     };
@@ -95,7 +95,7 @@ fn layout(fields: &Fields<'_>) -> Read<QuantizedLayout> {
     }
 }
 
-/// Checks that weights are symmetric int8 with a scale for each output.
+/// Checks that weights are symmetric int8 with one scale per output.
 fn check_weights(weights: &Fields<'_>) -> Read<()> {
     if weights.optional_size("num_bits")? != Some(8) {
         return Err(weights.error("num_bits", "must be 8"));
@@ -116,7 +116,7 @@ fn check_weights(weights: &Fields<'_>) -> Read<()> {
         ));
     }
     weights.refuse("block_structure", "must be null")?;
-    // The library's two ways to say one scale for each output.
+    // The library has two spellings of one scale per output.
     let group_size = weights.is_any_of("group_size", &[Value::Null, json!(-1)]);
     let strategy = weights.optional_text("strategy")?;
     let inferred = strategy.is_none() && weights.is_any_of("group_size", &[json!(-1)]);
@@ -127,7 +127,7 @@ fn check_weights(weights: &Fields<'_>) -> Read<()> {
     }
 }
 
-/// Returns true if the head is not quantized. No other layer may be left out.
+/// Returns true if the head is not quantized. All other layers must be.
 fn ignores_head(config: &Fields<'_>, exchange: &Exchange) -> Read<bool> {
     let head = head_module(exchange);
     let ignored = config.optional_texts("ignore")?.unwrap_or_default();
@@ -143,14 +143,15 @@ fn head_module(exchange: &Exchange) -> &'static str {
     head.strip_suffix(".weight").unwrap_or(head)
 }
 
-/// The field of a quantization in words. `linear` is false where the type's matrices are not of class `Linear`.
+/// Builds the field for weights in [`QuantizedLayout::Words`]. `linear` is false if the model type's matrices are not
+/// of the class `Linear`.
 pub(crate) fn write(quantization: Quantization, exchange: &Exchange, linear: bool) -> Value {
     let ignore = match quantization.head {
         true => Vec::new(),
         false => vec![head_module(exchange)],
     };
     if !linear {
-        return json!({"format": OWN, "ignore": ignore});
+        return json!({"format": CUSTOM, "ignore": ignore});
     }
     json!({
         "quant_method": METHOD,

@@ -1,5 +1,4 @@
-//! The rotary positions' fields: `rope_parameters` since `transformers` 5, `rope_scaling` and fields of the
-//! configuration itself before.
+//! Fields of rotary positions: `rope_parameters` since `transformers` 5; before, `rope_scaling` and top-level fields.
 
 use serde_json::{Map, Value, json};
 
@@ -11,31 +10,31 @@ use crate::config::{Position, RotaryScaling};
 use crate::error::HuggingFaceError;
 use crate::position::RotaryConfig;
 
-/// The older configurations' names of the fields, and the default share of a head that is rotated.
+/// Field names in older configurations, and the default fraction of a head that is rotated.
 pub(crate) struct RopeFields {
     pub(crate) base: &'static str,
-    pub(crate) part: &'static str,
-    pub(crate) default_part: f64,
-    /// True if the type can turn a part of the head at all.
+    pub(crate) fraction: &'static str,
+    pub(crate) default_fraction: f64,
+    /// True if the model type supports rotating only a part of each head.
     pub(crate) partial: bool,
 }
 
-/// LLaMA's and its descendants'.
-pub(crate) const WHOLE_HEAD: RopeFields = RopeFields {
+/// Fields of LLaMA and its descendants, which rotate whole heads.
+pub(crate) const FULL_HEAD: RopeFields = RopeFields {
     base: "rope_theta",
-    part: "partial_rotary_factor",
-    default_part: 1.0,
+    fraction: "partial_rotary_factor",
+    default_fraction: 1.0,
     partial: false,
 };
 
-/// The half-split rotary positions that the fields describe.
+/// Reads half-split rotary positions.
 pub(crate) fn read(
     fields: &Fields<'_>,
     names: &RopeFields,
     head_dim: usize,
     seq_len: usize,
 ) -> Result<Position, HuggingFaceError> {
-    // The older field takes the place of the newer one whole, unless it is empty.
+    // As in `transformers`, a non-empty older field replaces the newer one entirely.
     let parameters = match fields
         .object("rope_scaling")?
         .filter(|fields| !fields.is_empty())
@@ -55,24 +54,24 @@ pub(crate) fn read(
         Some(base) => base,
         None => fields.number(names.base, 10_000.0)?,
     };
-    let part = match parameters.optional_number("partial_rotary_factor")? {
-        Some(part) => part,
-        None => fields.number(names.part, names.default_part)?,
+    let fraction = match parameters.optional_number("partial_rotary_factor")? {
+        Some(fraction) => fraction,
+        None => fields.number(names.fraction, names.default_fraction)?,
     };
-    let wrong = |rule: &str| match parameters.has("partial_rotary_factor") {
+    let error = |rule: &str| match parameters.has("partial_rotary_factor") {
         true => parameters.error("partial_rotary_factor", rule),
-        false => fields.error(names.part, rule),
+        false => fields.error(names.fraction, rule),
     };
-    let legal = part > 0.0 && (part == 1.0 || (names.partial && part < 1.0));
-    if !legal {
-        return Err(wrong(match names.partial {
+    let is_valid = fraction > 0.0 && (fraction == 1.0 || (names.partial && fraction < 1.0));
+    if !is_valid {
+        return Err(error(match names.partial {
             true => "must be above 0 and at most 1",
             false => "must be 1 for this type",
         }));
     }
-    let dims = (head_dim as f64 * part) as usize;
+    let dims = (head_dim as f64 * fraction) as usize;
     if dims == 0 {
-        return Err(wrong(&format!("turns nothing of a head of {head_dim}")));
+        return Err(error(&format!("turns nothing of a head of {head_dim}")));
     }
     Ok(Position::Rotary {
         dims: Some(dims),
@@ -108,7 +107,7 @@ fn scaling(
             factor: number("factor")?,
             low_frequency_factor: number("low_freq_factor")?,
             high_frequency_factor: number("high_freq_factor")?,
-            // The configuration's own field comes first.
+            // The top-level field has precedence.
             original_seq_len: match fields.optional_size(ORIGINAL)? {
                 Some(original) => original,
                 None => parameters.size(ORIGINAL, seq_len)?,
@@ -118,7 +117,7 @@ fn scaling(
     }
 }
 
-/// The fields of rotary positions; nothing for others.
+/// Builds the value of `rope_parameters`; returns `None` for other positions.
 pub(crate) fn write(config: &DecoderConfig, names: &RopeFields) -> Option<Value> {
     let RotaryConfig {
         dims,
@@ -145,9 +144,11 @@ pub(crate) fn write(config: &DecoderConfig, names: &RopeFields) -> Option<Value>
     };
     fields["rope_theta"] = json!(base);
     if names.partial || dims != head_dim {
-        let part = dims as f64 / head_dim as f64;
-        let falls_short = ((head_dim as f64 * part) as usize) < dims;
-        fields["partial_rotary_factor"] = json!(if falls_short { part.next_up() } else { part });
+        let exact = dims as f64 / head_dim as f64;
+        // Readers truncate `head_dim · fraction`, so the product must not round below `dims`.
+        let falls_short = ((head_dim as f64 * exact) as usize) < dims;
+        let fraction = if falls_short { exact.next_up() } else { exact };
+        fields["partial_rotary_factor"] = json!(fraction);
     }
     Some(fields)
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! x = E[token]
-//! x = x + Wo · attention(rope(q), rope(k), v)       q, k, v = W · rms₁(x); neighbouring elements form a pair
+//! x = x + Wo · attention(rope(q), rope(k), v)       q, k, v = W · rms₁(x); interleaved rotary layout
 //! x = x + W₂ · (silu(W₁ · rms₂(x)) ∘ W₃ · rms₂(x))  ⌊8 · d_model / 3⌋ wide
 //! logits = H · rms(x)                               RMSNorm with a gain, ε 1e-5; no biases, H untied
 //! ```
@@ -38,7 +38,7 @@ fn presets() -> Vec<Preset> {
     )]
 }
 
-/// The names of the document's `state_dict`.
+/// Tensor names of the assignment's `state_dict`.
 const NAMES: &[TensorName] = &[
     as_is("tokens", "embedding.weights"),
     as_is("norm_final.gain", "norm.gamma_weights"),

@@ -7,8 +7,8 @@
 //! logits = 30 · tanh(E · rms(x) / 30)                       tied to the embedding; no biases; ε 1e-6
 //! ```
 //!
-//! The gain of each RMSNorm is `1 + w`. Scores are `50 · tanh(q kᵀ / (50 √s))`, where `s` is `query_pre_attn_scalar`. Even
-//! layers, counted from 0, see a window of 4096 tokens.
+//! The gain of each RMSNorm is `1 + w`. Scores are `50 · tanh(q kᵀ / (50 √s))`, where `s` is `query_pre_attn_scalar`.
+//! Even layers, counted from 0, attend to a window of 4096 tokens.
 
 use emberlm_kernels::Activation;
 use serde_json::{Map, Value, json};
@@ -32,7 +32,7 @@ pub(super) const DEFINITION: Definition = Definition {
     exchange: Some(exchange),
 };
 
-/// The sizes of the type, those of the model of 2B parameters.
+/// Sizes of the 2B model, which are also the defaults of the Hugging Face type.
 const TWO: Sizes = Sizes {
     vocab_size: 256_000,
     seq_len: 8192,
@@ -103,7 +103,7 @@ fn sized(sizes: Sizes, head_dim: usize, scalar: f64) -> ModelConfig {
     }
 }
 
-/// The fields that every model of the type has.
+/// Sets the fields that are the same in every model of the type.
 fn of_type(raw: ModelConfig, epsilon: f64) -> ModelConfig {
     ModelConfig {
         scale_embedding: true,
@@ -122,7 +122,7 @@ fn head(tied: bool, soft_cap: Option<f64>) -> Head {
     }
 }
 
-/// Returns true if a layer sees a window where `layer_types` does not say so.
+/// Returns true if a layer has a window by default, without `layer_types`.
 fn slides(layer: usize) -> bool {
     layer.is_multiple_of(2)
 }
@@ -173,7 +173,7 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
     })
 }
 
-/// A soft cap; none where it is null.
+/// Reads a soft cap; null disables it.
 fn cap(fields: &Fields<'_>, name: &str, default: f64) -> Result<Option<f64>, HuggingFaceError> {
     match fields.has(name) {
         true => fields.optional_number(name),
@@ -207,7 +207,7 @@ fn write(config: &DecoderConfig) -> Map<String, Value> {
     fields
 }
 
-/// `1/scale²`, whole where a whole number has this scale.
+/// Returns `1/scale²`, as an integer if the integer has exactly this scale.
 fn scalar_of(scale: f64) -> Value {
     let scalar = (scale * scale).recip();
     match scalar.round() {
@@ -216,7 +216,7 @@ fn scalar_of(scale: f64) -> Value {
     }
 }
 
-/// Hugging Face's names: LLaMA's, but for four norms a block.
+/// Tensor names of Hugging Face checkpoints: those of LLaMA, except for the four norms per block.
 const NAMES: &[TensorName] = &[
     as_is("tokens", "model.embed_tokens.weight"),
     as_is("norm_final.gain", "model.norm.weight"),

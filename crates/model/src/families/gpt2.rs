@@ -7,8 +7,8 @@
 //! logits = E · ln_f(x)                              tied to the embedding
 //! ```
 //!
-//! OpenAI's weights, and so Hugging Face's type, take GELU's tanh approximation; nanoGPT trains with the error
-//! function's, and can do without biases. The presets are nanoGPT's; a `config.json` says which it means.
+//! OpenAI's weights and the Hugging Face type use the tanh approximation of GELU. nanoGPT uses the exact GELU, and
+//! biases are optional. The presets follow nanoGPT; for published weights, `config.json` specifies the activation.
 
 use emberlm_kernels::Activation;
 use serde_json::{Map, Value, json};
@@ -144,7 +144,7 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
     read_common(fields, raw)
 }
 
-/// The context, width, layers and heads, with a type's defaults.
+/// Reads the context length, width, number of layers and number of heads.
 pub(super) fn read_sizes(
     fields: &Fields<'_>,
     defaults: [usize; 4],
@@ -160,7 +160,7 @@ pub(super) fn read_sizes(
     Ok(sizes)
 }
 
-/// The other fields that GPT-2 and GPT-J share, over a type's defaults.
+/// Reads the other fields that GPT-2 and GPT-J share. `defaults` is the type's default configuration.
 pub(super) fn read_common(
     fields: &Fields<'_>,
     defaults: ModelConfig,
@@ -200,7 +200,7 @@ pub(super) fn read_common(
     })
 }
 
-/// The fields for [`read_sizes`] and [`read_common`].
+/// Writes the fields that [`read_sizes`] and [`read_common`] read.
 pub(super) fn write(config: &DecoderConfig) -> Map<String, Value> {
     let mut fields = Map::new();
     let mut set = |name: &str, value: Value| fields.insert(name.to_owned(), value);
@@ -217,7 +217,7 @@ pub(super) fn write(config: &DecoderConfig) -> Map<String, Value> {
     fields
 }
 
-/// Hugging Face's names; the maps are `Conv1D`'s, stored `[in, out]`.
+/// Tensor names of Hugging Face checkpoints. Linear layers are of class `Conv1D`, which stores `[in, out]`.
 const NAMES: &[TensorName] = &[
     as_is("tokens", "transformer.wte.weight"),
     as_is("positions.weight", "transformer.wpe.weight"),
@@ -225,7 +225,6 @@ const NAMES: &[TensorName] = &[
     as_is("head", "lm_head.weight"),
     as_is("blocks.*.norm1", "transformer.h.*.ln_1"),
     as_is("blocks.*.norm2", "transformer.h.*.ln_2"),
-    // Hugging Face's `Conv1D` is stored `[in, out]`.
     as_is("blocks.*.attention.qkv", "transformer.h.*.attn.c_attn"),
     as_is("blocks.*.attention.out", "transformer.h.*.attn.c_proj"),
     as_is("blocks.*.feed_forward.up", "transformer.h.*.mlp.c_fc"),

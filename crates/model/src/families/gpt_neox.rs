@@ -1,13 +1,13 @@
 //! GPT-NeoX (Black et al. 2022) and Pythia (Biderman et al. 2023).
 //!
 //! ```text
-//! x = x + Wo · attention(rope(q), rope(k), v) + W₂ · gelu(W₁ · ln₂(x))  parallel, a norm for each branch
-//! q, k, v = W · ln₁(x)                              a quarter of each head turns, its halves in pairs
+//! x = x + Wo · attention(rope(q), rope(k), v) + W₂ · gelu(W₁ · ln₂(x))  parallel, one norm per branch
+//! q, k, v = W · ln₁(x)                              a quarter of each head is rotated, in half-split layout
 //! logits = H · ln_f(x)                              LayerNorm, ε 1e-5; biases in the blocks; H untied
 //! ```
 //!
-//! Without `use_parallel_residual` the branches follow one another. W is stored head by head: a head's queries, keys
-//! and values.
+//! Without `use_parallel_residual`, the block is pre-norm. W is stored head by head: the queries, keys and values of
+//! one head, then those of the next.
 
 use emberlm_kernels::{Activation, RotaryLayout};
 use serde_json::{Map, Value, json};
@@ -86,7 +86,7 @@ fn presets() -> Vec<Preset> {
             "GPT-NeoX, 20B parameters",
             ModelConfig {
                 vocab_size: Some(50_432),
-                // Its `config.json` says `gelu_fast`, which is the tanh form; Pythia's say `gelu`.
+                // The published `config.json` has `gelu_fast`, the tanh approximation; Pythia's have `gelu`.
                 feed_forward: FeedForward::dense(Activation::GeluTanh),
                 ..sized(2048, 6144, 44, 64)
             },
@@ -145,8 +145,8 @@ fn exchange() -> Exchange {
 
 const ROPE: RopeFields = RopeFields {
     base: "rotary_emb_base",
-    part: "rotary_pct",
-    default_part: 0.25,
+    fraction: "rotary_pct",
+    default_fraction: 0.25,
     partial: true,
 };
 
@@ -205,7 +205,7 @@ fn write(config: &DecoderConfig) -> Map<String, Value> {
     fields
 }
 
-/// Hugging Face's names.
+/// Tensor names of Hugging Face checkpoints.
 const NAMES: &[TensorName] = &[
     as_is("tokens", "gpt_neox.embed_in.weight"),
     as_is("norm_final", "gpt_neox.final_layer_norm"),

@@ -3,8 +3,8 @@
 //! ```text
 //! h = ln(x)                                         LayerNorm, ε 1e-5, one for both branches
 //! x = x + Wo · attention(rope(q), rope(k), v) + W₂ · gelu(W₁ · h)      GELU by tanh
-//! q, k, v = W · h                                   the first 64 of 256 elements of a head turn, neighbours in pairs
-//! logits = H · ln_f(x) + b                          biases only in the feed-forward part and the untied head
+//! q, k, v = W · h                                   rotates the first 64 of 256 elements of a head, interleaved layout
+//! logits = H · ln_f(x) + b                          biases only in the feed-forward layer and the untied head
 //! ```
 
 use emberlm_kernels::{Activation, RotaryLayout};
@@ -116,7 +116,7 @@ fn write(config: &DecoderConfig) -> Map<String, Value> {
     fields
 }
 
-/// Hugging Face's names.
+/// Tensor names of Hugging Face checkpoints.
 const NAMES: &[TensorName] = &[
     as_is("tokens", "transformer.wte.weight"),
     as_is("norm_final", "transformer.ln_f"),

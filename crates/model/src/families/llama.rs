@@ -1,12 +1,12 @@
 //! LLaMA (Touvron et al. 2023), LLaMA 2, and LLaMA 3 (Dubey et al. 2024).
 //!
 //! ```text
-//! x = x + Wo · attention(rope(q), rope(k), v)       q, k, v = W · rms₁(x); the halves of a head turn in pairs
+//! x = x + Wo · attention(rope(q), rope(k), v)       q, k, v = W · rms₁(x); half-split rotary layout
 //! x = x + W₂ · (silu(W₁ · rms₂(x)) ∘ W₃ · rms₂(x))  ⅔ · 4 · d_model wide, rounded up to a multiple
-//! logits = H · rms(x)                               no biases; grouped queries, tied heads and scaled frequencies
+//! logits = H · rms(x)                               no biases; options: grouped queries, tied head, RoPE scaling
 //! ```
 //!
-//! Mistral's and Qwen's checkpoints have the same names and fields but for what their own files say.
+//! Mistral, Qwen2 and Qwen3 share LLaMA's tensor names and `config.json` fields; their files define the differences.
 
 use emberlm_kernels::{Activation, RotaryLayout};
 use serde_json::{Map, Value, json};
@@ -107,12 +107,12 @@ fn presets() -> Vec<Preset> {
     ]
 }
 
-/// ⅔ · 4 · d_model rounded up to a multiple.
+/// Returns ⅔ · 4 · d_model, rounded up to a multiple of `multiple`.
 fn rounded_width(d_model: usize, multiple: usize) -> usize {
     (2 * 4 * d_model / 3).next_multiple_of(multiple)
 }
 
-/// The sizes of a model of this kind.
+/// Sizes of a model with LLaMA's structure.
 #[derive(Clone, Copy)]
 pub(super) struct Sizes {
     pub(super) vocab_size: usize,
@@ -132,14 +132,14 @@ impl Sizes {
             d_model: self.d_model,
             n_layers: self.n_layers,
             heads: self.heads,
-            kv_heads: self.own_kv_heads(),
+            kv_heads: self.grouped_kv_heads(),
             feed_forward: FeedForward::gated(Activation::Silu).with_expansion(self.expansion()),
             ..common(family)
         }
     }
 
-    /// The key-value heads where queries are grouped; else they follow the query heads.
-    pub(super) fn own_kv_heads(self) -> Option<usize> {
+    /// The number of key-value heads with grouped queries; `None`, the default, if it equals the number of query heads.
+    pub(super) fn grouped_kv_heads(self) -> Option<usize> {
         (self.kv_heads != self.heads).then_some(self.kv_heads)
     }
 
@@ -149,7 +149,7 @@ impl Sizes {
     }
 }
 
-/// A type with LLaMA's names.
+/// Hugging Face format of a model type with LLaMA's tensor names.
 pub(super) fn exchange(
     model_type: &'static str,
     architecture: &'static str,
@@ -169,8 +169,8 @@ pub(super) fn exchange(
     }
 }
 
-/// The fields that the types share, with their defaults for the sizes; biases, windows and the rest are each type's
-/// own.
+/// Reads the fields that all types with LLaMA's structure share. `defaults` and `head_dim` are the type's default
+/// sizes.
 pub(super) fn read_common(
     fields: &Fields<'_>,
     family: Family,
@@ -180,7 +180,7 @@ pub(super) fn read_common(
     let heads = fields.size("num_attention_heads", defaults.heads)?;
     let d_model = fields.size("hidden_size", defaults.d_model)?;
     let seq_len = fields.size("max_position_embeddings", defaults.seq_len)?;
-    // Given as null, it is the number of query heads.
+    // Null means the number of query heads, as does a default of 0.
     let kv_heads = match fields.has("num_key_value_heads") {
         true => fields.size("num_key_value_heads", heads)?,
         false if defaults.kv_heads == 0 => heads,
@@ -204,7 +204,7 @@ pub(super) fn read_common(
         norm: Norm::Rms {
             epsilon: fields.number("rms_norm_eps", 1e-6)?,
         },
-        position: rope::read(fields, &rope::WHOLE_HEAD, head_dim, seq_len)?,
+        position: rope::read(fields, &rope::FULL_HEAD, head_dim, seq_len)?,
         feed_forward: FeedForward::gated(activation(fields, "hidden_act", Activation::Silu)?)
             .with_width(fields.size("intermediate_size", defaults.width)?),
         head: Head {
@@ -219,7 +219,7 @@ pub(super) fn read_common(
     })
 }
 
-/// The fields for [`read_common`].
+/// Writes the fields that [`read_common`] reads.
 pub(super) fn write_common(config: &DecoderConfig) -> Map<String, Value> {
     let mut fields = Map::new();
     let mut set = |name: &str, value: Value| fields.insert(name.to_owned(), value);
@@ -232,7 +232,7 @@ pub(super) fn write_common(config: &DecoderConfig) -> Map<String, Value> {
     set("intermediate_size", json!(config.feed_forward_width()));
     set("hidden_act", json!(activation_name(config.activation())));
     set("rms_norm_eps", json!(config.norm_epsilon()));
-    if let Some(rope) = rope::write(config, &rope::WHOLE_HEAD) {
+    if let Some(rope) = rope::write(config, &rope::FULL_HEAD) {
         set("rope_parameters", rope);
     }
     fields
@@ -264,7 +264,7 @@ fn write(config: &DecoderConfig) -> Map<String, Value> {
     fields
 }
 
-/// Hugging Face's names.
+/// Tensor names of Hugging Face checkpoints.
 pub(super) const NAMES: &[TensorName] = &[
     as_is("tokens", "model.embed_tokens.weight"),
     as_is("norm_final.gain", "model.norm.weight"),
@@ -301,7 +301,7 @@ pub(super) const NAMES: &[TensorName] = &[
 
 #[cfg(test)]
 mod tests {
-    // Meta's own numbers: 11,008 of LLaMA 7B, 13,824 of 13B.
+    // Published values: 11,008 for LLaMA 7B and 13,824 for 13B.
     #[test]
     fn widths_are_rounded_up() {
         assert_eq!(super::rounded_width(4096, 256), 11_008);

@@ -1,7 +1,7 @@
-//! Mistral 7B (Jiang et al. 2023): LLaMA's block, whose attention sees a window of the newest tokens.
+//! Mistral 7B (Jiang et al. 2023): LLaMA's block with sliding-window attention.
 //!
 //! ```text
-//! x = x + Wo · attention(rope(q), rope(k), v)       query i sees the keys j with i - window < j ≤ i
+//! x = x + Wo · attention(rope(q), rope(k), v)       query i attends to keys j with i - window < j ≤ i
 //! x = x + W₂ · (silu(W₁ · rms₂(x)) ∘ W₃ · rms₂(x))
 //! logits = H · rms(x)                               no biases, H untied
 //! ```
@@ -33,7 +33,7 @@ const SEVEN: Sizes = Sizes {
     width: 14_336,
 };
 
-/// The window of the first version; later ones have none.
+/// Window of the first version; later versions have none.
 const WINDOW: usize = 4096;
 
 fn presets() -> Vec<Preset> {
@@ -54,7 +54,7 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
         seq_len: 131_072,
         ..SEVEN
     };
-    // Given as null, there is none.
+    // Null means no window.
     let window = match fields.has("sliding_window") {
         true => fields.optional_size("sliding_window")?,
         false => Some(WINDOW),

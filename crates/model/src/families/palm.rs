@@ -7,7 +7,7 @@
 //! logits = E · ln_f(x) / √d_model                   tied to the embedding; no biases
 //! ```
 //!
-//! The paper does not say which elements of a head its rotary positions pair, nor its ε: here the halves, and 1e-5.
+//! The paper does not specify the rotary layout and ε; this project uses half-split and 1e-5.
 
 use emberlm_kernels::Activation;
 
@@ -55,7 +55,7 @@ fn sized(d_model: usize, n_layers: usize, heads: usize) -> ModelConfig {
     }
 }
 
-/// No checkpoint was published: the names are this project's reference's.
+/// Tensor names of this project's reference implementation; no checkpoint was published.
 const NAMES: &[TensorName] = &[
     as_is("tokens", "embedding.weight"),
     as_is("norm_final.gain", "norm.weight"),

@@ -1,8 +1,8 @@
-//! PocketTransformer: a small model of modern parts.
+//! PocketTransformer: a small model with modern components.
 //!
 //! ```text
 //! x = norm(E[token])                      norm(x) = x / (√mean(x²) + 1e-8), no parameters
-//! x = x + Wo · attention(rope(q), rope(k), v)       q, k, v = W · norm(x): 6 query heads on 2 key-value heads
+//! x = x + Wo · attention(rope(q), rope(k), v)       q, k, v = W · norm(x): 6 query heads, 2 key-value heads
 //! x = x + W₂ · relu(W₁ · norm(x))²
 //! logits = H · norm(x)                    H untied; no biases anywhere
 //! ```
@@ -38,7 +38,7 @@ fn presets() -> Vec<Preset> {
     ]
 }
 
-/// The published parts at other sizes.
+/// The published components at the given sizes.
 fn sized(d_model: usize, n_layers: usize) -> ModelConfig {
     ModelConfig {
         seq_len: 256,
@@ -59,7 +59,7 @@ fn sized(d_model: usize, n_layers: usize) -> ModelConfig {
     }
 }
 
-/// The names of the published code's `state_dict`.
+/// Tensor names of the published code's `state_dict`.
 const NAMES: &[TensorName] = &[
     as_is("tokens", "embedding.weight"),
     as_is("head", "head.weight"),

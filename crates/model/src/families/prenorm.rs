@@ -1,9 +1,9 @@
-//! A transformer with its norms first (Xiong et al. 2020) and learned positions.
+//! A pre-norm transformer (Xiong et al. 2020) with learned positions.
 //!
 //! ```text
 //! x = E[token] + P[position]
 //! x = x + Wo · attention(W · ln₁(x))                ln: LayerNorm, ε 1e-5
-//! x = x + W₂ · gelu(W₁ · ln₂(x))                    GELU by the error function
+//! x = x + W₂ · gelu(W₁ · ln₂(x))                    exact GELU (error function)
 //! logits = H · ln_f(x)                              biases in the blocks, none in the untied head
 //! ```
 
@@ -40,7 +40,7 @@ fn presets() -> Vec<Preset> {
     )]
 }
 
-/// The names of the document's `state_dict`.
+/// Tensor names of the reference document's `state_dict`.
 const NAMES: &[TensorName] = &[
     as_is("tokens", "token_embedding.weight"),
     as_is("positions.weight", "position_embedding.weight"),

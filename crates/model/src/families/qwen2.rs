@@ -1,7 +1,7 @@
 //! Qwen2 and Qwen2.5 (Yang et al. 2024): LLaMA's block with biases on queries, keys and values.
 //!
 //! ```text
-//! x = x + Wo · attention(rope(q), rope(k), v)       q, k, v = W · rms₁(x) + b; the upper layers may see a window
+//! x = x + Wo · attention(rope(q), rope(k), v)       q, k, v = W · rms₁(x) + b; upper layers may have a window
 //! x = x + W₂ · (silu(W₁ · rms₂(x)) ∘ W₃ · rms₂(x))
 //! logits = H · rms(x)                               ε 1e-6; H tied in the small sizes
 //! ```
@@ -69,7 +69,7 @@ fn presets() -> Vec<Preset> {
     ]
 }
 
-/// The defaults of the types `qwen2` and `qwen3`.
+/// Defaults of the Hugging Face types `qwen2` and `qwen3`.
 pub(super) const DEFAULTS: Sizes = Sizes {
     vocab_size: 151_936,
     seq_len: 32_768,

@@ -1,9 +1,10 @@
-//! Qwen3's dense models (Yang et al. 2025): LLaMA's block, each head's queries and keys normalised before they turn.
+//! Qwen3's dense models (Yang et al. 2025): LLaMA's block with queries and keys normalized per head before the
+//! rotation.
 //!
 //! ```text
-//! x = x + Wo · attention(rope(rms(q)), rope(rms(k)), v)      q, k, v = W · rms₁(x); a norm of a head's width each
+//! x = x + Wo · attention(rope(rms(q)), rope(rms(k)), v)      q, k, v = W · rms₁(x); RMSNorm over each head of q and k
 //! x = x + W₂ · (silu(W₁ · rms₂(x)) ∘ W₃ · rms₂(x))
-//! logits = H · rms(x)                               ε 1e-6; heads of 128 whatever d_model is; H tied in small sizes
+//! logits = H · rms(x)                               ε 1e-6; head_dim is always 128; H tied in small sizes
 //! ```
 
 use emberlm_kernels::RotaryLayout;

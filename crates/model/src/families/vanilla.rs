@@ -7,8 +7,8 @@
 //! logits = H · ln_f(x) + b                          biases throughout
 //! ```
 //!
-//! The document it is taken from builds its mask the wrong way round, so that a token sees those after it and not
-//! itself: such a model reads what it is to predict. This one is causal.
+//! This model is causal. The reference document inverts its mask, so that tokens attend to later tokens and not to
+//! themselves, which lets the model read its targets.
 
 use emberlm_kernels::Activation;
 
@@ -51,7 +51,7 @@ fn presets() -> Vec<Preset> {
     )]
 }
 
-/// The names of the document's `state_dict`.
+/// Tensor names of the reference document's `state_dict`.
 const NAMES: &[TensorName] = &[
     as_is("tokens", "embedding.weight"),
     as_is("norm_final", "ln_f"),

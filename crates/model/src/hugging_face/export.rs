@@ -20,14 +20,14 @@ use crate::reconfigure::{first_difference, object};
 use crate::weights::quantized::{Quantization, QuantizedLayout};
 use crate::weights::{Element, Published, PublishedPacked, published, write};
 
-/// The options of an export.
+/// Options of [`export`].
 #[derive(Clone, Debug)]
 pub struct ExportOptions {
     /// Element type of the weights.
     pub element: Element,
-    /// Maximum bytes of tensors per file. A larger tensor gets a separate file.
+    /// Maximum bytes of tensors per file. A larger tensor is written to a separate file.
     pub shard_bytes: u64,
-    /// Fields of `config.json` that do not affect the computation, such as token ids.
+    /// Additional fields of `config.json` that do not affect the model's output, such as token ids.
     pub fields: Map<String, Value>,
 }
 
@@ -42,7 +42,7 @@ impl Default for ExportOptions {
     }
 }
 
-/// The files written.
+/// Summary of an export.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exported {
     /// The weight files, in order.
@@ -53,24 +53,26 @@ pub struct Exported {
     pub bytes: u64,
 }
 
-/// Checks that the family's type in `transformers` can express a model, as [`export`] does.
+/// Checks that [`export`] supports a configuration.
 ///
 /// # Errors
-/// `transformers` has no type for the family, or the type cannot express the model.
+/// `transformers` has no model type for the family, or the model type cannot express the configuration.
 pub fn check_exportable(config: &DecoderConfig) -> Result<(), HuggingFaceError> {
     let exchange = exchange_of(config.family())?;
     let options = ExportOptions::default();
-    described(&completed(config, &exchange)?, &exchange, None, &options).map(drop)
+    let config = with_required_parameters(config, &exchange)?;
+    config_fields(&config, &exchange, None, &options).map(drop)
 }
 
-/// Writes a model's `config.json` and weights into an existing directory. Files that refer to the weights of an earlier
-/// model there are replaced.
+/// Writes a model's `config.json` and weights into an existing directory. The weights or index of an earlier export
+/// there are replaced.
 ///
-/// Packed weights are written unchanged, with a `quantization_config`. A packed tied head is written as an untied head,
+/// Packed weights are written unchanged, with a `quantization_config`. A packed tied head is written as an untied one,
 /// because the embedding is not packed.
 ///
 /// # Errors
-/// `transformers` has no type for the family, the type cannot express the model, or a file cannot be written.
+/// `transformers` has no model type for the family, the model type cannot express the configuration, or a file cannot
+/// be written.
 pub fn export<B: Backend>(
     decoder: &Decoder<B>,
     folder: &Path,
@@ -84,27 +86,27 @@ pub fn export<B: Backend>(
     let exchange = exchange_of(decoder.config().family())?;
     let mut raw = decoder.config().raw();
     raw.head.tied &= weights.head().is_none();
-    let config = completed(&DecoderConfig::try_from(raw)?, &exchange)?;
-    let fields = described(&config, &exchange, quantization, options)?;
-    let whole = if config == *decoder.config() {
+    let config = with_required_parameters(&DecoderConfig::try_from(raw)?, &exchange)?;
+    let fields = config_fields(&config, &exchange, quantization, options)?;
+    let completed = if config == *decoder.config() {
         decoder.clone()
     } else {
-        decoder.under(&config)
+        decoder.with_config(&config)
     };
     let text = serde_json::to_string_pretty(&fields).unwrap_or_default() + "\n";
     let file = folder.join(CONFIG_FILE);
     fs::write(&file, text).map_err(io(&file))?;
     let source = |path: &str| config.family().source(&config, path);
-    let parameters = published(&whole, options.element, source).into_iter();
+    let parameters = published(&completed, options.element, source).into_iter();
     let mut tensors: Vec<Tensor<B>> = parameters.map(Tensor::Parameter).collect();
-    for (path, parts) in whole.packed_weights() {
+    for (path, parts) in completed.packed_weights() {
         let packed = source(&path).map(|source| PublishedPacked::of(&source, &parts));
         tensors.extend(packed.into_iter().flatten().map(Tensor::Packed));
     }
     write_shards(&tensors, folder, options.shard_bytes)
 }
 
-/// A tensor to be written.
+/// A tensor to write.
 enum Tensor<B: Backend> {
     Parameter(Published<B>),
     Packed(PublishedPacked<B>),
@@ -149,8 +151,8 @@ impl<B: Backend> View for &Tensor<B> {
     }
 }
 
-/// Adds the parameters that the model's type always has.
-fn completed(
+/// Adds the parameters that the model type always has.
+fn with_required_parameters(
     config: &DecoderConfig,
     exchange: &Exchange,
 ) -> Result<DecoderConfig, HuggingFaceError> {
@@ -159,15 +161,15 @@ fn completed(
     Ok(DecoderConfig::try_from(raw)?)
 }
 
-/// Builds a model's `config.json` and verifies it by reading it back.
-fn described(
+/// Builds the fields of `config.json` and verifies them by reading them back.
+fn config_fields(
     config: &DecoderConfig,
     exchange: &Exchange,
     quantization: Option<Quantization>,
     options: &ExportOptions,
 ) -> Result<Map<String, Value>, HuggingFaceError> {
     let mut fields = options.fields.clone();
-    // The field of the source directory describes other tensors.
+    // The quantization of the source directory does not describe the exported tensors.
     fields.remove(quantization::FIELD);
     if let Some(quantization) = quantization {
         let path = "blocks.0.attention.out.weight";
@@ -182,25 +184,27 @@ fn described(
     fields.insert("tie_word_embeddings".to_owned(), json!(config.head().tied));
     fields.insert("vocab_size".to_owned(), json!(config.vocab_size()));
     fields.extend((exchange.write)(config));
-    let refused = |field: String, value: String| HuggingFaceError::NotExpressible {
+    let not_expressible = |field: String, value: String| HuggingFaceError::NotExpressible {
         model_type: exchange.model_type,
         field,
         value,
     };
-    let own = |field: &str| {
+    let field_error = |field: &str| {
         let value = object(&config.raw()).remove(field).unwrap_or_default();
-        refused(field.to_owned(), value.to_string())
+        not_expressible(field.to_owned(), value.to_string())
     };
-    let again = read_config(&fields).map_err(|error| match error {
+    let read_back = read_config(&fields).map_err(|error| match error {
         HuggingFaceError::Field { field, .. } if field.starts_with("rope_parameters.") => {
-            own("position")
+            field_error("position")
         }
-        // A default violates the rule because the model's own value could not be written.
-        HuggingFaceError::Config(error) => own(error.field.split('.').next().unwrap_or_default()),
+        // The model type's default violates the rule, because the model's value could not be written.
+        HuggingFaceError::Config(error) => {
+            field_error(error.field.split('.').next().unwrap_or_default())
+        }
         other => other,
     })?;
-    match first_difference(&config.raw(), &again.raw(), &[]) {
-        Some((field, value)) => Err(refused(field, value)),
+    match first_difference(&config.raw(), &read_back.raw(), &[]) {
+        Some((field, value)) => Err(not_expressible(field, value)),
         None => Ok(fields),
     }
 }
@@ -226,7 +230,7 @@ fn write_shards<B: Backend>(
     }
     let bytes = tensors.iter().map(|tensor| size(&tensor)).sum();
     let count = shards.len();
-    let mut places = BTreeMap::new();
+    let mut weight_map = BTreeMap::new();
     let mut files = Vec::new();
     for (number, shard) in shards.iter().enumerate() {
         let name = match count {
@@ -237,16 +241,16 @@ fn write_shards<B: Backend>(
         let views = shard.iter().map(|tensor| (tensor.name(), *tensor));
         let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
         write(views, metadata, &file).map_err(weights(folder))?;
-        places.extend(shard.iter().map(|tensor| (tensor.name(), name.clone())));
+        weight_map.extend(shard.iter().map(|tensor| (tensor.name(), name.clone())));
         files.push(file);
     }
     if count > 1 {
-        let index = json!({"metadata": {"total_size": bytes}, "weight_map": places});
+        let index = json!({"metadata": {"total_size": bytes}, "weight_map": weight_map});
         let file = folder.join(INDEX_FILE);
         let text = serde_json::to_string_pretty(&index).unwrap_or_default() + "\n";
         fs::write(&file, text).map_err(io(&file))?;
     }
-    // Given both a file and an index, some programs read the one and some the other.
+    // If both a single file and an index exist, programs disagree on which of them to read.
     let stale = folder.join(if count > 1 { WEIGHTS_FILE } else { INDEX_FILE });
     match fs::remove_file(&stale) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(io(&stale)(error)),

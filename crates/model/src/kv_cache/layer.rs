@@ -14,7 +14,7 @@ pub struct LayerCache<B: BurnBackend> {
     len: usize,
 }
 
-/// Cached state, by kind of attention.
+/// Cached state of an attention mechanism.
 #[derive(Clone, Debug)]
 enum LayerState<B: BurnBackend> {
     KeysAndValues(KeysAndValues<B>),
@@ -22,11 +22,11 @@ enum LayerState<B: BurnBackend> {
     Sums(Option<LinearAttentionState<B>>),
 }
 
-/// The keys and values of all tokens that were not dropped.
+/// The keys and values of all tokens that have not been dropped.
 #[derive(Clone, Debug)]
 struct KeysAndValues<B: BurnBackend> {
-    /// `[batch, kv_heads, rows, head_dim]` each. They are taken out for a write, because a tensor with one owner is
-    /// updated in place.
+    /// `[batch, kv_heads, rows, head_dim]`, like `values`. Writes take the tensor out of the option, because Burn
+    /// updates a tensor in place only if it has a single owner.
     keys: Option<Tensor<B, 4>>,
     values: Option<Tensor<B, 4>>,
     retention: Retention,
@@ -59,7 +59,7 @@ impl<B: Backend> LayerCache<B> {
         Self { held, len: 0 }
     }
 
-    /// Length of the cached text in tokens, including those outside of the window.
+    /// Number of cached tokens, including those outside the window.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -75,14 +75,14 @@ impl<B: Backend> LayerCache<B> {
 
     /// See [`super::KvCache::reusable`]; `len` is at most the cache's.
     pub(super) fn reusable(&self, len: usize) -> usize {
-        let keeps = match &self.held {
+        let can_continue = match &self.held {
             LayerState::Sums(_) => len == self.len,
             LayerState::KeysAndValues(held) => held.retention.continues(len, held.dropped),
         };
-        if keeps { len } else { 0 }
+        if can_continue { len } else { 0 }
     }
 
-    /// Truncates to a reusable length.
+    /// Truncates to `len` tokens, a length that [`LayerCache::reusable`] returned.
     pub(super) fn truncate(&mut self, len: usize) {
         match &mut self.held {
             LayerState::Sums(sums) if len == 0 => *sums = None,
@@ -92,7 +92,7 @@ impl<B: Backend> LayerCache<B> {
         self.len = len;
     }
 
-    /// Copies the first `len` tokens of another cache, which must be reusable there.
+    /// Copies the first `len` tokens of another cache. `len` must be reusable in `other`.
     pub(super) fn copy_from(&mut self, other: &Self, len: usize) {
         self.truncate(0);
         match (&mut self.held, &other.held) {
@@ -120,8 +120,8 @@ impl<B: Backend> LayerCache<B> {
         }
     }
 
-    /// Appends keys and values `[batch, kv_heads, seq, head_dim]` and returns all that the new tokens can attend to,
-    /// the new ones last.
+    /// Appends keys and values `[batch, kv_heads, seq, head_dim]` and returns all keys and values that the new tokens
+    /// can attend to, the new ones last.
     pub(crate) fn append(
         &mut self,
         keys: Tensor<B, 4>,
@@ -131,12 +131,12 @@ impl<B: Backend> LayerCache<B> {
         self.len += keys.dims()[2];
         match &mut self.held {
             LayerState::KeysAndValues(held) => held.append(start, keys, values),
-            // Unreachable in practice: linear attention only uses its sums.
+            // Not reached: linear attention uses only its sums.
             LayerState::Sums(_) => (keys, values),
         }
     }
 
-    /// Restricts a mask's padding and bias over all tokens to the keys that [`LayerCache::append`] will return.
+    /// Restricts the padding and bias of a mask over all tokens to the keys that [`LayerCache::append`] returns.
     pub(crate) fn mask(&self, mask: AttentionMask<B>) -> AttentionMask<B> {
         let (head, dropped) = match &self.held {
             LayerState::KeysAndValues(held) if held.dropped > 0 => {
@@ -151,7 +151,7 @@ impl<B: Backend> LayerCache<B> {
         }
     }
 
-    /// Takes the sums out; [`LayerCache::put_sums`] stores the updated ones.
+    /// Takes the sums; [`LayerCache::put_sums`] stores their updated values.
     pub(crate) fn take_sums(&mut self) -> Option<LinearAttentionState<B>> {
         match &mut self.held {
             LayerState::Sums(sums) => sums.take(),
@@ -174,8 +174,8 @@ impl<B: Backend> KeysAndValues<B> {
         values: Tensor<B, 4>,
     ) -> (Tensor<B, 4>, Tensor<B, 4>) {
         let (start, seq) = (len - self.dropped, keys.dims()[2]);
-        let room = self.keys.as_ref().map_or(0, |keys| keys.dims()[2]);
-        let dropped = match start + seq > room {
+        let rows = self.keys.as_ref().map_or(0, |keys| keys.dims()[2]);
+        let dropped = match start + seq > rows {
             true => self.retention.droppable(len + seq).max(self.dropped),
             false => self.dropped,
         };
@@ -190,7 +190,7 @@ impl<B: Backend> KeysAndValues<B> {
     }
 
     fn copy_from(&mut self, other: &Self, len: usize) {
-        // Nothing is dropped from a text that ends within the head.
+        // No token is dropped from a sequence that ends within the head.
         self.dropped = match len <= other.retention.head() {
             true => 0,
             false => other.dropped,
@@ -208,7 +208,7 @@ impl<B: Backend> KeysAndValues<B> {
     }
 }
 
-/// Writes `new` after the first `start` rows and returns all rows.
+/// Writes `new` after the first `start` rows and returns the rows up to its end.
 fn write<B: Backend>(
     held: &mut Option<Tensor<B, 4>>,
     new: Tensor<B, 4>,
@@ -224,7 +224,7 @@ fn write<B: Backend>(
     seen
 }
 
-/// Returns the first `start` rows followed by `new`, and stores them without `dropped` rows after the head.
+/// Returns the first `start` rows followed by `new`, and stores them without the first `dropped` rows after the head.
 fn shift<B: Backend>(
     held: &mut Option<Tensor<B, 4>>,
     new: Tensor<B, 4>,
@@ -292,7 +292,7 @@ mod tests {
         LayerCache::new(&config.with_reach(reach), 1, capacity, &Default::default())
     }
 
-    /// Checks that the outputs for `chunks` of new tokens are bit-identical with a windowed cache and with a full one.
+    /// Checks that a windowed cache and a full one give bit-identical outputs for `chunks` of new tokens.
     fn check(tokens: usize, global_tokens: usize, chunks: &[usize]) {
         let reach = Reach::Window {
             tokens,
@@ -310,7 +310,7 @@ mod tests {
         assert!(window.bytes() < all.bytes());
         for &seq in chunks {
             let (q, k, v) = (random(4, seq), random(KV_HEADS, seq), random(KV_HEADS, seq));
-            // As after a rejected draft.
+            // Append and remove tokens, as after rejected draft tokens.
             for cache in [&mut window, &mut all] {
                 let len = cache.len();
                 let drafts = [(); 2].map(|()| random(KV_HEADS, 5.min(capacity - len)));

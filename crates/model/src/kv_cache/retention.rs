@@ -1,4 +1,4 @@
-//! Tokens whose keys and values a layer holds.
+//! Selection of the tokens whose keys and values a layer retains.
 //!
 //! ```text
 //! token    0 … head │ head … head + dropped │ … len - rollback - window … len
@@ -6,25 +6,25 @@
 //! row      0 … head │                       │ head … rows
 //! ```
 //!
-//! Attention depends on the distance between query and key. The dropped tokens are visible to no later query, so
+//! No later query attends to a dropped token, and the mask depends only on the distance between query and key, so
 //! attention over the remaining rows gives the same result as over all tokens. The gap and the head are multiples of
-//! [`KEY_BLOCK`], so flex sums the same keys in the same groups and the output is bit-identical.
+//! [`KEY_BLOCK`]: flex then sums the same keys in the same groups, and the output is bit-identical.
 
 use emberlm_kernels::{KEY_BLOCK, Reach};
 
 use crate::attention::{AttentionConfig, Mechanism};
 
-/// Number of newest tokens that every cache of keys and values can remove ([`super::KvCache::truncate`]).
+/// Number of newest tokens that [`super::KvCache::truncate`] can always remove from a cache of keys and values.
 pub const ROLLBACK_TOKENS: usize = 64;
 
-/// The tokens that a layer must hold.
+/// Tokens that a layer must retain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Retention {
     /// All tokens.
     All,
     /// The tokens of a window.
     Window {
-        /// Number of first tokens that are always held: the global tokens, rounded up to [`KEY_BLOCK`].
+        /// Number of leading tokens that are never dropped: the global tokens, rounded up to [`KEY_BLOCK`].
         head: usize,
         /// Number of newest tokens that a query attends to, including its own.
         tokens: usize,
@@ -48,7 +48,7 @@ impl Retention {
         }
     }
 
-    /// Rows needed for a text of at most `capacity` tokens.
+    /// Rows needed for a sequence of at most `capacity` tokens.
     pub fn rows(self, capacity: usize) -> usize {
         match self {
             Self::All => capacity,
@@ -59,23 +59,24 @@ impl Retention {
         }
     }
 
-    /// Tokens after the head that no query attends to once there are `len` tokens, or [`ROLLBACK_TOKENS`] fewer.
+    /// Number of tokens after the head that no later query attends to, even if the newest [`ROLLBACK_TOKENS`] of `len`
+    /// tokens are removed.
     pub fn droppable(self, len: usize) -> usize {
         match self {
             Self::All => 0,
             Self::Window { head, tokens } => {
-                // The query after `len - rollback` tokens attends to its own token and `tokens - 1` before.
-                let unseen = len
+                // The query after `len - rollback` tokens attends to its own token and the `tokens - 1` before it.
+                let unreachable = len
                     .saturating_sub(ROLLBACK_TOKENS)
                     .saturating_sub(tokens - 1);
-                let unseen = unseen.saturating_sub(head);
-                unseen - unseen % KEY_BLOCK
+                let unreachable = unreachable.saturating_sub(head);
+                unreachable - unreachable % KEY_BLOCK
             }
         }
     }
 
-    /// Returns true if a text can be continued from its first `len` tokens when `dropped` tokens after the head are no
-    /// longer held.
+    /// Returns true if a sequence can be continued from its first `len` tokens although `dropped` tokens after the head
+    /// are no longer held.
     pub fn continues(self, len: usize, dropped: usize) -> bool {
         match self {
             Self::All => true,
@@ -85,7 +86,7 @@ impl Retention {
         }
     }
 
-    /// Number of first tokens that are always held.
+    /// Number of leading tokens that are never dropped.
     pub fn head(self) -> usize {
         match self {
             Self::All => 0,
@@ -94,7 +95,7 @@ impl Retention {
     }
 }
 
-/// Number of tokens whose keys and values a block holds for a text of `capacity` tokens; `None` with linear attention.
+/// Number of tokens whose keys and values a block retains for a sequence of `capacity` tokens; 0 with linear attention.
 pub(crate) fn held_tokens(attention: &AttentionConfig, capacity: usize) -> usize {
     match attention.mechanism {
         Mechanism::Softmax { reach, .. } => Retention::of(reach).rows(capacity),
@@ -123,9 +124,9 @@ mod tests {
                 let dropped = retention.droppable(len);
                 let first_held = retention.head() + dropped;
                 let query = len.saturating_sub(ROLLBACK_TOKENS);
-                let first_seen = (query + 1).saturating_sub(WINDOW);
-                assert!(dropped == 0 || first_held <= first_seen, "{len}");
-                // The rest fits, and the next drop is large enough to justify a copy.
+                let first_visible = (query + 1).saturating_sub(WINDOW);
+                assert!(dropped == 0 || first_held <= first_visible, "{len}");
+                // The remaining tokens fit.
                 assert!(len - dropped <= retention.rows(usize::MAX), "{len}");
                 assert!(retention.continues(query, dropped), "{len}");
             }
@@ -133,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_not_continued_without_its_last_window() {
+    fn sequence_is_not_continued_without_its_last_window() {
         let retention = window(0);
         let dropped = retention.droppable(2000);
         let shortest = dropped + WINDOW - 1;
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn short_text_is_held_entirely() {
+    fn short_sequence_is_retained_entirely() {
         assert_eq!(window(0).rows(50), 50);
         assert_eq!(
             window(0).rows(100_000),

@@ -1,26 +1,26 @@
-//! The types of numbers in weights files.
+//! Element types of weight files.
 
 use half::{bf16, f16};
 use safetensors::Dtype;
 use serde::{Deserialize, Serialize};
 
-/// A type of numbers that weights are read and written in; they are f32 in between.
+/// Element type of stored weights. In memory, weights are f32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Element {
-    /// 16 bits, 8 of them the exponent.
+    /// bfloat16: 16 bits with an 8-bit exponent.
     Bf16,
-    /// 16 bits, 5 of them the exponent.
+    /// IEEE half precision: 16 bits with a 5-bit exponent.
     F16,
-    /// 32 bits.
+    /// IEEE single precision.
     F32,
 }
 
 impl Element {
-    /// Every one, the narrowest first.
+    /// Every type, narrowest first.
     pub const ALL: [Self; 3] = [Self::Bf16, Self::F16, Self::F32];
 
-    /// Its name on the command line.
+    /// Name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Bf16 => "bf16",
@@ -29,7 +29,7 @@ impl Element {
         }
     }
 
-    /// Its name in PyTorch and in Hugging Face's configurations.
+    /// Name in PyTorch and in Hugging Face configurations.
     pub const fn torch_name(self) -> &'static str {
         match self {
             Self::Bf16 => "bfloat16",
@@ -38,7 +38,7 @@ impl Element {
         }
     }
 
-    /// Bytes of a number.
+    /// Bytes per element.
     pub const fn size(self) -> usize {
         match self {
             Self::Bf16 | Self::F16 => 2,
@@ -63,7 +63,7 @@ impl Element {
         }
     }
 
-    /// Appends the numbers that little-endian bytes are, each widened exactly.
+    /// Decodes little-endian bytes and appends the values. The conversion to f32 is exact.
     pub(crate) fn decode(self, bytes: &[u8], values: &mut Vec<f32>) {
         match self {
             Self::Bf16 => {
@@ -81,9 +81,9 @@ impl Element {
         }
     }
 
-    /// Writes a number at a place, rounded to the nearest, ties to even.
-    pub(crate) fn write(self, value: f32, bytes: &mut [u8], place: usize) {
-        let at = place * self.size();
+    /// Writes a value as element `index`, rounded to nearest, ties to even.
+    pub(crate) fn write(self, value: f32, bytes: &mut [u8], index: usize) {
+        let at = index * self.size();
         match self {
             Self::Bf16 => {
                 bytes[at..at + 2].copy_from_slice(&bf16::from_f32(value).to_le_bytes());

@@ -1,4 +1,4 @@
-//! Reading weights: every tensor of the file has its place, and every parameter its tensor, or it is an error.
+//! Loads weights. Every tensor must belong to a parameter, and every parameter must have a tensor.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -15,32 +15,32 @@ use super::store::{TensorStore, check_shape, equal, rows_of};
 use super::{ParamMapper, Parts, map_params};
 use crate::error::WeightsError;
 
-/// The naming of a store's tensors.
+/// Names of the tensors in a store.
 pub(crate) struct Naming<S> {
-    /// The place of a parameter by its path.
+    /// Returns the source of a parameter, given its path.
     pub(crate) source: S,
-    /// A beginning that all names have or none has.
+    /// Prefix that either all names have or none has.
     pub(crate) optional_prefix: &'static str,
-    /// True if a tensor holds no weights: a mask or a table that older programs kept beside them.
+    /// Returns true if a tensor is not a weight, but a mask or rotary table that older versions saved.
     pub(crate) constant: fn(&str) -> bool,
-    /// The tensor of a tied head, which may be there as a copy of the embedding, and the embedding's.
+    /// Names of a tied head and its embedding. Some files store both; the head must then be a copy of the embedding.
     pub(crate) tied: Option<(&'static str, &'static str)>,
 }
 
-/// Loads a file that this project wrote: each parameter under its own path.
+/// Loads a file written by [`super::save_own`], in which tensors are named by parameter paths.
 ///
 /// # Errors
-/// The file cannot be read or is damaged; a tensor is missing, left over, or of another shape or type.
+/// The file cannot be read or is damaged; a tensor is missing, unexpected, or has another shape or type.
 pub fn load_own<B: Backend, M: Module<B>>(module: M, file: &Path) -> Result<M, WeightsError> {
     load_named(module, &SafetensorsStore::open(file)?, |path| {
         Some(Source::as_is(path))
     })
 }
 
-/// Reads every tensor of a file that this project wrote, by name.
+/// Reads every tensor of a safetensors file, with its name.
 ///
 /// # Errors
-/// The file cannot be read or is damaged, or a tensor holds no numbers of a type that weights can have.
+/// The file cannot be read or is damaged, or a tensor does not have a supported floating-point type.
 pub fn load_tensors(file: &Path) -> Result<Vec<(String, HostTensor)>, WeightsError> {
     let store = SafetensorsStore::open(file)?;
     let names: Vec<String> = store.names().map(str::to_owned).collect();
@@ -55,10 +55,10 @@ pub fn load_tensors(file: &Path) -> Result<Vec<(String, HostTensor)>, WeightsErr
     Ok(tensors)
 }
 
-/// Loads tensors of any names: `source` says where a parameter of a path is.
+/// Loads a module from a store. `source` maps a parameter's path to its tensors.
 ///
 /// # Errors
-/// As [`load_own`].
+/// Those of [`load_own`].
 pub fn load_named<B: Backend, M: Module<B>>(
     module: M,
     store: &dyn TensorStore,
@@ -84,16 +84,17 @@ pub(crate) fn load<B: Backend, M: Module<B>, S: Fn(&str) -> Option<Source>>(
     Loader::new(&module, store, naming).load(module)
 }
 
-/// Reads the parameters of one module.
+/// Loads the parameters of one module.
 pub(super) struct Loader<'a, S> {
     pub(super) store: &'a dyn TensorStore,
     pub(super) naming: Naming<S>,
-    /// The parameters in parts, of which the file knows nothing.
+    /// Split tables of the module; a file stores each as one tensor.
     pub(super) parts: Parts,
-    /// The parameters that the store has packed; none where it has all in floating point.
+    /// Parameters that are packed in the store; `None` if all are in floating point.
     pub(super) quantized: Option<Quantized>,
+    /// Names of the tensors that have not been read.
     pub(super) unused: BTreeSet<String>,
-    /// The first error: the walk over the module cannot be stopped.
+    /// The first error, which ends loading: Burn's traversal of the module cannot be stopped.
     error: Option<WeightsError>,
 }
 
@@ -108,7 +109,7 @@ impl<B: Backend, S: Fn(&str) -> Option<Source>> ParamMapper<B> for Loader<'_, S>
             return value;
         }
         let (shape, tracked, device) = (value.dims(), value.is_require_grad(), value.device());
-        // Before its successor is made: both at once would be the peak.
+        // Free the old value before allocating the new one, to reduce peak memory.
         drop(value);
         match self.values(path, &shape) {
             Ok(values) => {
@@ -139,7 +140,7 @@ impl<'a, S: Fn(&str) -> Option<Source>> Loader<'a, S> {
         }
     }
 
-    /// The module with all of its parameters read, where every tensor was used, by the module or before.
+    /// Loads all parameters of the module and checks that every tensor of the store has been read.
     pub(super) fn load<B: Backend, M: Module<B>>(mut self, module: M) -> Result<M, WeightsError> {
         let module = map_params(module, &mut self);
         if let Some(error) = self.error.take() {
@@ -149,7 +150,7 @@ impl<'a, S: Fn(&str) -> Option<Source>> Loader<'a, S> {
         Ok(module)
     }
 
-    /// A parameter's elements, in the decoder's layout.
+    /// Reads the elements of the parameter at `path`, in the decoder's layout.
     pub(super) fn values(&mut self, path: &str, shape: &[usize]) -> Result<Vec<f32>, WeightsError> {
         if let Some(matrix) = self.packed(path, shape)?
             && let Some(quantized) = &self.quantized
@@ -157,25 +158,25 @@ impl<'a, S: Fn(&str) -> Option<Source>> Loader<'a, S> {
         {
             return Ok(unpacked(&matrix, role));
         }
-        let place = self.parts.row_range(path);
+        let range = self.parts.row_range(path);
         let missing = || WeightsError::Missing {
-            name: place.whole.to_owned(),
+            name: range.whole.to_owned(),
         };
-        let source = (self.naming.source)(place.whole).ok_or_else(missing)?;
-        let elements = place.elements(shape);
+        let source = (self.naming.source)(range.whole).ok_or_else(missing)?;
+        let elements = range.elements(shape);
         let mut values = vec![0.0; elements.len()];
-        for stored in source.stored(&place.whole_shape(shape)) {
+        for stored in source.stored(&range.whole_shape(shape)) {
             let name = self.name_in_file(&stored.name);
             let [_, row] = stored.file_rows();
-            let rows = place.start..place.start + shape.first().copied().unwrap_or(1);
+            let rows = range.start..range.start + shape.first().copied().unwrap_or(1);
             let rows = stored.file_rows_with(rows);
             check_shape(self.store, &name, &stored.shape())?;
             self.store.read_rows(&name, rows, &mut |rows, run| {
                 let first = rows.start * row;
-                stored.places(rows, |own, place| {
-                    // What other parts have is passed over.
+                stored.for_each_element(rows, |own, in_file| {
+                    // Skip elements of other parts.
                     if elements.contains(&own) {
-                        values[own - elements.start] = run[place - first];
+                        values[own - elements.start] = run[in_file - first];
                     }
                 });
             })?;
@@ -184,6 +185,7 @@ impl<'a, S: Fn(&str) -> Option<Source>> Loader<'a, S> {
         Ok(values)
     }
 
+    /// Resolves optional prefixes and tied names to the name that the store uses.
     pub(super) fn name_in_file(&self, name: &str) -> String {
         if self.store.contains(name) {
             return name.to_owned();
@@ -192,7 +194,7 @@ impl<'a, S: Fn(&str) -> Option<Source>> Loader<'a, S> {
             Some(short) if self.store.contains(short) => return short.to_owned(),
             _ => {}
         }
-        // A tied pair is there once, under either name.
+        // A tied pair may be stored once, under either name.
         match self.naming.tied {
             Some((head, embedding)) if embedding == name && self.store.contains(head) => {
                 head.to_owned()
@@ -201,7 +203,7 @@ impl<'a, S: Fn(&str) -> Option<Source>> Loader<'a, S> {
         }
     }
 
-    /// The remaining tensors must be known not to hold weights.
+    /// Checks that the remaining tensors are not weights.
     fn finish(mut self) -> Result<(), WeightsError> {
         if let Some((head, embedding)) = self.naming.tied
             && self.unused.contains(head)

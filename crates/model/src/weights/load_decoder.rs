@@ -1,4 +1,4 @@
-//! Reading a decoder's weights in a number format.
+//! Loads a decoder with its weights in a [`WeightFormat`].
 
 use std::path::Path;
 
@@ -18,10 +18,11 @@ use crate::parameters::Parameters;
 use crate::token_table::TokenTable;
 use crate::weight_format::WeightFormat;
 
-/// Loads a decoder from a file that this project wrote, its weights in a format. Weights are packed one by one as they are read.
+/// Loads a decoder from a file written by [`super::save_own`], with its weights in the given format. Weights are packed
+/// one by one while loading.
 ///
 /// # Errors
-/// As [`super::load_own`].
+/// Those of [`super::load_own`].
 pub fn load_own_in<B: Backend>(
     decoder: Decoder<B>,
     file: &Path,
@@ -42,9 +43,9 @@ pub fn load_own_in<B: Backend>(
     )
 }
 
-/// [`super::load::load`] of a decoder whose weights are then in a format, as those of [`Decoder::with_weights`]. Weights that the
-/// store has packed are read as they are, or unpacked; others are packed one by one as they are read, so that beside the
-/// result no more than one of them is held in f32.
+/// Loads a decoder with its weights in the given format, as [`Decoder::with_weights`] would convert them. Stored
+/// packed weights are read unchanged or unpacked. Floating-point weights are packed one by one while loading, so at
+/// most one of them is held in f32.
 pub(crate) fn load_decoder<B: Backend, S: Fn(&str) -> Option<Source>>(
     mut decoder: Decoder<B>,
     store: &dyn TensorStore,
@@ -58,7 +59,7 @@ pub(crate) fn load_decoder<B: Backend, S: Fn(&str) -> Option<Source>>(
         quantization,
         parameters: parameters.clone(),
     });
-    // The head first: it is the largest, and nothing else is held yet.
+    // The head is the largest weight, so it is packed first, while nothing else is in memory.
     if let Some(format) = weights.head()
         && let Some(head) = decoder.lm_head.head.take()
     {
@@ -71,18 +72,18 @@ pub(crate) fn load_decoder<B: Backend, S: Fn(&str) -> Option<Source>>(
     if let Some(format) = weights.layers() {
         for linear in decoder.linears_mut() {
             if let LinearWeight::Float(weight) = &linear.weight {
-                let turned = |weight: Tensor<B, 2>| weight.transpose();
-                let weight = packed(&mut loader, &parameters, weight, format, turned)?;
+                let transpose = |weight: Tensor<B, 2>| weight.transpose();
+                let weight = packed(&mut loader, &parameters, weight, format, transpose)?;
                 linear.weight = LinearWeight::Packed(weight);
             }
         }
     }
-    // The rest, and the packed copy of a tied table.
+    // Loads the remaining parameters and packs a copy of a tied table.
     Ok(loader.load(decoder)?.with_weights(weights))
 }
 
-/// A parameter's weight packed by its outputs, which the module never holds in f32. `outputs_first` turns a parameter into a
-/// matrix `[out, in]`.
+/// Loads one weight in packed form, without storing its f32 values in the module. `outputs_first` converts the
+/// parameter's layout to `[out, in]`.
 fn packed<B: Backend, S: Fn(&str) -> Option<Source>>(
     loader: &mut Loader<'_, S>,
     parameters: &Parameters,

@@ -1,13 +1,13 @@
-//! The place and the layout of a parameter in a published checkpoint.
+//! Mapping between parameters and the tensors of published checkpoints.
 //!
-//! A map's weight is `[in, out]` here. Reading and writing walk the same pairs of places, so that each is the other's
-//! inverse by construction.
+//! In the decoder, the weight of a linear layer is `[in, out]`. Loading and saving iterate over the same pairs of
+//! element indices, so one is the inverse of the other by construction.
 
 use std::ops::Range;
 
 use crate::checked::DecoderConfig;
 
-/// The place of a parameter: tensors put side by side along its last dimension.
+/// Source of a parameter: tensors concatenated along the parameter's last dimension.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
     tensors: Vec<SourceTensor>,
@@ -18,34 +18,34 @@ pub struct Source {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct SourceTensor {
     name: String,
-    /// The length of the parameter's last dimension that it covers; none for all of it.
+    /// Size along the parameter's last dimension; `None` for all of it.
     width: Option<usize>,
 }
 
-/// The layout of a tensor's part of a matrix; vectors have one layout but for [`Layout::FusedPerHead`]'s order.
+/// Layout of a matrix in a file. For vectors, only [`Layout::FusedPerHead`] makes a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Layout {
-    /// Row by row as here.
+    /// The decoder's layout.
     AsIs,
-    /// `[out, in]`, as PyTorch's `Linear` keeps its weight.
+    /// `[out, in]`, the layout of PyTorch's `Linear`.
     Transposed,
-    /// `[out, in]`, its rows in the order head by head: a head's queries, keys and values; here all queries come first,
-    /// then all keys, then all values.
+    /// `[out, in]` with rows ordered by head: the queries, keys and values of the first head, then those of the next.
+    /// The decoder has all queries first, then all keys, then all values.
     FusedPerHead { heads: usize },
 }
 
 impl Source {
-    /// One tensor as it is.
+    /// One tensor in the decoder's layout.
     pub fn as_is(name: impl Into<String>) -> Self {
         Self::whole(name.into(), Layout::AsIs)
     }
 
-    /// One matrix stored `[out, in]`, or a vector.
+    /// One matrix stored `[out, in]`, or a vector (the layer's bias).
     pub fn transposed(name: impl Into<String>) -> Self {
         Self::whole(name.into(), Layout::Transposed)
     }
 
-    /// Queries, keys and values in three tensors, stored `[out, in]`, or their vectors.
+    /// Queries, keys and values in three matrices stored `[out, in]`, or three vectors.
     pub fn query_key_value(config: &DecoderConfig, names: [String; 3]) -> Self {
         let heads = [config.heads(), config.kv_heads(), config.kv_heads()];
         let tensors = names.into_iter().zip(heads);
@@ -60,8 +60,8 @@ impl Source {
         }
     }
 
-    /// Queries, keys and values in one tensor stored `[out, in]`, head by head, or their vector. There are as many
-    /// key-value heads as query heads.
+    /// Queries, keys and values in one matrix stored `[out, in]`, or one vector, ordered by head. The numbers of
+    /// key-value heads and query heads must be equal.
     pub fn fused_per_head(config: &DecoderConfig, name: impl Into<String>) -> Self {
         let heads = config.heads();
         Self::whole(name.into(), Layout::FusedPerHead { heads })
@@ -77,12 +77,12 @@ impl Source {
         self.layout != Layout::AsIs
     }
 
-    /// The names of the tensors it is made of.
+    /// The names of the tensors.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.tensors.iter().map(|tensor| tensor.name.as_str())
     }
 
-    /// Its tensors, for a parameter of `shape`.
+    /// Returns the tensors that make up a parameter of `shape`.
     pub(crate) fn stored(&self, shape: &[usize]) -> Vec<Stored> {
         let (rows, columns) = match *shape {
             [columns] => (None, columns),
@@ -107,25 +107,26 @@ impl Source {
     }
 }
 
-/// A tensor of a file and the places that its elements have in the parameter.
+/// A tensor in a file, with the mapping from its elements to those of a parameter.
 #[derive(Clone, Debug)]
 pub(crate) struct Stored {
     pub(crate) name: String,
-    /// The parameter's rows; none for a vector.
+    /// Rows of the parameter; `None` for a vector.
     rows: Option<usize>,
-    /// The parameter's last dimension.
+    /// Size of the parameter's last dimension.
     columns: usize,
-    /// The start of this tensor's part in it.
+    /// First column of this tensor in the parameter.
     start: usize,
+    /// Number of columns of this tensor in the parameter.
     width: usize,
     layout: Layout,
 }
 
-/// The number of rows that are walked side by side where one side is transposed: enough for whole cache lines of f32.
-const ROWS_TOGETHER: usize = 16;
+/// Rows per block of a transposed copy: 16 f32 elements fill a cache line.
+const TRANSPOSED_ROWS: usize = 16;
 
 impl Stored {
-    /// The shape of the tensor in the file.
+    /// Shape of the tensor in the file.
     pub(crate) fn shape(&self) -> Vec<usize> {
         match (self.rows, self.layout) {
             (None, _) => vec![self.width],
@@ -136,12 +137,12 @@ impl Stored {
         }
     }
 
-    /// Elements in the tensor.
+    /// Number of elements in the tensor.
     pub(crate) fn len(&self) -> usize {
         self.width * self.rows.unwrap_or(1)
     }
 
-    /// Rows of the tensor in the file and the elements of each; a vector's rows are its elements.
+    /// Number of rows of the tensor in the file and elements per row. Each element of a vector is a row.
     pub(crate) fn file_rows(&self) -> [usize; 2] {
         match (self.rows, self.layout) {
             (None, _) => [self.width, 1],
@@ -150,7 +151,7 @@ impl Stored {
         }
     }
 
-    /// The tensor's rows that hold some rows of the parameter, and maybe others.
+    /// Returns the rows of the tensor that contain the given rows of the parameter, and possibly others.
     pub(crate) fn file_rows_with(&self, rows: Range<usize>) -> Range<usize> {
         match (self.rows, self.layout) {
             (Some(_), Layout::AsIs) => rows,
@@ -158,13 +159,17 @@ impl Stored {
         }
     }
 
-    /// Calls `visit(place in the parameter, place in the tensor)` for every element of some of the tensor's rows.
-    pub(crate) fn places(&self, file_rows: Range<usize>, mut visit: impl FnMut(usize, usize)) {
-        let turned = self.rows.filter(|_| self.layout != Layout::AsIs);
-        match (self.rows, turned) {
+    /// Calls `visit(index in the parameter, index in the tensor)` for every element of the given rows of the tensor.
+    pub(crate) fn for_each_element(
+        &self,
+        file_rows: Range<usize>,
+        mut visit: impl FnMut(usize, usize),
+    ) {
+        let transposed = self.rows.filter(|_| self.layout != Layout::AsIs);
+        match (self.rows, transposed) {
             (None, _) => {
-                for place in file_rows {
-                    visit(self.start + self.own_column(place), place);
+                for index in file_rows {
+                    visit(self.start + self.own_column(index), index);
                 }
             }
             (Some(_), None) => {
@@ -178,7 +183,7 @@ impl Stored {
             (Some(_), Some(fan_in)) => {
                 let mut first = file_rows.start;
                 while first < file_rows.end {
-                    let last = file_rows.end.min(first + ROWS_TOGETHER);
+                    let last = file_rows.end.min(first + TRANSPOSED_ROWS);
                     for i in 0..fan_in {
                         let own = i * self.columns + self.start;
                         for row in first..last {
@@ -191,7 +196,7 @@ impl Stored {
         }
     }
 
-    /// The column here, within this tensor's part, of an output's place in the file.
+    /// Maps an output's index in the file to its column in the parameter, relative to [`Stored::start`].
     fn own_column(&self, output: usize) -> usize {
         match self.layout {
             Layout::AsIs | Layout::Transposed => output,
@@ -205,7 +210,7 @@ impl Stored {
     }
 }
 
-/// The block's number and the rest of a path `blocks.N.rest`.
+/// Splits a path `blocks.N.rest` into the block's index and the rest.
 pub fn block_path(path: &str) -> Option<(usize, &str)> {
     let (number, rest) = path.strip_prefix("blocks.")?.split_once('.')?;
     Some((number.parse().ok()?, rest))

@@ -1,21 +1,21 @@
-//! A family's tensor names as a table: a row for each of the decoder's modules or parameters, a column for each file format.
+//! Tables of tensor names: one row per module or parameter of the decoder.
 //!
-//! A row's left side is a path, or the beginning of one: `blocks.*.attention.out` stands for that layer's `weight` and `bias`.
-//! What follows it, `.weight`, `.bias` or `.gain` (which checkpoints call `.weight`), is appended to the name on the right. A `*`
-//! is the block's number.
+//! A row maps the path of a parameter, or of a module with several (`blocks.*.attention.out` has a `weight` and a
+//! `bias`), to a published name. The remaining suffix of a parameter's path (`.weight`, `.bias`, or `.gain`, which
+//! checkpoints call `.weight`) is appended to the published name. `*` stands for the block's index.
 
 use super::map::{Source, block_path};
 use crate::checked::DecoderConfig;
 
-/// A row of a family's table.
+/// A row of a table of tensor names.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TensorName {
     path: &'static str,
-    /// The column of published safetensors checkpoints; a further format has a further column.
+    /// Names in published safetensors checkpoints. Other file formats would be additional fields.
     safetensors: Tensors,
 }
 
-/// The tensors of a row, and their layout.
+/// Names and layout of the tensors of a row.
 #[derive(Clone, Copy, Debug)]
 enum Tensors {
     /// [`Source::as_is`].
@@ -28,7 +28,7 @@ enum Tensors {
     FusedPerHead(&'static str),
 }
 
-/// A tensor in the decoder's own layout: a table, a norm's vectors, or a linear layer stored `[in, out]`.
+/// A tensor in the decoder's layout: a table, a norm, or a linear layer stored `[in, out]`.
 pub(crate) const fn as_is(path: &'static str, name: &'static str) -> TensorName {
     TensorName {
         path,
@@ -36,7 +36,7 @@ pub(crate) const fn as_is(path: &'static str, name: &'static str) -> TensorName 
     }
 }
 
-/// A linear layer stored `[out, in]`, as PyTorch's `Linear` is.
+/// A linear layer stored `[out, in]`, like PyTorch's `Linear`.
 pub(crate) const fn linear(path: &'static str, name: &'static str) -> TensorName {
     TensorName {
         path,
@@ -44,7 +44,7 @@ pub(crate) const fn linear(path: &'static str, name: &'static str) -> TensorName
     }
 }
 
-/// The fused layer of queries, keys and values, stored as three layers `[out, in]`.
+/// The fused projection to queries, keys and values, stored as three layers `[out, in]`.
 pub(crate) const fn query_key_value(path: &'static str, names: [&'static str; 3]) -> TensorName {
     TensorName {
         path,
@@ -52,7 +52,7 @@ pub(crate) const fn query_key_value(path: &'static str, names: [&'static str; 3]
     }
 }
 
-/// The fused layer of queries, keys and values, stored `[out, in]` head by head.
+/// The fused projection to queries, keys and values, stored `[out, in]` and ordered by head.
 pub(crate) const fn fused_per_head(path: &'static str, name: &'static str) -> TensorName {
     TensorName {
         path,
@@ -60,19 +60,19 @@ pub(crate) const fn fused_per_head(path: &'static str, name: &'static str) -> Te
     }
 }
 
-/// The source of the parameter of a path by a family's table; none where the table has no row for it.
+/// Finds the source of the parameter at `path`; returns `None` if the table has no row for it.
 pub(crate) fn source(table: &[TensorName], config: &DecoderConfig, path: &str) -> Option<Source> {
     let (layer, path) = match block_path(path) {
         Some((layer, rest)) => (layer.to_string(), format!("blocks.*.{rest}")),
         None => (String::new(), path.to_owned()),
     };
     table.iter().find_map(|row| {
-        let end = match path.strip_prefix(row.path)? {
+        let suffix = match path.strip_prefix(row.path)? {
             ".gain" => ".weight",
-            end @ ("" | ".weight" | ".bias") => end,
+            suffix @ ("" | ".weight" | ".bias") => suffix,
             _ => return None,
         };
-        let named = |name: &str| name.replace('*', &layer) + end;
+        let named = |name: &str| name.replace('*', &layer) + suffix;
         Some(match row.safetensors {
             Tensors::AsIs(name) => Source::as_is(named(name)),
             Tensors::Transposed(name) => Source::transposed(named(name)),

@@ -1,7 +1,8 @@
-//! Parameters in parts, which are one to whoever reads or writes weights.
+//! Split parameters, which weight files store as one tensor.
 //!
-//! A [`crate::TokenTable`] that a device does not take in one buffer is several parameters: that of the path `tokens` is
-//! `tokens.parts.0`, `tokens.parts.1` and so on, consecutive rows in the order in which a module is walked. Files have only `tokens`.
+//! A [`crate::TokenTable`] that exceeds a device's largest buffer consists of several parameters with consecutive rows:
+//! the parts of `tokens` are `tokens.parts.0`, `tokens.parts.1` and so on, in the module's order. Files contain only
+//! `tokens`.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -13,52 +14,53 @@ use burn::tensor::ops::FloatTensor;
 
 use super::Trail;
 
-/// Between a parameter's path and the number of its part.
+/// Separates the path of a split parameter from the number of a part.
 const PARTS: &str = ".parts.";
 
-/// The path of the parameter that a path is of a part of, with the part's number; none for a parameter that is whole.
+/// Splits the path of a part into the path of the whole parameter and the number of the part. Returns `None` for other
+/// paths.
 pub fn part_of(path: &str) -> Option<(&str, usize)> {
     let (whole, number) = path.rsplit_once(PARTS)?;
     Some((whole, number.parse().ok()?))
 }
 
-/// The path of the whole parameter that a path is, or is of a part of.
+/// Returns the path of the whole parameter: that of the split parameter for a part, otherwise `path`.
 pub fn whole_path(path: &str) -> &str {
     part_of(path).map_or(path, |(whole, _)| whole)
 }
 
-/// The path of a part.
+/// Returns the path of part `number` of a split parameter.
 pub fn part_path(whole: &str, number: usize) -> String {
     format!("{whole}{PARTS}{number}")
 }
 
-/// The parts that a module's parameters are cut into: the rows of each part, by the whole's path. Nothing is computed for it.
+/// Split parameters of a module: the number of rows of each part, by the path of the whole parameter.
 #[derive(Clone, Debug, Default)]
 pub struct Parts(HashMap<String, Vec<usize>>);
 
-/// The rows of a whole parameter that a path has.
+/// Position of a parameter's rows in the whole parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RowRange<'a> {
-    /// The whole's path.
+    /// Path of the whole parameter.
     pub(crate) whole: &'a str,
-    /// The part's first row in it.
+    /// First row of the part in the whole parameter.
     pub(crate) start: usize,
-    /// The whole's rows; none where the parameter is no part.
+    /// Rows of the whole parameter; `None` if the parameter is not split.
     total: Option<usize>,
 }
 
 impl Parts {
-    /// Those of a module.
+    /// Finds the split parameters of a module. Lazy parameters are not initialized.
     pub fn of<B: Backend, M: Module<B>>(module: &M) -> Self {
-        let mut found = PartVisitor {
+        let mut visitor = PartVisitor {
             trail: Trail::default(),
             parts: Self::default(),
         };
-        module.visit(&mut found);
-        found.parts
+        module.visit(&mut visitor);
+        visitor.parts
     }
 
-    /// The rows of each part of a parameter; none of one that is whole.
+    /// Returns the number of rows of each part; `None` if the parameter is not split.
     pub fn rows(&self, whole: &str) -> Option<&[usize]> {
         self.0.get(whole).map(Vec::as_slice)
     }
@@ -82,7 +84,7 @@ impl Parts {
 }
 
 impl RowRange<'_> {
-    /// The whole's shape, of the part's.
+    /// Returns the shape of the whole parameter, given the shape of the part.
     pub(crate) fn whole_shape(&self, part: &[usize]) -> Vec<usize> {
         let mut shape = part.to_vec();
         if let (Some(total), Some(rows)) = (self.total, shape.first_mut()) {
@@ -91,7 +93,7 @@ impl RowRange<'_> {
         shape
     }
 
-    /// The part's elements among the whole's, where the part has this shape.
+    /// Returns the range of the part's elements in the whole parameter, given the shape of the part.
     pub(crate) fn elements(&self, part: &[usize]) -> Range<usize> {
         let columns: usize = part.iter().skip(1).product();
         let start = self.start * columns;
@@ -99,24 +101,24 @@ impl RowRange<'_> {
     }
 }
 
-/// Parameters by path with the parts of each together, in the order of their rows, under the whole's path. Parts of one parameter
-/// stand beside each other.
-pub fn together<B: Backend>(
+/// Groups the parts of split parameters, in row order, under the path of the whole parameter. In `tensors`, the parts
+/// of a parameter must be consecutive and in order.
+pub fn join_parts<B: Backend>(
     tensors: impl IntoIterator<Item = (String, FloatTensor<B>)>,
 ) -> Vec<(String, Vec<FloatTensor<B>>)> {
-    let mut found: Vec<(String, Vec<FloatTensor<B>>)> = Vec::new();
+    let mut joined: Vec<(String, Vec<FloatTensor<B>>)> = Vec::new();
     for (path, tensor) in tensors {
-        match (part_of(&path), found.last_mut()) {
+        match (part_of(&path), joined.last_mut()) {
             (Some((whole, number)), Some((last, parts))) if number > 0 && last == whole => {
                 parts.push(tensor);
             }
-            _ => found.push((whole_path(&path).to_owned(), vec![tensor])),
+            _ => joined.push((whole_path(&path).to_owned(), vec![tensor])),
         }
     }
-    found
+    joined
 }
 
-/// Uses only shapes: a lazy parameter is not initialized by it.
+/// Collects split parameters. It reads only shapes, so lazy parameters are not initialized.
 struct PartVisitor {
     trail: Trail,
     parts: Parts,
@@ -145,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_is_known_by_its_path() {
+    fn parts_are_recognized_by_path() {
         assert_eq!(part_of("tokens.parts.12"), Some(("tokens", 12)));
         assert_eq!(part_of("decoder.head.parts.0"), Some(("decoder.head", 0)));
         assert_eq!(part_path("tokens", 12), "tokens.parts.12");
@@ -161,14 +163,14 @@ mod tests {
     }
 
     #[test]
-    fn a_part_s_place_is_after_those_before_it() {
+    fn row_range_starts_after_preceding_parts() {
         let parts = Parts(HashMap::from([("tokens".to_owned(), vec![4, 3, 3])]));
-        let place = parts.row_range("tokens.parts.2");
-        assert_eq!((place.whole, place.start), ("tokens", 7));
-        assert_eq!(place.whole_shape(&[3, 5]), [10, 5]);
-        assert_eq!(place.elements(&[3, 5]), 35..50);
-        let place = parts.row_range("positions.weight");
-        assert_eq!(place.whole_shape(&[8, 5]), [8, 5]);
-        assert_eq!(place.elements(&[8, 5]), 0..40);
+        let range = parts.row_range("tokens.parts.2");
+        assert_eq!((range.whole, range.start), ("tokens", 7));
+        assert_eq!(range.whole_shape(&[3, 5]), [10, 5]);
+        assert_eq!(range.elements(&[3, 5]), 35..50);
+        let range = parts.row_range("positions.weight");
+        assert_eq!(range.whole_shape(&[8, 5]), [8, 5]);
+        assert_eq!(range.elements(&[8, 5]), 0..40);
     }
 }

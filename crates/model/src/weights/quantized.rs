@@ -1,13 +1,14 @@
-//! Packed weights in a store: the tensors of the `compressed-tensors` format.
+//! Reads packed weights in the `compressed-tensors` format.
 //!
-//! A matrix `W ≈ scale[j] · q[j, l]` is `NAME_scale`, `[out, 1]`, and its int8 values in one of two layouts:
+//! A matrix `W[j, l] ≈ scale[j] · q[j, l]` is stored as `NAME_scale`, `[out, 1]`, and its int8 values in one of two
+//! layouts:
 //!
 //! | layout | tensors |
 //! |---|---|
-//! | [`QuantizedLayout::Words`] | `NAME_packed`, I32 `[out, ⌈in / 4⌉]`, four values of a row in a word, the first in its lowest byte, each with 128 added; `NAME_shape`, I64 `[2]` |
+//! | [`QuantizedLayout::Words`] | `NAME_packed`, I32 `[out, ⌈in / 4⌉]`: each word holds four values of a row, the first in the lowest byte, each with 128 added; `NAME_shape`, I64 `[2]` |
 //! | [`QuantizedLayout::Bytes`] | `NAME`, I8 `[out, in]` |
 //!
-//! Rows are outputs in every family, in the order of the family's own matrices.
+//! Rows are outputs, ordered as in the family's unpacked matrices.
 
 use std::ops::Range;
 
@@ -22,12 +23,12 @@ use crate::error::WeightsError;
 use crate::parameters::{ParameterRole, Parameters};
 use crate::weight_format::WeightFormat;
 
-/// Values in a word of [`QuantizedLayout::Words`].
-pub(super) const IN_WORD: usize = 4;
-/// Flips the highest bit: adds 128 to an int8 value, as the bytes of a word have it, or takes it away.
+/// Values per word of [`QuantizedLayout::Words`].
+pub(super) const VALUES_PER_WORD: usize = 4;
+/// XOR mask of the highest bit, which adds 128 to an int8 value or subtracts it again.
 pub(super) const OFFSET: u8 = 0x80;
 
-/// The layout of int8 values in a file.
+/// Layout of int8 values in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QuantizedLayout {
     /// `format: "pack-quantized"`.
@@ -36,16 +37,16 @@ pub(crate) enum QuantizedLayout {
     Bytes,
 }
 
-/// The quantization of the weights in a store: the blocks' linear layers in int8 with a scale for each output.
+/// Quantization of a store: the blocks' linear layers are int8 with one scale per output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Quantization {
     pub(crate) layout: QuantizedLayout,
-    /// True if the head is in int8 too.
+    /// True if the head is int8, too.
     pub(crate) head: bool,
 }
 
 impl Quantization {
-    /// The format of a decoder whose weights are held as they are stored.
+    /// The format of a decoder that keeps the weights as stored.
     pub(crate) fn weight_format(self) -> WeightFormat {
         match self.head {
             true => WeightFormat::Packed(PackedFormat::Int8),
@@ -54,7 +55,7 @@ impl Quantization {
     }
 }
 
-/// The name of a matrix's int8 values.
+/// Name of the int8 values of matrix `name`.
 pub(super) fn values_name(layout: QuantizedLayout, name: &str) -> String {
     match layout {
         QuantizedLayout::Words => format!("{name}_packed"),
@@ -62,36 +63,38 @@ pub(super) fn values_name(layout: QuantizedLayout, name: &str) -> String {
     }
 }
 
-/// The name of a matrix's scales.
+/// Name of the scales of matrix `name`.
 pub(super) fn scales_name(name: &str) -> String {
     format!("{name}_scale")
 }
 
-/// The name of the shape of a matrix in words.
+/// Name of the shape tensor of matrix `name` in words.
 pub(super) fn shape_name(name: &str) -> String {
     format!("{name}_shape")
 }
 
-/// Returns true if a name belongs to a companion tensor of a matrix's int8 values.
-pub(crate) fn is_beside(name: &str) -> bool {
+/// Returns true if `name` is the scale or shape tensor of a packed matrix.
+pub(crate) fn is_companion(name: &str) -> bool {
     name.ends_with("_scale") || name.ends_with("_shape")
 }
 
-/// The parameters that a quantized store has packed.
+/// Quantization of a store and the parameters of the model to load.
 pub(super) struct Quantized {
     pub(super) quantization: Quantization,
     pub(super) parameters: Parameters,
 }
 
-/// The rows of a packed matrix that are a parameter.
-struct Rows {
+/// Rows of a packed matrix that form a parameter.
+struct MatrixRows {
+    /// Outputs of the parameter.
     outputs: Range<usize>,
+    /// Outputs of the matrix.
     all_outputs: usize,
     inputs: usize,
 }
 
 impl<S: Fn(&str) -> Option<Source>> Loader<'_, S> {
-    /// The packed matrix `[out, in]` that a parameter of a path and a shape has in the store; none where the store has it in
+    /// Reads the packed matrix `[out, in]` of the parameter at `path`; returns `None` if the store has the parameter in
     /// floating point.
     pub(super) fn packed(
         &mut self,
@@ -102,24 +105,24 @@ impl<S: Fn(&str) -> Option<Source>> Loader<'_, S> {
             return Ok(None);
         };
         let Quantization { layout, head } = quantized.quantization;
-        let place = self.parts.row_range(path);
+        let range = self.parts.row_range(path);
         let rows = match (quantized.parameters.role(path), shape) {
             (
                 Some(ParameterRole::Matrix | ParameterRole::FusedMatrix { .. }),
                 &[inputs, outputs],
-            ) => Rows {
+            ) => MatrixRows {
                 outputs: 0..outputs,
                 all_outputs: outputs,
                 inputs,
             },
-            (Some(ParameterRole::Head), &[outputs, inputs]) if head => Rows {
-                outputs: place.start..place.start + outputs,
-                all_outputs: place.whole_shape(shape)[0],
+            (Some(ParameterRole::Head), &[outputs, inputs]) if head => MatrixRows {
+                outputs: range.start..range.start + outputs,
+                all_outputs: range.whole_shape(shape)[0],
                 inputs,
             },
             _ => return Ok(None),
         };
-        let whole = place.whole.to_owned();
+        let whole = range.whole.to_owned();
         let source = (self.naming.source)(&whole);
         let source = source.ok_or(WeightsError::Missing { name: whole })?;
         self.read_packed(layout, &source, &rows).map(Some)
@@ -129,9 +132,9 @@ impl<S: Fn(&str) -> Option<Source>> Loader<'_, S> {
         &mut self,
         layout: QuantizedLayout,
         source: &Source,
-        rows: &Rows,
+        rows: &MatrixRows,
     ) -> Result<PackedMatrix, WeightsError> {
-        let Rows {
+        let MatrixRows {
             outputs, inputs, ..
         } = rows;
         let inputs = *inputs;
@@ -141,11 +144,11 @@ impl<S: Fn(&str) -> Option<Source>> Loader<'_, S> {
             scales: vec![0.0; outputs.len()],
             columns: inputs,
         };
-        // A matrix's rows are where a vector of its outputs has its elements.
+        // The rows of the matrix are mapped like the elements of a vector of its outputs.
         for stored in source.stored(&[rows.all_outputs]) {
             let width = stored.len();
             let (dtype, columns, flip) = match layout {
-                QuantizedLayout::Words => (Dtype::I32, inputs.div_ceil(IN_WORD), OFFSET),
+                QuantizedLayout::Words => (Dtype::I32, inputs.div_ceil(VALUES_PER_WORD), OFFSET),
                 QuantizedLayout::Bytes => (Dtype::I8, inputs, 0),
             };
             let values = self.name_in_file(&values_name(layout, &stored.name));
@@ -153,7 +156,7 @@ impl<S: Fn(&str) -> Option<Source>> Loader<'_, S> {
             let row_bytes = columns * dtype.bitsize() / 8;
             self.store
                 .read_bytes(&values, dtype, 0..width, &mut |run, bytes| {
-                    stored.places(run.clone(), |own, row| {
+                    stored.for_each_element(run.clone(), |own, row| {
                         if outputs.contains(&own) {
                             let from = (row - run.start) * row_bytes;
                             let to = (own - outputs.start) * inputs;
@@ -167,19 +170,19 @@ impl<S: Fn(&str) -> Option<Source>> Loader<'_, S> {
                 })?;
             let scales = self.name_in_file(&scales_name(&stored.name));
             check_shape(self.store, &scales, &[width, 1])?;
-            let mut wrong = None;
+            let mut invalid = None;
             self.store.read_rows(&scales, 0..width, &mut |run, read| {
-                stored.places(run.clone(), |own, row| {
+                stored.for_each_element(run.clone(), |own, row| {
                     let scale = read[row - run.start];
                     if !scale.is_finite() {
-                        wrong.get_or_insert((row, scale));
+                        invalid.get_or_insert((row, scale));
                     }
                     if outputs.contains(&own) {
                         matrix.scales[own - outputs.start] = scale;
                     }
                 });
             })?;
-            if let Some((row, scale)) = wrong {
+            if let Some((row, scale)) = invalid {
                 return Err(WeightsError::Scale {
                     name: scales,
                     row,
@@ -195,7 +198,7 @@ impl<S: Fn(&str) -> Option<Source>> Loader<'_, S> {
         Ok(matrix)
     }
 
-    /// Checks the shape that a file gives for a matrix in words.
+    /// Checks the shape that a file declares for a matrix in words.
     fn check_written_shape(
         &mut self,
         name: &str,
@@ -222,7 +225,7 @@ impl<S: Fn(&str) -> Option<Source>> Loader<'_, S> {
     }
 }
 
-/// The weights that a packed parameter stands for, in the parameter's own layout.
+/// Unpacks a matrix to f32 in the layout of its parameter.
 pub(super) fn unpacked(matrix: &PackedMatrix, role: &ParameterRole) -> Vec<f32> {
     let [outputs, inputs] = matrix.shape();
     let mut values = vec![0.0; outputs * inputs];

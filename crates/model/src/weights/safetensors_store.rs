@@ -1,4 +1,4 @@
-//! The tensors of one safetensors file, or of the shards that an index names, memory-mapped.
+//! Memory-mapped safetensors files: a single file, or the shards listed in an index.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -14,23 +14,23 @@ use super::store::{TensorStore, rows_of};
 use super::unique_keys;
 use crate::error::WeightsError;
 
-/// Bytes of f32 that are held in memory at once while they are read, beside as many of the file or fewer.
-const WINDOW: usize = 4 << 20;
+/// Maximum size in bytes of a decoded run of rows. The mapped pages of a run need at most as much memory again.
+const RUN_BYTES: usize = 4 << 20;
 
-/// The tensors of safetensors files. A file's pages are given back as soon as they have been read.
+/// The tensors of safetensors files. Pages are released as soon as they have been read.
 #[derive(Debug)]
 pub struct SafetensorsStore {
-    files: Vec<Mapped>,
+    files: Vec<MappedFile>,
     tensors: BTreeMap<String, Entry>,
 }
 
 #[derive(Debug)]
-struct Mapped {
+struct MappedFile {
     path: PathBuf,
     bytes: MemoryMappedFile,
 }
 
-/// A tensor's place.
+/// Location, type and shape of a tensor.
 #[derive(Clone, Debug)]
 struct Entry {
     file: usize,
@@ -40,17 +40,17 @@ struct Entry {
     bytes: u64,
 }
 
-/// An index of shards, as `transformers` writes it.
+/// An index of shards in the format of `transformers`.
 #[derive(Deserialize)]
 struct Index {
     weight_map: BTreeMap<String, String>,
 }
 
 impl SafetensorsStore {
-    /// The tensors of one file.
+    /// Opens one file.
     ///
     /// # Errors
-    /// It cannot be read, or is not a whole safetensors file.
+    /// The file cannot be read, or it is not a complete safetensors file.
     pub fn open(file: &Path) -> Result<Self, WeightsError> {
         let mut store = Self {
             files: Vec::new(),
@@ -60,22 +60,23 @@ impl SafetensorsStore {
         Ok(store)
     }
 
-    /// The tensors of all the shards that an index (`model.safetensors.index.json`) names, which lie beside it.
+    /// Opens an index (`model.safetensors.index.json`) and all shards that it lists, which must be in the same
+    /// directory.
     ///
     /// # Errors
-    /// The index or a shard cannot be read or is damaged; a tensor is not in the shard that the index says, or is in
-    /// two.
+    /// The index or a shard cannot be read or is damaged; a tensor is in two shards, or not in the shard that the index
+    /// specifies.
     pub fn open_index(index: &Path) -> Result<Self, WeightsError> {
         let text = read::read_text(index, read::DESCRIPTION_LIMIT).map_err(io(index))?;
-        let wrong = |reason: String| WeightsError::Index {
+        let error = |reason: String| WeightsError::Index {
             path: index.to_owned(),
             reason,
         };
-        unique_keys::check(text.as_bytes()).map_err(|e| wrong(e.to_string()))?;
-        let parsed: Index = serde_json::from_str(&text).map_err(|e| wrong(e.to_string()))?;
+        unique_keys::check(text.as_bytes()).map_err(|e| error(e.to_string()))?;
+        let parsed: Index = serde_json::from_str(&text).map_err(|e| error(e.to_string()))?;
         let shards: BTreeSet<&String> = parsed.weight_map.values().collect();
         if shards.is_empty() {
-            return Err(wrong("it names no tensor".to_owned()));
+            return Err(error("it names no tensor".to_owned()));
         }
         let mut store = Self {
             files: Vec::new(),
@@ -83,17 +84,17 @@ impl SafetensorsStore {
         };
         let folder = index.parent().unwrap_or(Path::new(""));
         for shard in shards {
-            let plain = Path::new(shard)
+            let is_file_name = Path::new(shard)
                 .file_name()
                 .is_some_and(|name| name == shard.as_str());
-            if !plain {
-                return Err(wrong(format!(
+            if !is_file_name {
+                return Err(error(format!(
                     "`{shard}` is not the name of a file beside it"
                 )));
             }
             let path = folder.join(shard);
             if !path.exists() {
-                return Err(wrong(format!(
+                return Err(error(format!(
                     "it names the shard `{shard}`, which is not there"
                 )));
             }
@@ -105,7 +106,7 @@ impl SafetensorsStore {
                 .get(name)
                 .map(|entry| &store.files[entry.file].path);
             if found.and_then(|path| path.file_name()) != Some(shard.as_ref()) {
-                return Err(wrong(format!("tensor `{name}` is not in `{shard}`")));
+                return Err(error(format!("tensor `{name}` is not in `{shard}`")));
             }
         }
         Ok(store)
@@ -116,7 +117,7 @@ impl SafetensorsStore {
             path: file.to_owned(),
             reason,
         };
-        // Only a regular file is mapped.
+        // `read::open` rejects anything but regular files.
         let opened = read::open(file).and_then(|opened| opened.metadata());
         let size = opened.map_err(io(file))?.len();
         if size == 0 {
@@ -146,14 +147,14 @@ impl SafetensorsStore {
                 });
             }
         }
-        self.files.push(Mapped {
+        self.files.push(MappedFile {
             path: file.to_owned(),
             bytes,
         });
         Ok(())
     }
 
-    /// Only the tensors whose names begin with `prefix`, without it.
+    /// Keeps only the tensors whose names begin with `prefix`, and removes the prefix.
     pub fn below(mut self, prefix: &str) -> Self {
         let tensors = std::mem::take(&mut self.tensors).into_iter();
         self.tensors = tensors
@@ -162,8 +163,8 @@ impl SafetensorsStore {
         self
     }
 
-    /// Calls `read` with the bytes of `at_once` rows at a time, and gives their pages back.
-    fn windows(
+    /// Calls `read` with the bytes of up to `at_once` rows at a time, and releases their pages.
+    fn read_runs(
         &self,
         entry: &Entry,
         rows: Range<usize>,
@@ -185,7 +186,7 @@ impl SafetensorsStore {
                 .as_slice_bytes(start, len)
                 .map_err(mapping(&file.path))?;
             read(first..last, bytes);
-            // Only a hint: a system that ignores it holds more of the file than it needs to.
+            // A failed hint costs only memory.
             let _ = file.bytes.advise(start, len, MmapAdvice::DontNeed);
         }
         Ok(())
@@ -228,9 +229,9 @@ impl TensorStore for SafetensorsStore {
             rule: "only F32, F16 and BF16 are read".to_owned(),
         })?;
         let [_, row] = rows_of(&entry.shape);
-        let at_once = at_once(row * size_of::<f32>());
+        let at_once = rows_per_run(row * size_of::<f32>());
         let mut values = Vec::with_capacity(row * at_once.min(rows.len()));
-        self.windows(entry, rows, at_once, &mut |rows, bytes| {
+        self.read_runs(entry, rows, at_once, &mut |rows, bytes| {
             values.clear();
             element.decode(bytes, &mut values);
             read(rows, &values);
@@ -253,13 +254,14 @@ impl TensorStore for SafetensorsStore {
             });
         }
         let [_, row] = rows_of(&entry.shape);
-        self.windows(entry, rows, at_once(row * dtype.bitsize() / 8), read)
+        let at_once = rows_per_run(row * dtype.bitsize() / 8);
+        self.read_runs(entry, rows, at_once, read)
     }
 }
 
-/// Rows of so many bytes in a window.
-fn at_once(row_bytes: usize) -> usize {
-    (WINDOW / row_bytes.max(1)).max(1)
+/// Number of rows of `row_bytes` bytes that fit into a run, at least one.
+fn rows_per_run(row_bytes: usize) -> usize {
+    (RUN_BYTES / row_bytes.max(1)).max(1)
 }
 
 fn io(path: &Path) -> impl Fn(std::io::Error) -> WeightsError + '_ {
@@ -269,7 +271,7 @@ fn io(path: &Path) -> impl Fn(std::io::Error) -> WeightsError + '_ {
     }
 }
 
-/// An error of the library that maps files, which has the system's as text.
+/// Converts an error of the mapping library, which includes the operating system's error as text.
 fn mapping<E: std::fmt::Display>(path: &Path) -> impl Fn(E) -> WeightsError + '_ {
     move |error| io(path)(std::io::Error::other(error.to_string()))
 }

@@ -1,4 +1,4 @@
-//! Writing weights.
+//! Writes weights as safetensors files.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -14,15 +14,15 @@ use safetensors::{Dtype, SafeTensorError, View};
 
 use super::element::Element;
 use super::map::{Source, Stored};
-use super::{ParamVisitor, together, visit_params};
+use super::{ParamVisitor, join_parts, visit_params};
 use crate::error::WeightsError;
 
-/// A tensor on the host: shape and f32 values.
+/// An f32 tensor on the host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostTensor {
-    /// Its dimensions.
+    /// Dimensions.
     pub shape: Vec<usize>,
-    /// Its elements, row by row.
+    /// Elements in row-major order.
     pub values: Vec<f32>,
 }
 
@@ -44,7 +44,7 @@ impl View for &HostTensor {
     }
 }
 
-/// The values in a file's layout.
+/// Encodes values as little-endian bytes.
 fn bytes_of(values: &[f32]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(values.len() * 4);
     for value in values {
@@ -53,22 +53,22 @@ fn bytes_of(values: &[f32]) -> Vec<u8> {
     bytes
 }
 
-/// A tensor on its device, of which the host has a copy while it is written and not before.
+/// A tensor on its device, which is copied to the host only while it is written.
 #[derive(Clone, Debug)]
 pub struct DeviceTensor<B: Backend> {
     shape: Vec<usize>,
-    /// Its elements, one part after the other.
+    /// Flattened parts with consecutive rows.
     parts: Vec<Tensor<B, 1>>,
 }
 
 impl<B: Backend> DeviceTensor<B> {
-    /// A tensor of any rank.
+    /// Wraps a tensor of any rank.
     pub fn new(tensor: FloatTensor<B>) -> Self {
         Self::joined(vec![tensor])
     }
 
-    /// One tensor whose consecutive rows are in several, which have the same shape but for their first dimension. They come
-    /// together only on the host.
+    /// Joins tensors along the first dimension; their other dimensions must be equal. The parts are concatenated only
+    /// on the host, because the result may exceed the device's largest buffer.
     pub fn joined(parts: Vec<FloatTensor<B>>) -> Self {
         let mut shape = parts
             .first()
@@ -87,7 +87,7 @@ impl<B: Backend> DeviceTensor<B> {
         }
     }
 
-    /// Its copy on the host.
+    /// Copies the tensor to the host.
     pub fn on_host(&self) -> HostTensor {
         HostTensor {
             shape: self.shape.clone(),
@@ -95,10 +95,10 @@ impl<B: Backend> DeviceTensor<B> {
         }
     }
 
-    /// Its elements, copied no more often than they have to be.
+    /// Calls `read` with the elements, without additional copies if possible.
     fn read<R>(&self, read: impl FnOnce(&[f32]) -> R) -> R {
-        if let [whole] = self.parts.as_slice() {
-            let data = whole.to_data();
+        if let [single] = self.parts.as_slice() {
+            let data = single.to_data();
             return match data.as_slice::<f32>() {
                 Ok(values) => read(values),
                 Err(_) => read(&data.iter::<f32>().collect::<Vec<_>>()),
@@ -125,7 +125,7 @@ impl<B: Backend> View for &DeviceTensor<B> {
         if let [_] = self.parts.as_slice() {
             return Cow::Owned(self.read(bytes_of));
         }
-        // Each part is on the host as it is written, and not all of them.
+        // Copy one part at a time to the host.
         let mut bytes = Vec::with_capacity(self.data_len());
         for part in &self.parts {
             for value in part.to_data().iter::<f32>() {
@@ -140,26 +140,26 @@ impl<B: Backend> View for &DeviceTensor<B> {
     }
 }
 
-/// Every parameter of a module, by path, in the module's order; one in parts is whole.
+/// Returns every parameter of a module with its path, in the module's order. Split parameters are joined.
 pub fn device_tensors<B: Backend, M: Module<B>>(module: &M) -> Vec<(String, DeviceTensor<B>)> {
-    let mut named = Name(Vec::new());
-    visit_params(module, &mut named);
-    let wholes = together::<B>(named.0).into_iter();
-    wholes
+    let mut collector = TensorCollector(Vec::new());
+    visit_params(module, &mut collector);
+    let joined = join_parts::<B>(collector.0).into_iter();
+    joined
         .map(|(path, parts)| (path, DeviceTensor::joined(parts)))
         .collect()
 }
 
-struct Name<B: Backend>(Vec<(String, FloatTensor<B>)>);
+struct TensorCollector<B: Backend>(Vec<(String, FloatTensor<B>)>);
 
-impl<B: Backend> ParamVisitor<B> for Name<B> {
+impl<B: Backend> ParamVisitor<B> for TensorCollector<B> {
     fn visit<const D: usize>(&mut self, path: &str, _id: ParamId, value: Tensor<B, D>) {
         self.0
             .push((path.to_owned(), value.into_primitive().tensor()));
     }
 }
 
-/// Every parameter of a module on the host, by path, in the module's order.
+/// Copies every parameter of a module to the host, with its path, in the module's order.
 pub fn named_tensors<B: Backend, M: Module<B>>(module: &M) -> Vec<(String, HostTensor)> {
     let tensors = device_tensors(module).into_iter();
     tensors
@@ -195,9 +195,9 @@ pub(crate) fn write<S: AsRef<str> + Ord + std::fmt::Display, V: View>(
         path: file.to_owned(),
         source,
     };
-    // The crate writes files that only their owner can read: they get the permissions of any new file.
-    let empty = File::create(file).and_then(|file| file.metadata());
-    let permissions = empty.map_err(io)?.permissions();
+    // The safetensors crate makes files readable only by their owner, so restore the default permissions.
+    let created = File::create(file).and_then(|file| file.metadata());
+    let permissions = created.map_err(io)?.permissions();
     safetensors::serialize_to_file(views, Some(metadata), file).map_err(|error| match error {
         SafeTensorError::IoError(error) => io(error),
         error => io(io::Error::other(error.to_string())),
@@ -205,7 +205,7 @@ pub(crate) fn write<S: AsRef<str> + Ord + std::fmt::Display, V: View>(
     fs::set_permissions(file, permissions).map_err(io)
 }
 
-/// A tensor as a published checkpoint has it, made of a parameter when it is written and not before.
+/// A tensor of a published checkpoint. Its elements are computed from a parameter only when it is written.
 #[derive(Clone, Debug)]
 pub struct Published<B: Backend> {
     stored: Stored,
@@ -215,30 +215,31 @@ pub struct Published<B: Backend> {
 }
 
 impl<B: Backend> Published<B> {
-    /// Its name.
+    /// Name in the file.
     pub fn name(&self) -> &str {
         &self.stored.name
     }
 
-    /// Its dimensions in the file.
+    /// Dimensions in the file.
     pub(crate) fn dims(&self) -> &[usize] {
         &self.shape
     }
 
-    /// Its elements.
+    /// Computes the tensor in f32.
     pub fn values(&self) -> HostTensor {
         let mut values = vec![0.0; self.stored.len()];
         self.parameter
-            .read(|own| self.walk(|from, to| values[to] = own[from]));
+            .read(|own| self.for_each_element(|from, to| values[to] = own[from]));
         HostTensor {
             shape: self.shape.clone(),
             values,
         }
     }
 
-    fn walk(&self, visit: impl FnMut(usize, usize)) {
+    /// Calls `visit(index in the parameter, index in the tensor)` for every element.
+    fn for_each_element(&self, visit: impl FnMut(usize, usize)) {
         let [rows, _] = self.stored.file_rows();
-        self.stored.places(0..rows, visit);
+        self.stored.for_each_element(0..rows, visit);
     }
 }
 
@@ -253,8 +254,9 @@ impl<B: Backend> View for &Published<B> {
 
     fn data(&self) -> Cow<'_, [u8]> {
         let mut bytes = vec![0; self.data_len()];
-        self.parameter
-            .read(|own| self.walk(|from, to| self.element.write(own[from], &mut bytes, to)));
+        self.parameter.read(|own| {
+            self.for_each_element(|from, to| self.element.write(own[from], &mut bytes, to));
+        });
         Cow::Owned(bytes)
     }
 
@@ -263,18 +265,18 @@ impl<B: Backend> View for &Published<B> {
     }
 }
 
-/// A module's parameters as the tensors of a published checkpoint, in the module's order. A parameter without a source
-/// is left out.
+/// Converts a module's parameters to the tensors of a published checkpoint, in the module's order. Parameters without a
+/// source are omitted.
 pub fn published<B: Backend, M: Module<B>>(
     module: &M,
     element: Element,
     source: impl Fn(&str) -> Option<Source>,
 ) -> Vec<Published<B>> {
-    let mut made = Vec::new();
+    let mut tensors = Vec::new();
     for (path, parameter) in device_tensors(module) {
         let stored = source(&path).map(|source| source.stored(&parameter.shape));
         for stored in stored.unwrap_or_default() {
-            made.push(Published {
+            tensors.push(Published {
                 shape: stored.shape(),
                 stored,
                 parameter: parameter.clone(),
@@ -282,5 +284,5 @@ pub fn published<B: Backend, M: Module<B>>(
             });
         }
     }
-    made
+    tensors
 }

@@ -1,4 +1,4 @@
-//! Writing packed weights, as [`super::quantized`] reads them.
+//! Writes packed weights in the format that [`super::quantized`] reads.
 
 use std::borrow::Cow;
 
@@ -8,57 +8,61 @@ use emberlm_kernels::cpu::packed::PackedMatrix;
 use safetensors::{Dtype, View};
 
 use super::map::{Source, Stored};
-use super::quantized::{IN_WORD, OFFSET, QuantizedLayout, scales_name, shape_name, values_name};
+use super::quantized::{
+    OFFSET, QuantizedLayout, VALUES_PER_WORD, scales_name, shape_name, values_name,
+};
 
-/// A tensor of a packed matrix as a published checkpoint has it, made of the matrix when it is written and not before.
+/// A tensor of a packed matrix in a published checkpoint. Its bytes are computed only when it is written.
 #[derive(Clone, Debug)]
 pub(crate) struct PublishedPacked<B: Backend> {
     name: String,
     content: Content,
     shape: Vec<usize>,
     stored: Stored,
-    /// The matrix's rows, one part after the other.
+    /// Parts of the matrix with consecutive rows.
     parts: Vec<PackedWeight<B>>,
     columns: usize,
 }
 
-/// The numbers of a packed matrix that a tensor holds.
+/// Content of a tensor of a packed matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Content {
-    /// The int8 values, in words.
+    /// int8 values in words.
     Words,
+    /// One scale per row.
     Scales,
+    /// Shape of the matrix.
     Shape,
 }
 
 impl<B: Backend> PublishedPacked<B> {
-    /// Its name.
+    /// Name in the file.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its dimensions in the file.
+    /// Dimensions in the file.
     pub(crate) fn dims(&self) -> &[usize] {
         &self.shape
     }
 
-    /// The tensors of a matrix `[out, in]` whose rows are in `parts`.
+    /// Builds the tensors of a matrix `[out, in]`, given its parts.
     pub(crate) fn of(source: &Source, parts: &[PackedWeight<B>]) -> Vec<Self> {
         let outputs = parts.iter().map(|part| part.shape()[0]).sum();
         let columns = parts.first().map_or(0, |part| part.shape()[1]);
-        let mut made = Vec::new();
+        let mut tensors = Vec::new();
         for stored in source.stored(&[outputs]) {
             let (name, rows) = (&stored.name, stored.len());
             for (content, name, shape) in [
                 (
                     Content::Words,
                     values_name(QuantizedLayout::Words, name),
-                    vec![rows, columns.div_ceil(IN_WORD)],
+                    vec![rows, columns.div_ceil(VALUES_PER_WORD)],
                 ),
                 (Content::Scales, scales_name(name), vec![rows, 1]),
                 (Content::Shape, shape_name(name), vec![2]),
             ] {
-                made.push(Self {
+                tensors.push(Self {
                     name,
                     content,
                     shape,
@@ -68,20 +72,21 @@ impl<B: Backend> PublishedPacked<B> {
                 });
             }
         }
-        made
+        tensors
     }
 
-    /// Calls `write` with the row of the file, the bytes and the scale of each of its rows.
+    /// Calls `write(row in the file, values, scale)` for each row.
     fn rows(&self, mut write: impl FnMut(usize, &[i8], f32)) {
         let mut first = 0;
         for part in &self.parts {
             let matrix: PackedMatrix = part.to_host();
             let rows = first..first + matrix.scales.len();
-            self.stored.places(0..self.stored.len(), |own, row| {
+            let all = 0..self.stored.len();
+            self.stored.for_each_element(all, |own, row| {
                 if rows.contains(&own) {
                     let at = own - rows.start;
-                    let bytes = &matrix.bytes[at * self.columns..(at + 1) * self.columns];
-                    write(row, bytes, matrix.scales[at]);
+                    let values = &matrix.bytes[at * self.columns..(at + 1) * self.columns];
+                    write(row, values, matrix.scales[at]);
                 }
             });
             first = rows.end;
@@ -106,7 +111,7 @@ impl<B: Backend> View for &PublishedPacked<B> {
         let mut data = vec![0u8; self.data_len()];
         match self.content {
             Content::Words => {
-                let row_bytes = self.columns.div_ceil(IN_WORD) * IN_WORD;
+                let row_bytes = self.columns.div_ceil(VALUES_PER_WORD) * VALUES_PER_WORD;
                 self.rows(|row, values, _| {
                     let to = &mut data[row * row_bytes..][..values.len()];
                     for (to, value) in to.iter_mut().zip(values) {

@@ -1,4 +1,4 @@
-//! A source of weights: tensors by name, read as f32 in runs of rows.
+//! Abstraction of weight files: named tensors that are read in runs of rows.
 
 use std::ops::Range;
 
@@ -7,27 +7,29 @@ use safetensors::Dtype;
 use super::element::Element;
 use crate::error::WeightsError;
 
-/// Tensors by name, in whatever file format. A tensor's rows are the slices along its first dimension; a scalar is one row.
+/// Named tensors in any file format. The rows of a tensor are its slices along the first dimension; a scalar is one
+/// row.
 ///
 /// [`super::SafetensorsStore`] is the implementation for safetensors files.
 pub trait TensorStore {
-    /// The names in order.
+    /// The names in a fixed order.
     fn names(&self) -> Box<dyn Iterator<Item = &str> + '_>;
 
-    /// A tensor's shape; none where there is no tensor of this name.
+    /// Returns the shape of a tensor; `None` if it does not exist.
     fn shape(&self, name: &str) -> Option<&[usize]>;
 
-    /// A tensor's type of numbers; none where there is no tensor of this name, or its type is not one that weights can have.
+    /// Returns the element type of a tensor; `None` if the tensor does not exist or its type is not a supported
+    /// floating-point type.
     fn element(&self, name: &str) -> Option<Element>;
 
-    /// The bytes that all tensors take in the files.
+    /// Total size of all tensors in bytes.
     fn total_bytes(&self) -> u64;
 
-    /// Reads some of a tensor's rows in order, in runs of consecutive ones: `read(rows, values)`, row after row. A run takes a few
-    /// MiB, and what has been read is not held.
+    /// Reads a range of rows and calls `read(rows, values)` for consecutive runs, in order. A run has a few MiB, and
+    /// earlier runs are not kept in memory.
     ///
     /// # Errors
-    /// There is no tensor of this name, its type is not supported, or it cannot be read.
+    /// The tensor does not exist, has an unsupported type, or cannot be read.
     fn read_rows(
         &self,
         name: &str,
@@ -35,11 +37,11 @@ pub trait TensorStore {
         read: &mut dyn FnMut(Range<usize>, &[f32]),
     ) -> Result<(), WeightsError>;
 
-    /// Reads some of a tensor's rows in order, as [`TensorStore::read_rows`] does, as the bytes of numbers of type `dtype`,
-    /// little-endian. A store without such tensors has no need of it.
+    /// Reads a range of rows like [`TensorStore::read_rows`], as little-endian bytes of elements of type `dtype`. Only
+    /// stores with packed weights need to implement it.
     ///
     /// # Errors
-    /// There is no tensor of this name and type, or it cannot be read.
+    /// The tensor does not exist, has another type, or cannot be read.
     fn read_bytes(
         &self,
         name: &str,
@@ -55,13 +57,13 @@ pub trait TensorStore {
         })
     }
 
-    /// Returns true if there is a tensor of this name.
+    /// Returns true if a tensor exists.
     fn contains(&self, name: &str) -> bool {
         self.shape(name).is_some()
     }
 }
 
-/// Rows of a tensor of `shape`, and the elements of each.
+/// Returns the number of rows of a tensor of `shape` and the elements per row.
 pub(super) fn rows_of(shape: &[usize]) -> [usize; 2] {
     match shape.split_first() {
         Some((&rows, rest)) => [rows, rest.iter().product()],
@@ -69,7 +71,7 @@ pub(super) fn rows_of(shape: &[usize]) -> [usize; 2] {
     }
 }
 
-/// Checks that a tensor is there and has a shape.
+/// Checks that a tensor exists and has the expected shape.
 pub(super) fn check_shape(
     store: &dyn TensorStore,
     name: &str,
@@ -88,10 +90,10 @@ pub(super) fn check_shape(
     }
 }
 
-/// Elements of one of the tensors that [`equal`] holds at a time.
-const COMPARED: usize = 1 << 20;
+/// Elements that [`equal`] compares at a time.
+const COMPARED_ELEMENTS: usize = 1 << 20;
 
-/// Returns true if two tensors have the same shape, type and bits.
+/// Returns true if two tensors are bit-identical.
 pub(super) fn equal(store: &dyn TensorStore, one: &str, other: &str) -> Result<bool, WeightsError> {
     let Some(shape) = store.shape(one) else {
         return Ok(false);
@@ -100,7 +102,7 @@ pub(super) fn equal(store: &dyn TensorStore, one: &str, other: &str) -> Result<b
         return Ok(false);
     }
     let [rows, row] = rows_of(shape);
-    let at_once = (COMPARED / row.max(1)).max(1);
+    let at_once = (COMPARED_ELEMENTS / row.max(1)).max(1);
     let mut equal = true;
     for first in (0..rows).step_by(at_once) {
         let run = first..rows.min(first + at_once);

@@ -1,7 +1,7 @@
-//! Refuses JSON in which an object has a key twice.
+//! Rejects JSON objects with duplicate keys.
 //!
-//! `serde_json` keeps the last value of such a key, other readers the first: a file could be checked as one thing and
-//! used as another.
+//! `serde_json` keeps the last value of a duplicate key, and other readers the first. Without this check, validation
+//! and use of a file could see different values.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -9,15 +9,15 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
-/// Checks every object of `json`, however deep it is nested.
+/// Checks every object in `json`, including nested ones.
 ///
 /// # Errors
-/// The first key that its object has already, or what else is wrong with the JSON, with the place.
+/// An object has a duplicate key, or the JSON is invalid. The error includes the position.
 pub(super) fn check(json: &[u8]) -> Result<(), serde_json::Error> {
     serde_json::from_slice::<UniqueKeys>(json).map(|UniqueKeys| ())
 }
 
-/// Any JSON value without a key that comes twice.
+/// Any JSON value without duplicate keys.
 struct UniqueKeys;
 
 impl<'de> Deserialize<'de> for UniqueKeys {
@@ -83,12 +83,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_that_come_twice_are_named() {
+    fn duplicate_keys_are_named() {
         for (json, key) in [
             (r#"{"a":1,"b":[1.5,null,true,-2],"a":"x"}"#, "a"),
             (r#"{"w":{"dtype":"F32","shape":[1],"shape":[2]}}"#, "shape"),
             (r#"[{"x":{"y":1,"z":{},"y":1}}]"#, "y"),
-            // The same key by an escape.
+            // The same key, once with an escape sequence.
             (r#"{"a":1,"\u0061":2}"#, "a"),
         ] {
             let message = check(json.as_bytes()).unwrap_err().to_string();
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_keys_of_different_objects_are_allowed() {
+    fn different_objects_may_have_equal_keys() {
         check(br#"{"a":{"x":1},"b":{"x":1},"x":[{"x":1},{"x":1}]}"#).unwrap();
     }
 }

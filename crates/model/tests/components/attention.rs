@@ -1,5 +1,5 @@
-//! Attention modules with padding, additive biases and a memory, against PyTorch's `scaled_dot_product_attention` in float64 with
-//! all gradients; `crates/model/tests/fixtures/make.py` wrote the fixture.
+//! Compares attention modules with padding, additive biases and a memory, including all gradients, with PyTorch's
+//! `scaled_dot_product_attention` in float64. `crates/model/tests/fixtures/make.py` generates the fixture.
 
 use burn::backend::Autodiff;
 use burn::module::Param;
@@ -17,13 +17,13 @@ use safetensors::SafeTensors;
 use crate::components::{assert_close, random};
 use crate::decoder::gradients::one_at_a_time;
 
-/// Of `‖a - b‖ / ‖b‖`.
+/// Tolerance for `‖a - b‖ / ‖b‖`.
 const TOLERANCE: f64 = 1e-5;
 const D: usize = 12;
 
 type A<B> = Autodiff<B>;
 
-/// The tensors of one case.
+/// Tensors of one test case.
 pub(crate) struct Fixture<'a> {
     case: &'static str,
     tensors: SafeTensors<'a>,
@@ -34,7 +34,7 @@ impl Fixture<'_> {
         Self::within(include_bytes!("../fixtures/attention.safetensors"), case)
     }
 
-    /// A stack with cross-attention.
+    /// Opens the fixture of a stack with cross-attention.
     pub(crate) fn of_decoder(case: &'static str) -> Self {
         Self::within(
             include_bytes!("../fixtures/encoder_decoder.safetensors"),
@@ -63,7 +63,7 @@ impl Fixture<'_> {
         Tensor::from_data(self.data(name), &Default::default()).require_grad()
     }
 
-    /// Replaces a layer's initial weights by the fixture's.
+    /// Replaces a layer's initial weights with the fixture's.
     fn fill<B: Backend>(&self, layer: &str, linear: &mut Linear<A<B>>) {
         let weight = self.tracked(&format!("{layer}.weight"));
         assert_eq!(weight.dims(), linear.shape(), "{layer}");
@@ -90,14 +90,15 @@ impl Fixture<'_> {
         )
     }
 
-    /// Compares an output and the gradients of `Σ output · probe` by the layers' parameters and the other inputs.
+    /// Compares the output, and the gradients of `Σ output · probe` with respect to the layers' parameters and other
+    /// inputs.
     fn check<B: Backend>(
         &self,
         output: Tensor<A<B>, 3>,
         layers: &[(&str, &Linear<A<B>>)],
         inputs: &[(&str, &Tensor<A<B>, 3>)],
     ) {
-        let _alone = one_at_a_time();
+        let _guard = one_at_a_time();
         compare("output", output.to_data(), self.data("output"));
         let probe = Tensor::from_data(self.data("probe"), &Default::default());
         let grads = (output * probe).sum().backward();
@@ -217,25 +218,25 @@ fn check_cross<B: Backend>() {
 }
 
 #[test]
-fn an_encoders_attention_with_padding_is_pytorchs() {
+fn padded_encoder_attention_matches_pytorch() {
     check_encoder::<Flex>();
     check_encoder::<NdArray>();
 }
 
 #[test]
-fn causal_attention_with_a_bias_and_padding_is_pytorchs() {
+fn causal_attention_with_bias_and_padding_matches_pytorch() {
     check_causal::<Flex>();
     check_causal::<NdArray>();
 }
 
 #[test]
-fn cross_attention_with_a_bias_and_padding_is_pytorchs() {
+fn cross_attention_with_bias_and_padding_matches_pytorch() {
     check_cross::<Flex>();
     check_cross::<NdArray>();
 }
 
 #[test]
-fn cross_attention_adds_the_residual_and_keeps_the_memory_for_later_queries() {
+fn cross_attention_adds_residual_and_reuses_memory() {
     let device = Default::default();
     let attention = CrossAttentionConfig::new(16, 4).init::<Flex>(&device);
     let memory = attention.project_memory(random([2, 7, 16]));
@@ -266,9 +267,9 @@ fn encoder() -> StackConfig {
     }
 }
 
-/// A sequence padded at its end is encoded as it is without the padding, and what the padding holds does not matter.
+/// Padding at the end of a sequence does not change its encoding, regardless of its content.
 #[test]
-fn an_encoder_stack_does_not_see_padding() {
+fn encoder_stack_ignores_padding() {
     let device = Default::default();
     let stack = encoder().init::<Flex>(&device);
     let x = random([2, 5, 16]);
@@ -290,9 +291,9 @@ fn an_encoder_stack_does_not_see_padding() {
     }
 }
 
-/// An encoder's first token sees the last one; a decoder's does not.
+/// The first token of an encoder attends to the last one; that of a decoder does not.
 #[test]
-fn an_encoder_stack_sees_later_tokens() {
+fn encoder_stack_attends_to_later_tokens() {
     let device = Default::default();
     let x = random([1, 5, 16]);
     let last = Tensor::cat(vec![x.clone().narrow(1, 0, 4), random([1, 1, 16])], 1);
@@ -313,9 +314,9 @@ fn an_encoder_stack_sees_later_tokens() {
     }
 }
 
-/// Documents in a block are isolated as in a separate batch.
+/// Isolated documents give the same results as in separate batch rows.
 #[test]
-fn a_block_isolates_documents() {
+fn block_isolates_documents() {
     let device = Default::default();
     let attention = AttentionConfig::new(16, 4);
     let config = BlockConfig::new(attention, FeedForwardConfig::new(16, 40));

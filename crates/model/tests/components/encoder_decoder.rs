@@ -1,5 +1,6 @@
-//! Stacks with cross-attention, as an encoder–decoder's decoder has it: against PyTorch in float64 with all gradients (the fixture is
-//! by `crates/model/tests/fixtures/make.py`), by the sublayers one after the other, and token by token.
+//! Checks stacks with cross-attention, the decoder of an encoder–decoder: against PyTorch in float64 with all
+//! gradients (`crates/model/tests/fixtures/make.py` generates the fixture), against their separate sublayers, and in
+//! cached decoding.
 
 use std::collections::BTreeSet;
 
@@ -28,7 +29,7 @@ const D_MEMORY: usize = 10;
 
 type A<B> = Autodiff<B>;
 
-/// A block with a memory of another width.
+/// A block whose memory is narrower than `d_model`.
 fn block(wiring: Wiring) -> BlockConfig {
     let attention = AttentionConfig {
         d_model: D,
@@ -62,7 +63,7 @@ fn block(wiring: Wiring) -> BlockConfig {
     }
 }
 
-/// Replaces initial weights by the fixture's.
+/// Replaces initial weights with the fixture's.
 struct Fill<'a>(&'a Fixture<'a>);
 
 impl<B: Backend> ParamMapper<A<B>> for Fill<'_> {
@@ -95,7 +96,7 @@ impl<B: Backend> ParamVisitor<A<B>> for Check<'_> {
 }
 
 fn check<B: Backend>(case: &'static str, wiring: Wiring) {
-    let _alone = one_at_a_time();
+    let _guard = one_at_a_time();
     let fixture = Fixture::of_decoder(case);
     let config = StackConfig::new(2, block(wiring));
     let stack: Stack<A<B>> = config.init(&Default::default());
@@ -122,24 +123,24 @@ fn check<B: Backend>(case: &'static str, wiring: Wiring) {
         compared: BTreeSet::new(),
     };
     visit_params(&stack, &mut check);
-    // Two for each of 3 norms and 7 linear layers of a block, and two of the last norm.
+    // Per block, two for each of 3 norms and 7 linear layers; two for the final norm.
     assert_eq!(check.compared.len(), 2 * (2 * (3 + 7) + 1));
 }
 
 #[test]
-fn a_pre_norm_decoder_over_a_padded_memory_is_pytorchs() {
+fn pre_norm_decoder_with_padded_memory_matches_pytorch() {
     check::<Flex>("pre_norm", Wiring::PreNorm);
     check::<NdArray>("pre_norm", Wiring::PreNorm);
 }
 
 #[test]
-fn a_post_norm_decoder_over_a_padded_memory_is_pytorchs() {
+fn post_norm_decoder_with_padded_memory_matches_pytorch() {
     check::<Flex>("post_norm", Wiring::PostNorm);
     check::<NdArray>("post_norm", Wiring::PostNorm);
 }
 
-/// A block's output, and its parts' for a caller to wire: self-attention, cross-attention and feed-forward layer.
-fn wired(
+/// Compares a block with its self-attention, cross-attention and feed-forward layer as wired by the caller.
+fn check_wiring(
     wiring: Wiring,
     expected: impl FnOnce(&Block<Flex>, Tensor<Flex, 3>, [Sublayer<'_>; 3]) -> Tensor<Flex, 3>,
 ) {
@@ -167,8 +168,8 @@ fn wired(
 type Sublayer<'a> = &'a dyn Fn(Tensor<Flex, 3>) -> Tensor<Flex, 3>;
 
 #[test]
-fn a_sandwich_has_a_norm_before_and_after_its_cross_attention() {
-    wired(Wiring::Sandwich, |block, x, [attend, cross, feed]| {
+fn sandwich_normalizes_before_and_after_cross_attention() {
+    check_wiring(Wiring::Sandwich, |block, x, [attend, cross, feed]| {
         let sublayer = block.cross.as_ref().unwrap();
         let after = |norm: &Option<_>, x| {
             let norm: &emberlm_model::nn::Norm<Flex> = norm.as_ref().unwrap();
@@ -182,9 +183,9 @@ fn a_sandwich_has_a_norm_before_and_after_its_cross_attention() {
 }
 
 #[test]
-fn in_a_parallel_block_cross_attention_is_a_third_branch() {
+fn cross_attention_of_parallel_block_is_third_branch() {
     for shared_norm in [true, false] {
-        wired(
+        check_wiring(
             Wiring::Parallel { shared_norm },
             |block, x, [attend, cross, feed]| {
                 let own = &block.cross.as_ref().unwrap().norm;
@@ -199,9 +200,9 @@ fn in_a_parallel_block_cross_attention_is_a_third_branch() {
     }
 }
 
-/// The memory is projected once; each token continues the cache.
+/// Projects the memory once and decodes each token with the cache.
 #[test]
-fn decoding_token_by_token_over_a_projected_memory_is_one_pass() {
+fn cached_decoding_with_projected_memory_equals_full_pass() {
     let device = Default::default();
     let config = StackConfig {
         rotary: Some(RotaryConfig::new(8, 4)),

@@ -1,4 +1,4 @@
-//! Contexts that a component does not support are refused, with the reason.
+//! Components reject unsupported contexts with an error that states the reason.
 
 use burn::tensor::{Bool, Int, Tensor};
 use burn_flex::Flex;
@@ -29,7 +29,7 @@ fn linear() -> AttentionConfig {
     }
 }
 
-/// A mask of each kind, over 5 tokens.
+/// One mask of each kind over 5 tokens.
 fn masks() -> [(&'static str, AttentionMask<Flex>); 3] {
     let device = Default::default();
     let documents = Tensor::<Flex, 2, Int>::zeros([1, 5], &device);
@@ -55,7 +55,7 @@ fn masks() -> [(&'static str, AttentionMask<Flex>); 3] {
 }
 
 #[test]
-fn linear_attention_refuses_every_mask_by_its_name() {
+fn linear_attention_rejects_every_mask() {
     let device = Default::default();
     let config = stack(2, linear(), false);
     let stack = config.init::<Flex>(&device);
@@ -85,7 +85,7 @@ fn linear_attention_refuses_every_mask_by_its_name() {
 }
 
 #[test]
-fn softmax_attention_takes_every_mask_but_documents_with_a_cache() {
+fn softmax_attention_rejects_only_documents_with_cache() {
     let config = stack(1, AttentionConfig::new(D, 4), false);
     let stack = config.init::<Flex>(&Default::default());
     for (name, mask) in masks() {
@@ -99,7 +99,7 @@ fn softmax_attention_takes_every_mask_but_documents_with_a_cache() {
 }
 
 #[test]
-fn memory_and_cross_attention_come_together() {
+fn memory_requires_cross_attention_and_vice_versa() {
     let attention = AttentionConfig::new(D, 4);
     let [with, without]: [Stack<Flex>; 2] =
         [true, false].map(|crosses| stack(2, attention, crosses).init(&Default::default()));
@@ -120,7 +120,7 @@ fn memory_and_cross_attention_come_together() {
 }
 
 #[test]
-fn a_memory_or_a_cache_of_another_depth_is_refused() {
+fn memory_and_cache_of_another_depth_are_rejected() {
     let [two, three] = [2, 3].map(|n_layers| stack(n_layers, AttentionConfig::new(D, 4), true));
     let stack = two.init::<Flex>(&Default::default());
     let (x, encoded) = (random([1, 5, D]), random([1, 7, D]));

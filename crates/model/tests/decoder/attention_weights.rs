@@ -1,4 +1,4 @@
-//! The attentions' weights: distributions over what each token may see, and those that make the attention's output.
+//! Tests attention weights: each row is a distribution over the visible tokens, and the weights reproduce the output.
 
 use burn::tensor::Tensor;
 use burn_flex::Flex;
@@ -11,7 +11,7 @@ use crate::decoder::spread::{SEQ_LEN, base};
 use crate::decoder::values::{BATCH, host, host_ids, tokens};
 
 #[test]
-fn rows_are_distributions_over_what_is_seen() {
+fn rows_are_distributions_over_visible_tokens() {
     for (name, decoder) in decoders() {
         let config = decoder.config();
         let layers = decoder.attention_weights(tokens(7));
@@ -34,7 +34,7 @@ fn rows_are_distributions_over_what_is_seen() {
     }
 }
 
-/// One block whose attention takes the embeddings as they are.
+/// A model of one block whose attention receives the unnormalized embeddings.
 fn one_block(heads: usize, attention: AttentionKind) -> Decoder<Flex> {
     let mut raw = base();
     raw.n_layers = 1;
@@ -47,7 +47,7 @@ fn one_block(heads: usize, attention: AttentionKind) -> Decoder<Flex> {
 }
 
 #[test]
-fn one_head_by_hand() {
+fn one_head_matches_hand_calculation() {
     let decoder = one_block(1, AttentionKind::SOFTMAX);
     let width = decoder.config().d_model();
     let table = host(decoder.embeddings.tokens.joined());
@@ -81,7 +81,7 @@ fn one_head_by_hand() {
 }
 
 #[test]
-fn weights_times_values_are_the_attention_s_output() {
+fn weights_times_values_equal_attention_output() {
     let linear = AttentionKind::Linear {
         features: Some(24),
         seed: 1,
@@ -91,7 +91,7 @@ fn weights_times_values_are_the_attention_s_output() {
         let attention = &decoder.stack.blocks[0].attention;
         let (width, head_dim) = (decoder.config().d_model(), decoder.config().head_dim());
         let x = burn::tensor::module::embedding(decoder.embeddings.tokens.joined(), tokens(7));
-        // One key-value head: its values stand last in the fused map.
+        // With one key-value head, the values are the last columns of the fused projection.
         let values = attention.qkv.forward(x.clone(), None);
         let values: Tensor<Flex, 3> = values.narrow(2, width + head_dim, head_dim);
         let weights = decoder.attention_weights(tokens(7)).remove(0);

@@ -1,6 +1,5 @@
-//! Cached decoding equals the full pass, the fused loss equals the logits' cross-entropy, and no token sees a later
-//! one: for the families and for a spread of every other legal configuration. The attentions' weights too,
-//! int8 weights, and passes over pieces of several sequences.
+//! Cached decoding equals the full pass, the fused loss equals the cross-entropy of the logits, and no token attends
+//! to a later one.
 
 use burn::tensor::Tensor;
 use burn_flex::Flex;
@@ -12,21 +11,21 @@ use crate::decoder::values::{BATCH, host, host_ids, tensor, tokens};
 
 type Device = <Flex as burn::tensor::backend::BackendTypes>::Device;
 
-/// Of `‖a - b‖ / ‖b‖` over a position's logits.
+/// Tolerance for `‖a - b‖ / ‖b‖` over the logits of a position.
 const TOLERANCE: f64 = 1e-5;
 
 #[test]
-fn token_by_token_equals_the_full_pass() {
+fn token_by_token_decoding_equals_full_pass() {
     in_chunks(&[1; SEQ_LEN]);
 }
 
 #[test]
-fn uneven_chunks_equal_the_full_pass() {
+fn uneven_chunks_equal_full_pass() {
     in_chunks(&[3, 1, 5, 2, 1]);
 }
 
 #[test]
-fn the_last_logits_are_those_of_the_full_pass() {
+fn last_logits_equal_those_of_full_pass() {
     for (name, decoder) in decoders() {
         let tokens = tokens(7);
         let full = decoder.forward(tokens.clone());
@@ -38,7 +37,7 @@ fn the_last_logits_are_those_of_the_full_pass() {
 }
 
 #[test]
-fn a_cleared_cache_starts_anew() {
+fn cleared_cache_starts_from_scratch() {
     for (name, decoder) in decoders() {
         let mut cache = new_cache(&decoder);
         decoder.forward_cached(tokens(3), &mut cache);
@@ -51,14 +50,14 @@ fn a_cleared_cache_starts_anew() {
 }
 
 #[test]
-fn the_loss_is_the_logits_cross_entropy() {
-    losses_are_those_of_the_logits(HeadLossOptions::default());
+fn loss_equals_cross_entropy_of_logits() {
+    check_losses(HeadLossOptions::default());
 }
 
 #[test]
-fn training_adds_label_smoothing_and_z_loss_of_the_logits() {
+fn training_loss_adds_label_smoothing_and_z_loss() {
     for (label_smoothing, z_loss) in [(0.1, 0.0), (0.0, 0.01), (0.2, 0.02)] {
-        losses_are_those_of_the_logits(HeadLossOptions {
+        check_losses(HeadLossOptions {
             label_smoothing,
             z_loss,
             ..HeadLossOptions::default()
@@ -66,13 +65,13 @@ fn training_adds_label_smoothing_and_z_loss_of_the_logits() {
     }
 }
 
-fn losses_are_those_of_the_logits(options: HeadLossOptions) {
+fn check_losses(options: HeadLossOptions) {
     for (name, decoder) in decoders() {
         let logits = host(decoder.forward(tokens(7)));
         for targets in targets() {
             let rows = logits.chunks(VOCAB_SIZE).zip(targets.iter().copied());
-            let learnt = rows.filter(|&(_, target)| target >= 0);
-            let expected: f64 = learnt
+            let included = rows.filter(|&(_, target)| target >= 0);
+            let expected: f64 = included
                 .map(|(logits, target)| {
                     let sum: f64 = logits.iter().map(|&logit| f64::from(logit).exp()).sum();
                     let mean =
@@ -100,7 +99,7 @@ fn losses_are_those_of_the_logits(options: HeadLossOptions) {
     }
 }
 
-/// All learnt, and some ignored: a whole row and the end of the other.
+/// Targets without ignored tokens, and targets with one sequence and the end of the other ignored.
 pub fn targets() -> [Vec<i64>; 2] {
     let all = host_ids(8);
     let mut some = all.clone();
@@ -110,7 +109,7 @@ pub fn targets() -> [Vec<i64>; 2] {
 }
 
 #[test]
-fn each_token_s_loss_is_its_logits_cross_entropy() {
+fn token_losses_equal_cross_entropy_of_logits() {
     for (name, decoder) in decoders() {
         let logits = host(decoder.forward(tokens(7)));
         let likeliest = decoder
@@ -149,7 +148,7 @@ fn each_token_s_loss_is_its_logits_cross_entropy() {
 }
 
 #[test]
-fn a_later_token_changes_no_earlier_logits() {
+fn later_tokens_do_not_change_earlier_logits() {
     for (name, decoder) in decoders() {
         let before = decoder.forward(tokens(7));
         for position in [1, SEQ_LEN / 2, SEQ_LEN - 1] {
@@ -194,7 +193,7 @@ fn in_chunks(sizes: &[usize]) {
     }
 }
 
-/// The models, with weights large enough that attention and activations are far from trivial.
+/// The tested models, with weights large enough that attention and activations are far from trivial.
 pub fn decoders() -> impl Iterator<Item = (String, Decoder<Flex>)> {
     spread()
         .into_iter()

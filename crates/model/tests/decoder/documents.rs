@@ -1,6 +1,5 @@
-//! A row of isolated documents gives the same results as its documents by themselves: the loss, every token's loss and every gradient, for
-//! every preset's parts and a spread of every other configuration that can keep documents apart, whole and recomputed, on
-//! flex; for a part of them on ndarray.
+//! A packed sequence of isolated documents gives the same losses and gradients as its separate documents, with and
+//! without recomputation. All tested configurations with softmax attention run on flex, and some on ndarray.
 
 use burn::backend::Autodiff;
 use burn::tensor::{Int, Tensor};
@@ -16,18 +15,18 @@ use crate::decoder::spread::{SEQ_LEN, VOCAB_SIZE, base, spread};
 use crate::decoder::values::{host, tensor};
 
 #[test]
-fn documents_are_what_they_are_alone_on_flex() {
-    as_alone::<Autodiff<Flex>>(1, 1e-5);
+fn packed_documents_equal_separate_ones_on_flex() {
+    check_packed::<Autodiff<Flex>>(1, 1e-5);
 }
 
 #[test]
-fn documents_are_what_they_are_alone_on_ndarray() {
-    // Burn's backward of a division, the soft cap's, takes an estimate of a reciprocal there.
-    as_alone::<Autodiff<NdArray>>(4, 5e-5);
+fn packed_documents_equal_separate_ones_on_ndarray() {
+    // On ndarray, Burn's backward pass of a division (in the soft cap) approximates the reciprocal.
+    check_packed::<Autodiff<NdArray>>(4, 5e-5);
 }
 
-fn as_alone<B: TrainingBackend>(every: usize, tolerance: f64) {
-    let _alone = one_at_a_time();
+fn check_packed<B: TrainingBackend>(every: usize, tolerance: f64) {
+    let _guard = one_at_a_time();
     let models = isolating().into_iter().enumerate().step_by(every);
     for (number, (name, config)) in models {
         let decoder = config.init::<B>(5, &Default::default());
@@ -35,7 +34,7 @@ fn as_alone<B: TrainingBackend>(every: usize, tolerance: f64) {
     }
 }
 
-/// The models that can keep documents apart.
+/// The configurations that support isolated documents.
 fn isolating() -> Vec<(String, DecoderConfig)> {
     let mut models = spread();
     models.retain(|(_, config)| config.check_documents().is_ok());
@@ -48,7 +47,7 @@ fn isolating() -> Vec<(String, DecoderConfig)> {
 }
 
 #[test]
-fn rows_of_one_document_are_rows_without_documents_to_the_bit() {
+fn single_document_is_bit_identical_to_none() {
     for (name, config) in isolating() {
         let decoder = config.init::<Flex>(5, &Default::default());
         let [tokens, zeros] = [7, 0].map(|factor| ids(factor, 2));
@@ -63,7 +62,7 @@ fn rows_of_one_document_are_rows_without_documents_to_the_bit() {
 }
 
 #[test]
-fn another_document_changes_no_bit_of_one() {
+fn documents_do_not_affect_each_other() {
     for (name, config) in isolating() {
         let decoder: Decoder<Flex> = config.init(5, &Default::default());
         let losses = |factor| {
@@ -82,7 +81,7 @@ fn another_document_changes_no_bit_of_one() {
 }
 
 #[test]
-fn wrong_documents_do_not_panic() {
+fn invalid_documents_do_not_panic() {
     for (_, config) in isolating() {
         let decoder: Decoder<Flex> = config.init(5, &Default::default());
         for wrong in [-100, 3, 100] {
@@ -96,7 +95,7 @@ fn wrong_documents_do_not_panic() {
 }
 
 #[test]
-fn linear_attention_is_refused_by_field_and_rule() {
+fn linear_attention_is_rejected_with_field_and_rule() {
     let config = |attention| {
         let raw = ModelConfig {
             attention,
@@ -116,7 +115,7 @@ fn linear_attention_is_refused_by_field_and_rule() {
     );
 }
 
-/// `[batch, SEQ_LEN]` ids, all 0 of factor 0.
+/// Ids `[batch, SEQ_LEN]`; all 0 if `factor` is 0.
 fn ids(factor: usize, batch: usize) -> Tensor<Flex, 2, Int> {
     let id = |i: usize| (factor * (i * i + 3 * i + 1) % VOCAB_SIZE) as i64;
     tensor((0..batch * SEQ_LEN).map(id).collect(), SEQ_LEN)

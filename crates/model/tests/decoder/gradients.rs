@@ -1,4 +1,4 @@
-//! Gradients as numbers, by the parameters' paths.
+//! Gradients on the host, by parameter path.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,15 +11,16 @@ use emberlm_model::weights::{ParamVisitor, visit_params, whole_path};
 
 use crate::decoder::values::host;
 
-/// Held by each test that computes gradients. The backends have one random state per process. And the clean-up of Burn 0.21
-/// after a backward pass (`GraphCleaner::cleanup_orphaned_entries`) visits the graphs of all threads and occasionally removes
-/// nodes that another thread still builds on: a gradient was wrong or missing in one run of thirty.
+/// Held by each test that computes gradients. The backends have one random state per process. And the clean-up of
+/// Burn 0.21 after a backward pass (`GraphCleaner::cleanup_orphaned_entries`) visits the graphs of all threads and
+/// occasionally removes nodes that another thread still builds on: a gradient was wrong or missing in one run of
+/// thirty.
 pub fn one_at_a_time() -> MutexGuard<'static, ()> {
     static LOCK: Mutex<()> = Mutex::new(());
     LOCK.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The gradient of every parameter that has one. Those of a table's parts are one after the other under the table's path.
+/// Returns the gradient of every parameter that has one. Gradients of a split table are concatenated.
 pub fn by_path<B: TrainingBackend>(
     decoder: &Decoder<B>,
     from: &B::Gradients,

@@ -1,4 +1,4 @@
-//! Packed weights: close to the trained weights' logits, and the same through the cache.
+//! Packed weights: logits are close to those of f32 weights, and cached decoding equals the full pass.
 
 use std::collections::HashMap;
 
@@ -12,8 +12,8 @@ use crate::decoder::decoding::{assert_close, decoders, device, new_cache, target
 use crate::decoder::spread::{SEQ_LEN, base};
 use crate::decoder::values::{host, tensor, tokens};
 
-/// Of `‖a - b‖ / ‖b‖` over all logits, for weights that make activations far from linear: half a scale is 0.4 % of a row's
-/// largest weight.
+/// Tolerance for `‖a - b‖ / ‖b‖` over all logits, with weights that make activations far from linear. The rounding
+/// error of a weight, half a scale, is 0.4 % of the largest weight in its row.
 const TOLERANCE: f64 = 0.05;
 
 fn quantized(decoder: &Decoder<Flex>) -> Decoder<Flex> {
@@ -26,7 +26,7 @@ fn logits<B: Backend>(decoder: &Decoder<B>, tokens: Tensor<B, 2, Int>) -> Vec<f3
 }
 
 #[test]
-fn logits_are_close_to_those_of_the_trained_weights() {
+fn logits_are_close_to_those_of_f32_weights() {
     let mut worst = (0.0, String::new());
     for (name, decoder) in decoders() {
         let expected = logits(&decoder, tokens(7));
@@ -45,7 +45,7 @@ fn logits_are_close_to_those_of_the_trained_weights() {
 }
 
 #[test]
-fn token_by_token_equals_the_full_pass() {
+fn token_by_token_decoding_equals_full_pass() {
     for (name, decoder) in decoders() {
         let held = quantized(&decoder);
         let full = held.forward(tokens(7));
@@ -60,7 +60,7 @@ fn token_by_token_equals_the_full_pass() {
 }
 
 #[test]
-fn the_loss_is_the_sum_of_the_tokens_losses() {
+fn loss_equals_sum_of_token_losses() {
     for (name, decoder) in decoders() {
         let held = quantized(&decoder);
         for targets in targets() {
@@ -77,7 +77,7 @@ fn the_loss_is_the_sum_of_the_tokens_losses() {
 }
 
 #[test]
-fn the_trained_weights_are_the_decoder_s_own() {
+fn f32_format_keeps_trained_weights() {
     for (name, decoder) in decoders() {
         let expected = logits(&decoder, tokens(7));
         let held = decoder.clone().with_weights(WeightFormat::F32);
@@ -87,7 +87,7 @@ fn the_trained_weights_are_the_decoder_s_own() {
     }
 }
 
-/// A backend whose int8 values are held as wider integers.
+/// ndarray stores int8 values as wider integers.
 #[test]
 fn ndarray_agrees() {
     use burn_ndarray::NdArray;
@@ -103,9 +103,9 @@ fn ndarray_agrees() {
     }
 }
 
-/// Weights packed while they are read are those that are read and then packed, to the bit.
+/// Packing weights while loading is bit-identical to loading and then packing them.
 #[test]
-fn packing_while_reading_is_packing_afterwards() {
+fn packing_while_loading_equals_packing_afterwards() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("model.safetensors");
     for (tied, largest) in [(true, None), (false, None), (false, Some(16 * 16 * 4))] {
@@ -126,7 +126,7 @@ fn packing_while_reading_is_packing_afterwards() {
             .map(|decoder| host(decoder.forward(tokens(7))));
         assert_eq!(found, expected, "{tied} {largest:?}");
 
-        // A file without a block is refused as it is in f32.
+        // A file with a missing block is rejected as in f32.
         let mut tensors = named_tensors(&saved);
         tensors.retain(|(name, _)| name != "blocks.1.attention.qkv.weight");
         save_own(&tensors, HashMap::new(), &file).unwrap();

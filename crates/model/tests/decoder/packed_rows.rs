@@ -1,4 +1,4 @@
-//! Packed rows against their single documents.
+//! Compares packed sequences with their separate documents.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ const OPTIONS: HeadLossOptions = HeadLossOptions {
     soft_cap: 0.0,
 };
 
-/// Rows of documents, each a list of tokens with their targets; what is left of a row is padding.
+/// Sequences of documents with their targets, followed by padding.
 struct Packed {
     seq_len: usize,
     rows: Vec<Vec<Document>>,
@@ -28,23 +28,29 @@ struct Document {
 }
 
 /// A loss with its gradients.
-struct Found {
+struct LossAndGradients {
     loss: f64,
     grads: BTreeMap<String, Vec<f32>>,
 }
 
-/// Gradients within a tolerance of `‖a - b‖ / ‖b‖`.
+/// Compares the losses and gradients of packed sequences with those of separate documents, with and without
+/// recomputation. `tolerance` bounds `‖a - b‖ / ‖b‖` of the gradients.
 pub fn check<B: TrainingBackend>(name: &str, decoder: &Decoder<B>, seed: u64, tolerance: f64) {
     let config = decoder.config();
     let packed = Packed::new(config.seq_len(), config.vocab_size() as u64, seed);
-    let mut single = Found {
+    let mut single = LossAndGradients {
         loss: 0.0,
         grads: BTreeMap::new(),
     };
     let mut losses = Vec::new();
     for row in &packed.rows {
         for document in row {
-            single.add(found(decoder, document.tokens(), document.targets(), false));
+            single.add(loss_and_gradients(
+                decoder,
+                document.tokens(),
+                document.targets(),
+                false,
+            ));
             losses.extend(host(
                 decoder.token_losses(document.tokens(), document.targets()),
             ));
@@ -53,27 +59,27 @@ pub fn check<B: TrainingBackend>(name: &str, decoder: &Decoder<B>, seed: u64, to
         losses.extend(vec![0.0; padding]);
     }
     for recompute in [false, true] {
-        let together = found(decoder, packed.tokens(), packed.targets(), recompute);
+        let together = loss_and_gradients(decoder, packed.tokens(), packed.targets(), recompute);
         let name = format!("{name}, recompute {recompute}");
         together.assert_close(&single, &name, tolerance);
     }
     let together = host(decoder.token_losses(packed.tokens(), packed.targets()));
     assert_eq!(together.len(), losses.len());
-    for (place, (together, single)) in together.into_iter().zip(losses).enumerate() {
+    for (token, (together, single)) in together.into_iter().zip(losses).enumerate() {
         let error = (together - single).abs();
         assert!(
             error < 2e-5,
-            "{name}: token {place}: {together}, by itself {single}"
+            "{name}: token {token}: {together}, by itself {single}"
         );
     }
 }
 
-fn found<B: TrainingBackend>(
+fn loss_and_gradients<B: TrainingBackend>(
     decoder: &Decoder<B>,
     tokens: Tokens<B>,
     targets: Tensor<B, 2, Int>,
     recompute: bool,
-) -> Found {
+) -> LossAndGradients {
     let pass = TrainingPass {
         recompute,
         dropout_seed: 0,
@@ -81,13 +87,13 @@ fn found<B: TrainingBackend>(
     let (loss, grads) = decoder.gradients(tokens, pass, |hidden| {
         decoder.training_loss_sum_of(hidden, targets, OPTIONS)
     });
-    Found {
+    LossAndGradients {
         loss: f64::from(host(loss)[0]),
         grads: by_path(decoder, &grads),
     }
 }
 
-impl Found {
+impl LossAndGradients {
     fn add(&mut self, other: Self) {
         self.loss += other.loss;
         for (path, grad) in other.grads {
@@ -110,7 +116,7 @@ impl Found {
         for (path, grad) in &self.grads {
             let expected = &single.grads[path];
             let difference: Vec<f32> = grad.iter().zip(expected).map(|(a, b)| a - b).collect();
-            // A gradient that cancels to zero, as a key's bias has, is measured against the whole.
+            // The error of a gradient that cancels to zero, like that of a key's bias, is relative to all gradients.
             let size = square(expected).max(1e-4 * whole);
             let error = (square(&difference) / size).sqrt();
 
@@ -141,11 +147,12 @@ impl Document {
 }
 
 impl Packed {
-    /// A row of one document; a row that begins with one of one token and ends with padding; a row of random lengths.
+    /// A sequence of one document; one that begins with a single-token document and ends with padding; and one of
+    /// documents with random lengths.
     fn new(seq_len: usize, vocab_size: u64, seed: u64) -> Self {
         let mut state = seed;
         let mut below = |bound: u64| {
-            // Knuth's constants; the high bits are the random ones.
+            // A linear congruential generator with Knuth's constants; only its high bits are random.
             state = state
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1_442_695_040_888_963_407);
@@ -162,7 +169,7 @@ impl Packed {
         let mut document = |len: usize| {
             let mut ids = || (0..len).map(|_| below(vocab_size) as i64).collect();
             let (ids, mut targets): (_, Vec<i64>) = (ids(), ids());
-            // A prompt's, in a longer document.
+            // Ignore the prompt of a longer document.
             if len > 3 {
                 targets[1] = i64::from(IGNORED);
             }

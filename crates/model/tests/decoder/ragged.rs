@@ -1,16 +1,17 @@
-//! A pass over pieces of several sequences equals a full pass over each of them; caches are cut and copied.
+//! A ragged pass over several sequences equals a full pass over each of them, also with truncated and copied caches.
 
 use burn::tensor::{Int, Tensor};
 use burn_flex::Flex;
 use emberlm_kernels::Backend;
 use emberlm_model::config::AttentionKind;
-use emberlm_model::{Decoder, KvCache, Piece, RequestedOutput, WeightFormat};
+use emberlm_model::{Decoder, KvCache, RequestedOutput, SequenceChunk, WeightFormat};
 
 use crate::decoder::decoding::{assert_close, decoders, device};
 use crate::decoder::spread::{SEQ_LEN, VOCAB_SIZE};
 use crate::decoder::values::{host, host_ids, tensor};
 
-/// Of several sequences the tokens that each pass takes: prompts beside single tokens, sequences that come and go.
+/// Numbers of tokens that each pass processes per sequence: prompts and single tokens, with sequences joining and
+/// leaving.
 const PASSES: [[usize; 3]; 6] = [
     [3, 0, 0],
     [1, 5, 0],
@@ -31,7 +32,7 @@ fn sequences() -> [Vec<u32>; 3] {
     })
 }
 
-/// The logits of a full pass over each single sequence, `[seq, vocab_size]` each.
+/// Computes the logits `[seq, vocab_size]` of a full pass over each sequence.
 fn full(decoder: &Decoder<Flex>) -> [Vec<f32>; 3] {
     sequences().map(|ids| {
         let ids = ids.into_iter().map(i64::from).collect();
@@ -39,33 +40,33 @@ fn full(decoder: &Decoder<Flex>) -> [Vec<f32>; 3] {
     })
 }
 
-/// Goes through [`PASSES`] and compares what each piece asks for, the three ways of asking in turn.
+/// Runs [`PASSES`] with alternating requested outputs and compares the outputs with those of full passes.
 fn assert_as_full<B: Backend>(name: &str, decoder: &Decoder<B>, full: &[Vec<f32>; 3]) {
     let (ids, mut caches) = (sequences(), [0; 3].map(|_| new_cache(decoder)));
     for (n, pass) in PASSES.iter().enumerate() {
         let mut expected = Vec::new();
-        let mut pieces = Vec::new();
+        let mut chunks = Vec::new();
         for (i, cache) in caches.iter_mut().enumerate().filter(|(i, _)| pass[*i] > 0) {
             let seen = cache.len()..cache.len() + pass[i];
-            let wanted = [
+            let output = [
                 RequestedOutput::All,
                 RequestedOutput::Last,
                 RequestedOutput::None,
             ][(n + i) % 3];
-            let rows = match wanted {
+            let rows = match output {
                 RequestedOutput::All => seen.clone(),
                 RequestedOutput::Last => seen.end - 1..seen.end,
                 RequestedOutput::None | RequestedOutput::HiddenSum => seen.end..seen.end,
             };
             expected.extend(&full[i][rows.start * VOCAB_SIZE..rows.end * VOCAB_SIZE]);
             let tokens = &ids[i][seen];
-            pieces.push(Piece {
+            chunks.push(SequenceChunk {
                 tokens,
                 cache,
-                wanted,
+                output,
             });
         }
-        let found = decoder.ragged(&mut pieces).logits;
+        let found = decoder.ragged(&mut chunks).logits;
         let found = found.map_or(Vec::new(), |logits| {
             assert_eq!(logits.dims()[1], VOCAB_SIZE);
             logits.into_data().iter::<f32>().collect()
@@ -79,7 +80,7 @@ fn assert_as_full<B: Backend>(name: &str, decoder: &Decoder<B>, full: &[Vec<f32>
 }
 
 #[test]
-fn each_sequence_gets_its_own_full_pass() {
+fn ragged_passes_equal_full_passes() {
     for (name, decoder) in decoders() {
         for weights in WeightFormat::ALL {
             let decoder = &decoder.clone().with_weights(weights);
@@ -88,7 +89,7 @@ fn each_sequence_gets_its_own_full_pass() {
     }
 }
 
-/// A backend whose operations are reference implementations.
+/// ndarray uses the reference implementations of the kernels.
 #[test]
 fn ndarray_agrees() {
     use burn_ndarray::NdArray;
@@ -100,29 +101,29 @@ fn ndarray_agrees() {
     }
 }
 
-/// Added up over passes beside other pieces, the hidden states' sums give the mean of a full pass.
+/// The hidden sums of several ragged passes add up to the mean of a full pass.
 #[test]
-fn hidden_sums_of_chunks_give_the_mean_of_a_full_pass() {
+fn hidden_sums_add_up_to_mean_of_full_pass() {
     for (name, decoder) in decoders() {
         for weights in WeightFormat::ALL {
             let decoder = &decoder.clone().with_weights(weights);
             let (ids, mut caches) = (sequences(), [0; 3].map(|_| new_cache(decoder)));
             let mut sums = [0; 2].map(|_| Vec::new());
             for take in [5, 1, SEQ_LEN - 6] {
-                let mut pieces = Vec::new();
+                let mut chunks = Vec::new();
                 for (i, cache) in caches.iter_mut().enumerate() {
                     let seen = cache.len()..cache.len() + take;
-                    pieces.push(Piece {
+                    chunks.push(SequenceChunk {
                         tokens: &ids[i][seen],
                         cache,
-                        wanted: [
+                        output: [
                             RequestedOutput::HiddenSum,
                             RequestedOutput::Last,
                             RequestedOutput::HiddenSum,
                         ][i],
                     });
                 }
-                let output = decoder.ragged(&mut pieces);
+                let output = decoder.ragged(&mut chunks);
                 assert_eq!(output.logits.unwrap().dims(), [1, VOCAB_SIZE]);
                 let found: Vec<f32> = output.hidden_sums.unwrap().into_data().iter().collect();
                 for (sum, found) in sums.iter_mut().zip(found.chunks(found.len() / 2)) {
@@ -145,16 +146,16 @@ fn hidden_sums_of_chunks_give_the_mean_of_a_full_pass() {
 }
 
 #[test]
-fn nothing_is_nothing() {
+fn empty_chunk_has_no_output() {
     let (_, decoder) = decoders().next().unwrap();
     assert!(decoder.ragged(&mut []).logits.is_none());
     let mut cache = new_cache(&decoder);
-    let mut pieces = [Piece {
+    let mut chunks = [SequenceChunk {
         tokens: &[],
         cache: &mut cache,
-        wanted: RequestedOutput::All,
+        output: RequestedOutput::All,
     }];
-    assert!(decoder.ragged(&mut pieces).logits.is_none());
+    assert!(decoder.ragged(&mut chunks).logits.is_none());
     assert!(cache.is_empty());
 }
 
@@ -165,17 +166,17 @@ fn ids(range: std::ops::Range<usize>) -> Tensor<Flex, 2, Int> {
 }
 
 #[test]
-fn a_cut_or_copied_cache_goes_on_as_one_that_held_no_more() {
+fn truncated_and_copied_caches_equal_shorter_ones() {
     for (name, decoder) in decoders() {
         let linear = matches!(decoder.config().attention(), AttentionKind::Linear { .. });
         let full = host(decoder.forward(ids(0..SEQ_LEN)));
         let mut longer = new_cache(&decoder);
         decoder.next_logits(ids(0..9), &mut longer);
-        // What another sequence left there is written over.
+        // The tokens of another sequence are overwritten.
         let mut copy = new_cache(&decoder);
         decoder.next_logits(ids(3..11), &mut copy);
 
-        // Linear attention can continue from all that it holds, or from the start.
+        // Linear attention can continue only from all cached tokens or from the start.
         let shared = if linear { 9 } else { 5 };
         assert_eq!(longer.reusable(100), 9, "{name}");
         assert_eq!(longer.reusable(5), if linear { 0 } else { 5 }, "{name}");
@@ -197,14 +198,14 @@ fn a_cut_or_copied_cache_goes_on_as_one_that_held_no_more() {
 }
 
 #[test]
-fn no_more_is_copied_than_fits() {
+fn copy_is_limited_to_capacity() {
     let (name, decoder) = decoders().next().unwrap();
     let mut whole = new_cache(&decoder);
     decoder.next_logits(ids(0..SEQ_LEN), &mut whole);
     let mut small = KvCache::new(decoder.config(), 1, 4, &device());
     assert_eq!(small.copy_from(&whole, 10), 4, "{name}");
     assert_eq!((small.len(), small.capacity()), (4, 4));
-    // Keys and values of every block: 4 bytes for each element of each head.
+    // Keys and values of every block, 4 bytes per element.
     let config = decoder.config();
     let elements = config.n_layers() * 2 * config.kv_heads() * config.head_dim();
     assert_eq!(small.bytes(), 4 * elements * 4);

@@ -1,6 +1,5 @@
-//! Recomputing equals one graph of the whole decoder: loss and every gradient, to the bit, for every preset's
-//! parts and a spread of every other legal configuration, with dropout and without, on flex and ndarray; with isolated
-//! documents too.
+//! Recomputation gives a bit-identical loss and gradients to one graph of the whole decoder, on flex and ndarray,
+//! with and without dropout and isolated documents.
 
 use std::collections::BTreeMap;
 
@@ -15,9 +14,9 @@ use crate::decoder::gradients::{by_path, one_at_a_time};
 use crate::decoder::spread::{SEQ_LEN, spread};
 use crate::decoder::values::{BATCH, documents, host, tokens};
 
-/// Loss and gradients as they are stored, by the parameters' paths.
+/// Loss and gradients on the host, by parameter path.
 #[derive(Debug, PartialEq)]
-struct Found {
+struct LossAndGradients {
     loss: u32,
     grads: BTreeMap<String, Vec<u32>>,
 }
@@ -48,7 +47,7 @@ fn with_dropout_on_ndarray() {
 }
 
 #[test]
-fn dropout_depends_on_its_seed_alone() {
+fn dropout_depends_only_on_seed() {
     let _random = one_at_a_time();
     let config = with_dropout(&spread()[0].1, 0.3);
     let decoder = config.init::<Autodiff<Flex>>(5, &Default::default());
@@ -58,7 +57,7 @@ fn dropout_depends_on_its_seed_alone() {
                 recompute,
                 dropout_seed,
             };
-            found(&decoder, whole_rows(), pass)
+            loss_and_gradients(&decoder, whole_rows(), pass)
         };
         let first = of(1);
         assert_ne!(first, of(2));
@@ -67,7 +66,7 @@ fn dropout_depends_on_its_seed_alone() {
 }
 
 #[test]
-fn every_part_of_a_run_has_a_seed_of_its_own() {
+fn every_micro_batch_has_a_different_seed() {
     let mut seeds = std::collections::BTreeSet::new();
     for seed in 0..10 {
         for step in 0..100 {
@@ -91,9 +90,9 @@ fn assert_equal<B: TrainingBackend>(dropout: f64, input: fn() -> Tokens<B>) {
             recompute,
             dropout_seed: 3,
         };
-        let whole = found(&decoder, input(), pass(false));
-        let recomputed = found(&decoder, input(), pass(true));
-        let paths = |found: &Found| found.grads.keys().cloned().collect::<Vec<_>>();
+        let whole = loss_and_gradients(&decoder, input(), pass(false));
+        let recomputed = loss_and_gradients(&decoder, input(), pass(true));
+        let paths = |pass: &LossAndGradients| pass.grads.keys().cloned().collect::<Vec<_>>();
         assert!(!whole.grads.is_empty());
         assert_eq!(paths(&whole), paths(&recomputed), "{name}");
         assert_eq!(whole.loss, recomputed.loss, "{name}");
@@ -112,7 +111,7 @@ fn with_dropout(config: &DecoderConfig, p: f64) -> DecoderConfig {
         DropoutSite::Hidden,
         DropoutSite::Residual,
     ];
-    // Linear attention has no weights to drop.
+    // Linear attention does not compute attention weights, so it supports no dropout of them.
     DecoderConfig::try_from(raw.clone()).unwrap_or_else(|_| {
         raw.dropout_sites
             .retain(|&site| site != DropoutSite::Attention);
@@ -120,7 +119,11 @@ fn with_dropout(config: &DecoderConfig, p: f64) -> DecoderConfig {
     })
 }
 
-fn found<B: TrainingBackend>(decoder: &Decoder<B>, input: Tokens<B>, pass: TrainingPass) -> Found {
+fn loss_and_gradients<B: TrainingBackend>(
+    decoder: &Decoder<B>,
+    input: Tokens<B>,
+    pass: TrainingPass,
+) -> LossAndGradients {
     let targets = tokens::<B>(8);
     let (loss, grads) = decoder.gradients(input, pass, |hidden| {
         decoder.training_loss_sum_of(hidden, targets, HeadLossOptions::default())
@@ -129,7 +132,7 @@ fn found<B: TrainingBackend>(decoder: &Decoder<B>, input: Tokens<B>, pass: Train
     let bits = |values: Vec<f32>| values.into_iter().map(f32::to_bits).collect();
     let grads = by_path(decoder, &grads);
     let grads = grads.into_iter().map(|(path, grad)| (path, bits(grad)));
-    Found {
+    LossAndGradients {
         loss: host(loss)[0].to_bits(),
         grads: grads.collect(),
     }

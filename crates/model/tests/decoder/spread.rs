@@ -1,5 +1,5 @@
-//! Tiny models of every position, wiring and norm with each other, the other axes varying along: 80 in all, and every
-//! preset of every family, shrunk.
+//! Tiny configurations for tests: all 80 combinations of positions, wirings and norms, with the other settings
+//! varied, and the components of every preset.
 
 use emberlm_model::config::{
     AttentionKind, Biases, FeedForward, FullLayers, Head, Init, ModelConfig, Norm, Position,
@@ -14,7 +14,7 @@ pub fn spread() -> Vec<(String, DecoderConfig)> {
     let mut models: Vec<_> = Vec::new();
     for preset in families::presets() {
         let (_, config) = checked(preset.config.tiny());
-        // Sizes apart, most presets of a family are one model.
+        // At tiny sizes, most presets of a family are identical.
         if models.iter().all(|(_, known)| *known != config) {
             models.push((preset.name.to_owned(), config));
         }
@@ -47,7 +47,7 @@ pub fn base() -> ModelConfig {
         n_layers: 2,
         heads: 4,
         kv_heads: Some(4),
-        // Wide enough to be far from uniform attention and from linear activations.
+        // Large enough that attention is far from uniform and activations are far from linear.
         init: Init::Normal {
             std: 0.3,
             scale_residual: false,
@@ -56,9 +56,9 @@ pub fn base() -> ModelConfig {
     }
 }
 
-/// Sets the other axes by the model's number: each takes its values at a different pace.
+/// Varies the other settings with the index of the model, each with a different period.
 fn vary(raw: &mut ModelConfig, n: usize) {
-    // One product of the number's digits in base 4, so that the axes do not move together.
+    // Mix the base-4 digits of the index, so that settings do not change in lockstep.
     let pick = |count: usize, pace: usize| (n * pace + n / 4 + n / 16 * (pace + 1)) % count;
     raw.kv_heads = Some([4, 2, 1][pick(3, 1)]);
     raw.head_dim = [None, Some(6)][pick(2, 3)];

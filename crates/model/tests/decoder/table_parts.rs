@@ -1,5 +1,5 @@
-//! A table of tokens in parts is one table: the same model as with the whole table, and the same files. Parts as they are where a device
-//! takes no more in a buffer, on the CPU: three of uneven sizes.
+//! A split token table gives the same model and the same files as an unsplit one. The tests split tables into three
+//! parts of uneven sizes on CPU backends, as required by devices with small buffers.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -20,19 +20,19 @@ use crate::decoder::gradients::{by_path, one_at_a_time};
 use crate::decoder::spread::{SEQ_LEN, VOCAB_SIZE, spread};
 use crate::decoder::values::{documents, host, host_ids, tensor, tokens};
 
-/// Of `‖a - b‖ / ‖b‖`.
+/// Tolerance for `‖a - b‖ / ‖b‖`.
 const TOLERANCE: f64 = 1e-5;
 
-/// The most bytes of a buffer that three parts are needed for.
+/// Buffer size in bytes that requires three parts.
 fn largest(config: &DecoderConfig) -> Option<u64> {
     let rows = VOCAB_SIZE.div_ceil(3) as u64;
     Some(rows * 4 * (config.d_model() as u64 + 1))
 }
 
-fn in_parts<B: Backend>(config: &DecoderConfig) -> Decoder<B> {
+fn split<B: Backend>(config: &DecoderConfig) -> Decoder<B> {
     let decoder = config.init_within::<B>(5, &Default::default(), largest(config));
     let TokenTable::Parts(parts) = &decoder.embeddings.tokens else {
-        panic!("the table is whole");
+        panic!("the table is not split");
     };
     let rows: Vec<usize> = parts.iter().map(|part| part.val().dims()[0]).collect();
     assert_eq!(rows.len(), 3);
@@ -41,13 +41,13 @@ fn in_parts<B: Backend>(config: &DecoderConfig) -> Decoder<B> {
     decoder
 }
 
-fn whole<B: Backend>(config: &DecoderConfig) -> Decoder<B> {
+fn unsplit<B: Backend>(config: &DecoderConfig) -> Decoder<B> {
     let decoder = config.init::<B>(5, &Default::default());
     assert!(matches!(decoder.embeddings.tokens, TokenTable::Whole(_)));
     decoder
 }
 
-/// Some of them ignored.
+/// Targets, some of them ignored.
 fn targets<B: Backend>() -> Tensor<B, 2, Int> {
     let mut ids = host_ids(8);
     ids[SEQ_LEN - 3..].fill(IGNORED.into());
@@ -68,7 +68,7 @@ fn assert_close(what: &str, found: &[f32], expected: &[f32], scale: f64) {
     assert!(error <= TOLERANCE, "{what}: off by {error:.1e}");
 }
 
-/// With every term, the soft cap being the model's own.
+/// All additional loss terms; the soft cap comes from the model.
 fn objective() -> HeadLossOptions {
     HeadLossOptions {
         label_smoothing: 0.1,
@@ -77,7 +77,7 @@ fn objective() -> HeadLossOptions {
     }
 }
 
-/// Loss and gradients of a training pass.
+/// Computes the loss and gradients of a training pass.
 fn trained<B: TrainingBackend>(
     decoder: &Decoder<B>,
     input: Tokens<B>,
@@ -87,17 +87,17 @@ fn trained<B: TrainingBackend>(
         recompute,
         dropout_seed: 3,
     };
-    let _alone = one_at_a_time();
+    let _guard = one_at_a_time();
     let (loss, grads) = decoder.gradients(input, pass, |hidden| {
         decoder.training_loss_sum_of(hidden, targets(), objective())
     });
     (host(loss)[0], by_path(decoder, &grads))
 }
 
-fn trains_as_the_whole<B: TrainingBackend>() {
+fn check_training<B: TrainingBackend>() {
     let (mut tied, mut biased, mut capped) = ([false; 2], [false; 2], [false; 2]);
     for (name, config) in spread() {
-        let (parts, whole) = (in_parts::<B>(&config), whole::<B>(&config));
+        let (parts, unsplit) = (split::<B>(&config), unsplit::<B>(&config));
         let head = config.head();
         tied[usize::from(head.tied)] = true;
         biased[usize::from(head.bias)] = true;
@@ -107,9 +107,9 @@ fn trains_as_the_whole<B: TrainingBackend>() {
             ids: tokens(7),
             documents: isolated.clone(),
         };
-        let (expected, grads) = trained(&whole, input(), false);
-        // Every parameter has one.
-        assert_eq!(grads.len(), named_tensors(&whole).len(), "{name}");
+        let (expected, grads) = trained(&unsplit, input(), false);
+        // Every parameter has a gradient.
+        assert_eq!(grads.len(), named_tensors(&unsplit).len(), "{name}");
         let all = grads
             .values()
             .map(|grad| norm(grad).powi(2))
@@ -120,7 +120,7 @@ fn trains_as_the_whole<B: TrainingBackend>() {
             assert_close(&name, &[loss], &[expected], 0.0);
             assert!(found.keys().eq(grads.keys()), "{name}");
             for (path, grad) in &grads {
-                // A key's bias has no gradient but rounding's: it is measured by the whole.
+                // The gradient of a key's bias is only rounding error, so the error is relative to all gradients.
                 assert_close(&format!("{name}: {path}"), &found[path], grad, 1e-3 * all);
             }
         }
@@ -133,22 +133,22 @@ fn trains_as_the_whole<B: TrainingBackend>() {
 }
 
 #[test]
-fn loss_and_gradients_are_the_whole_table_s_on_flex() {
-    trains_as_the_whole::<Autodiff<Flex>>();
+fn split_table_trains_like_unsplit_on_flex() {
+    check_training::<Autodiff<Flex>>();
 }
 
 #[test]
-fn loss_and_gradients_are_the_whole_table_s_on_ndarray() {
-    trains_as_the_whole::<Autodiff<NdArray>>();
+fn split_table_trains_like_unsplit_on_ndarray() {
+    check_training::<Autodiff<NdArray>>();
 }
 
 #[test]
-fn what_is_predicted_is_the_whole_table_s() {
+fn split_table_predicts_like_unsplit() {
     for (name, config) in spread() {
-        let (parts, whole) = (in_parts::<Flex>(&config), whole::<Flex>(&config));
+        let (parts, unsplit) = (split::<Flex>(&config), unsplit::<Flex>(&config));
         for weights in [WeightFormat::F32, WeightFormat::INT8] {
             let parts = parts.clone().with_weights(weights);
-            let whole = whole.clone().with_weights(weights);
+            let unsplit = unsplit.clone().with_weights(weights);
             let found = |decoder: &Decoder<Flex>| {
                 let losses = decoder.token_losses(tokens::<Flex>(7), targets());
                 (
@@ -157,7 +157,7 @@ fn what_is_predicted_is_the_whole_table_s() {
                     host(decoder.loss_sum(tokens::<Flex>(7), targets())),
                 )
             };
-            let (found, expected) = (found(&parts), found(&whole));
+            let (found, expected) = (found(&parts), found(&unsplit));
             assert_close(&name, &found.0, &expected.0, 0.0);
             assert_close(&name, &found.1, &expected.1, 0.0);
             assert_close(&name, &found.2, &expected.2, 0.0);
@@ -165,7 +165,7 @@ fn what_is_predicted_is_the_whole_table_s() {
     }
 }
 
-/// A file of a module's weights.
+/// Writes tensors to a file.
 fn written(tensors: &[(String, HostTensor)]) -> (tempfile::TempDir, std::path::PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("model.safetensors");
@@ -174,11 +174,11 @@ fn written(tensors: &[(String, HostTensor)]) -> (tempfile::TempDir, std::path::P
 }
 
 #[test]
-fn files_know_one_table() {
+fn files_contain_one_table() {
     for (name, config) in spread() {
-        let (parts, whole) = (in_parts::<Flex>(&config), whole::<Flex>(&config));
-        // The initial weights are drawn as one.
-        let expected = named_tensors::<Flex, _>(&whole);
+        let (parts, unsplit) = (split::<Flex>(&config), unsplit::<Flex>(&config));
+        // Initial weights do not depend on the split.
+        let expected = named_tensors::<Flex, _>(&unsplit);
         assert_eq!(named_tensors::<Flex, _>(&parts), expected, "{name}");
         let (_folder, path) = written(&expected);
         let blank = || config.blank_within::<Flex>(&Default::default(), largest(&config));
@@ -194,8 +194,8 @@ fn files_know_one_table() {
             let named = tensors.iter().map(|t| (t.name().to_owned(), t.values()));
             named.collect::<Vec<_>>()
         };
-        // The families' names for what all of their models have; the others have none.
-        let published = of(&whole);
+        // Compare published names of the tensors that all models of a family have.
+        let published = of(&unsplit);
         assert_eq!(of(&parts), published, "{name}");
         if published.len() == expected.len() {
             let (_folder, path) = written(&published);
@@ -207,23 +207,23 @@ fn files_know_one_table() {
 }
 
 #[test]
-fn another_dropout_keeps_the_rows() {
+fn reconfiguring_keeps_rows() {
     let (_, config) = spread().swap_remove(0);
-    let parts = in_parts::<Flex>(&config);
+    let parts = split::<Flex>(&config);
     let mut raw = config.raw();
     raw.dropout = 0.5;
     let other = DecoderConfig::try_from(raw).unwrap();
-    // On this device the new model's table is whole.
+    // On this device, the table of the new model is not split.
     let found = parts.reconfigured(&other).unwrap();
     assert_eq!(named_tensors(&found), named_tensors(&parts));
 }
 
 #[test]
-fn a_table_of_another_size_is_refused_as_one() {
+fn table_of_another_size_is_rejected_as_one() {
     let (_, config) = spread().swap_remove(0);
     let blank = || config.blank_within::<Flex>(&Default::default(), largest(&config));
     let error = |change: fn(&mut Vec<(String, HostTensor)>)| {
-        let mut tensors = named_tensors::<Flex, _>(&whole::<Flex>(&config));
+        let mut tensors = named_tensors::<Flex, _>(&unsplit::<Flex>(&config));
         change(&mut tensors);
         let (_folder, path) = written(&tensors);
         load_own::<Flex, _>(blank(), &path).unwrap_err().to_string()

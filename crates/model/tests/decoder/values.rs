@@ -1,4 +1,4 @@
-//! Token ids as tensors, and tensors as numbers.
+//! Test inputs, and conversion of tensors to host values.
 
 use burn::tensor::backend::Backend;
 use burn::tensor::{Int, Tensor, TensorData};
@@ -7,7 +7,7 @@ use crate::decoder::spread::{SEQ_LEN, VOCAB_SIZE};
 
 pub const BATCH: usize = 2;
 
-/// The ids of `BATCH` sequences of `SEQ_LEN` tokens; other ones for another factor.
+/// Deterministic ids of `BATCH` sequences of `SEQ_LEN` tokens; `factor` selects different ids.
 pub fn host_ids(factor: usize) -> Vec<i64> {
     let id = |i: usize| (i * i * factor + 3 * i + factor) % VOCAB_SIZE;
     (0..BATCH * SEQ_LEN).map(|i| id(i) as i64).collect()
@@ -18,7 +18,7 @@ pub fn tokens<B: Backend>(factor: usize) -> Tensor<B, 2, Int> {
     tensor(host_ids(factor), SEQ_LEN)
 }
 
-/// `[ids / seq, seq]`
+/// Reshapes ids to `[batch, seq]`.
 pub fn tensor<B: Backend>(ids: Vec<i64>, seq: usize) -> Tensor<B, 2, Int> {
     let shape = [ids.len() / seq, seq];
     Tensor::from_data(TensorData::new(ids, shape), &Default::default())

@@ -1,4 +1,4 @@
-//! Weights that are not the model's, damaged, or not there.
+//! Weights that are damaged, missing or belong to another model.
 
 use std::fs;
 
@@ -10,12 +10,12 @@ use super::{Copied, Stored, load};
 const EMBEDDING: &str = "model.embed_tokens.weight";
 
 #[test]
-fn the_tiny_model_itself_is_read() {
+fn tiny_model_is_readable() {
     Copied::tiny().load().unwrap();
 }
 
 #[test]
-fn a_file_that_ends_early_is_refused_wherever_it_ends() {
+fn truncated_file_is_rejected_at_every_length() {
     let copied = Copied::tiny();
     let whole = fs::read(copied.path("model.safetensors")).unwrap();
     for end in 0..whole.len() {
@@ -30,7 +30,7 @@ fn a_file_that_ends_early_is_refused_wherever_it_ends() {
 }
 
 #[test]
-fn a_header_of_any_length_is_refused() {
+fn invalid_header_length_is_rejected() {
     let copied = Copied::tiny();
     let mut bytes = fs::read(copied.path("model.safetensors")).unwrap();
     for length in [1 << 60, u64::MAX, u64::MAX - 7, 1 << 32, 0, 1] {
@@ -42,7 +42,7 @@ fn a_header_of_any_length_is_refused() {
 }
 
 #[test]
-fn a_vocabulary_of_another_size_names_the_embedding() {
+fn vocabulary_of_another_size_names_embedding() {
     for (name, tensor, [vocab, width]) in [
         ("gpt2-tied", "transformer.wte.weight", [71, 24]),
         ("gpt2-hub", "wte.weight", [73, 20]),
@@ -65,7 +65,7 @@ fn a_vocabulary_of_another_size_names_the_embedding() {
 }
 
 #[test]
-fn a_missing_tensor_is_named() {
+fn missing_tensor_is_named() {
     for missing in [
         "model.layers.1.self_attn.k_proj.weight",
         "model.norm.weight",
@@ -80,7 +80,7 @@ fn a_missing_tensor_is_named() {
 }
 
 #[test]
-fn a_tensor_left_over_is_named() {
+fn unexpected_tensor_is_named() {
     let copied = Copied::of("llama-gqa");
     copied.rewrite(|tensors| {
         let one = tensors["model.norm.weight"].clone();
@@ -92,7 +92,7 @@ fn a_tensor_left_over_is_named() {
     });
     let expected = "DIR: tensors left over: model.layers.3.input_layernorm.weight, score.weight";
     assert_eq!(copied.error(), expected);
-    // A configuration of fewer layers than the weights have.
+    // The configuration has fewer layers than the weights.
     let copied = Copied::of("mistral-full");
     copied.edit("config.json", |config| {
         config["num_hidden_layers"] = json!(1)
@@ -105,7 +105,7 @@ fn a_tensor_left_over_is_named() {
 }
 
 #[test]
-fn a_type_that_holds_no_weights_is_named() {
+fn unsupported_type_is_named() {
     for (dtype, name) in [
         (Dtype::I32, "I32"),
         (Dtype::U32, "U32"),
@@ -125,7 +125,7 @@ fn a_type_that_holds_no_weights_is_named() {
 }
 
 #[test]
-fn a_matrix_the_wrong_way_round_is_named() {
+fn transposed_matrix_is_named() {
     let copied = Copied::of("llama-gqa");
     copied.rewrite(|tensors| {
         let map = tensors
@@ -137,9 +137,9 @@ fn a_matrix_the_wrong_way_round_is_named() {
     assert_eq!(copied.error(), expected);
 }
 
-/// Files of some programs hold a tied head twice.
+/// Some programs store a tied head twice.
 #[test]
-fn a_copy_of_a_tied_embedding_must_be_one() {
+fn copy_of_tied_embedding_must_be_equal() {
     for (name, head, embedding) in [
         ("gpt2-tied", "lm_head.weight", "transformer.wte.weight"),
         ("gpt2-hub", "lm_head.weight", "wte.weight"),
@@ -171,14 +171,14 @@ fn a_copy_of_a_tied_embedding_must_be_one() {
         );
         let last = with_head(|head| *head.bytes.last_mut().unwrap() ^= 1);
         assert_eq!(last.error(), expected);
-        let turned = with_head(|head| head.shape.reverse());
-        assert_eq!(turned.error(), expected);
+        let transposed = with_head(|head| head.shape.reverse());
+        assert_eq!(transposed.error(), expected);
     }
 }
 
 #[test]
-fn masks_and_tables_beside_the_weights_are_left() {
-    // Nothing of what they hold can matter.
+fn masks_and_tables_are_ignored() {
+    // Their contents must not matter.
     for (name, constants) in [
         ("gpt2-hub", &["h.0.attn.bias", "h.2.attn.masked_bias"][..]),
         (
@@ -202,7 +202,7 @@ fn masks_and_tables_beside_the_weights_are_left() {
 }
 
 #[test]
-fn pickles_are_not_opened_and_nothing_is_not_weights() {
+fn pickles_and_missing_weights_are_rejected() {
     let copied = Copied::of("llama-gqa");
     copied.remove("model.safetensors");
     let expected = "DIR has no model.safetensors and no model.safetensors.index.json";
@@ -215,7 +215,7 @@ fn pickles_are_not_opened_and_nothing_is_not_weights() {
         assert_eq!(copied.error(), expected);
         copied.remove(name);
     }
-    // Beside weights that can be read, they do not matter.
+    // Next to readable weights, pickles are ignored.
     let both = Copied::of("llama-gqa");
     both.write("pytorch_model.bin", "\x02pickle");
     both.load().unwrap();

@@ -1,5 +1,5 @@
-//! One wrong bit in a weights file: in its header it is noticed, unless it says nothing about the tensors; among the
-//! numbers it is one number.
+//! Flips single bits of a weight file. Flips in the header are detected unless they do not affect the tensors; flips in
+//! the data change one element.
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,7 +14,7 @@ struct Flipped {
     copied: Copied,
     model: HuggingFaceModel,
     bytes: Vec<u8>,
-    /// The start of the numbers.
+    /// Offset of the tensor data.
     header: usize,
     whole: Vec<(String, Vec<u32>)>,
 }
@@ -43,7 +43,7 @@ impl Flipped {
 }
 
 #[test]
-fn every_bit_of_the_header() {
+fn flips_of_every_header_bit() {
     let mut flipped = Flipped::new();
     let mut read = 0;
     for bit in 0..8 * flipped.header {
@@ -56,7 +56,7 @@ fn every_bit_of_the_header() {
             read += 1;
         }
     }
-    // What says nothing about the tensors is the note that the file is PyTorch's.
+    // Only the `format` metadata does not affect the tensors.
     let note = r#""__metadata__":{"format":"pt"}"#;
     assert!(
         read <= 8 * note.len(),
@@ -65,9 +65,9 @@ fn every_bit_of_the_header() {
 }
 
 #[test]
-fn bits_of_the_numbers() {
+fn flips_of_data_bits() {
     let mut flipped = Flipped::new();
-    // Every place within a number, and every tensor.
+    // Covers every bit of an element, and every tensor.
     for bit in (8 * flipped.header..8 * flipped.bytes.len()).step_by(37) {
         let now = bits(&flipped.load(bit).unwrap());
         let changed: Vec<u32> = (now.iter().zip(&flipped.whole))
@@ -75,7 +75,7 @@ fn bits_of_the_numbers() {
             .filter(|(now, then)| now != then)
             .map(|(now, then)| now ^ then)
             .collect();
-        // Little-endian numbers of four bytes, which begin where the header ends.
+        // The data consists of little-endian elements of four bytes and starts after the header.
         let expected = 1_u32 << ((bit - 8 * flipped.header) % 32);
         assert_eq!(changed, [expected], "bit {bit}");
     }

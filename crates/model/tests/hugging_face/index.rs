@@ -14,14 +14,14 @@ fn error_with(change: impl FnOnce(&mut Value)) -> String {
 }
 
 #[test]
-fn a_shard_that_is_not_there_is_named() {
+fn missing_shard_is_named() {
     let copied = Copied::of("gpt2-untied");
     let expected = format!("DIR: DIR/{INDEX}: it names the shard `{SECOND}`, which is not there");
     assert_eq!(copied.remove(SECOND).error(), expected);
 }
 
 #[test]
-fn a_shard_that_ends_early_is_named() {
+fn truncated_shard_is_named() {
     let copied = Copied::of("gpt2-untied");
     let whole = fs::read(copied.path(SECOND)).unwrap();
     for end in [0, 7, 100, whole.len() / 2, whole.len() - 1] {
@@ -31,9 +31,9 @@ fn a_shard_that_ends_early_is_named() {
     }
 }
 
-/// Only files beside the index are opened, whatever it says.
+/// Only files in the directory of the index are opened.
 #[test]
-fn a_shard_elsewhere_is_refused() {
+fn shard_in_another_directory_is_rejected() {
     for shard in [
         "../model.safetensors",
         "../",
@@ -46,9 +46,9 @@ fn a_shard_elsewhere_is_refused() {
         "model-00002-of-00003.safetensors/",
     ] {
         let error = error_with(|index| {
-            for place in index["weight_map"].as_object_mut().unwrap().values_mut() {
-                if *place == SECOND {
-                    *place = json!(shard);
+            for shard_name in index["weight_map"].as_object_mut().unwrap().values_mut() {
+                if *shard_name == SECOND {
+                    *shard_name = json!(shard);
                 }
             }
         });
@@ -60,7 +60,7 @@ fn a_shard_elsewhere_is_refused() {
 }
 
 #[test]
-fn a_tensor_that_is_not_where_the_index_says_is_named() {
+fn tensor_in_another_shard_is_named() {
     let error = error_with(|index| index["weight_map"]["lm_head.weight"] = json!(SECOND));
     let expected = format!("DIR: DIR/{INDEX}: tensor `lm_head.weight` is not in `{SECOND}`");
     assert_eq!(error, expected);
@@ -70,7 +70,7 @@ fn a_tensor_that_is_not_where_the_index_says_is_named() {
 }
 
 #[test]
-fn a_tensor_in_two_shards_is_named() {
+fn tensor_in_two_shards_is_named() {
     let copied = Copied::of("gpt2-untied");
     fs::copy(copied.path(SECOND), copied.path("model-again.safetensors")).unwrap();
     copied.edit(INDEX, |index| {
@@ -85,7 +85,7 @@ fn a_tensor_in_two_shards_is_named() {
 }
 
 #[test]
-fn a_tensor_that_the_index_names_twice_is_refused() {
+fn duplicate_tensor_in_index_is_rejected() {
     let copied = Copied::of("gpt2-untied");
     let good = fs::read_to_string(copied.path(INDEX)).unwrap();
     let twice = format!("\"weight_map\": {{\"lm_head.weight\": \"{SECOND}\",");
@@ -97,7 +97,7 @@ fn a_tensor_that_the_index_names_twice_is_refused() {
 }
 
 #[test]
-fn an_index_that_is_none() {
+fn invalid_index_is_rejected() {
     let copied = Copied::of("gpt2-untied");
     for (text, reason) in [
         ("", "EOF while parsing"),
@@ -117,9 +117,9 @@ fn an_index_that_is_none() {
     assert!(copied.error().starts_with(&format!("DIR: DIR/{INDEX}: ")));
 }
 
-/// Further tensors of a shard are the model's too, or unexpected.
+/// Tensors of a shard that the index does not list are used, or reported as unexpected.
 #[test]
-fn a_tensor_that_the_index_forgets_is_read() {
+fn unlisted_tensor_is_read() {
     let copied = Copied::of("gpt2-untied");
     copied.edit(INDEX, |index| {
         let map = index["weight_map"].as_object_mut().unwrap();

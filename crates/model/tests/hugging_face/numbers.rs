@@ -1,4 +1,4 @@
-//! Whatever stands where a number should: an error that names the field, and nothing else happens.
+//! Invalid numbers in `config.json` cause an error that names the field.
 
 use emberlm_model::HuggingFaceError;
 use serde_json::{Value, json};
@@ -34,7 +34,7 @@ const NEOX: [&str; 6] = [
 
 type Names = Vec<&'static str>;
 
-/// A fixture of each type, its sizes, its other numbers and its flags.
+/// One fixture per model type, with its size fields, other numeric fields and boolean fields.
 fn types() -> [(&'static str, Names, Names, Names); 7] {
     let of = |name, sizes: &[&'static str], more: &[&'static str], numbers: &[_], flags: &[_]| {
         let sizes = sizes.iter().chain(more).copied().collect();
@@ -150,9 +150,9 @@ fn flags() {
     }
 }
 
-/// Legal each, and together beyond any machine: refused by what is in the file, before memory is asked for it.
+/// Sizes that are valid individually but exceed any machine together are rejected by the file size, before allocation.
 #[test]
-fn sizes_that_the_weights_do_not_have() {
+fn sizes_beyond_the_weights_are_rejected() {
     let most = 1 << 24;
     for (name, field, expected) in [
         (
@@ -180,7 +180,7 @@ fn sizes_that_the_weights_do_not_have() {
         assert!(error.contains(expected), "{name}: {field}: {error}");
     }
 
-    // All at once.
+    // All of them together.
     let copied = Copied::of("llama-gqa");
     copied.edit("config.json", |config| {
         for field in LLAMA {

@@ -1,5 +1,5 @@
-//! Directories of int8 weights: written and read to the bit, read as `compressed-tensors` writes them, and refused where they
-//! are damaged or quantized in another way.
+//! Directories with int8 weights: round trips are bit-exact, directories of `compressed-tensors` are readable, and
+//! damaged directories and other quantizations are rejected.
 
 use std::fs;
 
@@ -24,7 +24,7 @@ fn logits(decoder: &Decoder<Flex>) -> Vec<u32> {
     logits.iter::<f32>().map(f32::to_bits).collect()
 }
 
-/// The tiny model as `export` writes it in int8.
+/// The tiny model, exported in int8.
 fn tiny() -> Copied {
     let copied = Copied::tiny();
     let packed = load(copied.0.path()).with_weights(WeightFormat::INT8);
@@ -33,7 +33,7 @@ fn tiny() -> Copied {
 }
 
 #[test]
-fn packed_weights_are_read_as_they_were_written() {
+fn packed_weights_round_trip() {
     for name in fixtures() {
         let packed = load(&fixture(&name)).with_weights(WeightFormat::INT8);
         let folder = tempfile::tempdir().unwrap();
@@ -54,7 +54,7 @@ fn packed_weights_are_read_as_they_were_written() {
     }
 }
 
-/// Unpacked, they are the products of values and scales; saved in f32, the directory is one of floating-point weights.
+/// Unpacked weights are the products of values and scales. Exporting them gives a floating-point directory.
 #[test]
 fn packed_weights_can_be_unpacked() {
     for name in ["llama-gqa", "gpt_neox-odd", "gpt2-tied"] {
@@ -86,7 +86,7 @@ fn packed_weights_can_be_unpacked() {
 }
 
 #[test]
-fn the_configuration_is_that_of_compressed_tensors() {
+fn configuration_matches_compressed_tensors() {
     let copied = tiny();
     let fields = fields_of(copied.0.path());
     let quantization = &fields["quantization_config"];
@@ -102,7 +102,7 @@ fn the_configuration_is_that_of_compressed_tensors() {
     assert_eq!(tensors[&format!("{up}_scale")].shape, [3, 1]);
     assert_eq!(tensors[&format!("{up}_shape")].dtype, Dtype::I64);
 
-    // GPT-2's matrices are of a class that no other program reads packed: without a method, `transformers` and vLLM refuse it.
+    // No other program reads packed weights of GPT-2's `Conv1D`: without a method, `transformers` and vLLM reject them.
     let folder = tempfile::tempdir().unwrap();
     let packed = load(&fixture("gpt2-untied")).with_weights(WeightFormat::INT8);
     export(&packed, folder.path(), &options(Element::F32)).unwrap();
@@ -110,9 +110,10 @@ fn the_configuration_is_that_of_compressed_tensors() {
     assert_eq!(fields_of(folder.path())["quantization_config"], expected);
 }
 
-/// The directory that `compressed-tensors` wrote (`fixtures/make_quantized.py`), and the logits that `transformers` computed.
+/// Compares a directory written by `compressed-tensors` (`fixtures/make_quantized.py`) with the logits of
+/// `transformers`.
 #[test]
-fn what_compressed_tensors_writes_is_read() {
+fn directory_of_compressed_tensors_is_readable() {
     let folder = fixture("").join("../quantized");
     let decoder = load(&folder);
     assert!(matches!(
@@ -140,10 +141,10 @@ fn safetensors_of(file: &std::path::Path) -> safetensors::SafeTensors<'static> {
     safetensors::SafeTensors::deserialize(bytes).unwrap()
 }
 
-/// The tiny model with each matrix in bytes, its scales in bf16 and its head as it is: as other programs write it.
+/// The tiny model as other programs write it: matrices in bytes, scales in bf16, and an unquantized head.
 fn in_bytes() -> Copied {
     let copied = tiny();
-    // The tiny model's head is tied.
+    // The head of the tiny model is tied.
     let head = stored(copied.0.path())["model.embed_tokens.weight"].clone();
     copied.edit("config.json", |fields| {
         fields["quantization_config"]["format"] = json!("int-quantized");
@@ -187,7 +188,7 @@ fn in_bytes() -> Copied {
 }
 
 #[test]
-fn int_quantized_directories_are_read() {
+fn int_quantized_directory_is_readable() {
     let copied = in_bytes();
     let decoder = copied.load().unwrap();
     let words = tiny().load().unwrap();
@@ -207,11 +208,11 @@ fn int_quantized_directories_are_read() {
     for (found, expected) in up(&decoder).into_iter().zip(up(&words)) {
         assert!((found - expected).abs() <= expected.abs() / 128.0);
     }
-    // Asked for, the head is packed too.
+    // On request, the head is packed, too.
     let model = HuggingFaceModel::open(copied.0.path()).unwrap();
     let all = model.decoder_in::<Flex>(WeightFormat::INT8, &Default::default());
     assert_eq!(all.unwrap().weight_format(), WeightFormat::INT8);
-    // And so it is saved again.
+    // An export keeps it packed.
     let folder = tempfile::tempdir().unwrap();
     export(&decoder, folder.path(), &options(Element::F32)).unwrap();
     assert_eq!(logits(&load(folder.path())), logits(&decoder));
@@ -220,7 +221,7 @@ fn int_quantized_directories_are_read() {
 }
 
 #[test]
-fn other_quantizations_are_refused_by_key_and_value() {
+fn other_quantizations_are_rejected_with_key_and_value() {
     let group = "config_groups.group_0";
     for (path, value, rule) in [
         ("quant_method", json!("gptq"), "must be compressed-tensors"),
@@ -310,11 +311,11 @@ fn other_quantizations_are_refused_by_key_and_value() {
     ] {
         let copied = tiny();
         copied.edit("config.json", |fields| {
-            let mut place = &mut fields["quantization_config"];
+            let mut field_value = &mut fields["quantization_config"];
             for name in path.split('.') {
-                place = &mut place[name];
+                field_value = &mut field_value[name];
             }
-            *place = value.clone();
+            *field_value = value.clone();
         });
         let path = format!("quantization_config.{path}");
         assert_eq!(
@@ -332,7 +333,7 @@ fn other_quantizations_are_refused_by_key_and_value() {
 }
 
 #[test]
-fn damaged_directories_are_refused_by_the_tensors_name() {
+fn damaged_directories_are_rejected_with_tensor_name() {
     let up = "model.layers.0.mlp.up_proj.weight";
     let [values, scales, shape] = ["packed", "scale", "shape"].map(|end| format!("{up}_{end}"));
     let nan = f32::NAN.to_le_bytes();
@@ -392,7 +393,7 @@ fn damaged_directories_are_refused_by_the_tensors_name() {
         copied.rewrite(change);
         assert_eq!(copied.error(), format!("DIR: {expected}"));
     }
-    // Weights in floating point where the configuration says int8, and the reverse.
+    // Floating-point weights with an int8 configuration, and the reverse.
     let copied = Copied::tiny();
     let quantization: Value = fields_of(tiny().0.path())["quantization_config"].clone();
     copied.edit("config.json", |fields| {

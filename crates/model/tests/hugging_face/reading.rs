@@ -1,4 +1,4 @@
-//! Every fixture is the model that `make_families.py` says, and old and unusual ways to write it are understood.
+//! Every fixture is read as the model defined in `make_families.py`, and old and unusual field formats are supported.
 
 use emberlm_model::config::{FullLayers, Norm, RotaryScaling, Window, Wiring};
 use emberlm_model::hugging_face::{HuggingFaceModel, read_config};
@@ -8,8 +8,8 @@ use serde_json::json;
 
 use super::{changed, fixture, fixtures, stored};
 
-/// As `make_families.py` sets them: vocabulary, width, layers, query and key-value heads, a head's width, the hidden
-/// width. The context is 64 throughout.
+/// Sizes in `make_families.py`: vocabulary, width, layers, query heads, key-value heads, head width and hidden width.
+/// The context is always 64.
 const SIZES: [(&str, Family, [usize; 7]); 22] = [
     ("gemma2-bias", Family::Gemma2, [67, 24, 2, 3, 1, 10, 28]),
     ("gemma2-tied", Family::Gemma2, [71, 24, 3, 4, 2, 10, 40]),
@@ -48,7 +48,7 @@ const SIZES: [(&str, Family, [usize; 7]); 22] = [
 ];
 
 #[test]
-fn every_folder_is_the_model_it_was_made_as() {
+fn every_fixture_is_the_generated_model() {
     assert_eq!(fixtures(), SIZES.map(|(name, ..)| name));
     for (name, family, sizes) in SIZES {
         let model = HuggingFaceModel::open(&fixture(name)).unwrap();
@@ -88,7 +88,7 @@ fn every_folder_is_the_model_it_was_made_as() {
 }
 
 #[test]
-fn parameters_are_counted_as_they_lie_in_the_files() {
+fn parameter_counts_match_files() {
     for name in fixtures() {
         let folder = fixture(&name);
         let weights = stored(&folder).into_iter().filter(|(name, _)| {
@@ -109,7 +109,7 @@ fn rotary(name: &str, changes: serde_json::Value) -> (usize, f64, RotaryLayout, 
 }
 
 #[test]
-fn positions_are_those_of_each_type() {
+fn positions_match_each_type() {
     let half = RotaryLayout::HalfSplit;
     let none = RotaryScaling::None;
     let as_is = |name| rotary(name, json!({}));
@@ -133,8 +133,8 @@ fn positions_are_those_of_each_type() {
 }
 
 #[test]
-fn old_and_new_fields_say_the_same() {
-    // transformers 4 and 5 of one model; given twice, the older field counts, as in transformers.
+fn old_and_new_fields_are_equivalent() {
+    // One model in the formats of transformers 4 and 5. If both are present, the older field wins, as in transformers.
     let old = json!({"rope_scaling": {"type": "linear", "factor": 8.0}, "rope_theta": 7.0});
     let linear = RotaryScaling::Linear { factor: 8.0 };
     assert_eq!(rotary("llama-oldconfig", old.clone()).3, linear);
@@ -152,7 +152,7 @@ fn old_and_new_fields_say_the_same() {
 }
 
 #[test]
-fn null_is_the_type_s_own_default() {
+fn null_is_the_default() {
     let config = changed("gpt2-untied", json!({"n_inner": null})).unwrap();
     assert_eq!(config.feed_forward_width(), 4 * 24);
     let config = changed("llama-gqa", json!({"num_key_value_heads": null})).unwrap();
@@ -161,10 +161,10 @@ fn null_is_the_type_s_own_default() {
     assert_eq!(config.window(), None);
 }
 
-/// A file may hold only what differs from the defaults, which are the classes' own in transformers: the counts are
-/// those of its models of these.
+/// A file may omit fields that equal the defaults of the configuration classes in transformers. The expected parameter
+/// counts are those of its default models.
 #[test]
-fn what_is_not_given_is_the_type_s_default() {
+fn missing_fields_have_defaults_of_type() {
     for (model_type, parameters) in [
         ("gpt2", 124_439_808),
         ("gptj", 6_050_882_784),

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{Copied, changed, fields_of, fixture};
 
-fn refuses(name: &str, changes: Value, expected: &str) {
+fn assert_rejected(name: &str, changes: Value, expected: &str) {
     match changed(name, changes.clone()) {
         Ok(_) => panic!("{name} with {changes} was read"),
         Err(error) => assert_eq!(error.to_string(), expected, "{name} with {changes}"),
@@ -19,7 +19,7 @@ const ONE_OF_ACTIVATIONS: &str = "must be one of gelu, gelu_python, gelu_new, ge
                                   gelu_fast, gelu_accurate, relu, relu2, silu, swish";
 
 #[test]
-fn activations_that_are_not_computed() {
+fn unsupported_activations() {
     for (name, field) in [
         ("gpt2-tied", "activation_function"),
         ("gptj-partial", "activation_function"),
@@ -32,13 +32,13 @@ fn activations_that_are_not_computed() {
         for activation in ["tanh", "quick_gelu"] {
             let expected =
                 format!("config.json: `{field}` = \"{activation}\": {ONE_OF_ACTIVATIONS}");
-            refuses(name, json!({ field: activation }), &expected);
+            assert_rejected(name, json!({ field: activation }), &expected);
         }
     }
 }
 
 #[test]
-fn attention_that_is_not_computed() {
+fn unsupported_attention() {
     for (name, changes, expected) in [
         (
             "gpt2-tied",
@@ -82,12 +82,12 @@ fn attention_that_is_not_computed() {
              differ are not of this type",
         ),
     ] {
-        refuses(name, changes, expected);
+        assert_rejected(name, changes, expected);
     }
 }
 
 #[test]
-fn rotary_positions_that_are_not_computed() {
+fn unsupported_rotary_positions() {
     let one_of = "must be one of default, linear, llama3";
     for name in [
         "llama-gqa",
@@ -100,10 +100,10 @@ fn rotary_positions_that_are_not_computed() {
             let new = json!({"rope_parameters": {"rope_type": kind, "factor": 4.0}});
             let expected =
                 format!("config.json: `rope_parameters.rope_type` = \"{kind}\": {one_of}");
-            refuses(name, new, &expected);
+            assert_rejected(name, new, &expected);
             let old = json!({"rope_scaling": {"type": kind, "factor": 4.0}});
             let expected = format!("config.json: `rope_scaling.type` = \"{kind}\": {one_of}");
-            refuses(name, old, &expected);
+            assert_rejected(name, old, &expected);
         }
         for (parameters, expected) in [
             (
@@ -125,7 +125,7 @@ fn rotary_positions_that_are_not_computed() {
             ),
         ] {
             let expected = format!("config.json: {expected}");
-            refuses(name, json!({ "rope_parameters": parameters }), &expected);
+            assert_rejected(name, json!({ "rope_parameters": parameters }), &expected);
         }
         for (parameters, expected) in [
             (
@@ -142,20 +142,20 @@ fn rotary_positions_that_are_not_computed() {
             ),
         ] {
             let expected = format!("config.json describes no model: model.{expected}");
-            refuses(name, json!({ "rope_parameters": parameters }), &expected);
+            assert_rejected(name, json!({ "rope_parameters": parameters }), &expected);
         }
     }
 }
 
 #[test]
-fn a_part_of_the_head_turns_only_where_the_type_can() {
+fn partial_rotation_requires_support_by_type() {
     for name in ["llama-gqa", "mistral-full", "qwen2-tied", "qwen3-tied"] {
         let expected = "config.json: `partial_rotary_factor` = 0.5: must be 1 for this type";
-        refuses(name, json!({"partial_rotary_factor": 0.5}), expected);
+        assert_rejected(name, json!({"partial_rotary_factor": 0.5}), expected);
         let nested = json!({"rope_parameters": {"partial_rotary_factor": 0.5}});
         let expected =
             "config.json: `rope_parameters.partial_rotary_factor` = 0.5: must be 1 for this type";
-        refuses(name, nested, expected);
+        assert_rejected(name, nested, expected);
     }
     for (part, rule) in [
         (json!(0), "must be above 0 and at most 1"),
@@ -164,16 +164,16 @@ fn a_part_of_the_head_turns_only_where_the_type_can() {
         (json!(0.01), "turns nothing of a head of 8"),
     ] {
         let expected = format!("config.json: `rotary_pct` = {part}: {rule}");
-        refuses("gpt_neox-hub", json!({ "rotary_pct": part }), &expected);
+        assert_rejected("gpt_neox-hub", json!({ "rotary_pct": part }), &expected);
         let nested = json!({"rope_parameters": {"partial_rotary_factor": part}});
         let expected =
             format!("config.json: `rope_parameters.partial_rotary_factor` = {part}: {rule}");
-        refuses("gpt_neox-hub", nested, &expected);
+        assert_rejected("gpt_neox-hub", nested, &expected);
     }
 }
 
 #[test]
-fn kinds_of_layers() {
+fn unsupported_layer_types() {
     for name in ["qwen2-mixed", "qwen3-bias"] {
         for (types, rule) in [
             (json!(vec!["full_attention"; 2]), "must have 3 entries"),
@@ -187,7 +187,7 @@ fn kinds_of_layers() {
             (json!("full_attention"), "must be a list of texts"),
         ] {
             let expected = format!("config.json: `layer_types` = {types}: {rule}");
-            refuses(name, json!({ "layer_types": types }), &expected);
+            assert_rejected(name, json!({ "layer_types": types }), &expected);
         }
         let types = fields_of(&fixture(name))["layer_types"].clone();
         let expected = format!(
@@ -197,13 +197,13 @@ fn kinds_of_layers() {
             json!({"sliding_window": null}),
             json!({"use_sliding_window": false}),
         ] {
-            refuses(name, changes, &expected);
+            assert_rejected(name, changes, &expected);
         }
     }
 }
 
 #[test]
-fn heads_that_do_not_divide() {
+fn indivisible_heads() {
     for (name, changes, expected) in [
         (
             "llama-oldconfig",
@@ -241,7 +241,7 @@ fn heads_that_do_not_divide() {
             "config.json: `num_attention_heads` = 64: must divide hidden_size = 32",
         ),
     ] {
-        refuses(name, changes, expected);
+        assert_rejected(name, changes, expected);
     }
 }
 
@@ -270,7 +270,7 @@ fn other_quantizations_and_types() {
             "`model_type` = 7: must be a text".to_owned(),
         ),
     ] {
-        refuses("llama-gqa", changes, &format!("config.json: {expected}"));
+        assert_rejected("llama-gqa", changes, &format!("config.json: {expected}"));
     }
     let mut fields = fields_of(&fixture("llama-gqa"));
     fields.remove("model_type");
@@ -280,7 +280,7 @@ fn other_quantizations_and_types() {
 }
 
 #[test]
-fn a_file_that_is_no_configuration() {
+fn invalid_configuration_file() {
     let copied = Copied::of("llama-gqa");
     for text in [
         "",

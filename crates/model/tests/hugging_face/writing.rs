@@ -1,4 +1,5 @@
-//! A written model equals the one that was read, byte for byte; a feature that a type cannot express is an error.
+//! Exports are byte-identical to the directory that was read, and settings that a model type cannot express are
+//! rejected.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,7 +18,7 @@ use serde_json::{Value, json};
 
 use super::{Stored, bits, fields_of, fixture, fixtures, initial, load, options, stored};
 
-/// A fixture's tensors under the names that new files have, without the masks and tables of old ones.
+/// A fixture's tensors under their current names, without the masks and tables of old files.
 fn weights_of(name: &str) -> BTreeMap<String, Stored> {
     let full = |tensor: String| match name {
         "gpt2-hub" => format!("transformer.{tensor}"),
@@ -48,7 +49,7 @@ fn export_again(name: &str, folder: &Path, shard_bytes: u64) -> DecoderConfig {
 }
 
 #[test]
-fn every_folder_is_written_as_it_was_read() {
+fn every_fixture_round_trips() {
     for name in fixtures() {
         let folder = tempfile::tempdir().unwrap();
         let config = export_again(&name, folder.path(), u64::MAX);
@@ -66,11 +67,11 @@ fn every_folder_is_written_as_it_was_read() {
     }
 }
 
-/// The fields about the model that `transformers` wrote for each fixture, and the class it is loaded with.
+/// Compares exported model fields and the architecture with those that `transformers` wrote for each fixture.
 #[test]
-fn fields_are_those_that_transformers_wrote() {
+fn fields_match_transformers() {
     for name in fixtures() {
-        // Old files spell theirs otherwise.
+        // Old files use other field names.
         if name.ends_with("hub") || name.ends_with("oldconfig") {
             continue;
         }
@@ -83,7 +84,7 @@ fn fields_are_those_that_transformers_wrote() {
                     json!(4 * theirs["n_embd"].as_u64().unwrap())
                 }
                 Some(theirs) => theirs.clone(),
-                // A default that its file leaves out.
+                // Its file omits this default.
                 None if field == "head_dim" => {
                     let of = |field: &str| theirs[field].as_u64().unwrap();
                     json!(of("hidden_size") / of("num_attention_heads"))
@@ -120,9 +121,9 @@ fn small_shards_have_a_valid_index() {
             let (number, count) = (number + 1, shards.len());
             let name = format!("model-{number:05}-of-{count:05}.safetensors");
             assert_eq!(*shard, name);
-            let alone = sizes.len() == 1;
+            let is_single = sizes.len() == 1;
             assert!(
-                alone || sizes.iter().sum::<usize>() <= limit as usize,
+                is_single || sizes.iter().sum::<usize>() <= limit as usize,
                 "{name}"
             );
         }
@@ -133,7 +134,7 @@ fn small_shards_have_a_valid_index() {
 }
 
 #[test]
-fn what_an_earlier_export_left_is_not_read() {
+fn files_of_earlier_export_are_replaced() {
     let folder = tempfile::tempdir().unwrap();
     for (name, limit) in [
         ("gpt2-tied", 4000),
@@ -159,7 +160,7 @@ fn export_again_over(name: &str, folder: &Path, shard_bytes: u64) {
 }
 
 #[test]
-fn fields_that_say_nothing_about_the_model_are_kept() {
+fn fields_not_about_the_model_are_kept() {
     let folder = tempfile::tempdir().unwrap();
     let decoder = load(&fixture("llama-gqa"));
     let fields = json!({"bos_token_id": 1, "eos_token_id": [2, 3], "vocab_size": 12});
@@ -171,7 +172,7 @@ fn fields_that_say_nothing_about_the_model_are_kept() {
     let written = fields_of(folder.path());
     assert_eq!(written["bos_token_id"], 1);
     assert_eq!(written["eos_token_id"], json!([2, 3]));
-    // What does is the model's.
+    // Fields about the model are those of the model.
     assert_eq!(written["vocab_size"], 73);
     assert_eq!(written["dtype"], "bfloat16");
     assert_eq!(written["architectures"], json!(["LlamaForCausalLM"]));
@@ -197,7 +198,7 @@ fn tiny(preset: &str, change: impl FnOnce(&mut ModelConfig)) -> Decoder<Flex> {
         window.tokens = 3;
     }
     raw.feed_forward.width = Some(20);
-    // Far from zero, so that what is left out shows.
+    // Far from zero, so that omitted parameters change the output.
     raw.init = Init::Normal {
         std: 0.3,
         scale_residual: false,
@@ -216,7 +217,7 @@ fn refused(preset: &str, change: impl FnOnce(&mut ModelConfig)) -> String {
 }
 
 #[test]
-fn families_without_a_type_are_refused() {
+fn families_without_type_are_rejected() {
     for family in Family::ALL {
         match family.model_type() {
             Some(name) => assert!(fixtures().iter().any(|f| f.starts_with(name)), "{name}"),
@@ -230,7 +231,7 @@ fn families_without_a_type_are_refused() {
 }
 
 #[test]
-fn a_model_that_its_type_cannot_express_is_refused() {
+fn inexpressible_models_are_rejected() {
     let cannot = |preset: &str, field: &str, change: fn(&mut ModelConfig)| {
         let error = refused(preset, change);
         let family = families::preset(preset).unwrap().config.family.name();
@@ -330,9 +331,9 @@ fn logits(decoder: &Decoder<Flex>) -> Vec<f32> {
     decoder.forward(tokens).into_data().iter::<f32>().collect()
 }
 
-/// nanoGPT trains without biases, which Hugging Face's type always has.
+/// nanoGPT models may have no biases, but the Hugging Face type always has them.
 #[test]
-fn what_a_model_lacks_is_written_as_zeros() {
+fn missing_parameters_are_written_as_zeros() {
     for (preset, biases) in [("char-nano", 13), ("gpt2", 13), ("gptj", 8)] {
         let decoder = tiny(preset, |raw| {
             raw.bias = Biases::all(false);
@@ -354,9 +355,9 @@ fn what_a_model_lacks_is_written_as_zeros() {
     }
 }
 
-/// Presets whose parts are shrunk, of every family that has a type.
+/// Tiny models with the components of every preset whose family has a Hugging Face type.
 #[test]
-fn every_preset_s_parts_survive_a_round_trip() {
+fn components_of_every_preset_round_trip() {
     let presets = families::presets().into_iter();
     for preset in presets.filter(|preset| preset.config.family.model_type().is_some()) {
         let decoder = tiny(preset.name, |_| ());

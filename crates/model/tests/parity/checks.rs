@@ -1,4 +1,4 @@
-//! The compared quantities and their tolerances.
+//! Comparisons with a fixture and their tolerances.
 
 use std::collections::BTreeMap;
 
@@ -18,15 +18,15 @@ use crate::decoder::gradients::one_at_a_time;
 use crate::parity::fixture::Fixture;
 use crate::parity::optimize::Trainer;
 
-// Of `‖a - b‖ / ‖b‖`, b being PyTorch's. Measured on flex, ndarray and Vulkan: logits 4e-7, loss 1e-7, gradients 1e-6,
-// the ten steps' losses and norms 7e-6.
+// Tolerances for `‖a - b‖ / ‖b‖`, where b is PyTorch's result. Measured on flex, ndarray and Vulkan: logits 4e-7, loss
+// 1e-7, gradients 1e-6, losses and norms of the ten steps 7e-6.
 const LOGITS: f64 = 2e-6;
 pub const LOSS: f64 = 1e-6;
 pub const GRADIENT: f64 = 1e-5;
 pub const STEP: f64 = 3e-5;
 
 pub fn check<B: Backend>(name: &str, device: &Device<B>) {
-    let _alone = one_at_a_time();
+    let _guard = one_at_a_time();
     let fixture = Fixture::open(name);
     let decoder = load::<Autodiff<B>>(&fixture, device);
     let batch = Batch::<Autodiff<B>>::of(&fixture, device);
@@ -50,8 +50,8 @@ pub fn check<B: Backend>(name: &str, device: &Device<B>) {
     Trainer::new(decoder, &fixture).check_steps(&fixture, &batch, STEP);
 }
 
-/// The mean of the states before the head: if logits are its product with only the head's weight, it gives the mean of
-/// PyTorch's logits over the positions, and nothing else does.
+/// Checks mean-pooled hidden states. If logits are hidden states times the head's weight, the product of the mean state
+/// and that weight must equal the mean of PyTorch's logits over the positions.
 pub fn check_mean<B: Backend>(fixture: &Fixture, decoder: &Decoder<B>, batch: Tensor<B, 2, Int>) {
     let config = decoder.config();
     let scaled =
@@ -89,7 +89,7 @@ pub fn check_mean<B: Backend>(fixture: &Fixture, decoder: &Decoder<B>, batch: Te
     }
 }
 
-/// The likeliest tokens after the prompt, one by one through the cache.
+/// Compares greedy decoding with the cache.
 pub fn check_greedy<B: Backend>(fixture: &Fixture, decoder: &Decoder<B>) {
     let (prompt, expected) = (fixture.list("prompt"), fixture.list("greedy"));
     let device = decoder.device();
@@ -112,14 +112,15 @@ pub fn check_greedy<B: Backend>(fixture: &Fixture, decoder: &Decoder<B>) {
 
 fn load<B: Backend>(fixture: &Fixture, device: &Device<B>) -> Decoder<B> {
     let config = fixture.config();
-    // The file holds gradients and results beside `weight.…`.
+    // In addition to `weight.…`, the file contains gradients and results.
     let store = SafetensorsStore::open(&fixture.path)
         .unwrap()
         .below("weight.");
     load_named(config.init(0, device), &store, |path| source(&config, path)).unwrap()
 }
 
-/// The name of a parameter in a fixture: that of the family, but nanoGPT keeps GPT-2's projections as PyTorch's `Linear` does.
+/// Source of a parameter in a fixture. It is that of the family, except that nanoGPT stores GPT-2's projections like
+/// PyTorch's `Linear`.
 fn source(config: &DecoderConfig, path: &str) -> Option<Source> {
     let source = config.family().source(config, path)?;
     let map = path.ends_with(".weight") && path.starts_with("blocks.");
@@ -147,7 +148,7 @@ impl<B: Backend> Batch<B> {
         }
     }
 
-    /// The mean over all targets, `[1]`.
+    /// The mean loss over all targets, `[1]`.
     pub fn loss(&self, decoder: &Decoder<B>) -> Tensor<B, 1> {
         let count = self.target.shape().num_elements();
         decoder.loss_sum(self.input.clone(), self.target.clone()) / count as f64
@@ -161,7 +162,7 @@ pub fn check_gradients<B: Backend>(
     source: impl Fn(&str) -> Option<Source>,
     tolerance: f64,
 ) {
-    // The model with each parameter's gradient in its place, under the published names.
+    // Replace each parameter by its gradient to obtain gradients under the published names.
     let mut gradients = Gradients::<'_, Autodiff<B>>(grads);
     let gradients = map_params(decoder.clone(), &mut gradients);
     let found: BTreeMap<String, HostTensor> = published(&gradients, Element::F32, source)
@@ -180,8 +181,8 @@ pub fn check_gradients<B: Backend>(
         .sqrt();
     for (name, tensor) in &found {
         let expected = expected_of(name);
-        // A key's bias adds the same to all of a query's scores where nothing is turned: its gradient is 0 but for
-        // rounding, and is measured against the whole.
+        // Without rotation, the bias of the keys adds a constant to all scores of a query. Its gradient is 0 except for
+        // rounding, so the error is measured relative to the norm of all gradients.
         let error = match norm(&expected) {
             zero if zero < 1e-9 * whole => norm(&tensor.values) / whole,
             _ => relative(&tensor.values, &expected),
@@ -223,7 +224,7 @@ pub fn relative(a: &[f32], b: &[f32]) -> f64 {
     norm(&mut pairs().map(|(a, b)| a - b)) / norm(&mut pairs().map(|(_, b)| b))
 }
 
-/// The error is printed too: `-- --nocapture` shows what docs/results.md lists.
+/// Asserts and prints an error; `-- --nocapture` shows the values in docs/results.md.
 pub fn within(what: &str, error: f64, tolerance: f64) {
     println!("{what}: {error:.1e}");
     assert!(

@@ -1,4 +1,4 @@
-//! Attention within documents on one backend against flex, on which the kernels' tests hold it to plain loops.
+//! Compares attention with isolated documents on one backend with flex. The kernel tests compare flex with plain loops.
 
 use burn::tensor::{Device, Tensor, TensorData};
 use burn_flex::Flex;
@@ -7,7 +7,7 @@ use emberlm_kernels::{AttentionMask, AttentionOptions, Backend, Precision, Reach
 use crate::parity::checks::{host, relative, within};
 
 const SEQ: usize = 16;
-/// The starts of the documents of each row.
+/// First tokens of the documents of each sequence.
 const DOCUMENTS: [&[usize]; 2] = [&[0, 1, 9], &[0, 11]];
 
 pub fn check<B: Backend>(device: &Device<B>) {
@@ -16,7 +16,7 @@ pub fn check<B: Backend>(device: &Device<B>) {
     within("isolated documents", relative(&found, &expected), 2e-6);
 }
 
-/// Two query heads to one of keys, a window with global tokens.
+/// Attention with two query heads per key-value head and a window with global tokens.
 fn mixed<B: Backend>(device: &Device<B>) -> Vec<f32> {
     let random = |factor: usize, heads: usize| {
         let shape = [2, heads, SEQ, 4];

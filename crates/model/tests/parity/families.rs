@@ -1,5 +1,5 @@
-//! Hugging Face directories as `transformers` wrote them, against what it computes: logits, loss, the greedy
-//! continuation, and for one of each type every gradient; `fixtures/make_families.py` made them.
+//! Compares Hugging Face directories written by `transformers` with its results: logits, loss, greedy continuation,
+//! and, for one directory per model type, every gradient. `fixtures/make_families.py` generates them.
 
 use std::path::PathBuf;
 
@@ -16,11 +16,11 @@ use crate::parity::checks::{
 use crate::parity::fixture::Fixture;
 use crate::parity::optimize::Trainer;
 
-// Measured: see docs/results.md. `transformers` takes its norms and angles in float32.
+// docs/results.md lists measured errors. `transformers` computes norms and angles in float32.
 const LOGITS: f64 = 3e-6;
 
 pub fn check<B: Backend>(name: &str, device: &Device<B>) {
-    let _alone = one_at_a_time();
+    let _guard = one_at_a_time();
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/families");
     let folder = folder.join(name);
     let fixture = Fixture::read(folder.join("expected.safetensors"));

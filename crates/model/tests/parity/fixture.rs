@@ -1,4 +1,4 @@
-//! A fixture's tensors and the model that they are of.
+//! A fixture: tensors and the configuration of their model.
 
 use std::path::PathBuf;
 
@@ -34,7 +34,7 @@ impl Fixture {
         serde_json::from_str(&self.metadata[key]).unwrap()
     }
 
-    /// The mean loss in all of float64's digits.
+    /// The mean loss in float64.
     pub fn loss(&self) -> f64 {
         self.metadata["loss"].parse().unwrap()
     }

@@ -1,5 +1,4 @@
-//! Linear attention on one backend against another: the values and gradients that the kernels' tests hold to the
-//! definition on flex.
+//! Compares linear attention on one backend with flex. The kernel tests compare flex with the definition.
 
 use burn::backend::Autodiff;
 use burn::tensor::{Device, Int, Tensor, TensorData};
@@ -11,7 +10,7 @@ use emberlm_model::{Decoder, DecoderConfig, ModelConfig, families};
 use crate::decoder::gradients::one_at_a_time;
 use crate::parity::checks::{host, relative, within};
 
-/// Two chunks of tokens, both whole: a GPU backend compiles its kernels for each shape.
+/// Two full chunks of tokens: a GPU backend compiles kernels for each shape.
 const SEQ: usize = 128;
 const VOCAB: usize = 31;
 
@@ -49,7 +48,7 @@ fn logits<B: Backend>(device: &Device<B>) -> (Tensor<B, 3>, Decoder<B>) {
             features: Some(48),
             seed: 1,
         },
-        // Wide enough for keys of many sizes, so that the largest so far changes often.
+        // Large enough that the norms of keys vary and their running maximum changes often.
         init: Init::Normal {
             std: 0.3,
             scale_residual: false,
@@ -61,7 +60,7 @@ fn logits<B: Backend>(device: &Device<B>) -> (Tensor<B, 3>, Decoder<B>) {
 }
 
 fn gradients<B: Backend>(device: &Device<B>) -> [Vec<f32>; 2] {
-    let _alone = one_at_a_time();
+    let _guard = one_at_a_time();
     let (_, decoder) = logits::<Autodiff<B>>(device);
     let loss = decoder.loss_sum(tokens(7, device), tokens(5, device));
     let grads = loss.backward();

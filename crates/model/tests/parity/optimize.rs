@@ -1,4 +1,4 @@
-//! Ten AdamW steps on the fixture's batch.
+//! Compares ten AdamW steps on the fixture's batch.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::parity::checks::{Batch, host, within};
 use crate::parity::fixture::Fixture;
 
-/// A gradient's norm moves with the weights' rounding as the loss, which is flat where training goes, does not.
+/// Factor on the tolerance for gradient norms. They are more sensitive to rounding of the weights than the loss.
 const NORM: f64 = 4.0;
 
 type Moments<B> = (Tensor<B, 1>, Tensor<B, 1>);
@@ -58,7 +58,7 @@ impl<B: Backend> Trainer<B> {
         }
     }
 
-    /// The loss before the step and its gradient's norm before clipping.
+    /// Returns the loss before the step and the gradient norm before clipping.
     fn step(&mut self, step: u64, batch: &Batch<Autodiff<B>>) -> (f64, f64) {
         let loss = batch.loss(&self.decoder);
         let grads = loss.backward();
@@ -84,7 +84,7 @@ impl<B: Backend> Trainer<B> {
     }
 }
 
-/// The sum of all gradients' squares.
+/// Sum of the squares of all gradients.
 struct SquaredNorm<'a, B: Backend>(&'a Gradients<B>, f64);
 
 impl<B: Backend> ParamVisitor<Autodiff<B>> for SquaredNorm<'_, B> {
@@ -118,7 +118,7 @@ impl<B: Backend> ParamMapper<Autodiff<B>> for Update<'_, B> {
             .moments
             .remove(path)
             .unwrap_or_else(|| (zeros(), zeros()));
-        // Weight decay touches matrices only.
+        // Weight decay applies only to matrices.
         let decay = if D >= 2 { self.numbers.decay } else { 0.0 };
         let numbers = AdamWStep {
             decay,

@@ -1,17 +1,17 @@
-//! Pieces of several sequences in one pass on one backend, and caches cut and copied there, against full passes on flex.
+//! Compares ragged passes, and truncated and copied caches, on one backend with full passes on flex.
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use burn_flex::Flex;
 use emberlm_kernels::Backend;
 use emberlm_model::{
-    Decoder, DecoderConfig, KvCache, ModelConfig, Piece, RequestedOutput, families,
+    Decoder, DecoderConfig, KvCache, ModelConfig, RequestedOutput, SequenceChunk, families,
 };
 
 use crate::parity::checks::{host, relative, within};
 
 const SEQ: usize = ModelConfig::TINY_SEQ_LEN;
 
-/// Compares the logits after the last token of each of two sequences with those of its full pass.
+/// Compares the last logits of two sequences with those of full passes.
 pub fn check<B: Backend>(preset: &str, device: &Device<B>) {
     let config = families::preset(preset).unwrap().config.tiny();
     let config = DecoderConfig::try_from(config).unwrap();
@@ -20,7 +20,7 @@ pub fn check<B: Backend>(preset: &str, device: &Device<B>) {
         let id = |i: usize| ((i * i * factor + 3 * i + factor) % config.vocab_size()) as u32;
         (0..SEQ).map(id).collect::<Vec<_>>()
     });
-    // The second continues the first's beginning, in memory that other tokens are in.
+    // The second sequence continues the beginning of the first one in a cache that has held other tokens.
     let ids = [ids[0].clone(), [&ids[0][..4], &ids[1][4..]].concat()];
     let mut caches = [0; 2].map(|_| KvCache::<B>::new(&config, 1, SEQ, device));
     pass(&decoder, &ids, &mut caches, [9, 7]);
@@ -34,27 +34,27 @@ pub fn check<B: Backend>(preset: &str, device: &Device<B>) {
     within(preset, relative(&found, &expected), 2e-5);
 }
 
-/// The logits after so many more tokens of each.
+/// Processes further tokens of each sequence and returns the last logits.
 fn pass<B: Backend>(
     decoder: &Decoder<B>,
     ids: &[Vec<u32>; 2],
     caches: &mut [KvCache<B>; 2],
     counts: [usize; 2],
 ) -> Vec<f32> {
-    let mut pieces: Vec<_> = ids
+    let mut chunks: Vec<_> = ids
         .iter()
         .zip(caches)
         .zip(counts)
-        .map(|((ids, cache), count)| Piece {
+        .map(|((ids, cache), count)| SequenceChunk {
             tokens: &ids[cache.len()..cache.len() + count],
             cache,
-            wanted: RequestedOutput::Last,
+            output: RequestedOutput::Last,
         })
         .collect();
-    host(decoder.ragged(&mut pieces).logits.unwrap())
+    host(decoder.ragged(&mut chunks).logits.unwrap())
 }
 
-/// The logits after the last token, of a full pass.
+/// Returns the last logits of a full pass.
 fn full(decoder: &Decoder<Flex>, ids: &[u32]) -> Vec<f32> {
     let ids: Vec<i64> = ids.iter().map(|&id| i64::from(id)).collect();
     let data = TensorData::new(ids, [1, SEQ]);

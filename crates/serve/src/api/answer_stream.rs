@@ -1,4 +1,4 @@
-//! The answers of a request as server-sent events, sent while they are generated.
+//! Streams the answers to a request as server-sent events.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -15,84 +15,86 @@ use super::deadline::Deadline;
 use super::delivery::Usage;
 use super::error::ApiError;
 
-/// Events that wait to be sent. A client that reads slowly holds its answer back, not the engine.
-const WAITING: usize = 16;
+/// The number of buffered events. A slow client delays only its own answer, not the engine.
+const BUFFERED: usize = 16;
 
-/// Writes the events of a request's answers in the form of one endpoint.
+/// Converts a request's answers to the events of one endpoint.
 pub(crate) trait AnswerStream: Send + Sized + 'static {
     /// The events before the first token.
     fn begin(&mut self, usage: Usage) -> Vec<Event>;
 
-    /// The events of the next part of an answer to prompt number `prompt`.
+    /// The events for the next delta of an answer to the prompt at index `prompt`.
     fn next(&mut self, prompt: usize, event: AnswerEvent) -> Vec<Event>;
 
-    /// The events after all answers have ended.
+    /// The events after all answers are complete.
     fn end(&mut self, usage: Usage) -> Vec<Event>;
 
-    /// The last event of a stream that ends by an error.
+    /// The final event of a stream that fails.
     fn failure(self, error: ApiError) -> Event;
 }
 
-/// The reason for which a stream ends early.
-enum Broken {
-    /// The client has left.
-    Left,
+/// The reason that a stream ends early.
+enum StreamEnd {
+    /// The client disconnected.
+    Disconnected,
     Failed(ApiError),
 }
 
-impl From<SendError<()>> for Broken {
+impl From<SendError<()>> for StreamEnd {
     fn from(_: SendError<()>) -> Self {
-        Self::Left
+        Self::Disconnected
     }
 }
 
-impl From<ApiError> for Broken {
+impl From<ApiError> for StreamEnd {
     fn from(error: ApiError) -> Self {
         Self::Failed(error)
     }
 }
 
-/// Events that have been written, and may be numbered, but not sent yet. They are sent even if the deadline passes first.
+/// Events that were written, and possibly numbered, but not sent yet. They are sent even if the deadline
+/// passes first.
 #[derive(Default)]
-struct Written {
+struct PendingEvents {
     events: VecDeque<Event>,
-    /// True once the last event of whole answers is among them.
-    is_whole: bool,
+    /// True once the final event of complete answers has been added.
+    is_complete: bool,
 }
 
-impl Written {
+impl PendingEvents {
     async fn send(&mut self, to: &Sender<Event>) -> Result<(), SendError<()>> {
         while !self.events.is_empty() {
-            let place = to.reserve().await?;
+            let permit = to.reserve().await?;
             if let Some(event) = self.events.pop_front() {
-                place.send(event);
+                permit.send(event);
             }
         }
         Ok(())
     }
 }
 
-/// Answers with the events of `writer`. Generation ends once the client has left, and at the deadline whether the client reads
-/// or not.
+/// Streams the events of `writer`. Generation ends when the client disconnects, and at the deadline even if
+/// the client does not read.
 pub(crate) fn streamed(
     deadline: Deadline,
     answers: Answers,
     mut writer: impl AnswerStream,
 ) -> Response {
-    let (events, sent) = mpsc::channel(WAITING);
+    let (events, sent) = mpsc::channel(BUFFERED);
     tokio::spawn(async move {
-        let mut written = Written::default();
+        let mut pending = PendingEvents::default();
         let ended = tokio::select! {
-            ended = send_answers(answers, &mut writer, &mut written, &events) => ended,
+            ended = send_answers(answers, &mut writer, &mut pending, &events) => ended,
             () = events.closed() => return,
             () = deadline.passed() => Err(deadline.error().into()),
         };
-        // The answers are dropped by now. The events need only the connection, whose writes have a separate limit.
-        if let Err(Broken::Failed(error)) = ended {
-            if !written.is_whole {
-                written.events.push_back(writer.failure(error));
+        // The answers are dropped by now. Sending the remaining events needs only the connection, which has
+        // its own write timeout.
+        if let Err(StreamEnd::Failed(error)) = ended {
+            if !pending.is_complete {
+                pending.events.push_back(writer.failure(error));
             }
-            let _ = written.send(&events).await;
+            let _ = pending.send(&events).await;
         }
     });
     let events = stream::unfold(sent, async |mut sent| {
@@ -107,32 +109,32 @@ pub(crate) fn streamed(
 async fn send_answers(
     mut answers: Answers,
     writer: &mut impl AnswerStream,
-    written: &mut Written,
+    pending: &mut PendingEvents,
     to: &Sender<Event>,
-) -> Result<(), Broken> {
-    written.events.extend(writer.begin(answers.usage()));
-    written.send(to).await?;
+) -> Result<(), StreamEnd> {
+    pending.events.extend(writer.begin(answers.usage()));
+    pending.send(to).await?;
     while let Some(event) = answers.next().await {
         let (prompt, event) = event?;
-        written.events.extend(writer.next(prompt, event));
-        written.send(to).await?;
+        pending.events.extend(writer.next(prompt, event));
+        pending.send(to).await?;
     }
-    written.events.extend(writer.end(answers.usage()));
-    written.is_whole = true;
-    written.send(to).await?;
+    pending.events.extend(writer.end(answers.usage()));
+    pending.is_complete = true;
+    pending.send(to).await?;
     Ok(())
 }
 
-/// An event with this content as JSON.
+/// An event with `content` as JSON.
 pub(crate) fn json_event<T: Serialize>(content: &T) -> Event {
     match serde_json::to_string(content) {
         Ok(json) => Event::default().data(json),
-        // All types of this crate can be written as JSON.
+        // Unreachable: all types in this crate serialize to JSON.
         Err(_) => Event::default(),
     }
 }
 
-/// The event after the last one of an answer, in OpenAI's first two APIs.
+/// The terminating event of the completions and chat completions APIs.
 pub(crate) fn done() -> Event {
     Event::default().data("[DONE]")
 }

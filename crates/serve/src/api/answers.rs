@@ -1,4 +1,4 @@
-//! The answers of a request as they are generated: tokens become text, and text ends at stop strings.
+//! The answers to a request as they are generated: decodes tokens to text and ends answers at stop strings.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -19,16 +19,16 @@ use crate::model::ServedModel;
 use crate::request_log::Trace;
 use crate::worker::Ticket;
 
-/// A prompt that is to be continued.
+/// A prompt to continue.
 #[derive(Clone)]
-pub(crate) struct Ask {
+pub(crate) struct AnswerRequest {
     pub prompt: Vec<u32>,
     pub samples: usize,
-    /// Tokens at most; where that is not said, what the model's `generation_config.json` says, or else what the context has room for,
-    /// both within the server's limit.
+    /// The maximum number of new tokens. If `None`, the limit is that of the model's
+    /// `generation_config.json`, or else the rest of the context, both capped by the server's limit.
     pub max_tokens: Option<usize>,
     pub stops: StopStrings,
-    /// Ids that end the answer, beside the model's.
+    /// Ids that end the answer, in addition to the model's.
     pub stop_tokens: Vec<u32>,
     pub chooser: ChooserConfig,
 }
@@ -47,39 +47,39 @@ pub(crate) enum FinishReason {
 #[derive(Clone, Debug)]
 pub(crate) struct Token {
     pub chosen: Chosen,
-    /// The text that it made readable, stop strings included.
+    /// The text that this token completes, including stop strings.
     pub text: String,
 }
 
-/// The next part of an answer.
+/// A delta of an answer.
 #[derive(Clone, Debug)]
 pub(crate) struct AnswerEvent {
     pub sample: usize,
-    /// The text that may be shown now.
+    /// Text that can be shown now.
     pub text: String,
-    /// None at the end.
+    /// The token; `None` for the final event.
     pub token: Option<Token>,
     pub finish: Option<FinishReason>,
 }
 
-/// The answers to one prompt. Their generation ends when this is dropped.
+/// The answers to one prompt. Dropping this cancels their generation.
 struct PromptAnswers {
     ticket: Ticket,
     samples: Vec<SampleText>,
-    /// Samples that have not ended.
+    /// The number of unfinished samples.
     left: usize,
     timer: RequestTimer,
     trace: Arc<Trace>,
     prompt_tokens: usize,
-    /// Of all samples so far.
+    /// Generated tokens of all samples.
     made_tokens: usize,
-    /// Tokens of the prompt that a cache held.
+    /// Prompt tokens that were found in a cache.
     reused_tokens: usize,
 }
 
 /// The text of one sample so far.
 struct SampleText {
-    /// None once it has ended.
+    /// The decoder of the text; `None` once the sample has ended.
     stream: Option<TextStream>,
     last: Option<Instant>,
 }
@@ -89,35 +89,39 @@ impl PromptAnswers {
         app: &App,
         model: &Arc<ServedModel>,
         trace: &Arc<Trace>,
-        ask: Ask,
+        answer_request: AnswerRequest,
         max_new_tokens: usize,
     ) -> Result<Self, ApiError> {
-        let prompt_tokens = ask.prompt.len();
+        let prompt_tokens = answer_request.prompt.len();
         trace.add_prompt(prompt_tokens);
-        let stream = TextStream::after(&model.tokenizer, &ask.prompt, ask.stops);
+        let stream = TextStream::after(
+            &model.tokenizer,
+            &answer_request.prompt,
+            answer_request.stops,
+        );
         let text = || SampleText {
             stream: Some(stream.clone()),
             last: None,
         };
-        let samples = (0..ask.samples).map(|_| text()).collect();
+        let samples = (0..answer_request.samples).map(|_| text()).collect();
         let timer = app.metrics().timer(&model.name);
         let request = Request {
-            prompt: ask.prompt,
-            samples: ask.samples,
+            prompt: answer_request.prompt,
+            samples: answer_request.samples,
             max_new_tokens,
-            stop_tokens: match ask.chooser.constraint {
-                // Where a constraint is met, any of them is a choice.
+            stop_tokens: match answer_request.chooser.constraint {
+                // A satisfied constraint permits any of the model's end tokens.
                 Some(_) => model.end_tokens(),
-                None => [&model.stop_tokens[..], &ask.stop_tokens].concat(),
+                None => [&model.stop_tokens[..], &answer_request.stop_tokens].concat(),
             },
-            chooser: ask.chooser,
+            chooser: answer_request.chooser,
             overflow: Overflow::Refuse,
         };
         let ticket = model.worker.submit(request).await?;
         Ok(Self {
             ticket,
             samples,
-            left: ask.samples,
+            left: answer_request.samples,
             timer,
             trace: Arc::clone(trace),
             prompt_tokens,
@@ -126,7 +130,7 @@ impl PromptAnswers {
         })
     }
 
-    /// The next event; none once all samples have ended.
+    /// The next event. `None` once all samples have ended.
     fn poll_next(
         &mut self,
         context: &mut Context<'_>,
@@ -163,7 +167,7 @@ impl PromptAnswers {
 
     fn token(&mut self, sample: usize, chosen: Chosen) -> Option<AnswerEvent> {
         let text = self.samples.get_mut(sample)?;
-        // Tokens of a sample that has ended may come before the engine knows of the end.
+        // Tokens can still arrive after a sample has ended, until the engine processes the cancellation.
         let delta = text.stream.as_mut()?.push(chosen.id);
         self.made_tokens += 1;
         self.trace.add_completion(1);
@@ -201,38 +205,41 @@ impl PromptAnswers {
     }
 }
 
-/// The answers of a request, which may have several prompts.
+/// The answers to a request, which may have several prompts.
 pub(crate) struct Answers {
     prompts: Vec<PromptAnswers>,
-    /// The prompt that is looked at first, so that each has its turn.
+    /// The prompt to poll first; rotates for fairness.
     first: usize,
     reservation: Reservation,
 }
 
 impl Answers {
-    /// Begins to answer all prompts, which run together, once there is room for what `kept` says is kept of them.
+    /// Starts answering all prompts concurrently, after reserving the memory described by `kept`.
     ///
     /// # Errors
-    /// One cannot be answered, or not now: none is then.
+    /// If one prompt is rejected, none is answered.
     pub async fn begin(
         app: &App,
         model: &Arc<ServedModel>,
         trace: &Arc<Trace>,
-        asks: Vec<Ask>,
+        answer_requests: Vec<AnswerRequest>,
         kept: Kept,
     ) -> Result<Self, ApiError> {
         let mut bytes = 0usize;
-        let mut max_new_tokens = Vec::with_capacity(asks.len());
-        for ask in &asks {
-            let tokens = max_tokens(app, model, ask)?;
+        let mut max_new_tokens = Vec::with_capacity(answer_requests.len());
+        for answer_request in &answer_requests {
+            let tokens = max_tokens(app, model, answer_request)?;
             max_new_tokens.push(tokens);
-            bytes =
-                bytes.saturating_add(kept.bytes(ask, tokens, model.worker.model().vocab_size()));
+            bytes = bytes.saturating_add(kept.bytes(
+                answer_request,
+                tokens,
+                model.worker.model().vocab_size(),
+            ));
         }
         let reservation = app.memory().reserve(bytes)?;
-        let mut prompts = Vec::with_capacity(asks.len());
-        for (ask, tokens) in asks.into_iter().zip(max_new_tokens) {
-            prompts.push(PromptAnswers::begin(app, model, trace, ask, tokens).await?);
+        let mut prompts = Vec::with_capacity(answer_requests.len());
+        for (answer_request, tokens) in answer_requests.into_iter().zip(max_new_tokens) {
+            prompts.push(PromptAnswers::begin(app, model, trace, answer_request, tokens).await?);
         }
         Ok(Self {
             prompts,
@@ -241,7 +248,7 @@ impl Answers {
         })
     }
 
-    /// The next event and the number of its prompt; none once all answers have ended.
+    /// The next event and the index of its prompt. `None` once all answers have ended.
     pub async fn next(&mut self) -> Option<Result<(usize, AnswerEvent), ApiError>> {
         poll_fn(|context| self.poll_next(context)).await
     }
@@ -269,7 +276,7 @@ impl Answers {
         }
     }
 
-    /// The number of tokens so far.
+    /// The token counts so far.
     pub fn usage(&self) -> Usage {
         let mut usage = Usage::default();
         for prompt in &self.prompts {
@@ -282,27 +289,31 @@ impl Answers {
         usage
     }
 
-    /// The memory reserved for the answers, once they have ended.
+    /// The memory reservation, for use until the response is written.
     pub fn into_reservation(self) -> Reservation {
         self.reservation
     }
 }
 
-/// The most tokens of an answer.
+/// The maximum number of new tokens of an answer.
 ///
 /// # Errors
-/// More than the server's limit, or no room in the context.
-fn max_tokens(app: &App, model: &ServedModel, ask: &Ask) -> Result<usize, ApiError> {
+/// The requested number exceeds the server's limit, or the context has no room.
+fn max_tokens(
+    app: &App,
+    model: &ServedModel,
+    answer_request: &AnswerRequest,
+) -> Result<usize, ApiError> {
     let limit = app.limits().tokens;
     let context = model.worker.config().capacity;
-    let room = context.saturating_sub(ask.prompt.len());
-    match ask.max_tokens {
+    let room = context.saturating_sub(answer_request.prompt.len());
+    match answer_request.max_tokens {
         Some(tokens) if tokens > limit => {
             let rule = format!("must be at most {limit}, this server's limit");
             Err(ApiError::field("max_tokens", rule))
         }
         Some(tokens) => Ok(tokens),
-        None if room == 0 => Err(ApiError::context(ask.prompt.len(), 1, context)),
+        None if room == 0 => Err(ApiError::context(answer_request.prompt.len(), 1, context)),
         None => Ok(model
             .sampling
             .max_new_tokens

@@ -1,4 +1,4 @@
-//! A request's body: JSON whose fields are all known.
+//! Parses request bodies: JSON objects without unknown fields.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -21,7 +21,7 @@ use super::error::ApiError;
 use crate::connection::Activity;
 use crate::request_log::Trace;
 
-/// A body that was read whole, within the limits of size and time.
+/// A complete body, received within the limits on size and time.
 pub(crate) struct Body(pub Bytes);
 
 impl FromRequest<App> for Body {
@@ -30,7 +30,7 @@ impl FromRequest<App> for Body {
     async fn from_request(request: Request, app: &App) -> Result<Self, ApiError> {
         let kind = request.headers().get(header::CONTENT_TYPE);
         let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-        // A page elsewhere cannot send this kind without being asked for leave first.
+        // A page of another origin cannot send this content type without a CORS preflight.
         let essence = kind.split(';').next().unwrap_or_default().trim();
         if !essence.eq_ignore_ascii_case("application/json") {
             return Err(ApiError::media_type());
@@ -67,7 +67,7 @@ impl FromRequest<App> for Body {
     }
 }
 
-/// The fields that requests to an endpoint may have, divided among the types of `T`.
+/// The fields that requests to an endpoint may have, spread over the types of `T`.
 pub(crate) struct KnownFields<T> {
     names: HashSet<String>,
     groups: PhantomData<fn() -> T>,
@@ -86,11 +86,11 @@ impl<T: FieldGroups> KnownFields<T> {
         }
     }
 
-    /// Reads the fields of a request.
+    /// Parses the fields of a request.
     ///
     /// # Errors
-    /// The body is no JSON object, or one of its fields is missing, of another type or unknown: a misspelt option would have no
-    /// effect.
+    /// The body is not a JSON object, or a field is missing, has the wrong type or is unknown. Unknown fields
+    /// are errors because a misspelt option would have no effect.
     pub fn read(&self, body: &[u8]) -> Result<T, ApiError> {
         let value = serde_json::from_slice(body)
             .map_err(|error| ApiError::invalid(format!("the body is not JSON: {error}")))?;
@@ -110,12 +110,12 @@ impl<T: FieldGroups> KnownFields<T> {
     }
 }
 
-/// Types that the fields of a request are divided among.
+/// A tuple of types that together define the fields of a request.
 pub(crate) trait FieldGroups: Sized {
-    /// Their JSON schemas.
+    /// The JSON schema of each type.
     fn schemas() -> Vec<Value>;
 
-    /// Reads each from a JSON object; fields of the others are ignored.
+    /// Deserializes each type from the object, ignoring the fields of the others.
     fn take(fields: &Value) -> Result<Self, ApiError>;
 }
 
@@ -169,11 +169,11 @@ fn take<T: DeserializeOwned>(fields: &Value) -> Result<T, ApiError> {
     })
 }
 
-/// The value with 5 in place of 5.0, which is an integer to JSON's schemas.
+/// Replaces floats with integral values, such as 5.0, by integers: JSON schemas treat both as integers.
 fn with_integers(value: Value) -> Value {
     match value {
         Value::Number(number) => match number.as_f64() {
-            // An i64 holds all of these.
+            // Every value in this range fits an i64.
             Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < EXACT => {
                 (float as i64).into()
             }
@@ -191,7 +191,7 @@ fn with_integers(value: Value) -> Value {
 /// 2^63.
 const EXACT: f64 = 9_223_372_036_854_775_808.0;
 
-/// A JSON object within a body, and nothing else: serde would take a list of a struct's fields for it.
+/// A value that must be a JSON object. Serde would also accept an array of a struct's fields.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(transparent)]
 pub(crate) struct Object<T>(pub T);
@@ -234,7 +234,7 @@ impl<T: JsonSchema> JsonSchema for Object<T> {
     }
 }
 
-/// A type's JSON schema.
+/// The JSON schema of a type.
 fn schema<T: JsonSchema>() -> Value {
     schema_for!(T).to_value()
 }

@@ -1,6 +1,7 @@
-//! `POST /v1/chat/completions`: the answer to a conversation.
+//! `POST /v1/chat/completions`: answers to a conversation.
 //!
-//! Map: `answer_text` makes text and calls of functions of what the model generates, `response` has the bodies of answers.
+//! `answer_text` splits generated text into content and function calls, and `response` defines the response
+//! bodies.
 
 mod answer_text;
 mod response;
@@ -18,7 +19,7 @@ use serde_json::Value;
 use super::answer_stream::{AnswerStream, done, json_event, streamed};
 use super::answers::{AnswerEvent, Answers};
 use super::body::{KnownFields, Object};
-use super::conversation::{Calling, Message, NamedTool, Tool, ToolChoice, open};
+use super::conversation::{Calling, Message, NamedTool, Tool, ToolChoice, encode_conversation};
 use super::delivery::{Delivery, Usage, name, now};
 use super::error::ApiError;
 use super::generation::{Generation, TextForm};
@@ -79,7 +80,7 @@ enum ResponseFormat {
     },
 }
 
-/// A value of one of several types, by its `type`. Serde would take a number as the index of a type.
+/// Deserializes an enum tagged by `type`. Serde would also accept a number as the index of a variant.
 pub(crate) fn tagged<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -115,44 +116,44 @@ struct NamedSchema {
 
 static FIELDS: LazyLock<KnownFields<(Delivery, Chat, Settings)>> = LazyLock::new(KnownFields::new);
 
-/// Answers.
+/// Handles the request.
 pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiError> {
-    let (delivery, asked, settings) = request.read(&FIELDS)?;
+    let (delivery, fields, settings) = request.read(&FIELDS)?;
     let model = request.model(&delivery.model)?;
     let samples = delivery.samples(&model)?;
-    let logprobs = asked.logprobs == Some(true);
-    let alternatives = asked.top_logprobs.unwrap_or(0);
+    let logprobs = fields.logprobs == Some(true);
+    let alternatives = fields.top_logprobs.unwrap_or(0);
     if alternatives > MOST_ALTERNATIVES {
         let rule = format!("must be at most {MOST_ALTERNATIVES}");
         return Err(ApiError::field("top_logprobs", rule));
     }
-    if asked.top_logprobs.is_some() && !logprobs {
+    if fields.top_logprobs.is_some() && !logprobs {
         return Err(ApiError::field("top_logprobs", "needs \"logprobs\": true"));
     }
-    let calling = asked.calling(&model)?;
+    let calling = fields.calling(&model)?;
     let tools = calling.as_ref().map_or(&[][..], Calling::tools);
-    let opened = open(&model, &asked.messages, tools).await?;
+    let encoded = encode_conversation(&model, &fields.messages, tools).await?;
     let generation = Generation {
-        max_tokens: asked.max_completion_tokens.map(|tokens| tokens as usize),
+        max_tokens: fields.max_completion_tokens.map(|tokens| tokens as usize),
         top_logprobs: logprobs.then_some(alternatives),
-        form: asked.form()?,
+        form: fields.form()?,
         calling: calling.as_ref(),
         ..Generation::new(&settings)
     };
-    let ask = generation.ask(&model, opened, samples).await?;
+    let answer_request = generation.request(&model, encoded, samples).await?;
     let format = calling.map(|calling| calling.format);
     let kept = Kept {
         streams: delivery.streams(),
         ..Kept::default()
     };
-    drop((asked, settings));
+    drop((fields, settings));
     let ModelRequest {
         app,
         deadline,
         trace,
         ..
     } = request;
-    let mut answers = Answers::begin(&app, &model, &trace, vec![ask], kept).await?;
+    let mut answers = Answers::begin(&app, &model, &trace, vec![answer_request], kept).await?;
     let mut writer = Writer {
         id: name("chatcmpl"),
         created: now(),
@@ -211,15 +212,15 @@ impl Chat {
     }
 }
 
-/// Writes the answers of one request.
+/// Formats the answers to one request.
 struct Writer {
     id: String,
     created: u64,
     model: Arc<ServedModel>,
     logprobs: bool,
-    /// The text of each sample.
+    /// The text state of each sample.
     texts: Vec<AnswerText>,
-    /// True if a stream ends with the numbers of tokens.
+    /// True if a stream ends with the token counts.
     reports_usage: bool,
 }
 

@@ -9,9 +9,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::answer_stream::{AnswerStream, done, json_event, streamed};
-use super::answers::{AnswerEvent, Answers, Ask, FinishReason, Token};
+use super::answers::{AnswerEvent, AnswerRequest, Answers, FinishReason, Token};
 use super::body::KnownFields;
-use super::conversation::Opened;
+use super::conversation::EncodedPrompt;
 use super::delivery::{Delivery, Usage, name, now};
 use super::error::ApiError;
 use super::generation::Generation;
@@ -38,9 +38,9 @@ pub(crate) struct Completions {
     return_token_ids: Option<bool>,
 }
 
-/// The most that `logprobs` may be.
+/// The upper bound of `logprobs`.
 const MOST_LOGPROBS: usize = 5;
-/// The most tokens of an answer where neither the request nor the model says it.
+/// The default maximum of new tokens if neither the request nor the model sets one.
 const DEFAULT_TOKENS: usize = 16;
 
 /// An answer, or a chunk of one.
@@ -77,9 +77,9 @@ struct LogProbs {
 static FIELDS: LazyLock<KnownFields<(Delivery, Completions, Settings)>> =
     LazyLock::new(KnownFields::new);
 
-/// Answers.
+/// Handles the request.
 pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiError> {
-    let (delivery, mut asked, settings) = request.read(&FIELDS)?;
+    let (delivery, mut fields, settings) = request.read(&FIELDS)?;
     let model = request.model(&delivery.model)?;
     let ModelRequest {
         app,
@@ -88,16 +88,16 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
         ..
     } = request;
     let samples = delivery.samples(&model)?;
-    if asked.logprobs.is_some_and(|count| count > MOST_LOGPROBS) {
+    if fields.logprobs.is_some_and(|count| count > MOST_LOGPROBS) {
         let rule = format!("must be at most {MOST_LOGPROBS}");
         return Err(ApiError::field("logprobs", rule));
     }
-    let echo = asked.echo == Some(true);
-    if echo && asked.logprobs.is_some() {
+    let echo = fields.echo == Some(true);
+    if echo && fields.logprobs.is_some() {
         let rule = "cannot be combined with logprobs: those of a prompt are not computed";
         return Err(ApiError::field("echo", rule));
     }
-    let prompt = asked.prompt.take();
+    let prompt = fields.prompt.take();
     let prompt = prompt.unwrap_or_else(|| Prompt::Text(String::new()));
     let mut prompts = prompt.tokens("prompt", &model, app.limits()).await?;
     let count = prompts.len() * samples;
@@ -105,34 +105,34 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
     let echoed = echoed.map(|tokens| model.tokenizer.decode(tokens));
     let echoed: Result<Vec<String>, _> = echoed.collect();
     let echoed = echoed.map_err(|error| ApiError::field("prompt", error.to_string()))?;
-    // The model's own default counts where it has one.
+    // A default of the model takes precedence.
     let default_tokens = match model.sampling.max_new_tokens {
         Some(_) => None,
         None => Some(DEFAULT_TOKENS),
     };
     let generation = Generation {
         max_tokens: settings.max_tokens().or(default_tokens),
-        top_logprobs: asked.logprobs,
+        top_logprobs: fields.logprobs,
         ..Generation::new(&settings)
     };
-    let first = Opened::text(prompts.remove(0));
-    let first = generation.ask(&model, first, samples).await?;
-    let others: Vec<Ask> = prompts
+    let first = EncodedPrompt::text(prompts.remove(0));
+    let first = generation.request(&model, first, samples).await?;
+    let others: Vec<AnswerRequest> = prompts
         .into_iter()
-        .map(|prompt| Ask {
+        .map(|prompt| AnswerRequest {
             prompt,
             ..first.clone()
         })
         .collect();
-    let asks = std::iter::once(first).chain(others).collect();
+    let answer_requests = std::iter::once(first).chain(others).collect();
     let kept = Kept {
         streams: delivery.streams(),
         echoes: echo,
         ..Kept::default()
     };
     drop(settings);
-    let mut answers = Answers::begin(&app, &model, &trace, asks, kept).await?;
-    // There is memory for as many from here on.
+    let mut answers = Answers::begin(&app, &model, &trace, answer_requests, kept).await?;
+    // The reservation covers one choice per sample from here on.
     let mut choices: Vec<Choice> = (0..count).map(Choice::new).collect();
     for (text, choices) in echoed.iter().zip(choices.chunks_mut(samples)) {
         choices.iter_mut().for_each(|c| c.text.clone_from(text));
@@ -142,8 +142,8 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
         created: now(),
         model,
         samples,
-        logprobs: asked.logprobs.is_some(),
-        ids: asked.return_token_ids == Some(true),
+        logprobs: fields.logprobs.is_some(),
+        ids: fields.return_token_ids == Some(true),
         offsets: vec![0; count],
         choices,
         reports_usage: delivery.reports_usage(),
@@ -186,20 +186,20 @@ impl Choice {
     }
 }
 
-/// Writes the answers of one request.
+/// Formats the answers to one request.
 struct Writer {
     id: String,
     created: u64,
     model: Arc<ServedModel>,
-    /// Answers to each prompt.
+    /// The number of answers per prompt.
     samples: usize,
     logprobs: bool,
     ids: bool,
-    /// The number of characters of each answer.
+    /// The number of characters of each answer so far.
     offsets: Vec<usize>,
-    /// The beginnings of the answers: their prompts, if they are echoed.
+    /// The initial choices. They contain the prompts if these are echoed.
     choices: Vec<Choice>,
-    /// True if a stream ends with the numbers of tokens.
+    /// True if a stream ends with the token counts.
     reports_usage: bool,
 }
 
@@ -215,7 +215,7 @@ impl Writer {
         }
     }
 
-    /// An event as a part of its answer.
+    /// Converts an event to a delta of its choice.
     fn choice(&mut self, prompt: usize, event: AnswerEvent) -> Choice {
         let index = prompt * self.samples + event.sample;
         let token = event.token.as_ref();
@@ -236,7 +236,8 @@ impl Writer {
 
     fn logprobs_of(&self, token: &Token, offset: usize) -> LogProbs {
         let text = |id| String::from_utf8_lossy(&self.model.bytes(id)).into_owned();
-        // Of tokens with the same text the likelier one is returned.
+        // Iterate in ascending order of probability: of tokens with the same text, the most probable one
+        // remains.
         let likeliest = token.chosen.alternatives.iter().rev();
         let likeliest = likeliest.map(|&(id, logprob)| (text(id), logprob));
         LogProbs {

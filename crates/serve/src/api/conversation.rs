@@ -1,8 +1,8 @@
-//! A conversation that is to be answered, as chat completions, responses and the page have it.
+//! Conversations, as used by chat completions, responses and the page.
 //!
-//! | file | what it holds |
+//! | module | contents |
 //! |---|---|
-//! | here | [`open`]: the conversation as tokens, by the model's template |
+//! | this module | [`encode_conversation`]: encodes a conversation with the model's template |
 //! | `messages` | [`Message`] |
 //! | `tools` | [`Tool`], [`Calling`]: the functions that an answer may call |
 
@@ -22,16 +22,16 @@ pub(crate) use messages::{Message, ToolKind, read_arguments};
 use tools::tool_format;
 pub(crate) use tools::{Calling, NamedTool, NamesFunction, Tool, ToolChoice, ToolFunction};
 
-/// A prompt as tokens, and the ends of its answer in addition to the model's.
+/// An encoded prompt, and stop conditions of its answer in addition to the model's.
 #[derive(Default)]
-pub(crate) struct Opened {
+pub(crate) struct EncodedPrompt {
     pub prompt: Vec<u32>,
     pub stop_tokens: Vec<u32>,
     pub stop_strings: Vec<String>,
 }
 
-impl Opened {
-    /// A prompt that is no conversation.
+impl EncodedPrompt {
+    /// A prompt that is not a conversation.
     pub fn text(prompt: Vec<u32>) -> Self {
         Self {
             prompt,
@@ -40,24 +40,25 @@ impl Opened {
     }
 }
 
-/// The variables of a template.
+/// The variables of a chat template.
 #[derive(Serialize)]
-struct Record<'a> {
+struct TemplateVariables<'a> {
     messages: &'a [Object<Message>],
-    /// A template asks whether there are tools.
+    /// Templates test whether `tools` is defined.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     tools: &'a [Object<Tool>],
 }
 
-/// Writes a conversation by the model's template, with the functions that the answer may call.
+/// Encodes a conversation with the model's chat template, together with the functions that the answer may
+/// call.
 ///
 /// # Errors
-/// The model has no template, or the template refuses the conversation.
-pub(crate) async fn open(
+/// The model has no template, or the template rejects the conversation.
+pub(crate) async fn encode_conversation(
     model: &Arc<ServedModel>,
     messages: &[Object<Message>],
     tools: &[Object<Tool>],
-) -> Result<Opened, ApiError> {
+) -> Result<EncodedPrompt, ApiError> {
     for (index, message) in messages.iter().enumerate() {
         message.0.check(index)?;
     }
@@ -71,12 +72,12 @@ pub(crate) async fn open(
     if messages.iter().any(|message| message.0.calls_functions()) {
         tool_format(model, "messages")?;
     }
-    let record = serde_json::to_string(&Record { messages, tools });
+    let record = serde_json::to_string(&TemplateVariables { messages, tools });
     let record = record.map_err(|error| ApiError::field("messages", error.to_string()))?;
     let (model, with_tools) = (Arc::clone(model), !tools.is_empty());
     let written = spawn_blocking(move || {
         let chat = model.chat_format(with_tools)?;
-        Some(chat.encoder.prompt(&record).map(|prompt| Opened {
+        Some(chat.encoder.prompt(&record).map(|prompt| EncodedPrompt {
             prompt,
             stop_tokens: chat.stops.tokens.clone(),
             stop_strings: chat.stops.strings.clone(),

@@ -1,7 +1,8 @@
-//! The time by which a request must be answered.
+//! Deadlines of requests.
 //!
-//! It is kept by the server, whatever the client does: a handler that has not answered by then is dropped, and so is the
-//! task that writes a stream (see `delivery`), and with them their requests to the model.
+//! The server enforces the deadline regardless of the client's behaviour: it drops a handler that has not
+//! responded by then, and the task that writes a stream (see `answer_stream`). Dropping them cancels their
+//! requests to the model.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use super::App;
 use super::error::ApiError;
 
-/// When a request's time ends.
+/// The deadline of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadline {
     at: Instant,
@@ -21,9 +22,9 @@ pub(crate) struct Deadline {
 }
 
 impl Deadline {
-    /// `time` from now.
+    /// The deadline `time` from now.
     fn after(time: Duration) -> Self {
-        // A time beyond what the clock can hold is a century.
+        // Longer durations could overflow the clock.
         let century = Duration::from_secs(100 * 365 * 86_400);
         Self {
             at: Instant::now() + time.min(century),
@@ -31,18 +32,18 @@ impl Deadline {
         }
     }
 
-    /// Waits until then.
+    /// Waits until the deadline.
     pub async fn passed(self) {
         sleep_until(self.at).await;
     }
 
-    /// The answer to a request whose time is over.
+    /// The error for a request that missed its deadline.
     pub fn error(self) -> ApiError {
         ApiError::timeout(self.time.as_secs())
     }
 }
 
-/// Gives a request its deadline, counted from when its head was received, and answers at that time if nothing else does.
+/// Sets a request's deadline, counted from the receipt of its head, and responds with an error if it passes.
 pub(crate) async fn keep(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let deadline = Deadline::after(app.limits().time);
     request.extensions_mut().insert(deadline);

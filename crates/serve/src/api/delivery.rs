@@ -1,4 +1,4 @@
-//! The number of answers, and the form in which they are sent.
+//! The model, the number of answers, and the form in which they are sent.
 
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -53,16 +53,16 @@ impl Delivery {
         self.stream == Some(true)
     }
 
-    /// Returns true if a stream ends with the numbers of tokens.
+    /// Returns true if a stream should end with the token counts.
     pub fn reports_usage(&self) -> bool {
         self.stream_options
             .is_some_and(|options| options.0.include_usage == Some(true))
     }
 
-    /// The number of answers to each prompt.
+    /// The number of answers per prompt.
     ///
     /// # Errors
-    /// None, or more than may run and wait at the same time.
+    /// The number is 0 or exceeds the number of sequences that can run and wait at the same time.
     pub fn samples(&self, model: &ServedModel) -> Result<usize, ApiError> {
         let (samples, most) = (self.n.unwrap_or(1) as usize, model.worker.limit());
         match (1..=most).contains(&samples) {
@@ -91,7 +91,7 @@ pub(crate) struct PromptTokens {
 }
 
 impl Usage {
-    /// One more prompt with its answers.
+    /// Adds the counts of one prompt and its answers.
     pub fn add(&mut self, prompt: usize, completion: usize, cached: usize) {
         self.prompt_tokens += prompt;
         self.completion_tokens += completion;
@@ -100,17 +100,17 @@ impl Usage {
     }
 }
 
-/// A name for an answer, such as `cmpl-…`.
+/// A random id for an answer, such as `cmpl-…`.
 pub(crate) fn name(kind: &str) -> String {
     format!("{kind}-{:032x}", rand::rng().random::<u128>())
 }
 
-/// A seed for a request that has none.
+/// A random seed, for a request without one.
 pub(crate) fn seed() -> u64 {
     rand::rng().random()
 }
 
-/// Seconds since 1970.
+/// The current Unix time in seconds.
 pub(crate) fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| since.as_secs())

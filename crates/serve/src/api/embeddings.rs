@@ -1,4 +1,4 @@
-//! `POST /v1/embeddings`: texts as vectors.
+//! `POST /v1/embeddings`: text embeddings.
 
 use std::sync::LazyLock;
 
@@ -15,7 +15,7 @@ use super::memory::{PROMPT_TOKEN, json};
 use super::model_request::ModelRequest;
 use super::prompt::Prompt;
 
-/// Bytes kept for each number of a vector: its sum, the number and its text.
+/// Bytes reserved per vector element: its sum, its value and its text.
 const NUMBER: usize = 64;
 
 /// A request.
@@ -74,20 +74,20 @@ struct Usage {
 
 static FIELDS: LazyLock<KnownFields<(Embeddings,)>> = LazyLock::new(KnownFields::new);
 
-/// Answers.
+/// Handles the request.
 pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiError> {
-    let (asked,) = request.read(&FIELDS)?;
-    let model = request.model(&asked.model)?;
+    let (fields,) = request.read(&FIELDS)?;
+    let model = request.model(&fields.model)?;
     let ModelRequest { app, trace, .. } = request;
     let width = model.worker.model().d_model();
-    if asked
+    if fields
         .dimensions
         .is_some_and(|dimensions| dimensions as usize != width)
     {
         let rule = format!("must be {width}, this model's width, or left out");
         return Err(ApiError::field("dimensions", rule));
     }
-    let texts = asked.input.tokens("input", &model, app.limits()).await?;
+    let texts = fields.input.tokens("input", &model, app.limits()).await?;
     let prompt_tokens = texts.iter().map(Vec::len).sum();
     trace.add_prompt(prompt_tokens);
     let bytes = prompt_tokens * PROMPT_TOKEN + texts.len() * width * NUMBER;
@@ -101,7 +101,7 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
         match ticket.next().await {
             Some((text, EventKind::Embedded(mean))) => {
                 if let Some(vector) = vectors.get_mut(text) {
-                    *vector = Some(Vector::new(&mean, asked.encoding_format));
+                    *vector = Some(Vector::new(&mean, fields.encoding_format));
                 }
                 left -= 1;
             }
@@ -130,7 +130,7 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
 }
 
 impl Vector {
-    /// A text's mean state, as it is asked for.
+    /// Normalizes and encodes a mean hidden state.
     fn new(mean: &[f32], encoding: Option<Encoding>) -> Self {
         let vector = unit(mean);
         match encoding {
@@ -143,7 +143,7 @@ impl Vector {
     }
 }
 
-/// The vector of length 1 in the same direction, as OpenAI's are.
+/// Scales a vector to unit length, like OpenAI's embeddings.
 fn unit(vector: &[f32]) -> Vec<f32> {
     let squares: f64 = vector.iter().map(|&x| f64::from(x).powi(2)).sum();
     let length = squares.sqrt();

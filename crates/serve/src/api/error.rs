@@ -1,4 +1,4 @@
-//! Errors in OpenAI's shape: `{"error": {"message", "type", "param", "code"}}`.
+//! API errors in OpenAI's format: `{"error": {"message", "type", "param", "code"}}`.
 
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -166,12 +166,12 @@ impl ApiError {
         }
     }
 
-    /// A request that cannot be answered as it is.
+    /// The request is invalid.
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::new(INVALID, message)
     }
 
-    /// A field whose value breaks a rule.
+    /// The value of a field is invalid.
     pub fn field(name: impl Into<String>, rule: impl AsRef<str>) -> Self {
         let name = name.into();
         Self::invalid(format!("{name}: {}", rule.as_ref())).at(name)
@@ -182,7 +182,7 @@ impl ApiError {
         self
     }
 
-    /// The error with the field's name replaced by `rename`, for APIs with a different name for the field.
+    /// Renames the field at fault if `rename` returns another name, for APIs with different field names.
     pub fn renamed(mut self, rename: impl FnOnce(&str) -> Option<String>) -> Self {
         let Some(from) = self.body.param.take() else {
             return self;
@@ -254,7 +254,7 @@ impl ApiError {
         Self::new(BUSY, message)
     }
 
-    /// A request whose memory exceeds the limit of one request.
+    /// The request would need more memory than one request may use.
     pub fn request_memory(bytes: usize, most: usize) -> Self {
         let message = format!(
             "the answers may take {} KiB of memory, more than the {} KiB that one request may: \
@@ -265,7 +265,7 @@ impl ApiError {
         Self::new(REQUEST_MEMORY, message)
     }
 
-    /// A request that does not fit into the memory left by the others.
+    /// All memory for requests is currently in use.
     pub fn all_memory(most: usize) -> Self {
         Self::busy(format!(
             "the requests under way take all of the {} KiB of memory that they may; try again later",
@@ -277,12 +277,12 @@ impl ApiError {
         Self::new(INTERNAL, message)
     }
 
-    /// The description of the error.
+    /// The error's description.
     pub fn body(self) -> ErrorBody {
         self.body
     }
 
-    /// The JSON of the error, as in a stream that has begun.
+    /// The error as an event of a stream.
     pub fn answer(self) -> ErrorAnswer {
         ErrorAnswer { error: self.body }
     }
@@ -307,7 +307,7 @@ impl IntoResponse for ApiError {
 
 impl From<SettingError> for ApiError {
     fn from(error: SettingError) -> Self {
-        // The engine's names of some fields differ from the API's.
+        // Map the engine's names of settings to the API's.
         let param = match error.field {
             "samples" => "n",
             "json_schema" => "response_format",

@@ -1,36 +1,36 @@
-//! The engine's request, made of the fields that decide how answers are generated.
+//! Builds the engine's request from the fields that control generation.
 
 use std::sync::Arc;
 
 use emberlm_generate::Grammar;
 
-use super::answers::Ask;
-use super::conversation::{Calling, Opened};
+use super::answers::AnswerRequest;
+use super::conversation::{Calling, EncodedPrompt};
 use super::delivery::seed;
 use super::error::ApiError;
 use super::settings::Settings;
 use crate::model::ServedModel;
 
-/// The form of a text by a field of one endpoint, such as `response_format`.
+/// An output grammar from a field of one endpoint, such as `response_format`.
 pub(crate) struct TextForm {
     /// The field's name.
     pub field: &'static str,
     pub grammar: Grammar,
 }
 
-/// The fields that decide how the answers to a prompt are generated.
+/// The fields that control how the answers to a prompt are generated.
 pub(crate) struct Generation<'a> {
     pub settings: &'a Settings,
-    /// The most tokens of an answer by a field of the endpoint, which goes before `max_tokens`.
+    /// The maximum number of new tokens, from an endpoint's own field. Takes precedence over `max_tokens`.
     pub max_tokens: Option<usize>,
-    /// The number of alternatives, where log-probabilities are asked for.
+    /// The number of alternatives, if log-probabilities are requested.
     pub top_logprobs: Option<usize>,
     pub form: Option<TextForm>,
     pub calling: Option<&'a Calling<'a>>,
 }
 
 impl<'a> Generation<'a> {
-    /// Generation by these settings, without fields of an endpoint.
+    /// Uses `settings` only, without fields of one endpoint.
     pub fn new(settings: &'a Settings) -> Self {
         Self {
             settings,
@@ -41,16 +41,16 @@ impl<'a> Generation<'a> {
         }
     }
 
-    /// The request for `samples` answers to a prompt. Its grammar is compiled in a sandbox first.
+    /// Creates the request for `samples` answers to a prompt. A grammar is compiled in a sandbox first.
     ///
     /// # Errors
-    /// A setting breaks a rule, two fields want different grammars, or the grammar exceeds a limit.
-    pub async fn ask(
+    /// A setting is invalid, two fields specify different grammars, or the grammar exceeds a limit.
+    pub async fn request(
         self,
         model: &Arc<ServedModel>,
-        opened: Opened,
+        encoded: EncodedPrompt,
         samples: usize,
-    ) -> Result<Ask, ApiError> {
+    ) -> Result<AnswerRequest, ApiError> {
         let settings = self.settings;
         let mut chooser = settings.chooser(model.sampling, seed())?;
         chooser.top_logprobs = self.top_logprobs;
@@ -72,12 +72,12 @@ impl<'a> Generation<'a> {
             (None, Some(grammar)) => Some(model.constraint(grammar).await?),
             (None, None) => None,
         };
-        Ok(Ask {
-            prompt: opened.prompt,
+        Ok(AnswerRequest {
+            prompt: encoded.prompt,
             samples,
             max_tokens: self.max_tokens.or(settings.max_tokens()),
-            stops: settings.stops(&opened.stop_strings)?,
-            stop_tokens: opened.stop_tokens,
+            stops: settings.stops(&encoded.stop_strings)?,
+            stop_tokens: encoded.stop_tokens,
             chooser,
         })
     }

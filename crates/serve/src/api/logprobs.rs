@@ -1,4 +1,4 @@
-//! Log-probabilities of tokens, as chat completions and responses have them.
+//! Log-probabilities of tokens, as in chat completions and responses.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -23,7 +23,7 @@ pub(crate) struct Likely {
 }
 
 impl LogProb {
-    /// The log-probability of a token; `None` if none was asked for.
+    /// The log-probability of a token. `None` if it was not requested.
     pub fn new(model: &ServedModel, token: &Token) -> Option<Self> {
         let chosen = &token.chosen;
         let alternatives = chosen.alternatives.iter();

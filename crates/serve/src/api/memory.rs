@@ -1,7 +1,8 @@
-//! Memory that requests may keep: each by itself, and all together.
+//! Limits on the memory of requests, for each request and in total.
 //!
-//! It is reserved before a request is given to the model, by an estimate from above of what is kept until its answer is
-//! written, and given back with the last byte of the answer. Caches are not part of it: they are allocated once.
+//! Memory is reserved before a request is passed to the model, by an upper bound of what is kept until its
+//! answer is written. It is released with the last byte of the answer. Key-value caches are not counted: they
+//! are allocated once.
 
 use std::sync::Arc;
 
@@ -11,30 +12,30 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::answers::Ask;
+use super::answers::AnswerRequest;
 use super::error::ApiError;
 
-/// Bytes of a unit of the budget: a semaphore counts in 32 bits.
+/// Bytes per unit of the budget. A semaphore has 32-bit counts.
 const UNIT: usize = 1 << 10;
-/// Bytes kept for each token of a prompt: its id in the request, the slot and counts of tokens, and its text.
+/// Bytes per prompt token: its id in the request, in the slot and in the token counts, and its text.
 pub(crate) const PROMPT_TOKEN: usize = 48;
-/// Bytes kept for each token of an answer, and written for it.
+/// Bytes per token of an answer, including its serialized form.
 const TOKEN: usize = 64;
-/// Additional bytes if log-probabilities are requested, and for each alternative.
+/// Additional bytes per token if log-probabilities are requested, and per alternative.
 const LOGPROBS: usize = 400;
 const ALTERNATIVE: usize = 256;
-/// Tokens of a streamed answer that wait to be sent.
+/// Tokens of a streamed answer that may be buffered.
 const STREAMED: usize = 96;
-/// Bytes of a token each time that a stream repeats the text.
+/// Bytes per token each time that a stream repeats the text.
 const REPEATED: usize = 32;
-/// Bytes kept for each token that penalties count.
+/// Bytes per token that penalties count.
 const COUNTED: usize = 20;
-/// Additional bytes for each answer.
+/// Additional bytes per answer.
 const SAMPLE: usize = 4 << 10;
-/// Bytes kept for each byte of a stop string, which the answers share: with its table, and the text that is held back.
+/// Bytes per byte of a stop string, shared by the answers: its matching table and the held-back text.
 const STOP_BYTE: usize = 10;
 
-/// The memory all requests together may keep.
+/// The memory budget of all requests.
 #[derive(Debug)]
 pub(crate) struct Memory {
     each: usize,
@@ -42,29 +43,34 @@ pub(crate) struct Memory {
     left: Arc<Semaphore>,
 }
 
-/// Memory that is reserved for a request until this is dropped.
+/// Memory reserved for a request, released on drop.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     _units: OwnedSemaphorePermit,
 }
 
-/// The part of its answers that a request keeps.
+/// The parts of a request's answers that are kept in memory.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Kept {
-    /// True if the answers are sent as they are made.
+    /// True if the answers are streamed.
     pub streams: bool,
-    /// True if each answer begins with the prompt's text.
+    /// True if each answer starts with the prompt's text.
     pub echoes: bool,
-    /// The number of times that a stream repeats the whole text, and its log-probabilities, at its end.
+    /// The number of times that a stream repeats the whole text, with its log-probabilities, at the end.
     pub repeats: usize,
-    /// Bytes of the request that are returned with the answer.
+    /// Bytes of the request that are echoed in the response.
     pub returned: usize,
 }
 
 impl Kept {
-    /// The most bytes that the answers to a prompt keep.
-    pub fn bytes(self, ask: &Ask, max_new_tokens: usize, vocab_size: usize) -> usize {
-        let chooser = &ask.chooser;
+    /// An upper bound of the memory for the answers to a prompt, in bytes.
+    pub fn bytes(
+        self,
+        answer_request: &AnswerRequest,
+        max_new_tokens: usize,
+        vocab_size: usize,
+    ) -> usize {
+        let chooser = &answer_request.chooser;
         let tokens = match self.streams && self.repeats == 0 {
             true => max_new_tokens.min(STREAMED),
             false => max_new_tokens,
@@ -75,13 +81,13 @@ impl Kept {
                 .top_logprobs
                 .map_or(0, |count| LOGPROBS.saturating_add(count * ALTERNATIVE))
                 .saturating_mul(self.repeats.max(1));
-        // Changed logits are a vocabulary of floats.
+        // Modified logits need a copy of the vocabulary's logits in f32.
         let changed = !chooser.logit_bias.is_empty()
             || chooser.constraint.is_some()
             || !chooser.penalties.are_none();
         let counted = match chooser.penalties.are_none() {
             true => 0,
-            false => vocab_size.min(ask.prompt.len().saturating_add(max_new_tokens)),
+            false => vocab_size.min(answer_request.prompt.len().saturating_add(max_new_tokens)),
         };
         let sample = SAMPLE
             + counted * COUNTED
@@ -89,13 +95,14 @@ impl Kept {
             + chooser.logit_bias.len() * 16
             + if changed { 4 * vocab_size } else { 0 }
             + if self.echoes {
-                4 * ask.prompt.len() * 8
+                4 * answer_request.prompt.len() * 8
             } else {
                 0
             };
-        let shared =
-            self.returned + ask.prompt.len() * PROMPT_TOKEN + ask.stops.pattern_bytes() * STOP_BYTE;
-        shared.saturating_add(ask.samples.saturating_mul(sample))
+        let shared = self.returned
+            + answer_request.prompt.len() * PROMPT_TOKEN
+            + answer_request.stops.pattern_bytes() * STOP_BYTE;
+        shared.saturating_add(answer_request.samples.saturating_mul(sample))
     }
 }
 
@@ -112,7 +119,7 @@ impl Memory {
     /// Reserves memory for a request.
     ///
     /// # Errors
-    /// More than one request may keep, or more than is left.
+    /// `bytes` exceeds the limit per request or the remaining memory.
     pub fn reserve(&self, bytes: usize) -> Result<Reservation, ApiError> {
         let units = u32::try_from(bytes.div_ceil(UNIT));
         let (Ok(units), true) = (units, bytes <= self.each) else {
@@ -125,25 +132,25 @@ impl Memory {
     }
 }
 
-/// Bytes of an answer, for which memory is reserved until they are written.
-struct Written {
+/// A serialized response, with its memory reserved until it is sent.
+struct ReservedBody {
     bytes: Vec<u8>,
     _reservation: Reservation,
 }
 
-impl AsRef<[u8]> for Written {
+impl AsRef<[u8]> for ReservedBody {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-/// An answer in JSON, for which memory stays reserved until it is written.
+/// A JSON response that holds its memory reservation until it is sent.
 pub(crate) fn json(answer: &impl Serialize, reservation: Reservation) -> Response {
     let bytes = match serde_json::to_vec(answer) {
         Ok(bytes) => bytes,
         Err(error) => return ApiError::internal(error.to_string()).into_response(),
     };
-    let body = Bytes::from_owner(Written {
+    let body = Bytes::from_owner(ReservedBody {
         bytes,
         _reservation: reservation,
     });

@@ -1,4 +1,4 @@
-//! A request to a model: its body, and further inputs of its answers.
+//! The extractor for requests to a model.
 
 use std::mem;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::error::ApiError;
 use crate::model::ServedModel;
 use crate::request_log::Trace;
 
-/// A request that was received whole.
+/// A fully received request.
 pub(crate) struct ModelRequest {
     pub app: App,
     pub deadline: Deadline,
@@ -42,20 +42,20 @@ impl FromRequest<App> for ModelRequest {
 }
 
 impl ModelRequest {
-    /// The length of the body in bytes, until it is read.
+    /// The length of the body in bytes; 0 after it was read.
     pub fn body_len(&self) -> usize {
         self.body.len()
     }
 
-    /// Reads the fields and drops the body.
+    /// Parses the fields and drops the body.
     ///
     /// # Errors
-    /// As [`KnownFields::read`].
+    /// See [`KnownFields::read`].
     pub fn read<T: FieldGroups>(&mut self, known: &KnownFields<T>) -> Result<T, ApiError> {
         known.read(&mem::take(&mut self.body))
     }
 
-    /// The model that is asked for, which is noted for the log.
+    /// Finds the requested model and records it for the log.
     ///
     /// # Errors
     /// No model has this name.

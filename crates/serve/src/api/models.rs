@@ -1,4 +1,4 @@
-//! `GET /v1/models`: which models there are.
+//! `GET /v1/models`: the served models.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ pub(crate) struct List {
 }
 
 impl Listed {
-    /// The model under one of its names.
+    /// Describes a model under one of its names.
     fn new(model: &ServedModel, id: &str) -> Self {
         Self {
             id: id.to_owned(),
@@ -48,7 +48,7 @@ impl Listed {
     }
 }
 
-/// All of them, each followed by its aliases.
+/// Lists all models, each followed by its aliases.
 pub(crate) async fn all(State(app): State<App>) -> Json<List> {
     let listed = app.models().iter().flat_map(|model| {
         let names = std::iter::once(&model.name).chain(&model.aliases);
@@ -60,7 +60,7 @@ pub(crate) async fn all(State(app): State<App>) -> Json<List> {
     })
 }
 
-/// One by its name or an alias.
+/// Describes one model by its name or an alias.
 pub(crate) async fn one(
     State(app): State<App>,
     name: Result<Path<String>, PathRejection>,
@@ -72,7 +72,7 @@ pub(crate) async fn one(
 
 /// The description of a model for the page.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Shown {
+pub(crate) struct PageModel {
     id: String,
     chat: bool,
     context: usize,
@@ -80,7 +80,7 @@ pub(crate) struct Shown {
     layers: usize,
     d_model: usize,
     heads: usize,
-    /// The model's own sampling settings.
+    /// The model's recommended sampling settings.
     sampling: SamplingDefaults,
     #[serde(flatten)]
     card: Card,
@@ -88,17 +88,17 @@ pub(crate) struct Shown {
 
 /// The descriptions of all models for the page.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct AllShown {
-    models: Vec<Shown>,
+pub(crate) struct PageModels {
+    models: Vec<PageModel>,
 }
 
 /// Describes all models for the page.
-pub(crate) async fn shown(State(app): State<App>) -> Result<Json<AllShown>, ApiError> {
+pub(crate) async fn for_page(State(app): State<App>) -> Result<Json<PageModels>, ApiError> {
     let models = app.models().to_vec();
-    let show = move || {
-        let shown = |model: &Arc<ServedModel>| {
+    let describe_all = move || {
+        let describe = |model: &Arc<ServedModel>| {
             let config = model.worker.model();
-            Shown {
+            PageModel {
                 id: model.name.clone(),
                 chat: model.chat.is_some(),
                 context: model.worker.config().capacity,
@@ -110,10 +110,10 @@ pub(crate) async fn shown(State(app): State<App>) -> Result<Json<AllShown>, ApiE
                 card: (model.card)(),
             }
         };
-        models.iter().map(shown).collect()
+        models.iter().map(describe).collect()
     };
-    // A run's events are read from its folder.
-    let models = spawn_blocking(show).await;
+    // Runs off the async threads, because a card reads a run's events from disk.
+    let models = spawn_blocking(describe_all).await;
     let models = models.map_err(|_| ApiError::internal("the models could not be described"))?;
-    Ok(Json(AllShown { models }))
+    Ok(Json(PageModels { models }))
 }

@@ -1,4 +1,4 @@
-//! `POST /api/play`: text for the page, token by token with the alternatives to each.
+//! `POST /api/play`: streams text for the page, token by token with alternatives.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Instant;
@@ -12,7 +12,7 @@ use super::App;
 use super::answer_stream::{AnswerStream, json_event, streamed};
 use super::answers::{AnswerEvent, Answers, FinishReason, Token};
 use super::body::{KnownFields, Object};
-use super::conversation::{Message, Opened, open};
+use super::conversation::{EncodedPrompt, Message, encode_conversation};
 use super::delivery::Usage;
 use super::error::{ApiError, ErrorBody};
 use super::generation::Generation;
@@ -38,7 +38,7 @@ pub(crate) struct Play {
 /// The content of an event.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Sent {
+enum PlayEvent {
     Begin {
         prompt_tokens: usize,
     },
@@ -46,9 +46,9 @@ enum Sent {
         id: u32,
         text: String,
         logprob: Option<f32>,
-        top: Vec<Other>,
+        top: Vec<Alternative>,
     },
-    /// Text that was held back because a stop string might have begun.
+    /// Text that was held back as a possible beginning of a stop string.
     Rest {
         text: String,
     },
@@ -62,7 +62,7 @@ enum Sent {
 
 /// An alternative to a token.
 #[derive(Clone, Debug, Serialize)]
-struct Other {
+struct Alternative {
     id: u32,
     text: String,
     logprob: f32,
@@ -70,45 +70,45 @@ struct Other {
 
 static FIELDS: LazyLock<KnownFields<(Play, Settings)>> = LazyLock::new(KnownFields::new);
 
-/// Answers.
+/// Handles the request.
 pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiError> {
-    let (asked, settings) = request.read(&FIELDS)?;
-    let model = request.model(&asked.model)?;
+    let (fields, settings) = request.read(&FIELDS)?;
+    let model = request.model(&fields.model)?;
     let ModelRequest {
         app,
         deadline,
         trace,
         ..
     } = request;
-    let alternatives = asked.top_logprobs.unwrap_or(5);
+    let alternatives = fields.top_logprobs.unwrap_or(5);
     if alternatives > MOST_ALTERNATIVES {
         let rule = format!("must be at most {MOST_ALTERNATIVES}");
         return Err(ApiError::field("top_logprobs", rule));
     }
-    let mut opened = match (&asked.prompt, &asked.messages) {
-        (Some(text), None) => Opened::text(tokens(text, &model, &app).await?),
-        (None, Some(messages)) => open(&model, messages, &[]).await?,
+    let mut encoded = match (&fields.prompt, &fields.messages) {
+        (Some(text), None) => EncodedPrompt::text(tokens(text, &model, &app).await?),
+        (None, Some(messages)) => encode_conversation(&model, messages, &[]).await?,
         _ => {
             let rule = "either it or messages must be there";
             return Err(ApiError::field("prompt", rule));
         }
     };
-    opened.prompt.extend(asked.continued);
-    // The page's number of tokens is a wish: at most as many as there is room for are generated.
+    encoded.prompt.extend(fields.continued);
+    // Lower the page's `max_tokens` to the available room instead of rejecting it.
     let room = model.worker.config().capacity;
-    let room = room.saturating_sub(opened.prompt.len());
+    let room = room.saturating_sub(encoded.prompt.len());
     let most = room.max(1).min(app.limits().tokens);
     let generation = Generation {
         max_tokens: settings.max_tokens().map(|wanted| wanted.min(most)),
         top_logprobs: Some(alternatives),
         ..Generation::new(&settings)
     };
-    let ask = generation.ask(&model, opened, 1).await?;
+    let answer_request = generation.request(&model, encoded, 1).await?;
     let kept = Kept {
         streams: true,
         ..Kept::default()
     };
-    let answers = Answers::begin(&app, &model, &trace, vec![ask], kept).await?;
+    let answers = Answers::begin(&app, &model, &trace, vec![answer_request], kept).await?;
     let writer = Writer {
         model,
         start: Instant::now(),
@@ -117,14 +117,14 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
     Ok(streamed(deadline, answers, writer))
 }
 
-/// A text's tokens.
+/// Encodes a text.
 async fn tokens(text: &str, model: &Arc<ServedModel>, app: &App) -> Result<Vec<u32>, ApiError> {
     let prompt = Prompt::Text(text.to_owned());
     let texts = prompt.tokens("prompt", model, app.limits()).await?;
     Ok(texts.concat())
 }
 
-/// Writes the answer.
+/// Formats the answer.
 struct Writer {
     model: Arc<ServedModel>,
     start: Instant,
@@ -134,20 +134,20 @@ struct Writer {
 impl AnswerStream for Writer {
     fn begin(&mut self, usage: Usage) -> Vec<Event> {
         let prompt_tokens = usage.prompt_tokens;
-        vec![json_event(&Sent::Begin { prompt_tokens })]
+        vec![json_event(&PlayEvent::Begin { prompt_tokens })]
     }
 
     fn next(&mut self, _: usize, event: AnswerEvent) -> Vec<Event> {
         self.finish = event.finish.unwrap_or(self.finish);
         match event.token {
-            Some(token) => vec![json_event(&sent(token, event.text, &self.model))],
+            Some(token) => vec![json_event(&token_event(token, event.text, &self.model))],
             None if event.text.is_empty() => Vec::new(),
-            None => vec![json_event(&Sent::Rest { text: event.text })],
+            None => vec![json_event(&PlayEvent::Rest { text: event.text })],
         }
     }
 
     fn end(&mut self, usage: Usage) -> Vec<Event> {
-        vec![json_event(&Sent::End {
+        vec![json_event(&PlayEvent::End {
             finish: self.finish,
             completion_tokens: usage.completion_tokens,
             seconds: self.start.elapsed().as_secs_f64(),
@@ -155,20 +155,25 @@ impl AnswerStream for Writer {
     }
 
     fn failure(self, error: ApiError) -> Event {
-        json_event(&Sent::Error(error.body()))
+        json_event(&PlayEvent::Error(error.body()))
     }
 }
 
-fn sent(token: Token, text: String, model: &ServedModel) -> Sent {
-    let other = |(id, logprob)| Other {
+fn token_event(token: Token, text: String, model: &ServedModel) -> PlayEvent {
+    let alternative = |(id, logprob)| Alternative {
         id,
         text: String::from_utf8_lossy(&model.bytes(id)).into_owned(),
         logprob,
     };
-    Sent::Token {
+    PlayEvent::Token {
         id: token.chosen.id,
         text,
         logprob: token.chosen.logprob,
-        top: token.chosen.alternatives.into_iter().map(other).collect(),
+        top: token
+            .chosen
+            .alternatives
+            .into_iter()
+            .map(alternative)
+            .collect(),
     }
 }

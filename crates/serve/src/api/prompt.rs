@@ -1,4 +1,4 @@
-//! The prompts of a request: texts, or tokens.
+//! Prompts of a request, as text or tokens.
 
 use std::sync::Arc;
 
@@ -28,10 +28,12 @@ pub(crate) enum Prompt {
 }
 
 impl Prompt {
-    /// The tokens of each; a text without any is what begins a document, where the model has such.
+    /// The tokens of each prompt. An empty text becomes the model's beginning-of-document token, if it has
+    /// one.
     ///
     /// # Errors
-    /// None or too many; a text that the tokenizer cannot take, or that is empty where nothing begins one.
+    /// There are no prompts or too many, or a text cannot be encoded or is empty for a model without such a
+    /// token.
     pub async fn tokens(
         self,
         field: &'static str,
@@ -46,7 +48,7 @@ impl Prompt {
         };
         let texts = one_or_more(field, texts, limits)?;
         let model = Arc::clone(model);
-        // A long text takes its time.
+        // Encoding a long text blocks.
         let encoded = spawn_blocking(move || {
             let encode = |text: &String| encode(field, text, &model);
             texts.iter().map(encode).collect()

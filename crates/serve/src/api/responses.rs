@@ -27,7 +27,7 @@ use super::answer_stream::streamed;
 use super::answers::Answers;
 use super::body::{KnownFields, Object};
 use super::chat::tagged;
-use super::conversation::{Calling, Message, ToolChoice, open};
+use super::conversation::{Calling, Message, ToolChoice, encode_conversation};
 use super::delivery::now;
 use super::error::ApiError;
 use super::generation::{Generation, TextForm};
@@ -168,27 +168,32 @@ static FIELDS: LazyLock<KnownFields<(Responses, Settings)>> = LazyLock::new(Know
 /// Handles a request.
 pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiError> {
     let body_len = request.body_len();
-    let (mut asked, settings) = request.read(&FIELDS)?;
-    asked.check()?;
-    let model = request.model(&asked.model)?;
-    let streams = asked.stream == Some(true);
-    let messages = asked.messages()?;
-    let functions = asked.tools.iter().flatten();
+    let (mut fields, settings) = request.read(&FIELDS)?;
+    fields.check()?;
+    let model = request.model(&fields.model)?;
+    let streams = fields.stream == Some(true);
+    let messages = fields.messages()?;
+    let functions = fields.tools.iter().flatten();
     let tools: Vec<_> = functions.map(|tool| Object(tool.0.to_tool())).collect();
-    let parallel = asked.parallel_tool_calls != Some(false);
-    let calling = Calling::new(&model, &tools, asked.tool_choice.as_ref(), parallel);
+    let parallel = fields.parallel_tool_calls != Some(false);
+    let calling = Calling::new(&model, &tools, fields.tool_choice.as_ref(), parallel);
     let calling = calling.map_err(renamed)?;
     let tools = calling.as_ref().map_or(&[][..], Calling::tools);
-    let opened = open(&model, &messages, tools).await.map_err(renamed)?;
+    let encoded = encode_conversation(&model, &messages, tools)
+        .await
+        .map_err(renamed)?;
     drop(messages);
     let generation = Generation {
-        max_tokens: asked.max_output_tokens.map(|tokens| tokens as usize),
-        top_logprobs: asked.logprobs()?,
-        form: asked.form()?,
+        max_tokens: fields.max_output_tokens.map(|tokens| tokens as usize),
+        top_logprobs: fields.logprobs()?,
+        form: fields.form()?,
         calling: calling.as_ref(),
         ..Generation::new(&settings)
     };
-    let ask = generation.ask(&model, opened, 1).await.map_err(renamed)?;
+    let answer_request = generation
+        .request(&model, encoded, 1)
+        .await
+        .map_err(renamed)?;
     let format = calling.map(|calling| calling.format);
     let kept = Kept {
         streams,
@@ -204,26 +209,29 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
         trace,
         ..
     } = request;
-    let (sampler, top_logprobs) = (ask.chooser.sampler, ask.chooser.top_logprobs);
-    let answers = Answers::begin(&app, &model, &trace, vec![ask], kept).await;
+    let (sampler, top_logprobs) = (
+        answer_request.chooser.sampler,
+        answer_request.chooser.top_logprobs,
+    );
+    let answers = Answers::begin(&app, &model, &trace, vec![answer_request], kept).await;
     let mut answers = answers.map_err(renamed)?;
     let response = ResponseBody {
         id: id("resp"),
         created_at: now(),
-        instructions: asked.instructions.take(),
-        max_output_tokens: asked.max_output_tokens,
-        metadata: asked.metadata.take().unwrap_or_default(),
+        instructions: fields.instructions.take(),
+        max_output_tokens: fields.max_output_tokens,
+        metadata: fields.metadata.take().unwrap_or_default(),
         model: model.name.clone(),
         parallel_tool_calls: parallel,
         temperature: sampler.temperature,
         top_p: sampler.top_p,
-        text: asked.text.take().map(|text| text.0).unwrap_or_default(),
-        tool_choice: asked.tool_choice.take().unwrap_or_default(),
-        tools: asked.tools.take().unwrap_or_default(),
+        text: fields.text.take().map(|text| text.0).unwrap_or_default(),
+        tool_choice: fields.tool_choice.take().unwrap_or_default(),
+        tools: fields.tools.take().unwrap_or_default(),
         top_logprobs: top_logprobs.unwrap_or(0),
         ..ResponseBody::default()
     };
-    drop((asked, settings));
+    drop((fields, settings));
     let mut writer = Writer {
         response,
         output: OutputItems::new(format),
@@ -290,7 +298,7 @@ impl Responses {
             ),
             ("input", self.input.is_empty(), "must not be empty"),
         ];
-        match refused.into_iter().find(|(_, asked, _)| *asked) {
+        match refused.into_iter().find(|(_, requested, _)| *requested) {
             Some((field, _, rule)) => Err(ApiError::field(field, rule)),
             None => Ok(()),
         }
@@ -307,17 +315,17 @@ impl Responses {
     /// The number of alternatives per token, if log-probabilities are requested.
     fn logprobs(&self) -> Result<Option<usize>, ApiError> {
         let included = self.include.iter().flatten();
-        let asked = included.count() > 0;
+        let requested = included.count() > 0;
         match self.top_logprobs {
             Some(count) if count > MOST_ALTERNATIVES => {
                 let rule = format!("must be at most {MOST_ALTERNATIVES}");
                 Err(ApiError::field("top_logprobs", rule))
             }
-            Some(_) if !asked => {
+            Some(_) if !requested => {
                 let rule = "needs \"include\": [\"message.output_text.logprobs\"]";
                 Err(ApiError::field("top_logprobs", rule))
             }
-            count => Ok(asked.then_some(count.unwrap_or(0))),
+            count => Ok(requested.then_some(count.unwrap_or(0))),
         }
     }
 

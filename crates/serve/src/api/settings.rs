@@ -1,4 +1,4 @@
-//! Sampling settings: the fields that every request for an answer may have.
+//! Sampling settings: the fields common to all requests for text.
 
 use std::collections::BTreeMap;
 
@@ -76,22 +76,22 @@ enum StructuredOutputs {
 }
 
 impl Settings {
-    /// The most tokens of an answer, if the request says it.
+    /// The requested maximum of new tokens.
     pub fn max_tokens(&self) -> Option<usize> {
         self.max_tokens.map(|tokens| tokens as usize)
     }
 
-    /// The configuration of the sampler: the request's settings, else the model's `defaults`, with `seed` where the request has
-    /// none.
+    /// The sampler's configuration: the request's settings, with unset ones taken from `defaults`. `seed`
+    /// applies if the request has none.
     ///
     /// # Errors
-    /// A bias that is none.
+    /// A logit bias is invalid.
     pub fn chooser(
         &self,
         defaults: SamplingDefaults,
         seed: u64,
     ) -> Result<ChooserConfig, ApiError> {
-        let asked = SamplingDefaults {
+        let requested = SamplingDefaults {
             temperature: self.temperature,
             top_k: self.top_k,
             top_p: self.top_p,
@@ -101,11 +101,11 @@ impl Settings {
             frequency_penalty: self.frequency_penalty,
             max_new_tokens: None,
         };
-        // Any number, a negative one too, names a stream of draws.
+        // Negative seeds are valid too; each number selects its own random stream.
         let seed = self.seed.map_or(seed, i64::cast_unsigned);
         Ok(ChooserConfig {
             logit_bias: self.logit_bias()?,
-            ..asked.or(defaults).chooser(seed)
+            ..requested.or(defaults).chooser(seed)
         })
     }
 
@@ -125,28 +125,28 @@ impl Settings {
         Ok(found)
     }
 
-    /// The stop strings of the request, and `more`.
+    /// The stop strings of the request and those in `more`.
     ///
     /// # Errors
-    /// Too many, an empty one, a long one.
+    /// There are too many, or one is empty or too long.
     pub fn stops(&self, more: &[String]) -> Result<StopStrings, ApiError> {
-        let asked = match &self.stop {
+        let requested = match &self.stop {
             None => &[],
             Some(Stop::One(text)) => std::slice::from_ref(text),
             Some(Stop::Many(texts)) => &texts[..],
         };
-        if asked.len() > MOST_STOPS {
+        if requested.len() > MOST_STOPS {
             let rule = format!("must be at most {MOST_STOPS} texts");
             return Err(ApiError::field("stop", rule));
         }
-        let all: Vec<&String> = asked.iter().chain(more).collect();
+        let all: Vec<&String> = requested.iter().chain(more).collect();
         Ok(StopStrings::new(&all)?)
     }
 
-    /// The grammar of the text.
+    /// The grammar of `structured_outputs`.
     ///
     /// # Errors
-    /// An empty list of choices.
+    /// The list of choices is empty.
     pub fn grammar(&self) -> Result<Option<Grammar>, ApiError> {
         Ok(match &self.structured_outputs {
             None => None,
@@ -161,10 +161,10 @@ impl Settings {
     }
 }
 
-/// The grammar of JSON that this schema describes; without one, of any object.
+/// The grammar of JSON that matches `schema`, or of any object if there is none.
 ///
 /// # Errors
-/// The schema cannot be written as JSON again.
+/// The schema cannot be serialized.
 pub(crate) fn json_grammar(schema: Option<&BTreeMap<String, Value>>) -> Result<Grammar, ApiError> {
     let text = match schema {
         Some(schema) => serde_json::to_string(schema),

@@ -1,6 +1,6 @@
-//! The formats in which models write calls of functions.
+//! The formats in which models write function calls.
 
-/// The way in which a model writes calls: `open first CALL`, and after it any number of `next CALL`, then `end`. A CALL is a
+/// A format of function calls: `open first CALL`, then any number of `next CALL`, then `end`. A CALL is a
 /// function's name, `before_arguments`, the arguments and `after_arguments`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ToolFormat {
@@ -8,27 +8,28 @@ pub(crate) struct ToolFormat {
     models: &'static str,
     /// Texts that a chat template of this format contains.
     contains: &'static [&'static str],
-    /// Texts that it does not contain.
+    /// Texts that such a template does not contain.
     lacks: &'static [&'static str],
-    /// The marker that ends the text before calls; empty where a call is the whole answer.
+    /// The marker that ends the text before calls. Empty if a call is the whole answer.
     pub open: &'static str,
-    /// The text between the marker and the first function's name.
+    /// The text between the marker and the name of the first function.
     pub first: &'static str,
-    /// The text between two calls; `None` if there is one call at most.
+    /// The text between two calls. `None` if there can be only one call.
     pub next: Option<&'static str>,
     /// The text after the last call.
     pub end: &'static str,
-    /// The marker before an identifier of nine letters and digits that follows the name, if there is one.
+    /// The marker before a call id of nine letters and digits, which follows the name. `None` if there is no
+    /// id.
     pub id_marker: Option<&'static str>,
-    /// The text between a function's name, or the identifier, and the arguments.
+    /// The text between a function's name, or the id, and the arguments.
     pub before_arguments: &'static str,
     /// The text after the arguments.
     pub after_arguments: &'static str,
-    /// True if templates take identifiers of nine letters and digits only.
+    /// True if templates accept only call ids of nine letters and digits.
     pub short_ids: bool,
 }
 
-/// A format of which most is left out.
+/// A format with empty fields, to derive others from.
 const EMPTY: ToolFormat = ToolFormat {
     models: "",
     contains: &[],
@@ -43,7 +44,7 @@ const EMPTY: ToolFormat = ToolFormat {
     short_ids: false,
 };
 
-/// A list of calls as one JSON value, as Mistral's models up to tokenizer version 7 write it.
+/// Calls as a JSON list, as in Mistral models up to tokenizer version 7.
 const MISTRAL_LIST: ToolFormat = ToolFormat {
     models: "Mistral, byte-level tokenizer versions 3 and 7",
     contains: &["tools", "[TOOL_CALLS]"],
@@ -58,7 +59,7 @@ const MISTRAL_LIST: ToolFormat = ToolFormat {
     ..EMPTY
 };
 
-/// A marker before each call, as Mistral's models from tokenizer version 11 on write it.
+/// A marker before each call, as in Mistral models from tokenizer version 11 on.
 const MISTRAL_MARKED: ToolFormat = ToolFormat {
     models: "Mistral, tokenizer version 13",
     contains: &["tools", "[TOOL_CALLS]", "[ARGS]"],
@@ -111,7 +112,8 @@ pub(crate) const FORMATS: [ToolFormat; 6] = [
 ];
 
 impl ToolFormat {
-    /// The format of a chat template; `None` for one that writes no tools, or in a format that is not supported.
+    /// The format of a chat template. `None` if the template does not support tools, or only in an
+    /// unsupported format.
     pub fn of_template(source: &str) -> Option<&'static Self> {
         FORMATS.iter().find(|format| {
             let contains = |text: &&str| source.contains(text);
@@ -168,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_template_is_of_the_format_that_it_contains() {
+    fn templates_have_the_expected_format() {
         let hermes = "{% if tools %}…<tool_call>\n{\"name\": …}{% endif %}";
         let llama = "{% if tools %}{\"name\": n, \"parameters\": p}{{ message.tool_calls }}";
         let coder = format!("{hermes}<function=name>");
@@ -186,7 +188,7 @@ mod tests {
         assert_eq!(first(&coder), None);
         assert_eq!(first("{{ messages }}"), None);
         assert_eq!(first("<tool_call> without the variable"), None);
-        // Mistral's, of tokenizer versions 3 (both kinds), 11 and 13.
+        // Mistral's formats, of tokenizer versions 3 (both kinds), 11 and 13.
         let mistral = |written: &str| format!("{{% if tools %}}[AVAILABLE_TOOLS]{written}");
         let list = "[TOOL_CALLS]";
         assert_eq!(found(&mistral("[TOOL_CALLS] [")), opened(list, " ["));
@@ -202,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn markers_are_the_tokens_of_the_markup() {
+    fn markers_are_recognized() {
         let format = ToolFormat::of_template("tools <tool_call>").unwrap();
         for (token, is_marker) in [
             ("<tool_call>", true),

@@ -10,23 +10,23 @@ use super::ToolFormat;
 /// A function that may be called.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Function<'a> {
-    /// Letters, digits, `_` and `-`.
+    /// The name: letters, digits, `_` and `-`.
     pub name: &'a str,
-    /// The JSON schema of its arguments, which are an object; without one it has none.
+    /// The JSON schema of the arguments object. `None` if the function has no parameters.
     pub parameters: Option<&'a Map<String, Value>>,
 }
 
-/// The calls of functions that an answer may have.
+/// The function calls that an answer may contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ToolUse {
-    /// True if the answer is a call from its first token, false if it may also be text.
+    /// True if the answer must start with a call; false if it may also be text.
     pub required: bool,
-    /// True if it may have several calls.
+    /// True if the answer may have several calls.
     pub parallel: bool,
 }
 
-/// The grammar of an answer that calls `functions`. Where a call is not required, the answer is any text up to the opening marker of
-/// a call, and follows the grammar from there.
+/// The grammar of an answer that may call `functions`. If a call is not required, the answer is unconstrained
+/// text up to the opening marker of a call, and follows the grammar from there.
 pub(crate) fn tool_grammar(
     format: &ToolFormat,
     functions: &[Function<'_>],
@@ -34,7 +34,7 @@ pub(crate) fn tool_grammar(
 ) -> Grammar {
     let ToolFormat { open, next, .. } = format;
     let first = joined(&[open, format.first]);
-    // Only separated calls can follow one another.
+    // Several calls need a format that separates them.
     let more = match next {
         Some(next) if tool_use.parallel => format!(" ({} call)*", quoted(next)),
         _ => String::new(),
@@ -54,7 +54,7 @@ pub(crate) fn tool_grammar(
     let mut lark = format!("start: {start}\ncall: ");
     for index in 0..functions.len() {
         let or = if index == 0 { "" } else { " | " };
-        // Writing to a text does not fail, here and below.
+        // Writing to a string cannot fail, here and below.
         let _ = write!(lark, "{or}function{index}");
     }
     lark.push('\n');
@@ -80,12 +80,12 @@ pub(crate) fn tool_grammar(
     Grammar::Lark(lark)
 }
 
-/// A literal in quotes, as in JSON.
+/// A quoted literal, with escapes as in JSON.
 fn quoted(text: &str) -> String {
     Value::from(text).to_string()
 }
 
-/// The texts as one literal; nothing for an empty one.
+/// The concatenation of `texts` as one quoted literal; empty if there is no text.
 fn joined(texts: &[&str]) -> String {
     match &*texts.concat() {
         "" => String::new(),
@@ -93,8 +93,8 @@ fn joined(texts: &[&str]) -> String {
     }
 }
 
-/// The terminals of an answer without a call (`TEXT`) and, where text may come before the marker `open`, of that text with the
-/// marker (`HEAD`).
+/// The terminal of an answer without a call (`TEXT`) and, if text may precede the marker `open`, that of the
+/// text with the marker (`HEAD`).
 fn text_terminals(open: &str) -> String {
     if open.is_empty() {
         return "TEXT: /[^{](?s:.*)/\n".to_owned();
@@ -112,7 +112,8 @@ fn text_terminals(open: &str) -> String {
     )
 }
 
-/// The schema of arguments, without a line break between them: the parser takes one as the end.
+/// The schema of the arguments, on a single line: Lark's parser ends a rule at a line break. Restricts
+/// whitespace.
 fn arguments_schema(parameters: Option<&Map<String, Value>>) -> Value {
     let none = || {
         let schema = json!({ "type": "object", "properties": {}, "additionalProperties": false });
@@ -141,8 +142,8 @@ mod tests {
     const MARKED: &str = "tools [TOOL_CALLS] [ARGS]";
     const WITH_ID: &str = "tools [TOOL_CALLS] [CALL_ID] [ARGS]";
 
-    /// The text of a model that prefers to write `wanted` and then to end: where the grammar does not allow the next
-    /// byte of it, the first allowed one.
+    /// The output of a model that prefers to write `wanted` and then to end. Where the grammar does not allow
+    /// the next byte, it writes the first allowed one.
     fn written(template: &str, required: bool, wanted: &str) -> String {
         let format = ToolFormat::of_template(template).unwrap();
         let schema = json!({ "type": "object", "properties": { "n": { "type": "integer" } }, "required": ["n"] });
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_free_up_to_the_opening_marker() {
+    fn text_is_unconstrained_before_the_marker() {
         for text in ["", "Hello, <tool>!\n{\"name\": 1}", "a <tool_cal", "é\n\n<"] {
             assert_eq!(written(HERMES, false, text), text);
         }
@@ -232,8 +233,8 @@ mod tests {
     }
 
     #[test]
-    fn nothing_else_follows_the_opening_marker() {
-        // Each leaves the grammar at a different place.
+    fn only_calls_follow_the_opening_marker() {
+        // Each of these leaves the grammar at a different position.
         for wanted in [
             "<tool_call>no".to_owned(),
             call("delete", "{}"),
@@ -262,14 +263,14 @@ mod tests {
     }
 
     #[test]
-    fn a_required_call_is_written_whatever_the_model_wants() {
+    fn a_required_call_is_enforced() {
         for template in [HERMES, LLAMA, LIST, MARKED, WITH_ID] {
             let text = written(template, true, "I would rather not.");
             let begin = ToolFormat::of_template(template).unwrap();
             let begin = [begin.open, begin.first].concat();
             assert!(text.starts_with(&begin), "{text}");
         }
-        // The end is not allowed before a call.
+        // The end token is not allowed before a call.
         assert!(written(LLAMA, true, "").starts_with('{'));
     }
 }

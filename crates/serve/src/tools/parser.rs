@@ -1,36 +1,36 @@
-//! An answer, as it is generated, as text and calls of functions.
+//! Splits an answer into text and function calls during generation.
 
 use super::ToolFormat;
 
-/// A part of an answer.
+/// A delta of a parsed answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ToolDelta {
-    /// Text beside calls.
+    /// Text outside of calls.
     Text(String),
-    /// A call begins. Calls are numbered by the order in which they begin.
+    /// A call starts. Calls are numbered in the order of their start.
     Call {
         /// The function's name.
         name: String,
     },
-    /// More of the arguments of the call that has begun.
+    /// More of the current call's arguments.
     Arguments(String),
 }
 
-/// Parses an answer that follows the grammar of [`tool_grammar`](super::tool_grammar), or a beginning of one.
+/// Parses an answer, or a prefix of one, that follows the grammar of [`tool_grammar`](super::tool_grammar).
 #[derive(Clone, Debug)]
 pub(crate) struct ToolCallParser {
     format: &'static ToolFormat,
     state: State,
-    /// Text that was not parsed yet.
+    /// Unparsed text.
     pending: String,
     calls: usize,
-    /// True once something of the answer was parsed.
+    /// True once part of the answer was parsed.
     begun: bool,
 }
 
 #[derive(Clone, Debug)]
 enum State {
-    /// Text, up to the opening marker.
+    /// Text before the opening marker.
     Text,
     /// The markup between the marker and the first call.
     First,
@@ -43,7 +43,7 @@ enum State {
     Next,
 }
 
-/// The nesting of a place in a JSON value.
+/// The nesting at a position in a JSON value.
 #[derive(Clone, Copy, Debug, Default)]
 struct Nesting {
     depth: usize,
@@ -52,7 +52,7 @@ struct Nesting {
 }
 
 impl ToolCallParser {
-    /// A parser at the beginning of an answer.
+    /// Creates a parser at the beginning of an answer.
     pub fn new(format: &'static ToolFormat) -> Self {
         Self {
             format,
@@ -63,12 +63,12 @@ impl ToolCallParser {
         }
     }
 
-    /// The number of calls that have begun.
+    /// The number of calls that have started.
     pub fn calls(&self) -> usize {
         self.calls
     }
 
-    /// Takes the next text of the answer, and returns what it completes. Text that may begin a call is held back.
+    /// Parses the next text of the answer. Text that could be the beginning of a call is held back.
     pub fn push(&mut self, text: &str) -> Vec<ToolDelta> {
         self.pending += text;
         let mut deltas = Vec::new();
@@ -76,7 +76,7 @@ impl ToolCallParser {
         deltas
     }
 
-    /// Ends the answer: what was held back is text. A call whose name is not complete is left out.
+    /// Ends the answer. Held-back text becomes part of it. A call with an incomplete name is dropped.
     pub fn finish(&mut self) -> Vec<ToolDelta> {
         let rest = std::mem::take(&mut self.pending);
         match matches!(self.state, State::Text) && !rest.is_empty() {
@@ -85,7 +85,7 @@ impl ToolCallParser {
         }
     }
 
-    /// Parses one part of what is pending; returns false if more must come first.
+    /// Parses one element of the pending text. Returns false if more text is needed.
     fn step(&mut self, deltas: &mut Vec<ToolDelta>) -> bool {
         match &mut self.state {
             State::Text => self.text(deltas),
@@ -104,7 +104,7 @@ impl ToolCallParser {
                 end.is_some()
             }
             State::Close => self.markup(self.format.after_arguments, State::Next),
-            // The end after the last call is followed by nothing.
+            // Only the final markup follows the last call.
             State::Next => match self.format.next {
                 Some(next) => self.markup(next, State::Name),
                 None => false,
@@ -112,7 +112,7 @@ impl ToolCallParser {
         }
     }
 
-    /// Takes `markup` from the beginning of what is pending; returns false if it is not complete.
+    /// Consumes `markup` at the beginning of the pending text. Returns false if it is incomplete.
     fn markup(&mut self, markup: &str, next: State) -> bool {
         let found = self.pending.starts_with(markup);
         if found {
@@ -125,7 +125,7 @@ impl ToolCallParser {
     fn text(&mut self, deltas: &mut Vec<ToolDelta>) -> bool {
         let open = self.format.open;
         let (end, found) = if open.is_empty() {
-            // A call is the whole answer, or none.
+            // In this format, a call is the whole answer.
             let found = !self.begun && self.pending.starts_with('{');
             (if found { 0 } else { self.pending.len() }, found)
         } else {
@@ -137,7 +137,7 @@ impl ToolCallParser {
                 ),
             }
         };
-        // White space before a call is a part of its markup.
+        // Whitespace before a call belongs to its markup.
         let end = self.pending[..end].trim_end().len();
         if end > 0 {
             self.begun = true;
@@ -157,7 +157,7 @@ impl ToolCallParser {
         let Some((begin, rest)) = self.pending.split_once(self.format.before_arguments) else {
             return false;
         };
-        // Between the name and the arguments there may be an identifier.
+        // A call id may be between the name and the arguments.
         let marker = self.format.id_marker.and_then(|marker| begin.find(marker));
         let name = begin[..marker.unwrap_or(begin.len())].to_owned();
         let rest = rest.to_owned();
@@ -169,7 +169,7 @@ impl ToolCallParser {
     }
 }
 
-/// The length of the end of `text` that is a beginning of `marker`.
+/// The length of the longest suffix of `text` that is a prefix of `marker`.
 fn begun_marker(text: &str, marker: &str) -> usize {
     let most = marker.len().min(text.len());
     (1..=most)
@@ -179,7 +179,7 @@ fn begun_marker(text: &str, marker: &str) -> usize {
 }
 
 impl Nesting {
-    /// The length of the rest of an object at the beginning of `text`; `None` if it does not end there.
+    /// The length up to the end of the current object in `text`. `None` if it does not end there.
     fn end(&mut self, text: &str) -> Option<usize> {
         for (at, byte) in text.bytes().enumerate() {
             if self.in_text {
@@ -219,7 +219,7 @@ mod tests {
         ToolFormat::of_template(&template).unwrap()
     }
 
-    /// The text and the calls of an answer that comes in parts of `size` characters.
+    /// The text and the calls of an answer that arrives in chunks of `size` characters.
     fn parsed(open: &str, answer: &str, size: usize) -> (String, Vec<(String, String)>) {
         let mut parser = ToolCallParser::new(format(open));
         let chars: Vec<char> = answer.chars().collect();
@@ -258,7 +258,7 @@ mod tests {
     const MARKED: &str = "<tool_call>";
 
     #[test]
-    fn marked_calls_are_told_from_the_text_before_them() {
+    fn marked_calls_are_separated_from_text() {
         check(MARKED, "Just text. <tool_", "Just text. <tool_", &[]);
         check(MARKED, "  spaces \n ", "  spaces \n ", &[]);
         check(MARKED, "a < b <t>  c", "a < b <t>  c", &[]);
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn braces_quotes_and_markers_in_texts_end_nothing() {
+    fn markup_inside_strings_does_not_end_a_call() {
         let arguments = r#"{"a": "}\"]\\", "b": "<tool_call> </tool_call> \n}"}"#;
         let call =
             format!("<tool_call>\n{{\"name\": \"f\", \"arguments\": {arguments}}}\n</tool_call>");
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn mistrals_calls_are_a_list_or_marked() {
+    fn mistral_calls_are_parsed() {
         let list = "[TOOL_CALLS] [";
         let one = r#"[TOOL_CALLS] [{"name": "add", "arguments": {"a": "]"}}]"#;
         check(list, one, "", &[("add", "{\"a\": \"]\"}")]);
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_was_cut_keeps_what_it_has() {
+    fn a_truncated_call_keeps_its_arguments() {
         let begun = "x <tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": \"b";
         check(MARKED, begun, "x", &[("add", "{\"a\": \"b")]);
         check(MARKED, "x <tool_call>\n{\"name\": \"ad", "x", &[]);

@@ -1,4 +1,4 @@
-//! A server in this process, of a model of bytes with random weights and a template that writes tools.
+//! An in-process server of a byte-level model with random weights and a template that supports tools.
 
 use std::fs;
 
@@ -16,19 +16,19 @@ use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 use tower::ServiceExt;
 
-/// Writes tools, calls and their answers as Hermes does.
+/// Writes tools, calls and results like Hermes.
 pub const HERMES: &str = "{% if tools %}{% for tool in tools %}{{ tool | tojson }}\n{% endfor %}{% endif %}\
     {% for m in messages %}[{{ m.role }}]{{ m.content or '' }}{% for call in m.tool_calls or [] %}<tool_call>\n\
     {\"name\": \"{{ call.function.name }}\", \"arguments\": {{ call.function.arguments | tojson }}}\n</tool_call>{% endfor %}\n\
     {% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}";
 
-/// Writes them as Llama 3 does.
+/// Like Llama 3.
 pub const LLAMA: &str = "{% if tools %}{% for tool in tools %}{{ tool | tojson }}\n{% endfor %}{% endif %}\
     {% for m in messages %}[{{ m.role }}]{{ m.content or '' }}{% for call in m.tool_calls or [] %}\
     {\"name\": \"{{ call.function.name }}\", \"parameters\": {{ call.function.arguments | tojson }}}{% endfor %}\n\
     {% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}";
 
-/// Writes them as Mistral's models of tokenizer version 3 do.
+/// Like Mistral models of tokenizer version 3.
 pub const MISTRAL: &str = "{% if tools %}[AVAILABLE_TOOLS] {{ tools | tojson }}[/AVAILABLE_TOOLS]{% endif %}\
     {% for m in messages %}{% if m.tool_calls is defined and m.tool_calls %}[TOOL_CALLS] [{% for call in m.tool_calls %}\
     {% if call.id | length != 9 %}{{ raise_exception('Tool call IDs should be alphanumeric strings with length 9!') }}{% endif %}\
@@ -36,12 +36,12 @@ pub const MISTRAL: &str = "{% if tools %}[AVAILABLE_TOOLS] {{ tools | tojson }}[
     {% elif m.role == 'tool' %}[TOOL_RESULTS] {\"content\": {{ m.content }}, \"call_id\": \"{{ m.tool_call_id }}\"}[/TOOL_RESULTS]\
     {% else %}[{{ m.role }}]{{ m.content }}{% endif %}{% endfor %}";
 
-/// Writes them as Mistral's models of tokenizer version 13 do.
+/// Like Mistral models of tokenizer version 13.
 pub const MISTRAL_13: &str = "{% if tools %}[AVAILABLE_TOOLS]{{ tools | tojson }}[/AVAILABLE_TOOLS]{% endif %}\
     {% for m in messages %}[{{ m.role }}]{{ m.content or '' }}{% for call in m.tool_calls or [] %}\
     [TOOL_CALLS]{{ call.function.name }}[ARGS]{{ call.function.arguments | tojson }}{% endfor %}{% endfor %}";
 
-/// Knows nothing of tools.
+/// Does not support tools.
 pub const PLAIN: &str =
     "{% for m in messages %}[{{ m.role }}]{{ m.content }}\n{% endfor %}[assistant]";
 
@@ -59,7 +59,7 @@ impl Server {
         Self::with_templates(&folder, "chat.jinja")
     }
 
-    /// A server with this template, whose tokenizer has the special token `name` with the id 257.
+    /// A server with this template whose tokenizer has the special token `name` with the id 257.
     pub fn with_special_token(template: &str, name: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("chat.jinja"), template).unwrap();
@@ -119,13 +119,14 @@ impl Server {
         }
     }
 
-    /// The status and the text of the answer to a conversation's request with these fields.
+    /// The status and the body of the response to a chat completion request with these fields.
     pub fn ask(&self, fields: Value) -> (u16, String) {
         let body = json!({ "model": "m", "messages": [{ "role": "user", "content": "?" }] });
         self.post("/v1/chat/completions", body, fields)
     }
 
-    /// The status and the text of the answer to a request with these fields, and those of `body` that they lack.
+    /// The status and the body of the response to a request with `fields`, plus those of `body` that they
+    /// lack.
     pub fn post(&self, path: &str, mut body: Value, fields: Value) -> (u16, String) {
         let fields = fields.as_object().unwrap().clone();
         body.as_object_mut().unwrap().extend(fields);
@@ -142,7 +143,7 @@ impl Server {
         })
     }
 
-    /// An answer.
+    /// The body of a successful response.
     #[track_caller]
     pub fn answered(&self, fields: Value) -> Value {
         let (status, body) = self.ask(fields);
@@ -150,7 +151,7 @@ impl Server {
         serde_json::from_str(&body).unwrap()
     }
 
-    /// The parameter and the message of a request that is refused.
+    /// The parameter and the message of a rejected request.
     #[track_caller]
     pub fn refused(&self, fields: Value) -> (String, String) {
         let (status, body) = self.ask(fields);
@@ -160,7 +161,7 @@ impl Server {
         (text("param"), text("message"))
     }
 
-    /// The events of a streamed answer.
+    /// The events of a streamed response.
     #[track_caller]
     pub fn streamed(&self, mut fields: Value) -> Vec<Value> {
         fields["stream"] = true.into();

@@ -1,4 +1,4 @@
-//! Calls as Mistral's models write them, in conversations and in answers.
+//! Function calls in Mistral's formats, in conversations and in answers.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ fn call(id: &str) -> Value {
 }
 
 #[test]
-fn calls_and_their_results_go_back_into_the_conversation() {
+fn calls_and_results_are_formatted() {
     let server = Server::new(MISTRAL);
     let answer = server.answered(json!({ "tools": tools(),
         "tool_choice": { "type": "function", "function": { "name": "now" } } }));
@@ -25,12 +25,12 @@ fn calls_and_their_results_go_back_into_the_conversation() {
         "[user]?[TOOL_CALLS] [{{\"name\": \"now\", \"arguments\": {{}}, \"id\": \"{id}\"}}]\
          [TOOL_RESULTS] {{\"content\": 7, \"call_id\": \"{id}\"}}[/TOOL_RESULTS]"
     );
-    // A token a byte, after the end of a text.
+    // One token per byte, after the end-of-text token.
     assert_eq!(answer["usage"]["prompt_tokens"], written.len() + 1);
 }
 
 #[test]
-fn an_identifier_that_the_template_refuses_is_a_client_error() {
+fn an_invalid_call_id_is_a_client_error() {
     let server = Server::new(MISTRAL);
     let (param, message) = server.refused(json!({ "messages": [call("call_1")] }));
     assert_eq!(param, "messages");
@@ -38,10 +38,10 @@ fn an_identifier_that_the_template_refuses_is_a_client_error() {
 }
 
 #[test]
-fn several_calls_are_one_list() {
+fn several_calls_form_one_list() {
     for template in [MISTRAL, MISTRAL_13] {
         let server = Server::new(template);
-        // The comma of a list, or the bracket of a marker, is wanted wherever it may stand.
+        // The weights prefer the comma of a list, or the bracket of a marker, wherever it is allowed.
         let bias = if template == MISTRAL { "44" } else { "91" };
         let ask = |parallel: bool| {
             server.answered(
@@ -63,7 +63,7 @@ fn several_calls_are_one_list() {
         ids.sort_unstable();
         ids.dedup();
         assert_eq!(ids.len(), many.len());
-        // All but the last one, which was cut, are whole.
+        // All calls except the truncated last one are complete.
         for call in &many[..many.len() - 1] {
             assert_eq!(
                 call["function"],
@@ -76,7 +76,7 @@ fn several_calls_are_one_list() {
 #[test]
 fn a_marker_that_is_a_special_token_begins_a_call() {
     let server = Server::with_special_token(MISTRAL, "[TOOL_CALLS]");
-    // The special token is wanted wherever it may stand.
+    // The weights prefer the special token wherever it is allowed.
     let ask = |tools: Value| {
         let fields = json!({ "tools": tools, "logit_bias": { "257": 100 }, "temperature": 0, "max_tokens": 200,
             "parallel_tool_calls": false });

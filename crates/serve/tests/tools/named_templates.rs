@@ -1,4 +1,4 @@
-//! The template `tool_use` is taken where a request has tools, as `transformers` takes it.
+//! The template `tool_use` is used for requests with tools, as in `transformers`.
 
 use std::fs;
 
@@ -10,13 +10,13 @@ use super::tools;
 
 const CONFIG: &str = "tokenizer_config.json";
 
-/// Checks that a conversation without tools is written by `PLAIN`, and one with tools by `HERMES`.
+/// Checks that a conversation is formatted by `PLAIN` without tools and by `HERMES` with tools.
 fn check(server: &Server) {
     let tokens = |fields: Value| {
         let answer = server.answered(fields);
         answer["usage"]["prompt_tokens"].as_u64().unwrap() as usize
     };
-    // A token a byte, after the end of a text.
+    // One token per byte, after the end-of-text token.
     assert_eq!(
         tokens(json!({ "max_tokens": 1 })),
         "[user]?\n[assistant]".len() + 1
@@ -30,7 +30,7 @@ fn check(server: &Server) {
 }
 
 #[test]
-fn of_a_list_in_the_tokenizer_s_configuration() {
+fn named_templates_are_read_from_the_tokenizer_configuration() {
     let folder = TempDir::new().unwrap();
     let templates = json!([
         { "name": "default", "template": PLAIN },
@@ -42,7 +42,7 @@ fn of_a_list_in_the_tokenizer_s_configuration() {
 }
 
 #[test]
-fn of_the_folder_of_additional_templates() {
+fn named_templates_are_read_from_the_templates_directory() {
     let folder = TempDir::new().unwrap();
     let added = folder.path().join("additional_chat_templates");
     fs::create_dir(&added).unwrap();
@@ -52,7 +52,7 @@ fn of_the_folder_of_additional_templates() {
 }
 
 #[test]
-fn one_template_of_a_list_is_for_all_conversations() {
+fn a_single_named_template_applies_to_all_conversations() {
     let folder = TempDir::new().unwrap();
     let templates =
         json!([{ "name": "default", "template": PLAIN }, { "name": "rag", "template": HERMES }]);

@@ -1,11 +1,11 @@
-//! Function calling by `/v1/responses`.
+//! Function calling with `/v1/responses`.
 
 use serde_json::{Value, json};
 
 use super::entry::{HERMES, LLAMA, MISTRAL, MISTRAL_13, PLAIN, Server};
 use super::{check_call, tools};
 
-/// The functions of [`tools`] in the shape of this API.
+/// The functions of [`tools`] in the format of this API.
 fn flat() -> Vec<Value> {
     let flattened = |tool: &Value| {
         let mut flat = tool["function"].clone();
@@ -46,7 +46,7 @@ fn streamed(server: &Server, mut fields: Value) -> Vec<Value> {
         .collect()
 }
 
-/// Checks an item that is a call, and returns the function's name.
+/// Checks a call item, and returns the function's name.
 #[track_caller]
 fn check_item(item: &Value) -> String {
     assert_eq!(item["type"], "function_call", "{item}");
@@ -56,7 +56,7 @@ fn check_item(item: &Value) -> String {
 }
 
 #[test]
-fn a_required_call_is_an_item_of_the_output() {
+fn a_required_call_is_an_output_item() {
     for template in [HERMES, LLAMA, MISTRAL, MISTRAL_13] {
         let server = Server::new(template);
         let mut names = Vec::new();
@@ -85,7 +85,7 @@ fn a_required_call_is_an_item_of_the_output() {
     }
 }
 
-/// The kinds of the events, in order and once each for neighbours.
+/// The kinds of the events in order, with repetitions removed.
 fn kinds(events: &[Value]) -> Vec<&str> {
     let mut kinds: Vec<&str> = events.iter().map(|e| e["type"].as_str().unwrap()).collect();
     kinds.dedup();
@@ -132,15 +132,15 @@ fn a_streamed_call_has_the_documented_events() {
 }
 
 #[test]
-fn text_and_calls_are_items_of_their_own() {
+fn text_and_calls_are_separate_items() {
     let server = Server::new(LLAMA);
-    // The weights want no brace, and then only braces.
+    // The weights avoid braces first, and then produce only braces.
     let ask = |bias: i32| json!({ "tools": flat(), "logit_bias": { "123": bias }, "temperature": 0, "max_output_tokens": 200 });
     let text = answered(&server, ask(-100));
     assert_eq!(text["output"][0]["type"], "message", "{text}");
     let called = answered(&server, ask(100));
     check_item(&called["output"][0]);
-    // A text that is cut is incomplete, and so is a call.
+    // A truncated text is incomplete, and so is a truncated call.
     let cut = answered(
         &server,
         json!({ "tools": flat(), "max_output_tokens": 40, "tool_choice": { "type": "function", "name": "get_weather" } }),
@@ -148,7 +148,7 @@ fn text_and_calls_are_items_of_their_own() {
     assert_eq!(cut["status"], "incomplete", "{cut}");
     assert_eq!(cut["output"][0]["status"], "incomplete", "{cut}");
     assert_eq!(cut["output"][0]["name"], "get_weather", "{cut}");
-    // Several calls are several items, each with its own events.
+    // Several calls are separate items with their own events.
     let server = Server::new(MISTRAL_13);
     let many = json!({ "tools": [flat()[1]], "tool_choice": "required", "max_output_tokens": 100,
         "logit_bias": { "91": 100 }, "temperature": 0 });
@@ -168,7 +168,7 @@ fn text_and_calls_are_items_of_their_own() {
 }
 
 #[test]
-fn calls_and_their_results_are_those_of_the_same_chat() {
+fn calls_and_results_match_chat_completions() {
     let server = Server::new(HERMES);
     let input = json!([
         { "role": "user", "content": "Weather?" },
@@ -200,7 +200,7 @@ fn calls_and_their_results_are_those_of_the_same_chat() {
         response["usage"]["input_tokens"],
         chat["usage"]["prompt_tokens"]
     );
-    // The output goes back as it came.
+    // The output is valid as input.
     let first = answered(
         &server,
         json!({ "tools": flat(), "tool_choice": "required", "parallel_tool_calls": false }),
@@ -215,7 +215,7 @@ fn calls_and_their_results_are_those_of_the_same_chat() {
 }
 
 #[test]
-fn what_cannot_be_called_is_refused_with_this_api_s_fields() {
+fn invalid_tools_are_rejected_with_the_fields_of_responses() {
     let server = Server::new(HERMES);
     let function = |name: &str, parameters: Value| json!([{ "type": "function", "name": name, "parameters": parameters }]);
     let call = json!({ "type": "function_call", "call_id": "a", "name": "f", "arguments": "[1]" });
@@ -268,7 +268,7 @@ fn what_cannot_be_called_is_refused_with_this_api_s_fields() {
 }
 
 #[test]
-fn log_probabilities_are_those_of_chat() {
+fn log_probabilities_match_chat_completions() {
     let server = Server::new(PLAIN);
     let include = json!(["message.output_text.logprobs"]);
     let fields =
@@ -285,7 +285,7 @@ fn log_probabilities_are_those_of_chat() {
         2
     );
     assert_eq!(response["top_logprobs"], 2);
-    // In a stream each delta has those of its tokens.
+    // In a stream, each delta has the log-probabilities of its tokens.
     let events = streamed(&server, fields);
     let deltas = events
         .iter()
@@ -297,7 +297,7 @@ fn log_probabilities_are_those_of_chat() {
     assert_eq!(of_deltas, all[..of_deltas.len()]);
     let last = &events.last().unwrap()["response"]["output"][0]["content"][0];
     assert_eq!(last["logprobs"], part["logprobs"]);
-    // Without being asked for there are none.
+    // They are absent unless requested.
     let plain = answered(&server, json!({ "max_output_tokens": 3 }));
     assert_eq!(plain["output"][0]["content"][0]["logprobs"], json!([]));
     for (fields, param) in [

@@ -1,6 +1,7 @@
 //! Checkpoints of a run: those of [`emberlm_checkpoint`] with the trainer's [`State`].
 //!
-//! Map: [`mod@write`] writes one, [`writer`] does so beside training. `emberlm_checkpoint` finds, reads and removes them.
+//! [`mod@write`] writes a checkpoint and [`writer`] does so in the background. `emberlm_checkpoint` finds,
+//! reads and removes checkpoints.
 
 use emberlm_checkpoint::checkpoint::Checkpoint as StoredCheckpoint;
 use schemars::JsonSchema;
@@ -17,35 +18,37 @@ pub use emberlm_checkpoint::{Description, FOLDER, Keep, prune, sweep, write_untr
 pub use write::{About, Contents, write};
 pub use writer::{Writer, Written};
 
-/// A checkpoint with the position of its run.
+/// A stored checkpoint with the trainer's state.
 pub type Checkpoint = StoredCheckpoint<State>;
 
-/// The position of a run.
+/// The state of a run that resuming needs, other than weights and optimizer moments.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct State {
-    /// Completed steps. With the configuration, they determine the run's position in its data and random numbers.
+    /// Completed steps. With the configuration, this determines the position in the data and the random
+    /// seeds.
     pub step: usize,
-    /// Updates made: fewer than steps if steps were skipped.
+    /// Completed updates; fewer than `step` if steps were skipped.
     #[serde(default)]
     pub updates: u64,
     /// The latest validation loss, if there was an evaluation.
     pub validation_loss: Option<f64>,
-    /// The best validation loss.
+    /// The lowest validation loss and its step.
     pub best: Option<Best>,
-    /// True if a stop request interrupted the evaluation after `step`. A resumed run begins with it.
+    /// True if a request to stop interrupted the evaluation after `step`. A resumed run starts with that
+    /// evaluation.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub evaluation_due: bool,
-    /// The window of steps by which later steps are judged.
+    /// The history that decides which steps are skipped.
     #[serde(default)]
     pub watch: SkipHistory,
-    /// The loss scale, if it is adapted during the run.
+    /// The loss scale, if it is adaptive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss_scale: Option<LossScale>,
-    /// The identities of the datasets. Their weights in the mix are in the run's configuration.
+    /// The identities of the datasets. Their weights are in the run's configuration.
     #[serde(default)]
     pub data: Vec<DataIdentity>,
-    /// The backend and the device.
+    /// The backend and the device, for display.
     #[serde(default)]
     pub backend: String,
 }
@@ -54,8 +57,8 @@ pub struct State {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Best {
-    /// In nats per token.
+    /// The loss in nats per token.
     pub loss: f64,
-    /// The step of the evaluation.
+    /// Steps completed when it was measured.
     pub step: usize,
 }

@@ -1,4 +1,4 @@
-//! The trainer's contents of a checkpoint: the model, the optimizer's state and the run's position.
+//! The files that the trainer writes into a checkpoint: the model, the optimizer's state and the run's state.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,36 +13,36 @@ use emberlm_model::{Decoder, weights};
 use super::State;
 use crate::optimizer::Snapshot;
 
-/// The description of a run's model, the same in all its checkpoints.
+/// The description of a run's model, shared by all its checkpoints.
 #[derive(Debug)]
 pub struct About {
     /// The model and its tokenizer.
     pub description: Description,
-    /// The tokenizer that the description names, for its own file, if it has one.
+    /// The tokenizer, if the description refers to a tokenizer file.
     pub tokenizer: Option<Tokenizer>,
-    /// The files of the Hugging Face directory that the run was begun from, if it was.
+    /// The files of the Hugging Face directory that the run started from, if any.
     pub source: SourceFiles,
 }
 
-/// The contents of a checkpoint: handles, so that it can be written while training continues.
+/// The contents of a checkpoint. Tensors are handles, so training can continue while they are written.
 #[derive(Clone)]
 pub struct Contents<B: Backend> {
-    /// The weights that the model is used with.
+    /// The weights to use the model with.
     pub decoder: Decoder<B>,
-    /// The weights that training resumes from, if they differ.
+    /// The weights that training resumes from, if they differ from `decoder`.
     pub training: Option<Decoder<B>>,
     /// The optimizer's state.
     pub optimizer: Snapshot<B>,
     /// The description of the model.
     pub about: Arc<About>,
-    /// The run's position.
+    /// The run's state.
     pub state: State,
 }
 
-/// Writes a checkpoint into a run. One of the same step is replaced.
+/// Writes a checkpoint into a run's directory, replacing any checkpoint of the same step.
 ///
 /// # Errors
-/// A file cannot be written; nothing of it is left then.
+/// A file cannot be written. No partial checkpoint remains.
 pub fn write<B: Backend>(run: &Path, contents: &Contents<B>) -> Result<PathBuf, CheckpointError> {
     emberlm_checkpoint::write::write(run, contents.state.step, |folder| fill(folder, contents))
 }

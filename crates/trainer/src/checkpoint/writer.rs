@@ -1,4 +1,4 @@
-//! Writing checkpoints off the training thread, one at a time.
+//! Writes checkpoints on a background thread, one at a time.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -9,13 +9,13 @@ use emberlm_kernels::Backend;
 
 use super::{Contents, Keep, prune, write};
 
-/// The result of writing a checkpoint.
+/// The outcome of writing a checkpoint.
 pub struct Written {
-    /// Its step.
+    /// The step of the checkpoint.
     pub step: usize,
-    /// Its directory; an error where it is not there.
+    /// The checkpoint's directory, or the error.
     pub result: Result<PathBuf, CheckpointError>,
-    /// The result of removing older checkpoints that need not be kept.
+    /// The outcome of removing checkpoints that are no longer kept.
     pub pruned: Result<(), CheckpointError>,
 }
 
@@ -26,7 +26,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// A writer into a run.
+    /// Creates a writer for a run's directory.
     pub fn new(run: &Path) -> Self {
         Self {
             run: run.to_owned(),
@@ -34,8 +34,8 @@ impl Writer {
         }
     }
 
-    /// Begins to write a checkpoint after the `events` before it have reached the disk. Waits for the
-    /// previous one, so that never two copies of the weights wait, and returns its outcome.
+    /// Starts writing a checkpoint, after syncing `events` to disk. First waits for the previous checkpoint
+    /// and returns its outcome, so at most one additional copy of the weights exists.
     pub fn begin<B: Backend>(
         &mut self,
         contents: Contents<B>,
@@ -46,7 +46,7 @@ impl Writer {
         let run = self.run.clone();
         self.writing = Some(std::thread::spawn(move || {
             let step = contents.state.step;
-            // A failure shows again at the checkpoint's own files, which lie on the same disk.
+            // If syncing fails, so will writing the checkpoint to the same disk, which reports the error.
             let _ = events.map(|events| events.sync_data());
             let result = write(&run, &contents);
             let pruned = match &result {
@@ -62,7 +62,7 @@ impl Writer {
         before
     }
 
-    /// The result of the checkpoint in progress, if it is finished.
+    /// Returns the outcome of the checkpoint in progress if it is complete.
     pub fn done(&mut self) -> Option<Written> {
         match &self.writing {
             Some(writing) if writing.is_finished() => self.wait(),
@@ -70,7 +70,7 @@ impl Writer {
         }
     }
 
-    /// Waits for the checkpoint in progress, and returns its result.
+    /// Waits for the checkpoint in progress and returns its outcome.
     pub fn wait(&mut self) -> Option<Written> {
         match self.writing.take()?.join() {
             Ok(written) => Some(written),

@@ -1,15 +1,12 @@
-//! The rules that settings have to keep.
+//! Validation of settings.
 
 use crate::error::TrainError;
 
-/// The range of a number.
+/// The valid range of a number.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Range {
-    /// 0 or above, and finite.
     NotNegative,
-    /// Above 0, and finite.
     Positive,
-    /// At least 0 and below 1.
     Share,
 }
 
@@ -34,7 +31,7 @@ impl Range {
 /// Checks numbers of one table.
 ///
 /// # Errors
-/// The first that is not in its range.
+/// Returns the first number outside its range.
 pub(super) fn check_all(
     table: &'static str,
     values: &[(&'static str, f64, Range)],
@@ -44,10 +41,10 @@ pub(super) fn check_all(
     })
 }
 
-/// Returns an error with the rule unless it `holds`.
+/// Returns a [`TrainError::Setting`] with `rule` unless `holds`.
 ///
 /// # Errors
-/// It does not.
+/// `holds` is false.
 pub(super) fn require(
     table: &'static str,
     field: &'static str,

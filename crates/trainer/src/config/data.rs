@@ -1,4 +1,4 @@
-//! The training data of a run.
+//! The `[data]` table: the training data of a run.
 
 use std::path::{Path, PathBuf};
 
@@ -29,7 +29,7 @@ pub struct MixedDataset {
 }
 
 impl DataConfig {
-    /// A single dataset.
+    /// A configuration with a single dataset.
     pub fn of(dataset: impl Into<PathBuf>) -> Self {
         Self {
             dataset: dataset.into(),
@@ -37,7 +37,7 @@ impl DataConfig {
         }
     }
 
-    /// Returns true if no dataset is named.
+    /// Returns true if no dataset is set.
     pub fn is_empty(&self) -> bool {
         self.dataset.as_os_str().is_empty() && self.mix.is_empty()
     }
@@ -45,7 +45,8 @@ impl DataConfig {
     /// Every dataset with its weight.
     ///
     /// # Errors
-    /// A weight is not above 0 and finite, a dataset of a mix has no name, or there are a dataset and a mix.
+    /// Both `dataset` and `mix` are set, or an entry of `mix` has no directory or a weight that is not above
+    /// 0 and finite.
     pub fn datasets(&self) -> Result<Vec<(&Path, f64)>, TrainError> {
         let wrong = |field, value: String, rule: &str| TrainError::Setting {
             table: "data",
@@ -93,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn one_or_several() {
+    fn data_is_one_dataset_or_a_mix() {
         assert!(DataConfig::default().is_empty());
         let one = DataConfig::of("a");
         assert_eq!(one.datasets().unwrap(), [(Path::new("a"), 1.0)]);
@@ -104,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_mix_is_named() {
+    fn invalid_mixes_are_rejected() {
         let message = |config: DataConfig| config.datasets().unwrap_err().to_string();
         for weight in [0.0, -1.0, f64::NAN, f64::INFINITY] {
             let expected = format!("data.mix.weight = {weight} of b: must be above 0 and finite");

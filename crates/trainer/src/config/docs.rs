@@ -1,4 +1,5 @@
-//! The settings of a run with their documentation and defaults, for `config.toml`, its reader and the reference page.
+//! The settings of a run with documentation and defaults: for writing and reading `config.toml`, and for the
+//! reference page.
 
 use documented::DocumentedFields;
 use emberlm_model::ModelConfig;
@@ -16,9 +17,9 @@ use super::{DataConfig, Group, Groups, MixedDataset, TrainConfig};
 /// A table of the configuration, such as `[train.optimizer]` with `kind = "muon"`.
 #[derive(Clone, Copy, Debug)]
 pub struct SettingsTable {
-    /// The table's path; `*` stands for any last part.
+    /// The table's path. `*` matches any last component.
     pub path: &'static str,
-    /// The `kind` that has these settings, where the table has one.
+    /// The `kind` that has these settings, if the table has kinds.
     pub kind: Option<&'static str>,
     names: &'static [&'static str],
     docs: &'static [&'static str],
@@ -30,14 +31,14 @@ pub struct SettingsTable {
 pub struct Setting {
     /// The key within its table.
     pub key: &'static str,
-    /// Its documentation.
+    /// The documentation.
     pub docs: &'static str,
-    /// Its default, unless it is unset or required.
+    /// The default value, unless the setting is required or unset by default.
     pub default: Option<Value>,
 }
 
 impl SettingsTable {
-    /// A table without defaults: a setting is required, or its documentation states what it is derived from.
+    /// A table without defaults: each setting is required, or its documentation states how it is derived.
     const fn required<T: DocumentedFields>(path: &'static str) -> Self {
         Self {
             path,
@@ -65,7 +66,7 @@ impl SettingsTable {
         }
     }
 
-    /// Its settings, in the order of the file.
+    /// The settings, in the order of the file.
     pub fn settings(&self) -> Vec<Setting> {
         let defaults = (self.defaults)();
         let named = self.names.iter().zip(self.docs);
@@ -87,7 +88,7 @@ impl SettingsTable {
     }
 }
 
-/// Every table of a run's configuration. The tables within `model` are described at their settings.
+/// Every table of a run's configuration. Tables nested in `model` are documented by the model's settings.
 pub const TABLES: [SettingsTable; 20] = [
     SettingsTable::required::<ModelConfig>("model"),
     SettingsTable::new::<DataConfig>("data"),
@@ -111,8 +112,8 @@ pub const TABLES: [SettingsTable; 20] = [
     SettingsTable::new::<Group>("train.groups.*"),
 ];
 
-/// The documentation of the setting `key` in a table such as `train.optimizer`, whose `kind` is given where the table has
-/// one. `None` for a setting that the table, or its kind, does not have.
+/// The documentation of the setting `key` in a table such as `train.optimizer` with the given `kind`. `None`
+/// if the table, or its kind, has no such setting.
 pub fn field_docs(table: &str, kind: Option<&str>, key: &str) -> Option<&'static str> {
     if key == "kind" {
         return kind_docs(table);
@@ -122,7 +123,7 @@ pub fn field_docs(table: &str, kind: Option<&str>, key: &str) -> Option<&'static
     named.find_map(|(name, docs)| (*name == key).then_some(*docs))
 }
 
-/// The documentation of a table's `kind`. `None` for a table without kinds.
+/// The documentation of a table's `kind` setting. `None` for a table without kinds.
 pub fn kind_docs(table: &str) -> Option<&'static str> {
     Some(match table {
         "train.optimizer" => "adamw, muon (matrices; AdamW the rest) or lion.",

@@ -1,4 +1,4 @@
-//! Parameters in groups, each with its own share of the optimizer's settings.
+//! Parameter groups with factors on the optimizer's settings.
 
 use documented::DocumentedFields;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::OptimizerKind;
 use crate::error::TrainError;
 
-/// The groups; each parameter is in exactly one.
+/// The parameter groups. Each parameter belongs to exactly one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
 #[serde(default, deny_unknown_fields)]
 pub struct Groups {
@@ -35,7 +35,7 @@ impl Default for Groups {
     }
 }
 
-/// The settings that differ for a group.
+/// Overrides of the optimizer's settings for one group.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
 #[serde(default, deny_unknown_fields)]
 pub struct Group {
@@ -66,7 +66,7 @@ impl Groups {
     /// Checks every setting.
     ///
     /// # Errors
-    /// The first that breaks its rule.
+    /// Returns the first violated rule.
     pub(super) fn check(&self, optimizer: OptimizerKind) -> Result<(), TrainError> {
         for (table, group) in [
             ("train.groups.matrices", &self.matrices),

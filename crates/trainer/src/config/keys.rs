@@ -1,4 +1,4 @@
-//! The keys of a run's configuration, and the ones that mistyped keys stand for.
+//! The keys of a run's configuration, and suggestions for mistyped ones.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use super::sections::{
 };
 use super::{DataConfig, Group, Groups, MixedDataset, TrainConfig};
 
-/// The settings by table, but for the model's nested ones.
+/// The settings by table, except the model's nested ones.
 const TABLES: [(&str, &[&str]); 20] = [
     ("model", ModelConfig::FIELD_NAMES),
     ("data", DataConfig::FIELD_NAMES),
@@ -39,8 +39,8 @@ const TABLES: [(&str, &[&str]); 20] = [
     ("train.checkpoints", CheckpointConfig::FIELD_NAMES),
 ];
 
-/// Nested keys of the model that no preset has.
-const OF_NO_PRESET: [&str; 9] = [
+/// Nested keys of the model that no preset sets.
+const NOT_IN_PRESETS: [&str; 9] = [
     "model.attention.window",
     "model.feed_forward.width",
     "model.feed_forward.expansion",
@@ -52,7 +52,7 @@ const OF_NO_PRESET: [&str; 9] = [
     "model.head.soft_cap",
 ];
 
-/// Names that other programs have for a setting, each with the key here.
+/// Names of settings in other programs, by the key they correspond to here.
 const OTHER_NAMES: [(&str, &[&str]); 16] = [
     (
         "train.schedule.learning_rate",
@@ -126,8 +126,9 @@ const OTHER_NAMES: [(&str, &[&str]); 16] = [
     ("train.precision.products", &["dtype", "amp"]),
 ];
 
-/// The key that an unknown one probably stands for: a setting of this name in another table, the setting that other
-/// programs call so, or the nearest spelling. `None` for a key that exists, and where no key is near.
+/// The key that was probably meant by an unknown key: a setting of the same name in another table, the
+/// counterpart of another program's setting, or the nearest spelling. `None` if the key exists or nothing is
+/// close.
 pub fn suggested_key(given: &str) -> Option<String> {
     let keys = keys();
     if keys.contains(given) {
@@ -141,7 +142,7 @@ pub fn suggested_key(given: &str) -> Option<String> {
     if let Some((key, _)) = other {
         return Some(key.to_owned());
     }
-    // Of several, that of the whole run and not of a group of parameters.
+    // Prefer a run-wide setting to that of a parameter group.
     let named = keys.iter().filter(|key| last(key) == name);
     if let Some(key) = named.min_by_key(|key| key.len()) {
         return Some(key.clone());
@@ -160,14 +161,15 @@ pub fn suggested_key(given: &str) -> Option<String> {
     near(keys.iter().filter(of_table).collect()).or_else(|| near(keys.iter().collect()))
 }
 
-/// A suggestion for the first unknown key of a layer.
+/// A suggestion for the first unknown key of a configuration layer.
 pub(crate) fn suggested_in(layer: &Table) -> Option<String> {
     let mut given = Vec::new();
     flatten("", layer, &mut given);
     given.iter().find_map(|key| suggested_key(key))
 }
 
-/// A suggestion for the value of an error that names an unknown one and those that there are, as serde's do.
+/// A suggestion for the value in an "unknown variant" error of serde, chosen from the expected variants it
+/// lists.
 pub(crate) fn suggested_value(reason: &str) -> Option<String> {
     let (_, rest) = reason.split_once("unknown variant `")?;
     let (given, rest) = rest.split_once('`')?;
@@ -176,9 +178,9 @@ pub(crate) fn suggested_value(reason: &str) -> Option<String> {
     nearest(given, names).map(str::to_owned)
 }
 
-/// Every key, dotted.
+/// Every key as a dotted path.
 fn keys() -> BTreeSet<String> {
-    let mut keys: BTreeSet<String> = OF_NO_PRESET.map(str::to_owned).into();
+    let mut keys: BTreeSet<String> = NOT_IN_PRESETS.map(str::to_owned).into();
     for (table, names) in TABLES {
         keys.extend(names.iter().map(|name| format!("{table}.{name}")));
     }
@@ -214,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mistyped_and_other_programs_names_have_a_key_each() {
+    fn mistyped_and_foreign_keys_get_suggestions() {
         for (given, key) in [
             ("lr", "train.schedule.learning_rate"),
             ("train.lr", "train.schedule.learning_rate"),

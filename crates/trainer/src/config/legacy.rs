@@ -1,10 +1,11 @@
-//! The reader of configurations that versions up to 0.1 wrote, whose `[train]` had all settings in one flat table.
+//! Reads configurations written by versions up to 0.1, which kept all settings of `[train]` in one flat
+//! table.
 
 use toml::{Table, Value};
 
 use super::field_docs;
 
-/// The flat keys of `[train]`, each with the table and the key where it is now. Keys that choose a kind come first.
+/// The flat keys of `[train]`, each with its current table and key. Keys that choose a kind come first.
 const MOVED: [(&str, &str, &str); 26] = [
     ("optimizer", "optimizer", "kind"),
     ("schedule", "schedule", "kind"),
@@ -34,17 +35,18 @@ const MOVED: [(&str, &str, &str); 26] = [
     ("keep_best", "checkpoints", "keep_best"),
 ];
 
-/// Moves the flat keys of `[train]` in a run's configuration, or in a part of one, to their tables. A key of today's is
-/// left as it is, and stands where both are there.
+/// Moves flat keys of `[train]` in a (possibly partial) configuration into their tables. Keys in the current
+/// form are kept and take precedence.
 ///
-/// In a table that says its kind, flat keys that the kind does not have are dropped: earlier versions wrote all keys.
+/// In a table that sets its kind, flat keys that the kind does not have are dropped: earlier versions wrote
+/// all keys.
 pub fn upgrade(run: &mut Table) {
     let Some(Value::Table(train)) = run.get_mut("train") else {
         return;
     };
     let mut moved = Vec::new();
     for (old, table, new) in MOVED {
-        // Three of the old keys have the names of tables.
+        // Three of the old keys are now the names of tables.
         let Some(value) = train.remove(old) else {
             continue;
         };
@@ -72,7 +74,7 @@ pub fn upgrade(run: &mut Table) {
     }
 }
 
-/// 0 deviations stood for no outliers.
+/// The kind for a number of deviations: earlier versions disabled outlier skipping with 0.
 fn skip_kind(deviations: &Value) -> Value {
     let none = deviations.as_integer() == Some(0) || deviations.as_float() == Some(0.0);
     match none {
@@ -86,7 +88,7 @@ mod tests {
     use super::*;
     use crate::config::{OptimizerConfig, ScheduleConfig, SkipConfig, TrainConfig};
 
-    /// `[train]` as version 0.1 wrote it, but for `optimizer`, `schedule` and `skip_deviations`.
+    /// `[train]` as written by version 0.1, except `optimizer`, `schedule` and `skip_deviations`.
     const REST: &str = "from = \"\"\nsteps = 7\nseed = 1\nseq_len = 0\ndocuments = \"stream\"\nloader_workers = 1\n\
         micro_batch = 12\naccumulation = 1\nrecompute = false\nprecision = \"bf16\"\nloss_scale = 0.5\n\
         learning_rate = 0.003\nmin_learning_rate = 0.0002\nwarmup_steps = 3\ndecay_steps = 6\ncooldown_steps = 2\n\
@@ -111,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn every_key_of_earlier_versions_arrives() {
+    fn every_key_of_earlier_versions_is_moved() {
         let config = whole("adamw", "cosine", "0.0");
         let expected: TrainConfig = toml::from_str(
             "steps = 7\nema = 0.5\nclip_norm = 2.0\nlog_interval = 5\n\
@@ -128,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_takes_the_keys_that_it_has() {
+    fn flat_keys_of_other_kinds_are_dropped() {
         for (optimizer, schedule) in [
             ("muon", "constant"),
             ("lion", "linear"),
@@ -159,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_a_configuration_stays_a_part() {
+    fn a_partial_configuration_stays_partial() {
         let mut run: Table = toml::from_str("[train]\nbeta2 = 0.95\nsteps = 3").unwrap();
         upgrade(&mut run);
         let expected = "[train]\nsteps = 3\n[train.optimizer]\nbeta2 = 0.95";
@@ -171,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn the_key_of_today_stands_where_both_are_there() {
+    fn current_keys_take_precedence() {
         let config = read(
             "[train]\nlearning_rate = 1.0\n[train.schedule]\nkind = \"cosine\"\nlearning_rate = 0.5",
         );

@@ -1,4 +1,4 @@
-//! The optimizer of a run and its settings.
+//! The `[train.optimizer]` table.
 
 use documented::DocumentedFields;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::check::{Range, check_all};
 use crate::error::TrainError;
 
-/// The kinds of optimizers.
+/// The available optimizers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OptimizerKind {
     /// AdamW (Loshchilov and Hutter 2019).
@@ -17,7 +17,7 @@ pub enum OptimizerKind {
     Lion,
 }
 
-/// The optimizer of a run, with the settings that its kind has.
+/// The optimizer of a run with its settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum OptimizerConfig {
@@ -122,7 +122,7 @@ impl Default for OptimizerConfig {
     }
 }
 
-/// The kind with its default settings.
+/// The kind with default settings.
 impl From<OptimizerKind> for OptimizerConfig {
     fn from(kind: OptimizerKind) -> Self {
         match kind {

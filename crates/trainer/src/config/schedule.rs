@@ -1,4 +1,4 @@
-//! The learning rates of a run.
+//! The `[train.schedule]` table: the learning rate schedule.
 
 use documented::DocumentedFields;
 use serde::{Deserialize, Serialize};
@@ -6,34 +6,34 @@ use serde::{Deserialize, Serialize};
 use super::check::{Range, check_all, require};
 use crate::error::TrainError;
 
-/// The kinds of schedules.
+/// The available schedules. Each begins with a linear warm-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScheduleKind {
-    /// The learning rate stays.
+    /// Constant learning rate.
     Constant,
-    /// It falls by half a cosine.
+    /// Cosine decay: half a period.
     Cosine,
-    /// It falls in a straight line.
+    /// Linear decay.
     Linear,
-    /// It falls as the inverse root of the step (Vaswani et al. 2017).
+    /// Decay with the inverse square root of the step (Vaswani et al. 2017).
     InverseSqrt,
-    /// It stays, then falls in a straight line (Hu et al. 2024).
+    /// Constant, then linear decay (Hu et al. 2024).
     WarmupStableDecay,
 }
 
-/// The learning rates of a run after its warm-up, with the settings that the kind has.
+/// The learning rate schedule of a run with its settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum ScheduleConfig {
-    /// The learning rate stays.
+    /// Constant learning rate.
     Constant(ConstantConfig),
-    /// It falls by half a cosine.
+    /// Cosine decay: half a period.
     Cosine(DecayConfig),
-    /// It falls in a straight line.
+    /// Linear decay.
     Linear(DecayConfig),
-    /// It falls as the inverse root of the step (Vaswani et al. 2017), never below the minimum.
+    /// Decay with the inverse square root of the step (Vaswani et al. 2017), with a lower bound.
     InverseSqrt(InverseSqrtConfig),
-    /// It stays, then falls in a straight line over the last `cooldown_steps` (Hu et al. 2024).
+    /// Constant, then linear decay over the last `cooldown_steps` (Hu et al. 2024).
     WarmupStableDecay(CooldownConfig),
 }
 
@@ -47,7 +47,7 @@ pub struct ConstantConfig {
     pub warmup_steps: usize,
 }
 
-/// Settings of the cosine and the linear schedule.
+/// Settings of the cosine and linear schedules.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
 #[serde(default, deny_unknown_fields)]
 pub struct DecayConfig {
@@ -61,7 +61,7 @@ pub struct DecayConfig {
     pub decay_steps: usize,
 }
 
-/// Settings of the inverse square root.
+/// Settings of the inverse square root schedule.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
 #[serde(default, deny_unknown_fields)]
 pub struct InverseSqrtConfig {
@@ -73,7 +73,7 @@ pub struct InverseSqrtConfig {
     pub warmup_steps: usize,
 }
 
-/// Settings of the schedule with a cooldown.
+/// Settings of the warmup-stable-decay schedule.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
 #[serde(default, deny_unknown_fields)]
 pub struct CooldownConfig {
@@ -154,7 +154,7 @@ impl Default for ScheduleConfig {
     }
 }
 
-/// The kind with its default settings.
+/// The kind with default settings.
 impl From<ScheduleKind> for ScheduleConfig {
     fn from(kind: ScheduleKind) -> Self {
         match kind {
@@ -168,7 +168,7 @@ impl From<ScheduleKind> for ScheduleConfig {
 }
 
 impl ScheduleConfig {
-    /// The learning rate after warm-up.
+    /// The peak learning rate, after warm-up.
     pub fn learning_rate(&self) -> f64 {
         match self {
             Self::Constant(constant) => constant.learning_rate,
@@ -178,7 +178,7 @@ impl ScheduleConfig {
         }
     }
 
-    /// Sets the learning rate after warm-up; the lowest one keeps its ratio to it.
+    /// Sets the peak learning rate. The minimum keeps its ratio to the peak.
     pub fn set_learning_rate(&mut self, rate: f64) {
         let (learning_rate, min) = match self {
             Self::Constant(constant) => {
@@ -196,12 +196,12 @@ impl ScheduleConfig {
         if *learning_rate > 0.0 {
             *min *= rate / *learning_rate;
         }
-        // Rounding must not take it above the rate.
+        // Rounding must not lift the minimum above the peak.
         *min = min.min(rate);
         *learning_rate = rate;
     }
 
-    /// The lowest learning rate after warm-up.
+    /// The minimum learning rate after warm-up.
     pub fn min_learning_rate(&self) -> f64 {
         match self {
             Self::Constant(constant) => constant.learning_rate,
@@ -221,8 +221,8 @@ impl ScheduleConfig {
         }
     }
 
-    /// The step at which the decay ends, of a run of `steps`. The constant schedule and the inverse square root do not
-    /// end before the run.
+    /// The step at which the decay of a run of `steps` ends. The constant and inverse square root schedules
+    /// last for the whole run.
     pub fn decay_end(&self, steps: usize) -> usize {
         let decay_steps = match self {
             Self::Constant(_) | Self::InverseSqrt(_) => 0,
@@ -249,7 +249,7 @@ impl ScheduleConfig {
         let rule = format!("must be at most learning_rate = {peak}");
         require(table, "min_learning_rate", min, min <= peak, &rule)?;
         match self {
-            // Its scale is the warm-up's length.
+            // The schedule scales with the warm-up's length, which therefore cannot be 0.
             Self::InverseSqrt(InverseSqrtConfig { warmup_steps, .. }) => require(
                 table,
                 "warmup_steps",

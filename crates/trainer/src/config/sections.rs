@@ -55,13 +55,14 @@ impl LossConfig {
     }
 }
 
-/// The steps that are skipped.
+/// The rule that decides which steps are skipped.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum SkipConfig {
-    /// Steps with a NaN or infinite loss or gradient norm.
+    /// Skips steps with a NaN or infinite loss or gradient norm.
     NonFinite(NonFiniteConfig),
-    /// Those, and steps whose loss or gradient norm is far above the mean. On a GPU each step is read.
+    /// Also skips steps whose loss or gradient norm is far above the mean. Reads every step, which
+    /// synchronizes a GPU.
     Outliers(OutliersConfig),
 }
 
@@ -91,7 +92,7 @@ impl Default for NonFiniteConfig {
     }
 }
 
-/// OLMo-core's deviations and window.
+/// Deviations and window as in OLMo-core.
 impl Default for OutliersConfig {
     fn default() -> Self {
         Self {
@@ -109,7 +110,7 @@ impl Default for SkipConfig {
 }
 
 impl SkipConfig {
-    /// Steps skipped in a row that end the run.
+    /// Consecutive skipped steps that end the run.
     pub fn limit(&self) -> usize {
         match self {
             Self::NonFinite(NonFiniteConfig { limit })
@@ -167,7 +168,7 @@ impl Default for EvaluationConfig {
 }
 
 impl EvaluationConfig {
-    /// The validation tokens of an evaluation, where it is not all of them.
+    /// The validation tokens per evaluation. `None` for all of them.
     pub(crate) fn token_limit(&self) -> Option<u64> {
         (self.tokens > 0).then_some(self.tokens)
     }

@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn many_points_become_means_and_what_is_not_finite_is_left_out() {
+    fn points_are_averaged_and_non_finite_ones_skipped() {
         let points: Vec<_> = (0..2500)
             .map(|step| (f64::from(step), f64::from(step % 2)))
             .collect();
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_have_few_columns() {
+    fn numbers_are_short() {
         let texts = [0.0, 3.25, 12_345.6, 0.000_3, -2.5e9].map(number);
         assert_eq!(texts, ["0", "3.25", "12346", "3.0e-4", "-2.5e9"]);
     }

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn every_choice_is_whole_in_80_by_24_and_says_what_is_lost() {
+    fn the_quit_dialog_fits_80_by_24() {
         for (saved, lost) in [
             (
                 Some(500),

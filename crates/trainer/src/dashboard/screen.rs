@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_one_countdown_and_no_epoch() {
+    fn the_screen_has_one_countdown_and_no_epoch() {
         let mut screen = Screen {
             now: "loss 1.5000  ppl 4.48  3\u{a0}min\u{a0}20\u{a0}s\u{a0}left".to_owned(),
             step: 130,
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn any_size_can_be_drawn() {
+    fn the_screen_draws_at_any_size() {
         let screen = Screen::default();
         for (columns, rows) in [(1, 1), (20, 5), (200, 60)] {
             let mut terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();

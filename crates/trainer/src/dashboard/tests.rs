@@ -70,7 +70,7 @@ fn update(
 }
 
 #[test]
-fn notes_are_shown_until_there_are_figures() {
+fn notes_are_shown_until_the_first_metrics() {
     let (mut dashboard, mut painter) = dashboard();
     let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
     let mut drawn = |painter: &Painter| {
@@ -92,7 +92,7 @@ fn notes_are_shown_until_there_are_figures() {
 }
 
 #[test]
-fn a_metric_of_a_hook_has_a_tab_with_its_curves() {
+fn a_hook_metric_has_its_own_tab() {
     let hooks = HookList::new(vec![Box::new(Bits)], Default::default()).unwrap();
     let loss = built_in().iter().find(|metric| metric.name == "loss");
     let metrics = [loss.unwrap(), &hooks.metrics()[0]];

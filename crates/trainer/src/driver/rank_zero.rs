@@ -113,7 +113,7 @@ impl<B: TrainingBackend> RankZero<B> {
         report: &StepReport,
         processor: &mut Processor<B>,
     ) -> Result<(), TrainError> {
-        self.recorder.look();
+        self.recorder.poll();
         let metrics = match report.outcome {
             StepOutcome::Updated(metrics) => Some(metrics),
             StepOutcome::Skipped => None,
@@ -142,7 +142,7 @@ impl<B: TrainingBackend> RankZero<B> {
         if let Some(metrics) = metrics.filter(|_| log) {
             self.log(engine, metrics, state.validation_loss, processor);
         }
-        let mut save = save || (self.recorder.owed && log);
+        let mut save = save || (self.recorder.retry_due && log);
         if evaluate {
             let better = self.validate(engine, model, state, processor)?;
             save |= better && config.checkpoints.keep_best;

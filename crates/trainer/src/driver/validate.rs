@@ -20,8 +20,8 @@ use crate::strategy::Processor;
 use crate::training_model::TrainingModel;
 
 impl<B: TrainingBackend> RankZero<B> {
-    /// Evaluates and samples. Returns true if the loss is the lowest so far. Where the run is asked to stop meanwhile,
-    /// the resumed run repeats it.
+    /// Evaluates and samples. Returns true if the loss is the lowest so far. If a request to stop interrupts
+    /// the evaluation, the resumed run repeats it.
     pub(super) fn validate(
         &mut self,
         engine: &StepEngine<B>,

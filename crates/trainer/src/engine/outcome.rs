@@ -1,15 +1,15 @@
 //! The outcome of a step.
 
-/// The report on a step, and on the pending steps before it that were judged with it.
+/// A report on a step and on the pending steps that were judged with it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepReport {
-    /// Positions that all ranks computed in the steps that were judged.
+    /// Positions computed by all ranks in the judged steps.
     pub positions: usize,
-    /// Seconds that they took.
+    /// The duration of the judged steps in seconds.
     pub seconds: f64,
-    /// The steps that were skipped, in their order.
+    /// The skipped steps, in order.
     pub skipped: Vec<SkippedStep>,
-    /// The outcome of the last of them.
+    /// The outcome of the last judged step.
     pub outcome: StepOutcome,
 }
 
@@ -24,7 +24,7 @@ impl StepReport {
         }
     }
 
-    /// The report on a step that was abandoned.
+    /// The report on an abandoned step.
     pub(super) fn abandoned() -> Self {
         Self {
             outcome: StepOutcome::Abandoned,
@@ -38,43 +38,43 @@ impl StepReport {
 pub enum StepOutcome {
     /// The weights were updated.
     Updated(StepMetrics),
-    /// The weights were left as they were.
+    /// The weights were left unchanged.
     Skipped,
-    /// The step is still to be judged, or is to be computed again after an earlier step was skipped.
+    /// The step is not judged yet, or must be recomputed because an earlier step was skipped.
     Deferred,
-    /// The run was asked to stop between two of its micro-batches. Its gradients are dropped; the weights are those of the
-    /// last whole step.
+    /// A request to stop interrupted the step between two micro-batches. Its gradients are dropped, and the
+    /// weights are those after the last complete step.
     Abandoned,
-    /// So many steps in a row were skipped that the run has to end.
+    /// The limit of consecutive skipped steps is reached, so the run has to end.
     Diverged,
 }
 
-/// The figures of a step that updated the weights.
+/// The metrics of a step that updated the weights.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StepMetrics {
     /// The mean loss over the step's targets, in nats per token.
     pub loss: f64,
-    /// The norm of all gradients together, before clipping.
+    /// The global gradient norm before clipping.
     pub gradient_norm: f64,
     /// The learning rate of the update.
     pub learning_rate: f64,
-    /// The targets of all ranks that were learned from, where it is not every position.
+    /// The number of targets on all ranks that contribute to the loss, unless every position does.
     pub targets: Option<usize>,
 }
 
 /// A step that did not update the weights.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SkippedStep {
-    /// Its number, from 1.
+    /// The step's number, counted from 1.
     pub step: usize,
-    /// Its loss.
+    /// The mean loss.
     pub loss: f64,
-    /// Its gradients' norm before clipping.
+    /// The global gradient norm before clipping.
     pub gradient_norm: f64,
     /// The reason.
     pub reason: String,
-    /// It was expected: a loss scale is found by a few overflows.
+    /// True for an overflow while the loss scale adapts.
     pub expected: bool,
-    /// The number of steps in a row that were skipped for an unexpected reason, up to this one.
+    /// The number of consecutive steps skipped for an unexpected reason, including this one.
     pub in_a_row: usize,
 }

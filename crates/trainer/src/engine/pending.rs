@@ -1,4 +1,4 @@
-//! The steps that were made and not yet judged.
+//! Steps that were made but not judged yet.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -10,18 +10,18 @@ use crate::guard::Guard;
 use crate::skip::StepDecision;
 use crate::training_model::TokenBatch;
 
-/// The most steps that are made before the host looks at them: none of those after one that has to be skipped counts.
+/// The most steps made before the host judges them. If a step is skipped, all later ones are wasted work.
 const MOST_STEPS: usize = 64;
-/// The most positions whose tokens are kept for steps to be made again, 8 bytes each on the device.
+/// The most positions whose tokens are kept in case steps must be recomputed, at 8 bytes each on the device.
 const MOST_POSITIONS: usize = 1 << 23;
 
-/// A rank's micro-batches of one step.
+/// One rank's micro-batches of one step.
 #[derive(Clone)]
 pub(crate) struct StepBatches<B: TrainingBackend> {
     pub(super) batches: Vec<TokenBatch<B>>,
-    /// Positions in all of them.
+    /// Positions in all micro-batches.
     pub(super) positions: usize,
-    /// Targets to learn from in all of them.
+    /// Targets that contribute to the loss, in all micro-batches.
     pub(super) targets: usize,
 }
 
@@ -35,10 +35,10 @@ impl<B: TrainingBackend> StepBatches<B> {
     }
 }
 
-/// A step that was made and whose outcome is to be settled.
+/// A step that was made but not judged yet.
 pub(super) struct PendingStep<B: TrainingBackend> {
     pub(super) batches: StepBatches<B>,
-    /// The targets of all ranks.
+    /// Targets of all ranks.
     pub(super) targets: usize,
     pub(super) learning_rate: f64,
     pub(super) figures: StepFigures<B::InnerBackend>,
@@ -52,7 +52,7 @@ pub(super) enum StepFigures<B: Backend> {
         norm: f64,
         verdict: StepDecision,
     },
-    /// On the device, `[1]` each; the guard decided about the update.
+    /// On the device, `[1]` each. The guard decided about the update.
     OnDevice {
         loss: Tensor<B, 1>,
         norm: Tensor<B, 1>,
@@ -60,12 +60,12 @@ pub(super) enum StepFigures<B: Backend> {
     },
 }
 
-/// All steps since the last settlement, and those to be made again.
+/// All steps since the last settlement, and the steps to recompute.
 pub(super) struct PendingSteps<B: TrainingBackend> {
     steps: Vec<PendingStep<B>>,
-    /// When the first of them was begun.
+    /// The start of the first pending step.
     started: Instant,
-    again: VecDeque<StepBatches<B>>,
+    recompute: VecDeque<StepBatches<B>>,
 }
 
 impl<B: TrainingBackend> Default for PendingSteps<B> {
@@ -73,18 +73,18 @@ impl<B: TrainingBackend> Default for PendingSteps<B> {
         Self {
             steps: Vec::new(),
             started: Instant::now(),
-            again: VecDeque::new(),
+            recompute: VecDeque::new(),
         }
     }
 }
 
 impl<B: TrainingBackend> PendingSteps<B> {
-    /// The number of steps to be judged.
+    /// The number of pending steps.
     pub(super) fn len(&self) -> usize {
         self.steps.len()
     }
 
-    /// Begins a step. Returns the guard of the newest step before it, and so of all.
+    /// Starts a step. Returns the guard of the newest pending step, which covers all earlier ones.
     pub(super) fn begin(&mut self) -> Option<Guard<B::InnerBackend>> {
         if self.steps.is_empty() {
             self.started = Instant::now();
@@ -95,31 +95,30 @@ impl<B: TrainingBackend> PendingSteps<B> {
         }
     }
 
-    /// Adds a step that was made.
     pub(super) fn push(&mut self, step: PendingStep<B>) {
         self.steps.push(step);
     }
 
-    /// Returns true if they are enough to be judged.
+    /// Returns true if so many steps are pending that they should be judged.
     pub(super) fn is_full(&self) -> bool {
         let positions: usize = self.steps.iter().map(|step| step.batches.positions).sum();
         self.steps.len() >= MOST_STEPS || positions >= MOST_POSITIONS
     }
 
-    /// Takes all steps in their order, with the time at which the first was begun.
+    /// Takes all pending steps in order, with the start time of the first.
     pub(super) fn take(&mut self) -> (Vec<PendingStep<B>>, Instant) {
         (std::mem::take(&mut self.steps), self.started)
     }
 
-    /// Makes the steps of these micro-batches, in their order, the next ones.
+    /// Queues steps to be recomputed next, in order.
     pub(super) fn put_back(&mut self, steps: Vec<StepBatches<B>>) {
         for batches in steps.into_iter().rev() {
-            self.again.push_front(batches);
+            self.recompute.push_front(batches);
         }
     }
 
-    /// Takes the micro-batches of the next step to be made again.
-    pub(super) fn again(&mut self) -> Option<StepBatches<B>> {
-        self.again.pop_front()
+    /// Takes the micro-batches of the next step to recompute.
+    pub(super) fn next_recompute(&mut self) -> Option<StepBatches<B>> {
+        self.recompute.pop_front()
     }
 }

@@ -1,15 +1,15 @@
-//! The settlement of pending steps: each is judged, in its order, by its loss and its gradients' norm.
+//! Settles pending steps: judges each of them, in order, by its loss and gradient norm.
 //!
-//! On a device that works behind the host, all steps since the last settlement are read in one transfer:
+//! On an asynchronous device, one transfer reads all steps since the last settlement:
 //!
 //! ```text
 //! made      1   2   3   4   5        each update under the guard of all before it
-//! finite    yes yes no  yes yes      so that 3, 4 and 5 have changed nothing
-//! judged    go  go  skip             3 is reported; 4 and 5 are made again, from the same micro-batches
+//! finite    yes yes no  yes yes      so 3, 4 and 5 changed nothing
+//! judged    ok  ok  skip             3 is reported; 4 and 5 are recomputed from the same micro-batches
 //! ```
 //!
-//! A step right after a skipped one was computed from the weights that it would have had, so that one which is not finite
-//! either is judged by its own figures.
+//! A step right after a skipped one saw exactly the weights that it would see when recomputed. If it is not
+//! finite either, it is therefore judged immediately by its own figures.
 
 use emberlm_kernels::TrainingBackend;
 
@@ -21,15 +21,16 @@ use crate::gradients::read;
 use crate::skip::StepDecision;
 
 impl<B: TrainingBackend> StepEngine<B> {
-    /// Returns true if the pending steps are settled now.
+    /// Returns true if the pending steps should be settled now.
     pub(super) fn settles(&self, due: bool) -> bool {
-        // All pending steps have the same scale.
+        // All pending steps share one loss scale.
         let scale = self.position.loss_scale;
         let grown = scale.is_some_and(|scale| scale.grows_after(self.pending.len()));
         self.read_policy == ReadPolicy::EveryStep || due || grown || self.pending.is_full()
     }
 
-    /// Reads and judges the pending steps. The outcome is that of the last one, unless steps have to be made again.
+    /// Reads and judges the pending steps. The outcome is that of the last one, unless steps have to be
+    /// recomputed.
     pub(crate) fn settle(&mut self) -> StepReport {
         let (steps, started) = self.pending.take();
         let count = steps.len();
@@ -43,7 +44,7 @@ impl<B: TrainingBackend> StepEngine<B> {
             outcome: StepOutcome::Skipped,
             ..StepReport::deferred()
         };
-        let (mut again, mut frozen) = (Vec::new(), false);
+        let (mut recompute, mut frozen) = (Vec::new(), false);
         for (at, step) in steps.into_iter().enumerate() {
             let (loss, norm, verdict) = match step.figures {
                 StepFigures::Judged {
@@ -54,10 +55,10 @@ impl<B: TrainingBackend> StepEngine<B> {
                 StepFigures::OnDevice { .. } => {
                     let (loss, norm) = figures.next().unwrap_or((f64::NAN, f64::NAN));
                     let finite = loss.is_finite() && norm.is_finite();
-                    // After a skipped step the scale may be another.
-                    let stands = !(finite || scaled);
-                    if !again.is_empty() || (frozen && !stands) {
-                        again.push(step.batches);
+                    // With loss scaling, the skipped step may have changed the scale.
+                    let is_final = !(finite || scaled);
+                    if !recompute.is_empty() || (frozen && !is_final) {
+                        recompute.push(step.batches);
                         continue;
                     }
                     let verdict = self.judge(loss, norm);
@@ -85,14 +86,14 @@ impl<B: TrainingBackend> StepEngine<B> {
         if count > 0 {
             report.seconds = started.elapsed().as_secs_f64();
         }
-        if !again.is_empty() {
+        if !recompute.is_empty() {
             report.outcome = StepOutcome::Deferred;
         }
-        self.pending.put_back(again);
+        self.pending.put_back(recompute);
         report
     }
 
-    /// The outcome of the step that was just judged. One that was skipped is added to `skipped`.
+    /// The outcome of the step that was just judged. Adds a skipped step to `skipped`.
     fn outcome(
         &self,
         verdict: StepDecision,
@@ -119,13 +120,13 @@ impl<B: TrainingBackend> StepEngine<B> {
         }
     }
 
-    /// Returns true if a step that was made counts.
+    /// Judges a step by its loss and gradient norm, and updates the history and the loss scale.
     pub(super) fn judge(&mut self, loss: f64, norm: f64) -> StepDecision {
         let position = &mut self.position;
         let Some(scale) = &mut position.loss_scale else {
             return position.watch.judge(loss, norm, &self.config.skip);
         };
-        // No scale makes a loss finite that is not.
+        // A smaller scale cannot repair a non-finite loss.
         let overflow = loss.is_finite() && !norm.is_finite();
         if let Some(factor) = overflow.then(|| scale.halve()).flatten() {
             position.watch.pass_over();
@@ -142,9 +143,9 @@ impl<B: TrainingBackend> StepEngine<B> {
         verdict
     }
 
-    /// Skips a step without a target to learn from, whose mean loss would be a division by zero.
+    /// Skips a step without targets, whose mean loss would be a division by zero.
     pub(super) fn pass_over(&mut self, batches: StepBatches<B>) -> StepReport {
-        // Its turn is after the steps that are still to be judged, and after those of them that are to be made again.
+        // This step follows the pending ones, including those of them that have to be recomputed.
         self.pending.put_back(vec![batches]);
         let mut report = self.settle();
         if matches!(
@@ -153,7 +154,7 @@ impl<B: TrainingBackend> StepEngine<B> {
         ) {
             return report;
         }
-        self.pending.again();
+        self.pending.next_recompute();
         self.position.step += 1;
         self.position.watch.pass_over();
         let verdict = StepDecision::Skip {

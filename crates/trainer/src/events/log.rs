@@ -1,4 +1,4 @@
-//! Writing `events.jsonl`.
+//! Writes `events.jsonl`.
 
 use std::fs::File;
 use std::io;
@@ -7,28 +7,29 @@ use std::path::Path;
 use super::{Damage, EVENTS_FILE, Event, Reader};
 use crate::error::TrainError;
 use crate::folder::write_whole;
-use crate::growing::GrowingFile;
+use crate::growing::AppendFile;
 
-/// Writes events as they happen; each line reaches the file at once. Where the disk is full, lines wait in memory.
+/// Appends events to the log. Each line is written immediately; if the disk is full, lines are buffered.
 pub struct EventLog {
-    file: GrowingFile,
-    /// The last numbers: of the lines that are a function of the configuration, and of those of the machine.
+    file: AppendFile,
+    /// The last sequence numbers: of lines that depend only on the configuration, and of lines of the
+    /// machine.
     numbers: [u64; 2],
 }
 
 impl EventLog {
-    /// A new log in a run directory.
+    /// Creates the log of a new run.
     ///
     /// # Errors
     /// The file cannot be created.
     pub fn create(run: &Path) -> Result<Self, TrainError> {
-        let file = GrowingFile::create(&run.join(EVENTS_FILE))?;
+        let file = AppendFile::create(&run.join(EVENTS_FILE))?;
         let numbers = [0; 2];
         Ok(Self { file, numbers })
     }
 
-    /// A run's log without what came after `step`, to continue with, and what was wrong with the file. Lines that are
-    /// not events are left out.
+    /// Reopens a run's log to continue after `step`. Removes later lines and lines that are not events, and
+    /// returns the damage found.
     ///
     /// # Errors
     /// The file cannot be read or written, or is not a regular file.
@@ -36,21 +37,21 @@ impl EventLog {
         let path = run.join(EVENTS_FILE);
         let (kept, numbers, damage) = kept(&path, step).map_err(TrainError::file("read", &path))?;
         write_whole(&path, &kept)?;
-        let file = GrowingFile::open(&path)?;
+        let file = AppendFile::open(&path)?;
         Ok((Self { file, numbers }, damage))
     }
 
-    /// Adds a line.
+    /// Writes an event.
     ///
     /// # Errors
-    /// The file cannot be written; the line waits, and is written with the next.
+    /// The file cannot be written. The line is buffered and written with the next one.
     pub fn write(&mut self, event: &Event) -> Result<(), TrainError> {
         let number = &mut self.numbers[usize::from(event.is_of_the_machine())];
         *number += 1;
-        self.file.add(&numbered(event, *number))
+        self.file.append(&numbered(event, *number))
     }
 
-    /// Writes what waits.
+    /// Writes buffered lines.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -58,13 +59,14 @@ impl EventLog {
         self.file.flush()
     }
 
-    /// Another handle of the file, to sync it by.
+    /// Another handle of the file, for syncing it.
     pub fn handle(&self) -> Option<File> {
         self.file.handle()
     }
 }
 
-/// The lines of a log up to a step, their last numbers, and what is wrong with the log. There may be none yet.
+/// The lines of a log up to `step`, their last sequence numbers, and the damage found. Empty if there is no
+/// log yet.
 fn kept(path: &Path, step: usize) -> io::Result<(Vec<u8>, [u64; 2], Damage)> {
     let (mut kept, mut of_the_machine) = (Vec::new(), 0);
     let mut reader = match Reader::open(path) {
@@ -78,7 +80,8 @@ fn kept(path: &Path, step: usize) -> io::Result<(Vec<u8>, [u64; 2], Damage)> {
             continue;
         }
         match entry.event.is_of_the_machine() {
-            // They are not in the order of their steps: a checkpoint is whole some steps after its own.
+            // These are not in the order of their steps: a checkpoint is complete some steps after its own.
+            // Renumber them.
             true => {
                 of_the_machine += 1;
                 kept.extend(numbered(&entry.event, of_the_machine));
@@ -93,11 +96,11 @@ fn kept(path: &Path, step: usize) -> io::Result<(Vec<u8>, [u64; 2], Damage)> {
     Ok((kept, [last, of_the_machine], reader.into_damage()))
 }
 
-/// An event's line with its number.
+/// Serializes an event with its sequence number.
 fn numbered(event: &Event, number: u64) -> Vec<u8> {
-    // An event consists of only texts and numbers, which JSON supports.
+    // Serialization cannot fail: an event consists of strings and numbers.
     let mut line = serde_json::to_vec(event).unwrap_or_default();
-    // The object's end.
+    // Remove the closing brace of the object.
     line.pop();
     line.extend(format!(",\"n\":{number}}}\n").bytes());
     line
@@ -120,14 +123,14 @@ mod tests {
     }
 
     #[test]
-    fn a_resumed_log_holds_what_was_before() {
+    fn a_resumed_log_keeps_earlier_lines() {
         let run = tempfile::tempdir().unwrap();
         let mut log = EventLog::create(run.path()).unwrap();
         for step in [10, 20, 30] {
             log.write(&evaluation(step)).unwrap();
         }
-        // As a killed process leaves it.
-        log.file.add(b"{\"event\":\"evalu").unwrap();
+        // The state after a killed process.
+        log.file.append(b"{\"event\":\"evalu").unwrap();
         assert_eq!(
             read(run.path()).unwrap().events,
             [10, 20, 30].map(evaluation)
@@ -141,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_without_a_log_gets_one() {
+    fn a_missing_log_is_created() {
         let run = tempfile::tempdir().unwrap();
         let (mut log, damage) = EventLog::resume(run.path(), 20).unwrap();
         assert_eq!(damage, Damage::default());

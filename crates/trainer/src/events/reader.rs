@@ -1,4 +1,4 @@
-//! Reading `events.jsonl`, whatever has happened to the file.
+//! Reads `events.jsonl`, tolerating damage.
 
 use std::fmt;
 use std::fs::File;
@@ -11,10 +11,10 @@ use serde::Deserialize;
 
 use super::Event;
 
-/// The longest line that is read as an event: 1 MiB.
+/// The longest line that is parsed as an event: 1 MiB.
 pub const LINE_LIMIT: usize = 1 << 20;
 
-/// The number of findings to keep; the others are counted.
+/// The number of findings to keep. Further ones are only counted.
 const KEPT: usize = 5;
 
 /// Damage of a log: lines that are not events, and lost or repeated lines.
@@ -26,30 +26,30 @@ pub struct Damage {
     pub more: usize,
 }
 
-/// Something wrong with a log.
+/// A defect of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
-    /// A line is not an event, and was skipped.
+    /// A line is not an event and was skipped.
     NotAnEvent {
-        /// Its number in the file, from 1.
+        /// The line number, counted from 1.
         line: usize,
         /// The reason.
         reason: String,
     },
     /// Lines are missing before a line.
     Missing {
-        /// The line's number in the file.
+        /// The line number.
         line: usize,
         /// The number of missing lines.
         count: u64,
         /// The steps of the events before and after them.
         steps: (usize, usize),
     },
-    /// A line is there twice, or not in its place, and was skipped.
+    /// A line is repeated or out of order and was skipped.
     Repeated {
-        /// Its number in the file.
+        /// The line number.
         line: usize,
-        /// Its step.
+        /// The step of its event.
         step: usize,
     },
 }
@@ -77,7 +77,7 @@ impl fmt::Display for Finding {
 }
 
 impl Damage {
-    /// A sentence for each finding that is kept, and for the others together.
+    /// A sentence for each kept finding, and one for the remaining ones.
     pub fn sentences(&self) -> impl Iterator<Item = String> + '_ {
         let more = (self.more > 0).then(|| format!("{} more lines are damaged", self.more));
         self.found.iter().map(Finding::to_string).chain(more)
@@ -91,7 +91,8 @@ impl Damage {
     }
 }
 
-/// The number that a line carries: its place among the lines of the machine (those with a time), or among all others.
+/// The sequence number of a line. Lines of the machine (those with a time) and all other lines are numbered
+/// separately.
 #[derive(Deserialize)]
 struct Numbered {
     n: Option<u64>,
@@ -100,27 +101,27 @@ struct Numbered {
 /// Reads a log, line by line.
 pub struct Reader {
     lines: Lines<BufReader<File>>,
-    /// Lines read.
+    /// The number of lines read.
     line: usize,
-    /// The last numbers: of the others, and of the machine.
+    /// The last sequence numbers: of other lines, and of lines of the machine.
     numbers: [u64; 2],
-    /// Lines that are not events, whose numbers are therefore unknown.
+    /// The number of lines that are not events, whose sequence numbers are unknown.
     unknown: u64,
-    /// The step of the event before.
+    /// The step of the previous event.
     step: usize,
     damage: Damage,
 }
 
-/// An event with the line that holds it.
+/// An event and its line.
 pub struct Entry {
     /// The event.
     pub event: Event,
-    /// Its line, without the end.
+    /// The line without its line break.
     pub line: Vec<u8>,
 }
 
 impl Reader {
-    /// A reader from the file's beginning.
+    /// Opens a log at its beginning.
     ///
     /// # Errors
     /// The file cannot be opened, or is not a regular file.
@@ -135,7 +136,7 @@ impl Reader {
         })
     }
 
-    /// The next event; none at the end. A last line that was not written whole is left out.
+    /// Returns the next event, or `None` at the end. Ignores an incomplete last line.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -164,8 +165,8 @@ impl Reader {
         }
     }
 
-    /// Returns true if an event was not read before, by its line's number; missing lines are recorded. Lines
-    /// of older versions are not numbered.
+    /// Returns true if an event was not read before, judging by its sequence number. Records missing lines.
+    /// Lines of older versions have no numbers.
     fn is_next(&mut self, event: &Event, number: Option<u64>) -> bool {
         let last = &mut self.numbers[usize::from(event.is_of_the_machine())];
         let expected = *last + 1;
@@ -179,7 +180,7 @@ impl Reader {
         }
         *last = number;
         let missing = number - expected;
-        // They may be the lines that were no events.
+        // Lines that are not events account for some of the missing numbers.
         let known = missing.min(self.unknown);
         self.unknown -= known;
         if missing > known {
@@ -192,7 +193,8 @@ impl Reader {
         true
     }
 
-    /// The last numbers of the lines that are a function of the configuration, and of those of the machine.
+    /// The last sequence numbers: of lines that depend only on the configuration, and of lines of the
+    /// machine.
     pub(super) fn numbers(&self) -> [u64; 2] {
         self.numbers
     }
@@ -237,7 +239,7 @@ mod tests {
         (run, text.lines().map(str::to_owned).collect())
     }
 
-    /// The steps that are read, and what is said, of these lines.
+    /// The steps that are read from these lines, and the messages.
     fn read(lines: &[impl AsRef<[u8]>]) -> (Vec<usize>, Vec<String>) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("events.jsonl");
@@ -256,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_and_repeated_lines_are_noticed() {
+    fn lost_and_repeated_lines_are_reported() {
         let (_run, lines) = log([1, 2, 3]);
         assert_eq!(read(&lines), (vec![1, 1, 2, 2, 3, 3], vec![]));
         let mut lost = lines.clone();
@@ -282,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_line_is_skipped_and_named_once() {
+    fn a_damaged_line_is_skipped_and_reported_once() {
         let (_run, lines) = log([1, 2, 3]);
         let mut bytes: Vec<Vec<u8>> = lines.iter().map(|line| line.clone().into_bytes()).collect();
         bytes[2][12] = 0xff;

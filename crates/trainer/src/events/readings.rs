@@ -1,10 +1,10 @@
-//! The readings of metrics in an event.
+//! The metric values in an event.
 
 use super::Event;
 use crate::metrics::Phase;
 
 impl Event {
-    /// The phase of an event that reads metrics, and their names with their values.
+    /// The phase of an event with metrics, and the metrics' names and values.
     pub fn readings(&self) -> Option<(Phase, Vec<(&str, f64)>)> {
         match self {
             Self::Step {

@@ -1,4 +1,4 @@
-//! The peak memory of prediction: generating, serving and evaluating.
+//! Predicts the peak memory of inference: generating, serving and evaluating.
 //!
 //! ```text
 //! peak   = program + weights + caches + max(pass, reading) + allocator
@@ -7,8 +7,9 @@
 //!          + the head: R · V logits, or the head's loss in blocks of rows
 //! ```
 //!
-//! with `T` tokens and `R` rows of logits in a pass, and the other letters as for training. Weights that are stored in f32 are packed
-//! as they are read, so that reading holds the largest matrix in f32; weights that are stored packed are read as they are.
+//! with `T` tokens and `R` rows of logits per pass; the other symbols are those of training (`fit`). Weights
+//! stored in f32 are packed while they are loaded, which holds the largest matrix in f32. Weights stored
+//! packed are loaded unchanged.
 
 use emberlm_kernels::PackedFormat;
 use emberlm_kernels::cpu::head_loss::peak_elements;
@@ -18,17 +19,17 @@ use serde::Serialize;
 use super::block::Block;
 use super::{COMPUTING, MIB, largest};
 
-/// The weights of a model that predicts.
+/// The weight formats of a model for inference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeldWeights {
-    /// The format that they are held in.
+    /// The format in memory.
     pub format: WeightFormat,
-    /// The format that they are read from.
+    /// The format on disk.
     pub stored: WeightFormat,
 }
 
 impl From<WeightFormat> for HeldWeights {
-    /// Weights that are stored in f32.
+    /// Weights stored in f32.
     fn from(format: WeightFormat) -> Self {
         Self {
             format,
@@ -37,34 +38,34 @@ impl From<WeightFormat> for HeldWeights {
     }
 }
 
-/// The work of a model that predicts, as far as its memory depends on it.
+/// The properties of an inference workload that determine its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InferenceWork {
     /// The weights.
     pub weights: HeldWeights,
-    /// Sequences with a key-value cache; 0 for none.
+    /// Sequences with a key-value cache; 0 without caches.
     pub slots: usize,
-    /// Tokens that a cache has room for.
+    /// Capacity of a cache in tokens.
     pub capacity: usize,
-    /// Tokens of the largest pass.
+    /// Tokens of the largest forward pass.
     pub pass_tokens: usize,
-    /// Tokens of a sequence in a pass.
+    /// Tokens per sequence in a pass.
     pub sequence: usize,
-    /// The use of the head.
+    /// The output of the head.
     pub head: HeadUse,
 }
 
-/// The use of the head in a pass.
+/// The output of the head in a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadUse {
-    /// The logits of so many rows.
+    /// The logits of this many rows.
     Logits(usize),
-    /// The loss of every token, whose logits exist in blocks of rows only.
+    /// The loss of every token. Logits exist only for blocks of rows.
     Loss,
 }
 
 impl InferenceWork {
-    /// The evaluation of batches of `batch` windows of `sequence` tokens.
+    /// Evaluation in batches of `batch` windows of `sequence` tokens.
     pub fn evaluation(weights: impl Into<HeldWeights>, batch: usize, sequence: usize) -> Self {
         Self {
             weights: weights.into(),
@@ -76,7 +77,8 @@ impl InferenceWork {
         }
     }
 
-    /// The generation of `slots` sequences of `capacity` tokens, whose prompts are read by `pass_tokens`.
+    /// Generation of `slots` sequences of up to `capacity` tokens, with prompts processed in chunks of
+    /// `pass_tokens`.
     pub fn generation(
         weights: impl Into<HeldWeights>,
         slots: usize,
@@ -94,24 +96,24 @@ impl InferenceWork {
     }
 }
 
-/// A predicted peak by its parts, in bytes; they add up to `total`.
+/// A predicted peak by component, in bytes. The components add up to `total`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct InferencePrediction {
     /// The program itself.
     pub program: u64,
-    /// The weights in their format.
+    /// The weights in their in-memory format.
     pub weights: u64,
     /// The key-value caches.
     pub caches: u64,
-    /// The states and logits of a pass.
+    /// The activations and logits of a pass.
     pub temporaries: u64,
-    /// The freed memory that the allocator keeps.
+    /// Freed memory that the allocator retains.
     pub allocator: u64,
-    /// All of it.
+    /// The predicted peak.
     pub total: u64,
 }
 
-/// Predicts the peak resident memory of prediction, of a process that holds `program` bytes before it computes.
+/// Predicts the peak resident memory of inference in a process that holds `program` bytes before it computes.
 pub fn predict_inference(
     model: &DecoderConfig,
     work: InferenceWork,
@@ -143,7 +145,7 @@ pub fn predict_inference(
     }
 }
 
-/// Bytes of the weights in a format. A tied embedding table stays in f32 beside a packed head.
+/// The size of the weights in bytes. A tied embedding table stays in f32 in addition to a packed head.
 fn held_weights(model: &DecoderConfig, format: WeightFormat) -> f64 {
     let mut floats = count::parameters(model).total as f64;
     let mut packed = 0.0;
@@ -164,13 +166,13 @@ fn held_weights(model: &DecoderConfig, format: WeightFormat) -> f64 {
     4.0 * floats + packed
 }
 
-/// Elements of a pass.
+/// Elements of temporary memory in a pass.
 pub(super) fn pass(model: &DecoderConfig, work: InferenceWork) -> f64 {
     let tokens = work.pass_tokens as f64;
     let block = Block::of(model, tokens, work.sequence as f64);
     let ends = 2.0 * tokens * model.d_model() as f64;
     let head = match work.head {
-        // The logits, and a copy of them for the sampler.
+        // The logits and a copy for the sampler.
         HeadUse::Logits(rows) => 2.0 * rows as f64 * model.vocab_size() as f64,
         HeadUse::Loss => {
             peak_elements(work.pass_tokens, model.d_model(), model.vocab_size()) as f64

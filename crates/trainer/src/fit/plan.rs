@@ -1,4 +1,4 @@
-//! Ways to make the same step with less memory.
+//! Divides a step into smaller micro-batches to save memory.
 
 use std::cmp::Reverse;
 
@@ -6,21 +6,21 @@ use serde::Serialize;
 
 use crate::config::{EvaluationConfig, TrainConfig};
 
-/// The division of a step into micro-batches.
+/// A division of a step into micro-batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Plan {
     /// Sequences per micro-batch.
     pub micro_batch: usize,
     /// Micro-batches per step.
     pub accumulation: usize,
-    /// True if blocks are recomputed in the backward pass.
+    /// Recompute blocks in the backward pass.
     pub recompute: bool,
     /// Sequences per batch of an evaluation.
     pub evaluation_batch: usize,
 }
 
 impl Plan {
-    /// As the configuration has it.
+    /// The division in the configuration.
     pub fn of(train: &TrainConfig) -> Self {
         Self {
             micro_batch: train.micro_batch,
@@ -30,7 +30,7 @@ impl Plan {
         }
     }
 
-    /// The options of `emberlm train` that divide the step of a configuration so.
+    /// The options of `emberlm train` that apply this division to a configuration.
     pub fn options(self, train: &TrainConfig) -> String {
         let (micro_batch, accumulation) = (self.micro_batch, self.accumulation);
         let recompute = match (self.recompute, train.recompute) {
@@ -48,7 +48,7 @@ impl Plan {
         )
     }
 
-    /// The configuration with this in it.
+    /// The configuration with this division.
     pub fn over(self, train: &TrainConfig) -> TrainConfig {
         TrainConfig {
             micro_batch: self.micro_batch,
@@ -63,12 +63,13 @@ impl Plan {
     }
 }
 
-/// Of two factors of a step, the smaller one is looked for up to here.
+/// The search limit for the smaller factor of a step's sequences.
 const LARGEST: usize = 1 << 16;
 
-/// Every division of the configuration's step into whole micro-batches, so that its tokens stay the same; the fastest
-/// first: large micro-batches before small ones, and all of them before those that compute blocks twice. Evaluations have the
-/// configuration's batch, or then one that is no larger than the micro-batch.
+/// Every division of the configuration's step into equal micro-batches; the tokens per step stay the same.
+/// The fastest come first: larger micro-batches before smaller ones, and all of these before divisions that
+/// recompute blocks. The evaluation batch is the configured one, or one that is no larger than the
+/// micro-batch.
 pub fn plans(train: &TrainConfig) -> Vec<Plan> {
     let sequences = train.micro_batch.saturating_mul(train.accumulation);
     let mut sizes: Vec<usize> = (1..=LARGEST)
@@ -99,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_division_of_the_step_the_fastest_first() {
+    fn plans_are_complete_and_fastest_first() {
         let train = TrainConfig {
             micro_batch: 4,
             accumulation: 3,
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn an_evaluation_s_batch_may_be_as_small_as_the_micro_batch() {
+    fn the_evaluation_batch_can_shrink_to_the_micro_batch() {
         let mut train = TrainConfig {
             micro_batch: 2,
             ..TrainConfig::default()

@@ -1,4 +1,4 @@
-//! Calls a run's hooks, and keeps what they record until it is logged.
+//! Calls a run's hooks and collects the values that they record until they are logged.
 
 use std::collections::BTreeMap;
 
@@ -13,13 +13,13 @@ pub(crate) struct HookList {
     hooks: Vec<Box<dyn Hook>>,
     metrics: Vec<Metric>,
     interrupter: Interrupter,
-    /// Readings after steps, since the last line of the log.
+    /// Values recorded by `on_step` since the last log line.
     pending: BTreeMap<String, Accumulator>,
     /// The first error, which ends the run.
     failure: Option<TrainError>,
 }
 
-/// The run, as a hook acts on it.
+/// The interface through which a hook acts on the run.
 pub struct HookContext<'a> {
     metrics: &'a [Metric],
     phase: Phase,
@@ -29,8 +29,8 @@ pub struct HookContext<'a> {
 }
 
 impl HookContext<'_> {
-    /// Records a reading of one of the hooks' metrics. A name that no hook declares for this phase ends the run with an
-    /// error.
+    /// Records a value of a declared metric. The run ends with an error if no hook declares `name` for this
+    /// phase.
     pub fn record(&mut self, name: &str, value: f64) {
         let declared = |metric: &&Metric| metric.name == name && metric.phase.includes(self.phase);
         match self.metrics.iter().find(declared) {
@@ -39,18 +39,18 @@ impl HookContext<'_> {
         }
     }
 
-    /// Stops the run before its next step, with a checkpoint, as Ctrl-C does. With several processes each must be
-    /// stopped at the same step.
+    /// Stops the run before its next step and saves a checkpoint, like Ctrl-C. With several processes, every
+    /// one must be stopped at the same step.
     pub fn stop(&mut self) {
         self.interrupter.stop(Some("stopped by a hook"));
     }
 }
 
 impl HookList {
-    /// The hooks of a run that `interrupter` stops.
+    /// Creates the list. Hooks stop the run through `interrupter`.
     ///
     /// # Errors
-    /// A metric's name is not allowed, or is declared twice.
+    /// A metric's name is invalid or declared twice.
     pub(crate) fn new(
         hooks: Vec<Box<dyn Hook>>,
         interrupter: Interrupter,
@@ -78,17 +78,17 @@ impl HookList {
         })
     }
 
-    /// The metrics that the hooks declare.
+    /// The metrics declared by the hooks.
     pub(crate) fn metrics(&self) -> &[Metric] {
         &self.metrics
     }
 
-    /// At the beginning of the run.
+    /// Calls [`Hook::on_start`].
     pub(crate) fn on_start(&mut self, start: &RunBegin<'_>) {
         self.call(Phase::Training, |hook, _| hook.on_start(start));
     }
 
-    /// After a step.
+    /// Calls [`Hook::on_step`].
     pub(crate) fn on_step(&mut self, step: &StepEnd<'_>) {
         let recorded = self.call(Phase::Training, |hook, context| hook.on_step(step, context));
         for (name, value) in recorded {
@@ -103,7 +103,7 @@ impl HookList {
         }
     }
 
-    /// After an evaluation. Returns what the hooks recorded.
+    /// Calls [`Hook::on_evaluation`]. Returns the recorded values.
     pub(crate) fn on_evaluation(&mut self, evaluation: &EvaluationEnd<'_>) -> MetricValues {
         let mut values = MetricValues::default();
         let recorded = self.call(Phase::Validation, |hook, context| {
@@ -115,17 +115,17 @@ impl HookList {
         values
     }
 
-    /// After a checkpoint.
+    /// Calls [`Hook::on_checkpoint`].
     pub(crate) fn on_checkpoint(&mut self, checkpoint: &CheckpointEnd<'_>) {
         self.call(Phase::Training, |hook, _| hook.on_checkpoint(checkpoint));
     }
 
-    /// At the end of the run.
+    /// Calls [`Hook::on_end`].
     pub(crate) fn on_end(&mut self, end: &RunEnd) {
         self.call(Phase::Training, |hook, _| hook.on_end(end));
     }
 
-    /// The readings after steps since the last line of the log, aggregated.
+    /// Takes the values recorded by `on_step` since the last log line, aggregated.
     pub(crate) fn take_readings(&mut self) -> MetricValues {
         let mut values = MetricValues::default();
         for (name, accumulator) in &mut self.pending {
@@ -136,10 +136,10 @@ impl HookList {
         values
     }
 
-    /// The first error of a hook, once.
+    /// Takes the first error of a hook.
     ///
     /// # Errors
-    /// A hook failed, or recorded a metric that is not declared.
+    /// A hook failed, or recorded an undeclared metric.
     pub(crate) fn check(&mut self) -> Result<(), TrainError> {
         self.failure.take().map_or(Ok(()), Err)
     }

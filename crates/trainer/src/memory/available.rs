@@ -1,4 +1,5 @@
-//! The memory that this process may still take: the tightest of the machine's, the control groups' and its own limits.
+//! The memory that this process may still allocate: the tightest limit of the machine, its control groups and
+//! the process.
 
 use std::fmt;
 use std::fs;
@@ -6,25 +7,25 @@ use std::path::Path;
 
 use super::{kib_of, resident};
 
-/// Memory that this process may still take.
+/// Memory that this process may still allocate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Available {
-    /// In bytes.
+    /// The amount in bytes.
     pub bytes: u64,
-    /// The limit that leaves no more.
+    /// The tightest limit.
     pub limit: MemoryLimit,
 }
 
-/// A limit of a process's memory.
+/// A limit on a process's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryLimit {
     /// The machine's memory: `MemAvailable` of `/proc/meminfo`.
     Machine,
-    /// A control group's limit, version 1 or 2, minus what the group uses. Cached files count as free.
+    /// The limit of a control group (version 1 or 2) minus the group's usage. Cached files count as free.
     ControlGroup,
-    /// The process's own limit of its address space or data (`ulimit -v`, `ulimit -d`), minus its resident memory.
+    /// The process's limit on address space or data (`ulimit -v`, `ulimit -d`) minus its resident memory.
     Process,
-    /// A GPU's own memory.
+    /// The memory of a GPU.
     Device,
 }
 
@@ -39,7 +40,7 @@ impl fmt::Display for MemoryLimit {
     }
 }
 
-/// The memory that this process may still take, by Linux's account; none elsewhere.
+/// The memory that this process may still allocate. `None` except on Linux.
 pub fn available() -> Option<Available> {
     let of = |limit| move |bytes| Available { bytes, limit };
     let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
@@ -57,11 +58,11 @@ pub fn available() -> Option<Available> {
     .min_by_key(|available| available.bytes)
 }
 
-/// The files of a version of control groups.
+/// The files of one version of control groups.
 struct Files {
     limit: &'static str,
     used: &'static str,
-    /// The lines of `memory.stat` with the bytes of cached files, which the kernel drops when memory is short.
+    /// The entries of `memory.stat` that count cached files, which the kernel drops when memory is short.
     cached: [&'static str; 2],
 }
 
@@ -76,8 +77,8 @@ const VERSION_2: Files = Files {
     cached: ["inactive_file", "active_file"],
 };
 
-/// The bytes that the control groups of a process leave, whose `/proc/PID/cgroup` is `membership`; none without a limit. A
-/// group's limit holds for all groups in it, so every group up to `root` is read.
+/// The bytes left by the control groups of a process whose `/proc/PID/cgroup` is `membership`. `None` without
+/// a limit. A group's limit includes its subgroups, so every group up to `root` is read.
 fn control_groups(root: &Path, membership: &str) -> Option<u64> {
     let groups = membership.lines().filter_map(|line| {
         let mut parts = line.splitn(3, ':').skip(1);
@@ -92,7 +93,7 @@ fn control_groups(root: &Path, membership: &str) -> Option<u64> {
         }
     });
     let left = groups.flat_map(|(base, path, files)| {
-        // In a container the path can be the host's: groups that are not there are passed over.
+        // In a container, the path may be the host's. Groups that do not exist are ignored.
         let up = Path::new(path).ancestors();
         up.filter_map(move |path| left_in(&base.join(path), &files))
             .collect::<Vec<_>>()
@@ -100,7 +101,7 @@ fn control_groups(root: &Path, membership: &str) -> Option<u64> {
     left.min()
 }
 
-/// The bytes that one control group leaves.
+/// The bytes left by one control group.
 fn left_in(group: &Path, files: &Files) -> Option<u64> {
     let text = |name| fs::read_to_string(group.join(name)).ok();
     let number = |name| text(name)?.trim().parse::<u64>().ok();
@@ -116,7 +117,7 @@ fn left_in(group: &Path, files: &Files) -> Option<u64> {
     Some(limit.saturating_sub(used))
 }
 
-/// The smaller of the soft limits of address space and data in `/proc/PID/limits`; none without a limit.
+/// The smaller of the soft limits on address space and data in `/proc/PID/limits`. `None` without a limit.
 fn process_limit(limits: &str) -> Option<u64> {
     let soft = |line: &str| {
         let rest = ["Max address space", "Max data size"]
@@ -141,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tightest_group_of_version_2_counts_and_cached_files_are_free() {
+    fn the_tightest_v2_group_counts_and_file_cache_is_free() {
         let root = tempfile::tempdir().unwrap();
         let root = root.path();
         let group = |limit: &str, used: u64| {
@@ -163,7 +164,7 @@ mod tests {
         let limit = (200 * MIB).to_string();
         write(&root.join("a"), &group(&limit, 100));
         assert_eq!(control_groups(root, "0::/a/b\n"), Some(115 * MIB));
-        // The path of a container's host: the root of the container's groups has the limit.
+        // The path is that of the container's host. Inside, the root group has the limit.
         write(root, &group(&limit, 50));
         assert_eq!(
             control_groups(root, "0::/machine.slice/x\n"),
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn the_smaller_limit_of_the_process_counts() {
+    fn the_smaller_process_limit_counts() {
         let limits = |space: &str, data: &str| {
             format!(
                 "Limit                     Soft Limit           Hard Limit           Units\n\

@@ -120,8 +120,8 @@ pub(crate) struct TextMetric {
 }
 
 impl TextMetric {
-    /// Everything that there is to say of a step, in few lines: the dashboard cuts off what does not fit, and an 80 ×
-    /// 24 terminal shows six lines of 28 columns.
+    /// The state of the run in a few lines. The dashboard truncates them, and an 80 × 24 terminal shows six
+    /// lines of 28 columns.
     pub(crate) fn now() -> Self {
         Self::new(NOW, |figures| {
             let loss = figures.reading("loss");
@@ -151,12 +151,12 @@ impl TextMetric {
         })
     }
 
-    /// Each dataset's own validation loss.
+    /// The validation loss on each dataset.
     pub(crate) fn datasets() -> Self {
         Self::new(DATASETS, |figures| figures.datasets.to_string())
     }
 
-    /// Time to the last step.
+    /// The remaining time.
     pub(crate) fn time_left() -> Self {
         Self::new(TIME_LEFT, |figures| duration(figures.seconds_left))
     }
@@ -201,7 +201,7 @@ mod tests {
     use super::duration;
 
     #[test]
-    fn times_have_two_units() {
+    fn durations_have_two_units() {
         let texts = [0.4, 59.4, 61.0, 3_600.0, 86_399.0, 200_000.0].map(duration);
         let expected = [
             "0 s",

@@ -33,8 +33,8 @@ impl Row {
 
 const MIB: f64 = (1 << 20) as f64;
 
-/// To add a metric that a [`StepReading`] gives, add a row. The dashboard's tabs are in one row, which must fit into 80
-/// columns.
+/// To add a metric computed from a [`StepReading`], add a row. The dashboard shows its tabs in one row, which
+/// must fit into 80 columns.
 fn rows() -> Vec<Row> {
     vec![
         Row::field(
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_have_names_of_their_own() {
+    fn row_names_are_unique() {
         let names: std::collections::BTreeSet<_> = built_in().iter().map(|m| &m.name).collect();
         assert_eq!(names.len(), built_in().len());
     }

@@ -1,16 +1,16 @@
-//! Muon (Jordan et al. 2024): a matrix is updated by its momentum, orthogonalized so that all singular values are near 1.
+//! Muon (Jordan et al. 2024): updates a matrix by its momentum, orthogonalized so that all singular values
+//! are near 1.
 //!
 //! ```text
 //! m <- μ · m + (1 - μ) · g
 //! p <- p · (1 - rate · decay) - rate · 0.2 · √max(rows, columns) · orthogonal((1 - μ) · g + μ · m)
 //! ```
 //!
-//! The momentum is Nesterov's, and the factor `0.2 · √max(rows, columns)` is Moonshot's (Liu et al. 2025, "Muon is
-//! scalable for LLM training"). The root mean square of an orthogonal update is `1/√max(rows, columns)`, that of
-//! AdamW's updates 0.2 to 0.4 in their runs. With the factor, one learning rate and one weight decay suit both
-//! optimizers. PyTorch's
-//! `torch.optim.Muon` with `adjust_lr_fn="match_rms_adamw"` is the same except that it rounds to bfloat16: here
-//! everything is f32.
+//! The momentum is Nesterov's, and the factor `0.2 · √max(rows, columns)` is Moonshot's (Liu et al. 2025,
+//! "Muon is scalable for LLM training"). The root mean square of an orthogonal update is `1/√max(rows,
+//! columns)`, that of AdamW's updates 0.2 to 0.4 in their runs. With the factor, one learning rate and one
+//! weight decay suit both optimizers. PyTorch's `torch.optim.Muon` with `adjust_lr_fn="match_rms_adamw"` is
+//! the same, except that it rounds to bfloat16: here everything is f32.
 //!
 //! Queries, keys and values are three linear layers whose weights are stored as one matrix. Each is orthogonalized
 //! separately, as Jordan advises. Otherwise the largest of the three would dominate the update.

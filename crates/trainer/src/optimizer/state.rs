@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::ops::FloatTensor;
 use burn::tensor::{Device, TensorData};
-use emberlm_model::weights::{DeviceTensor, HostTensor, Parts, part_of, part_path, together};
+use emberlm_model::weights::{DeviceTensor, HostTensor, Parts, join_parts, part_of, part_path};
 
 use super::Moments;
 use super::rule::Rule;
@@ -27,7 +27,7 @@ const ONE: &str = ".momentum";
 pub struct Snapshot<B: BurnBackend> {
     /// The number of updates made.
     pub updates: u64,
-    /// The tensors by name, with the parts of a split parameter together.
+    /// The tensors by name, with the parts of a split parameter joined.
     tensors: Vec<(String, Vec<FloatTensor<B>>)>,
 }
 
@@ -45,7 +45,7 @@ impl<B: BurnBackend> Snapshot<B> {
                 };
                 Some(((*path).clone(), tensor.clone()))
             });
-            let named = together::<B>(tensors).into_iter();
+            let named = join_parts::<B>(tensors).into_iter();
             named.map(move |(path, tensors)| (format!("{path}{suffix}"), tensors))
         };
         let mut tensors: Vec<_> = [FIRST, SECOND, ONE].into_iter().flat_map(of).collect();

@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn evaluations_are_those_of_the_interval_and_one_at_the_end() {
+    fn evaluations_follow_the_interval_and_the_end() {
         let mut train = TrainConfig {
             steps: 1000,
             ..TrainConfig::default()

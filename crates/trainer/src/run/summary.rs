@@ -79,7 +79,7 @@ fn hours(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn times_are_in_seconds_minutes_and_hours() {
+    fn durations_use_seconds_minutes_and_hours() {
         for (seconds, text) in [
             (39.2, "40 s"),
             (110.0, "2 min"),

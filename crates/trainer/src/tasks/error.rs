@@ -1,11 +1,11 @@
-//! Errors of a task's file.
+//! The error type of the tasks.
 
 use std::path::{Path, PathBuf};
 
-/// A task's file that cannot be used.
+/// A task's file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TaskError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read {path}: {source}")]
     Read {
         /// The file.
@@ -13,13 +13,13 @@ pub enum TaskError {
         /// The operating system's error.
         source: std::io::Error,
     },
-    /// It has no line but blank ones.
+    /// The file has no items, only blank lines.
     #[error("{path} has no items")]
     Empty {
         /// The file.
         path: PathBuf,
     },
-    /// A line that is not an item of the task.
+    /// A line is not a valid item of the task.
     #[error("{path}:{line}: {reason}")]
     Line {
         /// The file.
@@ -32,7 +32,7 @@ pub enum TaskError {
 }
 
 impl TaskError {
-    /// For `map_err`: what is wrong with a line.
+    /// Adds the file and the line number to an error, for `map_err`.
     pub(super) fn line(path: &Path, line: usize) -> impl FnOnce(String) -> Self {
         let path = path.to_owned();
         move |reason| Self::Line { path, line, reason }

@@ -1,6 +1,6 @@
-//! HellaSwag: the choice of the ending that continues a context, under two published conventions.
+//! HellaSwag: choosing the ending that continues a context, under two published conventions.
 //!
-//! The published form: a JSON object per line, of whose fields `activity_label`, `ctx_a`, `ctx_b`, `ctx`, `endings` and
+//! The file has a JSON object per line. The fields `activity_label`, `ctx_a`, `ctx_b`, `ctx`, `endings` and
 //! `label` are read.
 
 use emberlm_data::Tokenizer;
@@ -12,23 +12,24 @@ use super::lines::{self, Fields};
 use super::pair::{self, Limits};
 use super::statistics::Estimate;
 
-/// The conversion of an item to text, and of likelihoods to an answer.
+/// The way an item becomes text and likelihoods become an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Convention {
-    /// llm.c's and build-nanogpt's `hellaswag.py`: `ctx` and `" " + ending`, encoded apart. `acc` takes the ending of the
-    /// least summed loss, `acc_norm` of the least mean loss per token.
+    /// `hellaswag.py` of llm.c and build-nanogpt: `ctx` and `" " + ending`, tokenized separately. `acc` picks
+    /// the ending with the lowest summed loss, `acc_norm` that with the lowest mean loss per token.
     LlmC,
-    /// lm-evaluation-harness' `hellaswag`: `activity_label: ctx_a Ctx_b` and `" " + ending`, both cleaned of WikiHow's
-    /// brackets, encoded together. `acc` takes the ending of the largest log-likelihood, `acc_norm` of the largest per
-    /// character of the ending (Unicode's code points, without the blank).
+    /// `hellaswag` of lm-evaluation-harness: `activity_label: ctx_a Ctx_b` and `" " + ending`, both cleaned
+    /// of WikiHow's bracketed markup and tokenized joint. `acc` picks the ending with the highest
+    /// log-likelihood, `acc_norm` that with the highest log-likelihood per character of the ending (Unicode
+    /// code points, without the leading space).
     Harness,
 }
 
 impl Convention {
-    /// Both.
+    /// All conventions.
     pub const ALL: [Self; 2] = [Self::LlmC, Self::Harness];
 
-    /// The program whose convention it is.
+    /// The program that the convention is from.
     pub const fn name(self) -> &'static str {
         match self {
             Self::LlmC => "llm.c",
@@ -40,30 +41,30 @@ impl Convention {
 /// A context and its endings.
 #[derive(Debug, PartialEq)]
 pub struct Item {
-    /// Its line in the file.
+    /// The line number in the file.
     pub(super) line: usize,
     ctx: String,
     endings: Vec<String>,
-    /// As the harness cleans them.
+    /// The context as cleaned by the harness.
     query: String,
     choices: Vec<String>,
-    /// The ending that is right, from 0.
+    /// The index of the correct ending.
     label: usize,
 }
 
 /// The result of HellaSwag.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChoiceReport {
-    /// In the order of [`Convention::ALL`].
+    /// The result per convention, in the order of [`Convention::ALL`].
     pub conventions: Vec<ConventionReport>,
-    /// Item by item.
+    /// The answer to each item.
     pub answers: Vec<ItemAnswer>,
 }
 
 /// The result under one convention.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ConventionReport {
-    /// Which.
+    /// The convention.
     pub convention: Convention,
     /// `acc`.
     pub accuracy: Estimate,
@@ -74,27 +75,27 @@ pub struct ConventionReport {
 /// The answer to an item.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ItemAnswer {
-    /// The ending that is right, from 0.
+    /// The index of the correct ending.
     pub label: usize,
-    /// By llm.c's convention.
+    /// The answer under llm.c's convention.
     pub llm_c: ChoiceAnswer,
-    /// By lm-evaluation-harness'.
+    /// The answer under lm-evaluation-harness's convention.
     pub lm_evaluation_harness: ChoiceAnswer,
 }
 
 /// The answer under one convention.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ChoiceAnswer {
-    /// `ln p(ending)` in nats, by ending.
+    /// The log-likelihood `ln p(ending)` of each ending, in nats.
     pub log_likelihoods: Vec<f64>,
-    /// The ending that `acc` chooses, from 0.
+    /// The index of the ending chosen by `acc`.
     pub choice: usize,
-    /// The ending that `acc_norm` chooses, from 0.
+    /// The index of the ending chosen by `acc_norm`.
     pub choice_norm: usize,
 }
 
 impl Item {
-    /// Of a line's fields.
+    /// Parses the fields of a line.
     pub(super) fn read(fields: &Fields, line: usize) -> Result<Self, String> {
         let text = |name| lines::text(fields, name);
         let endings = lines::texts(fields, "endings")?;
@@ -120,18 +121,18 @@ impl Item {
         })
     }
 
-    /// The rows to score: every ending by llm.c's convention, then by the harness'.
+    /// The rows to score: every ending under llm.c's convention, then under the harness's.
     pub(super) fn rows(&self, tokenizer: &Tokenizer, limits: Limits) -> Result<Vec<Row>, String> {
         let blank = |ending: &String| format!(" {ending}");
         let (endings, choices) = (self.endings.iter(), self.choices.iter());
-        let apart = endings.map(|e| pair::apart(tokenizer, &self.ctx, &blank(e), limits));
-        let together = choices.map(|e| pair::together(tokenizer, &self.query, &blank(e), limits));
-        apart.chain(together).collect()
+        let separate = endings.map(|e| pair::separate(tokenizer, &self.ctx, &blank(e), limits));
+        let joint = choices.map(|e| pair::joint(tokenizer, &self.query, &blank(e), limits));
+        separate.chain(joint).collect()
     }
 
-    /// The answer, from its rows' likelihoods.
+    /// The answer, given the likelihoods of the item's rows.
     fn answer(&self, likelihoods: &[Likelihood]) -> ItemAnswer {
-        let (apart, together) = likelihoods.split_at(self.endings.len());
+        let (separate, joint) = likelihoods.split_at(self.endings.len());
         let per_token = |found: &Likelihood| found.sum / found.tokens as f64;
         let characters = self.choices.iter().map(|choice| choice.chars().count());
         let per_character = |(found, count): (&Likelihood, usize)| found.sum / count as f64;
@@ -145,16 +146,16 @@ impl Item {
         };
         ItemAnswer {
             label: self.label,
-            llm_c: answer(apart, apart.iter().map(per_token).collect()),
+            llm_c: answer(separate, separate.iter().map(per_token).collect()),
             lm_evaluation_harness: answer(
-                together,
-                together.iter().zip(characters).map(per_character).collect(),
+                joint,
+                joint.iter().zip(characters).map(per_character).collect(),
             ),
         }
     }
 }
 
-/// The result, from the likelihoods of all items' rows.
+/// Computes the result from the likelihoods of all items' rows.
 pub(super) fn report(items: &[Item], likelihoods: &[Likelihood]) -> ChoiceReport {
     let mut rest = likelihoods;
     let mut answers = Vec::with_capacity(items.len());
@@ -186,7 +187,8 @@ pub(super) fn report(items: &[Item], likelihoods: &[Likelihood]) -> ChoiceReport
     }
 }
 
-/// The published file has numbers; the copy on the hub has them as text, and empty where the answers are kept.
+/// Parses the label. The published file has numbers. The copy on the Hugging Face Hub has strings, which are
+/// empty if the answers are withheld.
 fn label(label: Option<&Value>) -> Result<usize, String> {
     let number = match label {
         None | Some(Value::Null) => None,
@@ -200,7 +202,7 @@ fn label(label: Option<&Value>) -> Result<usize, String> {
     number.ok_or(none)?.ok_or_else(rule)
 }
 
-/// The place of the largest, the first of equals as numpy's `argmax`.
+/// The index of the largest value; the first one of equals, as numpy's `argmax`.
 fn largest(values: &[f64]) -> usize {
     let mut best = 0;
     for (at, value) in values.iter().enumerate() {
@@ -211,14 +213,14 @@ fn largest(values: &[f64]) -> usize {
     best
 }
 
-/// The harness' `preprocess`: blanks at both ends and WikiHow's marks in brackets are taken out, and two blanks become
-/// one, once.
+/// The harness's `preprocess`: trims whitespace, removes WikiHow's bracketed markup, and replaces double
+/// spaces in a single pass.
 fn cleaned(text: &str) -> String {
     let text = text.trim_matches(pair::is_blank).replace(" [title]", ". ");
     without_brackets(&text).replace("  ", " ")
 }
 
-/// Without what the pattern `\[.*?\]` matches: from each bracket to the next that closes on the same line.
+/// Removes matches of the pattern `\[.*?\]`: from each bracket to the next closing one on the same line.
 fn without_brackets(text: &str) -> String {
     let mut kept = String::with_capacity(text.len());
     let mut rest = text;
@@ -236,17 +238,18 @@ fn without_brackets(text: &str) -> String {
     kept + rest
 }
 
-/// Python's `str.capitalize`: the first character large, the others small.
+/// Python's `str.capitalize`: the first character in title case, the rest in lower case.
 fn capitalized(text: &str) -> String {
     let Some(first) = text.chars().next() else {
         return String::new();
     };
-    // All in small letters at once: how a sigma is written depends on the letters around it.
+    // Lowercase the whole text at once: the form of a sigma depends on its neighbours.
     let small = text.to_lowercase();
     let of_first: usize = first.to_lowercase().map(char::len_utf8).sum();
     let mut large = first.to_uppercase();
     let head = large.next().unwrap_or(first);
-    // What becomes several letters, as a ligature does, has only the first of them large.
+    // If the first character expands to several letters, as ligatures do, only the first of them is upper
+    // case.
     let tail: String = large.flat_map(char::to_lowercase).collect();
     format!("{head}{tail}{}", &small[of_first..])
 }
@@ -262,7 +265,7 @@ mod tests {
         Item::read(&serde_json::from_str(&json).unwrap(), 1)
     }
 
-    /// The results of Python's `preprocess` and `capitalize`.
+    /// Expected values are from Python's `preprocess` and `capitalize`.
     #[test]
     fn texts_are_cleaned_as_the_harness_does() {
         assert_eq!(
@@ -277,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_label_is_a_number_or_its_text() {
+    fn labels_are_numbers_or_strings() {
         let endings = r#"["x", "y", "z"]"#;
         assert_eq!(item(r#", "label": 2"#, endings).unwrap().label, 2);
         assert_eq!(item(r#", "label": "1""#, endings).unwrap().label, 1);
@@ -302,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_and_means_answer_apart() {
+    fn sums_and_means_choose_separately() {
         let item = item(r#", "label": 1"#, r#"["four", "é"]"#).unwrap();
         let of = |sum, tokens| Likelihood {
             sum,

@@ -1,7 +1,8 @@
-//! LAMBADA: prediction of the last word of a passage, which needs the whole passage.
+//! LAMBADA: predicting the last word of a passage, which requires the whole passage as context.
 //!
-//! OpenAI's form: a JSON object with `text` per line, the last word after the last blank. As in lm-evaluation-harness'
-//! `lambada_openai`, the context is the text without its last word, and the target that word after a blank.
+//! The file is in OpenAI's format: a JSON object with `text` per line. As in lm-evaluation-harness's
+//! `lambada_openai`, the context is the text up to the last space, and the target is the last word with that
+//! space.
 
 use emberlm_data::Tokenizer;
 use serde::Serialize;
@@ -11,38 +12,38 @@ use super::lines::{self, Fields};
 use super::pair::{self, Limits};
 use super::statistics::Estimate;
 
-/// A passage without its last word, and that word.
+/// A passage, split before its last word.
 #[derive(Debug, PartialEq)]
 pub struct Passage {
-    /// Its line in the file.
+    /// The line number in the file.
     pub(super) line: usize,
     context: String,
-    /// With the blank before it.
+    /// The last word with the space before it.
     target: String,
 }
 
 /// The result of LAMBADA.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LambadaReport {
-    /// The share of last words that greedy decoding would have written.
+    /// The fraction of last words that greedy decoding would produce.
     pub accuracy: Estimate,
-    /// `exp` of the mean of `-ln p(last word)`: per word, however many tokens it has.
+    /// Perplexity per word: `exp` of the mean of `-ln p(last word)`, regardless of its number of tokens.
     pub perplexity: Estimate,
-    /// Passage by passage.
+    /// The prediction for each passage.
     pub answers: Vec<WordAnswer>,
 }
 
-/// The prediction of a last word.
+/// The prediction of a passage's last word.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct WordAnswer {
-    /// `ln p(last word)` in nats.
+    /// The log-likelihood `ln p(last word)` in nats.
     pub log_likelihood: f64,
-    /// True if greedy decoding would have produced it.
+    /// True if greedy decoding would produce the word.
     pub greedy: bool,
 }
 
 impl Passage {
-    /// Of a line's fields.
+    /// Parses the fields of a line.
     pub(super) fn read(fields: &Fields, line: usize) -> Result<Self, String> {
         match lines::text(fields, "text")?.rsplit_once(' ') {
             Some((context, word)) if !context.is_empty() && !word.is_empty() => Ok(Self {
@@ -55,13 +56,13 @@ impl Passage {
         }
     }
 
-    /// The rows to score.
+    /// The row to score.
     pub(super) fn row(&self, tokenizer: &Tokenizer, limits: Limits) -> Result<Row, String> {
-        pair::together(tokenizer, &self.context, &self.target, limits)
+        pair::joint(tokenizer, &self.context, &self.target, limits)
     }
 }
 
-/// The result, from the passages' likelihoods.
+/// Computes the result from the likelihoods of the passages.
 pub(super) fn report(likelihoods: &[Likelihood]) -> LambadaReport {
     LambadaReport {
         accuracy: Estimate::share(likelihoods.iter().map(|found| found.greedy)),
@@ -81,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_word_comes_after_the_last_blank() {
+    fn the_target_is_the_word_after_the_last_space() {
         let read = |text: &str| {
             let fields = Fields::from_iter([("text".to_owned(), text.into())]);
             Passage::read(&fields, 1)

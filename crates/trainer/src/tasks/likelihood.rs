@@ -6,38 +6,39 @@ use emberlm_model::Decoder;
 
 use crate::read::host_read;
 
-/// Tokens whose last ones are to be predicted from those before.
+/// A token sequence whose last tokens are to be predicted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// The context and its continuation, at most the model's context and one more.
+    /// The context and its continuation: at most one token more than the model's context.
     pub tokens: Vec<u32>,
-    /// The number of tokens at the end that are the continuation: at least one, and fewer than there are.
+    /// The number of tokens at the end that form the continuation: at least one, and fewer than all.
     pub predicted: usize,
 }
 
 impl Row {
-    /// The number of input tokens: all but the last, which is only predicted.
+    /// The number of input tokens: all but the last, which is only a target.
     pub fn seq(&self) -> usize {
         self.tokens.len() - 1
     }
 }
 
-/// The likelihood of a continuation.
+/// The log-likelihood of a continuation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Likelihood {
     /// `Σ ln p(token)` over the continuation, in nats.
     pub sum: f64,
-    /// Its tokens.
+    /// The number of tokens of the continuation.
     pub tokens: usize,
-    /// True if greedy decoding would have produced it.
+    /// True if greedy decoding would produce the continuation.
     pub greedy: bool,
 }
 
-/// Tokens in a batch, unless its rows are counted out.
+/// Tokens per batch, unless the caller sets the number of rows.
 pub const BATCH_TOKENS: usize = 4096;
 
-/// The likelihood of every row, in the rows' order. Rows are scored longest first, `batch` or about 4096 tokens at a time,
-/// shorter ones filled up at their ends, which no token before sees. `done` is called with the number of tokens of each batch.
+/// Scores every row, and returns the likelihoods in the order of `rows`. Batches have `batch` rows, or about
+/// 4096 tokens, the longest rows first. Shorter rows are padded at the end, which causal attention ignores.
+/// `done` is called with the number of tokens of each batch.
 pub fn score<B: Backend>(
     decoder: &Decoder<B>,
     rows: &[Row],
@@ -68,7 +69,7 @@ pub fn score<B: Backend>(
     found
 }
 
-/// The likelihoods of some rows, none longer than `seq`.
+/// Scores one batch of rows, none longer than `seq`.
 fn score_batch<B: Backend>(decoder: &Decoder<B>, rows: &[&Row], seq: usize) -> Vec<Likelihood> {
     let device = decoder.device();
     let tensor = |offset: usize| {

@@ -1,4 +1,4 @@
-//! JSON Lines: an item per line.
+//! Reads JSON Lines files.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -8,10 +8,11 @@ use serde_json::{Map, Value};
 
 use super::TaskError;
 
-/// A line's fields.
+/// The fields of a line.
 pub type Fields = Map<String, Value>;
 
-/// The first `limit` items of a file, or all. `item` makes one of a line's fields and its number; blank lines are none.
+/// Reads the first `limit` items of a file, or all. `item` parses a line's fields, given its number. Blank
+/// lines are ignored.
 pub fn read<T>(
     path: &Path,
     limit: Option<usize>,
@@ -23,7 +24,7 @@ pub fn read<T>(
     };
     let file = File::open(path).map_err(failed)?;
     let mut items = Vec::new();
-    // Bytes, not text: a line that is not UTF-8 is to be named too.
+    // Split bytes, not text, so that a line that is not UTF-8 is reported with its number.
     for (at, bytes) in BufReader::new(file).split(b'\n').enumerate() {
         if limit.is_some_and(|limit| items.len() >= limit) {
             break;
@@ -50,7 +51,7 @@ fn fields(line: &[u8]) -> Result<Fields, String> {
         Ok(_) => Err("it is not a JSON object".to_owned()),
         Err(error) => {
             let text = error.to_string();
-            // serde_json counts lines too, but sees only this one.
+            // serde_json reports a line number too, but always line 1 here.
             let reason = text.split(" at line ").next().unwrap_or(&text);
             let column = error.column();
             Err(format!("it is not JSON: {reason} at column {column}"))
@@ -58,7 +59,7 @@ fn fields(line: &[u8]) -> Result<Fields, String> {
     }
 }
 
-/// A field that must be a text.
+/// A required string field.
 pub fn text<'a>(fields: &'a Fields, name: &str) -> Result<&'a str, String> {
     let value = fields.get(name).ok_or_else(|| missing(name))?;
     value
@@ -66,7 +67,7 @@ pub fn text<'a>(fields: &'a Fields, name: &str) -> Result<&'a str, String> {
         .ok_or_else(|| format!("`{name}` is {value}: it must be a text"))
 }
 
-/// A field that must be a list of texts.
+/// A required field with a list of strings.
 pub fn texts<'a>(fields: &'a Fields, name: &str) -> Result<Vec<&'a str>, String> {
     let value = fields.get(name).ok_or_else(|| missing(name))?;
     let all = value

@@ -1,4 +1,4 @@
-//! A context and its continuation as tokens.
+//! Tokenizes a context and its continuation.
 
 use emberlm_data::{Tokenizer, TokenizerError};
 
@@ -7,16 +7,16 @@ use super::likelihood::Row;
 /// The limits of a model's input.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Tokens that it sees at once.
+    /// The context length in tokens.
     pub seq_len: usize,
-    /// Its number of ids.
+    /// The vocabulary size.
     pub vocab_size: usize,
 }
 
-/// The row of a context and a continuation by lm-evaluation-harness's rule: blanks at the end of the context go to the
-/// continuation; context and both together are encoded, and what comes after as many tokens as the context has is the
-/// continuation. No special tokens are added.
-pub fn together(
+/// Tokenizes a context and its continuation together, as lm-evaluation-harness does. Trailing whitespace of
+/// the context belongs to the continuation. The tokens after the first `n` of the joint text are the
+/// continuation, where `n` is the number of tokens of the context by itself. Adds no special tokens.
+pub fn joint(
     tokenizer: &Tokenizer,
     context: &str,
     continuation: &str,
@@ -29,8 +29,8 @@ pub fn together(
     row(context, continuation, limits)
 }
 
-/// The row of a context and a continuation that are encoded apart, as llm.c does.
-pub fn apart(
+/// Tokenizes a context and its continuation separately, as llm.c does.
+pub fn separate(
     tokenizer: &Tokenizer,
     context: &str,
     continuation: &str,
@@ -41,7 +41,8 @@ pub fn apart(
     row(context, continuation, limits)
 }
 
-/// The last `seq_len + 1` tokens, of which all but the last are seen and the continuation's are predicted.
+/// Keeps the last `seq_len + 1` tokens. All but the last are input, and those of the continuation are
+/// targets.
 fn row(context: Vec<u32>, continuation: Vec<u32>, limits: Limits) -> Result<Row, String> {
     let Limits {
         seq_len,
@@ -77,7 +78,7 @@ fn refused(error: TokenizerError) -> String {
     error.to_string()
 }
 
-/// Returns true where Python's `str.isspace` does: Unicode's white space and four separators of ASCII.
+/// Python's `str.isspace`: Unicode white space and the four ASCII separators.
 pub fn is_blank(c: char) -> bool {
     c.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&c)
 }
@@ -90,7 +91,7 @@ fn trim_end(text: &str) -> &str {
 mod tests {
     use super::*;
 
-    /// The blank is 0, a 1, b 2, c 3.
+    /// A vocabulary of the space (0), a (1), b (2) and c (3).
     fn chars() -> Tokenizer {
         Tokenizer::char_from_alphabet(" abc".chars()).unwrap()
     }
@@ -101,25 +102,25 @@ mod tests {
     };
 
     #[test]
-    fn a_blank_between_belongs_to_the_continuation() {
+    fn a_separating_space_belongs_to_the_continuation() {
         for (context, continuation) in [("ab ", "c"), ("ab", " c")] {
-            let row = together(&chars(), context, continuation, LIMITS).unwrap();
+            let row = joint(&chars(), context, continuation, LIMITS).unwrap();
             assert_eq!((row.tokens, row.predicted), (vec![1, 2, 0, 3], 2));
         }
-        let row = apart(&chars(), "ab ", "c", LIMITS).unwrap();
+        let row = separate(&chars(), "ab ", "c", LIMITS).unwrap();
         assert_eq!(row.predicted, 1);
     }
 
     #[test]
-    fn a_long_context_loses_its_beginning() {
-        let row = together(&chars(), "abcabc", " a", LIMITS).unwrap();
+    fn a_long_context_is_truncated_at_the_start() {
+        let row = joint(&chars(), "abcabc", " a", LIMITS).unwrap();
         assert_eq!((row.tokens, row.predicted), (vec![1, 2, 3, 0, 1], 2));
     }
 
     #[test]
-    fn what_cannot_be_scored_is_said() {
+    fn unscorable_texts_are_rejected() {
         let refusal = |context, continuation, limits| {
-            together(&chars(), context, continuation, limits).unwrap_err()
+            joint(&chars(), context, continuation, limits).unwrap_err()
         };
         assert!(refusal("", "a", LIMITS).contains("no token of the context"));
         assert!(refusal("a", "", LIMITS).contains("no token of what follows"));

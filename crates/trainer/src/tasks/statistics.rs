@@ -1,19 +1,19 @@
-//! A mean and how sure it is.
+//! Means with standard errors.
 
 use crate::spread::Spread;
 
-/// A figure with its standard error.
+/// A value with its standard error.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
-    /// The figure.
+    /// The value.
     pub value: f64,
-    /// Its standard error; none of a single item.
+    /// The standard error. `None` for a single item.
     pub stderr: Option<f64>,
 }
 
 impl Estimate {
-    /// The mean of `values` with the standard error `s / √n`, where `s² = Σ (x - mean)² / (n - 1)`, as
-    /// lm-evaluation-harness has it. Of a share `p` that is `√(p (1 - p) / (n - 1))`.
+    /// The mean of `values` with the standard error `s / √n`, where `s² = Σ (x - mean)² / (n - 1)`, as in
+    /// lm-evaluation-harness. For a proportion `p`, this is `√(p (1 - p) / (n - 1))`.
     pub(super) fn mean(values: impl IntoIterator<Item = f64, IntoIter: Clone>) -> Self {
         let values = values.into_iter();
         let count = values.clone().count() as f64;
@@ -24,13 +24,13 @@ impl Estimate {
         }
     }
 
-    /// The share of `hits` that are hits.
+    /// The proportion of `hits` that are true.
     pub(super) fn share(hits: impl IntoIterator<Item = bool, IntoIter: Clone>) -> Self {
         Self::mean(hits.into_iter().map(f64::from))
     }
 
-    /// `exp` of it. The standard error is by the delta method, `exp(mean) · stderr(mean)`: the limit of the harness's
-    /// bootstrap for many items, without its random draws.
+    /// The exponential of the estimate. The standard error follows from the delta method, `exp(mean) ·
+    /// stderr(mean)`: the limit of the harness's bootstrap for many items, without its randomness.
     pub(super) fn exp(self) -> Self {
         let value = self.value.exp();
         Self {
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn the_standard_error_of_a_perplexity() {
-        // Mean 2, variance (1 + 0 + 1) / 2 = 1, so √(1 / 3) of the mean.
+        // Mean 2, variance (1 + 0 + 1) / 2 = 1, standard error √(1 / 3).
         let found = Estimate::mean([1.0, 2.0, 3.0]).exp();
         let e2 = std::f64::consts::E.powi(2);
         assert!((found.value - e2).abs() < 1e-9);

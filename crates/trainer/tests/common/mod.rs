@@ -1,4 +1,4 @@
-//! Whole runs of a tiny model, on a dataset made for them.
+//! Complete runs of a tiny model on a generated dataset.
 
 use std::fs;
 use std::path::PathBuf;
@@ -16,18 +16,18 @@ use emberlm_trainer::{
     TrainError,
 };
 
-/// A folder with a dataset `data` of a text with something to learn in it, of characters.
+/// A directory with a character-level dataset `data` of learnable text.
 pub struct TestFolder {
     folder: tempfile::TempDir,
     _alone: MutexGuard<'static, ()>,
 }
 
-/// One place in a process at a time. A thread that waits within a step takes up what else there is to do, another run's
-/// step, which would wait for a lock of Burn's that the first one holds; and what is counted is counted for the process.
+/// Serializes tests in a process. A thread that waits within a step may execute another run's step, which
+/// would wait for a lock of Burn that the first one holds. Counters are also global to the process.
 static ALONE: Mutex<()> = Mutex::new(());
 
 impl TestFolder {
-    /// It has so many `Z`, spread over what is trained on.
+    /// Creates the dataset with `rare` occurrences of `Z`, spread over the training split.
     pub fn new(rare: usize) -> Self {
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let folder = tempfile::tempdir().unwrap();
@@ -60,7 +60,7 @@ impl TestFolder {
         Dataset::open(&self.path("data")).unwrap()
     }
 
-    /// A run's directory, and 24 steps of a model of one layer whose embedding is not its head.
+    /// A run's configuration: 24 steps of a model with one layer and an untied head.
     pub fn config(&self) -> RunConfig {
         let mut model = families::preset("llama").unwrap().config;
         model.vocab_size = None;
@@ -106,7 +106,7 @@ pub fn options(interrupter: Interrupter) -> RunOptions {
     }
 }
 
-/// A run as a user's is.
+/// Runs training as the command line does.
 #[allow(dead_code)] // Not every test has need of it.
 pub fn train<B: TrainingBackend>(
     place: &TestFolder,

@@ -1,4 +1,4 @@
-//! The optimizer as Burn's: the same updates through `burn::optim::Optimizer`, and a record that a recorder writes and reads.
+//! The optimizer through Burn's trait: the same updates, and a record that survives serialization.
 
 use burn::optim::{MultiGradientsParams, Optimizer as BurnOptimizer};
 use burn::record::{BinBytesRecorder, FullPrecisionSettings, Recorder};
@@ -13,7 +13,7 @@ use crate::optimizer::restore::KINDS;
 
 type B = Training<Flex>;
 
-/// Some of the ten updates, by any optimizer of Burn's.
+/// Some of the ten updates, through Burn's optimizer trait.
 fn stepped<O: BurnOptimizer<Decoder<B>, B>>(
     optimizer: &mut O,
     mut decoder: Decoder<B>,
@@ -27,13 +27,13 @@ fn stepped<O: BurnOptimizer<Decoder<B>, B>>(
 }
 
 #[test]
-fn steps_of_burns_trait_are_the_same_updates() {
+fn burn_trait_steps_match_direct_updates() {
     for kind in KINDS {
         let config = config(kind, true);
         let expected = values(&updated(&mut optimizer(&config), start::<Flex>(), 0..10));
         let mut first = optimizer::<Flex>(&config);
         let decoder = stepped(&mut first, start::<Flex>(), 0..4);
-        // Through bytes, into an optimizer of another process.
+        // Through bytes, into a new optimizer.
         let recorder = BinBytesRecorder::<FullPrecisionSettings>::default();
         let record = BurnOptimizer::<Decoder<B>, B>::to_record(&first);
         let bytes = Recorder::<B>::record(&recorder, record, ()).unwrap();

@@ -1,4 +1,4 @@
-//! `fixtures/optimizers.safetensors`, and the decoder that it is of.
+//! The fixture `fixtures/optimizers.safetensors` and the decoder it was computed for.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -22,7 +22,7 @@ const BYTES: &[u8] = include_bytes!("../fixtures/optimizers.safetensors");
 
 pub type Training<B> = Autodiff<B>;
 
-/// A tensor of the file.
+/// A tensor of the fixture.
 pub fn floats(name: &str) -> Vec<f32> {
     let tensors = SafeTensors::deserialize(BYTES).unwrap();
     let view = tensors.tensor(name).unwrap();
@@ -38,14 +38,14 @@ pub fn metadata(key: &str) -> Value {
     serde_json::from_str(&header.metadata().as_ref().unwrap()[key]).unwrap()
 }
 
-/// The rates of the ten updates.
+/// The learning rates of the ten updates.
 pub fn rates() -> Vec<f64> {
     let settings = metadata("settings");
     let rates = settings["rates"].as_array().unwrap().iter();
     rates.map(|rate| rate.as_f64().unwrap()).collect()
 }
 
-/// The fixture's settings, with its groups' or the default's.
+/// The fixture's settings, with its own groups or the default ones.
 pub fn config(optimizer: OptimizerKind, own_groups: bool) -> TrainConfig {
     let settings = metadata("settings");
     let number = |key: &str| settings[key].as_f64().unwrap();
@@ -123,7 +123,7 @@ impl<B: Backend> ParamMapper<Training<B>> for Start {
     }
 }
 
-/// The gradients of an update, each times a factor.
+/// The gradients of an update, scaled by a factor.
 pub fn gradients<B: Backend>(
     decoder: &Decoder<Training<B>>,
     step: usize,
@@ -151,7 +151,7 @@ impl<B: Backend> ParamVisitor<Training<B>> for Given {
         let shape = value.shape();
         let count = shape.num_elements();
         let all = floats(&format!("grad.{}", whole_path(path)));
-        // Of a part, what is of its rows.
+        // For a part of a table, take the gradient of its rows.
         let rows =
             part_of(path).and_then(|(whole, number)| Some((self.parts.rows(whole)?, number)));
         let (start, whole) = rows.map_or((0, count), |(rows, number)| {
@@ -171,7 +171,7 @@ pub fn optimizer<B: Backend>(config: &TrainConfig) -> Optimizer<B> {
     Optimizer::new(config, start::<B>().parameters())
 }
 
-/// Some of the ten updates.
+/// Applies some of the ten updates.
 pub fn updated<B: Backend>(
     optimizer: &mut Optimizer<B>,
     decoder: Decoder<Training<B>>,
@@ -180,7 +180,7 @@ pub fn updated<B: Backend>(
     updated_by(optimizer, decoder, steps, |decoder| decoder)
 }
 
-/// Some of the ten updates of a module that is the decoder or holds it.
+/// Applies some of the ten updates to a module that is or contains the decoder.
 pub fn updated_by<B: Backend, M: AutodiffModule<Training<B>>>(
     optimizer: &mut Optimizer<B>,
     mut module: M,

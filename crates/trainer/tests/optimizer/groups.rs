@@ -1,5 +1,5 @@
-//! The groups partition the parameters: for every preset of every family, at small sizes, each parameter is where its part
-//! says it is.
+//! The groups partition the parameters: for every preset of every family, at small sizes, each parameter is
+//! in the expected group.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use emberlm_model::config::{AttentionKind, FeedForwardKind, Position};
 use emberlm_model::{DecoderConfig, Parameter, count, families};
 use emberlm_trainer::optimizer::ParameterGroup;
 
-/// A preset's parts at small sizes.
+/// A preset's architecture at small sizes.
 fn small(name: &str) -> DecoderConfig {
     let mut config = families::preset(name).unwrap().config;
     config.vocab_size = Some(11);
@@ -26,7 +26,7 @@ fn small(name: &str) -> DecoderConfig {
     DecoderConfig::try_from(config).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// Paths and elements by group.
+/// Paths and element counts by group.
 #[derive(Default)]
 struct Found {
     paths: BTreeMap<&'static str, BTreeSet<String>>,
@@ -50,7 +50,7 @@ impl Found {
 }
 
 #[test]
-fn they_partition_every_presets_parameters() {
+fn groups_partition_every_preset_s_parameters() {
     let presets = families::presets();
     assert!(presets.len() > 20);
     let mut seen = BTreeSet::new();
@@ -88,7 +88,7 @@ fn they_partition_every_presets_parameters() {
         assert!(paths("vectors").iter().all(gain_or_bias), "{name}");
         assert_eq!(paths("vectors").contains("head_bias"), config.head().bias);
 
-        // And by the model's own account of its size.
+        // Also matches the model's own parameter count.
         let counted = count::parameters(&config);
         let elements = |group| found.elements.get(group).copied().unwrap_or(0);
         assert_eq!(

@@ -1,5 +1,5 @@
-//! Tables in parts are updated like whole ones, and their state is written whole: a run can be resumed where they are cut
-//! differently.
+//! Tables split into parts are updated like whole ones, and their state is saved whole, so a run can be
+//! resumed with a different split.
 
 use std::collections::HashMap;
 
@@ -13,10 +13,10 @@ use crate::optimizer::fixture::{Training, config, decoder_config, optimizer, sta
 use crate::optimizer::restore::{KINDS, on_host};
 
 type Model = Decoder<Training<Flex>>;
-/// Tensors by their names.
+/// Tensors by name.
 type Named = Vec<(String, HostTensor)>;
 
-/// The same weights, tables in three parts: 5, 4 and 4 of 13 rows.
+/// The same weights with tables in three parts: 5, 4 and 4 of 13 rows.
 fn cut(decoder: &Model) -> Model {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("model.safetensors");
@@ -29,7 +29,7 @@ fn cut(decoder: &Model) -> Model {
     decoder
 }
 
-/// The same weights in whole tables.
+/// The same weights with whole tables.
 fn whole(decoder: &Model) -> Model {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("model.safetensors");
@@ -37,7 +37,7 @@ fn whole(decoder: &Model) -> Model {
     load_own(decoder_config().blank(&Default::default()), &path).unwrap()
 }
 
-/// Ten updates; at the fourth the run is stopped and resumed with the model that `between` returns.
+/// Ten updates. At the fourth, the run is stopped and resumed with the model that `between` returns.
 fn relayed(kind: OptimizerKind, first: Model, between: fn(&Model) -> Model) -> (Named, Named) {
     let config = config(kind, true);
     let mut before = optimizer::<Flex>(&config);
@@ -58,7 +58,7 @@ fn relayed(kind: OptimizerKind, first: Model, between: fn(&Model) -> Model) -> (
 }
 
 #[test]
-fn a_run_goes_on_where_tables_are_cut_otherwise() {
+fn a_run_resumes_with_differently_split_tables() {
     for kind in KINDS {
         let expected = relayed(kind, start(), Model::clone);
         assert!(expected.1.iter().all(|(name, _)| !name.contains("parts")));
@@ -74,7 +74,7 @@ fn a_run_goes_on_where_tables_are_cut_otherwise() {
 }
 
 #[test]
-fn moments_of_another_number_of_rows_are_refused_by_name() {
+fn moments_with_a_wrong_row_count_are_rejected() {
     let decoder = cut(&start());
     let parts = Parts::of::<Training<Flex>, _>(&decoder);
     let mut optimizer = optimizer::<Flex>(&config(OptimizerKind::AdamW, false));

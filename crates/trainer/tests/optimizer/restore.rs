@@ -1,4 +1,4 @@
-//! An optimizer that is stopped and taken up again.
+//! Saving and restoring an optimizer.
 
 use burn::module::Module;
 use burn::tensor::backend::Backend as BurnBackend;
@@ -25,7 +25,7 @@ pub fn on_host<B: Backend>(snapshot: &Snapshot<B>) -> Vec<(String, HostTensor)> 
         .collect()
 }
 
-fn goes_on_to_the_bit<B: Backend>() {
+fn restores_bit_exactly<B: Backend>() {
     for kind in KINDS {
         let config = config(kind, true);
         let mut whole = optimizer::<B>(&config);
@@ -34,7 +34,7 @@ fn goes_on_to_the_bit<B: Backend>() {
         let mut before = optimizer::<B>(&config);
         let decoder = updated(&mut before, start::<B>(), 0..4);
         let snapshot = before.snapshot();
-        // What is done after a snapshot does not change it.
+        // Later updates do not change a snapshot.
         updated(&mut before, decoder.clone(), 4..6);
         let (updates, tensors) = (snapshot.updates, on_host(&snapshot));
         assert_eq!(updates, 4);
@@ -58,22 +58,22 @@ fn goes_on_to_the_bit<B: Backend>() {
 
 #[test]
 fn on_flex() {
-    goes_on_to_the_bit::<Flex>();
+    restores_bit_exactly::<Flex>();
 }
 
 #[test]
 fn on_ndarray() {
-    goes_on_to_the_bit::<NdArray>();
+    restores_bit_exactly::<NdArray>();
 }
 
-/// A module that holds a decoder.
+/// A module that contains a decoder.
 #[derive(Module, Debug)]
 struct Holder<B: BurnBackend> {
     decoder: Decoder<B>,
 }
 
-/// A module that holds the decoder, as the trainer's does, has the decoder's paths, and states of versions that wrote its own
-/// paths are read.
+/// A module that contains the decoder, like the trainer's, uses the decoder's paths. States of versions that
+/// used the module's own paths can be read.
 #[test]
 fn states_of_earlier_versions_are_read() {
     for kind in KINDS {
@@ -122,7 +122,7 @@ fn each_parameter_has_what_its_update_needs() {
 }
 
 #[test]
-fn what_is_not_the_optimizer_s_is_refused_by_name() {
+fn foreign_tensors_are_rejected_by_name() {
     let restore = |kind, tensors| {
         let mut optimizer = optimizer::<Flex>(&config(kind, false));
         optimizer.restore(1, tensors, &Parts::default(), &Default::default())

@@ -1,4 +1,4 @@
-//! Ten updates by given gradients, as `fixtures/make.py` has them from PyTorch in float64.
+//! Ten updates with given gradients, compared with PyTorch in float64 (`fixtures/make.py`).
 
 use burn::tensor::Tensor;
 use burn_flex::Flex;
@@ -8,10 +8,11 @@ use emberlm_trainer::OptimizerKind;
 
 use crate::optimizer::fixture::{config, floats, gradients, optimizer, start, updated, values};
 
-/// Of the whole change of a parameter. Measured on flex and ndarray: AdamW and Lion 8e-6, Muon 1.3e-5.
+/// Relative to the whole change of a parameter. Measured on flex and ndarray: AdamW and Lion 8e-6, Muon
+/// 1.3e-5.
 const TOLERANCE: f64 = 5e-5;
 
-fn as_in_pytorch<B: Backend>(name: &str, kind: OptimizerKind) {
+fn matches_pytorch<B: Backend>(name: &str, kind: OptimizerKind) {
     for own_groups in [false, true] {
         let mut optimizer = optimizer::<B>(&config(kind, own_groups));
         let decoder = updated(&mut optimizer, start::<B>(), 0..10);
@@ -34,36 +35,36 @@ fn as_in_pytorch<B: Backend>(name: &str, kind: OptimizerKind) {
 
 #[test]
 fn adamw_on_flex() {
-    as_in_pytorch::<Flex>("adamw", OptimizerKind::AdamW);
+    matches_pytorch::<Flex>("adamw", OptimizerKind::AdamW);
 }
 
 #[test]
 fn adamw_on_ndarray() {
-    as_in_pytorch::<NdArray>("adamw", OptimizerKind::AdamW);
+    matches_pytorch::<NdArray>("adamw", OptimizerKind::AdamW);
 }
 
 #[test]
 fn muon_on_flex() {
-    as_in_pytorch::<Flex>("muon", OptimizerKind::Muon);
+    matches_pytorch::<Flex>("muon", OptimizerKind::Muon);
 }
 
 #[test]
 fn muon_on_ndarray() {
-    as_in_pytorch::<NdArray>("muon", OptimizerKind::Muon);
+    matches_pytorch::<NdArray>("muon", OptimizerKind::Muon);
 }
 
 #[test]
 fn lion_on_flex() {
-    as_in_pytorch::<Flex>("lion", OptimizerKind::Lion);
+    matches_pytorch::<Flex>("lion", OptimizerKind::Lion);
 }
 
 #[test]
 fn lion_on_ndarray() {
-    as_in_pytorch::<NdArray>("lion", OptimizerKind::Lion);
+    matches_pytorch::<NdArray>("lion", OptimizerKind::Lion);
 }
 
 #[test]
-fn the_factor_is_on_every_gradient() {
+fn the_factor_applies_to_every_gradient() {
     for kind in [
         OptimizerKind::AdamW,
         OptimizerKind::Muon,
@@ -72,7 +73,8 @@ fn the_factor_is_on_every_gradient() {
         let outcome = |factor: f32, given: f32| {
             let mut optimizer = optimizer::<Flex>(&config(kind, false));
             let mut decoder = start::<Flex>();
-            // Halved at one of two steps, since the first update of AdamW and Lion does not depend on it.
+            // Halved in only one of two steps, since the first update of AdamW and Lion does not depend on
+            // the scale.
             for (step, halved) in [(0, false), (1, true)] {
                 let (factor, given) = if halved { (factor, given) } else { (1.0, 1.0) };
                 let grads = gradients(&decoder, step, given);
@@ -86,9 +88,9 @@ fn the_factor_is_on_every_gradient() {
     }
 }
 
-/// A map whose gradient is zero stays but for its decay.
+/// A matrix with a zero gradient changes only by weight decay.
 #[test]
-fn muon_of_no_gradient_is_no_number_s_source() {
+fn muon_with_a_zero_gradient_stays_finite() {
     let mut optimizer = optimizer::<Flex>(&config(OptimizerKind::Muon, false));
     let decoder = start::<Flex>();
     let grads = gradients(&decoder, 0, 0.0);

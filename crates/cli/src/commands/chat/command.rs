@@ -1,23 +1,20 @@
-//! Commands, which begin with `/`.
+//! Parses the user's input: commands that start with `/`, and messages.
 
 use super::settings;
 
-/// A line of the user.
+/// An input line of the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InputLine {
-    /// A message for the model.
     Message(String),
-    /// Nothing.
-    Nothing,
-    /// A command for the program.
+    /// A blank line.
+    Blank,
     Command(Command),
 }
 
-/// A command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     Help,
-    /// Restart with this text, or with nothing, before the conversation.
+    /// Restarts the conversation with this system message, or without one if empty.
     System(String),
     Reset,
     Undo,
@@ -29,7 +26,7 @@ pub enum Command {
     Quit,
 }
 
-/// Names, what follows them, and what they do.
+/// Name, argument and description of each command.
 const ALL: [(&str, &str, &str); 10] = [
     ("/help", "", "this"),
     (
@@ -60,14 +57,15 @@ const ALL: [(&str, &str, &str); 10] = [
 ];
 
 impl InputLine {
-    /// Reads what was typed. A message that begins with `/` has another one before it.
+    /// Parses an input line. A message that starts with `/` must be written with `//`.
     ///
     /// # Errors
-    /// The command does not exist, or its argument is missing or unexpected. The message lists the commands.
+    /// Returns an error if the command does not exist or its argument is missing or unexpected. The message
+    /// lists the commands.
     pub fn read(text: &str) -> Result<Self, String> {
         let Some(rest) = text.trim_start().strip_prefix('/') else {
             return Ok(match text.trim() {
-                "" => Self::Nothing,
+                "" => Self::Blank,
                 _ => Self::Message(text.to_owned()),
             });
         };
@@ -106,12 +104,12 @@ impl InputLine {
     }
 }
 
-/// The commands' names, slash included.
+/// The commands' names, including the slash.
 pub fn names() -> impl Iterator<Item = &'static str> {
     ALL.into_iter().map(|(name, ..)| name)
 }
 
-/// The list of commands.
+/// The help text that lists the commands.
 pub fn help() -> String {
     let usages = ALL.map(|(name, argument, what)| (format!("{name} {argument}"), what));
     let width = usages.iter().map(|(usage, _)| usage.len()).max();
@@ -132,9 +130,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_messages_and_nothing_are_told_apart() {
+    fn commands_messages_and_blank_lines_are_distinguished() {
         let read = |text: &str| InputLine::read(text).unwrap();
-        assert_eq!(read(" \n"), InputLine::Nothing);
+        assert_eq!(read(" \n"), InputLine::Blank);
         assert_eq!(read(" a /b\n"), InputLine::Message(" a /b\n".to_owned()));
         assert_eq!(read("//etc"), InputLine::Message("/etc".to_owned()));
         assert_eq!(read(" /help "), InputLine::Command(Command::Help));
@@ -151,17 +149,17 @@ mod tests {
     #[test]
     fn every_name_is_a_command() {
         for name in names() {
-            // Some need something after them, some take nothing.
+            // Some commands require an argument and some reject one.
             let known = [name.to_owned(), format!("{name} x")].map(|text| InputLine::read(&text));
             let known = known
                 .iter()
-                .any(|said| matches!(said, Ok(InputLine::Command(_))));
+                .any(|line| matches!(line, Ok(InputLine::Command(_))));
             assert!(known, "{name}");
         }
     }
 
     #[test]
-    fn what_is_wrong_is_told() {
+    fn invalid_commands_are_reported() {
         let refused = |text: &str| InputLine::read(text).unwrap_err();
         assert_eq!(refused("/save"), "/save needs a file's name after it");
         assert_eq!(refused("/reset now"), "/reset takes nothing after it");

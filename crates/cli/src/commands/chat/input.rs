@@ -1,4 +1,4 @@
-//! The user's messages: typed in a terminal, with editing and a history, or lines of any other input.
+//! Reads the user's messages: from a terminal with line editing and history, or as lines from stdin.
 
 use std::cell::Cell;
 use std::fs;
@@ -17,42 +17,42 @@ use super::command;
 use crate::console;
 use crate::error::{CliError, warn};
 
-/// The prompt of the input line.
+/// The prompt shown before input.
 const PROMPT: &str = "> ";
-/// The most bytes of a message. A context of 8192 tokens takes some 40,000.
+/// Maximum size of a message in bytes. A context of 8192 tokens is about 40,000 bytes.
 pub const MOST_MESSAGE: usize = 1 << 20;
-/// The most entries of the history.
+/// Maximum number of history entries.
 const MOST_ENTRIES: usize = 1000;
 
 /// The source of messages.
 pub enum Input {
-    Terminal(Box<Typed>),
+    Terminal(Box<LineEditor>),
     Lines {
-        /// The number of lines that were read.
+        /// The number of lines read so far.
         count: usize,
     },
 }
 
-/// The next input.
+/// One item of input.
 #[derive(Debug, PartialEq, Eq)]
 pub enum TerminalInput {
     Text(String),
-    /// A message of more than [`MOST_MESSAGE`] bytes, of which nothing is kept.
+    /// A message of more than [`MOST_MESSAGE`] bytes, which was discarded.
     TooLong,
-    /// A line that was given up.
-    Nothing,
+    /// A line that the user cancelled with Ctrl-C.
+    Cancelled,
     End,
 }
 
-/// An editor of lines.
-pub struct Typed {
-    editor: Editor<Rules, FileHistory>,
-    /// None where there is to be no history, or no place for it.
+/// The terminal line editor.
+pub struct LineEditor {
+    editor: Editor<LineHelper, FileHistory>,
+    /// The history file. `None` if history is disabled or has no location.
     history: Option<PathBuf>,
 }
 
 impl Input {
-    /// Of stdin: a terminal's if stdout is one too.
+    /// Opens stdin. Uses line editing if both stdin and stdout are terminals.
     pub fn new(history: bool) -> Result<Self, CliError> {
         if !(io::stdin().is_terminal() && console::stdout_is_terminal()) {
             return Ok(Self::Lines { count: 0 });
@@ -60,7 +60,7 @@ impl Input {
         let config = Config::builder().max_history_size(MOST_ENTRIES);
         let config = config.map_err(unreadable)?.build();
         let mut editor = Editor::with_config(config).map_err(unreadable)?;
-        editor.set_helper(Some(Rules::default()));
+        editor.set_helper(Some(LineHelper::default()));
         let history = if history { history_file() } else { None };
         if let Some(file) = &history
             && file.exists()
@@ -68,28 +68,28 @@ impl Input {
         {
             warn(&format!("cannot read {}: {error}", file.display()));
         }
-        Ok(Self::Terminal(Box::new(Typed { editor, history })))
+        Ok(Self::Terminal(Box::new(LineEditor { editor, history })))
     }
 
-    /// Returns true if a user types in a terminal.
+    /// Returns true if the input is interactive.
     pub fn is_terminal(&self) -> bool {
         matches!(self, Self::Terminal(_))
     }
 
-    /// Waits for the next message or command, of a line or several.
-    pub fn hear(&mut self) -> Result<TerminalInput, CliError> {
+    /// Waits for the next message or command, which may span several lines.
+    pub fn read_message(&mut self) -> Result<TerminalInput, CliError> {
         match self {
-            Self::Terminal(typed) => typed.hear(),
-            Self::Lines { count } => hear_lines(&mut io::stdin().lock(), count),
+            Self::Terminal(editor) => editor.read_message(),
+            Self::Lines { count } => read_message(&mut io::stdin().lock(), count),
         }
     }
 }
 
-/// The next message of lines: one line, or those up to the first that does not end with a backslash.
-fn hear_lines(input: &mut impl BufRead, count: &mut usize) -> Result<TerminalInput, CliError> {
+/// Reads one message: lines that end with a backslash continue on the next one.
+fn read_message(input: &mut impl BufRead, count: &mut usize) -> Result<TerminalInput, CliError> {
     let mut text = String::new();
     let mut too_long = false;
-    let heard = |text: String, too_long: bool| match too_long {
+    let message = |text: String, too_long: bool| match too_long {
         true => TerminalInput::TooLong,
         false => TerminalInput::Text(text),
     };
@@ -97,7 +97,7 @@ fn hear_lines(input: &mut impl BufRead, count: &mut usize) -> Result<TerminalInp
         let Some((line, ended)) = next_line(input, count)? else {
             return Ok(match text.is_empty() && !too_long {
                 true => TerminalInput::End,
-                false => heard(text, too_long),
+                false => message(text, too_long),
             });
         };
         too_long |= !ended || text.len() + line.len() > MOST_MESSAGE;
@@ -111,7 +111,7 @@ fn hear_lines(input: &mut impl BufRead, count: &mut usize) -> Result<TerminalInp
             text.push_str(line);
         }
         if !more {
-            return Ok(heard(text, too_long));
+            return Ok(message(text, too_long));
         }
         if !too_long {
             text.push('\n');
@@ -119,33 +119,33 @@ fn hear_lines(input: &mut impl BufRead, count: &mut usize) -> Result<TerminalInp
     }
 }
 
-impl Typed {
-    fn hear(&mut self) -> Result<TerminalInput, CliError> {
-        if let Some(rules) = self.editor.helper() {
-            rules.went_on.set(false);
+impl LineEditor {
+    fn read_message(&mut self) -> Result<TerminalInput, CliError> {
+        if let Some(helper) = self.editor.helper() {
+            helper.continued.set(false);
         }
         let text = match self.editor.readline(PROMPT) {
             Ok(text) => text,
-            Err(ReadlineError::Interrupted) => return Ok(TerminalInput::Nothing),
+            Err(ReadlineError::Interrupted) => return Ok(TerminalInput::Cancelled),
             Err(ReadlineError::Eof) => return Ok(TerminalInput::End),
             Err(error) => return Err(unreadable(error)),
         };
-        let went_on = self
+        let continued = self
             .editor
             .helper()
-            .is_some_and(|rules| rules.went_on.get());
+            .is_some_and(|helper| helper.continued.get());
         if text.len() > MOST_MESSAGE {
             return Ok(TerminalInput::TooLong);
         }
-        self.remember(&text);
-        // A text that was pasted has its own backslashes.
-        Ok(TerminalInput::Text(match went_on {
+        self.add_to_history(&text);
+        // Backslashes in pasted text are part of the text.
+        Ok(TerminalInput::Text(match continued {
             true => text.replace("\\\n", "\n"),
             false => text,
         }))
     }
 
-    fn remember(&mut self, text: &str) {
+    fn add_to_history(&mut self, text: &str) {
         if text.trim().is_empty() {
             return;
         }
@@ -166,13 +166,13 @@ impl Typed {
         };
         if let Err(error) = written {
             warn(&format!("cannot write {}: {error}", file.display()));
-            // Once is enough.
+            // Report the failure only once.
             self.history = None;
         }
     }
 }
 
-/// `emberlm/chat-history` in the user's folder for data.
+/// The history file: `emberlm/chat-history` in the user's data folder.
 fn history_file() -> Option<PathBuf> {
     Some(dirs::data_dir()?.join("emberlm").join("chat-history"))
 }
@@ -181,8 +181,8 @@ fn unreadable(error: impl std::fmt::Display) -> CliError {
     CliError::new(format!("cannot read from the terminal: {error}"))
 }
 
-/// The next line without its end, and whether it is whole; `count` goes up. Of a line of more than [`MOST_MESSAGE`] bytes only
-/// its last byte is kept.
+/// Reads the next line without its terminator, and returns whether it is complete. Increments `count`. Keeps
+/// only the last byte of a line of more than [`MOST_MESSAGE`] bytes.
 fn next_line(
     input: &mut impl BufRead,
     count: &mut usize,
@@ -206,7 +206,7 @@ fn next_line(
     Ok(Some((line.to_owned(), whole)))
 }
 
-/// Reads to the end of a line and keeps a backslash that ends it; `last` is the byte read last.
+/// Skips to the end of a line. Returns a backslash if the line ends with one. `last` is the byte read last.
 fn skip_line(input: &mut impl BufRead, mut last: Option<u8>) -> io::Result<Vec<u8>> {
     loop {
         let bytes = input.fill_buf()?;
@@ -224,18 +224,18 @@ fn skip_line(input: &mut impl BufRead, mut last: Option<u8>) -> io::Result<Vec<u
     }
 }
 
-/// The rules of editing lines.
+/// Line editing behaviour: continuation lines and command completion.
 #[derive(Default)]
-struct Rules {
-    /// True if a line ended with `\` where Enter was pressed.
-    went_on: Cell<bool>,
+struct LineHelper {
+    /// True if Enter was pressed on a line that ends with `\`.
+    continued: Cell<bool>,
 }
 
-impl Validator for Rules {
+impl Validator for LineHelper {
     fn validate(&self, context: &mut ValidationContext) -> rustyline::Result<ValidationResult> {
         Ok(match context.input().ends_with('\\') {
             true => {
-                self.went_on.set(true);
+                self.continued.set(true);
                 ValidationResult::Incomplete
             }
             false => ValidationResult::Valid(None),
@@ -243,10 +243,10 @@ impl Validator for Rules {
     }
 }
 
-impl Completer for Rules {
+impl Completer for LineHelper {
     type Candidate = String;
 
-    /// The commands that begin as the line does.
+    /// Completes the names of commands.
     fn complete(
         &self,
         line: &str,
@@ -262,20 +262,20 @@ impl Completer for Rules {
     }
 }
 
-impl Hinter for Rules {
+impl Hinter for LineHelper {
     type Hint = String;
 }
 
-impl Highlighter for Rules {}
+impl Highlighter for LineHelper {}
 
-impl Helper for Rules {}
+impl Helper for LineHelper {}
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn lines_lose_their_ends_and_bad_ones_are_named() {
+    fn lines_are_read_without_terminators_and_bad_ones_are_reported() {
         let mut input = &b"a\r\nb\n\n\xFF\n"[..];
         let mut count = 0;
         let mut next =
@@ -289,16 +289,16 @@ mod tests {
     }
 
     #[test]
-    fn messages_that_are_too_long_are_left_out_whole() {
+    fn messages_over_the_limit_are_discarded() {
         let long = "x".repeat(MOST_MESSAGE);
         let text = format!("{long}\n{long}y\na\n{long}yyy\\\nb\n{long}\\\nb\nc\\\nd\n{long}yyy");
         let mut input = text.as_bytes();
         let mut count = 0;
-        let mut next = || hear_lines(&mut input, &mut count).unwrap();
+        let mut next = || read_message(&mut input, &mut count).unwrap();
         assert_eq!(next(), TerminalInput::Text(long.clone()));
         assert_eq!(next(), TerminalInput::TooLong);
         assert_eq!(next(), TerminalInput::Text("a".to_owned()));
-        // With its continuation line.
+        // The message has a continuation line.
         assert_eq!(next(), TerminalInput::TooLong);
         assert_eq!(next(), TerminalInput::TooLong);
         assert_eq!(next(), TerminalInput::Text("c\nd".to_owned()));

@@ -1,4 +1,4 @@
-//! Ctrl-C: it ends an answer, and where nothing is being said and nobody types, the program.
+//! Ctrl-C handling: interrupts an answer, or ends the program if it is idle and input is not interactive.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,24 +9,24 @@ use signal_hook::flag;
 use crate::error::CliError;
 use crate::signals;
 
-/// The exit code of a program that Ctrl-C has ended, as shells have it.
+/// The exit code shells use for a program ended by Ctrl-C.
 const EXIT_CODE: i32 = 130;
 
-/// The state of Ctrl-C, and its effect.
+/// The state of Ctrl-C.
 ///
-/// While a line is edited the terminal hands it over as a key, and none of this is asked.
+/// During line editing the terminal delivers Ctrl-C as a key, so this handler is not involved.
 #[derive(Debug)]
 pub struct Interrupt {
     came: Arc<AtomicBool>,
-    /// True if it ends the program now.
+    /// True if Ctrl-C ends the program at this moment.
     ends: Arc<AtomicBool>,
-    /// True if it ends the program where no answer is being generated.
+    /// True if Ctrl-C ends the program while no answer is generated.
     ends_at_rest: bool,
 }
 
 impl Interrupt {
-    /// Listens from now on. Who types in a terminal may press it twice, and the second time must not end the program where the
-    /// first one has just ended an answer: there it never does.
+    /// Installs the handler. In a terminal Ctrl-C never ends the program: a user may press it twice, and the
+    /// second press may arrive just after the answer has ended.
     pub fn listen(in_terminal: bool) -> Result<Self, CliError> {
         let this = Self {
             came: Arc::new(AtomicBool::new(false)),
@@ -42,7 +42,7 @@ impl Interrupt {
         Ok(this)
     }
 
-    /// Does something that Ctrl-C only interrupts: it is given what then becomes true.
+    /// Runs `work` so that Ctrl-C only sets the flag passed to it.
     pub fn during<T>(&self, work: impl FnOnce(&AtomicBool) -> T) -> T {
         self.came.store(false, Ordering::Relaxed);
         self.ends.store(false, Ordering::Relaxed);

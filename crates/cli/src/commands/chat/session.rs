@@ -1,4 +1,4 @@
-//! A conversation: what is said is answered or done, until the input ends.
+//! The main loop of a conversation: answers messages and runs commands until the input ends.
 
 use std::path::PathBuf;
 
@@ -8,37 +8,37 @@ use emberlm_tokenizer::chat::ChatEncoder;
 use indicatif::HumanCount;
 
 use super::command::{Command, InputLine, help};
+use super::conversation::Conversation;
+use super::generator::{Answer, AnswerGenerator, End};
 use super::input::{Input, MOST_MESSAGE, TerminalInput};
 use super::interrupt::Interrupt;
 use super::settings::Settings;
-use super::speaker::{Answer, End, Speaker};
-use super::talk::Talk;
 use crate::commands::generate::speed::Speed;
 use crate::console;
 use crate::error::{CliError, warn};
 use crate::output::{Align, Table, print};
 
-/// All that a conversation needs.
+/// A conversation in progress.
 pub struct Session<'a, B: Backend> {
-    speaker: Speaker<'a, B>,
+    generator: AnswerGenerator<'a, B>,
     encoder: &'a ChatEncoder,
-    talk: Talk,
+    conversation: Conversation,
     settings: Settings,
     input: Input,
     interrupt: Interrupt,
     /// The last answer.
     last: Option<Answer>,
-    /// The time that all answers took, also those that were taken back.
+    /// Total time of all answers, including removed ones.
     total: Speed,
-    /// The files that it wrote: no other one is replaced.
+    /// Files written by this session. `/save` overwrites only these.
     saved: Vec<PathBuf>,
 }
 
-/// The reason for which a question has no answer.
+/// The reason that a question has no answer.
 enum Failure {
-    /// This question could not be answered; others can.
+    /// This question cannot be answered. Later ones may succeed.
     Question(CliError),
-    /// Nobody can read what is answered.
+    /// The output cannot be written.
     Output(CliError),
 }
 
@@ -49,19 +49,19 @@ impl From<CliError> for Failure {
 }
 
 impl<'a, B: Backend> Session<'a, B> {
-    /// One in which nothing was said yet; Ctrl-C is listened for from now on.
+    /// Starts an empty conversation and installs the Ctrl-C handler.
     pub fn new(
-        speaker: Speaker<'a, B>,
+        generator: AnswerGenerator<'a, B>,
         encoder: &'a ChatEncoder,
-        talk: Talk,
+        conversation: Conversation,
         settings: Settings,
         input: Input,
     ) -> Result<Self, CliError> {
         Ok(Self {
             interrupt: Interrupt::listen(input.is_terminal())?,
-            speaker,
+            generator,
             encoder,
-            talk,
+            conversation,
             settings,
             input,
             last: None,
@@ -70,12 +70,12 @@ impl<'a, B: Backend> Session<'a, B> {
         })
     }
 
-    /// Runs until the input ends.
+    /// Runs the loop until the input ends.
     pub fn run(mut self) -> Result<(), CliError> {
         loop {
-            let text = match self.input.hear()? {
+            let text = match self.input.read_message()? {
                 TerminalInput::Text(text) => text,
-                TerminalInput::Nothing => continue,
+                TerminalInput::Cancelled => continue,
                 TerminalInput::TooLong => {
                     warn(&format!(
                         "a message may have at most {MOST_MESSAGE} bytes: this one is ignored"
@@ -85,17 +85,17 @@ impl<'a, B: Backend> Session<'a, B> {
                 TerminalInput::End => return Ok(()),
             };
             match InputLine::read(&text) {
-                Ok(InputLine::Nothing) => {}
+                Ok(InputLine::Blank) => {}
                 Ok(InputLine::Message(text)) => self.ask(text)?,
                 Ok(InputLine::Command(Command::Quit)) => return Ok(()),
-                Ok(InputLine::Command(command)) => self.obey(command)?,
+                Ok(InputLine::Command(command)) => self.run_command(command)?,
                 Err(what) => warn(&what),
             }
         }
     }
 
-    /// Runs a command. Its output goes to stdout; that it succeeded is printed in a terminal only.
-    fn obey(&mut self, command: Command) -> Result<(), CliError> {
+    /// Runs a command. Output goes to stdout. Confirmations are only printed in a terminal.
+    fn run_command(&mut self, command: Command) -> Result<(), CliError> {
         match command {
             Command::Help => print(&help())?,
             Command::System(text) => {
@@ -103,19 +103,19 @@ impl<'a, B: Backend> Session<'a, B> {
                     true => "restarted without a system message",
                     false => "restarted with this system message",
                 });
-                self.talk = Talk::new(Some(text));
+                self.conversation = Conversation::new(Some(text));
                 self.last = None;
             }
             Command::Reset => {
-                self.talk.reset();
+                self.conversation.reset();
                 self.last = None;
                 self.note("restarted");
             }
-            Command::Undo => match self.talk.undo() {
+            Command::Undo => match self.conversation.undo() {
                 Some(_) => self.note("removed"),
                 None => warn("there is nothing to remove"),
             },
-            Command::Retry => match self.talk.undo() {
+            Command::Retry => match self.conversation.undo() {
                 Some(question) => self.ask(question)?,
                 None => warn("there is nothing to answer again"),
             },
@@ -132,20 +132,20 @@ impl<'a, B: Backend> Session<'a, B> {
                 Ok(()) => self.note("saved"),
                 Err(error) => report(&error),
             },
-            // What ends it has been looked at before.
+            // `run` handles it.
             Command::Quit => {}
         }
         Ok(())
     }
 
-    /// Answers a question; one that cannot be answered is taken back.
+    /// Answers a question. If that fails, removes the question from the conversation.
     fn ask(&mut self, question: String) -> Result<(), CliError> {
-        self.talk.ask(question);
+        self.conversation.ask(question);
         match self.answer() {
             Ok(()) => Ok(()),
             Err(Failure::Output(error)) => Err(error),
             Err(Failure::Question(error)) => {
-                self.talk.undo();
+                self.conversation.undo();
                 report(&error);
                 Ok(())
             }
@@ -153,11 +153,12 @@ impl<'a, B: Backend> Session<'a, B> {
     }
 
     fn answer(&mut self) -> Result<(), Failure> {
-        let context = self.speaker.context();
+        let context = self.generator.context();
         let most = self.settings.max_new_tokens();
-        // An answer may take more where there is more, but the conversation gives way for no more than that.
+        // An answer may use all free context, but old messages are dropped for at most a quarter of the
+        // context.
         let room = most.min(context / 4).max(1);
-        let prompt = self.talk.prompt(self.encoder, context, room)?;
+        let prompt = self.conversation.prompt(self.encoder, context, room)?;
         if prompt.begins_to_leave_out {
             warn(&format!(
                 "the conversation has outgrown the context of {context} tokens: from now on its oldest messages are left out of sight"
@@ -172,18 +173,18 @@ impl<'a, B: Backend> Session<'a, B> {
                 false
             }
         };
-        let speaker = &mut self.speaker;
+        let generator = &mut self.generator;
         let answer = self.interrupt.during(|interrupted| {
-            speaker.answer(prompt.ids, most, chooser, interrupted, &mut show)
+            generator.answer(prompt.ids, most, chooser, interrupted, &mut show)
         });
         if let Some(error) = refused {
             return Err(Failure::Output(error));
         }
         print("\n").map_err(Failure::Output)?;
         let answer = answer?;
-        self.talk.answer(&answer.text);
+        self.conversation.answer(&answer.text);
         match answer.end {
-            End::InputLine => {}
+            End::Stop => {}
             End::Length => self.note(&format!("ended after {} tokens", answer.made)),
             End::Interrupted => self.note("ended by Ctrl-C: what was made of it is kept"),
         }
@@ -192,42 +193,42 @@ impl<'a, B: Backend> Session<'a, B> {
         Ok(())
     }
 
-    /// The settings, and how full the context is.
+    /// Formats the settings and the context usage.
     fn shown(&self) -> String {
         let mut table = Table::new([Align::Left, Align::Left]);
         for (name, value, origin) in self.settings.all() {
             table.row([name.to_owned(), format!("{value} ({origin})")]);
         }
         let count = |count: usize| HumanCount(count as u64).to_string();
-        let context = self.speaker.context();
-        let used = match self.talk.tokens(self.encoder) {
+        let context = self.generator.context();
+        let used = match self.conversation.tokens(self.encoder) {
             Ok(used) if used > context => format!(
                 "{} of {} tokens: the oldest messages will be left out of sight",
                 count(used),
                 count(context)
             ),
             Ok(used) => format!("{} of {} tokens", count(used), count(context)),
-            // A template may refuse what was said so far.
+            // The template may reject the current messages.
             Err(_) => format!("{} tokens", count(context)),
         };
         table.row(["context".to_owned(), used]);
-        table.row(["messages".to_owned(), count(self.talk.len())]);
-        if let Some(system) = self.talk.system() {
+        table.row(["messages".to_owned(), count(self.conversation.len())]);
+        if let Some(system) = self.conversation.system() {
             table.row(["system".to_owned(), format!("{system:?}")]);
         }
         if let Some(last) = &self.last {
-            let said = format!(
+            let summary = format!(
                 "{} tokens, after {} of which {} were read before",
                 count(last.made),
                 count(last.prompt),
                 HumanCount(last.reused)
             );
-            table.row(["last answer".to_owned(), said]);
+            table.row(["last answer".to_owned(), summary]);
         }
         table.render()
     }
 
-    /// The speed of the last answer and of all answers; `None` before the first one.
+    /// Formats the speed of the last answer and of all answers. Returns `None` before the first answer.
     fn stats(&self) -> Option<String> {
         let last = self.last.as_ref()?;
         let mut table = Table::new([Align::Left, Align::Left, Align::Left]);
@@ -243,16 +244,16 @@ impl<'a, B: Backend> Session<'a, B> {
             let message = format!("{} is there already", path.display());
             return Err(CliError::new(message).hint("choose another name"));
         }
-        if self.talk.is_empty() {
+        if self.conversation.is_empty() {
             return Err(CliError::new("there is nothing to save"));
         }
-        let text = self.talk.json()? + "\n";
+        let text = self.conversation.json()? + "\n";
         write_whole(&path, text.as_bytes()).map_err(CliError::io("write", &path))?;
         self.saved.push(path);
         Ok(())
     }
 
-    /// Prints a confirmation, if the input is a terminal.
+    /// Prints a confirmation if the input is a terminal.
     fn note(&self, what: &str) {
         if self.input.is_terminal() {
             console::note(format_args!("({what})"));
@@ -260,8 +261,8 @@ impl<'a, B: Backend> Session<'a, B> {
     }
 }
 
-/// Reports an error and continues.
+/// Prints an error, and continues.
 fn report(error: &CliError) {
-    // The exit code is that of the whole program.
+    // The exit code is not used: the program continues.
     let _ = error.report();
 }

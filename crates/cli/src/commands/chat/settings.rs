@@ -1,4 +1,4 @@
-//! The settings that can change between answers.
+//! Settings that `/set` changes between answers.
 
 use std::str::FromStr;
 
@@ -13,10 +13,10 @@ use crate::values;
 
 pub use crate::commands::generate::sampling::NAMES;
 
-/// The settings of the next answers.
+/// The settings of the next answer.
 #[derive(Debug)]
 pub struct Settings {
-    /// Bias and constraint, which `/set` does not change.
+    /// Logit bias and grammar constraint, which `/set` does not change.
     chooser: ChooserConfig,
     sampling: Sampling,
     /// The number of answers since the seed was set.
@@ -24,7 +24,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The settings of the command line and of the model.
+    /// Creates the settings from the command line and the model.
     pub fn new(chooser: ChooserConfig, sampling: Sampling) -> Self {
         Self {
             chooser,
@@ -38,7 +38,8 @@ impl Settings {
         self.sampling.max_new_tokens
     }
 
-    /// The configuration of the next answer's sampler. Each answer has its own seed, so that `/retry` gives another answer.
+    /// Returns the sampler configuration of the next answer. Each answer has its own seed, so that `/retry`
+    /// gives a different answer.
     pub fn next(&mut self) -> ChooserConfig {
         let mut chooser = self.sampling.apply(self.chooser.clone());
         chooser.sampler.seed = chooser.sampler.seed.wrapping_add(self.answers);
@@ -46,35 +47,38 @@ impl Settings {
         chooser
     }
 
-    /// Each name with its value and where it comes from.
+    /// Each setting's name, value and origin.
     pub fn all(&self) -> Vec<(&'static str, String, Origin)> {
         self.sampling.all()
     }
 
-    /// Sets what `text` says, such as `temperature 0.5` or `temperature=0.5`.
+    /// Changes a setting. `text` is, for example, `temperature 0.5` or `temperature=0.5`.
     ///
     /// # Errors
-    /// The setting does not exist, or its value breaks a rule. The settings are unchanged then.
+    /// Returns an error if the setting does not exist or the value is invalid. The settings are then
+    /// unchanged.
     pub fn set(&mut self, text: &str) -> Result<(), String> {
         let (name, value) = text
             .split_once(|c: char| c == '=' || c.is_whitespace())
             .unwrap_or((text, ""));
         let (name, value) = (name.trim().replace('_', "-"), value.trim());
-        let name = own_name(name)?;
+        let name = canonical_name(name)?;
         let value = value.strip_prefix('=').unwrap_or(value).trim();
         let all = NAMES.join(", ");
         let (sampler, penalties) = (&mut self.sampling.sampler, &mut self.sampling.penalties);
         let set = match &name[..] {
             "" => return Err(format!("say what to set, and to what: {all}")),
-            "temperature" => put(&mut sampler.temperature, TEMPERATURE.parse(value)),
-            "top-k" => put(&mut sampler.top_k, whole(value)),
-            "top-p" => put(&mut sampler.top_p, TOP_P.parse(value)),
-            "min-p" => put(&mut sampler.min_p, MIN_P.parse(value)),
-            "repetition-penalty" => put(&mut penalties.repetition, REPETITION_PENALTY.parse(value)),
-            "presence-penalty" => put(&mut penalties.presence, PRESENCE_PENALTY.parse(value)),
-            "frequency-penalty" => put(&mut penalties.frequency, FREQUENCY_PENALTY.parse(value)),
-            "seed" => put(&mut sampler.seed, whole(value)).map(|()| self.answers = 0),
-            "max-new-tokens" => put(
+            "temperature" => assign(&mut sampler.temperature, TEMPERATURE.parse(value)),
+            "top-k" => assign(&mut sampler.top_k, integer(value)),
+            "top-p" => assign(&mut sampler.top_p, TOP_P.parse(value)),
+            "min-p" => assign(&mut sampler.min_p, MIN_P.parse(value)),
+            "repetition-penalty" => {
+                assign(&mut penalties.repetition, REPETITION_PENALTY.parse(value))
+            }
+            "presence-penalty" => assign(&mut penalties.presence, PRESENCE_PENALTY.parse(value)),
+            "frequency-penalty" => assign(&mut penalties.frequency, FREQUENCY_PENALTY.parse(value)),
+            "seed" => assign(&mut sampler.seed, integer(value)).map(|()| self.answers = 0),
+            "max-new-tokens" => assign(
                 &mut self.sampling.max_new_tokens,
                 values::at_least_one(value),
             ),
@@ -92,16 +96,16 @@ impl Settings {
     }
 }
 
-fn put<T>(place: &mut T, value: Result<T, String>) -> Result<(), String> {
+fn assign<T>(place: &mut T, value: Result<T, String>) -> Result<(), String> {
     *place = value?;
     Ok(())
 }
 
-/// The name that a setting has here. One that is near to none is left as it is.
+/// Resolves aliases of setting names. Returns a name without a similar setting unchanged.
 ///
 /// # Errors
-/// There is no such setting, but one of a similar name.
-fn own_name(name: String) -> Result<String, String> {
+/// Returns an error that suggests the setting with a similar name.
+fn canonical_name(name: String) -> Result<String, String> {
     match &name[..] {
         "temp" => Ok("temperature".to_owned()),
         "max-tokens" => Ok("max-new-tokens".to_owned()),
@@ -115,7 +119,7 @@ fn own_name(name: String) -> Result<String, String> {
     }
 }
 
-fn whole<T: FromStr>(text: &str) -> Result<T, String> {
+fn integer<T: FromStr>(text: &str) -> Result<T, String> {
     text.parse()
         .map_err(|_| "it is not a whole number".to_owned())
 }
@@ -156,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn each_value_says_where_it_comes_from() {
+    fn each_value_has_its_origin() {
         let mut settings = settings();
         settings.set("min-p 0.1").unwrap();
         for (name, value, origin) in [
@@ -171,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn each_setting_takes_its_value_and_no_other() {
+    fn settings_validate_their_values() {
         for (name, good, bad) in [
             ("temperature", "0.5", "-1"),
             ("top-k", "40", "1.5"),
@@ -197,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_told_with_what_is() {
+    fn unknown_settings_are_rejected_with_suggestions() {
         let message = settings().set("heat 1").unwrap_err();
         assert!(
             message.starts_with("there is no setting heat, but: temperature, top-k, "),
@@ -214,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn each_answer_has_a_seed_of_its_own_and_the_same_again_from_the_same_one() {
+    fn each_answer_has_its_own_reproducible_seed() {
         let mut settings = settings();
         settings.set("seed 5").unwrap();
         let mut seeds = || [(); 2].map(|()| settings.next().sampler.seed);

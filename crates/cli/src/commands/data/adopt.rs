@@ -1,4 +1,4 @@
-//! `emberlm data adopt`: other programs' token files as a dataset.
+//! `emberlm data adopt`: makes a dataset of another program's token files.
 
 use emberlm_data::{AdoptOptions, Adoption};
 use emberlm_tokenizer::{TokenizerChoice, TokenizerKind};
@@ -9,7 +9,7 @@ use crate::error::{CliError, warn};
 use crate::output::print;
 use crate::progress;
 
-/// Writes the manifest and says what it found.
+/// Writes the manifest and prints a summary.
 pub(super) fn run(args: AdoptArgs) -> Result<(), CliError> {
     let is_char = args.tokenizer == TokenizerChoice::Named(TokenizerKind::Char);
     if args.alphabet.is_some() && !is_char {

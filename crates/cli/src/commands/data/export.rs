@@ -1,4 +1,4 @@
-//! `emberlm data export`: a dataset as other programs' token files.
+//! `emberlm data export`: writes a dataset as another program's token files.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::progress;
 /// Writes the files and lists them.
 pub(super) fn run(args: ExportArgs) -> Result<(), CliError> {
     let dataset = Dataset::open(&args.dataset)?;
-    // What `.` is called.
+    // Resolves `.` to the folder's name.
     let folder = fs::canonicalize(&args.dataset).map_err(CliError::io("read", &args.dataset))?;
     let mut options = ExportOptions::new(args.format, &folder);
     options.shard_tokens = args.shard_tokens;
@@ -37,7 +37,7 @@ pub(super) fn run(args: ExportArgs) -> Result<(), CliError> {
     print(&format!("Exported {from} to {to}\n{}", table.render()))
 }
 
-/// Returns true if all files of the folder have such a name.
+/// Returns true if all file names in the folder satisfy `writes`.
 fn holds_only(folder: &Path, writes: impl Fn(&str) -> bool) -> bool {
     let Ok(mut entries) = fs::read_dir(folder) else {
         return false;

@@ -1,4 +1,4 @@
-//! `emberlm data inspect`: what a dataset looks like, on a page of 80 columns.
+//! `emberlm data inspect`: a summary of a dataset on a page of 80 columns.
 
 use std::path::Path;
 
@@ -10,16 +10,15 @@ use crate::error::CliError;
 use crate::output::{Align, Table, print, print_json};
 use crate::progress;
 
-/// The page's width.
 const COLUMNS: usize = 80;
 
-/// The most lines of an excerpt.
+/// Maximum number of lines of an excerpt.
 const EXCERPT_LINES: usize = 3;
 
-/// The longest bar.
+/// Maximum length of a histogram bar.
 const BAR: usize = 40;
 
-/// Reads the dataset and prints the page.
+/// Reads the dataset and prints the summary.
 pub(super) fn run(args: InspectArgs) -> Result<(), CliError> {
     let dataset = Dataset::open(&args.dataset)?;
     let bar = progress::bytes("reading", dataset.bytes());
@@ -57,7 +56,7 @@ fn page(folder: &Path, found: &Inspection) -> String {
     text
 }
 
-/// Rows of figures, a column for each split.
+/// A table of statistics with one column per split.
 fn splits(found: &Inspection) -> String {
     let mut table = Table::new([Align::Left, Align::Right, Align::Right]);
     let (train, val) = (&found.train, &found.val);
@@ -112,7 +111,7 @@ fn splits(found: &Inspection) -> String {
     text
 }
 
-/// A count and its share.
+/// Formats a count with its percentage.
 fn share(count: u64, of: u64) -> Option<String> {
     let percent = 100.0 * count as f64 / of.max(1) as f64;
     Some(format!("{} ({percent:.1}%)", HumanCount(count)))
@@ -133,7 +132,7 @@ fn histogram(documents: &DocumentsFound) -> String {
     table.render()
 }
 
-/// A bar in eighths of a character; what is there is seen.
+/// Draws a bar in eighths of a character. A positive value has at least one eighth.
 fn blocks(value: u64, most: u64) -> String {
     const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     let eighths = (value as f64 / most.max(1) as f64 * (BAR * 8) as f64).round() as usize;
@@ -158,11 +157,11 @@ fn frequent(split: &SplitInspection) -> String {
 fn excerpt(shown: &Excerpt) -> String {
     let (number, tokens) = (HumanCount(shown.document), HumanCount(shown.tokens));
     let mut text = format!("  {}, document {number} of {tokens} tokens", shown.split);
-    // In quotes, what cannot be seen escaped: a terminal obeys some of it.
+    // Quoted, with invisible characters escaped: a terminal interprets some of them.
     let escaped = format!("{:?}", shown.text);
     let mut rest = escaped.as_str();
     for _ in 0..EXCERPT_LINES {
-        // Room for the mark at the end.
+        // Leaves room for the ellipsis.
         let line = fitting(rest, COLUMNS - 5);
         if !line.is_empty() {
             text += &format!("\n    {line}");
@@ -175,9 +174,9 @@ fn excerpt(shown: &Excerpt) -> String {
     text + "\n"
 }
 
-/// As much of the beginning of `text` as has room.
+/// The longest prefix of `text` that fits into `columns`.
 fn fitting(text: &str, columns: usize) -> &str {
-    // From Hangul on many characters take two columns, and none takes more.
+    // From Hangul on, many characters are two columns wide. None is wider.
     let width = |c: char| if c < '\u{1100}' { 1 } else { 2 };
     let mut room = columns;
     let mut end = 0;

@@ -1,4 +1,4 @@
-//! `emberlm data verify`: whether a dataset is what its manifest says.
+//! `emberlm data verify`: checks a dataset against its manifest.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ struct Report<'a> {
     found: &'a Verification,
 }
 
-/// Prints a line per file; fails where anything is wrong.
+/// Prints one line per file. Returns an error if any file is damaged.
 pub(super) fn run(args: VerifyArgs) -> Result<(), CliError> {
     let dataset = Dataset::open(&args.dataset)?;
     let bar = progress::bytes("verifying", dataset.bytes());
@@ -54,7 +54,7 @@ fn lines(folder: &Path, found: &Verification) -> String {
         table.row([state.to_owned(), check.file.clone(), tokens]);
     }
     for name in &found.foreign {
-        // Nobody's name for it: a terminal may obey what is in it.
+        // An unexpected file can have any name, so control characters are escaped.
         table.row(["other", &name.escape_debug().to_string()]);
     }
     let mut text = table.render();

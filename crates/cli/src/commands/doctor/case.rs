@@ -1,34 +1,32 @@
-//! The inputs of an operation and its results.
+//! Inputs and results of an operation under test.
 
 use burn::tensor::ops::FloatTensor;
 use burn::tensor::{Device, Int, Tensor, TensorData, TensorPrimitive};
 use emberlm_kernels::TrainingBackend;
 
-/// A backend, its device, and which of its operations are asked.
+/// A device and the implementation under test.
 #[derive(Debug)]
 pub struct Case<B: TrainingBackend> {
-    /// The device.
     pub device: Device<B>,
-    /// True if the operations are composed of Burn's own, in place of the backend's overrides.
+    /// True to run the reference implementation instead of the backend's.
     pub composed: bool,
 }
 
-/// An output or a gradient, and its numbers.
+/// A named output or gradient.
 #[derive(Clone, Debug)]
-pub struct Part {
-    /// `output`, or of what it is the gradient.
+pub struct NamedValues {
+    /// `output`, or the input of a gradient.
     pub name: String,
-    /// Its elements.
     pub values: Vec<f32>,
 }
 
 impl<B: TrainingBackend> Case<B> {
-    /// A tensor of numbers that is differentiated.
+    /// Creates a tensor that requires gradients.
     pub fn tracked<const D: usize>(&self, seed: u64, shape: [usize; D]) -> Tensor<B, D> {
         self.constant(seed, shape).require_grad()
     }
 
-    /// A tensor of numbers.
+    /// Creates a tensor without gradients.
     pub fn constant<const D: usize>(&self, seed: u64, shape: [usize; D]) -> Tensor<B, D> {
         Tensor::from_data(
             TensorData::new(numbers(seed, shape.iter().product()), shape),
@@ -36,7 +34,7 @@ impl<B: TrainingBackend> Case<B> {
         )
     }
 
-    /// A tensor of integers from 0 to below `limit`.
+    /// Creates a tensor of integers in `0..limit`.
     pub fn integers<const D: usize>(
         &self,
         seed: u64,
@@ -56,19 +54,19 @@ impl<B: TrainingBackend> Case<B> {
         self.constant(99, shape)
     }
 
-    /// The output, and the gradient of `Σ output · factors` by each input: another factor for each element, so that no two
-    /// mistakes cancel.
+    /// Returns the output, and the gradient of `Σ output · factors` with respect to each input. The factors
+    /// differ per element, so that errors do not cancel.
     pub fn differentiated<const D: usize>(
         &self,
         output: Tensor<B, D>,
         mut inputs: Vec<(&str, Gradient<'_, B>)>,
-    ) -> Vec<Part> {
+    ) -> Vec<NamedValues> {
         let factors = self.factors(output.dims());
         let grads = (output.clone() * factors).sum().backward();
-        let mut parts = vec![part("output", output)];
+        let mut parts = vec![named_values("output", output)];
         for (name, gradient) in inputs.drain(..) {
             if let Some(values) = gradient(&grads) {
-                parts.push(Part {
+                parts.push(NamedValues {
                     name: format!("by {name}"),
                     values,
                 });
@@ -78,7 +76,7 @@ impl<B: TrainingBackend> Case<B> {
     }
 }
 
-/// Reads an input's gradient.
+/// Reads the gradient of an input.
 pub type Gradient<'a, B> =
     Box<dyn Fn(&<B as burn::tensor::backend::AutodiffBackend>::Gradients) -> Option<Vec<f32>> + 'a>;
 
@@ -87,25 +85,25 @@ pub fn gradient_of<B: TrainingBackend, const D: usize>(input: &Tensor<B, D>) -> 
     Box::new(move |grads| input.grad(grads).map(host))
 }
 
-/// A tensor that is only read.
-pub fn part<B: burn::tensor::backend::Backend, const D: usize>(
+/// Copies a tensor to the host as a named result.
+pub fn named_values<B: burn::tensor::backend::Backend, const D: usize>(
     name: &str,
     tensor: Tensor<B, D>,
-) -> Part {
-    Part {
+) -> NamedValues {
+    NamedValues {
         name: name.to_owned(),
         values: host(tensor),
     }
 }
 
-/// For the operations that are no methods of tensors.
+/// Unwraps a tensor's primitive, for operations that are not methods of tensors.
 pub fn float<B: burn::tensor::backend::Backend, const D: usize>(
     tensor: Tensor<B, D>,
 ) -> FloatTensor<B> {
     tensor.into_primitive().tensor()
 }
 
-/// The backward pass.
+/// Wraps a primitive in a tensor.
 pub fn typed<B: burn::tensor::backend::Backend, const D: usize>(
     tensor: FloatTensor<B>,
 ) -> Tensor<B, D> {
@@ -116,7 +114,7 @@ fn host<B: burn::tensor::backend::Backend, const D: usize>(tensor: Tensor<B, D>)
     tensor.into_data().iter::<f32>().collect()
 }
 
-/// Spread evenly over ±2, by the golden ratio: a function of only the seed and the position.
+/// Returns numbers spread evenly over ±2 by the golden ratio. They depend only on the seed and the position.
 fn numbers(seed: u64, count: usize) -> Vec<f32> {
     const STEP: f64 = 0.618_033_988_749_894_9;
     let start = seed as f64 * 0.754_877_666_246_692_7;

@@ -1,24 +1,24 @@
-//! Comparison of two backends' numbers.
+//! Compares the results of two implementations.
 
 use serde::{Deserialize, Serialize};
 
-use super::case::Part;
+use super::case::NamedValues;
 
-/// The least norm that errors are relative to: a smaller expected norm is the result of cancellation.
+/// Minimum norm that errors are relative to. A smaller expected norm is the result of cancellation.
 const LEAST_NORM: f64 = 0.1;
 
-/// The results of an operation or a model on one backend, or the reason that there are none.
+/// The results of an operation or a model, or the reason that there are none.
 pub struct Outcome {
     /// The name of the operation or model.
     pub name: String,
-    /// The largest relative error allowed.
+    /// The maximum relative error.
     pub tolerance: f64,
     /// The output and the gradients.
-    pub parts: Result<Vec<Part>, String>,
+    pub parts: Result<Vec<NamedValues>, String>,
 }
 
 impl Outcome {
-    /// A failed outcome, for an operation that the other backend lacks.
+    /// A failed outcome for an operation that the other implementation lacks.
     pub fn missing(&self) -> Self {
         Self {
             name: self.name.clone(),
@@ -35,9 +35,9 @@ pub struct Comparison {
     pub name: String,
     /// The output or gradient with the largest error.
     pub part: String,
-    /// The largest relative error; none where there are no results.
+    /// The largest relative error. `None` if there are no results.
     pub error: Option<f64>,
-    /// The largest relative error allowed.
+    /// The maximum relative error.
     pub tolerance: f64,
     /// The reason that there are no results.
     pub failure: Option<String>,
@@ -66,7 +66,7 @@ pub fn compare(found: Outcome, expected: Outcome) -> Comparison {
             let errors = found.iter().zip(expected).map(|(found, expected)| {
                 (found.name.as_str(), error(&found.values, &expected.values))
             });
-            // NaN is the largest error.
+            // `total_cmp` orders NaN as the largest error.
             let worst = errors.max_by(|(_, a), (_, b)| a.total_cmp(b));
             match worst {
                 Some((part, error)) if found.len() == expected.len() && error.is_finite() => {
@@ -79,7 +79,7 @@ pub fn compare(found: Outcome, expected: Outcome) -> Comparison {
     }
 }
 
-/// `‖found - expected‖ / ‖expected‖`; infinite if the lengths differ.
+/// Returns `‖found - expected‖ / ‖expected‖`, or infinity if the lengths differ.
 fn error(found: &[f32], expected: &[f32]) -> f64 {
     if found.len() != expected.len() {
         return f64::INFINITY;
@@ -100,7 +100,7 @@ mod tests {
         Outcome {
             name: "linear".to_owned(),
             tolerance: 1e-4,
-            parts: Ok(vec![Part {
+            parts: Ok(vec![NamedValues {
                 name: "output".to_owned(),
                 values: values.to_vec(),
             }]),

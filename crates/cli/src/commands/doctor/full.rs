@@ -1,11 +1,16 @@
-//! `emberlm doctor --full`: everything that is measured and compared on a machine with a GPU, in one report.
+//! `emberlm doctor --full`: a report on a GPU and its driver, from measurements and comparisons.
 //!
-//! Each check runs other commands of this program as child processes with a time limit, so that a driver that aborts
-//! ends one check and not the report.
+//! Each check runs commands of this program as child processes with a time limit. A crash in the driver then
+//! ends one check instead of the report.
 //!
-//! Map: `check` lists the checks and their shares of the time, `session` has what all of them share and runs children,
-//! `comparisons`, `runs` and `benchmarks` do the work, `finding` is a row of a result, `report` what is written, `machine` describes the
-//! hardware.
+//! | module | contents |
+//! |---|---|
+//! | `check` | the checks and their shares of the time |
+//! | `session` | shared state, and running child processes |
+//! | `comparisons`, `runs`, `benchmarks` | the checks' implementations |
+//! | `finding` | results of a check |
+//! | `report` | the written report |
+//! | `machine` | a description of the hardware |
 
 mod benchmarks;
 mod check;
@@ -28,7 +33,7 @@ use self::finding::{Findings, Outcome};
 use self::machine::Machine;
 use self::report::{CheckReport, Report};
 use self::session::Session;
-use super::processor;
+use super::cpu_backend;
 use crate::backend::Placement;
 use crate::error::CliError;
 use crate::new_folder::folder_parser;
@@ -69,7 +74,7 @@ pub enum Size {
 }
 
 impl Size {
-    /// Its name on the command line.
+    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Small => "small",
@@ -79,26 +84,26 @@ impl Size {
 }
 
 impl FullArgs {
-    /// Returns true with `--full`.
+    /// Returns true if `--full` was given.
     pub fn is_asked_for(&self) -> bool {
         self.full
     }
 
-    /// The checks in their order, each once.
+    /// The selected checks, in their fixed order and without duplicates.
     fn checks(&self) -> Vec<Check> {
-        let asked = |check: &Check| self.checks.is_empty() || self.checks.contains(check);
+        let selected = |check: &Check| self.checks.is_empty() || self.checks.contains(check);
         Check::value_variants()
             .iter()
             .copied()
-            .filter(asked)
+            .filter(selected)
             .collect()
     }
 }
 
-/// Runs the checks and writes the report after each of them.
+/// Runs the checks, and writes the report after each of them.
 ///
 /// # Errors
-/// A check failed, or the report cannot be written.
+/// Returns an error if a check fails or the report cannot be written.
 pub fn run(args: &FullArgs, placement: Placement, json: bool) -> Result<(), CliError> {
     let start = Instant::now();
     let end = start + Duration::from_secs_f64(60.0 * args.minutes.min(1e6));
@@ -109,7 +114,7 @@ pub fn run(args: &FullArgs, placement: Placement, json: bool) -> Result<(), CliE
         false => Size::Full,
     };
     let size = args.size.unwrap_or(default_size);
-    let reference = processor(Some(placement.backend));
+    let reference = cpu_backend(Some(placement.backend));
     let python = args.python.as_deref().map(absolute).transpose()?;
     let mut session = Session::new(placement, reference, size, python, &out)?;
     let mut report = Report::new(machine, placement, size, args.minutes);
@@ -150,10 +155,10 @@ pub fn run(args: &FullArgs, placement: Placement, json: bool) -> Result<(), CliE
     Err(CliError::new(message).hint(format!("the output of each command is in {logs}")))
 }
 
-/// The least time that a check is begun with.
+/// The minimum remaining time to start a check.
 const SHORTEST: Duration = Duration::from_secs(1);
 
-/// The report's folder, which is made here.
+/// Creates the report's folder.
 fn new_out(args: &FullArgs, placement: Placement) -> Result<PathBuf, CliError> {
     let out = match &args.out {
         Some(out) => out.clone(),
@@ -168,7 +173,7 @@ fn new_out(args: &FullArgs, placement: Placement) -> Result<PathBuf, CliError> {
     Ok(out)
 }
 
-/// The first `doctor-BACKEND-NUMBER` that is not there.
+/// Returns the first `doctor-BACKEND-NUMBER` that does not exist.
 fn free_folder(placement: Placement) -> PathBuf {
     let folder = |number: usize| PathBuf::from(format!("doctor-{placement}-{number:03}"));
     (1..)
@@ -177,7 +182,7 @@ fn free_folder(placement: Placement) -> PathBuf {
         .unwrap_or_else(|| folder(0))
 }
 
-/// A program's path from any folder; a name without a folder is looked up by the system.
+/// Makes a program's path absolute. A bare name is left to the system's lookup.
 fn absolute(program: &Path) -> Result<PathBuf, CliError> {
     match program.components().count() {
         1 => Ok(program.to_owned()),
@@ -185,7 +190,7 @@ fn absolute(program: &Path) -> Result<PathBuf, CliError> {
     }
 }
 
-/// This program, to be run again.
+/// The path of this program.
 fn program() -> Result<PathBuf, CliError> {
     env::current_exe().map_err(CliError::io("find this program beside", Path::new(".")))
 }

@@ -1,4 +1,4 @@
-//! `emberlm measure`: speed and memory in a child process (what `emberlm doctor --full` runs).
+//! `emberlm measure`: measures speed and memory in a child process of `emberlm doctor --full`.
 
 use burn::tensor::Device;
 use clap::{Args, ValueEnum};
@@ -46,27 +46,25 @@ pub enum Subject {
     Memory,
 }
 
-/// A model, and how much of it is measured.
+/// A model and the amount of work to measure.
 #[derive(Clone, Copy, Debug)]
 pub struct Workload {
-    /// The preset.
     pub preset: &'static str,
-    /// The workload of the same sizes in the PyTorch program.
+    /// The workload of the same size in the PyTorch program.
     pub peer: &'static str,
-    /// Sequences of a step.
+    /// Sequences per step.
     pub batch: usize,
-    /// Tokens of a sequence.
+    /// Tokens per sequence.
     pub seq_len: usize,
-    /// Steps that count.
+    /// Measured steps, after warm-up.
     pub steps: usize,
-    /// Tokens of the prompt.
+    /// Prompt tokens.
     prompt: usize,
-    /// Tokens that are generated.
+    /// Generated tokens.
     tokens: usize,
 }
 
 impl Workload {
-    /// The workload of a size.
     pub fn of(size: Size) -> Self {
         match size {
             Size::Small => Self {
@@ -91,58 +89,56 @@ impl Workload {
     }
 }
 
-/// The speed and memory of training.
+/// Speed and memory of training.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct TrainingSpeed {
-    /// Over the median step.
+    /// Tokens per second of the median step.
     pub tokens_per_second: f64,
-    /// The model's operations per second over those of a large matrix product in the same precision.
+    /// Model FLOP/s relative to those of a large matrix product in the same precision.
     pub utilization: f64,
-    /// Floating-point operations per second of that product.
+    /// FLOP/s of that matrix product.
     pub product_flops: f64,
-    /// Bytes taken of the device's own memory, where it has one.
+    /// Bytes of device memory in use, on a device with its own memory.
     pub device_bytes: Option<u64>,
-    /// The process's peak of resident memory in bytes.
+    /// Peak resident memory of the process in bytes.
     pub peak_bytes: Option<u64>,
 }
 
-/// The speed of generation.
+/// Speed of generation.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct GenerationSpeed {
-    /// Tokens per second of the pass over the prompt.
+    /// Prompt processing speed in tokens per second.
     pub prompt: f64,
-    /// Tokens per second after it.
+    /// Generation speed in tokens per second.
     pub tokens: f64,
-    /// Bytes of the weights, all of which a token reads.
+    /// Size of the weights in bytes. Each generated token reads all of them.
     pub weights: f64,
-    /// Bytes per second that the device reads and writes at most, if it has its own memory.
+    /// Peak memory bandwidth in bytes per second, for a device with its own memory.
     pub bandwidth: Option<f64>,
 }
 
-/// The printed result.
+/// The command's output.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Measured {
-    /// Of training.
     Training(TrainingSpeed),
-    /// Of generation.
     Generation(GenerationSpeed),
-    /// Bytes by name: measured on a device with its own memory, predicted elsewhere.
+    /// Bytes by component: measured on a device with its own memory, otherwise predicted.
     Memory(Vec<(String, u64)>),
-    /// The device does not multiply in the precision.
+    /// The device does not support the precision.
     NotSupported,
 }
 
 /// Runs the command.
 ///
 /// # Errors
-/// The backend is not there, or a step fails.
+/// Returns an error if the backend is unavailable or a step fails.
 pub fn run(args: MeasureArgs) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
     let workload = Workload::of(args.size);
     let config = presets::run(workload.preset)?;
     let mut model = config.model;
-    // Tiny Shakespeare's characters, as the PyTorch program has them.
+    // The alphabet size of Tiny Shakespeare, as in the PyTorch program.
     model.vocab_size.get_or_insert(65);
     let measured = backend.run(Measurement {
         subject: args.subject,
@@ -156,7 +152,7 @@ pub fn run(args: MeasureArgs) -> Result<(), CliError> {
                 products: args.precision,
                 ..config.train.precision
             },
-            // As the PyTorch program.
+            // Clipping is disabled, as in the PyTorch program.
             clip_norm: 0.0,
             ..config.train
         },
@@ -201,7 +197,7 @@ impl Measurement {
         })
     }
 
-    /// The second of two generations: the first one compiles and tunes kernels.
+    /// Measures the second of two generations. The first one compiles and tunes kernels.
     fn generation<B: TrainingBackend>(
         &self,
         device: &Device<B>,

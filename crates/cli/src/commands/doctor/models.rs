@@ -1,4 +1,5 @@
-//! The presets' models at a tiny size: logits, loss, every parameter's gradient, and the tokens of greedy decoding.
+//! Tiny versions of the presets' models. Compares logits, loss, parameter gradients and greedily decoded
+//! tokens.
 
 use std::ops::ControlFlow;
 
@@ -9,9 +10,9 @@ use emberlm_kernels::{Backend, TrainingBackend};
 use emberlm_model::weights::{ParamVisitor, visit_params};
 use emberlm_model::{Decoder, DecoderConfig, ModelConfig, families};
 
-use super::case::{Part, part};
+use super::case::{NamedValues, named_values};
 
-/// Each preset whose parts no one before it has.
+/// Tiny models of the presets, without duplicate configurations.
 pub fn all() -> Vec<(String, DecoderConfig)> {
     let mut models: Vec<(String, DecoderConfig)> = Vec::new();
     for preset in families::presets() {
@@ -25,18 +26,21 @@ pub fn all() -> Vec<(String, DecoderConfig)> {
     models
 }
 
-/// The results of a model for two sequences, and the tokens that it generates.
+/// Runs a model on two sequences, and returns its logits, loss, gradients and greedy tokens.
 ///
 /// # Errors
-/// Its logits are not finite.
+/// Returns an error if the logits are not finite.
 pub fn parts<B: TrainingBackend>(
     config: &DecoderConfig,
     device: &Device<B>,
-) -> Result<Vec<Part>, String> {
+) -> Result<Vec<NamedValues>, String> {
     let decoder = config.init::<B>(1, device);
     let logits = decoder.forward(ids(1, device));
     let loss = decoder.loss_sum(ids(1, device), ids(2, device));
-    let mut parts = vec![part("logits", logits), part("loss", loss.clone())];
+    let mut parts = vec![
+        named_values("logits", logits),
+        named_values("loss", loss.clone()),
+    ];
     let mut gradients = Gradients {
         grads: loss.backward(),
         parts: &mut parts,
@@ -46,9 +50,9 @@ pub fn parts<B: TrainingBackend>(
     Ok(parts)
 }
 
-/// Tokens that each have the largest logit, made one by one with a key-value cache. A single other token is an error of more than
-/// `1 / (√8 · 18)`, which no tolerance allows.
-fn greedy_tokens<B: Backend>(decoder: &Decoder<B>) -> Result<Part, GenerateError> {
+/// Generates tokens greedily with a KV cache. A single differing token gives a relative error of more than `1
+/// / (√8 · 18)`, which exceeds every tolerance.
+fn greedy_tokens<B: Backend>(decoder: &Decoder<B>) -> Result<NamedValues, GenerateError> {
     let prompt = [3, 1, 2];
     let options = GenerateOptions {
         max_new_tokens: ModelConfig::TINY_SEQ_LEN - prompt.len() - 1,
@@ -56,7 +60,7 @@ fn greedy_tokens<B: Backend>(decoder: &Decoder<B>) -> Result<Part, GenerateError
         ..GenerateOptions::default()
     };
     let made = generate(decoder, &prompt, &options, |_| ControlFlow::Continue(()))?;
-    Ok(Part {
+    Ok(NamedValues {
         name: "greedy tokens".to_owned(),
         values: made.tokens.iter().map(|&token| token as f32).collect(),
     })
@@ -73,13 +77,13 @@ fn ids<B: Backend>(seed: i64, device: &Device<B>) -> Tensor<B, 2, Int> {
 /// Collects the parameters' gradients.
 struct Gradients<'a, B: TrainingBackend> {
     grads: B::Gradients,
-    parts: &'a mut Vec<Part>,
+    parts: &'a mut Vec<NamedValues>,
 }
 
 impl<B: TrainingBackend> ParamVisitor<B> for Gradients<'_, B> {
     fn visit<const D: usize>(&mut self, path: &str, _id: ParamId, value: Tensor<B, D>) {
         if let Some(grad) = value.grad(&self.grads) {
-            self.parts.push(part(&format!("by {path}"), grad));
+            self.parts.push(named_values(&format!("by {path}"), grad));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The operations of the kernels' trait, each at a size that has odd lengths.
+//! The operations of the kernel trait, each tested at odd sizes.
 
 mod attention;
 
@@ -8,33 +8,32 @@ use emberlm_kernels::{
     PackedFormat, Precision, Reach, RotaryLayout, TrainingBackend, ops, reference,
 };
 
-use super::case::{Case, Part, float, gradient_of, part, typed};
+use super::case::{Case, NamedValues, float, gradient_of, named_values, typed};
 
-/// Most of `‖found - expected‖ / ‖expected‖` in f32: what its roundings explain.
+/// Maximum relative error `‖found - expected‖ / ‖expected‖` within f32 rounding.
 const TOLERANCE: f64 = 1e-4;
 
-/// An operation and how it is tried.
+/// An operation under test.
 pub struct Operation<B: TrainingBackend> {
-    /// Its name.
     pub name: String,
     /// Precision of its matrix products. The reference implementation always uses f32.
     pub precision: Precision,
-    /// The largest relative error allowed.
+    /// The maximum relative error.
     pub tolerance: f64,
-    /// Tries it.
+    /// Runs the operation and returns its output and gradients.
     pub run: Run<B>,
 }
 
-type Run<B> = Box<dyn Fn(&Case<B>) -> Vec<Part>>;
+type Run<B> = Box<dyn Fn(&Case<B>) -> Vec<NamedValues>>;
 
 const TOKENS: [usize; 2] = [3, 7];
 const WIDTH: usize = 40;
 
-/// The largest error, in roundings of the factors, where products are made in another precision than f32: two of each product,
-/// of up to three products in a row, and the loss's logits reach 40.
+/// Maximum error of reduced-precision products, in units of the rounding error of their factors: two
+/// roundings per product, up to three products in sequence, and loss logits up to 40.
 const ROUNDINGS: f64 = 32.0;
 
-/// All of them.
+/// All operations under test.
 pub fn all<B: TrainingBackend>() -> Vec<Operation<B>> {
     let mut all: Vec<Operation<B>> = Vec::new();
     let mut add = |name: &str, run: Run<B>| {
@@ -88,7 +87,7 @@ pub fn all<B: TrainingBackend>() -> Vec<Operation<B>> {
             name,
             Box::new(move |case| {
                 let options = options(window, Precision::F32);
-                attention::whole(case, kv_heads, options, documents)
+                attention::self_attention(case, kv_heads, options, documents)
             }),
         );
     }
@@ -98,13 +97,19 @@ pub fn all<B: TrainingBackend>() -> Vec<Operation<B>> {
     };
     add(
         "attention, soft cap",
-        Box::new(move |case| attention::whole(case, 2, capped, true)),
+        Box::new(move |case| attention::self_attention(case, 2, capped, true)),
     );
-    add("attention, across, with bias", Box::new(attention::across));
-    add("attention, in blocks", Box::new(attention::in_blocks));
+    add(
+        "attention, across, with bias",
+        Box::new(attention::cross_attention),
+    );
+    add(
+        "attention, in blocks",
+        Box::new(attention::blocked_attention),
+    );
     add(
         "self-attention of a fused map",
-        Box::new(attention::of_a_fused_map),
+        Box::new(attention::fused_qkv_attention),
     );
     add("cache", Box::new(write_tokens));
     for (name, options) in [
@@ -142,13 +147,15 @@ pub fn all<B: TrainingBackend>() -> Vec<Operation<B>> {
     all
 }
 
-/// The operations that multiply in other precisions.
+/// The operations with reduced-precision variants.
 fn rounded<B: TrainingBackend>(precision: Precision, tolerance: f64) -> [Operation<B>; 3] {
     let runs: [(&str, Run<B>); 3] = [
         ("linear", Box::new(move |case| linear(case, precision))),
         (
             "attention",
-            Box::new(move |case| attention::whole(case, 2, options(None, precision), false)),
+            Box::new(move |case| {
+                attention::self_attention(case, 2, options(None, precision), false)
+            }),
         ),
         (
             "head with loss",
@@ -163,7 +170,7 @@ fn rounded<B: TrainingBackend>(precision: Precision, tolerance: f64) -> [Operati
     })
 }
 
-fn activation<B: TrainingBackend>(case: &Case<B>, kind: Activation) -> Vec<Part> {
+fn activation<B: TrainingBackend>(case: &Case<B>, kind: Activation) -> Vec<NamedValues> {
     let x = case.tracked(1, [TOKENS[0], TOKENS[1], WIDTH]);
     let y = match case.composed {
         true => typed(reference::activation::<B>(kind, float(x.clone()))),
@@ -172,7 +179,7 @@ fn activation<B: TrainingBackend>(case: &Case<B>, kind: Activation) -> Vec<Part>
     case.differentiated::<3>(y, vec![("x", gradient_of(&x))])
 }
 
-fn gated<B: TrainingBackend>(case: &Case<B>, kind: Activation) -> Vec<Part> {
+fn gated<B: TrainingBackend>(case: &Case<B>, kind: Activation) -> Vec<NamedValues> {
     let [gate, up] = [1, 2].map(|seed| case.tracked(seed, [TOKENS[0], TOKENS[1], WIDTH]));
     let y = match case.composed {
         true => typed(reference::gated::<B>(
@@ -188,7 +195,7 @@ fn gated<B: TrainingBackend>(case: &Case<B>, kind: Activation) -> Vec<Part> {
     )
 }
 
-fn normalize<B: TrainingBackend>(case: &Case<B>, kind: Normalization) -> Vec<Part> {
+fn normalize<B: TrainingBackend>(case: &Case<B>, kind: Normalization) -> Vec<NamedValues> {
     let x = case.tracked(1, [TOKENS[0], TOKENS[1], WIDTH]);
     let [gain, bias] = [2, 3].map(|seed| case.tracked(seed, [WIDTH]));
     let y = match case.composed {
@@ -208,7 +215,7 @@ fn normalize<B: TrainingBackend>(case: &Case<B>, kind: Normalization) -> Vec<Par
     case.differentiated::<3>(y, inputs)
 }
 
-fn linear<B: TrainingBackend>(case: &Case<B>, precision: Precision) -> Vec<Part> {
+fn linear<B: TrainingBackend>(case: &Case<B>, precision: Precision) -> Vec<NamedValues> {
     let out = 33;
     let x = case.tracked(1, [TOKENS[0], TOKENS[1], WIDTH]);
     let weight = case.tracked(2, [WIDTH, out]);
@@ -241,8 +248,8 @@ fn linear<B: TrainingBackend>(case: &Case<B>, precision: Precision) -> Vec<Part>
     case.differentiated::<3>(y, inputs)
 }
 
-/// For prediction only: no gradients.
-fn linear_int8<B: TrainingBackend>(case: &Case<B>) -> Vec<Part> {
+/// Inference only, without gradients.
+fn linear_int8<B: TrainingBackend>(case: &Case<B>) -> Vec<NamedValues> {
     let x = case.constant(1, [TOKENS[0], TOKENS[1], WIDTH]).inner();
     let weight = case.constant(2, [33, WIDTH]).inner();
     let y = match case.composed {
@@ -257,10 +264,10 @@ fn linear_int8<B: TrainingBackend>(case: &Case<B>) -> Vec<Part> {
         }
         false => ops::linear_packed(x, ops::pack(weight, PackedFormat::Int8), None, None),
     };
-    vec![part::<B::InnerBackend, 3>("output", y)]
+    vec![named_values::<B::InnerBackend, 3>("output", y)]
 }
 
-fn embedding_parts<B: TrainingBackend>(case: &Case<B>) -> Vec<Part> {
+fn embedding_parts<B: TrainingBackend>(case: &Case<B>) -> Vec<NamedValues> {
     let table = case.tracked(1, [11, WIDTH]);
     let ids = case.integers(2, TOKENS, 11);
     let y = match case.composed {
@@ -270,7 +277,7 @@ fn embedding_parts<B: TrainingBackend>(case: &Case<B>) -> Vec<Part> {
     case.differentiated::<3>(y, vec![("table", gradient_of(&table))])
 }
 
-/// A table in two parts of uneven sizes.
+/// Splits a table into two parts of uneven size.
 fn halves<B: TrainingBackend>(table: &Tensor<B, 2>) -> Vec<Tensor<B, 2>> {
     let rows = table.dims()[0];
     let first = rows / 2 + 1;
@@ -278,7 +285,7 @@ fn halves<B: TrainingBackend>(table: &Tensor<B, 2>) -> Vec<Tensor<B, 2>> {
     vec![part(0, first), part(first, rows - first)]
 }
 
-fn embedding<B: TrainingBackend>(case: &Case<B>) -> Vec<Part> {
+fn embedding<B: TrainingBackend>(case: &Case<B>) -> Vec<NamedValues> {
     let table = case.tracked(1, [11, WIDTH]);
     let ids = case.integers(2, TOKENS, 11);
     let y = match case.composed {
@@ -288,16 +295,16 @@ fn embedding<B: TrainingBackend>(case: &Case<B>) -> Vec<Part> {
     case.differentiated::<3>(y, vec![("table", gradient_of(&table))])
 }
 
-fn sum_of_squares<B: TrainingBackend>(case: &Case<B>) -> Vec<Part> {
+fn sum_of_squares<B: TrainingBackend>(case: &Case<B>) -> Vec<NamedValues> {
     let x = case.constant::<2>(1, [37, WIDTH]).inner();
     let sum = match case.composed {
         true => typed(reference::sum_of_squares::<B::InnerBackend>(float(x))),
         false => ops::sum_of_squares(x),
     };
-    vec![part::<B::InnerBackend, 1>("output", sum)]
+    vec![named_values::<B::InnerBackend, 1>("output", sum)]
 }
 
-fn rotary<B: TrainingBackend>(case: &Case<B>, layout: RotaryLayout) -> Vec<Part> {
+fn rotary<B: TrainingBackend>(case: &Case<B>, layout: RotaryLayout) -> Vec<NamedValues> {
     let x = case.tracked(1, [2, 3, 7, 10]);
     let [cos, sin] = [2, 3].map(|seed| case.constant(seed, [7, 4]));
     let y = match case.composed {
@@ -312,7 +319,7 @@ fn rotary<B: TrainingBackend>(case: &Case<B>, layout: RotaryLayout) -> Vec<Part>
     case.differentiated::<4>(y, vec![("x", gradient_of(&x))])
 }
 
-/// Of heads of [`attention::HEAD_DIM`].
+/// Attention options for heads of size [`attention::HEAD_DIM`].
 fn options(window: Option<usize>, precision: Precision) -> AttentionOptions {
     AttentionOptions {
         reach: window.map_or(Reach::Causal, |tokens| Reach::Window {
@@ -326,7 +333,7 @@ fn options(window: Option<usize>, precision: Precision) -> AttentionOptions {
     }
 }
 
-fn write_tokens<B: TrainingBackend>(case: &Case<B>) -> Vec<Part> {
+fn write_tokens<B: TrainingBackend>(case: &Case<B>) -> Vec<NamedValues> {
     let held = case.constant(1, [2, 3, 9, 8]).inner();
     let new = case.constant(2, [2, 3, 4, 8]).inner();
     let written = match case.composed {
@@ -337,7 +344,7 @@ fn write_tokens<B: TrainingBackend>(case: &Case<B>) -> Vec<Part> {
         )),
         false => ops::write_tokens(held, new, 3),
     };
-    vec![part::<B::InnerBackend, 4>("output", written)]
+    vec![named_values::<B::InnerBackend, 4>("output", written)]
 }
 
 fn head_loss<B: TrainingBackend>(
@@ -345,11 +352,11 @@ fn head_loss<B: TrainingBackend>(
     options: HeadLossOptions,
     precision: Precision,
     weight_in_parts: bool,
-) -> Vec<Part> {
+) -> Vec<NamedValues> {
     let (tokens, vocab) = (29, 101);
     let hidden = case.tracked(1, [tokens, WIDTH]);
     let weight = case.tracked(2, [vocab, WIDTH]);
-    // One below 0, which is ignored.
+    // One target is below 0 and is ignored.
     let targets = case.integers(3, [tokens], vocab + 1) - 1;
     let loss = match case.composed {
         true => typed(reference::head_loss::<B>(
@@ -375,9 +382,9 @@ fn head_loss<B: TrainingBackend>(
     case.differentiated::<1>(loss, inputs)
 }
 
-fn adamw<B: TrainingBackend>(case: &Case<B>) -> Vec<Part> {
+fn adamw<B: TrainingBackend>(case: &Case<B>) -> Vec<NamedValues> {
     let of = |seed| case.constant::<2>(seed, [17, WIDTH]).inner();
-    // The second moment is a mean of squares.
+    // The second moment is a mean of squares, so it must not be negative.
     let (parameter, grad, moments) = (of(1), of(2), (of(3), of(4) * of(4)));
     let factor = Some(Tensor::full([1], 0.5, &case.device));
     let step = AdamWStep {
@@ -403,8 +410,8 @@ fn adamw<B: TrainingBackend>(case: &Case<B>) -> Vec<Part> {
         false => ops::adamw(parameter, grad, moments, factor, step),
     };
     vec![
-        part::<B::InnerBackend, 2>("parameter", parameter),
-        part::<B::InnerBackend, 2>("first moment", m),
-        part::<B::InnerBackend, 2>("second moment", v),
+        named_values::<B::InnerBackend, 2>("parameter", parameter),
+        named_values::<B::InnerBackend, 2>("first moment", m),
+        named_values::<B::InnerBackend, 2>("second moment", v),
     ]
 }

@@ -1,4 +1,4 @@
-//! The loss over a whole split of a dataset.
+//! Evaluates a model's loss on a dataset split.
 
 use std::path::Path;
 
@@ -22,14 +22,13 @@ use crate::model;
 use crate::output::{Align, Table, print, print_json};
 use crate::progress;
 
-/// Tokens in a batch, unless its windows are counted out.
+/// Tokens per batch, unless `--batch` sets the number of windows.
 const BATCH_TOKENS: usize = 4096;
 
-/// Longer contexts than this are not evaluated at their full length unless it is asked for: attention's scores grow with
-/// its square.
+/// The window length is limited to this by default, because the attention scores grow quadratically with it.
 const LONGEST_BY_DEFAULT: usize = 4096;
 
-/// Evaluates on the dataset in `data`.
+/// Evaluates the model on the dataset in `data`.
 pub fn run(args: &EvalArgs, data: &Path) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
     let model = model::open(&args.model)?;
@@ -101,7 +100,7 @@ struct Evaluate<'a> {
 struct SplitResult {
     evaluation: Evaluation,
     positions: Option<PositionLosses>,
-    /// Of the text that the predicted tokens stand for, where it is known.
+    /// Bytes of text that the predicted tokens represent, if known.
     bytes: Option<u64>,
 }
 
@@ -136,7 +135,7 @@ impl Job for Evaluate<'_> {
     }
 }
 
-/// The bytes of text that a batch's predicted tokens stand for.
+/// Returns the bytes of text that a batch's predicted tokens represent.
 fn text_bytes(bytes: &TokenBytes, batch: &Batch) -> Option<u64> {
     let pairs = batch.inputs.iter().zip(&batch.targets);
     pairs
@@ -150,16 +149,16 @@ fn text_bytes(bytes: &TokenBytes, batch: &Batch) -> Option<u64> {
 struct Report {
     loss: f64,
     perplexity: f64,
-    /// Unknown where the tokens do not say how much text they stand for.
+    /// Unknown if the tokens' text lengths are unknown.
     bits_per_byte: Option<f64>,
-    /// Of the predicted tokens.
+    /// Bytes of text that the predicted tokens represent.
     bytes: Option<u64>,
     tokens: u64,
-    /// Tokens of a window, and from the beginning of one window to that of the next.
+    /// Window length, and distance between the starts of windows, in tokens.
     window: usize,
     stride: usize,
     documents: Packing,
-    /// By position, where that was asked for.
+    /// Loss by position, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     positions: Option<Vec<Position>>,
 }
@@ -216,7 +215,7 @@ impl Report {
     }
 }
 
-/// The loss by position in powers of two, so that it fits a screen.
+/// Formats the loss by position in powers of two, which fits a screen.
 fn position_table(found: &PositionLosses) -> String {
     let mut table = Table::new([Align::Left, Align::Right, Align::Right]);
     table.row(["position", "loss", "tokens"]);

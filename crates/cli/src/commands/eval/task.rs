@@ -1,4 +1,4 @@
-//! A model's answers to a published task.
+//! Evaluates a model on a published benchmark.
 
 use std::path::Path;
 
@@ -20,7 +20,7 @@ use crate::model;
 use crate::output::{Align, Table, print, print_json};
 use crate::progress;
 
-/// Asks the items of the file at `path`.
+/// Evaluates the items of the file at `path`.
 pub fn run(args: &EvalArgs, task: Task, path: &Path) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
     let model = model::open(&args.model)?;
@@ -84,7 +84,7 @@ impl Job for Score<'_> {
     }
 }
 
-/// `--json` of HellaSwag.
+/// The output of `--json` for HellaSwag.
 #[derive(Serialize)]
 struct HellaSwag<'a> {
     task: &'static str,
@@ -124,7 +124,7 @@ impl<'a> HellaSwag<'a> {
     }
 }
 
-/// `--json` of LAMBADA.
+/// The output of `--json` for LAMBADA.
 #[derive(Serialize)]
 struct Lambada<'a> {
     task: &'static str,
@@ -169,7 +169,7 @@ fn lambada_text(report: &LambadaReport) -> String {
     format!("  LAMBADA, {items} items\n{}", table.render())
 }
 
-/// A figure with its standard error, which one item does not have.
+/// Formats an estimate with its standard error, which a single item does not have.
 fn shown(estimate: Estimate, digits: usize) -> String {
     let value = format!("{:.digits$}", estimate.value);
     match estimate.stderr {

@@ -1,5 +1,5 @@
-//! The options of `emberlm generate` that control the choice of tokens. `sampling` holds those for which a model can
-//! recommend values.
+//! Options of `emberlm generate` that control token selection. `sampling` has the settings that a model can
+//! recommend.
 
 use std::fs;
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::error::CliError;
 use crate::sandbox;
 use crate::values;
 
-/// The help of a setting: its effect, its range and its default.
+/// The help text of a setting: its effect, range and default.
 fn help(effect: &str, setting: &NumberSetting, default: &str) -> String {
     format!("{effect}; {} [default: {default}]", setting.rule)
 }
@@ -85,7 +85,7 @@ pub struct ChoiceArgs {
 }
 
 impl ChoiceArgs {
-    /// The options of `model` other than the sampling settings; `end` are the ids that end a text.
+    /// Builds the selection options other than the sampling settings. `end` are the ids that end a text.
     pub fn chooser(
         &self,
         model: &Model,
@@ -112,7 +112,8 @@ impl ChoiceArgs {
         })
     }
 
-    /// The constraint on the text. A value that begins with `{` is a JSON schema, any other the path of a file with one.
+    /// The output constraint. A value that starts with `{` is a JSON schema, any other value is the path of a
+    /// schema file.
     fn grammar(&self) -> Result<Option<Grammar>, CliError> {
         if let Some(pattern) = &self.regex {
             return Ok(Some(Grammar::Regex(pattern.clone())));
@@ -129,7 +130,7 @@ impl ChoiceArgs {
     }
 }
 
-/// The tokenizer of a model whose text is looked at.
+/// Returns the tokenizer, for options that inspect the generated text.
 pub fn with_text<'a>(
     tokenizer: Option<&'a Tokenizer>,
     path: &Path,

@@ -1,4 +1,4 @@
-//! The settings of sampling, and where the value of each comes from.
+//! Sampling settings with the origin of each value.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use emberlm_generate::{ChooserConfig, Penalties, SamplerConfig, SamplingDefaults
 
 use super::choice::ChoiceArgs;
 
-/// The names of the settings, in the order in which they are shown.
+/// The settings' names in display order.
 pub const NAMES: [&str; 9] = [
     "temperature",
     "top-k",
@@ -19,13 +19,13 @@ pub const NAMES: [&str; 9] = [
     "max-new-tokens",
 ];
 
-/// The temperature, unless the user or the model sets it.
+/// The default temperature.
 const TEMPERATURE: f64 = 0.8;
 
 /// The origin of a setting's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// The program.
+    /// The program's default.
     Default,
     /// The model's `generation_config.json`.
     Model,
@@ -46,10 +46,8 @@ impl fmt::Display for Origin {
     }
 }
 
-/// The settings of sampling.
 #[derive(Clone, Debug)]
 pub struct Sampling {
-    /// The sampler.
     pub sampler: SamplerConfig,
     /// Penalties on tokens that occurred before.
     pub penalties: Penalties,
@@ -60,11 +58,11 @@ pub struct Sampling {
 }
 
 impl Sampling {
-    /// The settings of the command line; where one is not given, that of the model's `generation_config.json`; else the program's,
-    /// which are `max_new_tokens` tokens.
+    /// Resolves each setting: the command line takes precedence over the model's `generation_config.json` and
+    /// that over the program's defaults. `max_new_tokens` is the default token limit.
     pub fn resolve(
         args: &ChoiceArgs,
-        asked_tokens: Option<usize>,
+        requested_tokens: Option<usize>,
         model: &SamplingDefaults,
         max_new_tokens: usize,
     ) -> Self {
@@ -87,7 +85,8 @@ impl Sampling {
             free.frequency,
         );
         let (seed, of_seed) = pick(args.seed, None, none.seed);
-        let (max_new_tokens, of_tokens) = pick(asked_tokens, model.max_new_tokens, max_new_tokens);
+        let (max_new_tokens, of_tokens) =
+            pick(requested_tokens, model.max_new_tokens, max_new_tokens);
         Self {
             sampler: SamplerConfig {
                 temperature,
@@ -116,7 +115,7 @@ impl Sampling {
         }
     }
 
-    /// `chooser` with these settings.
+    /// Returns `chooser` with these settings.
     pub fn apply(&self, chooser: ChooserConfig) -> ChooserConfig {
         ChooserConfig {
             sampler: self.sampler,
@@ -125,7 +124,7 @@ impl Sampling {
         }
     }
 
-    /// Each name with its value and its origin.
+    /// Each setting's name, value and origin.
     pub fn all(&self) -> Vec<(&'static str, String, Origin)> {
         let Self {
             sampler, penalties, ..
@@ -157,7 +156,7 @@ fn pick<T>(argument: Option<T>, model: Option<T>, default: T) -> (T, Origin) {
 }
 
 impl fmt::Display for Sampling {
-    /// "temperature 0.6 (generation_config.json), top-k 0 (default), …".
+    /// Formats the settings as "temperature 0.6 (generation_config.json), top-k 0 (default), …".
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, (name, value, origin)) in self.all().into_iter().enumerate() {
             let comma = if at == 0 { "" } else { ", " };

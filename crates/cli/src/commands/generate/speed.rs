@@ -1,10 +1,10 @@
-//! The speed of reading a prompt and of generating tokens.
+//! Speed of prompt processing and of generation.
 
 use std::time::{Duration, Instant};
 
 use indicatif::HumanCount;
 
-/// A clock that runs while an answer is generated.
+/// A stopwatch for one answer.
 #[derive(Clone, Copy, Debug)]
 pub struct Stopwatch {
     start: Instant,
@@ -12,21 +12,21 @@ pub struct Stopwatch {
     tokens: usize,
 }
 
-/// The time that an answer took.
+/// The timing of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Speed {
-    /// Tokens of the prompt that were computed; those that a cache held are not among them.
+    /// Number of computed prompt tokens, excluding cached ones.
     pub prompt: usize,
-    /// The time to the first token: the pass over the prompt, and the choice of that token.
+    /// Time to the first token: prompt processing and sampling of that token.
     pub prompt_time: Duration,
-    /// Generated tokens, with the first one.
+    /// Number of generated tokens, including the first one.
     pub tokens: usize,
-    /// The time from the first token to the end.
+    /// Time from the first token to the end.
     pub tokens_time: Duration,
 }
 
 impl Stopwatch {
-    /// Begins before the prompt is read.
+    /// Starts the stopwatch, before prompt processing.
     pub fn start() -> Self {
         Self {
             start: Instant::now(),
@@ -35,13 +35,13 @@ impl Stopwatch {
         }
     }
 
-    /// Counts a generated token.
+    /// Records a generated token.
     pub fn token(&mut self) {
         self.first.get_or_insert_with(Instant::now);
         self.tokens += 1;
     }
 
-    /// The speed so far, of an answer to a prompt of which `prompt` tokens were computed.
+    /// The timing so far, for a prompt of which `prompt` tokens were computed.
     pub fn speed(&self, prompt: usize) -> Speed {
         let now = Instant::now();
         let first = self.first.unwrap_or(now);
@@ -55,27 +55,28 @@ impl Stopwatch {
 }
 
 impl Speed {
-    /// Tokens of the prompt per second; none where there was nothing to time.
+    /// Prompt tokens per second. Returns `None` if there is no time to measure.
     pub fn prompt_per_second(&self) -> Option<f64> {
         per_second(self.prompt, self.prompt_time)
     }
 
-    /// Generated tokens per second. The first token is the prompt's work.
+    /// Generated tokens per second. The first token counts towards the prompt's time.
     pub fn tokens_per_second(&self) -> Option<f64> {
         per_second(self.tokens.saturating_sub(1), self.tokens_time)
     }
 
-    /// The prompt's speed: "12 tokens in 0.08 s (150.0 tokens/s)".
+    /// Describes the prompt's speed: "12 tokens in 0.08 s (150.0 tokens/s)".
     pub fn of_prompt(&self) -> String {
         described(self.prompt, self.prompt_per_second(), self.prompt_time)
     }
 
-    /// The speed of generation. The first token is the prompt's work, so that it is counted and not timed.
+    /// Describes the speed of generation. The first token is counted but not timed, since it belongs to the
+    /// prompt's time.
     pub fn of_tokens(&self) -> String {
         described(self.tokens, self.tokens_per_second(), self.tokens_time)
     }
 
-    /// Adds the time of another answer.
+    /// Adds the timing of another answer.
     pub fn add(&mut self, other: &Self) {
         self.prompt += other.prompt;
         self.prompt_time += other.prompt_time;
@@ -89,7 +90,7 @@ fn per_second(tokens: usize, time: Duration) -> Option<f64> {
     (tokens > 0 && seconds > 0.0).then(|| tokens as f64 / seconds)
 }
 
-/// `count` tokens in `time`, and their speed.
+/// Describes `count` tokens in `time` with their speed.
 fn described(count: usize, per_second: Option<f64>, time: Duration) -> String {
     let tokens = HumanCount(count as u64);
     let taken = format!("{tokens} tokens in {:.2} s", time.as_secs_f64());
@@ -104,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_token_is_the_prompts_work() {
+    fn the_first_token_counts_towards_the_prompt() {
         let speed = Speed {
             prompt: 1200,
             prompt_time: Duration::from_millis(500),

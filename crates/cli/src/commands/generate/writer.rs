@@ -1,4 +1,4 @@
-//! The output of `emberlm generate`: text as soon as it is complete, or JSON at the end.
+//! Output of `emberlm generate`: streamed text, or JSON at the end.
 
 use emberlm_generate::{Chosen, DraftAcceptance, Finish};
 use emberlm_tokenizer::{StopStrings, TextStream, Tokenizer};
@@ -8,20 +8,20 @@ use crate::console;
 use crate::error::CliError;
 use crate::output::{print, print_json};
 
-/// Shows tokens as they come, or gathers their text for JSON.
+/// Prints tokens as they are generated, or collects them for JSON.
 pub struct Writer {
-    /// None where nobody knows what ids stand for: they are shown themselves.
+    /// `None` without a tokenizer. Token ids are printed instead.
     stream: Option<TextStream>,
     stopped: bool,
     json: bool,
-    /// The text so far, for JSON.
+    /// The text collected for JSON.
     text: String,
     tokens: Vec<u32>,
-    /// None where they were not asked for.
+    /// `None` unless requested.
     logprobs: Option<Vec<LogProb>>,
 }
 
-/// `--json`'s output.
+/// The output of `--json`.
 #[derive(Serialize)]
 struct GenerationOutput {
     tokens: Vec<u32>,
@@ -30,18 +30,18 @@ struct GenerationOutput {
     #[serde(skip_serializing_if = "Option::is_none")]
     logprobs: Option<Vec<LogProb>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    draft: Option<Guessed>,
+    draft: Option<DraftStatistics>,
 }
 
-/// Acceptance of the draft tokens.
+/// Acceptance statistics of the draft tokens.
 #[derive(Serialize)]
-struct Guessed {
+struct DraftStatistics {
     guesses: u64,
     taken: u64,
     passes: u64,
 }
 
-impl From<DraftAcceptance> for Guessed {
+impl From<DraftAcceptance> for DraftStatistics {
     fn from(guesses: DraftAcceptance) -> Self {
         Self {
             guesses: guesses.made,
@@ -51,7 +51,7 @@ impl From<DraftAcceptance> for Guessed {
     }
 }
 
-/// A token's log-probability, and those of the likeliest in its place.
+/// A token's log-probability and the most probable alternatives.
 #[derive(Serialize)]
 struct LogProb {
     id: u32,
@@ -79,7 +79,8 @@ impl From<&Chosen> for LogProb {
 }
 
 impl Writer {
-    /// A writer of the text after `prompt`, which is needed because some tokenizers drop the blank of a text's first token.
+    /// Creates a writer of the text after `prompt`. The prompt matters because some tokenizers drop the
+    /// leading space of a text's first token.
     pub fn new(
         tokenizer: Option<&Tokenizer>,
         prompt: &[u32],
@@ -97,7 +98,7 @@ impl Writer {
         }
     }
 
-    /// Shows a token, or what of its text comes before a stop string.
+    /// Writes a token, up to a stop string in its text.
     pub fn write(&mut self, chosen: &Chosen) -> Result<(), CliError> {
         let id = chosen.id;
         let shown = match &mut self.stream {
@@ -116,7 +117,7 @@ impl Writer {
         self.show(&shown)
     }
 
-    /// Returns true if a stop string was found. No more text is shown then.
+    /// Returns true if a stop string was found. No more text is written then.
     pub fn is_stopped(&self) -> bool {
         self.stopped
     }
@@ -129,7 +130,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Shows the remaining text and ends the output. Reports the acceptance of draft tokens on stderr, or in JSON.
+    /// Writes the remaining text and ends the output. Reports the acceptance of draft tokens on stderr or in
+    /// the JSON.
     pub fn finish(
         mut self,
         finish: Option<Finish>,
@@ -163,7 +165,7 @@ impl Writer {
             text: has_text.then_some(self.text),
             finish: if by_length { "length" } else { "stop" },
             logprobs: self.logprobs,
-            draft: guesses.map(Guessed::from),
+            draft: guesses.map(DraftStatistics::from),
         })
     }
 }

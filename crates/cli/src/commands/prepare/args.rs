@@ -1,4 +1,4 @@
-//! The command line of `emberlm prepare`.
+//! Arguments of `emberlm prepare`.
 
 use std::num::NonZero;
 use std::path::PathBuf;

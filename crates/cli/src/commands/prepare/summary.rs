@@ -1,4 +1,4 @@
-//! The output after a dataset was created.
+//! The summary printed after creating a dataset.
 
 use std::fmt::Write;
 use std::fs;
@@ -13,12 +13,12 @@ use indicatif::HumanCount;
 
 use crate::output::{Align, Table, shell_word};
 
-/// The dataset's contents, the records that were left out, the warnings, and the next command.
+/// Summarizes the dataset, the records left out, the warnings, and the next command.
 pub fn prepared(out: &Path, prepared: &Prepared) -> String {
     summary("Prepared", out, &prepared.manifest, &findings(prepared))
 }
 
-/// The completed action `done`, the contents of the dataset `out`, the lines of `findings`, and the next command.
+/// Summarizes a dataset after the action `done`: its contents, the lines of `findings`, and the next command.
 pub fn summary(done: &str, out: &Path, manifest: &Manifest, findings: &str) -> String {
     let tokenizer = &manifest.tokenizer;
     let ids = HumanCount(tokenizer.vocab_size as u64);
@@ -43,7 +43,7 @@ pub fn summary(done: &str, out: &Path, manifest: &Manifest, findings: &str) -> S
             .sum()
     };
     let (tokens, bytes) = (sum(|split| split.tokens), sum(|split| split.bytes));
-    // A dataset from elsewhere may not know its text.
+    // The text size of an adopted dataset may be unknown.
     let density = match bytes {
         0 => String::new(),
         _ => format!(
@@ -59,7 +59,7 @@ pub fn summary(done: &str, out: &Path, manifest: &Manifest, findings: &str) -> S
     )
 }
 
-/// Records that were left out and probable mistakes, a line each.
+/// Lists the records left out and probable mistakes, one per line.
 fn findings(prepared: &Prepared) -> String {
     let left_out = &prepared.left_out;
     let counts = [
@@ -88,8 +88,8 @@ fn counted(count: u64, noun: &str) -> String {
     format!("{} {noun}{plural}", HumanCount(count))
 }
 
-/// A training that fits the dataset and this machine: conversations in a published model's tokens fine-tune such a model,
-/// anything else trains a preset for the vocabulary and the number of tokens.
+/// Suggests a training command for the dataset and this machine: fine-tuning for conversations in a published
+/// model's tokens, otherwise a preset that fits the vocabulary and the number of tokens.
 fn next_command(out: &Path, manifest: &Manifest) -> String {
     let TokenizerSpec {
         kind, vocab_size, ..
@@ -99,7 +99,7 @@ fn next_command(out: &Path, manifest: &Manifest) -> String {
         Some(_) if !own => "--from MODEL".to_owned(),
         _ => preset(*vocab_size, manifest.split(Split::Train).tokens),
     };
-    // What `.` is called.
+    // Resolves `.` to the folder's name.
     let real = fs::canonicalize(out).unwrap_or_else(|_| out.to_owned());
     let name = real.file_name().unwrap_or(out.as_os_str());
     let run = Path::new("runs").join(name);
@@ -107,7 +107,8 @@ fn next_command(out: &Path, manifest: &Manifest) -> String {
     format!("emberlm train --data {data} {model} --out {run}")
 }
 
-/// The option of a preset that takes the vocabulary, fits the training split and trains on this machine in reasonable time.
+/// The option for a preset that fits the vocabulary and the training split, and trains on this machine in
+/// reasonable time.
 fn preset(vocab_size: usize, tokens: u64) -> String {
     let threads = available_parallelism().map_or(1, usize::from);
     let name = presets::suggested(vocab_size, tokens, threads);

@@ -1,4 +1,4 @@
-//! The page of commands, from the parser of the command line.
+//! The reference page of commands, generated from the command-line definitions.
 
 use clap::{Arg, Command, CommandFactory};
 
@@ -13,7 +13,7 @@ brackets; `emberlm COMMAND --help` prints the same in the terminal.
 
 ";
 
-/// Each visible command with its usage, options and examples.
+/// Describes each visible command with its usage, options and examples.
 pub fn page() -> String {
     let mut whole = Cli::command();
     whole.build();
@@ -85,7 +85,7 @@ fn is_listed(arg: &Arg) -> bool {
     !arg.is_hide_set() && !matches!(arg.get_id().as_str(), "help" | "version")
 }
 
-/// The headings of a command's options, in the order of their first option.
+/// Option headings of a command, in the order of their first option.
 fn headings(command: &Command) -> Vec<Option<&str>> {
     let mut found = Vec::new();
     for arg in command.get_arguments().filter(|arg| is_listed(arg)) {
@@ -96,7 +96,7 @@ fn headings(command: &Command) -> Vec<Option<&str>> {
     found
 }
 
-/// The argument as it is typed, such as `-v, --verbose` or `--seed <N>`.
+/// An argument's syntax, such as `-v, --verbose` or `--seed <N>`.
 pub fn spelling(arg: &Arg) -> String {
     let short = arg.get_short().map(|short| format!("-{short}, "));
     let long = arg.get_long().map(|long| format!("--{long} "));
@@ -111,11 +111,11 @@ pub fn spelling(arg: &Arg) -> String {
     spelling.trim_end().to_owned()
 }
 
-/// The help of an argument, with its default and its possible values.
+/// An argument's help with its default and possible values.
 pub fn meaning(arg: &Arg) -> String {
     let help = arg.get_long_help().or(arg.get_help());
     let mut meaning = help.map(ToString::to_string).unwrap_or_default();
-    // The backends of this build are no property of the program.
+    // Omits the backends compiled into this build, which are not part of the documentation.
     if let Some((all, _)) = meaning.split_once("; this binary has") {
         meaning = all.to_owned();
     }
@@ -139,6 +139,6 @@ pub fn meaning(arg: &Arg) -> String {
     if !possible.is_empty() && !arg.is_hide_possible_values_set() {
         meaning.push_str(&format!(" [possible values: {}]", possible.join(", ")));
     }
-    // Placeholders such as <FILE> would be read as HTML.
+    // Placeholders such as `<FILE>` would be parsed as HTML.
     meaning.replace('<', "&lt;")
 }

@@ -1,4 +1,4 @@
-//! The page of configuration keys, from the types that read `config.toml`.
+//! The reference page of configuration keys, generated from the types that read `config.toml`.
 
 use emberlm_trainer::config::{Setting, SettingsTable, TABLES, kind_docs};
 
@@ -14,7 +14,7 @@ A setting without a default is required, or its description states the value it 
 (`emberlm info` lists them) sets all of `[model]`.
 ";
 
-/// Each table with its keys, defaults and descriptions.
+/// Describes each table with its keys and their defaults.
 pub fn page() -> String {
     let mut page = INTRODUCTION.to_owned();
     let mut before = "";

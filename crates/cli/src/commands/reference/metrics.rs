@@ -1,4 +1,4 @@
-//! The page of metrics, from the table that declares them.
+//! The reference page of metrics, generated from the table that declares them.
 
 use emberlm_trainer::metrics::{Aggregation, Direction, Metric, Phase, built_in};
 
@@ -13,7 +13,7 @@ places: [Add a metric](../guides/add-a-metric.md).
 
 ";
 
-/// Each metric with its unit, its phase and its aggregation over the steps between two lines of the log.
+/// Describes each metric with its unit, its phase and its aggregation over the steps between two log lines.
 pub fn page() -> String {
     let mut page = INTRODUCTION.to_owned();
     page.push_str(&header([

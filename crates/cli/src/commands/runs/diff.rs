@@ -1,4 +1,4 @@
-//! `emberlm runs diff`: the settings in which two runs differ, and their metrics.
+//! `emberlm runs diff`: compares the settings and metrics of two runs.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -28,11 +28,11 @@ pub struct DiffArgs {
     pub json: bool,
 }
 
-/// The differences of two runs. Pairs are of the first and the second.
+/// The differences of two runs. Pairs hold the values of the first and the second run.
 #[derive(Debug, Serialize)]
 struct Differences {
     runs: [String; 2],
-    /// The settings that are not the same.
+    /// Settings with different values.
     settings: Vec<Setting>,
     metrics: Vec<Readings>,
 }
@@ -40,17 +40,17 @@ struct Differences {
 #[derive(Debug, PartialEq, Serialize)]
 struct Setting {
     key: String,
-    /// None where a run does not have it.
+    /// `None` if a run lacks the setting.
     values: [Option<Value>; 2],
 }
 
-/// The readings of a metric in one phase.
+/// Readings of a metric in one phase.
 #[derive(Debug, Serialize)]
 struct Readings {
     name: String,
     phase: &'static str,
     last: [Option<f64>; 2],
-    /// By the metric's direction, if it has one.
+    /// The best reading by the metric's direction, if it has one.
     best: [Option<f64>; 2],
     #[serde(skip)]
     metric: Metric,
@@ -93,12 +93,12 @@ fn differing(a: &RunSettings, b: &RunSettings) -> Vec<Setting> {
         .collect()
 }
 
-/// A metric's values `(step, value)`.
+/// Readings of a metric, as pairs of step and value.
 type Points = [(usize, f64)];
-/// The metrics of one phase of a run.
+/// Selects the metrics of one phase of a run.
 type Phase = fn(&History) -> &Series;
 
-/// The metrics of either run, of every run first.
+/// Readings of each metric that either run has. Built-in metrics are listed first.
 fn readings(histories: &[History]) -> Vec<Readings> {
     let mut metrics: Vec<&Metric> = built_in().iter().collect();
     for metric in histories.iter().flat_map(|history| &history.metrics) {
@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_that_one_run_lacks_differ() {
+    fn settings_missing_from_one_run_differ() {
         let settings = |pairs: &[(&str, i64)]| -> RunSettings {
             let pairs = pairs.iter();
             pairs

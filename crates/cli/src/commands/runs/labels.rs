@@ -1,4 +1,4 @@
-//! `emberlm runs tag` and `runs note`: what a user writes about runs.
+//! `emberlm runs tag` and `runs note`: edits the labels of runs.
 
 use std::path::PathBuf;
 
@@ -33,7 +33,7 @@ pub struct NoteArgs {
     pub note: String,
 }
 
-/// Adds tags, or removes them.
+/// Adds or removes tags.
 pub fn tag(args: TagArgs) -> Result<(), CliError> {
     check_run(&args.run)?;
     let mut labels = RunLabels::read(&args.run)?;

@@ -1,4 +1,4 @@
-//! The file of `serve --config`: models, each with its own settings.
+//! The `serve --config` file: models with individual settings.
 
 use std::fs;
 use std::num::NonZero;
@@ -13,22 +13,22 @@ use crate::error::CliError;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct ConfigFile {
     model: Vec<Entry>,
 }
 
-/// A `[[model]]` table. A setting that is `None` is the command line's.
+/// A `[[model]]` table. `None` falls back to the command line's setting.
 #[derive(Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Entry {
     /// The model's directory, relative to the working directory.
     pub path: PathBuf,
-    /// The name that clients ask for; the directory's name by default.
+    /// The model name in the API. The default is the directory's name.
     pub name: Option<String>,
-    /// Other names that clients may ask for.
+    /// Other names of the model in the API.
     #[serde(default)]
     pub aliases: Vec<String>,
-    /// True if the model is a run whose newest checkpoint is served.
+    /// True to serve the newest checkpoint of a run.
     #[serde(default)]
     pub follow: bool,
     #[serde(default, deserialize_with = "weights")]
@@ -38,22 +38,22 @@ pub struct Entry {
     pub max_queue: Option<usize>,
     pub chat_template: Option<String>,
     pub deterministic: Option<bool>,
-    /// The sampling settings of requests that leave them out.
+    /// Defaults for sampling settings missing from a request.
     #[serde(default)]
     pub sampling: SamplingDefaults,
 }
 
-/// Reads a file's models.
+/// Reads the models of a file.
 ///
 /// # Errors
-/// The file cannot be read, or a key or a value is not supported.
+/// Returns an error if the file cannot be read or has an invalid key or value.
 pub fn read(path: &Path) -> Result<Vec<Entry>, CliError> {
     let text = fs::read_to_string(path).map_err(CliError::io("read", path))?;
     parse(&text).map_err(|error| error.within(&path.display().to_string()))
 }
 
 fn parse(text: &str) -> Result<Vec<Entry>, CliError> {
-    let written: Written = toml::from_str(text).map_err(|error| {
+    let written: ConfigFile = toml::from_str(text).map_err(|error| {
         CliError::new(toml_reason(&error, text)).hint(
             "each model is a table [[model]] with `path` and optional settings; docs/guides/serve.md lists them",
         )
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_model_has_its_own_settings() {
+    fn models_have_individual_settings() {
         let entries = parse(
             r#"
             [[model]]
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_value_is_refused_with_its_key_and_rule() {
+    fn invalid_values_are_rejected_with_key_and_rule() {
         let message = |line: &str| {
             let text = format!("[[model]]\npath = \"a\"\n{line}\n");
             parse(&text).unwrap_err().message().to_owned()

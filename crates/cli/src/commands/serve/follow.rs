@@ -1,4 +1,4 @@
-//! Follows a run: serves its newest checkpoint as soon as it is there.
+//! Follows a run: serves its newest checkpoint as soon as it is written.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use crate::error::CliError;
 use crate::model;
 use crate::run_folders::is_run;
 
-/// The interval at which a run is looked at.
+/// Polling interval of a run's folder.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Waits for a run's first checkpoint.
+/// Waits for the first checkpoint of a run.
 pub fn wait(run: &Path) -> Result<(), CliError> {
     if !is_run(run) {
         return Err(CliError::new(format!("{} is no run", run.display()))
@@ -38,7 +38,7 @@ pub fn wait(run: &Path) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Starts the thread that looks.
+/// Starts the thread that polls for checkpoints.
 pub fn start<B: Backend>(
     run: PathBuf,
     weights: Option<WeightFormat>,
@@ -63,7 +63,7 @@ pub fn start<B: Backend>(
                     log.note(format!("{}: now {about}", run.display()));
                     served = found;
                 }
-                // What is served stays, and another look is taken.
+                // Keeps serving the previous checkpoint, and retries at the next poll.
                 Err(error) if failed != found => {
                     log.warn(format!("{}: {}", run.display(), error.message()));
                     failed = found;
@@ -91,7 +91,7 @@ fn read<B: Backend>(
     Ok((Arc::new(decoder), model.about()?))
 }
 
-/// The newest checkpoint's step.
+/// The step of the newest checkpoint.
 fn newest(run: &Path) -> Option<usize> {
     newest_step(run).ok().flatten()
 }

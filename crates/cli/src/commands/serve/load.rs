@@ -1,4 +1,4 @@
-//! Models, from their folders to what is served.
+//! Loads the models to serve.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -24,14 +24,15 @@ use crate::run_folders::is_run;
 use crate::run_history::History;
 use crate::sandbox;
 
-/// Reads all models and starts their threads. What can be checked without weights is checked for all of them first.
+/// Loads all models and starts their threads. Everything that does not need weights is checked for all models
+/// first.
 pub fn all<B: Backend>(
     specs: &[ModelSpec],
     guard: MemoryGuard,
     device: &Device<B>,
     log: &Log,
 ) -> Result<Vec<ServedModel>, CliError> {
-    // An error is about one of the models.
+    // Names the model that an error refers to.
     let about = |spec: &ModelSpec| {
         let name = (specs.len() > 1).then(|| spec.options.name.clone());
         move |error: CliError| match name {
@@ -63,7 +64,7 @@ fn open(spec: &ModelSpec) -> Result<Model, CliError> {
     model::open(&spec.path)
 }
 
-/// Reads a model's weights and starts its thread, and the thread that follows its run.
+/// Loads a model's weights and starts its thread. For a followed run, also starts the thread that follows it.
 fn load<B: Backend>(
     spec: &ModelSpec,
     plan: LoadPlan<'_>,
@@ -111,7 +112,7 @@ fn load<B: Backend>(
     Ok(served)
 }
 
-/// Checks that the weights, the slots' caches and a pass of all models fit into memory together.
+/// Checks that the weights, KV caches and forward passes of all models fit into memory together.
 fn check_memory(
     specs: &[ModelSpec],
     plans: &[LoadPlan<'_>],
@@ -145,15 +146,15 @@ fn check_memory(
     )
 }
 
-/// The context that is proposed where a longer one does not fit.
+/// Context length that the hint suggests if the model's full context does not fit into memory.
 const SHORT_CONTEXT: usize = 1024;
 
-/// Describes the model in a folder. Opening a model hashes its weights: it is described once, and again only when a
-/// followed run has another checkpoint.
+/// Describes the model in a folder. Opening a model hashes its weights, so the description is cached until a
+/// followed run has a new checkpoint.
 struct CardSource {
     path: PathBuf,
     follows: bool,
-    /// The checkpoint's step and its description without losses.
+    /// The checkpoint's step, and the description without losses.
     described: Mutex<(Option<usize>, Card)>,
 }
 
@@ -176,7 +177,7 @@ impl CardSource {
         self.follows.then(newest).flatten()
     }
 
-    /// The description, with the losses of its run as they are now.
+    /// The description with the run's current losses.
     fn card(&self) -> Card {
         let mut card = self.described();
         if is_run(&self.path) {
@@ -204,14 +205,14 @@ impl CardSource {
     }
 }
 
-/// At most so many points, the last among them.
+/// Downsamples to at most 1000 points, including the last one.
 fn thinned(points: Vec<(usize, f64)>) -> Vec<(usize, f64)> {
     const MOST: usize = 1000;
     let every = points.len().div_ceil(MOST).max(1);
     let last = points.len().saturating_sub(1);
     let kept = points.into_iter().enumerate();
     let kept = kept.filter(|(at, _)| (last - at).is_multiple_of(every));
-    // JSON has no other numbers.
+    // JSON only supports finite numbers.
     kept.map(|(_, point)| point)
         .filter(|(_, loss)| loss.is_finite())
         .collect()

@@ -1,7 +1,7 @@
-//! The log of `serve` on stderr: one line for each request, and one for each new checkpoint of a followed run.
+//! The log of `serve` on stderr: one line per request, and one per new checkpoint of a followed run.
 //!
-//! A dedicated thread writes the lines. While stderr is blocked, as by a full pipe, requests are still answered, and the
-//! dropped lines are counted.
+//! A dedicated thread writes the lines. If stderr blocks, as with a full pipe, requests are still answered,
+//! and dropped lines are counted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,16 +37,16 @@ pub enum LogFormat {
     Json,
 }
 
-/// Lines that wait to be written.
+/// Capacity of the queue of lines.
 const WAITING: usize = 1024;
-/// The longest wait for stderr to take the last lines when the program ends.
+/// Time limit for writing the remaining lines at exit.
 const LAST: Duration = Duration::from_secs(1);
 
-/// Hands lines to the thread that writes them; cheap to clone.
+/// Sends lines to the thread that writes them. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Log {
     lines: SyncSender<LogLine>,
-    /// Lines that were left out since the last one was written.
+    /// Number of dropped lines since the last written one.
     lost: Arc<AtomicU64>,
 }
 
@@ -55,7 +55,7 @@ enum LogLine {
     Request(Box<RequestRecord>),
     Note(String),
     Warning(String),
-    /// The last line.
+    /// Ends the thread.
     End,
 }
 
@@ -67,19 +67,19 @@ pub struct LogThread {
 }
 
 impl LogThread {
-    /// Waits until all lines so far are written, for a second at most.
+    /// Waits up to a second until all lines are written.
     pub fn finish(self) {
         self.log.send(LogLine::End);
-        // An error means that the thread has ended.
+        // An error means that the thread has ended already.
         let _ = self.ended.recv_timeout(LAST);
     }
 }
 
 impl Log {
-    /// Starts the thread that writes the lines, with requests in this format.
+    /// Starts the thread that writes the lines. `format` applies to requests.
     ///
     /// # Errors
-    /// The operating system gives no thread.
+    /// Returns an error if the thread cannot be started.
     pub fn start(format: LogFormat) -> Result<(Self, LogThread), CliError> {
         let (lines, waiting) = mpsc::sync_channel(WAITING);
         let (ending, ended) = mpsc::channel::<()>();
@@ -115,17 +115,17 @@ impl Log {
         Ok((log, thread))
     }
 
-    /// Writes a line.
+    /// Logs a line.
     pub fn note(&self, text: String) {
         self.send(LogLine::Note(text));
     }
 
-    /// Writes a warning.
+    /// Logs a warning.
     pub fn warn(&self, text: String) {
         self.send(LogLine::Warning(text));
     }
 
-    /// The log of requests; `None` if they are not logged.
+    /// The request log. Returns `None` if requests are not logged.
     pub fn requests(&self, content: LogContent) -> Option<RequestLog> {
         let log = self.clone();
         (content != LogContent::None).then(|| RequestLog {
@@ -148,7 +148,8 @@ fn write(record: &RequestRecord, format: LogFormat) {
     }
 }
 
-/// A request as words: `TIME CLIENT "METHOD PATH" STATUS model=… prompt=… completion=… queue=… total=…`.
+/// Formats a request as text: `TIME CLIENT "METHOD PATH" STATUS model=… prompt=… completion=… queue=…
+/// total=…`.
 fn text(record: &RequestRecord) -> String {
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let mut line = format!(
@@ -210,7 +211,7 @@ impl<'a> From<&'a RequestRecord> for Line<'a> {
     }
 }
 
-/// A time as RFC 3339 in UTC, with milliseconds.
+/// Formats a time as RFC 3339 in UTC, with milliseconds.
 fn timestamp(time: SystemTime) -> String {
     let time = DateTime::<Utc>::from(time);
     time.format("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
@@ -223,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_says_who_asked_what_and_how_long_it_took() {
+    fn log_lines_contain_client_request_and_timing() {
         let record = RequestRecord {
             time: UNIX_EPOCH + Duration::from_millis(1_700_000_000_250),
             client: "127.0.0.1:4000".parse().ok(),

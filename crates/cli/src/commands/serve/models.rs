@@ -1,4 +1,4 @@
-//! The models that `serve` is asked for: by the command line and by the file of `--config`.
+//! The models that `serve` loads, from the command line and the `--config` file.
 
 use std::collections::HashSet;
 use std::num::NonZero;
@@ -16,17 +16,18 @@ use crate::run_folders;
 #[derive(Debug)]
 pub struct ModelSpec {
     pub path: PathBuf,
-    /// True if it is a run whose newest checkpoint is served.
+    /// True to serve the newest checkpoint of a run.
     pub follows: bool,
-    /// None for the format that they are stored in.
+    /// The format of the weights. `None` keeps the stored format.
     pub weights: Option<WeightFormat>,
     pub options: ServeOptions,
 }
 
-/// The models in the order of `--follow`, MODEL and `--config`, with their names, aliases and settings.
+/// Collects the models of `--follow`, MODEL and `--config`, in this order, with their names, aliases and
+/// settings.
 ///
 /// # Errors
-/// The file cannot be read, an alias names no model, or two models have a name in common.
+/// Returns an error if the file cannot be read, an alias names no model, or two models share a name.
 pub fn specs(args: &ServeArgs) -> Result<Vec<ModelSpec>, CliError> {
     let arguments = [(&args.follow, true), (&args.models, false)];
     let mut entries: Vec<Entry> = arguments
@@ -48,7 +49,7 @@ pub fn specs(args: &ServeArgs) -> Result<Vec<ModelSpec>, CliError> {
     Ok(entries.into_iter().map(|entry| spec(entry, args)).collect())
 }
 
-/// A MODEL or RUN of the command line: `NAME=PATH`, or a path. A path that exists is never split.
+/// Parses a MODEL or RUN argument: `NAME=PATH` or a path. An existing path is never split.
 fn argument(argument: &Path, follow: bool) -> Entry {
     let split = argument.to_str().and_then(|text| text.split_once('='));
     let named = split.filter(|(name, path)| {
@@ -73,7 +74,7 @@ fn argument(argument: &Path, follow: bool) -> Entry {
     }
 }
 
-/// Names the models that have no name after their directories.
+/// Names the models without a name after their directories.
 fn name(entries: &mut [Entry]) {
     let unnamed = |entry: &&mut Entry| entry.name.is_none();
     let unnamed: Vec<&mut Entry> = entries.iter_mut().filter(unnamed).collect();
@@ -83,7 +84,7 @@ fn name(entries: &mut [Entry]) {
     }
 }
 
-/// Adds `ALIAS=NAME`, or `ALIAS` for the only model.
+/// Adds an alias: `ALIAS=NAME`, or `ALIAS` for the only model.
 fn add_alias(entries: &mut [Entry], alias: &str) -> Result<(), CliError> {
     let (alias, of) = match alias.split_once('=') {
         Some((alias, of)) => (alias, Some(of)),
@@ -110,7 +111,7 @@ fn add_alias(entries: &mut [Entry], alias: &str) -> Result<(), CliError> {
     }
 }
 
-/// Refuses an empty name, and one that two models have.
+/// Rejects empty and duplicate names.
 fn check_names(entries: &[Entry]) -> Result<(), CliError> {
     let mut seen = HashSet::new();
     let names = entries
@@ -130,7 +131,7 @@ fn check_names(entries: &[Entry]) -> Result<(), CliError> {
     Ok(())
 }
 
-/// A model with the command line's settings for those that it does not set itself.
+/// Fills a model's missing settings from the command line.
 fn spec(entry: Entry, args: &ServeArgs) -> ModelSpec {
     ModelSpec {
         path: entry.path,
@@ -179,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_is_named_on_the_command_line() {
+    fn models_can_be_named_on_the_command_line() {
         let all = names("a=no/such b=no/other --alias x=b --alias y=b");
         let expected = [
             ("a", "no/such", vec![]),
@@ -200,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_for_one_model() {
+    fn duplicate_names_are_rejected() {
         assert_eq!(
             refused("a=x a=y"),
             "error: two models have the name or alias `a`\nhint: give one of them another name: NAME=PATH\n"

@@ -1,4 +1,4 @@
-//! The command line of `emberlm tokenizer`.
+//! Arguments of `emberlm tokenizer`.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! `emberlm tokenizer convert`: other formats as a `tokenizer.json`.
+//! `emberlm tokenizer convert`: converts other formats to `tokenizer.json`.
 
 use emberlm_tokenizer::Tokenizer;
 use indicatif::HumanCount;
@@ -9,7 +9,7 @@ use crate::error::CliError;
 use crate::new_folder::NewFolder;
 use crate::output::print;
 
-/// Writes the tokenizer and says what it is.
+/// Writes the tokenizer and prints a summary.
 pub(super) fn run(args: ConvertArgs) -> Result<(), CliError> {
     let folder = NewFolder::begin(&args.out, false, "a tokenizer", |_| false)?;
     let tokenizer = Tokenizer::from_file_with(&args.file, args.pattern, &args.special)?;

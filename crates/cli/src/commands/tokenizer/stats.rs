@@ -1,4 +1,4 @@
-//! `emberlm tokenizer stats`: what tokenizers make of texts, side by side.
+//! `emberlm tokenizer stats`: compares tokenizers on texts.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +14,10 @@ use super::waves::for_each_wave;
 use crate::error::CliError;
 use crate::output::{Align, Table, print, print_json};
 
-/// The number of longest tokens that are shown.
+/// Number of longest tokens to print.
 const LONGEST: usize = 5;
 
-/// The smallest part of the characters at which a script is shown.
+/// Minimum share of the characters for a script to be listed.
 const MIN_SHARE: f64 = 0.01;
 
 /// The JSON output.
@@ -32,7 +32,7 @@ struct Report {
 
 #[derive(Serialize)]
 struct ScriptReport {
-    /// Of the characters of words.
+    /// Share of all characters in words.
     share: f64,
     words: u64,
 }
@@ -40,7 +40,7 @@ struct ScriptReport {
 #[derive(Serialize)]
 struct TokenizerReport {
     tokenizer: String,
-    /// The name that the table has room for.
+    /// A short name for the table.
     #[serde(skip)]
     short: String,
     vocab_size: usize,
@@ -48,14 +48,14 @@ struct TokenizerReport {
     bytes_per_token: f64,
     characters_per_token: f64,
     tokens_per_word: f64,
-    /// By script; none where the tokens do not give back the text.
+    /// Tokens per word by script. `None` if the tokens do not decode to the original text.
     tokens_per_word_by_script: Option<BTreeMap<&'static str, f64>>,
     vocabulary_used: f64,
     unknown: f64,
     longest: Vec<String>,
 }
 
-/// Reads the texts once and writes the table.
+/// Reads the texts once and prints the table.
 pub(super) fn run(args: StatsArgs) -> Result<(), CliError> {
     let load = |choice: &TokenizerChoice| match choice {
         TokenizerChoice::Named(TokenizerKind::Char) => Err(CliError::new(
@@ -66,7 +66,7 @@ pub(super) fn run(args: StatsArgs) -> Result<(), CliError> {
     let tokenizers: Vec<Tokenizer> = args.tokenizer.iter().map(load).collect::<Result<_, _>>()?;
     let mut sum = Statistics::new(&tokenizers);
     for_each_wave(&args.inputs, |texts| {
-        // As many parts as threads: each has tables as large as the vocabularies.
+        // One chunk per thread, since each chunk needs tables as large as the vocabularies.
         let part = texts.len().div_ceil(rayon::current_num_threads()).max(1);
         let parts = texts.par_chunks(part).map(|texts| {
             let mut sum = Statistics::new(&tokenizers);
@@ -136,7 +136,7 @@ fn report(choices: &[TokenizerChoice], tokenizers: &[Tokenizer], sum: &Statistic
     }
 }
 
-/// A file's name; its folder's, where all files of that kind are called the same.
+/// The name of a tokenizer file, or of its folder if the file has the default name.
 fn short_name(choice: &TokenizerChoice) -> String {
     let TokenizerChoice::File(path) = choice else {
         return choice.to_string();

@@ -1,4 +1,4 @@
-//! `emberlm tokenizer train`: a byte-level byte-pair vocabulary from texts.
+//! `emberlm tokenizer train`: trains a byte-level BPE vocabulary.
 
 use std::path::Path;
 
@@ -13,10 +13,10 @@ use crate::error::CliError;
 use crate::new_folder::NewFolder;
 use crate::output::print;
 
-/// Of how much of the text the summary says how many tokens it has, in bytes: the beginning.
+/// Size of the sample whose token count the summary reports, in bytes from the start of the text.
 const SAMPLE_BYTES: usize = 1 << 20;
 
-/// Counts, trains, writes the tokenizer and says what it is.
+/// Counts words, trains and writes the tokenizer, and prints a summary.
 pub(super) fn run(args: TrainArgs) -> Result<(), CliError> {
     let training = BpeTraining::new(BpeOptions {
         vocab_size: args.vocab_size,

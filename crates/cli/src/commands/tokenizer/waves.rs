@@ -1,4 +1,4 @@
-//! Texts taken from a corpus many at a time, so that all threads have work and memory does not grow with the corpus.
+//! Reads a corpus in waves of many texts, which keeps all threads busy with bounded memory.
 
 use std::path::PathBuf;
 
@@ -8,18 +8,19 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::error::CliError;
 
-/// Bytes of text that are held at once.
+/// Bytes of text per wave.
 const WAVE_BYTES: usize = 16 << 20;
 
-/// Calls `work` with the texts of `inputs`, some megabytes at a time, and reports its progress on stderr.
+/// Calls `work` with the texts of `inputs`, one wave at a time, and shows progress on stderr.
 ///
-/// Long texts come in parts. They are cut where byte-pair vocabularies make the same tokens of the parts; others may make
-/// one token more or less at a cut, of which there is one in hundreds of kilobytes.
+/// Long texts are split. BPE vocabularies produce the same tokens for the parts as for the whole. Other
+/// vocabularies may produce one token more or less at a split, of which there is one per several hundred
+/// kilobytes.
 pub(super) fn for_each_wave(
     inputs: &[PathBuf],
     mut work: impl FnMut(&[String]) -> Result<(), CliError>,
 ) -> Result<(), CliError> {
-    // Any of those would do: all patterns have these places in common.
+    // Any built-in tokenizer works, since all patterns allow splits at the same positions.
     let cutter = Tokenizer::builtin(TokenizerKind::Gpt2)?;
     let bar = progress_bar();
     let (mut wave, mut bytes) = (Vec::new(), 0);
@@ -39,10 +40,10 @@ pub(super) fn for_each_wave(
     Ok(())
 }
 
-/// Bytes so far and their rate, on stderr; nothing where that is no terminal.
+/// A progress display of bytes and throughput on stderr. Hidden if it is not a terminal.
 fn progress_bar() -> ProgressBar {
     let style = ProgressStyle::with_template("reading {bytes}  {bytes_per_sec}");
-    // The template is a constant: what it falls back to is never seen.
+    // The template is a constant, so the fallback is never used.
     let style = style.unwrap_or_else(|_| ProgressStyle::default_spinner());
     ProgressBar::new_spinner().with_style(style)
 }

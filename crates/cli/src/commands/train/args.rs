@@ -1,4 +1,4 @@
-//! The command line of `train`.
+//! Arguments of `emberlm train`.
 
 use std::io::{IsTerminal, stdin};
 use std::path::PathBuf;
@@ -143,7 +143,7 @@ impl RendererArg {
 }
 
 impl TrainArgs {
-    /// Puts the options that stand for settings over them.
+    /// Applies the options that are shorthands for settings.
     pub fn apply(&self, train: &mut TrainConfig) {
         train.steps = self.steps.unwrap_or(train.steps);
         train.micro_batch = self.batch_size.unwrap_or(train.micro_batch);

@@ -1,4 +1,4 @@
-//! The value of `--data`: a dataset, or several with their weights.
+//! Parses the values of `--data`: a dataset, or several with weights.
 
 use std::path::{Path, PathBuf};
 
@@ -6,8 +6,8 @@ use emberlm_trainer::{DataConfig, MixedDataset};
 
 use crate::error::CliError;
 
-/// A dataset, or the mix of several: `DATASET` for each, or `DATASET=WEIGHT` for each. What is there as a whole is a
-/// dataset's path, whatever is in its name.
+/// Parses a dataset or a mix of several, each given as `DATASET` or `DATASET=WEIGHT`. An argument that exists
+/// as a path is never split.
 pub fn config(arguments: &[PathBuf]) -> Result<DataConfig, CliError> {
     let named: Result<Vec<_>, _> = arguments.iter().map(|path| parse(path)).collect();
     let named = named?;
@@ -31,7 +31,7 @@ pub fn config(arguments: &[PathBuf]) -> Result<DataConfig, CliError> {
     })
 }
 
-/// A dataset's path, with its weight where one is given.
+/// Parses a dataset's path and optional weight.
 fn parse(argument: &Path) -> Result<(PathBuf, Option<f64>), CliError> {
     let whole = || Ok((argument.to_owned(), None));
     let Some((path, weight)) = argument.to_str().and_then(|text| text.rsplit_once('=')) else {
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn one_several_and_several_with_weights() {
+    fn datasets_may_have_weights() {
         let of = |name: &str, weight| (name.to_owned(), weight);
         assert_eq!(mix(&["a"]).unwrap(), [of("a", 0.0)]);
         assert_eq!(mix(&["a", "b"]).unwrap(), [of("a", 1.0), of("b", 1.0)]);
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_with_a_sign_in_it_is_a_path_where_it_is_there() {
+    fn an_existing_path_with_an_equals_sign_is_not_split() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("lr=0.5");
         std::fs::create_dir(&path).expect("a folder");
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_weight_is_refused() {
+    fn invalid_weights_are_rejected() {
         for weight in ["0", "-1", "nan", "inf", "x", ""] {
             let error = mix(&[&format!("a={weight}"), "b=1"]).unwrap_err();
             let expected = format!("`{weight}` is no weight: it must be above 0 and finite");

@@ -5,7 +5,7 @@ use emberlm_trainer::hooks::{Hook, HookError, RunBegin};
 use super::TrainArgs;
 use crate::run_labels::RunLabels;
 
-/// Writes the tags and the note of the command line into the run when it begins.
+/// Writes the command line's tags and note into the run when it starts.
 struct Labelling {
     tags: Vec<String>,
     note: Option<String>,
@@ -14,7 +14,7 @@ struct Labelling {
 impl Hook for Labelling {
     fn on_start(&mut self, start: &RunBegin<'_>) -> Result<(), HookError> {
         let report = |error: crate::error::CliError| error.message().to_owned();
-        // A resumed run has some already.
+        // A resumed run may have labels already.
         let mut labels = RunLabels::read(start.run).map_err(report)?;
         labels.tags.extend(self.tags.drain(..));
         if let Some(note) = self.note.take() {
@@ -24,7 +24,7 @@ impl Hook for Labelling {
     }
 }
 
-/// The hooks of a run: one that labels it, if the command line has a tag or a note.
+/// Returns a hook that labels the run if the command line has a tag or a note.
 pub(super) fn hooks(args: &TrainArgs) -> Vec<Box<dyn Hook>> {
     if args.tags.is_empty() && args.note.is_none() {
         return Vec::new();

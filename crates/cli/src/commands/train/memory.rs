@@ -1,4 +1,4 @@
-//! The memory of a run: refused before it begins where it does not fit, and part by part with `--memory-report`.
+//! Memory of a run: the check before it starts, and the table of `--memory-report`.
 
 use emberlm_trainer::fit::{Prediction, plans, predict};
 use emberlm_trainer::memory_report::MemoryReport;
@@ -9,11 +9,11 @@ use crate::error::CliError;
 use crate::memory_guard::{Demand, MemoryGuard};
 use crate::output::{Align, Table, size};
 
-/// Refuses a run whose predicted memory is more than what is available, before anything large is allocated. A model that does
-/// not fit its data is left to the run, which knows the reason.
+/// Rejects a run whose predicted memory exceeds the available memory, before any large allocation. A model
+/// that does not match its data passes: the run reports that error.
 ///
 /// # Errors
-/// It does not fit, or the data cannot be opened.
+/// Returns an error if the run does not fit or the data cannot be opened.
 pub fn check(config: &RunConfig, guard: MemoryGuard) -> Result<(), CliError> {
     let mut config = config.clone();
     let data = TrainingData::open(&config.data)?;
@@ -49,7 +49,7 @@ pub fn check(config: &RunConfig, guard: MemoryGuard) -> Result<(), CliError> {
     })
 }
 
-/// The measurement on a device with its own memory.
+/// Formats the memory measured on a device with its own memory.
 pub fn measured(report: &MemoryReport) -> String {
     table(
         "A step's memory on the device, measured on random tokens",
@@ -69,7 +69,7 @@ pub fn measured(report: &MemoryReport) -> String {
     )
 }
 
-/// The prediction on the CPU.
+/// Formats the memory predicted for the CPU.
 pub fn predicted(prediction: &Prediction) -> String {
     let all = ("in all", prediction.total, "");
     let rows: Vec<_> = fit::parts(prediction).into_iter().chain([all]).collect();

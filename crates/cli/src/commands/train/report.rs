@@ -1,4 +1,4 @@
-//! The output at the end of a run.
+//! Output at the end of a run.
 
 use emberlm_trainer::events;
 use emberlm_trainer::{Divergence, RunResult};
@@ -7,7 +7,7 @@ use crate::console;
 use crate::error::{CliError, warn};
 use crate::output::print;
 
-/// Prints the result, and what to do next.
+/// Prints the result and the suggested next commands.
 pub fn report(result: &RunResult) -> Result<(), CliError> {
     let mut text = String::new();
     let run = result.run.display();
@@ -40,12 +40,12 @@ pub fn report(result: &RunResult) -> Result<(), CliError> {
     check_divergence(result)
 }
 
-/// Warns of a run that seems to have diverged, and fails for one whose model is of no use. A run that was interrupted may
-/// still recover.
+/// Warns if the run seems to have diverged, and returns an error if its model is useless. An interrupted run
+/// may still recover, so it only gets a warning.
 fn check_divergence(result: &RunResult) -> Result<(), CliError> {
     const HINT: &str =
         "lower the learning rate, for example --set train.schedule.learning_rate=1e-4";
-    // Without its log only what the checkpoint says is known.
+    // Without a readable log, only the checkpoint's state is used.
     let events = events::read(&result.run).unwrap_or_default().events;
     match Divergence::of(&result.state, &events) {
         Some(sign) if sign.is_failure() && !result.interrupted => {
@@ -60,10 +60,10 @@ fn check_divergence(result: &RunResult) -> Result<(), CliError> {
     }
 }
 
-/// Columns of the sample's text: it is read, not copied.
+/// Line width of the sample text, which is only read and not copied.
 const COLUMNS: usize = 78;
 
-/// The text's lines indented, each broken between words where it is long.
+/// Indents the text and breaks long lines between words.
 fn indented(text: &str) -> String {
     let mut out = String::new();
     for line in text.trim().lines().filter(|line| !line.is_empty()) {
@@ -82,7 +82,7 @@ fn indented(text: &str) -> String {
     out
 }
 
-/// The command that starts this program: through Cargo if Cargo built it.
+/// The command that starts this program: through Cargo if the binary is in a `target` folder.
 fn program() -> &'static str {
     let built_here = std::env::current_exe().is_ok_and(|exe| {
         let mut folders = exe.components().rev().skip(1);
@@ -100,7 +100,7 @@ mod tests {
     use super::indented;
 
     #[test]
-    fn a_sample_is_broken_between_words() {
+    fn samples_are_wrapped_between_words() {
         assert_eq!(indented("one two\n\nthree\n"), "  one two\n  three");
         let text = indented(&"word ".repeat(40));
         let lines: Vec<&str> = text.lines().collect();

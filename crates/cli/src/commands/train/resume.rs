@@ -1,4 +1,4 @@
-//! Opening a run that was stopped.
+//! Opens a stopped run to resume it.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use super::TrainArgs;
 use crate::console;
 use crate::error::{CliError, warn};
 
-/// A run's configuration with the new settings applied, and the locked run at the newest checkpoint that can be resumed.
+/// Locks the run, and returns its configuration with new settings applied and the newest usable checkpoint.
 pub fn open(run: &Path, args: &TrainArgs) -> Result<(RunConfig, RunStart), CliError> {
     let held = RunFolder::open(run)?;
     let file = run.join(folder::CONFIG_FILE);
@@ -47,7 +47,7 @@ pub fn open(run: &Path, args: &TrainArgs) -> Result<(RunConfig, RunStart), CliEr
     Ok((now, RunStart::Resumed(held, checkpoint.map(Box::new))))
 }
 
-/// Refuses to begin again a run without a checkpoint that has logged steps: its log would be dropped.
+/// Returns an error if a run without a checkpoint has logged steps, since restarting would discard its log.
 fn check_nothing_is_lost(run: &Path) -> Result<(), CliError> {
     let events = events::read(run).unwrap_or_default().events;
     let steps = events.iter().filter_map(|event| match event {

@@ -1,4 +1,4 @@
-//! The places of a heat map's parts, in pixels.
+//! Pixel positions of a heat map's elements.
 //!
 //! ```text
 //! title
@@ -9,54 +9,54 @@
 //!            a b        a b
 //! ```
 
-/// The longest side of a picture.
+/// Maximum side of a picture.
 const LONGEST: usize = 8000;
-/// The side that a grid of panels aims at.
+/// Intended side of the panel grid.
 const AIM: usize = 1440;
-/// The limits of a panel's side.
+/// Limits of a panel's side.
 const SMALLEST_PANEL: usize = 64;
 const LARGEST_PANEL: usize = 1024;
 const LARGEST_AIM: usize = 768;
 const MARGIN: usize = 44;
 const GAP: usize = 22;
-/// The height of the title and of the heads' names.
+/// Height of the title and the head names.
 const ABOVE: usize = 132;
-/// The width of the layers' names.
+/// Width of the layer names.
 const BESIDE: usize = 40;
-/// The width of the colour bar with its gap and its numbers.
+/// Width of the colour bar, including its gap and labels.
 const BAR: usize = 110;
-/// The least width, which has room for the line below the title.
+/// Minimum width of a picture, which fits the line below the title.
 const TITLE: usize = 960;
-/// The most room of tokens' labels: 12 characters and a gap.
+/// Maximum width of token labels: 12 characters and a gap.
 const LABELS: usize = 138;
-/// The size of the largest token labels.
+/// Maximum font size of token labels.
 const LARGEST_LABEL: usize = 20;
 
-/// Returns true if panels in so many rows and columns fit on a picture.
+/// Returns true if `rows` by `columns` panels fit in a picture.
 pub fn fits(rows: usize, columns: usize) -> bool {
     room(rows, columns) >= SMALLEST_PANEL
 }
 
-/// The largest number of coloured cells that a picture of so many panels and tokens has.
+/// Returns the maximum number of coloured cells in a picture of `rows` by `columns` panels.
 pub fn cells(rows: usize, columns: usize, tokens: usize) -> usize {
     let of_side = side(rows, columns, tokens).min(tokens);
     rows * columns * of_side * (of_side + 1) / 2
 }
 
-/// The largest panel that the picture's longest side allows.
+/// The largest panel side that fits in the largest picture.
 fn room(rows: usize, columns: usize) -> usize {
     let taken = 2 * MARGIN + ABOVE + BESIDE + BAR + LABELS;
     ((LONGEST - taken) / rows.max(columns)).saturating_sub(GAP)
 }
 
-/// The places of a picture's parts.
+/// Pixel positions of a heat map's elements.
 pub struct Layout {
-    /// The side of a panel, which is square.
+    /// The side of the square panels.
     pub side: usize,
     rows: usize,
     columns: usize,
     tokens: usize,
-    /// Room for tokens' labels left of the panels, and below them.
+    /// Space for token labels to the left of and below the panels.
     labels: (usize, usize),
 }
 
@@ -73,7 +73,7 @@ impl Layout {
             let lengths = tokens.iter().map(|token| token.chars().count());
             let longest = lengths.max().unwrap_or(0);
             let size = size as usize;
-            // A character is about half as wide as its line is high.
+            // A character's width is about half of the font size.
             let beside = (longest * size * 11).div_ceil(20);
             let below = if longest == 1 { size } else { beside };
             this.labels = (beside + 6, below + 6);
@@ -81,31 +81,31 @@ impl Layout {
         this
     }
 
-    /// The picture's width and height.
+    /// Returns the picture's width and height.
     pub fn size(&self) -> (u32, u32) {
         let (right, bottom) = self.grid_end();
         let width = (right + GAP + BAR + MARGIN).max(TITLE);
         (width as u32, (bottom + self.labels.1 + MARGIN) as u32)
     }
 
-    /// The left end of the title, centred in height.
+    /// The left end of the title, at its vertical centre.
     pub fn title(&self) -> (i32, i32) {
         (MARGIN as i32, 46)
     }
 
-    /// The longest title that has room.
+    /// The maximum length of the title, in characters.
     pub fn title_characters(&self) -> usize {
         (self.size().0 as usize - 2 * MARGIN) / 19
     }
 
-    /// The first pixel of a panel.
+    /// The top left corner of a panel.
     pub fn panel(&self, row: usize, column: usize) -> (i32, i32) {
         let left = MARGIN + BESIDE + self.labels.0 + column * (self.side + GAP);
         let top = MARGIN + ABOVE + row * (self.side + GAP);
         (left as i32, top as i32)
     }
 
-    /// The first pixel of the colour bar, and its width and height.
+    /// The top left corner of the colour bar, and its width and height.
     pub fn colour_bar(&self) -> ((i32, i32), (i32, i32)) {
         let (right, bottom) = self.grid_end();
         let (_, top) = self.panel(0, 0);
@@ -113,12 +113,12 @@ impl Layout {
         (((right + GAP) as i32, top), (24, height))
     }
 
-    /// The size of the heads' and layers' names.
+    /// The font size of head and layer names.
     pub fn heading_size(&self) -> i32 {
         (self.side / 4).clamp(12, 26) as i32
     }
 
-    /// The size of the tokens' labels; none where a token's cell is too small for one.
+    /// The font size of token labels. Returns `None` if the cells are too small for labels.
     pub fn token_size(&self) -> Option<i32> {
         match self.side / self.tokens {
             0..10 => None,
@@ -126,14 +126,15 @@ impl Layout {
         }
     }
 
-    /// Right of the last column and below the last row.
+    /// The bottom right corner of the panel grid.
     fn grid_end(&self) -> (usize, usize) {
         let (left, top) = self.panel(self.rows - 1, self.columns - 1);
         (left as usize + self.side, top as usize + self.side)
     }
 }
 
-/// A panel's side: a whole number of pixels per token where there is room for one, and a picture of about the intended size.
+/// Returns the panel side: a whole number of pixels per token if there is space, for a picture of about the
+/// intended size.
 fn side(rows: usize, columns: usize, tokens: usize) -> usize {
     let room = room(rows, columns).min(LARGEST_PANEL);
     let aim = (AIM / rows.max(columns)).clamp(128, LARGEST_AIM).min(room);
@@ -153,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn panels_are_whole_tokens_where_there_is_room() {
+    fn panels_have_whole_pixels_per_token_if_possible() {
         assert_eq!(layout(1, 1, 10).side, 760);
         assert_eq!(layout(4, 6, 32).side, 224);
         assert_eq!(layout(12, 12, 100).side, 100);
@@ -162,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_is_bounded_whatever_it_shows() {
+    fn pictures_have_a_maximum_size() {
         for rows in [1, 2, 7, 24, 48, 80] {
             for columns in [1, 6, 25, 64, 80] {
                 for tokens in [2, 3, 50, 129, 1024, 4096] {

@@ -1,4 +1,4 @@
-//! Helpers of the tests: a separate folder in which the binary runs, and models made without training.
+//! Test helpers: a sandbox folder to run the binary in, and models made without training.
 
 pub mod model;
 pub mod server;
@@ -13,15 +13,15 @@ use std::{fmt, fs};
 
 use serde::de::DeserializeOwned;
 
-/// A folder that is removed with the test. The binary runs in it, so that paths in its messages are relative.
+/// A temporary folder in which the binary runs, so that its messages contain relative paths.
 pub struct Sandbox {
     folder: tempfile::TempDir,
-    /// Shared by the tests: a GPU's measurements are reused, and the user's files are not touched.
+    /// A cache shared by all tests, which reuses GPU autotuning results and protects the user's files.
     cache: PathBuf,
 }
 
-/// The result of a run of the binary.
-pub struct Ran {
+/// The result of running the binary.
+pub struct CommandOutput {
     pub code: Option<i32>,
     pub stdout: String,
     pub stderr: String,
@@ -37,8 +37,8 @@ impl Sandbox {
         }
     }
 
-    /// Gives the runs here a separate cache. Two processes that tune the same product at once can choose different kernels, and the
-    /// shared cache keeps the choice of one of them.
+    /// Uses a separate cache. Two processes that autotune the same product concurrently may select different
+    /// kernels, of which the shared cache keeps one.
     #[must_use]
     pub fn with_own_cache(mut self) -> Self {
         self.cache = self.path("cache");
@@ -49,7 +49,7 @@ impl Sandbox {
         self.folder.path().join(name)
     }
 
-    /// Writes a file, with the folders above it.
+    /// Writes a file and creates its parent folders.
     pub fn write(&self, name: &str, content: impl AsRef<[u8]>) {
         let path = self.path(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -64,7 +64,7 @@ impl Sandbox {
         command
     }
 
-    /// A command line of a shell in the folder, in which `$EMBERLM` is the binary.
+    /// A shell command in the folder. `$EMBERLM` is the binary.
     #[cfg(unix)]
     pub fn shell(&self, line: &str) -> Command {
         let mut command = Command::new("sh");
@@ -75,39 +75,39 @@ impl Sandbox {
         command
     }
 
-    /// Runs a command line of a shell.
+    /// Runs a shell command.
     #[cfg(unix)]
-    pub fn sh(&self, line: &str) -> Ran {
+    pub fn sh(&self, line: &str) -> CommandOutput {
         let output = self.shell(line).output().unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-        Ran {
+        CommandOutput {
             code: output.status.code(),
             stdout: text(output.stdout),
             stderr: text(output.stderr),
         }
     }
 
-    /// Runs the binary; `[FOLDER]` stands for this folder where its path is in what it says.
-    pub fn run<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Ran {
+    /// Runs the binary. In its output, `[FOLDER]` replaces this folder's path.
+    pub fn run<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> CommandOutput {
         let output = self.command(args).output().unwrap();
         let folder = fs::canonicalize(self.folder.path()).unwrap();
         let text = |bytes| {
             let text = String::from_utf8(bytes).unwrap();
             text.replace(folder.to_str().unwrap(), "[FOLDER]")
         };
-        Ran {
+        CommandOutput {
             code: output.status.code(),
             stdout: text(output.stdout),
             stderr: text(output.stderr),
         }
     }
 
-    /// Runs a command line whose words hold no blanks.
-    pub fn words(&self, line: &str) -> Ran {
+    /// Runs a command line without quoting: words are separated by spaces.
+    pub fn words(&self, line: &str) -> CommandOutput {
         self.run(line.split_whitespace())
     }
 
-    /// The names of everything in the folder, hidden files too.
+    /// The names of everything in the folder, including hidden files.
     pub fn names(&self) -> Vec<String> {
         let entries = fs::read_dir(self.folder.path()).unwrap();
         let name = |entry: std::io::Result<fs::DirEntry>| entry.unwrap().file_name();
@@ -119,8 +119,9 @@ impl Sandbox {
     }
 }
 
-/// The binary leaves ignored signals ignored, and a shell starts background jobs with SIGINT ignored, the tests too. A signal that has a
-/// handler in this process is not ignored in its children.
+/// Stops children from inheriting ignored signals. The binary leaves ignored signals ignored, and a shell
+/// starts background jobs, including these tests, with SIGINT ignored. A signal with a handler in this
+/// process is not ignored in its children.
 #[cfg(unix)]
 fn start_children_without_ignored_signals() {
     use std::sync::Once;
@@ -137,8 +138,8 @@ fn start_children_without_ignored_signals() {
     });
 }
 
-impl Ran {
-    /// Stdout of a run that must have succeeded without a word on stderr.
+impl CommandOutput {
+    /// Returns the stdout of a run that succeeded with empty stderr.
     #[track_caller]
     pub fn ok(self) -> String {
         assert_eq!(
@@ -150,15 +151,15 @@ impl Ran {
         self.stdout
     }
 
-    /// Stdout of a run that must have succeeded, as JSON.
+    /// Parses the stdout of a successful run as JSON.
     #[track_caller]
     pub fn json<T: DeserializeOwned>(self) -> T {
         serde_json::from_str(&self.ok()).unwrap()
     }
 }
 
-/// For snapshots.
-impl fmt::Display for Ran {
+/// Formats the result for snapshots.
+impl fmt::Display for CommandOutput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let code = self
             .code
@@ -174,7 +175,7 @@ impl fmt::Display for Ran {
     }
 }
 
-/// Two numbers that differ by at most a part of the expected one.
+/// Asserts that two numbers differ by at most `tolerance`, relative to the expected one.
 #[track_caller]
 pub fn close(found: &serde_json::Value, expected: &serde_json::Value, tolerance: f64) {
     let [found, expected] = [found, expected].map(|value| value.as_f64().unwrap());

@@ -1,4 +1,4 @@
-//! Small models with initial weights, written as the trainer writes checkpoints.
+//! Small models with initial weights in the trainer's checkpoint format.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ type Cpu = burn::backend::Flex;
 #[cfg(all(feature = "ndarray", not(feature = "flex")))]
 type Cpu = burn::backend::NdArray;
 
-/// Two layers of width 16 over 8 tokens of context.
+/// Two layers of width 16 with a context of 8 tokens.
 pub fn tiny(vocab_size: usize) -> ModelConfig {
     ModelConfig {
         vocab_size: Some(vocab_size),
@@ -30,7 +30,7 @@ pub fn tiny(vocab_size: usize) -> ModelConfig {
     }
 }
 
-/// Writes `run` with a checkpoint of `model` at each of `steps`; the step is the weights' seed.
+/// Writes `run` with a checkpoint of `model` at each of `steps`. The step is the seed of the weights.
 pub fn write_run(
     run: &Path,
     model: &ModelConfig,
@@ -45,7 +45,7 @@ pub fn write_run(
         seq_len: None,
     };
     let config = DecoderConfig::try_from(model.clone()).unwrap();
-    // Only a specification: none of these tokenizers has a file.
+    // Only the specification, since none of these tokenizers has a file.
     let about = Arc::new(About {
         description,
         tokenizer: None,
@@ -72,7 +72,7 @@ impl Sandbox {
         Self::with_char_model_of("hello small world\n".repeat(20))
     }
 
-    /// The same of another text.
+    /// Like [`Self::with_char_model`], with another text.
     pub fn with_char_model_of(text: String) -> Self {
         let sandbox = Self::new();
         sandbox.write("text.txt", text);

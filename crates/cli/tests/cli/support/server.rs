@@ -1,4 +1,4 @@
-//! A server of the binary, asked by hand.
+//! Runs `emberlm serve` and sends raw HTTP requests.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, Write};
@@ -11,15 +11,15 @@ use serde_json::Value;
 
 use super::Sandbox;
 
-/// Killed where a test forgets it. Of a test that fails, what the server wrote to stderr is printed.
+/// A running server, killed on drop. If the test fails, its stderr is printed.
 pub struct Server {
     child: Child,
     address: String,
-    /// The file of its stderr, unless the test sets another destination.
+    /// The file that captures stderr, unless the test redirects it.
     _stderr: Option<Stderr>,
 }
 
-/// The stderr of a server, in a temporary file.
+/// A server's stderr in a temporary file.
 struct Stderr(File);
 
 impl Drop for Stderr {
@@ -36,7 +36,7 @@ impl Drop for Stderr {
     }
 }
 
-/// An answer over HTTP.
+/// An HTTP response.
 pub struct Answer {
     pub status: u16,
     pub headers: String,
@@ -74,7 +74,7 @@ impl Answer {
     }
 }
 
-/// A body without the lengths between its pieces.
+/// Decodes a chunked body.
 fn unchunked(mut body: &str) -> String {
     let mut whole = String::new();
     while let Some((length, rest)) = body.split_once("\r\n") {
@@ -86,14 +86,14 @@ fn unchunked(mut body: &str) -> String {
 }
 
 impl Sandbox {
-    /// Starts a command that serves, on a free port, once it has said where.
+    /// Starts a serving command on a free port, and waits until it prints its address.
     pub fn serve(&self, line: &str) -> Server {
         let file = tempfile::tempfile().unwrap();
         let stderr = Stderr(file.try_clone().unwrap());
         self.start(line, file.into(), Some(stderr))
     }
 
-    /// [`Sandbox::serve`] with another destination for stderr.
+    /// Like [`Sandbox::serve`], with another destination for stderr.
     pub fn serve_with(&self, line: &str, stderr: impl Into<Stdio>) -> Server {
         self.start(line, stderr.into(), None)
     }
@@ -103,12 +103,12 @@ impl Sandbox {
         let mut command = self.command(words);
         command.stdout(Stdio::piped()).stderr(stderr);
         let mut child = command.spawn().unwrap();
-        let mut said = String::new();
+        let mut output = String::new();
         let stdout = child.stdout.take().unwrap();
-        BufReader::new(stdout).read_line(&mut said).unwrap();
-        let address = said.trim().strip_prefix("http://");
+        BufReader::new(stdout).read_line(&mut output).unwrap();
+        let address = output.trim().strip_prefix("http://");
         let address = address
-            .unwrap_or_else(|| panic!("{line}: said {said:?}"))
+            .unwrap_or_else(|| panic!("{line}: output {output:?}"))
             .to_owned();
         Server {
             child,
@@ -131,7 +131,7 @@ impl Server {
         self.ask("POST", path, "content-type: application/json\r\n", body)
     }
 
-    /// Asks with these headers, each with its line's end, and hears the whole answer.
+    /// Sends a request and reads the whole response. Each header ends with a line break.
     pub fn ask(&self, method: &str, path: &str, headers: &str, body: &str) -> Answer {
         let mut stream = self.begin(method, path, headers, body);
         let mut text = String::new();
@@ -139,7 +139,7 @@ impl Server {
         Answer::new(&text)
     }
 
-    /// Asks, and leaves the answer to be heard.
+    /// Sends a request without reading the response.
     pub fn begin(&self, method: &str, path: &str, headers: &str, body: &str) -> TcpStream {
         let length = match headers.contains("content-length") {
             true => String::new(),
@@ -149,12 +149,12 @@ impl Server {
             "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{length}{headers}\r\n{body}",
         );
         let mut stream = self.connect();
-        // One whose body is too large is answered before it has been sent.
+        // The server may respond to an oversized body before reading all of it.
         let _ = stream.write_all(request.as_bytes());
         stream
     }
 
-    /// Sends these bytes, and hears the whole answer.
+    /// Sends raw bytes and reads the whole response.
     pub fn raw(&self, request: &str) -> Answer {
         let mut stream = self.connect();
         stream.write_all(request.as_bytes()).unwrap();
@@ -170,7 +170,7 @@ impl Server {
         stream
     }
 
-    /// Waits until a number of `/metrics` is this.
+    /// Waits until a metric has this value.
     pub fn wait_for(&self, name: &str, value: &str) {
         let wanted = format!("{name}{{model=\"run\"}} {value}");
         let start = Instant::now();
@@ -199,7 +199,7 @@ impl Server {
         self.child.id()
     }
 
-    /// Waits for its end, and gives its exit code.
+    /// Waits for the server to exit and returns its exit code.
     pub fn ended(mut self) -> Option<i32> {
         self.child.wait().unwrap().code()
     }
@@ -207,7 +207,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended.
+        // The process may have exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! A pseudo-terminal with the binary in it.
+//! Runs the binary in a pseudo-terminal.
 
 use std::io::{Read, Write};
 use std::num::NonZero;
@@ -10,16 +10,16 @@ use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system}
 
 use super::Sandbox;
 
-/// A terminal with the binary in it, and what its screen shows.
+/// A pseudo-terminal that runs the binary, and the contents of its screen.
 pub struct Terminal {
     master: Box<dyn MasterPty + Send>,
     keys: Box<dyn Write + Send>,
     child: Box<dyn Child + Send + Sync>,
     screen: Arc<Mutex<vt100::Parser>>,
     bytes: Arc<Mutex<Vec<u8>>>,
-    /// True if nothing is read from it any more.
+    /// True once its output is no longer read.
     closed: Arc<AtomicBool>,
-    /// Its modes before the binary was started.
+    /// The terminal's modes before the binary was started.
     before: String,
 }
 
@@ -44,7 +44,7 @@ impl Terminal {
         let pair = native_pty_system().openpty(size).unwrap();
         command.cwd(sandbox.path(""));
         command.env("TERM", "xterm-256color");
-        // Where a history is written.
+        // The location of the history file.
         command.env("XDG_DATA_HOME", sandbox.path("home"));
         let before = modes(pair.master.as_ref());
         let child = pair.slave.spawn_command(command).unwrap();
@@ -88,15 +88,15 @@ impl Terminal {
         self.bytes.lock().unwrap().clone()
     }
 
-    /// Waits for the program's end, and gives every byte that it has written.
+    /// Waits for the program to exit and returns all bytes that it has written.
     pub fn bytes_at_the_end(mut self) -> Vec<u8> {
         assert!(self.child.wait().unwrap().success());
-        // What was written last is still on its way through the terminal.
+        // The last output may still be in transit through the terminal.
         std::thread::sleep(Duration::from_millis(200));
         self.bytes()
     }
 
-    /// Closes it as soon as the program writes something, and gives the program's process.
+    /// Closes the terminal at the program's next output, and returns the process.
     pub fn close(self) -> Box<dyn Child + Send + Sync> {
         self.closed.store(true, Ordering::SeqCst);
         self.child
@@ -124,8 +124,8 @@ impl Terminal {
         self.keys.flush().unwrap();
     }
 
-    /// Changes the size and waits until all is drawn again: frames are no part of what changes otherwise. A size that the
-    /// binary has not seen before the next one comes is never drawn.
+    /// Resizes the terminal and waits for a full redraw, which only a new size triggers. A size that is
+    /// replaced before the binary reads it is never drawn.
     #[track_caller]
     pub fn resize(&self, rows: u16, cols: u16, drawn: char) {
         let size = PtySize {
@@ -142,11 +142,12 @@ impl Terminal {
         self.wait_for("the new size", |text| text.contains(drawn));
     }
 
-    /// Waits for the end; the terminal must be as the program found it.
+    /// Waits for the exit and asserts that the terminal's modes are restored. Returns success and the
+    /// screen's text.
     #[track_caller]
     pub fn ended(mut self) -> (bool, String) {
         let status = self.child.wait().unwrap();
-        // What was written last is still on its way through the terminal.
+        // The last output may still be in transit through the terminal.
         std::thread::sleep(Duration::from_millis(200));
         let text = self.text();
         {
@@ -162,7 +163,7 @@ impl Terminal {
     }
 }
 
-/// A screen has some rows and columns.
+/// The number of rows or columns, which is never 0.
 fn size_of(count: u16) -> NonZero<u16> {
     NonZero::new(count).unwrap()
 }

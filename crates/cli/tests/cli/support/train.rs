@@ -1,19 +1,19 @@
-//! Training runs that take a moment.
+//! Fast training runs.
 
 use std::fs;
 
 use serde_json::Value;
 
-use super::{Ran, Sandbox};
+use super::{CommandOutput, Sandbox};
 
-/// A model of two small layers, on whatever dataset.
+/// A model of two small layers, for any dataset.
 pub const TINY: &str = "--set model.d_model=24 --set model.n_layers=2 --set model.heads=2 \
     --set model.kv_heads=2 --set model.seq_len=32 --set model.feed_forward.width=48 \
     --set train.micro_batch=4 --set train.log_interval=1 --set train.evaluation.sample_tokens=20 \
     --renderer plain";
 
 impl Sandbox {
-    /// A sandbox with a char dataset `data` of a text with something to learn in it.
+    /// A sandbox with a char dataset `data` of a text with learnable structure.
     pub fn with_data() -> Self {
         let sandbox = Self::new();
         let lines = (0..400).map(|i| format!("{i} and {} make {}\n", i + 1, 2 * i + 1));
@@ -24,11 +24,11 @@ impl Sandbox {
         sandbox
     }
 
-    pub fn train(&self, line: &str) -> Ran {
+    pub fn train(&self, line: &str) -> CommandOutput {
         self.words(&format!("train {TINY} {line}"))
     }
 
-    /// The lines of a run's `events.jsonl` of one kind.
+    /// The events of one kind in a run's `events.jsonl`.
     pub fn events(&self, run: &str, kind: &str) -> Vec<Value> {
         let text = fs::read_to_string(self.path(run).join("events.jsonl")).unwrap();
         let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
@@ -37,7 +37,7 @@ impl Sandbox {
             .collect()
     }
 
-    /// The number of lines of one kind in the log of a run that is still written.
+    /// The number of events of one kind in the log of a run in progress.
     #[cfg(unix)]
     pub fn events_so_far(&self, run: &str, kind: &str) -> usize {
         let text = fs::read_to_string(self.path(run).join("events.jsonl")).unwrap_or_default();
@@ -57,7 +57,7 @@ impl Sandbox {
 }
 
 #[track_caller]
-pub fn trained(ran: Ran) -> String {
+pub fn trained(ran: CommandOutput) -> String {
     assert_eq!(ran.code, Some(0), "{ran}");
     ran.stdout
 }

@@ -1,34 +1,34 @@
-//! Generated text as the text and the calls of functions of an answer.
+//! Splits generated text into content and function calls.
 
 use super::response::{CalledFunction, ChatFinishReason, Delta, ToolCallDelta};
 use crate::api::answers::{AnswerEvent, FinishReason};
 use crate::api::conversation::Calling;
 use crate::tools::{ToolCallParser, ToolDelta, ToolFormat};
 
-/// The text of one answer as it is generated.
+/// The text of one answer during generation.
 pub(super) struct AnswerText {
-    /// The format and the parser of calls; `None` if no function may be called.
+    /// The call format and its parser. `None` if the answer may not call functions.
     tools: Option<(&'static ToolFormat, ToolCallParser)>,
 }
 
-/// The next part of an answer.
+/// A delta of an answer.
 pub(super) struct AnswerDelta {
     pub message: Delta,
     pub finish_reason: Option<ChatFinishReason>,
 }
 
 impl AnswerText {
-    /// An answer that calls functions in this format, if it may.
+    /// Creates the state of an answer that may call functions in `format`.
     pub fn new(format: Option<&'static ToolFormat>) -> Self {
         Self {
             tools: format.map(|format| (format, ToolCallParser::new(format))),
         }
     }
 
-    /// Takes what was generated next.
+    /// Processes the next event.
     pub fn push(&mut self, event: &AnswerEvent) -> AnswerDelta {
         let Some((format, parser)) = &mut self.tools else {
-            // An empty text stands for a token that completes no character.
+            // Empty text is still sent for a token that completes no character.
             let content =
                 Some(&event.text).filter(|text| !text.is_empty() || event.finish.is_none());
             return AnswerDelta {
@@ -67,7 +67,7 @@ impl AnswerText {
 }
 
 impl Delta {
-    /// Returns true if it says nothing.
+    /// Returns true if the delta has no content.
     pub fn is_empty(&self) -> bool {
         self.role.is_none() && self.content.is_none() && self.tool_calls.is_empty()
     }

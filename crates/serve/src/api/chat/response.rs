@@ -1,4 +1,4 @@
-//! The bodies of `POST /v1/chat/completions`, whole and streamed.
+//! Response bodies of `POST /v1/chat/completions`, complete and streamed.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -78,7 +78,7 @@ impl From<FinishReason> for ChatFinishReason {
 }
 
 impl Answer {
-    /// Adds a part of it.
+    /// Adds a delta.
     pub fn add(&mut self, delta: Delta) {
         if let Some(text) = delta.content {
             *self.content.get_or_insert_default() += &text;
@@ -96,7 +96,7 @@ impl Answer {
         }
     }
 
-    /// Ends it: an answer without calls has a text, if an empty one.
+    /// Completes the answer: without calls, the content is a string, possibly empty, and not null.
     pub fn complete(&mut self) {
         if self.tool_calls.is_empty() {
             self.content.get_or_insert_default();

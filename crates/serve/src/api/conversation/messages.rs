@@ -1,4 +1,4 @@
-//! The messages of a conversation, as requests have them and templates read them.
+//! Messages of a conversation, as in requests and in chat templates.
 
 use schemars::JsonSchema;
 use serde::ser::{Error, Serializer};
@@ -91,13 +91,14 @@ struct CalledFunction {
     arguments: String,
 }
 
-/// Writes the arguments as an object.
+/// Serializes the arguments as an object.
 fn as_object<S: Serializer>(arguments: &str, serializer: S) -> Result<S::Ok, S::Error> {
     let object = read_arguments(arguments).map_err(S::Error::custom)?;
     object.serialize(serializer)
 }
 
-/// The arguments of a call. Functions without parameters are called with an empty text too.
+/// Parses the arguments of a call. Empty text counts as an empty object: functions without parameters are
+/// called that way.
 pub(crate) fn read_arguments(text: &str) -> serde_json::Result<Map<String, Value>> {
     match text.trim() {
         "" => Ok(Map::new()),
@@ -106,7 +107,7 @@ pub(crate) fn read_arguments(text: &str) -> serde_json::Result<Map<String, Value
 }
 
 impl Message {
-    /// A message of one text.
+    /// A message with text content.
     pub fn of_text(role: &str, text: String) -> Self {
         Self {
             role: role.to_owned(),
@@ -118,7 +119,7 @@ impl Message {
         }
     }
 
-    /// An assistant's message without text, to which calls are added.
+    /// An assistant message without content, to which calls can be added.
     pub fn of_calls() -> Self {
         Self {
             content: None,
@@ -126,7 +127,7 @@ impl Message {
         }
     }
 
-    /// The result of the call `id`.
+    /// A tool message with the result of call `id`.
     pub fn of_result(id: String, text: String) -> Self {
         Self {
             tool_call_id: Some(id),
@@ -134,7 +135,7 @@ impl Message {
         }
     }
 
-    /// Adds a call of a function, with its arguments as a JSON object.
+    /// Adds a function call. `arguments` is a JSON object.
     pub fn add_call(&mut self, id: String, name: String, arguments: String) {
         let call = ToolCall {
             id,
@@ -144,12 +145,12 @@ impl Message {
         self.tool_calls.get_or_insert_default().push(Object(call));
     }
 
-    /// Returns true if the assistant says it.
+    /// Returns true for an assistant message.
     pub fn is_of_assistant(&self) -> bool {
         self.role == "assistant"
     }
 
-    /// Checks message number `index`.
+    /// Checks the message at `index`.
     ///
     /// # Errors
     /// It has neither content nor calls, or the arguments of a call are not a JSON object.
@@ -168,7 +169,7 @@ impl Message {
         Ok(())
     }
 
-    /// Returns true if it calls functions.
+    /// Returns true if the message calls functions.
     pub fn calls_functions(&self) -> bool {
         self.tool_calls
             .as_ref()

@@ -1,4 +1,4 @@
-//! The functions that a request lets the model call.
+//! Functions that a request allows the model to call.
 
 use std::sync::Arc;
 
@@ -19,9 +19,9 @@ use crate::limits::MOST_TOOLS;
 use crate::model::ServedModel;
 use crate::tools::{Function, ToolFormat, ToolUse, tool_grammar};
 
-/// The most bytes of a function's name.
+/// The maximum length of a function's name in bytes.
 const MOST_NAME: usize = 64;
-/// The characters of a short identifier of a call.
+/// The length of a short call id.
 const SHORT_ID: usize = 9;
 
 /// A function that the model may call, in the form in which chat templates receive it.
@@ -88,11 +88,11 @@ pub(crate) enum ToolMode {
     Required,
 }
 
-/// A way to name the function that an answer calls.
+/// A JSON representation of the function that an answer must call.
 pub(crate) trait NamesFunction: DeserializeOwned {
-    /// An example, in JSON.
+    /// An example in JSON.
     const EXAMPLE: &'static str;
-    /// The path of the name in a request.
+    /// The path of the name in the request, for errors.
     const FIELD: &'static str;
 
     /// The function's name.
@@ -145,23 +145,23 @@ impl<'de, N: NamesFunction> Deserialize<'de> for ToolChoice<N> {
     }
 }
 
-/// The calls of functions that the answers of a request may have.
+/// The function calls that the answers to a request may contain.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Calling<'a> {
-    /// The format of the model's template.
+    /// The call format of the model's template.
     pub format: &'static ToolFormat,
-    /// The functions; those of the template.
+    /// The functions passed to the template.
     tools: &'a [Object<Tool>],
-    /// The only function that may be called, if there is one.
+    /// The only callable function, if the request chooses one.
     named: Option<&'a str>,
     tool_use: ToolUse,
 }
 
 impl<'a> Calling<'a> {
-    /// The functions of a request for `model`; `None` where it may call none.
+    /// Validates the functions of a request to `model`. `None` if the answer may not call any.
     ///
     /// # Errors
-    /// The model's template does not support tools; too many, or a name that is not one.
+    /// The model's template does not support tools, there are too many functions, or a name is invalid.
     pub fn new<N: NamesFunction>(
         model: &ServedModel,
         tools: &'a [Object<Tool>],
@@ -197,7 +197,7 @@ impl<'a> Calling<'a> {
             named,
             tool_use: ToolUse {
                 required,
-                // A function that is asked for by its name is called once.
+                // A function chosen by name is called exactly once.
                 parallel: parallel && named.is_none(),
             },
         }))
@@ -208,10 +208,10 @@ impl<'a> Calling<'a> {
         self.tools
     }
 
-    /// The constraint of an answer, compiled in a sandbox first.
+    /// The constraint for an answer, compiled in a sandbox first.
     ///
     /// # Errors
-    /// The schemas exceed a limit, or too many others wait.
+    /// The schemas exceed a limit, or too many grammars are queued.
     pub async fn constraint(&self, model: &Arc<ServedModel>) -> Result<Constraint, ApiError> {
         let callable = self.tools.iter().enumerate();
         let callable = callable.filter(|(_, tool)| {
@@ -243,8 +243,8 @@ impl<'a> Calling<'a> {
         model.constraint(grammar).await
     }
 
-    /// The error of functions that cannot be compiled together for the reason `rule`: of the one that cannot be compiled by
-    /// itself, found by bisection, or of all of them.
+    /// The error for functions that failed to compile together with the error `rule`. Bisects to find a
+    /// function that does not compile by itself; if there is none, the error is about all of them.
     async fn refused_schema(
         &self,
         model: &Arc<ServedModel>,
@@ -272,7 +272,7 @@ impl<'a> Calling<'a> {
         }
     }
 
-    /// A new identifier of a call.
+    /// Creates a new call id.
     pub fn call_id(format: &ToolFormat) -> String {
         if format.short_ids {
             let drawn = rand::rng().sample_iter(Alphanumeric).take(SHORT_ID);
@@ -283,7 +283,8 @@ impl<'a> Calling<'a> {
 }
 
 impl ToolFunction {
-    /// Checks the name, which is different from those `before` it, and the kind of the arguments.
+    /// Checks that the name is valid and differs from those in `before`, and that the arguments are an
+    /// object.
     fn check(&self, index: usize, before: &[Object<Tool>]) -> Result<(), ApiError> {
         let at = |field: &str| format!("tools[{index}].function.{field}");
         let allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
@@ -308,10 +309,10 @@ impl ToolFunction {
     }
 }
 
-/// The format of the model's template.
+/// The call format of the model's template.
 ///
 /// # Errors
-/// Its template writes no tools: `field` is what needs them.
+/// The template does not support tools. `field` is the field that requires them.
 pub(crate) fn tool_format(
     model: &ServedModel,
     field: &str,

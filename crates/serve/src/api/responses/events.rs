@@ -1,4 +1,4 @@
-//! A response as server-sent events.
+//! A response as a stream of server-sent events.
 
 use std::sync::Arc;
 
@@ -49,12 +49,12 @@ pub(crate) const STREAM_EVENTS: [(&str, &[&str]); 5] = [
     ("at the end, one of", &[COMPLETED, INCOMPLETE, FAILED]),
 ];
 
-/// Writes the events of a response, which are numbered from 0.
+/// Writes the events of a response, numbered from 0.
 pub(super) struct Writer {
     pub response: ResponseBody,
     pub output: OutputItems,
     pub model: Arc<ServedModel>,
-    /// True if the text's log-probabilities are asked for.
+    /// True if log-probabilities of the text are requested.
     pub logprobs: bool,
     pub sequence: u64,
 }
@@ -68,7 +68,7 @@ struct Numbered<'a> {
     content: Content<'a>,
 }
 
-/// The content of an event. A message has one part, so `content_index` is 0.
+/// The content of an event. `content_index` is always 0, because a message has a single content part.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Content<'a> {
@@ -113,7 +113,7 @@ enum Content<'a> {
 }
 
 impl Writer {
-    /// Takes the next part of the answer.
+    /// Processes the next event of the answer.
     pub fn push(&mut self, event: AnswerEvent) -> Vec<OutputChange> {
         let token = event.token.as_ref().filter(|_| self.logprobs);
         let logprob = token.and_then(|token| LogProb::new(&self.model, token));
@@ -173,7 +173,7 @@ impl AnswerStream for Writer {
     }
 }
 
-/// The events of changes of the output.
+/// Collects the events for changes of the output.
 struct Events<'a> {
     sequence: &'a mut u64,
     events: Vec<Event>,
@@ -190,7 +190,7 @@ impl Events<'_> {
         };
         match change {
             OutputChange::Added { .. } => {
-                // The present content of the item follows in separate events.
+                // The initial content of the item follows in separate events.
                 self.item(OUTPUT_ITEM_ADDED, index, &item.begun());
                 if let OutputItem::Message(message) = item {
                     let part = OutputText::new();

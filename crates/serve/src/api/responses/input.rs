@@ -176,7 +176,7 @@ impl<'de> Deserialize<'de> for Input {
                 Ok(Input::Text(text.to_owned()))
             }
 
-            // Item by item, so that an error names its place.
+            // Deserialize item by item, so errors include the index.
             fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Input, A::Error> {
                 let mut all = Vec::new();
                 while let Some(item) = items.next_element()? {
@@ -216,15 +216,16 @@ impl Default for Input {
 }
 
 impl Input {
-    /// Returns true if there is no item.
+    /// Returns true if there are no items.
     pub fn is_empty(&self) -> bool {
         matches!(self, Self::Items(items) if items.is_empty())
     }
 
-    /// The messages of the conversation, as chat templates receive them. Calls belong to the assistant's message before them.
+    /// Converts the input to messages for a chat template. Calls are added to the assistant message before
+    /// them.
     ///
     /// # Errors
-    /// Arguments are not a JSON object, or a result is of no call before it.
+    /// The arguments of a call are not a JSON object, or a result has no earlier call.
     pub fn into_messages(self) -> Result<Vec<Object<conversation::Message>>, ApiError> {
         let items = match self {
             Self::Text(text) => {

@@ -1,4 +1,4 @@
-//! The output items of a response while they are generated: a message, calls of functions, or both.
+//! The output items of a response during generation: a message, function calls, or both.
 
 use super::response::{FunctionCall, OutputItem, OutputMessage, Status, id};
 use crate::api::answers::{AnswerEvent, FinishReason};
@@ -6,37 +6,37 @@ use crate::api::conversation::Calling;
 use crate::api::logprobs::LogProb;
 use crate::tools::{ToolCallParser, ToolDelta, ToolFormat};
 
-/// The items so far. The last one grows until it is done.
+/// The items generated so far. The last one grows until it is complete.
 pub(crate) struct OutputItems {
-    /// The format and the parser of calls; `None` if no function may be called.
+    /// The call format and its parser. `None` if the answer may not call functions.
     tools: Option<(&'static ToolFormat, ToolCallParser)>,
     items: Vec<OutputItem>,
-    /// True while the last item grows.
+    /// True while the last item is incomplete.
     open: bool,
-    /// Log-probabilities of tokens whose text is still to come.
+    /// Log-probabilities of tokens whose text is still held back.
     logprobs: Vec<LogProb>,
     finish: Option<FinishReason>,
 }
 
-/// A change of the items; each is about the last one at its time.
+/// A change to the last item.
 #[derive(Debug)]
 pub(crate) enum OutputChange {
-    /// Item number `index` begins.
+    /// The item at `index` was added.
     Added { index: usize },
-    /// The message has more text.
+    /// Text was appended to the message.
     Text {
         index: usize,
         delta: String,
         logprobs: Vec<LogProb>,
     },
-    /// The call has more arguments.
+    /// Text was appended to the arguments of the call.
     Arguments { index: usize, delta: String },
-    /// Item number `index` is complete.
+    /// The item at `index` is complete.
     Done { index: usize },
 }
 
 impl OutputItems {
-    /// Items that have calls in this format, if any.
+    /// Creates the output of an answer that may call functions in `format`.
     pub fn new(format: Option<&'static ToolFormat>) -> Self {
         Self {
             tools: format.map(|format| (format, ToolCallParser::new(format))),
@@ -52,12 +52,12 @@ impl OutputItems {
         &self.items
     }
 
-    /// The items, and the reason for their end.
+    /// The items and the reason that generation ended.
     pub fn into_parts(self) -> (Vec<OutputItem>, Option<FinishReason>) {
         (self.items, self.finish)
     }
 
-    /// Begins the output. An answer that may call no function is a message from the beginning.
+    /// Starts the output. If no functions may be called, the message is added immediately.
     pub fn begin(&mut self) -> Vec<OutputChange> {
         let mut changes = Vec::new();
         if self.tools.is_none() {
@@ -66,7 +66,7 @@ impl OutputItems {
         changes
     }
 
-    /// Takes what was generated next.
+    /// Processes the next event.
     pub fn push(&mut self, event: AnswerEvent, logprob: Option<LogProb>) -> Vec<OutputChange> {
         let mut changes = Vec::new();
         self.logprobs.extend(logprob);
@@ -119,7 +119,7 @@ impl OutputItems {
             }
             ToolDelta::Arguments(delta) => {
                 let index = self.items.len().saturating_sub(1);
-                // A call has no log-probabilities.
+                // Calls have no log-probabilities.
                 self.logprobs.clear();
                 if let Some(OutputItem::FunctionCall(call)) = self.last() {
                     call.arguments += &delta;
@@ -129,7 +129,7 @@ impl OutputItems {
         }
     }
 
-    /// Ends the output. One without calls has a message, if an empty one.
+    /// Ends the output. Without calls, it contains a message, possibly empty.
     fn end(&mut self, finish: FinishReason, changes: &mut Vec<OutputChange>) {
         if self.items.is_empty() {
             self.add(OutputMessage::new(id("msg")).into(), changes);
@@ -141,7 +141,7 @@ impl OutputItems {
         self.close(Status::of_end(finish), changes);
     }
 
-    /// The item that grows.
+    /// The incomplete item.
     fn last(&mut self) -> Option<&mut OutputItem> {
         self.items.last_mut().filter(|_| self.open)
     }

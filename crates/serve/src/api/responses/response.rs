@@ -194,7 +194,7 @@ impl OutputText {
 }
 
 impl OutputMessage {
-    /// A message without parts.
+    /// A message without content parts.
     pub fn new(id: String) -> Self {
         Self {
             kind: MessageKind::Message,
@@ -205,7 +205,7 @@ impl OutputMessage {
         }
     }
 
-    /// Adds to the text, which begins with the first addition.
+    /// Appends text. The first call creates the content part.
     pub fn add(&mut self, text: &str, logprobs: Vec<LogProb>) {
         if self.content.is_empty() {
             self.content.push(OutputText::new());
@@ -218,7 +218,7 @@ impl OutputMessage {
 }
 
 impl FunctionCall {
-    /// A call whose arguments are still to come.
+    /// A call without arguments yet.
     pub fn new(call_id: String, name: String) -> Self {
         Self {
             kind: FunctionCallKind::FunctionCall,
@@ -244,7 +244,7 @@ impl From<FunctionCall> for OutputItem {
 }
 
 impl OutputItem {
-    /// The item as it was when it began.
+    /// The item in its initial state.
     pub fn begun(&self) -> Self {
         match self {
             Self::Message(message) => OutputMessage::new(message.id.clone()).into(),
@@ -256,7 +256,7 @@ impl OutputItem {
         }
     }
 
-    /// The item's identifier.
+    /// The item's id.
     pub fn id(&self) -> &str {
         match self {
             Self::Message(message) => &message.id,
@@ -273,7 +273,7 @@ impl OutputItem {
 }
 
 impl Status {
-    /// The state of a response, and of its last item, that ended for this reason.
+    /// The status of a response, and of its last item, that ended for the reason `finish`.
     pub fn of_end(finish: FinishReason) -> Self {
         match finish {
             FinishReason::Length => Self::Incomplete,
@@ -283,7 +283,7 @@ impl Status {
 }
 
 impl ResponseBody {
-    /// Ends the response with its output.
+    /// Completes the response with its output.
     pub fn finish(&mut self, output: OutputItems, usage: Usage) {
         let (items, finish) = output.into_parts();
         self.status = finish.map_or(Status::Completed, Status::of_end);
@@ -302,7 +302,7 @@ impl ResponseBody {
     }
 }
 
-/// An identifier such as `resp_…`.
+/// A random id such as `resp_…`.
 pub(crate) fn id(kind: &str) -> String {
     name(kind).replacen('-', "_", 1)
 }

@@ -1,4 +1,4 @@
-//! Functions in the shape of the Responses API, where their fields stand beside `type`.
+//! Functions in the format of the Responses API, which has their fields next to `type`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -24,7 +24,7 @@ pub(crate) struct FunctionTool {
 }
 
 impl FunctionTool {
-    /// The function as chat templates receive it.
+    /// Converts the function for chat templates.
     pub fn to_tool(&self) -> Tool {
         Tool::new(ToolFunction {
             name: self.name.clone(),

@@ -1,11 +1,11 @@
-// The actions of an answer, and its state.
+// The buttons below an answer, and its status line.
 
 import { counted, grouped } from "./spelling.js";
 
 const ENDS = { stop: "ended by itself", length: "length reached", stopped: "stopped", failed: "broke off" };
 
 export class Actions {
-  /** `answer()` gives the answer that is acted on, or null; `more` are further buttons, as [name, what it does]. */
+  /** `answer()` returns the current answer or null. `more` are further buttons, as [name, action]. */
   constructor(place, answer, more) {
     this.answer = answer;
     this.place = place;
@@ -27,7 +27,7 @@ export class Actions {
     this.draw(null);
   }
 
-  /** A button that cannot be used stays where it is for the keyboard, and does nothing. */
+  /** A disabled button stays focusable for keyboard users, but does nothing. */
   button(name, act) {
     const button = Object.assign(document.createElement("button"), { type: "button", textContent: name });
     button.addEventListener("click", () => {
@@ -53,7 +53,7 @@ export class Actions {
   }
 }
 
-/** The state of an answer, in a line. */
+/** The status of an answer in one line. */
 export function statusLine(made, model) {
   const parts = [counted(made.tokens.length, "token")];
   if (made.fresh > 1 && made.seconds > 0) parts.push(`${+(made.fresh / made.seconds).toPrecision(3)} tokens/s`);

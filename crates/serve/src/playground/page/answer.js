@@ -1,18 +1,18 @@
-// One answer as it is written: its tokens, all that was tried in its place, and the request that runs.
+// An answer with its attempts: their tokens, and the request in progress.
 
 import { played } from "./server.js";
 import { sampler } from "./settings.js";
 import { TokenText } from "./tokens.js";
 
-// So many tries are kept.
-const MOST = 50;
+// The number of attempts to keep.
+const MAX_ATTEMPTS = 50;
 
-/** The text that tokens stand for and have not shown, since a text that would have ended all might begin with it. */
+/** The decoded text of the tokens that is held back as the possible beginning of a stop string. */
 function held(tokens) {
   let rest = "";
   for (const { id, text, top } of tokens) {
-    const alone = top.find((choice) => choice.id === id)?.text;
-    if (alone !== undefined && !alone.includes("\ufffd")) rest += alone;
+    const single = top.find((choice) => choice.id === id)?.text;
+    if (single !== undefined && !single.includes("\ufffd")) rest += single;
     rest = rest.startsWith(text) ? rest.slice(text.length) : "";
   }
   return rest;
@@ -33,20 +33,20 @@ export class Answer {
 
   get content() { return (this.current?.tokens ?? []).map((token) => token.text).join(""); }
 
-  /** Writes another answer to a request, after the tokens that are kept. */
+  /** Generates another answer to a request, after the tokens in `kept`. */
   write(request, kept = [], fresh = false) {
     this.stop();
-    this.tries = [...this.tries, { request, tokens: kept }].slice(-MOST);
+    this.tries = [...this.tries, { request, tokens: kept }].slice(-MAX_ATTEMPTS);
     this.at = this.tries.length - 1;
     this.text.show(kept);
     return this.run(this.current, fresh);
   }
 
-  /** Continues after another token instead of the chosen one. */
+  /** Continues from another token instead of the sampled one. */
   pick(at, choice) {
     const { request, tokens } = this.current;
     const kept = tokens.slice(0, at);
-    // An incomplete character is read with the tokens that follow.
+    // Drop an incomplete character: it is decoded with the tokens that follow.
     const text = held(kept) + choice.text.replace(/\ufffd+$/, "");
     const written = this.write(request, [...kept, { ...choice, text, top: tokens[at].top }]);
     this.text.focus(at);
@@ -95,13 +95,13 @@ export class Answer {
     }
     made.finish ??= "stopped";
     if (this.running === running) this.running = null;
-    // Another attempt that has begun meanwhile reports itself.
+    // A newer attempt reports its own events.
     if (this.running !== null) return;
     if (made.finish === "failed" && made.fresh === 0) this.forget(made);
     this.changed(made.finish === "failed" ? "failed" : "ended");
   }
 
-  /** A rejected request leaves the previous attempt unchanged. */
+  /** Discards an attempt that the server rejected and shows the previous one. */
   forget(made) {
     const before = this.tries.filter((other) => other !== made);
     if (this.current !== made || made.continues || before.length === 0) return;

@@ -1,4 +1,4 @@
-// The description of a model, and its loss curve.
+// The description of a model and its loss curve.
 
 import { Chart, short, show, view } from "./chart.js";
 import { grouped } from "./spelling.js";
@@ -25,7 +25,7 @@ const FACTS = [
   ["vocabulary", (m) => m.vocab_size && grouped(m.vocab_size)],
 ];
 
-/** Shows a model's card. */
+/** Shows the description of a model. */
 export function draw(shown) {
   const another = shown.id !== model?.id;
   model = shown;

@@ -1,14 +1,14 @@
-// Talking: messages in turn. The last answer can be changed; the ones before stay as they are.
+// Chat mode. Only the last answer can be changed.
 
 import { Actions } from "./actions.js";
 import { Answer } from "./answer.js";
 import * as choices from "./choices.js";
 
-// A reader with at most this many pixels of the text out of sight is at its end.
+// The page scrolls automatically if at most this many pixels of the text are out of sight.
 const NEAR = 120;
 
 export class Chat {
-  /** `page` has the model and is notified of events. */
+  /** `page` holds the model and is notified of events. */
   constructor(page) {
     this.page = page;
     this.panel = document.getElementById("chat");
@@ -28,7 +28,7 @@ export class Chat {
       if (this.answer?.running) this.answer.stop(); else this.send();
     });
     this.input.addEventListener("keydown", (event) => {
-      // Enter also ends the composing of a character.
+      // Enter also confirms IME composition.
       if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
       event.preventDefault();
       this.send();
@@ -65,7 +65,7 @@ export class Chat {
     return item;
   }
 
-  /** Takes the last message back, to be said otherwise. */
+  /** Moves the last message back to the input field for editing. */
   edit() {
     const last = this.turns.pop();
     last.answer.stop();
@@ -93,14 +93,14 @@ export class Chat {
   }
 
   changed(what, answer) {
-    // A removed answer may still end.
+    // An answer that was removed may still report its end.
     if (answer !== this.answer) return;
     this.draw();
     this.page.changed(what, answer);
     if (what === "begun" || what === "token" || what === "ended") this.follow(what === "begun");
   }
 
-  /** Scrolls with the text as it grows, for whoever is at its end and looks at no token. */
+  /** Scrolls with the growing text, unless the reader has scrolled away or is inspecting a token. */
   follow(surely) {
     if (this.following) return;
     const below = () => this.panel.querySelector(".actions").getBoundingClientRect().bottom - this.form.getBoundingClientRect().top;

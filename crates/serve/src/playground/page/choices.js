@@ -1,4 +1,4 @@
-// The alternatives of a token: one list for all texts, shown next to the selected token.
+// The alternatives of a token: one shared list, shown next to the selected token.
 
 import { percent, spelt } from "./spelling.js";
 
@@ -8,7 +8,7 @@ let shown = null;
 let leaving = null;
 let muted = false;
 
-/** Shows the choices of a token. `take(choice)` is what picking one does; null where none can be picked any more. */
+/** Shows the alternatives of a token. `take(choice)` selects one; null if none can be selected any more. */
 export function open(span, token, take) {
   clearTimeout(leaving);
   if (muted || (shown?.span === span && shown.token === token)) return;
@@ -17,7 +17,7 @@ export function open(span, token, take) {
   span.classList.add("open");
   const rank = token.top.findIndex((choice) => choice.id === token.id);
   const title = document.createElement("p");
-  // A piece of a character is nothing to read yet, and is shown as what it is by itself.
+  // An incomplete character has no text yet, so show the token by itself.
   const name = Object.assign(document.createElement("b"), { textContent: spelt(token.text || token.top[rank]?.text || "") });
   const place = rank >= 0 ? `choice ${rank + 1}` : token.top.length ? `not of the first ${token.top.length}` : "";
   title.append(name, ` ${percent(token.logprob)}`, Object.assign(document.createElement("span"), { textContent: place }));
@@ -47,10 +47,10 @@ function row(choice, at, taken) {
   return item;
 }
 
-/** Under its token, or above where there is more room; within the window's width. */
+/** Positions the list below its token, or above if there is more room, and within the window's width. */
 function put() {
   const parent = box.offsetParent.getBoundingClientRect();
-  // A token that is broken over two lines has two boxes: the first has its beginning.
+  // A token that spans two lines has two boxes; use the first.
   const at = shown.span.getClientRects()[0] ?? shown.span.getBoundingClientRect();
   const above = at.bottom + box.offsetHeight + 12 > window.innerHeight && at.top > box.offsetHeight + 12;
   const left = Math.min(at.left - 12, document.documentElement.clientWidth - box.offsetWidth - 12);
@@ -58,7 +58,7 @@ function put() {
   box.style.top = `${(above ? at.top - box.offsetHeight - 3 : at.bottom + 3) - parent.top}px`;
 }
 
-/** Picks the choice at a place of the list. Gives whether there is one. */
+/** Selects the alternative at an index. Returns false if there is none. */
 export function take(at) {
   const choice = shown?.token.top[at];
   if (!choice || !shown.take) return false;
@@ -68,13 +68,13 @@ export function take(at) {
   return true;
 }
 
-/** Goes to the list by keyboard. */
+/** Moves the keyboard focus into the list. */
 export function enter() {
   const buttons = [...box.querySelectorAll("button:enabled")];
   (buttons.find((button) => button.classList.contains("taken")) ?? buttons[0])?.focus();
 }
 
-/** Shuts the list; whoever was in it is back at the token. Gives whether there was anything to shut. */
+/** Closes the list and returns the focus to its token. Returns false if it was not open. */
 export function close() {
   clearTimeout(leaving);
   if (!shown) return false;
@@ -87,14 +87,14 @@ export function close() {
   return true;
 }
 
-/** Does something during which no list opens. */
+/** Runs `act` without opening the list. */
 export function quietly(act) {
   muted = true;
   act();
   muted = false;
 }
 
-/** Shuts it in a while, unless someone comes back meanwhile. */
+/** Closes the list after a delay, unless the pointer or the focus returns. */
 export function leave() {
   clearTimeout(leaving);
   leaving = setTimeout(() => {
@@ -120,7 +120,7 @@ box.addEventListener("keydown", (event) => {
   }
 });
 
-/** Which choice a number key means: 1 is the first, 0 the tenth. */
+/** The index that a digit key selects: 1 is the first, 0 the tenth. */
 export function digit(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || !/^[0-9]$/.test(event.key)) return null;
   return (Number(event.key) + 9) % 10;

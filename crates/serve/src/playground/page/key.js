@@ -1,4 +1,4 @@
-// The server's key, where it asks for one: kept for as long as the tab is open.
+// The server's API key, if it requires one. Stored until the tab is closed.
 
 import { recall, remember } from "./memory.js";
 
@@ -6,13 +6,13 @@ const dialog = document.getElementById("key-dialog");
 const input = document.getElementById("key");
 let asked = null;
 
-/** The header that shows the key. */
+/** The header with the key. */
 export function shown() {
   const key = recall("sessionStorage", "key");
   return key ? { authorization: `Bearer ${key}` } : {};
 }
 
-/** Asks for a key. Gives whether there is one now; many that ask at once get one answer. */
+/** Prompts for a key. Resolves to true if one was entered; concurrent calls share one dialog. */
 export function ask() {
   asked ??= new Promise((resolve) => {
     document.getElementById("key-message").textContent = recall("sessionStorage", "key") ? "The key was not accepted." : "";

@@ -12,6 +12,6 @@ export function remember(storage, name, value) {
   try {
     window[storage].setItem(`emberlm ${name}`, value);
   } catch {
-    // A browser that keeps nothing for pages.
+    // The browser does not allow storage.
   }
 }

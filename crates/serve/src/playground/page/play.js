@@ -1,4 +1,4 @@
-// The page: the model, the mode (writing or chat), and the messages of both.
+// The page: the model, the mode (write or chat), and messages shared by both modes.
 
 import { statusLine } from "./actions.js";
 import * as card from "./card.js";
@@ -22,7 +22,7 @@ function changed(what, answer) {
   by("legend").hidden = !answer?.current?.tokens.length;
   if (what === "ended") by("announce").textContent = `${answer.content}. ${statusLine(answer.current, page.model)}`;
   if (what === "begun") by("announce").textContent = "";
-  // A run that is followed may have got further.
+  // A run that is being trained may have progressed.
   if (what === "ended") look(false);
 }
 
@@ -37,7 +37,7 @@ function choose(id) {
   turn(page.model.chat ? mode : "write");
 }
 
-/** Asks for the models. */
+/** Fetches the list of models. */
 async function look(first) {
   try {
     known = await models();

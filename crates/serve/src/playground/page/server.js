@@ -1,4 +1,4 @@
-// Asking this page's server.
+// Requests to this page's server.
 
 import * as key from "./key.js";
 
@@ -16,7 +16,7 @@ async function ask(path, options = {}) {
   }
 }
 
-/** Why the server refuses, in its own words where it has some. */
+/** The server's error message, or a generic one. */
 async function refusal(answer) {
   try {
     return (await answer.json()).error.message;
@@ -25,12 +25,12 @@ async function refusal(answer) {
   }
 }
 
-/** The models that it has. */
+/** The served models. */
 export async function models() {
   return (await (await ask("api/models")).json()).models;
 }
 
-/** The events of an answer as they arrive. Closing it ends the answer. */
+/** Yields the events of an answer as they arrive. Closing the generator cancels the answer. */
 export async function* played(request, signal) {
   const answer = await ask("api/play", {
     method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(request), signal,

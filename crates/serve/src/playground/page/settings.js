@@ -1,8 +1,8 @@
-// The sampling settings: their fields, their names in the API, and their storage in the browser.
+// The sampling settings: form fields, names in the API, and storage in the browser.
 
 import { recall, remember } from "./memory.js";
 
-// `most` is where the slider ends, not what can be written.
+// `most` is the end of the slider; larger numbers can be typed.
 const FIELDS = [
   { name: "temperature", label: "Temperature", value: 0.8, least: 0, most: 2, step: 0.05, hint: "0 always takes the likeliest" },
   { name: "top_k", label: "Top-k", value: 0, least: 0, most: 100, step: 1, hint: "of the k likeliest; 0 is off" },
@@ -23,7 +23,7 @@ function make(tag, properties, ...children) {
   return element;
 }
 
-/** A field is a number beside a slider; either moves the other. */
+/** A number field with a slider; each updates the other. */
 function row(field) {
   const id = `set-${field.name}`;
   const { least: min, most: max, step, value } = field;
@@ -58,10 +58,10 @@ const reset = make("button", { type: "button" }, "Reset");
 form.append(...FIELDS.filter((field) => !field.more).map(row), seed(), more,
   make("div", { className: "row" }, make("label", {}, shade, "shade by probability"), reset));
 
-/** The sampling fields of a request. `fresh` draws another seed regardless of the settings. */
+/** The sampling fields of a request. `fresh` draws a new seed regardless of the settings. */
 export function sampler(fresh) {
   const wanted = {};
-  // All of them: a field that is left out is the model's own setting.
+  // Send every field: the server would replace omitted ones by the model's defaults.
   for (const { name } of FIELDS) {
     const number = form.elements[name].valueAsNumber;
     wanted[name] = Number.isNaN(number) ? Number(beginning[name]) : number;
@@ -104,12 +104,12 @@ const shaded = () => document.body.classList.toggle("shaded", shade.checked);
 const page = state();
 let beginning = page;
 
-/** The settings that differ from where they begin. */
+/** The settings that differ from their defaults. */
 function changes() {
   return Object.fromEntries(Object.entries(state()).filter(([name, value]) => value !== beginning[name]));
 }
 
-/** Begins with a model's own settings. What was changed stays. */
+/** Uses a model's recommended settings as defaults. Changed settings are kept. */
 export function begin(sampling) {
   const kept = changes();
   const own = { ...sampling, max_tokens: sampling.max_new_tokens };
@@ -128,7 +128,7 @@ reset.addEventListener("click", () => {
   remember("localStorage", "settings", JSON.stringify(changes()));
 });
 
-/** Takes what was set the last time. */
+/** Restores the settings of the last visit. */
 export function restore() {
   try {
     set({ ...beginning, ...JSON.parse(recall("localStorage", "settings")) });

@@ -1,13 +1,13 @@
-// Tokens and numbers as they are read.
+// Formatting of tokens and numbers.
 
 const VISIBLE = { " ": "␣", "\n": "⏎", "\r": "␍", "\t": "⇥", "\u00a0": "⍽" };
 
-/** A token by itself, with what is not seen made visible. */
+/** The text of a token, with whitespace made visible. */
 export function spelt(text) {
   return text === "" ? "∅" : text.replace(/[ \n\r\t\u00a0]/g, (character) => VISIBLE[character]);
 }
 
-/** A log-probability as a share: three digits, and no false zero or certainty. */
+/** A log-probability as a percentage with three digits, never rounded to 0% or 100%. */
 export function percent(logprob) {
   const share = 100 * Math.exp(logprob);
   if (share < 0.01) return "<0.01%";
@@ -15,8 +15,8 @@ export function percent(logprob) {
   return `${share.toFixed(share < 1 ? 2 : 1)}%`;
 }
 
-/** A whole number with its thousands apart. */
+/** A whole number with thousands separators. */
 export const grouped = (number) => number.toLocaleString("en");
 
-/** A number and what it counts. */
+/** A number with its noun. */
 export const counted = (number, thing) => `${grouped(number)} ${thing}${number === 1 ? "" : "s"}`;

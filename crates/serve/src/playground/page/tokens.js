@@ -1,4 +1,4 @@
-// A text, token by token: shaded by the probability of each, one stop for the Tab key, and arrows that go through it.
+// Text shown token by token, shaded by probability. It is a single tab stop; arrow keys move between tokens.
 
 import * as choices from "./choices.js";
 import { percent, spelt } from "./spelling.js";
@@ -6,7 +6,7 @@ import { percent, spelt } from "./spelling.js";
 const REST = 120;
 
 export class TokenText {
-  /** `pick(at, choice)` is what taking another token does; null where nothing can be picked any more. */
+  /** `pick(at, choice)` replaces a token; null if tokens cannot be replaced any more. */
   constructor(element, pick) {
     this.element = element;
     this.pick = pick;
@@ -24,7 +24,7 @@ export class TokenText {
     tokens.forEach((token) => this.append(token));
   }
 
-  /** Gives the last token text that was held back, since a text that would have ended all might have begun with it. */
+  /** Appends text to the last token that was held back as the possible beginning of a stop string. */
   complete(tokens, text) {
     const last = tokens.at(-1);
     if (!last) return;
@@ -45,13 +45,13 @@ export class TokenText {
   }
 
   write(span, token) {
-    // A line's end is seen, so that it can be pointed at; so is a piece of a character.
+    // Make line breaks and incomplete characters visible, so they can be selected.
     span.classList.toggle("break", /^[\r\n]+$/.test(token.text));
     span.textContent = token.text;
     span.setAttribute("aria-label", `${spelt(token.text)}, ${percent(token.logprob)}`);
   }
 
-  /** Looks at a token without its choices in the way of the text. */
+  /** Focuses a token without opening its alternatives. */
   focus(at) {
     choices.quietly(() => this.go(at));
   }

@@ -1,13 +1,13 @@
-// Writing: a prompt, and the text that continues it.
+// Write mode: continues a prompt.
 
 import { Actions } from "./actions.js";
 import { Answer } from "./answer.js";
 
-// So much of the prompt's end is shown before what follows.
+// The number of characters at the end of the prompt that are shown before its continuation.
 const SHOWN = 400;
 
 export class Write {
-  /** `page` has the model and is notified of events. */
+  /** `page` holds the model and is notified of events. */
   constructor(page) {
     this.page = page;
     this.panel = document.getElementById("write");
@@ -27,13 +27,13 @@ export class Write {
     });
   }
 
-  /** A request made before the list of models has loaded is sent once it has. */
+  /** Starts generating, once the list of models has loaded. */
   async begin() {
     await this.page.ready;
     if (this.page.model) this.answer.write({ model: this.page.model.id, prompt: this.prompt.value });
   }
 
-  /** The written text becomes part of the prompt, to be edited and continued. */
+  /** Appends the generated text to the prompt, for editing and continuing. */
   use() {
     this.answer.stop();
     this.prompt.value = this.answer.current.request.prompt + this.answer.content;

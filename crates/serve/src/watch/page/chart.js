@@ -1,11 +1,11 @@
-// A picture of curves that share their horizontal axis with all others.
+// A line chart that shares its horizontal axis with all other charts.
 
 import { extent, limits } from "./limits.js";
 import { swatch } from "./style.js";
 
 const MARGIN = { left: 62, right: 14, top: 10, bottom: 26 };
 
-/** The horizontal range that all charts show; null for all there is. */
+/** The horizontal range of all charts; null for the whole data. */
 export const view = { range: null, changed: () => {} };
 
 export function show(range) {
@@ -13,7 +13,7 @@ export function show(range) {
   view.changed();
 }
 
-/** A number as it is read: four digits at most, and powers where they are many. */
+/** Formats a number with at most four digits, using suffixes or powers for extreme values. */
 export function short(x) {
   if (x === null || x === undefined || !Number.isFinite(x)) return "–";
   const size = Math.abs(x);
@@ -25,7 +25,7 @@ export function short(x) {
 }
 
 export class Chart {
-  /** `curves()` gives [{ name, line: { colour, dash }, marked, smooth, steady, points: [[x, y]…] }]. */
+  /** `curves()` returns [{ name, line: { colour, dash }, marked, smooth, steady, points: [[x, y]…] }]. */
   constructor(parent, title, unit, wide, curves) {
     this.title = title;
     this.curves = curves;
@@ -100,7 +100,7 @@ export class Chart {
     return { low: low - room, high: high + room, log };
   }
 
-  /** The points of a curve that lie above or below the axis. */
+  /** The points of a curve that are above or below the axis. */
   beyond(curve) {
     const [from, to] = this.range;
     const { low, high, log } = this.vertical;
@@ -111,7 +111,7 @@ export class Chart {
     });
   }
 
-  /** A triangle at the edge for the points beyond it, one for each few pixels. */
+  /** Triangles at the edge for points beyond the axis, at most one per few pixels. */
   arrows(context, curve) {
     const { box } = this;
     let last = -Infinity;
@@ -165,7 +165,7 @@ export class Chart {
     }
   }
 
-  /** At most two points for a column of pixels: its lowest and its highest. */
+  /** Draws a curve. Each pixel column is reduced to its lowest and highest point. */
   line(context, curve) {
     context.strokeStyle = context.fillStyle = curve.line.colour;
     context.lineWidth = curve.marked ? 1.25 : 1.75;
@@ -275,20 +275,20 @@ export class Chart {
       };
       if (!(event.key in moved) || event.ctrlKey || event.metaKey || event.altKey) return;
       event.preventDefault();
-      show(within_whole(moved[event.key], this.whole));
+      show(clipped(moved[event.key], this.whole));
     });
   }
 }
 
-/** A range cut to the data; null for all of it. */
-function within_whole(range, whole) {
+/** Clips a range to the data. Null for the whole data. */
+function clipped(range, whole) {
   if (!range) return null;
   const width = Math.min(range[1] - range[0], whole[1] - whole[0]);
   const from = Math.min(Math.max(range[0], whole[0]), whole[1] - width);
   return width >= whole[1] - whole[0] ? null : [from, from + width];
 }
 
-/** Round numbers in a range, about `count` of them. */
+/** About `count` round numbers in a range. */
 function ticks(low, high, count) {
   const rough = (high - low) / count;
   const power = 10 ** Math.floor(Math.log10(rough));
@@ -298,7 +298,7 @@ function ticks(low, high, count) {
   return found;
 }
 
-/** An exponential mean that weighs its beginning rightly. */
+/** An exponential moving average with bias correction. */
 function smoothed(share, points) {
   if (share === 0) return points;
   let [sum, weight] = [0, 0];
@@ -326,7 +326,7 @@ function stroke(context, points) {
   context.stroke();
 }
 
-/** Seconds as they are read. */
+/** Formats a duration in seconds. */
 export function duration(seconds) {
   if (seconds === null || seconds === undefined || !Number.isFinite(seconds)) return "–";
   const whole = Math.max(Math.round(seconds), 0);

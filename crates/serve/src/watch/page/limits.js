@@ -1,15 +1,16 @@
-// Limits of a vertical axis that a few outliers do not spoil.
+// Limits of the vertical axis that ignore a few outliers.
 
-/** Fewer points have no outliers. */
+/** Curves with fewer points have no outliers. */
 const FEWEST = 8;
-/** Fences are so many interquartile ranges beyond the quartiles. */
+/** The distance of the fences from the quartiles, in interquartile ranges. */
 const FENCE = 3;
-/** Outliers are left out where the axis would otherwise be so many times as long. */
+/** Outliers are ignored if they would make the axis more than this many times as long. */
 const WORTH = 2;
 
 /**
- * The lowest and the highest value to show of curves, each a list of numbers. A curve's outliers are beyond Tukey's outer
- * fences, `quartile ± 3 · (q3 - q1)`; they are left out where that makes the axis less than half as long.
+ * The lowest and highest value to show of `curves`, each a list of numbers. Outliers are values beyond
+ * Tukey's outer fences, `quartile ± 3 · (q3 - q1)`. They are ignored if that makes the axis less than half as
+ * long.
  */
 export function limits(curves, cut) {
   const whole = extent(curves.flat());
@@ -18,7 +19,7 @@ export function limits(curves, cut) {
   return whole[1] - whole[0] > WORTH * (high - low) ? [low, high] : whole;
 }
 
-/** The lowest and the highest value within a curve's fences. */
+/** The lowest and highest value within a curve's fences. */
 function fenced(values) {
   const sorted = [...values].sort((a, b) => a - b);
   const quantile = (share) => sorted[Math.round(share * (sorted.length - 1))];
@@ -29,7 +30,7 @@ function fenced(values) {
   return [within[0], within.at(-1)];
 }
 
-/** The lowest and the highest of values; a range around a single one. */
+/** The lowest and highest of `values`; a range around it if there is only one. */
 export function extent(values) {
   let [low, high] = [Infinity, -Infinity];
   for (const value of values) {

@@ -1,6 +1,6 @@
-// The state of runs from their events, kept up to date.
+// The state of runs, read from their events.
 
-/** One run: its points by quantity, as they come. */
+/** A run: its data points by metric. */
 export class Run {
   constructor(name) {
     this.name = name;
@@ -52,13 +52,13 @@ export class Run {
     }
   }
 
-  /** Takes the readings of metrics in an event, by phase and name. */
+  /** Stores the metric values of an event by phase and name. */
   read(event) {
     const phase = { step: "training", pace: "training", evaluation: "validation" }[event.event];
     if (!phase) return;
     for (const [name, read] of Object.entries({ ...event, ...event.metrics })) {
       if (typeof read !== "number" && read !== null) continue;
-      // Earlier versions logged more than all of a machine that had been measured too low.
+      // Earlier versions could log more than 100% if the machine's peak had been underestimated.
       const value = name === "utilization" && read !== null ? Math.min(read, 1) : read;
       const key = `${phase} ${name}`;
       if (!this.readings.has(key)) this.readings.set(key, []);
@@ -66,7 +66,7 @@ export class Run {
     }
   }
 
-  /** Reads its settings once they are there. */
+  /** Fetches the run's settings once they are available. */
   async configure() {
     if (this.settings) return;
     const { settings } = await get(`api/settings?${new URLSearchParams({ run: this.name })}`);
@@ -96,7 +96,7 @@ export class Run {
     return start + share * (known[low][key] - start);
   }
 
-  /** Reads what was written since. Gives whether there was anything. */
+  /** Fetches new events. Resolves to true if there were any. */
   async follow() {
     let news = false;
     for (let more = true; more;) {
@@ -114,7 +114,7 @@ export class Run {
   }
 }
 
-/** A JSON answer of this page's server. */
+/** Fetches JSON from this page's server. */
 export async function get(path) {
   const answer = await fetch(path, { cache: "no-store" });
   if (!answer.ok) throw new Error(`${path}: ${answer.status}`);

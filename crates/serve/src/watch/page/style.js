@@ -1,20 +1,21 @@
-// Colours and line styles of the shown runs.
+// Colours and line styles of the runs.
 
 /**
- * Colours for light and for dark pages. Each has a contrast of at least 3 with its page, and any two are at least 0.12
- * apart in Oklab, also as seen with protanopia, deuteranopia and tritanopia (`tests/browser/watch.py`).
+ * Colours for light and dark pages. Each has a contrast of at least 3 with its page, and any two differ by at
+ * least 0.12 in Oklab, also as simulated for protanopia, deuteranopia and tritanopia
+ * (`tests/browser/watch.py`).
  */
 export const PALETTES = {
   light: ["#4748d6", "#e45d0f", "#359b84", "#771b2d", "#a47ee0", "#4d2f78", "#ab3a26", "#7d558b"],
   dark: ["#51c7bd", "#ef922a", "#a981ff", "#fddf0a", "#c1540b", "#9afbd3", "#8c47d2", "#318886"],
 };
 
-/** Dashes of lines, for when there are more runs than colours. */
+/** Line dashes, used if there are more runs than colours. */
 const DASHES = [[], [9, 4], [2, 3], [9, 3, 2, 3], [16, 5], [6, 2, 2, 2, 2, 2]];
 
 const dark = matchMedia("(prefers-color-scheme: dark)");
 
-/** The style of a number: colours first, then dashes. */
+/** The style with a given number: colours vary first, then dashes. */
 function style(number) {
   const palette = dark.matches ? PALETTES.dark : PALETTES.light;
   return {
@@ -23,13 +24,13 @@ function style(number) {
   };
 }
 
-/** Gives each shown run its own style. A run keeps its style for as long as it is shown. */
+/** Assigns each shown run its own style. A run keeps its style while it is shown. */
 export class Styles {
   constructor() {
     this.numbers = new Map();
   }
 
-  /** Takes the names of the runs that are shown now. */
+  /** Sets the names of the shown runs. */
   show(names) {
     const shown = new Set(names);
     for (const name of [...this.numbers.keys()]) if (!shown.has(name)) this.numbers.delete(name);
@@ -43,13 +44,13 @@ export class Styles {
     }
   }
 
-  /** The style of a run; none of one that is not shown. */
+  /** The style of a run; null if it is not shown. */
   of(name) {
     return this.numbers.has(name) ? style(this.numbers.get(name)) : null;
   }
 }
 
-/** A picture of a line's style, for tables and tips. */
+/** A sample of a line style, for tables and tooltips. */
 export function swatch(line) {
   const element = document.createElement("span");
   element.className = "swatch";
@@ -57,7 +58,7 @@ export function swatch(line) {
   return element;
 }
 
-/** Gives a picture of a line another style. */
+/** Changes the line style of a sample. */
 export function paint(element, line) {
   const { colour, dash } = line ?? { colour: "transparent", dash: [] };
   const stops = [];

@@ -1,11 +1,12 @@
-// The table of runs: filtered, grouped by sweep, sorted by a column, with a box for each run that shows it in the charts.
+// The table of runs, with filter, grouping by sweep, sorting, and a checkbox per run that shows it in the
+// charts.
 
 import { duration, short } from "./chart.js";
 import { paint, swatch } from "./style.js";
 
 const last = (events, key) => events.at(-1)?.[key];
 
-/** The columns that every run has: `value` sorts, `text` is shown. */
+/** The columns of all runs: rows are sorted by `value` and show `text`. */
 const COLUMNS = [
   { id: "run", title: "run", value: (run) => run.name },
   { id: "status", title: "status", value: (run) => run.status ?? "" },
@@ -24,7 +25,7 @@ const COLUMNS = [
 ];
 
 export class Table {
-  /** `changed()` is called when other runs are to be shown. */
+  /** `changed()` is called when the set of shown runs changes. */
   constructor(runs, changed) {
     this.runs = runs;
     this.changed = changed;
@@ -44,7 +45,7 @@ export class Table {
     return run.status === "running" ? last(run.paces, "seconds_left") : undefined;
   }
 
-  /** The runs that the filter lets through: each of its words is in the name, sweep, status, a tag or the note. */
+  /** The runs that match the filter: each word must occur in the name, sweep, status, tags or note. */
   filtered() {
     const words = this.form.elements.filter.value.toLowerCase().split(/\s+/).filter((word) => word);
     return [...this.runs.values()].filter((run) => {
@@ -67,7 +68,7 @@ export class Table {
     this.changed();
   }
 
-  /** The columns: with tags where a run has some, and grouped by sweep with the settings in which its runs differ. */
+  /** The columns. Includes tags if a run has any and, when grouped, the settings that differ within a sweep. */
   columns(runs) {
     const columns = COLUMNS.filter((column) => !column.optional || runs.some((run) => run.tags.length));
     if (!this.grouped()) return columns;
@@ -83,7 +84,7 @@ export class Table {
     return this.form.elements.group.value === "sweep";
   }
 
-  /** Brings the table up to date. Rows are kept, so that a box that is looked at keeps the focus. */
+  /** Updates the table. Rows are reused, so a focused checkbox keeps the focus. */
   draw(styles) {
     const runs = this.filtered();
     const columns = this.columns(runs);
@@ -104,7 +105,7 @@ export class Table {
     for (const name of [...this.rows.keys()]) if (!kept.has(this.rows.get(name).element)) this.rows.delete(name);
   }
 
-  /** Values that are missing come last in either order. */
+  /** Sorts runs. Missing values come last in either order. */
   sorted(runs, columns) {
     const column = columns.find(({ id }) => id === this.sort.id);
     if (!column) return runs;
@@ -140,7 +141,7 @@ export class Table {
     button.type = "button";
     button.textContent = title;
     button.addEventListener("click", () => {
-      // Up, down, and as it was.
+      // Cycle through ascending, descending and unsorted.
       if (this.sort.id !== id) this.sort = { id, down: false };
       else if (!this.sort.down) this.sort.down = true;
       else this.sort = { id: null, down: false };
@@ -228,7 +229,7 @@ function write(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-/** Runs by their sweep, in the order of names; those of none come last. */
+/** Groups runs by sweep, sorted by name. Runs without a sweep come last. */
 function groups(runs) {
   const found = new Map();
   for (const run of runs) {
@@ -238,7 +239,7 @@ function groups(runs) {
   return [...found].sort(([a], [b]) => (a === null) - (b === null) || `${a}`.localeCompare(`${b}`, "en"));
 }
 
-/** The settings that runs do not have in common. */
+/** The settings that are not equal in all runs. */
 function differences(runs) {
   const known = runs.filter((run) => run.settings);
   const keys = new Set(known.flatMap((run) => Object.keys(run.settings)));

@@ -1,4 +1,4 @@
-// The page: asks its server every second, and shows what is new.
+// The page: polls its server every second and shows updates.
 
 import { Chart, show, view } from "./chart.js";
 import { Run, get } from "./runs.js";
@@ -13,7 +13,7 @@ const table = new Table(runs, draw);
 const controls = document.getElementById("controls");
 const options = { x: "step", smoothing: 0, log: false, outliers: false };
 
-/** The curves of a metric: after training steps, and marked after evaluations. */
+/** The curves of a metric: lines for training, marked lines for validation. */
 function curves(metric) {
   const found = [];
   for (const [phase, marked] of [["training", false], ["validation", true]]) {
@@ -36,7 +36,7 @@ const place = document.getElementById("charts");
 const charts = new Map();
 let built_in = null;
 
-/** A chart for each metric: those of every run, then those of hooks. */
+/** Creates a chart for each metric: built-in metrics first, then those of hooks. */
 async function chartMetrics() {
   built_in ??= await get("api/metrics");
   const own = [...runs.values()].flatMap((run) => run.metrics);
@@ -107,10 +107,10 @@ async function ask() {
     const run = runs.get(name);
     Object.assign(run, { sweep, tags, note });
     if (sweep !== null) await run.configure();
-    // The events of an ended run are read to their end once.
-    const goes_on = status === "running" || status !== run.status || run.file === "";
+    // The events of an ended run are read to the end once.
+    const active = status === "running" || status !== run.status || run.file === "";
     run.status = status;
-    if (goes_on && (await run.follow())) news = true;
+    if (active && (await run.follow())) news = true;
   }
   const gib = (bytes) => (bytes / 2 ** 30).toFixed(1);
   document.getElementById("machine").textContent =

@@ -8,7 +8,7 @@ use super::*;
 use crate::peers::{Peers, PeersError, Rank};
 
 #[test]
-fn a_run_that_diverges() {
+fn a_diverging_run_ends_with_an_error() {
     let place = TestFolder::new(60);
     let mut config = place.config();
     config.train.steps = 60;
@@ -37,8 +37,8 @@ fn a_run_that_diverges() {
     assert!(step % 4 > 0 && skipped == 2 && last.is_some(), "at {step}");
 }
 
-/// A single process that is interrupted while it makes a certain step. A thread that stops the run after some time is too late
-/// when other tests occupy the CPU, since all steps take less than a second.
+/// A single process that is interrupted during a certain step. Stopping from a thread with a timer would be
+/// too late when other tests occupy the CPU, since all steps take less than a second.
 struct StopAtStep {
     left: AtomicUsize,
     interrupter: Interrupter,
@@ -61,9 +61,9 @@ impl<B: Backend> Peers<B> for StopAtStep {
     }
 }
 
-/// Stopped in the middle of an interval, and made to its end from there.
+/// The run is stopped in the middle of an interval and then resumed to its end.
 #[test]
-fn a_run_that_is_stopped_and_goes_on() {
+fn a_stopped_run_resumes_identically() {
     let place = TestFolder::new(60);
     let mut config = place.config();
     config.train.steps = 400;
@@ -83,7 +83,7 @@ fn a_run_that_is_stopped_and_goes_on() {
     let stopped = train_with::<Autodiff<Flex>>(
         config.clone(),
         RunStart::New(place.path("due")),
-        Some(with_a_hole(&place, &config)),
+        Some(with_nan_embedding(&place, &config)),
         options(interrupter),
         Default::default(),
         engine,
@@ -92,8 +92,8 @@ fn a_run_that_is_stopped_and_goes_on() {
     let stopped = stopped.unwrap();
     let step = stopped.state.step;
     assert!(stopped.interrupted && step > 1 && step < 400, "{step}");
-    go_on::<Flex>(&place, &config, "due", engine);
-    // It has one checkpoint more.
+    resume::<Flex>(&place, &config, "due", engine);
+    // The resumed run has one more checkpoint.
     fs::remove_dir_all(place.path(&format!("due/checkpoints/step-{step:08}"))).unwrap();
     assert_same(&place, "every", "due");
     assert!(skipped(&place, "due").len() > 20);

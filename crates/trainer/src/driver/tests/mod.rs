@@ -1,4 +1,5 @@
-//! Steps that are looked at when something is due, against steps that are looked at one by one: the same run to the byte.
+//! Runs whose steps are read only when something is due must equal runs whose steps are read one by one, bit
+//! by bit.
 
 #[path = "../../../tests/common/mod.rs"]
 mod common;
@@ -29,9 +30,8 @@ use crate::peers::SingleProcess;
 use crate::run::{RunResult, RunStart, resolve_model, train_with};
 use crate::{Interrupter, OptimizerKind, RunConfig, RunFolder};
 
-/// A model whose embedding of `Z` is NaN: steps without a `Z` are as any others, and one with it has neither loss
-/// nor gradients.
-fn with_a_hole<B: TrainingBackend>(place: &TestFolder, config: &RunConfig) -> Decoder<B> {
+/// A model whose embedding of `Z` is NaN. Only steps with a `Z` have a non-finite loss and gradients.
+fn with_nan_embedding<B: TrainingBackend>(place: &TestFolder, config: &RunConfig) -> Decoder<B> {
     let dataset = place.dataset();
     let id = dataset.tokenizer().encode("Z").unwrap()[0] as usize;
     let model: DecoderConfig = resolve_model(&mut config.clone(), &dataset).unwrap();
@@ -63,7 +63,7 @@ impl<B: TrainingBackend> ParamMapper<B> for Hole {
     }
 }
 
-/// A run to its end, in `out`.
+/// Runs training to its end in the directory `out`.
 fn run<I: Backend>(
     place: &TestFolder,
     config: &RunConfig,
@@ -84,7 +84,7 @@ where
     )
 }
 
-/// As [`run`], with whatever scale.
+/// As [`run`], with the given engine options.
 fn scaled_run<I: Backend>(
     place: &TestFolder,
     config: &RunConfig,
@@ -94,7 +94,7 @@ fn scaled_run<I: Backend>(
 where
     Autodiff<I>: TrainingBackend,
 {
-    let weights = with_a_hole::<Autodiff<I>>(place, config);
+    let weights = with_nan_embedding::<Autodiff<I>>(place, config);
     train_with::<Autodiff<I>>(
         config.clone(),
         RunStart::New(place.path(out)),
@@ -106,8 +106,8 @@ where
     )
 }
 
-/// A run resumes from its newest checkpoint.
-fn go_on<I: Backend>(
+/// Resumes a run from its newest checkpoint.
+fn resume<I: Backend>(
     place: &TestFolder,
     config: &RunConfig,
     out: &str,
@@ -131,7 +131,7 @@ where
     resumed.unwrap()
 }
 
-/// The lines of a run that are no machine's, and what its checkpoints hold.
+/// The log lines of a run that do not depend on the machine, and the contents of its checkpoints.
 fn outcome(place: &TestFolder, run: &str) -> (Vec<String>, Vec<(String, Vec<u8>)>) {
     let folder = place.path(run);
     let text = fs::read_to_string(folder.join("events.jsonl")).unwrap();
@@ -162,7 +162,7 @@ fn assert_same(place: &TestFolder, a: &str, b: &str) {
     }
 }
 
-/// The steps that a run skipped.
+/// The skipped steps of a run.
 fn skipped(place: &TestFolder, run: &str) -> Vec<usize> {
     let events = events::read(&place.path(run)).unwrap().events;
     let steps = events.iter().filter_map(|event| match event {
@@ -172,7 +172,7 @@ fn skipped(place: &TestFolder, run: &str) -> Vec<usize> {
     steps.collect()
 }
 
-/// Runs both ways, compares them, and returns what was skipped.
+/// Runs with both read policies, compares the runs, and returns the skipped steps.
 #[track_caller]
 fn compare<I: Backend>(place: &TestFolder, config: &RunConfig) -> Vec<usize>
 where

@@ -1,4 +1,4 @@
-//! Two ranks with one micro-batch each make the step of one process with two.
+//! Two ranks with one micro-batch each must match one process with two micro-batches.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Condvar, Mutex};
@@ -15,8 +15,8 @@ use crate::training_model::{TokenBatch, TrainingModel};
 
 type Training = Autodiff<Flex>;
 
-/// Lets one rank compute at a time, as if each had its own process: flex's seed, which dropout sets, and Burn's graphs
-/// belong to the process.
+/// Lets one rank compute at a time, as if each had its own process: the seed of the flex backend, which
+/// dropout sets, and Burn's autodiff graphs are global to a process.
 #[derive(Default)]
 struct Turn {
     taken: Mutex<bool>,
@@ -37,7 +37,7 @@ impl Turn {
         self.freed.notify_one();
     }
 
-    /// Computes in a turn, which ends with a panic too.
+    /// Computes while holding the turn, and releases it even on a panic.
     fn hold<R>(&self, compute: impl FnOnce() -> R) -> R {
         struct Held<'a>(&'a Turn);
         impl Drop for Held<'_> {
@@ -51,7 +51,7 @@ impl Turn {
     }
 }
 
-/// Both directions of one rank's exchange with the other.
+/// Both directions of one rank's channel to the other.
 struct Exchange<T> {
     turn: Arc<Turn>,
     sender: Sender<T>,
@@ -69,7 +69,7 @@ impl<T> Exchange<T> {
         [new(to_second, at_first), new(to_first, at_second)]
     }
 
-    /// Sends a value, and returns the other rank's, which computes meanwhile.
+    /// Sends a value and returns the other rank's, which computes in the meantime.
     fn swap(&self, own: T) -> T {
         self.sender.send(own).unwrap();
         self.turn.give();
@@ -79,7 +79,7 @@ impl<T> Exchange<T> {
     }
 }
 
-/// One of two ranks, on threads of one process.
+/// One of two ranks, run as threads of one process.
 struct OfTwo {
     rank: Rank,
     counts: Exchange<usize>,
@@ -121,7 +121,8 @@ impl Peers<Flex> for OfTwo {
     }
 }
 
-/// The losses of a few steps, of the micro-batches that `own` picks of each step's two, and the weights after them.
+/// The losses of a few steps, and the weights after them. `own` picks a rank's micro-batches of each step's
+/// two.
 fn steps(
     place: &TestFolder,
     config: &RunConfig,
@@ -168,7 +169,7 @@ fn steps(
 }
 
 #[test]
-fn two_ranks_make_the_steps_of_one_process() {
+fn two_ranks_match_one_process() {
     let place = TestFolder::new(0);
     let mut config = place.config();
     config.model.dropout = 0.1;
@@ -188,7 +189,7 @@ fn two_ranks_make_the_steps_of_one_process() {
 }
 
 #[test]
-fn ranks_take_micro_batches_in_turns() {
+fn ranks_interleave_micro_batches() {
     let of = |index| Rank::new(index, 3).unwrap();
     let numbers: Vec<u64> = (0..2)
         .flat_map(|own| [0, 1, 2].map(|index| of(index).micro_batch(own)))

@@ -1,4 +1,4 @@
-//! The loss's scale: a power of two rounds nothing in f32, so that it is the same run to the bit.
+//! Loss scaling: a power of two is exact in f32, so runs with a scale are bit-identical.
 
 use emberlm_kernels::Precision;
 
@@ -18,7 +18,7 @@ fn schedule(decay_steps: usize) -> ScheduleConfig {
 const WAYS: [ReadPolicy; 2] = [ReadPolicy::EveryStep, ReadPolicy::WhenDue];
 
 #[test]
-fn a_fixed_scale_changes_nothing() {
+fn a_fixed_loss_scale_is_exact() {
     let place = TestFolder::new(60);
     for (optimizer, clip_norm) in [
         (OptimizerKind::AdamW, 0.5),
@@ -43,7 +43,7 @@ fn a_fixed_scale_changes_nothing() {
     }
 }
 
-/// The losses of the skipped steps, and why they were.
+/// The losses of the skipped steps, and the reasons.
 fn overflows(place: &TestFolder, run: &str) -> Vec<(f64, String)> {
     let events = events::read(&place.path(run)).unwrap().events;
     let found = events.into_iter().filter_map(|event| match event {
@@ -54,17 +54,17 @@ fn overflows(place: &TestFolder, run: &str) -> Vec<(f64, String)> {
 }
 
 #[test]
-fn a_scale_that_is_too_large_is_halved_until_it_is_not() {
+fn a_too_large_loss_scale_is_halved() {
     let place = TestFolder::new(1);
     let mut config = place.config();
     config.train.steps = 40;
     config.train.schedule = schedule(40);
     config.train.seed = 3;
     config.train.log_interval = 7;
-    // Skipped steps that are a sign of something would end it.
+    // Steps that are skipped unexpectedly would end the run at this limit.
     config.train.skip.set_limit(2);
     config.train.checkpoints.interval = 4;
-    // Of gradients of about 1, the squares' sum is beyond f32 down to about 2⁶⁴.
+    // With gradients of about 1, the sum of squares overflows f32 for scales down to about 2⁶⁴.
     let engine = |read_policy| EngineOptions {
         read_policy,
         loss_scale: Some(LossScale::at(70f64.exp2())),
@@ -88,7 +88,7 @@ fn a_scale_that_is_too_large_is_halved_until_it_is_not() {
         assert_eq!(state.watch.total(), found.len());
     }
     assert_same(&place, "EveryStep", "WhenDue");
-    // Stopped while it is being found, and made to its end.
+    // Stop while the scale is being found, and resume to the end.
     config.train.steps = 4;
     scaled_run::<Flex>(&place, &config, "stopped", engine(ReadPolicy::WhenDue)).unwrap();
     config.train.steps = 40;
@@ -96,7 +96,7 @@ fn a_scale_that_is_too_large_is_halved_until_it_is_not() {
         loss_scale: Some(LossScale::default()),
         ..engine(ReadPolicy::WhenDue)
     };
-    go_on::<Flex>(&place, &config, "stopped", engine);
+    resume::<Flex>(&place, &config, "stopped", engine);
     let last = |run: &str| {
         let (_, mut files) = outcome(&place, run);
         files.retain(|(name, _)| name.contains("step-00000040"));
@@ -105,9 +105,9 @@ fn a_scale_that_is_too_large_is_halved_until_it_is_not() {
     assert!(last("stopped").len() > 3 && last("stopped") == last("WhenDue"));
 }
 
-/// A NaN loss is not caused by the scale.
+/// The scale does not cause a NaN loss.
 #[test]
-fn steps_without_a_loss_are_skipped_as_ever() {
+fn steps_with_a_nan_loss_do_not_halve_the_scale() {
     let place = TestFolder::new(60);
     let mut config = place.config();
     config.train.log_interval = 7;
@@ -123,7 +123,7 @@ fn steps_without_a_loss_are_skipped_as_ever() {
     }
     assert_same(&place, "EveryStep", "WhenDue");
     run::<Flex>(&place, &config, "none", ReadPolicy::EveryStep).unwrap();
-    // The scale is a metric of the runs that have one.
+    // The scale is a metric of runs that have one.
     let scale = "\"metrics\":{\"loss_scale\":65536.0},";
     let (lines, _) = outcome(&place, "WhenDue");
     assert!(lines[0].contains(scale), "{}", lines[0]);
@@ -133,7 +133,7 @@ fn steps_without_a_loss_are_skipped_as_ever() {
 }
 
 #[test]
-fn it_is_doubled_at_its_step_and_not_at_a_reading() {
+fn the_scale_doubles_at_its_step_with_any_read_policy() {
     let place = TestFolder::new(1);
     let mut config = place.config();
     config.train.seed = 3;
@@ -154,12 +154,12 @@ fn it_is_doubled_at_its_step_and_not_at_a_reading() {
 }
 
 #[test]
-fn only_products_in_f16_are_scaled() {
+fn only_f16_products_use_an_adaptive_scale() {
     let mut config = TestFolder::new(1).config().train;
     for precision in Precision::ALL {
         config.precision.products = precision;
         let engine = EngineOptions::of::<Flex>(&config, &Default::default());
-        // The CPU has none in f16.
+        // The CPU has no f16 products.
         let expected = EngineOptions {
             read_policy: ReadPolicy::EveryStep,
             loss_scale: None,

@@ -1,8 +1,8 @@
-//! Runs to their end, with steps that have to be skipped and without.
+//! Complete runs with and without skipped steps.
 
 use super::*;
 
-/// Everything that is carried, with readings at steps 1, 7, 11, 14, 20, 21, 22, …
+/// All kinds of state carried between steps, with readings at steps 1, 7, 11, 14, 20, 21, 22, …
 fn carried(place: &TestFolder, optimizer: OptimizerKind) -> RunConfig {
     let mut config = place.config();
     config.model.dropout = 0.1;
@@ -25,9 +25,9 @@ const ALL: [OptimizerKind; 3] = [
 ];
 
 #[test]
-fn a_run_without_a_skip() {
+fn runs_without_skipped_steps() {
     for optimizer in ALL {
-        // The hole is that of a character in one window, which none of these steps comes to.
+        // `Z` is in one window only, which none of these steps reaches.
         let place = TestFolder::new(1);
         let mut config = carried(&place, optimizer);
         config.train.steps = 20;
@@ -43,7 +43,7 @@ fn runs_with_skipped_steps() {
         let place = TestFolder::new(60);
         let config = carried(&place, optimizer);
         let found = compare::<Flex>(&place, &config);
-        // In the middle of an interval, two in a row, and many that are taken.
+        // In the middle of an interval, two in a row, and many applied ones.
         assert!(found.iter().any(|step| (2..7).contains(&(step % 7))));
         assert!(
             found.windows(2).any(|two| two[0] + 1 == two[1]),
@@ -61,9 +61,9 @@ fn runs_with_skipped_steps_on_ndarray() {
     assert!((5..25).contains(&found.len()), "{found:?}");
 }
 
-/// The interval of readings does not matter: the runs are equal except for the lines of the readings.
+/// The interval of readings does not matter: the runs are equal except for their log lines.
 #[test]
-fn the_readings_change_nothing() {
+fn the_log_interval_does_not_change_a_run() {
     let place = TestFolder::new(60);
     let mut config = carried(&place, OptimizerKind::AdamW);
     config.train.checkpoints.interval = 1000;
@@ -77,9 +77,9 @@ fn the_readings_change_nothing() {
     assert!(one == five && five == never);
 }
 
-/// No moments are left of a first update that was not made.
+/// A skipped first update leaves no moments.
 #[test]
-fn a_skipped_first_step() {
+fn a_skipped_first_step_leaves_no_moments() {
     let place = TestFolder::new(60);
     let mut config = place.config();
     config.train.steps = 3;
@@ -96,7 +96,7 @@ fn a_skipped_first_step() {
 }
 
 #[test]
-fn a_step_with_nothing_to_learn_in_between() {
+fn a_step_without_targets_is_skipped() {
     let place = TestFolder::new(60);
     let path = place.path("data/dataset.json");
     let mut manifest: serde_json::Value =
@@ -119,7 +119,7 @@ fn a_step_with_nothing_to_learn_in_between() {
     assert!(passed_over > 3 && found.len() > passed_over, "{found:?}");
 }
 
-/// Not to the bit: a kernel that chooses as well may round its update otherwise.
+/// Not bit-identical: a fused kernel that also selects may round its update differently.
 #[cfg(feature = "vulkan")]
 #[test]
 fn runs_with_skipped_steps_on_vulkan() {

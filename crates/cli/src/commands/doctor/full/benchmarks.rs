@@ -1,4 +1,4 @@
-//! Speed and memory, and PyTorch's speed beside it.
+//! Checks of speed and memory, including PyTorch's speed for comparison.
 
 use std::fs;
 use std::path::Path;
@@ -13,16 +13,16 @@ use super::finding::{Finding, Findings, Outcome, Unit};
 use super::session::Session;
 use crate::backend::BackendName;
 
-/// The longest time for one measurement.
+/// Time limit of one measurement.
 const MEASUREMENT: Duration = Duration::from_secs(180);
 
-/// The same workloads in PyTorch, which `cargo xtask bench peers` runs too.
+/// The same workloads in PyTorch. `cargo xtask bench peers` runs this program, too.
 const PEER: &str = include_str!("../../../../peers/train.py");
 
-/// Training speed in each precision.
+/// Measures training speed in each precision.
 ///
 /// # Errors
-/// None; a precision that fails is a failed row.
+/// Never fails: a failed precision gives a failed row.
 pub fn training(session: &mut Session) -> Result<Findings, Outcome> {
     let mut rows = Vec::new();
     for precision in Precision::ALL {
@@ -61,10 +61,10 @@ pub fn training(session: &mut Session) -> Result<Findings, Outcome> {
     Ok(Findings::of_rows(rows))
 }
 
-/// The speed of generation.
+/// Measures the speed of generation.
 ///
 /// # Errors
-/// It failed.
+/// Returns an error if the measurement fails.
 pub fn generation(session: &Session) -> Result<Findings, Outcome> {
     let speed = match measure(session, "generation")? {
         Measured::Generation(speed) => speed,
@@ -95,7 +95,7 @@ pub fn generation(session: &Session) -> Result<Findings, Outcome> {
 /// Measures the memory of a training step.
 ///
 /// # Errors
-/// It failed.
+/// Returns an error if the measurement fails.
 pub fn memory(session: &Session) -> Result<Findings, Outcome> {
     match measure(session, "memory")? {
         Measured::Memory(rows) => {
@@ -106,7 +106,7 @@ pub fn memory(session: &Session) -> Result<Findings, Outcome> {
     }
 }
 
-/// The output of `emberlm measure` for a subject.
+/// Runs `emberlm measure` for a subject and parses its output.
 fn measure(session: &Session, subject: &str) -> Result<Measured, Outcome> {
     let line = format!("measure {subject} --size {}", session.size.name());
     let log = subject.split(' ').next_back().unwrap_or(subject);
@@ -116,7 +116,7 @@ fn measure(session: &Session, subject: &str) -> Result<Measured, Outcome> {
         .map_err(|error| Outcome::failed(format!("its output is not understood: {error}")))
 }
 
-/// A row of a measurement that has no figure.
+/// A row for a measurement without a value.
 fn unmeasured(name: String, measured: Result<Measured, Outcome>) -> Finding {
     let outcome = match measured {
         Ok(Measured::NotSupported) => Outcome::skipped("the device does not multiply in it"),
@@ -133,10 +133,10 @@ struct PeerSpeed {
     tokens_per_second: f64,
 }
 
-/// The same training in PyTorch, where a Python has it.
+/// Measures the same training in PyTorch.
 ///
 /// # Errors
-/// There is no such Python.
+/// Returns an error if there is no Python with PyTorch.
 pub fn pytorch(session: &Session) -> Result<Findings, Outcome> {
     let device = torch_device(session.placement.backend);
     let named = session.python.as_deref();
@@ -148,7 +148,7 @@ pub fn pytorch(session: &Session) -> Result<Findings, Outcome> {
     };
     let probe = ["-c", &format!("import torch; {usable}")];
     if let Err(outcome) = python_runs(session, "probe", python, &probe) {
-        // A Python that the user has named must work.
+        // A Python selected by the user must work.
         let reason = outcome.to_string();
         return Err(match named {
             Some(_) => outcome,
@@ -213,10 +213,10 @@ fn python_runs(
     session.run(log, command, MEASUREMENT)?.succeeded()
 }
 
-/// PyTorch's device of a backend's hardware; the CPU where PyTorch has no such backend.
+/// The PyTorch device for a backend's hardware. Falls back to the CPU if PyTorch lacks the backend.
 fn torch_device(backend: BackendName) -> &'static str {
     match backend {
-        // ROCm's devices go by the same name.
+        // PyTorch's name for ROCm devices is also `cuda`.
         BackendName::Cuda | BackendName::Rocm => "cuda",
         BackendName::Metal => "mps",
         BackendName::Flex | BackendName::Ndarray | BackendName::Wgpu | BackendName::Vulkan => "cpu",

@@ -32,7 +32,7 @@ pub enum Check {
 }
 
 impl Check {
-    /// Its name on the command line and in the report.
+    /// The name on the command line and in the report.
     pub fn name(self) -> &'static str {
         match self {
             Self::Operations => "operations",
@@ -46,7 +46,7 @@ impl Check {
         }
     }
 
-    /// One sentence for the report's reader.
+    /// A sentence that describes the check in the report.
     pub fn description(self) -> &'static str {
         match self {
             Self::Operations => {
@@ -81,7 +81,7 @@ impl Check {
         }
     }
 
-    /// Its part of the time, relative to the other checks.
+    /// The check's share of the time relative to the other checks.
     fn weight(self) -> f64 {
         match self {
             Self::Operations => 2.0,
@@ -93,7 +93,7 @@ impl Check {
         }
     }
 
-    /// Runs it within the session's time; the error is why it ended early.
+    /// Runs the check within the session's time. The error is the reason for an early end.
     pub fn run(self, session: &mut Session) -> Result<Findings, Outcome> {
         match self {
             Self::Operations => comparisons::operations(session),
@@ -114,7 +114,8 @@ impl fmt::Display for Check {
     }
 }
 
-/// The first check's share of the time that is left for all of these. What a check does not use is left to the next ones.
+/// The fraction of the remaining time that the first of the remaining checks gets. Later checks get the time
+/// it does not use.
 pub fn share_of_time(left: &[Check]) -> f64 {
     let all: f64 = left.iter().map(|check| check.weight()).sum();
     left.first().map_or(0.0, |first| first.weight() / all)
@@ -125,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_check_has_all_the_time_that_is_left() {
+    fn the_last_check_gets_all_remaining_time() {
         let all = Check::value_variants();
         assert!(share_of_time(all) < 0.5);
         assert_eq!(share_of_time(&all[all.len() - 1..]), 1.0);
@@ -133,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_those_of_the_command_line() {
+    fn names_match_the_command_line() {
         for check in Check::value_variants() {
             let value = check.to_possible_value().unwrap();
             assert_eq!(value.get_name(), check.name());

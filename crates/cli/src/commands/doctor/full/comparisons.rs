@@ -1,4 +1,4 @@
-//! Operations and models against the CPU, by `emberlm doctor` itself.
+//! Checks of operations and models against the CPU, run with `emberlm doctor`.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use super::super::models;
 use super::finding::{Finding, Findings, Outcome, Unit};
 use super::session::Session;
 
-/// The longest time for all operations.
+/// Time limit for all operations.
 const OPERATIONS: Duration = Duration::from_secs(300);
 
-/// The longest time for one model.
+/// Time limit for one model.
 const MODEL: Duration = Duration::from_secs(180);
 
 /// The output of `emberlm doctor --json`.
@@ -21,19 +21,19 @@ struct Printed {
     verdicts: Vec<Comparison>,
 }
 
-/// Each operation against its composed reference.
+/// Compares each operation with its reference implementation.
 ///
 /// # Errors
-/// Nothing could be compared.
+/// Returns an error if the comparison cannot run.
 pub fn operations(session: &Session) -> Result<Findings, Outcome> {
     let rows = doctor(session, "all", "--operations", OPERATIONS)?;
     Ok(Findings::of_rows(rows))
 }
 
-/// A tiny model of each family, each in a separate process.
+/// Compares a tiny model of each family, each in its own process.
 ///
 /// # Errors
-/// There is nothing to compare with.
+/// Returns an error if there is no backend to compare with.
 pub fn parity(session: &Session) -> Result<Findings, Outcome> {
     session.reference()?;
     let mut rows = Vec::new();
@@ -50,7 +50,8 @@ pub fn parity(session: &Session) -> Result<Findings, Outcome> {
     Ok(Findings::of_rows(rows))
 }
 
-/// The rows of a `doctor` that compares `what`. Its exit code is not 0 where something is wrong.
+/// Runs `emberlm doctor` with the arguments `what` and returns its rows. Its exit code is not checked, since
+/// it is nonzero if a comparison fails.
 fn doctor(
     session: &Session,
     log: &str,

@@ -1,41 +1,32 @@
-//! The rows of a check's result.
+//! Results of checks.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// The outcome of a check or of one of its rows.
+/// Outcome of a check or of one of its rows.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum Outcome {
-    /// It ran and was right.
+    /// The check ran, and its result is correct.
     Passed,
-    /// It ran and was wrong, or could not run to its end.
-    Failed {
-        /// The reason.
-        reason: String,
-    },
-    /// It was not run.
-    Skipped {
-        /// The reason.
-        reason: String,
-    },
+    /// The check gave a wrong result or did not finish.
+    Failed { reason: String },
+    /// The check was not run.
+    Skipped { reason: String },
 }
 
 impl Outcome {
-    /// A failure for a reason.
     pub fn failed(reason: impl Into<String>) -> Self {
         let reason = reason.into();
         Self::Failed { reason }
     }
 
-    /// Skipped for a reason.
     pub fn skipped(reason: impl Into<String>) -> Self {
         let reason = reason.into();
         Self::Skipped { reason }
     }
 
-    /// Returns true if it failed.
     pub fn is_failure(&self) -> bool {
         matches!(self, Self::Failed { .. })
     }
@@ -51,23 +42,20 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// One figure, or one comparison.
+/// A measured value or a comparison.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
-    /// Its name.
     pub name: String,
-    /// The figure; none where it could not be taken.
+    /// The value. `None` if it could not be measured.
     pub value: Option<f64>,
-    /// The figure's unit.
     pub unit: Unit,
-    /// The largest value that passes, where there is such a bound.
+    /// The maximum value that passes, for comparisons.
     pub allowed: Option<f64>,
-    /// The outcome.
     #[serde(flatten)]
     pub outcome: Outcome,
 }
 
-/// A figure's unit.
+/// The unit of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Unit {
     /// Relative error.
@@ -94,7 +82,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// The figure as the report shows it.
+    /// Formats a value for the report.
     pub fn shown(self, value: f64) -> String {
         match self {
             Self::Relative => format!("{value:.1e}"),
@@ -109,7 +97,7 @@ impl Unit {
 }
 
 impl Finding {
-    /// A relative error that may be at most `allowed`.
+    /// A relative error that passes up to `allowed`.
     pub fn error(name: impl Into<String>, error: f64, allowed: f64) -> Self {
         Self {
             name: name.into(),
@@ -123,7 +111,7 @@ impl Finding {
         }
     }
 
-    /// A figure that has no bound. One that is not finite is a failure.
+    /// A measured value without a limit. Fails if the value is not finite.
     pub fn figure(name: impl Into<String>, value: f64, unit: Unit) -> Self {
         Self {
             name: name.into(),
@@ -137,7 +125,7 @@ impl Finding {
         }
     }
 
-    /// A row without a figure.
+    /// A row without a value.
     pub fn without_value(name: impl Into<String>, unit: Unit, outcome: Outcome) -> Self {
         Self {
             name: name.into(),
@@ -149,25 +137,24 @@ impl Finding {
     }
 }
 
-/// The losses of two runs after one step.
+/// The losses of two runs at one step.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct LossPair {
-    /// Steps made.
     pub step: usize,
-    /// The reference's.
+    /// Loss of the reference.
     pub expected: f64,
-    /// The backend's.
+    /// Loss of the backend.
     pub found: f64,
 }
 
 /// The result of a check.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Findings {
-    /// The outcome of all rows together.
+    /// The outcome of all rows combined.
     pub outcome: Outcome,
-    /// The figures and comparisons.
+    /// Measured values and comparisons.
     pub rows: Vec<Finding>,
-    /// The losses that were compared, where there are any.
+    /// Compared losses, if any.
     pub losses: Vec<LossPair>,
 }
 
@@ -181,7 +168,7 @@ impl Findings {
         }
     }
 
-    /// The result of rows: failed if one failed, skipped if all were.
+    /// Combines rows: failed if any row failed, skipped if all were skipped.
     pub fn of_rows(rows: Vec<Finding>) -> Self {
         let failed: Vec<&Finding> = rows.iter().filter(|row| row.outcome.is_failure()).collect();
         let outcome = match (failed.first(), rows.first()) {

@@ -7,21 +7,20 @@ use crate::backend::devices::{self, DeviceInfo, Kind};
 use crate::backend::{BackendName, Placement};
 use crate::output::size;
 
-/// A machine.
+/// The hardware and system of this machine.
 #[derive(Clone, Debug, Serialize)]
 pub struct Machine {
-    /// The backend's devices that the report may be about: one, unless its driver chose it among several.
+    /// The backend's candidate devices: several only if the driver chose the device.
     devices: Vec<DeviceInfo>,
-    /// The CPU's name and threads.
+    /// The CPU's name and number of threads.
     cpu: String,
-    /// The memory in bytes.
+    /// Main memory in bytes.
     memory_bytes: Option<u64>,
-    /// The operating system.
     system: String,
 }
 
 impl Machine {
-    /// This machine, with the device of a backend.
+    /// Describes this machine with the device of a backend.
     pub fn of(placement: Placement) -> Self {
         let mut devices = devices::of(placement.backend);
         if let Some(number) = placement.number() {
@@ -40,12 +39,12 @@ impl Machine {
         }
     }
 
-    /// Returns true if every device is a CPU, or a GPU that a CPU imitates.
+    /// Returns true if every device is a CPU or is emulated on one.
     pub fn computes_on_cpu(&self) -> bool {
         !self.devices.is_empty() && self.devices.iter().all(|device| device.kind == Kind::Cpu)
     }
 
-    /// Names and values for a table.
+    /// Rows of a table with names and values.
     pub fn rows(&self) -> Vec<(&'static str, String)> {
         let mut rows = Vec::new();
         for device in &self.devices {

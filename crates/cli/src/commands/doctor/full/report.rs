@@ -1,4 +1,4 @@
-//! The report's two files, of the same data.
+//! The report, as Markdown and JSON.
 
 use std::fs;
 use std::path::Path;
@@ -15,10 +15,10 @@ use crate::backend::Placement;
 use crate::error::CliError;
 use crate::output::{Align, Table};
 
-/// The file for people.
+/// The human-readable file.
 pub const MARKDOWN_FILE: &str = "report.md";
 
-/// The file for programs.
+/// The machine-readable file.
 const JSON_FILE: &str = "report.json";
 
 /// A report on a device.
@@ -27,12 +27,12 @@ pub struct Report {
     /// The version of this program.
     emberlm: &'static str,
     backend: &'static str,
-    /// When it was begun, in UTC.
+    /// Start time in UTC.
     time: String,
     size: Size,
     minutes: f64,
     machine: Machine,
-    /// The time of all checks.
+    /// Total time of all checks.
     seconds: f64,
     checks: Vec<CheckReport>,
 }
@@ -51,7 +51,7 @@ pub struct CheckReport {
 }
 
 impl CheckReport {
-    /// The findings of a check, and its duration.
+    /// Creates the result of a check that took `seconds`.
     pub fn new(check: Check, seconds: f64, findings: Findings) -> Self {
         Self {
             check,
@@ -64,7 +64,7 @@ impl CheckReport {
 }
 
 impl Report {
-    /// A report without checks.
+    /// Creates a report without checks.
     pub fn new(machine: Machine, placement: Placement, size: Size, minutes: f64) -> Self {
         Self {
             emberlm: env!("CARGO_PKG_VERSION"),
@@ -78,13 +78,12 @@ impl Report {
         }
     }
 
-    /// Adds a check; `seconds` is the time of all so far.
+    /// Adds a check. `seconds` is the total time so far.
     pub fn add(&mut self, check: CheckReport, seconds: f64) {
         self.checks.push(check);
         self.seconds = seconds;
     }
 
-    /// The checks that failed.
     pub fn failed(&self) -> impl Iterator<Item = Check> {
         let failed = self
             .checks
@@ -96,7 +95,7 @@ impl Report {
     /// Writes both files.
     ///
     /// # Errors
-    /// One cannot be written.
+    /// Returns an error if a file cannot be written.
     pub fn write(&self, out: &Path) -> Result<(), CliError> {
         let json = serde_json::to_string_pretty(self)
             .map_err(|error| CliError::new(format!("cannot write the report as JSON: {error}")))?;
@@ -107,7 +106,7 @@ impl Report {
         Ok(())
     }
 
-    /// A line for each check.
+    /// A table with one line per check.
     pub fn summary(&self) -> String {
         let mut table = Table::new([Align::Left, Align::Right, Align::Left]);
         for check in &self.checks {
@@ -117,7 +116,7 @@ impl Report {
         table.render()
     }
 
-    /// The report for people.
+    /// The human-readable report.
     fn markdown(&self) -> String {
         let mut text = format!("# emberlm on {}\n\n", self.backend);
         let mut facts = vec![
@@ -176,7 +175,7 @@ impl CheckReport {
     }
 }
 
-/// A row of a Markdown table. A cell is on one line, and no text in it ends the cell.
+/// Formats a row of a Markdown table. Escapes line breaks and `|` in cells.
 fn row<const N: usize>(cells: [&str; N]) -> String {
     let cells = cells.map(|cell| escaped(cell).replace('|', "\\|"));
     format!("| {} |\n", cells.join(" | "))
@@ -187,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cell_is_one_cell() {
+    fn table_cells_are_escaped() {
         assert_eq!(row(["a|b", "c\nd"]), "| a\\|b | c\\nd |\n");
     }
 }

@@ -1,4 +1,4 @@
-//! Training runs: their losses against the CPU's, and resuming.
+//! Checks of training runs: losses against the CPU, and resuming.
 
 use std::time::Duration;
 
@@ -8,23 +8,23 @@ use super::session::Session;
 use crate::backend::Placement;
 use crate::run_history::{History, Step};
 
-/// Steps of the run whose losses are compared with the CPU's.
+/// Steps of the run whose losses are compared with the CPU.
 const CURVE_STEPS: usize = 50;
 
-/// Steps of the run that is resumed at half of them.
+/// Steps of the run that is stopped and resumed at half of them.
 const RESUMED_STEPS: usize = 20;
 
-/// The longest time for one run.
+/// Time limit of one run.
 const RUN: Duration = Duration::from_secs(240);
 
-/// The largest relative difference of two losses that f32's roundings explain: a step's differ by about 1e-6, and the runs move
-/// apart from there.
+/// Maximum relative difference of losses that f32 rounding explains. It starts at about 1e-6 per step and
+/// grows as the runs diverge.
 const ALLOWED: f64 = 1e-3;
 
-/// Losses on the backend and on the CPU.
+/// Compares the losses on the backend and on the CPU.
 ///
 /// # Errors
-/// A run failed, or there is nothing to compare with.
+/// Returns an error if a run fails or there is no backend to compare with.
 pub fn loss_curve(session: &Session) -> Result<Findings, Outcome> {
     let reference = session.reference()?;
     let found = train(
@@ -38,10 +38,10 @@ pub fn loss_curve(session: &Session) -> Result<Findings, Outcome> {
     compare(&expected, &found)
 }
 
-/// Losses of a run, and of one that was stopped and resumed.
+/// Compares the losses of an uninterrupted run and a resumed one.
 ///
 /// # Errors
-/// A run failed.
+/// Returns an error if a run fails.
 pub fn resume(session: &Session) -> Result<Findings, Outcome> {
     let (all, half) = (RESUMED_STEPS, RESUMED_STEPS / 2);
     let whole = train(session, "whole", all, all, session.placement)?;
@@ -53,7 +53,7 @@ pub fn resume(session: &Session) -> Result<Findings, Outcome> {
     compare(&whole, &losses(session, "resumed")?)
 }
 
-/// Trains on the built-in tales with a learning rate that decays over `decay_steps`, and reads the losses.
+/// Trains on the built-in tales with a learning rate that decays over `decay_steps`, and returns the losses.
 fn train(
     session: &Session,
     name: &str,
@@ -67,7 +67,7 @@ fn train(
         }
         Size::Full => "--batch-size 4",
     };
-    // Each backend draws its own dropout masks.
+    // Dropout masks differ between backends, so dropout is disabled.
     let line = format!(
         "train --preset char-nano {size} --set model.dropout=0 --steps {steps} --eval-interval {steps} \
         --set train.schedule.decay_steps={decay_steps} --set train.schedule.warmup_steps=2 --set train.log_interval=1 \
@@ -83,7 +83,7 @@ fn losses(session: &Session, run: &str) -> Result<Vec<Step>, Outcome> {
     Ok(history.steps)
 }
 
-/// The largest relative difference, and about ten of the losses.
+/// Returns the largest relative difference, and about ten of the losses.
 fn compare(expected: &[Step], found: &[Step]) -> Result<Findings, Outcome> {
     let steps = |losses: &[Step]| -> Vec<usize> { losses.iter().map(|at| at.step).collect() };
     if steps(expected) != steps(found) {
@@ -107,7 +107,7 @@ fn compare(expected: &[Step], found: &[Step]) -> Result<Findings, Outcome> {
         let difference = (pair.found - pair.expected).abs() / pair.expected.abs();
         (pair.step, difference)
     });
-    // A NaN is larger than any number.
+    // `total_cmp` orders NaN above every number.
     let Some((step, largest)) = differences.max_by(|(_, a), (_, b)| a.total_cmp(b)) else {
         return Err(Outcome::failed("the runs logged no loss"));
     };
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn about_ten_losses_and_the_last_one_are_shown() {
+    fn losses_are_downsampled_with_the_last_one() {
         let losses: Vec<f64> = (0..50).map(|step| 4.0 - 0.01 * f64::from(step)).collect();
         let shown = compare(&run(&losses), &run(&losses)).unwrap().losses;
         let steps: Vec<usize> = shown.iter().map(|pair| pair.step).collect();

@@ -1,4 +1,4 @@
-//! State common to all checks, and the child processes that do their work.
+//! State shared by all checks, and running their child processes.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -16,27 +16,27 @@ use super::{Size, program};
 use crate::backend::Placement;
 use crate::error::CliError;
 
-/// The folder of the children's output, within the report's.
+/// The subfolder of the report with the children's output.
 pub const LOGS: &str = "logs";
 
-/// The interval at which a child is polled.
+/// Polling interval of child processes.
 const POLL: Duration = Duration::from_millis(20);
 
-/// State common to all checks.
+/// State shared by all checks.
 #[derive(Debug)]
 pub struct Session {
-    /// The backend and device that the report is about.
+    /// The backend and device under test.
     pub placement: Placement,
-    /// A CPU backend to compare with; none where this program has no other.
+    /// A CPU backend to compare with. `None` if this binary has no other.
     pub reference: Option<Placement>,
-    /// The size of models that are trained and timed.
+    /// The size of the trained and measured models.
     pub size: Size,
-    /// The Python that has PyTorch, where the user has named one.
+    /// A Python with PyTorch selected by the user.
     pub python: Option<PathBuf>,
-    /// Tokens per second of training.
+    /// Training speed by precision, in tokens per second.
     training_speeds: Vec<(Precision, f64)>,
     program: PathBuf,
-    /// The working directory of child processes; removed at the end.
+    /// Working directory of child processes, removed on drop.
     work: TempDir,
     logs: PathBuf,
     check: Check,
@@ -46,19 +46,18 @@ pub struct Session {
 /// A child process that has ended.
 #[derive(Debug)]
 pub struct Finished {
-    /// True if its exit code was 0.
+    /// True if the exit code was 0.
     pub succeeded: bool,
-    /// Its stdout.
     pub stdout: String,
-    /// Why it failed, by its own words.
+    /// The reason for a failure, from the output.
     pub reason: String,
 }
 
 impl Session {
-    /// Prepares the folders.
+    /// Creates the folders.
     ///
     /// # Errors
-    /// A folder cannot be made.
+    /// Returns an error if a folder cannot be created.
     pub fn new(
         placement: Placement,
         reference: Option<Placement>,
@@ -83,24 +82,24 @@ impl Session {
         })
     }
 
-    /// Begins a check that has to end by `deadline`.
+    /// Starts a check that must end by `deadline`.
     pub fn begin(&mut self, check: Check, deadline: Instant) {
         self.check = check;
         self.deadline = deadline;
     }
 
-    /// Keeps the speed of training, to be compared with PyTorch's.
+    /// Records the training speed for comparison with PyTorch.
     pub fn set_training_speed(&mut self, precision: Precision, tokens_per_second: f64) {
         self.training_speeds.push((precision, tokens_per_second));
     }
 
-    /// The speed of training, where it was measured.
+    /// The recorded training speed, if measured.
     pub fn training_speed(&self, precision: Precision) -> Option<f64> {
         let mut speeds = self.training_speeds.iter();
         speeds.find_map(|&(of, speed)| (of == precision).then_some(speed))
     }
 
-    /// The folder in which children run.
+    /// The working directory of child processes.
     pub fn work(&self) -> &Path {
         self.work.path()
     }
@@ -108,22 +107,22 @@ impl Session {
     /// A CPU backend to compare with.
     ///
     /// # Errors
-    /// This program has no backend other than the one under test.
+    /// Returns an error if this binary has no backend other than the one under test.
     pub fn reference(&self) -> Result<Placement, Outcome> {
         self.reference.ok_or_else(|| {
             Outcome::skipped("this program has no other CPU backend to compare with")
         })
     }
 
-    /// Returns true if the check's time is over.
+    /// Returns true if the check's time is used up.
     pub fn is_over(&self) -> bool {
         Instant::now() >= self.deadline
     }
 
-    /// Runs this program with a command line on a backend, for at most `limit`.
+    /// Runs this program with arguments on a backend, for at most `limit`.
     ///
     /// # Errors
-    /// It could not be started, or did not end in time.
+    /// Returns an error if the process cannot be started or exceeds the limit.
     pub fn emberlm(
         &self,
         log: &str,
@@ -137,10 +136,11 @@ impl Session {
         self.run(log, command, limit)
     }
 
-    /// Runs a command in the work folder, with its output in a log, for at most `limit` and no longer than the check.
+    /// Runs a command in the working directory and logs its output. Stops it after `limit` or at the check's
+    /// deadline.
     ///
     /// # Errors
-    /// It could not be started, or did not end in time.
+    /// Returns an error if the process cannot be started or exceeds the limit.
     pub fn run(
         &self,
         log: &str,
@@ -170,7 +170,7 @@ impl Session {
                 Ok(Some(status)) => break status,
                 Ok(None) if started.elapsed() < limit.min(left) => sleep(POLL),
                 Ok(None) => {
-                    // It may have ended by itself in the meantime.
+                    // Killing fails if the process has just exited.
                     let _ = child.kill();
                     let _ = child.wait();
                     return Err(out_of_time(limit, left));
@@ -182,23 +182,23 @@ impl Session {
             let bytes = fs::read(path).map_err(failed)?;
             Ok(String::from_utf8_lossy(&bytes).into_owned())
         };
-        let said = text(&err)?;
+        let output = text(&err)?;
         Ok(Finished {
             succeeded: status.success(),
             stdout: text(&out)?,
             reason: match status.code() {
-                Some(_) => last_words(&said).unwrap_or_else(|| status.to_string()),
-                None => format!("{status}: {}", last_words(&said).unwrap_or_default()),
+                Some(_) => failure_reason(&output).unwrap_or_else(|| status.to_string()),
+                None => format!("{status}: {}", failure_reason(&output).unwrap_or_default()),
             },
         })
     }
 }
 
 impl Finished {
-    /// The stdout of a process that succeeded.
+    /// Returns the stdout of a successful process.
     ///
     /// # Errors
-    /// It failed.
+    /// Returns an error if the process failed.
     pub fn succeeded(self) -> Result<String, Outcome> {
         match self.succeeded {
             true => Ok(self.stdout),
@@ -207,7 +207,8 @@ impl Finished {
     }
 }
 
-/// A process that had its full time and did not end has failed; one whose time was cut by the report's was skipped.
+/// The outcome of a process that was stopped: failed if it had its full time, skipped if the report's time
+/// was up.
 fn out_of_time(limit: Duration, left: Duration) -> Outcome {
     let seconds = |time: Duration| time.as_secs_f64();
     match limit <= left {
@@ -219,10 +220,15 @@ fn out_of_time(limit: Duration, left: Duration) -> Outcome {
     }
 }
 
-/// The reason in the output of a failed program: the line of the error, or the last one.
-fn last_words(said: &str) -> Option<String> {
-    let lines = || said.lines().map(str::trim).filter(|line| !line.is_empty());
-    // Graphics drivers print their own errors first.
+/// Extracts the reason from a failed program's output: the last `error:` line, or the last line.
+fn failure_reason(output: &str) -> Option<String> {
+    let lines = || {
+        output
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty())
+    };
+    // Graphics drivers print their own errors first, so the last one counts.
     let error = lines().rev().find_map(|line| line.strip_prefix("error: "));
     error.or_else(|| lines().next_back()).map(str::to_owned)
 }
@@ -232,20 +238,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_error_of_a_program_is_its_reason() {
-        let said =
+    fn the_last_error_line_is_the_reason() {
+        let output =
             "error: XDG_RUNTIME_DIR is not set\nstep 1\nerror: no device\nhint: install a driver\n";
-        assert_eq!(last_words(said).as_deref(), Some("no device"));
+        assert_eq!(failure_reason(output).as_deref(), Some("no device"));
         let traceback = "Traceback:\nModuleNotFoundError: No module named 'torch'\n\n";
         assert_eq!(
-            last_words(traceback).as_deref(),
+            failure_reason(traceback).as_deref(),
             Some("ModuleNotFoundError: No module named 'torch'")
         );
-        assert_eq!(last_words("\n"), None);
+        assert_eq!(failure_reason("\n"), None);
     }
 
     #[test]
-    fn time_that_the_report_cut_is_no_failure() {
+    fn running_out_of_report_time_is_not_a_failure() {
         let [short, long] = [10, 60].map(Duration::from_secs);
         assert!(out_of_time(short, long).is_failure());
         assert!(!out_of_time(long, short).is_failure());

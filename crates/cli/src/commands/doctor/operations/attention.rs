@@ -1,4 +1,4 @@
-//! Attention of every kind.
+//! Tests of the attention variants.
 
 use burn::tensor::{Bool, Int, Tensor, TensorData};
 use emberlm_kernels::reference::{self, AttentionBlocks};
@@ -7,26 +7,25 @@ use emberlm_kernels::{
     TrainingBackend, ops,
 };
 
-use super::super::case::{Case, Part, float, gradient_of, part, typed};
+use super::super::case::{Case, NamedValues, float, gradient_of, named_values, typed};
 use super::options;
 
-/// Elements of a head.
 pub const HEAD_DIM: usize = 8;
 
 const BATCH: usize = 2;
 const HEADS: usize = 4;
 const SEQ: usize = 19;
 
-/// As the backend attends.
-pub fn whole<B: TrainingBackend>(
+/// Self-attention as the backend implements it.
+pub fn self_attention<B: TrainingBackend>(
     case: &Case<B>,
     kv_heads: usize,
     options: AttentionOptions,
     documents: bool,
-) -> Vec<Part> {
+) -> Vec<NamedValues> {
     let inputs = inputs(case, kv_heads);
     let [q, k, v] = &inputs;
-    // Each query's document begins at or before it.
+    // Each document starts at or before the query.
     let documents = documents.then(|| {
         let first: Vec<i64> = (0..BATCH * SEQ).map(|i| (i % SEQ / 6 * 6) as i64).collect();
         let data = TensorData::new(first, [BATCH, SEQ]);
@@ -40,9 +39,9 @@ pub fn whole<B: TrainingBackend>(
     differentiated(case, y, &inputs)
 }
 
-/// With full reach, a soft cap, a bias and padding, over more keys than queries, as in cross-attention. The second sequence's
-/// keys are all padding.
-pub fn across<B: TrainingBackend>(case: &Case<B>) -> Vec<Part> {
+/// Cross-attention with full reach, a soft cap, a bias and padding, over more keys than queries. All keys of
+/// the second sequence are padding.
+pub fn cross_attention<B: TrainingBackend>(case: &Case<B>) -> Vec<NamedValues> {
     let k_len = 2 * SEQ + 3;
     let q = case.tracked(1, [BATCH, HEADS, SEQ, HEAD_DIM]);
     let [k, v] = [2, 3].map(|seed| case.tracked(seed, [BATCH, 2, k_len, HEAD_DIM]));
@@ -77,8 +76,8 @@ pub fn across<B: TrainingBackend>(case: &Case<B>) -> Vec<Part> {
     case.differentiated::<4>(y, inputs)
 }
 
-/// In blocks that are shorter than the sequence, as backends of GPUs attend to long ones.
-pub fn in_blocks<B: TrainingBackend>(case: &Case<B>) -> Vec<Part> {
+/// Attention in blocks shorter than the sequence, as GPU backends compute long sequences.
+pub fn blocked_attention<B: TrainingBackend>(case: &Case<B>) -> Vec<NamedValues> {
     let options = options(Some(9), Precision::F32);
     let inputs = inputs(case, 2);
     if case.composed {
@@ -104,12 +103,12 @@ pub fn in_blocks<B: TrainingBackend>(case: &Case<B>) -> Vec<Part> {
         ("by v", made.v),
     ];
     parts
-        .map(|(name, x)| part::<B::InnerBackend, 4>(name, typed(x)))
+        .map(|(name, x)| named_values::<B::InnerBackend, 4>(name, typed(x)))
         .into()
 }
 
-/// Of a fused map's output.
-pub fn of_a_fused_map<B: TrainingBackend>(case: &Case<B>) -> Vec<Part> {
+/// Attention over the output of a fused QKV projection.
+pub fn fused_qkv_attention<B: TrainingBackend>(case: &Case<B>) -> Vec<NamedValues> {
     let kv_heads = 2;
     let qkv = case.tracked(1, [BATCH, SEQ, (HEADS + 2 * kv_heads) * HEAD_DIM]);
     let [cos, sin] = [2, 3].map(|seed| case.constant::<2>(seed, [SEQ, HEAD_DIM / 2]));
@@ -138,13 +137,13 @@ pub fn of_a_fused_map<B: TrainingBackend>(case: &Case<B>) -> Vec<Part> {
     case.differentiated::<3>(y, vec![("qkv", gradient_of(&qkv))])
 }
 
-/// Queries, keys and values.
+/// Query, key and value tensors `[batch, heads, seq, head_dim]`.
 fn inputs<B: TrainingBackend>(case: &Case<B>, kv_heads: usize) -> [Tensor<B, 4>; 3] {
     [(1, HEADS), (2, kv_heads), (3, kv_heads)]
         .map(|(seed, heads)| case.tracked(seed, [BATCH, heads, SEQ, HEAD_DIM]))
 }
 
-/// In f32, whatever the options say.
+/// The reference implementation, always in f32.
 fn composed<B: TrainingBackend>(
     inputs: &[Tensor<B, 4>; 3],
     mask: AttentionMask<B>,
@@ -162,7 +161,7 @@ fn differentiated<B: TrainingBackend>(
     case: &Case<B>,
     y: Tensor<B, 4>,
     [q, k, v]: &[Tensor<B, 4>; 3],
-) -> Vec<Part> {
+) -> Vec<NamedValues> {
     let inputs = vec![
         ("q", gradient_of(q)),
         ("k", gradient_of(k)),

@@ -1,36 +1,35 @@
-//! The conversation, and the part of it that fits the context.
+//! The conversation, truncated to fit the context.
 
 use emberlm_tokenizer::chat::ChatEncoder;
 use serde::Serialize;
 
 use crate::error::CliError;
 
-/// A message, as templates and datasets have it.
+/// A message, as chat templates and datasets represent it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Message {
     role: &'static str,
     content: String,
 }
 
-/// A conversation as files and templates have it.
+/// A conversation, as chat templates and datasets represent it.
 #[derive(Serialize)]
 struct Record<'a> {
     messages: Vec<&'a Message>,
 }
 
-/// A conversation.
 #[derive(Debug, Default)]
-pub struct Talk {
+pub struct Conversation {
     system: Option<Message>,
-    /// Without the system's.
+    /// All messages except the system message.
     messages: Vec<Message>,
-    /// The number of first messages that do not fit the context.
+    /// Number of oldest messages left out because they do not fit the context.
     left_out: usize,
-    /// True once this was reported.
+    /// True once leaving out messages was reported.
     reported: bool,
 }
 
-/// A conversation's prompt.
+/// The prompt of a conversation.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Prompt {
     pub ids: Vec<u32>,
@@ -38,8 +37,8 @@ pub struct Prompt {
     pub begins_to_leave_out: bool,
 }
 
-impl Talk {
-    /// One that begins with what the system says.
+impl Conversation {
+    /// Starts a conversation with an optional system message.
     pub fn new(system: Option<String>) -> Self {
         let system = system.filter(|text| !text.is_empty());
         Self {
@@ -51,7 +50,7 @@ impl Talk {
         }
     }
 
-    /// Forgets all but what the system said.
+    /// Removes all messages except the system message.
     pub fn reset(&mut self) {
         *self = Self {
             system: self.system.take(),
@@ -59,22 +58,21 @@ impl Talk {
         };
     }
 
-    /// The system message.
     pub fn system(&self) -> Option<&str> {
         self.system.as_ref().map(|message| &message.content[..])
     }
 
-    /// The number of messages, without the system's.
+    /// The number of messages, excluding the system message.
     pub fn len(&self) -> usize {
         self.messages.len()
     }
 
-    /// Returns true if there is no message yet.
+    /// Returns true if there is no message, not even a system message.
     pub fn is_empty(&self) -> bool {
         self.messages.is_empty() && self.system.is_none()
     }
 
-    /// The user says something.
+    /// Appends a user message.
     pub fn ask(&mut self, content: String) {
         self.messages.push(Message {
             role: "user",
@@ -82,7 +80,7 @@ impl Talk {
         });
     }
 
-    /// The assistant has answered. The blanks around an answer are the template's.
+    /// Appends an assistant message. Surrounding whitespace is left to the template.
     pub fn answer(&mut self, text: &str) {
         self.messages.push(Message {
             role: "assistant",
@@ -90,7 +88,7 @@ impl Talk {
         });
     }
 
-    /// Takes the last question back, with its answer; gives it, if there was one.
+    /// Removes the last question and its answer. Returns the question, if any.
     pub fn undo(&mut self) -> Option<String> {
         let last = self.messages.iter().rposition(|m| m.role == "user")?;
         let question = self.messages.drain(last..).next();
@@ -98,7 +96,7 @@ impl Talk {
         question.map(|question| question.content)
     }
 
-    /// All of it as a line of JSON: `emberlm prepare --chat-template` takes such lines.
+    /// Serializes the conversation as one line of JSON, in the format of `emberlm prepare --chat-template`.
     pub fn json(&self) -> Result<String, CliError> {
         self.json_from(0)
     }
@@ -112,9 +110,9 @@ impl Talk {
             .map_err(|error| CliError::new(format!("cannot write the conversation: {error}")))
     }
 
-    /// The prompt of the next answer, for which `room` tokens of the `context` are to be free: without the oldest turns
-    /// where it is too long otherwise. Once it is, a quarter more of the context is made free, so that the next turns find in
-    /// the cache what they continue.
+    /// Encodes the prompt of the next answer, which must leave `room` tokens of `context` free. Leaves out
+    /// the oldest turns if the prompt is too long. In that case the prompt shrinks to three quarters of the
+    /// context, so that the next turns still extend the cached prefix.
     pub fn prompt(
         &mut self,
         encoder: &ChatEncoder,
@@ -127,7 +125,7 @@ impl Talk {
         let before = self.left_out;
         let mut ids = encode(self)?;
         if ids.len().saturating_add(room) > context {
-            // The fewest turns that make enough room, searched by halves: each try encodes all that is left.
+            // Binary search for the fewest turns to leave out. Each probe encodes the remaining messages.
             let most = context / 4 * 3;
             let starts = self.later_questions();
             let (mut low, mut high) = (0, starts.len().saturating_sub(1));
@@ -160,7 +158,7 @@ impl Talk {
         })
     }
 
-    /// The number of tokens of the next answer's prompt as it is.
+    /// The number of tokens of the next prompt in its current form.
     pub fn tokens(&self, encoder: &ChatEncoder) -> Result<usize, CliError> {
         match self.is_empty() {
             true => Ok(0),
@@ -168,7 +166,7 @@ impl Talk {
         }
     }
 
-    /// The positions of the questions after the first visible one.
+    /// Indices of the questions after the first visible one.
     fn later_questions(&self) -> Vec<usize> {
         let questions = self.messages.iter().enumerate().skip(self.left_out + 1);
         let questions = questions.filter(|(_, message)| message.role == "user");
@@ -183,7 +181,7 @@ mod tests {
 
     use super::*;
 
-    /// Of each message its content, and nothing else: a token a byte.
+    /// Encodes each message as its content, one token per byte.
     fn encoder() -> ChatEncoder {
         let source = "{% for m in messages %}{{ m.content }}{% endfor %}";
         let template = ChatTemplate::parse("plain", source).unwrap();
@@ -196,21 +194,21 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_turns_are_left_out_once_there_is_no_room() {
+    fn the_oldest_turns_are_dropped_when_the_context_is_full() {
         let encoder = encoder();
-        let mut talk = Talk::new(Some("S".to_owned()));
+        let mut conversation = Conversation::new(Some("S".to_owned()));
         let mut seen = Vec::new();
         for question in ["aaaa", "bbbb", "cccc", "dddd", "eeee"] {
-            talk.ask(question.to_owned());
-            let prompt = talk.prompt(&encoder, 20, 4).unwrap();
+            conversation.ask(question.to_owned());
+            let prompt = conversation.prompt(&encoder, 20, 4).unwrap();
             seen.push((text(&prompt), prompt.begins_to_leave_out));
-            talk.answer("1");
+            conversation.answer("1");
         }
         let seen: Vec<_> = seen
             .iter()
             .map(|(text, begins)| (&text[..], *begins))
             .collect();
-        // 16 tokens with room for 4 of 20; then at most 11 with that room.
+        // 16 tokens leave room for 4 of 20. After truncation at most 11 tokens plus that room remain.
         assert_eq!(
             seen,
             [
@@ -221,49 +219,49 @@ mod tests {
                 ("Scccc1dddd1eeee", false),
             ]
         );
-        assert_eq!(talk.tokens(&encoder).unwrap(), 16);
+        assert_eq!(conversation.tokens(&encoder).unwrap(), 16);
         assert!(
-            talk.json().unwrap().contains("aaaa"),
+            conversation.json().unwrap().contains("aaaa"),
             "a file has all of it"
         );
-        // What is taken back may make room again.
-        assert_eq!(talk.undo().as_deref(), Some("eeee"));
-        assert_eq!(talk.undo().as_deref(), Some("dddd"));
-        assert_eq!(talk.tokens(&encoder).unwrap(), 16);
+        // Removing messages may make room for older ones again.
+        assert_eq!(conversation.undo().as_deref(), Some("eeee"));
+        assert_eq!(conversation.undo().as_deref(), Some("dddd"));
+        assert_eq!(conversation.tokens(&encoder).unwrap(), 16);
     }
 
     #[test]
-    fn what_never_fits_is_refused_and_nothing_is_left_out_for_it() {
+    fn a_message_that_never_fits_is_rejected_without_dropping_turns() {
         let encoder = encoder();
-        let mut talk = Talk::default();
-        talk.ask("aaaa".to_owned());
-        talk.answer("1");
-        talk.ask("b".repeat(20));
-        let error = talk.prompt(&encoder, 20, 4).unwrap_err();
+        let mut conversation = Conversation::default();
+        conversation.ask("aaaa".to_owned());
+        conversation.answer("1");
+        conversation.ask("b".repeat(20));
+        let error = conversation.prompt(&encoder, 20, 4).unwrap_err();
         let message = error.lines(false);
         assert!(
             message.contains("20 tokens, more than the context of 20"),
             "{message}"
         );
-        talk.undo();
-        assert_eq!(talk.tokens(&encoder).unwrap(), 5);
-        // With less room than wanted it goes.
-        talk.reset();
-        talk.ask("b".repeat(19));
-        assert_eq!(talk.prompt(&encoder, 20, 4).unwrap().ids.len(), 19);
+        conversation.undo();
+        assert_eq!(conversation.tokens(&encoder).unwrap(), 5);
+        // The prompt fits, although it leaves less room than requested.
+        conversation.reset();
+        conversation.ask("b".repeat(19));
+        assert_eq!(conversation.prompt(&encoder, 20, 4).unwrap().ids.len(), 19);
     }
 
     #[test]
-    fn a_question_goes_back_with_its_answer() {
-        let mut talk = Talk::default();
-        assert_eq!(talk.undo(), None);
-        talk.ask("a".to_owned());
-        talk.answer(" b\n");
+    fn undo_removes_a_question_with_its_answer() {
+        let mut conversation = Conversation::default();
+        assert_eq!(conversation.undo(), None);
+        conversation.ask("a".to_owned());
+        conversation.answer(" b\n");
         assert_eq!(
-            talk.json().unwrap(),
+            conversation.json().unwrap(),
             r#"{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"}]}"#
         );
-        assert_eq!(talk.undo().as_deref(), Some("a"));
-        assert_eq!(talk.len(), 0);
+        assert_eq!(conversation.undo().as_deref(), Some("a"));
+        assert_eq!(conversation.len(), 0);
     }
 }

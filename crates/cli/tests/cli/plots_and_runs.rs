@@ -1,4 +1,4 @@
-//! `emberlm plot` and `emberlm runs`: pictures and lists of runs, of whatever their events hold.
+//! `emberlm plot` and `emberlm runs`: pictures and lists of runs, for any contents of their events.
 
 use std::fs::{self, File};
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::support::Sandbox;
 
 impl Sandbox {
-    /// A run of so many steps: its loss goes from 4 by a half each step, but never below `floor`.
+    /// Writes a run of `steps` steps. Its loss decays from 4 towards `floor`.
     fn write_history(&self, run: &str, steps: usize, floor: Option<f64>, end: Option<&str>) {
         let mut text = String::new();
         let mut add = |event: Value| text += &format!("{event}\n");
@@ -49,7 +49,7 @@ impl Sandbox {
     }
 }
 
-/// A PNG file's width and height, and how many of its pixels have a colour.
+/// A PNG file's width and height, and its number of pixels of a colour.
 fn pixels(sandbox: &Sandbox, name: &str, colour: [u8; 3]) -> (u32, u32, usize) {
     let file = fs::read(sandbox.path(name)).unwrap();
     let mut reader = png::Decoder::new(std::io::Cursor::new(file))
@@ -62,7 +62,7 @@ fn pixels(sandbox: &Sandbox, name: &str, colour: [u8; 3]) -> (u32, u32, usize) {
 }
 
 #[test]
-fn runs_are_compared_in_a_picture() {
+fn a_plot_compares_runs() {
     let sandbox = Sandbox::new();
     sandbox.write_history("a", 40, Some(0.5), None);
     sandbox.write_history("b", 20, None, None);
@@ -84,7 +84,7 @@ fn runs_are_compared_in_a_picture() {
     {
         assert!(svg.contains(word), "{word}: {svg}");
     }
-    // 0.5 + 4 * 0.9^40 + 0.1, and 4 * 0.9^20 + 0.1, by hand.
+    // Computed by hand: 0.5 + 4 * 0.9^40 + 0.1 and 4 * 0.9^20 + 0.1.
     assert!(svg.contains("0.6591") && svg.contains("0.5863"), "{svg}");
     sandbox.words("plot a b --out p.PNG --x tokens").ok();
     let (width, height, blue) = pixels(&sandbox, "p.PNG", [0, 114, 178]);
@@ -104,7 +104,7 @@ fn runs_are_compared_in_a_picture() {
     ] {
         assert!(html.contains(word), "{word}: {html}");
     }
-    // Nothing is fetched or run.
+    // The page loads and runs nothing external.
     for word in ["<script", "http-equiv", "src=", "@import", "<link"] {
         assert!(!html.contains(word), "{word}");
     }
@@ -119,7 +119,7 @@ fn runs_are_compared_in_a_picture() {
 }
 
 #[test]
-fn a_metric_of_a_hook_is_drawn_by_its_declaration() {
+fn a_hooks_metric_is_plotted_by_its_declaration() {
     let sandbox = Sandbox::new();
     sandbox.write_history("plain", 10, None, None);
     let declared = json!({"name": "accuracy", "title": "Accuracy", "unit": "%", "direction": "higher_is_better",
@@ -138,7 +138,7 @@ fn a_metric_of_a_hook_is_drawn_by_its_declaration() {
         .words("plot plain run --y accuracy --out p.svg")
         .ok();
     let svg = sandbox.text("p.svg");
-    // From 0 to 50 percent.
+    // The axis shows 0 to 50 percent.
     assert!(
         svg.contains("Accuracy, %") && svg.contains("\n50\n"),
         "{svg}"
@@ -152,7 +152,7 @@ fn a_metric_of_a_hook_is_drawn_by_its_declaration() {
 }
 
 #[test]
-fn a_folder_stands_for_its_runs() {
+fn a_folder_selects_all_of_its_runs() {
     let sandbox = Sandbox::new();
     sandbox.write_history("runs/one", 10, None, None);
     sandbox.write_history("runs/two", 10, None, None);
@@ -162,7 +162,7 @@ fn a_folder_stands_for_its_runs() {
 }
 
 #[test]
-fn names_that_are_equal_are_paths_and_names_are_no_code() {
+fn clashing_names_become_paths_and_names_are_escaped() {
     let sandbox = Sandbox::new();
     sandbox.write_history("x/run", 10, None, None);
     sandbox.write_history("y/run", 10, None, None);
@@ -177,12 +177,12 @@ fn names_that_are_equal_are_paths_and_names_are_no_code() {
 }
 
 #[test]
-fn odd_histories_are_drawn() {
+fn unusual_histories_are_plotted() {
     let sandbox = Sandbox::new();
     sandbox.write_history("one", 1, None, None);
     sandbox.words("plot one --out one.png").ok();
     sandbox.words("plot one --out one.png --log --x time").ok();
-    // Infinity and NaN are null in JSON; the last line is half written.
+    // Infinity and NaN are null in JSON. The last line is incomplete.
     sandbox.write_history("odd", 30, None, None);
     sandbox.append(
         "odd",
@@ -201,7 +201,7 @@ fn odd_histories_are_drawn() {
 }
 
 #[test]
-fn what_cannot_be_drawn_is_said() {
+fn impossible_plots_are_rejected() {
     let sandbox = Sandbox::new();
     sandbox.write("folder/file", "");
     sandbox.write("begun/config.toml", "");
@@ -256,7 +256,7 @@ fn what_cannot_be_drawn_is_said() {
 }
 
 #[test]
-fn a_list_says_where_runs_stand() {
+fn the_list_shows_the_state_of_runs() {
     let sandbox = Sandbox::new();
     sandbox.write_history("runs/finished", 40, None, Some("finished"));
     sandbox.write_history("runs/interrupted", 10, None, Some("interrupted"));
@@ -368,7 +368,7 @@ fn two_runs_are_compared() {
 }
 
 #[test]
-fn no_run_and_no_folder() {
+fn missing_runs_and_folders_are_reported() {
     let sandbox = Sandbox::new();
     sandbox.write("folder/file", "");
     let none = sandbox.words("runs folder");

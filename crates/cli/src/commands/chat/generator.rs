@@ -1,4 +1,4 @@
-//! Answers, shown as they are made.
+//! Generates answers and displays them while they are generated.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,50 +9,48 @@ use emberlm_tokenizer::{StopStrings, TextStream, Tokenizer};
 use crate::commands::generate::speed::{Speed, Stopwatch};
 use crate::error::CliError;
 
-/// An engine of one slot, whose cache keeps what was said: an answer reads only what is new of its prompt.
-pub struct Speaker<'a, B: Backend> {
+/// An engine with one slot. Its KV cache holds the conversation, so a prompt only computes its new tokens.
+pub struct AnswerGenerator<'a, B: Backend> {
     pub engine: Engine<B>,
     pub tokenizer: &'a Tokenizer,
-    /// The ids that end an answer.
+    /// Token ids that end an answer.
     pub stop_tokens: Vec<u32>,
-    /// The texts that end one, of which none has come yet.
+    /// Stop strings, in their initial matching state.
     pub strings: StopStrings,
 }
 
-/// The reason for the end of an answer.
+/// The reason that an answer ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The model ended it.
-    InputLine,
-    /// The maximum number of tokens.
+    /// A stop token or a stop string.
+    Stop,
+    /// The limit on the number of tokens.
     Length,
-    /// Someone interrupted it.
+    /// The user interrupted the answer.
     Interrupted,
 }
 
-/// An answer.
 #[derive(Debug)]
 pub struct Answer {
     pub text: String,
     pub end: End,
-    /// Tokens of the prompt.
+    /// Number of tokens in the prompt.
     pub prompt: usize,
-    /// Those of them that the cache held.
+    /// Number of prompt tokens found in the cache.
     pub reused: u64,
-    /// Tokens that were made, what ended it not among them.
+    /// Number of generated tokens, excluding the one that ended the answer.
     pub made: usize,
-    /// The time that it took.
     pub speed: Speed,
 }
 
-impl<B: Backend> Speaker<'_, B> {
-    /// Tokens that the context holds.
+impl<B: Backend> AnswerGenerator<'_, B> {
+    /// The context length in tokens.
     pub fn context(&self) -> usize {
         self.engine.config().capacity
     }
 
-    /// The answer to a prompt that leaves room for a token at least. `show` is given its text in pieces, and returns false to
-    /// stop.
+    /// Generates the answer to a prompt that leaves room for at least one token. Calls `show` with each piece
+    /// of text. If it returns false, generation stops.
     pub fn answer(
         &mut self,
         prompt: Vec<u32>,
@@ -91,17 +89,17 @@ impl<B: Backend> Speaker<'_, B> {
                             break 'answer End::Interrupted;
                         }
                         if delta.stopped {
-                            break 'answer End::InputLine;
+                            break 'answer End::Stop;
                         }
                     }
                     EventKind::Finished(ended) => {
                         break 'answer match ended.finish {
                             Finish::Length => End::Length,
-                            _ => End::InputLine,
+                            _ => End::Stop,
                         };
                     }
                     EventKind::Failed(error) => return Err(error.into()),
-                    // Nothing is embedded here.
+                    // This engine receives no embedding requests.
                     EventKind::Started | EventKind::Embedded(_) => {}
                 }
             }

@@ -1,4 +1,4 @@
-//! Stdout and stderr that cannot be written to: a full device, a closed pipe, a closed terminal.
+//! Unwritable stdout and stderr: a full device, a closed pipe, a closed terminal.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -13,7 +13,7 @@ use super::support::Sandbox;
 use super::support::terminal::Terminal;
 use super::support::train::TINY;
 
-/// Faults of stderr, as a shell's redirections.
+/// Broken stderr, as shell redirections.
 const BROKEN: [&str; 2] = ["2>/dev/full", "2>&-"];
 
 fn full() -> Stdio {
@@ -25,7 +25,7 @@ fn full() -> Stdio {
 }
 
 #[test]
-fn a_run_ends_as_it_should_where_stderr_is_broken() {
+fn training_succeeds_with_a_broken_stderr() {
     let sandbox = Sandbox::with_data();
     for (at, broken) in BROKEN.iter().enumerate() {
         let line =
@@ -52,7 +52,7 @@ fn a_run_ends_as_it_should_where_stderr_is_broken() {
 }
 
 #[test]
-fn other_commands_end_as_they_should_where_stderr_is_broken() {
+fn commands_succeed_with_a_broken_stderr() {
     let sandbox = Sandbox::with_char_model();
     let lines = [
         ("prepare text.txt --out again --tokenizer char --force", 0),
@@ -73,7 +73,7 @@ fn other_commands_end_as_they_should_where_stderr_is_broken() {
 }
 
 #[test]
-fn servers_answer_where_stderr_is_broken() {
+fn servers_respond_with_a_broken_stderr() {
     let sandbox = Sandbox::with_char_model();
     for line in ["serve run --port 0", "watch . --port 0"] {
         let mut command = sandbox.command(line.split_whitespace());
@@ -82,17 +82,17 @@ fn servers_answer_where_stderr_is_broken() {
             .stderr(full())
             .spawn()
             .unwrap();
-        let mut said = String::new();
+        let mut output = String::new();
         let stdout = child.stdout.take().unwrap();
-        BufReader::new(stdout).read_line(&mut said).unwrap();
-        assert!(said.starts_with("http://"), "{line}: {said:?}");
+        BufReader::new(stdout).read_line(&mut output).unwrap();
+        assert!(output.starts_with("http://"), "{line}: {output:?}");
         send(&child, Signal::TERM);
         assert_eq!(child.wait().unwrap().code(), Some(0), "{line}");
     }
 }
 
 #[test]
-fn what_is_lost_on_stdout_is_an_error_but_for_a_closed_pipe() {
+fn stdout_failures_are_errors_except_closed_pipes() {
     let sandbox = Sandbox::with_char_model();
     for line in [
         "generate run --prompt hello --max-new-tokens 3",
@@ -118,7 +118,7 @@ fn what_is_lost_on_stdout_is_an_error_but_for_a_closed_pipe() {
 }
 
 #[test]
-fn a_run_goes_to_its_end_where_its_terminal_is_closed() {
+fn a_run_finishes_after_its_terminal_closes() {
     let sandbox = Sandbox::with_data();
     for renderer in ["dashboard", "plain"] {
         let tiny = TINY.replace("--renderer plain", "");

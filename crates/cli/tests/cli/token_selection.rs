@@ -1,4 +1,4 @@
-//! The choice of tokens by `generate`: penalties, bias, log-probabilities, stop strings, and what holds a text to a schema.
+//! Token selection in `generate`: penalties, bias, log-probabilities, stop strings and constraints.
 
 use safetensors::SafeTensors;
 use serde::Deserialize;
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::support::Sandbox;
 use super::support::model::{tiny, write_run};
 
-/// A run `bytes` with a model of bytes.
+/// A run `bytes` with a byte-level model.
 fn with_byte_model() -> Sandbox {
     let sandbox = Sandbox::new();
     sandbox.write("text.txt", "hello small world\n".repeat(20));
@@ -25,11 +25,11 @@ struct GenerationOutput {
     tokens: Vec<u32>,
     text: Option<String>,
     finish: String,
-    logprobs: Option<Vec<Place>>,
+    logprobs: Option<Vec<TokenLogprob>>,
 }
 
 #[derive(Deserialize)]
-struct Place {
+struct TokenLogprob {
     id: u32,
     logprob: f64,
     alternatives: Vec<Alternative>,
@@ -69,7 +69,7 @@ fn json_follows_a_schema_of_the_command_line_or_a_file() {
         assert!(["cat", "bird"].contains(&pet.kind.as_str()), "{text}");
         assert!((2..=4).contains(&pet.legs), "{text}");
     }
-    // Too few tokens leave a beginning, and say so.
+    // A token limit that is too low leaves incomplete JSON, and the output reports it.
     let more = ["--max-new-tokens", "5", "--json-schema", "pet.json"];
     let made: GenerationOutput = sandbox.run(common.iter().chain(&more)).json();
     assert_eq!(
@@ -104,7 +104,7 @@ fn a_text_ends_before_a_stop_string() {
     let all: GenerationOutput = sandbox.words(&format!("{line} --json")).json();
     assert_eq!(all.finish, "length");
     let text = all.text.unwrap();
-    // Characters are tokens here: a stop of three is one across borders.
+    // Characters are tokens here, so this stop string spans several tokens.
     let stop: String = text.chars().skip(9).take(3).collect();
     let expected = &text[..text.find(&stop).unwrap()];
     let with = |args: &[&str]| {
@@ -118,12 +118,12 @@ fn a_text_ends_before_a_stop_string() {
         (Some(expected), "stop")
     );
     assert_eq!(made.tokens, all.tokens[..expected.chars().count() + 3]);
-    // What is held back is shown at the end.
+    // A partial match of a stop string is printed at the end.
     let last: String = text.chars().skip(28).collect::<String>() + "?";
     assert_eq!(with(&["--stop", &last]).ok(), format!("hello{text}\n"));
 }
 
-/// The log-softmax, in f64, of what `logits` writes for the same tokens.
+/// Compares with the f64 log-softmax of the output of `logits`.
 #[test]
 fn log_probabilities_are_those_of_the_logits() {
     let sandbox = Sandbox::with_char_model();
@@ -179,9 +179,9 @@ fn log_probabilities_are_those_of_the_logits() {
     );
 }
 
-/// The logits of initial weights are close to each other, so that a small penalty decides.
+/// Initial logits are close to each other, so a small penalty changes the choice.
 #[test]
-fn penalties_bias_and_min_p_reach_the_choice() {
+fn penalties_bias_and_min_p_affect_the_choice() {
     let sandbox = Sandbox::with_char_model();
     let line = "generate run --tokens 3 --max-new-tokens 12 --json";
     let made = |more: &str| {
@@ -206,7 +206,7 @@ fn penalties_bias_and_min_p_reach_the_choice() {
 }
 
 #[test]
-fn what_cannot_be_asked_for_is_said() {
+fn invalid_requests_are_rejected() {
     let sandbox = with_byte_model();
     insta::assert_snapshot!(sandbox.words("generate bytes --logit-bias 300=1"), @r"
     exit 1

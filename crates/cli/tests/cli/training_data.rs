@@ -1,4 +1,4 @@
-//! The inputs of training and evaluation: mixes of datasets, isolated documents, masked targets, batches made ahead.
+//! Inputs of training and evaluation: dataset mixes, isolated documents, masked targets, prefetched batches.
 
 use std::fs;
 
@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 use super::support::model::{tiny, write_run};
 use super::support::train::trained;
-use super::support::{Ran, Sandbox, close};
+use super::support::{CommandOutput, Sandbox, close};
 
-/// Byte datasets of counted lines, one file per document.
+/// Byte datasets of numbered lines, one file per document.
 fn with_datasets(names: &[&str]) -> Sandbox {
     let sandbox = Sandbox::new();
     for name in names {
@@ -24,7 +24,7 @@ fn with_datasets(names: &[&str]) -> Sandbox {
     sandbox
 }
 
-/// Gives every shard of a dataset a mask: what is to be learnt of a split's tokens, by place.
+/// Adds a loss mask to every shard of a dataset. `learnt` selects the token positions of a split that count.
 fn mask(sandbox: &Sandbox, data: &str, learnt: impl Fn(u64) -> bool) {
     let path = sandbox.path(data).join("dataset.json");
     let mut manifest: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
@@ -43,7 +43,7 @@ fn mask(sandbox: &Sandbox, data: &str, learnt: impl Fn(u64) -> bool) {
 }
 
 #[track_caller]
-fn refused(ran: Ran) -> String {
+fn refused(ran: CommandOutput) -> String {
     assert!(matches!(ran.code, Some(1 | 2)), "{ran}");
     assert_eq!(ran.stdout, "");
     assert!(ran.stderr.contains("hint: "), "{ran}");
@@ -51,12 +51,12 @@ fn refused(ran: Ran) -> String {
 }
 
 #[test]
-fn a_mix_goes_on_where_it_was_stopped() {
+fn a_mix_resumes_at_the_same_position() {
     let sandbox = with_datasets(&["a", "b"]);
     let line = "--data a=0.7 b=0.3 --set train.schedule.decay_steps=50 --set train.schedule.warmup_steps=2";
     trained(sandbox.train(&format!("{line} --out long --steps 8")));
     trained(sandbox.train(&format!("{line} --out run --steps 5")));
-    // The datasets lie elsewhere, and other threads make the batches.
+    // Resumes with moved datasets and a different number of threads.
     fs::rename(sandbox.path("a"), sandbox.path("c")).unwrap();
     let resume = "train --resume run --steps 8 --renderer plain";
     let ran = sandbox.words(&format!(
@@ -86,7 +86,7 @@ fn a_mix_is_validated_on_each_dataset() {
     let shown = format!("  a {:.4}  b {:.4}", loss(0), loss(1));
     assert!(ran.stderr.contains(&shown), "{ran}");
     trained(ran);
-    // Each as `eval` finds it.
+    // The losses equal those of `eval` on each dataset.
     for (of, name) in datasets.iter().zip(["a", "b"]) {
         let found: Value = sandbox
             .words(&format!("eval run --data {name} --json"))
@@ -96,7 +96,7 @@ fn a_mix_is_validated_on_each_dataset() {
     }
     let config = fs::read_to_string(sandbox.path("run/config.toml")).unwrap();
     assert!(config.contains("[[data.mix]]\n"), "{config}");
-    // Without weights each has the same.
+    // Without weights, all datasets have equal weight.
     let printed = sandbox.train("--data a b --print-config").ok();
     assert_eq!(printed.matches("\nweight = 1.0\n").count(), 2, "{printed}");
     sandbox.write("mix.toml", &printed);
@@ -105,7 +105,7 @@ fn a_mix_is_validated_on_each_dataset() {
 }
 
 #[test]
-fn what_is_no_mix() {
+fn invalid_mixes_are_rejected() {
     let sandbox = with_datasets(&["a", "b"]);
     sandbox.write("text.txt", "a few words\n".repeat(30));
     sandbox
@@ -148,10 +148,10 @@ fn what_is_no_mix() {
 }
 
 #[test]
-fn isolated_documents_have_the_loss_that_each_has_alone() {
+fn isolated_documents_have_their_individual_losses() {
     const END_OF_TEXT: u16 = 256;
     let sandbox = Sandbox::new();
-    // Rows of 8 positions: short ones, one that fills a row, and one of three rows and a bit.
+    // Rows of 8 positions: short documents, one that fills a row, and one of three rows and a partial one.
     let texts = [
         "abc",
         "d",
@@ -163,7 +163,7 @@ fn isolated_documents_have_the_loss_that_each_has_alone() {
     let (mut nats, mut tokens, mut bytes) = (0.0, 0, 0);
     for (i, text) in texts.iter().enumerate() {
         sandbox.write(&format!("all/{i}.txt"), text);
-        // By itself, with the end of text that comes after it: only the last has none.
+        // The document by itself, followed by its end-of-text token, which the last document lacks.
         let bytes = text.bytes().map(u16::from);
         let end = (i + 1 < texts.len()).then_some(END_OF_TEXT);
         let ids = std::iter::once(END_OF_TEXT).chain(bytes).chain(end);
@@ -195,10 +195,11 @@ fn isolated_documents_have_the_loss_that_each_has_alone() {
     let stream: Value = sandbox
         .words("eval run --data data --split train --json")
         .json();
-    // The same tokens, each predicted from other ones.
+    // The same tokens, predicted from different contexts.
     assert_eq!(stream["tokens"], found["tokens"]);
     assert_ne!(stream["loss"], found["loss"]);
-    // By the position in the document: as many first tokens as there are documents, and rows that continue one.
+    // Positions are relative to the document: there are as many first tokens as documents, and a long
+    // document continues in the next row.
     let found: Value = sandbox
         .words(&format!("{line} --json --per-position"))
         .json();
@@ -215,14 +216,14 @@ fn isolated_documents_have_the_loss_that_each_has_alone() {
 }
 
 #[test]
-fn isolated_training_is_a_mean_over_what_is_learnt() {
+fn isolated_training_averages_over_unmasked_targets() {
     let sandbox = with_datasets(&["a"]);
     let line = "--data a --documents isolated --steps 3 --set train.micro_batch";
     let ran = sandbox.train(&format!("{line}=6 --out whole"));
-    // The one that is cut at the border of the splits begins in both.
-    let said = "a: documents 12, rows of 32 positions ";
+    // The document split between training and validation starts in both.
+    let summary = "a: documents 12, rows of 32 positions ";
     assert!(
-        ran.stderr.contains(said) && ran.stderr.contains(", padding "),
+        ran.stderr.contains(summary) && ran.stderr.contains(", padding "),
         "{ran}"
     );
     trained(ran);
@@ -241,12 +242,12 @@ fn isolated_training_is_a_mean_over_what_is_learnt() {
         !learnt.is_empty() && learnt.iter().all(|&learnt| learnt < 6 * 32),
         "{steps:?}"
     );
-    // What has been trained so is evaluated so.
+    // Evaluation uses the run's setting.
     let last = &sandbox.events("whole", "evaluation")[0];
     let found: Value = sandbox.words("eval whole --data a --json").json();
     close(&found["loss"], &last["loss"], 1e-6);
     assert_eq!(found["tokens"], last["tokens"]);
-    // Every token but the split's first, documents' ends among them.
+    // Every token except the first of the split, including documents' ends.
     let tokens = |line: &str| -> u64 {
         let line = format!("eval whole --data a --split train --json {line}");
         sandbox.words(&line).json::<Value>()["tokens"]
@@ -257,13 +258,13 @@ fn isolated_training_is_a_mean_over_what_is_learnt() {
 }
 
 #[test]
-fn masked_targets_are_no_part_of_the_loss() {
+fn masked_targets_do_not_contribute_to_the_loss() {
     let sandbox = with_datasets(&["a"]);
     let spec = Manifest::read(&sandbox.path("a")).unwrap().tokenizer;
     write_run(&sandbox.path("model"), &tiny(spec.vocab_size), None, &[1]);
     let line = "eval model --data a --split val --json";
     let all: Value = sandbox.words(&format!("{line} --per-position")).json();
-    // Of each window of 8 what is predicted at position 3, its fifth token.
+    // Only position 3 of each window of 8 counts, which predicts its fifth token.
     mask(&sandbox, "a", |at| at % 8 == 4);
     let found: Value = sandbox.words(line).json();
     close(&found["loss"], &all["positions"][3]["loss"], 1e-6);
@@ -289,10 +290,10 @@ fn masked_targets_are_no_part_of_the_loss() {
 }
 
 #[test]
-fn what_begins_a_document_within_one_is_refused_where_documents_are_isolated() {
+fn ambiguous_document_starts_are_rejected_for_isolated_documents() {
     let sandbox = with_datasets(&["a"]);
     mask(&sandbox, "a", |at| at % 8 == 4);
-    // As where three conversations have turns of the user's that end as texts do.
+    // As with three conversations whose user turns end with the end-of-text token.
     let path = sandbox.path("a/dataset.json");
     let mut manifest: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
     let train = &mut manifest["splits"]["train"];
@@ -308,9 +309,9 @@ fn what_begins_a_document_within_one_is_refused_where_documents_are_isolated() {
 }
 
 #[test]
-fn a_step_with_nothing_to_learn_is_passed_over() {
+fn steps_without_unmasked_targets_are_skipped() {
     let sandbox = with_datasets(&["a"]);
-    // Two windows of 32 at most have something to learn.
+    // Only up to two windows of 32 have unmasked targets.
     mask(&sandbox, "a", |at| (40..48).contains(&at));
     let line =
         "--data a --steps 40 --set train.micro_batch=1 --set train.evaluation.sample_tokens=0";
@@ -326,7 +327,7 @@ fn a_step_with_nothing_to_learn_is_passed_over() {
     );
     assert!(steps.len() + skipped.len() == 40 && skipped.len() > 20);
     assert!(steps.iter().all(|step| step["loss"].is_f64()), "{steps:?}");
-    // Nor is there anything to validate on, where its beginning is masked.
+    // Validation also has no unmasked targets.
     mask(&sandbox, "a", |_| false);
     let ran = sandbox.train(&format!("{line} --out none"));
     assert_eq!(ran.code, Some(1));
@@ -344,7 +345,7 @@ fn a_step_with_nothing_to_learn_is_passed_over() {
 }
 
 #[test]
-fn any_number_of_workers_makes_the_same_run() {
+fn the_run_is_independent_of_the_number_of_workers() {
     let sandbox = with_datasets(&["a", "b"]);
     for workers in [0, 3] {
         let line = format!("--data a b --documents isolated --steps 4 --out run-{workers}");
