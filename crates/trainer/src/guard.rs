@@ -31,15 +31,9 @@ impl<B: Backend> Guard<B> {
         before: Tensor<B, D>,
         after: Tensor<B, D>,
     ) -> Tensor<B, D> {
-<<<<<<< HEAD
-        let mask = self.go.clone().unsqueeze::<D>();
-        // A mask of one element is read once by a fused kernel; ndarray wants it as large as what it is a mask of.
-        let mask = match B::is_asynchronous() {
-=======
         let mask = self.finite.clone().unsqueeze::<D>();
         // The fused kernel broadcasts a mask of one element; ndarray needs a mask of the full shape.
-        let mask = match B::works_behind() {
->>>>>>> text-trainer
+        let mask = match B::is_asynchronous() {
             true => mask,
             false => mask.expand(before.shape()),
         };

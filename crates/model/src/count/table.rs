@@ -20,7 +20,7 @@ pub struct ComponentParameters {
 /// A component of a model with parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Part {
+pub enum Component {
     /// Token embedding.
     TokenEmbedding,
     /// Learned positions.
