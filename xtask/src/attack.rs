@@ -1,10 +1,12 @@
-//! `cargo xtask attack`: hostile clients against a real server on this machine, with well-behaved clients beside them.
+//! `cargo xtask attack`: runs hostile clients and well-behaved clients against a real server on this machine.
 //!
-//! Map: `kinds` lists the attacks, `hostile` runs one client of an attack, `polite` is the well-behaved client, `report` has the
-//! table and the verdict. The requests of the well-behaved client and the malformed requests are those of `storm`.
+//! Map: `kinds` lists the attacks, `hostile` runs one client of an attack, `polite` is the well-behaved client,
+//! and `report` prints the table and the verdict. `storm` provides the requests of the well-behaved client and
+//! the malformed requests.
 //!
-//! The attacks run one after the other. In each, the well-behaved clients must get the answers that a single client gets, within a time
-//! limit; the server's memory must stay below a limit that is also set by `prlimit`; and after the attack all slots must be free again.
+//! The attacks run one after the other. During an attack each well-behaved client must receive the answers that
+//! a single client receives, within a time limit. The server's memory must stay below a limit, which `prlimit`
+//! also enforces. After the attack all slots must be free.
 
 mod hostile;
 mod kinds;
@@ -32,31 +34,31 @@ use crate::{
     workspace,
 };
 
-/// Slots of the server, few enough that attackers can take all of them.
+/// Slots of the server, few enough for the attackers to occupy all of them.
 const SLOTS: usize = 8;
-/// Requests that may wait.
+/// The server's `--max-queue`.
 const QUEUE: usize = 64;
-/// Well-behaved clients at once.
-const POLITE: usize = 2;
-/// Between two looks at the server's memory.
+/// Concurrent well-behaved clients.
+const WELL_BEHAVED: usize = 2;
+/// The interval between readings of the server's memory.
 const SAMPLED: Duration = Duration::from_millis(100);
 
 /// Arguments of `cargo xtask attack`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct AttackArgs {
-    /// Attack this binary in place of building the release binary.
+    /// Attack this binary instead of building the release binary.
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
-    /// Seconds of all attacks together.
+    /// Total duration of all attacks, in seconds.
     #[arg(long, default_value_t = 120)]
     seconds: u64,
-    /// Memory that the server with its child processes may take, in MiB.
+    /// Memory limit of the server and its child processes, in MiB.
     #[arg(long, value_name = "MIB", default_value_t = 2048)]
     memory: u64,
     /// The server's time limit for a request, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     timeout: u64,
-    /// Seconds that a well-behaved client may wait for its answer [default: twice --timeout]
+    /// Seconds after which a missing answer to a well-behaved client is a failure [default: twice --timeout]
     #[arg(long, value_name = "SECONDS")]
     patience: Option<u64>,
     /// Further arguments of `emberlm serve`.
@@ -68,7 +70,7 @@ pub struct AttackArgs {
 }
 
 /// State shared by the clients of one attack.
-struct Field<'a> {
+struct AttackRun<'a> {
     server: &'a Server,
     cases: &'a [Case],
     attack: &'a Attack,
@@ -77,7 +79,8 @@ struct Field<'a> {
     round: Mutex<Round>,
 }
 
-/// Makes a model, runs all attacks and prints the table; fails if the server or a well-behaved client was harmed.
+/// Creates a model, runs all attacks and prints the table. Fails if the server or a well-behaved client was
+/// harmed.
 pub fn run(args: &AttackArgs) -> Result<ExitCode, Error> {
     let metadata = workspace::metadata()?;
     let binary = match &args.binary {
@@ -90,7 +93,7 @@ pub fn run(args: &AttackArgs) -> Result<ExitCode, Error> {
     if !args.only.is_empty() {
         attacks.retain(|attack| args.only.iter().any(|only| attack.name.contains(only)));
     }
-    let rounds = attacked(args, &binary, &model, &attacks)?;
+    let rounds = run_all(args, &binary, &model, &attacks)?;
     print!("{}", report::table(&rounds));
     Ok(match rounds.iter().all(Round::is_good) {
         true => ExitCode::SUCCESS,
@@ -98,8 +101,8 @@ pub fn run(args: &AttackArgs) -> Result<ExitCode, Error> {
     })
 }
 
-/// Runs the attacks on one server, and on a new one where an attack ended it.
-fn attacked(
+/// Runs the attacks on one server. Starts a new server after an attack that ended it.
+fn run_all(
     args: &AttackArgs,
     binary: &Path,
     model: &Path,
@@ -120,7 +123,7 @@ fn attacked(
     let patience = args.patience.unwrap_or(2 * args.timeout);
     let mut rounds = Vec::new();
     for attack in attacks {
-        let field = Field {
+        let attack_run = AttackRun {
             server: &server,
             cases: &cases,
             attack,
@@ -128,8 +131,10 @@ fn attacked(
             over: AtomicBool::new(false),
             round: Mutex::new(Round::new(attack.name)),
         };
-        let mut round = field.run(lasting, limit);
-        if let Err(gone) = field.afterwards(&mut round, Duration::from_secs(args.timeout + 5)) {
+        let mut round = attack_run.run(lasting, limit);
+        if let Err(gone) =
+            attack_run.check_recovery(&mut round, Duration::from_secs(args.timeout + 5))
+        {
             round.failed(format!("the server is gone: {gone}"));
         }
         eprintln!("{}", round.row());
@@ -146,8 +151,8 @@ fn attacked(
     Ok(rounds)
 }
 
-impl Field<'_> {
-    /// Lets the clients loose, and watches the server's memory.
+impl AttackRun<'_> {
+    /// Starts the clients and records the server's peak memory.
     fn run(&self, lasting: Duration, limit: u64) -> Round {
         let before = self.server.resident_of_all();
         let start = Instant::now();
@@ -156,7 +161,7 @@ impl Field<'_> {
             for number in 0..self.attack.clients {
                 scope.spawn(move || hostile::run(self, number));
             }
-            for number in 0..POLITE {
+            for number in 0..WELL_BEHAVED {
                 scope.spawn(move || polite::run(self, number));
             }
             while start.elapsed() < lasting {
@@ -171,8 +176,8 @@ impl Field<'_> {
         round
     }
 
-    /// Checks that the server is again as it was; an error where it does not even answer.
-    fn afterwards(&self, round: &mut Round, within: Duration) -> Result<(), Error> {
+    /// Checks that the server has recovered. Returns an error if it no longer answers.
+    fn check_recovery(&self, round: &mut Round, within: Duration) -> Result<(), Error> {
         if let Err(stuck) = self.server.quiet(SLOTS, within)? {
             round.failed(stuck);
         }
@@ -188,7 +193,7 @@ impl Field<'_> {
         self.over.load(Ordering::Relaxed)
     }
 
-    /// Notes something in the round.
+    /// Updates the results of the round.
     fn note(&self, note: impl FnOnce(&mut Round)) {
         note(&mut self.round.lock().unwrap_or_else(PoisonError::into_inner));
     }

@@ -1,7 +1,7 @@
-//! `cargo xtask audit`: licences, sources, several versions of one crate, and advisories, for every crate that any feature on any
-//! platform can bring.
+//! `cargo xtask audit`: checks licences, sources, duplicate versions and advisories of every crate that any
+//! feature on any platform depends on.
 //!
-//! Map: `policy` is what is allowed, with reasons; `advisories` reads a copy of RustSec's database.
+//! Map: `policy` lists the exceptions with reasons; `advisories` reads a copy of RustSec's database.
 
 mod advisories;
 mod policy;
@@ -20,12 +20,12 @@ use crate::error::Error;
 /// Arguments of `cargo xtask audit`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct AuditArgs {
-    /// Also look for advisories in this copy of RustSec's advisory database (the repository rustsec/advisory-db).
+    /// Also check a copy of RustSec's advisory database (the repository rustsec/advisory-db).
     #[arg(long, value_name = "DIR")]
     advisories: Option<PathBuf>,
 }
 
-/// Prints everything that the policy does not allow; fails if there is something.
+/// Prints all violations of the policy. Fails if there are any.
 pub fn run(args: &AuditArgs) -> Result<ExitCode, Error> {
     let mut command = MetadataCommand::new();
     let metadata = command.features(CargoOpt::AllFeatures).exec()?;
@@ -53,7 +53,7 @@ pub fn run(args: &AuditArgs) -> Result<ExitCode, Error> {
     })
 }
 
-/// A crate of the workspace has no source; every other must come from the registry, whose crates the lock file pins by hash.
+/// Checks that a crate outside the workspace is from the registry, whose crates the lock file pins by hash.
 fn source(package: &Package) -> Option<String> {
     let source = package.source.as_ref()?;
     (source.repr != policy::REGISTRY).then(|| {
@@ -88,7 +88,7 @@ fn licence(package: &Package) -> Option<String> {
         .then(|| format!("{}: the licence `{text}` is not allowed", of(package)))
 }
 
-/// Several versions of one crate, other than those the policy lists, and those it lists that are there no more.
+/// Finds crates with more versions than the policy allows, and entries of the policy that are obsolete.
 fn duplicates(packages: &[&Package]) -> Vec<String> {
     let mut versions: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
     for package in packages {

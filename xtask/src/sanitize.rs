@@ -1,7 +1,9 @@
-//! `cargo xtask sanitize`: the tests of the kernels' `cpu`, where all of the workspace's unsafe code is, under
-//! AddressSanitizer, and on CPUs with fewer features: under valgrind with AVX2, under qemu without AVX.
+//! `cargo xtask sanitize`: runs the tests of the kernels' `cpu`, which has all unsafe code of the workspace,
+//! under AddressSanitizer, and as on CPUs with fewer features: with AVX2 under valgrind, without AVX under
+//! qemu.
 //!
-//! The kernels are compiled without Burn, which would take most of the time and has nothing to show here.
+//! The kernels are compiled without Burn, which would take most of the time and has no unsafe code of the
+//! workspace.
 
 use std::{
     path::{Path, PathBuf},
@@ -10,16 +12,17 @@ use std::{
 
 use crate::{error::Error, workspace};
 
-/// The emulator that runs the tests as if on a lesser CPU.
-const PROCESSORS: [Processor; 2] = [
-    Processor {
+/// The emulators that run the tests as if on a CPU with fewer features.
+const EMULATORS: [Emulator; 2] = [
+    Emulator {
         what: "AVX2, every access checked",
         program: "valgrind",
-        // It hides AVX-512, runs one thread at a time, and so needs to be fair and has no use for more.
+        // valgrind hides AVX-512. It runs one thread at a time, so it needs fair scheduling and does not
+        // benefit from more threads.
         args: &["--quiet", "--error-exitcode=1", "--fair-sched=yes"],
         threads: Some("1"),
     },
-    Processor {
+    Emulator {
         what: "no AVX: the plain path",
         program: "qemu-x86_64",
         args: &["-cpu", "qemu64"],
@@ -27,34 +30,34 @@ const PROCESSORS: [Processor; 2] = [
     },
 ];
 
-/// Parts of names of tests that a short run leaves out: they take minutes under valgrind, and their small likes go through the
-/// same code.
+/// Parts of the names of tests that a short run skips. They take minutes under valgrind, and smaller tests
+/// cover the same code.
 const SLOW: [&str; 3] = ["long_", "large_", "threads"];
 
-/// Cases of each property under valgrind and qemu.
+/// Cases per property under valgrind and qemu.
 const CASES: &str = "2";
 
 /// Arguments of `cargo xtask sanitize`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct SanitizeArgs {
-    /// Run the tests that take minutes under valgrind and qemu there too.
+    /// Also run the tests that take minutes under valgrind and qemu.
     #[arg(long)]
     thorough: bool,
-    /// Run this build of the tests under valgrind and qemu, such as `cargo xtask test` leaves in target/debug/deps/cpu-…,
-    /// in place of making one.
+    /// Run this build of the tests under valgrind and qemu instead of building one, for example
+    /// target/debug/deps/cpu-… of `cargo xtask test`.
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
 }
 
-struct Processor {
+struct Emulator {
     what: &'static str,
     program: &'static str,
     args: &'static [&'static str],
-    /// The threads of rayon's pool, if not as many as the machine has.
+    /// The number of rayon's threads [default: the number of cores].
     threads: Option<&'static str>,
 }
 
-/// Runs the tests under each checker that is there; fails with the first that fails.
+/// Runs the tests under each available checker. Stops at the first failure.
 pub fn run(args: &SanitizeArgs) -> Result<ExitCode, Error> {
     let folder = workspace::metadata()?.target_directory.join("sanitize");
     let host = host()?;
@@ -64,7 +67,7 @@ pub fn run(args: &SanitizeArgs) -> Result<ExitCode, Error> {
     workspace::success(
         tests()
             .env("RUSTFLAGS", "-Zsanitizer=address")
-            // A pool of rayon's does not wait for the end of its threads, whose memory then looks lost.
+            // A rayon pool does not wait for the end of its threads, whose memory is then reported as leaked.
             .env("ASAN_OPTIONS", "detect_leaks=0"),
     )?;
 
@@ -72,34 +75,35 @@ pub fn run(args: &SanitizeArgs) -> Result<ExitCode, Error> {
         eprintln!("== not x86-64: AVX2 and the path without AVX are not run");
         return Ok(ExitCode::SUCCESS);
     }
-    let processors = PROCESSORS.iter().filter(|processor| is_there(processor));
-    let processors: Vec<_> = processors.collect();
-    if processors.is_empty() {
+    let emulators = EMULATORS.iter().filter(|emulator| is_available(emulator));
+    let emulators: Vec<_> = emulators.collect();
+    if emulators.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }
     let program = match &args.program {
         Some(program) => program.clone(),
         None => built(tests().args(["--no-run", "--message-format=json"]))?,
     };
-    for processor in processors {
-        eprintln!("== {}: {}", processor.program, processor.what);
-        workspace::success(&mut command(processor, &program, args.thorough))?;
+    for emulator in emulators {
+        eprintln!("== {}: {}", emulator.program, emulator.what);
+        workspace::success(&mut command(emulator, &program, args.thorough))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Builds and runs the tests without Burn, apart from the workspace's own builds, whose flags differ.
+/// The command that builds and runs the tests without Burn, in a separate folder because the flags differ from
+/// the workspace's builds.
 fn tests(host: &str, folder: &Path) -> Command {
     let mut command = workspace::cargo();
     command
         .args(["test", "--package=emberlm-kernels", "--no-default-features"])
-        // With a target, what runs while compiling is compiled once, without the flags.
+        // With a target, build scripts and procedural macros are compiled once, without the flags.
         .args(["--test=cpu", "--target", host])
         .env("CARGO_TARGET_DIR", folder)
         .env_remove("CARGO_ENCODED_RUSTFLAGS")
         .env_remove("RUSTFLAGS")
-        // A stable compiler has the sanitizer's runtime, but takes the flag only so. Build scripts look at it, so that it is
-        // set for the build without the flag too.
+        // The stable compiler has the sanitizer's runtime, but requires this variable for the flag. Build
+        // scripts read it too, so it is also set for the build without the flag.
         .env("RUSTC_BOOTSTRAP", "1");
     command
 }
@@ -117,36 +121,36 @@ fn built(command: &mut Command) -> Result<PathBuf, Error> {
     })
 }
 
-/// The tests under a checker.
-fn command(processor: &Processor, program: &Path, thorough: bool) -> Command {
-    let mut command = Command::new(processor.program);
-    command.args(processor.args).arg(program);
+/// The command that runs the tests under a checker.
+fn command(emulator: &Emulator, program: &Path, thorough: bool) -> Command {
+    let mut command = Command::new(emulator.program);
+    command.args(emulator.args).arg(program);
     command.env("PROPTEST_CASES", CASES);
     if !thorough {
         command.args(SLOW.iter().flat_map(|slow| ["--skip", slow]));
     }
-    if let Some(threads) = processor.threads {
+    if let Some(threads) = emulator.threads {
         command.arg("--test-threads=1");
         command.env("RAYON_NUM_THREADS", threads);
     }
     command
 }
 
-/// Returns true if a checker can be run; prints the reason if not.
-fn is_there(processor: &Processor) -> bool {
-    let mut asked = Command::new(processor.program);
+/// Returns true if a checker is available. Otherwise prints the reason.
+fn is_available(emulator: &Emulator) -> bool {
+    let mut asked = Command::new(emulator.program);
     asked.arg("--version").stdout(Stdio::null());
     let there = asked.status().is_ok_and(|status| status.success());
     if !there {
         eprintln!(
             "== no `{}` here: not run is {}",
-            processor.program, processor.what
+            emulator.program, emulator.what
         );
     }
     there
 }
 
-/// The name of this machine's target.
+/// The target triple of this machine.
 fn host() -> Result<String, Error> {
     let mut command = workspace::cargo();
     let version = workspace::stdout(command.arg("-vV"))?;
@@ -162,10 +166,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_short_run_leaves_out_what_is_slow() {
+    fn a_short_run_skips_slow_tests() {
         let words = |thorough| {
             let program = Path::new("cpu");
-            workspace::shown(&command(&PROCESSORS[1], program, thorough))
+            workspace::shown(&command(&EMULATORS[1], program, thorough))
         };
         assert_eq!(words(true), "qemu-x86_64 -cpu qemu64 cpu");
         assert_eq!(

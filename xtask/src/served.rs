@@ -1,7 +1,8 @@
-//! The real server, for the tasks that ask it: its process, requests over HTTP, and a small model for it.
+//! The real server, for the tasks that test it: its process, HTTP requests, and a small model.
 //!
-//! Map: `process` starts and ends it and reads what the system knows of it, `http` asks by hand, so that requests can be
-//! broken and connections cut on purpose, `events` reads streamed answers, `small_model` makes a model in seconds.
+//! Map: `process` starts and stops the server and reads its memory and open files, `http` sends requests
+//! without a client library, so that requests can be malformed and connections cut, `events` parses streamed
+//! answers, and `small_model` trains a model in seconds.
 
 pub mod events;
 pub mod http;

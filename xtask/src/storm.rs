@@ -1,8 +1,10 @@
-//! The storm: many clients at once, half of which leave in the middle, some of which send nonsense, and a server that
-//! must answer all others as it answers a single one, forget those that left, and not grow.
+//! The storm: concurrent clients, half of which disconnect early and some of which send malformed requests. The
+//! server must answer all others as it answers a single client, must release the slots of clients that left,
+//! and must not leak memory.
 //!
-//! Map: `cases` are the requests with the answers to a single client, `malformed` the nonsense, `client` what each client
-//! does, `footprint` the server's memory over the run, `report` the printed report and the failures.
+//! Map: `cases` has the requests with the answers to a single client, `malformed` the malformed requests,
+//! `client` the loop of a client, `footprint` the server's memory during the run, and `report` the printed
+//! report with the failures.
 
 pub mod cases;
 mod client;
@@ -24,42 +26,42 @@ pub use self::report::Report;
 use self::{cases::Case, client::Client, footprint::Footprint, malformed::Malformed};
 use crate::{error::Error, served::process::Server};
 
-/// The time after the last client has left until nothing may run any more.
+/// The time within which no request may be running after the last client has left.
 const QUIET_WITHIN: Duration = Duration::from_secs(2);
-/// Between two looks at the server's memory.
+/// The interval between readings of the server's memory.
 const SAMPLED: Duration = Duration::from_millis(250);
-/// Failures that are printed; more are alike.
-const TOLD: usize = 20;
+/// The maximum number of printed failures.
+const PRINTED: usize = 20;
 
-/// The size of a storm.
+/// The parameters of a storm.
 #[derive(Clone, Debug)]
 pub struct Storm {
-    /// Clients at once.
+    /// Concurrent clients.
     pub clients: usize,
-    /// The server's slots; the others wait.
+    /// The server's slots. Further requests wait.
     pub slots: usize,
-    /// For how long new requests are made.
+    /// The time during which clients send new requests.
     pub lasting: Duration,
-    /// The seed of random choices.
+    /// The seed of the random choices.
     pub seed: u64,
-    /// Further words for `emberlm serve`.
+    /// Further arguments of `emberlm serve`.
     pub options: Vec<String>,
 }
 
-/// The state shared by all clients.
+/// State shared by all clients.
 #[derive(Debug)]
 struct Shared<'a> {
     server: &'a Server,
     cases: &'a [Case],
-    nonsense: Vec<Malformed>,
+    malformed_requests: Vec<Malformed>,
     over: AtomicBool,
-    told: Mutex<Report>,
+    report: Mutex<Report>,
 }
 
-/// Starts a server of `model` and lets the storm loose on it.
+/// Starts a server of `model` and runs the storm.
 ///
 /// # Errors
-/// There is no server to be asked. What goes wrong in the storm is in the report.
+/// The server cannot be started or does not respond. Failures during the storm are part of the report.
 pub fn run(binary: &Path, model: &Path, storm: &Storm) -> Result<Report, Error> {
     let numbers = [storm.slots, storm.clients].map(|number| number.to_string());
     let mut options = vec!["--slots", &numbers[0], "--max-queue", &numbers[1]];
@@ -76,9 +78,9 @@ pub fn run(binary: &Path, model: &Path, storm: &Storm) -> Result<Report, Error> 
     let shared = Shared {
         server: &server,
         cases: &cases,
-        nonsense: malformed::all(),
+        malformed_requests: malformed::all(),
         over: AtomicBool::new(false),
-        told: Mutex::default(),
+        report: Mutex::default(),
     };
     let start = Instant::now();
     let footprint = thread::scope(|scope| {
@@ -87,17 +89,17 @@ pub fn run(binary: &Path, model: &Path, storm: &Storm) -> Result<Report, Error> 
             let shared = &shared;
             scope.spawn(move || client.run(shared));
         }
-        let footprint = watched(&server, start, storm.lasting);
+        let footprint = record_memory(&server, start, storm.lasting);
         shared.over.store(true, Ordering::Relaxed);
         footprint
     });
     let mut report = shared
-        .told
+        .report
         .into_inner()
         .unwrap_or_else(PoisonError::into_inner);
     report.seconds = start.elapsed().as_secs_f64();
     report.memory(footprint);
-    if let Err(error) = afterwards(&server, &cases, storm, before, &mut report) {
+    if let Err(error) = check_recovery(&server, &cases, storm, before, &mut report) {
         report.failed(format!("after the storm: {error}"));
     }
     if let Err(error) = server.stop() {
@@ -106,8 +108,8 @@ pub fn run(binary: &Path, model: &Path, storm: &Storm) -> Result<Report, Error> 
     Ok(report)
 }
 
-/// Returns true if the server is in its initial state again; an error if it does not answer.
-fn afterwards(
+/// Checks that the server has returned to its initial state. Returns an error if it does not respond.
+fn check_recovery(
     server: &Server,
     cases: &[Case],
     storm: &Storm,
@@ -128,8 +130,8 @@ fn afterwards(
     Ok(())
 }
 
-/// The server's memory until the storm is over.
-fn watched(server: &Server, start: Instant, lasting: Duration) -> Footprint {
+/// Records the server's memory until the storm is over.
+fn record_memory(server: &Server, start: Instant, lasting: Duration) -> Footprint {
     let mut footprint = Footprint::default();
     let mut said = 0;
     while start.elapsed() < lasting {
@@ -149,8 +151,8 @@ impl Shared<'_> {
         self.over.load(Ordering::Relaxed)
     }
 
-    /// Notes something in the report.
-    fn tell(&self, note: impl FnOnce(&mut Report)) {
-        note(&mut self.told.lock().unwrap_or_else(PoisonError::into_inner));
+    /// Updates the report.
+    fn record(&self, note: impl FnOnce(&mut Report)) {
+        note(&mut self.report.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }

@@ -1,4 +1,5 @@
-//! `cargo xtask test`: every test of the workspace, by `cargo test` with the backends' features on; `--quick`: the unit tests only.
+//! `cargo xtask test`: runs every test of the workspace with `cargo test` and the backends' features, or with
+//! `--quick` only the unit tests.
 
 use std::process::ExitCode;
 
@@ -6,16 +7,16 @@ use cargo_metadata::{Metadata, Package, Target};
 
 use crate::{error::Error, workspace};
 
-/// The backends that run everywhere.
+/// The backends that run on every machine.
 const CPU_FEATURES: [&str; 2] = ["flex", "ndarray"];
-/// The backend that also runs on a software device.
+/// A backend that can also run on a software device.
 const VULKAN_FEATURE: &str = "vulkan";
 
 /// Arguments of `cargo xtask test`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct TestArgs {
-    /// Add the tests on Vulkan; they need a Vulkan device, and a software one (Debian: mesa-vulkan-drivers) will do.
-    /// The environment's EMBERLM_TEST_VULKAN=1 says the same.
+    /// Also run the tests on Vulkan. They need a Vulkan device; a software device (Debian: mesa-vulkan-drivers)
+    /// is enough. EMBERLM_TEST_VULKAN=1 in the environment has the same effect.
     #[arg(long)]
     vulkan: bool,
     /// Run only the unit tests of the libraries and programs: less than a minute once they are built.
@@ -29,7 +30,7 @@ pub struct TestArgs {
     /// Dependencies have the same features as in a full run, so that they are built only once.
     #[arg(long, conflicts_with = "vulkan")]
     quick: bool,
-    /// Test only this package (may be repeated).
+    /// Test only this package; repeatable.
     #[arg(short, long = "package", value_name = "NAME")]
     packages: Vec<String>,
     /// Further arguments of `cargo test`: part of a test's name, `--release`, `--test FILE`, …
@@ -47,13 +48,13 @@ pub fn run(args: &TestArgs) -> Result<ExitCode, Error> {
     command.args(cargo_arguments(&args, &workspace::metadata()?));
     eprintln!("running {}", workspace::shown(&command));
     let code = workspace::status(&mut command)?.code();
-    // A signal has no code, and cargo's codes fit a byte.
+    // A process that was ended by a signal has no code, and cargo's codes fit into a byte.
     Ok(code
         .and_then(|code| u8::try_from(code).ok())
         .map_or(ExitCode::FAILURE, ExitCode::from))
 }
 
-/// The features that the whole workspace is tested with, on Vulkan where the environment asks for it.
+/// The features with which the whole workspace is tested, including Vulkan if the environment requests it.
 pub fn workspace_features(metadata: &Metadata) -> Vec<&'static str> {
     let args = TestArgs {
         vulkan: asked_by_environment(),
@@ -66,13 +67,13 @@ pub fn workspace_features(metadata: &Metadata) -> Vec<&'static str> {
 }
 
 impl TestArgs {
-    /// Adds the tests on Vulkan if the environment asks for them, except to a quick run.
+    /// Adds the tests on Vulkan if the environment requests them, except in a quick run.
     fn with_environment(mut self, vulkan: bool) -> Self {
         self.vulkan |= vulkan && !self.quick;
         self
     }
 
-    /// Returns whether the tests of a package are selected.
+    /// Returns true if the tests of a package are selected.
     fn selects(&self, package: &Package) -> bool {
         self.packages.is_empty()
             || self
@@ -82,7 +83,8 @@ impl TestArgs {
     }
 }
 
-/// So that the continuous integration can call the very command that a reader of the README calls.
+/// Returns true if the environment requests the tests on Vulkan. The continuous integration sets it, so that it
+/// can use the command of the documentation.
 fn asked_by_environment() -> bool {
     std::env::var_os("EMBERLM_TEST_VULKAN").is_some_and(|value| value == "1")
 }
@@ -108,7 +110,7 @@ fn cargo_arguments(args: &TestArgs, metadata: &Metadata) -> Vec<String> {
     words
 }
 
-/// The options that select unit tests. Cargo refuses `--lib` where no selected package has a library.
+/// The options that select unit tests. Cargo rejects `--lib` if no selected package has a library.
 fn unit_test_targets(args: &TestArgs, metadata: &Metadata) -> impl Iterator<Item = &'static str> {
     let packages = selected_packages(args, metadata);
     let targets = || packages.iter().flat_map(|package| &package.targets);
@@ -123,7 +125,7 @@ fn selected_packages<'a>(args: &TestArgs, metadata: &'a Metadata) -> Vec<&'a Pac
     packages
 }
 
-/// The wanted backends that the tested packages know: cargo refuses a feature that none of them has.
+/// The backends that the tested packages have as features. Cargo rejects a feature that none of them has.
 fn features(args: &TestArgs, metadata: &Metadata) -> Vec<&'static str> {
     let packages = selected_packages(args, metadata);
     let known = |feature: &&str| {

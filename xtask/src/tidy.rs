@@ -1,8 +1,9 @@
-//! `cargo xtask tidy`: the rules of docs/architecture.md that the compiler does not check. It also runs as a test.
+//! `cargo xtask tidy`: checks the rules of docs/architecture.md that the compiler does not check. It also runs
+//! as a test.
 //!
-//! Map: `layers` (allowed dependencies between crates, from `cargo metadata`), `manifests` (the shared lints), `sources`
-//! (one file at a time: unsafe code, length, families' names), `language` (refused phrases), `links` (links of the
-//! documentation and its table of contents). Rust is read through `lexer`.
+//! Map: `layers` checks the dependencies between crates, `manifests` the shared lints, `sources` single files
+//! (unsafe code, length, names of families), `language` refused phrases, and `links` the links of the
+//! documentation and its table of contents. `lexer` splits Rust source.
 
 mod language;
 mod layers;
@@ -20,23 +21,23 @@ use std::{
 
 use crate::{error::Error, workspace};
 
-/// The folders whose Rust files follow the rules of `sources`.
+/// The folders whose Rust files must follow the rules of `sources`.
 const CODE: [&str; 3] = ["crates/", "examples/", "xtask/"];
-/// Folders that hold what was built or found, not what was written.
+/// Folders with generated or downloaded files.
 const NOT_SOURCE: [&str; 4] = ["target", "corpus", "artifacts", "node_modules"];
 /// Extensions of the files whose language and links are checked.
 const READ_BY_PEOPLE: [&str; 4] = ["rs", "md", "html", "js"];
 
-/// One broken rule and its place.
+/// A violation of a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     /// The file, relative to the workspace's root, with forward slashes.
     file: String,
-    /// The line, counted from 1.
+    /// The line number, counted from 1.
     line: usize,
-    /// The rule's name.
+    /// The name of the rule.
     rule: &'static str,
-    /// The rule, and the text that breaks it.
+    /// The rule, and the text that violates it.
     message: String,
 }
 
@@ -50,7 +51,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Prints every broken rule; fails if there is one.
+/// Prints all findings. Fails if there are any.
 pub fn run() -> Result<ExitCode, Error> {
     let findings = check()?;
     for finding in &findings {
@@ -92,7 +93,7 @@ pub fn check() -> Result<Vec<Finding>, Error> {
     Ok(findings)
 }
 
-/// Every file below a folder that people read, in order. Build folders and hidden ones are left out.
+/// The files below a folder whose language or links are checked, sorted. Skips build folders and hidden ones.
 fn text_files(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     let mut files = Vec::new();
     for path in entries(folder)? {

@@ -1,4 +1,4 @@
-//! The workspace's metadata, and running programs.
+//! The workspace's metadata, and functions that run programs.
 
 use std::process::{Command, ExitStatus};
 
@@ -6,7 +6,7 @@ use cargo_metadata::{Metadata, MetadataCommand};
 
 use crate::error::Error;
 
-/// Reads the workspace's own packages; dependencies are not resolved, so this needs no network and no time.
+/// Reads the workspace's packages without resolving dependencies, which is fast and needs no network.
 pub fn metadata() -> Result<Metadata, Error> {
     Ok(MetadataCommand::new().no_deps().exec()?)
 }
@@ -16,7 +16,7 @@ pub fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
-/// Runs a program with this terminal and waits for it.
+/// Runs a program in this terminal and waits for it.
 pub fn status(command: &mut Command) -> Result<ExitStatus, Error> {
     command.status().map_err(|source| Error::Start {
         command: shown(command),
@@ -24,7 +24,7 @@ pub fn status(command: &mut Command) -> Result<ExitStatus, Error> {
     })
 }
 
-/// Runs a command, which must succeed.
+/// Runs a command. Fails if the command fails.
 pub fn success(command: &mut Command) -> Result<(), Error> {
     let status = status(command)?;
     if status.success() {
@@ -36,7 +36,7 @@ pub fn success(command: &mut Command) -> Result<(), Error> {
     })
 }
 
-/// Runs a program to success and returns its stdout; its stderr goes to this terminal.
+/// Runs a program and returns its stdout. Its stderr is printed in this terminal. Fails if the program fails.
 pub fn stdout(command: &mut Command) -> Result<String, Error> {
     command.stderr(std::process::Stdio::inherit());
     let output = command.output().map_err(|source| Error::Start {
@@ -52,7 +52,7 @@ pub fn stdout(command: &mut Command) -> Result<String, Error> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// A command as one would type it, for messages.
+/// The command line of a command, for messages.
 pub fn shown(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words

@@ -1,5 +1,5 @@
-//! `emberlm-bench generate`: the throughput of generation with a preset's initial weights, as `cargo xtask bench generate`
-//! runs it, and what this machine's memory and matrix products would allow.
+//! `emberlm-bench generate`: the throughput of generation with a preset's initial weights, and the bounds of
+//! the machine's memory bandwidth and matrix products. `cargo xtask bench generate` runs it.
 
 mod draft;
 
@@ -33,22 +33,22 @@ pub struct GenerateArgs {
     /// Tokens of the prompt
     #[arg(long, value_name = "N", default_value_t = 256)]
     pub prompt: usize,
-    /// Tokens that are made one by one
+    /// Tokens to generate
     #[arg(long, value_name = "N", default_value_t = 64)]
     pub tokens: usize,
-    /// Generations that count, after one that does not
+    /// Measured generations, after one warm-up
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub rounds: usize,
     /// The format of the linear layers' weights
     #[arg(long, value_name = "TYPE", default_value = WeightFormat::F32.name(), value_parser = weights_parser())]
     pub weights: WeightFormat,
-    /// The numbers of sequences that are decoded at the same time, in addition to 1: several numbers, separated by commas
+    /// Numbers of concurrent sequences in addition to 1, separated by commas
     #[arg(long, value_name = "N,…", value_delimiter = ',')]
     pub sequences: Vec<usize>,
-    /// One value over the preset, such as model.n_layers=2; may be given again
+    /// A value that overrides the preset, such as model.n_layers=2; repeatable
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
-    /// Accepted for scripts: the result is JSON in any case
+    /// Accepted for compatibility; the result is always JSON
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
@@ -59,10 +59,10 @@ pub struct GenerateArgs {
     pub backend: BackendArg,
 }
 
-/// Bytes that are read of the model for a token.
+/// Bytes of the model that are read per token.
 fn bytes_per_token(model: &DecoderConfig, weights: WeightFormat) -> usize {
     let parameters = count::parameters(model);
-    // A row of the embedding is nothing beside the rest, but a tied one is the head.
+    // A row of the embedding is negligible, but a tied embedding is also the head.
     let rows = match model.head().tied {
         true => parameters.positions,
         false => parameters.positions + parameters.embedding,
@@ -79,7 +79,7 @@ fn bytes_per_token(model: &DecoderConfig, weights: WeightFormat) -> usize {
     }
 }
 
-/// Inputs and outputs of each map, the head last.
+/// Input and output sizes of each linear layer; the head is last.
 fn map_sizes(model: &DecoderConfig) -> Vec<[usize; 2]> {
     let layers = model.stack().block.linear_layers().into_iter();
     let block: Vec<[usize; 2]> = layers.map(|l| [l.d_input, l.d_output]).collect();
@@ -91,13 +91,13 @@ fn map_sizes(model: &DecoderConfig) -> Vec<[usize; 2]> {
 /// Runs the command.
 ///
 /// # Errors
-/// The preset or the backend is not there, or there is no prompt.
+/// The preset or the backend does not exist, or the prompt is empty.
 pub fn run(args: GenerateArgs) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
     let mut model = run_config::layered(presets::run(&args.preset)?, None, &args.set)?.model;
-    // Tiny Shakespeare's characters.
+    // The characters of Tiny Shakespeare.
     model.vocab_size.get_or_insert(65);
-    // No slide of a full cache among what is measured.
+    // Makes room for all tokens, so that a full cache does not move during the measurement.
     model.seq_len = model.seq_len.max(args.prompt + args.tokens + 1);
     let model = DecoderConfig::try_from(model)?;
     let draft = args.draft.config(&model)?;
@@ -141,7 +141,7 @@ pub fn run(args: GenerateArgs) -> Result<(), CliError> {
         "bytes_per_token": read,
         "read_bytes_per_second": bandwidth.round(),
         "product_flops": measured.product_flops.round(),
-        // The bound of reading the weights once per token, and that of the linear layers' products.
+        // The bound of reading the weights once per token, and the bound of the linear layers' matrix products.
         "decode_bound": rounded(bandwidth / read as f64),
         "prefill_bound": rounded(args.prompt as f64 * measured.product_flops / operations),
     });
@@ -162,9 +162,9 @@ struct Bench {
 struct Measured {
     /// The median seconds of the prompt's pass.
     prefill: f64,
-    /// The median seconds of a token after it.
+    /// The median seconds per generated token.
     token: f64,
-    /// Sequences that are decoded at the same time, and the median seconds of a token of each of them.
+    /// The number of concurrent sequences, and the median seconds per token of each.
     together: Vec<(usize, f64)>,
     /// The cost of speculative decoding, if there is a draft model.
     draft: Vec<draft::Ahead>,
@@ -180,7 +180,7 @@ impl Job for Bench {
         let decoder = Arc::new(decoder.with_weights(self.weights));
         let prompt = self.prompt_of(0);
         let options = GenerateOptions {
-            // The prompt's pass makes the first.
+            // The prompt's pass generates the first token.
             max_new_tokens: self.tokens + 1,
             stop_tokens: Vec::new(),
             chooser: SamplerConfig::greedy().into(),
@@ -225,7 +225,7 @@ impl Job for Bench {
             token,
             together,
             draft: ahead,
-            // Before what is taken for the bounds.
+            // Taken before the memory for the bounds is allocated.
             peak_rss_mib: peak_rss_mib(),
             product_flops: matrix_product::<B::InnerBackend>(Precision::F32, &device),
         })
@@ -233,13 +233,13 @@ impl Job for Bench {
 }
 
 impl Bench {
-    /// Each sequence's is another, so that none continues from the cache of another.
+    /// The prompt of a sequence. Prompts differ, so that no sequence reuses the cache of another.
     fn prompt_of(&self, sequence: usize) -> Vec<u32> {
         let id = |at: usize| ((at * 7919 + sequence * 104_729) % self.model.vocab_size()) as u32;
         (0..self.prompt).map(id).collect()
     }
 
-    /// The seconds of each pass that makes a token of every sequence, after one that reads their prompts.
+    /// The seconds of each pass that generates a token of every sequence, after a pass that reads the prompts.
     fn together<B: Backend>(
         &self,
         decoder: &Arc<Decoder<B>>,
@@ -285,7 +285,8 @@ fn median(mut seconds: Vec<f64>) -> f64 {
     seconds.get(seconds.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// Bytes per second that all threads together read from memory: the best of five passes over more than caches hold.
+/// The read bandwidth of all threads together in bytes per second: the best of five passes over more memory
+/// than the caches hold.
 fn read_bandwidth() -> f64 {
     const BYTES: usize = 512 << 20;
     const PART: usize = (1 << 20) / size_of::<u64>();
@@ -315,7 +316,7 @@ mod tests {
             let elements: usize = map_sizes(&model).iter().map(|[a, b]| a * b).sum();
             let head = 65 * model.d_model();
             let maps = parameters.attention + parameters.feed_forward + head;
-            // Biases and the like are little beside the weights.
+            // Biases and norms are small compared with the weights.
             assert!(
                 elements <= maps && elements * 100 > maps * 99,
                 "{preset}: {elements} {maps}"

@@ -1,11 +1,11 @@
-//! `emberlm-bench kernels`: each operation of a backend interleaved with its reference implementation, as
+//! `emberlm-bench kernels`: measures each operation of a backend interleaved with its reference implementation.
 //! `cargo xtask bench kernels` runs it.
 //!
-//! Map: `workload` has the sizes, `turns` measures, `products` and `elementwise` have the operations.
+//! Map: `workload` has the sizes, `measurements` measures, and `products` and `elementwise` have the operations.
 
 mod elementwise;
+mod measurements;
 mod products;
-mod turns;
 mod workload;
 
 use burn::tensor::Device;
@@ -13,7 +13,7 @@ use clap::Args;
 use emberlm_kernels::{Backend, TrainingBackend};
 use serde_json::{Value, json};
 
-use self::turns::{Row, Turns};
+use self::measurements::{Measurements, Row};
 use self::workload::WORKLOADS;
 use emberlm_cli::shared::CliError;
 use emberlm_cli::shared::{Align, Table, print, print_json};
@@ -22,10 +22,10 @@ use emberlm_cli::shared::{BackendArg, Job};
 /// Arguments of `kernels`.
 #[derive(Debug, Args)]
 pub struct KernelsArgs {
-    /// Only what has NAME in its WORKLOAD/OPERATION, such as pocket/ or linear_backward
+    /// Only workloads and operations whose WORKLOAD/OPERATION contains NAME, such as pocket/ or linear_backward
     #[arg(long, value_name = "NAME", default_value = "")]
     pub only: String,
-    /// Measurements of each, of which the medians are printed
+    /// Measurements of each operation; medians are printed
     #[arg(long, value_name = "N", default_value_t = 7)]
     pub rounds: usize,
     /// Print {"backend", "threads", "rows": [{"workload", "operation", "seconds", "against", "ratio", ...}]}
@@ -39,7 +39,7 @@ pub struct KernelsArgs {
 /// Runs the command.
 ///
 /// # Errors
-/// The backend is not there, or nothing has the name.
+/// The backend does not exist, or no operation matches the name.
 pub fn run(args: KernelsArgs) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
     let rows = backend.run(Bench {
@@ -69,19 +69,19 @@ impl Job for Bench {
     type Output = Vec<Row>;
 
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
-        // Where training steps run, too.
+        // Training steps also run here.
         B::InnerBackend::run(|| {
             let mut rows = Vec::new();
             for workload in &WORKLOADS {
-                let mut turns = Turns::<B::InnerBackend>::new(
+                let mut measurements = Measurements::<B::InnerBackend>::new(
                     workload,
                     &self.only,
                     self.rounds,
                     device.clone(),
                 );
-                products::measure(&mut turns, workload);
-                elementwise::measure(&mut turns, workload);
-                rows.extend(turns.finished());
+                products::measure(&mut measurements, workload);
+                elementwise::measure(&mut measurements, workload);
+                rows.extend(measurements.finished());
             }
             rows
         })
@@ -135,7 +135,7 @@ fn table(rows: &[Row]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::turns::{Against, Work};
+    use super::measurements::{Baseline, Work};
     use super::*;
 
     #[test]
@@ -144,7 +144,7 @@ mod tests {
             workload: "char",
             operation: "linear",
             work: Work::Flops(3e9),
-            against: Against::Composed,
+            against: Baseline::Composed,
             ours: 0.5,
             other: 2.0,
         };

@@ -1,4 +1,4 @@
-//! `emberlm-bench load`: the time and memory of reading a model, as `cargo xtask bench load` runs it.
+//! `emberlm-bench load`: the time and memory of loading a model. `cargo xtask bench load` runs it.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -23,7 +23,7 @@ pub struct LoadArgs {
     pub backend: BackendArg,
 }
 
-/// Runs the command; its result is JSON.
+/// Runs the command and prints the result as JSON.
 ///
 /// # Errors
 /// The model cannot be read.

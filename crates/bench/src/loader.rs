@@ -1,4 +1,4 @@
-//! `emberlm-bench loader`: how fast batches come for training, as `cargo xtask bench loader` runs it.
+//! `emberlm-bench loader`: the throughput of training batches. `cargo xtask bench loader` runs it.
 
 use std::path::PathBuf;
 
@@ -18,7 +18,7 @@ use emberlm_cli::shared::{BackendArg, Job};
 /// Arguments of `loader`.
 #[derive(Debug, Args)]
 pub struct LoaderArgs {
-    /// The datasets, as `emberlm train` takes them
+    /// The datasets, as in `emberlm train`
     #[arg(long, value_name = "DATASET[=WEIGHT]", num_args = 1.., required = true)]
     pub data: Vec<PathBuf>,
     /// The packing of documents into sequences
@@ -30,10 +30,10 @@ pub struct LoaderArgs {
     /// Sequences per batch
     #[arg(long, value_name = "N", default_value_t = 12)]
     pub batch: usize,
-    /// Tokens of a sequence
+    /// Tokens per sequence
     #[arg(long, value_name = "N", default_value_t = 64)]
     pub seq_len: usize,
-    /// Batches that count, after a tenth as many that do not
+    /// Measured batches, after a tenth as many warm-up batches
     #[arg(long, value_name = "N", default_value_t = 20_000)]
     pub batches: usize,
     #[command(flatten)]
@@ -41,7 +41,7 @@ pub struct LoaderArgs {
     pub backend: BackendArg,
 }
 
-/// Runs the command; its result is JSON.
+/// Runs the command and prints the result as JSON.
 ///
 /// # Errors
 /// The datasets cannot be read.

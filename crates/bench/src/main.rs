@@ -1,17 +1,17 @@
-//! Measures training, generation, kernels, loading and preparing, for `cargo xtask bench`. Users do not get this program.
+//! The measuring program of `cargo xtask bench`, which is not part of releases.
 //!
 //! | command | file | measures |
 //! |---|---|---|
 //! | `train` | `train` | training steps on random tokens |
-//! | `generate` | `generate` | a prompt, and the tokens after it |
-//! | `kernels` | `kernels` | each operation next to its reference implementation |
-//! | `load` | `load` | time and memory of reading a model |
+//! | `generate` | `generate` | reading a prompt, and generating tokens |
+//! | `kernels` | `kernels` | each operation compared with its reference implementation |
+//! | `load` | `load` | time and memory of loading a model |
 //! | `loader` | `loader` | batches per second |
-//! | `prepare` | `prepare` | preparing a corpus, beside tiktoken-rs |
+//! | `prepare` | `prepare` | preparing a corpus, compared with tiktoken-rs |
 //!
-//! Each command is also known by the name that it had in the binary `emberlm`: `bench-train` and so on.
+//! Each command also has the alias `bench-train` and so on, which is its former name in the binary `emberlm`.
 
-// wgpu's types nest deeper than the compiler's default limit.
+// wgpu's types are nested more deeply than the compiler's default limit.
 #![recursion_limit = "256"]
 
 mod generate;
@@ -29,7 +29,7 @@ use emberlm_cli::shared;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Measure what `cargo xtask bench` reports
+/// The measurements of `cargo xtask bench`
 #[derive(Debug, Parser)]
 #[command(name = "emberlm-bench", version, max_term_width = 100)]
 struct Cli {
@@ -45,16 +45,16 @@ enum Command {
     /// Measure the speed of generation
     #[command(alias = "bench-generate")]
     Generate(generate::GenerateArgs),
-    /// Measure each operation next to its reference implementation
+    /// Measure each operation compared with its reference implementation
     #[command(alias = "bench-kernels")]
     Kernels(kernels::KernelsArgs),
-    /// Measure the time and memory of reading a model
+    /// Measure the time and memory of loading a model
     #[command(alias = "bench-load")]
     Load(load::LoadArgs),
-    /// Measure the speed and memory of preparing
+    /// Measure the speed and memory of preparing a corpus
     #[command(alias = "bench-prepare")]
     Prepare(prepare::PrepareArgs),
-    /// Measure how fast batches come
+    /// Measure the throughput of training batches
     #[command(alias = "bench-loader")]
     Loader(loader::LoaderArgs),
 }

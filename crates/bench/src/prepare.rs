@@ -1,5 +1,5 @@
-//! `emberlm-bench prepare`: the speed and memory of `emberlm prepare`, or of only tiktoken-rs on one thread, as
-//! `cargo xtask bench prepare` runs them.
+//! `emberlm-bench prepare`: the speed and memory of `emberlm prepare`, or of tiktoken-rs on one thread. `cargo
+//! xtask bench prepare` runs it.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -22,7 +22,7 @@ pub struct PrepareArgs {
     /// Measure tiktoken-rs's `encode_ordinary` on one thread instead, on the documents of one JSONL file
     #[arg(long)]
     pub tiktoken: bool,
-    /// The most bytes of text for tiktoken-rs
+    /// Maximum size of the text for tiktoken-rs in bytes
     #[arg(long, value_name = "N", default_value_t = u64::MAX)]
     pub limit: u64,
     #[command(flatten)]
@@ -30,7 +30,7 @@ pub struct PrepareArgs {
     pub prepare: shared::PrepareArgs,
 }
 
-/// The measurement.
+/// The result of a measurement.
 struct Measured {
     program: String,
     threads: usize,
@@ -40,7 +40,7 @@ struct Measured {
     seconds: f64,
 }
 
-/// Runs the command; its result is JSON.
+/// Runs the command and prints the result as JSON.
 ///
 /// # Errors
 /// The corpus cannot be prepared.
@@ -61,7 +61,7 @@ pub fn run(args: PrepareArgs) -> Result<(), CliError> {
     }))
 }
 
-/// All of it: reading, tokenizing, writing, hashing.
+/// Measures reading, tokenizing, writing and hashing.
 fn ours(args: &PrepareArgs) -> Result<Measured, CliError> {
     let shared::PrepareArgs { inputs, out, .. } = &args.prepare;
     let started = Instant::now();
@@ -79,7 +79,7 @@ fn ours(args: &PrepareArgs) -> Result<Measured, CliError> {
     })
 }
 
-/// Only tokenization.
+/// Measures tokenization only.
 fn tiktoken(args: &PrepareArgs) -> Result<Measured, CliError> {
     let [path] = &args.prepare.inputs[..] else {
         return Err(CliError::usage("--tiktoken takes one file"));
@@ -111,7 +111,7 @@ fn core(tokenizer: &TokenizerChoice) -> Result<&'static CoreBPE, CliError> {
     }
 }
 
-/// The first documents of a JSONL file, as many as have `limit` bytes of text.
+/// The first documents of a JSONL file, up to `limit` bytes of text.
 fn texts(path: &Path, limit: u64) -> Result<Vec<String>, CliError> {
     let file = File::open(path).map_err(CliError::io("read", path))?;
     let mut texts = Vec::new();

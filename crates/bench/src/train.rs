@@ -1,4 +1,4 @@
-//! `emberlm-bench train`: training speed on random tokens, as `cargo xtask bench train` runs it.
+//! `emberlm-bench train`: training speed on random tokens. `cargo xtask bench train` runs it.
 
 use burn::tensor::Device;
 use clap::Args;
@@ -20,25 +20,25 @@ pub struct TrainArgs {
     /// The model
     #[arg(long, value_name = "NAME", default_value = "char-nano")]
     pub preset: String,
-    /// Steps that count, after three that do not
+    /// Measured steps, after three warm-up steps
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub steps: usize,
     /// Sequences per step
     #[arg(long, value_name = "N", default_value_t = 12)]
     pub batch: usize,
-    /// One value over the preset, such as train.seq_len=64; may be given again
+    /// A value that overrides the preset, such as train.seq_len=64; repeatable
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
-    /// Compute each block's inside again for its gradients: less memory, more time (train.recompute)
+    /// Recompute each block in the backward pass: less memory, more time (train.recompute)
     #[arg(long)]
     pub recompute: bool,
-    /// The factors of matrix products (train.precision.products)
+    /// The precision of matrix products (train.precision.products)
     #[arg(long, value_name = "TYPE", default_value = "f32", value_parser = precision_parser())]
     pub precision: Precision,
-    /// Measure the matrix product as well, and say how much of its speed the model's operations reach
+    /// Also measure the matrix product, and print the model's throughput relative to it
     #[arg(long)]
     pub utilization: bool,
-    /// Accepted for scripts: the result is JSON in any case
+    /// Accepted for compatibility; the result is always JSON
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
@@ -49,7 +49,7 @@ pub struct TrainArgs {
 /// Runs the command.
 ///
 /// # Errors
-/// The preset or the backend is not there.
+/// The preset or the backend does not exist.
 pub fn run(args: TrainArgs) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
     let config = run_config::layered(presets::run(&args.preset)?, None, &args.set)?;
@@ -61,12 +61,12 @@ pub fn run(args: TrainArgs) -> Result<(), CliError> {
             products: args.precision,
             ..config.train.precision
         },
-        // As the peers are measured.
+        // The peers are measured without clipping.
         clip_norm: 0.0,
         ..config.train
     };
     let mut model = config.model;
-    // Tiny Shakespeare's characters, as the PyTorch twin has them.
+    // The characters of Tiny Shakespeare, as in the PyTorch twin.
     model.vocab_size.get_or_insert(65);
     let model = DecoderConfig::try_from(model)?;
     let seq_len = train.sequence_tokens(model.seq_len())?;

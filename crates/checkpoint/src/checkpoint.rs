@@ -23,6 +23,7 @@ use emberlm_kernels::Backend;
 use emberlm_model::{Decoder, DecoderConfig, ModelConfig, WeightFormat, weights};
 use emberlm_system::read;
 use emberlm_tokenizer::{TOKENIZER_FILE, Tokenizer, TokenizerSpec};
+use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -45,10 +46,11 @@ pub const OPTIMIZER: &str = "optimizer.safetensors";
 pub const STATE: &str = "state.json";
 
 /// Model configuration, tokenizer and training format of a checkpoint.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Description {
     /// Model configuration.
+    #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub model: ModelConfig,
     /// Tokenizer, if known.
     pub tokenizer: Option<TokenizerSpec>,
@@ -84,10 +86,13 @@ pub struct Progress {
 }
 
 /// A file's entry in the manifest.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "FileEntry")]
 pub(crate) struct Entry {
+    /// The file's size in bytes.
     bytes: u64,
+    /// BLAKE3 of the whole file, in hexadecimal.
     blake3: String,
 }
 

@@ -40,6 +40,7 @@
 
 pub mod checkpoint;
 mod error;
+pub mod formats;
 pub mod keep;
 pub mod model;
 mod source_files;

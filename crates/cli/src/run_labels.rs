@@ -3,9 +3,11 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use emberlm_data::formats::FileFormat;
 use emberlm_system::read::read_text;
 use emberlm_system::text::escaped;
 use emberlm_system::write::write_whole;
+use schemars::{JsonSchema, schema_for};
 use serde::{Deserialize, Serialize};
 
 use crate::error::CliError;
@@ -19,13 +21,18 @@ const LONGEST_TAG: usize = 40;
 const LONGEST_NOTE: usize = 4000;
 
 /// Tags and a note that a user attached to a run.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct RunLabels {
     /// Short words for finding the run.
     pub tags: BTreeSet<String>,
     /// A free-form note, possibly empty.
     pub note: String,
+}
+
+/// The documentation of the file.
+pub fn format() -> FileFormat {
+    FileFormat::new(FILE, "tags and a note").with_schema(schema_for!(RunLabels))
 }
 
 impl RunLabels {

@@ -10,6 +10,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::DataError;
@@ -33,11 +34,15 @@ const FORMAT: u32 = 1;
 pub(crate) struct DatasetBlocks(BTreeMap<String, BlockHashes>);
 
 /// The contents of the file.
-#[derive(Serialize, Deserialize)]
+#[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct OnDisk {
+#[schemars(rename = "BlockHashFile")]
+pub(crate) struct OnDisk {
+    /// Always `emberlm block hashes`.
     kind: String,
+    /// The format version.
     format: u32,
+    /// The size of a block: 1,048,576 bytes.
     block_bytes: u64,
     /// The concatenated block hashes of each file in hexadecimal.
     files: BTreeMap<String, String>,

@@ -81,6 +81,7 @@ mod dataset;
 mod error;
 mod evaluation;
 mod export;
+pub mod formats;
 mod inputs;
 mod inspect;
 mod lists;

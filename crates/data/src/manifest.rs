@@ -8,6 +8,7 @@ use std::path::{Component, Path};
 use emberlm_system::read;
 use emberlm_tokenizer::TokenizerSpec;
 use emberlm_tokenizer::chat::ChatTemplateSpec;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{DataError, ShardLayout, Split};
@@ -25,7 +26,7 @@ const FORMAT: u32 = 1;
 const MAKER: &str = "emberlm dataset";
 
 /// The description of a dataset. It is written last and read first.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
     /// Always `emberlm dataset`.
@@ -51,7 +52,7 @@ fn is_false(value: &bool) -> bool {
 }
 
 /// The splits of a dataset.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Splits {
     /// The training split.
@@ -61,7 +62,7 @@ pub struct Splits {
 }
 
 /// The description of one split.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SplitManifest {
     /// The number of tokens, including end-of-text tokens.
@@ -78,7 +79,7 @@ pub struct SplitManifest {
 }
 
 /// A known lower bound of the mean loss on a split.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Floor {
     /// The bound, in nats per token.
@@ -88,7 +89,7 @@ pub struct Floor {
 }
 
 /// The description of one shard.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ShardEntry {
     /// The file name in the dataset directory.
@@ -109,7 +110,7 @@ pub struct ShardEntry {
 
 /// A mask file, with one byte per token of the shard: the sum of 1 if the token is a target and, in masks that index
 /// documents, 2 if a document begins with it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MaskEntry {
     /// The file name in the dataset directory.

@@ -8,16 +8,16 @@ use serde_json::{Value, json};
 use crate::error::SettingError;
 
 /// The most bytes of a schema, an expression or a grammar.
-const MAX_SOURCE: usize = 256 << 10;
+pub(crate) const MAX_SOURCE: usize = 256 << 10;
 /// The most JSON values of a schema, nested ones included.
-const MAX_VALUES: usize = 50_000;
+pub(crate) const MAX_VALUES: usize = 50_000;
 /// The deepest nesting of groups in an expression.
-const MAX_NESTING: u32 = 100;
+pub(crate) const MAX_NESTING: u32 = 100;
 /// The most characters of an expression with its repetitions expanded.
-const MAX_CHARACTERS: u64 = 500_000;
+pub(crate) const MAX_CHARACTERS: u64 = 500_000;
 /// The most subexpressions that match the empty text, with repetitions expanded. Memory grows with the square
 /// of their number.
-const MAX_OPTIONAL: u64 = 2000;
+pub(crate) const MAX_OPTIONAL: u64 = 2000;
 
 /// A grammar that describes the allowed texts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The most bytes by which the lexer of one sequence may grow.
-const MAX_GROWTH: usize = 32 << 20;
+pub(crate) const MAX_GROWTH: usize = 32 << 20;
 /// The most bytes of the lexers of all sequences that share a vocabulary.
 const MAX_TOTAL: usize = 512 << 20;
 

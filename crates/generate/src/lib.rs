@@ -50,6 +50,7 @@ pub mod embedding;
 pub mod engine;
 pub mod error;
 mod grammar;
+pub mod grammar_limits;
 mod lexer_memory;
 mod logit_bias;
 mod logits;

@@ -29,9 +29,9 @@ pub(crate) const STACK: usize = 8 << 20;
 /// The stack for computing masks in the sandbox, in bytes: half of the default for threads of this process.
 const MASK_STACK: usize = 1 << 20;
 /// The memory limit of a worker, in bytes.
-const MEMORY: u64 = 192 << 20;
+pub(crate) const MEMORY: u64 = 192 << 20;
 const QUICK: Duration = Duration::from_millis(500);
-const THOROUGH: Duration = Duration::from_secs(3);
+pub(crate) const THOROUGH: Duration = Duration::from_secs(3);
 /// The queue length of each of the two pools.
 const QUEUE: usize = 64;
 

@@ -27,7 +27,7 @@ mod completions;
 mod conversation;
 mod deadline;
 mod delivery;
-mod description;
+pub(crate) mod description;
 mod embeddings;
 pub(crate) mod error;
 mod generation;
@@ -37,7 +37,7 @@ mod model_request;
 mod models;
 mod play;
 mod prompt;
-mod responses;
+pub(crate) mod responses;
 mod settings;
 
 use std::sync::Arc;

@@ -18,7 +18,7 @@ const MAX_CACHED_BYTES: usize = 256 << 20;
 /// The most vetted grammars of a model that are compiled in this process concurrently.
 const COMPILERS: usize = 2;
 /// The most grammars of a model that are being vetted or compiled, or are waiting for it.
-const MAX_PENDING: usize = 64;
+pub(crate) const MAX_PENDING: usize = 64;
 
 /// The reason that a grammar cannot be used.
 #[derive(Clone, Debug, Error)]

@@ -23,7 +23,7 @@ use axum::http::{HeaderValue, Version, header};
 use axum::middleware::{self, Next};
 use axum::response::IntoResponse;
 
-use crate::api::error::ApiError;
+use crate::api::error::{ApiError, HOST, ORIGIN};
 use crate::request_log::{RequestLog, Trace};
 
 /// The hosts that a server answers for.
@@ -142,21 +142,21 @@ fn authority(host: &HeaderValue) -> Result<Authority, ApiError> {
 
 fn foreign_host(host: &str) -> ApiError {
     let shown: String = host.chars().take(100).collect();
-    ApiError::forbidden(
+    ApiError::new(
+        HOST,
         format!(
             "this server does not answer for the host {shown:?}: start it with --allowed-host {shown} if it is to"
         ),
-        "host_not_allowed",
     )
 }
 
 fn foreign_origin(origin: &HeaderValue) -> ApiError {
     let shown = String::from_utf8_lossy(origin.as_bytes());
     let shown: String = shown.chars().take(100).collect();
-    ApiError::forbidden(
+    ApiError::new(
+        ORIGIN,
         format!(
             "pages of {shown:?} may not ask this server: start it with --allowed-host and the page's host if they are to"
         ),
-        "origin_not_allowed",
     )
 }

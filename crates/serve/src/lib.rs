@@ -67,6 +67,7 @@
 //! | `metrics` | counters and histograms for Prometheus |
 //! | [`request_log`] | request logging |
 //! | `playground` | the page at `/` |
+//! | [`reference`] | the definitions of the API for the generated documentation |
 //! | `asset` | embedded files of the pages, with their content security policy |
 //! | [`watch`] | the live page of training runs |
 //! | [`tail`] | reads lines appended to a file |
@@ -84,6 +85,7 @@ mod machine;
 mod metrics;
 pub mod model;
 mod playground;
+pub mod reference;
 pub mod request_log;
 mod server;
 pub mod tail;

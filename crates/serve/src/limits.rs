@@ -2,6 +2,13 @@
 
 use std::time::Duration;
 
+use emberlm_generate::grammar_limits::{GRAMMAR_LIMITS, LimitInfo};
+use emberlm_tokenizer::StopStrings;
+
+use crate::grammars::MAX_PENDING;
+use crate::server::{CONNECTIONS, HEAD_TIME};
+use crate::worker::QUEUED;
+
 /// Limits on work and memory, per request and for all requests together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -33,6 +40,34 @@ impl Default for Limits {
             memory: 1 << 30,
         }
     }
+}
+
+/// The limits without an option.
+pub(crate) fn fixed() -> [LimitInfo; 9] {
+    let limits = Limits::default();
+    [
+        LimitInfo::count("connections", CONNECTIONS as u64),
+        LimitInfo::count("texts in a request", limits.texts as u64),
+        LimitInfo::count("stop texts", MOST_STOPS as u64),
+        LimitInfo::count("bytes of a stop text", StopStrings::MAX_LEN as u64),
+        LimitInfo::count("entries of `logit_bias`", MOST_BIASES as u64),
+        LimitInfo::count("functions in `tools`", MOST_TOOLS as u64),
+        LimitInfo::seconds("time to receive a request's head", HEAD_TIME.as_secs()),
+        LimitInfo::seconds(
+            "time to receive a request's body",
+            limits.body_time.as_secs(),
+        ),
+        LimitInfo::count("tokens of one answer that wait to be sent", QUEUED as u64),
+    ]
+}
+
+/// The limits of grammars without an option.
+pub(crate) fn of_grammars() -> Vec<LimitInfo> {
+    let pending = LimitInfo::count(
+        "grammars of a model that wait to be compiled; further ones get 429",
+        MAX_PENDING as u64,
+    );
+    GRAMMAR_LIMITS.into_iter().chain([pending]).collect()
 }
 
 /// Maximum number of returned alternatives to a token.

@@ -16,6 +16,123 @@ use prometheus_client::registry::Registry;
 
 use crate::model::ServedModel;
 
+/// The declaration of a metric.
+#[derive(Clone, Copy, Debug)]
+pub struct MetricInfo {
+    /// The name without the prefix `emberlm_`, and without the suffix `_total` of counters.
+    name: &'static str,
+    kind: MetricType,
+    labels: &'static [&'static str],
+    help: &'static str,
+}
+
+impl MetricInfo {
+    const fn new(kind: MetricType, name: &'static str, help: &'static str) -> Self {
+        let labels = &["model"];
+        Self {
+            name,
+            kind,
+            labels,
+            help,
+        }
+    }
+
+    /// The name as Prometheus shows it.
+    pub fn full_name(&self) -> String {
+        let suffix = match self.kind {
+            MetricType::Counter => "_total",
+            _ => "",
+        };
+        format!("{PREFIX}_{}{suffix}", self.name)
+    }
+
+    /// The type: counter, gauge or histogram.
+    pub fn kind(&self) -> &str {
+        self.kind.as_str()
+    }
+
+    /// The names of the labels.
+    pub fn labels(&self) -> &'static [&'static str] {
+        self.labels
+    }
+
+    /// The description.
+    pub fn help(&self) -> &'static str {
+        self.help
+    }
+}
+
+const PREFIX: &str = "emberlm";
+
+const REQUESTS: MetricInfo = MetricInfo {
+    labels: &["endpoint", "status"],
+    ..MetricInfo::new(MetricType::Counter, "requests", "Answered requests")
+};
+const RUNNING: MetricInfo = MetricInfo::new(
+    MetricType::Gauge,
+    "running_sequences",
+    "Answers being generated",
+);
+const PAUSED: MetricInfo = MetricInfo::new(
+    MetricType::Gauge,
+    "paused_sequences",
+    "Answers paused until their clients read",
+);
+const WAITING: MetricInfo = MetricInfo::new(
+    MetricType::Gauge,
+    "waiting_requests",
+    "Requests waiting for slots",
+);
+const FREE: MetricInfo = MetricInfo::new(MetricType::Gauge, "free_slots", "Unused slots");
+const PROMPT_TOKENS: MetricInfo =
+    MetricInfo::new(MetricType::Counter, "prompt_tokens", "Prompt tokens read");
+const GENERATED_TOKENS: MetricInfo =
+    MetricInfo::new(MetricType::Counter, "generated_tokens", "Tokens generated");
+const REUSED_TOKENS: MetricInfo = MetricInfo::new(
+    MetricType::Counter,
+    "reused_tokens",
+    "Prompt tokens taken from a cache",
+);
+const PASSES: MetricInfo =
+    MetricInfo::new(MetricType::Counter, "passes", "Passes over the weights");
+const QUEUE: MetricInfo = MetricInfo::new(
+    MetricType::Histogram,
+    "queue_seconds",
+    "From a request's arrival to its first slot",
+);
+const FIRST_TOKEN: MetricInfo = MetricInfo::new(
+    MetricType::Histogram,
+    "first_token_seconds",
+    "From a request's arrival to its first token",
+);
+const TOKEN: MetricInfo = MetricInfo::new(
+    MetricType::Histogram,
+    "token_seconds",
+    "From one token to the next",
+);
+const REQUEST: MetricInfo = MetricInfo::new(
+    MetricType::Histogram,
+    "request_seconds",
+    "From a request's arrival to its end",
+);
+
+/// All metrics of a server.
+pub const ALL: [MetricInfo; 13] = [
+    REQUESTS,
+    RUNNING,
+    PAUSED,
+    WAITING,
+    FREE,
+    PROMPT_TOKENS,
+    GENERATED_TOKENS,
+    REUSED_TOKENS,
+    PASSES,
+    QUEUE,
+    FIRST_TOKEN,
+    TOKEN,
+    REQUEST,
+];
+
 /// The metrics of a server.
 #[derive(Debug)]
 pub(crate) struct Metrics {
@@ -55,24 +172,18 @@ pub(crate) struct RequestTimer {
 
 impl Metrics {
     pub fn new(models: &[Arc<ServedModel>]) -> Self {
-        let mut registry = Registry::with_prefix("emberlm");
+        let mut registry = Registry::with_prefix(PREFIX);
         let requests = Family::default();
-        registry.register("requests", "Requests that were answered", requests.clone());
-        let mut times = |name: &str, help: &str| {
+        registry.register(REQUESTS.name, REQUESTS.help, requests.clone());
+        let mut times = |metric: MetricInfo| {
             let times = Times::new_with_constructor(|| Histogram::new(SECONDS));
-            registry.register(name, help, times.clone());
+            registry.register(metric.name, metric.help, times.clone());
             times
         };
-        let queue = times(
-            "queue_seconds",
-            "From a request's arrival to its first slot",
-        );
-        let first_token = times(
-            "first_token_seconds",
-            "From a request's arrival to its first token",
-        );
-        let token = times("token_seconds", "From a token to the next one");
-        let request = times("request_seconds", "From a request's arrival to its end");
+        let queue = times(QUEUE);
+        let first_token = times(FIRST_TOKEN);
+        let token = times(TOKEN);
+        let request = times(REQUEST);
         registry.register_collector(Box::new(Engines(models.to_vec())));
         Self {
             registry,
@@ -116,8 +227,8 @@ impl Metrics {
     }
 }
 
-/// Histogram buckets, from a millisecond to a minute.
-const SECONDS: [f64; 15] = [
+/// The upper bounds of the histograms' buckets, in seconds.
+pub const SECONDS: [f64; 15] = [
     0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0,
 ];
 
@@ -149,8 +260,8 @@ impl Drop for RequestTimer {
     }
 }
 
-/// The name, help text and value of a metric.
-type CountMetric<T> = (&'static str, &'static str, fn(&Counts) -> T);
+/// A metric and its value in an engine's counts.
+type CountMetric<T> = (MetricInfo, fn(&Counts) -> T);
 
 /// Metrics that are read from the engines at each scrape.
 struct Engines(Vec<Arc<ServedModel>>);
@@ -171,42 +282,32 @@ impl Collector for Engines {
             .map(|model| ([("model", model.name.clone())], model.worker.counts()))
             .collect();
         let gauges: [CountMetric<usize>; 4] = [
-            ("running_sequences", "Answers that are being made", |c| {
-                c.running
-            }),
-            (
-                "paused_sequences",
-                "Answers that wait for their clients to read",
-                |c| c.paused,
-            ),
-            ("waiting_requests", "Requests that wait for slots", |c| {
-                c.waiting
-            }),
-            ("free_slots", "Slots that no answer has", |c| c.free_slots),
+            (RUNNING, |c| c.running),
+            (PAUSED, |c| c.paused),
+            (WAITING, |c| c.waiting),
+            (FREE, |c| c.free_slots),
         ];
-        for (name, help, value) in gauges {
-            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for (metric, value) in gauges {
+            let MetricInfo {
+                name, help, kind, ..
+            } = metric;
+            let mut family = encoder.encode_descriptor(name, help, None, kind)?;
             for (labels, counts) in &counts {
                 let gauge = ConstGauge::new(value(counts) as i64);
                 gauge.encode(family.encode_family(labels)?)?;
             }
         }
         let counters: [CountMetric<u64>; 4] = [
-            ("prompt_tokens", "Tokens of prompts that were read", |c| {
-                c.prefilled_tokens
-            }),
-            ("generated_tokens", "Tokens that were made", |c| {
-                c.made_tokens
-            }),
-            (
-                "reused_tokens",
-                "Tokens of prompts that a cache held",
-                |c| c.reused_tokens,
-            ),
-            ("passes", "Passes over the weights", |c| c.passes),
+            (PROMPT_TOKENS, |c| c.prefilled_tokens),
+            (GENERATED_TOKENS, |c| c.made_tokens),
+            (REUSED_TOKENS, |c| c.reused_tokens),
+            (PASSES, |c| c.passes),
         ];
-        for (name, help, value) in counters {
-            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        for (metric, value) in counters {
+            let MetricInfo {
+                name, help, kind, ..
+            } = metric;
+            let mut family = encoder.encode_descriptor(name, help, None, kind)?;
             for (labels, counts) in &counts {
                 let counter = ConstCounter::new(value(counts));
                 counter.encode(family.encode_family(labels)?)?;

@@ -22,11 +22,11 @@ use crate::hosts::Hosts;
 use crate::request_log::RequestLog;
 
 /// The most open connections. When another one arrives, the one that has been idle the longest is closed.
-const CONNECTIONS: usize = 1024;
+pub(crate) const CONNECTIONS: usize = 1024;
 /// The default write timeout.
 const WRITE_TIME: Duration = Duration::from_secs(30);
 /// The timeout for receiving a request's head, and for idle connections.
-const HEAD_TIME: Duration = Duration::from_secs(30);
+pub(crate) const HEAD_TIME: Duration = Duration::from_secs(30);
 /// The largest head of a request in bytes.
 const HEAD: usize = 64 << 10;
 

@@ -11,6 +11,6 @@ mod format;
 mod grammar;
 mod parser;
 
-pub(crate) use format::ToolFormat;
+pub(crate) use format::{FORMATS, ToolFormat};
 pub(crate) use grammar::{Function, ToolUse, tool_grammar};
 pub(crate) use parser::{ToolCallParser, ToolDelta};

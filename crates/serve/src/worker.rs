@@ -42,7 +42,7 @@ pub enum Refusal {
 }
 
 /// Maximum number of waiting events per sample before the request is paused.
-const QUEUED: usize = 64;
+pub(crate) const QUEUED: usize = 64;
 
 /// A handle of an engine's thread. Cheap to clone. The thread ends with its last handle.
 #[derive(Clone, Debug)]

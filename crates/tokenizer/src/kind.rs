@@ -3,13 +3,16 @@
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::TokenizerError;
 
 /// A kind of tokenizer. Names are lowercase in files and on the command line: `gpt2`, `p50k`, `cl100k`,
 /// `o200k`, `char`, `byte`, and `tokenizer.json` for a tokenizer from a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum TokenizerKind {
     /// GPT-2's byte-pair encoding, called `r50k_base` by OpenAI: 50,257 ids.

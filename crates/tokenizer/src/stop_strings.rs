@@ -6,9 +6,6 @@
 
 use std::sync::Arc;
 
-/// The maximum length of a stop string, in bytes.
-const MAX_LEN: usize = 4096;
-
 /// An invalid stop string: its value and the violated rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("stop = {value}: {rule}")]
@@ -39,6 +36,9 @@ pub struct Passed {
 }
 
 impl StopStrings {
+    /// The maximum length of a stop string, in bytes.
+    pub const MAX_LEN: usize = 4096;
+
     /// Creates a finder for `strings`. Without any, all bytes are released immediately.
     ///
     /// # Errors
@@ -47,14 +47,14 @@ impl StopStrings {
         let pattern = |string: &S| {
             let bytes = string.as_ref().as_bytes();
             match bytes.len() {
-                1..=MAX_LEN => Ok(Pattern::new(bytes)),
+                1..=Self::MAX_LEN => Ok(Pattern::new(bytes)),
                 0 => Err(StopStringError {
                     value: "\"\"".to_owned(),
                     rule: "must not be empty".to_owned(),
                 }),
                 len => Err(StopStringError {
                     value: format!("{len} bytes"),
-                    rule: format!("must have at most {MAX_LEN} bytes"),
+                    rule: format!("must have at most {} bytes", Self::MAX_LEN),
                 }),
             }
         };

@@ -8,6 +8,7 @@
 
 use std::path::Path;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::error::TrainError;
@@ -24,7 +25,7 @@ pub use reader::{Damage, Entry, Finding, LINE_LIMIT, Reader};
 pub const EVENTS_FILE: &str = "events.jsonl";
 
 /// A line of `events.jsonl`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
     /// A logged step.
@@ -55,9 +56,9 @@ pub enum Event {
     Skipped {
         /// Steps completed, including this one.
         step: usize,
-        /// The step's mean loss; `None` if it is NaN.
+        /// The step's mean loss; null if it is NaN.
         loss: Option<f64>,
-        /// Norm of all gradients together; `None` if it is NaN.
+        /// Norm of all gradients together; null if it is NaN.
         gradient_norm: Option<f64>,
         /// The reason.
         reason: String,
@@ -157,7 +158,7 @@ pub enum Event {
 }
 
 /// The validation loss on one of several datasets.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DatasetLoss {
     /// The dataset's directory, as the run's configuration has it.
     pub dataset: String,
@@ -169,7 +170,7 @@ pub struct DatasetLoss {
 }
 
 /// The outcome of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
     /// All steps were completed.

@@ -14,6 +14,8 @@ use crate::error::TrainError;
 pub const CONFIG_FILE: &str = "config.toml";
 /// The lock file. It is held by the process that trains the run and contains its process ID.
 pub const LOCK_FILE: &str = "lock";
+/// The folder of the generated samples.
+pub(crate) const SAMPLES: &str = "samples";
 
 /// Files that identify directories other than runs, and the kind of each directory.
 const OTHER_DIRECTORIES: [(&str, &str); 3] = [
@@ -110,7 +112,7 @@ impl RunFolder {
             let path = path.to_owned();
             return Err(TrainError::NotForRun { path, what });
         }
-        for folder in [checkpoint::FOLDER, "samples"] {
+        for folder in [checkpoint::FOLDER, SAMPLES] {
             let folder = path.join(folder);
             fs::create_dir_all(&folder).map_err(TrainError::file("create", &folder))?;
         }

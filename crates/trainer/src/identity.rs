@@ -1,20 +1,21 @@
 //! Identifies datasets, so that a run is not resumed on different data.
 
 use emberlm_data::{Dataset, Split, SplitManifest};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The identity of a dataset: the tokens of both splits.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DataIdentity {
-    /// The training data.
+    /// The training split.
     pub train: SplitIdentity,
-    /// The validation data.
+    /// The validation split.
     pub val: SplitIdentity,
 }
 
 /// The identity of a split.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SplitIdentity {
     /// The number of tokens.

@@ -70,6 +70,7 @@ pub mod events;
 pub mod file_check;
 pub mod fit;
 pub mod folder;
+pub mod formats;
 mod gradients;
 mod growing;
 mod guard;

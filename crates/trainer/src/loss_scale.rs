@@ -2,6 +2,7 @@
 //! thereby every gradient, is multiplied by a factor. The gradient norm and the update divide by it again,
 //! and the reported loss is unscaled.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The initial factor.
@@ -14,7 +15,7 @@ const INTERVAL: usize = 2000;
 /// A loss scale with the rule of PyTorch's `GradScaler`: a step with non-finite gradients is skipped and
 /// halves the factor; 2000 consecutive applied steps double it. The factor stays between 1 and 2²⁴. It is
 /// part of a run's state and saved in checkpoints.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LossScale {
     /// The factor. It is a power of two, so scaling is exact.

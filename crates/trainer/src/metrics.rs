@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 mod figures;
@@ -29,7 +30,7 @@ pub use values::{Accumulator, MetricValues};
 ///     .aggregation(Aggregation::Mean);
 /// assert_eq!(metric.label(), "Bits per token, bits");
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Metric {
     /// The key in `events.jsonl` and the value of `emberlm plot --y`: lower-case letters, digits and underscores.
     pub name: Cow<'static, str>,
@@ -61,7 +62,7 @@ pub struct Metric {
 }
 
 /// Which values of a metric are better.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
     /// A loss or an error.
@@ -74,7 +75,7 @@ pub enum Direction {
 }
 
 /// The value of several steps, such as those since the last line of the log.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Aggregation {
     /// `Σx / n`.
@@ -93,7 +94,7 @@ pub enum Aggregation {
 }
 
 /// When a metric is read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
     /// After training steps.

@@ -11,7 +11,7 @@ mod groups;
 mod lion;
 mod muon;
 mod rule;
-mod state;
+pub(crate) mod state;
 
 use std::collections::HashMap;
 

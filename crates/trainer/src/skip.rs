@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::config::{OutliersConfig, SkipConfig};
@@ -16,7 +17,7 @@ use crate::spread::Spread;
 ///
 /// Finite values enter the window even if their step is skipped. A lasting change thus becomes the norm and
 /// is not skipped forever. With [`SkipConfig::NonFinite`], the window stays empty.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SkipHistory {
     /// Loss and gradient norm of the latest steps, oldest first; all finite.

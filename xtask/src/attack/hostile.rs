@@ -11,7 +11,7 @@ use std::{
 use serde_json::{Value, json};
 
 use super::{
-    Field,
+    AttackRun,
     kinds::{CHAT, COMPLETIONS, Means, Sent},
 };
 use crate::{
@@ -19,66 +19,67 @@ use crate::{
     storm::cases,
 };
 
-/// Between two requests of one client, so that what is measured is not the machine's limit of connections.
+/// The pause between two requests of one client, so that the machine's limit of connections is not the
+/// bottleneck.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Between two bytes of a slow client.
+/// The pause between two bytes of a slow client.
 const BYTE: Duration = Duration::from_millis(100);
-/// Codes by which a server refuses or gives up a request; 500 is none of them.
+/// Status codes of rejected requests. 500 is an error of the server.
 const REFUSALS: [u16; 13] = [
     400, 401, 403, 404, 405, 408, 413, 415, 422, 429, 431, 503, 504,
 ];
 
 /// The outcome of a request.
 pub enum End {
-    /// With what it asked for.
+    /// Status 200.
     Answered,
-    /// With a code and a reason.
+    /// A status of [`REFUSALS`] with a reason.
     Refused,
     /// The connection was closed.
     Closed,
-    /// Nothing was read, by the attack's design.
+    /// The client read nothing, as the attack intends.
     Unread,
 }
 
 /// Attacks until the round is over.
-pub fn run(field: &Field<'_>, number: usize) {
+pub fn run(attack_run: &AttackRun<'_>, number: usize) {
     let mut random = SplitMix64::stream(11, number as u64);
     let mut turn = number;
-    while !field.is_over() {
-        match &field.attack.means {
+    while !attack_run.is_over() {
+        match &attack_run.attack.means {
             Means::Bodies(bodies) => {
                 let (path, body) = &bodies[turn % bodies.len()];
-                field.note_end(asked(field, path, body));
+                attack_run.note_end(asked(attack_run, path, body));
             }
             Means::Refused(requests, codes) => {
                 let request = &requests[turn % requests.len()];
-                field.note_end(refused(field, request, codes));
+                attack_run.note_end(refused(attack_run, request, codes));
             }
             Means::Malformed(kinds) => {
                 let kind = &kinds[turn % kinds.len()];
                 let sent = kind
-                    .send(field.server)
+                    .send(attack_run.server)
                     .map_err(|wrong| format!("{}: {wrong}", kind.name));
-                field.note_end(sent.map(|()| End::Refused));
+                attack_run.note_end(sent.map(|()| End::Refused));
             }
             Means::Leaves(body) => {
                 let after = Duration::from_millis(random.below(200));
-                let left = cases::ask_and_leave(field.server, body, after);
-                field.note_end(left.map(|()| End::Unread).or_else(closed));
+                let left = cases::ask_and_leave(attack_run.server, body, after);
+                attack_run.note_end(left.map(|()| End::Unread).or_else(closed));
             }
             Means::Unread {
                 connections,
                 request,
-            } => unread(field, *connections, request),
-            Means::Slow => field.note_end(slow(field)),
-            Means::Endless => field.note_end(endless(field)),
+            } => unread(attack_run, *connections, request),
+            Means::Slow => attack_run.note_end(slow(attack_run)),
+            Means::Endless => attack_run.note_end(endless(attack_run)),
         }
         turn += 1;
         thread::sleep(PAUSE);
     }
 }
 
-impl Field<'_> {
+impl AttackRun<'_> {
     fn note_end(&self, end: Result<End, String>) {
         self.note(|round| match end {
             Ok(end) => round.ended(&end),
@@ -88,14 +89,14 @@ impl Field<'_> {
 }
 
 /// Sends a body and reads the whole answer.
-fn asked(field: &Field<'_>, path: &str, body: &Value) -> Result<End, String> {
+fn asked(attack_run: &AttackRun<'_>, path: &str, body: &Value) -> Result<End, String> {
     let mut body = body.clone();
-    body["model"] = json!(field.server.model);
-    let connected = http::connect(field.server.address, PATIENCE);
+    body["model"] = json!(attack_run.server.model);
+    let connected = http::connect(attack_run.server.address, PATIENCE);
     let reply =
         connected.and_then(|stream| http::ask(stream, "POST", path, body.to_string().as_bytes()));
-    let told = reply.and_then(|reply| Ok((reply.status, reply.text()?)));
-    match told {
+    let received = reply.and_then(|reply| Ok((reply.status, reply.text()?)));
+    match received {
         Ok((200, _)) => Ok(End::Answered),
         Ok((status, text)) if REFUSALS.contains(&status) => reasoned(path, status, &text),
         Ok((status, text)) => Err(format!("{path}: {status} {}", shortened(&text))),
@@ -114,27 +115,27 @@ fn reasoned(path: &str, status: u16, text: &str) -> Result<End, String> {
     }
 }
 
-fn refused(field: &Field<'_>, request: &str, codes: &[u16]) -> Result<End, String> {
+fn refused(attack_run: &AttackRun<'_>, request: &str, codes: &[u16]) -> Result<End, String> {
     let head = || request.lines().take(3).collect::<Vec<_>>().join(" ");
-    match answer(field, request.as_bytes()) {
+    match answer(attack_run, request.as_bytes()) {
         Ok(status) if codes.contains(&status) => Ok(End::Refused),
         Ok(status) => Err(format!("{status} for {}", head())),
         Err(error) => closed(error),
     }
 }
 
-fn answer(field: &Field<'_>, request: &[u8]) -> io::Result<u16> {
-    let mut stream = http::connect(field.server.address, PATIENCE)?;
+fn answer(attack_run: &AttackRun<'_>, request: &[u8]) -> io::Result<u16> {
+    let mut stream = http::connect(attack_run.server.address, PATIENCE)?;
     stream.write_all(request)?;
     Ok(http::reply(stream)?.status)
 }
 
-/// Holds connections, without reading, until the round is over.
-fn unread(field: &Field<'_>, connections: usize, request: &Sent) {
+/// Holds connections without reading until the round is over.
+fn unread(attack_run: &AttackRun<'_>, connections: usize, request: &Sent) {
     let mut held = Vec::new();
     for _ in 0..connections {
-        let sent = open(field, request);
-        field.note_end(match sent {
+        let sent = open(attack_run, request);
+        attack_run.note_end(match sent {
             Ok(stream) => {
                 held.push(stream);
                 Ok(End::Unread)
@@ -142,20 +143,20 @@ fn unread(field: &Field<'_>, connections: usize, request: &Sent) {
             Err(error) => closed(error),
         });
     }
-    while !field.is_over() {
+    while !attack_run.is_over() {
         thread::sleep(BYTE);
     }
 }
 
-fn open(field: &Field<'_>, request: &Sent) -> io::Result<TcpStream> {
-    let mut stream = http::connect(field.server.address, PATIENCE)?;
-    // A server that reads no more keeps a writer waiting.
+fn open(attack_run: &AttackRun<'_>, request: &Sent) -> io::Result<TcpStream> {
+    let mut stream = http::connect(attack_run.server.address, PATIENCE)?;
+    // A server that has stopped reading blocks the writer.
     stream.set_write_timeout(Some(Duration::from_secs(1)))?;
     match request {
         Sent::Nothing => {}
         Sent::Chat(body) => {
             let mut body = body.clone();
-            body["model"] = json!(field.server.model);
+            body["model"] = json!(attack_run.server.model);
             let body = body.to_string();
             let head = http::head("POST", CHAT, body.len() as u64);
             stream.write_all((head + &body).as_bytes())?;
@@ -163,22 +164,22 @@ fn open(field: &Field<'_>, request: &Sent) -> io::Result<TcpStream> {
         Sent::Pages(count) => {
             let request =
                 http::head("GET", "/openapi.json", 0).replace("connection: close\r\n", "");
-            // As many as the server takes.
+            // Sends as much as the server reads.
             let _ = stream.write_all(request.repeat(*count).as_bytes());
         }
     }
     Ok(stream)
 }
 
-/// Sends a byte at a time, until the server answers or closes the connection.
-fn slow(field: &Field<'_>) -> Result<End, String> {
-    let body = json!({"model": field.server.model, "prompt": "a".repeat(1000)}).to_string();
+/// Sends one byte at a time until the server answers or closes the connection.
+fn slow(attack_run: &AttackRun<'_>) -> Result<End, String> {
+    let body = json!({"model": attack_run.server.model, "prompt": "a".repeat(1000)}).to_string();
     let request = http::head("POST", COMPLETIONS, body.len() as u64) + &body;
     let trickled = || -> io::Result<End> {
-        let mut stream = http::connect(field.server.address, PATIENCE)?;
+        let mut stream = http::connect(attack_run.server.address, PATIENCE)?;
         stream.set_read_timeout(Some(BYTE))?;
         for byte in request.as_bytes() {
-            if field.is_over() {
+            if attack_run.is_over() {
                 return Ok(End::Unread);
             }
             stream.write_all(&[*byte])?;
@@ -198,16 +199,16 @@ fn slow(field: &Field<'_>) -> Result<End, String> {
     trickled().or_else(closed)
 }
 
-/// Sends chunks until the server refuses them.
-fn endless(field: &Field<'_>) -> Result<End, String> {
+/// Sends chunks until the server rejects them.
+fn endless(attack_run: &AttackRun<'_>) -> Result<End, String> {
     let head = http::head("POST", COMPLETIONS, 0)
         .replace("content-length: 0", "transfer-encoding: chunked");
     let chunk = format!("10000\r\n{}\r\n", "[".repeat(1 << 16));
     let start = Instant::now();
     let sent = || -> io::Result<End> {
-        let mut stream = http::connect(field.server.address, PATIENCE)?;
+        let mut stream = http::connect(attack_run.server.address, PATIENCE)?;
         stream.write_all(head.as_bytes())?;
-        // Far above any limit of a body's size.
+        // Far above any limit on the size of a body.
         for _ in 0..4096 {
             if start.elapsed() > PATIENCE || stream.write_all(chunk.as_bytes()).is_err() {
                 break;
@@ -222,7 +223,7 @@ fn endless(field: &Field<'_>) -> Result<End, String> {
     sent().or_else(closed)
 }
 
-/// A connection that the server closed is one way to refuse; a server that is gone or stuck is not.
+/// Accepts a closed connection as a rejection. A server that is gone or stuck is a failure.
 fn closed(error: io::Error) -> Result<End, String> {
     match error.kind() {
         io::ErrorKind::UnexpectedEof

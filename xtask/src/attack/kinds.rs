@@ -1,4 +1,4 @@
-//! The attacks.
+//! The list of attacks.
 
 use serde_json::{Value, json};
 
@@ -16,11 +16,11 @@ pub const PLAY: &str = "/api/play";
 /// An attack.
 #[derive(Debug)]
 pub struct Attack {
-    /// Its name in the table.
+    /// The name in the table.
     pub name: &'static str,
-    /// The number of clients that attack at once.
+    /// The number of concurrent attackers.
     pub clients: usize,
-    /// The action of each of them.
+    /// The action of each attacker.
     pub means: Means,
 }
 
@@ -29,32 +29,32 @@ pub struct Attack {
 pub enum Means {
     /// Sends these bodies in turn and reads the answers.
     Bodies(Vec<(&'static str, Value)>),
-    /// Sends these whole requests, each of which must be refused by one of the codes.
+    /// Sends these complete requests. The server must reject each with one of the codes.
     Refused(Vec<String>, &'static [u16]),
-    /// Sends requests that no client library would.
+    /// Sends malformed requests that no client library would send.
     Malformed(Vec<Malformed>),
-    /// Asks for this, leaves after a moment, and asks again.
+    /// Sends this body, disconnects after a random delay, and repeats.
     Leaves(Value),
     /// Opens connections, sends this on each, and never reads.
     Unread { connections: usize, request: Sent },
-    /// Sends a request byte by byte, for as long as the server takes it.
+    /// Sends a request byte by byte for as long as the server accepts it.
     Slow,
-    /// Sends a body that does not end.
+    /// Sends an endless body.
     Endless,
 }
 
-/// The bytes sent on a connection that nobody reads.
+/// The bytes sent on a connection that is never read.
 #[derive(Debug)]
 pub enum Sent {
     /// Nothing.
     Nothing,
     /// The body of a chat completion.
     Chat(Value),
-    /// So many requests for a page.
+    /// This many pipelined requests for a page.
     Pages(usize),
 }
 
-/// All attacks, in the order in which they run.
+/// All attacks, in order of execution.
 pub fn all() -> Vec<Attack> {
     let attack = |name, clients, means| Attack {
         name,
@@ -97,7 +97,7 @@ pub fn all() -> Vec<Attack> {
             4,
             Means::Unread {
                 connections: 4,
-                // Some megabytes, which no socket's buffers hold.
+                // The answer has several megabytes, more than the sockets' buffers hold.
                 request: Sent::Chat(json!({
                     "messages": [{"role": "user", "content": "1 and 2 make"}], "max_tokens": 400, "n": 8,
                     "temperature": 1.0, "logprobs": true, "top_logprobs": 20, "stream": true,
@@ -120,7 +120,7 @@ pub fn all() -> Vec<Attack> {
     ]
 }
 
-/// Schemas whose compilation took the stack or the memory, through every way in.
+/// Schemas that once exhausted the stack or the memory during compilation, through every request field.
 fn schemas() -> Vec<(&'static str, Value)> {
     let chain = {
         let mut definitions = serde_json::Map::new();
@@ -186,7 +186,7 @@ fn of_schema(schema: &Value) -> [(&'static str, Value); 4] {
     ]
 }
 
-/// Regular expressions whose compilation took gigabytes.
+/// Regular expressions whose compilation once took gigabytes.
 fn expressions() -> Vec<(&'static str, Value)> {
     let body = |regex: String| {
         (
@@ -237,7 +237,7 @@ fn alternatives() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Requests as a page of another site would make them after DNS rebinding, or by a form.
+/// Requests of another site's page, after DNS rebinding or from a form.
 fn foreign() -> Vec<String> {
     let body = r#"{"model":"m","prompt":"a","max_tokens":1}"#;
     let post = http::head("POST", COMPLETIONS, body.len() as u64) + body;
@@ -276,7 +276,7 @@ mod tests {
         assert_eq!(names.len(), all.len());
         for attack in &all {
             if let Means::Bodies(bodies) = &attack.means {
-                // Above it they would be refused for their size only.
+                // A larger body would be rejected for its size.
                 assert!(
                     bodies
                         .iter()

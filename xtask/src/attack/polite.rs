@@ -1,4 +1,5 @@
-//! The well-behaved client: asks, reads to the end, compares, and tries again when the server says that it is busy.
+//! The well-behaved client: sends requests, reads and compares the complete answers, and retries if the server
+//! is busy.
 
 use emberlm_system::random::SplitMix64;
 use std::{
@@ -8,29 +9,29 @@ use std::{
 
 use serde_json::json;
 
-use super::Field;
+use super::AttackRun;
 use crate::{
     served::http,
     storm::cases::{Answer, Case},
 };
 
-/// Before another try.
+/// The pause before a retry.
 const AGAIN: Duration = Duration::from_millis(200);
-/// Between two requests.
+/// The pause between two requests.
 const PAUSE: Duration = Duration::from_millis(20);
 /// The status codes of a busy server.
 const BUSY: [u16; 2] = [429, 503];
 
-/// Asks until the attack is over.
-pub fn run(field: &Field<'_>, number: usize) {
+/// Sends requests until the attack is over.
+pub fn run(attack_run: &AttackRun<'_>, number: usize) {
     let mut random = SplitMix64::stream(7, number as u64);
-    while !field.is_over() {
-        let case = &field.cases[random.index(field.cases.len())];
+    while !attack_run.is_over() {
+        let case = &attack_run.cases[random.index(attack_run.cases.len())];
         let stream = random.index(2) == 0;
         let start = Instant::now();
-        let answer = answered(field, case, stream, start);
+        let answer = answered(attack_run, case, stream, start);
         let took = start.elapsed();
-        field.note(|round| match answer {
+        attack_run.note(|round| match answer {
             Ok(()) => round.answered(took),
             Err(wrong) => round.failed(format!("after {:.1} s: {wrong}", took.as_secs_f64())),
         });
@@ -38,31 +39,36 @@ pub fn run(field: &Field<'_>, number: usize) {
     }
 }
 
-fn answered(field: &Field<'_>, case: &Case, stream: bool, start: Instant) -> Result<(), String> {
+fn answered(
+    attack_run: &AttackRun<'_>,
+    case: &Case,
+    stream: bool,
+    start: Instant,
+) -> Result<(), String> {
     let mut body = case.body(stream);
-    body["model"] = json!(field.server.model);
+    body["model"] = json!(attack_run.server.model);
     let body = body.to_string();
     loop {
-        let left = field.patience.saturating_sub(start.elapsed());
+        let left = attack_run.patience.saturating_sub(start.elapsed());
         if left.is_zero() {
-            return Err(format!("the server was busy for {:?}", field.patience));
+            return Err(format!("the server was busy for {:?}", attack_run.patience));
         }
-        let told = |error: io::Error| error.to_string();
-        let connection = http::connect(field.server.address, left).map_err(told)?;
+        let message = |error: io::Error| error.to_string();
+        let connection = http::connect(attack_run.server.address, left).map_err(message)?;
         let reply =
-            http::ask(connection, "POST", "/v1/completions", body.as_bytes()).map_err(told)?;
+            http::ask(connection, "POST", "/v1/completions", body.as_bytes()).map_err(message)?;
         if BUSY.contains(&reply.status) {
             thread::sleep(AGAIN);
             continue;
         }
         let status = reply.status;
         if status != 200 {
-            return Err(format!("{status} {}", reply.text().map_err(told)?));
+            return Err(format!("{status} {}", reply.text().map_err(message)?));
         }
         let answer = match stream {
             true => Answer::streamed(reply.body),
             false => reply.text().and_then(|text| Answer::whole(&text)),
         };
-        return case.compare(&answer.map_err(told)?, "beside the attack");
+        return case.compare(&answer.map_err(message)?, "beside the attack");
     }
 }

@@ -1,14 +1,14 @@
-//! The table of an attack, and the verdict.
+//! The table of attacks and the verdict.
 
 use std::time::Duration;
 
 use super::hostile::End;
 
-/// Failures that are printed; more are alike.
+/// The maximum number of printed failures per attack.
 const PRINTED: usize = 5;
 const MIB: f64 = (1 << 20) as f64;
 
-/// One attack's counts.
+/// The counts of one attack.
 #[derive(Clone, Debug, Default)]
 pub struct Round {
     name: &'static str,
@@ -16,10 +16,10 @@ pub struct Round {
     refused: usize,
     closed: usize,
     unread: usize,
-    /// Answers of the well-behaved clients, each as without others.
+    /// Correct answers to well-behaved clients.
     polite: usize,
     worst: Duration,
-    /// MiB of the server with its child processes, before the attack and at most.
+    /// Memory of the server and its child processes before the attack and at its peak, in MiB.
     memory: Option<(f64, f64)>,
     failures: Vec<String>,
     failed: usize,
@@ -27,7 +27,7 @@ pub struct Round {
 }
 
 impl Round {
-    /// Nothing has happened yet.
+    /// Creates a round without results.
     pub fn new(name: &'static str) -> Self {
         Self {
             name,
@@ -51,7 +51,7 @@ impl Round {
         self.worst = self.worst.max(took);
     }
 
-    /// Notes a failure.
+    /// Records a failure.
     pub fn failed(&mut self, failure: String) {
         self.failed += 1;
         self.gone |= failure.starts_with("the server is gone");
@@ -60,7 +60,7 @@ impl Round {
         }
     }
 
-    /// Judges the memory in bytes, where the system shows it.
+    /// Compares the peak memory in bytes with the limit, if the operating system reports it.
     pub fn memory(&mut self, before: Option<u64>, most: Option<u64>, limit: u64) {
         let (Some(before), Some(most)) = (before, most) else {
             return;
@@ -85,7 +85,7 @@ impl Round {
         self.failed == 0 && self.polite > 0
     }
 
-    /// A row of the table.
+    /// The row of the table.
     pub fn row(&self) -> String {
         let requests = self.answered + self.refused + self.closed + self.unread;
         let memory = match self.memory {
@@ -106,7 +106,7 @@ impl Round {
     }
 }
 
-/// The table, with the failures under it.
+/// The table, followed by the failures.
 pub fn table(rounds: &[Round]) -> String {
     let mut text = "| attack | requests | answered / refused / closed / unread | well-behaved answers | slowest of them | \
         memory, before → peak | failures |\n|---|---|---|---|---|---|---|\n"

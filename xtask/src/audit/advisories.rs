@@ -1,4 +1,4 @@
-//! RustSec's advisories: a file of Markdown each, which begins with a table in TOML.
+//! RustSec's advisories. Each is a Markdown file that begins with a TOML table.
 
 use std::{fs, path::Path};
 
@@ -32,10 +32,10 @@ struct Versions {
     unaffected: Vec<VersionReq>,
 }
 
-/// The advisories of a database that a package falls under and that the policy does not list.
+/// The advisories of the database that affect a package, except for those in the policy.
 pub fn check(folder: &Path, packages: &[&Package]) -> Result<Vec<String>, Error> {
     let crates = folder.join("crates");
-    // A folder that is no database would find nothing.
+    // Rejects a folder that is not a database, in which no advisory would be found.
     tidy::entries(&crates)?;
     let mut findings = Vec::new();
     let mut listed = Vec::new();

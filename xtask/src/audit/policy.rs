@@ -1,9 +1,9 @@
 //! The policy of `cargo xtask audit`.
 
-/// The one source of dependencies, as cargo names it.
+/// The only allowed source of dependencies, in cargo's notation.
 pub const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
-/// Permissive licences, which ask for no more than notices.
+/// Permissive licences, which require notices at most.
 pub const LICENCES: [&str; 14] = [
     "0BSD",
     "Apache-2.0",
@@ -23,19 +23,19 @@ pub const LICENCES: [&str; 14] = [
 
 /// Licences that are allowed for one crate only.
 pub const LICENCES_OF_CRATES: [(&str, &str); 6] = [
-    // Copyleft by file: their files are used as they are.
+    // File-level copyleft; the files are unmodified.
     ("colored", "MPL-2.0"),
     ("option-ext", "MPL-2.0"),
-    // Fonts, embedded in pictures.
+    // Fonts embedded in plots.
     ("epaint_default_fonts", "OFL-1.1"),
     ("epaint_default_fonts", "Ubuntu-font-1.0"),
     // Certificates.
     ("webpki-roots", "CDLA-Permissive-2.0"),
-    // libFuzzer, for the fuzzers only.
+    // libFuzzer, used by the fuzzers only.
     ("libfuzzer-sys", "NCSA"),
 ];
 
-/// Advisories that are known and cannot be resolved here, with the reason.
+/// Known advisories that cannot be resolved here, with reasons.
 pub const ADVISORIES: [(&str, &str); 3] = [
     (
         "RUSTSEC-2024-0436",
@@ -51,8 +51,8 @@ pub const ADVISORIES: [(&str, &str); 3] = [
     ),
 ];
 
-/// Crates that are there in several versions, with their number, by what brings the others. A number above the present one is a
-/// finding too, so that the list stays true.
+/// The allowed numbers of versions of a crate, grouped by the cause of the duplicates. A number above the
+/// actual one is also a finding, which keeps the list current.
 pub const DUPLICATES: [(&str, &[(&str, usize)]); 6] = [
     (
         "Burn 0.21's dashboard (ratatui with termwiz), and portable-pty in tests",

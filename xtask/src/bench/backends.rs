@@ -1,5 +1,5 @@
-//! `cargo xtask bench backends`: the same run from the same seed on several backends and in several precisions, and how far
-//! the curves of their losses are apart.
+//! `cargo xtask bench backends`: trains the same run with the same seed on several backends and in several
+//! precisions, and compares the loss curves.
 
 use std::{
     collections::BTreeMap,
@@ -18,27 +18,28 @@ use crate::{error::Error, python::absolute, workspace};
 /// Arguments of `cargo xtask bench backends`.
 #[derive(Debug, clap::Args)]
 pub struct BackendsArgs {
-    /// A backend, or a backend with what products are made in, such as vulkan:f16; may be given again. The others are
-    /// compared with the first.
+    /// A backend, or a backend and the precision of matrix products, such as vulkan:f16; repeatable. The others
+    /// are compared with the first.
     #[arg(
         long = "run",
         value_name = "BACKEND[:PRECISION]",
         default_values = ["flex", "ndarray"]
     )]
     runs: Vec<Run>,
-    /// The model that is trained on the built-in tales. Without dropout, which each backend draws by itself.
+    /// The model to train on the built-in tales. It is trained without dropout, whose random numbers differ
+    /// between backends.
     #[arg(long, default_value = "char-nano")]
     preset: String,
     /// Steps of each run.
     #[arg(long, default_value = "300")]
     steps: NonZero<usize>,
-    /// Sequences of a step; by default the preset's.
+    /// Sequences per step [default: the preset's].
     #[arg(long)]
     batch: Option<NonZero<usize>>,
-    /// Train with this binary in place of building one.
+    /// Train with this binary instead of building one.
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
-    /// Print one line of JSON in place of the Markdown table.
+    /// Print one line of JSON instead of the Markdown table.
     #[arg(long)]
     json: bool,
 }
@@ -71,18 +72,18 @@ impl Run {
     }
 }
 
-/// The result of a run.
+/// The training losses of a run.
 #[derive(Debug, Clone)]
 struct Curve {
     name: String,
-    /// By step.
+    /// Losses by step.
     losses: BTreeMap<u64, f64>,
     seconds: f64,
 }
 
 impl Curve {
-    /// The largest difference to another one, and its step.
-    fn apart(&self, other: &Self) -> Option<(u64, f64)> {
+    /// The largest difference from another curve, and its step.
+    fn largest_difference(&self, other: &Self) -> Option<(u64, f64)> {
         let both = self.losses.iter().filter_map(|(step, loss)| {
             let difference = (loss - other.losses.get(step)?).abs();
             Some((*step, difference))
@@ -91,7 +92,7 @@ impl Curve {
     }
 }
 
-/// Builds, trains and prints.
+/// Builds the binaries, trains the runs and prints the comparison.
 pub fn run(args: &BackendsArgs) -> Result<(), Error> {
     let metadata = workspace::metadata()?;
     let program = match &args.binary {
@@ -143,7 +144,7 @@ fn curve(args: &BackendsArgs, program: &Path, folder: &Path, run: &Run) -> Resul
 fn command(args: &BackendsArgs, program: &Path, folder: &Path, out: &Path, run: &Run) -> Command {
     let steps = args.steps.to_string();
     let mut command = Command::new(program);
-    // The built-in tales are written into the working directory.
+    // The built-in tales are written to the working directory.
     command.current_dir(folder).args(["train", "--preset"]);
     command.arg(&args.preset).arg("--out").arg(out);
     command.args(["--steps", &steps, "--eval-interval", &steps]);
@@ -174,7 +175,7 @@ fn losses(events: &str) -> BTreeMap<u64, f64> {
         .collect()
 }
 
-/// A row for each of about ten steps, then how far each curve is from the first one at most.
+/// A row for about every tenth of the steps, followed by the largest difference of each curve from the first.
 fn to_markdown(curves: &[Curve]) -> String {
     let Some(first) = curves.first() else {
         return String::new();
@@ -199,11 +200,12 @@ fn to_markdown(curves: &[Curve]) -> String {
         let cells: Vec<String> = curves.iter().map(cell).collect();
         text.push_str(&format!("| {step} | {} |\n", cells.join(" | ")));
     }
-    let apart = |(i, curve): (usize, &Curve)| match curve.apart(first).filter(|_| i > 0) {
-        Some((step, difference)) => format!("{difference:.1e} at {step}"),
-        None => String::new(),
-    };
-    let cells: Vec<String> = curves.iter().enumerate().map(apart).collect();
+    let difference =
+        |(i, curve): (usize, &Curve)| match curve.largest_difference(first).filter(|_| i > 0) {
+            Some((step, difference)) => format!("{difference:.1e} at {step}"),
+            None => String::new(),
+        };
+    let cells: Vec<String> = curves.iter().enumerate().map(difference).collect();
     text.push_str(&format!("| apart at most | {} |\n", cells.join(" | ")));
     let cells: Vec<String> = curves
         .iter()
@@ -219,7 +221,7 @@ fn to_json(curves: &[Curve]) -> Value {
             "run": curve.name,
             "losses": curve.losses,
             "seconds": curve.seconds,
-            "apart": curves.first().and_then(|first| curve.apart(first)).map(|(_, most)| most),
+            "apart": curves.first().and_then(|first| curve.largest_difference(first)).map(|(_, most)| most),
         })
     });
     json!({ "runs": rows.collect::<Vec<_>>() })
@@ -229,7 +231,7 @@ fn to_json(curves: &[Curve]) -> Value {
 mod tests {
     use super::*;
 
-    fn made(name: &str, losses: [f64; 3]) -> Curve {
+    fn curve_of(name: &str, losses: [f64; 3]) -> Curve {
         Curve {
             name: name.to_owned(),
             losses: [1, 10, 20].into_iter().zip(losses).collect(),
@@ -249,8 +251,8 @@ mod tests {
     #[test]
     fn the_largest_difference_is_found() {
         let curves = [
-            made("flex f32", [4.0, 3.0, 2.0]),
-            made("vulkan f16", [4.0, 3.25, 2.125]),
+            curve_of("flex f32", [4.0, 3.0, 2.0]),
+            curve_of("vulkan f16", [4.0, 3.25, 2.125]),
         ];
         let table = to_markdown(&curves);
         assert!(table.contains("| 10 | 3.00000 | 3.25000 |\n"), "{table}");

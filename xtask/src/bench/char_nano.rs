@@ -1,9 +1,10 @@
-//! `cargo xtask bench char-nano`: a whole run of nanoGPT's character model on Tiny Shakespeare, with evaluations and
-//! checkpoints, ours and nanoGPT's interleaved.
+//! `cargo xtask bench char-nano`: complete runs of nanoGPT's character model on Tiny Shakespeare with
+//! evaluations and checkpoints, interleaved with nanoGPT's own runs.
 //!
-//! Both make as many steps of 12 × 64 characters at the same rates, evaluate eight times on as many tokens and write a
-//! checkpoint each time. The times are those of the whole processes, Python's start included; the losses are over the
-//! whole validation split in windows of 64, computed afterwards.
+//! Both programs train the same number of steps of 12 × 64 characters with the same learning rates, evaluate
+//! eight times on the same number of tokens, and write a checkpoint after each evaluation. Times are those of
+//! the whole processes, including Python's start. Losses are computed afterwards on the whole validation split
+//! in windows of 64.
 
 mod checkout;
 mod report;
@@ -24,32 +25,32 @@ use super::programs::{OursArgs, Program, PythonArgs, last_json};
 use super::report::Report;
 use crate::{error::Error, workspace};
 
-/// Evaluations of a run.
+/// Evaluations per run.
 const EVALUATIONS: usize = 8;
-/// Batches of 12 × 64 tokens that nanoGPT evaluates on of each split.
+/// Batches of 12 × 64 tokens per split in an evaluation of nanoGPT.
 const EVALUATION_BATCHES: usize = 20;
-/// Tokens that it reads at an evaluation: of both splits, where ours reads one.
+/// Tokens of an evaluation. nanoGPT evaluates both splits; emberlm evaluates the same number of tokens of one.
 const EVALUATION_TOKENS: usize = 2 * EVALUATION_BATCHES * 12 * 64;
 
 /// Arguments of `cargo xtask bench char-nano`.
 #[derive(Debug, clap::Args)]
 pub struct CharNanoArgs {
-    /// A checkout of nanoGPT, which stays as it is.
+    /// A checkout of nanoGPT, which is not modified.
     #[arg(long, value_name = "PATH")]
     nanogpt: PathBuf,
-    /// Tiny Shakespeare's text; by default the checkout's, or what nanoGPT downloads.
+    /// The text of Tiny Shakespeare [default: the checkout's copy, or nanoGPT's download].
     #[arg(long, value_name = "FILE")]
     text: Option<PathBuf>,
-    /// Steps of each run: a multiple of 8.
+    /// Steps per run, a multiple of 8.
     #[arg(long, default_value_t = 2000, value_parser = steps)]
     steps: usize,
-    /// The seed of our initial weights and data order; nanoGPT's are always the same.
+    /// The seed of emberlm's initial weights and data order; nanoGPT's are fixed.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Runs of each program, of which the medians are printed.
+    /// Runs of each program; medians are printed.
     #[arg(long, default_value = "3")]
     rounds: NonZero<usize>,
-    /// Print one line of JSON in place of the table.
+    /// Print one line of JSON instead of the table.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -66,7 +67,7 @@ fn steps(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Prepares the data for both, builds, measures and prints.
+/// Prepares the data for both programs, builds, measures and prints.
 pub fn run(args: &CharNanoArgs) -> Result<(), Error> {
     let metadata = workspace::metadata()?;
     let python = args.python.ready(&metadata)?;
@@ -104,19 +105,19 @@ pub fn run(args: &CharNanoArgs) -> Result<(), Error> {
     Ok(())
 }
 
-/// The command line of each program.
+/// The command lines of both programs, and their paths.
 struct Programs<'a> {
     args: &'a CharNanoArgs,
     checkout: Checkout,
     binary: PathBuf,
     python: PathBuf,
-    /// Our dataset.
+    /// emberlm's dataset.
     data: PathBuf,
-    /// Our run.
+    /// emberlm's run folder.
     run: PathBuf,
-    /// The device of nanoGPT's loss.
+    /// The device on which nanoGPT's loss is computed.
     loss: PathBuf,
-    /// The output of the newest run.
+    /// The output of the latest run.
     log: PathBuf,
 }
 
@@ -147,7 +148,11 @@ impl Programs<'_> {
             .arg("--data")
             .arg(&self.data);
         command.args(["--backend", &self.args.ours.backend, "--json"]);
-        Ok(told("emberlm", seconds, &last_json(&mut command, "loss")?))
+        Ok(completed(
+            "emberlm",
+            seconds,
+            &last_json(&mut command, "loss")?,
+        ))
     }
 
     fn train(&self) -> Command {
@@ -164,7 +169,7 @@ impl Programs<'_> {
             format!("train.evaluation.interval={interval}"),
             format!("train.evaluation.tokens={EVALUATION_TOKENS}"),
             format!("train.checkpoints.interval={interval}"),
-            // nanoGPT prints every step, and no samples.
+            // nanoGPT prints every step and generates no samples.
             "train.log_interval=1".to_owned(),
             "train.evaluation.sample_tokens=0".to_owned(),
         ] {
@@ -183,11 +188,16 @@ impl Programs<'_> {
         let seconds = timed(&mut train, &self.log)?;
         let mut command = Command::new(&self.python);
         command.arg(&self.loss).arg(self.checkout.folder());
-        Ok(told("nanoGPT", seconds, &last_json(&mut command, "loss")?))
+        Ok(completed(
+            "nanoGPT",
+            seconds,
+            &last_json(&mut command, "loss")?,
+        ))
     }
 }
 
-/// The seconds of a program that prints much, all of it into `log`, which is shown where the program fails.
+/// Runs a program with its output redirected to `log`, and returns the seconds. The log is printed if the
+/// program fails.
 fn timed(command: &mut Command, log: &Path) -> Result<f64, Error> {
     let write = |source| Error::Write {
         path: log.to_owned(),
@@ -206,8 +216,8 @@ fn timed(command: &mut Command, log: &Path) -> Result<f64, Error> {
     result.map(|()| seconds)
 }
 
-/// A run, reported when it is done.
-fn told(program: &'static str, seconds: f64, evaluated: &Value) -> Run {
+/// Prints a completed run.
+fn completed(program: &'static str, seconds: f64, evaluated: &Value) -> Run {
     let loss = evaluated["loss"].as_f64().unwrap_or(f64::NAN);
     eprintln!("  {program}: {seconds:.1} s, validation loss {loss:.4}");
     Run {
@@ -238,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn ours_evaluates_and_saves_as_often_as_nanogpt() {
+    fn both_programs_evaluate_and_save_equally_often() {
         let typed = ["char-nano", "--nanogpt", "nanoGPT", "--steps", "800"];
         let args = Wrapper::try_parse_from(typed).unwrap_or_else(|error| panic!("{error}"));
         let programs = Programs {
@@ -263,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn the_peer_is_where_it_is_looked_for() {
+    fn peer_files_exist() {
         let root = workspace::metadata().unwrap().workspace_root;
         assert!(root.join("xtask/peers/nanogpt_loss.py").is_file());
     }

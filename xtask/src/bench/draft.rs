@@ -1,4 +1,4 @@
-//! `cargo xtask bench draft`: the cost of speculative decoding, and the acceptance rate from which it pays.
+//! `cargo xtask bench draft`: the cost of speculative decoding, and the break-even acceptance rate.
 
 use std::{num::NonZero, path::Path, process::Command};
 
@@ -16,16 +16,16 @@ pub struct DraftArgs {
     /// The preset of the draft model.
     #[arg(long, default_value = "gpt2-small")]
     draft: String,
-    /// One value over the draft's preset; may be given again.
+    /// A value that overrides the draft's preset; repeatable.
     #[arg(long, value_name = "KEY=VALUE", default_values = ["model.n_layers=2", "model.d_model=256", "model.heads=4", "model.kv_heads=4"])]
     draft_set: Vec<String>,
     /// Tokens of the prompt.
     #[arg(long, default_value = "128")]
     prompt: NonZero<usize>,
-    /// Tokens that are made.
+    /// Tokens to generate.
     #[arg(long, default_value = "32")]
     tokens: NonZero<usize>,
-    /// The format of the weights, as `emberlm-bench generate` has it.
+    /// The format of the weights, as in `emberlm-bench generate`.
     #[arg(long, value_name = "TYPE", default_value = "f32")]
     weights: String,
     #[command(flatten)]
@@ -36,8 +36,8 @@ pub struct DraftArgs {
 pub fn run(args: &DraftArgs) -> Result<(), Error> {
     let metadata = workspace::metadata()?;
     let binary = args.ours.ready(Program::Bench, &metadata)?;
-    let made = last_json(&mut command(args, &binary), "draft")?;
-    print!("{}", table(&made));
+    let result = last_json(&mut command(args, &binary), "draft")?;
+    print!("{}", table(&result));
     Ok(())
 }
 
@@ -55,16 +55,16 @@ fn command(args: &DraftArgs, binary: &Path) -> Command {
     command
 }
 
-fn table(made: &Value) -> String {
-    let plain = made["decode_tokens_per_second"]
+fn table(result: &Value) -> String {
+    let plain = result["decode_tokens_per_second"]
         .as_f64()
         .unwrap_or(f64::NAN);
     let mut text = format!(
         "{} without a draft: {plain:.1} tokens/s\n\n\
          | draft tokens a pass | ms a pass | pays from | at 60% | at 80% | at 90% |\n|---|---|---|---|---|---|\n",
-        made["workload"].as_str().unwrap_or_default(),
+        result["workload"].as_str().unwrap_or_default(),
     );
-    for row in made["draft"].as_array().into_iter().flatten() {
+    for row in result["draft"].as_array().into_iter().flatten() {
         let pays = match row["pays_from"].as_f64() {
             Some(share) => format!("{:.0}%", 100.0 * share),
             None => "never".to_owned(),
@@ -90,12 +90,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_draft_that_never_pays_is_said() {
+    fn a_draft_that_never_pays_is_reported() {
         let row = |ahead: usize, pays: Option<f64>| json!({ "ahead": ahead, "seconds_per_pass": 0.0125, "pays_from": pays, "speedups": [0.5, 1.0, 1.5] });
-        let made = json!({ "workload": "small", "decode_tokens_per_second": 100.0,
+        let result = json!({ "workload": "small", "decode_tokens_per_second": 100.0,
             "draft": [row(1, Some(0.25)), row(8, None)] });
         assert_eq!(
-            table(&made),
+            table(&result),
             "small without a draft: 100.0 tokens/s\n\n\
              | draft tokens a pass | ms a pass | pays from | at 60% | at 80% | at 90% |\n|---|---|---|---|---|---|\n\
              | 1 | 12.5 | 25% | 0.50 × | 1.00 × | 1.50 × |\n| 8 | 12.5 | never | 0.50 × | 1.00 × | 1.50 × |\n"

@@ -1,5 +1,6 @@
-//! `cargo xtask bench generate`: one sequence's prompt and its tokens, with initial weights, ours and transformers'
-//! interleaved, next to the bounds of this machine's memory and matrix products.
+//! `cargo xtask bench generate`: reads a prompt and generates tokens for one sequence with initial weights,
+//! interleaved with transformers, and compares both with the bounds of the machine's memory bandwidth and
+//! matrix products.
 
 mod report;
 
@@ -15,22 +16,22 @@ use crate::{error::Error, workspace};
 /// Arguments of `cargo xtask bench generate`.
 #[derive(Debug, clap::Args)]
 pub struct GenerateArgs {
-    /// The model; may be given again. By default both.
+    /// The model; repeatable [default: both].
     #[arg(long, value_enum)]
     preset: Vec<Preset>,
     /// Tokens of the prompt.
     #[arg(long, default_value = "256")]
     prompt: NonZero<usize>,
-    /// Tokens that are made one by one.
+    /// Tokens to generate.
     #[arg(long, default_value = "64")]
     tokens: NonZero<usize>,
-    /// The format of our weights, as `emberlm-bench generate` has it; the peer's are f32.
+    /// The format of emberlm's weights, as in `emberlm-bench generate`; the peer's are f32.
     #[arg(long, value_name = "TYPE", default_value = "f32")]
     weights: String,
-    /// Runs of each program, of which the medians are printed.
+    /// Runs of each program; medians are printed.
     #[arg(long, default_value = "3")]
     rounds: NonZero<usize>,
-    /// Print one line of JSON in place of the tables.
+    /// Print one line of JSON instead of the tables.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -39,18 +40,18 @@ pub struct GenerateArgs {
     python: PythonArgs,
 }
 
-/// A model.
+/// A measured model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Preset {
-    /// 48M parameters; transformers has no such model.
+    /// 48 million parameters; not available in transformers.
     Pocket,
-    /// 124M parameters.
+    /// 124 million parameters.
     #[value(name = "gpt2-small")]
     Gpt2Small,
 }
 
 impl Preset {
-    /// Its name in our binary, and in the peer where it has it.
+    /// The name in emberlm's binary, and in the peer if the peer has the model.
     fn names(self) -> (&'static str, Option<&'static str>) {
         match self {
             Self::Pocket => ("pocket", None),
@@ -59,7 +60,7 @@ impl Preset {
     }
 }
 
-/// Builds, makes the Python environment where it is needed, measures and prints.
+/// Builds, creates the Python environment if needed, measures and prints.
 pub fn run(args: &GenerateArgs) -> Result<(), Error> {
     let metadata = workspace::metadata()?;
     let presets = match &args.preset[..] {
@@ -83,7 +84,7 @@ pub fn run(args: &GenerateArgs) -> Result<(), Error> {
     Ok(())
 }
 
-/// Both programs' medians, run alternately.
+/// The median runs of both programs, interleaved.
 fn pair(
     args: &GenerateArgs,
     metadata: &Metadata,
@@ -96,9 +97,11 @@ fn pair(
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for round in 1..=rounds {
         eprintln!("{name}, round {round} of {rounds}");
-        ours.push(taken(&mut our_command(args, binary, name))?);
+        ours.push(run_and_print(&mut our_command(args, binary, name))?);
         if let Some((python, twin)) = python.zip(twin) {
-            theirs.push(taken(&mut peer_command(args, metadata, python, twin))?);
+            theirs.push(run_and_print(&mut peer_command(
+                args, metadata, python, twin,
+            ))?);
         }
     }
     Ok(Pair {
@@ -108,8 +111,8 @@ fn pair(
     })
 }
 
-/// A run, reported when it is done.
-fn taken(command: &mut Command) -> Result<Generation, Error> {
+/// Runs a program and prints the completed run.
+fn run_and_print(command: &mut Command) -> Result<Generation, Error> {
     let run = Generation::of(&last_json(command, "decode_tokens_per_second")?);
     let (name, decode, prefill) = (&run.program, run.decode, run.prefill);
     eprintln!("  {name}: {decode:.1} tokens/s, prompt {prefill:.1} tokens/s");
@@ -132,7 +135,7 @@ fn peer_command(args: &GenerateArgs, metadata: &Metadata, python: &Path, name: &
     command
 }
 
-/// Both programs get the same sizes, so neither's defaults matter.
+/// Passes all sizes explicitly to both programs, so that their defaults do not matter.
 fn size(args: &GenerateArgs) -> [String; 4] {
     let (prompt, tokens) = (args.prompt.to_string(), args.tokens.to_string());
     ["--prompt".to_owned(), prompt, "--tokens".to_owned(), tokens]
@@ -171,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn the_peer_is_where_it_is_looked_for() {
+    fn peer_files_exist() {
         let root = workspace::metadata().unwrap().workspace_root;
         assert!(root.join("xtask/peers/generate.py").is_file());
     }

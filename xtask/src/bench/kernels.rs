@@ -1,4 +1,5 @@
-//! `cargo xtask bench kernels`: each operation of the kernels next to its reference implementation, interleaved in one process.
+//! `cargo xtask bench kernels`: measures each kernel interleaved with its reference implementation, in one
+//! process.
 
 use std::{num::NonZero, path::Path, process::Command};
 
@@ -8,20 +9,21 @@ use crate::{error::Error, workspace};
 /// Arguments of `cargo xtask bench kernels`.
 #[derive(Debug, clap::Args)]
 pub struct KernelsArgs {
-    /// Only what has NAME in its WORKLOAD/OPERATION, such as pocket/ or linear_backward.
+    /// Only workloads and operations whose WORKLOAD/OPERATION contains NAME, such as pocket/ or
+    /// linear_backward.
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
-    /// Measurements of each, of which the medians are printed.
+    /// Measurements of each operation; medians are printed.
     #[arg(long, default_value = "7")]
     rounds: NonZero<usize>,
-    /// Print one line of JSON in place of the table.
+    /// Print one line of JSON instead of the table.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     ours: OursArgs,
 }
 
-/// Builds, and measures: the binary prints.
+/// Builds the binary and runs it; the binary prints the results.
 pub fn run(args: &KernelsArgs) -> Result<(), Error> {
     let metadata = workspace::metadata()?;
     let binary = args.ours.ready(Program::Bench, &metadata)?;
@@ -54,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn the_binary_is_told_what_to_measure() {
+    fn options_reach_the_binary() {
         let typed = ["kernels", "--only", "rotary", "--rounds", "3", "--json"];
         let args = Wrapper::try_parse_from(typed).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(

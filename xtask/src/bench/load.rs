@@ -1,4 +1,4 @@
-//! `cargo xtask bench load`: how long reading a model takes, and how much more memory than its weights.
+//! `cargo xtask bench load`: the time to load a model, and the memory in addition to its weights.
 
 use std::process::Command;
 
@@ -8,7 +8,7 @@ use crate::{error::Error, workspace};
 /// Arguments of `cargo xtask bench load`.
 #[derive(Debug, clap::Args)]
 pub struct LoadArgs {
-    /// The model, whose initial weights are written and read again.
+    /// The model; its initial weights are written and read.
     #[arg(long, default_value = "pythia-160m")]
     preset: String,
     /// The backend to build and measure.
@@ -16,7 +16,7 @@ pub struct LoadArgs {
     backend: String,
 }
 
-/// Builds, writes the model as a Hugging Face directory in each type of numbers, and reads each.
+/// Builds, writes the model as a Hugging Face directory in each data type, and loads each.
 pub fn run(args: &LoadArgs) -> Result<(), Error> {
     let metadata = workspace::metadata()?;
     build(&args.backend)?;

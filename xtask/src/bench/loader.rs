@@ -1,4 +1,5 @@
-//! `cargo xtask bench loader`: how fast batches come, beside how fast a small model takes them on the CPU.
+//! `cargo xtask bench loader`: the speed of batches, compared with the training speed of a small model on the
+//! CPU.
 
 use std::fs;
 use std::num::NonZero;
@@ -16,24 +17,25 @@ pub struct LoaderArgs {
     /// The backend to build and measure.
     #[arg(long, default_value = "flex")]
     backend: String,
-    /// Batches to measure of each way to load.
+    /// Batches to measure of each loading mode.
     #[arg(long, default_value = "20000")]
     batches: NonZero<usize>,
-    /// Steps of char-nano to measure.
+    /// Training steps of char-nano to measure.
     #[arg(long, default_value = "100")]
     steps: NonZero<usize>,
-    /// Print one line of JSON in place of the table.
+    /// Print one line of JSON instead of the table.
     #[arg(long)]
     json: bool,
 }
 
-/// Documents of each dataset, of 100 to 4,100 bytes: about 4 MB, in the page cache once it is prepared.
+/// Documents per dataset, of 100 to 4,100 bytes each: about 4 MB, which stay in the page cache after
+/// preparation.
 const DOCUMENTS: usize = 2000;
 
 /// The required speed of a loading thread relative to the trainer.
 const GOAL: f64 = 50.0;
 
-/// Builds, makes two datasets, and measures.
+/// Builds, prepares two datasets and measures.
 pub fn run(args: &LoaderArgs) -> Result<(), Error> {
     let metadata = workspace::metadata()?;
     build(&args.backend)?;
@@ -101,7 +103,7 @@ fn show(as_json: bool, trained: f64, rows: &[(&str, &str, f64, f64)]) {
     println!("{verdict} {GOAL} times the trainer's speed: {least:.0} at the least");
 }
 
-/// A dataset of many documents: the words do not matter.
+/// Prepares a dataset of many documents with arbitrary words.
 fn prepare(binary: &Utf8Path, folder: &Utf8Path, name: &str) -> Result<(), Error> {
     let texts = folder.join(format!("texts-{name}"));
     let write = || {

@@ -1,4 +1,4 @@
-//! One run's figures, as both our binary and the PyTorch twin print them: a line of JSON.
+//! The figures of one run. Our binary and the PyTorch twin print them as a line of JSON.
 
 use std::process::Command;
 
@@ -9,30 +9,30 @@ use crate::{error::Error, workspace};
 /// One run of a workload.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Measurement {
-    /// The program and what it ran on.
+    /// The program and its device.
     pub peer: String,
     /// The workload's name.
     pub workload: String,
     /// Sequences per step.
     pub batch: u64,
-    /// Threads that the program used.
+    /// Threads of the program.
     pub threads: u64,
-    /// The model's parameters.
+    /// Parameters of the model.
     pub parameters: u64,
-    /// Tokens per second over the median step.
+    /// Tokens per second at the median step time.
     pub tokens_per_second: f64,
-    /// The median step's seconds.
+    /// The median step time, in seconds.
     pub seconds_per_step: f64,
-    /// The highest resident memory of the process, in MiB.
+    /// Peak resident memory of the process, in MiB.
     pub peak_rss_mib: u64,
     /// Memory reserved on the device, in MiB; `None` if the device shares the CPU's memory.
     pub device_mib: Option<u64>,
-    /// The model's operations per second over those of a matrix product, where that was measured.
+    /// The model's floating-point throughput relative to that of a matrix product, if measured.
     pub utilization: Option<f64>,
 }
 
 impl Measurement {
-    /// Runs a program that ends by printing a measurement.
+    /// Runs a program whose last output line is a measurement.
     pub fn take(command: &mut Command) -> Result<Self, Error> {
         let output = workspace::stdout(command)?;
         Self::parse(&output).map_err(|field| Error::Measurement {
@@ -42,7 +42,7 @@ impl Measurement {
         })
     }
 
-    /// Reads the last line; the error is the first field that is missing or of another kind.
+    /// Parses the last line. The error is the first field that is missing or has the wrong type.
     fn parse(output: &str) -> Result<Self, &'static str> {
         let line = output.trim().lines().next_back().unwrap_or_default();
         let fields: Map<String, Value> = serde_json::from_str(line).map_err(|_| "peer")?;
@@ -63,14 +63,14 @@ impl Measurement {
             parameters: whole("parameters")?,
             tokens_per_second: real("tokens_per_second")?,
             seconds_per_step: real("seconds_per_step")?,
-            // A binary may report a fraction of a MiB.
+            // Binaries may print fractions of a MiB.
             peak_rss_mib: real("peak_rss_mib")?.round() as u64,
             device_mib: fields.get("device_mib").and_then(Value::as_u64),
             utilization: fields.get("utilization").and_then(Value::as_f64),
         })
     }
 
-    /// The same fields again.
+    /// The fields of the parsed line.
     pub fn to_json(&self) -> Value {
         json!({
             "peer": self.peer,
@@ -87,7 +87,7 @@ impl Measurement {
     }
 }
 
-/// The run with the median speed (of an even number, the slower middle one): its figures belong together.
+/// The run with the median speed, or the slower of the two middle ones. All its figures are of the same run.
 pub fn median(first: Measurement, rest: Vec<Measurement>) -> Measurement {
     let mut runs = rest;
     runs.push(first);

@@ -1,4 +1,4 @@
-//! `cargo xtask bench peers`: training steps of several workloads, ours and PyTorch's interleaved.
+//! `cargo xtask bench peers`: training steps on several workloads, interleaved with PyTorch.
 
 mod report;
 mod workload;
@@ -19,19 +19,19 @@ use crate::{error::Error, workspace};
 /// Arguments of `cargo xtask bench peers`.
 #[derive(Debug, clap::Args)]
 pub struct PeersArgs {
-    /// The workload; may be given again. By default all of them.
+    /// The workload; repeatable [default: all].
     #[arg(long, value_enum)]
     workload: Vec<Workload>,
-    /// Which PyTorch; may be given again. By default all of them.
+    /// The configuration of PyTorch; repeatable [default: all].
     #[arg(long, value_enum)]
     peer: Vec<Peer>,
-    /// The precision of matrix products, ours and PyTorch's.
+    /// The precision of matrix products in both programs.
     #[arg(long, value_enum, default_value = "f32")]
     precision: Precision,
-    /// Runs of each program, of which the medians are printed.
+    /// Runs of each program; medians are printed.
     #[arg(long, default_value = "5")]
     rounds: NonZero<usize>,
-    /// Print one line of JSON in place of the tables.
+    /// Print one line of JSON instead of the tables.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -40,18 +40,18 @@ pub struct PeersArgs {
     python: PythonArgs,
 }
 
-/// A way to run PyTorch.
+/// A configuration of PyTorch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Peer {
-    /// As users run it.
+    /// Eager mode.
     Eager,
-    /// Through torch.compile.
+    /// With torch.compile.
     Compiled,
-    /// As users run it, with glibc set to keep its memory.
+    /// Eager mode, with glibc configured to keep freed memory.
     Tuned,
 }
 
-/// The numbers that are multiplied.
+/// The precision of matrix products.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Precision {
     F32,
@@ -67,7 +67,7 @@ impl Precision {
     }
 }
 
-/// Builds, makes the Python environment, measures and prints.
+/// Builds, creates the Python environment, measures and prints.
 pub fn run(args: &PeersArgs) -> Result<(), Error> {
     let metadata = workspace::metadata()?;
     let python = args.python.ready(&metadata)?;
@@ -91,7 +91,7 @@ pub fn run(args: &PeersArgs) -> Result<(), Error> {
     Ok(())
 }
 
-/// Those that were asked for, or all.
+/// The given values, or all if none are given.
 fn chosen<T: clap::ValueEnum + Copy>(asked: &[T]) -> Vec<T> {
     match asked {
         [] => T::value_variants().to_vec(),
@@ -99,7 +99,7 @@ fn chosen<T: clap::ValueEnum + Copy>(asked: &[T]) -> Vec<T> {
     }
 }
 
-/// The command line of each program.
+/// The command lines of all programs.
 struct Programs<'a> {
     args: &'a PeersArgs,
     metadata: &'a Metadata,
@@ -108,20 +108,20 @@ struct Programs<'a> {
 }
 
 impl Programs<'_> {
-    /// Ours and the peers alternately, so that a change in the machine's load meets all of them.
+    /// Interleaves our runs and the peers', so that changes of the machine's load affect all of them.
     fn compare(&self, workload: Workload) -> Result<Comparison, Error> {
         let peers = chosen(&self.args.peer);
         let rounds = self.args.rounds.get();
         let (mut ours, mut theirs) = (Vec::new(), vec![Vec::new(); peers.len()]);
         for round in 1..=rounds {
             eprintln!("{}, round {round} of {rounds}", workload.name());
-            ours.push(taken(&mut self.ours(workload), "")?);
+            ours.push(run_and_print(&mut self.ours(workload), "")?);
             for (runs, &peer) in theirs.iter_mut().zip(&peers) {
                 let how = match peer {
                     Peer::Tuned => ", memory kept",
                     Peer::Eager | Peer::Compiled => "",
                 };
-                runs.push(taken(&mut self.peer(workload, peer), how)?);
+                runs.push(run_and_print(&mut self.peer(workload, peer), how)?);
             }
         }
         let middle = |mut runs: Vec<Measurement>| runs.pop().map(|last| median(last, runs));
@@ -164,8 +164,8 @@ impl Programs<'_> {
     }
 }
 
-/// A run, reported when it is done; `how` describes it.
-fn taken(command: &mut Command, how: &str) -> Result<Measurement, Error> {
+/// Runs a program and prints the completed run, described by `how`.
+fn run_and_print(command: &mut Command, how: &str) -> Result<Measurement, Error> {
     let mut run = Measurement::take(command)?;
     run.peer += how;
     let (name, speed, peak) = (&run.peer, run.tokens_per_second, run.peak_rss_mib);
@@ -191,8 +191,8 @@ mod tests {
         parsed.unwrap_or_else(|error| panic!("{error}")).peers
     }
 
-    /// The arguments of a workload's programs: ours, then the peers.
-    fn typed(args: &PeersArgs, workload: Workload) -> Vec<String> {
+    /// The arguments of a workload's programs: ours, then the peers'.
+    fn command_lines(args: &PeersArgs, workload: Workload) -> Vec<String> {
         let metadata = workspace::metadata().unwrap();
         let programs = Programs {
             args,
@@ -208,19 +208,20 @@ mod tests {
     }
 
     #[test]
-    fn by_default_everything_is_compared() {
+    fn defaults_compare_all_workloads_and_peers() {
         let args = parsed(&[]);
         assert_eq!(chosen(&args.workload).len(), 4);
-        let typed = typed(&args, Workload::Char);
-        assert_eq!(typed.len(), 4);
+        let command_lines = command_lines(&args, Workload::Char);
+        assert_eq!(command_lines.len(), 4);
         assert_eq!(
-            typed[0],
+            command_lines[0],
             "emberlm bench-train --backend flex --preset char-nano --steps 100 --batch 12 --json"
         );
         assert!(
-            typed[2].ends_with("train.py char --steps 100 --batch 12 --precision f32 --compile"),
+            command_lines[2]
+                .ends_with("train.py char --steps 100 --batch 12 --precision f32 --compile"),
             "{}",
-            typed[2]
+            command_lines[2]
         );
     }
 
@@ -229,9 +230,9 @@ mod tests {
         let words = ["--precision", "bf16", "--workload", "pocket-12"];
         let args = parsed(&[&words[..], &["--peer", "tuned"]].concat());
         assert_eq!(args.workload, [Workload::Pocket12]);
-        let typed = typed(&args, Workload::Pocket12);
-        assert_eq!(typed.len(), 2);
-        for line in &typed {
+        let command_lines = command_lines(&args, Workload::Pocket12);
+        assert_eq!(command_lines.len(), 2);
+        for line in &command_lines {
             assert!(line.contains("--precision bf16"), "{line}");
             assert!(line.contains("--batch 12"), "{line}");
         }
@@ -252,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_python_needs_no_network() {
+    fn a_given_python_needs_no_network() {
         let words = ["peers", "--python", "python3", "--offline"];
         assert!(Wrapper::try_parse_from(words).is_err());
     }

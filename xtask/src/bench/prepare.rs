@@ -1,4 +1,5 @@
-//! `cargo xtask bench prepare`: text to shards, beside tiktoken-rs on one thread and Python's tiktoken on as many.
+//! `cargo xtask bench prepare`: converts text to shards, compared with tiktoken-rs on one thread and Python's
+//! tiktoken on the same number of threads.
 
 mod corpus;
 mod report;
@@ -20,39 +21,40 @@ use super::programs::{Program, build};
 use super::report::Report;
 use crate::{error::Error, workspace};
 
-/// The maximum text of the peers: their speed does not depend on how much there is, but their time does.
+/// Maximum size of the peers' text. Their speed does not depend on the size, but their run time does.
 const PEER_BYTES: u64 = 64 << 20;
 
 /// Arguments of `cargo xtask bench prepare`.
 #[derive(Debug, clap::Args)]
 pub struct PrepareArgs {
-    /// The size of the corpus, once as JSON lines and once as one text: a number with KiB, MiB or GiB.
+    /// The size of the corpus, which is prepared once as JSON lines and once as one text: a number with KiB,
+    /// MiB or GiB.
     #[arg(long, default_value = "2GiB", value_parser = size)]
     size: u64,
     /// The tokenizer.
     #[arg(long, value_enum, default_value = "gpt2")]
     tokenizer: Vocabulary,
-    /// Threads that tokenize, ours and Python's; by default one per core.
+    /// Tokenizer threads of emberlm and Python [default: one per core].
     #[arg(long)]
     threads: Option<NonZero<usize>>,
-    /// The text that the corpus repeats; by default this project's own documentation and source.
+    /// The text that the corpus repeats [default: this project's documentation and source].
     #[arg(long, value_name = "FILE")]
     text: Option<PathBuf>,
-    /// A Python interpreter with tiktoken, to run it interleaved with ours.
+    /// A Python interpreter with tiktoken, whose runs are interleaved with ours.
     #[arg(long, value_name = "PYTHON")]
     peer: Option<PathBuf>,
-    /// Runs of each program, of which the medians are printed.
+    /// Runs of each program; medians are printed.
     #[arg(long, default_value = "3")]
     rounds: NonZero<usize>,
-    /// Leave the corpus and the dataset that was made of its one text, to look at them.
+    /// Keep the corpus and the dataset prepared from the single text.
     #[arg(long)]
     keep: bool,
-    /// Print one line of JSON in place of the table.
+    /// Print one line of JSON instead of the table.
     #[arg(long)]
     json: bool,
 }
 
-/// The vocabularies that all programs have.
+/// The vocabularies that all programs support.
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 enum Vocabulary {
     Gpt2,
@@ -62,7 +64,7 @@ enum Vocabulary {
 }
 
 impl Vocabulary {
-    /// Its name in each program.
+    /// The name in all programs.
     fn name(self) -> &'static str {
         match self {
             Self::Gpt2 => "gpt2",
@@ -73,7 +75,7 @@ impl Vocabulary {
     }
 }
 
-/// A size such as `2GiB`.
+/// Parses a size such as `2GiB`.
 fn size(text: &str) -> Result<u64, String> {
     let units = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
     let unit = units
@@ -85,7 +87,7 @@ fn size(text: &str) -> Result<u64, String> {
     bytes.ok_or_else(|| "it must be above 0".to_owned())
 }
 
-/// Makes the corpus, builds, measures and prints.
+/// Creates the corpus, builds, measures and prints.
 pub fn run(args: &PrepareArgs) -> Result<(), Error> {
     let metadata = workspace::metadata()?;
     build("flex")?;
@@ -121,7 +123,7 @@ fn threads(args: &PrepareArgs) -> usize {
     args.threads.map_or_else(cores, NonZero::get)
 }
 
-/// The command line of each program.
+/// The command lines of all programs.
 struct Programs<'a> {
     args: &'a PrepareArgs,
     metadata: &'a Metadata,
@@ -214,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn the_peer_is_where_it_is_looked_for() {
+    fn peer_files_exist() {
         let root = workspace::metadata().unwrap().workspace_root;
         assert!(root.join("xtask/peers/tiktoken_prepare.py").is_file());
     }

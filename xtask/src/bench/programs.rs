@@ -1,4 +1,4 @@
-//! The programs that are measured: this project's binary, and the Python of its peers.
+//! The measured programs: this project's binaries, and the Python of its peers.
 
 use std::{path::PathBuf, process::Command};
 
@@ -11,15 +11,15 @@ use crate::{
     workspace,
 };
 
-/// The setting that makes glibc keep freed memory, which helps PyTorch's CPU tensors: fresh pages cost it
-/// more than a third of its time.
+/// Environment variables that make glibc keep freed memory. They speed up PyTorch on the CPU, where fresh pages
+/// cost more than a third of the time.
 pub const MEMORY_KEPT: [(&str, &str); 3] = [
     ("MALLOC_MMAP_THRESHOLD_", "8589934592"),
     ("MALLOC_TRIM_THRESHOLD_", "17179869184"),
     ("MALLOC_TOP_PAD_", "268435456"),
 ];
 
-/// The environment of the programs under `xtask/peers`.
+/// The environment of the programs in `xtask/peers`.
 const PEERS: Environment<'_> = Environment {
     name: "peers",
     requirements: &["xtask/peers/requirements.txt"],
@@ -28,9 +28,9 @@ const PEERS: Environment<'_> = Environment {
 /// The programs of this project.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Program {
-    /// The binary of users.
+    /// The command-line program.
     Emberlm,
-    /// The program with the commands that measure: `crates/bench`.
+    /// The program with the benchmark commands: `crates/bench`.
     Bench,
 }
 
@@ -42,14 +42,15 @@ impl Program {
         }
     }
 
-    /// The release binary.
+    /// The path of the release binary.
     pub fn path(self, metadata: &Metadata) -> Utf8PathBuf {
         let name = format!("{}{}", self.name(), std::env::consts::EXE_SUFFIX);
         metadata.target_directory.join("release").join(name)
     }
 }
 
-/// Builds the release binaries of both programs with a backend. In one command, so that they share their dependencies.
+/// Builds the release binaries of both programs with a backend. One cargo command builds both, so that they
+/// share dependencies.
 pub fn build(backend: &str) -> Result<(), Error> {
     let mut command = workspace::cargo();
     command
@@ -59,19 +60,19 @@ pub fn build(backend: &str) -> Result<(), Error> {
     workspace::success(&mut command)
 }
 
-/// Which of our binaries.
+/// Selects our binary.
 #[derive(Debug, clap::Args)]
 pub struct OursArgs {
     /// The backend to build and measure.
     #[arg(long, default_value = "flex")]
     pub backend: String,
-    /// Measure this binary in place of building one.
+    /// Measure this binary instead of building one.
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
 }
 
 impl OursArgs {
-    /// The program's path, once it is built.
+    /// Builds the program if needed, and returns its path.
     pub fn ready(&self, program: Program, metadata: &Metadata) -> Result<PathBuf, Error> {
         if let Some(binary) = &self.binary {
             return absolute(binary);
@@ -81,20 +82,20 @@ impl OursArgs {
     }
 }
 
-/// Which Python runs the peers.
+/// Selects the Python of the peers.
 #[derive(Debug, clap::Args)]
 pub struct PythonArgs {
     /// Run the peers with this Python, which has the packages, instead of a separate environment in the target
     /// folder.
     #[arg(long, value_name = "PYTHON")]
     python: Option<PathBuf>,
-    /// Fail where that environment would have to be made first, which takes packages from the network.
+    /// Fail if the environment does not exist yet. Creating it downloads packages.
     #[arg(long, conflicts_with = "python")]
     offline: bool,
 }
 
 impl PythonArgs {
-    /// The Python, its environment made where there is none.
+    /// Creates the environment if needed, and returns its Python.
     pub fn ready(&self, metadata: &Metadata) -> Result<PathBuf, Error> {
         match &self.python {
             Some(python) => absolute(python),
@@ -103,7 +104,7 @@ impl PythonArgs {
     }
 }
 
-/// Runs a program that ends by printing a line of JSON with `field`.
+/// Runs a program whose last output line is a JSON object with `field`.
 pub fn last_json(command: &mut Command, field: &'static str) -> Result<Value, Error> {
     let output = workspace::stdout(command)?;
     let line = output.trim().lines().next_back().unwrap_or_default();
@@ -123,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_line_counts_and_its_field_must_be_there() {
+    fn the_last_line_is_read_and_must_have_the_field() {
         let echo = |text: &str| {
             let mut command = Command::new("printf");
             command.arg(text);
@@ -136,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn the_packages_are_where_they_are_looked_for() {
+    fn requirements_exist() {
         let root = workspace::metadata().unwrap().workspace_root;
         for file in PEERS.requirements {
             assert!(root.join(file).is_file(), "{file}");

@@ -1,4 +1,4 @@
-//! The format of all benchmarks' results: text to read, or one line of JSON.
+//! The output format of all benchmarks: text, or one line of JSON.
 
 use serde_json::Value;
 
@@ -7,10 +7,10 @@ pub trait Report {
     /// All figures.
     fn to_json(&self) -> Value;
 
-    /// Tables, and sentences about them.
+    /// Tables with explanations.
     fn to_text(&self) -> String;
 
-    /// Prints one line of JSON, or text.
+    /// Prints one line of JSON if `json` is true, otherwise text.
     fn print(&self, json: bool) {
         match json {
             true => println!("{}", self.to_json()),
@@ -19,12 +19,12 @@ pub trait Report {
     }
 }
 
-/// A column's name. Text is aligned on the left, numbers on the right.
+/// The header of a column. Text is left-aligned, numbers are right-aligned.
 #[derive(Debug, Clone, Copy)]
 pub enum Column {
-    /// Of text.
+    /// A column of text.
     Text(&'static str),
-    /// Of numbers.
+    /// A column of numbers.
     Number(&'static str),
 }
 
@@ -37,7 +37,7 @@ impl Column {
     }
 }
 
-/// Rows of cells under a header. A row may have fewer cells than there are columns.
+/// A table. A row may have fewer cells than there are columns.
 #[derive(Debug)]
 pub struct Table {
     columns: Vec<Column>,
@@ -45,7 +45,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table without rows.
+    /// Creates a table without rows.
     pub fn new(columns: impl Into<Vec<Column>>) -> Self {
         Self {
             columns: columns.into(),
@@ -58,7 +58,7 @@ impl Table {
         self.rows.push(cells.into_iter().map(S::into).collect());
     }
 
-    /// Each column as wide as its widest cell.
+    /// The table with aligned columns.
     pub fn to_text(&self) -> String {
         let header: Vec<String> = self.columns.iter().map(|it| it.name().to_owned()).collect();
         let lines = || std::iter::once(&header).chain(&self.rows);
@@ -92,15 +92,15 @@ impl Table {
     }
 }
 
-/// The item with the median key; of an even number, the one with the smaller middle key. `None` of none. An item's other
-/// figures belong to its key, so that they are not averaged.
+/// The item with the median key, or the lower of the two middle ones. Returns `None` if there are no items.
+/// Keys are not averaged, because an item's other values belong to its key.
 pub fn median_by<T>(mut items: Vec<T>, key: impl Fn(&T) -> f64) -> Option<T> {
     items.sort_by(|a, b| key(a).total_cmp(&key(b)));
     let middle = items.len().checked_sub(1)? / 2;
     Some(items.swap_remove(middle))
 }
 
-/// The median of figures: [`median_by`], or NaN of none.
+/// The median value, as in [`median_by`]. NaN if there are no values.
 pub fn median(figures: Vec<f64>) -> f64 {
     median_by(figures, |figure| *figure).unwrap_or(f64::NAN)
 }

@@ -1,6 +1,7 @@
-//! `cargo xtask bench scaling`: what a training step costs as models get wider, sequences longer and batches larger.
+//! `cargo xtask bench scaling`: the cost of a training step over model width, sequence length and batch size.
 //!
-//! The model is `pocket`'s kind, with heads of 64 in grouped attention. One size at a time is varied from [`BASE`].
+//! The model has the architecture of `pocket`, with heads of 64 in grouped-query attention. Each size is varied
+//! from [`BASE`] while the others are fixed.
 
 mod plot;
 mod report;
@@ -21,12 +22,12 @@ use crate::{error::Error, python::absolute, workspace};
 
 /// Layers of every model.
 const LAYERS: usize = 4;
-/// Its vocabulary, small beside its blocks.
+/// The vocabulary size of every model, small compared with the blocks.
 const VOCABULARY: usize = 4096;
 /// The width of a head.
 const HEAD: usize = 64;
 
-/// The sizes that are not varied.
+/// The sizes of the unvaried dimensions.
 const BASE: Point = Point {
     width: 256,
     seq: 512,
@@ -36,23 +37,23 @@ const BASE: Point = Point {
 /// Arguments of `cargo xtask bench scaling`.
 #[derive(Debug, clap::Args)]
 pub struct ScalingArgs {
-    /// Only so wide models, sequences and batches: leaves out what is larger, for a try.
+    /// The largest width, sequence and batch, for a shorter measurement.
     #[arg(long, value_name = "N")]
     at_most: Option<usize>,
-    /// Steps to measure of each, after three that do not count.
+    /// Measured steps per size, after three warm-up steps.
     #[arg(long, default_value = "5")]
     steps: NonZero<usize>,
-    /// The plot; by default bench-scaling.svg in the target folder.
+    /// The plot [default: bench-scaling.svg in the target folder].
     #[arg(long, value_name = "FILE.svg")]
     out: Option<PathBuf>,
-    /// Print one line of JSON in place of the Markdown table.
+    /// Print one line of JSON instead of the Markdown table.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     ours: OursArgs,
 }
 
-/// The sizes of a step.
+/// The sizes of a training step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Point {
     width: usize,
@@ -60,7 +61,7 @@ struct Point {
     batch: usize,
 }
 
-/// A size that is varied.
+/// A varied size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Dimension {
     Width,
@@ -79,7 +80,7 @@ impl Dimension {
         }
     }
 
-    /// The least and the greatest; each is twice the one before.
+    /// The least and the greatest size. Each step doubles the size.
     fn range(self) -> (usize, usize) {
         match self {
             Self::Width => (128, 1024),
@@ -121,7 +122,7 @@ impl Dimension {
     }
 }
 
-/// Each once, though the base belongs to every dimension.
+/// All points once, although the base belongs to every dimension.
 fn points(at_most: Option<usize>) -> Vec<Point> {
     let mut points: Vec<Point> = Vec::new();
     for dimension in Dimension::ALL {
@@ -135,7 +136,7 @@ fn points(at_most: Option<usize>) -> Vec<Point> {
     points
 }
 
-/// Builds, measures, prints and draws.
+/// Builds, measures, prints the table and writes the plot.
 pub fn run(args: &ScalingArgs) -> Result<(), Error> {
     let metadata = workspace::metadata()?;
     let binary = args.ours.ready(Program::Bench, &metadata)?;
@@ -199,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn the_base_is_measured_once_and_lies_in_every_dimension() {
+    fn the_base_is_measured_once_and_is_in_every_dimension() {
         let points = points(None);
         assert_eq!(points.len(), 4 + 6 + 5 - 2);
         assert_eq!(points.iter().filter(|&&point| point == BASE).count(), 1);
@@ -209,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn large_ones_can_be_left_out() {
+    fn large_sizes_can_be_excluded() {
         let sizes: Vec<usize> = points(Some(256)).iter().map(|point| point.width).collect();
         assert!(sizes.iter().all(|&width| width <= 256), "{sizes:?}");
     }

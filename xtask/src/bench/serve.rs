@@ -1,5 +1,6 @@
-//! `cargo xtask bench serve`: how fast the server is for one client and for many at once, and with `--storm` whether it
-//! stays right, free of leaks and unstuck among clients that leave and requests that are nonsense.
+//! `cargo xtask bench serve`: the server's throughput and latency with one client and with many. With `--storm`
+//! it stresses the server with clients that disconnect and malformed requests, and checks its answers and its
+//! memory.
 
 mod load;
 mod report;
@@ -25,64 +26,65 @@ use crate::{
     storm::{self, Storm},
 };
 
-/// The time the server may take to be free of a level's clients.
+/// The time in which all slots must become free after a level.
 const QUIET_WITHIN: Duration = Duration::from_secs(10);
 
 /// Arguments of `cargo xtask bench serve`.
 #[derive(Debug, clap::Args)]
 pub struct ServeArgs {
-    /// The model's sizes; its weights are as good as first ones. By default `pocket`, and in a storm a model of bytes
-    /// that is trained in seconds.
+    /// The sizes of the model, whose weights are initial ones [default: `pocket`, or with --storm a byte model
+    /// that is trained in seconds].
     #[arg(long, conflicts_with = "model")]
     preset: Option<String>,
-    /// A run, checkpoint or Hugging Face directory in place of a preset.
+    /// A run, checkpoint or Hugging Face directory instead of a preset.
     #[arg(long, value_name = "DIR")]
     model: Option<PathBuf>,
-    /// Numbers of concurrent clients, in addition to 1: several numbers, separated by commas; in a storm the first.
+    /// Numbers of concurrent clients in addition to 1, separated by commas; --storm uses the first.
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_values = ["16", "64"])]
     clients: Vec<NonZero<usize>>,
-    /// The server's slots. By default as many as clients, and in a storm half as many, so that some wait.
+    /// The server's slots [default: the number of clients, or with --storm half of it, so that some clients
+    /// wait].
     #[arg(long)]
     slots: Option<NonZero<usize>>,
-    /// Requests of each number of clients, at most; by default as many as there is time for.
+    /// Maximum number of requests per number of clients [default: unlimited].
     #[arg(long)]
     requests: Option<NonZero<usize>>,
-    /// Seconds of each number of clients, or of the storm.
+    /// Seconds per number of clients, or of the storm.
     #[arg(long, default_value = "20")]
     seconds: NonZero<u64>,
-    /// Tokens of each prompt, all of them different.
+    /// Tokens per prompt; all prompts differ.
     #[arg(long, default_value = "64")]
     prompt: NonZero<usize>,
-    /// Tokens of each answer.
+    /// Tokens per answer.
     #[arg(long, default_value = "64")]
     tokens: NonZero<usize>,
-    /// The temperature that tokens are drawn at; 1 is what a request has that says nothing.
+    /// The sampling temperature; 1 is the API's default.
     #[arg(long, default_value = "1")]
     temperature: f64,
-    /// The format of the weights, as `emberlm serve` has it.
+    /// The format of the weights, as in `emberlm serve`.
     #[arg(long, value_name = "TYPE", default_value = "f32")]
     weights: String,
     /// Run the server with `--deterministic`.
     #[arg(long)]
     deterministic: bool,
-    /// In place of the measurement many clients, half of which leave in the middle and a tenth of which send nonsense:
-    /// every other answer must be that to a single client.
+    /// Stress test with many clients instead of a measurement: half of them disconnect early and a tenth send
+    /// malformed requests. Every other answer must equal the answer to a single client.
     #[arg(long)]
     storm: bool,
-    /// Minutes of the storm in place of --seconds.
+    /// Minutes of the storm, instead of --seconds.
     #[arg(long, requires = "storm")]
     minutes: Option<NonZero<u64>>,
-    /// The seed of prompts and of the storm's random choices.
+    /// The seed of the prompts and of the storm's random choices.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Print one line of JSON in place of the table.
+    /// Print one line of JSON instead of the table.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     ours: OursArgs,
 }
 
-/// Builds, makes the model, measures and prints.
+/// Builds, creates the model, measures and prints.
 pub fn run(args: &ServeArgs) -> Result<(), Error> {
     let metadata = crate::workspace::metadata()?;
     let binary = args.ours.ready(Program::Emberlm, &metadata)?;
@@ -104,7 +106,7 @@ fn model(args: &ServeArgs, metadata: &Metadata, binary: &Path) -> Result<PathBuf
     }
 }
 
-/// Further options of the server.
+/// The further options of the server.
 fn options(args: &ServeArgs) -> Vec<String> {
     let (backend, weights) = (&args.ours.backend, &args.weights);
     let words = ["--backend", backend, "--weights", weights];
@@ -163,7 +165,7 @@ fn measure(args: &ServeArgs, binary: &Path, model: &Path) -> Result<(), Error> {
         requests: args.requests.map_or(usize::MAX, NonZero::get),
         seed: args.seed,
     };
-    // What is made at the first request is not measured.
+    // Excludes one-time work at the first request.
     load.warm_up()?;
     let numbers = std::iter::once(1).chain(args.clients.iter().map(|clients| clients.get()));
     let mut levels: Vec<Level> = Vec::new();
@@ -221,13 +223,13 @@ mod tests {
     }
 
     #[test]
-    fn there_are_slots_for_the_most_clients() {
+    fn default_slots_fit_the_largest_level() {
         assert_eq!(most(&parsed("").unwrap()), 64);
         assert_eq!(most(&parsed("--clients 4,2").unwrap()), 4);
     }
 
     #[test]
-    fn minutes_are_a_storms() {
+    fn minutes_require_a_storm() {
         assert!(parsed("--storm --minutes 30").is_ok());
         assert!(parsed("--minutes 30").is_err());
         assert!(parsed("--clients 0").is_err());

@@ -1,4 +1,4 @@
-//! `cargo xtask bench train`: training steps on a fixed workload, ours and PyTorch's interleaved.
+//! `cargo xtask bench train`: training steps on a fixed workload, interleaved with PyTorch.
 
 mod report;
 
@@ -18,19 +18,19 @@ use super::{
 };
 use crate::{error::Error, workspace};
 
-/// A workload: forward, mean cross-entropy, backward and AdamW in f32 on random token ids.
+/// A workload: forward pass, mean cross-entropy, backward pass and AdamW in f32 on random token ids.
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 enum Preset {
-    /// nanoGPT's CPU Shakespeare model: 4 layers of width 128, sequences of 64.
+    /// nanoGPT's CPU model for Shakespeare: 4 layers of width 128, sequences of 64.
     CharNano,
-    /// PocketTransformer at its stated sizes: 48 million parameters, sequences of 256.
+    /// PocketTransformer at its published sizes: 48 million parameters, sequences of 256.
     Pocket,
-    /// GPT-2's smallest: 124 million parameters, sequences of 1,024. For GPUs.
+    /// The smallest GPT-2: 124 million parameters, sequences of 1,024. For GPUs.
     Gpt2Small,
 }
 
 impl Preset {
-    /// Its name in our binary, and in the PyTorch twin.
+    /// The name in our binary, and in the PyTorch twin.
     fn names(self) -> (&'static str, &'static str) {
         match self {
             Self::CharNano => ("char-nano", "char"),
@@ -39,7 +39,7 @@ impl Preset {
         }
     }
 
-    /// Steps that are measured, and sequences per step.
+    /// The defaults of measured steps and sequences per step.
     fn defaults(self) -> (usize, usize) {
         match self {
             Self::CharNano => (100, 12),
@@ -48,7 +48,7 @@ impl Preset {
         }
     }
 
-    /// Tokens of a sequence.
+    /// Tokens per sequence.
     fn seq_len(self) -> usize {
         match self {
             Self::CharNano => 64,
@@ -67,28 +67,29 @@ pub struct TrainArgs {
     /// The backend to build and measure.
     #[arg(long, default_value = "flex")]
     backend: String,
-    /// The precision of products: f32, bf16 or f16.
+    /// The precision of matrix products: f32, bf16 or f16.
     #[arg(long, default_value = "f32")]
     precision: String,
-    /// Steps to measure after the warm-up; by default 100 of char-nano, 6 of pocket, 20 of gpt2-small.
+    /// Measured steps after the warm-up [default: 100 for char-nano, 6 for pocket, 20 for gpt2-small].
     #[arg(long)]
     steps: Option<NonZero<usize>>,
-    /// Sequences per step; by default 12 of char-nano and gpt2-small, 4 of pocket.
+    /// Sequences per step [default: 12 for char-nano and gpt2-small, 4 for pocket].
     #[arg(long)]
     batch: Option<NonZero<usize>>,
-    /// Tokens of a sequence; by default the model's context.
+    /// Tokens per sequence [default: the model's context].
     #[arg(long)]
     seq_len: Option<NonZero<usize>>,
-    /// Measure ours also computing each block's inside again for its gradients: less memory, more time.
+    /// Also measure with activation checkpointing, which recomputes each block in the backward pass: less
+    /// memory, more time.
     #[arg(long)]
     recompute: bool,
-    /// A Python interpreter with torch, to run the PyTorch twin interleaved with ours.
+    /// A Python interpreter with torch, which runs the PyTorch twin interleaved with ours.
     #[arg(long, value_name = "PYTHON")]
     peer: Option<PathBuf>,
-    /// Runs of each program, of which the medians are printed; by default 3 with a peer, else 1.
+    /// Runs of each program; medians are printed [default: 3 with a peer, otherwise 1].
     #[arg(long)]
     rounds: Option<NonZero<usize>>,
-    /// Print one line of JSON in place of the table.
+    /// Print one line of JSON instead of the table.
     #[arg(long)]
     json: bool,
 }
@@ -102,7 +103,7 @@ pub fn run(args: &TrainArgs) -> Result<(), Error> {
     Ok(())
 }
 
-/// Ours and the peer's alternately, so that a change in the machine's load meets both.
+/// Interleaves our runs and the peer's, so that changes of the machine's load affect both.
 fn measure(args: &TrainArgs, metadata: &Metadata) -> Result<TrainReport, Error> {
     let rounds = args
         .rounds
@@ -171,7 +172,7 @@ fn peer_command(args: &TrainArgs, metadata: &Metadata, python: &Path) -> Command
     command.arg(args.preset.names().1).args(workload(args));
     command.args(["--seq", &seq_len(args).to_string()]);
     if !["flex", "ndarray"].contains(&args.backend.as_str()) {
-        // As it is compared with: flash attention and fused kernels.
+        // PyTorch's usual configuration on GPUs: flash attention and fused kernels.
         command.args(["--device", "cuda", "--compile"]);
     }
     command
@@ -181,7 +182,7 @@ fn seq_len(args: &TrainArgs) -> usize {
     args.seq_len.map_or(args.preset.seq_len(), NonZero::get)
 }
 
-/// Both programs get the same sizes, so neither's defaults matter.
+/// Passes all sizes explicitly to both programs, so that their defaults do not matter.
 fn workload(args: &TrainArgs) -> [String; 6] {
     let (steps, batch) = args.preset.defaults();
     let (steps, batch) = (
@@ -235,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn beside_a_gpu_the_peer_has_one_too() {
+    fn on_a_gpu_the_peer_uses_cuda() {
         let typed = "train --preset gpt2-small --backend cuda --precision bf16";
         let args =
             Wrapper::try_parse_from(typed.split(' ')).unwrap_or_else(|error| panic!("{error}"));
@@ -246,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn the_peer_is_where_it_is_looked_for() {
+    fn peer_files_exist() {
         let root = workspace::metadata().unwrap().workspace_root;
         assert!(root.join("crates/cli/peers/train.py").is_file());
     }

@@ -1,8 +1,8 @@
-//! Groups of crates, by their names.
+//! Groups of crates, determined by their names.
 
 use super::timings::Unit;
 
-/// Purpose of a group of crates.
+/// A group of crates with a common purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Group {
     /// Burn and its CPU backend.
@@ -19,7 +19,7 @@ pub enum Group {
     Terminal,
     /// Constrained generation.
     Constraints,
-    /// Procedural macros and build scripts of no other group.
+    /// Procedural macros and build scripts that belong to no other group.
     Macros,
     /// The crates of this workspace.
     Emberlm,
@@ -27,7 +27,7 @@ pub enum Group {
     Other,
 }
 
-/// Names of crates by group. `*` at the end stands for any further letters; of several matches, the longest wins.
+/// Names of crates by group. A trailing `*` matches any rest of the name. The longest match wins.
 const NAMES: [(Group, &[&str]); 9] = [
     (
         Group::Burn,
@@ -219,7 +219,7 @@ const NAMES: [(Group, &[&str]); 9] = [
     (Group::Emberlm, &["emberlm*"]),
 ];
 
-/// Ends of the names of procedural macros, for crates that are in none of the lists.
+/// Suffixes of procedural macros' names, for crates that are in none of the lists.
 const MACRO_ENDS: [&str; 8] = [
     "-derive",
     "_derive",
@@ -246,8 +246,8 @@ impl Group {
         Self::Other,
     ];
 
-    /// The group of a unit. Build scripts are in their crate's group, or with the macros if that has none: the build
-    /// script of `zstd-sys` compiles C that is part of the data formats' cost.
+    /// The group of a unit. A build script belongs to its crate's group, or to the macros if the crate has no
+    /// group. For example, the build script of `zstd-sys` compiles C, which is a cost of the data formats.
     pub fn of(unit: &Unit) -> Self {
         match Self::of_crate(&unit.name) {
             Self::Other if unit.is_build_script() => Self::Macros,
@@ -267,7 +267,7 @@ impl Group {
         }
     }
 
-    /// The group's name in the table.
+    /// The title in the table.
     pub fn title(self) -> &'static str {
         match self {
             Self::Burn => "Burn and its CPU backend",
@@ -284,7 +284,7 @@ impl Group {
     }
 }
 
-/// The number of letters by which a pattern matches a name.
+/// The number of characters with which a pattern matches a name.
 fn matched(pattern: &str, name: &str) -> Option<usize> {
     let matches = match pattern.strip_suffix('*') {
         Some(prefix) => name.starts_with(prefix),

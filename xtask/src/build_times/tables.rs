@@ -27,7 +27,7 @@ fn groups(timings: &Timings) -> Table {
     let mut rows = Group::ALL.map(|group| {
         let units = timings.units.iter().filter(|unit| Group::of(unit) == group);
         let durations: Vec<f64> = units.map(|unit| unit.duration).collect();
-        // The standard library's sum of no numbers is -0.
+        // The standard library returns -0 as the sum of an empty iterator.
         let total = durations.iter().fold(0.0, |sum, duration| sum + duration);
         (group, durations.len(), total)
     });

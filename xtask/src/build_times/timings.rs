@@ -6,17 +6,17 @@ use serde::Deserialize;
 
 use crate::error::Error;
 
-/// The beginning of the line of JavaScript that has the units.
+/// The beginning of the JavaScript line with the units.
 const UNITS: &str = "const UNIT_DATA =";
 
 /// The figures of one build.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Timings {
-    /// The compiled units: at least one.
+    /// The compiled units; not empty.
     pub units: Vec<Unit>,
-    /// Number of units that cargo runs at once, if the report states it.
+    /// The number of units that cargo compiles in parallel, if the report states it.
     pub jobs: Option<usize>,
-    /// The number of CPU cores, where the report states it.
+    /// The number of CPU cores, if the report states it.
     pub cores: Option<usize>,
 }
 
@@ -27,17 +27,18 @@ pub struct Unit {
     pub name: String,
     /// The crate's version.
     pub version: String,
-    /// Empty for a library, otherwise the kind of unit: ` build-script`, ` build-script (run)`, ` emberlm "bin"`.
+    /// The kind of unit: empty for a library, otherwise ` build-script`, ` build-script (run)` or ` emberlm
+    /// "bin"`.
     pub target: String,
-    /// Seconds from the build's start to the unit's.
+    /// Seconds from the start of the build to the start of the unit.
     pub start: f64,
     /// Wall-clock seconds.
     pub duration: f64,
-    /// The compiler's phases; none for binaries and build scripts.
+    /// The compiler's phases. `None` for binaries and build scripts.
     sections: Option<Vec<(String, Section)>>,
 }
 
-/// One of the compiler's phases, in seconds from the unit's start.
+/// A phase of the compiler, in seconds from the unit's start.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 struct Section {
     start: f64,
@@ -45,7 +46,7 @@ struct Section {
 }
 
 impl Unit {
-    /// Returns whether this is a build script: its compilation or its run.
+    /// Returns true for the compilation or the run of a build script.
     pub fn is_build_script(&self) -> bool {
         self.target.trim_start().starts_with("build-script")
     }
@@ -68,7 +69,7 @@ impl Timings {
         Self::parse(&html, path)
     }
 
-    /// Parses a report. `path` is for messages.
+    /// Parses a report. `path` is for error messages.
     fn parse(html: &str, path: &Path) -> Result<Self, Error> {
         let report_error = |problem: String| Error::TimingReport {
             path: path.to_owned(),
@@ -79,7 +80,7 @@ impl Timings {
             .position(|line| line.starts_with(UNITS))
             .ok_or_else(|| report_error(format!("no line begins with `{UNITS}`")))?;
         let list = html.splitn(at + 1, '\n').last().unwrap_or_default();
-        // The list may span lines, and other JavaScript follows it.
+        // The list may span several lines and is followed by other JavaScript.
         let mut values = serde_json::Deserializer::from_str(&list[UNITS.len()..]).into_iter();
         let units: Vec<Unit> = values
             .next()
@@ -102,18 +103,18 @@ impl Timings {
         })
     }
 
-    /// Wall-clock seconds from the build's start to the end of the last unit.
+    /// Wall-clock seconds from the start of the build to the end of the last unit.
     pub fn wall_seconds(&self) -> f64 {
         let ends = self.units.iter().map(|unit| unit.start + unit.duration);
         ends.fold(0.0, f64::max)
     }
 
-    /// The sum of the units' durations. It exceeds the wall-clock time where units run at once.
+    /// The sum of the units' durations. It exceeds the wall-clock time if units are compiled in parallel.
     pub fn unit_seconds(&self) -> f64 {
         self.units.iter().map(|unit| unit.duration).sum()
     }
 
-    /// The number of crates; two versions count as two crates.
+    /// The number of crates. Two versions of a crate count as two.
     pub fn crates(&self) -> usize {
         let crates: BTreeSet<_> = self
             .units
@@ -124,7 +125,7 @@ impl Timings {
     }
 }
 
-/// The number after the first occurrence of a name, as in `jobs=2`.
+/// The number after the first occurrence of `name`, as in `jobs=2`.
 fn number_after(text: &str, name: &str) -> Option<usize> {
     let (_, rest) = text.split_once(name)?;
     let end = rest
@@ -153,7 +154,7 @@ const UNIT_DATA = [
 const CONCURRENCY_DATA = [{"t": 0.85}];
 "#;
 
-    /// The report of four units that the tests share.
+    /// A report of four units, shared by tests.
     pub fn example() -> Timings {
         Timings::parse(REPORT, Path::new("r.html")).unwrap()
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-/// The newest figures of a run.
+/// The coverage of a run so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Coverage {
     pub executions: u64,
@@ -10,7 +10,7 @@ pub struct Coverage {
     pub features: u64,
 }
 
-/// The coverage of a corpus, when libFuzzer runs nothing else: `#57 INITED cov: 512 ft: 1001 corp: 40/99Kb …`.
+/// The coverage of the initial corpus: `#57 INITED cov: 512 ft: 1001 corp: 40/99Kb …`.
 pub fn of_corpus(log: &str) -> Option<Coverage> {
     log.lines().find_map(|line| {
         let (executions, rest) = line.strip_prefix('#')?.split_once("INITED cov: ")?;
@@ -18,12 +18,13 @@ pub fn of_corpus(log: &str) -> Option<Coverage> {
     })
 }
 
-/// The figures at the end.
+/// The last figures in the log.
 pub fn last(log: &str) -> Option<Coverage> {
     figures(log).last()
 }
 
-/// Lines such as `#2017: cov: 512 ft: 1001 corp: 40 exec/s 211 oom/timeout/crash: 0/0/0 time: 9s job: 3 dft_time: 0`.
+/// Parses lines such as `#2017: cov: 512 ft: 1001 corp: 40 exec/s 211 oom/timeout/crash: 0/0/0 time: 9s job: 3
+/// dft_time: 0`.
 fn figures(log: &str) -> impl Iterator<Item = Coverage> {
     log.lines().filter_map(|line| {
         let (executions, rest) = line.strip_prefix('#')?.split_once(": cov: ")?;
@@ -31,7 +32,7 @@ fn figures(log: &str) -> impl Iterator<Item = Coverage> {
     })
 }
 
-/// Reads `512 ft: 1001 corp: …`.
+/// Parses `512 ft: 1001 corp: …`.
 fn coverage(executions: &str, rest: &str) -> Option<Coverage> {
     let mut words = rest.split_whitespace();
     let edges = words.next()?.parse().ok()?;
@@ -43,7 +44,7 @@ fn coverage(executions: &str, rest: &str) -> Option<Coverage> {
     })
 }
 
-/// The findings, each once: locations of panics and libFuzzer's own errors.
+/// The distinct findings: locations of panics, and libFuzzer's own errors.
 pub fn places(log: &str) -> Vec<String> {
     let places: BTreeSet<&str> = log.lines().filter_map(place).collect();
     places.into_iter().map(str::to_owned).collect()
@@ -54,7 +55,7 @@ fn place(line: &str) -> Option<&str> {
         return Some(place.trim_end_matches(':'));
     }
     let (_, error) = line.split_once("ERROR: libFuzzer: ")?;
-    // The numbers after it differ from finding to finding.
+    // The numbers that follow differ between findings.
     let end = error.find(['(', ';']).unwrap_or(error.len());
     let end = error.find(" after ").map_or(end, |after| end.min(after));
     Some(error[..end].trim_end())

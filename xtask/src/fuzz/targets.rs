@@ -5,17 +5,17 @@ use crate::error::Error;
 /// A fuzzer.
 #[derive(Debug, PartialEq)]
 pub struct Target {
-    /// The program's name.
+    /// The name of the program.
     pub name: &'static str,
-    /// Folders of the repository whose files it begins with.
+    /// Folders of the repository with the initial inputs.
     pub seeds: &'static [&'static str],
-    /// The longest input in bytes.
+    /// Maximum length of an input in bytes.
     pub longest: u32,
-    /// Seconds for an input, above which it is a finding; far above what any takes on a busy machine.
+    /// Seconds after which an input is a finding, far above the time of any input on a busy machine.
     pub timeout: u32,
 }
 
-/// All of them.
+/// All fuzzers.
 const TARGETS: [Target; 9] = [
     Target {
         name: "template",
@@ -87,7 +87,7 @@ const TARGETS: [Target; 9] = [
     },
 ];
 
-/// The fuzzers of some names, or all.
+/// The fuzzers with the given names, or all.
 pub fn chosen(names: &[String]) -> Result<Vec<&'static Target>, Error> {
     if names.is_empty() {
         return Ok(TARGETS.iter().collect());

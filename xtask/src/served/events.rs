@@ -1,4 +1,4 @@
-//! Server-sent events: each `data:` line of a streamed answer, with the time at which it came.
+//! Server-sent events: the `data:` lines of a streamed answer, with their arrival times.
 
 use std::{
     io::{self, BufRead, BufReader, Read},
@@ -14,22 +14,22 @@ const DONE: &str = "[DONE]";
 #[derive(Debug)]
 pub struct Events<R> {
     body: BufReader<R>,
-    /// The field that only the last event has, where that is an event.
+    /// The field that marks the last event, if the stream does not end with `[DONE]`.
     last: Option<&'static str>,
     done: bool,
 }
 
-/// One event.
+/// A server-sent event.
 #[derive(Debug)]
 pub struct Event {
-    /// When its line was read.
+    /// The time at which its line was read.
     pub at: Instant,
     /// Its data.
     pub value: Value,
 }
 
 impl<R: Read> Events<R> {
-    /// The events of a body that `[DONE]` ends.
+    /// The events of a body that ends with `[DONE]`.
     pub fn new(body: R) -> Self {
         Self {
             body: BufReader::new(body),
@@ -38,7 +38,7 @@ impl<R: Read> Events<R> {
         }
     }
 
-    /// The events of a body that an event with this field ends, which is among them.
+    /// The events of a body whose last event has the field `last`.
     pub fn ending(body: R, last: &'static str) -> Self {
         Self {
             last: Some(last),
@@ -50,7 +50,7 @@ impl<R: Read> Events<R> {
         loop {
             let mut line = String::new();
             if self.body.read_line(&mut line)? == 0 {
-                // An answer that only stops is not a whole one.
+                // A body that ends early is not a complete answer.
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
             let Some(data) = line.strip_prefix("data:").map(str::trim) else {
@@ -69,7 +69,7 @@ impl<R: Read> Events<R> {
         }
     }
 
-    /// After the last event the body must end, too.
+    /// Checks that the body ends after the last event.
     fn ended(&mut self) -> io::Result<()> {
         let mut rest = String::new();
         self.body.read_to_string(&mut rest)?;

@@ -1,7 +1,7 @@
-//! HTTP/1.1 by hand: one request on each connection.
+//! A minimal HTTP/1.1 client with one request per connection.
 //!
-//! The storm closes connections in the middle of an answer, or of a request, and sends requests that no client library
-//! allows; the benchmark takes the time of each event as it arrives. A socket and this file do both.
+//! The storm closes connections within an answer or a request, and sends requests that client libraries do not
+//! allow. The benchmark measures the arrival of each event. Both need direct control of the socket.
 
 use std::{
     io::{self, BufRead, BufReader, Read, Write},
@@ -9,37 +9,37 @@ use std::{
     time::Duration,
 };
 
-/// The longest line of a head, and of a chunk's size.
+/// Maximum length of a line of a head or of a chunk's size.
 const LONGEST_LINE: u64 = 64 << 10;
 
-/// An answer whose body is still to be read.
+/// A response whose body has not been read yet.
 #[derive(Debug)]
 pub struct Reply {
-    /// Its code.
+    /// The status code.
     pub status: u16,
     /// The body.
     pub body: Body,
 }
 
-/// A body as it arrives, without the marks of its chunks.
+/// A body as it arrives, without chunk markers.
 #[derive(Debug)]
 pub struct Body {
     stream: BufReader<TcpStream>,
     left: Left,
 }
 
-/// The remaining part.
+/// The part of a body that has not been read.
 #[derive(Debug)]
 enum Left {
-    /// So many bytes.
+    /// A number of bytes.
     Bytes(u64),
-    /// So many bytes of this chunk, and more chunks; `None` if the size of the next comes first.
+    /// The rest of the current chunk, followed by more chunks. `None` before the size of the next chunk.
     Chunk(Option<u64>),
-    /// Whatever comes until the connection ends.
+    /// All bytes until the connection ends.
     All,
 }
 
-/// Connects; reading and writing fail when nothing happens for as long as `patience`.
+/// Connects. Reading and writing fail after `patience` without progress.
 pub fn connect(address: SocketAddr, patience: Duration) -> io::Result<TcpStream> {
     let stream = TcpStream::connect_timeout(&address, patience)?;
     stream.set_read_timeout(Some(patience))?;
@@ -48,7 +48,7 @@ pub fn connect(address: SocketAddr, patience: Duration) -> io::Result<TcpStream>
     Ok(stream)
 }
 
-/// A request's head, for a body of so many bytes.
+/// The head of a request with a body of `length` bytes.
 pub fn head(method: &str, path: &str, length: u64) -> String {
     format!(
         "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n\
@@ -56,11 +56,11 @@ pub fn head(method: &str, path: &str, length: u64) -> String {
     )
 }
 
-/// Sends a whole request and reads the answer's head.
+/// Sends a complete request and reads the head of the response.
 pub fn ask(mut stream: TcpStream, method: &str, path: &str, body: &[u8]) -> io::Result<Reply> {
     let mut request = head(method, path, body.len() as u64).into_bytes();
     request.extend_from_slice(body);
-    // A server may answer and close before it has read all of what is too long.
+    // A server may respond and close before it has read a body that is too long.
     let sent = stream.write_all(&request);
     match reply(stream) {
         Ok(reply) => Ok(reply),
@@ -68,7 +68,7 @@ pub fn ask(mut stream: TcpStream, method: &str, path: &str, body: &[u8]) -> io::
     }
 }
 
-/// Reads an answer's head.
+/// Reads the head of a response.
 pub fn reply(stream: TcpStream) -> io::Result<Reply> {
     let mut stream = BufReader::new(stream);
     let status = line(&mut stream)?;
@@ -97,7 +97,7 @@ pub fn reply(stream: TcpStream) -> io::Result<Reply> {
 }
 
 impl Reply {
-    /// The body as a text.
+    /// The body as text.
     pub fn text(mut self) -> io::Result<String> {
         let mut text = String::new();
         self.body.read_to_string(&mut text)?;
@@ -115,7 +115,7 @@ impl Read for Body {
             let digits = size.split(';').next().unwrap_or_default().trim();
             let size = u64::from_str_radix(digits, 16).map_err(|_| broken("a chunk", &size))?;
             self.left = match size {
-                // No trailers are asked for, so that a line without anything ends it.
+                // No trailers were requested, so an empty line ends the body.
                 0 if line(&mut self.stream)?.is_empty() => Left::Bytes(0),
                 0 => return Err(broken("the end", "a trailer")),
                 size => Left::Chunk(Some(size)),
@@ -132,7 +132,7 @@ impl Read for Body {
         match &mut self.left {
             Left::Bytes(left) => *left -= read as u64,
             Left::Chunk(Some(left)) if *left > read as u64 => *left -= read as u64,
-            // The chunk is read: its line ends.
+            // The chunk has been read; its line ends here.
             _ => {
                 line(&mut self.stream)?;
                 self.left = Left::Chunk(None);
@@ -142,7 +142,7 @@ impl Read for Body {
     }
 }
 
-/// A line without its end.
+/// A line without its line break.
 fn line(stream: &mut BufReader<TcpStream>) -> io::Result<String> {
     let mut line = String::new();
     let limited = stream.by_ref().take(LONGEST_LINE).read_line(&mut line);
@@ -153,7 +153,7 @@ fn line(stream: &mut BufReader<TcpStream>) -> io::Result<String> {
     }
 }
 
-/// A socket says of a time that has passed that it would have to wait.
+/// Sockets report an expired timeout as `WouldBlock`.
 fn stuck(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
@@ -175,7 +175,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// An answer to one request, written by hand in pieces.
+    /// The response to one request of a server that writes `pieces`.
     pub fn answered(pieces: &'static [&'static str]) -> io::Result<Reply> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();

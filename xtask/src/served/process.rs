@@ -1,4 +1,4 @@
-//! The server as a process: started on a free port, asked how it is, and ended.
+//! The server as a process.
 
 use std::{
     collections::BTreeMap,
@@ -17,19 +17,19 @@ use serde_json::Value;
 use super::http;
 use crate::{error::Error, workspace};
 
-/// The time without an answer after which the server counts as stuck.
+/// The time without a response after which the server counts as stuck.
 pub const PATIENCE: Duration = Duration::from_secs(60);
-/// Between two looks at something that is waited for.
+/// The interval between polls.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// A running server; killed where it is forgotten.
+/// A running server. It is killed when dropped.
 #[derive(Debug)]
 pub struct Server {
     child: Child,
     command: String,
-    /// Its address.
+    /// The address on which it listens.
     pub address: SocketAddr,
-    /// The model's name.
+    /// The name of the model.
     pub model: String,
 }
 
@@ -38,7 +38,7 @@ pub struct Server {
 pub struct Metrics(BTreeMap<String, f64>);
 
 impl Server {
-    /// Starts `emberlm serve MODEL` with options, once it has said where it listens.
+    /// Starts `emberlm serve MODEL` with options, and waits until it has printed its address.
     pub fn start<S: AsRef<OsStr>>(
         binary: &Path,
         model: &Path,
@@ -47,7 +47,7 @@ impl Server {
         Self::spawn(Command::new(binary), model, options)
     }
 
-    /// As [`Server::start`], with a limit of the memory, in bytes, that each of its processes may allocate (Linux).
+    /// As [`Server::start`], with a memory limit per process in bytes (Linux only).
     pub fn start_within<S: AsRef<OsStr>>(
         limit: u64,
         binary: &Path,
@@ -81,7 +81,7 @@ impl Server {
         let said_where = said.trim().strip_prefix("http://");
         let address = said_where.and_then(|address| address.parse().ok());
         let (Some(Ok(_)), Some(address)) = (read, address) else {
-            // It may have ended by itself.
+            // The process may have exited already.
             let _ = child.kill();
             let _ = child.wait();
             return Err(Error::Unnamed {
@@ -103,7 +103,7 @@ impl Server {
         Ok(server)
     }
 
-    /// The body at a path.
+    /// The body of the response to a GET request.
     pub fn get(&self, path: &str) -> Result<String, Error> {
         let asked = http::connect(self.address, PATIENCE)
             .and_then(|stream| http::ask(stream, "GET", path, b""))
@@ -115,18 +115,19 @@ impl Server {
         }
     }
 
-    /// The body at a path, as JSON.
+    /// The body of the response to a GET request, as JSON.
     pub fn json(&self, path: &str) -> Result<Value, Error> {
         let text = self.get(path)?;
         serde_json::from_str(&text).map_err(|_| self.wrong(path, &text))
     }
 
-    /// Its counters.
+    /// The server's metrics.
     pub fn metrics(&self) -> Result<Metrics, Error> {
         Ok(Metrics::read(&self.get("/metrics")?))
     }
 
-    /// Waits until nothing runs or waits and `slots` are free; how long that took, or what is not so.
+    /// Waits until no request is running or waiting and `slots` slots are free. Returns the time it took, or
+    /// the reason if the condition is not met within the limit.
     pub fn quiet(&self, slots: usize, within: Duration) -> Result<Result<Duration, String>, Error> {
         let start = Instant::now();
         loop {
@@ -145,18 +146,18 @@ impl Server {
         }
     }
 
-    /// Its resident memory in bytes, if the system reports it (Linux).
+    /// Resident memory in bytes, if the operating system reports it (Linux).
     pub fn resident(&self) -> Option<u64> {
         resident(self.child.id())
     }
 
-    /// As [`Server::resident`], with its child processes.
+    /// As [`Server::resident`], including child processes.
     pub fn resident_of_all(&self) -> Option<u64> {
         let children = children(self.child.id()).into_iter().filter_map(resident);
         Some(self.resident()? + children.sum::<u64>())
     }
 
-    /// The number of its open files and connections, if the system reports it (Linux).
+    /// The number of open files and connections, if the operating system reports it (Linux).
     pub fn open_files(&self) -> Option<usize> {
         Some(fs::read_dir(self.proc("fd")).ok()?.count())
     }
@@ -165,7 +166,7 @@ impl Server {
         PathBuf::from(format!("/proc/{}/{name}", self.child.id()))
     }
 
-    /// Asks it to end, which it must do by itself and with success.
+    /// Stops the server. Fails if it does not exit with success.
     pub fn stop(mut self) -> Result<(), Error> {
         let mut kill = Command::new("kill");
         workspace::success(kill.args(["-TERM", &self.child.id().to_string()]))?;
@@ -198,7 +199,7 @@ impl Server {
     }
 }
 
-/// A process's resident memory in bytes.
+/// The resident memory of a process in bytes.
 fn resident(process: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status
@@ -208,7 +209,7 @@ fn resident(process: u32) -> Option<u64> {
     Some(kib << 10)
 }
 
-/// The processes that a process has started and that still run.
+/// The running child processes of a process.
 fn children(process: u32) -> Vec<u32> {
     let threads = fs::read_dir(format!("/proc/{process}/task"))
         .into_iter()
@@ -223,14 +224,14 @@ fn children(process: u32) -> Vec<u32> {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended.
+        // The process may have exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
 impl Metrics {
-    /// Reads Prometheus' text format.
+    /// Parses Prometheus' text format.
     pub fn read(text: &str) -> Self {
         let mut sums = BTreeMap::new();
         for line in text.lines().filter(|line| !line.starts_with('#')) {
@@ -245,7 +246,7 @@ impl Metrics {
         Self(sums)
     }
 
-    /// A sum, where there is one.
+    /// The sum over all labels, if the metric exists.
     pub fn get(&self, name: &str) -> Option<f64> {
         self.0.get(name).copied()
     }

@@ -1,7 +1,9 @@
-//! A model in seconds: bytes, two small layers, trained on a text of a formula; or one of a preset's sizes.
+//! Models for the server's tests: a small byte model that is trained in seconds, or a model with the sizes of a
+//! preset.
 //!
-//! The small one is sure enough of most of its text that sums in another order choose the same tokens, unsure of the numbers, and its
-//! text has characters of one to four bytes, which its tokens cut.
+//! The small model predicts most of its text with enough certainty that sums in another order select the same
+//! tokens, but is uncertain about the numbers. Its text has characters of one to four bytes, which are divided
+//! among tokens.
 
 use std::{
     fs,
@@ -11,7 +13,7 @@ use std::{
 
 use crate::{error::Error, workspace};
 
-/// The settings that make it small.
+/// The settings of the small model.
 const SIZES: [&str; 6] = [
     "model.d_model=64",
     "model.n_layers=2",
@@ -21,15 +23,15 @@ const SIZES: [&str; 6] = [
     "train.micro_batch=4",
 ];
 
-/// Makes it under `folder` and returns its path.
+/// Trains the small model in `folder` and returns its path.
 pub fn make(binary: &Path, folder: &Path) -> Result<PathBuf, Error> {
     let set = SIZES.iter().flat_map(|size| ["--set", size]);
     let words = ["--preset", "pocket-tales", "--steps", "150"];
     trained(binary, folder, "byte", "sums", words.into_iter().chain(set))
 }
 
-/// A model of a preset's sizes with GPT-2's tokens, after one step of a few tokens, under `folder`: the model that
-/// `emberlm new` makes has no tokenizer, so that it could not be served.
+/// Trains a model with a preset's sizes and GPT-2's tokenizer for one step in `folder`. A model of `emberlm
+/// new` has no tokenizer and cannot be served.
 pub fn of_preset(binary: &Path, folder: &Path, preset: &str) -> Result<PathBuf, Error> {
     let words = ["--preset", preset, "--steps", "1"];
     let set = [
@@ -68,7 +70,7 @@ fn trained<'a>(
     Ok(model)
 }
 
-/// Runs a command to success; what it says is shown if it fails.
+/// Runs a command and prints its output only if it fails.
 fn quietly(command: &mut Command) -> Result<(), Error> {
     let output = command.output().map_err(|source| Error::Start {
         command: workspace::shown(command),

@@ -1,4 +1,4 @@
-//! Requests at temperature 0, and the answers to a single client.
+//! Requests at temperature 0, with the answers to a single client.
 
 use std::{io, net::Shutdown, time::Duration};
 
@@ -13,12 +13,12 @@ use crate::{
     },
 };
 
-/// The number of them.
+/// The number of cases.
 const CASES: usize = 24;
-/// The margin of each token over the second most probable one, in nats: sums over another number of sequences are
-/// added in another order, and may reverse a near tie.
+/// The minimum margin of each token over the second most probable one, in nats. Sums over another number of
+/// sequences have another order and can reverse a near tie.
 const MARGIN: f64 = 1e-3;
-/// Candidates until there are enough such.
+/// The maximum number of candidates.
 const MOST: usize = 4000;
 
 /// A request and its answer.
@@ -30,7 +30,7 @@ pub struct Case {
     answer: Answer,
 }
 
-/// The parts of an answer that must be equal.
+/// The parts of an answer that are compared.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Answer {
     text: String,
@@ -38,7 +38,7 @@ pub struct Answer {
     tokens: u64,
 }
 
-/// The cases that this server's model is sure of, each asked by itself.
+/// Cases whose tokens the model selects with a sufficient margin, with the answers to a single client.
 pub fn of_one_client(server: &Server) -> Result<Vec<Case>, Error> {
     let mut cases = Vec::new();
     for number in 0..MOST {
@@ -55,7 +55,7 @@ pub fn of_one_client(server: &Server) -> Result<Vec<Case>, Error> {
             continue;
         }
         case.answer = case.alone(server)?;
-        // A third ends by a text that comes up in it.
+        // A third of the cases end at a stop text that occurs in the answer.
         if number % 3 == 0 {
             let text = &case.answer.text;
             let middle = text.chars().skip(text.chars().count() / 2).take(3);
@@ -77,7 +77,7 @@ pub fn of_one_client(server: &Server) -> Result<Vec<Case>, Error> {
 }
 
 impl Case {
-    /// The request's body.
+    /// The body of the request.
     pub fn body(&self, stream: bool) -> Value {
         let mut body = json!({
             "model": Value::Null,
@@ -95,12 +95,12 @@ impl Case {
         body
     }
 
-    /// The most tokens that come.
+    /// The maximum number of tokens of the answer.
     pub fn max_tokens(&self) -> usize {
         self.max_tokens
     }
 
-    /// Returns true if an answer equals that to a single client.
+    /// Checks that an answer equals the answer to a single client.
     pub fn compare(&self, answer: &Answer, how: &str) -> Result<(), String> {
         if *answer == self.answer {
             return Ok(());
@@ -111,7 +111,7 @@ impl Case {
         ))
     }
 
-    /// Asks again, without other clients.
+    /// Repeats the request without other clients and checks the answer.
     pub fn check(&self, server: &Server) -> Result<(), String> {
         let answer = self.alone(server).map_err(|error| error.to_string())?;
         self.compare(&answer, "by itself")
@@ -123,8 +123,8 @@ impl Case {
         asked.map_err(|error| wrong(&body, &error))
     }
 
-    /// The smallest margin of a token over the second most probable one, from the stream of the page, whose tokens
-    /// are ids: several of a completion's may have one text.
+    /// The smallest margin of a token over the second most probable one. It is read from the playground's
+    /// stream, which identifies tokens by id: several tokens of a completion may have the same text.
     fn margin(&self, server: &Server) -> Result<f64, Error> {
         let body = json!({
             "model": server.model,
@@ -148,7 +148,7 @@ impl Case {
 }
 
 impl Answer {
-    /// Of a body that came whole.
+    /// Parses a complete body.
     pub fn whole(text: &str) -> io::Result<Self> {
         let mut answer = Self::default();
         let value: Value = serde_json::from_str(text).map_err(|_| unlike(text))?;
@@ -156,7 +156,7 @@ impl Answer {
         answer.ended(text)
     }
 
-    /// Of a stream, until its end.
+    /// Reads a stream to its end.
     pub fn streamed(body: http::Body) -> io::Result<Self> {
         let mut answer = Self::default();
         for event in Events::new(body) {
@@ -181,21 +181,22 @@ impl Answer {
         Ok(())
     }
 
-    /// An answer says how it ended and what it counted.
-    fn ended(self, told: &str) -> io::Result<Self> {
+    /// Checks that the answer has a finish reason and a token count.
+    fn ended(self, text_received: &str) -> io::Result<Self> {
         match self.finish.is_empty() || self.tokens == 0 {
-            true => Err(unlike(told)),
+            true => Err(unlike(text_received)),
             false => Ok(self),
         }
     }
 }
 
-/// Asks for a completion, whose model is filled in, and reads the answer's head; anything but 200 is an error.
+/// Sends a completion request for the server's model and reads the head of the response. A status other than
+/// 200 is an error.
 pub fn ask(server: &Server, body: &Value) -> io::Result<http::Reply> {
     post(server, "/v1/completions", &of(server, body))
 }
 
-/// Asks for a completion, and leaves after a while without having read of it.
+/// Sends a completion request and disconnects after a while without reading.
 pub fn ask_and_leave(server: &Server, body: &Value, after: Duration) -> io::Result<()> {
     let mut stream = http::connect(server.address, PATIENCE)?;
     let body = of(server, body).to_string();
@@ -203,7 +204,7 @@ pub fn ask_and_leave(server: &Server, body: &Value, after: Duration) -> io::Resu
     request.push_str(&body);
     io::Write::write_all(&mut stream, request.as_bytes())?;
     std::thread::sleep(after);
-    // The server may have been quicker.
+    // The server may have closed the connection already.
     let _ = stream.shutdown(Shutdown::Both);
     Ok(())
 }
@@ -261,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn another_answer_is_told_with_both() {
+    fn a_different_answer_is_reported_with_both_texts() {
         let case = Case {
             prompt: "1 and".to_owned(),
             max_tokens: 8,

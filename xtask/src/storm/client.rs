@@ -1,4 +1,4 @@
-//! The loop of a client: asks and compares, asks and leaves, or sends nonsense.
+//! The loop of a client: it reads and compares answers, disconnects early, or sends malformed requests.
 
 use emberlm_system::random::SplitMix64;
 use std::{io, thread, time::Duration};
@@ -6,39 +6,40 @@ use std::{io, thread, time::Duration};
 use super::{Shared, cases, cases::Answer};
 use crate::served::events::Events;
 
-/// Between two requests of a client that sends nonsense.
-const NONSENSE_PAUSE: Duration = Duration::from_millis(20);
+/// The pause between two malformed requests.
+const MALFORMED_PAUSE: Duration = Duration::from_millis(20);
 
-/// One of the clients.
+/// A client of the storm.
 #[derive(Debug)]
 pub struct Client {
-    manner: Manner,
+    behaviour: Behaviour,
     random: SplitMix64,
-    /// Which nonsense is next: each kind has its turn.
+    /// The index of the next malformed request. The kinds are sent in turn.
     next: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Manner {
-    /// Reads to the end.
-    Whole,
-    /// Leaves in the middle.
+enum Behaviour {
+    /// Reads complete answers.
+    ReadsAll,
+    /// Disconnects within an answer.
     Leaves,
-    /// Sends what is no request.
-    Nonsense,
+    /// Sends malformed requests.
+    SendsMalformed,
 }
 
 impl Client {
-    /// Every second one leaves, and a tenth of all sends nonsense.
+    /// Creates client `number`. Every second client disconnects early, and a tenth of all send malformed
+    /// requests.
     pub fn new(number: usize, seed: u64) -> Self {
-        let manner = match number % 10 {
-            number if number % 2 == 0 => Manner::Leaves,
-            1 => Manner::Nonsense,
-            _ => Manner::Whole,
+        let behaviour = match number % 10 {
+            number if number % 2 == 0 => Behaviour::Leaves,
+            1 => Behaviour::SendsMalformed,
+            _ => Behaviour::ReadsAll,
         };
         let random = SplitMix64::stream(seed, number as u64);
         Self {
-            manner,
+            behaviour,
             random,
             next: number,
         }
@@ -47,10 +48,10 @@ impl Client {
     /// Runs until the storm is over.
     pub fn run(mut self, shared: &Shared<'_>) {
         while !shared.is_over() {
-            match self.manner {
-                Manner::Whole => self.whole(shared),
-                Manner::Leaves => self.leaves(shared),
-                Manner::Nonsense => self.nonsense(shared),
+            match self.behaviour {
+                Behaviour::ReadsAll => self.whole(shared),
+                Behaviour::Leaves => self.leaves(shared),
+                Behaviour::SendsMalformed => self.send_malformed(shared),
             }
         }
     }
@@ -68,7 +69,7 @@ impl Client {
             Ok(answer) => case.compare(&answer, how),
             Err(error) => Err(format!("{how}: {error}")),
         };
-        shared.tell(|report| match compared {
+        shared.record(|report| match compared {
             Ok(()) => report.compared += 1,
             Err(wrong) => report.failed(wrong),
         });
@@ -77,7 +78,7 @@ impl Client {
     fn leaves(&mut self, shared: &Shared<'_>) {
         let case = &shared.cases[self.random.index(shared.cases.len())];
         let left = match self.random.index(4) {
-            // Having read nothing.
+            // Disconnects without reading.
             0 => {
                 let stream = self.random.index(2) == 0;
                 let after = Duration::from_millis(self.random.below(50));
@@ -85,13 +86,13 @@ impl Client {
             }
             _ => self.leaves_a_stream(shared, case),
         };
-        shared.tell(|report| match left {
+        shared.record(|report| match left {
             Ok(()) => report.left += 1,
             Err(error) => report.failed(format!("before leaving: {error}")),
         });
     }
 
-    /// Reads some of the tokens; a socket that is closed with more to be read resets the connection.
+    /// Reads some of the tokens. Closing a socket with unread data resets the connection.
     fn leaves_a_stream(&mut self, shared: &Shared<'_>, case: &cases::Case) -> io::Result<()> {
         let tokens = self.random.index(case.max_tokens());
         let reply = cases::ask(shared.server, &case.body(true))?;
@@ -101,14 +102,14 @@ impl Client {
         Ok(())
     }
 
-    fn nonsense(&mut self, shared: &Shared<'_>) {
-        // Refusing takes so little that without a pause most of a storm would be this.
-        thread::sleep(NONSENSE_PAUSE);
-        let kind = &shared.nonsense[self.next % shared.nonsense.len()];
+    fn send_malformed(&mut self, shared: &Shared<'_>) {
+        // Rejections are so cheap that without a pause most requests of a storm would be malformed.
+        thread::sleep(MALFORMED_PAUSE);
+        let kind = &shared.malformed_requests[self.next % shared.malformed_requests.len()];
         self.next += 1;
         let sent = kind.send(shared.server);
-        shared.tell(|report| match sent {
-            Ok(()) => report.nonsense(kind.name),
+        shared.record(|report| match sent {
+            Ok(()) => report.refused(kind.name),
             Err(wrong) => report.failed(format!("{}: {wrong}", kind.name)),
         });
     }
@@ -119,12 +120,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn half_of_64_leave_and_a_tenth_sends_nonsense() {
-        let manners: Vec<Manner> = (0..64)
-            .map(|number| Client::new(number, 1).manner)
+    fn half_of_64_leave_and_a_tenth_sends_malformed_requests() {
+        let behaviours: Vec<Behaviour> = (0..64)
+            .map(|number| Client::new(number, 1).behaviour)
             .collect();
-        let count = |wanted| manners.iter().filter(|manner| **manner == wanted).count();
-        let all = [Manner::Whole, Manner::Leaves, Manner::Nonsense].map(count);
+        let count = |wanted| {
+            behaviours
+                .iter()
+                .filter(|behaviour| **behaviour == wanted)
+                .count()
+        };
+        let all = [
+            Behaviour::ReadsAll,
+            Behaviour::Leaves,
+            Behaviour::SendsMalformed,
+        ]
+        .map(count);
         assert_eq!(all, [25, 32, 7]);
     }
 }

@@ -1,43 +1,43 @@
-//! The server's resident memory over a run, and whether it grew.
+//! The server's resident memory during a run, and its growth.
 //!
-//! Allocators keep what is freed, and the first requests of each size add to it: so growth is counted from the time when
-//! a fifth of the run is over, from the mean of the tenth that follows to the mean of the last tenth.
+//! Allocators keep freed memory, and the first requests of each size add to it. Growth is therefore measured
+//! after the first fifth of the run: from the mean of the following tenth to the mean of the last tenth.
 
-/// The allowed growth in the last four fifths of a run: a twentieth of the memory, and 8 MiB, since a small server's
-/// memory goes up and down by a few MiB with the requests that are under way.
+/// The allowed growth in the last four fifths of a run: a twentieth of the memory plus 8 MiB. A small server's
+/// memory varies by a few MiB with the running requests.
 const ALLOWED_PART: f64 = 0.05;
 const ALLOWED_MIB: f64 = 8.0;
 
-/// Memory sampled at even distances, in MiB.
+/// Memory in MiB, sampled at regular intervals.
 #[derive(Clone, Debug, Default)]
 pub struct Footprint(Vec<f64>);
 
-/// The samples.
+/// The growth of the memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Growth {
-    /// MiB when a fifth was over.
+    /// MiB after a fifth of the run.
     pub early: f64,
-    /// MiB in the end.
+    /// MiB at the end.
     pub late: f64,
-    /// The most MiB.
+    /// The highest sample in MiB.
     pub peak: f64,
     /// The allowed growth in MiB.
     pub allowed: f64,
 }
 
 impl Footprint {
-    /// Adds a sample in bytes, if the system reports it.
+    /// Adds a sample in bytes, if the operating system reports it.
     pub fn add(&mut self, bytes: Option<u64>) {
         self.0
             .extend(bytes.map(|bytes| bytes as f64 / f64::from(1 << 20)));
     }
 
-    /// The last sample; NaN if the system does not report it.
+    /// The last sample. NaN if the operating system does not report it.
     pub fn last_mib(&self) -> f64 {
         self.0.last().copied().unwrap_or(f64::NAN)
     }
 
-    /// The growth; `None` for too few samples.
+    /// The growth. `None` if there are too few samples.
     pub fn growth(&self) -> Option<Growth> {
         let tenth = self.0.len() / 10;
         if tenth == 0 {
@@ -55,12 +55,12 @@ impl Footprint {
 }
 
 impl Growth {
-    /// MiB that came to it.
+    /// The growth in MiB.
     pub fn grown(&self) -> f64 {
         self.late - self.early
     }
 
-    /// Returns true if that is too much.
+    /// Returns true if the growth exceeds the allowed growth.
     pub fn is_leak(&self) -> bool {
         self.grown() > self.allowed
     }
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_first_requests_take_is_no_leak() {
+    fn memory_of_the_first_requests_is_no_leak() {
         let warm = (0..100).map(|i| if i < 20 { 10 * i } else { 200 });
         let growth = growth(warm).unwrap();
         assert_eq!((growth.early, growth.late), (200.0, 200.0));
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_on_growing_is() {
+    fn steady_growth_is_a_leak() {
         let growth = growth(100..200).unwrap();
         assert_eq!(growth.early, 124.5);
         assert_eq!(growth.grown(), 70.0);
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn without_samples_nothing_is_said() {
+    fn without_samples_there_is_no_growth() {
         assert_eq!(growth([1, 2, 3]), None);
     }
 }

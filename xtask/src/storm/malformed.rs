@@ -1,4 +1,4 @@
-//! Nonsense: what a server must refuse by a code and a reason, or survive.
+//! Malformed requests, which a server must reject with a code and a reason, or survive.
 
 use std::{
     io::{self, Write},
@@ -17,7 +17,7 @@ const CHAT: &str = "/v1/chat/completions";
 const RESPONSES: &str = "/v1/responses";
 const EMBEDDINGS: &str = "/v1/embeddings";
 
-/// A kind of nonsense.
+/// A malformed request.
 #[derive(Clone, Debug)]
 pub struct Malformed {
     /// Its name.
@@ -27,20 +27,20 @@ pub struct Malformed {
 
 #[derive(Clone, Debug)]
 enum What {
-    /// A whole request, and the codes that may answer it.
+    /// A complete request, and the allowed status codes.
     Request {
         method: &'static str,
         path: &'static str,
         body: Vec<u8>,
         codes: &'static [u16],
     },
-    /// Bytes on the connection, which is closed then: nobody reads an answer.
+    /// Bytes after which the connection is closed without reading a response.
     Cut(Vec<u8>),
-    /// Bytes, after which the answer's head must come with one of these codes, or the connection's end.
+    /// Bytes after which the server must respond with one of these codes or close the connection.
     Raw(Vec<u8>, &'static [u16]),
 }
 
-/// One of each kind; `MODEL` in a body stands for the model's name.
+/// All malformed requests. `MODEL` in a body stands for the name of the model.
 pub fn all() -> Vec<Malformed> {
     let field = |name, field: &str| {
         let body = format!(r#"{{"model":"MODEL","prompt":"1 and 2","max_tokens":4,{field}}}"#);
@@ -156,7 +156,7 @@ fn refused(name: &'static str, path: &'static str, body: String) -> Malformed {
 }
 
 impl Malformed {
-    /// Sends it; an error says what came in place of what should.
+    /// Sends the request. The error describes the unexpected response.
     pub fn send(&self, server: &Server) -> Result<(), String> {
         let stream = http::connect(server.address, PATIENCE).map_err(|error| error.to_string())?;
         match &self.what {
@@ -168,8 +168,8 @@ impl Malformed {
             } => {
                 let body = named(body, &server.model);
                 let reply = http::ask(stream, method, path, &body);
-                let told = reply.and_then(|reply| Ok((reply.status, reply.text()?)));
-                let (status, text) = told.map_err(|error| error.to_string())?;
+                let received = reply.and_then(|reply| Ok((reply.status, reply.text()?)));
+                let (status, text) = received.map_err(|error| error.to_string())?;
                 match codes.contains(&status) && has_reason(&text) {
                     true => Ok(()),
                     false => Err(format!("{status} {text}")),
@@ -183,7 +183,7 @@ impl Malformed {
             What::Cut(bytes) => {
                 let mut stream = stream;
                 stream.write_all(bytes).map_err(|error| error.to_string())?;
-                // The server may be gone by then.
+                // The server may have closed the connection already.
                 let _ = stream.shutdown(Shutdown::Both);
                 Ok(())
             }
@@ -191,7 +191,7 @@ impl Malformed {
     }
 }
 
-/// The answer to bytes: a code, or `None` if the server closes the connection.
+/// The status code of the response to bytes, or `None` if the server closes the connection.
 fn raw(mut stream: std::net::TcpStream, bytes: &[u8]) -> io::Result<Option<u16>> {
     stream.write_all(bytes)?;
     match http::reply(stream) {
@@ -210,7 +210,7 @@ fn named(body: &[u8], model: &str) -> Vec<u8> {
     }
 }
 
-/// Returns true if an error's envelope has a message.
+/// Returns true if the error object has a message.
 fn has_reason(text: &str) -> bool {
     let value: Value = serde_json::from_str(text).unwrap_or_default();
     let message = value["error"]["message"].as_str();

@@ -4,29 +4,29 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::{TOLD, footprint::Footprint, footprint::Growth};
+use super::{PRINTED, footprint::Footprint, footprint::Growth};
 
-/// Failures that begin alike are alike.
+/// Failures with the same first characters count as the same.
 const ALIKE: usize = 40;
 
-/// Counts, and what went wrong.
+/// The counts and failures of a storm.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// Its duration.
+    /// The duration.
     pub seconds: f64,
-    /// Answers that were read completely and equal those to a single client.
+    /// Complete answers that equal the answers to a single client.
     pub compared: usize,
-    /// Clients that left in the middle.
+    /// Clients that disconnected early.
     pub left: usize,
-    /// Nonsense that was refused or survived, by its kind.
+    /// Malformed requests that were rejected or survived, by kind.
     pub refused: BTreeMap<&'static str, usize>,
-    /// Tokens that the server made in all.
+    /// Tokens that the server generated in total.
     pub generated: Option<f64>,
-    /// After how long nothing ran any more.
+    /// Seconds after which no request was running.
     pub quiet_seconds: Option<f64>,
-    /// The server's memory, if the system reports it.
+    /// The server's memory, if the operating system reports it.
     pub growth: Option<Growth>,
-    /// Open files before and after, if the system reports it.
+    /// Open files before and after the storm, if the operating system reports them.
     pub open_files: Option<(usize, usize)>,
     /// Descriptions of the first failures.
     pub failures: Vec<String>,
@@ -35,22 +35,22 @@ pub struct Report {
 }
 
 impl Report {
-    /// Records a failure; one like an earlier one is only counted.
+    /// Records a failure. A failure like an earlier one is only counted.
     pub fn failed(&mut self, failure: String) {
         self.failed += 1;
         let begins = |text: &str| text.chars().take(ALIKE).collect::<String>();
-        let alike = |told: &String| begins(told) == begins(&failure);
-        if self.failures.len() < TOLD && !self.failures.iter().any(alike) {
+        let alike = |earlier: &String| begins(earlier) == begins(&failure);
+        if self.failures.len() < PRINTED && !self.failures.iter().any(alike) {
             self.failures.push(failure);
         }
     }
 
-    /// Notes nonsense that was dealt with.
-    pub fn nonsense(&mut self, kind: &'static str) {
+    /// Records a malformed request that was rejected or survived.
+    pub fn refused(&mut self, kind: &'static str) {
         *self.refused.entry(kind).or_default() += 1;
     }
 
-    /// Judges the memory.
+    /// Records the memory, and a failure if it grew too much.
     pub fn memory(&mut self, footprint: Footprint) {
         self.growth = footprint.growth();
         if let Some(growth) = self.growth.filter(Growth::is_leak) {
@@ -63,10 +63,10 @@ impl Report {
         }
     }
 
-    /// Judges the open files, connections among them.
+    /// Compares the number of open files, including connections, before and after.
     pub fn files(&mut self, before: Option<usize>, after: Option<usize>) {
         self.open_files = before.zip(after);
-        // The question for it is a connection itself, and another may be about to close.
+        // The request that reads the number is itself a connection, and another may be about to close.
         if let Some((before, after)) = self
             .open_files
             .filter(|(before, after)| *after > before + 4)
@@ -77,12 +77,12 @@ impl Report {
         }
     }
 
-    /// Returns true without failures.
+    /// Returns true if there are no failures.
     pub fn is_good(&self) -> bool {
         self.failed == 0 && self.compared > 0 && self.left > 0 && !self.refused.is_empty()
     }
 
-    /// One object with everything.
+    /// All figures as JSON.
     pub fn to_json(&self) -> Value {
         json!({
             "seconds": self.seconds,
@@ -105,7 +105,7 @@ impl Report {
         })
     }
 
-    /// Lines to read.
+    /// All figures as text.
     pub fn to_text(&self) -> String {
         let mut rows = vec![
             ("seconds", format!("{:.1}", self.seconds)),
@@ -164,12 +164,12 @@ mod tests {
             left: 2,
             ..Report::default()
         };
-        report.nonsense("no JSON");
+        report.refused("no JSON");
         report
     }
 
     #[test]
-    fn a_storm_in_which_nothing_happened_is_no_good_one() {
+    fn a_storm_without_answers_fails() {
         assert!(good().is_good());
         for left_out in [
             Report {
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_counted_beyond_those_told() {
+    fn failures_are_counted_beyond_the_printed_ones() {
         let mut report = good();
         for number in 0..100 {
             report.failed(format!("wrong {number}"));
@@ -195,7 +195,7 @@ mod tests {
         assert!(!report.is_good());
         assert_eq!(
             (report.to_json()["failed"].as_u64(), report.failures.len()),
-            (Some(100), TOLD)
+            (Some(100), PRINTED)
         );
         assert!(report.to_text().ends_with("FAILED  wrong 19\n"));
         let mut report = good();
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_that_stay_are_a_failure() {
+    fn leaked_connections_are_a_failure() {
         let files = |after| {
             let mut report = good();
             report.files(Some(20), Some(after));

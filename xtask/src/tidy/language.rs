@@ -1,5 +1,5 @@
-//! The language of the workspace: the phrases of `xtask/language.toml` are refused in comments, messages and
-//! documentation, and so are doc comments that begin with a question word.
+//! Checks the language of comments, messages and documentation: the phrases of `xtask/language.toml` are
+//! refused, as are doc comments that begin with a question word.
 
 use std::path::Path;
 
@@ -11,18 +11,18 @@ use crate::error::Error;
 /// The list of refused phrases, relative to the workspace's root.
 const LIST: &str = "xtask/language.toml";
 
-/// A word with its line, counted from 1. A word of no letters is a boundary that no phrase crosses.
+/// A word with its line number, counted from 1. A word without letters is a boundary that phrases do not cross.
 type Word = (usize, String);
 
 /// The refused phrases and openings.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Language {
-    /// First words that a doc comment does not have.
+    /// Refused first words of doc comments.
     openings: Vec<String>,
-    /// Files that are not prose: corpora and data of other programs.
+    /// Files that are not prose: corpora, and data of other programs.
     exempt: Vec<String>,
-    /// The phrases.
+    /// The refused phrases with their replacements.
     term: Vec<Term>,
 }
 
@@ -31,7 +31,7 @@ pub struct Language {
 struct Term {
     /// The replacement.
     write: String,
-    /// Phrases, as whole words in any case.
+    /// The refused phrases, as whole words in any case.
     not: Vec<String>,
 }
 
@@ -86,7 +86,7 @@ impl Language {
         findings
     }
 
-    /// `comments` are the first lines of comments.
+    /// Checks the first words of `comments`, which are the first lines of comments.
     fn openings(&self, file: &str, comments: &[(usize, String)]) -> Vec<Finding> {
         let refused = comments.iter().filter_map(|(line, comment)| {
             let (_, first) = words(*line, comment).into_iter().next()?;
@@ -181,7 +181,7 @@ fn markdown_words(text: &str) -> Vec<Word> {
     words(1, &prose)
 }
 
-/// The first line of each comment that has a line for itself.
+/// The first line of each comment on a separate line.
 fn script_comments(text: &str) -> Vec<(usize, String)> {
     let comment = |line: &str| {
         let line = line.trim_start();

@@ -1,6 +1,6 @@
-//! Allowed dependencies between crates, and the crates that may name a concrete backend.
+//! The allowed dependencies between crates, and the crates that may name a backend.
 //!
-//! Only what ships is checked: tests (dev-dependencies) may use any crate and any backend.
+//! Only shipped dependencies are checked. Tests (dev-dependencies) may use any crate and any backend.
 
 use cargo_metadata::{Dependency, DependencyKind, Package};
 
@@ -9,7 +9,7 @@ use super::Finding;
 const LAYERS: &str = "layers";
 const BACKENDS: &str = "backends";
 
-/// The crates of this workspace that each crate may depend on. A new crate takes its place here.
+/// The crates of this workspace that each crate may depend on. Add new crates here.
 const ALLOWED: [(&str, &[&str]); 16] = [
     ("emberlm-system", &[]),
     ("emberlm-sandbox", &[]),
@@ -100,7 +100,7 @@ const EVERY_LIBRARY: [&str; 11] = [
     "emberlm-serve",
 ];
 
-/// `emberlm-kernels` is here because it implements its trait for each backend, behind that backend's feature.
+/// `emberlm-kernels` implements its trait for each backend, behind the feature of that backend.
 const MAY_NAME_BACKENDS: [&str; 5] = [
     "emberlm-cli",
     "emberlm-examples",
@@ -109,13 +109,13 @@ const MAY_NAME_BACKENDS: [&str; 5] = [
     "xtask",
 ];
 
-/// The name of a backend, as a feature of `burn` or of our crates, and as the end of a `burn-…` crate's name.
+/// Names of backends: as features of `burn` and of our crates, and as suffixes of `burn-…` crates.
 const BACKEND_NAMES: [&str; 12] = [
     "flex", "ndarray", "wgpu", "webgpu", "vulkan", "metal", "cuda", "rocm", "cpu", "candle", "tch",
     "cubecl",
 ];
 
-/// Checks one package of the workspace.
+/// Checks a package of the workspace.
 pub fn check(package: &Package, file: &str, text: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     for dependency in package
@@ -185,7 +185,7 @@ fn backend(package: &str, dependency: &Dependency) -> Option<(&'static str, Stri
     ))
 }
 
-/// The line where the manifest first mentions a dependency as a key.
+/// The first line of the manifest that has the dependency as a key.
 fn line_of(manifest: &str, dependency: &str) -> usize {
     let is_key = |line: &str| {
         line.trim_start()

@@ -1,18 +1,18 @@
-//! Splits Rust source into code, string literals and comments, line by line, so that a rule about one of them does not
-//! see the others.
+//! Splits Rust source into code, string literals and comments by line, so that a rule can check one of them.
 
-/// One line of a source file.
+/// A line of a source file.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Line {
     /// The code, with each string literal as `""` and without comments.
     pub code: String,
-    /// The string literals that begin on this line.
+    /// String literals that begin on this line.
     pub strings: Vec<String>,
-    /// The text of comments after `//`, or between `/*` and `*/`. A doc comment's begins with `/` or `!`.
+    /// The text of comments after `//`, or between `/*` and `*/`. The text of a doc comment begins with `/` or
+    /// `!`.
     pub comment: String,
 }
 
-/// Reads a file that compiles; of one that does not, some lines may be misread.
+/// Splits a file that compiles. Lines of other files may be misread.
 pub fn lines(source: &str) -> Vec<Line> {
     let mut lexer = Lexer {
         chars: source.chars().collect(),
@@ -61,7 +61,7 @@ impl Lexer {
             .all(|(ahead, wanted)| self.peek(ahead) == Some(wanted))
     }
 
-    /// Takes one character, counting lines.
+    /// Takes one character and counts lines.
     fn take(&mut self) -> Option<char> {
         let next = self.peek(0)?;
         self.at += 1;
@@ -71,7 +71,7 @@ impl Lexer {
         Some(next)
     }
 
-    /// Takes one character as code.
+    /// Takes one character of code.
     fn keep(&mut self) {
         if let Some(next) = self.take().filter(|next| *next != '\n')
             && let Some(line) = self.lines.last_mut()
@@ -80,7 +80,7 @@ impl Lexer {
         }
     }
 
-    /// Takes one character as comment.
+    /// Takes one character of a comment.
     fn keep_comment(&mut self) {
         if let Some(next) = self.take().filter(|next| *next != '\n')
             && let Some(line) = self.lines.last_mut()
@@ -109,7 +109,8 @@ impl Lexer {
         }
     }
 
-    /// The number of hashes, if a raw string's quote and hashes begin here: the `r` before it is already code.
+    /// The number of hashes, if the quote and hashes of a raw string begin here. The `r` before them is already
+    /// part of the code.
     fn raw_string(&self) -> Option<usize> {
         let hashes = self
             .chars
@@ -121,7 +122,7 @@ impl Lexer {
         (matches!(prefix, "r" | "br" | "cr") && self.peek(hashes) == Some('"')).then_some(hashes)
     }
 
-    /// The word that the code so far ends with.
+    /// The word at the end of the code so far.
     fn code_word(&self) -> &str {
         let code = self.lines.last().map_or("", |line| line.code.as_str());
         let start = code
@@ -130,7 +131,7 @@ impl Lexer {
         code.get(start..).unwrap_or_default()
     }
 
-    /// Takes a string literal from its hashes or quote to its end; `raw` is its number of hashes.
+    /// Takes a string literal, from its hashes or quote to its end. `raw` is the number of hashes.
     fn string(&mut self, raw: Option<usize>) {
         let line = self.lines.len() - 1;
         let end = format!("\"{}", "#".repeat(raw.unwrap_or(0)));
@@ -150,7 +151,7 @@ impl Lexer {
         }
     }
 
-    /// A character literal is skipped; a lifetime is code.
+    /// Skips a character literal. A lifetime is code.
     fn quote(&mut self) {
         let escaped = self.peek(1) == Some('\\');
         if !escaped && self.peek(2) != Some('\'') {

@@ -1,5 +1,5 @@
-//! The links of the documentation: a relative link names a file of the workspace, its `#anchor` a heading of that file,
-//! and `docs/SUMMARY.md` lists every page.
+//! Checks the links of the documentation. A relative link must name a file of the workspace, its `#anchor` must
+//! be a heading of that file, and `docs/SUMMARY.md` must list every page.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
@@ -15,7 +15,7 @@ struct Link {
     target: String,
 }
 
-/// Checks the links of Markdown files, given by their paths relative to the workspace's root.
+/// Checks the links of Markdown files, given with their paths relative to the workspace's root.
 pub fn check(root: &Path, documents: &BTreeMap<String, String>) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut listed = BTreeSet::new();
@@ -59,7 +59,7 @@ fn finding(file: &str, line: usize, message: String) -> Finding {
     }
 }
 
-/// The path that a relative link of a file names, from the workspace's root.
+/// The path of a link's target, relative to the workspace's root.
 fn beside(file: &str, target: &str) -> String {
     let folder = Path::new(file).parent().unwrap_or(Path::new(""));
     let mut path = PathBuf::new();
@@ -98,7 +98,7 @@ fn links(text: &str) -> Vec<Link> {
     found
 }
 
-/// The lines outside of code blocks, with inline code left out.
+/// The lines outside of code blocks, without inline code.
 fn prose_lines(text: &str) -> Vec<(usize, String)> {
     let mut in_block = false;
     let mut found = Vec::new();
@@ -112,8 +112,8 @@ fn prose_lines(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// The anchors of a text's headings, as code hosts and mdBook make them: lower case, spaces as hyphens, without
-/// punctuation, and a number after a repeated one.
+/// The anchors of a text's headings, as code hosts and mdBook generate them: lower case, hyphens for spaces, no
+/// punctuation, and a number after repeated headings.
 fn anchors(text: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut in_block = false;

@@ -1,8 +1,9 @@
-//! Every member takes the workspace's lints; without the two lines, a crate is silently unchecked.
+//! Checks that every member inherits the workspace's lints. Without the two lines in its manifest a crate is
+//! not linted.
 
 use super::Finding;
 
-/// Checks one member's manifest.
+/// Checks the manifest of a member.
 pub fn check(file: &str, text: &str) -> Option<Finding> {
     (!inherits_lints(text)).then(|| Finding {
         file: file.to_owned(),

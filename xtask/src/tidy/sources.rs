@@ -1,4 +1,4 @@
-//! The rules that one source file keeps or breaks by itself.
+//! The rules for single source files.
 
 use std::path::Path;
 
@@ -11,14 +11,14 @@ use crate::error::Error;
 const LONGEST: usize = 450;
 const UNSAFE_HOME: &str = "crates/kernels/src/";
 const FAMILIES: &str = "crates/model/src/families/";
-/// Folders in which a string such as "gpt2" may be a tokenizer's or a preset's name.
+/// Folders in which a string such as "gpt2" can be the name of a tokenizer or a preset.
 const NAMES_OF_OTHER_THINGS: [&str; 4] = [
     "crates/tokenizer/",
     "crates/data/",
     "crates/cli/",
     "crates/bench/",
 ];
-/// The table of presets has the training of each by its name.
+/// The table of training presets, by name.
 const PRESETS: &str = "crates/trainer/src/presets.rs";
 
 /// Checks one Rust file.
@@ -30,7 +30,7 @@ pub fn check(file: &str, text: &str, families: &[String]) -> Vec<Finding> {
     findings
 }
 
-/// The families are the files of `model/src/families/`; the rule's list cannot go stale.
+/// The names of the families, from the files of `model/src/families/`, so that the list cannot be stale.
 pub fn family_names(root: &Path) -> Result<Vec<String>, Error> {
     let folder = root.join(FAMILIES);
     if !folder.is_dir() {
@@ -66,7 +66,8 @@ fn unsafe_code(file: &str, lines: &[Line]) -> Vec<Finding> {
     found(file, lines, "unsafe", broken, |_| message.clone())
 }
 
-/// Families differ in data, so no code outside their folder asks which one it has.
+/// Refuses names of families outside their folder. Families differ in data only, so no other code may depend on
+/// one.
 fn family_named(file: &str, lines: &[Line], families: &[String]) -> Vec<Finding> {
     let exempt = [FAMILIES, PRESETS]
         .iter()
@@ -98,7 +99,7 @@ fn family_named(file: &str, lines: &[Line], families: &[String]) -> Vec<Finding>
     )
 }
 
-/// A variant such as `Family::Pocket`, or a module such as `families::pocket`. `Family::ALL` names none.
+/// Finds a variant such as `Family::Pocket`, or a module such as `families::pocket`. `Family::ALL` is allowed.
 fn family_path(code: &str, families: &[String]) -> Option<String> {
     let segments: Vec<&str> = code.split("::").collect();
     segments.windows(2).find_map(|pair| {
@@ -112,7 +113,7 @@ fn family_path(code: &str, families: &[String]) -> Option<String> {
     })
 }
 
-/// Blanks code under `#[cfg(test)]`, keeping the line numbers.
+/// Blanks code under `#[cfg(test)]`, but keeps the line numbers.
 fn without_tests(lines: &[Line]) -> Vec<Line> {
     let mut kept = Vec::with_capacity(lines.len());
     let (mut waiting, mut depth) = (false, 0_usize);

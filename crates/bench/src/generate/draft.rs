@@ -1,8 +1,9 @@
-//! The cost of speculative decoding: the seconds of a pass of the model over draft tokens, including those of the draft model.
+//! The cost of speculative decoding: the time of a pass of the model over draft tokens, including the draft
+//! model's passes.
 //!
-//! The weights are initial ones, so that draft tokens are random: the cost of a pass is measured, and its gain follows
-//! from the acceptance rate `α`: `1 + α + … + αᵏ` tokens from `k` draft tokens (Leviathan et al. 2023, equation 1,
-//! for independent acceptances).
+//! The weights are initial ones, so the draft tokens are random. The cost of a pass is measured, and its gain
+//! is computed from the acceptance rate `α`: `k` draft tokens give `1 + α + … + αᵏ` tokens on average
+//! (Leviathan et al. 2023, equation 1, for independent acceptances).
 
 use std::time::Instant;
 
@@ -16,16 +17,16 @@ use super::median;
 use emberlm_cli::shared::CliError;
 use emberlm_trainer::{presets, run_config};
 
-/// Which draft.
+/// The draft model.
 #[derive(Debug, Args)]
 pub struct DraftArgs {
     /// The preset of the draft model
     #[arg(long, value_name = "NAME")]
     pub draft: Option<String>,
-    /// One value over the draft's preset; may be given again
+    /// A value that overrides the draft's preset; repeatable
     #[arg(long, value_name = "KEY=VALUE", requires = "draft")]
     pub draft_set: Vec<String>,
-    /// The number of draft tokens before each pass: several numbers, separated by commas
+    /// Numbers of draft tokens per pass, separated by commas
     #[arg(
         long,
         value_name = "N,…",
@@ -36,7 +37,7 @@ pub struct DraftArgs {
 }
 
 impl DraftArgs {
-    /// The draft for a model, of its tokens and context.
+    /// The configuration of the draft for a model, with the model's vocabulary and context.
     pub fn config(&self, model: &DecoderConfig) -> Result<Option<DecoderConfig>, CliError> {
         let Some(preset) = &self.draft else {
             return Ok(None);
@@ -51,9 +52,9 @@ impl DraftArgs {
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Ahead {
     ahead: usize,
-    /// The median of a pass, with the draft's before it.
+    /// The median time of a pass, including the draft model's passes before it.
     seconds_per_pass: f64,
-    /// The acceptance rate from which it is faster than one token at a time; `None` if it never is.
+    /// The acceptance rate above which it is faster than one token at a time. `None` if it never is.
     pays_from: Option<f64>,
     /// The speedup at acceptance rates of 60%, 80% and 90%.
     speedups: [f64; 3],
@@ -92,7 +93,7 @@ fn pays_from(ahead: usize, cost: f64) -> Option<f64> {
     Some(high)
 }
 
-/// Measures each number of draft tokens, next to the seconds of a token without any.
+/// Measures each number of draft tokens, given the seconds of a token without any.
 pub fn measure<B: Backend>(
     target: &Decoder<B>,
     draft: &Decoder<B>,
@@ -109,12 +110,12 @@ pub fn measure<B: Backend>(
                 token?;
                 let made = speculator.guesses().passes;
                 if made == passes {
-                    // It came of a pass that gave several.
+                    // The token is from a pass that gave several.
                     continue;
                 }
                 passes = made;
                 let now = Instant::now();
-                // The first pass comes after the prompt's.
+                // The first pass follows the prompt's.
                 if let Some(before) = last.replace(now)
                     && round > 0
                 {

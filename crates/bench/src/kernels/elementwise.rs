@@ -1,26 +1,26 @@
-//! Memory-bound operations: norms, activations, rotary positions, embeddings, the optimizer's steps.
+//! Memory-bound operations: norms, activations, rotary positions, embeddings, and the optimizer's updates.
 
 use burn::tensor::ops::ModuleOps;
 use emberlm_kernels::{Activation, AdamWStep, Backend, Normalization, RotaryLayout, reference};
 
-use super::turns::{Turns, Work};
+use super::measurements::{Measurements, Work};
 use super::workload::Workload;
 
-/// Measures them.
-pub fn measure<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
-    normalize(turns, workload);
-    activation(turns, workload);
-    gated(turns, workload);
-    rotary(turns, workload);
-    embedding(turns, workload);
-    optimizer(turns, workload);
+/// Measures all memory-bound operations.
+pub fn measure<B: Backend>(measurements: &mut Measurements<'_, B>, workload: &Workload) {
+    normalize(measurements, workload);
+    activation(measurements, workload);
+    gated(measurements, workload);
+    rotary(measurements, workload);
+    embedding(measurements, workload);
+    optimizer(measurements, workload);
 }
 
-fn normalize<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
+fn normalize<B: Backend>(measurements: &mut Measurements<'_, B>, workload: &Workload) {
     let shape = [workload.tokens(), workload.width];
     let count = workload.tokens() * workload.width;
     let kind = Normalization::Layer { epsilon: 1e-5 };
-    turns.composed("normalize", Work::numbers(2 * count), |random| {
+    measurements.composed("normalize", Work::numbers(2 * count), |random| {
         let (x, row) = (random.floats(shape), random.floats([workload.width]));
         let inputs = move || (x.clone(), Some(row.clone()), Some(row.clone()));
         let again = inputs.clone();
@@ -35,7 +35,7 @@ fn normalize<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
             },
         )
     });
-    turns.composed("normalize_backward", Work::numbers(3 * count), |random| {
+    measurements.composed("normalize_backward", Work::numbers(3 * count), |random| {
         let (x, row) = (random.floats(shape), random.floats([workload.width]));
         let grad = random.floats(shape);
         let inputs = move || (x.clone(), Some(row.clone()), grad.clone());
@@ -53,11 +53,11 @@ fn normalize<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
     });
 }
 
-fn activation<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
+fn activation<B: Backend>(measurements: &mut Measurements<'_, B>, workload: &Workload) {
     let shape = [workload.tokens(), workload.hidden];
     let count = workload.tokens() * workload.hidden;
     let kind = Activation::Gelu;
-    turns.composed("activation", Work::numbers(2 * count), |random| {
+    measurements.composed("activation", Work::numbers(2 * count), |random| {
         let x = random.floats(shape);
         let again = x.clone();
         (
@@ -65,7 +65,7 @@ fn activation<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
             move || reference::activation::<B>(kind, again.clone()),
         )
     });
-    turns.composed(
+    measurements.composed(
         "activation and backward",
         Work::numbers(5 * count),
         |random| {
@@ -88,11 +88,11 @@ fn activation<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
     );
 }
 
-fn gated<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
+fn gated<B: Backend>(measurements: &mut Measurements<'_, B>, workload: &Workload) {
     let shape = [workload.tokens(), workload.hidden];
     let count = workload.tokens() * workload.hidden;
     let kind = Activation::Silu;
-    turns.composed("gated", Work::numbers(3 * count), |random| {
+    measurements.composed("gated", Work::numbers(3 * count), |random| {
         let (gate, up) = (random.floats(shape), random.floats(shape));
         let inputs = move || (gate.clone(), up.clone());
         let again = inputs.clone();
@@ -107,7 +107,7 @@ fn gated<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
             },
         )
     });
-    turns.composed("gated_backward", Work::numbers(5 * count), |random| {
+    measurements.composed("gated_backward", Work::numbers(5 * count), |random| {
         let [gate, up, grad] = [(); 3].map(|()| random.floats(shape));
         let inputs = move || (gate.clone(), up.clone(), grad.clone());
         let again = inputs.clone();
@@ -124,14 +124,14 @@ fn gated<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
     });
 }
 
-fn rotary<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
+fn rotary<B: Backend>(measurements: &mut Measurements<'_, B>, workload: &Workload) {
     let Workload {
         batch, seq, heads, ..
     } = *workload;
     let head_dim = workload.head_dim();
     let layout = RotaryLayout::HalfSplit;
     let work = Work::numbers(2 * workload.tokens() * workload.width);
-    turns.composed("rotary", work, |random| {
+    measurements.composed("rotary", work, |random| {
         let x = random.floats([batch, heads, seq, head_dim]);
         let [cos, sin] = [(); 2].map(|()| random.floats([seq, head_dim / 2]));
         let inputs = move || (x.clone(), cos.clone(), sin.clone());
@@ -149,8 +149,8 @@ fn rotary<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
     });
 }
 
-/// The reference implementation of the lookup is Burn's.
-fn embedding<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
+/// The reference implementation is Burn's lookup.
+fn embedding<B: Backend>(measurements: &mut Measurements<'_, B>, workload: &Workload) {
     let Workload {
         batch,
         seq,
@@ -159,7 +159,7 @@ fn embedding<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
         ..
     } = *workload;
     let rows = workload.tokens() * width;
-    turns.composed("embedding", Work::numbers(2 * rows), |random| {
+    measurements.composed("embedding", Work::numbers(2 * rows), |random| {
         let (table, ids) = (
             random.floats([vocab, width]),
             random.ids([batch, seq], vocab),
@@ -178,7 +178,7 @@ fn embedding<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
         )
     });
     let work = Work::numbers(vocab * width + 3 * rows);
-    turns.composed("embedding_backward", work, |random| {
+    measurements.composed("embedding_backward", work, |random| {
         let (table, ids) = (
             random.floats([vocab, width]),
             random.ids([batch, seq], vocab),
@@ -199,8 +199,8 @@ fn embedding<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
     });
 }
 
-/// The update of a matrix, and what clipping takes of its gradient.
-fn optimizer<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
+/// The update of a matrix, and the clipping of its gradient.
+fn optimizer<B: Backend>(measurements: &mut Measurements<'_, B>, workload: &Workload) {
     let shape = [workload.width, workload.hidden];
     let count = workload.width * workload.hidden;
     let step = AdamWStep {
@@ -211,10 +211,10 @@ fn optimizer<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
         decay: 0.1,
         step: 3,
     };
-    turns.composed("adamw", Work::numbers(7 * count), |random| {
+    measurements.composed("adamw", Work::numbers(7 * count), |random| {
         let (grad, factor) = (random.floats(shape), random.number(0.5));
         let again = (grad.clone(), factor.clone());
-        // As training holds them: nobody else does, so that they can be written in place.
+        // As in training, the tensors have one owner, so that they can be updated in place.
         let held = || Some([(); 3].map(|()| random.positive(shape)));
         let (mut ours, mut other) = (held(), held());
         (
@@ -233,7 +233,7 @@ fn optimizer<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
             },
         )
     });
-    turns.composed("sum_of_squares", Work::numbers(count), |random| {
+    measurements.composed("sum_of_squares", Work::numbers(count), |random| {
         let x = random.floats(shape);
         let again = x.clone();
         (
@@ -241,8 +241,8 @@ fn optimizer<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
             move || reference::sum_of_squares::<B>(again.clone()),
         )
     });
-    turns.composed("scaled", Work::numbers(2 * count), |random| {
-        // So near to 1 that however often it is done the numbers stay about as large.
+    measurements.composed("scaled", Work::numbers(2 * count), |random| {
+        // Close to 1, so that repeated scaling keeps the magnitude of the numbers.
         let factor = random.number(0.999_999);
         let again = factor.clone();
         let (mut ours, mut other) = (Some(random.floats(shape)), Some(random.floats(shape)));

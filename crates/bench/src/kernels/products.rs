@@ -1,22 +1,22 @@
-//! Operations made of matrix products: linear layers, attention, the head's loss.
+//! Operations with matrix products: linear layers, attention, and the loss of the head.
 
 use emberlm_kernels::{
     AttentionKernels, AttentionMask, Backend, HeadLossOptions, LinearInputs, Precision,
     RotaryAngles, RotaryLayout, reference,
 };
 
-use super::turns::{Against, Random, Turns, Work};
+use super::measurements::{Baseline, Measurements, Random, Work};
 use super::workload::Workload;
 
-/// Measures them.
-pub fn measure<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
-    linear(turns, workload);
-    attention(turns, workload);
-    head(turns, workload);
+/// Measures all operations with matrix products.
+pub fn measure<B: Backend>(measurements: &mut Measurements<'_, B>, workload: &Workload) {
+    linear(measurements, workload);
+    attention(measurements, workload);
+    head(measurements, workload);
 }
 
-/// The map into the feed-forward part, and back with the residual.
-fn linear<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
+/// The first linear layer of the feed-forward block, and the second with the residual.
+fn linear<B: Backend>(measurements: &mut Measurements<'_, B>, workload: &Workload) {
     let Workload {
         batch,
         seq,
@@ -43,7 +43,7 @@ fn linear<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
         };
         move || inputs.clone()
     };
-    turns.composed("linear", Work::Flops(flops), |random| {
+    measurements.composed("linear", Work::Flops(flops), |random| {
         let inputs = forward(random);
         let again = inputs.clone();
         (
@@ -51,7 +51,7 @@ fn linear<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
             move || reference::linear::<B>(again(), Precision::F32),
         )
     });
-    turns.composed("linear_residual", Work::Flops(flops), |random| {
+    measurements.composed("linear_residual", Work::Flops(flops), |random| {
         let inputs = back(random);
         let again = inputs.clone();
         (
@@ -59,7 +59,7 @@ fn linear<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
             move || reference::linear::<B>(again(), Precision::F32),
         )
     });
-    turns.pair("linear_bf16", Work::Flops(flops), Against::F32, |random| {
+    measurements.pair("linear_bf16", Work::Flops(flops), Baseline::F32, |random| {
         let inputs = forward(random);
         let again = inputs.clone();
         (
@@ -76,7 +76,7 @@ fn linear<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
     };
     let all = [true; 3];
     let work = Work::Flops(2.0 * flops);
-    turns.composed("linear_backward", work, |random| {
+    measurements.composed("linear_backward", work, |random| {
         let inputs = gradients(random);
         let again = inputs.clone();
         (
@@ -90,7 +90,7 @@ fn linear<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
             },
         )
     });
-    turns.pair("linear_backward_bf16", work, Against::F32, |random| {
+    measurements.pair("linear_backward_bf16", work, Baseline::F32, |random| {
         let inputs = gradients(random);
         let again = inputs.clone();
         (
@@ -106,8 +106,9 @@ fn linear<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
     });
 }
 
-/// Of a fused map's output, turned where heads are shared, as PocketTransformer's are; then of one query.
-fn attention<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
+/// Attention on the output of a fused projection, rotated if key-value heads are shared as in
+/// PocketTransformer; then for a single query.
+fn attention<B: Backend>(measurements: &mut Measurements<'_, B>, workload: &Workload) {
     let Workload {
         batch,
         seq,
@@ -126,10 +127,10 @@ fn attention<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
         });
         move || (qkv.clone(), angles.clone())
     };
-    // What a query does not see is not counted.
+    // Masked pairs of positions are not counted.
     let seen = batch * heads * seq * (seq + 1) / 2;
     let product = 2.0 * (seen * head_dim) as f64;
-    turns.composed("self_attention", Work::Flops(2.0 * product), |random| {
+    measurements.composed("self_attention", Work::Flops(2.0 * product), |random| {
         let inputs = inputs(random);
         let again = inputs.clone();
         (
@@ -144,7 +145,7 @@ fn attention<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
         )
     });
     let work = Work::Flops(4.0 * product);
-    turns.composed("self_attention_backward", work, |random| {
+    measurements.composed("self_attention_backward", work, |random| {
         let (qkv, angles) = inputs(random)();
         let grad = random.floats([batch, seq, heads * head_dim]);
         let mask = AttentionMask::default;
@@ -165,7 +166,7 @@ fn attention<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
         )
     });
     let cache = Work::numbers(2 * kv_heads * seq * head_dim);
-    turns.composed("attention_decode", cache, |random| {
+    measurements.composed("attention_decode", cache, |random| {
         let q = random.floats([1, heads, 1, head_dim]);
         let k = random.floats([1, kv_heads, seq, head_dim]);
         let v = random.floats([1, kv_heads, seq, head_dim]);
@@ -184,7 +185,7 @@ fn attention<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
     });
 }
 
-fn head<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
+fn head<B: Backend>(measurements: &mut Measurements<'_, B>, workload: &Workload) {
     let (tokens, width, vocab) = (workload.tokens(), workload.width, workload.vocab);
     let options = HeadLossOptions::default();
     let rows = reference::rows_per_block(vocab);
@@ -195,7 +196,7 @@ fn head<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
         let targets = random.ids([tokens], vocab);
         move || (hidden.clone(), vec![weight.clone()], targets.clone())
     };
-    turns.composed("head_loss", Work::Flops(product), |random| {
+    measurements.composed("head_loss", Work::Flops(product), |random| {
         let inputs = inputs(random);
         let again = inputs.clone();
         (
@@ -210,7 +211,7 @@ fn head<B: Backend>(turns: &mut Turns<'_, B>, workload: &Workload) {
         )
     });
     let work = Work::Flops(3.0 * product);
-    turns.composed("head_loss_gradients", work, |random| {
+    measurements.composed("head_loss_gradients", work, |random| {
         let inputs = inputs(random);
         let again = inputs.clone();
         (

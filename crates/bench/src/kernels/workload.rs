@@ -1,25 +1,25 @@
-//! At what sizes operations are measured.
+//! The sizes at which operations are measured.
 
 use emberlm_kernels::{AttentionOptions, Precision, Reach, SelfAttention};
 
 /// The sizes of a model and of a step of its training.
 #[derive(Clone, Copy, Debug)]
 pub struct Workload {
-    /// Its name.
+    /// The name in the output.
     pub name: &'static str,
-    /// Sequences.
+    /// Sequences per step.
     pub batch: usize,
-    /// Tokens of each.
+    /// Tokens per sequence.
     pub seq: usize,
     /// `d_model`.
     pub width: usize,
-    /// Of queries.
+    /// Query heads.
     pub heads: usize,
-    /// Of keys and values.
+    /// Key-value heads.
     pub kv_heads: usize,
-    /// The feed-forward part's width.
+    /// Width of the feed-forward block.
     pub hidden: usize,
-    /// Tokens of the vocabulary.
+    /// Size of the vocabulary.
     pub vocab: usize,
 }
 
@@ -58,17 +58,17 @@ pub const WORKLOADS: [Workload; 3] = [
 ];
 
 impl Workload {
-    /// Of a step.
+    /// Tokens per step.
     pub fn tokens(&self) -> usize {
         self.batch * self.seq
     }
 
-    /// Elements of a head.
+    /// Width of a head.
     pub fn head_dim(&self) -> usize {
         self.width / self.heads
     }
 
-    /// Plain causal attention.
+    /// Causal attention without a window.
     pub fn attention(&self) -> SelfAttention {
         let options = AttentionOptions {
             reach: Reach::Causal,

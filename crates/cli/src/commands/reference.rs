@@ -7,7 +7,11 @@ use crate::output::print;
 
 mod command_line;
 mod configuration;
+mod files;
+mod http_api;
 mod metrics;
+mod schema;
+mod template;
 
 /// Arguments of `reference`.
 #[derive(Clone, Copy, Debug, Args)]
@@ -25,17 +29,23 @@ enum Page {
     Configuration,
     /// The metrics of every run, from the table that declares them.
     Metrics,
+    /// The HTTP API, from the server's OpenAPI description.
+    HttpApi,
+    /// Files, from the types that read and write them.
+    Files,
 }
 
 /// Prints a page as Markdown.
 ///
 /// # Errors
-/// Returns an error if stdout cannot be written.
+/// Returns an error if stdout cannot be written, or a template does not match its tables.
 pub fn run(args: ReferenceArgs) -> Result<(), CliError> {
     let page = match args.page {
         Page::Commands => command_line::page(),
         Page::Configuration => configuration::page(),
         Page::Metrics => metrics::page(),
+        Page::HttpApi => http_api::page()?,
+        Page::Files => files::page()?,
     };
     print(page.trim_end())
 }

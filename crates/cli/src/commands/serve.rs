@@ -64,16 +64,16 @@ pub struct ServeArgs {
     /// The chat template: chatml, llama3, or a template's path [default: the model's own]
     #[arg(long, value_name = "TEMPLATE", help_heading = "Models")]
     pub chat_template: Option<String>,
-    /// Answers that are made at the same time, of each model [default: as many as 1 GiB of memory has room for, 64 at most]
+    /// Answers generated at the same time per model, each with its own cache [default: as many as 1 GiB of caches holds, at most 64]
     #[arg(long, value_name = "N", value_parser = values::at_least_one, help_heading = "Capacity")]
     pub slots: Option<usize>,
-    /// Tokens of a prompt and its answer at most [default: the model's context, at most 8192]
+    /// Maximum number of tokens of a prompt and its answer [default: the model's context, at most 8192]
     #[arg(long, value_name = "TOKENS", value_parser = values::at_least_one, help_heading = "Capacity")]
     pub context: Option<usize>,
-    /// Tokens of an answer at most
+    /// Maximum number of tokens of an answer
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = values::at_least_one, help_heading = "Capacity")]
     pub max_tokens: usize,
-    /// Requests that may wait while all slots are taken, of each model; more are refused
+    /// Requests that may wait for slots per model, and answers of one request beyond the slots; further ones get 429
     #[arg(
         long,
         value_name = "N",
@@ -81,7 +81,7 @@ pub struct ServeArgs {
         help_heading = "Capacity"
     )]
     pub max_queue: usize,
-    /// A request's body at most
+    /// Maximum size of a request's body; larger ones get 413
     #[arg(
         long,
         value_name = "SIZE",
@@ -89,7 +89,8 @@ pub struct ServeArgs {
         help_heading = "Capacity"
     )]
     pub max_body: ByteSize,
-    /// Memory that one request may keep until it is answered: its prompts and, unless it streams, its answers
+    /// Memory that one request may hold until it is answered, for its prompts and, unless it streams, its answers; above it,
+    /// it gets 400
     #[arg(
         long,
         value_name = "SIZE",
@@ -97,7 +98,7 @@ pub struct ServeArgs {
         help_heading = "Capacity"
     )]
     pub max_request_memory: ByteSize,
-    /// Memory that all requests together may keep; more are refused
+    /// Memory that all requests together may hold; further ones get 429
     #[arg(
         long,
         value_name = "SIZE",
@@ -108,10 +109,11 @@ pub struct ServeArgs {
     /// Compute each answer in separate passes, so that its tokens do not depend on concurrent requests; slower under load
     #[arg(long, help_heading = "Capacity")]
     pub deterministic: bool,
-    /// Time limit of a request; also the time that running requests have to end when the server is stopped
+    /// Seconds from a request's head to the end of its answer, then it gets 504; also the time for running requests after a
+    /// stop signal
     #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = values::at_least_one, help_heading = "Time limits")]
     pub timeout: usize,
-    /// Time a client may read nothing while there is something to send; then its connection is closed
+    /// Seconds that a client may read nothing while data is waiting; then its connection is closed
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = values::at_least_one, help_heading = "Time limits")]
     pub write_timeout: usize,
     /// Detail of the request log on stderr

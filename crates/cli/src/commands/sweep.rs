@@ -17,8 +17,8 @@ use crate::output::{print, print_json, shell_word};
 use crate::plot::{Page, svg};
 use crate::signals;
 use crate::sweep::{
-    EarlyStopper, Plan, PlannedRun, Progress, Record, RunOutcome, Summary, SweepFile, is_done,
-    run_all,
+    EarlyStopper, PAGE_FILE, PLOT_FILE, Plan, PlannedRun, Progress, Record, RunOutcome, Summary,
+    SweepFile, is_done, run_all,
 };
 use crate::values::at_least_one;
 use crate::{built_in_tales, console};
@@ -133,14 +133,11 @@ fn draw(summary: &Summary, file: &Path, out: &Path) -> Result<(), CliError> {
         headings: &Summary::HEADINGS,
         rows: &summary.rows(),
     };
-    for (name, text) in [("sweep.svg", &svg), ("sweep.html", &page.html(&svg))] {
+    for (name, text) in [(PLOT_FILE, &svg), (PAGE_FILE, &page.html(&svg))] {
         let path = out.join(name);
         write_whole(&path, text.as_bytes()).map_err(CliError::io("write", &path))?;
     }
-    console::note(format_args!(
-        "Drawn in {}",
-        out.join("sweep.html").display()
-    ));
+    console::note(format_args!("Drawn in {}", out.join(PAGE_FILE).display()));
     Ok(())
 }
 

@@ -17,7 +17,7 @@ use crate::error::CliError;
 use crate::run_history::{History, Status};
 
 /// The file in a run's folder that captures its output.
-const LOG: &str = "log.txt";
+pub const LOG: &str = "log.txt";
 /// Number of log lines printed when a run fails.
 const LINES: usize = 8;
 /// Polling interval of the running processes.

@@ -7,6 +7,7 @@ use emberlm_system::read::{DESCRIPTION_LIMIT, read_text};
 use emberlm_trainer::config::legacy;
 use emberlm_trainer::folder::write_whole;
 use emberlm_trainer::{RunConfig, resume};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toml::Table;
@@ -18,11 +19,13 @@ use crate::error::CliError;
 pub const FILE: &str = "sweep.json";
 
 /// Every run planned in a folder, with its configuration.
-#[derive(Debug, PartialEq, Serialize)]
+#[derive(Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Record {
     /// The seed of the random search.
     #[serde(skip_serializing_if = "Option::is_none")]
     random_seed: Option<u64>,
+    /// The resolved configuration of each run, by name.
+    #[schemars(with = "BTreeMap<String, BTreeMap<String, Value>>")]
     runs: BTreeMap<String, RunConfig>,
 }
 

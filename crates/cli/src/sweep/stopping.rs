@@ -2,8 +2,10 @@
 
 use std::path::Path;
 
+use emberlm_data::formats::FileFormat;
 use emberlm_system::read::{DESCRIPTION_LIMIT, read_text};
 use emberlm_system::write::write_whole;
+use schemars::{JsonSchema, schema_for};
 use serde::{Deserialize, Serialize};
 
 use crate::error::CliError;
@@ -46,7 +48,7 @@ fn three() -> usize {
 }
 
 /// A decision to stop a run early.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EarlyStop {
     /// The step of the decisive evaluation.
     pub step: usize,
@@ -54,6 +56,12 @@ pub struct EarlyStop {
     pub loss: f64,
     /// The highest loss with which the run would have continued.
     pub limit: f64,
+}
+
+/// The documentation of the file with the decision.
+pub fn format() -> FileFormat {
+    FileFormat::new(FILE, "the decision of a sweep to stop the run early")
+        .with_schema(schema_for!(EarlyStop))
 }
 
 impl StopRule {

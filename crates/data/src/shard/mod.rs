@@ -19,6 +19,7 @@ mod stream;
 mod verified_map;
 mod write;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::DataError;
@@ -52,7 +53,7 @@ pub enum TokenWidth {
 }
 
 /// The file layout of a shard.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ShardLayout {
     /// A header of 1,024 bytes, then the tokens, as in llm.c and modded-nanogpt.
@@ -100,7 +101,7 @@ impl TokenWidth {
     }
 
     /// The first two numbers of the header: magic and version.
-    const fn signature(self) -> (i32, i32) {
+    pub(crate) const fn signature(self) -> (i32, i32) {
         match self {
             Self::U16 => (20_240_520, 1),
             Self::U32 => (20_240_801, 7),

@@ -39,26 +39,29 @@ pub(crate) struct Chat {
     /// The conversation so far.
     #[schemars(length(min = 1))]
     messages: Vec<Object<Message>>,
-    /// The most tokens of an answer; it goes before `max_tokens`.
+    /// Maximum number of tokens of the answer; overrides `max_tokens`.
     #[schemars(range(min = 0, max = u32::MAX))]
     max_completion_tokens: Option<u32>,
-    /// True to return the tokens' log-probabilities.
+    /// True to return the log-probabilities of the tokens in the model's own distribution: before temperature and penalties.
+    #[schemars(extend("default" = false))]
     logprobs: Option<bool>,
-    /// The number of alternatives to each token that are returned too; needs `logprobs`.
-    #[schemars(range(min = 0, max = MOST_ALTERNATIVES))]
+    /// The number of alternatives per token that are also returned; requires `logprobs`.
+    #[schemars(range(min = 0, max = MOST_ALTERNATIVES), extend("default" = 0))]
     top_logprobs: Option<usize>,
     /// The form of the answer.
     #[serde(default, deserialize_with = "tagged")]
     response_format: Option<ResponseFormat>,
-    /// The functions that an answer may call.
+    /// The functions that the answer may call.
     #[serde(default)]
     #[schemars(length(max = MOST_TOOLS))]
     tools: Option<Vec<Object<Tool>>>,
-    /// The function that it calls; by default as the model chooses.
+    /// The function to call. Default: the model decides.
     #[serde(default)]
+    #[schemars(extend("default" = "auto"))]
     tool_choice: Option<ToolChoice<NamedTool>>,
-    /// False for one call at most.
+    /// False limits the answer to one call.
     #[serde(default)]
+    #[schemars(extend("default" = true))]
     parallel_tool_calls: Option<bool>,
 }
 
@@ -70,7 +73,7 @@ enum ResponseFormat {
     Text {},
     /// Any JSON object.
     JsonObject {},
-    /// JSON that a schema describes.
+    /// JSON that follows a schema.
     JsonSchema {
         /// The schema and its name.
         json_schema: Object<NamedSchema>,
@@ -94,6 +97,7 @@ where
     }
 }
 
+/// A schema with a name.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct NamedSchema {
@@ -103,9 +107,9 @@ struct NamedSchema {
     /// Has no effect.
     #[allow(dead_code)]
     description: Option<String>,
-    /// The schema; any object without one.
+    /// The schema. Default: any object.
     schema: Option<BTreeMap<String, Value>>,
-    /// Has no effect: what is written always is what the schema describes.
+    /// Has no effect: the text always follows the schema.
     #[allow(dead_code)]
     strict: Option<bool>,
 }

@@ -24,14 +24,17 @@ use crate::model::ServedModel;
 /// The fields that only these requests have.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 pub(crate) struct Completions {
-    /// The texts, or tokens, to continue.
+    /// The text or tokens to continue. Default: an empty text.
     prompt: Option<Prompt>,
-    /// The number of alternatives to each token that are returned, with their log-probabilities.
+    /// Returns the log-probabilities of the tokens and of this many alternatives, in the model's own distribution: before
+    /// temperature and penalties.
     #[schemars(range(min = 0, max = MOST_LOGPROBS))]
     logprobs: Option<usize>,
-    /// True if the answer begins with the prompt's text.
+    /// True to begin the answer with the prompt's text.
+    #[schemars(extend("default" = false))]
     echo: Option<bool>,
-    /// True to return the tokens' ids.
+    /// True to return the token ids.
+    #[schemars(extend("default" = false))]
     return_token_ids: Option<bool>,
 }
 

@@ -15,19 +15,21 @@ use crate::model::ServedModel;
 /// The fields that every request for text may have beside [`super::settings::Settings`].
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 pub(crate) struct Delivery {
-    /// The model's name.
+    /// The name or an alias of the model.
     pub model: String,
-    /// Answers to each prompt.
-    #[schemars(range(min = 1, max = u32::MAX))]
+    /// Number of answers to each prompt, at most the slots and `--max-queue` together. Answers beyond the slots wait for
+    /// one.
+    #[schemars(range(min = 1, max = u32::MAX), extend("default" = 1))]
     n: Option<u32>,
     /// True to send the answer while it is generated, as server-sent events.
+    #[schemars(extend("default" = false))]
     stream: Option<bool>,
-    /// Additions to a stream; without a stream they have no effect.
+    /// Additions to a stream. They have no effect on other answers.
     stream_options: Option<Object<StreamOptions>>,
-    /// Has no effect.
+    /// Has no effect: nothing is stored.
     #[allow(dead_code)]
     user: Option<String>,
-    /// Has no effect.
+    /// Has no effect: nothing is stored.
     #[allow(dead_code)]
     metadata: Option<BTreeMap<String, Value>>,
     /// Has no effect: nothing is stored.
@@ -39,7 +41,7 @@ pub(crate) struct Delivery {
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct StreamOptions {
-    /// True to send the numbers of tokens, in a separate chunk at the end.
+    /// True to send the token counts in the last chunk.
     include_usage: Option<bool>,
     /// Has no effect: no chunk is padded.
     #[allow(dead_code)]

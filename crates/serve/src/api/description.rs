@@ -11,53 +11,89 @@ use super::chat::{Chat, ChatCompletion};
 use super::completions::{Completion, Completions};
 use super::delivery::Delivery;
 use super::embeddings::{Embedded, Embeddings};
-use super::error::ErrorAnswer;
+use super::error::{ERRORS, ErrorAnswer};
 use super::models::{List, Listed};
 use super::responses::{ResponseBody, Responses};
 use super::settings::Settings;
 
 /// The description as JSON. It is generated once, so a repeated request costs only its bytes.
 pub(crate) fn document() -> Bytes {
-    static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| make().to_string().into());
+    static DOCUMENT: LazyLock<Bytes> =
+        LazyLock::new(|| Description::new().document.to_string().into());
     DOCUMENT.clone()
 }
 
-fn make() -> Value {
-    let mut settings = SchemaSettings::draft2020_12();
-    settings.definitions_path = "/components/schemas".into();
-    let mut types = Types(settings.into_generator());
-    let completions = all_of([
-        types.of::<Delivery>(),
-        types.of::<Completions>(),
-        types.of::<Settings>(),
-    ]);
-    let chat = all_of([
-        types.of::<Delivery>(),
-        types.of::<Chat>(),
-        types.of::<Settings>(),
-    ]);
-    let responses = all_of([types.of::<Responses>(), types.of::<Settings>()]);
-    let embeddings = all_of([types.of::<Embeddings>()]);
+/// The OpenAPI document, and the schemas of requests by the types that read their fields.
+pub(crate) struct Description {
+    pub document: Value,
+    /// Each group with its name.
+    pub groups: Vec<(&'static str, Value)>,
+}
+
+impl Description {
+    pub fn new() -> Self {
+        let mut settings = SchemaSettings::draft2020_12();
+        settings.definitions_path = "/components/schemas".into();
+        let mut types = Types(settings.into_generator());
+        let groups = vec![
+            ("delivery", types.of::<Delivery>()),
+            ("completions", types.of::<Completions>()),
+            ("chat", types.of::<Chat>()),
+            ("responses", types.of::<Responses>()),
+            ("settings", types.of::<Settings>()),
+            ("embeddings", types.of::<Embeddings>()),
+        ];
+        let document = document_of(&mut types, &groups);
+        Self { document, groups }
+    }
+}
+
+fn document_of(types: &mut Types, groups: &[(&'static str, Value)]) -> Value {
+    let body = |names: &[&str]| {
+        let named = names
+            .iter()
+            .filter_map(|name| groups.iter().find(|group| group.0 == *name));
+        all_of(named.map(|(_, schema)| schema.clone()))
+    };
+    let completions = body(&["delivery", "completions", "settings"]);
+    let chat = body(&["delivery", "chat", "settings"]);
+    let responses = body(&["responses", "settings"]);
+    let embeddings = body(&["embeddings"]);
     let paths = json!({
-        "/v1/completions": { "post": types.post::<Completion>("Complete texts", completions, true) },
-        "/v1/chat/completions": { "post": types.post::<ChatCompletion>("Answer a conversation", chat, true) },
-        "/v1/responses": { "post": types.post::<ResponseBody>("Answer an input", responses, true) },
-        "/v1/embeddings": { "post": types.post::<Embedded>("Compute embeddings of texts", embeddings, false) },
-        "/v1/models": { "get": types.get::<List>("List the models") },
+        "/v1/completions": { "post": types.post::<Completion>("Continue texts or tokens", completions, true) },
+        "/v1/chat/completions": { "post": types.post::<ChatCompletion>(
+            "Answer a conversation, formatted by the model's chat template", chat, true) },
+        "/v1/responses": { "post": types.post::<ResponseBody>(
+            "Answer an input as OpenAI's Responses API does; nothing is stored", responses, true) },
+        "/v1/embeddings": { "post": types.post::<Embedded>(
+            "Compute the embeddings of texts: the mean of the last hidden states, normalized to length 1",
+            embeddings, false) },
+        "/v1/models": { "get": types.get::<List>("List the served models and their aliases") },
         "/v1/models/{name}": {
-            "get": types.get::<Listed>("Describe a model"),
+            "get": types.get::<Listed>("Describe a served model or an alias"),
             "parameters": [{ "name": "name", "in": "path", "required": true, "schema": { "type": "string" } }],
         },
         "/health": { "get": {
-            "summary": "Check the server's health",
+            "summary": "Return `{\"status\":\"ok\"}` while the server answers",
             "security": [],
             "responses": { "200": answer("The server is running", json!({ "type": "object",
                 "properties": { "status": { "const": "ok" } }, "required": ["status"] })) },
         } },
         "/metrics": { "get": {
-            "summary": "Metrics for Prometheus",
+            "summary": "Return metrics for Prometheus",
             "responses": { "200": { "description": "The metrics", "content": {
                 "application/openmetrics-text": { "schema": { "type": "string" } } } } },
+        } },
+        "/openapi.json": { "get": {
+            "summary": "Return this description",
+            "security": [],
+            "responses": { "200": answer("The description", json!({ "type": "object" })) },
+        } },
+        "/": { "get": {
+            "summary": "Show the playground, which uses `/api/models` and `/api/play`",
+            "security": [],
+            "responses": { "200": { "description": "The page", "content": {
+                "text/html": { "schema": { "type": "string" } } } } },
         } },
     });
     json!({
@@ -112,23 +148,16 @@ impl Types {
 
     fn operation(&mut self, summary: &str, answered: Value) -> Value {
         let mut responses = Map::from_iter([("200".to_owned(), answered)]);
-        for (status, description) in [
-            ("400", "The request is invalid"),
-            ("401", "The key is missing or wrong"),
-            ("403", "The host or the page's origin is not allowed"),
-            ("404", "The model does not exist"),
-            ("408", "The body arrived too slowly"),
-            ("413", "The body is too large"),
-            ("415", "The body is not JSON"),
-            (
-                "429",
-                "Too many concurrent requests, or too much memory in use",
-            ),
-            ("500", "The model failed"),
-            ("504", "The request exceeded its time limit"),
-        ] {
-            let error = answer(description, self.named::<ErrorAnswer>());
-            responses.insert(status.to_owned(), error);
+        // An operation's method is supported.
+        for status in ERRORS
+            .map(|kind| kind.status)
+            .into_iter()
+            .filter(|&status| status != 405)
+        {
+            let causes = ERRORS.iter().filter(|kind| kind.status == status);
+            let causes: Vec<&str> = causes.map(|kind| kind.cause).collect();
+            let error = answer(&causes.join("; or "), self.named::<ErrorAnswer>());
+            responses.insert(status.to_string(), error);
         }
         json!({ "summary": summary, "responses": responses })
     }

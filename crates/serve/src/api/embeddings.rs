@@ -21,13 +21,14 @@ const NUMBER: usize = 64;
 /// A request.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 pub(crate) struct Embeddings {
-    /// The model's name.
+    /// The name or an alias of the model.
     model: String,
-    /// The texts, or tokens, that become vectors.
+    /// The text or tokens to embed.
     input: Prompt,
-    /// The encoding of a vector: numbers, or their bytes (f32, little-endian) in base64.
+    /// The encoding of a vector: numbers, or the base64 encoding of their bytes (f32, little-endian).
+    #[schemars(extend("default" = "float"))]
     encoding_format: Option<Encoding>,
-    /// The length of a vector, which must be the model's width.
+    /// The length of a vector; must equal the model's width, which is the default.
     #[schemars(range(min = 1, max = u32::MAX))]
     dimensions: Option<u32>,
     /// Has no effect.

@@ -21,7 +21,7 @@ pub(crate) struct ApiError {
 /// A description of the error.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct ErrorBody {
-    /// A message for people.
+    /// A message for humans.
     message: String,
     /// The kind of error.
     #[serde(rename = "type")]
@@ -32,30 +32,143 @@ pub(crate) struct ErrorBody {
     code: Option<&'static str>,
 }
 
-/// An error's answer.
+/// The body of an error response.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct ErrorAnswer {
     error: ErrorBody,
 }
 
-const INVALID: &str = "invalid_request_error";
+/// A kind of error: its status, `type` and `code`, and its cause for the documentation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ErrorKind {
+    /// The status.
+    pub status: u16,
+    /// The `type`.
+    pub kind: &'static str,
+    /// The `code`, if there is one.
+    pub code: Option<&'static str>,
+    /// The cause.
+    pub cause: &'static str,
+}
 
-impl ApiError {
-    fn new(status: StatusCode, kind: &'static str, message: impl Into<String>) -> Self {
+impl ErrorKind {
+    const fn new(status: u16, code: &'static str, cause: &'static str) -> Self {
+        Self {
+            code: Some(code),
+            ..Self::without_code(status, "invalid_request_error", cause)
+        }
+    }
+
+    const fn without_code(status: u16, kind: &'static str, cause: &'static str) -> Self {
         Self {
             status,
+            kind,
+            code: None,
+            cause,
+        }
+    }
+}
+
+const INVALID: ErrorKind = ErrorKind::without_code(
+    400,
+    "invalid_request_error",
+    "an unsupported field or an invalid value, named by `param`",
+);
+const CONTEXT: ErrorKind = ErrorKind::new(
+    400,
+    "context_length_exceeded",
+    "the prompt and the new tokens exceed the context",
+);
+const REQUEST_MEMORY: ErrorKind = ErrorKind::new(
+    400,
+    "request_too_large",
+    "the answers would exceed `--max-request-memory`",
+);
+const CONSTRAINT: ErrorKind = ErrorKind::new(
+    400,
+    "constraint_not_met",
+    "no token can continue the text within its schema or expression; may also end a stream",
+);
+const KEY: ErrorKind = ErrorKind::new(
+    401,
+    "invalid_api_key",
+    "the key of `--api-key-file` is missing or wrong",
+);
+pub(crate) const HOST: ErrorKind = ErrorKind::new(
+    403,
+    "host_not_allowed",
+    "the server does not answer requests for this host",
+);
+pub(crate) const ORIGIN: ErrorKind = ErrorKind::new(
+    403,
+    "origin_not_allowed",
+    "the request is from a page of another origin",
+);
+const MODEL: ErrorKind = ErrorKind::new(404, "model_not_found", "the model does not exist");
+const PATH: ErrorKind = ErrorKind::new(404, "not_found", "the path does not exist");
+const METHOD: ErrorKind = ErrorKind::new(
+    405,
+    "method_not_allowed",
+    "the path does not support the method",
+);
+const SLOW_BODY: ErrorKind = ErrorKind::new(408, "request_timeout", "the body arrived too slowly");
+const BODY_SIZE: ErrorKind = ErrorKind::new(413, "body_too_large", "the body exceeds `--max-body`");
+const MEDIA_TYPE: ErrorKind = ErrorKind::new(
+    415,
+    "unsupported_media_type",
+    "the body is not declared as `application/json`",
+);
+const BUSY: ErrorKind = ErrorKind {
+    kind: "rate_limit_error",
+    ..ErrorKind::new(
+        429,
+        "rate_limit_exceeded",
+        "a queue or the memory of all requests is full; `Retry-After` has the seconds to wait",
+    )
+};
+const INTERNAL: ErrorKind = ErrorKind::without_code(500, "server_error", "an internal error");
+const TIMEOUT: ErrorKind = ErrorKind {
+    kind: "timeout_error",
+    ..ErrorKind::new(504, "timeout", "the request exceeded `--timeout`")
+};
+
+/// All kinds of errors, ordered by status.
+pub const ERRORS: [ErrorKind; 16] = [
+    INVALID,
+    CONTEXT,
+    REQUEST_MEMORY,
+    CONSTRAINT,
+    KEY,
+    HOST,
+    ORIGIN,
+    MODEL,
+    PATH,
+    METHOD,
+    SLOW_BODY,
+    BODY_SIZE,
+    MEDIA_TYPE,
+    BUSY,
+    INTERNAL,
+    TIMEOUT,
+];
+
+impl ApiError {
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self {
+            // Every status of the list is valid.
+            status: StatusCode::from_u16(kind.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
             body: ErrorBody {
                 message: message.into(),
-                kind,
+                kind: kind.kind,
                 param: None,
-                code: None,
+                code: kind.code,
             },
         }
     }
 
     /// The request is invalid.
     pub fn invalid(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, INVALID, message)
+        Self::new(INVALID, message)
     }
 
     /// The value of a field is invalid.
@@ -82,56 +195,46 @@ impl ApiError {
         self
     }
 
-    fn code(mut self, code: &'static str) -> Self {
-        self.body.code = Some(code);
-        self
-    }
-
     pub fn unknown_model(name: &str, known: &[&str]) -> Self {
         let known = known.join(", ");
         let shown: String = name.chars().take(100).collect();
         let message = format!("the model {shown:?} does not exist; there is: {known}");
-        Self::new(StatusCode::NOT_FOUND, INVALID, message)
-            .at("model")
-            .code("model_not_found")
+        Self::new(MODEL, message).at("model")
     }
 
     pub fn not_found() -> Self {
         let message = "there is nothing at this address; /openapi.json lists the API";
-        Self::new(StatusCode::NOT_FOUND, INVALID, message).code("not_found")
+        Self::new(PATH, message)
     }
 
     pub fn method() -> Self {
         let message = "this address does not take this method; /openapi.json says which it takes";
-        Self::new(StatusCode::METHOD_NOT_ALLOWED, INVALID, message).code("method_not_allowed")
+        Self::new(METHOD, message)
     }
 
     pub fn key() -> Self {
         let message =
             "the API key is missing or wrong: it goes into the header `Authorization: Bearer KEY`";
-        Self::new(StatusCode::UNAUTHORIZED, INVALID, message).code("invalid_api_key")
+        Self::new(KEY, message)
     }
 
     pub fn too_large(limit: usize) -> Self {
         let message = format!("the request's body must have at most {limit} bytes");
-        Self::new(StatusCode::PAYLOAD_TOO_LARGE, INVALID, message).code("body_too_large")
+        Self::new(BODY_SIZE, message)
     }
 
     pub fn media_type() -> Self {
         let message =
             "the body must be JSON, and the header say so: `Content-Type: application/json`";
-        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, INVALID, message)
-            .code("unsupported_media_type")
+        Self::new(MEDIA_TYPE, message)
     }
 
     pub fn slow_body() -> Self {
-        let message = "the request's body took too long to come";
-        Self::new(StatusCode::REQUEST_TIMEOUT, INVALID, message).code("request_timeout")
+        Self::new(SLOW_BODY, "the request's body took too long to come")
     }
 
     pub fn timeout(seconds: u64) -> Self {
-        let message = format!("the request took longer than {seconds} s");
-        Self::new(StatusCode::GATEWAY_TIMEOUT, "timeout_error", message).code("timeout")
+        Self::new(TIMEOUT, format!("the request took longer than {seconds} s"))
     }
 
     pub fn context(prompt: usize, new: usize, context: usize) -> Self {
@@ -144,12 +247,11 @@ impl ApiError {
                  shorten it, or lower max_tokens"
             ),
         };
-        Self::invalid(message).code("context_length_exceeded")
+        Self::new(CONTEXT, message)
     }
 
     fn busy(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", message)
-            .code("rate_limit_exceeded")
+        Self::new(BUSY, message)
     }
 
     /// The request would need more memory than one request may use.
@@ -160,7 +262,7 @@ impl ApiError {
             bytes.div_ceil(1 << 10),
             most >> 10,
         );
-        Self::invalid(message).code("request_too_large")
+        Self::new(REQUEST_MEMORY, message)
     }
 
     /// All memory for requests is currently in use.
@@ -171,13 +273,8 @@ impl ApiError {
         ))
     }
 
-    /// The server does not answer for the requested host, or the request is from a page of another origin.
-    pub fn forbidden(message: impl Into<String>, code: &'static str) -> Self {
-        Self::new(StatusCode::FORBIDDEN, INVALID, message).code(code)
-    }
-
     pub fn internal(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "server_error", message)
+        Self::new(INTERNAL, message)
     }
 
     /// The error's description.
@@ -248,7 +345,7 @@ impl From<GenerateError> for ApiError {
                 context,
             } => Self::context(prompt, max_new_tokens, context),
             GenerateError::Logits(error @ LogitsError::NoneAllowed { .. }) => {
-                Self::invalid(error.to_string()).code("constraint_not_met")
+                Self::new(CONSTRAINT, error.to_string())
             }
             GenerateError::Logits(error) => Self::internal(error.to_string()),
         }

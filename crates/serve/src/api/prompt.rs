@@ -10,7 +10,7 @@ use super::error::ApiError;
 use crate::limits::Limits;
 use crate::model::ServedModel;
 
-/// A text, texts, a text's tokens, or those of several.
+/// A text, a list of texts, a list of token ids, or a list of such lists.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(
     untagged,

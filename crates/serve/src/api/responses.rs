@@ -35,6 +35,7 @@ use super::memory::{self, Kept};
 use super::model_request::ModelRequest;
 use super::settings::{Settings, json_grammar};
 use crate::limits::{MOST_ALTERNATIVES, MOST_TOOLS};
+pub(crate) use events::STREAM_EVENTS;
 use events::Writer;
 use input::Input;
 use output::OutputItems;
@@ -45,18 +46,20 @@ use tools::{FunctionTool, NamedFunction};
 /// The fields beside [`Settings`].
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 pub(crate) struct Responses {
-    /// The model's name.
+    /// The name or an alias of the model.
     model: String,
-    /// The user's message, or the conversation so far.
+    /// The user's message, or the conversation so far as a list of items. The `output` of earlier answers can be part of it.
     input: Input,
     /// A system message before the input.
     instructions: Option<String>,
-    /// The maximum number of tokens of the answer; overrides `max_tokens`.
+    /// Maximum number of tokens of the answer; overrides `max_tokens`. An answer that reaches it has the status
+    /// `incomplete`.
     #[schemars(range(min = 0, max = u32::MAX))]
     max_output_tokens: Option<u32>,
     /// The form of the answer's text.
     text: Option<Object<TextConfig>>,
     /// True to send the answer while it is generated, as server-sent events.
+    #[schemars(extend("default" = false))]
     stream: Option<bool>,
     /// Has no effect.
     #[allow(dead_code)]
@@ -66,19 +69,22 @@ pub(crate) struct Responses {
     /// Has no effect.
     #[allow(dead_code)]
     user: Option<String>,
-    /// The functions that the answer may call.
+    /// The functions that the answer may call, with the fields of each next to `type`. Each call is an output item of type
+    /// `function_call`.
     #[schemars(length(max = MOST_TOOLS))]
     tools: Option<Vec<Object<FunctionTool>>>,
     /// The function to call. Default: the model decides.
+    #[schemars(extend("default" = "auto"))]
     tool_choice: Option<ToolChoice<NamedFunction>>,
     /// False limits the answer to one call.
+    #[schemars(extend("default" = true))]
     parallel_tool_calls: Option<bool>,
-    /// Additions to the answer.
+    /// Additions to the answer: `["message.output_text.logprobs"]` returns the log-probabilities of the text's tokens.
     include: Option<Vec<Included>>,
     /// The number of alternatives per token of the text; requires `include`.
-    #[schemars(range(min = 0, max = MOST_ALTERNATIVES))]
+    #[schemars(range(min = 0, max = MOST_ALTERNATIVES), extend("default" = 0))]
     top_logprobs: Option<usize>,
-    /// Has no effect: an input that is too long for the context is refused.
+    /// Has no effect: an input that is longer than the context is rejected.
     #[allow(dead_code)]
     truncation: Option<Truncation>,
     /// Must be false: nothing is stored.
@@ -87,15 +93,15 @@ pub(crate) struct Responses {
     /// Must be false: a response is generated while the client waits.
     #[schemars(extend("enum" = [false, null]))]
     background: Option<bool>,
-    /// Not supported.
+    /// Not supported: nothing is stored.
     #[serde(default)]
     #[schemars(with = "()")]
     previous_response_id: Option<Value>,
-    /// Not supported.
+    /// Not supported: nothing is stored.
     #[serde(default)]
     #[schemars(with = "()")]
     conversation: Option<Value>,
-    /// Not supported.
+    /// Not supported: nothing is stored.
     #[serde(default)]
     #[schemars(with = "()")]
     prompt: Option<Value>,
@@ -115,8 +121,10 @@ enum Included {
     Logprobs,
 }
 
+/// Additions to a stream. They have no effect.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schemars(rename = "ResponseStreamOptions")]
 struct StreamOptions {
     /// Has no effect: no event is padded.
     #[allow(dead_code)]
@@ -127,10 +135,12 @@ struct StreamOptions {
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct TextConfig {
+    /// The format of the text.
     #[serde(deserialize_with = "tagged")]
     format: Option<TextFormat>,
 }
 
+/// The format of the answer's text.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 enum TextFormat {
@@ -138,7 +148,7 @@ enum TextFormat {
     Text {},
     /// Any JSON object.
     JsonObject {},
-    /// JSON that a schema describes.
+    /// JSON that follows a schema.
     JsonSchema {
         /// Has no effect.
         name: String,

@@ -19,38 +19,39 @@ use crate::limits::{MOST_BIASES, MOST_STOPS};
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct Settings {
-    /// The most tokens of an answer.
+    /// Maximum number of tokens of the answer. Default: the model's `max_new_tokens`, otherwise 16 for completions and the
+    /// rest of the context for conversations.
     #[schemars(range(min = 0, max = u32::MAX))]
     max_tokens: Option<u32>,
-    /// Divides the logits; 0 always takes the likeliest token.
-    #[schemars(range(min = TEMPERATURE.least))]
+    /// Divides the logits; 0 always takes the most probable token.
+    #[schemars(range(min = TEMPERATURE.least), extend("default" = 1))]
     temperature: Option<f64>,
-    /// The likeliest tokens that together have this probability are drawn from; above 0.
-    #[schemars(range(max = TOP_P.most), extend("exclusiveMinimum" = TOP_P.least))]
+    /// Draws only from the most probable tokens that together have this probability.
+    #[schemars(range(max = TOP_P.most), extend("exclusiveMinimum" = TOP_P.least, "default" = 1))]
     top_p: Option<f64>,
-    /// So many of the likeliest tokens are drawn from; 0 for all.
-    #[schemars(range(min = 0, max = u32::MAX))]
+    /// Draws only from this many of the most probable tokens; 0 for all.
+    #[schemars(range(min = 0, max = u32::MAX), extend("default" = 0))]
     top_k: Option<u32>,
-    /// Tokens at least so many times as likely as the likeliest are drawn from.
-    #[schemars(range(min = MIN_P.least, max = MIN_P.most))]
+    /// Draws only from tokens with at least this fraction of the most probable token's probability.
+    #[schemars(range(min = MIN_P.least, max = MIN_P.most), extend("default" = 0))]
     min_p: Option<f64>,
-    /// Divides the logits of tokens that were there, and multiplies negative ones; above 0.
-    #[schemars(extend("exclusiveMinimum" = REPETITION_PENALTY.least))]
+    /// Divides the positive logits of tokens in the prompt and the answer, and multiplies the negative ones.
+    #[schemars(extend("exclusiveMinimum" = REPETITION_PENALTY.least, "default" = 1))]
     repetition_penalty: Option<f64>,
-    /// Taken from the logits of tokens that were made.
-    #[schemars(range(min = PRESENCE_PENALTY.least, max = PRESENCE_PENALTY.most))]
+    /// Subtracted from the logits of tokens that were generated.
+    #[schemars(range(min = PRESENCE_PENALTY.least, max = PRESENCE_PENALTY.most), extend("default" = 0))]
     presence_penalty: Option<f64>,
-    /// Taken from the logits of tokens for each time that they were made.
-    #[schemars(range(min = FREQUENCY_PENALTY.least, max = FREQUENCY_PENALTY.most))]
+    /// Subtracted from the logits of tokens, once for each time that they were generated.
+    #[schemars(range(min = FREQUENCY_PENALTY.least, max = FREQUENCY_PENALTY.most), extend("default" = 0))]
     frequency_penalty: Option<f64>,
-    /// Added to the logits of tokens, by their ids.
+    /// Added to the logits of tokens, by token id.
     logit_bias: Option<BTreeMap<String, f32>>,
-    /// The same seed makes the same text; without one every answer is another.
+    /// The same seed gives the same text. Answer `i` of `n` draws from stream `i` of the seed. Default: random.
     #[schemars(range(min = i64::MIN, max = i64::MAX))]
     seed: Option<i64>,
-    /// Texts that an answer ends before.
+    /// Texts that end the answer and are not part of it.
     stop: Option<Stop>,
-    /// The form of the text.
+    /// The form of the text, as in vLLM.
     structured_outputs: Option<StructuredOutputs>,
 }
 
@@ -62,11 +63,11 @@ enum Stop {
     Many(#[schemars(length(max = MOST_STOPS))] Vec<String>),
 }
 
-/// The form of a text, by one of these.
+/// The form of a text, given by one of these fields.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 enum StructuredOutputs {
-    /// JSON that a schema describes.
+    /// JSON that follows this schema.
     Json(BTreeMap<String, Value>),
     /// A text that a regular expression matches as a whole.
     Regex(String),
@@ -171,4 +172,30 @@ pub(crate) fn json_grammar(schema: Option<&BTreeMap<String, Value>>) -> Result<G
     };
     let text = text.map_err(|error| ApiError::invalid(error.to_string()))?;
     Ok(Grammar::JsonSchema(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use schemars::schema_for;
+
+    use super::*;
+
+    #[test]
+    fn documented_defaults_are_those_of_the_sampler() {
+        let chooser = SamplingDefaults::default().chooser(0);
+        let (sampler, penalties) = (chooser.sampler, chooser.penalties);
+        let schema = schema_for!(Settings).to_value();
+        for (name, default) in [
+            ("temperature", sampler.temperature),
+            ("top_p", sampler.top_p),
+            ("top_k", sampler.top_k as f64),
+            ("min_p", sampler.min_p),
+            ("repetition_penalty", penalties.repetition),
+            ("presence_penalty", penalties.presence),
+            ("frequency_penalty", penalties.frequency),
+        ] {
+            let documented = schema["properties"][name]["default"].as_f64();
+            assert_eq!(documented, Some(default), "{name}");
+        }
+    }
 }

@@ -4,6 +4,8 @@
 /// function's name, `before_arguments`, the arguments and `after_arguments`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ToolFormat {
+    /// The models with this format.
+    models: &'static str,
     /// Texts that a chat template of this format contains.
     contains: &'static [&'static str],
     /// Texts that such a template does not contain.
@@ -29,6 +31,7 @@ pub(crate) struct ToolFormat {
 
 /// A format with empty fields, to derive others from.
 const EMPTY: ToolFormat = ToolFormat {
+    models: "",
     contains: &[],
     lacks: &[],
     open: "",
@@ -43,6 +46,7 @@ const EMPTY: ToolFormat = ToolFormat {
 
 /// Calls as a JSON list, as in Mistral models up to tokenizer version 7.
 const MISTRAL_LIST: ToolFormat = ToolFormat {
+    models: "Mistral, byte-level tokenizer versions 3 and 7",
     contains: &["tools", "[TOOL_CALLS]"],
     lacks: &["[ARGS]"],
     open: "[TOOL_CALLS]",
@@ -57,6 +61,7 @@ const MISTRAL_LIST: ToolFormat = ToolFormat {
 
 /// A marker before each call, as in Mistral models from tokenizer version 11 on.
 const MISTRAL_MARKED: ToolFormat = ToolFormat {
+    models: "Mistral, tokenizer version 13",
     contains: &["tools", "[TOOL_CALLS]", "[ARGS]"],
     open: "[TOOL_CALLS]",
     next: Some("[TOOL_CALLS]"),
@@ -65,10 +70,11 @@ const MISTRAL_MARKED: ToolFormat = ToolFormat {
     ..EMPTY
 };
 
-/// All formats. The first match determines the format of a template.
-const FORMATS: [ToolFormat; 6] = [
-    // Hermes 2 Pro and 3, Qwen 2.5 and 3, SmolLM3. Qwen3-Coder uses the same marker, but around XML.
+/// All formats. A template has the first one that matches.
+pub(crate) const FORMATS: [ToolFormat; 6] = [
+    // Qwen3-Coder has the same marker around XML.
     ToolFormat {
+        models: "Hermes 2 Pro and 3, Qwen 2.5 and 3, SmolLM3",
         contains: &["tools", "<tool_call>"],
         lacks: &["<function="],
         open: "<tool_call>",
@@ -78,8 +84,9 @@ const FORMATS: [ToolFormat; 6] = [
         after_arguments: "}\n</tool_call>",
         ..EMPTY
     },
-    // Llama 3.1, 3.2 and 3.3: an answer that begins with a brace is a call.
+    // An answer that begins with a brace is a call.
     ToolFormat {
+        models: "Llama 3.1 to 3.3",
         contains: &["tools", "tool_calls", "\"parameters\": "],
         lacks: &["<tool_call>", "[TOOL_CALLS]"],
         first: "{\"name\": \"",
@@ -87,21 +94,20 @@ const FORMATS: [ToolFormat; 6] = [
         after_arguments: "}",
         ..EMPTY
     },
-    // Mistral tokenizer version 11: each call has an id.
+    // Each call has an identifier.
     ToolFormat {
+        models: "Mistral, tokenizer version 11",
         contains: &["tools", "[TOOL_CALLS]", "[CALL_ID]", "[ARGS]"],
         id_marker: Some("[CALL_ID]"),
         ..MISTRAL_MARKED
     },
-    // Mistral tokenizer version 13.
     MISTRAL_MARKED,
-    // Mistral tokenizer version 3, with SentencePiece.
     ToolFormat {
+        models: "Mistral, tokenizer version 3 with SentencePiece",
         contains: &["tools", "[TOOL_CALLS] ["],
         first: " [{\"name\": \"",
         ..MISTRAL_LIST
     },
-    // Mistral tokenizer versions 3 and 7, with byte-level BPE.
     MISTRAL_LIST,
 ];
 
@@ -115,8 +121,43 @@ impl ToolFormat {
         })
     }
 
-    /// Returns true if `token` is a marker of calls, which is part of the answer's text even if it is a
-    /// special token.
+    /// The models with this format.
+    pub fn models(&self) -> &'static str {
+        self.models
+    }
+
+    /// The condition for a chat template, as Markdown.
+    pub fn condition(&self) -> String {
+        // Every template with calls reads the variable `tools`.
+        let marks = self.contains.iter().filter(|text| **text != "tools");
+        let contains: Vec<String> = marks.map(|text| format!("`{text}`")).collect();
+        let lacks: Vec<String> = self.lacks.iter().map(|text| format!("`{text}`")).collect();
+        match lacks.is_empty() {
+            true => contains.join(", "),
+            false => format!("{}; not {}", contains.join(", "), lacks.join(", ")),
+        }
+    }
+
+    /// An answer with a call of `f`, or two calls if several are possible.
+    pub fn example(&self) -> String {
+        let call = |name: &str| {
+            let id = self
+                .id_marker
+                .map(|marker| format!("{marker}{}", "0".repeat(9)));
+            let id = id.unwrap_or_default();
+            format!(
+                "{name}{id}{}{{…}}{}",
+                self.before_arguments, self.after_arguments
+            )
+        };
+        let mut example = format!("{}{}{}", self.open, self.first, call("f"));
+        if let Some(next) = self.next {
+            example += &format!("{next}{}", call("g"));
+        }
+        example + self.end
+    }
+
+    /// Returns true if `token` is a marker of calls, which is part of an answer's text even if it is a special token.
     pub fn is_marker(&self, token: &str) -> bool {
         let markup = [self.open, self.before_arguments, self.after_arguments];
         let markup = markup.into_iter().chain(self.id_marker);

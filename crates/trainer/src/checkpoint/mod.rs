@@ -4,6 +4,7 @@
 //! reads and removes checkpoints.
 
 use emberlm_checkpoint::checkpoint::Checkpoint as StoredCheckpoint;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::identity::DataIdentity;
@@ -21,7 +22,7 @@ pub use writer::{Writer, Written};
 pub type Checkpoint = StoredCheckpoint<State>;
 
 /// The state of a run that resuming needs, other than weights and optimizer moments.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct State {
     /// Completed steps. With the configuration, this determines the position in the data and the random
@@ -53,7 +54,7 @@ pub struct State {
 }
 
 /// The lowest validation loss so far.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Best {
     /// The loss in nats per token.

@@ -12,6 +12,7 @@ use crate::config::TrainConfig;
 use crate::engine::StepEngine;
 use crate::error::TrainError;
 use crate::events::Event;
+use crate::folder::SAMPLES;
 use crate::hooks::EvaluationEnd;
 use crate::metrics::Figures;
 use crate::sample::sample;
@@ -88,7 +89,7 @@ impl<B: TrainingBackend> RankZero<B> {
     }
 
     fn keep_sample(&mut self, step: usize, text: String) {
-        let folder = self.run.join("samples");
+        let folder = self.run.join(SAMPLES);
         let path = folder.join(format!("step-{step:08}.txt"));
         // The sample is also in the events, so a full disk does not end the run here.
         if let Err(error) = std::fs::write(&path, &text) {

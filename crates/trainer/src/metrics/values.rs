@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Aggregation;
 
 /// Values by metric name. JSON has no infinity and no NaN: they are written as null and read as NaN.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct MetricValues(BTreeMap<String, Option<f64>>);
 

@@ -14,6 +14,10 @@ use emberlm_model::weights::{DeviceTensor, HostTensor, Parts, join_parts, part_o
 use super::Moments;
 use super::rule::Rule;
 
+/// The names of the tensors, for the reference documentation.
+pub(crate) const NAMES: &str = "`PATH.moment1` and `PATH.moment2` with AdamW, `PATH.momentum` with Muon and Lion, where \
+                                `PATH` is the parameter's path in `model.safetensors`";
+
 const FIRST: &str = ".moment1";
 const SECOND: &str = ".moment2";
 const ONE: &str = ".momentum";

@@ -1,4 +1,4 @@
-//! A copy of what a run of nanoGPT needs, so that the checkout stays as it is.
+//! A copy of the files that a run of nanoGPT needs, so that the checkout is not modified.
 
 use std::{
     fs,
@@ -8,7 +8,7 @@ use std::{
 
 use crate::{error::Error, python::absolute, workspace};
 
-/// The copied files; nanoGPT looks for all of them in its working directory.
+/// The copied files. nanoGPT expects all of them in its working directory.
 const FILES: [&str; 5] = [
     "train.py",
     "model.py",
@@ -18,10 +18,10 @@ const FILES: [&str; 5] = [
 ];
 
 const PREPARE: &str = "data/shakespeare_char/prepare.py";
-/// The text, which prepare.py downloads where it is not there.
+/// The text. `prepare.py` downloads it if it does not exist.
 const TEXT: &str = "data/shakespeare_char/input.txt";
 
-/// The settings that nanoGPT's README has for CPUs, without those of a run's length.
+/// The settings for CPUs in nanoGPT's README, without the length of the run.
 const SETTINGS: [&str; 13] = [
     "config/train_shakespeare_char.py",
     "--device=cpu",
@@ -34,18 +34,18 @@ const SETTINGS: [&str; 13] = [
     "--n_embd=128",
     "--dropout=0.0",
     "--out_dir=out",
-    // A checkpoint at each evaluation, as ours writes them, and not only of a lower estimate.
+    // Writes a checkpoint at each evaluation, as our run does, instead of only at a lower loss.
     "--always_save_checkpoint=True",
     "--wandb_log=False",
 ];
 
-/// The copy.
+/// The copied checkout.
 pub struct Checkout {
     folder: PathBuf,
 }
 
 impl Checkout {
-    /// Copies the needed files into a new folder.
+    /// Copies the required files into a new folder.
     pub fn copy(nanogpt: &Path, folder: &Path) -> Result<Self, Error> {
         let write = |source| Error::Write {
             path: folder.to_owned(),
@@ -65,19 +65,19 @@ impl Checkout {
         Ok(copy)
     }
 
-    /// One that is there already.
+    /// An existing copy.
     pub fn at(folder: &Path) -> Self {
         Self {
             folder: folder.to_owned(),
         }
     }
 
-    /// Its folder.
+    /// The folder of the copy.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Prepares the text that is given, or its own; returns the text's path.
+    /// Prepares `text`, or nanoGPT's own text, and returns the path of the text.
     pub fn prepare(&self, python: &Path, text: Option<&Path>) -> Result<PathBuf, Error> {
         if let Some(text) = text {
             self.take(&absolute(text)?, TEXT)?;
@@ -88,7 +88,7 @@ impl Checkout {
         Ok(self.folder.join(TEXT))
     }
 
-    /// Trains; a run's length is still to be given.
+    /// The command that trains, without the length of the run.
     pub fn train(&self, python: &Path) -> Command {
         let mut command = Command::new(python);
         command.arg("train.py").args(SETTINGS);

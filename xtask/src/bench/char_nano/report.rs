@@ -5,30 +5,30 @@ use serde_json::{Value, json};
 use super::super::report::Column::{Number, Text};
 use super::super::report::{Report, Table, median};
 
-/// A program's whole run.
+/// A complete run of a program.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Run {
-    /// Whose.
+    /// The name of the program.
     pub program: &'static str,
-    /// From its start to its end.
+    /// Seconds from start to exit.
     pub seconds: f64,
-    /// Over the whole validation split, in nats per character.
+    /// Loss on the whole validation split, in nats per character.
     pub loss: f64,
 }
 
 /// All runs.
 #[derive(Debug, Clone)]
 pub struct CharNanoReport {
-    /// Steps of each run.
+    /// Steps per run.
     pub steps: usize,
-    /// This project's.
+    /// Runs of emberlm.
     pub ours: Vec<Run>,
-    /// nanoGPT's.
+    /// Runs of nanoGPT.
     pub theirs: Vec<Run>,
 }
 
 impl Report for CharNanoReport {
-    /// Every run, and the ratio.
+    /// All runs, and the ratio.
     fn to_json(&self) -> Value {
         let all = |runs: &[Run]| -> Vec<Value> {
             let shown = |run: &Run| json!({ "seconds": run.seconds, "loss": run.loss });
@@ -42,7 +42,7 @@ impl Report for CharNanoReport {
         })
     }
 
-    /// The medians as rows, and below them the ratio.
+    /// The medians as rows, followed by the ratio.
     fn to_text(&self) -> String {
         let mut table = Table::new([
             Text("program"),
@@ -65,7 +65,7 @@ impl Report for CharNanoReport {
 }
 
 impl CharNanoReport {
-    /// nanoGPT's time over ours.
+    /// nanoGPT's time divided by ours.
     fn ratio(&self) -> f64 {
         seconds(&self.theirs) / seconds(&self.ours)
     }

@@ -5,29 +5,29 @@ use serde_json::{Value, json};
 use super::super::report::Column::{Number, Text};
 use super::super::report::{Report, Table, median_by};
 
-/// One run of one program; a missing value is NaN.
+/// One run of one program. Missing values are NaN.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Generation {
-    /// The program and what it ran on.
+    /// The program and its device.
     pub program: String,
-    /// Tokens per second, one by one.
+    /// Generated tokens per second.
     pub decode: f64,
-    /// Tokens per second of the prompt.
+    /// Prompt tokens per second.
     pub prefill: f64,
-    /// The highest resident memory of the process, in MiB.
+    /// Peak resident memory of the process, in MiB.
     pub peak_rss_mib: f64,
-    /// Bytes of weights that are read for a token.
+    /// Bytes of weights read per token.
     pub bytes_per_token: f64,
-    /// Bytes per second that this machine reads.
+    /// The machine's read bandwidth, in bytes per second.
     pub read_bytes_per_second: f64,
-    /// The bound of that on [`Self::decode`].
+    /// The bound on [`Self::decode`] by the read bandwidth.
     pub decode_bound: f64,
-    /// The bound of matrix products on [`Self::prefill`].
+    /// The bound on [`Self::prefill`] by matrix products.
     pub prefill_bound: f64,
 }
 
 impl Generation {
-    /// The output of a program.
+    /// Reads the output of a program.
     pub fn of(line: &Value) -> Self {
         let number = |name: &str| line[name].as_f64().unwrap_or(f64::NAN);
         Self {
@@ -42,14 +42,14 @@ impl Generation {
         }
     }
 
-    /// The run with the median speed of decoding (of an even number, the slower middle one): its figures belong
-    /// together.
+    /// The run with the median decoding speed, or the slower of the two middle ones. All its figures are of the
+    /// same run.
     pub fn median(runs: Vec<Self>) -> Option<Self> {
         median_by(runs, |run| run.decode)
     }
 
     fn to_json(&self) -> Value {
-        // JSON has no NaN, which becomes null.
+        // NaN becomes null in JSON.
         json!({
             "program": self.program,
             "decode_tokens_per_second": self.decode,
@@ -68,9 +68,9 @@ impl Generation {
 pub struct Pair {
     /// The model.
     pub workload: &'static str,
-    /// This project's binary.
+    /// The median run of our binary.
     pub ours: Option<Generation>,
-    /// transformers, where it has the model.
+    /// The median run of transformers, if it has the model.
     pub peer: Option<Generation>,
 }
 
@@ -79,16 +79,16 @@ pub struct Pair {
 pub struct GenerateReport {
     /// Tokens of the prompt.
     pub prompt: usize,
-    /// Tokens made one by one.
+    /// Generated tokens.
     pub tokens: usize,
-    /// Runs that each median is over.
+    /// Runs per median.
     pub rounds: usize,
-    /// One of each model.
+    /// The results of each model.
     pub pairs: Vec<Pair>,
 }
 
 impl Report for GenerateReport {
-    /// All that the text has.
+    /// All figures.
     fn to_json(&self) -> Value {
         let models: Vec<Value> = self.pairs.iter().map(Pair::to_json).collect();
         json!({
@@ -99,7 +99,7 @@ impl Report for GenerateReport {
         })
     }
 
-    /// A table of each model.
+    /// A table per model.
     fn to_text(&self) -> String {
         let (prompt, tokens, rounds) = (self.prompt, self.tokens, self.rounds);
         let table = |pair: &Pair| {
@@ -113,7 +113,7 @@ impl Report for GenerateReport {
 }
 
 impl Pair {
-    /// Our tokens/s over the peer's: one by one, and of the prompt.
+    /// Our tokens/s divided by the peer's: for generation, and for the prompt.
     fn ratios(&self) -> Option<(f64, f64)> {
         let (ours, peer) = self.ours.as_ref().zip(self.peer.as_ref())?;
         Some((ours.decode / peer.decode, ours.prefill / peer.prefill))
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bound_and_the_ratio_stand_below() {
+    fn the_bound_and_the_ratio_follow_the_table() {
         let tables = report().to_text();
         let lines: Vec<&str> = tables.lines().collect();
         assert_eq!(lines.len(), 5 + 1 + 7, "{tables}");
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn json_leaves_open_what_is_not_known() {
+    fn json_has_null_for_missing_figures() {
         let value = report().to_json();
         assert!(value["models"][0]["peer"].is_null());
         assert!(value["models"][0]["decode_ratio"].is_null());
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn the_median_is_a_run_that_took_place() {
+    fn the_median_is_an_actual_run() {
         let median = Generation::median(vec![ours(3.0), ours(1.0), ours(2.0)]);
         assert_eq!(median, Some(ours(2.0)));
         assert_eq!(Generation::median(Vec::new()), None);

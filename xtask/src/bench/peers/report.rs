@@ -6,36 +6,36 @@ use super::super::measurement::Measurement;
 use super::super::report::Column::{Number, Text};
 use super::super::report::{Report, Table};
 
-/// The medians of one workload.
+/// The median runs of one workload.
 #[derive(Debug, Clone)]
 pub struct Comparison {
     /// The workload.
     pub workload: String,
-    /// This project's binary.
+    /// Our binary.
     pub ours: Option<Measurement>,
-    /// Each way to run PyTorch.
+    /// The configurations of PyTorch.
     pub peers: Vec<Measurement>,
 }
 
 /// All workloads.
 #[derive(Debug, Clone)]
 pub struct PeersReport {
-    /// Runs that each median is over.
+    /// Runs per median.
     pub rounds: usize,
-    /// The product.
+    /// The precision of matrix products.
     pub precision: &'static str,
-    /// One of each workload.
+    /// The results of each workload.
     pub comparisons: Vec<Comparison>,
 }
 
 impl Report for PeersReport {
-    /// All that the text has.
+    /// All figures.
     fn to_json(&self) -> Value {
         let workloads: Vec<Value> = self.comparisons.iter().map(Comparison::to_json).collect();
         json!({ "rounds": self.rounds, "precision": self.precision, "workloads": workloads })
     }
 
-    /// A table of each workload.
+    /// A table per workload.
     fn to_text(&self) -> String {
         let tables = self.comparisons.iter().map(|comparison| {
             let (workload, precision, rounds) = (&comparison.workload, self.precision, self.rounds);
@@ -48,12 +48,16 @@ impl Report for PeersReport {
 
 impl Comparison {
     fn to_json(&self) -> Value {
-        let peers: Vec<Value> = self.peers.iter().map(|peer| self.beside(peer)).collect();
+        let peers: Vec<Value> = self
+            .peers
+            .iter()
+            .map(|peer| self.compared_with(peer))
+            .collect();
         let ours = self.ours.as_ref().map(Measurement::to_json);
         json!({ "workload": self.workload, "ours": ours, "peers": peers })
     }
 
-    fn beside(&self, peer: &Measurement) -> Value {
+    fn compared_with(&self, peer: &Measurement) -> Value {
         let mut value = peer.to_json();
         if let Some((speed, memory)) = self.ratios(peer) {
             value["ratio"] = json!(speed);
@@ -87,7 +91,7 @@ impl Comparison {
         table.to_text()
     }
 
-    /// Our tokens/s and our memory over the peer's.
+    /// Our tokens/s and memory divided by the peer's.
     fn ratios(&self, peer: &Measurement) -> Option<(f64, f64)> {
         let ours = self.ours.as_ref()?;
         let speed = ours.tokens_per_second / peer.tokens_per_second;
@@ -130,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn json_has_all_of_it() {
+    fn json_has_all_figures() {
         let value = report().to_json();
         assert_eq!(value["rounds"], 5);
         let first = &value["workloads"][0];

@@ -1,9 +1,9 @@
-//! The workloads: forward, mean cross-entropy, backward and AdamW on random token ids.
+//! The workloads: forward pass, mean cross-entropy, backward pass and AdamW on random token ids.
 
-/// A model with a step's size.
+/// A model with the size of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Workload {
-    /// nanoGPT's CPU Shakespeare model: 0.8M parameters, 12 × 64 tokens.
+    /// nanoGPT's CPU model for Shakespeare: 0.8M parameters, 12 × 64 tokens.
     Char,
     /// PocketTransformer: 48M parameters, 4 × 256 tokens.
     Pocket,
@@ -15,15 +15,15 @@ pub enum Workload {
     Gpt2Small,
 }
 
-/// Its sizes.
+/// The sizes of a workload.
 struct Shape {
     name: &'static str,
-    /// Our preset, and what is different from it.
+    /// Our preset, and the values that override it.
     preset: &'static str,
-    different: &'static [&'static str],
-    /// The twin's name for it.
+    overrides: &'static [&'static str],
+    /// The name of the preset in the PyTorch twin.
     twin: &'static str,
-    /// Steps that are measured: some seconds' worth.
+    /// Measured steps, which take a few seconds.
     steps: usize,
     batch: usize,
     seq: usize,
@@ -34,7 +34,7 @@ impl Workload {
         let pocket = Shape {
             name: "pocket",
             preset: "pocket",
-            different: &[],
+            overrides: &[],
             twin: "pocket",
             steps: 6,
             batch: 4,
@@ -44,7 +44,7 @@ impl Workload {
             Self::Char => Shape {
                 name: "char",
                 preset: "char-nano",
-                different: &[],
+                overrides: &[],
                 twin: "char",
                 steps: 100,
                 batch: 12,
@@ -60,8 +60,9 @@ impl Workload {
             Self::Gpt2Small => Shape {
                 name: "gpt2-small",
                 preset: "gpt2-small",
-                // Sequences shorter than the context, as llm.c trains it on CPUs; OpenAI's form of GELU.
-                different: &[
+                // Sequences shorter than the context, as in llm.c's training on CPUs; OpenAI's approximation of
+                // GELU.
+                overrides: &[
                     "train.seq_len=64",
                     "model.feed_forward.activation=gelu_tanh",
                 ],
@@ -73,12 +74,12 @@ impl Workload {
         }
     }
 
-    /// Its name.
+    /// The name of the workload.
     pub fn name(self) -> &'static str {
         self.shape().name
     }
 
-    /// With its step's size.
+    /// The name with the size of a step.
     pub fn title(self) -> String {
         let Shape {
             name, batch, seq, ..
@@ -90,14 +91,14 @@ impl Workload {
     pub fn ours(self) -> Vec<String> {
         let shape = self.shape();
         let mut words = vec!["--preset".to_owned(), shape.preset.to_owned()];
-        for setting in shape.different {
+        for setting in shape.overrides {
             words.extend(["--set".to_owned(), (*setting).to_owned()]);
         }
         words.extend(size(&shape));
         words
     }
 
-    /// The arguments of the twin.
+    /// The arguments of the PyTorch twin.
     pub fn twin(self) -> Vec<String> {
         let shape = self.shape();
         let mut words = vec![shape.twin.to_owned()];
@@ -106,7 +107,7 @@ impl Workload {
     }
 }
 
-/// Both programs get the same sizes, so neither's defaults matter.
+/// Passes all sizes explicitly to both programs, so that their defaults do not matter.
 fn size(shape: &Shape) -> [String; 4] {
     let (steps, batch) = (shape.steps.to_string(), shape.batch.to_string());
     ["--steps".to_owned(), steps, "--batch".to_owned(), batch]
@@ -127,14 +128,14 @@ mod tests {
     }
 
     #[test]
-    fn gpt2_is_told_its_sequences() {
+    fn gpt2_gets_its_sequence_length() {
         let words = Workload::Gpt2Small.ours().join(" ");
         assert!(words.contains("--set train.seq_len=64"), "{words}");
         assert_eq!(Workload::Gpt2Small.title(), "gpt2-small, 4 × 64 tokens");
     }
 
     #[test]
-    fn the_twin_knows_every_workload() {
+    fn the_twin_supports_every_workload() {
         let root = crate::workspace::metadata().unwrap().workspace_root;
         let program = std::fs::read_to_string(root.join("crates/cli/peers/train.py")).unwrap();
         for workload in Workload::value_variants() {

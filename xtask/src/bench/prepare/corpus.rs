@@ -1,4 +1,4 @@
-//! The corpus that preparing is measured on.
+//! The corpus of the `prepare` benchmark.
 
 use std::{
     fs::{self, File},
@@ -11,17 +11,17 @@ use serde_json::json;
 
 use crate::error::Error;
 
-/// In what form the text is given.
+/// The form of the corpus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// A document a line.
+    /// JSON lines with a document per line.
     Records,
-    /// All in one.
+    /// A single text file.
     Text,
 }
 
 impl Form {
-    /// Its name in a report.
+    /// The name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Records => "JSON lines",
@@ -30,14 +30,14 @@ impl Form {
     }
 }
 
-/// The files that are prepared: the same text, divided and whole.
+/// The files of the corpus: the same text as records and as a single text.
 pub struct Corpus {
     records: PathBuf,
     text: PathBuf,
 }
 
 impl Corpus {
-    /// The position of the text in a form.
+    /// The path of a form.
     pub fn path(&self, form: Form) -> &Path {
         match form {
             Form::Records => &self.records,
@@ -45,7 +45,8 @@ impl Corpus {
         }
     }
 
-    /// Writes both into `folder`: `bytes` bytes of the text in a file, or of the project's own.
+    /// Writes both forms into `folder`. Repeats the text of a file, or of the project itself, up to `bytes`
+    /// bytes.
     pub fn make(
         text: Option<&Path>,
         bytes: u64,
@@ -117,7 +118,7 @@ fn own_text(root: &Path) -> Result<String, Error> {
     paths.iter().map(|path| read(path)).collect()
 }
 
-/// Documents of 1 to 6 KB, each with its number so that no two are equal, until there are so many bytes.
+/// Documents of 1 to 6 KB up to a total number of bytes. Each has a number, so that all differ.
 #[derive(Clone)]
 struct Documents<'a> {
     text: &'a str,

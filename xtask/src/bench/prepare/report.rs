@@ -6,23 +6,24 @@ use super::super::report::Column::{Number, Text};
 use super::super::report::{Report, Table, median_by};
 use super::run::Run;
 
-/// The required speed of each of our threads relative to tiktoken-rs on one thread.
+/// The required speed per thread relative to tiktoken-rs on one thread.
 const TIKTOKEN_RS_GOAL: f64 = 0.9;
 
 /// The required speed relative to Python's tiktoken.
 const PYTHON_GOAL: f64 = 3.0;
 
-/// The memory limit of our process in MiB, for any length of the corpus.
+/// The memory limit of our process in MiB, for a corpus of any length.
 const MEMORY_GOAL: u64 = 300;
 
-/// One run of each program, one after the other: a change in the machine's load meets all.
+/// One run of each program. They run one after the other, so that changes of the machine's load affect all of
+/// them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Round {
-    /// Ours on records and on one text.
+    /// Our runs on records and on a single text.
     pub ours: [Run; 2],
     /// tiktoken-rs on one thread.
     pub single: Run,
-    /// Python's tiktoken, where it ran.
+    /// Python's tiktoken, if it ran.
     pub python: Option<Run>,
 }
 
@@ -41,16 +42,16 @@ pub struct PrepareReport {
     rest: Vec<Round>,
 }
 
-/// Our speed over the peers', for one form of the corpus.
+/// Our speed divided by the peers', for one form of the corpus.
 struct Ratios {
     form: &'static str,
-    /// To as many times tiktoken-rs as there are threads.
+    /// Relative to the speed of tiktoken-rs times the number of threads.
     tiktoken_rs: f64,
     python: Option<f64>,
 }
 
 impl PrepareReport {
-    /// Of at least one round, with so many threads.
+    /// Creates a report of at least one round with `threads` threads.
     pub fn new(threads: usize, first: Round, rest: Vec<Round>) -> Self {
         Self {
             threads,
@@ -63,7 +64,7 @@ impl PrepareReport {
         std::iter::once(&self.first).chain(&self.rest)
     }
 
-    /// The run with the median speed of each program: its figures belong together.
+    /// The run of each program with the median speed. All figures of a run belong together.
     fn runs(&self) -> Vec<&Run> {
         let rounds: Vec<_> = self.rounds().map(Round::runs).collect();
         let programs = rounds.iter().map(Vec::len).min().unwrap_or(0);
@@ -74,7 +75,8 @@ impl PrepareReport {
         (0..programs).filter_map(median).collect()
     }
 
-    /// Medians of each round's ratio, which is more reliable than the ratio of medians when the load drifts.
+    /// The medians of each round's ratio. They are more reliable than ratios of medians if the machine's load
+    /// drifts.
     fn ratios(&self) -> Vec<Ratios> {
         let of = |form: usize, peer: &dyn Fn(&Round) -> Option<f64>| {
             let ratio = |round: &Round| Some(round.ours[form].speed() / peer(round)?);
@@ -113,7 +115,7 @@ impl Report for PrepareReport {
         })
     }
 
-    /// The runs as rows, and below them how they compare with what they are to be.
+    /// The runs as rows, followed by the ratios and their goals.
     fn to_text(&self) -> String {
         let runs = self.runs();
         let mut table = Table::new([
@@ -173,7 +175,7 @@ mod tests {
     use super::super::run::tests::example;
     use super::*;
 
-    /// A round in which the machine is so many times as fast as it could be.
+    /// A round in which the machine runs at `speed` times its usual speed.
     fn round(speed: f64, ours: u64, python: Option<u64>) -> Round {
         let run =
             |program, form, millions| example(program, form, millions * 1_000_000, 1.0 / speed);
@@ -186,8 +188,8 @@ mod tests {
     }
 
     #[test]
-    fn ratios_are_of_programs_that_ran_one_after_the_other() {
-        // The median of ours is 120 MB/s, that of tiktoken-rs 15 MB/s: the ratio of medians would be 4.
+    fn ratios_compare_runs_of_the_same_round() {
+        // The median of ours is 120 MB/s, that of tiktoken-rs 15 MB/s. The ratio of medians would be 4.
         let rest = vec![
             round(0.5, 120, Some(40)),
             round(0.5, 600, Some(40)),
@@ -210,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn without_python_there_is_nothing_said_of_it() {
+    fn without_python_its_ratio_is_absent() {
         let report = PrepareReport::new(4, round(1.0, 60, None), Vec::new());
         assert!(!report.to_text().contains("Python"));
         assert!(report.to_text().contains("0.50 x 4 threads"));

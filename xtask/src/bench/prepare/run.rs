@@ -1,4 +1,4 @@
-//! One run of a program, as ours and the peers print it: a line of JSON.
+//! One run of a program. Ours and the peers print it as a line of JSON.
 
 use std::process::Command;
 
@@ -10,24 +10,24 @@ use crate::{error::Error, workspace};
 /// One run of a program.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Run {
-    /// Its name.
+    /// The name of the program.
     pub program: String,
-    /// Its arguments.
+    /// The form of the corpus.
     pub form: Form,
-    /// Threads that tokenize.
+    /// Tokenizer threads.
     pub threads: u64,
     /// Bytes of text.
     pub bytes: u64,
-    /// Tokens of it.
+    /// Tokens of the text.
     pub tokens: u64,
-    /// The time that it took.
+    /// Duration in seconds.
     pub seconds: f64,
-    /// The highest resident memory of the process.
+    /// Peak resident memory of the process, in MiB.
     pub peak_rss_mib: u64,
 }
 
 impl Run {
-    /// Runs a program that ends by printing its figures.
+    /// Runs a program whose last output line has its figures.
     pub fn take(command: &mut Command, form: Form) -> Result<Self, Error> {
         let output = workspace::stdout(command)?;
         Self::parse(&output, form).map_err(|field| Error::Measurement {
@@ -37,7 +37,7 @@ impl Run {
         })
     }
 
-    /// Reads the last line; the error is the first field that is missing or of another kind.
+    /// Parses the last line. The error is the first field that is missing or has the wrong type.
     fn parse(output: &str, form: Form) -> Result<Self, &'static str> {
         let line = output.trim().lines().next_back().unwrap_or_default();
         let fields: Value = serde_json::from_str(line).map_err(|_| "program")?;
@@ -63,7 +63,7 @@ impl Run {
         self.tokens as f64 / self.seconds
     }
 
-    /// The fields as they were read, and the speeds.
+    /// The fields of the parsed line, and the speeds.
     pub fn to_json(&self) -> Value {
         json!({
             "program": self.program,

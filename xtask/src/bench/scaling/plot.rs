@@ -1,21 +1,22 @@
-//! The costs as a picture: a column of panels for each size, speed above memory, all axes logarithmic.
+//! The plot of the costs: a column of panels per dimension, speed above memory, with logarithmic axes.
 //!
-//! Written as text: six small panels are not worth a plotting crate in what builds before every task.
+//! It is written as text, because xtask is built before every task and six small panels do not justify a
+//! plotting crate.
 
 use super::Dimension;
 use super::report::{Measured, ScalingReport};
 
-/// A panel with the room around it.
+/// The size of a panel with its margins.
 const WIDTH: f64 = 380.0;
 const HEIGHT: f64 = 270.0;
 const LEFT: f64 = 66.0;
 const RIGHT: f64 = 20.0;
 const TOP: f64 = 40.0;
 const BOTTOM: f64 = 46.0;
-/// Room beside the outer points, for their labels.
+/// Space beyond the outermost points for their labels.
 const INSET: f64 = 22.0;
 
-/// The quantity that is drawn over a size.
+/// A quantity that is plotted over a size.
 #[derive(Clone, Copy)]
 struct Quantity {
     name: &'static str,
@@ -36,7 +37,7 @@ const QUANTITIES: [Quantity; 2] = [
     },
 ];
 
-/// The whole picture.
+/// The complete plot as SVG.
 pub fn svg(report: &ScalingReport) -> String {
     let (columns, rows) = (Dimension::ALL.len(), QUANTITIES.len());
     let (width, height) = (WIDTH * columns as f64, HEIGHT * rows as f64);
@@ -56,7 +57,7 @@ pub fn svg(report: &ScalingReport) -> String {
     text + "</svg>\n"
 }
 
-/// One curve in its axes.
+/// One curve with its axes.
 fn panel(report: &ScalingReport, dimension: Dimension, quantity: Quantity) -> String {
     let measured = report.along(dimension);
     let values: Vec<f64> = measured.iter().map(|&m| (quantity.of)(m)).collect();
@@ -114,7 +115,7 @@ fn panel(report: &ScalingReport, dimension: Dimension, quantity: Quantity) -> St
     text
 }
 
-/// The positions of logarithms.
+/// A logarithmic axis.
 struct Axis {
     least: f64,
     greatest: f64,
@@ -135,7 +136,7 @@ impl Axis {
 
     fn place(&self, number: f64) -> f64 {
         let span = self.greatest - self.least;
-        // A single number is in the middle.
+        // Centres a single number.
         let part = match span > 0.0 {
             true => (number.ln() - self.least) / span,
             false => 0.5,
@@ -144,7 +145,7 @@ impl Axis {
     }
 }
 
-/// 1, 2 and 5 times powers of ten: those between which the values lie.
+/// The multiples 1, 2 and 5 of powers of ten around the values.
 fn ticks(values: &[f64]) -> Vec<f64> {
     let positive = || values.iter().copied().filter(|value| *value > 0.0);
     let least = positive().fold(f64::INFINITY, f64::min);

@@ -7,24 +7,24 @@ use super::super::report::Column::Number;
 use super::super::report::{Report, Table};
 use super::{Dimension, Point};
 
-/// The cost of a step of some size.
+/// The cost of a step of one size.
 #[derive(Debug, Clone)]
 pub struct Measured {
     /// The sizes.
     pub point: Point,
-    /// The cost.
+    /// The measured run.
     pub run: Measurement,
 }
 
 /// All sizes.
 #[derive(Debug, Clone)]
 pub struct ScalingReport {
-    /// Each once.
+    /// Each point once.
     pub measured: Vec<Measured>,
 }
 
 impl ScalingReport {
-    /// The base with one size varied, as far as it was measured.
+    /// The measured points along `dimension`, with the others at the base.
     pub fn along(&self, dimension: Dimension) -> Vec<&Measured> {
         let points = dimension.points();
         let of = |point: &Point| self.measured.iter().find(|m| m.point == *point);
@@ -33,7 +33,7 @@ impl ScalingReport {
 }
 
 impl Report for ScalingReport {
-    /// Every size.
+    /// All points.
     fn to_json(&self) -> Value {
         let rows = self.measured.iter().map(|Measured { point, run }| {
             json!({
@@ -49,7 +49,7 @@ impl Report for ScalingReport {
         json!({ "points": rows.collect::<Vec<Value>>() })
     }
 
-    /// In Markdown: the rows of each dimension one after the other, with the varied size in bold.
+    /// In Markdown: the rows of one dimension after the other, with the varied size in bold.
     fn to_text(&self) -> String {
         let mut table = Table::new(
             [
@@ -86,7 +86,7 @@ impl Report for ScalingReport {
 pub(super) mod tests {
     use super::{super::super::measurement::tests::example, super::points, *};
 
-    /// Speeds that fall with every size.
+    /// A report whose speed falls with every size.
     pub fn report() -> ScalingReport {
         let measured = |point: Point| Measured {
             point,

@@ -1,4 +1,4 @@
-//! A number of clients, each of which asks again as soon as it is answered.
+//! Concurrent clients. Each sends its next request as soon as it has received an answer.
 
 use emberlm_system::random::SplitMix64;
 use std::{
@@ -24,32 +24,32 @@ const PATH: &str = "/v1/completions";
 /// The settings shared by all levels.
 #[derive(Debug)]
 pub struct Load<'a> {
-    /// The name of the model.
+    /// The measured server.
     pub server: &'a Server,
     /// The exclusive upper bound of prompt ids.
     pub vocab_size: usize,
-    /// Tokens of a prompt.
+    /// Tokens per prompt.
     pub prompt: usize,
-    /// Tokens of an answer.
+    /// Tokens per answer.
     pub tokens: usize,
     /// The sampling temperature.
     pub temperature: f64,
-    /// For how long; what is under way then is cut.
+    /// Duration of a level. Running requests are cut off at its end.
     pub lasting: Duration,
-    /// Requests at most.
+    /// Maximum number of requests.
     pub requests: usize,
-    /// The seed of prompts.
+    /// The seed of the prompts.
     pub seed: u64,
 }
 
 /// The result for one number of clients.
 #[derive(Clone, Debug, Default)]
 pub struct Level {
-    /// Clients at once.
+    /// Concurrent clients.
     pub clients: usize,
-    /// Requests that were answered to the end.
+    /// Completed requests.
     pub requests: usize,
-    /// Tokens that came.
+    /// Received tokens.
     pub tokens: usize,
     /// From the first request to the last token.
     pub seconds: f64,
@@ -60,7 +60,7 @@ pub struct Level {
 }
 
 impl Load<'_> {
-    /// One request.
+    /// Sends one request.
     pub fn warm_up(&self) -> Result<(), Error> {
         let once = Load {
             requests: 1,
@@ -70,16 +70,16 @@ impl Load<'_> {
         once.measure(1).map(drop)
     }
 
-    /// So many clients at once.
+    /// Measures with `clients` concurrent clients.
     pub fn measure(&self, clients: usize) -> Result<Level, Error> {
         let asked = AtomicUsize::new(0);
         let start = Instant::now();
         let until = start + self.lasting;
-        let told: Vec<io::Result<(Level, Instant)>> = thread::scope(|scope| {
+        let results: Vec<io::Result<(Level, Instant)>> = thread::scope(|scope| {
             let started: Vec<_> = (0..clients)
                 .map(|number| {
                     let asked = &asked;
-                    // No two levels have a prompt in common, of which the server would remember the keys and values.
+                    // Prompts differ between levels, so that the server cannot reuse cached prefixes.
                     let random = SplitMix64::stream(self.seed, (clients << 20 | number) as u64);
                     scope.spawn(move || self.client(random, asked, until))
                 })
@@ -95,8 +95,8 @@ impl Load<'_> {
             ..Level::default()
         };
         let mut end = start;
-        for told in told {
-            let (of_client, last) = told.map_err(|error| Error::Answer {
+        for result in results {
+            let (of_client, last) = result.map_err(|error| Error::Answer {
                 command: PATH.to_owned(),
                 what: format!("one of {clients} clients"),
                 found: error.to_string(),
@@ -111,7 +111,7 @@ impl Load<'_> {
         Ok(level)
     }
 
-    /// One client, until there is no more time or request; and when its last token came.
+    /// Runs one client until the time or the requests are used up. Returns the time of its last token.
     fn client(
         &self,
         mut random: SplitMix64,
@@ -142,7 +142,7 @@ impl Load<'_> {
                     continue;
                 }
                 level.tokens += tokens;
-                // Tokens that come together share the time that they took.
+                // Tokens that arrive together share the elapsed time.
                 let mut next = tokens;
                 let passed = event
                     .at
@@ -178,7 +178,7 @@ impl Load<'_> {
 }
 
 impl Level {
-    /// Tokens that came over the time that they took.
+    /// Received tokens divided by the elapsed time.
     pub fn tokens_per_second(&self) -> f64 {
         self.tokens as f64 / self.seconds
     }
@@ -190,7 +190,7 @@ fn tokens(event: &Value) -> usize {
     choice["token_ids"].as_array().map_or(0, Vec::len)
 }
 
-/// The least figure that `part` of all do not exceed.
+/// The nearest-rank percentile: the smallest figure that is not below a share `part` of all.
 pub fn percentile(figures: &[f64], part: f64) -> f64 {
     let mut sorted = figures.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);

@@ -8,26 +8,26 @@ use super::load::{Level, percentile};
 
 const PARTS: [(&str, f64); 3] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)];
 
-/// All numbers of clients.
+/// The results of all levels.
 #[derive(Clone, Debug)]
 pub struct ServeReport {
     /// The model's name.
     pub model: String,
     /// The backend.
     pub backend: String,
-    /// The format of its weights.
+    /// The format of the weights.
     pub weights: String,
     /// The server's slots.
     pub slots: usize,
-    /// Tokens of a prompt.
+    /// Tokens per prompt.
     pub prompt: usize,
-    /// Tokens of an answer.
+    /// Tokens per answer.
     pub tokens: usize,
     /// The sampling temperature.
     pub temperature: f64,
-    /// The server's resident memory in the end, if the system reports it.
+    /// The server's resident memory at the end in MiB, if the operating system reports it.
     pub resident_mib: Option<u64>,
-    /// One client first.
+    /// The levels, beginning with one client.
     pub levels: Vec<Level>,
 }
 
@@ -47,7 +47,7 @@ impl Report for ServeReport {
         })
     }
 
-    /// A row for each number of clients.
+    /// A row per number of clients.
     fn to_text(&self) -> String {
         let Self {
             model,
@@ -114,7 +114,7 @@ impl ServeReport {
         })
     }
 
-    /// Its tokens/s over those of the first.
+    /// The throughput divided by that of one client.
     fn ratio(&self, level: &Level) -> f64 {
         let one = self
             .levels
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn many_are_compared_with_one() {
+    fn levels_are_compared_with_one_client() {
         let table = report().to_text();
         assert!(table.starts_with(
             "pocket, flex f32, 16 slots, 4 tokens after 8 at temperature 1, 300 MiB resident\n"
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_json_has_the_same() {
+    fn json_has_every_level() {
         let value = report().to_json();
         let many = &value["clients"][1];
         assert_eq!(

@@ -6,21 +6,21 @@ use super::super::measurement::Measurement;
 use super::super::report::Column::{Number, Text};
 use super::super::report::{Report, Table};
 
-/// The medians of a benchmark.
+/// The median runs of a benchmark.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TrainReport {
-    /// Runs that each median is over.
+    /// Runs per median.
     pub rounds: usize,
-    /// This project's binary.
+    /// Our binary.
     pub ours: Measurement,
-    /// It again, computing blocks twice, where that was asked for.
+    /// Our binary with activation checkpointing, if requested.
     pub recomputing: Option<Measurement>,
-    /// The PyTorch twin, where one ran.
+    /// The PyTorch twin, if it ran.
     pub peer: Option<Measurement>,
 }
 
 impl Report for TrainReport {
-    /// Our measurement as it is, or with others all of them and their ratios to it.
+    /// Only our measurement, or all measurements with ratios if there are several.
     fn to_json(&self) -> Value {
         if self.peer.is_none() && self.recomputing.is_none() {
             return self.ours.to_json();
@@ -37,7 +37,7 @@ impl Report for TrainReport {
         value
     }
 
-    /// The measurements as rows, and below them the ratio.
+    /// The measurements as rows, followed by the ratio.
     fn to_text(&self) -> String {
         let mut table = Table::new([
             Text("program"),
@@ -59,7 +59,7 @@ impl Report for TrainReport {
                 run.parameters.to_string(),
                 format!("{:.1}", run.tokens_per_second),
                 format!("{:.5}", run.seconds_per_step),
-                // A device with its own memory is measured by that.
+                // A device with its own memory is reported by it.
                 run.device_mib.unwrap_or(run.peak_rss_mib).to_string(),
             ]);
         }
@@ -100,7 +100,7 @@ mod tests {
     use super::{super::super::measurement::tests::example, *};
 
     #[test]
-    fn alone_the_json_is_the_measurement() {
+    fn without_a_peer_the_json_is_the_measurement() {
         let report = TrainReport {
             rounds: 1,
             ours: example(10.0),
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn beside_a_peer_the_ratio_is_given() {
+    fn with_a_peer_the_ratio_is_reported() {
         let report = TrainReport {
             rounds: 3,
             ours: example(30.0),
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn recomputing_is_shown_beside_it() {
+    fn activation_checkpointing_has_a_row() {
         let report = TrainReport {
             rounds: 1,
             ours: example(30.0),

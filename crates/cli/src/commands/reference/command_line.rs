@@ -97,7 +97,7 @@ fn headings(command: &Command) -> Vec<Option<&str>> {
 }
 
 /// An argument's syntax, such as `-v, --verbose` or `--seed <N>`.
-fn spelling(arg: &Arg) -> String {
+pub fn spelling(arg: &Arg) -> String {
     let short = arg.get_short().map(|short| format!("-{short}, "));
     let long = arg.get_long().map(|long| format!("--{long} "));
     let takes_value = arg.get_action().takes_values();
@@ -112,7 +112,7 @@ fn spelling(arg: &Arg) -> String {
 }
 
 /// An argument's help with its default and possible values.
-fn meaning(arg: &Arg) -> String {
+pub fn meaning(arg: &Arg) -> String {
     let help = arg.get_long_help().or(arg.get_help());
     let mut meaning = help.map(ToString::to_string).unwrap_or_default();
     // Omits the backends compiled into this build, which are not part of the documentation.

@@ -12,27 +12,27 @@ use crate::api::error::ApiError;
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Message {
-    /// The speaker: system, user, assistant, tool, or another that the model's template supports.
+    /// The author: `system`, `user`, `assistant`, `tool`, or another role that the model's chat template supports.
     role: String,
-    /// The text; only a message with calls of functions may lack it.
+    /// The text. Required unless the message has `tool_calls`.
     #[serde(skip_serializing_if = "Option::is_none")]
     content: Option<Content>,
-    /// The speaker's name, for templates that write names.
+    /// The author's name, for templates that write names.
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
-    /// The functions that an assistant's message calls.
+    /// The function calls of an assistant's message.
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_calls: Option<Vec<Object<ToolCall>>>,
-    /// The call that a tool's message answers.
+    /// The identifier of the call whose result a tool's message is.
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_call_id: Option<String>,
-    /// Has no effect: messages that were answers have it.
+    /// Has no effect; answers have this field.
     #[allow(dead_code)]
     #[serde(skip_serializing)]
     refusal: Option<String>,
 }
 
-/// A text, or parts that are texts.
+/// A text, or a list of text parts.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(untagged, expecting = "a text, or a list of parts of type text")]
 enum Content {
@@ -42,10 +42,11 @@ enum Content {
     Parts(Vec<Object<Part>>),
 }
 
-/// A part that is text.
+/// A part of a message's text.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Part {
+    /// The part's type.
     #[serde(rename = "type")]
     kind: PartKind,
     /// The text of the part.
@@ -58,12 +59,13 @@ enum PartKind {
     Text,
 }
 
-/// A call of a function in a message.
+/// A function call in a message.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ToolCall {
-    /// The identifier by which a tool's message answers it.
+    /// The identifier by which a tool's message names the call.
     id: String,
+    /// The tool's type.
     #[serde(rename = "type")]
     kind: ToolKind,
     /// The function and its arguments.
@@ -74,17 +76,17 @@ struct ToolCall {
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ToolKind {
-    /// A function of the client.
+    // A function of the client.
     Function,
 }
 
-/// A function that was called. Templates read the arguments as an object.
+/// The function of a call.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct CalledFunction {
     /// The function's name.
     name: String,
-    /// The arguments: a JSON object, written as a text.
+    /// The arguments: a JSON object, as a string. Templates receive an object.
     #[serde(serialize_with = "as_object")]
     arguments: String,
 }

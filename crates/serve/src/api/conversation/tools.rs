@@ -24,10 +24,11 @@ const MOST_NAME: usize = 64;
 /// The length of a short call id.
 const SHORT_ID: usize = 9;
 
-/// A function that the model may call. The template reads it as it stands here.
+/// A function that the model may call, in the form in which chat templates receive it.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Tool {
+    /// The tool's type.
     #[serde(rename = "type")]
     kind: ToolKind,
     /// The function.
@@ -43,6 +44,7 @@ impl Tool {
     }
 }
 
+/// A function's name, description and parameters.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ToolFunction {
@@ -51,22 +53,20 @@ pub(crate) struct ToolFunction {
     /// A description, for the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// The JSON schema of its arguments, an object; without it there are none.
+    /// The JSON schema of the arguments, an object. Default: no arguments.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parameters: Option<Map<String, Value>>,
-    /// Has no effect: arguments always are what the schema describes.
+    /// Has no effect: the arguments always follow the schema.
     #[allow(dead_code)]
     #[serde(skip_serializing)]
     pub strict: Option<bool>,
 }
 
-/// The functions that an answer calls: `"auto"`, `"none"`, `"required"`, or a function by its name, in the form `N`.
+/// The functions that the answer calls: a mode, or one function by name, in the form `N`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub(crate) enum ToolChoice<N> {
-    /// By a word.
     Mode(ToolMode),
-    /// This function.
     Named(N),
 }
 
@@ -76,15 +76,15 @@ impl<N> Default for ToolChoice<N> {
     }
 }
 
-/// A word for how an answer calls functions.
+/// The use of functions in an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ToolMode {
-    /// As the model chooses.
+    /// Text, or calls from the opening marker of a call on.
     Auto,
-    /// None.
+    /// Text; the functions are not in the prompt.
     None,
-    /// One at least.
+    /// Calls from the first token.
     Required,
 }
 
@@ -99,16 +99,18 @@ pub(crate) trait NamesFunction: DeserializeOwned {
     fn function(&self) -> &str;
 }
 
-/// The function that a chat completion calls.
+/// One call of the named function.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NamedTool {
+    /// The tool's type.
     #[serde(rename = "type")]
     kind: ToolKind,
     /// The function.
     function: Object<ToolName>,
 }
 
+/// A function's name.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ToolName {

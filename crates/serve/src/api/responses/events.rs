@@ -15,6 +15,40 @@ use crate::api::error::ApiError;
 use crate::api::logprobs::LogProb;
 use crate::model::ServedModel;
 
+const CREATED: &str = "response.created";
+const IN_PROGRESS: &str = "response.in_progress";
+const OUTPUT_ITEM_ADDED: &str = "response.output_item.added";
+const OUTPUT_ITEM_DONE: &str = "response.output_item.done";
+const CONTENT_PART_ADDED: &str = "response.content_part.added";
+const OUTPUT_TEXT_DELTA: &str = "response.output_text.delta";
+const OUTPUT_TEXT_DONE: &str = "response.output_text.done";
+const CONTENT_PART_DONE: &str = "response.content_part.done";
+const FUNCTION_CALL_ARGUMENTS_DELTA: &str = "response.function_call_arguments.delta";
+const FUNCTION_CALL_ARGUMENTS_DONE: &str = "response.function_call_arguments.done";
+const COMPLETED: &str = "response.completed";
+const INCOMPLETE: &str = "response.incomplete";
+const FAILED: &str = "response.failed";
+
+/// The events of a stream: when they are sent, and their types in order.
+pub(crate) const STREAM_EVENTS: [(&str, &[&str]); 5] = [
+    ("at the start", &[CREATED, IN_PROGRESS]),
+    ("for each item", &[OUTPUT_ITEM_ADDED, OUTPUT_ITEM_DONE]),
+    (
+        "within an item that is a message",
+        &[
+            CONTENT_PART_ADDED,
+            OUTPUT_TEXT_DELTA,
+            OUTPUT_TEXT_DONE,
+            CONTENT_PART_DONE,
+        ],
+    ),
+    (
+        "within an item that is a function call",
+        &[FUNCTION_CALL_ARGUMENTS_DELTA, FUNCTION_CALL_ARGUMENTS_DONE],
+    ),
+    ("at the end, one of", &[COMPLETED, INCOMPLETE, FAILED]),
+];
+
 /// Writes the events of a response, numbered from 0.
 pub(super) struct Writer {
     pub response: ResponseBody,
@@ -110,7 +144,7 @@ impl Writer {
 
 impl AnswerStream for Writer {
     fn begin(&mut self, _: Usage) -> Vec<Event> {
-        let mut events: Vec<Event> = ["response.created", "response.in_progress"]
+        let mut events: Vec<Event> = [CREATED, IN_PROGRESS]
             .map(|kind| self.of_response(kind))
             .into();
         let changes = self.output.begin();
@@ -127,15 +161,15 @@ impl AnswerStream for Writer {
         let output = std::mem::replace(&mut self.output, OutputItems::new(None));
         self.response.finish(output, usage);
         let kind = match self.response.status {
-            Status::Incomplete => "response.incomplete",
-            _ => "response.completed",
+            Status::Incomplete => INCOMPLETE,
+            _ => COMPLETED,
         };
         vec![self.of_response(kind)]
     }
 
     fn failure(mut self, error: ApiError) -> Event {
         self.response.fail(renamed(error).body());
-        self.of_response("response.failed")
+        self.of_response(FAILED)
     }
 }
 
@@ -157,16 +191,16 @@ impl Events<'_> {
         match change {
             OutputChange::Added { .. } => {
                 // The initial content of the item follows in separate events.
-                self.item("response.output_item.added", index, &item.begun());
+                self.item(OUTPUT_ITEM_ADDED, index, &item.begun());
                 if let OutputItem::Message(message) = item {
                     let part = OutputText::new();
-                    self.part("response.content_part.added", index, &message.id, &part);
+                    self.part(CONTENT_PART_ADDED, index, &message.id, &part);
                 }
             }
             OutputChange::Text {
                 delta, logprobs, ..
             } => self.send(
-                "response.output_text.delta",
+                OUTPUT_TEXT_DELTA,
                 Content::TextDelta {
                     item_id: item.id(),
                     output_index: index,
@@ -176,7 +210,7 @@ impl Events<'_> {
                 },
             ),
             OutputChange::Arguments { delta, .. } => self.send(
-                "response.function_call_arguments.delta",
+                FUNCTION_CALL_ARGUMENTS_DELTA,
                 Content::ArgumentsDelta {
                     item_id: item.id(),
                     output_index: index,
@@ -198,12 +232,12 @@ impl Events<'_> {
                         text: &part.text,
                         logprobs: &part.logprobs,
                     };
-                    self.send("response.output_text.done", text);
-                    self.part("response.content_part.done", index, &message.id, part);
+                    self.send(OUTPUT_TEXT_DONE, text);
+                    self.part(CONTENT_PART_DONE, index, &message.id, part);
                 }
             }
             OutputItem::FunctionCall(call) => self.send(
-                "response.function_call_arguments.done",
+                FUNCTION_CALL_ARGUMENTS_DONE,
                 Content::Arguments {
                     item_id: &call.id,
                     output_index: index,
@@ -212,7 +246,7 @@ impl Events<'_> {
                 },
             ),
         }
-        self.item("response.output_item.done", index, item);
+        self.item(OUTPUT_ITEM_DONE, index, item);
     }
 
     fn item(&mut self, kind: &'static str, output_index: usize, item: &OutputItem) {

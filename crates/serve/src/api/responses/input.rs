@@ -22,7 +22,7 @@ pub(super) enum Input {
     Items(#[schemars(length(min = 1))] Vec<InputItem>),
 }
 
-/// A part of a conversation, by its `type`. A message needs none.
+/// An item of a conversation, by its `type`. Messages need no `type`.
 #[derive(Clone, Debug, JsonSchema)]
 #[serde(untagged)]
 pub(super) enum InputItem {
@@ -34,11 +34,15 @@ pub(super) enum InputItem {
 /// A message, or an output item of an earlier response.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "InputMessage")]
 pub(super) struct Message {
+    /// The item's type; may be left out.
     #[allow(dead_code)]
     #[serde(rename = "type")]
     kind: Option<MessageKind>,
+    /// The author. `developer` is treated as `system`.
     role: Role,
+    /// The text.
     content: Content,
     /// Has no effect.
     #[allow(dead_code)]
@@ -60,14 +64,16 @@ enum Role {
     User,
     Assistant,
     System,
-    /// Written as a system message: models' templates have no other name for it.
+    // Written as a system message: chat templates have no other name for it.
     Developer,
 }
 
 /// A call of a function: an output item of an earlier response.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "InputFunctionCall")]
 pub(super) struct FunctionCall {
+    /// The item's type.
     #[allow(dead_code)]
     #[serde(rename = "type")]
     kind: FunctionCallKind,
@@ -75,7 +81,7 @@ pub(super) struct FunctionCall {
     call_id: String,
     /// The function's name.
     name: String,
-    /// The arguments: a JSON object, written as a text.
+    /// The arguments: a JSON object, as a string.
     arguments: String,
     /// Has no effect.
     #[allow(dead_code)]
@@ -95,12 +101,13 @@ enum FunctionCallKind {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FunctionCallOutput {
+    /// The item's type.
     #[allow(dead_code)]
     #[serde(rename = "type")]
     kind: FunctionCallOutputKind,
-    /// The identifier of the call.
+    /// The identifier of the call, which must be in `input` before the result.
     call_id: String,
-    /// The result, a text.
+    /// The result.
     output: Content,
     /// Has no effect.
     #[allow(dead_code)]
@@ -116,23 +123,28 @@ enum FunctionCallOutputKind {
     FunctionCallOutput,
 }
 
-/// A text, or parts that are texts.
+/// A text, or a list of text parts.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(
     untagged,
     expecting = "a text, or a list of parts of type input_text or output_text"
 )]
+#[schemars(rename = "InputContent")]
 enum Content {
     Text(String),
     Parts(Vec<Object<Part>>),
 }
 
+/// A part of an item's text.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "InputPart")]
 struct Part {
+    /// The part's type.
     #[allow(dead_code)]
     #[serde(rename = "type")]
     kind: PartKind,
+    /// The text.
     text: String,
     /// Has no effect.
     #[allow(dead_code)]

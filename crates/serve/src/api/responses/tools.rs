@@ -10,15 +10,16 @@ use crate::api::conversation::{NamesFunction, Tool, ToolFunction, ToolKind};
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct FunctionTool {
+    /// The tool's type.
     #[serde(rename = "type")]
     kind: ToolKind,
     /// Up to 64 letters, digits, `_` and `-`.
     name: String,
     /// A description, for the model.
     description: Option<String>,
-    /// The JSON schema of its arguments, an object; without it there are none.
+    /// The JSON schema of the arguments, an object. Default: no arguments.
     parameters: Option<Map<String, Value>>,
-    /// Has no effect: arguments always are what the schema describes.
+    /// Has no effect: the arguments always follow the schema.
     strict: Option<bool>,
 }
 
@@ -34,10 +35,11 @@ impl FunctionTool {
     }
 }
 
-/// The function that a response calls.
+/// One call of the named function.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NamedFunction {
+    /// The tool's type.
     #[serde(rename = "type")]
     kind: ToolKind,
     /// The name of one of `tools`.

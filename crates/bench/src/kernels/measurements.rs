@@ -1,4 +1,5 @@
-//! Two implementations of the same operation, interleaved in one process, so that a change in the machine's load meets both.
+//! Measures two implementations of an operation interleaved in one process, so that changes of the machine's
+//! load affect both.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -9,25 +10,25 @@ use emberlm_kernels::Backend;
 
 use super::workload::Workload;
 
-/// A measurement repeats an operation for about so many seconds.
+/// The approximate duration of a measurement in seconds. An operation is repeated to fill it.
 const LEAST: f64 = 5e-3;
 
-/// The work of an operation, from which rates are computed.
+/// The work of an operation, from which its rate is computed.
 #[derive(Clone, Copy, Debug)]
 pub enum Work {
-    /// So many additions and multiplications.
+    /// Floating-point additions and multiplications.
     Flops(f64),
-    /// So many bytes read and written at the least, each tensor once.
+    /// Bytes read and written at least, counting each tensor once.
     Bytes(f64),
 }
 
 impl Work {
-    /// The bytes of f32.
+    /// The bytes of `count` f32 numbers.
     pub fn numbers(count: usize) -> Self {
         Self::Bytes((count * size_of::<f32>()) as f64)
     }
 
-    /// The unit, and how many billions of it there are in a second.
+    /// The unit, and billions of units per second.
     pub fn per_second(self, seconds: f64) -> (&'static str, f64) {
         match self {
             Self::Flops(count) => ("GFLOP/s", count / seconds * 1e-9),
@@ -36,17 +37,17 @@ impl Work {
     }
 }
 
-/// The peer of an operation.
+/// The implementation with which an operation is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Against {
-    /// Its body of plain tensor operations.
+pub enum Baseline {
+    /// The reference implementation of plain tensor operations.
     Composed,
     /// The same operation in f32.
     F32,
 }
 
-impl Against {
-    /// Its name.
+impl Baseline {
+    /// The name in the output.
     pub fn name(self) -> &'static str {
         match self {
             Self::Composed => "composed",
@@ -55,26 +56,26 @@ impl Against {
     }
 }
 
-/// The measurements of an operation.
+/// The measurement of an operation.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
-    /// Its workload's name.
+    /// The name of the workload.
     pub workload: &'static str,
-    /// Its name.
+    /// The name of the operation.
     pub operation: &'static str,
-    /// Its work.
+    /// The work of the operation.
     pub work: Work,
-    /// Its peer.
-    pub against: Against,
-    /// Its seconds, the median.
+    /// The other implementation.
+    pub against: Baseline,
+    /// The median time of the operation, in seconds.
     pub ours: f64,
-    /// The other's.
+    /// The median time of the other implementation, in seconds.
     pub other: f64,
 }
 
 /// Measures operations one after another.
 #[derive(Debug)]
-pub struct Turns<'a, B: Backend> {
+pub struct Measurements<'a, B: Backend> {
     workload: &'static str,
     only: &'a str,
     rounds: usize,
@@ -82,8 +83,8 @@ pub struct Turns<'a, B: Backend> {
     rows: Vec<Row>,
 }
 
-impl<'a, B: Backend> Turns<'a, B> {
-    /// For the operations of a workload that have `only` in their names.
+impl<'a, B: Backend> Measurements<'a, B> {
+    /// Creates a measurement of the operations of `workload` whose names contain `only`.
     pub fn new(workload: &Workload, only: &'a str, rounds: usize, device: Device<B>) -> Self {
         Self {
             workload: workload.name,
@@ -94,12 +95,12 @@ impl<'a, B: Backend> Turns<'a, B> {
         }
     }
 
-    /// The measurements.
+    /// The measurements so far.
     pub fn finished(self) -> Vec<Row> {
         self.rows
     }
 
-    /// Measures an operation next to its reference implementation, if it is selected.
+    /// Measures an operation and its reference implementation, if it is selected.
     pub fn composed<O, C, R, S>(
         &mut self,
         operation: &'static str,
@@ -109,15 +110,15 @@ impl<'a, B: Backend> Turns<'a, B> {
         O: FnMut() -> R,
         C: FnMut() -> S,
     {
-        self.pair(operation, work, Against::Composed, make);
+        self.pair(operation, work, Baseline::Composed, make);
     }
 
-    /// Measures an operation beside another, if it is asked for: `make` makes both.
+    /// Measures an operation and another one, if it is selected. `make` creates both.
     pub fn pair<O, C, R, S>(
         &mut self,
         operation: &'static str,
         work: Work,
-        against: Against,
+        against: Baseline,
         make: impl FnOnce(&Random<B>) -> (O, C),
     ) where
         O: FnMut() -> R,
@@ -129,7 +130,7 @@ impl<'a, B: Backend> Turns<'a, B> {
         }
         let (mut ours, mut other) = make(&Random(self.device.clone()));
         let mut repeats = [1; 2];
-        // Once to be warm, once to know how long it takes.
+        // One run to warm up, one to estimate the duration.
         for _ in 0..2 {
             let once = [self.seconds(1, &mut ours), self.seconds(1, &mut other)];
             repeats = once.map(|once| (LEAST / once.max(1e-8)).ceil() as usize);
@@ -150,13 +151,13 @@ impl<'a, B: Backend> Turns<'a, B> {
         });
     }
 
-    /// Of one of so many repetitions, until all of them are computed.
+    /// The seconds of one of `repeats` repetitions, including the wait for all of them.
     fn seconds<R>(&self, repeats: usize, operation: &mut impl FnMut() -> R) -> f64 {
         let started = Instant::now();
         for _ in 0..repeats {
             black_box(operation());
         }
-        // A lost device reports an error when its results are read; there are none here.
+        // A lost device reports an error when results are read. None are read here.
         let _ = B::sync(&self.device);
         started.elapsed().as_secs_f64() / repeats as f64
     }
@@ -168,12 +169,12 @@ fn median(mut figures: Vec<f64>) -> f64 {
     figures.get(middle).copied().unwrap_or(f64::NAN)
 }
 
-/// Makes tensors.
+/// Creates random tensors.
 #[derive(Debug)]
 pub struct Random<B: Backend>(Device<B>);
 
 impl<B: Backend> Random<B> {
-    /// Normal.
+    /// Normally distributed numbers.
     pub fn floats<const D: usize>(&self, shape: [usize; D]) -> FloatTensor<B> {
         let range = Distribution::Normal(0.0, 1.0);
         Tensor::<B, D>::random(shape, range, &self.0)
@@ -181,7 +182,7 @@ impl<B: Backend> Random<B> {
             .tensor()
     }
 
-    /// In 0..1.
+    /// Uniform numbers in 0..1.
     pub fn positive<const D: usize>(&self, shape: [usize; D]) -> FloatTensor<B> {
         let range = Distribution::Uniform(0.0, 1.0);
         Tensor::<B, D>::random(shape, range, &self.0)
@@ -189,14 +190,14 @@ impl<B: Backend> Random<B> {
             .tensor()
     }
 
-    /// This one, `[1]`.
+    /// A tensor `[1]` of `number`.
     pub fn number(&self, number: f32) -> FloatTensor<B> {
         Tensor::<B, 1>::from_data([number], &self.0)
             .into_primitive()
             .tensor()
     }
 
-    /// Below `end`, all over it.
+    /// Ids below `end`, distributed over the whole range.
     pub fn ids<const D: usize>(&self, shape: [usize; D], end: usize) -> IntTensor<B> {
         let count = Shape::new(shape).num_elements();
         let ids: Vec<i32> = (0..count).map(|n| (n * 7919 % end) as i32).collect();

@@ -1,0 +1,168 @@
+//! The page of the HTTP API, from the server's OpenAPI description, error kinds, limits and metrics.
+
+use clap::CommandFactory;
+use emberlm_generate::grammar_limits::{LimitInfo, Unit};
+use emberlm_serve::reference;
+use emberlm_system::digits::grouped;
+use serde_json::Value;
+
+use super::command_line::{meaning, spelling};
+use super::schema::{Definitions, FieldTables};
+use super::template::fill;
+use super::{code, header, row};
+use crate::args::Cli;
+use crate::error::CliError;
+
+/// The text around the tables.
+const TEMPLATE: &str = include_str!("http_api.md.in");
+
+/// The headings of the options of `serve` that limit requests.
+const LIMIT_HEADINGS: [&str; 2] = ["Capacity", "Time limits"];
+
+/// The page as Markdown.
+///
+/// # Errors
+/// The template names a table that does not exist.
+pub fn page() -> Result<String, CliError> {
+    let api = reference::api();
+    let empty = Definitions::new();
+    let definitions = api.document["components"]["schemas"].as_object();
+    let tables = FieldTables {
+        definitions: definitions.unwrap_or(&empty),
+        of_requests: true,
+    };
+    let group = |name: &str| {
+        let found = api.groups.iter().find(|(group, _)| *group == name);
+        found.map_or(&Value::Null, |(_, schema)| schema)
+    };
+    let schemas: Vec<&Value> = api.groups.iter().map(|(_, schema)| schema).collect();
+    fill(
+        TEMPLATE,
+        &[
+            ("endpoints", endpoints(&api.document)),
+            ("delivery", tables.table(group("delivery"))),
+            ("settings", tables.table(group("settings"))),
+            ("completions", tables.table(group("completions"))),
+            ("chat", tables.table(group("chat"))),
+            ("responses", tables.table(group("responses"))),
+            ("embeddings", tables.table(group("embeddings"))),
+            ("objects", tables.sections(&schemas, "###")),
+            ("call formats", call_formats()),
+            ("stream events", stream_events()),
+            ("options", options()),
+            ("fixed limits", limits(&reference::fixed_limits())),
+            ("grammar limits", limits(&reference::grammar_limits())),
+            ("errors", errors()),
+            ("metrics", metrics()),
+            ("buckets", buckets()),
+        ],
+    )
+}
+
+fn endpoints(document: &Value) -> String {
+    let mut table = header(["path", "purpose", "body", "answer"]);
+    let paths = document["paths"].as_object().into_iter().flatten();
+    for (path, operations) in paths {
+        let operations = operations.as_object().into_iter().flatten();
+        // Parameters of the path stand next to its operations.
+        for (method, operation) in operations.filter(|(_, operation)| operation.is_object()) {
+            let name = format!("`{} {path}`", method.to_uppercase());
+            let summary = operation["summary"].as_str().unwrap_or_default().to_owned();
+            let types = |content: &Value| -> String {
+                let types = content["content"].as_object().into_iter().flatten();
+                let types: Vec<String> = types.map(|(kind, _)| code(kind)).collect();
+                types.join(", ")
+            };
+            let (body, answer) = (&operation["requestBody"], &operation["responses"]["200"]);
+            table.push_str(&row([name, summary, types(body), types(answer)]));
+        }
+    }
+    table
+}
+
+fn call_formats() -> String {
+    let mut table = header(["models", "the template contains", "answer with calls"]);
+    for format in reference::call_formats() {
+        let example = code(&format.example.replace('\n', "⏎"));
+        table.push_str(&row([format.models.to_owned(), format.template, example]));
+    }
+    table
+}
+
+fn stream_events() -> String {
+    let mut table = header(["when", "events"]);
+    for (when, events) in reference::stream_events() {
+        let events: Vec<String> = events.iter().map(|event| code(event)).collect();
+        table.push_str(&row([when.to_owned(), events.join(", ")]));
+    }
+    table
+}
+
+/// The options of `serve` that limit requests.
+fn options() -> String {
+    let mut program = Cli::command();
+    program.build();
+    let mut table = header(["option", "meaning"]);
+    let serve = program.find_subcommand("serve");
+    let arguments = serve.into_iter().flat_map(clap::Command::get_arguments);
+    for argument in arguments {
+        let heading = argument.get_help_heading().unwrap_or_default();
+        if LIMIT_HEADINGS.contains(&heading) {
+            table.push_str(&row([code(&spelling(argument)), meaning(argument)]));
+        }
+    }
+    table
+}
+
+fn limits(limits: &[LimitInfo]) -> String {
+    let mut table = header(["limit", "value"]);
+    for limit in limits {
+        let value = match limit.unit {
+            Unit::Count => grouped(limit.value),
+            Unit::Seconds => format!("{} s", limit.value),
+            Unit::Bytes if limit.value.is_multiple_of(1 << 20) => {
+                format!("{} MiB", limit.value >> 20)
+            }
+            Unit::Bytes => format!("{} KiB", limit.value >> 10),
+        };
+        table.push_str(&row([limit.name.to_owned(), value]));
+    }
+    table
+}
+
+fn errors() -> String {
+    let mut table = header(["status", "`type`", "`code`", "cause"]);
+    for error in reference::ERRORS {
+        let name = error.code.map_or("none".to_owned(), code);
+        let status = error.status.to_string();
+        table.push_str(&row([
+            status,
+            code(error.kind),
+            name,
+            error.cause.to_owned(),
+        ]));
+    }
+    table
+}
+
+fn metrics() -> String {
+    let mut table = header(["metric", "type", "labels", "meaning"]);
+    for metric in reference::METRICS {
+        let labels: Vec<String> = metric.labels().iter().map(|label| code(label)).collect();
+        table.push_str(&row([
+            code(&metric.full_name()),
+            metric.kind().to_owned(),
+            labels.join(", "),
+            metric.help().to_owned(),
+        ]));
+    }
+    table
+}
+
+fn buckets() -> String {
+    let bounds: Vec<String> = reference::BUCKETS.iter().map(ToString::to_string).collect();
+    format!(
+        "The upper bounds of the histograms' buckets, in seconds: {}.",
+        bounds.join(", ")
+    )
+}
