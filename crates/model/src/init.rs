@@ -45,6 +45,8 @@ pub(crate) struct Initializer<'a, B: Backend> {
     device: &'a Device<B>,
     /// Maximum bytes of a buffer; token tables are split to fit.
     largest: Option<u64>,
+    /// Beginning of the paths of the parameters that are drawn.
+    scope: &'static str,
 }
 
 impl<'a, B: Backend> Initializer<'a, B> {
@@ -73,7 +75,13 @@ impl<'a, B: Backend> Initializer<'a, B> {
             seed,
             device,
             largest,
+            scope: "",
         }
+    }
+
+    /// The same for a component whose paths begin with `scope`, so that it does not share another one's streams.
+    pub(crate) fn within(&self, scope: &'static str) -> Self {
+        Self { scope, ..*self }
     }
 
     /// Initializes a standalone module: PyTorch's initial weights, with a seed from the backend's random state.
@@ -90,6 +98,7 @@ impl<'a, B: Backend> Initializer<'a, B> {
             seed: Some(seed),
             device,
             largest: None,
+            scope: "",
         }
     }
 
@@ -212,7 +221,7 @@ impl<'a, B: Backend> Initializer<'a, B> {
     /// Draws a parameter's values; returns `None` for zeros.
     fn sampled(&self, path: &str, count: usize, from: Drawn) -> Option<Vec<f32>> {
         let mut rng = ChaCha8Rng::seed_from_u64(self.seed?);
-        rng.set_stream(fnv1a(path));
+        rng.set_stream(fnv1a(&format!("{}{path}", self.scope)));
         Some(from.sample(rng, count))
     }
 

@@ -6,6 +6,7 @@
 //! | [`tokens`] | a decoder's input |
 //! | [`decoder`] | `embeddings`, a `stack` of `block`s and the `lm_head` |
 //! | [`encoder`] | the bidirectional transformer: embeddings, a `stack` and a head for tokens or classes |
+//! | [`encoder_decoder`] | two stacks, the second with cross-attention to the first: T5 |
 //! | [`nn`] | every component for standalone use, cross-attention for encoder–decoders included |
 //! | `context` | inputs of components other than their hidden states |
 //! | `init` | weight initialization |
@@ -63,6 +64,7 @@ pub mod decoder;
 mod dropout;
 mod embeddings;
 pub mod encoder;
+pub mod encoder_decoder;
 pub mod error;
 mod exchange;
 pub mod families;
@@ -94,6 +96,7 @@ pub use config::ModelConfig;
 pub use decoder::Decoder;
 pub use emberlm_kernels::{Activation, PackedFormat, PackedWeight, RotaryLayout};
 pub use encoder::{Encoder, EncoderConfig};
+pub use encoder_decoder::{EncodedSource, EncoderDecoder, EncoderDecoderConfig};
 pub use error::{ConfigError, ContextError, HuggingFaceError, InputError, WeightsError};
 pub use families::Family;
 pub use kv_cache::KvCache;

@@ -14,7 +14,7 @@ mod store;
 mod unique_keys;
 
 pub use element::Element;
-pub(crate) use load::Naming;
+pub(crate) use load::{Naming, load};
 pub use load::{load_named, load_own, load_tensors};
 pub(crate) use load_decoder::load_decoder;
 pub use load_decoder::load_own_in;
@@ -26,6 +26,7 @@ pub use save::{
 };
 pub(crate) use save_quantized::PublishedPacked;
 pub use store::TensorStore;
+pub(crate) use store::equal;
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::tensor::Tensor;
@@ -75,6 +76,8 @@ impl Trail {
             ("Enum:TokenTable", "Parts") => "parts",
             ("Struct:Decoder", "embeddings" | "stack" | "lm_head")
             | ("Struct:Encoder", "embeddings" | "stack")
+            | ("Struct:EncoderDecoder", "embeddings" | "lm_head")
+            | ("Struct:RelativeStack", "stack")
             | ("Enum:EncoderHead", "MaskedLm" | "Sequence") => "",
             ("Enum:EncoderHead", "Pooler") => "dense",
             ("Enum:EncoderHead", "Token") => "out",

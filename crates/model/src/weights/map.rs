@@ -60,6 +60,16 @@ impl Source {
         }
     }
 
+    /// Keys and values in two tensors, stored `[out, in]`.
+    pub fn key_value(attention: &AttentionConfig, names: [String; 2]) -> Self {
+        let width = Some(attention.kv_heads * attention.head_dim);
+        let tensors = names.into_iter().map(|name| SourceTensor { name, width });
+        Self {
+            tensors: tensors.collect(),
+            layout: Layout::Transposed,
+        }
+    }
+
     /// Queries, keys and values in one tensor stored `[out, in]`, head by head, or their vector. There are as many
     /// key-value heads as query heads.
     pub fn fused_per_head(attention: &AttentionConfig, name: impl Into<String>) -> Self {

@@ -92,7 +92,7 @@ pub(super) fn check_shape(
 const COMPARED: usize = 1 << 20;
 
 /// Returns true if two tensors have the same shape, type and bits.
-pub(super) fn equal(store: &dyn TensorStore, one: &str, other: &str) -> Result<bool, WeightsError> {
+pub(crate) fn equal(store: &dyn TensorStore, one: &str, other: &str) -> Result<bool, WeightsError> {
     let Some(shape) = store.shape(one) else {
         return Ok(false);
     };
