@@ -6,6 +6,7 @@
 //! | type | purpose |
 //! |---|---|
 //! | [`Model`] | a model directory of any kind: a run, a checkpoint, a new model or a Hugging Face directory |
+//! | [`EncoderDecoderModel`] | a directory of an encoder–decoder |
 //! | [`EncoderModel`], [`Embedder`] | a directory of an encoder, and texts as vectors |
 //! | [`Checkpoint`] | a checkpoint whose files match its manifest |
 //! | [`Description`] | what a checkpoint's weights belong to: model configuration, tokenizer, chat template |
@@ -41,6 +42,7 @@
 
 pub mod checkpoint;
 mod embedder;
+mod encoder_decoder_model;
 mod encoder_model;
 mod error;
 pub mod keep;
@@ -50,6 +52,7 @@ pub mod write;
 
 pub use checkpoint::{Checkpoint, Description, FOLDER, Progress};
 pub use embedder::Embedder;
+pub use encoder_decoder_model::{EncoderDecoderModel, is_encoder_decoder};
 pub use encoder_model::EncoderModel;
 pub use error::{CheckpointError, ModelError};
 pub use keep::{Keep, prune, sweep};

@@ -258,16 +258,7 @@ impl Model {
     /// # Errors
     /// The file cannot be read, or is not a JSON object.
     pub fn generation_config(&self) -> Result<Map<String, Value>, ModelError> {
-        let path = self.path().join(GENERATION_CONFIG_FILE);
-        let refuse = |reason: String| ModelError::GenerationConfig {
-            path: path.clone(),
-            reason,
-        };
-        match read_text(&path, DESCRIPTION_LIMIT) {
-            Ok(text) => serde_json::from_str(&text).map_err(|error| refuse(error.to_string())),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Map::new()),
-            Err(error) => Err(refuse(error.to_string())),
-        }
+        generation_config(self.path())
     }
 
     /// The encoder of conversations: with the template `asked` for (chatml, llama3 or a path), else with the model's own.
@@ -413,8 +404,22 @@ fn missing(path: &Path, source: io::Error) -> ModelError {
     }
 }
 
+/// The fields of the `generation_config.json` in a model's directory.
+pub(crate) fn generation_config(folder: &Path) -> Result<Map<String, Value>, ModelError> {
+    let path = folder.join(GENERATION_CONFIG_FILE);
+    let refuse = |reason: String| ModelError::GenerationConfig {
+        path: path.clone(),
+        reason,
+    };
+    match read_text(&path, DESCRIPTION_LIMIT) {
+        Ok(text) => serde_json::from_str(&text).map_err(|error| refuse(error.to_string())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Map::new()),
+        Err(error) => Err(refuse(error.to_string())),
+    }
+}
+
 /// One id, or a list of them.
-fn token_ids(value: Option<&Value>) -> Vec<u32> {
+pub(crate) fn token_ids(value: Option<&Value>) -> Vec<u32> {
     let id = |value: &Value| value.as_u64().and_then(|id| u32::try_from(id).ok());
     match value {
         Some(Value::Array(list)) => list.iter().filter_map(id).collect(),

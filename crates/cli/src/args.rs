@@ -195,6 +195,28 @@ pub struct GenerateArgs {
     /// End the text before TEXT; may be given again
     #[arg(long, value_name = "TEXT", value_parser = values::stop, help_heading = "Length")]
     pub stop: Vec<String>,
+    /// Search for the most probable text with N beams, instead of choosing one token after the other
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = values::count,
+        conflicts_with_all = [
+            "draft", "temperature", "top_k", "top_p", "min_p", "repetition_penalty", "presence_penalty",
+            "frequency_penalty", "logit_bias", "json_schema", "regex", "seed", "logprobs", "stop",
+        ],
+        help_heading = "Beam search"
+    )]
+    pub beams: Option<usize>,
+    /// Score a text by its log-probability divided by its length to this power: above 0 favours long texts
+    #[arg(
+        long,
+        value_name = "X",
+        default_value_t = 1.0,
+        allow_negative_numbers = true,
+        requires = "beams",
+        help_heading = "Beam search"
+    )]
+    pub length_penalty: f64,
     /// A smaller draft model with the same tokens: the same text at temperature 0, the same distribution otherwise, in fewer
     /// passes
     #[arg(long, value_name = "MODEL", help_heading = "Model")]

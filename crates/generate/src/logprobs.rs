@@ -30,6 +30,11 @@ impl<'a> LogProbs<'a> {
         Some(to_finite(logit - self.normaliser))
     }
 
+    /// The log-probability of `id` in f64; none outside of the vocabulary.
+    pub(crate) fn exact(&self, id: u32) -> Option<f64> {
+        Some(f64::from(*self.logits.get(id as usize)?) - self.normaliser)
+    }
+
     /// The `count` likeliest tokens with their log-probabilities, likeliest first, the lower id first among equals; all
     /// where there are fewer. The result's capacity is at most `count`.
     pub fn likeliest(&self, count: usize) -> Vec<(u32, f32)> {
