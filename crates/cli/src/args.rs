@@ -175,7 +175,7 @@ pub enum Command {
 pub struct GenerateArgs {
     /// A run, checkpoint or Hugging Face directory
     pub model: PathBuf,
-    /// The text to continue [default: a document's beginning]
+    /// The text to continue, or an encoder–decoder's source [default: a document's beginning]
     #[arg(
         long,
         value_name = "TEXT",
@@ -183,7 +183,7 @@ pub struct GenerateArgs {
         help_heading = "Input"
     )]
     pub prompt: Option<String>,
-    /// The token ids to continue, such as 1,2,3
+    /// The token ids to continue, or an encoder–decoder's source, such as 1,2,3
     #[arg(long, value_name = "IDS", value_delimiter = ',', value_parser = values::token_id, help_heading = "Input")]
     pub tokens: Option<Vec<u32>>,
     /// Maximum number of tokens to generate [default: the model's, or 200]
