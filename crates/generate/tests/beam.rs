@@ -162,7 +162,11 @@ fn greedy_targets_are_those_of_transformers() {
             ..BeamOptions::default()
         };
         let mut beams = TargetBeams::new(&model, &expected.source(), tokens.len()).unwrap();
-        assert_eq!(beam_search(&mut beams, &options).unwrap()[0].tokens, tokens, "{name}");
+        assert_eq!(
+            beam_search(&mut beams, &options).unwrap()[0].tokens,
+            tokens,
+            "{name}"
+        );
     }
 }
 
@@ -178,7 +182,9 @@ impl Table {
         let row = |id: u32| {
             let all = tokens.iter().chain([&id]);
             let hash = all.fold(7u64, |hash, &token| {
-                (hash ^ u64::from(token + 1)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23)
+                (hash ^ u64::from(token + 1))
+                    .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+                    .rotate_left(23)
             });
             (hash % 1000) as f32 / 250.0
         };
@@ -203,7 +209,10 @@ impl BeamModel for Table {
             tokens
         });
         self.sequences = next.collect();
-        self.sequences.iter().flat_map(|tokens| self.row(tokens)).collect()
+        self.sequences
+            .iter()
+            .flat_map(|tokens| self.row(tokens))
+            .collect()
     }
 }
 
@@ -265,14 +274,42 @@ fn settings_out_of_range_are_refused() {
     };
     let new = BeamOptions::default;
     let narrow = "must be between 1 and 5 with this vocabulary";
-    assert_eq!(refused(BeamOptions { beams: 0, ..new() }), format!("beams = 0: {narrow}"));
-    assert_eq!(refused(BeamOptions { beams: 6, ..new() }), format!("beams = 6: {narrow}"));
-    let two = BeamOptions { beams: 4, stop_tokens: vec![1, 2], ..new() };
-    assert_eq!(refused(two), "beams = 4: must be between 1 and 3 with this vocabulary");
-    let penalty = BeamOptions { length_penalty: f64::NAN, ..new() };
-    assert_eq!(refused(penalty), "length_penalty = NaN: must be a finite number");
-    let none = BeamOptions { max_new_tokens: 0, ..new() };
+    assert_eq!(
+        refused(BeamOptions { beams: 0, ..new() }),
+        format!("beams = 0: {narrow}")
+    );
+    assert_eq!(
+        refused(BeamOptions { beams: 6, ..new() }),
+        format!("beams = 6: {narrow}")
+    );
+    let two = BeamOptions {
+        beams: 4,
+        stop_tokens: vec![1, 2],
+        ..new()
+    };
+    assert_eq!(
+        refused(two),
+        "beams = 4: must be between 1 and 3 with this vocabulary"
+    );
+    let penalty = BeamOptions {
+        length_penalty: f64::NAN,
+        ..new()
+    };
+    assert_eq!(
+        refused(penalty),
+        "length_penalty = NaN: must be a finite number"
+    );
+    let none = BeamOptions {
+        max_new_tokens: 0,
+        ..new()
+    };
     assert_eq!(refused(none), "max_new_tokens = 0: must be at least 1");
-    let unknown = BeamOptions { stop_tokens: vec![10], ..new() };
-    assert_eq!(refused(unknown), "stop_tokens = 10: must be below the vocabulary's size of 10");
+    let unknown = BeamOptions {
+        stop_tokens: vec![10],
+        ..new()
+    };
+    assert_eq!(
+        refused(unknown),
+        "stop_tokens = 10: must be below the vocabulary's size of 10"
+    );
 }

@@ -51,7 +51,10 @@ fn a_type_that_cannot_express_the_model_is_refused() {
     };
     let mt5 = error("mt5");
     assert!(mt5.contains("head") && mt5.contains("scaled"), "{mt5}");
-    assert_eq!(error("gpt2"), "config.json: `model_type` = gpt2: must be one of t5, mt5");
+    assert_eq!(
+        error("gpt2"),
+        "config.json: `model_type` = gpt2: must be one of t5, mt5"
+    );
     export(&model, "t5", out.path(), &options).unwrap();
 }
 
@@ -63,28 +66,46 @@ fn initial_weights_depend_on_the_seed_and_differ_between_the_stacks() {
     };
     let config = EncoderDecoderConfig::try_from(settings).unwrap();
     let device = Default::default();
-    let [one, same, other] = [1, 1, 2].map(|seed| named_tensors(&config.init::<Flex>(seed, &device)));
+    let [one, same, other] =
+        [1, 1, 2].map(|seed| named_tensors(&config.init::<Flex>(seed, &device)));
     assert!(one == same);
     assert!(one != other);
     let parameters: usize = one.iter().map(|(_, tensor)| tensor.values.len()).sum();
     assert_eq!(parameters as u128, config.parameters());
     let of = |path: &str| &one.iter().find(|(name, _)| name == path).unwrap().1;
-    assert_ne!(of("encoder.blocks.0.feed_forward.up.weight"), of("decoder.blocks.0.feed_forward.up.weight"));
-    let deviation = |values: &[f32]| {
-        (values.iter().map(|x| x * x).sum::<f32>() / values.len() as f32).sqrt()
-    };
+    assert_ne!(
+        of("encoder.blocks.0.feed_forward.up.weight"),
+        of("decoder.blocks.0.feed_forward.up.weight")
+    );
+    let deviation =
+        |values: &[f32]| (values.iter().map(|x| x * x).sum::<f32>() / values.len() as f32).sqrt();
     for (path, columns, expected) in [
-        ("encoder.blocks.0.attention.qkv.weight", 0..64, 1.0 / (64.0f32 * 16.0).sqrt()),
+        (
+            "encoder.blocks.0.attention.qkv.weight",
+            0..64,
+            1.0 / (64.0f32 * 16.0).sqrt(),
+        ),
         ("encoder.blocks.0.attention.qkv.weight", 64..192, 1.0 / 8.0),
-        ("decoder.blocks.0.cross.attention.q.weight", 0..64, 1.0 / (64.0f32 * 16.0).sqrt()),
-        ("decoder.blocks.0.feed_forward.down.weight", 0..64, 1.0 / 16.0),
+        (
+            "decoder.blocks.0.cross.attention.q.weight",
+            0..64,
+            1.0 / (64.0f32 * 16.0).sqrt(),
+        ),
+        (
+            "decoder.blocks.0.feed_forward.down.weight",
+            0..64,
+            1.0 / 16.0,
+        ),
         ("tokens", 0..64, 1.0),
     ] {
         let tensor = of(path);
         let rows = tensor.values.chunks(tensor.shape[1]);
         let values: Vec<f32> = rows.flat_map(|row| row[columns.clone()].to_vec()).collect();
         let found = deviation(&values);
-        assert!((found / expected - 1.0).abs() < 0.1, "{path}: {found} {expected}");
+        assert!(
+            (found / expected - 1.0).abs() < 0.1,
+            "{path}: {found} {expected}"
+        );
     }
 }
 
@@ -96,20 +117,49 @@ fn settings_that_break_a_rule_are_refused_by_field() {
         max_distance,
     };
     for (settings, expected) in [
-        (EncoderDecoderSettings { heads: 0, ..new() }, "model.heads = 0: "),
-        (EncoderDecoderSettings { start_token: 32_128, ..new() }, "model.start_token = 32128: must be below"),
-        (EncoderDecoderSettings { dropout: 1.0, ..new() }, "model.dropout = 1: "),
-        (EncoderDecoderSettings { init_factor: 0.0, ..new() }, "model.init_factor = 0: must be above 0"),
         (
-            EncoderDecoderSettings { relative_positions: positions(3, 128), ..new() },
+            EncoderDecoderSettings { heads: 0, ..new() },
+            "model.heads = 0: ",
+        ),
+        (
+            EncoderDecoderSettings {
+                start_token: 32_128,
+                ..new()
+            },
+            "model.start_token = 32128: must be below",
+        ),
+        (
+            EncoderDecoderSettings {
+                dropout: 1.0,
+                ..new()
+            },
+            "model.dropout = 1: ",
+        ),
+        (
+            EncoderDecoderSettings {
+                init_factor: 0.0,
+                ..new()
+            },
+            "model.init_factor = 0: must be above 0",
+        ),
+        (
+            EncoderDecoderSettings {
+                relative_positions: positions(3, 128),
+                ..new()
+            },
             "model.relative_positions.buckets = 3: ",
         ),
         (
-            EncoderDecoderSettings { relative_positions: positions(32, 16), ..new() },
+            EncoderDecoderSettings {
+                relative_positions: positions(32, 16),
+                ..new()
+            },
             "model.relative_positions.max_distance = 16: must be above buckets / 2 = 16",
         ),
     ] {
-        let error = EncoderDecoderConfig::try_from(settings).unwrap_err().to_string();
+        let error = EncoderDecoderConfig::try_from(settings)
+            .unwrap_err()
+            .to_string();
         assert!(error.starts_with(expected), "{error}");
     }
 }
@@ -144,22 +194,49 @@ fn a_file_that_ends_early_is_refused_wherever_it_ends() {
     for end in (0..whole.len()).step_by(37) {
         fs::write(&file, &whole[..end]).unwrap();
         let error = error(folder.path());
-        assert!(error.contains("is not a whole safetensors file"), "{end}: {error}");
+        assert!(
+            error.contains("is not a whole safetensors file"),
+            "{end}: {error}"
+        );
     }
 }
 
 #[test]
 fn fields_that_are_not_supported_are_refused_by_name() {
     for (field, value, expected) in [
-        ("model_type", json!("umt5"), "`model_type` = \"umt5\": must be one of t5, mt5"),
-        ("architectures", json!(["T5EncoderModel"]), "must be T5ForConditionalGeneration"),
-        ("is_encoder_decoder", json!(false), "only whole encoder–decoders"),
+        (
+            "model_type",
+            json!("umt5"),
+            "`model_type` = \"umt5\": must be one of t5, mt5",
+        ),
+        (
+            "architectures",
+            json!(["T5EncoderModel"]),
+            "must be T5ForConditionalGeneration",
+        ),
+        (
+            "is_encoder_decoder",
+            json!(false),
+            "only whole encoder–decoders",
+        ),
         ("is_decoder", json!(true), "only whole encoder–decoders"),
-        ("feed_forward_proj", json!("gated-mish"), "`feed_forward_proj` = \"gated-mish\": must be"),
+        (
+            "feed_forward_proj",
+            json!("gated-mish"),
+            "`feed_forward_proj` = \"gated-mish\": must be",
+        ),
         ("num_heads", json!(0), "`num_heads` = 0"),
         ("d_model", json!("wide"), "`d_model` = \"wide\""),
-        ("relative_attention_max_distance", json!(2), "max_distance = 2: must be above"),
-        ("decoder_start_token_id", json!(1000), "start_token = 1000: must be below"),
+        (
+            "relative_attention_max_distance",
+            json!(2),
+            "max_distance = 2: must be above",
+        ),
+        (
+            "decoder_start_token_id",
+            json!(1000),
+            "start_token = 1000: must be below",
+        ),
         ("layer_norm_epsilon", json!(0.0), "norm.epsilon = 0"),
     ] {
         let folder = copied("t5-relu");
@@ -172,14 +249,26 @@ fn fields_that_are_not_supported_are_refused_by_name() {
 #[test]
 fn sizes_that_are_not_the_files_are_refused() {
     for (field, value, expected) in [
-        ("vocab_size", json!(60), "tensor `shared.weight` has shape [61, 24], the model needs [60, 24]"),
+        (
+            "vocab_size",
+            json!(60),
+            "tensor `shared.weight` has shape [61, 24], the model needs [60, 24]",
+        ),
         ("d_kv", json!(8), "has shape"),
         ("d_ff", json!(41), "has shape"),
         ("num_layers", json!(3), "tensor `encoder.block.2."),
         ("num_layers", json!(1), "encoder.block.1."),
         ("num_decoder_layers", json!(4), "tensor `decoder.block.3."),
-        ("relative_attention_num_buckets", json!(9), "relative_attention_bias.weight` has shape [8, 3]"),
-        ("feed_forward_proj", json!("gated-relu"), "wi_0.weight` is missing"),
+        (
+            "relative_attention_num_buckets",
+            json!(9),
+            "relative_attention_bias.weight` has shape [8, 3]",
+        ),
+        (
+            "feed_forward_proj",
+            json!("gated-relu"),
+            "wi_0.weight` is missing",
+        ),
         ("d_model", json!(1 << 20), "parameters"),
     ] {
         let folder = copied("t5-relu");
@@ -212,8 +301,13 @@ fn a_copy_of_the_embedding_that_differs_is_refused() {
 }
 
 #[test]
-fn types_are_told_apart_by_their_name() {
-    for (model_type, expected) in [("t5", true), ("mt5", true), ("llama", false), ("bert", false)] {
+fn encoder_decoders_are_recognized_by_their_type() {
+    for (model_type, expected) in [
+        ("t5", true),
+        ("mt5", true),
+        ("llama", false),
+        ("bert", false),
+    ] {
         let fields = json!({"model_type": model_type});
         let fields = fields.as_object().unwrap();
         assert_eq!(is_encoder_decoder_type(fields), expected);

@@ -29,8 +29,17 @@ fn check<B: Backend>(name: &str, device: &Device<B>) {
 
     let labels = ids::<Autodiff<B>>(&fixture, "labels", device);
     let logits = host(model.forward(model.shifted_right(labels.clone()), &source));
-    within("logits", relative(&logits, &fixture.floats("logits")), STATES);
-    let learnt = fixture.ids("labels").0.iter().filter(|&&label| label >= 0).count();
+    within(
+        "logits",
+        relative(&logits, &fixture.floats("logits")),
+        STATES,
+    );
+    let learnt = fixture
+        .ids("labels")
+        .0
+        .iter()
+        .filter(|&&label| label >= 0)
+        .count();
     let loss = model.loss_sum(labels, &source) / learnt as f64;
     let error = (f64::from(host(loss.clone())[0]) / fixture.loss() - 1.0).abs();
     within("loss", error, LOSS);
@@ -198,16 +207,16 @@ fn padding_of_the_source_changes_nothing() {
         let (directory, fixture) = open(name);
         let device = Default::default();
         let model = directory.model::<burn_flex::Flex>(&device).unwrap();
-        let alone = first_source::<burn_flex::Flex>(&fixture, &device);
-        let kept = alone.dims()[1];
+        let unpadded = first_source::<burn_flex::Flex>(&fixture, &device);
+        let kept = unpadded.dims()[1];
         let target = ids::<burn_flex::Flex>(&fixture, "labels", &device).narrow(0, 0, 1);
         let target = model.shifted_right(target);
-        let without = model.encode(alone.clone(), None);
+        let without = model.encode(unpadded.clone(), None);
         let expected = host(model.forward(target.clone(), &without));
         for padded in [1, 5, 700] {
             for id in [0, 7] {
                 let rest = Tensor::full([1, padded], id, &device);
-                let ids = Tensor::cat(vec![alone.clone(), rest], 1);
+                let ids = Tensor::cat(vec![unpadded.clone(), rest], 1);
                 let mask = (0..kept + padded).map(|place| place < kept);
                 let mask: Vec<bool> = mask.collect();
                 let mask = Tensor::from_data(TensorData::new(mask, [1, kept + padded]), &device);
