@@ -81,7 +81,11 @@ impl BeamOptions {
         }
         if !self.length_penalty.is_finite() {
             let rule = "must be a finite number";
-            return Err(SettingError::new("length_penalty", self.length_penalty, rule));
+            return Err(SettingError::new(
+                "length_penalty",
+                self.length_penalty,
+                rule,
+            ));
         }
         if self.max_new_tokens == 0 {
             return Err(SettingError::new("max_new_tokens", 0, "must be at least 1"));
@@ -204,18 +208,18 @@ impl Search<'_> {
 
     /// The most probable continuations, the most probable first: enough that `beams` remain if every sequence ends by
     /// every stop token.
-    fn candidates(
-        &self,
-        logits: &[f32],
-        vocab_size: usize,
-    ) -> Result<Vec<Candidate>, LogitsError> {
+    fn candidates(&self, logits: &[f32], vocab_size: usize) -> Result<Vec<Candidate>, LogitsError> {
         let count = (self.options.stop_tokens.len() + 1).max(2) * self.options.beams;
         let order = |a: &Candidate, b: &Candidate| -> Ordering {
             let places = (a.parent, a.token).cmp(&(b.parent, b.token));
             b.logprob.total_cmp(&a.logprob).then(places)
         };
         let mut best: Vec<Candidate> = Vec::new();
-        for (parent, (beam, row)) in self.running.iter().zip(logits.chunks(vocab_size)).enumerate()
+        for (parent, (beam, row)) in self
+            .running
+            .iter()
+            .zip(logits.chunks(vocab_size))
+            .enumerate()
         {
             check_finite(row)?;
             let logprobs = LogProbs::new(row);

@@ -99,8 +99,7 @@ impl EncoderDecoderConfig {
     fn initialized<B: Backend>(&self, seed: Option<u64>, device: &Device<B>) -> EncoderDecoder<B> {
         let settings = self.settings();
         let sizes = [settings.encoder_layers, settings.d_model];
-        let from =
-            Initializer::with(Init::LeCun, sizes, seed, device, B::largest_buffer(device));
+        let from = Initializer::with(Init::LeCun, sizes, seed, device, B::largest_buffer(device));
         EncoderDecoder {
             embeddings: self.embeddings().init_from(&from),
             encoder: self.encoder().init_from(&from.within("encoder.")),

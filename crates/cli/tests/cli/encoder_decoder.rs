@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 
 /// The first source of the fixture, and `transformers`' targets.
 const SOURCE: [u32; 9] = [46, 4, 42, 24, 57, 6, 19, 15, 37];
-const GREEDY: [u32; 17] = [12, 55, 55, 55, 55, 55, 55, 55, 55, 55, 55, 55, 28, 55, 28, 55, 17];
+const GREEDY: [u32; 17] = [
+    12, 55, 55, 55, 55, 55, 55, 55, 55, 55, 55, 55, 28, 55, 28, 55, 17,
+];
 const TWO_BEAMS: [u32; 7] = [12, 55, 12, 55, 28, 55, 17];
 const DECODER_BEAMS: [u32; 12] = [20, 30, 62, 70, 23, 62, 70, 62, 70, 19, 19, 46];
 
@@ -43,7 +45,11 @@ fn ids(ids: &[u32]) -> String {
 fn with_tokenizer() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for file in ["config.json", "model.safetensors"] {
-        fs::copy(fixture("encoder_decoder/t5-untied").join(file), folder.path().join(file)).unwrap();
+        fs::copy(
+            fixture("encoder_decoder/t5-untied").join(file),
+            folder.path().join(file),
+        )
+        .unwrap();
     }
     let mut vocab: serde_json::Map<String, Value> =
         (0..67).map(|id| (format!("w{id}"), json!(id))).collect();
@@ -89,7 +95,14 @@ fn targets_are_those_of_transformers() {
     let (greedy, value) = tokens(&model, &length);
     assert_eq!(greedy, GREEDY[..5]);
     assert_eq!(value["finish"], "length");
-    let beams = ["--tokens", &source, "--max-new-tokens", "12", "--beams", "2"];
+    let beams = [
+        "--tokens",
+        &source,
+        "--max-new-tokens",
+        "12",
+        "--beams",
+        "2",
+    ];
     assert_eq!(tokens(&model, &beams).0, TWO_BEAMS);
     let drawn = ["--tokens", &source, "--temperature", "1", "--seed", "3"];
     assert_eq!(tokens(&model, &drawn), tokens(&model, &drawn));
@@ -99,9 +112,30 @@ fn targets_are_those_of_transformers() {
 fn a_text_is_encoded_with_the_tokenizers_template() {
     let folder = with_tokenizer();
     let model = folder.path();
-    let text = generate(model, &["--prompt", "w5 w6 w7", "--beams", "3", "--length-penalty", "0.6"]);
-    assert!(text.status.success(), "{}", String::from_utf8_lossy(&text.stderr));
-    let options = ["--tokens", "5,6,7,1", "--beams", "3", "--length-penalty", "0.6"];
+    let text = generate(
+        model,
+        &[
+            "--prompt",
+            "w5 w6 w7",
+            "--beams",
+            "3",
+            "--length-penalty",
+            "0.6",
+        ],
+    );
+    assert!(
+        text.status.success(),
+        "{}",
+        String::from_utf8_lossy(&text.stderr)
+    );
+    let options = [
+        "--tokens",
+        "5,6,7,1",
+        "--beams",
+        "3",
+        "--length-penalty",
+        "0.6",
+    ];
     let (expected, _) = tokens(model, &options);
     let words: Vec<String> = expected.iter().map(|id| format!("w{id}")).collect();
     let text = String::from_utf8(text.stdout).unwrap();
@@ -121,10 +155,20 @@ fn decoders_search_with_beams_too() {
     let header = u64::from_le_bytes(prompt[..8].try_into().unwrap()) as usize;
     let tensors: Value = serde_json::from_slice(&prompt[8..8 + header]).unwrap();
     let start = 8 + header + tensors["prompt"]["data_offsets"][0].as_u64().unwrap() as usize;
-    let prompt: Vec<u32> = prompt[start..start + 40].as_chunks::<8>().0.iter()
+    let prompt: Vec<u32> = prompt[start..start + 40]
+        .as_chunks::<8>()
+        .0
+        .iter()
         .map(|bytes| i64::from_le_bytes(*bytes) as u32)
         .collect();
-    let options = ["--tokens", &ids(&prompt), "--max-new-tokens", "12", "--beams", "2"];
+    let options = [
+        "--tokens",
+        &ids(&prompt),
+        "--max-new-tokens",
+        "12",
+        "--beams",
+        "2",
+    ];
     assert_eq!(tokens(&model, &options).0, DECODER_BEAMS);
 }
 
@@ -132,19 +176,43 @@ fn decoders_search_with_beams_too() {
 fn options_that_do_not_apply_are_refused() {
     let model = fixture("encoder_decoder/t5-untied");
     for (options, expected) in [
-        (&["--draft", "MODEL", "--tokens", "5"][..], "--draft is not supported with an encoder–decoder"),
-        (&["--regex", "a", "--tokens", "5"], "--regex is not supported with an encoder–decoder"),
-        (&["--weights", "int8", "--tokens", "5"], "--weights is not supported with an encoder–decoder"),
+        (
+            &["--draft", "MODEL", "--tokens", "5"][..],
+            "--draft is not supported with an encoder–decoder",
+        ),
+        (
+            &["--regex", "a", "--tokens", "5"],
+            "--regex is not supported with an encoder–decoder",
+        ),
+        (
+            &["--weights", "int8", "--tokens", "5"],
+            "--weights is not supported with an encoder–decoder",
+        ),
         (&[], "which needs a source text"),
         (&["--prompt", "text"], "has no tokenizer"),
-        (&["--tokens", "67"], "token 67 at position 0 is outside of the vocabulary of 67"),
-        (&["--tokens", "5", "--beams", "40"], "beams = 40: must be between 1 and 33"),
-        (&["--tokens", "5", "--beams", "2", "--temperature", "1"], "cannot be used with"),
+        (
+            &["--tokens", "67"],
+            "token 67 at position 0 is outside of the vocabulary of 67",
+        ),
+        (
+            &["--tokens", "5", "--beams", "40"],
+            "beams = 40: must be between 1 and 33",
+        ),
+        (
+            &["--tokens", "5", "--beams", "2", "--temperature", "1"],
+            "cannot be used with",
+        ),
         (&["--tokens", "5", "--length-penalty", "1"], "--beams"),
-        (&["--tokens", "5", "--beams", "2", "--length-penalty", "nan"], "must be a finite number"),
+        (
+            &["--tokens", "5", "--beams", "2", "--length-penalty", "nan"],
+            "must be a finite number",
+        ),
     ] {
         let output = generate(&model, options);
         let errors = String::from_utf8(output.stderr).unwrap();
-        assert!(!output.status.success() && errors.contains(expected), "{options:?}: {errors}");
+        assert!(
+            !output.status.success() && errors.contains(expected),
+            "{options:?}: {errors}"
+        );
     }
 }

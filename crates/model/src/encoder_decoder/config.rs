@@ -142,7 +142,11 @@ fn check_positions(positions: RelativePositions) -> Result<(), ConfigError> {
     } = positions;
     if !(4..=LARGEST_SIZE).contains(&buckets) {
         let rule = format!("must be between 4 and {LARGEST_SIZE}");
-        return Err(ConfigError::new("relative_positions.buckets", buckets, rule));
+        return Err(ConfigError::new(
+            "relative_positions.buckets",
+            buckets,
+            rule,
+        ));
     }
     // Buckets of one distance each reach half as far as there are buckets.
     if !(buckets / 2 + 1..=LARGEST_SIZE).contains(&max_distance) {

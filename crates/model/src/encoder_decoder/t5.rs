@@ -94,8 +94,16 @@ impl Exchange {
         tied: bool,
     ) -> Result<EncoderDecoderSettings, HuggingFaceError> {
         self.check_class(fields)?;
-        fields.only("is_encoder_decoder", true, "only whole encoder–decoders are supported")?;
-        fields.only("is_decoder", false, "only whole encoder–decoders are supported")?;
+        fields.only(
+            "is_encoder_decoder",
+            true,
+            "only whole encoder–decoders are supported",
+        )?;
+        fields.only(
+            "is_decoder",
+            false,
+            "only whole encoder–decoders are supported",
+        )?;
         let layers = fields.size("num_layers", self.layers)?;
         let padding = fields.count("pad_token_id", 0)?;
         let scaled = fields.flag(
@@ -182,7 +190,10 @@ impl Exchange {
         set("num_heads", json!(settings.heads));
         let positions = settings.relative_positions;
         set("relative_attention_num_buckets", json!(positions.buckets));
-        set("relative_attention_max_distance", json!(positions.max_distance));
+        set(
+            "relative_attention_max_distance",
+            json!(positions.max_distance),
+        );
         set("dropout_rate", json!(settings.dropout));
         set("layer_norm_epsilon", json!(settings.norm.epsilon()));
         set("initializer_factor", json!(settings.init_factor));
@@ -213,7 +224,9 @@ fn stack_source(config: &EncoderDecoderConfig, side: &str, path: &str) -> Option
     let Some((layer, path)) = block_path(path) else {
         let name = match path {
             "norm_final.gain" => "final_layer_norm.weight",
-            "relative_bias.weight" => "block.0.layer.0.SelfAttention.relative_attention_bias.weight",
+            "relative_bias.weight" => {
+                "block.0.layer.0.SelfAttention.relative_attention_bias.weight"
+            }
             _ => return None,
         };
         return Some(Source::as_is(format!("{side}.{name}")));

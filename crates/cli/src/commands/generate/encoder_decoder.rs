@@ -92,7 +92,9 @@ fn choice(
 
 /// Returns an error for an option that has no effect on an encoder–decoder.
 fn refuse_unsupported(args: &GenerateArgs) -> Result<(), CliError> {
-    let packed = args.weights.is_some_and(|format| format != WeightFormat::F32);
+    let packed = args
+        .weights
+        .is_some_and(|format| format != WeightFormat::F32);
     let given = [
         ("--draft", args.draft.is_some()),
         ("--weights", packed),
