@@ -6,6 +6,7 @@
 //! | type | purpose |
 //! |---|---|
 //! | [`Model`] | a model directory of any kind: a run, a checkpoint, a new model or a Hugging Face directory |
+//! | [`EncoderModel`], [`Embedder`] | a directory of an encoder, and texts as vectors |
 //! | [`Checkpoint`] | a checkpoint whose files match its manifest |
 //! | [`Description`] | what a checkpoint's weights belong to: model configuration, tokenizer, chat template |
 //! | [`SourceFiles`] | the files that a fine-tuned model keeps of the Hugging Face directory that it was trained from |
@@ -39,6 +40,8 @@
 #![recursion_limit = "256"]
 
 pub mod checkpoint;
+mod embedder;
+mod encoder_model;
 mod error;
 pub mod keep;
 pub mod model;
@@ -46,6 +49,8 @@ mod source_files;
 pub mod write;
 
 pub use checkpoint::{Checkpoint, Description, FOLDER, Progress};
+pub use embedder::Embedder;
+pub use encoder_model::EncoderModel;
 pub use error::{CheckpointError, ModelError};
 pub use keep::{Keep, prune, sweep};
 pub use model::Model;

@@ -107,7 +107,7 @@ impl Family {
 
     /// The place of a parameter in the family's published checkpoints, by its path; none where they do not have it.
     pub fn source(self, config: &DecoderConfig, path: &str) -> Option<Source> {
-        names::source(self.definition().names, config, path)
+        names::source(self.definition().names, &config.stack().block.attention, path)
     }
 
     /// Its Hugging Face type, if `transformers` has one.

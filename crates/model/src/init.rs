@@ -54,10 +54,22 @@ impl<'a, B: Backend> Initializer<'a, B> {
         device: &'a Device<B>,
         largest: Option<u64>,
     ) -> Self {
+        let sizes = [config.n_layers(), config.d_model()];
+        Self::with(config.initialization(), sizes, seed, device, largest)
+    }
+
+    /// Draws parameters of a model with `[n_layers, d_model]`.
+    pub(crate) fn with(
+        init: Init,
+        [n_layers, d_model]: [usize; 2],
+        seed: Option<u64>,
+        device: &'a Device<B>,
+        largest: Option<u64>,
+    ) -> Self {
         Self {
-            init: config.initialization(),
-            n_layers: config.n_layers(),
-            d_model: config.d_model(),
+            init,
+            n_layers,
+            d_model,
             seed,
             device,
             largest,

@@ -5,6 +5,7 @@
 //! | [`config`], [`checked`] | the configuration as written, and a validated one |
 //! | [`tokens`] | a decoder's input |
 //! | [`decoder`] | `embeddings`, a `stack` of `block`s and the `lm_head` |
+//! | [`encoder`] | the bidirectional transformer: embeddings, a `stack` and a head for tokens or classes |
 //! | [`nn`] | every component for standalone use, cross-attention for encoder–decoders included |
 //! | `context` | inputs of components other than their hidden states |
 //! | `init` | weight initialization |
@@ -61,6 +62,7 @@ mod cross_sublayer;
 pub mod decoder;
 mod dropout;
 mod embeddings;
+pub mod encoder;
 pub mod error;
 mod exchange;
 pub mod families;
@@ -91,6 +93,7 @@ pub use checked::DecoderConfig;
 pub use config::ModelConfig;
 pub use decoder::Decoder;
 pub use emberlm_kernels::{Activation, PackedFormat, PackedWeight, RotaryLayout};
+pub use encoder::{Encoder, EncoderConfig};
 pub use error::{ConfigError, ContextError, HuggingFaceError, InputError, WeightsError};
 pub use families::Family;
 pub use kv_cache::KvCache;

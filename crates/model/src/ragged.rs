@@ -79,7 +79,7 @@ impl<B: Backend> Decoder<B> {
         let device = self.device();
         let places = Tensor::<B, 1, Int>::from_data(TensorData::new(places, [total]), &device);
         let ids = Tensor::<B, 2, Int>::from_data(TensorData::new(ids, [1, total]), &device);
-        let mut x = self.embeddings.forward_at(ids, &places);
+        let mut x = self.embeddings.forward_at(ids, &places, None);
         let angles = self.stack.rotary().map(|table| table.angles_at(&places));
         for (layer, block) in self.stack.blocks.iter().enumerate() {
             let sequences = pieces.iter_mut().filter(|piece| !piece.tokens.is_empty());

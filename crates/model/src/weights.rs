@@ -73,7 +73,11 @@ impl Trail {
         let name = match (container, name) {
             ("Enum:TokenTable", "Whole") | ("Enum:LinearWeight", "Float") => "",
             ("Enum:TokenTable", "Parts") => "parts",
-            ("Struct:Decoder", "embeddings" | "stack" | "lm_head") => "",
+            ("Struct:Decoder", "embeddings" | "stack" | "lm_head")
+            | ("Struct:Encoder", "embeddings" | "stack")
+            | ("Enum:EncoderHead", "MaskedLm" | "Sequence") => "",
+            ("Enum:EncoderHead", "Pooler") => "dense",
+            ("Enum:EncoderHead", "Token") => "out",
             _ => name,
         };
         self.0.push(name.to_owned());

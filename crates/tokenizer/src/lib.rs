@@ -34,6 +34,7 @@
 //! | `bounds` | what is refused of such a file, since it would take too much time or memory |
 //! | `pieces` | such a file's decoder, token by token |
 //! | `rank_file` | [`RankFile`]: tiktoken's files of ranks |
+//! | `sequence` | [`SequenceEncoder`]: texts and pairs with special tokens, for encoders |
 //! | `sentence_piece` | SentencePiece models as a `tokenizer.json` |
 //! | `train` | [`BpeTraining`]: a byte-level byte-pair vocabulary from texts |
 //! | `statistics` | [`Statistics`]: what tokenizers make of a text, in numbers |
@@ -85,6 +86,7 @@ mod prompt;
 mod rank_file;
 mod ranks;
 mod sentence_piece;
+mod sequence;
 mod spec;
 mod special;
 mod splitter;
@@ -104,6 +106,7 @@ pub use error::TokenizerError;
 pub use kind::TokenizerKind;
 pub use pattern::Pattern;
 pub use rank_file::RankFile;
+pub use sequence::{EncodedSequence, SequenceEncoder};
 pub use spec::TokenizerSpec;
 pub use statistics::{Share, Statistics, TokenCounts};
 pub use stop_strings::{Passed, StopStringError, StopStrings};

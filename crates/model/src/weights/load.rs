@@ -16,15 +16,15 @@ use super::{ParamMapper, Parts, map_params};
 use crate::error::WeightsError;
 
 /// The naming of a store's tensors.
-pub(crate) struct Naming<S> {
+pub(crate) struct Naming<'a, S> {
     /// The place of a parameter by its path.
     pub(crate) source: S,
     /// A beginning that all names have or none has.
     pub(crate) optional_prefix: &'static str,
     /// True if a tensor holds no weights: a mask or a table that older programs kept beside them.
     pub(crate) constant: fn(&str) -> bool,
-    /// The tensor of a tied head, which may be there as a copy of the embedding, and the embedding's.
-    pub(crate) tied: Option<(&'static str, &'static str)>,
+    /// Tensors that may be stored as a copy of another, such as a tied head: the copy, the original.
+    pub(crate) tied: &'a [(&'static str, &'static str)],
 }
 
 /// Loads a file that this project wrote: each parameter under its own path.
@@ -71,7 +71,7 @@ pub fn load_named<B: Backend, M: Module<B>>(
             source,
             optional_prefix: "",
             constant: |_| false,
-            tied: None,
+            tied: &[],
         },
     )
 }
@@ -79,7 +79,7 @@ pub fn load_named<B: Backend, M: Module<B>>(
 pub(crate) fn load<B: Backend, M: Module<B>, S: Fn(&str) -> Option<Source>>(
     module: M,
     store: &dyn TensorStore,
-    naming: Naming<S>,
+    naming: Naming<'_, S>,
 ) -> Result<M, WeightsError> {
     Loader::new(&module, store, naming).load(module)
 }
@@ -87,7 +87,7 @@ pub(crate) fn load<B: Backend, M: Module<B>, S: Fn(&str) -> Option<Source>>(
 /// Reads the parameters of one module.
 pub(super) struct Loader<'a, S> {
     pub(super) store: &'a dyn TensorStore,
-    pub(super) naming: Naming<S>,
+    pub(super) naming: Naming<'a, S>,
     /// The parameters in parts, of which the file knows nothing.
     pub(super) parts: Parts,
     /// The parameters that the store has packed; none where it has all in floating point.
@@ -127,7 +127,7 @@ impl<'a, S: Fn(&str) -> Option<Source>> Loader<'a, S> {
     pub(super) fn new<B: Backend, M: Module<B>>(
         module: &M,
         store: &'a dyn TensorStore,
-        naming: Naming<S>,
+        naming: Naming<'a, S>,
     ) -> Self {
         Self {
             unused: store.names().map(str::to_owned).collect(),
@@ -185,34 +185,42 @@ impl<'a, S: Fn(&str) -> Option<Source>> Loader<'a, S> {
     }
 
     pub(super) fn name_in_file(&self, name: &str) -> String {
-        if self.store.contains(name) {
-            return name.to_owned();
-        }
-        match name.strip_prefix(self.naming.optional_prefix) {
-            Some(short) if self.store.contains(short) => return short.to_owned(),
-            _ => {}
-        }
-        // A tied pair is there once, under either name.
-        match self.naming.tied {
-            Some((head, embedding)) if embedding == name && self.store.contains(head) => {
-                head.to_owned()
-            }
-            _ => name.to_owned(),
-        }
+        let copies = self.naming.tied.iter();
+        let copies = copies.filter(|(_, original)| *original == name);
+        // A tied pair is stored once, under either name.
+        let mut names = std::iter::once(name).chain(copies.map(|(copy, _)| *copy));
+        names
+            .find_map(|name| self.stored_name(name))
+            .unwrap_or_else(|| name.to_owned())
+    }
+
+    /// The name under which the store has a tensor: itself, without the optional prefix, or with the names that early
+    /// versions gave to a norm's gain and bias.
+    fn stored_name(&self, name: &str) -> Option<String> {
+        let short = name.strip_prefix(self.naming.optional_prefix);
+        let names = std::iter::once(name).chain(short);
+        names
+            .flat_map(|name| std::iter::once(name.to_owned()).chain(early_norm(name)))
+            .find(|name| self.store.contains(name))
     }
 
     /// The remaining tensors must be known not to hold weights.
     fn finish(mut self) -> Result<(), WeightsError> {
-        if let Some((head, embedding)) = self.naming.tied
-            && self.unused.contains(head)
-        {
-            if !equal(self.store, head, &self.name_in_file(embedding))? {
+        for (copy, original) in self.naming.tied {
+            let Some(copy) = self.stored_name(copy) else {
+                continue;
+            };
+            if !self.unused.contains(&copy) {
+                continue;
+            }
+            let original = self.name_in_file(original);
+            if !equal(self.store, &copy, &original)? {
                 return Err(WeightsError::NotTied {
-                    name: head.to_owned(),
-                    embedding: embedding.to_owned(),
+                    name: copy,
+                    embedding: original,
                 });
             }
-            self.unused.remove(head);
+            self.unused.remove(&copy);
         }
         let constant = self.naming.constant;
         let names: Vec<String> = self
@@ -224,5 +232,15 @@ impl<'a, S: Fn(&str) -> Option<Source>> Loader<'a, S> {
             return Ok(());
         }
         Err(WeightsError::LeftOver { names })
+    }
+}
+
+/// The name of a norm's gain or bias in checkpoints converted from early TensorFlow models.
+fn early_norm(name: &str) -> Option<String> {
+    let (norm, vector) = name.rsplit_once("LayerNorm.")?;
+    match vector {
+        "weight" => Some(format!("{norm}LayerNorm.gamma")),
+        "bias" => Some(format!("{norm}LayerNorm.beta")),
+        _ => None,
     }
 }

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use crate::checked::DecoderConfig;
+use crate::attention::AttentionConfig;
 
 /// The place of a parameter: tensors put side by side along its last dimension.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,14 +46,14 @@ impl Source {
     }
 
     /// Queries, keys and values in three tensors, stored `[out, in]`, or their vectors.
-    pub fn query_key_value(config: &DecoderConfig, names: [String; 3]) -> Self {
-        let heads = [config.heads(), config.kv_heads(), config.kv_heads()];
+    pub fn query_key_value(attention: &AttentionConfig, names: [String; 3]) -> Self {
+        let heads = [attention.heads, attention.kv_heads, attention.kv_heads];
         let tensors = names.into_iter().zip(heads);
         Self {
             tensors: tensors
                 .map(|(name, heads)| SourceTensor {
                     name,
-                    width: Some(heads * config.head_dim()),
+                    width: Some(heads * attention.head_dim),
                 })
                 .collect(),
             layout: Layout::Transposed,
@@ -62,8 +62,8 @@ impl Source {
 
     /// Queries, keys and values in one tensor stored `[out, in]`, head by head, or their vector. There are as many
     /// key-value heads as query heads.
-    pub fn fused_per_head(config: &DecoderConfig, name: impl Into<String>) -> Self {
-        let heads = config.heads();
+    pub fn fused_per_head(attention: &AttentionConfig, name: impl Into<String>) -> Self {
+        let heads = attention.heads;
         Self::whole(name.into(), Layout::FusedPerHead { heads })
     }
 
