@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use emberlm_model::{ConfigError, HuggingFaceError, WeightsError};
+use emberlm_model::{ConfigError, HuggingFaceError, InputError, WeightsError};
 use emberlm_system::digits::grouped;
 use emberlm_tokenizer::chat::ChatError;
 use emberlm_tokenizer::{TokenizerError, TokenizerSpec};
@@ -150,6 +150,17 @@ pub enum ModelError {
         /// Number of token ids of the model.
         vocab_size: usize,
     },
+    /// A file that describes the modules of a sentence encoder cannot be used.
+    #[error("{path}: {reason}")]
+    Modules {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        reason: String,
+    },
+    /// The model cannot process a text.
+    #[error(transparent)]
+    Input(#[from] InputError),
     /// The checkpoint cannot be read.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),

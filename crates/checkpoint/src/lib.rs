@@ -6,6 +6,8 @@
 //! | type | purpose |
 //! |---|---|
 //! | [`Model`] | a model in a directory of any kind: a run, a checkpoint, an untrained model or a Hugging Face directory |
+//! | [`EncoderModel`], [`Embedder`] | a directory of an encoder, and texts as vectors |
+//! | [`EncoderDecoderModel`] | a directory of an encoder–decoder |
 //! | [`Checkpoint`] | a checkpoint whose files match its manifest |
 //! | [`Description`] | model configuration, tokenizer and chat template of a checkpoint |
 //! | [`SourceFiles`] | files that a fine-tuned model keeps from its original Hugging Face directory |
@@ -39,6 +41,9 @@
 #![recursion_limit = "256"]
 
 pub mod checkpoint;
+mod embedder;
+mod encoder_decoder_model;
+mod encoder_model;
 mod error;
 pub mod formats;
 pub mod keep;
@@ -47,6 +52,9 @@ mod source_files;
 pub mod write;
 
 pub use checkpoint::{Checkpoint, Description, FOLDER, Progress};
+pub use embedder::Embedder;
+pub use encoder_decoder_model::{EncoderDecoderModel, is_encoder_decoder};
+pub use encoder_model::EncoderModel;
 pub use error::{CheckpointError, ModelError};
 pub use keep::{Keep, prune, sweep};
 pub use model::Model;

@@ -256,16 +256,7 @@ impl Model {
     /// # Errors
     /// The file cannot be read, or it is not a JSON object.
     pub fn generation_config(&self) -> Result<Map<String, Value>, ModelError> {
-        let path = self.path().join(GENERATION_CONFIG_FILE);
-        let error = |reason: String| ModelError::GenerationConfig {
-            path: path.clone(),
-            reason,
-        };
-        match read_text(&path, DESCRIPTION_LIMIT) {
-            Ok(text) => serde_json::from_str(&text).map_err(|e| error(e.to_string())),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Map::new()),
-            Err(e) => Err(error(e.to_string())),
-        }
+        generation_config(self.path())
     }
 
     /// Builds the encoder of conversations with the template `requested` (chatml, llama3 or a path), by default with
@@ -414,8 +405,22 @@ fn missing(path: &Path, source: io::Error) -> ModelError {
     }
 }
 
+/// The fields of the `generation_config.json` in a model's directory; empty if the file does not exist.
+pub(crate) fn generation_config(folder: &Path) -> Result<Map<String, Value>, ModelError> {
+    let path = folder.join(GENERATION_CONFIG_FILE);
+    let error = |reason: String| ModelError::GenerationConfig {
+        path: path.clone(),
+        reason,
+    };
+    match read_text(&path, DESCRIPTION_LIMIT) {
+        Ok(text) => serde_json::from_str(&text).map_err(|e| error(e.to_string())),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Map::new()),
+        Err(e) => Err(error(e.to_string())),
+    }
+}
+
 /// Parses a token id or a list of token ids.
-fn token_ids(value: Option<&Value>) -> Vec<u32> {
+pub(crate) fn token_ids(value: Option<&Value>) -> Vec<u32> {
     let id = |value: &Value| value.as_u64().and_then(|id| u32::try_from(id).ok());
     match value {
         Some(Value::Array(list)) => list.iter().filter_map(id).collect(),

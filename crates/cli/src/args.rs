@@ -176,7 +176,7 @@ pub enum Command {
 pub struct GenerateArgs {
     /// A run, checkpoint or Hugging Face directory
     pub model: PathBuf,
-    /// The text to continue [default: a document's beginning]
+    /// The text to continue, or an encoder–decoder's source [default: a document's beginning]
     #[arg(
         long,
         value_name = "TEXT",
@@ -184,7 +184,7 @@ pub struct GenerateArgs {
         help_heading = "Input"
     )]
     pub prompt: Option<String>,
-    /// The token ids to continue, such as 1,2,3
+    /// The token ids to continue, or an encoder–decoder's source, such as 1,2,3
     #[arg(long, value_name = "IDS", value_delimiter = ',', value_parser = values::token_id, help_heading = "Input")]
     pub tokens: Option<Vec<u32>>,
     /// Maximum number of tokens to generate [default: the model's, or 200]
@@ -196,6 +196,28 @@ pub struct GenerateArgs {
     /// End the text before TEXT; may be given again
     #[arg(long, value_name = "TEXT", value_parser = values::stop, help_heading = "Length")]
     pub stop: Vec<String>,
+    /// Search for the most probable text with N beams, instead of choosing one token after the other
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = values::count,
+        conflicts_with_all = [
+            "draft", "temperature", "top_k", "top_p", "min_p", "repetition_penalty", "presence_penalty",
+            "frequency_penalty", "logit_bias", "json_schema", "regex", "seed", "logprobs", "stop",
+        ],
+        help_heading = "Beam search"
+    )]
+    pub beams: Option<usize>,
+    /// Score a text by its log-probability divided by its length to this power: above 0 favours long texts
+    #[arg(
+        long,
+        value_name = "X",
+        default_value_t = 1.0,
+        allow_negative_numbers = true,
+        requires = "beams",
+        help_heading = "Beam search"
+    )]
+    pub length_penalty: f64,
     /// A smaller draft model with the same tokens: the same text at temperature 0, the same distribution otherwise, in fewer
     /// passes
     #[arg(long, value_name = "MODEL", help_heading = "Model")]

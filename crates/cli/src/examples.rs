@@ -66,7 +66,8 @@ pub const GENERATE: &str = "\
 Examples:
   emberlm generate runs/book --prompt 'The '
   emberlm generate MODEL --prompt 'The ' --temperature 0 --max-new-tokens 100
-  emberlm generate MODEL --prompt 'Answer: ' --json-schema schema.json";
+  emberlm generate MODEL --prompt 'Answer: ' --json-schema schema.json
+  emberlm generate FLAN-T5 --prompt 'Translate to German: Hello' --beams 4";
 
 pub const CHAT: &str = "\
 Examples:

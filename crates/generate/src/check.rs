@@ -8,13 +8,15 @@ pub(crate) fn check_stop_tokens(
     config: &DecoderConfig,
     stop_tokens: &[u32],
 ) -> Result<(), SettingError> {
-    let unknown = |id: &&u32| **id as usize >= config.vocab_size();
+    check_stop_ids(config.vocab_size(), stop_tokens)
+}
+
+/// [`check_stop_tokens`] for a vocabulary of `vocab_size`.
+pub(crate) fn check_stop_ids(vocab_size: usize, stop_tokens: &[u32]) -> Result<(), SettingError> {
+    let unknown = |id: &&u32| **id as usize >= vocab_size;
     match stop_tokens.iter().find(unknown) {
         Some(id) => {
-            let rule = format!(
-                "must be below the vocabulary's size of {}",
-                config.vocab_size()
-            );
+            let rule = format!("must be below the vocabulary's size of {vocab_size}");
             Err(SettingError::new("stop_tokens", id, rule))
         }
         None => Ok(()),
@@ -23,10 +25,14 @@ pub(crate) fn check_stop_tokens(
 
 /// As [`DecoderConfig::check_tokens`], but without a limit on the length.
 pub(crate) fn check_prompt(config: &DecoderConfig, prompt: &[u32]) -> Result<(), InputError> {
+    check_ids(config.vocab_size(), prompt)
+}
+
+/// [`check_prompt`] for a vocabulary of `vocab_size`.
+pub(crate) fn check_ids(vocab_size: usize, prompt: &[u32]) -> Result<(), InputError> {
     if prompt.is_empty() {
         return Err(InputError::Empty);
     }
-    let vocab_size = config.vocab_size();
     let unknown = |&id: &u32| id as usize >= vocab_size;
     match prompt.iter().position(unknown) {
         Some(position) => Err(InputError::UnknownToken {

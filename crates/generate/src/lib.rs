@@ -3,7 +3,8 @@
 //! Map: [`sampler`] draws one token from logits on the host; [`chooser`] chooses the tokens of a sequence, with
 //! [`penalties`], `logit_bias`, [`logprobs`] and [`constraint`]; [`plain`] runs the decoder with a key-value cache and
 //! the chooser; [`speculative`] adds a draft model; [`engine`] runs many requests concurrently with shared passes over
-//! the weights; [`embedding`] computes text embeddings; [`vet`] compiles untrusted grammars in a sandbox first;
+//! the weights; [`beam`] searches for the most probable sequence; [`encoder_decoder`] generates with an encoder–decoder;
+//! [`embedding`] computes text embeddings; [`vet`] compiles untrusted grammars in a sandbox first;
 //! [`error`] has the errors. The caller converts between text and ids.
 //!
 //! | type | purpose |
@@ -14,6 +15,8 @@
 //! | [`SamplingDefaults`] | the settings of a model's `generation_config.json` |
 //! | [`Grammar`], [`Constraint`], [`GrammarSandbox`] | text that follows a JSON schema, an expression or a grammar |
 //! | [`Speculator`] | speculative decoding with a draft model |
+//! | [`beam_search`], [`BeamOptions`], [`DecoderBeams`] | the most probable of the sequences that a beam search finds |
+//! | [`TargetGenerator`], [`TargetBeams`] | the target of a source, with an encoder–decoder |
 //! | [`embed`] | the embedding of a text |
 //!
 //! ```
@@ -41,12 +44,14 @@
 
 #![recursion_limit = "256"]
 
+pub mod beam;
 mod check;
 pub mod chooser;
 pub mod constraint;
 pub mod defaults;
 mod distribution;
 pub mod embedding;
+pub mod encoder_decoder;
 pub mod engine;
 pub mod error;
 mod grammar;
@@ -62,10 +67,12 @@ pub mod sampler;
 pub mod speculative;
 pub mod vet;
 
+pub use beam::{Beam, BeamModel, BeamOptions, DecoderBeams, beam_search};
 pub use chooser::{Chooser, ChooserConfig, Chosen};
 pub use constraint::{Constraint, Vocabulary};
 pub use defaults::SamplingDefaults;
 pub use embedding::embed;
+pub use encoder_decoder::{TargetBeams, TargetGenerator};
 pub use engine::{
     Counts, Ended, Engine, EngineConfig, Event, EventKind, Overflow, Request, RequestId,
 };

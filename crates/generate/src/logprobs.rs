@@ -30,6 +30,11 @@ impl<'a> LogProbs<'a> {
         Some(to_finite(logit - self.normaliser))
     }
 
+    /// The log-probability of `id` in f64; `None` outside of the vocabulary.
+    pub(crate) fn exact(&self, id: u32) -> Option<f64> {
+        Some(f64::from(*self.logits.get(id as usize)?) - self.normaliser)
+    }
+
     /// The `count` most probable tokens, or all if there are fewer, with their log-probabilities in
     /// descending order. Ties are broken by the lower id. The capacity of the result is at most `count`.
     pub fn likeliest(&self, count: usize) -> Vec<(u32, f32)> {

@@ -10,6 +10,7 @@
     missing_docs
 )]
 
+mod beam;
 mod chooser;
 mod constraint;
 mod defaults;

@@ -13,6 +13,7 @@ use emberlm_kernels::{
 
 use crate::config;
 use crate::context::{AttentionContext, reject_mask};
+use crate::encoder::RowGroup;
 use crate::error::ContextError;
 use crate::features::FeatureTable;
 use crate::init::{Initializer, OutputRole};
@@ -281,14 +282,26 @@ impl<B: Backend> Attention<B> {
                 first += seq;
                 merge_heads(self.mix(q, k, v, AttentionMask::default(), cache))
             });
-        let mut mixed: Vec<Tensor<B, 3>> = mixed.collect();
-        let mixed = match (mixed.len(), mixed.pop()) {
-            (1, Some(single)) => single,
-            (_, last) => {
-                mixed.extend(last);
-                Tensor::cat(mixed, 1)
-            }
-        }; // [1, rows, heads · head_dim]
+        let mixed = joined(mixed.collect()); // [1, rows, heads · head_dim]
+        self.out.forward(mixed, residual)
+    }
+
+    /// Processes the rows of several texts, `[1, rows, d_model]` to the same shape, and adds `residual` if given. Texts
+    /// of one length form a batch. For a softmax attention without rotation and caches.
+    pub(crate) fn grouped(
+        &self,
+        x: Tensor<B, 3>,
+        groups: &[RowGroup],
+        residual: Option<Tensor<B, 3>>,
+    ) -> Tensor<B, 3> {
+        let qkv = self.qkv.forward(x, None);
+        let mixed = groups.iter().map(|group| {
+            let qkv = group.of(&qkv);
+            let mixed = ops::self_attention(qkv, None, AttentionMask::default(), self.how());
+            let [count, len, width] = mixed.dims();
+            mixed.reshape([1, count * len, width])
+        });
+        let mixed = joined(mixed.collect()); // [1, rows, heads · head_dim]
         self.out.forward(mixed, residual)
     }
 
@@ -407,6 +420,17 @@ pub(crate) fn take_heads<B: Backend>(
         .narrow(2, heads.start * head_dim, heads.len() * head_dim)
         .reshape([batch, seq, heads.len(), head_dim])
         .swap_dims(1, 2)
+}
+
+/// Concatenates rows, `[1, rows, width]` each; one tensor is not copied.
+fn joined<B: Backend>(mut rows: Vec<Tensor<B, 3>>) -> Tensor<B, 3> {
+    match (rows.len(), rows.pop()) {
+        (1, Some(only)) => only,
+        (_, last) => {
+            rows.extend(last);
+            Tensor::cat(rows, 1)
+        }
+    }
 }
 
 /// Merges heads: `[batch, heads, seq, head_dim]` to `[batch, seq, heads · head_dim]`.

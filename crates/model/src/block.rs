@@ -29,6 +29,7 @@ use crate::context::{AttentionContext, BlockContext, BlockMemory};
 use crate::cross_attention::CrossAttentionConfig;
 use crate::cross_sublayer::CrossSublayer;
 use crate::dropout::dropout;
+use crate::encoder::RowGroup;
 use crate::error::ContextError;
 use crate::feed_forward::{FeedForward, FeedForwardConfig};
 use crate::init::Initializer;
@@ -231,6 +232,13 @@ impl<B: Backend> Block<B> {
     ) -> Tensor<B, 3> {
         self.wired(x, None, |x, residual| {
             self.attention.ragged(x, angles, sequences, residual)
+        })
+    }
+
+    /// Processes the rows of several texts, `[1, rows, d_model]` to the same shape; see [`Attention::grouped`].
+    pub(crate) fn grouped(&self, x: Tensor<B, 3>, groups: &[RowGroup]) -> Tensor<B, 3> {
+        self.wired(x, None, |x, residual| {
+            self.attention.grouped(x, groups, residual)
         })
     }
 

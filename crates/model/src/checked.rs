@@ -166,6 +166,7 @@ impl DecoderConfig {
                 Position::Sinusoidal => AddedPositionsConfig::Sinusoidal { seq_len },
                 Position::Rotary { .. } | Position::None => AddedPositionsConfig::None,
             },
+            segments: 0,
             scale: self.filled.scale_embedding,
             norm: self.filled.norm_embedding.then_some(self.filled.norm),
             dropout: self.dropout_at(DropoutSite::Embedding),

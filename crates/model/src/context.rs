@@ -1,7 +1,7 @@
 //! Inputs of attentions, blocks and stacks in addition to the hidden states: masks, rotary tables, caches and memories.
 
 use burn::tensor::backend::Backend as BurnBackend;
-use burn::tensor::{Bool, Tensor};
+use burn::tensor::{Bool, Int, Tensor};
 
 use emberlm_kernels::{AttentionMask, Backend};
 
@@ -95,6 +95,15 @@ impl<B: Backend> StackMemory<B> {
         let heads = self.blocks.get(layer)?;
         let padding = self.padding.clone();
         Some(BlockMemory { heads, padding })
+    }
+
+    /// The memory of the batch's sequences with the given numbers, `[selected]`.
+    pub(crate) fn select(&self, rows: &Tensor<B, 1, Int>) -> Self {
+        let padding = self.padding.clone();
+        Self {
+            blocks: self.blocks.iter().map(|heads| heads.select(rows)).collect(),
+            padding: padding.map(|padding| padding.select(0, rows.clone())),
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::backend::Backend as BurnBackend;
-use burn::tensor::{Device, Tensor};
+use burn::tensor::{Device, Int, Tensor};
 
 use emberlm_kernels::{AttentionMask, AttentionOptions, Backend, Precision, Reach, ops};
 
@@ -158,6 +158,16 @@ pub struct CrossAttention<B: BurnBackend> {
 pub struct MemoryHeads<B: BurnBackend> {
     keys: Tensor<B, 4>,
     values: Tensor<B, 4>,
+}
+
+impl<B: Backend> MemoryHeads<B> {
+    /// Those of the batch's sequences with the given numbers, `[selected]`.
+    pub(crate) fn select(&self, rows: &Tensor<B, 1, Int>) -> Self {
+        Self {
+            keys: self.keys.clone().select(0, rows.clone()),
+            values: self.values.clone().select(0, rows.clone()),
+        }
+    }
 }
 
 impl<B: Backend> CrossAttention<B> {

@@ -1,10 +1,10 @@
 //! Embeddings of tokens and their positions.
 
-use burn::module::Module;
+use burn::module::{Module, Param};
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::{Device, Int, Tensor};
 
-use emberlm_kernels::Backend;
+use emberlm_kernels::{Backend, ops};
 
 use crate::config;
 use crate::dropout::dropout;
@@ -23,6 +23,8 @@ pub struct EmbeddingsConfig {
     pub d_model: usize,
     /// Position vectors to add, if any.
     pub positions: AddedPositionsConfig,
+    /// Number of segment vectors, one of which is added to each token (BERT's token types); 0 for none.
+    pub segments: usize,
     /// True if token embeddings are multiplied by `√d_model`.
     pub scale: bool,
     /// Norm of the embeddings, if any.
@@ -38,6 +40,7 @@ impl EmbeddingsConfig {
             vocab_size,
             d_model,
             positions: AddedPositionsConfig::None,
+            segments: 0,
             scale: false,
             norm: None,
             dropout: 0.0,
@@ -63,6 +66,8 @@ impl EmbeddingsConfig {
         Embeddings {
             tokens: from.token_embedding("tokens", [self.vocab_size, self.d_model]),
             positions: self.positions.init_from(from, "positions", self.d_model),
+            segments: (self.segments > 0)
+                .then(|| from.embedding("segments", [self.segments, self.d_model])),
             norm_embedding: self.norm().map(|norm| norm.init(from.device())),
             scale: self.scale.then(|| (self.d_model as f64).sqrt()),
             dropout: self.dropout,
@@ -70,13 +75,15 @@ impl EmbeddingsConfig {
     }
 }
 
-/// Maps token ids to vectors: `norm(dropout(scale · tokens[id] + positions[i]))`.
+/// Maps token ids to vectors: `norm(dropout(scale · tokens[id] + positions[i] + segments[segment]))`.
 #[derive(Module, Debug)]
 pub struct Embeddings<B: BurnBackend> {
     /// Token embedding `[vocab_size, d_model]`.
     pub tokens: TokenTable<B>,
     /// Position vectors.
     pub positions: AddedPositions<B>,
+    /// Segment vectors `[segments, d_model]`.
+    pub segments: Option<Param<Tensor<B, 2>>>,
     /// Norm of the sum.
     pub norm_embedding: Option<Norm<B>>,
     #[module(skip)]
@@ -90,16 +97,29 @@ impl<B: Backend> Embeddings<B> {
     pub fn forward(&self, tokens: &Tokens<B>, offset: usize) -> Tensor<B, 3> {
         let x = self.scaled(tokens.ids.clone());
         let documents = tokens.documents.as_ref();
-        self.normed(self.positions.add(x, offset, documents))
+        self.normed(self.positions.add(x, offset, documents), None)
     }
 
-    /// Embeds ids `[1, rows]` at the positions `[rows]` as `[1, rows, d_model]`.
+    /// [`Embeddings::forward`] of tokens that belong to `segments` `[batch, seq]`; without them, all belong to segment 0.
+    pub fn forward_with_segments(
+        &self,
+        ids: Tensor<B, 2, Int>,
+        segments: Option<Tensor<B, 2, Int>>,
+        offset: usize,
+    ) -> Tensor<B, 3> {
+        let x = self.positions.add(self.scaled(ids), offset, None);
+        self.normed(x, segments)
+    }
+
+    /// Embeds ids `[1, rows]` at the positions `[rows]`, of segments `[1, rows]`, as `[1, rows, d_model]`.
     pub(crate) fn forward_at(
         &self,
         ids: Tensor<B, 2, Int>,
         positions: &Tensor<B, 1, Int>,
+        segments: Option<Tensor<B, 2, Int>>,
     ) -> Tensor<B, 3> {
-        self.normed(self.positions.add_at(self.scaled(ids), positions))
+        let x = self.positions.add_at(self.scaled(ids), positions);
+        self.normed(x, segments)
     }
 
     fn scaled(&self, ids: Tensor<B, 2, Int>) -> Tensor<B, 3> {
@@ -110,7 +130,13 @@ impl<B: Backend> Embeddings<B> {
         }
     }
 
-    fn normed(&self, x: Tensor<B, 3>) -> Tensor<B, 3> {
+    /// Adds the segment vectors, then applies dropout and the norm.
+    fn normed(&self, x: Tensor<B, 3>, segments: Option<Tensor<B, 2, Int>>) -> Tensor<B, 3> {
+        let x = match (&self.segments, segments) {
+            (None, _) => x,
+            (Some(table), None) => x + table.val().narrow(0, 0, 1).unsqueeze(),
+            (Some(table), Some(ids)) => x + ops::embedding(table.val(), ids),
+        };
         let x = dropout(x, self.dropout);
         match &self.norm_embedding {
             Some(norm) => norm.forward(x),

@@ -6,6 +6,7 @@
 mod export;
 
 pub use export::{ExportOptions, Exported, check_exportable, export};
+pub(crate) use export::write_parameters;
 
 use std::path::{Path, PathBuf};
 
@@ -36,7 +37,7 @@ pub const INDEX_FILE: &str = "model.safetensors.index.json";
 
 /// Upper bound on parameters per byte of weights, well above the 1 of int8. Beyond it, some tensor must be missing or
 /// have another shape.
-const MAX_PARAMETERS_PER_BYTE: u64 = 4;
+pub(crate) const MAX_PARAMETERS_PER_BYTE: u64 = 4;
 
 /// A Hugging Face directory whose configuration has been read.
 #[derive(Debug)]
@@ -54,16 +55,7 @@ impl HuggingFaceModel {
     /// The file cannot be read, its model type is none of [`Family::ALL`], or a field requests something that is not
     /// supported; the error names the field.
     pub fn open(path: &Path) -> Result<Self, HuggingFaceError> {
-        let file = path.join(CONFIG_FILE);
-        let text = read::read_text(&file, read::DESCRIPTION_LIMIT).map_err(|source| {
-            let path = file.clone();
-            HuggingFaceError::Io { path, source }
-        })?;
-        let fields: Map<String, Value> =
-            serde_json::from_str(&text).map_err(|error| HuggingFaceError::Json {
-                path: file,
-                reason: error.to_string(),
-            })?;
+        let fields = read_fields(path)?;
         let (config, quantization) = parse_config(&fields)?;
         Ok(Self {
             path: path.to_owned(),
@@ -99,35 +91,7 @@ impl HuggingFaceModel {
     /// # Errors
     /// The directory has no weights, or only pickled ones, or the files are damaged.
     pub fn tensors(&self) -> Result<SafetensorsStore, HuggingFaceError> {
-        let [index, single] = [INDEX_FILE, WEIGHTS_FILE].map(|name| self.path.join(name));
-        // Same order of preference as `transformers`.
-        let store = if single.exists() {
-            SafetensorsStore::open(&single)
-        } else if index.exists() {
-            SafetensorsStore::open_index(&index)
-        } else {
-            return Err(self.no_weights());
-        };
-        store.map_err(self.weights_error())
-    }
-
-    fn no_weights(&self) -> HuggingFaceError {
-        let pickles = [
-            "pytorch_model.bin",
-            "pytorch_model.bin.index.json",
-            "model.pt",
-            "ckpt.pt",
-        ];
-        let pickle = pickles
-            .map(|name| self.path.join(name))
-            .into_iter()
-            .find(|p| p.exists());
-        match pickle {
-            Some(path) => HuggingFaceError::Pickle { path },
-            None => HuggingFaceError::NoWeights {
-                path: self.path.clone(),
-            },
-        }
+        open_weights(&self.path)
     }
 
     /// Loads the model in the format of its stored weights: f32 or packed.
@@ -157,11 +121,10 @@ impl HuggingFaceModel {
             source: |path: &str| self.config.family().source(&self.config, path),
             optional_prefix: exchange.prefix,
             constant: exchange.constant,
-            tied: self
-                .config
-                .head()
-                .tied
-                .then_some((exchange.head, exchange.embedding)),
+            tied: match self.config.head().tied {
+                true => &[(exchange.head, exchange.embedding)],
+                false => &[],
+            },
         };
         let blank = self.config.blank::<B>(device);
         load_decoder(blank, &store, naming, self.quantization, format).map_err(self.weights_error())
@@ -237,6 +200,55 @@ fn parse_config(
     let config = DecoderConfig::try_from((exchange.read)(&fields)?)?;
     let quantization = quantization::read(&fields, &exchange, config.head().tied)?;
     Ok((config, quantization))
+}
+
+/// Reads the fields of a directory's `config.json`.
+pub(crate) fn read_fields(path: &Path) -> Result<Map<String, Value>, HuggingFaceError> {
+    let file = path.join(CONFIG_FILE);
+    let text = read::read_text(&file, read::DESCRIPTION_LIMIT).map_err(|source| {
+        let path = file.clone();
+        HuggingFaceError::Io { path, source }
+    })?;
+    serde_json::from_str(&text).map_err(|error| HuggingFaceError::Json {
+        path: file,
+        reason: error.to_string(),
+    })
+}
+
+/// Memory-maps a directory's weights.
+pub(crate) fn open_weights(path: &Path) -> Result<SafetensorsStore, HuggingFaceError> {
+    let [index, whole] = [INDEX_FILE, WEIGHTS_FILE].map(|name| path.join(name));
+    // The same order of preference as in `transformers`.
+    let store = if whole.exists() {
+        SafetensorsStore::open(&whole)
+    } else if index.exists() {
+        SafetensorsStore::open_index(&index)
+    } else {
+        return Err(no_weights(path));
+    };
+    store.map_err(|source| HuggingFaceError::Weights {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+fn no_weights(path: &Path) -> HuggingFaceError {
+    let pickles = [
+        "pytorch_model.bin",
+        "pytorch_model.bin.index.json",
+        "model.pt",
+        "ckpt.pt",
+    ];
+    let pickle = pickles
+        .map(|name| path.join(name))
+        .into_iter()
+        .find(|p| p.exists());
+    match pickle {
+        Some(path) => HuggingFaceError::Pickle { path },
+        None => HuggingFaceError::NoWeights {
+            path: path.to_owned(),
+        },
+    }
 }
 
 fn exchange_of(family: Family) -> Result<Exchange, HuggingFaceError> {

@@ -45,6 +45,8 @@ pub(crate) struct Initializer<'a, B: Backend> {
     device: &'a Device<B>,
     /// Maximum size of a buffer in bytes; larger token tables are split.
     largest: Option<u64>,
+    /// Beginning of the paths of the parameters that are drawn.
+    scope: &'static str,
 }
 
 impl<'a, B: Backend> Initializer<'a, B> {
@@ -54,14 +56,32 @@ impl<'a, B: Backend> Initializer<'a, B> {
         device: &'a Device<B>,
         largest: Option<u64>,
     ) -> Self {
+        let sizes = [config.n_layers(), config.d_model()];
+        Self::with(config.initialization(), sizes, seed, device, largest)
+    }
+
+    /// Draws parameters of a model with `[n_layers, d_model]`.
+    pub(crate) fn with(
+        init: Init,
+        [n_layers, d_model]: [usize; 2],
+        seed: Option<u64>,
+        device: &'a Device<B>,
+        largest: Option<u64>,
+    ) -> Self {
         Self {
-            init: config.initialization(),
-            n_layers: config.n_layers(),
-            d_model: config.d_model(),
+            init,
+            n_layers,
+            d_model,
             seed,
             device,
             largest,
+            scope: "",
         }
+    }
+
+    /// The same for a component whose paths begin with `scope`, so that it does not share another one's streams.
+    pub(crate) fn within(&self, scope: &'static str) -> Self {
+        Self { scope, ..*self }
     }
 
     /// Initializes a standalone module: PyTorch's initial weights, with a seed from the backend's random state.
@@ -78,6 +98,7 @@ impl<'a, B: Backend> Initializer<'a, B> {
             seed: Some(seed),
             device,
             largest: None,
+            scope: "",
         }
     }
 
@@ -212,7 +233,7 @@ impl<'a, B: Backend> Initializer<'a, B> {
     /// Draws a parameter's values; returns `None` for zeros.
     fn sampled(&self, path: &str, count: usize, from: WeightDistribution) -> Option<Vec<f32>> {
         let mut rng = ChaCha8Rng::seed_from_u64(self.seed?);
-        rng.set_stream(fnv1a(path));
+        rng.set_stream(fnv1a(&format!("{}{path}", self.scope)));
         Some(from.sample(rng, count))
     }
 

@@ -4,7 +4,7 @@
 mod layer;
 mod retention;
 
-use burn::tensor::Device;
+use burn::tensor::{Device, Int, Tensor, TensorData};
 use burn::tensor::backend::Backend as BurnBackend;
 use emberlm_kernels::Backend;
 
@@ -85,6 +85,17 @@ impl<B: Backend> KvCache<B> {
         copied
     }
 
+    /// Replaces the batch's sequences by those with the given numbers, in this order; a number may occur several times.
+    pub fn select(&mut self, rows: &[usize]) {
+        let Some(device) = self.layers.first().and_then(LayerCache::device) else {
+            return;
+        };
+        let rows = row_indices(rows, &device);
+        for layer in &mut self.layers {
+            layer.select(&rows);
+        }
+    }
+
     /// Bytes of the keys and values, or of linear attention's sums once computed.
     pub fn bytes(&self) -> usize {
         self.layers.iter().map(LayerCache::bytes).sum()
@@ -94,6 +105,13 @@ impl<B: Backend> KvCache<B> {
     pub(crate) fn layer(&mut self, layer: usize) -> Option<&mut LayerCache<B>> {
         self.layers.get_mut(layer)
     }
+}
+
+/// Numbers of sequences in a batch, for `select`.
+pub(crate) fn row_indices<B: Backend>(rows: &[usize], device: &Device<B>) -> Tensor<B, 1, Int> {
+    let rows: Vec<i64> = rows.iter().map(|&row| row as i64).collect();
+    let count = rows.len();
+    Tensor::from_data(TensorData::new(rows, [count]), device)
 }
 
 /// Consecutive rows of one sequence in a ragged pass.

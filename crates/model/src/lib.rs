@@ -5,6 +5,8 @@
 //! | [`config`], [`checked`] | the configuration as written, and a validated one |
 //! | [`tokens`] | a decoder's input |
 //! | [`decoder`] | `embeddings`, a `stack` of `block`s and the `lm_head` |
+//! | [`encoder`] | the bidirectional transformer: embeddings, a `stack` and a head for tokens or classes |
+//! | [`encoder_decoder`] | two stacks, the second with cross-attention to the first: T5 |
 //! | [`nn`] | every component for standalone use, including cross-attention for encoder–decoders |
 //! | `context` | inputs of components in addition to the hidden states |
 //! | `init` | weight initialization |
@@ -60,6 +62,8 @@ mod cross_sublayer;
 pub mod decoder;
 mod dropout;
 mod embeddings;
+pub mod encoder;
+pub mod encoder_decoder;
 pub mod error;
 mod exchange;
 pub mod families;
@@ -90,6 +94,8 @@ pub use checked::DecoderConfig;
 pub use config::ModelConfig;
 pub use decoder::Decoder;
 pub use emberlm_kernels::{Activation, PackedFormat, PackedWeight, RotaryLayout};
+pub use encoder::{Encoder, EncoderConfig};
+pub use encoder_decoder::{EncodedSource, EncoderDecoder, EncoderDecoderConfig};
 pub use error::{ConfigError, ContextError, HuggingFaceError, InputError, WeightsError};
 pub use families::Family;
 pub use kv_cache::KvCache;

@@ -85,7 +85,7 @@ impl<B: Backend> Decoder<B> {
         let positions =
             Tensor::<B, 1, Int>::from_data(TensorData::new(positions, [total]), &device);
         let ids = Tensor::<B, 2, Int>::from_data(TensorData::new(ids, [1, total]), &device);
-        let mut x = self.embeddings.forward_at(ids, &positions);
+        let mut x = self.embeddings.forward_at(ids, &positions, None);
         let rotary = self.stack.rotary();
         let angles = rotary.map(|table| table.angles_at(&positions));
         for (layer, block) in self.stack.blocks.iter().enumerate() {

@@ -182,12 +182,24 @@ impl<B: Backend> Stack<B> {
         memory: Tensor<B, 3>,
         padding: Option<Tensor<B, 2, Bool>>,
     ) -> Result<StackMemory<B>, ContextError> {
-        let blocks = self.blocks.iter().map(|block| match &block.cross {
-            Some(cross) => Ok(cross.attention.project_memory(memory.clone())),
-            None => Err(ContextError::NoCrossAttention),
-        });
-        let blocks = blocks.collect::<Result<_, _>>()?;
-        Ok(StackMemory { blocks, padding })
+        match self.blocks.iter().all(|block| block.cross.is_some()) {
+            true => Ok(self.memory(memory, padding)),
+            false => Err(ContextError::NoCrossAttention),
+        }
+    }
+
+    /// [`Stack::project_memory`] of a stack whose blocks have a cross-attention.
+    pub(crate) fn memory(
+        &self,
+        memory: Tensor<B, 3>,
+        padding: Option<Tensor<B, 2, Bool>>,
+    ) -> StackMemory<B> {
+        let crosses = self.blocks.iter().filter_map(|block| block.cross.as_ref());
+        let heads = crosses.map(|cross| cross.attention.project_memory(memory.clone()));
+        StackMemory {
+            blocks: heads.collect(),
+            padding,
+        }
     }
 
     /// Computes every block's self-attention weights without a cache: `[batch, heads, seq, seq]` each.

@@ -15,7 +15,7 @@ mod store;
 mod unique_keys;
 
 pub use element::Element;
-pub(crate) use load::Naming;
+pub(crate) use load::{Naming, load};
 pub use load::{load_named, load_own, load_tensors};
 pub(crate) use load_decoder::load_decoder;
 pub use load_decoder::load_own_in;
@@ -27,6 +27,7 @@ pub use save::{
 };
 pub(crate) use save_quantized::PublishedPacked;
 pub use store::TensorStore;
+pub(crate) use store::equal;
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::tensor::Tensor;
@@ -76,7 +77,13 @@ impl Trail {
         let name = match (container, name) {
             ("Enum:TokenTable", "Whole") | ("Enum:LinearWeight", "Float") => "",
             ("Enum:TokenTable", "Parts") => "parts",
-            ("Struct:Decoder", "embeddings" | "stack" | "lm_head") => "",
+            ("Struct:Decoder", "embeddings" | "stack" | "lm_head")
+            | ("Struct:Encoder", "embeddings" | "stack")
+            | ("Struct:EncoderDecoder", "embeddings" | "lm_head")
+            | ("Struct:RelativeStack", "stack")
+            | ("Enum:EncoderHead", "MaskedLm" | "Sequence") => "",
+            ("Enum:EncoderHead", "Pooler") => "dense",
+            ("Enum:EncoderHead", "Token") => "out",
             _ => name,
         };
         self.0.push(name.to_owned());

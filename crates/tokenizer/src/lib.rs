@@ -33,6 +33,7 @@
 //! | `guard` | rejects such files if the crate would panic on them |
 //! | `bounds` | rejects such files if they would take too much time or memory |
 //! | `decoder` | token-by-token decoding for such files |
+//! | `sequence` | [`SequenceEncoder`]: texts and pairs with special tokens, for encoders |
 //! | `rank_file` | [`RankFile`]: tiktoken's rank files |
 //! | `sentence_piece` | converts SentencePiece models to a `tokenizer.json` |
 //! | `train` | [`BpeTraining`]: trains a byte-level byte-pair vocabulary |
@@ -83,6 +84,7 @@ mod prompt;
 mod rank_file;
 mod ranks;
 mod sentence_piece;
+mod sequence;
 mod spec;
 mod special;
 mod splitter;
@@ -104,6 +106,7 @@ pub use error::TokenizerError;
 pub use kind::TokenizerKind;
 pub use pattern::Pattern;
 pub use rank_file::RankFile;
+pub use sequence::{EncodedSequence, SequenceEncoder};
 pub use spec::TokenizerSpec;
 pub use statistics::{Share, Statistics, TokenCounts};
 pub use stop_strings::{Passed, StopStringError, StopStrings};

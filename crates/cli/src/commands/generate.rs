@@ -1,6 +1,8 @@
 //! `emberlm generate`: continues a text and prints it while it is generated.
 
+mod beams;
 pub mod choice;
+mod encoder_decoder;
 pub mod sampling;
 pub mod speed;
 mod writer;
@@ -8,7 +10,7 @@ mod writer;
 use std::path::Path;
 
 use burn::tensor::Device;
-use emberlm_checkpoint::Model;
+use emberlm_checkpoint::{Model, is_encoder_decoder};
 use emberlm_generate::{GenerateOptions, Generator, Speculator};
 use emberlm_kernels::TrainingBackend;
 use emberlm_model::WeightFormat;
@@ -31,10 +33,16 @@ const MAX_NEW_TOKENS: usize = 200;
 
 /// Generates tokens and prints them as text, ids or JSON.
 pub fn run(args: GenerateArgs) -> Result<(), CliError> {
+    if is_encoder_decoder(&args.model) {
+        return encoder_decoder::run(args);
+    }
     let backend = args.backend.choose()?;
     let model = model::open(&args.model)?;
     let tokenizer = model.tokenizer()?;
     let prompt = prompt(&args, &model, tokenizer.as_ref())?;
+    if let Some(beams) = args.beams {
+        return beams::run(&args, beams, backend, &model, tokenizer.as_ref(), prompt);
+    }
     let stops = StopStrings::new(&args.stop)?;
     if !args.stop.is_empty() {
         choice::with_text(tokenizer.as_ref(), &args.model)?;

@@ -60,6 +60,11 @@ impl<'a> Fields<'a> {
         self.map.contains_key(name)
     }
 
+    /// Number of fields.
+    pub(crate) fn len(&self) -> usize {
+        self.map.len()
+    }
+
     /// Returns true if the object has no fields.
     pub(crate) fn is_empty(&self) -> bool {
         self.map.is_empty()

@@ -32,8 +32,7 @@ pub(crate) fn activation(
     let Some(name) = fields.optional_text(field)? else {
         return Ok(default);
     };
-    let found = NAMES.iter().find(|(_, names)| names.contains(&name));
-    found.map(|(activation, _)| *activation).ok_or_else(|| {
+    activation_named(name).ok_or_else(|| {
         let known: Vec<&str> = NAMES
             .iter()
             .flat_map(|(_, names)| *names)
@@ -41,6 +40,12 @@ pub(crate) fn activation(
             .collect();
         fields.error(field, format!("must be one of {}", known.join(", ")))
     })
+}
+
+/// Returns the activation of a name.
+pub(crate) fn activation_named(name: &str) -> Option<Activation> {
+    let found = NAMES.iter().find(|(_, names)| names.contains(&name));
+    found.map(|(activation, _)| *activation)
 }
 
 /// Returns the name that is written for an activation.

@@ -209,6 +209,16 @@ fn config_fields(
     }
 }
 
+/// Writes parameters into an existing directory, in files of at most `shard_bytes`.
+pub(crate) fn write_parameters<B: Backend>(
+    parameters: Vec<Published<B>>,
+    folder: &Path,
+    shard_bytes: u64,
+) -> Result<Exported, HuggingFaceError> {
+    let tensors: Vec<Tensor<B>> = parameters.into_iter().map(Tensor::Parameter).collect();
+    write_shards(&tensors, folder, shard_bytes)
+}
+
 fn write_shards<B: Backend>(
     tensors: &[Tensor<B>],
     folder: &Path,

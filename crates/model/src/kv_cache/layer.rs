@@ -1,7 +1,7 @@
 //! The cache of one block.
 
 use burn::tensor::backend::Backend as BurnBackend;
-use burn::tensor::{BasicOps, Device, Tensor};
+use burn::tensor::{BasicOps, Device, Int, Tensor};
 use emberlm_kernels::{AttentionMask, Backend, LinearAttentionState, ops};
 
 use super::retention::Retention;
@@ -105,6 +105,30 @@ impl<B: Backend> LayerCache<B> {
             _ => {}
         }
         self.len = len;
+    }
+
+    /// The device of its tensors; none before linear attention's first token.
+    pub(super) fn device(&self) -> Option<Device<B>> {
+        match &self.held {
+            LayerState::KeysAndValues(held) => held.keys.as_ref().map(Tensor::device),
+            LayerState::Sums(sums) => sums.as_ref().map(|sums| sums.sums.device()),
+        }
+    }
+
+    /// Replaces the batch's sequences by those with the given numbers, `[selected]`.
+    pub(super) fn select(&mut self, rows: &Tensor<B, 1, Int>) {
+        match &mut self.held {
+            LayerState::KeysAndValues(held) => {
+                for tensor in [&mut held.keys, &mut held.values] {
+                    *tensor = tensor.take().map(|tensor| tensor.select(0, rows.clone()));
+                }
+            }
+            LayerState::Sums(Some(state)) => {
+                state.sums = state.sums.clone().select(0, rows.clone());
+                state.peak = state.peak.clone().select(0, rows.clone());
+            }
+            LayerState::Sums(None) => {}
+        }
     }
 
     pub(super) fn bytes(&self) -> usize {

@@ -16,15 +16,16 @@ use super::{ParamMapper, Parts, map_params};
 use crate::error::WeightsError;
 
 /// Names of the tensors in a store.
-pub(crate) struct Naming<S> {
+pub(crate) struct Naming<'a, S> {
     /// Returns the source of a parameter, given its path.
     pub(crate) source: S,
     /// Prefix that either all names have or none has.
     pub(crate) optional_prefix: &'static str,
     /// Returns true if a tensor is not a weight, but a mask or rotary table that older versions saved.
     pub(crate) constant: fn(&str) -> bool,
-    /// Names of a tied head and its embedding. Some files store both; the head must then be a copy of the embedding.
-    pub(crate) tied: Option<(&'static str, &'static str)>,
+    /// Tensors that some files store in addition to another one, of which they must be a copy, such as a tied head: the
+    /// copy, the original.
+    pub(crate) tied: &'a [(&'static str, &'static str)],
 }
 
 /// Loads a file written by [`super::save_own`], in which tensors are named by parameter paths.
@@ -71,7 +72,7 @@ pub fn load_named<B: Backend, M: Module<B>>(
             source,
             optional_prefix: "",
             constant: |_| false,
-            tied: None,
+            tied: &[],
         },
     )
 }
@@ -79,7 +80,7 @@ pub fn load_named<B: Backend, M: Module<B>>(
 pub(crate) fn load<B: Backend, M: Module<B>, S: Fn(&str) -> Option<Source>>(
     module: M,
     store: &dyn TensorStore,
-    naming: Naming<S>,
+    naming: Naming<'_, S>,
 ) -> Result<M, WeightsError> {
     Loader::new(&module, store, naming).load(module)
 }
@@ -87,7 +88,7 @@ pub(crate) fn load<B: Backend, M: Module<B>, S: Fn(&str) -> Option<Source>>(
 /// Loads the parameters of one module.
 pub(super) struct Loader<'a, S> {
     pub(super) store: &'a dyn TensorStore,
-    pub(super) naming: Naming<S>,
+    pub(super) naming: Naming<'a, S>,
     /// Split tables of the module; a file stores each as one tensor.
     pub(super) parts: Parts,
     /// Parameters that are packed in the store; `None` if all are in floating point.
@@ -128,7 +129,7 @@ impl<'a, S: Fn(&str) -> Option<Source>> Loader<'a, S> {
     pub(super) fn new<B: Backend, M: Module<B>>(
         module: &M,
         store: &'a dyn TensorStore,
-        naming: Naming<S>,
+        naming: Naming<'a, S>,
     ) -> Self {
         Self {
             unused: store.names().map(str::to_owned).collect(),
@@ -187,34 +188,42 @@ impl<'a, S: Fn(&str) -> Option<Source>> Loader<'a, S> {
 
     /// Resolves optional prefixes and tied names to the name that the store uses.
     pub(super) fn name_in_file(&self, name: &str) -> String {
-        if self.store.contains(name) {
-            return name.to_owned();
-        }
-        match name.strip_prefix(self.naming.optional_prefix) {
-            Some(short) if self.store.contains(short) => return short.to_owned(),
-            _ => {}
-        }
-        // A tied pair may be stored once, under either name.
-        match self.naming.tied {
-            Some((head, embedding)) if embedding == name && self.store.contains(head) => {
-                head.to_owned()
-            }
-            _ => name.to_owned(),
-        }
+        let copies = self.naming.tied.iter();
+        let copies = copies.filter(|(_, original)| *original == name);
+        // A tied pair is stored once, under either name.
+        let mut names = std::iter::once(name).chain(copies.map(|(copy, _)| *copy));
+        names
+            .find_map(|name| self.stored_name(name))
+            .unwrap_or_else(|| name.to_owned())
+    }
+
+    /// The name under which the store has a tensor: itself, without the optional prefix, or with the names that early
+    /// versions gave to a norm's gain and bias.
+    fn stored_name(&self, name: &str) -> Option<String> {
+        let short = name.strip_prefix(self.naming.optional_prefix);
+        let names = std::iter::once(name).chain(short);
+        names
+            .flat_map(|name| std::iter::once(name.to_owned()).chain(early_norm(name)))
+            .find(|name| self.store.contains(name))
     }
 
     /// Checks that the remaining tensors are not weights.
     fn finish(mut self) -> Result<(), WeightsError> {
-        if let Some((head, embedding)) = self.naming.tied
-            && self.unused.contains(head)
-        {
-            if !equal(self.store, head, &self.name_in_file(embedding))? {
+        for (copy, original) in self.naming.tied {
+            let Some(copy) = self.stored_name(copy) else {
+                continue;
+            };
+            if !self.unused.contains(&copy) {
+                continue;
+            }
+            let original = self.name_in_file(original);
+            if !equal(self.store, &copy, &original)? {
                 return Err(WeightsError::NotTied {
-                    name: head.to_owned(),
-                    embedding: embedding.to_owned(),
+                    name: copy,
+                    embedding: original,
                 });
             }
-            self.unused.remove(head);
+            self.unused.remove(&copy);
         }
         let constant = self.naming.constant;
         let names: Vec<String> = self
@@ -226,5 +235,15 @@ impl<'a, S: Fn(&str) -> Option<Source>> Loader<'a, S> {
             return Ok(());
         }
         Err(WeightsError::LeftOver { names })
+    }
+}
+
+/// The name of a norm's gain or bias in checkpoints converted from early TensorFlow models.
+fn early_norm(name: &str) -> Option<String> {
+    let (norm, vector) = name.rsplit_once("LayerNorm.")?;
+    match vector {
+        "weight" => Some(format!("{norm}LayerNorm.gamma")),
+        "bias" => Some(format!("{norm}LayerNorm.beta")),
+        _ => None,
     }
 }

@@ -32,7 +32,7 @@ pub fn load_own_in<B: Backend>(
         source: |path: &str| Some(Source::as_is(path)),
         optional_prefix: "",
         constant: |_| false,
-        tied: None,
+        tied: &[],
     };
     load_decoder(
         decoder,
@@ -49,7 +49,7 @@ pub fn load_own_in<B: Backend>(
 pub(crate) fn load_decoder<B: Backend, S: Fn(&str) -> Option<Source>>(
     mut decoder: Decoder<B>,
     store: &dyn TensorStore,
-    naming: Naming<S>,
+    naming: Naming<'_, S>,
     quantization: Option<Quantization>,
     weights: WeightFormat,
 ) -> Result<Decoder<B>, WeightsError> {

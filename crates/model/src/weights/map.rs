@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use crate::checked::DecoderConfig;
+use crate::attention::AttentionConfig;
 
 /// Source of a parameter: tensors concatenated along the parameter's last dimension.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,24 +46,34 @@ impl Source {
     }
 
     /// Queries, keys and values in three matrices stored `[out, in]`, or three vectors.
-    pub fn query_key_value(config: &DecoderConfig, names: [String; 3]) -> Self {
-        let heads = [config.heads(), config.kv_heads(), config.kv_heads()];
+    pub fn query_key_value(attention: &AttentionConfig, names: [String; 3]) -> Self {
+        let heads = [attention.heads, attention.kv_heads, attention.kv_heads];
         let tensors = names.into_iter().zip(heads);
         Self {
             tensors: tensors
                 .map(|(name, heads)| SourceTensor {
                     name,
-                    width: Some(heads * config.head_dim()),
+                    width: Some(heads * attention.head_dim),
                 })
                 .collect(),
             layout: Layout::Transposed,
         }
     }
 
+    /// Keys and values in two matrices stored `[out, in]`.
+    pub fn key_value(attention: &AttentionConfig, names: [String; 2]) -> Self {
+        let width = Some(attention.kv_heads * attention.head_dim);
+        let tensors = names.into_iter().map(|name| SourceTensor { name, width });
+        Self {
+            tensors: tensors.collect(),
+            layout: Layout::Transposed,
+        }
+    }
+
     /// Queries, keys and values in one matrix stored `[out, in]`, or one vector, ordered by head. The numbers of
     /// key-value heads and query heads must be equal.
-    pub fn fused_per_head(config: &DecoderConfig, name: impl Into<String>) -> Self {
-        let heads = config.heads();
+    pub fn fused_per_head(attention: &AttentionConfig, name: impl Into<String>) -> Self {
+        let heads = attention.heads;
         Self::whole(name.into(), Layout::FusedPerHead { heads })
     }
 

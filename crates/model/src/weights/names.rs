@@ -5,7 +5,7 @@
 //! checkpoints call `.weight`) is appended to the published name. `*` stands for the block's index.
 
 use super::map::{Source, block_path};
-use crate::checked::DecoderConfig;
+use crate::attention::AttentionConfig;
 
 /// A row of a table of tensor names.
 #[derive(Clone, Copy, Debug)]
@@ -61,7 +61,11 @@ pub(crate) const fn fused_per_head(path: &'static str, name: &'static str) -> Te
 }
 
 /// Finds the source of the parameter at `path`; returns `None` if the table has no row for it.
-pub(crate) fn source(table: &[TensorName], config: &DecoderConfig, path: &str) -> Option<Source> {
+pub(crate) fn source(
+    table: &[TensorName],
+    attention: &AttentionConfig,
+    path: &str,
+) -> Option<Source> {
     let (layer, path) = match block_path(path) {
         Some((layer, rest)) => (layer.to_string(), format!("blocks.*.{rest}")),
         None => (String::new(), path.to_owned()),
@@ -76,8 +80,8 @@ pub(crate) fn source(table: &[TensorName], config: &DecoderConfig, path: &str) -
         Some(match row.safetensors {
             Tensors::AsIs(name) => Source::as_is(named(name)),
             Tensors::Transposed(name) => Source::transposed(named(name)),
-            Tensors::QueryKeyValue(names) => Source::query_key_value(config, names.map(named)),
-            Tensors::FusedPerHead(name) => Source::fused_per_head(config, named(name)),
+            Tensors::QueryKeyValue(names) => Source::query_key_value(attention, names.map(named)),
+            Tensors::FusedPerHead(name) => Source::fused_per_head(attention, named(name)),
         })
     })
 }

@@ -220,6 +220,13 @@ impl<B: Backend> Published<B> {
         &self.stored.name
     }
 
+    /// Removes a prefix from its name.
+    pub(crate) fn strip_prefix(&mut self, prefix: &str) {
+        if let Some(name) = self.stored.name.strip_prefix(prefix) {
+            self.stored.name = name.to_owned();
+        }
+    }
+
     /// Dimensions in the file.
     pub(crate) fn dims(&self) -> &[usize] {
         &self.shape

@@ -93,8 +93,8 @@ pub(super) fn check_shape(
 /// Elements that [`equal`] compares at a time.
 const COMPARED_ELEMENTS: usize = 1 << 20;
 
-/// Returns true if two tensors are bit-identical.
-pub(super) fn equal(store: &dyn TensorStore, one: &str, other: &str) -> Result<bool, WeightsError> {
+/// Returns true if two tensors have the same shape, type and bits.
+pub(crate) fn equal(store: &dyn TensorStore, one: &str, other: &str) -> Result<bool, WeightsError> {
     let Some(shape) = store.shape(one) else {
         return Ok(false);
     };

@@ -1,0 +1,120 @@
+//! Texts as vectors: tokens, encoder, pooling, normalization.
+
+use emberlm_kernels::Backend;
+use emberlm_model::encoder::{Encoder, Pooling, TextTokens};
+use emberlm_tokenizer::{EncodedSequence, SequenceEncoder};
+
+use crate::error::ModelError;
+
+/// Tokens of one pass, at most, unless a single text has more: enough rows for fast matrix products whose results stay
+/// in the CPU's cache.
+const PASS_TOKENS: usize = 1024;
+
+/// An encoder that embeds texts. [`EncoderModel::embedder`](crate::EncoderModel::embedder) loads one.
+#[derive(Debug)]
+pub struct Embedder<B: Backend> {
+    pub(crate) encoder: Encoder<B>,
+    pub(crate) sequences: SequenceEncoder,
+    pub(crate) pooling: Pooling,
+    pub(crate) normalize: bool,
+}
+
+impl<B: Backend> Embedder<B> {
+    /// The encoder.
+    pub fn encoder(&self) -> &Encoder<B> {
+        &self.encoder
+    }
+
+    /// The encoder of texts as token ids.
+    pub fn sequences(&self) -> &SequenceEncoder {
+        &self.sequences
+    }
+
+    /// Embeds texts, `d_model` numbers each. A text that is too long is truncated.
+    ///
+    /// # Errors
+    /// A text cannot be encoded, or has no tokens.
+    pub fn embed<T: AsRef<str>>(&self, texts: &[T]) -> Result<Vec<Vec<f32>>, ModelError> {
+        let sequences = texts.iter().map(|text| self.sequences.encode(text.as_ref()));
+        let sequences = sequences.collect::<Result<Vec<_>, _>>()?;
+        self.embed_sequences(&sequences)
+    }
+
+    /// Embeds encoded texts. Texts of similar length are processed in one pass, without padding.
+    ///
+    /// # Errors
+    /// A sequence has no tokens, too many, or one outside of the vocabulary.
+    pub fn embed_sequences(
+        &self,
+        sequences: &[EncodedSequence],
+    ) -> Result<Vec<Vec<f32>>, ModelError> {
+        let config = self.encoder.config();
+        for sequence in sequences {
+            config.check_tokens(&sequence.ids)?;
+        }
+        let mut order: Vec<usize> = (0..sequences.len()).collect();
+        order.sort_by_key(|&text| sequences[text].ids.len());
+        let mut vectors = vec![Vec::new(); sequences.len()];
+        for pass in passes(&order, |text| sequences[text].ids.len()) {
+            let texts = pass.iter().map(|&text| tokens(&sequences[text]));
+            let states = self.encoder.encode(&texts.collect::<Vec<_>>());
+            let pooled = states.pooled(self.pooling).into_data(); // [texts, d_model]
+            let values: Vec<f32> = pooled.iter().collect();
+            let rows = values.chunks_exact(config.d_model());
+            for (&text, row) in pass.iter().zip(rows) {
+                vectors[text] = match self.normalize {
+                    true => normalized(row),
+                    false => row.to_vec(),
+                };
+            }
+        }
+        Ok(vectors)
+    }
+}
+
+/// A sequence's tokens; segments are left out where all are 0.
+fn tokens(sequence: &EncodedSequence) -> TextTokens<'_> {
+    let segmented = sequence.segments.iter().any(|&segment| segment != 0);
+    TextTokens {
+        ids: &sequence.ids,
+        segments: if segmented { &sequence.segments } else { &[] },
+    }
+}
+
+/// Splits texts sorted by length into passes of at most [`PASS_TOKENS`] tokens.
+fn passes(order: &[usize], len: impl Fn(usize) -> usize) -> Vec<&[usize]> {
+    let mut passes = Vec::new();
+    let (mut first, mut held) = (0, 0);
+    for (end, &text) in order.iter().enumerate() {
+        if held > 0 && held + len(text) > PASS_TOKENS {
+            passes.push(&order[first..end]);
+            (first, held) = (end, 0);
+        }
+        held += len(text);
+    }
+    if first < order.len() {
+        passes.push(&order[first..]);
+    }
+    passes
+}
+
+/// The vector of length 1 in the same direction; a vector of zeros stays.
+fn normalized(vector: &[f32]) -> Vec<f32> {
+    let squares: f64 = vector.iter().map(|&x| f64::from(x).powi(2)).sum();
+    let length = squares.sqrt().max(1e-12);
+    vector.iter().map(|&x| (f64::from(x) / length) as f32).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passes_hold_at_most_their_tokens() {
+        let lengths = [10, 600, 500, 400, 2000, 3];
+        let order = [5, 0, 3, 2, 1, 4];
+        let passes = passes(&order, |text| lengths[text]);
+        assert_eq!(passes, [&[5, 0, 3, 2][..], &[1], &[4]]);
+        assert!(super::passes(&[], |_| 1).is_empty());
+    }
+}

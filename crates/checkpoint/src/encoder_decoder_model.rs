@@ -1,0 +1,121 @@
+//! Opens a directory of an encoder–decoder: a Hugging Face directory of type `t5` or `mt5`.
+//!
+//! | file | read for |
+//! |---|---|
+//! | `config.json`, `model.safetensors` | the model |
+//! | `tokenizer.json` | token ids, and the special tokens around a source |
+//! | `generation_config.json` | sampling settings, the tokens that end a target |
+
+use std::path::Path;
+
+use burn::tensor::Device;
+use emberlm_kernels::Backend;
+use emberlm_model::encoder_decoder::{HuggingFaceEncoderDecoder, is_encoder_decoder_type};
+use emberlm_model::hugging_face::CONFIG_FILE;
+use emberlm_model::{EncoderDecoder, EncoderDecoderConfig};
+use emberlm_system::read::{DESCRIPTION_LIMIT, read_text};
+use emberlm_tokenizer::{SequenceEncoder, TOKENIZER_FILE, Tokenizer};
+use serde_json::{Map, Value};
+
+use crate::error::ModelError;
+use crate::model::{generation_config, token_ids};
+
+/// An encoder–decoder whose configuration and tokenizer have been read.
+#[derive(Debug)]
+pub struct EncoderDecoderModel {
+    source: HuggingFaceEncoderDecoder,
+    tokenizer: Option<Tokenizer>,
+}
+
+/// Returns true if `path` is a Hugging Face directory of an encoder–decoder.
+pub fn is_encoder_decoder(path: &Path) -> bool {
+    let text = read_text(&path.join(CONFIG_FILE), DESCRIPTION_LIMIT);
+    let fields = text.ok().and_then(|text| serde_json::from_str(&text).ok());
+    fields.is_some_and(|fields| is_encoder_decoder_type(&fields))
+}
+
+impl EncoderDecoderModel {
+    /// Opens the encoder–decoder at `path`. Its weights are read by [`EncoderDecoderModel::load`] only.
+    ///
+    /// # Errors
+    /// `path` holds no encoder–decoder, a file is damaged or cannot be read, or the tokenizer has more ids than the
+    /// model.
+    pub fn open(path: &Path) -> Result<Self, ModelError> {
+        let source = HuggingFaceEncoderDecoder::open(path)?;
+        let file = path.join(TOKENIZER_FILE);
+        let tokenizer = file
+            .exists()
+            .then(|| Tokenizer::from_file(&file))
+            .transpose()?;
+        let ids = tokenizer.as_ref().map_or(0, Tokenizer::vocab_size);
+        let vocab_size = source.config().vocab_size();
+        if ids > vocab_size {
+            return Err(ModelError::SmallVocabulary {
+                dataset: file,
+                ids,
+                model: path.to_owned(),
+                vocab_size,
+            });
+        }
+        Ok(Self { source, tokenizer })
+    }
+
+    /// The model's configuration.
+    pub fn config(&self) -> &EncoderDecoderConfig {
+        self.source.config()
+    }
+
+    /// The Hugging Face directory.
+    pub fn hugging_face(&self) -> &HuggingFaceEncoderDecoder {
+        &self.source
+    }
+
+    /// The tokenizer, if the directory has one.
+    pub fn tokenizer(&self) -> Option<&Tokenizer> {
+        self.tokenizer.as_ref()
+    }
+
+    /// The token ids of a source text, with the special tokens of the tokenizer's template.
+    ///
+    /// # Errors
+    /// The model has no tokenizer, or it cannot encode the text.
+    pub fn encode(&self, text: &str) -> Result<Vec<u32>, ModelError> {
+        let tokenizer = self
+            .tokenizer
+            .as_ref()
+            .ok_or_else(|| ModelError::NoTokenizer {
+                path: self.source.path().to_owned(),
+            })?;
+        // Relative positions set no limit.
+        Ok(SequenceEncoder::new(tokenizer, usize::MAX)
+            .encode(text)?
+            .ids)
+    }
+
+    /// The ids that end a target: the `eos_token_id`s of `config.json` and `generation_config.json`.
+    pub fn stop_tokens(&self) -> Vec<u32> {
+        let mut ids = token_ids(self.source.fields().get("eos_token_id"));
+        let recommended = self.generation_config().unwrap_or_default();
+        ids.extend(token_ids(recommended.get("eos_token_id")));
+        ids.retain(|&id| (id as usize) < self.config().vocab_size());
+        ids.sort_unstable();
+        ids.dedup();
+        ids
+    }
+
+    /// The fields of the `generation_config.json` in the model's directory; none where there is no such file.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is not a JSON object.
+    pub fn generation_config(&self) -> Result<Map<String, Value>, ModelError> {
+        generation_config(self.source.path())
+    }
+
+    /// Reads the weights.
+    ///
+    /// # Errors
+    /// A tensor is missing, unexpected, or of another shape or type.
+    pub fn load<B: Backend>(&self, device: &Device<B>) -> Result<EncoderDecoder<B>, ModelError> {
+        Ok(self.source.model(device)?)
+    }
+}

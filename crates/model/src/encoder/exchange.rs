@@ -1,0 +1,195 @@
+//! The form in which encoders are exchanged in Hugging Face directories: the fields of a `config.json` and the names of
+//! tensors, one declarative file per model type.
+
+use serde_json::{Map, Value, json};
+
+use super::config::{EncoderHeadConfig, EncoderSettings, PooledActivation};
+use super::{bert, distilbert, roberta};
+use crate::config::{Init, Norm};
+use crate::error::HuggingFaceError;
+use crate::exchange::fields::Fields;
+use crate::weights::names::TensorName;
+use emberlm_kernels::Activation;
+
+/// The form of one model type.
+pub(super) struct EncoderExchange {
+    /// The value of `model_type`.
+    pub(super) model_type: &'static str,
+    /// Beginning of the names of `transformers`' classes, such as `Bert` of `BertModel`.
+    pub(super) class: &'static str,
+    /// The prefix of all tensors except a head's; files of the bare model lack it.
+    pub(super) prefix: &'static str,
+    /// The tensor of the token embedding.
+    pub(super) embedding: &'static str,
+    /// The tensors of the embeddings and blocks.
+    pub(super) names: &'static [TensorName],
+    /// The tensors of each kind of head.
+    pub(super) heads: HeadNames,
+    /// Builds the settings, without a head, from a `config.json`.
+    pub(super) read: fn(&Fields<'_>) -> Result<EncoderSettings, HuggingFaceError>,
+    /// The fields that describe an encoder.
+    pub(super) write: fn(&EncoderSettings) -> Map<String, Value>,
+    /// The activation of the masked language model's head.
+    pub(super) masked_lm: MaskedLmActivation,
+    /// The activation of the sequence classifier.
+    pub(super) pooled: PooledActivation,
+}
+
+/// The tensors of heads.
+pub(super) struct HeadNames {
+    /// The pooler of a bare model, if the type has one.
+    pub(super) pooler: Option<&'static [TensorName]>,
+    /// The masked language model's head.
+    pub(super) masked_lm: &'static [TensorName],
+    /// The copies of other tensors in the masked language model's head: the copy, the original.
+    pub(super) tied: &'static [(&'static str, &'static str)],
+    /// The sequence classifier.
+    pub(super) sequence: &'static [TensorName],
+    /// The token classifier.
+    pub(super) token: &'static [TensorName],
+}
+
+/// The activation of a masked language model's head.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum MaskedLmActivation {
+    /// That of the feed-forward layers.
+    FeedForward,
+    /// GELU, regardless of the feed-forward layers.
+    Gelu,
+}
+
+/// Every model type.
+pub(super) const EXCHANGES: [&EncoderExchange; 4] = [
+    &bert::EXCHANGE,
+    &roberta::EXCHANGE,
+    &roberta::XLM_EXCHANGE,
+    &distilbert::EXCHANGE,
+];
+
+impl EncoderExchange {
+    /// The head of the class in `architectures`; without a class, the bare model.
+    pub(super) fn head(
+        &self,
+        fields: &Fields<'_>,
+        settings: &EncoderSettings,
+        has_pooler: bool,
+    ) -> Result<Option<EncoderHeadConfig>, HuggingFaceError> {
+        let classes = fields.optional_texts("architectures")?.unwrap_or_default();
+        let bare = has_pooler.then_some(EncoderHeadConfig::Pooler);
+        let Some(class) = classes.first() else {
+            return Ok(bare);
+        };
+        Ok(match class.strip_prefix(self.class) {
+            Some("Model") => bare,
+            Some("ForMaskedLM" | "ForPreTraining") => {
+                let rule = "an untied output projection is not supported";
+                fields.only("tie_word_embeddings", true, rule)?;
+                let activation = match self.masked_lm {
+                    MaskedLmActivation::FeedForward => settings.feed_forward.activation,
+                    MaskedLmActivation::Gelu => Activation::Gelu,
+                };
+                Some(EncoderHeadConfig::MaskedLm { activation })
+            }
+            Some("ForSequenceClassification") => Some(EncoderHeadConfig::Sequence {
+                labels: labels(fields)?,
+                activation: self.pooled,
+            }),
+            Some("ForTokenClassification") => Some(EncoderHeadConfig::Token {
+                labels: labels(fields)?,
+            }),
+            _ => {
+                let heads = ["Model", "ForMaskedLM", "ForSequenceClassification"];
+                let known = heads.map(|head| format!("{}{head}", self.class)).join(", ");
+                let rule = format!("must be {known} or {}ForTokenClassification", self.class);
+                return Err(fields.error("architectures", rule));
+            }
+        })
+    }
+
+    /// The class of a head.
+    pub(super) fn architecture(&self, head: Option<&EncoderHeadConfig>) -> String {
+        let head = match head {
+            None | Some(EncoderHeadConfig::Pooler) => "Model",
+            Some(EncoderHeadConfig::MaskedLm { .. }) => "ForMaskedLM",
+            Some(EncoderHeadConfig::Sequence { .. }) => "ForSequenceClassification",
+            Some(EncoderHeadConfig::Token { .. }) => "ForTokenClassification",
+        };
+        format!("{}{head}", self.class)
+    }
+
+    /// The tensors of a head.
+    pub(super) fn head_names(&self, head: Option<&EncoderHeadConfig>) -> &'static [TensorName] {
+        match head {
+            None => &[],
+            Some(EncoderHeadConfig::Pooler) => self.heads.pooler.unwrap_or_default(),
+            Some(EncoderHeadConfig::MaskedLm { .. }) => self.heads.masked_lm,
+            Some(EncoderHeadConfig::Sequence { .. }) => self.heads.sequence,
+            Some(EncoderHeadConfig::Token { .. }) => self.heads.token,
+        }
+    }
+
+    /// Returns true for a tensor that holds no weights of the encoder: a table that older versions kept, or the part of
+    /// a pre-training head that `transformers` ignores too.
+    pub(super) fn is_ignored(name: &str, has_pooler: bool) -> bool {
+        name.ends_with("embeddings.position_ids")
+            || name.starts_with("cls.seq_relationship.")
+            || (!has_pooler && name.contains("pooler.dense."))
+    }
+}
+
+/// The names of the labels by `id2label`; two unnamed labels by default.
+fn labels(fields: &Fields<'_>) -> Result<Vec<String>, HuggingFaceError> {
+    let default = |label: usize| format!("LABEL_{label}");
+    let Some(names) = fields.object("id2label")? else {
+        let count = fields.size("num_labels", 2)?;
+        return Ok((0..count).map(default).collect());
+    };
+    let count = names.len();
+    (0..count)
+        .map(|label| Ok(names.text(&label.to_string())?.to_owned()))
+        .collect()
+}
+
+/// The fields of a classifier's labels.
+pub(super) fn write_labels(head: Option<&EncoderHeadConfig>, fields: &mut Map<String, Value>) {
+    let Some(labels) = head.and_then(EncoderHeadConfig::labels) else {
+        return;
+    };
+    let numbered = || labels.iter().enumerate();
+    let names: Map<String, Value> = numbered()
+        .map(|(id, name)| (id.to_string(), json!(name)))
+        .collect();
+    let ids: Map<String, Value> = numbered()
+        .map(|(id, name)| (name.clone(), json!(id)))
+        .collect();
+    fields.insert("id2label".to_owned(), Value::Object(names));
+    fields.insert("label2id".to_owned(), Value::Object(ids));
+}
+
+/// LayerNorm with the ε of a field.
+pub(super) fn layer_norm(
+    fields: &Fields<'_>,
+    name: &str,
+    default: f64,
+) -> Result<Norm, HuggingFaceError> {
+    Ok(Norm::Layer {
+        bias: true,
+        epsilon: fields.number(name, default)?,
+    })
+}
+
+/// The initialization N(0, `initializer_range`²).
+pub(super) fn initialization(fields: &Fields<'_>) -> Result<Init, HuggingFaceError> {
+    Ok(Init::Normal {
+        std: fields.number("initializer_range", 0.02)?,
+        scale_residual: false,
+    })
+}
+
+/// The standard deviation of the initialization, as [`initialization`] reads it.
+pub(super) fn initializer_range(init: Init) -> Value {
+    match init {
+        Init::Normal { std, .. } => json!(std),
+        _ => Value::Null,
+    }
+}

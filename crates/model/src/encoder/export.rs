@@ -1,0 +1,95 @@
+//! Writes Hugging Face directories of encoders.
+
+use std::fs;
+use std::path::Path;
+
+use emberlm_kernels::Backend;
+use serde_json::{Map, Value, json};
+
+use super::config::{EncoderConfig, EncoderHeadConfig, EncoderSettings};
+use super::exchange::{EXCHANGES, EncoderExchange, write_labels};
+use super::hugging_face::{config, source};
+use super::Encoder;
+use crate::error::HuggingFaceError;
+use crate::hugging_face::{CONFIG_FILE, ExportOptions, Exported, write_parameters};
+use crate::weights::published;
+
+/// Writes an encoder's `config.json` and weights into an existing directory, as the type `model_type` of
+/// `transformers`.
+///
+/// # Errors
+/// `model_type` is not an encoder's, the type cannot express the encoder, or a file cannot be written.
+pub fn export<B: Backend>(
+    encoder: &Encoder<B>,
+    model_type: &str,
+    folder: &Path,
+    options: &ExportOptions,
+) -> Result<Exported, HuggingFaceError> {
+    let Some(exchange) = EXCHANGES.into_iter().find(|exchange| exchange.model_type == model_type)
+    else {
+        return Err(HuggingFaceError::Field {
+            field: "model_type".to_owned(),
+            value: model_type.to_owned(),
+            rule: format!(
+                "must be one of {}",
+                EXCHANGES.map(|exchange| exchange.model_type).join(", ")
+            ),
+        });
+    };
+    let fields = described(exchange, encoder.config(), options)?;
+    let text = serde_json::to_string_pretty(&fields).unwrap_or_default() + "\n";
+    let file = folder.join(CONFIG_FILE);
+    fs::write(&file, text).map_err(|source| HuggingFaceError::Io {
+        path: file.clone(),
+        source,
+    })?;
+    let source = |path: &str| source(exchange, encoder.config(), path);
+    let mut tensors = published(encoder, options.element, source);
+    if matches!(
+        encoder.config().settings().head,
+        None | Some(EncoderHeadConfig::Pooler)
+    ) {
+        // The bare model's names have no prefix.
+        for tensor in &mut tensors {
+            tensor.strip_prefix(exchange.prefix);
+        }
+    }
+    write_parameters(tensors, folder, options.shard_bytes)
+}
+
+/// Builds an encoder's `config.json` and verifies it by reading it back.
+fn described(
+    exchange: &EncoderExchange,
+    written: &EncoderConfig,
+    options: &ExportOptions,
+) -> Result<Map<String, Value>, HuggingFaceError> {
+    let settings = written.settings();
+    let head = settings.head.as_ref();
+    let mut fields = options.fields.clone();
+    fields.insert("architectures".to_owned(), json!([exchange.architecture(head)]));
+    fields.insert("model_type".to_owned(), json!(exchange.model_type));
+    fields.insert("dtype".to_owned(), json!(options.element.torch_name()));
+    fields.insert("tie_word_embeddings".to_owned(), json!(true));
+    fields.extend((exchange.write)(settings));
+    write_labels(head, &mut fields);
+    let has_pooler = head == Some(&EncoderHeadConfig::Pooler);
+    let again = config(exchange, &fields, has_pooler)?;
+    match difference(settings, again.settings()) {
+        Some((field, value)) => Err(HuggingFaceError::NotExpressible {
+            model_type: exchange.model_type,
+            field,
+            value,
+        }),
+        None => Ok(fields),
+    }
+}
+
+/// The first field of `written` that is not the same in `read`, with its value.
+fn difference(written: &EncoderSettings, read: &EncoderSettings) -> Option<(String, String)> {
+    let [written, read] = [written, read].map(|settings| json!(settings));
+    let fields = written.as_object()?;
+    let (field, value) = fields
+        .iter()
+        .find(|(field, value)| read.get(field.as_str()) != Some(*value))?;
+    Some((field.clone(), value.to_string()))
+}

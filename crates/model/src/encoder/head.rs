@@ -1,0 +1,120 @@
+//! Heads of an encoder.
+
+use burn::module::{Module, Param};
+use burn::tensor::Tensor;
+use burn::tensor::backend::Backend as BurnBackend;
+
+use emberlm_kernels::{Activation, Backend, Precision, ops};
+
+use super::config::{EncoderConfig, EncoderHeadConfig, PooledActivation};
+use crate::init::{Initializer, OutputRole};
+use crate::linear::{Linear, LinearConfig};
+use crate::norm::{Norm, NormConfig};
+use crate::token_table::TokenTable;
+
+/// The head of an [`Encoder`](super::Encoder).
+#[derive(Module, Debug)]
+pub enum EncoderHead<B: BurnBackend> {
+    /// `tanh(dense(x))` of the first token's state, `[d_model, d_model]`.
+    Pooler(Linear<B>),
+    /// Token logits.
+    MaskedLm(MaskedLmHead<B>),
+    /// Label logits of a text.
+    Sequence(SequenceClassifier<B>),
+    /// Label logits of each token, `[d_model, labels]`.
+    Token(Linear<B>),
+}
+
+/// `norm(f(dense(x))) · Eᵀ + bias`, with the token embedding `E`.
+#[derive(Module, Debug)]
+pub struct MaskedLmHead<B: BurnBackend> {
+    /// `[d_model, d_model]`.
+    pub dense: Linear<B>,
+    /// Norm before the projection.
+    pub norm: Norm<B>,
+    /// Bias of the projection, `[vocab_size]`.
+    pub bias: Param<Tensor<B, 1>>,
+    #[module(skip)]
+    activation: Activation,
+}
+
+/// `out(f(dense(x)))` of the first token's state.
+#[derive(Module, Debug)]
+pub struct SequenceClassifier<B: BurnBackend> {
+    /// `[d_model, d_model]`.
+    pub dense: Linear<B>,
+    /// `[d_model, labels]`.
+    pub out: Linear<B>,
+    #[module(skip)]
+    activation: PooledActivation,
+}
+
+impl<B: Backend> EncoderHead<B> {
+    pub(super) fn init_from(
+        head: &EncoderHeadConfig,
+        encoder: &EncoderConfig,
+        from: &Initializer<'_, B>,
+    ) -> Self {
+        let d_model = encoder.d_model();
+        let layer = |name: &str, width: usize| {
+            LinearConfig::new(d_model, width)
+                .with_bias(true)
+                .init_from(from, &format!("head.{name}"), OutputRole::Hidden)
+        };
+        match head {
+            EncoderHeadConfig::Pooler => Self::Pooler(layer("dense", d_model)),
+            EncoderHeadConfig::MaskedLm { activation } => Self::MaskedLm(MaskedLmHead {
+                dense: layer("dense", d_model),
+                norm: NormConfig::new(encoder.norm(), d_model).init(from.device()),
+                bias: from.bias("head.bias", encoder.vocab_size(), d_model),
+                activation: *activation,
+            }),
+            EncoderHeadConfig::Sequence { labels, activation } => {
+                Self::Sequence(SequenceClassifier {
+                    dense: layer("dense", d_model),
+                    out: layer("out", labels.len()),
+                    activation: *activation,
+                })
+            }
+            EncoderHeadConfig::Token { labels } => Self::Token(layer("out", labels.len())),
+        }
+    }
+
+    /// Maps `[batch, seq, d_model]` to the logits of every token; `tokens` is the token embedding.
+    pub(super) fn token_logits(
+        &self,
+        states: Tensor<B, 3>,
+        tokens: &TokenTable<B>,
+    ) -> Option<Tensor<B, 3>> {
+        match self {
+            Self::MaskedLm(head) => Some(head.forward(states, tokens)),
+            Self::Token(out) => Some(out.forward(states, None)),
+            Self::Pooler(_) | Self::Sequence(_) => None,
+        }
+    }
+}
+
+impl<B: Backend> MaskedLmHead<B> {
+    /// Maps `[batch, seq, d_model]` to `[batch, seq, vocab_size]`.
+    fn forward(&self, states: Tensor<B, 3>, tokens: &TokenTable<B>) -> Tensor<B, 3> {
+        let [batch, seq, width] = states.dims();
+        let hidden = ops::activation(self.activation, self.dense.forward(states, None));
+        let hidden = self.norm.forward(hidden).reshape([batch * seq, width]);
+        let bias = Some(self.bias.val());
+        let logits = tokens.logits(hidden, bias, Precision::default()); // [batch · seq, vocab_size]
+        let vocab_size = logits.dims()[1];
+        logits.reshape([batch, seq, vocab_size])
+    }
+}
+
+impl<B: Backend> SequenceClassifier<B> {
+    /// Maps the first tokens' states `[texts, d_model]` to `[texts, labels]`.
+    pub(super) fn forward(&self, first: Tensor<B, 2>) -> Tensor<B, 2> {
+        let hidden = self.dense.forward(first.unsqueeze(), None);
+        let hidden = match self.activation {
+            PooledActivation::Tanh => hidden.tanh(),
+            PooledActivation::Relu => ops::activation(Activation::Relu, hidden),
+        };
+        self.out.forward(hidden, None).squeeze_dim(0)
+    }
+}

@@ -1,0 +1,157 @@
+//! Reads Hugging Face directories of encoders.
+
+use std::path::{Path, PathBuf};
+
+use burn::tensor::Device;
+use serde_json::{Map, Value};
+
+use emberlm_kernels::Backend;
+
+use super::config::{EncoderConfig, EncoderHeadConfig};
+use super::exchange::{EXCHANGES, EncoderExchange};
+use super::{Encoder, EncoderSettings};
+use crate::error::{HuggingFaceError, WeightsError};
+use crate::exchange::fields::Fields;
+use crate::hugging_face::{MAX_PARAMETERS_PER_BYTE, open_weights, read_fields};
+use crate::weights::map::Source;
+use crate::weights::{Naming, SafetensorsStore, TensorStore, load, names};
+
+/// A Hugging Face directory of an encoder whose configuration has been read.
+#[derive(Debug)]
+pub struct HuggingFaceEncoder {
+    path: PathBuf,
+    fields: Map<String, Value>,
+    config: EncoderConfig,
+    exchange: usize,
+    store: SafetensorsStore,
+}
+
+/// Returns true if a `config.json` describes an encoder.
+pub fn is_encoder_type(fields: &Map<String, Value>) -> bool {
+    let model_type = fields.get("model_type").and_then(Value::as_str);
+    EXCHANGES
+        .iter()
+        .any(|exchange| Some(exchange.model_type) == model_type)
+}
+
+impl HuggingFaceEncoder {
+    /// Reads a directory's `config.json` and memory-maps its weights.
+    ///
+    /// # Errors
+    /// A file cannot be read, its model type is not that of an encoder, or a field requests something that is not
+    /// supported; the error names the field.
+    pub fn open(path: &Path) -> Result<Self, HuggingFaceError> {
+        let fields = read_fields(path)?;
+        let exchange = exchange(&fields)?;
+        let store = open_weights(path)?;
+        let has_pooler = store.names().any(|name| name.ends_with("pooler.dense.weight"));
+        let config = config(EXCHANGES[exchange], &fields, has_pooler)?;
+        Ok(Self {
+            path: path.to_owned(),
+            fields,
+            config,
+            exchange,
+            store,
+        })
+    }
+
+    /// The directory's path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The fields of `config.json`, unchanged.
+    pub fn fields(&self) -> &Map<String, Value> {
+        &self.fields
+    }
+
+    /// The encoder's configuration.
+    pub fn config(&self) -> &EncoderConfig {
+        &self.config
+    }
+
+    /// The value of `model_type`.
+    pub fn model_type(&self) -> &'static str {
+        EXCHANGES[self.exchange].model_type
+    }
+
+    /// Loads the encoder in f32.
+    ///
+    /// # Errors
+    /// A tensor is missing, unexpected, or of another shape or type.
+    pub fn encoder<B: Backend>(&self, device: &Device<B>) -> Result<Encoder<B>, HuggingFaceError> {
+        let loaded = self.check_size().and_then(|()| self.loaded(device));
+        loaded.map_err(|source| HuggingFaceError::Weights {
+            path: self.path.clone(),
+            source,
+        })
+    }
+
+    fn loaded<B: Backend>(&self, device: &Device<B>) -> Result<Encoder<B>, WeightsError> {
+        let exchange = EXCHANGES[self.exchange];
+        let head = self.config.settings().head.as_ref();
+        let constant: fn(&str) -> bool = match head {
+            Some(EncoderHeadConfig::Pooler | EncoderHeadConfig::Sequence { .. }) => {
+                |name| EncoderExchange::is_ignored(name, true)
+            }
+            _ => |name| EncoderExchange::is_ignored(name, false),
+        };
+        let naming = Naming {
+            source: |path: &str| source(exchange, &self.config, path),
+            optional_prefix: exchange.prefix,
+            constant,
+            tied: match head {
+                Some(EncoderHeadConfig::MaskedLm { .. }) => exchange.heads.tied,
+                _ => &[],
+            },
+        };
+        load(self.config.blank::<B>(device), &self.store, naming)
+    }
+
+    /// Returns an error if the files are far too small for the configuration, before memory is allocated for it.
+    fn check_size(&self) -> Result<(), WeightsError> {
+        let parameters = usize::try_from(self.config.parameters()).unwrap_or(usize::MAX);
+        let bytes = self.store.total_bytes();
+        match parameters as u64 / MAX_PARAMETERS_PER_BYTE <= bytes {
+            true => Ok(()),
+            false => Err(WeightsError::TooFew { parameters, bytes }),
+        }
+    }
+}
+
+/// The number of the exchange of a `config.json`.
+pub(super) fn exchange(fields: &Map<String, Value>) -> Result<usize, HuggingFaceError> {
+    let read = Fields::new(fields);
+    let model_type = read.text("model_type")?;
+    let found = EXCHANGES
+        .iter()
+        .position(|exchange| exchange.model_type == model_type);
+    found.ok_or_else(|| {
+        let known = EXCHANGES.map(|exchange| exchange.model_type).join(", ");
+        read.error("model_type", format!("must be one of {known}"))
+    })
+}
+
+/// Builds the configuration that a `config.json` describes.
+pub(super) fn config(
+    exchange: &EncoderExchange,
+    fields: &Map<String, Value>,
+    has_pooler: bool,
+) -> Result<EncoderConfig, HuggingFaceError> {
+    let fields = Fields::new(fields);
+    let settings = (exchange.read)(&fields)?;
+    let head = exchange.head(&fields, &settings, has_pooler)?;
+    Ok(EncoderConfig::try_from(EncoderSettings { head, ..settings })?)
+}
+
+/// The tensors of a parameter.
+pub(super) fn source(
+    exchange: &EncoderExchange,
+    config: &EncoderConfig,
+    path: &str,
+) -> Option<Source> {
+    let head = exchange.head_names(config.settings().head.as_ref());
+    let attention = config.attention();
+    names::source(exchange.names, &attention, path)
+        .or_else(|| names::source(head, &attention, path))
+}

@@ -1,0 +1,315 @@
+//! Directories: export loaded back, initial weights, and what is refused.
+
+use std::fs;
+use std::path::Path;
+
+use burn_flex::Flex;
+use emberlm_model::encoder_decoder::{
+    EncoderDecoderConfig, EncoderDecoderSettings, HuggingFaceEncoderDecoder, RelativePositions,
+    export, is_encoder_decoder_type,
+};
+use emberlm_model::hugging_face::ExportOptions;
+use emberlm_model::weights::named_tensors;
+use serde_json::{Value, json};
+
+use super::{MODELS, folder, open};
+
+#[test]
+fn an_exported_model_is_read_back_bit_by_bit() {
+    for name in MODELS {
+        let (directory, _) = open(name);
+        let device = Default::default();
+        let model = directory.model::<Flex>(&device).unwrap();
+        let out = tempfile::tempdir().unwrap();
+        let options = ExportOptions {
+            shard_bytes: 20_000,
+            fields: directory.fields().clone(),
+            ..ExportOptions::default()
+        };
+        let written = export(&model, directory.model_type(), out.path(), &options).unwrap();
+        assert!(written.files.len() > 1);
+        let again = HuggingFaceEncoderDecoder::open(out.path()).unwrap();
+        assert_eq!(again.config(), directory.config());
+        let again = again.model::<Flex>(&device).unwrap();
+        assert!(named_tensors(&again) == named_tensors(&model), "{name}");
+    }
+}
+
+#[test]
+fn a_type_that_cannot_express_the_model_is_refused() {
+    let device = Default::default();
+    let model = EncoderDecoderConfig::try_from(EncoderDecoderSettings {
+        vocab_size: 20,
+        ..EncoderDecoderSettings::new(8, 2)
+    });
+    let model = model.unwrap().init::<Flex>(1, &device);
+    let out = tempfile::tempdir().unwrap();
+    let options = ExportOptions::default();
+    let error = |model_type| {
+        let error = export(&model, model_type, out.path(), &options).unwrap_err();
+        error.to_string()
+    };
+    let mt5 = error("mt5");
+    assert!(mt5.contains("head") && mt5.contains("scaled"), "{mt5}");
+    assert_eq!(
+        error("gpt2"),
+        "config.json: `model_type` = gpt2: must be one of t5, mt5"
+    );
+    export(&model, "t5", out.path(), &options).unwrap();
+}
+
+#[test]
+fn initial_weights_depend_on_the_seed_and_differ_between_the_stacks() {
+    let settings = EncoderDecoderSettings {
+        vocab_size: 50,
+        ..EncoderDecoderSettings::new(64, 4)
+    };
+    let config = EncoderDecoderConfig::try_from(settings).unwrap();
+    let device = Default::default();
+    let [one, same, other] =
+        [1, 1, 2].map(|seed| named_tensors(&config.init::<Flex>(seed, &device)));
+    assert!(one == same);
+    assert!(one != other);
+    let parameters: usize = one.iter().map(|(_, tensor)| tensor.values.len()).sum();
+    assert_eq!(parameters as u128, config.parameters());
+    let of = |path: &str| &one.iter().find(|(name, _)| name == path).unwrap().1;
+    assert_ne!(
+        of("encoder.blocks.0.feed_forward.up.weight"),
+        of("decoder.blocks.0.feed_forward.up.weight")
+    );
+    let deviation =
+        |values: &[f32]| (values.iter().map(|x| x * x).sum::<f32>() / values.len() as f32).sqrt();
+    for (path, columns, expected) in [
+        (
+            "encoder.blocks.0.attention.qkv.weight",
+            0..64,
+            1.0 / (64.0f32 * 16.0).sqrt(),
+        ),
+        ("encoder.blocks.0.attention.qkv.weight", 64..192, 1.0 / 8.0),
+        (
+            "decoder.blocks.0.cross.attention.q.weight",
+            0..64,
+            1.0 / (64.0f32 * 16.0).sqrt(),
+        ),
+        (
+            "decoder.blocks.0.feed_forward.down.weight",
+            0..64,
+            1.0 / 16.0,
+        ),
+        ("tokens", 0..64, 1.0),
+    ] {
+        let tensor = of(path);
+        let rows = tensor.values.chunks(tensor.shape[1]);
+        let values: Vec<f32> = rows.flat_map(|row| row[columns.clone()].to_vec()).collect();
+        let found = deviation(&values);
+        assert!(
+            (found / expected - 1.0).abs() < 0.1,
+            "{path}: {found} {expected}"
+        );
+    }
+}
+
+#[test]
+fn settings_that_break_a_rule_are_refused_by_field() {
+    let new = || EncoderDecoderSettings::new(8, 2);
+    let positions = |buckets, max_distance| RelativePositions {
+        buckets,
+        max_distance,
+    };
+    for (settings, expected) in [
+        (
+            EncoderDecoderSettings { heads: 0, ..new() },
+            "model.heads = 0: ",
+        ),
+        (
+            EncoderDecoderSettings {
+                start_token: 32_128,
+                ..new()
+            },
+            "model.start_token = 32128: must be below",
+        ),
+        (
+            EncoderDecoderSettings {
+                dropout: 1.0,
+                ..new()
+            },
+            "model.dropout = 1: ",
+        ),
+        (
+            EncoderDecoderSettings {
+                init_factor: 0.0,
+                ..new()
+            },
+            "model.init_factor = 0: must be above 0",
+        ),
+        (
+            EncoderDecoderSettings {
+                relative_positions: positions(3, 128),
+                ..new()
+            },
+            "model.relative_positions.buckets = 3: ",
+        ),
+        (
+            EncoderDecoderSettings {
+                relative_positions: positions(32, 16),
+                ..new()
+            },
+            "model.relative_positions.max_distance = 16: must be above buckets / 2 = 16",
+        ),
+    ] {
+        let error = EncoderDecoderConfig::try_from(settings)
+            .unwrap_err()
+            .to_string();
+        assert!(error.starts_with(expected), "{error}");
+    }
+}
+
+/// A copy of a fixture's directory.
+fn copied(name: &str) -> tempfile::TempDir {
+    let out = tempfile::tempdir().unwrap();
+    for file in ["config.json", "model.safetensors"] {
+        fs::copy(folder(name).join(file), out.path().join(file)).unwrap();
+    }
+    out
+}
+
+fn edit(folder: &Path, change: impl FnOnce(&mut Value)) {
+    let file = folder.join("config.json");
+    let mut fields = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    change(&mut fields);
+    fs::write(file, fields.to_string()).unwrap();
+}
+
+fn error(folder: &Path) -> String {
+    let opened = HuggingFaceEncoderDecoder::open(folder);
+    let model = opened.and_then(|directory| directory.model::<Flex>(&Default::default()));
+    model.unwrap_err().to_string()
+}
+
+#[test]
+fn a_file_that_ends_early_is_refused_wherever_it_ends() {
+    let folder = copied("t5-silu");
+    let file = folder.path().join("model.safetensors");
+    let whole = fs::read(&file).unwrap();
+    for end in (0..whole.len()).step_by(37) {
+        fs::write(&file, &whole[..end]).unwrap();
+        let error = error(folder.path());
+        assert!(
+            error.contains("is not a whole safetensors file"),
+            "{end}: {error}"
+        );
+    }
+}
+
+#[test]
+fn fields_that_are_not_supported_are_refused_by_name() {
+    for (field, value, expected) in [
+        (
+            "model_type",
+            json!("umt5"),
+            "`model_type` = \"umt5\": must be one of t5, mt5",
+        ),
+        (
+            "architectures",
+            json!(["T5EncoderModel"]),
+            "must be T5ForConditionalGeneration",
+        ),
+        (
+            "is_encoder_decoder",
+            json!(false),
+            "only whole encoder–decoders",
+        ),
+        ("is_decoder", json!(true), "only whole encoder–decoders"),
+        (
+            "feed_forward_proj",
+            json!("gated-mish"),
+            "`feed_forward_proj` = \"gated-mish\": must be",
+        ),
+        ("num_heads", json!(0), "`num_heads` = 0"),
+        ("d_model", json!("wide"), "`d_model` = \"wide\""),
+        (
+            "relative_attention_max_distance",
+            json!(2),
+            "max_distance = 2: must be above",
+        ),
+        (
+            "decoder_start_token_id",
+            json!(1000),
+            "start_token = 1000: must be below",
+        ),
+        ("layer_norm_epsilon", json!(0.0), "norm.epsilon = 0"),
+    ] {
+        let folder = copied("t5-relu");
+        edit(folder.path(), |fields| fields[field] = value);
+        let error = error(folder.path());
+        assert!(error.contains(expected), "{field}: {error}");
+    }
+}
+
+#[test]
+fn sizes_that_are_not_the_files_are_refused() {
+    for (field, value, expected) in [
+        (
+            "vocab_size",
+            json!(60),
+            "tensor `shared.weight` has shape [61, 24], the model needs [60, 24]",
+        ),
+        ("d_kv", json!(8), "has shape"),
+        ("d_ff", json!(41), "has shape"),
+        ("num_layers", json!(3), "tensor `encoder.block.2."),
+        ("num_layers", json!(1), "encoder.block.1."),
+        ("num_decoder_layers", json!(4), "tensor `decoder.block.3."),
+        (
+            "relative_attention_num_buckets",
+            json!(9),
+            "relative_attention_bias.weight` has shape [8, 3]",
+        ),
+        (
+            "feed_forward_proj",
+            json!("gated-relu"),
+            "wi_0.weight` is missing",
+        ),
+        ("d_model", json!(1 << 20), "parameters"),
+    ] {
+        let folder = copied("t5-relu");
+        edit(folder.path(), |fields| fields[field] = value);
+        let error = error(folder.path());
+        assert!(error.contains(expected), "{field}: {error}");
+    }
+}
+
+#[test]
+fn a_copy_of_the_embedding_that_differs_is_refused() {
+    let folder = copied("t5-early");
+    let file = folder.path().join("model.safetensors");
+    let mut bytes = fs::read(&file).unwrap();
+    let header = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    let tensors: Value = serde_json::from_slice(&bytes[8..8 + header]).unwrap();
+    let offset = |name: &str| tensors[name]["data_offsets"][0].as_u64().unwrap() as usize;
+    let at = 8 + header + offset("decoder.embed_tokens.weight");
+    bytes[at] ^= 1;
+    fs::write(&file, &bytes).unwrap();
+    let error = error(folder.path());
+    assert!(error.contains("decoder.embed_tokens.weight"), "{error}");
+    // A head that differs is a head of its own.
+    bytes[at] ^= 1;
+    bytes[8 + header + offset("lm_head.weight")] ^= 1;
+    fs::write(&file, &bytes).unwrap();
+    let directory = HuggingFaceEncoderDecoder::open(folder.path()).unwrap();
+    assert!(!directory.config().settings().head.tied);
+    directory.model::<Flex>(&Default::default()).unwrap();
+}
+
+#[test]
+fn encoder_decoders_are_recognized_by_their_type() {
+    for (model_type, expected) in [
+        ("t5", true),
+        ("mt5", true),
+        ("llama", false),
+        ("bert", false),
+    ] {
+        let fields = json!({"model_type": model_type});
+        let fields = fields.as_object().unwrap();
+        assert_eq!(is_encoder_decoder_type(fields), expected);
+    }
+}
