@@ -59,6 +59,9 @@ pub struct ModelConfig {
     pub position: Position,
     /// The feed-forward layer: kind "dense" or "gated", activation "relu", "relu_squared", "gelu", "gelu_tanh" or "silu", and its hidden width (default expansion · d_model) or its expansion (default 4).
     pub feed_forward: FeedForward,
+    /// A mixture of experts in place of the feed-forward layer, whose kind and activation its experts have: count, active (experts per token), width (default feed_forward's), normalize (divide the weights of a token's experts by their sum, as a softmax over only the chosen logits does), shared_width (an expert of every token with a sigmoid gate; default none), balance_loss and z_loss (coefficients of the router's losses in training; default 0), dense_layers (blocks that keep the feed-forward layer).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub experts: Option<Experts>,
     /// The order of sublayers and norms in a block: kind "pre_norm", "post_norm", "sandwich" or "parallel" { shared_norm }.
     pub wiring: Wiring,
     /// The output projection: tied to the embedding or not, with or without bias, scaled by 1/√d_model or not, soft_cap (default none).
@@ -256,6 +259,34 @@ impl FeedForward {
             ..self
         }
     }
+}
+
+/// A mixture of experts: feed-forward layers of which a router chooses some for each token.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Experts {
+    /// Experts per layer.
+    pub count: usize,
+    /// Experts per token.
+    pub active: usize,
+    /// Hidden elements of an expert; by default those of the feed-forward layer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub width: Option<usize>,
+    /// True if the weights of a token's experts are divided by their sum.
+    #[serde(default)]
+    pub normalize: bool,
+    /// Hidden elements of an expert that computes every token, weighted by a sigmoid gate; by default there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared_width: Option<usize>,
+    /// Coefficient of the load-balancing loss in training.
+    #[serde(default)]
+    pub balance_loss: f64,
+    /// Coefficient of the squared logarithm of the router's normalizer in training.
+    #[serde(default)]
+    pub z_loss: f64,
+    /// Blocks, counted from 0, with a feed-forward layer and no experts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dense_layers: Vec<usize>,
 }
 
 /// Structure of a feed-forward layer.

@@ -8,6 +8,7 @@ use emberlm_kernels::{AttentionMask, Backend};
 use crate::cross_attention::MemoryHeads;
 use crate::error::ContextError;
 use crate::kv_cache::LayerCache;
+use crate::mixture::Routing;
 use crate::position::RotaryTable;
 
 /// Inputs of an attention other than its hidden states; each is optional.
@@ -39,6 +40,8 @@ pub struct BlockContext<'a, B: Backend> {
     pub attention: AttentionContext<'a, B>,
     /// Memory of the cross-attention; `None` exactly if the block has no cross-attention.
     pub memory: Option<BlockMemory<'a, B>>,
+    /// Receives the routing of a mixture of experts.
+    pub routings: Option<&'a mut Vec<Routing<B>>>,
 }
 
 impl<'a, B: Backend> From<AttentionContext<'a, B>> for BlockContext<'a, B> {
@@ -46,6 +49,7 @@ impl<'a, B: Backend> From<AttentionContext<'a, B>> for BlockContext<'a, B> {
         Self {
             attention,
             memory: None,
+            routings: None,
         }
     }
 }

@@ -165,6 +165,7 @@ fn common(family: Family) -> ModelConfig {
         norm: Norm::Rms { epsilon: 1e-5 },
         position: rotary(None, 10_000.0, RotaryLayout::HalfSplit),
         feed_forward: FeedForward::gated(Activation::Silu),
+        experts: None,
         wiring: Wiring::PreNorm,
         head: Head {
             tied: false,

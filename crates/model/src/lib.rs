@@ -15,6 +15,7 @@
 //! | [`parameters`] | list of trained parameters |
 //! | `token_scores` | losses of single tokens |
 //! | `token_table` | embedding and head, whole or in parts |
+//! | `mixture`, `router_loss` | mixtures of experts, and the losses of their routers |
 //! | `linear`, `low_rank` | a linear layer with its weight and adapter |
 //! | `weight_format` | packed weights for inference |
 //! | [`weights`] | reading and writing of weights |
@@ -72,12 +73,14 @@ pub mod kv_cache;
 mod linear;
 mod lm_head;
 mod low_rank;
+mod mixture;
 pub mod nn;
 mod norm;
 pub mod parameters;
 mod position;
 pub mod ragged;
 mod reconfigure;
+mod router_loss;
 mod stack;
 mod tiny;
 mod token_scores;
@@ -98,8 +101,9 @@ pub use linear::{Linear, LinearWeight};
 pub use low_rank::{LowRank, LowRankConfig};
 pub use parameters::{Parameter, ParameterRole, Parameters};
 pub use ragged::{Piece, RaggedOutput, RequestedOutput};
+pub use router_loss::{ExpertLoad, RouterCoefficients};
 pub use token_scores::TokenScores;
 pub use token_table::TokenTable;
 pub use tokens::{IGNORED, Tokens};
-pub use training::TrainingPass;
+pub use training::{PassGradients, TrainingPass};
 pub use weight_format::WeightFormat;

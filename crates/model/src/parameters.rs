@@ -16,9 +16,10 @@ use crate::cross_attention::CrossAttention;
 use crate::cross_sublayer::CrossSublayer;
 use crate::decoder::Decoder;
 use crate::embeddings::Embeddings;
-use crate::feed_forward::FeedForward;
+use crate::feed_forward::{FeedForward, FeedForwardLayer};
 use crate::linear::{Linear, LinearWeight};
 use crate::lm_head::LmHead;
+use crate::mixture::Mixture;
 use crate::norm::Norm;
 use crate::position::AddedPositions;
 use crate::stack::Stack;
@@ -276,6 +277,29 @@ impl<B: Backend> CrossAttention<B> {
         list.module("out", |list| self.out.list(list, ParameterRole::Matrix));
         list.norm("q_norm", self.q_norm.as_ref());
         list.norm("k_norm", self.k_norm.as_ref());
+    }
+}
+
+impl<B: Backend> FeedForwardLayer<B> {
+    fn list(&self, list: &mut List) {
+        match self {
+            Self::Dense(layer) => layer.list(list),
+            Self::Experts(mixture) => mixture.list(list),
+        }
+    }
+}
+
+impl<B: Backend> Mixture<B> {
+    fn list(&self, list: &mut List) {
+        let matrix = ParameterRole::Matrix;
+        list.module("router", |list| self.router.list(list, matrix.clone()));
+        for (number, expert) in self.experts.iter().enumerate() {
+            list.module(format!("experts.{number}"), |list| expert.list(list));
+        }
+        if let Some(shared) = &self.shared {
+            list.module("shared.gate", |list| shared.gate.list(list, matrix));
+            list.module("shared.expert", |list| shared.expert.list(list));
+        }
     }
 }
 

@@ -73,12 +73,21 @@ pub(crate) fn first_difference(
     other: &ModelConfig,
     but: &[&str],
 ) -> Option<(String, String)> {
-    let (one, other) = (object(one), object(other));
+    let (one, other) = (object(&computed(one)), object(&computed(other)));
     let ignored = |field: &str| NOT_COMPUTED.contains(&field) || but.contains(&field);
     one.into_iter()
         .filter(|(field, _)| !ignored(field))
         .find(|(field, value)| other.get(field) != Some(value))
         .map(|(field, value)| (field, value.to_string()))
+}
+
+/// A configuration without the coefficients of losses, which say nothing about what weights compute.
+fn computed(config: &ModelConfig) -> ModelConfig {
+    let mut config = config.clone();
+    if let Some(experts) = &mut config.experts {
+        (experts.balance_loss, experts.z_loss) = (0.0, 0.0);
+    }
+    config
 }
 
 /// A configuration's fields.

@@ -2,7 +2,7 @@
 //!
 //! Map: [`matrix`] is a strided view, [`product`] multiplies two of them on all threads, in f32 or through [`bf16`]'s
 //! instructions; [`matvec`] does where one has few rows, [`inner_products`] where it has some and the other's
-//! columns are contiguous, and [`packed`] where it is a packed weight, with `int8` as its format. [`attention`], [`head_loss`], [`norm`], [`rotary`], [`activation`], [`adamw`], [`embedding`] and [`reduce`]
+//! columns are contiguous, and [`packed`] where it is a packed weight, with `int8` as its format. [`attention`], [`head_loss`], [`norm`], [`rotary`], [`activation`], [`adamw`], [`embedding`], [`rows`] and [`reduce`]
 //! are the operations; [`vector`] holds what their inner loops share, `prefetch` asks for memory early, and [`parallel`] how they are spread over threads.
 //!
 //! Every result is the same to the bit whatever the number of threads: work is cut only by shape, and what several
@@ -27,4 +27,5 @@ mod prefetch;
 pub mod product;
 pub mod reduce;
 pub mod rotary;
+pub mod rows;
 pub mod vector;

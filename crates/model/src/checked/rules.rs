@@ -5,7 +5,8 @@ use emberlm_kernels::RotaryLayout;
 use super::DecoderConfig;
 use crate::attention::default_scale;
 use crate::config::{
-    AttentionKind, DropoutSite, FullLayers, Init, ModelConfig, Position, RotaryScaling, Window,
+    AttentionKind, DropoutSite, Experts, FullLayers, Init, ModelConfig, Position, RotaryScaling,
+    Window,
 };
 use crate::error::ConfigError;
 use crate::position::RotaryConfig;
@@ -27,6 +28,9 @@ const LARGEST_SIZE: usize = 1 << 24;
 
 /// Far above practical values: at 65,536 features the estimate's error is at most about a percent.
 const MOST_FEATURES: usize = 1 << 16;
+
+/// Several times the most of any published model.
+const MOST_EXPERTS: usize = 1 << 12;
 
 /// Fills in the defaults and checks the sizes.
 fn filled(mut raw: ModelConfig) -> Result<DecoderConfig, ConfigError> {
@@ -50,6 +54,11 @@ fn filled(mut raw: ModelConfig) -> Result<DecoderConfig, ConfigError> {
     }
     raw.feed_forward.width = Some(raw.feed_forward.width_for(raw.d_model));
     raw.feed_forward.expansion = None;
+    if let Some(experts) = &mut raw.experts {
+        experts.width = experts.width.or(raw.feed_forward.width);
+        experts.dense_layers.sort_unstable();
+        experts.dense_layers.dedup();
+    }
     match &mut raw.attention {
         AttentionKind::Softmax { window, scale, .. } => {
             if let Some(window) = window {
@@ -177,12 +186,44 @@ impl DecoderConfig {
         check_scaling(scaling)
     }
 
+    fn check_experts(&self, experts: &Experts) -> Result<(), ConfigError> {
+        within("experts.count", experts.count, MOST_EXPERTS)?;
+        within("experts.active", experts.active, experts.count)?;
+        for (field, width) in [
+            ("experts.width", experts.width),
+            ("experts.shared_width", experts.shared_width),
+        ] {
+            if let Some(width) = width {
+                within(field, width, LARGEST_SIZE)?;
+            }
+        }
+        for (field, coefficient) in [
+            ("experts.balance_loss", experts.balance_loss),
+            ("experts.z_loss", experts.z_loss),
+        ] {
+            if !(coefficient.is_finite() && coefficient >= 0.0) {
+                let rule = "must be at least 0 and finite";
+                return Err(ConfigError::new(field, coefficient, rule));
+            }
+        }
+        match experts.dense_layers.last() {
+            Some(&layer) if layer >= self.filled.n_layers => {
+                let rule = format!("must be below n_layers = {}", self.filled.n_layers);
+                Err(ConfigError::new("experts.dense_layers", layer, rule))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn check_components(&self) -> Result<(), ConfigError> {
         within(
             "feed_forward.width",
             self.feed_forward_width(),
             LARGEST_SIZE,
         )?;
+        if let Some(experts) = &self.filled.experts {
+            self.check_experts(experts)?;
+        }
         if !(0.0..1.0).contains(&self.filled.dropout) {
             let rule = "must be at least 0 and below 1";
             return Err(ConfigError::new("dropout", self.filled.dropout, rule));

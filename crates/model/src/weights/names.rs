@@ -2,9 +2,9 @@
 //!
 //! A row's left side is a path, or the beginning of one: `blocks.*.attention.out` stands for that layer's `weight` and `bias`.
 //! What follows it, `.weight`, `.bias` or `.gain` (which checkpoints call `.weight`), is appended to the name on the right. A `*`
-//! is the block's number.
+//! is the number of the block, a second one that of the expert.
 
-use super::map::{Source, block_path};
+use super::map::Source;
 use crate::checked::DecoderConfig;
 
 /// A row of a family's table.
@@ -62,17 +62,14 @@ pub(crate) const fn fused_per_head(path: &'static str, name: &'static str) -> Te
 
 /// The source of the parameter of a path by a family's table; none where the table has no row for it.
 pub(crate) fn source(table: &[TensorName], config: &DecoderConfig, path: &str) -> Option<Source> {
-    let (layer, path) = match block_path(path) {
-        Some((layer, rest)) => (layer.to_string(), format!("blocks.*.{rest}")),
-        None => (String::new(), path.to_owned()),
-    };
+    let (numbers, path) = numbered(path);
     table.iter().find_map(|row| {
         let end = match path.strip_prefix(row.path)? {
             ".gain" => ".weight",
             end @ ("" | ".weight" | ".bias") => end,
             _ => return None,
         };
-        let named = |name: &str| name.replace('*', &layer) + end;
+        let named = |name: &str| with_numbers(name, &numbers) + end;
         Some(match row.safetensors {
             Tensors::AsIs(name) => Source::as_is(named(name)),
             Tensors::Transposed(name) => Source::transposed(named(name)),
@@ -80,4 +77,23 @@ pub(crate) fn source(table: &[TensorName], config: &DecoderConfig, path: &str) -
             Tensors::FusedPerHead(name) => Source::fused_per_head(config, named(name)),
         })
     })
+}
+
+/// The numbers in a path, and the path with a `*` in place of each.
+fn numbered(path: &str) -> (Vec<&str>, String) {
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    let parts = || path.split('.');
+    let pattern = parts().map(|part| if is_number(part) { "*" } else { part });
+    let numbers = parts().filter(|part| is_number(part)).collect();
+    (numbers, pattern.collect::<Vec<_>>().join("."))
+}
+
+/// A name with the numbers in place of its `*`, in order.
+fn with_numbers(name: &str, numbers: &[&str]) -> String {
+    let mut numbers = numbers.iter();
+    let parts = name.split('*').enumerate().map(|(at, part)| {
+        let number = if at == 0 { None } else { numbers.next() };
+        number.map_or_else(String::new, |number| (*number).to_owned()) + part
+    });
+    parts.collect()
 }
