@@ -11,7 +11,7 @@ use emberlm_kernels::{
     AttentionMask, AttentionOptions, Backend, Precision, Reach, SelfAttention, ops,
 };
 
-use crate::config;
+use crate::config::{self, QkNormSpan};
 use crate::context::{AttentionContext, no_mask};
 use crate::error::ContextError;
 use crate::features::FeatureTable;
@@ -36,8 +36,10 @@ pub struct AttentionConfig {
     pub qkv_bias: bool,
     /// True if the output projection has a bias.
     pub out_bias: bool,
-    /// Normalization of each head's queries and keys, if any.
+    /// Normalization of queries and keys, if any.
     pub qk_norm: Option<config::Norm>,
+    /// The elements that it is over.
+    pub qk_norm_span: QkNormSpan,
     /// Rule that weights the values.
     pub mechanism: Mechanism,
 }
@@ -79,6 +81,7 @@ impl AttentionConfig {
             qkv_bias: false,
             out_bias: false,
             qk_norm: None,
+            qk_norm_span: QkNormSpan::Head,
             mechanism: Mechanism::Softmax {
                 reach: Reach::Causal,
                 scale: default_scale(head_dim),
@@ -107,10 +110,14 @@ impl AttentionConfig {
         LinearConfig::new(self.heads * self.head_dim, self.d_model).with_bias(self.out_bias)
     }
 
-    /// The norms of a head's queries and of its keys.
+    /// The norms of queries and of keys.
     pub(crate) fn head_norms(&self) -> Option<[NormConfig; 2]> {
         let norm = self.qk_norm?;
-        Some([NormConfig::new(norm, self.head_dim); 2])
+        let heads = match self.qk_norm_span {
+            QkNormSpan::Head => [1, 1],
+            QkNormSpan::Whole => [self.heads, self.kv_heads],
+        };
+        Some(heads.map(|heads| NormConfig::new(norm, heads * self.head_dim)))
     }
 
     /// Builds an attention with the initial weights of [`LinearConfig::init`].
@@ -142,6 +149,7 @@ impl AttentionConfig {
             heads: self.heads,
             kv_heads: self.kv_heads,
             head_dim: self.head_dim,
+            qk_norm_span: self.qk_norm_span,
             options: options(self.mechanism),
         }
     }
@@ -194,9 +202,9 @@ pub struct Attention<B: BurnBackend> {
     pub qkv: Linear<B>,
     /// Output projection `[heads · head_dim, d_model]`.
     pub out: Linear<B>,
-    /// Norm of each query head, applied before the rotation.
+    /// Norm of the queries, applied before the rotation.
     pub q_norm: Option<Norm<B>>,
-    /// Norm of each key head, applied before the rotation.
+    /// Norm of the keys, applied before the rotation.
     pub k_norm: Option<Norm<B>>,
     /// Random features of linear attention; `None` with a softmax.
     features: Option<FeatureTable<B>>,
@@ -206,6 +214,8 @@ pub struct Attention<B: BurnBackend> {
     kv_heads: usize,
     #[module(skip)]
     head_dim: usize,
+    #[module(skip)]
+    qk_norm_span: QkNormSpan,
     #[module(skip)]
     options: AttentionOptions,
 }
@@ -349,15 +359,31 @@ impl<B: Backend> Attention<B> {
     ) -> (Tensor<B, 4>, Tensor<B, 4>, Tensor<B, 4>) {
         let qkv = self.qkv.forward(x, None);
         let (heads, kv_heads, head_dim) = (self.heads, self.kv_heads, self.head_dim);
-        let q = take_heads(&qkv, 0..heads, head_dim);
-        let k = take_heads(&qkv, heads..heads + kv_heads, head_dim);
+        let q = self.normed_heads(&self.q_norm, &qkv, 0..heads);
+        let k = self.normed_heads(&self.k_norm, &qkv, heads..heads + kv_heads);
         let v = take_heads(&qkv, heads + kv_heads..heads + 2 * kv_heads, head_dim);
-
-        let q = normed(&self.q_norm, q);
-        let k = normed(&self.k_norm, k);
         match angles {
             Some(angles) => (turned(q, angles), turned(k, angles), v),
             None => (q, k, v),
+        }
+    }
+
+    /// Takes heads as [`take_heads`] does, and normalizes each or all of them together.
+    fn normed_heads(
+        &self,
+        norm: &Option<Norm<B>>,
+        projected: &Tensor<B, 3>,
+        heads: Range<usize>,
+    ) -> Tensor<B, 4> {
+        let head_dim = self.head_dim;
+        match (norm, self.qk_norm_span) {
+            (Some(norm), QkNormSpan::Whole) => {
+                let (start, count) = (heads.start, heads.len());
+                let columns = projected.clone();
+                let columns = columns.narrow(2, start * head_dim, count * head_dim);
+                take_heads(&norm.forward(columns), 0..count, head_dim)
+            }
+            (norm, _) => normed(norm, take_heads(projected, heads, head_dim)),
         }
     }
 

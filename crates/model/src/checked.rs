@@ -233,6 +233,7 @@ impl DecoderConfig {
             qkv_bias: self.filled.bias.qkv,
             out_bias: self.filled.bias.attention_out,
             qk_norm: self.filled.qk_norm.then_some(self.filled.norm),
+            qk_norm_span: self.filled.qk_norm_span,
             mechanism: match &self.filled.attention {
                 AttentionKind::Softmax {
                     window,

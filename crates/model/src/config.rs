@@ -18,7 +18,7 @@ use emberlm_kernels::{Activation, RotaryLayout};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
 #[serde(remote = "Self", deny_unknown_fields)]
 pub struct ModelConfig {
-    /// The published family; it determines the tensor names of exchanged weights: "pocket", "vanilla", "prenorm", "cs336", "gpt2", "gptj", "gpt_neox", "llama", "mistral", "qwen2", "qwen3", "gemma2" or "palm".
+    /// The published family; it determines the tensor names of exchanged weights: "pocket", "vanilla", "prenorm", "cs336", "gpt2", "gptj", "gpt_neox", "llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe", "olmoe", "gemma2" or "palm".
     pub family: Family,
     /// Number of token ids; by default the dataset's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -39,6 +39,9 @@ pub struct ModelConfig {
     pub head_dim: Option<usize>,
     /// Normalize queries and keys per head before attention, with the model's norm.
     pub qk_norm: bool,
+    /// The elements that the norm of queries and keys is over: "head" (each head) or "whole" (all heads together, with a gain for each element); by default "head".
+    #[serde(default, skip_serializing_if = "QkNormSpan::is_head")]
+    pub qk_norm_span: QkNormSpan,
     /// Probability of dropping an element during training.
     pub dropout: f64,
     /// The sites of dropout: "embedding", "attention" (its weights), "hidden" (after the activation), "residual" (the output of a sublayer).
@@ -107,10 +110,16 @@ pub enum Family {
     Llama,
     /// Mistral 7B.
     Mistral,
+    /// Mixtral.
+    Mixtral,
     /// Qwen2 and Qwen2.5.
     Qwen2,
     /// The dense Qwen3 models.
     Qwen3,
+    /// The Qwen3 models with experts.
+    Qwen3Moe,
+    /// OLMoE.
+    Olmoe,
     /// Gemma 2.
     Gemma2,
     /// PaLM.
@@ -154,6 +163,23 @@ impl Norm {
             | Self::OffsetRms { epsilon }
             | Self::UnitRms { epsilon } => epsilon,
         }
+    }
+}
+
+/// The elements that the norm of queries and keys is over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum QkNormSpan {
+    /// Each head, with one gain for all heads.
+    #[default]
+    Head,
+    /// All heads together, with a gain for each element (OLMo).
+    Whole,
+}
+
+impl QkNormSpan {
+    fn is_head(&self) -> bool {
+        *self == Self::Head
     }
 }
 

@@ -20,13 +20,15 @@ use crate::kv_cache::held_tokens;
 pub struct Parameters {
     /// Sum of all components.
     pub total: usize,
+    /// Those that one token uses: without the experts of a mixture that do not compute it.
+    pub active: usize,
     /// The token embedding.
     pub embedding: usize,
     /// Learned positions.
     pub positions: usize,
     /// The attentions' linear layers with their biases.
     pub attention: usize,
-    /// The feed-forward layers' linear layers with their biases.
+    /// The feed-forward layers' linear layers with their biases; of mixtures, all experts and the routers.
     pub feed_forward: usize,
     /// Gains and biases of all norms.
     pub norms: usize,
@@ -37,7 +39,7 @@ pub struct Parameters {
 /// Floating-point operations per token at the full sequence length. A multiplication and an addition count as two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Flops {
-    /// One forward pass: 2 per weight of each linear layer and of the head, and `4 · heads · head_dim · seq_len` per
+    /// One forward pass: 2 per weight of each linear layer (of a mixture, its active experts) and of the head, and `4 · heads · head_dim · seq_len` per
     /// block for the attention's two products. These are counted over the full square, as is customary (Chowdhery et
     /// al. 2022). For linear attention, the products of its features, sums and chunk squares are counted instead.
     pub forward: usize,
@@ -70,10 +72,18 @@ pub fn parameters(config: &DecoderConfig) -> Parameters {
     };
     Parameters {
         total: narrow(counted.iter().map(|c| c.total()).sum()),
+        active: narrow(counted.iter().map(|c| c.total()).sum::<u128>() - table::idle(config)),
         embedding: of(&[Part::TokenEmbedding]),
         positions: of(&[Part::Positions]),
         attention: of(&[Part::AttentionQkv, Part::AttentionOut]),
-        feed_forward: of(&[Part::FeedForwardUp, Part::FeedForwardDown]),
+        feed_forward: of(&[
+            Part::FeedForwardUp,
+            Part::FeedForwardDown,
+            Part::Router,
+            Part::ExpertsUp,
+            Part::ExpertsDown,
+            Part::SharedExpert,
+        ]),
         norms: of(&[Part::BlockNorms, Part::FinalNorm]),
         head: of(&[Part::Head]),
     }
@@ -83,10 +93,12 @@ pub fn parameters(config: &DecoderConfig) -> Parameters {
 pub fn flops_per_token(config: &DecoderConfig) -> Flops {
     let stack = config.stack();
     let layers = stack.n_layers as u128;
-    let linear = stack.block.linear_layers().into_iter();
-    let weights_per_block: u128 = linear.map(|layer| layer.weights()).sum();
+    let weights = stack.kinds().map(|(blocks, block)| {
+        let linear = block.active_linear_layers().into_iter();
+        blocks as u128 * linear.map(|layer| layer.weights()).sum::<u128>()
+    });
     let head = config.embeddings().tokens();
-    let products = 2 * (layers * weights_per_block + head);
+    let products = 2 * (weights.iter().sum::<u128>() + head);
     let mixing = attention_products(&stack.block.attention, config.seq_len());
     let forward = products + layers * mixing;
     Flops {
@@ -163,7 +175,7 @@ mod tests {
     // `AutoModelForCausalLM.from_config` makes of these sizes.
     #[test]
     fn published_counts() {
-        let published: [(&str, usize); 26] = [
+        let published: [(&str, usize); 29] = [
             ("gpt2-small", 124_439_808),
             ("gpt2-medium", 354_823_168),
             ("gpt2-large", 774_030_080),
@@ -183,6 +195,9 @@ mod tests {
             ("llama-3-8b", 8_030_261_248),
             ("llama-3.2-1b", 1_235_814_400),
             ("mistral-7b", 7_241_732_096),
+            ("mixtral-8x7b", 46_702_792_704),
+            ("qwen3-30b-a3b", 30_532_122_624),
+            ("olmoe-1b-7b", 6_919_161_856),
             ("qwen2-0.5b", 494_032_768),
             ("qwen2-7b", 7_615_616_512),
             ("qwen3-0.6b", 596_049_920),
@@ -221,6 +236,19 @@ mod tests {
         for (name, count) in counted {
             assert_eq!(parameters(&preset(name)).total, count, "{name}");
         }
+    }
+
+    // By hand, of OLMoE: 8 of 64 experts of 3 · 2048 · 1024 in each of 16 layers. The published count is 1.3 billion.
+    #[test]
+    fn a_token_uses_the_active_experts() {
+        let config = preset("olmoe-1b-7b");
+        let counted = parameters(&config);
+        let expert = 3 * 2048 * 1024;
+        assert_eq!(counted.active, counted.total - 16 * 56 * expert);
+        let layers = 16 * (4 * 2048 * 2048 + 2048 * 64 + 8 * expert);
+        let products = 2 * (layers + 50_304 * 2048);
+        let mixing = 16 * 4 * 2048 * 4096;
+        assert_eq!(flops_per_token(&config).forward, products + mixing);
     }
 
     // By hand: 2 · (12 · 12 · 768² + 50257 · 768) + 12 · 4 · 768 · 1024.

@@ -1,8 +1,9 @@
 //! The form in which a family's models are exchanged in Hugging Face directories.
 //!
-//! `fields` reads the fields of a `config.json`; `rope`, `layers`, `names` and `quantization` are those that several
+//! `fields` reads the fields of a `config.json`; `rope`, `layers`, `experts`, `names` and `quantization` are those that several
 //! types share.
 
+pub(crate) mod experts;
 pub(crate) mod fields;
 pub(crate) mod layers;
 pub(crate) mod names;

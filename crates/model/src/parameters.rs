@@ -40,6 +40,8 @@ pub enum ParameterRole {
     Embedding,
     /// The head's own weight, `[vocab_size, d_model]`.
     Head,
+    /// The weight of a mixture's router or of a shared expert's gate, which is never packed.
+    Router,
     /// A gain or a bias.
     Vector,
     /// A factor of a low-rank adapter.
@@ -59,7 +61,12 @@ impl ParameterRole {
     pub fn widths(&self) -> Option<&[usize]> {
         match self {
             Self::FusedMatrix { widths } => Some(widths),
-            Self::Matrix | Self::Embedding | Self::Head | Self::Vector | Self::Adapter => None,
+            Self::Matrix
+            | Self::Router
+            | Self::Embedding
+            | Self::Head
+            | Self::Vector
+            | Self::Adapter => None,
         }
     }
 }
@@ -291,13 +298,13 @@ impl<B: Backend> FeedForwardLayer<B> {
 
 impl<B: Backend> Mixture<B> {
     fn list(&self, list: &mut List) {
-        let matrix = ParameterRole::Matrix;
-        list.module("router", |list| self.router.list(list, matrix.clone()));
+        let role = ParameterRole::Router;
+        list.module("router", |list| self.router.list(list, role.clone()));
         for (number, expert) in self.experts.iter().enumerate() {
             list.module(format!("experts.{number}"), |list| expert.list(list));
         }
         if let Some(shared) = &self.shared {
-            list.module("shared.gate", |list| shared.gate.list(list, matrix));
+            list.module("shared.gate", |list| shared.gate.list(list, role));
             list.module("shared.expert", |list| shared.expert.list(list));
         }
     }

@@ -112,7 +112,6 @@ impl Info {
 
     fn parameters(&self) -> String {
         let number = |count: usize| HumanCount(count as u64).to_string();
-        let layers = self.config.n_layers;
         let mut table = Table::new([Align::Left, Align::Right, Align::Right, Align::Left]);
         table.row(["", "per layer", "in all", ""]);
         for row in &self.parameter_table {
@@ -121,8 +120,8 @@ impl Info {
                 continue;
             }
             let tied = row.part == Part::Head && self.config.head.tied;
-            let note = match row.per_layer {
-                Some(_) => format!("{layers} layers"),
+            let note = match row.layers {
+                Some(layers) => format!("{layers} layers"),
                 None if tied => "tied to the embedding".to_owned(),
                 None => String::new(),
             };
@@ -130,6 +129,10 @@ impl Info {
             table.row([part_name(row.part), &per_layer, &number(row.total), &note]);
         }
         table.row(["total", "", &number(self.parameters.total), ""]);
+        if let Some(experts) = &self.config.experts {
+            let note = format!("{} of {} experts", experts.active, experts.count);
+            table.row(["per token", "", &number(self.parameters.active), &note]);
+        }
         table.render()
     }
 
@@ -197,6 +200,10 @@ fn part_name(part: Part) -> &'static str {
         Part::AttentionOut => "attention: output",
         Part::FeedForwardUp => "feed-forward: in",
         Part::FeedForwardDown => "feed-forward: out",
+        Part::Router => "router",
+        Part::ExpertsUp => "experts: in",
+        Part::ExpertsDown => "experts: out",
+        Part::SharedExpert => "shared expert",
         Part::BlockNorms => "norms",
         Part::FinalNorm => "final norm",
         Part::Head => "head",

@@ -5,7 +5,7 @@ use emberlm_kernels::RotaryLayout;
 use super::DecoderConfig;
 use crate::attention::default_scale;
 use crate::config::{
-    AttentionKind, DropoutSite, Experts, FullLayers, Init, ModelConfig, Position, RotaryScaling,
+    AttentionKind, DropoutSite, Experts, FullLayers, Init, ModelConfig, Position, QkNormSpan, RotaryScaling,
     Window,
 };
 use crate::error::ConfigError;
@@ -107,6 +107,10 @@ impl DecoderConfig {
         if self.kv_heads > self.filled.heads || !self.filled.heads.is_multiple_of(self.kv_heads) {
             let rule = format!("must divide heads = {}", self.filled.heads);
             return Err(ConfigError::new("kv_heads", self.kv_heads, rule));
+        }
+        if self.filled.qk_norm_span == QkNormSpan::Whole && !self.filled.qk_norm {
+            let rule = "must be head if qk_norm is false";
+            return Err(ConfigError::new("qk_norm_span", "whole", rule));
         }
         match &self.filled.attention {
             AttentionKind::Softmax {

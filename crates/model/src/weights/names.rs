@@ -60,6 +60,28 @@ pub(crate) const fn fused_per_head(path: &'static str, name: &'static str) -> Te
     }
 }
 
+/// A family's rows after those of another.
+///
+/// # Panics
+/// Panics when it is compiled, if `N` is not the number of all rows.
+pub(crate) const fn joined<const N: usize>(
+    first: &[TensorName],
+    then: &[TensorName],
+) -> [TensorName; N] {
+    assert!(first.len() + then.len() == N);
+    let mut all = [first[0]; N];
+    let mut at = 0;
+    while at < N {
+        all[at] = if at < first.len() {
+            first[at]
+        } else {
+            then[at - first.len()]
+        };
+        at += 1;
+    }
+    all
+}
+
 /// The source of the parameter of a path by a family's table; none where the table has no row for it.
 pub(crate) fn source(table: &[TensorName], config: &DecoderConfig, path: &str) -> Option<Source> {
     let (numbers, path) = numbered(path);
