@@ -150,6 +150,50 @@ impl<B: Backend> RouterLoss<B> {
 mod tests {
     use super::*;
 
+    /// With logits `ln 1, ln 3` and `ln 2, ln 2` the normalizers are 4. The share of the first expert, which one of two rows
+    /// chose, is a half, and so is that of the second.
+    #[test]
+    fn losses_and_gradients_by_hand() {
+        type Training = burn::backend::Autodiff<burn_flex::Flex>;
+        let device = Default::default();
+        let logits = [[0.0, 3f32.ln()], [2f32.ln(), 2f32.ln()]];
+        let logits = Tensor::<Training, 2>::from_data(logits, &device).require_grad();
+        let routing = Routing {
+            probabilities: burn::tensor::activation::softmax(logits.clone(), 1),
+            logits: logits.clone(),
+            tokens: vec![1, 1],
+        };
+        let routings = [routing];
+        let load = ExpertLoad::of(&routings);
+        let part = |balance, z| {
+            let coefficients = RouterCoefficients { balance, z };
+            let loss = RouterLoss::of(coefficients, &load, &routings, &device).unwrap();
+            let part = loss.part(&routings[0]);
+            let gradient = logits.grad(&part.backward()).unwrap();
+            let value: f32 = part.into_scalar();
+            (
+                value,
+                gradient.into_data().iter::<f32>().collect::<Vec<_>>(),
+            )
+        };
+        let close = |found: &[f32], expected: &[f32]| {
+            let pairs = found.iter().zip(expected);
+            assert!(
+                pairs.clone().all(|(a, b)| (a - b).abs() < 1e-6),
+                "{found:?} {expected:?}"
+            );
+        };
+        // 2 · (½ · (¼ + ½) / 2 + ½ · (¾ + ½) / 2), whose gradients cancel within a row.
+        let (value, gradient) = part(1.0, 0.0);
+        close(&[value], &[1.0]);
+        close(&gradient, &[0.0; 4]);
+        // The mean of (ln 4)²; the gradient 2 · ln 4 · p / 2.
+        let (value, gradient) = part(0.0, 1.0);
+        let log = 4f32.ln();
+        close(&[value], &[log * log]);
+        close(&gradient, &[0.25 * log, 0.75 * log, 0.5 * log, 0.5 * log]);
+    }
+
     #[test]
     fn extremes_are_shares_of_a_layer() {
         let mut load = ExpertLoad {

@@ -14,6 +14,7 @@ const D: f64 = 96.0;
 /// Of all query heads together: not the width of the model.
 const MIXED: f64 = 120.0;
 const WIDTH: f64 = 200.0;
+const EXPERTS: f64 = 3.0;
 const LAYERS: f64 = 3.0;
 
 /// The standard deviation of a normal distribution that is cut at three standard deviations: √(1 - 6φ(3) / (2Φ(3) - 1)).
@@ -33,6 +34,10 @@ fn config(family: Family) -> DecoderConfig {
         *dims = dims.map(|dims| dims.min(4));
     }
     raw.feed_forward.width = Some(WIDTH as usize);
+    if let Some(experts) = &mut raw.experts {
+        (experts.count, experts.active) = (EXPERTS as usize, 2);
+        experts.width = None;
+    }
     DecoderConfig::try_from(raw).unwrap()
 }
 
@@ -93,9 +98,10 @@ fn part(path: &str, config: &DecoderConfig) -> Part {
         "head" | "head_bias" => (D, VOCAB, false),
         map if map.ends_with("attention.qkv") => (D, MIXED + 2.0 * kv_heads * 20.0, false),
         map if map.ends_with("attention.out") => (MIXED, D, true),
-        map if map.ends_with("feed_forward.down") => (WIDTH, D, true),
-        map if map.ends_with("feed_forward.up") => (D, WIDTH, false),
-        map if map.ends_with("feed_forward.gate") => (D, WIDTH, false),
+        map if map.ends_with(".router") => (D, EXPERTS, false),
+        map if map.contains("feed_forward") && map.ends_with(".down") => (WIDTH, D, true),
+        map if map.contains("feed_forward") && map.ends_with(".up") => (D, WIDTH, false),
+        map if map.contains("feed_forward") && map.ends_with(".gate") => (D, WIDTH, false),
         other => panic!("{other} is in no row of the table"),
     };
     let (fan_in, out, residual) = map;
@@ -186,8 +192,11 @@ fn expected(family: Family) -> (Scheme, usize) {
         Family::GptNeox => (small, 40),
         Family::Llama => (normal, 24),
         Family::Mistral => (normal, 24),
+        Family::Mixtral => (normal, 45),
         Family::Qwen2 => (normal, 26),
         Family::Qwen3 => (normal, 29),
+        Family::Qwen3Moe => (normal, 51),
+        Family::Olmoe => (normal, 51),
         Family::Gemma2 => (normal, 29),
         Family::Palm => (le_cun, 20),
     }

@@ -74,6 +74,7 @@ fn every_parameter_of_every_preset_is_listed() {
                             .map(|heads| heads * config.head_dim())
                             .to_vec(),
                     },
+                    _ if path.ends_with("router.weight") => ParameterRole::Router,
                     _ => ParameterRole::Matrix,
                 };
                 assert_eq!(role, expected, "{}: {path}", preset.name);
@@ -121,7 +122,12 @@ fn an_adapter_adds_its_product_to_the_weight() {
             true => decoder.packed(PackedFormat::Int8),
             false => decoder,
         };
-        let linear = decoder.stack.blocks[0].feed_forward.up.clone();
+        let linear = decoder.stack.blocks[0]
+            .feed_forward
+            .dense()
+            .unwrap()
+            .up
+            .clone();
         let [fan_in, out] = linear.shape();
         let weight = linear.weight.val().inner();
         let bias = linear.bias.as_ref().unwrap().val().inner();

@@ -5,8 +5,8 @@ use emberlm_kernels::RotaryLayout;
 use super::DecoderConfig;
 use crate::attention::default_scale;
 use crate::config::{
-    AttentionKind, DropoutSite, Experts, FullLayers, Init, ModelConfig, Position, QkNormSpan, RotaryScaling,
-    Window,
+    AttentionKind, DropoutSite, Experts, FullLayers, Init, ModelConfig, Position, QkNormSpan,
+    RotaryScaling, Window,
 };
 use crate::error::ConfigError;
 use crate::position::RotaryConfig;

@@ -51,7 +51,9 @@ pub(crate) fn dense_layers(
     fields: &Fields<'_>,
     n_layers: usize,
 ) -> Result<Vec<usize>, HuggingFaceError> {
-    let listed = fields.optional_counts("mlp_only_layers")?.unwrap_or_default();
+    let listed = fields
+        .optional_counts("mlp_only_layers")?
+        .unwrap_or_default();
     let step = fields.size("decoder_sparse_step", 1)?;
     let is_dense = |layer: &usize| listed.contains(layer) || !(layer + 1).is_multiple_of(step);
     Ok((0..n_layers).filter(is_dense).collect())

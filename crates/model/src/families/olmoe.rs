@@ -61,7 +61,10 @@ fn presets() -> Vec<Preset> {
 }
 
 fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
-    fields.refuse("clip_qkv", "clipped queries, keys and values are not supported")?;
+    fields.refuse(
+        "clip_qkv",
+        "clipped queries, keys and values are not supported",
+    )?;
     let defaults = Sizes {
         kv_heads: 0,
         width: 2048,

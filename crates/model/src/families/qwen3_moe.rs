@@ -106,7 +106,10 @@ fn write(config: &DecoderConfig) -> Map<String, Value> {
     set("attention_bias", json!(config.bias().qkv));
     set("use_sliding_window", json!(window.is_some()));
     set("sliding_window", json!(window));
-    set("norm_topk_prob", json!(experts.map(|experts| experts.normalize)));
+    set(
+        "norm_topk_prob",
+        json!(experts.map(|experts| experts.normalize)),
+    );
     set(
         "moe_intermediate_size",
         json!(experts.and_then(|experts| experts.width)),

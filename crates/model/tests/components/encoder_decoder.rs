@@ -152,7 +152,7 @@ fn wired(
         block.attention.forward(x, context, None).unwrap()
     };
     let cross = |x| cross.forward(x, heads, AttentionMask::default(), None);
-    let feed = |x| block.feed_forward.forward(x, None);
+    let feed = |x| block.feed_forward.forward(x, None, None);
     let expected = expected(&block, x.clone(), [&attend, &cross, &feed]);
     let context = BlockContext {
         attention: AttentionContext::default(),
@@ -160,6 +160,7 @@ fn wired(
             heads,
             padding: None,
         }),
+        routings: None,
     };
     assert_close(block.forward(x, context).unwrap(), expected);
 }
