@@ -336,6 +336,37 @@ mod tests {
     }
 
     #[test]
+    fn experts_are_within_their_ranges() {
+        let with = |change: fn(&mut Experts)| {
+            error_of(|c| {
+                let mut experts = Experts {
+                    count: 4,
+                    active: 2,
+                    width: None,
+                    normalize: true,
+                    shared_width: None,
+                    balance_loss: 0.01,
+                    z_loss: 0.0,
+                    dense_layers: vec![1],
+                };
+                change(&mut experts);
+                c.experts = Some(experts);
+            })
+        };
+        assert_eq!(with(|_| ()), "accepted");
+        let expected = "model.experts.active = 5: must be between 1 and 4";
+        assert_eq!(with(|experts| experts.active = 5), expected);
+        let expected = "model.experts.count = 0: must be between 1 and 4096";
+        assert_eq!(with(|experts| experts.count = 0), expected);
+        let expected = "model.experts.z_loss = -1: must be at least 0 and finite";
+        assert_eq!(with(|experts| experts.z_loss = -1.0), expected);
+        let expected = "model.experts.dense_layers = 4: must be below n_layers = 4";
+        assert_eq!(with(|experts| experts.dense_layers = vec![4]), expected);
+        let expected = "model.qk_norm_span = whole: must be head if qk_norm is false";
+        assert_eq!(error_of(|c| c.qk_norm_span = QkNormSpan::Whole), expected);
+    }
+
+    #[test]
     fn scale_and_cap_are_positive() {
         let softmax = |scale, soft_cap| {
             error_of(|c| {

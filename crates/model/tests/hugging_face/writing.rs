@@ -293,6 +293,18 @@ fn a_model_that_its_type_cannot_express_is_refused() {
         raw.bias = Biases::all(false)
     });
     cannot("qwen3", "model.bias = ", |raw| raw.bias.feed_forward = true);
+    cannot("mixtral", "model.experts = ", |raw| {
+        raw.experts.as_mut().unwrap().normalize = false
+    });
+    cannot("olmoe", "model.experts = ", |raw| {
+        raw.experts.as_mut().unwrap().dense_layers = vec![0]
+    });
+    cannot("qwen3_moe", "model.experts = ", |raw| {
+        raw.experts.as_mut().unwrap().shared_width = Some(8)
+    });
+    cannot("llama", "model.experts = {", |raw| {
+        raw.experts = families::preset("olmoe").unwrap().config.tiny().experts
+    });
     cannot("mistral", "model.attention = ", |raw| {
         raw.attention = AttentionKind::windowed(Window {
             full_layers: FullLayers::Listed(vec![1]),
