@@ -136,10 +136,7 @@ impl AttentionConfig {
         let norms = self
             .head_norms()
             .map(|norms| norms.map(|norm| norm.init(from.device())));
-        let (q_norm, k_norm) = match norms {
-            Some([q, k]) => (Some(q), Some(k)),
-            None => (None, None),
-        };
+        let (q_norm, k_norm) = norms.map_or((None, None), |[q, k]| (Some(q), Some(k)));
         Attention {
             qkv: layer(self.qkv(), "qkv", OutputRole::Hidden),
             out: layer(self.out(), "out", OutputRole::Residual),
@@ -375,16 +372,13 @@ impl<B: Backend> Attention<B> {
         projected: &Tensor<B, 3>,
         heads: Range<usize>,
     ) -> Tensor<B, 4> {
-        let head_dim = self.head_dim;
-        match (norm, self.qk_norm_span) {
-            (Some(norm), QkNormSpan::Whole) => {
-                let (start, count) = (heads.start, heads.len());
-                let columns = projected.clone();
-                let columns = columns.narrow(2, start * head_dim, count * head_dim);
-                take_heads(&norm.forward(columns), 0..count, head_dim)
-            }
-            (norm, _) => normed(norm, take_heads(projected, heads, head_dim)),
-        }
+        let (head_dim, count) = (self.head_dim, heads.len());
+        let (Some(norm), QkNormSpan::Whole) = (norm, self.qk_norm_span) else {
+            return normed(norm, take_heads(projected, heads, head_dim));
+        };
+        let columns = projected.clone();
+        let columns = columns.narrow(2, heads.start * head_dim, count * head_dim);
+        take_heads(&norm.forward(columns), 0..count, head_dim)
     }
 
     /// Returns the weighted sum of the values for each query; the cache's values precede the new ones.

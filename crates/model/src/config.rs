@@ -62,7 +62,7 @@ pub struct ModelConfig {
     pub position: Position,
     /// The feed-forward layer: kind "dense" or "gated", activation "relu", "relu_squared", "gelu", "gelu_tanh" or "silu", and its hidden width (default expansion · d_model) or its expansion (default 4).
     pub feed_forward: FeedForward,
-    /// A mixture of experts in place of the feed-forward layer, whose kind and activation its experts have: count, active (experts per token), width (default feed_forward's), normalize (divide the weights of a token's experts by their sum, as a softmax over only the chosen logits does), shared_width (an expert of every token with a sigmoid gate; default none), balance_loss and z_loss (coefficients of the router's losses in training; default 0), dense_layers (blocks that keep the feed-forward layer).
+    /// A mixture of experts in place of the feed-forward layer, whose kind and activation its experts have; 0 for none: count (default 8), active (experts per token, default 2), width (default feed_forward's), normalize (divide the weights of a token's experts by their sum, as a softmax over only the chosen logits does), shared_width (an expert of every token with a sigmoid gate; default none), balance_loss and z_loss (coefficients of the router's losses in training; default 0), dense_layers (blocks that keep the feed-forward layer).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub experts: Option<Experts>,
     /// The order of sublayers and norms in a block: kind "pre_norm", "post_norm", "sandwich" or "parallel" { shared_norm }.
@@ -291,9 +291,11 @@ impl FeedForward {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Experts {
-    /// Experts per layer.
+    /// Experts per layer; by default 8.
+    #[serde(default = "Experts::default_count")]
     pub count: usize,
-    /// Experts per token.
+    /// Experts per token; by default 2.
+    #[serde(default = "Experts::default_active")]
     pub active: usize,
     /// Hidden elements of an expert; by default those of the feed-forward layer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -313,6 +315,16 @@ pub struct Experts {
     /// Blocks, counted from 0, with a feed-forward layer and no experts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dense_layers: Vec<usize>,
+}
+
+impl Experts {
+    const fn default_count() -> usize {
+        8
+    }
+
+    const fn default_active() -> usize {
+        2
+    }
 }
 
 /// Structure of a feed-forward layer.

@@ -40,7 +40,7 @@ const TABLES: [(&str, &[&str]); 20] = [
 ];
 
 /// Nested keys of the model that no preset has.
-const OF_NO_PRESET: [&str; 10] = [
+const OF_NO_PRESET: [&str; 11] = [
     "model.attention.window",
     "model.feed_forward.width",
     "model.feed_forward.expansion",
@@ -51,6 +51,7 @@ const OF_NO_PRESET: [&str; 10] = [
     "model.attention.seed",
     "model.head.soft_cap",
     "model.experts.shared_width",
+    "model.experts.dense_layers",
 ];
 
 /// Names that other programs have for a setting, each with the key here.
