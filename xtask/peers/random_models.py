@@ -23,7 +23,8 @@ ACTIVATIONS = [
     "gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "gelu_python", "gelu_accurate", "relu", "relu2", "silu", "swish",
 ]
 TYPES = [
-    "gpt2", "gptj", "gpt_neox", "llama", "mistral", "qwen2", "qwen3", "gemma2", "mixtral", "qwen3_moe", "olmoe",
+    "gpt2", "gptj", "gpt_neox", "llama", "mistral", "qwen2", "qwen3", "gemma2", "mixtral", "qwen2_moe", "qwen3_moe",
+    "olmoe",
 ]
 
 
@@ -97,6 +98,17 @@ def config(rng, types):
         common["hidden_size"] = heads * head_dim
         return transformers.OlmoeConfig(
             num_experts=count, norm_topk_prob=rng.random() < 0.5, attention_bias=rng.random() < 0.5, **chosen, **common,
+        )
+    if kind == "qwen2_moe":
+        del common["head_dim"]
+        chosen, count = experts(rng)
+        common["hidden_size"] = heads * head_dim
+        return transformers.Qwen2MoeConfig(
+            num_experts=count, norm_topk_prob=rng.random() < 0.5, qkv_bias=rng.random() < 0.5,
+            moe_intermediate_size=rng.choice([8, 20]), shared_expert_intermediate_size=rng.choice([8, 12]),
+            decoder_sparse_step=rng.choice([1, 1, 2]), mlp_only_layers=rng.choice([[], [0]]),
+            use_sliding_window=rng.random() < 0.5, sliding_window=rng.choice([3, 8]), max_window_layers=rng.choice([1, 28]),
+            **chosen, **common,
         )
     if kind == "qwen3_moe":
         chosen, count = experts(rng)

@@ -18,7 +18,7 @@ use emberlm_kernels::{Activation, RotaryLayout};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
 #[serde(remote = "Self", deny_unknown_fields)]
 pub struct ModelConfig {
-    /// The published family; it determines the tensor names of exchanged weights: "pocket", "vanilla", "prenorm", "cs336", "gpt2", "gptj", "gpt_neox", "llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe", "olmoe", "gemma2" or "palm".
+    /// The published family; it determines the tensor names of exchanged weights: "pocket", "vanilla", "prenorm", "cs336", "gpt2", "gptj", "gpt_neox", "llama", "mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "olmoe", "gemma2" or "palm".
     pub family: Family,
     /// Number of token ids; by default the dataset's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -114,6 +114,8 @@ pub enum Family {
     Mixtral,
     /// Qwen2 and Qwen2.5.
     Qwen2,
+    /// The Qwen1.5 and Qwen2 models with experts.
+    Qwen2Moe,
     /// The dense Qwen3 models.
     Qwen3,
     /// The Qwen3 models with experts.

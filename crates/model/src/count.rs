@@ -175,7 +175,7 @@ mod tests {
     // `AutoModelForCausalLM.from_config` makes of these sizes.
     #[test]
     fn published_counts() {
-        let published: [(&str, usize); 29] = [
+        let published: [(&str, usize); 30] = [
             ("gpt2-small", 124_439_808),
             ("gpt2-medium", 354_823_168),
             ("gpt2-large", 774_030_080),
@@ -196,6 +196,7 @@ mod tests {
             ("llama-3.2-1b", 1_235_814_400),
             ("mistral-7b", 7_241_732_096),
             ("mixtral-8x7b", 46_702_792_704),
+            ("qwen1.5-moe-a2.7b", 14_315_784_192),
             ("qwen3-30b-a3b", 30_532_122_624),
             ("olmoe-1b-7b", 6_919_161_856),
             ("qwen2-0.5b", 494_032_768),

@@ -14,6 +14,7 @@ mod palm;
 mod pocket;
 mod prenorm;
 mod qwen2;
+mod qwen2_moe;
 mod qwen3;
 mod qwen3_moe;
 mod vanilla;
@@ -64,7 +65,7 @@ struct Definition {
 
 impl Family {
     /// Every family.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Pocket,
         Self::Vanilla,
         Self::Prenorm,
@@ -76,6 +77,7 @@ impl Family {
         Self::Mistral,
         Self::Mixtral,
         Self::Qwen2,
+        Self::Qwen2Moe,
         Self::Qwen3,
         Self::Qwen3Moe,
         Self::Olmoe,
@@ -96,6 +98,7 @@ impl Family {
             Self::Mistral => mistral::DEFINITION,
             Self::Mixtral => mixtral::DEFINITION,
             Self::Qwen2 => qwen2::DEFINITION,
+            Self::Qwen2Moe => qwen2_moe::DEFINITION,
             Self::Qwen3 => qwen3::DEFINITION,
             Self::Qwen3Moe => qwen3_moe::DEFINITION,
             Self::Olmoe => olmoe::DEFINITION,

@@ -37,6 +37,7 @@ fn config(family: Family) -> DecoderConfig {
     if let Some(experts) = &mut raw.experts {
         (experts.count, experts.active) = (EXPERTS as usize, 2);
         experts.width = None;
+        experts.shared_width = experts.shared_width.map(|_| WIDTH as usize);
     }
     DecoderConfig::try_from(raw).unwrap()
 }
@@ -99,6 +100,7 @@ fn part(path: &str, config: &DecoderConfig) -> Part {
         map if map.ends_with("attention.qkv") => (D, MIXED + 2.0 * kv_heads * 20.0, false),
         map if map.ends_with("attention.out") => (MIXED, D, true),
         map if map.ends_with(".router") => (D, EXPERTS, false),
+        map if map.ends_with("shared.gate") => (D, 1.0, false),
         map if map.contains("feed_forward") && map.ends_with(".down") => (WIDTH, D, true),
         map if map.contains("feed_forward") && map.ends_with(".up") => (D, WIDTH, false),
         map if map.contains("feed_forward") && map.ends_with(".gate") => (D, WIDTH, false),
@@ -194,6 +196,7 @@ fn expected(family: Family) -> (Scheme, usize) {
         Family::Mistral => (normal, 24),
         Family::Mixtral => (normal, 45),
         Family::Qwen2 => (normal, 26),
+        Family::Qwen2Moe => (normal, 60),
         Family::Qwen3 => (normal, 29),
         Family::Qwen3Moe => (normal, 51),
         Family::Olmoe => (normal, 51),

@@ -74,7 +74,11 @@ fn every_parameter_of_every_preset_is_listed() {
                             .map(|heads| heads * config.head_dim())
                             .to_vec(),
                     },
-                    _ if path.ends_with("router.weight") => ParameterRole::Router,
+                    _ if path.ends_with("router.weight")
+                        || path.ends_with("shared.gate.weight") =>
+                    {
+                        ParameterRole::Router
+                    }
                     _ => ParameterRole::Matrix,
                 };
                 assert_eq!(role, expected, "{}: {path}", preset.name);

@@ -64,6 +64,7 @@ macro_rules! transformers {
                 mixtral_top2 = "mixtral-top2",
                 qwen3_moe_mixed = "qwen3_moe-mixed",
                 olmoe_gqa = "olmoe-gqa",
+                qwen2_moe_shared = "qwen2_moe-shared",
                 qwen2_tied = "qwen2-tied",
                 qwen3_tied = "qwen3-tied",
                 gemma2_tied = "gemma2-tied",

@@ -126,7 +126,13 @@ pub fn layered(
 const OPTIONAL_KEYS: [(&[&str], &[&str]); 6] = [
     (
         &["model"],
-        &["vocab_size", "kv_heads", "head_dim", "experts", "qk_norm_span"],
+        &[
+            "vocab_size",
+            "kv_heads",
+            "head_dim",
+            "experts",
+            "qk_norm_span",
+        ],
     ),
     (&["model", "experts"], &["width", "shared_width"]),
     (&["model", "feed_forward"], &["width", "expansion"]),

@@ -20,7 +20,9 @@ fn published_counts() {
         assert_eq!(info["memory_bytes"]["weights"], 4 * parameters);
         let parts = info["parameters"].as_object().unwrap();
         let sum: u64 = parts.values().map(|part| part.as_u64().unwrap()).sum();
-        assert_eq!(sum, 2 * parameters, "the parts add up to the total");
+        // A token uses all parameters, as without experts.
+        assert_eq!(info["parameters"]["active"], parameters);
+        assert_eq!(sum, 3 * parameters, "the parts add up to the total");
     }
 }
 
@@ -118,6 +120,7 @@ fn without_a_subject_the_presets_are_listed() {
       mixtral-8x7b     46,702,792,704   Mixtral 8x7B, 2 of 8 experts per token
       qwen2-0.5b          494,032,768   Qwen2, 0.5B parameters, tied
       qwen2-7b          7,615,616,512   Qwen2, 7B parameters
+      qwen1.5-moe-a2.7b  14,315,784,192   Qwen1.5 MoE A2.7B, 4 of 60 experts per token and a shared one
       qwen3-0.6b          596,049,920   Qwen3, 0.6B parameters, tied
       qwen3-8b          8,190,735,360   Qwen3, 8B parameters
       qwen3-30b-a3b    30,532,122,624   Qwen3 30B-A3B, 8 of 128 experts per token

@@ -10,7 +10,7 @@ use super::{changed, fixture, fixtures, stored};
 
 /// As `make_families.py` sets them: vocabulary, width, layers, query and key-value heads, a head's width, the hidden
 /// width. The context is 64 throughout.
-const SIZES: [(&str, Family, [usize; 7]); 28] = [
+const SIZES: [(&str, Family, [usize; 7]); 29] = [
     ("gemma2-bias", Family::Gemma2, [67, 24, 2, 3, 1, 10, 28]),
     ("gemma2-tied", Family::Gemma2, [71, 24, 3, 4, 2, 10, 40]),
     ("gpt2-hub", Family::Gpt2, [73, 20, 3, 2, 2, 10, 80]),
@@ -47,6 +47,11 @@ const SIZES: [(&str, Family, [usize; 7]); 28] = [
     ("olmoe-norm", Family::Olmoe, [67, 20, 2, 2, 2, 10, 16]),
     ("qwen2-mixed", Family::Qwen2, [67, 24, 3, 2, 1, 12, 40]),
     ("qwen2-tied", Family::Qwen2, [79, 32, 3, 4, 2, 8, 44]),
+    (
+        "qwen2_moe-shared",
+        Family::Qwen2Moe,
+        [71, 24, 3, 4, 2, 6, 28],
+    ),
     ("qwen3-bias", Family::Qwen3, [67, 16, 3, 3, 1, 10, 28]),
     ("qwen3-tied", Family::Qwen3, [73, 24, 3, 4, 2, 12, 40]),
     (
@@ -86,6 +91,7 @@ fn every_folder_is_the_model_it_was_made_as() {
             "mixtral-window" => Some((6, vec![])),
             "qwen3_moe-sparse" => Some((5, vec![])),
             "qwen2-mixed" => Some((6, vec![0])),
+            "qwen2_moe-shared" => Some((5, vec![1])),
             "qwen3-bias" => Some((5, vec![1])),
             _ => None,
         };
@@ -128,6 +134,7 @@ fn experts_are_read() {
         ("mixtral-window", [3, 1, 16], true, vec![]),
         ("olmoe-gqa", [6, 3, 12], false, vec![]),
         ("olmoe-norm", [4, 2, 16], true, vec![]),
+        ("qwen2_moe-shared", [5, 2, 12], false, vec![2]),
         ("qwen3_moe-mixed", [6, 3, 14], true, vec![1]),
         ("qwen3_moe-sparse", [4, 2, 12], false, vec![0, 2]),
     ] {
@@ -217,6 +224,7 @@ fn what_is_not_given_is_the_type_s_default() {
         ("qwen3", 12_049_461_248),
         ("gemma2", 2_614_341_888),
         ("mixtral", 46_702_792_704),
+        ("qwen2_moe", 14_315_784_192),
         ("qwen3_moe", 15_577_368_576),
         ("olmoe", 13_361_612_800),
     ] {

@@ -272,7 +272,7 @@ fn heads_that_do_not_divide() {
 
 #[test]
 fn other_quantizations_and_types() {
-    let one_of = "must be one of gpt2, gptj, gpt_neox, llama, mistral, mixtral, qwen2, qwen3, qwen3_moe, olmoe, gemma2";
+    let one_of = "must be one of gpt2, gptj, gpt_neox, llama, mistral, mixtral, qwen2, qwen2_moe, qwen3, qwen3_moe, olmoe, gemma2";
     for (changes, expected) in [
         (
             json!({"quantization_config": {"bits": 4}}),

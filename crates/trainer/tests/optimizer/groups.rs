@@ -22,6 +22,7 @@ fn small(name: &str) -> DecoderConfig {
     config.feed_forward.width = Some(12);
     if let Some(experts) = &mut config.experts {
         (experts.count, experts.active, experts.width) = (3, 2, None);
+        experts.shared_width = experts.shared_width.map(|_| 12);
     }
     if let Position::Rotary { dims, .. } = &mut config.position {
         *dims = None;
@@ -71,7 +72,12 @@ fn they_partition_every_presets_parameters() {
         let mut maps = vec!["attention.qkv".to_owned(), "attention.out".to_owned()];
         let experts = config.experts().map_or(0, |experts| experts.count);
         maps.extend((experts > 0).then(|| "feed_forward.router".to_owned()));
+        let shared = config
+            .experts()
+            .is_some_and(|experts| experts.shared_width.is_some());
+        maps.extend(shared.then(|| "feed_forward.shared.gate".to_owned()));
         for name in names {
+            maps.extend(shared.then(|| format!("feed_forward.shared.expert.{name}")));
             let of_expert = |expert| format!("feed_forward.experts.{expert}.{name}");
             maps.extend((0..experts).map(of_expert));
             maps.extend((experts == 0).then(|| format!("feed_forward.{name}")));
@@ -114,7 +120,9 @@ fn they_partition_every_presets_parameters() {
         assert_eq!(elements("head") + head_bias, counted.head, "{name}");
         let maps = config.d_model() * (8 + 2 * 2 * config.kv_heads()) + 8 * config.d_model();
         let feed_forward = if gated { 3 } else { 2 } * config.d_model() * 12;
-        let feed_forward = feed_forward * experts.max(1) + config.d_model() * experts;
+        let shared = usize::from(shared);
+        let feed_forward =
+            feed_forward * (experts.max(1) + shared) + config.d_model() * (experts + shared);
         assert_eq!(elements("matrices"), 2 * (maps + feed_forward), "{name}");
         seen.insert((gated, learned, config.head().tied, config.head().bias));
     }
