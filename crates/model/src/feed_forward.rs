@@ -119,15 +119,24 @@ pub struct FeedForward<B: BurnBackend> {
 impl<B: Backend> FeedForward<B> {
     /// Maps `[batch, seq, d_model]` to the same shape and adds `residual` if given.
     pub fn forward(&self, x: Tensor<B, 3>, residual: Option<Tensor<B, 3>>) -> Tensor<B, 3> {
-        let hidden = match &self.gate {
+        let hidden = dropout(self.hidden(x), self.hidden_dropout);
+        self.down.forward(hidden, residual)
+    }
+
+    /// [`FeedForward::forward`] without a residual and without dropout.
+    pub(crate) fn forward_without_dropout(&self, x: Tensor<B, 3>) -> Tensor<B, 3> {
+        self.down.forward(self.hidden(x), None)
+    }
+
+    /// The input of the layer back to the residual stream, `[batch, seq, width]`.
+    fn hidden(&self, x: Tensor<B, 3>) -> Tensor<B, 3> {
+        match &self.gate {
             Some(gate) => {
                 let gate = gate.forward(x.clone(), None);
                 ops::gated(self.activation, gate, self.up.forward(x, None))
             }
             None => ops::activation(self.activation, self.up.forward(x, None)),
-        }; // [batch, seq, width]
-        self.down
-            .forward(dropout(hidden, self.hidden_dropout), residual)
+        }
     }
 
     /// The linear layers with their fields' names.

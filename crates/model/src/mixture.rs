@@ -162,7 +162,7 @@ impl<B: Backend> Mixture<B> {
         let logits = logits.reshape([rows[0], count]); // [tokens, count]
         let probabilities = softmax(logits.clone(), 1);
         let chosen = Chosen::of(&logits, self.active);
-        let weights = self.weights(&probabilities, &chosen); // [tokens · active, 1]
+        let weights = self.weights(&logits, &probabilities, &chosen); // [tokens · active, 1]
         let output = self.mixed(x, base.reshape(rows), &weights, &chosen);
         if let Some(routings) = routings {
             routings.push(Routing {
@@ -179,15 +179,20 @@ impl<B: Backend> Mixture<B> {
     }
 
     /// The weights of each token's experts, in the order of [`Chosen::ids`], `[tokens · active, 1]`.
-    fn weights(&self, probabilities: &Tensor<B, 2>, chosen: &Chosen) -> Tensor<B, 2> {
-        let tokens = probabilities.dims()[0];
+    fn weights(
+        &self,
+        logits: &Tensor<B, 2>,
+        probabilities: &Tensor<B, 2>,
+        chosen: &Chosen,
+    ) -> Tensor<B, 2> {
+        let tokens = logits.dims()[0];
         let ids = TensorData::new(chosen.ids.clone(), [tokens, self.active]);
-        let ids = Tensor::<B, 2, Int>::from_data(ids, &probabilities.device());
-        let weights = probabilities.clone().gather(1, ids); // [tokens, active]
+        let ids = Tensor::<B, 2, Int>::from_data(ids, &logits.device());
         let weights = match self.normalize {
-            true => weights.clone() / weights.sum_dim(1),
-            false => weights,
-        };
+            // Their probabilities divided by the sum of these.
+            true => softmax(logits.clone().gather(1, ids), 1),
+            false => probabilities.clone().gather(1, ids),
+        }; // [tokens, active]
         weights.reshape([tokens * self.active, 1])
     }
 
@@ -218,7 +223,12 @@ impl<B: Backend> Mixture<B> {
             };
             let count = tokens.dims()[0];
             let gathered = ops::embedding(x.clone(), tokens.clone().unsqueeze());
-            let output = expert.forward(gathered, None).reshape([count, d_model]);
+            let output = match rows.tokens.is_empty() {
+                // It would draw numbers that a pass without gradients does not.
+                true => expert.forward_without_dropout(gathered),
+                false => expert.forward(gathered, None),
+            };
+            let output = output.reshape([count, d_model]);
             base = ops::add_rows(base, output, weights, tokens);
         }
         base

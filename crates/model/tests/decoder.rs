@@ -6,7 +6,6 @@ mod decoding;
 mod documents;
 pub mod gradients;
 mod int8;
-mod mixture_speed;
 mod packed_rows;
 mod ragged;
 mod recompute;
