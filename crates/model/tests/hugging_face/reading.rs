@@ -225,7 +225,7 @@ fn what_is_not_given_is_the_type_s_default() {
         ("gemma2", 2_614_341_888),
         ("mixtral", 46_702_792_704),
         ("qwen2_moe", 14_315_784_192),
-        ("qwen3_moe", 15_577_368_576),
+        ("qwen3_moe", 15_350_731_776),
         ("olmoe", 13_361_612_800),
     ] {
         let fields = json!({ "model_type": model_type });
