@@ -22,7 +22,10 @@ from transformers import AutoModelForCausalLM
 ACTIVATIONS = [
     "gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "gelu_python", "gelu_accurate", "relu", "relu2", "silu", "swish",
 ]
-TYPES = ["gpt2", "gptj", "gpt_neox", "llama", "mistral", "qwen2", "qwen3", "gemma2"]
+TYPES = [
+    "gpt2", "gptj", "gpt_neox", "llama", "mistral", "qwen2", "qwen3", "gemma2", "mixtral", "qwen2_moe", "qwen3_moe",
+    "olmoe",
+]
 
 
 def rope(rng):
@@ -36,8 +39,14 @@ def rope(rng):
     return rng.choice([None, *(kind | base for kind in kinds)])
 
 
-def config(rng):
-    kind = rng.choice(TYPES)
+def experts(rng):
+    """The experts of a token, and the number of all."""
+    count = rng.choice([2, 3, 4, 7])
+    return {"num_experts_per_tok": rng.choice([n for n in (1, 2, 3) if n <= count])}, count
+
+
+def config(rng, types):
+    kind = rng.choice(types)
     heads, head_dim, layers = rng.choice([1, 2, 3, 4, 6]), rng.choice([4, 6, 8, 10, 16]), rng.choice([1, 2, 3])
     common = {"vocab_size": rng.choice([17, 50, 129]), "tie_word_embeddings": rng.random() < 0.5}
     context, activation, epsilon = rng.choice([32, 64]), rng.choice(ACTIVATIONS), rng.choice([1e-3, 1e-5, 1e-6])
@@ -79,6 +88,36 @@ def config(rng):
             attn_logit_softcapping=rng.choice([None, 1.5, 50.0]), final_logit_softcapping=rng.choice([None, 2.0, 30.0]),
             attention_bias=rng.random() < 0.5, **common,
         )
+    if kind == "mixtral":
+        chosen, count = experts(rng)
+        window = rng.choice([None, 3, 9, 100])
+        return transformers.MixtralConfig(num_local_experts=count, sliding_window=window, **chosen, **common)
+    if kind == "olmoe":
+        del common["head_dim"]
+        chosen, count = experts(rng)
+        common["hidden_size"] = heads * head_dim
+        return transformers.OlmoeConfig(
+            num_experts=count, norm_topk_prob=rng.random() < 0.5, attention_bias=rng.random() < 0.5, **chosen, **common,
+        )
+    if kind == "qwen2_moe":
+        del common["head_dim"]
+        chosen, count = experts(rng)
+        common["hidden_size"] = heads * head_dim
+        return transformers.Qwen2MoeConfig(
+            num_experts=count, norm_topk_prob=rng.random() < 0.5, qkv_bias=rng.random() < 0.5,
+            moe_intermediate_size=rng.choice([8, 20]), shared_expert_intermediate_size=rng.choice([8, 12]),
+            decoder_sparse_step=rng.choice([1, 1, 2]), mlp_only_layers=rng.choice([[], [0]]),
+            use_sliding_window=rng.random() < 0.5, sliding_window=rng.choice([3, 8]), max_window_layers=rng.choice([1, 28]),
+            **chosen, **common,
+        )
+    if kind == "qwen3_moe":
+        chosen, count = experts(rng)
+        return transformers.Qwen3MoeConfig(
+            num_experts=count, norm_topk_prob=rng.random() < 0.5, attention_bias=rng.random() < 0.5,
+            moe_intermediate_size=rng.choice([8, 20]), decoder_sparse_step=rng.choice([1, 1, 2]),
+            mlp_only_layers=rng.choice([[], [0]]), use_sliding_window=rng.random() < 0.5, sliding_window=rng.choice([3, 8]),
+            **chosen, **common,
+        )
     common |= {
         "use_sliding_window": rng.random() < 0.6, "sliding_window": rng.choice([3, 8]),
         "max_window_layers": rng.choice([0, 1, 2]),
@@ -101,9 +140,9 @@ def relative(found, expected):
     return ((found - expected).norm() / expected.norm()).item()
 
 
-def try_one(binary, rng, folder):
+def try_one(binary, rng, types, folder):
     """The error of the logits, or a text on what went wrong."""
-    made = AutoModelForCausalLM.from_config(config(rng), attn_implementation="eager").eval()
+    made = AutoModelForCausalLM.from_config(config(rng, types), attn_implementation="eager").eval()
     for parameter in made.parameters():
         parameter.data.copy_(torch.randn_like(parameter) * (0.3 if parameter.dim() > 1 else 0.2))
     kind = rng.choice([torch.float32, torch.float32, torch.bfloat16, torch.float16])
@@ -132,6 +171,7 @@ def main():
     parser.add_argument("binary", type=pathlib.Path)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=120)
+    parser.add_argument("--types", nargs="+", default=TYPES)
     arguments = parser.parse_args()
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
@@ -142,7 +182,7 @@ def main():
     for _ in range(arguments.count):
         with tempfile.TemporaryDirectory() as folder:
             try:
-                result = try_one(arguments.binary.resolve(), rng, pathlib.Path(folder))
+                result = try_one(arguments.binary.resolve(), rng, arguments.types, pathlib.Path(folder))
             except (ValueError, RuntimeError, ZeroDivisionError) as refused:  # a configuration that transformers cannot run
                 print("transformers:", str(refused).splitlines()[0][:120])
                 continue

@@ -67,7 +67,7 @@ fn bytes_per_token(model: &DecoderConfig, weights: WeightFormat) -> usize {
         true => parameters.positions,
         false => parameters.positions + parameters.embedding,
     };
-    let read = parameters.total - rows;
+    let read = parameters.active - rows;
     match weights {
         WeightFormat::F32 => read * 4,
         WeightFormat::Packed(format) | WeightFormat::PackedLayers(format) => {
@@ -81,9 +81,14 @@ fn bytes_per_token(model: &DecoderConfig, weights: WeightFormat) -> usize {
 
 /// Input and output sizes of each linear layer; the head is last.
 fn map_sizes(model: &DecoderConfig) -> Vec<[usize; 2]> {
-    let layers = model.stack().block.linear_layers().into_iter();
-    let block: Vec<[usize; 2]> = layers.map(|l| [l.d_input, l.d_output]).collect();
-    let mut all = block.repeat(model.n_layers());
+    let kinds = model.stack().kinds().into_iter();
+    let mut all: Vec<[usize; 2]> = kinds
+        .flat_map(|(blocks, block)| {
+            let layers = block.active_linear_layers().into_iter();
+            let layers: Vec<_> = layers.map(|l| [l.d_input, l.d_output]).collect();
+            layers.repeat(blocks)
+        })
+        .collect();
     all.push([model.d_model(), model.vocab_size()]);
     all
 }
@@ -103,7 +108,8 @@ pub fn run(args: GenerateArgs) -> Result<(), CliError> {
     let draft = args.draft.config(&model)?;
     let parameters = count::parameters(&model);
     let read = bytes_per_token(&model, args.weights);
-    let maps = parameters.attention + parameters.feed_forward;
+    let idle = parameters.total - parameters.active;
+    let maps = parameters.attention + parameters.feed_forward - idle;
     let head = model.vocab_size() * model.d_model();
     let operations = 2.0 * (maps as f64 * args.prompt as f64 + head as f64);
     let rounded = |x: f64| (x * 10.0).round() / 10.0;

@@ -247,7 +247,8 @@ fn a_diverged_model_is_an_error() {
     );
     assert!(generator.next().is_none());
 
-    let up = &mut decoder.stack.blocks[0].feed_forward.up;
+    let feed_forward = &mut decoder.stack.blocks[0].feed_forward;
+    let up = &mut feed_forward.dense_mut().unwrap().up;
     up.weight = up.weight.clone().mapped(|weight| weight * f32::NAN);
     decoder.embeddings.tokens = decoder
         .embeddings

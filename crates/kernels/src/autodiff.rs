@@ -15,6 +15,7 @@ mod matmul;
 mod norm;
 mod packed;
 mod rotary;
+mod rows;
 
 use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
@@ -93,6 +94,15 @@ impl<B: Backend, C: CheckpointStrategy> Backend for Autodiff<B, C> {
 
     fn embedding(table: FloatTensor<Self>, ids: IntTensor<Self>) -> FloatTensor<Self> {
         embedding::embedding::<B, C>(table, ids)
+    }
+
+    fn add_rows(
+        base: FloatTensor<Self>,
+        x: FloatTensor<Self>,
+        weights: FloatTensor<Self>,
+        ids: IntTensor<Self>,
+    ) -> FloatTensor<Self> {
+        rows::add_rows::<B, C>(base, x, weights, ids)
     }
 
     fn rotary(

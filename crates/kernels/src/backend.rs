@@ -6,9 +6,10 @@ use burn::tensor::{Device, TensorMetadata};
 
 use crate::cpu::packed::PackedMatrix;
 use crate::{
-    Activation, AdamWStep, AttentionKernels, AttentionOptions, DeviceMemory, GatedGradients,
-    HeadLossGradients, HeadLossOptions, LinearGradients, LinearInputs, NormGradients,
-    Normalization, PackedFormat, PackedWeight, Precision, RotaryLayout, SelfAttention, reference,
+    Activation, AdamWStep, AddRowsGradients, AttentionKernels, AttentionOptions, DeviceMemory,
+    GatedGradients, HeadLossGradients, HeadLossOptions, LinearGradients, LinearInputs,
+    NormGradients, Normalization, PackedFormat, PackedWeight, Precision, RotaryLayout,
+    SelfAttention, reference,
 };
 
 /// A Burn backend with the language model's operations.
@@ -192,6 +193,27 @@ pub trait Backend: BurnBackend {
         added: Option<FloatTensor<Self>>,
     ) -> FloatTensor<Self> {
         reference::embedding_backward::<Self>(table, ids, grad, added)
+    }
+
+    /// `base` `[rows, width]` with `weights[i] · x[i]` added to its row `ids[i]`: `x` `[tokens, width]`, `weights` and `ids`
+    /// `[tokens]`. The ids ascend, so that none occurs twice.
+    fn add_rows(
+        base: FloatTensor<Self>,
+        x: FloatTensor<Self>,
+        weights: FloatTensor<Self>,
+        ids: IntTensor<Self>,
+    ) -> FloatTensor<Self> {
+        reference::add_rows::<Self>(base, x, weights, ids)
+    }
+
+    /// The gradients of [`Backend::add_rows`] by `x` and `weights` from its output's, which is also the gradient of `base`.
+    fn add_rows_backward(
+        x: FloatTensor<Self>,
+        weights: FloatTensor<Self>,
+        ids: IntTensor<Self>,
+        grad: FloatTensor<Self>,
+    ) -> AddRowsGradients<Self> {
+        reference::add_rows_backward::<Self>(x, weights, ids, grad)
     }
 
     /// `x` times `factor` `[1]`.

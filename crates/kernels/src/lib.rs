@@ -95,5 +95,6 @@ pub use precision::Precision;
 pub use rotary::RotaryLayout;
 #[cfg(feature = "burn")]
 pub use state::{
-    GatedGradients, HeadLossGradients, LinearGradients, LinearInputs, NormGradients, RotaryAngles,
+    AddRowsGradients, GatedGradients, HeadLossGradients, LinearGradients, LinearInputs,
+    NormGradients, RotaryAngles,
 };

@@ -106,6 +106,21 @@ pub fn embedding<B: Backend>(table: Tensor<B, 2>, ids: Tensor<B, 2, Int>) -> Ten
     ))
 }
 
+/// [`Backend::add_rows`]: `base` `[rows, width]`, `x` `[tokens, width]`, `weights` and ascending `ids` `[tokens]`.
+pub fn add_rows<B: Backend>(
+    base: Tensor<B, 2>,
+    x: Tensor<B, 2>,
+    weights: Tensor<B, 1>,
+    ids: Tensor<B, 1, Int>,
+) -> Tensor<B, 2> {
+    tensor(B::add_rows(
+        float(base),
+        float(x),
+        float(weights),
+        ids.into_primitive(),
+    ))
+}
+
 /// [`Backend::sum_of_squares`] of a tensor of any shape, `[1]`.
 pub fn sum_of_squares<B: Backend, const D: usize>(x: Tensor<B, D>) -> Tensor<B, 1> {
     tensor(B::sum_of_squares(float(x)))

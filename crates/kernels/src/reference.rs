@@ -19,6 +19,7 @@ mod norm;
 mod packed;
 mod product;
 mod rotary;
+mod rows;
 mod scale;
 mod self_attention;
 pub(crate) mod table_parts;
@@ -43,6 +44,7 @@ pub use linear_attention::{linear_attention, linear_attention_weights};
 pub use norm::{normalize, normalize_backward};
 pub use packed::{linear_packed, pack, packed_from_host, unpack};
 pub use rotary::rotary;
+pub use rows::{add_rows, add_rows_backward};
 pub use scale::{scaled, sum_of_squares};
 pub use self_attention::{
     blocked_self_attention, blocked_self_attention_backward, blocked_self_attention_training,

@@ -40,6 +40,15 @@ pub struct NormGradients<B: Backend> {
     pub bias: Option<FloatTensor<B>>,
 }
 
+/// The gradients of weighted rows that were added to others.
+#[derive(Clone, Debug)]
+pub struct AddRowsGradients<B: Backend> {
+    /// Of the rows.
+    pub x: FloatTensor<B>,
+    /// Of their weights.
+    pub weights: FloatTensor<B>,
+}
+
 /// The gradients of a gated activation.
 #[derive(Clone, Debug)]
 pub struct GatedGradients<B: Backend> {

@@ -11,7 +11,7 @@ use emberlm_kernels::{
     AttentionMask, AttentionOptions, Backend, Precision, Reach, SelfAttention, ops,
 };
 
-use crate::config;
+use crate::config::{self, QkNormSpan};
 use crate::context::{AttentionContext, reject_mask};
 use crate::encoder::RowGroup;
 use crate::error::ContextError;
@@ -37,8 +37,10 @@ pub struct AttentionConfig {
     pub qkv_bias: bool,
     /// True if the output projection has a bias.
     pub out_bias: bool,
-    /// Normalization of each head's queries and keys, if any.
+    /// Normalization of queries and keys, if any.
     pub qk_norm: Option<config::Norm>,
+    /// The elements that it is over.
+    pub qk_norm_span: QkNormSpan,
     /// Rule that weights the values.
     pub mechanism: Mechanism,
 }
@@ -80,6 +82,7 @@ impl AttentionConfig {
             qkv_bias: false,
             out_bias: false,
             qk_norm: None,
+            qk_norm_span: QkNormSpan::Head,
             mechanism: Mechanism::Softmax {
                 reach: Reach::Causal,
                 scale: default_scale(head_dim),
@@ -108,10 +111,14 @@ impl AttentionConfig {
         LinearConfig::new(self.heads * self.head_dim, self.d_model).with_bias(self.out_bias)
     }
 
-    /// The norms of a head's queries and of its keys.
+    /// The norms of queries and of keys.
     pub(crate) fn head_norms(&self) -> Option<[NormConfig; 2]> {
         let norm = self.qk_norm?;
-        Some([NormConfig::new(norm, self.head_dim); 2])
+        let heads = match self.qk_norm_span {
+            QkNormSpan::Head => [1, 1],
+            QkNormSpan::Whole => [self.heads, self.kv_heads],
+        };
+        Some(heads.map(|heads| NormConfig::new(norm, heads * self.head_dim)))
     }
 
     /// Builds an attention with the initial weights of [`LinearConfig::init`].
@@ -130,10 +137,7 @@ impl AttentionConfig {
         let norms = self
             .head_norms()
             .map(|norms| norms.map(|norm| norm.init(from.device())));
-        let (q_norm, k_norm) = match norms {
-            Some([q, k]) => (Some(q), Some(k)),
-            None => (None, None),
-        };
+        let (q_norm, k_norm) = norms.map_or((None, None), |[q, k]| (Some(q), Some(k)));
         Attention {
             qkv: layer(self.qkv(), "qkv", OutputRole::Hidden),
             out: layer(self.out(), "out", OutputRole::Residual),
@@ -143,6 +147,7 @@ impl AttentionConfig {
             heads: self.heads,
             kv_heads: self.kv_heads,
             head_dim: self.head_dim,
+            qk_norm_span: self.qk_norm_span,
             options: options(self.mechanism),
         }
     }
@@ -195,9 +200,9 @@ pub struct Attention<B: BurnBackend> {
     pub qkv: Linear<B>,
     /// Output projection `[heads · head_dim, d_model]`.
     pub out: Linear<B>,
-    /// Norm of each query head, applied before the rotation.
+    /// Norm of the queries, applied before the rotation.
     pub q_norm: Option<Norm<B>>,
-    /// Norm of each key head, applied before the rotation.
+    /// Norm of the keys, applied before the rotation.
     pub k_norm: Option<Norm<B>>,
     /// Random features of linear attention; `None` with a softmax.
     features: Option<FeatureTable<B>>,
@@ -207,6 +212,8 @@ pub struct Attention<B: BurnBackend> {
     kv_heads: usize,
     #[module(skip)]
     head_dim: usize,
+    #[module(skip)]
+    qk_norm_span: QkNormSpan,
     #[module(skip)]
     options: AttentionOptions,
 }
@@ -363,16 +370,29 @@ impl<B: Backend> Attention<B> {
     ) -> (Tensor<B, 4>, Tensor<B, 4>, Tensor<B, 4>) {
         let qkv = self.qkv.forward(x, None);
         let (heads, kv_heads, head_dim) = (self.heads, self.kv_heads, self.head_dim);
-        let q = take_heads(&qkv, 0..heads, head_dim);
-        let k = take_heads(&qkv, heads..heads + kv_heads, head_dim);
+        let q = self.normed_heads(&self.q_norm, &qkv, 0..heads);
+        let k = self.normed_heads(&self.k_norm, &qkv, heads..heads + kv_heads);
         let v = take_heads(&qkv, heads + kv_heads..heads + 2 * kv_heads, head_dim);
-
-        let q = normed(&self.q_norm, q);
-        let k = normed(&self.k_norm, k);
         match angles {
             Some(angles) => (rotated(q, angles), rotated(k, angles), v),
             None => (q, k, v),
         }
+    }
+
+    /// Takes heads as [`take_heads`] does, and normalizes each or all of them together.
+    fn normed_heads(
+        &self,
+        norm: &Option<Norm<B>>,
+        projected: &Tensor<B, 3>,
+        heads: Range<usize>,
+    ) -> Tensor<B, 4> {
+        let (head_dim, count) = (self.head_dim, heads.len());
+        let (Some(norm), QkNormSpan::Whole) = (norm, self.qk_norm_span) else {
+            return normed(norm, take_heads(projected, heads, head_dim));
+        };
+        let columns = projected.clone();
+        let columns = columns.narrow(2, heads.start * head_dim, count * head_dim);
+        take_heads(&norm.forward(columns), 0..count, head_dim)
     }
 
     /// Returns the weighted sum of the values for each query; the cache's values precede the new ones.

@@ -31,10 +31,11 @@ use crate::cross_sublayer::CrossSublayer;
 use crate::dropout::dropout;
 use crate::encoder::RowGroup;
 use crate::error::ContextError;
-use crate::feed_forward::{FeedForward, FeedForwardConfig};
+use crate::feed_forward::{FeedForwardConfig, FeedForwardLayer};
 use crate::init::Initializer;
 use crate::kv_cache::CachedRows;
 use crate::linear::LinearConfig;
+use crate::mixture::{MixtureConfig, Routing};
 use crate::norm::{Norm, NormConfig};
 use crate::position::RotaryTable;
 
@@ -47,6 +48,8 @@ pub struct BlockConfig {
     pub cross_attention: Option<CrossAttentionConfig>,
     /// The feed-forward layer.
     pub feed_forward: FeedForwardConfig,
+    /// A mixture of experts in place of the feed-forward layer.
+    pub experts: Option<MixtureConfig>,
     /// The norms.
     pub norm: config::Norm,
     /// The order of sublayers and norms.
@@ -62,6 +65,7 @@ impl BlockConfig {
             attention,
             cross_attention: None,
             feed_forward,
+            experts: None,
             norm: config::Norm::Rms { epsilon: 1e-6 },
             wiring: Wiring::PreNorm,
             dropout: 0.0,
@@ -83,13 +87,50 @@ impl BlockConfig {
     /// The block's linear layers, in this order:
     /// - attention: fused queries, keys and values; output
     /// - cross-attention, if any: queries; keys and values; output
-    /// - feed-forward: gate, if any; up; down
+    /// - feed-forward: gate, if any; up; down; those of each expert, then those of the shared one, in place of them if it
+    ///   is a mixture
+    ///
+    /// The router of a mixture and the gate of its shared expert are not among them: they are never packed.
     pub fn linear_layers(&self) -> Vec<LinearConfig> {
-        let (gate, up) = self.feed_forward.widening();
+        let feed_forward = match &self.experts {
+            Some(mixture) => {
+                let expert = mixture.expert.linear_layers();
+                let shared = mixture.shared().into_iter();
+                let shared = shared.flat_map(|(shared, _)| shared.linear_layers());
+                expert
+                    .repeat(mixture.count)
+                    .into_iter()
+                    .chain(shared)
+                    .collect()
+            }
+            None => self.feed_forward.linear_layers(),
+        };
+        self.with_attention(feed_forward)
+    }
+
+    /// The linear layers that one token passes through: [`BlockConfig::linear_layers`], of a mixture only the active
+    /// experts, with the router and the gate of the shared expert.
+    pub fn active_linear_layers(&self) -> Vec<LinearConfig> {
+        let feed_forward = match &self.experts {
+            Some(mixture) => {
+                let expert = mixture.expert.linear_layers();
+                let shared = mixture.shared().into_iter();
+                let shared = shared.flat_map(|(shared, gate)| {
+                    let layers = shared.linear_layers().into_iter();
+                    layers.chain([gate])
+                });
+                let active = expert.repeat(mixture.active).into_iter();
+                active.chain([mixture.router()]).chain(shared).collect()
+            }
+            None => self.feed_forward.linear_layers(),
+        };
+        self.with_attention(feed_forward)
+    }
+
+    fn with_attention(&self, feed_forward: Vec<LinearConfig>) -> Vec<LinearConfig> {
         let attention = [self.attention.qkv(), self.attention.out()];
         let cross = self.cross_attention.iter();
         let cross = cross.flat_map(CrossAttentionConfig::linear_layers);
-        let feed_forward = gate.into_iter().chain([up, self.feed_forward.down()]);
         attention
             .into_iter()
             .chain(cross)
@@ -129,12 +170,21 @@ impl BlockConfig {
                 norm_after: norms.after.map(init),
             }),
             norm2: norms.second.map(init),
-            feed_forward: self
-                .feed_forward
-                .init_from(from, &format!("{path}.feed_forward")),
+            feed_forward: self.init_feed_forward(from, &format!("{path}.feed_forward")),
             norm2_after: norms.after.map(init),
             wiring: self.wiring,
             residual_dropout: self.dropout,
+        }
+    }
+
+    fn init_feed_forward<B: Backend>(
+        &self,
+        from: &Initializer<'_, B>,
+        path: &str,
+    ) -> FeedForwardLayer<B> {
+        match &self.experts {
+            Some(mixture) => FeedForwardLayer::Experts(mixture.init_from(from, path)),
+            None => FeedForwardLayer::Dense(self.feed_forward.init_from(from, path)),
         }
     }
 }
@@ -176,7 +226,7 @@ pub struct Block<B: BurnBackend> {
     /// Norm of the feed-forward layer; `None` if the wiring shares the first norm.
     pub norm2: Option<Norm<B>>,
     /// Feed-forward layer.
-    pub feed_forward: FeedForward<B>,
+    pub feed_forward: FeedForwardLayer<B>,
     /// Norm after the feed-forward layer, with sandwich wiring.
     pub norm2_after: Option<Norm<B>>,
     #[module(skip)]
@@ -217,8 +267,12 @@ impl<B: Backend> Block<B> {
 
     /// [`Block::forward`] with a context that has been checked.
     pub(crate) fn run(&self, x: Tensor<B, 3>, context: BlockContext<'_, B>) -> Tensor<B, 3> {
-        let BlockContext { attention, memory } = context;
-        self.wired(x, memory, |x, residual| {
+        let BlockContext {
+            attention,
+            memory,
+            routings,
+        } = context;
+        self.wired(x, memory, routings, |x, residual| {
             self.attention.run(x, attention, residual)
         })
     }
@@ -230,7 +284,7 @@ impl<B: Backend> Block<B> {
         angles: Option<&ops::Angles<B>>,
         sequences: Vec<CachedRows<'_, B>>,
     ) -> Tensor<B, 3> {
-        self.wired(x, None, |x, residual| {
+        self.wired(x, None, None, |x, residual| {
             self.attention.ragged(x, angles, sequences, residual)
         })
     }
@@ -248,6 +302,7 @@ impl<B: Backend> Block<B> {
         &self,
         x: Tensor<B, 3>,
         memory: Option<BlockMemory<'_, B>>,
+        routings: Option<&mut Vec<Routing<B>>>,
         attend: impl FnOnce(Tensor<B, 3>, Option<Tensor<B, 3>>) -> Tensor<B, 3>,
     ) -> Tensor<B, 3> {
         match self.wiring {
@@ -258,7 +313,7 @@ impl<B: Backend> Block<B> {
                     let normed = self.cross_norm(cross, x.clone());
                     self.added(x, |residual| cross.attend(normed, memory, residual))
                 });
-                self.feed(self.second_norm(x.clone()), x)
+                self.feed(self.second_norm(x.clone()), x, routings)
             }
             Wiring::PostNorm => {
                 let attended = self.added(x.clone(), |residual| attend(x, residual));
@@ -268,7 +323,7 @@ impl<B: Backend> Block<B> {
                         self.added(x.clone(), |residual| cross.attend(x, memory, residual));
                     self.cross_norm(cross, attended)
                 });
-                self.second_norm(self.feed(x.clone(), x))
+                self.second_norm(self.feed(x.clone(), x, routings))
             }
             Wiring::Sandwich => {
                 let normed = self.norm1.forward(x.clone());
@@ -278,7 +333,8 @@ impl<B: Backend> Block<B> {
                     let attended = cross.attend(normed, memory, None);
                     self.added_after(x, &cross.norm_after, attended)
                 });
-                let fed = self.feed_forward.forward(self.second_norm(x.clone()), None);
+                let normed = self.second_norm(x.clone());
+                let fed = self.feed_forward.forward(normed, None, routings);
                 self.added_after(x, &self.norm2_after, fed)
             }
             Wiring::Parallel { .. } => {
@@ -291,7 +347,7 @@ impl<B: Backend> Block<B> {
                 if let Some((cross, normed, memory)) = branch {
                     x = self.added(x, |residual| cross.attend(normed, memory, residual));
                 }
-                self.feed(fed, x)
+                self.feed(fed, x, routings)
             }
         }
     }
@@ -338,8 +394,15 @@ impl<B: Backend> Block<B> {
     }
 
     /// Adds the feed-forward layer's output for `x` to `residual`.
-    fn feed(&self, x: Tensor<B, 3>, residual: Tensor<B, 3>) -> Tensor<B, 3> {
-        self.added(residual, |residual| self.feed_forward.forward(x, residual))
+    fn feed(
+        &self,
+        x: Tensor<B, 3>,
+        residual: Tensor<B, 3>,
+        routings: Option<&mut Vec<Routing<B>>>,
+    ) -> Tensor<B, 3> {
+        self.added(residual, |residual| {
+            self.feed_forward.forward(x, residual, routings)
+        })
     }
 
     /// Adds a sublayer's output to the residual stream. Without dropout in between, the sublayer's last matrix product

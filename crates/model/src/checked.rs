@@ -7,14 +7,16 @@ use emberlm_kernels::{Activation, Reach};
 use crate::attention::{AttentionConfig, Mechanism, default_scale};
 use crate::block::BlockConfig;
 use crate::config::{
-    AttentionKind, Biases, DropoutSite, Family, FeedForward, Head, Init, ModelConfig, Norm,
-    Position, Window, Wiring,
+    AttentionKind, Biases, DropoutSite, Experts, Family, FeedForward, Head, Init, ModelConfig,
+    Norm, Position, Window, Wiring,
 };
 use crate::embeddings::EmbeddingsConfig;
 use crate::error::InputError;
 use crate::feed_forward::FeedForwardConfig;
 use crate::lm_head::LmHeadConfig;
+use crate::mixture::MixtureConfig;
 use crate::position::{AddedPositionsConfig, RotaryConfig};
+use crate::router_loss::RouterCoefficients;
 use crate::stack::StackConfig;
 
 /// A validated configuration: every size is set and every rule holds. [`DecoderConfig::try_from`] builds one;
@@ -135,6 +137,20 @@ impl DecoderConfig {
         self.filled.feed_forward
     }
 
+    /// The mixture of experts, with its default width filled in.
+    pub fn experts(&self) -> Option<&Experts> {
+        self.filled.experts.as_ref()
+    }
+
+    /// The coefficients of the routers' losses; 0 without experts.
+    pub fn router_coefficients(&self) -> RouterCoefficients {
+        let experts = self.experts();
+        experts.map_or_else(RouterCoefficients::default, |experts| RouterCoefficients {
+            balance: experts.balance_loss,
+            z: experts.z_loss,
+        })
+    }
+
     /// The order of sublayers and norms in a block.
     pub fn wiring(&self) -> Wiring {
         self.filled.wiring
@@ -181,6 +197,7 @@ impl DecoderConfig {
                 attention: self.block_attention(),
                 cross_attention: None,
                 feed_forward: self.block_feed_forward(),
+                experts: self.mixture(),
                 norm: self.filled.norm,
                 wiring: self.filled.wiring,
                 dropout: self.dropout_at(DropoutSite::Residual),
@@ -188,6 +205,9 @@ impl DecoderConfig {
             full_layers: self.window().map_or_else(Vec::new, |window| {
                 window.full_layers.layers(self.filled.n_layers)
             }),
+            dense_layers: self
+                .experts()
+                .map_or_else(Vec::new, |experts| experts.dense_layers.clone()),
             rotary: self.rotary(),
             final_norm: true,
         }
@@ -215,6 +235,7 @@ impl DecoderConfig {
             qkv_bias: self.filled.bias.qkv,
             out_bias: self.filled.bias.attention_out,
             qk_norm: self.filled.qk_norm.then_some(self.filled.norm),
+            qk_norm_span: self.filled.qk_norm_span,
             mechanism: match &self.filled.attention {
                 AttentionKind::Softmax {
                     window,
@@ -256,6 +277,21 @@ impl DecoderConfig {
             bias: self.filled.bias.feed_forward,
             dropout: self.dropout_at(DropoutSite::Hidden),
         }
+    }
+
+    /// The mixture of experts of a block.
+    fn mixture(&self) -> Option<MixtureConfig> {
+        let experts = self.experts()?;
+        let feed_forward = self.block_feed_forward();
+        let expert = FeedForwardConfig {
+            width: experts.width.unwrap_or(feed_forward.width),
+            ..feed_forward
+        };
+        Some(MixtureConfig {
+            normalize: experts.normalize,
+            shared_width: experts.shared_width,
+            ..MixtureConfig::new(expert, experts.count, experts.active)
+        })
     }
 
     /// Rotation of queries and keys, if any.

@@ -18,7 +18,7 @@ use emberlm_kernels::{Activation, RotaryLayout};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
 #[serde(remote = "Self", deny_unknown_fields)]
 pub struct ModelConfig {
-    /// The published family; it determines the tensor names of exchanged weights: "pocket", "vanilla", "prenorm", "cs336", "gpt2", "gptj", "gpt_neox", "llama", "mistral", "qwen2", "qwen3", "gemma2" or "palm".
+    /// The published family; it determines the tensor names of exchanged weights: "pocket", "vanilla", "prenorm", "cs336", "gpt2", "gptj", "gpt_neox", "llama", "mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "olmoe", "gemma2" or "palm".
     pub family: Family,
     /// Number of token ids; by default the dataset's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -39,6 +39,9 @@ pub struct ModelConfig {
     pub head_dim: Option<usize>,
     /// Normalize queries and keys per head before attention, with the model's norm.
     pub qk_norm: bool,
+    /// The elements that the norm of queries and keys is over: "head" (each head) or "whole" (all heads together, with a gain for each element); by default "head".
+    #[serde(default, skip_serializing_if = "QkNormSpan::is_head")]
+    pub qk_norm_span: QkNormSpan,
     /// Probability of dropping an element during training.
     pub dropout: f64,
     /// The sites of dropout: "embedding", "attention" (its weights), "hidden" (after the activation), "residual" (the output of a sublayer).
@@ -59,6 +62,9 @@ pub struct ModelConfig {
     pub position: Position,
     /// The feed-forward layer: kind "dense" or "gated", activation "relu", "relu_squared", "gelu", "gelu_tanh" or "silu", and its hidden width (default expansion · d_model) or its expansion (default 4).
     pub feed_forward: FeedForward,
+    /// A mixture of experts in place of the feed-forward layer, whose kind and activation its experts have; 0 for none: count (default 8), active (experts per token, default 2), width (default feed_forward's), normalize (divide the weights of a token's experts by their sum, as a softmax over only the chosen logits does), shared_width (an expert of every token with a sigmoid gate; default none), balance_loss and z_loss (coefficients of the router's losses in training; default 0), dense_layers (blocks that keep the feed-forward layer).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub experts: Option<Experts>,
     /// The order of sublayers and norms in a block: kind "pre_norm", "post_norm", "sandwich" or "parallel" { shared_norm }.
     pub wiring: Wiring,
     /// The output projection: tied to the embedding or not, with or without bias, scaled by 1/√d_model or not, soft_cap (default none).
@@ -104,10 +110,18 @@ pub enum Family {
     Llama,
     /// Mistral 7B.
     Mistral,
+    /// Mixtral.
+    Mixtral,
     /// Qwen2 and Qwen2.5.
     Qwen2,
+    /// The Qwen1.5 and Qwen2 models with experts.
+    Qwen2Moe,
     /// The dense Qwen3 models.
     Qwen3,
+    /// The Qwen3 models with experts.
+    Qwen3Moe,
+    /// OLMoE.
+    Olmoe,
     /// Gemma 2.
     Gemma2,
     /// PaLM.
@@ -151,6 +165,23 @@ impl Norm {
             | Self::OffsetRms { epsilon }
             | Self::UnitRms { epsilon } => epsilon,
         }
+    }
+}
+
+/// The elements that the norm of queries and keys is over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum QkNormSpan {
+    /// Each head, with one gain for all heads.
+    #[default]
+    Head,
+    /// All heads together, with a gain for each element (OLMo).
+    Whole,
+}
+
+impl QkNormSpan {
+    fn is_head(&self) -> bool {
+        *self == Self::Head
     }
 }
 
@@ -255,6 +286,46 @@ impl FeedForward {
             expansion: Some(expansion),
             ..self
         }
+    }
+}
+
+/// A mixture of experts: feed-forward layers of which a router chooses some for each token.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Experts {
+    /// Experts per layer; by default 8.
+    #[serde(default = "Experts::default_count")]
+    pub count: usize,
+    /// Experts per token; by default 2.
+    #[serde(default = "Experts::default_active")]
+    pub active: usize,
+    /// Hidden elements of an expert; by default those of the feed-forward layer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub width: Option<usize>,
+    /// True if the weights of a token's experts are divided by their sum.
+    #[serde(default)]
+    pub normalize: bool,
+    /// Hidden elements of an expert that computes every token, weighted by a sigmoid gate; by default there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared_width: Option<usize>,
+    /// Coefficient of the load-balancing loss in training.
+    #[serde(default)]
+    pub balance_loss: f64,
+    /// Coefficient of the squared logarithm of the router's normalizer in training.
+    #[serde(default)]
+    pub z_loss: f64,
+    /// Blocks, counted from 0, with a feed-forward layer and no experts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dense_layers: Vec<usize>,
+}
+
+impl Experts {
+    const fn default_count() -> usize {
+        8
+    }
+
+    const fn default_active() -> usize {
+        2
     }
 }
 

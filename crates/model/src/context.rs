@@ -8,6 +8,7 @@ use emberlm_kernels::{AttentionMask, Backend};
 use crate::cross_attention::MemoryHeads;
 use crate::error::ContextError;
 use crate::kv_cache::LayerCache;
+use crate::mixture::Routing;
 use crate::position::RotaryTable;
 
 /// Optional inputs of an attention in addition to the hidden states.
@@ -40,6 +41,8 @@ pub struct BlockContext<'a, B: Backend> {
     pub attention: AttentionContext<'a, B>,
     /// Memory of the cross-attention; required if the block has one, and otherwise not allowed.
     pub memory: Option<BlockMemory<'a, B>>,
+    /// Receives the routing of a mixture of experts.
+    pub routings: Option<&'a mut Vec<Routing<B>>>,
 }
 
 impl<'a, B: Backend> From<AttentionContext<'a, B>> for BlockContext<'a, B> {
@@ -47,6 +50,7 @@ impl<'a, B: Backend> From<AttentionContext<'a, B>> for BlockContext<'a, B> {
         Self {
             attention,
             memory: None,
+            routings: None,
         }
     }
 }

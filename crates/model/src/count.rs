@@ -20,13 +20,15 @@ use crate::kv_cache::held_tokens;
 pub struct Parameters {
     /// Sum of all components.
     pub total: usize,
+    /// Parameters that one token uses: without the experts of a mixture that do not compute it.
+    pub active: usize,
     /// Token embedding.
     pub embedding: usize,
     /// Learned positions.
     pub positions: usize,
     /// Linear layers of the attentions, with biases.
     pub attention: usize,
-    /// Linear layers of the feed-forward layers, with biases.
+    /// Linear layers of the feed-forward layers, with biases. For mixtures, all experts and the routers.
     pub feed_forward: usize,
     /// Gains and biases of all norms.
     pub norms: usize,
@@ -37,9 +39,10 @@ pub struct Parameters {
 /// Floating-point operations per token at the full sequence length. A multiplication and an addition count as two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Flops {
-    /// One forward pass: 2 per weight of the linear layers and the head, plus `4 · heads · head_dim · seq_len` per
-    /// block for the attention's two products. As is customary, the causal mask is ignored (Chowdhery et al. 2022).
-    /// Linear attention counts the products of its features, sums and chunks instead.
+    /// One forward pass: 2 per weight of the linear layers (of a mixture, its active experts) and the head, plus
+    /// `4 · heads · head_dim · seq_len` per block for the attention's two products. As is customary, the causal mask
+    /// is ignored (Chowdhery et al. 2022). Linear attention counts the products of its features, sums and chunks
+    /// instead.
     pub forward: usize,
     /// Forward and backward pass: three times the forward pass.
     pub training: usize,
@@ -71,10 +74,20 @@ pub fn parameters(config: &DecoderConfig) -> Parameters {
     };
     Parameters {
         total: narrow(counted.iter().map(|count| count.total()).sum()),
+        active: narrow(
+            counted.iter().map(|count| count.total()).sum::<u128>() - table::idle(config),
+        ),
         embedding: sum_of(&[Component::TokenEmbedding]),
         positions: sum_of(&[Component::Positions]),
         attention: sum_of(&[Component::AttentionQkv, Component::AttentionOut]),
-        feed_forward: sum_of(&[Component::FeedForwardUp, Component::FeedForwardDown]),
+        feed_forward: sum_of(&[
+            Component::FeedForwardUp,
+            Component::FeedForwardDown,
+            Component::Router,
+            Component::ExpertsUp,
+            Component::ExpertsDown,
+            Component::SharedExpert,
+        ]),
         norms: sum_of(&[Component::BlockNorms, Component::FinalNorm]),
         head: sum_of(&[Component::Head]),
     }
@@ -84,10 +97,12 @@ pub fn parameters(config: &DecoderConfig) -> Parameters {
 pub fn flops_per_token(config: &DecoderConfig) -> Flops {
     let stack = config.stack();
     let layers = stack.n_layers as u128;
-    let linear = stack.block.linear_layers().into_iter();
-    let weights_per_block: u128 = linear.map(|layer| layer.weights()).sum();
+    let weights = stack.kinds().map(|(blocks, block)| {
+        let linear = block.active_linear_layers().into_iter();
+        blocks as u128 * linear.map(|layer| layer.weights()).sum::<u128>()
+    });
     let head = config.embeddings().tokens();
-    let products = 2 * (layers * weights_per_block + head);
+    let products = 2 * (weights.iter().sum::<u128>() + head);
     let mixing = attention_products(&stack.block.attention, config.seq_len());
     let forward = products + layers * mixing;
     Flops {
@@ -163,7 +178,7 @@ mod tests {
     // Counts from `transformers` 5.23: `AutoModelForCausalLM.from_config(…).num_parameters()` on the `meta` device.
     #[test]
     fn parameter_counts_match_transformers() {
-        let published: [(&str, usize); 26] = [
+        let published: [(&str, usize); 30] = [
             ("gpt2-small", 124_439_808),
             ("gpt2-medium", 354_823_168),
             ("gpt2-large", 774_030_080),
@@ -183,6 +198,10 @@ mod tests {
             ("llama-3-8b", 8_030_261_248),
             ("llama-3.2-1b", 1_235_814_400),
             ("mistral-7b", 7_241_732_096),
+            ("mixtral-8x7b", 46_702_792_704),
+            ("qwen1.5-moe-a2.7b", 14_315_784_192),
+            ("qwen3-30b-a3b", 30_532_122_624),
+            ("olmoe-1b-7b", 6_919_161_856),
             ("qwen2-0.5b", 494_032_768),
             ("qwen2-7b", 7_615_616_512),
             ("qwen3-0.6b", 596_049_920),
@@ -222,6 +241,20 @@ mod tests {
         for (name, count) in counted {
             assert_eq!(parameters(&preset(name)).total, count, "{name}");
         }
+    }
+
+    // Calculated by hand for OLMoE: 8 of 64 experts of 3 · 2048 · 1024 in each of 16 layers. The published count is 1.3
+    // billion.
+    #[test]
+    fn a_token_uses_the_active_experts() {
+        let config = preset("olmoe-1b-7b");
+        let counted = parameters(&config);
+        let expert = 3 * 2048 * 1024;
+        assert_eq!(counted.active, counted.total - 16 * 56 * expert);
+        let layers = 16 * (4 * 2048 * 2048 + 2048 * 64 + 8 * expert);
+        let products = 2 * (layers + 50_304 * 2048);
+        let mixing = 16 * 4 * 2048 * 4096;
+        assert_eq!(flops_per_token(&config).forward, products + mixing);
     }
 
     // Calculated by hand: 2 · (12 · 12 · 768² + 50257 · 768) + 12 · 4 · 768 · 1024.

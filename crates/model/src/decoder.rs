@@ -90,18 +90,13 @@ impl<B: Backend> Decoder<B> {
         self
     }
 
-    /// The blocks' linear layers.
+    /// The blocks' linear layers, except the routers of mixtures.
     pub(crate) fn linears_mut(&mut self) -> impl Iterator<Item = &mut Linear<B>> {
         self.stack.blocks.iter_mut().flat_map(|block| {
-            let feed = &mut block.feed_forward;
-            let linears = [
-                Some(&mut block.attention.qkv),
-                Some(&mut block.attention.out),
-                feed.gate.as_mut(),
-                Some(&mut feed.up),
-                Some(&mut feed.down),
-            ];
-            linears.into_iter().flatten()
+            let attention = [&mut block.attention.qkv, &mut block.attention.out];
+            attention
+                .into_iter()
+                .chain(block.feed_forward.linears_mut())
         })
     }
 
@@ -112,17 +107,15 @@ impl<B: Backend> Decoder<B> {
             .iter()
             .enumerate()
             .flat_map(|(layer, block)| {
-                let feed = &block.feed_forward;
-                let linears = [
-                    ("attention.qkv", Some(&block.attention.qkv)),
-                    ("attention.out", Some(&block.attention.out)),
-                    ("feed_forward.gate", feed.gate.as_ref()),
-                    ("feed_forward.up", Some(&feed.up)),
-                    ("feed_forward.down", Some(&feed.down)),
+                let attention = [
+                    ("attention.qkv".to_owned(), &block.attention.qkv),
+                    ("attention.out".to_owned(), &block.attention.out),
                 ];
-                linears.into_iter().filter_map(move |(name, linear)| {
-                    Some((format!("blocks.{layer}.{name}"), linear?))
-                })
+                let feed_forward = block.feed_forward.linears();
+                let feed_forward =
+                    feed_forward.map(|(name, linear)| (format!("feed_forward.{name}"), linear));
+                let linears = attention.into_iter().chain(feed_forward);
+                linears.map(move |(name, linear)| (format!("blocks.{layer}.{name}"), linear))
             })
     }
 

@@ -1,8 +1,9 @@
 //! Mapping between a family's models and Hugging Face's `config.json` and tensor names.
 //!
-//! `fields` reads the fields of a `config.json`; `rope`, `layers`, `names` and `quantization` handle fields that
-//! several model types share.
+//! `fields` reads the fields of a `config.json`; `rope`, `layers`, `experts`, `names` and `quantization` handle fields
+//! that several model types share.
 
+pub(crate) mod experts;
 pub(crate) mod fields;
 pub(crate) mod layers;
 pub(crate) mod names;

@@ -10,18 +10,22 @@ mod gpt_neox;
 mod gptj;
 mod llama;
 mod mistral;
+mod mixtral;
+mod olmoe;
 mod palm;
 mod pocket;
 mod prenorm;
 mod qwen2;
+mod qwen2_moe;
 mod qwen3;
+mod qwen3_moe;
 mod vanilla;
 
 use crate::checked::DecoderConfig;
 pub use crate::config::Family;
 use crate::config::{
     AttentionKind, Biases, DropoutSite, FeedForward, Head, Init, ModelConfig, Norm, Position,
-    RotaryScaling, Wiring,
+    QkNormSpan, RotaryScaling, Wiring,
 };
 use crate::exchange::Exchange;
 use crate::weights::map::Source;
@@ -63,7 +67,7 @@ struct Definition {
 
 impl Family {
     /// Every family.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 17] = [
         Self::Pocket,
         Self::Vanilla,
         Self::Prenorm,
@@ -73,8 +77,12 @@ impl Family {
         Self::GptNeox,
         Self::Llama,
         Self::Mistral,
+        Self::Mixtral,
         Self::Qwen2,
+        Self::Qwen2Moe,
         Self::Qwen3,
+        Self::Qwen3Moe,
+        Self::Olmoe,
         Self::Gemma2,
         Self::Palm,
     ];
@@ -90,8 +98,12 @@ impl Family {
             Self::GptNeox => gpt_neox::DEFINITION,
             Self::Llama => llama::DEFINITION,
             Self::Mistral => mistral::DEFINITION,
+            Self::Mixtral => mixtral::DEFINITION,
             Self::Qwen2 => qwen2::DEFINITION,
+            Self::Qwen2Moe => qwen2_moe::DEFINITION,
             Self::Qwen3 => qwen3::DEFINITION,
+            Self::Qwen3Moe => qwen3_moe::DEFINITION,
+            Self::Olmoe => olmoe::DEFINITION,
             Self::Gemma2 => gemma2::DEFINITION,
             Self::Palm => palm::DEFINITION,
         }
@@ -155,6 +167,7 @@ fn common(family: Family) -> ModelConfig {
         head_dim: None,
         attention: AttentionKind::SOFTMAX,
         qk_norm: false,
+        qk_norm_span: QkNormSpan::Head,
         dropout: 0.0,
         dropout_sites: vec![
             DropoutSite::Embedding,
@@ -167,6 +180,7 @@ fn common(family: Family) -> ModelConfig {
         norm: Norm::Rms { epsilon: 1e-5 },
         position: rotary(None, 10_000.0, RotaryLayout::HalfSplit),
         feed_forward: FeedForward::gated(Activation::Silu),
+        experts: None,
         wiring: Wiring::PreNorm,
         head: Head {
             tied: false,

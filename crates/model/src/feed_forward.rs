@@ -10,6 +10,7 @@ use crate::config::FeedForwardKind;
 use crate::dropout::dropout;
 use crate::init::{Initializer, OutputRole};
 use crate::linear::{Linear, LinearConfig};
+use crate::mixture::{Mixture, Routing};
 
 /// Configuration of a [`FeedForward`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -53,6 +54,12 @@ impl FeedForwardConfig {
     /// The projection back to `d_model`.
     pub(crate) fn down(&self) -> LinearConfig {
         LinearConfig::new(self.width, self.d_model).with_bias(self.bias)
+    }
+
+    /// The linear layers: gate, if any; up; down.
+    pub(crate) fn linear_layers(&self) -> Vec<LinearConfig> {
+        let (gate, up) = self.widening();
+        gate.into_iter().chain([up, self.down()]).collect()
     }
 
     /// Builds a layer with the initial weights of [`LinearConfig::init`].
@@ -112,14 +119,95 @@ pub struct FeedForward<B: BurnBackend> {
 impl<B: Backend> FeedForward<B> {
     /// Maps `[batch, seq, d_model]` to the same shape and adds `residual` if given.
     pub fn forward(&self, x: Tensor<B, 3>, residual: Option<Tensor<B, 3>>) -> Tensor<B, 3> {
-        let hidden = match &self.gate {
+        let hidden = dropout(self.hidden(x), self.hidden_dropout);
+        self.down.forward(hidden, residual)
+    }
+
+    /// [`FeedForward::forward`] without a residual and without dropout.
+    pub(crate) fn forward_without_dropout(&self, x: Tensor<B, 3>) -> Tensor<B, 3> {
+        self.down.forward(self.hidden(x), None)
+    }
+
+    /// The input of the layer back to the residual stream, `[batch, seq, width]`.
+    fn hidden(&self, x: Tensor<B, 3>) -> Tensor<B, 3> {
+        match &self.gate {
             Some(gate) => {
                 let gate = gate.forward(x.clone(), None);
                 ops::gated(self.activation, gate, self.up.forward(x, None))
             }
             None => ops::activation(self.activation, self.up.forward(x, None)),
-        }; // [batch, seq, width]
-        self.down
-            .forward(dropout(hidden, self.hidden_dropout), residual)
+        }
+    }
+
+    /// The linear layers with their fields' names.
+    pub(crate) fn linears(&self) -> impl Iterator<Item = (&'static str, &Linear<B>)> {
+        let gate = self.gate.iter().map(|gate| ("gate", gate));
+        gate.chain([("up", &self.up), ("down", &self.down)])
+    }
+
+    /// The linear layers in the order of [`FeedForward::linears`].
+    pub(crate) fn linears_mut(&mut self) -> impl Iterator<Item = &mut Linear<B>> {
+        let gate = self.gate.iter_mut();
+        gate.chain([&mut self.up, &mut self.down])
+    }
+}
+
+/// The feed-forward sublayer of a block.
+#[derive(Module, Debug)]
+pub enum FeedForwardLayer<B: BurnBackend> {
+    /// One layer for all tokens.
+    Dense(FeedForward<B>),
+    /// Several, of which a router chooses some for each token.
+    Experts(Mixture<B>),
+}
+
+impl<B: Backend> FeedForwardLayer<B> {
+    /// Maps `[batch, seq, d_model]` to the same shape and adds `residual` if given. The routing of a mixture is added to
+    /// `routings`.
+    pub fn forward(
+        &self,
+        x: Tensor<B, 3>,
+        residual: Option<Tensor<B, 3>>,
+        routings: Option<&mut Vec<Routing<B>>>,
+    ) -> Tensor<B, 3> {
+        match self {
+            Self::Dense(layer) => layer.forward(x, residual),
+            Self::Experts(mixture) => mixture.forward(x, residual, routings),
+        }
+    }
+
+    /// The layer, if it is one for all tokens.
+    pub fn dense(&self) -> Option<&FeedForward<B>> {
+        match self {
+            Self::Dense(layer) => Some(layer),
+            Self::Experts(_) => None,
+        }
+    }
+
+    /// The layer to change, if it is one for all tokens.
+    pub fn dense_mut(&mut self) -> Option<&mut FeedForward<B>> {
+        match self {
+            Self::Dense(layer) => Some(layer),
+            Self::Experts(_) => None,
+        }
+    }
+
+    /// The linear layers except a router, with their paths in the sublayer.
+    pub(crate) fn linears(&self) -> Box<dyn Iterator<Item = (String, &Linear<B>)> + '_> {
+        match self {
+            Self::Dense(layer) => {
+                let linears = layer.linears();
+                Box::new(linears.map(|(name, linear)| (name.to_owned(), linear)))
+            }
+            Self::Experts(mixture) => Box::new(mixture.linears()),
+        }
+    }
+
+    /// The linear layers in the order of [`FeedForwardLayer::linears`].
+    pub(crate) fn linears_mut(&mut self) -> Box<dyn Iterator<Item = &mut Linear<B>> + '_> {
+        match self {
+            Self::Dense(layer) => Box::new(layer.linears_mut()),
+            Self::Experts(mixture) => Box::new(mixture.linears_mut()),
+        }
     }
 }

@@ -198,7 +198,7 @@ fn parse_config(
         return Err(fields.error("model_type", format!("must be one of {}", known.join(", "))));
     };
     let config = DecoderConfig::try_from((exchange.read)(&fields)?)?;
-    let quantization = quantization::read(&fields, &exchange, config.head().tied)?;
+    let quantization = quantization::read(&fields, &exchange, &config)?;
     Ok((config, quantization))
 }
 

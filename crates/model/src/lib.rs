@@ -17,6 +17,7 @@
 //! | [`parameters`] | list of parameters with their roles |
 //! | `token_scores` | losses of individual tokens |
 //! | `token_table` | weights of embedding and head, split if they exceed a device buffer |
+//! | `mixture`, `router_loss` | mixtures of experts, and the losses of their routers |
 //! | `linear`, `low_rank` | linear layers and low-rank adapters |
 //! | `weight_format` | packed weights for inference |
 //! | [`weights`] | reading and writing weights |
@@ -75,12 +76,14 @@ pub mod kv_cache;
 mod linear;
 mod lm_head;
 mod low_rank;
+mod mixture;
 pub mod nn;
 mod norm;
 pub mod parameters;
 mod position;
 pub mod ragged;
 mod reconfigure;
+mod router_loss;
 mod stack;
 mod tiny;
 mod token_scores;
@@ -103,8 +106,9 @@ pub use linear::{Linear, LinearWeight};
 pub use low_rank::{LowRank, LowRankConfig};
 pub use parameters::{Parameter, ParameterRole, Parameters};
 pub use ragged::{RaggedOutput, RequestedOutput, SequenceChunk};
+pub use router_loss::{ExpertLoad, RouterCoefficients};
 pub use token_scores::TokenScores;
 pub use token_table::TokenTable;
 pub use tokens::{IGNORED, Tokens};
-pub use training::TrainingPass;
+pub use training::{PassGradients, TrainingPass};
 pub use weight_format::WeightFormat;

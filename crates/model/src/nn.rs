@@ -7,6 +7,7 @@
 //! | [`Attention`] | `out(softmax(scale · q kᵀ) v)` |
 //! | [`CrossAttention`] | the same with queries from one sequence, keys and values from another |
 //! | [`FeedForward`] | `down(f(up(x)))` or `down(f(gate(x)) · up(x))` |
+//! | [`Mixture`] | feed-forward layers of which a router chooses some for each token |
 //! | [`Block`] | attention, optional cross-attention and feed-forward layer around the residual stream |
 //! | [`Stack`] | blocks and a final norm |
 //! | [`Embeddings`] | `scale · tokens[id] + positions[i]` |
@@ -20,10 +21,11 @@ pub use crate::context::{AttentionContext, BlockContext, BlockMemory, StackConte
 pub use crate::cross_attention::{CrossAttention, CrossAttentionConfig, MemoryHeads};
 pub use crate::cross_sublayer::CrossSublayer;
 pub use crate::embeddings::{Embeddings, EmbeddingsConfig};
-pub use crate::feed_forward::{FeedForward, FeedForwardConfig};
+pub use crate::feed_forward::{FeedForward, FeedForwardConfig, FeedForwardLayer};
 pub use crate::kv_cache::LayerCache;
 pub use crate::linear::{Linear, LinearConfig, LinearWeight};
 pub use crate::lm_head::{LmHead, LmHeadConfig};
+pub use crate::mixture::{Mixture, MixtureConfig, Routing, SharedExpert};
 pub use crate::norm::{Norm, NormConfig};
 pub use crate::position::{AddedPositions, AddedPositionsConfig, RotaryConfig, RotaryTable};
 pub use crate::stack::{Stack, StackConfig};

@@ -16,9 +16,10 @@ use crate::cross_attention::CrossAttention;
 use crate::cross_sublayer::CrossSublayer;
 use crate::decoder::Decoder;
 use crate::embeddings::Embeddings;
-use crate::feed_forward::FeedForward;
+use crate::feed_forward::{FeedForward, FeedForwardLayer};
 use crate::linear::{Linear, LinearWeight};
 use crate::lm_head::LmHead;
+use crate::mixture::Mixture;
 use crate::norm::Norm;
 use crate::position::AddedPositions;
 use crate::stack::Stack;
@@ -39,6 +40,8 @@ pub enum ParameterRole {
     Embedding,
     /// The weight of an untied head, `[vocab_size, d_model]`.
     Head,
+    /// The weight of a mixture's router or of a shared expert's gate, which is never packed.
+    Router,
     /// A gain or a bias.
     Vector,
     /// A factor of a low-rank adapter.
@@ -58,7 +61,12 @@ impl ParameterRole {
     pub fn widths(&self) -> Option<&[usize]> {
         match self {
             Self::FusedMatrix { widths } => Some(widths),
-            Self::Matrix | Self::Embedding | Self::Head | Self::Vector | Self::Adapter => None,
+            Self::Matrix
+            | Self::Router
+            | Self::Embedding
+            | Self::Head
+            | Self::Vector
+            | Self::Adapter => None,
         }
     }
 }
@@ -276,6 +284,29 @@ impl<B: Backend> CrossAttention<B> {
         list.module("out", |list| self.out.list(list, ParameterRole::Matrix));
         list.norm("q_norm", self.q_norm.as_ref());
         list.norm("k_norm", self.k_norm.as_ref());
+    }
+}
+
+impl<B: Backend> FeedForwardLayer<B> {
+    fn list(&self, list: &mut List) {
+        match self {
+            Self::Dense(layer) => layer.list(list),
+            Self::Experts(mixture) => mixture.list(list),
+        }
+    }
+}
+
+impl<B: Backend> Mixture<B> {
+    fn list(&self, list: &mut List) {
+        let role = ParameterRole::Router;
+        list.module("router", |list| self.router.list(list, role.clone()));
+        for (number, expert) in self.experts.iter().enumerate() {
+            list.module(format!("experts.{number}"), |list| expert.list(list));
+        }
+        if let Some(shared) = &self.shared {
+            list.module("shared.gate", |list| shared.gate.list(list, role));
+            list.module("shared.expert", |list| shared.expert.list(list));
+        }
     }
 }
 

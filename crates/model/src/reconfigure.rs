@@ -75,13 +75,22 @@ pub(crate) fn first_difference(
     other: &ModelConfig,
     except: &[&str],
 ) -> Option<(String, String)> {
-    let (expected, other) = (object(expected), object(other));
+    let (expected, other) = (object(&computed(expected)), object(&computed(other)));
     let ignored = |field: &str| TRAINING_ONLY.contains(&field) || except.contains(&field);
     expected
         .into_iter()
         .filter(|(field, _)| !ignored(field))
         .find(|(field, value)| other.get(field) != Some(value))
         .map(|(field, value)| (field, value.to_string()))
+}
+
+/// A configuration without the coefficients of losses, which do not affect the outputs.
+fn computed(config: &ModelConfig) -> ModelConfig {
+    let mut config = config.clone();
+    if let Some(experts) = &mut config.experts {
+        (experts.balance_loss, experts.z_loss) = (0.0, 0.0);
+    }
+    config
 }
 
 /// Returns the fields of a configuration.

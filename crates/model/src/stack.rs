@@ -24,6 +24,8 @@ pub struct StackConfig {
     pub block: BlockConfig,
     /// Indices, from 0, of the blocks whose softmax attention ignores the window and attends to every earlier key.
     pub full_layers: Vec<usize>,
+    /// Indices, from 0, of the blocks that have a feed-forward layer instead of experts.
+    pub dense_layers: Vec<usize>,
     /// Rotary positions of queries and keys, if any.
     pub rotary: Option<RotaryConfig>,
     /// True if a norm follows the last block.
@@ -37,6 +39,7 @@ impl StackConfig {
             n_layers,
             block,
             full_layers: Vec::new(),
+            dense_layers: Vec::new(),
             rotary: None,
             final_norm: true,
         }
@@ -56,10 +59,26 @@ impl StackConfig {
 
     /// The configuration of block `layer`.
     pub fn block(&self, layer: usize) -> BlockConfig {
+        let is_dense = self.dense_layers.contains(&layer);
         BlockConfig {
             attention: self.attention(layer),
+            experts: self.block.experts.filter(|_| !is_dense),
             ..self.block
         }
+    }
+
+    /// The blocks as they differ in their feed-forward layers, each with the number of such blocks: those with experts, if
+    /// any, and those without.
+    pub fn kinds(&self) -> [(usize, BlockConfig); 2] {
+        let dense = match self.block.experts {
+            Some(_) => self.dense_layers.len().min(self.n_layers),
+            None => self.n_layers,
+        };
+        let without = BlockConfig {
+            experts: None,
+            ..self.block
+        };
+        [(self.n_layers - dense, self.block), (dense, without)]
     }
 
     /// The norm after the last block.
@@ -282,6 +301,7 @@ impl<B: Backend> Stack<B> {
                 cache: None,
             },
             memory: context.memory.and_then(|memory| memory.block(layer)),
+            routings: None,
         }
     }
 

@@ -49,6 +49,13 @@ impl ModelConfig {
             scale_residual: false,
         };
         self.feed_forward.width = Some(20);
+        if let Some(experts) = &mut self.experts {
+            experts.count = experts.count.min(5);
+            experts.active = experts.active.min(2);
+            experts.width = experts.width.map(|_| 12);
+            experts.shared_width = experts.shared_width.map(|_| 8);
+            experts.dense_layers.retain(|&layer| layer < self.n_layers);
+        }
         self
     }
 }

@@ -27,6 +27,7 @@ use emberlm_system::random::split_mix;
 
 use crate::context::StackContext;
 use crate::decoder::Decoder;
+use crate::router_loss::{ExpertLoad, RouterCoefficients, RouterLoss};
 use crate::tokens::Tokens;
 use crate::weights::{ParamVisitor, visit_params};
 
@@ -57,6 +58,18 @@ impl TrainingPass {
 
 type Inner<B> = <B as AutodiffBackend>::InnerBackend;
 
+/// The results of a training pass.
+pub struct PassGradients<B: TrainingBackend> {
+    /// The value of the loss, without the routers'.
+    pub loss: Tensor<Inner<B>, 1>,
+    /// The losses of the routers times their coefficients, `[1]`; `None` if there are none.
+    pub router_loss: Option<Tensor<Inner<B>, 1>>,
+    /// The gradients of the sum of both.
+    pub gradients: B::Gradients,
+    /// The tokens of each expert.
+    pub expert_load: ExpertLoad,
+}
+
 impl<B: TrainingBackend> Decoder<B> {
     /// Computes `loss` and its gradients with respect to all parameters. `loss` maps the hidden states before the head,
     /// `[batch, seq, d_model]`, to `[1]`. `tokens` is `[batch, seq]`.
@@ -68,21 +81,53 @@ impl<B: TrainingBackend> Decoder<B> {
         pass: TrainingPass,
         loss: impl FnOnce(Tensor<B, 3>) -> Tensor<B, 1>,
     ) -> (Tensor<Inner<B>, 1>, B::Gradients) {
+        let none = RouterCoefficients::default();
+        let pass = self.gradients_with_routers(tokens, pass, none, loss);
+        (pass.loss, pass.gradients)
+    }
+
+    /// [`Decoder::gradients`] of the sum of `loss` and the losses of the routers.
+    pub fn gradients_with_routers(
+        &self,
+        tokens: impl Into<Tokens<B>>,
+        pass: TrainingPass,
+        coefficients: RouterCoefficients,
+        loss: impl FnOnce(Tensor<B, 3>) -> Tensor<B, 1>,
+    ) -> PassGradients<B> {
         self.seed_dropout(pass, 0);
         let tokens = tokens.into();
         let embedded = self.embeddings.forward(&tokens, 0);
         let context = AttentionMask::of_documents(tokens.documents).into();
         if pass.recompute {
-            return self.recomputed(embedded, &context, pass, loss);
+            return self.recomputed(embedded, &context, pass, coefficients, loss);
         }
         let mut x = embedded;
+        let mut routings = Vec::new();
         for (i, block) in self.stack.blocks.iter().enumerate() {
             self.seed_dropout(pass, i + 1);
-            x = block.run(x, self.stack.context(i, &context));
+            let mut context = self.stack.context(i, &context);
+            context.routings = Some(&mut routings);
+            x = block.run(x, context);
         }
         let loss = loss(self.stack.finish(x));
         let value = loss.clone().inner();
-        (value, loss.backward())
+        let expert_load = ExpertLoad::of(&routings);
+        let routers = RouterLoss::of(coefficients, &expert_load, &routings, &self.device());
+        // From the last layer on, as they are recomputed.
+        let parts = routers.map(|routers| {
+            let parts = routings.iter().rev().map(|routing| routers.part(routing));
+            parts.reduce(|sum, part| sum + part)
+        });
+        let router_loss = parts.flatten();
+        PassGradients {
+            loss: value,
+            router_loss: router_loss.clone().map(Tensor::inner),
+            gradients: match router_loss {
+                Some(router_loss) => (loss + router_loss).backward(),
+                None => loss.backward(),
+            },
+            expert_load,
+        }
     }
 
     fn recomputed(
@@ -90,8 +135,10 @@ impl<B: TrainingBackend> Decoder<B> {
         embedded: Tensor<B, 3>,
         context: &StackContext<'_, B>,
         pass: TrainingPass,
+        coefficients: RouterCoefficients,
         loss: impl FnOnce(Tensor<B, 3>) -> Tensor<B, 1>,
-    ) -> (Tensor<Inner<B>, 1>, B::Gradients) {
+    ) -> PassGradients<B> {
+        let mut routings = Vec::new();
         let mut inputs = Vec::with_capacity(self.stack.blocks.len());
         let mut x = embedded.clone().inner();
         for (i, block) in self.stack.blocks.iter().enumerate() {
@@ -99,7 +146,9 @@ impl<B: TrainingBackend> Decoder<B> {
             // Dropout acts only under autodiff. Without parameters that require gradients, the graph keeps nothing.
             let block = block.clone().no_grad();
             let input = Tensor::from_inner(x.clone());
-            let output = block.run(input, self.stack.context(i, context));
+            let mut context = self.stack.context(i, context);
+            context.routings = Some(&mut routings);
+            let output = block.run(input, context);
             inputs.push(x);
             x = output.inner();
         }
@@ -111,17 +160,38 @@ impl<B: TrainingBackend> Decoder<B> {
         let mut grad = take_gradient(&last, &mut all);
         drop(last);
 
+        let expert_load = ExpertLoad::of(&routings);
+        let routers = RouterLoss::of(coefficients, &expert_load, &routings, &self.device());
+        drop(routings);
+        let mut router_loss: Option<Tensor<Inner<B>, 1>> = None;
         for (i, block) in self.stack.blocks.iter().enumerate().rev() {
             let Some(input) = inputs.pop() else { break };
             let input = Tensor::<B, 3>::from_inner(input).require_grad();
             self.seed_dropout(pass, i + 1);
-            let output = block.run(input.clone(), self.stack.context(i, context));
-            let mut grads = backward(output, grad);
+            let mut routings = Vec::new();
+            let mut context = self.stack.context(i, context);
+            context.routings = Some(&mut routings);
+            let output = block.run(input.clone(), context);
+            let part = routers.as_ref().zip(routings.pop());
+            let part = part.map(|(routers, routing)| routers.part(&routing));
+            if let Some(part) = &part {
+                let part = part.clone().inner();
+                router_loss = Some(match router_loss {
+                    Some(sum) => sum + part,
+                    None => part,
+                });
+            }
+            let mut grads = backward(output, grad, part);
             grad = take_gradient(&input, &mut grads);
             move_gradients(block, grads, &mut all);
         }
-        move_gradients(self, backward(embedded, grad), &mut all);
-        (value, all)
+        move_gradients(self, backward(embedded, grad, None), &mut all);
+        PassGradients {
+            loss: value,
+            router_loss,
+            gradients: all,
+            expert_load,
+        }
     }
 
     /// Seeds the backend's random state for one component: 0 is the embedding, `i + 1` is block `i`.
@@ -134,9 +204,18 @@ impl<B: TrainingBackend> Decoder<B> {
     }
 }
 
-/// Runs the backward pass of a graph whose output has the gradient `grad`.
-fn backward<B: TrainingBackend>(output: Tensor<B, 3>, grad: Tensor<Inner<B>, 3>) -> B::Gradients {
-    (output * Tensor::from_inner(grad)).sum().backward()
+/// Runs the backward pass of a graph whose output has the gradient `grad`, and of a term of the loss that is computed in
+/// it.
+fn backward<B: TrainingBackend>(
+    output: Tensor<B, 3>,
+    grad: Tensor<Inner<B>, 3>,
+    term: Option<Tensor<B, 1>>,
+) -> B::Gradients {
+    let sum = (output * Tensor::from_inner(grad)).sum();
+    match term {
+        Some(term) => (sum + term).backward(),
+        None => sum.backward(),
+    }
 }
 
 /// Removes and returns the gradient of `x`; zeros if there is none.

@@ -76,6 +76,7 @@ impl Trail {
     pub(crate) fn enter(&mut self, name: &str, container: &str) {
         let name = match (container, name) {
             ("Enum:TokenTable", "Whole") | ("Enum:LinearWeight", "Float") => "",
+            ("Enum:FeedForwardLayer", "Dense" | "Experts") => "",
             ("Enum:TokenTable", "Parts") => "parts",
             ("Struct:Decoder", "embeddings" | "stack" | "lm_head")
             | ("Struct:Encoder", "embeddings" | "stack")

@@ -61,7 +61,7 @@ fn sandwich_normalizes_before_and_after_each_sublayer() {
         .unwrap();
     let y = x.clone() + block.norm1_after.as_ref().unwrap().forward(attended);
     let fed = block.norm2.as_ref().unwrap().forward(y.clone());
-    let fed = block.feed_forward.forward(fed, None);
+    let fed = block.feed_forward.forward(fed, None, None);
     let expected = y + block.norm2_after.as_ref().unwrap().forward(fed);
     let found = block.forward(x, AttentionContext::default()).unwrap();
     assert_close(found, expected);

@@ -14,6 +14,7 @@ const D: f64 = 96.0;
 /// Total width of all query heads; it differs from `d_model`.
 const HEADS_WIDTH: f64 = 120.0;
 const WIDTH: f64 = 200.0;
+const EXPERTS: f64 = 3.0;
 const LAYERS: f64 = 3.0;
 
 /// Standard deviation of a standard normal distribution truncated at ±3: √(1 - 6φ(3) / (2Φ(3) - 1)).
@@ -33,6 +34,11 @@ fn config(family: Family) -> DecoderConfig {
         *dims = dims.map(|dims| dims.min(4));
     }
     raw.feed_forward.width = Some(WIDTH as usize);
+    if let Some(experts) = &mut raw.experts {
+        (experts.count, experts.active) = (EXPERTS as usize, 2);
+        experts.width = None;
+        experts.shared_width = experts.shared_width.map(|_| WIDTH as usize);
+    }
     DecoderConfig::try_from(raw).unwrap()
 }
 
@@ -95,9 +101,11 @@ fn kind_of(path: &str, config: &DecoderConfig) -> ParameterKind {
             (D, HEADS_WIDTH + 2.0 * kv_heads * 20.0, false)
         }
         layer if layer.ends_with("attention.out") => (HEADS_WIDTH, D, true),
-        layer if layer.ends_with("feed_forward.down") => (WIDTH, D, true),
-        layer if layer.ends_with("feed_forward.up") => (D, WIDTH, false),
-        layer if layer.ends_with("feed_forward.gate") => (D, WIDTH, false),
+        layer if layer.ends_with(".router") => (D, EXPERTS, false),
+        layer if layer.ends_with("shared.gate") => (D, 1.0, false),
+        layer if layer.contains("feed_forward") && layer.ends_with(".down") => (WIDTH, D, true),
+        layer if layer.contains("feed_forward") && layer.ends_with(".up") => (D, WIDTH, false),
+        layer if layer.contains("feed_forward") && layer.ends_with(".gate") => (D, WIDTH, false),
         other => panic!("{other} is in no row of the table"),
     };
     let (fan_in, out, residual) = sizes;
@@ -202,8 +210,12 @@ fn expected(family: Family) -> (Scheme, usize) {
         Family::GptNeox => (small, 40),
         Family::Llama => (normal, 24),
         Family::Mistral => (normal, 24),
+        Family::Mixtral => (normal, 45),
         Family::Qwen2 => (normal, 26),
+        Family::Qwen2Moe => (normal, 60),
         Family::Qwen3 => (normal, 29),
+        Family::Qwen3Moe => (normal, 51),
+        Family::Olmoe => (normal, 51),
         Family::Gemma2 => (normal, 29),
         Family::Palm => (le_cun, 20),
     }

@@ -74,6 +74,11 @@ fn lists_every_parameter_of_every_preset() {
                             .map(|heads| heads * config.head_dim())
                             .to_vec(),
                     },
+                    _ if path.ends_with("router.weight")
+                        || path.ends_with("shared.gate.weight") =>
+                    {
+                        ParameterRole::Router
+                    }
                     _ => ParameterRole::Matrix,
                 };
                 assert_eq!(role, expected, "{}: {path}", preset.name);
@@ -121,7 +126,12 @@ fn adapter_adds_low_rank_product() {
             true => decoder.packed(PackedFormat::Int8),
             false => decoder,
         };
-        let linear = decoder.stack.blocks[0].feed_forward.up.clone();
+        let linear = decoder.stack.blocks[0]
+            .feed_forward
+            .dense()
+            .unwrap()
+            .up
+            .clone();
         let [fan_in, out] = linear.shape();
         let weight = linear.weight.val().inner();
         let bias = linear.bias.as_ref().unwrap().val().inner();

@@ -19,7 +19,7 @@ use burn::module::AutodiffModule;
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
 use emberlm_kernels::{Backend, Precision, TrainingBackend};
-use emberlm_model::Decoder;
+use emberlm_model::{Decoder, ExpertLoad};
 
 use crate::checkpoint::State;
 use crate::config::{SkipConfig, TrainConfig};
@@ -115,6 +115,8 @@ pub(crate) struct StepEngine<B: TrainingBackend> {
     pending: PendingSteps<B>,
     /// A request to stop, checked between two micro-batches.
     stop: Option<StopSignal>,
+    /// The tokens of each expert in this rank's micro-batches of the newest step.
+    expert_load: ExpertLoad,
 }
 
 impl<B: TrainingBackend> StepEngine<B> {
@@ -137,6 +139,7 @@ impl<B: TrainingBackend> StepEngine<B> {
             position,
             pending: PendingSteps::default(),
             stop: None,
+            expert_load: ExpertLoad::default(),
         }
     }
 
@@ -150,6 +153,11 @@ impl<B: TrainingBackend> StepEngine<B> {
     /// The position after the last judged step.
     pub(crate) fn position(&self) -> &StepPosition {
         &self.position
+    }
+
+    /// Tokens of each expert in this rank's micro-batches of the newest step.
+    pub(crate) fn expert_load(&self) -> &ExpertLoad {
+        &self.expert_load
     }
 
     /// The number of steps made, both judged and pending.
@@ -217,19 +225,19 @@ impl<B: TrainingBackend> StepEngine<B> {
     /// The complete gradients of a step. Only here do ranks exchange gradients. `None` if the step was
     /// abandoned.
     fn gradients(
-        &self,
+        &mut self,
         model: &TrainingModel<B>,
         batches: &StepBatches<B>,
         numbers: StepNumbers,
     ) -> Result<Option<StepGradients<B::InnerBackend>>, PeersError> {
         let (config, stop) = (&self.config, self.stop.as_ref());
-        let Some((loss, grads)) =
-            gradients::of_micro_batches(model, &batches.batches, numbers, config, stop)
-        else {
+        let made = gradients::of_micro_batches(model, &batches.batches, numbers, config, stop);
+        let Some(made) = made else {
             return Ok(None);
         };
+        self.expert_load = made.expert_load;
         // Not on the backend's threads, because this waits for other processes.
-        let summed = crate::peers::all_reduce(&*self.peers, model, loss, grads)?;
+        let summed = crate::peers::all_reduce(&*self.peers, model, made.loss, made.grads)?;
         Ok(Some(B::run(|| {
             gradients::finish(model, summed, config, numbers.scale)
         })))

@@ -270,7 +270,9 @@ fn largest(model: &DecoderConfig) -> f64 {
         _ => 0,
     };
     let tables = elements(model.vocab_size().max(positions), model.d_model());
-    let linear = model.stack().block.linear_layers().into_iter();
+    let kinds = model.stack().kinds().into_iter();
+    let linear = kinds.filter(|(blocks, _)| *blocks > 0);
+    let linear = linear.flat_map(|(_, block)| block.linear_layers());
     linear
         .map(|layer| elements(layer.d_input, layer.d_output))
         .fold(tables, f64::max)

@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use burn::optim::{GradientsAccumulator, GradientsParams};
 use burn::tensor::Tensor;
 use emberlm_kernels::{Backend, TrainingBackend};
-use emberlm_model::TrainingPass;
+use emberlm_model::{ExpertLoad, TrainingPass};
 
 use crate::clip::{clip_factor, global_norm};
 use crate::config::TrainConfig;
@@ -30,6 +30,14 @@ pub(crate) struct StepGradients<B: Backend> {
     pub(crate) factor: Option<Tensor<B, 1>>,
     /// The gradients of the scaled loss.
     pub(crate) grads: GradientsParams,
+}
+
+/// Sums over one rank's micro-batches.
+pub(crate) struct MicroBatchGradients<B: TrainingBackend> {
+    pub(crate) loss: Tensor<B::InnerBackend, 1>,
+    pub(crate) grads: GradientsParams,
+    /// Tokens of each expert.
+    pub(crate) expert_load: ExpertLoad,
 }
 
 /// The parameters of a step's computation.
@@ -55,7 +63,7 @@ pub(crate) fn of_micro_batches<B: TrainingBackend>(
     numbers: StepNumbers,
     config: &TrainConfig,
     stop: Option<&StopSignal>,
-) -> Option<(Tensor<B::InnerBackend, 1>, GradientsParams)> {
+) -> Option<MicroBatchGradients<B>> {
     let model_config = model.decoder.config();
     let uses_dropout = model_config.dropout() > 0.0 && !model_config.dropout_sites().is_empty();
     let _lock = uses_dropout.then(lock_random_state);
@@ -76,7 +84,7 @@ fn accumulate<B: TrainingBackend>(
     numbers: StepNumbers,
     config: &TrainConfig,
     stop: Option<&StopSignal>,
-) -> Option<(Tensor<B::InnerBackend, 1>, GradientsParams)> {
+) -> Option<MicroBatchGradients<B>> {
     let StepNumbers {
         step,
         targets,
@@ -86,6 +94,7 @@ fn accumulate<B: TrainingBackend>(
     let objective = config.objective();
     let mut accumulator = GradientsAccumulator::new();
     let mut loss: Option<Tensor<B::InnerBackend, 1>> = None;
+    let mut expert_load = ExpertLoad::default();
     for (number, batch) in (0..).zip(micro_batches) {
         if stop.is_some_and(StopSignal::is_requested) {
             return None;
@@ -100,16 +109,21 @@ fn accumulate<B: TrainingBackend>(
                 rank.micro_batch(number),
             ),
         };
-        let (part, grads) =
+        let (part, grads, load) =
             model.loss_and_gradients(batch.clone(), targets, objective, pass, scale);
         accumulator.accumulate(model, grads);
+        expert_load.add(&load);
         loss = Some(match loss {
             Some(sum) => sum + part,
             None => part,
         });
     }
     let loss = loss.unwrap_or_else(|| Tensor::zeros([1], &model.decoder.device()));
-    Some((loss, accumulator.grads()))
+    Some(MicroBatchGradients {
+        loss,
+        grads: accumulator.grads(),
+        expert_load,
+    })
 }
 
 /// The norm and the clipping factor of complete gradients. Both exclude the loss's `scale`.

@@ -123,8 +123,18 @@ pub fn layered(
 }
 
 /// Optional keys of the model by their table: absent if they are derived from other keys or unused.
-const OPTIONAL_KEYS: [(&[&str], &[&str]); 5] = [
-    (&["model"], &["vocab_size", "kv_heads", "head_dim"]),
+const OPTIONAL_KEYS: [(&[&str], &[&str]); 6] = [
+    (
+        &["model"],
+        &[
+            "vocab_size",
+            "kv_heads",
+            "head_dim",
+            "experts",
+            "qk_norm_span",
+        ],
+    ),
+    (&["model", "experts"], &["width", "shared_width"]),
     (&["model", "feed_forward"], &["width", "expansion"]),
     (&["model", "position"], &["dims"]),
     (

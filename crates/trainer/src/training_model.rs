@@ -7,7 +7,7 @@ use burn::tensor::{Int, Tensor};
 use burn::train::{InferenceStep, TrainOutput, TrainStep};
 
 use emberlm_kernels::{Backend, HeadLossOptions, TrainingBackend};
-use emberlm_model::{Decoder, Tokens, TrainingPass};
+use emberlm_model::{Decoder, ExpertLoad, Tokens, TrainingPass};
 
 use crate::metrics::Figures;
 use crate::read::host_number;
@@ -38,9 +38,9 @@ pub struct TrainingModel<B: BurnBackend> {
 }
 
 impl<B: TrainingBackend> TrainingModel<B> {
-    /// The summed loss divided by `divisor`, on the device and detached from the graph, with its gradients.
-    /// Both include the terms that `objective` adds to the cross-entropy. `scale` multiplies only the
-    /// gradients.
+    /// The summed loss divided by `divisor`, on the device and detached from the graph, with its gradients and the
+    /// tokens of each expert. Loss and gradients include the terms that `objective` adds to the cross-entropy, and the
+    /// losses of routers, weighted by the batch's share of `divisor`. `scale` multiplies only the gradients.
     pub fn loss_and_gradients(
         &self,
         batch: TokenBatch<B>,
@@ -48,10 +48,15 @@ impl<B: TrainingBackend> TrainingModel<B> {
         objective: HeadLossOptions,
         pass: TrainingPass,
         scale: Option<f64>,
-    ) -> (Tensor<B::InnerBackend, 1>, GradientsParams) {
+    ) -> (Tensor<B::InnerBackend, 1>, GradientsParams, ExpertLoad) {
         let TokenBatch {
-            tokens, targets, ..
+            tokens,
+            targets,
+            learnt,
         } = batch;
+        let factor = scale.unwrap_or(1.0);
+        let share = learnt as f64 / divisor as f64;
+        let routers = self.decoder.config().router_coefficients();
         let mut unscaled = None;
         let loss = |hidden| {
             let sum = self
@@ -66,9 +71,16 @@ impl<B: TrainingBackend> TrainingModel<B> {
                 None => mean,
             }
         };
-        let (value, grads) = self.decoder.gradients(tokens, pass, loss);
-        let grads = GradientsParams::from_grads(grads, self);
-        (unscaled.unwrap_or(value), grads)
+        let routers = routers.times(share * factor);
+        let made = self
+            .decoder
+            .gradients_with_routers(tokens, pass, routers, loss);
+        let grads = GradientsParams::from_grads(made.gradients, self);
+        let mut value = unscaled.unwrap_or(made.loss);
+        if let Some(router_loss) = made.router_loss {
+            value = value + router_loss / factor;
+        }
+        (value, grads, made.expert_load)
     }
 }
 
@@ -81,7 +93,7 @@ impl<B: TrainingBackend> TrainStep for TrainingModel<B> {
     fn step(&self, batch: TokenBatch<B>) -> TrainOutput<Figures> {
         let count = batch.learnt.max(1);
         let (objective, pass) = (HeadLossOptions::default(), TrainingPass::default());
-        let (loss, grads) = self.loss_and_gradients(batch, count, objective, pass, None);
+        let (loss, grads, _) = self.loss_and_gradients(batch, count, objective, pass, None);
         let item = Figures::of_loss(host_number(loss));
         TrainOutput { grads, item }
     }

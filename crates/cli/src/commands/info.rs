@@ -112,7 +112,6 @@ impl Info {
 
     fn parameters(&self) -> String {
         let number = |count: usize| HumanCount(count as u64).to_string();
-        let layers = self.config.n_layers;
         let mut table = Table::new([Align::Left, Align::Right, Align::Right, Align::Left]);
         table.row(["", "per layer", "in all", ""]);
         for row in &self.parameter_table {
@@ -121,8 +120,8 @@ impl Info {
                 continue;
             }
             let tied = row.component == Component::Head && self.config.head.tied;
-            let note = match row.per_layer {
-                Some(_) => format!("{layers} layers"),
+            let note = match row.layers {
+                Some(layers) => format!("{layers} layers"),
                 None if tied => "tied to the embedding".to_owned(),
                 None => String::new(),
             };
@@ -135,6 +134,10 @@ impl Info {
             ]);
         }
         table.row(["total", "", &number(self.parameters.total), ""]);
+        if let Some(experts) = &self.config.experts {
+            let note = format!("{} of {} experts", experts.active, experts.count);
+            table.row(["per token", "", &number(self.parameters.active), &note]);
+        }
         table.render()
     }
 
@@ -202,6 +205,10 @@ fn component_name(component: Component) -> &'static str {
         Component::AttentionOut => "attention: output",
         Component::FeedForwardUp => "feed-forward: in",
         Component::FeedForwardDown => "feed-forward: out",
+        Component::Router => "router",
+        Component::ExpertsUp => "experts: in",
+        Component::ExpertsDown => "experts: out",
+        Component::SharedExpert => "shared expert",
         Component::BlockNorms => "norms",
         Component::FinalNorm => "final norm",
         Component::Head => "head",

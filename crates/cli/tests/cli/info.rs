@@ -20,7 +20,9 @@ fn published_counts() {
         assert_eq!(info["memory_bytes"]["weights"], 4 * parameters);
         let parts = info["parameters"].as_object().unwrap();
         let sum: u64 = parts.values().map(|part| part.as_u64().unwrap()).sum();
-        assert_eq!(sum, 2 * parameters, "the parts add up to the total");
+        // A token uses all parameters, as without experts.
+        assert_eq!(info["parameters"]["active"], parameters);
+        assert_eq!(sum, 3 * parameters, "the parts add up to the total");
     }
 }
 
@@ -115,10 +117,14 @@ fn without_a_subject_the_presets_are_listed() {
       llama-3-8b        8,030,261,248   LLaMA 3, 8B parameters
       llama-3.2-1b      1,235,814,400   LLaMA 3.2, 1B parameters, tied
       mistral-7b        7,241,732,096   Mistral 7B v0.1, a window of 4096 tokens
+      mixtral-8x7b     46,702,792,704   Mixtral 8x7B, 2 of 8 experts per token
       qwen2-0.5b          494,032,768   Qwen2, 0.5B parameters, tied
       qwen2-7b          7,615,616,512   Qwen2, 7B parameters
+      qwen1.5-moe-a2.7b  14,315,784,192   Qwen1.5 MoE A2.7B, 4 of 60 experts per token and a shared one
       qwen3-0.6b          596,049,920   Qwen3, 0.6B parameters, tied
       qwen3-8b          8,190,735,360   Qwen3, 8B parameters
+      qwen3-30b-a3b    30,532,122,624   Qwen3 30B-A3B, 8 of 128 experts per token
+      olmoe-1b-7b       6,919,161,856   OLMoE 1B-7B, 8 of 64 experts per token
       gemma2-2b         2,614,341,888   Gemma 2, 2B parameters, tied
       gemma2-9b         9,241,705,984   Gemma 2, 9B parameters, tied
       gemma2-27b       27,227,128,320   Gemma 2, 27B parameters, tied

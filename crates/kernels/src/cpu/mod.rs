@@ -4,8 +4,8 @@
 //!   instructions of [`bf16`].
 //! - Special cases of products are [`matvec`] for few rows, [`inner_products`] for a moderate number of rows and
 //!   a matrix with contiguous columns, and [`packed`] for packed weights, with `int8` as its format.
-//! - [`attention`], [`head_loss`], [`norm`], [`rotary`], [`activation`], [`adamw`], [`embedding`] and [`reduce`]
-//!   are the operations.
+//! - [`attention`], [`head_loss`], [`norm`], [`rotary`], [`activation`], [`adamw`], [`embedding`], [`rows`] and
+//!   [`reduce`] are the operations.
 //! - [`vector`] has the shared inner loops, `prefetch` the prefetch hint, and [`parallel`] the distribution over
 //!   threads.
 //!
@@ -31,4 +31,5 @@ mod prefetch;
 pub mod product;
 pub mod reduce;
 pub mod rotary;
+pub mod rows;
 pub mod vector;

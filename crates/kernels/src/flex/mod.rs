@@ -9,6 +9,7 @@ mod head_loss;
 mod linear;
 mod optimizer;
 mod packed;
+mod rows;
 
 use burn::tensor::Device;
 use burn::tensor::ops::{FloatTensor, IntTensor, ModuleOps};
@@ -17,9 +18,9 @@ use burn_flex::Flex;
 use crate::cpu::bf16;
 use crate::cpu::packed::PackedMatrix;
 use crate::{
-    Activation, AdamWStep, Backend, GatedGradients, HeadLossGradients, HeadLossOptions,
-    LinearGradients, LinearInputs, NormGradients, Normalization, PackedFormat, PackedWeight,
-    Precision, RotaryLayout, reference,
+    Activation, AdamWStep, AddRowsGradients, Backend, GatedGradients, HeadLossGradients,
+    HeadLossOptions, LinearGradients, LinearInputs, NormGradients, Normalization, PackedFormat,
+    PackedWeight, Precision, RotaryLayout, reference,
 };
 use buffer::is_f32;
 
@@ -176,6 +177,30 @@ impl Backend for Flex {
         match is_f32(&[&table, &grad]) {
             true => elementwise::embedding_backward(table, ids, grad, added),
             false => reference::embedding_backward::<Self>(table, ids, grad, added),
+        }
+    }
+
+    fn add_rows(
+        base: FloatTensor<Self>,
+        x: FloatTensor<Self>,
+        weights: FloatTensor<Self>,
+        ids: IntTensor<Self>,
+    ) -> FloatTensor<Self> {
+        match is_f32(&[&base, &x, &weights]) {
+            true => rows::add_rows(base, x, weights, &ids),
+            false => reference::add_rows::<Self>(base, x, weights, ids),
+        }
+    }
+
+    fn add_rows_backward(
+        x: FloatTensor<Self>,
+        weights: FloatTensor<Self>,
+        ids: IntTensor<Self>,
+        grad: FloatTensor<Self>,
+    ) -> AddRowsGradients<Self> {
+        match is_f32(&[&x, &weights, &grad]) {
+            true => rows::add_rows_backward(x, weights, &ids, grad),
+            false => reference::add_rows_backward::<Self>(x, weights, ids, grad),
         }
     }
 

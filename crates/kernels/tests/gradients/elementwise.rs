@@ -150,6 +150,42 @@ fn embedding<B: Backend>([batch, seq, vocab, width]: [usize; 4], seed: u64) {
     assert_all_close("embedding", &actual, &with_gradients(y, &[&table]));
 }
 
+/// Rows that are added twice to the same base, in the order of a bit pattern: those of its ones, then those of its zeros.
+fn add_rows<B: Backend>([rows, width]: [usize; 2], pattern: u64, seed: u64) {
+    let chosen = |bit: u64| (0..rows as i64).filter(move |row| pattern >> row & 1 == bit);
+    let ids: Vec<Vec<i64>> = [1, 0].map(|bit| chosen(bit).collect()).to_vec();
+    let data = [0, 1, 2].map(|n| numbers(seed + n, [rows, if n == 2 { 1 } else { width }]));
+    fn added<T: Backend>(
+        tensors: &[Tensor<T, 2>; 3],
+        ids: &[Vec<i64>],
+        add: impl Fn(Tensor<T, 2>, Tensor<T, 2>, Tensor<T, 1>, Tensor<T, 1, Int>) -> Tensor<T, 2>,
+    ) -> Tensor<T, 2> {
+        let [base, x, weights] = tensors;
+        let mut sum = base.clone() * 1.0;
+        for ids in ids.iter().filter(|ids| !ids.is_empty()) {
+            let data = TensorData::new(ids.clone(), [ids.len()]);
+            let ids = Tensor::<T, 1, Int>::from_data(data, &Default::default());
+            let weights = weights.clone().select(0, ids.clone()).squeeze_dim(1);
+            sum = add(sum, x.clone().select(0, ids.clone()), weights, ids);
+        }
+        sum
+    }
+    let tensors = data.each_ref().map(tracked::<Autodiff<B>, 2>);
+    let y = added(&tensors, &ids, ops::add_rows);
+    let found = with_gradients(y, &tensors.each_ref());
+    let tensors = data.each_ref().map(tracked::<Reference, 2>);
+    let y = added(&tensors, &ids, |base, x, weights, ids| {
+        typed(reference::add_rows::<Reference>(
+            primitive(base),
+            primitive(x),
+            primitive(weights),
+            ids.into_primitive(),
+        ))
+    });
+    let expected = with_gradients(y, &tensors.each_ref());
+    assert_all_close("added rows", &found, &expected);
+}
+
 /// Compares three updates with those of the reference implementation.
 fn adamw<B: Backend>(shape: [usize; 2], clipped: bool, seed: u64) {
     let data: Vec<_> = (0..3).map(|n| numbers(seed + n, shape)).collect();
@@ -259,6 +295,7 @@ crate::on_backends! {
     );
     linear(shape in [1_usize..9, 1..20, 1..20], parts in [any::<bool>(), any::<bool>()], seed in 0..u64::MAX - 4);
     embedding(shape in [1_usize..3, 1..9, 1..9, 1..9], seed in 0..u64::MAX - 2);
+    add_rows(shape in [1_usize..9, 1..40], pattern in any::<u64>(), seed in 0..u64::MAX - 2);
     adamw(shape in [1_usize..9, 1..40], clipped in any::<bool>(), seed in 0..u64::MAX - 3);
     sum_of_squares(shape in [1_usize..9, 1..40], seed in any::<u64>());
     rotary(

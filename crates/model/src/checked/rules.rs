@@ -5,7 +5,8 @@ use emberlm_kernels::RotaryLayout;
 use super::DecoderConfig;
 use crate::attention::default_scale;
 use crate::config::{
-    AttentionKind, DropoutSite, FullLayers, Init, ModelConfig, Position, RotaryScaling, Window,
+    AttentionKind, DropoutSite, Experts, FullLayers, Init, ModelConfig, Position, QkNormSpan,
+    RotaryScaling, Window,
 };
 use crate::error::ConfigError;
 use crate::position::RotaryConfig;
@@ -27,6 +28,9 @@ const LARGEST_SIZE: usize = 1 << 24;
 
 /// Far above practical values: with 65,536 features, the error of the estimate is at most about 1 %.
 const MAX_FEATURES: usize = 1 << 16;
+
+/// Several times the most of any published model.
+const MAX_EXPERTS: usize = 1 << 12;
 
 /// Fills in defaults and checks the sizes.
 fn with_defaults(mut raw: ModelConfig) -> Result<DecoderConfig, ConfigError> {
@@ -50,6 +54,11 @@ fn with_defaults(mut raw: ModelConfig) -> Result<DecoderConfig, ConfigError> {
     }
     raw.feed_forward.width = Some(raw.feed_forward.width_for(raw.d_model));
     raw.feed_forward.expansion = None;
+    if let Some(experts) = &mut raw.experts {
+        experts.width = experts.width.or(raw.feed_forward.width);
+        experts.dense_layers.sort_unstable();
+        experts.dense_layers.dedup();
+    }
     match &mut raw.attention {
         AttentionKind::Softmax { window, scale, .. } => {
             if let Some(window) = window {
@@ -98,6 +107,10 @@ impl DecoderConfig {
         if self.kv_heads > self.filled.heads || !self.filled.heads.is_multiple_of(self.kv_heads) {
             let rule = format!("must divide heads = {}", self.filled.heads);
             return Err(ConfigError::new("kv_heads", self.kv_heads, rule));
+        }
+        if self.filled.qk_norm_span == QkNormSpan::Whole && !self.filled.qk_norm {
+            let rule = "must be head if qk_norm is false";
+            return Err(ConfigError::new("qk_norm_span", "whole", rule));
         }
         match &self.filled.attention {
             AttentionKind::Softmax {
@@ -177,12 +190,44 @@ impl DecoderConfig {
         check_scaling(scaling)
     }
 
+    fn check_experts(&self, experts: &Experts) -> Result<(), ConfigError> {
+        within("experts.count", experts.count, MAX_EXPERTS)?;
+        within("experts.active", experts.active, experts.count)?;
+        for (field, width) in [
+            ("experts.width", experts.width),
+            ("experts.shared_width", experts.shared_width),
+        ] {
+            if let Some(width) = width {
+                within(field, width, LARGEST_SIZE)?;
+            }
+        }
+        for (field, coefficient) in [
+            ("experts.balance_loss", experts.balance_loss),
+            ("experts.z_loss", experts.z_loss),
+        ] {
+            if !(coefficient.is_finite() && coefficient >= 0.0) {
+                let rule = "must be at least 0 and finite";
+                return Err(ConfigError::new(field, coefficient, rule));
+            }
+        }
+        match experts.dense_layers.last() {
+            Some(&layer) if layer >= self.filled.n_layers => {
+                let rule = format!("must be below n_layers = {}", self.filled.n_layers);
+                Err(ConfigError::new("experts.dense_layers", layer, rule))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn check_components(&self) -> Result<(), ConfigError> {
         within(
             "feed_forward.width",
             self.feed_forward_width(),
             LARGEST_SIZE,
         )?;
+        if let Some(experts) = &self.filled.experts {
+            self.check_experts(experts)?;
+        }
         if !(0.0..1.0).contains(&self.filled.dropout) {
             let rule = "must be at least 0 and below 1";
             return Err(ConfigError::new("dropout", self.filled.dropout, rule));
@@ -291,6 +336,37 @@ mod tests {
         let expected = "model.attention.window.tokens = 0: must be at least 1";
         let empty = error_of(|c| c.attention = AttentionKind::windowed(Window::new(0)));
         assert_eq!(empty, expected);
+    }
+
+    #[test]
+    fn experts_are_within_their_ranges() {
+        let with = |change: fn(&mut Experts)| {
+            error_of(|c| {
+                let mut experts = Experts {
+                    count: 4,
+                    active: 2,
+                    width: None,
+                    normalize: true,
+                    shared_width: None,
+                    balance_loss: 0.01,
+                    z_loss: 0.0,
+                    dense_layers: vec![1],
+                };
+                change(&mut experts);
+                c.experts = Some(experts);
+            })
+        };
+        assert_eq!(with(|_| ()), "accepted");
+        let expected = "model.experts.active = 5: must be between 1 and 4";
+        assert_eq!(with(|experts| experts.active = 5), expected);
+        let expected = "model.experts.count = 0: must be between 1 and 4096";
+        assert_eq!(with(|experts| experts.count = 0), expected);
+        let expected = "model.experts.z_loss = -1: must be at least 0 and finite";
+        assert_eq!(with(|experts| experts.z_loss = -1.0), expected);
+        let expected = "model.experts.dense_layers = 4: must be below n_layers = 4";
+        assert_eq!(with(|experts| experts.dense_layers = vec![4]), expected);
+        let expected = "model.qk_norm_span = whole: must be head if qk_norm is false";
+        assert_eq!(error_of(|c| c.qk_norm_span = QkNormSpan::Whole), expected);
     }
 
     #[test]

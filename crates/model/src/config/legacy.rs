@@ -17,10 +17,11 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 /// Keys of the model and of its tables whose zero means "not set".
-const UNSET_BY_ZERO: [(Option<&str>, &str); 8] = [
+const UNSET_BY_ZERO: [(Option<&str>, &str); 9] = [
     (None, "vocab_size"),
     (None, "kv_heads"),
     (None, "head_dim"),
+    (None, "experts"),
     (Some("feed_forward"), "width"),
     (Some("feed_forward"), "expansion"),
     (Some("position"), "dims"),

@@ -4,6 +4,8 @@ use serde::Serialize;
 
 use super::narrow;
 use crate::checked::DecoderConfig;
+use crate::feed_forward::FeedForwardConfig;
+use crate::mixture::MixtureConfig;
 
 /// Parameter count of one component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -11,8 +13,10 @@ pub struct ComponentParameters {
     /// The component.
     #[serde(rename = "part")]
     pub component: Component,
-    /// Parameters per block; `None` for a component outside the blocks.
+    /// Parameters per block that has it; `None` for a component outside the blocks.
     pub per_layer: Option<usize>,
+    /// Number of blocks that have it; `None` for a component outside the blocks.
+    pub layers: Option<usize>,
     /// Parameters in the whole model.
     pub total: usize,
 }
@@ -33,6 +37,14 @@ pub enum Component {
     FeedForwardUp,
     /// Projection of the feed-forward layer back to `d_model`.
     FeedForwardDown,
+    /// Routers of mixtures of experts.
+    Router,
+    /// Projections of the experts to their hidden widths.
+    ExpertsUp,
+    /// Projections of the experts back to `d_model`.
+    ExpertsDown,
+    /// Shared experts with their gates.
+    SharedExpert,
     /// Norms of the blocks, including those of queries and keys.
     BlockNorms,
     /// Norm after the last block, and that of the embeddings, if any.
@@ -46,7 +58,7 @@ pub(super) struct ComponentCount {
     pub(super) component: Component,
     /// Parameters per block, or in the whole model.
     each: u128,
-    /// Number of blocks, for a component that every block has.
+    /// Number of blocks that have it, for a component of blocks.
     blocks: Option<u128>,
 }
 
@@ -60,9 +72,19 @@ impl ComponentCount {
 pub(super) fn counted(config: &DecoderConfig) -> Vec<ComponentCount> {
     let (embeddings, stack, head) = (config.embeddings(), config.stack(), config.lm_head());
     let block = &stack.block;
-    let (attention, feed_forward) = (&block.attention, &block.feed_forward);
-    let (gate, up) = feed_forward.widening();
-    let widening = gate.map_or(0, |gate| gate.parameters()) + up.parameters();
+    let attention = &block.attention;
+    let [(with_experts, _), (dense, _)] = stack.kinds();
+    let [up, down] = both(&block.feed_forward);
+    let experts = block.experts.as_ref();
+    let of_all = |part: usize| {
+        let count = |mixture: &MixtureConfig| mixture.count as u128 * both(&mixture.expert)[part];
+        experts.map_or(0, count)
+    };
+    let router = experts.map_or(0, |mixture| mixture.router().parameters());
+    let shared = experts.and_then(MixtureConfig::shared);
+    let shared = shared.map_or(0, |(shared, gate)| {
+        both(&shared).iter().sum::<u128>() + gate.parameters()
+    });
     let final_norms = [embeddings.norm(), stack.norm_final()]
         .into_iter()
         .flatten();
@@ -71,6 +93,11 @@ pub(super) fn counted(config: &DecoderConfig) -> Vec<ComponentCount> {
         component,
         each,
         blocks: Some(stack.n_layers as u128),
+    };
+    let some = |blocks: usize, component, each| ComponentCount {
+        component,
+        each,
+        blocks: Some(blocks as u128),
     };
     let global = |component, each| ComponentCount {
         component,
@@ -83,23 +110,43 @@ pub(super) fn counted(config: &DecoderConfig) -> Vec<ComponentCount> {
         global(Component::Positions, positions),
         layer(Component::AttentionQkv, attention.qkv().parameters()),
         layer(Component::AttentionOut, attention.out().parameters()),
-        layer(Component::FeedForwardUp, widening),
-        layer(Component::FeedForwardDown, feed_forward.down().parameters()),
+        some(dense, Component::FeedForwardUp, up),
+        some(dense, Component::FeedForwardDown, down),
+        some(with_experts, Component::Router, router),
+        some(with_experts, Component::ExpertsUp, of_all(0)),
+        some(with_experts, Component::ExpertsDown, of_all(1)),
+        some(with_experts, Component::SharedExpert, shared),
         layer(Component::BlockNorms, block.norm_parameters()),
         global(Component::FinalNorm, final_norms),
         global(Component::Head, head.parameters()),
     ]
 }
 
+/// Parameters of a feed-forward layer's projections to its hidden width, and of the projection back.
+fn both(layer: &FeedForwardConfig) -> [u128; 2] {
+    let (gate, up) = layer.widening();
+    let gate = gate.map_or(0, |gate| gate.parameters());
+    [gate + up.parameters(), layer.down().parameters()]
+}
+
+/// The parameters of the experts that do not compute a token.
+pub(super) fn idle(config: &DecoderConfig) -> u128 {
+    let stack = config.stack();
+    let [(with_experts, _), _] = stack.kinds();
+    stack.block.experts.map_or(0, |mixture| {
+        let each: u128 = both(&mixture.expert).iter().sum();
+        with_experts as u128 * (mixture.count - mixture.active) as u128 * each
+    })
+}
+
 /// Counts the parameters of each component. The totals add up to [`super::Parameters::total`].
 pub fn table(config: &DecoderConfig) -> Vec<ComponentParameters> {
-    let rows = counted(config)
-        .into_iter()
-        .map(|counted| ComponentParameters {
-            component: counted.component,
-            per_layer: counted.blocks.map(|_| narrow(counted.each)),
-            total: narrow(counted.total()),
-        });
+    let rows = counted(config).into_iter().map(|counted| ComponentParameters {
+        component: counted.component,
+        per_layer: counted.blocks.map(|_| narrow(counted.each)),
+        layers: counted.blocks.map(narrow),
+        total: narrow(counted.total()),
+    });
     rows.collect()
 }
 
@@ -139,7 +186,11 @@ mod tests {
         assert_eq!(per_layer(Component::FeedForwardUp), 4 * 768 * 768 + 4 * 768);
         assert_eq!(per_layer(Component::FeedForwardDown), 4 * 768 * 768 + 768);
         assert_eq!(per_layer(Component::BlockNorms), 4 * 768);
-        assert_eq!(rows[7].total, 2 * 768);
-        assert_eq!(rows[8].total, 0, "tied");
+        let total = |component| {
+            let row = rows.iter().find(|row| row.component == component);
+            row.expect("a row").total
+        };
+        assert_eq!(total(Component::FinalNorm), 2 * 768);
+        assert_eq!(total(Component::Head), 0, "tied");
     }
 }

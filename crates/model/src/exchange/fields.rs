@@ -179,6 +179,23 @@ impl<'a> Fields<'a> {
             .ok_or_else(|| self.error(name, "must be a list of texts"))
     }
 
+    /// A list of whole numbers from 0 on, if it is there.
+    pub(crate) fn optional_counts(&self, name: &str) -> Read<Option<Vec<usize>>> {
+        let Some(value) = self.get(name) else {
+            return Ok(None);
+        };
+        let count = |value: &Value| match value.as_u64() {
+            Some(count @ 0..=LARGEST_SIZE) => Some(count as usize),
+            _ => None,
+        };
+        let counts: Option<Vec<usize>> = value
+            .as_array()
+            .and_then(|list| list.iter().map(count).collect());
+        counts
+            .map(Some)
+            .ok_or_else(|| self.error(name, "must be a list of whole numbers from 0 on"))
+    }
+
     /// Returns the error `rule` unless a boolean field has its only supported value.
     pub(crate) fn only(&self, name: &str, value: bool, rule: &str) -> Read<()> {
         if self.flag(name, value)? == value {

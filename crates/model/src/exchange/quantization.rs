@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::Exchange;
 use super::fields::Fields;
+use crate::checked::DecoderConfig;
 use crate::error::HuggingFaceError;
 use crate::weights::quantized::{Quantization, QuantizedLayout};
 
@@ -28,7 +29,7 @@ type Read<T> = Result<T, HuggingFaceError>;
 pub(crate) fn read(
     fields: &Fields<'_>,
     exchange: &Exchange,
-    tied: bool,
+    model: &DecoderConfig,
 ) -> Read<Option<Quantization>> {
     let Some(config) = fields.object(FIELD)? else {
         return Ok(None);
@@ -38,7 +39,7 @@ pub(crate) fn read(
         Some(METHOD) => compressed_tensors(&config)?,
         _ => return Err(config.error("quant_method", format!("must be {METHOD}"))),
     };
-    let head = !ignores_head(&config, exchange)? && !tied;
+    let head = !ignores_head(&config, exchange, model)? && !model.head().tied;
     Ok(Some(Quantization { layout, head }))
 }
 
@@ -127,15 +128,30 @@ fn check_weights(weights: &Fields<'_>) -> Read<()> {
     }
 }
 
-/// Returns true if the head is not quantized. All other layers must be.
-fn ignores_head(config: &Fields<'_>, exchange: &Exchange) -> Read<bool> {
+/// Returns true if the head is not quantized. Routers are never quantized; no other layer may be left out.
+fn ignores_head(config: &Fields<'_>, exchange: &Exchange, model: &DecoderConfig) -> Read<bool> {
     let head = head_module(exchange);
-    let ignored = config.optional_texts("ignore")?.unwrap_or_default();
+    let mut ignored = config.optional_texts("ignore")?.unwrap_or_default();
+    let routers = routers(model);
+    if let Some(routers) = &routers {
+        ignored.retain(|name| name.trim_end_matches('$') != routers.trim_end_matches('$'));
+    }
     let pattern = format!("re:.*{head}");
     if ignored.iter().all(|&name| name == head || name == pattern) {
         return Ok(!ignored.is_empty());
     }
-    Err(config.error("ignore", format!("must be [] or [\"{head}\"]")))
+    let routers = routers.map_or_else(String::new, |routers| format!(", with \"{routers}\""));
+    Err(config.error("ignore", format!("must be [] or [\"{head}\"]{routers}")))
+}
+
+/// The pattern of the routers' modules; none without experts.
+fn routers(model: &DecoderConfig) -> Option<String> {
+    model.experts()?;
+    let path = "blocks.0.feed_forward.router.weight";
+    let source = model.family().source(model, path)?;
+    let name = source.names().next()?.strip_suffix(".weight")?;
+    let (_, module) = name.split_once(".0.")?;
+    Some(format!("re:.*{module}$"))
 }
 
 fn head_module(exchange: &Exchange) -> &'static str {
@@ -145,11 +161,14 @@ fn head_module(exchange: &Exchange) -> &'static str {
 
 /// Builds the field for weights in [`QuantizedLayout::Words`]. `linear` is false if the model type's matrices are not
 /// of the class `Linear`.
-pub(crate) fn write(quantization: Quantization, exchange: &Exchange, linear: bool) -> Value {
-    let ignore = match quantization.head {
-        true => Vec::new(),
-        false => vec![head_module(exchange)],
-    };
+pub(crate) fn write(
+    quantization: Quantization,
+    exchange: &Exchange,
+    model: &DecoderConfig,
+    linear: bool,
+) -> Value {
+    let head = (!quantization.head).then(|| head_module(exchange).to_owned());
+    let ignore: Vec<String> = head.into_iter().chain(routers(model)).collect();
     if !linear {
         return json!({"format": CUSTOM, "ignore": ignore});
     }

@@ -81,6 +81,25 @@ pub(crate) fn read(
     })
 }
 
+/// Rotary positions with the base of a type that has another default, if the fields give none.
+pub(crate) fn or_base(
+    fields: &Fields<'_>,
+    mut position: Position,
+    default: f64,
+) -> Result<Position, HuggingFaceError> {
+    let mut given = fields.optional_number("rope_theta")?.is_some();
+    for name in ["rope_scaling", "rope_parameters"] {
+        if let Some(parameters) = fields.object(name)? {
+            given |= parameters.optional_number("rope_theta")?.is_some();
+        }
+    }
+    match &mut position {
+        Position::Rotary { base, .. } if !given => *base = default,
+        _ => {}
+    }
+    Ok(position)
+}
+
 fn scaling(
     parameters: &Fields<'_>,
     fields: &Fields<'_>,

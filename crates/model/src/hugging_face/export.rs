@@ -175,7 +175,7 @@ fn config_fields(
         let path = "blocks.0.attention.out.weight";
         let source = config.family().source(config, path);
         let linear = source.is_some_and(|source| source.is_outputs_first());
-        let field = quantization::write(quantization, exchange, linear);
+        let field = quantization::write(quantization, exchange, config, linear);
         fields.insert(quantization::FIELD.to_owned(), field);
     }
     fields.insert("architectures".to_owned(), json!([exchange.architecture]));

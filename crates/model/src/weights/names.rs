@@ -2,9 +2,10 @@
 //!
 //! A row maps the path of a parameter, or of a module with several (`blocks.*.attention.out` has a `weight` and a
 //! `bias`), to a published name. The remaining suffix of a parameter's path (`.weight`, `.bias`, or `.gain`, which
-//! checkpoints call `.weight`) is appended to the published name. `*` stands for the block's index.
+//! checkpoints call `.weight`) is appended to the published name. `*` stands for the block's index, a second one for the
+//! expert's.
 
-use super::map::{Source, block_path};
+use super::map::Source;
 use crate::attention::AttentionConfig;
 
 /// A row of a table of tensor names.
@@ -60,23 +61,42 @@ pub(crate) const fn fused_per_head(path: &'static str, name: &'static str) -> Te
     }
 }
 
+/// Concatenates two tables.
+///
+/// # Panics
+/// Panics at compile time unless `N` is the number of all rows.
+pub(crate) const fn joined<const N: usize>(
+    first: &[TensorName],
+    then: &[TensorName],
+) -> [TensorName; N] {
+    assert!(first.len() + then.len() == N);
+    let mut all = [first[0]; N];
+    let mut at = 0;
+    while at < N {
+        all[at] = if at < first.len() {
+            first[at]
+        } else {
+            then[at - first.len()]
+        };
+        at += 1;
+    }
+    all
+}
+
 /// Finds the source of the parameter at `path`; returns `None` if the table has no row for it.
 pub(crate) fn source(
     table: &[TensorName],
     attention: &AttentionConfig,
     path: &str,
 ) -> Option<Source> {
-    let (layer, path) = match block_path(path) {
-        Some((layer, rest)) => (layer.to_string(), format!("blocks.*.{rest}")),
-        None => (String::new(), path.to_owned()),
-    };
+    let (numbers, path) = numbered(path);
     table.iter().find_map(|row| {
         let suffix = match path.strip_prefix(row.path)? {
             ".gain" => ".weight",
             suffix @ ("" | ".weight" | ".bias") => suffix,
             _ => return None,
         };
-        let named = |name: &str| name.replace('*', &layer) + suffix;
+        let named = |name: &str| with_numbers(name, &numbers) + suffix;
         Some(match row.safetensors {
             Tensors::AsIs(name) => Source::as_is(named(name)),
             Tensors::Transposed(name) => Source::transposed(named(name)),
@@ -84,4 +104,23 @@ pub(crate) fn source(
             Tensors::FusedPerHead(name) => Source::fused_per_head(attention, named(name)),
         })
     })
+}
+
+/// The numbers in a path, and the path with a `*` in place of each.
+fn numbered(path: &str) -> (Vec<&str>, String) {
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    let parts = || path.split('.');
+    let pattern = parts().map(|part| if is_number(part) { "*" } else { part });
+    let numbers = parts().filter(|part| is_number(part)).collect();
+    (numbers, pattern.collect::<Vec<_>>().join("."))
+}
+
+/// A name with the numbers in place of its `*`, in order.
+fn with_numbers(name: &str, numbers: &[&str]) -> String {
+    let mut numbers = numbers.iter();
+    let parts = name.split('*').enumerate().map(|(at, part)| {
+        let number = if at == 0 { None } else { numbers.next() };
+        number.map_or_else(String::new, |number| (*number).to_owned()) + part
+    });
+    parts.collect()
 }

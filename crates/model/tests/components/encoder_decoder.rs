@@ -153,7 +153,7 @@ fn check_wiring(
         block.attention.forward(x, context, None).unwrap()
     };
     let cross = |x| cross.forward(x, heads, AttentionMask::default(), None);
-    let feed = |x| block.feed_forward.forward(x, None);
+    let feed = |x| block.feed_forward.forward(x, None, None);
     let expected = expected(&block, x.clone(), [&attend, &cross, &feed]);
     let context = BlockContext {
         attention: AttentionContext::default(),
@@ -161,6 +161,7 @@ fn check_wiring(
             heads,
             padding: None,
         }),
+        routings: None,
     };
     assert_close(block.forward(x, context).unwrap(), expected);
 }

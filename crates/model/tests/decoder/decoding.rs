@@ -158,11 +158,12 @@ fn later_tokens_do_not_change_earlier_logits() {
             }
             let after = decoder.forward(tensor(ids, SEQ_LEN));
             let earlier = |logits: &Tensor<Flex, 3>| host(logits.clone().narrow(1, 0, position));
-            assert_eq!(
-                earlier(&before),
-                earlier(&after),
-                "{name}: position {position}"
-            );
+            let [before_it, after_it] = [&before, &after].map(earlier);
+            match decoder.config().experts() {
+                // An expert's product has as many rows as tokens chose it, and rounds accordingly.
+                Some(_) => assert_close(&name, &after_it, &before_it),
+                None => assert_eq!(before_it, after_it, "{name}: position {position}"),
+            }
             let own = |logits: &Tensor<Flex, 3>| host(logits.clone().narrow(1, position, 1));
             assert_ne!(
                 own(&before),

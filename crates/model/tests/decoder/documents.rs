@@ -9,6 +9,7 @@ use emberlm_kernels::TrainingBackend;
 use emberlm_model::config::{AttentionKind, ModelConfig};
 use emberlm_model::{Decoder, DecoderConfig, Tokens};
 
+use crate::decoder::decoding::assert_close;
 use crate::decoder::gradients::one_at_a_time;
 use crate::decoder::packed_rows;
 use crate::decoder::spread::{SEQ_LEN, VOCAB_SIZE, base, spread};
@@ -76,7 +77,11 @@ fn documents_do_not_affect_each_other() {
         };
         let [one, other] = [1, 2].map(losses);
         assert_ne!(one[..5], other[..5], "{name}");
-        assert_eq!(one[5..], other[5..], "{name}");
+        // An expert's product has as many rows as tokens chose it, and rounds accordingly.
+        match config.experts() {
+            Some(_) => assert_close(&name, &other[5..], &one[5..]),
+            None => assert_eq!(one[5..], other[5..], "{name}"),
+        }
     }
 }
 

@@ -125,12 +125,17 @@ fn loss_and_gradients<B: TrainingBackend>(
     pass: TrainingPass,
 ) -> LossAndGradients {
     let targets = tokens::<B>(8);
-    let (loss, grads) = decoder.gradients(input, pass, |hidden| {
+    let routers = decoder.config().router_coefficients();
+    let made = decoder.gradients_with_routers(input, pass, routers, |hidden| {
         decoder.training_loss_sum_of(hidden, targets, HeadLossOptions::default())
             / (BATCH * SEQ_LEN) as f64
     });
+    let loss = match made.router_loss {
+        Some(router_loss) => made.loss + router_loss,
+        None => made.loss,
+    };
     let bits = |values: Vec<f32>| values.into_iter().map(f32::to_bits).collect();
-    let grads = by_path(decoder, &grads);
+    let grads = by_path(decoder, &made.gradients);
     let grads = grads.into_iter().map(|(path, grad)| (path, bits(grad)));
     LossAndGradients {
         loss: host(loss)[0].to_bits(),

@@ -2,8 +2,8 @@
 //! varied, and the components of every preset.
 
 use emberlm_model::config::{
-    AttentionKind, Biases, FeedForward, FullLayers, Head, Init, ModelConfig, Norm, Position,
-    RotaryScaling, Window, Wiring,
+    AttentionKind, Biases, Experts, FeedForward, FullLayers, Head, Init, ModelConfig, Norm,
+    Position, RotaryScaling, Window, Wiring,
 };
 use emberlm_model::{Activation, DecoderConfig, RotaryLayout, families};
 
@@ -91,6 +91,17 @@ fn vary(raw: &mut ModelConfig, n: usize) {
     } else {
         FeedForward::dense(activation)
     };
+    // One in three has experts, of them one in two in only the second block.
+    raw.experts = (pick(3, 4) == 1).then(|| Experts {
+        count: [4, 3][pick(2, 1)],
+        active: [1, 2, 3][pick(3, 2)],
+        width: [None, Some(12)][pick(2, 3)],
+        normalize: pick(2, 5) == 1,
+        shared_width: [None, Some(8)][pick(2, 7)],
+        balance_loss: 0.2,
+        z_loss: 0.1,
+        dense_layers: [vec![], vec![0]][pick(2, 1)].clone(),
+    });
     raw.head = Head {
         tied: pick(2, 3) == 1,
         bias: pick(5, 3) == 1,

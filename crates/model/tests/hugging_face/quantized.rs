@@ -68,9 +68,11 @@ fn packed_weights_can_be_unpacked() {
             .unwrap();
         assert_eq!(floats.weight_format(), WeightFormat::F32, "{name}");
         for (float, packed) in floats.stack.blocks.iter().zip(&packed.stack.blocks) {
+            let [float_feed, packed_feed] =
+                [float, packed].map(|block| block.feed_forward.dense().unwrap());
             for (float, packed) in [
                 (&float.attention.qkv, &packed.attention.qkv),
-                (&float.feed_forward.down, &packed.feed_forward.down),
+                (&float_feed.down, &packed_feed.down),
             ] {
                 let [float, packed] = [float, packed].map(|linear| linear.weight.val().into_data());
                 assert_eq!(float.shape, packed.shape, "{name}");
@@ -202,7 +204,8 @@ fn int_quantized_directory_is_readable() {
         decoder.embeddings.tokens.joined().into_data()
     );
     let up = |decoder: &Decoder<Flex>| {
-        let up = decoder.stack.blocks[0].feed_forward.up.weight.val();
+        let feed_forward = decoder.stack.blocks[0].feed_forward.dense().unwrap();
+        let up = feed_forward.up.weight.val();
         up.into_data().iter::<f32>().collect::<Vec<_>>()
     };
     for (found, expected) in up(&decoder).into_iter().zip(up(&words)) {

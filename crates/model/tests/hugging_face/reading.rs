@@ -10,7 +10,7 @@ use super::{changed, fixture, fixtures, stored};
 
 /// Sizes in `make_families.py`: vocabulary, width, layers, query heads, key-value heads, head width and hidden width.
 /// The context is always 64.
-const SIZES: [(&str, Family, [usize; 7]); 22] = [
+const SIZES: [(&str, Family, [usize; 7]); 29] = [
     ("gemma2-bias", Family::Gemma2, [67, 24, 2, 3, 1, 10, 28]),
     ("gemma2-tied", Family::Gemma2, [71, 24, 3, 4, 2, 10, 40]),
     ("gpt2-hub", Family::Gpt2, [73, 20, 3, 2, 2, 10, 80]),
@@ -41,10 +41,29 @@ const SIZES: [(&str, Family, [usize; 7]); 22] = [
     ("llama-scaled", Family::Llama, [67, 24, 2, 4, 1, 12, 36]),
     ("mistral-full", Family::Mistral, [67, 20, 2, 3, 1, 10, 36]),
     ("mistral-window", Family::Mistral, [71, 24, 3, 4, 2, 6, 40]),
+    ("mixtral-top2", Family::Mixtral, [71, 24, 3, 4, 2, 6, 20]),
+    ("mixtral-window", Family::Mixtral, [67, 20, 2, 3, 1, 10, 16]),
+    ("olmoe-gqa", Family::Olmoe, [71, 24, 2, 4, 2, 6, 12]),
+    ("olmoe-norm", Family::Olmoe, [67, 20, 2, 2, 2, 10, 16]),
     ("qwen2-mixed", Family::Qwen2, [67, 24, 3, 2, 1, 12, 40]),
     ("qwen2-tied", Family::Qwen2, [79, 32, 3, 4, 2, 8, 44]),
+    (
+        "qwen2_moe-shared",
+        Family::Qwen2Moe,
+        [71, 24, 3, 4, 2, 6, 28],
+    ),
     ("qwen3-bias", Family::Qwen3, [67, 16, 3, 3, 1, 10, 28]),
     ("qwen3-tied", Family::Qwen3, [73, 24, 3, 4, 2, 12, 40]),
+    (
+        "qwen3_moe-mixed",
+        Family::Qwen3Moe,
+        [73, 24, 4, 4, 2, 12, 40],
+    ),
+    (
+        "qwen3_moe-sparse",
+        Family::Qwen3Moe,
+        [67, 16, 3, 2, 1, 8, 28],
+    ),
 ];
 
 #[test]
@@ -69,7 +88,10 @@ fn every_fixture_is_the_generated_model() {
             "gemma2-bias" => Some((6, vec![0])),
             "gemma2-tied" => Some((5, vec![1])),
             "mistral-window" => Some((7, vec![])),
+            "mixtral-window" => Some((6, vec![])),
+            "qwen3_moe-sparse" => Some((5, vec![])),
             "qwen2-mixed" => Some((6, vec![0])),
+            "qwen2_moe-shared" => Some((5, vec![1])),
             "qwen3-bias" => Some((5, vec![1])),
             _ => None,
         };
@@ -79,7 +101,7 @@ fn every_fixture_is_the_generated_model() {
         });
         assert_eq!(config.window(), windows.as_ref(), "{name}");
         let element = match name {
-            "gptj-whole" | "llama-bias" => Element::Bf16,
+            "gptj-whole" | "llama-bias" | "mixtral-window" => Element::Bf16,
             "gpt_neox-nobias" => Element::F16,
             _ => Element::F32,
         };
@@ -101,6 +123,33 @@ fn parameter_counts_match_files() {
         let model = HuggingFaceModel::open(&folder).unwrap();
         assert_eq!(count::parameters(model.config()).total, elements, "{name}");
     }
+}
+
+/// As `make_families.py` sets them: experts, those of a token, an expert's width, whether weights are normalized, and the
+/// layers without experts.
+#[test]
+fn experts_are_read() {
+    for (name, sizes, normalize, dense) in [
+        ("mixtral-top2", [5, 2, 20], true, vec![]),
+        ("mixtral-window", [3, 1, 16], true, vec![]),
+        ("olmoe-gqa", [6, 3, 12], false, vec![]),
+        ("olmoe-norm", [4, 2, 16], true, vec![]),
+        ("qwen2_moe-shared", [5, 2, 12], false, vec![2]),
+        ("qwen3_moe-mixed", [6, 3, 14], true, vec![1]),
+        ("qwen3_moe-sparse", [4, 2, 12], false, vec![0, 2]),
+    ] {
+        let model = HuggingFaceModel::open(&fixture(name)).unwrap();
+        let experts = model.config().experts().unwrap();
+        let width = experts.width.unwrap();
+        assert_eq!([experts.count, experts.active, width], sizes, "{name}");
+        assert_eq!(experts.normalize, normalize, "{name}");
+        assert_eq!(experts.dense_layers, dense, "{name}");
+    }
+    let published = json!({"num_experts": 8, "num_local_experts": null});
+    let config = changed("qwen3_moe-mixed", published).unwrap();
+    assert_eq!(config.experts().unwrap().count, 8);
+    let base = json!({"rope_parameters": null});
+    assert_eq!(rotary("mixtral-window", base).1, 1_000_000.0);
 }
 
 fn rotary(name: &str, changes: serde_json::Value) -> (usize, f64, RotaryLayout, RotaryScaling) {
@@ -174,6 +223,10 @@ fn missing_fields_have_defaults_of_type() {
         ("qwen2", 12_049_846_272),
         ("qwen3", 12_049_461_248),
         ("gemma2", 2_614_341_888),
+        ("mixtral", 46_702_792_704),
+        ("qwen2_moe", 14_315_784_192),
+        ("qwen3_moe", 15_350_731_776),
+        ("olmoe", 13_361_612_800),
     ] {
         let fields = json!({ "model_type": model_type });
         let config = read_config(fields.as_object().unwrap()).unwrap();
@@ -181,6 +234,7 @@ fn missing_fields_have_defaults_of_type() {
         assert_eq!(found, parameters, "{model_type}");
         let epsilon = match config.norm() {
             Norm::Layer { bias: true, .. } => 1e-5,
+            _ if matches!(model_type, "mixtral" | "olmoe") => 1e-5,
             _ => 1e-6,
         };
         assert_eq!(config.norm_epsilon(), epsilon, "{model_type}");

@@ -76,6 +76,31 @@ fn unsupported_attention() {
             "config.json describes no model: model.position.dims = 10: must be even and at most head_dim = 8",
         ),
         (
+            "mixtral-top2",
+            json!({"router_jitter_noise": 0.1}),
+            "config.json: `router_jitter_noise` = 0.1: must be 0: noise is not supported",
+        ),
+        (
+            "mixtral-top2",
+            json!({"num_experts_per_tok": 6}),
+            "config.json: `num_experts_per_tok` = 6: must be at most the number of experts, 5",
+        ),
+        (
+            "qwen3_moe-mixed",
+            json!({"mlp_only_layers": 1}),
+            "config.json: `mlp_only_layers` = 1: must be a list of whole numbers from 0 on",
+        ),
+        (
+            "olmoe-gqa",
+            json!({"clip_qkv": 8.0}),
+            "config.json: `clip_qkv` = 8.0: clipped queries, keys and values are not supported",
+        ),
+        (
+            "olmoe-gqa",
+            json!({"head_dim": 4}),
+            "config.json: `head_dim` = 4: must be hidden_size / num_attention_heads for this type",
+        ),
+        (
             "mistral-window",
             json!({"layer_types": vec!["full_attention"; 3]}),
             "config.json: `layer_types` = [\"full_attention\",\"full_attention\",\"full_attention\"]: layers that \
@@ -247,7 +272,7 @@ fn indivisible_heads() {
 
 #[test]
 fn other_quantizations_and_types() {
-    let one_of = "must be one of gpt2, gptj, gpt_neox, llama, mistral, qwen2, qwen3, gemma2";
+    let one_of = "must be one of gpt2, gptj, gpt_neox, llama, mistral, mixtral, qwen2, qwen2_moe, qwen3, qwen3_moe, olmoe, gemma2";
     for (changes, expected) in [
         (
             json!({"quantization_config": {"bits": 4}}),

@@ -6,7 +6,7 @@ use burn::backend::Autodiff;
 use burn::module::{AutodiffModule, ParamId};
 use burn::tensor::backend::AutodiffBackend;
 use burn::tensor::{Device, Int, Tensor, TensorData};
-use emberlm_kernels::Backend;
+use emberlm_kernels::{Backend, HeadLossOptions};
 use emberlm_model::weights::map::Source;
 use emberlm_model::weights::{
     Element, HostTensor, ParamMapper, SafetensorsStore, load_named, map_params, named_tensors,
@@ -152,6 +152,15 @@ impl<B: Backend> Batch<B> {
     pub fn loss(&self, decoder: &Decoder<B>) -> Tensor<B, 1> {
         let count = self.target.shape().num_elements();
         decoder.loss_sum(self.input.clone(), self.target.clone()) / count as f64
+    }
+}
+
+impl<B: Backend> Batch<B> {
+    /// [`Batch::loss`] of the states before the head.
+    pub fn loss_of(&self, decoder: &Decoder<B>, hidden: Tensor<B, 3>) -> Tensor<B, 1> {
+        let count = self.target.shape().num_elements();
+        let options = HeadLossOptions::default();
+        decoder.training_loss_sum_of(hidden, self.target.clone(), options) / count as f64
     }
 }
 

@@ -7,6 +7,7 @@ use burn::backend::Autodiff;
 use burn::module::AutodiffModule;
 use burn::tensor::Device;
 use emberlm_kernels::Backend;
+use emberlm_model::TrainingPass;
 use emberlm_model::hugging_face::HuggingFaceModel;
 
 use crate::decoder::gradients::one_at_a_time;
@@ -42,6 +43,26 @@ pub fn check<B: Backend>(name: &str, device: &Device<B>) {
     }
     let config = model.config();
     let source = |path: &str| config.family().source(config, path);
+    if fixture.has("aux_loss") {
+        for recompute in [false, true] {
+            let pass = TrainingPass {
+                recompute,
+                ..TrainingPass::default()
+            };
+            let made = decoder.gradients_with_routers(
+                batch.input.clone(),
+                pass,
+                config.router_coefficients(),
+                |hidden| batch.loss_of(&decoder, hidden),
+            );
+            let coefficient = config.router_coefficients().balance as f32;
+            let found = host(made.router_loss.unwrap())[0] / coefficient;
+            let error = found / fixture.floats("aux_loss")[0] - 1.0;
+            within("balance loss", f64::from(error.abs()), LOSS);
+            check_gradients(&fixture, &decoder, &made.gradients, source, GRADIENT);
+        }
+        return;
+    }
     check_gradients(&fixture, &decoder, &loss.backward(), source, GRADIENT);
     if fixture.has("adamw_losses") {
         Trainer::new(decoder, &fixture).check_steps(&fixture, &batch, STEP);

@@ -40,7 +40,7 @@ const TABLES: [(&str, &[&str]); 20] = [
 ];
 
 /// Nested keys of the model that no preset sets.
-const NOT_IN_PRESETS: [&str; 9] = [
+const NOT_IN_PRESETS: [&str; 11] = [
     "model.attention.window",
     "model.feed_forward.width",
     "model.feed_forward.expansion",
@@ -50,6 +50,8 @@ const NOT_IN_PRESETS: [&str; 9] = [
     "model.attention.features",
     "model.attention.seed",
     "model.head.soft_cap",
+    "model.experts.shared_width",
+    "model.experts.dense_layers",
 ];
 
 /// Names of settings in other programs, by the key they correspond to here.

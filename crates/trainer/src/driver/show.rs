@@ -41,6 +41,7 @@ impl<B: TrainingBackend> RankZero<B> {
         let sequences = step as u64 * config.step_sequences(engine.rank().world_size());
         let mut readings = computed(&StepReading {
             loss_scale: engine.position().loss_scale.map(|scale| scale.factor()),
+            expert_shares: engine.expert_load().extremes(),
         });
         readings.extend(self.recorder.hooks.take_readings());
         let logged = Event::Step {

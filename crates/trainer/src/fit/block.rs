@@ -14,6 +14,7 @@
 //! feed-forward           2F             before and after the activation; the next linear layer keeps the latter
 //!                        3F             gated: the outputs of both linear layers and their product
 //!                        F              [dropout]'s mask
+//!                        2ad + 4e       with `a` of `e` experts, whose widths `F` adds up: rows and probabilities
 //! residual               2d             [dropout]'s masks
 //! ```
 //!
@@ -64,6 +65,17 @@ impl Block {
             FeedForwardKind::Gated => 3.0,
         };
         let feed_forward = maps * width + if_present(dropped(DropoutSite::Hidden), width);
+        let (width, feed_forward) = match model.experts() {
+            Some(experts) => {
+                let [count, active] = [experts.count, experts.active].map(wide);
+                let shared = experts.shared_width.map_or(0.0, wide);
+                let hidden = active * experts.width.map_or(width, wide) + shared;
+                let rows = 2.0 * active * d + 4.0 * count;
+                let dropped = if_present(dropped(DropoutSite::Hidden), hidden);
+                (hidden, maps * hidden + dropped + rows)
+            }
+            None => (width, feed_forward),
+        };
         let residual = if_present(dropped(DropoutSite::Residual), 2.0 * d);
         let heads = 2.0 * queries + 2.0 * keys + copies;
         let kept = norms + heads + inside + feed_forward + residual;

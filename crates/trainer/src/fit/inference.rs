@@ -150,10 +150,12 @@ fn held_weights(model: &DecoderConfig, format: WeightFormat) -> f64 {
     let mut floats = count::parameters(model).total as f64;
     let mut packed = 0.0;
     if let Some(format) = format.layers() {
-        for layer in model.stack().block.linear_layers() {
-            let shape = [layer.d_output, layer.d_input];
-            floats -= (layer.d_input * layer.d_output * model.n_layers()) as f64;
-            packed += (format.bytes(shape) * model.n_layers()) as f64;
+        for (blocks, block) in model.stack().kinds() {
+            for layer in block.linear_layers() {
+                let shape = [layer.d_output, layer.d_input];
+                floats -= (layer.d_input * layer.d_output * blocks) as f64;
+                packed += (format.bytes(shape) * blocks) as f64;
+            }
         }
     }
     if let Some(format) = format.head() {

@@ -11,6 +11,8 @@ use super::{Metric, MetricValues, Phase};
 pub(crate) struct StepReading {
     /// The loss scale of the next step, if it adapts.
     pub(crate) loss_scale: Option<f64>,
+    /// The smallest and the largest share of a layer's work that an expert had in the step, if there are experts.
+    pub(crate) expert_shares: Option<(f64, f64)>,
 }
 
 struct Row {
@@ -107,6 +109,24 @@ fn rows() -> Vec<Row> {
         Row::computed(
             Metric::new("loss_scale", "Loss scale").aggregation(Last),
             |reading| reading.loss_scale,
+        ),
+        Row::computed(
+            Metric::new("expert_share_max", "Busiest expert")
+                .unit("% of its layer's work")
+                .direction(LowerIsBetter)
+                .scale(100.0)
+                .format(Fixed(1))
+                .tag("experts/share_max"),
+            |reading| reading.expert_shares.map(|(_, most)| most),
+        ),
+        Row::computed(
+            Metric::new("expert_share_min", "Idlest expert")
+                .unit("% of its layer's work")
+                .direction(HigherIsBetter)
+                .scale(100.0)
+                .format(Fixed(1))
+                .tag("experts/share_min"),
+            |reading| reading.expert_shares.map(|(least, _)| least),
         ),
     ]
 }

@@ -21,9 +21,10 @@ impl ParameterGroup {
     /// The group of a parameter.
     pub fn of(role: &ParameterRole) -> Self {
         match role {
-            ParameterRole::Matrix | ParameterRole::FusedMatrix { .. } | ParameterRole::Adapter => {
-                Self::Matrices
-            }
+            ParameterRole::Matrix
+            | ParameterRole::FusedMatrix { .. }
+            | ParameterRole::Router
+            | ParameterRole::Adapter => Self::Matrices,
             ParameterRole::Embedding => Self::Embeddings,
             ParameterRole::Head => Self::Head,
             ParameterRole::Vector => Self::Vectors,

@@ -148,6 +148,7 @@ impl Seconds {
         if let Some(made) = made {
             let rate = train.schedule.learning_rate();
             B::run(|| {
+                let made = (made.loss, made.grads);
                 let made = gradients::finish(model, made, train, None);
                 optimizer.update::<B, _>(model.clone(), made.grads, made.factor, rate)
             });

@@ -20,6 +20,10 @@ fn small(name: &str) -> DecoderConfig {
     config.head_dim = Some(2);
     config.attention = AttentionKind::SOFTMAX;
     config.feed_forward.width = Some(12);
+    if let Some(experts) = &mut config.experts {
+        (experts.count, experts.active, experts.width) = (3, 2, None);
+        experts.shared_width = experts.shared_width.map(|_| 12);
+    }
     if let Position::Rotary { dims, .. } = &mut config.position {
         *dims = None;
     }
@@ -63,9 +67,21 @@ fn groups_partition_every_preset_s_parameters() {
 
         let gated = config.feed_forward().kind == FeedForwardKind::Gated;
         let learned = config.position() == Position::Learned;
-        let mut maps = vec!["attention.qkv", "attention.out"];
-        maps.extend(["feed_forward.up", "feed_forward.down"]);
-        maps.extend(gated.then_some("feed_forward.gate"));
+        let mut names = vec!["up", "down"];
+        names.extend(gated.then_some("gate"));
+        let mut maps = vec!["attention.qkv".to_owned(), "attention.out".to_owned()];
+        let experts = config.experts().map_or(0, |experts| experts.count);
+        maps.extend((experts > 0).then(|| "feed_forward.router".to_owned()));
+        let shared = config
+            .experts()
+            .is_some_and(|experts| experts.shared_width.is_some());
+        maps.extend(shared.then(|| "feed_forward.shared.gate".to_owned()));
+        for name in names {
+            maps.extend(shared.then(|| format!("feed_forward.shared.expert.{name}")));
+            let of_expert = |expert| format!("feed_forward.experts.{expert}.{name}");
+            maps.extend((0..experts).map(of_expert));
+            maps.extend((experts == 0).then(|| format!("feed_forward.{name}")));
+        }
         let matrices: BTreeSet<String> = (0..config.n_layers())
             .flat_map(|layer| {
                 maps.iter()
@@ -104,6 +120,9 @@ fn groups_partition_every_preset_s_parameters() {
         assert_eq!(elements("head") + head_bias, counted.head, "{name}");
         let maps = config.d_model() * (8 + 2 * 2 * config.kv_heads()) + 8 * config.d_model();
         let feed_forward = if gated { 3 } else { 2 } * config.d_model() * 12;
+        let shared = usize::from(shared);
+        let feed_forward =
+            feed_forward * (experts.max(1) + shared) + config.d_model() * (experts + shared);
         assert_eq!(elements("matrices"), 2 * (maps + feed_forward), "{name}");
         seen.insert((gated, learned, config.head().tied, config.head().bias));
     }

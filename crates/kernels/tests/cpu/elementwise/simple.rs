@@ -7,6 +7,7 @@ use emberlm_kernels::cpu::reduce::{
     add_row_in_place, column_sums, copy, fill_rows, scale_in_place,
 };
 use emberlm_kernels::cpu::rotary::{rotate, rotate_in_place};
+use emberlm_kernels::cpu::rows::{add_weighted, add_weighted_backward};
 use emberlm_kernels::{AdamWStep, RotaryLayout};
 
 use crate::numbers::{assert_close, numbers, same_on_any_threads};
@@ -101,6 +102,47 @@ fn passes_process_every_element() {
         });
         let expected: Vec<f32> = (0..x.len()).map(|i| x[i] + row[i % width]).collect();
         assert_eq!(actual, expected);
+    }
+}
+
+#[test]
+fn weighted_rows_are_added_and_differentiated() {
+    for (rows, every, width) in [(3, 1, 1), (40, 2, 7), (700, 3, 129), (9, 10, 4)] {
+        let base = numbers(1, rows * width);
+        let ids: Vec<i32> = (0..rows as i32).skip(1).step_by(every).collect();
+        let (x, weights) = (numbers(2, ids.len() * width), numbers(3, ids.len()));
+        let mut expected = base.clone();
+        for (i, id) in ids.iter().enumerate() {
+            for column in 0..width {
+                expected[*id as usize * width + column] += weights[i] * x[i * width + column];
+            }
+        }
+        let found = same_on_any_threads(|| {
+            let mut found = base.clone();
+            add_weighted(&mut found, &ids, &x, &weights, width);
+            found
+        });
+        assert_eq!(found, expected);
+
+        // With the base as the output's gradient.
+        let found = same_on_any_threads(|| {
+            let (mut x_grad, mut weights_grad) = (x.clone(), weights.clone());
+            let grads = [x_grad.as_mut_slice(), weights_grad.as_mut_slice()];
+            add_weighted_backward(grads, &ids, &x, &weights, &base, width);
+            [x_grad, weights_grad].concat()
+        });
+        let rows = |i: usize| {
+            let id = ids[i] as usize;
+            let x = &x[i * width..][..width];
+            x.iter().zip(&base[id * width..][..width])
+        };
+        let x_grad = (0..ids.len()).flat_map(|i| rows(i).map(move |(_, g)| (i, *g)));
+        let x_grad = x_grad.map(|(i, g)| weights[i] * g);
+        let products = (0..ids.len()).map(|i| rows(i).map(|(x, g)| x * g).sum::<f32>());
+        let expected: Vec<f32> = x_grad.chain(products).collect();
+        for (found, expected) in found.iter().zip(expected) {
+            assert!((found - expected).abs() < 1e-4, "{found} {expected}");
+        }
     }
 }
 

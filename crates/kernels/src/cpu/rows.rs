@@ -1,0 +1,159 @@
+//! Rows of some tokens added to all tokens' rows, each with a weight: how a mixture of experts puts its results together.
+
+use rayon::prelude::*;
+
+use super::parallel::{rows_of, rows_per_task};
+use super::vector::wide;
+
+/// `base[ids[i]] += weights[i] · x[i]`, `base: [rows, width]`, `x: [tokens, width]`.
+///
+/// # Panics
+/// Panics if the sizes do not fit, an id is no row of `base`, or the ids do not ascend.
+pub fn add_weighted(base: &mut [f32], ids: &[i32], x: &[f32], weights: &[f32], width: usize) {
+    assert_ascending(ids, rows_of(base.len(), width));
+    assert!(
+        rows_of(x.len(), width) == ids.len() && weights.len() == ids.len(),
+        "there is not a row and a weight for each id"
+    );
+    let step = rows_per_task(ids.len(), width);
+    Rows {
+        base,
+        first: 0,
+        ids,
+        x,
+        weights,
+    }
+    .add(width, step);
+}
+
+/// Rows to be added, and the part of the result that holds all of their places.
+struct Rows<'a> {
+    base: &'a mut [f32],
+    /// The number of the first row of `base`.
+    first: usize,
+    ids: &'a [i32],
+    x: &'a [f32],
+    weights: &'a [f32],
+}
+
+impl Rows<'_> {
+    /// Halves the rows until they are few. As the ids ascend, the halves' places are apart.
+    fn add(self, width: usize, step: usize) {
+        if self.ids.len() <= step {
+            return self.add_here(width);
+        }
+        let middle = self.ids.len() / 2;
+        let row = self.ids[middle] as usize;
+        let (base, base_after) = self.base.split_at_mut((row - self.first) * width);
+        let (ids, ids_after) = self.ids.split_at(middle);
+        let (x, x_after) = self.x.split_at(middle * width);
+        let (weights, weights_after) = self.weights.split_at(middle);
+        let before = Rows {
+            base,
+            first: self.first,
+            ids,
+            x,
+            weights,
+        };
+        let after = Rows {
+            base: base_after,
+            first: row,
+            ids: ids_after,
+            x: x_after,
+            weights: weights_after,
+        };
+        rayon::join(|| before.add(width, step), || after.add(width, step));
+    }
+
+    fn add_here(self, width: usize) {
+        let (base, first) = (self.base, self.first);
+        let rows = self.ids.iter().zip(self.x.chunks_exact(width));
+        wide(
+            #[inline(always)]
+            || {
+                for ((id, x), &weight) in rows.zip(self.weights) {
+                    let start = (*id as usize - first) * width;
+                    for (base, x) in base[start..start + width].iter_mut().zip(x) {
+                        *base += weight * *x;
+                    }
+                }
+            },
+        );
+    }
+}
+
+/// The gradients of [`add_weighted`] from its output's, `grad`: `x_grad[i] = weights[i] · grad[ids[i]]` and
+/// `weights_grad[i] = x[i] · grad[ids[i]]`.
+///
+/// # Panics
+/// Panics if the sizes do not fit, or an id is no row of `grad`.
+pub fn add_weighted_backward(
+    [x_grad, weights_grad]: [&mut [f32]; 2],
+    ids: &[i32],
+    x: &[f32],
+    weights: &[f32],
+    grad: &[f32],
+    width: usize,
+) {
+    let rows = rows_of(x.len(), width);
+    assert!(
+        [ids.len(), weights.len(), weights_grad.len()] == [rows; 3] && x_grad.len() == x.len(),
+        "there is not a row and a weight for each id"
+    );
+    let step = rows_per_task(rows, width);
+    x_grad
+        .par_chunks_mut(step * width)
+        .zip(weights_grad.par_chunks_mut(step))
+        .zip(ids.par_chunks(step))
+        .zip(x.par_chunks(step * width))
+        .zip(weights.par_chunks(step))
+        .with_max_len(1)
+        .for_each(|((((x_grad, weights_grad), ids), x), weights)| {
+            let rows = x_grad.chunks_exact_mut(width).zip(x.chunks_exact(width));
+            let numbers = weights_grad.iter_mut().zip(weights).zip(ids);
+            for ((x_grad, x), ((weight_grad, &weight), id)) in rows.zip(numbers) {
+                let start = *id as usize * width;
+                let grad = &grad[start..start + width];
+                *weight_grad = wide(
+                    #[inline(always)]
+                    || {
+                        for (x_grad, grad) in x_grad.iter_mut().zip(grad) {
+                            *x_grad = weight * *grad;
+                        }
+                        inner_product(x, grad)
+                    },
+                );
+            }
+        });
+}
+
+/// Partial sums of an inner product that are kept side by side, so that they are one vector.
+const LANES: usize = 16;
+
+#[inline(always)]
+fn inner_product(a: &[f32], b: &[f32]) -> f32 {
+    let mut sums = [0.0f32; LANES];
+    let (a, a_rest) = a.as_chunks::<LANES>();
+    let (b, b_rest) = b.as_chunks::<LANES>();
+    for (a, b) in a.iter().zip(b) {
+        for lane in 0..LANES {
+            sums[lane] += a[lane] * b[lane];
+        }
+    }
+    let rest: f32 = a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum();
+    sums.iter().sum::<f32>() + rest
+}
+
+#[track_caller]
+fn assert_ascending(ids: &[i32], rows: usize) {
+    assert!(
+        ids.is_sorted_by(|a, b| a < b),
+        "the ids of the rows do not ascend"
+    );
+    let inside = |id: &i32| usize::try_from(*id).is_ok_and(|id| id < rows);
+    // As they ascend, those between are inside too.
+    assert!(
+        ids.first().is_none_or(inside) && ids.last().is_none_or(inside),
+        "an id is no row of the result"
+    );
+}
