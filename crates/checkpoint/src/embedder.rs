@@ -1,7 +1,9 @@
 //! Texts as vectors: tokens, encoder, pooling, normalization.
 
+use burn::tensor::Tensor;
+use burn::tensor::activation::softmax;
 use emberlm_kernels::Backend;
-use emberlm_model::encoder::{Encoder, Pooling, TextTokens};
+use emberlm_model::encoder::{Encoder, EncoderHeadConfig, Pooling, TextStates, TextTokens};
 use emberlm_tokenizer::{EncodedSequence, SequenceEncoder};
 
 use crate::error::ModelError;
@@ -35,7 +37,9 @@ impl<B: Backend> Embedder<B> {
     /// # Errors
     /// A text cannot be encoded, or has no tokens.
     pub fn embed<T: AsRef<str>>(&self, texts: &[T]) -> Result<Vec<Vec<f32>>, ModelError> {
-        let sequences = texts.iter().map(|text| self.sequences.encode(text.as_ref()));
+        let sequences = texts
+            .iter()
+            .map(|text| self.sequences.encode(text.as_ref()));
         let sequences = sequences.collect::<Result<Vec<_>, _>>()?;
         self.embed_sequences(&sequences)
     }
@@ -48,28 +52,65 @@ impl<B: Backend> Embedder<B> {
         &self,
         sequences: &[EncodedSequence],
     ) -> Result<Vec<Vec<f32>>, ModelError> {
-        let config = self.encoder.config();
+        self.in_passes(sequences, |states| {
+            let vectors = rows(states.pooled(self.pooling)); // [texts, d_model]
+            vectors.map(|vector| match self.normalize {
+                true => normalized(vector),
+                false => vector,
+            })
+        })
+    }
+
+    /// The probability of each label for encoded texts, with a head that classifies texts. `None` with another head.
+    ///
+    /// # Errors
+    /// Those of [`Embedder::embed_sequences`].
+    pub fn class_probabilities(
+        &self,
+        sequences: &[EncodedSequence],
+    ) -> Result<Option<Vec<Vec<f32>>>, ModelError> {
+        let settings = self.encoder.config().settings();
+        if !matches!(settings.head, Some(EncoderHeadConfig::Sequence { .. })) {
+            return Ok(None);
+        }
+        let probabilities = self.in_passes(sequences, |states| {
+            let logits = self.encoder.class_logits(states.pooled(Pooling::First)); // [texts, labels]
+            logits
+                .map(|logits| rows(softmax(logits, 1)))
+                .into_iter()
+                .flatten()
+        });
+        probabilities.map(Some)
+    }
+
+    /// Computes a vector for each sequence. `vectors` maps the states of some texts to their vectors.
+    fn in_passes<V: Iterator<Item = Vec<f32>>>(
+        &self,
+        sequences: &[EncodedSequence],
+        vectors: impl Fn(&TextStates<B>) -> V,
+    ) -> Result<Vec<Vec<f32>>, ModelError> {
         for sequence in sequences {
-            config.check_tokens(&sequence.ids)?;
+            self.encoder.config().check_tokens(&sequence.ids)?;
         }
         let mut order: Vec<usize> = (0..sequences.len()).collect();
         order.sort_by_key(|&text| sequences[text].ids.len());
-        let mut vectors = vec![Vec::new(); sequences.len()];
+        let mut all = vec![Vec::new(); sequences.len()];
         for pass in passes(&order, |text| sequences[text].ids.len()) {
             let texts = pass.iter().map(|&text| tokens(&sequences[text]));
             let states = self.encoder.encode(&texts.collect::<Vec<_>>());
-            let pooled = states.pooled(self.pooling).into_data(); // [texts, d_model]
-            let values: Vec<f32> = pooled.iter().collect();
-            let rows = values.chunks_exact(config.d_model());
-            for (&text, row) in pass.iter().zip(rows) {
-                vectors[text] = match self.normalize {
-                    true => normalized(row),
-                    false => row.to_vec(),
-                };
+            for (&text, vector) in pass.iter().zip(vectors(&states)) {
+                all[text] = vector;
             }
         }
-        Ok(vectors)
+        Ok(all)
     }
+}
+
+/// Reads the rows of `[rows, width]` from the device.
+fn rows<B: Backend>(tensor: Tensor<B, 2>) -> impl Iterator<Item = Vec<f32>> {
+    let [count, width] = tensor.dims();
+    let values: Vec<f32> = tensor.into_data().iter().collect();
+    (0..count).map(move |row| values[row * width..][..width].to_vec())
 }
 
 /// A sequence's tokens; segments are left out where all are 0.
@@ -99,10 +140,13 @@ fn passes(order: &[usize], len: impl Fn(usize) -> usize) -> Vec<&[usize]> {
 }
 
 /// The vector of length 1 in the same direction; a vector of zeros stays.
-fn normalized(vector: &[f32]) -> Vec<f32> {
+fn normalized(vector: Vec<f32>) -> Vec<f32> {
     let squares: f64 = vector.iter().map(|&x| f64::from(x).powi(2)).sum();
     let length = squares.sqrt().max(1e-12);
-    vector.iter().map(|&x| (f64::from(x) / length) as f32).collect()
+    vector
+        .into_iter()
+        .map(|x| (f64::from(x) / length) as f32)
+        .collect()
 }
 
 #[cfg(test)]

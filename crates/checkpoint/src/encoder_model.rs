@@ -137,7 +137,11 @@ fn modules(path: &Path) -> Result<Option<(Pooling, bool)>, ModelError> {
             (2.., "Normalize") => normalize = true,
             // Acts in training only.
             (2.., "Dropout") => {}
-            _ => return Err(refuse(format!("module {number} of type `{kind}` is not supported"))),
+            _ => {
+                return Err(refuse(format!(
+                    "module {number} of type `{kind}` is not supported"
+                )));
+            }
         }
     }
     Ok(Some((pooling, normalize)))
@@ -190,7 +194,10 @@ fn longest_text(path: &Path) -> Result<Option<usize>, ModelError> {
     };
     match &config["max_seq_length"] {
         Value::Null => Ok(None),
-        value => match value.as_u64().and_then(|tokens| usize::try_from(tokens).ok()) {
+        value => match value
+            .as_u64()
+            .and_then(|tokens| usize::try_from(tokens).ok())
+        {
             Some(tokens @ 1..) => Ok(Some(tokens)),
             _ => Err(ModelError::Modules {
                 path: file,

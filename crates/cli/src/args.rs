@@ -14,11 +14,13 @@ use emberlm_model::weights::Element;
 
 use crate::backend::BackendArg;
 use crate::commands::chat::ChatArgs;
+use crate::commands::classify::ClassifyArgs;
 use crate::commands::completions::CompletionsArgs;
 use crate::commands::data::DataArgs;
 use crate::commands::devices::DevicesArgs;
 use crate::commands::doctor::DoctorArgs;
 use crate::commands::doctor::measure::MeasureArgs;
+use crate::commands::embed::EmbedArgs;
 use crate::commands::eval::EvalArgs;
 use crate::commands::fit::FitArgs;
 use crate::commands::fit_step::FitStepArgs;
@@ -145,6 +147,10 @@ pub enum Command {
     Serve(ServeArgs),
     /// Evaluate a model on a dataset, HellaSwag or LAMBADA
     Eval(EvalArgs),
+    /// Print the embeddings of texts
+    Embed(EmbedArgs),
+    /// Print the labels of texts
+    Classify(ClassifyArgs),
     /// Write a model's logits for given tokens
     Logits(LogitsArgs),
     /// Show the attention weights of a model's heads

@@ -52,6 +52,16 @@ Examples:
   emberlm fit --preset gpt2-small --memory 8GiB
   emberlm fit --from MODEL --no-measure";
 
+pub const EMBED: &str = "\
+Examples:
+  emberlm embed all-MiniLM-L6-v2 sentences.txt > vectors.jsonl
+  emberlm embed all-MiniLM-L6-v2 texts.jsonl --jsonl --with-text";
+
+pub const CLASSIFY: &str = "\
+Examples:
+  emberlm classify distilbert-sst2 reviews.txt
+  emberlm classify MODEL pairs.jsonl --jsonl";
+
 pub const DEVICES: &str = "\
 Examples:
   emberlm devices

@@ -304,7 +304,8 @@ impl<B: Backend> Attention<B> {
         let qkv = self.qkv.forward(x, None);
         let mixed = groups.iter().map(|group| {
             let qkv = group.of(&qkv);
-            let mixed = ops::self_attention(qkv, None, AttentionMask::default(), self.how());
+            let mixed =
+                ops::self_attention(qkv, None, AttentionMask::default(), self.kernel_config());
             let [count, len, width] = mixed.dims();
             mixed.reshape([1, count * len, width])
         });

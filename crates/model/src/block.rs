@@ -291,7 +291,7 @@ impl<B: Backend> Block<B> {
 
     /// Processes the rows of several texts, `[1, rows, d_model]` to the same shape; see [`Attention::grouped`].
     pub(crate) fn grouped(&self, x: Tensor<B, 3>, groups: &[RowGroup]) -> Tensor<B, 3> {
-        self.wired(x, None, |x, residual| {
+        self.wired(x, None, None, |x, residual| {
             self.attention.grouped(x, groups, residual)
         })
     }

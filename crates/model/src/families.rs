@@ -121,7 +121,11 @@ impl Family {
 
     /// Returns the source of the parameter at `path` in the family's published checkpoints; `None` if they lack it.
     pub fn source(self, config: &DecoderConfig, path: &str) -> Option<Source> {
-        names::source(self.definition().names, &config.stack().block.attention, path)
+        names::source(
+            self.definition().names,
+            &config.stack().block.attention,
+            path,
+        )
     }
 
     /// The model type in `transformers`, if it supports the family.

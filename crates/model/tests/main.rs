@@ -12,6 +12,7 @@
 
 mod components;
 mod decoder;
+mod encoder;
 mod encoder_decoder;
 mod hugging_face;
 mod initialisation;

@@ -63,8 +63,12 @@ impl SequenceEncoder {
             Vocab::File(file) => template(file.json()),
             Vocab::Bpe(_) | Vocab::Char(_) | Vocab::Byte => None,
         };
-        let [single, pair] = template
-            .unwrap_or_else(|| [vec![Element::text(0)], vec![Element::text(0), Element::text(1)]]);
+        let [single, pair] = template.unwrap_or_else(|| {
+            [
+                vec![Element::text(0)],
+                vec![Element::text(0), Element::text(1)],
+            ]
+        });
         Self {
             tokenizer: tokenizer.clone(),
             single,
@@ -100,7 +104,10 @@ impl SequenceEncoder {
         first: &str,
         second: &str,
     ) -> Result<EncodedSequence, TokenizerError> {
-        let texts = vec![self.tokenizer.encode(first)?, self.tokenizer.encode(second)?];
+        let texts = vec![
+            self.tokenizer.encode(first)?,
+            self.tokenizer.encode(second)?,
+        ];
         Ok(self.assembled(&self.pair, texts))
     }
 
@@ -154,14 +161,16 @@ fn template(json: &[u8]) -> Option<[Vec<Element>; 2]> {
         Some(parts) => parts.iter().collect(),
         None => vec![processor],
     };
-    parts.into_iter().find_map(|part| match part["type"].as_str()? {
-        "TemplateProcessing" => Some([elements(part, "single")?, elements(part, "pair")?]),
-        kind @ ("BertProcessing" | "RobertaProcessing") => {
-            let id = |name: &str| u32::try_from(part[name][1].as_u64()?).ok();
-            Some(frame(id("cls")?, id("sep")?, kind == "RobertaProcessing"))
-        }
-        _ => None,
-    })
+    parts
+        .into_iter()
+        .find_map(|part| match part["type"].as_str()? {
+            "TemplateProcessing" => Some([elements(part, "single")?, elements(part, "pair")?]),
+            kind @ ("BertProcessing" | "RobertaProcessing") => {
+                let id = |name: &str| u32::try_from(part[name][1].as_u64()?).ok();
+                Some(frame(id("cls")?, id("sep")?, kind == "RobertaProcessing"))
+            }
+            _ => None,
+        })
 }
 
 /// The elements of one of a template's two lists.
@@ -238,7 +247,10 @@ mod tests {
         );
         assert!(bert.is_some());
         assert_eq!(bert, template_processing);
-        assert_eq!(template(br#"{"post_processor": {"type": "ByteLevel"}}"#), None);
+        assert_eq!(
+            template(br#"{"post_processor": {"type": "ByteLevel"}}"#),
+            None
+        );
         assert_eq!(template(b"{}"), None);
     }
 }

@@ -2,10 +2,12 @@
 
 mod attention;
 pub mod chat;
+pub mod classify;
 pub mod completions;
 pub mod data;
 pub mod devices;
 pub mod doctor;
+pub mod embed;
 pub mod eval;
 pub mod export;
 pub mod fit;
@@ -22,6 +24,7 @@ pub mod reference;
 pub mod runs;
 pub mod serve;
 pub mod sweep;
+mod texts;
 pub mod tokenizer;
 pub mod train;
 pub mod watch;
@@ -44,6 +47,8 @@ pub fn run(cli: Cli) -> Result<(), CliError> {
         Command::Generate(args) => generate::run(args),
         Command::Chat(args) => chat::run(*args),
         Command::Eval(args) => eval::run(args),
+        Command::Embed(args) => embed::run(args),
+        Command::Classify(args) => classify::run(args),
         Command::Logits(args) => logits::run(args),
         Command::Attention(args) => attention::run(args),
         Command::Info(args) => info::run(args),

@@ -44,7 +44,9 @@ impl HuggingFaceEncoder {
         let fields = read_fields(path)?;
         let exchange = exchange(&fields)?;
         let store = open_weights(path)?;
-        let has_pooler = store.names().any(|name| name.ends_with("pooler.dense.weight"));
+        let has_pooler = store
+            .names()
+            .any(|name| name.ends_with("pooler.dense.weight"));
         let config = config(EXCHANGES[exchange], &fields, has_pooler)?;
         Ok(Self {
             path: path.to_owned(),
@@ -75,6 +77,11 @@ impl HuggingFaceEncoder {
         EXCHANGES[self.exchange].model_type
     }
 
+    /// The tensors of the parameter at `path`.
+    pub fn source(&self, path: &str) -> Option<Source> {
+        source(EXCHANGES[self.exchange], &self.config, path)
+    }
+
     /// Loads the encoder in f32.
     ///
     /// # Errors
@@ -97,7 +104,7 @@ impl HuggingFaceEncoder {
             _ => |name| EncoderExchange::is_ignored(name, false),
         };
         let naming = Naming {
-            source: |path: &str| source(exchange, &self.config, path),
+            source: |path: &str| self.source(path),
             optional_prefix: exchange.prefix,
             constant,
             tied: match head {
@@ -141,7 +148,10 @@ pub(super) fn config(
     let fields = Fields::new(fields);
     let settings = (exchange.read)(&fields)?;
     let head = exchange.head(&fields, &settings, has_pooler)?;
-    Ok(EncoderConfig::try_from(EncoderSettings { head, ..settings })?)
+    Ok(EncoderConfig::try_from(EncoderSettings {
+        head,
+        ..settings
+    })?)
 }
 
 /// The tensors of a parameter.

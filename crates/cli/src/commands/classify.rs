@@ -1,0 +1,97 @@
+//! `emberlm classify`: the labels of texts, or of pairs of texts.
+
+use std::path::PathBuf;
+
+use burn::tensor::Device;
+use clap::Args;
+use emberlm_checkpoint::EncoderModel;
+use emberlm_kernels::TrainingBackend;
+use emberlm_model::encoder::EncoderHeadConfig;
+use serde::Serialize;
+
+use super::texts::{self, TextFields};
+use crate::backend::{BackendArg, Job};
+use crate::error::CliError;
+use crate::examples;
+use crate::output::print_json;
+use crate::progress;
+
+/// Texts that are read, classified and printed at a time.
+const BATCH: usize = 1024;
+
+/// Arguments of `classify`.
+#[derive(Debug, Args)]
+#[command(after_help = examples::CLASSIFY)]
+pub struct ClassifyArgs {
+    /// A Hugging Face directory of an encoder with a classifier of texts
+    pub model: PathBuf,
+    /// Files with a text per line; - reads standard input
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Read JSON lines, and the text from their field `text`, or a pair from `text` and `text_pair`
+    #[arg(long, help_heading = "Input")]
+    pub jsonl: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub backend: BackendArg,
+}
+
+/// Prints `{"label": "...", "probability": p}` per text.
+pub fn run(args: ClassifyArgs) -> Result<(), CliError> {
+    let backend = args.backend.choose()?;
+    let sign = progress::loading(&args.model);
+    let model = EncoderModel::open(&args.model)?;
+    drop(sign);
+    let head = model.config().settings().head.as_ref();
+    let Some(EncoderHeadConfig::Sequence { labels, .. }) = head else {
+        let path = args.model.display();
+        let message = format!("{path} has no classifier of texts");
+        let hint = "give a model whose config.json has an architecture …ForSequenceClassification";
+        return Err(CliError::new(message).hint(hint));
+    };
+    backend.run(Classify {
+        args: &args,
+        model: &model,
+        labels,
+    })?
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    label: &'a str,
+    probability: f32,
+}
+
+struct Classify<'a> {
+    args: &'a ClassifyArgs,
+    model: &'a EncoderModel,
+    labels: &'a [String],
+}
+
+impl Job for Classify<'_> {
+    type Output = Result<(), CliError>;
+
+    fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
+        let Self {
+            args,
+            model,
+            labels,
+        } = self;
+        let embedder = model.embedder::<B::InnerBackend>(&device)?;
+        let fields = args.jsonl.then_some(TextFields::PAIR);
+        texts::in_batches(&args.files, fields, BATCH, |inputs| {
+            let sequences = texts::encoded(embedder.sequences(), inputs)?;
+            let probabilities = embedder.class_probabilities(&sequences)?;
+            probabilities
+                .unwrap_or_default()
+                .iter()
+                .try_for_each(|of_labels| {
+                    let best = labels.iter().zip(of_labels);
+                    match best.max_by(|(_, a), (_, b)| a.total_cmp(b)) {
+                        Some((label, &probability)) => print_json(&Line { label, probability }),
+                        None => Ok(()),
+                    }
+                })
+        })
+    }
+}

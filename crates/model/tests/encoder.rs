@@ -1,0 +1,71 @@
+//! Encoders: directories of BERT, RoBERTa and DistilBERT against `transformers`, padding, texts packed without padding,
+//! export, and directories that are refused. `fixtures/make_encoders.py` made the directories.
+
+mod directories;
+mod parity;
+
+use std::path::PathBuf;
+
+use burn::tensor::{Device, Int, Tensor, TensorData};
+use emberlm_kernels::Backend;
+use emberlm_model::encoder::{EncoderInput, HuggingFaceEncoder};
+
+use crate::parity::fixture::Fixture;
+
+const MODELS: [&str; 10] = [
+    "bert-bare",
+    "bert-early",
+    "bert-masked",
+    "bert-sequence",
+    "distilbert-masked",
+    "distilbert-sequence",
+    "roberta-masked",
+    "roberta-sequence",
+    "roberta-token",
+    "xlm-bare",
+];
+
+fn folder(name: &str) -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/encoders");
+    folder.join(name)
+}
+
+fn open(name: &str) -> (HuggingFaceEncoder, Fixture) {
+    let folder = folder(name);
+    let fixture = Fixture::read(folder.join("expected.safetensors"));
+    (HuggingFaceEncoder::open(&folder).unwrap(), fixture)
+}
+
+fn ids<B: Backend>(fixture: &Fixture, name: &str, device: &Device<B>) -> Tensor<B, 2, Int> {
+    let (ids, shape) = fixture.ids(name);
+    Tensor::from_data(TensorData::new(ids, shape), device)
+}
+
+/// The fixture's batch with its padding.
+fn batch<B: Backend>(fixture: &Fixture, device: &Device<B>) -> EncoderInput<B> {
+    EncoderInput {
+        ids: ids(fixture, "ids", device),
+        segments: (!fixture.names("segments").is_empty()).then(|| ids(fixture, "segments", device)),
+        padding: Some(ids::<B>(fixture, "mask", device).equal_elem(1)),
+    }
+}
+
+/// The tokens and segments of each text without its padding.
+fn texts(fixture: &Fixture) -> Vec<(Vec<u32>, Vec<u32>)> {
+    let (all, [_, len]) = fixture.ids("ids");
+    let (mask, _) = fixture.ids("mask");
+    let segments = match fixture.names("segments").is_empty() {
+        true => vec![0; all.len()],
+        false => fixture.ids("segments").0,
+    };
+    let rows = mask.chunks(len).enumerate();
+    let texts = rows.map(|(row, mask)| {
+        let kept = mask.iter().filter(|&&kept| kept == 1).count();
+        let of = |values: &[i64]| {
+            let values = &values[row * len..][..kept];
+            values.iter().map(|&value| value as u32).collect()
+        };
+        (of(&all), of(&segments))
+    });
+    texts.collect()
+}
