@@ -26,7 +26,6 @@ pub(super) const EXCHANGE: EncoderExchange = EncoderExchange {
     model_type: "bert",
     class: "Bert",
     prefix: "bert.",
-    embedding: "bert.embeddings.word_embeddings.weight",
     names: NAMES,
     heads: HeadNames {
         pooler: Some(&[linear("head.dense", "bert.pooler.dense")]),

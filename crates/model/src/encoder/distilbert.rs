@@ -18,7 +18,6 @@ pub(super) const EXCHANGE: EncoderExchange = EncoderExchange {
     model_type: "distilbert",
     class: "DistilBert",
     prefix: "distilbert.",
-    embedding: "distilbert.embeddings.word_embeddings.weight",
     names: NAMES,
     heads: HeadNames {
         pooler: None,

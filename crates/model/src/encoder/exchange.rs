@@ -19,8 +19,6 @@ pub(super) struct EncoderExchange {
     pub(super) class: &'static str,
     /// The prefix of all tensors except a head's; files of the bare model lack it.
     pub(super) prefix: &'static str,
-    /// The tensor of the token embedding.
-    pub(super) embedding: &'static str,
     /// The tensors of the embeddings and blocks.
     pub(super) names: &'static [TensorName],
     /// The tensors of each kind of head.

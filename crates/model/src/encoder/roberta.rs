@@ -17,7 +17,6 @@ pub(super) const EXCHANGE: EncoderExchange = EncoderExchange {
     model_type: "roberta",
     class: "Roberta",
     prefix: "roberta.",
-    embedding: "roberta.embeddings.word_embeddings.weight",
     names: NAMES,
     heads: HeadNames {
         pooler: Some(&[linear("head.dense", "roberta.pooler.dense")]),
