@@ -113,6 +113,17 @@ impl From<HuggingFaceError> for CliError {
                 Some(hint.to_owned())
             }
             HuggingFaceError::Io { source, .. } => io(source),
+            HuggingFaceError::Field { field, value, .. } if field == "model_type" => {
+                match value.trim_matches('"') {
+                    "bert" | "roberta" | "xlm-roberta" | "distilbert" => Some(
+                        "it is an encoder: emberlm embed MODEL FILE, or emberlm classify MODEL FILE".to_owned(),
+                    ),
+                    "t5" | "mt5" => Some(
+                        "it is an encoder–decoder: emberlm generate MODEL --prompt SOURCE".to_owned(),
+                    ),
+                    _ => None,
+                }
+            }
             HuggingFaceError::Field { field, .. } if field.starts_with("quantization_config") => {
                 Some(
                     "give the model without quantization, with --weights int8 to hold it in a quarter of the memory"

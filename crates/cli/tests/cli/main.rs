@@ -25,6 +25,7 @@ mod doctor_full;
 mod draft;
 #[cfg(unix)]
 mod duration;
+mod encoder;
 mod encoder_decoder;
 mod eval_split;
 mod eval_tasks;

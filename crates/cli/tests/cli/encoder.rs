@@ -1,0 +1,188 @@
+//! `emberlm embed` and `emberlm classify` against the states and logits of `transformers` in the model's fixtures.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::{Value, json};
+
+fn fixture() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../model/tests/fixtures/encoders/distilbert-sequence")
+}
+
+/// A tensor of the fixture's expected results, f32 or i64, as f64.
+fn expected(name: &str) -> Vec<f64> {
+    let bytes = fs::read(fixture().join("expected.safetensors")).unwrap();
+    let tensors = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+    let tensor = tensors.tensor(name).unwrap();
+    match tensor.dtype() {
+        safetensors::Dtype::F32 => {
+            let values = tensor.data().chunks_exact(4);
+            values
+                .map(|x| f64::from(f32::from_le_bytes(x.try_into().unwrap())))
+                .collect()
+        }
+        _ => {
+            let values = tensor.data().chunks_exact(8);
+            values
+                .map(|x| i64::from_le_bytes(x.try_into().unwrap()) as f64)
+                .collect()
+        }
+    }
+}
+
+/// The fixture with a tokenizer whose words are `w0`, `w1`, ….
+fn model() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for file in ["config.json", "model.safetensors"] {
+        fs::copy(fixture().join(file), folder.path().join(file)).unwrap();
+    }
+    let vocab: serde_json::Map<String, Value> =
+        (0..59).map(|id| (format!("w{id}"), json!(id))).collect();
+    let tokenizer = json!({
+        "version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": null,
+        "pre_tokenizer": {"type": "WhitespaceSplit"}, "post_processor": null, "decoder": null,
+        "model": {"type": "WordLevel", "vocab": vocab, "unk_token": "w0"},
+    });
+    fs::write(folder.path().join("tokenizer.json"), tokenizer.to_string()).unwrap();
+    folder
+}
+
+/// The fixture's texts without their padding: 9, 6 and 1 tokens.
+fn texts() -> Vec<String> {
+    let (ids, mask) = (expected("ids"), expected("mask"));
+    let rows = ids.chunks(9).zip(mask.chunks(9));
+    let texts = rows.map(|(ids, mask)| {
+        let kept = ids.iter().zip(mask).filter(|(_, kept)| **kept == 1.0);
+        let words: Vec<String> = kept.map(|(id, _)| format!("w{id}")).collect();
+        words.join(" ")
+    });
+    texts.collect()
+}
+
+fn run(command: &str, model: &Path, options: &[&str], input: &str) -> Output {
+    let mut command_line = Command::new(env!("CARGO_BIN_EXE_emberlm"));
+    command_line.arg(command).arg(model).args(options);
+    command_line
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command_line.spawn().unwrap();
+    // A command that refuses its arguments does not read its input.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    child.wait_with_output().unwrap()
+}
+
+fn lines(output: &Output) -> Vec<Value> {
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+#[test]
+fn embeddings_are_the_normalized_means_of_the_states() {
+    let (model, texts) = (model(), texts());
+    let states = expected("states");
+    let width = states.len() / 27;
+    let found = lines(&run(
+        "embed",
+        model.path(),
+        &["-"],
+        &(texts.join("\n") + "\n"),
+    ));
+    assert_eq!(found.len(), 3);
+    for (text, line) in found.iter().enumerate() {
+        let count = texts[text].split(' ').count();
+        let states = &states[text * 9 * width..][..count * width];
+        let sum: Vec<f64> = (0..width)
+            .map(|i| states.iter().skip(i).step_by(width).sum())
+            .collect();
+        let length = sum.iter().map(|x| x * x).sum::<f64>().sqrt();
+        let embedding = line["embedding"].as_array().unwrap();
+        assert_eq!(embedding.len(), width);
+        for (found, expected) in embedding.iter().zip(sum) {
+            let error = found.as_f64().unwrap() - expected / length;
+            assert!(error.abs() < 1e-6, "text {text}: {error}");
+        }
+    }
+}
+
+#[test]
+fn labels_are_the_most_probable_ones_by_the_logits() {
+    let (model, texts) = (model(), texts());
+    let json = |text: &String| json!({"text": text}).to_string() + "\n";
+    let input: String = texts.iter().map(json).collect();
+    let found = lines(&run("classify", model.path(), &["-", "--jsonl"], &input));
+    for (line, logits) in found.iter().zip(expected("logits").chunks(3)) {
+        let best = (0..3)
+            .max_by(|&a, &b| logits[a].total_cmp(&logits[b]))
+            .unwrap();
+        assert_eq!(line["label"], format!("LABEL_{best}"));
+        let sum: f64 = logits.iter().map(|x| (x - logits[best]).exp()).sum();
+        let error = line["probability"].as_f64().unwrap() - 1.0 / sum;
+        assert!(error.abs() < 1e-6, "{line}: {error}");
+    }
+}
+
+#[test]
+fn long_texts_are_truncated_with_a_warning() {
+    let model = model();
+    let text = ["w5"; 40].join(" ");
+    let output = run("embed", model.path(), &["-", "--with-text"], &text);
+    assert_eq!(lines(&output)[0]["text"], text);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        errors.contains("1 of 1 texts were truncated to 32 tokens"),
+        "{errors}"
+    );
+}
+
+#[test]
+fn bad_input_and_other_models_are_refused() {
+    let model = model();
+    let fails = |command: &str, model: &Path, options: &[&str], input: &str, message: &str| {
+        let output = run(command, model, options, input);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            !output.status.success() && errors.contains(message),
+            "{errors}"
+        );
+    };
+    fails(
+        "embed",
+        model.path(),
+        &["missing.txt"],
+        "",
+        "cannot read missing.txt",
+    );
+    fails(
+        "embed",
+        model.path(),
+        &["-", "--jsonl"],
+        "{\"text\": 1}\n",
+        "line 1: the line has no field `text`",
+    );
+    fails("embed", model.path(), &["-"], "\n", "no tokens given");
+    let decoder = fixture().join("../../families/gpt2-tied");
+    fails("embed", &decoder, &["-"], "", "must be one of bert");
+    let token = fixture().join("../roberta-token");
+    fs::copy(token.join("config.json"), model.path().join("config.json")).unwrap();
+    fs::copy(
+        token.join("model.safetensors"),
+        model.path().join("model.safetensors"),
+    )
+    .unwrap();
+    fails(
+        "classify",
+        model.path(),
+        &["-"],
+        "w5\n",
+        "has no classifier of texts",
+    );
+    fails("info", model.path(), &[], "", "emberlm embed MODEL FILE");
+}
