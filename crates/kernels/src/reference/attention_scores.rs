@@ -100,7 +100,7 @@ pub(super) fn uncapped<B: Backend>(
 }
 
 /// Adds `low` to the hidden scores in `[sequences, heads, queries, keys]`.
-fn added<B: Backend>(scores: Tensor<B, 4>, hidden: Tensor<B, 4, Bool>, low: f32) -> Tensor<B, 4> {
+fn add_mask<B: Backend>(scores: Tensor<B, 4>, hidden: Tensor<B, 4, Bool>, low: f32) -> Tensor<B, 4> {
     let shape = scores.dims();
     let zeros = Tensor::<B, 4>::zeros(hidden.dims(), &hidden.device());
     let mask = zeros.mask_fill(hidden, low);
