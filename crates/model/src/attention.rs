@@ -11,10 +11,12 @@ use emberlm_kernels::{
     AttentionMask, AttentionOptions, Backend, Precision, Reach, SelfAttention, ops,
 };
 
-use crate::config;
+use crate::alibi::AlibiSlopes;
+use crate::config::{self, QkNormSpan};
 use crate::context::{AttentionContext, no_mask};
 use crate::error::ContextError;
 use crate::features::FeatureTable;
+use crate::heads::{merge_heads, normed, take_heads, turned};
 use crate::init::{Initializer, OutputRole};
 use crate::kv_cache::{CachedRows, LayerCache};
 use crate::linear::{Linear, LinearConfig};
@@ -36,8 +38,12 @@ pub struct AttentionConfig {
     pub qkv_bias: bool,
     /// True if the output projection has a bias.
     pub out_bias: bool,
-    /// Normalization of each head's queries and keys, if any.
+    /// Normalization of queries and keys, if any.
     pub qk_norm: Option<config::Norm>,
+    /// The elements that one norm of queries or keys covers.
+    pub qk_norm_span: QkNormSpan,
+    /// True if scores have a linear bias by distance.
+    pub alibi: bool,
     /// Rule that weights the values.
     pub mechanism: Mechanism,
 }
@@ -79,6 +85,8 @@ impl AttentionConfig {
             qkv_bias: false,
             out_bias: false,
             qk_norm: None,
+            qk_norm_span: QkNormSpan::Head,
+            alibi: false,
             mechanism: Mechanism::Softmax {
                 reach: Reach::Causal,
                 scale: default_scale(head_dim),
@@ -107,10 +115,14 @@ impl AttentionConfig {
         LinearConfig::new(self.heads * self.head_dim, self.d_model).with_bias(self.out_bias)
     }
 
-    /// The norms of a head's queries and of its keys.
+    /// The norms of queries and of keys.
     pub(crate) fn head_norms(&self) -> Option<[NormConfig; 2]> {
         let norm = self.qk_norm?;
-        Some([NormConfig::new(norm, self.head_dim); 2])
+        let heads = match self.qk_norm_span {
+            QkNormSpan::Head => [1; 2],
+            QkNormSpan::Projection => [self.heads, self.kv_heads],
+        };
+        Some(heads.map(|heads| NormConfig::new(norm, heads * self.head_dim)))
     }
 
     /// Builds an attention with the initial weights of [`LinearConfig::init`].
@@ -139,6 +151,10 @@ impl AttentionConfig {
             q_norm,
             k_norm,
             features: FeatureTable::init(self, from.device()),
+            alibi: self
+                .alibi
+                .then(|| AlibiSlopes::init(self.heads, from.device())),
+            qk_norm_span: self.qk_norm_span,
             heads: self.heads,
             kv_heads: self.kv_heads,
             head_dim: self.head_dim,
@@ -194,12 +210,16 @@ pub struct Attention<B: BurnBackend> {
     pub qkv: Linear<B>,
     /// Output projection `[heads · head_dim, d_model]`.
     pub out: Linear<B>,
-    /// Norm of each query head, applied before the rotation.
+    /// Norm of the queries, applied before the rotation.
     pub q_norm: Option<Norm<B>>,
-    /// Norm of each key head, applied before the rotation.
+    /// Norm of the keys, applied before the rotation.
     pub k_norm: Option<Norm<B>>,
     /// Random features of linear attention; `None` with a softmax.
     features: Option<FeatureTable<B>>,
+    /// Slopes of linear biases, if any.
+    alibi: Option<AlibiSlopes<B>>,
+    #[module(skip)]
+    qk_norm_span: QkNormSpan,
     #[module(skip)]
     heads: usize,
     #[module(skip)]
@@ -247,13 +267,14 @@ impl<B: Backend> Attention<B> {
             cache,
         } = context;
         let [_, seq, _] = x.dims();
+        let offset = cache.as_ref().map_or(0, |cache| cache.len());
+        let mask = self.biased(mask, offset, seq);
         let is_plain = self.features.is_none() && self.q_norm.is_none() && self.k_norm.is_none();
         let mixed = if is_plain && cache.is_none() {
             let angles = rotary.map(|table| table.angles(0, seq));
             let qkv = self.qkv.forward(x, None);
             ops::self_attention(qkv, angles, mask, self.how())
         } else {
-            let offset = cache.as_ref().map_or(0, |cache| cache.len());
             let angles = rotary.map(|table| table.angles(offset, seq));
             let (q, k, v) = self.project(x, angles.as_ref());
             merge_heads(self.mix(q, k, v, mask, cache)) // [batch, seq, heads · head_dim]
@@ -279,7 +300,9 @@ impl<B: Backend> Attention<B> {
                 let rows = |of: &Tensor<B, 4>| of.clone().narrow(2, first, seq);
                 let (q, k, v) = (rows(&q), rows(&k), rows(&v));
                 first += seq;
-                merge_heads(self.mix(q, k, v, AttentionMask::default(), cache))
+                let offset = cache.as_ref().map_or(0, |cache| cache.len());
+                let mask = self.biased(AttentionMask::default(), offset, seq);
+                merge_heads(self.mix(q, k, v, mask, cache))
             });
         let mut mixed: Vec<Tensor<B, 3>> = mixed.collect();
         let mixed = match (mixed.len(), mixed.pop()) {
@@ -332,7 +355,9 @@ impl<B: Backend> Attention<B> {
         rotary: Option<&RotaryTable<B>>,
         mask: AttentionMask<B>,
     ) -> Tensor<B, 4> {
-        let angles = rotary.map(|table| table.angles(0, x.dims()[1]));
+        let seq = x.dims()[1];
+        let angles = rotary.map(|table| table.angles(0, seq));
+        let mask = self.biased(mask, 0, seq);
         let (q, k, _) = self.project(x, angles.as_ref());
         match &self.features {
             Some(features) => ops::linear_attention_weights(q, k, features.rows()),
@@ -349,15 +374,40 @@ impl<B: Backend> Attention<B> {
     ) -> (Tensor<B, 4>, Tensor<B, 4>, Tensor<B, 4>) {
         let qkv = self.qkv.forward(x, None);
         let (heads, kv_heads, head_dim) = (self.heads, self.kv_heads, self.head_dim);
-        let q = take_heads(&qkv, 0..heads, head_dim);
-        let k = take_heads(&qkv, heads..heads + kv_heads, head_dim);
+        let q = self.normed_heads(&qkv, 0..heads, &self.q_norm);
+        let k = self.normed_heads(&qkv, heads..heads + kv_heads, &self.k_norm);
         let v = take_heads(&qkv, heads + kv_heads..heads + 2 * kv_heads, head_dim);
 
-        let q = normed(&self.q_norm, q);
-        let k = normed(&self.k_norm, k);
         match angles {
             Some(angles) => (turned(q, angles), turned(k, angles), v),
             None => (q, k, v),
+        }
+    }
+
+    /// Returns a range of heads, normalized if there is a norm.
+    fn normed_heads(
+        &self,
+        qkv: &Tensor<B, 3>,
+        heads: Range<usize>,
+        norm: &Option<Norm<B>>,
+    ) -> Tensor<B, 4> {
+        let head_dim = self.head_dim;
+        match (self.qk_norm_span, norm) {
+            (QkNormSpan::Head, norm) => normed(norm, take_heads(qkv, heads, head_dim)),
+            (QkNormSpan::Projection, None) => take_heads(qkv, heads, head_dim),
+            (QkNormSpan::Projection, Some(norm)) => {
+                let (start, count) = (heads.start * head_dim, heads.len() * head_dim);
+                let projected = norm.forward(qkv.clone().narrow(2, start, count));
+                take_heads(&projected, 0..heads.len(), head_dim)
+            }
+        }
+    }
+
+    /// Adds the linear biases of `seq` queries from position `offset` on to a mask, if there are any.
+    fn biased(&self, mask: AttentionMask<B>, offset: usize, seq: usize) -> AttentionMask<B> {
+        match &self.alibi {
+            Some(slopes) => slopes.added(mask, offset, seq),
+            None => mask,
         }
     }
 
@@ -391,39 +441,5 @@ impl<B: Backend> Attention<B> {
                 mixed
             }
         }
-    }
-}
-
-/// Splits a range of columns into heads: `[batch, seq, all]` to `[batch, heads, seq, head_dim]`.
-pub(crate) fn take_heads<B: Backend>(
-    projected: &Tensor<B, 3>,
-    heads: Range<usize>,
-    head_dim: usize,
-) -> Tensor<B, 4> {
-    let [batch, seq, _] = projected.dims();
-    projected
-        .clone()
-        .narrow(2, heads.start * head_dim, heads.len() * head_dim)
-        .reshape([batch, seq, heads.len(), head_dim])
-        .swap_dims(1, 2)
-}
-
-/// Merges heads: `[batch, heads, seq, head_dim]` to `[batch, seq, heads · head_dim]`.
-pub(crate) fn merge_heads<B: Backend>(x: Tensor<B, 4>) -> Tensor<B, 3> {
-    let [batch, heads, seq, head_dim] = x.dims();
-    x.swap_dims(1, 2).reshape([batch, seq, heads * head_dim])
-}
-
-/// Rotates `x` `[batch, heads, seq, head_dim]` by the angles of its tokens.
-fn turned<B: Backend>(x: Tensor<B, 4>, angles: &ops::Angles<B>) -> Tensor<B, 4> {
-    let (cos, sin) = (angles.cos.clone(), angles.sin.clone());
-    ops::rotary(angles.layout, x, cos, sin)
-}
-
-/// Normalizes the heads of `x` `[batch, heads, seq, head_dim]`; returns `x` if there is no norm.
-pub(crate) fn normed<B: Backend>(norm: &Option<Norm<B>>, x: Tensor<B, 4>) -> Tensor<B, 4> {
-    match norm {
-        Some(norm) => norm.forward(x),
-        None => x,
     }
 }

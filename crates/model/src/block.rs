@@ -14,7 +14,8 @@
 //!               ▼                           ▼
 //! ```
 //!
-//! `sandwich` is `pre_norm` with one more norm after each sublayer, before its output is added. A cross-attention,
+//! `sandwich` is `pre_norm` with one more norm after each sublayer, before its output is added. `output_norm` has only
+//! those norms after the sublayers, as `norm1` and `norm2`. A cross-attention,
 //! where there is one, is a sublayer between the two, wired as they are; in `parallel` it is a third branch.
 
 use burn::module::Module;
@@ -50,6 +51,8 @@ pub struct BlockConfig {
     pub norm: config::Norm,
     /// The order of sublayers and norms.
     pub wiring: Wiring,
+    /// Factor on a sublayer's output, if any.
+    pub residual_scale: Option<f64>,
     /// Probability of dropping an element of a sublayer's output during training.
     pub dropout: f64,
 }
@@ -63,6 +66,7 @@ impl BlockConfig {
             feed_forward,
             norm: config::Norm::Rms { epsilon: 1e-6 },
             wiring: Wiring::PreNorm,
+            residual_scale: None,
             dropout: 0.0,
         }
     }
@@ -133,6 +137,7 @@ impl BlockConfig {
                 .init_from(from, &format!("{path}.feed_forward")),
             norm2_after: norms.after.map(init),
             wiring: self.wiring,
+            residual_scale: self.residual_scale,
             residual_dropout: self.dropout,
         }
     }
@@ -180,6 +185,8 @@ pub struct Block<B: BurnBackend> {
     pub norm2_after: Option<Norm<B>>,
     #[module(skip)]
     wiring: Wiring,
+    #[module(skip)]
+    residual_scale: Option<f64>,
     #[module(skip)]
     residual_dropout: f64,
 }
@@ -262,16 +269,25 @@ impl<B: Backend> Block<B> {
                 });
                 self.second_norm(self.feed(x.clone(), x))
             }
+            Wiring::OutputNorm => {
+                let x = self.added_normed(x.clone(), Some(&self.norm1), attend(x, None));
+                let x = self.crossed(x, memory, |cross, x, memory| {
+                    let attended = cross.attend(x.clone(), memory, None);
+                    self.added_normed(x, cross.norm.as_ref(), attended)
+                });
+                let fed = self.feed_forward.forward(x.clone(), None);
+                self.added_normed(x, self.norm2.as_ref(), fed)
+            }
             Wiring::Sandwich => {
                 let normed = self.norm1.forward(x.clone());
-                let x = self.added_after(x, &self.norm1_after, attend(normed, None));
+                let x = self.added_normed(x, self.norm1_after.as_ref(), attend(normed, None));
                 let x = self.crossed(x, memory, |cross, x, memory| {
                     let normed = self.cross_norm(cross, x.clone());
                     let attended = cross.attend(normed, memory, None);
-                    self.added_after(x, &cross.norm_after, attended)
+                    self.added_normed(x, cross.norm_after.as_ref(), attended)
                 });
                 let fed = self.feed_forward.forward(self.second_norm(x.clone()), None);
-                self.added_after(x, &self.norm2_after, fed)
+                self.added_normed(x, self.norm2_after.as_ref(), fed)
             }
             Wiring::Parallel { .. } => {
                 let normed = self.norm1.forward(x.clone());
@@ -324,7 +340,7 @@ impl<B: Backend> Block<B> {
     ) -> Tensor<B, 4> {
         let x = match self.wiring {
             Wiring::PreNorm | Wiring::Sandwich | Wiring::Parallel { .. } => self.norm1.forward(x),
-            Wiring::PostNorm => x,
+            Wiring::PostNorm | Wiring::OutputNorm => x,
         };
         self.attention.run_weights(x, rotary, mask)
     }
@@ -334,31 +350,39 @@ impl<B: Backend> Block<B> {
         self.added(residual, |residual| self.feed_forward.forward(x, residual))
     }
 
-    /// Adds a sublayer's output to the residual stream. Without dropout in between, the sublayer adds it while
-    /// computing.
+    /// Adds a sublayer's output to the residual stream. Without dropout or a factor in between, the sublayer adds it
+    /// while computing.
     fn added(
         &self,
         residual: Tensor<B, 3>,
         part: impl FnOnce(Option<Tensor<B, 3>>) -> Tensor<B, 3>,
     ) -> Tensor<B, 3> {
-        if self.residual_dropout == 0.0 {
+        if self.residual_dropout == 0.0 && self.residual_scale.is_none() {
             return part(Some(residual));
         }
-        residual + dropout(part(None), self.residual_dropout)
+        residual + self.scaled(dropout(part(None), self.residual_dropout))
     }
 
     /// Adds a sublayer's normalized output to the residual stream.
-    fn added_after(
+    fn added_normed(
         &self,
         residual: Tensor<B, 3>,
-        norm: &Option<Norm<B>>,
+        norm: Option<&Norm<B>>,
         output: Tensor<B, 3>,
     ) -> Tensor<B, 3> {
         let output = match norm {
             Some(norm) => norm.forward(output),
             None => output,
         };
-        residual + dropout(output, self.residual_dropout)
+        residual + self.scaled(dropout(output, self.residual_dropout))
+    }
+
+    /// Applies the factor on a sublayer's output.
+    fn scaled(&self, output: Tensor<B, 3>) -> Tensor<B, 3> {
+        match self.residual_scale {
+            Some(scale) => output * scale,
+            None => output,
+        }
     }
 
     /// Applies the norm of the cross-attention, or the first norm if it is shared.

@@ -1,5 +1,6 @@
 //! Checked model configuration and the components that it describes. `rules` validates it.
 
+mod positions;
 mod rules;
 
 use emberlm_kernels::{Activation, Reach};
@@ -7,15 +8,15 @@ use emberlm_kernels::{Activation, Reach};
 use crate::attention::{AttentionConfig, Mechanism, default_scale};
 use crate::block::BlockConfig;
 use crate::config::{
-    AttentionKind, Biases, DropoutSite, Family, FeedForward, Head, Init, ModelConfig, Norm,
-    Position, Window, Wiring,
+    AttentionKind, Biases, DropoutSite, Family, FeedForward, Head, Init, LayerPositions,
+    ModelConfig, Norm, Position, Window, Wiring,
 };
 use crate::embeddings::EmbeddingsConfig;
 use crate::error::InputError;
 use crate::feed_forward::FeedForwardConfig;
 use crate::lm_head::LmHeadConfig;
 use crate::position::{AddedPositionsConfig, RotaryConfig};
-use crate::stack::StackConfig;
+use crate::stack::{LayerRotaryConfig, StackConfig};
 
 /// A checked configuration: every size is set and every rule holds. [`DecoderConfig::try_from`] builds one;
 /// [`DecoderConfig::embeddings`], [`DecoderConfig::stack`] and [`DecoderConfig::lm_head`] are its components.
@@ -163,9 +164,11 @@ impl DecoderConfig {
             positions: match self.filled.position {
                 Position::Learned => AddedPositionsConfig::Learned { seq_len },
                 Position::Sinusoidal => AddedPositionsConfig::Sinusoidal { seq_len },
-                Position::Rotary { .. } | Position::None => AddedPositionsConfig::None,
+                Position::Rotary { .. } | Position::Alibi | Position::None => {
+                    AddedPositionsConfig::None
+                }
             },
-            scale: self.filled.scale_embedding,
+            scale: self.embedding_scale(),
             norm: self.filled.norm_embedding.then_some(self.filled.norm),
             dropout: self.dropout_at(DropoutSite::Embedding),
         }
@@ -181,12 +184,14 @@ impl DecoderConfig {
                 feed_forward: self.block_feed_forward(),
                 norm: self.filled.norm,
                 wiring: self.filled.wiring,
+                residual_scale: self.filled.residual_scale,
                 dropout: self.dropout_at(DropoutSite::Residual),
             },
             full_layers: self.window().map_or_else(Vec::new, |window| {
                 window.full_layers.layers(self.filled.n_layers)
             }),
             rotary: self.rotary(),
+            layer_rotary: self.layer_rotary(),
             final_norm: true,
         }
     }
@@ -213,6 +218,8 @@ impl DecoderConfig {
             qkv_bias: self.filled.bias.qkv,
             out_bias: self.filled.bias.attention_out,
             qk_norm: self.filled.qk_norm.then_some(self.filled.norm),
+            qk_norm_span: self.filled.qk_norm_span,
+            alibi: self.filled.position == Position::Alibi,
             mechanism: match &self.filled.attention {
                 AttentionKind::Softmax {
                     window,
@@ -271,8 +278,32 @@ impl DecoderConfig {
                 layout,
                 scaling,
             }),
-            Position::Learned | Position::Sinusoidal | Position::None => None,
+            Position::Learned | Position::Sinusoidal | Position::Alibi | Position::None => None,
         }
+    }
+
+    /// Positions of some blocks that differ from the others', if any.
+    pub fn layer_positions(&self) -> Option<&LayerPositions> {
+        self.filled.layer_positions.as_ref()
+    }
+
+    /// The rotation in blocks with other positions.
+    fn layer_rotary(&self) -> Option<LayerRotaryConfig> {
+        let positions = self.filled.layer_positions.as_ref()?;
+        let rotary = match *positions {
+            LayerPositions::None { .. } => None,
+            LayerPositions::Rotary { base, scaling, .. } => {
+                self.rotary().map(|rotary| RotaryConfig {
+                    base,
+                    scaling,
+                    ..rotary
+                })
+            }
+        };
+        Some(LayerRotaryConfig {
+            layers: positions.layers().layers(self.filled.n_layers),
+            rotary,
+        })
     }
 
     /// Hidden elements of the feed-forward layer.
@@ -306,10 +337,21 @@ impl DecoderConfig {
 
     /// The factor of the logits.
     pub fn logit_scale(&self) -> Option<f64> {
-        self.filled
-            .head
-            .scaled
-            .then(|| 1.0 / (self.filled.d_model as f64).sqrt())
+        let head = self.filled.head;
+        let by_width = || head.scaled.then(|| 1.0 / (self.filled.d_model as f64).sqrt());
+        head.scale.or_else(by_width)
+    }
+
+    /// The factor of the embeddings.
+    pub fn embedding_scale(&self) -> Option<f64> {
+        let raw = &self.filled;
+        let by_width = || raw.scale_embedding.then(|| (raw.d_model as f64).sqrt());
+        raw.embedding_scale.or_else(by_width)
+    }
+
+    /// The factor of a sublayer's output.
+    pub fn residual_scale(&self) -> Option<f64> {
+        self.filled.residual_scale
     }
 
     /// The dropout probability at a site: 0 if dropout does not act there.

@@ -23,8 +23,8 @@ pub struct EmbeddingsConfig {
     pub d_model: usize,
     /// The position vectors that are added.
     pub positions: AddedPositionsConfig,
-    /// True if token embeddings are multiplied by `√d_model`.
-    pub scale: bool,
+    /// Factor on the token embeddings, if any.
+    pub scale: Option<f64>,
     /// The norm of the embeddings, if any.
     pub norm: Option<config::Norm>,
     /// Probability of dropping an element during training.
@@ -38,7 +38,7 @@ impl EmbeddingsConfig {
             vocab_size,
             d_model,
             positions: AddedPositionsConfig::None,
-            scale: false,
+            scale: None,
             norm: None,
             dropout: 0.0,
         }
@@ -64,7 +64,7 @@ impl EmbeddingsConfig {
             tokens: from.token_embedding("tokens", [self.vocab_size, self.d_model]),
             positions: self.positions.init_from(from, "positions", self.d_model),
             norm_embedding: self.norm().map(|norm| norm.init(from.device())),
-            scale: self.scale.then(|| (self.d_model as f64).sqrt()),
+            scale: self.scale,
             dropout: self.dropout,
         }
     }

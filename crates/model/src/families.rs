@@ -1,25 +1,36 @@
 //! The published models. To add one: a file here with its equations, sizes and weight map, a variant of [`Family`] and
 //! a line in its table below; `docs/reference/families.md` lists them.
 
+mod bloom;
+mod cohere;
 mod cs336;
+mod falcon;
 mod gemma2;
+mod gemma3_text;
+mod glm4;
 mod gpt2;
 mod gpt_neox;
 mod gptj;
+mod granite;
 mod llama;
 mod mistral;
+mod olmo2;
+mod olmo3;
 mod palm;
+mod phi3;
 mod pocket;
 mod prenorm;
 mod qwen2;
 mod qwen3;
+mod smollm3;
+mod starcoder2;
 mod vanilla;
 
 use crate::checked::DecoderConfig;
 pub use crate::config::Family;
 use crate::config::{
     AttentionKind, Biases, DropoutSite, FeedForward, Head, Init, ModelConfig, Norm, Position,
-    RotaryScaling, Wiring,
+    QkNormSpan, RotaryScaling, Wiring,
 };
 use crate::exchange::Exchange;
 use crate::weights::map::Source;
@@ -61,7 +72,7 @@ struct Definition {
 
 impl Family {
     /// Every family.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 24] = [
         Self::Pocket,
         Self::Vanilla,
         Self::Prenorm,
@@ -74,6 +85,17 @@ impl Family {
         Self::Qwen2,
         Self::Qwen3,
         Self::Gemma2,
+        Self::Olmo2,
+        Self::Olmo3,
+        Self::Smollm3,
+        Self::Phi3,
+        Self::Granite,
+        Self::Gemma3Text,
+        Self::Starcoder2,
+        Self::Cohere,
+        Self::Glm4,
+        Self::Bloom,
+        Self::Falcon,
         Self::Palm,
     ];
 
@@ -91,6 +113,17 @@ impl Family {
             Self::Qwen2 => qwen2::DEFINITION,
             Self::Qwen3 => qwen3::DEFINITION,
             Self::Gemma2 => gemma2::DEFINITION,
+            Self::Olmo2 => olmo2::DEFINITION,
+            Self::Olmo3 => olmo3::DEFINITION,
+            Self::Smollm3 => smollm3::DEFINITION,
+            Self::Phi3 => phi3::DEFINITION,
+            Self::Granite => granite::DEFINITION,
+            Self::Gemma3Text => gemma3_text::DEFINITION,
+            Self::Starcoder2 => starcoder2::DEFINITION,
+            Self::Cohere => cohere::DEFINITION,
+            Self::Glm4 => glm4::DEFINITION,
+            Self::Bloom => bloom::DEFINITION,
+            Self::Falcon => falcon::DEFINITION,
             Self::Palm => palm::DEFINITION,
         }
     }
@@ -153,6 +186,7 @@ fn common(family: Family) -> ModelConfig {
         head_dim: None,
         attention: AttentionKind::SOFTMAX,
         qk_norm: false,
+        qk_norm_span: QkNormSpan::Head,
         dropout: 0.0,
         dropout_sites: vec![
             DropoutSite::Embedding,
@@ -160,16 +194,20 @@ fn common(family: Family) -> ModelConfig {
             DropoutSite::Residual,
         ],
         scale_embedding: false,
+        embedding_scale: None,
+        residual_scale: None,
         norm_embedding: false,
         bias: Biases::all(false),
         norm: Norm::Rms { epsilon: 1e-5 },
         position: rotary(None, 10_000.0, RotaryLayout::HalfSplit),
+        layer_positions: None,
         feed_forward: FeedForward::gated(Activation::Silu),
         wiring: Wiring::PreNorm,
         head: Head {
             tied: false,
             bias: false,
             scaled: false,
+            scale: None,
             soft_cap: None,
         },
         init: Init::Normal {

@@ -26,5 +26,5 @@ pub use crate::linear::{Linear, LinearConfig, LinearWeight};
 pub use crate::lm_head::{LmHead, LmHeadConfig};
 pub use crate::norm::{Norm, NormConfig};
 pub use crate::position::{AddedPositions, AddedPositionsConfig, RotaryConfig, RotaryTable};
-pub use crate::stack::{Stack, StackConfig};
+pub use crate::stack::{LayerRotaryConfig, Stack, StackConfig};
 pub use emberlm_kernels::{AttentionMask, Reach};

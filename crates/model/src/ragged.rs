@@ -80,14 +80,14 @@ impl<B: Backend> Decoder<B> {
         let places = Tensor::<B, 1, Int>::from_data(TensorData::new(places, [total]), &device);
         let ids = Tensor::<B, 2, Int>::from_data(TensorData::new(ids, [1, total]), &device);
         let mut x = self.embeddings.forward_at(ids, &places);
-        let angles = self.stack.rotary().map(|table| table.angles_at(&places));
+        let angles = self.stack.angles_at(&places);
         for (layer, block) in self.stack.blocks.iter().enumerate() {
             let sequences = pieces.iter_mut().filter(|piece| !piece.tokens.is_empty());
             let sequences = sequences.map(|piece| CachedRows {
                 rows: piece.tokens.len(),
                 cache: piece.cache.layer(layer),
             });
-            x = block.ragged(x, angles.as_ref(), sequences.collect()); // [1, rows, d_model]
+            x = block.ragged(x, angles.of(layer), sequences.collect()); // [1, rows, d_model]
         }
         let sums = summed.into_iter().map(|rows| {
             let states = x.clone().narrow(1, rows.start, rows.len());

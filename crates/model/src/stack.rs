@@ -2,9 +2,9 @@
 
 use burn::module::Module;
 use burn::tensor::backend::Backend as BurnBackend;
-use burn::tensor::{Bool, Device, Tensor};
+use burn::tensor::{Bool, Device, Int, Tensor};
 
-use emberlm_kernels::{Backend, Reach};
+use emberlm_kernels::{Backend, Reach, ops};
 
 use crate::attention::{AttentionConfig, Mechanism};
 use crate::block::{Block, BlockConfig};
@@ -26,6 +26,8 @@ pub struct StackConfig {
     pub full_layers: Vec<usize>,
     /// The rotation of queries and keys.
     pub rotary: Option<RotaryConfig>,
+    /// Blocks with another rotation, if any.
+    pub layer_rotary: Option<LayerRotaryConfig>,
     /// True if there is a norm after the last block.
     pub final_norm: bool,
 }
@@ -38,6 +40,7 @@ impl StackConfig {
             block,
             full_layers: Vec::new(),
             rotary: None,
+            layer_rotary: None,
             final_norm: true,
         }
     }
@@ -95,8 +98,29 @@ impl StackConfig {
             blocks: (0..self.n_layers).map(block).collect(),
             norm_final: self.norm_final().map(|norm| norm.init(from.device())),
             rotary: self.rotary.map(|rotary| rotary.init(from.device())),
+            layer_rotary: self.layer_rotary.as_ref().map(|other| LayerRotary {
+                table: other.rotary.map(|rotary| rotary.init(from.device())),
+                layers: other.layers.clone(),
+            }),
         }
     }
+}
+
+/// Blocks whose rotation of queries and keys differs from the others'.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LayerRotaryConfig {
+    /// The blocks, counted from 0.
+    pub layers: Vec<usize>,
+    /// Their rotation; none if they have none.
+    pub rotary: Option<RotaryConfig>,
+}
+
+/// The tables for [`LayerRotaryConfig`].
+#[derive(Module, Debug)]
+struct LayerRotary<B: BurnBackend> {
+    table: Option<RotaryTable<B>>,
+    #[module(skip)]
+    layers: Vec<usize>,
 }
 
 /// Blocks, and the norm after the last one.
@@ -151,6 +175,7 @@ pub struct Stack<B: BurnBackend> {
     /// After the last block.
     pub norm_final: Option<Norm<B>>,
     rotary: Option<RotaryTable<B>>,
+    layer_rotary: Option<LayerRotary<B>>,
 }
 
 impl<B: Backend> Stack<B> {
@@ -248,7 +273,8 @@ impl<B: Backend> Stack<B> {
         let mut weights = Vec::with_capacity(self.blocks.len());
         for (layer, block) in self.blocks.iter().enumerate() {
             let mask = context.mask.clone();
-            weights.push(block.run_attention_weights(x.clone(), self.rotary(), mask));
+            let rotary = self.rotary(layer);
+            weights.push(block.run_attention_weights(x.clone(), rotary, mask));
             x = block.run(x, self.context(layer, &context));
         }
         weights
@@ -262,7 +288,7 @@ impl<B: Backend> Stack<B> {
     ) -> BlockContext<'a, B> {
         BlockContext {
             attention: AttentionContext {
-                rotary: self.rotary(),
+                rotary: self.rotary(layer),
                 mask: context.mask.clone(),
                 cache: None,
             },
@@ -278,7 +304,40 @@ impl<B: Backend> Stack<B> {
         }
     }
 
-    pub(crate) fn rotary(&self) -> Option<&RotaryTable<B>> {
-        self.rotary.as_ref()
+    /// The rotation in block `layer`.
+    fn rotary(&self, layer: usize) -> Option<&RotaryTable<B>> {
+        match &self.layer_rotary {
+            Some(other) if other.layers.contains(&layer) => other.table.as_ref(),
+            _ => self.rotary.as_ref(),
+        }
+    }
+
+    /// The angles of the positions `places` `[rows]`, for every block.
+    pub(crate) fn angles_at(&self, places: &Tensor<B, 1, Int>) -> LayerAngles<'_, B> {
+        let other = self.layer_rotary.as_ref();
+        LayerAngles {
+            most: self.rotary.as_ref().map(|table| table.angles_at(places)),
+            others: other.map(|other| {
+                let angles = other.table.as_ref().map(|table| table.angles_at(places));
+                (other.layers.as_slice(), angles)
+            }),
+        }
+    }
+}
+
+/// The angles of some rows in each block.
+pub(crate) struct LayerAngles<'a, B: Backend> {
+    most: Option<ops::Angles<B>>,
+    /// Those of the blocks with another rotation.
+    others: Option<(&'a [usize], Option<ops::Angles<B>>)>,
+}
+
+impl<B: Backend> LayerAngles<'_, B> {
+    /// Those of block `layer`.
+    pub(crate) fn of(&self, layer: usize) -> Option<&ops::Angles<B>> {
+        match &self.others {
+            Some((layers, angles)) if layers.contains(&layer) => angles.as_ref(),
+            _ => self.most.as_ref(),
+        }
     }
 }

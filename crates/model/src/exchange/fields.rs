@@ -174,6 +174,20 @@ impl<'a> Fields<'a> {
             .ok_or_else(|| self.error(name, "must be a list of texts"))
     }
 
+    /// A list of numbers, if it is there.
+    pub(crate) fn optional_numbers(&self, name: &str) -> Read<Option<Vec<f64>>> {
+        let Some(value) = self.get(name) else {
+            return Ok(None);
+        };
+        let numbers = value
+            .as_array()
+            .and_then(|list| list.iter().map(Value::as_f64).collect());
+        let numbers: Option<Vec<f64>> = numbers;
+        numbers
+            .map(Some)
+            .ok_or_else(|| self.error(name, "must be a list of numbers"))
+    }
+
     /// A flag that has one value here.
     pub(crate) fn only(&self, name: &str, value: bool, why: &str) -> Read<()> {
         if self.flag(name, value)? == value {

@@ -78,6 +78,27 @@ pub(crate) fn of_layers(
     }))
 }
 
+/// The window of a type that always has `sliding_window`, and the layers without one: those of `layer_types`, or of a
+/// pattern.
+pub(crate) fn kinds(
+    fields: &Fields<'_>,
+    n_layers: usize,
+    default: usize,
+    pattern: &FullLayers,
+) -> Result<(Option<Window>, Vec<usize>), HuggingFaceError> {
+    let tokens = match fields.has("sliding_window") {
+        true => fields.optional_size("sliding_window")?,
+        false => Some(default),
+    };
+    let slides = match types(fields, n_layers)? {
+        Some(slides) => slides,
+        None => (0..n_layers).map(|layer| !pattern.contains(layer)).collect(),
+    };
+    let window = of_layers(fields, tokens, &slides, "slides without sliding_window")?;
+    let full = (0..n_layers).filter(|&layer| !slides[layer]).collect();
+    Ok((window, full))
+}
+
 /// The fields for [`read`].
 pub(crate) fn write(config: &DecoderConfig, fields: &mut Map<String, Value>) {
     let used = config.window().is_some();

@@ -7,13 +7,14 @@ use emberlm_kernels::RotaryLayout;
 
 use super::fields::Fields;
 use crate::checked::DecoderConfig;
-use crate::config::{Position, RotaryScaling};
+use crate::config::{FullLayers, LayerPositions, Position, RotaryScaling};
 use crate::error::HuggingFaceError;
 use crate::position::RotaryConfig;
 
 /// The older configurations' names of the fields, and the default share of a head that is rotated.
 pub(crate) struct RopeFields {
     pub(crate) base: &'static str,
+    pub(crate) default_base: f64,
     pub(crate) part: &'static str,
     pub(crate) default_part: f64,
     /// True if the type can turn a part of the head at all.
@@ -23,6 +24,7 @@ pub(crate) struct RopeFields {
 /// LLaMA's and its descendants'.
 pub(crate) const WHOLE_HEAD: RopeFields = RopeFields {
     base: "rope_theta",
+    default_base: 10_000.0,
     part: "partial_rotary_factor",
     default_part: 1.0,
     partial: false,
@@ -36,10 +38,7 @@ pub(crate) fn read(
     seq_len: usize,
 ) -> Result<Position, HuggingFaceError> {
     // The older field takes the place of the newer one whole, unless it is empty.
-    let parameters = match fields
-        .object("rope_scaling")?
-        .filter(|fields| !fields.is_empty())
-    {
+    let parameters = match older(fields)? {
         Some(parameters) => Some(parameters),
         None => fields.object("rope_parameters")?,
     };
@@ -51,9 +50,20 @@ pub(crate) fn read(
             "positions that differ between layers are not computed",
         )?;
     }
+    described(&parameters, fields, names, head_dim, seq_len)
+}
+
+/// The positions by the fields of one kind of layers, or of all.
+fn described(
+    parameters: &Fields<'_>,
+    fields: &Fields<'_>,
+    names: &RopeFields,
+    head_dim: usize,
+    seq_len: usize,
+) -> Result<Position, HuggingFaceError> {
     let base = match parameters.optional_number("rope_theta")? {
         Some(base) => base,
-        None => fields.number(names.base, 10_000.0)?,
+        None => fields.number(names.base, names.default_base)?,
     };
     let part = match parameters.optional_number("partial_rotary_factor")? {
         Some(part) => part,
@@ -78,7 +88,7 @@ pub(crate) fn read(
         dims: Some(dims),
         base,
         layout: RotaryLayout::HalfSplit,
-        scaling: scaling(&parameters, fields, seq_len)?,
+        scaling: scaling(parameters, fields, seq_len)?,
     })
 }
 
@@ -99,6 +109,16 @@ fn scaling(
         let number = parameters.optional_number(name)?;
         number.ok_or_else(|| parameters.error(name, format!("must be given with {kind}")))
     };
+    // The configuration's own field comes first.
+    let original = || match fields.optional_size(ORIGINAL)? {
+        Some(original) => Ok(original),
+        None => parameters.size(ORIGINAL, seq_len),
+    };
+    // Zero stands for the default.
+    let not_zero = |name: &str, default: f64| {
+        let number = parameters.number(name, default)?;
+        Ok::<_, HuggingFaceError>(if number == 0.0 { default } else { number })
+    };
     match kind {
         "default" => Ok(RotaryScaling::None),
         "linear" => Ok(RotaryScaling::Linear {
@@ -108,13 +128,24 @@ fn scaling(
             factor: number("factor")?,
             low_frequency_factor: number("low_freq_factor")?,
             high_frequency_factor: number("high_freq_factor")?,
-            // The configuration's own field comes first.
-            original_seq_len: match fields.optional_size(ORIGINAL)? {
-                Some(original) => original,
-                None => parameters.size(ORIGINAL, seq_len)?,
-            },
+            original_seq_len: original()?,
         }),
-        _ => Err(parameters.error(field, "must be one of default, linear, llama3")),
+        "dynamic" => Ok(RotaryScaling::Dynamic {
+            factor: number("factor")?,
+            original_seq_len: seq_len,
+        }),
+        "yarn" => Ok(RotaryScaling::Yarn {
+            factor: number("factor")?,
+            beta_fast: not_zero("beta_fast", 32.0)?,
+            beta_slow: not_zero("beta_slow", 1.0)?,
+            attention_factor: yarn_factor(parameters)?,
+            truncate: parameters.flag("truncate", true)?,
+            original_seq_len: original()?,
+        }),
+        _ => Err(parameters.error(
+            field,
+            "must be one of default, linear, llama3, dynamic, yarn",
+        )),
     }
 }
 
@@ -127,6 +158,17 @@ pub(crate) fn write(config: &DecoderConfig, names: &RopeFields) -> Option<Value>
         ..
     } = config.rotary()?;
     let head_dim = config.head_dim();
+    let mut fields = written(base, scaling);
+    if names.partial || dims != head_dim {
+        let part = dims as f64 / head_dim as f64;
+        let falls_short = ((head_dim as f64 * part) as usize) < dims;
+        fields["partial_rotary_factor"] = json!(if falls_short { part.next_up() } else { part });
+    }
+    Some(fields)
+}
+
+/// The fields of a base and a scaling.
+fn written(base: f64, scaling: RotaryScaling) -> Value {
     let mut fields = match scaling {
         RotaryScaling::None => json!({"rope_type": "default"}),
         RotaryScaling::Linear { factor } => json!({"rope_type": "linear", "factor": factor}),
@@ -142,12 +184,131 @@ pub(crate) fn write(config: &DecoderConfig, names: &RopeFields) -> Option<Value>
             "high_freq_factor": high_frequency_factor,
             "original_max_position_embeddings": original_seq_len,
         }),
+        RotaryScaling::Dynamic { factor, .. } => json!({"rope_type": "dynamic", "factor": factor}),
+        RotaryScaling::Yarn {
+            factor,
+            beta_fast,
+            beta_slow,
+            attention_factor,
+            truncate,
+            original_seq_len,
+        } => {
+            let mut yarn = json!({
+                "rope_type": "yarn",
+                "factor": factor,
+                "beta_fast": beta_fast,
+                "beta_slow": beta_slow,
+                "truncate": truncate,
+                "original_max_position_embeddings": original_seq_len,
+            });
+            if let Some(factor) = attention_factor {
+                yarn["attention_factor"] = json!(factor);
+            }
+            yarn
+        }
     };
     fields["rope_theta"] = json!(base);
-    if names.partial || dims != head_dim {
-        let part = dims as f64 / head_dim as f64;
-        let falls_short = ((head_dim as f64 * part) as usize) < dims;
-        fields["partial_rotary_factor"] = json!(if falls_short { part.next_up() } else { part });
+    fields
+}
+
+/// `rope_scaling`, unless it is empty.
+fn older<'a>(fields: &Fields<'a>) -> Result<Option<Fields<'a>>, HuggingFaceError> {
+    let parameters = fields.object("rope_scaling")?;
+    Ok(parameters.filter(|fields| !fields.is_empty()))
+}
+
+/// YaRN's factor on cosines and sines, where it is not the default: its own field, or that of two logarithms.
+fn yarn_factor(parameters: &Fields<'_>) -> Result<Option<f64>, HuggingFaceError> {
+    if let Some(factor) = parameters.optional_number("attention_factor")? {
+        return Ok(Some(factor));
     }
-    Some(fields)
+    let scale = parameters.number("mscale", 0.0)?;
+    let all = parameters.number("mscale_all_dim", 0.0)?;
+    if scale == 0.0 || all == 0.0 {
+        return Ok(None);
+    }
+    let growth = parameters.number("factor", 1.0)?.max(1.0).ln();
+    let of = |scale: f64| 0.1 * scale * growth + 1.0;
+    Ok(Some(of(scale) / of(all)))
+}
+
+/// The two kinds of layers of a type whose `rope_parameters` describe each.
+const KINDS: [&str; 2] = ["sliding_attention", "full_attention"];
+
+/// The positions of layers that slide and of those that do not. `names` are the older fields of each; an older scaling is
+/// that of the layers that do not slide.
+pub(crate) fn read_kinds(
+    fields: &Fields<'_>,
+    names: [&RopeFields; 2],
+    head_dim: usize,
+    seq_len: usize,
+) -> Result<[Position; 2], HuggingFaceError> {
+    let newer = fields.object("rope_parameters")?;
+    let older = older(fields)?;
+    if newer.is_some() && older.is_some() {
+        return Err(fields.error("rope_scaling", "must be absent next to rope_parameters"));
+    }
+    let empty = Map::new();
+    let read = |kind: usize| {
+        let own = match &newer {
+            Some(newer) => newer.object(KINDS[kind])?,
+            None => None,
+        };
+        let own = own.unwrap_or_else(|| Fields::new(&empty));
+        let parameters = older.as_ref().filter(|_| kind == 1).unwrap_or(&own);
+        described(parameters, fields, names[kind], head_dim, seq_len)
+    };
+    Ok([read(0)?, read(1)?])
+}
+
+/// The positions of a model whose layers in `full` do not slide, as the others do.
+pub(crate) fn of_kinds(
+    [sliding, full]: [Position; 2],
+    full_layers: Vec<usize>,
+    n_layers: usize,
+) -> (Position, Option<LayerPositions>) {
+    let Position::Rotary { base, scaling, .. } = full else {
+        return (sliding, None);
+    };
+    if full_layers.len() == n_layers {
+        return (full, None);
+    }
+    if sliding == full || full_layers.is_empty() {
+        return (sliding, None);
+    }
+    let other = LayerPositions::Rotary {
+        layers: FullLayers::Listed(full_layers),
+        base,
+        scaling,
+    };
+    (sliding, Some(other))
+}
+
+/// The fields for [`read_kinds`] and [`of_kinds`].
+pub(crate) fn write_kinds(config: &DecoderConfig) -> Option<Value> {
+    let RotaryConfig { base, scaling, .. } = config.rotary()?;
+    let sliding = written(base, scaling);
+    let full = match config.layer_positions() {
+        Some(&LayerPositions::Rotary { base, scaling, .. }) => written(base, scaling),
+        _ => sliding.clone(),
+    };
+    Some(json!({ KINDS[0]: sliding, KINDS[1]: full }))
+}
+
+/// The same positions with neighbours in pairs.
+pub(crate) fn interleaved(position: Position) -> Position {
+    match position {
+        Position::Rotary {
+            dims,
+            base,
+            scaling,
+            ..
+        } => Position::Rotary {
+            dims,
+            base,
+            layout: RotaryLayout::Interleaved,
+            scaling,
+        },
+        other => other,
+    }
 }

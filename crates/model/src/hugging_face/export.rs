@@ -99,9 +99,23 @@ pub fn export<B: Backend>(
     let mut tensors: Vec<Tensor<B>> = parameters.map(Tensor::Parameter).collect();
     for (path, parts) in whole.packed_weights() {
         let packed = source(&path).map(|source| PublishedPacked::of(&source, &parts));
-        tensors.extend(packed.into_iter().flatten().map(Tensor::Packed));
+        for tensor in packed.into_iter().flatten() {
+            add_packed(&mut tensors, tensor);
+        }
     }
     write_shards(&tensors, folder, options.shard_bytes)
+}
+
+/// Adds a packed tensor, or its matrix to the tensor that it shares.
+fn add_packed<B: Backend>(tensors: &mut Vec<Tensor<B>>, packed: PublishedPacked<B>) {
+    let mut shared = tensors.iter_mut().filter_map(|tensor| match tensor {
+        Tensor::Packed(held) if held.name() == packed.name() => Some(held),
+        _ => None,
+    });
+    match shared.next() {
+        Some(held) => held.add(packed),
+        None => tensors.push(Tensor::Packed(packed)),
+    }
 }
 
 /// A tensor to be written.

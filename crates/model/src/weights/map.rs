@@ -20,18 +20,29 @@ struct SourceTensor {
     name: String,
     /// The length of the parameter's last dimension that it covers; none for all of it.
     width: Option<usize>,
+    /// The parameter's place in it; none for all of it.
+    part: Option<EqualPart>,
 }
 
-/// The layout of a tensor's part of a matrix; vectors have one layout but for [`Layout::FusedPerHead`]'s order.
+/// One of several parameters of the same shape whose outputs are in one tensor, one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EqualPart {
+    /// The parameter's index.
+    pub index: usize,
+    /// The number of parameters.
+    pub count: usize,
+}
+
+/// The layout of a tensor's part of a matrix; vectors have one layout but for [`Layout::FusedPerGroup`]'s order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Layout {
     /// Row by row as here.
     AsIs,
     /// `[out, in]`, as PyTorch's `Linear` keeps its weight.
     Transposed,
-    /// `[out, in]`, its rows in the order head by head: a head's queries, keys and values; here all queries come first,
-    /// then all keys, then all values.
-    FusedPerHead { heads: usize },
+    /// `[out, in]`, its rows in the order group by group: the queries of a group's heads, its key and its value; here
+    /// all queries come first, then all keys, then all values.
+    FusedPerGroup { groups: usize, queries: usize },
 }
 
 impl Source {
@@ -54,21 +65,36 @@ impl Source {
                 .map(|(name, heads)| SourceTensor {
                     name,
                     width: Some(heads * config.head_dim()),
+                    part: None,
                 })
                 .collect(),
             layout: Layout::Transposed,
         }
     }
 
-    /// Queries, keys and values in one tensor stored `[out, in]`, head by head, or their vector. There are as many
-    /// key-value heads as query heads.
-    pub fn fused_per_head(config: &DecoderConfig, name: impl Into<String>) -> Self {
-        let heads = config.heads();
-        Self::whole(name.into(), Layout::FusedPerHead { heads })
+    /// Queries, keys and values in one tensor stored `[out, in]`, key-value head by key-value head, each after its
+    /// queries, or their vector.
+    pub fn fused_per_group(config: &DecoderConfig, name: impl Into<String>) -> Self {
+        let groups = config.kv_heads();
+        let queries = config.heads() / groups;
+        Self::whole(name.into(), Layout::FusedPerGroup { groups, queries })
+    }
+
+    /// A part of a matrix stored `[out, in]`, or of a vector, which several parameters of one shape share.
+    pub fn part_of(name: impl Into<String>, part: EqualPart) -> Self {
+        let mut source = Self::transposed(name);
+        for tensor in &mut source.tensors {
+            tensor.part = Some(part);
+        }
+        source
     }
 
     fn whole(name: String, layout: Layout) -> Self {
-        let tensors = vec![SourceTensor { name, width: None }];
+        let tensors = vec![SourceTensor {
+            name,
+            width: None,
+            part: None,
+        }];
         Self { tensors, layout }
     }
 
@@ -98,6 +124,7 @@ impl Source {
                 columns,
                 start,
                 width,
+                part: tensor.part.unwrap_or(EqualPart { index: 0, count: 1 }),
                 layout: self.layout,
             };
             start += width;
@@ -118,6 +145,8 @@ pub(crate) struct Stored {
     /// The start of this tensor's part in it.
     start: usize,
     width: usize,
+    /// Its place in the tensor, which has `count` times the outputs.
+    part: EqualPart,
     layout: Layout,
 }
 
@@ -128,25 +157,38 @@ impl Stored {
     /// The shape of the tensor in the file.
     pub(crate) fn shape(&self) -> Vec<usize> {
         match (self.rows, self.layout) {
-            (None, _) => vec![self.width],
+            (None, _) => vec![self.outputs()],
             (Some(rows), Layout::AsIs) => vec![rows, self.width],
-            (Some(rows), Layout::Transposed | Layout::FusedPerHead { .. }) => {
-                vec![self.width, rows]
+            (Some(rows), Layout::Transposed | Layout::FusedPerGroup { .. }) => {
+                vec![self.outputs(), rows]
             }
         }
     }
 
+    /// The outputs in the tensor, those of other parameters among them.
+    fn outputs(&self) -> usize {
+        self.width * self.part.count
+    }
+
+    /// The outputs of the tensor that are this parameter's.
+    fn own_outputs(&self) -> Range<usize> {
+        let first = self.width * self.part.index;
+        first..first + self.width
+    }
+
     /// Elements in the tensor.
     pub(crate) fn len(&self) -> usize {
-        self.width * self.rows.unwrap_or(1)
+        self.outputs() * self.rows.unwrap_or(1)
     }
 
     /// Rows of the tensor in the file and the elements of each; a vector's rows are its elements.
     pub(crate) fn file_rows(&self) -> [usize; 2] {
         match (self.rows, self.layout) {
-            (None, _) => [self.width, 1],
+            (None, _) => [self.outputs(), 1],
             (Some(rows), Layout::AsIs) => [rows, self.width],
-            (Some(rows), Layout::Transposed | Layout::FusedPerHead { .. }) => [self.width, rows],
+            (Some(rows), Layout::Transposed | Layout::FusedPerGroup { .. }) => {
+                [self.outputs(), rows]
+            }
         }
     }
 
@@ -154,17 +196,20 @@ impl Stored {
     pub(crate) fn file_rows_with(&self, rows: Range<usize>) -> Range<usize> {
         match (self.rows, self.layout) {
             (Some(_), Layout::AsIs) => rows,
-            _ => 0..self.file_rows()[0],
+            _ => self.own_outputs(),
         }
     }
 
-    /// Calls `visit(place in the parameter, place in the tensor)` for every element of some of the tensor's rows.
+    /// Calls `visit(place in the parameter, place in the tensor)` for every element of the parameter in some of the tensor's
+    /// rows.
     pub(crate) fn places(&self, file_rows: Range<usize>, mut visit: impl FnMut(usize, usize)) {
         let turned = self.rows.filter(|_| self.layout != Layout::AsIs);
+        let own = self.own_outputs();
+        let own_rows = file_rows.start.max(own.start)..file_rows.end.min(own.end);
         match (self.rows, turned) {
             (None, _) => {
-                for place in file_rows {
-                    visit(self.start + self.own_column(place), place);
+                for place in own_rows {
+                    visit(self.start + self.own_column(place - own.start), place);
                 }
             }
             (Some(_), None) => {
@@ -176,13 +221,13 @@ impl Stored {
                 }
             }
             (Some(_), Some(fan_in)) => {
-                let mut first = file_rows.start;
-                while first < file_rows.end {
-                    let last = file_rows.end.min(first + ROWS_TOGETHER);
+                let mut first = own_rows.start;
+                while first < own_rows.end {
+                    let last = own_rows.end.min(first + ROWS_TOGETHER);
                     for i in 0..fan_in {
-                        let own = i * self.columns + self.start;
+                        let column = i * self.columns + self.start;
                         for row in first..last {
-                            visit(own + self.own_column(row), row * fan_in + i);
+                            visit(column + self.own_column(row - own.start), row * fan_in + i);
                         }
                     }
                     first = last;
@@ -191,15 +236,19 @@ impl Stored {
         }
     }
 
-    /// The column here, within this tensor's part, of an output's place in the file.
+    /// The column here, within this tensor's part, of one of the parameter's outputs in the file.
     fn own_column(&self, output: usize) -> usize {
         match self.layout {
             Layout::AsIs | Layout::Transposed => output,
-            Layout::FusedPerHead { heads } => {
-                let head_dim = self.width / (3 * heads);
-                let (head, within) = (output / (3 * head_dim), output % (3 * head_dim));
-                let (part, element) = (within / head_dim, within % head_dim);
-                (part * heads + head) * head_dim + element
+            Layout::FusedPerGroup { groups, queries } => {
+                let head_dim = self.width / ((queries + 2) * groups);
+                let (head, element) = (output / head_dim, output % head_dim);
+                let (group, within) = (head / (queries + 2), head % (queries + 2));
+                let head = match within.checked_sub(queries) {
+                    None => group * queries + within,
+                    Some(part) => (queries + part) * groups + group,
+                };
+                head * head_dim + element
             }
         }
     }

@@ -208,16 +208,17 @@ pub(crate) fn write<S: AsRef<str> + Ord + std::fmt::Display, V: View>(
 /// A tensor as a published checkpoint has it, made of a parameter when it is written and not before.
 #[derive(Clone, Debug)]
 pub struct Published<B: Backend> {
-    stored: Stored,
+    name: String,
     shape: Vec<usize>,
-    parameter: DeviceTensor<B>,
+    /// The parameters in it; one, unless several share the tensor.
+    parameters: Vec<(Stored, DeviceTensor<B>)>,
     element: Element,
 }
 
 impl<B: Backend> Published<B> {
     /// Its name.
     pub fn name(&self) -> &str {
-        &self.stored.name
+        &self.name
     }
 
     /// Its dimensions in the file.
@@ -227,18 +228,24 @@ impl<B: Backend> Published<B> {
 
     /// Its elements.
     pub fn values(&self) -> HostTensor {
-        let mut values = vec![0.0; self.stored.len()];
-        self.parameter
-            .read(|own| self.walk(|from, to| values[to] = own[from]));
+        let mut values = vec![0.0; self.len()];
+        self.walk(|value, to| values[to] = value);
         HostTensor {
             shape: self.shape.clone(),
             values,
         }
     }
 
-    fn walk(&self, visit: impl FnMut(usize, usize)) {
-        let [rows, _] = self.stored.file_rows();
-        self.stored.places(0..rows, visit);
+    fn len(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// Calls `visit(value, place in the tensor)` for every element.
+    fn walk(&self, mut visit: impl FnMut(f32, usize)) {
+        for (stored, parameter) in &self.parameters {
+            let [rows, _] = stored.file_rows();
+            parameter.read(|own| stored.places(0..rows, |from, to| visit(own[from], to)));
+        }
     }
 }
 
@@ -253,13 +260,12 @@ impl<B: Backend> View for &Published<B> {
 
     fn data(&self) -> Cow<'_, [u8]> {
         let mut bytes = vec![0; self.data_len()];
-        self.parameter
-            .read(|own| self.walk(|from, to| self.element.write(own[from], &mut bytes, to)));
+        self.walk(|value, to| self.element.write(value, &mut bytes, to));
         Cow::Owned(bytes)
     }
 
     fn data_len(&self) -> usize {
-        self.stored.len() * self.element.size()
+        self.len() * self.element.size()
     }
 }
 
@@ -270,16 +276,21 @@ pub fn published<B: Backend, M: Module<B>>(
     element: Element,
     source: impl Fn(&str) -> Option<Source>,
 ) -> Vec<Published<B>> {
-    let mut made = Vec::new();
+    let mut made: Vec<Published<B>> = Vec::new();
     for (path, parameter) in device_tensors(module) {
         let stored = source(&path).map(|source| source.stored(&parameter.shape));
         for stored in stored.unwrap_or_default() {
-            made.push(Published {
-                shape: stored.shape(),
-                stored,
-                parameter: parameter.clone(),
-                element,
-            });
+            let parameter = parameter.clone();
+            // Parameters that share a tensor follow one another.
+            match made.last_mut() {
+                Some(last) if last.name == stored.name => last.parameters.push((stored, parameter)),
+                _ => made.push(Published {
+                    name: stored.name.clone(),
+                    shape: stored.shape(),
+                    parameters: vec![(stored, parameter)],
+                    element,
+                }),
+            }
         }
     }
     made

@@ -16,9 +16,9 @@ pub(crate) struct PublishedPacked<B: Backend> {
     name: String,
     content: Content,
     shape: Vec<usize>,
-    stored: Stored,
-    /// The matrix's rows, one part after the other.
-    parts: Vec<PackedWeight<B>>,
+    rows: usize,
+    /// The matrices in it; one, unless several share the tensor. The rows of each are in parts, one after the other.
+    matrices: Vec<(Stored, Vec<PackedWeight<B>>)>,
     columns: usize,
 }
 
@@ -62,8 +62,8 @@ impl<B: Backend> PublishedPacked<B> {
                     name,
                     content,
                     shape,
-                    stored: stored.clone(),
-                    parts: parts.to_vec(),
+                    rows,
+                    matrices: vec![(stored.clone(), parts.to_vec())],
                     columns,
                 });
             }
@@ -71,20 +71,27 @@ impl<B: Backend> PublishedPacked<B> {
         made
     }
 
+    /// Adds the matrices of another tensor of the same name.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.matrices.extend(other.matrices);
+    }
+
     /// Calls `write` with the row of the file, the bytes and the scale of each of its rows.
     fn rows(&self, mut write: impl FnMut(usize, &[i8], f32)) {
-        let mut first = 0;
-        for part in &self.parts {
-            let matrix: PackedMatrix = part.to_host();
-            let rows = first..first + matrix.scales.len();
-            self.stored.places(0..self.stored.len(), |own, row| {
-                if rows.contains(&own) {
-                    let at = own - rows.start;
-                    let bytes = &matrix.bytes[at * self.columns..(at + 1) * self.columns];
-                    write(row, bytes, matrix.scales[at]);
-                }
-            });
-            first = rows.end;
+        for (stored, parts) in &self.matrices {
+            let mut first = 0;
+            for part in parts {
+                let matrix: PackedMatrix = part.to_host();
+                let rows = first..first + matrix.scales.len();
+                stored.places(0..stored.len(), |own, row| {
+                    if rows.contains(&own) {
+                        let at = own - rows.start;
+                        let bytes = &matrix.bytes[at * self.columns..(at + 1) * self.columns];
+                        write(row, bytes, matrix.scales[at]);
+                    }
+                });
+                first = rows.end;
+            }
         }
     }
 }
@@ -118,7 +125,7 @@ impl<B: Backend> View for &PublishedPacked<B> {
                 data[row * 4..row * 4 + 4].copy_from_slice(&scale.to_le_bytes());
             }),
             Content::Shape => {
-                for (to, size) in data.chunks_mut(8).zip([self.stored.len(), self.columns]) {
+                for (to, size) in data.chunks_mut(8).zip([self.rows, self.columns]) {
                     to.copy_from_slice(&(size as i64).to_le_bytes());
                 }
             }

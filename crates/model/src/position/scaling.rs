@@ -1,0 +1,146 @@
+//! The frequencies of rotary positions after a model's change of them.
+
+use std::f64::consts::PI;
+
+use crate::config::RotaryScaling;
+
+/// The frequencies of the pairs of `dims` rotated elements.
+pub(super) fn frequencies(
+    base: f64,
+    dims: usize,
+    seq_len: usize,
+    scaling: RotaryScaling,
+) -> Vec<f64> {
+    let base = match scaling {
+        RotaryScaling::Dynamic {
+            factor,
+            original_seq_len,
+        } => {
+            let length = seq_len.max(original_seq_len) as f64 / original_seq_len as f64;
+            let dims = dims as f64;
+            base * (factor * length - (factor - 1.0)).powf(dims / (dims - 2.0))
+        }
+        _ => base,
+    };
+    let pair = |i: usize| {
+        let frequency = base.powf(-((2 * i) as f64) / dims as f64);
+        match scaling {
+            RotaryScaling::Yarn { factor, .. } => {
+                let [first, last] = ramp(base, dims, scaling);
+                let divided = ((i as f64 - first) / (last - first)).clamp(0.0, 1.0);
+                frequency * (1.0 - divided) + frequency / factor * divided
+            }
+            _ => scaled(frequency, scaling),
+        }
+    };
+    (0..dims.div_ceil(2)).map(pair).collect()
+}
+
+/// The factor on cosines and sines.
+pub(super) fn factor(scaling: RotaryScaling) -> f64 {
+    match scaling {
+        RotaryScaling::Yarn {
+            factor,
+            attention_factor,
+            ..
+        } => attention_factor.unwrap_or_else(|| match factor > 1.0 {
+            true => 0.1 * factor.ln() + 1.0,
+            false => 1.0,
+        }),
+        RotaryScaling::None
+        | RotaryScaling::Linear { .. }
+        | RotaryScaling::Llama3 { .. }
+        | RotaryScaling::Dynamic { .. } => 1.0,
+    }
+}
+
+/// The pairs, as real numbers, between which YaRN's ramp rises from kept to divided frequencies.
+fn ramp(base: f64, dims: usize, scaling: RotaryScaling) -> [f64; 2] {
+    let RotaryScaling::Yarn {
+        beta_fast,
+        beta_slow,
+        truncate,
+        original_seq_len,
+        ..
+    } = scaling
+    else {
+        return [0.0, 1.0];
+    };
+    // The pair that makes so many turns within the trained context.
+    let pair = |turns: f64| {
+        let length = original_seq_len as f64 / (turns * 2.0 * PI);
+        dims as f64 * length.ln() / (2.0 * base.ln())
+    };
+    let (first, last) = match truncate {
+        true => (pair(beta_fast).floor(), pair(beta_slow).ceil()),
+        false => (pair(beta_fast), pair(beta_slow)),
+    };
+    let (first, last) = (first.max(0.0), last.min(dims as f64 - 1.0));
+    match first == last {
+        // Without a width, the ramp is a step.
+        true => [first, last + 0.001],
+        false => [first, last],
+    }
+}
+
+/// A frequency after a change that is the same for every pair of this frequency.
+fn scaled(frequency: f64, scaling: RotaryScaling) -> f64 {
+    match scaling {
+        RotaryScaling::None | RotaryScaling::Dynamic { .. } | RotaryScaling::Yarn { .. } => frequency,
+        RotaryScaling::Linear { factor } => frequency / factor,
+        RotaryScaling::Llama3 {
+            factor,
+            low_frequency_factor: low,
+            high_frequency_factor: high,
+            original_seq_len,
+        } => {
+            // How many turns the pair makes within the context it was trained for.
+            let turns = original_seq_len as f64 * frequency / (2.0 * PI);
+            let kept = ((turns - low) / (high - low)).clamp(0.0, 1.0);
+            frequency * kept + frequency / factor * (1.0 - kept)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn assert_scaled(scaling: RotaryScaling, frequency: f64, expected: f64) {
+        let found = scaled(frequency, scaling);
+        assert!(
+            (found / expected - 1.0).abs() < 1e-12,
+            "{frequency}: {found}, not {expected}"
+        );
+    }
+
+    #[test]
+    fn linear_scaling_divides_every_frequency() {
+        let scaling = RotaryScaling::Linear { factor: 4.0 };
+        assert_scaled(scaling, 1.0, 0.25);
+        assert_scaled(scaling, 0.01, 0.0025);
+    }
+
+    // LLaMA 3.1's numbers. A pair that makes t turns in 8192 tokens has the frequency 2πt/8192; between 1 and 4 turns
+    // the share (t - 1)/3 is kept and the rest divided by 8.
+    #[test]
+    fn llama3_scaling_by_hand() {
+        let scaling = RotaryScaling::Llama3 {
+            factor: 8.0,
+            low_frequency_factor: 1.0,
+            high_frequency_factor: 4.0,
+            original_seq_len: 8192,
+        };
+        let frequency = |turns: f64| 2.0 * PI * turns / 8192.0;
+        assert_scaled(scaling, 1.0, 1.0);
+        assert_scaled(scaling, frequency(4.0), frequency(4.0));
+        assert_scaled(scaling, frequency(2.5), frequency(2.5) * (0.5 + 0.5 / 8.0));
+        assert_scaled(
+            scaling,
+            frequency(2.0),
+            frequency(2.0) * (1.0 / 3.0 + 2.0 / 3.0 / 8.0),
+        );
+        assert_scaled(scaling, frequency(1.0), frequency(1.0) / 8.0);
+        assert_scaled(scaling, frequency(0.3), frequency(0.3) / 8.0);
+    }
+}
