@@ -138,6 +138,14 @@ fn normal(part: Part) -> Drawn {
     }
 }
 
+/// Lozhkov et al. 2024: the `initializer_range` of the published models.
+fn starcoder2(part: Part) -> Drawn {
+    match normal(part) {
+        Drawn::Normal(_) => Drawn::Normal(0.018042),
+        other => other,
+    }
+}
+
 /// PyTorch's `Embedding` and `Linear`.
 fn fan_in(part: Part) -> Drawn {
     match part {
@@ -189,6 +197,15 @@ fn expected(family: Family) -> (Scheme, usize) {
         Family::Qwen2 => (normal, 26),
         Family::Qwen3 => (normal, 29),
         Family::Gemma2 => (normal, 29),
+        Family::Olmo2 | Family::Olmo3 => (normal, 30),
+        Family::Smollm3 | Family::Granite => (normal, 23),
+        Family::Phi3 => (normal, 24),
+        Family::Gemma3Text => (normal, 35),
+        Family::Starcoder2 => (starcoder2, 39),
+        Family::Cohere => (normal, 20),
+        Family::Glm4 => (normal, 33),
+        Family::Bloom => (normal, 41),
+        Family::Falcon => (normal, 21),
         Family::Palm => (le_cun, 20),
     }
 }

@@ -55,15 +55,11 @@ impl DecoderConfig {
             return Err(ConfigError::new("layer_positions", "present", rule));
         };
         match positions.layers().layers(raw.n_layers).last() {
-            None => {
-                let rule = "must name at least one block";
-                return Err(ConfigError::new("layer_positions.layers", "[]", rule));
-            }
             Some(&layer) if layer >= raw.n_layers => {
                 let rule = format!("must be below n_layers = {}", raw.n_layers);
                 return Err(ConfigError::new("layer_positions.layers", layer, rule));
             }
-            Some(_) => {}
+            Some(_) | None => {}
         }
         match *positions {
             LayerPositions::None { .. } => Ok(()),

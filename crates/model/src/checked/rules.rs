@@ -67,6 +67,9 @@ fn filled(mut raw: ModelConfig) -> Result<DecoderConfig, ConfigError> {
         let layers = positions.layers_mut();
         *layers = FullLayers::Listed(layers.layers(raw.n_layers));
     }
+    // A stack too short for the pattern has no such blocks.
+    raw.layer_positions
+        .take_if(|positions| *positions.layers() == FullLayers::NONE);
     let kv_heads = raw.kv_heads_or_derived();
     raw.kv_heads = Some(kv_heads);
     raw.head_dim = Some(head_dim);

@@ -88,7 +88,7 @@ fn attention_that_is_not_computed() {
 
 #[test]
 fn rotary_positions_that_are_not_computed() {
-    let one_of = "must be one of default, linear, llama3";
+    let one_of = "must be one of default, linear, llama3, dynamic, yarn";
     for name in [
         "llama-gqa",
         "mistral-full",
@@ -96,7 +96,7 @@ fn rotary_positions_that_are_not_computed() {
         "qwen3-tied",
         "gpt_neox-hub",
     ] {
-        for kind in ["yarn", "dynamic", "longrope"] {
+        for kind in ["longrope", "proportional"] {
             let new = json!({"rope_parameters": {"rope_type": kind, "factor": 4.0}});
             let expected =
                 format!("config.json: `rope_parameters.rope_type` = \"{kind}\": {one_of}");
@@ -247,7 +247,8 @@ fn heads_that_do_not_divide() {
 
 #[test]
 fn other_quantizations_and_types() {
-    let one_of = "must be one of gpt2, gptj, gpt_neox, llama, mistral, qwen2, qwen3, gemma2";
+    let one_of = "must be one of gpt2, gptj, gpt_neox, llama, mistral, qwen2, qwen3, gemma2, olmo2, olmo3, smollm3, phi3, \
+                  granite, gemma3_text, starcoder2, cohere, glm4, bloom, falcon";
     for (changes, expected) in [
         (
             json!({"quantization_config": {"bits": 4}}),
