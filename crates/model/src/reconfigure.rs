@@ -75,10 +75,15 @@ pub(crate) fn first_difference(
 ) -> Option<(String, String)> {
     let (one, other) = (object(one), object(other));
     let ignored = |field: &str| NOT_COMPUTED.contains(&field) || but.contains(&field);
-    one.into_iter()
-        .filter(|(field, _)| !ignored(field))
-        .find(|(field, value)| other.get(field) != Some(value))
-        .map(|(field, value)| (field, value.to_string()))
+    // Unset fields are absent: a field that only the other has differs too.
+    let fields = one.keys().chain(other.keys());
+    fields
+        .filter(|field| !ignored(field))
+        .find(|field| one.get(*field) != other.get(*field))
+        .map(|field| {
+            let value = one.get(field).map_or("unset".to_owned(), Value::to_string);
+            (field.clone(), value)
+        })
 }
 
 /// A configuration's fields.

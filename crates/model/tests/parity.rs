@@ -69,11 +69,11 @@ macro_rules! transformers {
                 smollm3_tied = "smollm3-tied",
                 phi3_window = "phi3-window",
                 granite_tied = "granite-tied",
-                gemma3_text_tied = "gemma3_text-tied",
+                gemma3_text_mixed = "gemma3_text-mixed",
                 starcoder2_tied = "starcoder2-tied",
                 cohere_tied = "cohere-tied",
                 glm4_half = "glm4-half",
-                bloom_tied = "bloom-tied",
+                bloom_slopes = "bloom-slopes",
                 falcon_multiquery = "falcon-multiquery",
             ]
         );
@@ -111,7 +111,6 @@ macro_rules! variants {
                 starcoder2_nobias = "starcoder2-nobias",
                 cohere_bias = "cohere-bias",
                 glm4_nobias = "glm4-nobias",
-                bloom_untied = "bloom-untied",
                 falcon_grouped = "falcon-grouped",
                 falcon_sequential = "falcon-sequential",
             ]

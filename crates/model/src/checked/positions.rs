@@ -151,3 +151,67 @@ fn check_scaling(scaling: RotaryScaling, dims: usize) -> Result<(), ConfigError>
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::checked::DecoderConfig;
+    use crate::config::{
+        AttentionKind, FullLayers, LayerPositions, ModelConfig, Position, QkNormSpan,
+    };
+    use crate::families;
+
+    fn error_of(change: impl FnOnce(&mut ModelConfig)) -> String {
+        let mut raw = families::preset("smollm3").expect("a preset").config;
+        change(&mut raw);
+        match DecoderConfig::try_from(raw) {
+            Ok(_) => "accepted".to_owned(),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn layer_positions_need_rotary_ones_and_existing_blocks() {
+        let listed = |layer| {
+            Some(LayerPositions::None {
+                layers: FullLayers::Listed(vec![layer]),
+            })
+        };
+        assert_eq!(error_of(|c| c.layer_positions = listed(35)), "accepted");
+        let expected = "model.layer_positions.layers = 36: must be below n_layers = 36";
+        assert_eq!(error_of(|c| c.layer_positions = listed(36)), expected);
+        let expected =
+            "model.layer_positions = present: must be absent unless position is rotary";
+        assert_eq!(error_of(|c| c.position = Position::Learned), expected);
+    }
+
+    #[test]
+    fn alibi_needs_scores() {
+        let expected = "model.position = alibi: must not be \"alibi\" with linear attention, which has no scores to add a \
+                        bias to";
+        let linear = |c: &mut ModelConfig| {
+            c.position = Position::Alibi;
+            c.layer_positions = None;
+            c.attention = AttentionKind::Linear {
+                features: None,
+                seed: 0,
+            };
+        };
+        assert_eq!(error_of(linear), expected);
+    }
+
+    #[test]
+    fn factors_are_positive_and_given_once() {
+        let expected = "model.residual_scale = 0: must be above 0 and finite";
+        assert_eq!(error_of(|c| c.residual_scale = Some(0.0)), expected);
+        let expected =
+            "model.embedding_scale = 2: must be absent if the factor is that of d_model";
+        let twice = |c: &mut ModelConfig| {
+            c.embedding_scale = Some(2.0);
+            c.scale_embedding = true;
+        };
+        assert_eq!(error_of(twice), expected);
+        let expected = "model.qk_norm_span = projection: must be \"head\" without qk_norm";
+        let span = |c: &mut ModelConfig| c.qk_norm_span = QkNormSpan::Projection;
+        assert_eq!(error_of(span), expected);
+    }
+}

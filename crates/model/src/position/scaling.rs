@@ -143,4 +143,41 @@ mod tests {
         assert_scaled(scaling, frequency(1.0), frequency(1.0) / 8.0);
         assert_scaled(scaling, frequency(0.3), frequency(0.3) / 8.0);
     }
+
+    // Eight pairs of base 256 in a context of 32: pair i makes 32 / (2π · 2^i) turns, so that the ramp from 1 turn to an
+    // eighth of one begins at pair log₂(32/2π) = 2.35, down to 2, and ends at log₂(256/2π) = 5.35, up to 6.
+    #[test]
+    fn yarn_scaling_by_hand() {
+        let yarn = |truncate| RotaryScaling::Yarn {
+            factor: 4.0,
+            beta_fast: 1.0,
+            beta_slow: 0.125,
+            attention_factor: None,
+            truncate,
+            original_seq_len: 32,
+        };
+        let found = frequencies(256.0, 16, 64, yarn(true));
+        let divided = [0.0, 0.0, 0.0, 0.25, 0.5, 0.75, 1.0, 1.0];
+        for (i, (frequency, share)) in found.iter().zip(divided).enumerate() {
+            let expected = (-(i as f64)).exp2() * (1.0 - share + share / 4.0);
+            assert!((frequency / expected - 1.0).abs() < 1e-12, "pair {i}");
+        }
+        let exact = frequencies(256.0, 16, 64, yarn(false));
+        let share = (3.0 - (32.0 / (2.0 * PI)).log2()) / 3.0;
+        let expected = 0.125 * (1.0 - share + share / 4.0);
+        assert!((exact[3] / expected - 1.0).abs() < 1e-12);
+        assert!((factor(yarn(true)) - (1.0 + 0.1 * 4f64.ln())).abs() < 1e-12);
+    }
+
+    // At twice the trained context and a factor of 3 the base is 100 · (3 · 2 - 2)^(4/2).
+    #[test]
+    fn dynamic_scaling_raises_the_base_of_longer_contexts() {
+        let dynamic = RotaryScaling::Dynamic {
+            factor: 3.0,
+            original_seq_len: 16,
+        };
+        assert_eq!(frequencies(100.0, 4, 16, dynamic), [1.0, 0.1]);
+        assert_eq!(frequencies(100.0, 4, 8, dynamic), [1.0, 0.1]);
+        assert!((frequencies(100.0, 4, 32, dynamic)[1] - 0.025).abs() < 1e-12);
+    }
 }
