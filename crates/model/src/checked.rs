@@ -338,7 +338,10 @@ impl DecoderConfig {
     /// The factor of the logits.
     pub fn logit_scale(&self) -> Option<f64> {
         let head = self.filled.head;
-        let by_width = || head.scaled.then(|| 1.0 / (self.filled.d_model as f64).sqrt());
+        let by_width = || {
+            head.scaled
+                .then(|| 1.0 / (self.filled.d_model as f64).sqrt())
+        };
         head.scale.or_else(by_width)
     }
 

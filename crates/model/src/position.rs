@@ -164,7 +164,9 @@ impl RotaryConfig {
         let table = |f: fn(f64) -> f64| {
             let values = (0..seq_len).flat_map(|position| {
                 let angle = move |frequency: &f64| position as f64 * frequency;
-                frequencies.iter().map(move |of| (factor * f(angle(of))) as f32)
+                frequencies
+                    .iter()
+                    .map(move |of| (factor * f(angle(of))) as f32)
             });
             let data = TensorData::new(values.collect(), [seq_len, pairs]);
             Tensor::from_data(data, device)

@@ -41,10 +41,10 @@ impl DecoderConfig {
 
     pub(super) fn check_layer_positions(&self) -> Result<(), ConfigError> {
         let raw = &self.filled;
-        if raw.position == Position::Alibi
-            && matches!(raw.attention, AttentionKind::Linear { .. })
+        if raw.position == Position::Alibi && matches!(raw.attention, AttentionKind::Linear { .. })
         {
-            let rule = "must not be \"alibi\" with linear attention, which has no scores to add a bias to";
+            let rule =
+                "must not be \"alibi\" with linear attention, which has no scores to add a bias to";
             return Err(ConfigError::new("position", "alibi", rule));
         }
         let Some(positions) = &raw.layer_positions else {
@@ -179,8 +179,7 @@ mod tests {
         assert_eq!(error_of(|c| c.layer_positions = listed(35)), "accepted");
         let expected = "model.layer_positions.layers = 36: must be below n_layers = 36";
         assert_eq!(error_of(|c| c.layer_positions = listed(36)), expected);
-        let expected =
-            "model.layer_positions = present: must be absent unless position is rotary";
+        let expected = "model.layer_positions = present: must be absent unless position is rotary";
         assert_eq!(error_of(|c| c.position = Position::Learned), expected);
     }
 
@@ -203,8 +202,7 @@ mod tests {
     fn factors_are_positive_and_given_once() {
         let expected = "model.residual_scale = 0: must be above 0 and finite";
         assert_eq!(error_of(|c| c.residual_scale = Some(0.0)), expected);
-        let expected =
-            "model.embedding_scale = 2: must be absent if the factor is that of d_model";
+        let expected = "model.embedding_scale = 2: must be absent if the factor is that of d_model";
         let twice = |c: &mut ModelConfig| {
             c.embedding_scale = Some(2.0);
             c.scale_embedding = true;

@@ -2,9 +2,7 @@
 
 use super::DecoderConfig;
 use crate::attention::default_scale;
-use crate::config::{
-    AttentionKind, DropoutSite, FullLayers, Init, ModelConfig, Position, Window,
-};
+use crate::config::{AttentionKind, DropoutSite, FullLayers, Init, ModelConfig, Position, Window};
 use crate::error::ConfigError;
 
 impl TryFrom<ModelConfig> for DecoderConfig {

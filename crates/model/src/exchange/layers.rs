@@ -92,7 +92,9 @@ pub(crate) fn kinds(
     };
     let slides = match types(fields, n_layers)? {
         Some(slides) => slides,
-        None => (0..n_layers).map(|layer| !pattern.contains(layer)).collect(),
+        None => (0..n_layers)
+            .map(|layer| !pattern.contains(layer))
+            .collect(),
     };
     let window = of_layers(fields, tokens, &slides, "slides without sliding_window")?;
     let full = (0..n_layers).filter(|&layer| !slides[layer]).collect();

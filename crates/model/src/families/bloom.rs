@@ -37,13 +37,7 @@ fn presets() -> Vec<Preset> {
         Preset::new(name, about, config)
     };
     vec![
-        of(
-            "bloom-560m",
-            "BLOOM, 560M parameters, tied",
-            1024,
-            24,
-            16,
-        ),
+        of("bloom-560m", "BLOOM, 560M parameters, tied", 1024, 24, 16),
         of("bloom-1b1", "BLOOM, 1.1B parameters, tied", 1536, 24, 16),
         of("bloom-7b1", "BLOOM, 7.1B parameters, tied", 4096, 30, 32),
     ]

@@ -164,7 +164,10 @@ fn write(config: &DecoderConfig) -> Map<String, Value> {
     let parallel = config.wiring() != Wiring::PreNorm;
     set("parallel_attn", json!(parallel));
     if grouped {
-        set("num_ln_in_parallel_attn", json!(if two_norms { 2 } else { 1 }));
+        set(
+            "num_ln_in_parallel_attn",
+            json!(if two_norms { 2 } else { 1 }),
+        );
     }
     set("alibi", json!(false));
     set("bias", json!(config.bias().qkv));

@@ -110,7 +110,10 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
         "attention in both directions is not computed",
     )?;
     // A field that `transformers` reads and does not use.
-    fields.refuse("attn_logit_softcapping", "capped scores are not of this type")?;
+    fields.refuse(
+        "attn_logit_softcapping",
+        "capped scores are not of this type",
+    )?;
     let defaults = Sizes {
         vocab_size: 262_208,
         seq_len: 131_072,

@@ -86,7 +86,9 @@ fn ramp(base: f64, dims: usize, scaling: RotaryScaling) -> [f64; 2] {
 /// A frequency after a change that is the same for every pair of this frequency.
 fn scaled(frequency: f64, scaling: RotaryScaling) -> f64 {
     match scaling {
-        RotaryScaling::None | RotaryScaling::Dynamic { .. } | RotaryScaling::Yarn { .. } => frequency,
+        RotaryScaling::None | RotaryScaling::Dynamic { .. } | RotaryScaling::Yarn { .. } => {
+            frequency
+        }
         RotaryScaling::Linear { factor } => frequency / factor,
         RotaryScaling::Llama3 {
             factor,

@@ -15,22 +15,50 @@ const SIZES: [(&str, Family, [usize; 7]); 43] = [
     ("cohere-bias", Family::Cohere, [67, 20, 2, 2, 2, 10, 28]),
     ("cohere-tied", Family::Cohere, [71, 32, 3, 4, 2, 8, 40]),
     ("falcon-grouped", Family::Falcon, [67, 32, 2, 4, 2, 8, 28]),
-    ("falcon-multiquery", Family::Falcon, [71, 24, 3, 3, 1, 8, 40]),
-    ("falcon-sequential", Family::Falcon, [67, 20, 2, 2, 2, 10, 36]),
+    (
+        "falcon-multiquery",
+        Family::Falcon,
+        [71, 24, 3, 3, 1, 8, 40],
+    ),
+    (
+        "falcon-sequential",
+        Family::Falcon,
+        [67, 20, 2, 2, 2, 10, 36],
+    ),
     ("gemma2-bias", Family::Gemma2, [67, 24, 2, 3, 1, 10, 28]),
     ("gemma2-tied", Family::Gemma2, [71, 24, 3, 4, 2, 10, 40]),
-    ("gemma3_text-mixed", Family::Gemma3Text, [71, 24, 3, 4, 2, 10, 40]),
-    ("gemma3_text-pattern", Family::Gemma3Text, [67, 16, 7, 2, 1, 6, 20]),
+    (
+        "gemma3_text-mixed",
+        Family::Gemma3Text,
+        [71, 24, 3, 4, 2, 10, 40],
+    ),
+    (
+        "gemma3_text-pattern",
+        Family::Gemma3Text,
+        [67, 16, 7, 2, 1, 6, 20],
+    ),
     ("glm4-half", Family::Glm4, [71, 24, 3, 4, 2, 12, 40]),
     ("glm4-nobias", Family::Glm4, [67, 20, 2, 2, 1, 8, 28]),
     ("gpt2-hub", Family::Gpt2, [73, 20, 3, 2, 2, 10, 80]),
     ("gpt2-tied", Family::Gpt2, [71, 24, 2, 4, 4, 6, 96]),
     ("gpt2-untied", Family::Gpt2, [67, 24, 2, 3, 3, 8, 40]),
     ("gpt_neox-hub", Family::GptNeox, [67, 32, 3, 4, 4, 8, 40]),
-    ("gpt_neox-nobias", Family::GptNeox, [71, 20, 3, 2, 2, 10, 36]),
+    (
+        "gpt_neox-nobias",
+        Family::GptNeox,
+        [71, 20, 3, 2, 2, 10, 36],
+    ),
     ("gpt_neox-odd", Family::GptNeox, [67, 30, 2, 3, 3, 10, 40]),
-    ("gpt_neox-parallel", Family::GptNeox, [83, 32, 3, 2, 2, 16, 48]),
-    ("gpt_neox-sequential", Family::GptNeox, [67, 24, 2, 3, 3, 8, 56]),
+    (
+        "gpt_neox-parallel",
+        Family::GptNeox,
+        [83, 32, 3, 2, 2, 16, 48],
+    ),
+    (
+        "gpt_neox-sequential",
+        Family::GptNeox,
+        [67, 24, 2, 3, 3, 8, 56],
+    ),
     ("gptj-partial", Family::Gptj, [67, 32, 2, 4, 4, 8, 128]),
     ("gptj-whole", Family::Gptj, [67, 20, 3, 2, 2, 10, 28]),
     ("granite-bias", Family::Granite, [67, 20, 2, 2, 1, 10, 28]),
@@ -50,10 +78,22 @@ const SIZES: [(&str, Family, [usize; 7]); 43] = [
     ("qwen2-tied", Family::Qwen2, [79, 32, 3, 4, 2, 8, 44]),
     ("qwen3-bias", Family::Qwen3, [67, 16, 3, 3, 1, 10, 28]),
     ("qwen3-tied", Family::Qwen3, [73, 24, 3, 4, 2, 12, 40]),
-    ("smollm3-dynamic", Family::Smollm3, [67, 20, 3, 2, 1, 10, 28]),
+    (
+        "smollm3-dynamic",
+        Family::Smollm3,
+        [67, 20, 3, 2, 1, 10, 28],
+    ),
     ("smollm3-tied", Family::Smollm3, [71, 24, 4, 4, 2, 6, 40]),
-    ("starcoder2-nobias", Family::Starcoder2, [67, 30, 2, 3, 1, 10, 28]),
-    ("starcoder2-tied", Family::Starcoder2, [71, 24, 3, 4, 2, 6, 40]),
+    (
+        "starcoder2-nobias",
+        Family::Starcoder2,
+        [67, 30, 2, 3, 1, 10, 28],
+    ),
+    (
+        "starcoder2-tied",
+        Family::Starcoder2,
+        [71, 24, 3, 4, 2, 6, 40],
+    ),
 ];
 
 #[test]
@@ -238,7 +278,14 @@ fn what_is_not_given_is_the_type_s_default() {
         });
         assert_eq!(config.window(), window.as_ref(), "{model_type}");
         let tied = [
-            "gpt2", "gemma2", "smollm3", "gemma3_text", "starcoder2", "cohere", "bloom", "falcon",
+            "gpt2",
+            "gemma2",
+            "smollm3",
+            "gemma3_text",
+            "starcoder2",
+            "cohere",
+            "bloom",
+            "falcon",
         ];
         let tied = tied.contains(&model_type);
         assert_eq!(config.head().tied, tied, "{model_type}");
