@@ -70,7 +70,7 @@ mod tests {
         assert_eq!(eight, powers);
         let twelve: Vec<f64> = slopes(12).collect();
         assert_eq!(twelve[..8], eight);
-        let between = [0.5f64, 1.5, 2.5, 3.5].map(|i| i.exp2().recip());
+        let between = [-0.5, -1.5, -2.5, -3.5].map(f64::exp2);
         assert_eq!(twelve[8..], between);
         assert_eq!(slopes(1).collect::<Vec<_>>(), [1.0 / 256.0]);
     }
