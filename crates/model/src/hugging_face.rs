@@ -5,6 +5,7 @@
 
 mod export;
 
+pub(crate) use export::PADDING;
 pub use export::{ExportOptions, Exported, check_exportable, export};
 
 use std::path::{Path, PathBuf};

@@ -18,6 +18,7 @@ use crate::config::{Biases, ModelConfig, Norm, Wiring};
 use crate::error::HuggingFaceError;
 use crate::exchange::fields::Fields;
 use crate::exchange::rope::{self, RopeFields, WHOLE_HEAD};
+use crate::hugging_face::PADDING;
 use crate::weights::names::{TensorName, as_is, linear, part_of, query_key_value};
 
 pub(super) const DEFINITION: Definition = Definition {
@@ -80,6 +81,7 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
 fn write(config: &DecoderConfig) -> Map<String, Value> {
     let mut fields = write_rotated(config, &ROPE);
     fields.insert("attention_bias".to_owned(), json!(config.bias().qkv));
+    fields.insert(PADDING.to_owned(), Value::Null);
     fields
 }
 

@@ -18,6 +18,7 @@ use crate::error::HuggingFaceError;
 use crate::exchange::fields::Fields;
 use crate::exchange::layers;
 use crate::exchange::rope::{RopeFields, WHOLE_HEAD};
+use crate::hugging_face::PADDING;
 use crate::weights::names::{TensorName, as_is, linear, part_of};
 
 pub(super) const DEFINITION: Definition = Definition {
@@ -93,6 +94,7 @@ fn write(config: &DecoderConfig) -> Map<String, Value> {
     let mut fields = write_rotated(config, &ROPE);
     let window = config.window().map(|window| window.tokens);
     fields.insert("sliding_window".to_owned(), json!(window));
+    fields.insert(PADDING.to_owned(), Value::Null);
     fields
 }
 

@@ -17,6 +17,7 @@ use crate::config::{Biases, FullLayers, Head, LayerPositions, ModelConfig, Norm}
 use crate::error::HuggingFaceError;
 use crate::exchange::fields::Fields;
 use crate::exchange::rope::{RopeFields, WHOLE_HEAD};
+use crate::hugging_face::PADDING;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "smollm3",
@@ -111,5 +112,6 @@ fn write(config: &DecoderConfig) -> Map<String, Value> {
     fields.insert("no_rope_layers".to_owned(), json!(rotated));
     fields.insert("attention_bias".to_owned(), json!(config.bias().qkv));
     fields.insert("mlp_bias".to_owned(), json!(config.bias().feed_forward));
+    fields.insert(PADDING.to_owned(), Value::Null);
     fields
 }

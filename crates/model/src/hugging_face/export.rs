@@ -20,6 +20,9 @@ use crate::reconfigure::{first_difference, object};
 use crate::weights::quantized::{Quantization, QuantizedLayout};
 use crate::weights::{Element, Published, PublishedPacked, published, write};
 
+/// The token id of padding. Some types have a default of their own, which a smaller vocabulary does not have.
+pub(crate) const PADDING: &str = "pad_token_id";
+
 /// The options of an export.
 #[derive(Clone, Debug)]
 pub struct ExportOptions {
@@ -195,7 +198,12 @@ fn described(
     fields.insert("dtype".to_owned(), json!(options.element.torch_name()));
     fields.insert("tie_word_embeddings".to_owned(), json!(config.head().tied));
     fields.insert("vocab_size".to_owned(), json!(config.vocab_size()));
-    fields.extend((exchange.write)(config));
+    for (field, value) in (exchange.write)(config) {
+        // A directory's own token is kept; a family only says that there is none.
+        if field != PADDING || !options.fields.contains_key(PADDING) {
+            fields.insert(field, value);
+        }
+    }
     let refused = |field: String, value: String| HuggingFaceError::NotExpressible {
         model_type: exchange.model_type,
         field,
