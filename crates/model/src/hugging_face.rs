@@ -5,8 +5,9 @@
 
 mod export;
 
-pub use export::{ExportOptions, Exported, check_exportable, export};
+pub(crate) use export::PADDING;
 pub(crate) use export::write_parameters;
+pub use export::{ExportOptions, Exported, check_exportable, export};
 
 use std::path::{Path, PathBuf};
 

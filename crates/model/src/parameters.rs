@@ -288,7 +288,7 @@ impl<B: Backend> CrossAttention<B> {
 }
 
 impl<B: Backend> FeedForwardLayer<B> {
-    fn list(&self, list: &mut List) {
+    fn list(&self, list: &mut ParameterLister) {
         match self {
             Self::Dense(layer) => layer.list(list),
             Self::Experts(mixture) => mixture.list(list),
@@ -297,7 +297,7 @@ impl<B: Backend> FeedForwardLayer<B> {
 }
 
 impl<B: Backend> Mixture<B> {
-    fn list(&self, list: &mut List) {
+    fn list(&self, list: &mut ParameterLister) {
         let role = ParameterRole::Router;
         list.module("router", |list| self.router.list(list, role.clone()));
         for (number, expert) in self.experts.iter().enumerate() {

@@ -141,12 +141,14 @@ pub(super) fn idle(config: &DecoderConfig) -> u128 {
 
 /// Counts the parameters of each component. The totals add up to [`super::Parameters::total`].
 pub fn table(config: &DecoderConfig) -> Vec<ComponentParameters> {
-    let rows = counted(config).into_iter().map(|counted| ComponentParameters {
-        component: counted.component,
-        per_layer: counted.blocks.map(|_| narrow(counted.each)),
-        layers: counted.blocks.map(narrow),
-        total: narrow(counted.total()),
-    });
+    let rows = counted(config)
+        .into_iter()
+        .map(|counted| ComponentParameters {
+            component: counted.component,
+            per_layer: counted.blocks.map(|_| narrow(counted.each)),
+            layers: counted.blocks.map(narrow),
+            total: narrow(counted.total()),
+        });
     rows.collect()
 }
 

@@ -62,8 +62,15 @@ pub(super) fn read(
     segments: usize,
 ) -> Result<EncoderSettings, HuggingFaceError> {
     fields.only("is_decoder", false, "a causal BERT is not supported")?;
-    fields.only("add_cross_attention", false, "cross-attention is not supported")?;
-    if fields.optional_text("position_embedding_type")?.is_some_and(|kind| kind != "absolute") {
+    fields.only(
+        "add_cross_attention",
+        false,
+        "cross-attention is not supported",
+    )?;
+    if fields
+        .optional_text("position_embedding_type")?
+        .is_some_and(|kind| kind != "absolute")
+    {
         return Err(fields.error("position_embedding_type", "must be absolute"));
     }
     let d_model = fields.size("hidden_size", 768)?;
@@ -95,13 +102,22 @@ pub(super) fn write(settings: &EncoderSettings) -> Map<String, Value> {
         ("num_hidden_layers", json!(settings.n_layers)),
         ("num_attention_heads", json!(settings.heads)),
         ("intermediate_size", json!(settings.feed_forward.width)),
-        ("hidden_act", json!(activation_name(settings.feed_forward.activation))),
+        (
+            "hidden_act",
+            json!(activation_name(settings.feed_forward.activation)),
+        ),
         ("layer_norm_eps", json!(settings.norm.epsilon())),
         ("hidden_dropout_prob", json!(settings.dropout)),
-        ("attention_probs_dropout_prob", json!(settings.attention_dropout)),
+        (
+            "attention_probs_dropout_prob",
+            json!(settings.attention_dropout),
+        ),
         ("initializer_range", initializer_range(settings.init)),
     ];
-    fields.map(|(name, value)| (name.to_owned(), value)).into_iter().collect()
+    fields
+        .map(|(name, value)| (name.to_owned(), value))
+        .into_iter()
+        .collect()
 }
 
 const NAMES: &[TensorName] = &[
@@ -117,9 +133,21 @@ const NAMES: &[TensorName] = &[
             "bert.encoder.layer.*.attention.self.value",
         ],
     ),
-    linear("blocks.*.attention.out", "bert.encoder.layer.*.attention.output.dense"),
-    as_is("blocks.*.norm1", "bert.encoder.layer.*.attention.output.LayerNorm"),
-    linear("blocks.*.feed_forward.up", "bert.encoder.layer.*.intermediate.dense"),
-    linear("blocks.*.feed_forward.down", "bert.encoder.layer.*.output.dense"),
+    linear(
+        "blocks.*.attention.out",
+        "bert.encoder.layer.*.attention.output.dense",
+    ),
+    as_is(
+        "blocks.*.norm1",
+        "bert.encoder.layer.*.attention.output.LayerNorm",
+    ),
+    linear(
+        "blocks.*.feed_forward.up",
+        "bert.encoder.layer.*.intermediate.dense",
+    ),
+    linear(
+        "blocks.*.feed_forward.down",
+        "bert.encoder.layer.*.output.dense",
+    ),
     as_is("blocks.*.norm2", "bert.encoder.layer.*.output.LayerNorm"),
 ];

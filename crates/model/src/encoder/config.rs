@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::attention::AttentionConfig;
 use crate::attention::{Mechanism, default_scale};
 use crate::block::BlockConfig;
-use crate::config::{self, Biases, FeedForward, Init, Norm, Wiring};
+use crate::config::{Biases, FeedForward, Init, Norm, Wiring};
 use crate::embeddings::EmbeddingsConfig;
 use crate::error::{ConfigError, InputError};
 use crate::feed_forward::FeedForwardConfig;
@@ -146,7 +146,11 @@ impl TryFrom<EncoderSettings> for EncoderConfig {
         }
         if settings.first_position >= settings.positions {
             let rule = format!("must be less than positions = {}", settings.positions);
-            return Err(ConfigError::new("first_position", settings.first_position, rule));
+            return Err(ConfigError::new(
+                "first_position",
+                settings.first_position,
+                rule,
+            ));
         }
         let (d_model, heads) = (settings.d_model, settings.heads);
         if !d_model.is_multiple_of(heads) {
@@ -175,7 +179,11 @@ impl TryFrom<EncoderSettings> for EncoderConfig {
         if let Some(labels) = settings.head.as_ref().and_then(EncoderHeadConfig::labels)
             && !(1..=LARGEST_SIZE).contains(&labels.len())
         {
-            return Err(ConfigError::new("head.labels", labels.len(), "must name at least one label"));
+            return Err(ConfigError::new(
+                "head.labels",
+                labels.len(),
+                "must name at least one label",
+            ));
         }
         Ok(Self {
             head_dim: d_model / heads,
@@ -257,21 +265,18 @@ impl EncoderConfig {
     /// The blocks. Post-norm blocks end with a norm, so no other follows the last.
     pub fn stack(&self) -> StackConfig {
         let settings = &self.settings;
+        let width = settings.feed_forward.width_for(settings.d_model);
+        let feed_forward = FeedForwardConfig {
+            kind: settings.feed_forward.kind,
+            activation: settings.feed_forward.activation,
+            bias: settings.bias.feed_forward,
+            ..FeedForwardConfig::new(settings.d_model, width)
+        };
         let block = BlockConfig {
-            attention: self.attention(),
-            cross_attention: None,
-            feed_forward: FeedForwardConfig {
-                kind: settings.feed_forward.kind,
-                activation: settings.feed_forward.activation,
-                bias: settings.bias.feed_forward,
-                ..FeedForwardConfig::new(
-                    settings.d_model,
-                    settings.feed_forward.width_for(settings.d_model),
-                )
-            },
             norm: settings.norm,
             wiring: settings.wiring,
             dropout: settings.dropout,
+            ..BlockConfig::new(self.attention(), feed_forward)
         };
         StackConfig {
             final_norm: settings.wiring != Wiring::PostNorm,
@@ -299,8 +304,15 @@ impl EncoderConfig {
         let (embeddings, stack) = (self.embeddings(), self.stack());
         let width = embeddings.d_model as u128;
         let block: u128 = stack.block.norm_parameters()
-            + stack.block.linear_layers().iter().map(|layer| layer.parameters()).sum::<u128>();
-        let norms = [embeddings.norm(), stack.norm_final()].into_iter().flatten();
+            + stack
+                .block
+                .linear_layers()
+                .iter()
+                .map(|layer| layer.parameters())
+                .sum::<u128>();
+        let norms = [embeddings.norm(), stack.norm_final()]
+            .into_iter()
+            .flatten();
         embeddings.tokens()
             + embeddings.positions.parameters(embeddings.d_model)
             + embeddings.segments as u128 * width
@@ -326,7 +338,7 @@ impl EncoderConfig {
     }
 
     /// The normalization.
-    pub(crate) fn norm(&self) -> config::Norm {
+    pub(crate) fn norm(&self) -> Norm {
         self.settings.norm
     }
 }

@@ -70,12 +70,18 @@ fn write(settings: &EncoderSettings) -> Map<String, Value> {
         ("n_layers", json!(settings.n_layers)),
         ("n_heads", json!(settings.heads)),
         ("hidden_dim", json!(settings.feed_forward.width)),
-        ("activation", json!(activation_name(settings.feed_forward.activation))),
+        (
+            "activation",
+            json!(activation_name(settings.feed_forward.activation)),
+        ),
         ("dropout", json!(settings.dropout)),
         ("attention_dropout", json!(settings.attention_dropout)),
         ("initializer_range", initializer_range(settings.init)),
     ];
-    fields.map(|(name, value)| (name.to_owned(), value)).into_iter().collect()
+    fields
+        .map(|(name, value)| (name.to_owned(), value))
+        .into_iter()
+        .collect()
 }
 
 const NAMES: &[TensorName] = &[
@@ -90,9 +96,24 @@ const NAMES: &[TensorName] = &[
             "distilbert.transformer.layer.*.attention.v_lin",
         ],
     ),
-    linear("blocks.*.attention.out", "distilbert.transformer.layer.*.attention.out_lin"),
-    as_is("blocks.*.norm1", "distilbert.transformer.layer.*.sa_layer_norm"),
-    linear("blocks.*.feed_forward.up", "distilbert.transformer.layer.*.ffn.lin1"),
-    linear("blocks.*.feed_forward.down", "distilbert.transformer.layer.*.ffn.lin2"),
-    as_is("blocks.*.norm2", "distilbert.transformer.layer.*.output_layer_norm"),
+    linear(
+        "blocks.*.attention.out",
+        "distilbert.transformer.layer.*.attention.out_lin",
+    ),
+    as_is(
+        "blocks.*.norm1",
+        "distilbert.transformer.layer.*.sa_layer_norm",
+    ),
+    linear(
+        "blocks.*.feed_forward.up",
+        "distilbert.transformer.layer.*.ffn.lin1",
+    ),
+    linear(
+        "blocks.*.feed_forward.down",
+        "distilbert.transformer.layer.*.ffn.lin2",
+    ),
+    as_is(
+        "blocks.*.norm2",
+        "distilbert.transformer.layer.*.output_layer_norm",
+    ),
 ];

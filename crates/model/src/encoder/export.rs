@@ -6,10 +6,10 @@ use std::path::Path;
 use emberlm_kernels::Backend;
 use serde_json::{Map, Value, json};
 
+use super::Encoder;
 use super::config::{EncoderConfig, EncoderHeadConfig, EncoderSettings};
 use super::exchange::{EXCHANGES, EncoderExchange, write_labels};
 use super::hugging_face::{config, source};
-use super::Encoder;
 use crate::error::HuggingFaceError;
 use crate::hugging_face::{CONFIG_FILE, ExportOptions, Exported, write_parameters};
 use crate::weights::published;
@@ -25,7 +25,9 @@ pub fn export<B: Backend>(
     folder: &Path,
     options: &ExportOptions,
 ) -> Result<Exported, HuggingFaceError> {
-    let Some(exchange) = EXCHANGES.into_iter().find(|exchange| exchange.model_type == model_type)
+    let Some(exchange) = EXCHANGES
+        .into_iter()
+        .find(|exchange| exchange.model_type == model_type)
     else {
         return Err(HuggingFaceError::Field {
             field: "model_type".to_owned(),
@@ -66,7 +68,10 @@ fn described(
     let settings = written.settings();
     let head = settings.head.as_ref();
     let mut fields = options.fields.clone();
-    fields.insert("architectures".to_owned(), json!([exchange.architecture(head)]));
+    fields.insert(
+        "architectures".to_owned(),
+        json!([exchange.architecture(head)]),
+    );
     fields.insert("model_type".to_owned(), json!(exchange.model_type));
     fields.insert("dtype".to_owned(), json!(options.element.torch_name()));
     fields.insert("tie_word_embeddings".to_owned(), json!(true));

@@ -57,9 +57,11 @@ impl<B: Backend> EncoderHead<B> {
     ) -> Self {
         let d_model = encoder.d_model();
         let layer = |name: &str, width: usize| {
-            LinearConfig::new(d_model, width)
-                .with_bias(true)
-                .init_from(from, &format!("head.{name}"), OutputRole::Hidden)
+            LinearConfig::new(d_model, width).with_bias(true).init_from(
+                from,
+                &format!("head.{name}"),
+                OutputRole::Hidden,
+            )
         };
         match head {
             EncoderHeadConfig::Pooler => Self::Pooler(layer("dense", d_model)),

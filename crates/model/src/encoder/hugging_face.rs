@@ -44,7 +44,9 @@ impl HuggingFaceEncoder {
         let fields = read_fields(path)?;
         let exchange = exchange(&fields)?;
         let store = open_weights(path)?;
-        let has_pooler = store.names().any(|name| name.ends_with("pooler.dense.weight"));
+        let has_pooler = store
+            .names()
+            .any(|name| name.ends_with("pooler.dense.weight"));
         let config = config(EXCHANGES[exchange], &fields, has_pooler)?;
         Ok(Self {
             path: path.to_owned(),
@@ -141,7 +143,10 @@ pub(super) fn config(
     let fields = Fields::new(fields);
     let settings = (exchange.read)(&fields)?;
     let head = exchange.head(&fields, &settings, has_pooler)?;
-    Ok(EncoderConfig::try_from(EncoderSettings { head, ..settings })?)
+    Ok(EncoderConfig::try_from(EncoderSettings {
+        head,
+        ..settings
+    })?)
 }
 
 /// The tensors of a parameter.

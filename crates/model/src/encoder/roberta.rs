@@ -68,7 +68,10 @@ fn write(settings: &EncoderSettings) -> Map<String, Value> {
 const NAMES: &[TensorName] = &[
     as_is("tokens", "roberta.embeddings.word_embeddings.weight"),
     as_is("positions", "roberta.embeddings.position_embeddings"),
-    as_is("segments", "roberta.embeddings.token_type_embeddings.weight"),
+    as_is(
+        "segments",
+        "roberta.embeddings.token_type_embeddings.weight",
+    ),
     as_is("norm_embedding", "roberta.embeddings.LayerNorm"),
     query_key_value(
         "blocks.*.attention.qkv",
@@ -78,9 +81,21 @@ const NAMES: &[TensorName] = &[
             "roberta.encoder.layer.*.attention.self.value",
         ],
     ),
-    linear("blocks.*.attention.out", "roberta.encoder.layer.*.attention.output.dense"),
-    as_is("blocks.*.norm1", "roberta.encoder.layer.*.attention.output.LayerNorm"),
-    linear("blocks.*.feed_forward.up", "roberta.encoder.layer.*.intermediate.dense"),
-    linear("blocks.*.feed_forward.down", "roberta.encoder.layer.*.output.dense"),
+    linear(
+        "blocks.*.attention.out",
+        "roberta.encoder.layer.*.attention.output.dense",
+    ),
+    as_is(
+        "blocks.*.norm1",
+        "roberta.encoder.layer.*.attention.output.LayerNorm",
+    ),
+    linear(
+        "blocks.*.feed_forward.up",
+        "roberta.encoder.layer.*.intermediate.dense",
+    ),
+    linear(
+        "blocks.*.feed_forward.down",
+        "roberta.encoder.layer.*.output.dense",
+    ),
     as_is("blocks.*.norm2", "roberta.encoder.layer.*.output.LayerNorm"),
 ];

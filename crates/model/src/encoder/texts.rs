@@ -72,7 +72,11 @@ impl<B: Backend> Encoder<B> {
             ids.extend(text.ids.iter().map(|&id| i64::from(id)));
             positions.extend((first..first + text.ids.len()).map(|position| position as i64));
             if segmented {
-                let of = |token| text.segments.get(token).map_or(0, |&segment| i64::from(segment));
+                let of = |token| {
+                    text.segments
+                        .get(token)
+                        .map_or(0, |&segment| i64::from(segment))
+                };
                 segments.extend((0..text.ids.len()).map(of));
             }
         }

@@ -85,7 +85,7 @@ impl RelativeStackConfig {
         RelativeStack {
             stack: self.stack.init_from(from),
             relative_bias: RelativeBias {
-                weight: from.map(
+                weight: from.linear(
                     "relative_bias.weight",
                     shape,
                     attention.d_model,
