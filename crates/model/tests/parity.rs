@@ -4,11 +4,11 @@
 //!
 //! Linear attention, isolated documents and ragged passes have no fixtures and are compared between backends.
 
-mod checks;
+pub mod checks;
 #[cfg(feature = "vulkan")]
 mod documents;
 mod families;
-mod fixture;
+pub mod fixture;
 mod linear_attention;
 mod optimize;
 mod ragged;
@@ -184,7 +184,7 @@ fn isolated_documents_on_vulkan() {
 
 /// The best available Vulkan device, or a software device.
 #[cfg(feature = "vulkan")]
-fn vulkan_device() -> burn::backend::wgpu::WgpuDevice {
+pub fn vulkan_device() -> burn::backend::wgpu::WgpuDevice {
     use burn::backend::wgpu::{WgpuDevice, graphics::Vulkan, init_setup};
 
     static SETUP: std::sync::Once = std::sync::Once::new();
