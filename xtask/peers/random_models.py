@@ -24,7 +24,8 @@ ACTIVATIONS = [
 ]
 TYPES = [
     "gpt2", "gptj", "gpt_neox", "llama", "mistral", "qwen2", "qwen3", "gemma2", "mixtral", "qwen2_moe", "qwen3_moe",
-    "olmoe",
+    "olmoe", "olmo2", "olmo3", "smollm3", "phi3", "granite", "gemma3_text", "starcoder2", "cohere", "glm4", "bloom",
+    "falcon",
 ]
 
 
@@ -35,7 +36,16 @@ def rope(rng):
         "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
         "original_max_position_embeddings": rng.choice([16, 32, 64]),
     }
-    kinds = [{"rope_type": "default"}, {"rope_type": "linear", "factor": rng.choice([2.0, 3.5])}, llama3]
+    yarn = {
+        "rope_type": "yarn", "factor": rng.choice([2.0, 8.0]), "beta_fast": rng.choice([32.0, 4.0]),
+        "beta_slow": rng.choice([1.0, 0.25]), "truncate": rng.random() < 0.5,
+        "original_max_position_embeddings": rng.choice([16, 32]),
+    }
+    yarn |= rng.choice([{}, {"attention_factor": 1.3}, {"mscale": 1.0, "mscale_all_dim": 0.5}])
+    kinds = [
+        {"rope_type": "default"}, {"rope_type": "linear", "factor": rng.choice([2.0, 3.5])}, llama3, yarn,
+        {"rope_type": "dynamic", "factor": rng.choice([2.0, 4.0])},
+    ]
     return rng.choice([None, *(kind | base for kind in kinds)])
 
 
@@ -43,6 +53,65 @@ def experts(rng):
     """The experts of a token, and the number of all."""
     count = rng.choice([2, 3, 4, 7])
     return {"num_experts_per_tok": rng.choice([n for n in (1, 2, 3) if n <= count])}, count
+
+
+def either(rng, **more):
+    """Each of some fields set to one of its values, or left out."""
+    return {name: rng.choice(values) for name, values in more.items() if rng.random() < 0.8}
+
+
+def newer(kind, rng, common, heads, head_dim):
+    """The types since OLMo 2; `common` has LLaMA's fields."""
+    layers = common["num_hidden_layers"]
+    flag = [True, False]
+    mixed = [rng.choice(["sliding_attention", "full_attention"]) for _ in range(layers)]
+    if kind in ("olmo3", "gemma3_text"):
+        full = common.pop("rope_parameters", None) or {"rope_type": "default"}
+        full.pop("truncate", None)  # transformers looks for it in the wrong place
+        sliding = rng.choice([{"rope_type": "default"}, {"rope_type": "linear", "factor": 2.0, "rope_theta": 700.0}])
+        common |= {"rope_parameters": {"full_attention": full, "sliding_attention": sliding}, "layer_types": mixed}
+        common |= {"sliding_window": rng.choice([3, 9, 100]), "attention_bias": rng.random() < 0.5}
+    if kind == "gemma3_text":
+        common |= {"hidden_activation": common.pop("hidden_act"), "hidden_size": heads * rng.choice([4, head_dim])}
+        common |= either(rng, query_pre_attn_scalar=[4, 7, 144], final_logit_softcapping=[None, 2.0, 30.0])
+        return transformers.Gemma3TextConfig(**common)
+    if kind == "glm4":
+        return transformers.Glm4Config(**common, **either(rng, attention_bias=flag))
+    del common["head_dim"]
+    common["hidden_size"] = heads * head_dim
+    if kind == "olmo2":
+        return transformers.Olmo2Config(**common, **either(rng, attention_bias=flag))
+    if kind == "olmo3":
+        return transformers.Olmo3Config(**common)
+    if kind == "smollm3":
+        some = rng.choice([{}, {"no_rope_layer_interval": 2}, {"no_rope_layers": [rng.choice([0, 1]) for _ in range(layers)]}])
+        return transformers.SmolLM3Config(**common, **some, **either(rng, attention_bias=flag, mlp_bias=flag))
+    if kind == "granite":
+        factors = either(
+            rng, embedding_multiplier=[12.0, 3], attention_multiplier=[0.2, 0.0078125], residual_multiplier=[0.22, 1.5],
+            logits_scaling=[8.0, 3.0, 0.7],
+        )
+        return transformers.GraniteConfig(**common, **factors, **either(rng, attention_bias=flag, mlp_bias=flag))
+    if kind == "phi3":
+        return transformers.Phi3Config(**common, sliding_window=rng.choice([None, 3, 9, 100]))
+    epsilon = common.pop("rms_norm_eps")
+    if kind == "starcoder2":
+        some = either(rng, use_bias=flag, sliding_window=[None, 3, 9, 100], norm_epsilon=[epsilon])
+        return transformers.Starcoder2Config(**common, **some)
+    if kind == "cohere":
+        some = either(rng, attention_bias=flag, logit_scale=[0.0625, 1.0, 3.3], layer_norm_eps=[epsilon])
+        return transformers.CohereConfig(**common, **some)
+    names = ["vocab_size", "tie_word_embeddings", "hidden_size", "num_hidden_layers", "num_attention_heads", "pad_token_id"]
+    some = {name: common[name] for name in names} | either(rng, layer_norm_epsilon=[epsilon])
+    if kind == "bloom":
+        return transformers.BloomConfig(**some, seq_length=common["max_position_embeddings"])
+    some |= {"max_position_embeddings": common["max_position_embeddings"], "activation": common["hidden_act"]}
+    some |= {name: common[name] for name in ["rope_parameters"] if name in common}
+    some |= either(rng, bias=flag, ffn_hidden_size=[20, 40])
+    if rng.random() < 0.5:
+        some |= {"new_decoder_architecture": True, "num_kv_heads": common["num_key_value_heads"]}
+        return transformers.FalconConfig(**some, **either(rng, num_ln_in_parallel_attn=[1, 2]))
+    return transformers.FalconConfig(**some, **either(rng, multi_query=flag, parallel_attn=flag))
 
 
 def config(rng, types):
@@ -77,6 +146,13 @@ def config(rng, types):
     }
     if positions:
         common["rope_parameters"] = positions
+    if kind in TYPES[TYPES.index("olmo2"):]:
+        if kind in ("glm4", "phi3"):
+            common["head_dim"] = head_dim = rng.choice([4, 8, 16])
+            positions = {"rope_type": "default", "rope_theta": 500.0} if kind == "phi3" else positions
+            if positions:
+                common["rope_parameters"] = positions | {"partial_rotary_factor": rng.choice([0.5, 1.0])}
+        return newer(kind, rng, common | {"pad_token_id": None}, heads, head_dim)
     if kind == "llama":
         return transformers.LlamaConfig(attention_bias=rng.random() < 0.5, mlp_bias=rng.random() < 0.5, **common)
     if kind == "mistral":
@@ -171,7 +247,7 @@ def main():
     parser.add_argument("binary", type=pathlib.Path)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=120)
-    parser.add_argument("--types", nargs="+", default=TYPES)
+    parser.add_argument("--types", nargs="+", choices=TYPES, default=TYPES)
     arguments = parser.parse_args()
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()

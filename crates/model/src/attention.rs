@@ -11,11 +11,13 @@ use emberlm_kernels::{
     AttentionMask, AttentionOptions, Backend, Precision, Reach, SelfAttention, ops,
 };
 
+use crate::alibi::AlibiSlopes;
 use crate::config::{self, QkNormSpan};
 use crate::context::{AttentionContext, reject_mask};
 use crate::encoder::RowGroup;
 use crate::error::ContextError;
 use crate::features::FeatureTable;
+use crate::heads::{merge_heads, normed, rotated, take_heads};
 use crate::init::{Initializer, OutputRole};
 use crate::kv_cache::{CachedRows, LayerCache};
 use crate::linear::{Linear, LinearConfig};
@@ -39,8 +41,10 @@ pub struct AttentionConfig {
     pub out_bias: bool,
     /// Normalization of queries and keys, if any.
     pub qk_norm: Option<config::Norm>,
-    /// The elements that it is over.
+    /// The elements that one norm of queries or keys covers.
     pub qk_norm_span: QkNormSpan,
+    /// True if scores have a linear bias by distance (ALiBi).
+    pub alibi: bool,
     /// Rule that weights the values.
     pub mechanism: Mechanism,
 }
@@ -83,6 +87,7 @@ impl AttentionConfig {
             out_bias: false,
             qk_norm: None,
             qk_norm_span: QkNormSpan::Head,
+            alibi: false,
             mechanism: Mechanism::Softmax {
                 reach: Reach::Causal,
                 scale: default_scale(head_dim),
@@ -116,7 +121,7 @@ impl AttentionConfig {
         let norm = self.qk_norm?;
         let heads = match self.qk_norm_span {
             QkNormSpan::Head => [1, 1],
-            QkNormSpan::Whole => [self.heads, self.kv_heads],
+            QkNormSpan::Projection => [self.heads, self.kv_heads],
         };
         Some(heads.map(|heads| NormConfig::new(norm, heads * self.head_dim)))
     }
@@ -144,10 +149,13 @@ impl AttentionConfig {
             q_norm,
             k_norm,
             features: FeatureTable::init(self, from.device()),
+            alibi: self
+                .alibi
+                .then(|| AlibiSlopes::init(self.heads, from.device())),
+            qk_norm_span: self.qk_norm_span,
             heads: self.heads,
             kv_heads: self.kv_heads,
             head_dim: self.head_dim,
-            qk_norm_span: self.qk_norm_span,
             options: options(self.mechanism),
         }
     }
@@ -206,14 +214,16 @@ pub struct Attention<B: BurnBackend> {
     pub k_norm: Option<Norm<B>>,
     /// Random features of linear attention; `None` with a softmax.
     features: Option<FeatureTable<B>>,
+    /// Slopes of ALiBi's linear biases, if any.
+    alibi: Option<AlibiSlopes<B>>,
+    #[module(skip)]
+    qk_norm_span: QkNormSpan,
     #[module(skip)]
     heads: usize,
     #[module(skip)]
     kv_heads: usize,
     #[module(skip)]
     head_dim: usize,
-    #[module(skip)]
-    qk_norm_span: QkNormSpan,
     #[module(skip)]
     options: AttentionOptions,
 }
@@ -255,13 +265,14 @@ impl<B: Backend> Attention<B> {
             cache,
         } = context;
         let [_, seq, _] = x.dims();
+        let offset = cache.as_ref().map_or(0, |cache| cache.len());
+        let mask = self.biased(mask, offset, seq);
         let is_plain = self.features.is_none() && self.q_norm.is_none() && self.k_norm.is_none();
         let mixed = if is_plain && cache.is_none() {
             let angles = rotary.map(|table| table.angles(0, seq));
             let qkv = self.qkv.forward(x, None);
             ops::self_attention(qkv, angles, mask, self.kernel_config())
         } else {
-            let offset = cache.as_ref().map_or(0, |cache| cache.len());
             let angles = rotary.map(|table| table.angles(offset, seq));
             let (q, k, v) = self.project(x, angles.as_ref());
             merge_heads(self.mix(q, k, v, mask, cache)) // [batch, seq, heads · head_dim]
@@ -287,7 +298,9 @@ impl<B: Backend> Attention<B> {
                 let rows = |of: &Tensor<B, 4>| of.clone().narrow(2, first, seq);
                 let (q, k, v) = (rows(&q), rows(&k), rows(&v));
                 first += seq;
-                merge_heads(self.mix(q, k, v, AttentionMask::default(), cache))
+                let offset = cache.as_ref().map_or(0, |cache| cache.len());
+                let mask = self.biased(AttentionMask::default(), offset, seq);
+                merge_heads(self.mix(q, k, v, mask, cache))
             });
         let mixed = joined(mixed.collect()); // [1, rows, heads · head_dim]
         self.out.forward(mixed, residual)
@@ -354,7 +367,9 @@ impl<B: Backend> Attention<B> {
         rotary: Option<&RotaryTable<B>>,
         mask: AttentionMask<B>,
     ) -> Tensor<B, 4> {
-        let angles = rotary.map(|table| table.angles(0, x.dims()[1]));
+        let seq = x.dims()[1];
+        let angles = rotary.map(|table| table.angles(0, seq));
+        let mask = self.biased(mask, 0, seq);
         let (q, k, _) = self.project(x, angles.as_ref());
         match &self.features {
             Some(features) => ops::linear_attention_weights(q, k, features.rows()),
@@ -374,6 +389,7 @@ impl<B: Backend> Attention<B> {
         let q = self.normed_heads(&self.q_norm, &qkv, 0..heads);
         let k = self.normed_heads(&self.k_norm, &qkv, heads..heads + kv_heads);
         let v = take_heads(&qkv, heads + kv_heads..heads + 2 * kv_heads, head_dim);
+
         match angles {
             Some(angles) => (rotated(q, angles), rotated(k, angles), v),
             None => (q, k, v),
@@ -388,12 +404,20 @@ impl<B: Backend> Attention<B> {
         heads: Range<usize>,
     ) -> Tensor<B, 4> {
         let (head_dim, count) = (self.head_dim, heads.len());
-        let (Some(norm), QkNormSpan::Whole) = (norm, self.qk_norm_span) else {
+        let (Some(norm), QkNormSpan::Projection) = (norm, self.qk_norm_span) else {
             return normed(norm, take_heads(projected, heads, head_dim));
         };
         let columns = projected.clone();
         let columns = columns.narrow(2, heads.start * head_dim, count * head_dim);
         take_heads(&norm.forward(columns), 0..count, head_dim)
+    }
+
+    /// Adds the linear biases of `seq` queries from position `offset` to a mask, if the attention has any.
+    fn biased(&self, mask: AttentionMask<B>, offset: usize, seq: usize) -> AttentionMask<B> {
+        match &self.alibi {
+            Some(slopes) => slopes.added(mask, offset, seq),
+            None => mask,
+        }
     }
 
     /// Returns the weighted sum of the values for each query; the cache's values precede the new ones.
@@ -429,20 +453,6 @@ impl<B: Backend> Attention<B> {
     }
 }
 
-/// Splits a range of columns into heads: `[batch, seq, all]` to `[batch, heads, seq, head_dim]`.
-pub(crate) fn take_heads<B: Backend>(
-    projected: &Tensor<B, 3>,
-    heads: Range<usize>,
-    head_dim: usize,
-) -> Tensor<B, 4> {
-    let [batch, seq, _] = projected.dims();
-    projected
-        .clone()
-        .narrow(2, heads.start * head_dim, heads.len() * head_dim)
-        .reshape([batch, seq, heads.len(), head_dim])
-        .swap_dims(1, 2)
-}
-
 /// Concatenates rows, `[1, rows, width]` each; one tensor is not copied.
 fn joined<B: Backend>(mut rows: Vec<Tensor<B, 3>>) -> Tensor<B, 3> {
     match (rows.len(), rows.pop()) {
@@ -451,25 +461,5 @@ fn joined<B: Backend>(mut rows: Vec<Tensor<B, 3>>) -> Tensor<B, 3> {
             rows.extend(last);
             Tensor::cat(rows, 1)
         }
-    }
-}
-
-/// Merges heads: `[batch, heads, seq, head_dim]` to `[batch, seq, heads · head_dim]`.
-pub(crate) fn merge_heads<B: Backend>(x: Tensor<B, 4>) -> Tensor<B, 3> {
-    let [batch, heads, seq, head_dim] = x.dims();
-    x.swap_dims(1, 2).reshape([batch, seq, heads * head_dim])
-}
-
-/// Rotates `x` `[batch, heads, seq, head_dim]` by the angles of its tokens.
-fn rotated<B: Backend>(x: Tensor<B, 4>, angles: &ops::Angles<B>) -> Tensor<B, 4> {
-    let (cos, sin) = (angles.cos.clone(), angles.sin.clone());
-    ops::rotary(angles.layout, x, cos, sin)
-}
-
-/// Normalizes the heads of `x` `[batch, heads, seq, head_dim]`; returns `x` if there is no norm.
-pub(crate) fn normed<B: Backend>(norm: &Option<Norm<B>>, x: Tensor<B, 4>) -> Tensor<B, 4> {
-    match norm {
-        Some(norm) => norm.forward(x),
-        None => x,
     }
 }

@@ -14,8 +14,9 @@
 //!               ▼                           ▼
 //! ```
 //!
-//! `sandwich` is `pre_norm` with another norm after each sublayer, before the sublayer's output is added. An optional
-//! cross-attention is wired like the other sublayers and runs between them; in `parallel` it is a third branch.
+//! `sandwich` is `pre_norm` with another norm after each sublayer, before the sublayer's output is added. `output_norm`
+//! has only those norms after the sublayers, as `norm1` and `norm2`. An optional cross-attention is wired like the other
+//! sublayers and runs between them; in `parallel` it is a third branch.
 
 use burn::module::Module;
 use burn::tensor::backend::Backend as BurnBackend;
@@ -54,6 +55,8 @@ pub struct BlockConfig {
     pub norm: config::Norm,
     /// The order of sublayers and norms.
     pub wiring: Wiring,
+    /// Factor on a sublayer's output, if any.
+    pub residual_scale: Option<f64>,
     /// Probability of dropping an element of a sublayer's output during training.
     pub dropout: f64,
 }
@@ -68,6 +71,7 @@ impl BlockConfig {
             experts: None,
             norm: config::Norm::Rms { epsilon: 1e-6 },
             wiring: Wiring::PreNorm,
+            residual_scale: None,
             dropout: 0.0,
         }
     }
@@ -173,6 +177,7 @@ impl BlockConfig {
             feed_forward: self.init_feed_forward(from, &format!("{path}.feed_forward")),
             norm2_after: norms.after.map(init),
             wiring: self.wiring,
+            residual_scale: self.residual_scale,
             residual_dropout: self.dropout,
         }
     }
@@ -231,6 +236,8 @@ pub struct Block<B: BurnBackend> {
     pub norm2_after: Option<Norm<B>>,
     #[module(skip)]
     wiring: Wiring,
+    #[module(skip)]
+    residual_scale: Option<f64>,
     #[module(skip)]
     residual_dropout: f64,
 }
@@ -325,17 +332,26 @@ impl<B: Backend> Block<B> {
                 });
                 self.second_norm(self.feed(x.clone(), x, routings))
             }
+            Wiring::OutputNorm => {
+                let x = self.added_normed(x.clone(), Some(&self.norm1), attend(x, None));
+                let x = self.crossed(x, memory, |cross, x, memory| {
+                    let attended = cross.attend(x.clone(), memory, None);
+                    self.added_normed(x, cross.norm.as_ref(), attended)
+                });
+                let fed = self.feed_forward.forward(x.clone(), None, routings);
+                self.added_normed(x, self.norm2.as_ref(), fed)
+            }
             Wiring::Sandwich => {
                 let normed = self.norm1.forward(x.clone());
-                let x = self.added_after(x, &self.norm1_after, attend(normed, None));
+                let x = self.added_normed(x, self.norm1_after.as_ref(), attend(normed, None));
                 let x = self.crossed(x, memory, |cross, x, memory| {
                     let normed = self.cross_norm(cross, x.clone());
                     let attended = cross.attend(normed, memory, None);
-                    self.added_after(x, &cross.norm_after, attended)
+                    self.added_normed(x, cross.norm_after.as_ref(), attended)
                 });
                 let normed = self.second_norm(x.clone());
                 let fed = self.feed_forward.forward(normed, None, routings);
-                self.added_after(x, &self.norm2_after, fed)
+                self.added_normed(x, self.norm2_after.as_ref(), fed)
             }
             Wiring::Parallel { .. } => {
                 let normed = self.norm1.forward(x.clone());
@@ -388,7 +404,7 @@ impl<B: Backend> Block<B> {
     ) -> Tensor<B, 4> {
         let x = match self.wiring {
             Wiring::PreNorm | Wiring::Sandwich | Wiring::Parallel { .. } => self.norm1.forward(x),
-            Wiring::PostNorm => x,
+            Wiring::PostNorm | Wiring::OutputNorm => x,
         };
         self.attention.run_weights(x, rotary, mask)
     }
@@ -405,31 +421,39 @@ impl<B: Backend> Block<B> {
         })
     }
 
-    /// Adds a sublayer's output to the residual stream. Without dropout in between, the sublayer's last matrix product
-    /// accumulates into the residual stream.
+    /// Adds a sublayer's output to the residual stream. Without dropout or a factor in between, the sublayer's last
+    /// matrix product accumulates into the residual stream.
     fn added(
         &self,
         residual: Tensor<B, 3>,
         sublayer: impl FnOnce(Option<Tensor<B, 3>>) -> Tensor<B, 3>,
     ) -> Tensor<B, 3> {
-        if self.residual_dropout == 0.0 {
+        if self.residual_dropout == 0.0 && self.residual_scale.is_none() {
             return sublayer(Some(residual));
         }
-        residual + dropout(sublayer(None), self.residual_dropout)
+        residual + self.scaled(dropout(sublayer(None), self.residual_dropout))
     }
 
     /// Adds a sublayer's output to the residual stream after `norm`, if any.
-    fn added_after(
+    fn added_normed(
         &self,
         residual: Tensor<B, 3>,
-        norm: &Option<Norm<B>>,
+        norm: Option<&Norm<B>>,
         output: Tensor<B, 3>,
     ) -> Tensor<B, 3> {
         let output = match norm {
             Some(norm) => norm.forward(output),
             None => output,
         };
-        residual + dropout(output, self.residual_dropout)
+        residual + self.scaled(dropout(output, self.residual_dropout))
+    }
+
+    /// Applies the factor on a sublayer's output.
+    fn scaled(&self, output: Tensor<B, 3>) -> Tensor<B, 3> {
+        match self.residual_scale {
+            Some(scale) => output * scale,
+            None => output,
+        }
     }
 
     /// Applies the norm of the cross-attention, or the first norm if it is shared.

@@ -1,5 +1,6 @@
 //! Validated model configuration, and the component configurations derived from it. `rules` holds the rules.
 
+mod positions;
 mod rules;
 
 use emberlm_kernels::{Activation, Reach};
@@ -7,8 +8,8 @@ use emberlm_kernels::{Activation, Reach};
 use crate::attention::{AttentionConfig, Mechanism, default_scale};
 use crate::block::BlockConfig;
 use crate::config::{
-    AttentionKind, Biases, DropoutSite, Experts, Family, FeedForward, Head, Init, ModelConfig,
-    Norm, Position, Window, Wiring,
+    AttentionKind, Biases, DropoutSite, Experts, Family, FeedForward, Head, Init, LayerPositions,
+    ModelConfig, Norm, Position, Window, Wiring,
 };
 use crate::embeddings::EmbeddingsConfig;
 use crate::error::InputError;
@@ -17,7 +18,7 @@ use crate::lm_head::LmHeadConfig;
 use crate::mixture::MixtureConfig;
 use crate::position::{AddedPositionsConfig, RotaryConfig};
 use crate::router_loss::RouterCoefficients;
-use crate::stack::StackConfig;
+use crate::stack::{LayerRotaryConfig, StackConfig};
 
 /// A validated configuration: every size is set and every rule holds. [`DecoderConfig::try_from`] builds one;
 /// [`DecoderConfig::embeddings`], [`DecoderConfig::stack`] and [`DecoderConfig::lm_head`] return the configurations
@@ -180,10 +181,12 @@ impl DecoderConfig {
             positions: match self.filled.position {
                 Position::Learned => AddedPositionsConfig::Learned { seq_len },
                 Position::Sinusoidal => AddedPositionsConfig::Sinusoidal { seq_len },
-                Position::Rotary { .. } | Position::None => AddedPositionsConfig::None,
+                Position::Rotary { .. } | Position::Alibi | Position::None => {
+                    AddedPositionsConfig::None
+                }
             },
             segments: 0,
-            scale: self.filled.scale_embedding,
+            scale: self.embedding_scale(),
             norm: self.filled.norm_embedding.then_some(self.filled.norm),
             dropout: self.dropout_at(DropoutSite::Embedding),
         }
@@ -200,6 +203,7 @@ impl DecoderConfig {
                 experts: self.mixture(),
                 norm: self.filled.norm,
                 wiring: self.filled.wiring,
+                residual_scale: self.filled.residual_scale,
                 dropout: self.dropout_at(DropoutSite::Residual),
             },
             full_layers: self.window().map_or_else(Vec::new, |window| {
@@ -209,6 +213,7 @@ impl DecoderConfig {
                 .experts()
                 .map_or_else(Vec::new, |experts| experts.dense_layers.clone()),
             rotary: self.rotary(),
+            layer_rotary: self.layer_rotary(),
             final_norm: true,
         }
     }
@@ -236,6 +241,7 @@ impl DecoderConfig {
             out_bias: self.filled.bias.attention_out,
             qk_norm: self.filled.qk_norm.then_some(self.filled.norm),
             qk_norm_span: self.filled.qk_norm_span,
+            alibi: self.filled.position == Position::Alibi,
             mechanism: match &self.filled.attention {
                 AttentionKind::Softmax {
                     window,
@@ -309,8 +315,32 @@ impl DecoderConfig {
                 layout,
                 scaling,
             }),
-            Position::Learned | Position::Sinusoidal | Position::None => None,
+            Position::Learned | Position::Sinusoidal | Position::Alibi | Position::None => None,
         }
+    }
+
+    /// The positions of blocks that differ from those of the other blocks, if any.
+    pub fn layer_positions(&self) -> Option<&LayerPositions> {
+        self.filled.layer_positions.as_ref()
+    }
+
+    /// The rotation of blocks with other positions, if any.
+    fn layer_rotary(&self) -> Option<LayerRotaryConfig> {
+        let positions = self.filled.layer_positions.as_ref()?;
+        let rotary = match *positions {
+            LayerPositions::None { .. } => None,
+            LayerPositions::Rotary { base, scaling, .. } => {
+                self.rotary().map(|rotary| RotaryConfig {
+                    base,
+                    scaling,
+                    ..rotary
+                })
+            }
+        };
+        Some(LayerRotaryConfig {
+            layers: positions.layers().layers(self.filled.n_layers),
+            rotary,
+        })
     }
 
     /// Hidden width of the feed-forward layer.
@@ -344,10 +374,24 @@ impl DecoderConfig {
 
     /// Factor on the logits, if any.
     pub fn logit_scale(&self) -> Option<f64> {
-        self.filled
-            .head
-            .scaled
-            .then(|| 1.0 / (self.filled.d_model as f64).sqrt())
+        let head = self.filled.head;
+        let by_width = || {
+            head.scaled
+                .then(|| 1.0 / (self.filled.d_model as f64).sqrt())
+        };
+        head.scale.or_else(by_width)
+    }
+
+    /// Factor on the token embeddings, if any.
+    pub fn embedding_scale(&self) -> Option<f64> {
+        let raw = &self.filled;
+        let by_width = || raw.scale_embedding.then(|| (raw.d_model as f64).sqrt());
+        raw.embedding_scale.or_else(by_width)
+    }
+
+    /// Factor on the outputs of sublayers, if any.
+    pub fn residual_scale(&self) -> Option<f64> {
+        self.filled.residual_scale
     }
 
     /// The dropout probability at a site: 0 if dropout does not act there.

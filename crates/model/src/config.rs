@@ -3,9 +3,11 @@
 mod attention;
 mod derived;
 mod legacy;
+mod positions;
 
-pub use attention::{AttentionKind, FullLayers, Window};
+pub use attention::{AttentionKind, FullLayers, QkNormSpan, Window};
 pub use derived::DerivedSize;
+pub use positions::{LayerPositions, RotaryScaling};
 
 use documented::DocumentedFields;
 use serde::de::Error as _;
@@ -18,7 +20,7 @@ use emberlm_kernels::{Activation, RotaryLayout};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
 #[serde(remote = "Self", deny_unknown_fields)]
 pub struct ModelConfig {
-    /// The published family; it determines the tensor names of exchanged weights: "pocket", "vanilla", "prenorm", "cs336", "gpt2", "gptj", "gpt_neox", "llama", "mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "olmoe", "gemma2" or "palm".
+    /// The published family; it determines the tensor names of exchanged weights: "pocket", "vanilla", "prenorm", "cs336", "gpt2", "gptj", "gpt_neox", "llama", "mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "olmoe", "gemma2", "olmo2", "olmo3", "smollm3", "phi3", "granite", "gemma3_text", "starcoder2", "cohere", "glm4", "bloom", "falcon" or "palm".
     pub family: Family,
     /// Number of token ids; by default the dataset's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -39,7 +41,7 @@ pub struct ModelConfig {
     pub head_dim: Option<usize>,
     /// Normalize queries and keys per head before attention, with the model's norm.
     pub qk_norm: bool,
-    /// The elements that the norm of queries and keys is over: "head" (each head) or "whole" (all heads together, with a gain for each element); by default "head".
+    /// The elements that one norm of queries or keys covers: "head" (each head) or "projection" (all heads together, with a gain for each element); by default "head".
     #[serde(default, skip_serializing_if = "QkNormSpan::is_head")]
     pub qk_norm_span: QkNormSpan,
     /// Probability of dropping an element during training.
@@ -49,6 +51,12 @@ pub struct ModelConfig {
     /// Multiply the embeddings by √d_model before positions are added.
     #[serde(default)]
     pub scale_embedding: bool,
+    /// Factor on the embeddings instead of √d_model; by default none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub embedding_scale: Option<f64>,
+    /// Factor on the output of each sublayer before it is added to the residual stream; by default none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub residual_scale: Option<f64>,
     /// Normalize the embeddings before the first block.
     pub norm_embedding: bool,
     /// The linear layers that have a bias.
@@ -58,16 +66,19 @@ pub struct ModelConfig {
     pub attention: AttentionKind,
     /// The normalization: kind "layer" { bias, epsilon }, "rms" { epsilon }, "offset_rms" { epsilon } (gain 1 + w) or "unit_rms" { epsilon } (no parameters, epsilon outside of the root).
     pub norm: Norm,
-    /// The positions: kind "learned", "sinusoidal", "rotary" { dims (default: the whole head), base, layout "half_split" or "interleaved", scaling } or "none".
+    /// The positions: kind "learned", "sinusoidal", "rotary" { dims (default: the whole head), base, layout "half_split" or "interleaved", scaling }, "alibi" or "none".
     pub position: Position,
+    /// Positions of some blocks that differ from the rotary ones of `position`: kind "none" { layers } or "rotary" { layers, base, scaling }; layers is a list or { every = 4 }.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layer_positions: Option<LayerPositions>,
     /// The feed-forward layer: kind "dense" or "gated", activation "relu", "relu_squared", "gelu", "gelu_tanh" or "silu", and its hidden width (default expansion · d_model) or its expansion (default 4).
     pub feed_forward: FeedForward,
     /// A mixture of experts in place of the feed-forward layer, whose kind and activation its experts have; 0 for none: count (default 8), active (experts per token, default 2), width (default feed_forward's), normalize (divide the weights of a token's experts by their sum, as a softmax over only the chosen logits does), shared_width (an expert of every token with a sigmoid gate; default none), balance_loss and z_loss (coefficients of the router's losses in training; default 0), dense_layers (blocks that keep the feed-forward layer).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub experts: Option<Experts>,
-    /// The order of sublayers and norms in a block: kind "pre_norm", "post_norm", "sandwich" or "parallel" { shared_norm }.
+    /// The order of sublayers and norms in a block: kind "pre_norm", "post_norm", "output_norm", "sandwich" or "parallel" { shared_norm }.
     pub wiring: Wiring,
-    /// The output projection: tied to the embedding or not, with or without bias, scaled by 1/√d_model or not, soft_cap (default none).
+    /// The output projection: tied to the embedding or not, with or without bias, scaled by 1/√d_model or by scale (default none), soft_cap (default none).
     pub head: Head,
     /// Weight initialization: kind "normal" { std, scale_residual }, "fan_in" (PyTorch's defaults), "le_cun", "truncated_xavier" or "small".
     pub init: Init,
@@ -124,6 +135,28 @@ pub enum Family {
     Olmoe,
     /// Gemma 2.
     Gemma2,
+    /// OLMo 2.
+    Olmo2,
+    /// OLMo 3.
+    Olmo3,
+    /// SmolLM3.
+    Smollm3,
+    /// Phi-3 and Phi-4.
+    Phi3,
+    /// Granite 3 (dense).
+    Granite,
+    /// The text models of Gemma 3.
+    Gemma3Text,
+    /// StarCoder2.
+    Starcoder2,
+    /// Command R.
+    Cohere,
+    /// GLM-4.
+    Glm4,
+    /// BLOOM.
+    Bloom,
+    /// Falcon.
+    Falcon,
     /// PaLM.
     Palm,
 }
@@ -168,23 +201,6 @@ impl Norm {
     }
 }
 
-/// The elements that the norm of queries and keys is over.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum QkNormSpan {
-    /// Each head, with one gain for all heads.
-    #[default]
-    Head,
-    /// All heads together, with a gain for each element (OLMo).
-    Whole,
-}
-
-impl QkNormSpan {
-    fn is_head(&self) -> bool {
-        *self == Self::Head
-    }
-}
-
 /// Encoding of token positions.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
@@ -206,33 +222,10 @@ pub enum Position {
         #[serde(default)]
         scaling: RotaryScaling,
     },
+    /// Adds `-slope · distance` to the scores, with a fixed slope per head (Press et al. 2021, "ALiBi").
+    Alibi,
     /// No encoding; only the causal mask conveys order.
     None,
-}
-
-/// Scaling of the rotary frequencies for longer contexts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
-pub enum RotaryScaling {
-    /// Unchanged frequencies.
-    #[default]
-    None,
-    /// Divides all frequencies by a factor (Chen et al. 2023, "position interpolation").
-    Linear {
-        /// The divisor.
-        factor: f64,
-    },
-    /// LLaMA 3.1's scaling: lengthens long wavelengths, keeps short ones and interpolates smoothly in between.
-    Llama3 {
-        /// The divisor of the lowest frequencies.
-        factor: f64,
-        /// Frequencies with wavelengths above `original_seq_len / low_frequency_factor` are divided by the full factor.
-        low_frequency_factor: f64,
-        /// Frequencies with wavelengths below `original_seq_len / high_frequency_factor` stay unchanged.
-        high_frequency_factor: f64,
-        /// Context length, in tokens, that the model was originally trained with.
-        original_seq_len: usize,
-    },
 }
 
 /// The feed-forward layer of a block.
@@ -347,6 +340,8 @@ pub enum Wiring {
     PreNorm,
     /// `norm(x + f(x))`, with a norm after the last block.
     PostNorm,
+    /// `x + norm(f(x))`, with a norm after the last block (OLMo 2).
+    OutputNorm,
     /// `x + norm(f(norm(x)))`: four norms per block (Gemma 2), with a norm after the last block.
     Sandwich,
     /// `x + attention(norm(x)) + feed_forward(norm(x))`, with a norm after the last block.
@@ -390,6 +385,9 @@ pub struct Head {
     /// True if logits are multiplied by 1/√d_model, before a bias is added.
     #[serde(default)]
     pub scaled: bool,
+    /// Factor on the logits instead of 1/√d_model, before a bias is added.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scale: Option<f64>,
     /// Bounds logits to ±cap by `cap · tanh(logits / cap)`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub soft_cap: Option<f64>,

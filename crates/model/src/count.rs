@@ -178,7 +178,7 @@ mod tests {
     // Counts from `transformers` 5.23: `AutoModelForCausalLM.from_config(…).num_parameters()` on the `meta` device.
     #[test]
     fn parameter_counts_match_transformers() {
-        let published: [(&str, usize); 30] = [
+        let published: [(&str, usize); 49] = [
             ("gpt2-small", 124_439_808),
             ("gpt2-medium", 354_823_168),
             ("gpt2-large", 774_030_080),
@@ -209,6 +209,25 @@ mod tests {
             ("gemma2-2b", 2_614_341_888),
             ("gemma2-9b", 9_241_705_984),
             ("gemma2-27b", 27_227_128_320),
+            ("olmo2-1b", 1_484_916_736),
+            ("olmo2-7b", 7_298_617_344),
+            ("olmo3-7b", 7_298_011_136),
+            ("smollm3-3b", 3_075_098_624),
+            ("phi3-mini-4k", 3_821_079_552),
+            ("phi4", 14_659_507_200),
+            ("granite-3-2b", 2_533_531_648),
+            ("granite-3-8b", 8_170_848_256),
+            ("gemma3-270m", 268_098_176),
+            ("gemma3-1b", 999_885_952),
+            ("starcoder2-3b", 3_030_371_328),
+            ("starcoder2-7b", 7_173_923_840),
+            ("command-r", 34_980_831_232),
+            ("glm4-9b", 9_400_279_040),
+            ("bloom-560m", 559_214_592),
+            ("bloom-1b1", 1_065_314_304),
+            ("bloom-7b1", 7_069_016_064),
+            ("falcon-7b", 6_921_720_704),
+            ("falcon-40b", 41_303_293_952),
         ];
         for (name, count) in published {
             assert_eq!(parameters(&preset(name)).total, count, "{name}");

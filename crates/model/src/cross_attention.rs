@@ -6,8 +6,9 @@ use burn::tensor::{Device, Int, Tensor};
 
 use emberlm_kernels::{AttentionMask, AttentionOptions, Backend, Precision, Reach, ops};
 
-use crate::attention::{default_scale, merge_heads, normed, take_heads};
+use crate::attention::default_scale;
 use crate::config;
+use crate::heads::{merge_heads, normed, take_heads};
 use crate::init::{Initializer, OutputRole};
 use crate::linear::{Linear, LinearConfig};
 use crate::norm::{Norm, NormConfig};

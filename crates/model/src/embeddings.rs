@@ -25,8 +25,8 @@ pub struct EmbeddingsConfig {
     pub positions: AddedPositionsConfig,
     /// Number of segment vectors, one of which is added to each token (BERT's token types); 0 for none.
     pub segments: usize,
-    /// True if token embeddings are multiplied by `√d_model`.
-    pub scale: bool,
+    /// Factor on the token embeddings, if any.
+    pub scale: Option<f64>,
     /// Norm of the embeddings, if any.
     pub norm: Option<config::Norm>,
     /// Probability of dropping an element during training.
@@ -41,7 +41,7 @@ impl EmbeddingsConfig {
             d_model,
             positions: AddedPositionsConfig::None,
             segments: 0,
-            scale: false,
+            scale: None,
             norm: None,
             dropout: 0.0,
         }
@@ -69,7 +69,7 @@ impl EmbeddingsConfig {
             segments: (self.segments > 0)
                 .then(|| from.embedding("segments", [self.segments, self.d_model])),
             norm_embedding: self.norm().map(|norm| norm.init(from.device())),
-            scale: self.scale.then(|| (self.d_model as f64).sqrt()),
+            scale: self.scale,
             dropout: self.dropout,
         }
     }

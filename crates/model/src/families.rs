@@ -3,22 +3,33 @@
 //! To add a family, add a file here with its equations, sizes and tensor names, a variant of [`Family`], and a line in
 //! `Family::definition`.
 
+mod bloom;
+mod cohere;
 mod cs336;
+mod falcon;
 mod gemma2;
+mod gemma3_text;
+mod glm4;
 mod gpt2;
 mod gpt_neox;
 mod gptj;
+mod granite;
 mod llama;
 mod mistral;
 mod mixtral;
+mod olmo2;
+mod olmo3;
 mod olmoe;
 mod palm;
+mod phi3;
 mod pocket;
 mod prenorm;
 mod qwen2;
 mod qwen2_moe;
 mod qwen3;
 mod qwen3_moe;
+mod smollm3;
+mod starcoder2;
 mod vanilla;
 
 use crate::checked::DecoderConfig;
@@ -67,7 +78,7 @@ struct Definition {
 
 impl Family {
     /// Every family.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 28] = [
         Self::Pocket,
         Self::Vanilla,
         Self::Prenorm,
@@ -84,6 +95,17 @@ impl Family {
         Self::Qwen3Moe,
         Self::Olmoe,
         Self::Gemma2,
+        Self::Olmo2,
+        Self::Olmo3,
+        Self::Smollm3,
+        Self::Phi3,
+        Self::Granite,
+        Self::Gemma3Text,
+        Self::Starcoder2,
+        Self::Cohere,
+        Self::Glm4,
+        Self::Bloom,
+        Self::Falcon,
         Self::Palm,
     ];
 
@@ -105,6 +127,17 @@ impl Family {
             Self::Qwen3Moe => qwen3_moe::DEFINITION,
             Self::Olmoe => olmoe::DEFINITION,
             Self::Gemma2 => gemma2::DEFINITION,
+            Self::Olmo2 => olmo2::DEFINITION,
+            Self::Olmo3 => olmo3::DEFINITION,
+            Self::Smollm3 => smollm3::DEFINITION,
+            Self::Phi3 => phi3::DEFINITION,
+            Self::Granite => granite::DEFINITION,
+            Self::Gemma3Text => gemma3_text::DEFINITION,
+            Self::Starcoder2 => starcoder2::DEFINITION,
+            Self::Cohere => cohere::DEFINITION,
+            Self::Glm4 => glm4::DEFINITION,
+            Self::Bloom => bloom::DEFINITION,
+            Self::Falcon => falcon::DEFINITION,
             Self::Palm => palm::DEFINITION,
         }
     }
@@ -121,11 +154,9 @@ impl Family {
 
     /// Returns the source of the parameter at `path` in the family's published checkpoints; `None` if they lack it.
     pub fn source(self, config: &DecoderConfig, path: &str) -> Option<Source> {
-        names::source(
-            self.definition().names,
-            &config.stack().block.attention,
-            path,
-        )
+        let rows = self.definition().names.iter();
+        let rows = rows.filter(|row| row.applies_to(config));
+        names::source(rows, &config.stack().block.attention, path)
     }
 
     /// The model type in `transformers`, if it supports the family.
@@ -179,10 +210,13 @@ fn common(family: Family) -> ModelConfig {
             DropoutSite::Residual,
         ],
         scale_embedding: false,
+        embedding_scale: None,
+        residual_scale: None,
         norm_embedding: false,
         bias: Biases::all(false),
         norm: Norm::Rms { epsilon: 1e-5 },
         position: rotary(None, 10_000.0, RotaryLayout::HalfSplit),
+        layer_positions: None,
         feed_forward: FeedForward::gated(Activation::Silu),
         experts: None,
         wiring: Wiring::PreNorm,
@@ -190,6 +224,7 @@ fn common(family: Family) -> ModelConfig {
             tied: false,
             bias: false,
             scaled: false,
+            scale: None,
             soft_cap: None,
         },
         init: Init::Normal {

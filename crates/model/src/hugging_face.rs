@@ -5,6 +5,7 @@
 
 mod export;
 
+pub(crate) use export::PADDING;
 pub(crate) use export::write_parameters;
 pub use export::{ExportOptions, Exported, check_exportable, export};
 

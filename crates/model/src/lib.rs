@@ -52,6 +52,7 @@
 
 #![recursion_limit = "256"]
 
+mod alibi;
 mod attention;
 mod block;
 pub mod checked;
@@ -70,6 +71,7 @@ mod exchange;
 pub mod families;
 mod features;
 mod feed_forward;
+mod heads;
 pub mod hugging_face;
 mod init;
 pub mod kv_cache;

@@ -28,5 +28,5 @@ pub use crate::lm_head::{LmHead, LmHeadConfig};
 pub use crate::mixture::{Mixture, MixtureConfig, Routing, SharedExpert};
 pub use crate::norm::{Norm, NormConfig};
 pub use crate::position::{AddedPositions, AddedPositionsConfig, RotaryConfig, RotaryTable};
-pub use crate::stack::{Stack, StackConfig};
+pub use crate::stack::{LayerRotaryConfig, Stack, StackConfig};
 pub use emberlm_kernels::{AttentionMask, Reach};

@@ -1,6 +1,6 @@
 //! Position encodings: vectors added to the embeddings, and rotations of queries and keys.
 
-use std::f64::consts::PI;
+mod scaling;
 
 use burn::module::{Module, Param};
 use burn::tensor::backend::Backend as BurnBackend;
@@ -160,12 +160,14 @@ impl RotaryConfig {
             ..
         } = *self;
         let pairs = dims.div_ceil(2);
+        let frequencies = scaling::frequencies(base, dims, seq_len, scaling);
+        let factor = scaling::factor(scaling);
         let table = |f: fn(f64) -> f64| {
             let values = (0..seq_len).flat_map(|position| {
-                (0..pairs).map(move |i| {
-                    let frequency = base.powf(-((2 * i) as f64) / dims as f64);
-                    f(position as f64 * scale_frequency(frequency, scaling)) as f32
-                })
+                let angle = move |frequency: &f64| position as f64 * frequency;
+                frequencies
+                    .iter()
+                    .map(move |of| (factor * f(angle(of))) as f32)
             });
             let data = TensorData::new(values.collect(), [seq_len, pairs]);
             Tensor::from_data(data, device)
@@ -212,67 +214,5 @@ impl<B: Backend> RotaryTable<B> {
             cos: self.cos.clone().select(0, positions.clone()), // [rows, pairs]
             sin: self.sin.clone().select(0, positions.clone()),
         }
-    }
-}
-
-/// Applies a scaling to a frequency.
-fn scale_frequency(frequency: f64, scaling: RotaryScaling) -> f64 {
-    match scaling {
-        RotaryScaling::None => frequency,
-        RotaryScaling::Linear { factor } => frequency / factor,
-        RotaryScaling::Llama3 {
-            factor,
-            low_frequency_factor: low,
-            high_frequency_factor: high,
-            original_seq_len,
-        } => {
-            // Full rotations of the pair within the original context.
-            let rotations = original_seq_len as f64 * frequency / (2.0 * PI);
-            let kept = ((rotations - low) / (high - low)).clamp(0.0, 1.0);
-            frequency * kept + frequency / factor * (1.0 - kept)
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn assert_scaled(scaling: RotaryScaling, frequency: f64, expected: f64) {
-        let found = scale_frequency(frequency, scaling);
-        assert!(
-            (found / expected - 1.0).abs() < 1e-12,
-            "{frequency}: {found}, not {expected}"
-        );
-    }
-
-    #[test]
-    fn linear_scaling_divides_every_frequency() {
-        let scaling = RotaryScaling::Linear { factor: 4.0 };
-        assert_scaled(scaling, 1.0, 0.25);
-        assert_scaled(scaling, 0.01, 0.0025);
-    }
-
-    // LLaMA 3.1's parameters. A pair with t rotations in 8192 tokens has the frequency 2πt/8192. Between 1 and 4
-    // rotations, the fraction (t - 1)/3 of the frequency is kept and the rest is divided by 8.
-    #[test]
-    fn llama3_scaling_matches_hand_calculation() {
-        let scaling = RotaryScaling::Llama3 {
-            factor: 8.0,
-            low_frequency_factor: 1.0,
-            high_frequency_factor: 4.0,
-            original_seq_len: 8192,
-        };
-        let frequency = |rotations: f64| 2.0 * PI * rotations / 8192.0;
-        assert_scaled(scaling, 1.0, 1.0);
-        assert_scaled(scaling, frequency(4.0), frequency(4.0));
-        assert_scaled(scaling, frequency(2.5), frequency(2.5) * (0.5 + 0.5 / 8.0));
-        assert_scaled(
-            scaling,
-            frequency(2.0),
-            frequency(2.0) * (1.0 / 3.0 + 2.0 / 3.0 / 8.0),
-        );
-        assert_scaled(scaling, frequency(1.0), frequency(1.0) / 8.0);
-        assert_scaled(scaling, frequency(0.3), frequency(0.3) / 8.0);
     }
 }

@@ -86,15 +86,14 @@ impl<B: Backend> Decoder<B> {
             Tensor::<B, 1, Int>::from_data(TensorData::new(positions, [total]), &device);
         let ids = Tensor::<B, 2, Int>::from_data(TensorData::new(ids, [1, total]), &device);
         let mut x = self.embeddings.forward_at(ids, &positions, None);
-        let rotary = self.stack.rotary();
-        let angles = rotary.map(|table| table.angles_at(&positions));
+        let angles = self.stack.angles_at(&positions);
         for (layer, block) in self.stack.blocks.iter().enumerate() {
             let sequences = chunks.iter_mut().filter(|chunk| !chunk.tokens.is_empty());
             let sequences = sequences.map(|chunk| CachedRows {
                 rows: chunk.tokens.len(),
                 cache: chunk.cache.layer(layer),
             });
-            x = block.ragged(x, angles.as_ref(), sequences.collect()); // [1, rows, d_model]
+            x = block.ragged(x, angles.of(layer), sequences.collect()); // [1, rows, d_model]
         }
         let sums = summed.into_iter().map(|rows| {
             let states = x.clone().narrow(1, rows.start, rows.len());

@@ -77,11 +77,16 @@ pub(crate) fn first_difference(
 ) -> Option<(String, String)> {
     let (expected, other) = (object(&computed(expected)), object(&computed(other)));
     let ignored = |field: &str| TRAINING_ONLY.contains(&field) || except.contains(&field);
-    expected
-        .into_iter()
-        .filter(|(field, _)| !ignored(field))
-        .find(|(field, value)| other.get(field) != Some(value))
-        .map(|(field, value)| (field, value.to_string()))
+    // Unset fields are absent, so a field that only `other` has differs too.
+    let fields = expected.keys().chain(other.keys());
+    fields
+        .filter(|field| !ignored(field))
+        .find(|field| expected.get(*field) != other.get(*field))
+        .map(|field| {
+            let value = expected.get(field);
+            let value = value.map_or("unset".to_owned(), Value::to_string);
+            (field.clone(), value)
+        })
 }
 
 /// A configuration without the coefficients of losses, which do not affect the outputs.

@@ -2,9 +2,9 @@
 
 use burn::module::Module;
 use burn::tensor::backend::Backend as BurnBackend;
-use burn::tensor::{Bool, Device, Tensor};
+use burn::tensor::{Bool, Device, Int, Tensor};
 
-use emberlm_kernels::{Backend, Reach};
+use emberlm_kernels::{Backend, Reach, ops};
 
 use crate::attention::{AttentionConfig, Mechanism};
 use crate::block::{Block, BlockConfig};
@@ -28,6 +28,8 @@ pub struct StackConfig {
     pub dense_layers: Vec<usize>,
     /// Rotary positions of queries and keys, if any.
     pub rotary: Option<RotaryConfig>,
+    /// Blocks with another rotation, if any.
+    pub layer_rotary: Option<LayerRotaryConfig>,
     /// True if a norm follows the last block.
     pub final_norm: bool,
 }
@@ -41,6 +43,7 @@ impl StackConfig {
             full_layers: Vec::new(),
             dense_layers: Vec::new(),
             rotary: None,
+            layer_rotary: None,
             final_norm: true,
         }
     }
@@ -114,8 +117,29 @@ impl StackConfig {
             blocks: (0..self.n_layers).map(block).collect(),
             norm_final: self.norm_final().map(|norm| norm.init(from.device())),
             rotary: self.rotary.map(|rotary| rotary.init(from.device())),
+            layer_rotary: self.layer_rotary.as_ref().map(|other| LayerRotary {
+                table: other.rotary.map(|rotary| rotary.init(from.device())),
+                layers: other.layers.clone(),
+            }),
         }
     }
+}
+
+/// Blocks whose rotation of queries and keys differs from the others'.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LayerRotaryConfig {
+    /// Indices of the blocks, from 0.
+    pub layers: Vec<usize>,
+    /// Their rotation, if any.
+    pub rotary: Option<RotaryConfig>,
+}
+
+/// The rotary table of [`LayerRotaryConfig`].
+#[derive(Module, Debug)]
+struct LayerRotary<B: BurnBackend> {
+    table: Option<RotaryTable<B>>,
+    #[module(skip)]
+    layers: Vec<usize>,
 }
 
 /// A sequence of blocks, followed by an optional norm.
@@ -171,6 +195,7 @@ pub struct Stack<B: BurnBackend> {
     /// Norm after the last block.
     pub norm_final: Option<Norm<B>>,
     rotary: Option<RotaryTable<B>>,
+    layer_rotary: Option<LayerRotary<B>>,
 }
 
 impl<B: Backend> Stack<B> {
@@ -282,7 +307,8 @@ impl<B: Backend> Stack<B> {
         let mut weights = Vec::with_capacity(self.blocks.len());
         for (layer, block) in self.blocks.iter().enumerate() {
             let mask = context.mask.clone();
-            weights.push(block.run_attention_weights(x.clone(), self.rotary(), mask));
+            let rotary = self.rotary(layer);
+            weights.push(block.run_attention_weights(x.clone(), rotary, mask));
             x = block.run(x, self.context(layer, &context));
         }
         weights
@@ -296,7 +322,7 @@ impl<B: Backend> Stack<B> {
     ) -> BlockContext<'a, B> {
         BlockContext {
             attention: AttentionContext {
-                rotary: self.rotary(),
+                rotary: self.rotary(layer),
                 mask: context.mask.clone(),
                 cache: None,
             },
@@ -313,7 +339,41 @@ impl<B: Backend> Stack<B> {
         }
     }
 
-    pub(crate) fn rotary(&self) -> Option<&RotaryTable<B>> {
-        self.rotary.as_ref()
+    /// The rotation in block `layer`.
+    fn rotary(&self, layer: usize) -> Option<&RotaryTable<B>> {
+        match &self.layer_rotary {
+            Some(other) if other.layers.contains(&layer) => other.table.as_ref(),
+            _ => self.rotary.as_ref(),
+        }
+    }
+
+    /// The angles of `positions` `[rows]` in every block.
+    pub(crate) fn angles_at(&self, positions: &Tensor<B, 1, Int>) -> LayerAngles<'_, B> {
+        let other = self.layer_rotary.as_ref();
+        let angles_of = |table: &RotaryTable<B>| table.angles_at(positions);
+        LayerAngles {
+            most: self.rotary.as_ref().map(angles_of),
+            others: other.map(|other| {
+                let angles = other.table.as_ref().map(angles_of);
+                (other.layers.as_slice(), angles)
+            }),
+        }
+    }
+}
+
+/// The angles of rows in each block.
+pub(crate) struct LayerAngles<'a, B: Backend> {
+    most: Option<ops::Angles<B>>,
+    /// The blocks with another rotation, and their angles.
+    others: Option<(&'a [usize], Option<ops::Angles<B>>)>,
+}
+
+impl<B: Backend> LayerAngles<'_, B> {
+    /// The angles in block `layer`.
+    pub(crate) fn of(&self, layer: usize) -> Option<&ops::Angles<B>> {
+        match &self.others {
+            Some((layers, angles)) if layers.contains(&layer) => angles.as_ref(),
+            _ => self.most.as_ref(),
+        }
     }
 }

@@ -38,10 +38,19 @@ impl ModelConfig {
             *dims = dims.filter(|&dims| dims < head_dim).map(|_| 2);
             if let RotaryScaling::Llama3 {
                 original_seq_len, ..
+            }
+            | RotaryScaling::Dynamic {
+                original_seq_len, ..
+            }
+            | RotaryScaling::Yarn {
+                original_seq_len, ..
             } = scaling
             {
                 *original_seq_len = 8;
             }
+        }
+        if let Some(positions) = &mut self.layer_positions {
+            *positions.layers_mut() = FullLayers::Every { every: 2 };
         }
         // Large enough that attention is far from uniform and activations are far from linear.
         self.init = Init::Normal {

@@ -152,6 +152,14 @@ fn normal(kind: ParameterKind) -> InitialDistribution {
     }
 }
 
+/// Lozhkov et al. 2024: the `initializer_range` of the published models.
+fn starcoder2(kind: ParameterKind) -> InitialDistribution {
+    match normal(kind) {
+        InitialDistribution::Normal(_) => InitialDistribution::Normal(0.018042),
+        other => other,
+    }
+}
+
 /// Defaults of PyTorch's `Embedding` and `Linear`.
 fn fan_in(kind: ParameterKind) -> InitialDistribution {
     match kind {
@@ -217,6 +225,15 @@ fn expected(family: Family) -> (Scheme, usize) {
         Family::Qwen3Moe => (normal, 51),
         Family::Olmoe => (normal, 51),
         Family::Gemma2 => (normal, 29),
+        Family::Olmo2 | Family::Olmo3 => (normal, 30),
+        Family::Smollm3 | Family::Granite => (normal, 23),
+        Family::Phi3 => (normal, 24),
+        Family::Gemma3Text => (normal, 35),
+        Family::Starcoder2 => (starcoder2, 39),
+        Family::Cohere => (normal, 20),
+        Family::Glm4 => (normal, 33),
+        Family::Bloom => (normal, 41),
+        Family::Falcon => (normal, 21),
         Family::Palm => (le_cun, 20),
     }
 }

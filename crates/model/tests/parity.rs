@@ -69,6 +69,17 @@ macro_rules! transformers {
                 qwen2_tied = "qwen2-tied",
                 qwen3_tied = "qwen3-tied",
                 gemma2_tied = "gemma2-tied",
+                olmo2_gqa = "olmo2-gqa",
+                olmo3_mixed = "olmo3-mixed",
+                smollm3_tied = "smollm3-tied",
+                phi3_window = "phi3-window",
+                granite_tied = "granite-tied",
+                gemma3_text_mixed = "gemma3_text-mixed",
+                starcoder2_tied = "starcoder2-tied",
+                cohere_tied = "cohere-tied",
+                glm4_half = "glm4-half",
+                bloom_slopes = "bloom-slopes",
+                falcon_multiquery = "falcon-multiquery",
             ]
         );
     };
@@ -101,6 +112,16 @@ macro_rules! variants {
                 qwen2_mixed = "qwen2-mixed",
                 qwen3_bias = "qwen3-bias",
                 gemma2_bias = "gemma2-bias",
+                olmo2_yarn = "olmo2-yarn",
+                smollm3_dynamic = "smollm3-dynamic",
+                phi3_gqa = "phi3-gqa",
+                granite_bias = "granite-bias",
+                gemma3_text_pattern = "gemma3_text-pattern",
+                starcoder2_nobias = "starcoder2-nobias",
+                cohere_bias = "cohere-bias",
+                glm4_nobias = "glm4-nobias",
+                falcon_grouped = "falcon-grouped",
+                falcon_sequential = "falcon-sequential",
             ]
         );
     };

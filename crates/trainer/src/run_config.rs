@@ -132,6 +132,9 @@ const OPTIONAL_KEYS: [(&[&str], &[&str]); 6] = [
             "head_dim",
             "experts",
             "qk_norm_span",
+            "embedding_scale",
+            "residual_scale",
+            "layer_positions",
         ],
     ),
     (&["model", "experts"], &["width", "shared_width"]),
@@ -141,7 +144,7 @@ const OPTIONAL_KEYS: [(&[&str], &[&str]); 6] = [
         &["model", "attention"],
         &["window", "scale", "soft_cap", "features"],
     ),
-    (&["model", "head"], &["soft_cap"]),
+    (&["model", "head"], &["scale", "soft_cap"]),
 ];
 
 fn unset_optional_sizes(table: &mut Table) {

@@ -218,7 +218,7 @@ fn models_without_a_hugging_face_type_are_rejected() {
     exit 1
     --- stderr
     error: `transformers` has no type for the family `pocket`
-    hint: it has types for gpt2, gptj, gpt_neox, llama, mistral, mixtral, qwen2, qwen2_moe, qwen3, qwen3_moe, olmoe, gemma2; this model's own checkpoint is a safetensors file already
+    hint: it has types for gpt2, gptj, gpt_neox, llama, mistral, mixtral, qwen2, qwen2_moe, qwen3, qwen3_moe, olmoe, gemma2, olmo2, olmo3, smollm3, phi3, granite, gemma3_text, starcoder2, cohere, glm4, bloom, falcon; this model's own checkpoint is a safetensors file already
     ");
     let small = "--vocab-size 20 --set model.d_model=8 --set model.n_layers=1 --set model.heads=2 --set model.seq_len=8";
     sandbox

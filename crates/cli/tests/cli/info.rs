@@ -128,6 +128,25 @@ fn without_a_subject_the_presets_are_listed() {
       gemma2-2b         2,614,341,888   Gemma 2, 2B parameters, tied
       gemma2-9b         9,241,705,984   Gemma 2, 9B parameters, tied
       gemma2-27b       27,227,128,320   Gemma 2, 27B parameters, tied
+      olmo2-1b           1,484,916,736   OLMo 2, 1B parameters
+      olmo2-7b           7,298,617,344   OLMo 2, 7B parameters
+      olmo3-7b           7,298,011,136   OLMo 3, 7B parameters
+      smollm3-3b         3,075,098,624   SmolLM3, 3B parameters, tied
+      phi3-mini-4k       3,821,079,552   Phi-3 mini, 3.8B parameters, a window of 2047 tokens
+      phi4              14,659,507,200   Phi-4, 14B parameters
+      granite-3-2b       2,533,531,648   Granite 3.0, 2B parameters, tied
+      granite-3-8b       8,170,848,256   Granite 3.0, 8B parameters, tied
+      gemma3-270m          268,098,176   Gemma 3, 270M parameters, tied
+      gemma3-1b            999,885,952   Gemma 3, 1B parameters, tied
+      starcoder2-3b      3,030,371,328   StarCoder2, 3B parameters, tied
+      starcoder2-7b      7,173,923,840   StarCoder2, 7B parameters, tied
+      command-r         34,980,831,232   Command R, 35B parameters, tied
+      glm4-9b            9,400,279,040   GLM-4 0414, 9B parameters
+      bloom-560m           559,214,592   BLOOM, 560M parameters, tied
+      bloom-1b1          1,065,314,304   BLOOM, 1.1B parameters, tied
+      bloom-7b1          7,069,016,064   BLOOM, 7.1B parameters, tied
+      falcon-7b          6,921,720,704   Falcon, 7B parameters, tied
+      falcon-40b        41,303,293,952   Falcon, 40B parameters, tied
       palm-8b           8,632,012,800   PaLM's smallest size
       palm-62b         62,495,662,080   PaLM's middle size
       palm-540b       540,356,474,880   PaLM's largest size

@@ -1,15 +1,11 @@
 //! Rules that a model configuration must satisfy.
 
-use emberlm_kernels::RotaryLayout;
-
 use super::DecoderConfig;
 use crate::attention::default_scale;
 use crate::config::{
-    AttentionKind, DropoutSite, Experts, FullLayers, Init, ModelConfig, Position, QkNormSpan,
-    RotaryScaling, Window,
+    AttentionKind, DropoutSite, Experts, FullLayers, Init, ModelConfig, Position, Window,
 };
 use crate::error::ConfigError;
-use crate::position::RotaryConfig;
 
 impl TryFrom<ModelConfig> for DecoderConfig {
     type Error = ConfigError;
@@ -18,6 +14,8 @@ impl TryFrom<ModelConfig> for DecoderConfig {
         let config = with_defaults(raw)?;
         config.check_attention()?;
         config.check_position()?;
+        config.check_layer_positions()?;
+        config.check_scales()?;
         config.check_components()?;
         Ok(config)
     }
@@ -73,6 +71,13 @@ fn with_defaults(mut raw: ModelConfig) -> Result<DecoderConfig, ConfigError> {
     if let Position::Rotary { dims, .. } = &mut raw.position {
         dims.get_or_insert(head_dim);
     }
+    if let Some(positions) = &mut raw.layer_positions {
+        let layers = positions.layers_mut();
+        *layers = FullLayers::Listed(layers.layers(raw.n_layers));
+    }
+    // A stack too short for the pattern has no such blocks.
+    raw.layer_positions
+        .take_if(|positions| *positions.layers() == FullLayers::NONE);
     let kv_heads = raw.kv_heads_or_derived();
     raw.kv_heads = Some(kv_heads);
     raw.head_dim = Some(head_dim);
@@ -94,7 +99,7 @@ fn within(field: &'static str, value: usize, largest: usize) -> Result<(), Confi
     }
 }
 
-fn positive(field: &'static str, value: f64) -> Result<(), ConfigError> {
+pub(super) fn positive(field: &'static str, value: f64) -> Result<(), ConfigError> {
     if value.is_finite() && value > 0.0 {
         Ok(())
     } else {
@@ -107,10 +112,6 @@ impl DecoderConfig {
         if self.kv_heads > self.filled.heads || !self.filled.heads.is_multiple_of(self.kv_heads) {
             let rule = format!("must divide heads = {}", self.filled.heads);
             return Err(ConfigError::new("kv_heads", self.kv_heads, rule));
-        }
-        if self.filled.qk_norm_span == QkNormSpan::Whole && !self.filled.qk_norm {
-            let rule = "must be head if qk_norm is false";
-            return Err(ConfigError::new("qk_norm_span", "whole", rule));
         }
         match &self.filled.attention {
             AttentionKind::Softmax {
@@ -158,36 +159,6 @@ impl DecoderConfig {
             }
             _ => Ok(()),
         }
-    }
-
-    fn check_position(&self) -> Result<(), ConfigError> {
-        let Some(RotaryConfig {
-            dims,
-            base,
-            layout,
-            scaling,
-            ..
-        }) = self.rotary()
-        else {
-            return Ok(());
-        };
-        let head_dim = self.head_dim;
-        let (rotated, rule) = match layout {
-            // As in GPT-NeoX, an odd number rotates one element more, but the frequencies use the odd number.
-            RotaryLayout::HalfSplit => (
-                dims.checked_next_multiple_of(2),
-                format!("must be at most head_dim = {head_dim}, rounded up to even"),
-            ),
-            RotaryLayout::Interleaved => (
-                Some(dims).filter(|dims| dims.is_multiple_of(2)),
-                format!("must be even and at most head_dim = {head_dim}"),
-            ),
-        };
-        if dims == 0 || rotated.is_none_or(|rotated| rotated > head_dim) {
-            return Err(ConfigError::new("position.dims", dims, rule));
-        }
-        positive("position.base", base)?;
-        check_scaling(scaling)
     }
 
     fn check_experts(&self, experts: &Experts) -> Result<(), ConfigError> {
@@ -243,31 +214,12 @@ impl DecoderConfig {
     }
 }
 
-fn check_scaling(scaling: RotaryScaling) -> Result<(), ConfigError> {
-    match scaling {
-        RotaryScaling::None => Ok(()),
-        RotaryScaling::Linear { factor } => positive("position.scaling.factor", factor),
-        RotaryScaling::Llama3 {
-            factor,
-            low_frequency_factor: low,
-            high_frequency_factor: high,
-            original_seq_len,
-        } => {
-            positive("position.scaling.factor", factor)?;
-            positive("position.scaling.low_frequency_factor", low)?;
-            if !(high.is_finite() && high > low) {
-                let rule = format!("must be above low_frequency_factor = {low}");
-                let field = "position.scaling.high_frequency_factor";
-                return Err(ConfigError::new(field, high, rule));
-            }
-            positive("position.scaling.original_seq_len", original_seq_len as f64)
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use emberlm_kernels::RotaryLayout;
+
     use super::*;
+    use crate::config::RotaryScaling;
     use crate::error::InputError;
     use crate::families::{self, Family};
 
@@ -365,8 +317,6 @@ mod tests {
         assert_eq!(with(|experts| experts.z_loss = -1.0), expected);
         let expected = "model.experts.dense_layers = 4: must be below n_layers = 4";
         assert_eq!(with(|experts| experts.dense_layers = vec![4]), expected);
-        let expected = "model.qk_norm_span = whole: must be head if qk_norm is false";
-        assert_eq!(error_of(|c| c.qk_norm_span = QkNormSpan::Whole), expected);
     }
 
     #[test]

@@ -132,6 +132,23 @@ impl Window {
     }
 }
 
+/// The elements that one norm of queries or keys covers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum QkNormSpan {
+    /// Each head is normalized separately, with the same gain.
+    #[default]
+    Head,
+    /// All heads are normalized together, with a gain for each element (OLMo 2, OLMoE).
+    Projection,
+}
+
+impl QkNormSpan {
+    pub(super) fn is_head(&self) -> bool {
+        *self == Self::Head
+    }
+}
+
 fn is_zero(count: &usize) -> bool {
     *count == 0
 }

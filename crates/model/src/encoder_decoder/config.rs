@@ -82,6 +82,7 @@ impl EncoderDecoderSettings {
                 tied: true,
                 bias: false,
                 scaled: true,
+                scale: None,
                 soft_cap: None,
             },
             dropout: 0.0,
@@ -164,6 +165,7 @@ fn check_numbers(settings: &EncoderDecoderSettings) -> Result<(), ConfigError> {
     for (field, value) in [
         ("norm.epsilon", settings.norm.epsilon()),
         ("init_factor", settings.init_factor),
+        ("head.scale", settings.head.scale.unwrap_or(1.0)),
         ("head.soft_cap", settings.head.soft_cap.unwrap_or(1.0)),
     ] {
         if !(value.is_finite() && value > 0.0) {
@@ -273,10 +275,11 @@ impl EncoderDecoderConfig {
     pub fn lm_head(&self) -> LmHeadConfig {
         let settings = &self.settings;
         let width = settings.d_model;
+        let by_width = || settings.head.scaled.then(|| 1.0 / (width as f64).sqrt());
         LmHeadConfig {
             tied: settings.head.tied,
             bias: settings.head.bias,
-            scale: settings.head.scaled.then(|| 1.0 / (width as f64).sqrt()),
+            scale: settings.head.scale.or_else(by_width),
             soft_cap: settings.head.soft_cap,
             ..LmHeadConfig::new(settings.vocab_size, width)
         }

@@ -129,6 +129,7 @@ impl Exchange {
                 tied,
                 bias: false,
                 scaled: scaled && self.scales,
+                scale: None,
                 soft_cap: None,
             },
             dropout: fields.number("dropout_rate", 0.1)?,

@@ -179,7 +179,21 @@ impl<'a> Fields<'a> {
             .ok_or_else(|| self.error(name, "must be a list of texts"))
     }
 
-    /// A list of whole numbers from 0 on, if it is there.
+    /// Reads a list of numbers, if present.
+    pub(crate) fn optional_numbers(&self, name: &str) -> Read<Option<Vec<f64>>> {
+        let Some(value) = self.get(name) else {
+            return Ok(None);
+        };
+        let numbers = value
+            .as_array()
+            .and_then(|list| list.iter().map(Value::as_f64).collect());
+        let numbers: Option<Vec<f64>> = numbers;
+        numbers
+            .map(Some)
+            .ok_or_else(|| self.error(name, "must be a list of numbers"))
+    }
+
+    /// Reads a list of non-negative integers, if present.
     pub(crate) fn optional_counts(&self, name: &str) -> Read<Option<Vec<usize>>> {
         let Some(value) = self.get(name) else {
             return Ok(None);

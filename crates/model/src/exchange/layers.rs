@@ -79,6 +79,29 @@ pub(crate) fn of_layers(
     }))
 }
 
+/// Reads the window of a model type that always has `sliding_window`, and the layers with full attention: those of
+/// `layer_types`, or by default those of `pattern`.
+pub(crate) fn kinds(
+    fields: &Fields<'_>,
+    n_layers: usize,
+    default: usize,
+    pattern: &FullLayers,
+) -> Result<(Option<Window>, Vec<usize>), HuggingFaceError> {
+    let tokens = match fields.has("sliding_window") {
+        true => fields.optional_size("sliding_window")?,
+        false => Some(default),
+    };
+    let slides = match types(fields, n_layers)? {
+        Some(slides) => slides,
+        None => (0..n_layers)
+            .map(|layer| !pattern.contains(layer))
+            .collect(),
+    };
+    let window = of_layers(fields, tokens, &slides, "slides without sliding_window")?;
+    let full = (0..n_layers).filter(|&layer| !slides[layer]).collect();
+    Ok((window, full))
+}
+
 /// Writes the fields that [`read`] reads.
 pub(crate) fn write(config: &DecoderConfig, fields: &mut Map<String, Value>) {
     let used = config.window().is_some();

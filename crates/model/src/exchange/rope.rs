@@ -6,13 +6,14 @@ use emberlm_kernels::RotaryLayout;
 
 use super::fields::Fields;
 use crate::checked::DecoderConfig;
-use crate::config::{Position, RotaryScaling};
+use crate::config::{FullLayers, LayerPositions, Position, RotaryScaling};
 use crate::error::HuggingFaceError;
 use crate::position::RotaryConfig;
 
 /// Field names in older configurations, and the default fraction of a head that is rotated.
 pub(crate) struct RopeFields {
     pub(crate) base: &'static str,
+    pub(crate) default_base: f64,
     pub(crate) fraction: &'static str,
     pub(crate) default_fraction: f64,
     /// True if the model type supports rotating only a part of each head.
@@ -22,6 +23,7 @@ pub(crate) struct RopeFields {
 /// Fields of LLaMA and its descendants, which rotate whole heads.
 pub(crate) const FULL_HEAD: RopeFields = RopeFields {
     base: "rope_theta",
+    default_base: 10_000.0,
     fraction: "partial_rotary_factor",
     default_fraction: 1.0,
     partial: false,
@@ -35,10 +37,7 @@ pub(crate) fn read(
     seq_len: usize,
 ) -> Result<Position, HuggingFaceError> {
     // As in `transformers`, a non-empty older field replaces the newer one entirely.
-    let parameters = match fields
-        .object("rope_scaling")?
-        .filter(|fields| !fields.is_empty())
-    {
+    let parameters = match older(fields)? {
         Some(parameters) => Some(parameters),
         None => fields.object("rope_parameters")?,
     };
@@ -50,9 +49,20 @@ pub(crate) fn read(
             "positions that differ between layers are not computed",
         )?;
     }
+    described(&parameters, fields, names, head_dim, seq_len)
+}
+
+/// Reads the positions of one kind of layers, or of all layers.
+fn described(
+    parameters: &Fields<'_>,
+    fields: &Fields<'_>,
+    names: &RopeFields,
+    head_dim: usize,
+    seq_len: usize,
+) -> Result<Position, HuggingFaceError> {
     let base = match parameters.optional_number("rope_theta")? {
         Some(base) => base,
-        None => fields.number(names.base, 10_000.0)?,
+        None => fields.number(names.base, names.default_base)?,
     };
     let fraction = match parameters.optional_number("partial_rotary_factor")? {
         Some(fraction) => fraction,
@@ -77,27 +87,8 @@ pub(crate) fn read(
         dims: Some(dims),
         base,
         layout: RotaryLayout::HalfSplit,
-        scaling: scaling(&parameters, fields, seq_len)?,
+        scaling: scaling(parameters, fields, seq_len)?,
     })
-}
-
-/// Rotary positions with the base of a type that has another default, if the fields give none.
-pub(crate) fn or_base(
-    fields: &Fields<'_>,
-    mut position: Position,
-    default: f64,
-) -> Result<Position, HuggingFaceError> {
-    let mut given = fields.optional_number("rope_theta")?.is_some();
-    for name in ["rope_scaling", "rope_parameters"] {
-        if let Some(parameters) = fields.object(name)? {
-            given |= parameters.optional_number("rope_theta")?.is_some();
-        }
-    }
-    match &mut position {
-        Position::Rotary { base, .. } if !given => *base = default,
-        _ => {}
-    }
-    Ok(position)
 }
 
 fn scaling(
@@ -117,6 +108,16 @@ fn scaling(
         let number = parameters.optional_number(name)?;
         number.ok_or_else(|| parameters.error(name, format!("must be given with {kind}")))
     };
+    // The top-level field has precedence.
+    let original = || match fields.optional_size(ORIGINAL)? {
+        Some(original) => Ok(original),
+        None => parameters.size(ORIGINAL, seq_len),
+    };
+    // 0 selects the default.
+    let not_zero = |name: &str, default: f64| {
+        let number = parameters.number(name, default)?;
+        Ok::<_, HuggingFaceError>(if number == 0.0 { default } else { number })
+    };
     match kind {
         "default" => Ok(RotaryScaling::None),
         "linear" => Ok(RotaryScaling::Linear {
@@ -126,13 +127,24 @@ fn scaling(
             factor: number("factor")?,
             low_frequency_factor: number("low_freq_factor")?,
             high_frequency_factor: number("high_freq_factor")?,
-            // The top-level field has precedence.
-            original_seq_len: match fields.optional_size(ORIGINAL)? {
-                Some(original) => original,
-                None => parameters.size(ORIGINAL, seq_len)?,
-            },
+            original_seq_len: original()?,
         }),
-        _ => Err(parameters.error(field, "must be one of default, linear, llama3")),
+        "dynamic" => Ok(RotaryScaling::Dynamic {
+            factor: number("factor")?,
+            original_seq_len: seq_len,
+        }),
+        "yarn" => Ok(RotaryScaling::Yarn {
+            factor: number("factor")?,
+            beta_fast: not_zero("beta_fast", 32.0)?,
+            beta_slow: not_zero("beta_slow", 1.0)?,
+            attention_factor: yarn_factor(parameters)?,
+            truncate: parameters.flag("truncate", true)?,
+            original_seq_len: original()?,
+        }),
+        _ => Err(parameters.error(
+            field,
+            "must be one of default, linear, llama3, dynamic, yarn",
+        )),
     }
 }
 
@@ -145,6 +157,19 @@ pub(crate) fn write(config: &DecoderConfig, names: &RopeFields) -> Option<Value>
         ..
     } = config.rotary()?;
     let head_dim = config.head_dim();
+    let mut fields = written(base, scaling);
+    if names.partial || dims != head_dim {
+        let exact = dims as f64 / head_dim as f64;
+        // Readers truncate `head_dim · fraction`, so the product must not round below `dims`.
+        let falls_short = ((head_dim as f64 * exact) as usize) < dims;
+        let fraction = if falls_short { exact.next_up() } else { exact };
+        fields["partial_rotary_factor"] = json!(fraction);
+    }
+    Some(fields)
+}
+
+/// Builds the fields of a base and a scaling.
+fn written(base: f64, scaling: RotaryScaling) -> Value {
     let mut fields = match scaling {
         RotaryScaling::None => json!({"rope_type": "default"}),
         RotaryScaling::Linear { factor } => json!({"rope_type": "linear", "factor": factor}),
@@ -160,14 +185,132 @@ pub(crate) fn write(config: &DecoderConfig, names: &RopeFields) -> Option<Value>
             "high_freq_factor": high_frequency_factor,
             "original_max_position_embeddings": original_seq_len,
         }),
+        RotaryScaling::Dynamic { factor, .. } => json!({"rope_type": "dynamic", "factor": factor}),
+        RotaryScaling::Yarn {
+            factor,
+            beta_fast,
+            beta_slow,
+            attention_factor,
+            truncate,
+            original_seq_len,
+        } => {
+            let mut yarn = json!({
+                "rope_type": "yarn",
+                "factor": factor,
+                "beta_fast": beta_fast,
+                "beta_slow": beta_slow,
+                "truncate": truncate,
+                "original_max_position_embeddings": original_seq_len,
+            });
+            if let Some(factor) = attention_factor {
+                yarn["attention_factor"] = json!(factor);
+            }
+            yarn
+        }
     };
     fields["rope_theta"] = json!(base);
-    if names.partial || dims != head_dim {
-        let exact = dims as f64 / head_dim as f64;
-        // Readers truncate `head_dim · fraction`, so the product must not round below `dims`.
-        let falls_short = ((head_dim as f64 * exact) as usize) < dims;
-        let fraction = if falls_short { exact.next_up() } else { exact };
-        fields["partial_rotary_factor"] = json!(fraction);
+    fields
+}
+
+/// Reads `rope_scaling`; returns `None` if it is empty.
+fn older<'a>(fields: &Fields<'a>) -> Result<Option<Fields<'a>>, HuggingFaceError> {
+    let parameters = fields.object("rope_scaling")?;
+    Ok(parameters.filter(|fields| !fields.is_empty()))
+}
+
+/// Reads YaRN's factor on cosines and sines: `attention_factor`, or the ratio of the factors of `mscale` and
+/// `mscale_all_dim`. Returns `None` for the default.
+fn yarn_factor(parameters: &Fields<'_>) -> Result<Option<f64>, HuggingFaceError> {
+    if let Some(factor) = parameters.optional_number("attention_factor")? {
+        return Ok(Some(factor));
     }
-    Some(fields)
+    let scale = parameters.number("mscale", 0.0)?;
+    let all = parameters.number("mscale_all_dim", 0.0)?;
+    if scale == 0.0 || all == 0.0 {
+        return Ok(None);
+    }
+    let growth = parameters.number("factor", 1.0)?.max(1.0).ln();
+    let of = |scale: f64| 0.1 * scale * growth + 1.0;
+    Ok(Some(of(scale) / of(all)))
+}
+
+/// The kinds of layers that `rope_parameters` describe separately in some model types.
+const KINDS: [&str; 2] = ["sliding_attention", "full_attention"];
+
+/// Reads the positions of layers with a window and of layers with full attention. `names` are the older fields of each.
+/// An older scaling applies only to the layers with full attention.
+pub(crate) fn read_kinds(
+    fields: &Fields<'_>,
+    names: [&RopeFields; 2],
+    head_dim: usize,
+    seq_len: usize,
+) -> Result<[Position; 2], HuggingFaceError> {
+    let newer = fields.object("rope_parameters")?;
+    let older = older(fields)?;
+    if newer.is_some() && older.is_some() {
+        return Err(fields.error("rope_scaling", "must be absent next to rope_parameters"));
+    }
+    let empty = Map::new();
+    let read = |kind: usize| {
+        let own = match &newer {
+            Some(newer) => newer.object(KINDS[kind])?,
+            None => None,
+        };
+        let own = own.unwrap_or_else(|| Fields::new(&empty));
+        let parameters = older.as_ref().filter(|_| kind == 1).unwrap_or(&own);
+        described(parameters, fields, names[kind], head_dim, seq_len)
+    };
+    Ok([read(0)?, read(1)?])
+}
+
+/// Combines the positions of layers with a window and of layers with full attention, which are `full_layers`.
+pub(crate) fn of_kinds(
+    [sliding, full]: [Position; 2],
+    full_layers: Vec<usize>,
+    n_layers: usize,
+) -> (Position, Option<LayerPositions>) {
+    let Position::Rotary { base, scaling, .. } = full else {
+        return (sliding, None);
+    };
+    if full_layers.len() == n_layers {
+        return (full, None);
+    }
+    if sliding == full || full_layers.is_empty() {
+        return (sliding, None);
+    }
+    let other = LayerPositions::Rotary {
+        layers: FullLayers::Listed(full_layers),
+        base,
+        scaling,
+    };
+    (sliding, Some(other))
+}
+
+/// Writes the fields that [`read_kinds`] and [`of_kinds`] read.
+pub(crate) fn write_kinds(config: &DecoderConfig) -> Option<Value> {
+    let RotaryConfig { base, scaling, .. } = config.rotary()?;
+    let sliding = written(base, scaling);
+    let full = match config.layer_positions() {
+        Some(&LayerPositions::Rotary { base, scaling, .. }) => written(base, scaling),
+        _ => sliding.clone(),
+    };
+    Some(json!({ KINDS[0]: sliding, KINDS[1]: full }))
+}
+
+/// The same positions with the interleaved layout.
+pub(crate) fn interleaved(position: Position) -> Position {
+    match position {
+        Position::Rotary {
+            dims,
+            base,
+            scaling,
+            ..
+        } => Position::Rotary {
+            dims,
+            base,
+            layout: RotaryLayout::Interleaved,
+            scaling,
+        },
+        other => other,
+    }
 }

@@ -104,7 +104,7 @@ fn sized(sizes: Sizes, head_dim: usize, scalar: f64) -> ModelConfig {
 }
 
 /// Sets the fields that are the same in every model of the type.
-fn of_type(raw: ModelConfig, epsilon: f64) -> ModelConfig {
+pub(super) fn of_type(raw: ModelConfig, epsilon: f64) -> ModelConfig {
     ModelConfig {
         scale_embedding: true,
         norm: Norm::OffsetRms { epsilon },
@@ -113,11 +113,12 @@ fn of_type(raw: ModelConfig, epsilon: f64) -> ModelConfig {
     }
 }
 
-fn head(tied: bool, soft_cap: Option<f64>) -> Head {
+pub(super) fn head(tied: bool, soft_cap: Option<f64>) -> Head {
     Head {
         tied,
         bias: false,
         scaled: false,
+        scale: None,
         soft_cap,
     }
 }
@@ -147,10 +148,7 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
         Some(slides) => slides,
         None => (0..raw.n_layers).map(slides).collect(),
     };
-    let scalar = fields.number("query_pre_attn_scalar", SCALAR)?;
-    if !(scalar.is_finite() && scalar > 0.0) {
-        return Err(fields.error("query_pre_attn_scalar", "must be above 0"));
-    }
+    let scalar = scalar(fields)?;
     let activation = activation(fields, "hidden_activation", Activation::GeluTanh)?;
     let tied = fields.flag("tie_word_embeddings", true)?;
     let epsilon = raw.norm.epsilon();
@@ -162,27 +160,49 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
         attention: AttentionKind::Softmax {
             window: layers::of_layers(fields, tokens, &slides, "slides without sliding_window")?,
             scale: Some(scalar.sqrt().recip()),
-            soft_cap: cap(fields, "attn_logit_softcapping", ATTENTION_CAP)?,
+            soft_cap: cap(fields, "attn_logit_softcapping", Some(ATTENTION_CAP))?,
         },
         feed_forward: FeedForward {
             activation,
             ..raw.feed_forward
         },
-        head: head(tied, cap(fields, "final_logit_softcapping", LOGIT_CAP)?),
+        head: head(
+            tied,
+            cap(fields, "final_logit_softcapping", Some(LOGIT_CAP))?,
+        ),
         ..of_type(raw, epsilon)
     })
 }
 
+/// Reads `query_pre_attn_scalar`.
+pub(super) fn scalar(fields: &Fields<'_>) -> Result<f64, HuggingFaceError> {
+    match fields.number("query_pre_attn_scalar", SCALAR)? {
+        scalar if scalar.is_finite() && scalar > 0.0 => Ok(scalar),
+        _ => Err(fields.error("query_pre_attn_scalar", "must be above 0")),
+    }
+}
+
 /// Reads a soft cap; null disables it.
-fn cap(fields: &Fields<'_>, name: &str, default: f64) -> Result<Option<f64>, HuggingFaceError> {
+pub(super) fn cap(
+    fields: &Fields<'_>,
+    name: &str,
+    default: Option<f64>,
+) -> Result<Option<f64>, HuggingFaceError> {
     match fields.has(name) {
         true => fields.optional_number(name),
-        false => Ok(Some(default)),
+        false => Ok(default),
     }
 }
 
 fn write(config: &DecoderConfig) -> Map<String, Value> {
-    let mut fields = write_common(config);
+    write_over(config, write_common(config))
+}
+
+/// Adds the fields that the types of Gemma share to those of LLaMA's.
+pub(super) fn write_over(
+    config: &DecoderConfig,
+    mut fields: Map<String, Value>,
+) -> Map<String, Value> {
     fields.remove("hidden_act");
     let activation = match config.activation() {
         Activation::GeluTanh => "gelu_pytorch_tanh",
@@ -216,8 +236,8 @@ fn scalar_of(scale: f64) -> Value {
     }
 }
 
-/// Tensor names of Hugging Face checkpoints: those of LLaMA, except for the four norms per block.
-const NAMES: &[TensorName] = &[
+/// Tensor names of Hugging Face checkpoints: those of LLaMA, except for the four norms per block. Gemma 3 has them too.
+pub(super) const NAMES: &[TensorName] = &[
     as_is("tokens", "model.embed_tokens.weight"),
     as_is("norm_final.gain", "model.norm.weight"),
     as_is("head", "lm_head.weight"),
@@ -244,6 +264,14 @@ const NAMES: &[TensorName] = &[
             "model.layers.*.self_attn.k_proj",
             "model.layers.*.self_attn.v_proj",
         ],
+    ),
+    as_is(
+        "blocks.*.attention.q_norm.gain",
+        "model.layers.*.self_attn.q_norm.weight",
+    ),
+    as_is(
+        "blocks.*.attention.k_norm.gain",
+        "model.layers.*.self_attn.k_norm.weight",
     ),
     linear("blocks.*.attention.out", "model.layers.*.self_attn.o_proj"),
     linear("blocks.*.feed_forward.gate", "model.layers.*.mlp.gate_proj"),

@@ -20,7 +20,7 @@ use crate::exchange::Exchange;
 use crate::exchange::fields::Fields;
 use crate::exchange::names::{activation, activation_name};
 use crate::exchange::rope::{self, RopeFields};
-use crate::weights::names::{TensorName, as_is, fused_per_head, linear};
+use crate::weights::names::{TensorName, as_is, fused_per_group, linear};
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "gpt_neox",
@@ -145,6 +145,7 @@ fn exchange() -> Exchange {
 
 const ROPE: RopeFields = RopeFields {
     base: "rotary_emb_base",
+    default_base: 10_000.0,
     fraction: "rotary_pct",
     default_fraction: 0.25,
     partial: true,
@@ -215,7 +216,7 @@ const NAMES: &[TensorName] = &[
         "blocks.*.norm2",
         "gpt_neox.layers.*.post_attention_layernorm",
     ),
-    fused_per_head(
+    fused_per_group(
         "blocks.*.attention.qkv",
         "gpt_neox.layers.*.attention.query_key_value",
     ),

@@ -18,7 +18,7 @@ use crate::error::HuggingFaceError;
 use crate::exchange::Exchange;
 use crate::exchange::fields::Fields;
 use crate::exchange::names::{activation, activation_name};
-use crate::exchange::rope;
+use crate::exchange::rope::{self, RopeFields};
 use crate::weights::names::{TensorName, as_is, linear, query_key_value};
 
 pub(super) const DEFINITION: Definition = Definition {
@@ -177,6 +177,32 @@ pub(super) fn read_common(
     defaults: Sizes,
     head_dim: Option<usize>,
 ) -> Result<ModelConfig, HuggingFaceError> {
+    read_rotated(fields, family, defaults, head_dim, &rope::FULL_HEAD)
+}
+
+/// [`read_common`] with other field names and defaults of the rotary positions.
+pub(super) fn read_rotated(
+    fields: &Fields<'_>,
+    family: Family,
+    defaults: Sizes,
+    head_dim: Option<usize>,
+    rope_fields: &RopeFields,
+) -> Result<ModelConfig, HuggingFaceError> {
+    let raw = read_sizes(fields, family, defaults, head_dim)?;
+    let head_dim = raw.head_dim.unwrap_or_default();
+    Ok(ModelConfig {
+        position: rope::read(fields, rope_fields, head_dim, raw.seq_len)?,
+        ..raw
+    })
+}
+
+/// [`read_common`] without the positions.
+pub(super) fn read_sizes(
+    fields: &Fields<'_>,
+    family: Family,
+    defaults: Sizes,
+    head_dim: Option<usize>,
+) -> Result<ModelConfig, HuggingFaceError> {
     let heads = fields.size("num_attention_heads", defaults.heads)?;
     let d_model = fields.size("hidden_size", defaults.d_model)?;
     let seq_len = fields.size("max_position_embeddings", defaults.seq_len)?;
@@ -204,7 +230,6 @@ pub(super) fn read_common(
         norm: Norm::Rms {
             epsilon: fields.number("rms_norm_eps", 1e-6)?,
         },
-        position: rope::read(fields, &rope::FULL_HEAD, head_dim, seq_len)?,
         feed_forward: FeedForward::gated(activation(fields, "hidden_act", Activation::Silu)?)
             .with_width(fields.size("intermediate_size", defaults.width)?),
         head: Head {
@@ -221,6 +246,14 @@ pub(super) fn read_common(
 
 /// Writes the fields that [`read_common`] reads.
 pub(super) fn write_common(config: &DecoderConfig) -> Map<String, Value> {
+    write_rotated(config, &rope::FULL_HEAD)
+}
+
+/// Writes the fields that [`read_rotated`] reads.
+pub(super) fn write_rotated(
+    config: &DecoderConfig,
+    rope_fields: &RopeFields,
+) -> Map<String, Value> {
     let mut fields = Map::new();
     let mut set = |name: &str, value: Value| fields.insert(name.to_owned(), value);
     set("max_position_embeddings", json!(config.seq_len()));
@@ -232,7 +265,7 @@ pub(super) fn write_common(config: &DecoderConfig) -> Map<String, Value> {
     set("intermediate_size", json!(config.feed_forward_width()));
     set("hidden_act", json!(activation_name(config.activation())));
     set("rms_norm_eps", json!(config.norm_epsilon()));
-    if let Some(rope) = rope::write(config, &rope::FULL_HEAD) {
+    if let Some(rope) = rope::write(config, rope_fields) {
         set("rope_parameters", rope);
     }
     fields

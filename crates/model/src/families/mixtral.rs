@@ -11,14 +11,15 @@
 use emberlm_kernels::RotaryLayout;
 use serde_json::{Map, Value, json};
 
-use super::llama::{self, Sizes, exchange, read_common, write_common};
+use super::llama::{self, Sizes, exchange, read_rotated, write_common};
 use super::{Definition, Family, Preset, rotary};
 use crate::checked::DecoderConfig;
 use crate::config::{Experts, ModelConfig, Norm, Window};
 use crate::error::HuggingFaceError;
 use crate::exchange::experts::{self, ExpertDefaults};
 use crate::exchange::fields::Fields;
-use crate::exchange::{layers, rope};
+use crate::exchange::layers;
+use crate::exchange::rope::{FULL_HEAD, RopeFields};
 use crate::weights::names::{TensorName, joined, linear};
 
 pub(super) const DEFINITION: Definition = Definition {
@@ -63,13 +64,18 @@ fn presets() -> Vec<Preset> {
     )]
 }
 
+const ROPE: RopeFields = RopeFields {
+    default_base: BASE,
+    ..FULL_HEAD
+};
+
 fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
     fields.refuse("layer_types", "layers that differ are not of this type")?;
     let defaults = Sizes {
         seq_len: 131_072,
         ..SIZES
     };
-    let found = read_common(fields, Family::Mixtral, defaults, None)?;
+    let found = read_rotated(fields, Family::Mixtral, defaults, None, &ROPE)?;
     let defaults = ExpertDefaults {
         count: 8,
         active: 2,
@@ -80,7 +86,6 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
         norm: Norm::Rms {
             epsilon: fields.number("rms_norm_eps", 1e-5)?,
         },
-        position: rope::or_base(fields, found.position, BASE)?,
         attention: layers::attention(window.map(Window::new)),
         experts: Some(Experts {
             width: found.feed_forward.width,

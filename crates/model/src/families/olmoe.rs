@@ -40,7 +40,7 @@ const SIZES: Sizes = Sizes {
 fn presets() -> Vec<Preset> {
     let config = ModelConfig {
         qk_norm: true,
-        qk_norm_span: QkNormSpan::Whole,
+        qk_norm_span: QkNormSpan::Projection,
         experts: Some(Experts {
             count: 64,
             active: 8,
@@ -90,7 +90,7 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
             ..Biases::all(fields.flag("attention_bias", false)?)
         },
         qk_norm: true,
-        qk_norm_span: QkNormSpan::Whole,
+        qk_norm_span: QkNormSpan::Projection,
         experts: Some(Experts {
             width: found.feed_forward.width,
             normalize: fields.flag("norm_topk_prob", false)?,

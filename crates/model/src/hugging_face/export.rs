@@ -20,6 +20,9 @@ use crate::reconfigure::{first_difference, object};
 use crate::weights::quantized::{Quantization, QuantizedLayout};
 use crate::weights::{Element, Published, PublishedPacked, published, write};
 
+/// Field of the padding token's id. In some model types its default is outside of a small vocabulary.
+pub(crate) const PADDING: &str = "pad_token_id";
+
 /// Options of [`export`].
 #[derive(Clone, Debug)]
 pub struct ExportOptions {
@@ -101,9 +104,23 @@ pub fn export<B: Backend>(
     let mut tensors: Vec<Tensor<B>> = parameters.map(Tensor::Parameter).collect();
     for (path, parts) in completed.packed_weights() {
         let packed = source(&path).map(|source| PublishedPacked::of(&source, &parts));
-        tensors.extend(packed.into_iter().flatten().map(Tensor::Packed));
+        for tensor in packed.into_iter().flatten() {
+            add_packed(&mut tensors, tensor);
+        }
     }
     write_shards(&tensors, folder, options.shard_bytes)
+}
+
+/// Adds a packed tensor, or adds its matrix to an existing tensor of the same name.
+fn add_packed<B: Backend>(tensors: &mut Vec<Tensor<B>>, packed: PublishedPacked<B>) {
+    let mut shared = tensors.iter_mut().filter_map(|tensor| match tensor {
+        Tensor::Packed(held) if held.name() == packed.name() => Some(held),
+        _ => None,
+    });
+    match shared.next() {
+        Some(held) => held.add(packed),
+        None => tensors.push(Tensor::Packed(packed)),
+    }
 }
 
 /// A tensor to write.
@@ -183,7 +200,12 @@ fn config_fields(
     fields.insert("dtype".to_owned(), json!(options.element.torch_name()));
     fields.insert("tie_word_embeddings".to_owned(), json!(config.head().tied));
     fields.insert("vocab_size".to_owned(), json!(config.vocab_size()));
-    fields.extend((exchange.write)(config));
+    for (field, value) in (exchange.write)(config) {
+        // The padding token of `options` has precedence over a family's null.
+        if field != PADDING || !options.fields.contains_key(PADDING) {
+            fields.insert(field, value);
+        }
+    }
     let not_expressible = |field: String, value: String| HuggingFaceError::NotExpressible {
         model_type: exchange.model_type,
         field,

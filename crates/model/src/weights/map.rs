@@ -20,18 +20,29 @@ struct SourceTensor {
     name: String,
     /// Size along the parameter's last dimension; `None` for all of it.
     width: Option<usize>,
+    /// The parameter's range of the tensor; `None` for all of it.
+    part: Option<EqualPart>,
 }
 
-/// Layout of a matrix in a file. For vectors, only [`Layout::FusedPerHead`] makes a difference.
+/// One of several parameters of the same shape whose outputs are concatenated in one tensor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EqualPart {
+    /// Index of the parameter.
+    pub index: usize,
+    /// Number of parameters.
+    pub count: usize,
+}
+
+/// Layout of a matrix in a file. For vectors, only [`Layout::FusedPerGroup`] makes a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Layout {
     /// The decoder's layout.
     AsIs,
     /// `[out, in]`, the layout of PyTorch's `Linear`.
     Transposed,
-    /// `[out, in]` with rows ordered by head: the queries, keys and values of the first head, then those of the next.
-    /// The decoder has all queries first, then all keys, then all values.
-    FusedPerHead { heads: usize },
+    /// `[out, in]` with rows ordered by group: the queries of the first key-value head, its key and its value, then
+    /// those of the next. The decoder has all queries first, then all keys, then all values.
+    FusedPerGroup { groups: usize, queries: usize },
 }
 
 impl Source {
@@ -54,6 +65,7 @@ impl Source {
                 .map(|(name, heads)| SourceTensor {
                     name,
                     width: Some(heads * attention.head_dim),
+                    part: None,
                 })
                 .collect(),
             layout: Layout::Transposed,
@@ -63,22 +75,40 @@ impl Source {
     /// Keys and values in two matrices stored `[out, in]`.
     pub fn key_value(attention: &AttentionConfig, names: [String; 2]) -> Self {
         let width = Some(attention.kv_heads * attention.head_dim);
-        let tensors = names.into_iter().map(|name| SourceTensor { name, width });
+        let tensors = names.into_iter().map(|name| SourceTensor {
+            name,
+            width,
+            part: None,
+        });
         Self {
             tensors: tensors.collect(),
             layout: Layout::Transposed,
         }
     }
 
-    /// Queries, keys and values in one matrix stored `[out, in]`, or one vector, ordered by head. The numbers of
-    /// key-value heads and query heads must be equal.
-    pub fn fused_per_head(attention: &AttentionConfig, name: impl Into<String>) -> Self {
-        let heads = attention.heads;
-        Self::whole(name.into(), Layout::FusedPerHead { heads })
+    /// Queries, keys and values in one matrix stored `[out, in]`, or one vector, ordered by key-value head, each after
+    /// its queries.
+    pub fn fused_per_group(attention: &AttentionConfig, name: impl Into<String>) -> Self {
+        let groups = attention.kv_heads;
+        let queries = attention.heads / groups;
+        Self::whole(name.into(), Layout::FusedPerGroup { groups, queries })
+    }
+
+    /// A part of a matrix stored `[out, in]`, or of a vector, that several parameters of one shape share.
+    pub fn part_of(name: impl Into<String>, part: EqualPart) -> Self {
+        let mut source = Self::transposed(name);
+        for tensor in &mut source.tensors {
+            tensor.part = Some(part);
+        }
+        source
     }
 
     fn whole(name: String, layout: Layout) -> Self {
-        let tensors = vec![SourceTensor { name, width: None }];
+        let tensors = vec![SourceTensor {
+            name,
+            width: None,
+            part: None,
+        }];
         Self { tensors, layout }
     }
 
@@ -108,6 +138,7 @@ impl Source {
                 columns,
                 start,
                 width,
+                part: tensor.part.unwrap_or(EqualPart { index: 0, count: 1 }),
                 layout: self.layout,
             };
             start += width;
@@ -129,6 +160,8 @@ pub(crate) struct Stored {
     start: usize,
     /// Number of columns of this tensor in the parameter.
     width: usize,
+    /// The parameter's range of the tensor, which has `count` times as many outputs.
+    part: EqualPart,
     layout: Layout,
 }
 
@@ -139,25 +172,38 @@ impl Stored {
     /// Shape of the tensor in the file.
     pub(crate) fn shape(&self) -> Vec<usize> {
         match (self.rows, self.layout) {
-            (None, _) => vec![self.width],
+            (None, _) => vec![self.outputs()],
             (Some(rows), Layout::AsIs) => vec![rows, self.width],
-            (Some(rows), Layout::Transposed | Layout::FusedPerHead { .. }) => {
-                vec![self.width, rows]
+            (Some(rows), Layout::Transposed | Layout::FusedPerGroup { .. }) => {
+                vec![self.outputs(), rows]
             }
         }
     }
 
+    /// Number of outputs in the tensor, including those of other parameters.
+    fn outputs(&self) -> usize {
+        self.width * self.part.count
+    }
+
+    /// The outputs of the tensor that belong to this parameter.
+    fn own_outputs(&self) -> Range<usize> {
+        let first = self.width * self.part.index;
+        first..first + self.width
+    }
+
     /// Number of elements in the tensor.
     pub(crate) fn len(&self) -> usize {
-        self.width * self.rows.unwrap_or(1)
+        self.outputs() * self.rows.unwrap_or(1)
     }
 
     /// Number of rows of the tensor in the file and elements per row. Each element of a vector is a row.
     pub(crate) fn file_rows(&self) -> [usize; 2] {
         match (self.rows, self.layout) {
-            (None, _) => [self.width, 1],
+            (None, _) => [self.outputs(), 1],
             (Some(rows), Layout::AsIs) => [rows, self.width],
-            (Some(rows), Layout::Transposed | Layout::FusedPerHead { .. }) => [self.width, rows],
+            (Some(rows), Layout::Transposed | Layout::FusedPerGroup { .. }) => {
+                [self.outputs(), rows]
+            }
         }
     }
 
@@ -165,21 +211,25 @@ impl Stored {
     pub(crate) fn file_rows_with(&self, rows: Range<usize>) -> Range<usize> {
         match (self.rows, self.layout) {
             (Some(_), Layout::AsIs) => rows,
-            _ => 0..self.file_rows()[0],
+            _ => self.own_outputs(),
         }
     }
 
-    /// Calls `visit(index in the parameter, index in the tensor)` for every element of the given rows of the tensor.
+    /// Calls `visit(index in the parameter, index in the tensor)` for every element of the parameter in the given rows
+    /// of the tensor.
     pub(crate) fn for_each_element(
         &self,
         file_rows: Range<usize>,
         mut visit: impl FnMut(usize, usize),
     ) {
         let transposed = self.rows.filter(|_| self.layout != Layout::AsIs);
+        let own_outputs = self.own_outputs();
+        let own_rows = file_rows.start.max(own_outputs.start)..file_rows.end.min(own_outputs.end);
         match (self.rows, transposed) {
             (None, _) => {
-                for index in file_rows {
-                    visit(self.start + self.own_column(index), index);
+                for index in own_rows {
+                    let column = self.own_column(index - own_outputs.start);
+                    visit(self.start + column, index);
                 }
             }
             (Some(_), None) => {
@@ -191,13 +241,14 @@ impl Stored {
                 }
             }
             (Some(_), Some(fan_in)) => {
-                let mut first = file_rows.start;
-                while first < file_rows.end {
-                    let last = file_rows.end.min(first + TRANSPOSED_ROWS);
+                let mut first = own_rows.start;
+                while first < own_rows.end {
+                    let last = own_rows.end.min(first + TRANSPOSED_ROWS);
                     for i in 0..fan_in {
                         let own = i * self.columns + self.start;
                         for row in first..last {
-                            visit(own + self.own_column(row), row * fan_in + i);
+                            let column = self.own_column(row - own_outputs.start);
+                            visit(own + column, row * fan_in + i);
                         }
                     }
                     first = last;
@@ -206,15 +257,20 @@ impl Stored {
         }
     }
 
-    /// Maps an output's index in the file to its column in the parameter, relative to [`Stored::start`].
+    /// Maps the index of one of the parameter's outputs in the file to its column in the parameter, relative to
+    /// [`Stored::start`].
     fn own_column(&self, output: usize) -> usize {
         match self.layout {
             Layout::AsIs | Layout::Transposed => output,
-            Layout::FusedPerHead { heads } => {
-                let head_dim = self.width / (3 * heads);
-                let (head, within) = (output / (3 * head_dim), output % (3 * head_dim));
-                let (part, element) = (within / head_dim, within % head_dim);
-                (part * heads + head) * head_dim + element
+            Layout::FusedPerGroup { groups, queries } => {
+                let head_dim = self.width / ((queries + 2) * groups);
+                let (head, element) = (output / head_dim, output % head_dim);
+                let (group, within) = (head / (queries + 2), head % (queries + 2));
+                let head = match within.checked_sub(queries) {
+                    None => group * queries + within,
+                    Some(part) => (queries + part) * groups + group,
+                };
+                head * head_dim + element
             }
         }
     }

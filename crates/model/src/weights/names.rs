@@ -5,15 +5,34 @@
 //! checkpoints call `.weight`) is appended to the published name. `*` stands for the block's index, a second one for the
 //! expert's.
 
-use super::map::Source;
+use super::map::{EqualPart, Source};
 use crate::attention::AttentionConfig;
+use crate::checked::DecoderConfig;
 
 /// A row of a table of tensor names.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TensorName {
     path: &'static str,
+    /// Returns true for the models that the row applies to.
+    applies: fn(&DecoderConfig) -> bool,
     /// Names in published safetensors checkpoints. Other file formats would be additional fields.
     safetensors: Tensors,
+}
+
+impl TensorName {
+    /// Restricts the row to some models.
+    pub(crate) const fn only_if(self, applies: fn(&DecoderConfig) -> bool) -> Self {
+        Self { applies, ..self }
+    }
+
+    /// Returns true if the row applies to a model.
+    pub(crate) fn applies_to(&self, config: &DecoderConfig) -> bool {
+        (self.applies)(config)
+    }
+}
+
+fn always(_: &DecoderConfig) -> bool {
+    true
 }
 
 /// Names and layout of the tensors of a row.
@@ -25,14 +44,17 @@ enum Tensors {
     Transposed(&'static str),
     /// [`Source::query_key_value`].
     QueryKeyValue([&'static str; 3]),
-    /// [`Source::fused_per_head`].
-    FusedPerHead(&'static str),
+    /// [`Source::fused_per_group`].
+    FusedPerGroup(&'static str),
+    /// [`Source::part_of`].
+    PartOf(&'static str, EqualPart),
 }
 
 /// A tensor in the decoder's layout: a table, a norm, or a linear layer stored `[in, out]`.
 pub(crate) const fn as_is(path: &'static str, name: &'static str) -> TensorName {
     TensorName {
         path,
+        applies: always,
         safetensors: Tensors::AsIs(name),
     }
 }
@@ -41,6 +63,7 @@ pub(crate) const fn as_is(path: &'static str, name: &'static str) -> TensorName 
 pub(crate) const fn linear(path: &'static str, name: &'static str) -> TensorName {
     TensorName {
         path,
+        applies: always,
         safetensors: Tensors::Transposed(name),
     }
 }
@@ -49,15 +72,31 @@ pub(crate) const fn linear(path: &'static str, name: &'static str) -> TensorName
 pub(crate) const fn query_key_value(path: &'static str, names: [&'static str; 3]) -> TensorName {
     TensorName {
         path,
+        applies: always,
         safetensors: Tensors::QueryKeyValue(names),
     }
 }
 
-/// The fused projection to queries, keys and values, stored `[out, in]` and ordered by head.
-pub(crate) const fn fused_per_head(path: &'static str, name: &'static str) -> TensorName {
+/// The fused projection to queries, keys and values, stored `[out, in]` and ordered by key-value head, each after its
+/// queries.
+pub(crate) const fn fused_per_group(path: &'static str, name: &'static str) -> TensorName {
     TensorName {
         path,
-        safetensors: Tensors::FusedPerHead(name),
+        applies: always,
+        safetensors: Tensors::FusedPerGroup(name),
+    }
+}
+
+/// Linear layer `index` of `count` with equally many outputs, stored `[out, in]` in one tensor.
+pub(crate) const fn part_of(
+    path: &'static str,
+    name: &'static str,
+    [index, count]: [usize; 2],
+) -> TensorName {
+    TensorName {
+        path,
+        applies: always,
+        safetensors: Tensors::PartOf(name, EqualPart { index, count }),
     }
 }
 
@@ -83,14 +122,14 @@ pub(crate) const fn joined<const N: usize>(
     all
 }
 
-/// Finds the source of the parameter at `path`; returns `None` if the table has no row for it.
-pub(crate) fn source(
-    table: &[TensorName],
+/// Finds the source of the parameter at `path` by the first row for it; returns `None` if there is none.
+pub(crate) fn source<'a>(
+    rows: impl IntoIterator<Item = &'a TensorName>,
     attention: &AttentionConfig,
     path: &str,
 ) -> Option<Source> {
     let (numbers, path) = numbered(path);
-    table.iter().find_map(|row| {
+    rows.into_iter().find_map(|row| {
         let suffix = match path.strip_prefix(row.path)? {
             ".gain" => ".weight",
             suffix @ ("" | ".weight" | ".bias") => suffix,
@@ -101,7 +140,8 @@ pub(crate) fn source(
             Tensors::AsIs(name) => Source::as_is(named(name)),
             Tensors::Transposed(name) => Source::transposed(named(name)),
             Tensors::QueryKeyValue(names) => Source::query_key_value(attention, names.map(named)),
-            Tensors::FusedPerHead(name) => Source::fused_per_head(attention, named(name)),
+            Tensors::FusedPerGroup(name) => Source::fused_per_group(attention, named(name)),
+            Tensors::PartOf(name, part) => Source::part_of(named(name), part),
         })
     })
 }

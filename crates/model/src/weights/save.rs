@@ -208,22 +208,23 @@ pub(crate) fn write<S: AsRef<str> + Ord + std::fmt::Display, V: View>(
 /// A tensor of a published checkpoint. Its elements are computed from a parameter only when it is written.
 #[derive(Clone, Debug)]
 pub struct Published<B: Backend> {
-    stored: Stored,
+    name: String,
     shape: Vec<usize>,
-    parameter: DeviceTensor<B>,
+    /// The parameters in it; one, unless several share the tensor.
+    parameters: Vec<(Stored, DeviceTensor<B>)>,
     element: Element,
 }
 
 impl<B: Backend> Published<B> {
     /// Name in the file.
     pub fn name(&self) -> &str {
-        &self.stored.name
+        &self.name
     }
 
     /// Removes a prefix from its name.
     pub(crate) fn strip_prefix(&mut self, prefix: &str) {
-        if let Some(name) = self.stored.name.strip_prefix(prefix) {
-            self.stored.name = name.to_owned();
+        if let Some(name) = self.name.strip_prefix(prefix) {
+            self.name = name.to_owned();
         }
     }
 
@@ -234,19 +235,26 @@ impl<B: Backend> Published<B> {
 
     /// Computes the tensor in f32.
     pub fn values(&self) -> HostTensor {
-        let mut values = vec![0.0; self.stored.len()];
-        self.parameter
-            .read(|own| self.for_each_element(|from, to| values[to] = own[from]));
+        let mut values = vec![0.0; self.len()];
+        self.for_each_element(|value, to| values[to] = value);
         HostTensor {
             shape: self.shape.clone(),
             values,
         }
     }
 
-    /// Calls `visit(index in the parameter, index in the tensor)` for every element.
-    fn for_each_element(&self, visit: impl FnMut(usize, usize)) {
-        let [rows, _] = self.stored.file_rows();
-        self.stored.for_each_element(0..rows, visit);
+    fn len(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// Calls `visit(value, index in the tensor)` for every element.
+    fn for_each_element(&self, mut visit: impl FnMut(f32, usize)) {
+        for (stored, parameter) in &self.parameters {
+            let [rows, _] = stored.file_rows();
+            parameter.read(|own| {
+                stored.for_each_element(0..rows, |from, to| visit(own[from], to));
+            });
+        }
     }
 }
 
@@ -261,14 +269,12 @@ impl<B: Backend> View for &Published<B> {
 
     fn data(&self) -> Cow<'_, [u8]> {
         let mut bytes = vec![0; self.data_len()];
-        self.parameter.read(|own| {
-            self.for_each_element(|from, to| self.element.write(own[from], &mut bytes, to));
-        });
+        self.for_each_element(|value, to| self.element.write(value, &mut bytes, to));
         Cow::Owned(bytes)
     }
 
     fn data_len(&self) -> usize {
-        self.stored.len() * self.element.size()
+        self.len() * self.element.size()
     }
 }
 
@@ -279,16 +285,21 @@ pub fn published<B: Backend, M: Module<B>>(
     element: Element,
     source: impl Fn(&str) -> Option<Source>,
 ) -> Vec<Published<B>> {
-    let mut tensors = Vec::new();
+    let mut tensors: Vec<Published<B>> = Vec::new();
     for (path, parameter) in device_tensors(module) {
         let stored = source(&path).map(|source| source.stored(&parameter.shape));
         for stored in stored.unwrap_or_default() {
-            tensors.push(Published {
-                shape: stored.shape(),
-                stored,
-                parameter: parameter.clone(),
-                element,
-            });
+            let parameter = parameter.clone();
+            // Parameters that share a tensor are consecutive.
+            match tensors.last_mut() {
+                Some(last) if last.name == stored.name => last.parameters.push((stored, parameter)),
+                _ => tensors.push(Published {
+                    name: stored.name.clone(),
+                    shape: stored.shape(),
+                    parameters: vec![(stored, parameter)],
+                    element,
+                }),
+            }
         }
     }
     tensors

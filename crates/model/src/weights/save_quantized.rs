@@ -18,9 +18,9 @@ pub(crate) struct PublishedPacked<B: Backend> {
     name: String,
     content: Content,
     shape: Vec<usize>,
-    stored: Stored,
-    /// Parts of the matrix with consecutive rows.
-    parts: Vec<PackedWeight<B>>,
+    rows: usize,
+    /// Matrices that share the tensor, usually one. Each has parts with consecutive rows.
+    matrices: Vec<(Stored, Vec<PackedWeight<B>>)>,
     columns: usize,
 }
 
@@ -66,8 +66,8 @@ impl<B: Backend> PublishedPacked<B> {
                     name,
                     content,
                     shape,
-                    stored: stored.clone(),
-                    parts: parts.to_vec(),
+                    rows,
+                    matrices: vec![(stored.clone(), parts.to_vec())],
                     columns,
                 });
             }
@@ -75,21 +75,27 @@ impl<B: Backend> PublishedPacked<B> {
         tensors
     }
 
+    /// Adds the matrices of another tensor of the same name.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.matrices.extend(other.matrices);
+    }
+
     /// Calls `write(row in the file, values, scale)` for each row.
     fn rows(&self, mut write: impl FnMut(usize, &[i8], f32)) {
-        let mut first = 0;
-        for part in &self.parts {
-            let matrix: PackedMatrix = part.to_host();
-            let rows = first..first + matrix.scales.len();
-            let all = 0..self.stored.len();
-            self.stored.for_each_element(all, |own, row| {
-                if rows.contains(&own) {
-                    let at = own - rows.start;
-                    let values = &matrix.bytes[at * self.columns..(at + 1) * self.columns];
-                    write(row, values, matrix.scales[at]);
-                }
-            });
-            first = rows.end;
+        for (stored, parts) in &self.matrices {
+            let mut first = 0;
+            for part in parts {
+                let matrix: PackedMatrix = part.to_host();
+                let rows = first..first + matrix.scales.len();
+                stored.for_each_element(0..stored.len(), |own, row| {
+                    if rows.contains(&own) {
+                        let at = own - rows.start;
+                        let values = &matrix.bytes[at * self.columns..(at + 1) * self.columns];
+                        write(row, values, matrix.scales[at]);
+                    }
+                });
+                first = rows.end;
+            }
         }
     }
 }
@@ -123,7 +129,7 @@ impl<B: Backend> View for &PublishedPacked<B> {
                 data[row * 4..row * 4 + 4].copy_from_slice(&scale.to_le_bytes());
             }),
             Content::Shape => {
-                for (to, size) in data.chunks_mut(8).zip([self.stored.len(), self.columns]) {
+                for (to, size) in data.chunks_mut(8).zip([self.rows, self.columns]) {
                     to.copy_from_slice(&(size as i64).to_le_bytes());
                 }
             }

@@ -106,6 +106,7 @@ fn vary(raw: &mut ModelConfig, n: usize) {
         tied: pick(2, 3) == 1,
         bias: pick(5, 3) == 1,
         scaled: pick(3, 1) == 2,
+        scale: None,
         soft_cap: [None, None, Some(3.0)][pick(3, 2)],
     };
 }

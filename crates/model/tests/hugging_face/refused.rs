@@ -113,7 +113,7 @@ fn unsupported_attention() {
 
 #[test]
 fn unsupported_rotary_positions() {
-    let one_of = "must be one of default, linear, llama3";
+    let one_of = "must be one of default, linear, llama3, dynamic, yarn";
     for name in [
         "llama-gqa",
         "mistral-full",
@@ -121,7 +121,7 @@ fn unsupported_rotary_positions() {
         "qwen3-tied",
         "gpt_neox-hub",
     ] {
-        for kind in ["yarn", "dynamic", "longrope"] {
+        for kind in ["longrope", "proportional"] {
             let new = json!({"rope_parameters": {"rope_type": kind, "factor": 4.0}});
             let expected =
                 format!("config.json: `rope_parameters.rope_type` = \"{kind}\": {one_of}");
@@ -272,7 +272,8 @@ fn indivisible_heads() {
 
 #[test]
 fn other_quantizations_and_types() {
-    let one_of = "must be one of gpt2, gptj, gpt_neox, llama, mistral, mixtral, qwen2, qwen2_moe, qwen3, qwen3_moe, olmoe, gemma2";
+    let one_of = "must be one of gpt2, gptj, gpt_neox, llama, mistral, mixtral, qwen2, qwen2_moe, qwen3, qwen3_moe, olmoe, \
+                  gemma2, olmo2, olmo3, smollm3, phi3, granite, gemma3_text, starcoder2, cohere, glm4, bloom, falcon";
     for (changes, expected) in [
         (
             json!({"quantization_config": {"bits": 4}}),

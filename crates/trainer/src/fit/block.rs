@@ -52,7 +52,7 @@ impl Block {
         let dropped = |site| model.dropout_at(site) > 0.0;
 
         let norms = match model.wiring() {
-            Wiring::PreNorm | Wiring::PostNorm => 4.0,
+            Wiring::PreNorm | Wiring::PostNorm | Wiring::OutputNorm => 4.0,
             Wiring::Sandwich => 8.0,
             Wiring::Parallel { .. } => 3.0,
         } * d;

@@ -1,0 +1,129 @@
+//! GLM-4 (Team GLM 2024, [2406.12793](https://arxiv.org/abs/2406.12793), the version 0414).
+//!
+//! ```text
+//! x = x + rms₂(Wo · attention(rope(q), rope(k), v))         q, k, v = W · rms₁(x) + b
+//! x = x + rms₄(W₂ · (silu(g) ∘ u))                          g, u = W₁ · rms₃(x), one tensor
+//! logits = H · rms(x)                                       ε 1e-5; other biases none; H untied
+//! ```
+//!
+//! The first half of a head is rotated, in interleaved pairs. Two key-value heads.
+
+use emberlm_kernels::RotaryLayout;
+use serde_json::{Map, Value, json};
+
+use super::llama::{self, Sizes, read_rotated, write_rotated};
+use super::{Definition, Family, Preset, rotary};
+use crate::checked::DecoderConfig;
+use crate::config::{Biases, ModelConfig, Norm, Wiring};
+use crate::error::HuggingFaceError;
+use crate::exchange::fields::Fields;
+use crate::exchange::rope::{self, FULL_HEAD, RopeFields};
+use crate::hugging_face::PADDING;
+use crate::weights::names::{TensorName, as_is, linear, part_of, query_key_value};
+
+pub(super) const DEFINITION: Definition = Definition {
+    name: "glm4",
+    presets,
+    names: NAMES,
+    exchange: Some(|| llama::exchange("glm4", "Glm4ForCausalLM", read, write)),
+};
+
+/// Default sizes of the model type: those of the 9B model, except for the context.
+const NINE: Sizes = Sizes {
+    vocab_size: 151_552,
+    seq_len: 131_072,
+    d_model: 4096,
+    n_layers: 40,
+    heads: 32,
+    kv_heads: 2,
+    width: 13_696,
+};
+
+const HEAD_DIM: usize = 128;
+
+fn presets() -> Vec<Preset> {
+    let config = ModelConfig {
+        seq_len: 32_768,
+        head_dim: Some(HEAD_DIM),
+        position: rotary(Some(HEAD_DIM / 2), 10_000.0, RotaryLayout::Interleaved),
+        ..of_type(NINE.config(Family::Glm4), true, 1e-5)
+    };
+    vec![Preset::new("glm4-9b", "GLM-4 0414, 9B parameters", config)]
+}
+
+fn of_type(raw: ModelConfig, biased: bool, epsilon: f64) -> ModelConfig {
+    ModelConfig {
+        bias: Biases {
+            qkv: biased,
+            ..Biases::all(false)
+        },
+        norm: Norm::Rms { epsilon },
+        wiring: Wiring::Sandwich,
+        ..raw
+    }
+}
+
+const ROPE: RopeFields = RopeFields {
+    default_fraction: 0.5,
+    partial: true,
+    ..FULL_HEAD
+};
+
+fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
+    let raw = read_rotated(fields, Family::Glm4, NINE, Some(HEAD_DIM), &ROPE)?;
+    let epsilon = fields.number("rms_norm_eps", 1.562_5e-7)?;
+    Ok(ModelConfig {
+        position: rope::interleaved(raw.position),
+        ..of_type(raw, fields.flag("attention_bias", true)?, epsilon)
+    })
+}
+
+fn write(config: &DecoderConfig) -> Map<String, Value> {
+    let mut fields = write_rotated(config, &ROPE);
+    fields.insert("attention_bias".to_owned(), json!(config.bias().qkv));
+    fields.insert(PADDING.to_owned(), Value::Null);
+    fields
+}
+
+/// Tensor names of Hugging Face checkpoints.
+const NAMES: &[TensorName] = &[
+    as_is("tokens", "model.embed_tokens.weight"),
+    as_is("norm_final.gain", "model.norm.weight"),
+    as_is("head", "lm_head.weight"),
+    as_is(
+        "blocks.*.norm1.gain",
+        "model.layers.*.input_layernorm.weight",
+    ),
+    as_is(
+        "blocks.*.norm1_after.gain",
+        "model.layers.*.post_self_attn_layernorm.weight",
+    ),
+    as_is(
+        "blocks.*.norm2.gain",
+        "model.layers.*.post_attention_layernorm.weight",
+    ),
+    as_is(
+        "blocks.*.norm2_after.gain",
+        "model.layers.*.post_mlp_layernorm.weight",
+    ),
+    query_key_value(
+        "blocks.*.attention.qkv",
+        [
+            "model.layers.*.self_attn.q_proj",
+            "model.layers.*.self_attn.k_proj",
+            "model.layers.*.self_attn.v_proj",
+        ],
+    ),
+    linear("blocks.*.attention.out", "model.layers.*.self_attn.o_proj"),
+    part_of(
+        "blocks.*.feed_forward.gate",
+        "model.layers.*.mlp.gate_up_proj",
+        [0, 2],
+    ),
+    part_of(
+        "blocks.*.feed_forward.up",
+        "model.layers.*.mlp.gate_up_proj",
+        [1, 2],
+    ),
+    linear("blocks.*.feed_forward.down", "model.layers.*.mlp.down_proj"),
+];

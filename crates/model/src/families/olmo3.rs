@@ -1,0 +1,99 @@
+//! OLMo 3 (Team OLMo 2025, [2512.13961](https://arxiv.org/abs/2512.13961)): OLMo 2's block, three of four layers with a window.
+//!
+//! The layers without a window extend their context by YaRN; those with one keep the original frequencies.
+
+use emberlm_kernels::RotaryLayout;
+use serde_json::{Map, Value, json};
+
+use super::llama::{self, Sizes, read_sizes, write_common};
+use super::olmo2::{DEFAULTS, NAMES, epsilon, of_type, with_biases};
+use super::{Definition, Family, Preset, rotary};
+use crate::checked::DecoderConfig;
+use crate::config::{
+    AttentionKind, FullLayers, LayerPositions, ModelConfig, RotaryScaling, Window,
+};
+use crate::error::HuggingFaceError;
+use crate::exchange::fields::Fields;
+use crate::exchange::layers;
+use crate::exchange::rope::{self, FULL_HEAD, RopeFields};
+
+pub(super) const DEFINITION: Definition = Definition {
+    name: "olmo3",
+    presets,
+    names: NAMES,
+    exchange: Some(|| llama::exchange("olmo3", "Olmo3ForCausalLM", read, write)),
+};
+
+const WINDOW: usize = 4096;
+const BASE: f64 = 500_000.0;
+/// The last layer of each group of four has no window.
+const FULL: FullLayers = FullLayers::Every { every: 4 };
+
+fn presets() -> Vec<Preset> {
+    let seven = Sizes {
+        vocab_size: 100_278,
+        seq_len: 65_536,
+        d_model: 4096,
+        n_layers: 32,
+        heads: 32,
+        kv_heads: 32,
+        width: 11_008,
+    };
+    let config = ModelConfig {
+        attention: AttentionKind::windowed(Window {
+            full_layers: FULL,
+            ..Window::new(WINDOW)
+        }),
+        position: rotary(None, BASE, RotaryLayout::HalfSplit),
+        layer_positions: Some(LayerPositions::Rotary {
+            layers: FULL,
+            base: BASE,
+            scaling: RotaryScaling::Yarn {
+                factor: 8.0,
+                beta_fast: 32.0,
+                beta_slow: 1.0,
+                attention_factor: None,
+                truncate: true,
+                original_seq_len: 8192,
+            },
+        }),
+        ..of_type(seven.config(Family::Olmo3), 1e-6)
+    };
+    vec![Preset::new("olmo3-7b", "OLMo 3, 7B parameters", config)]
+}
+
+const FULL_ROPE: RopeFields = RopeFields {
+    default_base: BASE,
+    ..FULL_HEAD
+};
+
+/// An older base field applies to the layers without a window.
+const SLIDING_ROPE: RopeFields = RopeFields {
+    base: "",
+    ..FULL_ROPE
+};
+
+fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
+    let raw = read_sizes(fields, Family::Olmo3, DEFAULTS, None)?;
+    let raw = with_biases(fields, of_type(raw, epsilon(fields)?))?;
+    let (window, full_layers) = layers::kinds(fields, raw.n_layers, WINDOW, &FULL)?;
+    let head_dim = raw.head_dim.unwrap_or_default();
+    let kinds = rope::read_kinds(fields, [&SLIDING_ROPE, &FULL_ROPE], head_dim, raw.seq_len)?;
+    let (position, layer_positions) = rope::of_kinds(kinds, full_layers, raw.n_layers);
+    Ok(ModelConfig {
+        attention: layers::attention(window),
+        position,
+        layer_positions,
+        ..raw
+    })
+}
+
+fn write(config: &DecoderConfig) -> Map<String, Value> {
+    let mut fields = write_common(config);
+    fields.insert("attention_bias".to_owned(), json!(config.bias().qkv));
+    if let Some(rope) = rope::write_kinds(config) {
+        fields.insert("rope_parameters".to_owned(), rope);
+    }
+    layers::write_types(config, &mut fields);
+    fields
+}
