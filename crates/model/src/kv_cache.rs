@@ -4,8 +4,8 @@
 mod layer;
 mod retention;
 
-use burn::tensor::{Device, Int, Tensor, TensorData};
 use burn::tensor::backend::Backend as BurnBackend;
+use burn::tensor::{Device, Int, Tensor, TensorData};
 use emberlm_kernels::Backend;
 
 use crate::checked::DecoderConfig;
