@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use emberlm_model::encoder::{HuggingFaceEncoder, export};
+use emberlm_model::encoder::{EncoderSettings, HuggingFaceEncoder, export};
 use emberlm_model::hugging_face::ExportOptions;
 use emberlm_model::weights::load_tensors;
-use emberlm_model::{EncoderConfig, HuggingFaceError};
+use emberlm_model::{ConfigError, EncoderConfig, HuggingFaceError};
 use serde_json::{Value, json};
 
 use super::{MODELS, folder, open};
@@ -144,8 +144,8 @@ fn truncated_weights_are_refused_at_every_length() {
 fn settings_that_break_a_rule_are_refused() {
     let (directory, _) = open("bert-sequence");
     let settings = || directory.config().settings().clone();
-    let refuse = |settings, field: &str| {
-        let error = EncoderConfig::try_from(settings).unwrap_err();
+    let refuse = |settings: EncoderSettings, field: &str| {
+        let error: ConfigError = EncoderConfig::try_from(settings).unwrap_err();
         assert_eq!(error.field, field);
     };
     refuse(
