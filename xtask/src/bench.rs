@@ -1,13 +1,14 @@
 //! `cargo xtask bench`: builds the release binary, measures it and, on request, compares it with other
 //! programs.
 //!
-//! Map: `train`, `peers`, `char_nano`, `generate`, `draft`, `scaling`, `backends`, `kernels`, `load`, `loader`,
+//! Map: `train`, `peers`, `char_nano`, `generate`, `draft`, `embed`, `scaling`, `backends`, `kernels`, `load`, `loader`,
 //! `prepare` and `serve` are the benchmarks. `programs` builds and runs the measured programs, `measurement`
 //! parses the output of training runs, and `report` formats results.
 
 mod backends;
 mod char_nano;
 mod draft;
+mod embed;
 mod generate;
 mod kernels;
 mod load;
@@ -49,6 +50,8 @@ enum Subject {
     Generate(generate::GenerateArgs),
     /// Speculative decoding: the cost of a pass over draft tokens, and the break-even acceptance rate.
     Draft(draft::DraftArgs),
+    /// Embeddings of texts: texts/s, compared with sentence-transformers and onnxruntime.
+    Embed(embed::EmbedArgs),
     /// Training steps over model width, sequence length and batch size: tokens/s and memory as a table and a
     /// plot.
     Scaling(scaling::ScalingArgs),
@@ -81,6 +84,7 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Error> {
         Subject::CharNano(args) => char_nano::run(args)?,
         Subject::Generate(args) => generate::run(args)?,
         Subject::Draft(args) => draft::run(args)?,
+        Subject::Embed(args) => embed::run(args)?,
         Subject::Scaling(args) => scaling::run(args)?,
         Subject::Backends(args) => backends::run(args)?,
         Subject::Kernels(args) => kernels::run(args)?,

@@ -5,6 +5,7 @@
 //! | `train` | `train` | training steps on random tokens |
 //! | `generate` | `generate` | reading a prompt, and generating tokens |
 //! | `kernels` | `kernels` | each operation compared with its reference implementation |
+//! | `embed` | `embed` | texts per second of an encoder |
 //! | `load` | `load` | time and memory of loading a model |
 //! | `loader` | `loader` | batches per second |
 //! | `prepare` | `prepare` | preparing a corpus, compared with tiktoken-rs |
@@ -14,6 +15,7 @@
 // wgpu's types are nested more deeply than the compiler's default limit.
 #![recursion_limit = "256"]
 
+mod embed;
 mod generate;
 mod kernels;
 mod load;
@@ -45,6 +47,8 @@ enum Command {
     /// Measure the speed of generation
     #[command(alias = "bench-generate")]
     Generate(generate::GenerateArgs),
+    /// Measure the speed of embedding texts
+    Embed(embed::EmbedArgs),
     /// Measure each operation compared with its reference implementation
     #[command(alias = "bench-kernels")]
     Kernels(kernels::KernelsArgs),
@@ -63,6 +67,7 @@ fn main() -> ExitCode {
     shared::main(|cli: Cli| match cli.command {
         Command::Train(args) => train::run(args),
         Command::Generate(args) => generate::run(args),
+        Command::Embed(args) => embed::run(args),
         Command::Kernels(args) => kernels::run(args),
         Command::Load(args) => load::run(args),
         Command::Prepare(args) => prepare::run(args),

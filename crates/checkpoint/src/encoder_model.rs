@@ -81,7 +81,7 @@ impl EncoderModel {
         &self.source
     }
 
-    /// The encoder of texts as token ids, truncated to the longest text.
+    /// The tokenizer of texts, which truncates them to the longest supported text.
     pub fn sequences(&self) -> &SequenceEncoder {
         &self.sequences
     }

@@ -182,7 +182,7 @@ pub enum Command {
 pub struct GenerateArgs {
     /// A run, checkpoint or Hugging Face directory
     pub model: PathBuf,
-    /// The text to continue, or an encoder–decoder's source [default: a document's beginning]
+    /// The text to continue, or an encoder–decoder's source [default: start a new document]
     #[arg(
         long,
         value_name = "TEXT",
@@ -199,7 +199,7 @@ pub struct GenerateArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub choice: ChoiceArgs,
-    /// End the text before TEXT; may be given again
+    /// Stop before TEXT; can be repeated
     #[arg(long, value_name = "TEXT", value_parser = values::stop, help_heading = "Length")]
     pub stop: Vec<String>,
     /// Search for the most probable text with N beams, instead of choosing one token after the other
@@ -228,7 +228,7 @@ pub struct GenerateArgs {
     /// passes
     #[arg(long, value_name = "MODEL", help_heading = "Model")]
     pub draft: Option<PathBuf>,
-    /// Draft tokens before each pass of the model
+    /// Number of draft tokens per pass of the model
     #[arg(
         long,
         value_name = "N",
@@ -237,17 +237,17 @@ pub struct GenerateArgs {
         help_heading = "Model"
     )]
     pub draft_tokens: usize,
-    /// The format that the weights of the linear layers and the head are held in: f32, or int8 for less memory and more speed, at a
-    /// loss that `emberlm eval` measures [default: as they are stored]
+    /// Format of the weights of linear layers and the head: f32, or int8 for less memory and more speed (`emberlm eval`
+    /// measures the loss in quality) [default: as they are stored]
     #[arg(long, value_name = "TYPE", value_parser = values::weights_parser(), help_heading = "Model")]
     pub weights: Option<WeightFormat>,
-    /// Print {"tokens": [...], "text": "...", "finish": "length" or "stop"} of what was made, at the end
+    /// Print {"tokens": [...], "text": "...", "finish": "length" or "stop"} after generation
     #[arg(long, help_heading = "Output")]
     pub json: bool,
-    /// With --json, each token's log-probability, and the N likeliest tokens' in its place
+    /// With --json: print each token's log-probability, and those of the N likeliest tokens at its position
     #[arg(long, value_name = "N", requires = "json", help_heading = "Output")]
     pub logprobs: Option<usize>,
-    /// Report on stderr the sampling settings, where each comes from, and how fast the prompt was read and the tokens were generated
+    /// Print the sampling settings with their sources, and the prompt and generation speeds, on stderr
     #[arg(long, short, help_heading = "Output")]
     pub verbose: bool,
     #[command(flatten)]
@@ -282,10 +282,10 @@ pub struct LogitsArgs {
 pub struct AttentionArgs {
     /// A run or checkpoint directory
     pub model: PathBuf,
-    /// The text to look at
+    /// The text
     #[arg(long, value_name = "TEXT")]
     pub prompt: Option<String>,
-    /// The token ids to look at, such as 1,2,3
+    /// The token ids, such as 1,2,3
     #[arg(long, value_name = "IDS", value_delimiter = ',', value_parser = values::token_id)]
     pub tokens: Option<Vec<u32>>,
     /// Draw the weights: a row of panels per layer, a column per head [default: print a summary]

@@ -48,7 +48,7 @@ pub enum BackendName {
 pub struct BackendArg {
     #[arg(long, value_enum, value_name = "NAME", hide_possible_values = true, help = help(), help_heading = "Backend")]
     backend: Option<BackendName>,
-    /// Which of its devices, by the number in `emberlm devices` [default: the quickest by its driver]
+    /// The device's number in `emberlm devices` [default: the fastest one according to its driver]
     #[arg(long, value_name = "N", help_heading = "Backend")]
     device: Option<usize>,
 }
@@ -172,7 +172,7 @@ fn listed(names: &[BackendName]) -> String {
 
 fn help() -> String {
     format!(
-        "Where to compute: {}; this binary has {} [default: {}]",
+        "The backend: {}; this binary has {} [default: {}]",
         listed(BackendName::value_variants()),
         listed(COMPILED),
         COMPILED.first().map_or("none", |first| first.name()),

@@ -15,7 +15,7 @@ use crate::output::size;
 /// The option of the commands whose memory is predicted.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub struct MemoryArg {
-    /// Begin even if the predicted memory is more than what is available
+    /// Start even if the predicted memory exceeds the available memory
     #[arg(long, help_heading = "Backend")]
     pub ignore_memory: bool,
 }

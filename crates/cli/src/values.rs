@@ -106,9 +106,7 @@ fn number(text: &str, allowed: impl Fn(f64) -> bool, rule: &str) -> Result<f64, 
 
 /// Parses a token id.
 pub fn token_id(text: &str) -> Result<u32, String> {
-    text.trim()
-        .parse()
-        .map_err(|_| "it is not a token id".to_owned())
+    text.trim().parse().map_err(|_| "not a token id".to_owned())
 }
 
 /// Parses a special token's name and id, such as `<s>=1`.
@@ -153,7 +151,7 @@ pub fn size(text: &str) -> Result<ByteSize, String> {
     match text.parse::<ByteSize>() {
         Ok(size) if size.as_u64() > 0 => Ok(size),
         Ok(_) => Err("it must be above 0".to_owned()),
-        Err(_) => Err("it is not a size such as 5GB or 500MB".to_owned()),
+        Err(_) => Err("not a size such as 5GB or 500MB".to_owned()),
     }
 }
 

@@ -51,29 +51,30 @@ pub struct RunConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
 #[serde(default, deny_unknown_fields)]
 pub struct TrainConfig {
-    /// The model whose weights the run begins with: a run's, a checkpoint's or a Hugging Face directory; empty for initial weights.
+    /// The initial weights: a run, checkpoint or Hugging Face directory; empty for a new initialization.
     pub from: PathBuf,
-    /// Updates in all.
+    /// Number of steps.
     pub steps: usize,
     /// Seed of the initial weights, the data order and dropout.
     pub seed: u64,
-    /// Tokens of a sequence, in training and evaluation; 0 for the model's whole context.
+    /// Tokens per sequence in training and evaluation; 0 for the model's full context.
     pub seq_len: usize,
-    /// The way documents are packed into sequences: stream (one after another) or isolated (whole, none sees another).
+    /// Packing of documents into sequences: stream (one after another) or isolated (whole documents; attention does not
+    /// cross them).
     pub documents: Packing,
-    /// Threads that make batches ahead; 0 for none, each is made when it is needed.
+    /// Threads that prepare batches in advance; 0 prepares each batch when it is needed.
     pub loader_workers: usize,
     /// Sequences per micro-batch.
     pub micro_batch: usize,
-    /// Micro-batches per step; the loss is the mean over all targets of a step that are learnt.
+    /// Micro-batches per step; the loss is the mean over all unmasked targets of a step.
     pub accumulation: usize,
-    /// Keep only the inputs of blocks, and compute their activations again for their gradients: less memory, more time.
+    /// Recompute the activations of blocks in the backward pass: less memory, more time.
     pub recompute: bool,
-    /// The largest norm of all gradients together; 0 does not clip.
+    /// Maximum global gradient norm; 0 disables clipping.
     pub clip_norm: f64,
-    /// The decay of a running average of the weights, which is evaluated and saved as the model; 0 for none.
+    /// Decay of the exponential moving average of the weights, which is evaluated and saved as the model; 0 for none.
     pub ema: f64,
-    /// Steps between two lines of the log.
+    /// Steps between log lines.
     pub log_interval: usize,
     /// Precision of the matrix products.
     pub precision: PrecisionConfig,
@@ -83,7 +84,7 @@ pub struct TrainConfig {
     pub optimizer: OptimizerConfig,
     /// The learning rate at each step.
     pub schedule: ScheduleConfig,
-    /// The steps that are skipped.
+    /// Conditions for skipping a step.
     pub skip: SkipConfig,
     /// Evaluation during training.
     pub evaluation: EvaluationConfig,

@@ -54,7 +54,7 @@ pub(crate) struct DashboardRun {
     pub(crate) notes: String,
     /// Total number of steps.
     pub(crate) steps: usize,
-    /// Steps between two evaluations.
+    /// Steps between evaluations.
     pub(crate) interval: usize,
     /// Stops the run.
     pub(crate) stop: StopSignal,

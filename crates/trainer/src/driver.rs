@@ -126,7 +126,7 @@ impl<B: TrainingBackend> Driver<B> {
         self.engine.config().steps
     }
 
-    /// Steps between two evaluations.
+    /// Steps between evaluations.
     pub(crate) fn evaluation_interval(&self) -> usize {
         self.engine.config().evaluation.interval
     }

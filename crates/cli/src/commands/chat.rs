@@ -68,14 +68,14 @@ pub struct ChatArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub choice: ChoiceArgs,
-    /// End an answer before TEXT too; may be given again
+    /// Also end an answer before TEXT; can be repeated
     #[arg(long, value_name = "TEXT", value_parser = values::stop, help_heading = "Conversation")]
     pub stop: Vec<String>,
-    /// The format that the weights of the linear layers and the head are held in: f32, or int8 for less memory and more speed, at a
-    /// loss that `emberlm eval` measures [default: as they are stored]
+    /// Format of the weights of linear layers and the head: f32, or int8 for less memory and more speed (`emberlm eval`
+    /// measures the loss in quality) [default: as they are stored]
     #[arg(long, value_name = "TYPE", value_parser = values::weights_parser(), help_heading = "Model")]
     pub weights: Option<WeightFormat>,
-    /// Neither read nor write the history of what was typed
+    /// Do not read or write the input history
     #[arg(long, help_heading = "Conversation")]
     pub no_history: bool,
     #[command(flatten)]
@@ -159,7 +159,7 @@ const SHORT_CONTEXT: usize = 1024;
 fn no_template(path: &Path) -> CliError {
     let path = path.display();
     CliError::new(format!(
-        "{path} has no chat template, so nobody knows how conversations are written for it"
+        "{path} has no chat template, which defines how conversations are formatted"
     ))
     .hint("choose one: --chat-template chatml, llama3, or the path of a template")
     .hint(format!(

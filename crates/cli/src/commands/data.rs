@@ -32,7 +32,7 @@ pub enum DataCommand {
     Inspect(InspectArgs),
     /// Compare a dataset with its manifest: lengths, hashes, ids, documents, masks
     Verify(VerifyArgs),
-    /// Take token files of llm.c, modded-nanogpt or nanoGPT as a dataset, as they are
+    /// Use token files of llm.c, modded-nanogpt or nanoGPT as a dataset, in place
     Adopt(AdoptArgs),
     /// Write a dataset as the token files of nanoGPT, llm.c or NumPy
     Export(ExportArgs),
@@ -43,7 +43,7 @@ pub enum DataCommand {
 pub struct InspectArgs {
     /// The dataset's folder
     pub dataset: PathBuf,
-    /// Number of documents to show the beginnings of
+    /// Number of documents to show excerpts of
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub excerpts: usize,
     /// The seed that chooses these documents
@@ -76,13 +76,13 @@ pub struct AdoptArgs {
     /// The text from which the char tokenizer was built
     #[arg(long, value_name = "FILE")]
     pub alphabet: Option<PathBuf>,
-    /// The files for training [default: those whose names say train]
+    /// The files for training [default: those with train in their name]
     #[arg(long, value_name = "GLOB")]
     pub train: Option<String>,
-    /// The files for validation [default: those whose names say val]
+    /// The files for validation [default: those with val in their name]
     #[arg(long, value_name = "GLOB")]
     pub val: Option<String>,
-    /// Make this folder, with links to the files, instead of writing into theirs
+    /// Create this folder with links to the files, instead of writing into theirs
     #[arg(long, value_name = "DATASET", value_parser = folder_parser("a dataset"))]
     pub out: Option<PathBuf>,
     /// Replace an existing dataset.json, or the dataset of --out
@@ -95,7 +95,7 @@ pub struct AdoptArgs {
 pub struct ExportArgs {
     /// The dataset's folder
     pub dataset: PathBuf,
-    /// Whose files: nanogpt (train.bin of u16), llmc (NAME_train_000000.bin with headers) or npy (train.npy)
+    /// The file format: nanogpt (train.bin of u16), llmc (NAME_train_000000.bin with headers) or npy (train.npy)
     #[arg(long, value_name = "NAME", value_parser = values::export_format())]
     pub format: ExportFormat,
     /// The folder to write
@@ -104,7 +104,7 @@ pub struct ExportArgs {
     /// The prefix of llmc's file names [default: the dataset's folder]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
-    /// The most tokens in a file of llmc
+    /// Maximum number of tokens in one llmc file
     #[arg(
         long, value_name = "N", default_value_t = DEFAULT_SHARD_TOKENS,
         value_parser = clap::value_parser!(u64).range(1..=i32::MAX as u64),

@@ -34,10 +34,10 @@ const MODEL_TOLERANCE: f64 = 1e-3;
 #[derive(Debug, Args)]
 #[command(after_help = examples::DOCTOR)]
 pub struct DoctorArgs {
-    /// Only what has NAME in its name, such as attention or gpt2
+    /// Only checks with NAME in their name, such as attention or gpt2
     #[arg(long, value_name = "NAME", default_value = "")]
     only: String,
-    /// Leave the models out: a GPU compiles shaders for each
+    /// Check operations only, not models: a GPU compiles shaders for each model
     #[arg(long)]
     operations: bool,
     /// Only the tiny model of PRESET

@@ -30,13 +30,13 @@ pub struct EvalArgs {
     /// The dataset's folder, made by `emberlm prepare`
     #[arg(long, value_name = "DATASET", help_heading = "Data")]
     pub data: Option<PathBuf>,
-    /// HellaSwag's published file: answer which ending follows, as llm.c and lm-evaluation-harness ask it
+    /// HellaSwag's published file: choose the ending of each item, as llm.c and lm-evaluation-harness do
     #[arg(long, value_name = "FILE.jsonl", help_heading = "Data")]
     pub hellaswag: Option<PathBuf>,
     /// LAMBADA's file as OpenAI published it: predict each passage's last word
     #[arg(long, value_name = "FILE.jsonl", help_heading = "Data")]
     pub lambada: Option<PathBuf>,
-    /// Which part of the dataset
+    /// The split of the dataset
     #[arg(
         long, value_name = "NAME", default_value = Split::Val.name(), value_parser = split_parser(),
         conflicts_with_all = ["hellaswag", "lambada"], help_heading = "Data")]
@@ -46,7 +46,7 @@ pub struct EvalArgs {
         long, value_name = "HOW", value_parser = packing_parser(),
         conflicts_with_all = ["hellaswag", "lambada"], help_heading = "Windows")]
     pub documents: Option<Packing>,
-    /// Add the loss by the position in the window, which shows whether the model uses its context
+    /// Also print the loss by position in the window, which shows if the model uses its context
     #[arg(long, conflicts_with_all = ["hellaswag", "lambada"], help_heading = "Output")]
     pub per_position: bool,
     /// Only the first N items of the file
@@ -55,14 +55,15 @@ pub struct EvalArgs {
     /// Tokens of a window [default: those of the run's sequences, else the model's context, with --data at most 4096]
     #[arg(long, value_name = "N", value_parser = at_least_one, help_heading = "Windows")]
     pub seq_len: Option<usize>,
-    /// Windows, or texts to be scored, at a time [default: about 4096 tokens]
+    /// Number of windows or texts per batch [default: about 4096 tokens]
     #[arg(long, value_name = "N", value_parser = at_least_one, help_heading = "Windows")]
     pub batch: Option<usize>,
-    /// The format that the weights of the linear layers and the head are held in: f32, or int8, as `emberlm generate` takes it
+    /// Format of the weights of linear layers and the head: f32 or int8
     /// [default: as they are stored]
     #[arg(long, value_name = "TYPE", value_parser = weights_parser(), help_heading = "Model")]
     pub weights: Option<WeightFormat>,
-    /// Print JSON: with --data {"loss", "perplexity", "bits_per_byte", "bytes", "tokens"}, else the figures and every answer
+    /// Print JSON: with --data {"loss", "perplexity", "bits_per_byte", "bytes", "tokens"}, otherwise the scores and
+    /// every answer
     #[arg(long, help_heading = "Output")]
     pub json: bool,
     #[command(flatten)]

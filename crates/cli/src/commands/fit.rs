@@ -24,22 +24,22 @@ use emberlm_trainer::{presets, run_config};
 #[derive(Debug, Args)]
 #[command(after_help = examples::FIT)]
 pub struct FitArgs {
-    /// A model with the way it is trained; `emberlm info` lists them
+    /// A model with its training settings; `emberlm info` lists them
     #[arg(long, value_name = "NAME", default_value = presets::DEFAULT)]
     pub preset: String,
     /// A model to fine-tune: a run, checkpoint or Hugging Face directory
     #[arg(long, value_name = "MODEL", conflicts_with = "preset")]
     pub from: Option<PathBuf>,
-    /// The memory that training may take, such as 8GiB [default: what the machine has available]
+    /// Memory limit of training, such as 8GiB [default: the memory available now]
     #[arg(long, value_name = "SIZE", value_parser = values::size)]
     pub memory: Option<ByteSize>,
     /// One value over the preset, such as model.d_model=256; may be given again
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
-    /// The dataset's folder, whose vocabulary the model would have
+    /// The dataset's folder; sets the model's vocabulary size
     #[arg(long, value_name = "DATASET")]
     pub data: Option<PathBuf>,
-    /// Predict only, without taking a step
+    /// Predict only; do not measure a step
     #[arg(long)]
     pub no_measure: bool,
     /// Print JSON

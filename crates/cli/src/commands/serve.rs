@@ -40,10 +40,10 @@ pub struct ServeArgs {
     /// Runs, checkpoints or Hugging Face directories; NAME=PATH for a name other than the directory's
     #[arg(value_name = "[NAME=]MODEL", required_unless_present_any = ["follow", "config"])]
     pub models: Vec<PathBuf>,
-    /// A run whose newest checkpoint is served, and the next one as soon as it is there
+    /// A run whose newest checkpoint is served; newer ones replace it as they appear
     #[arg(long, value_name = "[NAME=]RUN", help_heading = "Models")]
     pub follow: Vec<PathBuf>,
-    /// Another name that a model answers to, such as gpt-3.5-turbo; where one model is served, ALIAS is enough
+    /// Another name of a model, such as gpt-3.5-turbo; with one model, ALIAS is enough
     #[arg(long, value_name = "ALIAS=NAME", help_heading = "Models")]
     pub alias: Vec<String>,
     /// A TOML file with a table [[model]] for each model: its path, name, aliases and settings
@@ -52,13 +52,13 @@ pub struct ServeArgs {
     /// The port to listen on; 0 for any free port
     #[arg(long, default_value_t = 8080, help_heading = "Network")]
     pub port: u16,
-    /// The address to listen on: by default only this machine can ask
+    /// The address to listen on: by default only this machine can connect
     #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST), help_heading = "Network")]
     pub host: IpAddr,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub allowed: AllowedHosts,
-    /// A file with the key that clients must show
+    /// A file with the API key that clients must send
     #[arg(long, value_name = "FILE", help_heading = "Network")]
     pub api_key_file: Option<PathBuf>,
     /// The chat template: chatml, llama3, or a template's path [default: the model's own]
@@ -122,8 +122,8 @@ pub struct ServeArgs {
     /// Format of the request log
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text, help_heading = "Log")]
     pub log_format: LogFormat,
-    /// The format that the weights of the linear layers and the head are held in: f32, or int8 for less memory and more speed, at a
-    /// loss that `emberlm eval` measures [default: as they are stored]
+    /// Format of the weights of linear layers and the head: f32, or int8 for less memory and more speed (`emberlm eval`
+    /// measures the loss in quality) [default: as they are stored]
     #[arg(long, value_name = "TYPE", value_parser = values::weights_parser(), help_heading = "Models")]
     pub weights: Option<WeightFormat>,
     #[command(flatten)]

@@ -33,10 +33,10 @@ pub struct SweepArgs {
     /// The folder of the runs [default: runs/FILE]
     #[arg(long, value_name = "DIR", value_parser = folder_parser("a sweep"))]
     pub out: Option<PathBuf>,
-    /// Number of runs at a time
+    /// Number of runs trained at the same time
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one)]
     pub parallel: usize,
-    /// Print the commands of the runs that are not finished, and end
+    /// Print the commands of the unfinished runs, and exit
     #[arg(long)]
     pub dry_run: bool,
     /// Print {"configurations": [{"name", "settings", "validation_loss", "lowest_validation_loss", "runs"}]}

@@ -43,7 +43,7 @@ pub struct WatchArgs {
 /// The names that a server is reached by.
 #[derive(Debug, Args)]
 pub struct AllowedHosts {
-    /// A host name that requests may name and whose pages may ask, such as a reverse proxy's; * for any
+    /// An accepted host name in the Host and Origin headers, such as a reverse proxy's; * for any
     #[arg(long = "allowed-host", value_name = "HOST")]
     pub names: Vec<String>,
 }

@@ -56,7 +56,7 @@ pub(super) fn data(error: &DataError) -> Option<String> {
                 "a line is one JSON object (`jq -c '.[]' FILE.json > FILE.jsonl` makes lines of an array); --on-error skip leaves broken lines out"
             }
             RecordFault::Field(_) => {
-                "say which field holds the text with --field NAME, or leave broken records out with --on-error skip"
+                "select the text field with --field NAME, or skip broken records with --on-error skip"
             }
             RecordFault::Conversation(_) => {
                 "a record has `messages`, or `prompt` and `completion` (docs/guides/chat.md); --on-error skip leaves broken records out"

@@ -65,7 +65,7 @@ impl From<InputError> for CliError {
 impl From<ConfigError> for CliError {
     fn from(error: ConfigError) -> Self {
         let hint = match &error.field[..] {
-            "kv_heads" => Some("--set model.kv_heads=0 takes as many as there are heads"),
+            "kv_heads" => Some("--set model.kv_heads=0 uses one key-value head per query head"),
             "head_dim" => Some("--set model.head_dim=0 takes d_model / heads"),
             _ => None,
         };
@@ -207,7 +207,7 @@ impl From<TrainError> for CliError {
                 Some("begin another run, or resume the one that was moved")
             }
             TrainError::LockReplaced { .. } => Some("resume it when no other process trains it"),
-            TrainError::NoRun { .. } => Some("name a folder that `emberlm train` has made"),
+            TrainError::NoRun { .. } => Some("pass a folder that `emberlm train` created"),
             TrainError::RunLocked { .. } => Some("stop that process first, or wait for its end"),
             TrainError::Resume { .. } => {
                 Some("begin another run with these settings: leave out --resume and give an --out")

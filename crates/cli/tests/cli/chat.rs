@@ -254,7 +254,7 @@ fn models_that_cannot_chat_are_rejected_with_a_reason() {
     insta::assert_snapshot!(sandbox.chat("run", "hi\n"), @r"
     exit 1
     --- stderr
-    error: run has no chat template, so nobody knows how conversations are written for it
+    error: run has no chat template, which defines how conversations are formatted
     hint: choose one: --chat-template chatml, llama3, or the path of a template
     hint: a model that was not trained on conversations continues texts: emberlm generate run
     ");

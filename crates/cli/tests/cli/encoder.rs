@@ -7,9 +7,10 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
 
+use super::support::model::{ENCODER_FIXTURE, write_encoder};
+
 fn fixture() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("../model/tests/fixtures/encoders/distilbert-sequence")
+    PathBuf::from(ENCODER_FIXTURE)
 }
 
 /// A tensor of the fixture's expected results, f32 or i64, as f64.
@@ -33,20 +34,9 @@ fn expected(name: &str) -> Vec<f64> {
     }
 }
 
-/// The fixture with a tokenizer whose words are `w0`, `w1`, ….
 fn model() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
-    for file in ["config.json", "model.safetensors"] {
-        fs::copy(fixture().join(file), folder.path().join(file)).unwrap();
-    }
-    let vocab: serde_json::Map<String, Value> =
-        (0..59).map(|id| (format!("w{id}"), json!(id))).collect();
-    let tokenizer = json!({
-        "version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": null,
-        "pre_tokenizer": {"type": "WhitespaceSplit"}, "post_processor": null, "decoder": null,
-        "model": {"type": "WordLevel", "vocab": vocab, "unk_token": "w0"},
-    });
-    fs::write(folder.path().join("tokenizer.json"), tokenizer.to_string()).unwrap();
+    write_encoder(folder.path());
     folder
 }
 

@@ -204,7 +204,7 @@ fn unfittable_requests_are_rejected() {
         assert_eq!(ran.code, Some(code), "{ran}");
         assert!(ran.stderr.contains(part), "`{part}` is not in\n{ran}");
     };
-    refused("--memory much", 2, "it is not a size such as 5GB or 500MB");
+    refused("--memory much", 2, "not a size such as 5GB or 500MB");
     refused("--memory 0", 2, "it must be above 0");
     refused("--memory -1GB", 2, "");
     refused("--preset nothing", 2, "unknown preset `nothing`");

@@ -143,7 +143,7 @@ fn invalid_json_is_reported_with_line_and_column() {
         "prepare a.jsonl --field body --out d --tokenizer byte",
         1,
         "a.jsonl: line 1: no field `body`: it has `text`",
-        "say which field holds the text with --field NAME, or leave broken records out with --on-error skip",
+        "select the text field with --field NAME, or skip broken records with --on-error skip",
     );
     sandbox.write("chat.jsonl", "{\"messages\": []}\n");
     refused(

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::support::Sandbox;
+use super::support::model::write_encoder;
 
 /// Options appended to every `train` to keep the test fast.
 const SHORT: &str = " --renderer plain --steps 2 --set train.evaluation.sample_tokens=5";
@@ -77,6 +78,8 @@ fn run_commands(page: &str) {
     };
     sandbox.write("talks.jsonl", (0..60).map(talk).collect::<String>());
     sandbox.write("notes.txt", "A few notes beside the book.\n".repeat(100));
+    sandbox.write("questions.txt", "w1 w2 w3\nw4 w5\n");
+    write_encoder(&sandbox.path("encoder"));
     let commands = commands(page);
     assert!(commands.len() >= 10, "{commands:?}");
     for command in &commands {

@@ -137,7 +137,7 @@ fn the_printed_configuration_makes_the_same_run() {
     let sandbox = Sandbox::with_data();
     let printed = sandbox.train("--data data --steps 2 --print-config").ok();
     assert!(
-        printed.contains("# Updates in all.\nsteps = 2\n"),
+        printed.contains("# Number of steps.\nsteps = 2\n"),
         "{printed}"
     );
     sandbox.write("run.toml", &printed);

@@ -11,7 +11,7 @@ use crate::error::TrainError;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, DocumentedFields)]
 #[serde(default, deny_unknown_fields)]
 pub struct DataConfig {
-    /// The dataset's directory; empty where there is a mix of several.
+    /// The dataset's directory; empty if `mix` lists several.
     pub dataset: PathBuf,
     /// One of several datasets that are mixed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -24,7 +24,7 @@ pub struct DataConfig {
 pub struct MixedDataset {
     /// The dataset's directory.
     pub dataset: PathBuf,
-    /// Its part of all sequences, over the sum of all weights.
+    /// Weight of the dataset: it provides weight / (sum of all weights) of the sequences.
     pub weight: f64,
 }
 

@@ -10,11 +10,11 @@ use crate::error::TrainError;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
 #[serde(default, deny_unknown_fields)]
 pub struct Groups {
-    /// The blocks' maps.
+    /// Weight matrices of the blocks' linear layers.
     pub matrices: Group,
-    /// The tables of tokens and positions, and with it the head where they are tied.
+    /// Token and position embeddings, including a tied head.
     pub embeddings: Group,
-    /// The head's own matrix.
+    /// Weight matrix of an untied head.
     pub head: Group,
     /// Gains and biases.
     pub vectors: Group,
@@ -39,14 +39,14 @@ impl Default for Groups {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
 #[serde(default, deny_unknown_fields)]
 pub struct Group {
-    /// The rate's factor.
+    /// Factor on the learning rate.
     pub rate: f64,
-    /// The weight decay's factor.
+    /// Factor on the weight decay.
     pub weight_decay: f64,
-    /// In the place of `train.optimizer.beta1`.
+    /// Overrides `train.optimizer.beta1`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub beta1: Option<f64>,
-    /// In the place of `train.optimizer.beta2`.
+    /// Overrides `train.optimizer.beta2`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub beta2: Option<f64>,
 }

@@ -33,9 +33,9 @@ pub enum OptimizerConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
 #[serde(default, deny_unknown_fields)]
 pub struct AdamWConfig {
-    /// Decay of the first moment; a group may have its own.
+    /// Decay of the first moment; a group can override it.
     pub beta1: f64,
-    /// Decay of the second moment; a group may have its own.
+    /// Decay of the second moment; a group can override it.
     pub beta2: f64,
     /// Term added to the root of the second moment.
     pub epsilon: f64,
@@ -49,9 +49,9 @@ pub struct AdamWConfig {
 pub struct MuonConfig {
     /// Decay of the matrices' momentum.
     pub momentum: f64,
-    /// Decay of AdamW's first moment; a group may have its own.
+    /// Decay of AdamW's first moment; a group can override it.
     pub beta1: f64,
-    /// Decay of AdamW's second moment; a group may have its own.
+    /// Decay of AdamW's second moment; a group can override it.
     pub beta2: f64,
     /// Term added to the root of AdamW's second moment.
     pub epsilon: f64,
@@ -63,9 +63,9 @@ pub struct MuonConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
 #[serde(default, deny_unknown_fields)]
 pub struct LionConfig {
-    /// Decay of the mean that the update is the sign of; a group may have its own.
+    /// Decay of the momentum in the update's sign; a group can override it.
     pub beta1: f64,
-    /// Decay of the mean that is carried to the next update; a group may have its own.
+    /// Decay of the momentum carried to the next update; a group can override it.
     pub beta2: f64,
     /// Decoupled weight decay; groups have a factor on it.
     pub weight_decay: f64,

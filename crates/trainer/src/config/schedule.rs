@@ -57,7 +57,7 @@ pub struct DecayConfig {
     pub min_learning_rate: f64,
     /// Steps of linear warm-up.
     pub warmup_steps: usize,
-    /// The step at which the decay ends; 0 for the last.
+    /// The step at which the decay ends; 0 for the last step.
     pub decay_steps: usize,
 }
 
@@ -83,9 +83,9 @@ pub struct CooldownConfig {
     pub min_learning_rate: f64,
     /// Steps of linear warm-up.
     pub warmup_steps: usize,
-    /// The step at which the decay ends; 0 for the last.
+    /// The step at which the decay ends; 0 for the last step.
     pub decay_steps: usize,
-    /// Steps before the end over which the learning rate falls.
+    /// Number of final steps over which the learning rate falls.
     pub cooldown_steps: usize,
 }
 

@@ -11,9 +11,11 @@ use crate::error::TrainError;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
 #[serde(default, deny_unknown_fields)]
 pub struct PrecisionConfig {
-    /// The factors of matrix products: f32, or bf16 or f16 where the backend has such products. Weights and all sums stay f32.
+    /// Precision of the inputs of matrix products: f32, or bf16 or f16 if the backend supports it. Weights and sums
+    /// stay f32.
     pub products: Precision,
-    /// A factor on the loss that the update takes out again, for gradients too small for f16: 0 for one that adapts in f16, and for none otherwise.
+    /// Loss scale, for gradients too small for f16; the update divides by it. 0 adapts the scale in f16 and uses none
+    /// otherwise.
     pub loss_scale: f64,
 }
 
@@ -37,9 +39,9 @@ impl PrecisionConfig {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, DocumentedFields)]
 #[serde(default, deny_unknown_fields)]
 pub struct LossConfig {
-    /// The part of a target's probability that is spread over all tokens.
+    /// Probability mass that is moved from each target to a uniform distribution over all tokens.
     pub label_smoothing: f64,
-    /// The weight of the squared log of the softmax's denominator (PaLM has 1e-4); 0 for none.
+    /// Weight of the squared log of the softmax's denominator (1e-4 in PaLM); 0 for none.
     pub z_loss: f64,
 }
 
@@ -70,7 +72,7 @@ pub enum SkipConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
 #[serde(default, deny_unknown_fields)]
 pub struct NonFiniteConfig {
-    /// Steps skipped in a row that end the run.
+    /// Number of consecutive skipped steps that ends the run.
     pub limit: usize,
 }
 
@@ -78,11 +80,11 @@ pub struct NonFiniteConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
 #[serde(default, deny_unknown_fields)]
 pub struct OutliersConfig {
-    /// Standard deviations above the mean of the window from which on a loss or gradient norm is an outlier.
+    /// A loss or gradient norm this many standard deviations above the window's mean is an outlier.
     pub deviations: f64,
-    /// Steps that the mean and the deviation are taken over.
+    /// Number of steps in the window of mean and standard deviation.
     pub window: usize,
-    /// Steps skipped in a row that end the run.
+    /// Number of consecutive skipped steps that ends the run.
     pub limit: usize,
 }
 
@@ -146,13 +148,13 @@ impl SkipConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
 #[serde(default, deny_unknown_fields)]
 pub struct EvaluationConfig {
-    /// Steps between two evaluations.
+    /// Steps between evaluations.
     pub interval: usize,
     /// Validation tokens per evaluation, from the split's beginning; 0 for all.
     pub tokens: u64,
     /// Sequences per batch of an evaluation.
     pub batch: usize,
-    /// Tokens of the sample written beside each evaluation; 0 for none.
+    /// Tokens of the sample generated at each evaluation; 0 for none.
     pub sample_tokens: usize,
 }
 
@@ -191,11 +193,11 @@ impl EvaluationConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
 #[serde(default, deny_unknown_fields)]
 pub struct CheckpointConfig {
-    /// Steps between two checkpoints; one is written at the end as well.
+    /// Steps between checkpoints; the end of the run also writes one.
     pub interval: usize,
     /// The number of newest checkpoints to keep; 0 for all.
     pub keep_last: usize,
-    /// Keep the checkpoint of the lowest validation loss as well, and write one whenever there is a lower one.
+    /// Also keep the checkpoint with the lowest validation loss, and write one at each new minimum.
     pub keep_best: bool,
 }
 

@@ -18,7 +18,7 @@ pub(super) struct Screen {
     /// The newest step shown, and the total number of steps.
     pub(super) step: usize,
     pub(super) steps: usize,
-    /// Steps between two evaluations.
+    /// Steps between evaluations.
     pub(super) interval: usize,
     pub(super) dialog: Option<QuitDialog>,
     /// The run was asked to stop.

@@ -46,13 +46,13 @@ pub struct FullArgs {
     /// Report on a device: operations, models, training, resuming, speed and memory, in a Markdown and a JSON file
     #[arg(long, conflicts_with_all = ["only", "operations", "model"])]
     full: bool,
-    /// With --full: the time for all checks together; what does not fit is reported as skipped
+    /// With --full: the time limit of all checks together; the rest is reported as skipped
     #[arg(long, value_name = "N", default_value_t = 10.0, requires = "full", value_parser = values::positive)]
     minutes: f64,
-    /// With --full: the sizes of the models that are trained and timed [default: small on a CPU, full on a GPU]
+    /// With --full: the sizes of the trained and timed models [default: small on a CPU, full on a GPU]
     #[arg(long, value_enum, requires = "full")]
     size: Option<Size>,
-    /// With --full: a Python that has PyTorch, to be measured beside [default: python3, where it has]
+    /// With --full: a Python with PyTorch, measured for comparison [default: python3, if it has PyTorch]
     #[arg(long, value_name = "PATH", requires = "full")]
     python: Option<PathBuf>,
     /// With --full: only this check; may be given again

@@ -68,7 +68,7 @@ pub struct ChoiceArgs {
     #[arg(help = format!("Added to a token's logit, such as 50256={} for never; {}; may be given again", LOGIT_BIAS.least, LOGIT_BIAS.rule))]
     #[allow(missing_docs)]
     pub logit_bias: Vec<(u32, f32)>,
-    /// Write JSON that this schema describes
+    /// Constrain the output to JSON that matches this schema
     #[arg(
         long,
         value_name = "FILE|JSON",
@@ -76,10 +76,10 @@ pub struct ChoiceArgs {
         help_heading = "Constraints"
     )]
     pub json_schema: Option<String>,
-    /// Write a text that this regular expression matches as a whole
+    /// Constrain the output to a full match of this regular expression
     #[arg(long, value_name = "PATTERN", help_heading = "Constraints")]
     pub regex: Option<String>,
-    /// The same seed makes the same text [default: 0]
+    /// The same seed gives the same text [default: 0]
     #[arg(long, value_name = "N", help_heading = "Sampling")]
     pub seed: Option<u64>,
 }

@@ -38,7 +38,8 @@ pub struct PrepareArgs {
         help_heading = "Input"
     )]
     pub field: String,
-    /// Make training examples of conversations, with a loss on answers only: chatml, llama3, or the path of a template, of a
+    /// Prepare conversations for training, with the loss on answers only: chatml, llama3, or the path of a template, of
+    /// a
     /// tokenizer_config.json or of a folder with one
     #[arg(
         long,
@@ -47,28 +48,28 @@ pub struct PrepareArgs {
         help_heading = "Input"
     )]
     pub chat_template: Option<String>,
-    /// The treatment of broken records: stop at the first, or skip and count them
+    /// How to treat broken records: stop at the first, or skip and count them
     #[arg(long, value_name = "ACTION", default_value = "stop", hide_possible_values = true, value_parser = values::on_error_parser(), help_heading = "Input")]
     pub on_error: OnError,
-    /// The choice of the validation split: the end of the text (position), documents by their hash (hash), or the files of --val
-    /// (file) [default: position for texts, hash for records]
+    /// How the validation split is chosen: the end of the text (position), documents by their hash (hash), or the files
+    /// of --val (file) [default: position for texts, hash for records]
     #[arg(long, value_name = "RULE", hide_possible_values = true, value_parser = values::split_parser(), help_heading = "Validation split")]
     pub split: Option<SplitRule>,
-    /// The validation split's share of the documents or tokens
+    /// Fraction of the documents or tokens in the validation split
     #[arg(long, value_name = "PART", default_value = "0.1", value_parser = values::val_fraction, allow_negative_numbers = true, help_heading = "Validation split")]
     pub val_fraction: f64,
-    /// The files of the validation split, named as the others are
+    /// Files of the validation split; accepts the same forms as FILE
     #[arg(long, value_name = "FILE", num_args = 1.., required_if_eq("split", "file"), conflicts_with = "val_fraction", help_heading = "Validation split")]
     pub val: Vec<PathBuf>,
-    /// Leave out documents that are equal to an earlier one
+    /// Drop documents that equal an earlier one
     #[arg(long, help_heading = "Validation split")]
     pub dedup: bool,
-    /// The most tokens in one file
+    /// Maximum number of tokens in one file
     #[arg(
         long, value_name = "N", default_value_t = DEFAULT_SHARD_TOKENS,
         value_parser = clap::value_parser!(u64).range(1..=i32::MAX as u64), help_heading = "Output")]
     pub shard_tokens: u64,
-    /// Threads that tokenize; the dataset does not depend on them [default: one per core]
+    /// Number of tokenizing threads; it does not change the dataset [default: one per core]
     #[arg(long, value_name = "N", help_heading = "Run")]
     pub threads: Option<NonZero<usize>>,
     /// Resume a dataset that was not finished

@@ -28,7 +28,7 @@ pub struct NoteArgs {
     /// The run
     #[arg(value_name = "RUN")]
     pub run: PathBuf,
-    /// The note, in place of one before; an empty text removes it
+    /// The note, which replaces an existing one; an empty text removes it
     #[arg(value_name = "TEXT", value_parser = run_labels::note)]
     pub note: String,
 }

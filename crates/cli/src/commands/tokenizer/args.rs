@@ -44,10 +44,10 @@ pub struct TrainArgs {
     /// The pattern that splits texts before merging: gpt2, cl100k (gpt4), o200k (gpt4o), llama3 or qwen2
     #[arg(long, value_name = "NAME", default_value = "gpt4")]
     pub pattern: Pattern,
-    /// A special token in addition to <|endoftext|>, such as <|im_start|>; may be given again
+    /// A special token in addition to <|endoftext|>, such as <|im_start|>; can be repeated
     #[arg(long, value_name = "NAME")]
     pub special: Vec<String>,
-    /// The least number of occurrences of a pair to be merged
+    /// Minimum number of occurrences of a pair to merge it
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub min_frequency: u64,
 }

@@ -20,10 +20,11 @@ use emberlm_trainer::presets;
 #[derive(Debug, Args)]
 #[command(after_help = examples::TRAIN)]
 pub struct TrainArgs {
-    /// The dataset's folder, made by `emberlm prepare`; of several, each with its weight if they differ [default: the built-in tales]
+    /// The dataset's folder, made by `emberlm prepare`; several are mixed by weight (default 1 each) [default: the
+    /// built-in tales]
     #[arg(long, value_name = "DATASET[=WEIGHT]", num_args = 1.., help_heading = "Data")]
     pub data: Vec<PathBuf>,
-    /// A model with the way it is trained; `emberlm info` lists them
+    /// A model with its training settings; `emberlm info` lists them
     #[arg(long, value_name = "NAME", default_value = presets::DEFAULT, help_heading = "Model")]
     pub preset: String,
     /// A model whose weights to start from: a run, checkpoint or Hugging Face directory (train.from)
@@ -37,7 +38,7 @@ pub struct TrainArgs {
     /// Resume a run that was stopped, from its newest complete checkpoint
     #[arg(long, value_name = "RUN", conflicts_with_all = ["preset", "from", "out", "seed", "accumulation"], help_heading = "Run")]
     pub resume: Option<PathBuf>,
-    /// With --resume: begin again a run that has no checkpoint, and drop its log
+    /// With --resume: restart a run that has no checkpoint, and delete its log
     #[arg(long, requires = "resume", help_heading = "Run")]
     pub restart: bool,
     /// The run's folder [default: runs/PRESET-NUMBER]
@@ -49,13 +50,13 @@ pub struct TrainArgs {
     /// One value over both, such as model.d_model=256; may be given again
     #[arg(long, value_name = "KEY=VALUE", help_heading = "Model")]
     pub set: Vec<String>,
-    /// Updates in all (train.steps), such as 2000 or 2e3
+    /// Number of steps (train.steps), such as 2000 or 2e3
     #[arg(long, value_name = "N", value_parser = values::count, aliases = ["max-steps", "max-iters", "iterations"], help_heading = "Optimization")]
     pub steps: Option<usize>,
-    /// As many updates as pass over the training split N times (train.steps)
+    /// Number of passes over the training split; sets train.steps
     #[arg(long, value_name = "N", value_parser = values::positive, conflicts_with_all = ["steps", "resume"], help_heading = "Optimization")]
     pub epochs: Option<f64>,
-    /// The learning rate after warm-up (train.schedule.learning_rate); the lowest one keeps its share of it
+    /// The learning rate after warm-up (train.schedule.learning_rate); the minimum learning rate is scaled with it
     #[arg(long, value_name = "RATE", visible_alias = "lr", value_parser = values::positive, conflicts_with = "resume", help_heading = "Optimization")]
     pub learning_rate: Option<f64>,
     /// Sequences per micro-batch (train.micro_batch)
@@ -76,7 +77,7 @@ pub struct TrainArgs {
     /// Recompute activations in the backward pass: less memory, more time (train.recompute)
     #[arg(long, help_heading = "Speed and memory")]
     pub recompute: bool,
-    /// The factors of matrix products, everything else in f32 (train.precision.products)
+    /// Precision of the inputs of matrix products; everything else is f32 (train.precision.products)
     #[arg(long, value_name = "TYPE", value_parser = values::precision_parser(), conflicts_with = "resume", help_heading = "Speed and memory")]
     pub precision: Option<Precision>,
     /// Evaluate and save a running average of the weights, such as 0.999 (train.ema)
@@ -90,22 +91,22 @@ pub struct TrainArgs {
     /// Keep only the newest checkpoints (train.checkpoints.keep_last)
     #[arg(long, value_name = "N", help_heading = "Run")]
     pub keep_last: Option<usize>,
-    /// Keep the checkpoint of the lowest validation loss as well (train.checkpoints.keep_best)
+    /// Also keep the checkpoint with the lowest validation loss (train.checkpoints.keep_best)
     #[arg(long, help_heading = "Run")]
     pub keep_best: bool,
-    /// A tag to find the run by; may be given again (`emberlm runs tag` changes them later)
+    /// A tag of the run; can be repeated (`emberlm runs tag` changes tags later)
     #[arg(long = "tag", value_name = "TAG", value_parser = run_labels::tag, help_heading = "Run")]
     pub tags: Vec<String>,
     /// A note on the run (`emberlm runs note` changes it later)
     #[arg(long, value_name = "TEXT", value_parser = run_labels::note, help_heading = "Run")]
     pub note: Option<String>,
-    /// Write event files for TensorBoard as well, into RUN/tensorboard
+    /// Also write event files for TensorBoard into RUN/tensorboard
     #[arg(long, help_heading = "Output")]
     pub tensorboard: bool,
     /// The display of progress
     #[arg(long, value_enum, default_value_t = RendererArg::Auto, help_heading = "Output")]
     pub renderer: RendererArg,
-    /// Report the memory of a step first, part by part
+    /// Print the memory of a step by component before training
     #[arg(long, help_heading = "Speed and memory")]
     pub memory_report: bool,
     /// Print the resolved configuration with comments, and exit

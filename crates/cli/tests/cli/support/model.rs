@@ -1,5 +1,6 @@
 //! Small models with initial weights in the trainer's checkpoint format.
 
+use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,6 +11,8 @@ use emberlm_tokenizer::TokenizerSpec;
 use emberlm_trainer::TrainConfig;
 use emberlm_trainer::checkpoint::{self, About, Contents, Description, State};
 use emberlm_trainer::optimizer::Optimizer;
+
+use serde_json::{Map, Value, json};
 
 use super::Sandbox;
 
@@ -88,4 +91,25 @@ impl Sandbox {
         );
         sandbox
     }
+}
+
+/// A DistilBERT of `transformers` with a classifier of texts, its inputs and their expected results.
+pub const ENCODER_FIXTURE: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../model/tests/fixtures/encoders/distilbert-sequence"
+);
+
+/// Writes the model of [`ENCODER_FIXTURE`] with a tokenizer whose words are `w0`, `w1`, ….
+pub fn write_encoder(folder: &Path) {
+    fs::create_dir_all(folder).unwrap();
+    for file in ["config.json", "model.safetensors"] {
+        fs::copy(Path::new(ENCODER_FIXTURE).join(file), folder.join(file)).unwrap();
+    }
+    let vocab: Map<String, Value> = (0..59).map(|id| (format!("w{id}"), json!(id))).collect();
+    let tokenizer = json!({
+        "version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": null,
+        "pre_tokenizer": {"type": "WhitespaceSplit"}, "post_processor": null, "decoder": null,
+        "model": {"type": "WordLevel", "vocab": vocab, "unk_token": "w0"},
+    });
+    fs::write(folder.join("tokenizer.json"), tokenizer.to_string()).unwrap();
 }
