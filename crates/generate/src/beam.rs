@@ -164,7 +164,7 @@ impl Search<'_> {
             let parent = &self.running[candidate.parent];
             let stops = stop_tokens.contains(&candidate.token);
             if stops || is_last {
-                // Less probable ones only stand in for those that end.
+                // Less probable ones only replace those that end.
                 if place < *beams {
                     let ended = self.ended_beam(parent, candidate, stops);
                     self.ended.push(ended);

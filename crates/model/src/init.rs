@@ -79,7 +79,7 @@ impl<'a, B: Backend> Initializer<'a, B> {
         }
     }
 
-    /// The same for a component whose paths begin with `scope`, so that it does not share another one's streams.
+    /// The same for a component whose paths begin with `scope`, so that its random streams differ from those of other components.
     pub(crate) fn within(&self, scope: &'static str) -> Self {
         Self { scope, ..*self }
     }

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! `fₑ` is a constant to the gradients. Given `fₑ`, both are sums over the layers, so that each layer's part can be
-//! differentiated with that layer alone.
+//! differentiated with only that layer.
 
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::{Tensor, TensorData};

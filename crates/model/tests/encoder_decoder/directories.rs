@@ -291,7 +291,7 @@ fn a_copy_of_the_embedding_that_differs_is_refused() {
     fs::write(&file, &bytes).unwrap();
     let error = error(folder.path());
     assert!(error.contains("decoder.embed_tokens.weight"), "{error}");
-    // A head that differs is a head of its own.
+    // A head that differs from the embedding is kept as a separate head.
     bytes[at] ^= 1;
     bytes[8 + header + offset("lm_head.weight")] ^= 1;
     fs::write(&file, &bytes).unwrap();

@@ -65,9 +65,11 @@ fn write_derived(out: &mut String, derived: &[DerivedSize], table: &str) {
 }
 
 fn write_comment(out: &mut String, docs: &str) {
-    out.push_str("# ");
-    out.push_str(docs);
-    out.push('\n');
+    for line in docs.lines() {
+        out.push_str("# ");
+        out.push_str(line);
+        out.push('\n');
+    }
 }
 
 #[cfg(test)]

@@ -48,10 +48,10 @@ pub struct PrepareArgs {
         help_heading = "Input"
     )]
     pub chat_template: Option<String>,
-    /// How to treat broken records: stop at the first, or skip and count them
+    /// Action on broken records: stop at the first, or skip and count them
     #[arg(long, value_name = "ACTION", default_value = "stop", hide_possible_values = true, value_parser = values::on_error_parser(), help_heading = "Input")]
     pub on_error: OnError,
-    /// How the validation split is chosen: the end of the text (position), documents by their hash (hash), or the files
+    /// Choice of the validation split: the end of the text (position), documents by their hash (hash), or the files
     /// of --val (file) [default: position for texts, hash for records]
     #[arg(long, value_name = "RULE", hide_possible_values = true, value_parser = values::split_parser(), help_heading = "Validation split")]
     pub split: Option<SplitRule>,
