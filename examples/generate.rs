@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let model = Model::open(Path::new(&path))?;
     for damaged in model.passed_over() {
-        eprintln!("{damaged}; using the one before");
+        eprintln!("{damaged}; using the previous one");
     }
     let tokenizer = model.require_tokenizer()?;
     let decoder = model.decoder::<Backend>(&Default::default())?;

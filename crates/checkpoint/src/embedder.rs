@@ -37,11 +37,9 @@ impl<B: Backend> Embedder<B> {
     /// # Errors
     /// A text cannot be encoded, or has no tokens.
     pub fn embed<T: AsRef<str>>(&self, texts: &[T]) -> Result<Vec<Vec<f32>>, ModelError> {
-        let sequences = texts
-            .iter()
-            .map(|text| self.sequences.encode(text.as_ref()));
-        let sequences = sequences.collect::<Result<Vec<_>, _>>()?;
-        self.embed_sequences(&sequences)
+        let texts: Vec<(&str, Option<&str>)> =
+            texts.iter().map(|text| (text.as_ref(), None)).collect();
+        self.embed_sequences(&self.sequences.encode_all(&texts)?)
     }
 
     /// Embeds encoded texts. Texts of similar length are processed in one pass, without padding.

@@ -176,12 +176,12 @@ fn read_pooling(file: &Path) -> Result<Pooling, ModelError> {
         (Some((_, _, Some(pooling))), None) => Ok(*pooling),
         (Some((flag, _, None)), None) => Err(refuse(format!("{flag} is not supported"))),
         (Some((first, ..)), Some((second, ..))) => {
-            let reason = format!("{first} and {second} at once are not supported");
+            let reason = format!("{first} and {second} together are not supported");
             Err(refuse(reason))
         }
         (None, _) => Err(refuse(match named {
             Some(name) => format!("pooling_mode = {name} is not supported"),
-            None => "it must set one pooling_mode".to_owned(),
+            None => "exactly one pooling_mode must be set".to_owned(),
         })),
     }
 }
@@ -201,7 +201,7 @@ fn longest_text(path: &Path) -> Result<Option<usize>, ModelError> {
             Some(tokens @ 1..) => Ok(Some(tokens)),
             _ => Err(ModelError::Modules {
                 path: file,
-                reason: format!("max_seq_length = {value} must be a whole number from 1 on"),
+                reason: format!("max_seq_length = {value} must be a whole number of at least 1"),
             }),
         },
     }

@@ -11,7 +11,7 @@ use emberlm_tokenizer::{TokenizerError, TokenizerSpec};
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointError {
     /// A file is missing, unreadable or does not match the manifest.
-    #[error("{path} is not a whole checkpoint: {reason}")]
+    #[error("{path} is not a complete checkpoint: {reason}")]
     Damaged {
         /// The checkpoint's directory.
         path: PathBuf,
@@ -139,7 +139,7 @@ pub enum ModelError {
         of_model: Box<TokenizerSpec>,
     },
     /// The dataset has token ids outside the model's vocabulary.
-    #[error("{dataset} has {ids} token ids, but the model in {model} knows {vocab_size}")]
+    #[error("{dataset} has {ids} token ids, but the model in {model} has {vocab_size}")]
     SmallVocabulary {
         /// The dataset's directory.
         dataset: PathBuf,

@@ -24,7 +24,7 @@ pub fn open(path: &Path) -> Result<Model, CliError> {
     let model = Model::open(path)?;
     drop(spinner);
     for damaged in model.passed_over() {
-        warn(&format!("{damaged}; using the one before"));
+        warn(&format!("{damaged}; using the previous one"));
     }
     Ok(model)
 }
@@ -40,9 +40,9 @@ pub fn open_to_train(path: &Path) -> Result<Model, CliError> {
         packed => {
             let (path, format) = (path.display(), packed.name());
             let message =
-                format!("{path}: the weights are stored in {format}, which is not trained");
+                format!("{path}: the weights are stored in {format}, which cannot be trained");
             Err(CliError::new(message)
-                .hint("give the model that it was exported from")
+                .hint("pass the model that it was exported from")
                 .hint(format!(
                     "or unpack it, rounded as it is: emberlm export {path} --weights f32 --out MODEL"
                 )))
@@ -98,6 +98,6 @@ pub fn needed<'a>(
     tokenizer.ok_or_else(|| {
         let path = path.to_owned();
         CliError::new(ModelError::NoTokenizer { path }.to_string())
-            .hint("give the prompt as token ids: --tokens 1,2,3")
+            .hint("pass the prompt as token ids: --tokens 1,2,3")
     })
 }

@@ -31,7 +31,7 @@ pub fn check_run(folder: &Path) -> Result<(), CliError> {
             "{} is no run: it has no {EVENTS_FILE}",
             folder.display()
         ))
-        .hint("a run is a folder that `emberlm train` made; `emberlm runs DIR` lists them")),
+        .hint("a run is a folder that `emberlm train` created; `emberlm runs DIR` lists runs")),
     }
 }
 
@@ -76,7 +76,7 @@ pub fn not_a_folder(path: &Path) -> CliError {
         "{} is a file, not a folder of runs",
         path.display()
     ))
-    .hint("a run is a folder that `emberlm train` made; `emberlm runs DIR` lists them")
+    .hint("a run is a folder that `emberlm train` created; `emberlm runs DIR` lists runs")
 }
 
 /// Returns the runs in a folder and in its subfolders, such as sweeps.

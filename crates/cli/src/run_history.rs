@@ -134,7 +134,7 @@ impl History {
     /// Returns an error if the folder is not a run or its events cannot be read.
     pub fn read(run: &Path) -> Result<Self, CliError> {
         let shown = run.display();
-        let list = "a run is a folder that `emberlm train` made; `emberlm runs DIR` lists them";
+        let list = "a run is a folder that `emberlm train` created; `emberlm runs DIR` lists runs";
         if !run.exists() {
             return Err(run_folders::missing(run));
         }
@@ -143,7 +143,7 @@ impl History {
         }
         if !run.join(EVENTS_FILE).exists() {
             let message = match run.join(CONFIG_FILE).exists() {
-                true => format!("the run {shown} has written no event yet"),
+                true => format!("the run {shown} has not written any event yet"),
                 false => format!("{shown} is not a run: it has no {EVENTS_FILE}"),
             };
             return Err(CliError::new(message).hint(list));

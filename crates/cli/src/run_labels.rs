@@ -48,7 +48,7 @@ impl RunLabels {
         let text = read_text(&path, LIMIT).map_err(CliError::io("read", &path))?;
         serde_json::from_str(&text).map_err(|error| {
             CliError::new(format!("{} has no labels: {error}", path.display()))
-                .hint(r#"it is JSON such as {"tags": ["baseline"], "note": ""}; without the file a run has none"#)
+                .hint(r#"the file must be JSON such as {"tags": ["baseline"], "note": ""}"#)
         })
     }
 
@@ -59,7 +59,7 @@ impl RunLabels {
     pub fn write(&self, run: &Path) -> Result<(), CliError> {
         let path = run.join(FILE);
         let text = serde_json::to_string_pretty(self)
-            .map_err(|error| CliError::new(format!("the labels are no JSON: {error}")))?;
+            .map_err(|error| CliError::new(format!("the labels cannot be written as JSON: {error}")))?;
         write_whole(&path, text.as_bytes()).map_err(CliError::io("write", &path))
     }
 }

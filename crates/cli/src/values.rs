@@ -73,14 +73,14 @@ pub fn val_fraction(text: &str) -> Result<f64, String> {
     number(
         text,
         |part| (0.0..1.0).contains(&part),
-        "it must be at least 0 and below 1",
+        "must be at least 0 and below 1",
     )
 }
 
 /// Parses a token id and its logit bias, such as `50256=-100`.
 pub fn logit_bias(text: &str) -> Result<(u32, f32), String> {
     let (least, most) = (LOGIT_BIAS.least, LOGIT_BIAS.most);
-    let rule = || format!("it must be a token id, = and a number from {least} to {most}");
+    let rule = || format!("must be a token id, = and a number from {least} to {most}");
     let (id, value) = text.split_once('=').ok_or_else(rule)?;
     match (id.trim().parse(), value.trim().parse()) {
         (Ok(id), Ok(value)) if LOGIT_BIAS.allows(f64::from(value)) => Ok((id, value)),

@@ -33,7 +33,7 @@ pub enum DataError {
         rule: &'static str,
     },
     /// No input was given.
-    #[error("no input: name at least one file or folder")]
+    #[error("no input: pass at least one file or folder")]
     NoInputs,
     /// An input does not exist.
     #[error("no such file or folder: {}", path.display())]
@@ -186,7 +186,7 @@ pub enum DataError {
         reason: &'static str,
     },
     /// The output may be replaced, but it is not a dataset of this program and is left unchanged.
-    #[error("{} is not replaced, since it is not an emberlm dataset: {reason}", path.display())]
+    #[error("{} is not an emberlm dataset and is not replaced: {reason}", path.display())]
     OutputNotADataset {
         /// The output.
         path: PathBuf,
@@ -276,13 +276,13 @@ pub enum DataError {
         problems: Vec<String>,
     },
     /// A token file's name does not state its split.
-    #[error("{}: its name does not say whether it is for training or for validation", path.display())]
+    #[error("{}: its name contains neither train nor val", path.display())]
     UnclearSplit {
         /// The file.
         path: PathBuf,
     },
     /// A token file matches the patterns of both splits.
-    #[error("{} is asked for in both splits", path.display())]
+    #[error("{} was selected for both splits", path.display())]
     BothSplits {
         /// The file.
         path: PathBuf,
@@ -323,7 +323,7 @@ pub enum DataError {
         vocab_size: usize,
     },
     /// A folder to be adopted contains a different tokenizer file than the requested tokenizer.
-    #[error("{} is another tokenizer than the one that is named", path.display())]
+    #[error("{} is a different tokenizer than the named one", path.display())]
     OtherTokenizerFile {
         /// The tokenizer file in the folder.
         path: PathBuf,
@@ -398,7 +398,7 @@ pub enum DataError {
         name: String,
     },
     /// A text cannot have been written by the tale generator.
-    #[error("not a tale of this generator: nothing it could write continues at byte {offset}")]
+    #[error("not a tale of this generator: it cannot continue at byte {offset}")]
     NotATale {
         /// The start of the sentence that does not match the grammar.
         offset: usize,

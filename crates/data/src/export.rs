@@ -99,7 +99,7 @@ impl ExportOptions {
             return Err(DataError::Value {
                 field: "name",
                 value: self.name.clone(),
-                rule: "it must be able to begin a file's name",
+                rule: "must be a valid prefix of a file name",
             });
         }
         check_shard_tokens(self.shard_tokens)

@@ -148,7 +148,7 @@ impl TrainBatches {
 
 fn check_compatible(first: &Windows, other: &Windows) -> Result<(), DataError> {
     let wrong = |field, value: String| {
-        let rule = "it must be the same for all datasets of a mix";
+        let rule = "must be the same for all datasets of a mix";
         Err(DataError::Value { field, value, rule })
     };
     if first.seq_len() != other.seq_len() {
@@ -222,8 +222,8 @@ mod tests {
             let both = vec![(one.clone(), 1.0), (other.clone(), 1.0)];
             named(TrainBatches::mixed(both, 0).map(drop))
         };
-        assert!(mixed(&a, &b).contains("`seq_len` is 9: it must be the same"));
-        assert!(mixed(&a, &c).contains("`packing` is isolated: it must be the same"));
+        assert!(mixed(&a, &b).contains("`seq_len` is 9: must be the same"));
+        assert!(mixed(&a, &c).contains("`packing` is isolated: must be the same"));
     }
 
     /// The inputs of `count` windows from index `first`.

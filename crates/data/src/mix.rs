@@ -24,7 +24,7 @@ impl Mix {
     pub fn new(weights: &[f64]) -> Result<Self, DataError> {
         let wrong = |field, value: String, rule| Err(DataError::Value { field, value, rule });
         if weights.is_empty() {
-            let rule = "it must have at least one dataset";
+            let rule = "must have at least one dataset";
             return wrong("mix", "empty".to_owned(), rule);
         }
         let mut sums = vec![0.0];
@@ -132,7 +132,7 @@ mod tests {
     fn invalid_weights_are_rejected() {
         let message = |weights: &[f64]| Mix::new(weights).unwrap_err().to_string();
         for weight in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-            let expected = format!("`weight` is {weight}: it must be above 0 and finite");
+            let expected = format!("`weight` is {weight}: must be above 0 and finite");
             assert_eq!(message(&[1.0, weight]), expected);
         }
         assert!(message(&[f64::MAX, f64::MAX]).contains("above 0 and finite"));

@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn zero_window_length_is_an_error() {
         let message = WindowOrder::new(0, 64, 0).unwrap_err().to_string();
-        assert_eq!(message, "`seq_len` is 0: it must be at least 1");
+        assert_eq!(message, "`seq_len` is 0: must be at least 1");
     }
 
     #[test]

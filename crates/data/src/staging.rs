@@ -265,7 +265,7 @@ fn foreign_content(folder: &Path) -> Result<Option<String>, DataError> {
         Err(error) => return Ok(Some(error.to_string())),
     };
     if manifest.adopted {
-        return Ok(Some("its shards were there before it was".to_owned()));
+        return Ok(Some("its shards existed before the dataset".to_owned()));
     }
     let mut ours = vec![OsString::from(MANIFEST_FILE), OsString::from(BLOCKS_FILE)];
     for split in Split::ALL {
@@ -290,7 +290,7 @@ fn partial_folder(out: &Path) -> Result<(PathBuf, PathBuf), DataError> {
     let bad_name = || DataError::Value {
         field: "out",
         value: out.display().to_string(),
-        rule: "it must end in a folder's name",
+        rule: "must end in a folder name",
     };
     let mut name = OsString::from(".");
     name.push(out.file_name().ok_or_else(bad_name)?);

@@ -99,7 +99,7 @@ fn write_split<T: AsRef<[u32]>>(
             return Err(DataError::Value {
                 field: "document",
                 value: format!("with token {end}"),
-                rule: "it must not hold the end of text, which is written before each document",
+                rule: "it must not contain the end-of-text token, which is written before each document",
             });
         }
         if let Some(at) = ids.iter().position(|&id| id as usize >= vocab_size) {
@@ -156,7 +156,7 @@ mod tests {
         let error = write_token_dataset(&folder.path().join("d"), &tokenizer, train, val, &options);
         let message = error.unwrap_err().to_string();
         assert!(
-            message.contains("must not hold the end of text"),
+            message.contains("must not contain the end-of-text token"),
             "{message}"
         );
     }

@@ -183,7 +183,7 @@ fn mask_problems(
     if found.learnt != entry.learnt {
         let (found, stated) = (found.learnt, entry.learnt);
         problems.push(format!(
-            "{found} tokens to be learnt, but the manifest says {stated}"
+            "{found} tokens with a loss, but the manifest says {stated}"
         ));
     }
     let expected = (entry.blake3.as_str(), blocks.of(&entry.file));
@@ -198,7 +198,7 @@ fn hash_problem(
 ) -> Option<String> {
     let differs = blocks.and_then(|blocks| found.blocks.first_difference(blocks));
     if found.blake3 == blake3 {
-        return differs.map(|_| format!("its block hashes in {BLOCKS_FILE} are another file's"));
+        return differs.map(|_| format!("its block hashes in {BLOCKS_FILE} belong to another file"));
     }
     let location = differs.map_or(String::new(), |start| {
         format!("; the first block that differs begins at byte {start}")

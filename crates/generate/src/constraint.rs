@@ -331,7 +331,7 @@ fn check_size(size: usize, vocab_size: usize) -> Result<(), SettingError> {
     if size == vocab_size {
         return Ok(());
     }
-    let rule = format!("must be of as many ids as the model's {vocab_size}");
+    let rule = format!("must have as many ids as the model: {vocab_size}");
     Err(SettingError::new("vocabulary", format!("{size} ids"), rule))
 }
 

@@ -55,7 +55,7 @@ impl SamplingDefaults {
             top_k: reader.count(
                 "top_k",
                 0,
-                "must be a whole number, 0 (all tokens) or above",
+                "must be a whole number of at least 0 (0 for all tokens)",
             ),
             top_p: reader.number("top_p", |top_p| SamplerConfig { top_p, ..sampler }.check()),
             min_p: reader.number("min_p", |min_p| SamplerConfig { min_p, ..sampler }.check()),

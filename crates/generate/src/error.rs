@@ -29,7 +29,7 @@ impl SettingError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LogitsError {
     /// There are no logits.
-    #[error("there are no logits to choose a token from")]
+    #[error("no logits to choose a token from")]
     Empty,
     /// A logit is NaN or infinite: the weights are damaged or the training diverged.
     #[error(
@@ -42,7 +42,7 @@ pub enum LogitsError {
         value: String,
     },
     /// A constraint allows no token.
-    #[error("the constraint leaves no token to choose: {reason}")]
+    #[error("the constraint allows no token: {reason}")]
     NoneAllowed {
         /// The constraint's message.
         reason: String,

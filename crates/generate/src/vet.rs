@@ -64,7 +64,7 @@ pub enum VetError {
     #[error(transparent)]
     Refused(#[from] SettingError),
     /// Too many grammars are queued.
-    #[error("too many grammars wait to be compiled")]
+    #[error("too many grammars are waiting to be compiled")]
     Busy,
     /// The sandbox does not work.
     #[error("grammars cannot be compiled: {0}")]

@@ -326,7 +326,7 @@ fn an_inexpressible_grammar_is_an_error() {
     let error = made.into_iter().find_map(Result::err).unwrap().to_string();
     assert_eq!(
         error,
-        "the constraint leaves no token to choose: no token of the vocabulary can continue it"
+        "the constraint allows no token: no token of the vocabulary can continue it"
     );
     let error = Chooser::new(&config(&constraint, 0), &[], 3, 0).unwrap_err();
     let expected = "vocabulary = 2 ids: must be of as many ids as the model's 3";

@@ -271,7 +271,7 @@ fn incompatible_models_are_rejected() {
         ),
         (
             refused(&made(linear, 1), 3, &[1]),
-            "attention = linear: the draft must be able to take a token back, as softmax attention is",
+            "attention = linear: the draft must support removing tokens from the cache, as softmax attention does",
         ),
         (
             refused(good, 0, &[1]),

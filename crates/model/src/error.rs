@@ -110,7 +110,7 @@ pub enum WeightsError {
         source: std::io::Error,
     },
     /// The file is not a safetensors file, or it is damaged.
-    #[error("{path} is not a whole safetensors file: {reason}")]
+    #[error("{path} is not a complete safetensors file: {reason}")]
     Format {
         /// The file.
         path: PathBuf,
@@ -144,7 +144,7 @@ pub enum WeightsError {
         rule: String,
     },
     /// A scale of packed weights is not finite.
-    #[error("tensor `{name}` has the scale {scale} in row {row}: it must be finite")]
+    #[error("tensor `{name}` has the scale {scale} in row {row}: must be finite")]
     Scale {
         /// Name of the tensor in the file.
         name: String,
@@ -154,7 +154,7 @@ pub enum WeightsError {
         scale: f32,
     },
     /// The shape that a file declares for packed weights is not the model's.
-    #[error("tensor `{name}` says {found:?}, the model needs {expected:?}")]
+    #[error("tensor `{name}` contains {found:?}, the model needs {expected:?}")]
     WrittenShape {
         /// Name of the tensor in the file.
         name: String,
@@ -190,7 +190,7 @@ pub enum WeightsError {
         bytes: u64,
     },
     /// A checkpoint cannot store packed weights.
-    #[error("the weights are packed as {format}, which no checkpoint holds")]
+    #[error("the weights are packed as {format}, which checkpoints cannot store")]
     Packed {
         /// Name of the packed format.
         format: &'static str,
@@ -227,7 +227,7 @@ pub enum HuggingFaceError {
         source: std::io::Error,
     },
     /// The configuration is not a JSON object.
-    #[error("{path} is no JSON object: {reason}")]
+    #[error("{path} is not a JSON object: {reason}")]
     Json {
         /// The file.
         path: PathBuf,

@@ -41,7 +41,7 @@ impl<B: Backend> Decoder<B> {
         }
         if config.position() == Position::Learned && config.seq_len() > held.seq_len() {
             let rule = format!(
-                "must be at most {}: the weights have so many positions",
+                "must be at most {}: the weights have that many positions",
                 held.seq_len()
             );
             return Err(ConfigError::new("seq_len", config.seq_len(), rule));

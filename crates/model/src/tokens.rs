@@ -45,7 +45,7 @@ impl DecoderConfig {
         match self.attention() {
             AttentionKind::Softmax { .. } => Ok(()),
             AttentionKind::Linear { .. } => {
-                let rule = "must be \"softmax\" for documents to be isolated: linear attention's sums cannot forget a token";
+                let rule = "must be \"softmax\" for documents to be isolated: linear attention's sums cannot remove a token";
                 Err(ConfigError::new("attention.kind", "\"linear\"", rule))
             }
         }

@@ -208,7 +208,7 @@ fn damaged_file_is_rejected() {
         let saved = Saved::bytes(&bytes);
         let error = saved.error();
         let start = format!(
-            "{} is not a whole safetensors file: ",
+            "{} is not a complete safetensors file: ",
             saved.path().display()
         );
         assert!(error.starts_with(&start), "{} bytes: {error}", bytes.len());
@@ -237,7 +237,7 @@ fn header_with_duplicate_key_is_rejected() {
         let length = (header.len() as u64).to_le_bytes();
         let saved = Saved::bytes(&[&length[..], header.as_bytes(), &[0; 8]].concat());
         let expected = format!(
-            "{} is not a whole safetensors file: {reason}",
+            "{} is not a complete safetensors file: {reason}",
             saved.path().display()
         );
         assert!(saved.error().starts_with(&expected), "{}", saved.error());

@@ -36,7 +36,7 @@ pub enum SandboxError {
         limit: u64,
     },
     /// The worker or its parent received an invalid message.
-    #[error("the worker and its parent do not understand each other: {0}")]
+    #[error("protocol error between worker and parent: {0}")]
     Protocol(String),
     /// No worker could be started.
     #[error("no worker process could be started: {0}")]

@@ -27,7 +27,7 @@ pub enum GrammarError {
     #[error(transparent)]
     Refused(#[from] SettingError),
     /// Too many grammars are queued.
-    #[error("too many grammars wait to be compiled; try again later")]
+    #[error("too many grammars are waiting to be compiled; try again later")]
     Busy,
     /// Vetting or compiling failed for a reason unrelated to the grammar.
     #[error("the grammar could not be compiled: {0}")]

@@ -179,7 +179,7 @@ pub fn vocabulary(
 /// The text of each id, `[vocab_size]`.
 fn token_texts(tokenizer: &Tokenizer, vocab_size: usize) -> Result<Vec<Vec<u8>>, SettingError> {
     let mut texts = tokenizer.texts().ok_or_else(|| {
-        let rule = "its tokens must say by themselves what text they are, to constrain a text to a schema or an expression";
+        let rule = "must decode each token independently, to constrain a text to a schema or an expression";
         SettingError::new("tokenizer", tokenizer.kind(), rule)
     })?;
     texts.resize(vocab_size, Vec::new());

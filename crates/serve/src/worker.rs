@@ -28,7 +28,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
     /// The maximum number of requests is running or waiting.
-    #[error("too many requests are under way: {limit} at once")]
+    #[error("too many concurrent requests (limit {limit})")]
     Full {
         /// The limit.
         limit: usize,

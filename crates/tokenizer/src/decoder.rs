@@ -77,7 +77,7 @@ impl TokenDecoder {
     fn add(&mut self, decoder: &Value, joined: &mut bool) -> Result<(), String> {
         let text = |name: &str| match decoder[name].as_str() {
             Some(text) => Ok(text.to_owned()),
-            None => Err(format!("`{name}` of a decoder must be a text")),
+            None => Err(format!("`{name}` of a decoder must be a string")),
         };
         let mark = |name: &str| {
             let text = text(name)?;

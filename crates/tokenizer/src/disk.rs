@@ -75,7 +75,7 @@ impl Tokenizer {
         }
         if pattern.is_some() || !special.is_empty() {
             return Err(file_error(
-                "it says itself how it splits a text and which tokens are special".to_owned(),
+                "it already defines its pattern and its special tokens".to_owned(),
             ));
         }
         // A SentencePiece model is a protocol buffer whose first field is a message (tag byte 0x0A, `\n`). JSON
@@ -257,6 +257,6 @@ fn eos_token(config: &[u8]) -> Result<Option<String>, String> {
     match token {
         Value::Null => Ok(None),
         Value::String(name) => Ok(Some(name.clone())),
-        _ => Err("`eos_token` must be a text, or an object with `content`".to_owned()),
+        _ => Err("`eos_token` must be a string, or an object with `content`".to_owned()),
     }
 }

@@ -64,7 +64,7 @@ pub enum TokenizerError {
         reason: String,
     },
     /// A rank file does not specify a pattern, and its ranks do not match a built-in vocabulary.
-    #[error("{}: a rank file does not say how it splits a text, and its ranks are no built-in tokenizer's", path.display())]
+    #[error("{}: a rank file has no splitting pattern, and its ranks are not those of a built-in tokenizer", path.display())]
     NeedsPattern {
         /// The file.
         path: PathBuf,
@@ -82,7 +82,7 @@ pub enum TokenizerError {
         reason: String,
     },
     /// A character tokenizer was requested without its alphabet.
-    #[error("the char tokenizer has no built-in vocabulary: it is made from a corpus's characters")]
+    #[error("the char tokenizer has no built-in vocabulary: it is built from the characters of a corpus")]
     NeedsAlphabet,
     /// The alphabet of a character tokenizer is empty.
     #[error("a char tokenizer needs at least one character")]
@@ -139,7 +139,7 @@ pub enum TokenizerError {
         vocab_size: usize,
     },
     /// An id is within the vocabulary size but unassigned.
-    #[error("token id {id} stands for nothing: {kind} leaves it unassigned")]
+    #[error("token id {id} is unassigned in {kind}")]
     IdUnassigned {
         /// The id.
         id: u32,

@@ -100,7 +100,7 @@ impl RankFile {
                 )));
             }
             if special[..at].iter().any(|(other, _)| other == name) {
-                return Err(file_error(format!("the special token {name} comes twice")));
+                return Err(file_error(format!("the special token {name} is repeated")));
             }
         }
         let tokens: Vec<_> = self
@@ -118,7 +118,7 @@ impl RankFile {
 
 /// Parses a token and its rank.
 fn read_line(line: &[u8]) -> Result<(Vec<u8>, u32), &'static str> {
-    const FORM: &str = "it must be a token in base64, a blank and a rank";
+    const FORM: &str = "must be a token in base64, a space and a rank";
     let line = std::str::from_utf8(line).map_err(|_| FORM)?;
     let (token, rank) = line.split_once(' ').ok_or(FORM)?;
     let token = STANDARD
@@ -194,7 +194,7 @@ mod tests {
         assert!(!RankFile::is_one(b"\x0a\x0e\x0a\x05<unk>"));
         assert_eq!(
             refused("YQ== 0\nYQ=\n"),
-            "not a usable rank file: line 2: it must be a token in base64, a blank and a rank"
+            "not a usable rank file: line 2: must be a token in base64, a space and a rank"
         );
         assert!(refused("Y@== 0\n").ends_with("line 1: the token is not base64"));
         assert!(refused("YQ== x\n").ends_with("line 1: the rank is not a whole number"));

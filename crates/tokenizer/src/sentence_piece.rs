@@ -180,7 +180,7 @@ fn check(
                 _ => "of an unknown type",
             };
             return Err(format!(
-                "piece {id} ({name:?}) is {kind}, which a tokenizer.json cannot say exactly"
+                "piece {id} ({name:?}) is {kind}, which a tokenizer.json cannot express exactly"
             ));
         }
     }

@@ -1,6 +1,7 @@
 //! Encodes texts and pairs of texts for an encoder: with the special tokens of the `tokenizer.json`'s template, and
 //! truncated to a length.
 
+use rayon::prelude::*;
 use serde_json::Value;
 
 use crate::tokenizer::Vocab;
@@ -109,6 +110,21 @@ impl SequenceEncoder {
             self.tokenizer.encode(second)?,
         ];
         Ok(self.assembled(&self.pair, texts))
+    }
+
+    /// Encodes texts and pairs of texts in parallel.
+    ///
+    /// # Errors
+    /// See [`Tokenizer::encode`].
+    pub fn encode_all<T: AsRef<str> + Sync>(
+        &self,
+        texts: &[(T, Option<T>)],
+    ) -> Result<Vec<EncodedSequence>, TokenizerError> {
+        let encode = |(first, second): &(T, Option<T>)| match second {
+            Some(second) => self.encode_pair(first.as_ref(), second.as_ref()),
+            None => self.encode(first.as_ref()),
+        };
+        texts.par_iter().map(encode).collect()
     }
 
     fn assembled(&self, template: &[Element], mut texts: Vec<Vec<u32>>) -> EncodedSequence {

@@ -72,14 +72,14 @@ impl BpeTraining {
                 )));
             }
             if special.contains(name) {
-                return Err(refuse(format!("the special token {name} comes twice")));
+                return Err(refuse(format!("the special token {name} is repeated")));
             }
             special.push(name.clone());
         }
         let least = 256 + special.len();
         if !(least..=1 << 24).contains(&options.vocab_size) {
             return Err(refuse(format!(
-                "`vocab_size` is {}, and must be from {least} (256 bytes and {} special) to 16,777,216",
+                "`vocab_size` is {}, but must be from {least} (256 bytes and {} special) to 16,777,216",
                 options.vocab_size,
                 special.len(),
             )));
@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn invalid_training_options_and_counts_are_rejected() {
-        assert!(refused(options(256)).contains("`vocab_size` is 256, and must be from 257"));
+        assert!(refused(options(256)).contains("`vocab_size` is 256, but must be from 257"));
         let with = |names: &[&str]| BpeOptions {
             special: names.iter().map(|name| (*name).to_owned()).collect(),
             ..options(300)

@@ -37,7 +37,7 @@ impl Tokenizer {
             let word: String = word.into();
             if word.is_empty() || word.contains(char::is_whitespace) {
                 return Err(refuse(format!(
-                    "word {id} is {word:?}: it must not be empty or hold blanks"
+                    "word {id} is {word:?}: must not be empty or contain spaces"
                 )));
             }
             if !seen.insert(word.clone()) {

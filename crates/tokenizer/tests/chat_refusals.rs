@@ -147,7 +147,7 @@ fn broken_records_are_rejected_with_the_field() {
         ),
         (
             json!({"messages": []}),
-            "`messages` must hold at least one message",
+            "`messages` must have at least one message",
         ),
         (
             json!({"messages": [user, "a"]}),
@@ -155,11 +155,11 @@ fn broken_records_are_rejected_with_the_field() {
         ),
         (
             json!({"messages": [{"content": "a"}]}),
-            "`messages[0].role` must be a text that is not empty",
+            "`messages[0].role` must be a nonempty string",
         ),
         (
             json!({"messages": [{"role": "", "content": "a"}]}),
-            "`messages[0].role` must be a text that is not empty",
+            "`messages[0].role` must be a nonempty string",
         ),
         (
             json!({"messages": [{"role": "user"}]}),
@@ -214,7 +214,7 @@ fn prompts_need_messages() {
     for (record, expected) in [
         (
             json!({"messages": []}),
-            "`messages` must hold at least one message",
+            "`messages` must have at least one message",
         ),
         (json!({"messages": null}), "`messages` is missing"),
         (

@@ -143,7 +143,7 @@ fn unsupported_features_are_rejected_by_name() {
     assert_eq!(with(b"\x0a\x03\x0a\x01a"), "");
     assert!(
         with(b"\x0a\x05\x0a\x01a\x18\x04").ends_with(
-            "piece 1 (\"a\") is user-defined, which a tokenizer.json cannot say exactly"
+            "piece 1 (\"a\") is user-defined, which a tokenizer.json cannot express exactly"
         )
     );
     assert!(with(b"\x0a\x05\x0a\x01a\x18\x05").contains("is unused"));

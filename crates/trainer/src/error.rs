@@ -49,7 +49,7 @@ pub enum TrainError {
         other_tokenizer: String,
     },
     /// The masks of a dataset exclude every token from the loss.
-    #[error("{}: its masks leave no token of the train split to learn", path.display())]
+    #[error("{}: its masks exclude every token of the train split from the loss", path.display())]
     NothingLearnt {
         /// The dataset.
         path: PathBuf,
@@ -64,7 +64,7 @@ pub enum TrainError {
     #[error(transparent)]
     Data(#[from] DataError),
     /// A file that was being verified during training is damaged. Any step since the start may have read it.
-    #[error("{source}; checkpoints after step {begun_at} may have been trained on it")]
+    #[error("{source}; checkpoints after step {begun_at} may have been trained on damaged data")]
     DamagedData {
         /// The file and its damage.
         source: DataError,
@@ -97,7 +97,7 @@ pub enum TrainError {
         path: PathBuf,
     },
     /// The directory of a new run is already used for something else.
-    #[error("{path} is the directory of {what}, not a place for a run")]
+    #[error("{path} is the directory of {what} and cannot hold a run")]
     NotForRun {
         /// The directory.
         path: PathBuf,
@@ -125,7 +125,7 @@ pub enum TrainError {
         path: PathBuf,
     },
     /// The lock file is gone, so another process may have locked the run.
-    #[error("{path} was removed or replaced, so that another process can train the same run")]
+    #[error("{path} was removed or replaced, and another process can train the same run")]
     LockReplaced {
         /// The lock file.
         path: PathBuf,
@@ -177,7 +177,7 @@ pub enum TrainError {
         last: Option<PathBuf>,
     },
     /// The dashboard cannot use the terminal.
-    #[error("the dashboard cannot take the terminal: {0}")]
+    #[error("the dashboard cannot use the terminal: {0}")]
     Terminal(#[source] std::io::Error),
     /// The run ended without a result.
     #[error("the run ended without a result")]

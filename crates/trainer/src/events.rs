@@ -251,7 +251,7 @@ pub fn read(run: &Path) -> Result<Events, TrainError> {
             // A different file rather than a damaged log.
             Some(sentence) if events.is_empty() => Err(std::io::Error::new(
                 std::io::ErrorKind::InvalidData,
-                format!("it holds no event: {sentence}"),
+                format!("it contains no event: {sentence}"),
             )),
             _ => Ok(Events { events, damage }),
         }

@@ -42,7 +42,7 @@ impl DataIdentity {
         ];
         let (split, then, now) = pairs.into_iter().find(|(_, then, now)| then != now)?;
         Some(match then.tokens == now.tokens {
-            true => format!("its {split} split holds other tokens"),
+            true => format!("its {split} split has other tokens"),
             false => format!(
                 "its {split} split had {} tokens and has {}",
                 then.tokens, now.tokens

@@ -51,7 +51,7 @@ impl<B: TrainingBackend> InitialState<B> {
                 .restore(state.updates, checkpoint.optimizer()?, &parts, device)
                 .map_err(|name| CheckpointError::Damaged {
                     path: checkpoint.path.clone(),
-                    reason: format!("its optimizer has a stray {name}"),
+                    reason: format!("its optimizer has an unexpected tensor {name}"),
                 })?;
         }
         let averaged = match checkpoint {

@@ -75,7 +75,7 @@ impl Recorder {
             Err(error) if !self.log_fails => {
                 self.log_fails = true;
                 self.messages.say(format!(
-                    "warning: {error}; the lines are kept and tried again"
+                    "warning: {error}; the lines are kept and written again later"
                 ));
             }
             Err(_) => {}
@@ -112,7 +112,7 @@ impl Recorder {
         };
         if let Err(error) = pruned {
             self.messages
-                .say(format!("warning: an old checkpoint stays: {error}"));
+                .say(format!("warning: an old checkpoint could not be removed: {error}"));
         }
         let time = now();
         match result {
@@ -129,7 +129,7 @@ impl Recorder {
                 let reason = error.to_string();
                 self.failure = Some(reason.clone());
                 self.messages.say(format!(
-                    "warning: no checkpoint at step {step}: {reason}; training continues and tries again"
+                    "warning: no checkpoint at step {step}: {reason}; training continues and will retry"
                 ));
                 self.hooks.on_checkpoint(&CheckpointEnd {
                     step,

@@ -317,7 +317,7 @@ fn first_notes<B: TrainingBackend>(
     if !B::multiplies_in(precision, device) {
         let name = precision.name();
         notes.push(format!(
-            "warning: {backend} has no products in {name}: they are made in f32"
+            "warning: {backend} does not support matrix products in {name}; they are computed in f32"
         ));
     }
     notes

@@ -92,24 +92,24 @@ fn failed(placement: Placement, reason: &str) -> CliError {
             "the {placement} backend's device takes no buffer of {}",
             size(bytes)
         ))
-        .hint("how large one may be, and what other devices there are: emberlm devices")
-        .hint("the largest is a map of a block, learned positions, or an activation: --set train.micro_batch=1")
+        .hint("buffer limits and other devices: emberlm devices")
+        .hint("the largest buffer is a weight matrix, the position table or an activation: try --set train.micro_batch=1")
         .hint("or compute on the CPU: --backend flex");
     }
     if is_full(reason) {
         return CliError::new(format!(
             "the {placement} backend's device has no memory left: {reason}"
         ))
-        .hint("fewer sequences at once, as many in a step: --set train.micro_batch=1 --accumulation 8")
-        .hint("or keep less of them: --recompute")
-        .hint("what a step holds, part by part: --memory-report")
-        .hint("what would fit on the CPU: emberlm fit");
+        .hint("use smaller micro-batches for the same step: --set train.micro_batch=1 --accumulation 8")
+        .hint("or recompute activations: --recompute")
+        .hint("print the memory of a step by component: --memory-report")
+        .hint("find a step that fits on the CPU: emberlm fit");
     }
     CliError::new(format!("the {placement} backend failed: {reason}"))
         .hint(format!(
             "find out what it computes wrongly: emberlm doctor --backend {placement}"
         ))
-        .hint("where it failed: set RUST_BACKTRACE=1")
+        .hint("set RUST_BACKTRACE=1 to see where it failed")
         .hint("or compute on the CPU: --backend flex")
 }
 
@@ -157,13 +157,13 @@ mod tests {
         assert_eq!(
             message(reason),
             "error: the vulkan backend's device takes no buffer of 147.2 MiB\n\
-             hint: how large one may be, and what other devices there are: emberlm devices"
+             hint: buffer limits and other devices: emberlm devices"
         );
     }
 
     #[test]
     fn out_of_memory_differs_from_other_failures() {
-        let hint = "hint: fewer sequences at once, as many in a step: --set train.micro_batch=1 --accumulation 8";
+        let hint = "hint: use smaller micro-batches for the same step: --set train.micro_batch=1 --accumulation 8";
         for reason in [
             "CUDA_ERROR_OUT_OF_MEMORY",
             "Out of Memory",

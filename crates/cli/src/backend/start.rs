@@ -27,8 +27,8 @@ fn unavailable(name: BackendName, reason: &str) -> CliError {
         return CliError::new(format!(
             "the {name} backend's device lacks what it needs: {reason}"
         ))
-        .hint("it or its driver may be too old: update the driver")
-        .hint("or try another one: emberlm devices lists them, --device N takes one")
+        .hint("the device or its driver may be too old: update the driver")
+        .hint("or use another device: emberlm devices lists them, --device N selects one")
         .hint(or_on_the_cpu);
     }
     let install = match name {
@@ -45,7 +45,7 @@ fn unavailable(name: BackendName, reason: &str) -> CliError {
     CliError::new(format!(
         "the {name} backend finds no device it can use: {reason}"
     ))
-    .hint("see what this machine has: emberlm devices")
+    .hint("list the devices of this machine: emberlm devices")
     .hint(install)
     .hint(or_on_the_cpu)
 }

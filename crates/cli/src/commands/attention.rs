@@ -26,7 +26,7 @@ pub fn run(args: AttentionArgs) -> Result<(), CliError> {
     let config = model.config();
     config.check_tokens(&tokens)?;
     if tokens.len() == 1 {
-        return Err(CliError::new("one token attends only to itself").hint("give more tokens"));
+        return Err(CliError::new("a single token attends only to itself").hint("pass more tokens"));
     }
     let choice = Choice {
         layers: chosen("layer", args.layer, config.n_layers())?,
@@ -76,7 +76,7 @@ fn check_size(file: &PictureFile, choice: &Choice, tokens: usize) -> Result<(), 
     let (layers, heads) = (choice.layers.len(), choice.heads.len());
     if !heat_map::fits(layers, heads) {
         let message = format!("{layers} layers of {heads} heads are too many for one picture");
-        return Err(CliError::new(message).hint("choose some with --layer N or --head N"));
+        return Err(CliError::new(message).hint("select some with --layer N or --head N"));
     }
     let cells = heat_map::cells(layers, heads, tokens);
     if file.format != Format::Png && cells > MOST_SVG_CELLS {
@@ -84,7 +84,7 @@ fn check_size(file: &PictureFile, choice: &Choice, tokens: usize) -> Result<(), 
             "a picture as SVG has at most {MOST_SVG_CELLS} cells; {layers} layers of {heads} heads and {tokens} tokens have {cells}"
         );
         return Err(CliError::new(message)
-            .hint("name a .png file, or choose some panels with --layer N or --head N"));
+            .hint("use a .png file, or select some panels with --layer N or --head N"));
     }
     Ok(())
 }
@@ -101,7 +101,7 @@ fn chosen(name: &str, number: Option<usize>, count: usize) -> Result<Vec<usize>,
         None => Ok((0..count).collect()),
         Some(number) if number < count => Ok(vec![number]),
         Some(number) => {
-            let message = format!("there is no {name} {number}: the model has {count}");
+            let message = format!("{name} {number} does not exist: the model has {count}");
             Err(CliError::new(message).hint(format!("give one of 0 to {}", count - 1)))
         }
     }

@@ -76,7 +76,7 @@ pub fn run(args: DoctorArgs) -> Result<(), CliError> {
     let Some(reference) = cpu_backend(None) else {
         return Err(
             CliError::usage("this binary has no CPU backend to compare with")
-                .hint("build it with one: without --no-default-features"),
+                .hint("build it without --no-default-features"),
         );
     };
     // Operations are compared with reference implementations, models with the same model on another backend.
@@ -95,8 +95,8 @@ pub fn run(args: DoctorArgs) -> Result<(), CliError> {
     }
     if found.is_empty() {
         let only = args.model.as_ref().unwrap_or(&args.only);
-        return Err(CliError::usage(format!("nothing has `{only}` in its name"))
-            .hint("run it without --only: it lists everything"));
+        return Err(CliError::usage(format!("no check has `{only}` in its name"))
+            .hint("run it without --only to list all checks"));
     }
     // `found` does not include operations in a precision that the backend does not support.
     let pairs = found.into_iter().map(|found| {
@@ -129,7 +129,7 @@ pub fn run(args: DoctorArgs) -> Result<(), CliError> {
             "the {placement} backend does not compute `{}` right here",
             first.name
         ))
-        .hint("update the device's driver, and try again")
+        .hint("update the device's driver and try again")
         .hint("or compute on the CPU: --backend flex")),
     }
 }

@@ -85,7 +85,7 @@ pub fn run(args: EvalArgs) -> Result<(), CliError> {
         (None, Some(path), _) => task::run(&args, Task::HellaSwag, path),
         (None, None, Some(path)) => task::run(&args, Task::Lambada, path),
         (None, None, None) => Err(CliError::usage("there is nothing to evaluate")
-            .hint("give one of --data, --hellaswag and --lambada")),
+            .hint("pass one of --data, --hellaswag and --lambada")),
     }
 }
 

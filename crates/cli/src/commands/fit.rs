@@ -105,8 +105,8 @@ struct Step {
 pub fn run(args: FitArgs) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
     if !matches!(backend.backend, BackendName::Flex | BackendName::Ndarray) {
-        let message = format!("fit knows the memory of a process, not that of a {backend} device");
-        return Err(CliError::usage(message).hint("give a CPU backend: --backend flex"));
+        let message = format!("fit predicts the memory of a process, not that of a {backend} device");
+        return Err(CliError::usage(message).hint("use a CPU backend: --backend flex"));
     }
     let memory = match args.memory {
         Some(size) => size.as_u64(),
@@ -251,7 +251,7 @@ impl Fitter<'_> {
             let stderr = String::from_utf8_lossy(&output.stderr);
             stderr.lines().for_each(console::note);
             return Err(failed(&format!("its process ended with {}", output.status))
-                .hint("it may have run out of memory: give --memory less, or --no-measure"));
+                .hint("it may have run out of memory: lower --memory, or use --no-measure"));
         }
         let step: Step =
             serde_json::from_slice(&output.stdout).map_err(|error| failed(&error.to_string()))?;
@@ -296,8 +296,8 @@ impl Fitter<'_> {
             size(least)
         );
         Ok(CliError::new(message)
-            .hint(format!("give more, such as --memory {}", rounded_up(least)))
-            .hint("or make the model smaller, such as --set train.seq_len=128"))
+            .hint(format!("raise the limit, such as --memory {}", rounded_up(least)))
+            .hint("or use a smaller model or sequence, such as --set train.seq_len=128"))
     }
 }
 

@@ -120,8 +120,8 @@ fn draft(
     match (tokenizer, other) {
         (Some(tokenizer), Some(other)) if !tokenizer.agrees_with(&other) => {
             let (path, model) = (path.display(), args.model.display());
-            let message = format!("{path} has other tokens than {model}");
-            Err(CliError::new(message).hint("a draft must have the model's tokenizer"))
+            let message = format!("{path} has a different vocabulary than {model}");
+            Err(CliError::new(message).hint("a draft model must have the model's tokenizer"))
         }
         _ => Ok(draft),
     }
@@ -148,12 +148,12 @@ fn prompt(
         (None, None) => {
             let no_line_break = |_| {
                 let message = "without a prompt a line break begins the text, which this model's tokenizer lacks";
-                CliError::new(message).hint("give a prompt: --prompt TEXT")
+                CliError::new(message).hint("pass a prompt: --prompt TEXT")
             };
             let ids = tokenizer.encode("\n").map_err(no_line_break)?;
             if ids.is_empty() {
                 let message = "without a prompt a line break begins the text, which is nothing to this tokenizer";
-                return Err(CliError::new(message).hint("give a prompt: --prompt TEXT"));
+                return Err(CliError::new(message).hint("pass a prompt: --prompt TEXT"));
             }
             ("\n", ids)
         }

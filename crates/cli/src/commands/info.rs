@@ -60,7 +60,7 @@ fn of_model(path: &Path, vocab_size: Option<usize>) -> Result<Info, CliError> {
             CliError::new(format!("no such preset or model: {}", path.display()))
                 .did_you_mean(nearest_preset(&path.to_string_lossy()))
                 .hint("list the presets: emberlm info")
-                .hint("or give a run's or checkpoint's directory"),
+                .hint("or pass the directory of a run or checkpoint"),
         );
     }
     let model = model::open(path)?;

@@ -28,7 +28,7 @@ pub fn run(args: NewArgs) -> Result<(), CliError> {
             "the preset `{}` takes its vocabulary from a dataset",
             args.preset
         );
-        return Err(CliError::usage(message).hint("give its size: --vocab-size N"));
+        return Err(CliError::usage(message).hint("set the vocabulary size: --vocab-size N"));
     }
     let config = DecoderConfig::try_from(model)?;
     let work = InferenceWork::evaluation(WeightFormat::F32, 0, 0);

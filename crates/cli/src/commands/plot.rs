@@ -79,9 +79,9 @@ pub fn run(args: PlotArgs) -> Result<(), CliError> {
 }
 
 fn no_runs(folder: &Path) -> CliError {
-    let message = format!("{} is not a run, and holds none", folder.display());
+    let message = format!("{} is not a run and does not contain one", folder.display());
     CliError::new(message)
-        .hint("a run is a folder that `emberlm train` made; `emberlm runs DIR` lists them")
+        .hint("a run is a folder that `emberlm train` created; `emberlm runs DIR` lists runs")
 }
 
 fn read(run: &Path, name: String) -> Result<NamedRun, CliError> {
@@ -90,7 +90,7 @@ fn read(run: &Path, name: String) -> Result<NamedRun, CliError> {
     if history.steps.is_empty() {
         let message = format!("{} has no logged step yet", run.display());
         return Err(CliError::new(message)
-            .hint("wait for its first line, or lower train.log_interval next time"));
+            .hint("wait for its first log line, or lower train.log_interval"));
     }
     Ok(NamedRun { name, history })
 }

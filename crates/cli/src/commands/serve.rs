@@ -218,7 +218,7 @@ fn stopped() -> Result<oneshot::Receiver<()>, CliError> {
             // The server may have ended already.
             let _ = sender.send(());
             // Printed last, so that a blocked stderr does not delay the shutdown.
-            console::note("finishing what is under way; Ctrl-C again ends it at once");
+            console::note("finishing running requests; press Ctrl-C again to stop immediately");
         }
         None => ending::at_once(130),
     })?;
@@ -230,8 +230,8 @@ fn key(path: &Path) -> Result<String, CliError> {
     let text = fs::read_to_string(path).map_err(CliError::io("read", path))?;
     let key = text.trim();
     if key.is_empty() || key.contains(char::is_whitespace) {
-        let message = format!("{} must hold one key, without blanks in it", path.display());
-        return Err(CliError::new(message).hint("such as: openssl rand -hex 32 > key"));
+        let message = format!("{} must contain one key without spaces", path.display());
+        return Err(CliError::new(message).hint("create one: openssl rand -hex 32 > key"));
     }
     Ok(key.to_owned())
 }

@@ -67,7 +67,7 @@ pub fn run(args: SweepArgs) -> Result<(), CliError> {
         .iter()
         .find(|run| RunFolder::is_held(&run.folder))
     {
-        let message = format!("{} is being trained already", run.folder.display());
+        let message = format!("{} is already being trained", run.folder.display());
         return Err(CliError::new(message).hint("wait until it ends, or stop it first"));
     }
     fs::create_dir_all(&out).map_err(CliError::io("create", &out))?;
@@ -160,7 +160,7 @@ fn report(plan: &Plan, ended: &[(&PlannedRun, RunOutcome)]) -> Result<(), CliErr
     let finished = plan.runs.iter().filter(|run| is_done(run)).count();
     if failed > 0 {
         return Err(CliError::new(format!("{failed} of {all} runs failed"))
-            .hint("the same command tries them again"));
+            .hint("repeat the command to retry them"));
     }
     if finished < all {
         return Err(

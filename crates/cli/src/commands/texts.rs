@@ -72,11 +72,11 @@ pub fn encoded(
     sequences: &SequenceEncoder,
     inputs: &[TextInput],
 ) -> Result<Vec<EncodedSequence>, CliError> {
-    let encode = |input: &TextInput| match &input.pair {
-        Some(pair) => sequences.encode_pair(&input.text, pair),
-        None => sequences.encode(&input.text),
-    };
-    let encoded: Vec<EncodedSequence> = inputs.iter().map(encode).collect::<Result<_, _>>()?;
+    let texts = inputs.iter();
+    let texts: Vec<(&str, Option<&str>)> = texts
+        .map(|input| (input.text.as_str(), input.pair.as_deref()))
+        .collect();
+    let encoded = sequences.encode_all(&texts)?;
     let truncated = encoded.iter().filter(|sequence| sequence.truncated).count();
     if truncated > 0 {
         let limit = sequences.max_tokens();

@@ -81,7 +81,7 @@ pub fn run(args: WatchArgs) -> Result<(), CliError> {
     }
     let metrics = serde_json::to_value(built_in());
     let metrics =
-        metrics.map_err(|error| CliError::new(format!("the metrics are no JSON: {error}")))?;
+        metrics.map_err(|error| CliError::new(format!("the metrics cannot be written as JSON: {error}")))?;
     let router = router(Runs {
         metrics,
         find: Box::new(move || watched(&folders)),
@@ -120,7 +120,7 @@ fn sweep_of(run: &Path) -> Option<String> {
 
 /// The error for a server that cannot listen, usually because another program uses the port.
 pub fn cannot_listen(error: &ServerError) -> CliError {
-    CliError::new(error.to_string()).hint("choose another port: --port 0 takes any that is free")
+    CliError::new(error.to_string()).hint("choose another port; --port 0 selects a free one")
 }
 
 /// The runs currently in the folders.

@@ -13,7 +13,7 @@ impl From<DataError> for CliError {
         match error {
             DataError::Contradiction { reason } => Self::usage(reason),
             DataError::Kept { source } => {
-                Self::from(*source).hint("finished work is kept: resume it with --continue")
+                Self::from(*source).hint("finished work is kept: continue with --continue")
             }
             error => {
                 let hints = data(&error);
@@ -48,7 +48,7 @@ pub(super) fn data(error: &DataError) -> Option<String> {
             "`*` and `?` stand for a part of one name, `**` for any folders; hidden files are not matched"
         }
         DataError::DamagedInput { .. } => {
-            "get the file again, or say what it is: --format text|jsonl|csv|tsv|parquet"
+            "copy the file again, or state its format: --format text|jsonl|csv|tsv|parquet"
         }
         DataError::NoColumn { .. } => "name one of them: --column NAME",
         DataError::Record { fault, .. } => match fault {
@@ -104,7 +104,7 @@ pub(super) fn data(error: &DataError) -> Option<String> {
             "take the files again from where they came from, or make the dataset again"
         }
         DataError::UnclearSplit { .. } | DataError::BothSplits { .. } => {
-            "say which files are which, as --train '*_train_*.bin' --val '*_val_*.bin'"
+            "select the files of each split, such as --train '*_train_*.bin' --val '*_val_*.bin'"
         }
         DataError::NothingToAdopt { .. } => {
             "name the files with --train and --val, as --train '*_train_*.bin'"

@@ -52,7 +52,7 @@ impl From<InputError> for CliError {
     fn from(error: InputError) -> Self {
         let hint = match &error {
             InputError::Empty => None,
-            InputError::TooLong { seq_len, .. } => Some(format!("give at most {seq_len} tokens")),
+            InputError::TooLong { seq_len, .. } => Some(format!("pass at most {seq_len} tokens")),
             InputError::UnknownToken { vocab_size, .. } => Some(format!(
                 "this model's ids are 0 to {}",
                 vocab_size.saturating_sub(1)
@@ -66,7 +66,7 @@ impl From<ConfigError> for CliError {
     fn from(error: ConfigError) -> Self {
         let hint = match &error.field[..] {
             "kv_heads" => Some("--set model.kv_heads=0 uses one key-value head per query head"),
-            "head_dim" => Some("--set model.head_dim=0 takes d_model / heads"),
+            "head_dim" => Some("--set model.head_dim=0 uses d_model / heads"),
             _ => None,
         };
         with(&error, hint.map(str::to_owned))
@@ -92,7 +92,7 @@ impl From<WeightsError> for CliError {
             | WeightsError::NotTied { .. }
             | WeightsError::TooFew { .. }
             | WeightsError::LeftOver { .. } => {
-                Some("these weights are not of the model beside them")
+                Some("the weights do not belong to this configuration")
             }
         };
         with(&error, hint.map(str::to_owned))
@@ -156,7 +156,7 @@ impl From<GenerateError> for CliError {
             GenerateError::Setting(_) | GenerateError::Overflow { .. } => with(&error, None),
             GenerateError::Logits(LogitsError::NoneAllowed { .. }) => with(
                 &error,
-                Some("ask for a text that this model's tokens can spell".to_owned()),
+                Some("use a constraint that this model's tokens can express".to_owned()),
             ),
             GenerateError::Logits(_) => with(
                 &error,
@@ -204,13 +204,13 @@ impl From<TrainError> for CliError {
             }
             TrainError::File { ref source, .. } => return with(&error, io(source)),
             TrainError::RunReplaced { .. } => {
-                Some("begin another run, or resume the one that was moved")
+                Some("start a new run, or resume the one that was moved")
             }
             TrainError::LockReplaced { .. } => Some("resume it when no other process trains it"),
             TrainError::NoRun { .. } => Some("pass a folder that `emberlm train` created"),
-            TrainError::RunLocked { .. } => Some("stop that process first, or wait for its end"),
+            TrainError::RunLocked { .. } => Some("stop that process first, or wait until it ends"),
             TrainError::Resume { .. } => {
-                Some("begin another run with these settings: leave out --resume and give an --out")
+                Some("start a new run with these settings: omit --resume and pass --out")
             }
             TrainError::Tokenizers { .. } => {
                 Some("prepare the texts with the same tokenizer: emberlm prepare … --tokenizer")
@@ -220,15 +220,15 @@ impl From<TrainError> for CliError {
             } => {
                 let run = run.display();
                 let hint = match last {
-                    Some(_) => format!("continue from it: emberlm train --resume {run}"),
-                    None => format!("begin it again: emberlm train --resume {run} --restart"),
+                    Some(_) => format!("continue from the checkpoint: emberlm train --resume {run}"),
+                    None => format!("restart the run: emberlm train --resume {run} --restart"),
                 };
                 return with(&error, Some(hint));
             }
             TrainError::Terminal(_) => Some("use --renderer plain"),
-            TrainError::NoCheckpoint { .. } => Some("make room on the disk, then resume the run"),
+            TrainError::NoCheckpoint { .. } => Some("free disk space, then resume the run"),
             TrainError::Diverged { .. } => {
-                Some("lower the rate, for example --set train.schedule.learning_rate=1e-4")
+                Some("lower the learning rate, for example --set train.schedule.learning_rate=1e-4")
             }
             _ => None,
         };
@@ -241,12 +241,12 @@ impl From<RunConfigError> for CliError {
         const KEYS: &str = "`emberlm train --print-config` shows every key with its value";
         match error {
             RunConfigError::UnknownPreset { ref name } => {
-                let names: Vec<_> = families::presets().iter().map(|p| p.name).collect();
+                let presets = families::presets().into_iter().map(|preset| preset.name);
                 let families = Family::ALL.into_iter().map(Family::name);
-                let near = nearest(name, names.iter().copied().chain(families));
+                let near = nearest(name, presets.chain(families));
                 Self::usage(error.to_string())
                     .did_you_mean(near)
-                    .hint(format!("choose one of {}", names.join(", ")))
+                    .hint("list the presets: emberlm info")
             }
             RunConfigError::Read { ref source, .. } => with(&error, io(source)),
             RunConfigError::NoEquals { .. } => Self::usage(format!("--set {error}"))
@@ -269,7 +269,7 @@ impl From<TaskError> for CliError {
                 let missing = source.kind() == io::ErrorKind::NotFound;
                 let this = Self::io("read", &path)(source);
                 match missing {
-                    true => this.hint("nothing is downloaded: give the path of the published file"),
+                    true => this.hint("emberlm downloads nothing: pass the path of the published file"),
                     false => this,
                 }
             }
@@ -310,7 +310,7 @@ pub(super) fn tokenizer(error: &TokenizerError) -> Option<String> {
             "name the text that it was made of, as --alphabet input.txt"
         }
         TokenizerError::NeedsPattern { .. } => {
-            "say it: emberlm tokenizer convert FILE --pattern NAME --special NAME=ID --out DIR, then take DIR"
+            "convert it: emberlm tokenizer convert FILE --pattern NAME --special NAME=ID --out DIR, then pass DIR"
         }
         // Errors in other files have their own variants.
         TokenizerError::File { reason, .. } if !reason.contains(TOKENIZER_FILE) => return None,

@@ -185,8 +185,8 @@ fn y_axis(
     if !all.iter().any(|value| value.is_finite()) {
         let name = quantity.label().to_lowercase();
         return Err(
-            CliError::new(format!("there is no finite value to draw: {name}"))
-                .hint("choose another quantity with --y"),
+            CliError::new(format!("no finite value to draw: {name}"))
+                .hint("choose another metric with --y"),
         );
     }
     all.extend(floor);

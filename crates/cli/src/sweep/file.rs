@@ -62,7 +62,7 @@ impl SweepFile {
     fn parse(text: &str) -> Result<Self, CliError> {
         let written: SweepToml = toml::from_str(text).map_err(|error| {
             CliError::usage(toml_reason(&error, text))
-                .hint("it has preset, config, data, [set], [grid], [[list]], [random] and [early_stopping]; see the README")
+                .hint("a sweep file has preset, config, data, [set], [grid], [[list]], [random] and [early_stopping]")
         })?;
         let mut grid = Vec::new();
         arrays("", written.grid, &mut grid)?;
@@ -146,7 +146,7 @@ fn arrays(
                 return Err(CliError::usage(format!(
                     "grid: {key} = {other}: must be a list of values"
                 ))
-                .hint("what is the same for all runs belongs in [set]"));
+                .hint("put settings that are the same for all runs into [set]"));
             }
         }
     }

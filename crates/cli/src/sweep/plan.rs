@@ -59,8 +59,8 @@ impl Plan {
             let config = resolved(file, own).map_err(within)?;
             check(config.clone(), &mut opened).map_err(within)?;
             if runs.iter().any(|run| run.name == name) {
-                return Err(CliError::usage(format!("there are two runs {name}"))
-                    .hint("each value of a grid, and each entry of a list, must be another"));
+                return Err(CliError::usage(format!("two runs have the name {name}"))
+                    .hint("the values of a grid and the entries of a list must be distinct"));
             }
             let folder = out.join(&name);
             runs.push(PlannedRun {

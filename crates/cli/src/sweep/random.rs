@@ -84,7 +84,7 @@ impl RandomSearch {
         Err(CliError::usage(format!(
             "random.runs = {runs}: its space has only {found} configurations that differ"
         ))
-        .hint("lower random.runs, or use [grid], which takes each combination once"))
+        .hint("lower random.runs, or use [grid], which uses each combination once"))
     }
 
     fn configuration(&self, number: u64) -> Settings {

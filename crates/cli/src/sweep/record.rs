@@ -64,7 +64,7 @@ impl Record {
                 "{} holds another sweep: {how}",
                 folder.display()
             ))
-            .hint("choose another --out; runs may be added, but not changed")),
+            .hint("choose another --out; a sweep's runs can be added, but not changed")),
         }
     }
 
@@ -99,7 +99,7 @@ impl Record {
     fn differs(&self, now: &Self) -> Option<String> {
         self.runs.iter().find_map(|(name, before)| {
             let Some(now) = now.runs.get(name) else {
-                return Some(format!("its run {name} is not in the file any more"));
+                return Some(format!("its run {name} is no longer in the file"));
             };
             let (_, change) = resume::changes(before, now).into_iter().next()?;
             Some(format!("in its run {name}, {change}"))

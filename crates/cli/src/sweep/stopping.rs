@@ -187,7 +187,7 @@ impl EarlyStop {
             ..*self
         };
         let text = serde_json::to_string_pretty(&finite)
-            .map_err(|error| CliError::new(format!("the decision is no JSON: {error}")))?;
+            .map_err(|error| CliError::new(format!("the decision cannot be written as JSON: {error}")))?;
         write_whole(&path, text.as_bytes()).map_err(CliError::io("write", &path))
     }
 }

@@ -119,7 +119,7 @@ fn vector_pictures_with_too_many_cells_are_rejected() {
     exit 1
     --- stderr
     error: a picture as SVG has at most 250000 cells; 1 layers of 1 heads and 1000 tokens have 500500
-    hint: name a .png file, or choose some panels with --layer N or --head N
+    hint: use a .png file, or select some panels with --layer N or --head N
     ");
     assert!(!sandbox.path("a.svg").exists());
     sandbox.words(&format!("{line} a.png")).ok();
@@ -138,7 +138,7 @@ fn without_a_tokenizer_ids_are_the_labels() {
     exit 1
     --- stderr
     error: run has no tokenizer, so it cannot read text
-    hint: give the prompt as token ids: --tokens 1,2,3
+    hint: pass the prompt as token ids: --tokens 1,2,3
     ");
 }
 
@@ -173,8 +173,8 @@ fn missing_layers_and_heads_are_rejected() {
     insta::assert_snapshot!(sandbox.words("attention run --prompt h"), @r"
     exit 1
     --- stderr
-    error: one token attends only to itself
-    hint: give more tokens
+    error: a single token attends only to itself
+    hint: pass more tokens
     ");
     insta::assert_snapshot!(sandbox.words("attention run --tokens 1,1,1,1,1,1,1,1,1"), @r"
     exit 1
@@ -223,7 +223,7 @@ fn pictures_with_too_many_panels_are_rejected() {
     exit 1
     --- stderr
     error: 2 layers of 128 heads are too many for one picture
-    hint: choose some with --layer N or --head N
+    hint: select some with --layer N or --head N
     ");
     sandbox
         .words("attention run --tokens 1,2 --out a.png --head 127")

@@ -177,8 +177,8 @@ fn errors_are_reported_and_the_conversation_continues() {
     error: there.jsonl is there already
     hint: choose another name
     error: there is nothing to save
-    warning: there is nothing to remove
-    warning: there is nothing to answer again
+    warning: nothing to remove
+    warning: nothing to answer again
     error: this takes 327 tokens, more than the context of 100 has room for
     hint: say it shorter
     ");

@@ -115,7 +115,7 @@ fn ctrl_c_only_ends_an_answer_or_clears_a_line() {
     // A user may press Ctrl-C repeatedly. After the end of the answer, it clears an empty line.
     terminal.press(&CTRL_C.repeat(3));
     terminal.wait_for("the answer's end", |text| {
-        text.contains("(ended by Ctrl-C: what was made of it is kept)")
+        text.contains("(stopped by Ctrl-C: the generated part is kept)")
             && text.trim_end().ends_with("\n>")
     });
     // Text typed together with Ctrl-C is discarded with its line, so wait.

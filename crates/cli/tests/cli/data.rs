@@ -94,7 +94,7 @@ fn adopt_errors_have_hints() {
     insta::assert_snapshot!(sandbox.words("data adopt nano --tokenizer char"), @r"
     exit 1
     --- stderr
-    error: the char tokenizer has no built-in vocabulary: it is made from a corpus's characters
+    error: the char tokenizer has no built-in vocabulary: it is built from the characters of a corpus
     hint: name the text that it was made of, as --alphabet input.txt
     ");
     insta::assert_snapshot!(sandbox.words("data adopt nano --tokenizer gpt2 --alphabet x"), @r"
@@ -106,8 +106,8 @@ fn adopt_errors_have_hints() {
     insta::assert_snapshot!(sandbox.words("data adopt nano --tokenizer gpt2"), @r"
     exit 1
     --- stderr
-    error: nano/part.bin: its name does not say whether it is for training or for validation
-    hint: say which files are which, as --train '*_train_*.bin' --val '*_val_*.bin'
+    error: nano/part.bin: its name contains neither train nor val
+    hint: select the files of each split, such as --train '*_train_*.bin' --val '*_val_*.bin'
     ");
     insta::assert_snapshot!(sandbox.words("data adopt nano --tokenizer gpt2 --val v* --train x*"), @r"
     exit 1
@@ -157,7 +157,7 @@ fn verify_reports_every_problem_and_fails() {
       train_00000.bin: 1100 bytes, but the 50 tokens of its header need 1124
       val_00000.bin: No such file or directory (os error 2)
     --- stderr
-    error: d is not what its manifest says
+    error: d differs from its manifest
     hint: take the files again from where they came from, or make the dataset again
     ");
     let ran = sandbox.words("data verify d --json");

@@ -63,7 +63,7 @@ fn incompatible_draft_models_are_rejected() {
     exit 1
     --- stderr
     error: other has other tokens than run
-    hint: a draft must have the model's tokenizer
+    hint: a draft model must have the model's tokenizer
     ");
     write_run(&sandbox.path("wide"), &tiny(40), None, &[1]);
     insta::assert_snapshot!(sandbox.words("generate run --prompt hello --draft wide --json"), @r"

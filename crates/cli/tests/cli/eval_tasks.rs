@@ -204,7 +204,7 @@ fn broken_files_are_reported_with_the_line() {
     insta::assert_snapshot!(refused(item(|item| item["endings"] = json!([1, 2]))), @r"
     exit 1
     --- stderr
-    error: h.jsonl:14: `endings` must be a list of texts
+    error: h.jsonl:14: `endings` must be a list of strings
     hint: each line of HellaSwag is a JSON object with activity_label, ctx_a, ctx_b, ctx, endings (a list of texts) and label (the index of the correct ending, from 0)
     ");
     insta::assert_snapshot!(refused("{\"ind\": 1}".to_owned()), @r"
@@ -258,7 +258,7 @@ fn broken_files_are_reported_with_the_line() {
     exit 1
     --- stderr
     error: cannot read none.jsonl: No such file or directory (os error 2)
-    hint: nothing is downloaded: give the path of the published file
+    hint: emberlm downloads nothing: pass the path of the published file
     ");
 }
 
@@ -278,7 +278,7 @@ fn models_without_a_matching_tokenizer_are_rejected() {
     exit 1
     --- stderr
     error: hf has no tokenizer, so it cannot read text
-    hint: copy its tokenizer.json beside its config.json
-    hint: or measure its loss on a dataset of its ids: --data DATASET
+    hint: copy its tokenizer.json next to its config.json
+    hint: or measure the loss on a dataset of token ids: --data DATASET
     ");
 }

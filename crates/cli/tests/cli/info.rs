@@ -189,7 +189,7 @@ fn unknown_subjects_are_rejected() {
     --- stderr
     error: no such preset or model: gpt7
     hint: list the presets: emberlm info
-    hint: or give a run's or checkpoint's directory
+    hint: or pass the directory of a run or checkpoint
     ");
 }
 

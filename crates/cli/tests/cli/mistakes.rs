@@ -150,7 +150,7 @@ fn invalid_json_is_reported_with_line_and_column() {
         &sandbox,
         "prepare chat.jsonl --chat-template chatml --out d --tokenizer byte",
         1,
-        "chat.jsonl: line 1: `messages` must hold at least one message",
+        "chat.jsonl: line 1: `messages` must have at least one message",
         "a record has `messages`, or `prompt` and `completion` (docs/guides/chat.md); --on-error skip leaves broken records out",
     );
     assert!(!sandbox.path("d").exists());
@@ -186,7 +186,7 @@ fn missing_runs_are_reported() {
             &format!("{command} text.txt"),
             1,
             "text.txt is a file, not a folder of runs",
-            "a run is a folder that `emberlm train` made; `emberlm runs DIR` lists them",
+            "a run is a folder that `emberlm train` created; `emberlm runs DIR` lists runs",
         );
     }
     sandbox.write("empty/text.txt", "");
@@ -194,8 +194,8 @@ fn missing_runs_are_reported() {
         &sandbox,
         "plot empty --out p.svg",
         1,
-        "empty is not a run, and holds none",
-        "a run is a folder that `emberlm train` made; `emberlm runs DIR` lists them",
+        "empty is not a run and does not contain one",
+        "a run is a folder that `emberlm train` created; `emberlm runs DIR` lists runs",
     );
 }
 
@@ -272,7 +272,7 @@ fn runs_cannot_be_written_into_datasets_or_models() {
         ("data", "a dataset"),
         ("run/checkpoints/step-00000001", "a checkpoint"),
     ] {
-        let error = format!("{folder} is the directory of {what}, not a place for a run");
+        let error = format!("{folder} is the directory of {what} and cannot hold a run");
         let line = format!("train --data data --steps 1 --out {folder}");
         refused(&sandbox, &line, 1, &error, "choose another --out");
         assert!(!sandbox.path(folder).join("samples").exists());

@@ -83,7 +83,7 @@ fn a_model_without_a_tokenizer_prints_ids() {
     exit 1
     --- stderr
     error: run has no tokenizer, so it cannot read text
-    hint: give the prompt as token ids: --tokens 1,2,3
+    hint: pass the prompt as token ids: --tokens 1,2,3
     ");
 }
 

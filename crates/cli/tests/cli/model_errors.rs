@@ -72,7 +72,7 @@ fn a_damaged_checkpoint() {
     insta::assert_snapshot!(sandbox.words("generate run --tokens 1"), @r"
     exit 1
     --- stderr
-    error: run/checkpoints/step-00000001 is not a whole checkpoint: model.safetensors is not the file that was written
+    error: run/checkpoints/step-00000001 is not a complete checkpoint: model.safetensors is not the file that was written
     hint: use another checkpoint of the run
     ");
 }

@@ -217,20 +217,20 @@ fn impossible_plots_are_rejected() {
     insta::assert_snapshot!(sandbox.words("plot folder --out p.svg"), @r"
     exit 1
     --- stderr
-    error: folder is not a run, and holds none
-    hint: a run is a folder that `emberlm train` made; `emberlm runs DIR` lists them
+    error: folder is not a run and does not contain one
+    hint: a run is a folder that `emberlm train` created; `emberlm runs DIR` lists runs
     ");
     insta::assert_snapshot!(sandbox.words("plot begun --out p.svg"), @r"
     exit 1
     --- stderr
     error: the run begun has written no event yet
-    hint: a run is a folder that `emberlm train` made; `emberlm runs DIR` lists them
+    hint: a run is a folder that `emberlm train` created; `emberlm runs DIR` lists runs
     ");
     insta::assert_snapshot!(sandbox.words("plot empty --out p.svg"), @r"
     exit 1
     --- stderr
     error: empty has no logged step yet
-    hint: wait for its first line, or lower train.log_interval next time
+    hint: wait for its first log line, or lower train.log_interval
     ");
     let damaged = sandbox.words("plot damaged --out p.svg");
     assert_eq!(damaged.code, Some(1), "{damaged}");

@@ -84,7 +84,7 @@ fn force_only_replaces_datasets() {
     insta::assert_snapshot!(sandbox.words("prepare a.txt --out photos --tokenizer byte --force"), @r"
     exit 1
     --- stderr
-    error: photos is not replaced, since it is not an emberlm dataset: cannot read the dataset's [FOLDER]/photos/dataset.json: No such file or directory (os error 2)
+    error: photos is not an emberlm dataset and is not replaced: cannot read the dataset's [FOLDER]/photos/dataset.json: No such file or directory (os error 2)
     hint: choose another --out, or move the folder away yourself
     ");
     assert!(sandbox.path("photos/1.jpg").exists());

@@ -136,7 +136,7 @@ fn a_damaged_checkpoint_is_skipped_with_a_warning() {
     let ran = sandbox.words("train --resume run --renderer plain");
     assert!(
         ran.stderr
-            .contains("step-00000006 is not a whole checkpoint: optimizer.safetensors"),
+            .contains("step-00000006 is not a complete checkpoint: optimizer.safetensors"),
         "{ran}"
     );
     assert!(ran.stderr.contains("Resuming run after step 4"), "{ran}");

@@ -138,7 +138,7 @@ fn invalid_settings_are_rejected_before_loading_weights() {
     exit 2
     --- stderr
     error: two models have the name or alias `a`
-    hint: give one of them another name: NAME=PATH
+    hint: give one of them another name with NAME=PATH
     ");
 }
 

@@ -257,8 +257,8 @@ fn invalid_server_options_are_rejected() {
     insta::assert_snapshot!(sandbox.words("serve run --port 0 --api-key-file empty"), @r"
     exit 1
     --- stderr
-    error: empty must hold one key, without blanks in it
-    hint: such as: openssl rand -hex 32 > key
+    error: empty must contain one key without spaces
+    hint: create one: openssl rand -hex 32 > key
     ");
     insta::assert_snapshot!(sandbox.words("serve run --port 0 --context 65"), @r"
     exit 1
@@ -269,7 +269,7 @@ fn invalid_server_options_are_rejected() {
     exit 1
     --- stderr
     error: data is no run
-    hint: --follow is for the folder of a run of `emberlm train`
+    hint: --follow takes the folder of a run of `emberlm train`
     ");
     insta::assert_snapshot!(sandbox.words("serve run --port 0 --chat-template nosuch"), @r"
     exit 1

@@ -145,7 +145,7 @@ fn a_grid_is_trained_compared_and_extended() {
     exit 1
     --- stderr
     error: runs/rates holds another sweep: its run schedule.learning_rate=0.001,seed=2 is not in the file any more
-    hint: choose another --out; runs may be added, but not changed
+    hint: choose another --out; a sweep's runs can be added, but not changed
     ");
     sandbox.write(
         "rates.toml",
@@ -195,7 +195,7 @@ fn failed_runs_are_reported_and_others_are_kept() {
         "from=nowhere failed; runs/rates/from=nowhere/log.txt ends in",
         "  error: ",
         "error: 1 of 2 runs failed",
-        "hint: the same command tries them again",
+        "hint: repeat the command to retry them",
         "seed=5: finished",
     ] {
         assert!(ran.stderr.contains(part), "{part}: {ran}");

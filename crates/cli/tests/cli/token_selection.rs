@@ -232,14 +232,14 @@ fn invalid_requests_are_rejected() {
     insta::assert_snapshot!(sandbox.words("generate silent --tokens 1 --regex a"), @r"
     exit 1
     --- stderr
-    error: silent has no tokenizer, so it makes ids and no text
-    hint: leave --stop, --regex and --json-schema out
+    error: silent has no tokenizer, so it generates only token ids
+    hint: omit --stop, --regex and --json-schema
     ");
     insta::assert_snapshot!(sandbox.words("generate silent --tokens 1 --stop a"), @r"
     exit 1
     --- stderr
-    error: silent has no tokenizer, so it makes ids and no text
-    hint: leave --stop, --regex and --json-schema out
+    error: silent has no tokenizer, so it generates only token ids
+    hint: omit --stop, --regex and --json-schema
     ");
     let sandbox = Sandbox::with_char_model();
     insta::assert_snapshot!(sandbox.words("generate run --regex [0-9]"), @r"
@@ -247,7 +247,7 @@ fn invalid_requests_are_rejected() {
     --- stdout
 
     --- stderr
-    error: the constraint leaves no token to choose: no token of the vocabulary can continue it
-    hint: ask for a text that this model's tokens can spell
+    error: the constraint allows no token: no token of the vocabulary can continue it
+    hint: use a constraint that this model's tokens can express
     ");
 }

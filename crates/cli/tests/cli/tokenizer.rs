@@ -82,7 +82,7 @@ fn invalid_training_is_rejected_without_leftovers() {
     insta::assert_snapshot!(sandbox.words("tokenizer train texts --vocab-size 256 --out own"), @r"
     exit 1
     --- stderr
-    error: cannot train a tokenizer: `vocab_size` is 256, and must be from 257 (256 bytes and 1 special) to 16,777,216
+    error: cannot train a tokenizer: `vocab_size` is 256, but must be from 257 (256 bytes and 1 special) to 16,777,216
     ");
     insta::assert_snapshot!(sandbox.words("tokenizer train texts --vocab-size 300 --pattern gpt5 --out own"), @r"
     exit 2
@@ -168,8 +168,8 @@ fn a_rank_file_is_converted_with_a_pattern() {
     insta::assert_snapshot!(sandbox.words("prepare text.txt --out data --tokenizer own.tiktoken"), @r"
     exit 1
     --- stderr
-    error: own.tiktoken: a rank file does not say how it splits a text, and its ranks are no built-in tokenizer's
-    hint: say it: emberlm tokenizer convert FILE --pattern NAME --special NAME=ID --out DIR, then take DIR
+    error: own.tiktoken: a rank file has no splitting pattern, and its ranks are not those of a built-in tokenizer
+    hint: convert it: emberlm tokenizer convert FILE --pattern NAME --special NAME=ID --out DIR, then pass DIR
     ");
     let line =
         "tokenizer convert own.tiktoken --pattern gpt4 --special <|endoftext|>=300 --out own";

@@ -331,7 +331,7 @@ fn steps_without_unmasked_targets_are_skipped() {
     mask(&sandbox, "a", |_| false);
     let ran = sandbox.train(&format!("{line} --out none"));
     assert_eq!(ran.code, Some(1));
-    let expected = "a: its masks leave no token of the train split to learn";
+    let expected = "a: its masks exclude every token of the train split from the loss";
     assert!(ran.stderr.contains(expected), "{ran}");
     let message = refused(sandbox.words("eval run --data a"));
     assert!(

@@ -79,7 +79,7 @@ fn pattern((field, text): (&'static str, Option<&str>)) -> Result<Option<Pattern
         Pattern::new(text).map_err(|_| DataError::Value {
             field,
             value: text.to_owned(),
-            rule: "it must be a file's name in the folder, or a pattern of such names",
+            rule: "must be a file name in the folder, or a pattern of file names",
         })
     };
     text.map(parse).transpose()
@@ -203,7 +203,7 @@ mod tests {
         let error_message = |names: &[&str], train, val| find(names, train, val).unwrap_err();
         assert_eq!(
             error_message(&["train.bin", "part.bin"], None, None),
-            "D/part.bin: its name does not say whether it is for training or for validation"
+            "D/part.bin: its name contains neither train nor val"
         );
         assert!(
             error_message(&["train_val.bin"], None, None).starts_with("D/train_val.bin: its name")
@@ -218,7 +218,7 @@ mod tests {
         );
         assert_eq!(
             error_message(&["train.bin"], Some("t*"), Some("*.bin")),
-            "D/train.bin is asked for in both splits"
+            "D/train.bin was selected for both splits"
         );
         assert!(error_message(&["train.bin"], Some("***"), None).starts_with("`train` is ***: "));
     }

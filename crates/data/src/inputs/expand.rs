@@ -235,7 +235,7 @@ mod tests {
         };
         assert_eq!(
             expand_all(&[]).unwrap_err().to_string(),
-            "no input: name at least one file or folder"
+            "no input: pass at least one file or folder"
         );
         assert!(message("nowhere").starts_with("no such file or folder: "));
         assert!(message("nowhere").ends_with("nowhere"));

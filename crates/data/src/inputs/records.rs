@@ -74,6 +74,6 @@ impl<R: ReadRecords> Documents for Records<'_, R> {
 pub(super) fn utf8<'b>(bytes: &'b [u8], of: &str) -> Result<&'b str, String> {
     str::from_utf8(bytes).map_err(|error| {
         let byte = error.valid_up_to() + 1;
-        format!("not UTF-8: byte {byte} of {of} is the first wrong one")
+        format!("not UTF-8: byte {byte} of {of} is invalid")
     })
 }

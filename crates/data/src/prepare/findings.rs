@@ -107,7 +107,7 @@ impl fmt::Display for Warning {
             }
             &Self::ShortVal { tokens } => write!(
                 f,
-                "the validation split has {tokens} tokens only: losses on it will say little"
+                "the validation split has only {tokens} tokens: its losses will be noisy"
             ),
             &Self::ShortDocuments { short, documents } => write!(
                 f,

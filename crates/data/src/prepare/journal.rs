@@ -111,7 +111,7 @@ impl Plan {
     pub(super) fn compare(&self, now: &Self) -> Result<(), String> {
         for ((name, was), (_, is)) in self.settings.iter().zip(&now.settings) {
             if was != is {
-                return Err(format!("`{name}` was {was} and is {is}"));
+                return Err(format!("`{name}` was {was} and now is {is}"));
             }
         }
         for (was, is) in self.inputs.iter().zip(&now.inputs) {
@@ -123,13 +123,13 @@ impl Plan {
                     format!("{} bytes written to at {}", input.bytes, input.modified)
                 };
                 let (name, was, is) = (&is.name, shown(was), shown(is));
-                return Err(format!("{name} had {was}, and has {is}"));
+                return Err(format!("{name} had {was} and now has {is}"));
             }
         }
         let (was, is) = (self.inputs.len(), now.inputs.len());
         match was == is && self.settings.len() == now.settings.len() {
             true => Ok(()),
-            false => Err(format!("there were {was} inputs and are {is}")),
+            false => Err(format!("there were {was} inputs and now are {is}")),
         }
     }
 }

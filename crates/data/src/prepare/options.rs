@@ -74,7 +74,7 @@ impl PrepareOptions {
             return Err(DataError::Value {
                 field: "val_fraction",
                 value: self.val_fraction.to_string(),
-                rule: "it must be at least 0 and below 1",
+                rule: "must be at least 0 and below 1",
             });
         }
         check_shard_tokens(self.shard_tokens)?;

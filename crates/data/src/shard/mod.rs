@@ -71,7 +71,7 @@ pub(crate) fn check_shard_tokens(shard_tokens: u64) -> Result<(), DataError> {
         false => Err(DataError::Value {
             field: "shard_tokens",
             value: shard_tokens.to_string(),
-            rule: "it must be between 1 and 2147483647",
+            rule: "must be between 1 and 2147483647",
         }),
     }
 }
@@ -143,7 +143,7 @@ fn locate_tokens(layout: ShardLayout, head: &[u8], file_bytes: u64) -> Result<To
                 first_byte: 0,
                 tokens: file_bytes / 2,
             }),
-            _ => Err(format!("{file_bytes} bytes are no 16-bit tokens")),
+            _ => Err(format!("{file_bytes} bytes are not a whole number of 16-bit tokens")),
         },
     }
 }

@@ -32,7 +32,7 @@ pub fn write_tales_dataset(
         return Err(DataError::Value {
             field: "tales",
             value: config.tales.to_string(),
-            rule: "it must be at least 2, one of them for validation",
+            rule: "must be at least 2: one is for validation",
         });
     }
     let staging = Staging::begin(out, force, Unfinished::Discard)?;

@@ -127,7 +127,7 @@ fn tokenizer_file_is_written_but_never_replaced() {
     let theirs = folder.path().join("tokenizer.json");
     fs::write(&theirs, "{}").unwrap();
     let message = adopt(folder.path(), &own).unwrap_err().to_string();
-    assert!(message.ends_with("tokenizer.json is another tokenizer than the one that is named"));
+    assert!(message.ends_with("tokenizer.json is a different tokenizer than the named one"));
     fs::remove_file(&theirs).unwrap();
     for _ in 0..2 {
         adopt(folder.path(), &own).unwrap();
@@ -243,7 +243,7 @@ fn prepare_does_not_replace_adopted_files() {
     assert!(
         error
             .to_string()
-            .ends_with("its shards were there before it was"),
+            .ends_with("its shards existed before the dataset"),
         "{error}"
     );
 }

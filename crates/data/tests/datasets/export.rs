@@ -149,14 +149,14 @@ fn options_out_of_range_are_rejected() {
         (
             "a",
             0,
-            "`shard_tokens` is 0: it must be between 1 and 2147483647",
+            "`shard_tokens` is 0: must be between 1 and 2147483647",
         ),
         (
             "a/b",
             1,
-            "`name` is a/b: it must be able to begin a file's name",
+            "`name` is a/b: must be a valid prefix of a file name",
         ),
-        ("", 1, "`name` is : it must be able to begin a file's name"),
+        ("", 1, "`name` is : must be a valid prefix of a file name"),
     ] {
         let options = ExportOptions {
             format: LlmC,

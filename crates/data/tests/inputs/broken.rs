@@ -52,7 +52,7 @@ fn skipped_lines_are_counted_and_the_first_errors_kept() {
         first,
         [
             "FILE: line 2, column 17: invalid JSON: EOF while parsing a string; a record is one line",
-            "FILE: line 5: not UTF-8: byte 11 of the line is the first wrong one",
+            "FILE: line 5: not UTF-8: byte 11 of the line is invalid",
             "FILE: line 6: it is an array, not an object",
         ]
     );
@@ -146,7 +146,7 @@ fn invalid_utf8_is_a_broken_record() {
     assert_eq!(found.documents, documents);
     assert_eq!(
         found.left_out.first()[0].replace(&path.display().to_string(), "FILE"),
-        "FILE: line 3: not UTF-8: byte 1 of the field is the first wrong one"
+        "FILE: line 3: not UTF-8: byte 1 of the field is invalid"
     );
 }
 

@@ -133,7 +133,7 @@ impl DecoderConfig {
                 let features = features.unwrap_or_default();
                 within("attention.features", features, MAX_FEATURES)?;
                 if self.dropout_at(DropoutSite::Attention) > 0.0 {
-                    let rule = "must not hold \"attention\" with linear attention, which does not compute attention weights";
+                    let rule = "must not contain \"attention\" with linear attention, which does not compute attention weights";
                     let sites = format!("{:?}", self.filled.dropout_sites).to_lowercase();
                     return Err(ConfigError::new("dropout_sites", sites, rule));
                 }

@@ -69,7 +69,7 @@ fn upgrade_window(fields: &mut Map<String, Value>) -> Result<(), String> {
         return match tokens.unwrap_or(0) + global_tokens.unwrap_or(0) {
             0 => Ok(()),
             _ => Err(
-                "model.window: must be 0 with linear attention, whose sums cannot forget a token"
+                "model.window: must be 0 with linear attention, whose sums cannot remove a token"
                     .to_owned(),
             ),
         };
@@ -92,7 +92,7 @@ fn upgrade_window(fields: &mut Map<String, Value>) -> Result<(), String> {
         }
         (Some(count @ 1..), None) => {
             return Err(format!(
-                "model.global_tokens = {count}: must be 0 without a window: all tokens are seen anyway"
+                "model.global_tokens = {count}: must be 0 without a window: every token is attended to"
             ));
         }
         _ => {}
@@ -195,7 +195,7 @@ mod tests {
         let error = |changes| read("char-nano", changes).expect_err("illegal");
         let global = error(json!({"global_tokens": 2}));
         let expected =
-            "model.global_tokens = 2: must be 0 without a window: all tokens are seen anyway";
+            "model.global_tokens = 2: must be 0 without a window: every token is attended to";
         assert_eq!(global, expected);
         let linear = error(json!({"window": 8, "attention": {"kind": "linear"}}));
         assert!(linear.starts_with("model.window: must be 0 with linear attention"));

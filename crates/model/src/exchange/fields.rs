@@ -114,7 +114,7 @@ impl<'a> Fields<'a> {
         match self.get(name).map(Value::as_u64) {
             None => Ok(default),
             Some(Some(count @ 0..=LARGEST_SIZE)) => Ok(count as usize),
-            Some(_) => Err(self.error(name, "must be a whole number from 0 on")),
+            Some(_) => Err(self.error(name, "must be a whole number of at least 0")),
         }
     }
 
@@ -176,7 +176,7 @@ impl<'a> Fields<'a> {
         let texts: Option<Vec<&str>> = texts;
         texts
             .map(Some)
-            .ok_or_else(|| self.error(name, "must be a list of texts"))
+            .ok_or_else(|| self.error(name, "must be a list of strings"))
     }
 
     /// Reads a list of numbers, if present.
@@ -207,7 +207,7 @@ impl<'a> Fields<'a> {
             .and_then(|list| list.iter().map(count).collect());
         counts
             .map(Some)
-            .ok_or_else(|| self.error(name, "must be a list of whole numbers from 0 on"))
+            .ok_or_else(|| self.error(name, "must be a list of whole numbers of at least 0"))
     }
 
     /// Returns the error `rule` unless a boolean field has its only supported value.

@@ -143,7 +143,7 @@ impl SafetensorsStore {
             if self.tensors.insert(name.clone(), entry).is_some() {
                 return Err(WeightsError::Index {
                     path: file.to_owned(),
-                    reason: format!("tensor `{name}` is in another shard too"),
+                    reason: format!("tensor `{name}` is also in another shard"),
                 });
             }
         }

@@ -92,7 +92,7 @@ mod tests {
             (r#"{"a":1,"\u0061":2}"#, "a"),
         ] {
             let message = check(json.as_bytes()).unwrap_err().to_string();
-            let expected = format!("the key {key:?} is there twice at line 1");
+            let expected = format!("the key {key:?} is repeated at line 1");
             assert!(message.starts_with(&expected), "{message}");
         }
     }

@@ -20,7 +20,7 @@ fn truncated_file_is_rejected_at_every_length() {
     let whole = fs::read(copied.path("model.safetensors")).unwrap();
     for end in 0..whole.len() {
         let error = copied.write("model.safetensors", &whole[..end]).error();
-        let start = "DIR: DIR/model.safetensors is not a whole safetensors file: ";
+        let start = "DIR: DIR/model.safetensors is not a complete safetensors file: ";
         assert!(error.starts_with(start), "{end} bytes: {error}");
     }
     let error = copied
@@ -36,7 +36,7 @@ fn invalid_header_length_is_rejected() {
     for length in [1 << 60, u64::MAX, u64::MAX - 7, 1 << 32, 0, 1] {
         bytes[..8].copy_from_slice(&u64::to_le_bytes(length));
         let error = copied.write("model.safetensors", &bytes).error();
-        let start = "DIR: DIR/model.safetensors is not a whole safetensors file: ";
+        let start = "DIR: DIR/model.safetensors is not a complete safetensors file: ";
         assert!(error.starts_with(start), "{length}: {error}");
     }
 }

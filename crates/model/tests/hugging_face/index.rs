@@ -26,7 +26,7 @@ fn truncated_shard_is_named() {
     let whole = fs::read(copied.path(SECOND)).unwrap();
     for end in [0, 7, 100, whole.len() / 2, whole.len() - 1] {
         let error = copied.write(SECOND, &whole[..end]).error();
-        let start = format!("DIR: DIR/{SECOND} is not a whole safetensors file: ");
+        let start = format!("DIR: DIR/{SECOND} is not a complete safetensors file: ");
         assert!(error.starts_with(&start), "{end}: {error}");
     }
 }
@@ -81,7 +81,7 @@ fn tensor_in_two_shards_is_named() {
         error.starts_with("DIR: DIR/model-again.safetensors: tensor `"),
         "{error}"
     );
-    assert!(error.ends_with("` is in another shard too"), "{error}");
+    assert!(error.ends_with("` is also in another shard"), "{error}");
 }
 
 #[test]

@@ -88,7 +88,7 @@ fn unsupported_attention() {
         (
             "qwen3_moe-mixed",
             json!({"mlp_only_layers": 1}),
-            "config.json: `mlp_only_layers` = 1: must be a list of whole numbers from 0 on",
+            "config.json: `mlp_only_layers` = 1: must be a list of whole numbers of at least 0",
         ),
         (
             "olmoe-gqa",
@@ -208,8 +208,8 @@ fn unsupported_layer_types() {
                 json!(["full_attention", "linear_attention", "full_attention"]),
                 "must be of sliding_attention and full_attention",
             ),
-            (json!([1, 2, 3]), "must be a list of texts"),
-            (json!("full_attention"), "must be a list of texts"),
+            (json!([1, 2, 3]), "must be a list of strings"),
+            (json!("full_attention"), "must be a list of strings"),
         ] {
             let expected = format!("config.json: `layer_types` = {types}: {rule}");
             assert_rejected(name, json!({ "layer_types": types }), &expected);
@@ -318,14 +318,14 @@ fn invalid_configuration_file() {
     ] {
         copied.write("config.json", text);
         let error = copied.error();
-        let start = "DIR/config.json is no JSON object: ";
+        let start = "DIR/config.json is not a JSON object: ";
         assert!(error.starts_with(start), "{text}: {error}");
     }
     copied.write("config.json", "{\"a\":".repeat(100_000));
     assert!(
         copied
             .error()
-            .starts_with("DIR/config.json is no JSON object: ")
+            .starts_with("DIR/config.json is not a JSON object: ")
     );
     copied.write("config.json", [0xff, 0xfe]);
     assert!(copied.error().starts_with("DIR/config.json: "));

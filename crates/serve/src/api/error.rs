@@ -208,7 +208,7 @@ impl ApiError {
     }
 
     pub fn method() -> Self {
-        let message = "this address does not take this method; /openapi.json says which it takes";
+        let message = "this path does not support this method; see /openapi.json";
         Self::new(METHOD, message)
     }
 
@@ -225,7 +225,7 @@ impl ApiError {
 
     pub fn media_type() -> Self {
         let message =
-            "the body must be JSON, and the header say so: `Content-Type: application/json`";
+            "the body must be JSON with the header `Content-Type: application/json`";
         Self::new(MEDIA_TYPE, message)
     }
 

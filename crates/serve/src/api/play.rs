@@ -89,7 +89,7 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
         (Some(text), None) => EncodedPrompt::text(tokens(text, &model, &app).await?),
         (None, Some(messages)) => encode_conversation(&model, messages, &[]).await?,
         _ => {
-            let rule = "either it or messages must be there";
+            let rule = "either this field or messages must be given";
             return Err(ApiError::field("prompt", rule));
         }
     };

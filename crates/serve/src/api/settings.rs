@@ -119,7 +119,7 @@ impl Settings {
         for (id, &value) in biases {
             match id.parse() {
                 Ok(id) => found.push((id, value)),
-                Err(_) => return refuse("its names must be tokens' ids, such as \"50256\""),
+                Err(_) => return refuse("its keys must be token ids, such as \"50256\""),
             }
         }
         Ok(found)

@@ -194,7 +194,7 @@ fn read_messages(list: &Value, path: &str, learnt: bool) -> Result<Vec<Message>,
         let rule = match path {
             "messages" => "must be a list of messages",
             _ => {
-                "must be a text or a list of messages, and `prompt` and `completion` the same of them"
+                "must be a string or a list of messages, and `prompt` and `completion` must have the same type"
             }
         };
         return Err(ChatError::record(path, rule));
@@ -205,7 +205,7 @@ fn read_messages(list: &Value, path: &str, learnt: bool) -> Result<Vec<Message>,
         messages.map(|(rank, message)| read_message(&message, &format!("{path}[{rank}]"), learnt));
     let messages: Vec<Message> = messages.collect::<Result<_, _>>()?;
     match messages.is_empty() {
-        true => Err(ChatError::record(path, "must hold at least one message")),
+        true => Err(ChatError::record(path, "must have at least one message")),
         false => Ok(messages),
     }
 }
@@ -224,12 +224,12 @@ fn read_message(message: &Value, path: &str, learnt: bool) -> Result<Message, Ch
         .and_then(Value::as_str)
         .filter(|role| !role.is_empty());
     let role =
-        role.ok_or_else(|| ChatError::record(at("role"), "must be a text that is not empty"))?;
+        role.ok_or_else(|| ChatError::record(at("role"), "must be a nonempty string"))?;
     match field(message, "content") {
         Some(content) if content.as_str().is_some() => {}
         Some(content) if content.kind() == ValueKind::Seq => check_parts(&content, &at("content"))?,
         Some(_) => {
-            let rule = "must be a text or a list of {\"type\": \"text\", \"text\": …}";
+            let rule = "must be a string or a list of {\"type\": \"text\", \"text\": …}";
             return Err(ChatError::record(at("content"), rule));
         }
         None if field(message, "tool_calls")

@@ -74,7 +74,7 @@ impl ChatTemplate {
             true if file == config_path => select(&config, which, file)?,
             true => select(&read_json(file)?, which, file)?,
             false if which.is_some() => {
-                return Err(refuse(file, "it holds one template, which has no name"));
+                return Err(refuse(file, "it has one template without a name"));
             }
             false => read_text(file, DESCRIPTION_LIMIT).map_err(|error| refuse(file, error))?,
         };
@@ -170,7 +170,7 @@ fn is_json(file: &Path) -> bool {
 /// Returns the file with the template in a folder chosen by the user.
 fn in_folder(folder: &Path) -> Result<PathBuf, ChatError> {
     let files = [TEMPLATE_FILE, TOKENIZER_CONFIG_FILE].map(|name| folder.join(name));
-    let reason = format!("this folder holds no {TEMPLATE_FILE} and no {TOKENIZER_CONFIG_FILE}");
+    let reason = format!("this folder has neither {TEMPLATE_FILE} nor {TOKENIZER_CONFIG_FILE}");
     files
         .into_iter()
         .find(|file| file.is_file())
@@ -191,7 +191,7 @@ fn select(config: &Value, which: Option<&str>, path: &Path) -> Result<String, Ch
         (Value::Array(templates), _) => templates,
         _ => {
             let rule =
-                "`chat_template` must be a text, or a list of objects with `name` and `template`";
+                "`chat_template` must be a string, or a list of objects with `name` and `template`";
             return Err(refuse(path, rule));
         }
     };

@@ -108,7 +108,7 @@ impl JinjaTemplate {
         let rendered = rendered.map(drop).map_err(|error| describe(&error));
         if output.exceeded {
             return Err(RenderError::Limit {
-                reason: format!("it writes a text of more than {MAX_OUTPUT} bytes, the limit"),
+                reason: format!("it writes more than {MAX_OUTPUT} bytes, the limit"),
             });
         }
         rendered?;

@@ -80,7 +80,7 @@ fn to_json(value: &Value, kwargs: Kwargs) -> Result<String, Error> {
     let (between_items, after_key) = match separators.as_deref() {
         Some([items, keys]) => (items.clone(), keys.clone()),
         Some(_) => {
-            let message = "tojson: separators must be two texts";
+            let message = "tojson: separators must be two strings";
             return Err(Error::new(ErrorKind::InvalidOperation, message));
         }
         None if indent.is_some() => (",".to_owned(), ": ".to_owned()),

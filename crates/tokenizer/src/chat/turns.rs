@@ -123,7 +123,7 @@ impl<'a> TurnTexts<'a> {
                 reason,
             };
             let answer = through.strip_prefix(&before).ok_or_else(|| {
-                refuse("the text of the messages before it, with what prompts for an answer, is not how the text with it begins")
+                refuse("the rendered conversation does not start with the rendered prompt of the earlier messages")
             })?;
             let trimmed = answer.trim_end();
             let ended = ends.iter().any(|end| trimmed.ends_with(end.as_str()));

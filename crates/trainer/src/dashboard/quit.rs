@@ -46,11 +46,11 @@ impl QuitDialog {
         let area = screen.centered(Constraint::Max(SIZE.0), Constraint::Max(SIZE.1));
         let lost = match self.saved {
             Some(saved) if saved >= step => {
-                format!("The checkpoint of step {saved} stays; later steps are lost.")
+                format!("The checkpoint of step {saved} is kept; later steps are lost.")
             }
             Some(saved) => {
                 let lost = step - saved;
-                format!("LOSES the {lost} steps after step {saved}, whose checkpoint stays.")
+                format!("LOSES the {lost} steps after step {saved}, whose checkpoint is kept.")
             }
             None => format!("LOSES all {step} steps: there is no checkpoint yet."),
         };

@@ -101,7 +101,7 @@ impl Item {
         let endings = lines::texts(fields, "endings")?;
         let count = endings.len();
         if count < 2 {
-            return Err(format!("`endings` has {count}: there must be at least 2"));
+            return Err(format!("`endings` has {count}: must be at least 2"));
         }
         let label = label(fields.get("label"))?;
         if label >= count {
@@ -198,7 +198,7 @@ fn label(label: Option<&Value>) -> Result<usize, String> {
     };
     let none = "it has no `label`: the answers of HellaSwag's test split are not published";
     let found = label.unwrap_or(&Value::Null);
-    let rule = || format!("`label` is {found}: it must be the number of an ending, from 0");
+    let rule = || format!("`label` is {found}: must be the index of an ending, from 0");
     number.ok_or(none)?.ok_or_else(rule)
 }
 

@@ -64,7 +64,7 @@ pub fn text<'a>(fields: &'a Fields, name: &str) -> Result<&'a str, String> {
     let value = fields.get(name).ok_or_else(|| missing(name))?;
     value
         .as_str()
-        .ok_or_else(|| format!("`{name}` is {value}: it must be a text"))
+        .ok_or_else(|| format!("`{name}` is {value}: must be a string"))
 }
 
 /// A required field with a list of strings.
@@ -73,7 +73,7 @@ pub fn texts<'a>(fields: &'a Fields, name: &str) -> Result<Vec<&'a str>, String>
     let all = value
         .as_array()
         .and_then(|list| list.iter().map(Value::as_str).collect());
-    all.ok_or_else(|| format!("`{name}` must be a list of texts"))
+    all.ok_or_else(|| format!("`{name}` must be a list of strings"))
 }
 
 fn missing(name: &str) -> String {

@@ -55,7 +55,7 @@ fn row(context: Vec<u32>, continuation: Vec<u32>, limits: Limits) -> Result<Row,
         } else {
             "the context"
         };
-        return Err(format!("the tokenizer makes no token of {part}"));
+        return Err(format!("the tokenizer has no token for {part}"));
     }
     if predicted > seq_len {
         return Err(format!(

@@ -113,11 +113,11 @@ impl<'a, B: Backend> Session<'a, B> {
             }
             Command::Undo => match self.conversation.undo() {
                 Some(_) => self.note("removed"),
-                None => warn("there is nothing to remove"),
+                None => warn("nothing to remove"),
             },
             Command::Retry => match self.conversation.undo() {
                 Some(question) => self.ask(question)?,
-                None => warn("there is nothing to answer again"),
+                None => warn("nothing to answer again"),
             },
             Command::Set(text) => match self.settings.set(&text) {
                 Ok(()) => self.note("set"),
@@ -186,7 +186,7 @@ impl<'a, B: Backend> Session<'a, B> {
         match answer.end {
             End::Stop => {}
             End::Length => self.note(&format!("ended after {} tokens", answer.made)),
-            End::Interrupted => self.note("ended by Ctrl-C: what was made of it is kept"),
+            End::Interrupted => self.note("stopped by Ctrl-C: the generated part is kept"),
         }
         self.total.add(&answer.speed);
         self.last = Some(answer);

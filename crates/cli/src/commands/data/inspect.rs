@@ -103,7 +103,7 @@ fn splits(found: &Inspection) -> String {
     match (found.leaked, &val.found) {
         (Some(leaked), Some(documents)) => {
             let share = share(leaked, documents.count).unwrap_or_default();
-            text += &format!("  documents of val that are in train too: {share}\n");
+            text += &format!("  validation documents that are also in train: {share}\n");
         }
         (None, _) => text += "  Without an end-of-text token documents cannot be distinguished.\n",
         _ => {}

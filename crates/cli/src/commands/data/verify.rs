@@ -36,7 +36,7 @@ pub(super) fn run(args: VerifyArgs) -> Result<(), CliError> {
     match whole {
         true => Ok(()),
         false => {
-            let message = format!("{} is not what its manifest says", args.dataset.display());
+            let message = format!("{} differs from its manifest", args.dataset.display());
             let hint = "take the files again from where they came from, or make the dataset again";
             Err(CliError::new(message).hint(hint))
         }

@@ -76,7 +76,7 @@ pub fn run(args: &EvalArgs, data: &Path) -> Result<(), CliError> {
         let (data, split) = (data.display(), args.split);
         let message = format!("the {split} split of {data} has no token to predict");
         return Err(
-            CliError::new(message).hint("its masks leave none to learn: see its dataset.json")
+            CliError::new(message).hint("its masks exclude every token from the loss: see its dataset.json")
         );
     }
     let report = Report::new(&found, seq_len, packing);

@@ -28,8 +28,8 @@ pub fn run(args: &EvalArgs, task: Task, path: &Path) -> Result<(), CliError> {
         let folder = model.path().display();
         let message = format!("{folder} has no tokenizer, so it cannot read text");
         return Err(CliError::new(message)
-            .hint("copy its tokenizer.json beside its config.json")
-            .hint("or measure its loss on a dataset of its ids: --data DATASET"));
+            .hint("copy its tokenizer.json next to its config.json")
+            .hint("or measure the loss on a dataset of token ids: --data DATASET"));
     };
     let config = model.config();
     let seq_len = window(args.seq_len, config.seq_len(), usize::MAX)?;

@@ -137,7 +137,7 @@ pub fn with_text<'a>(
 ) -> Result<&'a Tokenizer, CliError> {
     tokenizer.ok_or_else(|| {
         let path = path.display();
-        let message = format!("{path} has no tokenizer, so it makes ids and no text");
-        CliError::new(message).hint("leave --stop, --regex and --json-schema out")
+        let message = format!("{path} has no tokenizer, so it generates only token ids");
+        CliError::new(message).hint("omit --stop, --regex and --json-schema")
     })
 }

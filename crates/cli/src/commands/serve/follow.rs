@@ -24,7 +24,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub fn wait(run: &Path) -> Result<(), CliError> {
     if !is_run(run) {
         return Err(CliError::new(format!("{} is no run", run.display()))
-            .hint("--follow is for the folder of a run of `emberlm train`"));
+            .hint("--follow takes the folder of a run of `emberlm train`"));
     }
     if newest(run).is_none() {
         console::note(format_args!(

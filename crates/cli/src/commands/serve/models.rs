@@ -39,7 +39,7 @@ pub fn specs(args: &ServeArgs) -> Result<Vec<ModelSpec>, CliError> {
     }
     if entries.is_empty() {
         return Err(CliError::usage("there is no model to serve")
-            .hint("give a MODEL, or a [[model]] table in the file of --config"));
+            .hint("pass a MODEL, or a [[model]] table in the file of --config"));
     }
     name(&mut entries);
     for alias in &args.alias {
@@ -107,7 +107,7 @@ fn add_alias(entries: &mut [Entry], alias: &str) -> Result<(), CliError> {
         (None, None) => Err(CliError::usage(format!(
             "--alias {alias}: several models are served ({known})"
         ))
-        .hint(format!("name the one it is for: --alias {alias}=NAME"))),
+        .hint(format!("select a model: --alias {alias}=NAME"))),
     }
 }
 
@@ -124,7 +124,7 @@ fn check_names(entries: &[Entry]) -> Result<(), CliError> {
         if !seen.insert(name) {
             return Err(
                 CliError::usage(format!("two models have the name or alias `{name}`"))
-                    .hint("give one of them another name: NAME=PATH"),
+                    .hint("give one of them another name with NAME=PATH"),
             );
         }
     }
@@ -204,7 +204,7 @@ mod tests {
     fn duplicate_names_are_rejected() {
         assert_eq!(
             refused("a=x a=y"),
-            "error: two models have the name or alias `a`\nhint: give one of them another name: NAME=PATH\n"
+            "error: two models have the name or alias `a`\nhint: give one of them another name with NAME=PATH\n"
         );
         assert!(refused("a=x b=y --alias a=b").contains("the name or alias `a`"));
         assert_eq!(

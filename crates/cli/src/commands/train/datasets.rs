@@ -18,7 +18,7 @@ pub fn config(arguments: &[PathBuf]) -> Result<DataConfig, CliError> {
     if weighted != 0 && weighted != named.len() {
         return Err(
             CliError::usage("--data: some datasets have a weight and some have none")
-                .hint("give each its weight, such as --data a=0.7 b=0.3, or none for equal parts"),
+                .hint("set the weight of each, such as --data a=0.7 b=0.3, or of none for equal weights"),
         );
     }
     let mixed = named.into_iter().map(|(dataset, weight)| MixedDataset {
@@ -44,7 +44,7 @@ fn parse(argument: &Path) -> Result<(PathBuf, Option<f64>), CliError> {
     match weight.parse().ok().filter(allowed) {
         Some(weight) => Ok((path.into(), Some(weight))),
         None => Err(CliError::usage(format!(
-            "--data {}: there is no such dataset, and `{weight}` is no weight: it must be above 0 and finite",
+            "--data {}: there is no such dataset, and `{weight}` is not a weight: must be above 0 and finite",
             argument.display()
         ))
         .hint("write --data DATASET=WEIGHT, such as --data a=0.7 b=0.3")),
@@ -92,7 +92,7 @@ mod tests {
     fn invalid_weights_are_rejected() {
         for weight in ["0", "-1", "nan", "inf", "x", ""] {
             let error = mix(&[&format!("a={weight}"), "b=1"]).unwrap_err();
-            let expected = format!("`{weight}` is no weight: it must be above 0 and finite");
+            let expected = format!("`{weight}` is not a weight: must be above 0 and finite");
             assert!(error.contains(&expected), "{error}");
         }
     }

@@ -31,7 +31,7 @@ pub fn report(result: &RunResult) -> Result<(), CliError> {
     text += &format!("Run              {run}\n");
     if result.checkpoint.is_some() {
         let program = program();
-        text += &format!("To write more    {program} generate {run}\n");
+        text += &format!("To generate      {program} generate {run}\n");
         if result.interrupted {
             text += &format!("To resume        {program} train --resume {run}\n");
         }

@@ -61,6 +61,6 @@ fn check_nothing_is_lost(run: &Path) -> Result<(), CliError> {
     Err(CliError::new(format!(
         "{path} has no checkpoint yet: to resume it is to begin again, and its log of {step} steps would be dropped"
     ))
-    .hint(format!("begin it again: emberlm train --resume {path} --restart"))
-    .hint("or keep it, and begin another run with another --out"))
+    .hint(format!("restart the run: emberlm train --resume {path} --restart"))
+    .hint("or keep it, and start a new run with another --out"))
 }

@@ -162,7 +162,7 @@ impl Message {
         for (number, call) in self.tool_calls.iter().flatten().enumerate() {
             if let Err(error) = read_arguments(&call.0.function.0.arguments) {
                 let field = format!("messages[{index}].tool_calls[{number}].function.arguments");
-                let rule = format!("must be a JSON object, written as a text: {error}");
+                let rule = format!("must be a JSON object, written as a string: {error}");
                 return Err(ApiError::field(field, rule));
             }
         }

@@ -244,7 +244,7 @@ impl Input {
                 InputItem::Message(message) => messages.push(Object(message.into())),
                 InputItem::FunctionCall(call) => {
                     if let Err(error) = read_arguments(&call.arguments) {
-                        let rule = format!("must be a JSON object, written as a text: {error}");
+                        let rule = format!("must be a JSON object, written as a string: {error}");
                         return refuse("arguments", rule);
                     }
                     called.insert(call.call_id.clone());
@@ -257,7 +257,7 @@ impl Input {
                 }
                 InputItem::FunctionCallOutput(result) => {
                     if !called.contains(&result.call_id) {
-                        let rule = "must be that of a function_call before it in input";
+                        let rule = "must belong to an earlier function_call of input";
                         return refuse("call_id", rule.to_owned());
                     }
                     let text = result.output.into_text();

@@ -113,7 +113,7 @@ fn measure(session: &Session, subject: &str) -> Result<Measured, Outcome> {
     let finished = session.emberlm(log, &line, session.placement, MEASUREMENT)?;
     let printed = finished.succeeded()?;
     serde_json::from_str(&printed)
-        .map_err(|error| Outcome::failed(format!("its output is not understood: {error}")))
+        .map_err(|error| Outcome::failed(format!("its output cannot be parsed: {error}")))
 }
 
 /// A row for a measurement without a value.
@@ -181,7 +181,7 @@ pub fn pytorch(session: &Session) -> Result<Findings, Outcome> {
         let printed = python_runs(session, name, python, &args).and_then(|printed| {
             let line = printed.trim().lines().next_back().unwrap_or_default();
             serde_json::from_str::<PeerSpeed>(line)
-                .map_err(|error| Outcome::failed(format!("its output is not understood: {error}")))
+                .map_err(|error| Outcome::failed(format!("its output cannot be parsed: {error}")))
         });
         match printed {
             Ok(speed) => {

@@ -153,7 +153,7 @@ impl Session {
         };
         let (out, err) = (path("stdout"), path("stderr"));
         let left = self.deadline.saturating_duration_since(Instant::now());
-        let failed = |error: io::Error| Outcome::failed(format!("it cannot be run: {error}"));
+        let failed = |error: io::Error| Outcome::failed(format!("cannot run: {error}"));
         let streams = (
             File::create(&out).map_err(failed)?,
             File::create(&err).map_err(failed)?,
