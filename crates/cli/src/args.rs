@@ -244,7 +244,7 @@ pub struct GenerateArgs {
     /// Print {"tokens": [...], "text": "...", "finish": "length" or "stop"} after generation
     #[arg(long, help_heading = "Output")]
     pub json: bool,
-    /// With --json: print each token's log-probability, and those of the N likeliest tokens at its position
+    /// With --json: print each token's log-probability, and those of the N most probable tokens at its position
     #[arg(long, value_name = "N", requires = "json", help_heading = "Output")]
     pub logprobs: Option<usize>,
     /// Print the sampling settings with their sources, and the prompt and generation speeds, on stderr
@@ -280,7 +280,7 @@ pub struct LogitsArgs {
 #[command(group = ArgGroup::new("text").required(true).args(["prompt", "tokens"]))]
 #[command(after_help = examples::ATTENTION)]
 pub struct AttentionArgs {
-    /// A run or checkpoint directory
+    /// A run, checkpoint or Hugging Face directory
     pub model: PathBuf,
     /// The text
     #[arg(long, value_name = "TEXT")]
@@ -336,7 +336,7 @@ pub struct NewArgs {
     /// Number of token ids, such as 50304 for GPT-2's padded to a multiple of 64 [default: the preset's]
     #[arg(long, value_name = "N", value_parser = values::at_least_one)]
     pub vocab_size: Option<usize>,
-    /// One value over the preset, such as model.n_layers=2; may be given again
+    /// A setting that overrides the preset, such as model.n_layers=2; can be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
     /// Replace an existing model
@@ -359,7 +359,7 @@ pub struct ExportArgs {
     /// The folder to write
     #[arg(long, value_name = "DIR", value_parser = folder_parser("a model"))]
     pub out: PathBuf,
-    /// The most bytes of weights in a file
+    /// Maximum bytes of weights in one file
     #[arg(long, value_name = "SIZE", default_value = "5GB", value_parser = values::size)]
     pub shard_size: ByteSize,
     /// The format of the linear layers' weights and the head: f32 for floating-point numbers, or int8, a quarter of the size of

@@ -58,8 +58,9 @@ impl RunLabels {
     /// Returns an error if the file cannot be written.
     pub fn write(&self, run: &Path) -> Result<(), CliError> {
         let path = run.join(FILE);
-        let text = serde_json::to_string_pretty(self)
-            .map_err(|error| CliError::new(format!("the labels cannot be written as JSON: {error}")))?;
+        let text = serde_json::to_string_pretty(self).map_err(|error| {
+            CliError::new(format!("the labels cannot be written as JSON: {error}"))
+        })?;
         write_whole(&path, text.as_bytes()).map_err(CliError::io("write", &path))
     }
 }

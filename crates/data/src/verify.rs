@@ -198,7 +198,8 @@ fn hash_problem(
 ) -> Option<String> {
     let differs = blocks.and_then(|blocks| found.blocks.first_difference(blocks));
     if found.blake3 == blake3 {
-        return differs.map(|_| format!("its block hashes in {BLOCKS_FILE} belong to another file"));
+        return differs
+            .map(|_| format!("its block hashes in {BLOCKS_FILE} belong to another file"));
     }
     let location = differs.map_or(String::new(), |start| {
         format!("; the first block that differs begins at byte {start}")

@@ -100,8 +100,9 @@ impl<'a, B: Backend> Speculator<'a, B> {
         }
         for (model, whose) in [(config, "the model"), (draft.config(), "the draft")] {
             if matches!(model.attention(), AttentionKind::Linear { .. }) {
-                let rule =
-                    format!("{whose} must support removing tokens from the cache, as softmax attention does");
+                let rule = format!(
+                    "{whose} must support removing tokens from the cache, as softmax attention does"
+                );
                 return Err(SettingError::new("attention", "linear", rule).into());
             }
         }

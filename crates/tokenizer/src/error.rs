@@ -82,7 +82,9 @@ pub enum TokenizerError {
         reason: String,
     },
     /// A character tokenizer was requested without its alphabet.
-    #[error("the char tokenizer has no built-in vocabulary: it is built from the characters of a corpus")]
+    #[error(
+        "the char tokenizer has no built-in vocabulary: it is built from the characters of a corpus"
+    )]
     NeedsAlphabet,
     /// The alphabet of a character tokenizer is empty.
     #[error("a char tokenizer needs at least one character")]

@@ -87,8 +87,7 @@ fn template_files_are_loaded_or_rejected_with_their_path() {
         .unwrap();
     assert_eq!(render(parsed), "</s>J");
     assert!(
-        refusal("chat_template.jinja", Some("x"))
-            .ends_with("it has one template without a name")
+        refusal("chat_template.jinja", Some("x")).ends_with("it has one template without a name")
     );
     let beside = |name: &str| ChatTemplate::beside_model(&path(name)).unwrap();
     assert_eq!(beside("").map(render).unwrap(), "</s>J");

@@ -141,11 +141,9 @@ fn unsupported_features_are_rejected_by_name() {
     let unknown = b"\x0a\x09\x0a\x05<unk>\x18\x02";
     let with = |more: &[u8]| refused(&[unknown.as_slice(), more].concat());
     assert_eq!(with(b"\x0a\x03\x0a\x01a"), "");
-    assert!(
-        with(b"\x0a\x05\x0a\x01a\x18\x04").ends_with(
-            "piece 1 (\"a\") is user-defined, which a tokenizer.json cannot express exactly"
-        )
-    );
+    assert!(with(b"\x0a\x05\x0a\x01a\x18\x04").ends_with(
+        "piece 1 (\"a\") is user-defined, which a tokenizer.json cannot express exactly"
+    ));
     assert!(with(b"\x0a\x05\x0a\x01a\x18\x05").contains("is unused"));
     assert!(with(b"\x0a\x07\x0a\x05<unk>").contains("pieces 0 and 1 are both \"<unk>\""));
     assert!(with(b"\x0a\x00").contains("piece 1 is empty"));

@@ -127,7 +127,7 @@ const MANY_TOKENS: u64 = 10_000_000;
 /// The training settings of a preset.
 fn training(name: &str) -> TrainConfig {
     match name {
-        // About two minutes on two CPU cores.
+        // Half a minute on two CPU cores.
         "pocket-tales" => TrainConfig {
             steps: 1000,
             micro_batch: 4,

@@ -111,8 +111,9 @@ impl Recorder {
             return;
         };
         if let Err(error) = pruned {
-            self.messages
-                .say(format!("warning: an old checkpoint could not be removed: {error}"));
+            self.messages.say(format!(
+                "warning: an old checkpoint could not be removed: {error}"
+            ));
         }
         let time = now();
         match result {

@@ -9,7 +9,7 @@ use emberlm_kernels::TrainingBackend;
 use emberlm_model::encoder::EncoderHeadConfig;
 use serde::Serialize;
 
-use super::texts::{self, TextFields};
+use super::texts::{self, TextEncoder, TextFields};
 use crate::backend::{BackendArg, Job};
 use crate::error::CliError;
 use crate::examples;
@@ -79,8 +79,9 @@ impl Job for Classify<'_> {
         } = self;
         let embedder = model.embedder::<B::InnerBackend>(&device)?;
         let fields = args.jsonl.then_some(TextFields::PAIR);
+        let mut encoder = TextEncoder::new(embedder.sequences());
         texts::in_batches(&args.files, fields, BATCH, |inputs| {
-            let sequences = texts::encoded(embedder.sequences(), inputs)?;
+            let sequences = encoder.encode(inputs)?;
             let probabilities = embedder.class_probabilities(&sequences)?;
             probabilities
                 .unwrap_or_default()
@@ -92,6 +93,8 @@ impl Job for Classify<'_> {
                         None => Ok(()),
                     }
                 })
-        })
+        })?;
+        encoder.finish();
+        Ok(())
     }
 }

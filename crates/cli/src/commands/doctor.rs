@@ -95,8 +95,10 @@ pub fn run(args: DoctorArgs) -> Result<(), CliError> {
     }
     if found.is_empty() {
         let only = args.model.as_ref().unwrap_or(&args.only);
-        return Err(CliError::usage(format!("no check has `{only}` in its name"))
-            .hint("run it without --only to list all checks"));
+        return Err(
+            CliError::usage(format!("no check has `{only}` in its name"))
+                .hint("run it without --only to list all checks"),
+        );
     }
     // `found` does not include operations in a precision that the backend does not support.
     let pairs = found.into_iter().map(|found| {

@@ -8,7 +8,7 @@ use emberlm_checkpoint::EncoderModel;
 use emberlm_kernels::TrainingBackend;
 use serde::Serialize;
 
-use super::texts::{self, TextFields};
+use super::texts::{self, TextEncoder, TextFields};
 use crate::backend::{BackendArg, Job};
 use crate::error::CliError;
 use crate::examples;
@@ -30,7 +30,7 @@ pub struct EmbedArgs {
     /// Read JSON lines, and the text from their field `text`
     #[arg(long, help_heading = "Input")]
     pub jsonl: bool,
-    /// Print each text beside its vector
+    /// Print each text with its vector
     #[arg(long, help_heading = "Output")]
     pub with_text: bool,
     #[command(flatten)]
@@ -69,8 +69,9 @@ impl Job for Embed<'_> {
         let Self { args, model } = self;
         let embedder = model.embedder::<B::InnerBackend>(&device)?;
         let fields = args.jsonl.then_some(TextFields::TEXT);
+        let mut encoder = TextEncoder::new(embedder.sequences());
         texts::in_batches(&args.files, fields, BATCH, |inputs| {
-            let sequences = texts::encoded(embedder.sequences(), inputs)?;
+            let sequences = encoder.encode(inputs)?;
             let vectors = embedder.embed_sequences(&sequences)?;
             inputs.iter().zip(&vectors).try_for_each(|(input, vector)| {
                 print_json(&Line {
@@ -78,6 +79,8 @@ impl Job for Embed<'_> {
                     embedding: vector,
                 })
             })
-        })
+        })?;
+        encoder.finish();
+        Ok(())
     }
 }

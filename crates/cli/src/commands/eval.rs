@@ -43,7 +43,7 @@ pub struct EvalArgs {
     pub split: Split,
     /// Documents of one window attend to each other (stream) or do not (isolated) [default: as the model was trained]
     #[arg(
-        long, value_name = "HOW", value_parser = packing_parser(),
+        long, value_name = "PACKING", value_parser = packing_parser(),
         conflicts_with_all = ["hellaswag", "lambada"], help_heading = "Windows")]
     pub documents: Option<Packing>,
     /// Also print the loss by position in the window, which shows if the model uses its context

@@ -33,7 +33,7 @@ pub struct FitArgs {
     /// Memory limit of training, such as 8GiB [default: the memory available now]
     #[arg(long, value_name = "SIZE", value_parser = values::size)]
     pub memory: Option<ByteSize>,
-    /// One value over the preset, such as model.d_model=256; may be given again
+    /// A setting that overrides the preset, such as model.d_model=256; can be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
     /// The dataset's folder; sets the model's vocabulary size
@@ -105,7 +105,8 @@ struct Step {
 pub fn run(args: FitArgs) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
     if !matches!(backend.backend, BackendName::Flex | BackendName::Ndarray) {
-        let message = format!("fit predicts the memory of a process, not that of a {backend} device");
+        let message =
+            format!("fit predicts the memory of a process, not that of a {backend} device");
         return Err(CliError::usage(message).hint("use a CPU backend: --backend flex"));
     }
     let memory = match args.memory {
@@ -296,7 +297,10 @@ impl Fitter<'_> {
             size(least)
         );
         Ok(CliError::new(message)
-            .hint(format!("raise the limit, such as --memory {}", rounded_up(least)))
+            .hint(format!(
+                "raise the limit, such as --memory {}",
+                rounded_up(least)
+            ))
             .hint("or use a smaller model or sequence, such as --set train.seq_len=128"))
     }
 }

@@ -157,7 +157,7 @@ impl Info {
             (
                 "training state",
                 memory.training_state,
-                "weights, gradients and AdamW's moments; activations come on top",
+                "weights, gradients and AdamW's moments; activations are extra",
             ),
             (
                 "key-value cache",

@@ -89,8 +89,9 @@ fn read(run: &Path, name: String) -> Result<NamedRun, CliError> {
     history.damage.iter().for_each(|damage| warn(damage));
     if history.steps.is_empty() {
         let message = format!("{} has no logged step yet", run.display());
-        return Err(CliError::new(message)
-            .hint("wait for its first log line, or lower train.log_interval"));
+        return Err(
+            CliError::new(message).hint("wait for its first log line, or lower train.log_interval")
+        );
     }
     Ok(NamedRun { name, history })
 }

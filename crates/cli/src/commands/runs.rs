@@ -37,7 +37,7 @@ pub struct RunsArgs {
     /// The folder with the runs, or with sweeps of them
     #[arg(value_name = "DIR", default_value = "runs")]
     pub dir: PathBuf,
-    /// List only runs that have the tag; may be given again
+    /// List only runs that have the tag; can be repeated
     #[arg(long = "tag", value_name = "TAG")]
     pub tags: Vec<String>,
     /// Print [{"name", "path", "status", "step", "steps", "tokens", "loss", "validation", …}]

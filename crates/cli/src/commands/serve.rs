@@ -201,7 +201,7 @@ impl Job for Serve {
         };
         let stop = stopped()?;
         print(&format!("http://{}\n", server.address()))?;
-        console::note("Ctrl-C ends it");
+        console::note("press Ctrl-C to stop the server");
         let ended = server.run(api::router(service), hosts, stop, drain);
         log_thread.finish();
         ended.map_err(|error| CliError::new(error.to_string()))

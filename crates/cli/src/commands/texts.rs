@@ -67,25 +67,44 @@ pub fn in_batches(
     }
 }
 
-/// Encodes texts, and warns about those that are truncated.
-pub fn encoded(
-    sequences: &SequenceEncoder,
-    inputs: &[TextInput],
-) -> Result<Vec<EncodedSequence>, CliError> {
-    let texts = inputs.iter();
-    let texts: Vec<(&str, Option<&str>)> = texts
-        .map(|input| (input.text.as_str(), input.pair.as_deref()))
-        .collect();
-    let encoded = sequences.encode_all(&texts)?;
-    let truncated = encoded.iter().filter(|sequence| sequence.truncated).count();
-    if truncated > 0 {
-        let limit = sequences.max_tokens();
-        warn(&format!(
-            "{truncated} of {} texts were truncated to {limit} tokens",
-            inputs.len()
-        ));
+/// Encodes texts, and counts those that are truncated.
+#[derive(Debug)]
+pub struct TextEncoder<'a> {
+    sequences: &'a SequenceEncoder,
+    texts: usize,
+    truncated: usize,
+}
+
+impl<'a> TextEncoder<'a> {
+    pub fn new(sequences: &'a SequenceEncoder) -> Self {
+        Self {
+            sequences,
+            texts: 0,
+            truncated: 0,
+        }
     }
-    Ok(encoded)
+
+    pub fn encode(&mut self, inputs: &[TextInput]) -> Result<Vec<EncodedSequence>, CliError> {
+        let texts = inputs.iter();
+        let texts: Vec<(&str, Option<&str>)> = texts
+            .map(|input| (input.text.as_str(), input.pair.as_deref()))
+            .collect();
+        let encoded = self.sequences.encode_all(&texts)?;
+        self.texts += encoded.len();
+        self.truncated += encoded.iter().filter(|sequence| sequence.truncated).count();
+        Ok(encoded)
+    }
+
+    /// Warns about the truncated texts, if any.
+    pub fn finish(self) {
+        let (texts, truncated) = (self.texts, self.truncated);
+        if truncated > 0 {
+            let limit = self.sequences.max_tokens();
+            warn(&format!(
+                "{truncated} of {texts} texts were truncated to {limit} tokens"
+            ));
+        }
+    }
 }
 
 fn open(path: &Path) -> Result<Box<dyn BufRead>, CliError> {

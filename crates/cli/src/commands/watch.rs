@@ -67,7 +67,7 @@ pub fn run(args: WatchArgs) -> Result<(), CliError> {
     let mut sender = Some(sender);
     signals::listen(move || drop(sender.take()))?;
     print(&format!("http://{}\n", server.address()))?;
-    console::note("Ctrl-C ends it");
+    console::note("press Ctrl-C to stop the server");
     let folders = args.runs;
     if watched(&folders).is_empty() {
         let shown: Vec<String> = folders
@@ -80,8 +80,9 @@ pub fn run(args: WatchArgs) -> Result<(), CliError> {
         ));
     }
     let metrics = serde_json::to_value(built_in());
-    let metrics =
-        metrics.map_err(|error| CliError::new(format!("the metrics cannot be written as JSON: {error}")))?;
+    let metrics = metrics.map_err(|error| {
+        CliError::new(format!("the metrics cannot be written as JSON: {error}"))
+    })?;
     let router = router(Runs {
         metrics,
         find: Box::new(move || watched(&folders)),

@@ -108,7 +108,7 @@ impl From<HuggingFaceError> for CliError {
                     WeightsError::Index { .. } | WeightsError::Format { .. } => {
                         "copy the model's directory again, with all its files"
                     }
-                    _ => "these weights are not of the config.json beside them",
+                    _ => "the weights do not belong to the config.json in this directory",
                 };
                 Some(hint.to_owned())
             }
@@ -220,7 +220,9 @@ impl From<TrainError> for CliError {
             } => {
                 let run = run.display();
                 let hint = match last {
-                    Some(_) => format!("continue from the checkpoint: emberlm train --resume {run}"),
+                    Some(_) => {
+                        format!("continue from the checkpoint: emberlm train --resume {run}")
+                    }
                     None => format!("restart the run: emberlm train --resume {run} --restart"),
                 };
                 return with(&error, Some(hint));
@@ -269,7 +271,9 @@ impl From<TaskError> for CliError {
                 let missing = source.kind() == io::ErrorKind::NotFound;
                 let this = Self::io("read", &path)(source);
                 match missing {
-                    true => this.hint("emberlm downloads nothing: pass the path of the published file"),
+                    true => {
+                        this.hint("emberlm downloads nothing: pass the path of the published file")
+                    }
                     false => this,
                 }
             }

@@ -184,10 +184,8 @@ fn y_axis(
     let mut all: Vec<f64> = curves.iter().flat_map(Curve::points).map(|p| p.1).collect();
     if !all.iter().any(|value| value.is_finite()) {
         let name = quantity.label().to_lowercase();
-        return Err(
-            CliError::new(format!("no finite value to draw: {name}"))
-                .hint("choose another metric with --y"),
-        );
+        return Err(CliError::new(format!("no finite value to draw: {name}"))
+            .hint("choose another metric with --y"));
     }
     all.extend(floor);
     if log {

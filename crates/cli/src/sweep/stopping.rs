@@ -186,8 +186,9 @@ impl EarlyStop {
             limit: self.limit.min(f64::MAX),
             ..*self
         };
-        let text = serde_json::to_string_pretty(&finite)
-            .map_err(|error| CliError::new(format!("the decision cannot be written as JSON: {error}")))?;
+        let text = serde_json::to_string_pretty(&finite).map_err(|error| {
+            CliError::new(format!("the decision cannot be written as JSON: {error}"))
+        })?;
         write_whole(&path, text.as_bytes()).map_err(CliError::io("write", &path))
     }
 }

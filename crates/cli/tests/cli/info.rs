@@ -52,7 +52,7 @@ fn a_preset_as_text() {
 
     Memory in f32
       weights          474.70 MiB
-      training state     1.85 GiB  weights, gradients and AdamW's moments; activations come on top
+      training state     1.85 GiB  weights, gradients and AdamW's moments; activations are extra
       key-value cache   72.00 MiB  one sequence of the full length
 
     Sizes
@@ -92,7 +92,7 @@ fn without_a_subject_the_presets_are_listed() {
     --- stdout
     Presets, with their parameters
       pocket                  48,034,560   PocketTransformer as published: 48,034,560 parameters with the GPT-2 vocabulary
-      pocket-tales               442,560*  a PocketTransformer that learns the built-in tales in two minutes on two CPU cores
+      pocket-tales               442,560*  a PocketTransformer that learns the built-in tales in half a minute on two CPU cores
       vanilla                162,301,009   the original transformer's decoder at GPT-2 small's size: norms after, sinusoidal positions
       prenorm                144,150,528   norms first, learned positions, GELU: the seed's sizes, its feed-forward part 2048 wide
       cs336                   22,825,472   the course's model at its TinyStories size: 4 layers of width 512, a vocabulary of 10,000

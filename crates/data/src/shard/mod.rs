@@ -143,7 +143,9 @@ fn locate_tokens(layout: ShardLayout, head: &[u8], file_bytes: u64) -> Result<To
                 first_byte: 0,
                 tokens: file_bytes / 2,
             }),
-            _ => Err(format!("{file_bytes} bytes are not a whole number of 16-bit tokens")),
+            _ => Err(format!(
+                "{file_bytes} bytes are not a whole number of 16-bit tokens"
+            )),
         },
     }
 }

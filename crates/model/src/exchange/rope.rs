@@ -81,7 +81,9 @@ fn described(
     }
     let dims = (head_dim as f64 * fraction) as usize;
     if dims == 0 {
-        return Err(error(&format!("rotates no element of a head of {head_dim}")));
+        return Err(error(&format!(
+            "rotates no element of a head of {head_dim}"
+        )));
     }
     Ok(Position::Rotary {
         dims: Some(dims),

@@ -32,7 +32,7 @@ fn presets() -> Vec<Preset> {
         ),
         Preset::new(
             "pocket-tales",
-            "a PocketTransformer that learns the built-in tales in two minutes on two CPU cores",
+            "a PocketTransformer that learns the built-in tales in half a minute on two CPU cores",
             sized(96, 4),
         ),
     ]

@@ -68,7 +68,9 @@ impl Delivery {
         match (1..=most).contains(&samples) {
             true => Ok(samples),
             false => {
-                let rule = format!("must be between 1 and {most}, the number of answers that can run and wait");
+                let rule = format!(
+                    "must be between 1 and {most}, the number of answers that can run and wait"
+                );
                 Err(ApiError::field("n", rule))
             }
         }

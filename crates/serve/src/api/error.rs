@@ -224,8 +224,7 @@ impl ApiError {
     }
 
     pub fn media_type() -> Self {
-        let message =
-            "the body must be JSON with the header `Content-Type: application/json`";
+        let message = "the body must be JSON with the header `Content-Type: application/json`";
         Self::new(MEDIA_TYPE, message)
     }
 

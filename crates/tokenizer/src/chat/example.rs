@@ -223,8 +223,7 @@ fn read_message(message: &Value, path: &str, learnt: bool) -> Result<Message, Ch
         .as_ref()
         .and_then(Value::as_str)
         .filter(|role| !role.is_empty());
-    let role =
-        role.ok_or_else(|| ChatError::record(at("role"), "must be a nonempty string"))?;
+    let role = role.ok_or_else(|| ChatError::record(at("role"), "must be a nonempty string"))?;
     match field(message, "content") {
         Some(content) if content.as_str().is_some() => {}
         Some(content) if content.kind() == ValueKind::Seq => check_parts(&content, &at("content"))?,

@@ -120,7 +120,7 @@ fn rows() -> Vec<Row> {
             |reading| reading.expert_shares.map(|(_, most)| most),
         ),
         Row::computed(
-            Metric::new("expert_share_min", "Idlest expert")
+            Metric::new("expert_share_min", "Least-used expert")
                 .unit("% of its layer's work")
                 .direction(HigherIsBetter)
                 .scale(100.0)

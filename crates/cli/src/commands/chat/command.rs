@@ -28,7 +28,7 @@ pub enum Command {
 
 /// Name, argument and description of each command.
 const ALL: [(&str, &str, &str); 10] = [
-    ("/help", "", "this"),
+    ("/help", "", "list the commands"),
     (
         "/system",
         "TEXT",
@@ -37,17 +37,9 @@ const ALL: [(&str, &str, &str); 10] = [
     ("/reset", "", "restart the conversation"),
     ("/undo", "", "remove the last message and its answer"),
     ("/retry", "", "answer the last message again"),
-    ("/set", "NAME VALUE", "set one of these for what follows"),
-    (
-        "/show",
-        "",
-        "show the settings, and how full the context is",
-    ),
-    (
-        "/stats",
-        "",
-        "show how fast prompts were read and answers were generated",
-    ),
+    ("/set", "NAME VALUE", "change a sampling setting"),
+    ("/show", "", "show the settings and the used context"),
+    ("/stats", "", "show the speed of prompts and answers"),
     (
         "/save",
         "FILE",
@@ -121,7 +113,7 @@ pub fn help() -> String {
             text += &format!("  {:<width$}  {names}\n", "", width = width.unwrap_or(0));
         }
     }
-    text + "\n  A line that ends with \\ continues in the next one; what is pasted comes as one message.\n  \
+    text + "\n  A line that ends with \\ continues in the next one; pasted text is one message.\n  \
         Ctrl-C ends an answer, and clears a line; Ctrl-D ends the conversation.\n"
 }
 

@@ -59,7 +59,7 @@ fn lines(folder: &Path, found: &Verification) -> String {
     }
     let mut text = table.render();
     match found.is_whole() {
-        true => text += &format!("{} is whole\n", folder.display()),
+        true => text += &format!("{} is complete and undamaged\n", folder.display()),
         false => {
             text += "What is wrong:\n";
             for problem in found.problems() {

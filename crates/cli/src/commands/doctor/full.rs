@@ -55,7 +55,7 @@ pub struct FullArgs {
     /// With --full: a Python with PyTorch, measured for comparison [default: python3, if it has PyTorch]
     #[arg(long, value_name = "PATH", requires = "full")]
     python: Option<PathBuf>,
-    /// With --full: only this check; may be given again
+    /// With --full: only this check; can be repeated
     #[arg(long = "check", value_name = "NAME", value_enum, requires = "full")]
     checks: Vec<Check>,
     /// With --full: the report's folder [default: doctor-BACKEND-NUMBER]

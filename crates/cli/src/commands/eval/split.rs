@@ -75,9 +75,8 @@ pub fn run(args: &EvalArgs, data: &Path) -> Result<(), CliError> {
     if found.evaluation.tokens == 0 {
         let (data, split) = (data.display(), args.split);
         let message = format!("the {split} split of {data} has no token to predict");
-        return Err(
-            CliError::new(message).hint("its masks exclude every token from the loss: see its dataset.json")
-        );
+        return Err(CliError::new(message)
+            .hint("its masks exclude every token from the loss: see its dataset.json"));
     }
     let report = Report::new(&found, seq_len, packing);
     match args.json {

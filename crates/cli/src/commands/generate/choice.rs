@@ -34,23 +34,23 @@ fn range(
 #[derive(Debug, Args)]
 pub struct ChoiceArgs {
     #[arg(long, alias = "temp", value_name = "T", value_parser = range(&TEMPERATURE), allow_negative_numbers = true, help_heading = "Sampling")]
-    #[arg(help = help("Below 1 the likely tokens become likelier, 0 always takes the likeliest", &TEMPERATURE, "the model's, or 0.8"))]
+    #[arg(help = help("Divides the logits: below 1, probable tokens become more probable; 0 always selects the most probable token", &TEMPERATURE, "the model's, or 0.8"))]
     #[allow(missing_docs)]
     pub temperature: Option<f64>,
-    /// Choose among the K likeliest tokens; 0 for all [default: the model's, or 0]
+    /// Sample from the K most probable tokens; 0 for all [default: the model's, or 0]
     #[arg(long, value_name = "K", help_heading = "Sampling")]
     pub top_k: Option<usize>,
     #[arg(long, value_name = "P", value_parser = range(&TOP_P), allow_negative_numbers = true, help_heading = "Sampling")]
-    #[arg(help = help("Choose among the likeliest tokens that together have this probability", &TOP_P, "the model's, or 1"))]
+    #[arg(help = help("Sample from the most probable tokens that together have this probability", &TOP_P, "the model's, or 1"))]
     #[allow(missing_docs)]
     pub top_p: Option<f64>,
     #[arg(long, value_name = "P", value_parser = range(&MIN_P), allow_negative_numbers = true, help_heading = "Sampling")]
-    #[arg(help = help("Choose among tokens at least P times as likely as the likeliest", &MIN_P, "the model's, or 0"))]
+    #[arg(help = help("Sample from tokens with at least P times the probability of the most probable one", &MIN_P, "the model's, or 0"))]
     #[allow(missing_docs)]
     pub min_p: Option<f64>,
     #[arg(long, value_name = "R", value_parser = range(&REPETITION_PENALTY), allow_negative_numbers = true)]
     #[arg(help = help(
-        "Above 1, tokens of the prompt and of the generated text become less likely: their logits are divided by it, negative ones multiplied",
+        "Above 1, tokens of the prompt and of the generated text become less probable: their logits are divided by it, negative ones multiplied",
         &REPETITION_PENALTY,
         "the model's, or 1",
     ), help_heading = "Sampling")]
@@ -65,7 +65,7 @@ pub struct ChoiceArgs {
     #[allow(missing_docs)]
     pub frequency_penalty: Option<f64>,
     #[arg(long, value_name = "ID=VALUE", value_parser = values::logit_bias, help_heading = "Sampling")]
-    #[arg(help = format!("Added to a token's logit, such as 50256={} for never; {}; may be given again", LOGIT_BIAS.least, LOGIT_BIAS.rule))]
+    #[arg(help = format!("Added to a token's logit, such as 50256={} for never; {}; can be repeated", LOGIT_BIAS.least, LOGIT_BIAS.rule))]
     #[allow(missing_docs)]
     pub logit_bias: Vec<(u32, f32)>,
     /// Constrain the output to JSON that matches this schema

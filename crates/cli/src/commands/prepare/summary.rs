@@ -95,9 +95,11 @@ fn next_command(out: &Path, manifest: &Manifest) -> String {
         kind, vocab_size, ..
     } = &manifest.tokenizer;
     let own = matches!(kind, TokenizerKind::Char | TokenizerKind::Byte);
+    let preset = || preset(*vocab_size, manifest.split(Split::Train).tokens);
     let model = match &manifest.chat_template {
-        Some(_) if !own => "--from MODEL".to_owned(),
-        _ => preset(*vocab_size, manifest.split(Split::Train).tokens),
+        Some(_) if !own => "--documents isolated --from MODEL".to_owned(),
+        Some(_) => format!("--documents isolated {}", preset()),
+        None => preset(),
     };
     // Resolves `.` to the folder's name.
     let real = fs::canonicalize(out).unwrap_or_else(|_| out.to_owned());

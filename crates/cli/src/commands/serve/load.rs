@@ -93,7 +93,7 @@ fn load<B: Backend>(
         HumanCount(engine.capacity as u64),
         ByteSize(cache_bytes as u64),
         if served.chat.is_some() {
-            "; it chats"
+            "; chat is supported"
         } else {
             ""
         }

@@ -24,14 +24,14 @@ pub enum LogContent {
     None,
     /// A line for each request, without its text
     Requests,
-    /// And the request's body, in which the prompt is
+    /// Requests and their bodies, which contain the prompts
     Bodies,
 }
 
 /// The format of a request's log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
-    /// Words for people
+    /// Human-readable lines
     Text,
     /// A JSON object
     Json,

@@ -58,7 +58,7 @@ pub struct StatsArgs {
     /// UTF-8 text files, or folders of them
     #[arg(value_name = "FILE", required = true)]
     pub inputs: Vec<PathBuf>,
-    /// A tokenizer: gpt2, p50k, cl100k, o200k, byte, or a path; may be given again
+    /// A tokenizer: gpt2, p50k, cl100k, o200k, byte, or a path; can be repeated
     #[arg(long, value_name = "NAME|PATH", required = true, value_parser = values::tokenizer)]
     pub tokenizer: Vec<TokenizerChoice>,
     /// Write JSON
@@ -78,7 +78,7 @@ pub struct ConvertArgs {
     /// tokenizer's that has the same ranks]
     #[arg(long, value_name = "NAME")]
     pub pattern: Option<Pattern>,
-    /// A special token of a rank file with its id, such as <|endoftext|>=50256; may be given again
+    /// A special token of a rank file with its id, such as <|endoftext|>=50256; can be repeated
     #[arg(long, value_name = "NAME=ID", value_parser = values::named_id)]
     pub special: Vec<(String, u32)>,
 }

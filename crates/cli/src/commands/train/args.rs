@@ -44,10 +44,10 @@ pub struct TrainArgs {
     /// The run's folder [default: runs/PRESET-NUMBER]
     #[arg(long, value_name = "RUN", value_parser = folder_parser("a run"), help_heading = "Run")]
     pub out: Option<PathBuf>,
-    /// A TOML file over the preset
+    /// A TOML file that overrides the preset
     #[arg(long, value_name = "FILE", help_heading = "Model")]
     pub config: Option<PathBuf>,
-    /// One value over both, such as model.d_model=256; may be given again
+    /// A setting that overrides both, such as model.d_model=256; can be repeated
     #[arg(long, value_name = "KEY=VALUE", help_heading = "Model")]
     pub set: Vec<String>,
     /// Number of steps (train.steps), such as 2000 or 2e3
@@ -66,7 +66,7 @@ pub struct TrainArgs {
     #[arg(long, value_name = "N", help_heading = "Optimization")]
     pub seed: Option<u64>,
     /// Documents of one sequence attend to each other (stream) or do not (isolated) (train.documents)
-    #[arg(long, value_name = "HOW", value_parser = values::packing_parser(), conflicts_with = "resume", help_heading = "Data")]
+    #[arg(long, value_name = "PACKING", value_parser = values::packing_parser(), conflicts_with = "resume", help_heading = "Data")]
     pub documents: Option<Packing>,
     /// Steps between two evaluations (train.evaluation.interval)
     #[arg(long, value_name = "N", value_parser = values::count, help_heading = "Optimization")]

@@ -17,8 +17,9 @@ pub fn config(arguments: &[PathBuf]) -> Result<DataConfig, CliError> {
     let weighted = named.iter().filter(|(_, weight)| weight.is_some()).count();
     if weighted != 0 && weighted != named.len() {
         return Err(
-            CliError::usage("--data: some datasets have a weight and some have none")
-                .hint("set the weight of each, such as --data a=0.7 b=0.3, or of none for equal weights"),
+            CliError::usage("--data: some datasets have a weight and some have none").hint(
+                "set the weight of each, such as --data a=0.7 b=0.3, or of none for equal weights",
+            ),
         );
     }
     let mixed = named.into_iter().map(|(dataset, weight)| MixedDataset {

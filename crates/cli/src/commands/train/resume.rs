@@ -30,7 +30,7 @@ pub fn open(run: &Path, args: &TrainArgs) -> Result<(RunConfig, RunStart), CliEr
     }
     match checkpoint.as_ref().and_then(|found| found.state.as_ref()) {
         Some(state) if state.step >= now.train.steps => console::note(format_args!(
-            "{} has made all of its {} steps: --steps gives it more",
+            "{} has finished all of its {} steps; raise the number with --steps",
             run.display(),
             now.train.steps
         )),
