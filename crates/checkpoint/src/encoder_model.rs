@@ -122,7 +122,7 @@ fn modules(path: &Path) -> Result<Option<(Pooling, bool)>, ModelError> {
     };
     let modules = modules
         .as_array()
-        .ok_or_else(|| refuse("it must be a list".to_owned()))?;
+        .ok_or_else(|| refuse("must be a list".to_owned()))?;
     let (mut pooling, mut normalize) = (Pooling::Mean, false);
     for (number, module) in modules.iter().enumerate() {
         let kind = module["type"].as_str().unwrap_or_default();

@@ -96,9 +96,9 @@ fn not_a_number(error: &clap::Error) -> Option<CliError> {
     let rule = match source.downcast_ref::<ParseIntError>() {
         Some(error) => match error.kind() {
             IntErrorKind::PosOverflow => "the number is too large",
-            _ => "it must be a whole number, 0 or more",
+            _ => "must be a whole number, 0 or more",
         },
-        None if source.is::<ParseFloatError>() => "it must be a number",
+        None if source.is::<ParseFloatError>() => "must be a number",
         None => return None,
     };
     let context = |kind| match error.get(kind) {

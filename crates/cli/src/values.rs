@@ -91,7 +91,7 @@ pub fn logit_bias(text: &str) -> Result<(u32, f32), String> {
 /// Parses a non-empty stop string.
 pub fn stop(text: &str) -> Result<String, String> {
     match text {
-        "" => Err("it must not be empty".to_owned()),
+        "" => Err("must not be empty".to_owned()),
         text => Ok(text.to_owned()),
     }
 }
@@ -111,7 +111,7 @@ pub fn token_id(text: &str) -> Result<u32, String> {
 
 /// Parses a special token's name and id, such as `<s>=1`.
 pub fn named_id(text: &str) -> Result<(String, u32), String> {
-    let rule = || "it must be a name, = and an id, such as <s>=1".to_owned();
+    let rule = || "must be a name, = and an id, such as <s>=1".to_owned();
     let (name, id) = text.rsplit_once('=').ok_or_else(rule)?;
     match (name, id.parse()) {
         ("", _) | (_, Err(_)) => Err(rule()),
@@ -134,7 +134,7 @@ pub fn count(text: &str) -> Result<usize, ParseIntError> {
 /// Parses a count of at least 1.
 pub fn at_least_one(text: &str) -> Result<usize, String> {
     match count(text) {
-        Ok(0) => Err("it must be at least 1".to_owned()),
+        Ok(0) => Err("must be at least 1".to_owned()),
         Ok(count) => Ok(count),
         Err(_) => Err("it is not a whole number".to_owned()),
     }
@@ -143,14 +143,14 @@ pub fn at_least_one(text: &str) -> Result<usize, String> {
 /// Parses a finite number above 0.
 pub fn positive(text: &str) -> Result<f64, String> {
     let allowed = |number: f64| number.is_finite() && number > 0.0;
-    number(text, allowed, "it must be above 0 and finite")
+    number(text, allowed, "must be above 0 and finite")
 }
 
 /// Parses a size above 0, such as `5GB`, `500 MB` or `1GiB`.
 pub fn size(text: &str) -> Result<ByteSize, String> {
     match text.parse::<ByteSize>() {
         Ok(size) if size.as_u64() > 0 => Ok(size),
-        Ok(_) => Err("it must be above 0".to_owned()),
+        Ok(_) => Err("must be above 0".to_owned()),
         Err(_) => Err("not a size such as 5GB or 500MB".to_owned()),
     }
 }

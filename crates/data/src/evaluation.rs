@@ -37,7 +37,7 @@ impl EvalBatches {
                 return Err(DataError::Value {
                     field,
                     value: value.to_string(),
-                    rule: "it must be at least 1",
+                    rule: "must be at least 1",
                 });
             }
         }

@@ -115,7 +115,7 @@ impl TrainBatches {
             return Err(DataError::Value {
                 field: "micro_batch",
                 value: "0".to_owned(),
-                rule: "it must be at least 1",
+                rule: "must be at least 1",
             });
         }
         let windows = &self.sources[0].windows;

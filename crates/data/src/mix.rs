@@ -32,11 +32,7 @@ impl Mix {
         for &weight in weights {
             sum += weight;
             if !(weight > 0.0 && f64::is_finite(sum)) {
-                return wrong(
-                    "weight",
-                    weight.to_string(),
-                    "it must be above 0 and finite",
-                );
+                return wrong("weight", weight.to_string(), "must be above 0 and finite");
             }
             sums.push(sum);
         }

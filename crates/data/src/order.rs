@@ -96,7 +96,7 @@ pub(crate) fn check_seq_len(seq_len: u64) -> Result<(), DataError> {
         0 => Err(DataError::Value {
             field: "seq_len",
             value: seq_len.to_string(),
-            rule: "it must be at least 1",
+            rule: "must be at least 1",
         }),
         _ => Ok(()),
     }

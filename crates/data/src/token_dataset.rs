@@ -63,7 +63,7 @@ pub fn write_token_dataset<T: AsRef<[u32]>>(
         return Err(DataError::Value {
             field: "shard_tokens",
             value: "0".to_owned(),
-            rule: "it must be at least 1",
+            rule: "must be at least 1",
         });
     }
     let staging = Staging::begin(out, options.force, Unfinished::Discard)?;
@@ -99,7 +99,7 @@ fn write_split<T: AsRef<[u32]>>(
             return Err(DataError::Value {
                 field: "document",
                 value: format!("with token {end}"),
-                rule: "it must not contain the end-of-text token, which is written before each document",
+                rule: "must not contain the end-of-text token, which is written before each document",
             });
         }
         if let Some(at) = ids.iter().position(|&id| id as usize >= vocab_size) {

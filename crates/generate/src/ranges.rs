@@ -151,12 +151,12 @@ mod tests {
         assert_eq!(TOP_P.parse("0.5"), Ok(0.5));
         assert_eq!(
             TOP_P.parse("0"),
-            Err("it must be above 0 and at most 1".into())
+            Err("must be above 0 and at most 1".into())
         );
         assert_eq!(TOP_P.parse("half"), Err("it is not a number".into()));
         assert_eq!(
             TEMPERATURE.parse("NaN"),
-            Err("it must be at least 0 and finite".into())
+            Err("must be at least 0 and finite".into())
         );
     }
 }

@@ -329,7 +329,7 @@ fn an_inexpressible_grammar_is_an_error() {
         "the constraint allows no token: no token of the vocabulary can continue it"
     );
     let error = Chooser::new(&config(&constraint, 0), &[], 3, 0).unwrap_err();
-    let expected = "vocabulary = 2 ids: must be of as many ids as the model's 3";
+    let expected = "vocabulary = 2 ids: must have as many ids as the model: 3";
     assert_eq!(error.to_string(), expected);
 }
 

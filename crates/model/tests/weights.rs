@@ -223,7 +223,7 @@ fn header_with_duplicate_key_is_rejected() {
     for (header, reason) in [
         (
             format!(r#"{{"tokens":{tensor},"tokens":{tensor}}}"#),
-            "its header: the key \"tokens\" is there twice at line 1 column",
+            "its header: the key \"tokens\" is repeated at line 1 column",
         ),
         (
             format!(r#"{{"tokens":{twice}}}"#),
@@ -231,7 +231,7 @@ fn header_with_duplicate_key_is_rejected() {
         ),
         (
             format!(r#"{{"__metadata__":{{"a":"1","a":"2"}},"tokens":{tensor}}}"#),
-            "its header: the key \"a\" is there twice at line 1 column",
+            "its header: the key \"a\" is repeated at line 1 column",
         ),
     ] {
         let length = (header.len() as u64).to_le_bytes();
@@ -267,7 +267,7 @@ fn offsets_beyond_the_file_are_rejected() {
         let bytes = [&length[..], header.as_bytes(), &[0; 8]].concat();
         let saved = Saved::bytes(&bytes);
         assert!(
-            saved.error().contains("is not a whole safetensors file"),
+            saved.error().contains("is not a complete safetensors file"),
             "{}",
             saved.error()
         );

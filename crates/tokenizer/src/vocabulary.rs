@@ -118,7 +118,7 @@ mod tests {
         };
         for (words, end, expected) in [
             (&[][..], None, "it has no words"),
-            (&["a", ""], None, "word 1 is \"\": it must not be empty"),
+            (&["a", ""], None, "word 1 is \"\": must not be empty"),
             (&["a b"], None, "or hold blanks"),
             (&["a", "b", "a"], None, "word 2 is \"a\" again"),
             (

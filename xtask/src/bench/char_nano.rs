@@ -60,10 +60,10 @@ pub struct CharNanoArgs {
 }
 
 fn steps(text: &str) -> Result<usize, String> {
-    let steps: usize = text.parse().map_err(|_| "it must be a number")?;
+    let steps: usize = text.parse().map_err(|_| "must be a number")?;
     match steps > 0 && steps.is_multiple_of(EVALUATIONS) {
         true => Ok(steps),
-        false => Err(format!("it must be a multiple of {EVALUATIONS}")),
+        false => Err(format!("must be a multiple of {EVALUATIONS}")),
     }
 }
 

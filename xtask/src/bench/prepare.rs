@@ -81,10 +81,10 @@ fn size(text: &str) -> Result<u64, String> {
     let unit = units
         .into_iter()
         .find_map(|(unit, bytes)| Some((text.strip_suffix(unit)?, bytes)));
-    let (number, unit) = unit.ok_or("it must end in KiB, MiB or GiB")?;
-    let number: u64 = number.trim().parse().map_err(|_| "it must be a number")?;
+    let (number, unit) = unit.ok_or("must end in KiB, MiB or GiB")?;
+    let number: u64 = number.trim().parse().map_err(|_| "must be a number")?;
     let bytes = number.checked_mul(unit).filter(|&bytes| bytes > 0);
-    bytes.ok_or_else(|| "it must be above 0".to_owned())
+    bytes.ok_or_else(|| "must be above 0".to_owned())
 }
 
 /// Creates the corpus, builds, measures and prints.

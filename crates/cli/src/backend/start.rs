@@ -85,7 +85,7 @@ mod tests {
             "{text}"
         );
         assert!(
-            text.contains("hint: it or its driver may be too old"),
+            text.contains("hint: the device or its driver may be too old"),
             "{text}"
         );
     }

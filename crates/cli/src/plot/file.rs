@@ -45,7 +45,7 @@ impl PictureFile {
             .find(|(ending, _)| extension.eq_ignore_ascii_case(ending));
         match known {
             Some((_, format)) => Ok(Self { path, format }),
-            None => Err("it must end in .html, .svg or .png".to_owned()),
+            None => Err("must end in .html, .svg or .png".to_owned()),
         }
     }
 

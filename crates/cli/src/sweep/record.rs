@@ -153,10 +153,10 @@ mod tests {
         let more = record(&[("a", 10), ("b", 10), ("c", 10)]);
         assert!(first.check(folder.path()).is_ok() && more.check(folder.path()).is_ok());
         for (other, expected) in [
-            (record(&[("a", 10)]), "run b is not in the file any more"),
+            (record(&[("a", 10)]), "run b is no longer in the file"),
             (
                 record(&[("a", 10), ("b", 20)]),
-                "in its run b, train.steps was 10 and is 20",
+                "in its run b, train.steps was 10 and now is 20",
             ),
         ] {
             let error = format!("{:?}", other.check(folder.path()).expect_err("another"));

@@ -161,7 +161,7 @@ fn missing_layers_and_heads_are_rejected() {
     insta::assert_snapshot!(sandbox.words("attention run --prompt hello --layer 2"), @r"
     exit 1
     --- stderr
-    error: there is no layer 2: the model has 2
+    error: layer 2 does not exist: the model has 2
     hint: give one of 0 to 1
     ");
     insta::assert_snapshot!(sandbox.words("attention run --prompt hello --head 7"), @r"
@@ -180,7 +180,7 @@ fn missing_layers_and_heads_are_rejected() {
     exit 1
     --- stderr
     error: 9 tokens are more than the model's context of 8
-    hint: give at most 8 tokens
+    hint: pass at most 8 tokens
     ");
     insta::assert_snapshot!(sandbox.words("attention run --tokens 1,99 --out a.png"), @r"
     exit 1
@@ -192,7 +192,7 @@ fn missing_layers_and_heads_are_rejected() {
     insta::assert_snapshot!(sandbox.words("attention run --prompt hello --out a.jpg"), @r"
     exit 2
     --- stderr
-    error: invalid value 'a.jpg' for '--out <FILE.html|.svg|.png>': it must end in .html, .svg or .png
+    error: invalid value 'a.jpg' for '--out <FILE.html|.svg|.png>': must end in .html, .svg or .png
 
     For more information, try '--help'.
     ");

@@ -139,7 +139,7 @@ fn the_doctor_compares_the_families_models() {
 fn the_doctor_rejects_unknown_checks() {
     let ran = Sandbox::new().words("doctor --only surgery");
     assert_eq!(ran.code, Some(2));
-    let expected = "error: nothing has `surgery` in its name";
+    let expected = "error: no check has `surgery` in its name";
     assert!(ran.stderr.starts_with(expected), "{}", ran.stderr);
 }
 

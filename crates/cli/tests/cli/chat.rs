@@ -172,7 +172,7 @@ fn errors_are_reported_and_the_conversation_continues() {
     insta::assert_snapshot!(ran.stderr, @r"
     warning: there is no /frobnicate, but /help, /system, /reset, /undo, /retry, /set, /show, /stats, /save, /quit; // sends a message that begins with /
     warning: there is no setting heat, but: temperature, top-k, top-p, min-p, repetition-penalty, presence-penalty, frequency-penalty, seed, max-new-tokens
-    warning: temperature cannot be -1: it must be at least 0 and finite
+    warning: temperature cannot be -1: must be at least 0 and finite
     warning: /save needs a file's name after it
     error: there.jsonl is there already
     hint: choose another name

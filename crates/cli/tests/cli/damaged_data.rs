@@ -165,7 +165,7 @@ fn datasets_without_block_hashes_are_verified_during_training() {
         bytes - 1,
     );
     assert!(
-        message.contains("; checkpoints after step 0 may have been trained on it"),
+        message.contains("; checkpoints after step 0 may have been trained on damaged data"),
         "{message}"
     );
     assert!(!message.contains(&ended), "{message}");

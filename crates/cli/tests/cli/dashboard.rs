@@ -84,7 +84,7 @@ fn stopping_without_saving_keeps_the_newest_checkpoint() {
     terminal.wait_for("the dashboard", |text| text.contains("tok/s"));
     terminal.press("q");
     terminal.wait_for("the question", |text| {
-        text.contains("after step 3, whose checkpoint stays.")
+        text.contains("after step 3, whose checkpoint is kept.")
     });
     terminal.press("k");
     let (success, text) = terminal.ended();

@@ -71,7 +71,7 @@ fn adopt_reports_its_findings_and_changes_no_other_file() {
       ok     val.bin     19 tokens
       other  input.txt
       other  meta.pkl
-    nano is whole
+    nano is complete and undamaged
     ");
     // The export is byte-identical to the original.
     insta::assert_snapshot!(sandbox.words("data export nano --format nanogpt --out again"), @r"
@@ -212,7 +212,7 @@ fn inspect_prints_a_page() {
       longest                     83           14
       ids never used     226 (87.9%)  247 (96.1%)
       exact duplicates     1 (33.3%)     0 (0.0%)
-      documents of val that are in train too: 1 (50.0%)
+      validation documents that are also in train: 1 (50.0%)
 
     Tokens per document of train
         8 to 15  2  ████████████████████████████████████████

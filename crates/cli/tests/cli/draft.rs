@@ -62,7 +62,7 @@ fn incompatible_draft_models_are_rejected() {
     insta::assert_snapshot!(sandbox.words("generate run --prompt hello --draft other"), @r"
     exit 1
     --- stderr
-    error: other has other tokens than run
+    error: other has a different vocabulary than run
     hint: a draft model must have the model's tokenizer
     ");
     write_run(&sandbox.path("wide"), &tiny(40), None, &[1]);

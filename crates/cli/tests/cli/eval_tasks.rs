@@ -192,13 +192,13 @@ fn broken_files_are_reported_with_the_line() {
     insta::assert_snapshot!(refused(item(|item| item["endings"] = json!(["one"]))), @r"
     exit 1
     --- stderr
-    error: h.jsonl:14: `endings` has 1: there must be at least 2
+    error: h.jsonl:14: `endings` has 1: must be at least 2
     hint: each line of HellaSwag is a JSON object with activity_label, ctx_a, ctx_b, ctx, endings (a list of texts) and label (the index of the correct ending, from 0)
     ");
     insta::assert_snapshot!(refused(item(|item| item["ctx"] = json!(7))), @r"
     exit 1
     --- stderr
-    error: h.jsonl:14: `ctx` is 7: it must be a text
+    error: h.jsonl:14: `ctx` is 7: must be a string
     hint: each line of HellaSwag is a JSON object with activity_label, ctx_a, ctx_b, ctx, endings (a list of texts) and label (the index of the correct ending, from 0)
     ");
     insta::assert_snapshot!(refused(item(|item| item["endings"] = json!([1, 2]))), @r"

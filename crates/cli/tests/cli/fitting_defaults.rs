@@ -75,7 +75,9 @@ fn prepare_suggests_fine_tuning_for_conversations_in_a_published_vocabulary() {
     let line = "prepare talks.jsonl --out talks --tokenizer gpt2 --chat-template chatml";
     let output = sandbox.words(line).ok();
     assert!(
-        output.ends_with("Next: emberlm train --data talks --from MODEL --out runs/talks\n"),
+        output.ends_with(
+            "Next: emberlm train --data talks --documents isolated --from MODEL --out runs/talks\n"
+        ),
         "{output}"
     );
 }

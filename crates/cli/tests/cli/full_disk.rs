@@ -34,7 +34,7 @@ fn export_reports_a_full_disk() {
             .contains("hint: a file may not become that large"),
         "{ran}"
     );
-    assert!(!ran.stderr.contains("weights are not"), "{ran}");
+    assert!(!ran.stderr.contains("weights do not belong"), "{ran}");
     assert!(!sandbox.path("out").exists());
     assert_eq!(sandbox.names(), ["data", "run", "text.txt"]);
 }

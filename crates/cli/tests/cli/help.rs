@@ -206,14 +206,14 @@ fn invalid_sampler_values_are_rejected_with_their_rule() {
     insta::assert_snapshot!(sandbox.words("generate m --temperature -1"), @r"
     exit 2
     --- stderr
-    error: invalid value '-1' for '--temperature <T>': it must be at least 0 and finite
+    error: invalid value '-1' for '--temperature <T>': must be at least 0 and finite
 
     For more information, try '--help'.
     ");
     insta::assert_snapshot!(sandbox.words("generate m --top-p 1.5"), @r"
     exit 2
     --- stderr
-    error: invalid value '1.5' for '--top-p <P>': it must be above 0 and at most 1
+    error: invalid value '1.5' for '--top-p <P>': must be above 0 and at most 1
 
     For more information, try '--help'.
     ");

@@ -113,7 +113,7 @@ fn training_from_int8_weights_is_rejected() {
         assert_eq!(ran.code, Some(1), "{ran}");
         assert_eq!(
             ran.stderr,
-            "error: saved: the weights are stored in int8, which is not trained\n\
+            "error: saved: the weights are stored in int8, which cannot be trained\n\
              hint: pass the model that it was exported from\n\
              hint: or unpack it, rounded as it is: emberlm export saved --weights f32 --out MODEL\n"
         );

@@ -166,7 +166,8 @@ fn a_proposal_fits_and_keeps_the_tokens_per_step() {
                 "{ran}"
             );
             assert!(
-                ran.stderr.contains("hint: give more, such as --memory "),
+                ran.stderr
+                    .contains("hint: raise the limit, such as --memory "),
                 "{ran}"
             );
             break;
@@ -205,7 +206,7 @@ fn unfittable_requests_are_rejected() {
         assert!(ran.stderr.contains(part), "`{part}` is not in\n{ran}");
     };
     refused("--memory much", 2, "not a size such as 5GB or 500MB");
-    refused("--memory 0", 2, "it must be above 0");
+    refused("--memory 0", 2, "must be above 0");
     refused("--memory -1GB", 2, "");
     refused("--preset nothing", 2, "unknown preset `nothing`");
     refused("--data missing", 1, "make a dataset first");

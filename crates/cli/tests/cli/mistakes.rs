@@ -205,11 +205,11 @@ fn values_that_are_not_numbers_are_rejected() {
     for (line, error) in [
         (
             "train --data d --steps many",
-            "invalid value 'many' for '--steps <N>': it must be a whole number, 0 or more",
+            "invalid value 'many' for '--steps <N>': must be a whole number, 0 or more",
         ),
         (
             "generate m --max-new-tokens 1.5",
-            "invalid value '1.5' for '--max-new-tokens <N>': it must be a whole number, 0 or more",
+            "invalid value '1.5' for '--max-new-tokens <N>': must be a whole number, 0 or more",
         ),
         (
             "new --preset pocket-tales --out m --seed 99999999999999999999",
@@ -217,7 +217,7 @@ fn values_that_are_not_numbers_are_rejected() {
         ),
         (
             "serve m --port http",
-            "invalid value 'http' for '--port <PORT>': it must be a whole number, 0 or more",
+            "invalid value 'http' for '--port <PORT>': must be a whole number, 0 or more",
         ),
     ] {
         let ran = sandbox.words(line);

@@ -97,7 +97,7 @@ fn the_newest_complete_checkpoint_is_used() {
     let ran = sandbox.words("info run --json");
     assert!(
         ran.stderr
-            .starts_with("warning: run/checkpoints/step-00000010 is not a whole checkpoint"),
+            .starts_with("warning: run/checkpoints/step-00000010 is not a complete checkpoint"),
         "{ran}"
     );
     let older: Value = serde_json::from_str(&ran.stdout).unwrap();

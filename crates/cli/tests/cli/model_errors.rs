@@ -112,7 +112,7 @@ fn more_tokens_than_the_context() {
     exit 1
     --- stderr
     error: 9 tokens are more than the model's context of 8
-    hint: give at most 8 tokens
+    hint: pass at most 8 tokens
     ");
 }
 
@@ -148,7 +148,7 @@ fn a_dataset_of_more_ids_than_the_model_has() {
     insta::assert_snapshot!(sandbox.words("eval small --data data"), @r"
     exit 1
     --- stderr
-    error: data has 12 token ids, but the model in small/checkpoints/step-00000001 knows 5
+    error: data has 12 token ids, but the model in small/checkpoints/step-00000001 has 5
     hint: prepare the text again with the model's tokenizer
     ");
 }

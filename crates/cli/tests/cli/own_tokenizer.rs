@@ -31,7 +31,7 @@ fn a_tokenizer_is_selected_by_file_or_folder() {
       train  343 tokens  1 document  1 shard
       val     39 tokens  1 document  1 shard
       0.99 bytes per token
-    Warning: the validation split has 39 tokens only: losses on it will say little
+    Warning: the validation split has only 39 tokens: its losses will be noisy
     Next: emberlm train --data folder --preset char-nano --out runs/folder
     ");
     sandbox

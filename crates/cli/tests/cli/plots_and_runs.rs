@@ -223,7 +223,7 @@ fn impossible_plots_are_rejected() {
     insta::assert_snapshot!(sandbox.words("plot begun --out p.svg"), @r"
     exit 1
     --- stderr
-    error: the run begun has written no event yet
+    error: the run begun has not written any event yet
     hint: a run is a folder that `emberlm train` created; `emberlm runs DIR` lists runs
     ");
     insta::assert_snapshot!(sandbox.words("plot empty --out p.svg"), @r"
@@ -238,7 +238,7 @@ fn impossible_plots_are_rejected() {
     insta::assert_snapshot!(sandbox.words("plot run --out p.gif"), @r"
     exit 2
     --- stderr
-    error: invalid value 'p.gif' for '--out <FILE.html|.svg|.png>': it must end in .html, .svg or .png
+    error: invalid value 'p.gif' for '--out <FILE.html|.svg|.png>': must end in .html, .svg or .png
 
     For more information, try '--help'.
     ");

@@ -25,7 +25,7 @@ fn a_char_dataset() {
       train  171 tokens  1 document  1 shard
       val     19 tokens  1 document  1 shard
       1.00 bytes per token
-    Warning: the validation split has 19 tokens only: losses on it will say little
+    Warning: the validation split has only 19 tokens: its losses will be noisy
     Next: emberlm train --data data/be --preset char-nano --out runs/be
     ");
     let dataset = Dataset::open(&sandbox.path("data/be")).unwrap();
@@ -148,7 +148,7 @@ fn files_of_the_validation_split() {
       train  13 tokens  1 document  1 shard
       val    15 tokens  1 document  1 shard
       0.93 bytes per token
-    Warning: the validation split has 15 tokens only: losses on it will say little
+    Warning: the validation split has only 15 tokens: its losses will be noisy
     Next: emberlm train --data d --preset char-nano --out runs/d
     ");
 }

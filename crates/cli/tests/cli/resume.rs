@@ -36,7 +36,10 @@ fn extending_a_run_equals_a_longer_run() {
     assert!(config.contains("\nsteps = 12\n"), "{config}");
     // Nothing is left to do.
     let ran = sandbox.words("train --resume run --renderer plain");
-    assert!(ran.stderr.contains("has made all of its 12 steps"), "{ran}");
+    assert!(
+        ran.stderr.contains("has finished all of its 12 steps"),
+        "{ran}"
+    );
     trained(ran);
 }
 
@@ -49,7 +52,7 @@ fn a_run_without_a_checkpoint_restarts() {
     let message = refused(sandbox.words("train --resume run --renderer plain"));
     assert!(message.contains("run has no checkpoint yet"), "{message}");
     assert!(
-        message.contains("hint: begin it again: emberlm train --resume run --restart"),
+        message.contains("hint: restart the run: emberlm train --resume run --restart"),
         "{message}"
     );
     assert_eq!(sandbox.losses("run"), losses);
@@ -160,7 +163,7 @@ fn all_checkpoints_damaged() {
     }
     let message = refused(sandbox.words("train --resume run --renderer plain"));
     assert!(
-        message.contains("step-00000006 is not a whole checkpoint"),
+        message.contains("step-00000006 is not a complete checkpoint"),
         "{message}"
     );
 }

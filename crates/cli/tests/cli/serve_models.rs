@@ -174,7 +174,7 @@ fn more_samples_than_slots_equal_those_of_a_larger_server() {
     assert_eq!(refused.status, 400);
     assert_eq!(
         refused.json()["error"]["message"],
-        "n: must be between 1 and 10, as many as may run and wait"
+        "n: must be between 1 and 10, the number of answers that can run and wait"
     );
     // Memory is the other limit.
     let few = sandbox.serve("serve run --slots 2 --max-queue 100000 --max-request-memory 1MiB");

@@ -144,7 +144,7 @@ fn a_grid_is_trained_compared_and_extended() {
     insta::assert_snapshot!(sandbox.words("sweep rates.toml"), @r"
     exit 1
     --- stderr
-    error: runs/rates holds another sweep: its run schedule.learning_rate=0.001,seed=2 is not in the file any more
+    error: runs/rates holds another sweep: its run schedule.learning_rate=0.001,seed=2 is no longer in the file
     hint: choose another --out; a sweep's runs can be added, but not changed
     ");
     sandbox.write(
@@ -245,7 +245,7 @@ fn an_invalid_run_prevents_the_sweep() {
         (
             "[grid]\n\"train.seed\" = [1, 1]\n",
             2,
-            "there are two runs seed=1",
+            "two runs have the name seed=1",
         ),
         ("", 2, "it varies nothing"),
         ("[gird]\n", 2, "unknown field `gird`"),

@@ -112,9 +112,9 @@ fn invalid_mixes_are_rejected() {
         .words("prepare text.txt --out words --tokenizer char")
         .ok();
     for (line, expected) in [
-        ("--data a=0 b=1", "`0` is no weight: it must be above 0"),
-        ("--data a=-1 b=1", "`-1` is no weight"),
-        ("--data a=nan b=1", "`nan` is no weight"),
+        ("--data a=0 b=1", "`0` is not a weight: must be above 0"),
+        ("--data a=-1 b=1", "`-1` is not a weight"),
+        ("--data a=nan b=1", "`nan` is not a weight"),
         (
             "--data a=1 b",
             "some datasets have a weight and some have none",

@@ -199,7 +199,7 @@ fn invalid_watch_arguments_are_rejected() {
     let expected = format!("error: cannot listen on 127.0.0.1:{port}: Address already in use");
     assert!(ran.stderr.starts_with(&expected), "{ran}");
     assert!(
-        ran.stderr.contains("hint: choose another port: --port 0"),
+        ran.stderr.contains("hint: choose another port; --port 0"),
         "{ran}"
     );
 }

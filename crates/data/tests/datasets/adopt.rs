@@ -203,7 +203,7 @@ fn damaged_file_error_names_the_file() {
     evaluation[..4].copy_from_slice(&20_240_522i32.to_le_bytes());
     assert!(message(&evaluation).contains("begins with 20240522, not with 20240520"));
     // Without the first byte the header is not recognized, but the length is odd.
-    assert!(message(&good[1..]).contains("1299 bytes are no 16-bit tokens"));
+    assert!(message(&good[1..]).contains("1299 bytes are not a whole number of 16-bit tokens"));
     assert!(message(&good[2..]).contains("is not one of the 257 ids of byte"));
 }
 
@@ -222,9 +222,7 @@ fn existing_manifest_is_only_replaced_with_force() {
     adopt(folder.path(), &force).unwrap();
     fs::write(folder.path().join("dataset.json"), "{\"of\": \"another\"}").unwrap();
     let message = error_message(&folder, &force);
-    assert!(
-        message.starts_with("dataset.json is not replaced, since it is not an emberlm dataset")
-    );
+    assert!(message.starts_with("dataset.json is not an emberlm dataset and is not replaced"));
 }
 
 #[test]

@@ -197,7 +197,7 @@ fn mismatched_block_hashes_are_rejected() {
     assert!(error_message(other).contains("do not match its BLAKE3 in dataset.json"));
     let problems = dataset.verify().unwrap_err().to_string();
     assert!(
-        problems.contains("its block hashes in dataset.blocks.json are another file's"),
+        problems.contains("its block hashes in dataset.blocks.json belong to another file"),
         "{problems}"
     );
     assert!(error_message(good.replace("\"format\": 1", "\"format\": 2")).contains("`format`"));

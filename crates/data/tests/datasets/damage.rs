@@ -55,7 +55,9 @@ fn odd_file_length_is_rejected() {
         let path = file(&folder, "train.bin", &[7; 9][..len]);
         if len % 2 == 1 {
             let message = error_message(&path, ShardLayout::Headerless);
-            assert!(message.ends_with(&format!("{len} bytes are no 16-bit tokens")));
+            assert!(message.ends_with(&format!(
+                "{len} bytes are not a whole number of 16-bit tokens"
+            )));
         } else if len > 0 {
             let shard = Shard::open_as(&path, ShardLayout::Headerless).unwrap();
             assert_eq!(shard.len(), len as u64 / 2);

@@ -137,7 +137,7 @@ fn masks_are_verified() {
     assert_eq!(check(&[0, 1, 1, 0], 2), [""; 0]);
     assert_eq!(
         check(&[0, 1, 1, 0], 3),
-        ["train_00000.mask: 2 tokens to be learnt, but the manifest says 3"]
+        ["train_00000.mask: 2 tokens with a loss, but the manifest says 3"]
     );
     assert_eq!(
         check(&[0, 1, 7, 2], 1),

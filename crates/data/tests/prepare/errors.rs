@@ -166,7 +166,7 @@ fn output_without_a_name_is_rejected() {
     let message = run(&input, &out, &options(Byte, 0.0))
         .unwrap_err()
         .to_string();
-    assert!(message.contains("must end in a folder's name"), "{message}");
+    assert!(message.contains("must end in a folder name"), "{message}");
 }
 
 #[test]

@@ -233,7 +233,7 @@ fn resume_error_names_the_old_and_new_value() {
     let mut other = options.clone();
     other.shard_tokens = 7;
     assert!(
-        error_message(&inputs, &other).ends_with("out: `shard_tokens` was 60000 and is 7"),
+        error_message(&inputs, &other).ends_with("out: `shard_tokens` was 60000 and now is 7"),
         "{}",
         error_message(&inputs, &other)
     );
@@ -241,12 +241,12 @@ fn resume_error_names_the_old_and_new_value() {
     other.tokenizer = TokenizerKind::Char.into();
     let message = error_message(&inputs, &other);
     assert!(message.contains("`tokenizer` was byte "), "{message}");
-    assert!(message.ends_with(" and is char"), "{message}");
+    assert!(message.ends_with(" and now is char"), "{message}");
     let mut other = options.clone();
     other.dedup = true;
-    assert!(error_message(&inputs, &other).ends_with("`dedup` was false and is true"));
+    assert!(error_message(&inputs, &other).ends_with("`dedup` was false and now is true"));
     let one = [workspace.path("in/000.txt")];
-    assert!(error_message(&one, &options).ends_with("there were 302 inputs and are 1"));
+    assert!(error_message(&one, &options).ends_with("there were 302 inputs and now are 1"));
     let changed = workspace.file("150.txt", "changed");
     let message = error_message(&inputs, &options);
     let expected = format!("{} had ", changed.display());

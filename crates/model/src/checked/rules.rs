@@ -347,7 +347,7 @@ mod tests {
             })
         };
         assert_eq!(linear(Some(16), |_| ()), "accepted");
-        let expected = "model.dropout_sites = [embedding, attention, residual]: must not hold \"attention\" with \
+        let expected = "model.dropout_sites = [embedding, attention, residual]: must not contain \"attention\" with \
                         linear attention, which does not compute attention weights";
         assert_eq!(linear(Some(16), |c| c.dropout = 0.1), expected);
         let residual = |c: &mut ModelConfig| {

@@ -250,7 +250,7 @@ impl TensorStore for SafetensorsStore {
             return Err(WeightsError::Type {
                 name: name.to_owned(),
                 found: format!("{:?}", entry.dtype),
-                rule: format!("it must be {dtype:?}"),
+                rule: format!("must be {dtype:?}"),
             });
         }
         let [_, row] = rows_of(&entry.shape);

@@ -53,7 +53,7 @@ pub trait TensorStore {
         Err(WeightsError::Type {
             name: name.to_owned(),
             found: "of floating point".to_owned(),
-            rule: format!("it must be {dtype:?}"),
+            rule: format!("must be {dtype:?}"),
         })
     }
 

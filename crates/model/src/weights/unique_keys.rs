@@ -68,7 +68,7 @@ impl<'de> Visitor<'de> for UniqueKeys {
             if seen.contains(&key) {
                 let shown: String = key.chars().take(100).collect();
                 return Err(A::Error::custom(format_args!(
-                    "the key {shown:?} is there twice"
+                    "the key {shown:?} is repeated"
                 )));
             }
             seen.insert(key);

@@ -116,7 +116,7 @@ fn linear_attention_is_rejected_with_field_and_rule() {
     assert_eq!(
         config(linear).check_documents().unwrap_err().to_string(),
         "model.attention.kind = \"linear\": must be \"softmax\" for documents to be isolated: linear attention's sums \
-         cannot forget a token"
+         cannot remove a token"
     );
 }
 

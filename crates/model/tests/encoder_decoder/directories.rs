@@ -195,7 +195,7 @@ fn a_file_that_ends_early_is_refused_wherever_it_ends() {
         fs::write(&file, &whole[..end]).unwrap();
         let error = error(folder.path());
         assert!(
-            error.contains("is not a whole safetensors file"),
+            error.contains("is not a complete safetensors file"),
             "{end}: {error}"
         );
     }

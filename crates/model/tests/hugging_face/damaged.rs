@@ -26,7 +26,10 @@ fn truncated_file_is_rejected_at_every_length() {
     let error = copied
         .write("model.safetensors", [&whole[..], b"\0"].concat())
         .error();
-    assert!(error.contains("is not a whole safetensors file"), "{error}");
+    assert!(
+        error.contains("is not a complete safetensors file"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -92,7 +92,7 @@ fn duplicate_tensor_in_index_is_rejected() {
     let text = good.replace("\"weight_map\": {", &twice);
     assert_ne!(text, good);
     let error = copied.write(INDEX, text).error();
-    let expected = format!("DIR: DIR/{INDEX}: the key \"lm_head.weight\" is there twice at line ");
+    let expected = format!("DIR: DIR/{INDEX}: the key \"lm_head.weight\" is repeated at line ");
     assert!(error.starts_with(&expected), "{error}");
 }
 

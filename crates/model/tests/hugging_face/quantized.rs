@@ -365,7 +365,7 @@ fn damaged_directories_are_rejected_with_tensor_name() {
         ),
         (
             &|t| t.get_mut(&values).unwrap().dtype = Dtype::F32,
-            format!("tensor `{values}` has type F32: it must be I32"),
+            format!("tensor `{values}` has type F32: must be I32"),
         ),
         (
             &|t| t.get_mut(&scales).unwrap().dtype = Dtype::I32,
@@ -373,11 +373,11 @@ fn damaged_directories_are_rejected_with_tensor_name() {
         ),
         (
             &|t| t.get_mut(&scales).unwrap().bytes[4..8].copy_from_slice(&nan),
-            format!("tensor `{scales}` has the scale NaN in row 1: it must be finite"),
+            format!("tensor `{scales}` has the scale NaN in row 1: must be finite"),
         ),
         (
             &|t| t.get_mut(&scales).unwrap().bytes[8..12].copy_from_slice(&infinite),
-            format!("tensor `{scales}` has the scale inf in row 2: it must be finite"),
+            format!("tensor `{scales}` has the scale inf in row 2: must be finite"),
         ),
         (
             &|t| t.get_mut(&shape).unwrap().bytes[8] = 3,

@@ -186,7 +186,7 @@ fn partial_rotation_requires_support_by_type() {
         (json!(0), "must be above 0 and at most 1"),
         (json!(-0.5), "must be above 0 and at most 1"),
         (json!(1.5), "must be above 0 and at most 1"),
-        (json!(0.01), "turns nothing of a head of 8"),
+        (json!(0.01), "rotates no element of a head of 8"),
     ] {
         let expected = format!("config.json: `rotary_pct` = {part}: {rule}");
         assert_rejected("gpt_neox-hub", json!({ "rotary_pct": part }), &expected);

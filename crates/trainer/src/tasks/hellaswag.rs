@@ -289,8 +289,8 @@ mod tests {
             refusal(r#", "label": 3"#),
             "`label` is 3, but the 3 endings are 0 to 2"
         );
-        assert!(refusal(r#", "label": -1"#).contains("`label` is -1: it must be"));
-        assert!(refusal(r#", "label": "b""#).contains("`label` is \"b\": it must be"));
+        assert!(refusal(r#", "label": -1"#).contains("`label` is -1: must be"));
+        assert!(refusal(r#", "label": "b""#).contains("`label` is \"b\": must be"));
         for none in ["", r#", "label": """#, r#", "label": null"#] {
             assert!(
                 refusal(none).contains("test split are not published"),

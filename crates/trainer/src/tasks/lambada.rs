@@ -51,7 +51,7 @@ impl Passage {
                 context: context.to_owned(),
                 target: format!(" {word}"),
             }),
-            Some((_, "")) => Err("`text` ends in a blank: it must end in the last word".to_owned()),
+            Some((_, "")) => Err("`text` ends in a blank: must end in the last word".to_owned()),
             _ => Err("`text` has only one word: there is no context to predict it from".to_owned()),
         }
     }

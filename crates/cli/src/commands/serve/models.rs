@@ -213,7 +213,7 @@ mod tests {
         );
         assert_eq!(
             refused("a=x b=y --alias c"),
-            "error: --alias c: several models are served (a, b)\nhint: name the one it is for: --alias c=NAME\n"
+            "error: --alias c: several models are served (a, b)\nhint: select a model: --alias c=NAME\n"
         );
     }
 }
