@@ -13,6 +13,7 @@ use emberlm_model::WeightFormat;
 use emberlm_model::weights::Element;
 
 use crate::backend::BackendArg;
+use crate::commands::attention::weights::AttentionOf;
 use crate::commands::chat::ChatArgs;
 use crate::commands::classify::ClassifyArgs;
 use crate::commands::completions::CompletionsArgs;
@@ -264,10 +265,13 @@ pub struct GenerateArgs {
 pub struct LogitsArgs {
     /// A run, checkpoint or Hugging Face directory
     pub model: PathBuf,
-    /// The token ids, such as 1,2,3
+    /// The token ids, or an encoder–decoder's source, such as 1,2,3
     #[arg(long, value_name = "IDS", value_delimiter = ',', value_parser = values::token_id, required = true)]
     pub tokens: Vec<u32>,
-    /// The file to write: tensor `logits`, f32, [seq, vocab]
+    /// The token ids of an encoder–decoder's target, without the start token: row i has the logits of its token i
+    #[arg(long, value_name = "IDS", value_delimiter = ',', value_parser = values::token_id)]
+    pub target_tokens: Option<Vec<u32>>,
+    /// The file to write: tensor `logits`, f32, [seq, vocab]; [seq, labels] or [labels] of an encoder's classifier
     #[arg(long, value_name = "FILE.safetensors")]
     pub out: PathBuf,
     #[command(flatten)]
@@ -280,14 +284,23 @@ pub struct LogitsArgs {
 #[command(group = ArgGroup::new("text").required(true).args(["prompt", "tokens"]))]
 #[command(after_help = examples::ATTENTION)]
 pub struct AttentionArgs {
-    /// A run or checkpoint directory
+    /// A run, checkpoint or Hugging Face directory
     pub model: PathBuf,
-    /// The text to look at
+    /// The text to look at, or an encoder–decoder's source
     #[arg(long, value_name = "TEXT")]
     pub prompt: Option<String>,
-    /// The token ids to look at, such as 1,2,3
+    /// The token ids to look at, or an encoder–decoder's source, such as 1,2,3
     #[arg(long, value_name = "IDS", value_delimiter = ',', value_parser = values::token_id)]
     pub tokens: Option<Vec<u32>>,
+    /// The attention of an encoder–decoder to look at [default: cross]
+    #[arg(long, value_name = "STACK", value_enum)]
+    pub of: Option<AttentionOf>,
+    /// An encoder–decoder's target [default: the most probable one, at most 32 tokens]
+    #[arg(long, value_name = "TEXT", conflicts_with = "target_tokens")]
+    pub target: Option<String>,
+    /// The token ids of an encoder–decoder's target, without the start token
+    #[arg(long, value_name = "IDS", value_delimiter = ',', value_parser = values::token_id)]
+    pub target_tokens: Option<Vec<u32>>,
     /// Draw the weights: a row of panels per layer, a column per head [default: print a summary]
     #[arg(long, value_name = PictureFile::VALUE_NAME, value_parser = PictureFile::parse, value_hint = ValueHint::FilePath)]
     pub out: Option<PictureFile>,
@@ -297,7 +310,8 @@ pub struct AttentionArgs {
     /// Only this head, from 0
     #[arg(long, value_name = "N")]
     pub head: Option<usize>,
-    /// Print {"tokens", "heads": [{"layer", "head", "entropy", "distance", "previous", "first"}]}
+    /// Print {"tokens", "heads": [{"layer", "head", "entropy", "distance", "previous", "first"}]}; for cross-attention with
+    /// "target", and without "distance" and "previous"
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]

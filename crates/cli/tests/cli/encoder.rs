@@ -34,7 +34,7 @@ fn expected(name: &str) -> Vec<f64> {
 }
 
 /// The fixture with a tokenizer whose words are `w0`, `w1`, ….
-fn model() -> tempfile::TempDir {
+pub fn model() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for file in ["config.json", "model.safetensors"] {
         fs::copy(fixture().join(file), folder.path().join(file)).unwrap();
@@ -184,5 +184,5 @@ fn bad_input_and_other_models_are_refused() {
         "w5\n",
         "has no classifier of texts",
     );
-    fails("info", model.path(), &[], "", "emberlm embed MODEL FILE");
+    fails("chat", model.path(), &[], "", "emberlm embed MODEL FILE");
 }

@@ -69,6 +69,7 @@ mod serve;
 #[cfg(target_os = "linux")]
 mod serve_attacks;
 mod serve_hosts;
+mod serve_kinds;
 mod serve_log;
 mod serve_models;
 mod serve_refusals;
