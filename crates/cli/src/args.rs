@@ -11,6 +11,7 @@ use emberlm_system::text::{escaped, is_harmless};
 
 use emberlm_model::WeightFormat;
 use emberlm_model::weights::Element;
+use emberlm_tokenizer::TokenizerChoice;
 
 use crate::backend::BackendArg;
 use crate::commands::attention::weights::AttentionOf;
@@ -338,16 +339,20 @@ pub struct InfoArgs {
 #[derive(Debug, Args)]
 #[command(after_help = examples::NEW)]
 pub struct NewArgs {
-    /// The model; `emberlm info` lists them
+    /// The model: a decoder that `emberlm info` lists; bert-nano, a small encoder; or t5-nano, a small encoder–decoder
     #[arg(long, value_name = "NAME")]
     pub preset: String,
+    /// The tokenizer, which sets the number of token ids: gpt2, p50k, cl100k, o200k, byte, or a path [default: none; the model
+    /// takes token ids only]
+    #[arg(long, value_name = "NAME|PATH", value_parser = values::tokenizer)]
+    pub tokenizer: Option<TokenizerChoice>,
     /// The model's folder
     #[arg(long, value_name = "MODEL", value_parser = folder_parser("a model"))]
     pub out: PathBuf,
     /// The seed of the initial weights
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Number of token ids, such as 50304 for GPT-2's padded to a multiple of 64 [default: the preset's]
+    /// Number of token ids, such as 50304 for GPT-2's padded to a multiple of 64 [default: the tokenizer's or the preset's]
     #[arg(long, value_name = "N", value_parser = values::at_least_one)]
     pub vocab_size: Option<usize>,
     /// One value over the preset, such as model.n_layers=2; may be given again

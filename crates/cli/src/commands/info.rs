@@ -213,7 +213,10 @@ fn parameter_table(rows: &[ComponentParameters], tied: bool) -> Table {
         }
         let note = match row.layers {
             Some(layers) => format!("{layers} layers"),
-            None if row.component == Component::Head && tied => "tied to the embedding".to_owned(),
+            None if row.component == Component::Head && tied => match row.total {
+                0 => "tied to the embedding".to_owned(),
+                _ => "without its projection, the embedding".to_owned(),
+            },
             None => String::new(),
         };
         let name = component_name(row.component);
@@ -233,6 +236,7 @@ fn component_name(component: Component) -> &'static str {
         Component::TokenEmbedding => "token embedding",
         Component::Positions => "position embedding",
         Component::Segments => "segment embedding",
+        Component::EmbeddingNorm => "embedding norm",
         Component::RelativeBias => "relative positions",
         Component::AttentionQkv => "attention: queries, keys, values",
         Component::AttentionOut => "attention: output",

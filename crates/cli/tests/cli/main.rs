@@ -53,6 +53,7 @@ mod messages;
 mod mistakes;
 mod model;
 mod model_errors;
+mod model_kinds;
 mod names;
 mod optimizers;
 mod own_tokenizer;

@@ -3,6 +3,7 @@
 use super::table::{Component, ComponentCount, ComponentParameters, StackRole, both, rows};
 use crate::encoder::EncoderConfig;
 use crate::encoder_decoder::{EncoderDecoderConfig, RelativeStackConfig};
+use crate::norm::NormConfig;
 use crate::stack::StackConfig;
 
 /// Counts the parameters of each component of an encoder. The totals add up to [`EncoderConfig::parameters`].
@@ -19,8 +20,7 @@ pub fn encoder_decoder_table(config: &EncoderDecoderConfig) -> Vec<ComponentPara
 pub(crate) fn encoder(config: &EncoderConfig) -> Vec<ComponentCount> {
     let (embeddings, stack) = (config.embeddings(), config.stack());
     let width = embeddings.d_model;
-    let norms = [embeddings.norm(), stack.norm_final()].into_iter();
-    let norms = norms.flatten().map(|norm| norm.parameters()).sum();
+    let norm = |norm: Option<NormConfig>| norm.map_or(0, |norm| norm.parameters());
     let mut counts = vec![
         ComponentCount::once(Component::TokenEmbedding, embeddings.tokens()),
         ComponentCount::once(Component::Positions, embeddings.positions.parameters(width)),
@@ -29,10 +29,15 @@ pub(crate) fn encoder(config: &EncoderConfig) -> Vec<ComponentCount> {
             embeddings.segments as u128 * width as u128,
         ),
     ];
+    counts.push(ComponentCount::once(
+        Component::EmbeddingNorm,
+        norm(embeddings.norm()),
+    ));
     counts.extend(blocks(&stack));
-    counts.push(ComponentCount::once(Component::FinalNorm, norms));
-    let head = config.head_parameters();
-    counts.push(ComponentCount::once(Component::Head, head));
+    counts.extend([
+        ComponentCount::once(Component::FinalNorm, norm(stack.norm_final())),
+        ComponentCount::once(Component::Head, config.head_parameters()),
+    ]);
     counts
 }
 
@@ -110,7 +115,8 @@ mod tests {
             row.expect("a row").total
         };
         assert_eq!(total(Component::Segments), 2 * 768);
-        assert_eq!(total(Component::FinalNorm), 2 * 768, "of the embeddings");
+        assert_eq!(total(Component::EmbeddingNorm), 2 * 768);
+        assert_eq!(total(Component::FinalNorm), 0);
         assert_eq!(total(Component::BlockNorms), 12 * 4 * 768);
     }
 

@@ -44,6 +44,8 @@ pub enum Component {
     Positions,
     /// Segment vectors of an encoder.
     Segments,
+    /// Norm of an encoder's embeddings.
+    EmbeddingNorm,
     /// Biases of scores by distance, shared by a stack's blocks.
     RelativeBias,
     /// Projection to queries, keys and values.
@@ -70,7 +72,7 @@ pub enum Component {
     SharedExpert,
     /// Norms of the blocks, including those of queries and keys.
     BlockNorms,
-    /// Norm after the last block, and that of the embeddings, if any.
+    /// Norm after the last block, and that of a decoder's embeddings, if any.
     FinalNorm,
     /// Output projection with its bias, or the head of an encoder. A tied projection counts as embedding.
     Head,
