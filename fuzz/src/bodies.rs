@@ -11,7 +11,7 @@ use emberlm_generate::{Engine, EngineConfig};
 use emberlm_model::{DecoderConfig, ModelConfig, WeightFormat, families};
 use emberlm_serve::api::{Service, router};
 use emberlm_serve::model::{ChatFormat, Tables};
-use emberlm_serve::{Card, Limits, SamplingDefaults, ServedModel, Worker};
+use emberlm_serve::{Card, Limits, SamplingDefaults, ServedKind, ServedModel, Worker};
 use emberlm_tokenizer::chat::{ChatEncoder, ChatTemplate};
 use emberlm_tokenizer::{Tokenizer, TokenizerKind};
 use serde_json::Value;
@@ -88,7 +88,9 @@ static SERVER: LazyLock<(Runtime, Router)> = LazyLock::new(|| {
         }),
         tool_chat: None,
         stop_tokens: vec![256],
-        beginning: Some(256),
+        kind: ServedKind::Decoder {
+            beginning: Some(256),
+        },
         sampling: SamplingDefaults::default(),
         card: Box::new(Card::default),
         tokenizer,

@@ -3,13 +3,12 @@
 use burn::tensor::Tensor;
 use burn::tensor::activation::softmax;
 use emberlm_kernels::Backend;
+use emberlm_model::InputError;
 use emberlm_model::encoder::{Encoder, EncoderHeadConfig, Pooling, TextStates, TextTokens};
 use emberlm_tokenizer::{EncodedSequence, SequenceEncoder};
 
 use crate::error::ModelError;
 
-/// Tokens of one pass, at most, unless a single text has more: enough rows for fast matrix products whose results stay
-/// in the CPU's cache.
 const PASS_TOKENS: usize = 1024;
 
 /// An encoder that embeds texts. [`EncoderModel::embedder`](crate::EncoderModel::embedder) loads one.
@@ -22,6 +21,10 @@ pub struct Embedder<B: Backend> {
 }
 
 impl<B: Backend> Embedder<B> {
+    /// Tokens of one pass, at most, unless a single text has more: enough rows for fast matrix products whose results
+    /// stay in the CPU's cache.
+    pub const PASS_TOKENS: usize = PASS_TOKENS;
+
     /// The encoder.
     pub fn encoder(&self) -> &Encoder<B> {
         &self.encoder
@@ -39,7 +42,7 @@ impl<B: Backend> Embedder<B> {
     pub fn embed<T: AsRef<str>>(&self, texts: &[T]) -> Result<Vec<Vec<f32>>, ModelError> {
         let texts: Vec<(&str, Option<&str>)> =
             texts.iter().map(|text| (text.as_ref(), None)).collect();
-        self.embed_sequences(&self.sequences.encode_all(&texts)?)
+        Ok(self.embed_sequences(&self.sequences.encode_all(&texts)?)?)
     }
 
     /// Embeds encoded texts. Texts of similar length are processed in one pass, without padding.
@@ -49,7 +52,7 @@ impl<B: Backend> Embedder<B> {
     pub fn embed_sequences(
         &self,
         sequences: &[EncodedSequence],
-    ) -> Result<Vec<Vec<f32>>, ModelError> {
+    ) -> Result<Vec<Vec<f32>>, InputError> {
         self.in_passes(sequences, |states| {
             let vectors = rows(states.pooled(self.pooling)); // [texts, d_model]
             vectors.map(|vector| match self.normalize {
@@ -66,7 +69,7 @@ impl<B: Backend> Embedder<B> {
     pub fn class_probabilities(
         &self,
         sequences: &[EncodedSequence],
-    ) -> Result<Option<Vec<Vec<f32>>>, ModelError> {
+    ) -> Result<Option<Vec<Vec<f32>>>, InputError> {
         let settings = self.encoder.config().settings();
         if !matches!(settings.head, Some(EncoderHeadConfig::Sequence { .. })) {
             return Ok(None);
@@ -86,7 +89,7 @@ impl<B: Backend> Embedder<B> {
         &self,
         sequences: &[EncodedSequence],
         vectors: impl Fn(&TextStates<B>) -> V,
-    ) -> Result<Vec<Vec<f32>>, ModelError> {
+    ) -> Result<Vec<Vec<f32>>, InputError> {
         for sequence in sequences {
             self.encoder.config().check_tokens(&sequence.ids)?;
         }

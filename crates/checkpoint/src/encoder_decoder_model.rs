@@ -10,13 +10,13 @@ use std::path::Path;
 
 use burn::tensor::Device;
 use emberlm_kernels::Backend;
-use emberlm_model::encoder_decoder::{HuggingFaceEncoderDecoder, is_encoder_decoder_type};
-use emberlm_model::hugging_face::CONFIG_FILE;
+use emberlm_model::encoder_decoder::HuggingFaceEncoderDecoder;
 use emberlm_model::{EncoderDecoder, EncoderDecoderConfig};
-use emberlm_system::read::{DESCRIPTION_LIMIT, read_text};
-use emberlm_tokenizer::{SequenceEncoder, TOKENIZER_FILE, Tokenizer};
+use emberlm_tokenizer::chat::ChatTemplate;
+use emberlm_tokenizer::{SequenceEncoder, Tokenizer};
 use serde_json::{Map, Value};
 
+use crate::encoder_model::tokenizer_beside;
 use crate::error::ModelError;
 use crate::model::{generation_config, token_ids};
 
@@ -27,13 +27,6 @@ pub struct EncoderDecoderModel {
     tokenizer: Option<Tokenizer>,
 }
 
-/// Returns true if `path` is a Hugging Face directory of an encoder–decoder.
-pub fn is_encoder_decoder(path: &Path) -> bool {
-    let text = read_text(&path.join(CONFIG_FILE), DESCRIPTION_LIMIT);
-    let fields = text.ok().and_then(|text| serde_json::from_str(&text).ok());
-    fields.is_some_and(|fields| is_encoder_decoder_type(&fields))
-}
-
 impl EncoderDecoderModel {
     /// Opens the encoder–decoder at `path`. Its weights are read by [`EncoderDecoderModel::load`] only.
     ///
@@ -42,21 +35,7 @@ impl EncoderDecoderModel {
     /// model.
     pub fn open(path: &Path) -> Result<Self, ModelError> {
         let source = HuggingFaceEncoderDecoder::open(path)?;
-        let file = path.join(TOKENIZER_FILE);
-        let tokenizer = file
-            .exists()
-            .then(|| Tokenizer::from_file(&file))
-            .transpose()?;
-        let ids = tokenizer.as_ref().map_or(0, Tokenizer::vocab_size);
-        let vocab_size = source.config().vocab_size();
-        if ids > vocab_size {
-            return Err(ModelError::SmallVocabulary {
-                dataset: file,
-                ids,
-                model: path.to_owned(),
-                vocab_size,
-            });
-        }
+        let tokenizer = tokenizer_beside(path, source.config().vocab_size())?;
         Ok(Self { source, tokenizer })
     }
 
@@ -75,21 +54,51 @@ impl EncoderDecoderModel {
         self.tokenizer.as_ref()
     }
 
+    /// The tokenizer, for operations on text.
+    ///
+    /// # Errors
+    /// The directory has none.
+    pub fn require_tokenizer(&self) -> Result<&Tokenizer, ModelError> {
+        let error = || ModelError::NoTokenizer {
+            path: self.source.path().to_owned(),
+        };
+        self.tokenizer.as_ref().ok_or_else(error)
+    }
+
+    /// Encodes source texts with the special tokens of the tokenizer's template. Relative positions set no limit.
+    ///
+    /// # Errors
+    /// The directory has no tokenizer.
+    pub fn sources(&self) -> Result<SequenceEncoder, ModelError> {
+        Ok(SequenceEncoder::new(self.require_tokenizer()?, usize::MAX))
+    }
+
     /// The token ids of a source text, with the special tokens of the tokenizer's template.
     ///
     /// # Errors
     /// The model has no tokenizer, or it cannot encode the text.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, ModelError> {
-        let tokenizer = self
-            .tokenizer
-            .as_ref()
-            .ok_or_else(|| ModelError::NoTokenizer {
-                path: self.source.path().to_owned(),
-            })?;
-        // Relative positions set no limit.
-        Ok(SequenceEncoder::new(tokenizer, usize::MAX)
-            .encode(text)?
-            .ids)
+        Ok(self.sources()?.encode(text)?.ids)
+    }
+
+    /// The chat template `requested` (chatml, llama3 or a path), by default the one in the directory.
+    ///
+    /// # Errors
+    /// The template cannot be read or compiled.
+    pub fn chat_template(
+        &self,
+        requested: Option<&str>,
+    ) -> Result<Option<ChatTemplate>, ModelError> {
+        Ok(match requested {
+            Some(requested) => Some(requested.parse()?),
+            None => ChatTemplate::beside_model(self.source.path())?,
+        })
+    }
+
+    /// Describes the model in one line.
+    pub fn about(&self) -> String {
+        let kind = self.source.model_type();
+        format!("a Hugging Face encoder–decoder of type {kind}")
     }
 
     /// The ids that end a target: the `eos_token_id`s of `config.json` and `generation_config.json`.

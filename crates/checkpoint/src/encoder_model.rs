@@ -31,7 +31,9 @@ const SENTENCE_FILE: &str = "sentence_bert_config.json";
 #[derive(Debug)]
 pub struct EncoderModel {
     source: HuggingFaceEncoder,
-    sequences: SequenceEncoder,
+    tokenizer: Option<Tokenizer>,
+    /// The longest text, in tokens.
+    longest: usize,
     pooling: Pooling,
     normalize: bool,
 }
@@ -40,32 +42,18 @@ impl EncoderModel {
     /// Opens the encoder at `path`. Its weights are read by [`EncoderModel::embedder`] only.
     ///
     /// # Errors
-    /// `path` holds no encoder with a tokenizer, a file is damaged or cannot be read, or `modules.json` lists a module
-    /// that is not supported.
+    /// `path` holds no encoder, a file is damaged or cannot be read, or `modules.json` lists a module that is not
+    /// supported.
     pub fn open(path: &Path) -> Result<Self, ModelError> {
         let source = HuggingFaceEncoder::open(path)?;
-        let file = path.join(TOKENIZER_FILE);
-        if !file.exists() {
-            return Err(ModelError::NoTokenizer {
-                path: path.to_owned(),
-            });
-        }
-        let tokenizer = Tokenizer::from_file(&file)?;
-        let (ids, vocab_size) = (tokenizer.vocab_size(), source.config().vocab_size());
-        if ids > vocab_size {
-            return Err(ModelError::SmallVocabulary {
-                dataset: file,
-                ids,
-                model: path.to_owned(),
-                vocab_size,
-            });
-        }
+        let tokenizer = tokenizer_beside(path, source.config().vocab_size())?;
         let limit = source.config().seq_len();
         let longest = longest_text(path)?.map_or(limit, |longest| longest.min(limit));
         let (pooling, normalize) = modules(path)?.unwrap_or((Pooling::Mean, true));
         Ok(Self {
             source,
-            sequences: SequenceEncoder::new(&tokenizer, longest),
+            tokenizer,
+            longest,
             pooling,
             normalize,
         })
@@ -81,9 +69,33 @@ impl EncoderModel {
         &self.source
     }
 
-    /// The tokenizer of texts, which truncates them to the longest supported text.
-    pub fn sequences(&self) -> &SequenceEncoder {
-        &self.sequences
+    /// The tokenizer, if the directory has one.
+    pub fn tokenizer(&self) -> Option<&Tokenizer> {
+        self.tokenizer.as_ref()
+    }
+
+    /// The tokenizer, for operations on text.
+    ///
+    /// # Errors
+    /// The directory has none.
+    pub fn require_tokenizer(&self) -> Result<&Tokenizer, ModelError> {
+        let error = || ModelError::NoTokenizer {
+            path: self.source.path().to_owned(),
+        };
+        self.tokenizer.as_ref().ok_or_else(error)
+    }
+
+    /// The longest text in tokens, special tokens included.
+    pub fn longest_text(&self) -> usize {
+        self.longest
+    }
+
+    /// Describes the model in one line.
+    pub fn about(&self) -> String {
+        format!(
+            "a Hugging Face encoder of type {}",
+            self.source.model_type()
+        )
     }
 
     /// The pooling of a text's states.
@@ -99,14 +111,39 @@ impl EncoderModel {
     /// Reads the weights.
     ///
     /// # Errors
-    /// A tensor is missing, unexpected, or of another shape or type.
+    /// The directory has no tokenizer, or a tensor is missing, unexpected, or of another shape or type.
     pub fn embedder<B: Backend>(&self, device: &Device<B>) -> Result<Embedder<B>, ModelError> {
+        let sequences = SequenceEncoder::new(self.require_tokenizer()?, self.longest);
         Ok(Embedder {
             encoder: self.source.encoder(device)?,
-            sequences: self.sequences.clone(),
+            sequences,
             pooling: self.pooling,
             normalize: self.normalize,
         })
+    }
+}
+
+/// The tokenizer in a model's directory, if there is one.
+///
+/// # Errors
+/// The file is damaged or cannot be read, or has more ids than the model's `vocab_size`.
+pub(crate) fn tokenizer_beside(
+    path: &Path,
+    vocab_size: usize,
+) -> Result<Option<Tokenizer>, ModelError> {
+    let file = path.join(TOKENIZER_FILE);
+    if !file.exists() {
+        return Ok(None);
+    }
+    let tokenizer = Tokenizer::from_file(&file)?;
+    match tokenizer.vocab_size() {
+        ids if ids > vocab_size => Err(ModelError::SmallVocabulary {
+            dataset: file,
+            ids,
+            model: path.to_owned(),
+            vocab_size,
+        }),
+        _ => Ok(Some(tokenizer)),
     }
 }
 

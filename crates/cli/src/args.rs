@@ -11,8 +11,10 @@ use emberlm_system::text::{escaped, is_harmless};
 
 use emberlm_model::WeightFormat;
 use emberlm_model::weights::Element;
+use emberlm_tokenizer::TokenizerChoice;
 
 use crate::backend::BackendArg;
+use crate::commands::attention::weights::AttentionOf;
 use crate::commands::chat::ChatArgs;
 use crate::commands::classify::ClassifyArgs;
 use crate::commands::completions::CompletionsArgs;
@@ -264,10 +266,13 @@ pub struct GenerateArgs {
 pub struct LogitsArgs {
     /// A run, checkpoint or Hugging Face directory
     pub model: PathBuf,
-    /// The token ids, such as 1,2,3
+    /// The token ids, or an encoder–decoder's source, such as 1,2,3
     #[arg(long, value_name = "IDS", value_delimiter = ',', value_parser = values::token_id, required = true)]
     pub tokens: Vec<u32>,
-    /// The file to write: tensor `logits`, f32, [seq, vocab]
+    /// The token ids of an encoder–decoder's target, without the start token: row i has the logits of its token i
+    #[arg(long, value_name = "IDS", value_delimiter = ',', value_parser = values::token_id)]
+    pub target_tokens: Option<Vec<u32>>,
+    /// The file to write: tensor `logits`, f32, [seq, vocab]; [seq, labels] or [labels] of an encoder's classifier
     #[arg(long, value_name = "FILE.safetensors")]
     pub out: PathBuf,
     #[command(flatten)]
@@ -282,12 +287,21 @@ pub struct LogitsArgs {
 pub struct AttentionArgs {
     /// A run, checkpoint or Hugging Face directory
     pub model: PathBuf,
-    /// The text
+    /// The text, or an encoder–decoder's source
     #[arg(long, value_name = "TEXT")]
     pub prompt: Option<String>,
-    /// The token ids, such as 1,2,3
+    /// The token ids, or an encoder–decoder's source, such as 1,2,3
     #[arg(long, value_name = "IDS", value_delimiter = ',', value_parser = values::token_id)]
     pub tokens: Option<Vec<u32>>,
+    /// The attention of an encoder–decoder to look at [default: cross]
+    #[arg(long, value_name = "STACK", value_enum)]
+    pub of: Option<AttentionOf>,
+    /// An encoder–decoder's target [default: the most probable one, at most 32 tokens]
+    #[arg(long, value_name = "TEXT", conflicts_with = "target_tokens")]
+    pub target: Option<String>,
+    /// The token ids of an encoder–decoder's target, without the start token
+    #[arg(long, value_name = "IDS", value_delimiter = ',', value_parser = values::token_id)]
+    pub target_tokens: Option<Vec<u32>>,
     /// Draw the weights: a row of panels per layer, a column per head [default: print a summary]
     #[arg(long, value_name = PictureFile::VALUE_NAME, value_parser = PictureFile::parse, value_hint = ValueHint::FilePath)]
     pub out: Option<PictureFile>,
@@ -297,7 +311,8 @@ pub struct AttentionArgs {
     /// Only this head, from 0
     #[arg(long, value_name = "N")]
     pub head: Option<usize>,
-    /// Print {"tokens", "heads": [{"layer", "head", "entropy", "distance", "previous", "first"}]}
+    /// Print {"tokens", "heads": [{"layer", "head", "entropy", "distance", "previous", "first"}]}; for cross-attention with
+    /// "target", and without "distance" and "previous"
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
@@ -324,16 +339,20 @@ pub struct InfoArgs {
 #[derive(Debug, Args)]
 #[command(after_help = examples::NEW)]
 pub struct NewArgs {
-    /// The model; `emberlm info` lists them
+    /// The model: a decoder that `emberlm info` lists; bert-nano, a small encoder; or t5-nano, a small encoder–decoder
     #[arg(long, value_name = "NAME")]
     pub preset: String,
+    /// The tokenizer, which sets the number of token ids: gpt2, p50k, cl100k, o200k, byte, or a path [default: none; the model
+    /// takes token ids only]
+    #[arg(long, value_name = "NAME|PATH", value_parser = values::tokenizer)]
+    pub tokenizer: Option<TokenizerChoice>,
     /// The model's folder
     #[arg(long, value_name = "MODEL", value_parser = folder_parser("a model"))]
     pub out: PathBuf,
     /// The seed of the initial weights
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Number of token ids, such as 50304 for GPT-2's padded to a multiple of 64 [default: the preset's]
+    /// Number of token ids, such as 50304 for GPT-2's padded to a multiple of 64 [default: the tokenizer's or the preset's]
     #[arg(long, value_name = "N", value_parser = values::at_least_one)]
     pub vocab_size: Option<usize>,
     /// A setting that overrides the preset, such as model.n_layers=2; can be repeated

@@ -88,7 +88,8 @@ pub const SERVE: &str = "\
 Examples:
   emberlm serve MODEL
   emberlm serve small=runs/small large=MODEL --port 8000 --api-key-file key
-  emberlm serve --follow runs/book";
+  emberlm serve --follow runs/book
+  emberlm serve all-MiniLM-L6-v2 flan-t5-small";
 
 pub const EVAL: &str = "\
 Examples:
@@ -102,7 +103,8 @@ Examples:
 pub const ATTENTION: &str = "\
 Examples:
   emberlm attention runs/book --prompt 'The cat'
-  emberlm attention runs/book --prompt 'The cat' --out attention.html";
+  emberlm attention runs/book --prompt 'The cat' --out attention.html
+  emberlm attention t5-small --prompt 'translate English to German: The cat' --of cross";
 
 pub const INFO: &str = "\
 Examples:
@@ -113,7 +115,8 @@ Examples:
 pub const NEW: &str = "\
 Examples:
   emberlm new --preset gpt2-small --out model
-  emberlm new --preset char-nano --set model.n_layers=2 --vocab-size 100 --out model";
+  emberlm new --preset char-nano --set model.n_layers=2 --vocab-size 100 --out model
+  emberlm new --preset bert-nano --tokenizer tokenizers/book --out encoder";
 
 pub const EXPORT: &str = "\
 Examples:

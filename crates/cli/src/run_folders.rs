@@ -28,7 +28,7 @@ pub fn check_run(folder: &Path) -> Result<(), CliError> {
     match is_run(folder) {
         true => Ok(()),
         false => Err(CliError::new(format!(
-            "{} is no run: it has no {EVENTS_FILE}",
+            "{} is not a run: it has no {EVENTS_FILE}",
             folder.display()
         ))
         .hint("a run is a folder that `emberlm train` created; `emberlm runs DIR` lists runs")),

@@ -1,4 +1,4 @@
-//! Continuous batching: many concurrent requests on one decoder.
+//! Continuous batching: many concurrent requests on one model.
 //!
 //! An engine has slots, each with a key-value cache that is allocated once. In each step, one pass over the weights
 //! ([`emberlm_model::ragged`]) processes the last token of every running sample and up to
@@ -25,12 +25,18 @@
 //! hidden states are summed. They use at most half of the slots, and at most a quarter of each step's tokens while
 //! prompts are unread.
 //!
-//! Map: `config` has the configuration, `request` the input, `event` the output. `slot` has the caches and finds
+//! **Encoder–decoders.** A request's prompt is a source. The encoder runs over it once, before the first token, as do the
+//! projections to the keys and values of the cross-attentions; all samples of the request read them. Sources are encoded
+//! one by one, as many per step as [`EngineConfig::prefill_tokens`] allows, but at least one. A slot's cache holds the
+//! target only, so the capacity limits source and target separately. No prefix is reused, and texts are not embedded.
+//!
+//! Map: `model` has the model, `config` the configuration, `request` the input, `event` the output. `slot` has the caches and finds
 //! prefixes in them, `admission` assigns slots to requests, `passes` runs the decoder and chooses tokens.
 
 mod admission;
 mod config;
 mod event;
+mod model;
 mod passes;
 mod request;
 mod slot;
@@ -43,6 +49,7 @@ use emberlm_model::Decoder;
 
 pub use config::EngineConfig;
 pub use event::{Counts, Ended, Event, EventKind};
+pub use model::{EngineModel, ModelSizes};
 pub use request::{Overflow, Request, RequestId};
 
 use crate::error::{GenerateError, SettingError};
@@ -54,9 +61,9 @@ use slot::{Slot, State};
 /// Runs requests. The owner calls [`Engine::step`] until [`Engine::is_idle`].
 #[derive(Debug)]
 pub struct Engine<B: Backend> {
-    decoder: Arc<Decoder<B>>,
-    /// The decoder that replaces the current one when nothing runs.
-    next_decoder: Option<Arc<Decoder<B>>>,
+    model: EngineModel<B>,
+    /// The model that replaces the current one when nothing runs.
+    next_model: Option<EngineModel<B>>,
     config: EngineConfig,
     slots: Vec<Slot<B>>,
     waiting: VecDeque<Waiting>,
@@ -78,11 +85,15 @@ impl<B: Backend> Engine<B> {
     ///
     /// # Errors
     /// A setting is out of range.
-    pub fn new(decoder: Arc<Decoder<B>>, config: EngineConfig) -> Result<Self, SettingError> {
-        config.check(decoder.config())?;
+    pub fn new(
+        model: impl Into<EngineModel<B>>,
+        config: EngineConfig,
+    ) -> Result<Self, SettingError> {
+        let model = model.into();
+        config.check(&model)?;
         let mut engine = Self {
-            decoder,
-            next_decoder: None,
+            model,
+            next_model: None,
             config,
             slots: Vec::new(),
             waiting: VecDeque::new(),
@@ -102,9 +113,9 @@ impl<B: Backend> Engine<B> {
         &self.config
     }
 
-    /// The current decoder. Its replacement waits until nothing runs.
-    pub fn decoder(&self) -> &Arc<Decoder<B>> {
-        &self.decoder
+    /// The current model. Its replacement waits until nothing runs.
+    pub fn model(&self) -> &EngineModel<B> {
+        &self.model
     }
 
     /// Queues a request. It waits behind earlier requests for one free slot per sample, or for all slots if it has more
@@ -114,8 +125,7 @@ impl<B: Backend> Engine<B> {
     /// A setting is out of range, the prompt is empty, an id is outside the vocabulary, or the tokens exceed a context
     /// that does not slide. The engine does not change.
     pub fn submit(&mut self, request: Request) -> Result<RequestId, GenerateError> {
-        let decoder = self.next_decoder.as_ref().unwrap_or(&self.decoder);
-        let model = decoder.config();
+        let model = self.next_model.as_ref().unwrap_or(&self.model);
         let id = RequestId(self.submitted);
         let waiting = Waiting::new(id, request, &self.config, model)?;
         self.submitted += 1;
@@ -126,11 +136,10 @@ impl<B: Backend> Engine<B> {
     /// Queues texts to embed. Each waits for its own slot and ends with [`EventKind::Embedded`].
     ///
     /// # Errors
-    /// There are no texts, a text is empty, an id is outside the vocabulary, or a text exceeds the context. The engine
-    /// does not change.
+    /// There are no texts, a text is empty, an id is outside the vocabulary, a text exceeds the context, or the model is
+    /// not a decoder. The engine does not change.
     pub fn submit_embedding(&mut self, texts: Vec<Vec<u32>>) -> Result<RequestId, GenerateError> {
-        let decoder = self.next_decoder.as_ref().unwrap_or(&self.decoder);
-        let model = decoder.config();
+        let model = self.next_model.as_ref().unwrap_or(&self.model);
         let id = RequestId(self.submitted);
         let waiting = WaitingEmbedding::new(id, texts, &self.config, model)?;
         self.submitted += 1;
@@ -143,6 +152,7 @@ impl<B: Backend> Engine<B> {
     /// cancelled or resumed.
     pub fn step(&mut self, on: &mut impl FnMut(Event)) -> bool {
         self.admit(on);
+        self.encode_sources();
         let takes = self.takes();
         if takes.iter().all(|&taken| taken == 0) {
             return false;
@@ -220,10 +230,16 @@ impl<B: Backend> Engine<B> {
     /// one. A waiting request that the new decoder cannot run fails. The caches are cleared.
     ///
     /// # Errors
-    /// The slots' capacity exceeds the new decoder's context. The engine does not change.
+    /// The slots' capacity exceeds the new decoder's context, or the engine runs an encoder–decoder. The engine does not
+    /// change.
     pub fn replace_decoder(&mut self, decoder: Arc<Decoder<B>>) -> Result<(), SettingError> {
-        self.config.check(decoder.config())?;
-        self.next_decoder = Some(decoder);
+        let next = EngineModel::from(decoder);
+        if !next.is_kind_of(&self.model) {
+            let rule = "cannot replace an encoder–decoder";
+            return Err(SettingError::new("model", "a decoder", rule));
+        }
+        self.config.check(&next)?;
+        self.next_model = Some(next);
         if self.is_idle() {
             self.install(&mut |_| {});
         }
@@ -256,8 +272,7 @@ impl<B: Backend> Engine<B> {
     }
 
     fn allocate(&mut self) {
-        let (model, device) = (self.decoder.config(), self.decoder.device());
-        let slot = |_| Slot::new(model, self.config.capacity, &device);
+        let slot = |_| Slot::new(self.model.cache(self.config.capacity));
         self.slots = (0..self.config.slots).map(slot).collect();
     }
 

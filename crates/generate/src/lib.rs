@@ -10,7 +10,7 @@
 //! | type | purpose |
 //! |---|---|
 //! | [`generate()`], [`Generator`], [`GenerateOptions`] | one sequence from one prompt |
-//! | [`Engine`], [`EngineConfig`], [`Request`] | many requests at once over one decoder |
+//! | [`Engine`], [`EngineConfig`], [`Request`] | many requests at once over one decoder or encoder–decoder |
 //! | [`SamplerConfig`], [`ChooserConfig`] | how a token is chosen: temperature, truncation, penalties, bias, constraint |
 //! | [`SamplingDefaults`] | the settings of a model's `generation_config.json` |
 //! | [`Grammar`], [`Constraint`], [`GrammarSandbox`] | text that follows a JSON schema, an expression or a grammar |
@@ -74,7 +74,8 @@ pub use defaults::SamplingDefaults;
 pub use embedding::embed;
 pub use encoder_decoder::{TargetBeams, TargetGenerator};
 pub use engine::{
-    Counts, Ended, Engine, EngineConfig, Event, EventKind, Overflow, Request, RequestId,
+    Counts, Ended, Engine, EngineConfig, EngineModel, Event, EventKind, ModelSizes, Overflow,
+    Request, RequestId,
 };
 pub use error::{GenerateError, LogitsError, SettingError};
 pub use grammar::Grammar;

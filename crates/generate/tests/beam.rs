@@ -20,7 +20,7 @@ fn fixtures() -> PathBuf {
 }
 
 /// Whole numbers of an `expected.safetensors`, by name, and its metadata.
-struct Expected {
+pub struct Expected {
     bytes: Vec<u8>,
     header: Value,
     data: usize,
@@ -45,7 +45,7 @@ impl Expected {
         numbers.map(|bytes| i64::from_le_bytes(*bytes)).collect()
     }
 
-    fn tokens(&self, name: &str) -> Vec<u32> {
+    pub fn tokens(&self, name: &str) -> Vec<u32> {
         self.ids(name).into_iter().map(|id| id as u32).collect()
     }
 
@@ -55,7 +55,7 @@ impl Expected {
     }
 
     /// The first source without its padding.
-    fn source(&self) -> Vec<u32> {
+    pub fn source(&self) -> Vec<u32> {
         let (source, mask) = (self.tokens("source"), self.ids("mask"));
         let len = mask.len() / 2;
         let kept = source.iter().zip(&mask).take(len);
@@ -65,9 +65,9 @@ impl Expected {
     }
 }
 
-const MODELS: [&str; 5] = ["t5-relu", "t5-early", "t5-untied", "t5-silu", "mt5-untied"];
+pub const MODELS: [&str; 5] = ["t5-relu", "t5-early", "t5-untied", "t5-silu", "mt5-untied"];
 
-fn model(name: &str) -> (EncoderDecoder<Flex>, Expected) {
+pub fn model(name: &str) -> (EncoderDecoder<Flex>, Expected) {
     let folder = format!("encoder_decoder/{name}");
     let directory = HuggingFaceEncoderDecoder::open(&fixtures().join(&folder)).unwrap();
     let model = directory.model(&Default::default()).unwrap();

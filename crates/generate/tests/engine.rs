@@ -3,6 +3,7 @@
 
 mod deterministic;
 mod embedded;
+mod encoder_decoder;
 mod mixes;
 mod paused;
 mod refused;

@@ -20,7 +20,7 @@ use crate::context::{AttentionContext, reject_mask};
 use crate::encoder::RowGroup;
 use crate::error::ContextError;
 use crate::features::FeatureTable;
-use crate::heads::{merge_heads, normed, rotated, take_heads};
+use crate::heads::{joined_rows, merge_heads, normed, rotated, take_heads};
 use crate::kv_cache::{CachedRows, LayerCache};
 use crate::linear::Linear;
 use crate::norm::Norm;
@@ -132,17 +132,20 @@ impl<B: Backend> Attention<B> {
     ) -> Tensor<B, 3> {
         let (q, k, v) = self.project(x, angles);
         let mut first = 0;
-        let mixed = sequences
-            .into_iter()
-            .map(|CachedRows { rows: seq, cache }| {
-                let rows = |of: &Tensor<B, 4>| of.clone().narrow(2, first, seq);
-                let (q, k, v) = (rows(&q), rows(&k), rows(&v));
-                first += seq;
-                let offset = cache.as_ref().map_or(0, |cache| cache.len());
-                let mask = self.biased(AttentionMask::default(), offset, seq);
-                merge_heads(self.mix(q, k, v, mask, cache))
-            });
-        let mixed = joined(mixed.collect()); // [1, rows, heads · head_dim]
+        let mixed = sequences.into_iter().map(|sequence| {
+            let (seq, cache) = (sequence.rows, sequence.cache);
+            let rows = |of: &Tensor<B, 4>| of.clone().narrow(2, first, seq);
+            let (q, k, v) = (rows(&q), rows(&k), rows(&v));
+            first += seq;
+            let offset = cache.as_ref().map_or(0, |cache| cache.len());
+            let mask = AttentionMask {
+                bias: sequence.bias,
+                ..AttentionMask::default()
+            };
+            let mask = self.biased(mask, offset, seq);
+            merge_heads(self.mix(q, k, v, mask, cache))
+        });
+        let mixed = joined_rows(mixed.collect()); // [1, rows, heads · head_dim]
         self.out.forward(mixed, residual)
     }
 
@@ -162,7 +165,7 @@ impl<B: Backend> Attention<B> {
             let [count, len, width] = mixed.dims();
             mixed.reshape([1, count * len, width])
         });
-        let mixed = joined(mixed.collect()); // [1, rows, heads · head_dim]
+        let mixed = joined_rows(mixed.collect()); // [1, rows, heads · head_dim]
         self.out.forward(mixed, residual)
     }
 
@@ -289,17 +292,6 @@ impl<B: Backend> Attention<B> {
                 cache.put_sums(sums, seq);
                 mixed
             }
-        }
-    }
-}
-
-/// Concatenates rows, `[1, rows, width]` each; one tensor is not copied.
-fn joined<B: Backend>(mut rows: Vec<Tensor<B, 3>>) -> Tensor<B, 3> {
-    match (rows.len(), rows.pop()) {
-        (1, Some(only)) => only,
-        (_, last) => {
-            rows.extend(last);
-            Tensor::cat(rows, 1)
         }
     }
 }

@@ -22,6 +22,8 @@ mod config;
 
 pub use config::BlockConfig;
 
+use std::cell::RefCell;
+
 use burn::module::Module;
 use burn::tensor::Tensor;
 use burn::tensor::backend::Backend as BurnBackend;
@@ -30,7 +32,7 @@ use emberlm_kernels::{AttentionMask, Backend, ops};
 
 use crate::attention::Attention;
 use crate::config::Wiring;
-use crate::context::{AttentionContext, BlockContext, BlockMemory};
+use crate::context::{AttentionContext, BlockContext};
 use crate::cross_sublayer::CrossSublayer;
 use crate::dropout::dropout;
 use crate::encoder::RowGroup;
@@ -40,6 +42,10 @@ use crate::kv_cache::CachedRows;
 use crate::mixture::Routing;
 use crate::norm::Norm;
 use crate::position::RotaryTable;
+
+/// Computes the cross-attention of an input and adds the residual stream, the last argument, if given.
+type CrossAttend<'a, B> =
+    dyn Fn(&CrossSublayer<B>, Tensor<B, 3>, Option<Tensor<B, 3>>) -> Tensor<B, 3> + 'a;
 
 /// One block of a stack.
 ///
@@ -116,9 +122,36 @@ impl<B: Backend> Block<B> {
             memory,
             routings,
         } = context;
-        self.wired(x, memory, routings, |x, residual| {
+        let cross = memory.map(|memory| {
+            move |cross: &CrossSublayer<B>, x, residual| cross.attend(x, memory.clone(), residual)
+        });
+        let cross = cross.as_ref().map(|attend| attend as &CrossAttend<'_, B>);
+        self.wired(x, cross, routings, |x, residual| {
             self.attention.run(x, attention, residual)
         })
+    }
+
+    /// [`Block::run`] that also returns the weights of the cross-attention, `[batch, heads, seq, memory]`; `None` without
+    /// one.
+    pub(crate) fn run_with_cross_weights(
+        &self,
+        x: Tensor<B, 3>,
+        context: BlockContext<'_, B>,
+    ) -> (Tensor<B, 3>, Option<Tensor<B, 4>>) {
+        let (attention, memory) = (context.attention, context.memory);
+        let weights = RefCell::new(None);
+        let cross = memory.map(|memory| {
+            let weights = &weights;
+            move |cross: &CrossSublayer<B>, x: Tensor<B, 3>, residual| {
+                *weights.borrow_mut() = Some(cross.weights(x.clone(), memory.clone()));
+                cross.attend(x, memory.clone(), residual)
+            }
+        });
+        let cross = cross.as_ref().map(|attend| attend as &CrossAttend<'_, B>);
+        let x = self.wired(x, cross, context.routings, |x, residual| {
+            self.attention.run(x, attention, residual)
+        });
+        (x, weights.into_inner())
     }
 
     /// Maps the rows of several sequences, `[1, rows, d_model]`, to the same shape; see [`Attention::ragged`].
@@ -128,7 +161,16 @@ impl<B: Backend> Block<B> {
         angles: Option<&ops::Angles<B>>,
         sequences: Vec<CachedRows<'_, B>>,
     ) -> Tensor<B, 3> {
-        self.wired(x, None, None, |x, residual| {
+        let memories = sequences
+            .iter()
+            .filter_map(|sequence| Some((sequence.rows, sequence.memory?)));
+        let memories: Vec<_> = memories.collect();
+        let cross = |cross: &CrossSublayer<B>, x, residual| {
+            let attention = &cross.attention;
+            attention.ragged(x, &memories, residual)
+        };
+        let cross = (!memories.is_empty()).then_some(&cross as &CrossAttend<'_, B>);
+        self.wired(x, cross, None, |x, residual| {
             self.attention.ragged(x, angles, sequences, residual)
         })
     }
@@ -141,11 +183,11 @@ impl<B: Backend> Block<B> {
     }
 
     /// Runs the sublayers in the order of the wiring. `attend` computes the self-attention of its first argument and
-    /// adds the residual stream, its second argument, if given.
+    /// adds the residual stream, its second argument, if given; `cross_attend` does so for the cross-attention.
     fn wired(
         &self,
         x: Tensor<B, 3>,
-        memory: Option<BlockMemory<'_, B>>,
+        cross_attend: Option<&CrossAttend<'_, B>>,
         routings: Option<&mut Vec<Routing<B>>>,
         attend: impl FnOnce(Tensor<B, 3>, Option<Tensor<B, 3>>) -> Tensor<B, 3>,
     ) -> Tensor<B, 3> {
@@ -153,26 +195,25 @@ impl<B: Backend> Block<B> {
             Wiring::PreNorm => {
                 let normed = self.norm1.forward(x.clone());
                 let x = self.added(x, |residual| attend(normed, residual));
-                let x = self.crossed(x, memory, |cross, x, memory| {
+                let x = self.crossed(x, cross_attend, |cross, x, attend| {
                     let normed = self.cross_norm(cross, x.clone());
-                    self.added(x, |residual| cross.attend(normed, memory, residual))
+                    self.added(x, |residual| attend(cross, normed, residual))
                 });
                 self.feed(self.second_norm(x.clone()), x, routings)
             }
             Wiring::PostNorm => {
                 let attended = self.added(x.clone(), |residual| attend(x, residual));
                 let x = self.norm1.forward(attended);
-                let x = self.crossed(x, memory, |cross, x, memory| {
-                    let attended =
-                        self.added(x.clone(), |residual| cross.attend(x, memory, residual));
+                let x = self.crossed(x, cross_attend, |cross, x, attend| {
+                    let attended = self.added(x.clone(), |residual| attend(cross, x, residual));
                     self.cross_norm(cross, attended)
                 });
                 self.second_norm(self.feed(x.clone(), x, routings))
             }
             Wiring::OutputNorm => {
                 let x = self.added_normed(x.clone(), Some(&self.norm1), attend(x, None));
-                let x = self.crossed(x, memory, |cross, x, memory| {
-                    let attended = cross.attend(x.clone(), memory, None);
+                let x = self.crossed(x, cross_attend, |cross, x, attend| {
+                    let attended = attend(cross, x.clone(), None);
                     self.added_normed(x, cross.norm.as_ref(), attended)
                 });
                 let fed = self.feed_forward.forward(x.clone(), None, routings);
@@ -181,9 +222,9 @@ impl<B: Backend> Block<B> {
             Wiring::Sandwich => {
                 let normed = self.norm1.forward(x.clone());
                 let x = self.added_normed(x, self.norm1_after.as_ref(), attend(normed, None));
-                let x = self.crossed(x, memory, |cross, x, memory| {
+                let x = self.crossed(x, cross_attend, |cross, x, attend| {
                     let normed = self.cross_norm(cross, x.clone());
-                    let attended = cross.attend(normed, memory, None);
+                    let attended = attend(cross, normed, None);
                     self.added_normed(x, cross.norm_after.as_ref(), attended)
                 });
                 let normed = self.second_norm(x.clone());
@@ -193,12 +234,12 @@ impl<B: Backend> Block<B> {
             Wiring::Parallel { .. } => {
                 let normed = self.norm1.forward(x.clone());
                 let fed = self.second_norm(x.clone());
-                let branch = self.cross.as_ref().zip(memory);
+                let branch = self.cross.as_ref().zip(cross_attend);
                 let branch = branch
-                    .map(|(cross, memory)| (cross, self.cross_norm(cross, x.clone()), memory));
+                    .map(|(cross, attend)| (cross, self.cross_norm(cross, x.clone()), attend));
                 let mut x = self.added(x, |residual| attend(normed, residual));
-                if let Some((cross, normed, memory)) = branch {
-                    x = self.added(x, |residual| cross.attend(normed, memory, residual));
+                if let Some((cross, normed, attend)) = branch {
+                    x = self.added(x, |residual| attend(cross, normed, residual));
                 }
                 self.feed(fed, x, routings)
             }
@@ -209,11 +250,11 @@ impl<B: Backend> Block<B> {
     fn crossed(
         &self,
         x: Tensor<B, 3>,
-        memory: Option<BlockMemory<'_, B>>,
-        sublayer: impl FnOnce(&CrossSublayer<B>, Tensor<B, 3>, BlockMemory<'_, B>) -> Tensor<B, 3>,
+        attend: Option<&CrossAttend<'_, B>>,
+        sublayer: impl FnOnce(&CrossSublayer<B>, Tensor<B, 3>, &CrossAttend<'_, B>) -> Tensor<B, 3>,
     ) -> Tensor<B, 3> {
-        match (&self.cross, memory) {
-            (Some(cross), Some(memory)) => sublayer(cross, x, memory),
+        match (&self.cross, attend) {
+            (Some(cross), Some(attend)) => sublayer(cross, x, attend),
             (None, _) | (_, None) => x,
         }
     }

@@ -3,9 +3,12 @@
 //! A valid configuration can be larger than any machine. Counts use 128 bits, which products of the largest valid sizes
 //! do not overflow; results are clamped to `usize::MAX`.
 
+mod stacks;
 mod table;
 
-pub use table::{Component, ComponentParameters, table};
+pub(crate) use stacks::{encoder as encoder_counts, encoder_decoder as encoder_decoder_counts};
+pub use stacks::{encoder_decoder_table, encoder_table};
+pub use table::{Component, ComponentParameters, StackRole, table};
 
 use emberlm_kernels::{LINEAR_ATTENTION_CHUNK, Reach};
 use serde::Serialize;

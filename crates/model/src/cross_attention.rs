@@ -8,7 +8,7 @@ use emberlm_kernels::{AttentionMask, AttentionOptions, Backend, Precision, Reach
 
 use crate::attention::default_scale;
 use crate::config;
-use crate::heads::{merge_heads, normed, take_heads};
+use crate::heads::{joined_rows, merge_heads, normed, take_heads};
 use crate::init::{Initializer, OutputRole};
 use crate::linear::{Linear, LinearConfig};
 use crate::norm::{Norm, NormConfig};
@@ -195,6 +195,27 @@ impl<B: Backend> CrossAttention<B> {
         let (keys, values) = (memory.keys.clone(), memory.values.clone());
         let mixed = ops::attention(self.queries(x), keys, values, mask, self.options);
         self.out.forward(merge_heads(mixed), residual)
+    }
+
+    /// Maps the rows of several sequences, `[1, rows, d_model]`, to the same shape and adds `residual` if given.
+    /// `memories` has each sequence's number of rows and its memory. The linear layers process all rows at once.
+    pub(crate) fn ragged(
+        &self,
+        x: Tensor<B, 3>,
+        memories: &[(usize, &MemoryHeads<B>)],
+        residual: Option<Tensor<B, 3>>,
+    ) -> Tensor<B, 3> {
+        let queries = self.queries(x);
+        let mut first = 0;
+        let mixed = memories.iter().map(|&(rows, memory)| {
+            let queries = queries.clone().narrow(2, first, rows);
+            first += rows;
+            let (keys, values) = (memory.keys.clone(), memory.values.clone());
+            let mask = AttentionMask::default();
+            merge_heads(ops::attention(queries, keys, values, mask, self.options))
+        });
+        let mixed = joined_rows(mixed.collect()); // [1, rows, heads · head_dim]
+        self.out.forward(mixed, residual)
     }
 
     /// Computes the weights that [`CrossAttention::forward`] applies to the values: `[batch, heads, seq, memory]`.

@@ -30,10 +30,21 @@ impl<B: Backend> CrossSublayer<B> {
         memory: BlockMemory<'_, B>,
         residual: Option<Tensor<B, 3>>,
     ) -> Tensor<B, 3> {
-        let mask = AttentionMask {
-            padding: memory.padding,
-            ..AttentionMask::default()
-        };
-        self.attention.forward(x, memory.heads, mask, residual)
+        let heads = memory.heads;
+        self.attention.forward(x, heads, mask(memory), residual)
+    }
+
+    /// The weights that [`CrossSublayer::attend`] applies to the values: `[batch, heads, seq, memory]`.
+    pub(crate) fn weights(&self, x: Tensor<B, 3>, memory: BlockMemory<'_, B>) -> Tensor<B, 4> {
+        let heads = memory.heads;
+        self.attention.weights(x, heads, mask(memory))
+    }
+}
+
+/// The mask of a memory's padding.
+fn mask<B: Backend>(memory: BlockMemory<'_, B>) -> AttentionMask<B> {
+    AttentionMask {
+        padding: memory.padding,
+        ..AttentionMask::default()
     }
 }

@@ -23,7 +23,7 @@ mod t5;
 pub use config::{EncoderDecoderConfig, EncoderDecoderSettings, RelativePositions};
 pub use export::export;
 pub use hugging_face::{HuggingFaceEncoderDecoder, is_encoder_decoder_type};
-pub use relative_bias::{RelativeBias, RelativeStack};
+pub use relative_bias::{RelativeBias, RelativeStack, RelativeStackConfig};
 
 use burn::module::{Module, ParamId};
 use burn::tensor::backend::Backend as BurnBackend;
@@ -34,6 +34,7 @@ use emberlm_kernels::{Backend, HeadLossOptions};
 use crate::block::Block;
 use crate::config::Init;
 use crate::context::StackMemory;
+use crate::cross_attention::MemoryHeads;
 use crate::dropout::dropout;
 use crate::embeddings::Embeddings;
 use crate::init::Initializer;
@@ -154,6 +155,11 @@ impl<B: Backend> EncodedSource<B> {
     /// The encoder's final hidden states, `[batch, source, d_model]`. States at padding tokens have no meaning.
     pub fn states(&self) -> Tensor<B, 3> {
         self.states.clone()
+    }
+
+    /// The keys and values of block `layer`'s cross-attention, without padding; `None` if there is no such block.
+    pub(crate) fn memory(&self, layer: usize) -> Option<&MemoryHeads<B>> {
+        self.memory.blocks.get(layer)
     }
 
     /// Returns the sources with the given numbers, in this order; a number may occur several times.
@@ -277,5 +283,28 @@ impl<B: Backend> EncoderDecoder<B> {
     ) -> Vec<Tensor<B, 4>> {
         let x = self.embeddings.forward(&source.into(), 0);
         self.encoder.attention_weights(x, padding, None)
+    }
+
+    /// The weights of the decoder's self-attentions after the softmax, `[batch, heads, target, target]` per block. The
+    /// first target token is the start token.
+    pub fn decoder_attention_weights(
+        &self,
+        target: Tensor<B, 2, Int>,
+        source: &EncodedSource<B>,
+    ) -> Vec<Tensor<B, 4>> {
+        let x = self.embeddings.forward(&target.into(), 0);
+        self.decoder
+            .attention_weights(x, None, Some(&source.memory))
+    }
+
+    /// The weights of the decoder's cross-attentions after the softmax, `[batch, heads, target, source]` per block. The
+    /// first target token is the start token.
+    pub fn cross_attention_weights(
+        &self,
+        target: Tensor<B, 2, Int>,
+        source: &EncodedSource<B>,
+    ) -> Vec<Tensor<B, 4>> {
+        let x = self.embeddings.forward(&target.into(), 0);
+        self.decoder.cross_weights(x, &source.memory)
     }
 }

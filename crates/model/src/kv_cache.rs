@@ -9,6 +9,7 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 use emberlm_kernels::Backend;
 
 use crate::checked::DecoderConfig;
+use crate::cross_attention::MemoryHeads;
 
 pub use layer::LayerCache;
 pub use retention::ROLLBACK_TOKENS;
@@ -121,4 +122,8 @@ pub(crate) struct CachedRows<'a, B: BurnBackend> {
     pub(crate) rows: usize,
     /// Cache, for one block, of the sequence that the rows continue.
     pub(crate) cache: Option<&'a mut LayerCache<B>>,
+    /// Bias of the self-attention's scores, `[heads, rows, cached + rows]`.
+    pub(crate) bias: Option<Tensor<B, 3>>,
+    /// Keys and values of the cross-attention, if the block has one.
+    pub(crate) memory: Option<&'a MemoryHeads<B>>,
 }

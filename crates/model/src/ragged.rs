@@ -3,13 +3,19 @@
 //! Decoding is bound by the time to read the weights. A ragged pass therefore concatenates the tokens of all
 //! sequences to `[1, rows, d_model]`: embeddings, norms, linear layers and the head read their weights once for all
 //! rows. Only attention runs per sequence, over the sequence's own keys and values (or the sums of linear attention).
+//! In an encoder–decoder the sequences are targets; cross-attention runs per sequence too, over the keys and values of
+//! its source, which were computed once.
 
-use burn::tensor::{Int, Tensor, TensorData};
+use std::ops::Range;
+
+use burn::tensor::{Device, Int, Tensor, TensorData};
 
 use emberlm_kernels::Backend;
 
 use crate::decoder::Decoder;
+use crate::encoder_decoder::{EncodedSource, EncoderDecoder};
 use crate::kv_cache::{CachedRows, KvCache};
+use crate::stack::Stack;
 
 /// The output requested for one sequence of a ragged batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +53,15 @@ pub struct RaggedOutput<B: Backend> {
     pub hidden_sums: Option<Tensor<B, 2>>,
 }
 
+impl<B: Backend> Default for RaggedOutput<B> {
+    fn default() -> Self {
+        Self {
+            logits: None,
+            hidden_sums: None,
+        }
+    }
+}
+
 impl<B: Backend> Decoder<B> {
     /// Runs the chunks in one pass and returns the outputs that they request. Except for rounding, the logits of a
     /// chunk are those of [`Decoder::forward_cached`]: matrix products of another shape may add their terms in
@@ -54,9 +69,86 @@ impl<B: Backend> Decoder<B> {
     ///
     /// Each chunk's tokens must meet the requirements of [`Decoder::forward_cached`].
     pub fn ragged(&self, chunks: &mut [SequenceChunk<'_, B>]) -> RaggedOutput<B> {
-        let (mut ids, mut positions, mut logit_rows) = (Vec::new(), Vec::new(), Vec::new());
+        let rows = PassRows::of(chunks);
+        if rows.ids.is_empty() {
+            return RaggedOutput::default();
+        }
+        let device = self.device();
+        let positions = rows.positions(&device);
+        let mut x = self
+            .embeddings
+            .forward_at(rows.ids(&device), &positions, None);
+        let angles = self.stack.angles_at(&positions);
+        for (layer, block) in self.stack.blocks.iter().enumerate() {
+            let sequences = chunks.iter_mut().filter(|chunk| !chunk.tokens.is_empty());
+            let sequences = sequences.map(|chunk| CachedRows {
+                rows: chunk.tokens.len(),
+                cache: chunk.cache.layer(layer),
+                bias: None,
+                memory: None,
+            });
+            x = block.ragged(x, angles.of(layer), sequences.collect()); // [1, rows, d_model]
+        }
+        rows.output(x, &self.stack, |states| self.logits(states))
+    }
+}
+
+impl<B: Backend> EncoderDecoder<B> {
+    /// Runs the chunks of targets in one pass and returns the outputs that they request. `sources` has the source of
+    /// each chunk, in the same order. Except for rounding, the logits of a chunk are those of
+    /// [`EncoderDecoder::forward_cached`].
+    pub fn ragged(
+        &self,
+        chunks: &mut [SequenceChunk<'_, B>],
+        sources: &[&EncodedSource<B>],
+    ) -> RaggedOutput<B> {
+        let rows = PassRows::of(chunks);
+        if rows.ids.is_empty() {
+            return RaggedOutput::default();
+        }
+        let device = self.device();
+        let positions = rows.positions(&device);
+        let mut x = self
+            .embeddings
+            .forward_at(rows.ids(&device), &positions, None);
+        let bias = |chunk: &SequenceChunk<'_, B>| {
+            let (past, seq) = (chunk.cache.len(), chunk.tokens.len());
+            (seq > 0).then(|| self.decoder.relative_bias.bias(past, seq))
+        };
+        let biases: Vec<Option<Tensor<B, 3>>> = chunks.iter().map(bias).collect();
+        for (layer, block) in self.decoder.stack.blocks.iter().enumerate() {
+            let inputs = chunks.iter_mut().zip(&biases).zip(sources);
+            let inputs = inputs.filter(|((chunk, _), _)| !chunk.tokens.is_empty());
+            let sequences = inputs.map(|((chunk, bias), source)| CachedRows {
+                rows: chunk.tokens.len(),
+                cache: chunk.cache.layer(layer),
+                bias: bias.clone(),
+                memory: source.memory(layer),
+            });
+            x = block.ragged(x, None, sequences.collect()); // [1, rows, d_model]
+        }
+        rows.output(x, &self.decoder.stack, |states| {
+            self.lm_head.forward(states, &self.embeddings.tokens)
+        })
+    }
+}
+
+/// The rows of a pass: the tokens of all chunks, one chunk after the other.
+struct PassRows {
+    ids: Vec<i64>,
+    /// The position of each token in its sequence.
+    positions: Vec<i64>,
+    /// The rows whose logits are requested.
+    logits: Vec<i64>,
+    /// For each requested sum, the rows to add up.
+    summed: Vec<Range<usize>>,
+}
+
+impl PassRows {
+    fn of<B: Backend>(chunks: &[SequenceChunk<'_, B>]) -> Self {
+        let (mut ids, mut positions, mut logits) = (Vec::new(), Vec::new(), Vec::new());
         let mut summed = Vec::new();
-        for chunk in chunks.iter() {
+        for chunk in chunks {
             let (first, end) = (ids.len(), ids.len() + chunk.tokens.len());
             let offset = chunk.cache.len();
             ids.extend(chunk.tokens.iter().map(|&id| i64::from(id)));
@@ -71,47 +163,55 @@ impl<B: Backend> Decoder<B> {
                     end..end
                 }
             };
-            logit_rows.extend(rows.map(|row| row as i64));
+            logits.extend(rows.map(|row| row as i64));
         }
-        let total = ids.len();
-        let mut output = RaggedOutput {
-            logits: None,
-            hidden_sums: None,
-        };
-        if total == 0 {
-            return output;
+        Self {
+            ids,
+            positions,
+            logits,
+            summed,
         }
-        let device = self.device();
-        let positions =
-            Tensor::<B, 1, Int>::from_data(TensorData::new(positions, [total]), &device);
-        let ids = Tensor::<B, 2, Int>::from_data(TensorData::new(ids, [1, total]), &device);
-        let mut x = self.embeddings.forward_at(ids, &positions, None);
-        let angles = self.stack.angles_at(&positions);
-        for (layer, block) in self.stack.blocks.iter().enumerate() {
-            let sequences = chunks.iter_mut().filter(|chunk| !chunk.tokens.is_empty());
-            let sequences = sequences.map(|chunk| CachedRows {
-                rows: chunk.tokens.len(),
-                cache: chunk.cache.layer(layer),
-            });
-            x = block.ragged(x, angles.of(layer), sequences.collect()); // [1, rows, d_model]
-        }
-        let sums = summed.into_iter().map(|rows| {
+    }
+
+    /// `[1, rows]`.
+    fn ids<B: Backend>(&self, device: &Device<B>) -> Tensor<B, 2, Int> {
+        let shape = [1, self.ids.len()];
+        Tensor::from_data(TensorData::new(self.ids.clone(), shape), device)
+    }
+
+    /// `[rows]`.
+    fn positions<B: Backend>(&self, device: &Device<B>) -> Tensor<B, 1, Int> {
+        let shape = [self.positions.len()];
+        Tensor::from_data(TensorData::new(self.positions.clone(), shape), device)
+    }
+
+    /// Computes the requested outputs from the last block's output `[1, rows, d_model]`. `logits` maps the states after
+    /// the final norm to logits, `[1, rows, d_model]` to `[1, rows, vocab_size]`.
+    fn output<B: Backend>(
+        self,
+        mut x: Tensor<B, 3>,
+        stack: &Stack<B>,
+        logits: impl FnOnce(Tensor<B, 3>) -> Tensor<B, 3>,
+    ) -> RaggedOutput<B> {
+        let sums = self.summed.into_iter().map(|rows| {
             let states = x.clone().narrow(1, rows.start, rows.len());
-            self.stack.finish(states).sum_dim(1).squeeze_dim(1) // [1, d_model]
+            stack.finish(states).sum_dim(1).squeeze_dim(1) // [1, d_model]
         });
         let sums: Vec<Tensor<B, 2>> = sums.collect();
-        output.hidden_sums = (!sums.is_empty()).then(|| Tensor::cat(sums, 0));
-        let rows = logit_rows.len();
+        let mut output = RaggedOutput {
+            hidden_sums: (!sums.is_empty()).then(|| Tensor::cat(sums, 0)),
+            logits: None,
+        };
+        let rows = self.logits.len();
         if rows == 0 {
             return output;
         }
-        if rows < total {
-            let logit_rows =
-                Tensor::<B, 1, Int>::from_data(TensorData::new(logit_rows, [rows]), &device);
-            x = x.select(1, logit_rows);
+        if rows < self.ids.len() {
+            let requested = TensorData::new(self.logits, [rows]);
+            let requested = Tensor::<B, 1, Int>::from_data(requested, &x.device());
+            x = x.select(1, requested);
         }
-        let logits = self.logits(self.stack.finish(x)); // [1, rows, vocab_size]
-        output.logits = Some(logits.reshape([rows, self.config().vocab_size()]));
+        output.logits = Some(logits(stack.finish(x)).squeeze_dim(0)); // [rows, vocab_size]
         output
     }
 }

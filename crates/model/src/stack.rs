@@ -314,6 +314,22 @@ impl<B: Backend> Stack<B> {
         weights
     }
 
+    /// Computes the weights of every block's cross-attention without a cache: `[batch, heads, seq, memory]` each. The
+    /// context must have a memory.
+    pub(crate) fn run_cross_weights(
+        &self,
+        mut x: Tensor<B, 3>,
+        context: StackContext<'_, B>,
+    ) -> Vec<Tensor<B, 4>> {
+        let mut all = Vec::with_capacity(self.blocks.len());
+        for (layer, block) in self.blocks.iter().enumerate() {
+            let (next, weights) = block.run_with_cross_weights(x, self.context(layer, &context));
+            x = next;
+            all.extend(weights);
+        }
+        all
+    }
+
     /// Returns the context of block `layer`, without a cache.
     pub(crate) fn context<'a>(
         &'a self,

@@ -10,6 +10,7 @@
     missing_docs
 )]
 
+mod attentions;
 mod components;
 mod decoder;
 mod encoder;

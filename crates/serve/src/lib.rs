@@ -2,7 +2,8 @@
 //!
 //! | type | purpose |
 //! |---|---|
-//! | [`load()`], [`LoadPlan`], [`ServeOptions`] | starts a model's engine |
+//! | [`load()`], [`LoadPlan`], [`ServeOptions`] | starts a decoder's engine |
+//! | [`EncoderPlan`], [`EncoderDecoderPlan`] | the same for encoders and encoder–decoders |
 //! | [`ServedModel`], [`Worker`] | a served model, and the thread of its engine |
 //! | [`api::Service`], [`api::router`] | serves models over HTTP |
 //! | [`Limits`] | the limits of a request |
@@ -59,7 +60,9 @@
 //! | `connection` | write timeouts, and which connection to close when there are too many |
 //! | `held_body` | a response body that keeps a value alive until it is sent |
 //! | [`api`] | the HTTP API: OpenAI-compatible endpoints, and the page's requests |
-//! | [`model`], [`worker`] | a served model, and the thread that runs it |
+//! | [`model`], [`worker`] | a served model, and the thread that runs its engine |
+//! | [`worker_engine`] | the interface of the engines |
+//! | `embedding_engine` | embeds the texts of concurrent requests with an encoder |
 //! | [`mod@load`] | loads a model directory for serving |
 //! | [`grammars`] | grammars for constrained output: vetted, compiled and cached |
 //! | [`limits`] | the limits of a request |
@@ -76,6 +79,7 @@
 pub mod api;
 mod asset;
 mod connection;
+mod embedding_engine;
 pub mod grammars;
 mod held_body;
 pub mod hosts;
@@ -92,12 +96,15 @@ pub mod tail;
 mod tools;
 pub mod watch;
 pub mod worker;
+pub mod worker_engine;
 
+pub use embedding_engine::{EmbeddingConfig, EmbeddingEngine};
 pub use emberlm_generate::SamplingDefaults;
 pub use hosts::Hosts;
 pub use limits::Limits;
-pub use load::{LoadError, LoadPlan, Loaded, ServeOptions, load};
-pub use model::{Card, ServedModel};
+pub use load::{EncoderDecoderPlan, EncoderPlan, LoadError, LoadPlan, Loaded, ServeOptions, load};
+pub use model::{Card, ServedKind, ServedModel};
 pub use request_log::{RequestLog, RequestRecord};
 pub use server::{Server, ServerError};
 pub use worker::{Replacer, Worker};
+pub use worker_engine::WorkerEngine;

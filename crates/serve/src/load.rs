@@ -1,4 +1,7 @@
-//! Loads a model directory for serving.
+//! Loads a model directory for serving: a decoder's here, the others in `encoder` and `encoder_decoder`.
+
+mod encoder;
+mod encoder_decoder;
 
 use std::fs;
 use std::io;
@@ -14,8 +17,10 @@ use emberlm_model::{Decoder, count};
 use emberlm_tokenizer::Tokenizer;
 use emberlm_tokenizer::chat::ChatEncoder;
 
-use crate::model::{Card, ChatFormat, ServedModel, Tables};
+use crate::model::{Card, ChatFormat, ServedKind, ServedModel, Tables};
 use crate::worker::{Replacer, Worker};
+pub use encoder::EncoderPlan;
+pub use encoder_decoder::{EncoderDecoderPlan, encoder_decoder_defaults};
 
 /// The memory for all slots' caches in bytes, if the number of slots is automatic.
 const CACHE_BYTES: usize = 1 << 30;
@@ -50,7 +55,7 @@ pub struct Loaded<B: Backend> {
     /// The model, for a [`Service`](crate::api::Service).
     pub served: ServedModel,
     /// Replaces the model's weights while it is served.
-    pub replacer: Replacer<B>,
+    pub replacer: Replacer<Engine<B>>,
     /// The memory of all slots' caches in bytes.
     pub cache_bytes: usize,
 }
@@ -132,9 +137,8 @@ impl<'a> LoadPlan<'a> {
     pub fn engine(&self) -> EngineConfig {
         let config = self.model.config();
         let one = count::kv_cache(config, self.context);
-        let fitting = || (CACHE_BYTES / one.max(1)).clamp(1, MAX_SLOTS);
         EngineConfig {
-            slots: self.options.slots.unwrap_or_else(fitting),
+            slots: self.options.slots.unwrap_or_else(|| fitting_slots(one)),
             capacity: self.context,
             deterministic: self.options.deterministic,
             ..EngineConfig::for_model(config)
@@ -174,7 +178,9 @@ impl<'a> LoadPlan<'a> {
             tool_chat,
             sampling: options.sampling,
             stop_tokens: model.stop_tokens(Some(&tokenizer)),
-            beginning: model.beginning(&tokenizer),
+            kind: ServedKind::Decoder {
+                beginning: model.beginning(&tokenizer),
+            },
             card: Box::new(move || card.clone()),
             tokenizer,
             worker,
@@ -186,6 +192,11 @@ impl<'a> LoadPlan<'a> {
             cache_bytes,
         })
     }
+}
+
+/// The number of slots whose caches of `bytes` each fit the memory for caches.
+fn fitting_slots(bytes: usize) -> usize {
+    (CACHE_BYTES / bytes.max(1)).clamp(1, MAX_SLOTS)
 }
 
 /// Starts the engine of a model whose weights are loaded. Combines [`LoadPlan::new`] and [`LoadPlan::load`].

@@ -2,11 +2,12 @@
 
 use std::sync::{Arc, OnceLock};
 
+use emberlm_checkpoint::ModelKind;
 use emberlm_generate::{
     Constraint, Grammar, GrammarSandbox, SamplingDefaults, SettingError, Vocabulary,
 };
-use emberlm_tokenizer::Tokenizer;
 use emberlm_tokenizer::chat::{ChatEncoder, Stops};
+use emberlm_tokenizer::{SequenceEncoder, Tokenizer, TokenizerError};
 use serde::Serialize;
 
 use crate::grammars::{GrammarError, Grammars, ToCompile};
@@ -31,14 +32,62 @@ pub struct ServedModel {
     pub sampling: SamplingDefaults,
     /// The ids that end a text.
     pub stop_tokens: Vec<u32>,
-    /// The id that begins a text when the prompt is empty.
-    pub beginning: Option<u32>,
+    /// The kind of the model.
+    pub kind: ServedKind,
     /// Creates the description. Called for each request, since a run may still be training.
     pub card: Box<dyn Fn() -> Card + Send + Sync>,
     /// The thread that runs the model.
     pub worker: Worker,
     /// Lazily computed tables.
     pub tables: Tables,
+}
+
+/// The kind of a served model, which decides its endpoints and how it reads texts.
+#[derive(Debug)]
+pub enum ServedKind {
+    /// Continues prompts. Embeds texts by the mean of their states.
+    Decoder {
+        /// The id that begins a text when the prompt is empty.
+        beginning: Option<u32>,
+    },
+    /// Embeds texts by the model's pooling and normalization. The tokenizer's template adds the special tokens of a
+    /// text.
+    Encoder(SequenceEncoder),
+    /// Generates a target for each prompt, which is its source. The tokenizer's template adds the special tokens of a
+    /// source.
+    EncoderDecoder(SequenceEncoder),
+}
+
+/// A use of a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Task {
+    /// Generating an answer to a prompt.
+    Generation,
+    /// Continuing a prompt and the first tokens of its answer.
+    Continuation,
+    /// Embedding texts.
+    Embedding,
+}
+
+impl ServedKind {
+    /// The kind, for messages.
+    pub(crate) fn name(&self) -> &'static str {
+        let kind = match self {
+            Self::Decoder { .. } => ModelKind::Decoder,
+            Self::Encoder(_) => ModelKind::Encoder,
+            Self::EncoderDecoder(_) => ModelKind::EncoderDecoder,
+        };
+        kind.name()
+    }
+
+    /// Returns true if models of this kind are used for a task.
+    pub(crate) fn supports(&self, task: Task) -> bool {
+        match (self, task) {
+            (Self::Decoder { .. }, _) => true,
+            (Self::Encoder(_), task) => task == Task::Embedding,
+            (Self::EncoderDecoder(_), task) => task == Task::Generation,
+        }
+    }
 }
 
 /// A model's format for conversations.
@@ -93,6 +142,51 @@ impl ServedModel {
         self.name == name || self.aliases.iter().any(|alias| alias == name)
     }
 
+    /// The token ids of a prompt or of a text to embed. There may be none.
+    ///
+    /// # Errors
+    /// The tokenizer cannot encode the text.
+    pub(crate) fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
+        match &self.kind {
+            ServedKind::Decoder { beginning } => {
+                let ids = self.tokenizer.encode_prompt(text)?;
+                Ok(match (ids.is_empty(), beginning) {
+                    (true, Some(beginning)) => vec![*beginning],
+                    _ => ids,
+                })
+            }
+            ServedKind::Encoder(sequences) | ServedKind::EncoderDecoder(sequences) => {
+                Ok(sequences.encode(text)?.ids)
+            }
+        }
+    }
+
+    /// The number of tokens that an answer to a prompt may have.
+    pub(crate) fn room(&self, prompt_tokens: usize) -> usize {
+        let context = self.worker.limits().context;
+        match &self.kind {
+            ServedKind::Decoder { .. } => context.saturating_sub(prompt_tokens),
+            // The context holds the target only.
+            ServedKind::Encoder(_) | ServedKind::EncoderDecoder(_) => context,
+        }
+    }
+
+    /// The tokens before the first token of an answer to `prompt`.
+    pub(crate) fn before_answer<'a>(&self, prompt: &'a [u32]) -> &'a [u32] {
+        match &self.kind {
+            ServedKind::Decoder { .. } => prompt,
+            ServedKind::Encoder(_) | ServedKind::EncoderDecoder(_) => &[],
+        }
+    }
+
+    /// The vector of a text from its engine's output.
+    pub(crate) fn embedding(&self, output: Vec<f32>) -> Vec<f32> {
+        match &self.kind {
+            ServedKind::Encoder(_) => output,
+            ServedKind::Decoder { .. } | ServedKind::EncoderDecoder(_) => unit(&output),
+        }
+    }
+
     /// The format for conversations with or without tools.
     pub(crate) fn chat_format(&self, with_tools: bool) -> Option<&ChatFormat> {
         let of_tools = self.tool_chat.as_ref().filter(|_| with_tools);
@@ -141,7 +235,7 @@ impl ServedModel {
     }
 
     fn vocabulary(&self) -> Result<Vocabulary, SettingError> {
-        let mut texts = token_texts(&self.tokenizer, self.worker.model().vocab_size())?;
+        let mut texts = token_texts(&self.tokenizer, self.worker.sizes().vocab_size)?;
         // Call markers are part of an answer even if they are special tokens.
         if let Some(format) = self.tool_format() {
             for (name, id) in self.tokenizer.special_tokens() {
@@ -160,6 +254,17 @@ impl ServedModel {
         let formats = self.chat.iter().chain(&self.tool_chat);
         let of_answers = formats.flat_map(|chat| &chat.stops.tokens);
         self.stop_tokens.iter().chain(of_answers).copied().collect()
+    }
+}
+
+/// Scales a vector to unit length, like OpenAI's embeddings.
+fn unit(vector: &[f32]) -> Vec<f32> {
+    let squares: f64 = vector.iter().map(|&x| f64::from(x).powi(2)).sum();
+    let length = squares.sqrt();
+    let scaled = |&x: &f32| (f64::from(x) / length) as f32;
+    match length > 0.0 {
+        true => vector.iter().map(scaled).collect(),
+        false => vector.to_vec(),
     }
 }
 

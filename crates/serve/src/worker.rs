@@ -16,13 +16,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::thread;
 
-use emberlm_generate::{
-    Counts, Engine, EngineConfig, Event, EventKind, GenerateError, Request, RequestId,
-};
-use emberlm_kernels::Backend;
-use emberlm_model::{Decoder, DecoderConfig};
+use emberlm_generate::{Counts, Event, EventKind, GenerateError, ModelSizes, Request, RequestId};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+
+use crate::worker_engine::{EngineLimits, Work, WorkerEngine};
 
 /// A command that a worker rejected.
 #[derive(Debug, thiserror::Error)]
@@ -52,20 +50,20 @@ pub struct Worker {
     limit: usize,
     tickets: Arc<AtomicU64>,
     shared: Arc<Mutex<Shared>>,
-    config: EngineConfig,
+    limits: EngineLimits,
 }
 
 /// The state that the thread last reported.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Shared {
     counts: Counts,
-    model: DecoderConfig,
+    sizes: ModelSizes,
 }
 
-/// Replaces the thread's decoder.
+/// Replaces the model of the thread's engine `E`.
 #[derive(Debug)]
-pub struct Replacer<B: Backend> {
-    decoders: Sender<Arc<Decoder<B>>>,
+pub struct Replacer<E: WorkerEngine> {
+    models: Sender<E::Replacement>,
     commands: Sender<Command>,
 }
 
@@ -81,15 +79,8 @@ enum Command {
     CancelSample(u64, usize),
     /// Enough events of a paused request were consumed.
     Resume(u64),
-    /// A new decoder is available.
+    /// A new model is available.
     Replace,
-}
-
-/// A request to the engine.
-#[derive(Debug)]
-enum Work {
-    Generate(Box<Request>),
-    Embed(Vec<Vec<u32>>),
 }
 
 /// A running or waiting request. Dropping it ends the request.
@@ -117,12 +108,12 @@ impl Worker {
     ///
     /// # Errors
     /// The operating system cannot start a thread.
-    pub fn start<B: Backend>(engine: Engine<B>, limit: usize) -> io::Result<(Self, Replacer<B>)> {
+    pub fn start<E: WorkerEngine>(engine: E, limit: usize) -> io::Result<(Self, Replacer<E>)> {
         let (commands, taken) = mpsc::channel();
-        let (decoders, next) = mpsc::channel();
+        let (models, next) = mpsc::channel();
         let shared = Arc::new(Mutex::new(Shared {
             counts: engine.counts(),
-            model: engine.decoder().config().clone(),
+            sizes: engine.sizes(),
         }));
         let worker = Self {
             commands: commands.clone(),
@@ -130,13 +121,12 @@ impl Worker {
             limit,
             tickets: Arc::default(),
             shared: Arc::clone(&shared),
-            config: *engine.config(),
+            limits: engine.limits(),
         };
         let thread = Thread {
-            published: Arc::clone(engine.decoder()),
             engine,
             commands: taken,
-            decoders: next,
+            models: next,
             shared,
             heard: HashMap::new(),
             numbers: HashMap::new(),
@@ -145,7 +135,7 @@ impl Worker {
             .name("engine".to_owned())
             .spawn(move || thread.run())?;
         // The replacer's end does not keep the thread alive.
-        Ok((worker, Replacer { decoders, commands }))
+        Ok((worker, Replacer { models, commands }))
     }
 
     /// Submits a request to the engine.
@@ -166,7 +156,7 @@ impl Worker {
 
     async fn give(&self, work: Work) -> Result<Ticket, Refusal> {
         let beyond = match &work {
-            Work::Generate(request) => request.samples.saturating_sub(self.config.slots),
+            Work::Generate(request) => request.samples.saturating_sub(self.limits.slots),
             // They take turns in half of the slots.
             Work::Embed(_) => 0,
         };
@@ -219,27 +209,27 @@ impl Worker {
         self.shared().counts
     }
 
-    /// The model that runs.
-    pub fn model(&self) -> DecoderConfig {
-        self.shared().model
+    /// The sizes of the model that runs.
+    pub fn sizes(&self) -> ModelSizes {
+        self.shared().sizes
     }
 
-    /// The configuration of the engine.
-    pub fn config(&self) -> &EngineConfig {
-        &self.config
+    /// The limits of the engine.
+    pub fn limits(&self) -> EngineLimits {
+        self.limits
     }
 
     fn shared(&self) -> Shared {
-        let shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-        shared.clone()
+        *self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<B: Backend> Replacer<B> {
-    /// Gives another decoder, which takes over once all that runs has ended; what waits then waits for it. Whether
-    /// there is a thread to take it. A decoder whose context is shorter than the engine's is rejected.
-    pub fn replace(&self, decoder: Arc<Decoder<B>>) -> bool {
-        self.decoders.send(decoder).is_ok() && self.commands.send(Command::Replace).is_ok()
+impl<E: WorkerEngine> Replacer<E> {
+    /// Replaces the model once all running requests have ended; waiting requests start on the new model. Returns false if
+    /// the thread has ended. A model that does not fit, such as a decoder with a shorter context than the engine's, is
+    /// ignored.
+    pub fn replace(&self, model: E::Replacement) -> bool {
+        self.models.send(model).is_ok() && self.commands.send(Command::Replace).is_ok()
     }
 }
 
@@ -296,19 +286,17 @@ struct Listener {
     backlog: Arc<Backlog>,
 }
 
-struct Thread<B: Backend> {
-    engine: Engine<B>,
+struct Thread<E: WorkerEngine> {
+    engine: E,
     commands: Receiver<Command>,
-    decoders: Receiver<Arc<Decoder<B>>>,
+    models: Receiver<E::Replacement>,
     shared: Arc<Mutex<Shared>>,
-    /// The newest replacement decoder.
-    published: Arc<Decoder<B>>,
     heard: HashMap<RequestId, Listener>,
     /// The requests by their tickets.
     numbers: HashMap<u64, RequestId>,
 }
 
-impl<B: Backend> Thread<B> {
+impl<E: WorkerEngine> Thread<E> {
     fn run(mut self) {
         loop {
             if self.engine.is_idle() {
@@ -345,11 +333,7 @@ impl<B: Backend> Thread<B> {
                 listener,
                 answer,
             } => {
-                let submitted = match work {
-                    Work::Generate(request) => self.engine.submit(*request),
-                    Work::Embed(texts) => self.engine.submit_embedding(texts),
-                };
-                let answered = submitted.map(|id| {
+                let answered = self.engine.submit(work).map(|id| {
                     self.heard.insert(id, listener);
                     self.numbers.insert(ticket, id);
                 });
@@ -374,9 +358,8 @@ impl<B: Backend> Thread<B> {
             }
             Command::Replace => {
                 // The last of several counts.
-                if let Some(decoder) = self.decoders.try_iter().last() {
-                    // One that does not fit is left out: running sequences continue with the current decoder.
-                    let _ = self.engine.replace_decoder(decoder);
+                if let Some(model) = self.models.try_iter().last() {
+                    self.engine.replace(model);
                 }
             }
         }
@@ -425,11 +408,9 @@ impl<B: Backend> Thread<B> {
 
     fn publish(&mut self) {
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-        shared.counts = self.engine.counts();
-        let decoder = self.engine.decoder();
-        if !Arc::ptr_eq(decoder, &self.published) {
-            shared.model = decoder.config().clone();
-            self.published = Arc::clone(decoder);
-        }
+        *shared = Shared {
+            counts: self.engine.counts(),
+            sizes: self.engine.sizes(),
+        };
     }
 }

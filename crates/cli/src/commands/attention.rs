@@ -1,54 +1,54 @@
 //! `emberlm attention`: plots or summarizes the attention weights of each head.
 
-use burn::tensor::{Device, Int, Tensor, TensorData};
-use emberlm_checkpoint::Model;
-use emberlm_kernels::TrainingBackend;
+pub mod weights;
+
 use emberlm_tokenizer::Tokenizer;
 use serde::Serialize;
 
 use crate::args::AttentionArgs;
-use crate::backend::Job;
 use crate::error::CliError;
-use crate::head_habits::HeadHabits;
-use crate::model::{self, needed};
+use crate::head_habits::{AttentionPattern, HeadHabits};
 use crate::output::{Align, Table, print, print_json};
+use crate::plot::heat_map::Reach;
 use crate::plot::{Format, HeatMap, Page, PictureFile, heat_map, token_label};
+use weights::{Attended, Subject, Weights};
 
 /// Computes the attention weights, then plots or summarizes them.
 pub fn run(args: AttentionArgs) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
-    let model = model::open(&args.model)?;
-    let tokenizer = model.tokenizer()?;
-    let tokens = match &args.prompt {
-        Some(text) => needed(tokenizer.as_ref(), &args.model)?.encode_prompt(text)?,
-        None => args.tokens.clone().unwrap_or_default(),
-    };
-    let config = model.config();
-    config.check_tokens(&tokens)?;
-    if tokens.len() == 1 {
-        return Err(CliError::new("a single token attends only to itself").hint("pass more tokens"));
-    }
+    let subject = Subject::open(&args)?;
+    let pattern = subject.pattern();
+    let (layers, heads) = subject.sizes();
     let choice = Choice {
-        layers: chosen("layer", args.layer, config.n_layers())?,
-        heads: chosen("head", args.head, config.heads())?,
+        layers: chosen("layer", args.layer, layers)?,
+        heads: chosen("head", args.head, heads)?,
     };
-    if let Some(file) = &args.out {
-        check_size(file, &choice, tokens.len())?;
-    }
-    let weights = backend.run(Weights {
-        model: &model,
-        tokens: &tokens,
-        choice: &choice,
+    let check = |queries: usize, keys: usize| {
+        if pattern != AttentionPattern::Cross && keys == 1 {
+            return Err(CliError::new("one token attends only to itself").hint("give more tokens"));
+        }
+        match &args.out {
+            Some(file) => check_size(file, &choice, (queries, keys), reach(pattern)),
+            None => Ok(()),
+        }
+    };
+    let attended = backend.run(Weights {
+        subject: &subject,
+        layers: &choice.layers,
+        heads: &choice.heads,
+        check: &check,
     })??;
-    let labels = labels(&tokens, tokenizer.as_ref());
-    let summary = summary(tokens, &choice, &weights);
+    let summary = Summary::new(&choice, &attended, pattern);
     if let Some(file) = &args.out {
+        let tokenizer = subject.tokenizer.as_ref();
         let picture = HeatMap {
-            title: format!("Attention of {}", args.model.display()),
+            title: format!("{} of {}", subject.name(), args.model.display()),
             layers: &choice.layers,
             heads: &choice.heads,
-            tokens: &labels,
-            weights: &|layer, head| &weights[layer][head],
+            queries: &labels(&attended.queries, tokenizer),
+            keys: &labels(&attended.keys, tokenizer),
+            reach: reach(pattern),
+            weights: &|layer, head| &attended.weights[layer][head],
         };
         let page = Page {
             title: &picture.title,
@@ -68,20 +68,37 @@ pub fn run(args: AttentionArgs) -> Result<(), CliError> {
     }
 }
 
+/// The keys that a query may attend to.
+fn reach(pattern: AttentionPattern) -> Reach {
+    match pattern {
+        AttentionPattern::Causal => Reach::Causal,
+        AttentionPattern::Full | AttentionPattern::Cross => Reach::Full,
+    }
+}
+
 /// Maximum number of cells in an SVG picture, which makes about 30 MB of text.
 const MOST_SVG_CELLS: usize = 250_000;
 
 /// Rejects pictures that are too large for viewers.
-fn check_size(file: &PictureFile, choice: &Choice, tokens: usize) -> Result<(), CliError> {
+fn check_size(
+    file: &PictureFile,
+    choice: &Choice,
+    (queries, keys): (usize, usize),
+    reach: Reach,
+) -> Result<(), CliError> {
     let (layers, heads) = (choice.layers.len(), choice.heads.len());
     if !heat_map::fits(layers, heads) {
         let message = format!("{layers} layers of {heads} heads are too many for one picture");
         return Err(CliError::new(message).hint("select some with --layer N or --head N"));
     }
-    let cells = heat_map::cells(layers, heads, tokens);
+    let cells = heat_map::cells((layers, heads), (queries, keys), reach);
+    let tokens = match queries == keys {
+        true => format!("{keys} tokens"),
+        false => format!("{queries} by {keys} tokens"),
+    };
     if file.format != Format::Png && cells > MOST_SVG_CELLS {
         let message = format!(
-            "a picture as SVG has at most {MOST_SVG_CELLS} cells; {layers} layers of {heads} heads and {tokens} tokens have {cells}"
+            "a picture as SVG has at most {MOST_SVG_CELLS} cells; {layers} layers of {heads} heads and {tokens} have {cells}"
         );
         return Err(CliError::new(message)
             .hint("use a .png file, or select some panels with --layer N or --head N"));
@@ -107,34 +124,6 @@ fn chosen(name: &str, number: Option<usize>, count: usize) -> Result<Vec<usize>,
     }
 }
 
-/// Attention weights by selected layer, then head. Rows are queries.
-type HostWeights = Vec<Vec<Vec<f32>>>;
-
-struct Weights<'a> {
-    model: &'a Model,
-    tokens: &'a [u32],
-    choice: &'a Choice,
-}
-
-impl Job for Weights<'_> {
-    type Output = Result<HostWeights, CliError>;
-
-    fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
-        let decoder = self.model.decoder::<B::InnerBackend>(&device)?;
-        let ids: Vec<i64> = self.tokens.iter().map(|&id| i64::from(id)).collect();
-        let ids = TensorData::new(ids, [1, self.tokens.len()]);
-        let ids = Tensor::<B::InnerBackend, 2, Int>::from_data(ids, &device); // [1, seq]
-        let layers = decoder.attention_weights(ids).into_iter().enumerate();
-        let layers = layers.filter(|(layer, _)| self.choice.layers.contains(layer));
-        let heads = |weights: Tensor<B::InnerBackend, 4>| {
-            let head = |&head: &usize| weights.clone().narrow(1, head, 1).into_data();
-            let data = self.choice.heads.iter().map(head);
-            data.map(|data| data.iter::<f32>().collect()).collect()
-        };
-        Ok(layers.map(|(_, weights)| heads(weights)).collect())
-    }
-}
-
 fn labels(tokens: &[u32], tokenizer: Option<&Tokenizer>) -> Vec<String> {
     let bytes = |id| tokenizer.and_then(|tokenizer| tokenizer.decode_bytes(&[id]).ok());
     let label = |&id: &u32| match bytes(id) {
@@ -147,7 +136,11 @@ fn labels(tokens: &[u32], tokenizer: Option<&Tokenizer>) -> Vec<String> {
 /// The output of `--json`.
 #[derive(Serialize)]
 struct Summary {
+    /// The tokens that are attended to.
     tokens: Vec<u32>,
+    /// The tokens that attend, if they are others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target: Option<Vec<u32>>,
     heads: Vec<Head>,
 }
 
@@ -159,18 +152,26 @@ struct Head {
     habits: HeadHabits,
 }
 
-fn summary(tokens: Vec<u32>, choice: &Choice, weights: &HostWeights) -> Summary {
-    let mut heads = Vec::new();
-    for (&layer, weights) in choice.layers.iter().zip(weights) {
-        for (&head, weights) in choice.heads.iter().zip(weights) {
-            heads.push(Head {
-                layer,
-                head,
-                habits: HeadHabits::of(weights, tokens.len()),
-            });
+impl Summary {
+    fn new(choice: &Choice, attended: &Attended, pattern: AttentionPattern) -> Self {
+        let keys = attended.keys.len();
+        let mut heads = Vec::new();
+        for (&layer, weights) in choice.layers.iter().zip(&attended.weights) {
+            for (&head, weights) in choice.heads.iter().zip(weights) {
+                heads.push(Head {
+                    layer,
+                    head,
+                    habits: HeadHabits::of(weights, keys, pattern),
+                });
+            }
+        }
+        let crosses = pattern == AttentionPattern::Cross;
+        Self {
+            tokens: attended.keys.clone(),
+            target: crosses.then(|| attended.queries.clone()),
+            heads,
         }
     }
-    Summary { tokens, heads }
 }
 
 /// The table's column headings.
@@ -179,12 +180,15 @@ const HEADINGS: [&str; 6] = ["layer", "head", "entropy", "distance", "previous",
 impl Head {
     fn cells(&self) -> Vec<String> {
         let habits = &self.habits;
+        let optional = |value: Option<f64>, decimals: usize| {
+            value.map_or("-".to_owned(), |value| format!("{value:.decimals$}"))
+        };
         vec![
             self.layer.to_string(),
             self.head.to_string(),
             format!("{:.3}", habits.entropy),
-            format!("{:.2}", habits.distance),
-            format!("{:.3}", habits.previous),
+            optional(habits.distance, 2),
+            optional(habits.previous, 3),
             format!("{:.3}", habits.first),
         ]
     }

@@ -1,8 +1,14 @@
 //! `emberlm info`: parameters, operations and memory of a model.
 
+mod stacks;
+
 use std::path::Path;
 
-use emberlm_model::count::{self, Component, ComponentParameters, Flops, Memory, Parameters};
+use emberlm_checkpoint::ModelKind;
+
+use emberlm_model::count::{
+    self, Component, ComponentParameters, Flops, Memory, Parameters, StackRole,
+};
 use emberlm_model::{DecoderConfig, ModelConfig, families};
 use emberlm_system::nearest::nearest;
 use emberlm_tokenizer::TokenizerSpec;
@@ -22,7 +28,16 @@ pub fn run(args: InfoArgs) -> Result<(), CliError> {
     };
     let info = match families::preset(subject) {
         Some(preset) => of_preset(&preset, args.vocab_size)?,
-        None => of_model(Path::new(subject), args.vocab_size)?,
+        None => {
+            let path = Path::new(subject);
+            check_model(path, args.vocab_size)?;
+            match ModelKind::of(path) {
+                ModelKind::Decoder => of_model(path)?,
+                kind @ (ModelKind::Encoder | ModelKind::EncoderDecoder) => {
+                    return stacks::run(path, kind, args.json);
+                }
+            }
+        }
     };
     match args.json {
         true => print_json(&info),
@@ -54,7 +69,8 @@ fn of_preset(preset: &families::Preset, vocab_size: Option<usize>) -> Result<Inf
     })
 }
 
-fn of_model(path: &Path, vocab_size: Option<usize>) -> Result<Info, CliError> {
+/// Checks the path of a model and the options that do not apply to one.
+fn check_model(path: &Path, vocab_size: Option<usize>) -> Result<(), CliError> {
     if !path.exists() && !path.to_string_lossy().contains(['/', '\\']) {
         return Err(
             CliError::new(format!("no such preset or model: {}", path.display()))
@@ -63,12 +79,20 @@ fn of_model(path: &Path, vocab_size: Option<usize>) -> Result<Info, CliError> {
                 .hint("or pass the directory of a run or checkpoint"),
         );
     }
-    let model = model::open(path)?;
+    // An error about the model comes before one about the option.
     if vocab_size.is_some() {
+        if ModelKind::of(path) == ModelKind::Decoder {
+            model::open(path)?;
+        }
         return Err(CliError::usage(
             "--vocab-size is for presets: a trained model has its own",
         ));
     }
+    Ok(())
+}
+
+fn of_model(path: &Path) -> Result<Info, CliError> {
+    let model = model::open(path)?;
     let name = model.path().display().to_string();
     Ok(Info {
         tokenizer: model.tokenizer_spec()?,
@@ -112,27 +136,7 @@ impl Info {
 
     fn parameters(&self) -> String {
         let number = |count: usize| HumanCount(count as u64).to_string();
-        let mut table = Table::new([Align::Left, Align::Right, Align::Right, Align::Left]);
-        table.row(["", "per layer", "in all", ""]);
-        for row in &self.parameter_table {
-            // Omits components that the model lacks, except the head: a tied head is worth a line.
-            if row.total == 0 && row.component != Component::Head {
-                continue;
-            }
-            let tied = row.component == Component::Head && self.config.head.tied;
-            let note = match row.layers {
-                Some(layers) => format!("{layers} layers"),
-                None if tied => "tied to the embedding".to_owned(),
-                None => String::new(),
-            };
-            let per_layer = row.per_layer.map(number).unwrap_or_default();
-            table.row([
-                component_name(row.component),
-                &per_layer,
-                &number(row.total),
-                &note,
-            ]);
-        }
+        let mut table = parameter_table(&self.parameter_table, self.config.head.tied);
         table.row(["total", "", &number(self.parameters.total), ""]);
         if let Some(experts) = &self.config.experts {
             let note = format!("{} of {} experts", experts.active, experts.count);
@@ -197,12 +201,48 @@ impl Info {
     }
 }
 
+/// The table of parameters by component, without the total. Omits components that the model lacks, except the head: a
+/// tied head is worth a line.
+fn parameter_table(rows: &[ComponentParameters], tied: bool) -> Table {
+    let number = |count: usize| HumanCount(count as u64).to_string();
+    let mut table = Table::new([Align::Left, Align::Right, Align::Right, Align::Left]);
+    table.row(["", "per layer", "in all", ""]);
+    for row in rows {
+        if row.total == 0 && !(row.component == Component::Head && tied) {
+            continue;
+        }
+        let note = match row.layers {
+            Some(layers) => format!("{layers} layers"),
+            None if row.component == Component::Head && tied => match row.total {
+                0 => "tied to the embedding".to_owned(),
+                _ => "without its projection, the embedding".to_owned(),
+            },
+            None => String::new(),
+        };
+        let name = component_name(row.component);
+        let name = match row.stack {
+            Some(StackRole::Encoder) => format!("encoder: {name}"),
+            Some(StackRole::Decoder) => format!("decoder: {name}"),
+            None => name.to_owned(),
+        };
+        let per_layer = row.per_layer.map(number).unwrap_or_default();
+        table.row([&name, &per_layer, &number(row.total), &note]);
+    }
+    table
+}
+
 fn component_name(component: Component) -> &'static str {
     match component {
         Component::TokenEmbedding => "token embedding",
         Component::Positions => "position embedding",
+        Component::Segments => "segment embedding",
+        Component::EmbeddingNorm => "embedding norm",
+        Component::RelativeBias => "relative positions",
         Component::AttentionQkv => "attention: queries, keys, values",
         Component::AttentionOut => "attention: output",
+        Component::CrossQueries => "cross-attention: queries",
+        Component::CrossKeysValues => "cross-attention: keys, values",
+        Component::CrossOut => "cross-attention: output",
         Component::FeedForwardUp => "feed-forward: in",
         Component::FeedForwardDown => "feed-forward: out",
         Component::Router => "router",

@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 
-use burn::tensor::{Device, Int, Tensor, TensorData};
-use emberlm_checkpoint::Model;
-use emberlm_kernels::TrainingBackend;
+use burn::tensor::{Device, Tensor};
+use emberlm_checkpoint::{EncoderDecoderModel, EncoderModel, Model, ModelKind};
+use emberlm_kernels::{Backend, TrainingBackend};
 use emberlm_model::weights::{HostTensor, save_own};
 
+use super::attention::weights::row;
 use crate::args::LogitsArgs;
 use crate::backend::Job;
 use crate::error::CliError;
@@ -16,20 +17,65 @@ use crate::output::print;
 /// Computes the logits and writes them.
 pub fn run(args: LogitsArgs) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
-    let model = model::open(&args.model)?;
-    model.config().check_tokens(&args.tokens)?;
+    let subject = Subject::open(&args)?;
     let logits = backend.run(Logits {
-        model: &model,
+        subject: &subject,
         tokens: &args.tokens,
     })??;
-    let (path, tokens) = (args.out.display().to_string(), args.tokens.len());
-    let vocab_size = model.config().vocab_size();
+    let (path, shape) = (args.out.display().to_string(), logits.shape.clone());
     save_own(&[("logits".to_owned(), logits)], HashMap::new(), &args.out)?;
-    print(&format!("{path}: logits [{tokens}, {vocab_size}]\n"))
+    print(&format!("{path}: logits {shape:?}\n"))
+}
+
+/// A model whose weights have not been read, with its tokens checked.
+enum Subject {
+    Decoder(Model),
+    Encoder(EncoderModel),
+    EncoderDecoder {
+        model: EncoderDecoderModel,
+        /// The decoder's input: the start token, then all tokens of the target but the last.
+        input: Vec<u32>,
+    },
+}
+
+impl Subject {
+    fn open(args: &LogitsArgs) -> Result<Self, CliError> {
+        let kind = ModelKind::of(&args.model);
+        let path = args.model.display();
+        if kind != ModelKind::EncoderDecoder && args.target_tokens.is_some() {
+            let message = format!("--target-tokens is for encoder–decoders, and {path} is none");
+            return Err(CliError::new(message).hint("leave --target-tokens out"));
+        }
+        match kind {
+            ModelKind::Decoder => {
+                let model = model::open(&args.model)?;
+                model.config().check_tokens(&args.tokens)?;
+                Ok(Self::Decoder(model))
+            }
+            ModelKind::Encoder => {
+                let model = EncoderModel::open(&args.model)?;
+                model.config().check_tokens(&args.tokens)?;
+                Ok(Self::Encoder(model))
+            }
+            ModelKind::EncoderDecoder => {
+                let model = EncoderDecoderModel::open(&args.model)?;
+                model.config().check_tokens(&args.tokens)?;
+                let Some(target) = &args.target_tokens else {
+                    let message = format!("{path} is an encoder–decoder, which needs a target");
+                    return Err(CliError::new(message).hint("give one: --target-tokens 1,2,3"));
+                };
+                model.config().check_tokens(target)?;
+                let start = model.config().settings().start_token;
+                let before_last = target.iter().take(target.len() - 1);
+                let input = std::iter::once(start).chain(before_last.copied()).collect();
+                Ok(Self::EncoderDecoder { model, input })
+            }
+        }
+    }
 }
 
 struct Logits<'a> {
-    model: &'a Model,
+    subject: &'a Subject,
     tokens: &'a [u32],
 }
 
@@ -37,14 +83,43 @@ impl Job for Logits<'_> {
     type Output = Result<HostTensor, CliError>;
 
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
-        let decoder = self.model.decoder::<B::InnerBackend>(&device)?;
-        let ids: Vec<i64> = self.tokens.iter().map(|&id| i64::from(id)).collect();
-        let ids = TensorData::new(ids, [1, self.tokens.len()]);
-        let ids = Tensor::<B::InnerBackend, 2, Int>::from_data(ids, &device); // [1, seq]
-        let logits = decoder.forward(ids).squeeze_dim::<2>(0); // [seq, vocab_size]
-        Ok(HostTensor {
-            shape: logits.dims().to_vec(),
-            values: logits.into_data().iter::<f32>().collect(),
-        })
+        let ids = row::<B::InnerBackend>(self.tokens, &device); // [1, seq]
+        match self.subject {
+            Subject::Decoder(model) => {
+                let decoder = model.decoder::<B::InnerBackend>(&device)?;
+                Ok(host(decoder.forward(ids).squeeze_dim::<2>(0))) // [seq, vocab_size]
+            }
+            Subject::Encoder(model) => {
+                let encoder = model.hugging_face().encoder::<B::InnerBackend>(&device)?;
+                let states = encoder.forward(ids); // [1, seq, d_model]
+                if let Some(logits) = encoder.token_logits(states.clone()) {
+                    return Ok(host(logits.squeeze_dim::<2>(0))); // [seq, outputs]
+                }
+                let first = states.narrow(1, 0, 1).squeeze_dim::<2>(1); // [1, d_model]
+                match encoder.class_logits(first) {
+                    Some(logits) => Ok(host(logits.squeeze_dim::<1>(0))), // [labels]
+                    None => {
+                        let path = model.hugging_face().path().display();
+                        let message = format!("{path} has no head that computes logits");
+                        Err(CliError::new(message)
+                            .hint("its states are pooled by emberlm embed MODEL FILE"))
+                    }
+                }
+            }
+            Subject::EncoderDecoder { model, input } => {
+                let loaded = model.load::<B::InnerBackend>(&device)?;
+                let source = loaded.encode(ids, None);
+                let logits = loaded.forward(row(input, &device), &source);
+                Ok(host(logits.squeeze_dim::<2>(0))) // [target, vocab_size]
+            }
+        }
+    }
+}
+
+/// Reads a tensor from the device.
+fn host<B: Backend, const D: usize>(tensor: Tensor<B, D>) -> HostTensor {
+    HostTensor {
+        shape: tensor.dims().to_vec(),
+        values: tensor.into_data().iter::<f32>().collect(),
     }
 }

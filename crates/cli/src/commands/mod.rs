@@ -1,6 +1,6 @@
 //! The commands, one module each, with a `run` function.
 
-mod attention;
+pub mod attention;
 pub mod chat;
 pub mod classify;
 pub mod completions;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use emberlm_checkpoint::{CheckpointError, ModelError};
+use emberlm_checkpoint::{CheckpointError, ModelError, ModelKind};
 use emberlm_model::families;
 use emberlm_serve::LoadError;
 use emberlm_tokenizer::TokenizerKind;
@@ -65,6 +65,9 @@ fn model(error: &ModelError) -> Vec<String> {
             format!("train one on it: emberlm train --data {path} --out RUN")
         }
         ModelError::NotAModel { .. } => EXPECTED.to_owned(),
+        ModelError::NoTokenizer { path } if ModelKind::of(path) == ModelKind::Encoder => {
+            "put the model's tokenizer.json into this directory".to_owned()
+        }
         ModelError::NoTokenizer { path } => {
             let path = path.display();
             format!("continue token ids: emberlm generate {path} --tokens 1,2,3")

@@ -22,11 +22,33 @@ pub struct HeatMap<'a> {
     pub layers: &'a [usize],
     /// Head indices, one column of panels each.
     pub heads: &'a [usize],
-    /// Token labels.
-    pub tokens: &'a [String],
-    /// Returns the weights `[tokens, tokens]` of a layer and a head, with queries as rows. The arguments
-    /// index `layers` and `heads`.
+    /// Labels of the query tokens.
+    pub queries: &'a [String],
+    /// Labels of the key tokens.
+    pub keys: &'a [String],
+    /// The keys that a query may attend to; the other cells are left empty.
+    pub reach: Reach,
+    /// Returns the weights `[queries, keys]` of a layer and a head. The arguments index `layers` and `heads`.
     pub weights: &'a dyn Fn(usize, usize) -> &'a [f32],
+}
+
+/// The keys that a query may attend to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// Its own token and earlier ones. Queries and keys are the same tokens.
+    Causal,
+    /// All.
+    Full,
+}
+
+impl Reach {
+    /// The number of keys, of `keys`, that query `query` may attend to.
+    pub fn keys(self, query: usize, keys: usize) -> usize {
+        match self {
+            Self::Causal => (query + 1).min(keys),
+            Self::Full => keys,
+        }
+    }
 }
 
 const ABOUT: &str = "row: query token; column: key token; colour: attention weight";
@@ -71,7 +93,7 @@ impl Picture for HeatMap<'_> {
 
 impl HeatMap<'_> {
     fn layout(&self) -> Layout {
-        Layout::new(self.layers.len(), self.heads.len(), self.tokens)
+        Layout::new(self.layers.len(), self.heads.len(), self.queries, self.keys)
     }
 
     fn panel<DB: DrawingBackend>(
@@ -84,23 +106,34 @@ impl HeatMap<'_> {
     ) -> DrawResult<DB> {
         let weights = (self.weights)(row, column);
         let (left, top) = layout.panel(row, column);
-        let (side, count) = (layout.side, self.tokens.len());
-        framed(area, pen, (left, top), (side as i32, side as i32))?;
-        let cells = side.min(count);
-        let edge = |cell: usize| (cell * side / cells) as i32;
-        for query in 0..cells {
-            let queries = share(query, cells, count);
-            let of_key = |key| {
-                let keys = share(key, cells, count);
-                colour(largest(weights, count, queries.clone(), keys))
+        let (width, height) = (layout.width, layout.height);
+        framed(area, pen, (left, top), (width as i32, height as i32))?;
+        let (queries, keys) = (self.queries.len(), self.keys.len());
+        let (rows, columns) = (height.min(queries), width.min(keys));
+        let below = |row: usize| (row * height / rows) as i32;
+        let beside = |column: usize| (column * width / columns) as i32;
+        for row in 0..rows {
+            let of_row = share(row, rows, queries);
+            let reached = self.reach.keys(of_row.end - 1, keys);
+            let columns_of_row =
+                (0..columns).take_while(|&c| share(c, columns, keys).start < reached);
+            let of_column = |column| {
+                let of_column = share(column, columns, keys);
+                colour(largest(
+                    weights,
+                    keys,
+                    self.reach,
+                    of_row.clone(),
+                    of_column,
+                ))
             };
-            let colours: Vec<RGBColor> = (0..=query).map(of_key).collect();
-            let (above, below) = (top + edge(query), top + edge(query + 1));
-            let mut key = 0;
+            let colours: Vec<RGBColor> = columns_of_row.map(of_column).collect();
+            let (above, below) = (top + below(row), top + below(row + 1));
+            let mut column = 0;
             for run in colours.chunk_by(|a, b| a == b) {
-                let (from, to) = (left + edge(key), left + edge(key + run.len()));
+                let (from, to) = (left + beside(column), left + beside(column + run.len()));
                 filled(area, pen, (from, above), (to, below), run[0])?;
-                key += run.len();
+                column += run.len();
             }
         }
         Ok(())
@@ -113,15 +146,14 @@ impl HeatMap<'_> {
         pen: Pen,
     ) -> DrawResult<DB> {
         let lettering = Lettering::new(layout.heading_size(), INK, Side::Middle);
-        let half = layout.side as i32 / 2;
         for (column, head) in self.heads.iter().enumerate() {
             let (left, top) = layout.panel(0, column);
-            let place = (left + half, top - 26);
+            let place = (left + layout.width as i32 / 2, top - 26);
             pen.write(area, &format!("head {head}"), place, lettering)?;
         }
         for (row, layer) in self.layers.iter().enumerate() {
             let (_, top) = layout.panel(row, 0);
-            let place = (layout.title().0 + 14, top + half);
+            let place = (layout.title().0 + 14, top + layout.height as i32 / 2);
             let upwards = lettering.upwards();
             pen.write(area, &format!("layer {layer}"), place, upwards)?;
         }
@@ -140,20 +172,22 @@ impl HeatMap<'_> {
             return Ok(());
         };
         let right = Lettering::new(size, FAINT, Side::Right).monospaced();
-        let centre = |n: usize| ((2 * n + 1) * layout.side / (2 * self.tokens.len())) as i32;
+        let centre =
+            |n: usize, side: usize, count: usize| ((2 * n + 1) * side / (2 * count)) as i32;
         for row in 0..self.layers.len() {
             let (left, top) = layout.panel(row, 0);
-            for (n, token) in self.tokens.iter().enumerate() {
-                pen.write(area, token, (left - 6, top + centre(n)), right)?;
+            for (n, token) in self.queries.iter().enumerate() {
+                let y = top + centre(n, layout.height, self.queries.len());
+                pen.write(area, token, (left - 6, y), right)?;
             }
         }
-        let upright = self.tokens.iter().all(|token| token.chars().count() == 1);
+        let upright = self.keys.iter().all(|token| token.chars().count() == 1);
         let middle = Lettering::new(size, FAINT, Side::Middle).monospaced();
         for column in 0..self.heads.len() {
             let (left, top) = layout.panel(self.layers.len() - 1, column);
-            let bottom = top + layout.side as i32 + 6;
-            for (n, token) in self.tokens.iter().enumerate() {
-                let x = left + centre(n);
+            let bottom = top + layout.height as i32 + 6;
+            for (n, token) in self.keys.iter().enumerate() {
+                let x = left + centre(n, layout.width, self.keys.len());
                 match upright {
                     true => pen.write(area, token, (x, bottom + size / 2), middle)?,
                     false => pen.write(area, token, (x, bottom), right.upwards())?,
@@ -169,15 +203,17 @@ fn share(at: usize, cells: usize, count: usize) -> std::ops::Range<usize> {
     at * count / cells..(at + 1) * count / cells
 }
 
-/// Returns the largest weight of the given keys, over the queries that may attend to each key (causal mask).
+/// Returns the largest of the weights `[queries, count]` of some queries and keys that may attend to each other.
 fn largest(
     weights: &[f32],
     count: usize,
+    reach: Reach,
     queries: std::ops::Range<usize>,
     keys: std::ops::Range<usize>,
 ) -> f32 {
     let visible = queries.flat_map(|query| {
-        let keys = keys.clone().take_while(move |&key| key <= query);
+        let reached = reach.keys(query, count);
+        let keys = keys.clone().take_while(move |&key| key < reached);
         keys.map(move |key| weights[query * count + key])
     });
     visible.reduce(f32::max).unwrap_or(0.0)
@@ -261,10 +297,13 @@ mod tests {
             0.1, 0.2, 0.7, 0.9,
             0.3, 0.1, 0.1, 0.5,
         ];
-        let of = |queries, keys| largest(&weights, 4, queries, keys);
+        let of = |queries, keys| largest(&weights, 4, Reach::Causal, queries, keys);
         assert_eq!(of(0..2, 0..2), 1.0);
         assert_eq!(of(2..4, 0..2), 0.3);
         assert_eq!(of(2..4, 2..4), 0.7);
+        let full = |queries, keys| largest(&weights, 4, Reach::Full, queries, keys);
+        assert_eq!(full(2..4, 2..4), 0.9);
+        assert_eq!(full(1..2, 0..2), 0.6);
     }
 
     #[test]

@@ -34,7 +34,8 @@ fn expected(name: &str) -> Vec<f64> {
     }
 }
 
-fn model() -> tempfile::TempDir {
+/// The fixture with a tokenizer whose words are `w0`, `w1`, ….
+pub fn model() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     write_encoder(folder.path());
     folder
@@ -174,5 +175,5 @@ fn bad_input_and_other_models_are_refused() {
         "w5\n",
         "has no classifier of texts",
     );
-    fails("info", model.path(), &[], "", "emberlm embed MODEL FILE");
+    fails("chat", model.path(), &[], "", "emberlm embed MODEL FILE");
 }

@@ -42,7 +42,7 @@ fn ids(ids: &[u32]) -> String {
 }
 
 /// The fixture with a tokenizer whose words are `w0`, `w1`, … and whose template ends a text with token 1.
-fn with_tokenizer() -> tempfile::TempDir {
+pub fn with_tokenizer() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for file in ["config.json", "model.safetensors"] {
         fs::copy(

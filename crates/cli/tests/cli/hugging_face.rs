@@ -280,7 +280,7 @@ fn a_new_model_is_a_function_of_its_seed() {
     exit 2
     --- stderr
     error: the preset `char-nano` takes its vocabulary from a dataset
-    hint: set the vocabulary size: --vocab-size N
+    hint: set the vocabulary size with --vocab-size N or --tokenizer PATH
     ");
     insta::assert_snapshot!(sandbox.words("new --preset gpt9 --out d").stderr.lines().next().unwrap(), @r"error: unknown preset `gpt9`");
 }

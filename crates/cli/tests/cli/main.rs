@@ -53,6 +53,7 @@ mod messages;
 mod mistakes;
 mod model;
 mod model_errors;
+mod model_kinds;
 mod names;
 mod optimizers;
 mod own_tokenizer;
@@ -69,6 +70,7 @@ mod serve;
 #[cfg(target_os = "linux")]
 mod serve_attacks;
 mod serve_hosts;
+mod serve_kinds;
 mod serve_log;
 mod serve_models;
 mod serve_refusals;

@@ -1,4 +1,4 @@
-//! Runs the commands of the README and of the tour in order, each page in its own folder.
+//! Runs the commands of the README, the tour and the page about transformers in order, each page in its own folder.
 
 use serde_json::json;
 
@@ -63,10 +63,12 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
-/// Runs every command of a page in one folder with the files that the page needs.
-fn run_commands(page: &str) {
+/// Runs every command of a page in one folder with the files that the page needs. Returns the folder.
+fn run_commands(page: &str) -> Sandbox {
     let sandbox = Sandbox::new();
-    sandbox.write("rates.toml", sweep(page));
+    if page.contains("rates.toml") {
+        sandbox.write("rates.toml", sweep(page));
+    }
     sandbox.write(
         "book.txt",
         "The words of a book. The end of it.\n".repeat(200),
@@ -99,6 +101,7 @@ fn run_commands(page: &str) {
         let ran = sandbox.run(words(&line));
         assert_eq!(ran.code, Some(0), "{line}\n{ran}");
     }
+    sandbox
 }
 
 #[test]
@@ -109,6 +112,19 @@ fn every_command_works_as_written() {
 #[test]
 fn every_command_of_the_tour_works_as_written() {
     run_commands(&page("docs/guides/tour.md"));
+}
+
+#[test]
+fn every_command_of_the_kinds_of_transformers_works_as_written() {
+    let page = page("docs/explanations/transformer-kinds.md");
+    let sandbox = run_commands(&page);
+    // Each picture on the page has a command that draws it.
+    let shown = page.split("(../images/kinds-").skip(1);
+    let shown: Vec<&str> = shown.map(|rest| rest.split(')').next().unwrap()).collect();
+    assert_eq!(shown.len(), 5);
+    for picture in shown {
+        assert!(sandbox.path(picture).exists(), "{picture}");
+    }
 }
 
 #[test]

@@ -8,25 +8,24 @@ use emberlm_kernels::Backend;
 use super::Engine;
 use super::event::{Ended, Event, EventKind};
 use super::request::{RequestId, Sample, Waiting};
-use super::slot::{Embedding, Sequence, Slot, State, oldest_free, take};
+use super::slot::{Embedding, Sequence, Slot, Source, State, oldest_free, take};
 use crate::plain::Finish;
 
 impl<B: Backend> Engine<B> {
-    /// Installs the next decoder. Nothing may be running.
+    /// Installs the next model. Nothing may be running.
     pub(super) fn install(&mut self, on: &mut impl FnMut(Event)) {
-        let Some(next) = self.next_decoder.take() else {
+        let Some(next) = self.next_model.take() else {
             return;
         };
-        let before = mem::replace(&mut self.decoder, next);
-        let model = self.decoder.config();
-        if before.config() == model {
+        let before = mem::replace(&mut self.model, next);
+        if before.has_configuration_of(&self.model) {
             self.slots.iter_mut().for_each(Slot::forget);
         } else {
             // The old caches are freed before new ones are allocated.
             self.slots.clear();
             self.allocate();
         }
-        let model = self.decoder.config();
+        let model = &self.model;
         self.waiting.retain(|waiting| match waiting.check(model) {
             Ok(()) => true,
             Err(error) => {
@@ -59,7 +58,7 @@ impl<B: Backend> Engine<B> {
     /// Assigns slots to waiting requests. Generations and embeddings take turns, each kind in the order of arrival.
     /// Embeddings use at most half of the slots.
     pub(super) fn admit(&mut self, on: &mut impl FnMut(Event)) {
-        if self.next_decoder.is_some() {
+        if self.next_model.is_some() {
             // A request finishes on the decoder that it started with.
             while self.embedding_has_begun() && self.embedding_fits() {
                 self.place_embedding(on);
@@ -179,6 +178,9 @@ impl<B: Backend> Engine<B> {
             return;
         };
         self.slots[slot].state = State::Reserved;
+        if let Some(source) = waiting.source.clone() {
+            self.slots[slot].source = Source::Unread(source);
+        }
         let mut siblings = Vec::new();
         while let Some(other) = oldest_free(&self.slots)
             && let Some(sample) = waiting.samples.pop_front()
@@ -203,7 +205,7 @@ impl<B: Backend> Engine<B> {
             order: self.placed,
             left: waiting.max_new_tokens,
             stop_tokens: Arc::clone(&waiting.stop_tokens),
-            reading: true,
+            reading: waiting.source.is_none(),
             truncated_prompt: waiting.truncated_prompt,
             reused_prompt,
             slides: 0,

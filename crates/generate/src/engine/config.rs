@@ -1,7 +1,9 @@
 //! The size of an engine.
 
+use emberlm_kernels::Backend;
 use emberlm_model::DecoderConfig;
 
+use super::EngineModel;
 use crate::error::SettingError;
 
 /// The configuration of an engine.
@@ -9,7 +11,8 @@ use crate::error::SettingError;
 pub struct EngineConfig {
     /// Number of concurrent sequences. Each has a cache, which is allocated with the engine.
     pub slots: usize,
-    /// Size of a slot's cache in tokens, which is the context. At most the model's `seq_len`.
+    /// Size of a slot's cache in tokens, which is the context. At most the model's `seq_len`. For an encoder–decoder, the
+    /// longest source and the longest target.
     pub capacity: usize,
     /// Maximum number of prompt tokens per step. More tokens read a prompt sooner, but running sequences wait longer
     /// for their next token.
@@ -35,8 +38,18 @@ impl EngineConfig {
         }
     }
 
+    /// Eight slots for sources and targets of up to 512 tokens, T5's lengths in training, and 256 source tokens per step.
+    pub const fn for_encoder_decoder() -> Self {
+        Self {
+            slots: 8,
+            capacity: 512,
+            prefill_tokens: 256,
+            deterministic: false,
+        }
+    }
+
     /// Checks the configuration for a model.
-    pub(super) fn check(&self, config: &DecoderConfig) -> Result<(), SettingError> {
+    pub(super) fn check<B: Backend>(&self, model: &EngineModel<B>) -> Result<(), SettingError> {
         let within = |field, value: usize, most: usize, whose: &str| {
             if (1..=most).contains(&value) {
                 return Ok(());
@@ -46,7 +59,7 @@ impl EngineConfig {
         };
         within("slots", self.slots, Self::MOST_SLOTS, "")?;
         let whose = ", the model's context";
-        within("capacity", self.capacity, config.seq_len(), whose)?;
+        within("capacity", self.capacity, model.longest_context(), whose)?;
         within("prefill_tokens", self.prefill_tokens, usize::MAX, "")
     }
 }

@@ -11,7 +11,7 @@ use rayon::iter::{IntoParallelIterator, ParallelIterator};
 
 use super::Engine;
 use super::event::{Event, EventKind};
-use super::slot::{Sequence, State};
+use super::slot::{Sequence, Source, State};
 use crate::chooser::Chosen;
 use crate::error::LogitsError;
 use crate::logits::floats;
@@ -41,6 +41,34 @@ pub(super) fn choices(ready: Vec<Ready<'_>>) -> Vec<(usize, Box<Sequence>, Choic
 }
 
 impl<B: Backend> Engine<B> {
+    /// Runs the encoder over unread sources in the order of admission: over the first, and over as many others as a step
+    /// allows.
+    pub(super) fn encode_sources(&mut self) {
+        let mut unread: Vec<(u64, usize, usize)> = Vec::new();
+        for (at, slot) in self.slots.iter().enumerate() {
+            if let (State::Running(sequence), Source::Unread(source)) = (&slot.state, &slot.source)
+                && !sequence.paused
+            {
+                unread.push((sequence.order, at, source.len()));
+            }
+        }
+        unread.sort_unstable();
+        let mut left = self.config.prefill_tokens;
+        for (number, (_, at, len)) in unread.into_iter().enumerate() {
+            if number > 0 && len > left {
+                return;
+            }
+            left = left.saturating_sub(len);
+            let slot = &mut self.slots[at];
+            if let Source::Unread(source) = &slot.source
+                && let Some(encoded) = self.model.encode(source)
+            {
+                slot.source = Source::Encoded(encoded);
+                self.done.prefilled_tokens += len as u64;
+            }
+        }
+    }
+
     /// The number of tokens of each slot in the next pass: one if one is left, otherwise as many as the step allows,
     /// oldest slots first. Texts to embed use a quarter of the allowance while prompts are unread.
     pub(super) fn takes(&mut self) -> Vec<usize> {
@@ -50,7 +78,7 @@ impl<B: Backend> Engine<B> {
             match &mut slot.state {
                 State::Free | State::Reserved => {}
                 State::Embedding(text) => texts.push((text.order, at)),
-                State::Running(sequence) if sequence.paused => {}
+                State::Running(sequence) if sequence.paused || slot.source.is_unread() => {}
                 State::Running(sequence) => {
                     if slot.tokens.len() > slot.cache.capacity() {
                         sequence.slides += 1;
@@ -106,9 +134,10 @@ impl<B: Backend> Engine<B> {
     /// Runs one pass over the weights. Returns the slots whose next token can be chosen now, and their logits
     /// `[slots, vocab_size]`, if there are any.
     pub(super) fn pass(&mut self, takes: &[usize]) -> (Vec<usize>, Option<TensorData>) {
-        let decoder = &*self.decoder;
+        let model = &self.model;
         let chunk = self.config.prefill_tokens;
         let (mut chunks, mut asked, mut embedded) = (Vec::new(), Vec::new(), Vec::new());
+        let mut sources = Vec::new();
         for (at, (slot, &taken)) in self.slots.iter_mut().zip(takes).enumerate() {
             if taken == 0 {
                 continue;
@@ -127,6 +156,9 @@ impl<B: Backend> Engine<B> {
                 RequestedOutput::HiddenSum => embedded.push(at),
                 RequestedOutput::None | RequestedOutput::All => {}
             }
+            if let Source::Encoded(source) = &slot.source {
+                sources.push(source);
+            }
             chunks.push(SequenceChunk {
                 tokens: &slot.tokens[seen..seen + taken],
                 cache: &mut slot.cache,
@@ -135,7 +167,7 @@ impl<B: Backend> Engine<B> {
         }
         self.done.passes += 1;
         let (logits, sums) = B::run(|| {
-            let output = decoder.ragged(&mut chunks);
+            let output = model.ragged(&mut chunks, &sources);
             let data = Tensor::<B, 2>::into_data;
             (output.logits.map(data), output.hidden_sums.map(data))
         });
@@ -186,6 +218,7 @@ impl<B: Backend> Engine<B> {
             if let Ok([read, kept]) = self.slots.get_disjoint_mut([slot, other]) {
                 kept.cache.copy_from(&read.cache, read.cache.len());
                 kept.tokens.clone_from(&read.tokens);
+                kept.source.clone_from(&read.source);
                 kept.chunked = read.chunked;
             }
             to.push((other, Box::new(sequence.sibling(sample)), logits));

@@ -2,12 +2,14 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::mem;
 use std::sync::Arc;
 
-use emberlm_model::{DecoderConfig, InputError};
+use emberlm_kernels::Backend;
+use emberlm_model::InputError;
 
-use super::EngineConfig;
-use crate::check::{check_prompt, check_stop_tokens};
+use super::{EngineConfig, EngineModel};
+use crate::check::{check_ids, check_stop_ids};
 use crate::chooser::{Chooser, ChooserConfig};
 use crate::error::{GenerateError, SettingError};
 
@@ -24,7 +26,7 @@ pub enum Overflow {
 /// A prompt and the settings of its continuations.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
-    /// At least one token.
+    /// At least one token. With an encoder–decoder, the source, whose continuations are its targets.
     pub prompt: Vec<u32>,
     /// The number of continuations. The prompt is read once for as many as the engine has slots. The others wait at the
     /// end of the queue.
@@ -57,6 +59,13 @@ impl Default for Request {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub(super) u64);
 
+impl RequestId {
+    /// The id of request `number`, for another engine with the same events.
+    pub const fn new(number: u64) -> Self {
+        Self(number)
+    }
+}
+
 impl fmt::Display for RequestId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
@@ -75,17 +84,22 @@ pub(super) struct WaitingEmbedding {
 
 impl WaitingEmbedding {
     /// Checks the texts.
-    pub fn new(
+    pub fn new<B: Backend>(
         id: RequestId,
         texts: Vec<Vec<u32>>,
         engine: &EngineConfig,
-        model: &DecoderConfig,
+        model: &EngineModel<B>,
     ) -> Result<Self, GenerateError> {
+        if model.decoder().is_none() {
+            let rule = "must be a decoder to embed texts";
+            return Err(SettingError::new("model", "an encoder–decoder", rule).into());
+        }
         if texts.is_empty() {
             return Err(InputError::Empty.into());
         }
+        let vocab_size = model.sizes().vocab_size;
         for text in &texts {
-            check_prompt(model, text)?;
+            check_ids(vocab_size, text)?;
             if text.len() > engine.capacity {
                 return Err(GenerateError::Overflow {
                     prompt: text.len(),
@@ -102,9 +116,10 @@ impl WaitingEmbedding {
     }
 
     /// Checks the request for a model.
-    pub fn check(&self, model: &DecoderConfig) -> Result<(), GenerateError> {
+    pub fn check<B: Backend>(&self, model: &EngineModel<B>) -> Result<(), GenerateError> {
+        let vocab_size = model.sizes().vocab_size;
         for (_, text) in &self.texts {
-            check_prompt(model, text)?;
+            check_ids(vocab_size, text)?;
         }
         Ok(())
     }
@@ -122,8 +137,10 @@ pub(super) struct Sample {
 #[derive(Debug)]
 pub(super) struct Waiting {
     pub id: RequestId,
-    /// The prompt's tokens that fit into the context.
+    /// The prompt's tokens that fit into the context; a target's start token if there is a source.
     pub prompt: Vec<u32>,
+    /// The source, with an encoder–decoder.
+    pub source: Option<Arc<[u32]>>,
     /// Number of tokens cut off at the prompt's beginning.
     pub truncated_prompt: usize,
     /// At least one.
@@ -138,11 +155,11 @@ pub(super) struct Waiting {
 
 impl Waiting {
     /// Checks a request.
-    pub fn new(
+    pub fn new<B: Backend>(
         id: RequestId,
         request: Request,
         engine: &EngineConfig,
-        model: &DecoderConfig,
+        model: &EngineModel<B>,
     ) -> Result<Self, GenerateError> {
         let Request {
             mut prompt,
@@ -155,9 +172,20 @@ impl Waiting {
         if samples == 0 {
             return Err(SettingError::new("samples", samples, "must be at least 1").into());
         }
-        let context = engine.capacity;
+        let (context, vocab_size) = (engine.capacity, model.sizes().vocab_size);
+        let source = match model.start_token() {
+            Some(start) => {
+                check_source(&prompt, max_new_tokens, context)?;
+                check_ids(vocab_size, &prompt)?;
+                Some(mem::replace(&mut prompt, vec![start]).into())
+            }
+            None => None,
+        };
         let len = prompt.len();
-        if overflow == Overflow::Refuse && len.saturating_add(max_new_tokens) > context {
+        if source.is_none()
+            && overflow == Overflow::Refuse
+            && len.saturating_add(max_new_tokens) > context
+        {
             return Err(GenerateError::Overflow {
                 prompt: len,
                 max_new_tokens,
@@ -166,17 +194,18 @@ impl Waiting {
         }
         let truncated_prompt = len.saturating_sub(context);
         let sample = |number| {
-            let chooser = Chooser::new(&chooser, &prompt, model.vocab_size(), number as u64)?;
+            let chooser = Chooser::new(&chooser, &prompt, vocab_size, number as u64)?;
             Ok(Sample { number, chooser })
         };
         let samples = (0..samples)
             .map(sample)
             .collect::<Result<_, SettingError>>()?;
-        check_prompt(model, &prompt)?;
+        check_ids(vocab_size, &prompt)?;
         prompt.drain(..truncated_prompt);
         let waiting = Self {
             id,
             prompt,
+            source,
             truncated_prompt,
             samples,
             begun: false,
@@ -189,12 +218,34 @@ impl Waiting {
     }
 
     /// Checks the request for a model.
-    pub fn check(&self, model: &DecoderConfig) -> Result<(), GenerateError> {
-        check_stop_tokens(model, &self.stop_tokens)?;
-        check_prompt(model, &self.prompt)?;
+    pub fn check<B: Backend>(&self, model: &EngineModel<B>) -> Result<(), GenerateError> {
+        let vocab_size = model.sizes().vocab_size;
+        check_stop_ids(vocab_size, &self.stop_tokens)?;
+        check_ids(vocab_size, &self.prompt)?;
         for sample in &self.samples {
-            sample.chooser.check(model.vocab_size())?;
+            sample.chooser.check(vocab_size)?;
         }
         Ok(())
     }
+}
+
+/// Checks the lengths of a source and of its target. A target is never truncated, whatever the request's
+/// [`Overflow`]: its cache has no other place for the start token.
+fn check_source(
+    source: &[u32],
+    max_new_tokens: usize,
+    context: usize,
+) -> Result<(), GenerateError> {
+    if source.len() > context {
+        return Err(GenerateError::Overflow {
+            prompt: source.len(),
+            max_new_tokens: 0,
+            context,
+        });
+    }
+    if max_new_tokens > context {
+        let rule = format!("must be at most {context}, the context of a target");
+        return Err(SettingError::new("max_new_tokens", max_new_tokens, rule).into());
+    }
+    Ok(())
 }

@@ -4,9 +4,7 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use emberlm_kernels::Backend;
-use emberlm_model::{DecoderConfig, KvCache};
-
-use burn::tensor::Device;
+use emberlm_model::{EncodedSource, KvCache};
 
 use super::RequestId;
 use super::event::Ended;
@@ -24,7 +22,26 @@ pub(super) struct Slot<B: Backend> {
     pub freed: u64,
     /// Number of the first tokens in the cache that were read in whole chunks.
     pub chunked: usize,
+    /// The source of the target in the cache.
+    pub source: Source<B>,
     pub state: State,
+}
+
+/// The source of a target, with an encoder–decoder.
+#[derive(Clone, Debug)]
+pub(super) enum Source<B: Backend> {
+    /// The model is a decoder, or the slot is free.
+    None,
+    /// The encoder has not run over it.
+    Unread(Arc<[u32]>),
+    /// The keys and values that the target attends to.
+    Encoded(EncodedSource<B>),
+}
+
+impl<B: Backend> Source<B> {
+    pub fn is_unread(&self) -> bool {
+        matches!(self, Self::Unread(_))
+    }
 }
 
 #[derive(Debug)]
@@ -99,12 +116,14 @@ impl Sequence {
 }
 
 impl<B: Backend> Slot<B> {
-    pub fn new(model: &DecoderConfig, capacity: usize, device: &Device<B>) -> Self {
+    /// A free slot with an empty cache.
+    pub fn new(cache: KvCache<B>) -> Self {
         Self {
-            cache: KvCache::new(model, 1, capacity, device),
+            cache,
             tokens: Vec::new(),
             freed: 0,
             chunked: 0,
+            source: Source::None,
             state: State::Free,
         }
     }
@@ -122,6 +141,7 @@ impl<B: Backend> Slot<B> {
     pub fn free(&mut self, now: u64) {
         self.tokens.truncate(self.cache.len());
         self.freed = now;
+        self.source = Source::None;
         self.state = State::Free;
     }
 

@@ -80,7 +80,8 @@ fn an_idle_engine_switches_at_once_and_rejects_a_short_context() {
     assert_eq!(error.to_string(), expected);
     let second = other(20, 20);
     engine.replace_decoder(Arc::clone(&second)).unwrap();
-    assert!(Arc::ptr_eq(engine.decoder(), &second));
+    let current = engine.model().decoder().unwrap();
+    assert!(Arc::ptr_eq(current, &second));
     let request = greedy(&[4, 5], 6);
     assert_eq!(
         run(&mut engine, &request).tokens,

@@ -13,12 +13,25 @@ pub struct ComponentParameters {
     /// The component.
     #[serde(rename = "part")]
     pub component: Component,
+    /// The stack that has it, in an encoder–decoder; `None` for a component outside of both stacks, and in other models.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stack: Option<StackRole>,
     /// Parameters per block that has it; `None` for a component outside the blocks.
     pub per_layer: Option<usize>,
     /// Number of blocks that have it; `None` for a component outside the blocks.
     pub layers: Option<usize>,
     /// Parameters in the whole model.
     pub total: usize,
+}
+
+/// A stack of an encoder–decoder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StackRole {
+    /// The encoder.
+    Encoder,
+    /// The decoder, with cross-attention.
+    Decoder,
 }
 
 /// A component of a model with parameters.
@@ -29,10 +42,22 @@ pub enum Component {
     TokenEmbedding,
     /// Learned positions.
     Positions,
+    /// Segment vectors of an encoder.
+    Segments,
+    /// Norm of an encoder's embeddings.
+    EmbeddingNorm,
+    /// Biases of scores by distance, shared by a stack's blocks.
+    RelativeBias,
     /// Projection to queries, keys and values.
     AttentionQkv,
     /// Output projection of the attention.
     AttentionOut,
+    /// Projection of the cross-attention to queries.
+    CrossQueries,
+    /// Projection of the cross-attention to keys and values.
+    CrossKeysValues,
+    /// Output projection of the cross-attention.
+    CrossOut,
     /// Projections of the feed-forward layer to its hidden width: up and, if gated, gate.
     FeedForwardUp,
     /// Projection of the feed-forward layer back to `d_model`.
@@ -47,23 +72,35 @@ pub enum Component {
     SharedExpert,
     /// Norms of the blocks, including those of queries and keys.
     BlockNorms,
-    /// Norm after the last block, and that of the embeddings, if any.
+    /// Norm after the last block, and that of a decoder's embeddings, if any.
     FinalNorm,
-    /// Output projection with its bias. A tied projection counts as embedding.
+    /// Output projection with its bias, or the head of an encoder. A tied projection counts as embedding.
     Head,
 }
 
 /// [`ComponentParameters`] in 128 bits, as the largest legal sizes require.
-pub(super) struct ComponentCount {
+#[derive(Clone, Copy)]
+pub(crate) struct ComponentCount {
     pub(super) component: Component,
+    pub(super) stack: Option<StackRole>,
     /// Parameters per block, or in the whole model.
-    each: u128,
+    pub(super) each: u128,
     /// Number of blocks that have it, for a component of blocks.
-    blocks: Option<u128>,
+    pub(super) blocks: Option<u128>,
 }
 
 impl ComponentCount {
-    pub(super) fn total(&self) -> u128 {
+    /// A component outside the blocks.
+    pub(super) const fn once(component: Component, each: u128) -> Self {
+        Self {
+            component,
+            stack: None,
+            each,
+            blocks: None,
+        }
+    }
+
+    pub(crate) fn total(&self) -> u128 {
         self.each * self.blocks.unwrap_or(1)
     }
 }
@@ -89,21 +126,12 @@ pub(super) fn counted(config: &DecoderConfig) -> Vec<ComponentCount> {
         .into_iter()
         .flatten();
     let final_norms = final_norms.map(|norm| norm.parameters()).sum();
-    let layer = |component, each| ComponentCount {
-        component,
-        each,
-        blocks: Some(stack.n_layers as u128),
-    };
     let some = |blocks: usize, component, each| ComponentCount {
-        component,
-        each,
         blocks: Some(blocks as u128),
+        ..ComponentCount::once(component, each)
     };
-    let global = |component, each| ComponentCount {
-        component,
-        each,
-        blocks: None,
-    };
+    let layer = |component, each| some(stack.n_layers, component, each);
+    let global = ComponentCount::once;
     let positions = embeddings.positions.parameters(embeddings.d_model);
     vec![
         global(Component::TokenEmbedding, embeddings.tokens()),
@@ -123,7 +151,7 @@ pub(super) fn counted(config: &DecoderConfig) -> Vec<ComponentCount> {
 }
 
 /// Parameters of a feed-forward layer's projections to its hidden width, and of the projection back.
-fn both(layer: &FeedForwardConfig) -> [u128; 2] {
+pub(super) fn both(layer: &FeedForwardConfig) -> [u128; 2] {
     let (gate, up) = layer.widening();
     let gate = gate.map_or(0, |gate| gate.parameters());
     [gate + up.parameters(), layer.down().parameters()]
@@ -141,15 +169,19 @@ pub(super) fn idle(config: &DecoderConfig) -> u128 {
 
 /// Counts the parameters of each component. The totals add up to [`super::Parameters::total`].
 pub fn table(config: &DecoderConfig) -> Vec<ComponentParameters> {
-    let rows = counted(config)
-        .into_iter()
-        .map(|counted| ComponentParameters {
-            component: counted.component,
-            per_layer: counted.blocks.map(|_| narrow(counted.each)),
-            layers: counted.blocks.map(narrow),
-            total: narrow(counted.total()),
-        });
-    rows.collect()
+    rows(&counted(config))
+}
+
+/// The counts, clamped to `usize::MAX`.
+pub(super) fn rows(counts: &[ComponentCount]) -> Vec<ComponentParameters> {
+    let row = |count: &ComponentCount| ComponentParameters {
+        component: count.component,
+        stack: count.stack,
+        per_layer: count.blocks.map(|_| narrow(count.each)),
+        layers: count.blocks.map(narrow),
+        total: narrow(count.total()),
+    };
+    counts.iter().map(row).collect()
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use crate::attention::AttentionConfig;
 use crate::attention::{Mechanism, default_scale};
 use crate::block::BlockConfig;
 use crate::config::{Biases, FeedForward, Init, Norm, Wiring};
+use crate::count::encoder_counts;
 use crate::embeddings::EmbeddingsConfig;
 use crate::error::{ConfigError, InputError};
 use crate::feed_forward::FeedForwardConfig;
@@ -303,29 +304,13 @@ impl EncoderConfig {
         }
     }
 
-    /// Number of parameters.
+    /// Number of parameters; [`crate::count::encoder_table`] has those of each component.
     pub fn parameters(&self) -> u128 {
-        let (embeddings, stack) = (self.embeddings(), self.stack());
-        let width = embeddings.d_model as u128;
-        let block: u128 = stack.block.norm_parameters()
-            + stack
-                .block
-                .linear_layers()
-                .iter()
-                .map(|layer| layer.parameters())
-                .sum::<u128>();
-        let norms = [embeddings.norm(), stack.norm_final()]
-            .into_iter()
-            .flatten();
-        embeddings.tokens()
-            + embeddings.positions.parameters(embeddings.d_model)
-            + embeddings.segments as u128 * width
-            + norms.map(|norm| norm.parameters()).sum::<u128>()
-            + stack.n_layers as u128 * block
-            + self.head_parameters()
+        let counts = encoder_counts(self);
+        counts.iter().map(|count| count.total()).sum()
     }
 
-    fn head_parameters(&self) -> u128 {
+    pub(crate) fn head_parameters(&self) -> u128 {
         let width = self.settings.d_model as u128;
         let dense = width * (width + 1);
         let labels = |labels: &[String]| labels.len() as u128 * (width + 1);

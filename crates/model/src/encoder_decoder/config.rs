@@ -7,6 +7,7 @@ use super::relative_bias::RelativeStackConfig;
 use crate::attention::{AttentionConfig, Mechanism};
 use crate::block::BlockConfig;
 use crate::config::{FeedForward, Head, Norm};
+use crate::count::encoder_decoder_counts;
 use crate::cross_attention::CrossAttentionConfig;
 use crate::embeddings::EmbeddingsConfig;
 use crate::error::{ConfigError, InputError};
@@ -285,20 +286,9 @@ impl EncoderDecoderConfig {
         }
     }
 
-    /// Number of parameters.
+    /// Number of parameters; [`crate::count::encoder_decoder_table`] has those of each component.
     pub fn parameters(&self) -> u128 {
-        let stack = |config: RelativeStackConfig| {
-            let stack = config.stack;
-            let linear = stack.block.linear_layers();
-            let linear: u128 = linear.iter().map(|layer| layer.parameters()).sum();
-            let block = stack.block.norm_parameters() + linear;
-            let last = stack.norm_final().map_or(0, |norm| norm.parameters());
-            let biases = config.positions.buckets as u128 * self.settings.heads as u128;
-            stack.n_layers as u128 * block + last + biases
-        };
-        self.embeddings().tokens()
-            + stack(self.encoder())
-            + stack(self.decoder())
-            + self.lm_head().parameters()
+        let counts = encoder_decoder_counts(self);
+        counts.iter().map(|count| count.total()).sum()
     }
 }

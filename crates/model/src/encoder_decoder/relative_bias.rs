@@ -132,6 +132,16 @@ impl<B: Backend> RelativeStack<B> {
         self.stack.run_attention_weights(x, context)
     }
 
+    /// The cross-attentions' weights of every block without a cache.
+    pub(super) fn cross_weights(
+        &self,
+        x: Tensor<B, 3>,
+        memory: &StackMemory<B>,
+    ) -> Vec<Tensor<B, 4>> {
+        let context = self.context(0, x.dims()[1], None, Some(memory));
+        self.stack.run_cross_weights(x, context)
+    }
+
     fn context<'a>(
         &self,
         past: usize,

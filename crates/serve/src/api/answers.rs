@@ -96,7 +96,7 @@ impl PromptAnswers {
         trace.add_prompt(prompt_tokens);
         let stream = TextStream::after(
             &model.tokenizer,
-            &answer_request.prompt,
+            model.before_answer(&answer_request.prompt),
             answer_request.stops,
         );
         let text = || SampleText {
@@ -233,7 +233,7 @@ impl Answers {
             bytes = bytes.saturating_add(kept.bytes(
                 answer_request,
                 tokens,
-                model.worker.model().vocab_size(),
+                model.worker.sizes().vocab_size,
             ));
         }
         let reservation = app.memory().reserve(bytes)?;
@@ -305,8 +305,8 @@ fn max_tokens(
     answer_request: &AnswerRequest,
 ) -> Result<usize, ApiError> {
     let limit = app.limits().tokens;
-    let context = model.worker.config().capacity;
-    let room = context.saturating_sub(answer_request.prompt.len());
+    let context = model.worker.limits().context;
+    let room = model.room(answer_request.prompt.len());
     match answer_request.max_tokens {
         Some(tokens) if tokens > limit => {
             let rule = format!("must be at most {limit}, this server's limit");

@@ -28,7 +28,7 @@ use super::memory::{self, Kept};
 use super::model_request::ModelRequest;
 use super::settings::{Settings, json_grammar};
 use crate::limits::{MOST_ALTERNATIVES, MOST_TOOLS};
-use crate::model::ServedModel;
+use crate::model::{ServedModel, Task};
 use answer_text::{AnswerDelta, AnswerText};
 pub(crate) use response::ChatCompletion;
 use response::{Choice, Chunk, ChunkChoice, Delta, LogProbs};
@@ -119,7 +119,7 @@ static FIELDS: LazyLock<KnownFields<(Delivery, Chat, Settings)>> = LazyLock::new
 /// Handles the request.
 pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiError> {
     let (delivery, fields, settings) = request.read(&FIELDS)?;
-    let model = request.model(&delivery.model)?;
+    let model = request.model(&delivery.model, Task::Generation)?;
     let samples = delivery.samples(&model)?;
     let logprobs = fields.logprobs == Some(true);
     let alternatives = fields.top_logprobs.unwrap_or(0);

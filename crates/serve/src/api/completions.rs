@@ -19,12 +19,12 @@ use super::memory::{Kept, json};
 use super::model_request::ModelRequest;
 use super::prompt::Prompt;
 use super::settings::Settings;
-use crate::model::ServedModel;
+use crate::model::{ServedModel, Task};
 
 /// The fields that only these requests have.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 pub(crate) struct Completions {
-    /// The text or tokens to continue. Default: an empty text.
+    /// The text or tokens to continue; the source of an encoder–decoder, whose answer is the target. Default: an empty text.
     prompt: Option<Prompt>,
     /// Returns the log-probabilities of the tokens and of this many alternatives, in the model's own distribution: before
     /// temperature and penalties.
@@ -80,7 +80,7 @@ static FIELDS: LazyLock<KnownFields<(Delivery, Completions, Settings)>> =
 /// Handles the request.
 pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiError> {
     let (delivery, mut fields, settings) = request.read(&FIELDS)?;
-    let model = request.model(&delivery.model)?;
+    let model = request.model(&delivery.model, Task::Generation)?;
     let ModelRequest {
         app,
         deadline,
@@ -95,6 +95,10 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
     let echo = fields.echo == Some(true);
     if echo && fields.logprobs.is_some() {
         let rule = "cannot be combined with logprobs: those of a prompt are not computed";
+        return Err(ApiError::field("echo", rule));
+    }
+    if echo && !model.kind.supports(Task::Continuation) {
+        let rule = "is not supported for this model: its answer does not continue the prompt";
         return Err(ApiError::field("echo", rule));
     }
     let prompt = fields.prompt.take();

@@ -66,7 +66,7 @@ fn document_of(types: &mut Types, groups: &[(&'static str, Value)]) -> Value {
         "/v1/responses": { "post": types.post::<ResponseBody>(
             "Answer an input as OpenAI's Responses API does; nothing is stored", responses, true) },
         "/v1/embeddings": { "post": types.post::<Embedded>(
-            "Compute the embeddings of texts: the mean of the last hidden states, normalized to length 1",
+            "Compute the embeddings of texts: by an encoder's pooling and normalization, or the mean of a decoder's last hidden states, normalized to length 1",
             embeddings, false) },
         "/v1/models": { "get": types.get::<List>("List the served models and their aliases") },
         "/v1/models/{name}": {

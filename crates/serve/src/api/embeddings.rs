@@ -14,6 +14,7 @@ use super::error::ApiError;
 use super::memory::{PROMPT_TOKEN, json};
 use super::model_request::ModelRequest;
 use super::prompt::Prompt;
+use crate::model::Task;
 
 /// Bytes reserved per vector element: its sum, its value and its text.
 const NUMBER: usize = 64;
@@ -23,7 +24,7 @@ const NUMBER: usize = 64;
 pub(crate) struct Embeddings {
     /// The name or an alias of the model.
     model: String,
-    /// The text or tokens to embed.
+    /// The texts or tokens to embed. An encoder's special tokens are added to texts; tokens are used as they are.
     input: Prompt,
     /// The encoding of a vector: numbers, or the base64 encoding of their bytes (f32, little-endian).
     #[schemars(extend("default" = "float"))]
@@ -77,9 +78,9 @@ static FIELDS: LazyLock<KnownFields<(Embeddings,)>> = LazyLock::new(KnownFields:
 /// Handles the request.
 pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiError> {
     let (fields,) = request.read(&FIELDS)?;
-    let model = request.model(&fields.model)?;
+    let model = request.model(&fields.model, Task::Embedding)?;
     let ModelRequest { app, trace, .. } = request;
-    let width = model.worker.model().d_model();
+    let width = model.worker.sizes().d_model;
     if fields
         .dimensions
         .is_some_and(|dimensions| dimensions as usize != width)
@@ -99,9 +100,10 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
     let mut left = vectors.len();
     while left > 0 {
         match ticket.next().await {
-            Some((text, EventKind::Embedded(mean))) => {
+            Some((text, EventKind::Embedded(output))) => {
                 if let Some(vector) = vectors.get_mut(text) {
-                    *vector = Some(Vector::new(&mean, fields.encoding_format));
+                    let embedding = model.embedding(output);
+                    *vector = Some(Vector::new(embedding, fields.encoding_format));
                 }
                 left -= 1;
             }
@@ -130,9 +132,7 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
 }
 
 impl Vector {
-    /// Normalizes and encodes a mean hidden state.
-    fn new(mean: &[f32], encoding: Option<Encoding>) -> Self {
-        let vector = unit(mean);
+    fn new(vector: Vec<f32>, encoding: Option<Encoding>) -> Self {
         match encoding {
             None | Some(Encoding::Float) => Self::Float(vector),
             Some(Encoding::Base64) => {
@@ -140,16 +140,5 @@ impl Vector {
                 Self::Base64(STANDARD.encode(bytes.collect::<Vec<u8>>()))
             }
         }
-    }
-}
-
-/// Scales a vector to unit length, like OpenAI's embeddings.
-fn unit(vector: &[f32]) -> Vec<f32> {
-    let squares: f64 = vector.iter().map(|&x| f64::from(x).powi(2)).sum();
-    let length = squares.sqrt();
-    let scaled = |&x: &f32| (f64::from(x) / length) as f32;
-    match length > 0.0 {
-        true => vector.iter().map(scaled).collect(),
-        false => vector.to_vec(),
     }
 }

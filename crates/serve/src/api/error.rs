@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::grammars::GrammarError;
+use crate::model::Task;
 use crate::worker::Refusal;
 
 /// An error response.
@@ -89,6 +90,11 @@ const CONSTRAINT: ErrorKind = ErrorKind::new(
     "constraint_not_met",
     "no token can continue the text within its schema or expression; may also end a stream",
 );
+const TASK: ErrorKind = ErrorKind::new(
+    400,
+    "model_not_supported",
+    "models of this kind do not answer at this path",
+);
 const KEY: ErrorKind = ErrorKind::new(
     401,
     "invalid_api_key",
@@ -133,11 +139,12 @@ const TIMEOUT: ErrorKind = ErrorKind {
 };
 
 /// All kinds of errors, ordered by status.
-pub const ERRORS: [ErrorKind; 16] = [
+pub const ERRORS: [ErrorKind; 17] = [
     INVALID,
     CONTEXT,
     REQUEST_MEMORY,
     CONSTRAINT,
+    TASK,
     KEY,
     HOST,
     ORIGIN,
@@ -200,6 +207,17 @@ impl ApiError {
         let shown: String = name.chars().take(100).collect();
         let message = format!("the model {shown:?} does not exist; there is: {known}");
         Self::new(MODEL, message).at("model")
+    }
+
+    /// The model `name` of a kind that is not used for `task`.
+    pub fn task(name: &str, kind: &str, task: Task) -> Self {
+        let rest = match task {
+            Task::Embedding => "which embeds no texts: use a decoder or an encoder",
+            Task::Generation => "which generates no text: use /v1/embeddings, or another model",
+            Task::Continuation => "and only decoders continue a text",
+        };
+        let message = format!("the model {name:?} is an {kind}, {rest}");
+        Self::new(TASK, message).at("model")
     }
 
     pub fn not_found() -> Self {
@@ -309,6 +327,7 @@ impl From<SettingError> for ApiError {
         // Map the engine's names of settings to the API's.
         let param = match error.field {
             "samples" => "n",
+            "max_new_tokens" => "max_tokens",
             "json_schema" => "response_format",
             "regex" => "structured_outputs",
             field => field,

@@ -10,7 +10,7 @@ use super::App;
 use super::body::{Body, FieldGroups, KnownFields};
 use super::deadline::Deadline;
 use super::error::ApiError;
-use crate::model::ServedModel;
+use crate::model::{ServedModel, Task};
 use crate::request_log::Trace;
 
 /// A fully received request.
@@ -55,13 +55,16 @@ impl ModelRequest {
         known.read(&mem::take(&mut self.body))
     }
 
-    /// Finds the requested model and records it for the log.
+    /// Finds the requested model for a task and records it for the log.
     ///
     /// # Errors
-    /// No model has this name.
-    pub fn model(&self, name: &str) -> Result<Arc<ServedModel>, ApiError> {
+    /// No model has this name, or the model is not for the task.
+    pub fn model(&self, name: &str, task: Task) -> Result<Arc<ServedModel>, ApiError> {
         let model = self.app.model(name)?;
         self.trace.set_model(&model);
-        Ok(model)
+        match model.kind.supports(task) {
+            true => Ok(model),
+            false => Err(ApiError::task(&model.name, model.kind.name(), task)),
+        }
     }
 }

@@ -12,7 +12,7 @@ use tokio::task::spawn_blocking;
 
 use super::App;
 use super::error::ApiError;
-use crate::model::{Card, ServedModel};
+use crate::model::{Card, ServedModel, Task};
 
 /// A model.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -43,7 +43,7 @@ impl Listed {
             created: model.created,
             owned_by: "emberlm",
             root: model.name.clone(),
-            max_model_len: model.worker.config().capacity,
+            max_model_len: model.worker.limits().context,
         }
     }
 }
@@ -86,26 +86,27 @@ pub(crate) struct PageModel {
     card: Card,
 }
 
-/// The descriptions of all models for the page.
+/// The descriptions of the models for the page.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct PageModels {
     models: Vec<PageModel>,
 }
 
-/// Describes all models for the page.
+/// Describes the models for the page: those that continue texts.
 pub(crate) async fn for_page(State(app): State<App>) -> Result<Json<PageModels>, ApiError> {
-    let models = app.models().to_vec();
+    let mut models = app.models().to_vec();
+    models.retain(|model| model.kind.supports(Task::Continuation));
     let describe_all = move || {
         let describe = |model: &Arc<ServedModel>| {
-            let config = model.worker.model();
+            let sizes = model.worker.sizes();
             PageModel {
                 id: model.name.clone(),
                 chat: model.chat.is_some(),
-                context: model.worker.config().capacity,
-                vocab_size: config.vocab_size(),
-                layers: config.n_layers(),
-                d_model: config.d_model(),
-                heads: config.heads(),
+                context: model.worker.limits().context,
+                vocab_size: sizes.vocab_size,
+                layers: sizes.n_layers,
+                d_model: sizes.d_model,
+                heads: sizes.heads,
                 sampling: model.sampling,
                 card: (model.card)(),
             }

@@ -21,7 +21,7 @@ use super::model_request::ModelRequest;
 use super::prompt::Prompt;
 use super::settings::Settings;
 use crate::limits::MOST_ALTERNATIVES;
-use crate::model::ServedModel;
+use crate::model::{ServedModel, Task};
 
 /// The fields beside [`Settings`]: a prompt or messages.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -73,7 +73,7 @@ static FIELDS: LazyLock<KnownFields<(Play, Settings)>> = LazyLock::new(KnownFiel
 /// Handles the request.
 pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiError> {
     let (fields, settings) = request.read(&FIELDS)?;
-    let model = request.model(&fields.model)?;
+    let model = request.model(&fields.model, Task::Continuation)?;
     let ModelRequest {
         app,
         deadline,
@@ -95,8 +95,7 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
     };
     encoded.prompt.extend(fields.continued);
     // Lower the page's `max_tokens` to the available room instead of rejecting it.
-    let room = model.worker.config().capacity;
-    let room = room.saturating_sub(encoded.prompt.len());
+    let room = model.room(encoded.prompt.len());
     let most = room.max(1).min(app.limits().tokens);
     let generation = Generation {
         max_tokens: settings.max_tokens().map(|wanted| wanted.min(most)),

@@ -68,11 +68,10 @@ fn one_or_more<T>(field: &str, all: Vec<T>, limits: &Limits) -> Result<Vec<T>, A
 }
 
 fn encode(field: &str, text: &str, model: &ServedModel) -> Result<Vec<u32>, ApiError> {
-    let ids = model.tokenizer.encode_prompt(text);
+    let ids = model.encode(text);
     let ids = ids.map_err(|error| ApiError::field(field, error.to_string()))?;
-    match (ids.is_empty(), model.beginning) {
-        (false, _) => Ok(ids),
-        (true, Some(beginning)) => Ok(vec![beginning]),
-        (true, None) => Err(ApiError::field(field, "must not be empty for this model")),
+    match ids.is_empty() {
+        false => Ok(ids),
+        true => Err(ApiError::field(field, "must not be empty for this model")),
     }
 }

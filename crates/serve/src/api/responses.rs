@@ -35,6 +35,7 @@ use super::memory::{self, Kept};
 use super::model_request::ModelRequest;
 use super::settings::{Settings, json_grammar};
 use crate::limits::{MOST_ALTERNATIVES, MOST_TOOLS};
+use crate::model::Task;
 pub(crate) use events::STREAM_EVENTS;
 use events::Writer;
 use input::Input;
@@ -170,7 +171,7 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
     let body_len = request.body_len();
     let (mut fields, settings) = request.read(&FIELDS)?;
     fields.check()?;
-    let model = request.model(&fields.model)?;
+    let model = request.model(&fields.model, Task::Generation)?;
     let streams = fields.stream == Some(true);
     let messages = fields.messages()?;
     let functions = fields.tools.iter().flatten();

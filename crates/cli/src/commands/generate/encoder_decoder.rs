@@ -8,6 +8,7 @@ use emberlm_generate::{
 };
 use emberlm_kernels::TrainingBackend;
 use emberlm_model::WeightFormat;
+use emberlm_serve::load::encoder_decoder_defaults;
 use emberlm_tokenizer::StopStrings;
 
 use super::sampling::Sampling;
@@ -31,7 +32,8 @@ pub fn run(args: GenerateArgs) -> Result<(), CliError> {
     if !args.stop.is_empty() {
         super::choice::with_text(model.tokenizer(), &args.model)?;
     }
-    let defaults = defaults(&model)?;
+    let (defaults, ignored) = encoder_decoder_defaults(&model);
+    ignored.iter().for_each(|ignored| warn(ignored));
     let stop_tokens = model.stop_tokens();
     let method = match args.beams {
         Some(count) => {
@@ -47,24 +49,6 @@ pub fn run(args: GenerateArgs) -> Result<(), CliError> {
         source,
         method,
     })?
-}
-
-/// The sampling settings that the model recommends. Without any, the most probable token is chosen, as `transformers`
-/// does.
-fn defaults(model: &EncoderDecoderModel) -> Result<SamplingDefaults, CliError> {
-    let fields = model.generation_config()?;
-    let (defaults, ignored) = SamplingDefaults::read(&fields, model.config().vocab_size());
-    for ignored in ignored {
-        warn(&format!("generation_config.json: {ignored}; it is ignored"));
-    }
-    let samples = fields.get("do_sample").is_some_and(|value| value == true);
-    Ok(match samples {
-        true => defaults,
-        false => SamplingDefaults {
-            temperature: Some(0.0),
-            ..defaults
-        },
-    })
 }
 
 /// The options of a choice token by token.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use burn::tensor::Device;
 use emberlm_checkpoint::checkpoint::newest_step;
+use emberlm_generate::Engine;
 use emberlm_kernels::Backend;
 use emberlm_model::{Decoder, WeightFormat};
 use emberlm_serve::Replacer;
@@ -23,8 +24,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Waits for the first checkpoint of a run.
 pub fn wait(run: &Path) -> Result<(), CliError> {
     if !is_run(run) {
-        return Err(CliError::new(format!("{} is no run", run.display()))
-            .hint("--follow takes the folder of a run of `emberlm train`"));
+        return Err(no_run(run));
     }
     if newest(run).is_none() {
         console::note(format_args!(
@@ -38,12 +38,18 @@ pub fn wait(run: &Path) -> Result<(), CliError> {
     Ok(())
 }
 
+/// The error for a path that cannot be followed.
+pub fn no_run(path: &Path) -> CliError {
+    CliError::new(format!("{} is not a run", path.display()))
+        .hint("--follow takes the folder of a run of `emberlm train`")
+}
+
 /// Starts the thread that polls for checkpoints.
 pub fn start<B: Backend>(
     run: PathBuf,
     weights: Option<WeightFormat>,
     device: Device<B>,
-    replacer: Replacer<B>,
+    replacer: Replacer<Engine<B>>,
     log: Log,
 ) -> Result<(), CliError> {
     let mut served = newest(&run);

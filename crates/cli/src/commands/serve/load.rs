@@ -5,11 +5,11 @@ use std::sync::{Mutex, PoisonError};
 
 use burn::tensor::Device;
 use bytesize::ByteSize;
-use emberlm_checkpoint::Model;
 use emberlm_checkpoint::checkpoint::newest_step;
+use emberlm_checkpoint::{EncoderDecoderModel, EncoderModel, Model, ModelKind};
 use emberlm_kernels::Backend;
-use emberlm_model::count;
-use emberlm_serve::{Card, LoadPlan, Loaded, ServedModel};
+use emberlm_model::{WeightFormat, count};
+use emberlm_serve::{Card, EncoderDecoderPlan, EncoderPlan, LoadPlan, Loaded, ServedModel};
 use emberlm_trainer::fit::InferenceWork;
 use indicatif::HumanCount;
 
@@ -20,6 +20,7 @@ use crate::console;
 use crate::error::{CliError, warn};
 use crate::memory_guard::MemoryGuard;
 use crate::model;
+use crate::progress;
 use crate::run_folders::is_run;
 use crate::run_history::History;
 use crate::sandbox;
@@ -42,26 +43,139 @@ pub fn all<B: Backend>(
     };
     let mut models = Vec::new();
     for spec in specs {
-        models.push(open(spec).map_err(about(spec))?);
+        models.push(Opened::open(spec).map_err(about(spec))?);
     }
     let mut plans = Vec::new();
     for (spec, model) in specs.iter().zip(&models) {
-        let plan = LoadPlan::new(model, spec.options.clone());
-        plans.push(plan.map_err(|error| about(spec)(error.into()))?);
+        plans.push(model.plan(spec).map_err(about(spec))?);
     }
     check_memory(specs, &plans, guard)?;
     let mut served = Vec::new();
     for (spec, plan) in specs.iter().zip(plans) {
-        served.push(load::<B>(spec, plan, device, log).map_err(about(spec))?);
+        let loaded = match plan {
+            Plan::Decoder(plan) => load::<B>(spec, plan, device, log),
+            Plan::Encoder(plan) => load_encoder::<B>(plan, device),
+            Plan::EncoderDecoder(plan) => load_encoder_decoder::<B>(plan, device),
+        };
+        served.push(loaded.map_err(about(spec))?);
     }
     Ok(served)
 }
 
-fn open(spec: &ModelSpec) -> Result<Model, CliError> {
-    if spec.follows {
-        follow::wait(&spec.path)?;
+/// An opened model, whose weights have not been read.
+enum Opened {
+    Decoder(Model),
+    Encoder(EncoderModel),
+    EncoderDecoder(EncoderDecoderModel),
+}
+
+/// A model with its checked serving options.
+enum Plan<'a> {
+    Decoder(LoadPlan<'a>),
+    Encoder(EncoderPlan<'a>),
+    EncoderDecoder(EncoderDecoderPlan<'a>),
+}
+
+impl Opened {
+    fn open(spec: &ModelSpec) -> Result<Self, CliError> {
+        let kind = ModelKind::of(&spec.path);
+        if kind != ModelKind::Decoder
+            && let Some(packed) = spec.weights.filter(|format| *format != WeightFormat::F32)
+        {
+            let (path, kind) = (spec.path.display(), kind.name());
+            let message = format!("{path} is an {kind}, whose weights are held in f32");
+            let hint = format!("leave out --weights {} for it", packed.name());
+            return Err(CliError::new(message).hint(hint));
+        }
+        Ok(match kind {
+            ModelKind::Decoder if spec.follows => {
+                follow::wait(&spec.path)?;
+                Self::Decoder(model::open(&spec.path)?)
+            }
+            ModelKind::Decoder => Self::Decoder(model::open(&spec.path)?),
+            _ if spec.follows => return Err(follow::no_run(&spec.path)),
+            ModelKind::Encoder => Self::Encoder(EncoderModel::open(&spec.path)?),
+            ModelKind::EncoderDecoder => {
+                Self::EncoderDecoder(EncoderDecoderModel::open(&spec.path)?)
+            }
+        })
     }
-    model::open(&spec.path)
+
+    fn plan(&self, spec: &ModelSpec) -> Result<Plan<'_>, CliError> {
+        let options = spec.options.clone();
+        Ok(match self {
+            Self::Decoder(model) => Plan::Decoder(LoadPlan::new(model, options)?),
+            Self::Encoder(model) => Plan::Encoder(EncoderPlan::new(model, options)?),
+            Self::EncoderDecoder(model) => {
+                Plan::EncoderDecoder(EncoderDecoderPlan::new(model, options)?)
+            }
+        })
+    }
+}
+
+/// Loads an encoder's weights and starts its thread.
+fn load_encoder<B: Backend>(
+    plan: EncoderPlan<'_>,
+    device: &Device<B>,
+) -> Result<ServedModel, CliError> {
+    let model = plan.model();
+    let sign = progress::loading(model.hugging_face().path());
+    let embedder = model.embedder::<B>(device)?;
+    drop(sign);
+    let served = plan.load(embedder)?;
+    console::note(format_args!(
+        "{}{}: {}, {} parameters; texts of at most {} tokens; it embeds only",
+        served.name,
+        aliases(&served),
+        model.about(),
+        HumanCount(parameters(model.config().parameters())),
+        HumanCount(served.worker.limits().context as u64),
+    ));
+    Ok(served)
+}
+
+/// Loads an encoder–decoder's weights and starts its thread.
+fn load_encoder_decoder<B: Backend>(
+    plan: EncoderDecoderPlan<'_>,
+    device: &Device<B>,
+) -> Result<ServedModel, CliError> {
+    let model = plan.model();
+    plan.ignored().iter().for_each(|ignored| warn(ignored));
+    let sign = progress::loading(model.hugging_face().path());
+    let weights = model.load::<B>(device)?;
+    drop(sign);
+    let served = plan.load(weights, Some(sandbox::grammars()))?;
+    let limits = served.worker.limits();
+    console::note(format_args!(
+        "{}{}: {}, {} parameters; slots: {}, sources and targets of at most {} tokens{}",
+        served.name,
+        aliases(&served),
+        model.about(),
+        HumanCount(parameters(model.config().parameters())),
+        limits.slots,
+        HumanCount(limits.context as u64),
+        chats(&served),
+    ));
+    Ok(served)
+}
+
+fn parameters(count: u128) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
+}
+
+/// The aliases of a model, in parentheses.
+fn aliases(served: &ServedModel) -> String {
+    match &served.aliases[..] {
+        [] => String::new(),
+        aliases => format!(" (also {})", aliases.join(", ")),
+    }
+}
+
+fn chats(served: &ServedModel) -> &'static str {
+    match served.chat {
+        Some(_) => "; chat is supported",
+        None => "",
+    }
 }
 
 /// Loads a model's weights and starts its thread. For a followed run, also starts the thread that follows it.
@@ -79,24 +193,17 @@ fn load<B: Backend>(
         replacer,
         cache_bytes,
     } = plan.load(decoder, Some(sandbox::grammars()))?;
-    let engine = served.worker.config();
-    let aliases = match &served.aliases[..] {
-        [] => String::new(),
-        aliases => format!(" (also {})", aliases.join(", ")),
-    };
+    let limits = served.worker.limits();
     console::note(format_args!(
-        "{}{aliases}: {}, {} parameters; slots: {} of {} tokens ({}){}",
+        "{}{}: {}, {} parameters; slots: {} of {} tokens ({}){}",
         served.name,
+        aliases(&served),
         model.about()?,
         HumanCount(count::parameters(model.config()).total as u64),
-        engine.slots,
-        HumanCount(engine.capacity as u64),
+        limits.slots,
+        HumanCount(limits.context as u64),
         ByteSize(cache_bytes as u64),
-        if served.chat.is_some() {
-            "; chat is supported"
-        } else {
-            ""
-        }
+        chats(&served),
     ));
     let card = CardSource::new(path, spec.follows, model)?;
     served.card = Box::new(move || card.card());
@@ -112,13 +219,20 @@ fn load<B: Backend>(
     Ok(served)
 }
 
-/// Checks that the weights, KV caches and forward passes of all models fit into memory together.
+/// Checks that the weights, KV caches and forward passes of all decoders fit into memory together.
 fn check_memory(
     specs: &[ModelSpec],
-    plans: &[LoadPlan<'_>],
+    plans: &[Plan<'_>],
     guard: MemoryGuard,
 ) -> Result<(), CliError> {
-    let works = specs.iter().zip(plans).map(|(spec, plan)| {
+    let decoders = specs
+        .iter()
+        .zip(plans)
+        .filter_map(|(spec, plan)| match plan {
+            Plan::Decoder(plan) => Some((spec, plan)),
+            Plan::Encoder(_) | Plan::EncoderDecoder(_) => None,
+        });
+    let works = decoders.map(|(spec, plan)| {
         let engine = plan.engine();
         let work = InferenceWork::generation(
             model::held_weights(plan.model(), spec.weights),

@@ -9,6 +9,8 @@
 //!            a b        a b
 //! ```
 
+use super::Reach;
+
 /// Maximum side of a picture.
 const LONGEST: usize = 8000;
 /// Intended side of the panel grid.
@@ -16,6 +18,8 @@ const AIM: usize = 1440;
 /// Limits of a panel's side.
 const SMALLEST_PANEL: usize = 64;
 const LARGEST_PANEL: usize = 1024;
+/// Smallest width or height of a panel that is no square.
+const THINNEST_PANEL: usize = 12;
 const LARGEST_AIM: usize = 768;
 const MARGIN: usize = 44;
 const GAP: usize = 22;
@@ -38,9 +42,15 @@ pub fn fits(rows: usize, columns: usize) -> bool {
 }
 
 /// Returns the maximum number of coloured cells in a picture of `rows` by `columns` panels.
-pub fn cells(rows: usize, columns: usize, tokens: usize) -> usize {
-    let of_side = side(rows, columns, tokens).min(tokens);
-    rows * columns * of_side * (of_side + 1) / 2
+pub fn cells(
+    (rows, columns): (usize, usize),
+    (queries, keys): (usize, usize),
+    reach: Reach,
+) -> usize {
+    let side = side(rows, columns, queries.max(keys));
+    let (queries, keys) = (queries.min(side), keys.min(side));
+    let of_panel: usize = (0..queries).map(|query| reach.keys(query, keys)).sum();
+    rows * columns * of_panel
 }
 
 /// The largest panel side that fits in the largest picture.
@@ -51,32 +61,45 @@ fn room(rows: usize, columns: usize) -> usize {
 
 /// Pixel positions of a heat map's elements.
 pub struct Layout {
-    /// The side of the square panels.
-    pub side: usize,
+    /// The width of a panel.
+    pub width: usize,
+    /// The height of a panel.
+    pub height: usize,
     rows: usize,
     columns: usize,
+    /// The number of queries or of keys, whichever is larger.
     tokens: usize,
     /// Space for token labels to the left of and below the panels.
     labels: (usize, usize),
 }
 
 impl Layout {
-    pub fn new(rows: usize, columns: usize, tokens: &[String]) -> Self {
+    /// The panels of `queries` by `keys` tokens. Cells are squares where every token has whole pixels.
+    pub fn new(rows: usize, columns: usize, queries: &[String], keys: &[String]) -> Self {
+        let tokens = queries.len().max(keys.len());
+        let side = side(rows, columns, tokens);
+        let of_tokens = |count: usize| (side * count / tokens).max(THINNEST_PANEL);
         let mut this = Self {
-            side: side(rows, columns, tokens.len()),
+            width: of_tokens(keys.len()),
+            height: of_tokens(queries.len()),
             rows,
             columns,
-            tokens: tokens.len(),
+            tokens,
             labels: (0, 0),
         };
         if let Some(size) = this.token_size() {
-            let lengths = tokens.iter().map(|token| token.chars().count());
-            let longest = lengths.max().unwrap_or(0);
+            let longest = |tokens: &[String]| {
+                let lengths = tokens.iter().map(|token| token.chars().count());
+                lengths.max().unwrap_or(0)
+            };
             let size = size as usize;
             // A character's width is about half of the font size.
-            let beside = (longest * size * 11).div_ceil(20);
-            let below = if longest == 1 { size } else { beside };
-            this.labels = (beside + 6, below + 6);
+            let room = |characters: usize| (characters * size * 11).div_ceil(20);
+            let below = match longest(keys) {
+                1 => size,
+                longest => room(longest),
+            };
+            this.labels = (room(longest(queries)) + 6, below + 6);
         }
         this
     }
@@ -100,8 +123,8 @@ impl Layout {
 
     /// The top left corner of a panel.
     pub fn panel(&self, row: usize, column: usize) -> (i32, i32) {
-        let left = MARGIN + BESIDE + self.labels.0 + column * (self.side + GAP);
-        let top = MARGIN + ABOVE + row * (self.side + GAP);
+        let left = MARGIN + BESIDE + self.labels.0 + column * (self.width + GAP);
+        let top = MARGIN + ABOVE + row * (self.height + GAP);
         (left as i32, top as i32)
     }
 
@@ -115,12 +138,12 @@ impl Layout {
 
     /// The font size of head and layer names.
     pub fn heading_size(&self) -> i32 {
-        (self.side / 4).clamp(12, 26) as i32
+        (self.width / 4).clamp(12, 26) as i32
     }
 
     /// The font size of token labels. Returns `None` if the cells are too small for labels.
     pub fn token_size(&self) -> Option<i32> {
-        match self.side / self.tokens {
+        match self.width.max(self.height) / self.tokens {
             0..10 => None,
             cell => Some(cell.min(LARGEST_LABEL) as i32),
         }
@@ -129,7 +152,7 @@ impl Layout {
     /// The bottom right corner of the panel grid.
     fn grid_end(&self) -> (usize, usize) {
         let (left, top) = self.panel(self.rows - 1, self.columns - 1);
-        (left as usize + self.side, top as usize + self.side)
+        (left as usize + self.width, top as usize + self.height)
     }
 }
 
@@ -150,16 +173,26 @@ mod tests {
     use super::*;
 
     fn layout(rows: usize, columns: usize, tokens: usize) -> Layout {
-        Layout::new(rows, columns, &vec!["abcdefghij..".to_owned(); tokens])
+        let tokens = vec!["abcdefghij..".to_owned(); tokens];
+        Layout::new(rows, columns, &tokens, &tokens)
     }
 
     #[test]
     fn panels_have_whole_pixels_per_token_if_possible() {
-        assert_eq!(layout(1, 1, 10).side, 760);
-        assert_eq!(layout(4, 6, 32).side, 224);
-        assert_eq!(layout(12, 12, 100).side, 100);
-        assert_eq!(layout(1, 1, 1000).side, 1000);
-        assert_eq!(layout(1, 1, 4096).side, 1024);
+        assert_eq!(layout(1, 1, 10).width, 760);
+        assert_eq!(layout(4, 6, 32).width, 224);
+        assert_eq!(layout(12, 12, 100).width, 100);
+        assert_eq!(layout(1, 1, 1000).width, 1000);
+        assert_eq!(layout(1, 1, 4096).height, 1024);
+    }
+
+    #[test]
+    fn cells_of_unequal_sides_are_squares() {
+        let labels = |count| vec!["a".to_owned(); count];
+        let layout = Layout::new(1, 1, &labels(5), &labels(10));
+        assert_eq!((layout.width, layout.height), (760, 380));
+        assert_eq!(cells((2, 3), (5, 10), Reach::Full), 300);
+        assert_eq!(cells((1, 1), (5, 5), Reach::Causal), 15);
     }
 
     #[test]
@@ -170,7 +203,7 @@ mod tests {
                     let layout = layout(rows, columns, tokens);
                     let what = format!("{rows} x {columns} of {tokens}");
                     assert!(fits(rows, columns), "{what}");
-                    assert!((64..=1024).contains(&layout.side), "{what}");
+                    assert!((64..=1024).contains(&layout.width), "{what}");
                     let (width, height) = layout.size();
                     assert!(width.max(height) <= LONGEST as u32, "{what}");
                 }

@@ -17,9 +17,9 @@ use serde_json::{Map, Value, json};
 use super::Sandbox;
 
 #[cfg(feature = "flex")]
-type Cpu = burn::backend::Flex;
+pub type Cpu = burn::backend::Flex;
 #[cfg(all(feature = "ndarray", not(feature = "flex")))]
-type Cpu = burn::backend::NdArray;
+pub type Cpu = burn::backend::NdArray;
 
 /// Two layers of width 16 with a context of 8 tokens.
 pub fn tiny(vocab_size: usize) -> ModelConfig {

@@ -52,7 +52,7 @@ async function look(first) {
     by("model").replaceChildren(...names.map((name) => new Option(name, name)));
   }
   by("model-choice").hidden = known.length < 2;
-  if (known.length === 0) by("alert").textContent = "The server has no model.";
+  if (known.length === 0) by("alert").textContent = "The server has no decoder, and this page needs one.";
   else if (first) choose(recall("localStorage", "model"));
   else card.draw((page.model = known.find((model) => model.id === page.model.id) ?? page.model));
 }

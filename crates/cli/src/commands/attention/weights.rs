@@ -1,0 +1,286 @@
+//! The attention weights of a model of any kind, on the host.
+
+use burn::tensor::backend::Backend as BurnBackend;
+use burn::tensor::{Device, Int, Tensor, TensorData};
+use clap::ValueEnum;
+use emberlm_checkpoint::{EncoderDecoderModel, EncoderModel, Model, ModelKind};
+use emberlm_generate::{GenerateOptions, SamplerConfig, TargetGenerator};
+use emberlm_kernels::{Backend, TrainingBackend};
+use emberlm_model::EncoderDecoder;
+use emberlm_tokenizer::{SequenceEncoder, Tokenizer};
+
+use crate::args::AttentionArgs;
+use crate::backend::Job;
+use crate::error::CliError;
+use crate::head_habits::AttentionPattern;
+use crate::model::{self, needed};
+
+/// The most tokens of a target that the model generates itself.
+const TARGET_TOKENS: usize = 32;
+
+/// An attention of an encoder–decoder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum AttentionOf {
+    /// The encoder's self-attention, of the source
+    Encoder,
+    /// The decoder's self-attention, of the target
+    Decoder,
+    /// The decoder's attention to the source
+    Cross,
+}
+
+/// A model whose weights have not been read.
+enum Opened {
+    Decoder(Model),
+    Encoder(EncoderModel),
+    EncoderDecoder(EncoderDecoderModel),
+}
+
+/// A model and the tokens to look at.
+pub struct Subject {
+    model: Opened,
+    of: AttentionOf,
+    /// The text, or the source of an encoder–decoder.
+    pub tokens: Vec<u32>,
+    /// The target of an encoder–decoder, without the start token, if it is given.
+    target: Option<Vec<u32>>,
+    pub tokenizer: Option<Tokenizer>,
+}
+
+/// The tokens that attend and those that are attended to.
+pub struct Attended {
+    pub queries: Vec<u32>,
+    pub keys: Vec<u32>,
+    /// By layer, then head: `[queries, keys]`.
+    pub weights: Vec<Vec<Vec<f32>>>,
+}
+
+impl Subject {
+    /// Opens the model and encodes the text.
+    ///
+    /// # Errors
+    /// The model cannot be opened, does not have the requested attention, or cannot process the text.
+    pub fn open(args: &AttentionArgs) -> Result<Self, CliError> {
+        let kind = ModelKind::of(&args.model);
+        let of = match (kind, args.of) {
+            (ModelKind::EncoderDecoder, of) => of.unwrap_or(AttentionOf::Cross),
+            (ModelKind::Encoder, None | Some(AttentionOf::Encoder)) => AttentionOf::Encoder,
+            (ModelKind::Decoder, None | Some(AttentionOf::Decoder)) => AttentionOf::Decoder,
+            (kind, Some(_)) => return Err(only_of_encoder_decoders(args, "--of", kind)),
+        };
+        let given = [
+            ("--target", args.target.is_some()),
+            ("--target-tokens", args.target_tokens.is_some()),
+        ];
+        if kind != ModelKind::EncoderDecoder
+            && let Some((option, _)) = given.into_iter().find(|(_, given)| *given)
+        {
+            return Err(only_of_encoder_decoders(args, option, kind));
+        }
+        let path = &args.model;
+        let (model, tokenizer) = match kind {
+            ModelKind::Decoder => {
+                let model = model::open(path)?;
+                let tokenizer = model.tokenizer()?;
+                (Opened::Decoder(model), tokenizer)
+            }
+            ModelKind::Encoder => {
+                let model = EncoderModel::open(path)?;
+                let tokenizer = model.tokenizer().cloned();
+                (Opened::Encoder(model), tokenizer)
+            }
+            ModelKind::EncoderDecoder => {
+                let model = EncoderDecoderModel::open(path)?;
+                let tokenizer = model.tokenizer().cloned();
+                (Opened::EncoderDecoder(model), tokenizer)
+            }
+        };
+        let tokens = match (&args.prompt, kind) {
+            (Some(text), ModelKind::Decoder) => {
+                needed(tokenizer.as_ref(), path)?.encode_prompt(text)?
+            }
+            (Some(text), ModelKind::Encoder | ModelKind::EncoderDecoder) => {
+                let tokenizer = needed(tokenizer.as_ref(), path)?;
+                SequenceEncoder::new(tokenizer, usize::MAX)
+                    .encode(text)?
+                    .ids
+            }
+            (None, _) => args.tokens.clone().unwrap_or_default(),
+        };
+        let target = match (&args.target, &args.target_tokens) {
+            (Some(text), _) => Some(needed(tokenizer.as_ref(), path)?.encode(text)?),
+            (None, ids) => ids.clone(),
+        };
+        match &model {
+            Opened::Decoder(model) => model.config().check_tokens(&tokens)?,
+            Opened::Encoder(model) => model.config().check_tokens(&tokens)?,
+            Opened::EncoderDecoder(model) => {
+                model.config().check_tokens(&tokens)?;
+                if let Some(target) = target.as_ref().filter(|target| !target.is_empty()) {
+                    model.config().check_tokens(target)?;
+                }
+            }
+        }
+        Ok(Self {
+            model,
+            of,
+            tokens,
+            target,
+            tokenizer,
+        })
+    }
+
+    /// The queries and keys of the attention.
+    pub fn pattern(&self) -> AttentionPattern {
+        match self.of {
+            AttentionOf::Encoder => AttentionPattern::Full,
+            AttentionOf::Decoder => AttentionPattern::Causal,
+            AttentionOf::Cross => AttentionPattern::Cross,
+        }
+    }
+
+    /// The name of the attention, for headings.
+    pub fn name(&self) -> &'static str {
+        match (&self.model, self.of) {
+            (Opened::Decoder(_) | Opened::Encoder(_), _) => "Attention",
+            (Opened::EncoderDecoder(_), AttentionOf::Encoder) => "Encoder self-attention",
+            (Opened::EncoderDecoder(_), AttentionOf::Decoder) => "Decoder self-attention",
+            (Opened::EncoderDecoder(_), AttentionOf::Cross) => "Cross-attention",
+        }
+    }
+
+    /// The number of layers and of heads.
+    pub fn sizes(&self) -> (usize, usize) {
+        match &self.model {
+            Opened::Decoder(model) => (model.config().n_layers(), model.config().heads()),
+            Opened::Encoder(model) => {
+                let settings = model.config().settings();
+                (settings.n_layers, settings.heads)
+            }
+            Opened::EncoderDecoder(model) => {
+                let settings = model.config().settings();
+                let layers = match self.of {
+                    AttentionOf::Encoder => settings.encoder_layers,
+                    AttentionOf::Decoder | AttentionOf::Cross => settings.decoder_layers,
+                };
+                (layers, settings.heads)
+            }
+        }
+    }
+}
+
+/// The error for an option that only encoder–decoders have.
+fn only_of_encoder_decoders(args: &AttentionArgs, option: &str, kind: ModelKind) -> CliError {
+    let article = match kind {
+        ModelKind::Decoder => "a",
+        ModelKind::Encoder | ModelKind::EncoderDecoder => "an",
+    };
+    let (path, kind) = (args.model.display(), kind.name());
+    CliError::new(format!(
+        "{option} is for encoder–decoders, and {path} is {article} {kind}"
+    ))
+    .hint(format!("leave {option} out"))
+}
+
+/// Computes the weights of some layers and heads.
+pub struct Weights<'a> {
+    pub subject: &'a Subject,
+    pub layers: &'a [usize],
+    pub heads: &'a [usize],
+    /// Checks the numbers of queries and of keys before the weights are computed.
+    pub check: &'a dyn Fn(usize, usize) -> Result<(), CliError>,
+}
+
+impl Job for Weights<'_> {
+    type Output = Result<Attended, CliError>;
+
+    fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
+        let subject = self.subject;
+        let tokens = &subject.tokens;
+        match &subject.model {
+            Opened::Decoder(model) => {
+                (self.check)(tokens.len(), tokens.len())?;
+                let decoder = model.decoder::<B::InnerBackend>(&device)?;
+                let ids = row::<B::InnerBackend>(tokens, &device);
+                self.attended(tokens, tokens, decoder.attention_weights(ids))
+            }
+            Opened::Encoder(model) => {
+                (self.check)(tokens.len(), tokens.len())?;
+                let encoder = model.hugging_face().encoder::<B::InnerBackend>(&device)?;
+                let ids = row::<B::InnerBackend>(tokens, &device);
+                self.attended(tokens, tokens, encoder.attention_weights(ids))
+            }
+            Opened::EncoderDecoder(model) => {
+                let loaded = model.load::<B::InnerBackend>(&device)?;
+                let target = self.target(model, &loaded)?;
+                let (queries, keys) = match subject.of {
+                    AttentionOf::Encoder => (tokens, tokens),
+                    AttentionOf::Decoder => (&target, &target),
+                    AttentionOf::Cross => (&target, tokens),
+                };
+                (self.check)(queries.len(), keys.len())?;
+                let source = row::<B::InnerBackend>(tokens, &device);
+                let targets = row::<B::InnerBackend>(&target, &device);
+                let encode = || loaded.encode(source.clone(), None);
+                let weights = match subject.of {
+                    AttentionOf::Encoder => loaded.encoder_attention_weights(source, None),
+                    AttentionOf::Decoder => loaded.decoder_attention_weights(targets, &encode()),
+                    AttentionOf::Cross => loaded.cross_attention_weights(targets, &encode()),
+                };
+                self.attended(queries, keys, weights)
+            }
+        }
+    }
+}
+
+impl Weights<'_> {
+    /// The decoder's input: the start token, then the target, by default the most probable one.
+    fn target<B: Backend>(
+        &self,
+        model: &EncoderDecoderModel,
+        loaded: &EncoderDecoder<B>,
+    ) -> Result<Vec<u32>, CliError> {
+        let target = match &self.subject.target {
+            Some(target) => target.clone(),
+            None => {
+                let options = GenerateOptions {
+                    max_new_tokens: TARGET_TOKENS,
+                    stop_tokens: model.stop_tokens(),
+                    chooser: SamplerConfig::greedy().into(),
+                    ..GenerateOptions::default()
+                };
+                let generator = TargetGenerator::new(loaded, &self.subject.tokens, &options)?;
+                generator.collect::<Result<_, _>>()?
+            }
+        };
+        let start = model.config().settings().start_token;
+        Ok(std::iter::once(start).chain(target).collect())
+    }
+
+    /// Copies the weights `[1, heads, queries, keys]` of the chosen layers and heads to the host.
+    fn attended<B: BurnBackend>(
+        &self,
+        queries: &[u32],
+        keys: &[u32],
+        weights: Vec<Tensor<B, 4>>,
+    ) -> Result<Attended, CliError> {
+        let layers = weights.into_iter().enumerate();
+        let layers = layers.filter(|(layer, _)| self.layers.contains(layer));
+        let heads = |weights: Tensor<B, 4>| {
+            let head = |&head: &usize| weights.clone().narrow(1, head, 1).into_data();
+            let data = self.heads.iter().map(head);
+            data.map(|data| data.iter::<f32>().collect()).collect()
+        };
+        Ok(Attended {
+            queries: queries.to_vec(),
+            keys: keys.to_vec(),
+            weights: layers.map(|(_, weights)| heads(weights)).collect(),
+        })
+    }
+}
+
+/// Token ids as `[1, seq]`.
+pub fn row<B: BurnBackend>(tokens: &[u32], device: &Device<B>) -> Tensor<B, 2, Int> {
+    let ids: Vec<i64> = tokens.iter().map(|&id| i64::from(id)).collect();
+    Tensor::from_data(TensorData::new(ids, [1, tokens.len()]), device)
+}

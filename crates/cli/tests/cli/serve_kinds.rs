@@ -1,0 +1,486 @@
+//! `emberlm serve` with encoders and encoder–decoders, compared with `emberlm embed` and `emberlm generate`.
+
+use std::fs;
+use std::path::Path;
+use std::thread;
+
+use emberlm_model::encoder::{self, EncoderConfig, EncoderSettings};
+use emberlm_model::hugging_face::ExportOptions;
+use serde_json::{Value, json};
+
+use super::support::Sandbox;
+use super::support::model::Cpu;
+use super::support::server::{Answer, Server};
+use super::{encoder as encoders, encoder_decoder as encoder_decoders};
+
+/// An encoder wide enough for matrix products of different kernels, with a tokenizer of words.
+fn wide_encoder() -> tempfile::TempDir {
+    let folder = encoders::model();
+    let settings = EncoderSettings {
+        vocab_size: 59,
+        positions: 64,
+        n_layers: 3,
+        ..EncoderSettings::new(192, 4)
+    };
+    let config = EncoderConfig::try_from(settings).unwrap();
+    let model = config.init::<Cpu>(5, &Default::default());
+    encoder::export(&model, "bert", folder.path(), &ExportOptions::default()).unwrap();
+    folder
+}
+
+fn serve(sandbox: &Sandbox, model: &Path, options: &str) -> Server {
+    sandbox.serve(&format!("serve run={} {options}", model.display()))
+}
+
+/// Text `number`, of 1 to 60 words.
+fn text(number: usize) -> String {
+    let count = 1 + number * 17 % 60;
+    let words: Vec<String> = (0..count)
+        .map(|i| format!("w{}", (i * 7 + number * 3) % 59))
+        .collect();
+    words.join(" ")
+}
+
+/// The vectors of `emberlm embed`.
+fn embedded(sandbox: &Sandbox, model: &Path, texts: &[String]) -> Vec<Value> {
+    sandbox.write("texts.txt", texts.join("\n") + "\n");
+    let model = model.to_str().unwrap();
+    let lines = sandbox.run(["embed", model, "texts.txt"]).ok();
+    let parse = |line| serde_json::from_str::<Value>(line).unwrap()["embedding"].take();
+    lines.lines().map(parse).collect()
+}
+
+fn vectors(answer: &Answer) -> Vec<Value> {
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    let data = answer.json()["data"].take();
+    let data = data.as_array().unwrap().iter().enumerate();
+    data.map(|(index, item)| {
+        assert_eq!(
+            (&item["object"], &item["index"]),
+            (&json!("embedding"), &json!(index))
+        );
+        item["embedding"].clone()
+    })
+    .collect()
+}
+
+/// The f32 of a vector of numbers.
+fn floats(vector: &Value) -> Vec<f32> {
+    let numbers = vector.as_array().unwrap().iter();
+    numbers.map(|x| x.as_f64().unwrap() as f32).collect()
+}
+
+/// Decodes base64 with padding.
+fn decoded(text: &str) -> Vec<u8> {
+    const DIGITS: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let digits = text.trim_end_matches('=').chars();
+    let bits = digits.flat_map(|digit| {
+        let value = DIGITS.find(digit).unwrap();
+        (0..6).rev().map(move |bit| value >> bit & 1)
+    });
+    let bits: Vec<usize> = bits.collect();
+    let bytes = bits.chunks_exact(8);
+    bytes
+        .map(|bits| bits.iter().fold(0, |byte, &bit| byte << 1 | bit as u8))
+        .collect()
+}
+
+#[test]
+fn embeddings_equal_those_of_embed_bit_for_bit() {
+    let (sandbox, model) = (Sandbox::new(), wide_encoder());
+    let texts: Vec<String> = (0..120).map(text).collect();
+    let expected = embedded(&sandbox, model.path(), &texts);
+    let server = serve(&sandbox, model.path(), "");
+    let ask = |body: Value| server.post("/v1/embeddings", &body);
+    let answer = ask(json!({ "model": "run", "input": texts }));
+    assert_eq!(vectors(&answer), expected);
+    let tokens: usize = texts.iter().map(|text| text.split(' ').count()).sum();
+    let usage = json!({ "prompt_tokens": tokens, "total_tokens": tokens });
+    assert_eq!(answer.json()["usage"], usage);
+    assert_eq!(answer.json()["model"], "run");
+
+    let ids: Vec<Vec<u32>> = texts
+        .iter()
+        .map(|text| {
+            text.split(' ')
+                .map(|word| word[1..].parse().unwrap())
+                .collect()
+        })
+        .collect();
+    let answer = ask(json!({ "model": "run", "input": ids, "dimensions": 192 }));
+    assert_eq!(vectors(&answer), expected);
+    let encoded = ask(json!({ "model": "run", "input": texts, "encoding_format": "base64" }));
+    for (found, expected) in vectors(&encoded).iter().zip(&expected) {
+        let bytes = floats(expected).into_iter().flat_map(f32::to_le_bytes);
+        assert_eq!(decoded(found.as_str().unwrap()), bytes.collect::<Vec<u8>>());
+    }
+    let single = embedded(&sandbox, model.path(), &texts[3..4]);
+    let answer = ask(json!({ "model": "run", "input": texts[3] }));
+    assert_eq!(vectors(&answer), single);
+    let answer = ask(json!({ "model": "run", "input": ids[3] }));
+    assert_eq!(vectors(&answer), single);
+}
+
+#[test]
+fn embeddings_have_the_models_pooling_and_normalization() {
+    let (sandbox, model) = (Sandbox::new(), encoders::model());
+    let modules = json!([
+        { "idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer" },
+        { "idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling" },
+    ]);
+    fs::write(model.path().join("modules.json"), modules.to_string()).unwrap();
+    fs::create_dir(model.path().join("1_Pooling")).unwrap();
+    let pooling = r#"{"pooling_mode_cls_token": true, "pooling_mode_mean_tokens": false}"#;
+    fs::write(model.path().join("1_Pooling/config.json"), pooling).unwrap();
+    let texts = vec![text(1), text(4)];
+    let server = serve(&sandbox, model.path(), "");
+    let found = vectors(&server.post("/v1/embeddings", &json!({ "model": "run", "input": texts })));
+    assert_eq!(found, embedded(&sandbox, model.path(), &texts));
+    let square: f32 = floats(&found[0]).iter().map(|x| x * x).sum();
+    assert!((square - 1.0).abs() > 0.01, "{square}");
+}
+
+/// Asks for requests of several texts at once. Returns the vectors of each.
+fn asked_together(server: &Server, requests: &[Vec<String>]) -> Vec<Vec<Value>> {
+    thread::scope(|scope| {
+        let ask = |texts: &Vec<String>| {
+            let body = json!({ "model": "run", "input": texts });
+            scope.spawn(move || vectors(&server.post("/v1/embeddings", &body)))
+        };
+        let asked: Vec<_> = requests.iter().map(ask).collect();
+        asked
+            .into_iter()
+            .map(|asked| asked.join().unwrap())
+            .collect()
+    })
+}
+
+#[test]
+fn concurrent_embeddings_share_passes() {
+    let (sandbox, model) = (Sandbox::new(), wide_encoder());
+    let requests: Vec<Vec<String>> = (0..40)
+        .map(|request| (0..=request % 7).map(|i| text(request * 5 + i)).collect())
+        .collect();
+    let expected: Vec<Vec<Value>> = requests
+        .iter()
+        .map(|texts| embedded(&sandbox, model.path(), texts))
+        .collect();
+    let server = serve(&sandbox, model.path(), "");
+    for (found, expected) in asked_together(&server, &requests).iter().zip(&expected) {
+        assert_eq!(found.len(), expected.len());
+        for (found, expected) in found.iter().zip(expected) {
+            let pairs = floats(found).into_iter().zip(floats(expected));
+            for (found, expected) in pairs {
+                assert!((found - expected).abs() < 1e-6, "{found}, not {expected}");
+            }
+        }
+    }
+    let server = serve(&sandbox, model.path(), "--deterministic");
+    assert_eq!(asked_together(&server, &requests), expected);
+}
+
+#[test]
+fn encoders_are_listed_and_generate_nothing() {
+    let (sandbox, model) = (Sandbox::new(), encoders::model());
+    let server = serve(&sandbox, model.path(), "--alias small");
+    let models = server.json("/v1/models");
+    let named = |at: usize| models["data"][at]["id"].clone();
+    assert_eq!((named(0), named(1)), (json!("run"), json!("small")));
+    assert_eq!(models["data"][0]["max_model_len"], 32);
+    assert_eq!(server.json("/api/models")["models"], json!([]));
+    let chat = json!({ "model": "run", "messages": [{ "role": "user", "content": "w1" }] });
+    for (path, body) in [
+        (
+            "/v1/completions",
+            json!({ "model": "small", "prompt": "w1" }),
+        ),
+        ("/v1/chat/completions", chat),
+        ("/v1/responses", json!({ "model": "run", "input": "w1" })),
+    ] {
+        let answer = server.post(path, &body);
+        assert_eq!(answer.status, 400, "{path}: {}", answer.body);
+        assert_eq!(
+            answer.json()["error"],
+            json!({
+                "message": "the model \"run\" is an encoder, which generates no text: use /v1/embeddings, or another model",
+                "type": "invalid_request_error",
+                "param": "model",
+                "code": "model_not_supported",
+            })
+        );
+    }
+    let played = server.post("/api/play", &json!({ "model": "run", "prompt": "w1" }));
+    assert_eq!(played.status, 400, "{}", played.body);
+}
+
+#[test]
+fn invalid_texts_to_embed_are_refused() {
+    let (sandbox, model) = (Sandbox::new(), encoders::model());
+    let server = serve(&sandbox, model.path(), "");
+    let long = ["w5"; 33].join(" ");
+    for (input, code, message) in [
+        (
+            json!(["w1", long]),
+            json!("context_length_exceeded"),
+            "a text of 33 tokens is longer than this model's context of 32",
+        ),
+        (
+            json!(""),
+            Value::Null,
+            "input: must not be empty for this model",
+        ),
+        (
+            json!([[1, 59]]),
+            Value::Null,
+            "token 59 at position 1 is outside of the vocabulary of 59",
+        ),
+        (
+            json!([[]]),
+            Value::Null,
+            "no tokens given: the model needs at least one",
+        ),
+    ] {
+        let answer = server.post("/v1/embeddings", &json!({ "model": "run", "input": input }));
+        let error = &answer.json()["error"];
+        assert_eq!(answer.status, 400, "{error}");
+        assert_eq!(
+            (&error["message"], &error["code"]),
+            (&json!(message), &code)
+        );
+        assert_eq!(error["param"], "input");
+    }
+    let body = json!({ "model": "run", "input": "w1", "dimensions": 5 });
+    let answer = server.post("/v1/embeddings", &body);
+    assert_eq!(
+        answer.json()["error"]["param"],
+        "dimensions",
+        "{}",
+        answer.body
+    );
+
+    let fails = |line: &str, message: &str| {
+        let output = sandbox.words(&line.replace("MODEL", model.path().to_str().unwrap()));
+        assert_eq!(output.code, Some(1));
+        assert!(output.stderr.contains(message), "{output}");
+    };
+    fails(
+        "serve MODEL --context 33",
+        "context = 33: must be at most 32",
+    );
+    fails(
+        "serve MODEL --weights int8",
+        "is an encoder, whose weights are held in f32",
+    );
+    fails("serve --follow MODEL", "is no run");
+    fs::remove_file(model.path().join("tokenizer.json")).unwrap();
+    fails(
+        "serve MODEL",
+        "put the model's tokenizer.json into this directory",
+    );
+}
+
+/// The output of `emberlm generate --json`.
+fn generated(sandbox: &Sandbox, model: &Path, options: &[&str]) -> Value {
+    let model = model.to_str().unwrap();
+    let command = [&["generate", model, "--json"], options].concat();
+    sandbox.run(command).json()
+}
+
+#[test]
+fn targets_equal_those_of_generate() {
+    let (sandbox, model) = (Sandbox::new(), encoder_decoders::with_tokenizer());
+    let server = serve(&sandbox, model.path(), "--slots 3");
+    let ask = |body: &Value| {
+        let mut body = body.clone();
+        body["model"] = "run".into();
+        body["return_token_ids"] = true.into();
+        let answer = server.post("/v1/completions", &body);
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        answer.json()
+    };
+    // Without settings, the most probable token is chosen.
+    let expected = generated(
+        &sandbox,
+        model.path(),
+        &["--prompt", "w5 w6 w7", "--max-new-tokens", "16"],
+    );
+    let answer = ask(&json!({ "prompt": "w5 w6 w7" }));
+    let choice = &answer["choices"][0];
+    assert_eq!(choice["token_ids"], expected["tokens"]);
+    assert_eq!(choice["text"], expected["text"]);
+    assert_eq!(choice["finish_reason"], expected["finish"]);
+    // The tokenizer's template adds the end of the source.
+    assert_eq!(answer["usage"]["prompt_tokens"], 4);
+
+    let sampled = [
+        "--tokens",
+        "5,6,7,1",
+        "--max-new-tokens",
+        "30",
+        "--temperature",
+        "1",
+        "--seed",
+        "9",
+    ];
+    let with_logprobs = [&sampled[..], &["--logprobs", "2"]].concat();
+    let expected = generated(&sandbox, model.path(), &with_logprobs);
+    let body = json!({
+        "prompt": [5, 6, 7, 1], "max_tokens": 30, "temperature": 1, "seed": 9, "logprobs": 2, "n": 2
+    });
+    let answer = ask(&body);
+    let choice = &answer["choices"][0];
+    assert_eq!(choice["token_ids"], expected["tokens"]);
+    let logprobs = choice["logprobs"]["token_logprobs"].as_array().unwrap();
+    assert_eq!(logprobs.len(), expected["tokens"].as_array().unwrap().len());
+    for (found, expected) in logprobs
+        .iter()
+        .zip(expected["logprobs"].as_array().unwrap())
+    {
+        let error = found.as_f64().unwrap() - expected["logprob"].as_f64().unwrap();
+        assert!(error.abs() < 1e-5, "{found}, not {expected}");
+    }
+    assert_ne!(answer["choices"][1]["token_ids"], choice["token_ids"]);
+
+    let mut streamed = body;
+    streamed["stream"] = true.into();
+    streamed["model"] = "run".into();
+    let events = server.post("/v1/completions", &streamed).events();
+    let of_first = events
+        .iter()
+        .filter(|event| event["choices"][0]["index"] == 0);
+    let text: String = of_first
+        .map(|event| event["choices"][0]["text"].as_str().unwrap())
+        .collect();
+    assert_eq!(text, choice["text"].as_str().unwrap());
+
+    let words: Vec<&str> = text.split(' ').collect();
+    let stop = format!(" {}", words[2]);
+    let options = [&sampled[..], &["--stop", &stop]].concat();
+    let expected = generated(&sandbox, model.path(), &options);
+    let answer = ask(&json!({
+        "prompt": "w5 w6 w7", "max_tokens": 30, "temperature": 1, "seed": 9, "stop": stop
+    }));
+    assert_eq!(answer["choices"][0]["text"], expected["text"]);
+    assert_eq!(answer["choices"][0]["finish_reason"], "stop");
+}
+
+#[test]
+fn concurrent_targets_equal_single_ones() {
+    let (sandbox, model) = (Sandbox::new(), encoder_decoders::with_tokenizer());
+    let server = serve(&sandbox, model.path(), "--slots 2");
+    let sources: Vec<String> = (0..8).map(text).collect();
+    let answers: Vec<Value> = thread::scope(|scope| {
+        let ask = |source: &String| {
+            let body = json!({ "model": "run", "prompt": source, "max_tokens": 20, "return_token_ids": true });
+            let server = &server;
+            scope.spawn(move || server.post("/v1/completions", &body).json())
+        };
+        let asked: Vec<_> = sources.iter().map(ask).collect();
+        asked
+            .into_iter()
+            .map(|asked| asked.join().unwrap())
+            .collect()
+    });
+    for (source, answer) in sources.iter().zip(answers) {
+        let options = ["--prompt", source, "--max-new-tokens", "20"];
+        let expected = generated(&sandbox, model.path(), &options);
+        assert_eq!(
+            answer["choices"][0]["token_ids"], expected["tokens"],
+            "{answer}"
+        );
+    }
+    let metrics = server.get("/metrics").body;
+    assert!(
+        metrics.contains("emberlm_free_slots{model=\"run\"} 2"),
+        "{metrics}"
+    );
+}
+
+#[test]
+fn encoder_decoders_refuse_what_they_cannot_do() {
+    let (sandbox, model) = (Sandbox::new(), encoder_decoders::with_tokenizer());
+    let server = serve(&sandbox, model.path(), "--context 24");
+    assert_eq!(server.json("/v1/models")["data"][0]["max_model_len"], 24);
+    let long = ["w5"; 24].join(" ");
+    let refused = |path: &str, body: Value| {
+        let answer = server.post(path, &body);
+        assert_eq!(answer.status, 400, "{}", answer.body);
+        answer.json()["error"]["message"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    let completion = |field: &str, value: Value| {
+        let mut body = json!({ "model": "run", "prompt": "w5" });
+        body[field] = value;
+        refused("/v1/completions", body)
+    };
+    for (message, expected) in [
+        (
+            refused("/v1/embeddings", json!({ "model": "run", "input": "w1" })),
+            "the model \"run\" is an encoder–decoder, which embeds no texts: use a decoder or an encoder",
+        ),
+        (
+            refused("/api/play", json!({ "model": "run", "prompt": "w1" })),
+            "the model \"run\" is an encoder–decoder, and only decoders continue a text",
+        ),
+        (
+            completion("echo", true.into()),
+            "echo: is not supported for this model: its answer does not continue the prompt",
+        ),
+        (
+            completion("prompt", long.into()),
+            "a text of 25 tokens is longer than this model's context of 24",
+        ),
+        (
+            completion("max_tokens", 25.into()),
+            "max_tokens = 25: must be at most 24, the context of a target",
+        ),
+        (
+            refused(
+                "/v1/chat/completions",
+                json!({ "model": "run", "messages": [{ "role": "user", "content": "w1" }] }),
+            ),
+            "model: run has no chat template: use /v1/completions, or serve it with --chat-template",
+        ),
+    ] {
+        assert_eq!(message, expected);
+    }
+}
+
+#[test]
+fn encoder_decoders_chat_with_a_template() {
+    let (sandbox, model) = (Sandbox::new(), encoder_decoders::with_tokenizer());
+    sandbox.write("chat.jinja", "{{ messages[0].content }}</s>");
+    let server = serve(&sandbox, model.path(), "--chat-template chat.jinja");
+    let body = json!({
+        "model": "run", "max_tokens": 16, "messages": [{ "role": "user", "content": "w5 w6 w7" }]
+    });
+    let answer = server.post("/v1/chat/completions", &body);
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    let options = ["--prompt", "w5 w6 w7", "--max-new-tokens", "16"];
+    let expected = generated(&sandbox, model.path(), &options);
+    let message = &answer.json()["choices"][0]["message"];
+    assert_eq!(message["content"], expected["text"], "{message}");
+    assert_eq!(answer.json()["usage"]["prompt_tokens"], 4);
+}
+
+#[test]
+fn models_of_all_kinds_are_served_together() {
+    let sandbox = super::serve::with_model(64, &[1]);
+    let (encoder, target) = (encoders::model(), encoder_decoders::with_tokenizer());
+    let server = sandbox.serve(&format!(
+        "serve run embed={} t5={} --slots 2 --alias text-embedding-3-small=embed",
+        encoder.path().display(),
+        target.path().display(),
+    ));
+    let body = json!({ "model": "text-embedding-3-small", "input": "w1 w2" });
+    assert_eq!(vectors(&server.post("/v1/embeddings", &body)).len(), 1);
+    for model in ["run", "t5"] {
+        let body = json!({ "model": model, "prompt": [5, 6], "max_tokens": 3, "temperature": 0 });
+        assert_eq!(server.post("/v1/completions", &body).status, 200, "{model}");
+    }
+    let shown = server.json("/api/models")["models"].take();
+    assert_eq!(shown.as_array().unwrap().len(), 1);
+    assert_eq!(shown[0]["id"], "run");
+}

@@ -1,0 +1,148 @@
+//! The model that an engine runs.
+
+use std::sync::Arc;
+
+use burn::tensor::{Device, Int, Tensor, TensorData};
+use emberlm_kernels::Backend;
+use emberlm_model::{Decoder, EncodedSource, EncoderDecoder, KvCache, RaggedOutput, SequenceChunk};
+
+/// The model that an engine runs. Cheap to clone.
+#[derive(Clone, Debug)]
+pub enum EngineModel<B: Backend> {
+    /// Continues prompts, and embeds texts.
+    Decoder(Arc<Decoder<B>>),
+    /// Generates the targets of sources: a request's prompt is a source.
+    EncoderDecoder(Arc<EncoderDecoder<B>>),
+}
+
+impl<B: Backend> From<Arc<Decoder<B>>> for EngineModel<B> {
+    fn from(decoder: Arc<Decoder<B>>) -> Self {
+        Self::Decoder(decoder)
+    }
+}
+
+impl<B: Backend> From<Arc<EncoderDecoder<B>>> for EngineModel<B> {
+    fn from(model: Arc<EncoderDecoder<B>>) -> Self {
+        Self::EncoderDecoder(model)
+    }
+}
+
+/// The sizes of a model that a caller of an engine needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ModelSizes {
+    /// Number of token ids.
+    pub vocab_size: usize,
+    /// Width of the hidden states.
+    pub d_model: usize,
+    /// Number of blocks, those of encoder and decoder together.
+    pub n_layers: usize,
+    /// Attention heads per block.
+    pub heads: usize,
+}
+
+impl<B: Backend> EngineModel<B> {
+    /// The decoder; `None` for an encoder–decoder.
+    pub fn decoder(&self) -> Option<&Arc<Decoder<B>>> {
+        match self {
+            Self::Decoder(decoder) => Some(decoder),
+            Self::EncoderDecoder(_) => None,
+        }
+    }
+
+    /// The model's sizes.
+    pub fn sizes(&self) -> ModelSizes {
+        match self {
+            Self::Decoder(decoder) => {
+                let config = decoder.config();
+                ModelSizes {
+                    vocab_size: config.vocab_size(),
+                    d_model: config.d_model(),
+                    n_layers: config.n_layers(),
+                    heads: config.heads(),
+                }
+            }
+            Self::EncoderDecoder(model) => {
+                let settings = model.config().settings();
+                ModelSizes {
+                    vocab_size: settings.vocab_size,
+                    d_model: settings.d_model,
+                    n_layers: settings.encoder_layers + settings.decoder_layers,
+                    heads: settings.heads,
+                }
+            }
+        }
+    }
+
+    /// The longest context in tokens; `usize::MAX` for relative positions, which set no limit.
+    pub(super) fn longest_context(&self) -> usize {
+        match self {
+            Self::Decoder(decoder) => decoder.config().seq_len(),
+            Self::EncoderDecoder(_) => usize::MAX,
+        }
+    }
+
+    /// The token that begins every target; `None` for a decoder, whose sequences begin with their prompts.
+    pub(super) fn start_token(&self) -> Option<u32> {
+        match self {
+            Self::Decoder(_) => None,
+            Self::EncoderDecoder(model) => Some(model.config().settings().start_token),
+        }
+    }
+
+    pub(super) fn device(&self) -> Device<B> {
+        match self {
+            Self::Decoder(decoder) => decoder.device(),
+            Self::EncoderDecoder(model) => model.device(),
+        }
+    }
+
+    /// An empty cache of one sequence of up to `capacity` tokens.
+    pub(super) fn cache(&self, capacity: usize) -> KvCache<B> {
+        match self {
+            Self::Decoder(decoder) => KvCache::new(decoder.config(), 1, capacity, &self.device()),
+            Self::EncoderDecoder(model) => model.cache(1, capacity),
+        }
+    }
+
+    /// Returns true if both models are of one kind.
+    pub(super) fn is_kind_of(&self, other: &Self) -> bool {
+        self.decoder().is_some() == other.decoder().is_some()
+    }
+
+    /// Returns true if both models have one configuration, and thereby caches of one shape.
+    pub(super) fn has_configuration_of(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Decoder(one), Self::Decoder(other)) => one.config() == other.config(),
+            (Self::EncoderDecoder(one), Self::EncoderDecoder(other)) => {
+                one.config() == other.config()
+            }
+            (Self::Decoder(_), Self::EncoderDecoder(_))
+            | (Self::EncoderDecoder(_), Self::Decoder(_)) => false,
+        }
+    }
+
+    /// Runs the encoder over a source. `None` for a decoder.
+    pub(super) fn encode(&self, source: &[u32]) -> Option<EncodedSource<B>> {
+        let Self::EncoderDecoder(model) = self else {
+            return None;
+        };
+        let ids: Vec<i64> = source.iter().map(|&id| i64::from(id)).collect();
+        let ids = TensorData::new(ids, [1, source.len()]);
+        Some(B::run(|| {
+            let ids = Tensor::<B, 2, Int>::from_data(ids, &model.device());
+            model.encode(ids, None)
+        }))
+    }
+
+    /// Runs one pass over chunks; `sources` has the source of each chunk of an encoder–decoder.
+    pub(super) fn ragged(
+        &self,
+        chunks: &mut [SequenceChunk<'_, B>],
+        sources: &[&EncodedSource<B>],
+    ) -> RaggedOutput<B> {
+        match self {
+            Self::Decoder(decoder) => decoder.ragged(chunks),
+            Self::EncoderDecoder(model) => model.ragged(chunks, sources),
+        }
+    }
+}

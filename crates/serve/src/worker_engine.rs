@@ -1,0 +1,123 @@
+//! The interface between a worker's thread and the engine that it runs.
+
+use std::sync::Arc;
+
+use emberlm_generate::{Counts, Engine, Event, GenerateError, ModelSizes, Request, RequestId};
+use emberlm_kernels::Backend;
+use emberlm_model::Decoder;
+
+/// A request to an engine.
+#[derive(Debug)]
+pub enum Work {
+    /// Generate text.
+    Generate(Box<Request>),
+    /// Embed the tokens of texts.
+    Embed(Vec<Vec<u32>>),
+}
+
+/// The limits of an engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EngineLimits {
+    /// Number of sequences that run at the same time.
+    pub slots: usize,
+    /// The context in tokens.
+    pub context: usize,
+}
+
+/// Runs requests in steps. All requests are numbered, and their events have the number.
+pub trait WorkerEngine: Send + 'static {
+    /// A model that replaces the current one.
+    type Replacement: Send;
+
+    /// The limits of requests.
+    fn limits(&self) -> EngineLimits;
+
+    /// The sizes of the current model.
+    fn sizes(&self) -> ModelSizes;
+
+    /// The current work and the totals.
+    fn counts(&self) -> Counts;
+
+    /// Queues a request.
+    ///
+    /// # Errors
+    /// The engine does not support the request. It does not change.
+    fn submit(&mut self, work: Work) -> Result<RequestId, GenerateError>;
+
+    /// Runs one pass over the weights and reports its events. Returns false if there was nothing to run.
+    fn step(&mut self, on: &mut dyn FnMut(Event)) -> bool;
+
+    /// Returns true if nothing runs and nothing waits.
+    fn is_idle(&self) -> bool;
+
+    /// Leaves a request out of passes until it is resumed.
+    fn pause(&mut self, request: RequestId);
+
+    /// Lets a paused request continue.
+    fn resume(&mut self, request: RequestId);
+
+    /// Ends a request, which has no further events.
+    fn cancel(&mut self, request: RequestId);
+
+    /// Ends one sample or text of a request.
+    fn cancel_sample(&mut self, request: RequestId, sample: usize);
+
+    /// Replaces the model once nothing runs. A model that does not fit is ignored.
+    fn replace(&mut self, model: Self::Replacement);
+}
+
+impl<B: Backend> WorkerEngine for Engine<B> {
+    type Replacement = Arc<Decoder<B>>;
+
+    fn limits(&self) -> EngineLimits {
+        let config = self.config();
+        EngineLimits {
+            slots: config.slots,
+            context: config.capacity,
+        }
+    }
+
+    fn sizes(&self) -> ModelSizes {
+        self.model().sizes()
+    }
+
+    fn counts(&self) -> Counts {
+        Self::counts(self)
+    }
+
+    fn submit(&mut self, work: Work) -> Result<RequestId, GenerateError> {
+        match work {
+            Work::Generate(request) => Self::submit(self, *request),
+            Work::Embed(texts) => self.submit_embedding(texts),
+        }
+    }
+
+    fn step(&mut self, on: &mut dyn FnMut(Event)) -> bool {
+        Self::step(self, &mut |event| on(event))
+    }
+
+    fn is_idle(&self) -> bool {
+        Self::is_idle(self)
+    }
+
+    fn pause(&mut self, request: RequestId) {
+        Self::pause(self, request);
+    }
+
+    fn resume(&mut self, request: RequestId) {
+        Self::resume(self, request);
+    }
+
+    fn cancel(&mut self, request: RequestId) {
+        Self::cancel(self, request);
+    }
+
+    fn cancel_sample(&mut self, request: RequestId, sample: usize) {
+        Self::cancel_sample(self, request, sample);
+    }
+
+    fn replace(&mut self, model: Self::Replacement) {
+        // Running sequences continue with the current decoder.
+        let _ = self.replace_decoder(model);
+    }
+}
