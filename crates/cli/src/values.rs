@@ -100,7 +100,7 @@ fn number(text: &str, allowed: impl Fn(f64) -> bool, rule: &str) -> Result<f64, 
     match text.parse() {
         Ok(value) if allowed(value) => Ok(value),
         Ok(_) => Err(rule.to_owned()),
-        Err(_) => Err("it is not a number".to_owned()),
+        Err(_) => Err("not a number".to_owned()),
     }
 }
 
@@ -136,7 +136,7 @@ pub fn at_least_one(text: &str) -> Result<usize, String> {
     match count(text) {
         Ok(0) => Err("must be at least 1".to_owned()),
         Ok(count) => Ok(count),
-        Err(_) => Err("it is not a whole number".to_owned()),
+        Err(_) => Err("not a whole number".to_owned()),
     }
 }
 

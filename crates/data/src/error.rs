@@ -160,7 +160,7 @@ pub enum DataError {
         path: PathBuf,
     },
     /// An unfinished output exists, and the options neither resume nor replace it.
-    #[error("{} was begun and is not finished", path.display())]
+    #[error("{} was begun and now is not finished", path.display())]
     UnfinishedExists {
         /// The output.
         path: PathBuf,

@@ -110,12 +110,12 @@ impl NumberSetting {
     /// Parses a value typed by a user.
     ///
     /// # Errors
-    /// The text is not a number or out of range: "it must be …".
+    /// The text is not a number or out of range: "must be …".
     pub fn parse(&self, text: &str) -> Result<f64, String> {
         match text.parse() {
             Ok(value) if self.allows(value) => Ok(value),
-            Ok(_) => Err(format!("it {}", self.rule)),
-            Err(_) => Err("it is not a number".to_owned()),
+            Ok(_) => Err(self.rule.to_owned()),
+            Err(_) => Err("not a number".to_owned()),
         }
     }
 }
@@ -153,7 +153,7 @@ mod tests {
             TOP_P.parse("0"),
             Err("must be above 0 and at most 1".into())
         );
-        assert_eq!(TOP_P.parse("half"), Err("it is not a number".into()));
+        assert_eq!(TOP_P.parse("half"), Err("not a number".into()));
         assert_eq!(
             TEMPERATURE.parse("NaN"),
             Err("must be at least 0 and finite".into())

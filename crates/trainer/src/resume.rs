@@ -73,7 +73,7 @@ pub fn changes(then: &RunConfig, now: &RunConfig) -> Vec<(String, String)> {
         .filter(|key| then.get(*key) != now.get(*key))
         .map(|key| {
             let [then, now] = [&then, &now].map(|values| shown(values.get(key)));
-            (key.clone(), format!("{key} was {then} and is {now}"))
+            (key.clone(), format!("{key} was {then} and now is {now}"))
         })
         .collect()
 }

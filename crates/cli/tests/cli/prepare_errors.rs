@@ -99,7 +99,7 @@ fn an_unfinished_dataset() {
     insta::assert_snapshot!(sandbox.words("prepare a.txt --out d --tokenizer byte"), @r"
     exit 1
     --- stderr
-    error: d was begun and is not finished
+    error: d was begun and now is not finished
     hint: repeat the command with --continue to resume it, or with --force to start over
     ");
     // Damaged progress notes cannot be resumed from.

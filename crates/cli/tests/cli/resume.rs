@@ -69,16 +69,16 @@ fn incompatible_changes_are_rejected() {
     for (change, expected) in [
         (
             "--set train.schedule.learning_rate=0.5",
-            "train.schedule.learning_rate was 0.005 and is 0.5",
+            "train.schedule.learning_rate was 0.005 and now is 0.5",
         ),
         (
             "--set model.dropout=0.5",
-            "model.dropout was 0.0 and is 0.5",
+            "model.dropout was 0.0 and now is 0.5",
         ),
-        ("--set train.seed=9", "train.seed was 1 and is 9"),
+        ("--set train.seed=9", "train.seed was 1 and now is 9"),
         (
             "--set train.micro_batch=1 --set train.optimizer.beta1=0.5",
-            "train.micro_batch was 4 and is 1; train.optimizer.beta1 was 0.9 and is 0.5",
+            "train.micro_batch was 4 and now is 1; train.optimizer.beta1 was 0.9 and now is 0.5",
         ),
     ] {
         let message = refused(sandbox.words(&format!("{line} {change}")));

@@ -271,7 +271,7 @@ fn invalid_texts_to_embed_are_refused() {
         "serve MODEL --weights int8",
         "is an encoder, whose weights are held in f32",
     );
-    fails("serve --follow MODEL", "is no run");
+    fails("serve --follow MODEL", "is not a run");
     fs::remove_file(model.path().join("tokenizer.json")).unwrap();
     fails(
         "serve MODEL",

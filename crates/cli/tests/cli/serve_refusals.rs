@@ -268,7 +268,7 @@ fn invalid_server_options_are_rejected() {
     insta::assert_snapshot!(sandbox.words("serve --follow data --port 0"), @r"
     exit 1
     --- stderr
-    error: data is no run
+    error: data is not a run
     hint: --follow takes the folder of a run of `emberlm train`
     ");
     insta::assert_snapshot!(sandbox.words("serve run --port 0 --chat-template nosuch"), @r"

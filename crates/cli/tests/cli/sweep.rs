@@ -153,7 +153,7 @@ fn a_grid_is_trained_compared_and_extended() {
     );
     let changed = sandbox.words("sweep rates.toml");
     assert!(
-        changed.stderr.contains("train.steps was 3 and is 4"),
+        changed.stderr.contains("train.steps was 3 and now is 4"),
         "{changed}"
     );
     assert_eq!(changed.code, Some(1));

@@ -121,7 +121,7 @@ fn canonical_name(name: String) -> Result<String, String> {
 
 fn integer<T: FromStr>(text: &str) -> Result<T, String> {
     text.parse()
-        .map_err(|_| "it is not a whole number".to_owned())
+        .map_err(|_| "not a whole number".to_owned())
 }
 
 #[cfg(test)]
@@ -192,7 +192,7 @@ mod tests {
             assert_eq!(value(&settings, name), good);
             let message = settings.set(&format!("{name}={bad}")).unwrap_err();
             assert!(
-                message.starts_with(&format!("{name} cannot be {bad}: it ")),
+                message.starts_with(&format!("{name} cannot be {bad}: ")),
                 "{message}"
             );
             assert_eq!(value(&settings, name), good, "as it was");
