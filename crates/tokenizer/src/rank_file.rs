@@ -56,7 +56,7 @@ impl RankFile {
         tokens.sort();
         let file_error = |reason: String| TokenizerError::RankFile { line: 0, reason };
         if let Some(twice) = tokens.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-            return Err(file_error(format!("rank {} comes twice", twice[0].0)));
+            return Err(file_error(format!("rank {} is repeated", twice[0].0)));
         }
         let missing = (0..=u8::MAX).find(|byte| !lines_of.contains_key([*byte].as_slice()));
         if let Some(byte) = missing {
@@ -203,7 +203,7 @@ mod tests {
             refused("YQ== 0\nYg== 1\nYQ== 2\n")
                 .ends_with("line 3: the token was on line 1 already")
         );
-        assert!(refused("YQ== 0\nYg== 0\n").ends_with("rank file: rank 0 comes twice"));
+        assert!(refused("YQ== 0\nYg== 0\n").ends_with("rank file: rank 0 is repeated"));
         assert!(refused("YQ== 0\n").ends_with("no token is the single byte 0x00"));
         assert!(refused("").ends_with("no token is the single byte 0x00"));
     }
@@ -226,7 +226,7 @@ mod tests {
         );
         assert!(refused(&[("<a>", 256), ("<b>", 256)]).contains("id 256 of the special token <b>"));
         assert!(
-            refused(&[("<a>", 256), ("<a>", 257)]).ends_with("the special token <a> comes twice")
+            refused(&[("<a>", 256), ("<a>", 257)]).ends_with("the special token <a> is repeated")
         );
     }
 }

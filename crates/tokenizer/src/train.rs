@@ -257,8 +257,8 @@ mod tests {
             ..options(300)
         };
         assert!(refused(with(&["a"])).contains("the special token \"a\" needs two characters"));
-        assert!(refused(with(&["<a>", "<a>"])).contains("<a> comes twice"));
-        assert!(refused(with(&["<|endoftext|>"])).contains("comes twice"));
+        assert!(refused(with(&["<a>", "<a>"])).contains("<a> is repeated"));
+        assert!(refused(with(&["<|endoftext|>"])).contains("is repeated"));
         let training = BpeTraining::new(options(300)).unwrap();
         let nothing = training.train(PieceCounts::default()).unwrap_err();
         assert_eq!(

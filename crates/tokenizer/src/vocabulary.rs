@@ -41,7 +41,7 @@ impl Tokenizer {
                 )));
             }
             if !seen.insert(word.clone()) {
-                return Err(refuse(format!("word {id} is {word:?} again")));
+                return Err(refuse(format!("word {id} is {word:?}, which is repeated")));
             }
             vocab.insert(word, json!(id));
         }
@@ -119,8 +119,8 @@ mod tests {
         for (words, end, expected) in [
             (&[][..], None, "it has no words"),
             (&["a", ""], None, "word 1 is \"\": must not be empty"),
-            (&["a b"], None, "or hold blanks"),
-            (&["a", "b", "a"], None, "word 2 is \"a\" again"),
+            (&["a b"], None, "or contain spaces"),
+            (&["a", "b", "a"], None, "word 2 is \"a\", which is repeated"),
             (
                 &["a"],
                 Some(1),

@@ -252,7 +252,7 @@ fn resume_error_names_the_old_and_new_value() {
     let expected = format!("{} had ", changed.display());
     assert!(message.contains(&expected), "{message}");
     assert!(
-        message.contains(", and has 7 bytes written to at "),
+        message.contains(" and now has 7 bytes written to at "),
         "{message}"
     );
 }

@@ -381,7 +381,7 @@ fn damaged_directories_are_rejected_with_tensor_name() {
         ),
         (
             &|t| t.get_mut(&shape).unwrap().bytes[8] = 3,
-            format!("tensor `{shape}` says [3, 3], the model needs [3, 4]"),
+            format!("tensor `{shape}` contains [3, 3], the model needs [3, 4]"),
         ),
         (
             &|t| {
