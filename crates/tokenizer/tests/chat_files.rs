@@ -45,7 +45,7 @@ fn template_files_are_loaded_or_rejected_with_their_path() {
             .to_string()
     };
     assert!(
-        refusal("", None).ends_with("holds no chat_template.jinja and no tokenizer_config.json")
+        refusal("", None).ends_with("has neither chat_template.jinja nor tokenizer_config.json")
     );
     let message = "nope.jinja"
         .parse::<ChatTemplate>()
@@ -61,7 +61,7 @@ fn template_files_are_loaded_or_rejected_with_their_path() {
     fs::write(path("tokenizer_config.json"), r#"{"bos_token": "<s>"}"#).unwrap();
     assert!(refusal("", None).ends_with("it has no `chat_template`"));
     fs::write(path("tokenizer_config.json"), r#"{"chat_template": 1}"#).unwrap();
-    assert!(refusal("", None).contains("`chat_template` must be a text, or a list"));
+    assert!(refusal("", None).contains("`chat_template` must be a string, or a list"));
     let config = json!({
         "bos_token": {"content": "<s>", "special": true}, "eos_token": "</s>", "pad_token": null,
         "chat_template": [{"name": "rag", "template": "R"}, {"name": "default", "template": "{{ bos_token }}D{{ eos_token }}"}],

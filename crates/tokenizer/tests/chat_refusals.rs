@@ -131,15 +131,15 @@ fn broken_records_are_rejected_with_the_field() {
         (json!({"completion": "a"}), "`prompt` is missing"),
         (
             json!({"prompt": "a", "completion": [user]}),
-            "`prompt` must be a text or a list of messages",
+            "`prompt` must be a string or a list of messages",
         ),
         (
             json!({"prompt": [user], "completion": "a"}),
-            "`completion` must be a text or a list of messages",
+            "`completion` must be a string or a list of messages",
         ),
         (
             json!({"prompt": 1, "completion": 2}),
-            "`prompt` must be a text or a list of messages",
+            "`prompt` must be a string or a list of messages",
         ),
         (
             json!({"messages": "a"}),
@@ -167,7 +167,7 @@ fn broken_records_are_rejected_with_the_field() {
         ),
         (
             json!({"messages": [{"role": "user", "content": 1}]}),
-            "`messages[0].content` must be a text or a list",
+            "`messages[0].content` must be a string or a list",
         ),
         (
             json!({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}),
@@ -175,7 +175,7 @@ fn broken_records_are_rejected_with_the_field() {
         ),
         (
             json!({"messages": [{"role": "user", "content": [{"type": "text"}]}]}),
-            "`messages[0].content[0].text` must be a text",
+            "`messages[0].content[0].text` must be a string",
         ),
         (
             json!({"messages": [{"role": "user", "content": ["a"]}]}),

@@ -249,7 +249,7 @@ fn the_config_next_to_a_file_sets_the_end_of_text() {
             r#"{"eos_token": "<end>"}"#,
             "`eos_token` is \"<end>\", which tokenizer.json lacks",
         ),
-        (r#"{"eos_token": 2}"#, "`eos_token` must be a text"),
+        (r#"{"eos_token": 2}"#, "`eos_token` must be a string"),
     ] {
         let message = with(config).unwrap_err().to_string();
         assert!(message.contains(reason), "{message}");

@@ -161,7 +161,7 @@ impl<'a> Fields<'a> {
         match self.get(name) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
-            Some(_) => Err(self.error(name, "must be a text")),
+            Some(_) => Err(self.error(name, "must be a string")),
         }
     }
 

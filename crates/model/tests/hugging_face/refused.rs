@@ -293,7 +293,7 @@ fn other_quantizations_and_types() {
         ),
         (
             json!({"model_type": 7}),
-            "`model_type` = 7: must be a text".to_owned(),
+            "`model_type` = 7: must be a string".to_owned(),
         ),
     ] {
         assert_rejected("llama-gqa", changes, &format!("config.json: {expected}"));
