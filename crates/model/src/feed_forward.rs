@@ -153,6 +153,8 @@ impl<B: Backend> FeedForward<B> {
 }
 
 /// The feed-forward sublayer of a block.
+// Burn does not implement `Module` for `Box`.
+#[allow(clippy::large_enum_variant)]
 #[derive(Module, Debug)]
 pub enum FeedForwardLayer<B: BurnBackend> {
     /// One layer for all tokens.

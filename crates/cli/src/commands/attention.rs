@@ -25,7 +25,9 @@ pub fn run(args: AttentionArgs) -> Result<(), CliError> {
     };
     let check = |queries: usize, keys: usize| {
         if pattern != AttentionPattern::Cross && keys == 1 {
-            return Err(CliError::new("one token attends only to itself").hint("give more tokens"));
+            return Err(
+                CliError::new("a single token attends only to itself").hint("pass more tokens")
+            );
         }
         match &args.out {
             Some(file) => check_size(file, &choice, (queries, keys), reach(pattern)),

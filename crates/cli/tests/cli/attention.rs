@@ -167,7 +167,7 @@ fn missing_layers_and_heads_are_rejected() {
     insta::assert_snapshot!(sandbox.words("attention run --prompt hello --head 7"), @r"
     exit 1
     --- stderr
-    error: there is no head 7: the model has 2
+    error: head 7 does not exist: the model has 2
     hint: give one of 0 to 1
     ");
     insta::assert_snapshot!(sandbox.words("attention run --prompt h"), @r"

@@ -191,7 +191,7 @@ fn options_of_other_kinds_are_refused() {
         ),
         (
             format!("attention {encoder} --tokens 1"),
-            "one token attends only to itself",
+            "a single token attends only to itself",
         ),
         (
             format!("attention {encoder} --tokens 1,61"),

@@ -66,7 +66,8 @@ fn a_mix_resumes_at_the_same_position() {
     assert_eq!(sandbox.losses("long"), sandbox.losses("run"));
     assert_eq!(sandbox.weights("long", 8), sandbox.weights("run", 8));
     let message = refused(sandbox.words(&format!("{resume} --data c=0.6 b=0.4")));
-    let expected = "data.mix.0.weight was 0.7 and now is 0.6; data.mix.1.weight was 0.3 and now is 0.4";
+    let expected =
+        "data.mix.0.weight was 0.7 and now is 0.6; data.mix.1.weight was 0.3 and now is 0.4";
     assert!(message.contains(expected), "{message}");
     let message = refused(sandbox.words(&format!("{resume} --data b=0.7 c=0.3")));
     assert!(message.contains("b: its train split"), "{message}");

@@ -265,7 +265,10 @@ fn check_parts(parts: &Value, path: &str) -> Result<(), ChatError> {
         match text("type").as_deref() {
             Some("text") if text("text").is_some() => {}
             Some("text") => {
-                return Err(ChatError::record(format!("{path}.text"), "must be a string"));
+                return Err(ChatError::record(
+                    format!("{path}.text"),
+                    "must be a string",
+                ));
             }
             Some(other) => {
                 let reason = format!("is {other:?}, but only \"text\" can be read");

@@ -100,7 +100,7 @@ mod tests {
         for (saved, lost) in [
             (
                 Some(500),
-                "LOSES the 37 steps after step 500, whose checkpoint stays.",
+                "LOSES the 37 steps after step 500, whose checkpoint is kept.",
             ),
             (None, "LOSES all 537 steps: there is no checkpoint yet."),
             (

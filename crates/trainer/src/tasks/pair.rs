@@ -122,8 +122,8 @@ mod tests {
         let refusal = |context, continuation, limits| {
             joint(&chars(), context, continuation, limits).unwrap_err()
         };
-        assert!(refusal("", "a", LIMITS).contains("no token of the context"));
-        assert!(refusal("a", "", LIMITS).contains("no token of what follows"));
+        assert!(refusal("", "a", LIMITS).contains("no token for the context"));
+        assert!(refusal("a", "", LIMITS).contains("no token for what follows"));
         assert!(refusal("a", "bbbbb", LIMITS).contains("5 tokens is longer than the context of 4"));
         assert!(refusal("a", "x", LIMITS).contains('x'));
         let small = Limits {

@@ -120,8 +120,7 @@ fn canonical_name(name: String) -> Result<String, String> {
 }
 
 fn integer<T: FromStr>(text: &str) -> Result<T, String> {
-    text.parse()
-        .map_err(|_| "not a whole number".to_owned())
+    text.parse().map_err(|_| "not a whole number".to_owned())
 }
 
 #[cfg(test)]
