@@ -29,7 +29,7 @@ pub fn run(args: LogitsArgs) -> Result<(), CliError> {
 
 /// A model whose weights have not been read, with its tokens checked.
 enum Subject {
-    Decoder(Model),
+    Decoder(Box<Model>),
     Encoder(EncoderModel),
     EncoderDecoder {
         model: EncoderDecoderModel,
@@ -50,7 +50,7 @@ impl Subject {
             ModelKind::Decoder => {
                 let model = model::open(&args.model)?;
                 model.config().check_tokens(&args.tokens)?;
-                Ok(Self::Decoder(model))
+                Ok(Self::Decoder(Box::new(model)))
             }
             ModelKind::Encoder => {
                 let model = EncoderModel::open(&args.model)?;

@@ -31,7 +31,7 @@ pub enum AttentionOf {
 
 /// A model whose weights have not been read.
 enum Opened {
-    Decoder(Model),
+    Decoder(Box<Model>),
     Encoder(EncoderModel),
     EncoderDecoder(EncoderDecoderModel),
 }
@@ -82,7 +82,7 @@ impl Subject {
             ModelKind::Decoder => {
                 let model = model::open(path)?;
                 let tokenizer = model.tokenizer()?;
-                (Opened::Decoder(model), tokenizer)
+                (Opened::Decoder(Box::new(model)), tokenizer)
             }
             ModelKind::Encoder => {
                 let model = EncoderModel::open(path)?;

@@ -53,9 +53,9 @@ pub fn all<B: Backend>(
     let mut served = Vec::new();
     for (spec, plan) in specs.iter().zip(plans) {
         let loaded = match plan {
-            Plan::Decoder(plan) => load::<B>(spec, plan, device, log),
-            Plan::Encoder(plan) => load_encoder::<B>(plan, device),
-            Plan::EncoderDecoder(plan) => load_encoder_decoder::<B>(plan, device),
+            Plan::Decoder(plan) => load::<B>(spec, *plan, device, log),
+            Plan::Encoder(plan) => load_encoder::<B>(*plan, device),
+            Plan::EncoderDecoder(plan) => load_encoder_decoder::<B>(*plan, device),
         };
         served.push(loaded.map_err(about(spec))?);
     }
@@ -64,16 +64,16 @@ pub fn all<B: Backend>(
 
 /// An opened model, whose weights have not been read.
 enum Opened {
-    Decoder(Model),
+    Decoder(Box<Model>),
     Encoder(EncoderModel),
     EncoderDecoder(EncoderDecoderModel),
 }
 
 /// A model with its checked serving options.
 enum Plan<'a> {
-    Decoder(LoadPlan<'a>),
-    Encoder(EncoderPlan<'a>),
-    EncoderDecoder(EncoderDecoderPlan<'a>),
+    Decoder(Box<LoadPlan<'a>>),
+    Encoder(Box<EncoderPlan<'a>>),
+    EncoderDecoder(Box<EncoderDecoderPlan<'a>>),
 }
 
 impl Opened {
@@ -90,9 +90,9 @@ impl Opened {
         Ok(match kind {
             ModelKind::Decoder if spec.follows => {
                 follow::wait(&spec.path)?;
-                Self::Decoder(model::open(&spec.path)?)
+                Self::Decoder(Box::new(model::open(&spec.path)?))
             }
-            ModelKind::Decoder => Self::Decoder(model::open(&spec.path)?),
+            ModelKind::Decoder => Self::Decoder(Box::new(model::open(&spec.path)?)),
             _ if spec.follows => return Err(follow::no_run(&spec.path)),
             ModelKind::Encoder => Self::Encoder(EncoderModel::open(&spec.path)?),
             ModelKind::EncoderDecoder => {
@@ -104,10 +104,10 @@ impl Opened {
     fn plan(&self, spec: &ModelSpec) -> Result<Plan<'_>, CliError> {
         let options = spec.options.clone();
         Ok(match self {
-            Self::Decoder(model) => Plan::Decoder(LoadPlan::new(model, options)?),
-            Self::Encoder(model) => Plan::Encoder(EncoderPlan::new(model, options)?),
+            Self::Decoder(model) => Plan::Decoder(Box::new(LoadPlan::new(model, options)?)),
+            Self::Encoder(model) => Plan::Encoder(Box::new(EncoderPlan::new(model, options)?)),
             Self::EncoderDecoder(model) => {
-                Plan::EncoderDecoder(EncoderDecoderPlan::new(model, options)?)
+                Plan::EncoderDecoder(Box::new(EncoderDecoderPlan::new(model, options)?))
             }
         })
     }
