@@ -70,7 +70,7 @@
 //! | `metrics` | counters and histograms for Prometheus |
 //! | [`request_log`] | request logging |
 //! | `playground` | the page at `/` |
-//! | [`reference`] | the definitions of the API for the generated documentation |
+//! | [`mod@reference`] | the definitions of the API for the generated documentation |
 //! | `asset` | embedded files of the pages, with their content security policy |
 //! | [`watch`] | the live page of training runs |
 //! | [`tail`] | reads lines appended to a file |
