@@ -203,7 +203,7 @@ fn options_of_other_kinds_are_refused() {
         ),
         (
             format!("attention {target} --tokens 1,2 --layer 2"),
-            "there is no layer 2: the model has 2",
+            "layer 2 does not exist: the model has 2",
         ),
         (
             format!("attention {target} --prompt a"),
