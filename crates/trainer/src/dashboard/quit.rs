@@ -105,7 +105,7 @@ mod tests {
             (None, "LOSES all 537 steps: there is no checkpoint yet."),
             (
                 Some(537),
-                "The checkpoint of step 537 stays; later steps are lost.",
+                "The checkpoint of step 537 is kept; later steps are lost.",
             ),
         ] {
             let text = drawn(&QuitDialog { saved }, 537);
