@@ -1,4 +1,4 @@
-//! Opens a directory of an encoder–decoder: a Hugging Face directory of type `t5` or `mt5`.
+//! Opens a directory of an encoder–decoder: a Hugging Face directory of type `t5` or `mt5`, a run or a checkpoint.
 //!
 //! | file | read for |
 //! |---|---|
@@ -10,14 +10,13 @@ use std::path::Path;
 
 use burn::tensor::Device;
 use emberlm_kernels::Backend;
-use emberlm_model::encoder_decoder::{HuggingFaceEncoderDecoder, is_encoder_decoder_type};
-use emberlm_model::hugging_face::CONFIG_FILE;
+use emberlm_model::encoder_decoder::HuggingFaceEncoderDecoder;
 use emberlm_model::{EncoderDecoder, EncoderDecoderConfig};
-use emberlm_system::read::{DESCRIPTION_LIMIT, read_text};
 use emberlm_tokenizer::{SequenceEncoder, TOKENIZER_FILE, Tokenizer};
 use serde_json::{Map, Value};
 
-use crate::error::ModelError;
+use crate::error::{CheckpointError, ModelError};
+use crate::kind::model_folder;
 use crate::model::{generation_config, token_ids};
 
 /// An encoder–decoder whose configuration and tokenizer have been read.
@@ -25,13 +24,7 @@ use crate::model::{generation_config, token_ids};
 pub struct EncoderDecoderModel {
     source: HuggingFaceEncoderDecoder,
     tokenizer: Option<Tokenizer>,
-}
-
-/// Returns true if `path` is a Hugging Face directory of an encoder–decoder.
-pub fn is_encoder_decoder(path: &Path) -> bool {
-    let text = read_text(&path.join(CONFIG_FILE), DESCRIPTION_LIMIT);
-    let fields = text.ok().and_then(|text| serde_json::from_str(&text).ok());
-    fields.is_some_and(|fields| is_encoder_decoder_type(&fields))
+    passed_over: Vec<CheckpointError>,
 }
 
 impl EncoderDecoderModel {
@@ -39,8 +32,10 @@ impl EncoderDecoderModel {
     ///
     /// # Errors
     /// `path` holds no encoder–decoder, a file is damaged or cannot be read, or the tokenizer has more ids than the
-    /// model.
+    /// model. A run with damaged checkpoints opens at the newest intact one; see [`EncoderDecoderModel::passed_over`].
     pub fn open(path: &Path) -> Result<Self, ModelError> {
+        let (path, passed_over) = model_folder(path)?;
+        let path = path.as_path();
         let source = HuggingFaceEncoderDecoder::open(path)?;
         let file = path.join(TOKENIZER_FILE);
         let tokenizer = file
@@ -57,7 +52,16 @@ impl EncoderDecoderModel {
                 vocab_size,
             });
         }
-        Ok(Self { source, tokenizer })
+        Ok(Self {
+            source,
+            tokenizer,
+            passed_over,
+        })
+    }
+
+    /// The errors of damaged checkpoints that are newer than the opened one, newest first.
+    pub fn passed_over(&self) -> &[CheckpointError] {
+        &self.passed_over
     }
 
     /// The model's configuration.
@@ -68,6 +72,11 @@ impl EncoderDecoderModel {
     /// The Hugging Face directory.
     pub fn hugging_face(&self) -> &HuggingFaceEncoderDecoder {
         &self.source
+    }
+
+    /// Takes the Hugging Face directory, to train the model.
+    pub fn into_hugging_face(self) -> HuggingFaceEncoderDecoder {
+        self.source
     }
 
     /// The tokenizer, if the directory has one.

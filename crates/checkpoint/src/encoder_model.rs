@@ -1,4 +1,5 @@
-//! Opens a directory of an encoder: a Hugging Face directory, with the files of sentence-transformers if it has them.
+//! Opens a directory of an encoder: a Hugging Face directory, with the files of sentence-transformers if it has them, a
+//! run or a checkpoint.
 //!
 //! | file | read for |
 //! |---|---|
@@ -20,7 +21,8 @@ use emberlm_tokenizer::{SequenceEncoder, TOKENIZER_FILE, Tokenizer};
 use serde_json::Value;
 
 use crate::embedder::Embedder;
-use crate::error::ModelError;
+use crate::error::{CheckpointError, ModelError};
+use crate::kind::model_folder;
 
 /// The file that lists the modules of sentence-transformers.
 const MODULES_FILE: &str = "modules.json";
@@ -34,6 +36,7 @@ pub struct EncoderModel {
     sequences: SequenceEncoder,
     pooling: Pooling,
     normalize: bool,
+    passed_over: Vec<CheckpointError>,
 }
 
 impl EncoderModel {
@@ -41,8 +44,11 @@ impl EncoderModel {
     ///
     /// # Errors
     /// `path` holds no encoder with a tokenizer, a file is damaged or cannot be read, or `modules.json` lists a module
-    /// that is not supported.
+    /// that is not supported. A run with damaged checkpoints opens at the newest intact one; see
+    /// [`EncoderModel::passed_over`].
     pub fn open(path: &Path) -> Result<Self, ModelError> {
+        let (path, passed_over) = model_folder(path)?;
+        let path = path.as_path();
         let source = HuggingFaceEncoder::open(path)?;
         let file = path.join(TOKENIZER_FILE);
         if !file.exists() {
@@ -68,7 +74,13 @@ impl EncoderModel {
             sequences: SequenceEncoder::new(&tokenizer, longest),
             pooling,
             normalize,
+            passed_over,
         })
+    }
+
+    /// The errors of damaged checkpoints that are newer than the opened one, newest first.
+    pub fn passed_over(&self) -> &[CheckpointError] {
+        &self.passed_over
     }
 
     /// The encoder's configuration.
@@ -79,6 +91,11 @@ impl EncoderModel {
     /// The Hugging Face directory.
     pub fn hugging_face(&self) -> &HuggingFaceEncoder {
         &self.source
+    }
+
+    /// Takes the Hugging Face directory, to train the encoder.
+    pub fn into_hugging_face(self) -> HuggingFaceEncoder {
+        self.source
     }
 
     /// The encoder of texts as token ids, truncated to the longest text.

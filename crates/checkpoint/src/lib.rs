@@ -6,6 +6,7 @@
 //! | type | purpose |
 //! |---|---|
 //! | [`Model`] | a model in a directory of any kind: a run, a checkpoint, an untrained model or a Hugging Face directory |
+//! | [`ModelKind`] | the kind of model in a directory, which determines its opener |
 //! | [`EncoderModel`], [`Embedder`] | a directory of an encoder, and texts as vectors |
 //! | [`EncoderDecoderModel`] | a directory of an encoder–decoder |
 //! | [`Checkpoint`] | a checkpoint whose files match its manifest |
@@ -47,16 +48,18 @@ mod encoder_model;
 mod error;
 pub mod formats;
 pub mod keep;
+mod kind;
 pub mod model;
 mod source_files;
 pub mod write;
 
 pub use checkpoint::{Checkpoint, Description, FOLDER, Progress};
 pub use embedder::Embedder;
-pub use encoder_decoder_model::{EncoderDecoderModel, is_encoder_decoder};
+pub use encoder_decoder_model::EncoderDecoderModel;
 pub use encoder_model::EncoderModel;
 pub use error::{CheckpointError, ModelError};
 pub use keep::{Keep, prune, sweep};
+pub use kind::ModelKind;
 pub use model::Model;
 pub use source_files::SourceFiles;
 pub use write::write_untrained;

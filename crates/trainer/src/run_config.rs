@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
 use crate::RunConfig;
-use crate::config::{field_docs, legacy, suggested_in, suggested_value};
+use crate::config::{MODEL_TABLES, field_docs, legacy, suggested_in, suggested_value};
 
 mod commented;
 mod reason;
@@ -188,6 +188,15 @@ fn parse(setting: &str) -> Result<Table, RunConfigError> {
 fn put_over(table: &mut Table, mut over: Table) -> Option<String> {
     legacy::upgrade(&mut over);
     let suggestion = suggested_in(&over);
+    // The table of another model replaces the model.
+    if MODEL_TABLES
+        .iter()
+        .any(|name| over.contains_key(*name) && !table.contains_key(*name))
+    {
+        MODEL_TABLES
+            .iter()
+            .for_each(|name| drop(table.remove(*name)));
+    }
     merge("", table, over);
     suggestion
 }
@@ -270,6 +279,10 @@ mod tests {
         layered(base, None, &settings).map_err(|error| error.to_string())
     }
 
+    fn decoder(config: &RunConfig) -> &emberlm_model::ModelConfig {
+        config.model.decoder().expect("a decoder")
+    }
+
     #[test]
     fn settings_reach_every_depth() {
         let config = set(&[
@@ -279,24 +292,25 @@ mod tests {
             "data.dataset=my data",
         ])
         .expect("legal");
-        assert_eq!(config.model.d_model, 256);
+        assert_eq!(decoder(&config).d_model, 256);
         assert_eq!(config.train.schedule.learning_rate(), 1.0);
         assert_eq!(config.data.dataset, Path::new("my data"));
         let expected = emberlm_model::config::Norm::Layer {
             bias: false,
             epsilon: 1e-6,
         };
-        assert_eq!(config.model.norm, expected);
+        assert_eq!(decoder(&config).norm, expected);
     }
 
     #[test]
     fn windows_are_set_by_one_key_or_by_keys_of_earlier_versions() {
         use emberlm_model::config::{AttentionKind, Window};
 
-        let window = |settings: &[&str]| match set(settings).expect("legal").model.attention {
-            AttentionKind::Softmax { window, .. } => window,
-            AttentionKind::Linear { .. } => None,
-        };
+        let window =
+            |settings: &[&str]| match decoder(&set(settings).expect("legal")).attention.clone() {
+                AttentionKind::Softmax { window, .. } => window,
+                AttentionKind::Linear { .. } => None,
+            };
         let expected = Some(Window {
             global_tokens: 2,
             ..Window::new(8)
@@ -323,9 +337,12 @@ mod tests {
     fn a_new_kind_replaces_the_old_one() {
         let config = set(&[r#"model.norm={ kind = "rms", epsilon = 1e-5 }"#]).expect("legal");
         let expected = emberlm_model::config::Norm::Rms { epsilon: 1e-5 };
-        assert_eq!(config.model.norm, expected);
+        assert_eq!(decoder(&config).norm, expected);
         let config = set(&["model.position.kind=none"]).expect("legal");
-        assert_eq!(config.model.position, emberlm_model::config::Position::None);
+        assert_eq!(
+            decoder(&config).position,
+            emberlm_model::config::Position::None
+        );
     }
 
     #[test]
@@ -384,8 +401,8 @@ mod tests {
         ]);
         let config = config.expect("legal");
         assert_eq!(config.train.steps, 10_000);
-        assert_eq!(config.model.vocab_size, Some(500));
-        assert_eq!(config.model.head.soft_cap, Some(30.0));
+        assert_eq!(decoder(&config).vocab_size, Some(500));
+        assert_eq!(decoder(&config).head.soft_cap, Some(30.0));
     }
 
     #[test]

@@ -10,7 +10,7 @@ mod writer;
 use std::path::Path;
 
 use burn::tensor::Device;
-use emberlm_checkpoint::{Model, is_encoder_decoder};
+use emberlm_checkpoint::{Model, ModelKind};
 use emberlm_generate::{GenerateOptions, Generator, Speculator};
 use emberlm_kernels::TrainingBackend;
 use emberlm_model::WeightFormat;
@@ -33,7 +33,7 @@ const MAX_NEW_TOKENS: usize = 200;
 
 /// Generates tokens and prints them as text, ids or JSON.
 pub fn run(args: GenerateArgs) -> Result<(), CliError> {
-    if is_encoder_decoder(&args.model) {
+    if ModelKind::of(&args.model) == ModelKind::EncoderDecoder {
         return encoder_decoder::run(args);
     }
     let backend = args.backend.choose()?;

@@ -21,7 +21,8 @@ use emberlm_trainer::{presets, run_config};
 pub fn run(args: NewArgs) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
     let base = presets::run(&args.preset)?;
-    let mut model = run_config::layered(base, None, &args.set)?.model;
+    let config = run_config::layered(base, None, &args.set)?;
+    let mut model = config.model.decoder()?.clone();
     model.vocab_size = args.vocab_size.or(model.vocab_size);
     if model.vocab_size.is_none() {
         let message = format!(

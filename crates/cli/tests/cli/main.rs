@@ -54,6 +54,7 @@ mod mistakes;
 mod model;
 mod model_errors;
 mod names;
+mod objectives;
 mod optimizers;
 mod own_tokenizer;
 mod plots_and_runs;

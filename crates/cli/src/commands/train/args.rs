@@ -8,6 +8,7 @@ use emberlm_data::Packing;
 use emberlm_kernels::Precision;
 use emberlm_trainer::{Renderer, TrainConfig};
 
+use super::start::ObjectiveName;
 use crate::backend::BackendArg;
 use crate::console;
 use crate::examples;
@@ -20,9 +21,15 @@ use emberlm_trainer::presets;
 #[derive(Debug, Args)]
 #[command(after_help = examples::TRAIN)]
 pub struct TrainArgs {
-    /// The dataset's folder, made by `emberlm prepare`; of several, each with its weight if they differ [default: the built-in tales]
+    /// The dataset's folder, made by `emberlm prepare`; of several, each with its weight if they differ; a file of records for the objectives classify and seq2seq [default: the built-in tales]
     #[arg(long, value_name = "DATASET[=WEIGHT]", num_args = 1.., help_heading = "Data")]
     pub data: Vec<PathBuf>,
+    /// The training objective [default: next-token, or the one that the model of --from was made for]
+    #[arg(long, value_enum, conflicts_with = "resume", help_heading = "Model")]
+    pub objective: Option<ObjectiveName>,
+    /// Labelled texts or pairs of texts to evaluate on; by default a tenth of --data is held out (data.validation)
+    #[arg(long, value_name = "FILE", help_heading = "Data")]
+    pub validation: Option<PathBuf>,
     /// A model with the way it is trained; `emberlm info` lists them
     #[arg(long, value_name = "NAME", default_value = presets::DEFAULT, help_heading = "Model")]
     pub preset: String,
