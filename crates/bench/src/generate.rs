@@ -99,7 +99,8 @@ fn map_sizes(model: &DecoderConfig) -> Vec<[usize; 2]> {
 /// The preset or the backend does not exist, or the prompt is empty.
 pub fn run(args: GenerateArgs) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
-    let mut model = run_config::layered(presets::run(&args.preset)?, None, &args.set)?.model;
+    let config = run_config::layered(presets::run(&args.preset)?, None, &args.set)?;
+    let mut model = config.model.decoder()?.clone();
     // The characters of Tiny Shakespeare.
     model.vocab_size.get_or_insert(65);
     // Makes room for all tokens, so that a full cache does not move during the measurement.
@@ -315,7 +316,8 @@ mod tests {
     #[test]
     fn maps_and_head_are_a_quarter_in_8_bits() {
         for preset in ["pocket", "char-nano", "gpt2-small"] {
-            let mut model = presets::run(preset).unwrap().model;
+            let config = presets::run(preset).unwrap();
+            let mut model = config.model.decoder().unwrap().clone();
             model.vocab_size = Some(65);
             let model = DecoderConfig::try_from(model).unwrap();
             let parameters = count::parameters(&model);

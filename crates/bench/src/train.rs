@@ -65,7 +65,7 @@ pub fn run(args: TrainArgs) -> Result<(), CliError> {
         clip_norm: 0.0,
         ..config.train
     };
-    let mut model = config.model;
+    let mut model = config.model.decoder()?.clone();
     // The characters of Tiny Shakespeare, as in the PyTorch twin.
     model.vocab_size.get_or_insert(65);
     let model = DecoderConfig::try_from(model)?;

@@ -13,6 +13,9 @@
 //! | `manifest.json` | size and BLAKE3 hash of every other file; written last |
 //!
 //! An untrained model has the same files, except for `optimizer.safetensors` and `state.json`.
+//!
+//! The checkpoint of an encoder or an encoder–decoder is also a Hugging Face directory: instead of `model.json` it has
+//! `config.json`, and `model.safetensors` has the names of that format.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,6 +23,7 @@ use std::path::{Path, PathBuf};
 
 use emberlm_data::{ChatTemplateSpec, Packing};
 use emberlm_kernels::Backend;
+use emberlm_model::hugging_face::CONFIG_FILE;
 use emberlm_model::{Decoder, DecoderConfig, ModelConfig, WeightFormat, weights};
 use emberlm_system::read;
 use emberlm_tokenizer::{TOKENIZER_FILE, Tokenizer, TokenizerSpec};
@@ -35,7 +39,8 @@ use crate::source_files::SourceFiles;
 pub const FOLDER: &str = "checkpoints";
 
 pub(crate) const MANIFEST: &str = "manifest.json";
-pub(crate) const MODEL: &str = "model.safetensors";
+/// Weights that the model is used with.
+pub const MODEL: &str = "model.safetensors";
 /// File with the [`Description`], which identifies a directory as a checkpoint.
 pub(crate) const DESCRIPTION: &str = "model.json";
 /// Weights that training resumes from, if `model.safetensors` contains their average.
@@ -103,8 +108,8 @@ pub(crate) type Manifest = BTreeMap<String, Entry>;
 pub struct Checkpoint<S = Progress> {
     /// Directory of the checkpoint.
     pub path: PathBuf,
-    /// Description of the model.
-    pub description: Description,
+    /// Description of a decoder; `None` for a model in the form of a Hugging Face directory.
+    pub description: Option<Description>,
     /// Progress of the run; `None` for an untrained model.
     pub state: Option<S>,
 }
@@ -144,8 +149,9 @@ impl<S: DeserializeOwned> Checkpoint<S> {
 
     fn open_verified(path: &Path, verification: Verification) -> Result<Self, CheckpointError> {
         let manifest: Manifest = read_json(path, MANIFEST)?;
+        let is_decoder = !manifest.contains_key(CONFIG_FILE);
         for name in [MODEL, DESCRIPTION] {
-            if !manifest.contains_key(name) {
+            if !manifest.contains_key(name) && (is_decoder || name == MODEL) {
                 let reason = format!("its manifest does not list {name}");
                 return Err(damaged(path, reason));
             }
@@ -153,6 +159,7 @@ impl<S: DeserializeOwned> Checkpoint<S> {
         let names = [
             MODEL,
             DESCRIPTION,
+            CONFIG_FILE,
             STATE,
             TRAINING,
             OPTIMIZER,
@@ -179,7 +186,9 @@ impl<S: DeserializeOwned> Checkpoint<S> {
         let trained = manifest.contains_key(STATE);
         Ok(Self {
             path: path.to_owned(),
-            description: read_json(path, DESCRIPTION)?,
+            description: is_decoder
+                .then(|| read_json(path, DESCRIPTION))
+                .transpose()?,
             state: trained.then(|| read_json(path, STATE)).transpose()?,
         })
     }
@@ -230,9 +239,15 @@ impl<S: DeserializeOwned> Checkpoint<S> {
     /// # Errors
     /// The tokenizer is not built in, and the checkpoint has no valid file of it.
     pub fn tokenizer(&self) -> Result<Option<Tokenizer>, CheckpointError> {
-        let spec = self.description.tokenizer.as_ref();
-        let open = |spec| Tokenizer::open(spec, &self.path);
-        Ok(spec.map(open).transpose()?)
+        let file = self.path.join(TOKENIZER_FILE);
+        Ok(match &self.description {
+            Some(description) => {
+                let open = |spec| Tokenizer::open(spec, &self.path);
+                description.tokenizer.as_ref().map(open).transpose()?
+            }
+            None if file.exists() => Some(Tokenizer::from_file(&file)?),
+            None => None,
+        })
     }
 
     /// Loads the model.
@@ -285,7 +300,10 @@ impl<S: DeserializeOwned> Checkpoint<S> {
         format: WeightFormat,
         device: &burn::tensor::Device<B>,
     ) -> Result<Decoder<B>, CheckpointError> {
-        let config = DecoderConfig::try_from(self.description.model.clone())?;
+        let Some(description) = &self.description else {
+            return Err(damaged(&self.path, "it holds no decoder".to_owned()));
+        };
+        let config = DecoderConfig::try_from(description.model.clone())?;
         weights::load_own_in(config.blank::<B>(device), &self.path.join(name), format)
             .map_err(|error| damaged(&self.path, error.to_string()))
     }

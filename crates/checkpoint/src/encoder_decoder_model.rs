@@ -1,4 +1,4 @@
-//! Opens a directory of an encoder–decoder: a Hugging Face directory of type `t5` or `mt5`.
+//! Opens a directory of an encoder–decoder: a Hugging Face directory of type `t5` or `mt5`, a run or a checkpoint.
 //!
 //! | file | read for |
 //! |---|---|
@@ -17,7 +17,8 @@ use emberlm_tokenizer::{SequenceEncoder, Tokenizer};
 use serde_json::{Map, Value};
 
 use crate::encoder_model::tokenizer_beside;
-use crate::error::ModelError;
+use crate::error::{CheckpointError, ModelError};
+use crate::kind::model_folder;
 use crate::model::{generation_config, token_ids};
 
 /// An encoder–decoder whose configuration and tokenizer have been read.
@@ -25,6 +26,7 @@ use crate::model::{generation_config, token_ids};
 pub struct EncoderDecoderModel {
     source: HuggingFaceEncoderDecoder,
     tokenizer: Option<Tokenizer>,
+    passed_over: Vec<CheckpointError>,
 }
 
 impl EncoderDecoderModel {
@@ -32,11 +34,22 @@ impl EncoderDecoderModel {
     ///
     /// # Errors
     /// `path` holds no encoder–decoder, a file is damaged or cannot be read, or the tokenizer has more ids than the
-    /// model.
+    /// model. A run with damaged checkpoints opens at the newest intact one; see [`EncoderDecoderModel::passed_over`].
     pub fn open(path: &Path) -> Result<Self, ModelError> {
+        let (path, passed_over) = model_folder(path)?;
+        let path = path.as_path();
         let source = HuggingFaceEncoderDecoder::open(path)?;
         let tokenizer = tokenizer_beside(path, source.config().vocab_size())?;
-        Ok(Self { source, tokenizer })
+        Ok(Self {
+            source,
+            tokenizer,
+            passed_over,
+        })
+    }
+
+    /// The errors of damaged checkpoints that are newer than the opened one, newest first.
+    pub fn passed_over(&self) -> &[CheckpointError] {
+        &self.passed_over
     }
 
     /// The model's configuration.
@@ -47,6 +60,11 @@ impl EncoderDecoderModel {
     /// The Hugging Face directory.
     pub fn hugging_face(&self) -> &HuggingFaceEncoderDecoder {
         &self.source
+    }
+
+    /// Takes the Hugging Face directory, to train the model.
+    pub fn into_hugging_face(self) -> HuggingFaceEncoderDecoder {
+        self.source
     }
 
     /// The tokenizer, if the directory has one.

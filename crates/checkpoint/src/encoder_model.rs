@@ -1,4 +1,5 @@
-//! Opens a directory of an encoder: a Hugging Face directory, with the files of sentence-transformers if it has them.
+//! Opens a directory of an encoder: a Hugging Face directory, with the files of sentence-transformers if it has them, a
+//! run or a checkpoint.
 //!
 //! | file | read for |
 //! |---|---|
@@ -20,7 +21,8 @@ use emberlm_tokenizer::{SequenceEncoder, TOKENIZER_FILE, Tokenizer};
 use serde_json::Value;
 
 use crate::embedder::Embedder;
-use crate::error::ModelError;
+use crate::error::{CheckpointError, ModelError};
+use crate::kind::model_folder;
 
 /// The file that lists the modules of sentence-transformers.
 const MODULES_FILE: &str = "modules.json";
@@ -36,6 +38,7 @@ pub struct EncoderModel {
     longest: usize,
     pooling: Pooling,
     normalize: bool,
+    passed_over: Vec<CheckpointError>,
 }
 
 impl EncoderModel {
@@ -43,8 +46,10 @@ impl EncoderModel {
     ///
     /// # Errors
     /// `path` holds no encoder, a file is damaged or cannot be read, or `modules.json` lists a module that is not
-    /// supported.
+    /// supported. A run with damaged checkpoints opens at the newest intact one; see [`EncoderModel::passed_over`].
     pub fn open(path: &Path) -> Result<Self, ModelError> {
+        let (path, passed_over) = model_folder(path)?;
+        let path = path.as_path();
         let source = HuggingFaceEncoder::open(path)?;
         let tokenizer = tokenizer_beside(path, source.config().vocab_size())?;
         let limit = source.config().seq_len();
@@ -56,7 +61,13 @@ impl EncoderModel {
             longest,
             pooling,
             normalize,
+            passed_over,
         })
+    }
+
+    /// The errors of damaged checkpoints that are newer than the opened one, newest first.
+    pub fn passed_over(&self) -> &[CheckpointError] {
+        &self.passed_over
     }
 
     /// The encoder's configuration.
@@ -67,6 +78,11 @@ impl EncoderModel {
     /// The Hugging Face directory.
     pub fn hugging_face(&self) -> &HuggingFaceEncoder {
         &self.source
+    }
+
+    /// Takes the Hugging Face directory, to train the encoder.
+    pub fn into_hugging_face(self) -> HuggingFaceEncoder {
+        self.source
     }
 
     /// The tokenizer, if the directory has one.

@@ -37,11 +37,14 @@ pub enum CheckpointError {
     /// Weights cannot be written.
     #[error(transparent)]
     Weights(#[from] WeightsError),
+    /// The model cannot be written as a Hugging Face directory.
+    #[error(transparent)]
+    HuggingFace(#[from] HuggingFaceError),
 }
 
 impl CheckpointError {
     /// Returns a function for `map_err` on the result of a file operation.
-    pub(crate) fn file(
+    pub fn file(
         action: &'static str,
         path: impl Into<PathBuf>,
     ) -> impl FnOnce(std::io::Error) -> Self {

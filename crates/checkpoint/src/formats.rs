@@ -1,6 +1,7 @@
 //! The files of a checkpoint, for the reference documentation.
 
 use emberlm_data::formats::FileFormat;
+use emberlm_model::hugging_face::CONFIG_FILE;
 use emberlm_tokenizer::TOKENIZER_FILE;
 use schemars::{Schema, schema_for};
 
@@ -33,6 +34,10 @@ pub fn checkpoint_files(state: Schema, optimizer: &str) -> Vec<FileFormat> {
             format!("the optimizer's state, for [exact resume](../explanations/exact-resume.md): {optimizer}"),
         ),
         FileFormat::new(STATE, "the position of the run").with_schema(state),
+        FileFormat::new(
+            CONFIG_FILE,
+            "of an encoder or encoder–decoder, instead of `model.json`: the model's configuration. The checkpoint is a Hugging Face directory, and the weights have the names of that format",
+        ),
         FileFormat::new(TOKENIZER_FILE, "the tokenizer, if it is a file"),
         FileFormat::new(
             source.join(", ").trim_matches('`'),

@@ -1,28 +1,34 @@
-//! The kind of the model in a directory.
+//! The kind of model that a directory holds.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use emberlm_model::encoder::is_encoder_type;
 use emberlm_model::encoder_decoder::is_encoder_decoder_type;
 use emberlm_model::hugging_face::CONFIG_FILE;
 use emberlm_system::read::{DESCRIPTION_LIMIT, read_text};
 
-/// The kind of a model, which decides the type that opens its directory.
+use crate::checkpoint::FOLDER;
+use crate::error::{CheckpointError, ModelError};
+use crate::{keep, model};
+
+/// A kind of model, which determines how its directory is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModelKind {
-    /// [`Model`](crate::Model) opens it.
+    /// A decoder, opened by [`crate::Model`].
     Decoder,
-    /// [`EncoderModel`](crate::EncoderModel) opens it.
+    /// An encoder, opened by [`crate::EncoderModel`].
     Encoder,
-    /// [`EncoderDecoderModel`](crate::EncoderDecoderModel) opens it.
+    /// An encoder–decoder, opened by [`crate::EncoderDecoderModel`].
     EncoderDecoder,
 }
 
 impl ModelKind {
-    /// The kind of the model at `path`, by the `model_type` in its `config.json`. A decoder unless the file names another
-    /// kind: [`Model::open`](crate::Model::open) reports what is missing or damaged.
+    /// The kind of the model at `path`: a run, a checkpoint or a Hugging Face directory. It follows from the model type
+    /// in `config.json`; a directory without a known type counts as a decoder, whose opener reports what is wrong.
     pub fn of(path: &Path) -> Self {
-        let text = read_text(&path.join(CONFIG_FILE), DESCRIPTION_LIMIT);
+        let newest = keep::listed(path).ok().and_then(|mut listed| listed.pop());
+        let folder = newest.map_or_else(|| path.to_owned(), |(_, folder)| folder);
+        let text = read_text(&folder.join(CONFIG_FILE), DESCRIPTION_LIMIT);
         let fields = text.ok().and_then(|text| serde_json::from_str(&text).ok());
         match fields {
             Some(fields) if is_encoder_type(&fields) => Self::Encoder,
@@ -39,4 +45,17 @@ impl ModelKind {
             Self::EncoderDecoder => "encoder–decoder",
         }
     }
+}
+
+/// The directory of the model at `path`: the newest intact checkpoint of a run, or else `path`. Also returns the errors
+/// of newer checkpoints.
+pub(crate) fn model_folder(path: &Path) -> Result<(PathBuf, Vec<CheckpointError>), ModelError> {
+    if !path.join(FOLDER).exists() {
+        return Ok((path.to_owned(), Vec::new()));
+    }
+    let (newest, passed_over) = model::newest(path)?;
+    let none = || ModelError::NoCheckpoint {
+        path: path.to_owned(),
+    };
+    Ok((newest.ok_or_else(none)?.path, passed_over))
 }

@@ -6,6 +6,7 @@
 //! | type | purpose |
 //! |---|---|
 //! | [`Model`] | a model in a directory of any kind: a run, a checkpoint, an untrained model or a Hugging Face directory |
+//! | [`ModelKind`] | the kind of model in a directory, which determines its opener |
 //! | [`EncoderModel`], [`Embedder`] | a directory of an encoder, and texts as vectors |
 //! | [`EncoderDecoderModel`] | a directory of an encoder–decoder |
 //! | [`ModelKind`] | which of these types opens a directory |

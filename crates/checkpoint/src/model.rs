@@ -16,7 +16,7 @@ use emberlm_tokenizer::chat::{ChatEncoder, ChatTemplate, ChatTemplateSpec, Stops
 use emberlm_tokenizer::{TOKENIZER_FILE, Tokenizer, TokenizerSpec};
 use serde_json::{Map, Value};
 
-use crate::checkpoint::{Checkpoint, DESCRIPTION, FOLDER};
+use crate::checkpoint::{Checkpoint, DESCRIPTION, Description, FOLDER};
 use crate::error::{CheckpointError, ModelError};
 use crate::source_files::SourceFiles;
 
@@ -38,7 +38,10 @@ pub struct Model {
 
 #[derive(Debug)]
 enum Source {
-    Checkpoint(Box<Checkpoint>),
+    Checkpoint {
+        checkpoint: Box<Checkpoint>,
+        description: Box<Description>,
+    },
     HuggingFace(Box<HuggingFaceModel>),
 }
 
@@ -69,13 +72,7 @@ impl Model {
             return Self::from_checkpoint(path, newest, passed_over);
         }
         if holds(CONFIG_FILE) {
-            let model = HuggingFaceModel::open(path)?;
-            return Ok(Self {
-                opened: path_buf(),
-                config: model.config().clone(),
-                source: Source::HuggingFace(Box::new(model)),
-                passed_over: Vec::new(),
-            });
+            return Self::from_hugging_face(path, path, Vec::new());
         }
         let mut files = fs::read_dir(path).into_iter().flatten().flatten();
         Err(match holds(MANIFEST_FILE) {
@@ -92,10 +89,30 @@ impl Model {
         checkpoint: Checkpoint,
         passed_over: Vec<CheckpointError>,
     ) -> Result<Self, ModelError> {
+        let Some(description) = checkpoint.description.clone() else {
+            return Self::from_hugging_face(opened, &checkpoint.path, passed_over);
+        };
         Ok(Self {
             opened: opened.to_owned(),
-            config: DecoderConfig::try_from(checkpoint.description.model.clone())?,
-            source: Source::Checkpoint(Box::new(checkpoint)),
+            config: DecoderConfig::try_from(description.model.clone())?,
+            source: Source::Checkpoint {
+                checkpoint: Box::new(checkpoint),
+                description: Box::new(description),
+            },
+            passed_over,
+        })
+    }
+
+    fn from_hugging_face(
+        opened: &Path,
+        path: &Path,
+        passed_over: Vec<CheckpointError>,
+    ) -> Result<Self, ModelError> {
+        let model = HuggingFaceModel::open(path)?;
+        Ok(Self {
+            opened: opened.to_owned(),
+            config: model.config().clone(),
+            source: Source::HuggingFace(Box::new(model)),
             passed_over,
         })
     }
@@ -108,7 +125,7 @@ impl Model {
     /// The directory that contains the model's files.
     pub fn path(&self) -> &Path {
         match &self.source {
-            Source::Checkpoint(checkpoint) => &checkpoint.path,
+            Source::Checkpoint { checkpoint, .. } => &checkpoint.path,
             Source::HuggingFace(model) => model.path(),
         }
     }
@@ -121,7 +138,7 @@ impl Model {
     /// The Hugging Face directory, if the model was opened from one.
     pub fn hugging_face(&self) -> Option<&HuggingFaceModel> {
         match &self.source {
-            Source::Checkpoint(_) => None,
+            Source::Checkpoint { .. } => None,
             Source::HuggingFace(model) => Some(model),
         }
     }
@@ -133,7 +150,7 @@ impl Model {
     /// A file exists but cannot be read.
     pub fn source_files(&self) -> Result<SourceFiles, ModelError> {
         Ok(match &self.source {
-            Source::Checkpoint(checkpoint) => SourceFiles::of_checkpoint(&checkpoint.path)?,
+            Source::Checkpoint { checkpoint, .. } => SourceFiles::of_checkpoint(&checkpoint.path)?,
             Source::HuggingFace(model) => SourceFiles::of_hugging_face(model.path())?,
         })
     }
@@ -141,7 +158,7 @@ impl Model {
     /// Describes the origin of the model in one line: "a checkpoint after 1,000 steps".
     pub fn about(&self) -> Result<String, ModelError> {
         Ok(match &self.source {
-            Source::Checkpoint(checkpoint) => match &checkpoint.state {
+            Source::Checkpoint { checkpoint, .. } => match &checkpoint.state {
                 Some(state) => {
                     format!("a checkpoint after {} steps", grouped(state.step as u64))
                 }
@@ -161,7 +178,7 @@ impl Model {
     /// The packing of documents that the model was trained with; [`Packing::Stream`] if it is not recorded.
     pub fn documents(&self) -> Packing {
         match &self.source {
-            Source::Checkpoint(checkpoint) => checkpoint.description.documents,
+            Source::Checkpoint { description, .. } => description.documents,
             Source::HuggingFace(_) => Packing::Stream,
         }
     }
@@ -170,7 +187,7 @@ impl Model {
     /// context.
     pub fn trained_seq_len(&self) -> Option<usize> {
         match &self.source {
-            Source::Checkpoint(checkpoint) => checkpoint.description.seq_len,
+            Source::Checkpoint { description, .. } => description.seq_len,
             Source::HuggingFace(_) => None,
         }
     }
@@ -178,7 +195,7 @@ impl Model {
     /// The model's tokenizer, if it has one.
     pub fn tokenizer(&self) -> Result<Option<Tokenizer>, ModelError> {
         Ok(match &self.source {
-            Source::Checkpoint(checkpoint) => checkpoint.tokenizer()?,
+            Source::Checkpoint { checkpoint, .. } => checkpoint.tokenizer()?,
             Source::HuggingFace(model) => {
                 let file = model.path().join(TOKENIZER_FILE);
                 file.exists()
@@ -215,7 +232,7 @@ impl Model {
     /// The specification of the model's tokenizer. Built-in vocabularies are not loaded.
     pub fn tokenizer_spec(&self) -> Result<Option<TokenizerSpec>, ModelError> {
         match &self.source {
-            Source::Checkpoint(checkpoint) => Ok(checkpoint.description.tokenizer.clone()),
+            Source::Checkpoint { description, .. } => Ok(description.tokenizer.clone()),
             Source::HuggingFace(_) => Ok(self.tokenizer()?.map(|tokenizer| tokenizer.spec())),
         }
     }
@@ -223,7 +240,7 @@ impl Model {
     /// Loads the tokenizer, unless the checkpoint records its hash and the hash is `hash`.
     fn tokenizer_unless(&self, hash: &str) -> Result<Option<Tokenizer>, ModelError> {
         let known = match &self.source {
-            Source::Checkpoint(checkpoint) => checkpoint.description.tokenizer.as_ref(),
+            Source::Checkpoint { description, .. } => description.tokenizer.as_ref(),
             Source::HuggingFace(_) => None,
         };
         match known {
@@ -286,7 +303,7 @@ impl Model {
         let template = match (requested, &self.source) {
             (Some(requested), _) => ChatTemplate::for_tools(requested)?,
             (None, Source::HuggingFace(model)) => ChatTemplate::for_tools_beside(model.path())?,
-            (None, Source::Checkpoint(_)) => None,
+            (None, Source::Checkpoint { .. }) => None,
         };
         Ok(template.map(|template| self.encoder(template, tokenizer)))
     }
@@ -301,10 +318,10 @@ impl Model {
             _ => encoder.begins_with().is_some(),
         };
         let beginning = match &self.source {
-            Source::Checkpoint(_) if !begins_itself => {
+            Source::Checkpoint { .. } if !begins_itself => {
                 tokenizer.end_of_text().into_iter().collect()
             }
-            Source::Checkpoint(_) | Source::HuggingFace(_) => Vec::new(),
+            Source::Checkpoint { .. } | Source::HuggingFace(_) => Vec::new(),
         };
         encoder.with_beginning(beginning)
     }
@@ -312,7 +329,7 @@ impl Model {
     /// The specification of the chat template that emberlm trained the model with, if any.
     pub fn chat_template_spec(&self) -> Option<&ChatTemplateSpec> {
         match &self.source {
-            Source::Checkpoint(checkpoint) => checkpoint.description.chat_template.as_ref(),
+            Source::Checkpoint { description, .. } => description.chat_template.as_ref(),
             Source::HuggingFace(_) => None,
         }
     }
@@ -320,7 +337,7 @@ impl Model {
     /// The model's chat template: that of its training dataset, or the one in its Hugging Face directory.
     pub fn chat_template(&self) -> Result<Option<ChatTemplate>, ModelError> {
         Ok(match &self.source {
-            Source::Checkpoint(_) => {
+            Source::Checkpoint { .. } => {
                 let spec = self.chat_template_spec();
                 spec.map(ChatTemplate::try_from).transpose()?
             }
@@ -343,7 +360,7 @@ impl Model {
     /// The id that begins a text generated without a prompt, if any.
     pub fn beginning(&self, tokenizer: &Tokenizer) -> Option<u32> {
         let named = match &self.source {
-            Source::Checkpoint(_) => {
+            Source::Checkpoint { .. } => {
                 let spec = self.chat_template_spec();
                 let name = spec.and_then(|spec| spec.begins_with.as_deref());
                 name.and_then(|name| tokenizer.special_id(name))
@@ -386,7 +403,9 @@ impl Model {
 }
 
 /// Opens the newest intact checkpoint of a run; also returns the errors of newer ones.
-fn newest(run: &Path) -> Result<(Option<Checkpoint>, Vec<CheckpointError>), CheckpointError> {
+pub(crate) fn newest(
+    run: &Path,
+) -> Result<(Option<Checkpoint>, Vec<CheckpointError>), CheckpointError> {
     let mut passed_over = Vec::new();
     let newest = Checkpoint::newest(run, |damaged| passed_over.push(damaged))?;
     Ok((newest, passed_over))

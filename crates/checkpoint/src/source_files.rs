@@ -15,17 +15,21 @@ use crate::error::CheckpointError;
 /// as a Hugging Face directory.
 const SOURCE_CONFIG: &str = "hugging_face_config.json";
 
-/// Tokenizer, chat and generation settings, which an export writes unchanged.
-const SETTINGS_FILES: [&str; 6] = [
+/// Settings of the tokenizer, of chat, of generation and of sentence-transformers, which an export writes unchanged.
+const SETTINGS_FILES: [&str; 10] = [
     "tokenizer_config.json",
     "special_tokens_map.json",
     "added_tokens.json",
     "chat_template.jinja",
     "chat_template.json",
     "generation_config.json",
+    "modules.json",
+    "sentence_bert_config.json",
+    "config_sentence_transformers.json",
+    "1_Pooling/config.json",
 ];
 
-/// Contents of the files with a published model's tokenizer, chat and generation settings.
+/// Contents of the files with a published model's settings of tokenizer, chat, generation and sentence-transformers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SourceFiles(BTreeMap<&'static str, Vec<u8>>);
 
@@ -91,10 +95,19 @@ impl SourceFiles {
         let mut names = Vec::new();
         for (name, bytes) in self.0.iter().filter(|(name, _)| selects(name)) {
             let path = folder.join(name);
+            if let Some(parent) = path.parent() {
+                fs::create_dir_all(parent).map_err(CheckpointError::file("create", parent))?;
+            }
             fs::write(&path, bytes).map_err(CheckpointError::file("write", &path))?;
             names.push(*name);
         }
         Ok(names)
+    }
+
+    /// The `model_type` of the original `config.json`.
+    pub fn model_type(&self) -> Option<String> {
+        let fields: Map<String, Value> = serde_json::from_slice(self.0.get(SOURCE_CONFIG)?).ok()?;
+        fields.get("model_type")?.as_str().map(str::to_owned)
     }
 
     /// The fields of the original `config.json`, if its model type is `model_type`.

@@ -93,8 +93,16 @@ pub fn write_model<B: Backend>(
     {
         names.push(TOKENIZER_FILE);
     }
+    write_manifest(folder, &names)
+}
+
+/// Writes the manifest of a checkpoint's files, and syncs them to disk.
+///
+/// # Errors
+/// A file cannot be read or written.
+pub fn write_manifest(folder: &Path, names: &[&str]) -> Result<(), CheckpointError> {
     let mut manifest = Manifest::new();
-    for name in names {
+    for &name in names {
         let path = folder.join(name);
         sync(&path)?;
         manifest.insert(name.to_owned(), Entry::of(&path)?);

@@ -24,6 +24,7 @@ Examples:
   emberlm train
   emberlm train --data datasets/book --preset char-nano --steps 2000 --out runs/book
   emberlm train --from MODEL --data datasets/book --out runs/tuned
+  emberlm train --from BERT --objective classify --data reviews.csv --out runs/reviews
   emberlm train --resume runs/book";
 
 pub const SWEEP: &str = "\

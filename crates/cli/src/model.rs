@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use burn::tensor::Device;
-use emberlm_checkpoint::{Model, ModelError};
+use emberlm_checkpoint::{CheckpointError, EncoderDecoderModel, EncoderModel, Model, ModelError};
 use emberlm_generate::SamplingDefaults;
 use emberlm_kernels::{Backend, memory};
 use emberlm_model::{Decoder, WeightFormat};
@@ -23,9 +23,7 @@ pub fn open(path: &Path) -> Result<Model, CliError> {
     let spinner = progress::loading(path);
     let model = Model::open(path)?;
     drop(spinner);
-    for damaged in model.passed_over() {
-        warn(&format!("{damaged}; using the previous one"));
-    }
+    warn_passed_over(model.passed_over());
     Ok(model)
 }
 
@@ -47,6 +45,36 @@ pub fn open_to_train(path: &Path) -> Result<Model, CliError> {
                     "or unpack it, rounded as it is: emberlm export {path} --weights f32 --out MODEL"
                 )))
         }
+    }
+}
+
+/// Opens the encoder at `path`, with warnings about newer checkpoints that are damaged.
+///
+/// # Errors
+/// Returns the errors of [`EncoderModel::open`].
+pub fn open_encoder(path: &Path) -> Result<EncoderModel, CliError> {
+    let spinner = progress::loading(path);
+    let model = EncoderModel::open(path)?;
+    drop(spinner);
+    warn_passed_over(model.passed_over());
+    Ok(model)
+}
+
+/// Opens the encoder–decoder at `path`, with warnings about newer checkpoints that are damaged.
+///
+/// # Errors
+/// Returns the errors of [`EncoderDecoderModel::open`].
+pub fn open_encoder_decoder(path: &Path) -> Result<EncoderDecoderModel, CliError> {
+    let spinner = progress::loading(path);
+    let model = EncoderDecoderModel::open(path)?;
+    drop(spinner);
+    warn_passed_over(model.passed_over());
+    Ok(model)
+}
+
+fn warn_passed_over(damaged: &[CheckpointError]) {
+    for damaged in damaged {
+        warn(&format!("{damaged}; using the one before"));
     }
 }
 

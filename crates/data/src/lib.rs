@@ -8,6 +8,7 @@
 //! | [`Dataset`], [`Manifest`] | a dataset directory: memory-mapped tokens and their description |
 //! | [`Windows`], [`Packing`] | a split as sequences of one length |
 //! | [`TrainBatches`], [`EvalBatches`], [`Batch`] | inputs and targets, for training in a seeded order |
+//! | [`read_fields()`], [`Shuffle`] | the fields of labelled texts or pairs of texts, and a seeded order of them |
 //! | [`verify()`], [`inspect()`] | checks a dataset against its manifest; shows its contents |
 //!
 //! ```
@@ -35,6 +36,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `inputs` | readers for text files and records |
+//! | `fields` | [`read_fields()`]: several fields of each record, for labelled texts and pairs of texts |
 //! | `texts` | [`for_each_text`]: the texts of a corpus, without writing a dataset |
 //! | `prepare` | [`prepare()`]: turns inputs into a dataset, in parallel; can be resumed |
 //! | `token_dataset` | [`write_token_dataset`]: writes your own token ids as a dataset |
@@ -81,6 +83,7 @@ mod dataset;
 mod error;
 mod evaluation;
 mod export;
+mod fields;
 pub mod formats;
 mod inputs;
 mod inspect;
@@ -112,6 +115,7 @@ pub use dataset::{Dataset, TokenSplit};
 pub use error::DataError;
 pub use evaluation::EvalBatches;
 pub use export::{ExportFormat, ExportOptions, Exported, export};
+pub use fields::{FieldRecord, RecordField, read_fields};
 pub use inputs::{
     DocumentChunk, Documents, Format, Input, InputOptions, LeftOut, OnError, RecordFault,
     STANDARD_INPUT, expand,
@@ -123,7 +127,7 @@ pub use loader::TrainBatches;
 pub use manifest::{Floor, MANIFEST_FILE, Manifest, MaskEntry, ShardEntry, SplitManifest, Splits};
 pub use mix::Mix;
 pub use not_a_dataset::NotADataset;
-pub use order::WindowOrder;
+pub use order::{Shuffle, WindowOrder};
 pub use packing::Packing;
 pub use prepare::{
     DEFAULT_JOURNAL_BYTES, Encoding, Phase, PrepareOptions, Prepared, Progress, SplitRule, Warning,
@@ -140,4 +144,7 @@ pub use windows::{Packed, Windows};
 
 /// The chat template of a dataset, re-exported because it is part of this crate's interface.
 pub use emberlm_tokenizer::chat::ChatTemplateSpec;
-pub use emberlm_tokenizer::{TOKENIZER_FILE, TokenBytes, Tokenizer, TokenizerError, TokenizerSpec};
+pub use emberlm_tokenizer::{
+    EncodedSequence, SequenceEncoder, TOKENIZER_FILE, TokenBytes, Tokenizer, TokenizerChoice,
+    TokenizerError, TokenizerSpec,
+};

@@ -15,24 +15,27 @@ const ROUNDS: u64 = 8;
 
 /// A seeded order of `count` items, different in each epoch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Shuffle {
+pub struct Shuffle {
     seed: u64,
     count: u64,
 }
 
 impl Shuffle {
-    /// The order of `count` items, at least 1.
-    pub(crate) fn new(seed: u64, count: u64) -> Self {
-        Self { seed, count }
+    /// The order of `count` items; 0 counts as 1.
+    pub fn new(seed: u64, count: u64) -> Self {
+        Self {
+            seed,
+            count: count.max(1),
+        }
     }
 
     /// The number of items.
-    pub(crate) fn count(&self) -> u64 {
+    pub fn count(&self) -> u64 {
         self.count
     }
 
     /// The item at `index`, which continues across epochs.
-    pub(crate) fn at(&self, index: u64) -> u64 {
+    pub fn at(&self, index: u64) -> u64 {
         permute(index % self.count, self.count, self.key(index))
     }
 

@@ -75,7 +75,7 @@ impl EmbeddingsConfig {
     }
 }
 
-/// Maps token ids to vectors: `norm(dropout(scale · tokens[id] + positions[i] + segments[segment]))`.
+/// Maps token ids to vectors: `dropout(norm(scale · tokens[id] + positions[i] + segments[segment]))`.
 #[derive(Module, Debug)]
 pub struct Embeddings<B: BurnBackend> {
     /// Token embedding `[vocab_size, d_model]`.
@@ -130,17 +130,17 @@ impl<B: Backend> Embeddings<B> {
         }
     }
 
-    /// Adds the segment vectors, then applies dropout and the norm.
+    /// Adds the segment vectors, then applies the norm and dropout.
     fn normed(&self, x: Tensor<B, 3>, segments: Option<Tensor<B, 2, Int>>) -> Tensor<B, 3> {
         let x = match (&self.segments, segments) {
             (None, _) => x,
             (Some(table), None) => x + table.val().narrow(0, 0, 1).unsqueeze(),
             (Some(table), Some(ids)) => x + ops::embedding(table.val(), ids),
         };
-        let x = dropout(x, self.dropout);
-        match &self.norm_embedding {
+        let x = match &self.norm_embedding {
             Some(norm) => norm.forward(x),
             None => x,
-        }
+        };
+        dropout(x, self.dropout)
     }
 }

@@ -24,7 +24,7 @@ mod roberta;
 mod texts;
 
 pub use config::{EncoderConfig, EncoderHeadConfig, EncoderSettings, PooledActivation};
-pub use export::export;
+pub use export::{export, model_type_of};
 pub use head::{EncoderHead, MaskedLmHead, SequenceClassifier};
 pub use hugging_face::{HuggingFaceEncoder, is_encoder_type};
 pub use pooling::Pooling;
@@ -35,7 +35,7 @@ use burn::module::Module;
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::{Bool, Device, Int, Tensor};
 
-use emberlm_kernels::{AttentionMask, Backend};
+use emberlm_kernels::{AttentionMask, Backend, HeadLossOptions};
 
 use crate::context::StackContext;
 use crate::embeddings::Embeddings;
@@ -136,24 +136,14 @@ impl<B: Backend> Encoder<B> {
     /// Ids must be below `vocab_size`, segments below `segments`, and texts at most [`EncoderConfig::seq_len`] long;
     /// [`EncoderConfig::check_tokens`] checks input.
     pub fn forward(&self, input: impl Into<EncoderInput<B>>) -> Tensor<B, 3> {
-        let EncoderInput {
-            ids,
-            segments,
-            padding,
-        } = input.into();
-        let x = self.embedded(ids, segments);
-        self.stack.run(x, context(padding), None)
+        let (x, context) = self.embedded_with_context(input);
+        self.stack.run(x, context, None)
     }
 
     /// The attention weights after the softmax, one tensor `[batch, heads, seq, seq]` per block.
     pub fn attention_weights(&self, input: impl Into<EncoderInput<B>>) -> Vec<Tensor<B, 4>> {
-        let EncoderInput {
-            ids,
-            segments,
-            padding,
-        } = input.into();
-        let x = self.embedded(ids, segments);
-        self.stack.run_attention_weights(x, context(padding))
+        let (x, context) = self.embedded_with_context(input);
+        self.stack.run_attention_weights(x, context)
     }
 
     /// Computes the logits of every token, `[batch, seq, d_model]` to `[batch, seq, outputs]`: of the vocabulary for a
@@ -172,21 +162,35 @@ impl<B: Backend> Encoder<B> {
         }
     }
 
-    fn embedded(
+    /// The cross-entropy in nats of the head's outputs, summed over the targets that are at least 0, plus the additional
+    /// terms of `options`: `[1]`. Targets are `[batch, seq]` for a head of tokens and `[batch, 1]` for a head of texts,
+    /// which reads the first token's state. `None` without such a head.
+    pub fn head_loss_sum(
         &self,
-        ids: Tensor<B, 2, Int>,
-        segments: Option<Tensor<B, 2, Int>>,
-    ) -> Tensor<B, 3> {
-        let offset = self.config.settings().first_position;
-        self.embeddings.forward_with_segments(ids, segments, offset)
+        states: Tensor<B, 3>,
+        targets: Tensor<B, 2, Int>,
+        options: HeadLossOptions,
+    ) -> Option<Tensor<B, 1>> {
+        let head = self.head.as_ref()?;
+        head.loss_sum(states, &self.embeddings.tokens, targets, options)
     }
-}
 
-/// The context of a padded batch.
-fn context<'a, B: Backend>(padding: Option<Tensor<B, 2, Bool>>) -> StackContext<'a, B> {
-    let mask = AttentionMask {
-        padding,
-        ..AttentionMask::default()
-    };
-    mask.into()
+    /// The embedded tokens, `[batch, seq, d_model]`, and the context of the stack.
+    pub(crate) fn embedded_with_context(
+        &self,
+        input: impl Into<EncoderInput<B>>,
+    ) -> (Tensor<B, 3>, StackContext<'static, B>) {
+        let EncoderInput {
+            ids,
+            segments,
+            padding,
+        } = input.into();
+        let offset = self.config.settings().first_position;
+        let embedded = self.embeddings.forward_with_segments(ids, segments, offset);
+        let mask = AttentionMask {
+            padding,
+            ..AttentionMask::default()
+        };
+        (embedded, mask.into())
+    }
 }

@@ -21,7 +21,7 @@ mod relative_bias;
 mod t5;
 
 pub use config::{EncoderDecoderConfig, EncoderDecoderSettings, RelativePositions};
-pub use export::export;
+pub use export::{export, model_type_of};
 pub use hugging_face::{HuggingFaceEncoderDecoder, is_encoder_decoder_type};
 pub use relative_bias::{RelativeBias, RelativeStack, RelativeStackConfig};
 
@@ -201,7 +201,7 @@ impl<B: Backend> EncoderDecoder<B> {
     }
 
     /// The decoder's final hidden states for target tokens `[batch, target]` that continue the cached ones.
-    fn hidden(
+    pub(crate) fn hidden(
         &self,
         target: Tensor<B, 2, Int>,
         source: &EncodedSource<B>,
@@ -270,9 +270,19 @@ impl<B: Backend> EncoderDecoder<B> {
     /// The cross-entropy in nats of labels `[batch, target]`, summed over those that are not below 0, `[1]`.
     pub fn loss_sum(&self, labels: Tensor<B, 2, Int>, source: &EncodedSource<B>) -> Tensor<B, 1> {
         let hidden = self.hidden(self.shifted_right(labels.clone()), source, None);
+        self.loss_sum_of(hidden, labels, HeadLossOptions::default())
+    }
+
+    /// [`EncoderDecoder::loss_sum`] of the decoder's hidden states before the head, `[batch, target, d_model]`, with the
+    /// optional additional terms of training.
+    pub fn loss_sum_of(
+        &self,
+        hidden: Tensor<B, 3>,
+        labels: Tensor<B, 2, Int>,
+        options: HeadLossOptions,
+    ) -> Tensor<B, 1> {
         let tokens = &self.embeddings.tokens;
-        self.lm_head
-            .loss_sum(hidden, tokens, labels, HeadLossOptions::default())
+        self.lm_head.loss_sum(hidden, tokens, labels, options)
     }
 
     /// The attention weights of the encoder after the softmax, `[batch, heads, source, source]` per block.

@@ -16,6 +16,8 @@ use crate::cross_attention::CrossAttention;
 use crate::cross_sublayer::CrossSublayer;
 use crate::decoder::Decoder;
 use crate::embeddings::Embeddings;
+use crate::encoder::{Encoder, EncoderHead, MaskedLmHead, SequenceClassifier};
+use crate::encoder_decoder::{EncoderDecoder, RelativeStack};
 use crate::feed_forward::{FeedForward, FeedForwardLayer};
 use crate::linear::{Linear, LinearWeight};
 use crate::lm_head::LmHead;
@@ -36,9 +38,9 @@ pub enum ParameterRole {
         /// Outputs of each layer.
         widths: Vec<usize>,
     },
-    /// A table with one row per token or position.
+    /// A table with one row per token, position, segment or distance.
     Embedding,
-    /// The weight of an untied head, `[vocab_size, d_model]`.
+    /// The weight of an untied head, `[vocab_size, d_model]`, or of a classifier's last layer, `[d_model, labels]`.
     Head,
     /// The weight of a mixture's router or of a shared expert's gate, which is never packed.
     Router,
@@ -124,13 +126,31 @@ impl Parameters {
 impl<B: Backend> Decoder<B> {
     /// Lists the parameters.
     pub fn parameters(&self) -> Parameters {
-        let mut list = ParameterLister {
-            path: Vec::new(),
-            parameters: Parameters::default(),
-        };
-        self.list(&mut list);
-        list.parameters
+        listed(|list| self.list(list))
     }
+}
+
+impl<B: Backend> Encoder<B> {
+    /// Lists the parameters.
+    pub fn parameters(&self) -> Parameters {
+        listed(|list| self.list(list))
+    }
+}
+
+impl<B: Backend> EncoderDecoder<B> {
+    /// Lists the parameters.
+    pub fn parameters(&self) -> Parameters {
+        listed(|list| self.list(list))
+    }
+}
+
+fn listed(list: impl FnOnce(&mut ParameterLister)) -> Parameters {
+    let mut lister = ParameterLister {
+        path: Vec::new(),
+        parameters: Parameters::default(),
+    };
+    list(&mut lister);
+    lister.parameters
 }
 
 /// Collects parameters; modules add theirs below the current path.
@@ -204,10 +224,73 @@ impl<B: Backend> Decoder<B> {
     }
 }
 
+impl<B: Backend> Encoder<B> {
+    fn list(&self, list: &mut ParameterLister) {
+        self.embeddings.list(list);
+        self.stack.list(list);
+        if let Some(head) = &self.head {
+            list.module("head", |list| head.list(list));
+        }
+    }
+}
+
+impl<B: Backend> EncoderHead<B> {
+    fn list(&self, list: &mut ParameterLister) {
+        match self {
+            Self::Pooler(dense) => {
+                list.module("dense", |list| dense.list(list, ParameterRole::Matrix));
+            }
+            Self::MaskedLm(head) => head.list(list),
+            Self::Sequence(classifier) => classifier.list(list),
+            Self::Token(out) => list.module("out", |list| out.list(list, ParameterRole::Head)),
+        }
+    }
+}
+
+impl<B: Backend> MaskedLmHead<B> {
+    fn list(&self, list: &mut ParameterLister) {
+        list.module("dense", |list| self.dense.list(list, ParameterRole::Matrix));
+        list.norm("norm", Some(&self.norm));
+        list.add("bias", ParameterRole::Vector, &self.bias);
+    }
+}
+
+impl<B: Backend> SequenceClassifier<B> {
+    fn list(&self, list: &mut ParameterLister) {
+        list.module("dense", |list| self.dense.list(list, ParameterRole::Matrix));
+        list.module("out", |list| self.out.list(list, ParameterRole::Head));
+    }
+}
+
+impl<B: Backend> EncoderDecoder<B> {
+    fn list(&self, list: &mut ParameterLister) {
+        self.embeddings.list(list);
+        list.module("encoder", |list| self.encoder.list(list));
+        list.module("decoder", |list| self.decoder.list(list));
+        self.lm_head.list(list);
+    }
+}
+
+impl<B: Backend> RelativeStack<B> {
+    fn list(&self, list: &mut ParameterLister) {
+        self.stack.list(list);
+        list.module("relative_bias", |list| {
+            list.add(
+                "weight",
+                ParameterRole::Embedding,
+                &self.relative_bias.weight,
+            );
+        });
+    }
+}
+
 impl<B: Backend> Embeddings<B> {
     fn list(&self, list: &mut ParameterLister) {
         list.table("tokens", &ParameterRole::Embedding, &self.tokens);
         list.module("positions", |list| self.positions.list(list));
+        if let Some(segments) = &self.segments {
+            list.add("segments", ParameterRole::Embedding, segments);
+        }
         list.norm("norm_embedding", self.norm_embedding.as_ref());
     }
 }

@@ -1,5 +1,5 @@
 //! Training pass: computes the loss and the gradients of every parameter, either with one autodiff graph of the whole
-//! decoder or, with activation recomputation, with the graph of one block at a time.
+//! model or, with activation recomputation, with the graph of one block at a time. Encoder–decoders have only the former.
 //!
 //! ```text
 //! whole        tokens ─► embedding ─► block 1 ─► … ─► block n ─► norm, loss        one graph, one backward pass
@@ -19,15 +19,18 @@
 //! backward pass.
 
 use burn::module::{Module, ParamId};
-use burn::tensor::Tensor;
 use burn::tensor::backend::AutodiffBackend;
+use burn::tensor::{Bool, Device, Int, Tensor};
 
 use emberlm_kernels::{AttentionMask, TrainingBackend};
 use emberlm_system::random::split_mix;
 
 use crate::context::StackContext;
 use crate::decoder::Decoder;
+use crate::encoder::{Encoder, EncoderInput};
+use crate::encoder_decoder::EncoderDecoder;
 use crate::router_loss::{ExpertLoad, RouterCoefficients, RouterLoss};
+use crate::stack::Stack;
 use crate::tokens::Tokens;
 use crate::weights::{ParamVisitor, visit_params};
 
@@ -94,25 +97,153 @@ impl<B: TrainingBackend> Decoder<B> {
         coefficients: RouterCoefficients,
         loss: impl FnOnce(Tensor<B, 3>) -> Tensor<B, 1>,
     ) -> PassGradients<B> {
-        self.seed_dropout(pass, 0);
+        let seeds = DropoutSeeds::<B>::new(self.uses_dropout(), pass, self.device());
+        seeds.seed(0);
         let tokens = tokens.into();
         let embedded = self.embeddings.forward(&tokens, 0);
-        let context = AttentionMask::of_documents(tokens.documents).into();
-        if pass.recompute {
-            return self.recomputed(embedded, &context, pass, coefficients, loss);
+        let stack = StackPass {
+            stack: &self.stack,
+            context: AttentionMask::of_documents(tokens.documents).into(),
+            coefficients,
+            seeds,
+        };
+        match pass.recompute {
+            true => stack.recomputed(self, embedded, loss),
+            false => stack.whole(embedded, loss),
         }
+    }
+
+    /// True if training draws dropout masks.
+    pub fn uses_dropout(&self) -> bool {
+        let config = self.config();
+        config.dropout() > 0.0 && !config.dropout_sites().is_empty()
+    }
+}
+
+impl<B: TrainingBackend> Encoder<B> {
+    /// Computes `loss` and its gradients with respect to all parameters. `loss` maps the final hidden states, `[batch,
+    /// seq, d_model]`, to `[1]`.
+    ///
+    /// If the model has dropout, the backend's random state is reseeded.
+    pub fn gradients(
+        &self,
+        input: impl Into<EncoderInput<B>>,
+        pass: TrainingPass,
+        loss: impl FnOnce(Tensor<B, 3>) -> Tensor<B, 1>,
+    ) -> (Tensor<Inner<B>, 1>, B::Gradients) {
+        let seeds = DropoutSeeds::<B>::new(self.uses_dropout(), pass, self.device());
+        seeds.seed(0);
+        let (embedded, context) = self.embedded_with_context(input);
+        let (head, of_head) = (self.stack.blocks.len() + 1, seeds.clone());
+        let loss = |states| {
+            of_head.seed(head);
+            loss(states)
+        };
+        let stack = StackPass {
+            stack: &self.stack,
+            context,
+            coefficients: RouterCoefficients::default(),
+            seeds,
+        };
+        let made = match pass.recompute {
+            true => stack.recomputed(self, embedded, loss),
+            false => stack.whole(embedded, loss),
+        };
+        (made.loss, made.gradients)
+    }
+
+    /// True if training draws dropout masks.
+    pub fn uses_dropout(&self) -> bool {
+        let settings = self.config().settings();
+        settings.dropout > 0.0 || settings.attention_dropout > 0.0
+    }
+}
+
+impl<B: TrainingBackend> EncoderDecoder<B> {
+    /// Computes `loss` and its gradients with respect to all parameters. `loss` maps the decoder's hidden states before
+    /// the head, `[batch, target, d_model]`, to `[1]`. `source` is `[batch, source]`, with a padding mask that is false
+    /// at padding tokens; `target` is the decoder's input, `[batch, target]`. Activations are not recomputed.
+    ///
+    /// If the model has dropout, the backend's random state is reseeded.
+    pub fn gradients(
+        &self,
+        source: Tensor<B, 2, Int>,
+        padding: Option<Tensor<B, 2, Bool>>,
+        target: Tensor<B, 2, Int>,
+        pass: TrainingPass,
+        loss: impl FnOnce(Tensor<B, 3>) -> Tensor<B, 1>,
+    ) -> (Tensor<Inner<B>, 1>, B::Gradients) {
+        let seeds = DropoutSeeds::<B>::new(self.uses_dropout(), pass, self.device());
+        seeds.seed(0);
+        let source = self.encode(source, padding);
+        seeds.seed(1);
+        let loss = loss(self.hidden(target, &source, None));
+        (loss.clone().inner(), loss.backward())
+    }
+
+    /// True if training draws dropout masks.
+    pub fn uses_dropout(&self) -> bool {
+        self.config().settings().dropout > 0.0
+    }
+}
+
+/// The seeds of the dropout masks of one micro-batch.
+#[derive(Clone)]
+struct DropoutSeeds<B: TrainingBackend> {
+    /// `None` without dropout.
+    seed: Option<u64>,
+    device: Device<B>,
+}
+
+impl<B: TrainingBackend> DropoutSeeds<B> {
+    fn new(uses_dropout: bool, pass: TrainingPass, device: Device<B>) -> Self {
+        Self {
+            seed: uses_dropout.then_some(pass.dropout_seed),
+            device,
+        }
+    }
+
+    /// Seeds the backend's random state for one component: 0 is the embedding, `i + 1` is block `i`.
+    fn seed(&self, component: usize) {
+        if let Some(seed) = self.seed {
+            B::seed(&self.device, split_mix(seed ^ component as u64));
+        }
+    }
+}
+
+/// A training pass through the blocks of a stack.
+struct StackPass<'a, B: TrainingBackend> {
+    stack: &'a Stack<B>,
+    context: StackContext<'a, B>,
+    coefficients: RouterCoefficients,
+    seeds: DropoutSeeds<B>,
+}
+
+impl<B: TrainingBackend> StackPass<'_, B> {
+    /// Differentiates `loss` of the stack's output in one graph.
+    fn whole(
+        self,
+        embedded: Tensor<B, 3>,
+        loss: impl FnOnce(Tensor<B, 3>) -> Tensor<B, 1>,
+    ) -> PassGradients<B> {
+        let Self {
+            stack,
+            context,
+            coefficients,
+            seeds,
+        } = self;
         let mut x = embedded;
         let mut routings = Vec::new();
-        for (i, block) in self.stack.blocks.iter().enumerate() {
-            self.seed_dropout(pass, i + 1);
-            let mut context = self.stack.context(i, &context);
+        for (i, block) in stack.blocks.iter().enumerate() {
+            seeds.seed(i + 1);
+            let mut context = stack.context(i, &context);
             context.routings = Some(&mut routings);
             x = block.run(x, context);
         }
-        let loss = loss(self.stack.finish(x));
+        let loss = loss(stack.finish(x));
         let value = loss.clone().inner();
         let expert_load = ExpertLoad::of(&routings);
-        let routers = RouterLoss::of(coefficients, &expert_load, &routings, &self.device());
+        let routers = RouterLoss::of(coefficients, &expert_load, &routings, &seeds.device);
         // From the last layer on, as they are recomputed.
         let parts = routers.map(|routers| {
             let parts = routings.iter().rev().map(|routing| routers.part(routing));
@@ -130,23 +261,28 @@ impl<B: TrainingBackend> Decoder<B> {
         }
     }
 
-    fn recomputed(
-        &self,
+    /// Differentiates `loss` of the stack's output block by block. `module` has the parameters of `embedded`.
+    fn recomputed<M: Module<B>>(
+        self,
+        module: &M,
         embedded: Tensor<B, 3>,
-        context: &StackContext<'_, B>,
-        pass: TrainingPass,
-        coefficients: RouterCoefficients,
         loss: impl FnOnce(Tensor<B, 3>) -> Tensor<B, 1>,
     ) -> PassGradients<B> {
+        let Self {
+            stack,
+            context,
+            coefficients,
+            seeds,
+        } = self;
         let mut routings = Vec::new();
-        let mut inputs = Vec::with_capacity(self.stack.blocks.len());
+        let mut inputs = Vec::with_capacity(stack.blocks.len());
         let mut x = embedded.clone().inner();
-        for (i, block) in self.stack.blocks.iter().enumerate() {
-            self.seed_dropout(pass, i + 1);
+        for (i, block) in stack.blocks.iter().enumerate() {
+            seeds.seed(i + 1);
             // Dropout acts only under autodiff. Without parameters that require gradients, the graph keeps nothing.
             let block = block.clone().no_grad();
             let input = Tensor::from_inner(x.clone());
-            let mut context = self.stack.context(i, context);
+            let mut context = stack.context(i, &context);
             context.routings = Some(&mut routings);
             let output = block.run(input, context);
             inputs.push(x);
@@ -154,22 +290,22 @@ impl<B: TrainingBackend> Decoder<B> {
         }
 
         let last = Tensor::<B, 3>::from_inner(x).require_grad();
-        let loss = loss(self.stack.finish(last.clone()));
+        let loss = loss(stack.finish(last.clone()));
         let value = loss.clone().inner();
         let mut all = loss.backward();
         let mut grad = take_gradient(&last, &mut all);
         drop(last);
 
         let expert_load = ExpertLoad::of(&routings);
-        let routers = RouterLoss::of(coefficients, &expert_load, &routings, &self.device());
+        let routers = RouterLoss::of(coefficients, &expert_load, &routings, &seeds.device);
         drop(routings);
         let mut router_loss: Option<Tensor<Inner<B>, 1>> = None;
-        for (i, block) in self.stack.blocks.iter().enumerate().rev() {
+        for (i, block) in stack.blocks.iter().enumerate().rev() {
             let Some(input) = inputs.pop() else { break };
             let input = Tensor::<B, 3>::from_inner(input).require_grad();
-            self.seed_dropout(pass, i + 1);
+            seeds.seed(i + 1);
             let mut routings = Vec::new();
-            let mut context = self.stack.context(i, context);
+            let mut context = stack.context(i, &context);
             context.routings = Some(&mut routings);
             let output = block.run(input.clone(), context);
             let part = routers.as_ref().zip(routings.pop());
@@ -185,21 +321,12 @@ impl<B: TrainingBackend> Decoder<B> {
             grad = take_gradient(&input, &mut grads);
             move_gradients(block, grads, &mut all);
         }
-        move_gradients(self, backward(embedded, grad, None), &mut all);
+        move_gradients(module, backward(embedded, grad, None), &mut all);
         PassGradients {
             loss: value,
             router_loss,
             gradients: all,
             expert_load,
-        }
-    }
-
-    /// Seeds the backend's random state for one component: 0 is the embedding, `i + 1` is block `i`.
-    fn seed_dropout(&self, pass: TrainingPass, component: usize) {
-        let config = self.config();
-        if config.dropout() > 0.0 && !config.dropout_sites().is_empty() {
-            let seed = split_mix(pass.dropout_seed ^ component as u64);
-            B::seed(&self.device(), seed);
         }
     }
 }

@@ -15,7 +15,7 @@ mod store;
 mod unique_keys;
 
 pub use element::Element;
-pub(crate) use load::{Naming, load};
+pub(crate) use load::{Naming, load, load_present};
 pub use load::{load_named, load_own, load_tensors};
 pub(crate) use load_decoder::load_decoder;
 pub use load_decoder::load_own_in;
@@ -72,11 +72,11 @@ impl Trail {
     ///
     /// Burn also enters enum variants. Unsplit tables and f32 weights get the path of their field; the parts of a split
     /// table are below `parts`. The decoder's three components are left out, so that `stack.norm_final` is `norm_final`
-    /// in files and optimizer states.
+    /// in files and optimizer states. A model in training has the paths of the model that it holds.
     pub(crate) fn enter(&mut self, name: &str, container: &str) {
         let name = match (container, name) {
             ("Enum:TokenTable", "Whole") | ("Enum:LinearWeight", "Float") => "",
-            ("Enum:FeedForwardLayer", "Dense" | "Experts") => "",
+            ("Enum:FeedForwardLayer", "Dense" | "Experts") | ("Enum:TrainingModel", _) => "",
             ("Enum:TokenTable", "Parts") => "parts",
             ("Struct:Decoder", "embeddings" | "stack" | "lm_head")
             | ("Struct:Encoder", "embeddings" | "stack")

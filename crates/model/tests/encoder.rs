@@ -1,8 +1,9 @@
 //! Encoders: directories of BERT, RoBERTa and DistilBERT against `transformers`, padding, texts packed without padding,
-//! export, and directories that are refused. `fixtures/make_encoders.py` made the directories.
+//! export, training, and directories that are refused. `fixtures/make_encoders.py` made the directories.
 
 mod directories;
 mod parity;
+mod training;
 
 use std::path::PathBuf;
 

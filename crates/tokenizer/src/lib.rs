@@ -54,6 +54,7 @@
 //! | `text_stream` | [`TextStream`]: generated tokens as displayable text, up to a stop string |
 //! | `token_bytes` | [`TokenBytes`]: the number of bytes of text of each id |
 //! | `vocabulary` | [`Tokenizer::from_words`], [`Tokenizer::of_ids`]: the caller's own vocabularies |
+//! | `words` | [`Tokenizer::word_starts`]: the tokens that begin a word |
 //! | `spec` | [`TokenizerSpec`]: a tokenizer's identity, stored with datasets and checkpoints |
 //! | `error` | [`TokenizerError`] |
 
@@ -98,6 +99,7 @@ mod token_bytes;
 mod tokenizer;
 mod train;
 mod vocabulary;
+mod words;
 
 pub use choice::TokenizerChoice;
 pub use cut::Cut;

@@ -88,6 +88,19 @@ impl SequenceEncoder {
         self.max_tokens
     }
 
+    /// The special tokens before and after a single text.
+    pub fn frame(&self) -> [Vec<u32>; 2] {
+        let mut frame = [Vec::new(), Vec::new()];
+        let mut side = 0;
+        for element in &self.single {
+            match element {
+                Element::Special { ids, .. } => frame[side].extend(ids),
+                Element::Text { .. } => side = 1,
+            }
+        }
+        frame
+    }
+
     /// Encodes a text.
     ///
     /// # Errors

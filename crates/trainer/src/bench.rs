@@ -16,6 +16,7 @@ use crate::engine::{EngineOptions, ReadPolicy, StepBatches, StepEngine, StepPosi
 use crate::error::TrainError;
 use crate::loader::{Failure, TrainLoader, to_tensors};
 use crate::memory;
+use crate::objective::TrainSource;
 use crate::optimizer::Optimizer;
 use crate::peers::{Rank, SingleProcess};
 use crate::read::host_read;
@@ -83,8 +84,8 @@ pub fn measure_peak<B: TrainingBackend>(
         ..train.clone()
     };
     let batch = to_tensors::<B::InnerBackend>(&random_batch(model, &evaluated, seq), device);
-    let decoder = after.training.valid().decoder;
-    host_read(B::run(|| decoder.loss_sum(batch.tokens, batch.targets)));
+    let model = after.training.valid();
+    host_read(B::run(|| model.loss_sum(batch)));
     drop(after.engine);
     Ok(Measured {
         peak_bytes: memory::peak(),
@@ -114,7 +115,7 @@ fn measure_steps<B: TrainingBackend>(
     let decoder = model.init::<B>(train.seed, device);
     let decoder = decoder.with_precision(train.precision.products);
     let optimizer = Optimizer::new(train, decoder.parameters());
-    let mut training = TrainingModel { decoder };
+    let mut training = TrainingModel::Decoder(decoder);
     let tokens = train.micro_batch * train.accumulation * seq;
     let mut seconds = Vec::with_capacity(steps);
     let options = EngineOptions::of::<B>(train, device);
@@ -184,7 +185,7 @@ pub fn measure_loader<B: TrainingBackend>(
     let (windows, _) = data.batches(train.seed, train.seq_len, train.documents)?;
     let failure = Failure::default();
     let loader = TrainLoader::<B> {
-        batches: windows,
+        source: TrainSource::next_token(windows),
         first_window: 0,
         micro_batch: train.micro_batch,
         rank: Rank::SINGLE,

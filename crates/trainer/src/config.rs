@@ -1,11 +1,11 @@
-//! The configuration of a run: the tables `model`, `data` and `train` of its `config.toml`.
+//! The configuration of a run: the tables `model` (or `encoder`, or `encoder_decoder`), `data` and `train` of its
+//! `config.toml`.
 
 use std::path::PathBuf;
 
 use documented::DocumentedFields;
 use emberlm_data::Packing;
 use emberlm_kernels::HeadLossOptions;
-use emberlm_model::ModelConfig;
 use serde::{Deserialize, Serialize};
 
 use crate::error::TrainError;
@@ -16,6 +16,8 @@ mod docs;
 mod groups;
 mod keys;
 pub mod legacy;
+mod model;
+mod objective;
 mod optimizer;
 mod schedule;
 mod sections;
@@ -26,6 +28,13 @@ pub use docs::{Setting, SettingsTable, TABLES, field_docs, kind_docs};
 pub use groups::{Group, Groups};
 pub use keys::suggested_key;
 pub(crate) use keys::{suggested_in, suggested_value};
+use model::ConfigTables;
+pub(crate) use model::MODEL_TABLES;
+pub use model::RunModel;
+pub use objective::{
+    ClassifyConfig, MlmConfig, NextTokenConfig, ObjectiveConfig, Seq2SeqConfig,
+    SpanCorruptionConfig,
+};
 pub use optimizer::{AdamWConfig, LionConfig, MuonConfig, OptimizerConfig, OptimizerKind};
 pub use schedule::{
     ConstantConfig, CooldownConfig, DecayConfig, InverseSqrtConfig, ScheduleConfig, ScheduleKind,
@@ -37,10 +46,10 @@ pub use sections::{
 
 /// The configuration of a run, as stored in `config.toml`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(try_from = "ConfigTables", into = "ConfigTables")]
 pub struct RunConfig {
     /// Settings of the model.
-    pub model: ModelConfig,
+    pub model: RunModel,
     /// The datasets to train on.
     pub data: DataConfig,
     /// Settings of training.
@@ -76,6 +85,8 @@ pub struct TrainConfig {
     pub ema: f64,
     /// Steps between log lines.
     pub log_interval: usize,
+    /// The training objective.
+    pub objective: ObjectiveConfig,
     /// Precision of the matrix products.
     pub precision: PrecisionConfig,
     /// Terms that training adds to the cross-entropy.
@@ -112,6 +123,7 @@ impl Default for TrainConfig {
             clip_norm: 1.0,
             ema: 0.0,
             log_interval: 10,
+            objective: ObjectiveConfig::default(),
             precision: PrecisionConfig::default(),
             loss: LossConfig::default(),
             optimizer: OptimizerConfig::default(),
@@ -154,6 +166,7 @@ impl TrainConfig {
             workers <= MAX_WORKERS,
             &rule,
         )?;
+        self.objective.check()?;
         self.precision.check()?;
         self.loss.check()?;
         self.optimizer.check()?;
@@ -185,7 +198,7 @@ impl TrainConfig {
     }
 
     /// The loss options: terms added to the cross-entropy.
-    pub fn objective(&self) -> HeadLossOptions {
+    pub fn loss_options(&self) -> HeadLossOptions {
         HeadLossOptions {
             label_smoothing: self.loss.label_smoothing,
             z_loss: self.loss.z_loss,

@@ -1,20 +1,10 @@
-//! The datasets of a run: a weighted mix of training batches, and the validation splits.
+//! The datasets of a run: a weighted mix of training batches.
 
-use std::ops::ControlFlow;
-
-use emberlm_data::{
-    Batch, ChatTemplateSpec, DataError, Dataset, Floor, Packing, Split, TokenSplit, TrainBatches,
-    Windows,
-};
-use emberlm_kernels::Backend;
-use emberlm_model::Decoder;
+use emberlm_data::{ChatTemplateSpec, Dataset, Floor, Packing, Split, TrainBatches};
 
 use crate::config::DataConfig;
 use crate::error::TrainError;
-use crate::evaluate::{evaluate_until, evaluated_windows};
-use crate::events::DatasetLoss;
 use crate::identity::DataIdentity;
-use crate::stop::StopSignal;
 
 /// The datasets of a run. All share one tokenizer.
 pub struct TrainingData {
@@ -111,21 +101,9 @@ impl TrainingData {
         Ok((TrainBatches::mixed(sets, seed)?, messages))
     }
 
-    /// The validation data of the run.
-    pub(crate) fn validation(
-        &self,
-        seq_len: usize,
-        packing: Packing,
-    ) -> Result<Validation, DataError> {
-        let mut sets = Vec::new();
-        for (dataset, weight) in &self.sets {
-            sets.push(ValidationSet {
-                name: dataset.folder().display().to_string(),
-                windows: dataset.windows(Split::Val, seq_len, packing)?,
-                weight: *weight,
-            });
-        }
-        Ok(Validation { sets })
+    /// Each dataset with its weight.
+    pub(crate) fn weighted(&self) -> impl Iterator<Item = (&Dataset, f64)> {
+        self.sets.iter().map(|(dataset, weight)| (dataset, *weight))
     }
 }
 
@@ -142,105 +120,4 @@ fn check_tokenizers(first: &Dataset, other: &Dataset) -> Result<(), TrainError> 
         other,
         other_tokenizer: other_kind.to_string(),
     })
-}
-
-/// The validation splits of a run's datasets. Every evaluation uses the same tokens.
-#[derive(Clone)]
-pub(crate) struct Validation {
-    sets: Vec<ValidationSet>,
-}
-
-#[derive(Clone)]
-struct ValidationSet {
-    name: String,
-    windows: Windows,
-    weight: f64,
-}
-
-/// The outcome of a validation.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct ValidationOutcome {
-    /// The mean of the datasets' losses in nats per token, with the weights of training.
-    pub(crate) loss: f64,
-    /// Predicted tokens.
-    pub(crate) tokens: u64,
-    /// The loss of each dataset; empty for a single one.
-    pub(crate) datasets: Vec<DatasetLoss>,
-}
-
-impl Validation {
-    /// The validation splits.
-    pub(crate) fn splits(&self) -> impl Iterator<Item = &TokenSplit> {
-        self.sets.iter().map(|set| set.windows.split())
-    }
-
-    /// The windows of the first dataset.
-    pub(crate) fn first(&self) -> &Windows {
-        &self.sets[0].windows
-    }
-
-    /// A log line about a validation of at most `max_tokens` of each dataset. `None` if it has no tokens.
-    pub(crate) fn announcement(&self, max_tokens: Option<u64>) -> Option<String> {
-        let tokens = self.tokens(max_tokens);
-        let first = self.first();
-        let windows = evaluated_windows(first.seq_len(), first.packing());
-        (tokens > 0).then(|| format!("validation: {tokens} tokens {windows}"))
-    }
-
-    /// Tokens predicted by a validation of at most `max_tokens` of each dataset.
-    pub(crate) fn tokens(&self, max_tokens: Option<u64>) -> u64 {
-        let targets = self.splits().map(|split| split.len().saturating_sub(1));
-        targets
-            .map(|tokens| max_tokens.map_or(tokens, |max| tokens.min(max)))
-            .sum()
-    }
-
-    /// The mean loss over the validation splits, using at most `max_tokens` of each. `None` if no split has a
-    /// token to predict. Breaks if `stop` is requested.
-    pub(crate) fn evaluate<B: Backend>(
-        &self,
-        decoder: &Decoder<B>,
-        batch: usize,
-        max_tokens: Option<u64>,
-        stop: &StopSignal,
-    ) -> Result<ControlFlow<(), Option<ValidationOutcome>>, TrainError> {
-        let stopped = |_: &Batch| match stop.is_requested() {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        };
-        let mut datasets = Vec::new();
-        let (mut sum, mut weights, mut tokens) = (0.0, 0.0, 0);
-        for set in &self.sets {
-            // A dataset may have no validation split.
-            if set.windows.split().len() < 2 {
-                continue;
-            }
-            let evaluation = evaluate_until(decoder, &set.windows, batch, max_tokens, stopped)?;
-            let Some(evaluation) = evaluation else {
-                return Ok(ControlFlow::Break(()));
-            };
-            if evaluation.tokens == 0 {
-                continue;
-            }
-            sum += set.weight * evaluation.loss;
-            weights += set.weight;
-            tokens += evaluation.tokens;
-            datasets.push(DatasetLoss {
-                dataset: set.name.clone(),
-                loss: evaluation.loss,
-                tokens: evaluation.tokens,
-            });
-        }
-        if self.sets.len() == 1 {
-            datasets.clear();
-        }
-        let loss = sum / weights;
-        Ok(ControlFlow::Continue((tokens > 0).then_some(
-            ValidationOutcome {
-                loss,
-                tokens,
-                datasets,
-            },
-        )))
-    }
 }

@@ -8,12 +8,12 @@ use burn::tensor::ops::FloatTensor;
 use burn::tensor::{Tensor, TensorPrimitive};
 
 use emberlm_kernels::Backend;
-use emberlm_model::Decoder;
 use emberlm_model::weights::{ParamMapper, ParamVisitor, map_params, visit_params};
 
 use crate::guard::Guard;
+use crate::training_model::TrainingModel;
 
-/// A decoder whose weights are an exponential moving average (EMA) of another decoder's weights:
+/// A model whose weights are an exponential moving average (EMA) of another model's weights:
 ///
 /// ```text
 /// avg <- d_t · avg + (1 - d_t) · w,   d_t = min(d, (1 + t) / (10 + t))
@@ -24,42 +24,42 @@ use crate::guard::Guard;
 #[derive(Clone, Debug)]
 pub struct Average<B: Backend> {
     decay: f64,
-    decoder: Decoder<B>,
+    model: TrainingModel<B>,
 }
 
 impl<B: Backend> Average<B> {
-    /// Starts, or resumes, an average from the weights of `decoder`. `decay` is `d`.
-    pub fn new(decoder: Decoder<B>, decay: f64) -> Self {
-        Self { decay, decoder }
+    /// Starts, or resumes, an average from the weights of `model`. `decay` is `d`.
+    pub fn new(model: TrainingModel<B>, decay: f64) -> Self {
+        Self { decay, model }
     }
 
     /// Updates the average with the weights after the update number `updates`, counted from 1.
-    pub fn update(&mut self, decoder: &Decoder<B>, updates: u64) {
-        self.guarded_update(decoder, updates, None);
+    pub fn update(&mut self, model: &TrainingModel<B>, updates: u64) {
+        self.guarded_update(model, updates, None);
     }
 
     /// As [`Average::update`], but leaves the average unchanged if the guard rejects the step.
     pub(crate) fn guarded_update(
         &mut self,
-        decoder: &Decoder<B>,
+        model: &TrainingModel<B>,
         updates: u64,
         guard: Option<&Guard<B>>,
     ) {
         let mut current = Current::<B>::default();
-        visit_params(decoder, &mut current);
+        visit_params(model, &mut current);
         let mut blend = Blend {
             current,
             share: 1.0 - decay_at(self.decay, updates),
             guard,
         };
         // Move the average out instead of cloning it: the backend updates an unshared tensor in place.
-        let average = std::mem::replace(&mut self.decoder, decoder.clone());
-        self.decoder = map_params(average, &mut blend);
+        let average = std::mem::replace(&mut self.model, model.clone());
+        self.model = map_params(average, &mut blend);
     }
 
     /// The averaged weights.
-    pub fn decoder(&self) -> &Decoder<B> {
-        &self.decoder
+    pub fn model(&self) -> &TrainingModel<B> {
+        &self.model
     }
 }
 
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     /// A small model with every parameter filled with one number.
-    fn filled(value: f32) -> Decoder<Flex> {
+    fn filled(value: f32) -> TrainingModel<Flex> {
         let mut config = families::preset("gpt2").unwrap().config;
         config.vocab_size = Some(7);
         config.seq_len = 4;
@@ -132,7 +132,7 @@ mod tests {
         let decoder = DecoderConfig::try_from(config)
             .unwrap()
             .init::<Flex>(1, &Default::default());
-        map_params(decoder, &mut Fill(value))
+        map_params(TrainingModel::Decoder(decoder), &mut Fill(value))
     }
 
     struct Fill(f32);
@@ -159,7 +159,7 @@ mod tests {
     #[track_caller]
     fn assert_all(average: &Average<Flex>, expected: f64) {
         let mut values = Values(Vec::new());
-        visit_params(average.decoder(), &mut values);
+        visit_params(average.model(), &mut values);
         assert!(values.0.len() > 200, "every parameter");
         for value in values.0 {
             let error = (f64::from(value) - expected).abs();
@@ -190,7 +190,7 @@ mod tests {
             average.update(&decoder, step);
         }
         let mut values = Values(Vec::new());
-        visit_params(average.decoder(), &mut values);
+        visit_params(average.model(), &mut values);
         assert!(values.0.iter().all(|&value| value == 0.1));
     }
 }

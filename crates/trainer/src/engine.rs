@@ -19,7 +19,7 @@ use burn::module::AutodiffModule;
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
 use emberlm_kernels::{Backend, Precision, TrainingBackend};
-use emberlm_model::{Decoder, ExpertLoad};
+use emberlm_model::ExpertLoad;
 
 use crate::checkpoint::State;
 use crate::config::{SkipConfig, TrainConfig};
@@ -297,7 +297,7 @@ impl<B: TrainingBackend> StepEngine<B> {
         let model =
             B::run(|| optimizer.guarded_update::<B, _>(model, grads, factor, learning_rate, guard));
         if let Some(average) = &mut self.average {
-            average.guarded_update(&model.valid().decoder, self.optimizer.updates(), guard);
+            average.guarded_update(&model.valid(), self.optimizer.updates(), guard);
         }
         model
     }
@@ -310,14 +310,14 @@ impl<B: TrainingBackend> StepEngine<B> {
     }
 
     /// The weights to use the model with: their average, if there is one.
-    pub(crate) fn decoder(&self, model: &TrainingModel<B>) -> Decoder<B::InnerBackend> {
+    pub(crate) fn evaluated(&self, model: &TrainingModel<B>) -> TrainingModel<B::InnerBackend> {
         match &self.average {
-            Some(average) => average.decoder().clone(),
-            None => model.valid().decoder,
+            Some(average) => average.model().clone(),
+            None => model.valid(),
         }
     }
 
-    /// Returns true if [`StepEngine::decoder`] is an average.
+    /// Returns true if [`StepEngine::evaluated`] is an average.
     pub(crate) fn averages(&self) -> bool {
         self.average.is_some()
     }

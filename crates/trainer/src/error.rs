@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use emberlm_checkpoint::CheckpointError;
 use emberlm_data::{DataError, TokenizerError};
 use emberlm_generate::GenerateError;
-use emberlm_model::{ConfigError, WeightsError};
+use emberlm_model::{ConfigError, HuggingFaceError, WeightsError};
 
 use crate::peers::PeersError;
 use crate::run_config::RunConfigError;
@@ -48,6 +48,38 @@ pub enum TrainError {
         /// The tokenizer of `other`.
         other_tokenizer: String,
     },
+    /// The configuration describes another model than a decoder.
+    #[error("the configuration's [{table}] is not a decoder, and only decoders are supported here")]
+    NotADecoder {
+        /// The table of the model.
+        table: &'static str,
+    },
+    /// The weights are those of another kind of model.
+    #[error("the weights are not those of the model in the configuration's [{table}]")]
+    OtherModel {
+        /// The table of the model.
+        table: &'static str,
+    },
+    /// A record has a label that the model does not know.
+    #[error("{}: record {record} has the label `{label}`, but the model has {known}", path.display())]
+    UnknownLabel {
+        /// The file.
+        path: PathBuf,
+        /// The position of the record in its file, from 1.
+        record: u64,
+        /// The label.
+        label: String,
+        /// The model's labels.
+        known: String,
+    },
+    /// A text has no tokens.
+    #[error("{}: record {record} has a text without tokens", path.display())]
+    EmptyRecord {
+        /// The file.
+        path: PathBuf,
+        /// The position of the record in its file, from 1.
+        record: u64,
+    },
     /// The masks of a dataset exclude every token from the loss.
     #[error("{}: its masks exclude every token of the train split from the loss", path.display())]
     NothingLearnt {
@@ -63,6 +95,9 @@ pub enum TrainError {
     /// The dataset cannot be read.
     #[error(transparent)]
     Data(#[from] DataError),
+    /// Records of texts cannot be read.
+    #[error(transparent)]
+    Records(DataError),
     /// A file that was being verified during training is damaged. Any step since the start may have read it.
     #[error("{source}; checkpoints after step {begun_at} may have been trained on damaged data")]
     DamagedData {
@@ -77,6 +112,9 @@ pub enum TrainError {
     /// Weights cannot be read or written.
     #[error(transparent)]
     Weights(#[from] WeightsError),
+    /// A Hugging Face directory cannot be read, or its format cannot express the model.
+    #[error(transparent)]
+    HuggingFace(#[from] HuggingFaceError),
     /// A sample could not be generated.
     #[error(transparent)]
     Generate(#[from] GenerateError),

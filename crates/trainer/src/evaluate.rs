@@ -3,13 +3,14 @@
 use std::ops::ControlFlow;
 
 use burn::tensor::Tensor;
-use emberlm_data::{Batch, EvalBatches, IGNORED, Packing, Windows};
+use emberlm_data::{Batch, DataError, EvalBatches, IGNORED, Packing, Windows};
 use emberlm_kernels::Backend;
 use emberlm_model::Decoder;
 
 use crate::error::TrainError;
 use crate::loader::to_tensors;
 use crate::read::host_read;
+use crate::training_model::TokenBatch;
 
 /// Batches per read of the losses. Reading waits for an asynchronous device.
 const READ_TOGETHER: usize = 64;
@@ -78,6 +79,22 @@ pub(crate) fn evaluate_until<B: Backend>(
 ) -> Result<Option<Evaluation>, TrainError> {
     let device = decoder.device();
     let batches = EvalBatches::new(windows, batch, max_tokens)?;
+    let batches = batches.map(|batch| -> Result<_, DataError> {
+        let batch = batch?;
+        let tensors = to_tensors::<B>(&batch, &device);
+        Ok((tensors, batch))
+    });
+    let loss = |tensors: TokenBatch<B>| decoder.loss_sum(tensors.tokens, tensors.targets);
+    mean_loss(batches, loss, |batch| observe(batch))
+}
+
+/// The mean loss over batches, each with anything that `observe` is called with once the batch is computed, or queued on
+/// an asynchronous device. `None` if `observe` breaks.
+pub(crate) fn mean_loss<B: Backend, T>(
+    batches: impl Iterator<Item = Result<(TokenBatch<B>, T), DataError>>,
+    loss: impl Fn(TokenBatch<B>) -> Tensor<B, 1> + Sync,
+    mut observe: impl FnMut(&T) -> ControlFlow<()>,
+) -> Result<Option<Evaluation>, TrainError> {
     let (mut sum, mut tokens) = (0.0f64, 0u64);
     let mut unread = Vec::new();
     let read = |losses: &mut Vec<Tensor<B, 1>>| {
@@ -87,14 +104,13 @@ pub(crate) fn evaluate_until<B: Backend>(
             .flat_map(|data| data.iter::<f64>().collect::<Vec<_>>())
     };
     for batch in batches {
-        let batch = batch?;
-        let tensors = to_tensors::<B>(&batch, &device);
+        let (tensors, observed) = batch?;
         tokens += tensors.learnt as u64;
-        unread.push(B::run(|| decoder.loss_sum(tensors.tokens, tensors.targets)));
+        unread.push(B::run(|| loss(tensors)));
         if unread.len() == READ_TOGETHER {
             sum = read(&mut unread).fold(sum, |sum, loss| sum + loss);
         }
-        if observe(&batch).is_break() {
+        if observe(&observed).is_break() {
             return Ok(None);
         }
     }

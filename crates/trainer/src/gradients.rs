@@ -64,9 +64,7 @@ pub(crate) fn of_micro_batches<B: TrainingBackend>(
     config: &TrainConfig,
     stop: Option<&StopSignal>,
 ) -> Option<MicroBatchGradients<B>> {
-    let model_config = model.decoder.config();
-    let uses_dropout = model_config.dropout() > 0.0 && !model_config.dropout_sites().is_empty();
-    let _lock = uses_dropout.then(lock_random_state);
+    let _lock = model.uses_dropout().then(lock_random_state);
     B::run(|| accumulate(model, micro_batches, numbers, config, stop))
 }
 
@@ -91,7 +89,7 @@ fn accumulate<B: TrainingBackend>(
         scale,
         rank,
     } = numbers;
-    let objective = config.objective();
+    let options = config.loss_options();
     let mut accumulator = GradientsAccumulator::new();
     let mut loss: Option<Tensor<B::InnerBackend, 1>> = None;
     let mut expert_load = ExpertLoad::default();
@@ -110,7 +108,7 @@ fn accumulate<B: TrainingBackend>(
             ),
         };
         let (part, grads, load) =
-            model.loss_and_gradients(batch.clone(), targets, objective, pass, scale);
+            model.loss_and_gradients(batch.clone(), targets, options, pass, scale);
         accumulator.accumulate(model, grads);
         expert_load.add(&load);
         loss = Some(match loss {
@@ -118,7 +116,7 @@ fn accumulate<B: TrainingBackend>(
             None => part,
         });
     }
-    let loss = loss.unwrap_or_else(|| Tensor::zeros([1], &model.decoder.device()));
+    let loss = loss.unwrap_or_else(|| Tensor::zeros([1], &model.device()));
     Some(MicroBatchGradients {
         loss,
         grads: accumulator.grads(),
@@ -133,7 +131,7 @@ pub(crate) fn finish<B: TrainingBackend>(
     config: &TrainConfig,
     scale: Option<f64>,
 ) -> StepGradients<B::InnerBackend> {
-    let zeros = || Tensor::zeros([1], &model.decoder.device());
+    let zeros = || Tensor::zeros([1], &model.device());
     let norm = global_norm::<B, _>(model, &grads);
     let inverse = scale.map(f64::recip);
     let norm = match inverse {

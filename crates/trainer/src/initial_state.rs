@@ -7,7 +7,6 @@ use burn::tensor::Device;
 use burn::tensor::backend::Backend as BurnBackend;
 use emberlm_checkpoint::CheckpointError;
 use emberlm_kernels::TrainingBackend;
-use emberlm_model::Decoder;
 use emberlm_model::weights::Parts;
 
 use crate::checkpoint::{Checkpoint, State};
@@ -15,11 +14,12 @@ use crate::config::RunConfig;
 use crate::ema::Average;
 use crate::error::TrainError;
 use crate::optimizer::Optimizer;
-use crate::run::RunInputs;
+use crate::run::{RunInputs, RunWeights};
+use crate::training_model::TrainingModel;
 
 /// The initial state of a run, new or from a checkpoint.
 pub(crate) struct InitialState<B: TrainingBackend> {
-    pub(crate) decoder: Decoder<B>,
+    pub(crate) model: TrainingModel<B>,
     pub(crate) optimizer: Optimizer<B::InnerBackend>,
     pub(crate) average: Option<Average<B::InnerBackend>>,
     pub(crate) state: State,
@@ -32,21 +32,22 @@ pub(crate) struct InitialState<B: TrainingBackend> {
 impl<B: TrainingBackend> InitialState<B> {
     pub(crate) fn new(
         checkpoint: Option<&Checkpoint>,
-        weights: Option<Decoder<B>>,
+        weights: Option<RunWeights<B>>,
         config: &RunConfig,
         inputs: &RunInputs,
         device: &Device<B>,
     ) -> Result<Self, TrainError> {
         let mut state = State::default();
-        let decoder = match (checkpoint, weights) {
-            (Some(checkpoint), _) => checkpoint.training_decoder::<B>(device)?,
-            (None, Some(weights)) => weights.reconfigured(&inputs.model)?,
-            (None, None) => inputs.model.init::<B>(config.train.seed, device),
+        let seed = config.train.seed;
+        let model = match (checkpoint, weights) {
+            (Some(checkpoint), _) => inputs.model.resume::<B>(checkpoint, device)?,
+            (None, Some(weights)) => weights.load(&inputs.model, seed, device)?,
+            (None, None) => inputs.model.init::<B>(seed, device),
         };
-        let mut optimizer = Optimizer::new(&config.train, decoder.parameters());
+        let mut optimizer = Optimizer::new(&config.train, model.parameters());
         if let Some(checkpoint) = checkpoint {
             state = checkpoint.state.clone().unwrap_or_default();
-            let parts = Parts::of::<B, _>(&decoder);
+            let parts = Parts::of::<B, _>(&model);
             optimizer
                 .restore(state.updates, checkpoint.optimizer()?, &parts, device)
                 .map_err(|name| CheckpointError::Damaged {
@@ -55,18 +56,20 @@ impl<B: TrainingBackend> InitialState<B> {
                 })?;
         }
         let averaged = match checkpoint {
-            Some(checkpoint) if checkpoint.holds_average() => Some(checkpoint.decoder(device)?),
+            Some(checkpoint) if checkpoint.holds_average() => {
+                Some(inputs.model.load::<B::InnerBackend>(checkpoint, device)?)
+            }
             _ => None,
         };
         let decay = config.train.ema;
         let average =
-            (decay > 0.0).then(|| Average::new(averaged.unwrap_or_else(|| decoder.valid()), decay));
-        state.data = inputs.data.identities();
+            (decay > 0.0).then(|| Average::new(averaged.unwrap_or_else(|| model.valid()), decay));
+        state.data.clone_from(&inputs.identities);
         let backend = B::InnerBackend::name(device);
         let before = std::mem::replace(&mut state.backend, backend);
         let moved_from = (checkpoint.is_some() && before != state.backend).then_some(before);
         Ok(Self {
-            decoder,
+            model,
             optimizer,
             average,
             state,

@@ -11,12 +11,13 @@
 //! | `gradients`, [`clip`], [`loss_scale`], [`peers`] | gradients over all micro-batches and ranks |
 //! | [`skip`], `guard` | decides whether a step updates the weights, on the host or on the device |
 //! | [`optimizer`], [`schedule`], [`ema`] | the update, its learning rate, and the moving average of the weights |
+//! | `objective` | masked tokens, span corruption, labelled texts and pairs of texts |
 //! | `training_model`, `loader`, [`data`], [`identity`], [`file_check`] | the model and its data, as Burn's learner expects them |
 //! | [`divergence`] | detects diverged runs |
 //! | `recorder`, [`events`], [`tensorboard`], [`checkpoint`], [`folder`] | the files of a run |
 //! | [`metrics`], [`dashboard`], [`plain`], `pace`, [`peak`] | metrics of a run and their renderers |
 //! | [`hooks`] | custom code at steps, evaluations and checkpoints |
-//! | [`mod@evaluate`], [`tasks`] | validation loss and published evaluation tasks |
+//! | `validation`, [`mod@evaluate`], [`tasks`] | validation loss and published evaluation tasks |
 //! | [`fit`], [`memory`], [`memory_report`], [`mod@bench`] | predicts and measures the memory and the speed of a run |
 //!
 //! Main types and functions:
@@ -38,7 +39,7 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let settings = ["train.steps=10".to_owned(), "model.d_model=64".to_owned()];
 //! let config = run_config::layered(presets::run("pocket-tales")?, None, &settings)?;
-//! assert_eq!(config.model.d_model, 64);
+//! assert_eq!(config.model.decoder()?.d_model, 64);
 //! let text = run_config::to_toml(&config)?;
 //! assert!(text.contains("d_model = 64"));
 //! # Ok(())
@@ -83,6 +84,7 @@ pub mod memory;
 pub mod memory_report;
 mod messages;
 pub mod metrics;
+mod objective;
 pub mod optimizer;
 mod pace;
 pub mod peak;
@@ -103,11 +105,12 @@ mod strategy;
 pub mod tasks;
 pub mod tensorboard;
 mod training_model;
+mod validation;
 
 pub use burn::train::Interrupter;
 pub use config::{
-    DataConfig, Group, Groups, MixedDataset, OptimizerConfig, OptimizerKind, RunConfig,
-    ScheduleConfig, ScheduleKind, SkipConfig, TrainConfig,
+    DataConfig, Group, Groups, MixedDataset, ObjectiveConfig, OptimizerConfig, OptimizerKind,
+    RunConfig, RunModel, ScheduleConfig, ScheduleKind, SkipConfig, TrainConfig,
 };
 pub use data::TrainingData;
 pub use divergence::Divergence;
@@ -121,4 +124,5 @@ pub use folder::RunFolder;
 pub use hooks::Hook;
 pub use metrics::Metric;
 pub use peers::{Peers, PeersError, Rank, SingleProcess};
-pub use run::{Renderer, RunOptions, RunResult, RunStart, train, train_as_peer};
+pub use run::{Renderer, RunOptions, RunResult, RunStart, RunWeights, train, train_as_peer};
+pub use training_model::{TokenBatch, TrainingModel};

@@ -3,33 +3,17 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use burn::data::dataloader::{DataLoader, DataLoaderIterator, Progress};
+use burn::tensor::Device;
 use burn::tensor::backend::Backend;
-use burn::tensor::{Device, Int, Tensor, TensorData};
-use emberlm_data::{Batch, DataError, EvalBatches, TrainBatches, Windows};
-use emberlm_model::Tokens;
+use emberlm_data::{Batch, DataError};
 
+use crate::objective::{HostBatch, HostBatches, TrainSource};
 use crate::peers::Rank;
 use crate::training_model::TokenBatch;
 
 /// Copies a batch to a device.
 pub fn to_tensors<B: Backend>(batch: &Batch, device: &Device<B>) -> TokenBatch<B> {
-    let shape = [batch.batch, batch.seq];
-    let tensor = |ids: &[u32]| {
-        let number = |&id| match id {
-            emberlm_data::IGNORED => emberlm_model::IGNORED,
-            id => id as i32,
-        };
-        let ids: Vec<i32> = ids.iter().map(number).collect();
-        Tensor::<B, 2, Int>::from_data(TensorData::new(ids, shape), device)
-    };
-    TokenBatch {
-        tokens: Tokens {
-            ids: tensor(&batch.inputs),
-            documents: batch.documents.as_deref().map(tensor),
-        },
-        targets: tensor(&batch.targets),
-        learnt: batch.learnt(),
-    }
+    HostBatch::from(batch.clone()).to_tensors(device)
 }
 
 /// The first error of a loader. Burn's loaders cannot return errors, so they end early and store the error
@@ -50,36 +34,32 @@ impl Failure {
     }
 }
 
-/// An endless loader of one rank's micro-batches, starting at a given window of the run. Worker threads
-/// prepare batches ahead of use.
+/// An endless loader of one rank's micro-batches, starting at a given sequence of the run. Worker threads
+/// read windows ahead of use.
 #[derive(Clone)]
-pub struct TrainLoader<B: Backend> {
-    pub batches: TrainBatches,
-    /// The first window, counted over all ranks.
-    pub first_window: u64,
-    pub micro_batch: usize,
+pub(crate) struct TrainLoader<B: Backend> {
+    pub(crate) source: TrainSource,
+    /// The first sequence, counted over all ranks.
+    pub(crate) first_window: u64,
+    pub(crate) micro_batch: usize,
     /// The rank that the micro-batches are for.
-    pub rank: Rank,
+    pub(crate) rank: Rank,
     /// Worker threads.
-    pub workers: usize,
-    /// Windows of the whole run.
-    pub windows: u64,
-    pub device: Device<B>,
-    pub failure: Failure,
+    pub(crate) workers: usize,
+    /// Sequences of the whole run.
+    pub(crate) windows: u64,
+    pub(crate) device: Device<B>,
+    pub(crate) failure: Failure,
 }
 
-struct TrainIterator<'a, B: Backend, M> {
+struct TrainIterator<'a, B: Backend> {
     loader: &'a TrainLoader<B>,
-    made: M,
-    /// Windows consumed by all ranks.
+    made: HostBatches<'a>,
+    /// Sequences consumed by all ranks.
     window: u64,
 }
 
-impl<B, M> Iterator for TrainIterator<'_, B, M>
-where
-    B: Backend,
-    M: Iterator<Item = Result<Batch, DataError>>,
-{
+impl<B: Backend> Iterator for TrainIterator<'_, B> {
     type Item = TokenBatch<B>;
 
     fn next(&mut self) -> Option<TokenBatch<B>> {
@@ -87,7 +67,7 @@ where
         match self.made.next()? {
             Ok(batch) => {
                 self.window += loader.micro_batch as u64 * loader.rank.world_size() as u64;
-                Some(to_tensors(&batch, &loader.device))
+                Some(batch.to_tensors(&loader.device))
             }
             Err(error) => {
                 loader.failure.set(error);
@@ -97,11 +77,7 @@ where
     }
 }
 
-impl<B, M> DataLoaderIterator<TokenBatch<B>> for TrainIterator<'_, B, M>
-where
-    B: Backend,
-    M: Iterator<Item = Result<Batch, DataError>>,
-{
+impl<B: Backend> DataLoaderIterator<TokenBatch<B>> for TrainIterator<'_, B> {
     fn progress(&self) -> Progress {
         Progress::new(self.window as usize, self.loader.windows as usize)
     }
@@ -114,7 +90,7 @@ impl<B: Backend> DataLoader<B, TokenBatch<B>> for TrainLoader<B> {
         let stride = count * rank.world_size();
         Box::new(TrainIterator {
             loader: self,
-            made: self.batches.ahead(own, count, stride, self.workers),
+            made: self.source.batches(own, count, stride, self.workers),
             window: self.first_window,
         })
     }
@@ -137,74 +113,41 @@ impl<B: Backend> DataLoader<B, TokenBatch<B>> for TrainLoader<B> {
     }
 }
 
-/// A loader of all batches of an evaluation, in text order.
-#[derive(Clone)]
-pub struct EvalLoader<B: Backend> {
-    pub windows: Windows,
-    pub batch: usize,
-    pub max_tokens: Option<u64>,
-    pub device: Device<B>,
-    pub failure: Failure,
-}
+/// A loader without batches. Burn's learner wants one of validation batches, which the driver evaluates on itself.
+#[derive(Clone, Copy)]
+pub(crate) struct NoBatches;
 
-struct EvalIterator<B: Backend> {
-    batches: Option<EvalBatches>,
-    done: usize,
-    total: usize,
-    device: Device<B>,
-    failure: Failure,
-}
-
-impl<B: Backend> Iterator for EvalIterator<B> {
+impl<B: Backend> Iterator for NoBatchesOf<B> {
     type Item = TokenBatch<B>;
 
     fn next(&mut self) -> Option<TokenBatch<B>> {
-        match self.batches.as_mut()?.next()? {
-            Ok(batch) => {
-                self.done += batch.inputs.len();
-                Some(to_tensors(&batch, &self.device))
-            }
-            Err(error) => {
-                self.failure.set(error);
-                None
-            }
-        }
+        None
     }
 }
 
-impl<B: Backend> DataLoaderIterator<TokenBatch<B>> for EvalIterator<B> {
+/// The iterator of [`NoBatches`].
+struct NoBatchesOf<B: Backend>(std::marker::PhantomData<B>);
+
+impl<B: Backend> DataLoaderIterator<TokenBatch<B>> for NoBatchesOf<B> {
     fn progress(&self) -> Progress {
-        Progress::new(self.done, self.total)
+        Progress::new(0, 0)
     }
 }
 
-impl<B: Backend> DataLoader<B, TokenBatch<B>> for EvalLoader<B> {
+impl<B: Backend> DataLoader<B, TokenBatch<B>> for NoBatches {
     fn iter<'a>(&'a self) -> Box<dyn DataLoaderIterator<TokenBatch<B>> + 'a> {
-        let batches = EvalBatches::new(&self.windows, self.batch, self.max_tokens);
-        let batches = batches.map_err(|error| self.failure.set(error)).ok();
-        Box::new(EvalIterator {
-            batches,
-            done: 0,
-            total: self.num_items(),
-            device: self.device.clone(),
-            failure: self.failure.clone(),
-        })
+        Box::new(NoBatchesOf(std::marker::PhantomData))
     }
 
     fn num_items(&self) -> usize {
-        let batches = EvalBatches::new(&self.windows, self.batch, self.max_tokens);
-        batches.map_or(0, |batches| batches.positions()) as usize
+        0
     }
 
-    fn to_device(&self, device: &Device<B>) -> Arc<dyn DataLoader<B, TokenBatch<B>>> {
-        let mut loader = self.clone();
-        loader.device = device.clone();
-        Arc::new(loader)
+    fn to_device(&self, _device: &Device<B>) -> Arc<dyn DataLoader<B, TokenBatch<B>>> {
+        Arc::new(*self)
     }
 
-    fn slice(&self, _start: usize, end: usize) -> Arc<dyn DataLoader<B, TokenBatch<B>>> {
-        let mut loader = self.clone();
-        loader.max_tokens = Some(end as u64);
-        Arc::new(loader)
+    fn slice(&self, _start: usize, _end: usize) -> Arc<dyn DataLoader<B, TokenBatch<B>>> {
+        Arc::new(*self)
     }
 }

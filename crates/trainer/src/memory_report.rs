@@ -57,9 +57,8 @@ pub fn measure<B: TrainingBackend>(
     let since = |earlier: u64| held().saturating_sub(earlier);
 
     let decoder = model.init::<B>(train.seed, device);
-    let mut training = TrainingModel {
-        decoder: decoder.with_precision(train.precision.products),
-    };
+    let decoder = decoder.with_precision(train.precision.products);
+    let mut training = TrainingModel::Decoder(decoder.clone());
     let mut report = MemoryReport {
         weights: since(before.in_use),
         ..MemoryReport::default()
@@ -75,11 +74,10 @@ pub fn measure<B: TrainingBackend>(
         recompute: train.recompute,
         ..TrainingPass::default()
     };
-    let decoder = &training.decoder;
     let (loss, grads) = decoder.gradients(batch.tokens.clone(), pass, |hidden| {
         report.activations = since(with_batch);
         let with_activations = held();
-        let loss = decoder.training_loss_sum_of(hidden, targets, train.objective()) / divisor;
+        let loss = decoder.training_loss_sum_of(hidden, targets, train.loss_options()) / divisor;
         report.head = since(with_activations);
         loss
     });
@@ -87,11 +85,12 @@ pub fn measure<B: TrainingBackend>(
     drop(loss);
     report.gradients = since(with_batch);
 
-    let mut optimizer = Optimizer::new(train, training.decoder.parameters());
-    let mut average = (train.ema > 0.0).then(|| Average::new(training.valid().decoder, train.ema));
+    let mut optimizer = Optimizer::new(train, training.parameters());
+    let mut average = (train.ema > 0.0).then(|| Average::new(training.valid(), train.ema));
+    drop(decoder);
     training = optimizer.update::<B, _>(training, grads, None, train.schedule.learning_rate());
     if let Some(average) = &mut average {
-        average.update(&training.valid().decoder, optimizer.updates());
+        average.update(&training.valid(), optimizer.updates());
     }
     report.optimizer = since(with_batch);
     report.reserved = B::memory(device).map_or(0, |memory| memory.reserved);

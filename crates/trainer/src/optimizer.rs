@@ -162,7 +162,17 @@ impl<B: Backend> Optimizer<B> {
             self.settings
                 .rule(self.parameters.role(path).unwrap_or(&unlisted))
         };
-        self.moments = state::restored(rule, tensors, parts, device)?;
+        // The paths in an encoder–decoder begin like this, too.
+        let begins = |path: &str| path.starts_with(state::OLD_PREFIX);
+        let prefix = match self
+            .parameters
+            .iter()
+            .any(|parameter| begins(&parameter.path))
+        {
+            true => "",
+            false => state::OLD_PREFIX,
+        };
+        self.moments = state::restored(rule, tensors, prefix, parts, device)?;
         self.updates = updates;
         Ok(())
     }

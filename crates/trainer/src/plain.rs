@@ -15,7 +15,7 @@ pub struct PlainRenderer {
     steps: usize,
     say: fn(&str),
     names: HashMap<MetricId, String>,
-    /// The names of the hooks' metrics, in order.
+    /// The names of the metrics of hooks and of the objective, in alphabetical order.
     added: Vec<String>,
     /// The newest values by metric name.
     train: HashMap<String, String>,
@@ -117,7 +117,9 @@ impl MetricsRenderer for PlainRenderer {
     fn register_metric(&mut self, definition: MetricDefinition) {
         let name = &definition.name;
         if !metrics::NAMED.contains(&name.as_str()) && !self.added.contains(name) {
+            // Burn registers metrics in any order.
             self.added.push(name.clone());
+            self.added.sort();
         }
         self.names.insert(definition.metric_id, definition.name);
     }

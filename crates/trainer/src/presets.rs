@@ -8,6 +8,10 @@ use emberlm_model::{DecoderConfig, families};
 use crate::config::{AdamWConfig, CheckpointConfig, DecayConfig, EvaluationConfig};
 use crate::epochs;
 use crate::run_config::RunConfigError;
+mod objectives;
+
+pub use objectives::{EXTRA, fine_tuning_encoder, fine_tuning_encoder_decoder};
+
 use crate::{DataConfig, OptimizerConfig, RunConfig, ScheduleConfig, TrainConfig};
 
 /// The default preset of `emberlm train`, for the built-in tales.
@@ -18,13 +22,16 @@ pub const DEFAULT: &str = "pocket-tales";
 /// # Errors
 /// There is no preset of this name.
 pub fn run(name: &str) -> Result<RunConfig, RunConfigError> {
+    if let Some(config) = objectives::preset(name) {
+        return Ok(config);
+    }
     let Some(preset) = families::preset(name) else {
         return Err(RunConfigError::UnknownPreset {
             name: name.to_owned(),
         });
     };
     Ok(RunConfig {
-        model: preset.config,
+        model: preset.config.into(),
         data: DataConfig::default(),
         train: training(name),
     })
@@ -34,7 +41,7 @@ pub fn run(name: &str) -> Result<RunConfig, RunConfigError> {
 /// rate.
 pub fn fine_tuning(model: &DecoderConfig, from: &Path) -> RunConfig {
     RunConfig {
-        model: model.raw(),
+        model: model.raw().into(),
         data: DataConfig::default(),
         train: TrainConfig {
             from: from.to_owned(),

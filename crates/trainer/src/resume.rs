@@ -1,20 +1,21 @@
 //! Checks that a stopped run can be resumed with given settings and data.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use emberlm_data::Dataset;
+use emberlm_data::Tokenizer;
 use serde_json::Value;
 
 use crate::checkpoint::Checkpoint;
 use crate::config::RunConfig;
-use crate::data::TrainingData;
 use crate::error::TrainError;
+use crate::identity::DataIdentity;
 
 /// Settings that may change when a run is resumed: its length, its output, and the paths of its datasets. `*`
 /// matches any index of a list. Changing any other setting would make it a different run.
-pub const MAY_CHANGE: [&str; 12] = [
+pub const MAY_CHANGE: [&str; 13] = [
     "data.dataset",
+    "data.validation",
     "data.mix.*.dataset",
     // The batches do not depend on the number of workers.
     "train.loader_workers",
@@ -112,23 +113,38 @@ fn below(key: &str, name: String) -> String {
     }
 }
 
-/// Checks that the run's datasets are those that a checkpoint was trained on.
+/// Checks that the run's data is the one that a checkpoint was trained on. `folders` has the path of each of `identities`.
 ///
 /// # Errors
 /// A dataset or the tokenizer differs.
-pub fn check_data(checkpoint: &Checkpoint, data: &TrainingData) -> Result<(), TrainError> {
-    let differs = |dataset: &Dataset, what: String| TrainError::Resume {
-        path: checkpoint.path.clone(),
-        reason: format!("{}: {what}", dataset.folder().display()),
+pub(crate) fn check_data(
+    checkpoint: &Checkpoint,
+    tokenizer: &Tokenizer,
+    identities: &[DataIdentity],
+    folders: &[PathBuf],
+) -> Result<(), TrainError> {
+    let differs = |folder: Option<&PathBuf>, what: String| {
+        let folder = folder.cloned().unwrap_or_default();
+        TrainError::Resume {
+            path: checkpoint.path.clone(),
+            reason: format!("{}: {what}", folder.display()),
+        }
     };
-    let first = data.first();
-    if checkpoint.description.tokenizer.as_ref() != Some(&first.tokenizer().spec()) {
-        return Err(differs(first, "it has another tokenizer".to_owned()));
+    let is_same = match &checkpoint.description {
+        Some(description) => description.tokenizer.as_ref() == Some(&tokenizer.spec()),
+        // The end-of-text token of a dataset is not in the tokenizer's file.
+        None => checkpoint
+            .tokenizer()?
+            .is_none_or(|then| then.to_tokenizer_json() == tokenizer.to_tokenizer_json()),
+    };
+    if !is_same {
+        let what = "it has another tokenizer".to_owned();
+        return Err(differs(folders.first(), what));
     }
     let then = checkpoint.state.iter().flat_map(|state| &state.data);
-    for ((then, now), dataset) in then.zip(data.identities()).zip(data.datasets()) {
-        if let Some(what) = then.difference(&now) {
-            return Err(differs(dataset, what));
+    for ((then, now), number) in then.zip(identities).zip(0..) {
+        if let Some(what) = then.difference(now) {
+            return Err(differs(folders.get::<usize>(number), what));
         }
     }
     Ok(())

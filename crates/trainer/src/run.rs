@@ -6,11 +6,14 @@ use std::sync::Arc;
 use burn::tensor::Device;
 use burn::train::Interrupter;
 use emberlm_checkpoint::SourceFiles;
+use emberlm_data::Tokenizer;
 use emberlm_kernels::TrainingBackend;
+use emberlm_model::HuggingFaceError;
 use emberlm_model::hugging_face::check_exportable;
-use emberlm_model::{Decoder, HuggingFaceError, count};
+use emberlm_model::{encoder, encoder_decoder};
+use serde_json::json;
 
-use crate::checkpoint::{About, Checkpoint, Description};
+use crate::checkpoint::{About, AboutModel, Checkpoint, Description};
 use crate::config::RunConfig;
 use crate::driver::{DataErrors, Driver, RankZero};
 use crate::engine::{EngineOptions, StepEngine, StepPosition};
@@ -28,16 +31,19 @@ use crate::run_config;
 use crate::schedule::LearningRateSchedule;
 use crate::stop::StopSignal;
 use crate::tensorboard::TensorBoard;
-use crate::training_model::TrainingModel;
 
 mod duration;
 mod inputs;
 mod launch;
+mod model;
 mod summary;
 
 pub use crate::driver::RunResult;
+use inputs::Circumstances;
 pub(crate) use inputs::RunInputs;
-pub use inputs::resolve_model;
+pub use inputs::{EpochSize, epoch_size, resolve_model};
+pub(crate) use model::CheckedModel;
+pub use model::RunWeights;
 
 /// The way a run shows its progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +91,8 @@ pub struct RunOptions {
     /// The files of the Hugging Face directory that the initial weights come from. Checkpoints keep them, and a resumed
     /// run takes them from its checkpoint.
     pub source: SourceFiles,
+    /// The tokenizer of the initial weights, for records of texts.
+    pub tokenizer: Option<Tokenizer>,
     /// Stops the run.
     pub interrupter: Interrupter,
     /// The program's hooks into the run.
@@ -98,6 +106,7 @@ impl Default for RunOptions {
             renderer: Renderer::Plain,
             tensorboard: false,
             source: SourceFiles::default(),
+            tokenizer: None,
             say: |_| {},
             interrupter: Interrupter::new(),
             hooks: Vec::new(),
@@ -113,7 +122,7 @@ impl Default for RunOptions {
 pub fn train<B: TrainingBackend>(
     config: RunConfig,
     start: RunStart,
-    weights: Option<Decoder<B>>,
+    weights: Option<RunWeights<B>>,
     options: RunOptions,
     device: Device<B>,
 ) -> Result<RunResult, TrainError> {
@@ -135,7 +144,7 @@ pub fn train<B: TrainingBackend>(
 pub fn train_as_peer<B: TrainingBackend>(
     config: RunConfig,
     start: RunStart,
-    weights: Option<Decoder<B>>,
+    weights: Option<RunWeights<B>>,
     options: RunOptions,
     device: Device<B>,
     peers: Arc<dyn Peers<B::InnerBackend>>,
@@ -148,14 +157,19 @@ pub fn train_as_peer<B: TrainingBackend>(
 pub(crate) fn train_with<B: TrainingBackend>(
     mut config: RunConfig,
     start: RunStart,
-    weights: Option<Decoder<B>>,
+    weights: Option<RunWeights<B>>,
     options: RunOptions,
     device: Device<B>,
     engine: EngineOptions,
     peers: Arc<dyn Peers<B::InnerBackend>>,
 ) -> Result<RunResult, TrainError> {
     config.train.check()?;
-    let inputs = RunInputs::open(&mut config, &start)?;
+    let circumstances = Circumstances {
+        start: &start,
+        weights: weights.as_ref(),
+        tokenizer: options.tokenizer.clone(),
+    };
+    let inputs = RunInputs::open(&mut config, &circumstances)?;
     let mut initial =
         InitialState::<B>::new(start.checkpoint(), weights, &config, &inputs, &device)?;
     // A resumed run keeps its loss scale, unless it no longer has products in f16.
@@ -204,7 +218,7 @@ pub(crate) fn train_with<B: TrainingBackend>(
         run,
         engine,
         initial.state,
-        inputs.data.floor(),
+        inputs.floor.clone(),
         DataErrors {
             failure,
             file_check,
@@ -212,11 +226,8 @@ pub(crate) fn train_with<B: TrainingBackend>(
         rank_zero,
     )
     .stopped_by(stop.clone());
-    let model = TrainingModel {
-        decoder: initial
-            .decoder
-            .with_precision(config.train.precision.products),
-    };
+    let products = config.train.precision.products;
+    let model = initial.model.with_precision(products);
     let learner = launch::Learner::new(model, optimizer, schedule);
     launch::launch(driver, learner, loaders, renderer, say, stop)
 }
@@ -234,9 +245,12 @@ fn rank_zero<B: TrainingBackend>(
 ) -> Result<RankZero<B>, TrainError> {
     let text = run_config::to_toml(config)?;
     let step = initial.state.step;
-    let source = match start.checkpoint() {
-        Some(checkpoint) => SourceFiles::of_checkpoint(&checkpoint.path)?,
-        None => options.source,
+    let source = match (start.checkpoint(), &inputs.model) {
+        (None, _) => options.source,
+        (Some(checkpoint), CheckedModel::Decoder(_)) => {
+            SourceFiles::of_checkpoint(&checkpoint.path)?
+        }
+        (Some(checkpoint), _) => SourceFiles::of_hugging_face(&checkpoint.path)?,
     };
     let (folder, log, damage) = open_folder(start, &text, step)?;
     let run = folder.path().to_owned();
@@ -255,26 +269,21 @@ fn rank_zero<B: TrainingBackend>(
         let log = run.join(events::EVENTS_FILE);
         messages.say(format!("warning: {}: {sentence}", log.display()));
     }
-    let tokenizer = inputs.data.first().tokenizer();
     let about = About {
-        description: Description {
-            model: inputs.model.raw(),
-            tokenizer: Some(tokenizer.spec()),
-            chat_template: inputs.data.chat_template().cloned(),
-            documents: config.train.documents,
-            seq_len: Some(inputs.seq_len).filter(|&tokens| tokens < inputs.model.seq_len()),
-        },
-        tokenizer: Some(tokenizer.clone()),
+        model: about_model(config, inputs, &source)?,
+        tokenizer: Some(inputs.tokenizer.clone()),
         source,
     };
     let checkpoint = initial.checkpoint.clone();
-    let hooks = HookList::new(options.hooks, options.interrupter)?;
-    let flops = count::flops_per_token(&inputs.model).training;
+    let metrics = inputs.validation.metrics();
+    let hooks = HookList::new(options.hooks, metrics, options.interrupter)?;
+    let flops = inputs.model.flops_per_token();
     Ok(RankZero {
         run,
         about: Arc::new(about),
-        tokenizer: tokenizer.clone(),
+        tokenizer: inputs.tokenizer.clone(),
         validation: inputs.validation.clone(),
+        source: inputs.source.clone(),
         past,
         seq_len: inputs.seq_len,
         device: device.clone(),
@@ -290,6 +299,37 @@ fn rank_zero<B: TrainingBackend>(
         stop: stop.clone(),
         sample: None,
     })
+}
+
+/// The description of a run's model.
+fn about_model(
+    config: &RunConfig,
+    inputs: &RunInputs,
+    source: &SourceFiles,
+) -> Result<AboutModel, TrainError> {
+    let preferred = source.model_type();
+    let preferred = preferred.as_deref();
+    let model_type = match &inputs.model {
+        CheckedModel::Decoder(model) => {
+            return Ok(AboutModel::Decoder(Box::new(Description {
+                model: model.raw(),
+                tokenizer: Some(inputs.tokenizer.spec()),
+                chat_template: inputs.chat_template.clone(),
+                documents: config.train.documents,
+                seq_len: Some(inputs.seq_len).filter(|&tokens| tokens < model.seq_len()),
+            })));
+        }
+        CheckedModel::Encoder(model) => encoder::model_type_of(model, preferred)?,
+        CheckedModel::EncoderDecoder(model) => encoder_decoder::model_type_of(model, preferred)?,
+    };
+    let mut fields = source.config_fields(Some(model_type)).unwrap_or_default();
+    // The exporter writes `dtype` instead.
+    fields.retain(|name, _| name != "torch_dtype");
+    if matches!(inputs.model, CheckedModel::EncoderDecoder(_)) {
+        let end = json!(inputs.tokenizer.end_of_text());
+        fields.entry("eos_token_id").or_insert(end);
+    }
+    Ok(AboutModel::HuggingFace { model_type, fields })
 }
 
 /// The notes on a run before its first step.
@@ -308,7 +348,9 @@ fn first_notes<B: TrainingBackend>(
             "warning: the run was computed on {before} and continues on {backend}; results differ by rounding"
         ));
     }
-    if let Err(error @ HuggingFaceError::NotExpressible { .. }) = check_exportable(&inputs.model) {
+    if let Some(model) = inputs.model.decoder()
+        && let Err(error @ HuggingFaceError::NotExpressible { .. }) = check_exportable(model)
+    {
         notes.push(format!(
             "warning: this model cannot be exported as a Hugging Face directory: {error}"
         ));

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
 use crate::RunConfig;
-use crate::config::{field_docs, legacy, suggested_in, suggested_value};
+use crate::config::{MODEL_TABLES, field_docs, legacy, suggested_in, suggested_value};
 
 mod commented;
 mod reason;
@@ -188,6 +188,15 @@ fn parse(setting: &str) -> Result<Table, RunConfigError> {
 fn put_over(table: &mut Table, mut over: Table) -> Option<String> {
     legacy::upgrade(&mut over);
     let suggestion = suggested_in(&over);
+    // The table of another model replaces the model.
+    if MODEL_TABLES
+        .iter()
+        .any(|name| over.contains_key(*name) && !table.contains_key(*name))
+    {
+        MODEL_TABLES
+            .iter()
+            .for_each(|name| drop(table.remove(*name)));
+    }
     merge("", table, over);
     suggestion
 }

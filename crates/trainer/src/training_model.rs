@@ -1,67 +1,183 @@
-//! The decoder in the form that Burn's learner expects.
+//! The models in the form that Burn's learner expects.
 
 use burn::module::Module;
 use burn::optim::GradientsParams;
 use burn::tensor::backend::Backend as BurnBackend;
-use burn::tensor::{Int, Tensor};
+use burn::tensor::{Bool, Device, Int, Tensor};
 use burn::train::{InferenceStep, TrainOutput, TrainStep};
 
-use emberlm_kernels::{Backend, HeadLossOptions, TrainingBackend};
-use emberlm_model::{Decoder, ExpertLoad, Tokens, TrainingPass};
+use emberlm_kernels::{Backend, HeadLossOptions, Precision, TrainingBackend};
+use emberlm_model::encoder::{EncoderInput, Pooling};
+use emberlm_model::{
+    Decoder, Encoder, EncoderDecoder, ExpertLoad, Parameters, Tokens, TrainingPass,
+};
 
 use crate::metrics::Figures;
 use crate::read::host_number;
 
 /// Input tokens and their targets.
+///
+/// | objective | inputs | targets |
+/// |---|---|---|
+/// | next token | `[batch, seq]` | the next tokens, `[batch, seq]` |
+/// | masked tokens | `[batch, seq]`, some of them replaced | the chosen tokens, `[batch, seq]` |
+/// | labels | `[batch, seq]`, padded | the labels, `[batch, 1]` |
+/// | span corruption, pairs of texts | the sources, `[batch, source]`, padded | the targets, `[batch, target]` |
 #[derive(Clone, Debug)]
 pub struct TokenBatch<B: BurnBackend> {
     /// The input tokens, `[batch, seq]`, with document boundaries if documents are isolated.
     pub tokens: Tokens<B>,
-    /// The next tokens, `[batch, seq]`; [`emberlm_model::IGNORED`] at positions without a loss.
+    /// The segment of each input token, `[batch, seq]`; by default 0.
+    pub segments: Option<Tensor<B, 2, Int>>,
+    /// False at padding tokens of the inputs, `[batch, seq]`; by default there are none.
+    pub padding: Option<Tensor<B, 2, Bool>>,
+    /// The targets; [`emberlm_model::IGNORED`] where there is no loss.
     pub targets: Tensor<B, 2, Int>,
     /// The number of targets with a loss.
     pub learnt: usize,
 }
 
 impl<B: BurnBackend> TokenBatch<B> {
-    /// The number of positions, `batch * seq`.
+    /// The number of input positions, `batch * seq`.
     pub fn count(&self) -> usize {
         self.tokens.dims().iter().product()
     }
+
+    fn encoder_input(&self) -> EncoderInput<B> {
+        EncoderInput {
+            ids: self.tokens.ids.clone(),
+            segments: self.segments.clone(),
+            padding: self.padding.clone(),
+        }
+    }
 }
 
-/// A decoder in training.
+/// A model in training.
 #[derive(Module, Debug)]
-pub struct TrainingModel<B: BurnBackend> {
-    /// The model.
-    pub decoder: Decoder<B>,
+pub enum TrainingModel<B: BurnBackend> {
+    /// Predicts the next token.
+    Decoder(Decoder<B>),
+    /// Predicts masked tokens, or the label of a text, by its head.
+    Encoder(Encoder<B>),
+    /// Predicts a target from a source.
+    EncoderDecoder(EncoderDecoder<B>),
+}
+
+impl<B: BurnBackend> From<Decoder<B>> for TrainingModel<B> {
+    fn from(decoder: Decoder<B>) -> Self {
+        Self::Decoder(decoder)
+    }
+}
+
+impl<B: BurnBackend> From<Encoder<B>> for TrainingModel<B> {
+    fn from(encoder: Encoder<B>) -> Self {
+        Self::Encoder(encoder)
+    }
+}
+
+impl<B: BurnBackend> From<EncoderDecoder<B>> for TrainingModel<B> {
+    fn from(model: EncoderDecoder<B>) -> Self {
+        Self::EncoderDecoder(model)
+    }
+}
+
+impl<B: Backend> TrainingModel<B> {
+    /// The decoder; `None` for another model.
+    pub fn decoder(&self) -> Option<&Decoder<B>> {
+        match self {
+            Self::Decoder(decoder) => Some(decoder),
+            Self::Encoder(_) | Self::EncoderDecoder(_) => None,
+        }
+    }
+
+    /// The device that holds the weights.
+    pub fn device(&self) -> Device<B> {
+        match self {
+            Self::Decoder(decoder) => decoder.device(),
+            Self::Encoder(encoder) => encoder.device(),
+            Self::EncoderDecoder(model) => model.device(),
+        }
+    }
+
+    /// Lists the parameters.
+    pub fn parameters(&self) -> Parameters {
+        match self {
+            Self::Decoder(decoder) => decoder.parameters(),
+            Self::Encoder(encoder) => encoder.parameters(),
+            Self::EncoderDecoder(model) => model.parameters(),
+        }
+    }
+
+    /// Sets the precision of a decoder's matrix products. Other models have it in f32 only.
+    pub(crate) fn with_precision(self, precision: Precision) -> Self {
+        match self {
+            Self::Decoder(decoder) => Self::Decoder(decoder.with_precision(precision)),
+            other => other,
+        }
+    }
+
+    /// The loss in nats, summed over the batch's targets, `[1]`. NaN for an encoder without a head for the targets.
+    pub fn loss_sum(&self, batch: TokenBatch<B>) -> Tensor<B, 1> {
+        match self {
+            Self::Decoder(decoder) => decoder.loss_sum(batch.tokens, batch.targets),
+            Self::Encoder(encoder) => {
+                let states = encoder.forward(batch.encoder_input());
+                head_loss(encoder, states, batch.targets, HeadLossOptions::default())
+            }
+            Self::EncoderDecoder(model) => {
+                let source = model.encode(batch.tokens.ids, batch.padding);
+                model.loss_sum(batch.targets, &source)
+            }
+        }
+    }
+
+    /// The logits of the labels, `[batch, labels]`, of an encoder that classifies texts. `None` for another model.
+    pub fn class_logits(&self, batch: &TokenBatch<B>) -> Option<Tensor<B, 2>> {
+        match self {
+            Self::Encoder(encoder) => {
+                let states = encoder.forward(batch.encoder_input());
+                encoder.class_logits(Pooling::First.forward(states))
+            }
+            Self::Decoder(_) | Self::EncoderDecoder(_) => None,
+        }
+    }
+}
+
+/// The loss of an encoder's head, `[1]`; NaN without a head for the targets.
+fn head_loss<B: Backend>(
+    encoder: &Encoder<B>,
+    states: Tensor<B, 3>,
+    targets: Tensor<B, 2, Int>,
+    options: HeadLossOptions,
+) -> Tensor<B, 1> {
+    let device = states.device();
+    let loss = encoder.head_loss_sum(states, targets, options);
+    loss.unwrap_or_else(|| Tensor::full([1], f32::NAN, &device))
 }
 
 impl<B: TrainingBackend> TrainingModel<B> {
+    /// True if training draws dropout masks.
+    pub(crate) fn uses_dropout(&self) -> bool {
+        match self {
+            Self::Decoder(decoder) => decoder.uses_dropout(),
+            Self::Encoder(encoder) => encoder.uses_dropout(),
+            Self::EncoderDecoder(model) => model.uses_dropout(),
+        }
+    }
+
     /// The summed loss divided by `divisor`, on the device and detached from the graph, with its gradients and the
-    /// tokens of each expert. Loss and gradients include the terms that `objective` adds to the cross-entropy, and the
+    /// tokens of each expert. Loss and gradients include the terms that `options` adds to the cross-entropy, and the
     /// losses of routers, weighted by the batch's share of `divisor`. `scale` multiplies only the gradients.
     pub fn loss_and_gradients(
         &self,
         batch: TokenBatch<B>,
         divisor: usize,
-        objective: HeadLossOptions,
+        options: HeadLossOptions,
         pass: TrainingPass,
         scale: Option<f64>,
     ) -> (Tensor<B::InnerBackend, 1>, GradientsParams, ExpertLoad) {
-        let TokenBatch {
-            tokens,
-            targets,
-            learnt,
-        } = batch;
-        let factor = scale.unwrap_or(1.0);
-        let share = learnt as f64 / divisor as f64;
-        let routers = self.decoder.config().router_coefficients();
         let mut unscaled = None;
-        let loss = |hidden| {
-            let sum = self
-                .decoder
-                .training_loss_sum_of(hidden, targets, objective);
+        let mut scaled = |sum: Tensor<B, 1>| {
             let mean = sum / divisor as f64;
             match scale {
                 Some(scale) => {
@@ -71,16 +187,42 @@ impl<B: TrainingBackend> TrainingModel<B> {
                 None => mean,
             }
         };
-        let routers = routers.times(share * factor);
-        let made = self
-            .decoder
-            .gradients_with_routers(tokens, pass, routers, loss);
-        let grads = GradientsParams::from_grads(made.gradients, self);
-        let mut value = unscaled.unwrap_or(made.loss);
-        if let Some(router_loss) = made.router_loss {
-            value = value + router_loss / factor;
+        let targets = batch.targets.clone();
+        let (loss, gradients, router_loss, expert_load) = match self {
+            Self::Decoder(decoder) => {
+                let share = batch.learnt as f64 / divisor as f64;
+                let routers = decoder.config().router_coefficients();
+                let routers = routers.times(share * scale.unwrap_or(1.0));
+                let loss = |hidden| scaled(decoder.training_loss_sum_of(hidden, targets, options));
+                let made = decoder.gradients_with_routers(batch.tokens, pass, routers, loss);
+                (
+                    made.loss,
+                    made.gradients,
+                    made.router_loss,
+                    made.expert_load,
+                )
+            }
+            Self::Encoder(encoder) => {
+                let loss = |states| scaled(head_loss(encoder, states, targets, options));
+                let (loss, gradients) = encoder.gradients(batch.encoder_input(), pass, loss);
+                (loss, gradients, None, ExpertLoad::default())
+            }
+            Self::EncoderDecoder(model) => {
+                let input = model.shifted_right(targets.clone());
+                let loss = |hidden| scaled(model.loss_sum_of(hidden, targets, options));
+                let TokenBatch {
+                    tokens, padding, ..
+                } = batch;
+                let (loss, gradients) = model.gradients(tokens.ids, padding, input, pass, loss);
+                (loss, gradients, None, ExpertLoad::default())
+            }
+        };
+        let grads = GradientsParams::from_grads(gradients, self);
+        let mut value = unscaled.unwrap_or(loss);
+        if let Some(router_loss) = router_loss {
+            value = value + router_loss / scale.unwrap_or(1.0);
         }
-        (value, grads, made.expert_load)
+        (value, grads, expert_load)
     }
 }
 
@@ -92,8 +234,8 @@ impl<B: TrainingBackend> TrainStep for TrainingModel<B> {
 
     fn step(&self, batch: TokenBatch<B>) -> TrainOutput<Figures> {
         let count = batch.learnt.max(1);
-        let (objective, pass) = (HeadLossOptions::default(), TrainingPass::default());
-        let (loss, grads, _) = self.loss_and_gradients(batch, count, objective, pass, None);
+        let (options, pass) = (HeadLossOptions::default(), TrainingPass::default());
+        let (loss, grads, _) = self.loss_and_gradients(batch, count, options, pass, None);
         let item = Figures::of_loss(host_number(loss));
         TrainOutput { grads, item }
     }
@@ -105,7 +247,6 @@ impl<B: Backend> InferenceStep for TrainingModel<B> {
 
     fn step(&self, batch: TokenBatch<B>) -> Figures {
         let count = batch.learnt.max(1);
-        let sum = self.decoder.loss_sum(batch.tokens, batch.targets);
-        Figures::of_loss(host_number(sum) / count as f64)
+        Figures::of_loss(host_number(self.loss_sum(batch)) / count as f64)
     }
 }

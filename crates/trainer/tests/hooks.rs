@@ -233,7 +233,7 @@ fn unrecordable_metrics_are_named() {
     let twice = [declared(), declared()].concat();
     assert_eq!(
         refused(twice),
-        "the metric `step_sum`: two hooks declare it"
+        "the metric `step_sum`: it is declared twice"
     );
     let built_in = vec![Metric::new("loss", "Loss")];
     assert_eq!(

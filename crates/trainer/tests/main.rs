@@ -1,4 +1,4 @@
-//! Integration tests: hooks, optimizers and TensorBoard event files.
+//! Integration tests: hooks, objectives, optimizers and TensorBoard event files.
 //!
 //! A single binary, so dependencies are linked once.
 
@@ -12,5 +12,6 @@
 
 mod common;
 mod hooks;
+mod objectives;
 mod optimizer;
 mod tensorboard;

@@ -42,7 +42,8 @@ impl DraftArgs {
         let Some(preset) = &self.draft else {
             return Ok(None);
         };
-        let mut draft = run_config::layered(presets::run(preset)?, None, &self.draft_set)?.model;
+        let config = run_config::layered(presets::run(preset)?, None, &self.draft_set)?;
+        let mut draft = config.model.decoder()?.clone();
         (draft.vocab_size, draft.seq_len) = (Some(model.vocab_size()), model.seq_len());
         Ok(Some(DecoderConfig::try_from(draft)?))
     }

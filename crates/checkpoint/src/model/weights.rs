@@ -12,7 +12,7 @@ impl Model {
     /// The element type of the stored weights that are not packed.
     pub fn element(&self) -> Result<Element, ModelError> {
         Ok(match &self.source {
-            Source::Checkpoint(_) => Element::F32,
+            Source::Checkpoint { .. } => Element::F32,
             Source::HuggingFace(model) => model.element()?,
         })
     }
@@ -20,7 +20,7 @@ impl Model {
     /// The format of the stored weights. Checkpoints are f32; Hugging Face directories may contain packed weights.
     pub fn weight_format(&self) -> WeightFormat {
         match &self.source {
-            Source::Checkpoint(_) => WeightFormat::F32,
+            Source::Checkpoint { .. } => WeightFormat::F32,
             Source::HuggingFace(model) => model.weight_format(),
         }
     }
@@ -38,7 +38,7 @@ impl Model {
         device: &Device<B>,
     ) -> Result<Decoder<B>, ModelError> {
         Ok(match &self.source {
-            Source::Checkpoint(checkpoint) => checkpoint.decoder_in(format, device)?,
+            Source::Checkpoint { checkpoint, .. } => checkpoint.decoder_in(format, device)?,
             Source::HuggingFace(model) => model.decoder_in(format, device)?,
         })
     }

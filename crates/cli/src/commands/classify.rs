@@ -13,8 +13,8 @@ use super::texts::{self, TextEncoder, TextFields};
 use crate::backend::{BackendArg, Job};
 use crate::error::CliError;
 use crate::examples;
+use crate::model;
 use crate::output::print_json;
-use crate::progress;
 
 /// Texts that are read, classified and printed at a time.
 const BATCH: usize = 1024;
@@ -23,7 +23,7 @@ const BATCH: usize = 1024;
 #[derive(Debug, Args)]
 #[command(after_help = examples::CLASSIFY)]
 pub struct ClassifyArgs {
-    /// A Hugging Face directory of an encoder with a classifier of texts
+    /// A run, checkpoint or Hugging Face directory of an encoder with a classifier of texts
     pub model: PathBuf,
     /// Files with a text per line; - reads standard input
     #[arg(required = true, value_name = "FILE")]
@@ -39,9 +39,7 @@ pub struct ClassifyArgs {
 /// Prints `{"label": "...", "probability": p}` per text.
 pub fn run(args: ClassifyArgs) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
-    let sign = progress::loading(&args.model);
-    let model = EncoderModel::open(&args.model)?;
-    drop(sign);
+    let model = model::open_encoder(&args.model)?;
     let head = model.config().settings().head.as_ref();
     let Some(EncoderHeadConfig::Sequence { labels, .. }) = head else {
         let path = args.model.display();

@@ -12,8 +12,8 @@ use super::texts::{self, TextEncoder, TextFields};
 use crate::backend::{BackendArg, Job};
 use crate::error::CliError;
 use crate::examples;
+use crate::model;
 use crate::output::print_json;
-use crate::progress;
 
 /// Texts that are read, embedded and printed at a time.
 const BATCH: usize = 4096;
@@ -22,7 +22,7 @@ const BATCH: usize = 4096;
 #[derive(Debug, Args)]
 #[command(after_help = examples::EMBED)]
 pub struct EmbedArgs {
-    /// A Hugging Face directory of an encoder, such as one of sentence-transformers
+    /// A run, checkpoint or Hugging Face directory of an encoder, such as one of sentence-transformers
     pub model: PathBuf,
     /// Files with a text per line; - reads standard input
     #[arg(required = true, value_name = "FILE")]
@@ -41,9 +41,7 @@ pub struct EmbedArgs {
 /// Embeds every text and prints `{"embedding": [...]}` per text.
 pub fn run(args: EmbedArgs) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
-    let sign = progress::loading(&args.model);
-    let model = EncoderModel::open(&args.model)?;
-    drop(sign);
+    let model = model::open_encoder(&args.model)?;
     backend.run(Embed {
         args: &args,
         model: &model,

@@ -1,11 +1,13 @@
 //! `emberlm export`: writes a model as a Hugging Face directory.
 
+mod encoders;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use burn::tensor::Device;
-use emberlm_checkpoint::Model;
 use emberlm_checkpoint::model::GENERATION_CONFIG_FILE;
+use emberlm_checkpoint::{Model, ModelKind};
 use emberlm_kernels::{TrainingBackend, memory};
 use emberlm_model::WeightFormat;
 use emberlm_model::hugging_face::{ExportOptions, Exported, export};
@@ -38,6 +40,9 @@ const KEPT_FILES: [&str; 10] = [
 
 /// Writes the model and prints a summary.
 pub fn run(args: ExportArgs) -> Result<(), CliError> {
+    if ModelKind::of(&args.model) != ModelKind::Decoder {
+        return encoders::run(&args);
+    }
     let backend = args.backend.choose()?;
     let model = model::open(&args.model)?;
     let folder = NewFolder::for_model(&args.out, args.force)?;

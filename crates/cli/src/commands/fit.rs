@@ -124,7 +124,7 @@ pub fn run(args: FitArgs) -> Result<(), CliError> {
         None => presets::run(&args.preset)?,
     };
     let mut config = run_config::layered(base, None, &args.set)?;
-    let vocab_size_assumed = args.data.is_none() && config.model.vocab_size.is_none();
+    let vocab_size_assumed = args.data.is_none() && config.model.decoder()?.vocab_size.is_none();
     let model = resolve(&mut config, &args)?;
     let fitter = Fitter {
         args: &args,
@@ -164,8 +164,9 @@ fn resolve(config: &mut RunConfig, args: &FitArgs) -> Result<DecoderConfig, CliE
         let dataset = Dataset::open(data)?;
         return Ok(run::resolve_model(config, &dataset)?);
     }
-    config.model.vocab_size.get_or_insert(ASSUMED_VOCAB_SIZE);
-    Ok(DecoderConfig::try_from(config.model.clone())?)
+    let model = config.model.decoder_mut()?;
+    model.vocab_size.get_or_insert(ASSUMED_VOCAB_SIZE);
+    Ok(DecoderConfig::try_from(model.clone())?)
 }
 
 struct Fitter<'a> {

@@ -32,7 +32,7 @@ pub fn run(args: FitStepArgs) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
     let config = run_config::layered(presets::run(presets::DEFAULT)?, Some(&args.config), &[])?;
     config.train.check()?;
-    let model = DecoderConfig::try_from(config.model)?;
+    let model = DecoderConfig::try_from(config.model.decoder()?.clone())?;
     let train = config.train;
     let measured = backend.run(Steps { model, train })??;
     crate::output::print_json(&serde_json::json!({

@@ -44,7 +44,8 @@ pub fn run(args: NewArgs) -> Result<(), CliError> {
         return report(&args, u64::try_from(model.parameters()).unwrap_or(u64::MAX));
     }
     let base = presets::run(&args.preset)?;
-    let mut model = run_config::layered(base, None, &args.set)?.model;
+    let config = run_config::layered(base, None, &args.set)?;
+    let mut model = config.model.decoder()?.clone();
     let given = tokenizer.as_ref().map(Tokenizer::vocab_size);
     model.vocab_size = args.vocab_size.or(given).or(model.vocab_size);
     if model.vocab_size.is_none() {

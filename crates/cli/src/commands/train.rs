@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `args` | command-line arguments |
 //! | `datasets` | the values of `--data` |
+//! | `start` | the model to start from, and the objective |
 //! | `resume` | opens a stopped run |
 //! | `memory` | memory check and report |
 //! | `labels` | writes tags and note |
@@ -15,26 +16,27 @@ mod labels;
 mod memory;
 mod report;
 mod resume;
+pub mod start;
 
 use std::path::{Path, PathBuf};
 
 use burn::tensor::Device;
-use emberlm_checkpoint::Model;
 use emberlm_kernels::TrainingBackend;
 use emberlm_trainer::fit::predict;
+use emberlm_trainer::run::EpochSize;
 use emberlm_trainer::{
-    DataConfig, Interrupter, Renderer, RunConfig, RunOptions, RunResult, RunStart, TrainingData,
-    dashboard, memory_report, run,
+    DataConfig, Interrupter, ObjectiveConfig, Renderer, RunConfig, RunOptions, RunResult, RunStart,
+    TrainingData, dashboard, memory_report, run,
 };
 
 pub use args::TrainArgs;
 
 use crate::backend::Job;
 use crate::error::CliError;
-use crate::model;
 use crate::output::print;
 use crate::{built_in_tales, console, ending, signals};
 use emberlm_trainer::{epochs, presets, run_config};
+use start::StartModel;
 
 /// Runs the command.
 ///
@@ -56,7 +58,12 @@ pub fn run(args: TrainArgs) -> Result<(), CliError> {
     }
     let backend = args.backend.choose()?;
     config.train.check()?;
+    config.train.objective.check_model(&config.model)?;
     if config.data.is_empty() {
+        if config.train.objective.reads_records() {
+            return Err(CliError::usage("this objective needs records to train on")
+                .hint("give a file of them: --data FILE.jsonl"));
+        }
         config.data = DataConfig::of(built_in_tales::dataset("emberlm train")?);
         count_epochs(&args, &mut config)?;
     }
@@ -78,15 +85,17 @@ pub fn run(args: TrainArgs) -> Result<(), CliError> {
     memory::check(&config, args.memory.guard(backend))?;
     let interrupter = Interrupter::new();
     listen(&interrupter, renderer)?;
-    let source = from.as_ref().map(Model::source_files).transpose()?;
+    let source = from.as_ref().map(StartModel::source_files).transpose()?;
     let options = RunOptions {
         source: source.unwrap_or_default(),
+        tokenizer: from.as_ref().and_then(StartModel::tokenizer),
         renderer,
         tensorboard: args.tensorboard,
         say: |line| console::note(line),
         interrupter,
         hooks: labels::hooks(&args),
     };
+    let classifies = matches!(config.train.objective, ObjectiveConfig::Classify(_));
     let result = backend.run(Training {
         memory_report: args.memory_report,
         config,
@@ -94,16 +103,16 @@ pub fn run(args: TrainArgs) -> Result<(), CliError> {
         start,
         options,
     })??;
-    report::report(&result)
+    report::report(&result, classifies)
 }
 
 /// Resolves the configuration of the preset or of the model to fine-tune, with all settings applied. Also
 /// returns that model.
-fn resolve(args: &TrainArgs) -> Result<(RunConfig, Option<Model>), CliError> {
-    let model = args.from.as_deref().map(model::open_to_train).transpose()?;
+fn resolve(args: &TrainArgs) -> Result<(RunConfig, Option<StartModel>), CliError> {
+    let model = args.from.as_deref().map(StartModel::open).transpose()?;
     let base = match (&args.from, &model) {
         (Some(from), Some(model)) => fine_tuning(model, from, args)?,
-        _ => presets::run(&args.preset)?,
+        _ => preset(args)?,
     };
     let mut config = layered(base, args)?;
     if !config.data.is_empty() {
@@ -114,16 +123,36 @@ fn resolve(args: &TrainArgs) -> Result<(RunConfig, Option<Model>), CliError> {
     Ok((config, model))
 }
 
+/// The configuration of the preset: the one that is named, or a small model for the objective.
+fn preset(args: &TrainArgs) -> Result<RunConfig, CliError> {
+    let name = match args.objective {
+        Some(objective) if args.preset == presets::DEFAULT => objective.preset(),
+        _ => &args.preset,
+    };
+    let mut config = presets::run(name)?;
+    if let Some(objective) = args.objective {
+        config.train.objective = objective.config();
+    }
+    Ok(config)
+}
+
 /// The configuration to fine-tune a model on the dataset selected by the user's settings.
-fn fine_tuning(model: &Model, from: &Path, args: &TrainArgs) -> Result<RunConfig, CliError> {
-    let base = presets::fine_tuning(model.config(), from);
+fn fine_tuning(model: &StartModel, from: &Path, args: &TrainArgs) -> Result<RunConfig, CliError> {
+    let base = model.fine_tuning(from, args.objective, None);
     let given = layered(base.clone(), args)?;
     if given.data.is_empty() {
         return Ok(base);
     }
+    let Some(decoder) = model.decoder() else {
+        if !given.train.objective.reads_records() {
+            return Ok(base);
+        }
+        let records = run::epoch_size(&given)?.size as usize;
+        return Ok(model.fine_tuning(from, args.objective, Some(records)));
+    };
     let tokens = TrainingData::open(&given.data)?.train_tokens();
     Ok(presets::fine_tuning_on(
-        model.config(),
+        decoder.config(),
         from,
         tokens,
         &given.train,
@@ -133,10 +162,9 @@ fn fine_tuning(model: &Model, from: &Path, args: &TrainArgs) -> Result<RunConfig
 /// Sets the number of steps for `--epochs` passes over the training split.
 fn count_epochs(args: &TrainArgs, config: &mut RunConfig) -> Result<(), CliError> {
     if let Some(count) = args.epochs {
-        let tokens = TrainingData::open(&config.data)?.train_tokens();
+        let EpochSize { size, of_sequence } = run::epoch_size(config)?;
         let train = &mut config.train;
-        let seq_len = train.sequence_tokens(config.model.seq_len)? as u64;
-        train.steps = epochs::steps(count, tokens, train.step_sequences(1) * seq_len);
+        train.steps = epochs::steps(count, size, train.step_sequences(1) * of_sequence);
     }
     Ok(())
 }
@@ -145,7 +173,15 @@ fn count_epochs(args: &TrainArgs, config: &mut RunConfig) -> Result<(), CliError
 fn layered(base: RunConfig, args: &TrainArgs) -> Result<RunConfig, CliError> {
     let mut config = run_config::layered(base, args.config.as_deref(), &args.set)?;
     if !args.data.is_empty() {
-        config.data = datasets::config(&args.data)?;
+        let given = datasets::config(&args.data)?;
+        config.data = DataConfig {
+            validation: config.data.validation,
+            tokenizer: config.data.tokenizer,
+            ..given
+        };
+    }
+    if let Some(validation) = &args.validation {
+        config.data.validation.clone_from(validation);
     }
     args.apply(&mut config.train);
     Ok(config)
@@ -154,7 +190,7 @@ fn layered(base: RunConfig, args: &TrainArgs) -> Result<RunConfig, CliError> {
 /// Prints the resolved configuration, with the dataset's vocabulary if there is a dataset.
 fn print_config(mut config: RunConfig) -> Result<(), CliError> {
     config.train.check()?;
-    if !config.data.is_empty() {
+    if !config.data.is_empty() && config.model.as_decoder().is_some() {
         let data = TrainingData::open(&config.data)?;
         run::resolve_model(&mut config, data.first())?;
     }
@@ -164,16 +200,21 @@ fn print_config(mut config: RunConfig) -> Result<(), CliError> {
 
 /// Returns the model that the run starts from, if any. Its vocabulary must match the dataset's. Opening a
 /// model reads all its weights for their hash, so it is opened only once.
-fn open_from(config: &RunConfig, opened: Option<Model>) -> Result<Option<Model>, CliError> {
+fn open_from(
+    config: &RunConfig,
+    opened: Option<StartModel>,
+) -> Result<Option<StartModel>, CliError> {
     let from = &config.train.from;
     if from.as_os_str().is_empty() {
         return Ok(None);
     }
     let model = match opened {
         Some(model) => model,
-        None => model::open_to_train(from)?,
+        None => StartModel::open(from)?,
     };
-    model.check_dataset(TrainingData::open(&config.data)?.first())?;
+    if !config.train.objective.reads_records() {
+        model.check_dataset(TrainingData::open(&config.data)?.first())?;
+    }
     Ok(Some(model))
 }
 
@@ -181,7 +222,11 @@ fn open_from(config: &RunConfig, opened: Option<Model>) -> Result<Option<Model>,
 fn run_name(args: &TrainArgs) -> String {
     let from = args.from.as_deref().and_then(Path::file_name);
     let name = from.map(|name| name.to_string_lossy().into_owned());
-    name.unwrap_or_else(|| args.preset.clone())
+    let preset = match args.objective {
+        Some(objective) if args.preset == presets::DEFAULT => objective.preset(),
+        _ => &args.preset,
+    };
+    name.unwrap_or_else(|| preset.to_owned())
 }
 
 /// Returns the first `runs/PRESET-NUMBER` that does not exist.
@@ -216,7 +261,7 @@ fn listen(interrupter: &Interrupter, renderer: Renderer) -> Result<(), CliError>
 struct Training {
     memory_report: bool,
     config: RunConfig,
-    from: Option<Model>,
+    from: Option<StartModel>,
     start: RunStart,
     options: RunOptions,
 }
@@ -228,7 +273,7 @@ impl Job for Training {
         if self.memory_report {
             report_memory::<B>(&self.config, &device)?;
         }
-        let weights = self.from.map(|model| model.decoder::<B>(&device));
+        let weights = self.from.map(|model| model.weights::<B>(&device));
         let result = emberlm_trainer::train::<B>(
             self.config,
             self.start,

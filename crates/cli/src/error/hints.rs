@@ -8,6 +8,7 @@ use emberlm_system::nearest::nearest;
 use emberlm_tokenizer::chat::ChatError;
 use emberlm_tokenizer::{StopStringError, TOKENIZER_FILE, TokenizerError};
 use emberlm_trainer::TrainError;
+use emberlm_trainer::presets;
 use emberlm_trainer::run_config::RunConfigError;
 use emberlm_trainer::tasks::TaskError;
 
@@ -184,12 +185,16 @@ impl From<TrainError> for CliError {
             TrainError::Model(error) => return error.into(),
             TrainError::Config(error) => return error.into(),
             TrainError::Data(error) => return error.into(),
+            TrainError::Records(_) => {
+                Some("train.objective names the fields: --set train.objective.text=FIELD")
+            }
             TrainError::DamagedData { ref source, .. } => {
                 let hint = data(source);
                 return with(&error, hint);
             }
             TrainError::Tokenizer(error) => return error.into(),
             TrainError::Weights(error) => return error.into(),
+            TrainError::HuggingFace(error) => return error.into(),
             TrainError::Checkpoint(error) => return error.into(),
             TrainError::Generate(error) => return error.into(),
             TrainError::RunExists { ref path } => {
@@ -244,6 +249,7 @@ impl From<RunConfigError> for CliError {
         match error {
             RunConfigError::UnknownPreset { ref name } => {
                 let presets = families::presets().into_iter().map(|preset| preset.name);
+                let presets = presets.chain(presets::EXTRA.map(|(name, _)| name));
                 let families = Family::ALL.into_iter().map(Family::name);
                 let near = nearest(name, presets.chain(families));
                 Self::usage(error.to_string())

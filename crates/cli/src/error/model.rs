@@ -17,6 +17,7 @@ impl From<CheckpointError> for CliError {
             CheckpointError::Config(error) => error.into(),
             CheckpointError::Tokenizer(error) => error.into(),
             CheckpointError::Weights(error) => error.into(),
+            CheckpointError::HuggingFace(error) => error.into(),
             CheckpointError::File { ref source, .. } => with(&error, io(source)),
             CheckpointError::Damaged { .. } => {
                 with(&error, Some("use another checkpoint of the run".to_owned()))

@@ -147,10 +147,15 @@ fn check(
     opened: &mut Vec<(DataConfig, TrainingData)>,
 ) -> Result<(), CliError> {
     config.train.check()?;
+    if config.model.as_decoder().is_none() {
+        // Other models are checked when their run starts.
+        return Ok(());
+    }
     let model = if config.data.is_empty() {
         // The vocabulary of the tales is not computed yet. Any size serves to check the rest.
-        config.model.vocab_size.get_or_insert(256);
-        DecoderConfig::try_from(config.model)?
+        let model = config.model.decoder_mut()?;
+        model.vocab_size.get_or_insert(256);
+        DecoderConfig::try_from(model.clone())?
     } else {
         let opened = match opened.iter().find(|(of, _)| *of == config.data) {
             Some((_, opened)) => opened,

@@ -55,6 +55,7 @@ mod model;
 mod model_errors;
 mod model_kinds;
 mod names;
+mod objectives;
 mod optimizers;
 mod own_tokenizer;
 mod plots_and_runs;

@@ -24,7 +24,7 @@ pub enum RecordFault {
 
 impl RecordFault {
     /// Converts a parse error of one line.
-    pub(super) fn json(error: &serde_json::Error) -> Self {
+    pub(crate) fn json(error: &serde_json::Error) -> Self {
         let position = format!(" at line {} column {}", error.line(), error.column());
         let message = error.to_string();
         let reason = message.strip_suffix(&position).unwrap_or(&message);

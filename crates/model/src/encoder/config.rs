@@ -1,5 +1,6 @@
 //! Configuration of an encoder: as written, and checked.
 
+use documented::DocumentedFields;
 use emberlm_kernels::{Activation, Reach};
 use serde::{Deserialize, Serialize};
 
@@ -18,10 +19,10 @@ use crate::stack::StackConfig;
 const LARGEST_SIZE: usize = 1 << 24;
 
 /// An encoder's configuration as written, not yet checked.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
 #[serde(deny_unknown_fields)]
 pub struct EncoderSettings {
-    /// Number of token ids.
+    /// Number of token ids; in a run's configuration, 0 for as many as the tokenizer and the objective need.
     pub vocab_size: usize,
     /// Rows of the table of learned positions.
     pub positions: usize,

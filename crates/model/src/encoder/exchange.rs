@@ -82,11 +82,7 @@ impl EncoderExchange {
             Some("ForMaskedLM" | "ForPreTraining") => {
                 let rule = "an untied output projection is not supported";
                 fields.only("tie_word_embeddings", true, rule)?;
-                let activation = match self.masked_lm {
-                    MaskedLmActivation::FeedForward => settings.feed_forward.activation,
-                    MaskedLmActivation::Gelu => Activation::Gelu,
-                };
-                Some(EncoderHeadConfig::MaskedLm { activation })
+                Some(self.masked_lm_head(settings))
             }
             Some("ForSequenceClassification") => Some(EncoderHeadConfig::Sequence {
                 labels: labels(fields)?,
@@ -102,6 +98,16 @@ impl EncoderExchange {
                 return Err(fields.error("architectures", rule));
             }
         })
+    }
+
+    /// The head that predicts masked tokens.
+    pub(super) fn masked_lm_head(&self, settings: &EncoderSettings) -> EncoderHeadConfig {
+        EncoderHeadConfig::MaskedLm {
+            activation: match self.masked_lm {
+                MaskedLmActivation::FeedForward => settings.feed_forward.activation,
+                MaskedLmActivation::Gelu => Activation::Gelu,
+            },
+        }
     }
 
     /// The class of a head.

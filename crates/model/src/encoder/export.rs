@@ -79,7 +79,7 @@ fn described(
     write_labels(head, &mut fields);
     let has_pooler = head == Some(&EncoderHeadConfig::Pooler);
     let again = config(exchange, &fields, has_pooler)?;
-    match difference(settings, again.settings()) {
+    match difference(settings, again.settings(), &[]) {
         Some((field, value)) => Err(HuggingFaceError::NotExpressible {
             model_type: exchange.model_type,
             field,
@@ -89,12 +89,43 @@ fn described(
     }
 }
 
-/// The first field of `written` that is not the same in `read`, with its value.
-fn difference(written: &EncoderSettings, read: &EncoderSettings) -> Option<(String, String)> {
+/// The first field of `written` that is not the same in `read`, with its value. Fields of `except` are ignored.
+pub(super) fn difference(
+    written: &EncoderSettings,
+    read: &EncoderSettings,
+    except: &[&str],
+) -> Option<(String, String)> {
     let [written, read] = [written, read].map(|settings| json!(settings));
-    let fields = written.as_object()?;
-    let (field, value) = fields
-        .iter()
-        .find(|(field, value)| read.get(field.as_str()) != Some(*value))?;
+    let mut fields = written.as_object()?.iter();
+    let (field, value) = fields.find(|(field, value)| {
+        !except.contains(&field.as_str()) && read.get(field.as_str()) != Some(*value)
+    })?;
     Some((field.clone(), value.to_string()))
+}
+
+/// The model type that can express an encoder: `preferred`, or else the first of all types.
+///
+/// # Errors
+/// No type can; the error is that of `preferred`, or of BERT.
+pub fn model_type_of(
+    config: &EncoderConfig,
+    preferred: Option<&str>,
+) -> Result<&'static str, HuggingFaceError> {
+    let is_preferred = |exchange: &&EncoderExchange| Some(exchange.model_type) == preferred;
+    let preferred = EXCHANGES.into_iter().find(is_preferred);
+    let mut refused = None;
+    for exchange in preferred.into_iter().chain(EXCHANGES) {
+        match described(exchange, config, &ExportOptions::default()) {
+            Ok(_) => return Ok(exchange.model_type),
+            Err(error) => {
+                refused.get_or_insert(error);
+            }
+        }
+    }
+    // The table of model types is not empty.
+    Err(refused.unwrap_or_else(|| HuggingFaceError::NotExpressible {
+        model_type: "bert",
+        field: "head".to_owned(),
+        value: String::new(),
+    }))
 }

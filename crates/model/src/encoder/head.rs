@@ -1,12 +1,14 @@
 //! Heads of an encoder.
 
 use burn::module::{Module, Param};
-use burn::tensor::Tensor;
 use burn::tensor::backend::Backend as BurnBackend;
+use burn::tensor::{Int, Tensor};
 
-use emberlm_kernels::{Activation, Backend, Precision, ops};
+use emberlm_kernels::{Activation, Backend, HeadLossOptions, Precision, ops};
 
 use super::config::{EncoderConfig, EncoderHeadConfig, PooledActivation};
+use super::pooling::Pooling;
+use crate::dropout::dropout;
 use crate::init::{Initializer, OutputRole};
 use crate::linear::{Linear, LinearConfig};
 use crate::norm::{Norm, NormConfig};
@@ -38,7 +40,7 @@ pub struct MaskedLmHead<B: BurnBackend> {
     activation: Activation,
 }
 
-/// `out(f(dense(x)))` of the first token's state.
+/// `out(dropout(f(dense(x))))` of the first token's state.
 #[derive(Module, Debug)]
 pub struct SequenceClassifier<B: BurnBackend> {
     /// `[d_model, d_model]`.
@@ -47,6 +49,8 @@ pub struct SequenceClassifier<B: BurnBackend> {
     pub out: Linear<B>,
     #[module(skip)]
     activation: PooledActivation,
+    #[module(skip)]
+    dropout: f64,
 }
 
 impl<B: Backend> EncoderHead<B> {
@@ -76,6 +80,7 @@ impl<B: Backend> EncoderHead<B> {
                     dense: layer("dense", d_model),
                     out: layer("out", labels.len()),
                     activation: *activation,
+                    dropout: encoder.settings().dropout,
                 })
             }
             EncoderHeadConfig::Token { labels } => Self::Token(layer("out", labels.len())),
@@ -94,29 +99,91 @@ impl<B: Backend> EncoderHead<B> {
             Self::Pooler(_) | Self::Sequence(_) => None,
         }
     }
+
+    /// The loss of [`Encoder::head_loss_sum`](super::Encoder::head_loss_sum); `tokens` is the token embedding.
+    pub(super) fn loss_sum(
+        &self,
+        states: Tensor<B, 3>,
+        tokens: &TokenTable<B>,
+        targets: Tensor<B, 2, Int>,
+        options: HeadLossOptions,
+    ) -> Option<Tensor<B, 1>> {
+        let [batch, seq, width] = states.dims();
+        let per_token = || states.clone().reshape([batch * seq, width]);
+        let targets = || targets.clone().flatten(0, 1);
+        match self {
+            Self::Pooler(_) => None,
+            Self::MaskedLm(head) => {
+                let hidden = head.hidden(states); // [batch · seq, d_model]
+                let bias = Some(head.bias.val());
+                let precision = Precision::default();
+                Some(tokens.head_loss(hidden, bias, targets(), options, precision))
+            }
+            Self::Sequence(classifier) => {
+                let hidden = classifier.hidden(Pooling::First.forward(states)); // [batch, d_model]
+                Some(loss_of_linear(&classifier.out, hidden, targets(), options))
+            }
+            Self::Token(out) => Some(loss_of_linear(out, per_token(), targets(), options)),
+        }
+    }
+}
+
+/// The cross-entropy of the logits of a linear layer. The bias is an additional input of 1, as in
+/// [`TokenTable::head_loss`].
+fn loss_of_linear<B: Backend>(
+    out: &Linear<B>,
+    hidden: Tensor<B, 2>,
+    targets: Tensor<B, 1, Int>,
+    options: HeadLossOptions,
+) -> Tensor<B, 1> {
+    let weight = out.weight.val().transpose(); // [labels, d_model]
+    let (hidden, weight) = match &out.bias {
+        Some(bias) => {
+            let ones = Tensor::ones([hidden.dims()[0], 1], &hidden.device());
+            let bias = bias.val().unsqueeze_dim(1);
+            (
+                Tensor::cat(vec![hidden, ones], 1),
+                Tensor::cat(vec![weight, bias], 1),
+            )
+        }
+        None => (hidden, weight),
+    };
+    ops::head_loss(hidden, vec![weight], targets, options, Precision::default())
 }
 
 impl<B: Backend> MaskedLmHead<B> {
     /// Maps `[batch, seq, d_model]` to `[batch, seq, vocab_size]`.
     fn forward(&self, states: Tensor<B, 3>, tokens: &TokenTable<B>) -> Tensor<B, 3> {
-        let [batch, seq, width] = states.dims();
-        let hidden = ops::activation(self.activation, self.dense.forward(states, None));
-        let hidden = self.norm.forward(hidden).reshape([batch * seq, width]);
+        let [batch, seq, _] = states.dims();
+        let hidden = self.hidden(states);
         let bias = Some(self.bias.val());
         let logits = tokens.logits(hidden, bias, Precision::default()); // [batch · seq, vocab_size]
         let vocab_size = logits.dims()[1];
         logits.reshape([batch, seq, vocab_size])
+    }
+
+    /// Maps `[batch, seq, d_model]` to the input of the projection, `[batch · seq, d_model]`.
+    fn hidden(&self, states: Tensor<B, 3>) -> Tensor<B, 2> {
+        let [batch, seq, width] = states.dims();
+        let hidden = ops::activation(self.activation, self.dense.forward(states, None));
+        self.norm.forward(hidden).reshape([batch * seq, width])
     }
 }
 
 impl<B: Backend> SequenceClassifier<B> {
     /// Maps the first tokens' states `[texts, d_model]` to `[texts, labels]`.
     pub(super) fn forward(&self, first: Tensor<B, 2>) -> Tensor<B, 2> {
-        let hidden = self.dense.forward(first.unsqueeze(), None);
+        let hidden = self.hidden(first).unsqueeze();
+        self.out.forward(hidden, None).squeeze_dim(0)
+    }
+
+    /// Maps the first tokens' states `[texts, d_model]` to the input of the last layer, `[texts, d_model]`.
+    fn hidden(&self, first: Tensor<B, 2>) -> Tensor<B, 2> {
+        let hidden: Tensor<B, 3> = self.dense.forward(first.unsqueeze(), None);
         let hidden = match self.activation {
             PooledActivation::Tanh => hidden.tanh(),
             PooledActivation::Relu => ops::activation(Activation::Relu, hidden),
         };
-        self.out.forward(hidden, None).squeeze_dim(0)
+        dropout(hidden.squeeze_dim(0), self.dropout)
     }
 }

@@ -3,18 +3,19 @@
 use std::path::{Path, PathBuf};
 
 use burn::tensor::Device;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use emberlm_kernels::Backend;
 
 use super::config::{EncoderConfig, EncoderHeadConfig};
 use super::exchange::{EXCHANGES, EncoderExchange};
+use super::export::difference;
 use super::{Encoder, EncoderSettings};
-use crate::error::{HuggingFaceError, WeightsError};
+use crate::error::{ConfigError, HuggingFaceError, WeightsError};
 use crate::exchange::fields::Fields;
 use crate::hugging_face::{MAX_PARAMETERS_PER_BYTE, open_weights, read_fields};
 use crate::weights::map::Source;
-use crate::weights::{Naming, SafetensorsStore, TensorStore, load, names};
+use crate::weights::{Naming, SafetensorsStore, TensorStore, load, load_present, names};
 
 /// A Hugging Face directory of an encoder whose configuration has been read.
 #[derive(Debug)]
@@ -92,6 +93,63 @@ impl HuggingFaceEncoder {
             path: self.path.clone(),
             source,
         })
+    }
+
+    /// Loads the weights in f32 for `config`, which may have another head and other training settings. Parameters of a
+    /// head that the files lack have their initial values by `seed`; the files' other heads are ignored.
+    ///
+    /// # Errors
+    /// Another setting of `config` differs from the files', or those of [`HuggingFaceEncoder::encoder`].
+    pub fn encoder_as<B: Backend>(
+        &self,
+        config: &EncoderConfig,
+        seed: u64,
+        device: &Device<B>,
+    ) -> Result<Encoder<B>, HuggingFaceError> {
+        const TRAINING: [&str; 4] = ["head", "dropout", "attention_dropout", "init"];
+        let (own, other) = (self.config.settings(), config.settings());
+        if let Some((field, value)) = difference(own, other, &TRAINING) {
+            let rule = format!("must be {value}, as in the weights");
+            let value = json!(other)[&field].to_string();
+            let field = field.into();
+            return Err(ConfigError { field, value, rule }.into());
+        }
+        let exchange = EXCHANGES[self.exchange];
+        let naming = Naming {
+            source: |path: &str| source(exchange, config, path),
+            optional_prefix: exchange.prefix,
+            constant: |_| true,
+            tied: match config.settings().head {
+                Some(EncoderHeadConfig::MaskedLm { .. }) => exchange.heads.tied,
+                _ => &[],
+            },
+        };
+        let is_of_head = |path: &str| path.starts_with("head.");
+        let loaded = self.check_size().and_then(|()| {
+            load_present(
+                config.init::<B>(seed, device),
+                &self.store,
+                naming,
+                is_of_head,
+            )
+        });
+        loaded.map_err(|source| HuggingFaceError::Weights {
+            path: self.path.clone(),
+            source,
+        })
+    }
+
+    /// The head of this model type that predicts masked tokens.
+    pub fn masked_lm_head(&self) -> EncoderHeadConfig {
+        EXCHANGES[self.exchange].masked_lm_head(self.config.settings())
+    }
+
+    /// The head of this model type that predicts the labels of texts.
+    pub fn classifier_head(&self, labels: Vec<String>) -> EncoderHeadConfig {
+        EncoderHeadConfig::Sequence {
+            labels,
+            activation: EXCHANGES[self.exchange].pooled,
+        }
     }
 
     fn loaded<B: Backend>(&self, device: &Device<B>) -> Result<Encoder<B>, WeightsError> {

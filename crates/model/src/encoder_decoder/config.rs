@@ -1,5 +1,6 @@
 //! Configuration of an encoder–decoder: as written, and checked.
 
+use documented::DocumentedFields;
 use emberlm_kernels::{Activation, Reach};
 use serde::{Deserialize, Serialize};
 
@@ -19,10 +20,10 @@ use crate::stack::StackConfig;
 const LARGEST_SIZE: usize = 1 << 24;
 
 /// An encoder–decoder's configuration as written, not yet checked.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
 #[serde(deny_unknown_fields)]
 pub struct EncoderDecoderSettings {
-    /// Number of token ids.
+    /// Number of token ids; in a run's configuration, 0 for as many as the tokenizer and the objective need.
     pub vocab_size: usize,
     /// Width of the residual stream.
     pub d_model: usize,
@@ -42,8 +43,7 @@ pub struct EncoderDecoderSettings {
     pub norm: Norm,
     /// The output projection.
     pub head: Head,
-    /// Probability of dropping an element during training: of embeddings, attention weights, hidden elements, sublayers'
-    /// outputs and final states.
+    /// Probability of dropping an element during training, at every site that T5 has.
     pub dropout: f64,
     /// Factor on the standard deviations of the initial weights.
     pub init_factor: f64,

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::EncoderDecoder;
 use super::config::{EncoderDecoderConfig, EncoderDecoderSettings};
-use super::hugging_face::exchange;
+use super::hugging_face::{KNOWN, exchange};
 use super::t5::{self, EXCHANGES, Exchange};
 use crate::error::HuggingFaceError;
 use crate::exchange::fields::Fields;
@@ -60,7 +60,7 @@ fn described(
     fields.extend(exchange.write(settings));
     let again = exchange.read(&Fields::new(&fields), settings.head.tied)?;
     let again = EncoderDecoderConfig::try_from(again)?;
-    match difference(settings, again.settings()) {
+    match difference(settings, again.settings(), &[]) {
         Some((field, value)) => Err(HuggingFaceError::NotExpressible {
             model_type: exchange.model_type,
             field,
@@ -70,15 +70,42 @@ fn described(
     }
 }
 
-/// The first field of `written` that is not the same in `read`, with its value.
-fn difference(
+/// The first field of `written` that is not the same in `read`, with its value. Fields of `except` are ignored.
+pub(super) fn difference(
     written: &EncoderDecoderSettings,
     read: &EncoderDecoderSettings,
+    except: &[&str],
 ) -> Option<(String, String)> {
     let [written, read] = [written, read].map(|settings| json!(settings));
-    let fields = written.as_object()?;
-    let (field, value) = fields
-        .iter()
-        .find(|(field, value)| read.get(field.as_str()) != Some(*value))?;
+    let mut fields = written.as_object()?.iter();
+    let (field, value) = fields.find(|(field, value)| {
+        !except.contains(&field.as_str()) && read.get(field.as_str()) != Some(*value)
+    })?;
     Some((field.clone(), value.to_string()))
+}
+
+/// The model type that can express a model: `preferred`, or else the first of all types.
+///
+/// # Errors
+/// No type can; the error is that of `preferred`, or of T5.
+pub fn model_type_of(
+    config: &EncoderDecoderConfig,
+    preferred: Option<&str>,
+) -> Result<&'static str, HuggingFaceError> {
+    let preferred = preferred.and_then(exchange);
+    let mut refused = None;
+    for exchange in preferred.into_iter().chain(&KNOWN) {
+        match described(exchange, config, &ExportOptions::default()) {
+            Ok(_) => return Ok(exchange.model_type),
+            Err(error) => {
+                refused.get_or_insert(error);
+            }
+        }
+    }
+    // The table of model types is not empty.
+    Err(refused.unwrap_or_else(|| HuggingFaceError::NotExpressible {
+        model_type: "t5",
+        field: "head".to_owned(),
+        value: String::new(),
+    }))
 }

@@ -3,14 +3,15 @@
 use std::path::{Path, PathBuf};
 
 use burn::tensor::Device;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use emberlm_kernels::Backend;
 
 use super::EncoderDecoder;
 use super::config::EncoderDecoderConfig;
+use super::export::difference;
 use super::t5::{self, EXCHANGES, Exchange};
-use crate::error::{HuggingFaceError, WeightsError};
+use crate::error::{ConfigError, HuggingFaceError, WeightsError};
 use crate::exchange::fields::Fields;
 use crate::hugging_face::{MAX_PARAMETERS_PER_BYTE, open_weights, read_fields};
 use crate::weights::map::Source;
@@ -98,6 +99,25 @@ impl HuggingFaceEncoderDecoder {
         &self,
         device: &Device<B>,
     ) -> Result<EncoderDecoder<B>, HuggingFaceError> {
+        self.model_as(&self.config, device)
+    }
+
+    /// Loads the model in f32 for `config`, which may have other training settings.
+    ///
+    /// # Errors
+    /// Another setting of `config` differs from the files', or those of [`HuggingFaceEncoderDecoder::model`].
+    pub fn model_as<B: Backend>(
+        &self,
+        config: &EncoderDecoderConfig,
+        device: &Device<B>,
+    ) -> Result<EncoderDecoder<B>, HuggingFaceError> {
+        let (own, other) = (self.config.settings(), config.settings());
+        if let Some((field, value)) = difference(own, other, &["dropout", "init_factor"]) {
+            let rule = format!("must be {value}, as in the weights");
+            let value = json!(other)[&field].to_string();
+            let field = field.into();
+            return Err(ConfigError { field, value, rule }.into());
+        }
         let loaded = self.check_size().and_then(|()| {
             let naming = Naming {
                 source: |path: &str| self.source(path),
@@ -108,7 +128,7 @@ impl HuggingFaceEncoderDecoder {
                     false => t5::UNTIED,
                 },
             };
-            load(self.config.blank::<B>(device), &self.store, naming)
+            load(config.blank::<B>(device), &self.store, naming)
         });
         loaded.map_err(|source| HuggingFaceError::Weights {
             path: self.path.clone(),
@@ -127,9 +147,11 @@ impl HuggingFaceEncoderDecoder {
     }
 }
 
+/// Every model type.
+pub(super) static KNOWN: [Exchange; EXCHANGES.len()] = EXCHANGES;
+
 /// The exchange of a model type.
 pub(super) fn exchange(model_type: &str) -> Option<&'static Exchange> {
-    static KNOWN: [Exchange; EXCHANGES.len()] = EXCHANGES;
     KNOWN
         .iter()
         .find(|exchange| exchange.model_type == model_type)

@@ -85,6 +85,42 @@ pub(crate) fn load<B: Backend, M: Module<B>, S: Fn(&str) -> Option<Source>>(
     Loader::new(&module, store, naming).load(module)
 }
 
+/// Loads a module like [`load`], except that a parameter may keep its value if `optional` returns true for its path and
+/// the store has no tensors of its shape. Tensors that belong to no parameter are ignored.
+pub(crate) fn load_present<B: Backend, M: Module<B>, S: Fn(&str) -> Option<Source>>(
+    module: M,
+    store: &dyn TensorStore,
+    naming: Naming<'_, S>,
+    optional: fn(&str) -> bool,
+) -> Result<M, WeightsError> {
+    let loader = Loader::new(&module, store, naming);
+    let mut present = PresentLoader { loader, optional };
+    let module = map_params(module, &mut present);
+    match present.loader.error {
+        Some(error) => Err(error),
+        None => Ok(module),
+    }
+}
+
+struct PresentLoader<'a, S> {
+    loader: Loader<'a, S>,
+    optional: fn(&str) -> bool,
+}
+
+impl<B: Backend, S: Fn(&str) -> Option<Source>> ParamMapper<B> for PresentLoader<'_, S> {
+    fn map<const D: usize>(
+        &mut self,
+        path: &str,
+        id: ParamId,
+        value: Tensor<B, D>,
+    ) -> Tensor<B, D> {
+        match (self.optional)(path) && !self.loader.has(path, &value.dims()) {
+            true => value,
+            false => self.loader.map(path, id, value),
+        }
+    }
+}
+
 /// Loads the parameters of one module.
 pub(super) struct Loader<'a, S> {
     pub(super) store: &'a dyn TensorStore,
@@ -184,6 +220,19 @@ impl<'a, S: Fn(&str) -> Option<Source>> Loader<'a, S> {
             self.unused.remove(&name);
         }
         Ok(values)
+    }
+
+    /// Returns true if the store has all tensors of the parameter at `path`, in its shape.
+    fn has(&self, path: &str, shape: &[usize]) -> bool {
+        let range = self.parts.row_range(path);
+        let Some(source) = (self.naming.source)(range.whole) else {
+            return false;
+        };
+        let mut stored = source.stored(&range.whole_shape(shape)).into_iter();
+        stored.all(|stored| {
+            let name = self.name_in_file(&stored.name);
+            self.store.shape(&name) == Some(&stored.shape()[..])
+        })
     }
 
     /// Resolves optional prefixes and tied names to the name that the store uses.

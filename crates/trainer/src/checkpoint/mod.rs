@@ -15,7 +15,7 @@ pub mod write;
 pub mod writer;
 
 pub use emberlm_checkpoint::{Description, FOLDER, Keep, prune, sweep, write_untrained};
-pub use write::{About, Contents, write};
+pub use write::{About, AboutModel, Contents, write};
 pub use writer::{Writer, Written};
 
 /// A stored checkpoint with the trainer's state.

@@ -1,36 +1,64 @@
 //! The files that the trainer writes into a checkpoint: the model, the optimizer's state and the run's state.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use emberlm_checkpoint::checkpoint::{OPTIMIZER, STATE, TRAINING};
-use emberlm_checkpoint::write::{metadata, save_weights, write_json, write_model};
+use emberlm_checkpoint::checkpoint::{MODEL, OPTIMIZER, STATE, TRAINING};
+use emberlm_checkpoint::write::{metadata, write_json, write_manifest, write_model};
 use emberlm_checkpoint::{CheckpointError, Description, SourceFiles};
-use emberlm_data::Tokenizer;
+use emberlm_data::{ChatTemplateSpec, TOKENIZER_FILE, Tokenizer};
 use emberlm_kernels::Backend;
-use emberlm_model::{Decoder, weights};
+use emberlm_model::hugging_face::{CONFIG_FILE, ExportOptions};
+use emberlm_model::{encoder, encoder_decoder, weights};
+use serde_json::{Map, Value};
 
 use super::State;
 use crate::optimizer::Snapshot;
+use crate::training_model::TrainingModel;
 
 /// The description of a run's model, shared by all its checkpoints.
 #[derive(Debug)]
 pub struct About {
-    /// The model and its tokenizer.
-    pub description: Description,
-    /// The tokenizer, if the description refers to a tokenizer file.
+    /// The model.
+    pub model: AboutModel,
+    /// The tokenizer, if there is one that has to be written.
     pub tokenizer: Option<Tokenizer>,
     /// The files of the Hugging Face directory that the run started from, if any.
     pub source: SourceFiles,
+}
+
+/// The form in which a checkpoint describes its model.
+#[derive(Debug)]
+pub enum AboutModel {
+    /// A decoder, by this project's description.
+    Decoder(Box<Description>),
+    /// An encoder or an encoder–decoder, as a Hugging Face directory.
+    HuggingFace {
+        /// The model type.
+        model_type: &'static str,
+        /// Fields of `config.json` that do not affect the model's output.
+        fields: Map<String, Value>,
+    },
+}
+
+impl AboutModel {
+    /// The chat template of a decoder's training conversations, if any.
+    pub(crate) fn chat_template(&self) -> Option<&ChatTemplateSpec> {
+        match self {
+            Self::Decoder(description) => description.chat_template.as_ref(),
+            Self::HuggingFace { .. } => None,
+        }
+    }
 }
 
 /// The contents of a checkpoint. Tensors are handles, so training can continue while they are written.
 #[derive(Clone)]
 pub struct Contents<B: Backend> {
     /// The weights to use the model with.
-    pub decoder: Decoder<B>,
-    /// The weights that training resumes from, if they differ from `decoder`.
-    pub training: Option<Decoder<B>>,
+    pub model: TrainingModel<B>,
+    /// The weights that training resumes from, if they differ from `model`.
+    pub training: Option<TrainingModel<B>>,
     /// The optimizer's state.
     pub optimizer: Snapshot<B>,
     /// The description of the model.
@@ -50,23 +78,62 @@ pub fn write<B: Backend>(run: &Path, contents: &Contents<B>) -> Result<PathBuf, 
 fn fill<B: Backend>(folder: &Path, contents: &Contents<B>) -> Result<(), CheckpointError> {
     let mut others = vec![OPTIMIZER, STATE];
     if let Some(training) = &contents.training {
-        save_weights(folder, TRAINING, training)?;
+        let tensors = weights::device_tensors(training);
+        weights::save_own(&tensors, metadata(), &folder.join(TRAINING))?;
         others.push(TRAINING);
     }
     let moments = contents.optimizer.tensors();
     weights::save_own(&moments, metadata(), &folder.join(OPTIMIZER))?;
     write_json(&folder.join(STATE), &contents.state)?;
     let About {
-        description,
+        model,
         tokenizer,
         source,
     } = contents.about.as_ref();
-    others.extend(source.write(folder)?);
-    write_model(
-        folder,
-        &contents.decoder,
-        description,
-        tokenizer.as_ref(),
-        &others,
-    )
+    match (model, &contents.model) {
+        (AboutModel::Decoder(description), TrainingModel::Decoder(decoder)) => {
+            others.extend(source.write(folder)?);
+            write_model(folder, decoder, description, tokenizer.as_ref(), &others)
+        }
+        (AboutModel::HuggingFace { model_type, fields }, model) => {
+            others.extend(source.export(folder)?);
+            export(model, model_type, fields, folder)?;
+            others.extend([MODEL, CONFIG_FILE]);
+            if let Some(tokenizer) = tokenizer {
+                let path = folder.join(TOKENIZER_FILE);
+                let json = tokenizer.to_tokenizer_json();
+                fs::write(&path, json).map_err(CheckpointError::file("write", &path))?;
+                others.push(TOKENIZER_FILE);
+            }
+            write_manifest(folder, &others)
+        }
+        (AboutModel::Decoder(_), _) => Err(CheckpointError::Damaged {
+            path: folder.to_owned(),
+            reason: "its model is not the decoder that it describes".to_owned(),
+        }),
+    }
+}
+
+/// Writes a model in the form of a Hugging Face directory.
+fn export<B: Backend>(
+    model: &TrainingModel<B>,
+    model_type: &str,
+    fields: &Map<String, Value>,
+    folder: &Path,
+) -> Result<(), CheckpointError> {
+    let options = ExportOptions {
+        shard_bytes: u64::MAX,
+        fields: fields.clone(),
+        ..ExportOptions::default()
+    };
+    match model {
+        TrainingModel::Encoder(model) => encoder::export(model, model_type, folder, &options)?,
+        TrainingModel::EncoderDecoder(model) => {
+            encoder_decoder::export(model, model_type, folder, &options)?
+        }
+        TrainingModel::Decoder(model) => {
+            emberlm_model::hugging_face::export(model, folder, &options)?
+        }
+    };
+    Ok(())
 }

@@ -7,12 +7,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::TrainError;
 
-/// The training data of a run: one dataset, or several with weights.
+/// The training data of a run: one dataset, or several with weights; or, for objectives on labelled texts and pairs of
+/// texts, files of records.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, DocumentedFields)]
 #[serde(default, deny_unknown_fields)]
 pub struct DataConfig {
-    /// The dataset's directory; empty if `mix` lists several.
+    /// The dataset's directory; empty if `mix` lists several. With objective classify or seq2seq, a file or directory of
+    /// records: .jsonl, .csv, .tsv or .parquet.
     pub dataset: PathBuf,
+    /// Records to evaluate on; by default a tenth of the others is held out.
+    #[serde(skip_serializing_if = "is_empty")]
+    pub validation: PathBuf,
+    /// The tokenizer of records where no model to start from has one: a directory with a tokenizer.json, the file, or a built-in tokenizer's name.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub tokenizer: String,
     /// One of several datasets that are mixed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub mix: Vec<MixedDataset>,
@@ -28,18 +36,30 @@ pub struct MixedDataset {
     pub weight: f64,
 }
 
+fn is_empty(path: &Path) -> bool {
+    path.as_os_str().is_empty()
+}
+
 impl DataConfig {
     /// A configuration with a single dataset.
     pub fn of(dataset: impl Into<PathBuf>) -> Self {
         Self {
             dataset: dataset.into(),
-            mix: Vec::new(),
+            ..Self::default()
         }
     }
 
     /// Returns true if no dataset is set.
     pub fn is_empty(&self) -> bool {
         self.dataset.as_os_str().is_empty() && self.mix.is_empty()
+    }
+
+    /// The directories of the datasets, or the files of records.
+    pub(crate) fn folders(&self) -> Vec<PathBuf> {
+        match self.mix.is_empty() {
+            true => vec![self.dataset.clone()],
+            false => self.mix.iter().map(|mixed| mixed.dataset.clone()).collect(),
+        }
     }
 
     /// Every dataset with its weight.
@@ -90,6 +110,7 @@ mod tests {
         DataConfig {
             dataset: dataset.into(),
             mix: weights.iter().map(mixed).collect(),
+            ..DataConfig::default()
         }
     }
 

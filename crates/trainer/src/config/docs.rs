@@ -3,6 +3,8 @@
 
 use documented::DocumentedFields;
 use emberlm_model::ModelConfig;
+use emberlm_model::encoder::EncoderSettings;
+use emberlm_model::encoder_decoder::EncoderDecoderSettings;
 use serde::Serialize;
 use toml::Value;
 
@@ -12,7 +14,10 @@ use super::sections::{
     CheckpointConfig, EvaluationConfig, LossConfig, NonFiniteConfig, OutliersConfig,
     PrecisionConfig,
 };
-use super::{DataConfig, Group, Groups, MixedDataset, TrainConfig};
+use super::{
+    ClassifyConfig, DataConfig, Group, Groups, MixedDataset, MlmConfig, Seq2SeqConfig,
+    SpanCorruptionConfig, TrainConfig,
+};
 
 /// A table of the configuration, such as `[train.optimizer]` with `kind = "muon"`.
 #[derive(Clone, Copy, Debug)]
@@ -89,11 +94,17 @@ impl SettingsTable {
 }
 
 /// Every table of a run's configuration. Tables nested in `model` are documented by the model's settings.
-pub const TABLES: [SettingsTable; 20] = [
+pub const TABLES: [SettingsTable; 26] = [
     SettingsTable::required::<ModelConfig>("model"),
+    SettingsTable::required::<EncoderSettings>("encoder"),
+    SettingsTable::required::<EncoderDecoderSettings>("encoder_decoder"),
     SettingsTable::new::<DataConfig>("data"),
     SettingsTable::required::<MixedDataset>("data.mix"),
     SettingsTable::new::<TrainConfig>("train"),
+    SettingsTable::kind::<MlmConfig>("train.objective", "mlm"),
+    SettingsTable::kind::<ClassifyConfig>("train.objective", "classify"),
+    SettingsTable::kind::<SpanCorruptionConfig>("train.objective", "span_corruption"),
+    SettingsTable::kind::<Seq2SeqConfig>("train.objective", "seq2seq"),
     SettingsTable::new::<PrecisionConfig>("train.precision"),
     SettingsTable::new::<LossConfig>("train.loss"),
     SettingsTable::kind::<AdamWConfig>("train.optimizer", "adamw"),
@@ -126,6 +137,9 @@ pub fn field_docs(table: &str, kind: Option<&str>, key: &str) -> Option<&'static
 /// The documentation of a table's `kind` setting. `None` for a table without kinds.
 pub fn kind_docs(table: &str) -> Option<&'static str> {
     Some(match table {
+        "train.objective" => {
+            "next_token (decoders), mlm or classify (encoders), span_corruption or seq2seq (encoder–decoders)."
+        }
         "train.optimizer" => "adamw, muon (matrices; AdamW the rest) or lion.",
         "train.schedule" => "constant, cosine, linear, inverse_sqrt or warmup_stable_decay.",
         "train.skip" => {

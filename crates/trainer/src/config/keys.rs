@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 
 use documented::DocumentedFields;
+use emberlm_model::encoder::EncoderSettings;
+use emberlm_model::encoder_decoder::EncoderDecoderSettings;
 use emberlm_model::{ModelConfig, families};
 use emberlm_system::nearest::nearest;
 use toml::{Table, Value};
@@ -13,14 +15,24 @@ use super::sections::{
     CheckpointConfig, EvaluationConfig, LossConfig, NonFiniteConfig, OutliersConfig,
     PrecisionConfig,
 };
-use super::{DataConfig, Group, Groups, MixedDataset, TrainConfig};
+use super::{
+    ClassifyConfig, DataConfig, Group, Groups, MixedDataset, MlmConfig, Seq2SeqConfig,
+    SpanCorruptionConfig, TrainConfig,
+};
 
-/// The settings by table, except the model's nested ones.
-const TABLES: [(&str, &[&str]); 20] = [
+/// The settings by table, except the models' nested ones.
+const TABLES: [(&str, &[&str]); 27] = [
     ("model", ModelConfig::FIELD_NAMES),
+    ("encoder", EncoderSettings::FIELD_NAMES),
+    ("encoder_decoder", EncoderDecoderSettings::FIELD_NAMES),
     ("data", DataConfig::FIELD_NAMES),
     ("data.mix", MixedDataset::FIELD_NAMES),
     ("train", TrainConfig::FIELD_NAMES),
+    ("train.objective", &["kind"]),
+    ("train.objective", MlmConfig::FIELD_NAMES),
+    ("train.objective", ClassifyConfig::FIELD_NAMES),
+    ("train.objective", SpanCorruptionConfig::FIELD_NAMES),
+    ("train.objective", Seq2SeqConfig::FIELD_NAMES),
     ("train.precision", PrecisionConfig::FIELD_NAMES),
     ("train.loss", LossConfig::FIELD_NAMES),
     ("train.optimizer", &["kind"]),

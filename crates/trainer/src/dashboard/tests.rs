@@ -93,7 +93,7 @@ fn notes_are_shown_until_the_first_metrics() {
 
 #[test]
 fn a_hook_metric_has_its_own_tab() {
-    let hooks = HookList::new(vec![Box::new(Bits)], Default::default()).unwrap();
+    let hooks = HookList::new(vec![Box::new(Bits)], Vec::new(), Default::default()).unwrap();
     let loss = built_in().iter().find(|metric| metric.name == "loss");
     let metrics = [loss.unwrap(), &hooks.metrics()[0]];
     let [mut loss, mut bits] = metrics.map(|metric| FigureMetric::new(metric).unwrap());

@@ -10,16 +10,17 @@ use emberlm_kernels::TrainingBackend;
 
 use super::due::DueActions;
 use crate::checkpoint::{About, Contents, Keep, State};
-use crate::data::Validation;
 use crate::engine::{SkippedStep, StepEngine, StepOutcome, StepReport};
 use crate::error::TrainError;
 use crate::events::{Ending, Event, now};
 use crate::hooks::{RunBegin, RunEnd, StepEnd, StepResult};
+use crate::objective::TrainSource;
 use crate::pace::Pace;
 use crate::recorder::Recorder;
 use crate::stop::StopSignal;
 use crate::strategy::Processor;
 use crate::training_model::TrainingModel;
+use crate::validation::Validation;
 
 /// The state of rank 0 other than the engine.
 pub(crate) struct RankZero<B: TrainingBackend> {
@@ -29,8 +30,10 @@ pub(crate) struct RankZero<B: TrainingBackend> {
     pub(crate) about: Arc<About>,
     /// The tokenizer that samples are decoded with.
     pub(crate) tokenizer: Tokenizer,
-    /// The validation splits.
+    /// The validation data.
     pub(crate) validation: Validation,
+    /// The training data, for the positions of a step.
+    pub(crate) source: TrainSource,
     /// The events that a resumed run shows before it continues.
     pub(crate) past: Vec<Event>,
     /// Tokens per sequence.
@@ -223,8 +226,8 @@ impl<B: TrainingBackend> RankZero<B> {
         state: State,
     ) -> Contents<B::InnerBackend> {
         Contents {
-            decoder: engine.decoder(model),
-            training: engine.averages().then(|| model.valid().decoder),
+            model: engine.evaluated(model),
+            training: engine.averages().then(|| model.valid()),
             optimizer: engine.optimizer(),
             about: Arc::clone(&self.about),
             state,

@@ -46,7 +46,7 @@ impl<B: TrainingBackend> RankZero<B> {
         readings.extend(self.recorder.hooks.take_readings());
         let logged = Event::Step {
             step,
-            tokens: sequences * self.seq_len as u64,
+            tokens: self.source.positions(sequences, self.seq_len),
             learnt: metrics.targets,
             loss: metrics.loss,
             perplexity: metrics.loss.exp(),

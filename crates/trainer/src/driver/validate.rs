@@ -18,6 +18,7 @@ use crate::metrics::Figures;
 use crate::sample::sample;
 use crate::strategy::Processor;
 use crate::training_model::TrainingModel;
+use crate::validation::Limits;
 
 impl<B: TrainingBackend> RankZero<B> {
     /// Evaluates and samples. Returns true if the loss is the lowest so far. If a request to stop interrupts
@@ -31,16 +32,16 @@ impl<B: TrainingBackend> RankZero<B> {
     ) -> Result<bool, TrainError> {
         let config = engine.config();
         let step = engine.position().step;
-        let decoder = engine.decoder(model);
+        let evaluated = engine.evaluated(model);
         let mut text = None;
         let tokens = config.evaluation.sample_tokens;
-        if tokens > 0 {
+        if let Some(decoder) = evaluated.decoder().filter(|_| tokens > 0) {
             let tokenizer = &self.tokenizer;
-            let template = self.about.description.chat_template.as_ref();
+            let template = self.about.model.chat_template();
             let begins_with = template.and_then(|template| template.begins_with.as_deref());
             let begins_with = begins_with.and_then(|name| tokenizer.special_id(name));
             text = Some(sample(
-                &decoder,
+                decoder,
                 tokenizer,
                 begins_with,
                 tokens,
@@ -48,10 +49,12 @@ impl<B: TrainingBackend> RankZero<B> {
             )?);
         }
         let mut better = false;
-        let (batch, limit) = (config.evaluation.batch, config.evaluation.token_limit());
-        let found = self
-            .validation
-            .evaluate(&decoder, batch, limit, &self.stop)?;
+        let limits = Limits {
+            batch: config.evaluation.batch,
+            max_tokens: config.evaluation.token_limit(),
+            stop: &self.stop,
+        };
+        let found = self.validation.evaluate(&evaluated, limits)?;
         // A run at its last step is not resumed for an evaluation.
         state.evaluation_due = found.is_break() && step < config.steps;
         let ControlFlow::Continue(found) = found else {
@@ -64,13 +67,17 @@ impl<B: TrainingBackend> RankZero<B> {
             if better {
                 state.best = Some(Best { loss, step });
             }
-            let metrics = self.recorder.hooks.on_evaluation(&EvaluationEnd {
+            let mut metrics = found.metrics;
+            let recorded = self.recorder.hooks.on_evaluation(&EvaluationEnd {
                 step,
                 loss,
                 tokens: found.tokens,
                 datasets: &found.datasets,
                 is_best: better,
             });
+            for (name, value) in recorded.iter() {
+                metrics.insert(name, value);
+            }
             let event = Event::Evaluation {
                 step,
                 loss,

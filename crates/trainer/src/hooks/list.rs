@@ -47,19 +47,22 @@ impl HookContext<'_> {
 }
 
 impl HookList {
-    /// Creates the list. Hooks stop the run through `interrupter`.
+    /// Creates the list. The metrics of the run's objective are declared before those of the hooks. Hooks stop the run
+    /// through `interrupter`.
     ///
     /// # Errors
     /// A metric's name is invalid or declared twice.
     pub(crate) fn new(
         hooks: Vec<Box<dyn Hook>>,
+        of_objective: Vec<Metric>,
         interrupter: Interrupter,
     ) -> Result<Self, TrainError> {
         let mut metrics: Vec<Metric> = Vec::new();
-        for mut metric in hooks.iter().flat_map(|hook| hook.metrics()) {
+        let of_hooks = hooks.iter().flat_map(|hook| hook.metrics());
+        for mut metric in of_objective.into_iter().chain(of_hooks) {
             let twice = metrics.iter().any(|other| other.name == metric.name);
             let refused = match twice {
-                true => Err("two hooks declare it"),
+                true => Err("it is declared twice"),
                 false => metric.check(),
             };
             if let Err(rule) = refused {
@@ -78,7 +81,7 @@ impl HookList {
         })
     }
 
-    /// The metrics declared by the hooks.
+    /// The metrics of the run's objective and of the hooks.
     pub(crate) fn metrics(&self) -> &[Metric] {
         &self.metrics
     }

@@ -62,20 +62,21 @@ impl<B: BurnBackend> Snapshot<B> {
     }
 }
 
-/// The prefix of paths in states of earlier versions.
-const OLD_PREFIX: &str = "decoder.";
+/// The prefix of a decoder's paths in states of earlier versions.
+pub(super) const OLD_PREFIX: &str = "decoder.";
 
 /// Converts a snapshot's tensors into moments. `rule` returns the update rule of a parameter by its path and
-/// dimensions.
+/// dimensions. `prefix` is removed from the tensors' names.
 pub(super) fn restored<B: BurnBackend>(
     rule: impl Fn(&str, usize) -> Rule,
     tensors: impl IntoIterator<Item = (String, HostTensor)>,
+    prefix: &str,
     parts: &Parts,
     device: &Device<B>,
 ) -> Result<HashMap<String, Moments<B>>, String> {
     let mut named = HashMap::new();
     for (name, tensor) in tensors {
-        let own = name.strip_prefix(OLD_PREFIX).unwrap_or(&name).to_owned();
+        let own = name.strip_prefix(prefix).unwrap_or(&name).to_owned();
         if named.insert(own, tensor).is_some() {
             return Err(name);
         }

@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use burn::tensor::Device;
 use emberlm_kernels::TrainingBackend;
-use emberlm_model::{Decoder, count};
+use emberlm_model::{Decoder, DecoderConfig, count};
 
 use super::RunInputs;
 use crate::bench::random_batch;
@@ -33,18 +33,21 @@ const PASSES: u64 = 50;
 /// Duration of the measurement in seconds.
 const ENOUGH: f64 = 0.5;
 
-/// The predicted seconds of a run at `step`; `None` for a run of a few seconds. `decoder` is not changed.
+/// The predicted seconds of a run at `step`; `None` for a run of a few seconds, and for models other
+/// than decoders. `model` is not changed.
 pub(super) fn predict<B: TrainingBackend>(
     train: &TrainConfig,
     inputs: &RunInputs,
-    decoder: &Decoder<B>,
+    model: &TrainingModel<B>,
     step: usize,
     device: &Device<B>,
 ) -> Option<f64> {
+    let (Some(decoder), Some(config)) = (model.decoder(), inputs.model.decoder()) else {
+        return None;
+    };
     let steps = train.steps.saturating_sub(step);
     let sequences = train.step_sequences(1);
-    let sequence_flops =
-        count::flops_per_token(&inputs.model).training as f64 * inputs.seq_len as f64;
+    let sequence_flops = count::flops_per_token(config).training as f64 * inputs.seq_len as f64;
     let measured = match B::is_asynchronous() {
         true => train.micro_batch,
         false => ((PASS / sequence_flops) as usize).clamp(1, train.micro_batch),
@@ -53,7 +56,7 @@ pub(super) fn predict<B: TrainingBackend>(
     if all as f64 * sequence_flops < SHORT_RUN || all < PASSES * measured as u64 {
         return None;
     }
-    let seconds = Seconds::measure(train, inputs, decoder, measured, device);
+    let seconds = Seconds::measure(train, config, inputs.seq_len, decoder, measured, device);
     let evaluation = {
         let tokens = inputs.validation.tokens(train.evaluation.token_limit());
         tokens as f64 / inputs.seq_len as f64 * seconds.sequence / 3.0
@@ -84,7 +87,8 @@ impl Seconds {
     /// updated weights replace gradients and are dropped before the next pass.
     fn measure<B: TrainingBackend>(
         train: &TrainConfig,
-        inputs: &RunInputs,
+        config: &DecoderConfig,
+        seq_len: usize,
         decoder: &Decoder<B>,
         sequences: usize,
         device: &Device<B>,
@@ -93,11 +97,11 @@ impl Seconds {
             micro_batch: sequences,
             ..train.clone()
         };
-        let batch = random_batch(&inputs.model, &train, inputs.seq_len);
+        let batch = random_batch(config, &train, seq_len);
         let batch = to_tensors::<B>(&batch, device);
         let decoder = decoder.clone().with_precision(train.precision.products);
-        let model = TrainingModel { decoder };
-        let mut optimizer = Optimizer::new(&train, model.decoder.parameters());
+        let model = TrainingModel::Decoder(decoder);
+        let mut optimizer = Optimizer::new(&train, model.parameters());
         let mut pass = || Self::pass(&train, &model, &batch, &mut optimizer, device);
         // The first pass allocates memory and the optimizer's state, and GPUs compile their kernels.
         pass();

@@ -1,89 +1,237 @@
-//! The inputs of a run: its datasets, its model's configuration, and the loaders of its batches.
+//! The inputs of a run: its data, its model's configuration, and the loaders of its batches.
 
 use std::sync::Arc;
 
 use burn::tensor::Device;
-use burn::tensor::backend::AutodiffBackend;
-use emberlm_data::{Dataset, Packing, TrainBatches};
-use emberlm_kernels::TrainingBackend;
+use burn::tensor::backend::Backend as BurnBackend;
+use emberlm_data::{ChatTemplateSpec, Dataset, Floor, Packing, Tokenizer};
+use emberlm_kernels::{Precision, TrainingBackend};
 use emberlm_model::{ConfigError, DecoderConfig};
 
-use super::RunStart;
-use crate::config::{RunConfig, TrainConfig};
-use crate::data::{TrainingData, Validation};
+use super::{CheckedModel, RunStart, RunWeights};
+use crate::config::{DataConfig, ObjectiveConfig, RunConfig, RunModel, TrainConfig};
+use crate::data::TrainingData;
 use crate::error::TrainError;
 use crate::file_check::FileCheck;
-use crate::loader::{EvalLoader, Failure, TrainLoader};
+use crate::identity::DataIdentity;
+use crate::loader::{Failure, NoBatches, TrainLoader};
+use crate::objective::{RecordSource, TrainSource, WindowTask};
 use crate::peers::Rank;
 use crate::resume;
+use crate::validation::Validation;
+
+mod encoder;
+mod encoder_decoder;
 
 /// The loaders for Burn's learner.
-pub(super) type Loaders<B> = (
-    Arc<TrainLoader<B>>,
-    Arc<EvalLoader<<B as AutodiffBackend>::InnerBackend>>,
-);
+pub(super) type Loaders<B> = (Arc<TrainLoader<B>>, Arc<NoBatches>);
 
-/// Resolves the model of the configuration, with the dataset's vocabulary size if none is set. Other unset sizes stay
+/// Resolves the decoder of the configuration, with the dataset's vocabulary size if none is set. Other unset sizes stay
 /// unset in `config`.
 ///
 /// # Errors
-/// The vocabulary is smaller than the dataset's, or the model configuration is invalid.
+/// The vocabulary is smaller than the dataset's, the model configuration is invalid, or the model is no decoder.
 pub fn resolve_model(
     config: &mut RunConfig,
     dataset: &Dataset,
 ) -> Result<DecoderConfig, TrainError> {
+    let model = config.model.decoder_mut()?;
     let tokens = dataset.tokenizer().vocab_size();
-    let vocab_size = config.model.vocab_size.get_or_insert(tokens);
+    let vocab_size = model.vocab_size.get_or_insert(tokens);
     if *vocab_size < tokens {
         let rule = format!("must be at least the dataset's {tokens}");
         return Err(ConfigError::new("vocab_size", *vocab_size, rule).into());
     }
-    Ok(DecoderConfig::try_from(config.model.clone())?)
+    Ok(DecoderConfig::try_from(model.clone())?)
+}
+
+/// The size of an epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EpochSize {
+    /// Training tokens, or records.
+    pub size: u64,
+    /// Those of one sequence.
+    pub of_sequence: u64,
+}
+
+/// The size of an epoch of a configuration's data.
+///
+/// # Errors
+/// The data cannot be opened, or the sequences are too long.
+pub fn epoch_size(config: &RunConfig) -> Result<EpochSize, TrainError> {
+    let (data, train) = (&config.data, &config.train);
+    let records = match &train.objective {
+        ObjectiveConfig::Classify(objective) => Some(RecordSource::of_labels(data, objective)?),
+        ObjectiveConfig::Seq2seq(objective) => Some(RecordSource::of_pairs(data, objective)?),
+        _ => None,
+    };
+    if let Some(records) = records {
+        let size = records.train_count() as u64;
+        let of_sequence = 1;
+        return Ok(EpochSize { size, of_sequence });
+    }
+    let seq_len = match &config.model {
+        RunModel::Decoder(model) => train.sequence_tokens(model.seq_len)?,
+        RunModel::Encoder(settings) => {
+            train.sequence_tokens(settings.positions - settings.first_position)?
+        }
+        RunModel::EncoderDecoder(_) => encoder_decoder::source_tokens(train),
+    };
+    Ok(EpochSize {
+        size: TrainingData::open(data)?.train_tokens(),
+        of_sequence: seq_len as u64,
+    })
 }
 
 /// The inputs of a run.
 pub(crate) struct RunInputs {
-    pub(crate) data: TrainingData,
-    pub(crate) model: DecoderConfig,
+    pub(crate) model: CheckedModel,
     /// Tokens per sequence.
     pub(super) seq_len: usize,
-    batches: TrainBatches,
+    pub(super) tokenizer: Tokenizer,
+    pub(super) chat_template: Option<ChatTemplateSpec>,
+    pub(crate) identities: Vec<DataIdentity>,
+    /// The lowest possible validation loss, if known.
+    pub(super) floor: Option<Floor>,
+    pub(super) source: TrainSource,
     pub(super) validation: Validation,
+    /// The training tokens; of records, the number of records.
+    pub(super) size: u64,
     /// Notes on the batches.
     pub(super) notes: Vec<String>,
 }
 
+/// The circumstances of a run that its inputs depend on, other than its configuration.
+pub(super) struct Circumstances<'a, B: BurnBackend> {
+    pub(super) start: &'a RunStart,
+    pub(super) weights: Option<&'a RunWeights<B>>,
+    /// The tokenizer of the weights.
+    pub(super) tokenizer: Option<Tokenizer>,
+}
+
+impl<B: BurnBackend> Circumstances<'_, B> {
+    /// Opens the datasets.
+    fn datasets(&self, config: &DataConfig) -> Result<TrainingData, TrainError> {
+        let data = TrainingData::open(config)?;
+        self.check_resumed(config, data.first().tokenizer(), &data.identities())?;
+        Ok(data)
+    }
+
+    /// Checks that a resumed run has the data of its checkpoint.
+    fn check_resumed(
+        &self,
+        config: &DataConfig,
+        tokenizer: &Tokenizer,
+        identities: &[DataIdentity],
+    ) -> Result<(), TrainError> {
+        match self.start.checkpoint() {
+            Some(checkpoint) => {
+                resume::check_data(checkpoint, tokenizer, identities, &config.folders())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The tokenizer of records: the checkpoint's, the one of the weights, or that of the configuration.
+    fn tokenizer(&self, data: &DataConfig) -> Result<Tokenizer, TrainError> {
+        if let Some(checkpoint) = self.start.checkpoint()
+            && let Some(tokenizer) = checkpoint.tokenizer()?
+        {
+            return Ok(tokenizer);
+        }
+        if let Some(tokenizer) = &self.tokenizer {
+            return Ok(tokenizer.clone());
+        }
+        let choice = &data.tokenizer;
+        if choice.is_empty() {
+            return Err(TrainError::Setting {
+                table: "data",
+                field: "tokenizer",
+                value: "\"\"".to_owned(),
+                rule: "must be set for records, unless the model to start from has a tokenizer"
+                    .to_owned(),
+            });
+        }
+        Ok(Tokenizer::from_choice(&choice.parse()?)?)
+    }
+}
+
 impl RunInputs {
-    /// Opens the datasets and resolves the model.
+    /// Opens the data and resolves the model.
     ///
     /// # Errors
-    /// A dataset cannot be opened, differs from the dataset that the run was started with, or does not fit the model.
-    pub(super) fn open(config: &mut RunConfig, start: &RunStart) -> Result<Self, TrainError> {
-        let data = TrainingData::open(&config.data)?;
-        if let Some(checkpoint) = start.checkpoint() {
-            resume::check_data(checkpoint, &data)?;
-        }
+    /// The data cannot be opened, differs from the data that the run was started with, or does not fit the model; or the
+    /// objective does not support a setting.
+    pub(super) fn open<B: BurnBackend>(
+        config: &mut RunConfig,
+        circumstances: &Circumstances<'_, B>,
+    ) -> Result<Self, TrainError> {
+        use ObjectiveConfig::{Classify, Mlm, NextToken, Seq2seq, SpanCorruption};
+        let (data, train) = (&config.data, &config.train);
+        Ok(match (&mut config.model, &train.objective) {
+            (RunModel::Decoder(_), NextToken(_)) => Self::of_decoder(config, circumstances)?,
+            (RunModel::Encoder(settings), Mlm(objective)) => {
+                encoder::masked(settings, objective, data, train, circumstances)?
+            }
+            (RunModel::Encoder(settings), Classify(objective)) => {
+                encoder::labelled(settings, objective, data, train, circumstances)?
+            }
+            (RunModel::EncoderDecoder(settings), SpanCorruption(objective)) => {
+                encoder_decoder::corrupted(settings, objective, data, train, circumstances)?
+            }
+            (RunModel::EncoderDecoder(settings), Seq2seq(objective)) => {
+                encoder_decoder::pairs(settings, objective, data, train, circumstances)?
+            }
+            (model, objective) => return Err(objective.not_of(model)),
+        })
+    }
+
+    fn of_decoder<B: BurnBackend>(
+        config: &mut RunConfig,
+        circumstances: &Circumstances<'_, B>,
+    ) -> Result<Self, TrainError> {
+        let data = circumstances.datasets(&config.data)?;
         let model = resolve_model(config, data.first())?;
         let train = &config.train;
         let seq_len = train.sequence_tokens(model.seq_len())?;
         if train.documents == Packing::Isolated {
             model.check_documents()?;
         }
-        let (batches, notes) = data.batches(train.seed, seq_len, train.documents)?;
-        let validation = data.validation(seq_len, train.documents)?;
+        let model = CheckedModel::Decoder(Box::new(model));
+        Self::of_windows(&data, train, model, seq_len, seq_len, WindowTask::NextToken)
+    }
+
+    /// The inputs of a task on windows of `window` tokens, which become sequences of `seq_len` positions.
+    fn of_windows(
+        data: &TrainingData,
+        train: &TrainConfig,
+        model: CheckedModel,
+        window: usize,
+        seq_len: usize,
+        task: WindowTask,
+    ) -> Result<Self, TrainError> {
+        let (batches, notes) = data.batches(train.seed, window, train.documents)?;
+        let floor = match task {
+            WindowTask::NextToken => data.floor(),
+            WindowTask::MaskedLm(_) | WindowTask::SpanCorruption(_) => None,
+        };
         Ok(Self {
-            data,
             model,
             seq_len,
-            batches,
-            validation,
+            tokenizer: data.first().tokenizer().clone(),
+            chat_template: data.chat_template().cloned(),
+            identities: data.identities(),
+            floor,
+            validation: Validation::of_datasets(data, window, train.documents, &task)?,
+            source: TrainSource::Windows { batches, task },
+            size: data.train_tokens(),
             notes,
         })
     }
 
     /// Starts the verification of files without block hashes.
     pub(super) fn check_files(&self) -> FileCheck {
-        FileCheck::start(self.batches.splits().chain(self.validation.splits()))
+        FileCheck::start(self.source.splits().chain(self.validation.splits()))
     }
 
     /// The loaders of a rank, for a run at `step`.
@@ -97,7 +245,7 @@ impl RunInputs {
     ) -> Loaders<B> {
         let step_sequences = train.step_sequences(rank.world_size());
         let train_loader = TrainLoader::<B> {
-            batches: self.batches.clone(),
+            source: self.source.clone(),
             first_window: step as u64 * step_sequences,
             micro_batch: train.micro_batch,
             rank,
@@ -106,13 +254,71 @@ impl RunInputs {
             device: device.clone(),
             failure: failure.clone(),
         };
-        let eval_loader = EvalLoader::<B::InnerBackend> {
-            windows: self.validation.first().clone(),
-            batch: train.evaluation.batch,
-            max_tokens: train.evaluation.token_limit(),
-            device: device.clone(),
-            failure: failure.clone(),
-        };
-        (Arc::new(train_loader), Arc::new(eval_loader))
+        (Arc::new(train_loader), Arc::new(NoBatches))
     }
+}
+
+/// Refuses settings that only decoders support.
+fn check_supported(train: &TrainConfig) -> Result<(), TrainError> {
+    let refuse = |table, field, value: String, rule: String| {
+        Err(TrainError::Setting {
+            table,
+            field,
+            value,
+            rule,
+        })
+    };
+    let objective = train.objective.kind();
+    if train.documents != Packing::Stream {
+        let rule = format!("must be stream with objective = {objective}");
+        return refuse("train", "documents", train.documents.to_string(), rule);
+    }
+    let products = train.precision.products;
+    if products != Precision::F32 {
+        let rule = format!("must be f32 with objective = {objective}");
+        return refuse(
+            "train.precision",
+            "products",
+            products.name().to_owned(),
+            rule,
+        );
+    }
+    let is_of_pairs = matches!(
+        train.objective,
+        ObjectiveConfig::Seq2seq(_) | ObjectiveConfig::SpanCorruption(_)
+    );
+    if train.recompute && is_of_pairs {
+        let rule = format!("must be false with objective = {objective}");
+        return refuse("train", "recompute", "true".to_owned(), rule);
+    }
+    Ok(())
+}
+
+/// The number of token ids of a model: `set`, or `needed` if that is 0.
+///
+/// # Errors
+/// `set` is less than the tokenizer's ids.
+fn vocabulary(set: usize, needed: usize, tokenizer: &Tokenizer) -> Result<usize, TrainError> {
+    let tokens = tokenizer.vocab_size();
+    match set {
+        0 => Ok(needed),
+        set if set < tokens => {
+            let rule = format!("must be at least the tokenizer's {tokens}");
+            Err(ConfigError::new("vocab_size", set, rule).into())
+        }
+        set => Ok(set),
+    }
+}
+
+/// A note on texts that were cut off.
+fn truncation_note(
+    truncated: usize,
+    train: usize,
+    validation: usize,
+    limit: usize,
+) -> Option<String> {
+    (truncated > 0).then(|| {
+        let count = train + validation;
+        format!("{truncated} of {count} texts were truncated to {limit} tokens")
+    })
 }

@@ -2,12 +2,12 @@
 
 use burn::tensor::Device;
 use emberlm_kernels::TrainingBackend;
-use emberlm_model::count;
 use emberlm_system::digits::grouped;
 
 use super::{RunInputs, duration};
 use crate::config::TrainConfig;
 use crate::initial_state::InitialState;
+use crate::objective::TrainSource;
 use crate::{epochs, fit, memory};
 
 /// Formats parameters, device, tokens per step and epochs, the predicted duration unless it is a few seconds, and on
@@ -19,27 +19,34 @@ pub(super) fn line<B: TrainingBackend>(
     world_size: usize,
     device: &Device<B>,
 ) -> String {
-    let parameters = grouped(count::parameters(&inputs.model).total as u64);
-    let step_tokens = train.step_sequences(world_size) * inputs.seq_len as u64;
-    let tokens = inputs.data.train_tokens();
-    let epochs = epochs::epochs(train.steps, tokens, step_tokens);
+    let parameters = grouped(inputs.model.parameters());
+    let is_of_records = matches!(inputs.source, TrainSource::Records(_));
+    // Records are counted, not their tokens.
+    let (length, unit) = match is_of_records {
+        true => (1, "texts"),
+        false => (inputs.seq_len as u64, "tokens"),
+    };
+    let of_step = train.step_sequences(world_size) * length;
+    let epochs = epochs::epochs(train.steps, inputs.size, of_step);
     let micro_batches = match train.accumulation {
         1 => String::new(),
         count => format!("{count} × "),
     };
+    let sequences = match is_of_records {
+        true => train.micro_batch.to_string(),
+        false => format!("{} × {length}", train.micro_batch),
+    };
     let mut line = format!(
-        "training {parameters} parameters on {}: {} steps of {micro_batches}{} × {} = {} tokens, {epochs:.1} epochs of {} tokens",
+        "training {parameters} parameters on {}: {} steps of {micro_batches}{sequences} = {} {unit}, {epochs:.1} epochs of {} {unit}",
         initial.state.backend,
         grouped(train.steps as u64),
-        train.micro_batch,
-        inputs.seq_len,
-        grouped(step_tokens),
-        grouped(tokens),
+        grouped(of_step),
+        grouped(inputs.size),
     );
     // Before the measurement, whose memory the process keeps.
     let memory = predicted_mib::<B>(train, inputs, device);
     let step = initial.state.step;
-    if let Some(seconds) = duration::predict(train, inputs, &initial.decoder, step, device) {
+    if let Some(seconds) = duration::predict(train, inputs, &initial.model, step, device) {
         let left = if step > 0 { " left" } else { "" };
         line += &format!("; about {}{left}", hours(seconds));
     }
@@ -59,7 +66,7 @@ fn predicted_mib<B: TrainingBackend>(
         return None;
     }
     let program = memory::resident().unwrap_or(0);
-    let prediction = fit::predict(&inputs.model, train, program).ok()?;
+    let prediction = fit::predict(inputs.model.decoder()?, train, program).ok()?;
     Some(prediction.total >> 20)
 }
 

@@ -11,6 +11,10 @@ fn set(settings: &[&str]) -> Result<RunConfig, String> {
     layered(base, None, &settings).map_err(|error| error.to_string())
 }
 
+fn decoder(config: &RunConfig) -> &emberlm_model::ModelConfig {
+    config.model.decoder().expect("a decoder")
+}
+
 #[test]
 fn settings_reach_every_depth() {
     let config = set(&[
@@ -20,21 +24,22 @@ fn settings_reach_every_depth() {
         "data.dataset=my data",
     ])
     .expect("legal");
-    assert_eq!(config.model.d_model, 256);
+    assert_eq!(decoder(&config).d_model, 256);
     assert_eq!(config.train.schedule.learning_rate(), 1.0);
     assert_eq!(config.data.dataset, Path::new("my data"));
     let expected = emberlm_model::config::Norm::Layer {
         bias: false,
         epsilon: 1e-6,
     };
-    assert_eq!(config.model.norm, expected);
+    assert_eq!(decoder(&config).norm, expected);
 }
 
 #[test]
 fn windows_are_set_by_one_key_or_by_keys_of_earlier_versions() {
     use emberlm_model::config::{AttentionKind, Window};
 
-    let window = |settings: &[&str]| match set(settings).expect("legal").model.attention {
+    let window = |settings: &[&str]| match decoder(&set(settings).expect("legal")).attention.clone()
+    {
         AttentionKind::Softmax { window, .. } => window,
         AttentionKind::Linear { .. } => None,
     };
@@ -64,9 +69,12 @@ fn windows_are_set_by_one_key_or_by_keys_of_earlier_versions() {
 fn a_new_kind_replaces_the_old_one() {
     let config = set(&[r#"model.norm={ kind = "rms", epsilon = 1e-5 }"#]).expect("legal");
     let expected = emberlm_model::config::Norm::Rms { epsilon: 1e-5 };
-    assert_eq!(config.model.norm, expected);
+    assert_eq!(decoder(&config).norm, expected);
     let config = set(&["model.position.kind=none"]).expect("legal");
-    assert_eq!(config.model.position, emberlm_model::config::Position::None);
+    assert_eq!(
+        decoder(&config).position,
+        emberlm_model::config::Position::None
+    );
 }
 
 #[test]
@@ -125,8 +133,8 @@ fn counts_may_be_written_with_an_exponent() {
     ]);
     let config = config.expect("legal");
     assert_eq!(config.train.steps, 10_000);
-    assert_eq!(config.model.vocab_size, Some(500));
-    assert_eq!(config.model.head.soft_cap, Some(30.0));
+    assert_eq!(decoder(&config).vocab_size, Some(500));
+    assert_eq!(decoder(&config).head.soft_cap, Some(30.0));
 }
 
 #[test]

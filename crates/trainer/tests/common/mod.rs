@@ -26,10 +26,16 @@ pub struct TestFolder {
 /// would wait for a lock of Burn that the first one holds. Counters are also global to the process.
 static ALONE: Mutex<()> = Mutex::new(());
 
+/// Waits until no other test of the process trains.
+#[allow(dead_code)] // Not every test has need of it.
+pub fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl TestFolder {
     /// Creates the dataset with `rare` occurrences of `Z`, spread over the training split.
     pub fn new(rare: usize) -> Self {
-        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let alone = alone();
         let folder = tempfile::tempdir().unwrap();
         let lines = (0..400).map(|i| format!("{i} and {} make {}\n", i + 1, 2 * i + 1));
         let mut text = lines.collect::<String>().into_bytes();
@@ -73,7 +79,7 @@ impl TestFolder {
         model.head.tied = false;
         model.feed_forward.width = Some(24);
         RunConfig {
-            model,
+            model: model.into(),
             data: DataConfig::of(self.path("data")),
             train: TrainConfig {
                 steps: 24,
@@ -100,6 +106,7 @@ pub fn options(interrupter: Interrupter) -> RunOptions {
         renderer: Renderer::Plain,
         tensorboard: false,
         source: SourceFiles::default(),
+        tokenizer: None,
         say: |_| {},
         interrupter,
         hooks: Vec::new(),

@@ -25,9 +25,7 @@ use crate::progress;
 pub fn run(args: GenerateArgs) -> Result<(), CliError> {
     refuse_unsupported(&args)?;
     let backend = args.backend.choose()?;
-    let sign = progress::loading(&args.model);
-    let model = EncoderDecoderModel::open(&args.model)?;
-    drop(sign);
+    let model = crate::model::open_encoder_decoder(&args.model)?;
     let source = source(&args, &model)?;
     if !args.stop.is_empty() {
         super::choice::with_text(model.tokenizer(), &args.model)?;

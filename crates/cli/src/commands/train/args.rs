@@ -8,6 +8,7 @@ use emberlm_data::Packing;
 use emberlm_kernels::Precision;
 use emberlm_trainer::{Renderer, TrainConfig};
 
+use super::start::ObjectiveName;
 use crate::backend::BackendArg;
 use crate::console;
 use crate::examples;
@@ -20,10 +21,16 @@ use emberlm_trainer::presets;
 #[derive(Debug, Args)]
 #[command(after_help = examples::TRAIN)]
 pub struct TrainArgs {
-    /// The dataset's folder, made by `emberlm prepare`; several are mixed by weight (default 1 each) [default: the
-    /// built-in tales]
+    /// The dataset's folder, made by `emberlm prepare`; several are mixed by weight (default 1 each). A file of records
+    /// for the objectives classify and seq2seq [default: the built-in tales]
     #[arg(long, value_name = "DATASET[=WEIGHT]", num_args = 1.., help_heading = "Data")]
     pub data: Vec<PathBuf>,
+    /// The training objective [default: next-token, or that of the model of --from]
+    #[arg(long, value_enum, conflicts_with = "resume", help_heading = "Model")]
+    pub objective: Option<ObjectiveName>,
+    /// Labelled texts or pairs of texts to evaluate on; by default a tenth of --data is held out (data.validation)
+    #[arg(long, value_name = "FILE", help_heading = "Data")]
+    pub validation: Option<PathBuf>,
     /// A model with its training settings; `emberlm info` lists them
     #[arg(long, value_name = "NAME", default_value = presets::DEFAULT, help_heading = "Model")]
     pub preset: String,

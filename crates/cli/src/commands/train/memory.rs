@@ -15,6 +15,10 @@ use crate::output::{Align, Table, size};
 /// # Errors
 /// Returns an error if the run does not fit or the data cannot be opened.
 pub fn check(config: &RunConfig, guard: MemoryGuard) -> Result<(), CliError> {
+    if config.model.as_decoder().is_none() {
+        // The memory of other models is not predicted.
+        return Ok(());
+    }
     let mut config = config.clone();
     let data = TrainingData::open(&config.data)?;
     let Ok(model) = run::resolve_model(&mut config, data.first()) else {

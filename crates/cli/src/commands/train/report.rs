@@ -1,5 +1,6 @@
 //! Output at the end of a run.
 
+use emberlm_checkpoint::ModelKind;
 use emberlm_trainer::events;
 use emberlm_trainer::{Divergence, RunResult};
 
@@ -7,8 +8,8 @@ use crate::console;
 use crate::error::{CliError, warn};
 use crate::output::print;
 
-/// Prints the result and the suggested next commands.
-pub fn report(result: &RunResult) -> Result<(), CliError> {
+/// Prints the result and the suggested next commands. `classifies` is true if the objective was to predict labels.
+pub fn report(result: &RunResult, classifies: bool) -> Result<(), CliError> {
     let mut text = String::new();
     let run = result.run.display();
     let state = &result.state;
@@ -19,7 +20,8 @@ pub fn report(result: &RunResult) -> Result<(), CliError> {
         console::note(format_args!("{} steps were skipped.", state.watch.total()));
     }
     if let Some(loss) = state.validation_loss {
-        text += &format!("Validation loss  {loss:.4} nats per token\n");
+        let unit = if classifies { "text" } else { "token" };
+        text += &format!("Validation loss  {loss:.4} nats per {unit}\n");
         if let Some(floor) = &result.floor {
             let (nats, source) = (floor.nats_per_token, &floor.source);
             text += &format!("Floor            {nats:.4} nats per token: {source}\n");
@@ -31,7 +33,16 @@ pub fn report(result: &RunResult) -> Result<(), CliError> {
     text += &format!("Run              {run}\n");
     if result.checkpoint.is_some() {
         let program = program();
-        text += &format!("To generate      {program} generate {run}\n");
+        text += &match ModelKind::of(&result.run) {
+            ModelKind::Decoder => format!("To generate      {program} generate {run}\n"),
+            ModelKind::Encoder if classifies => {
+                format!("To classify      {program} classify {run} FILE\n")
+            }
+            ModelKind::Encoder => format!("To embed texts   {program} embed {run} FILE\n"),
+            ModelKind::EncoderDecoder => {
+                format!("To generate      {program} generate {run} --prompt TEXT\n")
+            }
+        };
         if result.interrupted {
             text += &format!("To resume        {program} train --resume {run}\n");
         }

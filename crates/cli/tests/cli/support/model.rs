@@ -9,7 +9,7 @@ use emberlm_data::{Manifest, Packing};
 use emberlm_model::{DecoderConfig, ModelConfig, Parameters, families};
 use emberlm_tokenizer::TokenizerSpec;
 use emberlm_trainer::TrainConfig;
-use emberlm_trainer::checkpoint::{self, About, Contents, Description, State};
+use emberlm_trainer::checkpoint::{self, About, AboutModel, Contents, Description, State};
 use emberlm_trainer::optimizer::Optimizer;
 
 use serde_json::{Map, Value, json};
@@ -50,13 +50,13 @@ pub fn write_run(
     let config = DecoderConfig::try_from(model.clone()).unwrap();
     // Only the specification, since none of these tokenizers has a file.
     let about = Arc::new(About {
-        description,
+        model: AboutModel::Decoder(Box::new(description)),
         tokenizer: None,
         source: SourceFiles::default(),
     });
     for &step in steps {
         let contents = Contents {
-            decoder: config.init::<Cpu>(step as u64, &Default::default()),
+            model: config.init::<Cpu>(step as u64, &Default::default()).into(),
             training: None,
             optimizer: Optimizer::new(&TrainConfig::default(), Parameters::default()).snapshot(),
             about: Arc::clone(&about),

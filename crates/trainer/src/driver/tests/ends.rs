@@ -83,7 +83,7 @@ fn a_stopped_run_resumes_identically() {
     let stopped = train_with::<Autodiff<Flex>>(
         config.clone(),
         RunStart::New(place.path("due")),
-        Some(with_nan_embedding(&place, &config)),
+        Some(with_nan_embedding(&place, &config).into()),
         options(interrupter),
         Default::default(),
         engine,

@@ -98,7 +98,7 @@ where
     train_with::<Autodiff<I>>(
         config.clone(),
         RunStart::New(place.path(out)),
-        Some(weights),
+        Some(weights.into()),
         options(Interrupter::new()),
         Default::default(),
         engine,

@@ -133,7 +133,7 @@ fn steps(
     let model = resolve_model(&mut config.clone(), &place.dataset()).unwrap();
     let decoder = model.init::<Training>(1, &device);
     let optimizer = Optimizer::new(&config.train, decoder.parameters());
-    let mut training = TrainingModel { decoder };
+    let mut training = TrainingModel::Decoder(decoder);
     let mut engine = StepEngine::<Training>::new(
         config.train.clone(),
         ReadPolicy::EveryStep,
@@ -150,6 +150,8 @@ fn steps(
                 ids: whole.tokens.ids.clone().narrow(0, number, 1),
                 documents: None,
             },
+            segments: None,
+            padding: None,
             targets: whole.targets.clone().narrow(0, number, 1),
             learnt: 16,
         };
@@ -161,7 +163,7 @@ fn steps(
             other => panic!("{other:?}"),
         }
     }
-    let named = emberlm_model::weights::named_tensors(&training.decoder);
+    let named = emberlm_model::weights::named_tensors(&training);
     let weights = named
         .into_iter()
         .map(|(name, tensor)| (name, tensor.values));
@@ -172,7 +174,7 @@ fn steps(
 fn two_ranks_match_one_process() {
     let place = TestFolder::new(0);
     let mut config = place.config();
-    config.model.dropout = 0.1;
+    config.model.decoder_mut().unwrap().dropout = 0.1;
     config.train.micro_batch = 2;
     let one = steps(&place, &config, Arc::new(SingleProcess), |_| true);
     let turn = Arc::new(Turn::default());

@@ -1,0 +1,189 @@
+//! The model that a run starts from, of any kind.
+
+use std::path::Path;
+
+use burn::tensor::Device;
+use emberlm_checkpoint::{
+    EncoderDecoderModel, EncoderModel, Model, ModelError, ModelKind, SourceFiles,
+};
+use emberlm_data::{Dataset, Tokenizer};
+use emberlm_kernels::Backend;
+use emberlm_model::encoder::EncoderHeadConfig;
+use emberlm_trainer::config::{
+    ClassifyConfig, MlmConfig, NextTokenConfig, ObjectiveConfig, Seq2SeqConfig,
+    SpanCorruptionConfig,
+};
+use emberlm_trainer::{RunConfig, RunWeights, presets};
+
+use crate::error::CliError;
+use crate::model;
+
+/// The model that a run starts from.
+pub enum StartModel {
+    Decoder(Box<Model>),
+    Encoder(Box<EncoderModel>),
+    EncoderDecoder(Box<EncoderDecoderModel>),
+}
+
+/// The name of an objective on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum ObjectiveName {
+    /// A decoder predicts each token from those before it
+    NextToken,
+    /// An encoder predicts masked tokens
+    Mlm,
+    /// An encoder predicts the label of a text
+    Classify,
+    /// An encoder–decoder predicts removed spans
+    SpanCorruption,
+    /// An encoder–decoder predicts a target text from a source text
+    Seq2seq,
+}
+
+impl ObjectiveName {
+    /// The objective with its default settings.
+    pub fn config(self) -> ObjectiveConfig {
+        match self {
+            Self::NextToken => ObjectiveConfig::NextToken(NextTokenConfig::default()),
+            Self::Mlm => ObjectiveConfig::Mlm(MlmConfig::default()),
+            Self::Classify => ObjectiveConfig::Classify(ClassifyConfig::default()),
+            Self::SpanCorruption => {
+                ObjectiveConfig::SpanCorruption(SpanCorruptionConfig::default())
+            }
+            Self::Seq2seq => ObjectiveConfig::Seq2seq(Seq2SeqConfig::default()),
+        }
+    }
+
+    /// The preset of a small model for the objective.
+    pub fn preset(self) -> &'static str {
+        match self {
+            Self::NextToken => presets::DEFAULT,
+            Self::Mlm | Self::Classify => "bert-nano",
+            Self::SpanCorruption | Self::Seq2seq => "t5-nano",
+        }
+    }
+}
+
+impl StartModel {
+    /// Opens the model at `path`.
+    ///
+    /// # Errors
+    /// There is no model, a file is damaged, or the weights are quantized.
+    pub fn open(path: &Path) -> Result<Self, CliError> {
+        Ok(match ModelKind::of(path) {
+            ModelKind::Decoder => Self::Decoder(Box::new(model::open_to_train(path)?)),
+            ModelKind::Encoder => Self::Encoder(Box::new(model::open_encoder(path)?)),
+            ModelKind::EncoderDecoder => {
+                Self::EncoderDecoder(Box::new(model::open_encoder_decoder(path)?))
+            }
+        })
+    }
+
+    /// The default configuration for fine-tuning with an objective, by default the one that the model was made for, on so
+    /// many records.
+    pub fn fine_tuning(
+        &self,
+        from: &Path,
+        objective: Option<ObjectiveName>,
+        records: Option<usize>,
+    ) -> RunConfig {
+        match self {
+            Self::Decoder(model) => {
+                let mut config = presets::fine_tuning(model.config(), from);
+                if let Some(objective) = objective {
+                    config.train.objective = objective.config();
+                }
+                config
+            }
+            Self::Encoder(model) => {
+                let settings = model.config().settings();
+                let default = match settings.head {
+                    Some(EncoderHeadConfig::Sequence { .. }) => ObjectiveName::Classify,
+                    _ => ObjectiveName::Mlm,
+                };
+                let objective = objective.unwrap_or(default).config();
+                presets::fine_tuning_encoder(settings, from, objective, records)
+            }
+            Self::EncoderDecoder(model) => {
+                let settings = model.config().settings();
+                let objective = objective.unwrap_or(ObjectiveName::Seq2seq).config();
+                presets::fine_tuning_encoder_decoder(settings, from, objective, records)
+            }
+        }
+    }
+
+    /// The decoder; `None` for another model.
+    pub fn decoder(&self) -> Option<&Model> {
+        match self {
+            Self::Decoder(model) => Some(model),
+            Self::Encoder(_) | Self::EncoderDecoder(_) => None,
+        }
+    }
+
+    /// The model's files that checkpoints keep.
+    ///
+    /// # Errors
+    /// A file exists but cannot be read.
+    pub fn source_files(&self) -> Result<SourceFiles, CliError> {
+        Ok(match self {
+            Self::Decoder(model) => model.source_files()?,
+            Self::Encoder(model) => SourceFiles::of_hugging_face(model.hugging_face().path())?,
+            Self::EncoderDecoder(model) => {
+                SourceFiles::of_hugging_face(model.hugging_face().path())?
+            }
+        })
+    }
+
+    /// The tokenizer of records; `None` for a decoder.
+    pub fn tokenizer(&self) -> Option<Tokenizer> {
+        match self {
+            Self::Decoder(_) => None,
+            Self::Encoder(model) => model.tokenizer().cloned(),
+            Self::EncoderDecoder(model) => model.tokenizer().cloned(),
+        }
+    }
+
+    /// Checks that the model and a dataset agree on the meaning of token ids.
+    ///
+    /// # Errors
+    /// The dataset has another tokenizer, or ids outside of the model's vocabulary.
+    pub fn check_dataset(&self, dataset: &Dataset) -> Result<(), CliError> {
+        let path = match self {
+            Self::Decoder(model) => return Ok(model.check_dataset(dataset)?),
+            Self::Encoder(model) => model.hugging_face().path(),
+            Self::EncoderDecoder(model) => model.hugging_face().path(),
+        };
+        match self.tokenizer() {
+            Some(of_model) if !agree(&of_model, dataset.tokenizer()) => {
+                Err(ModelError::OtherTokenizer {
+                    dataset: dataset.folder().to_owned(),
+                    of_dataset: Box::new(dataset.manifest().tokenizer.clone()),
+                    model: path.to_owned(),
+                    of_model: Box::new(of_model.spec()),
+                }
+                .into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The weights that training begins with.
+    ///
+    /// # Errors
+    /// A decoder's weights cannot be read.
+    pub fn weights<B: Backend>(self, device: &Device<B>) -> Result<RunWeights<B>, CliError> {
+        Ok(match self {
+            Self::Decoder(model) => model.decoder::<B>(device)?.into(),
+            Self::Encoder(model) => RunWeights::Encoder(Box::new(model.into_hugging_face())),
+            Self::EncoderDecoder(model) => {
+                RunWeights::EncoderDecoder(Box::new(model.into_hugging_face()))
+            }
+        })
+    }
+}
+
+/// Returns true if two tokenizers are the same. A model's directory has the file of a built-in one.
+fn agree(of_model: &Tokenizer, of_dataset: &Tokenizer) -> bool {
+    of_model.agrees_with(of_dataset)
+        || of_model.to_tokenizer_json() == of_dataset.to_tokenizer_json()
+}

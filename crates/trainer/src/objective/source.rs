@@ -1,0 +1,107 @@
+//! The batches of a run: a function of the number of their first sequence.
+
+use std::sync::Arc;
+
+use emberlm_data::{Batch, DataError, TokenSplit, TrainBatches};
+
+use super::{HostBatch, MaskedLm, RecordSet, SpanCorruption};
+
+/// The task that a model solves on a window of tokens.
+#[derive(Clone)]
+pub(crate) enum WindowTask {
+    /// To predict each next token.
+    NextToken,
+    /// To predict masked tokens.
+    MaskedLm(Arc<MaskedLm>),
+    /// To predict removed spans.
+    SpanCorruption(Arc<SpanCorruption>),
+}
+
+impl WindowTask {
+    /// The batch of windows of which the first has the number `first`. `None` if the task cannot use windows of this
+    /// length.
+    pub(crate) fn batch(&self, batch: Batch, first: u64) -> Option<HostBatch> {
+        match self {
+            Self::NextToken => Some(batch.into()),
+            Self::MaskedLm(task) => Some(task.batch(&batch, first)),
+            Self::SpanCorruption(task) => task.batch(&batch, first),
+        }
+    }
+
+    /// The same task with other random numbers, for the validation split.
+    pub(crate) fn for_validation(&self) -> Self {
+        match self {
+            Self::NextToken => Self::NextToken,
+            Self::MaskedLm(task) => Self::MaskedLm(Arc::new(task.for_validation())),
+            Self::SpanCorruption(task) => Self::SpanCorruption(Arc::new(task.for_validation())),
+        }
+    }
+}
+
+/// The training batches of a run.
+#[derive(Clone)]
+pub(crate) enum TrainSource {
+    /// Windows of datasets of tokens.
+    Windows {
+        batches: TrainBatches,
+        task: WindowTask,
+    },
+    /// Labelled texts, or pairs of texts.
+    Records(RecordSet),
+}
+
+/// An endless iterator over batches on the host.
+pub(crate) type HostBatches<'a> = Box<dyn Iterator<Item = Result<HostBatch, DataError>> + 'a>;
+
+impl TrainSource {
+    /// Windows whose next tokens are predicted.
+    pub(crate) fn next_token(batches: TrainBatches) -> Self {
+        Self::Windows {
+            batches,
+            task: WindowTask::NextToken,
+        }
+    }
+
+    /// An endless iterator over batches of `count` sequences. The first batch begins at the sequence number `first`, and
+    /// each begins `stride` sequences after the one before. `workers` threads read windows ahead.
+    pub(crate) fn batches(
+        &self,
+        first: u64,
+        count: usize,
+        stride: usize,
+        workers: usize,
+    ) -> HostBatches<'_> {
+        let numbers = (0u64..).map(move |at| first.wrapping_add(at.wrapping_mul(stride as u64)));
+        match self {
+            Self::Windows { batches, task } => {
+                let made = batches.ahead(first, count, stride, workers);
+                let batch = |(batch, number): (Result<Batch, DataError>, u64)| match batch {
+                    Ok(batch) => task.batch(batch, number).map(Ok),
+                    Err(error) => Some(Err(error)),
+                };
+                Box::new(made.zip(numbers).map_while(batch))
+            }
+            Self::Records(records) => {
+                Box::new(numbers.map(move |number| Ok(records.batch(number, count))))
+            }
+        }
+    }
+
+    /// The splits of the datasets of tokens.
+    pub(crate) fn splits(&self) -> impl Iterator<Item = &TokenSplit> {
+        let batches = match self {
+            Self::Windows { batches, .. } => Some(batches),
+            Self::Records(_) => None,
+        };
+        batches.into_iter().flat_map(TrainBatches::splits)
+    }
+
+    /// The positions of the inputs, without padding, of the first `sequences` sequences of the run, each window with
+    /// `seq_len` of them.
+    pub(crate) fn positions(&self, sequences: u64, seq_len: usize) -> u64 {
+        match self {
+            Self::Windows { .. } => sequences * seq_len as u64,
+            Self::Records(records) => records.tokens_before(sequences),
+        }
+    }
+}

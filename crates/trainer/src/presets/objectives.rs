@@ -1,0 +1,141 @@
+//! Settings for models other than decoders: small ones to train from the beginning, and published ones to fine-tune.
+
+use std::path::Path;
+
+use emberlm_kernels::Activation;
+use emberlm_model::config::FeedForward;
+use emberlm_model::encoder::EncoderSettings;
+use emberlm_model::encoder_decoder::EncoderDecoderSettings;
+
+use super::cosine;
+use crate::config::{
+    AdamWConfig, CheckpointConfig, DecayConfig, EvaluationConfig, MlmConfig, ObjectiveConfig,
+    OptimizerConfig, ScheduleConfig, SpanCorruptionConfig,
+};
+use crate::{DataConfig, RunConfig, RunModel, TrainConfig};
+
+/// The presets of models other than decoders, each with a line about it.
+pub const EXTRA: [(&str, &str); 2] = [
+    (
+        "bert-nano",
+        "a BERT of 4 layers and width 128, trained on masked tokens",
+    ),
+    (
+        "t5-nano",
+        "a T5 of 2 + 2 layers and width 128, trained on removed spans",
+    ),
+];
+
+/// The number of epochs over records.
+const EPOCHS: usize = 3;
+
+/// A preset of a model other than a decoder.
+pub(super) fn preset(name: &str) -> Option<RunConfig> {
+    let (model, objective): (RunModel, _) = match name {
+        "bert-nano" => {
+            let settings = EncoderSettings {
+                vocab_size: 0,
+                positions: 128,
+                n_layers: 4,
+                feed_forward: FeedForward::dense(Activation::Gelu).with_width(512),
+                dropout: 0.1,
+                attention_dropout: 0.1,
+                ..EncoderSettings::new(128, 4)
+            };
+            (settings.into(), ObjectiveConfig::Mlm(MlmConfig::default()))
+        }
+        "t5-nano" => {
+            let settings = EncoderDecoderSettings {
+                vocab_size: 0,
+                encoder_layers: 2,
+                decoder_layers: 2,
+                feed_forward: FeedForward::gated(Activation::GeluTanh).with_width(256),
+                dropout: 0.1,
+                ..EncoderDecoderSettings::new(128, 4)
+            };
+            let objective = SpanCorruptionConfig::default();
+            (settings.into(), ObjectiveConfig::SpanCorruption(objective))
+        }
+        _ => return None,
+    };
+    Some(RunConfig {
+        model,
+        data: DataConfig::default(),
+        train: TrainConfig {
+            steps: 2000,
+            seq_len: 128,
+            micro_batch: 16,
+            objective,
+            schedule: cosine(1e-3, 1e-4, 100),
+            optimizer: adamw(),
+            checkpoints: CheckpointConfig {
+                interval: 500,
+                ..CheckpointConfig::default()
+            },
+            ..TrainConfig::default()
+        },
+    })
+}
+
+/// The default configuration for fine-tuning an encoder: BERT's settings for classification.
+pub fn fine_tuning_encoder(
+    settings: &EncoderSettings,
+    from: &Path,
+    objective: ObjectiveConfig,
+    records: Option<usize>,
+) -> RunConfig {
+    tuned(settings.clone().into(), from, objective, records, 5e-5)
+}
+
+/// The default configuration for fine-tuning an encoder–decoder.
+pub fn fine_tuning_encoder_decoder(
+    settings: &EncoderDecoderSettings,
+    from: &Path,
+    objective: ObjectiveConfig,
+    records: Option<usize>,
+) -> RunConfig {
+    tuned(settings.clone().into(), from, objective, records, 3e-4)
+}
+
+/// Three epochs over `records` in batches of 16, or 1,000 steps of windows; a linear schedule with a tenth of warm-up.
+fn tuned(
+    model: RunModel,
+    from: &Path,
+    objective: ObjectiveConfig,
+    records: Option<usize>,
+    learning_rate: f64,
+) -> RunConfig {
+    let micro_batch = 16;
+    let of_records = |records: usize| (EPOCHS * records).div_ceil(micro_batch).max(1);
+    let steps = records.map_or(1000, of_records);
+    RunConfig {
+        model,
+        data: DataConfig::default(),
+        train: TrainConfig {
+            from: from.to_owned(),
+            steps,
+            micro_batch,
+            seq_len: if records.is_some() { 0 } else { 128 },
+            objective,
+            schedule: ScheduleConfig::Linear(DecayConfig {
+                learning_rate,
+                min_learning_rate: 0.0,
+                warmup_steps: steps / 10,
+                ..DecayConfig::default()
+            }),
+            optimizer: adamw(),
+            evaluation: EvaluationConfig {
+                interval: steps.div_ceil(EPOCHS),
+                ..EvaluationConfig::default()
+            },
+            ..TrainConfig::default()
+        },
+    }
+}
+
+fn adamw() -> OptimizerConfig {
+    OptimizerConfig::AdamW(AdamWConfig {
+        weight_decay: 0.01,
+        ..AdamWConfig::default()
+    })
+}

@@ -1,0 +1,175 @@
+//! The model of a run: its checked configuration, and the weights that it begins with.
+
+use burn::tensor::Device;
+use burn::tensor::backend::Backend as BurnBackend;
+use emberlm_checkpoint::checkpoint::TRAINING;
+use emberlm_kernels::Backend;
+use emberlm_model::encoder::HuggingFaceEncoder;
+use emberlm_model::encoder_decoder::HuggingFaceEncoderDecoder;
+use emberlm_model::{
+    Decoder, DecoderConfig, EncoderConfig, EncoderDecoderConfig, WeightsError, count, weights,
+};
+
+use crate::checkpoint::Checkpoint;
+use crate::error::TrainError;
+use crate::training_model::TrainingModel;
+
+/// A checked configuration of a model.
+#[derive(Clone, Debug)]
+pub(crate) enum CheckedModel {
+    Decoder(Box<DecoderConfig>),
+    Encoder(EncoderConfig),
+    EncoderDecoder(EncoderDecoderConfig),
+}
+
+/// The weights that a run begins with.
+pub enum RunWeights<B: BurnBackend> {
+    /// A decoder's.
+    Decoder(Box<Decoder<B>>),
+    /// Those in a directory of an encoder. A head for another objective is initialized.
+    Encoder(Box<HuggingFaceEncoder>),
+    /// Those in a directory of an encoder–decoder.
+    EncoderDecoder(Box<HuggingFaceEncoderDecoder>),
+}
+
+impl<B: BurnBackend> From<Decoder<B>> for RunWeights<B> {
+    fn from(decoder: Decoder<B>) -> Self {
+        Self::Decoder(Box::new(decoder))
+    }
+}
+
+impl<B: Backend> RunWeights<B> {
+    /// Loads the weights for a model. Parameters that they lack are initialized by `seed`.
+    ///
+    /// # Errors
+    /// The weights cannot be read, or are those of another model.
+    pub(crate) fn load(
+        self,
+        model: &CheckedModel,
+        seed: u64,
+        device: &Device<B>,
+    ) -> Result<TrainingModel<B>, TrainError> {
+        Ok(match (self, model) {
+            (Self::Decoder(weights), CheckedModel::Decoder(config)) => {
+                weights.reconfigured(config)?.into()
+            }
+            (Self::Encoder(directory), CheckedModel::Encoder(config)) => {
+                directory.encoder_as::<B>(config, seed, device)?.into()
+            }
+            (Self::EncoderDecoder(directory), CheckedModel::EncoderDecoder(config)) => {
+                directory.model_as::<B>(config, device)?.into()
+            }
+            (_, model) => {
+                let table = model.table();
+                return Err(TrainError::OtherModel { table });
+            }
+        })
+    }
+}
+
+impl CheckedModel {
+    /// The configuration of a decoder; `None` for another model.
+    pub(crate) fn decoder(&self) -> Option<&DecoderConfig> {
+        match self {
+            Self::Decoder(config) => Some(config.as_ref()),
+            Self::Encoder(_) | Self::EncoderDecoder(_) => None,
+        }
+    }
+
+    fn table(&self) -> &'static str {
+        match self {
+            Self::Decoder(_) => "model",
+            Self::Encoder(_) => "encoder",
+            Self::EncoderDecoder(_) => "encoder_decoder",
+        }
+    }
+
+    /// The number of parameters.
+    pub(crate) fn parameters(&self) -> u64 {
+        match self {
+            Self::Decoder(config) => count::parameters(config).total as u64,
+            Self::Encoder(config) => config.parameters() as u64,
+            Self::EncoderDecoder(config) => config.parameters() as u64,
+        }
+    }
+
+    /// Floating-point operations of an input token, forward and backward. For models other than decoders an estimate: six
+    /// for each parameter that is not in the token table.
+    pub(crate) fn flops_per_token(&self) -> usize {
+        let estimate = |parameters: u128, vocab_size: usize, d_model: usize| {
+            let table = vocab_size as u128 * d_model as u128;
+            6 * parameters.saturating_sub(table) as usize
+        };
+        match self {
+            Self::Decoder(config) => count::flops_per_token(config).training,
+            Self::Encoder(config) => {
+                estimate(config.parameters(), config.vocab_size(), config.d_model())
+            }
+            Self::EncoderDecoder(config) => estimate(
+                config.parameters(),
+                config.vocab_size(),
+                config.settings().d_model,
+            ),
+        }
+    }
+
+    /// Builds the model with its initial weights.
+    pub(crate) fn init<B: Backend>(&self, seed: u64, device: &Device<B>) -> TrainingModel<B> {
+        match self {
+            Self::Decoder(config) => config.init::<B>(seed, device).into(),
+            Self::Encoder(config) => config.init::<B>(seed, device).into(),
+            Self::EncoderDecoder(config) => config.init::<B>(seed, device).into(),
+        }
+    }
+
+    /// Loads the weights in a checkpoint that training resumes from.
+    ///
+    /// # Errors
+    /// The checkpoint is damaged or of another model.
+    pub(crate) fn resume<B: Backend>(
+        &self,
+        checkpoint: &Checkpoint,
+        device: &Device<B>,
+    ) -> Result<TrainingModel<B>, TrainError> {
+        if !checkpoint.holds_average() {
+            return self.load(checkpoint, device);
+        }
+        let file = checkpoint.path.join(TRAINING);
+        Ok(match self {
+            Self::Decoder(_) => checkpoint.training_decoder::<B>(device)?.into(),
+            Self::Encoder(config) => own(config.blank::<B>(device), &file)?.into(),
+            Self::EncoderDecoder(config) => own(config.blank::<B>(device), &file)?.into(),
+        })
+    }
+
+    /// Loads the weights in a checkpoint that the model is used with.
+    ///
+    /// # Errors
+    /// The checkpoint is damaged or of another model.
+    pub(crate) fn load<B: Backend>(
+        &self,
+        checkpoint: &Checkpoint,
+        device: &Device<B>,
+    ) -> Result<TrainingModel<B>, TrainError> {
+        let path = &checkpoint.path;
+        Ok(match self {
+            Self::Decoder(_) => checkpoint.decoder::<B>(device)?.into(),
+            Self::Encoder(config) => {
+                let directory = HuggingFaceEncoder::open(path)?;
+                directory.encoder_as::<B>(config, 0, device)?.into()
+            }
+            Self::EncoderDecoder(config) => {
+                let directory = HuggingFaceEncoderDecoder::open(path)?;
+                directory.model_as::<B>(config, device)?.into()
+            }
+        })
+    }
+}
+
+/// Loads a module from a file whose tensors have the names of its parameters.
+fn own<B: Backend, M: burn::module::Module<B>>(
+    module: M,
+    file: &std::path::Path,
+) -> Result<M, WeightsError> {
+    weights::load_own(module, file)
+}

@@ -1,0 +1,281 @@
+//! The validation data of a run, and its evaluation.
+
+use std::ops::ControlFlow;
+
+use emberlm_data::{Batch, DataError, EvalBatches, Packing, Split, TokenSplit, Windows};
+use emberlm_kernels::Backend;
+
+use crate::data::TrainingData;
+use crate::error::TrainError;
+use crate::evaluate::{Evaluation, evaluated_windows, mean_loss};
+use crate::events::DatasetLoss;
+use crate::metrics::{Metric, MetricValues};
+use crate::objective::{ClassScores, HostBatch, RecordSet, WindowTask};
+use crate::read::host_read;
+use crate::stop::StopSignal;
+use crate::training_model::TrainingModel;
+
+/// The validation data of a run. Every evaluation uses the same tokens.
+#[derive(Clone)]
+pub(crate) enum Validation {
+    /// The validation splits of datasets of tokens.
+    Windows {
+        sets: Vec<ValidationSet>,
+        task: WindowTask,
+    },
+    /// Labelled texts.
+    Labelled { records: RecordSet, labels: usize },
+    /// Pairs of texts.
+    Pairs(RecordSet),
+}
+
+/// The validation split of one dataset.
+#[derive(Clone)]
+pub(crate) struct ValidationSet {
+    name: String,
+    windows: Windows,
+    weight: f64,
+}
+
+/// The outcome of a validation.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ValidationOutcome {
+    /// The mean loss in nats per target. With several datasets, the mean of their losses with the weights of training.
+    pub(crate) loss: f64,
+    /// Predicted targets.
+    pub(crate) tokens: u64,
+    /// The loss of each dataset; empty for a single one.
+    pub(crate) datasets: Vec<DatasetLoss>,
+    /// The metrics of the objective.
+    pub(crate) metrics: MetricValues,
+}
+
+/// The limits of an evaluation.
+#[derive(Clone, Copy)]
+pub(crate) struct Limits<'a> {
+    /// Sequences per batch.
+    pub(crate) batch: usize,
+    /// Input tokens of each dataset; `None` for all.
+    pub(crate) max_tokens: Option<u64>,
+    pub(crate) stop: &'a StopSignal,
+}
+
+impl Limits<'_> {
+    fn check(&self) -> ControlFlow<()> {
+        match self.stop.is_requested() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    }
+}
+
+type Validated = ControlFlow<(), Option<ValidationOutcome>>;
+
+impl Validation {
+    /// The validation splits of `data` in windows of `seq_len` tokens, on which `task` is solved with other random numbers
+    /// than in training.
+    pub(crate) fn of_datasets(
+        data: &TrainingData,
+        seq_len: usize,
+        packing: Packing,
+        task: &WindowTask,
+    ) -> Result<Self, DataError> {
+        let set = |(dataset, weight): (&emberlm_data::Dataset, f64)| {
+            Ok(ValidationSet {
+                name: dataset.folder().display().to_string(),
+                windows: dataset.windows(Split::Val, seq_len, packing)?,
+                weight,
+            })
+        };
+        Ok(Self::Windows {
+            sets: data.weighted().map(set).collect::<Result<_, DataError>>()?,
+            task: task.for_validation(),
+        })
+    }
+
+    /// The validation splits of datasets of tokens.
+    pub(crate) fn splits(&self) -> impl Iterator<Item = &TokenSplit> {
+        self.sets().iter().map(|set| set.windows.split())
+    }
+
+    fn sets(&self) -> &[ValidationSet] {
+        match self {
+            Self::Windows { sets, .. } => sets,
+            Self::Labelled { .. } | Self::Pairs(_) => &[],
+        }
+    }
+
+    /// The metrics of an evaluation in addition to the loss.
+    pub(crate) fn metrics(&self) -> Vec<Metric> {
+        match self {
+            Self::Labelled { .. } => ClassScores::metrics(),
+            Self::Windows { .. } | Self::Pairs(_) => Vec::new(),
+        }
+    }
+
+    /// A log line about a validation of at most `max_tokens` of each dataset. `None` if it has no tokens.
+    pub(crate) fn announcement(&self, max_tokens: Option<u64>) -> Option<String> {
+        match self {
+            Self::Windows { sets, .. } => {
+                let tokens = self.tokens(max_tokens);
+                let first = &sets.first()?.windows;
+                let windows = evaluated_windows(first.seq_len(), first.packing());
+                (tokens > 0).then(|| format!("validation: {tokens} tokens {windows}"))
+            }
+            Self::Labelled { records, .. } | Self::Pairs(records) => {
+                Some(format!("validation: {} texts", records.len()))
+            }
+        }
+    }
+
+    /// Input tokens of a validation of at most `max_tokens` of each dataset.
+    pub(crate) fn tokens(&self, max_tokens: Option<u64>) -> u64 {
+        let limited = |tokens: u64| max_tokens.map_or(tokens, |max| tokens.min(max));
+        match self {
+            Self::Windows { .. } => {
+                let targets = self.splits().map(|split| split.len().saturating_sub(1));
+                targets.map(limited).sum()
+            }
+            Self::Labelled { records, .. } | Self::Pairs(records) => limited(records.tokens()),
+        }
+    }
+
+    /// Evaluates a model. The outcome is `None` if there is nothing to predict. Breaks if a stop is requested.
+    pub(crate) fn evaluate<B: Backend>(
+        &self,
+        model: &TrainingModel<B>,
+        limits: Limits<'_>,
+    ) -> Result<Validated, TrainError> {
+        match self {
+            Self::Windows { sets, task } => evaluate_sets(sets, task, model, limits),
+            Self::Labelled { records, labels } => {
+                Ok(evaluate_labels(records, *labels, model, limits))
+            }
+            Self::Pairs(records) => {
+                let batches = limited(records, limits);
+                let found = evaluate_batches(batches.map(Ok), model, limits)?;
+                Ok(match found {
+                    Some(found) => ControlFlow::Continue(Some(ValidationOutcome::of(found))),
+                    None => ControlFlow::Break(()),
+                })
+            }
+        }
+    }
+}
+
+impl ValidationOutcome {
+    fn of(evaluation: Evaluation) -> Self {
+        Self {
+            loss: evaluation.loss,
+            tokens: evaluation.tokens,
+            datasets: Vec::new(),
+            metrics: MetricValues::default(),
+        }
+    }
+}
+
+/// The mean loss over batches. `None` if a stop is requested.
+fn evaluate_batches<B: Backend>(
+    batches: impl Iterator<Item = Result<HostBatch, DataError>>,
+    model: &TrainingModel<B>,
+    limits: Limits<'_>,
+) -> Result<Option<Evaluation>, TrainError> {
+    let device = model.device();
+    let tensors = |batch: Result<HostBatch, DataError>| -> Result<_, DataError> {
+        Ok((batch?.to_tensors::<B>(&device), ()))
+    };
+    let batches = batches.map(tensors);
+    mean_loss(batches, |batch| model.loss_sum(batch), |()| limits.check())
+}
+
+/// The mean loss over the validation splits.
+fn evaluate_sets<B: Backend>(
+    sets: &[ValidationSet],
+    task: &WindowTask,
+    model: &TrainingModel<B>,
+    limits: Limits<'_>,
+) -> Result<Validated, TrainError> {
+    let mut datasets = Vec::new();
+    let (mut sum, mut weights, mut tokens) = (0.0, 0.0, 0);
+    for set in sets {
+        // A dataset may have no validation split.
+        if set.windows.split().len() < 2 {
+            continue;
+        }
+        let batches = EvalBatches::new(&set.windows, limits.batch, limits.max_tokens)?;
+        let mut window = 0;
+        let batches = batches.filter_map(|batch: Result<Batch, DataError>| match batch {
+            Ok(batch) => {
+                let first = window;
+                window += batch.batch as u64;
+                task.batch(batch, first).map(Ok)
+            }
+            Err(error) => Some(Err(error)),
+        });
+        let Some(evaluation) = evaluate_batches(batches, model, limits)? else {
+            return Ok(ControlFlow::Break(()));
+        };
+        if evaluation.tokens == 0 {
+            continue;
+        }
+        sum += set.weight * evaluation.loss;
+        weights += set.weight;
+        tokens += evaluation.tokens;
+        datasets.push(DatasetLoss {
+            dataset: set.name.clone(),
+            loss: evaluation.loss,
+            tokens: evaluation.tokens,
+        });
+    }
+    if sets.len() == 1 {
+        datasets.clear();
+    }
+    let loss = sum / weights;
+    Ok(ControlFlow::Continue((tokens > 0).then_some(
+        ValidationOutcome {
+            loss,
+            tokens,
+            datasets,
+            metrics: MetricValues::default(),
+        },
+    )))
+}
+
+/// The loss, the accuracy and the F1 of predicted labels.
+fn evaluate_labels<B: Backend>(
+    records: &RecordSet,
+    labels: usize,
+    model: &TrainingModel<B>,
+    limits: Limits<'_>,
+) -> Validated {
+    let device = model.device();
+    let mut scores = ClassScores::new(labels);
+    for batch in limited(records, limits) {
+        let tensors = batch.to_tensors::<B>(&device);
+        let logits = B::run(|| model.class_logits(&tensors));
+        let Some(logits) = logits else { break };
+        let logits: Vec<f64> = host_read(logits).iter().collect();
+        scores.add(&logits, &batch.targets);
+        limits.check()?;
+    }
+    ControlFlow::Continue((scores.count() > 0).then(|| ValidationOutcome {
+        loss: scores.loss(),
+        tokens: scores.count(),
+        datasets: Vec::new(),
+        metrics: scores.values(),
+    }))
+}
+
+/// The batches of records up to the limit of input tokens, at least one batch.
+fn limited<'a>(
+    records: &'a RecordSet,
+    limits: Limits<'_>,
+) -> impl Iterator<Item = HostBatch> + use<'a> {
+    let mut left = limits.max_tokens.unwrap_or(u64::MAX);
+    records.batches(limits.batch).take_while(move |batch| {
+        let before = left;
+        let tokens = batch.lengths.iter().flatten().sum::<usize>() as u64;
+        left = left.saturating_sub(tokens);
+        before > 0
+    })
+}

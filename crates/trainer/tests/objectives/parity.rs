@@ -1,0 +1,302 @@
+//! Loss, every gradient and ten AdamW steps of small models against PyTorch and `transformers` in float64.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use burn::backend::Autodiff;
+use burn::module::{AutodiffModule, ParamId};
+use burn::optim::GradientsParams;
+use burn::tensor::{Int, Tensor, TensorData};
+use burn_flex::Flex;
+use burn_ndarray::NdArray;
+use emberlm_kernels::{Backend, HeadLossOptions, TrainingBackend};
+use emberlm_model::encoder::HuggingFaceEncoder;
+use emberlm_model::encoder_decoder::HuggingFaceEncoderDecoder;
+use emberlm_model::weights::{Element, ParamMapper, map_params, published};
+use emberlm_model::{Tokens, TrainingPass};
+use emberlm_trainer::clip::{clip_factor, global_norm};
+use emberlm_trainer::config::AdamWConfig;
+use emberlm_trainer::optimizer::Optimizer;
+use emberlm_trainer::{OptimizerConfig, TokenBatch, TrainConfig, TrainingModel};
+use safetensors::SafeTensors;
+use serde_json::Value;
+
+use crate::common::alone;
+
+/// The largest relative errors that were found are about a third of these.
+const LOSS: f64 = 1e-6;
+const GRADIENT: f64 = 1e-5;
+const STEP: f64 = 3e-5;
+
+fn fixtures() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures")
+}
+
+/// The tensors of a file, as f64, and its metadata.
+struct File {
+    bytes: Vec<u8>,
+}
+
+impl File {
+    fn read(path: PathBuf) -> Self {
+        Self {
+            bytes: std::fs::read(path).unwrap(),
+        }
+    }
+
+    fn tensors(&self) -> SafeTensors<'_> {
+        SafeTensors::deserialize(&self.bytes).unwrap()
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.tensors().tensor(name).is_ok()
+    }
+
+    fn values(&self, name: &str) -> (Vec<f64>, Vec<usize>) {
+        let tensors = self.tensors();
+        let tensor = tensors.tensor(name).unwrap();
+        let data = tensor.data();
+        let values = match tensor.dtype() {
+            safetensors::Dtype::F32 => {
+                let chunks = data.as_chunks::<4>().0.iter();
+                chunks
+                    .map(|bytes| f64::from(f32::from_le_bytes(*bytes)))
+                    .collect()
+            }
+            safetensors::Dtype::F64 => {
+                let chunks = data.as_chunks::<8>().0.iter();
+                chunks.map(|bytes| f64::from_le_bytes(*bytes)).collect()
+            }
+            _ => {
+                let chunks = data.as_chunks::<8>().0.iter();
+                chunks
+                    .map(|bytes| i64::from_le_bytes(*bytes) as f64)
+                    .collect()
+            }
+        };
+        (values, tensor.shape().to_vec())
+    }
+
+    fn integers<B: Backend>(&self, name: &str) -> Tensor<B, 2, Int> {
+        let (values, shape) = self.values(name);
+        let values: Vec<i32> = values.into_iter().map(|x| x as i32).collect();
+        // The labels of texts are a vector.
+        let shape = [shape[0], shape.get(1).copied().unwrap_or(1)];
+        Tensor::from_data(TensorData::new(values, shape), &Default::default())
+    }
+
+    fn metadata(&self, name: &str) -> String {
+        let (_, header) = SafeTensors::read_metadata(&self.bytes).unwrap();
+        header.metadata().clone().unwrap()[name].clone()
+    }
+}
+
+/// A directory of either kind.
+enum Directory {
+    Encoder(HuggingFaceEncoder),
+    EncoderDecoder(HuggingFaceEncoderDecoder),
+}
+
+impl Directory {
+    fn open(name: &str) -> Self {
+        let folder = fixtures();
+        let encoder = folder.join("encoders").join(name);
+        match encoder.exists() {
+            true => Self::Encoder(HuggingFaceEncoder::open(&encoder).unwrap()),
+            false => {
+                let path = folder.join("encoder_decoder").join(name);
+                Self::EncoderDecoder(HuggingFaceEncoderDecoder::open(&path).unwrap())
+            }
+        }
+    }
+
+    fn expected(&self) -> File {
+        let path = match self {
+            Self::Encoder(directory) => directory.path(),
+            Self::EncoderDecoder(directory) => directory.path(),
+        };
+        File::read(path.join("expected.safetensors"))
+    }
+
+    fn model<B: TrainingBackend>(&self) -> TrainingModel<B> {
+        let device = Default::default();
+        match self {
+            Self::Encoder(directory) => directory.encoder::<B>(&device).unwrap().into(),
+            Self::EncoderDecoder(directory) => directory.model::<B>(&device).unwrap().into(),
+        }
+    }
+
+    /// The parameters of a model under the names of the directory.
+    fn named<B: Backend>(&self, model: &TrainingModel<B>) -> BTreeMap<String, Vec<f32>> {
+        let tensors = match (self, model) {
+            (Self::Encoder(directory), TrainingModel::Encoder(model)) => {
+                published(model, Element::F32, |path| directory.source(path))
+            }
+            (Self::EncoderDecoder(directory), TrainingModel::EncoderDecoder(model)) => {
+                published(model, Element::F32, |path| directory.source(path))
+            }
+            _ => panic!("another model"),
+        };
+        let tensors = tensors.iter();
+        tensors
+            .map(|tensor| (tensor.name().to_owned(), tensor.values().values))
+            .collect()
+    }
+}
+
+fn batch<B: Backend>(expected: &File) -> TokenBatch<B> {
+    let inputs = if expected.has("source") {
+        "source"
+    } else {
+        "ids"
+    };
+    let (labels, _) = expected.values("labels");
+    TokenBatch {
+        tokens: Tokens {
+            ids: expected.integers(inputs),
+            documents: None,
+        },
+        segments: expected
+            .has("segments")
+            .then(|| expected.integers("segments")),
+        padding: Some(expected.integers::<B>("mask").bool()),
+        targets: expected.integers("labels"),
+        learnt: labels.iter().filter(|&&label| label >= 0.0).count(),
+    }
+}
+
+fn value<B: Backend>(tensor: Tensor<B, 1>) -> f64 {
+    f64::from(tensor.into_data().iter::<f32>().next().unwrap())
+}
+
+/// Puts the gradients in the place of the parameters.
+struct Gradients<'a>(&'a GradientsParams);
+
+impl<B: Backend> ParamMapper<B> for Gradients<'_> {
+    fn map<const D: usize>(
+        &mut self,
+        path: &str,
+        id: ParamId,
+        value: Tensor<B, D>,
+    ) -> Tensor<B, D> {
+        let gradient = self.0.get::<B, D>(id);
+        let gradient = gradient.unwrap_or_else(|| panic!("{path} has no gradient"));
+        assert_eq!(gradient.dims(), value.dims(), "{path}");
+        gradient
+    }
+}
+
+/// Compares the loss and every gradient, and returns the model.
+fn check_gradients<I: Backend>(name: &str, recompute: bool)
+where
+    Autodiff<I>: TrainingBackend<InnerBackend = I>,
+{
+    let directory = Directory::open(name);
+    let (expected, model) = (directory.expected(), directory.model::<Autodiff<I>>());
+    let batch = batch(&expected);
+    let (count, options) = (batch.learnt, HeadLossOptions::default());
+    let pass = TrainingPass {
+        recompute,
+        ..TrainingPass::default()
+    };
+    let (loss, grads, _) = model.loss_and_gradients(batch, count, options, pass, None);
+    let expected_loss: f64 = expected.metadata("loss").parse().unwrap();
+    let error = (value(loss) / expected_loss - 1.0).abs();
+    assert!(error < LOSS, "{name}: the loss differs by {error:e}");
+    let found = directory.named(&map_params(model.valid(), &mut Gradients(&grads)));
+    for (tensor, found) in found {
+        let (expected, _) = expected.values(&format!("grad.{tensor}"));
+        let norm =
+            |values: &mut dyn Iterator<Item = f64>| values.map(|x| x * x).sum::<f64>().sqrt();
+        let pairs = || found.iter().zip(&expected);
+        let difference = norm(&mut pairs().map(|(a, b)| f64::from(*a) - b));
+        let size = norm(&mut expected.iter().copied());
+        // The gradient of a key's bias is zero except for rounding.
+        let error = if size < 1e-9 {
+            difference
+        } else {
+            difference / size
+        };
+        assert!(
+            error < GRADIENT,
+            "{name}: the gradient of {tensor} differs by {error:e}"
+        );
+    }
+}
+
+const MODELS: [&str; 9] = [
+    "bert-masked",
+    "bert-sequence",
+    "roberta-masked",
+    "roberta-sequence",
+    "distilbert-masked",
+    "distilbert-sequence",
+    "t5-relu",
+    "t5-untied",
+    "mt5-untied",
+];
+
+#[test]
+fn loss_and_gradients_are_those_of_transformers() {
+    let _alone = alone();
+    for name in MODELS {
+        check_gradients::<Flex>(name, false);
+    }
+    check_gradients::<NdArray>("bert-sequence", false);
+    check_gradients::<NdArray>("t5-relu", false);
+}
+
+#[test]
+fn recomputed_gradients_of_encoders_are_the_same() {
+    let _alone = alone();
+    for name in ["bert-masked", "roberta-sequence"] {
+        check_gradients::<Flex>(name, true);
+    }
+}
+
+#[test]
+fn ten_adamw_steps_are_those_of_pytorch() {
+    let _alone = alone();
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    let steps = File::read(path.join("objectives.safetensors"));
+    let settings: Value = serde_json::from_str(&steps.metadata("adamw")).unwrap();
+    let number = |value: &Value| value.as_f64().unwrap();
+    let config = TrainConfig {
+        clip_norm: number(&settings["clip"]),
+        optimizer: OptimizerConfig::AdamW(AdamWConfig {
+            beta1: number(&settings["betas"][0]),
+            beta2: number(&settings["betas"][1]),
+            epsilon: number(&settings["eps"]),
+            weight_decay: number(&settings["weight_decay"]),
+        }),
+        ..TrainConfig::default()
+    };
+    for name in MODELS {
+        let directory = Directory::open(name);
+        let mut model = directory.model::<Autodiff<Flex>>();
+        let batch = batch(&directory.expected());
+        let mut optimizer = Optimizer::<Flex>::new(&config, model.parameters());
+        let (losses, _) = steps.values(&format!("{name}/losses"));
+        let (norms, _) = steps.values(&format!("{name}/norms"));
+        for (step, (expected_loss, expected_norm)) in losses.iter().zip(&norms).enumerate() {
+            let (options, pass) = (HeadLossOptions::default(), TrainingPass::default());
+            let (loss, grads, _) =
+                model.loss_and_gradients(batch.clone(), batch.learnt, options, pass, None);
+            let norm = global_norm::<Autodiff<Flex>, _>(&model, &grads).unwrap();
+            let factor = clip_factor(norm.clone(), config.clip_norm);
+            for (what, found, expected) in [
+                ("loss", value(loss), expected_loss),
+                ("norm", value(norm), expected_norm),
+            ] {
+                let error = (found / expected - 1.0).abs();
+                let limit = if what == "norm" { 4.0 * STEP } else { STEP };
+                assert!(
+                    error < limit,
+                    "{name}, step {step}: the {what} differs by {error:e}"
+                );
+            }
+            let rate = number(&settings["lr"]);
+            model = optimizer.update::<Autodiff<Flex>, _>(model, grads, factor, rate);
+        }
+    }
+}
