@@ -79,7 +79,7 @@ fn weights_of_encoder_decoders_are_those_of_transformers() {
     }
 }
 
-/// Three targets in one pass, each with its own source and in chunks of its own lengths.
+/// Three targets in one pass, each with a separate source and in chunks of other lengths.
 #[test]
 fn a_pass_over_several_targets_has_the_logits_of_each() {
     for name in ENCODER_DECODERS {

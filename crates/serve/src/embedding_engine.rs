@@ -2,8 +2,8 @@
 //!
 //! A step is one pass of at most [`Embedder::PASS_TOKENS`] tokens without padding, unless a single text has more. A
 //! request's texts are processed in the order of their lengths. Requests take turns to be first in a pass, and the texts
-//! of the others fill it. So a request that is alone has the passes of [`Embedder::embed_sequences`], and the same
-//! numbers; with concurrent requests, products of other shapes may round differently.
+//! of the others fill it. So a request without concurrent ones has the passes of [`Embedder::embed_sequences`], and the
+//! same numbers; with concurrent requests, products of other shapes may round differently.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;

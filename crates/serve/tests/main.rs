@@ -1,4 +1,4 @@
-//! Integration tests: host names and tool calls over HTTP.
+//! Integration tests: the engine of encoders, host names, and tool calls over HTTP.
 //!
 //! A single binary, so dependencies are linked once.
 
@@ -9,5 +9,6 @@
     missing_docs
 )]
 
+mod embedding_engine;
 mod hosts;
 mod tools;
