@@ -199,7 +199,7 @@ fn invalid_requests_are_refused() {
             "token 257 at position 1 is outside of the vocabulary of 257",
         ),
         (
-            Work::Generate(Box::new(Request::default())),
+            Work::Generate(Box::default()),
             "model = an encoder: must be a decoder or an encoder–decoder to generate text",
         ),
     ] {
