@@ -4,7 +4,7 @@ use std::fs;
 
 use burn_flex::Flex;
 use emberlm_checkpoint::{Embedder, EncoderModel};
-use emberlm_generate::{EventKind, Request, RequestId};
+use emberlm_generate::{EventKind, RequestId};
 use emberlm_model::encoder::{self, EncoderConfig, EncoderSettings};
 use emberlm_model::hugging_face::ExportOptions;
 use emberlm_serve::worker_engine::{Work, WorkerEngine};

@@ -441,5 +441,5 @@ fn a_run_does_not_resume_on_other_records() {
     let start = RunStart::Resumed(RunFolder::open(&out).unwrap(), checkpoint.map(Box::new));
     let options = options(Interrupter::new());
     let error = train::<Training>(again, start, None, options, Default::default()).unwrap_err();
-    assert!(error.to_string().contains("holds other tokens"), "{error}");
+    assert!(error.to_string().contains("has other tokens"), "{error}");
 }
