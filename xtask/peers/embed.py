@@ -49,9 +49,11 @@ def export(a):
         def forward(self, input_ids, attention_mask):
             return self.model(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
 
-    ids = torch.ones(2, 8, dtype=torch.int64)
+    ids, mask = torch.ones(2, 8, dtype=torch.int64), torch.ones(2, 8, dtype=torch.int64)
+    # With ones only, the exported model would ignore its mask.
+    mask[1, 5:] = 0
     axes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("seq")}
-    torch.onnx.export(States(), (ids, ids), str(a.onnx), dynamo=True, external_data=False,
+    torch.onnx.export(States().eval(), (ids, mask), str(a.onnx), dynamo=True, external_data=False,
                       input_names=["input_ids", "attention_mask"], dynamic_shapes=(axes, axes))
 
 
