@@ -41,6 +41,11 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// The minimum time of a measurement, reached by repeating the operation.
 const LEAST: Duration = Duration::from_millis(1);
 
+/// True on processors of AMD, on which the bounds were measured.
+fn is_amd() -> bool {
+    std::fs::read_to_string("/proc/cpuinfo").is_ok_and(|text| text.contains("AuthenticAMD"))
+}
+
 /// Asserts that `ours` takes at most `most` times the time of `other`. It compares the minima of interleaved
 /// measurements, since other processes only make measurements longer, and adds measurements while the ratio is
 /// too high.
