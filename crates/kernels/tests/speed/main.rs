@@ -41,7 +41,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// The minimum time of a measurement, reached by repeating the operation.
 const LEAST: Duration = Duration::from_millis(1);
 
-/// True on processors of AMD, on which the bounds were measured.
+/// True on CPUs of AMD, on which the bounds were measured.
 fn is_amd() -> bool {
     std::fs::read_to_string("/proc/cpuinfo").is_ok_and(|text| text.contains("AuthenticAMD"))
 }

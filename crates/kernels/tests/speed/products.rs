@@ -115,7 +115,7 @@ fn logits_of_several_rows() {
 
 #[test]
 fn linear_in_bf16() {
-    // Intel's processors execute fewer dot products in bf16 than multiply-adds in f32: 1.5 of the time on a Xeon.
+    // Intel's CPUs execute fewer dot products in bf16 than multiply-adds in f32: 1.5 of the time on a Xeon.
     if !cpu::bf16::supported() || !is_amd() {
         return;
     }
