@@ -35,6 +35,7 @@ mod head_habits;
 mod memory_guard;
 mod model;
 mod new_folder;
+mod opened_model;
 mod output;
 mod plot;
 mod progress;

@@ -27,14 +27,13 @@ pub fn open(path: &Path) -> Result<Model, CliError> {
     Ok(model)
 }
 
-/// Opens the model that a training run starts from.
+/// Checks that the weights of the model at `path` can be trained.
 ///
 /// # Errors
-/// Returns the errors of [`Model::open`], and an error if the weights are quantized: they have no gradients.
-pub fn open_to_train(path: &Path) -> Result<Model, CliError> {
-    let model = open(path)?;
+/// The weights are quantized: they have no gradients.
+pub fn check_trainable(model: &Model, path: &Path) -> Result<(), CliError> {
     match model.weight_format() {
-        WeightFormat::F32 => Ok(model),
+        WeightFormat::F32 => Ok(()),
         packed => {
             let (path, format) = (path.display(), packed.name());
             let message =
@@ -74,7 +73,7 @@ pub fn open_encoder_decoder(path: &Path) -> Result<EncoderDecoderModel, CliError
 
 fn warn_passed_over(damaged: &[CheckpointError]) {
     for damaged in damaged {
-        warn(&format!("{damaged}; using the one before"));
+        warn(&format!("{damaged}; using the previous one"));
     }
 }
 

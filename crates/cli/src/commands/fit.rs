@@ -120,7 +120,11 @@ pub fn run(args: FitArgs) -> Result<(), CliError> {
         }
     };
     let base = match &args.from {
-        Some(from) => presets::fine_tuning(model::open_to_train(from)?.config(), from),
+        Some(from) => {
+            let model = model::open(from)?;
+            model::check_trainable(&model, from)?;
+            presets::fine_tuning(model.config(), from)
+        }
         None => presets::run(&args.preset)?,
     };
     let mut config = run_config::layered(base, None, &args.set)?;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use burn::tensor::{Device, Tensor};
-use emberlm_checkpoint::{EncoderDecoderModel, EncoderModel, Model, ModelKind};
+use emberlm_checkpoint::ModelKind;
 use emberlm_kernels::{Backend, TrainingBackend};
 use emberlm_model::weights::{HostTensor, save_own};
 
@@ -11,7 +11,7 @@ use super::attention::weights::row;
 use crate::args::LogitsArgs;
 use crate::backend::Job;
 use crate::error::CliError;
-use crate::model;
+use crate::opened_model::OpenedModel;
 use crate::output::print;
 
 /// Computes the logits and writes them.
@@ -28,49 +28,36 @@ pub fn run(args: LogitsArgs) -> Result<(), CliError> {
 }
 
 /// A model whose weights have not been read, with its tokens checked.
-enum Subject {
-    Decoder(Box<Model>),
-    Encoder(EncoderModel),
-    EncoderDecoder {
-        model: EncoderDecoderModel,
-        /// The decoder's input: the start token, then all tokens of the target but the last.
-        input: Vec<u32>,
-    },
+struct Subject {
+    model: OpenedModel,
+    /// The decoder's input of an encoder–decoder: the start token, then all tokens of the target but the last.
+    input: Vec<u32>,
 }
 
 impl Subject {
     fn open(args: &LogitsArgs) -> Result<Self, CliError> {
-        let kind = ModelKind::of(&args.model);
         let path = args.model.display();
-        if kind != ModelKind::EncoderDecoder && args.target_tokens.is_some() {
+        let is_pair = ModelKind::of(&args.model) == ModelKind::EncoderDecoder;
+        if !is_pair && args.target_tokens.is_some() {
             let message = format!("--target-tokens is for encoder–decoders, and {path} is none");
             return Err(CliError::new(message).hint("leave --target-tokens out"));
         }
-        match kind {
-            ModelKind::Decoder => {
-                let model = model::open(&args.model)?;
-                model.config().check_tokens(&args.tokens)?;
-                Ok(Self::Decoder(Box::new(model)))
-            }
-            ModelKind::Encoder => {
-                let model = EncoderModel::open(&args.model)?;
-                model.config().check_tokens(&args.tokens)?;
-                Ok(Self::Encoder(model))
-            }
-            ModelKind::EncoderDecoder => {
-                let model = EncoderDecoderModel::open(&args.model)?;
-                model.config().check_tokens(&args.tokens)?;
+        let model = OpenedModel::open(&args.model)?;
+        model.check_tokens(&args.tokens)?;
+        let input = match &model {
+            OpenedModel::Decoder(_) | OpenedModel::Encoder(_) => Vec::new(),
+            OpenedModel::EncoderDecoder(pair) => {
                 let Some(target) = &args.target_tokens else {
                     let message = format!("{path} is an encoder–decoder, which needs a target");
                     return Err(CliError::new(message).hint("give one: --target-tokens 1,2,3"));
                 };
-                model.config().check_tokens(target)?;
-                let start = model.config().settings().start_token;
+                model.check_tokens(target)?;
+                let start = pair.config().settings().start_token;
                 let before_last = target.iter().take(target.len() - 1);
-                let input = std::iter::once(start).chain(before_last.copied()).collect();
-                Ok(Self::EncoderDecoder { model, input })
+                std::iter::once(start).chain(before_last.copied()).collect()
             }
-        }
+        };
+        Ok(Self { model, input })
     }
 }
 
@@ -84,12 +71,12 @@ impl Job for Logits<'_> {
 
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
         let ids = row::<B::InnerBackend>(self.tokens, &device); // [1, seq]
-        match self.subject {
-            Subject::Decoder(model) => {
+        match &self.subject.model {
+            OpenedModel::Decoder(model) => {
                 let decoder = model.decoder::<B::InnerBackend>(&device)?;
                 Ok(host(decoder.forward(ids).squeeze_dim::<2>(0))) // [seq, vocab_size]
             }
-            Subject::Encoder(model) => {
+            OpenedModel::Encoder(model) => {
                 let encoder = model.hugging_face().encoder::<B::InnerBackend>(&device)?;
                 let states = encoder.forward(ids); // [1, seq, d_model]
                 if let Some(logits) = encoder.token_logits(states.clone()) {
@@ -106,10 +93,10 @@ impl Job for Logits<'_> {
                     }
                 }
             }
-            Subject::EncoderDecoder { model, input } => {
+            OpenedModel::EncoderDecoder(model) => {
                 let loaded = model.load::<B::InnerBackend>(&device)?;
                 let source = loaded.encode(ids, None);
-                let logits = loaded.forward(row(input, &device), &source);
+                let logits = loaded.forward(row(&self.subject.input, &device), &source);
                 Ok(host(logits.squeeze_dim::<2>(0))) // [target, vocab_size]
             }
         }

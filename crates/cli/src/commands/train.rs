@@ -33,10 +33,10 @@ pub use args::TrainArgs;
 
 use crate::backend::Job;
 use crate::error::CliError;
+use crate::opened_model::OpenedModel;
 use crate::output::print;
 use crate::{built_in_tales, console, ending, signals};
 use emberlm_trainer::{epochs, presets, run_config};
-use start::StartModel;
 
 /// Runs the command.
 ///
@@ -85,10 +85,10 @@ pub fn run(args: TrainArgs) -> Result<(), CliError> {
     memory::check(&config, args.memory.guard(backend))?;
     let interrupter = Interrupter::new();
     listen(&interrupter, renderer)?;
-    let source = from.as_ref().map(StartModel::source_files).transpose()?;
+    let source = from.as_ref().map(OpenedModel::source_files).transpose()?;
     let options = RunOptions {
         source: source.unwrap_or_default(),
-        tokenizer: from.as_ref().and_then(StartModel::tokenizer),
+        tokenizer: from.as_ref().and_then(OpenedModel::record_tokenizer),
         renderer,
         tensorboard: args.tensorboard,
         say: |line| console::note(line),
@@ -108,8 +108,12 @@ pub fn run(args: TrainArgs) -> Result<(), CliError> {
 
 /// Resolves the configuration of the preset or of the model to fine-tune, with all settings applied. Also
 /// returns that model.
-fn resolve(args: &TrainArgs) -> Result<(RunConfig, Option<StartModel>), CliError> {
-    let model = args.from.as_deref().map(StartModel::open).transpose()?;
+fn resolve(args: &TrainArgs) -> Result<(RunConfig, Option<OpenedModel>), CliError> {
+    let model = args
+        .from
+        .as_deref()
+        .map(OpenedModel::open_to_train)
+        .transpose()?;
     let base = match (&args.from, &model) {
         (Some(from), Some(model)) => fine_tuning(model, from, args)?,
         _ => preset(args)?,
@@ -137,7 +141,7 @@ fn preset(args: &TrainArgs) -> Result<RunConfig, CliError> {
 }
 
 /// The configuration to fine-tune a model on the dataset selected by the user's settings.
-fn fine_tuning(model: &StartModel, from: &Path, args: &TrainArgs) -> Result<RunConfig, CliError> {
+fn fine_tuning(model: &OpenedModel, from: &Path, args: &TrainArgs) -> Result<RunConfig, CliError> {
     let base = model.fine_tuning(from, args.objective, None);
     let given = layered(base.clone(), args)?;
     if given.data.is_empty() {
@@ -202,15 +206,15 @@ fn print_config(mut config: RunConfig) -> Result<(), CliError> {
 /// model reads all its weights for their hash, so it is opened only once.
 fn open_from(
     config: &RunConfig,
-    opened: Option<StartModel>,
-) -> Result<Option<StartModel>, CliError> {
+    opened: Option<OpenedModel>,
+) -> Result<Option<OpenedModel>, CliError> {
     let from = &config.train.from;
     if from.as_os_str().is_empty() {
         return Ok(None);
     }
     let model = match opened {
         Some(model) => model,
-        None => StartModel::open(from)?,
+        None => OpenedModel::open_to_train(from)?,
     };
     if !config.train.objective.reads_records() {
         model.check_dataset(TrainingData::open(&config.data)?.first())?;
@@ -261,7 +265,7 @@ fn listen(interrupter: &Interrupter, renderer: Renderer) -> Result<(), CliError>
 struct Training {
     memory_report: bool,
     config: RunConfig,
-    from: Option<StartModel>,
+    from: Option<OpenedModel>,
     start: RunStart,
     options: RunOptions,
 }

@@ -43,6 +43,7 @@ mod hostile_templates;
 mod hostile_tokenizers;
 mod hugging_face;
 mod info;
+mod info_kinds;
 mod installing;
 mod int8;
 mod memory;
@@ -70,8 +71,9 @@ mod run_folder;
 mod serve;
 #[cfg(target_os = "linux")]
 mod serve_attacks;
+mod serve_encoder_decoders;
+mod serve_encoders;
 mod serve_hosts;
-mod serve_kinds;
 mod serve_log;
 mod serve_models;
 mod serve_refusals;

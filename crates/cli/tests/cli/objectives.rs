@@ -84,6 +84,17 @@ fn an_encoder_is_trained_on_masks_then_on_labels() {
     };
     assert_eq!(config(2).unwrap(), config(4).unwrap());
 
+    let followed = sandbox.words("serve --follow more");
+    let expected = "more trains an encoder, and --follow is for decoders";
+    assert!(followed.stderr.contains(expected), "{followed}");
+    fs::remove_file(sandbox.path("more/checkpoints/step-00000004/manifest.json")).unwrap();
+    for line in ["info more", "attention more --tokens 1,2"] {
+        let shown = sandbox.words(line);
+        assert_eq!(shown.code, Some(0), "{shown}");
+        let expected = "warning: more/checkpoints/step-00000004 is not a complete checkpoint";
+        assert!(shown.stderr.starts_with(expected), "{shown}");
+    }
+
     sandbox.write("labelled.jsonl", labelled(80));
     let line = "train --from bert --data labelled.jsonl --objective classify --epochs 12 --renderer plain \
         --learning-rate 5e-3 --out tuned";

@@ -91,6 +91,17 @@ pub enum PooledActivation {
 }
 
 impl EncoderSettings {
+    /// The sizes of the preset `bert-nano`, without a head or dropout; the vocabulary depends on the data.
+    pub fn nano(vocab_size: usize) -> Self {
+        Self {
+            vocab_size,
+            positions: 128,
+            n_layers: 4,
+            feed_forward: FeedForward::dense(Activation::Gelu).with_width(512),
+            ..Self::new(128, 4)
+        }
+    }
+
     /// BERT's components with `heads` heads and one block of width `d_model`, without a head or dropout.
     pub fn new(d_model: usize, heads: usize) -> Self {
         Self {

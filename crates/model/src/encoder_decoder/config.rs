@@ -64,6 +64,17 @@ pub struct RelativePositions {
 }
 
 impl EncoderDecoderSettings {
+    /// The sizes of the preset `t5-nano`, without dropout; the vocabulary depends on the data.
+    pub fn nano(vocab_size: usize) -> Self {
+        Self {
+            vocab_size,
+            encoder_layers: 2,
+            decoder_layers: 2,
+            feed_forward: FeedForward::gated(Activation::GeluTanh).with_width(256),
+            ..Self::new(128, 4)
+        }
+    }
+
     /// T5's components with `heads` heads and one block per stack of width `d_model`, without dropout.
     pub fn new(d_model: usize, heads: usize) -> Self {
         Self {

@@ -2,8 +2,6 @@
 
 use std::path::Path;
 
-use emberlm_kernels::Activation;
-use emberlm_model::config::FeedForward;
 use emberlm_model::encoder::EncoderSettings;
 use emberlm_model::encoder_decoder::EncoderDecoderSettings;
 
@@ -34,24 +32,16 @@ pub(super) fn preset(name: &str) -> Option<RunConfig> {
     let (model, objective): (RunModel, _) = match name {
         "bert-nano" => {
             let settings = EncoderSettings {
-                vocab_size: 0,
-                positions: 128,
-                n_layers: 4,
-                feed_forward: FeedForward::dense(Activation::Gelu).with_width(512),
                 dropout: 0.1,
                 attention_dropout: 0.1,
-                ..EncoderSettings::new(128, 4)
+                ..EncoderSettings::nano(0)
             };
             (settings.into(), ObjectiveConfig::Mlm(MlmConfig::default()))
         }
         "t5-nano" => {
             let settings = EncoderDecoderSettings {
-                vocab_size: 0,
-                encoder_layers: 2,
-                decoder_layers: 2,
-                feed_forward: FeedForward::gated(Activation::GeluTanh).with_width(256),
                 dropout: 0.1,
-                ..EncoderDecoderSettings::new(128, 4)
+                ..EncoderDecoderSettings::nano(0)
             };
             let objective = SpanCorruptionConfig::default();
             (settings.into(), ObjectiveConfig::SpanCorruption(objective))

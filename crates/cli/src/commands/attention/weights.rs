@@ -3,7 +3,7 @@
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use clap::ValueEnum;
-use emberlm_checkpoint::{EncoderDecoderModel, EncoderModel, Model, ModelKind};
+use emberlm_checkpoint::{EncoderDecoderModel, ModelKind};
 use emberlm_generate::{GenerateOptions, SamplerConfig, TargetGenerator};
 use emberlm_kernels::{Backend, TrainingBackend};
 use emberlm_model::EncoderDecoder;
@@ -13,7 +13,8 @@ use crate::args::AttentionArgs;
 use crate::backend::Job;
 use crate::error::CliError;
 use crate::head_habits::AttentionPattern;
-use crate::model::{self, needed};
+use crate::model::needed;
+use crate::opened_model::OpenedModel;
 
 /// The most tokens of a target that the model generates itself.
 const TARGET_TOKENS: usize = 32;
@@ -29,16 +30,9 @@ pub enum AttentionOf {
     Cross,
 }
 
-/// A model whose weights have not been read.
-enum Opened {
-    Decoder(Box<Model>),
-    Encoder(EncoderModel),
-    EncoderDecoder(EncoderDecoderModel),
-}
-
 /// A model and the tokens to look at.
 pub struct Subject {
-    model: Opened,
+    model: OpenedModel,
     of: AttentionOf,
     /// The text, or the source of an encoder–decoder.
     pub tokens: Vec<u32>,
@@ -78,23 +72,8 @@ impl Subject {
             return Err(only_of_encoder_decoders(args, option, kind));
         }
         let path = &args.model;
-        let (model, tokenizer) = match kind {
-            ModelKind::Decoder => {
-                let model = model::open(path)?;
-                let tokenizer = model.tokenizer()?;
-                (Opened::Decoder(Box::new(model)), tokenizer)
-            }
-            ModelKind::Encoder => {
-                let model = EncoderModel::open(path)?;
-                let tokenizer = model.tokenizer().cloned();
-                (Opened::Encoder(model), tokenizer)
-            }
-            ModelKind::EncoderDecoder => {
-                let model = EncoderDecoderModel::open(path)?;
-                let tokenizer = model.tokenizer().cloned();
-                (Opened::EncoderDecoder(model), tokenizer)
-            }
-        };
+        let model = OpenedModel::open(path)?;
+        let tokenizer = model.tokenizer()?;
         let tokens = match (&args.prompt, kind) {
             (Some(text), ModelKind::Decoder) => {
                 needed(tokenizer.as_ref(), path)?.encode_prompt(text)?
@@ -111,15 +90,9 @@ impl Subject {
             (Some(text), _) => Some(needed(tokenizer.as_ref(), path)?.encode(text)?),
             (None, ids) => ids.clone(),
         };
-        match &model {
-            Opened::Decoder(model) => model.config().check_tokens(&tokens)?,
-            Opened::Encoder(model) => model.config().check_tokens(&tokens)?,
-            Opened::EncoderDecoder(model) => {
-                model.config().check_tokens(&tokens)?;
-                if let Some(target) = target.as_ref().filter(|target| !target.is_empty()) {
-                    model.config().check_tokens(target)?;
-                }
-            }
+        model.check_tokens(&tokens)?;
+        if let Some(target) = target.as_ref().filter(|target| !target.is_empty()) {
+            model.check_tokens(target)?;
         }
         Ok(Self {
             model,
@@ -142,22 +115,22 @@ impl Subject {
     /// The name of the attention, for headings.
     pub fn name(&self) -> &'static str {
         match (&self.model, self.of) {
-            (Opened::Decoder(_) | Opened::Encoder(_), _) => "Attention",
-            (Opened::EncoderDecoder(_), AttentionOf::Encoder) => "Encoder self-attention",
-            (Opened::EncoderDecoder(_), AttentionOf::Decoder) => "Decoder self-attention",
-            (Opened::EncoderDecoder(_), AttentionOf::Cross) => "Cross-attention",
+            (OpenedModel::Decoder(_) | OpenedModel::Encoder(_), _) => "Attention",
+            (OpenedModel::EncoderDecoder(_), AttentionOf::Encoder) => "Encoder self-attention",
+            (OpenedModel::EncoderDecoder(_), AttentionOf::Decoder) => "Decoder self-attention",
+            (OpenedModel::EncoderDecoder(_), AttentionOf::Cross) => "Cross-attention",
         }
     }
 
     /// The number of layers and of heads.
     pub fn sizes(&self) -> (usize, usize) {
         match &self.model {
-            Opened::Decoder(model) => (model.config().n_layers(), model.config().heads()),
-            Opened::Encoder(model) => {
+            OpenedModel::Decoder(model) => (model.config().n_layers(), model.config().heads()),
+            OpenedModel::Encoder(model) => {
                 let settings = model.config().settings();
                 (settings.n_layers, settings.heads)
             }
-            Opened::EncoderDecoder(model) => {
+            OpenedModel::EncoderDecoder(model) => {
                 let settings = model.config().settings();
                 let layers = match self.of {
                     AttentionOf::Encoder => settings.encoder_layers,
@@ -198,19 +171,19 @@ impl Job for Weights<'_> {
         let subject = self.subject;
         let tokens = &subject.tokens;
         match &subject.model {
-            Opened::Decoder(model) => {
+            OpenedModel::Decoder(model) => {
                 (self.check)(tokens.len(), tokens.len())?;
                 let decoder = model.decoder::<B::InnerBackend>(&device)?;
                 let ids = row::<B::InnerBackend>(tokens, &device);
                 self.attended(tokens, tokens, decoder.attention_weights(ids))
             }
-            Opened::Encoder(model) => {
+            OpenedModel::Encoder(model) => {
                 (self.check)(tokens.len(), tokens.len())?;
                 let encoder = model.hugging_face().encoder::<B::InnerBackend>(&device)?;
                 let ids = row::<B::InnerBackend>(tokens, &device);
                 self.attended(tokens, tokens, encoder.attention_weights(ids))
             }
-            Opened::EncoderDecoder(model) => {
+            OpenedModel::EncoderDecoder(model) => {
                 let loaded = model.load::<B::InnerBackend>(&device)?;
                 let target = self.target(model, &loaded)?;
                 let (queries, keys) = match subject.of {

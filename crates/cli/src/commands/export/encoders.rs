@@ -13,9 +13,9 @@ use emberlm_tokenizer::TOKENIZER_CONFIG_FILE;
 
 use crate::args::ExportArgs;
 use crate::backend::Job;
-use crate::commands::train::start::StartModel;
 use crate::error::CliError;
 use crate::new_folder::NewFolder;
+use crate::opened_model::OpenedModel;
 use crate::output::print;
 
 /// Writes the model and prints a summary.
@@ -25,12 +25,12 @@ pub fn run(args: &ExportArgs) -> Result<(), CliError> {
         return Err(CliError::new(message).hint("leave --weights out"));
     }
     let backend = args.backend.choose()?;
-    let model = StartModel::open(&args.model)?;
+    let model = OpenedModel::open(&args.model)?;
     let folder = NewFolder::for_model(&args.out, args.force)?;
     let (fields, path) = match &model {
-        StartModel::Decoder(_) => return Err(CliError::new("the model is a decoder")),
-        StartModel::Encoder(model) => (model.hugging_face().fields(), model.hugging_face().path()),
-        StartModel::EncoderDecoder(model) => {
+        OpenedModel::Decoder(_) => return Err(CliError::new("the model is a decoder")),
+        OpenedModel::Encoder(model) => (model.hugging_face().fields(), model.hugging_face().path()),
+        OpenedModel::EncoderDecoder(model) => {
             (model.hugging_face().fields(), model.hugging_face().path())
         }
     };
@@ -44,12 +44,12 @@ pub fn run(args: &ExportArgs) -> Result<(), CliError> {
     };
     super::keep_files(path, folder.path())?;
     SourceFiles::of_hugging_face(path)?.export(folder.path())?;
-    if let Some(tokenizer) = model.tokenizer()
+    if let Some(tokenizer) = model.tokenizer()?
         && !folder.path().join(TOKENIZER_CONFIG_FILE).exists()
     {
         let longest = match &model {
-            StartModel::Encoder(model) => Some(model.config().seq_len()),
-            StartModel::Decoder(_) | StartModel::EncoderDecoder(_) => None,
+            OpenedModel::Encoder(model) => Some(model.config().seq_len()),
+            OpenedModel::Decoder(_) | OpenedModel::EncoderDecoder(_) => None,
         };
         let config = tokenizer.to_tokenizer_config_json(longest);
         super::write(folder.path(), TOKENIZER_CONFIG_FILE, config)?;
@@ -66,7 +66,7 @@ pub fn run(args: &ExportArgs) -> Result<(), CliError> {
 }
 
 struct Export<'a> {
-    model: &'a StartModel,
+    model: &'a OpenedModel,
     folder: &'a Path,
     options: &'a ExportOptions,
 }
@@ -82,14 +82,14 @@ impl Job for Export<'_> {
         } = self;
         // Writing copies each tensor. Without returning freed memory, the copies would add up.
         memory::returning_freed(|| match model {
-            StartModel::Decoder(_) => Err(CliError::new("the model is a decoder")),
-            StartModel::Encoder(model) => {
+            OpenedModel::Decoder(_) => Err(CliError::new("the model is a decoder")),
+            OpenedModel::Encoder(model) => {
                 let directory = model.hugging_face();
                 let encoder = directory.encoder::<B::InnerBackend>(&device)?;
                 let model_type = directory.model_type();
                 Ok(encoder::export(&encoder, model_type, folder, options)?)
             }
-            StartModel::EncoderDecoder(model) => {
+            OpenedModel::EncoderDecoder(model) => {
                 let directory = model.hugging_face();
                 let loaded = directory.model::<B::InnerBackend>(&device)?;
                 let model_type = directory.model_type();

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::parameter_table;
 use crate::error::CliError;
+use crate::model;
 use crate::output::{Align, Table, print, print_json};
 
 /// The command's output.
@@ -46,9 +47,9 @@ struct Weights {
 /// Prints the model at `path`, an encoder or encoder–decoder.
 pub fn run(path: &Path, kind: ModelKind, json: bool) -> Result<(), CliError> {
     let info = match kind {
-        ModelKind::Encoder => encoder(&EncoderModel::open(path)?)?,
+        ModelKind::Encoder => encoder(&model::open_encoder(path)?)?,
         ModelKind::Decoder | ModelKind::EncoderDecoder => {
-            encoder_decoder(&EncoderDecoderModel::open(path)?)?
+            encoder_decoder(&model::open_encoder_decoder(path)?)?
         }
     };
     match json {

@@ -5,7 +5,6 @@ use std::path::Path;
 
 use burn::tensor::Device;
 use emberlm_kernels::TrainingBackend;
-use emberlm_model::config::FeedForward;
 use emberlm_model::encoder::{self, EncoderHeadConfig, EncoderSettings};
 use emberlm_model::encoder_decoder::{self, EncoderDecoderSettings};
 use emberlm_model::hugging_face::ExportOptions;
@@ -47,25 +46,15 @@ impl StackModel {
         Ok(Some(match kind {
             Kind::BertNano => {
                 let settings = EncoderSettings {
-                    vocab_size,
-                    positions: 128,
-                    n_layers: 4,
-                    feed_forward: FeedForward::dense(Activation::Gelu).with_width(512),
                     head: Some(EncoderHeadConfig::MaskedLm {
                         activation: Activation::Gelu,
                     }),
-                    ..EncoderSettings::new(128, 4)
+                    ..EncoderSettings::nano(vocab_size)
                 };
                 Self::Encoder(EncoderConfig::try_from(settings)?)
             }
             Kind::T5Nano => {
-                let settings = EncoderDecoderSettings {
-                    vocab_size,
-                    encoder_layers: 2,
-                    decoder_layers: 2,
-                    feed_forward: FeedForward::gated(Activation::GeluTanh).with_width(256),
-                    ..EncoderDecoderSettings::new(128, 4)
-                };
+                let settings = EncoderDecoderSettings::nano(vocab_size);
                 Self::EncoderDecoder(EncoderDecoderConfig::try_from(settings)?)
             }
         }))

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use burn::tensor::Device;
 use bytesize::ByteSize;
 use emberlm_checkpoint::checkpoint::newest_step;
-use emberlm_checkpoint::{EncoderDecoderModel, EncoderModel, Model, ModelKind};
+use emberlm_checkpoint::{Model, ModelKind};
 use emberlm_kernels::Backend;
 use emberlm_model::{WeightFormat, count};
 use emberlm_serve::{Card, EncoderDecoderPlan, EncoderPlan, LoadPlan, Loaded, ServedModel};
@@ -20,6 +20,7 @@ use crate::console;
 use crate::error::{CliError, warn};
 use crate::memory_guard::MemoryGuard;
 use crate::model;
+use crate::opened_model::OpenedModel;
 use crate::progress;
 use crate::run_folders::is_run;
 use crate::run_history::History;
@@ -43,11 +44,11 @@ pub fn all<B: Backend>(
     };
     let mut models = Vec::new();
     for spec in specs {
-        models.push(Opened::open(spec).map_err(about(spec))?);
+        models.push(open(spec).map_err(about(spec))?);
     }
     let mut plans = Vec::new();
     for (spec, model) in specs.iter().zip(&models) {
-        plans.push(model.plan(spec).map_err(about(spec))?);
+        plans.push(plan(model, spec).map_err(about(spec))?);
     }
     check_memory(specs, &plans, guard)?;
     let mut served = Vec::new();
@@ -62,13 +63,6 @@ pub fn all<B: Backend>(
     Ok(served)
 }
 
-/// An opened model, whose weights have not been read.
-enum Opened {
-    Decoder(Box<Model>),
-    Encoder(EncoderModel),
-    EncoderDecoder(EncoderDecoderModel),
-}
-
 /// A model with its checked serving options.
 enum Plan<'a> {
     Decoder(Box<LoadPlan<'a>>),
@@ -76,41 +70,46 @@ enum Plan<'a> {
     EncoderDecoder(Box<EncoderDecoderPlan<'a>>),
 }
 
-impl Opened {
-    fn open(spec: &ModelSpec) -> Result<Self, CliError> {
-        let kind = ModelKind::of(&spec.path);
-        if kind != ModelKind::Decoder
-            && let Some(packed) = spec.weights.filter(|format| *format != WeightFormat::F32)
-        {
-            let (path, kind) = (spec.path.display(), kind.name());
-            let message = format!("{path} is an {kind}, whose weights are held in f32");
+/// Opens a model to serve, and waits for the first checkpoint of a run that is followed.
+fn open(spec: &ModelSpec) -> Result<OpenedModel, CliError> {
+    let path = &spec.path;
+    let kind = ModelKind::of(path);
+    if kind != ModelKind::Decoder {
+        let shown = path.display();
+        if let Some(packed) = spec.weights.filter(|format| *format != WeightFormat::F32) {
+            let message = format!(
+                "{shown} is an {}, whose weights are held in f32",
+                kind.name()
+            );
             let hint = format!("leave out --weights {} for it", packed.name());
             return Err(CliError::new(message).hint(hint));
         }
-        Ok(match kind {
-            ModelKind::Decoder if spec.follows => {
-                follow::wait(&spec.path)?;
-                Self::Decoder(Box::new(model::open(&spec.path)?))
-            }
-            ModelKind::Decoder => Self::Decoder(Box::new(model::open(&spec.path)?)),
-            _ if spec.follows => return Err(follow::no_run(&spec.path)),
-            ModelKind::Encoder => Self::Encoder(EncoderModel::open(&spec.path)?),
-            ModelKind::EncoderDecoder => {
-                Self::EncoderDecoder(EncoderDecoderModel::open(&spec.path)?)
-            }
-        })
+        if spec.follows && is_run(path) {
+            let message = format!(
+                "{shown} trains an {}, and --follow is for decoders",
+                kind.name()
+            );
+            let hint = format!("serve its newest checkpoint: emberlm serve {shown}");
+            return Err(CliError::new(message).hint(hint));
+        }
+        if spec.follows {
+            return Err(follow::no_run(path));
+        }
+    } else if spec.follows {
+        follow::wait(path)?;
     }
+    OpenedModel::open(path)
+}
 
-    fn plan(&self, spec: &ModelSpec) -> Result<Plan<'_>, CliError> {
-        let options = spec.options.clone();
-        Ok(match self {
-            Self::Decoder(model) => Plan::Decoder(Box::new(LoadPlan::new(model, options)?)),
-            Self::Encoder(model) => Plan::Encoder(Box::new(EncoderPlan::new(model, options)?)),
-            Self::EncoderDecoder(model) => {
-                Plan::EncoderDecoder(Box::new(EncoderDecoderPlan::new(model, options)?))
-            }
-        })
-    }
+fn plan<'a>(model: &'a OpenedModel, spec: &ModelSpec) -> Result<Plan<'a>, CliError> {
+    let options = spec.options.clone();
+    Ok(match model {
+        OpenedModel::Decoder(model) => Plan::Decoder(Box::new(LoadPlan::new(model, options)?)),
+        OpenedModel::Encoder(model) => Plan::Encoder(Box::new(EncoderPlan::new(model, options)?)),
+        OpenedModel::EncoderDecoder(model) => {
+            Plan::EncoderDecoder(Box::new(EncoderDecoderPlan::new(model, options)?))
+        }
+    })
 }
 
 /// Loads an encoder's weights and starts its thread.

@@ -3,9 +3,7 @@
 use std::path::Path;
 
 use burn::tensor::Device;
-use emberlm_checkpoint::{
-    EncoderDecoderModel, EncoderModel, Model, ModelError, ModelKind, SourceFiles,
-};
+use emberlm_checkpoint::{Model, ModelError, SourceFiles};
 use emberlm_data::{Dataset, Tokenizer};
 use emberlm_kernels::Backend;
 use emberlm_model::encoder::EncoderHeadConfig;
@@ -17,13 +15,7 @@ use emberlm_trainer::{RunConfig, RunWeights, presets};
 
 use crate::error::CliError;
 use crate::model;
-
-/// The model that a run starts from.
-pub enum StartModel {
-    Decoder(Box<Model>),
-    Encoder(Box<EncoderModel>),
-    EncoderDecoder(Box<EncoderDecoderModel>),
-}
+use crate::opened_model::OpenedModel;
 
 /// The name of an objective on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -64,19 +56,17 @@ impl ObjectiveName {
     }
 }
 
-impl StartModel {
-    /// Opens the model at `path`.
+impl OpenedModel {
+    /// Opens the model that a run starts from.
     ///
     /// # Errors
     /// There is no model, a file is damaged, or the weights are quantized.
-    pub fn open(path: &Path) -> Result<Self, CliError> {
-        Ok(match ModelKind::of(path) {
-            ModelKind::Decoder => Self::Decoder(Box::new(model::open_to_train(path)?)),
-            ModelKind::Encoder => Self::Encoder(Box::new(model::open_encoder(path)?)),
-            ModelKind::EncoderDecoder => {
-                Self::EncoderDecoder(Box::new(model::open_encoder_decoder(path)?))
-            }
-        })
+    pub fn open_to_train(path: &Path) -> Result<Self, CliError> {
+        let opened = Self::open(path)?;
+        if let Self::Decoder(model) = &opened {
+            model::check_trainable(model, path)?;
+        }
+        Ok(opened)
     }
 
     /// The default configuration for fine-tuning with an objective, by default the one that the model was made for, on so
@@ -135,7 +125,7 @@ impl StartModel {
     }
 
     /// The tokenizer of records; `None` for a decoder.
-    pub fn tokenizer(&self) -> Option<Tokenizer> {
+    pub fn record_tokenizer(&self) -> Option<Tokenizer> {
         match self {
             Self::Decoder(_) => None,
             Self::Encoder(model) => model.tokenizer().cloned(),
@@ -153,7 +143,7 @@ impl StartModel {
             Self::Encoder(model) => model.hugging_face().path(),
             Self::EncoderDecoder(model) => model.hugging_face().path(),
         };
-        match self.tokenizer() {
+        match self.record_tokenizer() {
             Some(of_model) if !agree(&of_model, dataset.tokenizer()) => {
                 Err(ModelError::OtherTokenizer {
                     dataset: dataset.folder().to_owned(),

@@ -1,0 +1,57 @@
+//! A model of any kind whose weights have not been read.
+
+use std::path::Path;
+
+use emberlm_checkpoint::{EncoderDecoderModel, EncoderModel, Model, ModelKind};
+use emberlm_tokenizer::Tokenizer;
+
+use crate::error::CliError;
+use crate::model;
+
+/// A model of any kind whose weights have not been read.
+pub enum OpenedModel {
+    Decoder(Box<Model>),
+    Encoder(Box<EncoderModel>),
+    EncoderDecoder(Box<EncoderDecoderModel>),
+}
+
+impl OpenedModel {
+    /// Opens the model at `path`, with warnings about newer checkpoints that are damaged.
+    ///
+    /// # Errors
+    /// There is no model, or a file is damaged.
+    pub fn open(path: &Path) -> Result<Self, CliError> {
+        Ok(match ModelKind::of(path) {
+            ModelKind::Decoder => Self::Decoder(Box::new(model::open(path)?)),
+            ModelKind::Encoder => Self::Encoder(Box::new(model::open_encoder(path)?)),
+            ModelKind::EncoderDecoder => {
+                Self::EncoderDecoder(Box::new(model::open_encoder_decoder(path)?))
+            }
+        })
+    }
+
+    /// The tokenizer, if the model has one.
+    ///
+    /// # Errors
+    /// A decoder's tokenizer cannot be read.
+    pub fn tokenizer(&self) -> Result<Option<Tokenizer>, CliError> {
+        Ok(match self {
+            Self::Decoder(model) => model.tokenizer()?,
+            Self::Encoder(model) => model.tokenizer().cloned(),
+            Self::EncoderDecoder(model) => model.tokenizer().cloned(),
+        })
+    }
+
+    /// Checks that the token ids are below the vocabulary size, and not too many.
+    ///
+    /// # Errors
+    /// There are none or too many, or one is not below the vocabulary size.
+    pub fn check_tokens(&self, tokens: &[u32]) -> Result<(), CliError> {
+        match self {
+            Self::Decoder(model) => model.config().check_tokens(tokens)?,
+            Self::Encoder(model) => model.config().check_tokens(tokens)?,
+            Self::EncoderDecoder(model) => model.config().check_tokens(tokens)?,
+        }
+        Ok(())
+    }
+}
