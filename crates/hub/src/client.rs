@@ -1,0 +1,274 @@
+//! Requests to the Hub, with retries.
+
+use std::io::Read;
+use std::thread;
+use std::time::Duration;
+
+use serde::Deserialize;
+use ureq::config::RedirectAuthHeaders;
+use ureq::http::{Response, StatusCode};
+use ureq::{Agent, Body};
+
+use crate::cache::is_commit;
+use crate::error::HubError;
+use crate::name::{ModelName, is_inside};
+use crate::settings::Settings;
+
+/// The number of times that a request is repeated without progress.
+const RETRIES: u32 = 5;
+/// The longest pause before a retry, also if the server asks for a longer one.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// The limit of a repository's description in bytes.
+const INFO_LIMIT: u64 = 64 << 20;
+
+/// A client of one Hub.
+pub(crate) struct Client<'a> {
+    settings: &'a Settings,
+    agent: Agent,
+}
+
+/// A repository at a commit.
+#[derive(Debug)]
+pub(crate) struct Repository {
+    /// The commit.
+    pub(crate) commit: String,
+    /// Its files.
+    pub(crate) files: Vec<RemoteFile>,
+}
+
+/// A file of a repository.
+#[derive(Clone, Debug)]
+pub(crate) struct RemoteFile {
+    /// The path in the repository.
+    pub(crate) path: String,
+    /// The size in bytes.
+    pub(crate) size: u64,
+    /// The hash.
+    pub(crate) hash: Hash,
+}
+
+/// The hash of a file, by which its content is named in the cache.
+#[derive(Clone, Debug)]
+pub(crate) enum Hash {
+    /// SHA-256 of the content, for large files.
+    Sha256(String),
+    /// Git's SHA-1 of the content with its length, for files stored in Git.
+    Git(String),
+}
+
+impl Hash {
+    /// The name in the cache.
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Self::Sha256(hash) | Self::Git(hash) => hash,
+        }
+    }
+}
+
+/// A failed attempt.
+pub(crate) enum Failure {
+    /// Repeating it does not help.
+    Final(HubError),
+    /// It may succeed if it is repeated, after the pause that the server asks for.
+    Passing(HubError, Option<Duration>),
+}
+
+/// The Hub's description of a repository.
+#[derive(Deserialize)]
+struct Info {
+    sha: String,
+    siblings: Vec<Sibling>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Sibling {
+    rfilename: String,
+    size: Option<u64>,
+    blob_id: Option<String>,
+    lfs: Option<Lfs>,
+}
+
+#[derive(Deserialize)]
+struct Lfs {
+    sha256: String,
+    size: u64,
+}
+
+impl<'a> Client<'a> {
+    /// A client with the address and token of the settings.
+    pub(crate) fn new(settings: &'a Settings) -> Self {
+        const CONNECT: Duration = Duration::from_secs(30);
+        const RESPONSE: Duration = Duration::from_secs(60);
+        // A transfer that takes longer continues in another request.
+        const BODY: Duration = Duration::from_secs(600);
+        let agent = Agent::config_builder()
+            .http_status_as_error(false)
+            .redirect_auth_headers(RedirectAuthHeaders::SameHost)
+            .timeout_connect(Some(CONNECT))
+            .timeout_recv_response(Some(RESPONSE))
+            .timeout_recv_body(Some(BODY))
+            .user_agent(concat!("emberlm/", env!("CARGO_PKG_VERSION")))
+            .build();
+        Self {
+            settings,
+            agent: agent.into(),
+        }
+    }
+
+    /// The repository's commit and files at the revision of `name`.
+    pub(crate) fn repository(&self, name: &ModelName) -> Result<Repository, HubError> {
+        let url = format!(
+            "{}/api/models/{}/revision/{}?blobs=true",
+            self.settings.endpoint,
+            name.repository(),
+            encoded(name.revision(), false)
+        );
+        self.with_retries(|| {
+            let response = self.get(&url, 0, name)?;
+            let mut text = String::new();
+            let mut body = response.into_body().into_reader().take(INFO_LIMIT);
+            body.read_to_string(&mut text)
+                .map_err(|error| Failure::Passing(network(&url, &error), None))?;
+            repository(&url, &text).map_err(Failure::Final)
+        })
+    }
+
+    /// The address of a file at `commit`.
+    pub(crate) fn address(&self, name: &ModelName, commit: &str, file: &str) -> String {
+        let (endpoint, repository) = (&self.settings.endpoint, name.repository());
+        format!("{endpoint}/{repository}/resolve/{commit}/{}", encoded(file, true))
+    }
+
+    /// Requests `url` from the byte `start` on. The response may begin at byte 0 nevertheless.
+    pub(crate) fn get(
+        &self,
+        url: &str,
+        start: u64,
+        name: &ModelName,
+    ) -> Result<Response<Body>, Failure> {
+        let mut request = self.agent.get(url);
+        if let Some(token) = &self.settings.token {
+            request = request.header("Authorization", format!("Bearer {token}"));
+        }
+        if start > 0 {
+            request = request.header("Range", format!("bytes={start}-"));
+        }
+        let response = request
+            .call()
+            .map_err(|error| Failure::Passing(network(url, &error), None))?;
+        let status = response.status();
+        let endpoint = || self.settings.endpoint.clone();
+        let code = status.as_u16();
+        Err(match status {
+            StatusCode::OK | StatusCode::PARTIAL_CONTENT => return Ok(response),
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Failure::Final(HubError::Denied {
+                name: name.to_string(),
+                endpoint: endpoint(),
+                status: code,
+                with_token: self.settings.token.is_some(),
+            }),
+            StatusCode::NOT_FOUND => Failure::Final(HubError::NotFound {
+                name: name.to_string(),
+                endpoint: endpoint(),
+            }),
+            _ => {
+                let url = url.to_owned();
+                let error = HubError::Status { url, status: code };
+                let seconds = response.headers().get("retry-after");
+                let seconds = seconds.and_then(|value| value.to_str().ok()?.trim().parse().ok());
+                match code == 408 || code == 429 || status.is_server_error() {
+                    true => Failure::Passing(error, seconds.map(Duration::from_secs)),
+                    false => Failure::Final(error),
+                }
+            }
+        })
+    }
+
+    /// Repeats `attempt` until it succeeds, fails finally, or has failed too often.
+    pub(crate) fn with_retries<T>(
+        &self,
+        mut attempt: impl FnMut() -> Result<T, Failure>,
+    ) -> Result<T, HubError> {
+        let mut failed = 0;
+        loop {
+            match attempt() {
+                Ok(value) => return Ok(value),
+                Err(failure) => self.pause_or_fail(failure, &mut failed)?,
+            }
+        }
+    }
+
+    /// Waits before the next attempt after `failed` attempts without progress.
+    ///
+    /// # Errors
+    /// The failure is final, or there were too many.
+    pub(crate) fn pause_or_fail(&self, failure: Failure, failed: &mut u32) -> Result<(), HubError> {
+        match failure {
+            Failure::Final(error) => Err(error),
+            Failure::Passing(error, _) if *failed >= RETRIES => Err(error),
+            Failure::Passing(_, asked) => {
+                let doubled = self.settings.retry_pause * 2_u32.pow(*failed);
+                thread::sleep(asked.unwrap_or(doubled).min(LONGEST_PAUSE));
+                *failed += 1;
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Reads and checks the description of a repository.
+fn repository(url: &str, text: &str) -> Result<Repository, HubError> {
+    let answer = |reason: String| HubError::Answer {
+        url: url.to_owned(),
+        reason,
+    };
+    let info: Info = serde_json::from_str(text).map_err(|error| answer(error.to_string()))?;
+    if !is_commit(&info.sha) {
+        return Err(answer(format!("`sha` must be a commit, but is `{}`", info.sha)));
+    }
+    let files = info.siblings.into_iter().map(|sibling| {
+        let path = sibling.rfilename;
+        if !is_inside(&path) {
+            return Err(answer(format!("`{path}` is not a path within the repository")));
+        }
+        let (hash, size) = match (sibling.lfs, sibling.blob_id, sibling.size) {
+            (Some(lfs), _, _) => (Hash::Sha256(lfs.sha256), lfs.size),
+            (None, Some(id), Some(size)) => (Hash::Git(id), size),
+            _ => return Err(answer(format!("`{path}` has no hash or size"))),
+        };
+        let digits = match hash {
+            Hash::Sha256(_) => 64,
+            Hash::Git(_) => 40,
+        };
+        let name = hash.name();
+        match name.len() == digits && name.chars().all(|c| c.is_ascii_hexdigit()) {
+            true => Ok(RemoteFile { path, size, hash }),
+            false => Err(answer(format!("`{path}` has the invalid hash `{name}`"))),
+        }
+    });
+    Ok(Repository {
+        commit: info.sha,
+        files: files.collect::<Result<_, _>>()?,
+    })
+}
+
+pub(crate) fn network(url: &str, error: &dyn std::fmt::Display) -> HubError {
+    HubError::Network {
+        url: url.to_owned(),
+        reason: error.to_string(),
+    }
+}
+
+/// Percent-encodes a path. Slashes are kept if `slashes`.
+fn encoded(path: &str, slashes: bool) -> String {
+    let mut text = String::new();
+    for byte in path.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => text.push(byte.into()),
+            b'/' if slashes => text.push('/'),
+            _ => text += &format!("%{byte:02X}"),
+        }
+    }
+    text
+}
