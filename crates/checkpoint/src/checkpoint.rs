@@ -331,6 +331,14 @@ pub fn newest_step(run: &Path) -> Result<Option<usize>, CheckpointError> {
     Ok(keep::listed(run)?.last().map(|&(step, _)| step))
 }
 
+/// Returns the directory of a run's newest checkpoint, intact or damaged, if any.
+///
+/// # Errors
+/// The run's directory cannot be read.
+pub fn newest_path(run: &Path) -> Result<Option<PathBuf>, CheckpointError> {
+    Ok(keep::listed(run)?.pop().map(|(_, path)| path))
+}
+
 /// Parses the step from the name of a checkpoint directory.
 pub(crate) fn step_of(path: &Path) -> Option<usize> {
     let name = path.file_name()?.to_str()?;

@@ -28,8 +28,10 @@ use crate::commands::fit::FitArgs;
 use crate::commands::fit_step::FitStepArgs;
 use crate::commands::generate::choice::ChoiceArgs;
 use crate::commands::man::ManArgs;
+use crate::commands::models::ModelsArgs;
 use crate::commands::plot::PlotArgs;
 use crate::commands::prepare::PrepareArgs;
+use crate::commands::pull::PullArgs;
 use crate::commands::reference::ReferenceArgs;
 use crate::commands::runs::RunsArgs;
 use crate::commands::serve::ServeArgs;
@@ -157,6 +159,10 @@ pub enum Command {
     Logits(LogitsArgs),
     /// Show the attention weights of a model's heads
     Attention(AttentionArgs),
+    /// List the models on this machine: the Hugging Face cache and trained runs
+    Models(ModelsArgs),
+    /// Download models of the Hugging Face Hub
+    Pull(PullArgs),
     /// Show the size of a model or preset, or list the presets
     Info(InfoArgs),
     /// Create a model with initial weights

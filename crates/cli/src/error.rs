@@ -2,6 +2,7 @@
 
 mod data;
 mod hints;
+mod hub;
 mod model;
 
 use std::io;

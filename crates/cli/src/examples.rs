@@ -83,6 +83,7 @@ Examples:
 pub const CHAT: &str = "\
 Examples:
   emberlm chat MODEL
+  emberlm chat hf:HuggingFaceTB/SmolLM2-135M-Instruct
   emberlm chat MODEL --system 'Be brief.' --temperature 0.5";
 
 pub const SERVE: &str = "\
@@ -133,3 +134,14 @@ Examples:
 pub const MAN: &str = "\
 Examples:
   emberlm man --out ~/.local/share/man/man1";
+
+pub const MODELS: &str = "\
+Examples:
+  emberlm models
+  emberlm models runs/sweep --json";
+
+pub const PULL: &str = "\
+Examples:
+  emberlm pull hf:HuggingFaceTB/SmolLM2-135M-Instruct
+  emberlm pull hf:sentence-transformers/all-MiniLM-L6-v2@main
+  emberlm pull hf:ORG/NAME/FILE.gguf";

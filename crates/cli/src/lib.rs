@@ -9,6 +9,7 @@
 //! | `commands` | one file per command |
 //! | `backend` | backend and device selection |
 //! | `model`, `built_in_tales` | opening a command's MODEL; the default dataset |
+//! | `hub` | MODEL arguments that are names on the Hugging Face Hub |
 //! | `new_folder` | folders that commands create |
 //! | `memory_guard` | memory check before large allocations |
 //! | `error`, `console`, `output`, `progress` | error reporting; stdout and stderr; tables and numbers;
@@ -32,6 +33,7 @@ mod ending;
 mod error;
 mod examples;
 mod head_habits;
+mod hub;
 mod memory_guard;
 mod model;
 mod new_folder;

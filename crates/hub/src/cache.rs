@@ -122,13 +122,16 @@ impl Cache {
         for name in main.into_iter().chain(ggufs) {
             let found = self.model_at(&name, commit);
             let selected = select(&name, &paths).unwrap_or_default();
-            let metadata = selected.iter().filter_map(|file| fs::metadata(snapshot.join(file)).ok());
+            let metadata = selected
+                .iter()
+                .filter_map(|file| fs::metadata(snapshot.join(file)).ok());
             let (mut bytes, mut modified) = (0, None);
             for file in metadata {
                 bytes += file.len();
                 modified = modified.max(file.modified().ok());
             }
-            let named = |(revision, of): (&String, &String)| (of == commit).then(|| revision.clone());
+            let named =
+                |(revision, of): (&String, &String)| (of == commit).then(|| revision.clone());
             models.push(CachedModel {
                 revisions: refs.iter().filter_map(named).collect(),
                 commit: commit.to_owned(),
@@ -179,7 +182,10 @@ impl Cache {
 
     /// The file that is locked while the content with this hash is downloaded.
     pub(crate) fn lock(&self, name: &ModelName, hash: &str) -> PathBuf {
-        self.root.join(".locks").join(name.folder()).join(format!("{hash}.lock"))
+        self.root
+            .join(".locks")
+            .join(name.folder())
+            .join(format!("{hash}.lock"))
     }
 
     /// Links `file` of the snapshot to the content with this hash.
@@ -239,7 +245,11 @@ fn missing_shard(snapshot: &Path, selected: &[&str]) -> Option<String> {
     }
     let index = read_text(&snapshot.join(WEIGHTS_INDEX), DESCRIPTION_LIMIT).ok()?;
     let index: Value = serde_json::from_str(&index).ok()?;
-    let shards: BTreeSet<&str> = index["weight_map"].as_object()?.values().filter_map(Value::as_str).collect();
+    let shards: BTreeSet<&str> = index["weight_map"]
+        .as_object()?
+        .values()
+        .filter_map(Value::as_str)
+        .collect();
     let missing = |shard: &&str| is_inside(shard) && !snapshot.join(shard).exists();
     shards.into_iter().find(missing).map(str::to_owned)
 }
@@ -274,7 +284,9 @@ fn link(target: &Path, blob: &Path, path: &Path) -> io::Result<()> {
 /// The names in a folder, sorted; empty if it cannot be read.
 fn entries(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    let mut names: Vec<String> = entries
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect();
     names.sort_unstable();
     names
 }

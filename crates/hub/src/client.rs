@@ -137,7 +137,10 @@ impl<'a> Client<'a> {
     /// The address of a file at `commit`.
     pub(crate) fn address(&self, name: &ModelName, commit: &str, file: &str) -> String {
         let (endpoint, repository) = (&self.settings.endpoint, name.repository());
-        format!("{endpoint}/{repository}/resolve/{commit}/{}", encoded(file, true))
+        format!(
+            "{endpoint}/{repository}/resolve/{commit}/{}",
+            encoded(file, true)
+        )
     }
 
     /// Requests `url` from the byte `start` on. The response may begin at byte 0 nevertheless.
@@ -225,12 +228,17 @@ fn repository(url: &str, text: &str) -> Result<Repository, HubError> {
     };
     let info: Info = serde_json::from_str(text).map_err(|error| answer(error.to_string()))?;
     if !is_commit(&info.sha) {
-        return Err(answer(format!("`sha` must be a commit, but is `{}`", info.sha)));
+        return Err(answer(format!(
+            "`sha` must be a commit, but is `{}`",
+            info.sha
+        )));
     }
     let files = info.siblings.into_iter().map(|sibling| {
         let path = sibling.rfilename;
         if !is_inside(&path) {
-            return Err(answer(format!("`{path}` is not a path within the repository")));
+            return Err(answer(format!(
+                "`{path}` is not a path within the repository"
+            )));
         }
         let (hash, size) = match (sibling.lfs, sibling.blob_id, sibling.size) {
             (Some(lfs), _, _) => (Hash::Sha256(lfs.sha256), lfs.size),
@@ -265,7 +273,9 @@ fn encoded(path: &str, slashes: bool) -> String {
     let mut text = String::new();
     for byte in path.bytes() {
         match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => text.push(byte.into()),
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+                text.push(byte.into())
+            }
             b'/' if slashes => text.push('/'),
             _ => text += &format!("%{byte:02X}"),
         }

@@ -138,7 +138,10 @@ fn check(url: &str, path: &Path, file: &RemoteFile) -> Result<(), HubError> {
     let read = |error| HubError::file("read", path)(error);
     let mut content = File::open(path).map_err(read)?;
     let mut beginning = Vec::new();
-    (&mut content).take(64).read_to_end(&mut beginning).map_err(read)?;
+    (&mut content)
+        .take(64)
+        .read_to_end(&mut beginning)
+        .map_err(read)?;
     content.rewind().map_err(read)?;
     let found = match &file.hash {
         Hash::Sha256(_) => digest(Sha256::new(), content),
@@ -170,7 +173,11 @@ fn digest(mut hasher: impl Digest, mut content: File) -> io::Result<String> {
             read => hasher.update(&block[..read]),
         }
     }
-    Ok(hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(hasher
+        .finalize()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect())
 }
 
 fn with_suffix(path: &Path, suffix: &str) -> PathBuf {

@@ -37,7 +37,9 @@ pub fn select<'a>(name: &ModelName, paths: &[&'a str]) -> Result<Vec<&'a str>, H
         };
     }
     let is_shard = |path: &str| {
-        let middle = path.strip_prefix("model-").and_then(|rest| rest.strip_suffix(".safetensors"));
+        let middle = path
+            .strip_prefix("model-")
+            .and_then(|rest| rest.strip_suffix(".safetensors"));
         middle.is_some_and(|middle| middle.contains("-of-"))
     };
     let single = paths.contains(&WEIGHTS);
@@ -74,7 +76,9 @@ fn is_text(path: &str) -> bool {
     match path.split_once('/') {
         None => {
             let is_index = path.ends_with(".index.json");
-            (path.ends_with(".json") && !is_index) || path.ends_with(".jinja") || path == "tokenizer.model"
+            (path.ends_with(".json") && !is_index)
+                || path.ends_with(".jinja")
+                || path == "tokenizer.model"
         }
         Some((module, file)) => {
             let numbered = module.starts_with(|c: char| c.is_ascii_digit()) && module.contains('_');
@@ -100,10 +104,18 @@ fn are_parts(a: &str, b: &str) -> bool {
 /// Returns a part of a split GGUF file that is not among the selected files.
 pub(crate) fn missing_part(selected: &[&str]) -> Option<String> {
     let (file, (name, _, count)) = selected.iter().find_map(|path| Some((path, part(path)?)))?;
-    let has = |number| selected.iter().filter_map(|path| part(path)).any(|(_, of, _)| of == number);
+    let has = |number| {
+        selected
+            .iter()
+            .filter_map(|path| part(path))
+            .any(|(_, of, _)| of == number)
+    };
     // More parts than selected files cannot all be there, so the search is short.
     let missing = (1..=count).find(|&number| !has(number))?;
-    let width = file.len().saturating_sub(name.len() + "-".len() + ".gguf".len() + "-of-".len()) / 2;
+    let width = file
+        .len()
+        .saturating_sub(name.len() + "-".len() + ".gguf".len() + "-of-".len())
+        / 2;
     Some(format!("{name}-{missing:0width$}-of-{count:0width$}.gguf"))
 }
 
@@ -126,27 +138,57 @@ mod tests {
     #[test]
     fn a_model_is_its_configuration_weights_and_texts() {
         let files = [
-            "README.md", "config.json", "tokenizer.json", "model.safetensors", "pytorch_model.bin", "onnx/model.onnx",
-            "1_Pooling/config.json", "original/params.json", "chat_template.jinja", "model-q4.gguf",
+            "README.md",
+            "config.json",
+            "tokenizer.json",
+            "model.safetensors",
+            "pytorch_model.bin",
+            "onnx/model.onnx",
+            "1_Pooling/config.json",
+            "original/params.json",
+            "chat_template.jinja",
+            "model-q4.gguf",
         ];
         assert_eq!(
             selected("hf:a/b", &files).unwrap(),
-            ["config.json", "tokenizer.json", "model.safetensors", "1_Pooling/config.json", "chat_template.jinja"]
+            [
+                "config.json",
+                "tokenizer.json",
+                "model.safetensors",
+                "1_Pooling/config.json",
+                "chat_template.jinja"
+            ]
         );
-        let split = ["config.json", "model-00001-of-00002.safetensors", "model.safetensors.index.json",
-            "model-00002-of-00002.safetensors", "model.fp32-00001-of-00002.safetensors"];
+        let split = [
+            "config.json",
+            "model-00001-of-00002.safetensors",
+            "model.safetensors.index.json",
+            "model-00002-of-00002.safetensors",
+            "model.fp32-00001-of-00002.safetensors",
+        ];
         let needed = selected("hf:a/b", &split).unwrap();
         assert_eq!(needed, [split[0], split[1], split[2], split[3]]);
     }
 
     #[test]
     fn a_gguf_file_is_chosen_by_its_name_or_because_it_is_the_only_one() {
-        let files = ["x-Q4.gguf", "x-Q8-00001-of-00002.gguf", "x-Q8-00002-of-00002.gguf", "README.md"];
+        let files = [
+            "x-Q4.gguf",
+            "x-Q8-00001-of-00002.gguf",
+            "x-Q8-00002-of-00002.gguf",
+            "README.md",
+        ];
         assert_eq!(selected("hf:a/b/x-Q4.gguf", &files).unwrap(), ["x-Q4.gguf"]);
-        assert_eq!(selected("hf:a/b/x-Q8-00001-of-00002.gguf", &files).unwrap(), files[1..3]);
+        assert_eq!(
+            selected("hf:a/b/x-Q8-00001-of-00002.gguf", &files).unwrap(),
+            files[1..3]
+        );
         assert_eq!(selected("hf:a/b", &files[1..]).unwrap(), files[1..3]);
         let error = selected("hf:a/b", &files).unwrap_err();
-        assert!(error.contains("x-Q4.gguf, x-Q8-00001-of-00002.gguf"), "{error}");
+        assert!(
+            error.contains("x-Q4.gguf, x-Q8-00001-of-00002.gguf"),
+            "{error}"
+        );
         let error = selected("hf:a/b/y.gguf", &files).unwrap_err();
         assert!(error.contains("no y.gguf, but x-Q4.gguf"), "{error}");
     }
@@ -156,6 +198,9 @@ mod tests {
         let error = selected("hf:a/b", &["config.json", "pytorch_model.bin"]).unwrap_err();
         assert!(error.contains("no weights in safetensors"), "{error}");
         let error = selected("hf:a/b", &["README.md"]).unwrap_err();
-        assert!(error.contains("neither a config.json nor a GGUF file"), "{error}");
+        assert!(
+            error.contains("neither a config.json nor a GGUF file"),
+            "{error}"
+        );
     }
 }

@@ -97,10 +97,16 @@ impl Hub {
         let client = Client::new(&self.settings);
         let repository = client.repository(name)?;
         let commit = repository.commit;
-        let paths: Vec<&str> = repository.files.iter().map(|file| file.path.as_str()).collect();
+        let paths: Vec<&str> = repository
+            .files
+            .iter()
+            .map(|file| file.path.as_str())
+            .collect();
         let selected = select(name, &paths)?;
         let files = repository.files.iter();
-        let files: Vec<&RemoteFile> = files.filter(|file| selected.contains(&file.path.as_str())).collect();
+        let files: Vec<&RemoteFile> = files
+            .filter(|file| selected.contains(&file.path.as_str()))
+            .collect();
         let total = files.iter().map(|file| file.size).sum();
         let mut before = 0;
         for file in files {
@@ -112,7 +118,8 @@ impl Hub {
                 });
             };
             download(&client, &self.cache, name, &commit, file, &mut received)?;
-            self.cache.link(name, &commit, &file.path, file.hash.name())?;
+            self.cache
+                .link(name, &commit, &file.path, file.hash.name())?;
             before += file.size;
         }
         // Last, so that the revision points to complete files only.

@@ -49,6 +49,14 @@ impl ModelName {
         self.file.as_deref()
     }
 
+    /// The same repository and file at another revision.
+    pub fn at(&self, revision: &str) -> Self {
+        Self {
+            revision: revision.to_owned(),
+            ..self.clone()
+        }
+    }
+
     /// The repository's folder in the cache.
     pub(crate) fn folder(&self) -> String {
         format!("models--{}", self.repository.replace('/', "--"))
@@ -126,7 +134,9 @@ pub(crate) fn is_gguf(path: &str) -> bool {
 /// Returns true if the relative path stays within its folder.
 pub(crate) fn is_inside(path: &str) -> bool {
     let harmless = |part: &str| {
-        !matches!(part, "" | "." | "..") && !part.contains(['\\', ':']) && !part.contains(char::is_control)
+        !matches!(part, "" | "." | "..")
+            && !part.contains(['\\', ':'])
+            && !part.contains(char::is_control)
     };
     path.split('/').all(harmless)
 }
@@ -146,8 +156,11 @@ fn check_repository(repository: &str) -> Result<(), &'static str> {
     if !parts.iter().all(|part| part.chars().all(allowed)) {
         return Err("the repository must consist of letters, digits, `-`, `_` and `.`");
     }
-    if parts.iter().any(|part| edge(part)) || repository.contains("--") || repository.contains("..") {
-        return Err("the repository must not contain `--` or `..`, nor begin or end with `-` or `.`");
+    if parts.iter().any(|part| edge(part)) || repository.contains("--") || repository.contains("..")
+    {
+        return Err(
+            "the repository must not contain `--` or `..`, nor begin or end with `-` or `.`",
+        );
     }
     Ok(())
 }
@@ -181,14 +194,30 @@ mod tests {
         assert_eq!(read("hf:a/b@main"), all("a/b", "main", None));
         assert_eq!(read("hf:a/b@refs/pr/1"), all("a/b", "refs/pr/1", None));
         assert_eq!(read("hf:a/b/c.gguf"), all("a/b", "main", Some("c.gguf")));
-        assert_eq!(read("hf:a/b@v1/Q8/c.gguf"), all("a/b", "v1", Some("Q8/c.gguf")));
+        assert_eq!(
+            read("hf:a/b@v1/Q8/c.gguf"),
+            all("a/b", "v1", Some("Q8/c.gguf"))
+        );
     }
 
     #[test]
     fn names_that_leave_the_cache_or_break_the_hubs_rules_are_refused() {
         let broken = [
-            "a/b", "hf:", "hf:/b", "hf:a/", "hf:../b", "hf:a/..", "hf:a--b/c", "hf:a/b@", "hf:a/b@../x",
-            "hf:a/b@/x", "hf:a/b/c", "hf:a/b/../c.gguf", "hf:a/b//c.gguf", "hf:a b/c", "hf:a/b@x\n",
+            "a/b",
+            "hf:",
+            "hf:/b",
+            "hf:a/",
+            "hf:../b",
+            "hf:a/..",
+            "hf:a--b/c",
+            "hf:a/b@",
+            "hf:a/b@../x",
+            "hf:a/b@/x",
+            "hf:a/b/c",
+            "hf:a/b/../c.gguf",
+            "hf:a/b//c.gguf",
+            "hf:a b/c",
+            "hf:a/b@x\n",
         ];
         for text in broken {
             assert!(text.parse::<ModelName>().is_err(), "{text:?}");

@@ -40,7 +40,11 @@ impl Settings {
         home: Option<PathBuf>,
     ) -> Result<Self, HubError> {
         const ENDPOINT: &str = "https://huggingface.co";
-        let path = |name| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let path = |name| {
+            variable(name)
+                .filter(|value| !value.is_empty())
+                .map(PathBuf::from)
+        };
         let text = |name: &str| {
             let value = variable(name)?.into_string().ok()?.trim().to_owned();
             (!value.is_empty()).then_some(value)
@@ -74,7 +78,10 @@ impl Settings {
             true => None,
             false => stored(),
         });
-        if token.as_ref().is_some_and(|token| !token.chars().all(|c| c.is_ascii_graphic())) {
+        if token
+            .as_ref()
+            .is_some_and(|token| !token.chars().all(|c| c.is_ascii_graphic()))
+        {
             return Err(HubError::Setting {
                 variable: "HF_TOKEN",
                 value: "(hidden)".to_owned(),
@@ -106,9 +113,15 @@ mod tests {
     #[test]
     fn the_cache_is_where_python_has_it() {
         let cache = |variables: &[_]| settings(variables).cache;
-        assert_eq!(cache(&[]), PathBuf::from("/home/user/.cache/huggingface/hub"));
+        assert_eq!(
+            cache(&[]),
+            PathBuf::from("/home/user/.cache/huggingface/hub")
+        );
         assert_eq!(cache(&[("HF_HOME", "/x")]), PathBuf::from("/x/hub"));
-        assert_eq!(cache(&[("HF_HOME", "/x"), ("HF_HUB_CACHE", "/y")]), PathBuf::from("/y"));
+        assert_eq!(
+            cache(&[("HF_HOME", "/x"), ("HF_HUB_CACHE", "/y")]),
+            PathBuf::from("/y")
+        );
         let xdg = [("XDG_CACHE_HOME", "/z")];
         assert_eq!(cache(&xdg), PathBuf::from("/z/huggingface/hub"));
     }
@@ -131,7 +144,12 @@ mod tests {
     #[test]
     fn an_endpoint_that_is_not_an_address_is_refused() {
         let find = |name: &str| (name == "HF_ENDPOINT").then(|| OsString::from("mirror.example"));
-        let error = Settings::from_variables(find, Some("/home".into())).err().unwrap();
-        assert!(error.to_string().contains("HF_ENDPOINT=mirror.example"), "{error}");
+        let error = Settings::from_variables(find, Some("/home".into()))
+            .err()
+            .unwrap();
+        assert!(
+            error.to_string().contains("HF_ENDPOINT=mirror.example"),
+            "{error}"
+        );
     }
 }

@@ -39,7 +39,9 @@ fn server() -> Server {
 }
 
 fn weights() -> Vec<u8> {
-    (0..1_u32 << 18).flat_map(|i| i.wrapping_mul(2_654_435_761).to_le_bytes()).collect()
+    (0..1_u32 << 18)
+        .flat_map(|i| i.wrapping_mul(2_654_435_761).to_le_bytes())
+        .collect()
 }
 
 #[test]
@@ -48,30 +50,52 @@ fn a_model_is_downloaded_once_and_then_found_without_the_server() {
     let hub = hub(&server, folder.path());
     let mut progress = Vec::new();
     let path = hub
-        .open(&name("hf:org/tiny"), &mut |now| progress.push((now.done, now.total)))
+        .open(&name("hf:org/tiny"), &mut |now| {
+            progress.push((now.done, now.total))
+        })
         .unwrap();
     assert_eq!(fs::read(path.join("model.safetensors")).unwrap(), weights());
     assert!(path.join("config.json").exists());
-    assert!(!path.join("README.md").exists(), "what a model does not need is not downloaded");
+    assert!(
+        !path.join("README.md").exists(),
+        "what a model does not need is not downloaded"
+    );
     let total = (weights().len() + 22) as u64;
     assert_eq!(progress.last(), Some(&(total, total)));
     assert!(progress.is_sorted());
 
     let requests = server.requests().len();
     assert_eq!(hub.open(&name("hf:org/tiny"), &mut |_| ()).unwrap(), path);
-    assert_eq!(hub.open(&name(&format!("hf:org/tiny@{COMMIT}")), &mut |_| ()).unwrap(), path);
+    assert_eq!(
+        hub.open(&name(&format!("hf:org/tiny@{COMMIT}")), &mut |_| ())
+            .unwrap(),
+        path
+    );
     assert_eq!(server.requests().len(), requests);
-    let offline = Settings { offline: true, ..settings(&server, folder.path()) };
-    assert_eq!(Hub::new(offline).open(&name("hf:org/tiny"), &mut |_| ()).unwrap(), path);
+    let offline = Settings {
+        offline: true,
+        ..settings(&server, folder.path())
+    };
+    assert_eq!(
+        Hub::new(offline)
+            .open(&name("hf:org/tiny"), &mut |_| ())
+            .unwrap(),
+        path
+    );
 }
 
 #[test]
 fn the_token_goes_to_the_hub_and_not_to_the_host_that_it_redirects_to() {
     let (server, folder) = (server(), tempfile::tempdir().unwrap());
-    hub(&server, folder.path()).open(&name("hf:org/tiny"), &mut |_| ()).unwrap();
+    hub(&server, folder.path())
+        .open(&name("hf:org/tiny"), &mut |_| ())
+        .unwrap();
     let requests = server.requests();
     let with_token = |path: &str| {
-        let mut found = requests.iter().filter(|request| request.path.starts_with(path)).peekable();
+        let mut found = requests
+            .iter()
+            .filter(|request| request.path.starts_with(path))
+            .peekable();
         assert!(found.peek().is_some(), "no request of {path}");
         found.all(|request| request.token.as_deref() == Some("Bearer hf_secret"))
     };
@@ -85,12 +109,19 @@ fn a_broken_transfer_continues_where_it_ended() {
     let (server, folder) = (server(), tempfile::tempdir().unwrap());
     server.fault(Fault::EndAfter(300_000));
     server.fault(Fault::EndAfter(300_000));
-    let path = hub(&server, folder.path()).open(&name("hf:org/tiny"), &mut |_| ()).unwrap();
+    let path = hub(&server, folder.path())
+        .open(&name("hf:org/tiny"), &mut |_| ())
+        .unwrap();
     assert_eq!(fs::read(path.join("model.safetensors")).unwrap(), weights());
     let requests = server.requests();
-    let stored = requests.iter().filter(|request| request.path.starts_with("/storage/"));
+    let stored = requests
+        .iter()
+        .filter(|request| request.path.starts_with("/storage/"));
     let ranges = stored.filter_map(|request| request.range.clone());
-    assert_eq!(ranges.collect::<Vec<_>>(), ["bytes=300000-", "bytes=600000-"]);
+    assert_eq!(
+        ranges.collect::<Vec<_>>(),
+        ["bytes=300000-", "bytes=600000-"]
+    );
 }
 
 #[test]
@@ -102,7 +133,10 @@ fn another_call_continues_what_an_earlier_one_left() {
     let hub = hub(&server, folder.path());
     server.fault_first(Fault::EndAfter(100_000));
     let error = hub.open(&name("hf:org/tiny"), &mut |_| ()).unwrap_err();
-    assert!(error.to_string().contains("after 100000 of 1048576 bytes"), "{error}");
+    assert!(
+        error.to_string().contains("after 100000 of 1048576 bytes"),
+        "{error}"
+    );
     server.clear_faults();
     let path = hub.open(&name("hf:org/tiny"), &mut |_| ()).unwrap();
     assert_eq!(fs::read(path.join("model.safetensors")).unwrap(), weights());
@@ -115,7 +149,9 @@ fn a_server_without_ranges_is_read_from_the_beginning() {
     let (server, folder) = (server(), tempfile::tempdir().unwrap());
     server.fault(Fault::EndAfter(300_000));
     server.ignore_ranges();
-    let path = hub(&server, folder.path()).open(&name("hf:org/tiny"), &mut |_| ()).unwrap();
+    let path = hub(&server, folder.path())
+        .open(&name("hf:org/tiny"), &mut |_| ())
+        .unwrap();
     assert_eq!(fs::read(path.join("model.safetensors")).unwrap(), weights());
 }
 
@@ -141,17 +177,34 @@ fn a_busy_server_is_asked_again_and_a_refusal_is_not() {
     let (server, folder) = (server(), tempfile::tempdir().unwrap());
     server.fault(Fault::Status(429, Some("0")));
     server.fault(Fault::Status(503, None));
-    hub(&server, folder.path()).open(&name("hf:org/tiny"), &mut |_| ()).unwrap();
+    hub(&server, folder.path())
+        .open(&name("hf:org/tiny"), &mut |_| ())
+        .unwrap();
 
     let error = |status| {
         let (server, folder) = (self::server(), tempfile::tempdir().unwrap());
         (0..20).for_each(|_| server.fault(Fault::Status(status, Some("0"))));
-        let error = hub(&server, folder.path()).open(&name("hf:org/tiny"), &mut |_| ()).unwrap_err();
+        let error = hub(&server, folder.path())
+            .open(&name("hf:org/tiny"), &mut |_| ())
+            .unwrap_err();
         (error, server.requests().len())
     };
-    assert!(matches!(error(401), (HubError::Denied { status: 401, with_token: true, .. }, 1)));
+    assert!(matches!(
+        error(401),
+        (
+            HubError::Denied {
+                status: 401,
+                with_token: true,
+                ..
+            },
+            1
+        )
+    ));
     assert!(matches!(error(404), (HubError::NotFound { .. }, 1)));
-    assert!(matches!(error(429), (HubError::Status { status: 429, .. }, 6)));
+    assert!(matches!(
+        error(429),
+        (HubError::Status { status: 429, .. }, 6)
+    ));
 }
 
 #[test]
@@ -159,14 +212,26 @@ fn answers_that_would_leave_the_cache_are_refused() {
     for path in ["../../evil.json", "/etc/evil.json", "a/../../evil.json"] {
         let (server, folder) = (server(), tempfile::tempdir().unwrap());
         server.add(path, b"{}".to_vec(), false);
-        let error = hub(&server, folder.path()).open(&name("hf:org/tiny"), &mut |_| ()).unwrap_err();
-        assert!(error.to_string().contains("not a path within the repository"), "{error}");
+        let error = hub(&server, folder.path())
+            .open(&name("hf:org/tiny"), &mut |_| ())
+            .unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .contains("not a path within the repository"),
+            "{error}"
+        );
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
     let (server, folder) = (Server::start("../../../evil"), tempfile::tempdir().unwrap());
     server.add("config.json", b"{}".to_vec(), false);
-    let error = hub(&server, folder.path()).open(&name("hf:org/tiny"), &mut |_| ()).unwrap_err();
-    assert!(error.to_string().contains("`sha` must be a commit"), "{error}");
+    let error = hub(&server, folder.path())
+        .open(&name("hf:org/tiny"), &mut |_| ())
+        .unwrap_err();
+    assert!(
+        error.to_string().contains("`sha` must be a commit"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -177,13 +242,24 @@ fn pull_follows_a_branch_and_keeps_the_contents_that_did_not_change() {
     let newer = COMMIT.replace('0', "f");
     server.set_commit(&newer);
     server.add("config.json", b"{\"model_type\":\"gpt2\"}".to_vec(), false);
-    assert_eq!(hub.open(&name("hf:org/tiny"), &mut |_| ()).unwrap(), first.path);
+    assert_eq!(
+        hub.open(&name("hf:org/tiny"), &mut |_| ()).unwrap(),
+        first.path
+    );
     let before = server.requests().len();
     let second = hub.pull(&name("hf:org/tiny"), &mut |_| ()).unwrap();
     assert_eq!(second.commit, newer);
-    assert_eq!(hub.open(&name("hf:org/tiny"), &mut |_| ()).unwrap(), second.path);
+    assert_eq!(
+        hub.open(&name("hf:org/tiny"), &mut |_| ()).unwrap(),
+        second.path
+    );
     let requests = server.requests().split_off(before);
-    assert!(requests.iter().all(|request| !request.path.contains("model.safetensors")), "{requests:?}");
+    assert!(
+        requests
+            .iter()
+            .all(|request| !request.path.contains("model.safetensors")),
+        "{requests:?}"
+    );
     let cached = hub.cache().models();
     let listed = |at: usize| (cached[at].commit.as_str(), cached[at].revisions.len());
     assert_eq!((listed(0), listed(1)), ((COMMIT, 0), (newer.as_str(), 1)));
@@ -198,16 +274,29 @@ fn a_gguf_file_is_pulled_alone() {
     let folder = tempfile::tempdir().unwrap();
     let hub = hub(&server, folder.path());
     let error = hub.open(&name("hf:org/tiny"), &mut |_| ()).unwrap_err();
-    assert!(matches!(&error, HubError::Choice { files, .. } if files.len() == 2), "{error}");
-    let path = hub.open(&name("hf:org/tiny/tiny-Q8_0.gguf"), &mut |_| ()).unwrap();
+    assert!(
+        matches!(&error, HubError::Choice { files, .. } if files.len() == 2),
+        "{error}"
+    );
+    let path = hub
+        .open(&name("hf:org/tiny/tiny-Q8_0.gguf"), &mut |_| ())
+        .unwrap();
     assert_eq!(fs::read(&path).unwrap(), b"GGUF");
-    let cached: Vec<String> = hub.cache().models().iter().map(|model| model.name.to_string()).collect();
+    let cached: Vec<String> = hub
+        .cache()
+        .models()
+        .iter()
+        .map(|model| model.name.to_string())
+        .collect();
     assert_eq!(cached, ["hf:org/tiny/tiny-Q8_0.gguf"]);
 }
 
 #[test]
 fn a_model_without_one_of_its_shards_is_incomplete() {
-    let (first, second) = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors");
+    let (first, second) = (
+        "model-00001-of-00002.safetensors",
+        "model-00002-of-00002.safetensors",
+    );
     let server = Server::start(COMMIT);
     let index = format!("{{\"weight_map\":{{\"a\":\"{first}\",\"b\":\"{second}\"}}}}");
     server.add("config.json", b"{}".to_vec(), false);
@@ -215,14 +304,26 @@ fn a_model_without_one_of_its_shards_is_incomplete() {
     server.add(first, b"first".to_vec(), true);
     server.add(second, b"second".to_vec(), true);
     let folder = tempfile::tempdir().unwrap();
-    let path = hub(&server, folder.path()).open(&name("hf:org/tiny"), &mut |_| ()).unwrap();
+    let path = hub(&server, folder.path())
+        .open(&name("hf:org/tiny"), &mut |_| ())
+        .unwrap();
     fs::remove_file(path.join(second)).unwrap();
-    let offline = Settings { offline: true, ..settings(&server, folder.path()) };
-    let error = Hub::new(offline).open(&name("hf:org/tiny"), &mut |_| ()).unwrap_err();
-    assert!(error.to_string().contains(&format!("{second} is missing")), "{error}");
+    let offline = Settings {
+        offline: true,
+        ..settings(&server, folder.path())
+    };
+    let error = Hub::new(offline)
+        .open(&name("hf:org/tiny"), &mut |_| ())
+        .unwrap_err();
+    assert!(
+        error.to_string().contains(&format!("{second} is missing")),
+        "{error}"
+    );
     // Its content is still there, so nothing is requested but the description.
     let before = server.requests().len();
-    hub(&server, folder.path()).open(&name("hf:org/tiny"), &mut |_| ()).unwrap();
+    hub(&server, folder.path())
+        .open(&name("hf:org/tiny"), &mut |_| ())
+        .unwrap();
     assert_eq!(server.requests().len(), before + 1);
     assert_eq!(fs::read(path.join(second)).unwrap(), b"second");
 }
@@ -230,8 +331,13 @@ fn a_model_without_one_of_its_shards_is_incomplete() {
 #[test]
 fn offline_an_unknown_model_is_an_error_without_a_request() {
     let (server, folder) = (server(), tempfile::tempdir().unwrap());
-    let offline = Settings { offline: true, ..settings(&server, folder.path()) };
-    let error = Hub::new(offline).open(&name("hf:org/tiny"), &mut |_| ()).unwrap_err();
+    let offline = Settings {
+        offline: true,
+        ..settings(&server, folder.path())
+    };
+    let error = Hub::new(offline)
+        .open(&name("hf:org/tiny"), &mut |_| ())
+        .unwrap_err();
     assert!(matches!(error, HubError::Offline { .. }), "{error}");
     assert!(server.requests().is_empty());
 }
@@ -242,15 +348,29 @@ fn what_python_has_downloaded_is_found() {
     let cache = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/cache");
     let (server, folder) = (server(), tempfile::tempdir().unwrap());
     copy(&cache, folder.path());
-    let offline = Settings { offline: true, ..settings(&server, folder.path()) };
+    let offline = Settings {
+        offline: true,
+        ..settings(&server, folder.path())
+    };
     let hub = Hub::new(offline);
     let path = hub.open(&name("hf:org/tiny"), &mut |_| ()).unwrap();
-    assert_eq!(fs::read(path.join("model.safetensors")).unwrap(), b"weights");
-    assert_eq!(hub.open(&name("hf:org/tiny@v1"), &mut |_| ()).unwrap(), path);
+    assert_eq!(
+        fs::read(path.join("model.safetensors")).unwrap(),
+        b"weights"
+    );
+    assert_eq!(
+        hub.open(&name("hf:org/tiny@v1"), &mut |_| ()).unwrap(),
+        path
+    );
     // Of this model, Python has downloaded the configuration alone.
     let error = hub.open(&name("hf:org/partial"), &mut |_| ()).unwrap_err();
     assert!(error.to_string().contains("no weights"), "{error}");
-    let missing: Vec<bool> = hub.cache().models().iter().map(|model| model.missing.is_some()).collect();
+    let missing: Vec<bool> = hub
+        .cache()
+        .models()
+        .iter()
+        .map(|model| model.missing.is_some())
+        .collect();
     assert_eq!(missing, [true, false]);
 }
 

@@ -10,8 +10,9 @@ const LAYERS: &str = "layers";
 const BACKENDS: &str = "backends";
 
 /// The crates of this workspace that each crate may depend on. Add new crates here.
-const ALLOWED: [(&str, &[&str]); 16] = [
+const ALLOWED: [(&str, &[&str]); 17] = [
     ("emberlm-system", &[]),
+    ("emberlm-hub", &["emberlm-system"]),
     ("emberlm-sandbox", &[]),
     ("emberlm-tokenizer", &["emberlm-system", "emberlm-sandbox"]),
     ("emberlm-data", &["emberlm-tokenizer", "emberlm-system"]),
@@ -86,7 +87,8 @@ const ALLOWED: [(&str, &[&str]); 16] = [
     ("xtask", &["emberlm-system"]),
 ];
 
-const EVERY_LIBRARY: [&str; 11] = [
+const EVERY_LIBRARY: [&str; 12] = [
+    "emberlm-hub",
     "emberlm",
     "emberlm-sandbox",
     "emberlm-system",

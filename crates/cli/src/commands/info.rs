@@ -2,7 +2,7 @@
 
 mod stacks;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use emberlm_checkpoint::ModelKind;
 
@@ -18,6 +18,7 @@ use serde::Serialize;
 use super::preset_list;
 use crate::args::InfoArgs;
 use crate::error::CliError;
+use crate::hub;
 use crate::model;
 use crate::output::{Align, Table, operations, print, print_json};
 
@@ -29,7 +30,9 @@ pub fn run(args: InfoArgs) -> Result<(), CliError> {
     let info = match families::preset(subject) {
         Some(preset) => of_preset(&preset, args.vocab_size)?,
         None => {
-            let path = Path::new(subject);
+            let mut path = PathBuf::from(subject);
+            hub::localize(&mut path)?;
+            let path = path.as_path();
             check_model(path, args.vocab_size)?;
             match ModelKind::of(path) {
                 ModelKind::Decoder => of_model(path)?,

@@ -16,10 +16,12 @@ pub mod generate;
 mod info;
 mod logits;
 pub mod man;
+pub mod models;
 mod new;
 pub mod plot;
 pub mod prepare;
 mod preset_list;
+pub mod pull;
 pub mod reference;
 pub mod runs;
 pub mod serve;
@@ -29,11 +31,17 @@ pub mod tokenizer;
 pub mod train;
 pub mod watch;
 
+use std::path::PathBuf;
+
 use crate::args::{Cli, Command};
 use crate::error::CliError;
+use crate::hub;
 
-/// Runs the selected command.
-pub fn run(cli: Cli) -> Result<(), CliError> {
+/// Runs the selected command. Models that are named by the Hub's names are downloaded first.
+pub fn run(mut cli: Cli) -> Result<(), CliError> {
+    for model in models(&mut cli.command) {
+        hub::localize(model)?;
+    }
     match cli.command {
         Command::Prepare(args) => prepare::run(args),
         Command::Data(args) => data::run(args),
@@ -51,6 +59,8 @@ pub fn run(cli: Cli) -> Result<(), CliError> {
         Command::Classify(args) => classify::run(args),
         Command::Logits(args) => logits::run(args),
         Command::Attention(args) => attention::run(args),
+        Command::Models(args) => models::run(args),
+        Command::Pull(args) => pull::run(args),
         Command::Info(args) => info::run(args),
         Command::New(args) => new::run(args),
         Command::Export(args) => export::run(args),
@@ -62,5 +72,24 @@ pub fn run(cli: Cli) -> Result<(), CliError> {
         Command::Measure(args) => doctor::measure::run(args),
         Command::FitStep(args) => fit_step::run(args),
         Command::Reference(args) => reference::run(args),
+    }
+}
+
+/// The paths of models in the command's arguments. `serve` and `info` find theirs themselves.
+fn models(command: &mut Command) -> Vec<&mut PathBuf> {
+    match command {
+        Command::Generate(args) => std::iter::once(&mut args.model)
+            .chain(&mut args.draft)
+            .collect(),
+        Command::Chat(args) => vec![&mut args.model],
+        Command::Eval(args) => vec![&mut args.model],
+        Command::Embed(args) => vec![&mut args.model],
+        Command::Classify(args) => vec![&mut args.model],
+        Command::Logits(args) => vec![&mut args.model],
+        Command::Attention(args) => vec![&mut args.model],
+        Command::Export(args) => vec![&mut args.model],
+        Command::Train(args) => args.from.iter_mut().collect(),
+        Command::Fit(args) => args.from.iter_mut().collect(),
+        _ => Vec::new(),
     }
 }

@@ -263,7 +263,7 @@ fn start_cut(name: &str, most: usize) -> String {
 }
 
 /// Formats a duration in at most four characters.
-fn age(seconds: f64) -> String {
+pub(super) fn age(seconds: f64) -> String {
     let seconds = seconds.max(0.0);
     match seconds {
         ..100.0 => format!("{seconds:.0}s"),

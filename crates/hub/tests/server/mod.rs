@@ -133,7 +133,8 @@ fn description(state: &State) -> String {
         let mut sibling = serde_json::json!({"rfilename": file.path, "size": size, "blobId": id});
         if file.large {
             let sha256 = hexadecimal(&Sha256::digest(&file.content));
-            sibling["lfs"] = serde_json::json!({"sha256": sha256, "size": size, "pointerSize": 134});
+            sibling["lfs"] =
+                serde_json::json!({"sha256": sha256, "size": size, "pointerSize": 134});
         }
         sibling
     });
@@ -154,7 +155,9 @@ fn serve(state: &Mutex<State>, mut stream: TcpStream, port: u16) -> std::io::Res
     for line in lines {
         let line = line?;
         match line.split_once(": ") {
-            Some((name, value)) if name.eq_ignore_ascii_case("range") => request.range = Some(value.to_owned()),
+            Some((name, value)) if name.eq_ignore_ascii_case("range") => {
+                request.range = Some(value.to_owned())
+            }
             Some((name, value)) if name.eq_ignore_ascii_case("authorization") => {
                 request.token = Some(value.to_owned());
             }
@@ -168,7 +171,10 @@ fn serve(state: &Mutex<State>, mut stream: TcpStream, port: u16) -> std::io::Res
     if let Some(Fault::Status(status, after)) = fault {
         state.faults.pop_front();
         let after = after.map_or(String::new(), |after| format!("Retry-After: {after}\r\n"));
-        return write!(stream, "HTTP/1.1 {status} X\r\n{after}Content-Length: 0\r\nConnection: close\r\n\r\n");
+        return write!(
+            stream,
+            "HTTP/1.1 {status} X\r\n{after}Content-Length: 0\r\nConnection: close\r\n\r\n"
+        );
     }
     if target.starts_with("/api/models/org/tiny/revision/") {
         let body = description(&state);
@@ -184,7 +190,10 @@ fn serve(state: &Mutex<State>, mut stream: TcpStream, port: u16) -> std::io::Res
         None => target.splitn(6, '/').nth(5).unwrap_or_default(),
     };
     let Some(file) = state.files.iter().find(|file| file.path == path) else {
-        return write!(stream, "HTTP/1.1 404 X\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+        return write!(
+            stream,
+            "HTTP/1.1 404 X\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+        );
     };
     if file.large && stored.is_none() {
         // Another name of the same machine is another host to the client.
@@ -196,9 +205,16 @@ fn serve(state: &Mutex<State>, mut stream: TcpStream, port: u16) -> std::io::Res
     }
     let mut content = file.content.clone();
     let large = file.large;
-    let start = request.range.filter(|_| !state.ignores_ranges).and_then(|range| {
-        range.strip_prefix("bytes=")?.strip_suffix('-')?.parse::<usize>().ok()
-    });
+    let start = request
+        .range
+        .filter(|_| !state.ignores_ranges)
+        .and_then(|range| {
+            range
+                .strip_prefix("bytes=")?
+                .strip_suffix('-')?
+                .parse::<usize>()
+                .ok()
+        });
     let size = content.len();
     let mut sent = content.len() - start.unwrap_or(0);
     if large {
@@ -215,7 +231,10 @@ fn serve(state: &Mutex<State>, mut stream: TcpStream, port: u16) -> std::io::Res
     drop(state);
     let from = start.unwrap_or(0);
     let status = match start {
-        Some(start) => format!("206 Partial Content\r\nContent-Range: bytes {start}-{}/{size}", size - 1),
+        Some(start) => format!(
+            "206 Partial Content\r\nContent-Range: bytes {start}-{}/{size}",
+            size - 1
+        ),
         None => "200 OK".to_owned(),
     };
     write!(

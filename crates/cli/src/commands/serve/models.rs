@@ -10,6 +10,7 @@ use emberlm_serve::{SamplingDefaults, ServeOptions};
 use super::ServeArgs;
 use super::file::{self, Entry};
 use crate::error::CliError;
+use crate::hub;
 use crate::run_folders;
 
 /// A model to serve.
@@ -40,6 +41,9 @@ pub fn specs(args: &ServeArgs) -> Result<Vec<ModelSpec>, CliError> {
     if entries.is_empty() {
         return Err(CliError::usage("there is no model to serve")
             .hint("pass a MODEL, or a [[model]] table in the file of --config"));
+    }
+    for entry in &mut entries {
+        localize(entry)?;
     }
     name(&mut entries);
     for alias in &args.alias {
@@ -72,6 +76,18 @@ fn argument(argument: &Path, follow: bool) -> Entry {
         deterministic: None,
         sampling: SamplingDefaults::default(),
     }
+}
+
+/// Replaces a name on the Hub by the path of its files. The model is then named after its repository or GGUF file.
+fn localize(entry: &mut Entry) -> Result<(), CliError> {
+    let Some(name) = hub::name(&entry.path)? else {
+        return Ok(());
+    };
+    entry.path = hub::open(&name)?;
+    let file = name.file().map(Path::new).and_then(Path::file_stem);
+    let short = file.map_or_else(|| name.short().into(), |stem| stem.to_string_lossy());
+    entry.name.get_or_insert_with(|| short.into_owned());
+    Ok(())
 }
 
 /// Names the models without a name after their directories.
