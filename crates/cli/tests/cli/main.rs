@@ -41,6 +41,7 @@ mod hostile_grammars;
 mod hostile_templates;
 #[cfg(target_os = "linux")]
 mod hostile_tokenizers;
+mod hub;
 mod hugging_face;
 mod info;
 mod info_kinds;

@@ -1,0 +1,118 @@
+//! Models named by their names on the Hugging Face Hub. Downloads are tested in the crate `emberlm-hub`.
+
+use std::fs;
+
+use serde_json::Value;
+
+use super::support::{CommandOutput, Sandbox};
+
+const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
+
+/// A run with a model, and the same model in the cache as `hf:org/tiny`.
+fn sandbox() -> Sandbox {
+    let sandbox = Sandbox::with_char_model().with_own_cache();
+    let repository = "cache/huggingface/hub/models--org--tiny";
+    let snapshot = format!("{repository}/snapshots/{COMMIT}");
+    fs::create_dir_all(sandbox.path(&snapshot).parent().unwrap()).unwrap();
+    sandbox.run(["export", "run", "--out", &snapshot]).ok();
+    sandbox.write(&format!("{repository}/refs/main"), COMMIT);
+    sandbox
+}
+
+/// Runs a command line that must not reach any server.
+fn offline(sandbox: &Sandbox, line: &str) -> CommandOutput {
+    let mut command = sandbox.command(line.split_whitespace());
+    let output = command
+        .env("HF_ENDPOINT", "http://127.0.0.1:1")
+        .output()
+        .unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    CommandOutput {
+        code: output.status.code(),
+        stdout: text(output.stdout),
+        stderr: text(output.stderr),
+    }
+}
+
+#[test]
+fn a_model_in_the_cache_is_used_by_its_name_and_without_the_network() {
+    let sandbox = sandbox();
+    let text = |model: &str| {
+        offline(
+            &sandbox,
+            &format!("generate {model} --prompt he --max-new-tokens 8 --temperature 0"),
+        )
+        .ok()
+    };
+    let expected = text("run");
+    for name in [
+        "hf:org/tiny",
+        "hf:org/tiny@main",
+        &format!("hf:org/tiny@{COMMIT}"),
+    ] {
+        assert_eq!(text(name), expected, "{name}");
+    }
+    let info: Value = offline(&sandbox, "info hf:org/tiny --json").json();
+    let of_run: Value = offline(&sandbox, "info run --json").json();
+    assert_eq!(info["parameters"], of_run["parameters"]);
+}
+
+#[test]
+fn a_served_model_has_the_name_of_its_repository() {
+    let server = sandbox().serve("serve hf:org/tiny other=hf:org/tiny");
+    let models = server.json("/v1/models");
+    let names = models["data"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|model| model["id"].as_str().unwrap());
+    assert_eq!(names.collect::<Vec<_>>(), ["tiny", "other"]);
+}
+
+#[test]
+fn models_lists_the_cache_and_the_runs() {
+    let sandbox = sandbox();
+    let listed: Vec<Value> = offline(&sandbox, "models . --json").json();
+    let mut names: Vec<&str> = listed
+        .iter()
+        .map(|model| model["model"].as_str().unwrap())
+        .collect();
+    names.sort_unstable();
+    assert_eq!(names, ["./run", "hf:org/tiny"]);
+    for model in &listed {
+        assert!(model["bytes"].as_u64().unwrap() > 1000, "{model}");
+    }
+    let shown = offline(&sandbox, "models .").ok();
+    assert!(shown.contains("hf:org/tiny  "), "{shown}");
+
+    let snapshot = format!("cache/huggingface/hub/models--org--tiny/snapshots/{COMMIT}");
+    fs::remove_file(sandbox.path(format!("{snapshot}/model.safetensors"))).unwrap();
+    let shown = offline(&sandbox, "models .").ok();
+    assert!(
+        shown.contains("incomplete: the repository has no weights"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn mistaken_names_and_missing_models_are_explained() {
+    let sandbox = sandbox();
+    let refused = |line: &str, variable: Option<&str>| {
+        let mut command = sandbox.command(line.split_whitespace());
+        if let Some(variable) = variable {
+            command.env(variable, "1");
+        }
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{line}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let error = refused("generate hf:org/../tiny", None);
+    assert!(error.contains("error: `hf:org/../tiny`: "), "{error}");
+    assert!(error.contains("hint: for example: hf:"), "{error}");
+    let error = refused("generate hf:org/none", Some("HF_HUB_OFFLINE"));
+    assert!(error.contains("hf:org/none is not in the cache"), "{error}");
+    let error = refused("generate hf:org/tiny/x.gguf", Some("HF_HUB_OFFLINE"));
+    assert!(error.contains("the repository has no x.gguf"), "{error}");
+    let error = refused("pull run", None);
+    assert!(error.contains("`run`: must begin with hf:"), "{error}");
+}
