@@ -16,7 +16,7 @@ use emberlm_kernels::Backend;
 use emberlm_model::InputError;
 use emberlm_tokenizer::EncodedSequence;
 
-use crate::worker_engine::{EngineLimits, Work, WorkerEngine};
+use crate::worker_engine::{EngineLimits, SubmitError, Work, WorkerEngine};
 
 /// The configuration of an embedding engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,10 +146,10 @@ impl<B: Backend> WorkerEngine for EmbeddingEngine<B> {
         }
     }
 
-    fn submit(&mut self, work: Work) -> Result<RequestId, GenerateError> {
+    fn submit(&mut self, work: Work) -> Result<RequestId, SubmitError> {
         let Work::Embed(texts) = work else {
             let rule = "must be a decoder or an encoder–decoder to generate text";
-            return Err(SettingError::new("model", "an encoder", rule).into());
+            return Err(GenerateError::from(SettingError::new("model", "an encoder", rule)).into());
         };
         self.check(&texts)?;
         let id = RequestId::new(self.submitted);

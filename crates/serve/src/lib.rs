@@ -62,6 +62,7 @@
 //! | [`api`] | the HTTP API: OpenAI-compatible endpoints, and the page's requests |
 //! | [`model`], [`worker`] | a served model, and the thread that runs its engine |
 //! | [`worker_engine`] | the interface of the engines |
+//! | [`residency`], `on_demand` | which models are in memory; an engine that is loaded when it is needed |
 //! | `embedding_engine` | embeds the texts of concurrent requests with an encoder |
 //! | [`mod@load`] | loads a model directory for serving |
 //! | [`grammars`] | grammars for constrained output: vetted, compiled and cached |
@@ -88,9 +89,11 @@ pub mod load;
 mod machine;
 mod metrics;
 pub mod model;
+mod on_demand;
 mod playground;
 pub mod reference;
 pub mod request_log;
+pub mod residency;
 mod server;
 pub mod tail;
 mod tools;
@@ -104,7 +107,9 @@ pub use hosts::Hosts;
 pub use limits::Limits;
 pub use load::{EncoderDecoderPlan, EncoderPlan, LoadError, LoadPlan, Loaded, ServeOptions, load};
 pub use model::{Card, ServedKind, ServedModel};
+pub use on_demand::{OnDemand, Reload};
 pub use request_log::{RequestLog, RequestRecord};
+pub use residency::{Place, Residency};
 pub use server::{Server, ServerError};
 pub use worker::{Replacer, Worker};
-pub use worker_engine::WorkerEngine;
+pub use worker_engine::{SubmitError, WorkerEngine};

@@ -18,6 +18,7 @@ use emberlm_tokenizer::Tokenizer;
 use emberlm_tokenizer::chat::ChatEncoder;
 
 use crate::model::{Card, ChatFormat, ServedKind, ServedModel, Tables};
+use crate::on_demand::{OnDemand, Reload};
 use crate::worker::{Replacer, Worker};
 pub use encoder::EncoderPlan;
 pub use encoder_decoder::{EncoderDecoderPlan, encoder_decoder_defaults};
@@ -55,7 +56,7 @@ pub struct Loaded<B: Backend> {
     /// The model, for a [`Service`](crate::api::Service).
     pub served: ServedModel,
     /// Replaces the model's weights while it is served.
-    pub replacer: Replacer<Engine<B>>,
+    pub replacer: Replacer<OnDemand<Engine<B>>>,
     /// The memory of all slots' caches in bytes.
     pub cache_bytes: usize,
 }
@@ -146,7 +147,8 @@ impl<'a> LoadPlan<'a> {
     }
 
     /// Starts the engine on its own thread. Grammars of clients are first compiled in `sandbox`. Without a
-    /// sandbox, a hostile grammar can exhaust the memory and the stack of this process.
+    /// sandbox, a hostile grammar can exhaust the memory and the stack of this process. With `reload`, the model is
+    /// unloaded when another one needs its memory, and loaded again for its next request.
     ///
     /// # Errors
     /// The engine does not support the number of slots, or the operating system cannot start a thread.
@@ -154,8 +156,9 @@ impl<'a> LoadPlan<'a> {
         self,
         decoder: Decoder<B>,
         sandbox: Option<GrammarSandbox>,
+        reload: Option<Reload<Decoder<B>>>,
     ) -> Result<Loaded<B>, LoadError> {
-        let engine = self.engine();
+        let config = self.engine();
         let Self {
             model,
             options,
@@ -165,9 +168,13 @@ impl<'a> LoadPlan<'a> {
             context: _,
             ignored: _,
         } = self;
-        let engine = Engine::new(Arc::new(decoder), engine)?;
+        let engine = Engine::new(Arc::new(decoder), config)?;
         let cache_bytes = engine.cache_bytes();
         let limit = engine.config().slots.saturating_add(options.queue);
+        let again = move |decoder| {
+            Engine::new(Arc::new(decoder), config).map_err(|error| error.to_string())
+        };
+        let engine = OnDemand::new(engine, reload.map(|reload| reload.map(again)));
         let (worker, replacer) = Worker::start(engine, limit).map_err(LoadError::Thread)?;
         let card = Card::of(model)?;
         let served = ServedModel {
@@ -209,7 +216,7 @@ pub fn load<B: Backend>(
     options: &ServeOptions,
     sandbox: Option<GrammarSandbox>,
 ) -> Result<Loaded<B>, LoadError> {
-    LoadPlan::new(model, options.clone())?.load(decoder, sandbox)
+    LoadPlan::new(model, options.clone())?.load(decoder, sandbox, None)
 }
 
 /// The sampling settings recommended by a model's `generation_config.json`, and a warning about each invalid

@@ -20,7 +20,7 @@ use emberlm_generate::{Counts, Event, EventKind, GenerateError, ModelSizes, Requ
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-use crate::worker_engine::{EngineLimits, Work, WorkerEngine};
+use crate::worker_engine::{EngineLimits, SubmitError, Work, WorkerEngine};
 
 /// A command that a worker rejected.
 #[derive(Debug, thiserror::Error)]
@@ -34,6 +34,9 @@ pub enum Refusal {
     /// The engine rejected the request.
     #[error(transparent)]
     Invalid(#[from] GenerateError),
+    /// The model was unloaded and cannot be loaded again.
+    #[error("the model cannot be loaded: {0}")]
+    Load(String),
     /// The thread has ended, because it failed or the program is ending.
     #[error("the model's thread has ended")]
     Gone,
@@ -73,7 +76,7 @@ enum Command {
         ticket: u64,
         work: Work,
         listener: Listener,
-        answer: oneshot::Sender<Result<(), GenerateError>>,
+        answer: oneshot::Sender<Result<(), SubmitError>>,
     },
     Cancel(u64),
     CancelSample(u64, usize),
@@ -81,6 +84,8 @@ enum Command {
     Resume(u64),
     /// A new model is available.
     Replace,
+    /// Another model may need the memory.
+    Rest,
 }
 
 /// A running or waiting request. Dropping it ends the request.
@@ -108,9 +113,14 @@ impl Worker {
     ///
     /// # Errors
     /// The operating system cannot start a thread.
-    pub fn start<E: WorkerEngine>(engine: E, limit: usize) -> io::Result<(Self, Replacer<E>)> {
+    pub fn start<E: WorkerEngine>(mut engine: E, limit: usize) -> io::Result<(Self, Replacer<E>)> {
         let (commands, taken) = mpsc::channel();
         let (models, next) = mpsc::channel();
+        let waker: Sender<Command> = commands.clone();
+        engine.on_wake(Box::new(move || {
+            // A thread that has ended holds no memory.
+            let _ = waker.send(Command::Rest);
+        }));
         let shared = Arc::new(Mutex::new(Shared {
             counts: engine.counts(),
             sizes: engine.sizes(),
@@ -130,6 +140,7 @@ impl Worker {
             shared,
             heard: HashMap::new(),
             numbers: HashMap::new(),
+            deferred: Vec::new(),
         };
         thread::Builder::new()
             .name("engine".to_owned())
@@ -224,6 +235,15 @@ impl Worker {
     }
 }
 
+impl From<SubmitError> for Refusal {
+    fn from(error: SubmitError) -> Self {
+        match error {
+            SubmitError::Invalid(error) => Self::Invalid(error),
+            SubmitError::Load(reason) => Self::Load(reason),
+        }
+    }
+}
+
 impl<E: WorkerEngine> Replacer<E> {
     /// Replaces the model once all running requests have ended; waiting requests start on the new model. Returns false if
     /// the thread has ended. A model that does not fit, such as a decoder with a shorter context than the engine's, is
@@ -294,13 +314,21 @@ struct Thread<E: WorkerEngine> {
     heard: HashMap<RequestId, Listener>,
     /// The requests by their tickets.
     numbers: HashMap<u64, RequestId>,
+    /// Requests that wait until the engine has rested.
+    deferred: Vec<Command>,
 }
 
 impl<E: WorkerEngine> Thread<E> {
     fn run(mut self) {
         loop {
             if self.engine.is_idle() {
+                self.engine.rest();
                 self.publish();
+                for command in std::mem::take(&mut self.deferred) {
+                    self.take(command);
+                }
+            }
+            if self.engine.is_idle() {
                 match self.commands.recv() {
                     Ok(command) => self.take(command),
                     Err(_) => return,
@@ -327,6 +355,8 @@ impl<E: WorkerEngine> Thread<E> {
 
     fn take(&mut self, command: Command) {
         match command {
+            Command::Submit { .. } if self.engine.must_rest() => self.deferred.push(command),
+            Command::Rest => {}
             Command::Submit {
                 ticket,
                 work,
@@ -350,6 +380,7 @@ impl<E: WorkerEngine> Thread<E> {
                     self.engine.cancel(id);
                     self.heard.remove(&id);
                 }
+                self.deferred.retain(|command| !matches!(command, Command::Submit { ticket: of, .. } if *of == ticket));
             }
             Command::CancelSample(ticket, sample) => {
                 if let Some(&id) = self.numbers.get(&ticket) {

@@ -41,8 +41,8 @@ pub trait WorkerEngine: Send + 'static {
     /// Queues a request.
     ///
     /// # Errors
-    /// The engine does not support the request. It does not change.
-    fn submit(&mut self, work: Work) -> Result<RequestId, GenerateError>;
+    /// The engine does not support the request, or cannot be loaded. It does not change.
+    fn submit(&mut self, work: Work) -> Result<RequestId, SubmitError>;
 
     /// Runs one pass over the weights and reports its events. Returns false if there was nothing to run.
     fn step(&mut self, on: &mut dyn FnMut(Event)) -> bool;
@@ -64,6 +64,30 @@ pub trait WorkerEngine: Send + 'static {
 
     /// Replaces the model once nothing runs. A model that does not fit is ignored.
     fn replace(&mut self, model: Self::Replacement);
+
+    /// Receives a function that makes the thread call [`WorkerEngine::rest`] if nothing runs.
+    fn on_wake(&mut self, wake: Box<dyn Fn() + Send>) {
+        drop(wake);
+    }
+
+    /// Returns true if the engine takes no further request until it has rested.
+    fn must_rest(&self) -> bool {
+        false
+    }
+
+    /// Called while nothing runs and nothing waits.
+    fn rest(&mut self) {}
+}
+
+/// A request that an engine does not take.
+#[derive(Debug, thiserror::Error)]
+pub enum SubmitError {
+    /// The engine rejects the request.
+    #[error(transparent)]
+    Invalid(#[from] GenerateError),
+    /// The model cannot be loaded again.
+    #[error("the model cannot be loaded: {0}")]
+    Load(String),
 }
 
 impl<B: Backend> WorkerEngine for Engine<B> {
@@ -85,11 +109,11 @@ impl<B: Backend> WorkerEngine for Engine<B> {
         Self::counts(self)
     }
 
-    fn submit(&mut self, work: Work) -> Result<RequestId, GenerateError> {
-        match work {
-            Work::Generate(request) => Self::submit(self, *request),
-            Work::Embed(texts) => self.submit_embedding(texts),
-        }
+    fn submit(&mut self, work: Work) -> Result<RequestId, SubmitError> {
+        Ok(match work {
+            Work::Generate(request) => Self::submit(self, *request)?,
+            Work::Embed(texts) => self.submit_embedding(texts)?,
+        })
     }
 
     fn step(&mut self, on: &mut dyn FnMut(Event)) -> bool {

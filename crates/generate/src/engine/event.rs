@@ -66,3 +66,18 @@ pub struct Counts {
     /// Passes over the weights.
     pub passes: u64,
 }
+
+impl Counts {
+    /// The current work, with totals that continue those of an earlier engine of the same model.
+    #[must_use]
+    pub fn after(self, earlier: &Self) -> Self {
+        Self {
+            reused_tokens: self.reused_tokens + earlier.reused_tokens,
+            prefilled_tokens: self.prefilled_tokens + earlier.prefilled_tokens,
+            made_tokens: self.made_tokens + earlier.made_tokens,
+            decoded_tokens: self.decoded_tokens + earlier.decoded_tokens,
+            passes: self.passes + earlier.passes,
+            ..self
+        }
+    }
+}

@@ -375,7 +375,7 @@ impl From<Refusal> for ApiError {
         match refusal {
             Refusal::Full { .. } => Self::busy(format!("{refusal}; try again later")),
             Refusal::Invalid(error) => error.into(),
-            Refusal::Gone => Self::internal(refusal.to_string()),
+            Refusal::Load(_) | Refusal::Gone => Self::internal(refusal.to_string()),
         }
     }
 }

@@ -8,6 +8,7 @@ use emberlm_tokenizer::SequenceEncoder;
 use super::{LoadError, ServeOptions, modified};
 use crate::embedding_engine::{EmbeddingConfig, EmbeddingEngine};
 use crate::model::{Card, ServedKind, ServedModel, Tables};
+use crate::on_demand::{OnDemand, Reload};
 use crate::worker::Worker;
 
 /// An encoder and its serving options, checked before the weights are read.
@@ -49,7 +50,11 @@ impl<'a> EncoderPlan<'a> {
     ///
     /// # Errors
     /// The operating system cannot start a thread.
-    pub fn load<B: Backend>(self, embedder: Embedder<B>) -> Result<ServedModel, LoadError> {
+    pub fn load<B: Backend>(
+        self,
+        embedder: Embedder<B>,
+        reload: Option<Reload<Embedder<B>>>,
+    ) -> Result<ServedModel, LoadError> {
         let Self {
             model,
             options,
@@ -66,6 +71,8 @@ impl<'a> EncoderPlan<'a> {
             ..Card::default()
         };
         let engine = EmbeddingEngine::new(embedder, config);
+        let again = move |embedder| Ok(EmbeddingEngine::new(embedder, config));
+        let engine = OnDemand::new(engine, reload.map(|reload| reload.map(again)));
         let limit = options.queue.saturating_add(1);
         let (worker, _) = Worker::start(engine, limit).map_err(LoadError::Thread)?;
         Ok(ServedModel {

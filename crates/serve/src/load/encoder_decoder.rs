@@ -11,6 +11,7 @@ use emberlm_tokenizer::chat::ChatEncoder;
 
 use super::{LoadError, ServeOptions, fitting_slots, modified};
 use crate::model::{Card, ChatFormat, ServedKind, ServedModel, Tables};
+use crate::on_demand::{OnDemand, Reload};
 use crate::worker::Worker;
 
 /// An encoder–decoder and its serving options, checked before the weights are read.
@@ -88,8 +89,15 @@ impl<'a> EncoderDecoderPlan<'a> {
         self,
         weights: EncoderDecoder<B>,
         sandbox: Option<GrammarSandbox>,
+        reload: Option<Reload<EncoderDecoder<B>>>,
     ) -> Result<ServedModel, LoadError> {
-        let engine = Engine::new(Arc::new(weights), self.engine())?;
+        let config = self.engine();
+        let engine = Engine::new(Arc::new(weights), config)?;
+        let limit = engine.config().slots.saturating_add(self.options.queue);
+        let again = move |weights| {
+            Engine::new(Arc::new(weights), config).map_err(|error| error.to_string())
+        };
+        let engine = OnDemand::new(engine, reload.map(|reload| reload.map(again)));
         let Self {
             model,
             options,
@@ -104,7 +112,6 @@ impl<'a> EncoderDecoderPlan<'a> {
             about: model.about(),
             ..Card::default()
         };
-        let limit = engine.config().slots.saturating_add(options.queue);
         let (worker, _) = Worker::start(engine, limit).map_err(LoadError::Thread)?;
         Ok(ServedModel {
             name: options.name,

@@ -10,7 +10,7 @@ use emberlm_checkpoint::checkpoint::newest_step;
 use emberlm_generate::Engine;
 use emberlm_kernels::Backend;
 use emberlm_model::{Decoder, WeightFormat};
-use emberlm_serve::Replacer;
+use emberlm_serve::{OnDemand, Replacer};
 
 use super::log::Log;
 use crate::console;
@@ -49,7 +49,7 @@ pub fn start<B: Backend>(
     run: PathBuf,
     weights: Option<WeightFormat>,
     device: Device<B>,
-    replacer: Replacer<Engine<B>>,
+    replacer: Replacer<OnDemand<Engine<B>>>,
     log: Log,
 ) -> Result<(), CliError> {
     let mut served = newest(&run);

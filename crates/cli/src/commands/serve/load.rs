@@ -121,7 +121,7 @@ fn load_encoder<B: Backend>(
     let sign = progress::loading(model.hugging_face().path());
     let embedder = model.embedder::<B>(device)?;
     drop(sign);
-    let served = plan.load(embedder)?;
+    let served = plan.load(embedder, None)?;
     console::note(format_args!(
         "{}{}: {}, {} parameters; texts of at most {} tokens; it embeds only",
         served.name,
@@ -143,7 +143,7 @@ fn load_encoder_decoder<B: Backend>(
     let sign = progress::loading(model.hugging_face().path());
     let weights = model.load::<B>(device)?;
     drop(sign);
-    let served = plan.load(weights, Some(sandbox::grammars()))?;
+    let served = plan.load(weights, Some(sandbox::grammars()), None)?;
     let limits = served.worker.limits();
     console::note(format_args!(
         "{}{}: {}, {} parameters; slots: {}, sources and targets of at most {} tokens{}",
@@ -191,7 +191,7 @@ fn load<B: Backend>(
         mut served,
         replacer,
         cache_bytes,
-    } = plan.load(decoder, Some(sandbox::grammars()))?;
+    } = plan.load(decoder, Some(sandbox::grammars()), None)?;
     let limits = served.worker.limits();
     console::note(format_args!(
         "{}{}: {}, {} parameters; slots: {} of {} tokens ({}){}",
