@@ -7,7 +7,7 @@
 //! - [`attention`], [`head_loss`], [`norm`], [`rotary`], [`activation`], [`adamw`], [`embedding`], [`rows`] and
 //!   [`reduce`] are the operations.
 //! - [`vector`] has the shared inner loops, `prefetch` the prefetch hint, and [`parallel`] the distribution over
-//!   threads.
+//!   threads, which for decoding are those of a [`team`].
 //!
 //! Results are bit-identical for any number of threads: work is divided by shape only, and the results of several
 //! tasks are summed in a fixed order.
@@ -32,4 +32,5 @@ pub mod product;
 pub mod reduce;
 pub mod rotary;
 pub mod rows;
+pub mod team;
 pub mod vector;
