@@ -86,7 +86,10 @@ impl GgufFile {
                 header.metadata.count(SPLIT_COUNT)?,
             ];
             if found != [Some(index), Some(count)] {
-                let reason = format!("its metadata must say that it is file {} of {count}", index + 1);
+                let reason = format!(
+                    "its metadata must say that it is file {} of {count}",
+                    index + 1
+                );
                 return Err(GgufError::Split {
                     path: other,
                     reason,

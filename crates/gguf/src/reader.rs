@@ -133,7 +133,10 @@ impl<'a> Cursor<'a> {
         let Some(end) = end else {
             return Err(match self.at.saturating_add(len) > MAX_HEADER {
                 true => format!("its header is longer than {MAX_HEADER} bytes"),
-                false => format!("it ends within its header, after {} bytes", self.bytes.len()),
+                false => format!(
+                    "it ends within its header, after {} bytes",
+                    self.bytes.len()
+                ),
             });
         };
         let taken = &self.bytes[self.at..end];

@@ -129,7 +129,8 @@ impl<W: Write> GgufWriter<W> {
         self.written = written;
         if written == size {
             let padding = size.next_multiple_of(ALIGNMENT) - size;
-            self.out.write_all(&[0; ALIGNMENT as usize][..padding as usize])?;
+            self.out
+                .write_all(&[0; ALIGNMENT as usize][..padding as usize])?;
             self.current += 1;
             self.written = 0;
         }

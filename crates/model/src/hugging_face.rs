@@ -61,10 +61,12 @@ impl HuggingFaceModel {
     /// supported; the error names the field.
     pub fn open(path: &Path) -> Result<Self, HuggingFaceError> {
         let gguf = match is_gguf(path) && !path.is_dir() {
-            true => Some(GgufFile::open(path).map_err(|source| HuggingFaceError::Gguf {
-                path: path.to_owned(),
-                source,
-            })?),
+            true => Some(
+                GgufFile::open(path).map_err(|source| HuggingFaceError::Gguf {
+                    path: path.to_owned(),
+                    source,
+                })?,
+            ),
             false => None,
         };
         let fields = match &gguf {

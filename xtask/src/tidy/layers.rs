@@ -94,8 +94,9 @@ const ALLOWED: [(&str, &[&str]); 17] = [
     ("xtask", &["emberlm-system"]),
 ];
 
-const EVERY_LIBRARY: [&str; 11] = [
+const EVERY_LIBRARY: [&str; 12] = [
     "emberlm",
+    "emberlm-gguf",
     "emberlm-sandbox",
     "emberlm-system",
     "emberlm-tokenizer",

@@ -33,14 +33,21 @@ pub(super) fn read(file: &GgufFile) -> Read<Fields> {
         });
     };
     set(&mut fields, "vocab_size", json!(embedding.rows()));
-    set(&mut fields, "tie_word_embeddings", json!(!keys.has_tensor(HEAD)));
+    set(
+        &mut fields,
+        "tie_word_embeddings",
+        json!(!keys.has_tensor(HEAD)),
+    );
     for (key, field) in TOKENS {
         if let Some(id) = file.metadata().count(key)? {
             set(&mut fields, field, json!(id));
         }
     }
     if keys.flag("attention.causal")? == Some(false) {
-        return Err(keys.error("attention.causal", "attention in both directions is not computed"));
+        return Err(keys.error(
+            "attention.causal",
+            "attention in both directions is not computed",
+        ));
     }
     keys.check_all_read()?;
     Ok(fields)
@@ -54,7 +61,10 @@ fn set(fields: &mut Fields, name: &str, value: Value) {
 fn head_dim(keys: &Keys<'_>) -> Read<u64> {
     let [key, value] = ["attention.key_length", "attention.value_length"];
     let (dim, of_value) = (keys.optional_size(key)?, keys.optional_size(value)?);
-    let (heads, width) = (keys.size("attention.head_count")?, keys.size("embedding_length")?);
+    let (heads, width) = (
+        keys.size("attention.head_count")?,
+        keys.size("embedding_length")?,
+    );
     if heads == 0 || !(dim.is_some() || width.is_multiple_of(heads)) {
         let rule = format!("must divide the width {width}");
         return Err(keys.error("attention.head_count", rule));
@@ -73,12 +83,28 @@ fn sizes(keys: &Keys<'_>, fields: &mut Fields, model_type: &str) -> Read<()> {
     let heads = keys.size("attention.head_count")?;
     let kv_heads = keys.optional_size("attention.head_count_kv")?;
     set(fields, "model_type", json!(model_type));
-    set(fields, "max_position_embeddings", json!(keys.size("context_length")?));
+    set(
+        fields,
+        "max_position_embeddings",
+        json!(keys.size("context_length")?),
+    );
     set(fields, "hidden_size", json!(keys.size("embedding_length")?));
-    set(fields, "num_hidden_layers", json!(keys.size("block_count")?));
+    set(
+        fields,
+        "num_hidden_layers",
+        json!(keys.size("block_count")?),
+    );
     set(fields, "num_attention_heads", json!(heads));
-    set(fields, "num_key_value_heads", json!(kv_heads.unwrap_or(heads)));
-    set(fields, "intermediate_size", json!(keys.size("feed_forward_length")?));
+    set(
+        fields,
+        "num_key_value_heads",
+        json!(kv_heads.unwrap_or(heads)),
+    );
+    set(
+        fields,
+        "intermediate_size",
+        json!(keys.size("feed_forward_length")?),
+    );
     Ok(())
 }
 
@@ -102,10 +128,18 @@ fn descendant(keys: &Keys<'_>, fields: &mut Fields, model_type: &str) -> Read<()
     sizes(keys, fields, model_type)?;
     let head_dim = head_dim(keys)?;
     set(fields, "head_dim", json!(head_dim));
-    set(fields, "rope_parameters", Value::Object(rope::parameters(keys, head_dim)?));
+    set(
+        fields,
+        "rope_parameters",
+        Value::Object(rope::parameters(keys, head_dim)?),
+    );
     epsilon(keys, fields, RMS_EPSILON, "rms_norm_eps")?;
     attention_bias(keys, fields);
-    set(fields, "mlp_bias", json!(keys.has_tensor("blk.0.ffn_up.bias")));
+    set(
+        fields,
+        "mlp_bias",
+        json!(keys.has_tensor("blk.0.ffn_up.bias")),
+    );
     Ok(())
 }
 
@@ -134,7 +168,11 @@ pub(super) fn qwen3(keys: &Keys<'_>, fields: &mut Fields) -> Read<()> {
 /// The fields of mixtures of experts whose layers may also be dense.
 fn experts(keys: &Keys<'_>, fields: &mut Fields, normalized: bool) -> Read<()> {
     set(fields, "num_experts", json!(keys.size("expert_count")?));
-    set(fields, "num_experts_per_tok", json!(keys.size("expert_used_count")?));
+    set(
+        fields,
+        "num_experts_per_tok",
+        json!(keys.size("expert_used_count")?),
+    );
     let scaled = keys.flag("expert_weights_norm")?.unwrap_or(normalized);
     set(fields, "norm_topk_prob", json!(scaled));
     let gating = keys.optional_size("expert_gating_func")?;
@@ -156,16 +194,27 @@ fn expert_width(keys: &Keys<'_>, key: &str, tensor: &str) -> Read<u64> {
     }
     let found = keys.file().tensor(tensor);
     let width = found.and_then(|found| found.shape.iter().rev().nth(1).copied());
-    width.map_or_else(|| Err(keys.error(key, "must be given")), |width| Ok(width as u64))
+    width.map_or_else(
+        || Err(keys.error(key, "must be given")),
+        |width| Ok(width as u64),
+    )
 }
 
 pub(super) fn qwen2_moe(keys: &Keys<'_>, fields: &mut Fields) -> Read<()> {
     descendant(keys, fields, "qwen2_moe")?;
     experts(keys, fields, false)?;
-    let width = expert_width(keys, "expert_feed_forward_length", "blk.0.ffn_gate_exps.weight")?;
+    let width = expert_width(
+        keys,
+        "expert_feed_forward_length",
+        "blk.0.ffn_gate_exps.weight",
+    )?;
     let key = "expert_shared_feed_forward_length";
     let shared = expert_width(keys, key, "blk.0.ffn_gate_shexp.weight")?;
-    set(fields, "qkv_bias", json!(keys.has_tensor("blk.0.attn_q.bias")));
+    set(
+        fields,
+        "qkv_bias",
+        json!(keys.has_tensor("blk.0.attn_q.bias")),
+    );
     set(fields, "moe_intermediate_size", json!(width));
     set(fields, "shared_expert_intermediate_size", json!(shared));
     Ok(())
@@ -174,7 +223,11 @@ pub(super) fn qwen2_moe(keys: &Keys<'_>, fields: &mut Fields) -> Read<()> {
 pub(super) fn qwen3_moe(keys: &Keys<'_>, fields: &mut Fields) -> Read<()> {
     descendant(keys, fields, "qwen3_moe")?;
     experts(keys, fields, true)?;
-    let width = expert_width(keys, "expert_feed_forward_length", "blk.0.ffn_gate_exps.weight")?;
+    let width = expert_width(
+        keys,
+        "expert_feed_forward_length",
+        "blk.0.ffn_gate_exps.weight",
+    )?;
     set(fields, "moe_intermediate_size", json!(width));
     Ok(())
 }
@@ -225,7 +278,9 @@ fn gemma(keys: &Keys<'_>, fields: &mut Fields, model_type: &str, largest: u64) -
     };
     set(fields, "head_dim", json!(head_dim));
     set(fields, "query_pre_attn_scalar", json!(scalar));
-    let cap = keys.number("final_logit_softcapping")?.filter(|&cap| cap != 0.0);
+    let cap = keys
+        .number("final_logit_softcapping")?
+        .filter(|&cap| cap != 0.0);
     set(fields, "final_logit_softcapping", json!(cap));
     attention_bias(keys, fields);
     epsilon(keys, fields, RMS_EPSILON, "rms_norm_eps")?;
@@ -237,11 +292,17 @@ fn window(keys: &Keys<'_>, fields: &mut Fields, every: u64) -> Read<()> {
     let tokens = keys.optional_size("attention.sliding_window")?;
     let tokens = tokens.filter(|&tokens| tokens > 0);
     let layers = keys.size("block_count")?;
-    let pattern = keys.layers("attention.sliding_window_pattern", layers.min(1 << 16), every)?;
-    let types = pattern.iter().map(|&slides| match slides && tokens.is_some() {
-        true => json!("sliding_attention"),
-        false => json!("full_attention"),
-    });
+    let pattern = keys.layers(
+        "attention.sliding_window_pattern",
+        layers.min(1 << 16),
+        every,
+    )?;
+    let types = pattern
+        .iter()
+        .map(|&slides| match slides && tokens.is_some() {
+            true => json!("sliding_attention"),
+            false => json!("full_attention"),
+        });
     set(fields, "layer_types", types.collect());
     set(fields, "sliding_window", json!(tokens));
     Ok(())
@@ -249,22 +310,36 @@ fn window(keys: &Keys<'_>, fields: &mut Fields, every: u64) -> Read<()> {
 
 pub(super) fn gemma2(keys: &Keys<'_>, fields: &mut Fields) -> Read<()> {
     let head_dim = gemma(keys, fields, "gemma2", 46)?;
-    let cap = keys.number("attn_logit_softcapping")?.filter(|&cap| cap != 0.0);
+    let cap = keys
+        .number("attn_logit_softcapping")?
+        .filter(|&cap| cap != 0.0);
     set(fields, "attn_logit_softcapping", json!(cap));
-    set(fields, "rope_parameters", Value::Object(rope::parameters(keys, head_dim)?));
+    set(
+        fields,
+        "rope_parameters",
+        Value::Object(rope::parameters(keys, head_dim)?),
+    );
     window(keys, fields, 2)
 }
 
 pub(super) fn gemma3(keys: &Keys<'_>, fields: &mut Fields) -> Read<()> {
     let head_dim = gemma(keys, fields, "gemma3_text", 62)?;
-    set(fields, "rope_parameters", rope::of_kinds(keys, head_dim, Some(10_000.0))?);
+    set(
+        fields,
+        "rope_parameters",
+        rope::of_kinds(keys, head_dim, Some(10_000.0))?,
+    );
     window(keys, fields, 6)
 }
 
 pub(super) fn phi3(keys: &Keys<'_>, fields: &mut Fields) -> Read<()> {
     descendant(keys, fields, "phi3")?;
     let window = keys.optional_size("attention.sliding_window")?;
-    set(fields, "sliding_window", json!(window.filter(|&tokens| tokens > 0)));
+    set(
+        fields,
+        "sliding_window",
+        json!(window.filter(|&tokens| tokens > 0)),
+    );
     Ok(())
 }
 
@@ -283,9 +358,21 @@ pub(super) fn falcon(keys: &Keys<'_>, fields: &mut Fields) -> Read<()> {
     set(fields, "num_kv_heads", json!(kv_heads));
     set(fields, "new_decoder_architecture", json!(grouped));
     set(fields, "multi_query", json!(kv_heads == 1));
-    set(fields, "num_ln_in_parallel_attn", json!(if two_norms { 2 } else { 1 }));
-    set(fields, "ffn_hidden_size", json!(keys.size("feed_forward_length")?));
-    set(fields, "bias", json!(keys.has_tensor("blk.0.attn_qkv.bias")));
+    set(
+        fields,
+        "num_ln_in_parallel_attn",
+        json!(if two_norms { 2 } else { 1 }),
+    );
+    set(
+        fields,
+        "ffn_hidden_size",
+        json!(keys.size("feed_forward_length")?),
+    );
+    set(
+        fields,
+        "bias",
+        json!(keys.has_tensor("blk.0.attn_qkv.bias")),
+    );
     let rope = rope::parameters(keys, head_dim(keys)?)?;
     set(fields, "rope_parameters", Value::Object(rope));
     epsilon(keys, fields, EPSILON, "layer_norm_epsilon")
@@ -300,7 +387,10 @@ pub(super) fn bloom(keys: &Keys<'_>, fields: &mut Fields) -> Read<()> {
     keys.optional_size("attention.head_count_kv")?;
     let width = keys.size("feed_forward_length")?;
     if width != 4 * keys.size("embedding_length")? {
-        return Err(keys.error("feed_forward_length", "must be 4 times the embedding length"));
+        return Err(keys.error(
+            "feed_forward_length",
+            "must be 4 times the embedding length",
+        ));
     }
     epsilon(keys, fields, EPSILON, "layer_norm_epsilon")
 }
@@ -311,7 +401,11 @@ pub(super) fn starcoder2(keys: &Keys<'_>, fields: &mut Fields) -> Read<()> {
     set(fields, "rope_parameters", Value::Object(rope));
     // Files do not record a window.
     set(fields, "sliding_window", Value::Null);
-    set(fields, "use_bias", json!(keys.has_tensor("blk.0.attn_output.bias")));
+    set(
+        fields,
+        "use_bias",
+        json!(keys.has_tensor("blk.0.attn_output.bias")),
+    );
     epsilon(keys, fields, EPSILON, "norm_epsilon")
 }
 
@@ -319,9 +413,21 @@ pub(super) fn cohere(keys: &Keys<'_>, fields: &mut Fields) -> Read<()> {
     sizes(keys, fields, "cohere")?;
     let head_dim = head_dim(keys)?;
     set(fields, "head_dim", json!(head_dim));
-    set(fields, "rope_parameters", Value::Object(rope::parameters(keys, head_dim)?));
-    set(fields, "logit_scale", json!(keys.number("logit_scale")?.unwrap_or(1.0)));
-    set(fields, "use_qk_norm", json!(keys.has_tensor("blk.0.attn_q_norm.weight")));
+    set(
+        fields,
+        "rope_parameters",
+        Value::Object(rope::parameters(keys, head_dim)?),
+    );
+    set(
+        fields,
+        "logit_scale",
+        json!(keys.number("logit_scale")?.unwrap_or(1.0)),
+    );
+    set(
+        fields,
+        "use_qk_norm",
+        json!(keys.has_tensor("blk.0.attn_q_norm.weight")),
+    );
     attention_bias(keys, fields);
     epsilon(keys, fields, EPSILON, "layer_norm_eps")
 }
@@ -330,7 +436,10 @@ pub(super) fn glm4(keys: &Keys<'_>, fields: &mut Fields) -> Read<()> {
     descendant(keys, fields, "glm4")?;
     let rope = rope::parameters(keys, head_dim(keys)?)?;
     set(fields, "rope_parameters", Value::Object(whole_head(rope)));
-    keys.refuse("nextn_predict_layers", "layers that predict further tokens are not supported")
+    keys.refuse(
+        "nextn_predict_layers",
+        "layers that predict further tokens are not supported",
+    )
 }
 
 pub(super) fn granite(keys: &Keys<'_>, fields: &mut Fields) -> Read<()> {
@@ -360,7 +469,11 @@ pub(super) fn olmo(keys: &Keys<'_>, fields: &mut Fields) -> Read<()> {
     sizes(keys, fields, "olmo3")?;
     let head_dim = head_dim(keys)?;
     set(fields, "head_dim", json!(head_dim));
-    set(fields, "rope_parameters", rope::of_kinds(keys, head_dim, None)?);
+    set(
+        fields,
+        "rope_parameters",
+        rope::of_kinds(keys, head_dim, None)?,
+    );
     attention_bias(keys, fields);
     window(keys, fields, 4)?;
     epsilon(keys, fields, RMS_EPSILON, "rms_norm_eps")

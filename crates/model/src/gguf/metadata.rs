@@ -6,7 +6,11 @@ use std::collections::BTreeSet;
 use emberlm_gguf::{GgufError, GgufFile, Value};
 
 /// Keys that describe a file, not a model.
-const IGNORED: [&str; 3] = ["vocab_size", "rope.scaling.finetuned", "decoder_start_token_id"];
+const IGNORED: [&str; 3] = [
+    "vocab_size",
+    "rope.scaling.finetuned",
+    "decoder_start_token_id",
+];
 
 type Read<T> = Result<T, GgufError>;
 
@@ -57,7 +61,9 @@ impl<'a> Keys<'a> {
             let size = first.and_then(|size| u64::try_from(size).ok());
             return match (size, equal) {
                 (Some(size), true) => Ok(Some(size)),
-                _ => Err(metadata.error(&key, "values that differ between layers are not supported")),
+                _ => {
+                    Err(metadata.error(&key, "values that differ between layers are not supported"))
+                }
             };
         }
         metadata.count(&key)
@@ -106,7 +112,9 @@ impl<'a> Keys<'a> {
         if every == 0 {
             return Err(self.error(name, "must be at least 1"));
         }
-        Ok((1..=layers).map(|layer| !layer.is_multiple_of(every)).collect())
+        Ok((1..=layers)
+            .map(|layer| !layer.is_multiple_of(every))
+            .collect())
     }
 
     /// Returns the error `rule` if a key is present.

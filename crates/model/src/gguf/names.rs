@@ -96,9 +96,15 @@ const FUSED: &[TensorName] = &[linear("blocks.*.attention.qkv", "blk.*.attn_qkv"
 
 /// All experts of a layer in one tensor per projection.
 const EXPERTS: &[TensorName] = &[
-    expert_of("blocks.*.feed_forward.experts.*.gate", "blk.*.ffn_gate_exps"),
+    expert_of(
+        "blocks.*.feed_forward.experts.*.gate",
+        "blk.*.ffn_gate_exps",
+    ),
     expert_of("blocks.*.feed_forward.experts.*.up", "blk.*.ffn_up_exps"),
-    expert_of("blocks.*.feed_forward.experts.*.down", "blk.*.ffn_down_exps"),
+    expert_of(
+        "blocks.*.feed_forward.experts.*.down",
+        "blk.*.ffn_down_exps",
+    ),
 ];
 
 /// One tensor per expert and projection, as in Mixtral's first files.

@@ -90,9 +90,10 @@ fn scaling(keys: &Keys<'_>) -> Result<Value, GgufError> {
             Ok(yarn)
         }
         (Some("none"), Some(_)) => Ok(none()),
-        (Some("linear" | "yarn"), None) => {
-            Err(keys.error("rope.scaling.factor", "must be given with this scaling type"))
-        }
+        (Some("linear" | "yarn"), None) => Err(keys.error(
+            "rope.scaling.factor",
+            "must be given with this scaling type",
+        )),
         (Some(_), _) => Err(keys.error("rope.scaling.type", "must be none, linear or yarn")),
     }
 }
@@ -103,12 +104,14 @@ fn llama3(keys: &Keys<'_>, base: f64) -> Result<Option<Value>, GgufError> {
         return Ok(None);
     };
     let pairs = factors.len() as f64;
-    let wavelength =
-        |pair: usize| 2.0 * std::f64::consts::PI * base.powf(pair as f64 / pairs);
+    let wavelength = |pair: usize| 2.0 * std::f64::consts::PI * base.powf(pair as f64 / pairs);
     let factor = factors.iter().copied().fold(1.0, f64::max);
     let is_between = |found: f64| found > 1.0 + TOLERANCE && found < factor * (1.0 - TOLERANCE);
     // Between the two bounds, 1 / factor is linear in the number of periods in the original context.
-    let original = factors.iter().enumerate().find(|(_, found)| is_between(**found));
+    let original = factors
+        .iter()
+        .enumerate()
+        .find(|(_, found)| is_between(**found));
     let original = original.map(|(pair, found)| {
         let smooth = (1.0 / found - 1.0 / factor) / (1.0 - 1.0 / factor);
         ((smooth * (HIGH - LOW) + LOW) * wavelength(pair)).round()
@@ -119,14 +122,14 @@ fn llama3(keys: &Keys<'_>, base: f64) -> Result<Option<Value>, GgufError> {
         let smooth = ((periods - LOW) / (HIGH - LOW)).clamp(0.0, 1.0);
         1.0 / ((1.0 - smooth) / factor + smooth)
     };
-    let differs = |(pair, found): (usize, &f64)| {
-        (found - expected(pair)).abs() > TOLERANCE * expected(pair)
-    };
+    let differs =
+        |(pair, found): (usize, &f64)| (found - expected(pair)).abs() > TOLERANCE * expected(pair);
     if factors.iter().enumerate().any(differs) {
         return Err(GgufError::Tensor {
             name: ROPE_FACTORS.to_owned(),
-            reason: "its factors are not those of LLaMA 3's scaling, which is the only supported one"
-                .to_owned(),
+            reason:
+                "its factors are not those of LLaMA 3's scaling, which is the only supported one"
+                    .to_owned(),
         });
     }
     Ok(Some(json!({
@@ -157,9 +160,14 @@ fn factors(keys: &Keys<'_>) -> Result<Option<Vec<f64>>, GgufError> {
     let mut factors = Vec::new();
     let rows = 0..tensor.rows();
     let at_once = tensor.rows();
-    keys.file().read_rows(tensor, rows, at_once, &mut |_, bytes| {
-        let (numbers, _) = bytes.as_chunks::<4>();
-        factors.extend(numbers.iter().map(|&number| f64::from(f32::from_le_bytes(number))));
-    })?;
+    keys.file()
+        .read_rows(tensor, rows, at_once, &mut |_, bytes| {
+            let (numbers, _) = bytes.as_chunks::<4>();
+            factors.extend(
+                numbers
+                    .iter()
+                    .map(|&number| f64::from(f32::from_le_bytes(number))),
+            );
+        })?;
     Ok(Some(factors).filter(|factors| factors.iter().any(|&factor| factor != 1.0)))
 }

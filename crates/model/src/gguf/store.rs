@@ -77,7 +77,9 @@ impl TensorStore for GgufStore<'_> {
     ) -> Result<(), WeightsError> {
         let tensor = self.find(name)?;
         // A vector of blocks, or a vector that is a matrix of one row, has another number of rows here.
-        let own = self.shapes.get(name).map_or(0, |shape| shape[..1].iter().product());
+        let own = self
+            .shape(name)
+            .map_or(0, |shape| shape.first().copied().unwrap_or(1));
         let whole = own != tensor.rows();
         let stored = match whole {
             true => 0..tensor.rows(),
