@@ -3,6 +3,7 @@
 use std::io;
 
 use emberlm_generate::{GenerateError, LogitsError, SettingError, VetError};
+use emberlm_gguf::GgufError;
 use emberlm_model::{ConfigError, Family, HuggingFaceError, InputError, WeightsError, families};
 use emberlm_system::nearest::nearest;
 use emberlm_tokenizer::chat::ChatError;
@@ -92,7 +93,8 @@ impl From<WeightsError> for CliError {
             }
             WeightsError::Packing { .. } => Some(BLOCKS_FIT),
             WeightsError::Unpublished { .. } => Some(PUBLISHED_FORMATS),
-            WeightsError::Missing { .. }
+            WeightsError::Gguf(_)
+            | WeightsError::Missing { .. }
             | WeightsError::Shape { .. }
             | WeightsError::Type { .. }
             | WeightsError::Scale { .. }
@@ -123,6 +125,13 @@ impl From<HuggingFaceError> for CliError {
                 Some(hint.to_owned())
             }
             HuggingFaceError::Io { source, .. } => io(source),
+            HuggingFaceError::Gguf { source, .. } => match source {
+                GgufError::Io { source, .. } => io(source),
+                GgufError::Format { .. } | GgufError::Split { .. } => {
+                    Some("copy the file again, with all its parts".to_owned())
+                }
+                GgufError::Metadata { .. } | GgufError::Tensor { .. } => None,
+            },
             HuggingFaceError::Field { field, value, .. } if field == "model_type" => {
                 match value.trim_matches('"') {
                     "bert" | "roberta" | "xlm-roberta" | "distilbert" => Some(
