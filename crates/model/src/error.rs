@@ -197,6 +197,22 @@ pub enum WeightsError {
         /// Name of the packed format.
         format: &'static str,
     },
+    /// A weight cannot be packed.
+    #[error("`{name}`: {source}")]
+    Packing {
+        /// Path of the parameter.
+        name: String,
+        /// Violated rule.
+        source: emberlm_kernels::PackedError,
+    },
+    /// A Hugging Face directory cannot store the format of packed weights.
+    #[error(
+        "Hugging Face directories cannot store weights packed as {format}: must be f32 or int8"
+    )]
+    Unpublished {
+        /// Name of the packed format.
+        format: &'static str,
+    },
     /// A tensor of a GGUF file cannot be read.
     #[error(transparent)]
     Gguf(GgufError),

@@ -44,7 +44,7 @@ pub fn load_own_in<B: Backend>(
 }
 
 /// Loads a decoder with its weights in the given format, as [`Decoder::with_weights`] would convert them. Stored
-/// packed weights are read unchanged or unpacked. Floating-point weights are packed one by one while loading, so at
+/// packed weights are read unchanged if they have the format, otherwise unpacked. Floating-point weights are packed one by one while loading, so at
 /// most one of them is held in f32.
 pub(crate) fn load_decoder<B: Backend, S: Fn(&str) -> Option<Source>>(
     mut decoder: Decoder<B>,
@@ -53,6 +53,7 @@ pub(crate) fn load_decoder<B: Backend, S: Fn(&str) -> Option<Source>>(
     quantization: Option<Quantization>,
     weights: WeightFormat,
 ) -> Result<Decoder<B>, WeightsError> {
+    decoder.check_format(weights)?;
     let parameters = decoder.parameters();
     let mut loader = Loader::new(&decoder, store, naming);
     loader.quantized = quantization.map(|quantization| Quantized {
@@ -79,7 +80,7 @@ pub(crate) fn load_decoder<B: Backend, S: Fn(&str) -> Option<Source>>(
         }
     }
     // Loads the remaining parameters and packs a copy of a tied table.
-    Ok(loader.load(decoder)?.with_weights(weights))
+    loader.load(decoder)?.with_weights(weights)
 }
 
 /// Loads one weight in packed form, without storing its f32 values in the module. `outputs_first` converts the
@@ -97,7 +98,9 @@ fn packed<B: Backend, S: Fn(&str) -> Option<Source>>(
     let shape = param.lazy_shape();
     let shape = [shape[0], shape[1]];
     let device = param.lazy_device();
-    if let Some(matrix) = loader.packed(&path, &shape)? {
+    if let Some(matrix) = loader.packed(&path, &shape)?
+        && matrix.format() == format
+    {
         return Ok(ops::packed_from_host(matrix, &device));
     }
     let values = loader.values(&path, &shape)?;
