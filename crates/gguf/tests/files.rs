@@ -122,11 +122,15 @@ fn version_1() -> Vec<u8> {
     let mut put = |number: u32| bytes.extend(number.to_le_bytes());
     [1, 1, 1, 3].into_iter().for_each(&mut put);
     bytes.extend(b"key");
-    [8_u32, 5].iter().for_each(|n| bytes.extend(n.to_le_bytes()));
+    [8_u32, 5]
+        .iter()
+        .for_each(|n| bytes.extend(n.to_le_bytes()));
     bytes.extend(b"value");
     [6_u32].iter().for_each(|n| bytes.extend(n.to_le_bytes()));
     bytes.extend(b"tensor");
-    [1_u32, 2, 0].iter().for_each(|n| bytes.extend(n.to_le_bytes()));
+    [1_u32, 2, 0]
+        .iter()
+        .for_each(|n| bytes.extend(n.to_le_bytes()));
     bytes.extend(0_u64.to_le_bytes());
     bytes.resize(bytes.len().next_multiple_of(32) + 8, 0);
     bytes
@@ -143,7 +147,10 @@ fn all_versions_are_read() {
     assert_eq!(first.tensors[0].shape, [2]);
     for (version, reason) in [
         ([4, 0, 0, 0], "its version 4 is not 1 to 3"),
-        ([0, 0, 0, 3], "its numbers are big-endian, which is not supported"),
+        (
+            [0, 0, 0, 3],
+            "its numbers are big-endian, which is not supported",
+        ),
     ] {
         bytes[4..8].copy_from_slice(&version);
         assert_eq!(read_header(&bytes).unwrap_err(), reason);
@@ -275,7 +282,9 @@ fn split_models_are_opened_by_their_first_file() {
     .unwrap();
     assert_eq!(read, [1; 4]);
     let error = |path: &Path| GgufFile::open(path).unwrap_err().to_string();
-    assert!(error(&second).ends_with("it is not the first file of a split model: give the first one"));
+    assert!(
+        error(&second).ends_with("it is not the first file of a split model: give the first one")
+    );
     part(folder.path(), [1, 2], "a");
     assert!(error(&first).ends_with("tensor `a` is also in another file"));
     fs::copy(&first, &second).unwrap();
@@ -313,7 +322,9 @@ fn the_writer_checks_tensors() {
         error(header.add_tensor("b", &[2, 0], TensorType::F32)),
         "tensor `b`: its shape is [2, 0]; must have at most 4 sizes of at least 1"
     );
-    assert!(error(header.add_tensor("b", &[31], TensorType::Q8_0)).contains("a multiple of the 32"));
+    assert!(
+        error(header.add_tensor("b", &[31], TensorType::Q8_0)).contains("a multiple of the 32")
+    );
     let mut writer = header.write_to(Vec::new()).unwrap();
     assert!(writer.write(&[0; 9]).is_err());
     writer.write(&[0; 4]).unwrap();
