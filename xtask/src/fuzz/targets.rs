@@ -74,6 +74,12 @@ const TARGETS: [Target; 9] = [
         timeout: 25,
     },
     Target {
+        name: "gguf",
+        seeds: &["crates/model/tests/fixtures/gguf"],
+        longest: 64 << 10,
+        timeout: 25,
+    },
+    Target {
         name: "bodies",
         seeds: &["fuzz/seeds/bodies"],
         longest: 4 << 10,
