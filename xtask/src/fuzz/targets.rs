@@ -16,7 +16,7 @@ pub struct Target {
 }
 
 /// All fuzzers.
-const TARGETS: [Target; 9] = [
+const TARGETS: [Target; 10] = [
     Target {
         name: "template",
         seeds: &[
