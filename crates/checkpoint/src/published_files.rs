@@ -1,4 +1,4 @@
-//! The files of a published model besides its weights.
+//! The files of a published model except its weights.
 
 use std::io;
 use std::path::{Path, PathBuf};
