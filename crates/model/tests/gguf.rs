@@ -46,7 +46,17 @@ fn files_have_the_logits_of_their_directories() {
             true => own,
             false => fixtures().join("families").join(name),
         };
-        assert!(logits(&file) == logits(&directory), "{}", file.display());
+        let (found, expected) = (logits(&file), logits(&directory));
+        if !name.to_string_lossy().starts_with("gemma") {
+            assert!(found == expected, "{}", file.display());
+            continue;
+        }
+        // Files store Gemma's gains with 1 added, which rounds them.
+        for (found, expected) in found.iter().zip(&expected) {
+            let [found, expected] = [found, expected].map(|bits| f32::from_bits(*bits));
+            let bound = 1e-5 * (1.0 + expected.abs());
+            assert!((found - expected).abs() < bound, "{}", file.display());
+        }
     }
 }
 
