@@ -13,14 +13,13 @@ use emberlm_model::gguf;
 use emberlm_model::hugging_face::{CONFIG_FILE, HuggingFaceModel};
 use emberlm_model::{DecoderConfig, WeightFormat};
 use emberlm_system::digits::grouped;
-use emberlm_system::read::{DESCRIPTION_LIMIT, read_text};
 use emberlm_tokenizer::chat::{ChatEncoder, ChatTemplate, ChatTemplateSpec, Stops};
 use emberlm_tokenizer::{Tokenizer, TokenizerSpec};
 use serde_json::{Map, Value};
 
 use crate::checkpoint::{Checkpoint, DESCRIPTION, Description, FOLDER};
 use crate::error::{CheckpointError, ModelError};
-use crate::published_files::PublishedFiles;
+use crate::published_files::{PublishedFiles, generation_config};
 use crate::source_files::SourceFiles;
 
 /// Default limit of a generation context, in tokens. Its cache is allocated in advance, so longer contexts must be
@@ -427,20 +426,6 @@ fn missing(path: &Path, source: io::Error) -> ModelError {
     match source.kind() {
         io::ErrorKind::NotFound => ModelError::NotFound { path },
         _ => ModelError::Read { path, source },
-    }
-}
-
-/// The fields of the `generation_config.json` in a model's directory; empty if the file does not exist.
-pub(crate) fn generation_config(folder: &Path) -> Result<Map<String, Value>, ModelError> {
-    let path = folder.join(GENERATION_CONFIG_FILE);
-    let error = |reason: String| ModelError::GenerationConfig {
-        path: path.clone(),
-        reason,
-    };
-    match read_text(&path, DESCRIPTION_LIMIT) {
-        Ok(text) => serde_json::from_str(&text).map_err(|e| error(e.to_string())),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Map::new()),
-        Err(e) => Err(error(e.to_string())),
     }
 }
 

@@ -1,15 +1,17 @@
-//! The files of a published model besides its weights.
+//! The files of a published model except its weights.
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use emberlm_gguf::GgufFile;
 use emberlm_model::hugging_face::HuggingFaceModel;
-use emberlm_tokenizer::chat::{ChatTemplate, TOOL_USE};
+use emberlm_system::read::{DESCRIPTION_LIMIT, read_text};
+use emberlm_tokenizer::chat::{ChatError, ChatTemplate, TOOL_USE};
 use emberlm_tokenizer::{GgufTokenizer, TOKENIZER_FILE, Tokenizer, TokenizerError};
 use serde_json::{Map, Value};
 
 use crate::error::ModelError;
-use crate::model::generation_config;
+use crate::model::GENERATION_CONFIG_FILE;
 use crate::source_files::SourceFiles;
 
 /// Tokenizer, chat template and settings of a published model: the files of its Hugging Face directory, or the metadata
@@ -130,5 +132,18 @@ impl PublishedFiles {
 }
 
 /// Loads a template of the model in a folder.
-type TemplateReader =
-    fn(&std::path::Path) -> Result<Option<ChatTemplate>, emberlm_tokenizer::chat::ChatError>;
+type TemplateReader = fn(&Path) -> Result<Option<ChatTemplate>, ChatError>;
+
+/// The fields of the `generation_config.json` in a model's directory; empty if the file does not exist.
+pub(crate) fn generation_config(folder: &Path) -> Result<Map<String, Value>, ModelError> {
+    let path = folder.join(GENERATION_CONFIG_FILE);
+    let error = |reason: String| ModelError::GenerationConfig {
+        path: path.clone(),
+        reason,
+    };
+    match read_text(&path, DESCRIPTION_LIMIT) {
+        Ok(text) => serde_json::from_str(&text).map_err(|e| error(e.to_string())),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Map::new()),
+        Err(e) => Err(error(e.to_string())),
+    }
+}

@@ -25,7 +25,7 @@ impl TensorInfo {
         self.shape.last().copied().unwrap_or(1)
     }
 
-    /// Number of rows: the product of the other sizes. Each element of a vector is a row of its own, unless the type
+    /// Number of rows: the product of the other sizes. Each element of a vector is one row, unless the type
     /// has blocks of several elements.
     pub fn rows(&self) -> usize {
         match (self.shape.as_slice(), self.tensor_type.block_len()) {

@@ -102,10 +102,11 @@ impl Value {
         })
     }
 
-    /// The value as a number, if it is one.
+    /// The value as a number, if it is one. Single precision gives the shortest decimal number that rounds to it, so
+    /// that a setting such as 1e-5 is the number that it was written for.
     pub fn number(&self) -> Option<f64> {
         match *self {
-            Self::F32(value) => Some(value.into()),
+            Self::F32(value) => value.to_string().parse().ok(),
             Self::F64(value) => Some(value),
             _ => self.integer().map(|value| value as f64),
         }

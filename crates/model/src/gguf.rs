@@ -19,13 +19,14 @@ mod names;
 mod rope;
 mod store;
 
-use emberlm_gguf::{GgufFile, TensorType};
+use emberlm_gguf::{GgufFile, TensorInfo, TensorType};
 use serde_json::{Map, Value};
 
 pub(crate) use names::GgufNames;
 pub(crate) use store::GgufStore;
 
 use crate::error::HuggingFaceError;
+use crate::weight_format::WeightFormat;
 
 /// Name of the embedding.
 pub(crate) const EMBEDDING: &str = "token_embd.weight";
@@ -77,6 +78,27 @@ pub fn main_type(file: &GgufFile) -> TensorType {
         .into_iter()
         .max_by_key(|&kind| elements(kind));
     most.unwrap_or(TensorType::F32)
+}
+
+/// The format of a decoder that keeps the weights as stored: packed if the layers of all blocks have one packed format,
+/// otherwise f32.
+pub(crate) fn weight_format(file: &GgufFile) -> WeightFormat {
+    let is_layer = |tensor: &&TensorInfo| {
+        let name = &tensor.name;
+        tensor.shape.len() > 1 && name.starts_with("blk.") && !name.contains(".ffn_gate_inp")
+    };
+    let mut layers = file.tensors().filter(is_layer);
+    let of = |tensor: &TensorInfo| store::packed_format(tensor.tensor_type);
+    let Some(format) = layers.next().and_then(of) else {
+        return WeightFormat::F32;
+    };
+    if !layers.all(|tensor| of(tensor) == Some(format)) {
+        return WeightFormat::F32;
+    }
+    match file.tensor(HEAD).and_then(of) == Some(format) {
+        true => WeightFormat::Packed(format),
+        false => WeightFormat::PackedLayers(format),
+    }
 }
 
 /// Adds the file to an error.

@@ -83,8 +83,12 @@ impl HuggingFaceModel {
         })
     }
 
-    /// Format of the stored weights: packed if `config.json` has a `quantization_config`.
+    /// Format of the stored weights: packed if `config.json` has a `quantization_config`, or if all layers of a GGUF
+    /// file have one packed format.
     pub fn weight_format(&self) -> WeightFormat {
+        if let Some(file) = &self.gguf {
+            return gguf::weight_format(file);
+        }
         self.quantization
             .map_or(WeightFormat::F32, Quantization::weight_format)
     }

@@ -49,7 +49,6 @@ mod token_type {
     pub(super) const UNKNOWN: i64 = 2;
     pub(super) const CONTROL: i64 = 3;
     pub(super) const USER_DEFINED: i64 = 4;
-    pub(super) const UNUSED: i64 = 5;
     pub(super) const BYTE: i64 = 6;
 }
 

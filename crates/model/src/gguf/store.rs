@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use emberlm_gguf::{GgufFile, TensorInfo, TensorType};
-use safetensors::Dtype;
+use emberlm_kernels::PackedFormat;
+use emberlm_kernels::cpu::packed::{PackedMatrix, unpack};
 
 use crate::error::WeightsError;
 use crate::weights::{Element, TensorStore};
@@ -120,19 +121,20 @@ impl TensorStore for GgufStore<'_> {
         Ok(())
     }
 
-    fn read_bytes(
+    fn packed_format(&self, name: &str) -> Option<PackedFormat> {
+        packed_format(self.file.tensor(name)?.tensor_type)
+    }
+
+    fn read_packed_rows(
         &self,
         name: &str,
-        dtype: Dtype,
-        _rows: Range<usize>,
-        _read: &mut dyn FnMut(Range<usize>, &[u8]),
+        rows: Range<usize>,
+        read: &mut dyn FnMut(Range<usize>, &[u8]),
     ) -> Result<(), WeightsError> {
         let tensor = self.find(name)?;
-        Err(WeightsError::Type {
-            name: name.to_owned(),
-            found: tensor.tensor_type.name().to_owned(),
-            rule: format!("must be {dtype:?}"),
-        })
+        let at_once = (RUN_BYTES / tensor.row_bytes().max(1)).max(1);
+        let read = self.file.read_rows(tensor, rows, at_once, read);
+        read.map_err(WeightsError::Gguf)
     }
 }
 
@@ -150,18 +152,46 @@ fn element(tensor_type: TensorType) -> Option<Element> {
 fn decode(
     tensor: &TensorInfo,
     bytes: &[u8],
-    _columns: usize,
+    columns: usize,
     values: &mut Vec<f32>,
 ) -> Result<(), WeightsError> {
-    match element(tensor.tensor_type) {
-        Some(element) => {
-            element.decode(bytes, values);
-            Ok(())
-        }
-        None => Err(WeightsError::Type {
+    if let Some(element) = element(tensor.tensor_type) {
+        element.decode(bytes, values);
+        return Ok(());
+    }
+    let Some(format) = packed_format(tensor.tensor_type) else {
+        return Err(WeightsError::Type {
             name: tensor.name.clone(),
             found: tensor.tensor_type.name().to_owned(),
-            rule: "is not supported yet".to_owned(),
-        }),
-    }
+            rule: "is not supported".to_owned(),
+        });
+    };
+    let rows = bytes.len() / format.row_bytes(columns).max(1);
+    let matrix = PackedMatrix::new(format, [rows, columns], bytes.to_vec());
+    let matrix = matrix.map_err(|source| WeightsError::Packing {
+        name: tensor.name.clone(),
+        source,
+    })?;
+    let start = values.len();
+    values.resize(start + rows * columns, 0.0);
+    unpack(matrix.view(), &mut values[start..]);
+    Ok(())
+}
+
+/// The format of packed weights with the blocks of a type; `None` for types of single elements.
+pub(super) const fn packed_format(tensor_type: TensorType) -> Option<PackedFormat> {
+    Some(match tensor_type {
+        TensorType::F32 | TensorType::F16 | TensorType::Bf16 => return None,
+        TensorType::Q8_0 => PackedFormat::Q8_0,
+        TensorType::Q4_0 => PackedFormat::Q4_0,
+        TensorType::Q4_1 => PackedFormat::Q4_1,
+        TensorType::Q5_0 => PackedFormat::Q5_0,
+        TensorType::Q5_1 => PackedFormat::Q5_1,
+        TensorType::Q2K => PackedFormat::Q2K,
+        TensorType::Q3K => PackedFormat::Q3K,
+        TensorType::Q4K => PackedFormat::Q4K,
+        TensorType::Q5K => PackedFormat::Q5K,
+        TensorType::Q6K => PackedFormat::Q6K,
+        TensorType::Iq4Nl => PackedFormat::Iq4Nl,
+    })
 }

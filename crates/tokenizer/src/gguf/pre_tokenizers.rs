@@ -19,7 +19,7 @@ pub(super) struct PreTokenizer {
     splits: &'static [Split],
     /// True if a piece that is a token is not merged.
     pub(super) ignores_merges: bool,
-    /// True if texts begin with the token of the beginning, unless the file says otherwise.
+    /// True if texts begin with the token of the beginning where the file does not set it.
     pub(super) begins: bool,
 }
 
