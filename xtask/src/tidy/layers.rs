@@ -10,13 +10,20 @@ const LAYERS: &str = "layers";
 const BACKENDS: &str = "backends";
 
 /// The crates of this workspace that each crate may depend on. Add new crates here.
-const ALLOWED: [(&str, &[&str]); 16] = [
+const ALLOWED: [(&str, &[&str]); 17] = [
     ("emberlm-system", &[]),
     ("emberlm-sandbox", &[]),
-    ("emberlm-tokenizer", &["emberlm-system", "emberlm-sandbox"]),
+    ("emberlm-gguf", &["emberlm-system"]),
+    (
+        "emberlm-tokenizer",
+        &["emberlm-gguf", "emberlm-system", "emberlm-sandbox"],
+    ),
     ("emberlm-data", &["emberlm-tokenizer", "emberlm-system"]),
     ("emberlm-kernels", &["emberlm-system"]),
-    ("emberlm-model", &["emberlm-kernels", "emberlm-system"]),
+    (
+        "emberlm-model",
+        &["emberlm-gguf", "emberlm-kernels", "emberlm-system"],
+    ),
     (
         "emberlm-generate",
         &["emberlm-model", "emberlm-kernels", "emberlm-sandbox"],
@@ -25,6 +32,7 @@ const ALLOWED: [(&str, &[&str]); 16] = [
         "emberlm-checkpoint",
         &[
             "emberlm-data",
+            "emberlm-gguf",
             "emberlm-tokenizer",
             "emberlm-model",
             "emberlm-kernels",
@@ -86,8 +94,9 @@ const ALLOWED: [(&str, &[&str]); 16] = [
     ("xtask", &["emberlm-system"]),
 ];
 
-const EVERY_LIBRARY: [&str; 11] = [
+const EVERY_LIBRARY: [&str; 12] = [
     "emberlm",
+    "emberlm-gguf",
     "emberlm-sandbox",
     "emberlm-system",
     "emberlm-tokenizer",
