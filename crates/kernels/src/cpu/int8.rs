@@ -4,6 +4,10 @@
 //! is at most half a scale. The other operand and the sums stay in f32. A row is its scale, an f32 in
 //! little-endian order, and the values `q[j, ·]`.
 
+use std::ops::Range;
+
+use pulp::{Simd, WithSimd};
+
 use super::matrix::{Matrix, MatrixMut};
 use super::packed::{INT8_SCALE, PackedView, split_int8};
 use super::parallel::{self, Start};
@@ -55,37 +59,60 @@ pub(super) fn matvec(mut y: MatrixMut<'_>, x: Matrix<'_>, w: PackedView<'_>, out
     let rows: Vec<&[f32]> = (0..m).map(|i| x.row(i)).collect();
     let step = (n * k).div_ceil(TASKS).max(TASK).div_ceil(k.max(1)).max(1);
     parallel::for_each(n.div_ceil(step), |task| {
-        // A row of W, converted once for several rows of x; it stays in the L1 cache.
-        let mut dense = vec![0.0f32; if m > 1 { k } else { 0 }];
-        wide(
-            #[inline(always)]
-            || {
-                for j in task * step..n.min((task + 1) * step) {
-                    let (scale, q) = split_int8(w.row(j));
-                    for (w, q) in dense.iter_mut().zip(q) {
-                        *w = value(*q);
-                    }
-                    for (i, x) in rows.iter().enumerate() {
-                        let sum = if m > 1 {
-                            dot(&dense, x, |w| w)
-                        } else {
-                            dot(q, x, value)
-                        };
-                        let sum = sum * scale;
-                        // SAFETY: the element is within y, and only this task writes it. It is only read if it is
-                        // initialized.
-                        unsafe {
-                            let y = start.at(i * stride + j);
-                            let old = if output == Output::Accumulate {
-                                *y
-                            } else {
-                                0.0
-                            };
-                            *y = old + sum;
-                        }
-                    }
-                }
-            },
-        );
+        wide(Task {
+            x: &rows,
+            w,
+            outputs: task * step..n.min((task + 1) * step),
+            y: start,
+            stride,
+            output,
+        });
     });
+}
+
+/// Some rows of W with all rows of x. A type and not a closure: the compiler does not inline the body of a large closure
+/// into the function for the widest vectors, but compiles it for the baseline CPU.
+struct Task<'a> {
+    x: &'a [&'a [f32]],
+    w: PackedView<'a>,
+    /// The rows of W, each of which is a column of y.
+    outputs: Range<usize>,
+    y: Start<f32>,
+    /// The stride of the rows of y.
+    stride: usize,
+    output: Output,
+}
+
+impl WithSimd for Task<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        // A row of W, converted once for several rows of x; it stays in the L1 cache.
+        let several = self.x.len() > 1;
+        let mut dense = vec![0.0f32; if several { self.w.shape[1] } else { 0 }];
+        for j in self.outputs {
+            let (scale, q) = split_int8(self.w.row(j));
+            for (w, q) in dense.iter_mut().zip(q) {
+                *w = value(*q);
+            }
+            for (i, x) in self.x.iter().enumerate() {
+                let sum = match several {
+                    true => dot(&dense, x, |w| w),
+                    false => dot(q, x, value),
+                };
+                let sum = sum * scale;
+                // SAFETY: the element is within y, and only this task writes it. It is only read if it is initialized.
+                unsafe {
+                    let y = self.y.at(i * self.stride + j);
+                    let old = if self.output == Output::Accumulate {
+                        *y
+                    } else {
+                        0.0
+                    };
+                    *y = old + sum;
+                }
+            }
+        }
+    }
 }
