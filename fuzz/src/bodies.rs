@@ -74,7 +74,7 @@ static SERVER: LazyLock<(Runtime, Router)> = LazyLock::new(|| {
         slots: 4,
         ..EngineConfig::for_model(&config)
     };
-    let decoder = Arc::new(decoder.with_weights(WeightFormat::F32));
+    let decoder = Arc::new(decoder.with_weights(WeightFormat::F32).unwrap());
     let (worker, _) = Worker::start(Engine::new(decoder, engine).unwrap(), 512).unwrap();
     let tokenizer = Tokenizer::builtin(TokenizerKind::Byte).unwrap();
     let encoder = ChatEncoder::new(ChatTemplate::chatml().unwrap(), &tokenizer);

@@ -7,6 +7,7 @@ use burn_flex::Flex;
 use emberlm_model::hugging_face::{HuggingFaceModel, read_config};
 use emberlm_model::weights::named_tensors;
 use emberlm_model::{DecoderConfig, ModelConfig, count};
+use emberlm_tokenizer::GgufTokenizer;
 
 /// The configuration of the fuzzed weights: a LLaMA with one block.
 const CONFIG: &str = r#"{
@@ -48,6 +49,23 @@ pub fn index(bytes: &[u8], shard: &[u8], folder: &Path) -> bool {
     write(folder, SHARD, shard);
     write(folder, "model.safetensors.index.json", bytes);
     load(folder)
+}
+
+/// Reads `bytes` as a GGUF file: its model and its tokenizer. Returns true if the model is valid.
+pub fn gguf(bytes: &[u8], folder: &Path) -> bool {
+    write(folder, "model.gguf", bytes);
+    let path = folder.join("model.gguf");
+    let Ok(model) = HuggingFaceModel::open(&path) else {
+        return false;
+    };
+    if let Some(file) = model.gguf()
+        && let Ok(Some(tokenizer)) = GgufTokenizer::read(file.metadata())
+    {
+        let _ = tokenizer.tokenizer();
+    }
+    // A small file can describe sizes that are allocated only for matching tensors.
+    count::parameters(model.config()).total < 1 << 20
+        && model.decoder::<Flex>(&Default::default()).is_ok()
 }
 
 fn load(folder: &Path) -> bool {

@@ -48,3 +48,11 @@ fn indices() {
         model::index(bytes, &shard, folder.path())
     });
 }
+
+#[test]
+fn gguf_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = fixtures().join("gguf/llama-gqa.gguf");
+    let seeds = [("model".to_owned(), fs::read(file).unwrap())];
+    run(&seeds, 500, |bytes| model::gguf(bytes, folder.path()));
+}

@@ -19,8 +19,9 @@ use crate::{
 };
 
 /// The requirements files of the scripts.
-const REQUIREMENTS: [&str; 3] = [
+const REQUIREMENTS: [&str; 4] = [
     "crates/data/tests/fixtures/requirements.txt",
+    "crates/kernels/tests/fixtures/requirements.txt",
     "crates/model/tests/fixtures/requirements.txt",
     "crates/tokenizer/tests/fixtures/requirements.txt",
 ];
@@ -31,9 +32,10 @@ const ENVIRONMENT: Environment<'_> = Environment {
 };
 
 /// The scripts. Each is listed after the scripts whose output it reads.
-const SCRIPTS: [Script; 16] = [
+const SCRIPTS: [Script; 17] = [
     Script::new("crates/data/tests/fixtures/datasets/make.py"),
     Script::new("crates/data/tests/fixtures/make_inputs.py"),
+    Script::new("crates/kernels/tests/fixtures/make_blocks.py"),
     Script::new("crates/model/tests/fixtures/make.py"),
     Script::new("crates/model/tests/fixtures/make_families.py"),
     Script::new("crates/model/tests/fixtures/make_encoders.py"),

@@ -19,7 +19,8 @@ use serde_json::{Map, Value};
 use crate::encoder_model::tokenizer_beside;
 use crate::error::{CheckpointError, ModelError};
 use crate::kind::model_folder;
-use crate::model::{generation_config, token_ids};
+use crate::model::token_ids;
+use crate::published_files::generation_config;
 
 /// An encoder–decoder whose configuration and tokenizer have been read.
 #[derive(Debug)]

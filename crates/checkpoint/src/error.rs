@@ -74,10 +74,10 @@ pub enum ModelError {
         /// The operating system's error.
         source: std::io::Error,
     },
-    /// The path is a GGUF file or a directory with such files.
-    #[error("{path}: GGUF files are not supported yet")]
+    /// The directory has GGUF files, and no other model.
+    #[error("{path} is a directory of GGUF files")]
     Gguf {
-        /// The path.
+        /// The directory.
         path: PathBuf,
     },
     /// `generation_config.json` cannot be read.

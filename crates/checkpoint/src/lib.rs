@@ -5,7 +5,7 @@
 //!
 //! | type | purpose |
 //! |---|---|
-//! | [`Model`] | a model in a directory of any kind: a run, a checkpoint, an untrained model or a Hugging Face directory |
+//! | [`Model`] | a model of any kind: a run, a checkpoint, an untrained model, a Hugging Face directory or a GGUF file |
 //! | [`ModelKind`] | the kind of model in a directory, which determines its opener |
 //! | [`EncoderModel`], [`Embedder`] | a directory of an encoder, and texts as vectors |
 //! | [`EncoderDecoderModel`] | a directory of an encoder–decoder |
@@ -51,6 +51,7 @@ pub mod formats;
 pub mod keep;
 mod kind;
 pub mod model;
+mod published_files;
 mod source_files;
 pub mod write;
 

@@ -1,5 +1,5 @@
-//! Opens a model directory of any kind: a run (its newest intact checkpoint), a checkpoint, an untrained model, or a
-//! Hugging Face directory.
+//! Opens a model of any kind: a run (its newest intact checkpoint), a checkpoint, an untrained model, a Hugging Face
+//! directory, or a GGUF file.
 
 mod weights;
 
@@ -8,16 +8,18 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use emberlm_data::{Dataset, MANIFEST_FILE, Packing};
+use emberlm_gguf::is_gguf;
+use emberlm_model::gguf;
 use emberlm_model::hugging_face::{CONFIG_FILE, HuggingFaceModel};
 use emberlm_model::{DecoderConfig, WeightFormat};
 use emberlm_system::digits::grouped;
-use emberlm_system::read::{DESCRIPTION_LIMIT, read_text};
 use emberlm_tokenizer::chat::{ChatEncoder, ChatTemplate, ChatTemplateSpec, Stops};
-use emberlm_tokenizer::{TOKENIZER_FILE, Tokenizer, TokenizerSpec};
+use emberlm_tokenizer::{Tokenizer, TokenizerSpec};
 use serde_json::{Map, Value};
 
 use crate::checkpoint::{Checkpoint, DESCRIPTION, Description, FOLDER};
 use crate::error::{CheckpointError, ModelError};
+use crate::published_files::{PublishedFiles, generation_config};
 use crate::source_files::SourceFiles;
 
 /// Default limit of a generation context, in tokens. Its cache is allocated in advance, so longer contexts must be
@@ -42,7 +44,10 @@ enum Source {
         checkpoint: Box<Checkpoint>,
         description: Box<Description>,
     },
-    HuggingFace(Box<HuggingFaceModel>),
+    HuggingFace {
+        model: Box<HuggingFaceModel>,
+        files: PublishedFiles,
+    },
 }
 
 impl Model {
@@ -58,10 +63,10 @@ impl Model {
         let holds = |name: &str| path.join(name).exists();
         let path_buf = || path.to_owned();
         if !is_directory {
-            return Err(match is_gguf(path) {
-                true => ModelError::Gguf { path: path_buf() },
-                false => ModelError::NotADirectory { path: path_buf() },
-            });
+            return match is_gguf(path) {
+                true => Self::from_hugging_face(path, path, Vec::new()),
+                false => Err(ModelError::NotADirectory { path: path_buf() }),
+            };
         }
         if holds(DESCRIPTION) {
             return Self::from_checkpoint(path, Checkpoint::open(path)?, Vec::new());
@@ -112,7 +117,10 @@ impl Model {
         Ok(Self {
             opened: opened.to_owned(),
             config: model.config().clone(),
-            source: Source::HuggingFace(Box::new(model)),
+            source: Source::HuggingFace {
+                files: PublishedFiles::of(&model),
+                model: Box::new(model),
+            },
             passed_over,
         })
     }
@@ -122,11 +130,11 @@ impl Model {
         &self.passed_over
     }
 
-    /// The directory that contains the model's files.
+    /// The directory that contains the model's files, or the model's GGUF file.
     pub fn path(&self) -> &Path {
         match &self.source {
             Source::Checkpoint { checkpoint, .. } => &checkpoint.path,
-            Source::HuggingFace(model) => model.path(),
+            Source::HuggingFace { model, .. } => model.path(),
         }
     }
 
@@ -135,11 +143,11 @@ impl Model {
         &self.config
     }
 
-    /// The Hugging Face directory, if the model was opened from one.
+    /// The Hugging Face directory or GGUF file, if the model was opened from one.
     pub fn hugging_face(&self) -> Option<&HuggingFaceModel> {
         match &self.source {
             Source::Checkpoint { .. } => None,
-            Source::HuggingFace(model) => Some(model),
+            Source::HuggingFace { model, .. } => Some(model),
         }
     }
 
@@ -151,7 +159,7 @@ impl Model {
     pub fn source_files(&self) -> Result<SourceFiles, ModelError> {
         Ok(match &self.source {
             Source::Checkpoint { checkpoint, .. } => SourceFiles::of_checkpoint(&checkpoint.path)?,
-            Source::HuggingFace(model) => SourceFiles::of_hugging_face(model.path())?,
+            Source::HuggingFace { model, files } => files.source_files(model.fields())?,
         })
     }
 
@@ -164,8 +172,12 @@ impl Model {
                 }
                 None => "a model that has not been trained".to_owned(),
             },
-            Source::HuggingFace(model) => {
+            Source::HuggingFace { model, .. } => {
                 let kind = model.config().family().model_type().unwrap_or_default();
+                if let Some(file) = model.gguf() {
+                    let stored = gguf::main_type(file).name();
+                    return Ok(format!("a GGUF file of type {kind}, stored in {stored}"));
+                }
                 let stored = match model.weight_format() {
                     WeightFormat::F32 => model.element()?.name(),
                     packed => packed.name(),
@@ -179,7 +191,7 @@ impl Model {
     pub fn documents(&self) -> Packing {
         match &self.source {
             Source::Checkpoint { description, .. } => description.documents,
-            Source::HuggingFace(_) => Packing::Stream,
+            Source::HuggingFace { .. } => Packing::Stream,
         }
     }
 
@@ -188,7 +200,7 @@ impl Model {
     pub fn trained_seq_len(&self) -> Option<usize> {
         match &self.source {
             Source::Checkpoint { description, .. } => description.seq_len,
-            Source::HuggingFace(_) => None,
+            Source::HuggingFace { .. } => None,
         }
     }
 
@@ -196,12 +208,7 @@ impl Model {
     pub fn tokenizer(&self) -> Result<Option<Tokenizer>, ModelError> {
         Ok(match &self.source {
             Source::Checkpoint { checkpoint, .. } => checkpoint.tokenizer()?,
-            Source::HuggingFace(model) => {
-                let file = model.path().join(TOKENIZER_FILE);
-                file.exists()
-                    .then(|| Tokenizer::from_file(&file))
-                    .transpose()?
-            }
+            Source::HuggingFace { files, .. } => files.tokenizer()?,
         })
     }
 
@@ -233,7 +240,7 @@ impl Model {
     pub fn tokenizer_spec(&self) -> Result<Option<TokenizerSpec>, ModelError> {
         match &self.source {
             Source::Checkpoint { description, .. } => Ok(description.tokenizer.clone()),
-            Source::HuggingFace(_) => Ok(self.tokenizer()?.map(|tokenizer| tokenizer.spec())),
+            Source::HuggingFace { .. } => Ok(self.tokenizer()?.map(|tokenizer| tokenizer.spec())),
         }
     }
 
@@ -241,7 +248,7 @@ impl Model {
     fn tokenizer_unless(&self, hash: &str) -> Result<Option<Tokenizer>, ModelError> {
         let known = match &self.source {
             Source::Checkpoint { description, .. } => description.tokenizer.as_ref(),
-            Source::HuggingFace(_) => None,
+            Source::HuggingFace { .. } => None,
         };
         match known {
             Some(spec) if spec.hash == hash => Ok(None),
@@ -256,7 +263,7 @@ impl Model {
             .and_then(Tokenizer::end_of_text)
             .into_iter()
             .collect();
-        if let Source::HuggingFace(model) = &self.source {
+        if let Source::HuggingFace { model, .. } = &self.source {
             ids.extend(token_ids(model.fields().get("eos_token_id")));
         }
         let recommended = self.generation_config().unwrap_or_default();
@@ -273,7 +280,10 @@ impl Model {
     /// # Errors
     /// The file cannot be read, or it is not a JSON object.
     pub fn generation_config(&self) -> Result<Map<String, Value>, ModelError> {
-        generation_config(self.path())
+        match &self.source {
+            Source::Checkpoint { checkpoint, .. } => generation_config(&checkpoint.path),
+            Source::HuggingFace { files, .. } => files.generation_config(),
+        }
     }
 
     /// Builds the encoder of conversations with the template `requested` (chatml, llama3 or a path), by default with
@@ -302,7 +312,7 @@ impl Model {
     ) -> Result<Option<ChatEncoder>, ModelError> {
         let template = match (requested, &self.source) {
             (Some(requested), _) => ChatTemplate::for_tools(requested)?,
-            (None, Source::HuggingFace(model)) => ChatTemplate::for_tools_beside(model.path())?,
+            (None, Source::HuggingFace { files, .. }) => files.tool_template()?,
             (None, Source::Checkpoint { .. }) => None,
         };
         Ok(template.map(|template| self.encoder(template, tokenizer)))
@@ -321,7 +331,7 @@ impl Model {
             Source::Checkpoint { .. } if !begins_itself => {
                 tokenizer.end_of_text().into_iter().collect()
             }
-            Source::Checkpoint { .. } | Source::HuggingFace(_) => Vec::new(),
+            Source::Checkpoint { .. } | Source::HuggingFace { .. } => Vec::new(),
         };
         encoder.with_beginning(beginning)
     }
@@ -330,7 +340,7 @@ impl Model {
     pub fn chat_template_spec(&self) -> Option<&ChatTemplateSpec> {
         match &self.source {
             Source::Checkpoint { description, .. } => description.chat_template.as_ref(),
-            Source::HuggingFace(_) => None,
+            Source::HuggingFace { .. } => None,
         }
     }
 
@@ -341,7 +351,7 @@ impl Model {
                 let spec = self.chat_template_spec();
                 spec.map(ChatTemplate::try_from).transpose()?
             }
-            Source::HuggingFace(model) => ChatTemplate::beside_model(model.path())?,
+            Source::HuggingFace { files, .. } => files.chat_template()?,
         })
     }
 
@@ -365,7 +375,7 @@ impl Model {
                 let name = spec.and_then(|spec| spec.begins_with.as_deref());
                 name.and_then(|name| tokenizer.special_id(name))
             }
-            Source::HuggingFace(model) => token_ids(model.fields().get("bos_token_id"))
+            Source::HuggingFace { model, .. } => token_ids(model.fields().get("bos_token_id"))
                 .first()
                 .copied(),
         };
@@ -411,30 +421,11 @@ pub(crate) fn newest(
     Ok((newest, passed_over))
 }
 
-fn is_gguf(path: &Path) -> bool {
-    let extension = path.extension();
-    extension.is_some_and(|extension| extension.eq_ignore_ascii_case("gguf"))
-}
-
 fn missing(path: &Path, source: io::Error) -> ModelError {
     let path = path.to_owned();
     match source.kind() {
         io::ErrorKind::NotFound => ModelError::NotFound { path },
         _ => ModelError::Read { path, source },
-    }
-}
-
-/// The fields of the `generation_config.json` in a model's directory; empty if the file does not exist.
-pub(crate) fn generation_config(folder: &Path) -> Result<Map<String, Value>, ModelError> {
-    let path = folder.join(GENERATION_CONFIG_FILE);
-    let error = |reason: String| ModelError::GenerationConfig {
-        path: path.clone(),
-        reason,
-    };
-    match read_text(&path, DESCRIPTION_LIMIT) {
-        Ok(text) => serde_json::from_str(&text).map_err(|e| error(e.to_string())),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Map::new()),
-        Err(e) => Err(error(e.to_string())),
     }
 }
 

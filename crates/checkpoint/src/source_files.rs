@@ -7,9 +7,11 @@ use std::path::Path;
 
 use emberlm_model::hugging_face::CONFIG_FILE;
 use emberlm_system::read::{DESCRIPTION_LIMIT, read_bytes};
+use emberlm_tokenizer::TOKENIZER_CONFIG_FILE;
 use serde_json::{Map, Value};
 
 use crate::error::CheckpointError;
+use crate::model::GENERATION_CONFIG_FILE;
 
 /// Name of the original `config.json` in a checkpoint. The different name prevents the checkpoint from being opened
 /// as a Hugging Face directory.
@@ -45,6 +47,26 @@ impl SourceFiles {
     /// A file exists but cannot be read.
     pub fn of_hugging_face(folder: &Path) -> Result<Self, CheckpointError> {
         Self::read(folder, CONFIG_FILE)
+    }
+
+    /// The files with these fields: `config.json`, `tokenizer_config.json` and `generation_config.json`.
+    pub(crate) fn of_fields(
+        config: &Map<String, Value>,
+        tokenizer: Option<&Map<String, Value>>,
+        generation: Option<&Map<String, Value>>,
+    ) -> Self {
+        let files = [
+            (SOURCE_CONFIG, Some(config)),
+            (TOKENIZER_CONFIG_FILE, tokenizer),
+            (GENERATION_CONFIG_FILE, generation),
+        ];
+        let files = files.into_iter().filter_map(|(name, fields)| {
+            let fields = fields.filter(|fields| !fields.is_empty())?;
+            let mut json = serde_json::to_vec_pretty(fields).ok()?;
+            json.push(b'\n');
+            Some((name, json))
+        });
+        Self(files.collect())
     }
 
     /// Reads the files of a checkpoint. There are none unless it was fine-tuned from a Hugging Face directory.

@@ -72,7 +72,7 @@ impl<'a, B: Backend> TargetGenerator<'a, B> {
     fn step(&mut self) -> Result<u32, GenerateError> {
         let target = column(&[self.newest], &self.model.device());
         let (model, source, cache) = (self.model, &self.source, &mut self.cache);
-        let logits = B::run(|| model.next_logits(target, source, cache).into_data());
+        let logits = B::run_pass(1, || model.next_logits(target, source, cache).into_data());
         self.chosen = self.chooser.choose(&floats(&logits))?;
         Ok(self.chosen.id)
     }
@@ -141,7 +141,9 @@ impl<'a, B: Backend> TargetBeams<'a, B> {
     fn next_logits(&mut self, tokens: &[u32]) -> Vec<f32> {
         let target = column(tokens, &self.model.device());
         let (model, source, cache) = (self.model, &self.source, &mut self.cache);
-        let logits = B::run(|| model.next_logits(target, source, cache).into_data());
+        let logits = B::run_pass(tokens.len(), || {
+            model.next_logits(target, source, cache).into_data()
+        });
         floats(&logits).into_owned()
     }
 }

@@ -193,10 +193,10 @@ impl<'a, B: Backend> Generator<'a, B> {
         let shape = [1, ids.len()];
         let device = self.decoder.device();
         let tokens = Tensor::<B, 2, Int>::from_data(TensorData::new(ids, shape), &device); // [1, unseen]
-        self.unseen = 0;
+        let rows = std::mem::take(&mut self.unseen);
         let (decoder, cache) = (self.decoder, &mut self.cache);
         // [1, vocab_size]
-        let logits = B::run(|| decoder.next_logits(tokens, cache).into_data());
+        let logits = B::run_pass(rows, || decoder.next_logits(tokens, cache).into_data());
         self.chosen = self.chooser.choose(&floats(&logits))?;
         Ok(self.chosen.id)
     }

@@ -342,7 +342,9 @@ impl<'a, B: Backend> Reader<'a, B> {
             output: logits,
         };
         let decoder = self.decoder;
-        B::run(|| decoder.ragged(&mut [chunk]).logits.map(Tensor::into_data))
+        B::run_pass(chunk.tokens.len(), || {
+            decoder.ragged(&mut [chunk]).logits.map(Tensor::into_data)
+        })
     }
 
     /// Truncates to the first `len` tokens.

@@ -75,7 +75,7 @@ pub fn decoder(name: &str, seed: u64) -> Arc<Decoder<Flex>> {
         _ => WeightFormat::F32,
     };
     let decoder = config.init(seed, &Default::default());
-    Arc::new(decoder.with_weights(weights))
+    Arc::new(decoder.with_weights(weights).unwrap())
 }
 
 pub fn engine(name: &str, slots: usize, prefill_tokens: usize) -> Engine<Flex> {

@@ -160,7 +160,7 @@ fn the_seed_determines_samples_and_top_k_1_is_greedy() {
 #[test]
 fn int8_weights_generate_deterministically() {
     for preset in ["pocket-tales", "char-nano"] {
-        let held = decoder(preset).with_weights(WeightFormat::INT8);
+        let held = decoder(preset).with_weights(WeightFormat::INT8).unwrap();
         for options in [greedy(50), drawn(50, 1)] {
             let made =
                 || generate(&held, &PROMPT, &options, |_| ControlFlow::Continue(())).unwrap();
@@ -254,7 +254,7 @@ fn a_diverged_model_is_an_error() {
         .embeddings
         .tokens
         .mapped(|tokens| tokens.ones_like());
-    let held = decoder.with_weights(WeightFormat::INT8);
+    let held = decoder.with_weights(WeightFormat::INT8).unwrap();
     let mut generator = Generator::new(&held, &PROMPT, &greedy(5)).unwrap();
     assert!(generator.next().unwrap().is_err());
 }

@@ -27,6 +27,13 @@ pub trait Backend: BurnBackend {
         operations()
     }
 
+    /// [`Backend::run`] for a forward pass over `rows` tokens. With few tokens, as in decoding, the operations are so
+    /// short that waking up a thread for each of them can take most of the time.
+    fn run_pass<R: Send>(rows: usize, operations: impl FnOnce() -> R + Send) -> R {
+        let _ = rows;
+        Self::run(operations)
+    }
+
     /// Returns true if products on this device support `precision`. Otherwise they use f32.
     fn multiplies_in(precision: Precision, device: &Device<Self>) -> bool {
         let _ = device;

@@ -88,7 +88,7 @@ pub use head_loss::HeadLossOptions;
 #[cfg(feature = "burn")]
 pub use linear_attention::{LINEAR_ATTENTION_CHUNK, LinearAttentionState};
 pub use norm::Normalization;
-pub use packed::PackedFormat;
+pub use packed::{PackedError, PackedFormat};
 #[cfg(feature = "burn")]
 pub use packed_weight::PackedWeight;
 pub use precision::Precision;

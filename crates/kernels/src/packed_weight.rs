@@ -2,41 +2,46 @@
 
 use burn::module::Module;
 use burn::tensor::backend::Backend;
-use burn::tensor::ops::{FloatTensor, IntTensor};
-use burn::tensor::{Device, Element, Int, Tensor, TensorData, TensorPrimitive};
+#[cfg(feature = "flex")]
+use burn::tensor::ops::IntTensor;
+use burn::tensor::{Device, Int, Tensor};
 
-use crate::PackedFormat;
-use crate::cpu::packed::PackedMatrix;
+use crate::cpu::matrix::Matrix;
+use crate::cpu::packed::{PackedMatrix, pack};
+use crate::{PackedFormat, reference};
 
 /// A linear layer's weight `[out, in]` in a [`PackedFormat`]. As a Burn module it has no parameters, since it is
 /// not trained.
 ///
-/// Created by [`crate::ops::pack`], or from bytes and scales by [`crate::ops::packed_from_host`].
+/// The `flex` backend keeps the bytes. The other backends have no kernels for them, and unpack the weight to f32
+/// when it is created.
+///
+/// Created by [`crate::ops::pack`], or from bytes by [`crate::ops::packed_from_host`].
 #[derive(Module, Debug)]
 pub struct PackedWeight<B: Backend> {
-    /// `[out, row_bytes]`. Backends without 8-bit integers use a wider type.
-    bytes: Tensor<B, 2, Int>,
-    /// `[out, row_scales]`.
-    scales: Tensor<B, 2>,
+    values: PackedValues<B>,
     #[module(skip)]
     format: PackedFormat,
     #[module(skip)]
     columns: usize,
 }
 
+/// The values of a packed weight, as a backend stores them.
+#[derive(Module, Debug)]
+pub(crate) enum PackedValues<B: Backend> {
+    /// `[out, row_bytes]`, unsigned bytes.
+    Bytes(Tensor<B, 2, Int>),
+    /// The unpacked weight, `[out, in]`.
+    Floats(Tensor<B, 2>),
+}
+
 impl<B: Backend> PackedWeight<B> {
-    /// Creates a weight of `shape` `[out, in]` from its bytes `[out, row_bytes]` and scales `[out, row_scales]`.
-    pub(crate) fn new(
-        format: PackedFormat,
-        bytes: IntTensor<B>,
-        scales: FloatTensor<B>,
-        shape: [usize; 2],
-    ) -> Self {
+    /// Creates a weight `[out, columns]`.
+    pub(crate) fn new(format: PackedFormat, values: PackedValues<B>, columns: usize) -> Self {
         Self {
-            bytes: Tensor::from_primitive(bytes),
-            scales: Tensor::from_primitive(TensorPrimitive::Float(scales)),
+            values,
             format,
-            columns: shape[1],
+            columns,
         }
     }
 
@@ -47,50 +52,68 @@ impl<B: Backend> PackedWeight<B> {
 
     /// The shape of the unpacked weight, `[out, in]`.
     pub fn shape(&self) -> [usize; 2] {
-        [self.scales.dims()[0], self.columns]
+        let rows = match &self.values {
+            PackedValues::Bytes(bytes) => bytes.dims()[0],
+            PackedValues::Floats(floats) => floats.dims()[0],
+        };
+        [rows, self.columns]
     }
 
     /// The device of the weight.
     pub fn device(&self) -> Device<B> {
-        self.scales.device()
+        match &self.values {
+            PackedValues::Bytes(bytes) => bytes.device(),
+            PackedValues::Floats(floats) => floats.device(),
+        }
     }
 
     /// Returns rows `start..start + rows`, without a copy on backends that narrow without one.
     pub fn narrow_rows(&self, start: usize, rows: usize) -> Self {
-        Self {
-            bytes: self.bytes.clone().narrow(0, start, rows),
-            scales: self.scales.clone().narrow(0, start, rows),
-            ..self.clone()
-        }
+        let values = match self.values.clone() {
+            PackedValues::Bytes(bytes) => PackedValues::Bytes(bytes.narrow(0, start, rows)),
+            PackedValues::Floats(floats) => PackedValues::Floats(floats.narrow(0, start, rows)),
+        };
+        Self::new(self.format, values, self.columns)
     }
 
-    /// Copies the weight to the host's memory.
+    /// Copies the weight to the host's memory. Backends without the bytes pack the unpacked values again, whose
+    /// scales may differ in the last bit.
     pub fn to_host(&self) -> PackedMatrix {
-        PackedMatrix {
-            format: self.format,
-            bytes: elements(&self.bytes.to_data()),
-            scales: elements(&self.scales.to_data()),
-            columns: self.columns,
+        match &self.values {
+            PackedValues::Bytes(bytes) => {
+                let data = bytes.to_data();
+                let bytes = match data.as_slice::<u8>() {
+                    Ok(bytes) => bytes.to_vec(),
+                    Err(_) => data.iter::<u8>().collect(),
+                };
+                PackedMatrix {
+                    format: self.format,
+                    bytes,
+                    shape: self.shape(),
+                }
+            }
+            PackedValues::Floats(floats) => {
+                let values: Vec<f32> = floats.to_data().iter::<f32>().collect();
+                let [rows, columns] = self.shape();
+                pack(self.format, Matrix::row_major(&values, rows, columns))
+            }
         }
     }
 
-    /// Returns the bytes `[out, row_bytes]` and the scales `[out, row_scales]`.
-    pub fn into_tensors(self) -> (Tensor<B, 2, Int>, Tensor<B, 2>) {
-        (self.bytes, self.scales)
+    /// The weight in f32, `[out, in]`.
+    pub(crate) fn unpacked(&self) -> Tensor<B, 2> {
+        match &self.values {
+            PackedValues::Floats(floats) => floats.clone(),
+            PackedValues::Bytes(_) => reference::unpacked(&self.to_host(), &self.device()),
+        }
     }
 
-    /// Returns the bytes and scales as the backend's primitives.
+    /// The bytes as the backend's primitive, if it keeps them.
     #[cfg(feature = "flex")]
-    pub(crate) fn primitives(&self) -> (IntTensor<B>, FloatTensor<B>) {
-        let (bytes, scales) = self.clone().into_tensors();
-        (bytes.into_primitive(), scales.into_primitive().tensor())
-    }
-}
-
-/// Returns the elements of a tensor, converted if they have a different type.
-fn elements<E: Element>(data: &TensorData) -> Vec<E> {
-    match data.as_slice::<E>() {
-        Ok(elements) => elements.to_vec(),
-        Err(_) => data.iter::<E>().collect(),
+    pub(crate) fn bytes(&self) -> Option<IntTensor<B>> {
+        match &self.values {
+            PackedValues::Bytes(bytes) => Some(bytes.clone().into_primitive()),
+            PackedValues::Floats(_) => None,
+        }
     }
 }

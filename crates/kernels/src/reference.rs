@@ -42,6 +42,7 @@ pub use head_loss::{head_loss, head_loss_gradients, rows_per_block};
 pub use linear::{linear, linear_backward};
 pub use linear_attention::{linear_attention, linear_attention_weights};
 pub use norm::{normalize, normalize_backward};
+pub(crate) use packed::unpacked;
 pub use packed::{linear_packed, pack, packed_from_host, unpack};
 pub use rotary::rotary;
 pub use rows::{add_rows, add_rows_backward};

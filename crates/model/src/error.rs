@@ -1,7 +1,9 @@
 //! Errors of configurations, inputs and weight files.
 
 use std::borrow::Cow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use emberlm_gguf::GgufError;
 
 /// A configuration error: the field, its value and the rule it violates.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -195,6 +197,25 @@ pub enum WeightsError {
         /// Name of the packed format.
         format: &'static str,
     },
+    /// A weight cannot be packed.
+    #[error("`{name}`: {source}")]
+    Packing {
+        /// Path of the parameter.
+        name: String,
+        /// Violated rule.
+        source: emberlm_kernels::PackedError,
+    },
+    /// A Hugging Face directory cannot store the format of packed weights.
+    #[error(
+        "Hugging Face directories cannot store weights packed as {format}: must be f32 or int8"
+    )]
+    Unpublished {
+        /// Name of the packed format.
+        format: &'static str,
+    },
+    /// A tensor of a GGUF file cannot be read.
+    #[error(transparent)]
+    Gguf(GgufError),
     /// The file has tensors that the model does not have.
     #[error("tensors left over: {}", listed(names))]
     LeftOver {
@@ -212,6 +233,18 @@ fn listed(names: &[String]) -> String {
     match names.len().saturating_sub(SHOWN) {
         0 => shown,
         more => format!("{shown} and {more} more"),
+    }
+}
+
+/// Formats an error of a GGUF file with the file's path, unless it has it already.
+fn located(path: &Path, error: &GgufError) -> String {
+    match error {
+        GgufError::Io { .. } | GgufError::Format { .. } | GgufError::Split { .. } => {
+            error.to_string()
+        }
+        GgufError::Metadata { .. } | GgufError::Tensor { .. } => {
+            format!("{}: {error}", path.display())
+        }
     }
 }
 
@@ -257,6 +290,14 @@ pub enum HuggingFaceError {
     NoWeights {
         /// The directory.
         path: PathBuf,
+    },
+    /// A GGUF file cannot be read, or describes no supported model.
+    #[error("{}", located(path, source))]
+    Gguf {
+        /// The file.
+        path: PathBuf,
+        /// Error of the file.
+        source: GgufError,
     },
     /// `transformers` has no model type for the family.
     #[error("`transformers` has no type for the family `{family}`")]

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use burn::tensor::Device;
 use serde_json::{Map, Value};
 
+use emberlm_gguf::{GgufFile, is_gguf};
 use emberlm_kernels::Backend;
 use emberlm_system::read;
 
@@ -25,6 +26,7 @@ use crate::exchange::Exchange;
 use crate::exchange::fields::Fields;
 use crate::exchange::quantization;
 use crate::families::Family;
+use crate::gguf;
 use crate::weight_format::WeightFormat;
 use crate::weights::quantized::{self, Quantization};
 use crate::weights::{Element, Naming, SafetensorsStore, TensorStore, load_decoder};
@@ -40,39 +42,63 @@ pub const INDEX_FILE: &str = "model.safetensors.index.json";
 /// have another shape.
 pub(crate) const MAX_PARAMETERS_PER_BYTE: u64 = 4;
 
-/// A Hugging Face directory whose configuration has been read.
+/// A Hugging Face directory, or a GGUF file, whose configuration has been read.
 #[derive(Debug)]
 pub struct HuggingFaceModel {
     path: PathBuf,
+    /// The opened file if the path is that of a GGUF file.
+    gguf: Option<GgufFile>,
     fields: Map<String, Value>,
     config: DecoderConfig,
     quantization: Option<Quantization>,
 }
 
 impl HuggingFaceModel {
-    /// Reads a directory's `config.json`.
+    /// Reads a directory's `config.json`, or the metadata of a GGUF file.
     ///
     /// # Errors
     /// The file cannot be read, its model type is none of [`Family::ALL`], or a field requests something that is not
     /// supported; the error names the field.
     pub fn open(path: &Path) -> Result<Self, HuggingFaceError> {
-        let fields = read_fields(path)?;
+        let gguf = match is_gguf(path) && !path.is_dir() {
+            true => Some(
+                GgufFile::open(path).map_err(|source| HuggingFaceError::Gguf {
+                    path: path.to_owned(),
+                    source,
+                })?,
+            ),
+            false => None,
+        };
+        let fields = match &gguf {
+            Some(file) => gguf::config_fields(file)?,
+            None => read_fields(path)?,
+        };
         let (config, quantization) = parse_config(&fields)?;
         Ok(Self {
             path: path.to_owned(),
+            gguf,
             config,
             quantization,
             fields,
         })
     }
 
-    /// Format of the stored weights: packed if `config.json` has a `quantization_config`.
+    /// Format of the stored weights: packed if `config.json` has a `quantization_config`, or if all layers of a GGUF
+    /// file have one packed format.
     pub fn weight_format(&self) -> WeightFormat {
+        if let Some(file) = &self.gguf {
+            return gguf::weight_format(file);
+        }
         self.quantization
             .map_or(WeightFormat::F32, Quantization::weight_format)
     }
 
-    /// The directory's path.
+    /// The GGUF file, if the model was opened from one.
+    pub fn gguf(&self) -> Option<&GgufFile> {
+        self.gguf.as_ref()
+    }
+
+    /// The path of the directory or file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -82,7 +108,7 @@ impl HuggingFaceModel {
         &self.config
     }
 
-    /// The fields of `config.json`, unchanged.
+    /// The fields of `config.json`, unchanged. For a GGUF file, those that describe its model.
     pub fn fields(&self) -> &Map<String, Value> {
         &self.fields
     }
@@ -91,8 +117,11 @@ impl HuggingFaceModel {
     ///
     /// # Errors
     /// The directory has no weights, or only pickled ones, or the files are damaged.
-    pub fn tensors(&self) -> Result<SafetensorsStore, HuggingFaceError> {
-        open_weights(&self.path)
+    pub fn tensors(&self) -> Result<Box<dyn TensorStore + '_>, HuggingFaceError> {
+        Ok(match &self.gguf {
+            Some(file) => Box::new(gguf::store(file)?),
+            None => Box::new(open_weights(&self.path)?),
+        })
     }
 
     /// Loads the model in the format of its stored weights: f32 or packed.
@@ -116,8 +145,24 @@ impl HuggingFaceModel {
     ) -> Result<Decoder<B>, HuggingFaceError> {
         let store = self.tensors()?;
         let exchange = exchange_of(self.config.family())?;
-        self.check_size(&store, &exchange)
+        let embedding = match &self.gguf {
+            Some(_) => gguf::EMBEDDING,
+            None => exchange.embedding,
+        };
+        self.check_size(&*store, embedding, exchange.prefix)
             .map_err(self.weights_error())?;
+        let blank = self.config.blank::<B>(device);
+        if let Some(file) = &self.gguf {
+            let names = gguf::names(file)?;
+            let naming = Naming {
+                source: |path: &str| names.source(&self.config, path),
+                optional_prefix: "",
+                constant: gguf::is_constant,
+                tied: &[],
+            };
+            return load_decoder(blank, &*store, naming, None, format)
+                .map_err(self.weights_error());
+        }
         let naming = Naming {
             source: |path: &str| self.config.family().source(&self.config, path),
             optional_prefix: exchange.prefix,
@@ -127,21 +172,25 @@ impl HuggingFaceModel {
                 false => &[],
             },
         };
-        let blank = self.config.blank::<B>(device);
-        load_decoder(blank, &store, naming, self.quantization, format).map_err(self.weights_error())
+        load_decoder(blank, &*store, naming, self.quantization, format)
+            .map_err(self.weights_error())
     }
 
     /// Returns an error if the files are far too small for the configuration. Sizes in `config.json` can be arbitrarily
     /// large, so this check comes before allocating memory for them.
-    fn check_size(&self, store: &dyn TensorStore, exchange: &Exchange) -> Result<(), WeightsError> {
+    fn check_size(
+        &self,
+        store: &dyn TensorStore,
+        name: &str,
+        prefix: &str,
+    ) -> Result<(), WeightsError> {
         let parameters = count::parameters(&self.config).total;
         let bytes = store.total_bytes();
         if parameters as u64 / MAX_PARAMETERS_PER_BYTE <= bytes {
             return Ok(());
         }
-        let name = exchange.embedding;
         let expected = [self.config.vocab_size(), self.config.d_model()];
-        let short = name.strip_prefix(exchange.prefix).unwrap_or(name);
+        let short = name.strip_prefix(prefix).unwrap_or(name);
         for name in [name, short] {
             match store.shape(name) {
                 Some(found) if found != expected => {
@@ -162,7 +211,10 @@ impl HuggingFaceModel {
     /// # Errors
     /// Those of [`HuggingFaceModel::tensors`].
     pub fn element(&self) -> Result<Element, HuggingFaceError> {
-        let constant = exchange_of(self.config.family())?.constant;
+        let constant = match &self.gguf {
+            Some(_) => gguf::is_constant,
+            None => exchange_of(self.config.family())?.constant,
+        };
         let store = self.tensors()?;
         let packed = self.quantization.is_some();
         let other = |name: &&str| constant(name) || (packed && quantized::is_companion(name));

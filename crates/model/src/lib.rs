@@ -23,6 +23,7 @@
 //! | [`weights`] | reading and writing weights |
 //! | [`families`], `tiny` | published models, one declarative file each, and tiny models with the same components |
 //! | [`hugging_face`] | model directories in the format of `transformers` |
+//! | [`gguf`] | GGUF files, read like such directories |
 //!
 //! | type | purpose |
 //! |---|---|
@@ -71,6 +72,7 @@ mod exchange;
 pub mod families;
 mod features;
 mod feed_forward;
+pub mod gguf;
 mod heads;
 pub mod hugging_face;
 mod init;

@@ -19,7 +19,15 @@ pub enum WeightFormat {
 
 impl WeightFormat {
     /// Every format available on the command line.
-    pub const ALL: [Self; 2] = [Self::F32, Self::INT8];
+    pub const ALL: [Self; 1 + PackedFormat::ALL.len()] = {
+        let mut all = [Self::F32; 1 + PackedFormat::ALL.len()];
+        let mut at = 0;
+        while at < PackedFormat::ALL.len() {
+            all[at + 1] = Self::Packed(PackedFormat::ALL[at]);
+            at += 1;
+        }
+        all
+    };
 
     /// Symmetric int8 with one scale per output.
     pub const INT8: Self = Self::Packed(PackedFormat::Int8);
@@ -54,13 +62,20 @@ impl<B: Backend> Decoder<B> {
     /// freed before the next is packed. A tied embedding table stays in f32 for lookups.
     ///
     /// Packed weights are not parameters: they are not trained, and checkpoints cannot store them, but Hugging Face
-    /// directories can ([`crate::hugging_face::export`]).
-    pub fn packed(self, format: PackedFormat) -> Self {
+    /// directories can store int8 ([`crate::hugging_face::export`]).
+    ///
+    /// # Errors
+    /// Those of [`Self::with_weights`].
+    pub fn packed(self, format: PackedFormat) -> Result<Self, WeightsError> {
         self.with_weights(WeightFormat::Packed(format))
     }
 
     /// Converts the weights to a format. Packed weights stay packed.
-    pub fn with_weights(mut self, format: WeightFormat) -> Self {
+    ///
+    /// # Errors
+    /// Those of [`Self::check_format`].
+    pub fn with_weights(mut self, format: WeightFormat) -> Result<Self, WeightsError> {
+        self.check_format(format)?;
         if let Some(format) = format.layers() {
             self.linears_mut().for_each(|linear| linear.pack(format));
         }
@@ -68,7 +83,31 @@ impl<B: Backend> Decoder<B> {
             let head = self.table().packed(format);
             self.lm_head.head = Some(head);
         }
-        self
+        Ok(self)
+    }
+
+    /// Checks that the weights can be converted to a format.
+    ///
+    /// # Errors
+    /// The row length of a weight, the layer's input width, is not a multiple of the format's block length.
+    pub fn check_format(&self, format: WeightFormat) -> Result<(), WeightsError> {
+        let check = |format: PackedFormat, path: &str, columns| {
+            format
+                .check_columns(columns)
+                .map_err(|source| WeightsError::Packing {
+                    name: path.to_owned(),
+                    source,
+                })
+        };
+        if let Some(format) = format.layers() {
+            for (path, linear) in self.linears() {
+                check(format, &format!("{path}.weight"), linear.shape()[0])?;
+            }
+        }
+        match format.head() {
+            Some(format) => check(format, "head", self.config().d_model()),
+            None => Ok(()),
+        }
     }
 
     /// The format of the weights.
@@ -110,6 +149,20 @@ mod tests {
     use crate::weights::named_tensors;
 
     #[test]
+    fn widths_that_are_no_multiple_of_a_block_are_refused() {
+        let mut raw = families::preset("char-nano").unwrap().config;
+        (raw.vocab_size, raw.seq_len, raw.d_model) = (Some(31), 8, 48);
+        (raw.n_layers, raw.heads) = (1, 2);
+        let config = DecoderConfig::try_from(raw).unwrap();
+        let decoder = config.init::<Flex>(3, &Default::default());
+        let refused = decoder.packed(PackedFormat::Q4_0).unwrap_err().to_string();
+        assert_eq!(
+            refused,
+            "`blocks.0.attention.qkv.weight`: rows of 48 weights cannot be packed as q4_0: must be a multiple of 32"
+        );
+    }
+
+    #[test]
     fn packing_frees_f32_weights_of_linear_layers() {
         for tied in [true, false] {
             let mut raw = families::preset("char-nano").unwrap().config;
@@ -119,7 +172,7 @@ mod tests {
             let config = DecoderConfig::try_from(raw).unwrap();
             let decoder = config.init::<Flex>(3, &Default::default());
             assert_eq!(decoder.packed_format(), None);
-            let decoder = decoder.packed(PackedFormat::Int8);
+            let decoder = decoder.packed(PackedFormat::Int8).unwrap();
             assert_eq!(decoder.packed_format(), Some(PackedFormat::Int8));
             let refused = decoder.check_not_packed().unwrap_err().to_string();
             assert!(refused.contains("packed as int8"), "{refused}");

@@ -1,6 +1,7 @@
 //! Reads and writes weights, named by the decoder's paths or by a family's published names. [`TensorStore`] abstracts
 //! from the file format; [`SafetensorsStore`] implements it for safetensors files.
 
+mod blocks;
 mod element;
 mod load;
 mod load_decoder;

@@ -15,6 +15,7 @@ mod components;
 mod decoder;
 mod encoder;
 mod encoder_decoder;
+mod gguf;
 mod hugging_face;
 mod initialisation;
 mod parameters;

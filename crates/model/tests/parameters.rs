@@ -90,7 +90,7 @@ fn lists_every_parameter_of_every_preset() {
 #[test]
 fn packed_weights_are_not_parameters() {
     let decoder = small("llama").init::<Training>(1, &Default::default());
-    let packed = decoder.packed(PackedFormat::Int8);
+    let packed = decoder.packed(PackedFormat::Int8).unwrap();
     for (path, role, _) in listed("llama", &packed) {
         let is_table = role == ParameterRole::Embedding;
         assert!(is_table || role == ParameterRole::Vector, "{path}");
@@ -123,7 +123,7 @@ fn adapter_adds_low_rank_product() {
     for packed in [false, true] {
         let decoder = small("gpt2").init::<Training>(1, &device);
         let decoder = match packed {
-            true => decoder.packed(PackedFormat::Int8),
+            true => decoder.packed(PackedFormat::Int8).unwrap(),
             false => decoder,
         };
         let linear = decoder.stack.blocks[0]

@@ -8,7 +8,7 @@ use crate::disk::SENTENCE_PIECE_FILE;
 use crate::{TOKENIZER_FILE, TokenizerError, TokenizerKind};
 
 /// A user's choice of tokenizer: a name such as `gpt2`, or a path. The path is that of a `tokenizer.json`, a
-/// SentencePiece model, a tiktoken rank file, or a directory with one of the first two, such as a Hugging Face
+/// SentencePiece model, a tiktoken rank file, a GGUF file, or a directory with one of the first two, such as a Hugging Face
 /// model directory. Names take precedence: use `./gpt2` for a directory called `gpt2`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TokenizerChoice {
@@ -36,9 +36,6 @@ impl FromStr for TokenizerChoice {
             true => vec![path.join(TOKENIZER_FILE), path.join(SENTENCE_PIECE_FILE)],
             false => vec![path.to_owned()],
         };
-        if has_extension(path, &["gguf"]) {
-            return Err(TokenizerError::Gguf);
-        }
         if let Some(file) = files.into_iter().find(|file| file.is_file()) {
             return Ok(Self::File(file));
         }
@@ -55,7 +52,7 @@ impl FromStr for TokenizerChoice {
 /// Returns true for a path with several components or with the extension of a tokenizer file.
 fn looks_like_a_path(path: &Path) -> bool {
     let absolute_or_nested = path.components().nth(1).is_some() || path.starts_with(".");
-    absolute_or_nested || has_extension(path, &["json", "model", "tiktoken", "bpe", "txt"])
+    absolute_or_nested || has_extension(path, &["json", "model", "tiktoken", "bpe", "txt", "gguf"])
 }
 
 fn has_extension(path: &Path, extensions: &[&str]) -> bool {
@@ -113,6 +110,7 @@ mod tests {
             "/nowhere",
             "nope.json",
             "spm.model",
+            "m.gguf",
             ".",
         ] {
             let message = path.parse::<TokenizerChoice>().unwrap_err().to_string();
@@ -122,11 +120,6 @@ mod tests {
             };
             assert_eq!(message, expected, "{path}");
         }
-        let message = "m.gguf".parse::<TokenizerChoice>().unwrap_err().to_string();
-        assert!(
-            message.starts_with("GGUF files are not supported yet"),
-            "{message}"
-        );
     }
 
     #[test]

@@ -4,14 +4,15 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
+use emberlm_gguf::{GgufFile, is_gguf};
 use emberlm_system::read::{DESCRIPTION_LIMIT, read_bytes};
 use serde_json::Value;
 
 use crate::file::FileVocab;
 use crate::tokenizer::Vocab;
 use crate::{
-    Pattern, RankFile, Tokenizer, TokenizerChoice, TokenizerError, TokenizerKind, TokenizerSpec,
-    bounds, sentence_piece,
+    GgufTokenizer, Pattern, RankFile, Tokenizer, TokenizerChoice, TokenizerError, TokenizerKind,
+    TokenizerSpec, bounds, sentence_piece,
 };
 
 /// The name of the tokenizer file in a dataset, a checkpoint or a Hugging Face model directory.
@@ -36,7 +37,7 @@ impl Tokenizer {
     }
 
     /// Loads a tokenizer from a file of any name: a Hugging Face `tokenizer.json`, a SentencePiece model (which
-    /// is converted to one), or a tiktoken rank file. A rank file contains only ranks, so they must be those of
+    /// is converted to one), a GGUF file, or a tiktoken rank file. A rank file contains only ranks, so they must be those of
     /// a built-in vocabulary.
     ///
     /// # Errors
@@ -61,6 +62,13 @@ impl Tokenizer {
             reason,
         };
         let in_file = |error: TokenizerError| file_error(error.to_string());
+        if is_gguf(path) {
+            let file = GgufFile::open(path).map_err(|error| file_error(error.to_string()))?;
+            let tokenizer = GgufTokenizer::read(file.metadata()).map_err(in_file)?;
+            let tokenizer =
+                tokenizer.ok_or_else(|| file_error("it has no tokenizer".to_owned()))?;
+            return tokenizer.tokenizer().map_err(in_file);
+        }
         let bytes =
             read_bytes(path, bounds::MAX_FILE).map_err(|error| file_error(error.to_string()))?;
         if RankFile::is_one(&bytes) {
@@ -127,6 +135,18 @@ impl Tokenizer {
         Ok(Self::new(Vocab::File(Box::new(FileVocab::new(
             json.into(),
         )?))))
+    }
+
+    /// [`Tokenizer::from_json`] with the id of the end of text, if it has one.
+    pub(crate) fn from_json_with_end(
+        json: impl Into<Vec<u8>>,
+        end_of_text: Option<u32>,
+    ) -> Result<Self, TokenizerError> {
+        let mut file = FileVocab::new(json.into())?;
+        if end_of_text.is_some() {
+            file.set_end_of_text(end_of_text);
+        }
+        Ok(Self::new(Vocab::File(Box::new(file))))
     }
 
     /// Returns the specification that identifies this tokenizer. A tokenizer that is not built in also needs

@@ -36,11 +36,12 @@ pub enum TokenizerError {
     /// The folder has no tokenizer.
     #[error("this folder has no {TOKENIZER_FILE} and no {SENTENCE_PIECE_FILE}")]
     NoTokenizerInFolder,
-    /// The file is in GGUF format.
-    #[error(
-        "GGUF files are not supported yet: give the {TOKENIZER_FILE} of the model that it was made from"
-    )]
-    Gguf,
+    /// The metadata of a GGUF file describe no usable tokenizer.
+    #[error("not a usable tokenizer of a GGUF file: {reason}")]
+    Gguf {
+        /// The reason, with the key.
+        reason: String,
+    },
     /// The name is not that of a pattern.
     #[error(
         "unknown pattern `{name}`: choose one of gpt2, cl100k (gpt4), o200k (gpt4o), llama3, qwen2"

@@ -36,6 +36,7 @@
 //! | `sequence` | [`SequenceEncoder`]: texts and pairs with special tokens, for encoders |
 //! | `rank_file` | [`RankFile`]: tiktoken's rank files |
 //! | `sentence_piece` | converts SentencePiece models to a `tokenizer.json` |
+//! | `gguf` | [`GgufTokenizer`]: converts the tokenizer of a GGUF file to a `tokenizer.json` |
 //! | `train` | [`BpeTraining`]: trains a byte-level byte-pair vocabulary |
 //! | `statistics` | [`Statistics`]: statistics of texts and their tokens |
 //! | `choice` | [`TokenizerChoice`]: a user's choice, by name or by path |
@@ -74,6 +75,7 @@ mod error;
 mod export;
 mod fast_encoder;
 mod file;
+mod gguf;
 mod guard;
 mod kind;
 mod markup;
@@ -105,6 +107,7 @@ pub use choice::TokenizerChoice;
 pub use cut::Cut;
 pub use disk::{TOKENIZER_CONFIG_FILE, TOKENIZER_FILE};
 pub use error::TokenizerError;
+pub use gguf::GgufTokenizer;
 pub use kind::TokenizerKind;
 pub use pattern::Pattern;
 pub use rank_file::RankFile;

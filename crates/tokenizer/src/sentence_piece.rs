@@ -26,50 +26,54 @@ use crate::TokenizerError;
 /// The character that represents a space.
 const SPACE_MARK: &str = "\u{2581}";
 
+/// A model.
 #[derive(Clone, PartialEq, Message)]
-struct ModelProto {
+pub(crate) struct ModelProto {
     #[prost(message, repeated, tag = "1")]
-    pieces: Vec<SentencePiece>,
+    pub(crate) pieces: Vec<SentencePiece>,
     #[prost(message, optional, tag = "2")]
-    trainer: Option<TrainerSpec>,
+    pub(crate) trainer: Option<TrainerSpec>,
     #[prost(message, optional, tag = "3")]
-    normalizer: Option<NormalizerSpec>,
+    pub(crate) normalizer: Option<NormalizerSpec>,
     #[prost(message, optional, tag = "5")]
-    denormalizer: Option<NormalizerSpec>,
+    pub(crate) denormalizer: Option<NormalizerSpec>,
 }
 
+/// A token.
 #[derive(Clone, PartialEq, Message)]
-struct SentencePiece {
+pub(crate) struct SentencePiece {
     #[prost(string, optional, tag = "1")]
-    piece: Option<String>,
+    pub(crate) piece: Option<String>,
     #[prost(float, optional, tag = "2")]
-    score: Option<f32>,
+    pub(crate) score: Option<f32>,
     #[prost(int32, optional, tag = "3", default = "1")]
-    kind: Option<i32>,
+    pub(crate) kind: Option<i32>,
 }
 
+/// Settings of the training that matter for encoding.
 #[derive(Clone, PartialEq, Message)]
-struct TrainerSpec {
+pub(crate) struct TrainerSpec {
     #[prost(int32, optional, tag = "3", default = "1")]
-    model_type: Option<i32>,
+    pub(crate) model_type: Option<i32>,
     #[prost(bool, optional, tag = "24")]
-    treat_whitespace_as_suffix: Option<bool>,
+    pub(crate) treat_whitespace_as_suffix: Option<bool>,
     #[prost(bool, optional, tag = "35")]
-    byte_fallback: Option<bool>,
+    pub(crate) byte_fallback: Option<bool>,
     #[prost(int32, optional, tag = "42", default = "2")]
-    eos_id: Option<i32>,
+    pub(crate) eos_id: Option<i32>,
 }
 
+/// Changes to a text before it is split.
 #[derive(Clone, PartialEq, Message)]
-struct NormalizerSpec {
+pub(crate) struct NormalizerSpec {
     #[prost(bytes = "vec", optional, tag = "2")]
-    precompiled_charsmap: Option<Vec<u8>>,
+    pub(crate) precompiled_charsmap: Option<Vec<u8>>,
     #[prost(bool, optional, tag = "3", default = "true")]
-    add_dummy_prefix: Option<bool>,
+    pub(crate) add_dummy_prefix: Option<bool>,
     #[prost(bool, optional, tag = "4", default = "true")]
-    remove_extra_whitespaces: Option<bool>,
+    pub(crate) remove_extra_whitespaces: Option<bool>,
     #[prost(bool, optional, tag = "5", default = "true")]
-    escape_whitespaces: Option<bool>,
+    pub(crate) escape_whitespaces: Option<bool>,
 }
 
 /// Values of `SentencePiece.type`.
@@ -77,13 +81,15 @@ mod kind {
     pub(super) const NORMAL: i32 = 1;
     pub(super) const UNKNOWN: i32 = 2;
     pub(super) const CONTROL: i32 = 3;
+    pub(super) const USER_DEFINED: i32 = 4;
+    pub(super) const UNUSED: i32 = 5;
     pub(super) const BYTE: i32 = 6;
 }
 
 /// Values of `TrainerSpec.model_type`.
-mod model_type {
-    pub(super) const UNIGRAM: i32 = 1;
-    pub(super) const BPE: i32 = 2;
+pub(crate) mod model_type {
+    pub(crate) const UNIGRAM: i32 = 1;
+    pub(crate) const BPE: i32 = 2;
 }
 
 /// Converts a SentencePiece model. Returns the `tokenizer.json` and the end-of-text id, if the model specifies
@@ -94,9 +100,33 @@ pub(crate) fn to_json(bytes: &[u8]) -> Result<(Vec<u8>, Option<u32>), TokenizerE
 
 fn convert(bytes: &[u8]) -> Result<(Vec<u8>, Option<u32>), String> {
     let proto = ModelProto::decode(bytes).map_err(|error| format!("it is damaged: {error}"))?;
+    let inexact = |(id, piece): (usize, &SentencePiece)| match piece.kind() {
+        kind::USER_DEFINED => Some((id, piece.piece().to_owned(), "user-defined")),
+        kind::UNUSED => Some((id, piece.piece().to_owned(), "unused")),
+        _ => None,
+    };
+    if let Some((id, name, kind)) = proto.pieces.iter().enumerate().find_map(inexact) {
+        return Err(format!(
+            "piece {id} ({name:?}) is {kind}, which a tokenizer.json cannot express exactly"
+        ));
+    }
+    let file = to_value(&proto)?;
+    let mut json = serde_json::to_vec_pretty(&file).map_err(|error| error.to_string())?;
+    json.push(b'\n');
+    let end = u32::try_from(proto.trainer.unwrap_or_default().eos_id()).ok();
+    let end = end.filter(|id| {
+        let piece = proto.pieces.get(*id as usize);
+        piece.is_some_and(|piece| piece.kind() == kind::CONTROL)
+    });
+    Ok((json, end))
+}
+
+/// Builds the `tokenizer.json` of a model. User-defined pieces are found in a text before it is split, in contrast to
+/// SentencePiece, and unused pieces never occur.
+pub(crate) fn to_value(proto: &ModelProto) -> Result<Value, String> {
     let trainer = proto.trainer.clone().unwrap_or_default();
     let normalizer = proto.normalizer.clone().unwrap_or_default();
-    check(&proto, &trainer, &normalizer)?;
+    check(proto, &trainer, &normalizer)?;
     let unknown = proto
         .pieces
         .iter()
@@ -122,31 +152,23 @@ fn convert(bytes: &[u8]) -> Result<(Vec<u8>, Option<u32>), String> {
             })
         }
     };
+    let added = [kind::UNKNOWN, kind::CONTROL, kind::USER_DEFINED];
     let special = proto.pieces.iter().zip(0_u32..);
-    let special =
-        special.filter(|(piece, _)| [kind::UNKNOWN, kind::CONTROL].contains(&piece.kind()));
+    let special = special.filter(|(piece, _)| added.contains(&piece.kind()));
     let special = special.map(|(piece, id)| {
         json!({
             "id": id, "content": piece.piece(), "single_word": false, "lstrip": false, "rstrip": false,
-            "normalized": false, "special": true,
+            "normalized": false, "special": piece.kind() != kind::USER_DEFINED,
         })
     });
-    let file = json!({
+    Ok(json!({
         "version": "1.0", "truncation": null, "padding": null,
         "added_tokens": special.collect::<Vec<_>>(),
         "normalizer": {"type": "Sequence", "normalizers": normalizers(&normalizer)},
         "pre_tokenizer": null, "post_processor": null,
         "decoder": {"type": "Sequence", "decoders": decoders(&normalizer)},
         "model": model,
-    });
-    let mut json = serde_json::to_vec_pretty(&file).map_err(|error| error.to_string())?;
-    json.push(b'\n');
-    let end = u32::try_from(trainer.eos_id()).ok();
-    let end = end.filter(|id| {
-        let piece = proto.pieces.get(*id as usize);
-        piece.is_some_and(|piece| piece.kind() == kind::CONTROL)
-    });
-    Ok((json, end))
+    }))
 }
 
 /// Rejects features that would change the ids.
@@ -172,16 +194,8 @@ fn check(
                 "the score of piece {id} ({name:?}) is not a number"
             ));
         }
-        let known = [kind::NORMAL, kind::UNKNOWN, kind::CONTROL, kind::BYTE];
-        if !known.contains(&piece.kind()) {
-            let kind = match piece.kind() {
-                4 => "user-defined",
-                5 => "unused",
-                _ => "of an unknown type",
-            };
-            return Err(format!(
-                "piece {id} ({name:?}) is {kind}, which a tokenizer.json cannot express exactly"
-            ));
+        if !(kind::NORMAL..=kind::BYTE).contains(&piece.kind()) {
+            return Err(format!("piece {id} ({name:?}) is of an unknown type"));
         }
     }
     let model_type = trainer.model_type();

@@ -14,6 +14,7 @@ mod chat_files;
 mod chat_refusals;
 mod export;
 mod files;
+mod gguf;
 mod golden;
 mod sentence_piece;
 mod stop_strings;

@@ -16,7 +16,7 @@ pub struct Target {
 }
 
 /// All fuzzers.
-const TARGETS: [Target; 9] = [
+const TARGETS: [Target; 10] = [
     Target {
         name: "template",
         seeds: &[
@@ -71,6 +71,12 @@ const TARGETS: [Target; 9] = [
             "crates/model/tests/fixtures/corpus/index",
         ],
         longest: 8 << 10,
+        timeout: 25,
+    },
+    Target {
+        name: "gguf",
+        seeds: &["crates/model/tests/fixtures/gguf"],
+        longest: 64 << 10,
         timeout: 25,
     },
     Target {

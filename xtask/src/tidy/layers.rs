@@ -10,14 +10,21 @@ const LAYERS: &str = "layers";
 const BACKENDS: &str = "backends";
 
 /// The crates of this workspace that each crate may depend on. Add new crates here.
-const ALLOWED: [(&str, &[&str]); 17] = [
+const ALLOWED: [(&str, &[&str]); 18] = [
     ("emberlm-system", &[]),
     ("emberlm-hub", &["emberlm-system"]),
     ("emberlm-sandbox", &[]),
-    ("emberlm-tokenizer", &["emberlm-system", "emberlm-sandbox"]),
+    ("emberlm-gguf", &["emberlm-system"]),
+    (
+        "emberlm-tokenizer",
+        &["emberlm-gguf", "emberlm-system", "emberlm-sandbox"],
+    ),
     ("emberlm-data", &["emberlm-tokenizer", "emberlm-system"]),
     ("emberlm-kernels", &["emberlm-system"]),
-    ("emberlm-model", &["emberlm-kernels", "emberlm-system"]),
+    (
+        "emberlm-model",
+        &["emberlm-gguf", "emberlm-kernels", "emberlm-system"],
+    ),
     (
         "emberlm-generate",
         &["emberlm-model", "emberlm-kernels", "emberlm-sandbox"],
@@ -26,6 +33,7 @@ const ALLOWED: [(&str, &[&str]); 17] = [
         "emberlm-checkpoint",
         &[
             "emberlm-data",
+            "emberlm-gguf",
             "emberlm-tokenizer",
             "emberlm-model",
             "emberlm-kernels",
@@ -87,9 +95,10 @@ const ALLOWED: [(&str, &[&str]); 17] = [
     ("xtask", &["emberlm-system"]),
 ];
 
-const EVERY_LIBRARY: [&str; 12] = [
+const EVERY_LIBRARY: [&str; 13] = [
     "emberlm-hub",
     "emberlm",
+    "emberlm-gguf",
     "emberlm-sandbox",
     "emberlm-system",
     "emberlm-tokenizer",

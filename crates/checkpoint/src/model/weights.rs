@@ -13,7 +13,7 @@ impl Model {
     pub fn element(&self) -> Result<Element, ModelError> {
         Ok(match &self.source {
             Source::Checkpoint { .. } => Element::F32,
-            Source::HuggingFace(model) => model.element()?,
+            Source::HuggingFace { model, .. } => model.element()?,
         })
     }
 
@@ -21,7 +21,7 @@ impl Model {
     pub fn weight_format(&self) -> WeightFormat {
         match &self.source {
             Source::Checkpoint { .. } => WeightFormat::F32,
-            Source::HuggingFace(model) => model.weight_format(),
+            Source::HuggingFace { model, .. } => model.weight_format(),
         }
     }
 
@@ -39,7 +39,7 @@ impl Model {
     ) -> Result<Decoder<B>, ModelError> {
         Ok(match &self.source {
             Source::Checkpoint { checkpoint, .. } => checkpoint.decoder_in(format, device)?,
-            Source::HuggingFace(model) => model.decoder_in(format, device)?,
+            Source::HuggingFace { model, .. } => model.decoder_in(format, device)?,
         })
     }
 }

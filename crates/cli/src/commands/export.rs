@@ -46,7 +46,11 @@ pub fn run(args: ExportArgs) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
     let model = model::open(&args.model)?;
     let folder = NewFolder::for_model(&args.out, args.force)?;
-    let tokenizer = match model.hugging_face() {
+    // A GGUF file has no files to copy: they are written from its metadata.
+    let directory = model
+        .hugging_face()
+        .filter(|source| source.gguf().is_none());
+    let tokenizer = match directory {
         Some(_) => None,
         None => model.tokenizer()?,
     };
@@ -67,12 +71,12 @@ pub fn run(args: ExportArgs) -> Result<(), CliError> {
         folder: folder.path(),
         options: &options,
     })??;
-    match (model.hugging_face(), &tokenizer) {
+    match (directory, &tokenizer) {
         (Some(source), _) => keep_files(source.path(), folder.path())?,
         (None, Some(tokenizer)) => write_tokenizer(&model, tokenizer, folder.path())?,
         (None, None) => {}
     }
-    if model.hugging_face().is_none() {
+    if directory.is_none() {
         write_generation_config(&options.fields, folder.path())?;
     }
     let files = exported.files.len();

@@ -3,6 +3,7 @@
 use std::io;
 
 use emberlm_generate::{GenerateError, LogitsError, SettingError, VetError};
+use emberlm_gguf::GgufError;
 use emberlm_model::{ConfigError, Family, HuggingFaceError, InputError, WeightsError, families};
 use emberlm_system::nearest::nearest;
 use emberlm_tokenizer::chat::ChatError;
@@ -74,6 +75,11 @@ impl From<ConfigError> for CliError {
     }
 }
 
+/// The hint for a weight whose rows do not consist of whole blocks.
+const BLOCKS_FIT: &str = "int8, f16 and bf16 fit all widths; q8_0, q4_0, q4_1, q5_0, q5_1 and iq4_nl fit multiples of 32";
+/// The hint for weights that a Hugging Face directory cannot store.
+const PUBLISHED_FORMATS: &str = "pass `--weights f32` or `--weights int8`";
+
 impl From<WeightsError> for CliError {
     fn from(error: WeightsError) -> Self {
         let hint = match &error {
@@ -85,7 +91,10 @@ impl From<WeightsError> for CliError {
             WeightsError::Packed { .. } => {
                 Some("open the model with `--weights f32`, or export it with `--weights int8`")
             }
-            WeightsError::Missing { .. }
+            WeightsError::Packing { .. } => Some(BLOCKS_FIT),
+            WeightsError::Unpublished { .. } => Some(PUBLISHED_FORMATS),
+            WeightsError::Gguf(_)
+            | WeightsError::Missing { .. }
             | WeightsError::Shape { .. }
             | WeightsError::Type { .. }
             | WeightsError::Scale { .. }
@@ -109,11 +118,20 @@ impl From<HuggingFaceError> for CliError {
                     WeightsError::Index { .. } | WeightsError::Format { .. } => {
                         "copy the model's directory again, with all its files"
                     }
+                    WeightsError::Packing { .. } => BLOCKS_FIT,
+                    WeightsError::Unpublished { .. } => PUBLISHED_FORMATS,
                     _ => "the weights do not belong to the config.json in this directory",
                 };
                 Some(hint.to_owned())
             }
             HuggingFaceError::Io { source, .. } => io(source),
+            HuggingFaceError::Gguf { source, .. } => match source {
+                GgufError::Io { source, .. } => io(source),
+                GgufError::Format { .. } | GgufError::Split { .. } => {
+                    Some("copy the file again, with all its parts".to_owned())
+                }
+                GgufError::Metadata { .. } | GgufError::Tensor { .. } => None,
+            },
             HuggingFaceError::Field { field, value, .. } if field == "model_type" => {
                 match value.trim_matches('"') {
                     "bert" | "roberta" | "xlm-roberta" | "distilbert" => Some(

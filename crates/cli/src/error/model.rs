@@ -1,8 +1,9 @@
 //! Hints for models and checkpoints that cannot be opened.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use emberlm_checkpoint::{CheckpointError, ModelError, ModelKind};
+use emberlm_gguf::is_gguf;
 use emberlm_model::families;
 use emberlm_serve::LoadError;
 use emberlm_tokenizer::TokenizerKind;
@@ -55,9 +56,10 @@ fn model(error: &ModelError) -> Vec<String> {
         ModelError::NotFound { path } => return not_found(path),
         ModelError::Read { source, .. } => return io(source).into_iter().collect(),
         ModelError::NotADirectory { path } => return not_a_directory(path),
-        ModelError::Gguf { .. } => "give the Hugging Face directory that it was converted from \
-            (config.json, model.safetensors, tokenizer.json)"
-            .to_owned(),
+        ModelError::Gguf { path } => match first_gguf(path) {
+            Some(file) => format!("give one of its files: {}", file.display()),
+            None => "give one of its files".to_owned(),
+        },
         ModelError::NoCheckpoint { .. } => {
             "a run writes them as it goes and when it ends, Ctrl-C included".to_owned()
         }
@@ -133,4 +135,11 @@ fn not_a_directory(path: &Path) -> Vec<String> {
         }
         _ => vec![EXPECTED.to_owned()],
     }
+}
+
+/// The first GGUF file of a directory, by name.
+fn first_gguf(folder: &Path) -> Option<PathBuf> {
+    let files = std::fs::read_dir(folder).ok()?.flatten();
+    let files = files.map(|file| file.path());
+    files.filter(|file| is_gguf(file)).min()
 }

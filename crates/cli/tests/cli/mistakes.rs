@@ -66,15 +66,20 @@ fn paths_that_are_not_models_are_rejected() {
     let sandbox = Sandbox::with_char_model();
     sandbox.write("m.gguf", "GGUF");
     sandbox.write("quantized/m-Q4_K.gguf", "GGUF");
-    for path in ["m.gguf", "quantized"] {
-        refused(
-            &sandbox,
-            &format!("generate {path}"),
-            1,
-            &format!("{path}: GGUF files are not supported yet"),
-            "give the Hugging Face directory that it was converted from (config.json, model.safetensors, tokenizer.json)",
-        );
-    }
+    refused(
+        &sandbox,
+        "generate m.gguf",
+        1,
+        "m.gguf is not a complete GGUF file: it ends within its header, after 4 bytes",
+        "copy the file again, with all its parts",
+    );
+    refused(
+        &sandbox,
+        "generate quantized",
+        1,
+        "quantized is a directory of GGUF files",
+        "give one of its files: quantized/m-Q4_K.gguf",
+    );
     refused(
         &sandbox,
         "generate run/checkpoints/step-00000001/model.safetensors",
@@ -88,7 +93,6 @@ fn paths_that_are_not_models_are_rejected() {
 fn paths_that_are_not_tokenizers_are_rejected() {
     let sandbox = Sandbox::new();
     sandbox.write("text.txt", "text");
-    sandbox.write("m.gguf", "GGUF");
     let refused = |path: &str, reason: &str| {
         let line = format!("prepare text.txt --out d --tokenizer {path}");
         let ran = sandbox.words(&line);
@@ -102,10 +106,6 @@ fn paths_that_are_not_tokenizers_are_rejected() {
     refused("./nope.json", "no such file or folder");
     refused("hub/nope", "no such file or folder");
     refused("tokenizer.json", "no such file or folder");
-    refused(
-        "m.gguf",
-        "GGUF files are not supported yet: give the tokenizer.json of the model that it was made from",
-    );
 }
 
 #[test]

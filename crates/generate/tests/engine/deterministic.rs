@@ -23,7 +23,12 @@ fn decoder(name: &str) -> Arc<Decoder<Flex>> {
         "8 bits" => WeightFormat::INT8,
         _ => WeightFormat::F32,
     };
-    Arc::new(config.init(9, &Default::default()).with_weights(weights))
+    Arc::new(
+        config
+            .init(9, &Default::default())
+            .with_weights(weights)
+            .unwrap(),
+    )
 }
 
 fn engine(decoder: &Arc<Decoder<Flex>>, deterministic: bool) -> Engine<Flex> {

@@ -110,7 +110,7 @@ fn non_finite_logits_fail_only_their_own_request() {
         let damaged = Tensor::full([1, width], f32::NAN, &tokens.device());
         tokens.slice_assign([13..14, 0..width], damaged)
     });
-    let decoder = Arc::new(decoder.with_weights(WeightFormat::F32));
+    let decoder = Arc::new(decoder.with_weights(WeightFormat::F32).unwrap());
     let config = EngineConfig {
         slots: 4,
         capacity: SEQ_LEN,

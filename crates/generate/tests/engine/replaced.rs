@@ -37,7 +37,7 @@ fn other(vocab_size: usize, seq_len: usize) -> Arc<Decoder<Flex>> {
     (raw.vocab_size, raw.seq_len, raw.d_model) = (Some(vocab_size), seq_len, 48);
     let config = DecoderConfig::try_from(raw).unwrap();
     let decoder = config.init(3, &Default::default());
-    Arc::new(decoder.with_weights(WeightFormat::F32))
+    Arc::new(decoder.with_weights(WeightFormat::F32).unwrap())
 }
 
 #[test]

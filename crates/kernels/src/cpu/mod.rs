@@ -3,11 +3,11 @@
 //! - [`matrix`] is a strided view. [`product`] multiplies two of them on all threads, in f32 or with the
 //!   instructions of [`bf16`].
 //! - Special cases of products are [`matvec`] for few rows, [`inner_products`] for a moderate number of rows and
-//!   a matrix with contiguous columns, and [`packed`] for packed weights, with `int8` as its format.
+//!   a matrix with contiguous columns, and [`packed`] for packed weights, with the formats `int8` and `blocks`.
 //! - [`attention`], [`head_loss`], [`norm`], [`rotary`], [`activation`], [`adamw`], [`embedding`], [`rows`] and
 //!   [`reduce`] are the operations.
 //! - [`vector`] has the shared inner loops, `prefetch` the prefetch hint, and [`parallel`] the distribution over
-//!   threads.
+//!   threads, which for decoding are those of a [`team`].
 //!
 //! Results are bit-identical for any number of threads: work is divided by shape only, and the results of several
 //! tasks are summed in a fixed order.
@@ -18,6 +18,7 @@ pub mod activation;
 pub mod adamw;
 pub mod attention;
 pub mod bf16;
+mod blocks;
 pub mod embedding;
 pub mod head_loss;
 pub mod inner_products;
@@ -32,4 +33,5 @@ pub mod product;
 pub mod reduce;
 pub mod rotary;
 pub mod rows;
+pub mod team;
 pub mod vector;

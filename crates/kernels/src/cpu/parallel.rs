@@ -5,11 +5,15 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-/// Runs `task(0)`, …, `task(count - 1)` on the threads of rayon's pool, in any order.
+use super::team;
+
+/// Runs `task(0)`, …, `task(count - 1)` in any order, on the threads of the [`team`] that the thread leads or of rayon's
+/// pool.
 pub fn for_each(count: usize, task: impl Fn(usize) + Send + Sync) {
     match count {
         0 => {}
         1 => task(0),
+        _ if team::share(count, &task) => {}
         _ => (0..count).into_par_iter().with_max_len(1).for_each(task),
     }
 }

@@ -17,6 +17,7 @@ use burn_flex::Flex;
 
 use crate::cpu::bf16;
 use crate::cpu::packed::PackedMatrix;
+use crate::cpu::team;
 use crate::{
     Activation, AdamWStep, AddRowsGradients, Backend, GatedGradients, HeadLossGradients,
     HeadLossOptions, LinearGradients, LinearInputs, NormGradients, Normalization, PackedFormat,
@@ -24,11 +25,22 @@ use crate::{
 };
 use buffer::is_f32;
 
+/// The maximum number of tokens of a pass whose operations are shared with a [`team`]. With more tokens, waking up
+/// threads takes a small part of the time.
+const TEAM_ROWS: usize = 16;
+
 impl Backend for Flex {
     type Attention = attention::TiledAttention;
 
     fn run<R: Send>(operations: impl FnOnce() -> R + Send) -> R {
         rayon::scope(|_| operations())
+    }
+
+    fn run_pass<R: Send>(rows: usize, operations: impl FnOnce() -> R + Send) -> R {
+        match rows <= TEAM_ROWS {
+            true => Self::run(|| team::lead(operations)),
+            false => Self::run(operations),
+        }
     }
 
     fn multiplies_in(precision: Precision, _device: &Device<Self>) -> bool {

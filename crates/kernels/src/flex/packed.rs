@@ -1,12 +1,13 @@
 //! Linear layers with packed weights.
 
-use burn::tensor::{Bytes, DType};
+use burn::tensor::{Bytes, DType, Tensor};
 use burn_flex::{Flex, FlexTensor, Layout};
 
-use super::buffer::{dense, element_range, elements, filled, is_f32};
+use super::buffer::{dense, element_range, filled, is_f32};
 use super::linear::{matrix, out_shape, rows, with_bias_and_residual, with_positive_strides};
 use crate::cpu::matrix::MatrixMut;
 use crate::cpu::packed::{self, PackedMatrix, PackedView};
+use crate::packed_weight::PackedValues;
 use crate::{PackedFormat, PackedWeight, reference};
 
 pub(super) fn pack(weight: FlexTensor, format: PackedFormat) -> PackedWeight<Flex> {
@@ -18,18 +19,12 @@ pub(super) fn pack(weight: FlexTensor, format: PackedFormat) -> PackedWeight<Fle
 }
 
 pub(super) fn packed_from_host(matrix: PackedMatrix) -> PackedWeight<Flex> {
-    let (format, shape) = (matrix.format, matrix.shape());
-    let bytes = [shape[0], format.row_bytes(shape[1])];
-    let scales = [shape[0], format.row_scales(shape[1])];
-    let tensor = |elements, shape: [usize; 2], dtype| {
-        FlexTensor::new(elements, Layout::contiguous(shape.into()), dtype)
-    };
-    PackedWeight::new(
-        format,
-        tensor(Bytes::from_elems(matrix.bytes), bytes, DType::I8),
-        tensor(Bytes::from_elems(matrix.scales), scales, DType::F32),
-        shape,
-    )
+    let (format, [rows, columns]) = (matrix.format(), matrix.shape());
+    let shape = [rows, format.row_bytes(columns)];
+    let bytes = Bytes::from_elems(matrix.into_bytes());
+    let bytes = FlexTensor::new(bytes, Layout::contiguous(shape.into()), DType::U8);
+    let bytes = PackedValues::Bytes(Tensor::from_primitive(bytes));
+    PackedWeight::new(format, bytes, columns)
 }
 
 pub(super) fn unpack(weight: PackedWeight<Flex>) -> FlexTensor {
@@ -51,7 +46,7 @@ pub(super) fn linear_packed(
     };
     let x = dense(x);
     let (x_rows, w) = (rows(&x), packed.view());
-    let out_width = w.rows();
+    let out_width = packed.shape[0];
     with_bias_and_residual(
         bias,
         residual,
@@ -63,32 +58,29 @@ pub(super) fn linear_packed(
     )
 }
 
-/// The dense tensors of a packed weight, in the types that the kernels read.
+/// The bytes of a packed weight, contiguous.
 struct DenseWeight {
     format: PackedFormat,
     bytes: FlexTensor,
-    scales: FlexTensor,
-    columns: usize,
+    shape: [usize; 2],
 }
 
 impl DenseWeight {
     /// Returns `None` if the weight was not packed by [`pack`].
     fn of(weight: &PackedWeight<Flex>) -> Option<Self> {
-        let (bytes, scales) = weight.primitives();
-        (bytes.dtype() == DType::I8 && is_f32(&[&scales])).then(|| Self {
+        let bytes = weight.bytes()?;
+        (bytes.dtype() == DType::U8).then(|| Self {
             format: weight.format(),
             bytes: dense(bytes),
-            scales: dense(scales),
-            columns: weight.shape()[1],
+            shape: weight.shape(),
         })
     }
 
     fn view(&self) -> PackedView<'_> {
         PackedView {
             format: self.format,
-            bytes: &self.bytes.storage()[element_range(&self.bytes)],
-            scales: elements(&self.scales),
-            columns: self.columns,
+            bytes: &self.bytes.bytes()[element_range(&self.bytes)],
+            shape: self.shape,
         }
     }
 }

@@ -1,72 +1,48 @@
-//! Linear layers with packed weights.
+//! Linear layers with packed weights, on backends without kernels for them: the host packs and unpacks, and the
+//! device holds f32 values.
 
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::ops::FloatTensor;
-use burn::tensor::{Device, Int, Tensor, TensorData};
+use burn::tensor::{Device, Tensor, TensorData};
 
 use super::{linear, primitive, typed};
-use crate::cpu::packed::PackedMatrix;
+use crate::cpu::matrix::Matrix;
+use crate::cpu::packed::{self, PackedMatrix};
+use crate::packed_weight::PackedValues;
 use crate::{Backend, LinearInputs, PackedFormat, PackedWeight, Precision};
 
 /// See [`crate::Backend::pack`].
 pub fn pack<B: BurnBackend>(weight: FloatTensor<B>, format: PackedFormat) -> PackedWeight<B> {
     let weight = typed::<B, 2>(weight); // [out, in]
-    match format {
-        PackedFormat::Int8 => pack_int8(weight),
-    }
+    let [rows, columns] = weight.dims();
+    let values: Vec<f32> = weight.to_data().iter::<f32>().collect();
+    let matrix = packed::pack(format, Matrix::row_major(&values, rows, columns));
+    packed_from_host(matrix, &weight.device())
 }
 
-fn pack_int8<B: BurnBackend>(weight: Tensor<B, 2>) -> PackedWeight<B> {
-    let shape = weight.dims();
-    // Not `abs`: on ndarray, Burn 0.21's implementation ignores the strides of transposed tensors.
-    let largest = weight
-        .clone()
-        .max_dim(1)
-        .max_pair(-weight.clone().min_dim(1));
-    // A maximum may ignore NaN, but a sum does not.
-    let none = weight.clone().sum_dim(1) * 0.0; // [out, 1]
-    let scales = largest * (1.0 / 127.0) + none; // [out, 1]
-    // A row of zeros has a scale of 0; it is divided by 1 instead.
-    let zeros = scales.clone().equal_elem(0.0);
-    let values = weight / scales.clone().mask_fill(zeros, 1.0);
-    // NaN has no integer value; it only shows in the scale of its row.
-    let broken = values.clone().is_nan();
-    let values = values.mask_fill(broken, 0.0).round();
-    let values = values.clamp(-127.0, 127.0).int(); // [out, in]
-    PackedWeight::new(
-        PackedFormat::Int8,
-        values.into_primitive(),
-        primitive(scales),
-        shape,
-    )
-}
-
-/// See [`crate::Backend::packed_from_host`]. The bytes use the device's default integer type.
+/// See [`crate::Backend::packed_from_host`].
 pub fn packed_from_host<B: BurnBackend>(
     matrix: PackedMatrix,
     device: &Device<B>,
 ) -> PackedWeight<B> {
-    let (format, [rows, columns]) = (matrix.format, matrix.shape());
-    let bytes = TensorData::new(matrix.bytes, [rows, format.row_bytes(columns)]);
-    let scales = TensorData::new(matrix.scales, [rows, format.row_scales(columns)]);
-    PackedWeight::new(
-        format,
-        Tensor::<B, 2, Int>::from_data(bytes, device).into_primitive(),
-        primitive(Tensor::<B, 2>::from_data(scales, device)),
-        [rows, columns],
-    )
+    let values = PackedValues::Floats(unpacked(&matrix, device));
+    PackedWeight::new(matrix.format(), values, matrix.shape()[1])
+}
+
+/// Copies the unpacked values of a matrix to a device.
+pub(crate) fn unpacked<B: BurnBackend>(matrix: &PackedMatrix, device: &Device<B>) -> Tensor<B, 2> {
+    let [rows, columns] = matrix.shape();
+    let mut values = vec![0.0; rows * columns];
+    packed::unpack(matrix.view(), &mut values);
+    Tensor::from_data(TensorData::new(values, [rows, columns]), device)
 }
 
 /// See [`crate::Backend::unpack`].
 pub fn unpack<B: BurnBackend>(weight: PackedWeight<B>) -> FloatTensor<B> {
-    let format = weight.format();
-    let (bytes, scales) = weight.into_tensors();
-    match format {
-        PackedFormat::Int8 => primitive(bytes.float() * scales), // [out, in] · [out, 1]
-    }
+    primitive(weight.unpacked())
 }
 
-/// See [`crate::Backend::linear_packed`]: [`unpack`], then [`linear()`]. The weight is unpacked for each product.
+/// See [`crate::Backend::linear_packed`]: [`unpack`], then [`linear()`].
 pub fn linear_packed<B: Backend>(
     x: FloatTensor<B>,
     weight: PackedWeight<B>,

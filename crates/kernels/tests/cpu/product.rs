@@ -345,14 +345,10 @@ proptest! {
 }
 
 fn assert_half_a_scale(q: &PackedMatrix, w: &[f32]) {
-    for ((values, scale), w) in q
-        .bytes
-        .chunks(q.columns)
-        .zip(&q.scales)
-        .zip(w.chunks(q.columns))
-    {
+    for (row, w) in w.chunks(q.shape()[1]).enumerate() {
+        let (scale, values) = packed::split_int8(q.view().row(row));
         for (q, w) in values.iter().zip(w) {
-            assert!((f32::from(*q) * scale - w).abs() <= scale * 0.5001);
+            assert!((f32::from(q.cast_signed()) * scale - w).abs() <= scale * 0.5001);
         }
     }
 }
@@ -361,7 +357,7 @@ fn assert_half_a_scale(q: &PackedMatrix, w: &[f32]) {
 fn zero_weights_stay_zero_in_int8() {
     let w = Matrix::row_major(&[0.0; 6], 2, 3);
     let q = packed::pack(PackedFormat::Int8, w);
-    assert_eq!((q.bytes, q.scales), (vec![0; 6], vec![0.0; 2]));
+    assert_eq!(q.bytes(), [0; 2 * (4 + 3)]);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use safetensors::{Dtype, View};
 use serde_json::{Map, Value, json};
 
-use emberlm_kernels::Backend;
+use emberlm_kernels::{Backend, PackedFormat};
 
 use super::{CONFIG_FILE, INDEX_FILE, WEIGHTS_FILE, exchange_of, read_config};
 use crate::checked::DecoderConfig;
@@ -74,14 +74,21 @@ pub fn check_exportable(config: &DecoderConfig) -> Result<(), HuggingFaceError> 
 /// because the embedding is not packed.
 ///
 /// # Errors
-/// `transformers` has no model type for the family, the model type cannot express the configuration, or a file cannot
-/// be written.
+/// `transformers` has no model type for the family, the model type cannot express the configuration, the weights are
+/// packed in another format than int8, or a file cannot be written.
 pub fn export<B: Backend>(
     decoder: &Decoder<B>,
     folder: &Path,
     options: &ExportOptions,
 ) -> Result<Exported, HuggingFaceError> {
     let weights = decoder.weight_format();
+    if let Some(format) = weights
+        .layers()
+        .filter(|format| *format != PackedFormat::Int8)
+    {
+        let format = format.name();
+        return Err(self::weights(folder)(WeightsError::Unpublished { format }));
+    }
     let quantization = weights.layers().map(|_| Quantization {
         layout: QuantizedLayout::Words,
         head: weights.head().is_some(),

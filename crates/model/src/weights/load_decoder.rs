@@ -44,8 +44,8 @@ pub fn load_own_in<B: Backend>(
 }
 
 /// Loads a decoder with its weights in the given format, as [`Decoder::with_weights`] would convert them. Stored
-/// packed weights are read unchanged or unpacked. Floating-point weights are packed one by one while loading, so at
-/// most one of them is held in f32.
+/// packed weights are read unchanged if they have the format, otherwise unpacked. Floating-point weights are packed one
+/// by one while loading, so at most one of them is held in f32.
 pub(crate) fn load_decoder<B: Backend, S: Fn(&str) -> Option<Source>>(
     mut decoder: Decoder<B>,
     store: &dyn TensorStore,
@@ -53,6 +53,7 @@ pub(crate) fn load_decoder<B: Backend, S: Fn(&str) -> Option<Source>>(
     quantization: Option<Quantization>,
     weights: WeightFormat,
 ) -> Result<Decoder<B>, WeightsError> {
+    decoder.check_format(weights)?;
     let parameters = decoder.parameters();
     let mut loader = Loader::new(&decoder, store, naming);
     loader.quantized = quantization.map(|quantization| Quantized {
@@ -65,31 +66,45 @@ pub(crate) fn load_decoder<B: Backend, S: Fn(&str) -> Option<Source>>(
     {
         let mut parts: Vec<PackedWeight<B>> = Vec::new();
         for part in head.parts() {
-            parts.push(packed(&mut loader, &parameters, part, format, |rows| rows)?);
+            parts.push(packed(
+                &mut loader,
+                &parameters,
+                part,
+                format,
+                Orientation::Head,
+            )?);
         }
         decoder.lm_head.head = Some(TokenTable::Packed(parts));
     }
     if let Some(format) = weights.layers() {
         for linear in decoder.linears_mut() {
             if let LinearWeight::Float(weight) = &linear.weight {
-                let transpose = |weight: Tensor<B, 2>| weight.transpose();
-                let weight = packed(&mut loader, &parameters, weight, format, transpose)?;
+                let layer = Orientation::Layer;
+                let weight = packed(&mut loader, &parameters, weight, format, layer)?;
                 linear.weight = LinearWeight::Packed(weight);
             }
         }
     }
     // Loads the remaining parameters and packs a copy of a tied table.
-    Ok(loader.load(decoder)?.with_weights(weights))
+    loader.load(decoder)?.with_weights(weights)
 }
 
-/// Loads one weight in packed form, without storing its f32 values in the module. `outputs_first` converts the
-/// parameter's layout to `[out, in]`.
+/// Layout of a parameter that is packed `[out, in]`.
+#[derive(Clone, Copy, PartialEq)]
+enum Orientation {
+    /// `[in, out]`.
+    Layer,
+    /// `[out, in]`.
+    Head,
+}
+
+/// Loads one weight in packed form, without storing its f32 values in the module.
 fn packed<B: Backend, S: Fn(&str) -> Option<Source>>(
     loader: &mut Loader<'_, S>,
     parameters: &Parameters,
     param: &Param<Tensor<B, 2>>,
     format: PackedFormat,
-    outputs_first: impl FnOnce(Tensor<B, 2>) -> Tensor<B, 2>,
+    orientation: Orientation,
 ) -> Result<PackedWeight<B>, WeightsError> {
     let path = parameters
         .get(param.id)
@@ -97,10 +112,23 @@ fn packed<B: Backend, S: Fn(&str) -> Option<Source>>(
     let shape = param.lazy_shape();
     let shape = [shape[0], shape[1]];
     let device = param.lazy_device();
-    if let Some(matrix) = loader.packed(&path, &shape)? {
+    if let Some(matrix) = loader.packed(&path, &shape)?
+        && matrix.format() == format
+    {
+        return Ok(ops::packed_from_host(matrix, &device));
+    }
+    let outputs_first = match orientation {
+        Orientation::Layer => [shape[1], shape[0]],
+        Orientation::Head => shape,
+    };
+    if let Some(matrix) = loader.stored_blocks(&path, outputs_first, format)? {
         return Ok(ops::packed_from_host(matrix, &device));
     }
     let values = loader.values(&path, &shape)?;
-    let values = Tensor::from_data(TensorData::new(values, shape), &device);
-    Ok(ops::pack(outputs_first(values), format))
+    let values: Tensor<B, 2> = Tensor::from_data(TensorData::new(values, shape), &device);
+    let values = match orientation {
+        Orientation::Layer => values.transpose(),
+        Orientation::Head => values,
+    };
+    Ok(ops::pack(values, format))
 }

@@ -22,6 +22,8 @@ struct SourceTensor {
     width: Option<usize>,
     /// The parameter's range of the tensor; `None` for all of it.
     part: Option<EqualPart>,
+    /// Elements of a head if the rows of each head are ordered by rotated pairs, `(0, d/2), (1, d/2 + 1), …`.
+    paired: Option<usize>,
 }
 
 /// One of several parameters of the same shape whose outputs are concatenated in one tensor.
@@ -66,10 +68,20 @@ impl Source {
                     name,
                     width: Some(heads * attention.head_dim),
                     part: None,
+                    paired: None,
                 })
                 .collect(),
             layout: Layout::Transposed,
         }
+    }
+
+    /// [`Source::query_key_value`] with the rows of each head of queries and keys ordered by rotated pairs.
+    pub fn paired_query_key_value(attention: &AttentionConfig, names: [String; 3]) -> Self {
+        let mut source = Self::query_key_value(attention, names);
+        for tensor in &mut source.tensors[..2] {
+            tensor.paired = Some(attention.head_dim);
+        }
+        source
     }
 
     /// Keys and values in two matrices stored `[out, in]`.
@@ -79,6 +91,7 @@ impl Source {
             name,
             width,
             part: None,
+            paired: None,
         });
         Self {
             tensors: tensors.collect(),
@@ -108,6 +121,7 @@ impl Source {
             name,
             width: None,
             part: None,
+            paired: None,
         }];
         Self { tensors, layout }
     }
@@ -139,6 +153,7 @@ impl Source {
                 start,
                 width,
                 part: tensor.part.unwrap_or(EqualPart { index: 0, count: 1 }),
+                paired: tensor.paired,
                 layout: self.layout,
             };
             start += width;
@@ -162,6 +177,8 @@ pub(crate) struct Stored {
     width: usize,
     /// The parameter's range of the tensor, which has `count` times as many outputs.
     part: EqualPart,
+    /// Elements of a head if the rows of each head are ordered by rotated pairs.
+    paired: Option<usize>,
     layout: Layout,
 }
 
@@ -260,6 +277,10 @@ impl Stored {
     /// Maps the index of one of the parameter's outputs in the file to its column in the parameter, relative to
     /// [`Stored::start`].
     fn own_column(&self, output: usize) -> usize {
+        if let Some(head_dim) = self.paired {
+            let within = output % head_dim;
+            return output - within + within / 2 + within % 2 * (head_dim / 2);
+        }
         match self.layout {
             Layout::AsIs | Layout::Transposed => output,
             Layout::FusedPerGroup { groups, queries } => {

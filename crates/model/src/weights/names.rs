@@ -15,8 +15,8 @@ pub(crate) struct TensorName {
     path: &'static str,
     /// Returns true for the models that the row applies to.
     applies: fn(&DecoderConfig) -> bool,
-    /// Names in published safetensors checkpoints. Other file formats would be additional fields.
-    safetensors: Tensors,
+    /// Names and layout in the files.
+    tensors: Tensors,
 }
 
 impl TensorName {
@@ -44,6 +44,10 @@ enum Tensors {
     Transposed(&'static str),
     /// [`Source::query_key_value`].
     QueryKeyValue([&'static str; 3]),
+    /// [`Source::paired_query_key_value`].
+    PairedQueryKeyValue([&'static str; 3]),
+    /// [`Source::part_of`], where the parts are the layer's experts.
+    ExpertOf(&'static str),
     /// [`Source::fused_per_group`].
     FusedPerGroup(&'static str),
     /// [`Source::part_of`].
@@ -55,7 +59,7 @@ pub(crate) const fn as_is(path: &'static str, name: &'static str) -> TensorName 
     TensorName {
         path,
         applies: always,
-        safetensors: Tensors::AsIs(name),
+        tensors: Tensors::AsIs(name),
     }
 }
 
@@ -64,7 +68,7 @@ pub(crate) const fn linear(path: &'static str, name: &'static str) -> TensorName
     TensorName {
         path,
         applies: always,
-        safetensors: Tensors::Transposed(name),
+        tensors: Tensors::Transposed(name),
     }
 }
 
@@ -73,7 +77,28 @@ pub(crate) const fn query_key_value(path: &'static str, names: [&'static str; 3]
     TensorName {
         path,
         applies: always,
-        safetensors: Tensors::QueryKeyValue(names),
+        tensors: Tensors::QueryKeyValue(names),
+    }
+}
+
+/// The same with the rows of queries and keys ordered by rotated pairs.
+pub(crate) const fn paired_query_key_value(
+    path: &'static str,
+    names: [&'static str; 3],
+) -> TensorName {
+    TensorName {
+        path,
+        applies: always,
+        tensors: Tensors::PairedQueryKeyValue(names),
+    }
+}
+
+/// A linear layer of each expert, stored `[experts · out, in]` in one tensor.
+pub(crate) const fn expert_of(path: &'static str, name: &'static str) -> TensorName {
+    TensorName {
+        path,
+        applies: always,
+        tensors: Tensors::ExpertOf(name),
     }
 }
 
@@ -83,7 +108,7 @@ pub(crate) const fn fused_per_group(path: &'static str, name: &'static str) -> T
     TensorName {
         path,
         applies: always,
-        safetensors: Tensors::FusedPerGroup(name),
+        tensors: Tensors::FusedPerGroup(name),
     }
 }
 
@@ -96,7 +121,7 @@ pub(crate) const fn part_of(
     TensorName {
         path,
         applies: always,
-        safetensors: Tensors::PartOf(name, EqualPart { index, count }),
+        tensors: Tensors::PartOf(name, EqualPart { index, count }),
     }
 }
 
@@ -128,6 +153,16 @@ pub(crate) fn source<'a>(
     attention: &AttentionConfig,
     path: &str,
 ) -> Option<Source> {
+    source_of_expert(rows, attention, 1, path)
+}
+
+/// [`source`] with the number of experts of a layer.
+pub(crate) fn source_of_expert<'a>(
+    rows: impl IntoIterator<Item = &'a TensorName>,
+    attention: &AttentionConfig,
+    experts: usize,
+    path: &str,
+) -> Option<Source> {
     let (numbers, path) = numbered(path);
     rows.into_iter().find_map(|row| {
         let suffix = match path.strip_prefix(row.path)? {
@@ -136,10 +171,18 @@ pub(crate) fn source<'a>(
             _ => return None,
         };
         let named = |name: &str| with_numbers(name, &numbers) + suffix;
-        Some(match row.safetensors {
+        Some(match row.tensors {
             Tensors::AsIs(name) => Source::as_is(named(name)),
             Tensors::Transposed(name) => Source::transposed(named(name)),
             Tensors::QueryKeyValue(names) => Source::query_key_value(attention, names.map(named)),
+            Tensors::PairedQueryKeyValue(names) => {
+                Source::paired_query_key_value(attention, names.map(named))
+            }
+            Tensors::ExpertOf(name) => {
+                let index = numbers.last()?.parse().ok()?;
+                let count = experts;
+                Source::part_of(named(name), EqualPart { index, count })
+            }
             Tensors::FusedPerGroup(name) => Source::fused_per_group(attention, named(name)),
             Tensors::PartOf(name, part) => Source::part_of(named(name), part),
         })

@@ -13,7 +13,7 @@
 use std::ops::Range;
 
 use emberlm_kernels::PackedFormat;
-use emberlm_kernels::cpu::packed::PackedMatrix;
+use emberlm_kernels::cpu::packed::{INT8_SCALE, PackedMatrix, unpack_row};
 use safetensors::Dtype;
 
 use super::load::Loader;
@@ -138,11 +138,12 @@ impl<S: Fn(&str) -> Option<Source>> Loader<'_, S> {
             outputs, inputs, ..
         } = rows;
         let inputs = *inputs;
-        let mut matrix = PackedMatrix {
-            format: PackedFormat::Int8,
-            bytes: vec![0; outputs.len() * inputs],
-            scales: vec![0.0; outputs.len()],
-            columns: inputs,
+        let (format, shape) = (PackedFormat::Int8, [outputs.len(), inputs]);
+        let mut packed = vec![0; format.bytes(shape)];
+        let packed_row = |output: usize| {
+            let bytes = format.row_bytes(inputs);
+            let start = (output - outputs.start) * bytes;
+            start..start + bytes
         };
         // The rows of the matrix are mapped like the elements of a vector of its outputs.
         for stored in source.stored(&[rows.all_outputs]) {
@@ -159,11 +160,10 @@ impl<S: Fn(&str) -> Option<Source>> Loader<'_, S> {
                     stored.for_each_element(run.clone(), |own, row| {
                         if outputs.contains(&own) {
                             let from = (row - run.start) * row_bytes;
-                            let to = (own - outputs.start) * inputs;
                             let from = &bytes[from..from + inputs];
-                            let to = &mut matrix.bytes[to..to + inputs];
+                            let to = &mut packed[packed_row(own)][INT8_SCALE..];
                             for (to, from) in to.iter_mut().zip(from) {
-                                *to = (from ^ flip).cast_signed();
+                                *to = from ^ flip;
                             }
                         }
                     });
@@ -178,7 +178,7 @@ impl<S: Fn(&str) -> Option<Source>> Loader<'_, S> {
                         invalid.get_or_insert((row, scale));
                     }
                     if outputs.contains(&own) {
-                        matrix.scales[own - outputs.start] = scale;
+                        packed[packed_row(own)][..INT8_SCALE].copy_from_slice(&scale.to_le_bytes());
                     }
                 });
             })?;
@@ -195,7 +195,10 @@ impl<S: Fn(&str) -> Option<Source>> Loader<'_, S> {
                 self.check_written_shape(&stored.name, [width, inputs])?;
             }
         }
-        Ok(matrix)
+        PackedMatrix::new(format, shape, packed).map_err(|reason| WeightsError::Packing {
+            name: source.names().next().unwrap_or_default().to_owned(),
+            source: reason,
+        })
     }
 
     /// Checks the shape that a file declares for a matrix in words.
@@ -233,14 +236,11 @@ pub(super) fn unpacked(matrix: &PackedMatrix, role: &ParameterRole) -> Vec<f32> 
         emberlm_kernels::cpu::packed::unpack(matrix.view(), &mut values);
         return values;
     }
-    for (output, (row, scale)) in matrix
-        .bytes
-        .chunks(inputs.max(1))
-        .zip(&matrix.scales)
-        .enumerate()
-    {
+    let mut row = vec![0.0; inputs];
+    for output in 0..outputs {
+        unpack_row(matrix.view(), output, &mut row);
         for (input, value) in row.iter().enumerate() {
-            values[input * outputs + output] = f32::from(*value) * scale;
+            values[input * outputs + output] = *value;
         }
     }
     values

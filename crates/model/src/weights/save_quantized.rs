@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use burn::tensor::backend::Backend;
 use emberlm_kernels::PackedWeight;
-use emberlm_kernels::cpu::packed::PackedMatrix;
+use emberlm_kernels::cpu::packed::split_int8;
 use safetensors::{Dtype, View};
 
 use super::map::{Source, Stored};
@@ -12,7 +12,7 @@ use super::quantized::{
     OFFSET, QuantizedLayout, VALUES_PER_WORD, scales_name, shape_name, values_name,
 };
 
-/// A tensor of a packed matrix in a published checkpoint. Its bytes are computed only when it is written.
+/// A tensor of an int8 matrix in a published checkpoint. Its bytes are computed only when it is written.
 #[derive(Clone, Debug)]
 pub(crate) struct PublishedPacked<B: Backend> {
     name: String,
@@ -81,17 +81,16 @@ impl<B: Backend> PublishedPacked<B> {
     }
 
     /// Calls `write(row in the file, values, scale)` for each row.
-    fn rows(&self, mut write: impl FnMut(usize, &[i8], f32)) {
+    fn rows(&self, mut write: impl FnMut(usize, &[u8], f32)) {
         for (stored, parts) in &self.matrices {
             let mut first = 0;
             for part in parts {
-                let matrix: PackedMatrix = part.to_host();
-                let rows = first..first + matrix.scales.len();
+                let matrix = part.to_host();
+                let rows = first..first + matrix.shape()[0];
                 stored.for_each_element(0..stored.len(), |own, row| {
                     if rows.contains(&own) {
-                        let at = own - rows.start;
-                        let values = &matrix.bytes[at * self.columns..(at + 1) * self.columns];
-                        write(row, values, matrix.scales[at]);
+                        let (scale, values) = split_int8(matrix.view().row(own - rows.start));
+                        write(row, values, scale);
                     }
                 });
                 first = rows.end;
@@ -121,7 +120,7 @@ impl<B: Backend> View for &PublishedPacked<B> {
                 self.rows(|row, values, _| {
                     let to = &mut data[row * row_bytes..][..values.len()];
                     for (to, value) in to.iter_mut().zip(values) {
-                        *to = value.cast_unsigned() ^ OFFSET;
+                        *to = value ^ OFFSET;
                     }
                 });
             }

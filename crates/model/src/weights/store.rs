@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use emberlm_kernels::PackedFormat;
 use safetensors::Dtype;
 
 use super::element::Element;
@@ -54,6 +55,31 @@ pub trait TensorStore {
             name: name.to_owned(),
             found: "of floating point".to_owned(),
             rule: format!("must be {dtype:?}"),
+        })
+    }
+
+    /// Returns the format of a matrix that is stored in blocks, row by row; `None` for other tensors.
+    fn packed_format(&self, name: &str) -> Option<PackedFormat> {
+        let _ = name;
+        None
+    }
+
+    /// Reads a range of rows like [`TensorStore::read_rows`], as the bytes of their blocks. Only stores with a
+    /// [`TensorStore::packed_format`] need to implement it.
+    ///
+    /// # Errors
+    /// The tensor does not exist, or cannot be read.
+    fn read_packed_rows(
+        &self,
+        name: &str,
+        rows: Range<usize>,
+        read: &mut dyn FnMut(Range<usize>, &[u8]),
+    ) -> Result<(), WeightsError> {
+        let _ = (rows, read);
+        Err(WeightsError::Type {
+            name: name.to_owned(),
+            found: "of single elements".to_owned(),
+            rule: "must be in blocks".to_owned(),
         })
     }
 

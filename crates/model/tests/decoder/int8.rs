@@ -17,7 +17,7 @@ use crate::decoder::values::{host, tensor, tokens};
 const TOLERANCE: f64 = 0.05;
 
 fn quantized(decoder: &Decoder<Flex>) -> Decoder<Flex> {
-    decoder.clone().with_weights(WeightFormat::INT8)
+    decoder.clone().with_weights(WeightFormat::INT8).unwrap()
 }
 
 fn logits<B: Backend>(decoder: &Decoder<B>, tokens: Tensor<B, 2, Int>) -> Vec<f32> {
@@ -84,14 +84,14 @@ fn loss_equals_sum_of_token_losses() {
 fn f32_format_keeps_trained_weights() {
     for (name, decoder) in decoders() {
         let expected = logits(&decoder, tokens(7));
-        let held = decoder.clone().with_weights(WeightFormat::F32);
+        let held = decoder.clone().with_weights(WeightFormat::F32).unwrap();
         assert_eq!(logits(&held, tokens(7)), expected, "{name}");
         quantized(&decoder);
         assert_eq!(logits(&decoder, tokens(7)), expected, "{name} afterwards");
     }
 }
 
-/// ndarray stores int8 values as wider integers.
+/// ndarray holds the unpacked weights.
 #[test]
 fn ndarray_agrees() {
     use burn_ndarray::NdArray;
@@ -99,7 +99,8 @@ fn ndarray_agrees() {
         let config = decoder.config().clone();
         let found = config
             .init::<NdArray>(5, &Default::default())
-            .with_weights(WeightFormat::INT8);
+            .with_weights(WeightFormat::INT8)
+            .unwrap();
         let ids = tokens::<Flex>(7).into_data();
         let found = logits(&found, Tensor::from_data(ids, &Default::default()));
         let expected = logits(&quantized(&decoder), tokens(7));
@@ -126,7 +127,7 @@ fn packing_while_loading_equals_packing_afterwards() {
         assert_eq!(packed.packed_format(), Some(PackedFormat::Int8));
         let floats = load(WeightFormat::F32).unwrap();
         assert_eq!(floats.packed_format(), None);
-        let [found, expected] = [packed, floats.with_weights(WeightFormat::INT8)]
+        let [found, expected] = [packed, floats.with_weights(WeightFormat::INT8).unwrap()]
             .map(|decoder| host(decoder.forward(tokens(7))));
         assert_eq!(found, expected, "{tied} {largest:?}");
 

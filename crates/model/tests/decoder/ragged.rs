@@ -82,8 +82,8 @@ fn assert_as_full<B: Backend>(name: &str, decoder: &Decoder<B>, full: &[Vec<f32>
 #[test]
 fn ragged_passes_equal_full_passes() {
     for (name, decoder) in decoders() {
-        for weights in WeightFormat::ALL {
-            let decoder = &decoder.clone().with_weights(weights);
+        for weights in [WeightFormat::F32, WeightFormat::INT8] {
+            let decoder = &decoder.clone().with_weights(weights).unwrap();
             assert_as_full(&name, decoder, &full(decoder));
         }
     }
@@ -105,8 +105,8 @@ fn ndarray_agrees() {
 #[test]
 fn hidden_sums_add_up_to_mean_of_full_pass() {
     for (name, decoder) in decoders() {
-        for weights in WeightFormat::ALL {
-            let decoder = &decoder.clone().with_weights(weights);
+        for weights in [WeightFormat::F32, WeightFormat::INT8] {
+            let decoder = &decoder.clone().with_weights(weights).unwrap();
             let (ids, mut caches) = (sequences(), [0; 3].map(|_| new_cache(decoder)));
             let mut sums = [0; 2].map(|_| Vec::new());
             for take in [5, 1, SEQ_LEN - 6] {

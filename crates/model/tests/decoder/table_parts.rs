@@ -147,8 +147,8 @@ fn split_table_predicts_like_unsplit() {
     for (name, config) in spread() {
         let (parts, unsplit) = (split::<Flex>(&config), unsplit::<Flex>(&config));
         for weights in [WeightFormat::F32, WeightFormat::INT8] {
-            let parts = parts.clone().with_weights(weights);
-            let unsplit = unsplit.clone().with_weights(weights);
+            let parts = parts.clone().with_weights(weights).unwrap();
+            let unsplit = unsplit.clone().with_weights(weights).unwrap();
             let found = |decoder: &Decoder<Flex>| {
                 let losses = decoder.token_losses(tokens::<Flex>(7), targets());
                 (

@@ -27,7 +27,9 @@ fn logits(decoder: &Decoder<Flex>) -> Vec<u32> {
 /// The tiny model, exported in int8.
 fn tiny() -> Copied {
     let copied = Copied::tiny();
-    let packed = load(copied.0.path()).with_weights(WeightFormat::INT8);
+    let packed = load(copied.0.path())
+        .with_weights(WeightFormat::INT8)
+        .unwrap();
     export(&packed, copied.0.path(), &options(Element::F32)).unwrap();
     copied
 }
@@ -35,7 +37,9 @@ fn tiny() -> Copied {
 #[test]
 fn packed_weights_round_trip() {
     for name in fixtures() {
-        let packed = load(&fixture(&name)).with_weights(WeightFormat::INT8);
+        let packed = load(&fixture(&name))
+            .with_weights(WeightFormat::INT8)
+            .unwrap();
         let folder = tempfile::tempdir().unwrap();
         export(&packed, folder.path(), &options(Element::F32)).unwrap();
         let model = HuggingFaceModel::open(folder.path()).unwrap();
@@ -59,7 +63,9 @@ fn packed_weights_round_trip() {
 fn packed_weights_can_be_unpacked() {
     for name in ["llama-gqa", "gpt_neox-odd", "gpt2-tied"] {
         let folder = tempfile::tempdir().unwrap();
-        let packed = load(&fixture(name)).with_weights(WeightFormat::INT8);
+        let packed = load(&fixture(name))
+            .with_weights(WeightFormat::INT8)
+            .unwrap();
         export(&packed, folder.path(), &options(Element::F32)).unwrap();
         let model = HuggingFaceModel::open(folder.path()).unwrap();
         let device = Default::default();
@@ -106,7 +112,9 @@ fn configuration_matches_compressed_tensors() {
 
     // No other program reads packed weights of GPT-2's `Conv1D`: without a method, `transformers` and vLLM reject them.
     let folder = tempfile::tempdir().unwrap();
-    let packed = load(&fixture("gpt2-untied")).with_weights(WeightFormat::INT8);
+    let packed = load(&fixture("gpt2-untied"))
+        .with_weights(WeightFormat::INT8)
+        .unwrap();
     export(&packed, folder.path(), &options(Element::F32)).unwrap();
     let expected = json!({"format": "emberlm-int8", "ignore": []});
     assert_eq!(fields_of(folder.path())["quantization_config"], expected);

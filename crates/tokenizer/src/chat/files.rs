@@ -13,7 +13,7 @@ use crate::TOKENIZER_CONFIG_FILE;
 pub const TEMPLATE_FILE: &str = "chat_template.jinja";
 
 /// The name of the template that `transformers` uses for conversations with tools.
-const TOOL_USE: &str = "tool_use";
+pub const TOOL_USE: &str = "tool_use";
 
 /// The folder of additional templates.
 const ADDITIONAL_FOLDER: &str = "additional_chat_templates";
@@ -81,6 +81,33 @@ impl ChatTemplate {
         let mut template = Self::parse(&file.display().to_string(), &source)?;
         template.add_specials(added_specials(&config));
         Ok(template.with_tokens(named_tokens(&config)))
+    }
+
+    /// Parses a template in the contents of a `tokenizer_config.json`: the one named `which`, by default the main one.
+    /// `name` identifies it in error messages. Returns `None` if there is no such template.
+    ///
+    /// # Errors
+    /// See [`ChatTemplate::parse`].
+    pub fn from_config(
+        name: &str,
+        config: &Value,
+        which: Option<&str>,
+    ) -> Result<Option<Self>, ChatError> {
+        let named = |name: &str| {
+            let mut templates = config["chat_template"].as_array().into_iter().flatten();
+            templates.any(|template| template["name"] == name)
+        };
+        let is_there = match (&config["chat_template"], which) {
+            (Value::String(_), which) => which.is_none(),
+            (_, which) => named(which.unwrap_or("default")),
+        };
+        if !is_there {
+            return Ok(None);
+        }
+        let source = select(config, which, Path::new(name))?;
+        let mut template = Self::parse(name, &source)?;
+        template.add_specials(added_specials(config));
+        Ok(Some(template.with_tokens(named_tokens(config))))
     }
 
     /// Loads the template of the model in `folder`, from `chat_template.jinja`, `tokenizer_config.json` or

@@ -37,7 +37,7 @@ mod turns;
 pub use encode::{ChatEncoder, ChatTokens};
 pub use error::ChatError;
 pub use example::{ChatExample, Conversation, Message};
-pub use files::TEMPLATE_FILE;
+pub use files::{TEMPLATE_FILE, TOOL_USE};
 pub use jinja::InProcess;
 pub use remote::{
     RemoteRenderer, RenderReply, RenderRequest, RenderService, SendRequest, SharedText,

@@ -1,0 +1,55 @@
+//! 16-bit floating-point weights.
+
+use half::{bf16, f16};
+
+#[inline(always)]
+pub(super) fn unpack_f16(block: &[u8; 2], out: &mut [f32; 1]) {
+    out[0] = f16_to_f32(u16::from_le_bytes(*block));
+}
+
+#[inline(always)]
+pub(super) fn unpack_bf16(block: &[u8; 2], out: &mut [f32; 1]) {
+    out[0] = f32::from_bits(u32::from(u16::from_le_bytes(*block)) << 16);
+}
+
+pub(super) fn pack_f16(w: &[f32; 1], out: &mut [u8; 2]) {
+    *out = f16::from_f32(w[0]).to_le_bytes();
+}
+
+pub(super) fn pack_bf16(w: &[f32; 1], out: &mut [u8; 2]) {
+    *out = bf16::from_f32(w[0]).to_le_bytes();
+}
+
+/// Converts an f16 without branches, so that loops over it vectorize.
+#[inline(always)]
+pub(super) fn f16_to_f32(bits: u16) -> f32 {
+    // The difference of the exponent biases.
+    const BIAS: u32 = (127 - 15) << 23;
+    let sign = u32::from(bits & 0x8000) << 16;
+    let magnitude = u32::from(bits & 0x7fff) << 13;
+    let normal = magnitude + BIAS;
+    // Infinity and NaN have the largest exponent in both types.
+    let special = magnitude + 2 * BIAS;
+    // A subnormal is a multiple of 2⁻²⁴, the last place of 0.5.
+    let subnormal = f32::from_bits(0.5f32.to_bits() + (magnitude >> 13)) - 0.5;
+    let value = match magnitude >> 23 {
+        0 => subnormal.to_bits(),
+        31 => special,
+        _ => normal,
+    };
+    f32::from_bits(sign | value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_f16_is_converted_exactly() {
+        for bits in 0..=u16::MAX {
+            let (found, expected) = (f16_to_f32(bits), f16::from_bits(bits).to_f32());
+            let same = found.to_bits() == expected.to_bits() || found.is_nan() && expected.is_nan();
+            assert!(same, "{bits:#x}: {found}, not {expected}");
+        }
+    }
+}

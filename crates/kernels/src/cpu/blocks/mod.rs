@@ -1,0 +1,144 @@
+//! The block formats of GGUF files: packing and unpacking a row.
+//!
+//! - `float`: f16 and bf16, in blocks of one weight.
+//! - `simple`: blocks of 32 weights with one scale, and possibly a minimum, in f16. `nonlinear` is a variant with
+//!   unevenly spaced values.
+//! - `affine` and `symmetric`: blocks of 256 weights, whose sub-blocks have quantized scales, with and without
+//!   minimums. `six_bit_scales` is the layout of the scales that q4_k and q5_k share.
+//! - `search`: finding scales with a small rounding error.
+//!
+//! All numbers are little-endian. Packing is bit-identical to ggml's reference quantizers, with and without
+//! importance, and unpacking to its `dequantize_row` functions; the order of f32 operations matters in both.
+
+mod affine;
+mod float;
+mod nonlinear;
+mod search;
+mod simple;
+mod six_bit_scales;
+mod symmetric;
+
+use half::f16;
+
+use crate::PackedFormat;
+
+/// Unpacks a row. Int8, which is not a block format, has zeros.
+#[inline(always)]
+pub(super) fn unpack_row(format: PackedFormat, bytes: &[u8], out: &mut [f32]) {
+    match format {
+        PackedFormat::Int8 => out.fill(0.0),
+        PackedFormat::F16 => unpack_blocks(bytes, out, float::unpack_f16),
+        PackedFormat::Bf16 => unpack_blocks(bytes, out, float::unpack_bf16),
+        PackedFormat::Q8_0 => unpack_blocks(bytes, out, simple::unpack_q8_0),
+        PackedFormat::Q4_0 => unpack_blocks(bytes, out, simple::unpack_q4_0),
+        PackedFormat::Q4_1 => unpack_blocks(bytes, out, simple::unpack_q4_1),
+        PackedFormat::Q5_0 => unpack_blocks(bytes, out, simple::unpack_q5_0),
+        PackedFormat::Q5_1 => unpack_blocks(bytes, out, simple::unpack_q5_1),
+        PackedFormat::Iq4Nl => unpack_blocks(bytes, out, nonlinear::unpack),
+        PackedFormat::Q2K => unpack_blocks(bytes, out, affine::unpack_q2),
+        PackedFormat::Q3K => unpack_blocks(bytes, out, symmetric::unpack_q3),
+        PackedFormat::Q4K => unpack_blocks(bytes, out, affine::unpack_q4),
+        PackedFormat::Q5K => unpack_blocks(bytes, out, affine::unpack_q5),
+        PackedFormat::Q6K => unpack_blocks(bytes, out, symmetric::unpack_q6),
+    }
+}
+
+/// Packs a row, with the importance of its columns. A block with a non-finite weight gets a NaN scale.
+pub(super) fn pack_row(
+    format: PackedFormat,
+    row: &[f32],
+    importance: Option<&[f32]>,
+    out: &mut [u8],
+) {
+    let simple = simple::Importance::of(row, importance);
+    match format {
+        PackedFormat::Int8 => {}
+        PackedFormat::F16 => pack_blocks(row, None, out, |w, _, out| float::pack_f16(w, out)),
+        PackedFormat::Bf16 => pack_blocks(row, None, out, |w, _, out| float::pack_bf16(w, out)),
+        PackedFormat::Q8_0 => pack_blocks(row, None, out, |w, _, out| simple::pack_q8_0(w, out)),
+        PackedFormat::Q4_0 => pack_blocks(row, importance, out, |w, block, out| {
+            simple::pack_q4_0(w, simple.block(w, block), out);
+        }),
+        PackedFormat::Q4_1 => pack_blocks(row, importance, out, |w, block, out| {
+            simple::pack_q4_1(w, simple.block(w, block), out);
+        }),
+        PackedFormat::Q5_0 => pack_blocks(row, importance, out, |w, block, out| {
+            simple::pack_q5_0(w, simple.block(w, block), out);
+        }),
+        PackedFormat::Q5_1 => pack_blocks(row, importance, out, |w, block, out| {
+            simple::pack_q5_1(w, simple.block(w, block), out);
+        }),
+        PackedFormat::Iq4Nl => pack_blocks(row, importance, out, nonlinear::pack),
+        PackedFormat::Q2K => pack_blocks(row, importance, out, affine::pack_q2),
+        PackedFormat::Q3K => pack_blocks(row, importance, out, symmetric::pack_q3),
+        PackedFormat::Q4K => pack_blocks(row, importance, out, affine::pack_q4),
+        PackedFormat::Q5K => pack_blocks(row, importance, out, affine::pack_q5),
+        PackedFormat::Q6K => pack_blocks(row, importance, out, symmetric::pack_q6),
+    }
+    let (len, bytes) = (format.block_len(), format.block_bytes());
+    if let Some(scale) = scale_offset(format) {
+        for (w, block) in row.chunks(len).zip(out.chunks_mut(bytes)) {
+            if !w.iter().all(|w| w.is_finite()) {
+                block[scale..scale + 2].copy_from_slice(&f16::NAN.to_le_bytes());
+            }
+        }
+    }
+}
+
+/// The position of a block's f16 scale. Every weight of the block is a multiple of it, plus a minimum.
+const fn scale_offset(format: PackedFormat) -> Option<usize> {
+    match format {
+        PackedFormat::Int8 | PackedFormat::F16 | PackedFormat::Bf16 => None,
+        PackedFormat::Q8_0
+        | PackedFormat::Q4_0
+        | PackedFormat::Q4_1
+        | PackedFormat::Q5_0
+        | PackedFormat::Q5_1
+        | PackedFormat::Iq4Nl
+        | PackedFormat::Q4K
+        | PackedFormat::Q5K => Some(0),
+        PackedFormat::Q2K => Some(80),
+        PackedFormat::Q3K => Some(108),
+        PackedFormat::Q6K => Some(208),
+    }
+}
+
+#[inline(always)]
+fn unpack_blocks<const BYTES: usize, const LEN: usize>(
+    bytes: &[u8],
+    out: &mut [f32],
+    unpack: impl Fn(&[u8; BYTES], &mut [f32; LEN]),
+) {
+    let (blocks, _) = bytes.as_chunks::<BYTES>();
+    let (out, _) = out.as_chunks_mut::<LEN>();
+    for (block, out) in blocks.iter().zip(out) {
+        unpack(block, out);
+    }
+}
+
+fn pack_blocks<const BYTES: usize, const LEN: usize>(
+    row: &[f32],
+    importance: Option<&[f32]>,
+    out: &mut [u8],
+    pack: impl Fn(&[f32; LEN], Option<&[f32; LEN]>, &mut [u8; BYTES]),
+) {
+    let (row, _) = row.as_chunks::<LEN>();
+    let (out, _) = out.as_chunks_mut::<BYTES>();
+    let importance = importance.map(|importance| importance.as_chunks::<LEN>().0);
+    for (at, (w, out)) in row.iter().zip(out).enumerate() {
+        pack(w, importance.and_then(|all| all.get(at)), out);
+    }
+}
+
+/// The f16 at `at` of a block.
+#[inline(always)]
+fn scale(block: &[u8], at: usize) -> f32 {
+    float::f16_to_f32(u16::from_le_bytes([block[at], block[at + 1]]))
+}
+
+/// Writes an f16 at `at` of a block and returns it rounded.
+fn put_scale(block: &mut [u8], at: usize, scale: f32) -> f32 {
+    let rounded = f16::from_f32(scale);
+    block[at..at + 2].copy_from_slice(&rounded.to_le_bytes());
+    rounded.to_f32()
+}

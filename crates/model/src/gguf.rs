@@ -1,0 +1,110 @@
+//! GGUF files as Hugging Face directories.
+//!
+//! The metadata of a file become the fields of the `config.json` that the families read, and its tensors a
+//! [`TensorStore`] whose names are translated. A file therefore has the same model as the directory that it was
+//! converted from, except for what the format does not record.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `architecture` | the supported architectures, as data |
+//! | `fields`, `metadata` | metadata to fields of `config.json` |
+//! | `rope` | rotary scaling, which files store as metadata or as factors |
+//! | `names` | tensor names |
+//! | `store` | tensors of a file, decoded |
+
+mod architecture;
+mod fields;
+mod metadata;
+mod names;
+mod rope;
+mod store;
+
+use emberlm_gguf::{GgufFile, TensorInfo, TensorType};
+use serde_json::{Map, Value};
+
+pub(crate) use names::GgufNames;
+pub(crate) use store::GgufStore;
+
+use crate::error::HuggingFaceError;
+use crate::weight_format::WeightFormat;
+
+/// Name of the embedding.
+pub(crate) const EMBEDDING: &str = "token_embd.weight";
+/// Name of an untied head.
+pub(crate) const HEAD: &str = "output.weight";
+/// Factors that divide the rotary frequencies. They are read as a setting.
+const ROPE_FACTORS: &str = "rope_freqs.weight";
+
+/// Builds the fields of the `config.json` that describes the model of a file.
+///
+/// # Errors
+/// The architecture is not supported, a key is missing, or its value is not supported; the error has the key.
+pub fn config_fields(file: &GgufFile) -> Result<Map<String, Value>, HuggingFaceError> {
+    fields::read(file).map_err(in_file(file))
+}
+
+/// The names of the tensors of a file.
+///
+/// # Errors
+/// The architecture is not supported.
+pub(crate) fn names(file: &GgufFile) -> Result<GgufNames, HuggingFaceError> {
+    let architecture = architecture::of(file.metadata()).map_err(in_file(file))?;
+    Ok(GgufNames::of(architecture, file))
+}
+
+/// The tensors of a file.
+///
+/// # Errors
+/// The architecture is not supported.
+pub(crate) fn store(file: &GgufFile) -> Result<GgufStore<'_>, HuggingFaceError> {
+    let architecture = architecture::of(file.metadata()).map_err(in_file(file))?;
+    Ok(GgufStore::new(file, architecture.offset_norms))
+}
+
+/// Returns true if a tensor is a setting and not a weight.
+pub(crate) fn is_constant(name: &str) -> bool {
+    name == ROPE_FACTORS
+}
+
+/// The type that most of the file's elements have.
+pub fn main_type(file: &GgufFile) -> TensorType {
+    let elements = |kind: TensorType| {
+        let tensors = file.tensors().filter(|tensor| tensor.tensor_type == kind);
+        tensors
+            .map(|tensor| tensor.shape.iter().product::<usize>() as u64)
+            .sum::<u64>()
+    };
+    let most = TensorType::ALL
+        .into_iter()
+        .max_by_key(|&kind| elements(kind));
+    most.unwrap_or(TensorType::F32)
+}
+
+/// The format of a decoder that keeps the weights as stored: packed if the layers of all blocks have one packed format,
+/// otherwise f32.
+pub(crate) fn weight_format(file: &GgufFile) -> WeightFormat {
+    let is_layer = |tensor: &&TensorInfo| {
+        let name = &tensor.name;
+        tensor.shape.len() > 1 && name.starts_with("blk.") && !name.contains(".ffn_gate_inp")
+    };
+    let mut layers = file.tensors().filter(is_layer);
+    let of = |tensor: &TensorInfo| store::packed_format(tensor.tensor_type);
+    let Some(format) = layers.next().and_then(of) else {
+        return WeightFormat::F32;
+    };
+    if !layers.all(|tensor| of(tensor) == Some(format)) {
+        return WeightFormat::F32;
+    }
+    match file.tensor(HEAD).and_then(of) == Some(format) {
+        true => WeightFormat::Packed(format),
+        false => WeightFormat::PackedLayers(format),
+    }
+}
+
+/// Adds the file to an error.
+fn in_file(file: &GgufFile) -> impl Fn(emberlm_gguf::GgufError) -> HuggingFaceError + '_ {
+    |source| HuggingFaceError::Gguf {
+        path: file.path().to_owned(),
+        source,
+    }
+}

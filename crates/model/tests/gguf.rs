@@ -1,0 +1,185 @@
+//! GGUF files that llama.cpp's conversion wrote, compared with the Hugging Face directories that they were made from.
+//! `fixtures/make_gguf.py` generates them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use burn::tensor::{Int, Tensor};
+use burn_flex::Flex;
+use emberlm_gguf::{GgufFile, GgufHeader, Value};
+use emberlm_model::hugging_face::HuggingFaceModel;
+use emberlm_model::{Decoder, HuggingFaceError};
+
+const TOKENS: [i32; 12] = [5, 1, 60, 33, 2, 9, 9, 41, 17, 64, 3, 50];
+
+fn fixtures() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
+}
+
+fn logits(path: &Path) -> Vec<u32> {
+    let device = Default::default();
+    let model = HuggingFaceModel::open(path).unwrap_or_else(|error| panic!("{error}"));
+    let decoder: Decoder<Flex> = model
+        .decoder(&device)
+        .unwrap_or_else(|error| panic!("{error}"));
+    let tokens = Tensor::<Flex, 2, Int>::from_data([TOKENS], &device);
+    let logits = decoder.forward(tokens).into_data();
+    logits.iter::<f32>().map(f32::to_bits).collect()
+}
+
+fn files() -> Vec<PathBuf> {
+    let files = fs::read_dir(fixtures().join("gguf")).unwrap();
+    let files = files.map(|file| file.unwrap().path());
+    let mut files: Vec<PathBuf> = files.filter(|file| file.is_file()).collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn files_have_the_logits_of_their_directories() {
+    let files = files();
+    assert!(files.len() > 20, "{files:?}");
+    for file in files {
+        let name = file.file_stem().unwrap();
+        let own = file.with_extension("");
+        let directory = match own.is_dir() {
+            true => own,
+            false => fixtures().join("families").join(name),
+        };
+        let (found, expected) = (logits(&file), logits(&directory));
+        if !name.to_string_lossy().starts_with("gemma") {
+            assert!(found == expected, "{}", file.display());
+            continue;
+        }
+        // Files store Gemma's gains with 1 added, which rounds them.
+        for (found, expected) in found.iter().zip(&expected) {
+            let [found, expected] = [found, expected].map(|bits| f32::from_bits(*bits));
+            let bound = 1e-5 * (1.0 + expected.abs());
+            assert!((found - expected).abs() < bound, "{}", file.display());
+        }
+    }
+}
+
+/// Writes a copy of a file with other metadata and names.
+fn edited(
+    source: &Path,
+    folder: &Path,
+    edit: impl Fn(&mut GgufHeader),
+    rename: impl Fn(&str) -> Option<String>,
+) -> PathBuf {
+    let file = GgufFile::open(source).unwrap();
+    let mut header = GgufHeader::new();
+    for (key, value) in file.metadata().iter() {
+        header.insert(key, value.clone());
+    }
+    edit(&mut header);
+    let mut data = Vec::new();
+    for tensor in file.tensors() {
+        let Some(name) = rename(&tensor.name) else {
+            continue;
+        };
+        header
+            .add_tensor(&name, &tensor.shape, tensor.tensor_type)
+            .unwrap();
+        file.read_rows(tensor, 0..tensor.rows(), usize::MAX, &mut |_, bytes| {
+            data.push(bytes.to_vec());
+        })
+        .unwrap();
+    }
+    let path = folder.join("edited.gguf");
+    let mut writer = header.write_to(fs::File::create(&path).unwrap()).unwrap();
+    data.iter().for_each(|bytes| writer.write(bytes).unwrap());
+    writer.finish().unwrap();
+    path
+}
+
+fn same(name: &str) -> Option<String> {
+    Some(name.to_owned())
+}
+
+fn error_of(path: &Path) -> HuggingFaceError {
+    match HuggingFaceModel::open(path) {
+        Err(error) => error,
+        Ok(model) => match model.decoder::<Flex>(&Default::default()) {
+            Err(error) => error,
+            Ok(_) => panic!("{} was opened", path.display()),
+        },
+    }
+}
+
+/// Checks the error of an edited LLaMA.
+fn refused(
+    edit: impl Fn(&mut GgufHeader),
+    rename: impl Fn(&str) -> Option<String>,
+    expected: &str,
+) {
+    let folder = tempfile::tempdir().unwrap();
+    let source = fixtures().join("gguf/llama-gqa.gguf");
+    let path = edited(&source, folder.path(), edit, rename);
+    let error = error_of(&path).to_string();
+    let start = path.display().to_string();
+    assert!(
+        error.starts_with(&start) && error.contains(expected),
+        "{error}"
+    );
+}
+
+#[test]
+fn unsupported_files_are_refused_by_the_key_or_tensor() {
+    let text = |text: &str| Value::String(text.to_owned());
+    refused(
+        |header| header.insert("general.architecture", text("rwkv7")),
+        same,
+        "metadata `general.architecture` = \"rwkv7\": must be one of llama, qwen2,",
+    );
+    refused(
+        |header| header.insert("llama.attention.sliding_window", Value::U32(8)),
+        same,
+        "metadata `llama.attention.sliding_window` = 8: is not supported for this architecture",
+    );
+    refused(
+        |header| header.insert("llama.block_count", text("3")),
+        same,
+        "metadata `llama.block_count` = \"3\": must be a whole number of at least 0",
+    );
+    refused(
+        |header| header.insert("llama.rope.scaling.type", text("longrope")),
+        same,
+        "metadata `llama.rope.scaling.type` = \"longrope\": must be none, linear or yarn",
+    );
+    refused(
+        |header| header.insert("llama.attention.head_count", Value::U32(0)),
+        same,
+        "metadata `llama.attention.head_count` = 0: must divide the width 32",
+    );
+    refused(
+        |_| {},
+        |name| (name != "blk.1.ffn_up.weight").then(|| name.to_owned()),
+        "tensor `blk.1.ffn_up.weight` is missing",
+    );
+    refused(
+        |_| {},
+        |name| (name != "token_embd.weight").then(|| name.to_owned()),
+        "tensor `token_embd.weight`: it is missing",
+    );
+    refused(
+        |_| {},
+        |name| Some(name.replace("blk.2.ffn_norm", "blk.2.new_norm")),
+        "tensor `blk.2.ffn_norm.weight` is missing",
+    );
+}
+
+#[test]
+fn damaged_files_are_errors() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.gguf");
+    let bytes = fs::read(fixtures().join("gguf/llama-gqa.gguf")).unwrap();
+    for len in (0..bytes.len() - 64).step_by(311) {
+        fs::write(&path, &bytes[..len]).unwrap();
+        let error = error_of(&path).to_string();
+        assert!(
+            error.starts_with(&path.display().to_string()) && error.contains("not a complete GGUF"),
+            "{error}"
+        );
+    }
+}

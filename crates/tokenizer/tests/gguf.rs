@@ -1,0 +1,166 @@
+//! Tokenizers of GGUF files: converted from a vocabulary with known ids, and refused ones.
+
+use emberlm_gguf::{Array, Metadata, Value};
+use emberlm_tokenizer::{GgufTokenizer, Tokenizer, TokenizerKind};
+use serde_json::Value as Json;
+
+const TEXTS: [&str; 7] = [
+    "Hello world",
+    "  It's 12345 days,\n\n\tisn't it?  ",
+    "naïve café Ünïcödé 漢字 🔥",
+    "<|endoftext|> is text here",
+    "",
+    " ",
+    "x = y_1 + z[2]; // ok\r\n",
+];
+
+fn strings(list: Vec<String>) -> Value {
+    Value::Array(Array::String(list))
+}
+
+/// The metadata of GPT-2's vocabulary, which tiktoken defines.
+fn gpt2() -> Metadata {
+    let json = Tokenizer::builtin(TokenizerKind::Gpt2)
+        .unwrap()
+        .to_tokenizer_json();
+    let file: Json = serde_json::from_slice(&json).unwrap();
+    let model = &file["model"];
+    let end = "<|endoftext|>";
+    let mut tokens = vec![String::new(); 50_257];
+    for (token, id) in model["vocab"].as_object().unwrap() {
+        tokens[id.as_u64().unwrap() as usize] = token.clone();
+    }
+    tokens[50_256] = end.to_owned();
+    let merges = model["merges"].as_array().unwrap().iter();
+    let merges = merges.map(|merge| match merge.as_str() {
+        Some(merge) => merge.to_owned(),
+        None => format!(
+            "{} {}",
+            merge[0].as_str().unwrap(),
+            merge[1].as_str().unwrap()
+        ),
+    });
+    let mut types = vec![1; tokens.len()];
+    types[50_256] = 3;
+    let mut metadata = Metadata::default();
+    let text = |text: &str| Value::String(text.to_owned());
+    metadata.insert("tokenizer.ggml.model", text("gpt2"));
+    metadata.insert("tokenizer.ggml.pre", text("gpt-2"));
+    metadata.insert("tokenizer.ggml.tokens", strings(tokens));
+    metadata.insert("tokenizer.ggml.merges", strings(merges.collect()));
+    metadata.insert("tokenizer.ggml.token_type", Value::Array(Array::I32(types)));
+    metadata.insert("tokenizer.ggml.eos_token_id", Value::U32(50_256));
+    metadata
+}
+
+fn read(metadata: &Metadata) -> GgufTokenizer {
+    GgufTokenizer::read(metadata).unwrap().unwrap()
+}
+
+#[test]
+fn byte_pairs_have_the_ids_of_their_vocabulary() {
+    let expected = Tokenizer::builtin(TokenizerKind::Gpt2).unwrap();
+    let found = read(&gpt2()).tokenizer().unwrap();
+    assert_eq!(found.end_of_text(), Some(50_256));
+    for text in TEXTS {
+        let ids = found.encode(text).unwrap();
+        assert_eq!(ids, expected.encode(text).unwrap(), "{text:?}");
+        assert_eq!(found.decode(&ids).unwrap(), text);
+    }
+}
+
+#[test]
+fn texts_begin_with_a_token_if_the_file_says_so() {
+    let mut metadata = gpt2();
+    let prompt = |metadata: &Metadata| {
+        let tokenizer = read(metadata).tokenizer().unwrap();
+        tokenizer.encode_prompt("Hello").unwrap()
+    };
+    assert_eq!(prompt(&metadata), [15_496]);
+    metadata.insert("tokenizer.ggml.bos_token_id", Value::U32(50_256));
+    metadata.insert("tokenizer.ggml.add_bos_token", Value::Bool(true));
+    assert_eq!(prompt(&metadata), [50_256, 15_496]);
+}
+
+#[test]
+fn templates_and_ends_of_answers_become_settings() {
+    let mut metadata = gpt2();
+    let text = |text: &str| Value::String(text.to_owned());
+    metadata.insert("tokenizer.ggml.eot_token_id", Value::U32(7));
+    metadata.insert("tokenizer.chat_template", text("main {{ eos_token }}"));
+    let tokenizer = read(&metadata);
+    assert_eq!(
+        tokenizer.generation_config()["eos_token_id"],
+        serde_json::json!([7, 50_256])
+    );
+    assert_eq!(tokenizer.config()["eos_token"], "<|endoftext|>");
+    let template = tokenizer.chat_template("m.gguf", None).unwrap().unwrap();
+    assert_eq!(template.source(), "main {{ eos_token }}");
+    assert_eq!(template.tokens()["eos_token"], "<|endoftext|>");
+    assert!(
+        tokenizer
+            .chat_template("m.gguf", Some("tool_use"))
+            .unwrap()
+            .is_none()
+    );
+
+    metadata.insert(
+        "tokenizer.chat_templates",
+        strings(vec!["tool_use".to_owned()]),
+    );
+    metadata.insert("tokenizer.chat_template.tool_use", text("tools"));
+    let tokenizer = read(&metadata);
+    for (which, source) in [(None, "main {{ eos_token }}"), (Some("tool_use"), "tools")] {
+        let template = tokenizer.chat_template("m.gguf", which).unwrap().unwrap();
+        assert_eq!(template.source(), source);
+    }
+}
+
+#[test]
+fn unsupported_tokenizers_are_refused_by_the_key() {
+    let text = |text: &str| Value::String(text.to_owned());
+    let cases = [
+        (
+            "tokenizer.ggml.model",
+            text("rwkv"),
+            "`tokenizer.ggml.model` = \"rwkv\": must be one of gpt2, llama, t5, bert",
+        ),
+        (
+            "tokenizer.ggml.pre",
+            text("unheard-of"),
+            "`tokenizer.ggml.pre` = \"unheard-of\": must be one of gpt-2, phi-2,",
+        ),
+        (
+            "tokenizer.ggml.eos_token_id",
+            Value::U32(50_257),
+            "`tokenizer.ggml.eos_token_id` = 50257: must be below the number of tokens, 50257",
+        ),
+        (
+            "tokenizer.ggml.token_type",
+            Value::Array(Array::I32(vec![1, 9])),
+            "`tokenizer.ggml.token_type` = [1, 9]: must have a type from 1 to 6 for each of the 50257 tokens",
+        ),
+        (
+            "tokenizer.ggml.tokens",
+            strings(vec!["a".to_owned(), "a".to_owned()]),
+            "must have a type from 1 to 6",
+        ),
+        (
+            "tokenizer.ggml.merges",
+            strings(vec!["ab".to_owned()]),
+            "`tokenizer.ggml.merges` = [\"ab\"]: each must be two tokens",
+        ),
+        (
+            "tokenizer.ggml.add_bos_token",
+            Value::U8(1),
+            "`tokenizer.ggml.add_bos_token` = 1: must be true or false",
+        ),
+    ];
+    for (key, value, expected) in cases {
+        let mut metadata = gpt2();
+        metadata.insert(key, value);
+        let error = GgufTokenizer::read(&metadata).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+    assert!(GgufTokenizer::read(&Metadata::default()).unwrap().is_none());
+}
