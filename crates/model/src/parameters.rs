@@ -325,7 +325,7 @@ impl<B: Backend> AddedPositions<B> {
 
 impl<B: Backend> Block<B> {
     fn list(&self, list: &mut ParameterLister) {
-        list.norm("norm1", Some(&self.norm1));
+        list.norm("norm1", self.norm1.as_ref());
         list.module("attention", |list| self.attention.list(list));
         list.norm("norm1_after", self.norm1_after.as_ref());
         if let Some(cross) = &self.cross {

@@ -115,6 +115,8 @@ macro_rules! variants {
                 olmo2_yarn = "olmo2-yarn",
                 smollm3_dynamic = "smollm3-dynamic",
                 phi3_gqa = "phi3-gqa",
+                phi3_longrope = "phi3-longrope",
+                phi3_longrope_short = "phi3-longrope-short",
                 granite_bias = "granite-bias",
                 gemma3_text_pattern = "gemma3_text-pattern",
                 starcoder2_nobias = "starcoder2-nobias",
