@@ -3,6 +3,9 @@
 mod positions;
 mod rules;
 
+pub(crate) use positions::check_scaling;
+pub(crate) use rules::positive;
+
 use emberlm_kernels::{Activation, Reach};
 
 use crate::attention::{AttentionConfig, Mechanism, default_scale};

@@ -92,7 +92,8 @@ impl DecoderConfig {
     }
 }
 
-fn check_scaling(scaling: &RotaryScaling, dims: usize) -> Result<(), ConfigError> {
+/// Returns an error for a scaling that breaks a rule.
+pub(crate) fn check_scaling(scaling: &RotaryScaling, dims: usize) -> Result<(), ConfigError> {
     match *scaling {
         RotaryScaling::None => Ok(()),
         RotaryScaling::Linear { factor } => positive("position.scaling.factor", factor),

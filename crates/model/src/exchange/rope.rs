@@ -345,12 +345,21 @@ pub(crate) fn of_kinds(
 /// Writes the fields that [`read_kinds`] and [`of_kinds`] read.
 pub(crate) fn write_kinds(config: &DecoderConfig) -> Option<Value> {
     let RotaryConfig { base, scaling, .. } = config.rotary()?;
-    let sliding = written(base, &scaling);
-    let full = match config.layer_positions() {
+    Some(written_kinds(base, &scaling, config.layer_positions()))
+}
+
+/// Builds the fields of layers with a window, which have a base and a scaling, and of layers with full attention.
+pub(crate) fn written_kinds(
+    base: f64,
+    scaling: &RotaryScaling,
+    full: Option<&LayerPositions>,
+) -> Value {
+    let sliding = written(base, scaling);
+    let full = match full {
         Some(LayerPositions::Rotary { base, scaling, .. }) => written(*base, scaling),
         _ => sliding.clone(),
     };
-    Some(json!({ KINDS[0]: sliding, KINDS[1]: full }))
+    json!({ KINDS[0]: sliding, KINDS[1]: full })
 }
 
 /// The same positions with the interleaved layout.

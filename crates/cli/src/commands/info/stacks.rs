@@ -69,8 +69,20 @@ fn encoder(model: &EncoderModel) -> Result<StackInfo, CliError> {
         Some(EncoderHeadConfig::Sequence { labels, .. }) => {
             format!("classifier of texts, {} labels", labels.len())
         }
-        Some(EncoderHeadConfig::Token { labels }) => {
+        Some(EncoderHeadConfig::Token { labels, .. }) => {
             format!("classifier of tokens, {} labels", labels.len())
+        }
+    };
+    let (distance, in_blocks) = match &settings.window {
+        None => ("none".to_owned(), String::new()),
+        Some(window) => {
+            let full = window.full_layers.layers(settings.n_layers).len();
+            let local = settings.n_layers - full;
+            let note = format!(
+                "tokens on each side, in {local} of {} blocks",
+                settings.n_layers
+            );
+            (window.distance.to_string(), note)
         }
     };
     let size = |name, size: usize| (name, size.to_string(), String::new());
@@ -83,6 +95,7 @@ fn encoder(model: &EncoderModel) -> Result<StackInfo, CliError> {
             ),
             ("positions", settings.positions.to_string(), texts),
             size("segments", settings.segments),
+            ("window", distance, in_blocks),
             size("d_model", settings.d_model),
             size("n_layers", settings.n_layers),
             size("heads", settings.heads),
