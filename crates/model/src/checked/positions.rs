@@ -174,15 +174,15 @@ pub(crate) fn check_scaling(scaling: &RotaryScaling, dims: usize) -> Result<(), 
                     positive(field, divisor)?;
                 }
             }
-            if let Some(factor) = attention_factor {
-                positive("position.scaling.attention_factor", factor)?;
-            }
             // The default attention factor divides by the logarithm of this length.
             if original_seq_len < 2 {
                 let (field, rule) = ("position.scaling.original_seq_len", "must be at least 2");
                 return Err(ConfigError::new(field, original_seq_len, rule));
             }
-            Ok(())
+            match attention_factor {
+                Some(factor) => positive("position.scaling.attention_factor", factor),
+                None => Ok(()),
+            }
         }
     }
 }

@@ -10,7 +10,7 @@ use super::{changed, fixture, fixtures, stored};
 
 /// Sizes in `make_families.py`: vocabulary, width, layers, query heads, key-value heads, head width and hidden width.
 /// The context is always 64.
-const SIZES: [(&str, Family, [usize; 7]); 50] = [
+const SIZES: [(&str, Family, [usize; 7]); 52] = [
     ("bloom-slopes", Family::Bloom, [71, 48, 2, 12, 12, 4, 192]),
     ("cohere-bias", Family::Cohere, [67, 20, 2, 2, 2, 10, 28]),
     ("cohere-tied", Family::Cohere, [71, 32, 3, 4, 2, 8, 40]),
@@ -77,6 +77,12 @@ const SIZES: [(&str, Family, [usize; 7]); 50] = [
     ("olmoe-gqa", Family::Olmoe, [71, 24, 2, 4, 2, 6, 12]),
     ("olmoe-norm", Family::Olmoe, [67, 20, 2, 2, 2, 10, 16]),
     ("phi3-gqa", Family::Phi3, [67, 30, 2, 3, 1, 10, 28]),
+    ("phi3-longrope", Family::Phi3, [71, 32, 2, 4, 2, 8, 40]),
+    (
+        "phi3-longrope-short",
+        Family::Phi3,
+        [67, 24, 2, 3, 1, 8, 28],
+    ),
     ("phi3-window", Family::Phi3, [71, 32, 3, 4, 4, 8, 40]),
     ("qwen2-mixed", Family::Qwen2, [67, 24, 3, 2, 1, 12, 40]),
     ("qwen2-tied", Family::Qwen2, [79, 32, 3, 4, 2, 8, 44]),
