@@ -53,6 +53,8 @@ impl<B: BurnBackend> TokenBatch<B> {
 }
 
 /// A model in training.
+// Burn does not implement `Module` for `Box`.
+#[allow(clippy::large_enum_variant)]
 #[derive(Module, Debug)]
 pub enum TrainingModel<B: BurnBackend> {
     /// Predicts the next token.

@@ -56,9 +56,9 @@ pub enum RotaryScaling {
         /// Context length, in tokens, that the model was originally trained with.
         original_seq_len: usize,
     },
-    /// LongRoPE (Ding et al. 2024, [2402.13753](https://arxiv.org/abs/2402.13753)): divides each pair's frequency by a
-    /// factor of its own and multiplies cosines and sines by one factor. The divisors depend on the model's `seq_len`,
-    /// not on the length of a text, so a text's states do not change while it grows.
+    /// LongRoPE (Ding et al. 2024, [2402.13753](https://arxiv.org/abs/2402.13753)): divides each pair's frequency
+    /// by its own factor and multiplies cosines and sines by one factor. The divisors depend on the model's `seq_len`, not
+    /// on the length of a text, so a text's states do not change while it grows.
     #[serde(rename = "longrope")]
     LongRope {
         /// The divisors if `seq_len` is at most `original_seq_len`, one per pair.

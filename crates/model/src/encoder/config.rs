@@ -146,7 +146,7 @@ impl EncoderSettings {
 /// A checked configuration: every rule holds. [`EncoderConfig::try_from`] builds one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EncoderConfig {
-    settings: EncoderSettings,
+    settings: Box<EncoderSettings>,
     head_dim: usize,
 }
 
@@ -208,7 +208,10 @@ impl TryFrom<EncoderSettings> for EncoderConfig {
         let head_dim = d_model / heads;
         rules::fill_positions(&mut settings, head_dim);
         rules::check_positions(&settings, head_dim)?;
-        Ok(Self { head_dim, settings })
+        Ok(Self {
+            head_dim,
+            settings: Box::new(settings),
+        })
     }
 }
 

@@ -73,34 +73,29 @@ fn encoder(model: &EncoderModel) -> Result<StackInfo, CliError> {
             format!("classifier of tokens, {} labels", labels.len())
         }
     };
-    let (distance, in_blocks) = match &settings.window {
-        None => ("none".to_owned(), String::new()),
-        Some(window) => {
-            let full = window.full_layers.layers(settings.n_layers).len();
-            let local = settings.n_layers - full;
-            let note = format!(
-                "tokens on each side, in {local} of {} blocks",
-                settings.n_layers
-            );
-            (window.distance.to_string(), note)
-        }
-    };
+    let window = settings.window.as_ref().map(|window| {
+        let n_layers = settings.n_layers;
+        let local = n_layers - window.full_layers.layers(n_layers).len();
+        let note = format!("tokens on each side, in {local} of {n_layers} blocks");
+        ("window", window.distance.to_string(), note)
+    });
     let size = |name, size: usize| (name, size.to_string(), String::new());
+    let mut sizes = vec![
+        (
+            "vocab_size",
+            settings.vocab_size.to_string(),
+            tokenizer_note(model.tokenizer()),
+        ),
+        ("positions", settings.positions.to_string(), texts),
+        size("segments", settings.segments),
+        size("d_model", settings.d_model),
+        size("n_layers", settings.n_layers),
+        size("heads", settings.heads),
+        ("head", head, String::new()),
+    ];
+    sizes.extend(window);
     Ok(StackInfo {
-        sizes: vec![
-            (
-                "vocab_size",
-                settings.vocab_size.to_string(),
-                tokenizer_note(model.tokenizer()),
-            ),
-            ("positions", settings.positions.to_string(), texts),
-            size("segments", settings.segments),
-            ("window", distance, in_blocks),
-            size("d_model", settings.d_model),
-            size("n_layers", settings.n_layers),
-            size("heads", settings.heads),
-            ("head", head, String::new()),
-        ],
+        sizes,
         tied: matches!(settings.head, Some(EncoderHeadConfig::MaskedLm { .. })),
         ..StackInfo::new(
             model.hugging_face().path(),
