@@ -2,8 +2,8 @@
 
     python random_encoders.py target/release/emberlm --seed 1 --count 120     (torch, transformers 5, safetensors)
 
-Each model (BERT, RoBERTa, XLM-RoBERTa or DistilBERT, without a head, with a masked language model or with a classifier)
-has random weights and is written by transformers in a random type and shard size. emberlm packs the texts without
+Each model (BERT, RoBERTa, XLM-RoBERTa, DistilBERT or ModernBERT, without a head, with a masked language model or with a
+classifier) has random weights and is written by transformers in a random type and shard size. emberlm packs the texts without
 padding; transformers computes each alone, in float32. It prints what is refused and what differs, then the counts and
 the largest error of an embedding's element, and ends with 1 if there was any.
 """
@@ -33,6 +33,23 @@ def config(rng):
             vocab_size=vocabulary, max_position_embeddings=length, sinusoidal_pos_embds=rng.random() < 0.3,
             n_layers=rng.randint(1, 3), n_heads=heads, dim=width, hidden_dim=rng.choice([12, 40]),
             activation=rng.choice(["gelu", "relu"]), num_labels=labels,
+        )
+    if rng.random() < 0.3:
+        layers, flag = rng.randint(1, 4), [True, False]
+        kinds = [rng.choice(["sliding_attention", "full_attention"]) for _ in range(layers)]
+        thetas = {
+            name: rng.choice([{"rope_type": "default"}, {"rope_type": "linear", "factor": 2.0}]) | {"rope_theta": theta}
+            for name, theta in [("full_attention", rng.choice([160000.0, 500.0])), ("sliding_attention", 100.0)]
+        }
+        return transformers.ModernBertConfig(
+            vocab_size=vocabulary, max_position_embeddings=length, hidden_size=width, num_attention_heads=heads,
+            num_hidden_layers=layers, intermediate_size=rng.choice([12, 40]), hidden_activation=rng.choice(ACTIVATIONS),
+            classifier_activation=rng.choice(ACTIVATIONS), local_attention=rng.choice([2, 6, 9, 100]),
+            norm_bias=rng.choice(flag), attention_bias=rng.choice(flag), mlp_bias=rng.choice(flag),
+            classifier_bias=rng.choice(flag), decoder_bias=rng.choice(flag), norm_eps=rng.choice([1e-12, 1e-5]),
+            classifier_pooling=rng.choice(["cls", "mean"]), layer_types=rng.choice([None, kinds]),
+            rope_parameters=rng.choice([None, thetas]), pad_token_id=0, bos_token_id=1, eos_token_id=2, cls_token_id=1,
+            sep_token_id=2, num_labels=labels,
         )
     kind = rng.choice([transformers.BertConfig, transformers.RobertaConfig, transformers.XLMRobertaConfig])
     padding = 0 if kind is transformers.BertConfig else rng.choice([1, 0, 3])

@@ -22,6 +22,8 @@ from transformers import AutoModelForCausalLM
 ACTIVATIONS = [
     "gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "gelu_python", "gelu_accurate", "relu", "relu2", "silu", "swish",
 ]
+# below it, transformers takes the short factors
+LONG_ORIGINAL = 4
 TYPES = [
     "gpt2", "gptj", "gpt_neox", "llama", "mistral", "qwen2", "qwen3", "gemma2", "mixtral", "qwen2_moe", "qwen3_moe",
     "olmoe", "olmo2", "olmo3", "smollm3", "phi3", "granite", "gemma3_text", "starcoder2", "cohere", "glm4", "bloom",
@@ -47,6 +49,16 @@ def rope(rng):
         {"rope_type": "dynamic", "factor": rng.choice([2.0, 4.0])},
     ]
     return rng.choice([None, *(kind | base for kind in kinds)])
+
+
+def longrope(rng, head_dim, context):
+    """Fields of a scaling whose short factors, or whose long ones, are those of every text."""
+    fraction = rng.choice([0.5, 1.0])
+    factors = [[rng.choice([1.0, 1.25, 3.0]) for _ in range(int(head_dim * fraction) // 2)] for _ in range(2)]
+    scaling = {"rope_type": "longrope", "rope_theta": 500.0, "partial_rotary_factor": fraction}
+    scaling |= {"short_factor": factors[0], "long_factor": factors[1]}
+    scaling |= rng.choice([{}, {"attention_factor": 1.3}, {"factor": 4.0}])
+    return {"rope_parameters": scaling, "original_max_position_embeddings": rng.choice([LONG_ORIGINAL, context])}
 
 
 def experts(rng):
@@ -152,6 +164,8 @@ def config(rng, types):
             positions = {"rope_type": "default", "rope_theta": 500.0} if kind == "phi3" else positions
             if positions:
                 common["rope_parameters"] = positions | {"partial_rotary_factor": rng.choice([0.5, 1.0])}
+            if kind == "phi3" and rng.random() < 0.6:
+                common |= longrope(rng, head_dim, context)
         return newer(kind, rng, common | {"pad_token_id": None}, heads, head_dim)
     if kind == "llama":
         return transformers.LlamaConfig(attention_bias=rng.random() < 0.5, mlp_bias=rng.random() < 0.5, **common)
@@ -223,7 +237,8 @@ def try_one(binary, rng, types, folder):
         parameter.data.copy_(torch.randn_like(parameter) * (0.3 if parameter.dim() > 1 else 0.2))
     kind = rng.choice([torch.float32, torch.float32, torch.bfloat16, torch.float16])
     made.to(kind).save_pretrained(folder / "model", max_shard_size=rng.choice(["5GB", "5KB"]))
-    ids = torch.randint(0, made.config.vocab_size, (1, rng.choice([1, 5, 30])))
+    is_long = getattr(made.config, "original_max_position_embeddings", None) == LONG_ORIGINAL
+    ids = torch.randint(0, made.config.vocab_size, (1, rng.choice([5, 30] if is_long else [1, 5, 30])))
     expected = logits_of(loaded(folder / "model"), ids)
 
     def run(*arguments):

@@ -75,7 +75,9 @@ impl<B: Backend> Embedder<B> {
             return Ok(None);
         }
         let probabilities = self.in_passes(sequences, |states| {
-            let logits = self.encoder.class_logits(states.pooled(Pooling::First)); // [texts, labels]
+            let logits = self
+                .encoder
+                .class_logits(states.pooled(self.encoder.class_pooling())); // [texts, labels]
             logits
                 .map(|logits| rows(softmax(logits, 1)))
                 .into_iter()

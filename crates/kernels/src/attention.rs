@@ -4,9 +4,8 @@ use crate::Precision;
 
 /// The keys that a query can attend to.
 ///
-/// With [`Reach::Causal`] and [`Reach::Window`], query `i` of `q_len` is at key position `p = k_len - q_len + i`,
-/// so `q_len` must not exceed `k_len`. With [`Reach::Full`] the two lengths are independent, as in
-/// cross-attention.
+/// Query `i` of `q_len` is at key position `p = k_len - q_len + i`, so `q_len` must not exceed `k_len`. With
+/// [`Reach::Full`] the two lengths are independent, as in cross-attention.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reach {
     /// Keys `j <= p`.
@@ -21,8 +20,23 @@ pub enum Reach {
         /// (Beltagy et al. 2020, "Longformer").
         global_tokens: usize,
     },
+    /// Keys `p - distance <= j <= p + distance`, a window in both directions.
+    Local {
+        /// The largest distance between a query and a key.
+        distance: usize,
+    },
     /// Every key.
     Full,
+}
+
+impl Reach {
+    /// The reach without its window: [`Reach::Causal`] or [`Reach::Full`].
+    pub const fn without_window(self) -> Self {
+        match self {
+            Self::Causal | Self::Window { .. } => Self::Causal,
+            Self::Local { .. } | Self::Full => Self::Full,
+        }
+    }
 }
 
 /// The number of keys that the CPU kernels sum in one group. Skipping whole blocks of keys that are invisible to

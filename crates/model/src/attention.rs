@@ -150,18 +150,21 @@ impl<B: Backend> Attention<B> {
     }
 
     /// Processes the rows of several texts, `[1, rows, d_model]` to the same shape, and adds `residual` if given. Texts
-    /// of one length form a batch. For a softmax attention without rotation and caches.
+    /// of one length form a batch, whose first tokens are at position 0. For a softmax attention without norms of queries
+    /// and keys and without caches.
     pub(crate) fn grouped(
         &self,
         x: Tensor<B, 3>,
+        rotary: Option<&RotaryTable<B>>,
         groups: &[RowGroup],
         residual: Option<Tensor<B, 3>>,
     ) -> Tensor<B, 3> {
         let qkv = self.qkv.forward(x, None);
         let mixed = groups.iter().map(|group| {
             let qkv = group.of(&qkv);
+            let angles = rotary.map(|table| table.angles(0, group.len));
             let mixed =
-                ops::self_attention(qkv, None, AttentionMask::default(), self.kernel_config());
+                ops::self_attention(qkv, angles, AttentionMask::default(), self.kernel_config());
             let [count, len, width] = mixed.dims();
             mixed.reshape([1, count * len, width])
         });

@@ -63,8 +63,8 @@ type CrossAttend<'a, B> =
 /// ```
 #[derive(Module, Debug)]
 pub struct Block<B: BurnBackend> {
-    /// Norm of the attention.
-    pub norm1: Norm<B>,
+    /// Norm of the attention, if any.
+    pub norm1: Option<Norm<B>>,
     /// Self-attention.
     pub attention: Attention<B>,
     /// Norm after the attention, with sandwich wiring.
@@ -176,9 +176,14 @@ impl<B: Backend> Block<B> {
     }
 
     /// Processes the rows of several texts, `[1, rows, d_model]` to the same shape; see [`Attention::grouped`].
-    pub(crate) fn grouped(&self, x: Tensor<B, 3>, groups: &[RowGroup]) -> Tensor<B, 3> {
+    pub(crate) fn grouped(
+        &self,
+        x: Tensor<B, 3>,
+        rotary: Option<&RotaryTable<B>>,
+        groups: &[RowGroup],
+    ) -> Tensor<B, 3> {
         self.wired(x, None, None, |x, residual| {
-            self.attention.grouped(x, groups, residual)
+            self.attention.grouped(x, rotary, groups, residual)
         })
     }
 
@@ -193,7 +198,7 @@ impl<B: Backend> Block<B> {
     ) -> Tensor<B, 3> {
         match self.wiring {
             Wiring::PreNorm => {
-                let normed = self.norm1.forward(x.clone());
+                let normed = self.first_norm(x.clone());
                 let x = self.added(x, |residual| attend(normed, residual));
                 let x = self.crossed(x, cross_attend, |cross, x, attend| {
                     let normed = self.cross_norm(cross, x.clone());
@@ -203,7 +208,7 @@ impl<B: Backend> Block<B> {
             }
             Wiring::PostNorm => {
                 let attended = self.added(x.clone(), |residual| attend(x, residual));
-                let x = self.norm1.forward(attended);
+                let x = self.first_norm(attended);
                 let x = self.crossed(x, cross_attend, |cross, x, attend| {
                     let attended = self.added(x.clone(), |residual| attend(cross, x, residual));
                     self.cross_norm(cross, attended)
@@ -211,7 +216,7 @@ impl<B: Backend> Block<B> {
                 self.second_norm(self.feed(x.clone(), x, routings))
             }
             Wiring::OutputNorm => {
-                let x = self.added_normed(x.clone(), Some(&self.norm1), attend(x, None));
+                let x = self.added_normed(x.clone(), self.norm1.as_ref(), attend(x, None));
                 let x = self.crossed(x, cross_attend, |cross, x, attend| {
                     let attended = attend(cross, x.clone(), None);
                     self.added_normed(x, cross.norm.as_ref(), attended)
@@ -220,7 +225,7 @@ impl<B: Backend> Block<B> {
                 self.added_normed(x, self.norm2.as_ref(), fed)
             }
             Wiring::Sandwich => {
-                let normed = self.norm1.forward(x.clone());
+                let normed = self.first_norm(x.clone());
                 let x = self.added_normed(x, self.norm1_after.as_ref(), attend(normed, None));
                 let x = self.crossed(x, cross_attend, |cross, x, attend| {
                     let normed = self.cross_norm(cross, x.clone());
@@ -232,7 +237,7 @@ impl<B: Backend> Block<B> {
                 self.added_normed(x, self.norm2_after.as_ref(), fed)
             }
             Wiring::Parallel { .. } => {
-                let normed = self.norm1.forward(x.clone());
+                let normed = self.first_norm(x.clone());
                 let fed = self.second_norm(x.clone());
                 let branch = self.cross.as_ref().zip(cross_attend);
                 let branch = branch
@@ -281,7 +286,7 @@ impl<B: Backend> Block<B> {
         mask: AttentionMask<B>,
     ) -> Tensor<B, 4> {
         let x = match self.wiring {
-            Wiring::PreNorm | Wiring::Sandwich | Wiring::Parallel { .. } => self.norm1.forward(x),
+            Wiring::PreNorm | Wiring::Sandwich | Wiring::Parallel { .. } => self.first_norm(x),
             Wiring::PostNorm | Wiring::OutputNorm => x,
         };
         self.attention.run_weights(x, rotary, mask)
@@ -334,13 +339,27 @@ impl<B: Backend> Block<B> {
         }
     }
 
+    /// Applies the norm of the attention, if any.
+    fn first_norm(&self, x: Tensor<B, 3>) -> Tensor<B, 3> {
+        match &self.norm1 {
+            Some(norm) => norm.forward(x),
+            None => x,
+        }
+    }
+
     /// Applies the norm of the cross-attention, or the first norm if it is shared.
     fn cross_norm(&self, cross: &CrossSublayer<B>, x: Tensor<B, 3>) -> Tensor<B, 3> {
-        cross.norm.as_ref().unwrap_or(&self.norm1).forward(x)
+        match &cross.norm {
+            Some(norm) => norm.forward(x),
+            None => self.first_norm(x),
+        }
     }
 
     /// Applies the norm of the feed-forward layer, or the first norm if it is shared.
     fn second_norm(&self, x: Tensor<B, 3>) -> Tensor<B, 3> {
-        self.norm2.as_ref().unwrap_or(&self.norm1).forward(x)
+        match &self.norm2 {
+            Some(norm) => norm.forward(x),
+            None => self.first_norm(x),
+        }
     }
 }

@@ -3,6 +3,9 @@
 mod positions;
 mod rules;
 
+pub(crate) use positions::check_scaling;
+pub(crate) use rules::positive;
+
 use emberlm_kernels::{Activation, Reach};
 
 use crate::attention::{AttentionConfig, Mechanism, default_scale};
@@ -129,8 +132,8 @@ impl DecoderConfig {
     }
 
     /// The position encoding, with its default dims filled in.
-    pub fn position(&self) -> Position {
-        self.filled.position
+    pub fn position(&self) -> &Position {
+        &self.filled.position
     }
 
     /// The feed-forward layer, with its default width filled in.
@@ -202,6 +205,7 @@ impl DecoderConfig {
                 feed_forward: self.block_feed_forward(),
                 experts: self.mixture(),
                 norm: self.filled.norm,
+                attention_norm: true,
                 wiring: self.filled.wiring,
                 residual_scale: self.filled.residual_scale,
                 dropout: self.dropout_at(DropoutSite::Residual),
@@ -214,6 +218,7 @@ impl DecoderConfig {
                 .map_or_else(Vec::new, |experts| experts.dense_layers.clone()),
             rotary: self.rotary(),
             layer_rotary: self.layer_rotary(),
+            first_norm: true,
             final_norm: true,
         }
     }
@@ -302,7 +307,7 @@ impl DecoderConfig {
 
     /// Rotation of queries and keys, if any.
     pub fn rotary(&self) -> Option<RotaryConfig> {
-        match self.filled.position {
+        match &self.filled.position {
             Position::Rotary {
                 dims,
                 base,
@@ -311,9 +316,9 @@ impl DecoderConfig {
             } => Some(RotaryConfig {
                 seq_len: self.filled.seq_len,
                 dims: dims.unwrap_or(self.head_dim),
-                base,
-                layout,
-                scaling,
+                base: *base,
+                layout: *layout,
+                scaling: scaling.clone(),
             }),
             Position::Learned | Position::Sinusoidal | Position::Alibi | Position::None => None,
         }
@@ -327,12 +332,12 @@ impl DecoderConfig {
     /// The rotation of blocks with other positions, if any.
     fn layer_rotary(&self) -> Option<LayerRotaryConfig> {
         let positions = self.filled.layer_positions.as_ref()?;
-        let rotary = match *positions {
+        let rotary = match positions {
             LayerPositions::None { .. } => None,
             LayerPositions::Rotary { base, scaling, .. } => {
                 self.rotary().map(|rotary| RotaryConfig {
-                    base,
-                    scaling,
+                    base: *base,
+                    scaling: scaling.clone(),
                     ..rotary
                 })
             }

@@ -202,7 +202,7 @@ impl Norm {
 }
 
 /// Encoding of token positions.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Position {
     /// A learned vector per position, added to the embedding.

@@ -10,7 +10,7 @@ pub(crate) use stacks::{encoder as encoder_counts, encoder_decoder as encoder_de
 pub use stacks::{encoder_decoder_table, encoder_table};
 pub use table::{Component, ComponentParameters, StackRole, table};
 
-use emberlm_kernels::{LINEAR_ATTENTION_CHUNK, Reach};
+use emberlm_kernels::LINEAR_ATTENTION_CHUNK;
 use serde::Serialize;
 
 use self::table::counted;
@@ -153,7 +153,7 @@ pub fn kv_cache(config: &DecoderConfig, capacity: usize) -> usize {
     let stack = config.stack();
     let full = stack.full_layers.len().min(stack.n_layers) as u128;
     let with_reach = |attention: &AttentionConfig| cached_elements(attention, capacity);
-    let elements = full * with_reach(&stack.block.attention.with_reach(Reach::Causal))
+    let elements = full * with_reach(&stack.block.attention.without_window())
         + (stack.n_layers as u128 - full) * with_reach(&stack.block.attention);
     narrow(4 * elements)
 }

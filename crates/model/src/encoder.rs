@@ -7,10 +7,10 @@
 //! | module | contents |
 //! |---|---|
 //! | `config` | [`EncoderConfig`]: a checked configuration, and [`EncoderSettings`]: one as written |
-//! | `head` | masked language model, classifiers, pooler |
+//! | `head_config`, `head` | masked language model, classifiers, pooler |
 //! | `pooling` | one vector per text |
 //! | `texts` | one pass over texts of unequal length, without padding |
-//! | `exchange`, `bert`, `roberta`, `distilbert` | directories in the format of `transformers` |
+//! | `exchange`, `bert`, `roberta`, `distilbert`, `modernbert` | directories in the format of `transformers` |
 
 mod bert;
 mod config;
@@ -18,14 +18,17 @@ mod distilbert;
 mod exchange;
 mod export;
 mod head;
+mod head_config;
 mod hugging_face;
+mod modernbert;
 mod pooling;
 mod roberta;
 mod texts;
 
-pub use config::{EncoderConfig, EncoderHeadConfig, EncoderSettings, PooledActivation};
+pub use config::{EncoderConfig, EncoderSettings, LocalWindow};
 pub use export::{export, model_type_of};
-pub use head::{EncoderHead, MaskedLmHead, SequenceClassifier};
+pub use head::{EncoderHead, MaskedLmHead, SequenceClassifier, TokenClassifier};
+pub use head_config::{EncoderHeadConfig, PooledActivation, TokenLayer};
 pub use hugging_face::{HuggingFaceEncoder, is_encoder_type};
 pub use pooling::Pooling;
 pub(crate) use texts::RowGroup;
@@ -42,7 +45,7 @@ use crate::embeddings::Embeddings;
 use crate::init::Initializer;
 use crate::stack::Stack;
 
-/// An encoder with its weights: embeddings, a stack whose attention has full reach, and an optional head.
+/// An encoder with its weights: embeddings, a stack whose tokens attend in both directions, and an optional head.
 ///
 /// ```
 /// use burn::tensor::Tensor;
@@ -153,26 +156,46 @@ impl<B: Backend> Encoder<B> {
         head.token_logits(states, &self.embeddings.tokens)
     }
 
-    /// Computes the logits of a text's labels from its first token's state, `[texts, d_model]` to `[texts, labels]`.
-    /// `None` without a sequence classifier.
-    pub fn class_logits(&self, first: Tensor<B, 2>) -> Option<Tensor<B, 2>> {
+    /// The pooling of the states that [`Encoder::class_logits`] maps to labels; that of the first token without a
+    /// sequence classifier.
+    pub fn class_pooling(&self) -> Pooling {
         match &self.head {
-            Some(EncoderHead::Sequence(classifier)) => Some(classifier.forward(first)),
+            Some(EncoderHead::Sequence(classifier)) => classifier.pooling(),
+            _ => Pooling::First,
+        }
+    }
+
+    /// Pools the states of a padded batch for [`Encoder::class_logits`], `[batch, seq, d_model]` to `[batch, d_model]`.
+    /// The padding mask `[batch, seq]` is false at padding tokens.
+    pub fn class_states(
+        &self,
+        states: Tensor<B, 3>,
+        padding: Option<Tensor<B, 2, Bool>>,
+    ) -> Tensor<B, 2> {
+        self.class_pooling().forward_padded(states, padding)
+    }
+
+    /// Computes the logits of a text's labels from its pooled states, `[texts, d_model]` to `[texts, labels]`.
+    /// `None` without a sequence classifier.
+    pub fn class_logits(&self, pooled: Tensor<B, 2>) -> Option<Tensor<B, 2>> {
+        match &self.head {
+            Some(EncoderHead::Sequence(classifier)) => Some(classifier.forward(pooled)),
             _ => None,
         }
     }
 
     /// The cross-entropy in nats of the head's outputs, summed over the targets that are at least 0, plus the additional
     /// terms of `options`: `[1]`. Targets are `[batch, seq]` for a head of tokens and `[batch, 1]` for a head of texts,
-    /// which reads the first token's state. `None` without such a head.
+    /// which reads the pooled states. The padding mask `[batch, seq]` is false at padding tokens. `None` without such a head.
     pub fn head_loss_sum(
         &self,
         states: Tensor<B, 3>,
+        padding: Option<Tensor<B, 2, Bool>>,
         targets: Tensor<B, 2, Int>,
         options: HeadLossOptions,
     ) -> Option<Tensor<B, 1>> {
         let head = self.head.as_ref()?;
-        head.loss_sum(states, &self.embeddings.tokens, targets, options)
+        head.loss_sum(states, padding, &self.embeddings.tokens, targets, options)
     }
 
     /// The embedded tokens, `[batch, seq, d_model]`, and the context of the stack.

@@ -16,7 +16,7 @@ use crate::cross_attention::CrossAttention;
 use crate::cross_sublayer::CrossSublayer;
 use crate::decoder::Decoder;
 use crate::embeddings::Embeddings;
-use crate::encoder::{Encoder, EncoderHead, MaskedLmHead, SequenceClassifier};
+use crate::encoder::{Encoder, EncoderHead, MaskedLmHead, SequenceClassifier, TokenClassifier};
 use crate::encoder_decoder::{EncoderDecoder, RelativeStack};
 use crate::feed_forward::{FeedForward, FeedForwardLayer};
 use crate::linear::{Linear, LinearWeight};
@@ -242,7 +242,7 @@ impl<B: Backend> EncoderHead<B> {
             }
             Self::MaskedLm(head) => head.list(list),
             Self::Sequence(classifier) => classifier.list(list),
-            Self::Token(out) => list.module("out", |list| out.list(list, ParameterRole::Head)),
+            Self::Token(classifier) => classifier.list(list),
         }
     }
 }
@@ -251,13 +251,26 @@ impl<B: Backend> MaskedLmHead<B> {
     fn list(&self, list: &mut ParameterLister) {
         list.module("dense", |list| self.dense.list(list, ParameterRole::Matrix));
         list.norm("norm", Some(&self.norm));
-        list.add("bias", ParameterRole::Vector, &self.bias);
+        if let Some(bias) = &self.bias {
+            list.add("bias", ParameterRole::Vector, bias);
+        }
     }
 }
 
 impl<B: Backend> SequenceClassifier<B> {
     fn list(&self, list: &mut ParameterLister) {
         list.module("dense", |list| self.dense.list(list, ParameterRole::Matrix));
+        list.norm("norm", self.norm.as_ref());
+        list.module("out", |list| self.out.list(list, ParameterRole::Head));
+    }
+}
+
+impl<B: Backend> TokenClassifier<B> {
+    fn list(&self, list: &mut ParameterLister) {
+        if let Some(dense) = &self.dense {
+            list.module("dense", |list| dense.list(list, ParameterRole::Matrix));
+        }
+        list.norm("norm", self.norm.as_ref());
         list.module("out", |list| self.out.list(list, ParameterRole::Head));
     }
 }
@@ -325,7 +338,7 @@ impl<B: Backend> AddedPositions<B> {
 
 impl<B: Backend> Block<B> {
     fn list(&self, list: &mut ParameterLister) {
-        list.norm("norm1", Some(&self.norm1));
+        list.norm("norm1", self.norm1.as_ref());
         list.module("attention", |list| self.attention.list(list));
         list.norm("norm1_after", self.norm1_after.as_ref());
         if let Some(cross) = &self.cross {

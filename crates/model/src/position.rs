@@ -1,6 +1,6 @@
 //! Position encodings: vectors added to the embeddings, and rotations of queries and keys.
 
-mod scaling;
+pub(crate) mod scaling;
 
 use burn::module::{Module, Param};
 use burn::tensor::backend::Backend as BurnBackend;
@@ -124,7 +124,7 @@ fn sinusoids<B: Backend>(shape: [usize; 2], device: &Device<B>) -> Tensor<B, 2> 
 }
 
 /// Configuration of rotary positions (Su et al. 2021).
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct RotaryConfig {
     /// Number of positions.
     pub seq_len: usize,
@@ -150,18 +150,30 @@ impl RotaryConfig {
         }
     }
 
+    /// The context length that the scaling states as the original one, if any.
+    pub(crate) fn original_seq_len(&self) -> Option<usize> {
+        match self.scaling {
+            RotaryScaling::Llama3 {
+                original_seq_len, ..
+            }
+            | RotaryScaling::Yarn {
+                original_seq_len, ..
+            }
+            | RotaryScaling::LongRope {
+                original_seq_len, ..
+            } => Some(original_seq_len),
+            RotaryScaling::None | RotaryScaling::Linear { .. } | RotaryScaling::Dynamic { .. } => {
+                None
+            }
+        }
+    }
+
     /// Computes the cosines and sines of all positions.
     pub fn init<B: Backend>(&self, device: &Device<B>) -> RotaryTable<B> {
-        let Self {
-            seq_len,
-            dims,
-            base,
-            scaling,
-            ..
-        } = *self;
+        let (seq_len, dims) = (self.seq_len, self.dims);
         let pairs = dims.div_ceil(2);
-        let frequencies = scaling::frequencies(base, dims, seq_len, scaling);
-        let factor = scaling::factor(scaling);
+        let frequencies = scaling::frequencies(self.base, dims, seq_len, &self.scaling);
+        let factor = scaling::factor(seq_len, &self.scaling);
         let table = |f: fn(f64) -> f64| {
             let values = (0..seq_len).flat_map(|position| {
                 let angle = move |frequency: &f64| position as f64 * frequency;

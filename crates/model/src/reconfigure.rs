@@ -39,7 +39,7 @@ impl<B: Backend> Decoder<B> {
                 rule: format!("must be {value}, as in the weights"),
             });
         }
-        if config.position() == Position::Learned && config.seq_len() > held.seq_len() {
+        if *config.position() == Position::Learned && config.seq_len() > held.seq_len() {
             let rule = format!(
                 "must be at most {}: the weights have that many positions",
                 held.seq_len()

@@ -4,7 +4,7 @@ use burn::module::Module;
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::{Bool, Device, Int, Tensor};
 
-use emberlm_kernels::{Backend, Reach, ops};
+use emberlm_kernels::{Backend, ops};
 
 use crate::attention::{AttentionConfig, Mechanism};
 use crate::block::{Block, BlockConfig};
@@ -22,7 +22,7 @@ pub struct StackConfig {
     pub n_layers: usize,
     /// Configuration common to all blocks; [`StackConfig::block()`] returns that of one block.
     pub block: BlockConfig,
-    /// Indices, from 0, of the blocks whose softmax attention ignores the window and attends to every earlier key.
+    /// Indices, from 0, of the blocks whose softmax attention ignores the window.
     pub full_layers: Vec<usize>,
     /// Indices, from 0, of the blocks that have a feed-forward layer instead of experts.
     pub dense_layers: Vec<usize>,
@@ -30,6 +30,8 @@ pub struct StackConfig {
     pub rotary: Option<RotaryConfig>,
     /// Blocks with another rotation, if any.
     pub layer_rotary: Option<LayerRotaryConfig>,
+    /// False if the first block's attention reads its input without a norm, because the embeddings are normalized.
+    pub first_norm: bool,
     /// True if a norm follows the last block.
     pub final_norm: bool,
 }
@@ -44,6 +46,7 @@ impl StackConfig {
             dense_layers: Vec::new(),
             rotary: None,
             layer_rotary: None,
+            first_norm: true,
             final_norm: true,
         }
     }
@@ -51,7 +54,7 @@ impl StackConfig {
     /// The attention of block `layer`. The blocks of linear attention draw their features from separate random streams.
     pub fn attention(&self, layer: usize) -> AttentionConfig {
         let mut attention = match self.full_layers.contains(&layer) {
-            true => self.block.attention.with_reach(Reach::Causal),
+            true => self.block.attention.without_window(),
             false => self.block.attention,
         };
         if let Mechanism::Linear { stream, .. } = &mut attention.mechanism {
@@ -65,6 +68,7 @@ impl StackConfig {
         let is_dense = self.dense_layers.contains(&layer);
         BlockConfig {
             attention: self.attention(layer),
+            attention_norm: self.block.attention_norm && (self.first_norm || layer > 0),
             experts: self.block.experts.filter(|_| !is_dense),
             ..self.block
         }
@@ -116,9 +120,15 @@ impl StackConfig {
         Stack {
             blocks: (0..self.n_layers).map(block).collect(),
             norm_final: self.norm_final().map(|norm| norm.init(from.device())),
-            rotary: self.rotary.map(|rotary| rotary.init(from.device())),
+            rotary: self
+                .rotary
+                .as_ref()
+                .map(|rotary| rotary.init(from.device())),
             layer_rotary: self.layer_rotary.as_ref().map(|other| LayerRotary {
-                table: other.rotary.map(|rotary| rotary.init(from.device())),
+                table: other
+                    .rotary
+                    .as_ref()
+                    .map(|rotary| rotary.init(from.device())),
                 layers: other.layers.clone(),
             }),
         }
@@ -356,7 +366,7 @@ impl<B: Backend> Stack<B> {
     }
 
     /// The rotation in block `layer`.
-    fn rotary(&self, layer: usize) -> Option<&RotaryTable<B>> {
+    pub(crate) fn rotary(&self, layer: usize) -> Option<&RotaryTable<B>> {
         match &self.layer_rotary {
             Some(other) if other.layers.contains(&layer) => other.table.as_ref(),
             _ => self.rotary.as_ref(),

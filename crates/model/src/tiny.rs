@@ -44,9 +44,22 @@ impl ModelConfig {
             }
             | RotaryScaling::Yarn {
                 original_seq_len, ..
+            }
+            | RotaryScaling::LongRope {
+                original_seq_len, ..
             } = scaling
             {
                 *original_seq_len = 8;
+            }
+            if let RotaryScaling::LongRope {
+                short_factor,
+                long_factor,
+                ..
+            } = scaling
+            {
+                let pairs = dims.unwrap_or(self.head_dim.unwrap_or(4)) / 2;
+                short_factor.resize(pairs, 1.0);
+                long_factor.resize(pairs, 2.0);
             }
         }
         if let Some(positions) = &mut self.layer_positions {

@@ -83,9 +83,8 @@ impl Trail {
             | ("Struct:Encoder", "embeddings" | "stack")
             | ("Struct:EncoderDecoder", "embeddings" | "lm_head")
             | ("Struct:RelativeStack", "stack")
-            | ("Enum:EncoderHead", "MaskedLm" | "Sequence") => "",
+            | ("Enum:EncoderHead", "MaskedLm" | "Sequence" | "Token") => "",
             ("Enum:EncoderHead", "Pooler") => "dense",
-            ("Enum:EncoderHead", "Token") => "out",
             _ => name,
         };
         self.0.push(name.to_owned());

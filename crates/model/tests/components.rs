@@ -54,7 +54,7 @@ fn sandwich_normalizes_before_and_after_each_sublayer() {
     let attended = block
         .attention
         .forward(
-            block.norm1.forward(x.clone()),
+            block.norm1.as_ref().unwrap().forward(x.clone()),
             AttentionContext::default(),
             None,
         )

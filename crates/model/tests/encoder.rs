@@ -1,4 +1,4 @@
-//! Encoders: directories of BERT, RoBERTa and DistilBERT against `transformers`, padding, texts packed without padding,
+//! Encoders: directories of BERT, RoBERTa, DistilBERT and ModernBERT against `transformers`, padding, texts packed without padding,
 //! export, training, and directories that are refused. `fixtures/make_encoders.py` made the directories.
 
 mod directories;
@@ -13,13 +13,17 @@ use emberlm_model::encoder::{EncoderInput, HuggingFaceEncoder};
 
 use crate::parity::fixture::Fixture;
 
-const MODELS: [&str; 10] = [
+const MODELS: [&str; 14] = [
     "bert-bare",
     "bert-early",
     "bert-masked",
     "bert-sequence",
     "distilbert-masked",
     "distilbert-sequence",
+    "modernbert-bare",
+    "modernbert-masked",
+    "modernbert-sequence",
+    "modernbert-token",
     "roberta-masked",
     "roberta-sequence",
     "roberta-token",

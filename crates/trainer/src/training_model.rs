@@ -7,7 +7,7 @@ use burn::tensor::{Bool, Device, Int, Tensor};
 use burn::train::{InferenceStep, TrainOutput, TrainStep};
 
 use emberlm_kernels::{Backend, HeadLossOptions, Precision, TrainingBackend};
-use emberlm_model::encoder::{EncoderInput, Pooling};
+use emberlm_model::encoder::EncoderInput;
 use emberlm_model::{
     Decoder, Encoder, EncoderDecoder, ExpertLoad, Parameters, Tokens, TrainingPass,
 };
@@ -53,6 +53,8 @@ impl<B: BurnBackend> TokenBatch<B> {
 }
 
 /// A model in training.
+// Burn does not implement `Module` for `Box`.
+#[allow(clippy::large_enum_variant)]
 #[derive(Module, Debug)]
 pub enum TrainingModel<B: BurnBackend> {
     /// Predicts the next token.
@@ -122,7 +124,8 @@ impl<B: Backend> TrainingModel<B> {
             Self::Decoder(decoder) => decoder.loss_sum(batch.tokens, batch.targets),
             Self::Encoder(encoder) => {
                 let states = encoder.forward(batch.encoder_input());
-                head_loss(encoder, states, batch.targets, HeadLossOptions::default())
+                let options = HeadLossOptions::default();
+                head_loss(encoder, states, batch.padding, batch.targets, options)
             }
             Self::EncoderDecoder(model) => {
                 let source = model.encode(batch.tokens.ids, batch.padding);
@@ -136,7 +139,7 @@ impl<B: Backend> TrainingModel<B> {
         match self {
             Self::Encoder(encoder) => {
                 let states = encoder.forward(batch.encoder_input());
-                encoder.class_logits(Pooling::First.forward(states))
+                encoder.class_logits(encoder.class_states(states, batch.padding.clone()))
             }
             Self::Decoder(_) | Self::EncoderDecoder(_) => None,
         }
@@ -147,11 +150,12 @@ impl<B: Backend> TrainingModel<B> {
 fn head_loss<B: Backend>(
     encoder: &Encoder<B>,
     states: Tensor<B, 3>,
+    padding: Option<Tensor<B, 2, Bool>>,
     targets: Tensor<B, 2, Int>,
     options: HeadLossOptions,
 ) -> Tensor<B, 1> {
     let device = states.device();
-    let loss = encoder.head_loss_sum(states, targets, options);
+    let loss = encoder.head_loss_sum(states, padding, targets, options);
     loss.unwrap_or_else(|| Tensor::full([1], f32::NAN, &device))
 }
 
@@ -203,7 +207,8 @@ impl<B: TrainingBackend> TrainingModel<B> {
                 )
             }
             Self::Encoder(encoder) => {
-                let loss = |states| scaled(head_loss(encoder, states, targets, options));
+                let padding = batch.padding.clone();
+                let loss = |states| scaled(head_loss(encoder, states, padding, targets, options));
                 let (loss, gradients) = encoder.gradients(batch.encoder_input(), pass, loss);
                 (loss, gradients, None, ExpertLoad::default())
             }

@@ -82,8 +82,8 @@ impl Job for Logits<'_> {
                 if let Some(logits) = encoder.token_logits(states.clone()) {
                     return Ok(host(logits.squeeze_dim::<2>(0))); // [seq, outputs]
                 }
-                let first = states.narrow(1, 0, 1).squeeze_dim::<2>(1); // [1, d_model]
-                match encoder.class_logits(first) {
+                let pooled = encoder.class_states(states, None); // [1, d_model]
+                match encoder.class_logits(pooled) {
                     Some(logits) => Ok(host(logits.squeeze_dim::<1>(0))), // [labels]
                     None => {
                         let path = model.hugging_face().path().display();

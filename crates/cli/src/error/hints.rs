@@ -134,7 +134,7 @@ impl From<HuggingFaceError> for CliError {
             },
             HuggingFaceError::Field { field, value, .. } if field == "model_type" => {
                 match value.trim_matches('"') {
-                    "bert" | "roberta" | "xlm-roberta" | "distilbert" => Some(
+                    "bert" | "roberta" | "xlm-roberta" | "distilbert" | "modernbert" => Some(
                         "it is an encoder: emberlm embed MODEL FILE, or emberlm classify MODEL FILE".to_owned(),
                     ),
                     "t5" | "mt5" => Some(

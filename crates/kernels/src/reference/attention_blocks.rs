@@ -54,8 +54,9 @@ impl AttentionBlocks {
 }
 
 /// Returns a range that covers the keys visible to some of the `queries`, for `q_len` queries over `k_len` keys
-/// in total. With full reach these are all keys. Otherwise the range ends at the last query's own key. A window
-/// without global tokens also bounds the start, which is rounded down to a multiple of 64.
+/// in total. With full reach these are all keys. Otherwise the range ends at the last query's own key, or at the
+/// last key within the distance of a local reach. A local reach, and a window without global tokens, also bound
+/// the start, which is rounded down to a multiple of 64.
 pub(super) fn visible_keys(
     queries: &Range<usize>,
     [q_len, k_len]: [usize; 2],
@@ -65,14 +66,19 @@ pub(super) fn visible_keys(
         return 0..k_len;
     }
     let past = k_len - q_len;
-    let first = match reach {
+    let (start, end) = (past + queries.start, past + queries.end);
+    let (first, end) = match reach {
         Reach::Window {
             tokens,
             global_tokens: 0,
-        } => (past + queries.start + 1).saturating_sub(tokens),
-        Reach::Window { .. } | Reach::Causal | Reach::Full => 0,
+        } => ((start + 1).saturating_sub(tokens), end),
+        Reach::Local { distance } => {
+            let end = end.saturating_add(distance).min(k_len);
+            (start.saturating_sub(distance), end)
+        }
+        Reach::Window { .. } | Reach::Causal | Reach::Full => (0, end),
     };
-    first / SIDE * SIDE..past + queries.end
+    first / SIDE * SIDE..end
 }
 
 fn ranges(len: usize, step: usize) -> impl DoubleEndedIterator<Item = Range<usize>> {
@@ -117,5 +123,9 @@ mod tests {
         assert_eq!(of(100..110, [110, 310], window(100, 1)), 0..310);
         assert_eq!(of(0..10, [110, 110], window(usize::MAX, 0)), 0..10);
         assert_eq!(of(100..110, [310, 110], Reach::Full), 0..110);
+        // The queries at positions 300 to 309 see keys 270 to 339.
+        let local = Reach::Local { distance: 30 };
+        assert_eq!(of(100..110, [210, 410], local), 256..340);
+        assert_eq!(of(200..210, [210, 410], local), 320..410);
     }
 }

@@ -167,15 +167,20 @@ fn unreached_keys<B: Backend>(
             tokens,
             global_tokens,
         } if tokens.saturating_add(global_tokens) < range.keys.end => Some([tokens, global_tokens]),
-        Reach::Window { .. } | Reach::Causal | Reach::Full => None,
-    };
-    let sees_all = match reach {
-        Reach::Full => true,
-        Reach::Causal | Reach::Window { .. } => {
-            count == 1 && range.keys.end <= past + range.queries.end && window.is_none()
+        Reach::Local { distance } if distance.saturating_add(1) < range.keys.end => {
+            Some([distance + 1, 0])
         }
+        Reach::Window { .. } | Reach::Local { .. } | Reach::Causal | Reach::Full => None,
     };
-    if sees_all && documents.is_none() {
+    // The number of keys after its own that a query sees, unless it sees all keys of the range.
+    let ahead = match reach {
+        Reach::Full => None,
+        Reach::Causal | Reach::Window { .. } => Some(0),
+        Reach::Local { distance } => Some(distance),
+    };
+    let first_position = past + range.queries.start;
+    let ahead = ahead.filter(|&ahead| first_position.saturating_add(ahead) + 1 < range.keys.end);
+    if ahead.is_none() && window.is_none() && documents.is_none() {
         return None;
     }
     let positions = |of: Range<usize>| Tensor::arange(of.start as i64..of.end as i64, device);
@@ -188,7 +193,7 @@ fn unreached_keys<B: Backend>(
     let queries = queries.repeat_dim(0, rows / count).expand(all);
     let first = documents.map(|of| of.reshape([rows, 1]).expand(all));
 
-    let later = (reach != Reach::Full).then(|| keys.clone().greater(queries.clone()));
+    let later = ahead.map(|ahead| keys.clone().greater(queries.clone() + ahead as i64));
     let before = first
         .as_ref()
         .map(|first| keys.clone().lower(first.clone()));

@@ -43,6 +43,7 @@ pub fn reaches(reach: Reach, position: usize, first: usize, key: usize) -> bool 
             tokens,
             global_tokens,
         } => key <= position && (key + tokens > position || key < first + global_tokens),
+        Reach::Local { distance } => key.abs_diff(position) <= distance,
         Reach::Full => true,
     }
 }

@@ -36,7 +36,8 @@ pub struct Case {
 #[derive(Clone, Copy, Debug)]
 pub struct DrawnOptions {
     pub sizes: Sizes,
-    /// The window and the number of global tokens. A window of 0 stands for full reach and 1 for causal.
+    /// The window and the number of global tokens. A window of 0 stands for full reach, 1 for causal, and 2 for a window
+    /// in both directions whose distance is the second number.
     pub limits: [usize; 2],
     /// Soft cap, documents, padding and bias.
     pub on: [bool; 4],
@@ -51,6 +52,9 @@ impl Case {
             _ if q_len > k_len => Reach::Full,
             0 => Reach::Full,
             1 => Reach::Causal,
+            2 => Reach::Local {
+                distance: global_tokens,
+            },
             _ => Reach::Window {
                 tokens,
                 global_tokens,
@@ -66,7 +70,7 @@ impl Case {
                 dropout: 0.0,
                 precision: Precision::F32,
             },
-            documents: documents && reach != Reach::Full,
+            documents: documents && !matches!(reach, Reach::Full | Reach::Local { .. }),
             padding,
             bias,
             seed: drawn.seed,

@@ -41,6 +41,8 @@ fn attention_with_soft_cap_bias_and_padding() {
         ([2, 1, 2, 70, 9, 8], [0, 0], [true, false, true, true]),
         ([2, 2, 2, 40, 70, 8], [9, 2], [true, true, false, false]),
         ([2, 2, 1, 33, 33, 8], [1, 0], [true, true, true, true]),
+        // A window in both directions.
+        ([2, 2, 1, 40, 70, 8], [2, 5], [false, false, true, false]),
     ] {
         let drawn = DrawnOptions {
             sizes,

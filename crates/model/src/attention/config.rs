@@ -93,6 +93,14 @@ impl AttentionConfig {
         self
     }
 
+    /// Returns the configuration without a window.
+    pub(crate) fn without_window(self) -> Self {
+        match self.mechanism {
+            Mechanism::Softmax { reach, .. } => self.with_reach(reach.without_window()),
+            Mechanism::Linear { .. } => self,
+        }
+    }
+
     /// The fused projection to queries, keys and values, in this order.
     pub(crate) fn qkv(&self) -> LinearConfig {
         let width = (self.heads + 2 * self.kv_heads) * self.head_dim;

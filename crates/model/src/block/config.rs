@@ -28,6 +28,8 @@ pub struct BlockConfig {
     pub experts: Option<MixtureConfig>,
     /// The norms.
     pub norm: config::Norm,
+    /// False if the attention has no norm, as in the first block after normalized embeddings.
+    pub attention_norm: bool,
     /// The order of sublayers and norms.
     pub wiring: Wiring,
     /// Factor on a sublayer's output, if any.
@@ -45,6 +47,7 @@ impl BlockConfig {
             feed_forward,
             experts: None,
             norm: config::Norm::Rms { epsilon: 1e-6 },
+            attention_norm: true,
             wiring: Wiring::PreNorm,
             residual_scale: None,
             dropout: 0.0,
@@ -57,7 +60,7 @@ impl BlockConfig {
         let shared = self.wiring == Wiring::Parallel { shared_norm: true };
         let after = (self.wiring == Wiring::Sandwich).then_some(norm);
         BlockNorms {
-            first: norm,
+            first: self.attention_norm.then_some(norm),
             second: (!shared).then_some(norm),
             after,
         }
@@ -120,7 +123,7 @@ impl BlockConfig {
     /// Number of elements in the block's norms, including those of queries and keys.
     pub(crate) fn norm_parameters(&self) -> u128 {
         let norms = self.norms();
-        let whole = [Some(norms.first), norms.second, norms.after, norms.after];
+        let whole = [norms.first, norms.second, norms.after, norms.after];
         let heads = self.attention.head_norms().into_iter().flatten();
         let cross = self.cross_attention.iter().flat_map(|cross| {
             let head = cross.head_norm();
@@ -140,7 +143,7 @@ impl BlockConfig {
         let norms = self.norms();
         let init = |norm: NormConfig| norm.init(from.device());
         Block {
-            norm1: init(norms.first),
+            norm1: norms.first.map(init),
             attention: self.attention.init_from(from, &format!("{path}.attention")),
             norm1_after: norms.after.map(init),
             cross: self.cross_attention.map(|cross| CrossSublayer {
@@ -172,7 +175,7 @@ impl BlockConfig {
 /// The norms of a block.
 pub(crate) struct BlockNorms<T> {
     /// Norm of the attention.
-    pub(crate) first: T,
+    pub(crate) first: Option<T>,
     /// Norm of the feed-forward layer, and a separate one of the cross-attention; `None` if both share the first.
     pub(crate) second: Option<T>,
     /// Norm after each sublayer.

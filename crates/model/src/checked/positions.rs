@@ -36,7 +36,7 @@ impl DecoderConfig {
             return Err(ConfigError::new("position.dims", dims, rule));
         }
         positive("position.base", base)?;
-        check_scaling(scaling, dims)
+        check_scaling(&scaling, dims)
     }
 
     pub(super) fn check_layer_positions(&self) -> Result<(), ConfigError> {
@@ -61,10 +61,10 @@ impl DecoderConfig {
             }
             Some(_) | None => {}
         }
-        match *positions {
+        match positions {
             LayerPositions::None { .. } => Ok(()),
             LayerPositions::Rotary { base, scaling, .. } => {
-                positive("layer_positions.base", base)?;
+                positive("layer_positions.base", *base)?;
                 check_scaling(scaling, dims)
             }
         }
@@ -92,8 +92,9 @@ impl DecoderConfig {
     }
 }
 
-fn check_scaling(scaling: RotaryScaling, dims: usize) -> Result<(), ConfigError> {
-    match scaling {
+/// Returns an error for a scaling that breaks a rule.
+pub(crate) fn check_scaling(scaling: &RotaryScaling, dims: usize) -> Result<(), ConfigError> {
+    match *scaling {
         RotaryScaling::None => Ok(()),
         RotaryScaling::Linear { factor } => positive("position.scaling.factor", factor),
         RotaryScaling::Llama3 {
@@ -148,6 +149,40 @@ fn check_scaling(scaling: RotaryScaling, dims: usize) -> Result<(), ConfigError>
                 return Err(ConfigError::new("position.dims", dims, rule));
             }
             positive("position.scaling.original_seq_len", original_seq_len as f64)
+        }
+        RotaryScaling::LongRope {
+            ref short_factor,
+            ref long_factor,
+            attention_factor,
+            original_seq_len,
+        } => {
+            if !dims.is_multiple_of(2) {
+                let rule = "must be even with LongRoPE";
+                return Err(ConfigError::new("position.dims", dims, rule));
+            }
+            let pairs = dims / 2;
+            for (field, divisors) in [
+                ("position.scaling.short_factor", short_factor),
+                ("position.scaling.long_factor", long_factor),
+            ] {
+                if divisors.len() != pairs {
+                    let rule = format!("must have {pairs} numbers, one for each rotated pair");
+                    let found = format!("{} numbers", divisors.len());
+                    return Err(ConfigError::new(field, found, rule));
+                }
+                for &divisor in divisors {
+                    positive(field, divisor)?;
+                }
+            }
+            // The default attention factor divides by the logarithm of this length.
+            if original_seq_len < 2 {
+                let (field, rule) = ("position.scaling.original_seq_len", "must be at least 2");
+                return Err(ConfigError::new(field, original_seq_len, rule));
+            }
+            match attention_factor {
+                Some(factor) => positive("position.scaling.attention_factor", factor),
+                None => Ok(()),
+            }
         }
     }
 }

@@ -99,7 +99,7 @@ fn within(field: &'static str, value: usize, largest: usize) -> Result<(), Confi
     }
 }
 
-pub(super) fn positive(field: &'static str, value: f64) -> Result<(), ConfigError> {
+pub(crate) fn positive(field: &'static str, value: f64) -> Result<(), ConfigError> {
     if value.is_finite() && value > 0.0 {
         Ok(())
     } else {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::FullLayers;
 
 /// Scaling of the rotary frequencies for longer contexts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum RotaryScaling {
     /// Unchanged frequencies.
@@ -53,6 +53,22 @@ pub enum RotaryScaling {
         /// True if the interpolation begins and ends at whole pairs.
         #[serde(default = "default_truncate")]
         truncate: bool,
+        /// Context length, in tokens, that the model was originally trained with.
+        original_seq_len: usize,
+    },
+    /// LongRoPE (Ding et al. 2024, [2402.13753](https://arxiv.org/abs/2402.13753)): divides each pair's frequency
+    /// by its own factor and multiplies cosines and sines by one factor. The divisors depend on the model's `seq_len`, not
+    /// on the length of a text, so a text's states do not change while it grows.
+    #[serde(rename = "longrope")]
+    LongRope {
+        /// The divisors if `seq_len` is at most `original_seq_len`, one per pair.
+        short_factor: Vec<f64>,
+        /// The divisors of a longer `seq_len`, one per pair.
+        long_factor: Vec<f64>,
+        /// Factor on cosines and sines; by default `√(1 + ln(seq_len / original_seq_len) / ln(original_seq_len))`, or 1
+        /// if `seq_len` is at most `original_seq_len`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        attention_factor: Option<f64>,
         /// Context length, in tokens, that the model was originally trained with.
         original_seq_len: usize,
     },

@@ -85,13 +85,22 @@ fn blocks(stack: &StackConfig) -> Vec<ComponentCount> {
     parts.extend([
         (Component::FeedForwardUp, up),
         (Component::FeedForwardDown, down),
-        (Component::BlockNorms, block.norm_parameters()),
     ]);
-    let count = |(component, each)| ComponentCount {
-        blocks: Some(stack.n_layers as u128),
+    let some = |blocks: usize, component, each| ComponentCount {
+        blocks: Some(blocks as u128),
         ..ComponentCount::once(component, each)
     };
-    parts.into_iter().map(count).collect()
+    let of_all = parts.into_iter();
+    let mut counts: Vec<ComponentCount> = of_all
+        .map(|(component, each)| some(stack.n_layers, component, each))
+        .collect();
+    // The first block may lack the norm of its attention.
+    let first = usize::from(!stack.first_norm).min(stack.n_layers);
+    let norms = [(first, stack.block(0)), (stack.n_layers - first, *block)];
+    for (blocks, block) in norms.into_iter().filter(|(blocks, _)| *blocks > 0) {
+        counts.push(some(blocks, Component::BlockNorms, block.norm_parameters()));
+    }
+    counts
 }
 
 #[cfg(test)]

@@ -11,10 +11,11 @@
 
 use serde_json::{Map, Value, json};
 
-use super::config::{EncoderSettings, PooledActivation};
+use super::config::EncoderSettings;
 use super::exchange::{
-    EncoderExchange, HeadNames, MaskedLmActivation, initialization, initializer_range, layer_norm,
+    EncoderExchange, HeadNames, HeadStyle, initialization, initializer_range, layer_norm,
 };
+use super::head_config::PooledActivation;
 use crate::config::FeedForward;
 use crate::error::HuggingFaceError;
 use crate::exchange::fields::Fields;
@@ -49,8 +50,10 @@ pub(super) const EXCHANGE: EncoderExchange = EncoderExchange {
     },
     read: |fields| read(fields, 512, 1e-12, 2),
     write,
-    masked_lm: MaskedLmActivation::FeedForward,
-    pooled: PooledActivation::Tanh,
+    style: |_, settings| {
+        let activation = settings.feed_forward.activation;
+        Ok(HeadStyle::bert(activation, PooledActivation::Tanh))
+    },
 };
 
 /// Reads the fields that BERT and RoBERTa share, with a type's number of positions, ε and number of segments.

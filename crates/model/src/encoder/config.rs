@@ -1,19 +1,24 @@
 //! Configuration of an encoder: as written, and checked.
 
+mod rules;
+
 use documented::DocumentedFields;
 use emberlm_kernels::{Activation, Reach};
 use serde::{Deserialize, Serialize};
 
+use super::head_config::EncoderHeadConfig;
 use crate::attention::AttentionConfig;
 use crate::attention::{Mechanism, default_scale};
 use crate::block::BlockConfig;
-use crate::config::{Biases, FeedForward, Init, Norm, Wiring};
+use crate::config::{
+    Biases, FeedForward, FullLayers, Init, LayerPositions, Norm, Position, Wiring,
+};
 use crate::count::encoder_counts;
 use crate::embeddings::EmbeddingsConfig;
 use crate::error::{ConfigError, InputError};
 use crate::feed_forward::FeedForwardConfig;
-use crate::position::AddedPositionsConfig;
-use crate::stack::StackConfig;
+use crate::position::{AddedPositionsConfig, RotaryConfig};
+use crate::stack::{LayerRotaryConfig, StackConfig};
 
 /// Larger than any published model. Keeps products of sizes far from overflow.
 const LARGEST_SIZE: usize = 1 << 24;
@@ -24,10 +29,19 @@ const LARGEST_SIZE: usize = 1 << 24;
 pub struct EncoderSettings {
     /// Number of token ids; in a run's configuration, 0 for as many as the tokenizer and the objective need.
     pub vocab_size: usize,
-    /// Rows of the table of learned positions.
+    /// Rows of the table of learned positions, or the longest text with rotary ones, in tokens.
     pub positions: usize,
     /// Row of a text's first token in that table (RoBERTa: 2).
     pub first_position: usize,
+    /// The positions: kind "learned" (the default) or "rotary", as in [model].
+    #[serde(default = "learned", skip_serializing_if = "is_learned")]
+    pub position: Position,
+    /// Rotary positions of some blocks that differ from those of `position`: kind "rotary" { layers, base, scaling }.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layer_positions: Option<LayerPositions>,
+    /// Attention to only the tokens at most distance away: { distance, full_layers }; full_layers is a list of blocks or { every = 3 }. By default each token attends to all tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<LocalWindow>,
     /// Number of segment vectors (BERT's token types); 0 for none.
     pub segments: usize,
     /// Width of the residual stream.
@@ -42,6 +56,9 @@ pub struct EncoderSettings {
     pub norm: Norm,
     /// The order of sublayers and norms in a block.
     pub wiring: Wiring,
+    /// Normalize the input of the first block's attention, which is the normalized embeddings; by default true.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub first_norm: bool,
     /// The linear layers that have a bias.
     pub bias: Biases,
     /// Probability of dropping an element of the embeddings and of a sublayer's output during training.
@@ -55,39 +72,31 @@ pub struct EncoderSettings {
     pub head: Option<EncoderHeadConfig>,
 }
 
-/// The head of an encoder.
+/// A window in both directions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
-pub enum EncoderHeadConfig {
-    /// `tanh(dense(first token's state))`.
-    Pooler,
-    /// Token logits `norm(f(dense(x))) · Eᵀ + b`, with the token embedding `E`.
-    MaskedLm {
-        /// The activation `f`.
-        activation: Activation,
-    },
-    /// Label logits `out(f(dense(first token's state)))`.
-    Sequence {
-        /// Names of the labels.
-        labels: Vec<String>,
-        /// The activation `f`.
-        activation: PooledActivation,
-    },
-    /// Label logits `out(x)` for every token.
-    Token {
-        /// Names of the labels.
-        labels: Vec<String>,
-    },
+#[serde(deny_unknown_fields)]
+pub struct LocalWindow {
+    /// The largest distance between a token and those that it attends to.
+    pub distance: usize,
+    /// Blocks without the window.
+    #[serde(default)]
+    pub full_layers: FullLayers,
 }
 
-/// The activation between the two layers of a sequence classifier.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PooledActivation {
-    /// `tanh(x)` (BERT and RoBERTa).
-    Tanh,
-    /// `max(x, 0)` (DistilBERT).
-    Relu,
+const fn learned() -> Position {
+    Position::Learned
+}
+
+fn is_learned(position: &Position) -> bool {
+    *position == Position::Learned
+}
+
+pub(super) const fn yes() -> bool {
+    true
+}
+
+pub(super) const fn is_yes(flag: &bool) -> bool {
+    *flag
 }
 
 impl EncoderSettings {
@@ -108,6 +117,9 @@ impl EncoderSettings {
             vocab_size: 30_522,
             positions: 512,
             first_position: 0,
+            position: Position::Learned,
+            layer_positions: None,
+            window: None,
             segments: 2,
             d_model,
             n_layers: 1,
@@ -118,6 +130,7 @@ impl EncoderSettings {
                 epsilon: 1e-12,
             },
             wiring: Wiring::PostNorm,
+            first_norm: true,
             bias: Biases::all(true),
             dropout: 0.0,
             attention_dropout: 0.0,
@@ -133,7 +146,7 @@ impl EncoderSettings {
 /// A checked configuration: every rule holds. [`EncoderConfig::try_from`] builds one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EncoderConfig {
-    settings: EncoderSettings,
+    settings: Box<EncoderSettings>,
     head_dim: usize,
 }
 
@@ -189,29 +202,16 @@ impl TryFrom<EncoderSettings> for EncoderConfig {
                 return Err(ConfigError::new(field, probability, "must be in 0..1"));
             }
         }
-        if let Some(labels) = settings.head.as_ref().and_then(EncoderHeadConfig::labels)
-            && !(1..=LARGEST_SIZE).contains(&labels.len())
-        {
-            return Err(ConfigError::new(
-                "head.labels",
-                labels.len(),
-                "must name at least one label",
-            ));
+        if let Some(head) = &settings.head {
+            head.check()?;
         }
+        let head_dim = d_model / heads;
+        rules::fill_positions(&mut settings, head_dim);
+        rules::check_positions(&settings, head_dim)?;
         Ok(Self {
-            head_dim: d_model / heads,
-            settings,
+            head_dim,
+            settings: Box::new(settings),
         })
-    }
-}
-
-impl EncoderHeadConfig {
-    /// The names of a classifier's labels; `None` for other heads.
-    pub fn labels(&self) -> Option<&[String]> {
-        match self {
-            Self::Sequence { labels, .. } | Self::Token { labels } => Some(labels),
-            Self::Pooler | Self::MaskedLm { .. } => None,
-        }
     }
 }
 
@@ -265,8 +265,11 @@ impl EncoderConfig {
     pub fn embeddings(&self) -> EmbeddingsConfig {
         let settings = &self.settings;
         EmbeddingsConfig {
-            positions: AddedPositionsConfig::Learned {
-                seq_len: settings.positions,
+            positions: match settings.position {
+                Position::Learned => AddedPositionsConfig::Learned {
+                    seq_len: settings.positions,
+                },
+                _ => AddedPositionsConfig::None,
             },
             segments: settings.segments,
             norm: Some(settings.norm),
@@ -285,9 +288,53 @@ impl EncoderConfig {
             ..BlockConfig::new(self.attention(), self.feed_forward())
         };
         StackConfig {
+            full_layers: settings.window.as_ref().map_or_else(Vec::new, |window| {
+                window.full_layers.layers(settings.n_layers)
+            }),
+            rotary: self.rotary(),
+            layer_rotary: self.layer_rotary(),
+            first_norm: settings.first_norm,
             final_norm: settings.wiring != Wiring::PostNorm,
             ..StackConfig::new(settings.n_layers, block)
         }
+    }
+
+    /// The rotation of queries and keys, if any.
+    fn rotary(&self) -> Option<RotaryConfig> {
+        match &self.settings.position {
+            Position::Rotary {
+                dims,
+                base,
+                layout,
+                scaling,
+            } => Some(RotaryConfig {
+                seq_len: self.settings.positions,
+                dims: dims.unwrap_or(self.head_dim),
+                base: *base,
+                layout: *layout,
+                scaling: scaling.clone(),
+            }),
+            _ => None,
+        }
+    }
+
+    /// The rotation of blocks with other positions, if any.
+    fn layer_rotary(&self) -> Option<LayerRotaryConfig> {
+        let positions = self.settings.layer_positions.as_ref()?;
+        let rotary = match positions {
+            LayerPositions::None { .. } => None,
+            LayerPositions::Rotary { base, scaling, .. } => {
+                self.rotary().map(|rotary| RotaryConfig {
+                    base: *base,
+                    scaling: scaling.clone(),
+                    ..rotary
+                })
+            }
+        };
+        Some(LayerRotaryConfig {
+            layers: positions.layers().layers(self.settings.n_layers),
+            rotary,
+        })
     }
 
     fn feed_forward(&self) -> FeedForwardConfig {
@@ -307,7 +354,12 @@ impl EncoderConfig {
             qkv_bias: settings.bias.qkv,
             out_bias: settings.bias.attention_out,
             mechanism: Mechanism::Softmax {
-                reach: Reach::Full,
+                reach: settings
+                    .window
+                    .as_ref()
+                    .map_or(Reach::Full, |window| Reach::Local {
+                        distance: window.distance,
+                    }),
                 scale: default_scale(self.head_dim),
                 soft_cap: None,
                 dropout: settings.attention_dropout,
@@ -323,19 +375,8 @@ impl EncoderConfig {
     }
 
     pub(crate) fn head_parameters(&self) -> u128 {
-        let width = self.settings.d_model as u128;
-        let dense = width * (width + 1);
-        let labels = |labels: &[String]| labels.len() as u128 * (width + 1);
-        match &self.settings.head {
-            None => 0,
-            Some(EncoderHeadConfig::Pooler) => dense,
-            Some(EncoderHeadConfig::MaskedLm { .. }) => {
-                let norm = crate::norm::NormConfig::new(self.settings.norm, self.settings.d_model);
-                dense + norm.parameters() + self.settings.vocab_size as u128
-            }
-            Some(EncoderHeadConfig::Sequence { labels: names, .. }) => dense + labels(names),
-            Some(EncoderHeadConfig::Token { labels: names }) => labels(names),
-        }
+        let head = self.settings.head.as_ref();
+        head.map_or(0, |head| head.parameters(self))
     }
 
     /// The normalization.

@@ -3,10 +3,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::config::{EncoderSettings, PooledActivation};
-use super::exchange::{
-    EncoderExchange, HeadNames, MaskedLmActivation, initialization, initializer_range,
-};
+use super::config::EncoderSettings;
+use super::exchange::{EncoderExchange, HeadNames, HeadStyle, initialization, initializer_range};
+use super::head_config::PooledActivation;
 use crate::config::FeedForward;
 use crate::error::HuggingFaceError;
 use crate::exchange::fields::Fields;
@@ -38,8 +37,11 @@ pub(super) const EXCHANGE: EncoderExchange = EncoderExchange {
     },
     read,
     write,
-    masked_lm: MaskedLmActivation::FeedForward,
-    pooled: PooledActivation::Relu,
+    style: |_, settings| {
+        let activation = settings.feed_forward.activation;
+        let relu = PooledActivation::Other(Activation::Relu);
+        Ok(HeadStyle::bert(activation, relu))
+    },
 };
 
 fn read(fields: &Fields<'_>) -> Result<EncoderSettings, HuggingFaceError> {

@@ -3,8 +3,10 @@
 
 use serde_json::{Map, Value, json};
 
-use super::config::{EncoderHeadConfig, EncoderSettings, PooledActivation};
-use super::{bert, distilbert, roberta};
+use super::config::EncoderSettings;
+use super::head_config::{EncoderHeadConfig, PooledActivation, TokenLayer};
+use super::pooling::Pooling;
+use super::{bert, distilbert, modernbert, roberta};
 use crate::config::{Init, Norm};
 use crate::error::HuggingFaceError;
 use crate::exchange::fields::Fields;
@@ -27,10 +29,70 @@ pub(super) struct EncoderExchange {
     pub(super) read: fn(&Fields<'_>) -> Result<EncoderSettings, HuggingFaceError>,
     /// The fields that describe an encoder.
     pub(super) write: fn(&EncoderSettings) -> Map<String, Value>,
+    /// The heads of a model that a `config.json` describes.
+    pub(super) style: fn(&Fields<'_>, &EncoderSettings) -> Result<HeadStyle, HuggingFaceError>,
+}
+
+/// The form of a model's heads, with any labels.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HeadStyle {
     /// The activation of the masked language model's head.
-    pub(super) masked_lm: MaskedLmActivation,
-    /// The activation of the sequence classifier.
-    pub(super) pooled: PooledActivation,
+    pub(super) masked_lm: Activation,
+    /// The activation of classifiers.
+    pub(super) classifier: PooledActivation,
+    /// The pooling of a text's states for its classifier.
+    pub(super) pooling: Pooling,
+    /// True if the dense layers of heads have a bias.
+    pub(super) dense_bias: bool,
+    /// True if the logits of tokens have a bias.
+    pub(super) logit_bias: bool,
+    /// True if classifiers, of tokens too, have a dense layer, an activation and a norm before their last layer.
+    pub(super) normed: bool,
+}
+
+impl HeadStyle {
+    /// The heads of BERT.
+    pub(super) const fn bert(masked_lm: Activation, classifier: PooledActivation) -> Self {
+        Self {
+            masked_lm,
+            classifier,
+            pooling: Pooling::First,
+            dense_bias: true,
+            logit_bias: true,
+            normed: false,
+        }
+    }
+
+    /// The head that predicts masked tokens.
+    pub(super) fn masked_lm_head(&self) -> EncoderHeadConfig {
+        EncoderHeadConfig::MaskedLm {
+            activation: self.masked_lm,
+            dense_bias: self.dense_bias,
+            bias: self.logit_bias,
+        }
+    }
+
+    /// The head that predicts the labels of texts.
+    pub(super) fn sequence_head(&self, labels: Vec<String>) -> EncoderHeadConfig {
+        EncoderHeadConfig::Sequence {
+            labels,
+            activation: self.classifier,
+            pooling: self.pooling,
+            dense_bias: self.dense_bias,
+            norm: self.normed,
+        }
+    }
+
+    /// The head that predicts the labels of tokens.
+    fn token_head(&self, labels: Vec<String>) -> EncoderHeadConfig {
+        EncoderHeadConfig::Token {
+            labels,
+            layer: self.normed.then_some(TokenLayer {
+                activation: self.classifier,
+                bias: self.dense_bias,
+            }),
+        }
+    }
 }
 
 /// The tensors of heads.
@@ -47,21 +109,13 @@ pub(super) struct HeadNames {
     pub(super) token: &'static [TensorName],
 }
 
-/// The activation of a masked language model's head.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum MaskedLmActivation {
-    /// That of the feed-forward layers.
-    FeedForward,
-    /// GELU, regardless of the feed-forward layers.
-    Gelu,
-}
-
 /// Every model type.
-pub(super) const EXCHANGES: [&EncoderExchange; 4] = [
+pub(super) const EXCHANGES: [&EncoderExchange; 5] = [
     &bert::EXCHANGE,
     &roberta::EXCHANGE,
     &roberta::XLM_EXCHANGE,
     &distilbert::EXCHANGE,
+    &modernbert::EXCHANGE,
 ];
 
 impl EncoderExchange {
@@ -69,7 +123,7 @@ impl EncoderExchange {
     pub(super) fn head(
         &self,
         fields: &Fields<'_>,
-        settings: &EncoderSettings,
+        style: &HeadStyle,
         has_pooler: bool,
     ) -> Result<Option<EncoderHeadConfig>, HuggingFaceError> {
         let classes = fields.optional_texts("architectures")?.unwrap_or_default();
@@ -82,15 +136,10 @@ impl EncoderExchange {
             Some("ForMaskedLM" | "ForPreTraining") => {
                 let rule = "an untied output projection is not supported";
                 fields.only("tie_word_embeddings", true, rule)?;
-                Some(self.masked_lm_head(settings))
+                Some(style.masked_lm_head())
             }
-            Some("ForSequenceClassification") => Some(EncoderHeadConfig::Sequence {
-                labels: labels(fields)?,
-                activation: self.pooled,
-            }),
-            Some("ForTokenClassification") => Some(EncoderHeadConfig::Token {
-                labels: labels(fields)?,
-            }),
+            Some("ForSequenceClassification") => Some(style.sequence_head(labels(fields)?)),
+            Some("ForTokenClassification") => Some(style.token_head(labels(fields)?)),
             _ => {
                 let heads = ["Model", "ForMaskedLM", "ForSequenceClassification"];
                 let known = heads.map(|head| format!("{}{head}", self.class)).join(", ");
@@ -98,16 +147,6 @@ impl EncoderExchange {
                 return Err(fields.error("architectures", rule));
             }
         })
-    }
-
-    /// The head that predicts masked tokens.
-    pub(super) fn masked_lm_head(&self, settings: &EncoderSettings) -> EncoderHeadConfig {
-        EncoderHeadConfig::MaskedLm {
-            activation: match self.masked_lm {
-                MaskedLmActivation::FeedForward => settings.feed_forward.activation,
-                MaskedLmActivation::Gelu => Activation::Gelu,
-            },
-        }
     }
 
     /// The class of a head.
@@ -170,7 +209,7 @@ pub(super) fn write_labels(head: Option<&EncoderHeadConfig>, fields: &mut Map<St
     fields.insert("label2id".to_owned(), Value::Object(ids));
 }
 
-/// LayerNorm with the ε of a field.
+/// LayerNorm with a bias and the ε of a field.
 pub(super) fn layer_norm(
     fields: &Fields<'_>,
     name: &str,

@@ -7,8 +7,9 @@ use emberlm_kernels::Backend;
 use serde_json::{Map, Value, json};
 
 use super::Encoder;
-use super::config::{EncoderConfig, EncoderHeadConfig, EncoderSettings};
+use super::config::{EncoderConfig, EncoderSettings};
 use super::exchange::{EXCHANGES, EncoderExchange, write_labels};
+use super::head_config::EncoderHeadConfig;
 use super::hugging_face::{config, source};
 use crate::error::HuggingFaceError;
 use crate::hugging_face::{CONFIG_FILE, ExportOptions, Exported, write_parameters};
@@ -96,11 +97,15 @@ pub(super) fn difference(
     except: &[&str],
 ) -> Option<(String, String)> {
     let [written, read] = [written, read].map(|settings| json!(settings));
-    let mut fields = written.as_object()?.iter();
-    let (field, value) = fields.find(|(field, value)| {
-        !except.contains(&field.as_str()) && read.get(field.as_str()) != Some(*value)
-    })?;
-    Some((field.clone(), value.to_string()))
+    // Unset fields are absent, so a field that only `read` has differs too.
+    let mut fields = written.as_object()?.keys().chain(read.as_object()?.keys());
+    let field = fields
+        .find(|field| !except.contains(&field.as_str()) && read.get(field) != written.get(field))?;
+    let value = written.get(field);
+    Some((
+        field.clone(),
+        value.map_or("unset".to_owned(), Value::to_string),
+    ))
 }
 
 /// The model type that can express an encoder: `preferred`, or else the first of all types.

@@ -2,11 +2,12 @@
 
 use burn::module::{Module, Param};
 use burn::tensor::backend::Backend as BurnBackend;
-use burn::tensor::{Int, Tensor};
+use burn::tensor::{Bool, Int, Tensor};
 
 use emberlm_kernels::{Activation, Backend, HeadLossOptions, Precision, ops};
 
-use super::config::{EncoderConfig, EncoderHeadConfig, PooledActivation};
+use super::config::EncoderConfig;
+use super::head_config::{EncoderHeadConfig, PooledActivation};
 use super::pooling::Pooling;
 use crate::dropout::dropout;
 use crate::init::{Initializer, OutputRole};
@@ -23,8 +24,8 @@ pub enum EncoderHead<B: BurnBackend> {
     MaskedLm(MaskedLmHead<B>),
     /// Label logits of a text.
     Sequence(SequenceClassifier<B>),
-    /// Label logits of each token, `[d_model, labels]`.
-    Token(Linear<B>),
+    /// Label logits of each token.
+    Token(TokenClassifier<B>),
 }
 
 /// `norm(f(dense(x))) · Eᵀ + bias`, with the token embedding `E`.
@@ -34,23 +35,40 @@ pub struct MaskedLmHead<B: BurnBackend> {
     pub dense: Linear<B>,
     /// Norm before the projection.
     pub norm: Norm<B>,
-    /// Bias of the projection, `[vocab_size]`.
-    pub bias: Param<Tensor<B, 1>>,
+    /// Bias of the projection, `[vocab_size]`, if any.
+    pub bias: Option<Param<Tensor<B, 1>>>,
     #[module(skip)]
     activation: Activation,
 }
 
-/// `out(dropout(f(dense(x))))` of the first token's state.
+/// `out(dropout(norm(f(dense(x)))))` of a text's pooled states, with an optional norm.
 #[derive(Module, Debug)]
 pub struct SequenceClassifier<B: BurnBackend> {
     /// `[d_model, d_model]`.
     pub dense: Linear<B>,
+    /// Norm after the activation, if any.
+    pub norm: Option<Norm<B>>,
     /// `[d_model, labels]`.
     pub out: Linear<B>,
     #[module(skip)]
     activation: PooledActivation,
     #[module(skip)]
+    pooling: Pooling,
+    #[module(skip)]
     dropout: f64,
+}
+
+/// `out(x)`, or `out(norm(f(dense(x))))`, of each token's state.
+#[derive(Module, Debug)]
+pub struct TokenClassifier<B: BurnBackend> {
+    /// `[d_model, d_model]`, if any.
+    pub dense: Option<Linear<B>>,
+    /// Norm after the activation, if any.
+    pub norm: Option<Norm<B>>,
+    /// `[d_model, labels]`.
+    pub out: Linear<B>,
+    #[module(skip)]
+    activation: PooledActivation,
 }
 
 impl<B: Backend> EncoderHead<B> {
@@ -60,30 +78,50 @@ impl<B: Backend> EncoderHead<B> {
         from: &Initializer<'_, B>,
     ) -> Self {
         let d_model = encoder.d_model();
-        let layer = |name: &str, width: usize| {
-            LinearConfig::new(d_model, width).with_bias(true).init_from(
+        let biased = |name: &str, width: usize, bias: bool| {
+            LinearConfig::new(d_model, width).with_bias(bias).init_from(
                 from,
                 &format!("head.{name}"),
                 OutputRole::Hidden,
             )
         };
+        let layer = |name: &str, width: usize| biased(name, width, true);
+        let norm = || NormConfig::new(encoder.norm(), d_model).init(from.device());
         match head {
             EncoderHeadConfig::Pooler => Self::Pooler(layer("dense", d_model)),
-            EncoderHeadConfig::MaskedLm { activation } => Self::MaskedLm(MaskedLmHead {
-                dense: layer("dense", d_model),
-                norm: NormConfig::new(encoder.norm(), d_model).init(from.device()),
-                bias: from.bias("head.bias", encoder.vocab_size(), d_model),
+            EncoderHeadConfig::MaskedLm {
+                activation,
+                dense_bias,
+                bias,
+            } => Self::MaskedLm(MaskedLmHead {
+                dense: biased("dense", d_model, *dense_bias),
+                norm: norm(),
+                bias: bias.then(|| from.bias("head.bias", encoder.vocab_size(), d_model)),
                 activation: *activation,
             }),
-            EncoderHeadConfig::Sequence { labels, activation } => {
-                Self::Sequence(SequenceClassifier {
-                    dense: layer("dense", d_model),
-                    out: layer("out", labels.len()),
-                    activation: *activation,
-                    dropout: encoder.settings().dropout,
-                })
-            }
-            EncoderHeadConfig::Token { labels } => Self::Token(layer("out", labels.len())),
+            EncoderHeadConfig::Sequence {
+                labels,
+                activation,
+                pooling,
+                dense_bias,
+                norm: has_norm,
+            } => Self::Sequence(SequenceClassifier {
+                dense: biased("dense", d_model, *dense_bias),
+                norm: has_norm.then(norm),
+                out: layer("out", labels.len()),
+                activation: *activation,
+                pooling: *pooling,
+                dropout: encoder.settings().dropout,
+            }),
+            EncoderHeadConfig::Token {
+                labels,
+                layer: before,
+            } => Self::Token(TokenClassifier {
+                dense: before.map(|before| biased("dense", d_model, before.bias)),
+                norm: before.map(|_| norm()),
+                out: layer("out", labels.len()),
+                activation: before.map_or(PooledActivation::Tanh, |before| before.activation),
+            }),
         }
     }
 
@@ -95,7 +133,10 @@ impl<B: Backend> EncoderHead<B> {
     ) -> Option<Tensor<B, 3>> {
         match self {
             Self::MaskedLm(head) => Some(head.forward(states, tokens)),
-            Self::Token(out) => Some(out.forward(states, None)),
+            Self::Token(classifier) => {
+                let hidden = classifier.hidden(states);
+                Some(classifier.out.forward(hidden, None))
+            }
             Self::Pooler(_) | Self::Sequence(_) => None,
         }
     }
@@ -104,26 +145,30 @@ impl<B: Backend> EncoderHead<B> {
     pub(super) fn loss_sum(
         &self,
         states: Tensor<B, 3>,
+        padding: Option<Tensor<B, 2, Bool>>,
         tokens: &TokenTable<B>,
         targets: Tensor<B, 2, Int>,
         options: HeadLossOptions,
     ) -> Option<Tensor<B, 1>> {
         let [batch, seq, width] = states.dims();
-        let per_token = || states.clone().reshape([batch * seq, width]);
         let targets = || targets.clone().flatten(0, 1);
         match self {
             Self::Pooler(_) => None,
             Self::MaskedLm(head) => {
                 let hidden = head.hidden(states); // [batch · seq, d_model]
-                let bias = Some(head.bias.val());
+                let bias = head.bias.as_ref().map(Param::val);
                 let precision = Precision::default();
                 Some(tokens.head_loss(hidden, bias, targets(), options, precision))
             }
             Self::Sequence(classifier) => {
-                let hidden = classifier.hidden(Pooling::First.forward(states)); // [batch, d_model]
+                let pooled = classifier.pooling.forward_padded(states, padding);
+                let hidden = classifier.hidden(pooled); // [batch, d_model]
                 Some(loss_of_linear(&classifier.out, hidden, targets(), options))
             }
-            Self::Token(out) => Some(loss_of_linear(out, per_token(), targets(), options)),
+            Self::Token(classifier) => {
+                let hidden = classifier.hidden(states).reshape([batch * seq, width]);
+                Some(loss_of_linear(&classifier.out, hidden, targets(), options))
+            }
         }
     }
 }
@@ -156,7 +201,7 @@ impl<B: Backend> MaskedLmHead<B> {
     fn forward(&self, states: Tensor<B, 3>, tokens: &TokenTable<B>) -> Tensor<B, 3> {
         let [batch, seq, _] = states.dims();
         let hidden = self.hidden(states);
-        let bias = Some(self.bias.val());
+        let bias = self.bias.as_ref().map(Param::val);
         let logits = tokens.logits(hidden, bias, Precision::default()); // [batch · seq, vocab_size]
         let vocab_size = logits.dims()[1];
         logits.reshape([batch, seq, vocab_size])
@@ -171,19 +216,48 @@ impl<B: Backend> MaskedLmHead<B> {
 }
 
 impl<B: Backend> SequenceClassifier<B> {
-    /// Maps the first tokens' states `[texts, d_model]` to `[texts, labels]`.
-    pub(super) fn forward(&self, first: Tensor<B, 2>) -> Tensor<B, 2> {
-        let hidden = self.hidden(first).unsqueeze();
+    /// The pooling of a text's states.
+    pub fn pooling(&self) -> Pooling {
+        self.pooling
+    }
+
+    /// Maps pooled states `[texts, d_model]` to `[texts, labels]`.
+    pub(super) fn forward(&self, pooled: Tensor<B, 2>) -> Tensor<B, 2> {
+        let hidden = self.hidden(pooled).unsqueeze();
         self.out.forward(hidden, None).squeeze_dim(0)
     }
 
-    /// Maps the first tokens' states `[texts, d_model]` to the input of the last layer, `[texts, d_model]`.
-    fn hidden(&self, first: Tensor<B, 2>) -> Tensor<B, 2> {
-        let hidden: Tensor<B, 3> = self.dense.forward(first.unsqueeze(), None);
-        let hidden = match self.activation {
-            PooledActivation::Tanh => hidden.tanh(),
-            PooledActivation::Relu => ops::activation(Activation::Relu, hidden),
+    /// Maps pooled states `[texts, d_model]` to the input of the last layer, `[texts, d_model]`.
+    fn hidden(&self, pooled: Tensor<B, 2>) -> Tensor<B, 2> {
+        let hidden: Tensor<B, 3> = self.dense.forward(pooled.unsqueeze(), None);
+        let hidden = self.activation.forward(hidden);
+        let hidden = match &self.norm {
+            Some(norm) => norm.forward(hidden),
+            None => hidden,
         };
         dropout(hidden.squeeze_dim(0), self.dropout)
+    }
+}
+
+impl<B: Backend> TokenClassifier<B> {
+    /// Maps `[batch, seq, d_model]` to the input of the last layer, of the same shape.
+    fn hidden(&self, states: Tensor<B, 3>) -> Tensor<B, 3> {
+        let Some(dense) = &self.dense else {
+            return states;
+        };
+        let hidden = self.activation.forward(dense.forward(states, None));
+        match &self.norm {
+            Some(norm) => norm.forward(hidden),
+            None => hidden,
+        }
+    }
+}
+
+impl PooledActivation {
+    fn forward<B: Backend>(self, x: Tensor<B, 3>) -> Tensor<B, 3> {
+        match self {
+            Self::Tanh => x.tanh(),
+            Self::Other(activation) => ops::activation(activation, x),
+        }
     }
 }

@@ -7,9 +7,10 @@ use serde_json::{Map, Value, json};
 
 use emberlm_kernels::Backend;
 
-use super::config::{EncoderConfig, EncoderHeadConfig};
-use super::exchange::{EXCHANGES, EncoderExchange};
+use super::config::EncoderConfig;
+use super::exchange::{EXCHANGES, EncoderExchange, HeadStyle};
 use super::export::difference;
+use super::head_config::EncoderHeadConfig;
 use super::{Encoder, EncoderSettings};
 use crate::error::{ConfigError, HuggingFaceError, WeightsError};
 use crate::exchange::fields::Fields;
@@ -23,6 +24,7 @@ pub struct HuggingFaceEncoder {
     path: PathBuf,
     fields: Map<String, Value>,
     config: EncoderConfig,
+    style: HeadStyle,
     exchange: usize,
     store: SafetensorsStore,
 }
@@ -49,10 +51,12 @@ impl HuggingFaceEncoder {
             .names()
             .any(|name| name.ends_with("pooler.dense.weight"));
         let config = config(EXCHANGES[exchange], &fields, has_pooler)?;
+        let style = (EXCHANGES[exchange].style)(&Fields::new(&fields), config.settings())?;
         Ok(Self {
             path: path.to_owned(),
             fields,
             config,
+            style,
             exchange,
             store,
         })
@@ -141,15 +145,12 @@ impl HuggingFaceEncoder {
 
     /// The head of this model type that predicts masked tokens.
     pub fn masked_lm_head(&self) -> EncoderHeadConfig {
-        EXCHANGES[self.exchange].masked_lm_head(self.config.settings())
+        self.style.masked_lm_head()
     }
 
     /// The head of this model type that predicts the labels of texts.
     pub fn classifier_head(&self, labels: Vec<String>) -> EncoderHeadConfig {
-        EncoderHeadConfig::Sequence {
-            labels,
-            activation: EXCHANGES[self.exchange].pooled,
-        }
+        self.style.sequence_head(labels)
     }
 
     fn loaded<B: Backend>(&self, device: &Device<B>) -> Result<Encoder<B>, WeightsError> {
@@ -205,7 +206,8 @@ pub(super) fn config(
 ) -> Result<EncoderConfig, HuggingFaceError> {
     let fields = Fields::new(fields);
     let settings = (exchange.read)(&fields)?;
-    let head = exchange.head(&fields, &settings, has_pooler)?;
+    let style = (exchange.style)(&fields, &settings)?;
+    let head = exchange.head(&fields, &style, has_pooler)?;
     Ok(EncoderConfig::try_from(EncoderSettings {
         head,
         ..settings

@@ -7,11 +7,13 @@
 use serde_json::{Map, Value, json};
 
 use super::bert;
-use super::config::{EncoderSettings, PooledActivation};
-use super::exchange::{EncoderExchange, HeadNames, MaskedLmActivation};
+use super::config::EncoderSettings;
+use super::exchange::{EncoderExchange, HeadNames, HeadStyle};
+use super::head_config::PooledActivation;
 use crate::error::HuggingFaceError;
 use crate::exchange::fields::Fields;
 use crate::weights::names::{TensorName, as_is, linear, query_key_value};
+use emberlm_kernels::Activation;
 
 pub(super) const EXCHANGE: EncoderExchange = EncoderExchange {
     model_type: "roberta",
@@ -40,8 +42,7 @@ pub(super) const EXCHANGE: EncoderExchange = EncoderExchange {
     },
     read,
     write,
-    masked_lm: MaskedLmActivation::Gelu,
-    pooled: PooledActivation::Tanh,
+    style: |_, _| Ok(HeadStyle::bert(Activation::Gelu, PooledActivation::Tanh)),
 };
 
 pub(super) const XLM_EXCHANGE: EncoderExchange = EncoderExchange {

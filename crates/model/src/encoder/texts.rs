@@ -87,8 +87,8 @@ impl<B: Backend> Encoder<B> {
         let positions: Tensor<B, 1, Int> = row(positions).squeeze_dim(0);
         let segments = segmented.then(|| row(segments));
         let mut x = self.embeddings.forward_at(row(ids), &positions, segments);
-        for block in &self.stack.blocks {
-            x = block.grouped(x, &groups); // [1, rows, d_model]
+        for (layer, block) in self.stack.blocks.iter().enumerate() {
+            x = block.grouped(x, self.stack.rotary(layer), &groups); // [1, rows, d_model]
         }
         TextStates {
             states: self.stack.finish(x),

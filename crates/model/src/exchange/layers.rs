@@ -111,11 +111,16 @@ pub(crate) fn write(config: &DecoderConfig, fields: &mut Map<String, Value>) {
 
 /// Writes `sliding_window` and `layer_types`.
 pub(crate) fn write_types(config: &DecoderConfig, fields: &mut Map<String, Value>) {
-    let types = (0..config.n_layers()).map(|layer| match config.window_of(layer) {
-        Some(_) => SLIDING,
-        None => FULL,
-    });
+    let types = (0..config.n_layers()).map(|layer| type_name(config.window_of(layer).is_some()));
     let window = config.window().map(|window| window.tokens);
     fields.insert("sliding_window".to_owned(), json!(window));
     fields.insert("layer_types".to_owned(), types.collect());
+}
+
+/// The entry of `layer_types` of a layer with or without a window.
+pub(crate) const fn type_name(slides: bool) -> &'static str {
+    match slides {
+        true => SLIDING,
+        false => FULL,
+    }
 }

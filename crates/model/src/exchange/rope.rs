@@ -8,7 +8,7 @@ use super::fields::Fields;
 use crate::checked::DecoderConfig;
 use crate::config::{FullLayers, LayerPositions, Position, RotaryScaling};
 use crate::error::HuggingFaceError;
-use crate::position::RotaryConfig;
+use crate::position::{RotaryConfig, scaling};
 
 /// Field names in older configurations, and the default fraction of a head that is rotated.
 pub(crate) struct RopeFields {
@@ -18,7 +18,12 @@ pub(crate) struct RopeFields {
     pub(crate) default_fraction: f64,
     /// True if the model type supports rotating only a part of each head.
     pub(crate) partial: bool,
+    /// The type's own default of [`ORIGINAL`], which hides that of `rope_parameters`.
+    pub(crate) original: Option<usize>,
 }
+
+/// Context length that the model was originally trained with; the top-level field has precedence.
+pub(crate) const ORIGINAL: &str = "original_max_position_embeddings";
 
 /// Fields of LLaMA and its descendants, which rotate whole heads.
 pub(crate) const FULL_HEAD: RopeFields = RopeFields {
@@ -27,6 +32,7 @@ pub(crate) const FULL_HEAD: RopeFields = RopeFields {
     fraction: "partial_rotary_factor",
     default_fraction: 1.0,
     partial: false,
+    original: None,
 };
 
 /// Reads half-split rotary positions.
@@ -89,16 +95,16 @@ fn described(
         dims: Some(dims),
         base,
         layout: RotaryLayout::HalfSplit,
-        scaling: scaling(parameters, fields, seq_len)?,
+        scaling: read_scaling(parameters, fields, names, seq_len)?,
     })
 }
 
-fn scaling(
+fn read_scaling(
     parameters: &Fields<'_>,
     fields: &Fields<'_>,
+    names: &RopeFields,
     seq_len: usize,
 ) -> Result<RotaryScaling, HuggingFaceError> {
-    const ORIGINAL: &str = "original_max_position_embeddings";
     let (field, kind) = match parameters.optional_text("rope_type")? {
         Some(kind) => ("rope_type", kind),
         None => (
@@ -110,11 +116,26 @@ fn scaling(
         let number = parameters.optional_number(name)?;
         number.ok_or_else(|| parameters.error(name, format!("must be given with {kind}")))
     };
-    // The top-level field has precedence.
-    let original = || match fields.optional_size(ORIGINAL)? {
+    let original = || match fields.optional_size(ORIGINAL)?.or(names.original) {
         Some(original) => Ok(original),
         None => parameters.size(ORIGINAL, seq_len),
     };
+    let numbers = |name: &str| {
+        let numbers = parameters.optional_numbers(name)?;
+        numbers.ok_or_else(|| parameters.error(name, format!("must be given with {kind}")))
+    };
+    // Early files of Phi-3 call LongRoPE "su" or "yarn".
+    let is_long_rope =
+        matches!(kind, "longrope" | "su") || (kind == "yarn" && parameters.has("short_factor"));
+    if is_long_rope {
+        let original_seq_len = original()?;
+        return Ok(RotaryScaling::LongRope {
+            short_factor: numbers("short_factor")?,
+            long_factor: numbers("long_factor")?,
+            attention_factor: Some(long_rope_factor(parameters, seq_len, original_seq_len)?),
+            original_seq_len,
+        });
+    }
     // 0 selects the default.
     let not_zero = |name: &str, default: f64| {
         let number = parameters.number(name, default)?;
@@ -145,7 +166,7 @@ fn scaling(
         }),
         _ => Err(parameters.error(
             field,
-            "must be one of default, linear, llama3, dynamic, yarn",
+            "must be one of default, linear, llama3, dynamic, yarn, longrope",
         )),
     }
 }
@@ -159,7 +180,7 @@ pub(crate) fn write(config: &DecoderConfig, names: &RopeFields) -> Option<Value>
         ..
     } = config.rotary()?;
     let head_dim = config.head_dim();
-    let mut fields = written(base, scaling);
+    let mut fields = written(base, &scaling);
     if names.partial || dims != head_dim {
         let exact = dims as f64 / head_dim as f64;
         // Readers truncate `head_dim · fraction`, so the product must not round below `dims`.
@@ -171,8 +192,8 @@ pub(crate) fn write(config: &DecoderConfig, names: &RopeFields) -> Option<Value>
 }
 
 /// Builds the fields of a base and a scaling.
-fn written(base: f64, scaling: RotaryScaling) -> Value {
-    let mut fields = match scaling {
+fn written(base: f64, scaling: &RotaryScaling) -> Value {
+    let mut fields = match *scaling {
         RotaryScaling::None => json!({"rope_type": "default"}),
         RotaryScaling::Linear { factor } => json!({"rope_type": "linear", "factor": factor}),
         RotaryScaling::Llama3 {
@@ -185,7 +206,7 @@ fn written(base: f64, scaling: RotaryScaling) -> Value {
             "factor": factor,
             "low_freq_factor": low_frequency_factor,
             "high_freq_factor": high_frequency_factor,
-            "original_max_position_embeddings": original_seq_len,
+            ORIGINAL: original_seq_len,
         }),
         RotaryScaling::Dynamic { factor, .. } => json!({"rope_type": "dynamic", "factor": factor}),
         RotaryScaling::Yarn {
@@ -202,12 +223,29 @@ fn written(base: f64, scaling: RotaryScaling) -> Value {
                 "beta_fast": beta_fast,
                 "beta_slow": beta_slow,
                 "truncate": truncate,
-                "original_max_position_embeddings": original_seq_len,
+                ORIGINAL: original_seq_len,
             });
             if let Some(factor) = attention_factor {
                 yarn["attention_factor"] = json!(factor);
             }
             yarn
+        }
+        RotaryScaling::LongRope {
+            ref short_factor,
+            ref long_factor,
+            attention_factor,
+            original_seq_len,
+        } => {
+            let mut long = json!({
+                "rope_type": "longrope",
+                "short_factor": short_factor,
+                "long_factor": long_factor,
+                ORIGINAL: original_seq_len,
+            });
+            if let Some(factor) = attention_factor {
+                long["attention_factor"] = json!(factor);
+            }
+            long
         }
     };
     fields["rope_theta"] = json!(base);
@@ -234,6 +272,22 @@ fn yarn_factor(parameters: &Fields<'_>) -> Result<Option<f64>, HuggingFaceError>
     let growth = parameters.number("factor", 1.0)?.max(1.0).ln();
     let of = |scale: f64| 0.1 * scale * growth + 1.0;
     Ok(Some(of(scale) / of(all)))
+}
+
+/// Reads LongRoPE's factor on cosines and sines: `attention_factor`, or that of `factor`, or that of the two context
+/// lengths. It does not change with a later change of the context, as in `transformers`, where it depends only on the
+/// file.
+fn long_rope_factor(
+    parameters: &Fields<'_>,
+    seq_len: usize,
+    original_seq_len: usize,
+) -> Result<f64, HuggingFaceError> {
+    if let Some(factor) = parameters.optional_number("attention_factor")? {
+        return Ok(factor);
+    }
+    let growth = seq_len as f64 / original_seq_len as f64;
+    let growth = parameters.number("factor", growth)?;
+    Ok(scaling::long_rope_factor(growth, original_seq_len))
 }
 
 /// The kinds of layers that `rope_parameters` describe separately in some model types.
@@ -271,15 +325,15 @@ pub(crate) fn of_kinds(
     full_layers: Vec<usize>,
     n_layers: usize,
 ) -> (Position, Option<LayerPositions>) {
-    let Position::Rotary { base, scaling, .. } = full else {
-        return (sliding, None);
-    };
-    if full_layers.len() == n_layers {
+    if full_layers.len() == n_layers && matches!(full, Position::Rotary { .. }) {
         return (full, None);
     }
     if sliding == full || full_layers.is_empty() {
         return (sliding, None);
     }
+    let Position::Rotary { base, scaling, .. } = full else {
+        return (sliding, None);
+    };
     let other = LayerPositions::Rotary {
         layers: FullLayers::Listed(full_layers),
         base,
@@ -291,12 +345,21 @@ pub(crate) fn of_kinds(
 /// Writes the fields that [`read_kinds`] and [`of_kinds`] read.
 pub(crate) fn write_kinds(config: &DecoderConfig) -> Option<Value> {
     let RotaryConfig { base, scaling, .. } = config.rotary()?;
+    Some(written_kinds(base, &scaling, config.layer_positions()))
+}
+
+/// Builds the fields of layers with a window, which have a base and a scaling, and of layers with full attention.
+pub(crate) fn written_kinds(
+    base: f64,
+    scaling: &RotaryScaling,
+    full: Option<&LayerPositions>,
+) -> Value {
     let sliding = written(base, scaling);
-    let full = match config.layer_positions() {
-        Some(&LayerPositions::Rotary { base, scaling, .. }) => written(base, scaling),
+    let full = match full {
+        Some(LayerPositions::Rotary { base, scaling, .. }) => written(*base, scaling),
         _ => sliding.clone(),
     };
-    Some(json!({ KINDS[0]: sliding, KINDS[1]: full }))
+    json!({ KINDS[0]: sliding, KINDS[1]: full })
 }
 
 /// The same positions with the interleaved layout.

@@ -96,7 +96,7 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
             feed_forward: false,
             ..Biases::all(fields.flag("attention_bias", false)?)
         },
-        position: rope::interleaved(raw.position),
+        position: rope::interleaved(raw.position.clone()),
         ..of_type(raw, epsilon, tied, scale)
     })
 }

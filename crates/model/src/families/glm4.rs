@@ -73,7 +73,7 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
     let raw = read_rotated(fields, Family::Glm4, NINE, Some(HEAD_DIM), &ROPE)?;
     let epsilon = fields.number("rms_norm_eps", 1.562_5e-7)?;
     Ok(ModelConfig {
-        position: rope::interleaved(raw.position),
+        position: rope::interleaved(raw.position.clone()),
         ..of_type(raw, fields.flag("attention_bias", true)?, epsilon)
     })
 }

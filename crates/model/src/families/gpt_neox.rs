@@ -149,6 +149,7 @@ const ROPE: RopeFields = RopeFields {
     fraction: "rotary_pct",
     default_fraction: 0.25,
     partial: true,
+    original: None,
 };
 
 fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {

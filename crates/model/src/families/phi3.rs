@@ -17,7 +17,7 @@ use crate::config::{AttentionKind, ModelConfig, Norm, Window};
 use crate::error::HuggingFaceError;
 use crate::exchange::fields::Fields;
 use crate::exchange::layers;
-use crate::exchange::rope::{FULL_HEAD, RopeFields};
+use crate::exchange::rope::{FULL_HEAD, ORIGINAL, RopeFields};
 use crate::hugging_face::PADDING;
 use crate::weights::names::{TensorName, as_is, linear, part_of};
 
@@ -71,6 +71,7 @@ fn presets() -> Vec<Preset> {
 
 const ROPE: RopeFields = RopeFields {
     partial: true,
+    original: Some(4096),
     ..FULL_HEAD
 };
 
@@ -94,6 +95,9 @@ fn write(config: &DecoderConfig) -> Map<String, Value> {
     let mut fields = write_rotated(config, &ROPE);
     let window = config.window().map(|window| window.tokens);
     fields.insert("sliding_window".to_owned(), json!(window));
+    if let Some(original) = config.rotary().and_then(|rotary| rotary.original_seq_len()) {
+        fields.insert(ORIGINAL.to_owned(), json!(original));
+    }
     fields.insert(PADDING.to_owned(), Value::Null);
     fields
 }

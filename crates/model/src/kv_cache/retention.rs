@@ -34,7 +34,7 @@ pub(super) enum Retention {
 impl Retention {
     pub fn of(reach: Reach) -> Self {
         match reach {
-            Reach::Causal | Reach::Full => Self::All,
+            Reach::Causal | Reach::Local { .. } | Reach::Full => Self::All,
             Reach::Window {
                 tokens,
                 global_tokens,

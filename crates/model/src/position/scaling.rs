@@ -9,9 +9,9 @@ pub(super) fn frequencies(
     base: f64,
     dims: usize,
     seq_len: usize,
-    scaling: RotaryScaling,
+    scaling: &RotaryScaling,
 ) -> Vec<f64> {
-    let base = match scaling {
+    let base = match *scaling {
         RotaryScaling::Dynamic {
             factor,
             original_seq_len,
@@ -30,6 +30,19 @@ pub(super) fn frequencies(
                 let divided = ((i as f64 - first) / (last - first)).clamp(0.0, 1.0);
                 frequency * (1.0 - divided) + frequency / factor * divided
             }
+            RotaryScaling::LongRope {
+                short_factor,
+                long_factor,
+                original_seq_len,
+                ..
+            } => {
+                let divisors = match seq_len > *original_seq_len {
+                    true => long_factor,
+                    false => short_factor,
+                };
+                // A checked configuration has a divisor for each pair.
+                frequency / divisors.get(i).copied().unwrap_or(1.0)
+            }
             _ => scale_frequency(frequency, scaling),
         }
     };
@@ -37,8 +50,8 @@ pub(super) fn frequencies(
 }
 
 /// Factor on cosines and sines.
-pub(super) fn factor(scaling: RotaryScaling) -> f64 {
-    match scaling {
+pub(super) fn factor(seq_len: usize, scaling: &RotaryScaling) -> f64 {
+    match *scaling {
         RotaryScaling::Yarn {
             factor,
             attention_factor,
@@ -47,6 +60,13 @@ pub(super) fn factor(scaling: RotaryScaling) -> f64 {
             true => 0.1 * factor.ln() + 1.0,
             false => 1.0,
         }),
+        RotaryScaling::LongRope {
+            attention_factor,
+            original_seq_len,
+            ..
+        } => attention_factor.unwrap_or_else(|| {
+            long_rope_factor(seq_len as f64 / original_seq_len as f64, original_seq_len)
+        }),
         RotaryScaling::None
         | RotaryScaling::Linear { .. }
         | RotaryScaling::Llama3 { .. }
@@ -54,15 +74,23 @@ pub(super) fn factor(scaling: RotaryScaling) -> f64 {
     }
 }
 
+/// LongRoPE's factor on cosines and sines for a context that is `growth` times as long as the original one.
+pub(crate) fn long_rope_factor(growth: f64, original_seq_len: usize) -> f64 {
+    match growth > 1.0 {
+        true => (1.0 + growth.ln() / (original_seq_len as f64).ln()).sqrt(),
+        false => 1.0,
+    }
+}
+
 /// The fractional pair indices between which YaRN interpolates from unchanged to divided frequencies.
-fn ramp(base: f64, dims: usize, scaling: RotaryScaling) -> [f64; 2] {
+fn ramp(base: f64, dims: usize, scaling: &RotaryScaling) -> [f64; 2] {
     let RotaryScaling::Yarn {
         beta_fast,
         beta_slow,
         truncate,
         original_seq_len,
         ..
-    } = scaling
+    } = *scaling
     else {
         return [0.0, 1.0];
     };
@@ -84,11 +112,12 @@ fn ramp(base: f64, dims: usize, scaling: RotaryScaling) -> [f64; 2] {
 }
 
 /// Applies a scaling that depends only on the frequency.
-fn scale_frequency(frequency: f64, scaling: RotaryScaling) -> f64 {
-    match scaling {
-        RotaryScaling::None | RotaryScaling::Dynamic { .. } | RotaryScaling::Yarn { .. } => {
-            frequency
-        }
+fn scale_frequency(frequency: f64, scaling: &RotaryScaling) -> f64 {
+    match *scaling {
+        RotaryScaling::None
+        | RotaryScaling::Dynamic { .. }
+        | RotaryScaling::Yarn { .. }
+        | RotaryScaling::LongRope { .. } => frequency,
         RotaryScaling::Linear { factor } => frequency / factor,
         RotaryScaling::Llama3 {
             factor,
@@ -108,7 +137,7 @@ fn scale_frequency(frequency: f64, scaling: RotaryScaling) -> f64 {
 mod tests {
     use super::*;
 
-    fn assert_scaled(scaling: RotaryScaling, frequency: f64, expected: f64) {
+    fn assert_scaled(scaling: &RotaryScaling, frequency: f64, expected: f64) {
         let found = scale_frequency(frequency, scaling);
         assert!(
             (found / expected - 1.0).abs() < 1e-12,
@@ -119,8 +148,8 @@ mod tests {
     #[test]
     fn linear_scaling_divides_every_frequency() {
         let scaling = RotaryScaling::Linear { factor: 4.0 };
-        assert_scaled(scaling, 1.0, 0.25);
-        assert_scaled(scaling, 0.01, 0.0025);
+        assert_scaled(&scaling, 1.0, 0.25);
+        assert_scaled(&scaling, 0.01, 0.0025);
     }
 
     // LLaMA 3.1's parameters. A pair with t rotations in 8192 tokens has the frequency 2πt/8192. Between 1 and 4
@@ -134,16 +163,16 @@ mod tests {
             original_seq_len: 8192,
         };
         let frequency = |rotations: f64| 2.0 * PI * rotations / 8192.0;
-        assert_scaled(scaling, 1.0, 1.0);
-        assert_scaled(scaling, frequency(4.0), frequency(4.0));
-        assert_scaled(scaling, frequency(2.5), frequency(2.5) * (0.5 + 0.5 / 8.0));
+        assert_scaled(&scaling, 1.0, 1.0);
+        assert_scaled(&scaling, frequency(4.0), frequency(4.0));
+        assert_scaled(&scaling, frequency(2.5), frequency(2.5) * (0.5 + 0.5 / 8.0));
         assert_scaled(
-            scaling,
+            &scaling,
             frequency(2.0),
             frequency(2.0) * (1.0 / 3.0 + 2.0 / 3.0 / 8.0),
         );
-        assert_scaled(scaling, frequency(1.0), frequency(1.0) / 8.0);
-        assert_scaled(scaling, frequency(0.3), frequency(0.3) / 8.0);
+        assert_scaled(&scaling, frequency(1.0), frequency(1.0) / 8.0);
+        assert_scaled(&scaling, frequency(0.3), frequency(0.3) / 8.0);
     }
 
     // Eight pairs of base 256 in a context of 32: pair i has 32 / (2π · 2^i) rotations. The ramp from 1 rotation to 1/8
@@ -158,17 +187,17 @@ mod tests {
             truncate,
             original_seq_len: 32,
         };
-        let found = frequencies(256.0, 16, 64, yarn(true));
+        let found = frequencies(256.0, 16, 64, &yarn(true));
         let divided = [0.0, 0.0, 0.0, 0.25, 0.5, 0.75, 1.0, 1.0];
         for (i, (frequency, share)) in found.iter().zip(divided).enumerate() {
             let expected = (-(i as f64)).exp2() * (1.0 - share + share / 4.0);
             assert!((frequency / expected - 1.0).abs() < 1e-12, "pair {i}");
         }
-        let exact = frequencies(256.0, 16, 64, yarn(false));
+        let exact = frequencies(256.0, 16, 64, &yarn(false));
         let share = (3.0 - (32.0 / (2.0 * PI)).log2()) / 3.0;
         let expected = 0.125 * (1.0 - share + share / 4.0);
         assert!((exact[3] / expected - 1.0).abs() < 1e-12);
-        assert!((factor(yarn(true)) - (1.0 + 0.1 * 4f64.ln())).abs() < 1e-12);
+        assert!((factor(64, &yarn(true)) - (1.0 + 0.1 * 4f64.ln())).abs() < 1e-12);
     }
 
     // At twice the original context and a factor of 3 the base is 100 · (3 · 2 - 2)^(4/2).
@@ -178,8 +207,24 @@ mod tests {
             factor: 3.0,
             original_seq_len: 16,
         };
-        assert_eq!(frequencies(100.0, 4, 16, dynamic), [1.0, 0.1]);
-        assert_eq!(frequencies(100.0, 4, 8, dynamic), [1.0, 0.1]);
-        assert!((frequencies(100.0, 4, 32, dynamic)[1] - 0.025).abs() < 1e-12);
+        assert_eq!(frequencies(100.0, 4, 16, &dynamic), [1.0, 0.1]);
+        assert_eq!(frequencies(100.0, 4, 8, &dynamic), [1.0, 0.1]);
+        assert!((frequencies(100.0, 4, 32, &dynamic)[1] - 0.025).abs() < 1e-12);
+    }
+
+    // Four times the original context of 16: √(1 + ln 4 / ln 16) = √1.5.
+    #[test]
+    fn longrope_divides_by_the_factors_of_the_context() {
+        let scaled = |attention_factor| RotaryScaling::LongRope {
+            short_factor: vec![1.0, 2.0],
+            long_factor: vec![4.0, 5.0],
+            attention_factor,
+            original_seq_len: 16,
+        };
+        assert_eq!(frequencies(100.0, 4, 16, &scaled(None)), [1.0, 0.05]);
+        assert_eq!(frequencies(100.0, 4, 17, &scaled(None)), [0.25, 0.02]);
+        assert!((factor(64, &scaled(None)) - 1.5f64.sqrt()).abs() < 1e-12);
+        assert_eq!(factor(16, &scaled(None)), 1.0);
+        assert_eq!(factor(16, &scaled(Some(1.25))), 1.25);
     }
 }

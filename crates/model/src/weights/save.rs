@@ -290,10 +290,11 @@ pub fn published<B: Backend, M: Module<B>>(
         let stored = source(&path).map(|source| source.stored(&parameter.shape));
         for stored in stored.unwrap_or_default() {
             let parameter = parameter.clone();
-            // Parameters that share a tensor are consecutive.
-            match tensors.last_mut() {
-                Some(last) if last.name == stored.name => last.parameters.push((stored, parameter)),
-                _ => tensors.push(Published {
+            // Parameters that share a tensor belong to consecutive layers, each of a weight and perhaps a bias.
+            let mut recent = tensors.iter_mut().rev().take(2);
+            match recent.find(|tensor| tensor.name == stored.name) {
+                Some(shared) => shared.parameters.push((stored, parameter)),
+                None => tensors.push(Published {
                     name: stored.name.clone(),
                     shape: stored.shape(),
                     parameters: vec![(stored, parameter)],

@@ -176,7 +176,11 @@ fn sandwich_normalizes_before_and_after_cross_attention() {
             let norm: &emberlm_model::nn::Norm<Flex> = norm.as_ref().unwrap();
             norm.forward(x)
         };
-        let x = x.clone() + after(&block.norm1_after, attend(block.norm1.forward(x)));
+        let x = x.clone()
+            + after(
+                &block.norm1_after,
+                attend(block.norm1.as_ref().unwrap().forward(x)),
+            );
         let normed = after(&sublayer.norm, x.clone());
         let x = x + after(&sublayer.norm_after, cross(normed));
         x.clone() + after(&block.norm2_after, feed(after(&block.norm2, x)))
@@ -192,9 +196,12 @@ fn cross_attention_of_parallel_block_is_third_branch() {
                 let own = &block.cross.as_ref().unwrap().norm;
                 assert_eq!(own.is_none(), shared_norm);
                 let normed = |norm: &Option<emberlm_model::nn::Norm<Flex>>| {
-                    norm.as_ref().unwrap_or(&block.norm1).forward(x.clone())
+                    norm.as_ref()
+                        .or(block.norm1.as_ref())
+                        .unwrap()
+                        .forward(x.clone())
                 };
-                let attended = attend(block.norm1.forward(x.clone()));
+                let attended = attend(block.norm1.as_ref().unwrap().forward(x.clone()));
                 x.clone() + attended + cross(normed(own)) + feed(normed(&block.norm2))
             },
         );

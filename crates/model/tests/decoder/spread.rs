@@ -23,7 +23,7 @@ pub fn spread() -> Vec<(String, DecoderConfig)> {
         for (j, wiring) in wirings().into_iter().enumerate() {
             for (k, norm) in norms().into_iter().enumerate() {
                 let mut raw = base();
-                raw.position = position;
+                raw.position = position.clone();
                 raw.wiring = wiring;
                 raw.norm = norm;
                 vary(&mut raw, 16 * i + 4 * j + k);

@@ -98,6 +98,30 @@ fn unsupported_fields_are_refused_with_field_and_rule() {
             "must be less than positions",
         ),
         ("distilbert-masked", "n_heads", json!(3), "must divide dim"),
+        (
+            "modernbert-sequence",
+            "classifier_pooling",
+            json!("max"),
+            "must be cls or mean",
+        ),
+        (
+            "modernbert-bare",
+            "local_attention",
+            json!(1),
+            "window.distance = 0: must be at least 1",
+        ),
+        (
+            "modernbert-bare",
+            "layer_types",
+            json!(["full_attention"]),
+            "must have 4 entries",
+        ),
+        (
+            "modernbert-bare",
+            "rope_scaling",
+            json!({"rope_type": "linear", "factor": 2.0}),
+            "must be in rope_parameters",
+        ),
     ] {
         let error = changed(name, |fields| fields[field] = value)
             .unwrap_err()

@@ -7,7 +7,7 @@ use burn::backend::Autodiff;
 use burn::module::{AutodiffModule, ParamId};
 use burn::tensor::activation::log_softmax;
 use burn::tensor::backend::AutodiffBackend;
-use burn::tensor::{Int, Tensor, TensorData};
+use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 use emberlm_kernels::Backend;
 use emberlm_model::Encoder;
 use emberlm_model::encoder::{EncoderHead, EncoderInput, HuggingFaceEncoder, Pooling, TextTokens};
@@ -21,12 +21,13 @@ use crate::parity::fixture::Fixture;
 /// `transformers` takes its softmax in float32.
 const STATES: f64 = 3e-6;
 
-fn check<B: Backend>(name: &str) {
+pub fn check<B: Backend>(name: &str, device: &Device<B>) {
     let _guard = one_at_a_time();
     let (directory, fixture) = open(name);
-    let device = Default::default();
-    let encoder = directory.encoder::<Autodiff<B>>(&device).unwrap();
-    let states = encoder.forward(batch(&fixture, &device));
+    let encoder = directory.encoder::<Autodiff<B>>(device).unwrap();
+    let input = batch(&fixture, device);
+    let padding = input.padding.clone();
+    let states = encoder.forward(input);
     let expected = fixture.floats("states");
     let error = relative(
         &kept(&fixture, &host(states.clone())),
@@ -34,12 +35,12 @@ fn check<B: Backend>(name: &str) {
     );
     within("states", error, STATES);
 
-    let logits = head_output(&encoder, states);
+    let logits = head_output(&encoder, states, padding);
     let expected = fixture.floats("logits");
     // Logits at padding have no meaning.
     let per_token = expected.len() % fixture.ids("mask").0.len() == 0
         && encoder
-            .token_logits(Tensor::zeros([1, 1, encoder.config().d_model()], &device))
+            .token_logits(Tensor::zeros([1, 1, encoder.config().d_model()], device))
             .is_some();
     let found = host(logits.clone());
     let error = match per_token {
@@ -62,14 +63,19 @@ fn kept(fixture: &Fixture, values: &[f32]) -> Vec<f32> {
     rows.flat_map(|(row, _)| row.to_vec()).collect()
 }
 
-/// The head's output as rows `[rows, outputs]`.
-fn head_output<B: Backend>(encoder: &Encoder<B>, states: Tensor<B, 3>) -> Tensor<B, 2> {
+/// The head's output as rows `[rows, outputs]`; without a head, the first tokens' states.
+fn head_output<B: Backend>(
+    encoder: &Encoder<B>,
+    states: Tensor<B, 3>,
+    padding: Option<Tensor<B, 2, Bool>>,
+) -> Tensor<B, 2> {
     if let Some(logits) = encoder.token_logits(states.clone()) {
         let [batch, seq, outputs] = logits.dims();
         return logits.reshape([batch * seq, outputs]);
     }
-    let first = Pooling::First.forward(states);
+    let first = encoder.class_states(states, padding);
     match &encoder.head {
+        None => first,
         Some(EncoderHead::Pooler(dense)) => {
             let pooled: Tensor<B, 3> = dense.forward(first.unsqueeze(), None).tanh();
             pooled.squeeze_dim(0)
@@ -174,12 +180,12 @@ fn check_packed<B: Backend>(fixture: &Fixture, encoder: &Encoder<B>) {
 }
 
 macro_rules! all_models {
-    ($module:ident, $backend:ty, [$($name:ident = $fixture:literal,)*]) => {
+    ($module:ident, $backend:ty, $device:expr, [$($name:ident = $fixture:literal,)*]) => {
         mod $module {
             $(
                 #[test]
                 fn $name() {
-                    super::check::<$backend>($fixture);
+                    super::check::<$backend>($fixture, &$device);
                 }
             )*
         }
@@ -191,6 +197,7 @@ macro_rules! on_cpu {
         all_models!(
             $module,
             $backend,
+            Default::default(),
             [
                 bert_bare = "bert-bare",
                 bert_early = "bert-early",
@@ -198,6 +205,10 @@ macro_rules! on_cpu {
                 bert_sequence = "bert-sequence",
                 distilbert_masked = "distilbert-masked",
                 distilbert_sequence = "distilbert-sequence",
+                modernbert_bare = "modernbert-bare",
+                modernbert_masked = "modernbert-masked",
+                modernbert_sequence = "modernbert-sequence",
+                modernbert_token = "modernbert-token",
                 roberta_masked = "roberta-masked",
                 roberta_sequence = "roberta-sequence",
                 roberta_token = "roberta-token",
@@ -209,6 +220,20 @@ macro_rules! on_cpu {
 
 on_cpu!(flex, burn_flex::Flex);
 on_cpu!(ndarray, burn_ndarray::NdArray);
+// One directory with gradients of each type: kernels are compiled for each shape.
+#[cfg(feature = "vulkan")]
+all_models!(
+    vulkan,
+    burn::backend::Vulkan,
+    crate::parity::vulkan_device(),
+    [
+        bert_masked = "bert-masked",
+        distilbert_sequence = "distilbert-sequence",
+        modernbert_masked = "modernbert-masked",
+        modernbert_sequence = "modernbert-sequence",
+        roberta_token = "roberta-token",
+    ]
+);
 
 /// The number and the ids of padding tokens do not change a text's states; on flex, not a bit of them.
 #[test]

@@ -181,7 +181,7 @@ on_backend!(
     vulkan,
     burn::backend::Vulkan,
     crate::parity::vulkan_device(),
-    [t5_untied = "t5-untied",]
+    [t5_untied = "t5-untied", mt5_untied = "mt5-untied",]
 );
 
 #[test]

@@ -10,7 +10,7 @@ use super::{changed, fixture, fixtures, stored};
 
 /// Sizes in `make_families.py`: vocabulary, width, layers, query heads, key-value heads, head width and hidden width.
 /// The context is always 64.
-const SIZES: [(&str, Family, [usize; 7]); 50] = [
+const SIZES: [(&str, Family, [usize; 7]); 52] = [
     ("bloom-slopes", Family::Bloom, [71, 48, 2, 12, 12, 4, 192]),
     ("cohere-bias", Family::Cohere, [67, 20, 2, 2, 2, 10, 28]),
     ("cohere-tied", Family::Cohere, [71, 32, 3, 4, 2, 8, 40]),
@@ -77,6 +77,12 @@ const SIZES: [(&str, Family, [usize; 7]); 50] = [
     ("olmoe-gqa", Family::Olmoe, [71, 24, 2, 4, 2, 6, 12]),
     ("olmoe-norm", Family::Olmoe, [67, 20, 2, 2, 2, 10, 16]),
     ("phi3-gqa", Family::Phi3, [67, 30, 2, 3, 1, 10, 28]),
+    ("phi3-longrope", Family::Phi3, [71, 32, 2, 4, 2, 8, 40]),
+    (
+        "phi3-longrope-short",
+        Family::Phi3,
+        [67, 24, 2, 3, 1, 8, 28],
+    ),
     ("phi3-window", Family::Phi3, [71, 32, 3, 4, 4, 8, 40]),
     ("qwen2-mixed", Family::Qwen2, [67, 24, 3, 2, 1, 12, 40]),
     ("qwen2-tied", Family::Qwen2, [79, 32, 3, 4, 2, 8, 44]),
@@ -213,16 +219,16 @@ fn rotary(name: &str, changes: serde_json::Value) -> (usize, f64, RotaryLayout, 
 #[test]
 fn positions_match_each_type() {
     let half = RotaryLayout::HalfSplit;
-    let none = RotaryScaling::None;
+    let none = || RotaryScaling::None;
     let as_is = |name| rotary(name, json!({}));
-    assert_eq!(as_is("gpt_neox-parallel"), (4, 1e4, half, none));
-    assert_eq!(as_is("gpt_neox-nobias"), (4, 1e4, half, none));
-    assert_eq!(as_is("gpt_neox-hub"), (2, 1e4, half, none));
-    assert_eq!(as_is("gpt_neox-sequential"), (8, 500.0, half, none));
-    assert_eq!(as_is("gpt_neox-odd"), (5, 100.0, half, none));
+    assert_eq!(as_is("gpt_neox-parallel"), (4, 1e4, half, none()));
+    assert_eq!(as_is("gpt_neox-nobias"), (4, 1e4, half, none()));
+    assert_eq!(as_is("gpt_neox-hub"), (2, 1e4, half, none()));
+    assert_eq!(as_is("gpt_neox-sequential"), (8, 500.0, half, none()));
+    assert_eq!(as_is("gpt_neox-odd"), (5, 100.0, half, none()));
     let neighbours = RotaryLayout::Interleaved;
-    assert_eq!(as_is("gptj-partial"), (4, 1e4, neighbours, none));
-    assert_eq!(as_is("qwen2-tied"), (8, 1e6, half, none));
+    assert_eq!(as_is("gptj-partial"), (4, 1e4, neighbours, none()));
+    assert_eq!(as_is("qwen2-tied"), (8, 1e6, half, none()));
     let linear = RotaryScaling::Linear { factor: 2.0 };
     assert_eq!(as_is("llama-oldconfig"), (6, 5000.0, half, linear));
     let llama3 = RotaryScaling::Llama3 {
@@ -232,6 +238,58 @@ fn positions_match_each_type() {
         original_seq_len: 32,
     };
     assert_eq!(as_is("llama-scaled"), (12, 100.0, half, llama3));
+}
+
+fn long_rope(changes: serde_json::Value) -> (Vec<f64>, Vec<f64>, f64, usize) {
+    match rotary("phi3-longrope", changes).3 {
+        RotaryScaling::LongRope {
+            short_factor,
+            long_factor,
+            attention_factor,
+            original_seq_len,
+        } => {
+            let attention_factor = attention_factor.unwrap();
+            (
+                short_factor,
+                long_factor,
+                attention_factor,
+                original_seq_len,
+            )
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn longrope_has_the_factors_of_its_file() {
+    let (short, long, factor, original) = long_rope(json!({}));
+    assert_eq!(short, [1.0, 1.25, 1.5]);
+    assert_eq!(long, [1.5, 4.0, 16.0]);
+    // The context is sixteen times as long as the original one: √(1 + ln 16 / ln 4) = √3.
+    assert!((factor - 3f64.sqrt()).abs() < 1e-12);
+    assert_eq!(original, 4);
+    let parameters = |kind: &str, more: serde_json::Value| {
+        let mut parameters = json!({
+            "short_factor": [1, 1, 2], "long_factor": [3, 4, 5], "rope_theta": 500.0, "partial_rotary_factor": 0.75,
+            "original_max_position_embeddings": 8,
+        });
+        parameters["rope_type"] = kind.into();
+        let more = more.as_object().unwrap().clone();
+        parameters.as_object_mut().unwrap().extend(more);
+        parameters
+    };
+    // The files of Phi-3 have the original length beside the other fields; those of other types within.
+    let (.., factor, original) =
+        long_rope(json!({"rope_scaling": parameters("su", json!({"attention_factor": 1.25}))}));
+    assert_eq!((factor, original), (1.25, 4));
+    let growth = parameters("yarn", json!({"factor": 4.0}));
+    let (.., factor, _) = long_rope(json!({"rope_scaling": growth}));
+    assert!((factor - 2f64.sqrt()).abs() < 1e-12);
+    let no_length = json!({
+        "original_max_position_embeddings": null, "max_position_embeddings": 8192,
+        "rope_parameters": parameters("longrope", json!({})),
+    });
+    assert_eq!(long_rope(no_length).3, 4096);
 }
 
 #[test]

@@ -113,7 +113,7 @@ fn unsupported_attention() {
 
 #[test]
 fn unsupported_rotary_positions() {
-    let one_of = "must be one of default, linear, llama3, dynamic, yarn";
+    let one_of = "must be one of default, linear, llama3, dynamic, yarn, longrope";
     for name in [
         "llama-gqa",
         "mistral-full",
@@ -121,7 +121,7 @@ fn unsupported_rotary_positions() {
         "qwen3-tied",
         "gpt_neox-hub",
     ] {
-        for kind in ["longrope", "proportional"] {
+        for kind in ["longrope2", "proportional"] {
             let new = json!({"rope_parameters": {"rope_type": kind, "factor": 4.0}});
             let expected =
                 format!("config.json: `rope_parameters.rope_type` = \"{kind}\": {one_of}");
@@ -333,4 +333,76 @@ fn invalid_configuration_file() {
     assert!(copied.error().starts_with("DIR/config.json: "));
     let nowhere = HuggingFaceModel::open(&copied.path("no/such"));
     assert!(matches!(nowhere, Err(HuggingFaceError::Io { .. })));
+}
+
+#[test]
+fn damaged_longrope_factors() {
+    let list = "must be a list of numbers";
+    let missing = "must be given with longrope";
+    for (name, value, expected) in [
+        (
+            "short_factor",
+            json!(null),
+            format!("`rope_parameters.short_factor` = null: {missing}"),
+        ),
+        (
+            "long_factor",
+            json!(null),
+            format!("`rope_parameters.long_factor` = null: {missing}"),
+        ),
+        (
+            "long_factor",
+            json!(2.0),
+            format!("`rope_parameters.long_factor` = 2.0: {list}"),
+        ),
+        (
+            "short_factor",
+            json!(["a"]),
+            format!("`rope_parameters.short_factor` = [\"a\"]: {list}"),
+        ),
+    ] {
+        let expected = format!("config.json: {expected}");
+        assert_rejected("phi3-longrope", with_long_rope(name, value), &expected);
+    }
+    let one_each = "must have 3 numbers, one for each rotated pair";
+    for (name, value, expected) in [
+        (
+            "short_factor",
+            json!([1.0, 2.0]),
+            format!("short_factor = 2 numbers: {one_each}"),
+        ),
+        (
+            "long_factor",
+            json!([1, 2, 3, 4]),
+            format!("long_factor = 4 numbers: {one_each}"),
+        ),
+        (
+            "long_factor",
+            json!([1, 0, 3]),
+            "long_factor = 0: must be above 0 and finite".to_owned(),
+        ),
+        (
+            "short_factor",
+            json!([1, -2, 3]),
+            "short_factor = -2: must be above 0 and finite".to_owned(),
+        ),
+        (
+            "attention_factor",
+            json!(-1),
+            "attention_factor = -1: must be above 0 and finite".to_owned(),
+        ),
+    ] {
+        let expected = format!("config.json describes no model: model.position.scaling.{expected}");
+        assert_rejected("phi3-longrope", with_long_rope(name, value), &expected);
+    }
+    let expected = "config.json describes no model: model.position.scaling.original_seq_len = 1: must be at least 2";
+    let original = json!({"original_max_position_embeddings": 1});
+    assert_rejected("phi3-longrope", original, expected);
+}
+
+/// The fixture's scaling with another value of a field.
+fn with_long_rope(name: &str, value: Value) -> Value {
+    let mut parameters = fields_of(&fixture("phi3-longrope"))["rope_parameters"].clone();
+    parameters[name] = value;
+    json!({ "rope_parameters": parameters })
 }

@@ -84,6 +84,11 @@ fn fields_match_transformers() {
             if name == "qwen3_moe-sparse" && of_layers {
                 continue;
             }
+            // An export has the attention factor that follows from the two lengths.
+            if name == "phi3-longrope" && field == "rope_parameters" {
+                assert!(theirs[field].get("attention_factor").is_none());
+                continue;
+            }
             let expected = match theirs.get(field) {
                 Some(Value::Null) if field == "n_inner" => {
                     json!(4 * theirs["n_embd"].as_u64().unwrap())

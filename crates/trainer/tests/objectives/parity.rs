@@ -224,13 +224,15 @@ where
     }
 }
 
-const MODELS: [&str; 9] = [
+const MODELS: [&str; 11] = [
     "bert-masked",
     "bert-sequence",
     "roberta-masked",
     "roberta-sequence",
     "distilbert-masked",
     "distilbert-sequence",
+    "modernbert-masked",
+    "modernbert-sequence",
     "t5-relu",
     "t5-untied",
     "mt5-untied",
@@ -242,14 +244,15 @@ fn loss_and_gradients_are_those_of_transformers() {
     for name in MODELS {
         check_gradients::<Flex>(name, false);
     }
-    check_gradients::<NdArray>("bert-sequence", false);
-    check_gradients::<NdArray>("t5-relu", false);
+    for name in ["bert-sequence", "modernbert-sequence", "t5-relu"] {
+        check_gradients::<NdArray>(name, false);
+    }
 }
 
 #[test]
 fn recomputed_gradients_of_encoders_are_the_same() {
     let _alone = alone();
-    for name in ["bert-masked", "roberta-sequence"] {
+    for name in ["bert-masked", "modernbert-masked", "roberta-sequence"] {
         check_gradients::<Flex>(name, true);
     }
 }

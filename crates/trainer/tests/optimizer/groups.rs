@@ -66,7 +66,7 @@ fn groups_partition_every_preset_s_parameters() {
         decoder.parameters().iter().for_each(|p| found.add(p));
 
         let gated = config.feed_forward().kind == FeedForwardKind::Gated;
-        let learned = config.position() == Position::Learned;
+        let learned = *config.position() == Position::Learned;
         let mut names = vec!["up", "down"];
         names.extend(gated.then_some("gate"));
         let mut maps = vec!["attention.qkv".to_owned(), "attention.out".to_owned()];

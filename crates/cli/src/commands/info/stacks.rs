@@ -69,25 +69,33 @@ fn encoder(model: &EncoderModel) -> Result<StackInfo, CliError> {
         Some(EncoderHeadConfig::Sequence { labels, .. }) => {
             format!("classifier of texts, {} labels", labels.len())
         }
-        Some(EncoderHeadConfig::Token { labels }) => {
+        Some(EncoderHeadConfig::Token { labels, .. }) => {
             format!("classifier of tokens, {} labels", labels.len())
         }
     };
+    let window = settings.window.as_ref().map(|window| {
+        let n_layers = settings.n_layers;
+        let local = n_layers - window.full_layers.layers(n_layers).len();
+        let note = format!("tokens on each side, in {local} of {n_layers} blocks");
+        ("window", window.distance.to_string(), note)
+    });
     let size = |name, size: usize| (name, size.to_string(), String::new());
+    let mut sizes = vec![
+        (
+            "vocab_size",
+            settings.vocab_size.to_string(),
+            tokenizer_note(model.tokenizer()),
+        ),
+        ("positions", settings.positions.to_string(), texts),
+        size("segments", settings.segments),
+        size("d_model", settings.d_model),
+        size("n_layers", settings.n_layers),
+        size("heads", settings.heads),
+        ("head", head, String::new()),
+    ];
+    sizes.extend(window);
     Ok(StackInfo {
-        sizes: vec![
-            (
-                "vocab_size",
-                settings.vocab_size.to_string(),
-                tokenizer_note(model.tokenizer()),
-            ),
-            ("positions", settings.positions.to_string(), texts),
-            size("segments", settings.segments),
-            size("d_model", settings.d_model),
-            size("n_layers", settings.n_layers),
-            size("heads", settings.heads),
-            ("head", head, String::new()),
-        ],
+        sizes,
         tied: matches!(settings.head, Some(EncoderHeadConfig::MaskedLm { .. })),
         ..StackInfo::new(
             model.hugging_face().path(),

@@ -46,9 +46,7 @@ impl StackModel {
         Ok(Some(match kind {
             Kind::BertNano => {
                 let settings = EncoderSettings {
-                    head: Some(EncoderHeadConfig::MaskedLm {
-                        activation: Activation::Gelu,
-                    }),
+                    head: Some(EncoderHeadConfig::masked_lm(Activation::Gelu)),
                     ..EncoderSettings::nano(vocab_size)
                 };
                 Self::Encoder(EncoderConfig::try_from(settings)?)

@@ -68,7 +68,7 @@ impl VisibleKeys {
             first,
             global_end: first + limits.global_tokens.min(near - first),
             near,
-            end: position + 1,
+            end: limits.k_len.min(position.saturating_add(limits.later)),
         }
     }
 
@@ -87,8 +87,12 @@ struct Limits {
     /// The distance between the positions of consecutive queries. It is 0 with full reach, where every query is
     /// at the last key and thus sees all keys.
     step: i32,
+    /// The number of keys up to the query's own that it sees.
     window: i32,
+    /// The number of keys from the query's own on that it sees.
+    later: i32,
     global_tokens: i32,
+    k_len: i32,
 }
 
 impl Limits {
@@ -96,22 +100,29 @@ impl Limits {
     fn new(shape: &AttentionShape, options: &AttentionOptions) -> Self {
         const MOST: usize = i32::MAX as usize;
         let (q_len, k_len) = (shape.q_len as i32, shape.k_len as i32);
-        let [window, global_tokens] = match options.reach {
-            Reach::Causal | Reach::Full => [MOST as i32, 0],
+        let number = |keys: usize| keys.min(MOST) as i32;
+        let [window, later, global_tokens] = match options.reach {
+            Reach::Causal | Reach::Full => [MOST as i32, 1, 0],
             Reach::Window {
                 tokens,
                 global_tokens,
-            } => [tokens.clamp(1, MOST) as i32, global_tokens.min(MOST) as i32],
+            } => [number(tokens).max(1), 1, number(global_tokens)],
+            Reach::Local { distance } => {
+                let keys = number(distance.saturating_add(1));
+                [keys, keys, 0]
+            }
         };
         let [position, step] = match options.reach {
-            Reach::Causal | Reach::Window { .. } => [k_len - q_len, 1],
+            Reach::Causal | Reach::Window { .. } | Reach::Local { .. } => [k_len - q_len, 1],
             Reach::Full => [k_len - 1, 0],
         };
         Self {
             position,
             step,
             window,
+            later,
             global_tokens,
+            k_len,
         }
     }
 

@@ -85,18 +85,22 @@ pub fn case(most_keys: usize, drops: bool) -> impl Strategy<Value = Case> {
     )
 }
 
-/// [`case`] with random soft caps, biases and padding, and full reach with any number of queries.
+/// [`case`] with random soft caps, biases and padding, and full reach with any number of queries, or a window in both
+/// directions.
 pub fn any_case(most_keys: usize, drops: bool) -> impl Strategy<Value = Case> {
     let soft_cap = prop::option::of(0.2..4.0f64);
     let seen = prop::option::of(0.02..1.0f64);
     let full = prop::option::of(1..=most_keys);
-    let options = (soft_cap, seen, full, any::<bool>(), any::<u64>());
+    let local = prop::option::of(0..=most_keys);
+    let options = (soft_cap, seen, full, local, any::<bool>(), any::<u64>());
     (case(most_keys, drops), options).prop_map(|(case, options)| {
-        let (soft_cap, seen, full, biased, seed) = options;
+        let (soft_cap, seen, full, local, biased, seed) = options;
         let mut case = case;
         case.options.soft_cap = soft_cap;
         if let Some(q_len) = full {
             case = case.full(q_len);
+        } else if let Some(distance) = local {
+            case.options.reach = Reach::Local { distance };
         }
         if biased {
             case = case.biased(seed);
@@ -178,6 +182,7 @@ impl Case {
                 tokens,
                 global_tokens,
             } => j <= position() && (j + tokens > position() || j < first + global_tokens),
+            Reach::Local { distance } => j.abs_diff(position()) <= distance,
             Reach::Full => true,
         };
         let padding = self.padding.as_ref();

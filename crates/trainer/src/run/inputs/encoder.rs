@@ -34,9 +34,7 @@ pub(super) fn masked<B: BurnBackend>(
     if !matches!(settings.head, Some(EncoderHeadConfig::MaskedLm { .. })) {
         settings.head = Some(match circumstances.weights {
             Some(RunWeights::Encoder(directory)) => directory.masked_lm_head(),
-            _ => EncoderHeadConfig::MaskedLm {
-                activation: settings.feed_forward.activation,
-            },
+            _ => EncoderHeadConfig::masked_lm(settings.feed_forward.activation),
         });
     }
     let model = EncoderConfig::try_from(settings.clone())?;
@@ -123,9 +121,6 @@ fn set_classifier<B: BurnBackend>(
     let labels = labels.0.clone();
     settings.head = Some(match circumstances.weights {
         Some(RunWeights::Encoder(directory)) => directory.classifier_head(labels),
-        _ => EncoderHeadConfig::Sequence {
-            labels,
-            activation: PooledActivation::Tanh,
-        },
+        _ => EncoderHeadConfig::sequence(labels, PooledActivation::Tanh),
     });
 }
