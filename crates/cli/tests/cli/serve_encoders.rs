@@ -213,6 +213,35 @@ fn encoders_are_listed_and_generate_nothing() {
     assert_eq!(played.status, 400, "{}", played.body);
 }
 
+/// A text that is too long has the vector that `embed` computes, which truncates it with its special tokens.
+#[test]
+fn long_texts_are_truncated_if_requested() {
+    let (sandbox, model) = (Sandbox::new(), encoders::model());
+    let server = serve(&sandbox, model.path(), "");
+    let words: Vec<String> = (0..50).map(|i| format!("w{}", 1 + i * 7 % 50)).collect();
+    let texts = [words.join(" "), "w1 w2".to_owned()];
+    let body = json!({ "model": "run", "input": texts, "truncate": true });
+    let answer = server.post("/v1/embeddings", &body);
+    assert_eq!(
+        answer.json()["usage"]["prompt_tokens"],
+        32 + 2,
+        "{}",
+        answer.body
+    );
+    let found = vectors(&answer);
+    let expected = embedded(&sandbox, model.path(), &texts);
+    for (found, expected) in found.iter().zip(&expected) {
+        assert_eq!(floats(found), floats(expected));
+    }
+    // Tokens are cut off as they are.
+    let ids: Vec<usize> = (0..40).map(|i| i % 50).collect();
+    let cut = json!({ "model": "run", "input": [ids, ids[..32]], "truncate": true });
+    let cut = vectors(&server.post("/v1/embeddings", &cut));
+    assert_eq!(cut[0], cut[1]);
+    let wrong = json!({ "model": "run", "input": "w1", "truncate": "END" });
+    assert_eq!(server.post("/v1/embeddings", &wrong).status, 400);
+}
+
 #[test]
 fn invalid_texts_to_embed_are_refused() {
     let (sandbox, model) = (Sandbox::new(), encoders::model());
