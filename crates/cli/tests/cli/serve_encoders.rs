@@ -45,7 +45,9 @@ pub fn text(number: usize) -> String {
 fn embedded(sandbox: &Sandbox, model: &Path, texts: &[String]) -> Vec<Value> {
     sandbox.write("texts.txt", texts.join("\n") + "\n");
     let model = model.to_str().unwrap();
-    let lines = sandbox.run(["embed", model, "texts.txt"]).ok();
+    let ran = sandbox.run(["embed", model, "texts.txt"]);
+    assert_eq!(ran.code, Some(0), "{ran}");
+    let lines = ran.stdout;
     let parse = |line| serde_json::from_str::<Value>(line).unwrap()["embedding"].take();
     lines.lines().map(parse).collect()
 }

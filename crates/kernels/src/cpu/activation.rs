@@ -287,7 +287,7 @@ fn normal(add: MultiplyAdd, x: f32) -> (f32, f32) {
     let rest = (high - t) * (high + t) * 0.5;
     let correction = add.of(rest, add.of(rest, add.of(rest, 1.0 / 6.0, 0.5), 1.0), 1.0);
     let bell = exp_minus(add, high * high * 0.5) * correction;
-    let inverse = reciprocal(add, t + 4.0);
+    let inverse = 1.0 / (t + 4.0);
     let u = (t - 4.0) * inverse;
     let mut h = -1.201_844_1e-4;
     h = add.of(h, u, 2.012_617_3e-4);
@@ -304,22 +304,6 @@ fn normal(add: MultiplyAdd, x: f32) -> (f32, f32) {
     // vectorization.
     let half = 0.5f32.copysign(x);
     (0.5 + half - tail.copysign(x), bell)
-}
-
-/// `1/x` for a normal positive `x`, within 2 units in the last place: a guess from the bits that is off by at most 13 %, and
-/// two steps that cube its relative error. With AVX-512, a division takes longer than the other operations of [`normal`]
-/// together.
-#[inline(always)]
-fn reciprocal(add: MultiplyAdd, x: f32) -> f32 {
-    let guess = f32::from_bits(0x7ef3_11c7u32.wrapping_sub(x.to_bits()));
-    refined(add, x, refined(add, x, guess))
-}
-
-/// With the relative error `e = 1 - x y` of a guess `y`: `y (1 + e + e²)`.
-#[inline(always)]
-fn refined(add: MultiplyAdd, x: f32, y: f32) -> f32 {
-    let error = add.of(-x, y, 1.0);
-    add.of(y, add.of(error, error, error), y)
 }
 
 struct GeluTanh;

@@ -53,8 +53,10 @@ pub struct Around<'a> {
     pub activation: Option<Activation>,
 }
 
-/// `C = f(bias + A B)` or `C = f(C + bias + A B)`, `[m, k] · [k, n]`, on all threads, with C in row-major order. The
-/// results are those of separate passes for bias, product and activation.
+/// `C = f(A B + bias)` or `C = f(C + A B + bias)`, `[m, k] · [k, n]`, on all threads, with C in row-major order. The
+/// results are those of separate passes for product, bias and activation.
+///
+/// The bias is added after the product: a product that accumulates onto rows of the bias is slower, since it reads C.
 ///
 /// # Panics
 /// Panics if the sizes do not fit.
@@ -76,19 +78,10 @@ pub fn affine(
     if Method::of(&view, a, b, precision) == Method::Tiles {
         return tiled(view, a, b, output, precision, around);
     }
-    let output = match (bias, output) {
-        (None, output) => output,
-        (Some(bias), Output::Overwrite) => {
-            reduce::fill_rows(bias, c);
-            Output::Accumulate
-        }
-        (Some(bias), Output::Accumulate) => {
-            reduce::add_row_in_place(c, bias);
-            Output::Accumulate
-        }
-    };
-    let view = MatrixMut::row_major(c, a.rows, b.columns);
     product(view, a, b, output, precision);
+    if let Some(bias) = bias {
+        reduce::add_row_in_place(c, bias);
+    }
     if let Some(kind) = activation {
         activation::activate_in_place(kind, c);
     }
@@ -152,8 +145,6 @@ fn tiled(
             let start = start.at(i * strides[0] + j * strides[1]);
             MatrixMut::from_raw(start, [end_i - i, end_j - j], strides)
         };
-        let bias = around.bias.map(|bias| &bias[j..end_j]);
-        let output = with_bias(tile(), bias, output);
         product_here(
             tile(),
             a.block(i..end_i, 0..k),
@@ -161,28 +152,27 @@ fn tiled(
             output,
             precision,
         );
-        if let Some(kind) = around.activation {
-            let mut tile = tile();
-            for row in 0..tile.rows {
-                activation::activate_row(kind, tile.row_mut(row));
-            }
-        }
+        around.apply(tile(), j);
     });
 }
 
-/// Writes the bias to each row of a tile, or adds it. Returns the output of the product that follows.
-fn with_bias(mut tile: MatrixMut<'_>, bias: Option<&[f32]>, output: Output) -> Output {
-    let Some(bias) = bias else {
-        return output;
-    };
-    for row in 0..tile.rows {
-        let row = tile.row_mut(row);
-        match output {
-            Output::Overwrite => row.copy_from_slice(bias),
-            Output::Accumulate => row.iter_mut().zip(bias).for_each(|(x, bias)| *x += *bias),
+impl Around<'_> {
+    /// Adds the bias to a tile that begins at column `first`, and applies the activation.
+    fn apply(self, mut tile: MatrixMut<'_>, first: usize) {
+        let bias = self.bias.map(|bias| &bias[first..first + tile.columns]);
+        if bias.is_none() && self.activation.is_none() {
+            return;
+        }
+        for row in 0..tile.rows {
+            let row = tile.row_mut(row);
+            if let Some(bias) = bias {
+                reduce::add_row(row, bias);
+            }
+            if let Some(kind) = self.activation {
+                activation::activate_row(kind, row);
+            }
         }
     }
-    Output::Accumulate
 }
 
 /// [`product`] on the calling thread only, and always at the requested precision. For use within parallel tasks.
@@ -263,8 +253,8 @@ fn tile(a: Matrix<'_>, b: Matrix<'_>, work: usize) -> [usize; 2] {
     let tiles = work.div_ceil(TILE).clamp(2, MOST_TILES);
     let mut best = (f64::INFINITY, [a.rows, b.columns]);
     for parts in 1..=tiles {
-        let rows = whole_steps(a.rows, parts, 16);
-        let columns = whole_steps(b.columns, tiles.div_ceil(parts), 48);
+        let rows = whole_steps(a.rows, parts, 12);
+        let columns = whole_steps(b.columns, tiles.div_ceil(parts), 64);
         let whole = |len: usize, step: usize| (len.div_ceil(step) * step) as f64 / len as f64;
         let uneven = whole(a.rows, rows) * whole(b.columns, columns);
         let cost = (1.0 + along / columns as f64 + down / rows as f64) * uneven;
