@@ -128,7 +128,10 @@ pub fn predict<'a>(
     } else {
         0.0
     };
-    let head = Head::of(model, sizes.batch(train.micro_batch));
+    let batch = sizes
+        .batch(train.micro_batch)
+        .of_objective(&train.objective);
+    let head = Head::of(model, batch);
     let phases = phases(model, train, sizes, head, before);
     let most = |a: PhaseMemory, b: PhaseMemory| if b.total() > a.total() { b } else { a };
     let none = PhaseMemory {
@@ -195,7 +198,13 @@ fn phases(
             .sum()
     };
     let batch = train.evaluation.batch;
-    let evaluation = InferenceWork::of_batch(WeightFormat::F32, batch, sizes);
+    let evaluation = InferenceWork {
+        head: match sizes.batch(batch).of_objective(&train.objective).learnt {
+            Some(tokens) => HeadUse::LossOf(tokens),
+            None => HeadUse::Loss,
+        },
+        ..InferenceWork::of_batch(WeightFormat::F32, batch, sizes)
+    };
     let mut phases = vec![PhaseMemory {
         phase: Phase::Head,
         gradients: before + head.gradients,

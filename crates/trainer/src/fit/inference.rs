@@ -66,6 +66,8 @@ pub enum HeadUse {
     Logits(usize),
     /// The loss of every token. Logits exist only for blocks of rows.
     Loss,
+    /// The loss of this many tokens; the others have no logits.
+    LossOf(usize),
     /// Hidden states, pooled or classified.
     States,
 }
@@ -243,6 +245,10 @@ pub(super) fn pass(model: AnyConfig<'_>, work: InferenceWork) -> f64 {
     let batch = BatchShape {
         inputs: work.pass_tokens,
         targets: work.target * work.pass_tokens.div_ceil(work.sequence.max(1)),
+        learnt: match work.head {
+            HeadUse::LossOf(tokens) => Some(tokens),
+            HeadUse::Logits(_) | HeadUse::Loss | HeadUse::States => None,
+        },
         sizes: SequenceSizes {
             input: work.sequence,
             target: work.target,
@@ -252,7 +258,7 @@ pub(super) fn pass(model: AnyConfig<'_>, work: InferenceWork) -> f64 {
     let head = match (work.head, model) {
         // The logits and a copy for the sampler.
         (HeadUse::Logits(rows), _) => 2.0 * rows as f64 * model.vocab_size() as f64,
-        (HeadUse::Loss, AnyConfig::Encoder(encoder))
+        (HeadUse::Loss | HeadUse::LossOf(_), AnyConfig::Encoder(encoder))
             if matches!(
                 encoder.settings().head,
                 Some(EncoderHeadConfig::MaskedLm { .. })
@@ -261,7 +267,7 @@ pub(super) fn pass(model: AnyConfig<'_>, work: InferenceWork) -> f64 {
             let head = Head::of(model, batch);
             head.kept + head.temporaries
         }
-        (HeadUse::Loss, _) => Head::of(model, batch).temporaries,
+        (HeadUse::Loss | HeadUse::LossOf(_), _) => Head::of(model, batch).temporaries,
         (HeadUse::States, _) => 0.0,
     };
     let states: f64 = stacks.iter().map(|stack| 2.0 * stack.input).sum();

@@ -63,6 +63,7 @@ impl SequenceSizes {
         BatchShape {
             inputs: sequences.saturating_mul(self.input),
             targets: sequences.saturating_mul(self.target),
+            learnt: None,
             sizes: self,
         }
     }
@@ -75,7 +76,22 @@ pub(super) struct BatchShape {
     pub inputs: usize,
     /// Tokens of all targets of an encoder–decoder.
     pub targets: usize,
+    /// The tokens with a loss; `None` for all. The others have no logits.
+    pub learnt: Option<usize>,
     pub sizes: SequenceSizes,
+}
+
+impl BatchShape {
+    /// The batch of a run's objective: of masked tokens, only the chosen ones have a loss.
+    pub(super) fn of_objective(self, objective: &ObjectiveConfig) -> Self {
+        let learnt = match objective {
+            ObjectiveConfig::Mlm(config) => {
+                Some((self.inputs as f64 * config.probability).ceil() as usize)
+            }
+            _ => self.learnt,
+        };
+        Self { learnt, ..self }
+    }
 }
 
 /// One stack of a model for a batch, in elements.
@@ -173,6 +189,7 @@ impl Head {
             AnyConfig::Decoder(_) | AnyConfig::Encoder(_) => batch.inputs,
             AnyConfig::EncoderDecoder(_) => batch.targets,
         };
+        let learnt = batch.learnt.unwrap_or(tokens);
         let of_vocabulary = |width: usize, bias: bool, kept: f64| {
             let vocab_size = model.vocab_size();
             let table = vocab_size as f64 * width as f64;
@@ -181,7 +198,7 @@ impl Head {
             Self {
                 gradients: table,
                 kept,
-                temporaries: peak_elements(tokens, width, vocab_size) as f64 + with_bias * table,
+                temporaries: peak_elements(learnt, width, vocab_size) as f64 + with_bias * table,
             }
         };
         match model {
