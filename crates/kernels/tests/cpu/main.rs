@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod affine;
 mod attention;
 mod elementwise;
 mod head_loss;
