@@ -55,10 +55,11 @@ impl<B: Backend> Embedder<B> {
     ) -> Result<Vec<Vec<f32>>, InputError> {
         self.in_passes(sequences, |states| {
             let vectors = rows(states.pooled(self.pooling)); // [texts, d_model]
-            vectors.map(|vector| match self.normalize {
+            let vectors = vectors.map(|vector| match self.normalize {
                 true => normalized(vector),
                 false => vector,
-            })
+            });
+            vectors.collect()
         })
     }
 
@@ -75,22 +76,19 @@ impl<B: Backend> Embedder<B> {
             return Ok(None);
         }
         let probabilities = self.in_passes(sequences, |states| {
-            let logits = self
-                .encoder
-                .class_logits(states.pooled(self.encoder.class_pooling())); // [texts, labels]
-            logits
-                .map(|logits| rows(softmax(logits, 1)))
-                .into_iter()
-                .flatten()
+            let pooled = states.pooled(self.encoder.class_pooling());
+            let logits = self.encoder.class_logits(pooled); // [texts, labels]
+            let rows = logits.map(|logits| rows(softmax(logits, 1)));
+            rows.into_iter().flatten().collect()
         });
         probabilities.map(Some)
     }
 
     /// Computes a vector for each sequence. `vectors` maps the states of some texts to their vectors.
-    fn in_passes<V: Iterator<Item = Vec<f32>>>(
+    fn in_passes(
         &self,
         sequences: &[EncodedSequence],
-        vectors: impl Fn(&TextStates<B>) -> V,
+        vectors: impl Fn(&TextStates<B>) -> Vec<Vec<f32>> + Sync,
     ) -> Result<Vec<Vec<f32>>, InputError> {
         for sequence in sequences {
             self.encoder.config().check_tokens(&sequence.ids)?;
@@ -100,8 +98,9 @@ impl<B: Backend> Embedder<B> {
         let mut all = vec![Vec::new(); sequences.len()];
         for pass in passes(&order, |text| sequences[text].ids.len()) {
             let texts = pass.iter().map(|&text| tokens(&sequences[text]));
-            let states = self.encoder.encode(&texts.collect::<Vec<_>>());
-            for (&text, vector) in pass.iter().zip(vectors(&states)) {
+            let texts: Vec<_> = texts.collect();
+            let vectors = B::run(|| vectors(&self.encoder.encode(&texts)));
+            for (&text, vector) in pass.iter().zip(vectors) {
                 all[text] = vector;
             }
         }

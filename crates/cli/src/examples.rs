@@ -51,7 +51,8 @@ Examples:
 pub const FIT: &str = "\
 Examples:
   emberlm fit --preset gpt2-small --memory 8GiB
-  emberlm fit --from MODEL --no-measure";
+  emberlm fit --from MODEL --no-measure
+  emberlm fit --from BERT --objective classify --data reviews.csv";
 
 pub const EMBED: &str = "\
 Examples:

@@ -2,11 +2,12 @@
 //! model does not fit, without a message.
 
 use clap::Args;
-use emberlm_model::{DecoderConfig, WeightFormat};
+use emberlm_model::WeightFormat;
 use emberlm_trainer::fit::{
     HeldWeights, InferencePrediction, InferenceWork, Prediction, predict_inference,
 };
 use emberlm_trainer::memory::{self, Available, MemoryLimit};
+use emberlm_trainer::run::AnyConfig;
 
 use crate::backend::{BackendName, Placement, devices};
 use crate::error::{CliError, warn};
@@ -21,7 +22,7 @@ pub struct MemoryArg {
 }
 
 /// A model and the work planned for it.
-pub type Work<'a> = (&'a DecoderConfig, InferenceWork);
+pub type Work<'a> = (AnyConfig<'a>, InferenceWork);
 
 /// A change to the planned work that needs less memory.
 pub type Change<'a> = &'a dyn Fn(InferenceWork) -> InferenceWork;
@@ -210,7 +211,11 @@ impl MemoryGuard {
                 ..work
             };
             let int8: (&str, Change<'_>) = ("--weights int8", &packed);
-            let fitting = std::iter::once(&int8).chain(smaller);
+            let only_decoders = works
+                .iter()
+                .all(|(model, _)| matches!(model, AnyConfig::Decoder(_)));
+            let int8 = only_decoders.then_some(&int8);
+            let fitting = int8.into_iter().chain(smaller);
             let mut hints: Vec<String> = fitting
                 .filter_map(|(option, change)| {
                     let works = works.iter().map(|&(model, work)| (model, change(work)));

@@ -137,6 +137,15 @@ pub trait Backend: BurnBackend {
         reference::linear::<Self>(inputs, precision)
     }
 
+    /// `f(residual + x W + b)`: [`Backend::activation`] of [`Backend::linear`].
+    fn linear_activation(
+        kind: Activation,
+        inputs: LinearInputs<Self>,
+        precision: Precision,
+    ) -> FloatTensor<Self> {
+        Self::activation(kind, <Self as Backend>::linear(inputs, precision))
+    }
+
     /// The gradients of [`Backend::linear`] that `wanted` requests, in the order `x`, `W`, `b`. With `g` the
     /// gradient of the output, they are `g Wᵀ`, `xᵀ g` and `Σ g`. `added` is the gradient of `x` from other
     /// operations, and is added to the result.

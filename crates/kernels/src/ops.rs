@@ -71,6 +71,23 @@ pub fn linear<B: Backend, const D: usize>(
     tensor(<B as Backend>::linear(inputs, precision))
 }
 
+/// [`Backend::linear_activation`]: `f(x W + b)`, `x` `[…, in]`, `weight` `[in, out]`.
+pub fn linear_activation<B: Backend, const D: usize>(
+    kind: Activation,
+    x: Tensor<B, D>,
+    weight: Tensor<B, 2>,
+    bias: Option<Tensor<B, 1>>,
+    precision: Precision,
+) -> Tensor<B, D> {
+    let inputs = LinearInputs {
+        x: float(x),
+        weight: float(weight),
+        bias: bias.map(float),
+        residual: None,
+    };
+    tensor(B::linear_activation(kind, inputs, precision))
+}
+
 /// [`Backend::pack`]: `weight` `[out, in]`.
 pub fn pack<B: Backend>(weight: Tensor<B, 2>, format: PackedFormat) -> PackedWeight<B> {
     B::pack(float(weight), format)

@@ -135,7 +135,7 @@ impl<B: Backend> FeedForward<B> {
                 let gate = gate.forward(x.clone(), None);
                 ops::gated(self.activation, gate, self.up.forward(x, None))
             }
-            None => ops::activation(self.activation, self.up.forward(x, None)),
+            None => self.up.activated(self.activation, x),
         }
     }
 

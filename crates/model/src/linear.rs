@@ -4,7 +4,7 @@ use burn::module::{Module, Param};
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::{Device, Tensor};
 
-use emberlm_kernels::{Backend, PackedFormat, PackedWeight, Precision, ops};
+use emberlm_kernels::{Activation, Backend, PackedFormat, PackedWeight, Precision, ops};
 
 use crate::init::{Initializer, OutputRole};
 use crate::low_rank::LowRank;
@@ -118,6 +118,17 @@ impl<B: Backend> Linear<B> {
         match (&self.adapter, adapted) {
             (Some(adapter), Some(down)) => adapter.up(down, y, self.precision),
             _ => y,
+        }
+    }
+
+    /// Maps `[batch, seq, in]` to `f` of the layer's output, `[batch, seq, out]`.
+    pub fn activated(&self, kind: Activation, x: Tensor<B, 3>) -> Tensor<B, 3> {
+        match (&self.weight, &self.adapter) {
+            (LinearWeight::Float(weight), None) => {
+                let bias = self.bias.as_ref().map(Param::val);
+                ops::linear_activation(kind, x, weight.val(), bias, self.precision)
+            }
+            _ => ops::activation(kind, self.forward(x, None)),
         }
     }
 

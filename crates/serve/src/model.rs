@@ -161,6 +161,25 @@ impl ServedModel {
         }
     }
 
+    /// Truncates the ids of a text to embed to the model's context. The special tokens after an encoder's text stay, as
+    /// in [`SequenceEncoder::encode`]; tokens that are no text have none.
+    pub(crate) fn truncate(&self, ids: &mut Vec<u32>, is_text: bool) {
+        let context = self.worker.limits().context;
+        if ids.len() <= context {
+            return;
+        }
+        let end = match &self.kind {
+            ServedKind::Encoder(sequences) if is_text => {
+                let [_, end] = sequences.frame();
+                end
+            }
+            _ => Vec::new(),
+        };
+        ids.truncate(context.saturating_sub(end.len()));
+        ids.extend(end);
+        ids.truncate(context);
+    }
+
     /// The number of tokens that an answer to a prompt may have.
     pub(crate) fn room(&self, prompt_tokens: usize) -> usize {
         let context = self.worker.limits().context;

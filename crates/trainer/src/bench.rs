@@ -6,21 +6,23 @@ use std::time::Instant;
 use burn::data::dataloader::DataLoader;
 use burn::module::AutodiffModule;
 use burn::tensor::Device;
-use emberlm_data::{Batch, Packing};
-use emberlm_kernels::TrainingBackend;
-use emberlm_model::{DecoderConfig, count};
+use emberlm_data::{Batch, IGNORED, Packing};
+use emberlm_kernels::{Backend, TrainingBackend};
+use emberlm_model::DecoderConfig;
 
-use crate::config::TrainConfig;
+use crate::config::{ObjectiveConfig, TrainConfig};
 use crate::data::TrainingData;
 use crate::engine::{EngineOptions, ReadPolicy, StepBatches, StepEngine, StepPosition};
 use crate::error::TrainError;
+use crate::fit::SequenceSizes;
 use crate::loader::{Failure, TrainLoader, to_tensors};
 use crate::memory;
-use crate::objective::TrainSource;
+use crate::objective::{HostBatch, TrainSource};
 use crate::optimizer::Optimizer;
 use crate::peers::{Rank, SingleProcess};
 use crate::read::host_read;
-use crate::training_model::TrainingModel;
+use crate::run::AnyConfig;
+use crate::training_model::{TokenBatch, TrainingModel};
 
 /// Warm-up steps for caches, the allocator and kernels.
 pub const WARM_UP: usize = 3;
@@ -56,14 +58,14 @@ impl Measured {
 ///
 /// # Errors
 /// The sequences are longer than the model's context, or the model does not support isolated documents.
-pub fn measure<B: TrainingBackend>(
-    model: &DecoderConfig,
+pub fn measure<'a, B: TrainingBackend>(
+    model: impl Into<AnyConfig<'a>>,
     train: &TrainConfig,
     warm_up: usize,
     steps: usize,
     device: &Device<B>,
 ) -> Result<Measured, TrainError> {
-    let (measured, _) = measure_steps::<B>(model, train, warm_up, steps, device)?;
+    let (measured, _) = measure_steps::<B>(model.into(), train, warm_up, steps, device)?;
     Ok(measured)
 }
 
@@ -72,20 +74,24 @@ pub fn measure<B: TrainingBackend>(
 ///
 /// # Errors
 /// See [`measure`].
-pub fn measure_peak<B: TrainingBackend>(
-    model: &DecoderConfig,
+pub fn measure_peak<'a, B: TrainingBackend>(
+    model: impl Into<AnyConfig<'a>>,
     train: &TrainConfig,
     device: &Device<B>,
 ) -> Result<Measured, TrainError> {
+    let model = model.into();
     let (measured, after) = measure_steps::<B>(model, train, 1, 1, device)?;
-    let seq = train.sequence_tokens(model.seq_len())?;
+    let sizes = SequenceSizes::of(model, train)?;
     let evaluated = TrainConfig {
         micro_batch: train.evaluation.batch,
         ..train.clone()
     };
-    let batch = to_tensors::<B::InnerBackend>(&random_batch(model, &evaluated, seq), device);
-    let model = after.training.valid();
-    host_read(B::run(|| model.loss_sum(batch)));
+    let batch = random_tensors::<B::InnerBackend>(model, &evaluated, sizes, device);
+    let trained = after.training.valid();
+    host_read(B::run(|| match trained.class_logits(&batch) {
+        Some(logits) => logits.sum(),
+        None => trained.loss_sum(batch),
+    }));
     drop(after.engine);
     Ok(Measured {
         peak_bytes: memory::peak(),
@@ -102,21 +108,20 @@ struct AfterSteps<B: TrainingBackend> {
 
 /// Implements [`measure`]; also returns the model and the engine.
 fn measure_steps<B: TrainingBackend>(
-    model: &DecoderConfig,
+    model: AnyConfig<'_>,
     train: &TrainConfig,
     warm_up: usize,
     steps: usize,
     device: &Device<B>,
 ) -> Result<(Measured, AfterSteps<B>), TrainError> {
-    let seq = train.sequence_tokens(model.seq_len())?;
-    if train.documents == Packing::Isolated {
+    let sizes = SequenceSizes::of(model, train)?;
+    if let (AnyConfig::Decoder(model), Packing::Isolated) = (model, train.documents) {
         model.check_documents()?;
     }
-    let decoder = model.init::<B>(train.seed, device);
-    let decoder = decoder.with_precision(train.precision.products);
-    let optimizer = Optimizer::new(train, decoder.parameters());
-    let mut training = TrainingModel::Decoder(decoder);
-    let tokens = train.micro_batch * train.accumulation * seq;
+    let mut training = model.init::<B>(train.seed, device);
+    training = training.with_precision(train.precision.products);
+    let optimizer = Optimizer::new(train, training.parameters());
+    let tokens = train.micro_batch * train.accumulation * sizes.input;
     let mut seconds = Vec::with_capacity(steps);
     let options = EngineOptions::of::<B>(train, device);
     // On an asynchronous device, the training loop reads losses only when it logs.
@@ -136,7 +141,7 @@ fn measure_steps<B: TrainingBackend>(
         },
     );
     let mut round = |count: usize, mut training: TrainingModel<B>| {
-        let batch = |_| to_tensors::<B>(&random_batch(model, train, seq), device);
+        let batch = |_| random_tensors::<B>(model, train, sizes, device);
         let batches = |_| StepBatches::new((0..train.accumulation).map(batch).collect());
         let made: Vec<_> = (0..count).map(batches).collect();
         let start = Instant::now();
@@ -161,12 +166,12 @@ fn measure_steps<B: TrainingBackend>(
     seconds.sort_unstable_by(f64::total_cmp);
     let median = seconds.get(seconds.len() / 2).copied().unwrap_or(f64::NAN);
     let measured = Measured {
-        parameters: count::parameters(model).total,
+        parameters: model.parameters() as usize,
         tokens_per_second: tokens as f64 / median,
         seconds_per_step: median,
         peak_bytes: memory::peak(),
         device_bytes: B::memory(device).map(|memory| memory.reserved),
-        flops: count::flops_per_token(model).training as f64 * tokens as f64 / median,
+        flops: model.flops_per_token() as f64 * tokens as f64 / median,
     };
     Ok((measured, AfterSteps { training, engine }))
 }
@@ -206,17 +211,62 @@ pub fn measure_loader<B: TrainingBackend>(
     }
 }
 
+/// A batch for a model of any kind, on the device. Inputs of labelled texts and of pairs have padding masks, as in a run.
+fn random_tensors<B: Backend>(
+    model: AnyConfig<'_>,
+    train: &TrainConfig,
+    sizes: SequenceSizes,
+    device: &Device<B>,
+) -> TokenBatch<B> {
+    if let AnyConfig::Decoder(model) = model {
+        return to_tensors::<B>(&random_batch(model, train, sizes.input), device);
+    }
+    let batch = train.micro_batch;
+    let mut id = pseudo_random(model.vocab_size());
+    let inputs = (0..batch * sizes.input).map(|_| id()).collect();
+    let (target_seq, targets) = match (model, &train.objective) {
+        (AnyConfig::Encoder(_), ObjectiveConfig::Classify(_)) => (1, vec![0; batch]),
+        (AnyConfig::Encoder(_), _) => {
+            // Of masked tokens, one in seven.
+            let chosen = |at: usize| if at.is_multiple_of(7) { id() } else { IGNORED };
+            let targets = (0..batch * sizes.input).map(chosen);
+            (sizes.input, targets.collect())
+        }
+        _ => {
+            let targets = (0..batch * sizes.target).map(|_| id());
+            (sizes.target, targets.collect())
+        }
+    };
+    let reads_records = train.objective.reads_records();
+    let host = HostBatch {
+        inputs,
+        documents: None,
+        segments: None,
+        lengths: reads_records.then(|| vec![sizes.input; batch]),
+        targets,
+        batch,
+        seq: sizes.input,
+        target_seq,
+    };
+    host.to_tensors(device)
+}
+
+/// A generator of pseudo-random ids below `vocab_size`, always the same.
+fn pseudo_random(vocab_size: usize) -> impl FnMut() -> u32 {
+    let mut state = 1u64;
+    move || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        ((state >> 33) % vocab_size as u64) as u32
+    }
+}
+
 /// A batch of pseudo-random ids, the same on every call. With isolated documents, each sequence holds two.
 pub(crate) fn random_batch(model: &DecoderConfig, train: &TrainConfig, seq: usize) -> Batch {
     let batch = train.micro_batch;
     let count = batch * seq;
-    let mut state = 1u64;
-    let mut id = || {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        ((state >> 33) % model.vocab_size() as u64) as u32
-    };
+    let mut id = pseudo_random(model.vocab_size());
     let inputs: Vec<u32> = (0..count).map(|_| id()).collect();
     let targets = (0..count).map(|_| id()).collect();
     let half = seq / 2;

@@ -16,7 +16,9 @@
 //!
 //! with `P` parameters, `L` blocks, `N` tokens per micro-batch, width `d` and vocabulary size `V`. Module
 //! `block` defines `K`, the activations that one block keeps for its gradients, and the additional buffers of
-//! its backward pass. Recomputation keeps the blocks' inputs, `L · N·d`, instead of `L·K`, and one `K` during
+//! its backward pass. `shape` has the stacks and heads of decoders, encoders and encoder–decoders. The two stacks of an
+//! encoder–decoder add up; in the backward pass of the encoder the decoder's activations are freed, and the gradients of
+//! the decoder's blocks are held. Recomputation keeps the blocks' inputs, `L · N·d`, instead of `L·K`, and one `K` during
 //! the backward pass. A checkpoint written during training adds a copy of the old state, `P · (1 + moments)`,
 //! until it is complete.
 //!
@@ -31,18 +33,20 @@
 mod block;
 mod inference;
 mod plan;
+mod shape;
 
-use emberlm_kernels::cpu::head_loss::peak_elements;
-use emberlm_model::config::Position;
-use emberlm_model::{DecoderConfig, WeightFormat, count};
+use emberlm_model::WeightFormat;
 use serde::Serialize;
 
 use crate::config::{OptimizerKind, TrainConfig};
 use crate::error::TrainError;
-use block::Block;
+use crate::run::AnyConfig;
+use shape::{Head, largest};
 
 pub use inference::{HeadUse, HeldWeights, InferencePrediction, InferenceWork, predict_inference};
 pub use plan::{Plan, plans};
+pub use shape::SequenceSizes;
+pub(crate) use shape::source_tokens;
 
 const MIB: f64 = (1 << 20) as f64;
 /// The memory that computing adds to an idle process.
@@ -105,28 +109,38 @@ impl PhaseMemory {
     }
 }
 
-/// Predicts the peak resident memory of training in a process that holds `program` bytes before it computes.
+/// Predicts the peak resident memory of training in a process that holds `program` bytes before it computes. The batches
+/// have the longest sequences that the settings allow, [`SequenceSizes::of`].
 ///
 /// # Errors
 /// A setting is invalid.
-pub fn predict(
-    model: &DecoderConfig,
+pub fn predict<'a>(
+    model: impl Into<AnyConfig<'a>>,
     train: &TrainConfig,
     program: u64,
 ) -> Result<Prediction, TrainError> {
     train.check()?;
-    let seq = train.sequence_tokens(model.seq_len())? as f64;
-    let tokens = train.micro_batch as f64 * seq;
-    let parameters = count::parameters(model).total as f64;
+    let model = model.into();
+    let sizes = SequenceSizes::of(model, train)?;
+    let parameters = model.parameters() as f64;
     let before = if train.accumulation > 1 {
         parameters
     } else {
         0.0
     };
-    let phases = phases(model, train, tokens, seq, before);
+    let batch = sizes
+        .batch(train.micro_batch)
+        .of_objective(&train.objective);
+    let head = Head::of(model, batch);
+    let phases = phases(model, train, sizes, head, before);
     let most = |a: PhaseMemory, b: PhaseMemory| if b.total() > a.total() { b } else { a };
-    let [head, rest @ ..] = phases;
-    let held = rest.into_iter().fold(head, most);
+    let none = PhaseMemory {
+        phase: Phase::Head,
+        gradients: 0.0,
+        activations: 0.0,
+        temporaries: 0.0,
+    };
+    let held = phases.into_iter().fold(none, most);
 
     let bytes = |elements: f64| 4.0 * elements;
     let optimizer = bytes(moments(model, train));
@@ -170,48 +184,54 @@ pub fn predict(
 
 /// The phases of the step's last micro-batch. Earlier ones have accumulated gradients of `before` elements.
 fn phases(
-    model: &DecoderConfig,
+    model: AnyConfig<'_>,
     train: &TrainConfig,
-    tokens: f64,
-    seq: f64,
+    sizes: SequenceSizes,
+    head: Head,
     before: f64,
-) -> [PhaseMemory; 5] {
-    let [d, vocab, layers] =
-        [model.d_model(), model.vocab_size(), model.n_layers()].map(|n| n as f64);
-    let parameters = count::parameters(model).total as f64;
-    let block = Block::of(model, tokens, seq);
-    let table = vocab * d;
-
-    // The last norm's input and output, the gradient of the head's input, and the embedding's norm.
-    let embedding = f64::from(u8::from(model.norm_embedding()));
-    let ends = tokens * d * (3.0 + embedding);
-    let between = if train.recompute {
-        layers * tokens * d
-    } else {
-        layers * block.kept
+) -> Vec<PhaseMemory> {
+    let parameters = model.parameters() as f64;
+    let stacks = shape::stacks(model, sizes.batch(train.micro_batch));
+    let kept = |count: usize| -> f64 {
+        let of = stacks.iter().take(count);
+        of.map(|stack| stack.kept(train.recompute) + stack.ends)
+            .sum()
     };
-    let again = if train.recompute { block.kept } else { 0.0 };
-    let head = Head::of(model, tokens);
     let batch = train.evaluation.batch;
-    let evaluation = InferenceWork::evaluation(WeightFormat::F32, batch, seq as usize);
-    [
-        PhaseMemory {
-            phase: Phase::Head,
-            gradients: before + head.gradients,
-            activations: between + ends,
-            temporaries: head.temporaries,
+    let evaluation = InferenceWork {
+        head: match sizes.batch(batch).of_objective(&train.objective).learnt {
+            Some(tokens) => HeadUse::LossOf(tokens),
+            None => HeadUse::Loss,
         },
-        PhaseMemory {
+        ..InferenceWork::of_batch(WeightFormat::F32, batch, sizes)
+    };
+    let mut phases = vec![PhaseMemory {
+        phase: Phase::Head,
+        gradients: before + head.gradients,
+        activations: kept(stacks.len()) + head.kept,
+        temporaries: head.temporaries,
+    }];
+    let mut gradients = before + head.gradients;
+    for (number, stack) in stacks.iter().enumerate().rev() {
+        let again = if train.recompute {
+            stack.block.kept
+        } else {
+            0.0
+        };
+        phases.push(PhaseMemory {
             phase: Phase::Block,
-            gradients: before + table,
-            activations: between + again + ends,
-            temporaries: block.backward,
-        },
+            gradients,
+            activations: kept(number + 1) + again,
+            temporaries: stack.block.backward,
+        });
+        gradients += stack.parameters;
+    }
+    phases.extend([
         PhaseMemory {
             phase: Phase::Embedding,
             gradients: before + parameters,
             activations: 0.0,
-            temporaries: tokens * d,
+            temporaries: stacks.iter().map(|stack| stack.input).sum(),
         },
         PhaseMemory {
             phase: Phase::Update,
@@ -228,52 +248,17 @@ fn phases(
             activations: 0.0,
             temporaries: inference::pass(model, evaluation),
         },
-    ]
-}
-
-/// Memory of the head and its loss, in elements.
-struct Head {
-    gradients: f64,
-    temporaries: f64,
-}
-
-impl Head {
-    fn of(model: &DecoderConfig, tokens: f64) -> Self {
-        let [d, vocab] = [model.d_model(), model.vocab_size()].map(|n| n as f64);
-        // A bias is one more column of the weight: it adds a copy of the weight and one of its gradient.
-        let with_bias = if model.head().bias { 2.0 } else { 0.0 };
-        let held = peak_elements(tokens as usize, model.d_model(), model.vocab_size());
-        Self {
-            gradients: vocab * d,
-            temporaries: held as f64 + with_bias * vocab * d,
-        }
-    }
+    ]);
+    phases
 }
 
 /// Elements of the optimizer's state and of the running average.
-fn moments(model: &DecoderConfig, train: &TrainConfig) -> f64 {
-    let counted = count::parameters(model);
-    let all = counted.total as f64;
+fn moments(model: AnyConfig<'_>, train: &TrainConfig) -> f64 {
+    let all = model.parameters() as f64;
     let kept = match train.optimizer.kind() {
         OptimizerKind::AdamW => 2.0 * all,
         OptimizerKind::Lion => all,
-        OptimizerKind::Muon => 2.0 * all - counted.attention as f64 - counted.feed_forward as f64,
+        OptimizerKind::Muon => 2.0 * all - shape::matrices(model),
     };
     kept + if train.ema > 0.0 { all } else { 0.0 }
-}
-
-/// Elements of the largest parameter.
-fn largest(model: &DecoderConfig) -> f64 {
-    let elements = |rows: usize, columns: usize| rows as f64 * columns as f64;
-    let positions = match model.position() {
-        Position::Learned => model.seq_len(),
-        _ => 0,
-    };
-    let tables = elements(model.vocab_size().max(positions), model.d_model());
-    let kinds = model.stack().kinds().into_iter();
-    let linear = kinds.filter(|(blocks, _)| *blocks > 0);
-    let linear = linear.flat_map(|(_, block)| block.linear_layers());
-    linear
-        .map(|layer| elements(layer.d_input, layer.d_output))
-        .fold(tables, f64::max)
 }

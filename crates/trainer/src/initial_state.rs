@@ -42,7 +42,7 @@ impl<B: TrainingBackend> InitialState<B> {
         let model = match (checkpoint, weights) {
             (Some(checkpoint), _) => inputs.model.resume::<B>(checkpoint, device)?,
             (None, Some(weights)) => weights.load(&inputs.model, seed, device)?,
-            (None, None) => inputs.model.init::<B>(seed, device),
+            (None, None) => inputs.model.config().init::<B>(seed, device),
         };
         let mut optimizer = Optimizer::new(&config.train, model.parameters());
         if let Some(checkpoint) = checkpoint {

@@ -41,9 +41,8 @@ mod summary;
 pub use crate::driver::RunResult;
 use inputs::Circumstances;
 pub(crate) use inputs::RunInputs;
-pub use inputs::{EpochSize, epoch_size, resolve_model};
-pub(crate) use model::CheckedModel;
-pub use model::RunWeights;
+pub use inputs::{EpochSize, epoch_size, resolve_model, sized};
+pub use model::{AnyConfig, CheckedModel, RunWeights};
 
 /// The way a run shows its progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,7 +165,10 @@ pub(crate) fn train_with<B: TrainingBackend>(
     config.train.check()?;
     let circumstances = Circumstances {
         start: &start,
-        weights: weights.as_ref(),
+        directory: match &weights {
+            Some(RunWeights::Encoder(directory)) => Some(directory),
+            _ => None,
+        },
         tokenizer: options.tokenizer.clone(),
     };
     let inputs = RunInputs::open(&mut config, &circumstances)?;
@@ -277,7 +279,7 @@ fn rank_zero<B: TrainingBackend>(
     let checkpoint = initial.checkpoint.clone();
     let metrics = inputs.validation.metrics();
     let hooks = HookList::new(options.hooks, metrics, options.interrupter)?;
-    let flops = inputs.model.flops_per_token();
+    let flops = inputs.model.config().flops_per_token();
     Ok(RankZero {
         run,
         about: Arc::new(about),

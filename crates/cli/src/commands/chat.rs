@@ -129,7 +129,7 @@ pub fn run(args: ChatArgs) -> Result<(), CliError> {
     };
     let option = format!("--context {}", SHORT_CONTEXT.min(context));
     let guard = args.memory.guard(backend);
-    let works = [(model.config(), work)];
+    let works = [(model.config().into(), work)];
     guard.check_inference("chatting", &works, &[(&option, &short)])?;
     let input = Input::new(!args.no_history)?;
     if input.is_terminal() {

@@ -13,6 +13,7 @@ use super::texts::{self, TextEncoder, TextFields};
 use crate::backend::{BackendArg, Job};
 use crate::error::CliError;
 use crate::examples;
+use crate::memory_guard::{MemoryArg, MemoryGuard};
 use crate::model;
 use crate::output::print_json;
 
@@ -34,6 +35,9 @@ pub struct ClassifyArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub backend: BackendArg,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub memory: MemoryArg,
 }
 
 /// Prints `{"label": "...", "probability": p}` per text.
@@ -51,6 +55,7 @@ pub fn run(args: ClassifyArgs) -> Result<(), CliError> {
         args: &args,
         model: &model,
         labels,
+        guard: args.memory.guard(backend),
     })?
 }
 
@@ -64,6 +69,7 @@ struct Classify<'a> {
     args: &'a ClassifyArgs,
     model: &'a EncoderModel,
     labels: &'a [String],
+    guard: MemoryGuard,
 }
 
 impl Job for Classify<'_> {
@@ -74,7 +80,9 @@ impl Job for Classify<'_> {
             args,
             model,
             labels,
+            guard,
         } = self;
+        texts::check_memory::<B::InnerBackend>("classifying", model, guard)?;
         let embedder = model.embedder::<B::InnerBackend>(&device)?;
         let fields = args.jsonl.then_some(TextFields::PAIR);
         let mut encoder = TextEncoder::new(embedder.sequences());

@@ -12,6 +12,7 @@ use super::texts::{self, TextEncoder, TextFields};
 use crate::backend::{BackendArg, Job};
 use crate::error::CliError;
 use crate::examples;
+use crate::memory_guard::{MemoryArg, MemoryGuard};
 use crate::model;
 use crate::output::print_json;
 
@@ -36,6 +37,9 @@ pub struct EmbedArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub backend: BackendArg,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub memory: MemoryArg,
 }
 
 /// Embeds every text and prints `{"embedding": [...]}` per text.
@@ -45,6 +49,7 @@ pub fn run(args: EmbedArgs) -> Result<(), CliError> {
     backend.run(Embed {
         args: &args,
         model: &model,
+        guard: args.memory.guard(backend),
     })?
 }
 
@@ -58,13 +63,15 @@ struct Line<'a> {
 struct Embed<'a> {
     args: &'a EmbedArgs,
     model: &'a EncoderModel,
+    guard: MemoryGuard,
 }
 
 impl Job for Embed<'_> {
     type Output = Result<(), CliError>;
 
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
-        let Self { args, model } = self;
+        let Self { args, model, guard } = self;
+        texts::check_memory::<B::InnerBackend>("embedding", model, guard)?;
         let embedder = model.embedder::<B::InnerBackend>(&device)?;
         let fields = args.jsonl.then_some(TextFields::TEXT);
         let mut encoder = TextEncoder::new(embedder.sequences());

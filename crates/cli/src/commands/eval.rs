@@ -106,7 +106,7 @@ fn check_memory(
     let guard = args.memory.guard(backend);
     guard.check_inference(
         "evaluating",
-        &[(model.config(), work)],
+        &[(model.config().into(), work)],
         &[("--batch 1", &one), (&short_option, &short)],
     )
 }

@@ -1,23 +1,25 @@
 //! `emberlm fit`: predicts and measures the memory of training, and finds a step that fits.
 
+mod resolve;
+
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use bytesize::ByteSize;
 use clap::Args;
-use emberlm_data::Dataset;
-use emberlm_model::DecoderConfig;
 use emberlm_trainer::fit::{Phase, Plan, Prediction, plans, predict};
-use emberlm_trainer::{RunConfig, memory, run};
+use emberlm_trainer::run::CheckedModel;
+use emberlm_trainer::{RunConfig, memory};
 use serde::{Deserialize, Serialize};
 
-use super::preset_list::ASSUMED_VOCAB_SIZE;
+use super::train::start::{self, ObjectiveName};
 use crate::backend::{BackendArg, BackendName, Placement};
 use crate::error::CliError;
 use crate::examples;
+use crate::opened_model::OpenedModel;
 use crate::output::{Align, Table, print, print_json, shell_word, size};
-use crate::{console, model, values};
+use crate::{console, values};
 use emberlm_trainer::{presets, run_config};
 
 /// Arguments of `fit`.
@@ -30,13 +32,16 @@ pub struct FitArgs {
     /// A model to fine-tune: a run, checkpoint or Hugging Face directory
     #[arg(long, value_name = "MODEL", conflicts_with = "preset")]
     pub from: Option<PathBuf>,
+    /// The training objective [default: next-token, or that of the model of --from]
+    #[arg(long, value_enum)]
+    pub objective: Option<ObjectiveName>,
     /// Memory limit of training, such as 8GiB [default: the memory available now]
     #[arg(long, value_name = "SIZE", value_parser = values::size)]
     pub memory: Option<ByteSize>,
     /// A setting that overrides the preset, such as model.d_model=256; can be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
-    /// The dataset's folder; sets the model's vocabulary size
+    /// The dataset's folder, or a file of records; sets the vocabulary size, and for records the longest text
     #[arg(long, value_name = "DATASET")]
     pub data: Option<PathBuf>,
     /// Predict only; do not measure a step
@@ -119,17 +124,17 @@ pub fn run(args: FitArgs) -> Result<(), CliError> {
             available.bytes
         }
     };
-    let base = match &args.from {
-        Some(from) => {
-            let model = model::open(from)?;
-            model::check_trainable(&model, from)?;
-            presets::fine_tuning(model.config(), from)
-        }
-        None => presets::run(&args.preset)?,
+    let opened = args.from.as_deref().map(OpenedModel::open_to_train);
+    let opened = opened.transpose()?;
+    let base = match (&args.from, &opened) {
+        (Some(from), Some(model)) => model.fine_tuning(from, args.objective, None),
+        _ => start::preset(&args.preset, args.objective)?,
     };
     let mut config = run_config::layered(base, None, &args.set)?;
-    let vocab_size_assumed = args.data.is_none() && config.model.decoder()?.vocab_size.is_none();
-    let model = resolve(&mut config, &args)?;
+    config.train.objective.check_model(&config.model)?;
+    let vocab_size_assumed = args.data.is_none() && !resolve::has_vocabulary(&config.model);
+    let tokenizer = opened.as_ref().and_then(OpenedModel::record_tokenizer);
+    let model = resolve::resolve(&mut config, args.data.as_deref(), tokenizer)?;
     let fitter = Fitter {
         args: &args,
         backend,
@@ -141,10 +146,10 @@ pub fn run(args: FitArgs) -> Result<(), CliError> {
     let asked = fitter.requested()?;
     let proposal = fitter.propose(&asked)?;
     let fit = Fit {
-        preset: args.from.is_none().then(|| args.preset.clone()),
+        preset: args.from.is_none().then(|| preset_name(&args)),
         from: args.from.clone(),
         memory,
-        vocab_size: fitter.model.vocab_size(),
+        vocab_size: fitter.model.config().vocab_size(),
         vocab_size_assumed,
         command: proposal
             .as_ref()
@@ -162,22 +167,16 @@ pub fn run(args: FitArgs) -> Result<(), CliError> {
     }
 }
 
-/// Resolves the model and its vocabulary size.
-fn resolve(config: &mut RunConfig, args: &FitArgs) -> Result<DecoderConfig, CliError> {
-    if let Some(data) = &args.data {
-        let dataset = Dataset::open(data)?;
-        return Ok(run::resolve_model(config, &dataset)?);
-    }
-    let model = config.model.decoder_mut()?;
-    model.vocab_size.get_or_insert(ASSUMED_VOCAB_SIZE);
-    Ok(DecoderConfig::try_from(model.clone())?)
+/// The preset that is trained.
+fn preset_name(args: &FitArgs) -> String {
+    start::preset_name(&args.preset, args.objective).to_owned()
 }
 
 struct Fitter<'a> {
     args: &'a FitArgs,
     backend: Placement,
     config: RunConfig,
-    model: DecoderConfig,
+    model: CheckedModel,
     memory: u64,
     /// The memory of this process. The measured process is the same program.
     program: u64,
@@ -277,9 +276,12 @@ impl Fitter<'_> {
             "emberlm train".to_owned(),
             match &self.args.from {
                 Some(from) => format!("--from {}", shell_word(&from.to_string_lossy())),
-                None => format!("--preset {}", shell_word(&self.args.preset)),
+                None => format!("--preset {}", shell_word(&preset_name(self.args))),
             },
         ];
+        if let Some(objective) = self.args.objective {
+            words.push(format!("--objective {}", objective.name()));
+        }
         if let Some(data) = &self.args.data {
             words.extend(["--data".to_owned(), shell_word(&data.to_string_lossy())]);
         }
@@ -296,8 +298,12 @@ impl Fitter<'_> {
             .map(|plan| Ok(self.estimate(plan)?.predicted.total))
             .collect::<Result<Vec<u64>, CliError>>()?;
         let least = least.into_iter().min().unwrap_or(0);
+        let recomputing = match self.config.train.objective.recomputes() {
+            true => ", with recomputation,",
+            false => "",
+        };
         let message = format!(
-            "no micro-batch size makes this step fit in {}: the smallest, with recomputation, takes about {}",
+            "no micro-batch size makes this step fit in {}: the smallest{recomputing} takes about {}",
             size(self.memory),
             size(least)
         );

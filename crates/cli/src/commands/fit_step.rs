@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use burn::tensor::Device;
 use clap::Args;
 use emberlm_kernels::TrainingBackend;
-use emberlm_model::DecoderConfig;
+use emberlm_model::{DecoderConfig, EncoderConfig, EncoderDecoderConfig};
 use emberlm_trainer::bench::{Measured, measure_peak};
-use emberlm_trainer::{TrainConfig, TrainError};
+use emberlm_trainer::run::CheckedModel;
+use emberlm_trainer::{RunModel, TrainConfig, TrainError};
 
 use crate::backend::{BackendArg, Job};
 use crate::error::CliError;
@@ -32,7 +33,7 @@ pub fn run(args: FitStepArgs) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
     let config = run_config::layered(presets::run(presets::DEFAULT)?, Some(&args.config), &[])?;
     config.train.check()?;
-    let model = DecoderConfig::try_from(config.model.decoder()?.clone())?;
+    let model = checked(config.model)?;
     let train = config.train;
     let measured = backend.run(Steps { model, train })??;
     crate::output::print_json(&serde_json::json!({
@@ -41,8 +42,21 @@ pub fn run(args: FitStepArgs) -> Result<(), CliError> {
     }))
 }
 
+/// The checked configuration of a model whose sizes are all set.
+pub(super) fn checked(model: RunModel) -> Result<CheckedModel, CliError> {
+    Ok(match model {
+        RunModel::Decoder(model) => {
+            CheckedModel::Decoder(Box::new(DecoderConfig::try_from(*model)?))
+        }
+        RunModel::Encoder(settings) => CheckedModel::Encoder(EncoderConfig::try_from(*settings)?),
+        RunModel::EncoderDecoder(settings) => {
+            CheckedModel::EncoderDecoder(EncoderDecoderConfig::try_from(*settings)?)
+        }
+    })
+}
+
 struct Steps {
-    model: DecoderConfig,
+    model: CheckedModel,
     train: TrainConfig,
 }
 

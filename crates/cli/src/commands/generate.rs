@@ -103,7 +103,7 @@ fn check_memory(
     let works: Vec<Work<'_>> = models
         .iter()
         .flatten()
-        .map(|model| (model.config(), work(model)))
+        .map(|model| (model.config().into(), work(model)))
         .collect();
     let guard = args.memory.guard(backend);
     guard.check_inference("generating", &works, &[])

@@ -33,6 +33,9 @@ pub fn run(args: NewArgs) -> Result<(), CliError> {
         return Err(CliError::usage(message).hint("leave --vocab-size out"));
     }
     if let Some(model) = StackModel::of(&args, tokenizer.as_ref())? {
+        let work = InferenceWork::encoding(0, 0);
+        let guard = args.memory.guard(backend);
+        guard.check_inference("making the model", &[(model.config(), work)], &[])?;
         let folder = NewFolder::for_model(&args.out, args.force)?;
         backend.run(NewStacks {
             model: &model,
@@ -54,7 +57,7 @@ pub fn run(args: NewArgs) -> Result<(), CliError> {
     let config = DecoderConfig::try_from(model)?;
     let work = InferenceWork::evaluation(WeightFormat::F32, 0, 0);
     let guard = args.memory.guard(backend);
-    guard.check_inference("making the model", &[(&config, work)], &[])?;
+    guard.check_inference("making the model", &[((&config).into(), work)], &[])?;
     let folder = NewFolder::for_model(&args.out, args.force)?;
     backend.run(New {
         config: &config,

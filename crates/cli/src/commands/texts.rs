@@ -4,10 +4,14 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
+use emberlm_checkpoint::{Embedder, EncoderModel};
+use emberlm_kernels::Backend;
 use emberlm_tokenizer::{EncodedSequence, SequenceEncoder};
+use emberlm_trainer::fit::InferenceWork;
 use serde_json::Value;
 
 use crate::error::{CliError, warn};
+use crate::memory_guard::MemoryGuard;
 
 /// A text, or a pair of texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,6 +69,19 @@ pub fn in_batches(
         true => Ok(()),
         false => process(&batch),
     }
+}
+
+/// Checks that an encoder and its passes fit into memory. `what` names the work.
+///
+/// # Errors
+/// The prediction exceeds the available memory.
+pub fn check_memory<B: Backend>(
+    what: &'static str,
+    model: &EncoderModel,
+    guard: MemoryGuard,
+) -> Result<(), CliError> {
+    let work = InferenceWork::encoding(model.longest_text(), Embedder::<B>::PASS_TOKENS);
+    guard.check_inference(what, &[(model.config().into(), work)], &[])
 }
 
 /// Encodes texts, and counts those that are truncated.

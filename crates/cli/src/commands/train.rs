@@ -21,9 +21,10 @@ pub mod start;
 use std::path::{Path, PathBuf};
 
 use burn::tensor::Device;
+use emberlm_data::Tokenizer;
 use emberlm_kernels::TrainingBackend;
 use emberlm_trainer::fit::predict;
-use emberlm_trainer::run::EpochSize;
+use emberlm_trainer::run::{CheckedModel, EpochSize};
 use emberlm_trainer::{
     DataConfig, Interrupter, ObjectiveConfig, Renderer, RunConfig, RunOptions, RunResult, RunStart,
     TrainingData, dashboard, memory_report, run,
@@ -82,13 +83,15 @@ pub fn run(args: TrainArgs) -> Result<(), CliError> {
         (None, Some(out)) => RunStart::New(out.clone()),
         (None, None) => RunStart::New(free_run_folder(&run_name(&args))),
     };
-    memory::check(&config, args.memory.guard(backend))?;
+    let tokenizer = from.as_ref().and_then(OpenedModel::record_tokenizer);
+    let guard = args.memory.guard(backend);
+    memory::check(&config, &start, tokenizer.clone(), guard)?;
     let interrupter = Interrupter::new();
     listen(&interrupter, renderer)?;
     let source = from.as_ref().map(OpenedModel::source_files).transpose()?;
     let options = RunOptions {
         source: source.unwrap_or_default(),
-        tokenizer: from.as_ref().and_then(OpenedModel::record_tokenizer),
+        tokenizer,
         renderer,
         tensorboard: args.tensorboard,
         say: |line| console::note(line),
@@ -116,7 +119,7 @@ fn resolve(args: &TrainArgs) -> Result<(RunConfig, Option<OpenedModel>), CliErro
         .transpose()?;
     let base = match (&args.from, &model) {
         (Some(from), Some(model)) => fine_tuning(model, from, args)?,
-        _ => preset(args)?,
+        _ => start::preset(&args.preset, args.objective)?,
     };
     let mut config = layered(base, args)?;
     if !config.data.is_empty() {
@@ -125,19 +128,6 @@ fn resolve(args: &TrainArgs) -> Result<(RunConfig, Option<OpenedModel>), CliErro
     // A setting may have replaced `--from` by another model.
     let model = model.filter(|_| args.from.as_ref() == Some(&config.train.from));
     Ok((config, model))
-}
-
-/// The configuration of the preset: the one that is named, or a small model for the objective.
-fn preset(args: &TrainArgs) -> Result<RunConfig, CliError> {
-    let name = match args.objective {
-        Some(objective) if args.preset == presets::DEFAULT => objective.preset(),
-        _ => &args.preset,
-    };
-    let mut config = presets::run(name)?;
-    if let Some(objective) = args.objective {
-        config.train.objective = objective.config();
-    }
-    Ok(config)
 }
 
 /// The configuration to fine-tune a model on the dataset selected by the user's settings.
@@ -226,11 +216,7 @@ fn open_from(
 fn run_name(args: &TrainArgs) -> String {
     let from = args.from.as_deref().and_then(Path::file_name);
     let name = from.map(|name| name.to_string_lossy().into_owned());
-    let preset = match args.objective {
-        Some(objective) if args.preset == presets::DEFAULT => objective.preset(),
-        _ => &args.preset,
-    };
-    name.unwrap_or_else(|| preset.to_owned())
+    name.unwrap_or_else(|| start::preset_name(&args.preset, args.objective).to_owned())
 }
 
 /// Returns the first `runs/PRESET-NUMBER` that does not exist.
@@ -275,7 +261,8 @@ impl Job for Training {
 
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
         if self.memory_report {
-            report_memory::<B>(&self.config, &device)?;
+            let tokenizer = self.options.tokenizer.clone();
+            report_memory::<B>(&self.config, &self.start, tokenizer, &device)?;
         }
         let weights = self.from.map(|model| model.weights::<B>(&device));
         let result = emberlm_trainer::train::<B>(
@@ -292,16 +279,20 @@ impl Job for Training {
 /// Prints the memory of a step to stderr, like the run's progress.
 fn report_memory<B: TrainingBackend>(
     config: &RunConfig,
+    start: &RunStart,
+    tokenizer: Option<Tokenizer>,
     device: &Device<B>,
 ) -> Result<(), CliError> {
-    let mut config = config.clone();
-    let data = TrainingData::open(&config.data)?;
-    let model = run::resolve_model(&mut config, data.first())?;
-    let text = match memory_report::measure::<B>(&model, &config.train, device)? {
+    let (model, train) = run::sized(config, start, tokenizer)?;
+    let measured = match &model {
+        CheckedModel::Decoder(model) => memory_report::measure::<B>(model, &train, device)?,
+        CheckedModel::Encoder(_) | CheckedModel::EncoderDecoder(_) => None,
+    };
+    let text = match measured {
         Some(report) => memory::measured(&report),
         None => {
             let program = emberlm_trainer::memory::resident().unwrap_or(0);
-            memory::predicted(&predict(&model, &config.train, program)?)
+            memory::predicted(&predict(&model, &train, program)?)
         }
     };
     text.lines().for_each(console::note);

@@ -100,8 +100,9 @@ fn fit(sandbox: &Sandbox, line: &str) -> Value {
     sandbox.words(&format!("fit --json {line}")).json()
 }
 
-/// Three kinds of models: nanoGPT's character model with small activations; the built-in tales' model without
-/// gains, with grouped heads and rotary positions; and GPT-2's shape, dominated by its vocabulary.
+/// Three kinds of decoders: nanoGPT's character model with small activations; the built-in tales' model without
+/// gains, with grouped heads and rotary positions; and GPT-2's shape, dominated by its vocabulary. Encoders with masked
+/// tokens, of which few have logits, and with labels; encoder–decoders with removed spans and with pairs.
 #[cfg(target_os = "linux")]
 #[test]
 fn memory_predictions_match_measurements() {
@@ -114,6 +115,10 @@ fn memory_predictions_match_measurements() {
         "--preset pocket-tales --set train.micro_batch=16",
         "--preset pocket-tales --set train.micro_batch=16 --set train.recompute=true",
         gpt2,
+        "--preset bert-nano --set encoder.vocab_size=8000",
+        "--objective classify --set encoder.vocab_size=8000",
+        "--preset t5-nano --set encoder_decoder.vocab_size=8000",
+        "--objective seq2seq --set encoder_decoder.vocab_size=8000 --set train.seq_len=256",
     ] {
         // Peaks vary by a tenth, and by some MiB of thread buffers on a busy machine. If the first
         // measurement is off, takes the median of three.

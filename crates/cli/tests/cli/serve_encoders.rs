@@ -45,7 +45,9 @@ pub fn text(number: usize) -> String {
 fn embedded(sandbox: &Sandbox, model: &Path, texts: &[String]) -> Vec<Value> {
     sandbox.write("texts.txt", texts.join("\n") + "\n");
     let model = model.to_str().unwrap();
-    let lines = sandbox.run(["embed", model, "texts.txt"]).ok();
+    let ran = sandbox.run(["embed", model, "texts.txt"]);
+    assert_eq!(ran.code, Some(0), "{ran}");
+    let lines = ran.stdout;
     let parse = |line| serde_json::from_str::<Value>(line).unwrap()["embedding"].take();
     lines.lines().map(parse).collect()
 }
@@ -211,6 +213,35 @@ fn encoders_are_listed_and_generate_nothing() {
     }
     let played = server.post("/api/play", &json!({ "model": "run", "prompt": "w1" }));
     assert_eq!(played.status, 400, "{}", played.body);
+}
+
+/// A text that is too long has the vector that `embed` computes, which truncates it with its special tokens.
+#[test]
+fn long_texts_are_truncated_if_requested() {
+    let (sandbox, model) = (Sandbox::new(), encoders::model());
+    let server = serve(&sandbox, model.path(), "");
+    let words: Vec<String> = (0..50).map(|i| format!("w{}", 1 + i * 7 % 50)).collect();
+    let texts = [words.join(" "), "w1 w2".to_owned()];
+    let body = json!({ "model": "run", "input": texts, "truncate": true });
+    let answer = server.post("/v1/embeddings", &body);
+    assert_eq!(
+        answer.json()["usage"]["prompt_tokens"],
+        32 + 2,
+        "{}",
+        answer.body
+    );
+    let found = vectors(&answer);
+    let expected = embedded(&sandbox, model.path(), &texts);
+    for (found, expected) in found.iter().zip(&expected) {
+        assert_eq!(floats(found), floats(expected));
+    }
+    // Tokens are cut off as they are.
+    let ids: Vec<usize> = (0..40).map(|i| i % 50).collect();
+    let cut = json!({ "model": "run", "input": [ids, ids[..32]], "truncate": true });
+    let cut = vectors(&server.post("/v1/embeddings", &cut));
+    assert_eq!(cut[0], cut[1]);
+    let wrong = json!({ "model": "run", "input": "w1", "truncate": "END" });
+    assert_eq!(server.post("/v1/embeddings", &wrong).status, 400);
 }
 
 #[test]

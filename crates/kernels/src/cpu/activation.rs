@@ -20,6 +20,25 @@ pub fn activation(kind: Activation, x: &[f32], out: &mut [f32]) {
     }
 }
 
+/// `x = f(x)`.
+pub fn activate_in_place(kind: Activation, x: &mut [f32]) {
+    let step = elements_per_task(x.len());
+    x.par_chunks_mut(step)
+        .with_max_len(1)
+        .for_each(|x| activate_row(kind, x));
+}
+
+/// [`activate_in_place`] on the calling thread only. For use within parallel tasks.
+pub fn activate_row(kind: Activation, x: &mut [f32]) {
+    match kind {
+        Activation::Relu => activate_here::<Relu>(x),
+        Activation::ReluSquared => activate_here::<ReluSquared>(x),
+        Activation::Gelu => activate_here::<Gelu>(x),
+        Activation::GeluTanh => activate_here::<GeluTanh>(x),
+        Activation::Silu => activate_here::<Silu>(x),
+    }
+}
+
 /// Computes `out = f(x)` and overwrites `x` with `f'(x)`, which is all that the backward pass needs.
 ///
 /// # Panics
@@ -108,6 +127,17 @@ fn activate<F: Function>(x: &[f32], out: &mut [f32]) {
                 },
             );
         });
+}
+
+fn activate_here<F: Function>(x: &mut [f32]) {
+    wide_fused(
+        #[inline(always)]
+        |add| {
+            for x in x.iter_mut() {
+                *x = F::value(add, *x);
+            }
+        },
+    );
 }
 
 fn activate_and_slope<F: Function>(x: &mut [f32], out: &mut [f32]) {

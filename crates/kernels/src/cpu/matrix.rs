@@ -185,6 +185,19 @@ impl<'a> MatrixMut<'a> {
         contiguous(self.columns, self.column_stride)
     }
 
+    /// Returns a contiguous row.
+    ///
+    /// # Panics
+    /// Panics if rows are not contiguous, or if there is no row `i`.
+    pub fn row_mut(&mut self, i: usize) -> &mut [f32] {
+        assert!(
+            i < self.rows && self.has_contiguous_rows(),
+            "no such contiguous row"
+        );
+        // SAFETY: the row is within the matrix, which is borrowed exclusively.
+        unsafe { std::slice::from_raw_parts_mut(self.start.add(i * self.row_stride), self.columns) }
+    }
+
     /// The address of element `(0, 0)`.
     pub fn as_mut_ptr(&mut self) -> *mut f32 {
         self.start

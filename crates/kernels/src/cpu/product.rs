@@ -2,14 +2,14 @@
 //!
 //! A product on all threads is divided into tiles of C, each computed by one thread. The division depends only on
 //! the shapes, and the order of summation within a tile only on k, so results are bit-identical for any number of
-//! threads.
+//! threads. [`affine`] adds a bias to each tile and applies an activation while the tile is in its core's cache.
 
 use super::bf16::{self, Threads};
 pub use super::matrix::Output;
 use super::matrix::{Matrix, MatrixMut};
 use super::parallel::{self, Start};
-use super::{inner_products, matvec};
-use crate::Precision;
+use super::{activation, inner_products, matvec, reduce};
+use crate::{Activation, Precision};
 
 /// Products with fewer multiplications stay on the calling thread, because starting other threads would take as
 /// long.
@@ -35,24 +35,103 @@ pub fn product(
 ) {
     assert_fit(&c, a, b);
     let (mut c, a, b) = rows_first(c, a, b);
-    if matvec::fits(&c, a, b) {
-        return matvec::product(c, a, b, output);
+    match Method::of(&c, a, b, precision) {
+        Method::FewRows => matvec::product(c, a, b, output),
+        Method::InnerProducts => inner_products::product(c, a, b, output),
+        Method::Small => product_here(c, a, b, output, precision),
+        Method::PackedOnce if bf16::product(&mut c, a, b, output, precision, Threads::All) => {}
+        Method::PackedOnce | Method::Tiles => tiled(c, a, b, output, precision, Around::default()),
     }
-    if inner_products::fits(a, b, precision) {
-        return inner_products::product(c, a, b, output);
+}
+
+/// Elementwise work around a product.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Around<'a> {
+    /// A row that is added to every row of the product, `[n]`.
+    pub bias: Option<&'a [f32]>,
+    /// The function of the sums.
+    pub activation: Option<Activation>,
+}
+
+/// `C = f(A B + bias)` or `C = f(C + A B + bias)`, `[m, k] · [k, n]`, on all threads, with C in row-major order. The
+/// results are those of separate passes for product, bias and activation.
+///
+/// The bias is added after the product: a product that accumulates onto rows of the bias is slower, since it reads C.
+///
+/// # Panics
+/// Panics if the sizes do not fit.
+pub fn affine(
+    c: &mut [f32],
+    a: Matrix<'_>,
+    b: Matrix<'_>,
+    output: Output,
+    around: Around<'_>,
+    precision: Precision,
+) {
+    let Around { bias, activation } = around;
+    assert!(
+        bias.is_none_or(|bias| bias.len() == b.columns),
+        "the bias is not as long as a row"
+    );
+    let view = MatrixMut::row_major(c, a.rows, b.columns);
+    assert_fit(&view, a, b);
+    if Method::of(&view, a, b, precision) == Method::Tiles {
+        return tiled(view, a, b, output, precision, around);
     }
-    let work = c.rows.saturating_mul(c.columns).saturating_mul(a.columns);
-    if work < SMALL {
-        return product_here(c, a, b, output, precision);
+    product(view, a, b, output, precision);
+    if let Some(bias) = bias {
+        reduce::add_row_in_place(c, bias);
     }
-    // If A's rows are not contiguous, packing it in each tile is slow; packing it once is 5 to 10 % faster.
-    let shared = work > TILE * MOST_TILES && a.column_stride != 1;
-    if (precision == Precision::Bf16 || shared)
-        && bf16::product(&mut c, a, b, output, precision, Threads::All)
-    {
-        return;
+    if let Some(kind) = activation {
+        activation::activate_in_place(kind, c);
     }
-    let [rows, columns] = tile(a, b, work);
+}
+
+/// The method that computes a product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Method {
+    /// [`matvec`].
+    FewRows,
+    /// [`inner_products`].
+    InnerProducts,
+    /// On the calling thread.
+    Small,
+    /// Operands are packed once for all threads, if the CPU has the instructions of [`bf16`].
+    PackedOnce,
+    /// Tiles that pack their operands.
+    Tiles,
+}
+
+impl Method {
+    fn of(c: &MatrixMut<'_>, a: Matrix<'_>, b: Matrix<'_>, precision: Precision) -> Self {
+        let work = work(a, b);
+        // If A's rows are not contiguous, packing it in each tile is slow; packing it once is 5 to 10 % faster.
+        let shared = work > TILE * MOST_TILES && a.column_stride != 1;
+        match () {
+            () if matvec::fits(c, a, b) => Self::FewRows,
+            () if inner_products::fits(a, b, precision) => Self::InnerProducts,
+            () if work < SMALL => Self::Small,
+            () if precision == Precision::Bf16 || shared => Self::PackedOnce,
+            () => Self::Tiles,
+        }
+    }
+}
+
+/// The multiplications of a product.
+fn work(a: Matrix<'_>, b: Matrix<'_>) -> usize {
+    a.rows.saturating_mul(b.columns).saturating_mul(a.columns)
+}
+
+/// A product in tiles, with the elementwise work around it. With such work, the rows of C are contiguous.
+fn tiled(
+    mut c: MatrixMut<'_>,
+    a: Matrix<'_>,
+    b: Matrix<'_>,
+    output: Output,
+    precision: Precision,
+    around: Around<'_>,
+) {
+    let [rows, columns] = tile(a, b, work(a, b));
     let across = c.columns.div_ceil(columns);
     let strides = [c.row_stride, c.column_stride];
     let start = Start(c.as_mut_ptr());
@@ -60,19 +139,40 @@ pub fn product(
     parallel::for_each(c.rows.div_ceil(rows) * across, |task| {
         let [i, j] = [task / across * rows, task % across * columns];
         let [end_i, end_j] = [c.rows.min(i + rows), c.columns.min(j + columns)];
-        // SAFETY: the tile is within C, which is borrowed while the tasks run, and tiles do not overlap.
-        let c = unsafe {
+        // SAFETY: the tile is within C, which is borrowed while the tasks run, and tiles do not overlap. Only one view
+        // of the tile is in use at a time.
+        let tile = || unsafe {
             let start = start.at(i * strides[0] + j * strides[1]);
             MatrixMut::from_raw(start, [end_i - i, end_j - j], strides)
         };
         product_here(
-            c,
+            tile(),
             a.block(i..end_i, 0..k),
             b.block(0..k, j..end_j),
             output,
             precision,
         );
+        around.apply(tile(), j);
     });
+}
+
+impl Around<'_> {
+    /// Adds the bias to a tile that begins at column `first`, and applies the activation.
+    fn apply(self, mut tile: MatrixMut<'_>, first: usize) {
+        let bias = self.bias.map(|bias| &bias[first..first + tile.columns]);
+        if bias.is_none() && self.activation.is_none() {
+            return;
+        }
+        for row in 0..tile.rows {
+            let row = tile.row_mut(row);
+            if let Some(bias) = bias {
+                reduce::add_row(row, bias);
+            }
+            if let Some(kind) = self.activation {
+                activation::activate_row(kind, row);
+            }
+        }
+    }
 }
 
 /// [`product`] on the calling thread only, and always at the requested precision. For use within parallel tasks.
@@ -153,8 +253,8 @@ fn tile(a: Matrix<'_>, b: Matrix<'_>, work: usize) -> [usize; 2] {
     let tiles = work.div_ceil(TILE).clamp(2, MOST_TILES);
     let mut best = (f64::INFINITY, [a.rows, b.columns]);
     for parts in 1..=tiles {
-        let rows = whole_steps(a.rows, parts, 16);
-        let columns = whole_steps(b.columns, tiles.div_ceil(parts), 48);
+        let rows = whole_steps(a.rows, parts, 12);
+        let columns = whole_steps(b.columns, tiles.div_ceil(parts), 64);
         let whole = |len: usize, step: usize| (len.div_ceil(step) * step) as f64 / len as f64;
         let uneven = whole(a.rows, rows) * whole(b.columns, columns);
         let cost = (1.0 + along / columns as f64 + down / rows as f64) * uneven;

@@ -75,6 +75,18 @@ pub fn scale_in_place(x: &mut [f32], factor: f32) {
     });
 }
 
+/// `x += row`, on the calling thread only.
+pub(super) fn add_row(x: &mut [f32], row: &[f32]) {
+    wide(
+        #[inline(always)]
+        || {
+            for (x, y) in x.iter_mut().zip(row) {
+                *x += *y;
+            }
+        },
+    );
+}
+
 /// `x[r] += row` for every row `r`, `x: [rows, width]`, `row: [width]`.
 ///
 /// # Panics

@@ -4,11 +4,16 @@ use burn_flex::{Flex, FlexTensor};
 
 use super::buffer::{dense, dims, elements, elements_mut, filled, width};
 use crate::cpu::matrix::{Matrix, MatrixMut};
-use crate::cpu::product::{Output, product};
+use crate::cpu::product::{Around, Output, affine, product};
 use crate::cpu::reduce;
-use crate::{LinearGradients, LinearInputs, Precision};
+use crate::{Activation, LinearGradients, LinearInputs, Precision};
 
-pub(super) fn linear(inputs: LinearInputs<Flex>, precision: Precision) -> FlexTensor {
+/// `f(residual + x W + b)`; without an activation, `f(x) = x`.
+pub(super) fn linear(
+    inputs: LinearInputs<Flex>,
+    activation: Option<Activation>,
+    precision: Precision,
+) -> FlexTensor {
     let LinearInputs {
         x,
         weight,
@@ -19,16 +24,19 @@ pub(super) fn linear(inputs: LinearInputs<Flex>, precision: Precision) -> FlexTe
     let weight = with_positive_strides(weight);
     let (w, out_width) = (matrix(&weight), weight.layout().shape()[1]);
     let x_rows = rows(&x);
-    let multiply = |out: &mut [f32], output| {
-        product(
-            MatrixMut::row_major(out, x_rows.rows, out_width),
-            x_rows,
-            w,
-            output,
-            precision,
-        );
+    let bias = bias.map(dense);
+    let around = Around {
+        bias: bias.as_ref().map(elements),
+        activation,
     };
-    with_bias_and_residual(bias, residual, || out_shape(&x, out_width), multiply)
+    match residual.map(dense) {
+        None => filled(out_shape(&x, out_width), |out| {
+            affine(out, x_rows, w, Output::Overwrite, around, precision);
+        }),
+        Some(residual) => in_place_or_copied(residual, |out| {
+            affine(out, x_rows, w, Output::Accumulate, around, precision);
+        }),
+    }
 }
 
 /// Returns `residual + bias + product`, where bias and residual are optional. `multiply` writes the product or

@@ -130,8 +130,22 @@ impl Backend for Flex {
 
     fn linear(inputs: LinearInputs<Self>, precision: Precision) -> FloatTensor<Self> {
         match is_f32(&[&inputs.x, &inputs.weight]) {
-            true => linear::linear(inputs, precision),
+            true => linear::linear(inputs, None, precision),
             false => reference::linear::<Self>(inputs, Precision::F32),
+        }
+    }
+
+    fn linear_activation(
+        kind: Activation,
+        inputs: LinearInputs<Self>,
+        precision: Precision,
+    ) -> FloatTensor<Self> {
+        match is_f32(&[&inputs.x, &inputs.weight]) {
+            true => linear::linear(inputs, Some(kind), precision),
+            false => {
+                let sum = reference::linear::<Self>(inputs, Precision::F32);
+                reference::activation::<Self>(kind, sum)
+            }
         }
     }
 

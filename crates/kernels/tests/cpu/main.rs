@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod affine;
 mod attention;
 mod blocks;
 mod elementwise;

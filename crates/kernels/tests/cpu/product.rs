@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use crate::numbers::{assert_close, cases, numbers, same_on_any_threads};
 
 /// A matrix in memory, with its elements and the strides of its rows and columns.
-struct Stored {
+pub struct Stored {
     data: Vec<f32>,
     sizes: [usize; 2],
     strides: [usize; 2],
@@ -19,7 +19,7 @@ struct Stored {
 impl Stored {
     /// Creates a matrix in row-major order (0), column-major order (1), or with gaps between rows and columns
     /// (2).
-    fn new(layout: u8, [rows, columns]: [usize; 2], seed: u64) -> Self {
+    pub fn new(layout: u8, [rows, columns]: [usize; 2], seed: u64) -> Self {
         let strides = match layout {
             0 => [columns, 1],
             1 => [1, rows],
@@ -32,7 +32,7 @@ impl Stored {
         }
     }
 
-    fn view(&self) -> Matrix<'_> {
+    pub fn view(&self) -> Matrix<'_> {
         Matrix::new(&self.data, self.sizes, self.strides)
     }
 

@@ -72,7 +72,8 @@ impl<B: Backend> RelativeBias<B> {
 /// The configuration of a [`RelativeStack`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct RelativeStackConfig {
-    pub(crate) stack: StackConfig,
+    /// The blocks and the final norm.
+    pub stack: StackConfig,
     pub(crate) positions: RelativePositions,
     /// False for a causal stack.
     pub(crate) both_directions: bool,

@@ -32,6 +32,10 @@ pub(crate) struct Embeddings {
     /// The length of a vector; must equal the model's width, which is the default.
     #[schemars(range(min = 1, max = u32::MAX))]
     dimensions: Option<u32>,
+    /// Truncate texts and tokens that are longer than the model's context, as `emberlm embed` and sentence-transformers
+    /// do. Without it, they are an error.
+    #[schemars(extend("default" = false))]
+    truncate: Option<bool>,
     /// Has no effect.
     #[allow(dead_code)]
     user: Option<String>,
@@ -88,7 +92,13 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
         let rule = format!("must be {width}, this model's width, or left out");
         return Err(ApiError::field("dimensions", rule));
     }
-    let texts = fields.input.tokens("input", &model, app.limits()).await?;
+    let is_text = fields.input.is_text();
+    let mut texts = fields.input.tokens("input", &model, app.limits()).await?;
+    if fields.truncate == Some(true) {
+        texts
+            .iter_mut()
+            .for_each(|ids| model.truncate(ids, is_text));
+    }
     let prompt_tokens = texts.iter().map(Vec::len).sum();
     trace.add_prompt(prompt_tokens);
     let bytes = prompt_tokens * PROMPT_TOKEN + texts.len() * width * NUMBER;

@@ -28,6 +28,14 @@ pub(crate) enum Prompt {
 }
 
 impl Prompt {
+    /// Returns true for texts, and false for tokens.
+    pub fn is_text(&self) -> bool {
+        match self {
+            Self::Text(_) | Self::Texts(_) => true,
+            Self::Ids(_) | Self::ManyIds(_) => false,
+        }
+    }
+
     /// The tokens of each prompt. An empty text becomes the model's beginning-of-document token, if it has
     /// one.
     ///

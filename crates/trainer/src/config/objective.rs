@@ -137,6 +137,11 @@ impl ObjectiveConfig {
         matches!(self, Self::Classify(_) | Self::Seq2seq(_))
     }
 
+    /// True if training can recompute activations, which it cannot for encoder–decoders.
+    pub fn recomputes(&self) -> bool {
+        !matches!(self, Self::SpanCorruption(_) | Self::Seq2seq(_))
+    }
+
     /// Checks every setting.
     ///
     /// # Errors

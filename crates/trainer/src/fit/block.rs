@@ -15,20 +15,24 @@
 //!                        3F             gated: the outputs of both linear layers and their product
 //!                        F              [dropout]'s mask
 //!                        2ad + 4e       with `a` of `e` experts, whose widths `F` adds up: rows and probabilities
-//! residual               2d             [dropout]'s masks
+//! cross-attention        2d + 2q        its norm, queries and output
+//!                        heads          the log-sum-exp of each query's scores
+//! residual               2d             [dropout]'s masks; 3d with cross-attention
 //! ```
 //!
 //! Linear attention also keeps `q + k` (copies) and `f (2 heads + 4 kv_heads)` for `f` features, `c (2 heads +
 //! 2 kv_heads)` for chunks of `c` tokens, and `3q`: its plain operations' inputs.
+//!
+//! Independent of the number of sequences, a bias of the scores takes `heads · seq²`, for which the backward pass has two
+//! gradients. Cross-attention keeps the keys and values of the memory, `2k` per token of the memory.
 //!
 //! The backward pass frees the components of a block one after the other. Its peak is either at the
 //! activation's gradient (two or three buffers of `F` while everything is still kept) or in attention, after
 //! the feed-forward layers are freed.
 
 use emberlm_kernels::LINEAR_ATTENTION_CHUNK;
-use emberlm_model::DecoderConfig;
-use emberlm_model::config::{DropoutSite, FeedForwardKind, Wiring};
-use emberlm_model::nn::Mechanism;
+use emberlm_model::config::{FeedForwardKind, Wiring};
+use emberlm_model::nn::{AttentionConfig, BlockConfig, Mechanism};
 
 /// The memory of a block for one micro-batch, in elements.
 #[derive(Clone, Copy, Debug)]
@@ -41,52 +45,92 @@ pub(super) struct Block {
     pub forward: f64,
 }
 
-impl Block {
-    /// The memory for `tokens` tokens in sequences of `seq`.
-    pub fn of(model: &DecoderConfig, tokens: f64, seq: f64) -> Self {
-        let wide = |n: usize| n as f64;
-        let d = wide(model.d_model());
-        let queries = wide(model.heads() * model.head_dim());
-        let keys = wide(model.kv_heads() * model.head_dim());
-        let width = wide(model.feed_forward_width());
-        let dropped = |site| model.dropout_at(site) > 0.0;
+/// The sequences that a block processes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BlockInput {
+    /// Tokens of all sequences.
+    pub tokens: f64,
+    /// Tokens per sequence.
+    pub seq: f64,
+    /// Tokens of all memories that cross-attention attends to.
+    pub memory: f64,
+    /// True if the scores have a bias for each pair of positions.
+    pub biased: bool,
+}
 
-        let norms = match model.wiring() {
+impl BlockInput {
+    /// `tokens` tokens in sequences of `seq`, without a memory or a bias.
+    pub fn new(tokens: f64, seq: f64) -> Self {
+        Self {
+            tokens,
+            seq,
+            memory: 0.0,
+            biased: false,
+        }
+    }
+}
+
+impl Block {
+    /// The memory of a block for an input.
+    pub fn of(config: &BlockConfig, input: BlockInput) -> Self {
+        let wide = |n: usize| n as f64;
+        let attention = &config.attention;
+        let BlockInput {
+            tokens,
+            seq,
+            memory,
+            biased,
+        } = input;
+        let d = wide(attention.d_model);
+        let queries = wide(attention.heads * attention.head_dim);
+        let keys = wide(attention.kv_heads * attention.head_dim);
+        let width = wide(config.feed_forward.width);
+
+        let norms = match config.wiring {
             Wiring::PreNorm | Wiring::PostNorm | Wiring::OutputNorm => 4.0,
             Wiring::Sandwich => 8.0,
             Wiring::Parallel { .. } => 3.0,
         } * d;
-        let mechanism = model.attention_of(0).mechanism;
-        let separate = model.qk_norm() || matches!(mechanism, Mechanism::Linear { .. });
+        let linear = matches!(attention.mechanism, Mechanism::Linear { .. });
+        let separate = attention.qk_norm.is_some() || linear;
         let copies = if_present(separate, queries + keys);
-        let inside = inside_attention(model, seq);
-        let maps = match model.feed_forward().kind {
+        let inside = inside_attention(attention, seq);
+        let maps = match config.feed_forward.kind {
             FeedForwardKind::Dense => 2.0,
             FeedForwardKind::Gated => 3.0,
         };
-        let feed_forward = maps * width + if_present(dropped(DropoutSite::Hidden), width);
-        let (width, feed_forward) = match model.experts() {
+        let dropped = config.feed_forward.dropout > 0.0;
+        let feed_forward = maps * width + if_present(dropped, width);
+        let (width, feed_forward) = match &config.experts {
             Some(experts) => {
                 let [count, active] = [experts.count, experts.active].map(wide);
                 let shared = experts.shared_width.map_or(0.0, wide);
-                let hidden = active * experts.width.map_or(width, wide) + shared;
+                let hidden = active * wide(experts.expert.width) + shared;
                 let rows = 2.0 * active * d + 4.0 * count;
-                let dropped = if_present(dropped(DropoutSite::Hidden), hidden);
+                let dropped = if_present(experts.expert.dropout > 0.0, hidden);
                 (hidden, maps * hidden + dropped + rows)
             }
             None => (width, feed_forward),
         };
-        let residual = if_present(dropped(DropoutSite::Residual), 2.0 * d);
+        let cross = config.cross_attention.as_ref().map(|cross| {
+            let queries = wide(cross.heads * cross.head_dim);
+            let of_memory = 2.0 * wide(cross.kv_heads * cross.head_dim) * memory;
+            (2.0 * d + 2.0 * queries + wide(cross.heads), of_memory)
+        });
+        let sublayers = if cross.is_some() { 3.0 } else { 2.0 };
+        let (cross, of_memory) = cross.unwrap_or_default();
+        let residual = if_present(config.dropout > 0.0, sublayers * d);
         let heads = 2.0 * queries + 2.0 * keys + copies;
-        let kept = norms + heads + inside + feed_forward + residual;
+        let kept = norms + heads + inside + feed_forward + cross + residual;
+        let bias = if_present(biased, wide(attention.heads) * seq * seq);
 
         let activation = maps * width + 2.0 * d;
-        let attention = inside + 2.0 * (queries + 2.0 * keys) - feed_forward - 2.0 * d;
+        let attending = inside + 2.0 * (queries + 2.0 * keys) - feed_forward - 2.0 * d;
         let mixing = 3.0 * queries + 4.0 * keys + inside;
         Self {
-            kept: tokens * kept,
-            backward: tokens * activation.max(attention),
-            forward: tokens * mixing.max(maps * width + d),
+            kept: tokens * kept + of_memory + bias,
+            backward: tokens * activation.max(attending) + 2.0 * bias,
+            forward: tokens * mixing.max(maps * width + d) + bias,
         }
     }
 }
@@ -96,10 +140,10 @@ fn if_present(present: bool, count: f64) -> f64 {
 }
 
 /// The elements per token that attention keeps in addition to its queries, keys, values and output.
-fn inside_attention(model: &DecoderConfig, seq: f64) -> f64 {
+fn inside_attention(attention: &AttentionConfig, seq: f64) -> f64 {
     let [heads, kv_heads, head_dim] =
-        [model.heads(), model.kv_heads(), model.head_dim()].map(|n| n as f64);
-    match model.attention_of(0).mechanism {
+        [attention.heads, attention.kv_heads, attention.head_dim].map(|n| n as f64);
+    match attention.mechanism {
         Mechanism::Softmax { .. } => heads,
         Mechanism::Linear { features, .. } => {
             let chunk = seq.min(LINEAR_ATTENTION_CHUNK as f64);

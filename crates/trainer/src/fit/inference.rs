@@ -1,8 +1,9 @@
-//! Predicts the peak memory of inference: generating, serving and evaluating.
+//! Predicts the peak memory of inference: generating, embedding, serving and evaluating.
 //!
 //! ```text
 //! peak   = program + weights + caches + max(pass, reading) + allocator
 //! caches   slots · L · 2 · capacity · k           keys and values; linear attention's sums are small
+//!          twice that for an encoder–decoder      those of the targets, and those of sources as long as a target
 //! pass     T · (2d + max(2(q + 2k) + q, m F + d))  the states of a block; no earlier block keeps anything
 //!          + the head: R · V logits, or the head's loss in blocks of rows
 //! ```
@@ -12,12 +13,13 @@
 //! packed are loaded unchanged.
 
 use emberlm_kernels::PackedFormat;
-use emberlm_kernels::cpu::head_loss::peak_elements;
+use emberlm_model::encoder::EncoderHeadConfig;
 use emberlm_model::{DecoderConfig, WeightFormat, count};
 use serde::Serialize;
 
-use super::block::Block;
-use super::{COMPUTING, MIB, largest};
+use super::shape::{BatchShape, Head, SequenceSizes, largest, stacks};
+use super::{COMPUTING, MIB};
+use crate::run::AnyConfig;
 
 /// The weight formats of a model for inference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,8 +51,10 @@ pub struct InferenceWork {
     pub capacity: usize,
     /// Tokens of the largest forward pass.
     pub pass_tokens: usize,
-    /// Tokens per sequence in a pass.
+    /// Tokens per sequence in a pass; of an encoder–decoder, per source.
     pub sequence: usize,
+    /// Tokens per target in a pass; only an encoder–decoder has targets.
+    pub target: usize,
     /// The output of the head.
     pub head: HeadUse,
 }
@@ -62,18 +66,55 @@ pub enum HeadUse {
     Logits(usize),
     /// The loss of every token. Logits exist only for blocks of rows.
     Loss,
+    /// The loss of this many tokens; the others have no logits.
+    LossOf(usize),
+    /// Hidden states, pooled or classified.
+    States,
 }
 
 impl InferenceWork {
     /// Evaluation in batches of `batch` windows of `sequence` tokens.
     pub fn evaluation(weights: impl Into<HeldWeights>, batch: usize, sequence: usize) -> Self {
+        let (input, target) = (sequence, 0);
+        Self::of_batch(weights, batch, SequenceSizes { input, target })
+    }
+
+    /// Evaluation in batches of `batch` sequences.
+    pub fn of_batch(weights: impl Into<HeldWeights>, batch: usize, sizes: SequenceSizes) -> Self {
         Self {
             weights: weights.into(),
             slots: 0,
             capacity: 0,
-            pass_tokens: batch.saturating_mul(sequence),
-            sequence,
+            pass_tokens: batch.saturating_mul(sizes.input),
+            sequence: sizes.input,
+            target: sizes.target,
             head: HeadUse::Loss,
+        }
+    }
+
+    /// The hidden states of texts of up to `longest` tokens, in passes of up to `pass_tokens` or a single text.
+    pub fn encoding(longest: usize, pass_tokens: usize) -> Self {
+        Self {
+            weights: WeightFormat::F32.into(),
+            slots: 0,
+            capacity: 0,
+            pass_tokens: pass_tokens.max(longest),
+            sequence: longest,
+            target: 0,
+            head: HeadUse::States,
+        }
+    }
+
+    /// Targets of up to `capacity` tokens of `slots` sources of up to `source` tokens, which are encoded one at a time.
+    pub fn targets(slots: usize, capacity: usize, source: usize) -> Self {
+        Self {
+            weights: WeightFormat::F32.into(),
+            slots,
+            capacity,
+            pass_tokens: source,
+            sequence: source,
+            target: 1,
+            head: HeadUse::Logits(slots),
         }
     }
 
@@ -91,7 +132,20 @@ impl InferenceWork {
             capacity,
             pass_tokens: pass_tokens.saturating_add(slots),
             sequence: capacity,
+            target: 0,
             head: HeadUse::Logits(slots),
+        }
+    }
+}
+
+impl InferenceWork {
+    /// The work with a single slot and a context of at most `context` tokens. Work without slots stays as it is.
+    pub fn with_one_slot(self, context: usize) -> Self {
+        let capacity = self.capacity.min(context);
+        match (self.slots, self.target) {
+            (0, _) => self,
+            (_, 0) => Self::generation(self.weights, 1, capacity, self.pass_tokens),
+            (_, _) => Self::targets(1, capacity, self.sequence.min(context)),
         }
     }
 }
@@ -114,14 +168,18 @@ pub struct InferencePrediction {
 }
 
 /// Predicts the peak resident memory of inference in a process that holds `program` bytes before it computes.
-pub fn predict_inference(
-    model: &DecoderConfig,
+pub fn predict_inference<'a>(
+    model: impl Into<AnyConfig<'a>>,
     work: InferenceWork,
     program: u64,
 ) -> InferencePrediction {
-    let caches = work.slots as f64 * count::kv_cache(model, work.capacity) as f64;
+    let model = model.into();
+    let caches = work.slots as f64 * cache(model, work);
     let HeldWeights { format, stored } = work.weights;
-    let weights = held_weights(model, format);
+    let weights = match model {
+        AnyConfig::Decoder(model) => held_weights(model, format),
+        AnyConfig::Encoder(_) | AnyConfig::EncoderDecoder(_) => 4.0 * model.parameters() as f64,
+    };
     let packs =
         |held: Option<PackedFormat>, stored: Option<PackedFormat>| held.is_some() && held != stored;
     let packs = packs(format.layers(), stored.layers()) || packs(format.head(), stored.head());
@@ -168,17 +226,60 @@ fn held_weights(model: &DecoderConfig, format: WeightFormat) -> f64 {
     4.0 * floats + packed
 }
 
-/// Elements of temporary memory in a pass.
-pub(super) fn pass(model: &DecoderConfig, work: InferenceWork) -> f64 {
-    let tokens = work.pass_tokens as f64;
-    let block = Block::of(model, tokens, work.sequence as f64);
-    let ends = 2.0 * tokens * model.d_model() as f64;
-    let head = match work.head {
-        // The logits and a copy for the sampler.
-        HeadUse::Logits(rows) => 2.0 * rows as f64 * model.vocab_size() as f64,
-        HeadUse::Loss => {
-            peak_elements(work.pass_tokens, model.d_model(), model.vocab_size()) as f64
+/// The size of a sequence's cache in bytes.
+fn cache(model: AnyConfig<'_>, work: InferenceWork) -> f64 {
+    match model {
+        AnyConfig::Decoder(model) => count::kv_cache(model, work.capacity) as f64,
+        AnyConfig::Encoder(_) => 0.0,
+        AnyConfig::EncoderDecoder(model) => {
+            let settings = model.settings();
+            let keys = (settings.heads * settings.head_dim) as f64;
+            let tokens = (work.capacity + work.sequence) as f64;
+            4.0 * settings.decoder_layers as f64 * 2.0 * keys * tokens
         }
+    }
+}
+
+/// Elements of temporary memory in a pass.
+pub(super) fn pass(model: AnyConfig<'_>, work: InferenceWork) -> f64 {
+    let batch = BatchShape {
+        inputs: work.pass_tokens,
+        targets: work.target * work.pass_tokens.div_ceil(work.sequence.max(1)),
+        learnt: match work.head {
+            HeadUse::LossOf(tokens) => Some(tokens),
+            HeadUse::Logits(_) | HeadUse::Loss | HeadUse::States => None,
+        },
+        sizes: SequenceSizes {
+            input: work.sequence,
+            target: work.target,
+        },
     };
-    ends + block.forward.max(head)
+    let stacks = stacks(model, batch);
+    let head = match (work.head, model) {
+        // The logits and a copy for the sampler.
+        (HeadUse::Logits(rows), _) => 2.0 * rows as f64 * model.vocab_size() as f64,
+        (HeadUse::Loss | HeadUse::LossOf(_), AnyConfig::Encoder(encoder))
+            if matches!(
+                encoder.settings().head,
+                Some(EncoderHeadConfig::MaskedLm { .. })
+            ) =>
+        {
+            let head = Head::of(model, batch);
+            head.kept + head.temporaries
+        }
+        (HeadUse::Loss | HeadUse::LossOf(_), _) => Head::of(model, batch).temporaries,
+        (HeadUse::States, _) => 0.0,
+    };
+    let states: f64 = stacks.iter().map(|stack| 2.0 * stack.input).sum();
+    let blocks = stacks.iter().map(|stack| stack.block.forward);
+    // The keys and values of all blocks' cross-attentions exist at once, unless the slots hold them.
+    let memory = match model {
+        AnyConfig::EncoderDecoder(model) if work.slots == 0 => {
+            let settings = model.settings();
+            let keys = (settings.heads * settings.head_dim) as f64;
+            settings.decoder_layers as f64 * 2.0 * keys * work.pass_tokens as f64
+        }
+        _ => 0.0,
+    };
+    states + memory + blocks.fold(head, f64::max)
 }

@@ -67,6 +67,18 @@ impl RecordSet {
         self.records.len()
     }
 
+    /// The lengths of the longest input and the longest target, in tokens.
+    pub(crate) fn longest(&self) -> (usize, usize) {
+        let lengths = |length: fn(&Record) -> usize| {
+            let lengths = self.records.iter().map(length);
+            lengths.max().unwrap_or(0)
+        };
+        (
+            lengths(|record| record.inputs.len()),
+            lengths(|record| record.targets.len()),
+        )
+    }
+
     /// The input tokens of all records.
     pub(crate) fn tokens(&self) -> u64 {
         self.records

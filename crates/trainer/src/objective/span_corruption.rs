@@ -90,6 +90,27 @@ impl Lengths {
     }
 }
 
+/// The tokens of a target whose source has `source` tokens.
+///
+/// # Errors
+/// The source is too short.
+pub(crate) fn target_tokens(
+    config: &SpanCorruptionConfig,
+    source: usize,
+) -> Result<usize, TrainError> {
+    Ok(lengths(config, source)?.target())
+}
+
+fn lengths(config: &SpanCorruptionConfig, source: usize) -> Result<Lengths, TrainError> {
+    let SpanCorruptionConfig { density, mean_span } = *config;
+    Lengths::of_source(source, density, mean_span).ok_or_else(|| TrainError::Setting {
+        table: "train",
+        field: "seq_len",
+        value: source.to_string(),
+        rule: "must be at least 3, with objective = span_corruption".to_owned(),
+    })
+}
+
 /// Removes spans from windows.
 #[derive(Clone, Debug)]
 pub(crate) struct SpanCorruption {
@@ -123,11 +144,8 @@ impl SpanCorruption {
             let kind = "span_corruption".to_owned();
             refuse("train.objective", "kind", kind, rule.to_owned())
         })?;
-        let SpanCorruptionConfig { density, mean_span } = *config;
-        let lengths = Lengths::of_source(source, density, mean_span).ok_or_else(|| {
-            let rule = "must be at least 3, with objective = span_corruption";
-            refuse("train", "seq_len", source.to_string(), rule.to_owned())
-        })?;
+        let mean_span = config.mean_span;
+        let lengths = lengths(config, source)?;
         let mut sentinels = named_sentinels(tokenizer);
         if sentinels.is_empty() {
             // As in T5, whose first sentinel is the last id.

@@ -3,19 +3,20 @@
 use std::sync::Arc;
 
 use burn::tensor::Device;
-use burn::tensor::backend::Backend as BurnBackend;
 use emberlm_data::{ChatTemplateSpec, Dataset, Floor, Packing, Tokenizer};
 use emberlm_kernels::{Precision, TrainingBackend};
+use emberlm_model::encoder::HuggingFaceEncoder;
 use emberlm_model::{ConfigError, DecoderConfig};
 
-use super::{CheckedModel, RunStart, RunWeights};
+use super::{CheckedModel, RunStart};
 use crate::config::{DataConfig, ObjectiveConfig, RunConfig, RunModel, TrainConfig};
 use crate::data::TrainingData;
 use crate::error::TrainError;
 use crate::file_check::FileCheck;
+use crate::fit::source_tokens;
 use crate::identity::DataIdentity;
 use crate::loader::{Failure, NoBatches, TrainLoader};
-use crate::objective::{RecordSource, TrainSource, WindowTask};
+use crate::objective::{RecordSet, RecordSource, TrainSource, WindowTask};
 use crate::peers::Rank;
 use crate::resume;
 use crate::validation::Validation;
@@ -75,12 +76,38 @@ pub fn epoch_size(config: &RunConfig) -> Result<EpochSize, TrainError> {
         RunModel::Encoder(settings) => {
             train.sequence_tokens(settings.positions - settings.first_position)?
         }
-        RunModel::EncoderDecoder(_) => encoder_decoder::source_tokens(train),
+        RunModel::EncoderDecoder(_) => source_tokens(train),
     };
     Ok(EpochSize {
         size: TrainingData::open(data)?.train_tokens(),
         of_sequence: seq_len as u64,
     })
+}
+
+/// The model of a run, and its training settings with the longest sequences of its data in place of their limits, for the
+/// prediction of its memory.
+///
+/// # Errors
+/// The data cannot be opened, or does not fit the model.
+pub fn sized(
+    config: &RunConfig,
+    start: &RunStart,
+    tokenizer: Option<Tokenizer>,
+) -> Result<(CheckedModel, TrainConfig), TrainError> {
+    let mut config = config.clone();
+    if config.model.as_decoder().is_some() {
+        let data = TrainingData::open(&config.data)?;
+        let model = resolve_model(&mut config, data.first())?;
+        return Ok((CheckedModel::Decoder(Box::new(model)), config.train));
+    }
+    let circumstances = Circumstances {
+        start,
+        directory: None,
+        tokenizer,
+    };
+    let inputs = RunInputs::open(&mut config, &circumstances)?;
+    let train = inputs.sized(&config.train);
+    Ok((inputs.model, train))
 }
 
 /// The inputs of a run.
@@ -102,14 +129,15 @@ pub(crate) struct RunInputs {
 }
 
 /// The circumstances of a run that its inputs depend on, other than its configuration.
-pub(super) struct Circumstances<'a, B: BurnBackend> {
+pub(super) struct Circumstances<'a> {
     pub(super) start: &'a RunStart,
-    pub(super) weights: Option<&'a RunWeights<B>>,
+    /// The encoder's directory that the weights come from.
+    pub(super) directory: Option<&'a HuggingFaceEncoder>,
     /// The tokenizer of the weights.
     pub(super) tokenizer: Option<Tokenizer>,
 }
 
-impl<B: BurnBackend> Circumstances<'_, B> {
+impl Circumstances<'_> {
     /// Opens the datasets.
     fn datasets(&self, config: &DataConfig) -> Result<TrainingData, TrainError> {
         let data = TrainingData::open(config)?;
@@ -162,9 +190,9 @@ impl RunInputs {
     /// # Errors
     /// The data cannot be opened, differs from the data that the run was started with, or does not fit the model; or the
     /// objective does not support a setting.
-    pub(super) fn open<B: BurnBackend>(
+    pub(super) fn open(
         config: &mut RunConfig,
-        circumstances: &Circumstances<'_, B>,
+        circumstances: &Circumstances<'_>,
     ) -> Result<Self, TrainError> {
         use ObjectiveConfig::{Classify, Mlm, NextToken, Seq2seq, SpanCorruption};
         let (data, train) = (&config.data, &config.train);
@@ -186,9 +214,9 @@ impl RunInputs {
         })
     }
 
-    fn of_decoder<B: BurnBackend>(
+    fn of_decoder(
         config: &mut RunConfig,
-        circumstances: &Circumstances<'_, B>,
+        circumstances: &Circumstances<'_>,
     ) -> Result<Self, TrainError> {
         let data = circumstances.datasets(&config.data)?;
         let model = resolve_model(config, data.first())?;
@@ -227,6 +255,28 @@ impl RunInputs {
             size: data.train_tokens(),
             notes,
         })
+    }
+
+    /// The training settings with the longest sequences of the data in place of their limits.
+    pub(super) fn sized(&self, train: &TrainConfig) -> TrainConfig {
+        let mut train = train.clone();
+        let TrainSource::Records(records) = &self.source else {
+            return train;
+        };
+        let validation = match &self.validation {
+            Validation::Labelled { records, .. } | Validation::Pairs(records) => Some(records),
+            Validation::Windows { .. } => None,
+        };
+        let splits = std::iter::once(records).chain(validation);
+        let longest = splits.map(RecordSet::longest);
+        let (input, target) = longest.fold((1, 1), |(input, target), of| {
+            (input.max(of.0), target.max(of.1))
+        });
+        train.seq_len = input;
+        if let ObjectiveConfig::Seq2seq(config) = &mut train.objective {
+            config.target_tokens = target;
+        }
+        train
     }
 
     /// Starts the verification of files without block hashes.
@@ -283,11 +333,7 @@ fn check_supported(train: &TrainConfig) -> Result<(), TrainError> {
             rule,
         );
     }
-    let is_of_pairs = matches!(
-        train.objective,
-        ObjectiveConfig::Seq2seq(_) | ObjectiveConfig::SpanCorruption(_)
-    );
-    if train.recompute && is_of_pairs {
+    if train.recompute && !train.objective.recomputes() {
         let rule = format!("must be false with objective = {objective}");
         return refuse("train", "recompute", "true".to_owned(), rule);
     }

@@ -19,7 +19,7 @@ pub(super) fn line<B: TrainingBackend>(
     world_size: usize,
     device: &Device<B>,
 ) -> String {
-    let parameters = grouped(inputs.model.parameters());
+    let parameters = grouped(inputs.model.config().parameters());
     let is_of_records = matches!(inputs.source, TrainSource::Records(_));
     // Records are counted, not their tokens.
     let (length, unit) = match is_of_records {
@@ -66,7 +66,7 @@ fn predicted_mib<B: TrainingBackend>(
         return None;
     }
     let program = memory::resident().unwrap_or(0);
-    let prediction = fit::predict(inputs.model.decoder()?, train, program).ok()?;
+    let prediction = fit::predict(&inputs.model, &inputs.sized(train), program).ok()?;
     Some(prediction.total >> 20)
 }
 

@@ -83,7 +83,7 @@ pub fn run(
     let weights = model::held_weights(model, args.weights);
     let work = InferenceWork::generation(weights, beams, capacity, length.clamp(1, context));
     let guard = args.memory.guard(backend);
-    guard.check_inference("searching", &[(model.config(), work)], &[])?;
+    guard.check_inference("searching", &[(model.config().into(), work)], &[])?;
     let found = backend.run(Search {
         model,
         prompt: &prompt.ids,

@@ -10,6 +10,7 @@ use emberlm_kernels::TrainingBackend;
 use emberlm_model::WeightFormat;
 use emberlm_serve::load::encoder_decoder_defaults;
 use emberlm_tokenizer::StopStrings;
+use emberlm_trainer::fit::InferenceWork;
 
 use super::sampling::Sampling;
 use super::speed::Stopwatch;
@@ -41,6 +42,13 @@ pub fn run(args: GenerateArgs) -> Result<(), CliError> {
         }
         None => Method::Tokens(choice(&args, &defaults, stop_tokens)),
     };
+    let (targets, tokens) = match &method {
+        Method::Beams(options) => (options.beams, options.max_new_tokens),
+        Method::Tokens(options) => (1, options.max_new_tokens),
+    };
+    let work = InferenceWork::targets(targets, tokens, source.len());
+    let guard = args.memory.guard(backend);
+    guard.check_inference("generating", &[(model.config().into(), work)], &[])?;
     backend.run(Target {
         args: &args,
         model: &model,

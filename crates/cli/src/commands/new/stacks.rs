@@ -10,6 +10,7 @@ use emberlm_model::encoder_decoder::{self, EncoderDecoderSettings};
 use emberlm_model::hugging_face::ExportOptions;
 use emberlm_model::{Activation, EncoderConfig, EncoderDecoderConfig};
 use emberlm_tokenizer::{TOKENIZER_FILE, Tokenizer};
+use emberlm_trainer::run::AnyConfig;
 use serde_json::{Map, json};
 
 use crate::args::NewArgs;
@@ -56,6 +57,14 @@ impl StackModel {
                 Self::EncoderDecoder(EncoderDecoderConfig::try_from(settings)?)
             }
         }))
+    }
+
+    /// The model's configuration.
+    pub fn config(&self) -> AnyConfig<'_> {
+        match self {
+            Self::Encoder(config) => config.into(),
+            Self::EncoderDecoder(config) => config.into(),
+        }
     }
 
     /// Number of parameters.

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use burn::tensor::Device;
 use bytesize::ByteSize;
 use emberlm_checkpoint::checkpoint::newest_step;
-use emberlm_checkpoint::{Model, ModelKind};
+use emberlm_checkpoint::{Embedder, Model, ModelKind};
 use emberlm_kernels::Backend;
 use emberlm_model::{WeightFormat, count};
 use emberlm_serve::{Card, EncoderDecoderPlan, EncoderPlan, LoadPlan, Loaded, ServedModel};
@@ -50,7 +50,7 @@ pub fn all<B: Backend>(
     for (spec, model) in specs.iter().zip(&models) {
         plans.push(plan(model, spec).map_err(about(spec))?);
     }
-    check_memory(specs, &plans, guard)?;
+    check_memory::<B>(specs, &plans, guard)?;
     let mut served = Vec::new();
     for (spec, plan) in specs.iter().zip(plans) {
         let loaded = match plan {
@@ -218,36 +218,41 @@ fn load<B: Backend>(
     Ok(served)
 }
 
-/// Checks that the weights, KV caches and forward passes of all decoders fit into memory together.
-fn check_memory(
+/// Checks that the weights, KV caches and forward passes of all models fit into memory together.
+fn check_memory<B: Backend>(
     specs: &[ModelSpec],
     plans: &[Plan<'_>],
     guard: MemoryGuard,
 ) -> Result<(), CliError> {
-    let decoders = specs
-        .iter()
-        .zip(plans)
-        .filter_map(|(spec, plan)| match plan {
-            Plan::Decoder(plan) => Some((spec, plan)),
-            Plan::Encoder(_) | Plan::EncoderDecoder(_) => None,
-        });
-    let works = decoders.map(|(spec, plan)| {
-        let engine = plan.engine();
-        let work = InferenceWork::generation(
-            model::held_weights(plan.model(), spec.weights),
-            engine.slots,
-            engine.capacity,
-            engine.prefill_tokens,
-        );
-        (plan.model().config(), work)
-    });
-    let works: Vec<_> = works.collect();
-    let one = |context: usize| {
-        move |work: InferenceWork| {
-            let capacity = work.capacity.min(context);
-            InferenceWork::generation(work.weights, 1, capacity, work.pass_tokens)
+    let work = |(spec, plan): (&ModelSpec, &Plan<'_>)| match plan {
+        Plan::Decoder(plan) => {
+            let engine = plan.engine();
+            InferenceWork::generation(
+                model::held_weights(plan.model(), spec.weights),
+                engine.slots,
+                engine.capacity,
+                engine.prefill_tokens,
+            )
+        }
+        Plan::Encoder(plan) => {
+            let longest = plan.model().longest_text();
+            InferenceWork::encoding(longest, Embedder::<B>::PASS_TOKENS)
+        }
+        Plan::EncoderDecoder(plan) => {
+            let engine = plan.engine();
+            InferenceWork::targets(engine.slots, engine.capacity, engine.capacity)
         }
     };
+    let works = specs.iter().zip(plans).map(|planned| {
+        let config = match planned.1 {
+            Plan::Decoder(plan) => plan.model().config().into(),
+            Plan::Encoder(plan) => plan.model().config().into(),
+            Plan::EncoderDecoder(plan) => plan.model().config().into(),
+        };
+        (config, work(planned))
+    });
+    let works: Vec<_> = works.collect();
+    let one = |context: usize| move |work: InferenceWork| work.with_one_slot(context);
     let short_option = format!("--slots 1 --context {SHORT_CONTEXT}");
     guard.check_inference(
         "serving",

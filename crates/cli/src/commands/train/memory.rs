@@ -1,8 +1,9 @@
 //! Memory of a run: the check before it starts, and the table of `--memory-report`.
 
+use emberlm_data::Tokenizer;
 use emberlm_trainer::fit::{Prediction, plans, predict};
 use emberlm_trainer::memory_report::MemoryReport;
-use emberlm_trainer::{RunConfig, TrainConfig, TrainingData, memory, run};
+use emberlm_trainer::{RunConfig, RunStart, TrainConfig, memory, run};
 
 use crate::commands::fit;
 use crate::error::CliError;
@@ -10,21 +11,20 @@ use crate::memory_guard::{Demand, MemoryGuard};
 use crate::output::{Align, Table, size};
 
 /// Rejects a run whose predicted memory exceeds the available memory, before any large allocation. A model
-/// that does not match its data passes: the run reports that error.
+/// that does not match its data passes: the run reports that error. `tokenizer` is that of the model to start from.
 ///
 /// # Errors
-/// Returns an error if the run does not fit or the data cannot be opened.
-pub fn check(config: &RunConfig, guard: MemoryGuard) -> Result<(), CliError> {
-    if config.model.as_decoder().is_none() {
-        // The memory of other models is not predicted.
-        return Ok(());
-    }
-    let mut config = config.clone();
-    let data = TrainingData::open(&config.data)?;
-    let Ok(model) = run::resolve_model(&mut config, data.first()) else {
+/// Returns an error if the run does not fit or a setting is invalid.
+pub fn check(
+    config: &RunConfig,
+    start: &RunStart,
+    tokenizer: Option<Tokenizer>,
+    guard: MemoryGuard,
+) -> Result<(), CliError> {
+    let Ok((model, train)) = run::sized(config, start, tokenizer) else {
         return Ok(());
     };
-    let train = &config.train;
+    let train = &train;
     let program = memory::resident().unwrap_or(0);
     let demand = |train: &TrainConfig| -> Result<Demand, CliError> {
         let predicted = predict(&model, train, program)?;

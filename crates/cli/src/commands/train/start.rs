@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use burn::tensor::Device;
+use clap::ValueEnum;
 use emberlm_checkpoint::{Model, ModelError, SourceFiles};
 use emberlm_data::{Dataset, Tokenizer};
 use emberlm_kernels::Backend;
@@ -46,6 +47,12 @@ impl ObjectiveName {
         }
     }
 
+    /// The value on the command line.
+    pub fn name(self) -> String {
+        let value = self.to_possible_value();
+        value.map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
     /// The preset of a small model for the objective.
     pub fn preset(self) -> &'static str {
         match self {
@@ -54,6 +61,26 @@ impl ObjectiveName {
             Self::SpanCorruption | Self::Seq2seq => "t5-nano",
         }
     }
+}
+
+/// The preset `named`, or a small model for the objective if that is the default.
+pub fn preset_name(named: &str, objective: Option<ObjectiveName>) -> &str {
+    match objective {
+        Some(objective) if named == presets::DEFAULT => objective.preset(),
+        _ => named,
+    }
+}
+
+/// The configuration of [`preset_name`].
+///
+/// # Errors
+/// There is no preset of this name.
+pub fn preset(named: &str, objective: Option<ObjectiveName>) -> Result<RunConfig, CliError> {
+    let mut config = presets::run(preset_name(named, objective))?;
+    if let Some(objective) = objective {
+        config.train.objective = objective.config();
+    }
+    Ok(config)
 }
 
 impl OpenedModel {

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use burn::tensor::backend::Backend as BurnBackend;
 use emberlm_model::encoder::{EncoderHeadConfig, EncoderSettings, PooledActivation};
 use emberlm_model::{ConfigError, EncoderConfig};
 
@@ -10,16 +9,16 @@ use super::{Circumstances, RunInputs, check_supported, truncation_note, vocabula
 use crate::config::{ClassifyConfig, DataConfig, MlmConfig, TrainConfig};
 use crate::error::TrainError;
 use crate::objective::{Labels, MaskedLm, RecordSource, TrainSource, WindowTask, masked_lm};
-use crate::run::{CheckedModel, RunWeights};
+use crate::run::CheckedModel;
 use crate::validation::Validation;
 
 /// Masked tokens of datasets.
-pub(super) fn masked<B: BurnBackend>(
+pub(super) fn masked(
     settings: &mut EncoderSettings,
     objective: &MlmConfig,
     data: &DataConfig,
     train: &TrainConfig,
-    circumstances: &Circumstances<'_, B>,
+    circumstances: &Circumstances<'_>,
 ) -> Result<RunInputs, TrainError> {
     check_supported(train)?;
     let data = circumstances.datasets(data)?;
@@ -32,9 +31,9 @@ pub(super) fn masked<B: BurnBackend>(
         return Err(ConfigError::new("vocab_size", vocab_size, rule).into());
     }
     if !matches!(settings.head, Some(EncoderHeadConfig::MaskedLm { .. })) {
-        settings.head = Some(match circumstances.weights {
-            Some(RunWeights::Encoder(directory)) => directory.masked_lm_head(),
-            _ => EncoderHeadConfig::masked_lm(settings.feed_forward.activation),
+        settings.head = Some(match circumstances.directory {
+            Some(directory) => directory.masked_lm_head(),
+            None => EncoderHeadConfig::masked_lm(settings.feed_forward.activation),
         });
     }
     let model = EncoderConfig::try_from(settings.clone())?;
@@ -60,12 +59,12 @@ fn window(train: &TrainConfig, seq_len: usize, frame: usize) -> Result<usize, Tr
 }
 
 /// Labelled texts.
-pub(super) fn labelled<B: BurnBackend>(
+pub(super) fn labelled(
     settings: &mut EncoderSettings,
     objective: &ClassifyConfig,
     data: &DataConfig,
     train: &TrainConfig,
-    circumstances: &Circumstances<'_, B>,
+    circumstances: &Circumstances<'_>,
 ) -> Result<RunInputs, TrainError> {
     check_supported(train)?;
     let source = RecordSource::of_labels(data, objective)?;
@@ -107,10 +106,10 @@ pub(super) fn labelled<B: BurnBackend>(
 }
 
 /// Sets a head for the labels of the records, unless the head has all of them.
-fn set_classifier<B: BurnBackend>(
+fn set_classifier(
     settings: &mut EncoderSettings,
     labels: &Labels,
-    circumstances: &Circumstances<'_, B>,
+    circumstances: &Circumstances<'_>,
 ) {
     if let Some(EncoderHeadConfig::Sequence { labels: known, .. }) = &settings.head {
         let is_started = circumstances.start.checkpoint().is_some();
@@ -119,8 +118,8 @@ fn set_classifier<B: BurnBackend>(
         }
     }
     let labels = labels.0.clone();
-    settings.head = Some(match circumstances.weights {
-        Some(RunWeights::Encoder(directory)) => directory.classifier_head(labels),
-        _ => EncoderHeadConfig::sequence(labels, PooledActivation::Tanh),
+    settings.head = Some(match circumstances.directory {
+        Some(directory) => directory.classifier_head(labels),
+        None => EncoderHeadConfig::sequence(labels, PooledActivation::Tanh),
     });
 }

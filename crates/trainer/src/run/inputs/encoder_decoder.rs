@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use burn::tensor::backend::Backend as BurnBackend;
 use emberlm_data::Tokenizer;
 use emberlm_model::EncoderDecoderConfig;
 use emberlm_model::encoder_decoder::EncoderDecoderSettings;
@@ -10,19 +9,10 @@ use emberlm_model::encoder_decoder::EncoderDecoderSettings;
 use super::{Circumstances, RunInputs, check_supported, truncation_note, vocabulary};
 use crate::config::{DataConfig, Seq2SeqConfig, SpanCorruptionConfig, TrainConfig};
 use crate::error::TrainError;
+use crate::fit::source_tokens;
 use crate::objective::{RecordSource, SpanCorruption, TrainSource, WindowTask, span_corruption};
 use crate::run::CheckedModel;
 use crate::validation::Validation;
-
-/// Tokens of a source by default, as in T5. Relative positions set no limit.
-const SOURCE_TOKENS: usize = 512;
-
-pub(super) fn source_tokens(train: &TrainConfig) -> usize {
-    match train.seq_len {
-        0 => SOURCE_TOKENS,
-        tokens => tokens,
-    }
-}
 
 /// Sets the unset sizes, and with them the tokens that begin a target and that stand for ignored labels.
 fn resolve(
@@ -40,12 +30,12 @@ fn resolve(
 }
 
 /// Removed spans of datasets.
-pub(super) fn corrupted<B: BurnBackend>(
+pub(super) fn corrupted(
     settings: &mut EncoderDecoderSettings,
     objective: &SpanCorruptionConfig,
     data: &DataConfig,
     train: &TrainConfig,
-    circumstances: &Circumstances<'_, B>,
+    circumstances: &Circumstances<'_>,
 ) -> Result<RunInputs, TrainError> {
     check_supported(train)?;
     let data = circumstances.datasets(data)?;
@@ -65,12 +55,12 @@ pub(super) fn corrupted<B: BurnBackend>(
 }
 
 /// Pairs of texts.
-pub(super) fn pairs<B: BurnBackend>(
+pub(super) fn pairs(
     settings: &mut EncoderDecoderSettings,
     objective: &Seq2SeqConfig,
     data: &DataConfig,
     train: &TrainConfig,
-    circumstances: &Circumstances<'_, B>,
+    circumstances: &Circumstances<'_>,
 ) -> Result<RunInputs, TrainError> {
     check_supported(train)?;
     let source = RecordSource::of_pairs(data, objective)?;
