@@ -16,6 +16,7 @@ fn sandbox() -> Sandbox {
     fs::create_dir_all(sandbox.path(&snapshot).parent().unwrap()).unwrap();
     sandbox.run(["export", "run", "--out", &snapshot]).ok();
     sandbox.write(&format!("{repository}/refs/main"), COMMIT);
+    sandbox.write("run/events.jsonl", "");
     sandbox
 }
 
@@ -53,8 +54,9 @@ fn a_model_in_the_cache_is_used_by_its_name_and_without_the_network() {
         assert_eq!(text(name), expected, "{name}");
     }
     let info: Value = offline(&sandbox, "info hf:org/tiny --json").json();
-    let of_run: Value = offline(&sandbox, "info run --json").json();
-    assert_eq!(info["parameters"], of_run["parameters"]);
+    let snapshot = format!("cache/huggingface/hub/models--org--tiny/snapshots/{COMMIT}");
+    let of_path: Value = offline(&sandbox, &format!("info {snapshot} --json")).json();
+    assert_eq!(info["parameters"], of_path["parameters"]);
 }
 
 #[test]

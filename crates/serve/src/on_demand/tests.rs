@@ -125,7 +125,7 @@ impl Model {
         let (held, damaged) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
         let (journal, of_engine, broken) =
             (journal.clone(), Arc::clone(&held), Arc::clone(&damaged));
-        let mut load = move || {
+        let load = move || {
             if broken.load(Ordering::SeqCst) {
                 return Err("the file is damaged".to_owned());
             }

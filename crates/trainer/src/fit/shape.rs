@@ -213,7 +213,7 @@ impl Head {
                     let kept = 4.0 * tokens as f64 * model.d_model() as f64;
                     of_vocabulary(model.d_model(), true, kept)
                 }
-                Some(EncoderHeadConfig::Token { labels }) => Self {
+                Some(EncoderHeadConfig::Token { labels, .. }) => Self {
                     temporaries: 2.0 * tokens as f64 * labels.len() as f64,
                     ..Self::default()
                 },
