@@ -61,12 +61,12 @@ fn assume(config: &mut RunConfig) {
             match (objective, &settings.head) {
                 (ObjectiveConfig::Classify(_), Some(EncoderHeadConfig::Sequence { .. })) => {}
                 (ObjectiveConfig::Classify(_), _) => {
-                    settings.head = Some(EncoderHeadConfig::Sequence {
-                        labels: ["0", "1"].map(str::to_owned).to_vec(),
-                        activation: PooledActivation::Tanh,
-                    });
+                    settings.head = Some(EncoderHeadConfig::sequence(
+                        ["0", "1"].map(str::to_owned).to_vec(),
+                        PooledActivation::Tanh,
+                    ));
                 }
-                _ => settings.head = Some(EncoderHeadConfig::MaskedLm { activation }),
+                _ => settings.head = Some(EncoderHeadConfig::masked_lm(activation)),
             }
         }
         (RunModel::EncoderDecoder(settings), _) => {
