@@ -245,8 +245,8 @@ pub struct GenerateArgs {
         help_heading = "Model"
     )]
     pub draft_tokens: usize,
-    /// Format of the weights of linear layers and the head: f32, or int8 for less memory and more speed (`emberlm eval`
-    /// measures the loss in quality) [default: as they are stored]
+    /// Format of the weights of linear layers and the head: f32, int8 for less memory and more speed, or a type of GGUF files
+    /// for still less memory (`emberlm eval` measures the loss in quality) [default: as they are stored]
     #[arg(long, value_name = "TYPE", value_parser = values::weights_parser(), help_heading = "Model")]
     pub weights: Option<WeightFormat>,
     /// Print {"tokens": [...], "text": "...", "finish": "length" or "stop"} after generation

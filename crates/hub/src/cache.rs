@@ -45,7 +45,7 @@ pub struct CachedModel {
     pub bytes: u64,
     /// The time at which its newest file was downloaded.
     pub modified: Option<SystemTime>,
-    /// What is missing, if it is incomplete.
+    /// The reason that it is incomplete, if it is.
     pub missing: Option<String>,
 }
 

@@ -32,7 +32,7 @@ pub enum HubError {
     Offline {
         /// The model's name.
         name: String,
-        /// What is missing.
+        /// The missing files.
         reason: String,
     },
     /// The Hub has no such repository, revision or file, or hides it.
@@ -92,7 +92,7 @@ pub enum HubError {
     Files {
         /// The model's name.
         name: String,
-        /// What is missing.
+        /// The missing files.
         reason: String,
     },
     /// The repository has several GGUF files, of which one must be named.

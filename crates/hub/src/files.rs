@@ -87,7 +87,7 @@ fn is_text(path: &str) -> bool {
     }
 }
 
-/// The number of a part and of all parts, with what stands before, in `NAME-00001-of-00003.gguf`.
+/// The number of a part and of all parts, with the name before them, in `NAME-00001-of-00003.gguf`.
 fn part(path: &str) -> Option<(&str, u32, u32)> {
     let stem = path.get(..path.len().checked_sub(".gguf".len())?)?;
     let (rest, count) = stem.rsplit_once("-of-")?;

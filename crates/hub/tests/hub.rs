@@ -362,7 +362,7 @@ fn what_python_has_downloaded_is_found() {
         hub.open(&name("hf:org/tiny@v1"), &mut |_| ()).unwrap(),
         path
     );
-    // Of this model, Python has downloaded the configuration alone.
+    // Of this model, Python has downloaded only the configuration.
     let error = hub.open(&name("hf:org/partial"), &mut |_| ()).unwrap_err();
     assert!(error.to_string().contains("no weights"), "{error}");
     let missing: Vec<bool> = hub

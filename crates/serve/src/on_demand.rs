@@ -132,7 +132,7 @@ impl<E: WorkerEngine> WorkerEngine for OnDemand<E> {
     }
 
     fn replace(&mut self, model: Self::Replacement) {
-        // An unloaded model is read anew anyway.
+        // An unloaded model is read again anyway.
         if let Some(engine) = &mut self.engine {
             engine.replace(model);
         }

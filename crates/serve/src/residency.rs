@@ -3,13 +3,13 @@
 //! A model that is needed and does not fit beside the loaded ones asks others to leave: first those without requests, each
 //! time the one that was used least recently. A model that was asked leaves once its running requests have ended, and
 //! serves new ones after it was loaded again, so no model waits forever. A model that does not fit beside any other is
-//! loaded alone.
+//! the only loaded one.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Tells a model's thread to look at [`Place::is_asked`].
+/// Makes a model's thread look at [`Place::is_asked`].
 type Wake = Box<dyn Fn() + Send>;
 
 /// The memory that models share.

@@ -44,7 +44,7 @@ struct ListedModel {
     bytes: u64,
     /// The time of its newest file, in Unix seconds.
     time: Option<f64>,
-    /// What an incomplete model lacks.
+    /// The files that an incomplete model lacks.
     #[serde(skip_serializing_if = "Option::is_none")]
     missing: Option<String>,
 }
@@ -88,7 +88,7 @@ pub fn run(args: ModelsArgs) -> Result<(), CliError> {
     print(&table.render())
 }
 
-/// What an incomplete model lacks.
+/// The files that an incomplete model lacks.
 fn remark(model: &ListedModel) -> String {
     match &model.missing {
         Some(missing) => format!("incomplete: {missing}"),

@@ -122,8 +122,8 @@ pub struct ServeArgs {
     /// Format of the request log
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text, help_heading = "Log")]
     pub log_format: LogFormat,
-    /// Format of the weights of linear layers and the head: f32, or int8 for less memory and more speed (`emberlm eval`
-    /// measures the loss in quality) [default: as they are stored]
+    /// Format of the weights of linear layers and the head: f32, int8 for less memory and more speed, or a type of GGUF files
+    /// for still less memory (`emberlm eval` measures the loss in quality) [default: as they are stored]
     #[arg(long, value_name = "TYPE", value_parser = values::weights_parser(), help_heading = "Models")]
     pub weights: Option<WeightFormat>,
     #[command(flatten)]

@@ -143,6 +143,9 @@ fn unsupported_weights_options_are_rejected() {
     for command in ["generate m", "eval m --data d"] {
         let ran = sandbox.words(&format!("{command} --weights int4"));
         assert_eq!(ran.code, Some(2), "{command}: {ran}");
-        assert!(ran.stderr.contains("[possible values: f32, int8]"), "{ran}");
+        assert!(
+            ran.stderr.contains("[possible values: f32, int8, f16,"),
+            "{ran}"
+        );
     }
 }

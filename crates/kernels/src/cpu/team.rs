@@ -64,8 +64,8 @@ pub(super) fn share(count: usize, task: &(dyn Fn(usize) + Sync)) -> bool {
 /// The task of an operation. The leader keeps it alive until no helper is in the operation.
 type Task = &'static (dyn Fn(usize) + Sync);
 
-/// The state that leader and helpers share. Each group of fields that are written at different times has a cache line
-/// of its own.
+/// The state that leader and helpers share. Each group of fields that are written at different times has its own cache
+/// line.
 struct Team {
     state: Line<AtomicU64>,
     next: Line<AtomicUsize>,

@@ -10,7 +10,7 @@ use super::*;
 use crate::residency::Residency;
 use crate::worker::{Refusal, Worker};
 
-/// What happened, in order.
+/// The events, in order.
 #[derive(Clone, Default)]
 struct Journal(Arc<Mutex<Vec<String>>>);
 
