@@ -107,7 +107,7 @@ mod tests {
             parse(&text).unwrap_err().message().to_owned()
         };
         for (line, rule) in [
-            ("weights = \"int4\"", "must be f32 or int8 (got \"int4\")"),
+            ("weights = \"int4\"", "must be f32 or int8 or f16"),
             ("context = 0", "nonzero"),
             ("contxt = 5", "unknown field `contxt`"),
             ("sampling = { temp = 1 }", "unknown field `temp`"),
