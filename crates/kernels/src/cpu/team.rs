@@ -134,7 +134,7 @@ impl Team {
         // into the number of operations.
         self.state.0.fetch_add(OPEN, Ordering::Relaxed);
         let mut checks = 0;
-        while self.state.0.load(Ordering::Acquire) % OPEN != 0 {
+        while !self.state.0.load(Ordering::Acquire).is_multiple_of(OPEN) {
             wait(&mut checks);
         }
         let panicked = self.operation.0.panicked.swap(false, Ordering::Relaxed);
