@@ -1,7 +1,7 @@
 //! GGUF files as Hugging Face directories.
 //!
 //! The metadata of a file become the fields of the `config.json` that the families read, and its tensors a
-//! [`TensorStore`] whose names are translated. A file therefore has the same model as the directory that it was
+//! `TensorStore` whose names are translated. A file therefore has the same model as the directory that it was
 //! converted from, except for what the format does not record.
 //!
 //! | file | contents |

@@ -3,7 +3,7 @@
 //! A step of a small model has hundreds of operations of a few microseconds each. Waking up a sleeping thread takes
 //! longer than such an operation. Within [`lead`], the helpers of the team therefore wait for the next operation in a
 //! loop, and [`super::parallel::for_each`] hands tasks to them through a few atomic variables. A helper that has waited
-//! for [`PATIENCE`] sleeps until the next step.
+//! for `PATIENCE` sleeps until the next step.
 //!
 //! There is one team per process. A second concurrent step, and an operation within a task, use rayon's pool.
 

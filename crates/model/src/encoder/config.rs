@@ -33,7 +33,7 @@ pub struct EncoderSettings {
     pub positions: usize,
     /// Row of a text's first token in that table (RoBERTa: 2).
     pub first_position: usize,
-    /// The positions: kind "learned" (the default) or "rotary", as in [model].
+    /// The positions: kind "learned" (the default) or "rotary", as in `model`.
     #[serde(default = "learned", skip_serializing_if = "is_learned")]
     pub position: Position,
     /// Rotary positions of some blocks that differ from those of `position`: kind "rotary" { layers, base, scaling }.
