@@ -110,6 +110,7 @@ pub const DUPLICATES: [(&str, &[(&str, usize)]); 6] = [
             ("zip", 2),
             ("zstd", 2),
             ("zstd-safe", 2),
+            ("ureq", 2),
         ],
     ),
     (
