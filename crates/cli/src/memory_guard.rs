@@ -85,8 +85,8 @@ impl Demand {
         self.on_device().saturating_add(self.process)
     }
 
-    /// Bytes in device memory.
-    fn on_device(&self) -> u64 {
+    /// Bytes in device memory, or those of a model on the CPU without the program.
+    pub fn on_device(&self) -> u64 {
         let add = |sum: u64, &(_, bytes): &(_, u64)| sum.saturating_add(bytes);
         self.parts.iter().fold(0, add)
     }

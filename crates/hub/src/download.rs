@@ -37,7 +37,15 @@ pub(crate) fn download(
     if !is_complete(&blob, file) {
         let url = client.address(name, commit, &file.path);
         let partial = with_suffix(&blob, ".incomplete");
-        transfer(client, name, &url, &partial, file.size, received)?;
+        let mut transfer = Transfer {
+            client,
+            name,
+            url: &url,
+            partial: &partial,
+            size: file.size,
+            received,
+        };
+        transfer.run()?;
         if let Err(error) = check(&url, &partial, file) {
             // A damaged content cannot be resumed.
             let _ = fs::remove_file(&partial);
@@ -54,83 +62,84 @@ fn is_complete(blob: &Path, file: &RemoteFile) -> bool {
     fs::metadata(blob).is_ok_and(|found| found.len() == file.size)
 }
 
-/// Appends to `partial` what it lacks of the file at `url`.
-fn transfer(
-    client: &Client<'_>,
-    name: &ModelName,
-    url: &str,
-    partial: &Path,
+/// The transfer of one file.
+struct Transfer<'a> {
+    client: &'a Client<'a>,
+    name: &'a ModelName,
+    url: &'a str,
+    /// The file that is written.
+    partial: &'a Path,
+    /// Its size when it is complete.
     size: u64,
-    received: &mut dyn FnMut(u64),
-) -> Result<(), HubError> {
-    let failed = |action| HubError::file(action, partial);
-    let mut file = File::options()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(partial)
-        .map_err(failed("create"))?;
-    if file.metadata().map_err(failed("read"))?.len() > size {
-        file.set_len(0).map_err(failed("write"))?;
-    }
-    let mut failures = 0;
-    loop {
-        let start = file.seek(SeekFrom::End(0)).map_err(failed("read"))?;
-        received(start);
-        if start == size {
-            return file.sync_all().map_err(failed("write"));
-        }
-        let appended = append(client, name, url, &mut file, partial, start, size, received);
-        if let Err(failure) = appended {
-            let now = file.stream_position().map_err(failed("read"))?;
-            if now > start {
-                failures = 0;
-            }
-            client.pause_or_fail(failure, &mut failures)?;
-        }
-    }
+    received: &'a mut dyn FnMut(u64),
 }
 
-/// Appends to `file` the bytes of one response.
-#[allow(clippy::too_many_arguments, reason = "the state of one transfer")]
-fn append(
-    client: &Client<'_>,
-    name: &ModelName,
-    url: &str,
-    file: &mut File,
-    partial: &Path,
-    start: u64,
-    size: u64,
-    received: &mut dyn FnMut(u64),
-) -> Result<(), Failure> {
-    let stored = |error: io::Error| Failure::Final(HubError::file("write", partial)(error));
-    let broken = |at: u64, reason: &dyn Display| {
-        let reason = format!("{reason} after {at} of {size} bytes");
-        Failure::Passing(network(url, &reason), None)
-    };
-    let response = client.get(url, start, name)?;
-    let mut at = start;
-    // The server ignores ranges: start again.
-    if start > 0 && response.status() != StatusCode::PARTIAL_CONTENT {
-        file.set_len(0).map_err(stored)?;
-        at = file.seek(SeekFrom::Start(0)).map_err(stored)?;
-    }
-    let mut body = response.into_body().into_reader();
-    let mut block = vec![0; BLOCK];
-    while at < size {
-        let wanted = usize::try_from(size - at).map_or(BLOCK, |rest| rest.min(BLOCK));
-        let read = body
-            .read(&mut block[..wanted])
-            .map_err(|error| broken(at, &error))?;
-        if read == 0 {
-            return Err(broken(at, &"the connection ended"));
+impl Transfer<'_> {
+    /// Appends to the partial file what it lacks.
+    fn run(&mut self) -> Result<(), HubError> {
+        let failed = |action| HubError::file(action, self.partial);
+        let mut file = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(self.partial)
+            .map_err(failed("create"))?;
+        if file.metadata().map_err(failed("read"))?.len() > self.size {
+            file.set_len(0).map_err(failed("write"))?;
         }
-        file.write_all(&block[..read]).map_err(stored)?;
-        at += read as u64;
-        received(at);
+        let mut failures = 0;
+        loop {
+            let failed = |action| HubError::file(action, self.partial);
+            let start = file.seek(SeekFrom::End(0)).map_err(failed("read"))?;
+            (self.received)(start);
+            if start == self.size {
+                return file.sync_all().map_err(failed("write"));
+            }
+            if let Err(failure) = self.append(&mut file, start) {
+                let now = file
+                    .stream_position()
+                    .map_err(HubError::file("read", self.partial))?;
+                if now > start {
+                    failures = 0;
+                }
+                self.client.pause_or_fail(failure, &mut failures)?;
+            }
+        }
     }
-    Ok(())
+
+    /// Appends to `file`, which has `start` bytes, those of one response.
+    fn append(&mut self, file: &mut File, start: u64) -> Result<(), Failure> {
+        let (url, size) = (self.url, self.size);
+        let stored =
+            |error: io::Error| Failure::Final(HubError::file("write", self.partial)(error));
+        let broken = |at: u64, reason: &dyn Display| {
+            let reason = format!("{reason} after {at} of {size} bytes");
+            Failure::Passing(network(url, &reason), None)
+        };
+        let response = self.client.get(url, start, self.name)?;
+        let mut at = start;
+        // The server ignores ranges: start again.
+        if start > 0 && response.status() != StatusCode::PARTIAL_CONTENT {
+            file.set_len(0).map_err(stored)?;
+            at = file.seek(SeekFrom::Start(0)).map_err(stored)?;
+        }
+        let mut body = response.into_body().into_reader();
+        let mut block = vec![0; BLOCK];
+        while at < size {
+            let wanted = usize::try_from(size - at).map_or(BLOCK, |rest| rest.min(BLOCK));
+            let read = body
+                .read(&mut block[..wanted])
+                .map_err(|error| broken(at, &error))?;
+            if read == 0 {
+                return Err(broken(at, &"the connection ended"));
+            }
+            file.write_all(&block[..read]).map_err(stored)?;
+            at += read as u64;
+            (self.received)(at);
+        }
+        Ok(())
+    }
 }
 
 /// Checks the hash of the downloaded bytes.

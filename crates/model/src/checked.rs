@@ -332,20 +332,8 @@ impl DecoderConfig {
     /// The rotation of blocks with other positions, if any.
     fn layer_rotary(&self) -> Option<LayerRotaryConfig> {
         let positions = self.filled.layer_positions.as_ref()?;
-        let rotary = match positions {
-            LayerPositions::None { .. } => None,
-            LayerPositions::Rotary { base, scaling, .. } => {
-                self.rotary().map(|rotary| RotaryConfig {
-                    base: *base,
-                    scaling: scaling.clone(),
-                    ..rotary
-                })
-            }
-        };
-        Some(LayerRotaryConfig {
-            layers: positions.layers().layers(self.filled.n_layers),
-            rotary,
-        })
+        let layers = self.filled.n_layers;
+        Some(LayerRotaryConfig::of(positions, layers, self.rotary()))
     }
 
     /// Hidden width of the feed-forward layer.

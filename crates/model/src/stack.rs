@@ -8,6 +8,7 @@ use emberlm_kernels::{Backend, ops};
 
 use crate::attention::{AttentionConfig, Mechanism};
 use crate::block::{Block, BlockConfig};
+use crate::config::LayerPositions;
 use crate::context::{AttentionContext, BlockContext, StackContext, StackMemory};
 use crate::error::ContextError;
 use crate::init::Initializer;
@@ -142,6 +143,28 @@ pub struct LayerRotaryConfig {
     pub layers: Vec<usize>,
     /// Their rotation, if any.
     pub rotary: Option<RotaryConfig>,
+}
+
+impl LayerRotaryConfig {
+    /// The blocks of `positions` in a stack of `n_layers` blocks whose others have the rotation `main`.
+    pub(crate) fn of(
+        positions: &LayerPositions,
+        n_layers: usize,
+        main: Option<RotaryConfig>,
+    ) -> Self {
+        let rotary = match positions {
+            LayerPositions::None { .. } => None,
+            LayerPositions::Rotary { base, scaling, .. } => main.map(|main| RotaryConfig {
+                base: *base,
+                scaling: scaling.clone(),
+                ..main
+            }),
+        };
+        Self {
+            layers: positions.layers().layers(n_layers),
+            rotary,
+        }
+    }
 }
 
 /// The rotary table of [`LayerRotaryConfig`].

@@ -1,9 +1,11 @@
 //! `emberlm serve`: serves models over an OpenAI-compatible HTTP API, with a playground page.
 
+mod card;
 mod file;
 mod follow;
 mod load;
 mod log;
+mod memory;
 mod models;
 
 use std::fs;
@@ -106,6 +108,10 @@ pub struct ServeArgs {
         help_heading = "Capacity"
     )]
     pub max_memory: ByteSize,
+    /// Memory for the models: to make room for one, the one that was used least recently is unloaded until its next request
+    /// [default: all stay loaded]
+    #[arg(long = "memory", value_name = "SIZE", help_heading = "Capacity")]
+    pub models_memory: Option<ByteSize>,
     /// Compute each answer in separate passes, so that its tokens do not depend on concurrent requests; slower under load
     #[arg(long, help_heading = "Capacity")]
     pub deterministic: bool,
@@ -177,7 +183,8 @@ impl Job for Serve {
             guard,
         } = self;
         let (log, log_thread) = Log::start(args.log_format)?;
-        let models = load::all::<B::InnerBackend>(&specs, guard, &device, &log)?;
+        let models =
+            load::all::<B::InnerBackend>(&specs, args.models_memory, guard, &device, &log)?;
         let hosts = Hosts::new(args.host, &args.allowed.names);
         let bytes = |size: ByteSize| usize::try_from(size.as_u64()).unwrap_or(usize::MAX);
         let drain = Duration::from_secs(args.timeout as u64);

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::serve::{greedy, ids, with_model};
+use super::serve::{generated, greedy, ids, with_model};
 
 /// The names in `/v1/models` with the models they refer to.
 fn listed(models: &Value) -> Vec<(&str, &str)> {
@@ -183,4 +183,25 @@ fn more_samples_than_slots_equal_those_of_a_larger_server() {
     assert_eq!(refused.status, 400);
     assert_eq!(refused.json()["error"]["code"], "request_too_large");
     few.wait_for("emberlm_free_slots", "2");
+}
+
+#[cfg(unix)]
+#[test]
+fn models_take_turns_in_memory_for_one() {
+    let sandbox = with_model(64, &[1]);
+    let stderr = std::fs::File::create(sandbox.path("stderr")).unwrap();
+    let server = sandbox.serve_with("serve a=run b=run --memory 1KiB --slots 1", stderr);
+    let expected = generated(&sandbox, &[1, 2], 5);
+    for name in ["a", "b", "b", "a"] {
+        let mut body = greedy(&[1, 2], 5);
+        body["model"] = name.into();
+        let answer = server.post("/v1/completions", &body).json();
+        assert_eq!(ids(&answer["choices"][0]), expected, "{name}");
+    }
+    drop(server);
+    let log = std::fs::read_to_string(sandbox.path("stderr")).unwrap();
+    let loaded = log
+        .lines()
+        .filter_map(|line| line.strip_suffix(": loaded again"));
+    assert_eq!(loaded.collect::<Vec<_>>(), ["a", "b", "a"], "{log}");
 }

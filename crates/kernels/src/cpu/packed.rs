@@ -1,5 +1,7 @@
 //! Row-wise packing, unpacking and products of packed weights on slices.
 
+use pulp::{Simd, WithSimd};
+
 use super::blocks;
 use super::inner_products;
 use super::int8;
@@ -32,23 +34,12 @@ impl PackedMatrix {
         shape: [usize; 2],
         bytes: Vec<u8>,
     ) -> Result<Self, PackedError> {
-        let [rows, columns] = shape;
-        format.check_columns(columns)?;
-        let expected = format.bytes(shape);
-        match bytes.len() == expected {
-            true => Ok(Self {
-                format,
-                bytes,
-                shape,
-            }),
-            false => Err(PackedError::ByteCount {
-                format: format.name(),
-                rows,
-                columns,
-                expected,
-                found: bytes.len(),
-            }),
-        }
+        PackedView::new(format, shape, &bytes)?;
+        Ok(Self {
+            format,
+            bytes,
+            shape,
+        })
     }
 
     /// The storage format.
@@ -90,6 +81,34 @@ pub struct PackedView<'a> {
 }
 
 impl<'a> PackedView<'a> {
+    /// A view of the bytes of a matrix's rows, [`PackedFormat::row_bytes`] each, as they are in a file.
+    ///
+    /// # Errors
+    /// The row length is not a multiple of the format's block length, or the number of bytes is wrong.
+    pub fn new(
+        format: PackedFormat,
+        shape: [usize; 2],
+        bytes: &'a [u8],
+    ) -> Result<Self, PackedError> {
+        let [rows, columns] = shape;
+        format.check_columns(columns)?;
+        let expected = format.bytes(shape);
+        match bytes.len() == expected {
+            true => Ok(Self {
+                format,
+                bytes,
+                shape,
+            }),
+            false => Err(PackedError::ByteCount {
+                format: format.name(),
+                rows,
+                columns,
+                expected,
+                found: bytes.len(),
+            }),
+        }
+    }
+
     /// The bytes of row `row`.
     ///
     /// # Panics
@@ -135,10 +154,7 @@ pub fn pack_by_importance(
             .collect();
         // SAFETY: each task writes its own row.
         let bytes = unsafe { all.part(j * row_bytes..(j + 1) * row_bytes) };
-        match format {
-            PackedFormat::Int8 => int8::pack_row(&row, bytes),
-            _ => blocks::pack_row(format, &row, importance, bytes),
-        }
+        blocks::pack_row(format, &row, importance, bytes);
     });
     PackedMatrix {
         format,
@@ -179,14 +195,27 @@ pub fn split_int8(row: &[u8]) -> (f32, &[u8]) {
 /// # Panics
 /// Panics if the matrix does not have the row.
 pub fn unpack_row(w: PackedView<'_>, row: usize, out: &mut [f32]) {
-    let bytes = w.row(row);
-    wide(
-        #[inline(always)]
-        || match w.format {
-            PackedFormat::Int8 => int8::unpack_row(bytes, out),
-            _ => blocks::unpack_row(w.format, bytes, out),
-        },
-    );
+    wide(UnpackRow {
+        format: w.format,
+        bytes: w.row(row),
+        out,
+    });
+}
+
+/// A row to unpack. A type and not a closure, so that its body is compiled for the widest vectors.
+struct UnpackRow<'a> {
+    format: PackedFormat,
+    bytes: &'a [u8],
+    out: &'a mut [f32],
+}
+
+impl WithSimd for UnpackRow<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        blocks::unpack_row(self.format, self.bytes, self.out);
+    }
 }
 
 /// `y = x Wᵀ` or `y += x Wᵀ`, `[m, k] · [n, k]ᵀ`, on all threads.

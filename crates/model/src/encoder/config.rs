@@ -321,20 +321,8 @@ impl EncoderConfig {
     /// The rotation of blocks with other positions, if any.
     fn layer_rotary(&self) -> Option<LayerRotaryConfig> {
         let positions = self.settings.layer_positions.as_ref()?;
-        let rotary = match positions {
-            LayerPositions::None { .. } => None,
-            LayerPositions::Rotary { base, scaling, .. } => {
-                self.rotary().map(|rotary| RotaryConfig {
-                    base: *base,
-                    scaling: scaling.clone(),
-                    ..rotary
-                })
-            }
-        };
-        Some(LayerRotaryConfig {
-            layers: positions.layers().layers(self.settings.n_layers),
-            rotary,
-        })
+        let layers = self.settings.n_layers;
+        Some(LayerRotaryConfig::of(positions, layers, self.rotary()))
     }
 
     fn feed_forward(&self) -> FeedForwardConfig {

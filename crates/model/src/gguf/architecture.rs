@@ -40,7 +40,7 @@ const fn plain(
 }
 
 /// Every supported architecture.
-const ALL: [Architecture; 19] = [
+static ARCHITECTURES: [Architecture; 19] = [
     Architecture {
         paired_rows: true,
         ..plain("llama", fields::llama)
@@ -96,7 +96,6 @@ const ALL: [Architecture; 19] = [
 /// # Errors
 /// There is none, or it is not supported.
 pub(super) fn of(metadata: &Metadata) -> Result<&'static Architecture, GgufError> {
-    static ARCHITECTURES: [Architecture; 19] = ALL;
     let name = metadata.text(KEY)?;
     let found = ARCHITECTURES
         .iter()

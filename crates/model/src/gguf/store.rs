@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use emberlm_gguf::{GgufFile, TensorInfo, TensorType};
 use emberlm_kernels::PackedFormat;
-use emberlm_kernels::cpu::packed::{PackedMatrix, unpack};
+use emberlm_kernels::cpu::packed::{PackedView, unpack};
 
 use crate::error::WeightsError;
 use crate::weights::{Element, TensorStore};
@@ -167,14 +167,14 @@ fn decode(
         });
     };
     let rows = bytes.len() / format.row_bytes(columns).max(1);
-    let matrix = PackedMatrix::new(format, [rows, columns], bytes.to_vec());
+    let matrix = PackedView::new(format, [rows, columns], bytes);
     let matrix = matrix.map_err(|source| WeightsError::Packing {
         name: tensor.name.clone(),
         source,
     })?;
     let start = values.len();
     values.resize(start + rows * columns, 0.0);
-    unpack(matrix.view(), &mut values[start..]);
+    unpack(matrix, &mut values[start..]);
     Ok(())
 }
 
@@ -194,4 +194,29 @@ pub(super) const fn packed_format(tensor_type: TensorType) -> Option<PackedForma
         TensorType::Q6K => PackedFormat::Q6K,
         TensorType::Iq4Nl => PackedFormat::Iq4Nl,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The container and the kernels describe the same blocks, each for its own use.
+    #[test]
+    fn types_of_files_have_the_blocks_of_packed_formats() {
+        let pairs = TensorType::ALL
+            .into_iter()
+            .filter_map(|kind| Some((kind, packed_format(kind)?)));
+        let pairs: Vec<_> = pairs.collect();
+        assert_eq!(pairs.len(), 11);
+        for (kind, format) in pairs {
+            let blocks = [kind.block_len(), kind.block_bytes()];
+            assert_eq!(
+                blocks,
+                [format.block_len(), format.block_bytes()],
+                "{}",
+                kind.name()
+            );
+            assert_eq!(kind.name().to_lowercase(), format.name());
+        }
+    }
 }

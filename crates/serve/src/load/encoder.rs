@@ -46,6 +46,11 @@ impl<'a> EncoderPlan<'a> {
         self.model
     }
 
+    /// The serving options.
+    pub fn options(&self) -> &ServeOptions {
+        &self.options
+    }
+
     /// Starts the engine on its own thread.
     ///
     /// # Errors

@@ -81,6 +81,11 @@ impl<'a> EncoderDecoderPlan<'a> {
         }
     }
 
+    /// The serving options.
+    pub fn options(&self) -> &ServeOptions {
+        &self.options
+    }
+
     /// Starts the engine on its own thread. For `sandbox`, see [`LoadPlan::load`](super::LoadPlan::load).
     ///
     /// # Errors

@@ -136,9 +136,7 @@ impl InferenceWork {
             head: HeadUse::Logits(slots),
         }
     }
-}
 
-impl InferenceWork {
     /// The work with a single slot and a context of at most `context` tokens. Work without slots stays as it is.
     pub fn with_one_slot(self, context: usize) -> Self {
         let capacity = self.capacity.min(context);

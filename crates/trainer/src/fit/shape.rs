@@ -55,9 +55,7 @@ impl SequenceSizes {
         };
         Ok(Self { input, target })
     }
-}
 
-impl SequenceSizes {
     /// A batch of `sequences` sequences.
     pub(super) fn batch(self, sequences: usize) -> BatchShape {
         BatchShape {

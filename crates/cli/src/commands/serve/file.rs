@@ -67,8 +67,8 @@ fn weights<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<WeightFo
         .into_iter()
         .find(|format| format.name() == name);
     format.map(Some).ok_or_else(|| {
-        let names = WeightFormat::ALL.map(WeightFormat::name).join(" or ");
-        de::Error::custom(format!("must be {names} (got {name:?})"))
+        let names = WeightFormat::ALL.map(WeightFormat::name).join(", ");
+        de::Error::custom(format!("must be one of {names} (got {name:?})"))
     })
 }
 
@@ -107,7 +107,7 @@ mod tests {
             parse(&text).unwrap_err().message().to_owned()
         };
         for (line, rule) in [
-            ("weights = \"int4\"", "must be f32 or int8 or f16"),
+            ("weights = \"int4\"", "must be one of f32, int8, f16,"),
             ("context = 0", "nonzero"),
             ("contxt = 5", "unknown field `contxt`"),
             ("sampling = { temp = 1 }", "unknown field `temp`"),

@@ -1,20 +1,19 @@
 //! Loads the models to serve.
 
-use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
-
 use burn::tensor::Device;
 use bytesize::ByteSize;
-use emberlm_checkpoint::checkpoint::newest_step;
-use emberlm_checkpoint::{Embedder, Model, ModelKind};
+use emberlm_checkpoint::{EncoderDecoderModel, EncoderModel, Model, ModelKind};
 use emberlm_kernels::Backend;
 use emberlm_model::{WeightFormat, count};
-use emberlm_serve::{Card, EncoderDecoderPlan, EncoderPlan, LoadPlan, Loaded, ServedModel};
-use emberlm_trainer::fit::InferenceWork;
+use emberlm_serve::{
+    EncoderDecoderPlan, EncoderPlan, LoadPlan, Loaded, Place, Reload, ServedModel,
+};
 use indicatif::HumanCount;
 
+use super::card::CardSource;
 use super::follow;
 use super::log::Log;
+use super::memory;
 use super::models::ModelSpec;
 use crate::console;
 use crate::error::{CliError, warn};
@@ -23,13 +22,13 @@ use crate::model;
 use crate::opened_model::OpenedModel;
 use crate::progress;
 use crate::run_folders::is_run;
-use crate::run_history::History;
 use crate::sandbox;
 
 /// Loads all models and starts their threads. Everything that does not need weights is checked for all models
-/// first.
+/// first. With `shared`, models that are not followed share that much memory and are unloaded to make room.
 pub fn all<B: Backend>(
     specs: &[ModelSpec],
+    shared: Option<ByteSize>,
     guard: MemoryGuard,
     device: &Device<B>,
     log: &Log,
@@ -50,13 +49,22 @@ pub fn all<B: Backend>(
     for (spec, model) in specs.iter().zip(&models) {
         plans.push(plan(model, spec).map_err(about(spec))?);
     }
-    check_memory::<B>(specs, &plans, guard)?;
+    let works = memory::works::<B>(specs, &plans);
+    let places = match shared {
+        None => {
+            memory::check(&works, guard)?;
+            specs.iter().map(|_| None).collect()
+        }
+        Some(bytes) => memory::places(specs, &works, bytes, guard)?,
+    };
     let mut served = Vec::new();
-    for (spec, plan) in specs.iter().zip(plans) {
+    for ((spec, plan), place) in specs.iter().zip(plans).zip(places) {
+        // Waits until other models have made room.
+        place.iter().for_each(Place::enter);
         let loaded = match plan {
-            Plan::Decoder(plan) => load::<B>(spec, *plan, device, log),
-            Plan::Encoder(plan) => load_encoder::<B>(*plan, device),
-            Plan::EncoderDecoder(plan) => load_encoder_decoder::<B>(*plan, device),
+            Plan::Decoder(plan) => load::<B>(spec, *plan, place, device, log),
+            Plan::Encoder(plan) => load_encoder::<B>(*plan, place, device, log),
+            Plan::EncoderDecoder(plan) => load_encoder_decoder::<B>(*plan, place, device, log),
         };
         served.push(loaded.map_err(about(spec))?);
     }
@@ -64,7 +72,7 @@ pub fn all<B: Backend>(
 }
 
 /// A model with its checked serving options.
-enum Plan<'a> {
+pub enum Plan<'a> {
     Decoder(Box<LoadPlan<'a>>),
     Encoder(Box<EncoderPlan<'a>>),
     EncoderDecoder(Box<EncoderDecoderPlan<'a>>),
@@ -112,16 +120,40 @@ fn plan<'a>(model: &'a OpenedModel, spec: &ModelSpec) -> Result<Plan<'a>, CliErr
     })
 }
 
+/// Loads a model again after it was unloaded from its place; `None` without a place.
+fn reload<M>(
+    place: Option<Place>,
+    name: &str,
+    log: &Log,
+    load: impl Fn() -> Result<M, CliError> + Send + 'static,
+) -> Option<Reload<M>> {
+    let (name, log) = (name.to_owned(), log.clone());
+    let load = move || {
+        let model = load().map_err(|error| error.message().to_owned())?;
+        log.note(format!("{name}: loaded again"));
+        Ok(model)
+    };
+    place.map(|place| Reload {
+        place,
+        load: Box::new(load),
+    })
+}
+
 /// Loads an encoder's weights and starts its thread.
 fn load_encoder<B: Backend>(
     plan: EncoderPlan<'_>,
+    place: Option<Place>,
     device: &Device<B>,
+    log: &Log,
 ) -> Result<ServedModel, CliError> {
     let model = plan.model();
     let sign = progress::loading(model.hugging_face().path());
     let embedder = model.embedder::<B>(device)?;
     drop(sign);
-    let served = plan.load(embedder, None)?;
+    let (path, on) = (model.hugging_face().path().to_owned(), device.clone());
+    let again = move || Ok(EncoderModel::open(&path)?.embedder::<B>(&on)?);
+    let reload = reload(place, &plan.options().name, log, again);
+    let served = plan.load(embedder, reload)?;
     console::note(format_args!(
         "{}{}: {}, {} parameters; texts of at most {} tokens; it embeds only",
         served.name,
@@ -136,14 +168,19 @@ fn load_encoder<B: Backend>(
 /// Loads an encoder–decoder's weights and starts its thread.
 fn load_encoder_decoder<B: Backend>(
     plan: EncoderDecoderPlan<'_>,
+    place: Option<Place>,
     device: &Device<B>,
+    log: &Log,
 ) -> Result<ServedModel, CliError> {
     let model = plan.model();
     plan.ignored().iter().for_each(|ignored| warn(ignored));
     let sign = progress::loading(model.hugging_face().path());
     let weights = model.load::<B>(device)?;
     drop(sign);
-    let served = plan.load(weights, Some(sandbox::grammars()), None)?;
+    let (path, on) = (model.hugging_face().path().to_owned(), device.clone());
+    let again = move || Ok(EncoderDecoderModel::open(&path)?.load::<B>(&on)?);
+    let reload = reload(place, &plan.options().name, log, again);
+    let served = plan.load(weights, Some(sandbox::grammars()), reload)?;
     let limits = served.worker.limits();
     console::note(format_args!(
         "{}{}: {}, {} parameters; slots: {}, sources and targets of at most {} tokens{}",
@@ -181,17 +218,22 @@ fn chats(served: &ServedModel) -> &'static str {
 fn load<B: Backend>(
     spec: &ModelSpec,
     plan: LoadPlan<'_>,
+    place: Option<Place>,
     device: &Device<B>,
     log: &Log,
 ) -> Result<ServedModel, CliError> {
     let (path, model) = (&spec.path, plan.model());
     plan.ignored().iter().for_each(|ignored| warn(ignored));
     let decoder = model::decoder_in::<B>(model, spec.weights, device)?;
+    // The same checkpoint of a run, even if there is a newer one.
+    let (same, on, weights) = (model.path().to_owned(), device.clone(), spec.weights);
+    let again = move || model::decoder_in::<B>(&Model::open(&same)?, weights, &on);
+    let reload = reload(place, &plan.options().name, log, again);
     let Loaded {
         mut served,
         replacer,
         cache_bytes,
-    } = plan.load(decoder, Some(sandbox::grammars()), None)?;
+    } = plan.load(decoder, Some(sandbox::grammars()), reload)?;
     let limits = served.worker.limits();
     console::note(format_args!(
         "{}{}: {}, {} parameters; slots: {} of {} tokens ({}){}",
@@ -216,122 +258,4 @@ fn load<B: Backend>(
         )?;
     }
     Ok(served)
-}
-
-/// Checks that the weights, KV caches and forward passes of all models fit into memory together.
-fn check_memory<B: Backend>(
-    specs: &[ModelSpec],
-    plans: &[Plan<'_>],
-    guard: MemoryGuard,
-) -> Result<(), CliError> {
-    let work = |(spec, plan): (&ModelSpec, &Plan<'_>)| match plan {
-        Plan::Decoder(plan) => {
-            let engine = plan.engine();
-            InferenceWork::generation(
-                model::held_weights(plan.model(), spec.weights),
-                engine.slots,
-                engine.capacity,
-                engine.prefill_tokens,
-            )
-        }
-        Plan::Encoder(plan) => {
-            let longest = plan.model().longest_text();
-            InferenceWork::encoding(longest, Embedder::<B>::PASS_TOKENS)
-        }
-        Plan::EncoderDecoder(plan) => {
-            let engine = plan.engine();
-            InferenceWork::targets(engine.slots, engine.capacity, engine.capacity)
-        }
-    };
-    let works = specs.iter().zip(plans).map(|planned| {
-        let config = match planned.1 {
-            Plan::Decoder(plan) => plan.model().config().into(),
-            Plan::Encoder(plan) => plan.model().config().into(),
-            Plan::EncoderDecoder(plan) => plan.model().config().into(),
-        };
-        (config, work(planned))
-    });
-    let works: Vec<_> = works.collect();
-    let one = |context: usize| move |work: InferenceWork| work.with_one_slot(context);
-    let short_option = format!("--slots 1 --context {SHORT_CONTEXT}");
-    guard.check_inference(
-        "serving",
-        &works,
-        &[
-            ("--slots 1", &one(usize::MAX)),
-            (&short_option, &one(SHORT_CONTEXT)),
-        ],
-    )
-}
-
-/// Context length that the hint suggests if the model's full context does not fit into memory.
-const SHORT_CONTEXT: usize = 1024;
-
-/// Describes the model in a folder. Opening a model hashes its weights, so the description is cached until a
-/// followed run has a new checkpoint.
-struct CardSource {
-    path: PathBuf,
-    follows: bool,
-    /// The checkpoint's step, and the description without losses.
-    described: Mutex<(Option<usize>, Card)>,
-}
-
-impl CardSource {
-    fn new(path: &Path, follows: bool, model: &Model) -> Result<Self, CliError> {
-        let source = Self {
-            path: path.to_owned(),
-            follows,
-            described: Mutex::default(),
-        };
-        let described = (source.step(), Card::of(model)?);
-        Ok(Self {
-            described: Mutex::new(described),
-            ..source
-        })
-    }
-
-    fn step(&self) -> Option<usize> {
-        let newest = || newest_step(&self.path).ok().flatten();
-        self.follows.then(newest).flatten()
-    }
-
-    /// The description with the run's current losses.
-    fn card(&self) -> Card {
-        let mut card = self.described();
-        if is_run(&self.path) {
-            let history = History::read(&self.path).unwrap_or_default();
-            let losses = history.steps.iter().map(|step| (step.step, step.loss));
-            let evaluations = history.evaluations.iter().map(|e| (e.step, e.loss));
-            card.loss = thinned(losses.collect());
-            card.validation = thinned(evaluations.collect());
-        }
-        card
-    }
-
-    fn described(&self) -> Card {
-        let step = self.step();
-        let mut described = self
-            .described
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if described.0 != step
-            && let Ok(card) = Model::open(&self.path).and_then(|model| Card::of(&model))
-        {
-            *described = (step, card);
-        }
-        described.1.clone()
-    }
-}
-
-/// Downsamples to at most 1000 points, including the last one.
-fn thinned(points: Vec<(usize, f64)>) -> Vec<(usize, f64)> {
-    const MOST: usize = 1000;
-    let every = points.len().div_ceil(MOST).max(1);
-    let last = points.len().saturating_sub(1);
-    let kept = points.into_iter().enumerate();
-    let kept = kept.filter(|(at, _)| (last - at).is_multiple_of(every));
-    // JSON only supports finite numbers.
-    kept.map(|(_, point)| point)
-        .filter(|(_, loss)| loss.is_finite())
-        .collect()
 }

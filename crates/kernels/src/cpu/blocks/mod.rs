@@ -1,4 +1,4 @@
-//! The block formats of GGUF files: packing and unpacking a row.
+//! The packed formats: packing and unpacking a row. All but int8 are block formats of GGUF files.
 //!
 //! - `float`: f16 and bf16, in blocks of one weight.
 //! - `simple`: blocks of 32 weights with one scale, and possibly a minimum, in f16. `nonlinear` is a variant with
@@ -20,13 +20,14 @@ mod symmetric;
 
 use half::f16;
 
+use super::int8;
 use crate::PackedFormat;
 
-/// Unpacks a row. Int8, which is not a block format, has zeros.
+/// Unpacks a row.
 #[inline(always)]
 pub(super) fn unpack_row(format: PackedFormat, bytes: &[u8], out: &mut [f32]) {
     match format {
-        PackedFormat::Int8 => out.fill(0.0),
+        PackedFormat::Int8 => int8::unpack_row(bytes, out),
         PackedFormat::F16 => unpack_blocks(bytes, out, float::unpack_f16),
         PackedFormat::Bf16 => unpack_blocks(bytes, out, float::unpack_bf16),
         PackedFormat::Q8_0 => unpack_blocks(bytes, out, simple::unpack_q8_0),
@@ -52,7 +53,7 @@ pub(super) fn pack_row(
 ) {
     let simple = simple::Importance::of(row, importance);
     match format {
-        PackedFormat::Int8 => {}
+        PackedFormat::Int8 => int8::pack_row(row, out),
         PackedFormat::F16 => pack_blocks(row, None, out, |w, _, out| float::pack_f16(w, out)),
         PackedFormat::Bf16 => pack_blocks(row, None, out, |w, _, out| float::pack_bf16(w, out)),
         PackedFormat::Q8_0 => pack_blocks(row, None, out, |w, _, out| simple::pack_q8_0(w, out)),

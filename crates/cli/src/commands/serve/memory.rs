@@ -1,0 +1,87 @@
+//! The memory of the served models.
+
+use bytesize::ByteSize;
+use emberlm_checkpoint::Embedder;
+use emberlm_kernels::Backend;
+use emberlm_serve::{Place, Residency};
+use emberlm_trainer::fit::InferenceWork;
+
+use super::load::Plan;
+use super::models::ModelSpec;
+use crate::error::CliError;
+use crate::memory_guard::{Demand, MemoryGuard, Work};
+use crate::model;
+
+/// The work of each model.
+pub fn works<'a, B: Backend>(specs: &[ModelSpec], plans: &[Plan<'a>]) -> Vec<Work<'a>> {
+    let work = |(spec, plan): (&ModelSpec, &Plan<'_>)| match plan {
+        Plan::Decoder(plan) => {
+            let engine = plan.engine();
+            InferenceWork::generation(
+                model::held_weights(plan.model(), spec.weights),
+                engine.slots,
+                engine.capacity,
+                engine.prefill_tokens,
+            )
+        }
+        Plan::Encoder(plan) => {
+            let longest = plan.model().longest_text();
+            InferenceWork::encoding(longest, Embedder::<B>::PASS_TOKENS)
+        }
+        Plan::EncoderDecoder(plan) => {
+            let engine = plan.engine();
+            InferenceWork::targets(engine.slots, engine.capacity, engine.capacity)
+        }
+    };
+    let works = specs.iter().zip(plans).map(|planned| {
+        let config = match planned.1 {
+            Plan::Decoder(plan) => plan.model().config().into(),
+            Plan::Encoder(plan) => plan.model().config().into(),
+            Plan::EncoderDecoder(plan) => plan.model().config().into(),
+        };
+        (config, work(planned))
+    });
+    works.collect()
+}
+
+/// The places of the models in `memory` bytes; `None` for runs that are followed, which stay loaded.
+///
+/// # Errors
+/// A model does not fit into the available memory, or the followed runs do not.
+pub fn places(
+    specs: &[ModelSpec],
+    works: &[Work<'_>],
+    memory: ByteSize,
+    guard: MemoryGuard,
+) -> Result<Vec<Option<Place>>, CliError> {
+    let planned = || specs.iter().zip(works);
+    let followed = planned().filter(|(spec, _)| spec.follows);
+    let followed: Vec<Work<'_>> = followed.map(|(_, work)| *work).collect();
+    for (_, work) in planned().filter(|(spec, _)| !spec.follows) {
+        let together: Vec<Work<'_>> = followed.iter().copied().chain([*work]).collect();
+        check(&together, guard)?;
+    }
+    let bytes = |works: &[Work<'_>]| Demand::inference("serving", works).on_device();
+    let residency = Residency::new(memory.as_u64().saturating_sub(bytes(&followed)));
+    let place = |(spec, work): (&ModelSpec, &Work<'_>)| {
+        (!spec.follows).then(|| residency.add(bytes(std::slice::from_ref(work))))
+    };
+    Ok(planned().map(place).collect())
+}
+
+/// Checks that the weights, KV caches and forward passes of the models fit into memory together.
+pub fn check(works: &[Work<'_>], guard: MemoryGuard) -> Result<(), CliError> {
+    let one = |context: usize| move |work: InferenceWork| work.with_one_slot(context);
+    let short_option = format!("--slots 1 --context {SHORT_CONTEXT}");
+    guard.check_inference(
+        "serving",
+        works,
+        &[
+            ("--slots 1", &one(usize::MAX)),
+            (&short_option, &one(SHORT_CONTEXT)),
+        ],
+    )
+}
+
+/// Context length that the hint suggests if the model's full context does not fit into memory.
+const SHORT_CONTEXT: usize = 1024;
