@@ -15,6 +15,7 @@
 
 mod activations;
 mod attention;
+mod attention_case;
 mod attention_dropout;
 mod attention_options;
 mod blocked_attention;

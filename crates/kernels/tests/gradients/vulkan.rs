@@ -4,8 +4,8 @@
 use emberlm_kernels::{AttentionKernels, AttentionMask, Backend, Precision};
 
 use crate::{
-    activations, attention_dropout, attention_options, blocked_attention, compare, precision,
-    pytorch,
+    activations, attention_case, attention_dropout, attention_options, blocked_attention, compare,
+    precision, pytorch,
 };
 
 /// The Vulkan backend with its default types, which differ from those of WebGPU.
@@ -33,7 +33,8 @@ fn blocked_attention_matches_unblocked() {
 
 #[test]
 fn attention_with_soft_cap_bias_and_padding() {
-    use attention_options::{DrawnOptions, matches_loops, matches_reference};
+    use attention_case::DrawnOptions;
+    use attention_options::{matches_loops, matches_reference};
 
     for (sizes, limits, on) in [
         // Cross-attention.
