@@ -19,8 +19,9 @@ use crate::{
 };
 
 /// The requirements files of the scripts.
-const REQUIREMENTS: [&str; 4] = [
+const REQUIREMENTS: [&str; 5] = [
     "crates/data/tests/fixtures/requirements.txt",
+    "crates/hub/tests/fixtures/requirements.txt",
     "crates/kernels/tests/fixtures/requirements.txt",
     "crates/model/tests/fixtures/requirements.txt",
     "crates/tokenizer/tests/fixtures/requirements.txt",
@@ -32,12 +33,17 @@ const ENVIRONMENT: Environment<'_> = Environment {
 };
 
 /// The scripts. Each is listed after the scripts whose output it reads.
-const SCRIPTS: [Script; 17] = [
+const SCRIPTS: [Script; 19] = [
     Script::new("crates/data/tests/fixtures/datasets/make.py"),
     Script::new("crates/data/tests/fixtures/make_inputs.py"),
+    Script::new("crates/hub/tests/fixtures/make_cache.py"),
     Script::new("crates/kernels/tests/fixtures/make_blocks.py"),
     Script::new("crates/model/tests/fixtures/make.py"),
     Script::new("crates/model/tests/fixtures/make_families.py"),
+    Script {
+        argument: Argument::LlamaCpp,
+        ..Script::new("crates/model/tests/fixtures/make_gguf.py")
+    },
     Script::new("crates/model/tests/fixtures/make_encoders.py"),
     Script::new("crates/model/tests/fixtures/make_encoder_decoder.py"),
     Script::new("crates/model/tests/fixtures/make_attentions.py"),
@@ -46,7 +52,7 @@ const SCRIPTS: [Script; 17] = [
     Script::new("crates/trainer/tests/fixtures/make.py"),
     Script::new("crates/model/tests/fixtures/make_tasks.py"),
     Script {
-        vocabularies: true,
+        argument: Argument::Vocabularies,
         ..Script::new("crates/tokenizer/tests/fixtures/make.py")
     },
     Script {
@@ -54,7 +60,7 @@ const SCRIPTS: [Script; 17] = [
         ..Script::new("crates/tokenizer/tests/fixtures/make_files.py")
     },
     Script {
-        vocabularies: true,
+        argument: Argument::Vocabularies,
         ..Script::new("crates/tokenizer/tests/fixtures/make_chat.py")
     },
     Script::new("crates/tokenizer/tests/fixtures/make_trained.py"),
@@ -62,8 +68,9 @@ const SCRIPTS: [Script; 17] = [
 ];
 
 /// The folders that the scripts write, and the files in them that no script generates.
-const FIXTURES: [&str; 7] = [
+const FIXTURES: [&str; 8] = [
     "crates/data/tests/fixtures",
+    "crates/hub/tests/fixtures",
     "crates/kernels/tests/fixtures",
     "crates/model/tests/fixtures",
     "crates/tokenizer/tests/fixtures",
@@ -88,23 +95,36 @@ pub struct FixturesArgs {
     /// Also run make_files.py, which retrains its tokenizers and therefore writes different files each time.
     #[arg(long, conflicts_with = "check")]
     retrain: bool,
+    /// Also run make_gguf.py, which converts models with this checkout of llama.cpp.
+    #[arg(long, value_name = "DIR")]
+    llama_cpp: Option<PathBuf>,
 }
 
 /// A script that generates fixtures.
 struct Script {
     /// The path in the workspace.
     path: &'static str,
-    /// True if the script takes the folder of OpenAI's vocabularies.
-    vocabularies: bool,
+    /// The folder that the script takes.
+    argument: Argument,
     /// True if the script writes the same bytes in every run.
     repeats: bool,
+}
+
+/// A folder that a script takes as its argument.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Argument {
+    None,
+    /// OpenAI's vocabularies.
+    Vocabularies,
+    /// A checkout of llama.cpp. Without one, the script is left out.
+    LlamaCpp,
 }
 
 impl Script {
     const fn new(path: &'static str) -> Self {
         Self {
             path,
-            vocabularies: false,
+            argument: Argument::None,
             repeats: true,
         }
     }
@@ -119,12 +139,23 @@ pub fn run(args: &FixturesArgs) -> Result<ExitCode, Error> {
         Some(python) => absolute(python)?,
         None => ENVIRONMENT.python(&metadata, false)?,
     };
+    let llama_cpp = args.llama_cpp.as_deref().map(absolute).transpose()?;
     for script in SCRIPTS.iter().filter(|s| s.repeats || args.retrain) {
+        if script.argument == Argument::LlamaCpp && llama_cpp.is_none() {
+            eprintln!("left out without --llama-cpp: {}", script.path);
+            continue;
+        }
         let mut command = Command::new(&python);
         command.arg(script.path).current_dir(root);
         command.env("PYTHONDONTWRITEBYTECODE", "1");
-        if script.vocabularies {
-            command.arg(vocabularies()?);
+        match script.argument {
+            Argument::None => {}
+            Argument::Vocabularies => {
+                command.arg(vocabularies()?);
+            }
+            Argument::LlamaCpp => {
+                command.args(&llama_cpp);
+            }
         }
         announced(&mut command)?;
     }
