@@ -23,6 +23,7 @@ pub mod embedding;
 pub mod head_loss;
 pub mod inner_products;
 mod int8;
+mod integer;
 pub mod matrix;
 pub mod matvec;
 pub mod norm;

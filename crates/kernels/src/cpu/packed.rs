@@ -2,17 +2,20 @@
 
 use pulp::{Simd, WithSimd};
 
-use super::blocks;
+use super::blocks::{self, levels};
 use super::inner_products;
 use super::int8;
+use super::integer;
 use super::matrix::{Matrix, MatrixMut};
 use super::parallel::{self, Shared, Start};
 use super::product::{Output, product_here};
 use super::vector::wide;
 use crate::{PackedError, PackedFormat, Precision};
 
-/// The maximum number of rows of x for a format's own kernel.
+/// The maximum number of rows of x for the kernel of int8.
 const FEW: usize = 2;
+/// The maximum number of rows of x for integer products. With more, unpacking W to f32 is faster.
+const MOST_INTEGER: usize = 4;
 /// The number of rows of W that are unpacked to f32 at a time.
 const BLOCK: usize = 96;
 
@@ -220,8 +223,8 @@ impl WithSimd for UnpackRow<'_> {
 
 /// `y = x Wᵀ` or `y += x Wᵀ`, `[m, k] · [n, k]ᵀ`, on all threads.
 ///
-/// For one or two rows of x, a format's own kernel makes a single pass over the packed W. For more rows, and formats
-/// without a kernel, W is unpacked to f32 block by block.
+/// For a few rows of x, a kernel makes a single pass over the packed W: int8 with x in f32, and block formats with x
+/// rounded to 8 bits. For more rows, and for f16 and bf16, W is unpacked to f32 block by block.
 ///
 /// # Panics
 /// Panics if the sizes do not fit, or the rows of y or x are not contiguous.
@@ -237,6 +240,9 @@ pub fn product(y: MatrixMut<'_>, x: Matrix<'_>, w: PackedView<'_>, output: Outpu
     );
     match w.format {
         PackedFormat::Int8 if m <= FEW => int8::matvec(y, x, w, output),
+        format if levels::offset(format).is_some() && m <= MOST_INTEGER => {
+            integer::product(y, x, w, output);
+        }
         _ => product_unpacked(y, x, w, output),
     }
 }

@@ -12,53 +12,48 @@
 //! byte `l`. Fifth bits: bit `i` of byte `l` belongs to weight `32 i + l` of the block.
 
 use super::search::{self, Affine, nearest};
-use super::{put_scale, scale, six_bit_scales};
+use super::{Subs, put_scale, scale, six_bit_scales};
 
 /// Weights per block.
 const LEN: usize = 256;
 
 #[inline(always)]
-pub(super) fn unpack_q2(block: &[u8; 84], out: &mut [f32; LEN]) {
+pub(super) fn levels_q2(block: &[u8; 84], q: &mut [u8; LEN], subs: &mut Subs<'_>) {
     let (d, e) = (scale(block, 80), scale(block, 82));
-    let (out, _) = out.as_chunks_mut::<16>();
-    for (j, out) in out.iter_mut().enumerate() {
-        let sub = block[j];
-        let (d, m) = (d * f32::from(sub & 15), e * f32::from(sub >> 4));
-        let (half, shift, first) = (j / 8, j % 8 / 2 * 2, j % 2 * 16);
-        let bytes = &block[16 + half * 32 + first..][..16];
-        for (out, q) in out.iter_mut().zip(bytes) {
-            *out = d * f32::from(q >> shift & 3) - m;
+    for (j, sub) in block[..16].iter().enumerate() {
+        subs.scales[j] = d * f32::from(sub & 15);
+        subs.minimums[j] = e * f32::from(sub >> 4);
+    }
+    get_pairs(&block[16..80], q);
+}
+
+#[inline(always)]
+pub(super) fn levels_q4(block: &[u8; 144], q: &mut [u8; LEN], subs: &mut Subs<'_>) {
+    get_wide_subs(block, subs);
+    get_halves(&block[16..], q);
+}
+
+#[inline(always)]
+pub(super) fn levels_q5(block: &[u8; 176], q: &mut [u8; LEN], subs: &mut Subs<'_>) {
+    get_wide_subs(block, subs);
+    let (fifth, low) = block[16..].split_at(32);
+    get_halves(low, q);
+    let (q, _) = q.as_chunks_mut::<32>();
+    for (j, q) in q.iter_mut().enumerate() {
+        for (q, fifth) in q.iter_mut().zip(fifth) {
+            *q |= (fifth >> j & 1) << 4;
         }
     }
 }
 
+/// Reads the scales and minimums of sub-blocks of 32 weights.
 #[inline(always)]
-pub(super) fn unpack_q4(block: &[u8; 144], out: &mut [f32; LEN]) {
+fn get_wide_subs(block: &[u8], subs: &mut Subs<'_>) {
     let (d, e) = (scale(block, 0), scale(block, 2));
     let (scales, minimums) = six_bit_scales::get(&block[4..16]);
-    let (out, _) = out.as_chunks_mut::<32>();
-    for (j, out) in out.iter_mut().enumerate() {
-        let (d, m) = (d * f32::from(scales[j]), e * f32::from(minimums[j]));
-        let (bytes, shift) = (&block[16 + j / 2 * 32..][..32], j % 2 * 4);
-        for (out, q) in out.iter_mut().zip(bytes) {
-            *out = d * f32::from(q >> shift & 15) - m;
-        }
-    }
-}
-
-#[inline(always)]
-pub(super) fn unpack_q5(block: &[u8; 176], out: &mut [f32; LEN]) {
-    let (d, e) = (scale(block, 0), scale(block, 2));
-    let (scales, minimums) = six_bit_scales::get(&block[4..16]);
-    let (out, _) = out.as_chunks_mut::<32>();
-    let fifth = &block[16..48];
-    for (j, out) in out.iter_mut().enumerate() {
-        let (d, m) = (d * f32::from(scales[j]), e * f32::from(minimums[j]));
-        let (bytes, shift) = (&block[48 + j / 2 * 32..][..32], j % 2 * 4);
-        for ((out, q), fifth) in out.iter_mut().zip(bytes).zip(fifth) {
-            let q = q >> shift & 15 | (fifth >> j & 1) << 4;
-            *out = d * f32::from(q) - m;
-        }
+    for j in 0..16 {
+        subs.scales[j] = d * f32::from(scales[j / 2]);
+        subs.minimums[j] = e * f32::from(minimums[j / 2]);
     }
 }
 
@@ -235,6 +230,31 @@ fn round_positive(values: &[f32], top: u8, q: &mut [u8]) -> f32 {
         *q = (nearest(inverse * value) as u8).min(top);
     }
     most / f32::from(top)
+}
+
+/// Reads four 2-bit values per byte.
+#[inline(always)]
+pub(super) fn get_pairs(bytes: &[u8], q: &mut [u8; LEN]) {
+    for (q, bytes) in q.chunks_exact_mut(128).zip(bytes.chunks_exact(32)) {
+        let (q, _) = q.as_chunks_mut::<32>();
+        for (i, q) in q.iter_mut().enumerate() {
+            for (q, byte) in q.iter_mut().zip(bytes) {
+                *q = byte >> (2 * i) & 3;
+            }
+        }
+    }
+}
+
+/// Reads two 4-bit values per byte.
+#[inline(always)]
+fn get_halves(bytes: &[u8], q: &mut [u8; LEN]) {
+    for (q, bytes) in q.chunks_exact_mut(64).zip(bytes.chunks_exact(32)) {
+        let (low, high) = q.split_at_mut(32);
+        for ((low, high), byte) in low.iter_mut().zip(high).zip(bytes) {
+            *low = byte & 15;
+            *high = byte >> 4;
+        }
+    }
 }
 
 /// Writes four 2-bit values per byte.

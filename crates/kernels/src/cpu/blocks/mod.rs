@@ -5,6 +5,8 @@
 //!   unevenly spaced values.
 //! - `affine` and `symmetric`: blocks of 256 weights, whose sub-blocks have quantized scales, with and without
 //!   minimums. `six_bit_scales` is the layout of the scales that q4_k and q5_k share.
+//! - `levels`: reading any of these blocks as unsigned integers with a scale and a minimum per sub-block, for unpacking
+//!   and for integer products.
 //! - `search`: finding scales with a small rounding error.
 //!
 //! All numbers are little-endian. Packing is bit-identical to ggml's reference quantizers, with and without
@@ -12,6 +14,7 @@
 
 mod affine;
 mod float;
+pub(super) mod levels;
 mod nonlinear;
 mod search;
 mod simple;
@@ -21,6 +24,7 @@ mod symmetric;
 use half::f16;
 
 use super::int8;
+use levels::Subs;
 use crate::PackedFormat;
 
 /// Unpacks a row.
@@ -30,17 +34,7 @@ pub(super) fn unpack_row(format: PackedFormat, bytes: &[u8], out: &mut [f32]) {
         PackedFormat::Int8 => int8::unpack_row(bytes, out),
         PackedFormat::F16 => unpack_blocks(bytes, out, float::unpack_f16),
         PackedFormat::Bf16 => unpack_blocks(bytes, out, float::unpack_bf16),
-        PackedFormat::Q8_0 => unpack_blocks(bytes, out, simple::unpack_q8_0),
-        PackedFormat::Q4_0 => unpack_blocks(bytes, out, simple::unpack_q4_0),
-        PackedFormat::Q4_1 => unpack_blocks(bytes, out, simple::unpack_q4_1),
-        PackedFormat::Q5_0 => unpack_blocks(bytes, out, simple::unpack_q5_0),
-        PackedFormat::Q5_1 => unpack_blocks(bytes, out, simple::unpack_q5_1),
-        PackedFormat::Iq4Nl => unpack_blocks(bytes, out, nonlinear::unpack),
-        PackedFormat::Q2K => unpack_blocks(bytes, out, affine::unpack_q2),
-        PackedFormat::Q3K => unpack_blocks(bytes, out, symmetric::unpack_q3),
-        PackedFormat::Q4K => unpack_blocks(bytes, out, affine::unpack_q4),
-        PackedFormat::Q5K => unpack_blocks(bytes, out, affine::unpack_q5),
-        PackedFormat::Q6K => unpack_blocks(bytes, out, symmetric::unpack_q6),
+        _ => levels::unpack_row(format, bytes, out),
     }
 }
 

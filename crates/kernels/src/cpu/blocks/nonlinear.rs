@@ -2,8 +2,8 @@
 //!
 //! Layout: `d` in f16, then 16 bytes of 4-bit indices as in [`super::simple`].
 
-use super::simple::put_halves;
-use super::{put_scale, scale, search};
+use super::simple::{get_halves, put_halves};
+use super::{Subs, put_scale, scale, search};
 
 /// Weights per block.
 const LEN: usize = 32;
@@ -14,13 +14,22 @@ const VALUES: [i8; 16] = [
 /// The lowest value may be scaled to the largest weight from this many steps of 1 below it to as many above it.
 const STEPS: i8 = 7;
 
+/// [`VALUES`] with 128 added.
+const LEVELS: [u8; 16] = {
+    let (mut levels, mut at) = ([0; 16], 0);
+    while at < 16 {
+        levels[at] = VALUES[at].cast_unsigned() ^ 0x80;
+        at += 1;
+    }
+    levels
+};
+
 #[inline(always)]
-pub(super) fn unpack(block: &[u8; 18], out: &mut [f32; LEN]) {
-    let d = scale(block, 0);
-    for j in 0..LEN / 2 {
-        let q = block[2 + j];
-        out[j] = d * f32::from(VALUES[usize::from(q & 15)]);
-        out[j + LEN / 2] = d * f32::from(VALUES[usize::from(q >> 4)]);
+pub(super) fn levels(block: &[u8; 18], q: &mut [u8; LEN], subs: &mut Subs<'_>) {
+    subs.fill(scale(block, 0), 0.0);
+    get_halves(&block[2..], q);
+    for q in q {
+        *q = LEVELS[usize::from(*q & 15)];
     }
 }
 

@@ -12,7 +12,7 @@
 //! of one number, in the order of the weights.
 
 use super::search::{self, Affine};
-use super::{put_scale, scale};
+use super::{Subs, put_scale, scale};
 
 /// Weights per block.
 const LEN: usize = 32;
@@ -26,62 +26,55 @@ const AFFINE: Affine = Affine {
 };
 
 #[inline(always)]
-pub(super) fn unpack_q8_0(block: &[u8; 34], out: &mut [f32; LEN]) {
-    let d = scale(block, 0);
-    for (out, q) in out.iter_mut().zip(&block[2..]) {
-        *out = f32::from(q.cast_signed()) * d;
+pub(super) fn levels_q8_0(block: &[u8; 34], q: &mut [u8; LEN], subs: &mut Subs<'_>) {
+    subs.fill(scale(block, 0), 0.0);
+    for (q, byte) in q.iter_mut().zip(&block[2..]) {
+        *q = byte ^ 0x80;
     }
 }
 
 #[inline(always)]
-pub(super) fn unpack_q4_0(block: &[u8; 18], out: &mut [f32; LEN]) {
-    let d = scale(block, 0);
-    for j in 0..LEN / 2 {
-        let q = block[2 + j];
-        out[j] = (f32::from(q & 15) - 8.0) * d;
-        out[j + LEN / 2] = (f32::from(q >> 4) - 8.0) * d;
-    }
+pub(super) fn levels_q4_0(block: &[u8; 18], q: &mut [u8; LEN], subs: &mut Subs<'_>) {
+    subs.fill(scale(block, 0), 0.0);
+    get_halves(&block[2..], q);
 }
 
 #[inline(always)]
-pub(super) fn unpack_q4_1(block: &[u8; 20], out: &mut [f32; LEN]) {
-    let (d, m) = (scale(block, 0), scale(block, 2));
-    for j in 0..LEN / 2 {
-        let q = block[4 + j];
-        out[j] = f32::from(q & 15) * d + m;
-        out[j + LEN / 2] = f32::from(q >> 4) * d + m;
-    }
+pub(super) fn levels_q4_1(block: &[u8; 20], q: &mut [u8; LEN], subs: &mut Subs<'_>) {
+    subs.fill(scale(block, 0), -scale(block, 2));
+    get_halves(&block[4..], q);
 }
 
 #[inline(always)]
-pub(super) fn unpack_q5_0(block: &[u8; 22], out: &mut [f32; LEN]) {
-    let d = scale(block, 0);
-    let fifth = u32::from_le_bytes([block[2], block[3], block[4], block[5]]);
-    for j in 0..LEN / 2 {
-        let [low, high] = five_bits(block[6 + j], fifth, j);
-        out[j] = (low - 16.0) * d;
-        out[j + LEN / 2] = (high - 16.0) * d;
-    }
+pub(super) fn levels_q5_0(block: &[u8; 22], q: &mut [u8; LEN], subs: &mut Subs<'_>) {
+    subs.fill(scale(block, 0), 0.0);
+    get_five_bits(&block[2..], q);
 }
 
 #[inline(always)]
-pub(super) fn unpack_q5_1(block: &[u8; 24], out: &mut [f32; LEN]) {
-    let (d, m) = (scale(block, 0), scale(block, 2));
-    let fifth = u32::from_le_bytes([block[4], block[5], block[6], block[7]]);
-    for j in 0..LEN / 2 {
-        let [low, high] = five_bits(block[8 + j], fifth, j);
-        out[j] = low * d + m;
-        out[j + LEN / 2] = high * d + m;
+pub(super) fn levels_q5_1(block: &[u8; 24], q: &mut [u8; LEN], subs: &mut Subs<'_>) {
+    subs.fill(scale(block, 0), -scale(block, 2));
+    get_five_bits(&block[4..], q);
+}
+
+/// Reads two 4-bit values per byte.
+#[inline(always)]
+pub(super) fn get_halves(bytes: &[u8], q: &mut [u8; LEN]) {
+    let (low, high) = q.split_at_mut(LEN / 2);
+    for ((low, high), byte) in low.iter_mut().zip(high).zip(bytes) {
+        *low = byte & 15;
+        *high = byte >> 4;
     }
 }
 
-/// Weights `j` and `j + 16` of a block with fifth bits.
+/// Reads the fifth bits, and adds them to the low 4 bits.
 #[inline(always)]
-fn five_bits(q: u8, fifth: u32, j: usize) -> [f32; 2] {
-    let bit = |at: usize| ((fifth >> at) & 1) << 4;
-    let low = u32::from(q & 15) | bit(j);
-    let high = u32::from(q >> 4) | bit(j + LEN / 2);
-    [low as f32, high as f32]
+fn get_five_bits(bytes: &[u8], q: &mut [u8; LEN]) {
+    let (fifth, low) = bytes.split_at(4);
+    get_halves(low, q);
+    for (j, q) in q.iter_mut().enumerate() {
+        *q |= (fifth[j / 8] >> (j % 8) & 1) << 4;
+    }
 }
 
 /// The importance of a row's weights, relative to their mean square.

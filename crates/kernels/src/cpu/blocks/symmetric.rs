@@ -14,9 +14,9 @@
 //! weight `l` of the half in its low and weight `64 + l` in its high half. It has 32 bytes of upper bits, laid out as
 //! 2-bit values.
 
-use super::affine::put_pairs;
+use super::affine::{get_pairs, put_pairs};
 use super::search::{self, nearest};
-use super::{put_scale, scale};
+use super::{Subs, put_scale, scale};
 
 /// Weights per block.
 const LEN: usize = 256;
@@ -24,35 +24,36 @@ const LEN: usize = 256;
 const SUB: usize = 16;
 
 #[inline(always)]
-pub(super) fn unpack_q3(block: &[u8; 110], out: &mut [f32; LEN]) {
+pub(super) fn levels_q3(block: &[u8; 110], q: &mut [u8; LEN], subs: &mut Subs<'_>) {
     let d = scale(block, 108);
-    let scales = scales_q3(&block[96..108]);
-    let (out, _) = out.as_chunks_mut::<SUB>();
-    for (j, out) in out.iter_mut().enumerate() {
-        let d = d * f32::from(scales[j]);
-        let (half, shift, first) = (j / 8, j % 8 / 2 * 2, j % 2 * SUB);
-        let third = &block[first..][..SUB];
-        let low = &block[32 + half * 32 + first..][..SUB];
-        for ((out, low), third) in out.iter_mut().zip(low).zip(third) {
-            let q = low >> shift & 3 | (third >> (j / 2) & 1) << 2;
-            *out = d * (f32::from(q) - 4.0);
+    subs.minimums.fill(0.0);
+    for (sub, scale) in subs.scales.iter_mut().zip(scales_q3(&block[96..108])) {
+        *sub = d * f32::from(scale);
+    }
+    let (third, low) = block.split_at(32);
+    get_pairs(&low[..64], q);
+    let (q, _) = q.as_chunks_mut::<32>();
+    for (j, q) in q.iter_mut().enumerate() {
+        for (q, third) in q.iter_mut().zip(third) {
+            *q |= (third >> j & 1) << 2;
         }
     }
 }
 
 #[inline(always)]
-pub(super) fn unpack_q6(block: &[u8; 210], out: &mut [f32; LEN]) {
+pub(super) fn levels_q6(block: &[u8; 210], q: &mut [u8; LEN], subs: &mut Subs<'_>) {
     let d = scale(block, 208);
-    let (out, _) = out.as_chunks_mut::<SUB>();
-    for (j, out) in out.iter_mut().enumerate() {
-        let d = d * f32::from(block[192 + j].cast_signed());
-        let (half, quarter, first) = (j / 8, j % 8 / 2, j % 2 * SUB);
-        let low = &block[half * 64 + quarter % 2 * 32 + first..][..SUB];
-        let upper = &block[128 + half * 32 + first..][..SUB];
-        let (low_shift, upper_shift) = (quarter / 2 * 4, quarter * 2);
-        for ((out, low), upper) in out.iter_mut().zip(low).zip(upper) {
-            let q = low >> low_shift & 15 | (upper >> upper_shift & 3) << 4;
-            *out = d * (f32::from(q) - 32.0);
+    subs.minimums.fill(0.0);
+    for (sub, scale) in subs.scales.iter_mut().zip(&block[192..208]) {
+        *sub = d * f32::from(scale.cast_signed());
+    }
+    get_pairs(&block[128..192], q);
+    let halves = q.chunks_exact_mut(128).zip(block[..128].chunks_exact(64));
+    for (q, bytes) in halves {
+        let (low, high) = q.split_at_mut(64);
+        for ((low, high), byte) in low.iter_mut().zip(high).zip(bytes) {
+            *low = byte & 15 | *low << 4;
+            *high = byte >> 4 | *high << 4;
         }
     }
 }

@@ -1,0 +1,253 @@
+//! Products of a few rows of x with packed weights, in integers.
+//!
+//! Each block of [`BLOCK`] elements of x is rounded to 8 bits, `x ≈ a p` with `a = max |x| / 127`, so an element's
+//! error is at most `a / 2`. With the weights as levels, `w = s (q - o) - m` per sub-block of [`SUB`],
+//!
+//! ```text
+//! y = Σ over sub-blocks of  s a Σ q p  -  (m + s o) a Σ p
+//! ```
+//!
+//! The sums over `p` are exact integers, and do not depend on W. Levels are unpacked to bytes, a row of W at a time,
+//! and multiplied with every row of x while they are in the L1 cache.
+
+#[cfg(target_arch = "x86_64")]
+mod vnni;
+
+use std::ops::Range;
+
+use pulp::{Simd, WithSimd};
+
+use super::blocks::levels::{self, SUB, Subs};
+use super::matrix::{Matrix, MatrixMut};
+use super::packed::PackedView;
+use super::parallel::{self, Start};
+use super::product::Output;
+use super::vector::wide;
+
+/// Elements of x with a common scale.
+const BLOCK: usize = 32;
+/// Levels that are multiplied at a time. Rows are padded to a multiple of it.
+const STEP: usize = 64;
+/// Sub-blocks per step.
+const SUBS: usize = STEP / SUB;
+/// The approximate minimum number of elements of W per task.
+const TASK: usize = 1 << 16;
+/// The approximate number of tasks that share W.
+const TASKS: usize = 32;
+
+/// `y = x Wᵀ` or `y += x Wᵀ` for a format with levels, in a single pass over W on all threads. The caller,
+/// [`super::packed::product`], checks the sizes.
+pub(super) fn product(mut y: MatrixMut<'_>, x: Matrix<'_>, w: PackedView<'_>, output: Output) {
+    let (m, [n, k]) = (x.rows, w.shape);
+    let (start, stride) = (Start(y.as_mut_ptr()), y.row_stride);
+    let rows: Vec<Rounded> = (0..m).map(|i| wide(Round { x: x.row(i) })).collect();
+    let step = (n * k).div_ceil(TASKS).max(TASK).div_ceil(k.max(1)).max(1);
+    parallel::for_each(n.div_ceil(step), |task| {
+        let task = Task {
+            x: &rows,
+            w,
+            outputs: task * step..n.min((task + 1) * step),
+            y: start,
+            stride,
+            output,
+        };
+        #[cfg(target_arch = "x86_64")]
+        if vnni::supported() {
+            // SAFETY: the instructions are supported.
+            unsafe { vnni::run(task) };
+            return;
+        }
+        wide(task);
+    });
+}
+
+/// A row of x in 8 bits, padded with zeros.
+struct Rounded {
+    values: Vec<[i8; STEP]>,
+    /// One per sub-block.
+    scales: Vec<[f32; SUBS]>,
+    /// The sums of the rounded elements of the sub-blocks.
+    sums: Vec<[f32; SUBS]>,
+}
+
+/// Rounds a row of x.
+struct Round<'a> {
+    x: &'a [f32],
+}
+
+impl WithSimd for Round<'_> {
+    type Output = Rounded;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) -> Rounded {
+        let steps = self.x.len().div_ceil(STEP);
+        let mut rounded = Rounded {
+            values: vec![[0; STEP]; steps],
+            scales: vec![[0.0; SUBS]; steps],
+            sums: vec![[0.0; SUBS]; steps],
+        };
+        // The length of rows is a multiple of the blocks of W, and so of these.
+        let (x, _) = self.x.as_chunks::<BLOCK>();
+        let (values, _) = rounded.values.as_flattened_mut().as_chunks_mut::<BLOCK>();
+        let per_block = |subs: &mut [[f32; SUBS]], block: usize, sub: usize, value: f32| {
+            let at = block * (BLOCK / SUB) + sub;
+            subs[at / SUBS][at % SUBS] = value;
+        };
+        for (block, (x, values)) in x.iter().zip(values).enumerate() {
+            // Sums of magnitudes that are not finite stay so, unlike maximums.
+            let mut largest = 0.0f32;
+            let mut finite = 0.0f32;
+            for x in x {
+                largest = if x.abs() > largest { x.abs() } else { largest };
+                finite += x * 0.0;
+            }
+            let scale = largest / 127.0 + finite;
+            let inverse = if largest > 0.0 { 127.0 / largest } else { 0.0 };
+            for (value, x) in values.iter_mut().zip(x) {
+                *value = (x * inverse).round_ties_even() as i8;
+            }
+            for (sub, values) in values.chunks_exact(SUB).enumerate() {
+                let sum: i32 = values.iter().map(|value| i32::from(*value)).sum();
+                per_block(&mut rounded.scales, block, sub, scale);
+                per_block(&mut rounded.sums, block, sub, scale * sum as f32);
+            }
+        }
+        rounded
+    }
+}
+
+/// A row of W as levels, padded with zeros.
+struct Levels {
+    values: Vec<[u8; STEP]>,
+    scales: Vec<[f32; SUBS]>,
+    /// `m + s o`.
+    minimums: Vec<[f32; SUBS]>,
+}
+
+impl Levels {
+    fn new(k: usize) -> Self {
+        let steps = k.div_ceil(STEP);
+        Self {
+            values: vec![[0; STEP]; steps],
+            scales: vec![[0.0; SUBS]; steps],
+            minimums: vec![[0.0; SUBS]; steps],
+        }
+    }
+
+    #[inline(always)]
+    fn read(&mut self, w: PackedView<'_>, row: usize, offset: f32) {
+        let subs = Subs {
+            scales: self.scales.as_flattened_mut(),
+            minimums: self.minimums.as_flattened_mut(),
+        };
+        let values = self.values.as_flattened_mut();
+        levels::read(w.format, w.row(row), values, subs);
+        if offset > 0.0 {
+            for (minimums, scales) in self.minimums.iter_mut().zip(&self.scales) {
+                for (minimum, scale) in minimums.iter_mut().zip(scales) {
+                    *minimum += scale * offset;
+                }
+            }
+        }
+    }
+}
+
+/// Some rows of W with all rows of x.
+struct Task<'a> {
+    x: &'a [Rounded],
+    w: PackedView<'a>,
+    /// The rows of W, each of which is a column of y.
+    outputs: Range<usize>,
+    y: Start<f32>,
+    /// The stride of the rows of y.
+    stride: usize,
+    output: Output,
+}
+
+impl Task<'_> {
+    /// Computes the outputs by `dot` of a row of W and a row of x.
+    #[inline(always)]
+    fn run(self, dot: impl Fn(&Levels, &Rounded) -> f32) {
+        let mut levels = Levels::new(self.w.shape[1]);
+        let offset = f32::from(levels::offset(self.w.format).unwrap_or(0));
+        for j in self.outputs {
+            levels.read(self.w, j, offset);
+            for (i, x) in self.x.iter().enumerate() {
+                let sum = dot(&levels, x);
+                // SAFETY: the element is within y, and only this task writes it. It is only read if it is initialized.
+                unsafe {
+                    let y = self.y.at(i * self.stride + j);
+                    *y = match self.output {
+                        Output::Overwrite => sum,
+                        Output::Accumulate => *y + sum,
+                    };
+                }
+            }
+        }
+    }
+}
+
+impl WithSimd for Task<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        self.run(dot);
+    }
+}
+
+/// The inner product on any CPU.
+#[inline(always)]
+fn dot(w: &Levels, x: &Rounded) -> f32 {
+    let (mut sums, mut below) = ([0.0f32; SUB], [0.0f32; SUBS]);
+    for step in 0..w.values.len().min(x.values.len()) {
+        let (q, _) = w.values[step].as_chunks::<SUB>();
+        let (p, _) = x.values[step].as_chunks::<SUB>();
+        for sub in 0..SUBS {
+            let scale = w.scales[step][sub] * x.scales[step][sub];
+            for lane in 0..SUB {
+                let product = i32::from(q[sub][lane]) * i32::from(p[sub][lane]);
+                sums[lane] += scale * product as f32;
+            }
+            below[sub] += w.minimums[step][sub] * x.sums[step][sub];
+        }
+    }
+    sums.iter().sum::<f32>() - below.iter().sum::<f32>()
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+    use crate::PackedFormat;
+    use crate::cpu::packed::pack;
+
+    #[test]
+    fn instructions_of_any_cpu_agree() {
+        if !vnni::supported() {
+            return;
+        }
+        // Steps that are odd in number, and one that is not whole.
+        for k in [32, 64, 256, 288, 736] {
+            let numbers = |seed: usize| -> Vec<f32> {
+                let number = |at: usize| ((at * 7919 + seed) % 1009) as f32 / 500.0 - 1.0;
+                (0..k).map(number).collect()
+            };
+            let x = wide(Round { x: &numbers(3) });
+            for format in PackedFormat::ALL {
+                let Some(offset) = levels::offset(format) else {
+                    continue;
+                };
+                if format.check_columns(k).is_err() {
+                    continue;
+                }
+                let w = pack(format, Matrix::row_major(&numbers(11), 1, k));
+                let mut levels = Levels::new(k);
+                levels.read(w.view(), 0, f32::from(offset));
+                // SAFETY: the instructions are supported.
+                let (found, expected) = (unsafe { vnni::dot(&levels, &x) }, dot(&levels, &x));
+                let error = (found - expected).abs();
+                assert!(error < 1e-4, "{}: {k}: {found} {expected}", format.name());
+            }
+        }
+    }
+}
