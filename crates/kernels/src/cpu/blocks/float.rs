@@ -23,21 +23,15 @@ pub(super) fn pack_bf16(w: &[f32; 1], out: &mut [u8; 2]) {
 /// Converts an f16 without branches, so that loops over it vectorize.
 #[inline(always)]
 pub(super) fn f16_to_f32(bits: u16) -> f32 {
-    // The difference of the exponent biases.
-    const BIAS: u32 = (127 - 15) << 23;
+    // 2 to the difference of the exponent biases. Multiplying by it is exact, also for subnormal numbers.
+    const BIAS: f32 = f32::from_bits((127 + 112) << 23);
+    // Infinity and NaN have the largest exponent in both types.
+    const SPECIAL: u32 = 0x7c00 << 13;
     let sign = u32::from(bits & 0x8000) << 16;
     let magnitude = u32::from(bits & 0x7fff) << 13;
-    let normal = magnitude + BIAS;
-    // Infinity and NaN have the largest exponent in both types.
-    let special = magnitude + 2 * BIAS;
-    // A subnormal is a multiple of 2⁻²⁴, the last place of 0.5.
-    let subnormal = f32::from_bits(0.5f32.to_bits() + (magnitude >> 13)) - 0.5;
-    let value = match magnitude >> 23 {
-        0 => subnormal.to_bits(),
-        31 => special,
-        _ => normal,
-    };
-    f32::from_bits(sign | value)
+    let finite = (f32::from_bits(magnitude) * BIAS).to_bits();
+    let special = if magnitude >= SPECIAL { 0xff << 23 } else { 0 };
+    f32::from_bits(sign | finite | special)
 }
 
 #[cfg(test)]

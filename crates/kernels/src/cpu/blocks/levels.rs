@@ -19,15 +19,6 @@ pub struct Subs<'a> {
     pub minimums: &'a mut [f32],
 }
 
-impl Subs<'_> {
-    /// Sets every scale and minimum.
-    #[inline(always)]
-    pub(super) fn fill(&mut self, scale: f32, minimum: f32) {
-        self.scales.fill(scale);
-        self.minimums.fill(minimum);
-    }
-}
-
 /// The offset of a format's levels; `None` if its weights are not stored as levels with a scale per block.
 pub const fn offset(format: PackedFormat) -> Option<u8> {
     match format {
@@ -51,12 +42,12 @@ pub const fn offset(format: PackedFormat) -> Option<u8> {
 pub fn read(format: PackedFormat, bytes: &[u8], q: &mut [u8], subs: Subs<'_>) {
     match format {
         PackedFormat::Int8 | PackedFormat::F16 | PackedFormat::Bf16 => {}
-        PackedFormat::Q8_0 => read_blocks(bytes, q, subs, simple::levels_q8_0),
-        PackedFormat::Q4_0 => read_blocks(bytes, q, subs, simple::levels_q4_0),
-        PackedFormat::Q4_1 => read_blocks(bytes, q, subs, simple::levels_q4_1),
-        PackedFormat::Q5_0 => read_blocks(bytes, q, subs, simple::levels_q5_0),
-        PackedFormat::Q5_1 => read_blocks(bytes, q, subs, simple::levels_q5_1),
-        PackedFormat::Iq4Nl => read_blocks(bytes, q, subs, nonlinear::levels),
+        PackedFormat::Q8_0 => simple::read::<_, false>(bytes, q, subs, simple::levels_q8_0),
+        PackedFormat::Q4_0 => simple::read::<_, false>(bytes, q, subs, simple::levels_q4_0),
+        PackedFormat::Q4_1 => simple::read::<_, true>(bytes, q, subs, simple::levels_q4_1),
+        PackedFormat::Q5_0 => simple::read::<_, false>(bytes, q, subs, simple::levels_q5_0),
+        PackedFormat::Q5_1 => simple::read::<_, true>(bytes, q, subs, simple::levels_q5_1),
+        PackedFormat::Iq4Nl => simple::read::<_, false>(bytes, q, subs, nonlinear::levels),
         PackedFormat::Q2K => read_blocks(bytes, q, subs, affine::levels_q2),
         PackedFormat::Q3K => read_blocks(bytes, q, subs, symmetric::levels_q3),
         PackedFormat::Q4K => read_blocks(bytes, q, subs, affine::levels_q4),

@@ -3,7 +3,7 @@
 //! Layout: `d` in f16, then 16 bytes of 4-bit indices as in [`super::simple`].
 
 use super::simple::{get_halves, put_halves};
-use super::{Subs, put_scale, scale, search};
+use super::{put_scale, search};
 
 /// Weights per block.
 const LEN: usize = 32;
@@ -25,8 +25,7 @@ const LEVELS: [u8; 16] = {
 };
 
 #[inline(always)]
-pub(super) fn levels(block: &[u8; 18], q: &mut [u8; LEN], subs: &mut Subs<'_>) {
-    subs.fill(scale(block, 0), 0.0);
+pub(super) fn levels(block: &[u8; 18], q: &mut [u8; LEN]) {
     get_halves(&block[2..], q);
     for q in q {
         *q = LEVELS[usize::from(*q & 15)];

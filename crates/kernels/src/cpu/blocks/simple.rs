@@ -12,7 +12,9 @@
 //! of one number, in the order of the weights.
 
 use super::search::{self, Affine};
-use super::{Subs, put_scale, scale};
+use super::float::f16_to_f32;
+use super::levels::{SUB, Subs};
+use super::put_scale;
 
 /// Weights per block.
 const LEN: usize = 32;
@@ -25,35 +27,88 @@ const AFFINE: Affine = Affine {
     absolute: false,
 };
 
+/// Blocks whose scales are converted at a time.
+const GROUP: usize = 8;
+
+/// Reads the levels of some blocks with the scale first, and then the minimum if there is one.
 #[inline(always)]
-pub(super) fn levels_q8_0(block: &[u8; 34], q: &mut [u8; LEN], subs: &mut Subs<'_>) {
-    subs.fill(scale(block, 0), 0.0);
+pub(super) fn read<const BYTES: usize, const MINIMUM: bool>(
+    bytes: &[u8],
+    q: &mut [u8],
+    subs: Subs<'_>,
+    levels: impl Fn(&[u8; BYTES], &mut [u8; LEN]) + Copy,
+) {
+    let blocks = bytes.as_chunks::<BYTES>().0;
+    // There may be room for more blocks.
+    let q = &mut q.as_chunks_mut().0[..blocks.len()];
+    let scales = &mut subs.scales.as_chunks_mut().0[..blocks.len()];
+    let minimums = &mut subs.minimums.as_chunks_mut().0[..blocks.len()];
+    let (groups, rest) = blocks.as_chunks::<GROUP>();
+    let (q, rest_q) = q.as_chunks_mut::<GROUP>();
+    let (scales, rest_scales) = scales.as_chunks_mut::<GROUP>();
+    let (minimums, rest_minimums) = minimums.as_chunks_mut::<GROUP>();
+    let subs = scales.iter_mut().zip(minimums);
+    for ((blocks, q), (scales, minimums)) in groups.iter().zip(q).zip(subs) {
+        read_group::<BYTES, MINIMUM, GROUP>(blocks, q, scales, minimums, levels);
+    }
+    let blocks = rest.as_chunks().0.iter().zip(rest_q.as_chunks_mut().0);
+    let subs = rest_scales.as_chunks_mut().0.iter_mut();
+    let subs = subs.zip(rest_minimums.as_chunks_mut().0);
+    for ((blocks, q), (scales, minimums)) in blocks.zip(subs) {
+        read_group::<BYTES, MINIMUM, 1>(blocks, q, scales, minimums, levels);
+    }
+}
+
+// Loops instead of `array::map`, which would be compiled for the baseline CPU.
+#[inline(always)]
+fn read_group<const BYTES: usize, const MINIMUM: bool, const COUNT: usize>(
+    blocks: &[[u8; BYTES]; COUNT],
+    q: &mut [[u8; LEN]; COUNT],
+    scales: &mut [[f32; LEN / SUB]; COUNT],
+    minimums: &mut [[f32; LEN / SUB]; COUNT],
+    levels: impl Fn(&[u8; BYTES], &mut [u8; LEN]) + Copy,
+) {
+    let (mut d, mut m) = ([0; COUNT], [0; COUNT]);
+    for (at, block) in blocks.iter().enumerate() {
+        d[at] = u16::from_le_bytes([block[0], block[1]]);
+        if MINIMUM {
+            // Stored minimums are added, those of levels subtracted.
+            m[at] = u16::from_le_bytes([block[2], block[3]]) ^ 0x8000;
+        }
+    }
+    for at in 0..COUNT {
+        scales[at] = [f16_to_f32(d[at]); LEN / SUB];
+        minimums[at] = [f16_to_f32(m[at]); LEN / SUB];
+    }
+    for (block, q) in blocks.iter().zip(q) {
+        levels(block, q);
+    }
+}
+
+#[inline(always)]
+pub(super) fn levels_q8_0(block: &[u8; 34], q: &mut [u8; LEN]) {
     for (q, byte) in q.iter_mut().zip(&block[2..]) {
         *q = byte ^ 0x80;
     }
 }
 
 #[inline(always)]
-pub(super) fn levels_q4_0(block: &[u8; 18], q: &mut [u8; LEN], subs: &mut Subs<'_>) {
-    subs.fill(scale(block, 0), 0.0);
+pub(super) fn levels_q4_0(block: &[u8; 18], q: &mut [u8; LEN]) {
     get_halves(&block[2..], q);
 }
 
 #[inline(always)]
-pub(super) fn levels_q4_1(block: &[u8; 20], q: &mut [u8; LEN], subs: &mut Subs<'_>) {
-    subs.fill(scale(block, 0), -scale(block, 2));
+pub(super) fn levels_q4_1(block: &[u8; 20], q: &mut [u8; LEN]) {
     get_halves(&block[4..], q);
 }
 
 #[inline(always)]
-pub(super) fn levels_q5_0(block: &[u8; 22], q: &mut [u8; LEN], subs: &mut Subs<'_>) {
-    subs.fill(scale(block, 0), 0.0);
+pub(super) fn levels_q5_0(block: &[u8; 22], q: &mut [u8; LEN]) {
     get_five_bits(&block[2..], q);
 }
 
 #[inline(always)]
-pub(super) fn levels_q5_1(block: &[u8; 24], q: &mut [u8; LEN], subs: &mut Subs<'_>) {
-    subs.fill(scale(block, 0), -scale(block, 2));
+pub(super) fn levels_q5_1(block: &[u8; 24], q: &mut [u8; LEN]) {
     get_five_bits(&block[4..], q);
 }
 
@@ -73,7 +128,8 @@ fn get_five_bits(bytes: &[u8], q: &mut [u8; LEN]) {
     let (fifth, low) = bytes.split_at(4);
     get_halves(low, q);
     for (j, q) in q.iter_mut().enumerate() {
-        *q |= (fifth[j / 8] >> (j % 8) & 1) << 4;
+        let is_set = fifth[j / 8] & 1 << (j % 8) != 0;
+        *q |= if is_set { 16 } else { 0 };
     }
 }
 
