@@ -69,7 +69,7 @@ fn bytes_per_token(model: &DecoderConfig, weights: WeightFormat) -> usize {
     };
     let read = parameters.active - rows;
     match weights {
-        WeightFormat::F32 => read * 4,
+        WeightFormat::F32 | WeightFormat::Stored(_) => read * 4,
         WeightFormat::Packed(format) | WeightFormat::PackedLayers(format) => {
             let sizes = map_sizes(model);
             let elements: usize = sizes.iter().map(|[width, out]| width * out).sum();

@@ -110,7 +110,7 @@ pub fn decoder_in<B: Backend>(
     let load = || Ok(model.decoder_in(format, device)?);
     match format {
         WeightFormat::F32 => load(),
-        WeightFormat::Packed(_) | WeightFormat::PackedLayers(_) => memory::returning_freed(load),
+        _ => memory::returning_freed(load),
     }
 }
 

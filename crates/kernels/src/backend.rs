@@ -177,8 +177,11 @@ pub trait Backend: BurnBackend {
         reference::unpack::<Self>(weight)
     }
 
-    /// `residual + x Wᵀ + b` with a packed `W` `[out, in]`; `x` and sums are not rounded. `x`, `b` and `residual`
-    /// receive gradients, the weight does not.
+    /// `residual + x Wᵀ + b` with a packed `W` `[out, in]`. `x`, `b` and `residual` receive gradients, the weight does
+    /// not.
+    ///
+    /// `flex` rounds up to four rows of x to 8 bits per 32 elements, if W is in blocks of integers. Other products are
+    /// those of W in f32.
     fn linear_packed(
         x: FloatTensor<Self>,
         weight: PackedWeight<Self>,
@@ -193,6 +196,11 @@ pub trait Backend: BurnBackend {
             residual,
         };
         <Self as Backend>::linear(inputs, Precision::F32)
+    }
+
+    /// [`Backend::embedding`] of a packed table. It receives no gradient.
+    fn embedding_packed(table: PackedWeight<Self>, ids: IntTensor<Self>) -> FloatTensor<Self> {
+        <Self as Backend>::embedding(Self::unpack(table), ids)
     }
 
     /// Selects rows of `table` `[vocab_size, d_model]`: `ids` `[batch, seq]` to `[batch, seq, d_model]`.

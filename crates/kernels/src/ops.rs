@@ -103,6 +103,15 @@ pub fn unpack<B: Backend>(weight: PackedWeight<B>) -> Tensor<B, 2> {
     tensor(B::unpack(weight))
 }
 
+/// [`Backend::embedding_packed`]: selects rows of `table` `[vocab_size, d_model]`, `[batch, seq]` to
+/// `[batch, seq, d_model]`.
+pub fn embedding_packed<B: Backend>(
+    table: PackedWeight<B>,
+    ids: Tensor<B, 2, Int>,
+) -> Tensor<B, 3> {
+    tensor(B::embedding_packed(table, ids.into_primitive()))
+}
+
 /// [`Backend::linear_packed`]: `residual + x Wᵀ + b`, `x` `[…, in]`, `W` `[out, in]`.
 pub fn linear_packed<B: Backend, const D: usize>(
     x: Tensor<B, D>,

@@ -122,11 +122,11 @@ impl<B: Backend> Decoder<B> {
     /// The packed weights with their parameter paths. A weight consists of parts, each with consecutive outputs.
     pub(crate) fn packed_weights(&self) -> Vec<(String, Vec<PackedWeight<B>>)> {
         let linears = self.linears().filter_map(|(path, linear)| {
-            let weight = linear.packed()?.clone();
-            Some((format!("{path}.weight"), vec![weight]))
+            let weight = linear.packed()?;
+            Some((format!("{path}.weight"), weight.parts().to_vec()))
         });
         let head = match self.table() {
-            TokenTable::Packed(parts) => Some(("head".to_owned(), parts.clone())),
+            TokenTable::Packed(rows) => Some(("head".to_owned(), rows.parts().to_vec())),
             TokenTable::Whole(_) | TokenTable::Parts(_) => None,
         };
         linears.chain(head).collect()

@@ -20,13 +20,14 @@ mod rope;
 mod store;
 
 use emberlm_gguf::{GgufFile, TensorInfo, TensorType};
+use emberlm_kernels::PackedFormat;
 use serde_json::{Map, Value};
 
 pub(crate) use names::GgufNames;
 pub(crate) use store::GgufStore;
 
 use crate::error::HuggingFaceError;
-use crate::weight_format::WeightFormat;
+use crate::weight_format::{StoredFormats, WeightFormat};
 
 /// Name of the embedding.
 pub(crate) const EMBEDDING: &str = "token_embd.weight";
@@ -80,25 +81,31 @@ pub fn main_type(file: &GgufFile) -> TensorType {
     most.unwrap_or(TensorType::F32)
 }
 
-/// The format of a decoder that keeps the weights as stored: packed if the layers of all blocks have one packed format,
-/// otherwise f32.
+/// The format of a decoder that keeps the weights as stored; f32 if no layer of a block is packed.
 pub(crate) fn weight_format(file: &GgufFile) -> WeightFormat {
     let is_layer = |tensor: &&TensorInfo| {
         let name = &tensor.name;
         tensor.shape.len() > 1 && name.starts_with("blk.") && !name.contains(".ffn_gate_inp")
     };
-    let mut layers = file.tensors().filter(is_layer);
     let of = |tensor: &TensorInfo| store::packed_format(tensor.tensor_type);
-    let Some(format) = layers.next().and_then(of) else {
+    let mut elements: Vec<(PackedFormat, usize)> = Vec::new();
+    for tensor in file.tensors().filter(is_layer) {
+        let Some(format) = of(tensor) else { continue };
+        let count = tensor.shape.iter().product::<usize>();
+        match elements.iter_mut().find(|(held, _)| *held == format) {
+            Some((_, held)) => *held += count,
+            None => elements.push((format, count)),
+        }
+    }
+    let Some(&(layers, _)) = elements.iter().max_by_key(|(_, count)| count) else {
         return WeightFormat::F32;
     };
-    if !layers.all(|tensor| of(tensor) == Some(format)) {
-        return WeightFormat::F32;
-    }
-    match file.tensor(HEAD).and_then(of) == Some(format) {
-        true => WeightFormat::Packed(format),
-        false => WeightFormat::PackedLayers(format),
-    }
+    let embedding = file.tensor(EMBEDDING).and_then(of);
+    WeightFormat::Stored(StoredFormats {
+        layers,
+        embedding,
+        head: file.tensor(HEAD).map_or(embedding, of),
+    })
 }
 
 /// Adds the file to an error.

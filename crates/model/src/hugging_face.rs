@@ -83,8 +83,8 @@ impl HuggingFaceModel {
         })
     }
 
-    /// Format of the stored weights: packed if `config.json` has a `quantization_config`, or if all layers of a GGUF
-    /// file have one packed format.
+    /// Format of the stored weights: packed if `config.json` has a `quantization_config`, or if layers of a GGUF file
+    /// are packed.
     pub fn weight_format(&self) -> WeightFormat {
         if let Some(file) = &self.gguf {
             return gguf::weight_format(file);

@@ -4,10 +4,11 @@ use burn::module::{Module, Param};
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::{Device, Tensor};
 
-use emberlm_kernels::{Activation, Backend, PackedFormat, PackedWeight, Precision, ops};
+use emberlm_kernels::{Activation, Backend, PackedFormat, Precision, ops};
 
 use crate::init::{Initializer, OutputRole};
 use crate::low_rank::LowRank;
+use crate::packed_rows::PackedRows;
 
 /// A linear layer `y = x W + b`; with an adapter, `y = x W + b + scale · (x A) B`.
 ///
@@ -39,7 +40,7 @@ pub enum LinearWeight<B: BurnBackend> {
     /// A parameter, `[in, out]`.
     Float(Param<Tensor<B, 2>>),
     /// Packed weight, `[out, in]`. It is not trained and therefore not a parameter.
-    Packed(PackedWeight<B>),
+    Packed(PackedRows<B>),
 }
 
 impl<B: BurnBackend> LinearWeight<B> {
@@ -57,7 +58,7 @@ impl<B: Backend> LinearWeight<B> {
     pub fn val(&self) -> Tensor<B, 2> {
         match self {
             Self::Float(weight) => weight.val(),
-            Self::Packed(weight) => ops::unpack(weight.clone()).transpose(),
+            Self::Packed(weight) => Tensor::cat(weight.values(), 0).transpose(),
         }
     }
 }
@@ -95,7 +96,7 @@ impl<B: Backend> Linear<B> {
     }
 
     /// The packed weight, if it is packed.
-    pub(crate) fn packed(&self) -> Option<&PackedWeight<B>> {
+    pub(crate) fn packed(&self) -> Option<&PackedRows<B>> {
         match &self.weight {
             LinearWeight::Float(_) => None,
             LinearWeight::Packed(weight) => Some(weight),
@@ -113,7 +114,7 @@ impl<B: Backend> Linear<B> {
             LinearWeight::Float(weight) => {
                 ops::linear(x, weight.val(), bias, residual, self.precision)
             }
-            LinearWeight::Packed(weight) => ops::linear_packed(x, weight.clone(), bias, residual),
+            LinearWeight::Packed(weight) => weight.forward(x, bias, residual),
         };
         match (&self.adapter, adapted) {
             (Some(adapter), Some(down)) => adapter.up(down, y, self.precision),
@@ -148,7 +149,8 @@ impl<B: Backend> Linear<B> {
             // Taking the only handle lets the backend free the f32 values after transposing them, before packing.
             let placeholder = Param::from_tensor(Tensor::empty([0, 0], &weight.device()));
             let values = std::mem::replace(weight, placeholder).into_value();
-            self.weight = LinearWeight::Packed(ops::pack(values.transpose(), format));
+            let packed = ops::pack(values.transpose(), format);
+            self.weight = LinearWeight::Packed(PackedRows::of(vec![packed]));
         }
     }
 }

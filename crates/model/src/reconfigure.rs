@@ -63,6 +63,9 @@ impl<B: Backend> Decoder<B> {
         if self.table().packed_format().is_some() {
             blank.lm_head.head = self.lm_head.head.clone();
         }
+        if self.embeddings.tokens.packed_format().is_some() {
+            blank.embeddings.tokens = self.embeddings.tokens.clone();
+        }
         let parts = Parts::of(&blank);
         map_params(blank, &mut Transfer { elements, parts })
     }

@@ -8,7 +8,9 @@ use burn::module::{Module, Param};
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::{Device, Int, Tensor};
 
-use emberlm_kernels::{Backend, HeadLossOptions, PackedFormat, PackedWeight, Precision, ops};
+use emberlm_kernels::{Backend, HeadLossOptions, PackedFormat, Precision, ops};
+
+use crate::packed_rows::PackedRows;
 
 /// A table `[vocab_size, d_model]`. Its size and the device determine if it is split.
 #[derive(Module, Debug)]
@@ -17,8 +19,8 @@ pub enum TokenTable<B: BurnBackend> {
     Whole(Param<Tensor<B, 2>>),
     /// At least two parts of consecutive rows, `[rows, d_model]` each.
     Parts(Vec<Param<Tensor<B, 2>>>),
-    /// At least one packed part of consecutive rows, `[rows, d_model]` each. Packed parts are not parameters.
-    Packed(Vec<PackedWeight<B>>),
+    /// Packed rows, which are not parameters.
+    Packed(PackedRows<B>),
 }
 
 /// Splits `vocab_size` rows into the fewest parts that fit into buffers of `largest` bytes. The sizes of the parts
@@ -65,7 +67,7 @@ impl<B: BurnBackend> TokenTable<B> {
                 let parts = parts.into_iter().map(|part| part.map(&mut change));
                 Self::Parts(parts.collect())
             }
-            Self::Packed(parts) => Self::Packed(parts),
+            Self::Packed(rows) => Self::Packed(rows),
         }
     }
 
@@ -76,9 +78,7 @@ impl<B: BurnBackend> TokenTable<B> {
             Self::Parts(parts) => parts
                 .first()
                 .map_or_else(Default::default, Param::lazy_device),
-            Self::Packed(parts) => parts
-                .first()
-                .map_or_else(Default::default, PackedWeight::device),
+            Self::Packed(rows) => rows.device(),
         }
     }
 
@@ -86,7 +86,7 @@ impl<B: BurnBackend> TokenTable<B> {
     pub(crate) fn packed_format(&self) -> Option<PackedFormat> {
         match self {
             Self::Whole(_) | Self::Parts(_) => None,
-            Self::Packed(parts) => parts.first().map(PackedWeight::format),
+            Self::Packed(rows) => rows.format(),
         }
     }
 }
@@ -108,7 +108,7 @@ impl<B: Backend> TokenTable<B> {
     fn values(&self) -> Vec<Tensor<B, 2>> {
         match self {
             Self::Whole(_) | Self::Parts(_) => self.parts().iter().map(Param::val).collect(),
-            Self::Packed(parts) => parts.iter().cloned().map(ops::unpack).collect(),
+            Self::Packed(rows) => rows.values(),
         }
     }
 
@@ -117,17 +117,19 @@ impl<B: Backend> TokenTable<B> {
         match self {
             Self::Whole(_) | Self::Parts(_) => {
                 let pack = |part| ops::pack(part, format);
-                Self::Packed(self.values().into_iter().map(pack).collect())
+                let parts = self.values().into_iter().map(pack).collect();
+                Self::Packed(PackedRows::of(parts))
             }
             Self::Packed(_) => self.clone(),
         }
     }
 
-    /// Looks up the rows of `ids`: `[batch, seq]` to `[batch, seq, d_model]`. A packed table is unpacked first.
+    /// Looks up the rows of `ids`: `[batch, seq]` to `[batch, seq, d_model]`.
     pub(crate) fn look_up(&self, ids: Tensor<B, 2, Int>) -> Tensor<B, 3> {
         match self {
             Self::Whole(whole) => ops::embedding(whole.val(), ids),
-            Self::Parts(_) | Self::Packed(_) => ops::embedding_parts(self.values(), ids),
+            Self::Parts(_) => ops::embedding_parts(self.values(), ids),
+            Self::Packed(rows) => rows.look_up(ids),
         }
     }
 
@@ -144,20 +146,11 @@ impl<B: Backend> TokenTable<B> {
         match self {
             Self::Whole(whole) => float(whole.val(), bias),
             Self::Parts(_) => {
-                let parts = with_bias(self.values(), |part| part.dims()[0], bias);
+                let parts = with_bias(self.values(), bias);
                 let logits = parts.into_iter().map(|(weight, bias)| float(weight, bias));
                 Tensor::cat(logits.collect(), 1)
             }
-            Self::Packed(parts) => match parts.as_slice() {
-                [whole] => ops::linear_packed(hidden, whole.clone(), bias, None),
-                parts => {
-                    let parts = with_bias(parts.to_vec(), |part| part.shape()[0], bias);
-                    let logits = parts.into_iter().map(|(weight, bias)| {
-                        ops::linear_packed(hidden.clone(), weight, bias, None)
-                    });
-                    Tensor::cat(logits.collect(), 1)
-                }
-            },
+            Self::Packed(rows) => rows.forward(hidden, bias, None),
         }
     }
 
@@ -179,7 +172,7 @@ impl<B: Backend> TokenTable<B> {
             }
             None => hidden,
         };
-        let parts = with_bias(self.values(), |part| part.dims()[0], bias).into_iter();
+        let parts = with_bias(self.values(), bias).into_iter();
         let weights = parts.map(|(weight, bias)| match bias {
             Some(bias) => Tensor::cat(vec![weight, bias.unsqueeze_dim(1)], 1),
             None => weight,
@@ -188,15 +181,14 @@ impl<B: Backend> TokenTable<B> {
     }
 }
 
-/// Pairs each part, which has `rows(part)` rows, with its slice of a bias `[vocab_size]`.
-fn with_bias<B: BurnBackend, T>(
-    parts: Vec<T>,
-    rows: impl Fn(&T) -> usize,
+/// Pairs each part with its slice of a bias `[vocab_size]`.
+fn with_bias<B: BurnBackend>(
+    parts: Vec<Tensor<B, 2>>,
     bias: Option<Tensor<B, 1>>,
-) -> Vec<(T, Option<Tensor<B, 1>>)> {
+) -> Vec<(Tensor<B, 2>, Option<Tensor<B, 1>>)> {
     let mut start = 0;
-    let pair = |part: T| {
-        let rows = rows(&part);
+    let pair = |part: Tensor<B, 2>| {
+        let rows = part.dims()[0];
         let bias = bias.clone().map(|bias| bias.narrow(0, start, rows));
         start += rows;
         (part, bias)

@@ -1,9 +1,10 @@
 //! Storage format of a decoder's weights: f32 or packed for inference.
 
-use emberlm_kernels::{Backend, PackedFormat};
+use emberlm_kernels::{Backend, PackedFormat, PackedWeight};
 
 use crate::decoder::Decoder;
 use crate::error::WeightsError;
+use crate::packed_rows::PackedRows;
 
 /// Storage format of the linear layers' weights and the head. Embeddings, norms and biases are always f32.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -15,6 +16,19 @@ pub enum WeightFormat {
     Packed(PackedFormat),
     /// The blocks' linear layers are packed and the head is f32, as is usual in published quantized models.
     PackedLayers(PackedFormat),
+    /// Each matrix is as it is stored: packed, in formats that may differ, or in f32.
+    Stored(StoredFormats),
+}
+
+/// The formats of weights as they are stored; `None` is f32.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoredFormats {
+    /// The format of most elements of the blocks' linear layers.
+    pub layers: PackedFormat,
+    /// The format of the embedding.
+    pub embedding: Option<PackedFormat>,
+    /// The format of the head, which is the embedding's if they are tied.
+    pub head: Option<PackedFormat>,
 }
 
 impl WeightFormat {
@@ -32,19 +46,21 @@ impl WeightFormat {
     /// Symmetric int8 with one scale per output.
     pub const INT8: Self = Self::Packed(PackedFormat::Int8);
 
-    /// The name on the command line, or that of the packed layers' format.
+    /// The name on the command line, or that of most packed layers' format.
     pub fn name(self) -> &'static str {
         match self {
             Self::F32 => "f32",
             Self::Packed(format) | Self::PackedLayers(format) => format.name(),
+            Self::Stored(formats) => formats.layers.name(),
         }
     }
 
-    /// The packed format of the blocks' linear layers; `None` if they are f32.
+    /// The packed format of the blocks' linear layers, or of most of them; `None` if they are f32.
     pub const fn layers(self) -> Option<PackedFormat> {
         match self {
             Self::F32 => None,
             Self::Packed(format) | Self::PackedLayers(format) => Some(format),
+            Self::Stored(formats) => Some(formats.layers),
         }
     }
 
@@ -53,6 +69,23 @@ impl WeightFormat {
         match self {
             Self::Packed(format) => Some(format),
             Self::F32 | Self::PackedLayers(_) => None,
+            Self::Stored(formats) => formats.head,
+        }
+    }
+
+    /// The packed format of the embedding; `None` if it is f32.
+    pub const fn embedding(self) -> Option<PackedFormat> {
+        match self {
+            Self::Stored(formats) => formats.embedding,
+            Self::F32 | Self::Packed(_) | Self::PackedLayers(_) => None,
+        }
+    }
+
+    /// The format that weights are converted to. Those that are kept as stored are not converted.
+    const fn target(self) -> Self {
+        match self {
+            Self::Stored(_) => Self::F32,
+            format => format,
         }
     }
 }
@@ -76,6 +109,7 @@ impl<B: Backend> Decoder<B> {
     /// Those of [`Self::check_format`].
     pub fn with_weights(mut self, format: WeightFormat) -> Result<Self, WeightsError> {
         self.check_format(format)?;
+        let format = format.target();
         if let Some(format) = format.layers() {
             self.linears_mut().for_each(|linear| linear.pack(format));
         }
@@ -99,6 +133,7 @@ impl<B: Backend> Decoder<B> {
                     source,
                 })
         };
+        let format = format.target();
         if let Some(format) = format.layers() {
             for (path, linear) in self.linears() {
                 check(format, &format!("{path}.weight"), linear.shape()[0])?;
@@ -112,11 +147,25 @@ impl<B: Backend> Decoder<B> {
 
     /// The format of the weights.
     pub fn weight_format(&self) -> WeightFormat {
-        let layers = self.linears().find_map(|(_, linear)| linear.packed());
-        match (self.table().packed_format(), layers) {
-            (Some(format), _) => WeightFormat::Packed(format),
-            (None, Some(layers)) => WeightFormat::PackedLayers(layers.format()),
-            (None, None) => WeightFormat::F32,
+        let head = self.table().packed_format();
+        let embedding = self.embeddings.tokens.packed_format();
+        let parts = self
+            .linears()
+            .filter_map(|(_, linear)| linear.packed())
+            .flat_map(PackedRows::parts);
+        let mut formats = parts.map(PackedWeight::format);
+        let Some(layers) = formats.next().or(head) else {
+            return WeightFormat::F32;
+        };
+        let is_one = formats.all(|format| format == layers);
+        match (is_one && embedding.is_none(), head) {
+            (true, Some(head)) if head == layers => WeightFormat::Packed(layers),
+            (true, None) => WeightFormat::PackedLayers(layers),
+            _ => WeightFormat::Stored(StoredFormats {
+                layers,
+                embedding,
+                head,
+            }),
         }
     }
 

@@ -181,6 +181,21 @@ pub fn unpack(w: PackedView<'_>, out: &mut [f32]) {
     });
 }
 
+/// Unpacks the rows `ids` to `out` `[ids, columns]`.
+///
+/// # Panics
+/// Panics if `out` has a different size, or an id is not a row of `w`.
+pub fn gather(w: PackedView<'_>, ids: &[i32], out: &mut [f32]) {
+    let columns = w.shape[1];
+    assert_eq!(out.len(), ids.len() * columns, "the sizes do not fit");
+    let all = Shared::new(out);
+    parallel::for_each(ids.len(), |i| {
+        // SAFETY: each task writes its own row.
+        let row = unsafe { all.part(i * columns..(i + 1) * columns) };
+        unpack_row(w, ids[i] as usize, row);
+    });
+}
+
 /// The size of the scale at the beginning of an int8 row in bytes.
 pub const INT8_SCALE: usize = size_of::<f32>();
 

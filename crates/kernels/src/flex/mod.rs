@@ -187,6 +187,10 @@ impl Backend for Flex {
         packed::linear_packed(x, weight, bias, residual)
     }
 
+    fn embedding_packed(table: PackedWeight<Self>, ids: IntTensor<Self>) -> FloatTensor<Self> {
+        packed::embedding(table, ids)
+    }
+
     fn embedding(table: FloatTensor<Self>, ids: IntTensor<Self>) -> FloatTensor<Self> {
         match is_f32(&[&table]) {
             true => elementwise::embedding(table, ids),

@@ -3,12 +3,12 @@
 use burn::tensor::{Bytes, DType, Tensor};
 use burn_flex::{Flex, FlexTensor, Layout};
 
-use super::buffer::{dense, element_range, filled, is_f32};
+use super::buffer::{dense, dims, element_range, filled, integers, is_f32};
 use super::linear::{matrix, out_shape, rows, with_bias_and_residual, with_positive_strides};
 use crate::cpu::matrix::MatrixMut;
 use crate::cpu::packed::{self, PackedMatrix, PackedView};
 use crate::packed_weight::PackedValues;
-use crate::{PackedFormat, PackedWeight, reference};
+use crate::{Backend, PackedFormat, PackedWeight, reference};
 
 pub(super) fn pack(weight: FlexTensor, format: PackedFormat) -> PackedWeight<Flex> {
     if !is_f32(&[&weight]) {
@@ -32,6 +32,16 @@ pub(super) fn unpack(weight: PackedWeight<Flex>) -> FlexTensor {
         Some(dense) => filled(weight.shape(), |out| packed::unpack(dense.view(), out)),
         None => reference::unpack::<Flex>(weight),
     }
+}
+
+pub(super) fn embedding(table: PackedWeight<Flex>, ids: FlexTensor) -> FlexTensor {
+    let Some(dense) = DenseWeight::of(&table) else {
+        return <Flex as Backend>::embedding(unpack(table), ids);
+    };
+    let shape = [dims(&ids), vec![table.shape()[1]]].concat();
+    filled(shape, |out| {
+        packed::gather(dense.view(), &integers(&ids), out)
+    })
 }
 
 pub(super) fn linear_packed(

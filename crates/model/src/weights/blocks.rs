@@ -4,19 +4,29 @@ use emberlm_kernels::PackedFormat;
 use emberlm_kernels::cpu::packed::PackedMatrix;
 
 use super::load::Loader;
-use super::map::Source;
+use super::map::{Source, Stored};
 use super::store::check_shape;
 use crate::error::WeightsError;
 
+/// The maximum number of parts of a matrix. Each is a separate product.
+const MOST_PARTS: usize = 4;
+
+/// Consecutive rows of a matrix in one format.
+struct Run {
+    format: PackedFormat,
+    rows: usize,
+}
+
 impl<S: Fn(&str) -> Option<Source>> Loader<'_, S> {
-    /// Reads the matrix `[out, in]` of the parameter at `path`. Returns `None` unless all its tensors are stored in
-    /// `format`, with a row per output.
+    /// Reads the matrix `[out, in]` of the parameter at `path`, in parts of consecutive outputs with one format each.
+    /// Returns `None` unless all its tensors are stored in blocks with a row per output, in `format` if one is given,
+    /// and few parts are enough.
     pub(super) fn stored_blocks(
         &mut self,
         path: &str,
         [outputs, inputs]: [usize; 2],
-        format: PackedFormat,
-    ) -> Result<Option<PackedMatrix>, WeightsError> {
+        format: Option<PackedFormat>,
+    ) -> Result<Option<Vec<PackedMatrix>>, WeightsError> {
         let range = self.parts.row_range(path);
         let all_outputs = match range.whole == path {
             true => outputs,
@@ -28,31 +38,75 @@ impl<S: Fn(&str) -> Option<Source>> Loader<'_, S> {
         };
         // The rows of the matrix are mapped like the elements of a vector of its outputs.
         let tensors = source.stored(&[all_outputs]);
-        let has_format = |name: &str| self.store.packed_format(name) == Some(format);
-        if !tensors.iter().all(|stored| has_format(&stored.name)) {
+        let own = |row: usize| row.checked_sub(first).filter(|&own| own < outputs);
+        let Some(runs) = self.runs(&tensors, outputs, all_outputs, own) else {
+            return Ok(None);
+        };
+        let has_format = |run: &Run| format.is_none_or(|format| run.format == format);
+        if runs.len() > MOST_PARTS || !runs.iter().all(has_format) {
             return Ok(None);
         }
-        let row_bytes = format.row_bytes(inputs);
-        let mut bytes = vec![0; outputs * row_bytes];
+        // The first byte of each row, in its part.
+        let starts: Vec<(usize, usize)> = runs
+            .iter()
+            .enumerate()
+            .flat_map(|(part, run)| {
+                let bytes = run.format.row_bytes(inputs);
+                (0..run.rows).map(move |row| (part, row * bytes))
+            })
+            .collect();
+        let mut parts: Vec<Vec<u8>> = runs
+            .iter()
+            .map(|run| vec![0; run.format.bytes([run.rows, inputs])])
+            .collect();
         for stored in tensors {
             check_shape(self.store, &stored.name, &[stored.len(), inputs])?;
             let rows = stored.file_rows_with(0..all_outputs);
             self.store
                 .read_packed_rows(&stored.name, rows, &mut |run, read| {
-                    stored.for_each_element(run.clone(), |own, row| {
-                        if let Some(own) = own.checked_sub(first).filter(|&own| own < outputs) {
-                            let from = (row - run.start) * row_bytes;
-                            bytes[own * row_bytes..(own + 1) * row_bytes]
-                                .copy_from_slice(&read[from..from + row_bytes]);
+                    let bytes = read.len() / run.len().max(1);
+                    stored.for_each_element(run.clone(), |element, row| {
+                        if let Some((part, to)) = own(element).map(|own| starts[own]) {
+                            let from = (row - run.start) * bytes;
+                            parts[part][to..to + bytes].copy_from_slice(&read[from..from + bytes]);
                         }
                     });
                 })?;
             self.unused.remove(&stored.name);
         }
-        let matrix = PackedMatrix::new(format, [outputs, inputs], bytes);
-        matrix.map(Some).map_err(|reason| WeightsError::Packing {
+        let matrices = runs.into_iter().zip(parts).map(|(run, bytes)| {
+            PackedMatrix::new(run.format, [run.rows, inputs], bytes)
+        });
+        let matrices: Result<Vec<_>, _> = matrices.collect();
+        matrices.map(Some).map_err(|reason| WeightsError::Packing {
             name: path.to_owned(),
             source: reason,
         })
+    }
+
+    /// The formats of a matrix's rows. Returns `None` if a tensor is not in blocks. `own` returns the row of an output.
+    fn runs(
+        &self,
+        tensors: &[Stored],
+        outputs: usize,
+        all_outputs: usize,
+        own: impl Fn(usize) -> Option<usize>,
+    ) -> Option<Vec<Run>> {
+        let mut formats = vec![None; outputs];
+        for stored in tensors {
+            let format = self.store.packed_format(&stored.name)?;
+            stored.for_each_element(stored.file_rows_with(0..all_outputs), |element, _| {
+                if let Some(own) = own(element) {
+                    formats[own] = Some(format);
+                }
+            });
+        }
+        let runs = formats.chunk_by(|one, next| one == next).map(|rows| {
+            Some(Run {
+                format: rows[0]?,
+                rows: rows.len(),
+            })
+        });
+        runs.collect()
     }
 }

@@ -14,6 +14,7 @@ use super::store::TensorStore;
 use crate::decoder::Decoder;
 use crate::error::WeightsError;
 use crate::linear::LinearWeight;
+use crate::packed_rows::PackedRows;
 use crate::parameters::Parameters;
 use crate::token_table::TokenTable;
 use crate::weight_format::WeightFormat;
@@ -62,31 +63,49 @@ pub(crate) fn load_decoder<B: Backend, S: Fn(&str) -> Option<Source>>(
     });
     // The head is the largest weight, so it is packed first, while nothing else is in memory.
     if let Some(format) = weights.head()
-        && let Some(head) = decoder.lm_head.head.take()
+        && let Some(head) = &decoder.lm_head.head
+        && let Some(rows) = table(&mut loader, &parameters, head, Wanted::of(weights, format))?
     {
-        let mut parts: Vec<PackedWeight<B>> = Vec::new();
-        for part in head.parts() {
-            parts.push(packed(
-                &mut loader,
-                &parameters,
-                part,
-                format,
-                Orientation::Head,
-            )?);
+        decoder.lm_head.head = Some(rows);
+    }
+    if weights.embedding().is_some() {
+        let tokens = &decoder.embeddings.tokens;
+        if let Some(rows) = table(&mut loader, &parameters, tokens, Wanted::AsStored)? {
+            decoder.embeddings.tokens = rows;
         }
-        decoder.lm_head.head = Some(TokenTable::Packed(parts));
     }
     if let Some(format) = weights.layers() {
+        let wanted = Wanted::of(weights, format);
         for linear in decoder.linears_mut() {
             if let LinearWeight::Float(weight) = &linear.weight {
                 let layer = Orientation::Layer;
-                let weight = packed(&mut loader, &parameters, weight, format, layer)?;
-                linear.weight = LinearWeight::Packed(weight);
+                let weight = packed(&mut loader, &parameters, weight, wanted, layer)?;
+                if let Some(parts) = weight {
+                    linear.weight = LinearWeight::Packed(PackedRows::of(parts));
+                }
             }
         }
     }
     // Loads the remaining parameters and packs a copy of a tied table.
     loader.load(decoder)?.with_weights(weights)
+}
+
+/// The format that a matrix is wanted in.
+#[derive(Clone, Copy)]
+enum Wanted {
+    /// This format, whatever the store has.
+    Format(PackedFormat),
+    /// The packed format of the store, or f32.
+    AsStored,
+}
+
+impl Wanted {
+    const fn of(weights: WeightFormat, format: PackedFormat) -> Self {
+        match weights {
+            WeightFormat::Stored(_) => Self::AsStored,
+            _ => Self::Format(format),
+        }
+    }
 }
 
 /// Layout of a parameter that is packed `[out, in]`.
@@ -95,40 +114,65 @@ enum Orientation {
     /// `[in, out]`.
     Layer,
     /// `[out, in]`.
-    Head,
+    Table,
 }
 
-/// Loads one weight in packed form, without storing its f32 values in the module.
+/// Loads a table in packed form. Returns `None` if it stays in f32.
+fn table<B: Backend, S: Fn(&str) -> Option<Source>>(
+    loader: &mut Loader<'_, S>,
+    parameters: &Parameters,
+    table: &TokenTable<B>,
+    wanted: Wanted,
+) -> Result<Option<TokenTable<B>>, WeightsError> {
+    let mut rows = Vec::new();
+    for part in table.parts() {
+        match packed(loader, parameters, part, wanted, Orientation::Table)? {
+            Some(parts) => rows.extend(parts),
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(TokenTable::Packed(PackedRows::of(rows))))
+}
+
+/// Loads one weight in packed form, without storing its f32 values in the module. Returns `None` if it stays in f32.
 fn packed<B: Backend, S: Fn(&str) -> Option<Source>>(
     loader: &mut Loader<'_, S>,
     parameters: &Parameters,
     param: &Param<Tensor<B, 2>>,
-    format: PackedFormat,
+    wanted: Wanted,
     orientation: Orientation,
-) -> Result<PackedWeight<B>, WeightsError> {
+) -> Result<Option<Vec<PackedWeight<B>>>, WeightsError> {
     let path = parameters
         .get(param.id)
         .map_or_else(String::new, |parameter| parameter.path.clone());
     let shape = param.lazy_shape();
     let shape = [shape[0], shape[1]];
     let device = param.lazy_device();
+    let from_host = |matrix| ops::packed_from_host(matrix, &device);
+    let outputs_first = match orientation {
+        Orientation::Layer => [shape[1], shape[0]],
+        Orientation::Table => shape,
+    };
+    let format = match wanted {
+        Wanted::Format(format) => format,
+        Wanted::AsStored => {
+            let stored = loader.stored_blocks(&path, outputs_first, None)?;
+            return Ok(stored.map(|parts| parts.into_iter().map(from_host).collect()));
+        }
+    };
     if let Some(matrix) = loader.packed(&path, &shape)?
         && matrix.format() == format
     {
-        return Ok(ops::packed_from_host(matrix, &device));
+        return Ok(Some(vec![from_host(matrix)]));
     }
-    let outputs_first = match orientation {
-        Orientation::Layer => [shape[1], shape[0]],
-        Orientation::Head => shape,
-    };
-    if let Some(matrix) = loader.stored_blocks(&path, outputs_first, format)? {
-        return Ok(ops::packed_from_host(matrix, &device));
+    if let Some(parts) = loader.stored_blocks(&path, outputs_first, Some(format))? {
+        return Ok(Some(parts.into_iter().map(from_host).collect()));
     }
     let values = loader.values(&path, &shape)?;
     let values: Tensor<B, 2> = Tensor::from_data(TensorData::new(values, shape), &device);
     let values = match orientation {
         Orientation::Layer => values.transpose(),
-        Orientation::Head => values,
+        Orientation::Table => values,
     };
-    Ok(ops::pack(values, format))
+    Ok(Some(vec![ops::pack(values, format)]))
 }

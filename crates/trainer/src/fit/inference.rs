@@ -201,7 +201,7 @@ pub fn predict_inference<'a>(
     }
 }
 
-/// The size of the weights in bytes. A tied embedding table stays in f32 in addition to a packed head.
+/// The size of the weights in bytes. A tied embedding table that is not packed stays in f32 in addition to a packed head.
 fn held_weights(model: &DecoderConfig, format: WeightFormat) -> f64 {
     let mut floats = count::parameters(model).total as f64;
     let mut packed = 0.0;
@@ -214,11 +214,15 @@ fn held_weights(model: &DecoderConfig, format: WeightFormat) -> f64 {
             }
         }
     }
-    if let Some(format) = format.head() {
-        let shape = [model.vocab_size(), model.d_model()];
-        packed += format.bytes(shape) as f64;
-        if !model.head().tied {
-            floats -= (model.vocab_size() * model.d_model()) as f64;
+    let (embedding, tied) = (format.embedding(), model.head().tied);
+    // A packed embedding is a tied head, too.
+    let head = format.head().filter(|_| !(tied && embedding.is_some()));
+    for (table, is_only) in [(embedding, true), (head, !tied)] {
+        if let Some(format) = table {
+            packed += format.bytes([model.vocab_size(), model.d_model()]) as f64;
+            if is_only {
+                floats -= (model.vocab_size() * model.d_model()) as f64;
+            }
         }
     }
     4.0 * floats + packed
