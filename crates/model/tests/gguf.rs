@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 
 use burn::tensor::{Int, Tensor};
 use burn_flex::Flex;
-use emberlm_gguf::{GgufFile, GgufHeader, Value};
+use emberlm_gguf::{GgufFile, GgufHeader, TensorType, Value};
+use emberlm_kernels::cpu::matrix::Matrix;
+use emberlm_kernels::cpu::packed::pack;
 use emberlm_model::hugging_face::HuggingFaceModel;
-use emberlm_model::{Decoder, HuggingFaceError};
+use emberlm_model::{Decoder, HuggingFaceError, KvCache, PackedFormat, WeightFormat};
 
 const TOKENS: [i32; 12] = [5, 1, 60, 33, 2, 9, 9, 41, 17, 64, 3, 50];
 
@@ -47,6 +49,91 @@ fn files_have_the_logits_of_their_directories() {
             false => fixtures().join("families").join(name),
         };
         assert!(logits(&file) == logits(&directory), "{}", file.display());
+    }
+}
+
+/// Writes a copy of a file with its matrices in the types that `type_of` returns for their names, if their rows are whole
+/// blocks.
+fn repacked(
+    source: &Path,
+    folder: &Path,
+    type_of: impl Fn(&str) -> (TensorType, PackedFormat),
+) -> PathBuf {
+    let file = GgufFile::open(source).unwrap();
+    let mut header = GgufHeader::new();
+    for (key, value) in file.metadata().iter() {
+        header.insert(key, value.clone());
+    }
+    let mut data = Vec::new();
+    for tensor in file.tensors() {
+        let mut bytes = Vec::new();
+        file.read_rows(tensor, 0..tensor.rows(), usize::MAX, &mut |_, read| {
+            bytes.extend_from_slice(read);
+        })
+        .unwrap();
+        let (mut kind, format) = type_of(&tensor.name);
+        match *tensor.shape.as_slice() {
+            [rows, columns] if format.check_columns(columns).is_ok() => {
+                let (values, _) = bytes.as_chunks();
+                let values: Vec<f32> = values.iter().map(|&v| f32::from_le_bytes(v)).collect();
+                bytes = pack(format, Matrix::row_major(&values, rows, columns)).into_bytes();
+            }
+            _ => kind = TensorType::F32,
+        }
+        header.add_tensor(&tensor.name, &tensor.shape, kind).unwrap();
+        data.push(bytes);
+    }
+    let path = folder.join("repacked.gguf");
+    let mut writer = header.write_to(fs::File::create(&path).unwrap()).unwrap();
+    data.iter().for_each(|bytes| writer.write(bytes).unwrap());
+    writer.finish().unwrap();
+    path
+}
+
+#[test]
+fn matrices_of_several_types_stay_packed_and_multiply_as_the_unpacked_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    // The rows of a fused layer have different types, too.
+    let type_of = |name: &str| match name {
+        name if name.contains("attn_v") => (TensorType::Q8_0, PackedFormat::Q8_0),
+        name if name.contains("attn") => (TensorType::Q5_1, PackedFormat::Q5_1),
+        name if name.contains("ffn") => (TensorType::Q4_0, PackedFormat::Q4_0),
+        _ => (TensorType::Q5_0, PackedFormat::Q5_0),
+    };
+    for name in ["llama-gqa", "qwen2-tied", "phi3-window"] {
+        let source = fixtures().join("gguf").join(name).with_extension("gguf");
+        let path = repacked(&source, folder.path(), type_of);
+        let device = Default::default();
+        let model = HuggingFaceModel::open(&path).unwrap();
+        let stored = model.weight_format();
+        let packed: Decoder<Flex> = model.decoder(&device).unwrap();
+        assert_eq!(packed.weight_format().embedding(), stored.embedding());
+        assert_eq!(stored.head(), Some(PackedFormat::Q5_0), "{name}");
+        let unpacked: Decoder<Flex> = model.decoder_in(WeightFormat::F32, &device).unwrap();
+        assert_eq!(unpacked.weight_format(), WeightFormat::F32);
+        // One pass over all tokens is in f32. Passes over one token round to 8 bits.
+        let [whole, wanted] = [&packed, &unpacked].map(|decoder| {
+            let tokens = Tensor::<Flex, 2, Int>::from_data([TOKENS], &device);
+            let logits = decoder.forward(tokens).into_data();
+            logits.iter::<f32>().collect::<Vec<f32>>()
+        });
+        let mut cache = KvCache::new(packed.config(), 1, TOKENS.len(), &device);
+        let stepped: Vec<f32> = TOKENS
+            .iter()
+            .flat_map(|&token| {
+                let token = Tensor::<Flex, 2, Int>::from_data([[token]], &device);
+                let logits = packed.next_logits(token, &mut cache).into_data();
+                logits.iter::<f32>().collect::<Vec<f32>>()
+            })
+            .collect();
+        let largest = wanted.iter().fold(0.0f32, |most, x| most.max(x.abs()));
+        for (found, tolerance) in [(&whole, 1e-5), (&stepped, 0.02)] {
+            for (found, wanted) in found.iter().zip(&wanted) {
+                let error = (found - wanted).abs() / largest;
+                assert!(error < tolerance, "{name}: {found} {wanted}");
+            }
+        }
+        assert_ne!(stepped, whole, "{name}");
     }
 }
 

@@ -479,30 +479,3 @@ fn products_of_few_rows_are_bit_identical_on_any_threads() {
         });
     }
 }
-
-#[test]
-#[ignore]
-fn tmp_speed() {
-    for [n, k] in [[576usize, 1536usize], [4096, 4096]] {
-        let w = Stored::new(0, [n, k], 1);
-        for format in [PackedFormat::Int8, PackedFormat::Bf16, PackedFormat::F16, PackedFormat::Q8_0, PackedFormat::Q4_0, PackedFormat::Q4_1, PackedFormat::Q5_0, PackedFormat::Iq4Nl, PackedFormat::Q2K, PackedFormat::Q4K, PackedFormat::Q6K] {
-            let q = packed::pack(format, w.view());
-            print!("{n}x{k} {:7}", format.name());
-            for m in [1, 2, 4, 5, 8, 16, 64] {
-                let x = Stored::new(0, [m, k], 2);
-                let mut y = vec![0.0; m * n];
-                let mut best = f64::MAX;
-                for _ in 0..7 {
-                    let reps = 1 + 20_000_000 / (n * k * m);
-                    let t = std::time::Instant::now();
-                    emberlm_kernels::cpu::team::lead(|| for _ in 0..reps {
-                        packed::product(MatrixMut::row_major(&mut y, m, n), x.view(), q.view(), Output::Overwrite);
-                    });
-                    best = best.min(t.elapsed().as_secs_f64() / reps as f64);
-                }
-                print!(" m{m}: {:6.2} Gw/s", (n * k) as f64 / best / 1e9);
-            }
-            println!();
-        }
-    }
-}
