@@ -9,9 +9,6 @@ use crate::error::Error;
 /// The size of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Size {
-    /// 2 blocks, for tests.
-    #[value(skip)]
-    Tiny,
     /// 506 million parameters.
     #[value(name = "0.5b")]
     Half,
@@ -34,7 +31,6 @@ impl Size {
     /// The name of the model.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Tiny => "random-tiny",
             Self::Half => "random-0.5B",
             Self::One => "random-1.1B",
         }
@@ -42,7 +38,6 @@ impl Size {
 
     fn sizes(self) -> Sizes {
         let [blocks, width, heads, kv_heads, feed_forward, vocabulary] = match self {
-            Self::Tiny => [2, 256, 4, 2, 512, 300],
             Self::Half => [24, 1280, 20, 4, 3584, 32_000],
             Self::One => [22, 2048, 32, 4, 5632, 32_000],
         };
@@ -117,12 +112,15 @@ impl Sizes {
 /// Writes a model. Matrices are uniform with the standard deviation of the inverse root of their columns, and gains are
 /// 1.
 pub fn write(size: Size, path: &Path) -> Result<(), Error> {
-    let sizes = size.sizes();
+    write_model(size.name(), &size.sizes(), path)
+}
+
+fn write_model(name: &str, sizes: &Sizes, path: &Path) -> Result<(), Error> {
     let failed = |source| Error::Write {
         path: path.to_owned(),
         source,
     };
-    let header = sizes.header(size.name()).map_err(|error| Error::Invalid {
+    let header = sizes.header(name).map_err(|error| Error::Invalid {
         path: path.to_owned(),
         reason: error.to_string(),
     })?;
@@ -177,7 +175,15 @@ mod tests {
     fn a_written_model_is_readable() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tiny.gguf");
-        write(Size::Tiny, &path).unwrap();
+        let sizes = Sizes {
+            blocks: 2,
+            width: 256,
+            heads: 4,
+            kv_heads: 2,
+            feed_forward: 512,
+            vocabulary: 300,
+        };
+        write_model("tiny", &sizes, &path).unwrap();
         let file = GgufFile::open(&path).unwrap();
         let metadata = file.metadata();
         assert_eq!(
