@@ -134,7 +134,7 @@ fn several_models_are_measured_one_after_the_other() {
         (&json!("larger"), &json!("run"))
     );
     assert_eq!((tests(larger), tests(run)), (small.clone(), small));
-    // Each has a process, so the second one's peak does not include the first one's weights.
+    // Each has a process, so the peak of the second does not include the weights of the first.
     #[cfg(target_os = "linux")]
     assert!(run["peak_bytes"].as_u64() < larger["peak_bytes"].as_u64());
     let text = sandbox.words("bench larger run -p 8 -n 4 --repeat 1").ok();

@@ -71,8 +71,16 @@ fn chat_reports_the_speed_of_the_last_and_of_all_answers() {
     assert!(last.contains(&computed), "{computed}: {last}");
     let computed = format!("{} tokens in ", first + new);
     assert!(all.contains(&computed), "{computed}: {all}");
-    // Both prompts and answers, and the line break that ends the last message.
-    let used = first + new + 2 * 20;
+    // The conversation as the template writes it for the next answer, after the end-of-text token.
+    let answer = format!("### assistant: {}\n", "a".repeat(20));
+    let text = [
+        "### user: hello\n",
+        &answer,
+        "### user: again\n",
+        &answer,
+        "### assistant: ",
+    ];
+    let used = 1 + text.concat().len();
     assert_eq!(
         context.split_whitespace().collect::<Vec<_>>()[..4],
         ["context", &used.to_string(), "of", "8,192"],
