@@ -12,7 +12,7 @@ mod report;
 mod separate;
 mod tests;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use emberlm_checkpoint::{Model, ModelKind};
@@ -109,8 +109,8 @@ struct Subject {
 }
 
 impl Subject {
-    fn open(given: &PathBuf, args: &BenchArgs, backend: Placement) -> Result<Self, CliError> {
-        let mut path = given.clone();
+    fn open(given: &Path, args: &BenchArgs, backend: Placement) -> Result<Self, CliError> {
+        let mut path = given.to_owned();
         hub::localize(&mut path)?;
         let name = given.display().to_string();
         check_kind(&name, ModelKind::of(&path))?;

@@ -2,7 +2,7 @@
 
 use std::{
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
 };
 
 use crate::{error::Error, workspace};
@@ -31,6 +31,8 @@ pub struct LlamaCpp {
 impl LlamaCpp {
     /// Builds the sources. A folder that has been built before is only checked for changes.
     pub fn build(sources: &Path, build: &Path) -> Result<Self, Error> {
+        // Stdout is for the results. Compilers report errors on stderr.
+        eprintln!("building llama.cpp in {}", build.display());
         workspace::success(&mut configure(sources, build))?;
         workspace::success(&mut compile(build))?;
         Ok(Self::at(build))
@@ -54,8 +56,7 @@ fn configure(sources: &Path, build: &Path) -> Command {
     let mut command = Command::new("cmake");
     command.arg("-S").arg(sources).arg("-B").arg(build);
     command.args(["--log-level=WARNING"]).args(SETTINGS);
-    // Stdout is for the results.
-    command.stdout(std::io::stderr());
+    command.stdout(Stdio::null());
     command
 }
 
@@ -64,7 +65,7 @@ fn compile(build: &Path) -> Command {
     let mut command = Command::new("cmake");
     command.arg("--build").arg(build);
     command.args(["-j", &jobs.to_string(), "--target"]);
-    command.args(PROGRAMS).stdout(std::io::stderr());
+    command.args(PROGRAMS).stdout(Stdio::null());
     command
 }
 
