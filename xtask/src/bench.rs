@@ -1,7 +1,7 @@
 //! `cargo xtask bench`: builds the release binary, measures it and, on request, compares it with other
 //! programs.
 //!
-//! Map: `train`, `peers`, `char_nano`, `generate`, `draft`, `embed`, `scaling`, `backends`, `kernels`, `load`, `loader`,
+//! Map: `train`, `peers`, `char_nano`, `generate`, `draft`, `embed`, `llama`, `scaling`, `backends`, `kernels`, `load`, `loader`,
 //! `prepare` and `serve` are the benchmarks. `programs` builds and runs the measured programs, `measurement`
 //! parses the output of training runs, and `report` formats results.
 
@@ -11,6 +11,7 @@ mod draft;
 mod embed;
 mod generate;
 mod kernels;
+mod llama;
 mod load;
 mod loader;
 mod measurement;
@@ -48,6 +49,8 @@ enum Subject {
     /// Generation: tokens/s of the prompt and of new tokens, compared with transformers and the machine's
     /// bounds.
     Generate(generate::GenerateArgs),
+    /// GGUF files: tokens/s of decoding and of prompts, and peak memory, compared with llama.cpp.
+    Llama(llama::LlamaArgs),
     /// Speculative decoding: the cost of a pass over draft tokens, and the break-even acceptance rate.
     Draft(draft::DraftArgs),
     /// Embeddings of texts: texts/s, compared with sentence-transformers and onnxruntime.
@@ -83,6 +86,7 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Error> {
         Subject::Peers(args) => peers::run(args)?,
         Subject::CharNano(args) => char_nano::run(args)?,
         Subject::Generate(args) => generate::run(args)?,
+        Subject::Llama(args) => llama::run(args)?,
         Subject::Draft(args) => draft::run(args)?,
         Subject::Embed(args) => embed::run(args)?,
         Subject::Scaling(args) => scaling::run(args)?,

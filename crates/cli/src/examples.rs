@@ -94,6 +94,12 @@ Examples:
   emberlm serve --follow runs/book
   emberlm serve all-MiniLM-L6-v2 flan-t5-small";
 
+pub const BENCH: &str = "\
+Examples:
+  emberlm bench MODEL
+  emberlm bench small.gguf large.gguf --prompt 512 --decode 128
+  emberlm bench MODEL --weights int8 --batch 8 --json";
+
 pub const EVAL: &str = "\
 Examples:
   emberlm eval runs/book --data datasets/book

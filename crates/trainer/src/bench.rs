@@ -252,7 +252,7 @@ fn random_tensors<B: Backend>(
 }
 
 /// A generator of pseudo-random ids below `vocab_size`, always the same.
-fn pseudo_random(vocab_size: usize) -> impl FnMut() -> u32 {
+pub fn pseudo_random(vocab_size: usize) -> impl FnMut() -> u32 {
     let mut state = 1u64;
     move || {
         state = state

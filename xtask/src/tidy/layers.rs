@@ -92,7 +92,7 @@ const ALLOWED: [(&str, &[&str]); 18] = [
     ),
     ("emberlm-examples", &EVERY_LIBRARY),
     ("emberlm-fuzz", &EVERY_LIBRARY),
-    ("xtask", &["emberlm-system"]),
+    ("xtask", &["emberlm-gguf", "emberlm-system"]),
 ];
 
 const EVERY_LIBRARY: [&str; 13] = [

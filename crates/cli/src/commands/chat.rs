@@ -75,6 +75,9 @@ pub struct ChatArgs {
     /// for still less memory (`emberlm eval` measures the loss in quality) [default: as they are stored]
     #[arg(long, value_name = "TYPE", value_parser = values::weights_parser(), help_heading = "Model")]
     pub weights: Option<WeightFormat>,
+    /// Print the speed, the used context and the memory after every answer, on stderr; /stats prints them once
+    #[arg(long, help_heading = "Conversation")]
+    pub stats: bool,
     /// Do not read or write the input history
     #[arg(long, help_heading = "Conversation")]
     pub no_history: bool,
@@ -148,6 +151,7 @@ pub fn run(args: ChatArgs) -> Result<(), CliError> {
         weights: args.weights,
         context,
         conversation: Conversation::new(args.system),
+        stats: args.stats,
         settings: Settings::new(chooser, sampling),
         input,
     })?
@@ -176,6 +180,7 @@ struct Chat<'a> {
     weights: Option<WeightFormat>,
     context: usize,
     conversation: Conversation,
+    stats: bool,
     settings: Settings,
     input: Input,
 }
@@ -203,6 +208,7 @@ impl Job for Chat<'_> {
             self.settings,
             self.input,
         )?
+        .with_stats(self.stats)
         .run()
     }
 }

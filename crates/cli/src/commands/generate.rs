@@ -5,6 +5,7 @@ pub mod choice;
 mod encoder_decoder;
 pub mod sampling;
 pub mod speed;
+pub mod timing;
 mod writer;
 
 use std::path::Path;

@@ -1,18 +1,41 @@
 //! `emberlm logits`: writes a model's logits for given tokens, for comparison with other programs.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 
 use burn::tensor::{Device, Tensor};
+use clap::Args;
 use emberlm_checkpoint::ModelKind;
 use emberlm_kernels::{Backend, TrainingBackend};
 use emberlm_model::weights::{HostTensor, save_own};
 
 use super::attention::weights::row;
-use crate::args::LogitsArgs;
-use crate::backend::Job;
+use crate::backend::{BackendArg, Job};
 use crate::error::CliError;
+use crate::examples;
 use crate::opened_model::OpenedModel;
 use crate::output::print;
+use crate::values;
+
+/// Arguments of `logits`.
+#[derive(Debug, Args)]
+#[command(after_help = examples::LOGITS)]
+pub struct LogitsArgs {
+    /// A run, checkpoint or Hugging Face directory
+    pub model: PathBuf,
+    /// The token ids, or an encoder–decoder's source, such as 1,2,3
+    #[arg(long, value_name = "IDS", value_delimiter = ',', value_parser = values::token_id, required = true)]
+    pub tokens: Vec<u32>,
+    /// The token ids of an encoder–decoder's target, without the start token: row i has the logits of its token i
+    #[arg(long, value_name = "IDS", value_delimiter = ',', value_parser = values::token_id)]
+    pub target_tokens: Option<Vec<u32>>,
+    /// The file to write: tensor `logits`, f32, [seq, vocab]; [seq, labels] or [labels] of an encoder's classifier
+    #[arg(long, value_name = "FILE.safetensors")]
+    pub out: PathBuf,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub backend: BackendArg,
+}
 
 /// Computes the logits and writes them.
 pub fn run(args: LogitsArgs) -> Result<(), CliError> {

@@ -1,6 +1,7 @@
 //! The commands, one module each, with a `run` function.
 
 pub mod attention;
+pub mod bench;
 pub mod chat;
 pub mod classify;
 pub mod completions;
@@ -14,7 +15,7 @@ pub mod fit;
 pub mod fit_step;
 pub mod generate;
 mod info;
-mod logits;
+pub mod logits;
 pub mod man;
 pub mod models;
 mod new;
@@ -54,6 +55,7 @@ pub fn run(mut cli: Cli) -> Result<(), CliError> {
         Command::Serve(args) => serve::run(args),
         Command::Generate(args) => generate::run(args),
         Command::Chat(args) => chat::run(*args),
+        Command::Bench(args) => bench::run(args),
         Command::Eval(args) => eval::run(args),
         Command::Embed(args) => embed::run(args),
         Command::Classify(args) => classify::run(args),
@@ -75,7 +77,7 @@ pub fn run(mut cli: Cli) -> Result<(), CliError> {
     }
 }
 
-/// The paths of models in the command's arguments. `serve` and `info` find theirs themselves.
+/// The paths of models in the command's arguments. `serve`, `bench` and `info` find theirs themselves.
 fn models(command: &mut Command) -> Vec<&mut PathBuf> {
     match command {
         Command::Generate(args) => std::iter::once(&mut args.model)

@@ -17,6 +17,7 @@ fn every_command_is_listed() {
         "runs",
         "generate",
         "chat",
+        "bench",
         "eval",
         "logits",
         "attention",
@@ -29,8 +30,11 @@ fn every_command_is_listed() {
             "{command}: {help}"
         );
     }
-    for hidden in ["fit-step", "bench"] {
-        assert!(!help.contains(hidden), "{hidden}: {help}");
+    for hidden in ["fit-step", "measure"] {
+        assert!(
+            !help.contains(&format!("\n  {hidden} ")),
+            "{hidden}: {help}"
+        );
     }
 }
 
@@ -59,7 +63,7 @@ fn each_command_lists_its_options() {
         ),
         (
             "chat",
-            "<MODEL> --system --chat-template --max-new-tokens --context --temperature --stop --weights --no-history --backend",
+            "<MODEL> --system --chat-template --max-new-tokens --context --temperature --stop --weights --stats --no-history --backend",
         ),
         (
             "fit",
@@ -72,6 +76,10 @@ fn each_command_lists_its_options() {
         (
             "eval",
             "<MODEL> --data --hellaswag --lambada --split --documents --per-position --limit --seq-len --batch --weights --json --backend",
+        ),
+        (
+            "bench",
+            "<MODEL>... --prompt --decode --depth --batch --repeat --weights --json --backend",
         ),
         ("logits", "<MODEL> --tokens --out --backend"),
         (

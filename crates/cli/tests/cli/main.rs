@@ -7,6 +7,7 @@
 mod anywhere;
 mod attention;
 mod backends;
+mod bench;
 #[cfg(target_os = "linux")]
 mod bounded_memory;
 #[cfg(target_os = "linux")]

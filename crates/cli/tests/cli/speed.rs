@@ -52,7 +52,7 @@ fn chat_reports_the_speed_of_the_last_and_of_all_answers() {
     let ran = sandbox.chat(&line, "/stats\nhello\nagain\n/stats\n");
     assert_eq!(ran.stderr, "warning: nothing was answered yet\n", "{ran}");
     let lines: Vec<&str> = ran.stdout.lines().skip(2).collect();
-    let [heading, last, all] = lines[..] else {
+    let [heading, last, all, context, ref memory @ ..] = lines[..] else {
         panic!("{ran}");
     };
     assert_eq!(
@@ -71,6 +71,59 @@ fn chat_reports_the_speed_of_the_last_and_of_all_answers() {
     assert!(last.contains(&computed), "{computed}: {last}");
     let computed = format!("{} tokens in ", first + new);
     assert!(all.contains(&computed), "{computed}: {all}");
+    // The conversation as the template writes it for the next answer, after the end-of-text token.
+    let answer = format!("### assistant: {}\n", "a".repeat(20));
+    let text = [
+        "### user: hello\n",
+        &answer,
+        "### user: again\n",
+        &answer,
+        "### assistant: ",
+    ];
+    let used = 1 + text.concat().len();
+    assert_eq!(
+        context.split_whitespace().collect::<Vec<_>>()[..4],
+        ["context", &used.to_string(), "of", "8,192"],
+        "{ran}"
+    );
+    // 2 layers, keys and values, 8,192 positions of 16 f32 numbers.
+    let sizes: Vec<(&str, f64)> = memory.iter().map(|line| mebibytes(line)).collect();
+    assert_eq!(sizes[0], ("cache", 2.0), "{ran}");
+    if cfg!(target_os = "linux") {
+        let [_, ("peak memory", peak)] = sizes[..] else {
+            panic!("{ran}");
+        };
+        assert!(peak > 1.0, "{ran}");
+    }
+}
+
+/// Reads a line such as "  peak memory  12.5 MiB".
+fn mebibytes(line: &str) -> (&str, f64) {
+    let (name, size) = line.trim().split_once("  ").unwrap();
+    let number = size.trim().strip_suffix(" MiB").unwrap();
+    (name, number.parse().unwrap())
+}
+
+#[test]
+fn chat_reports_every_answer_with_stats() {
+    let sandbox = Sandbox::with_letters();
+    let line = format!("{LETTERS} --max-new-tokens 20");
+    let silent = sandbox.chat(&line, "hello\nagain\n").ok();
+    let ran = sandbox.chat(&format!("{line} --stats"), "hello\nagain\n");
+    assert_eq!((ran.code, &ran.stdout), (Some(0), &silent), "{ran}");
+    let lines: Vec<&str> = ran.stderr.lines().collect();
+    assert_eq!(lines.len(), 2, "{ran}");
+    for line in lines {
+        let parts = [
+            "(prompt: ",
+            "; answer: 20 tokens in ",
+            "; context: ",
+            " of 8,192 tokens; cache: 2.0 MiB",
+        ];
+        for part in parts {
+            assert!(line.contains(part), "{part}: {line}");
+        }
+    }
 }
 
 #[cfg(unix)]

@@ -39,7 +39,11 @@ const ALL: [(&str, &str, &str); 10] = [
     ("/retry", "", "answer the last message again"),
     ("/set", "NAME VALUE", "change a sampling setting"),
     ("/show", "", "show the settings and the used context"),
-    ("/stats", "", "show the speed of prompts and answers"),
+    (
+        "/stats",
+        "",
+        "show the speed of prompts and answers, the used context and the memory",
+    ),
     (
         "/save",
         "FILE",

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use emberlm_kernels::Backend;
 use emberlm_system::write::write_whole;
 use emberlm_tokenizer::chat::ChatEncoder;
+use emberlm_trainer::memory;
 use indicatif::HumanCount;
 
 use super::command::{Command, InputLine, help};
@@ -16,7 +17,7 @@ use super::settings::Settings;
 use crate::commands::generate::speed::Speed;
 use crate::console;
 use crate::error::{CliError, warn};
-use crate::output::{Align, Table, print};
+use crate::output::{Align, Table, print, size};
 
 /// A conversation in progress.
 pub struct Session<'a, B: Backend> {
@@ -30,6 +31,8 @@ pub struct Session<'a, B: Backend> {
     last: Option<Answer>,
     /// Total time of all answers, including removed ones.
     total: Speed,
+    /// True to print the speed of every answer.
+    prints_stats: bool,
     /// Files written by this session. `/save` overwrites only these.
     saved: Vec<PathBuf>,
 }
@@ -66,8 +69,15 @@ impl<'a, B: Backend> Session<'a, B> {
             input,
             last: None,
             total: Speed::default(),
+            prints_stats: false,
             saved: Vec::new(),
         })
+    }
+
+    /// Prints the speed and the memory after every answer.
+    pub fn with_stats(mut self, prints_stats: bool) -> Self {
+        self.prints_stats = prints_stats;
+        self
     }
 
     /// Runs the loop until the input ends.
@@ -189,6 +199,9 @@ impl<'a, B: Backend> Session<'a, B> {
             End::Interrupted => self.note("stopped by Ctrl-C: the generated part is kept"),
         }
         self.total.add(&answer.speed);
+        if self.prints_stats {
+            self.print_stats(&answer);
+        }
         self.last = Some(answer);
         Ok(())
     }
@@ -199,19 +212,7 @@ impl<'a, B: Backend> Session<'a, B> {
         for (name, value, origin) in self.settings.all() {
             table.row([name.to_owned(), format!("{value} ({origin})")]);
         }
-        let count = |count: usize| HumanCount(count as u64).to_string();
-        let context = self.generator.context();
-        let used = match self.conversation.tokens(self.encoder) {
-            Ok(used) if used > context => format!(
-                "{} of {} tokens: the oldest messages will be left out of sight",
-                count(used),
-                count(context)
-            ),
-            Ok(used) => format!("{} of {} tokens", count(used), count(context)),
-            // The template may reject the current messages.
-            Err(_) => format!("{} tokens", count(context)),
-        };
-        table.row(["context".to_owned(), used]);
+        table.row(["context".to_owned(), self.used_context()]);
         table.row(["messages".to_owned(), count(self.conversation.len())]);
         if let Some(system) = self.conversation.system() {
             table.row(["system".to_owned(), format!("{system:?}")]);
@@ -228,7 +229,22 @@ impl<'a, B: Backend> Session<'a, B> {
         table.render()
     }
 
-    /// Formats the speed of the last answer and of all answers. Returns `None` before the first answer.
+    /// Formats the context's length, and the part that the conversation uses.
+    fn used_context(&self) -> String {
+        let context = self.generator.context();
+        match self.conversation.tokens(self.encoder) {
+            Ok(used) if used > context => format!(
+                "{} of {} tokens: the oldest messages will be left out of sight",
+                count(used),
+                count(context)
+            ),
+            Ok(used) => format!("{} of {} tokens", count(used), count(context)),
+            // The template may reject the current messages.
+            Err(_) => format!("{} tokens", count(context)),
+        }
+    }
+
+    /// Formats the speed of the last answer and of all answers, and the memory. Returns `None` before the first answer.
     fn stats(&self) -> Option<String> {
         let last = self.last.as_ref()?;
         let mut table = Table::new([Align::Left, Align::Left, Align::Left]);
@@ -236,7 +252,35 @@ impl<'a, B: Backend> Session<'a, B> {
         for (name, speed) in [("last answer", &last.speed), ("all answers", &self.total)] {
             table.row([name.to_owned(), speed.of_prompt(), speed.of_tokens()]);
         }
-        Some(table.render())
+        let mut used = Table::new([Align::Left, Align::Left]);
+        used.row(["context".to_owned(), self.used_context()]);
+        for (name, bytes) in self.memory() {
+            used.row([name.to_owned(), size(bytes)]);
+        }
+        Some(table.render() + &used.render())
+    }
+
+    /// The bytes of the key-value cache, which is allocated for the whole context, and of the process at its peak, if the
+    /// system reports it.
+    fn memory(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let cache = self.generator.engine.cache_bytes() as u64;
+        let peak = memory::peak().map(|bytes| ("peak memory", bytes));
+        std::iter::once(("cache", cache)).chain(peak)
+    }
+
+    /// Prints the last answer's speed and the memory in one line on stderr.
+    fn print_stats(&self, answer: &Answer) {
+        let memory = self.memory();
+        let memory: Vec<String> = memory
+            .map(|(name, bytes)| format!("; {name}: {}", size(bytes)))
+            .collect();
+        console::note(format_args!(
+            "(prompt: {}; answer: {}; context: {}{})",
+            answer.speed.of_prompt(),
+            answer.speed.of_tokens(),
+            self.used_context(),
+            memory.concat()
+        ));
     }
 
     fn save(&mut self, path: PathBuf) -> Result<(), CliError> {
@@ -259,6 +303,10 @@ impl<'a, B: Backend> Session<'a, B> {
             console::note(format_args!("({what})"));
         }
     }
+}
+
+fn count(count: usize) -> String {
+    HumanCount(count as u64).to_string()
 }
 
 /// Prints an error, and continues.

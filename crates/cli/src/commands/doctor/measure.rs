@@ -2,7 +2,6 @@
 
 use burn::tensor::Device;
 use clap::{Args, ValueEnum};
-use emberlm_generate::{GenerateOptions, Generator, SamplerConfig};
 use emberlm_kernels::{Precision, TrainingBackend};
 use emberlm_model::{DecoderConfig, count};
 use emberlm_trainer::bench::{self, WARM_UP};
@@ -13,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::full::Size;
 use crate::backend::{BackendArg, Job};
-use crate::commands::{fit, generate::speed::Stopwatch};
+use crate::commands::{fit, generate::timing::time_one};
 use crate::error::CliError;
 use crate::output::print_json;
 use crate::values;
@@ -207,20 +206,8 @@ impl Measurement {
         let prompt: Vec<u32> = (0..self.workload.prompt)
             .map(|at| (at * 7919 % vocab_size) as u32)
             .collect();
-        let options = GenerateOptions {
-            max_new_tokens: self.workload.tokens,
-            chooser: SamplerConfig::greedy().into(),
-            ..GenerateOptions::default()
-        };
-        let mut watch = Stopwatch::start();
-        for _ in 0..2 {
-            watch = Stopwatch::start();
-            for token in Generator::new(&decoder, &prompt, &options)? {
-                token?;
-                watch.token();
-            }
-        }
-        let speed = watch.speed(prompt.len());
+        time_one(&decoder, &prompt, self.workload.tokens)?;
+        let speed = time_one(&decoder, &prompt, self.workload.tokens)?;
         Ok(GenerationSpeed {
             prompt: speed.prompt_per_second().unwrap_or(f64::NAN),
             tokens: speed.tokens_per_second().unwrap_or(f64::NAN),
