@@ -80,7 +80,9 @@ fn repacked(
             }
             _ => kind = TensorType::F32,
         }
-        header.add_tensor(&tensor.name, &tensor.shape, kind).unwrap();
+        header
+            .add_tensor(&tensor.name, &tensor.shape, kind)
+            .unwrap();
         data.push(bytes);
     }
     let path = folder.join("repacked.gguf");

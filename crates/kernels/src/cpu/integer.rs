@@ -23,6 +23,7 @@ use super::packed::PackedView;
 use super::parallel::{self, Start};
 use super::product::Output;
 use super::vector::wide;
+use crate::PackedFormat;
 
 /// Elements of x with a common scale.
 const BLOCK: usize = 32;
@@ -120,34 +121,39 @@ impl WithSimd for Round<'_> {
 struct Levels {
     values: Vec<[u8; STEP]>,
     scales: Vec<[f32; SUBS]>,
-    /// `m + s o`.
     minimums: Vec<[f32; SUBS]>,
+    offset: Option<f32>,
 }
 
 impl Levels {
-    fn new(k: usize) -> Self {
+    fn new(format: PackedFormat, k: usize) -> Self {
         let steps = k.div_ceil(STEP);
         Self {
             values: vec![[0; STEP]; steps],
             scales: vec![[0.0; SUBS]; steps],
             minimums: vec![[0.0; SUBS]; steps],
+            offset: levels::offset(format)
+                .filter(|&offset| offset > 0)
+                .map(f32::from),
         }
     }
 
     #[inline(always)]
-    fn read(&mut self, w: PackedView<'_>, row: usize, offset: f32) {
+    fn read(&mut self, w: PackedView<'_>, row: usize) {
         let subs = Subs {
             scales: self.scales.as_flattened_mut(),
             minimums: self.minimums.as_flattened_mut(),
         };
         let values = self.values.as_flattened_mut();
         levels::read(w.format, w.row(row), values, subs);
-        if offset > 0.0 {
-            for (minimums, scales) in self.minimums.iter_mut().zip(&self.scales) {
-                for (minimum, scale) in minimums.iter_mut().zip(scales) {
-                    *minimum += scale * offset;
-                }
-            }
+    }
+
+    /// A factor and numbers whose product is `m + s o`: a format has minimums or an offset, not both.
+    #[inline(always)]
+    fn subtracted(&self) -> (f32, &[[f32; SUBS]]) {
+        match self.offset {
+            Some(offset) => (offset, &self.scales),
+            None => (1.0, &self.minimums),
         }
     }
 }
@@ -168,10 +174,9 @@ impl Task<'_> {
     /// Computes the outputs by `dot` of a row of W and a row of x.
     #[inline(always)]
     fn run(self, dot: impl Fn(&Levels, &Rounded) -> f32) {
-        let mut levels = Levels::new(self.w.shape[1]);
-        let offset = f32::from(levels::offset(self.w.format).unwrap_or(0));
+        let mut levels = Levels::new(self.w.format, self.w.shape[1]);
         for j in self.outputs {
-            levels.read(self.w, j, offset);
+            levels.read(self.w, j);
             for (i, x) in self.x.iter().enumerate() {
                 let sum = dot(&levels, x);
                 // SAFETY: the element is within y, and only this task writes it. It is only read if it is initialized.
@@ -199,6 +204,7 @@ impl WithSimd for Task<'_> {
 /// The inner product on any CPU.
 #[inline(always)]
 fn dot(w: &Levels, x: &Rounded) -> f32 {
+    let (factor, subtracted) = w.subtracted();
     let (mut sums, mut below) = ([0.0f32; SUB], [0.0f32; SUBS]);
     for step in 0..w.values.len().min(x.values.len()) {
         let (q, _) = w.values[step].as_chunks::<SUB>();
@@ -209,16 +215,15 @@ fn dot(w: &Levels, x: &Rounded) -> f32 {
                 let product = i32::from(q[sub][lane]) * i32::from(p[sub][lane]);
                 sums[lane] += scale * product as f32;
             }
-            below[sub] += w.minimums[step][sub] * x.sums[step][sub];
+            below[sub] += subtracted[step][sub] * x.sums[step][sub];
         }
     }
-    sums.iter().sum::<f32>() - below.iter().sum::<f32>()
+    sums.iter().sum::<f32>() - factor * below.iter().sum::<f32>()
 }
 
 #[cfg(all(test, target_arch = "x86_64"))]
 mod tests {
     use super::*;
-    use crate::PackedFormat;
     use crate::cpu::packed::pack;
 
     #[test]
@@ -234,15 +239,12 @@ mod tests {
             };
             let x = wide(Round { x: &numbers(3) });
             for format in PackedFormat::ALL {
-                let Some(offset) = levels::offset(format) else {
-                    continue;
-                };
-                if format.check_columns(k).is_err() {
+                if levels::offset(format).is_none() || format.check_columns(k).is_err() {
                     continue;
                 }
                 let w = pack(format, Matrix::row_major(&numbers(11), 1, k));
-                let mut levels = Levels::new(k);
-                levels.read(w.view(), 0, f32::from(offset));
+                let mut levels = Levels::new(format, k);
+                levels.read(w.view(), 0);
                 // SAFETY: the instructions are supported.
                 let (found, expected) = (unsafe { vnni::dot(&levels, &x) }, dot(&levels, &x));
                 let error = (found - expected).abs();

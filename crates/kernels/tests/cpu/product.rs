@@ -393,7 +393,11 @@ fn products_with_blocks_match_the_unpacked_weights() {
                     packed::product(place, x.view(), q.view(), output);
                     y
                 });
-                let added = if start.is_nan() { 0.0 } else { f64::from(start) };
+                let added = if start.is_nan() {
+                    0.0
+                } else {
+                    f64::from(start)
+                };
                 let wanted: Vec<_> = wanted.iter().map(|y| y + added).collect();
                 assert_close(format.name(), &actual, &wanted, 2e-6);
             }

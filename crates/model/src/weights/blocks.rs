@@ -74,9 +74,10 @@ impl<S: Fn(&str) -> Option<Source>> Loader<'_, S> {
                 })?;
             self.unused.remove(&stored.name);
         }
-        let matrices = runs.into_iter().zip(parts).map(|(run, bytes)| {
-            PackedMatrix::new(run.format, [run.rows, inputs], bytes)
-        });
+        let matrices = runs
+            .into_iter()
+            .zip(parts)
+            .map(|(run, bytes)| PackedMatrix::new(run.format, [run.rows, inputs], bytes));
         let matrices: Result<Vec<_>, _> = matrices.collect();
         matrices.map(Some).map_err(|reason| WeightsError::Packing {
             name: path.to_owned(),

@@ -76,8 +76,7 @@ fn read_blocks<const BYTES: usize, const LEN: usize>(
 #[inline(always)]
 pub(super) fn unpack_row(format: PackedFormat, bytes: &[u8], out: &mut [f32]) {
     let offset = f32::from(offset(format).unwrap_or(0));
-    let (mut q, mut scales, mut minimums) =
-        ([0; CHUNK], [0.0; CHUNK / SUB], [0.0; CHUNK / SUB]);
+    let (mut q, mut scales, mut minimums) = ([0; CHUNK], [0.0; CHUNK / SUB], [0.0; CHUNK / SUB]);
     let chunks = bytes.chunks(format.row_bytes(CHUNK));
     for (bytes, out) in chunks.zip(out.chunks_mut(CHUNK)) {
         let subs = Subs {

@@ -24,8 +24,8 @@ mod symmetric;
 use half::f16;
 
 use super::int8;
-use levels::Subs;
 use crate::PackedFormat;
+use levels::Subs;
 
 /// Unpacks a row.
 #[inline(always)]

@@ -11,10 +11,10 @@
 //! Byte `j` of the 16 has weight `j` in its low half and weight `j + 16` in its high half. The fifth bits are bits
 //! of one number, in the order of the weights.
 
-use super::search::{self, Affine};
 use super::float::f16_to_f32;
 use super::levels::{SUB, Subs};
 use super::put_scale;
+use super::search::{self, Affine};
 
 /// Weights per block.
 const LEN: usize = 32;
@@ -125,11 +125,17 @@ pub(super) fn get_halves(bytes: &[u8], q: &mut [u8; LEN]) {
 /// Reads the fifth bits, and adds them to the low 4 bits.
 #[inline(always)]
 fn get_five_bits(bytes: &[u8], q: &mut [u8; LEN]) {
+    // The bytes of a word have one of its bits each.
+    const EACH: u64 = 0x0101_0101_0101_0101;
+    const BITS: u64 = 0x8040_2010_0804_0201;
     let (fifth, low) = bytes.split_at(4);
     get_halves(low, q);
-    for (j, q) in q.iter_mut().enumerate() {
-        let is_set = fifth[j / 8] & 1 << (j % 8) != 0;
-        *q |= if is_set { 16 } else { 0 };
+    let (words, _) = q.as_chunks_mut::<8>();
+    for (word, fifth) in words.iter_mut().zip(fifth) {
+        let bits = u64::from(*fifth) * EACH & BITS;
+        // Adding 127 to a byte that is not 0 sets its highest bit.
+        let highest = (bits + 0x7f * EACH) & (0x80 * EACH);
+        *word = (u64::from_le_bytes(*word) | highest >> 3).to_le_bytes();
     }
 }
 
