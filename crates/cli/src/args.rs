@@ -14,6 +14,7 @@ use emberlm_model::weights::Element;
 use emberlm_tokenizer::TokenizerChoice;
 
 use crate::backend::BackendArg;
+use crate::cache_arg::CacheArg;
 use crate::commands::attention::weights::AttentionOf;
 use crate::commands::chat::ChatArgs;
 use crate::commands::classify::ClassifyArgs;
@@ -27,6 +28,7 @@ use crate::commands::eval::EvalArgs;
 use crate::commands::fit::FitArgs;
 use crate::commands::fit_step::FitStepArgs;
 use crate::commands::generate::choice::ChoiceArgs;
+use crate::commands::logits::LogitsArgs;
 use crate::commands::man::ManArgs;
 use crate::commands::models::ModelsArgs;
 use crate::commands::plot::PlotArgs;
@@ -249,6 +251,9 @@ pub struct GenerateArgs {
     /// for still less memory (`emberlm eval` measures the loss in quality) [default: as they are stored]
     #[arg(long, value_name = "TYPE", value_parser = values::weights_parser(), help_heading = "Model")]
     pub weights: Option<WeightFormat>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub cache: CacheArg,
     /// Print {"tokens": [...], "text": "...", "finish": "length" or "stop"} after generation
     #[arg(long, help_heading = "Output")]
     pub json: bool,
@@ -261,26 +266,6 @@ pub struct GenerateArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub memory: MemoryArg,
-    #[command(flatten)]
-    #[allow(missing_docs)]
-    pub backend: BackendArg,
-}
-
-/// Arguments of `logits`.
-#[derive(Debug, Args)]
-#[command(after_help = examples::LOGITS)]
-pub struct LogitsArgs {
-    /// A run, checkpoint or Hugging Face directory
-    pub model: PathBuf,
-    /// The token ids, or an encoder–decoder's source, such as 1,2,3
-    #[arg(long, value_name = "IDS", value_delimiter = ',', value_parser = values::token_id, required = true)]
-    pub tokens: Vec<u32>,
-    /// The token ids of an encoder–decoder's target, without the start token: row i has the logits of its token i
-    #[arg(long, value_name = "IDS", value_delimiter = ',', value_parser = values::token_id)]
-    pub target_tokens: Option<Vec<u32>>,
-    /// The file to write: tensor `logits`, f32, [seq, vocab]; [seq, labels] or [labels] of an encoder's classifier
-    #[arg(long, value_name = "FILE.safetensors")]
-    pub out: PathBuf,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub backend: BackendArg,

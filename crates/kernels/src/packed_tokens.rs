@@ -25,6 +25,7 @@ pub struct PackedTokens<B: Backend> {
 #[derive(Clone, Debug)]
 pub(crate) enum TokenValues<B: Backend> {
     /// `[batch, kv_heads, tokens, row_bytes]`, unsigned bytes.
+    #[cfg_attr(not(feature = "flex"), allow(dead_code))]
     Bytes(Tensor<B, 4, Int>),
     /// The unpacked values, `[batch, kv_heads, tokens, head_dim]`.
     Floats(Tensor<B, 4>),

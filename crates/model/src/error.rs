@@ -75,14 +75,6 @@ pub enum CacheFormatError {
         /// Name of the format.
         format: &'static str,
     },
-    /// The model is no decoder.
-    #[error("the caches of {model} cannot be {format}: only f32 is supported")]
-    Model {
-        /// Kind of the model.
-        model: &'static str,
-        /// Name of the format.
-        format: &'static str,
-    },
 }
 
 /// A context that a component does not support.

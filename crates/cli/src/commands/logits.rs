@@ -1,18 +1,47 @@
 //! `emberlm logits`: writes a model's logits for given tokens, for comparison with other programs.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 
 use burn::tensor::{Device, Tensor};
+use clap::Args;
 use emberlm_checkpoint::ModelKind;
 use emberlm_kernels::{Backend, TrainingBackend};
+use emberlm_model::CacheFormat;
 use emberlm_model::weights::{HostTensor, save_own};
 
 use super::attention::weights::row;
-use crate::args::LogitsArgs;
-use crate::backend::Job;
+use crate::backend::{BackendArg, Job};
+use crate::cache_arg::{self, CacheArg};
 use crate::error::CliError;
+use crate::examples;
+use crate::model;
 use crate::opened_model::OpenedModel;
 use crate::output::print;
+use crate::values;
+
+/// Arguments of `logits`.
+#[derive(Debug, Args)]
+#[command(after_help = examples::LOGITS)]
+pub struct LogitsArgs {
+    /// A run, checkpoint or Hugging Face directory
+    pub model: PathBuf,
+    /// The token ids, or an encoder–decoder's source, such as 1,2,3
+    #[arg(long, value_name = "IDS", value_delimiter = ',', value_parser = values::token_id, required = true)]
+    pub tokens: Vec<u32>,
+    /// The token ids of an encoder–decoder's target, without the start token: row i has the logits of its token i
+    #[arg(long, value_name = "IDS", value_delimiter = ',', value_parser = values::token_id)]
+    pub target_tokens: Option<Vec<u32>>,
+    /// The file to write: tensor `logits`, f32, [seq, vocab]; [seq, labels] or [labels] of an encoder's classifier
+    #[arg(long, value_name = "FILE.safetensors")]
+    pub out: PathBuf,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub cache: CacheArg,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub backend: BackendArg,
+}
 
 /// Computes the logits and writes them.
 pub fn run(args: LogitsArgs) -> Result<(), CliError> {
@@ -21,6 +50,7 @@ pub fn run(args: LogitsArgs) -> Result<(), CliError> {
     let logits = backend.run(Logits {
         subject: &subject,
         tokens: &args.tokens,
+        cache: args.cache.cache,
     })??;
     let (path, shape) = (args.out.display().to_string(), logits.shape.clone());
     save_own(&[("logits".to_owned(), logits)], HashMap::new(), &args.out)?;
@@ -37,7 +67,9 @@ struct Subject {
 impl Subject {
     fn open(args: &LogitsArgs) -> Result<Self, CliError> {
         let path = args.model.display();
-        let is_pair = ModelKind::of(&args.model) == ModelKind::EncoderDecoder;
+        let kind = ModelKind::of(&args.model);
+        cache_arg::check_kind(args.cache.cache, kind, &args.model)?;
+        let is_pair = kind == ModelKind::EncoderDecoder;
         if !is_pair && args.target_tokens.is_some() {
             let message = format!("--target-tokens is for encoder–decoders, and {path} is none");
             return Err(CliError::new(message).hint("leave --target-tokens out"));
@@ -64,6 +96,7 @@ impl Subject {
 struct Logits<'a> {
     subject: &'a Subject,
     tokens: &'a [u32],
+    cache: CacheFormat,
 }
 
 impl Job for Logits<'_> {
@@ -73,7 +106,8 @@ impl Job for Logits<'_> {
         let ids = row::<B::InnerBackend>(self.tokens, &device); // [1, seq]
         match &self.subject.model {
             OpenedModel::Decoder(model) => {
-                let decoder = model.decoder::<B::InnerBackend>(&device)?;
+                let decoder =
+                    model::decoder_in::<B::InnerBackend>(model, None, self.cache, &device)?;
                 Ok(host(decoder.forward(ids).squeeze_dim::<2>(0))) // [seq, vocab_size]
             }
             OpenedModel::Encoder(model) => {

@@ -14,7 +14,7 @@ pub mod fit;
 pub mod fit_step;
 pub mod generate;
 mod info;
-mod logits;
+pub mod logits;
 pub mod man;
 pub mod models;
 mod new;

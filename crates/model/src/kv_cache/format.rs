@@ -66,6 +66,19 @@ impl CacheFormat {
         self.check_stack(&config.stack())
     }
 
+    /// Checks that a backend can hold keys and values in this format in fewer bytes than in f32.
+    ///
+    /// # Errors
+    /// The backend has no kernels for packed keys and values.
+    pub fn check_backend<B: Backend>(self) -> Result<(), CacheFormatError> {
+        match self == Self::F32 || B::packs_tokens() {
+            true => Ok(()),
+            false => Err(CacheFormatError::Backend {
+                format: self.name(),
+            }),
+        }
+    }
+
     fn check_stack(self, stack: &StackConfig) -> Result<(), CacheFormatError> {
         let attention = &stack.block.attention;
         let block = self.packed().map_or(1, PackedFormat::block_len);
@@ -87,15 +100,10 @@ impl<B: Backend> Decoder<B> {
     /// same way, by means of a cache of their own, so the losses and logits of texts are those of generation.
     ///
     /// # Errors
-    /// The head dimension is not a multiple of the format's block length, or the backend cannot hold packed keys and
-    /// values in fewer bytes.
+    /// Those of [`CacheFormat::check`] and [`CacheFormat::check_backend`].
     pub fn with_cache_format(self, format: CacheFormat) -> Result<Self, CacheFormatError> {
         format.check(self.config())?;
-        if format != CacheFormat::F32 && !B::packs_tokens() {
-            return Err(CacheFormatError::Backend {
-                format: format.name(),
-            });
-        }
+        format.check_backend::<B>()?;
         Ok(self.set_cache_format(format))
     }
 
