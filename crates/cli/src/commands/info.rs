@@ -164,7 +164,7 @@ impl Info {
         if let Some(q8) = memory.kv_cache_q8 {
             smaller += &format!(", q8 {}", bytes(q8));
         }
-        let cache_note = format!("one sequence of the full length, f32{smaller}");
+        let cache_note = format!("one sequence of the full length{smaller}");
         for (name, size, note) in [
             ("weights", memory.weights, ""),
             (
