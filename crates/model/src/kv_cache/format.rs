@@ -97,7 +97,7 @@ impl CacheFormat {
 
 impl<B: Backend> Decoder<B> {
     /// Sets the format of the caches that [`Decoder::cache`] builds. Passes without a cache round keys and values in the
-    /// same way, by means of a cache of their own, so the losses and logits of texts are those of generation.
+    /// same way, by means of a temporary cache, so the losses and logits of texts are those of generation.
     ///
     /// # Errors
     /// Those of [`CacheFormat::check`] and [`CacheFormat::check_backend`].

@@ -75,7 +75,7 @@ proptest! {
     }
 }
 
-/// More keys than a task of decoding has, and a format without loops of its own kind.
+/// More keys than a task of decoding has, and a format that is unpacked row by row.
 #[test]
 fn long_contexts_equal_unpacked_values() {
     for (q_len, k_len) in [(1, 1500), (2, 700), (90, 1100)] {
