@@ -158,7 +158,9 @@ fn unsupported_formats_are_refused() {
         let rule = "this backend cannot cache keys and values as f16: only f32 is supported";
         assert!(ran.stderr.contains(rule), "{ran}");
     }
-    sandbox.words("new --preset t5-nano --vocab-size 9 --out t5").ok();
+    sandbox
+        .words("new --preset t5-nano --vocab-size 9 --out t5")
+        .ok();
     let ran = sandbox.words("generate t5 --tokens 1,2 --cache f16");
     assert_eq!(ran.code, Some(1), "{ran}");
     assert!(
