@@ -14,6 +14,7 @@ use emberlm_model::weights::Element;
 use emberlm_tokenizer::TokenizerChoice;
 
 use crate::backend::BackendArg;
+use crate::cache_arg::CacheArg;
 use crate::commands::attention::weights::AttentionOf;
 use crate::commands::bench::BenchArgs;
 use crate::commands::chat::ChatArgs;
@@ -253,6 +254,9 @@ pub struct GenerateArgs {
     /// for still less memory (`emberlm eval` measures the loss in quality) [default: as they are stored]
     #[arg(long, value_name = "TYPE", value_parser = values::weights_parser(), help_heading = "Model")]
     pub weights: Option<WeightFormat>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub cache: CacheArg,
     /// Print {"tokens": [...], "text": "...", "finish": "length" or "stop"} after generation
     #[arg(long, help_heading = "Output")]
     pub json: bool,

@@ -27,6 +27,7 @@
 mod args;
 mod backend;
 mod built_in_tales;
+mod cache_arg;
 mod commands;
 mod console;
 mod ending;

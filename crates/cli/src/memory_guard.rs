@@ -2,7 +2,7 @@
 //! model does not fit, without a message.
 
 use clap::Args;
-use emberlm_model::WeightFormat;
+use emberlm_model::{CacheFormat, WeightFormat};
 use emberlm_trainer::fit::{
     HeldWeights, InferencePrediction, InferenceWork, Prediction, predict_inference,
 };
@@ -190,7 +190,19 @@ impl MemoryGuard {
         Err(error.hint("to start anyway: --ignore-memory"))
     }
 
-    /// Checks that the models fit. On failure, the hints name options that would fit: int8 weights, or one of
+    /// Returns true if all models have caches, which are larger than in `format` and can be in it.
+    fn caches_fit(self, works: &[Work<'_>], format: CacheFormat) -> bool {
+        let flex = self.backend.backend == BackendName::Flex;
+        let fits = |(model, work): &Work<'_>| match model {
+            AnyConfig::Decoder(model) => {
+                work.slots > 0 && work.cache == CacheFormat::F32 && format.check(model).is_ok()
+            }
+            AnyConfig::Encoder(_) | AnyConfig::EncoderDecoder(_) => false,
+        };
+        flex && works.iter().all(fits)
+    }
+
+    /// Checks that the models fit. On failure, the hints name options that would fit: int8 weights, q8 caches, or one of
     /// the `smaller` changes, each listed with its option.
     ///
     /// # Errors
@@ -215,7 +227,10 @@ impl MemoryGuard {
                 .iter()
                 .all(|(model, _)| matches!(model, AnyConfig::Decoder(_)));
             let int8 = only_decoders.then_some(&int8);
-            let fitting = int8.into_iter().chain(smaller);
+            let small_cache = |work: InferenceWork| work.with_cache(CacheFormat::Q8);
+            let q8: (&str, Change<'_>) = ("--cache q8", &small_cache);
+            let q8 = (self.caches_fit(works, CacheFormat::Q8)).then_some(&q8);
+            let fitting = int8.into_iter().chain(q8).chain(smaller);
             let mut hints: Vec<String> = fitting
                 .filter_map(|(option, change)| {
                     let works = works.iter().map(|&(model, work)| (model, change(work)));

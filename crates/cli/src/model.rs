@@ -6,7 +6,7 @@ use burn::tensor::Device;
 use emberlm_checkpoint::{CheckpointError, EncoderDecoderModel, EncoderModel, Model, ModelError};
 use emberlm_generate::SamplingDefaults;
 use emberlm_kernels::{Backend, memory};
-use emberlm_model::{Decoder, WeightFormat};
+use emberlm_model::{CacheFormat, Decoder, WeightFormat};
 use emberlm_serve::load;
 use emberlm_tokenizer::Tokenizer;
 use emberlm_trainer::fit::HeldWeights;
@@ -94,24 +94,28 @@ pub fn held_weights(model: &Model, requested: Option<WeightFormat>) -> HeldWeigh
     }
 }
 
-/// Loads the decoder with weights in the requested format, or else the stored format. Shows a spinner on a
+/// Loads the decoder with weights in the requested format, or else the stored format, and with caches in `cache`. Shows a spinner on a
 /// terminal while they are read. Memory freed by quantization returns to the system, since generation needs
 /// little.
 ///
 /// # Errors
-/// Returns an error if the weights cannot be read.
+/// Returns an error if the weights cannot be read, or the model or the backend does not support the format of the caches.
 pub fn decoder_in<B: Backend>(
     model: &Model,
     weights: Option<WeightFormat>,
+    cache: CacheFormat,
     device: &Device<B>,
 ) -> Result<Decoder<B>, CliError> {
+    cache.check(model.config())?;
+    cache.check_backend::<B>()?;
     let _spinner = progress::loading(model.path());
     let format = held_weights(model, weights).format;
-    let load = || Ok(model.decoder_in(format, device)?);
-    match format {
+    let load = || model.decoder_in(format, device);
+    let decoder = match format {
         WeightFormat::F32 => load(),
         _ => memory::returning_freed(load),
-    }
+    };
+    Ok(decoder?.with_cache_format(cache)?)
 }
 
 /// Returns the tokenizer of a command that also accepts token ids.

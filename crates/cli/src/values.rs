@@ -7,8 +7,8 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use emberlm_data::{ExportFormat, Format, OnError, Packing, SplitRule};
 use emberlm_generate::ranges::LOGIT_BIAS;
 use emberlm_kernels::Precision;
-use emberlm_model::WeightFormat;
 use emberlm_model::weights::Element;
+use emberlm_model::{CacheFormat, WeightFormat};
 use emberlm_tokenizer::{TokenizerChoice, TokenizerError};
 
 /// Parses a tokenizer's name or path.
@@ -66,6 +66,11 @@ pub fn packing_parser() -> impl TypedValueParser<Value = Packing> {
 /// Accepts the name of a weight format.
 pub fn weights_parser() -> impl TypedValueParser<Value = WeightFormat> {
     one_of(WeightFormat::ALL, WeightFormat::name)
+}
+
+/// Accepts the name of a format of key-value caches.
+pub fn cache_parser() -> impl TypedValueParser<Value = CacheFormat> {
+    one_of(CacheFormat::ALL, CacheFormat::name)
 }
 
 /// Parses the fraction of data to hold out, at least 0 and below 1.

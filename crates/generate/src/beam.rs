@@ -297,7 +297,7 @@ impl<'a, B: Backend> DecoderBeams<'a, B> {
         Ok(Self {
             decoder,
             prompt: prompt.to_vec(),
-            cache: KvCache::new(config, 1, capacity, &decoder.device()),
+            cache: decoder.cache(1, capacity),
             count: 1,
         })
     }

@@ -149,7 +149,7 @@ impl<'a, B: Backend> Generator<'a, B> {
             chosen: Chosen::default(),
             stop_tokens: options.stop_tokens.clone(),
             left: options.max_new_tokens,
-            cache: KvCache::new(config, 1, capacity, &decoder.device()),
+            cache: decoder.cache(1, capacity),
             context: kept.iter().copied().collect(),
             unseen: kept.len(),
             finish: None,

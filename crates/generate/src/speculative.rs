@@ -300,7 +300,7 @@ impl<'a, B: Backend> Reader<'a, B> {
         let kept = prompt.len().saturating_sub(config.seq_len());
         Self {
             decoder,
-            cache: KvCache::new(config, 1, capacity, &decoder.device()),
+            cache: decoder.cache(1, capacity),
             tokens: prompt[kept..].to_vec(),
         }
     }

@@ -22,24 +22,26 @@ use emberlm_generate::{
     Generation, Request, RequestId, SamplerConfig, generate,
 };
 use emberlm_model::config::{AttentionKind, Init, ModelConfig, Window};
-use emberlm_model::{Decoder, DecoderConfig, WeightFormat, families};
+use emberlm_model::{CacheFormat, Decoder, DecoderConfig, WeightFormat, families};
 
 pub const SEQ_LEN: usize = 20;
 pub const VOCAB_SIZE: usize = 23;
 
 /// Models that exercise different parts of the engine: position encodings, attention ranges, caches that can
-/// or cannot be rewound, and int8 weights.
-pub const MODELS: [&str; 5] = [
+/// or cannot be rewound, int8 weights, and caches in fewer bits.
+pub const MODELS: [&str; 7] = [
     "pocket-tales",
     "char-nano",
     "with a window",
     "linear attention",
     "8 bits",
+    "f16 cache",
+    "q8 cache",
 ];
 
 pub fn raw(name: &str) -> ModelConfig {
     let preset = match name {
-        "8 bits" | "with a window" => "pocket-tales",
+        "8 bits" | "with a window" | "f16 cache" | "q8 cache" => "pocket-tales",
         "linear attention" => "char-nano",
         preset => preset,
     };
@@ -59,6 +61,10 @@ pub fn raw(name: &str) -> ModelConfig {
             seed: 1,
         };
     }
+    if name == "q8 cache" {
+        // A block of q8.
+        raw.head_dim = Some(32);
+    }
     if name == "with a window" {
         raw.attention = AttentionKind::windowed(Window {
             global_tokens: 2,
@@ -74,8 +80,14 @@ pub fn decoder(name: &str, seed: u64) -> Arc<Decoder<Flex>> {
         "8 bits" => WeightFormat::INT8,
         _ => WeightFormat::F32,
     };
+    let cache = match name {
+        "f16 cache" => CacheFormat::F16,
+        "q8 cache" => CacheFormat::Q8,
+        _ => CacheFormat::F32,
+    };
     let decoder = config.init(seed, &Default::default());
-    Arc::new(decoder.with_weights(weights).unwrap())
+    let decoder = decoder.with_weights(weights).unwrap();
+    Arc::new(decoder.with_cache_format(cache).unwrap())
 }
 
 pub fn engine(name: &str, slots: usize, prefill_tokens: usize) -> Engine<Flex> {

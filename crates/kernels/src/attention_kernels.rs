@@ -6,7 +6,7 @@ use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::ops::FloatTensor;
 use burn::tensor::{Bool, Int, Tensor};
 
-use crate::{AttentionOptions, Backend, RotaryAngles};
+use crate::{AttentionOptions, Backend, PackedTokens, RotaryAngles};
 
 /// Attention with grouped key-value heads, `softmax(scores + bias + mask) v`.
 ///
@@ -32,6 +32,18 @@ pub trait AttentionKernels<B: Backend>: 'static {
         mask: AttentionMask<B>,
         options: AttentionOptions,
     ) -> FloatTensor<B>;
+
+    /// [`AttentionKernels::attention`] over the packed keys and values of a cache, as if they were unpacked first.
+    fn attention_packed(
+        q: FloatTensor<B>,
+        k: PackedTokens<B>,
+        v: PackedTokens<B>,
+        mask: AttentionMask<B>,
+        options: AttentionOptions,
+    ) -> FloatTensor<B> {
+        let [k, v] = [k, v].map(B::unpack_tokens);
+        Self::attention(q, k, v, mask, options)
+    }
 
     /// [`AttentionKernels::attention`] with dropout. Also returns the state for the backward pass.
     fn attention_training(

@@ -8,8 +8,8 @@ use crate::cpu::packed::PackedMatrix;
 use crate::{
     Activation, AdamWStep, AddRowsGradients, AttentionKernels, AttentionOptions, DeviceMemory,
     GatedGradients, HeadLossGradients, HeadLossOptions, LinearGradients, LinearInputs,
-    NormGradients, Normalization, PackedFormat, PackedWeight, Precision, RotaryLayout,
-    SelfAttention, reference,
+    NormGradients, Normalization, PackedFormat, PackedTokens, PackedWeight, Precision,
+    RotaryLayout, SelfAttention, reference,
 };
 
 /// A Burn backend with the language model's operations.
@@ -270,6 +270,41 @@ pub trait Backend: BurnBackend {
         start: usize,
     ) -> FloatTensor<Self> {
         reference::write_tokens::<Self>(held, new, start)
+    }
+
+    /// Returns true if packed keys and values take fewer bytes than in f32. A backend that does not implement the packed
+    /// operations holds the rounded values in f32.
+    fn packs_tokens() -> bool {
+        false
+    }
+
+    /// The keys or values of an empty cache, `[batch, kv_heads, capacity, head_dim]`, all 0. The format must support
+    /// vectors of `head_dim` elements ([`PackedFormat::check_columns`]).
+    fn empty_tokens(
+        shape: [usize; 4],
+        format: PackedFormat,
+        device: &Device<Self>,
+    ) -> PackedTokens<Self> {
+        reference::empty_tokens::<Self>(shape, format, device)
+    }
+
+    /// Packs keys or values `[batch, kv_heads, seq, head_dim]`, each vector as a row of the format.
+    fn pack_tokens(x: FloatTensor<Self>, format: PackedFormat) -> PackedTokens<Self> {
+        reference::pack_tokens::<Self>(x, format)
+    }
+
+    /// Unpacks keys or values to f32, `[batch, kv_heads, seq, head_dim]`.
+    fn unpack_tokens(tokens: PackedTokens<Self>) -> FloatTensor<Self> {
+        reference::unpack_tokens::<Self>(tokens)
+    }
+
+    /// [`Backend::write_tokens`] of packed tokens to a cache of the same format.
+    fn write_packed_tokens(
+        held: PackedTokens<Self>,
+        new: PackedTokens<Self>,
+        start: usize,
+    ) -> PackedTokens<Self> {
+        reference::write_packed_tokens::<Self>(held, new, start)
     }
 
     /// The summed cross-entropy of `logits = hidden · weightᵀ`, without materializing all logits at once.

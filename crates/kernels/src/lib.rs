@@ -65,6 +65,8 @@ mod norm;
 pub mod ops;
 mod packed;
 #[cfg(feature = "burn")]
+mod packed_tokens;
+#[cfg(feature = "burn")]
 mod packed_weight;
 mod precision;
 #[cfg(feature = "burn")]
@@ -89,6 +91,8 @@ pub use head_loss::HeadLossOptions;
 pub use linear_attention::{LINEAR_ATTENTION_CHUNK, LinearAttentionState};
 pub use norm::Normalization;
 pub use packed::{PackedError, PackedFormat};
+#[cfg(feature = "burn")]
+pub use packed_tokens::PackedTokens;
 #[cfg(feature = "burn")]
 pub use packed_weight::PackedWeight;
 pub use precision::Precision;

@@ -7,7 +7,8 @@ use crate::reference::table_parts::part_rows;
 use crate::{
     Activation, AdamWStep, AttentionKernels, AttentionMask, AttentionOptions, Backend,
     HeadLossOptions, LINEAR_ATTENTION_CHUNK, LinearAttentionState, LinearInputs, Normalization,
-    PackedFormat, PackedWeight, Precision, RotaryAngles, RotaryLayout, SelfAttention, reference,
+    PackedFormat, PackedTokens, PackedWeight, Precision, RotaryAngles, RotaryLayout, SelfAttention,
+    reference,
 };
 
 fn float<B: Backend, const D: usize>(tensor: Tensor<B, D>) -> burn::tensor::ops::FloatTensor<B> {
@@ -175,6 +176,23 @@ pub fn attention<B: Backend>(
     tensor(B::Attention::attention(q, k, v, mask, options))
 }
 
+/// [`AttentionKernels::attention_packed`]: [`attention`] over packed keys and values.
+pub fn attention_packed<B: Backend>(
+    q: Tensor<B, 4>,
+    k: PackedTokens<B>,
+    v: PackedTokens<B>,
+    mask: AttentionMask<B>,
+    options: AttentionOptions,
+) -> Tensor<B, 4> {
+    tensor(B::Attention::attention_packed(
+        float(q),
+        k,
+        v,
+        mask,
+        options,
+    ))
+}
+
 /// The rotation angles of queries and keys in [`self_attention`], `[seq, pairs]` each.
 #[derive(Clone, Debug)]
 pub struct Angles<B: Backend> {
@@ -250,6 +268,34 @@ pub fn write_tokens<B: Backend>(
     start: usize,
 ) -> Tensor<B, 4> {
     tensor(B::write_tokens(float(held), float(new), start))
+}
+
+/// [`Backend::empty_tokens`]: `[batch, kv_heads, capacity, head_dim]`.
+pub fn empty_tokens<B: Backend>(
+    shape: [usize; 4],
+    format: PackedFormat,
+    device: &Device<B>,
+) -> PackedTokens<B> {
+    B::empty_tokens(shape, format, device)
+}
+
+/// [`Backend::pack_tokens`] of `[batch, kv_heads, seq, head_dim]`.
+pub fn pack_tokens<B: Backend>(x: Tensor<B, 4>, format: PackedFormat) -> PackedTokens<B> {
+    B::pack_tokens(float(x), format)
+}
+
+/// [`Backend::unpack_tokens`] to `[batch, kv_heads, seq, head_dim]`.
+pub fn unpack_tokens<B: Backend>(tokens: PackedTokens<B>) -> Tensor<B, 4> {
+    tensor(B::unpack_tokens(tokens))
+}
+
+/// [`Backend::write_packed_tokens`]: [`write_tokens`] of packed tokens.
+pub fn write_packed_tokens<B: Backend>(
+    held: PackedTokens<B>,
+    new: PackedTokens<B>,
+    start: usize,
+) -> PackedTokens<B> {
+    B::write_packed_tokens(held, new, start)
 }
 
 /// [`Backend::head_loss`] with the weight in one or more parts: the sum over the tokens whose target is not

@@ -35,7 +35,7 @@ pub use attention_kernels::{BlockedAttention, WholeAttention};
 pub use blocked_attention::{
     BlockedState, blocked_attention, blocked_attention_backward, blocked_attention_training,
 };
-pub use cache::write_tokens;
+pub use cache::{empty_tokens, pack_tokens, unpack_tokens, write_packed_tokens, write_tokens};
 pub use embedding::embedding_backward;
 pub use gated::{gated, gated_backward};
 pub use head_loss::{head_loss, head_loss_gradients, rows_per_block};

@@ -21,7 +21,7 @@ use crate::encoder::RowGroup;
 use crate::error::ContextError;
 use crate::features::FeatureTable;
 use crate::heads::{joined_rows, merge_heads, normed, rotated, take_heads};
-use crate::kv_cache::{CachedRows, LayerCache};
+use crate::kv_cache::{CachedRows, LayerCache, cached_attention};
 use crate::linear::Linear;
 use crate::norm::Norm;
 use crate::position::RotaryTable;
@@ -276,16 +276,11 @@ impl<B: Backend> Attention<B> {
         cache: Option<&mut LayerCache<B>>,
     ) -> Tensor<B, 4> {
         match (&self.features, cache) {
-            (None, cache) => {
-                let (k, v, mask) = match cache {
-                    Some(cache) => {
-                        let mask = cache.mask(mask);
-                        let (k, v) = cache.append(k, v);
-                        (k, v, mask)
-                    }
-                    None => (k, v, mask),
-                };
-                ops::attention(q, k, v, mask, self.options)
+            (None, None) => ops::attention(q, k, v, mask, self.options),
+            (None, Some(cache)) => {
+                let mask = cache.mask(mask);
+                let (k, v) = cache.append(k, v);
+                cached_attention(q, k, v, mask, self.options)
             }
             (Some(features), None) => ops::linear_attention(q, k, v, features.rows(), None).0,
             (Some(features), Some(cache)) => {

@@ -16,7 +16,7 @@ use serde::Serialize;
 use self::table::counted;
 use crate::attention::{AttentionConfig, Mechanism};
 use crate::checked::DecoderConfig;
-use crate::kv_cache::held_tokens;
+use crate::kv_cache::{CacheFormat, held_tokens};
 
 /// Parameters by component. A tied head counts 0, because it is the embedding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -51,7 +51,7 @@ pub struct Flops {
     pub training: usize,
 }
 
-/// Bytes in f32.
+/// Bytes, in f32 unless a field states another format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Memory {
     /// Weights.
@@ -60,6 +60,10 @@ pub struct Memory {
     pub training_state: usize,
     /// Cache of one full-length sequence: keys and values, or linear attention's sums.
     pub kv_cache: usize,
+    /// The same cache in f16.
+    pub kv_cache_f16: usize,
+    /// The same cache in q8; `None` if the model does not support it.
+    pub kv_cache_q8: Option<usize>,
 }
 
 /// Converts a count to `usize`, clamped to `usize::MAX`.
@@ -137,34 +141,41 @@ fn attention_products(attention: &AttentionConfig, seq_len: usize) -> u128 {
     }
 }
 
-/// Cached elements per block for a sequence of `seq_len` tokens.
-fn cached_elements(attention: &AttentionConfig, seq_len: usize) -> u128 {
+/// Bytes cached per block for a sequence of `seq_len` tokens.
+fn cached_bytes(attention: &AttentionConfig, seq_len: usize, format: CacheFormat) -> u128 {
     let [kv_heads, head_dim] = [attention.kv_heads, attention.head_dim].map(|size| size as u128);
     match attention.mechanism {
         Mechanism::Softmax { .. } => {
-            2 * kv_heads * head_dim * held_tokens(attention, seq_len) as u128
+            let vectors = 2 * kv_heads * held_tokens(attention, seq_len) as u128;
+            vectors * format.vector_bytes(attention.head_dim) as u128
         }
-        Mechanism::Linear { features, .. } => kv_heads * (features as u128 * (head_dim + 1) + 1),
+        Mechanism::Linear { features, .. } => {
+            4 * kv_heads * (features as u128 * (head_dim + 1) + 1)
+        }
     }
 }
 
-/// Bytes in f32 of one sequence's cache for `capacity` tokens: keys and values, or linear attention's sums.
-pub fn kv_cache(config: &DecoderConfig, capacity: usize) -> usize {
+/// Bytes of one sequence's cache for `capacity` tokens: keys and values in `format`, or linear attention's sums.
+pub fn kv_cache(config: &DecoderConfig, capacity: usize, format: CacheFormat) -> usize {
     let stack = config.stack();
     let full = stack.full_layers.len().min(stack.n_layers) as u128;
-    let with_reach = |attention: &AttentionConfig| cached_elements(attention, capacity);
-    let elements = full * with_reach(&stack.block.attention.without_window())
+    let with_reach = |attention: &AttentionConfig| cached_bytes(attention, capacity, format);
+    let bytes = full * with_reach(&stack.block.attention.without_window())
         + (stack.n_layers as u128 - full) * with_reach(&stack.block.attention);
-    narrow(4 * elements)
+    narrow(bytes)
 }
 
 /// Computes a model's memory.
 pub fn memory(config: &DecoderConfig) -> Memory {
     let weights = 4 * parameters(config).total as u128;
+    let cache = |format| kv_cache(config, config.seq_len(), format);
+    let q8 = CacheFormat::Q8.check(config).is_ok();
     Memory {
         weights: narrow(weights),
         training_state: narrow(4 * weights),
-        kv_cache: kv_cache(config, config.seq_len()),
+        kv_cache: cache(CacheFormat::F32),
+        kv_cache_f16: cache(CacheFormat::F16),
+        kv_cache_q8: q8.then(|| cache(CacheFormat::Q8)),
     }
 }
 

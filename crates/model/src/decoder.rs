@@ -14,7 +14,7 @@ use crate::checked::DecoderConfig;
 use crate::context::StackContext;
 use crate::embeddings::Embeddings;
 use crate::init::Initializer;
-use crate::kv_cache::KvCache;
+use crate::kv_cache::{CacheFormat, KvCache};
 use crate::linear::Linear;
 use crate::lm_head::LmHead;
 use crate::stack::Stack;
@@ -33,6 +33,8 @@ pub struct Decoder<B: BurnBackend> {
     pub lm_head: LmHead<B>,
     #[module(skip)]
     config: DecoderConfig,
+    #[module(skip)]
+    cache_format: CacheFormat,
 }
 
 impl DecoderConfig {
@@ -68,6 +70,7 @@ impl DecoderConfig {
             stack: self.stack().init_from(from),
             lm_head: self.lm_head().init_from(from),
             config: self.clone(),
+            cache_format: CacheFormat::F32,
         }
     }
 }
@@ -87,6 +90,17 @@ impl<B: Backend> Decoder<B> {
         for block in &mut self.stack.blocks {
             block.attention.set_precision(precision);
         }
+        self
+    }
+
+    /// The format of the caches that [`Decoder::cache`] builds.
+    pub fn cache_format(&self) -> CacheFormat {
+        self.cache_format
+    }
+
+    /// Sets the cache format; [`Decoder::with_cache_format`] checks it.
+    pub(crate) fn set_cache_format(mut self, format: CacheFormat) -> Self {
+        self.cache_format = format;
         self
     }
 
@@ -224,8 +238,17 @@ impl<B: Backend> Decoder<B> {
         tokens: impl Into<Tokens<B>>,
         cache: Option<&mut KvCache<B>>,
     ) -> Tensor<B, 3> {
-        let offset = cache.as_ref().map_or(0, |cache| cache.len());
         let tokens = tokens.into();
+        // Only a cache rounds keys and values.
+        let mut rounding = match self.cache_format {
+            CacheFormat::F32 => None,
+            CacheFormat::F16 | CacheFormat::Q8 => {
+                let [batch, seq] = tokens.dims();
+                cache.is_none().then(|| self.cache(batch, seq))
+            }
+        };
+        let cache = cache.or(rounding.as_mut());
+        let offset = cache.as_ref().map_or(0, |cache| cache.len());
         let x = self.embeddings.forward(&tokens, offset);
         let mask = AttentionMask::of_documents(tokens.documents);
         self.stack.run(x, mask.into(), cache)

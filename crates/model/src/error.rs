@@ -54,6 +54,29 @@ pub enum InputError {
     },
 }
 
+/// A cache format that a model or a backend does not support.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CacheFormatError {
+    /// The head dimension is not a multiple of the format's block length.
+    #[error(
+        "keys and values of {head_dim} elements per head cannot be cached as {format}: must be a multiple of {block}"
+    )]
+    HeadDim {
+        /// Name of the format.
+        format: &'static str,
+        /// Elements per head.
+        head_dim: usize,
+        /// Elements per block.
+        block: usize,
+    },
+    /// The backend has no kernels for packed keys and values.
+    #[error("this backend cannot cache keys and values as {format}: only f32 is supported")]
+    Backend {
+        /// Name of the format.
+        format: &'static str,
+    },
+}
+
 /// A context that a component does not support.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ContextError {

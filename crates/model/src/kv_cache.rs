@@ -1,8 +1,10 @@
 //! Cache of the keys and values of processed tokens (or of linear attention's sums), so that generating a token
 //! computes only one position.
 
+mod format;
 mod layer;
 mod retention;
+mod tokens;
 
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::{Device, Int, Tensor, TensorData};
@@ -11,9 +13,11 @@ use emberlm_kernels::Backend;
 use crate::checked::DecoderConfig;
 use crate::cross_attention::MemoryHeads;
 
+pub use format::CacheFormat;
 pub use layer::LayerCache;
 pub use retention::ROLLBACK_TOKENS;
 pub(crate) use retention::held_tokens;
+pub(crate) use tokens::cached_attention;
 
 /// Cache of all blocks for one batch of sequences of equal length.
 #[derive(Clone, Debug)]
@@ -23,8 +27,8 @@ pub struct KvCache<B: BurnBackend> {
 }
 
 impl<B: Backend> KvCache<B> {
-    /// Creates an empty cache for a model of this configuration, with room for `capacity` tokens in each of `batch`
-    /// sequences.
+    /// Creates an empty cache in f32 for a model of this configuration, with room for `capacity` tokens in each of
+    /// `batch` sequences. [`crate::Decoder::cache`] creates one in the decoder's cache format.
     ///
     /// Keys and values are allocated immediately: for every token, or, in a block with a window, for the window, the
     /// global tokens, [`ROLLBACK_TOKENS`] and some hundred more for alignment. Linear attention's sums are small and
@@ -76,8 +80,8 @@ impl<B: Backend> KvCache<B> {
         kept
     }
 
-    /// Replaces the contents, in the same memory, with the first `len` tokens of `other`, a cache for the same model
-    /// and batch, limited by [`KvCache::reusable`] and the capacity. Returns the number copied.
+    /// Replaces the contents, in the same memory, with the first `len` tokens of `other`, a cache for the same model,
+    /// format and batch, limited by [`KvCache::reusable`] and the capacity. Returns the number copied.
     pub fn copy_from(&mut self, other: &Self, len: usize) -> usize {
         let copied = other.reusable(len.min(self.capacity));
         for (layer, other) in self.layers.iter_mut().zip(&other.layers) {

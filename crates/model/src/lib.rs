@@ -104,9 +104,11 @@ pub use decoder::Decoder;
 pub use emberlm_kernels::{Activation, PackedFormat, PackedWeight, RotaryLayout};
 pub use encoder::{Encoder, EncoderConfig};
 pub use encoder_decoder::{EncodedSource, EncoderDecoder, EncoderDecoderConfig};
-pub use error::{ConfigError, ContextError, HuggingFaceError, InputError, WeightsError};
+pub use error::{
+    CacheFormatError, ConfigError, ContextError, HuggingFaceError, InputError, WeightsError,
+};
 pub use families::Family;
-pub use kv_cache::KvCache;
+pub use kv_cache::{CacheFormat, KvCache};
 pub use linear::{Linear, LinearWeight};
 pub use low_rank::{LowRank, LowRankConfig};
 pub use packed_rows::PackedRows;

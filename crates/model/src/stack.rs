@@ -12,7 +12,7 @@ use crate::config::LayerPositions;
 use crate::context::{AttentionContext, BlockContext, StackContext, StackMemory};
 use crate::error::ContextError;
 use crate::init::Initializer;
-use crate::kv_cache::{KvCache, LayerCache};
+use crate::kv_cache::{CacheFormat, KvCache, LayerCache};
 use crate::norm::{Norm, NormConfig};
 use crate::position::{RotaryConfig, RotaryTable};
 
@@ -95,14 +95,26 @@ impl StackConfig {
         self.final_norm.then_some(norm)
     }
 
-    /// Builds an empty cache for `batch` sequences of up to `capacity` tokens; see [`KvCache::new`].
+    /// Builds an empty f32 cache for `batch` sequences of up to `capacity` tokens; see [`KvCache::new`].
     pub fn cache<B: Backend>(
         &self,
         batch: usize,
         capacity: usize,
         device: &Device<B>,
     ) -> KvCache<B> {
-        let layer = |layer| LayerCache::new(&self.attention(layer), batch, capacity, device);
+        self.cache_in(CacheFormat::F32, batch, capacity, device)
+    }
+
+    /// Builds an empty cache in a format that [`CacheFormat::check`] accepts.
+    pub(crate) fn cache_in<B: Backend>(
+        &self,
+        format: CacheFormat,
+        batch: usize,
+        capacity: usize,
+        device: &Device<B>,
+    ) -> KvCache<B> {
+        let layer =
+            |layer| LayerCache::new(&self.attention(layer), format, batch, capacity, device);
         let layers = (0..self.n_layers).map(layer).collect();
         KvCache { layers, capacity }
     }

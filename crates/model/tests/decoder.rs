@@ -3,6 +3,7 @@
 //! recomputation, and split token tables.
 
 mod attention_weights;
+mod cache_formats;
 mod decoding;
 mod documents;
 pub mod gradients;

@@ -13,7 +13,7 @@ use emberlm_checkpoint::model::GENERATION_CONFIG_FILE;
 use emberlm_checkpoint::{Model, ModelError};
 use emberlm_generate::{Engine, EngineConfig, GrammarSandbox, SamplingDefaults, SettingError};
 use emberlm_kernels::Backend;
-use emberlm_model::{Decoder, count};
+use emberlm_model::{CacheFormat, CacheFormatError, Decoder, count};
 use emberlm_tokenizer::Tokenizer;
 use emberlm_tokenizer::chat::ChatEncoder;
 
@@ -40,6 +40,8 @@ pub struct ServeOptions {
     pub slots: Option<usize>,
     /// The context for a prompt and its answer in tokens. `None` for the default of [`Model::context`].
     pub context: Option<usize>,
+    /// The format of the caches, which only a decoder packs.
+    pub cache: CacheFormat,
     /// The number of requests that may be queued while all slots are in use.
     pub queue: usize,
     /// The chat template (chatml, llama3 or a path). `None` for the model's own.
@@ -67,6 +69,9 @@ pub enum LoadError {
     /// The model has no tokenizer, a shorter context, or an unusable chat template.
     #[error(transparent)]
     Model(#[from] ModelError),
+    /// The model does not support the format of the caches.
+    #[error(transparent)]
+    Cache(#[from] CacheFormatError),
     /// A sampling setting is out of range, or the engine does not support the number of slots.
     #[error(transparent)]
     Engine(#[from] SettingError),
@@ -90,8 +95,8 @@ pub struct LoadPlan<'a> {
 }
 
 impl<'a> LoadPlan<'a> {
-    /// Checks everything that does not need the weights: the tokenizer, the chat template, the context and
-    /// the sampling settings.
+    /// Checks everything that does not need the weights: the tokenizer, the chat template, the context, the
+    /// format of the caches and the sampling settings.
     ///
     /// # Errors
     /// The model has no tokenizer, or does not support the options.
@@ -105,6 +110,7 @@ impl<'a> LoadPlan<'a> {
         let chat = model.chat(&tokenizer, template)?.map(format);
         let tool_chat = model.tool_chat(&tokenizer, template)?.map(format);
         options.sampling.check(model.config().vocab_size())?;
+        options.cache.check(model.config())?;
         let (recommended, ignored) = sampling_defaults(model);
         options.sampling = options.sampling.or(recommended);
         Ok(Self {
@@ -137,7 +143,7 @@ impl<'a> LoadPlan<'a> {
     /// The configuration of the engine.
     pub fn engine(&self) -> EngineConfig {
         let config = self.model.config();
-        let one = count::kv_cache(config, self.context);
+        let one = count::kv_cache(config, self.context, self.options.cache);
         EngineConfig {
             slots: self.options.slots.unwrap_or_else(|| fitting_slots(one)),
             capacity: self.context,
@@ -151,7 +157,8 @@ impl<'a> LoadPlan<'a> {
     /// unloaded when another one needs its memory, and loaded again for its next request.
     ///
     /// # Errors
-    /// The engine does not support the number of slots, or the operating system cannot start a thread.
+    /// The backend does not support the format of the caches, the engine does not support the number of slots, or
+    /// the operating system cannot start a thread.
     pub fn load<B: Backend>(
         self,
         decoder: Decoder<B>,
@@ -168,10 +175,13 @@ impl<'a> LoadPlan<'a> {
             context: _,
             ignored: _,
         } = self;
+        let decoder = decoder.with_cache_format(options.cache)?;
         let engine = Engine::new(Arc::new(decoder), config)?;
         let cache_bytes = engine.cache_bytes();
         let limit = engine.config().slots.saturating_add(options.queue);
-        let again = move |decoder| {
+        let again = move |decoder: Decoder<B>| {
+            let decoder = decoder.with_cache_format(options.cache);
+            let decoder = decoder.map_err(|error| error.to_string())?;
             Engine::new(Arc::new(decoder), config).map_err(|error| error.to_string())
         };
         let engine = OnDemand::new(engine, reload.map(|reload| reload.map(again)));

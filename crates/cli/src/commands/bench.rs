@@ -24,6 +24,7 @@ use self::measurement::Measurement;
 use self::report::{ModelSpeed, table};
 use self::tests::Tests;
 use crate::backend::{BackendArg, BackendName, Placement};
+use crate::cache_arg::CacheArg;
 use crate::error::CliError;
 use crate::examples;
 use crate::hub;
@@ -57,6 +58,9 @@ pub struct BenchArgs {
     /// Format of the weights of linear layers and the head: f32, int8, or a type of GGUF files [default: as they are stored]
     #[arg(long, value_name = "TYPE", value_parser = values::weights_parser())]
     pub weights: Option<WeightFormat>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub cache: CacheArg,
     /// Print [{"model", "bytes", "parameters", "weights", "backend", "device", "threads", "batch", "peak_bytes", "tests":
     /// [{"test", "tokens", "depth", "tokens_per_second", "deviation", "runs"}]}]
     #[arg(long)]
@@ -133,7 +137,7 @@ impl Subject {
     fn work(&self, args: &BenchArgs) -> InferenceWork {
         let weights = model::held_weights(&self.model, args.weights);
         let (capacity, pass) = (self.tests.capacity(), self.tests.longest_pass());
-        InferenceWork::generation(weights, args.batch, capacity, pass)
+        InferenceWork::generation(weights, args.batch, capacity, pass).with_cache(args.cache.cache)
     }
 
     /// Loads the model and runs its tests in this process.
@@ -141,6 +145,7 @@ impl Subject {
         let tests = backend.run(Measurement {
             model: &self.model,
             weights: args.weights,
+            cache: args.cache.cache,
             tests: &self.tests,
         })??;
         let config = self.model.config();

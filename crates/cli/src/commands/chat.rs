@@ -26,12 +26,13 @@ use clap::Args;
 use emberlm_checkpoint::Model;
 use emberlm_generate::{Engine, EngineConfig};
 use emberlm_kernels::TrainingBackend;
-use emberlm_model::WeightFormat;
+use emberlm_model::{CacheFormat, WeightFormat};
 use emberlm_tokenizer::chat::{ChatEncoder, Stops};
 use emberlm_tokenizer::{StopStrings, Tokenizer};
 use emberlm_trainer::fit::InferenceWork;
 
 use crate::backend::{BackendArg, Job};
+use crate::cache_arg::CacheArg;
 use crate::commands::generate::choice::ChoiceArgs;
 use crate::commands::generate::sampling::Sampling;
 use crate::console;
@@ -75,6 +76,9 @@ pub struct ChatArgs {
     /// for still less memory (`emberlm eval` measures the loss in quality) [default: as they are stored]
     #[arg(long, value_name = "TYPE", value_parser = values::weights_parser(), help_heading = "Model")]
     pub weights: Option<WeightFormat>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub cache: CacheArg,
     /// Print the speed, the used context and the memory after every answer, on stderr; /stats prints them once
     #[arg(long, help_heading = "Conversation")]
     pub stats: bool,
@@ -126,10 +130,9 @@ pub fn run(args: ChatArgs) -> Result<(), CliError> {
     }
     let pass = EngineConfig::for_model(model.config()).prefill_tokens;
     let weights = model::held_weights(&model, args.weights);
-    let work = InferenceWork::generation(weights, 1, context, pass);
-    let short = |work: InferenceWork| {
-        InferenceWork::generation(work.weights, 1, SHORT_CONTEXT.min(context), pass)
-    };
+    let cache = args.cache.cache;
+    let work = InferenceWork::generation(weights, 1, context, pass).with_cache(cache);
+    let short = |work: InferenceWork| work.with_one_slot(SHORT_CONTEXT);
     let option = format!("--context {}", SHORT_CONTEXT.min(context));
     let guard = args.memory.guard(backend);
     let works = [(model.config().into(), work)];
@@ -149,6 +152,7 @@ pub fn run(args: ChatArgs) -> Result<(), CliError> {
         stops,
         strings,
         weights: args.weights,
+        cache,
         context,
         conversation: Conversation::new(args.system),
         stats: args.stats,
@@ -178,6 +182,7 @@ struct Chat<'a> {
     stops: Stops,
     strings: StopStrings,
     weights: Option<WeightFormat>,
+    cache: CacheFormat,
     context: usize,
     conversation: Conversation,
     stats: bool,
@@ -189,7 +194,8 @@ impl Job for Chat<'_> {
     type Output = Result<(), CliError>;
 
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
-        let decoder = model::decoder_in::<B::InnerBackend>(self.model, self.weights, &device)?;
+        let (weights, cache) = (self.weights, self.cache);
+        let decoder = model::decoder_in::<B::InnerBackend>(self.model, weights, cache, &device)?;
         let config = EngineConfig {
             slots: 1,
             capacity: self.context,

@@ -9,11 +9,12 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, Args};
 use emberlm_checkpoint::Model;
 use emberlm_data::{Packing, Split};
-use emberlm_model::WeightFormat;
-use emberlm_trainer::fit::InferenceWork;
+use emberlm_model::{CacheFormat, WeightFormat};
+use emberlm_trainer::fit::{HeldWeights, InferenceWork};
 use emberlm_trainer::tasks::Task;
 
 use crate::backend::{BackendArg, Placement};
+use crate::cache_arg::CacheArg;
 use crate::error::CliError;
 use crate::examples;
 use crate::memory_guard::MemoryArg;
@@ -62,6 +63,9 @@ pub struct EvalArgs {
     /// [default: as they are stored]
     #[arg(long, value_name = "TYPE", value_parser = weights_parser(), help_heading = "Model")]
     pub weights: Option<WeightFormat>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub cache: CacheArg,
     /// Print JSON: with --data {"loss", "perplexity", "bits_per_byte", "bytes", "tokens"}, otherwise the scores and
     /// every answer
     #[arg(long, help_heading = "Output")]
@@ -98,10 +102,17 @@ fn check_memory(
     seq_len: usize,
 ) -> Result<(), CliError> {
     let weights = model::held_weights(model, args.weights);
-    let work = InferenceWork::evaluation(weights, batch, seq_len);
-    let one = |work: InferenceWork| InferenceWork::evaluation(work.weights, 1, seq_len);
-    let short =
-        |work: InferenceWork| InferenceWork::evaluation(work.weights, 1, seq_len.div_ceil(4));
+    let cache = args.cache.cache;
+    let of = |weights: HeldWeights, batch: usize, seq_len: usize| InferenceWork {
+        // Passes in f32 have no cache.
+        slots: if cache == CacheFormat::F32 { 0 } else { batch },
+        capacity: seq_len,
+        cache,
+        ..InferenceWork::evaluation(weights, batch, seq_len)
+    };
+    let work = of(weights, batch, seq_len);
+    let one = |work: InferenceWork| of(work.weights, 1, seq_len);
+    let short = |work: InferenceWork| of(work.weights, 1, seq_len.div_ceil(4));
     let short_option = format!("--batch 1 --seq-len {}", seq_len.div_ceil(4));
     let guard = args.memory.guard(backend);
     guard.check_inference(

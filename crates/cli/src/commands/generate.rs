@@ -14,7 +14,7 @@ use burn::tensor::Device;
 use emberlm_checkpoint::{Model, ModelKind};
 use emberlm_generate::{GenerateOptions, Generator, Speculator};
 use emberlm_kernels::TrainingBackend;
-use emberlm_model::WeightFormat;
+use emberlm_model::{CacheFormat, WeightFormat};
 use emberlm_tokenizer::{StopStrings, Tokenizer};
 use emberlm_trainer::fit::InferenceWork;
 
@@ -79,6 +79,7 @@ pub fn run(args: GenerateArgs) -> Result<(), CliError> {
         options,
         stops,
         weights: args.weights,
+        cache: args.cache.cache,
         json: args.json,
         verbose: args.verbose,
     })?
@@ -98,7 +99,7 @@ fn check_memory(
         // When the context is full, the newest half of it is processed again.
         let pass = prompt.clamp(1, context).max(capacity / 2);
         let weights = model::held_weights(model, args.weights);
-        InferenceWork::generation(weights, 1, capacity, pass)
+        InferenceWork::generation(weights, 1, capacity, pass).with_cache(args.cache.cache)
     };
     let models = [Some(model), draft];
     let works: Vec<Work<'_>> = models
@@ -178,6 +179,7 @@ struct Generate<'a> {
     options: GenerateOptions,
     stops: StopStrings,
     weights: Option<WeightFormat>,
+    cache: CacheFormat,
     json: bool,
     /// True to print timings to stderr.
     verbose: bool,
@@ -187,8 +189,9 @@ impl Job for Generate<'_> {
     type Output = Result<(), CliError>;
 
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
-        let held =
-            |model: &Model| model::decoder_in::<B::InnerBackend>(model, self.weights, &device);
+        let held = |model: &Model| {
+            model::decoder_in::<B::InnerBackend>(model, self.weights, self.cache, &device)
+        };
         let decoder = held(self.model)?;
         let draft = self.draft.as_ref().map(held).transpose()?;
         let (ids, options) = (&self.prompt.ids, &self.options);

@@ -159,20 +159,22 @@ impl Info {
     fn memory(&self) -> String {
         let memory = &self.memory_bytes;
         let mut table = Table::new([Align::Left, Align::Right, Align::Left]);
-        for (name, bytes, note) in [
+        let bytes = |bytes: usize| HumanBytes(bytes as u64).to_string();
+        let mut smaller = format!("; f16 {}", bytes(memory.kv_cache_f16));
+        if let Some(q8) = memory.kv_cache_q8 {
+            smaller += &format!(", q8 {}", bytes(q8));
+        }
+        let cache_note = format!("one sequence of the full length{smaller}");
+        for (name, size, note) in [
             ("weights", memory.weights, ""),
             (
                 "training state",
                 memory.training_state,
                 "weights, gradients and AdamW's moments; activations are extra",
             ),
-            (
-                "key-value cache",
-                memory.kv_cache,
-                "one sequence of the full length",
-            ),
+            ("key-value cache", memory.kv_cache, &cache_note),
         ] {
-            table.row([name, &HumanBytes(bytes as u64).to_string(), note]);
+            table.row([name, &bytes(size), note]);
         }
         table.render()
     }

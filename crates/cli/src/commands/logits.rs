@@ -7,12 +7,15 @@ use burn::tensor::{Device, Tensor};
 use clap::Args;
 use emberlm_checkpoint::ModelKind;
 use emberlm_kernels::{Backend, TrainingBackend};
+use emberlm_model::CacheFormat;
 use emberlm_model::weights::{HostTensor, save_own};
 
 use super::attention::weights::row;
 use crate::backend::{BackendArg, Job};
+use crate::cache_arg::{self, CacheArg};
 use crate::error::CliError;
 use crate::examples;
+use crate::model;
 use crate::opened_model::OpenedModel;
 use crate::output::print;
 use crate::values;
@@ -34,6 +37,9 @@ pub struct LogitsArgs {
     pub out: PathBuf,
     #[command(flatten)]
     #[allow(missing_docs)]
+    pub cache: CacheArg,
+    #[command(flatten)]
+    #[allow(missing_docs)]
     pub backend: BackendArg,
 }
 
@@ -44,6 +50,7 @@ pub fn run(args: LogitsArgs) -> Result<(), CliError> {
     let logits = backend.run(Logits {
         subject: &subject,
         tokens: &args.tokens,
+        cache: args.cache.cache,
     })??;
     let (path, shape) = (args.out.display().to_string(), logits.shape.clone());
     save_own(&[("logits".to_owned(), logits)], HashMap::new(), &args.out)?;
@@ -60,7 +67,9 @@ struct Subject {
 impl Subject {
     fn open(args: &LogitsArgs) -> Result<Self, CliError> {
         let path = args.model.display();
-        let is_pair = ModelKind::of(&args.model) == ModelKind::EncoderDecoder;
+        let kind = ModelKind::of(&args.model);
+        cache_arg::check_kind(args.cache.cache, kind, &args.model)?;
+        let is_pair = kind == ModelKind::EncoderDecoder;
         if !is_pair && args.target_tokens.is_some() {
             let message = format!("--target-tokens is for encoder–decoders, and {path} is none");
             return Err(CliError::new(message).hint("leave --target-tokens out"));
@@ -87,6 +96,7 @@ impl Subject {
 struct Logits<'a> {
     subject: &'a Subject,
     tokens: &'a [u32],
+    cache: CacheFormat,
 }
 
 impl Job for Logits<'_> {
@@ -96,7 +106,8 @@ impl Job for Logits<'_> {
         let ids = row::<B::InnerBackend>(self.tokens, &device); // [1, seq]
         match &self.subject.model {
             OpenedModel::Decoder(model) => {
-                let decoder = model.decoder::<B::InnerBackend>(&device)?;
+                let decoder =
+                    model::decoder_in::<B::InnerBackend>(model, None, self.cache, &device)?;
                 Ok(host(decoder.forward(ids).squeeze_dim::<2>(0))) // [seq, vocab_size]
             }
             OpenedModel::Encoder(model) => {

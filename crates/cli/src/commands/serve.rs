@@ -18,7 +18,7 @@ use burn::tensor::Device;
 use bytesize::ByteSize;
 use clap::Args;
 use emberlm_kernels::TrainingBackend;
-use emberlm_model::WeightFormat;
+use emberlm_model::{CacheFormat, WeightFormat};
 use emberlm_serve::api::{self, Service};
 use emberlm_serve::{Hosts, Limits, Server};
 use tokio::sync::oneshot;
@@ -132,6 +132,10 @@ pub struct ServeArgs {
     /// for still less memory (`emberlm eval` measures the loss in quality) [default: as they are stored]
     #[arg(long, value_name = "TYPE", value_parser = values::weights_parser(), help_heading = "Models")]
     pub weights: Option<WeightFormat>,
+    /// Format of the key-value caches: f32, f16 for half of their memory, or q8 for about a quarter (`emberlm eval` measures the
+    /// loss in quality)
+    #[arg(long, value_name = "TYPE", value_parser = values::cache_parser(), default_value = CacheFormat::F32.name(), help_heading = "Models")]
+    pub cache: CacheFormat,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub memory: MemoryArg,

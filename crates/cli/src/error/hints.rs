@@ -4,7 +4,9 @@ use std::io;
 
 use emberlm_generate::{GenerateError, LogitsError, SettingError, VetError};
 use emberlm_gguf::GgufError;
-use emberlm_model::{ConfigError, Family, HuggingFaceError, InputError, WeightsError, families};
+use emberlm_model::{
+    CacheFormatError, ConfigError, Family, HuggingFaceError, InputError, WeightsError, families,
+};
 use emberlm_system::nearest::nearest;
 use emberlm_tokenizer::chat::ChatError;
 use emberlm_tokenizer::{StopStringError, TOKENIZER_FILE, TokenizerError};
@@ -72,6 +74,16 @@ impl From<ConfigError> for CliError {
             _ => None,
         };
         with(&error, hint.map(str::to_owned))
+    }
+}
+
+impl From<CacheFormatError> for CliError {
+    fn from(error: CacheFormatError) -> Self {
+        let hint = match error {
+            CacheFormatError::HeadDim { .. } => "--cache f16 fits every head dimension",
+            CacheFormatError::Backend { .. } => "leave out --cache, or compute with --backend flex",
+        };
+        with(&error, Some(hint.to_owned()))
     }
 }
 

@@ -44,6 +44,7 @@ impl From<LoadError> for CliError {
     fn from(error: LoadError) -> Self {
         match error {
             LoadError::Model(error) => error.into(),
+            LoadError::Cache(error) => error.into(),
             LoadError::Engine(error) => error.into(),
             LoadError::Thread(_) => with(&error, None),
         }

@@ -12,6 +12,7 @@ mod bench;
 mod bounded_memory;
 #[cfg(target_os = "linux")]
 mod broken_output;
+mod cache_formats;
 mod chat;
 #[cfg(unix)]
 mod chat_terminal;

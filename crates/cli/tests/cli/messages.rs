@@ -45,6 +45,8 @@ const MISTAKES: &[&str] = &[
     "generate run --json-schema broken.jsonl",
     "generate run --backend vulcan",
     "generate run --logprobs 2",
+    "generate run --cache q4",
+    "generate run --cache q8",
     "chat run",
     "serve run --port 99999",
     "serve nowhere",

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use burn::tensor::{Device, Int, Tensor, TensorData};
+use burn::tensor::{Int, Tensor, TensorData};
 use emberlm_kernels::Backend;
 use emberlm_model::{Decoder, EncodedSource, EncoderDecoder, KvCache, RaggedOutput, SequenceChunk};
 
@@ -89,17 +89,10 @@ impl<B: Backend> EngineModel<B> {
         }
     }
 
-    pub(super) fn device(&self) -> Device<B> {
-        match self {
-            Self::Decoder(decoder) => decoder.device(),
-            Self::EncoderDecoder(model) => model.device(),
-        }
-    }
-
     /// An empty cache of one sequence of up to `capacity` tokens.
     pub(super) fn cache(&self, capacity: usize) -> KvCache<B> {
         match self {
-            Self::Decoder(decoder) => KvCache::new(decoder.config(), 1, capacity, &self.device()),
+            Self::Decoder(decoder) => decoder.cache(1, capacity),
             Self::EncoderDecoder(model) => model.cache(1, capacity),
         }
     }
@@ -109,10 +102,12 @@ impl<B: Backend> EngineModel<B> {
         self.decoder().is_some() == other.decoder().is_some()
     }
 
-    /// Returns true if both models have one configuration, and thereby caches of one shape.
+    /// Returns true if both models have one configuration and cache format, and thereby caches of one shape.
     pub(super) fn has_configuration_of(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Decoder(one), Self::Decoder(other)) => one.config() == other.config(),
+            (Self::Decoder(one), Self::Decoder(other)) => {
+                one.config() == other.config() && one.cache_format() == other.cache_format()
+            }
             (Self::EncoderDecoder(one), Self::EncoderDecoder(other)) => {
                 one.config() == other.config()
             }

@@ -1,18 +1,18 @@
 //! Tiled attention for any memory layout of queries, keys and values.
 
 use burn::tensor::ops::FloatTensorOps;
-use burn::tensor::{DType, Distribution, Shape, Tensor};
+use burn::tensor::{DType, Distribution, Shape};
 use burn_flex::{Flex, FlexTensor, Layout};
 
-use super::buffer::{
-    all_filled, dense, dims, elements, elements_mut, filled, integers, is_f32, of_elements,
-};
-use crate::cpu::attention::{self, AttentionShape, Dropout, HeadStrides, Heads, HeadsMut, Mask};
+use super::buffer::{all_filled, dense, dims, elements, elements_mut, filled, is_f32, of_elements};
+use super::cache;
+use super::mask::MaskTensors;
+use crate::cpu::attention::{self, AttentionShape, Dropout, HeadStrides, Heads, HeadsMut};
 use crate::cpu::rotary;
 use crate::reference::{self, WholeState};
 use crate::{
-    AttentionGradients, AttentionKernels, AttentionMask, AttentionOptions, RotaryAngles,
-    SelfAttention, SelfAttentionGradients,
+    AttentionGradients, AttentionKernels, AttentionMask, AttentionOptions, PackedTokens,
+    RotaryAngles, SelfAttention, SelfAttentionGradients,
 };
 
 /// Attention by [`crate::cpu::attention`], or by the reference implementation for inputs that are not f32.
@@ -67,6 +67,34 @@ impl AttentionKernels<Flex> for TiledAttention {
             let out = HeadsMut::new(out, row_strides(&shape), shape.q_dims());
             MaskTensors::new(mask).with(|mask| {
                 attention::attention(&shape, &options, mask, None, q, k, v, out, None);
+            });
+        });
+        by_heads(output)
+    }
+
+    fn attention_packed(
+        q: FlexTensor,
+        k: PackedTokens<Flex>,
+        v: PackedTokens<Flex>,
+        mask: AttentionMask<Flex>,
+        options: AttentionOptions,
+    ) -> FlexTensor {
+        let (format, k_dims) = (k.format(), k.dims());
+        let head_dim = q.layout().shape()[3];
+        let fits = (v.format(), v.dims()) == (format, k_dims) && head_dim == k_dims[3];
+        let fits = fits && supports_fused(&q, &mask);
+        let bytes = [&k, &v].map(|x| x.clone().into_bytes());
+        let ([Some(k), Some(v)], true) = (bytes, fits) else {
+            let [k, v] = [k, v].map(cache::unpack_tokens);
+            return Self::attention(q, k, v, mask, options);
+        };
+        let [q, k, v] = [q, k, v].map(|x| strides(x).0);
+        let shape = shape(&q, &k);
+        let output = filled(separate_shape(&shape), |out| {
+            let [k, v] = [&k, &v].map(|x| cache::packed_heads(x, format, k_dims));
+            let out = HeadsMut::new(out, row_strides(&shape), shape.q_dims());
+            MaskTensors::new(mask).with(|mask| {
+                attention::attention(&shape, &options, mask, None, heads(&q), k, v, out, None);
             });
         });
         by_heads(output)
@@ -263,35 +291,6 @@ fn supports_fused(qkv: &FlexTensor, mask: &AttentionMask<Flex>) -> bool {
     is_f32(&[qkv]) && bias.is_none_or(|bias| bias.dtype() == DType::F32)
 }
 
-/// An attention mask in the CPU's memory.
-#[derive(Clone, Debug)]
-struct MaskTensors {
-    documents: Option<FlexTensor>,
-    padding: Option<Vec<bool>>,
-    /// Dense and f32.
-    bias: Option<FlexTensor>,
-}
-
-impl MaskTensors {
-    fn new(mask: AttentionMask<Flex>) -> Self {
-        Self {
-            documents: mask.documents.map(Tensor::into_primitive),
-            padding: mask.padding.map(|seen| seen.into_data().iter().collect()),
-            bias: mask.bias.map(|bias| dense(bias.into_primitive().tensor())),
-        }
-    }
-
-    /// Calls `f` with the mask's elements.
-    fn with<R>(&self, f: impl FnOnce(Mask<'_>) -> R) -> R {
-        let documents = self.documents.as_ref().map(integers);
-        f(Mask {
-            documents: documents.as_deref(),
-            padding: self.padding.as_deref(),
-            bias: self.bias.as_ref().map(elements),
-        })
-    }
-}
-
 /// Allocates the gradient of the bias, if requested.
 fn bias_memory(shape: &AttentionShape, bias: bool) -> Option<Vec<f32>> {
     bias.then(|| vec![0.0; shape.heads * shape.q_len * shape.k_len])
@@ -417,7 +416,7 @@ pub(super) fn strides(x: FlexTensor) -> (FlexTensor, HeadStrides) {
 }
 
 /// A view of a tensor returned by [`strides`].
-fn heads(x: &FlexTensor) -> Heads<'_> {
+pub(super) fn heads(x: &FlexTensor) -> Heads<'_> {
     let layout = x.layout();
     let [batch, head, token] = [0, 1, 2].map(|dim| layout.strides()[dim].unsigned_abs());
     let dims = [0, 1, 2, 3].map(|dim| layout.shape()[dim]);

@@ -7,6 +7,7 @@ mod cache;
 mod elementwise;
 mod head_loss;
 mod linear;
+mod mask;
 mod optimizer;
 mod packed;
 mod rows;
@@ -21,7 +22,7 @@ use crate::cpu::team;
 use crate::{
     Activation, AdamWStep, AddRowsGradients, Backend, GatedGradients, HeadLossGradients,
     HeadLossOptions, LinearGradients, LinearInputs, NormGradients, Normalization, PackedFormat,
-    PackedWeight, Precision, RotaryLayout, reference,
+    PackedTokens, PackedWeight, Precision, RotaryLayout, reference,
 };
 use buffer::is_f32;
 
@@ -269,6 +270,34 @@ impl Backend for Flex {
             true => cache::write_tokens(held, new, start),
             false => reference::write_tokens::<Self>(held, new, start),
         }
+    }
+
+    fn packs_tokens() -> bool {
+        true
+    }
+
+    fn empty_tokens(
+        shape: [usize; 4],
+        format: PackedFormat,
+        _device: &Device<Self>,
+    ) -> PackedTokens<Self> {
+        cache::empty_tokens(shape, format)
+    }
+
+    fn pack_tokens(x: FloatTensor<Self>, format: PackedFormat) -> PackedTokens<Self> {
+        cache::pack_tokens(x, format)
+    }
+
+    fn unpack_tokens(tokens: PackedTokens<Self>) -> FloatTensor<Self> {
+        cache::unpack_tokens(tokens)
+    }
+
+    fn write_packed_tokens(
+        held: PackedTokens<Self>,
+        new: PackedTokens<Self>,
+        start: usize,
+    ) -> PackedTokens<Self> {
+        cache::write_packed_tokens(held, new, start)
     }
 
     fn head_loss(

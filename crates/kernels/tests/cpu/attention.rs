@@ -2,6 +2,7 @@
 
 mod case;
 mod dropout;
+mod packed;
 mod scores;
 
 use emberlm_kernels::Reach;

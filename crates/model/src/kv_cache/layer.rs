@@ -2,9 +2,11 @@
 
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::{BasicOps, Device, Int, Tensor};
-use emberlm_kernels::{AttentionMask, Backend, LinearAttentionState, ops};
+use emberlm_kernels::{AttentionMask, Backend, LinearAttentionState};
 
+use super::CacheFormat;
 use super::retention::Retention;
+use super::tokens::CachedTokens;
 use crate::attention::{AttentionConfig, Mechanism};
 
 /// The keys and values of one block, or linear attention's sums.
@@ -27,8 +29,9 @@ enum LayerState<B: BurnBackend> {
 struct KeysAndValues<B: BurnBackend> {
     /// `[batch, kv_heads, rows, head_dim]`, like `values`. Writes take the tensor out of the option, because Burn
     /// updates a tensor in place only if it has a single owner.
-    keys: Option<Tensor<B, 4>>,
-    values: Option<Tensor<B, 4>>,
+    keys: Option<CachedTokens<B>>,
+    values: Option<CachedTokens<B>>,
+    format: CacheFormat,
     retention: Retention,
     /// Number of tokens after [`Retention::head`] that are no longer held. Row `i` at or after the head is token `i +
     /// dropped`.
@@ -38,6 +41,7 @@ struct KeysAndValues<B: BurnBackend> {
 impl<B: Backend> LayerCache<B> {
     pub(crate) fn new(
         attention: &AttentionConfig,
+        format: CacheFormat,
         batch: usize,
         capacity: usize,
         device: &Device<B>,
@@ -48,8 +52,9 @@ impl<B: Backend> LayerCache<B> {
                 let rows = retention.rows(capacity);
                 let shape = [batch, attention.kv_heads, rows, attention.head_dim];
                 LayerState::KeysAndValues(KeysAndValues {
-                    keys: Some(Tensor::zeros(shape, device)),
-                    values: Some(Tensor::zeros(shape, device)),
+                    keys: Some(CachedTokens::zeros(shape, format, device)),
+                    values: Some(CachedTokens::zeros(shape, format, device)),
+                    format,
                     retention,
                     dropped: 0,
                 })
@@ -110,7 +115,7 @@ impl<B: Backend> LayerCache<B> {
     /// The device of its tensors; none before linear attention's first token.
     pub(super) fn device(&self) -> Option<Device<B>> {
         match &self.held {
-            LayerState::KeysAndValues(held) => held.keys.as_ref().map(Tensor::device),
+            LayerState::KeysAndValues(held) => held.keys.as_ref().map(CachedTokens::device),
             LayerState::Sums(sums) => sums.as_ref().map(|sums| sums.sums.device()),
         }
     }
@@ -119,8 +124,8 @@ impl<B: Backend> LayerCache<B> {
     pub(super) fn select(&mut self, rows: &Tensor<B, 1, Int>) {
         match &mut self.held {
             LayerState::KeysAndValues(held) => {
-                for tensor in [&mut held.keys, &mut held.values] {
-                    *tensor = tensor.take().map(|tensor| tensor.select(0, rows.clone()));
+                for tokens in [&mut held.keys, &mut held.values] {
+                    *tokens = tokens.take().map(|tokens| tokens.select(rows));
                 }
             }
             LayerState::Sums(Some(state)) => {
@@ -135,7 +140,8 @@ impl<B: Backend> LayerCache<B> {
         let of = |tensor: &Tensor<B, 4>| tensor.shape().num_elements() * tensor.dtype().size();
         match &self.held {
             LayerState::KeysAndValues(KeysAndValues { keys, values, .. }) => {
-                [keys, values].into_iter().flatten().map(of).sum()
+                let both = [keys, values].into_iter().flatten();
+                both.map(CachedTokens::bytes).sum()
             }
             LayerState::Sums(sums) => sums
                 .iter()
@@ -145,18 +151,18 @@ impl<B: Backend> LayerCache<B> {
     }
 
     /// Appends keys and values `[batch, kv_heads, seq, head_dim]` and returns all keys and values that the new tokens
-    /// can attend to, the new ones last.
+    /// can attend to, the new ones last, in the format of the cache.
     pub(crate) fn append(
         &mut self,
         keys: Tensor<B, 4>,
         values: Tensor<B, 4>,
-    ) -> (Tensor<B, 4>, Tensor<B, 4>) {
+    ) -> (CachedTokens<B>, CachedTokens<B>) {
         let start = self.len;
         self.len += keys.dims()[2];
         match &mut self.held {
             LayerState::KeysAndValues(held) => held.append(start, keys, values),
             // Not reached: linear attention uses only its sums.
-            LayerState::Sums(_) => (keys, values),
+            LayerState::Sums(_) => (CachedTokens::Floats(keys), CachedTokens::Floats(values)),
         }
     }
 
@@ -196,15 +202,16 @@ impl<B: Backend> KeysAndValues<B> {
         len: usize,
         keys: Tensor<B, 4>,
         values: Tensor<B, 4>,
-    ) -> (Tensor<B, 4>, Tensor<B, 4>) {
+    ) -> (CachedTokens<B>, CachedTokens<B>) {
         let (start, seq) = (len - self.dropped, keys.dims()[2]);
-        let rows = self.keys.as_ref().map_or(0, |keys| keys.dims()[2]);
+        let rows = self.keys.as_ref().map_or(0, CachedTokens::len);
         let dropped = match start + seq > rows {
             true => self.retention.droppable(len + seq).max(self.dropped),
             false => self.dropped,
         };
         let more = dropped - self.dropped;
         self.dropped = dropped;
+        let [keys, values] = [keys, values].map(|new| CachedTokens::of(new, self.format));
         let pairs = [(&mut self.keys, keys), (&mut self.values, values)];
         let [keys, values] = match more {
             0 => pairs.map(|(held, new)| write(held, new, start)),
@@ -226,7 +233,7 @@ impl<B: Backend> KeysAndValues<B> {
         ];
         for (held, other) in pairs {
             if let Some(other) = other {
-                write(held, other.clone().narrow(2, 0, rows), 0);
+                write(held, other.clone().narrow(0, rows), 0);
             }
         }
     }
@@ -234,42 +241,42 @@ impl<B: Backend> KeysAndValues<B> {
 
 /// Writes `new` after the first `start` rows and returns the rows up to its end.
 fn write<B: Backend>(
-    held: &mut Option<Tensor<B, 4>>,
-    new: Tensor<B, 4>,
+    held: &mut Option<CachedTokens<B>>,
+    new: CachedTokens<B>,
     start: usize,
-) -> Tensor<B, 4> {
-    let end = start + new.dims()[2];
+) -> CachedTokens<B> {
+    let end = start + new.len();
     let all = match held.take() {
-        Some(all) => ops::write_tokens(all, new, start),
+        Some(all) => all.write(new, start),
         None => new,
     };
-    let seen = all.clone().narrow(2, 0, end);
+    let seen = all.clone().narrow(0, end);
     *held = Some(all);
     seen
 }
 
 /// Returns the first `start` rows followed by `new`, and stores them without the first `dropped` rows after the head.
 fn shift<B: Backend>(
-    held: &mut Option<Tensor<B, 4>>,
-    new: Tensor<B, 4>,
+    held: &mut Option<CachedTokens<B>>,
+    new: CachedTokens<B>,
     start: usize,
     head: usize,
     dropped: usize,
-) -> Tensor<B, 4> {
+) -> CachedTokens<B> {
     let Some(memory) = held.take() else {
         return new;
     };
     let all = match start {
         0 => new,
-        _ => Tensor::cat(vec![memory.clone().narrow(2, 0, start), new], 2),
+        _ => memory.clone().narrow(0, start).followed_by(new),
     };
     let first = head + dropped;
-    let kept = all.clone().narrow(2, first, all.dims()[2] - first);
+    let kept = all.clone().narrow(first, all.len() - first);
     let memory = match head {
         0 => memory,
-        _ => ops::write_tokens(memory, all.clone().narrow(2, 0, head), 0),
+        _ => memory.write(all.clone().narrow(0, head), 0),
     };
-    *held = Some(ops::write_tokens(memory, kept, head));
+    *held = Some(memory.write(kept, head));
     all
 }
 
@@ -298,8 +305,9 @@ mod tests {
     use emberlm_kernels::{AttentionOptions, Precision, Reach};
 
     use super::*;
+    use crate::kv_cache::tokens::cached_attention;
 
-    const HEAD_DIM: usize = 8;
+    const HEAD_DIM: usize = 32;
     const KV_HEADS: usize = 2;
 
     fn random(heads: usize, seq: usize) -> Tensor<Flex, 4> {
@@ -308,16 +316,17 @@ mod tests {
         Tensor::random(shape, distribution, &Default::default())
     }
 
-    fn cache(reach: Reach, capacity: usize) -> LayerCache<Flex> {
+    fn cache(reach: Reach, format: CacheFormat, capacity: usize) -> LayerCache<Flex> {
         let config = AttentionConfig {
             kv_heads: KV_HEADS,
             ..AttentionConfig::new(4 * HEAD_DIM, 4)
         };
-        LayerCache::new(&config.with_reach(reach), 1, capacity, &Default::default())
+        let config = config.with_reach(reach);
+        LayerCache::new(&config, format, 1, capacity, &Default::default())
     }
 
     /// Checks that a windowed cache and a full one give bit-identical outputs for `chunks` of new tokens.
-    fn check(tokens: usize, global_tokens: usize, chunks: &[usize]) {
+    fn check(format: CacheFormat, tokens: usize, global_tokens: usize, chunks: &[usize]) {
         let reach = Reach::Window {
             tokens,
             global_tokens,
@@ -330,7 +339,8 @@ mod tests {
             precision: Precision::F32,
         };
         let capacity = chunks.iter().sum();
-        let (mut window, mut all) = (cache(reach, capacity), cache(Reach::Causal, capacity));
+        let [mut window, mut all] =
+            [reach, Reach::Causal].map(|reach| cache(reach, format, capacity));
         assert!(window.bytes() < all.bytes());
         for &seq in chunks {
             let (q, k, v) = (random(4, seq), random(KV_HEADS, seq), random(KV_HEADS, seq));
@@ -346,7 +356,7 @@ mod tests {
             let [found, expected] = [&mut window, &mut all].map(|cache| {
                 let (k, v) = cache.append(k.clone(), v.clone());
                 let mask = AttentionMask::default();
-                let mixed = ops::attention(q.clone(), k, v, mask, options);
+                let mixed = cached_attention(q.clone(), k, v, mask, options);
                 mixed.into_data().to_vec::<f32>().unwrap()
             });
             assert!(found == expected, "{seq} tokens to {}", window.len());
@@ -356,11 +366,14 @@ mod tests {
     #[test]
     fn windowed_cache_is_bit_identical_to_full_cache() {
         for global_tokens in [0, 7] {
-            check(50, global_tokens, &[3000, 1, 1, 200, 1]);
             let mut chunks = vec![1; 1700];
             chunks.extend([100, 900, 3, 64]);
-            check(50, global_tokens, &chunks);
-            check(700, global_tokens, &[256; 12]);
+            for format in CacheFormat::ALL {
+                check(format, 50, global_tokens, &[3000, 1, 1, 200, 1]);
+                check(format, 700, global_tokens, &[256; 12]);
+            }
+            check(CacheFormat::F32, 50, global_tokens, &chunks);
+            check(CacheFormat::Q8, 50, global_tokens, &chunks);
         }
     }
 
@@ -371,7 +384,8 @@ mod tests {
             tokens: 50,
             global_tokens: 7,
         };
-        let (mut window, mut all) = (cache(reach, 3000), cache(Reach::Causal, 3000));
+        let [mut window, mut all] =
+            [reach, Reach::Causal].map(|reach| cache(reach, CacheFormat::F32, 3000));
         let (k, v) = (random(KV_HEADS, 2990), random(KV_HEADS, 2990));
         for cache in [&mut window, &mut all] {
             cache.append(k.clone(), v.clone());
@@ -395,7 +409,7 @@ mod tests {
         let [found, expected] = [&mut window, &mut all].map(|cache| {
             let mask = cache.mask(mask.clone());
             let (k, v) = cache.append(k.clone(), v.clone());
-            let mixed = ops::attention(q.clone(), k, v, mask, options);
+            let mixed = cached_attention(q.clone(), k, v, mask, options);
             mixed.into_data().to_vec::<f32>().unwrap()
         });
         assert!(found == expected);

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! peak   = program + weights + caches + max(pass, reading) + allocator
-//! caches   slots · L · 2 · capacity · k           keys and values; linear attention's sums are small
+//! caches   slots · L · 2 · capacity · k           keys and values, in the cache's format; linear attention's sums are
+//!                                                  small
 //!          twice that for an encoder–decoder      those of the targets, and those of sources as long as a target
 //! pass     T · (2d + max(2(q + 2k) + q, m F + d))  the states of a block; no earlier block keeps anything
 //!          + the head: R · V logits, or the head's loss in blocks of rows
@@ -14,7 +15,7 @@
 
 use emberlm_kernels::PackedFormat;
 use emberlm_model::encoder::EncoderHeadConfig;
-use emberlm_model::{DecoderConfig, WeightFormat, count};
+use emberlm_model::{CacheFormat, DecoderConfig, WeightFormat, count};
 use serde::Serialize;
 
 use super::shape::{BatchShape, Head, SequenceSizes, largest, stacks};
@@ -49,6 +50,8 @@ pub struct InferenceWork {
     pub slots: usize,
     /// Capacity of a cache in tokens.
     pub capacity: usize,
+    /// Format of a decoder's caches.
+    pub cache: CacheFormat,
     /// Tokens of the largest forward pass.
     pub pass_tokens: usize,
     /// Tokens per sequence in a pass; of an encoder–decoder, per source.
@@ -85,6 +88,7 @@ impl InferenceWork {
             weights: weights.into(),
             slots: 0,
             capacity: 0,
+            cache: CacheFormat::F32,
             pass_tokens: batch.saturating_mul(sizes.input),
             sequence: sizes.input,
             target: sizes.target,
@@ -98,6 +102,7 @@ impl InferenceWork {
             weights: WeightFormat::F32.into(),
             slots: 0,
             capacity: 0,
+            cache: CacheFormat::F32,
             pass_tokens: pass_tokens.max(longest),
             sequence: longest,
             target: 0,
@@ -111,6 +116,7 @@ impl InferenceWork {
             weights: WeightFormat::F32.into(),
             slots,
             capacity,
+            cache: CacheFormat::F32,
             pass_tokens: source,
             sequence: source,
             target: 1,
@@ -130,6 +136,7 @@ impl InferenceWork {
             weights: weights.into(),
             slots,
             capacity,
+            cache: CacheFormat::F32,
             pass_tokens: pass_tokens.saturating_add(slots),
             sequence: capacity,
             target: 0,
@@ -137,12 +144,19 @@ impl InferenceWork {
         }
     }
 
+    /// The work with caches in another format.
+    pub const fn with_cache(self, cache: CacheFormat) -> Self {
+        Self { cache, ..self }
+    }
+
     /// The work with a single slot and a context of at most `context` tokens. Work without slots stays as it is.
     pub fn with_one_slot(self, context: usize) -> Self {
         let capacity = self.capacity.min(context);
         match (self.slots, self.target) {
             (0, _) => self,
-            (_, 0) => Self::generation(self.weights, 1, capacity, self.pass_tokens),
+            (_, 0) => {
+                Self::generation(self.weights, 1, capacity, self.pass_tokens).with_cache(self.cache)
+            }
             (_, _) => Self::targets(1, capacity, self.sequence.min(context)),
         }
     }
@@ -231,7 +245,7 @@ fn held_weights(model: &DecoderConfig, format: WeightFormat) -> f64 {
 /// The size of a sequence's cache in bytes.
 fn cache(model: AnyConfig<'_>, work: InferenceWork) -> f64 {
     match model {
-        AnyConfig::Decoder(model) => count::kv_cache(model, work.capacity) as f64,
+        AnyConfig::Decoder(model) => count::kv_cache(model, work.capacity, work.cache) as f64,
         AnyConfig::Encoder(_) => 0.0,
         AnyConfig::EncoderDecoder(model) => {
             let settings = model.settings();

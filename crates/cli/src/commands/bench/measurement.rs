@@ -5,7 +5,7 @@ use std::sync::Arc;
 use burn::tensor::Device;
 use emberlm_checkpoint::Model;
 use emberlm_kernels::{Backend, TrainingBackend};
-use emberlm_model::{Decoder, WeightFormat};
+use emberlm_model::{CacheFormat, Decoder, WeightFormat};
 use emberlm_trainer::bench::pseudo_random;
 
 use super::report::TestSpeed;
@@ -22,6 +22,7 @@ const WARM_UP: usize = 16;
 pub struct Measurement<'a> {
     pub model: &'a Model,
     pub weights: Option<WeightFormat>,
+    pub cache: CacheFormat,
     pub tests: &'a Tests,
 }
 
@@ -29,7 +30,8 @@ impl Job for Measurement<'_> {
     type Output = Result<Vec<TestSpeed>, CliError>;
 
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
-        let decoder = model::decoder_in::<B::InnerBackend>(self.model, self.weights, &device)?;
+        let Self { weights, cache, .. } = self;
+        let decoder = model::decoder_in::<B::InnerBackend>(self.model, weights, cache, &device)?;
         let mut runner = Runner {
             token: pseudo_random(decoder.config().vocab_size()),
             decoder: Arc::new(decoder),

@@ -58,6 +58,7 @@ fn options(subject: &Subject, args: &BenchArgs) -> Vec<String> {
     ];
     let sizes = sizes.map(|(name, size)| [name.to_owned(), size.to_string()]);
     let mut options = sizes.concat();
+    options.extend(["--cache".to_owned(), args.cache.cache.name().to_owned()]);
     if let Some(weights) = args.weights {
         options.extend(["--weights".to_owned(), weights.name().to_owned()]);
     }

@@ -8,7 +8,7 @@ use emberlm_data::{
     Batch, Dataset, EvalBatches, IGNORED, Packing, SplitManifest, TokenBytes, Windows,
 };
 use emberlm_kernels::TrainingBackend;
-use emberlm_model::WeightFormat;
+use emberlm_model::{CacheFormat, WeightFormat};
 use emberlm_trainer::{
     Evaluation, FileCheck, PositionLosses, evaluate_observed, evaluate_positions, evaluated_windows,
 };
@@ -60,6 +60,7 @@ pub fn run(args: &EvalArgs, data: &Path) -> Result<(), CliError> {
     let found = backend.run(Evaluate {
         model: &model,
         weights: args.weights,
+        cache: args.cache.cache,
         windows,
         batch,
         per_position: args.per_position,
@@ -88,6 +89,7 @@ pub fn run(args: &EvalArgs, data: &Path) -> Result<(), CliError> {
 struct Evaluate<'a> {
     model: &'a Model,
     weights: Option<WeightFormat>,
+    cache: CacheFormat,
     windows: Windows,
     batch: usize,
     per_position: bool,
@@ -108,7 +110,8 @@ impl Job for Evaluate<'_> {
 
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
         let (windows, batch) = (&self.windows, self.batch);
-        let decoder = model::decoder_in::<B::InnerBackend>(self.model, self.weights, &device)?;
+        let (weights, cache) = (self.weights, self.cache);
+        let decoder = model::decoder_in::<B::InnerBackend>(self.model, weights, cache, &device)?;
         let bar = progress::tokens(EvalBatches::new(windows, batch, None)?.positions());
         let mut bytes = self.bytes.as_ref().map(|_| 0);
         let observe = |batch: &Batch| {

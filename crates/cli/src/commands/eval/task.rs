@@ -5,7 +5,7 @@ use std::path::Path;
 use burn::tensor::Device;
 use emberlm_checkpoint::Model;
 use emberlm_kernels::TrainingBackend;
-use emberlm_model::WeightFormat;
+use emberlm_model::{CacheFormat, WeightFormat};
 use emberlm_trainer::tasks::{
     BATCH_TOKENS, ChoiceReport, Convention, Estimate, ItemAnswer, Items, LambadaReport, Likelihood,
     Report, Row, Task, TaskError, WordAnswer, score,
@@ -54,6 +54,7 @@ pub fn run(args: &EvalArgs, task: Task, path: &Path) -> Result<(), CliError> {
     let likelihoods = backend.run(Score {
         model: &model,
         weights: args.weights,
+        cache: args.cache.cache,
         rows,
         batch: args.batch,
     })??;
@@ -68,6 +69,7 @@ pub fn run(args: &EvalArgs, task: Task, path: &Path) -> Result<(), CliError> {
 struct Score<'a> {
     model: &'a Model,
     weights: Option<WeightFormat>,
+    cache: CacheFormat,
     rows: Vec<Row>,
     batch: Option<usize>,
 }
@@ -76,7 +78,8 @@ impl Job for Score<'_> {
     type Output = Result<Vec<Likelihood>, CliError>;
 
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
-        let decoder = model::decoder_in::<B::InnerBackend>(self.model, self.weights, &device)?;
+        let (weights, cache) = (self.weights, self.cache);
+        let decoder = model::decoder_in::<B::InnerBackend>(self.model, weights, cache, &device)?;
         let bar = progress::tokens(self.rows.iter().map(|row| row.seq() as u64).sum());
         let found = score(&decoder, &self.rows, self.batch, |tokens| bar.inc(tokens));
         bar.finish_and_clear();

@@ -4,7 +4,7 @@ use burn::tensor::Device;
 use emberlm_checkpoint::Model;
 use emberlm_generate::{Beam, BeamOptions, Chosen, DecoderBeams, beam_search};
 use emberlm_kernels::TrainingBackend;
-use emberlm_model::WeightFormat;
+use emberlm_model::{CacheFormat, WeightFormat};
 use emberlm_tokenizer::{StopStrings, Tokenizer};
 use emberlm_trainer::fit::InferenceWork;
 
@@ -81,7 +81,8 @@ pub fn run(
     let length = prompt.ids.len();
     let capacity = length.saturating_add(options.max_new_tokens).min(context);
     let weights = model::held_weights(model, args.weights);
-    let work = InferenceWork::generation(weights, beams, capacity, length.clamp(1, context));
+    let work = InferenceWork::generation(weights, beams, capacity, length.clamp(1, context))
+        .with_cache(args.cache.cache);
     let guard = args.memory.guard(backend);
     guard.check_inference("searching", &[(model.config().into(), work)], &[])?;
     let found = backend.run(Search {
@@ -89,6 +90,7 @@ pub fn run(
         prompt: &prompt.ids,
         options: &options,
         weights: args.weights,
+        cache: args.cache.cache,
     })??;
     if !args.json {
         print(&prompt.echo)?;
@@ -101,13 +103,15 @@ struct Search<'a> {
     prompt: &'a [u32],
     options: &'a BeamOptions,
     weights: Option<WeightFormat>,
+    cache: CacheFormat,
 }
 
 impl Job for Search<'_> {
     type Output = Result<Vec<Beam>, CliError>;
 
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
-        let decoder = model::decoder_in::<B::InnerBackend>(self.model, self.weights, &device)?;
+        let decoder =
+            model::decoder_in::<B::InnerBackend>(self.model, self.weights, self.cache, &device)?;
         let mut beams = DecoderBeams::new(&decoder, self.prompt, self.options.max_new_tokens)?;
         Ok(beam_search(&mut beams, self.options)?)
     }

@@ -1,7 +1,7 @@
 //! `emberlm generate` with an encoder–decoder: the prompt is the source, and the target is shown.
 
 use burn::tensor::Device;
-use emberlm_checkpoint::EncoderDecoderModel;
+use emberlm_checkpoint::{EncoderDecoderModel, ModelKind};
 use emberlm_generate::{
     BeamOptions, ChooserConfig, GenerateOptions, SamplingDefaults, TargetBeams, TargetGenerator,
     beam_search,
@@ -18,6 +18,7 @@ use super::writer::Writer;
 use super::{MAX_NEW_TOKENS, beams};
 use crate::args::GenerateArgs;
 use crate::backend::Job;
+use crate::cache_arg;
 use crate::console;
 use crate::error::{CliError, warn};
 use crate::progress;
@@ -25,6 +26,7 @@ use crate::progress;
 /// Generates the target of a source.
 pub fn run(args: GenerateArgs) -> Result<(), CliError> {
     refuse_unsupported(&args)?;
+    cache_arg::check_kind(args.cache.cache, ModelKind::EncoderDecoder, &args.model)?;
     let backend = args.backend.choose()?;
     let model = crate::model::open_encoder_decoder(&args.model)?;
     let source = source(&args, &model)?;

@@ -4,7 +4,7 @@ use std::fs;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
-use emberlm_model::WeightFormat;
+use emberlm_model::{CacheFormat, WeightFormat};
 use emberlm_serve::SamplingDefaults;
 use emberlm_trainer::run_config::toml_reason;
 use serde::{Deserialize, Deserializer, de};
@@ -33,6 +33,8 @@ pub struct Entry {
     pub follow: bool,
     #[serde(default, deserialize_with = "weights")]
     pub weights: Option<WeightFormat>,
+    #[serde(default, deserialize_with = "cache")]
+    pub cache: Option<CacheFormat>,
     pub context: Option<NonZero<usize>>,
     pub slots: Option<NonZero<usize>>,
     pub max_queue: Option<usize>,
@@ -68,6 +70,17 @@ fn weights<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<WeightFo
         .find(|format| format.name() == name);
     format.map(Some).ok_or_else(|| {
         let names = WeightFormat::ALL.map(WeightFormat::name).join(", ");
+        de::Error::custom(format!("must be one of {names} (got {name:?})"))
+    })
+}
+
+fn cache<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<CacheFormat>, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    let format = CacheFormat::ALL
+        .into_iter()
+        .find(|format| format.name() == name);
+    format.map(Some).ok_or_else(|| {
+        let names = CacheFormat::ALL.map(CacheFormat::name).join(", ");
         de::Error::custom(format!("must be one of {names} (got {name:?})"))
     })
 }

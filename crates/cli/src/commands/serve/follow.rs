@@ -9,7 +9,7 @@ use burn::tensor::Device;
 use emberlm_checkpoint::checkpoint::newest_step;
 use emberlm_generate::Engine;
 use emberlm_kernels::Backend;
-use emberlm_model::{Decoder, WeightFormat};
+use emberlm_model::{CacheFormat, Decoder, WeightFormat};
 use emberlm_serve::{OnDemand, Replacer};
 
 use super::log::Log;
@@ -44,10 +44,10 @@ pub fn no_run(path: &Path) -> CliError {
         .hint("--follow takes the folder of a run of `emberlm train`")
 }
 
-/// Starts the thread that polls for checkpoints.
+/// Starts the thread that polls for checkpoints. `formats` are those of the weights and the caches.
 pub fn start<B: Backend>(
     run: PathBuf,
-    weights: Option<WeightFormat>,
+    formats: (Option<WeightFormat>, CacheFormat),
     device: Device<B>,
     replacer: Replacer<OnDemand<Engine<B>>>,
     log: Log,
@@ -61,7 +61,7 @@ pub fn start<B: Backend>(
             if found == served {
                 continue;
             }
-            match read(&run, weights, &device) {
+            match read(&run, formats, &device) {
                 Ok((decoder, about)) => {
                     if !replacer.replace(decoder) {
                         return;
@@ -89,11 +89,11 @@ type Read<B> = (Arc<Decoder<B>>, String);
 
 fn read<B: Backend>(
     run: &Path,
-    weights: Option<WeightFormat>,
+    (weights, cache): (Option<WeightFormat>, CacheFormat),
     device: &Device<B>,
 ) -> Result<Read<B>, CliError> {
     let model = model::open(run)?;
-    let decoder = model::decoder_in(&model, weights, device)?;
+    let decoder = model::decoder_in(&model, weights, cache, device)?;
     Ok((Arc::new(decoder), model.about()?))
 }
 

@@ -15,6 +15,7 @@ use super::follow;
 use super::log::Log;
 use super::memory;
 use super::models::ModelSpec;
+use crate::cache_arg;
 use crate::console;
 use crate::error::{CliError, warn};
 use crate::memory_guard::MemoryGuard;
@@ -82,6 +83,7 @@ pub enum Plan<'a> {
 fn open(spec: &ModelSpec) -> Result<OpenedModel, CliError> {
     let path = &spec.path;
     let kind = ModelKind::of(path);
+    cache_arg::check_kind(spec.options.cache, kind, path)?;
     if kind != ModelKind::Decoder {
         let shown = path.display();
         if let Some(packed) = spec.weights.filter(|format| *format != WeightFormat::F32) {
@@ -224,10 +226,11 @@ fn load<B: Backend>(
 ) -> Result<ServedModel, CliError> {
     let (path, model) = (&spec.path, plan.model());
     plan.ignored().iter().for_each(|ignored| warn(ignored));
-    let decoder = model::decoder_in::<B>(model, spec.weights, device)?;
+    let cache = plan.options().cache;
+    let decoder = model::decoder_in::<B>(model, spec.weights, cache, device)?;
     // The same checkpoint of a run, even if there is a newer one.
     let (same, on, weights) = (model.path().to_owned(), device.clone(), spec.weights);
-    let again = move || model::decoder_in::<B>(&Model::open(&same)?, weights, &on);
+    let again = move || model::decoder_in::<B>(&Model::open(&same)?, weights, cache, &on);
     let reload = reload(place, &plan.options().name, log, again);
     let Loaded {
         mut served,
@@ -251,7 +254,7 @@ fn load<B: Backend>(
     if spec.follows {
         follow::start(
             path.clone(),
-            spec.weights,
+            (spec.weights, cache),
             device.clone(),
             replacer,
             log.clone(),

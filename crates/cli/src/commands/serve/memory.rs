@@ -23,6 +23,7 @@ pub fn works<'a, B: Backend>(specs: &[ModelSpec], plans: &[Plan<'a>]) -> Vec<Wor
                 engine.capacity,
                 engine.prefill_tokens,
             )
+            .with_cache(plan.options().cache)
         }
         Plan::Encoder(plan) => {
             let longest = plan.model().longest_text();

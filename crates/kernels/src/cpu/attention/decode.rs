@@ -8,6 +8,7 @@ use super::mask::VisibleKeys;
 use super::scores::ScoreTerms;
 use super::scratch::with;
 use super::tile::dot;
+use super::vectors::TokenVectors;
 use super::{AttentionShape, Call};
 use crate::KEY_BLOCK;
 use crate::cpu::parallel::{Shared, for_each};
@@ -27,11 +28,11 @@ pub fn suits(shape: &AttentionShape) -> bool {
 }
 
 /// Attention over chunks of keys, each with its own softmax. The results are combined in the order of the keys.
-pub fn decode(
+pub fn decode<K: TokenVectors>(
     call: &Call<'_>,
     q: Heads<'_>,
-    k: Heads<'_>,
-    v: Heads<'_>,
+    k: K,
+    v: K,
     out: &HeadsMut<'_>,
     log_sum: Option<Shared<'_, f32>>,
 ) {
@@ -56,16 +57,17 @@ pub fn decode(
         let (kv, chunk) = (task / chunks, task % chunks);
         // SAFETY: each task has its own range.
         let partials = unsafe { shared.part(task * task_len..(task + 1) * task_len) };
-        with(group * q_len * KEYS, |memory| {
+        let len = KEYS.min(k_len - chunk * KEYS);
+        with(group * q_len * len + k.scratch_len(K::BLOCK), |memory| {
             arch.dispatch(ChunkTask {
                 call,
                 q: &q,
-                k: &k,
-                v: &v,
+                k,
+                v,
                 b: kv / kv_heads,
                 kv: kv % kv_heads,
                 first: chunk * KEYS,
-                len: KEYS.min(k_len - chunk * KEYS),
+                len,
                 partials,
                 memory,
             })
@@ -127,11 +129,11 @@ fn combine<'a>(out: &mut [f32], chunks: usize, of_chunk: impl Fn(usize) -> &'a [
 }
 
 /// A chunk of keys with all queries that share its head.
-struct ChunkTask<'a> {
+struct ChunkTask<'a, K> {
     call: &'a Call<'a>,
     q: &'a Heads<'a>,
-    k: &'a Heads<'a>,
-    v: &'a Heads<'a>,
+    k: K,
+    v: K,
     b: usize,
     kv: usize,
     first: usize,
@@ -140,7 +142,7 @@ struct ChunkTask<'a> {
     memory: &'a mut [f32],
 }
 
-impl WithSimd for ChunkTask<'_> {
+impl<K: TokenVectors> WithSimd for ChunkTask<'_, K> {
     type Output = ();
 
     #[inline(always)]
@@ -154,20 +156,33 @@ impl WithSimd for ChunkTask<'_> {
         let group = shape.heads / shape.kv_heads;
         let count = group * shape.q_len;
         let head_dim = shape.head_dim;
-        let scores = &mut self.memory[..count * self.len];
+        let (scores, unpacked) = self.memory.split_at_mut(count * self.len);
         scores.fill(f32::NEG_INFINITY);
-        for row in 0..count {
-            let seen = VisibleKeys::new(shape, options, mask.documents, self.b, row % shape.q_len);
-            let head = self.kv * group + row / shape.q_len;
-            let query = self.q.vector([self.b, head, row % shape.q_len]);
-            let scores = &mut scores[row * self.len..][..self.len];
-            // The first query reads the keys from memory, the others from the cache.
-            for (key, score) in scores.iter_mut().enumerate() {
-                if seen.sees((self.first + key) as i32) {
-                    let key = self.k.vector([self.b, self.kv, self.first + key]);
-                    *score = dot(simd, query, key) * options.scale as f32;
+        for start in (0..self.len).step_by(K::BLOCK) {
+            let end = self.len.min(start + K::BLOCK);
+            let (keys, stride) = self.k.rows(
+                [self.b, self.kv],
+                self.first + start..self.first + end,
+                unpacked,
+            );
+            for row in 0..count {
+                let query = row % shape.q_len;
+                let seen = VisibleKeys::new(shape, options, mask.documents, self.b, query);
+                let head = self.kv * group + row / shape.q_len;
+                let query = self.q.vector([self.b, head, query]);
+                let scores = &mut scores[row * self.len..][start..end];
+                // The first query reads the keys from memory, the others from the cache.
+                for (key, score) in scores.iter_mut().enumerate() {
+                    if seen.sees((self.first + start + key) as i32) {
+                        let key = &keys[key * stride..][..head_dim];
+                        *score = dot(simd, query, key) * options.scale as f32;
+                    }
                 }
             }
+        }
+        for row in 0..count {
+            let head = self.kv * group + row / shape.q_len;
+            let scores = &mut scores[row * self.len..][..self.len];
             if let Some(terms) = ScoreTerms::new(self.call, self.b, head) {
                 terms.row(row % shape.q_len, self.first, scores);
             }
@@ -186,34 +201,42 @@ impl WithSimd for ChunkTask<'_> {
             rest[1] = largest;
             mixed.fill(0.0);
         }
-        let mut key = 0;
-        while key < self.len {
-            let four = key + 4 <= self.len;
-            let vector = |key: usize| self.v.vector([self.b, self.kv, self.first + key]);
-            for row in 0..count {
-                let weights = &scores[row * self.len..][..self.len];
-                let mixed = &mut self.partials[row * (head_dim + 2)..][..head_dim];
-                if four {
-                    let Some(&[a, b, c, d]) = weights[key..].first_chunk() else {
-                        continue;
-                    };
-                    let (v, w) = (vector(key), vector(key + 1));
-                    let (x, y) = (vector(key + 2), vector(key + 3));
-                    if a + b + c + d == 0.0 {
-                        continue;
-                    }
-                    let values = v.iter().zip(w).zip(x.iter().zip(y));
-                    for (mixed, ((v, w), (x, y))) in mixed.iter_mut().zip(values) {
-                        *mixed += (a * v + b * w) + (c * x + d * y);
-                    }
-                } else {
-                    let weight = weights[key];
-                    for (mixed, x) in mixed.iter_mut().zip(vector(key)) {
-                        *mixed += weight * *x;
+        for start in (0..self.len).step_by(K::BLOCK) {
+            let end = self.len.min(start + K::BLOCK);
+            let (values, stride) = self.v.rows(
+                [self.b, self.kv],
+                self.first + start..self.first + end,
+                unpacked,
+            );
+            let vector = |key: usize| &values[(key - start) * stride..][..head_dim];
+            let mut key = start;
+            while key < end {
+                let four = key + 4 <= end;
+                for row in 0..count {
+                    let weights = &scores[row * self.len..][..self.len];
+                    let mixed = &mut self.partials[row * (head_dim + 2)..][..head_dim];
+                    if four {
+                        let Some(&[a, b, c, d]) = weights[key..].first_chunk() else {
+                            continue;
+                        };
+                        let (v, w) = (vector(key), vector(key + 1));
+                        let (x, y) = (vector(key + 2), vector(key + 3));
+                        if a + b + c + d == 0.0 {
+                            continue;
+                        }
+                        let values = v.iter().zip(w).zip(x.iter().zip(y));
+                        for (mixed, ((v, w), (x, y))) in mixed.iter_mut().zip(values) {
+                            *mixed += (a * v + b * w) + (c * x + d * y);
+                        }
+                    } else {
+                        let weight = weights[key];
+                        for (mixed, x) in mixed.iter_mut().zip(vector(key)) {
+                            *mixed += weight * *x;
+                        }
                     }
                 }
+                key += if four { 4 } else { 1 };
             }
-            key += if four { 4 } else { 1 };
         }
     }
 }

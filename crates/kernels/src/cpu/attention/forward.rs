@@ -14,16 +14,17 @@ use super::scratch::{copy, take, with};
 use super::softmax::Softmax;
 use super::tile::{Left, Right, multiply};
 use super::transpose::transpose;
+use super::vectors::TokenVectors;
 use super::visibility::{Visibility, drop_out};
 use super::{AttentionShape, Call};
 use crate::cpu::parallel::{Shared, for_each};
 
 /// Computes attention for each block of queries of each head.
-pub fn forward(
+pub fn forward<K: TokenVectors>(
     call: &Call<'_>,
     q: Heads<'_>,
-    k: Heads<'_>,
-    v: Heads<'_>,
+    k: K,
+    v: K,
     out: &HeadsMut<'_>,
     log_sum: Option<Shared<'_, f32>>,
 ) {
@@ -39,7 +40,7 @@ pub fn forward(
     let arch = pulp::Arch::new();
     let width = head_dim.next_multiple_of(LANES);
     let longest = KEYS.min(k_len);
-    let memory_len = 2 * QUERIES * width + longest * (WEIGHTS_ROW + width);
+    let memory_len = 2 * QUERIES * width + longest * (WEIGHTS_ROW + width) + k.scratch_len(longest);
     for_each(batch * heads * blocks, |task| {
         // The last blocks have the most visible keys, so they start first.
         let block = blocks - 1 - task / (batch * heads);
@@ -65,11 +66,11 @@ pub fn forward(
     });
 }
 
-struct Task<'a> {
+struct Task<'a, K> {
     call: &'a Call<'a>,
     q: Heads<'a>,
-    k: Heads<'a>,
-    v: Heads<'a>,
+    k: K,
+    v: K,
     out: &'a HeadsMut<'a>,
     log_sum: Option<Shared<'a, f32>>,
     b: usize,
@@ -78,7 +79,7 @@ struct Task<'a> {
     memory: &'a mut [f32],
 }
 
-impl WithSimd for Task<'_> {
+impl<K: TokenVectors> WithSimd for Task<'_, K> {
     type Output = ();
 
     #[inline(always)]
@@ -103,6 +104,7 @@ impl WithSimd for Task<'_> {
         let weights = take(&mut memory, longest * WEIGHTS_ROW);
         let values = take(&mut memory, longest * width);
         let mixed = take(&mut memory, QUERIES * width);
+        let unpacked = take(&mut memory, self.k.scratch_len(longest));
         let at = [b, h, self.from];
         copy(&self.q, at, block.count, width, mixed);
         transpose(simd, mixed, width, options.scale as f32, queries);
@@ -116,9 +118,10 @@ impl WithSimd for Task<'_> {
                 continue;
             };
             let visibility = Visibility::new(&block, &chunk);
+            let (rows, row) = self.k.rows([b, kv], range.clone(), unpacked);
             let k = Left {
-                data: self.k.tokens(b, kv, range.clone()),
-                row: self.k.token_stride(),
+                data: rows,
+                row,
                 step: 1,
             };
             visibility.scores(simd, k, queries, head_dim, weights);
@@ -142,16 +145,10 @@ impl WithSimd for Task<'_> {
             // A single block of queries reads the values in place. For more, it is faster to copy them to
             // contiguous memory.
             let (values, values_row) = if shape.q_len <= QUERIES && head_dim == width {
-                (self.v.tokens(b, kv, range.clone()), self.v.token_stride())
+                self.v.rows([b, kv], range.clone(), values)
             } else {
-                let len = range.len();
-                copy(
-                    &self.v,
-                    [b, kv, range.start],
-                    len,
-                    width,
-                    &mut values[..len * width],
-                );
+                let values = &mut values[..range.len() * width];
+                self.v.copy_to([b, kv], range.clone(), width, values);
                 (&*values, width)
             };
             if seen_any {

@@ -4,8 +4,8 @@
 //!
 //! - `forward` and `backward` process blocks of queries and chunks of keys; `decode` is for few queries over many
 //!   keys.
-//! - `heads` has views of vectors in fused buffers, `mask` the keys visible to a query, and `visibility` the
-//!   scores of a chunk that can be skipped.
+//! - `heads` has views of vectors in fused buffers, `vectors` the reading of keys and values in f32 or packed, `mask`
+//!   the keys visible to a query, and `visibility` the scores of a chunk that can be skipped.
 //! - `tile` has the small matrix products, `transpose` the layout they need, `scores` the soft cap, bias and
 //!   padding, `softmax` the online softmax and `dropout` the dropout mask.
 //! - `scratch` has the working memory, and `prefetch` the prefetching of vectors.
@@ -23,10 +23,12 @@ mod scratch;
 mod softmax;
 mod tile;
 mod transpose;
+mod vectors;
 mod visibility;
 
 pub use dropout::Dropout;
 pub use heads::{HeadStrides, Heads, HeadsMut};
+pub use vectors::{PackedHeads, TokenVectors, pack_heads, unpack_heads};
 
 use crate::cpu::parallel::Shared;
 use crate::{AttentionOptions, Reach};
@@ -144,18 +146,21 @@ impl<'a> Call<'a> {
 /// `dropout` replaces the dropout of the options, which is ignored. It applies after the normalization of the
 /// softmax.
 ///
+/// Keys and values are f32 ([`Heads`]) or packed ([`PackedHeads`]). The output over packed ones is bit-identical to
+/// that over their unpacked values.
+///
 /// # Panics
 /// Panics if a view does not have the sizes of the shape, `heads` is not a multiple of `kv_heads`, `q_len`
 /// exceeds `k_len` although the reach is not full, or a part of the mask or `log_sum` has a different size.
 #[allow(clippy::too_many_arguments)]
-pub fn attention(
+pub fn attention<K: TokenVectors>(
     shape: &AttentionShape,
     options: &AttentionOptions,
     mask: Mask<'_>,
     dropout: Option<Dropout>,
     q: Heads<'_>,
-    k: Heads<'_>,
-    v: Heads<'_>,
+    k: K,
+    v: K,
     out: HeadsMut<'_>,
     log_sum: Option<&mut [f32]>,
 ) {

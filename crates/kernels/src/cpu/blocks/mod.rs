@@ -38,6 +38,31 @@ pub(super) fn unpack_row(format: PackedFormat, bytes: &[u8], out: &mut [f32]) {
     }
 }
 
+/// Unpacks rows of `columns` elements that are `stride` bytes apart to rows that are `width` elements apart. The formats
+/// of key-value caches are unpacked by loops that are compiled for the caller's instruction set.
+#[inline(always)]
+pub(super) fn unpack_rows(
+    format: PackedFormat,
+    columns: usize,
+    (bytes, stride): (&[u8], usize),
+    (out, width): (&mut [f32], usize),
+) {
+    let row = format.row_bytes(columns);
+    for (i, out) in out.chunks_exact_mut(width).enumerate() {
+        let (bytes, out) = (&bytes[i * stride..][..row], &mut out[..columns]);
+        match format {
+            PackedFormat::F16 => unpack_blocks(bytes, out, float::unpack_f16),
+            PackedFormat::Q8_0 => unpack_blocks(bytes, out, simple::unpack_q8_0),
+            _ => unpack_row_out_of_line(format, bytes, out),
+        }
+    }
+}
+
+#[inline(never)]
+fn unpack_row_out_of_line(format: PackedFormat, bytes: &[u8], out: &mut [f32]) {
+    unpack_row(format, bytes, out);
+}
+
 /// Packs a row, with the importance of its columns. A block with a non-finite weight gets a NaN scale.
 pub(super) fn pack_row(
     format: PackedFormat,

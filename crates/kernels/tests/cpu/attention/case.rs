@@ -1,7 +1,8 @@
 //! Inputs of attention, and attention with plain loops in f64.
 
 use emberlm_kernels::cpu::attention::{
-    AttentionShape, Dropout, HeadStrides, Heads, HeadsMut, Mask, attention, attention_backward,
+    AttentionShape, Dropout, HeadStrides, Heads, HeadsMut, Mask, TokenVectors, attention,
+    attention_backward,
 };
 use emberlm_kernels::{AttentionOptions, Precision, Reach};
 use proptest::prelude::*;
@@ -202,13 +203,18 @@ impl Case {
         Heads::new(data, HeadStrides::contiguous(dims), dims)
     }
 
-    fn keys_view<'a>(&self, data: &'a [f32]) -> Heads<'a> {
+    pub fn keys_view<'a>(&self, data: &'a [f32]) -> Heads<'a> {
         let dims = self.shape.k_dims();
         Heads::new(data, HeadStrides::contiguous(dims), dims)
     }
 
     /// Returns the output and the log-sums.
     pub fn forward(&self, q: &[f32], k: &[f32], v: &[f32]) -> (Vec<f32>, Vec<f32>) {
+        self.forward_over(q, self.keys_view(k), self.keys_view(v))
+    }
+
+    /// [`Self::forward`] over keys and values in any form.
+    pub fn forward_over<K: TokenVectors>(&self, q: &[f32], k: K, v: K) -> (Vec<f32>, Vec<f32>) {
         let dims = self.shape.q_dims();
         let mut out = vec![f32::NAN; dims.iter().product()];
         let mut log_sum = vec![f32::NAN; dims[..3].iter().product()];
@@ -218,8 +224,8 @@ impl Case {
             self.mask(),
             self.dropout,
             self.queries_view(q),
-            self.keys_view(k),
-            self.keys_view(v),
+            k,
+            v,
             HeadsMut::new(&mut out, HeadStrides::contiguous(dims), dims),
             Some(&mut log_sum),
         );

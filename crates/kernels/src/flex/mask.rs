@@ -1,0 +1,37 @@
+//! Attention masks in the CPU's memory.
+
+use burn::tensor::Tensor;
+use burn_flex::{Flex, FlexTensor};
+
+use super::buffer::{dense, elements, integers};
+use crate::AttentionMask;
+use crate::cpu::attention::Mask;
+
+/// The tensors of an attention mask.
+#[derive(Clone, Debug)]
+pub(super) struct MaskTensors {
+    documents: Option<FlexTensor>,
+    padding: Option<Vec<bool>>,
+    /// Dense and f32.
+    bias: Option<FlexTensor>,
+}
+
+impl MaskTensors {
+    pub(super) fn new(mask: AttentionMask<Flex>) -> Self {
+        Self {
+            documents: mask.documents.map(Tensor::into_primitive),
+            padding: mask.padding.map(|seen| seen.into_data().iter().collect()),
+            bias: mask.bias.map(|bias| dense(bias.into_primitive().tensor())),
+        }
+    }
+
+    /// Calls `f` with the mask's elements.
+    pub(super) fn with<R>(&self, f: impl FnOnce(Mask<'_>) -> R) -> R {
+        let documents = self.documents.as_ref().map(integers);
+        f(Mask {
+            documents: documents.as_deref(),
+            padding: self.padding.as_deref(),
+            bias: self.bias.as_ref().map(elements),
+        })
+    }
+}
