@@ -56,6 +56,7 @@
 mod alibi;
 mod attention;
 mod block;
+mod calibration;
 pub mod checked;
 pub mod config;
 mod context;
@@ -97,6 +98,7 @@ pub mod training;
 mod weight_format;
 pub mod weights;
 
+pub use calibration::{InputImportance, InputRecorder};
 pub use checked::DecoderConfig;
 pub use config::ModelConfig;
 pub use decoder::Decoder;
