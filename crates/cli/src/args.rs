@@ -10,6 +10,7 @@ use clap::{ArgGroup, Args, Parser, Subcommand, ValueHint};
 use emberlm_system::text::{escaped, is_harmless};
 
 use emberlm_model::WeightFormat;
+use emberlm_model::gguf::FileType;
 use emberlm_model::weights::Element;
 use emberlm_tokenizer::TokenizerChoice;
 
@@ -24,6 +25,7 @@ use crate::commands::doctor::DoctorArgs;
 use crate::commands::doctor::measure::MeasureArgs;
 use crate::commands::embed::EmbedArgs;
 use crate::commands::eval::EvalArgs;
+use crate::commands::export::ModelFormat;
 use crate::commands::fit::FitArgs;
 use crate::commands::fit_step::FitStepArgs;
 use crate::commands::generate::choice::ChoiceArgs;
@@ -42,7 +44,7 @@ use crate::commands::watch::WatchArgs;
 use crate::error::CliError;
 use crate::examples;
 use crate::memory_guard::MemoryArg;
-use crate::new_folder::folder_parser;
+use crate::new_folder::{folder_or_gguf_parser, folder_parser};
 use crate::plot::PictureFile;
 use crate::values;
 
@@ -379,14 +381,24 @@ pub struct NewArgs {
 #[derive(Debug, Args)]
 #[command(after_help = examples::EXPORT)]
 pub struct ExportArgs {
-    /// A run, checkpoint or Hugging Face directory
+    /// A run, checkpoint, Hugging Face directory or GGUF file
     pub model: PathBuf,
-    /// The folder to write
-    #[arg(long, value_name = "DIR", value_parser = folder_parser("a model"))]
+    /// The folder to write; with --format gguf, the file
+    #[arg(long, value_name = "PATH", value_parser = folder_or_gguf_parser("a model"))]
     pub out: PathBuf,
-    /// Maximum bytes of weights in one file
-    #[arg(long, value_name = "SIZE", default_value = "5GB", value_parser = values::size)]
-    pub shard_size: ByteSize,
+    /// hugging-face for a directory, or gguf for a file that llama.cpp loads
+    #[arg(long, value_name = "FORMAT", default_value = "hugging-face", value_parser = values::model_format())]
+    pub format: ModelFormat,
+    /// The type of a GGUF file's matrices; those ending in _k_m give some matrices more bits [default: f16]
+    #[arg(long = "type", value_name = "TYPE", value_parser = values::file_type())]
+    pub file_type: Option<FileType>,
+    /// A text like those that the model will read. The matrices of a GGUF file are rounded so that its errors on this
+    /// text are small
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub calibration: Option<PathBuf>,
+    /// Maximum bytes of weights in one file of a directory [default: 5GB]
+    #[arg(long, value_name = "SIZE", value_parser = values::size)]
+    pub shard_size: Option<ByteSize>,
     /// The format of the linear layers' weights and the head: f32 for floating-point numbers, or int8, a quarter of the size of
     /// f32 [default: as they are stored]
     #[arg(long, value_name = "TYPE", value_parser = values::weights_parser())]

@@ -92,6 +92,15 @@ pub fn export<B: Backend>(
             source,
         })?;
     let architecture = architecture_of(decoder.config())?;
+    if decoder
+        .linears()
+        .any(|(_, linear)| linear.adapter.is_some())
+    {
+        return Err(HuggingFaceError::NotDescribed {
+            architecture: architecture.name,
+            reason: "its layers have adapters, which must be merged first".to_owned(),
+        });
+    }
     let exchange = exchange_of(decoder.config().family())?;
     let config = with_required_parameters(decoder.config(), &exchange)?;
     let completed = match config == *decoder.config() {
