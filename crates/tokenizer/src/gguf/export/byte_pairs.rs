@@ -49,7 +49,14 @@ pub(super) fn vocabulary(file: &Json, texts: &[String]) -> Result<Vocabulary, St
 
 /// The merges, each as two tokens.
 pub(super) fn merges(model: &Json) -> Result<Vec<(&str, &str)>, String> {
-    let pair = |merge| match merge {
+    let merges = model["merges"].as_array().map(Vec::as_slice);
+    let merges: Option<Vec<_>> = merges.unwrap_or_default().iter().map(pair).collect();
+    merges.ok_or_else(|| "a merge is not two tokens".to_owned())
+}
+
+/// The two tokens of a merge.
+fn pair(merge: &Json) -> Option<(&str, &str)> {
+    match merge {
         // Tokens contain no spaces but those that are spaces themselves.
         Json::String(merge) => {
             let first = merge.chars().next().map_or(0, char::len_utf8);
@@ -61,10 +68,7 @@ pub(super) fn merges(model: &Json) -> Result<Vec<(&str, &str)>, String> {
             _ => None,
         },
         _ => None,
-    };
-    let merges = model["merges"].as_array().map(Vec::as_slice);
-    let merges: Option<Vec<_>> = merges.unwrap_or_default().iter().map(pair).collect();
-    merges.ok_or_else(|| "a merge is not two tokens".to_owned())
+    }
 }
 
 /// Returns true if merging the characters of each token gives the token.
