@@ -29,6 +29,8 @@ pub(super) struct Architecture {
     pub(super) windows: Windows,
     /// True if the rotary base of layers with a window is recorded.
     pub(super) window_base: bool,
+    /// True if the width of experts is recorded beside that of other feed-forward layers.
+    pub(super) expert_width: bool,
     /// A key that only this architecture has.
     pub(super) further: Option<fn(&DecoderConfig) -> (&'static str, GgufValue)>,
     /// Tensor names that differ from those common to all architectures.
@@ -77,6 +79,7 @@ const fn plain(
         caps: &[],
         windows: Windows::Unrecorded,
         window_base: false,
+        expert_width: false,
         further: None,
         names: &[],
         fused: false,
@@ -97,9 +100,15 @@ static ARCHITECTURES: [Architecture; 19] = [
         )
     },
     plain("qwen2", &[Family::Qwen2], fields::qwen2),
-    plain("qwen2moe", &[Family::Qwen2Moe], fields::qwen2_moe),
+    Architecture {
+        expert_width: true,
+        ..plain("qwen2moe", &[Family::Qwen2Moe], fields::qwen2_moe)
+    },
     plain("qwen3", &[Family::Qwen3], fields::qwen3),
-    plain("qwen3moe", &[Family::Qwen3Moe], fields::qwen3_moe),
+    Architecture {
+        expert_width: true,
+        ..plain("qwen3moe", &[Family::Qwen3Moe], fields::qwen3_moe)
+    },
     plain("olmoe", &[Family::Olmoe], fields::olmoe),
     Architecture {
         fused: true,

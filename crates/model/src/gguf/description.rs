@@ -44,13 +44,11 @@ pub(super) fn write(
     if let Some(experts) = config.experts() {
         set(EXPERTS, size(experts.count));
         set(ACTIVE_EXPERTS, size(experts.active));
-        for (key, width) in [
-            (EXPERT_WIDTH, experts.width),
-            (SHARED_WIDTH, experts.shared_width),
-        ] {
-            if let Some(width) = width {
-                set(key, size(width));
-            }
+        if let Some(width) = experts.width.filter(|_| architecture.expert_width) {
+            set(EXPERT_WIDTH, size(width));
+        }
+        if let Some(width) = experts.shared_width {
+            set(SHARED_WIDTH, size(width));
         }
     }
     windows(config, architecture, &mut set);
