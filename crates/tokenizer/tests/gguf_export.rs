@@ -80,12 +80,27 @@ fn built_in_vocabularies_keep_their_ids() {
 
 #[test]
 fn files_keep_their_ids() {
-    let golden: Json = serde_json::from_slice(&fs::read(fixture("files.json")).unwrap()).unwrap();
-    for (name, model) in [("byte_level", "gpt2"), ("llama", "llama")] {
-        let tokenizer = Tokenizer::from_file(&fixture(&format!("files/{name}.json"))).unwrap();
+    for (golden, list, name, file, model) in [
+        (
+            "files.json",
+            "files",
+            "byte_level",
+            "files/byte_level.json",
+            "gpt2",
+        ),
+        (
+            "sentence_piece.json",
+            "models",
+            "bpe",
+            "sentence_piece/bpe.model",
+            "llama",
+        ),
+    ] {
+        let golden: Json = serde_json::from_slice(&fs::read(fixture(golden)).unwrap()).unwrap();
+        let tokenizer = Tokenizer::from_file(&fixture(file)).unwrap();
         let (found, metadata) = again(&tokenizer);
         assert_eq!(metadata.text("tokenizer.ggml.model").unwrap(), Some(model));
-        for case in golden["files"][name]["cases"].as_array().unwrap() {
+        for case in golden[list][name]["cases"].as_array().unwrap() {
             let text = case["text"].as_str().unwrap();
             let ids: Vec<u32> = serde_json::from_value(case["ids"].clone()).unwrap();
             assert_eq!(found.encode(text).unwrap(), ids, "{name} {text:?}");
@@ -139,6 +154,20 @@ fn tokenizers_of_other_kinds_are_refused() {
             error,
             format!("GGUF files cannot express this tokenizer: {rule}")
         );
+    }
+    for (file, rule) in [
+        // One merge per token, where scores allow every way to form it.
+        (
+            "files/llama.json",
+            "its merges do not follow from scores of tokens",
+        ),
+        (
+            "sentence_piece/bpe_plain.model",
+            "its byte pairs have no bytes to fall back on",
+        ),
+    ] {
+        let error = refused(&Tokenizer::from_file(&fixture(file)).unwrap());
+        assert!(error.ends_with(rule), "{error}");
     }
     let characters = Tokenizer::char_from_alphabet("abc ".chars()).unwrap();
     assert!(refused(&characters).contains("its model is WordLevel"));
