@@ -1,10 +1,13 @@
 //! `emberlm export`: writes a model as a Hugging Face directory or as a GGUF file.
 
+mod args;
 mod encoders;
 mod gguf;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+
+pub use args::ExportArgs;
 
 use burn::tensor::Device;
 use emberlm_checkpoint::model::GENERATION_CONFIG_FILE;
@@ -19,7 +22,6 @@ use emberlm_tokenizer::{TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, Tokenizer};
 use indicatif::{HumanBytes, HumanCount};
 use serde_json::{Map, Value, json};
 
-use crate::args::ExportArgs;
 use crate::backend::Job;
 use crate::error::CliError;
 use crate::model;

@@ -25,7 +25,7 @@ pub(super) struct Architecture {
     pub(super) factors: &'static [(&'static str, &'static str)],
     /// Bounds of logits: the key of each, and its field in `config.json`. Without the key, or with 0, there is none.
     pub(super) caps: &'static [(&'static str, &'static str)],
-    /// How windows are recorded.
+    /// The record of windows.
     pub(super) windows: Windows,
     /// True if the rotary base of layers with a window is recorded.
     pub(super) window_base: bool,
@@ -45,7 +45,7 @@ pub(super) struct Architecture {
     pub(super) wide_head: bool,
 }
 
-/// How files record the layers whose attention has a window.
+/// The record of the layers whose attention has a window.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Windows {
     /// Not at all.

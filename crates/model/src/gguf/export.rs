@@ -267,7 +267,7 @@ fn same_setting(one: Option<&serde_json::Value>, other: Option<&serde_json::Valu
 }
 
 /// The importance of the columns of tensors, by name. A tensor of several layers, such as one with all experts, has one
-/// entry for each, in order; `None` if it is not known.
+/// entry for each, in order; `None` if no token reached the layer.
 type Importances = HashMap<String, Vec<Option<Vec<f32>>>>;
 
 fn importances<B: Backend>(

@@ -211,7 +211,7 @@ fn special_ids(
     found
 }
 
-/// The token that begins a text, and true if a token ends it. The beginning is `Some(None)` if its name is not known.
+/// The token that begins a text, and true if a token ends it. The beginning is `Some(None)` if it has no name.
 fn added_by_template<'a>(
     processor: &'a Json,
     config: &Map<String, Json>,

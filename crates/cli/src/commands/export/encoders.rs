@@ -11,7 +11,7 @@ use emberlm_model::weights::Element;
 use emberlm_model::{WeightFormat, encoder, encoder_decoder};
 use emberlm_tokenizer::TOKENIZER_CONFIG_FILE;
 
-use crate::args::ExportArgs;
+use super::ExportArgs;
 use crate::backend::Job;
 use crate::error::CliError;
 use crate::new_folder::NewFolder;

@@ -14,7 +14,7 @@ use emberlm_tokenizer::{GgufTokenizerOptions, GgufVocabulary, Tokenizer};
 use indicatif::{HumanBytes, HumanCount};
 use serde_json::{Map, Value};
 
-use crate::args::ExportArgs;
+use super::ExportArgs;
 use crate::backend::Job;
 use crate::error::{CliError, warn};
 use crate::model;
