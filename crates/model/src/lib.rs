@@ -23,7 +23,8 @@
 //! | [`weights`] | reading and writing weights |
 //! | [`families`], `tiny` | published models, one declarative file each, and tiny models with the same components |
 //! | [`hugging_face`] | model directories in the format of `transformers` |
-//! | [`gguf`] | GGUF files, read like such directories |
+//! | [`gguf`] | GGUF files, read like such directories, and written |
+//! | `calibration` | statistics of the inputs of linear layers |
 //!
 //! | type | purpose |
 //! |---|---|

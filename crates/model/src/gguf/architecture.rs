@@ -32,7 +32,7 @@ pub(super) struct Architecture {
     /// True if the width of experts is recorded beside that of other feed-forward layers.
     pub(super) expert_width: bool,
     /// A key that only this architecture has.
-    pub(super) further: Option<fn(&DecoderConfig) -> (&'static str, GgufValue)>,
+    pub(super) further: Option<fn(&DecoderConfig) -> Key>,
     /// Tensor names that differ from those common to all architectures.
     pub(super) names: &'static [TensorName],
     /// True if queries, keys and values are written as one tensor.
@@ -44,6 +44,9 @@ pub(super) struct Architecture {
     /// True if mixtures of types have Q8_0 for the head, and fewer bits than usual for the feed-forward layers.
     pub(super) wide_head: bool,
 }
+
+/// A key without the architecture before it, and its value.
+pub(super) type Key = (&'static str, GgufValue);
 
 /// The record of the layers whose attention has a window.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -237,7 +237,7 @@ fn check_description(
         &found.raw(),
         // An architecture may be that of several families.
         &["family"],
-        |expected, found| same_setting(expected, found),
+        same_setting,
     );
     difference.map_or(Ok(()), |difference| Err(not_recorded(difference)))
 }
