@@ -132,6 +132,11 @@ impl SourceFiles {
         fields.get("model_type")?.as_str().map(str::to_owned)
     }
 
+    /// The fields of the original `tokenizer_config.json`.
+    pub fn tokenizer_config(&self) -> Option<Map<String, Value>> {
+        serde_json::from_slice(self.0.get(TOKENIZER_CONFIG_FILE)?).ok()
+    }
+
     /// The fields of the original `config.json`, if its model type is `model_type`.
     pub fn config_fields(&self, model_type: Option<&str>) -> Option<Map<String, Value>> {
         let config = self.0.get(SOURCE_CONFIG)?;

@@ -4,13 +4,11 @@ use std::error::Error;
 use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
 use std::path::PathBuf;
 
-use bytesize::ByteSize;
 use clap::error::{ContextKind, ContextValue};
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueHint};
 use emberlm_system::text::{escaped, is_harmless};
 
 use emberlm_model::WeightFormat;
-use emberlm_model::weights::Element;
 use emberlm_tokenizer::TokenizerChoice;
 
 use crate::backend::BackendArg;
@@ -26,6 +24,7 @@ use crate::commands::doctor::DoctorArgs;
 use crate::commands::doctor::measure::MeasureArgs;
 use crate::commands::embed::EmbedArgs;
 use crate::commands::eval::EvalArgs;
+use crate::commands::export::ExportArgs;
 use crate::commands::fit::FitArgs;
 use crate::commands::fit_step::FitStepArgs;
 use crate::commands::generate::choice::ChoiceArgs;
@@ -358,33 +357,6 @@ pub struct NewArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub memory: MemoryArg,
-    #[command(flatten)]
-    #[allow(missing_docs)]
-    pub backend: BackendArg,
-}
-
-/// Arguments of `export`.
-#[derive(Debug, Args)]
-#[command(after_help = examples::EXPORT)]
-pub struct ExportArgs {
-    /// A run, checkpoint or Hugging Face directory
-    pub model: PathBuf,
-    /// The folder to write
-    #[arg(long, value_name = "DIR", value_parser = folder_parser("a model"))]
-    pub out: PathBuf,
-    /// Maximum bytes of weights in one file
-    #[arg(long, value_name = "SIZE", default_value = "5GB", value_parser = values::size)]
-    pub shard_size: ByteSize,
-    /// The format of the linear layers' weights and the head: f32 for floating-point numbers, or int8, a quarter of the size of
-    /// f32 [default: as they are stored]
-    #[arg(long, value_name = "TYPE", value_parser = values::weights_parser())]
-    pub weights: Option<WeightFormat>,
-    /// The type of floating-point weights: bf16, f16 or f32 [default: as they are stored; f32 where int8 weights are unpacked]
-    #[arg(long, value_name = "TYPE", value_parser = values::element_parser())]
-    pub dtype: Option<Element>,
-    /// Replace an existing model
-    #[arg(long)]
-    pub force: bool,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub backend: BackendArg,

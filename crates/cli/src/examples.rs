@@ -130,7 +130,8 @@ Examples:
 pub const EXPORT: &str = "\
 Examples:
   emberlm export runs/book --out book-hf
-  emberlm export MODEL --weights int8 --out model-int8";
+  emberlm export MODEL --weights int8 --out model-int8
+  emberlm export MODEL --format gguf --type q4_k_m --calibration text.txt --out model-q4_k_m.gguf";
 
 pub const COMPLETIONS: &str = "\
 Examples:

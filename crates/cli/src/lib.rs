@@ -37,6 +37,7 @@ mod head_habits;
 mod hub;
 mod memory_guard;
 mod model;
+mod new_file;
 mod new_folder;
 mod opened_model;
 mod output;

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
+use emberlm_gguf::is_gguf;
 use tempfile::TempDir;
 
 use crate::error::CliError;
@@ -109,12 +110,25 @@ const FILE_EXTENSIONS: [&str; 18] = [
 /// file extension of a format that is not written.
 pub fn folder_parser(what: &'static str) -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(move |out| match file_extension(&out) {
-        Some(extension) => Err(format!(
-            "{what} is written as a folder, not as a .{extension} file: name it {}",
-            out.with_extension("").display()
-        )),
+        Some(extension) => Err(as_folder(what, extension, &out)),
         None => Ok(out),
     })
+}
+
+/// [`folder_parser`] for options that may also name a GGUF file, which the command checks.
+pub fn folder_or_gguf_parser(what: &'static str) -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(move |out| match file_extension(&out) {
+        Some(extension) if !is_gguf(&out) => Err(as_folder(what, extension, &out)),
+        _ => Ok(out),
+    })
+}
+
+/// The message about a name with the extension of a file.
+pub fn as_folder(what: &str, extension: &str, out: &Path) -> String {
+    format!(
+        "{what} is written as a folder, not as a .{extension} file: name it {}",
+        out.with_extension("").display()
+    )
 }
 
 /// The extension in [`FILE_EXTENSIONS`] that `out` ends with. Returns `None` if `out` is an existing folder.

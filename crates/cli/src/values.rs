@@ -7,9 +7,12 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use emberlm_data::{ExportFormat, Format, OnError, Packing, SplitRule};
 use emberlm_generate::ranges::LOGIT_BIAS;
 use emberlm_kernels::Precision;
+use emberlm_model::gguf::FileType;
 use emberlm_model::weights::Element;
 use emberlm_model::{CacheFormat, WeightFormat};
 use emberlm_tokenizer::{TokenizerChoice, TokenizerError};
+
+use crate::commands::export::ModelFormat;
 
 /// Parses a tokenizer's name or path.
 pub fn tokenizer(text: &str) -> Result<TokenizerChoice, TokenizerError> {
@@ -51,6 +54,16 @@ fn one_of<T: Copy + Send + Sync + 'static, const N: usize>(
 /// Accepts the name of a dataset export format.
 pub fn export_format() -> impl TypedValueParser<Value = ExportFormat> {
     one_of(ExportFormat::ALL, ExportFormat::name)
+}
+
+/// Accepts the name of a format of models.
+pub fn model_format() -> impl TypedValueParser<Value = ModelFormat> {
+    one_of(ModelFormat::ALL, ModelFormat::name)
+}
+
+/// Accepts the name of a type of GGUF files.
+pub fn file_type() -> impl TypedValueParser<Value = FileType> {
+    one_of(FileType::ALL, FileType::name)
 }
 
 /// Accepts the name of a matmul precision.

@@ -32,6 +32,16 @@ impl GgufHeader {
         }
     }
 
+    /// The metadata so far.
+    pub fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    /// The tensors so far, in order.
+    pub fn tensors(&self) -> &[TensorInfo] {
+        &self.tensors
+    }
+
     /// Adds a tensor of `shape`, the slowest-varying size first. Tensors are written in the order in which they are
     /// added.
     ///

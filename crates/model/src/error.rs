@@ -338,6 +338,30 @@ pub enum HuggingFaceError {
         /// Value of the field.
         value: String,
     },
+    /// GGUF files have no architecture for the family.
+    #[error("GGUF files have no architecture for the family `{family}`")]
+    NoArchitecture {
+        /// Name of the family.
+        family: &'static str,
+    },
+    /// The architecture of GGUF files does not record a setting.
+    #[error("GGUF's architecture `{architecture}` cannot express model.{field} = {value}")]
+    NotRecorded {
+        /// Name of the architecture.
+        architecture: &'static str,
+        /// Path of the field below `model`.
+        field: String,
+        /// Value of the field.
+        value: String,
+    },
+    /// The architecture of GGUF files cannot describe the model.
+    #[error("GGUF's architecture `{architecture}` cannot describe the model: {reason}")]
+    NotDescribed {
+        /// Name of the architecture.
+        architecture: &'static str,
+        /// Violated rule.
+        reason: String,
+    },
     /// The configuration describes an invalid model.
     #[error("config.json describes no model: {0}")]
     Config(#[from] ConfigError),

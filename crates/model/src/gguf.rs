@@ -1,4 +1,4 @@
-//! GGUF files as Hugging Face directories.
+//! GGUF files as Hugging Face directories, and models as GGUF files.
 //!
 //! The metadata of a file become the fields of the `config.json` that the families read, and its tensors a
 //! `TensorStore` whose names are translated. A file therefore has the same model as the directory that it was
@@ -8,12 +8,19 @@
 //! |---|---|
 //! | `architecture` | the supported architectures, as data |
 //! | `fields`, `metadata` | metadata to fields of `config.json` |
+//! | `description` | a configuration to metadata |
 //! | `rope` | rotary scaling, which files store as metadata or as factors |
 //! | `names` | tensor names |
 //! | `store` | tensors of a file, decoded |
+//! | `export`, `file_type` | writing files, and the type of each tensor |
 
 mod architecture;
+mod described;
+mod description;
+mod export;
 mod fields;
+mod file_type;
+mod key_names;
 mod metadata;
 mod names;
 mod rope;
@@ -23,6 +30,8 @@ use emberlm_gguf::{GgufFile, TensorInfo, TensorType};
 use emberlm_kernels::PackedFormat;
 use serde_json::{Map, Value};
 
+pub use export::{GgufOptions, check_exportable, export, exportable_families};
+pub use file_type::FileType;
 pub(crate) use names::GgufNames;
 pub(crate) use store::GgufStore;
 

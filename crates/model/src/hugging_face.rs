@@ -5,9 +5,9 @@
 
 mod export;
 
-pub(crate) use export::PADDING;
 pub(crate) use export::write_parameters;
 pub use export::{ExportOptions, Exported, check_exportable, export};
+pub(crate) use export::{PADDING, with_required_parameters};
 
 use std::path::{Path, PathBuf};
 
@@ -304,7 +304,7 @@ fn no_weights(path: &Path) -> HuggingFaceError {
     }
 }
 
-fn exchange_of(family: Family) -> Result<Exchange, HuggingFaceError> {
+pub(crate) fn exchange_of(family: Family) -> Result<Exchange, HuggingFaceError> {
     family.exchange().ok_or(HuggingFaceError::NoType {
         family: family.name(),
     })

@@ -23,7 +23,8 @@
 //! | [`weights`] | reading and writing weights |
 //! | [`families`], `tiny` | published models, one declarative file each, and tiny models with the same components |
 //! | [`hugging_face`] | model directories in the format of `transformers` |
-//! | [`gguf`] | GGUF files, read like such directories |
+//! | [`gguf`] | GGUF files, read like such directories, and written |
+//! | `calibration` | statistics of the inputs of linear layers |
 //!
 //! | type | purpose |
 //! |---|---|
@@ -56,6 +57,7 @@
 mod alibi;
 mod attention;
 mod block;
+mod calibration;
 pub mod checked;
 pub mod config;
 mod context;
@@ -98,6 +100,7 @@ pub mod training;
 mod weight_format;
 pub mod weights;
 
+pub use calibration::{InputImportance, InputRecorder};
 pub use checked::DecoderConfig;
 pub use config::ModelConfig;
 pub use decoder::Decoder;

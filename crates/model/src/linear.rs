@@ -1,11 +1,14 @@
 //! A linear layer, with its weight in f32 or packed, and an optional low-rank adapter.
 
+use std::sync::Arc;
+
 use burn::module::{Module, Param};
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::{Device, Tensor};
 
 use emberlm_kernels::{Activation, Backend, PackedFormat, Precision, ops};
 
+use crate::calibration::InputRecorder;
 use crate::init::{Initializer, OutputRole};
 use crate::low_rank::LowRank;
 use crate::packed_rows::PackedRows;
@@ -32,6 +35,8 @@ pub struct Linear<B: BurnBackend> {
     pub adapter: Option<LowRank<B>>,
     #[module(skip)]
     pub(crate) precision: Precision,
+    #[module(skip)]
+    pub(crate) recorder: Option<Arc<dyn InputRecorder>>,
 }
 
 /// The weight of a linear layer.
@@ -78,6 +83,7 @@ impl<B: Backend> Linear<B> {
             bias: bias.then(|| from.bias(&format!("{path}.bias"), out, fan_in)),
             adapter: None,
             precision: Precision::default(),
+            recorder: None,
         }
     }
 
@@ -103,8 +109,22 @@ impl<B: Backend> Linear<B> {
         }
     }
 
+    /// Reports the inputs `[batch, seq, in]` to the recorder, if there is one.
+    fn record(&self, x: &Tensor<B, 3>) {
+        let Some(recorder) = &self.recorder else {
+            return;
+        };
+        let [_, _, columns] = x.dims();
+        let data = x.to_data();
+        match data.as_slice::<f32>() {
+            Ok(inputs) => recorder.record(inputs, columns),
+            Err(_) => recorder.record(&data.iter::<f32>().collect::<Vec<_>>(), columns),
+        }
+    }
+
     /// Maps `[batch, seq, in]` to `[batch, seq, out]` and adds `residual` if given.
     pub fn forward(&self, x: Tensor<B, 3>, residual: Option<Tensor<B, 3>>) -> Tensor<B, 3> {
+        self.record(&x);
         let bias = self.bias.as_ref().map(Param::val);
         let adapted = self
             .adapter
@@ -126,6 +146,7 @@ impl<B: Backend> Linear<B> {
     pub fn activated(&self, kind: Activation, x: Tensor<B, 3>) -> Tensor<B, 3> {
         match (&self.weight, &self.adapter) {
             (LinearWeight::Float(weight), None) => {
+                self.record(&x);
                 let bias = self.bias.as_ref().map(Param::val);
                 ops::linear_activation(kind, x, weight.val(), bias, self.precision)
             }

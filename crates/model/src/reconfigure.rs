@@ -78,13 +78,23 @@ pub(crate) fn first_difference(
     other: &ModelConfig,
     except: &[&str],
 ) -> Option<(String, String)> {
+    first_difference_by(expected, other, except, |expected, other| expected == other)
+}
+
+/// [`first_difference`] with another equality of values; `None` is that of an unset field.
+pub(crate) fn first_difference_by(
+    expected: &ModelConfig,
+    other: &ModelConfig,
+    except: &[&str],
+    equal: impl Fn(Option<&Value>, Option<&Value>) -> bool,
+) -> Option<(String, String)> {
     let (expected, other) = (object(&computed(expected)), object(&computed(other)));
     let ignored = |field: &str| TRAINING_ONLY.contains(&field) || except.contains(&field);
     // Unset fields are absent, so a field that only `other` has differs too.
     let fields = expected.keys().chain(other.keys());
     fields
         .filter(|field| !ignored(field))
-        .find(|field| expected.get(*field) != other.get(*field))
+        .find(|field| !equal(expected.get(*field), other.get(*field)))
         .map(|field| {
             let value = expected.get(field);
             let value = value.map_or("unset".to_owned(), Value::to_string);

@@ -16,6 +16,7 @@ mod decoder;
 mod encoder;
 mod encoder_decoder;
 mod gguf;
+mod gguf_export;
 mod hugging_face;
 mod initialisation;
 mod parameters;

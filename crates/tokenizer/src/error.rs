@@ -42,6 +42,12 @@ pub enum TokenizerError {
         /// The reason, with the key.
         reason: String,
     },
+    /// GGUF files cannot express the tokenizer.
+    #[error("GGUF files cannot express this tokenizer: {reason}")]
+    NotInGguf {
+        /// The reason.
+        reason: String,
+    },
     /// The name is not that of a pattern.
     #[error(
         "unknown pattern `{name}`: choose one of gpt2, cl100k (gpt4), o200k (gpt4o), llama3, qwen2"

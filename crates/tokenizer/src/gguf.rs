@@ -8,12 +8,15 @@
 //! | `bert` | WordPiece |
 
 mod byte_pairs;
+mod export;
 mod pieces;
 mod pre_tokenizers;
 mod word_pieces;
 
 use emberlm_gguf::{GgufError, Metadata};
 use serde_json::{Map, Value, json};
+
+pub use export::{GgufTokenizerOptions, GgufVocabulary};
 
 use crate::chat::{ChatError, ChatTemplate};
 use crate::{Tokenizer, TokenizerError};
@@ -49,6 +52,7 @@ mod token_type {
     pub(super) const UNKNOWN: i64 = 2;
     pub(super) const CONTROL: i64 = 3;
     pub(super) const USER_DEFINED: i64 = 4;
+    pub(super) const UNUSED: i64 = 5;
     pub(super) const BYTE: i64 = 6;
 }
 

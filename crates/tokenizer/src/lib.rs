@@ -36,7 +36,7 @@
 //! | `sequence` | [`SequenceEncoder`]: texts and pairs with special tokens, for encoders |
 //! | `rank_file` | [`RankFile`]: tiktoken's rank files |
 //! | `sentence_piece` | converts SentencePiece models to a `tokenizer.json` |
-//! | `gguf` | [`GgufTokenizer`]: converts the tokenizer of a GGUF file to a `tokenizer.json` |
+//! | `gguf` | [`GgufTokenizer`], [`GgufVocabulary`]: convert the tokenizer of a GGUF file to a `tokenizer.json` and back |
 //! | `train` | [`BpeTraining`]: trains a byte-level byte-pair vocabulary |
 //! | `statistics` | [`Statistics`]: statistics of texts and their tokens |
 //! | `choice` | [`TokenizerChoice`]: a user's choice, by name or by path |
@@ -107,7 +107,7 @@ pub use choice::TokenizerChoice;
 pub use cut::Cut;
 pub use disk::{TOKENIZER_CONFIG_FILE, TOKENIZER_FILE};
 pub use error::TokenizerError;
-pub use gguf::GgufTokenizer;
+pub use gguf::{GgufTokenizer, GgufTokenizerOptions, GgufVocabulary};
 pub use kind::TokenizerKind;
 pub use pattern::Pattern;
 pub use rank_file::RankFile;

@@ -15,6 +15,7 @@ mod chat_refusals;
 mod export;
 mod files;
 mod gguf;
+mod gguf_export;
 mod golden;
 mod sentence_piece;
 mod stop_strings;

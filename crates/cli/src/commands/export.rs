@@ -1,13 +1,18 @@
-//! `emberlm export`: writes a model as a Hugging Face directory.
+//! `emberlm export`: writes a model as a Hugging Face directory or as a GGUF file.
 
+mod args;
 mod encoders;
+mod gguf;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
+pub use args::ExportArgs;
+
 use burn::tensor::Device;
 use emberlm_checkpoint::model::GENERATION_CONFIG_FILE;
 use emberlm_checkpoint::{Model, ModelKind};
+use emberlm_gguf::is_gguf;
 use emberlm_kernels::{TrainingBackend, memory};
 use emberlm_model::WeightFormat;
 use emberlm_model::hugging_face::{ExportOptions, Exported, export};
@@ -17,11 +22,10 @@ use emberlm_tokenizer::{TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, Tokenizer};
 use indicatif::{HumanBytes, HumanCount};
 use serde_json::{Map, Value, json};
 
-use crate::args::ExportArgs;
 use crate::backend::Job;
 use crate::error::CliError;
 use crate::model;
-use crate::new_folder::NewFolder;
+use crate::new_folder::{NewFolder, as_folder};
 use crate::output::print;
 
 /// Files other than weights that are copied unchanged from a Hugging Face directory.
@@ -38,9 +42,44 @@ const KEPT_FILES: [&str; 10] = [
     GENERATION_CONFIG_FILE,
 ];
 
+/// Maximum bytes of weights in one file by default.
+const SHARD_BYTES: u64 = 5_000_000_000;
+
+/// A format of models.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ModelFormat {
+    /// A directory of Hugging Face `transformers`.
+    HuggingFace,
+    /// A file of llama.cpp.
+    Gguf,
+}
+
+impl ModelFormat {
+    /// Every format.
+    pub const ALL: [Self; 2] = [Self::HuggingFace, Self::Gguf];
+
+    /// Name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::HuggingFace => "hugging-face",
+            Self::Gguf => "gguf",
+        }
+    }
+}
+
 /// Writes the model and prints a summary.
 pub fn run(args: ExportArgs) -> Result<(), CliError> {
-    if ModelKind::of(&args.model) != ModelKind::Decoder {
+    let is_decoder = ModelKind::of(&args.model) == ModelKind::Decoder;
+    match args.format {
+        ModelFormat::HuggingFace => {}
+        ModelFormat::Gguf if is_decoder => return gguf::run(&args),
+        ModelFormat::Gguf => {
+            let message = "--format gguf is supported for decoders only";
+            return Err(CliError::new(message).hint("leave --format out"));
+        }
+    }
+    check_options(&args)?;
+    if !is_decoder {
         return encoders::run(&args);
     }
     let backend = args.backend.choose()?;
@@ -62,7 +101,7 @@ pub fn run(args: ExportArgs) -> Result<(), CliError> {
             None if held.format != held.stored && held.stored != WeightFormat::F32 => Element::F32,
             None => model.element()?,
         },
-        shard_bytes: args.shard_size.as_u64().max(1),
+        shard_bytes: shard_bytes(&args),
         fields: fields(&model, tokenizer.as_ref())?,
     };
     let exported = backend.run(Export {
@@ -86,6 +125,31 @@ pub fn run(args: ExportArgs) -> Result<(), CliError> {
         packed => format!("{} and {}", packed.name(), options.element.name()),
     };
     print(&summary(&args.out, &exported, files, &types))
+}
+
+/// Maximum bytes of weights in one file.
+fn shard_bytes(args: &ExportArgs) -> u64 {
+    let requested = args.shard_size.map(|size| size.as_u64().max(1));
+    requested.unwrap_or(SHARD_BYTES)
+}
+
+/// Rejects the options and names of GGUF files.
+fn check_options(args: &ExportArgs) -> Result<(), CliError> {
+    let options = [
+        ("--type", args.file_type.is_some()),
+        ("--calibration", args.calibration.is_some()),
+    ];
+    if let Some((option, _)) = options.into_iter().find(|(_, given)| *given) {
+        return Err(
+            CliError::usage(format!("{option} is an option of GGUF files"))
+                .hint("add --format gguf"),
+        );
+    }
+    match is_gguf(&args.out) && !args.out.is_dir() {
+        true => Err(CliError::usage(as_folder("a model", "gguf", &args.out))
+            .hint("add --format gguf to write a GGUF file")),
+        false => Ok(()),
+    }
 }
 
 fn summary(out: &Path, exported: &Exported, files: usize, types: &str) -> String {
@@ -138,11 +202,7 @@ fn write_tokenizer(model: &Model, tokenizer: &Tokenizer, folder: &Path) -> Resul
     let keeps_config = kept.contains(&TOKENIZER_CONFIG_FILE);
     let mut config = tokenizer.to_tokenizer_config_json(Some(model.config().seq_len()));
     if let Some(template) = model.chat_template()? {
-        let spec = model.chat_template_spec();
-        let source = match spec.is_some_and(|spec| spec.begins_with.is_some()) {
-            true => template.source().to_owned(),
-            false => with_end_of_text(&template, tokenizer),
-        };
+        let source = trained_source(model, &template, tokenizer);
         let came = ChatTemplate::beside_model(folder)?;
         if came.is_none_or(|came| came.source() != source) {
             write(folder, TEMPLATE_FILE, source.into_bytes())?;
@@ -153,6 +213,24 @@ fn write_tokenizer(model: &Model, tokenizer: &Tokenizer, folder: &Path) -> Resul
         true => Ok(()),
         false => write(folder, TOKENIZER_CONFIG_FILE, config),
     }
+}
+
+/// The source of the template that a model was trained with.
+fn trained_source(model: &Model, template: &ChatTemplate, tokenizer: &Tokenizer) -> String {
+    let spec = model.chat_template_spec();
+    match spec.is_some_and(|spec| spec.begins_with.is_some()) {
+        true => template.source().to_owned(),
+        false => with_end_of_text(template, tokenizer),
+    }
+}
+
+/// The source of a model's chat template, with every token that it begins with.
+fn template(model: &Model, tokenizer: &Tokenizer) -> Result<Option<String>, CliError> {
+    let template = model.chat_template()?;
+    Ok(template.map(|template| match model.hugging_face() {
+        Some(_) => template.source().to_owned(),
+        None => trained_source(model, &template, tokenizer),
+    }))
 }
 
 /// Writes the ids that begin and end a text to `generation_config.json`, unless the model that this one was

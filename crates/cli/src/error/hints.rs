@@ -4,6 +4,7 @@ use std::io;
 
 use emberlm_generate::{GenerateError, LogitsError, SettingError, VetError};
 use emberlm_gguf::GgufError;
+use emberlm_model::gguf::exportable_families;
 use emberlm_model::{
     CacheFormatError, ConfigError, Family, HuggingFaceError, InputError, WeightsError, families,
 };
@@ -173,6 +174,13 @@ impl From<HuggingFaceError> for CliError {
                     "it has types for {}; this model's own checkpoint is a safetensors file already",
                     types.join(", ")
                 ))
+            }
+            HuggingFaceError::NoArchitecture { .. } => {
+                let families: Vec<&str> = exportable_families().collect();
+                Some(format!("it has those of {}", families.join(", ")))
+            }
+            HuggingFaceError::NotRecorded { .. } | HuggingFaceError::NotDescribed { .. } => {
+                Some("without --format gguf, export writes a Hugging Face directory".to_owned())
             }
             _ => None,
         };
@@ -351,6 +359,9 @@ pub(super) fn tokenizer(error: &TokenizerError) -> Option<String> {
         }
         TokenizerError::NeedsPattern { .. } => {
             "convert it: emberlm tokenizer convert FILE --pattern NAME --special NAME=ID --out DIR, then pass DIR"
+        }
+        TokenizerError::NotInGguf { .. } => {
+            "without --format gguf, export writes a Hugging Face directory, which holds any tokenizer"
         }
         // Errors in other files have their own variants.
         TokenizerError::File { reason, .. } if !reason.contains(TOKENIZER_FILE) => return None,

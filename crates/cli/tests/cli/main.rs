@@ -36,6 +36,7 @@ mod fitting_defaults;
 #[cfg(target_os = "linux")]
 mod full_disk;
 mod generation_config;
+mod gguf;
 mod help;
 #[cfg(target_os = "linux")]
 mod hostile_grammars;

@@ -247,6 +247,10 @@ fn folders_named_like_files_are_rejected() {
         ("man", "a set of man pages"),
     ] {
         for extension in ["gguf", "safetensors", "BIN"] {
+            // The file of another format of the command.
+            if (line, extension) == ("export run", "gguf") {
+                continue;
+            }
             let ran = sandbox.words(&format!("{line} --out h2.{extension}"));
             let error = format!("error: invalid value 'h2.{extension}' for '--out <");
             let rule = format!(

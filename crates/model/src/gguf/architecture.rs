@@ -1,41 +1,94 @@
 //! The supported architectures.
 
-use emberlm_gguf::{GgufError, Metadata};
+use emberlm_gguf::{GgufError, Metadata, Value as GgufValue};
 use serde_json::{Map, Value};
 
 use super::fields;
 use super::metadata::Keys;
 use super::names::{FALCON, GEMMA, GLM4, OLMO2, PHI3};
+use crate::checked::DecoderConfig;
+use crate::config::Family;
 use crate::weights::names::TensorName;
 
 /// Key of the architecture's name.
-const KEY: &str = "general.architecture";
+pub(super) const KEY: &str = "general.architecture";
 
 /// An architecture of GGUF files: how its files differ from a Hugging Face directory.
 pub(super) struct Architecture {
     /// Value of `general.architecture`, and prefix of the keys.
     pub(super) name: &'static str,
+    /// The families whose models are written with this architecture.
+    families: &'static [Family],
     /// Adds the fields of `config.json` that are not common to all architectures, `model_type` among them.
     pub(super) read: fn(&Keys<'_>, &mut Map<String, Value>) -> Result<(), GgufError>,
+    /// Factors: the key of each, and its field in `config.json`. Without the key it is 1.
+    pub(super) factors: &'static [(&'static str, &'static str)],
+    /// Bounds of logits: the key of each, and its field in `config.json`. Without the key, or with 0, there is none.
+    pub(super) caps: &'static [(&'static str, &'static str)],
+    /// The record of windows.
+    pub(super) windows: Windows,
+    /// True if the rotary base of layers with a window is recorded.
+    pub(super) window_base: bool,
+    /// True if the width of experts is recorded beside that of other feed-forward layers.
+    pub(super) expert_width: bool,
+    /// A key that only this architecture has.
+    pub(super) further: Option<fn(&DecoderConfig) -> Key>,
     /// Tensor names that differ from those common to all architectures.
     pub(super) names: &'static [TensorName],
+    /// True if queries, keys and values are written as one tensor.
+    pub(super) fused: bool,
     /// True if the rows of queries and keys are ordered by rotated pairs of elements.
     pub(super) paired_rows: bool,
     /// True if the gains of norms have 1 added.
     pub(super) offset_norms: bool,
+    /// True if mixtures of types have Q8_0 for the head, and fewer bits than usual for the feed-forward layers.
+    pub(super) wide_head: bool,
+}
+
+/// A key without the architecture before it, and its value.
+pub(super) type Key = (&'static str, GgufValue);
+
+/// The record of the layers whose attention has a window.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Windows {
+    /// Not at all.
+    Unrecorded,
+    /// All layers have the recorded window.
+    AllLayers,
+    /// All layers but the last of every `n` have it, unless another `n` is recorded.
+    Every(u64),
+    /// Likewise, and the layers are always listed.
+    Listed(u64),
+}
+
+impl Architecture {
+    /// A key with the architecture before it.
+    pub(super) fn key(&self, name: &str) -> String {
+        format!("{}.{name}", self.name)
+    }
 }
 
 /// An architecture with the common names.
 const fn plain(
     name: &'static str,
+    families: &'static [Family],
     read: fn(&Keys<'_>, &mut Map<String, Value>) -> Result<(), GgufError>,
 ) -> Architecture {
     Architecture {
         name,
+        families,
         read,
+        factors: &[],
+        caps: &[],
+        windows: Windows::Unrecorded,
+        window_base: false,
+        expert_width: false,
+        further: None,
         names: &[],
+        fused: false,
         paired_rows: false,
         offset_norms: false,
+        wide_head: false,
     }
 }
 
@@ -43,53 +96,109 @@ const fn plain(
 static ARCHITECTURES: [Architecture; 19] = [
     Architecture {
         paired_rows: true,
-        ..plain("llama", fields::llama)
+        ..plain(
+            "llama",
+            &[Family::Llama, Family::Mistral, Family::Mixtral],
+            fields::llama,
+        )
     },
-    plain("qwen2", fields::qwen2),
-    plain("qwen2moe", fields::qwen2_moe),
-    plain("qwen3", fields::qwen3),
-    plain("qwen3moe", fields::qwen3_moe),
-    plain("olmoe", fields::olmoe),
-    plain("gpt2", fields::gpt2),
-    plain("gptneox", fields::gpt_neox),
+    plain("qwen2", &[Family::Qwen2], fields::qwen2),
     Architecture {
+        expert_width: true,
+        ..plain("qwen2moe", &[Family::Qwen2Moe], fields::qwen2_moe)
+    },
+    plain("qwen3", &[Family::Qwen3], fields::qwen3),
+    Architecture {
+        expert_width: true,
+        ..plain("qwen3moe", &[Family::Qwen3Moe], fields::qwen3_moe)
+    },
+    plain("olmoe", &[Family::Olmoe], fields::olmoe),
+    Architecture {
+        fused: true,
+        ..plain("gpt2", &[Family::Gpt2], fields::gpt2)
+    },
+    Architecture {
+        fused: true,
+        further: Some(fields::parallel),
+        ..plain("gptneox", &[Family::GptNeox], fields::gpt_neox)
+    },
+    Architecture {
+        caps: &[
+            ("attn_logit_softcapping", "attn_logit_softcapping"),
+            ("final_logit_softcapping", "final_logit_softcapping"),
+        ],
+        windows: Windows::Every(2),
         names: GEMMA,
         offset_norms: true,
-        ..plain("gemma2", fields::gemma2)
+        ..plain("gemma2", &[Family::Gemma2], fields::gemma2)
     },
     Architecture {
+        caps: &[("final_logit_softcapping", "final_logit_softcapping")],
+        windows: Windows::Every(6),
+        window_base: true,
         names: GEMMA,
         offset_norms: true,
-        ..plain("gemma3", fields::gemma3)
+        ..plain("gemma3", &[Family::Gemma3Text], fields::gemma3)
     },
     Architecture {
+        windows: Windows::AllLayers,
         names: PHI3,
-        ..plain("phi3", fields::phi3)
+        fused: true,
+        ..plain("phi3", &[Family::Phi3], fields::phi3)
     },
     Architecture {
+        further: Some(fields::layout),
         names: FALCON,
-        ..plain("falcon", fields::falcon)
+        fused: true,
+        wide_head: true,
+        ..plain("falcon", &[Family::Falcon], fields::falcon)
     },
-    plain("bloom", fields::bloom),
-    plain("starcoder2", fields::starcoder2),
-    plain("command-r", fields::cohere),
+    Architecture {
+        fused: true,
+        ..plain("bloom", &[Family::Bloom], fields::bloom)
+    },
+    plain("starcoder2", &[Family::Starcoder2], fields::starcoder2),
+    Architecture {
+        factors: &[("logit_scale", "logit_scale")],
+        ..plain("command-r", &[Family::Cohere], fields::cohere)
+    },
     Architecture {
         names: GLM4,
-        ..plain("glm4", fields::glm4)
+        ..plain("glm4", &[Family::Glm4], fields::glm4)
+    },
+    Architecture {
+        factors: &[
+            ("attention.scale", "attention_multiplier"),
+            ("embedding_scale", "embedding_multiplier"),
+            ("residual_scale", "residual_multiplier"),
+            ("logit_scale", "logits_scaling"),
+        ],
+        paired_rows: true,
+        ..plain("granite", &[Family::Granite], fields::granite)
     },
     Architecture {
         paired_rows: true,
-        ..plain("granite", fields::granite)
+        ..plain("smollm3", &[Family::Smollm3], fields::smollm3)
     },
     Architecture {
-        paired_rows: true,
-        ..plain("smollm3", fields::smollm3)
-    },
-    Architecture {
+        windows: Windows::Listed(4),
+        window_base: true,
         names: OLMO2,
-        ..plain("olmo2", fields::olmo)
+        ..plain("olmo2", &[Family::Olmo2, Family::Olmo3], fields::olmo)
     },
 ];
+
+/// Finds the architecture that a family's models are written with.
+pub(super) fn of_family(family: Family) -> Option<&'static Architecture> {
+    let mut all = ARCHITECTURES.iter();
+    all.find(|architecture| architecture.families.contains(&family))
+}
+
+/// The families whose models can be written.
+pub(super) fn families() -> impl Iterator<Item = Family> {
+    let all = ARCHITECTURES.iter();
+    all.flat_map(|architecture| architecture.families.iter().copied())
+}
 
 /// Finds the architecture of a file.
 ///

@@ -2,19 +2,23 @@
 
 mod layer_norm;
 
-use emberlm_gguf::{GgufError, GgufFile};
+use emberlm_gguf::GgufError;
 use serde_json::{Map, Value, json};
 
-pub(super) use layer_norm::{bloom, cohere, falcon, gpt_neox, gpt2, starcoder2};
+pub(super) use layer_norm::{bloom, cohere, falcon, gpt_neox, gpt2, layout, parallel, starcoder2};
 
+use super::architecture::Windows;
+use super::described::Described;
+use super::key_names::{
+    ACTIVE_EXPERTS, CONTEXT, EXPERT_WIDTH, EXPERTS, FEED_FORWARD, HEADS, KEY_LENGTH, KV_HEADS,
+    LAYERS, RMS_EPSILON, SHARED_WIDTH, VALUE_LENGTH, WIDTH, WINDOW, WINDOW_PATTERN,
+};
 use super::metadata::Keys;
 use super::{EMBEDDING, HEAD, architecture, rope};
 
 type Fields = Map<String, Value>;
 type Read<T> = Result<T, GgufError>;
 
-/// Key of the epsilon of RMSNorms.
-const RMS_EPSILON: &str = "attention.layer_norm_rms_epsilon";
 /// Names of the special tokens in `config.json`.
 const TOKENS: [(&str, &str); 3] = [
     ("tokenizer.ggml.bos_token_id", "bos_token_id"),
@@ -23,11 +27,18 @@ const TOKENS: [(&str, &str); 3] = [
 ];
 
 /// Builds the fields of the `config.json` that describes the model of a file.
-pub(super) fn read(file: &GgufFile) -> Read<Fields> {
+pub(super) fn read(file: &dyn Described) -> Read<Fields> {
     let architecture = architecture::of(file.metadata())?;
-    let keys = Keys::new(file, architecture.name);
+    let keys = Keys::new(file, architecture);
     let mut fields = Fields::new();
     (architecture.read)(&keys, &mut fields)?;
+    for (key, field) in architecture.factors {
+        set(&mut fields, field, json!(keys.number(key)?.unwrap_or(1.0)));
+    }
+    for (key, field) in architecture.caps {
+        let cap = keys.number(key)?.filter(|&cap| cap != 0.0);
+        set(&mut fields, field, json!(cap));
+    }
     let Some(embedding) = file.tensor(EMBEDDING) else {
         return Err(GgufError::Tensor {
             name: EMBEDDING.to_owned(),
@@ -61,15 +72,12 @@ fn set(fields: &mut Fields, name: &str, value: Value) {
 
 /// Elements of a head.
 fn head_dim(keys: &Keys<'_>) -> Read<u64> {
-    let [key, value] = ["attention.key_length", "attention.value_length"];
+    let [key, value] = [KEY_LENGTH, VALUE_LENGTH];
     let (dim, of_value) = (keys.optional_size(key)?, keys.optional_size(value)?);
-    let (heads, width) = (
-        keys.size("attention.head_count")?,
-        keys.size("embedding_length")?,
-    );
+    let (heads, width) = (keys.size(HEADS)?, keys.size(WIDTH)?);
     if heads == 0 || !(dim.is_some() || width.is_multiple_of(heads)) {
         let rule = format!("must divide the width {width}");
-        return Err(keys.error("attention.head_count", rule));
+        return Err(keys.error(HEADS, rule));
     }
     let dim = dim.unwrap_or(width / heads);
     match of_value {
@@ -82,31 +90,23 @@ fn head_dim(keys: &Keys<'_>) -> Read<u64> {
 
 /// Sizes by the names that most model types share.
 fn sizes(keys: &Keys<'_>, fields: &mut Fields, model_type: &str) -> Read<()> {
-    let heads = keys.size("attention.head_count")?;
-    let kv_heads = keys.optional_size("attention.head_count_kv")?;
+    let heads = keys.size(HEADS)?;
+    let kv_heads = keys.optional_size(KV_HEADS)?;
     set(fields, "model_type", json!(model_type));
     set(
         fields,
         "max_position_embeddings",
-        json!(keys.size("context_length")?),
+        json!(keys.size(CONTEXT)?),
     );
-    set(fields, "hidden_size", json!(keys.size("embedding_length")?));
-    set(
-        fields,
-        "num_hidden_layers",
-        json!(keys.size("block_count")?),
-    );
+    set(fields, "hidden_size", json!(keys.size(WIDTH)?));
+    set(fields, "num_hidden_layers", json!(keys.size(LAYERS)?));
     set(fields, "num_attention_heads", json!(heads));
     set(
         fields,
         "num_key_value_heads",
         json!(kv_heads.unwrap_or(heads)),
     );
-    set(
-        fields,
-        "intermediate_size",
-        json!(keys.size("feed_forward_length")?),
-    );
+    set(fields, "intermediate_size", json!(keys.size(FEED_FORWARD)?));
     Ok(())
 }
 
@@ -146,8 +146,8 @@ fn descendant(keys: &Keys<'_>, fields: &mut Fields, model_type: &str) -> Read<()
 }
 
 pub(super) fn llama(keys: &Keys<'_>, fields: &mut Fields) -> Read<()> {
-    let experts = keys.optional_size("expert_count")?.unwrap_or(0);
-    let active = keys.optional_size("expert_used_count")?.unwrap_or(0);
+    let experts = keys.optional_size(EXPERTS)?.unwrap_or(0);
+    let active = keys.optional_size(ACTIVE_EXPERTS)?.unwrap_or(0);
     if experts == 0 {
         return descendant(keys, fields, "llama");
     }
@@ -169,11 +169,11 @@ pub(super) fn qwen3(keys: &Keys<'_>, fields: &mut Fields) -> Read<()> {
 
 /// The fields of mixtures of experts whose layers may also be dense.
 fn experts(keys: &Keys<'_>, fields: &mut Fields, normalized: bool) -> Read<()> {
-    set(fields, "num_experts", json!(keys.size("expert_count")?));
+    set(fields, "num_experts", json!(keys.size(EXPERTS)?));
     set(
         fields,
         "num_experts_per_tok",
-        json!(keys.size("expert_used_count")?),
+        json!(keys.size(ACTIVE_EXPERTS)?),
     );
     let scaled = keys.flag("expert_weights_norm")?.unwrap_or(normalized);
     set(fields, "norm_topk_prob", json!(scaled));
@@ -182,7 +182,7 @@ fn experts(keys: &Keys<'_>, fields: &mut Fields, normalized: bool) -> Read<()> {
     if !matches!(gating, None | Some(1)) {
         return Err(keys.error("expert_gating_func", "must be 1, the softmax"));
     }
-    let layers = keys.size("block_count")?;
+    let layers = keys.size(LAYERS)?;
     let is_dense = |layer: &u64| !keys.has_tensor(&format!("blk.{layer}.ffn_gate_inp.weight"));
     let dense: Vec<u64> = (0..layers.min(1 << 16)).filter(is_dense).collect();
     set(fields, "mlp_only_layers", json!(dense));
@@ -205,12 +205,8 @@ fn expert_width(keys: &Keys<'_>, key: &str, tensor: &str) -> Read<u64> {
 pub(super) fn qwen2_moe(keys: &Keys<'_>, fields: &mut Fields) -> Read<()> {
     descendant(keys, fields, "qwen2_moe")?;
     experts(keys, fields, false)?;
-    let width = expert_width(
-        keys,
-        "expert_feed_forward_length",
-        "blk.0.ffn_gate_exps.weight",
-    )?;
-    let key = "expert_shared_feed_forward_length";
+    let width = expert_width(keys, EXPERT_WIDTH, "blk.0.ffn_gate_exps.weight")?;
+    let key = SHARED_WIDTH;
     let shared = expert_width(keys, key, "blk.0.ffn_gate_shexp.weight")?;
     set(
         fields,
@@ -225,11 +221,7 @@ pub(super) fn qwen2_moe(keys: &Keys<'_>, fields: &mut Fields) -> Read<()> {
 pub(super) fn qwen3_moe(keys: &Keys<'_>, fields: &mut Fields) -> Read<()> {
     descendant(keys, fields, "qwen3_moe")?;
     experts(keys, fields, true)?;
-    let width = expert_width(
-        keys,
-        "expert_feed_forward_length",
-        "blk.0.ffn_gate_exps.weight",
-    )?;
+    let width = expert_width(keys, EXPERT_WIDTH, "blk.0.ffn_gate_exps.weight")?;
     set(fields, "moe_intermediate_size", json!(width));
     Ok(())
 }
@@ -252,32 +244,28 @@ fn whole_head(mut rope: Fields) -> Fields {
 fn gemma(keys: &Keys<'_>, fields: &mut Fields, model_type: &str, largest: u64) -> Read<u64> {
     sizes(keys, fields, model_type)?;
     let head_dim = head_dim(keys)?;
-    let layers = keys.size("block_count")?;
+    let layers = keys.size(LAYERS)?;
     let scalar = match layers == largest {
-        true => keys.size("embedding_length")? / keys.size("attention.head_count")?.max(1),
+        true => keys.size(WIDTH)? / keys.size(HEADS)?.max(1),
         false => head_dim,
     };
     set(fields, "head_dim", json!(head_dim));
     set(fields, "query_pre_attn_scalar", json!(scalar));
-    let cap = keys
-        .number("final_logit_softcapping")?
-        .filter(|&cap| cap != 0.0);
-    set(fields, "final_logit_softcapping", json!(cap));
     attention_bias(keys, fields);
     epsilon(keys, fields, RMS_EPSILON, "rms_norm_eps")?;
     Ok(head_dim)
 }
 
-/// Sets the window and the layers that have it; by default all but the last of every `every`.
-fn window(keys: &Keys<'_>, fields: &mut Fields, every: u64) -> Read<()> {
-    let tokens = keys.optional_size("attention.sliding_window")?;
+/// Sets the window and the layers that have it.
+fn window(keys: &Keys<'_>, fields: &mut Fields) -> Read<()> {
+    let every = match keys.architecture().windows {
+        Windows::Every(every) | Windows::Listed(every) => every,
+        Windows::Unrecorded | Windows::AllLayers => u64::MAX,
+    };
+    let tokens = keys.optional_size(WINDOW)?;
     let tokens = tokens.filter(|&tokens| tokens > 0);
-    let layers = keys.size("block_count")?;
-    let pattern = keys.layers(
-        "attention.sliding_window_pattern",
-        layers.min(1 << 16),
-        every,
-    )?;
+    let layers = keys.size(LAYERS)?;
+    let pattern = keys.layers(WINDOW_PATTERN, layers.min(1 << 16), every)?;
     let types = pattern
         .iter()
         .map(|&slides| match slides && tokens.is_some() {
@@ -291,16 +279,12 @@ fn window(keys: &Keys<'_>, fields: &mut Fields, every: u64) -> Read<()> {
 
 pub(super) fn gemma2(keys: &Keys<'_>, fields: &mut Fields) -> Read<()> {
     let head_dim = gemma(keys, fields, "gemma2", 46)?;
-    let cap = keys
-        .number("attn_logit_softcapping")?
-        .filter(|&cap| cap != 0.0);
-    set(fields, "attn_logit_softcapping", json!(cap));
     set(
         fields,
         "rope_parameters",
         Value::Object(rope::parameters(keys, head_dim)?),
     );
-    window(keys, fields, 2)
+    window(keys, fields)
 }
 
 pub(super) fn gemma3(keys: &Keys<'_>, fields: &mut Fields) -> Read<()> {
@@ -310,12 +294,12 @@ pub(super) fn gemma3(keys: &Keys<'_>, fields: &mut Fields) -> Read<()> {
         "rope_parameters",
         rope::of_kinds(keys, head_dim, Some(10_000.0))?,
     );
-    window(keys, fields, 6)
+    window(keys, fields)
 }
 
 pub(super) fn phi3(keys: &Keys<'_>, fields: &mut Fields) -> Read<()> {
     descendant(keys, fields, "phi3")?;
-    let window = keys.optional_size("attention.sliding_window")?;
+    let window = keys.optional_size(WINDOW)?;
     set(
         fields,
         "sliding_window",
@@ -335,17 +319,7 @@ pub(super) fn glm4(keys: &Keys<'_>, fields: &mut Fields) -> Read<()> {
 }
 
 pub(super) fn granite(keys: &Keys<'_>, fields: &mut Fields) -> Read<()> {
-    descendant(keys, fields, "granite")?;
-    let factors = [
-        ("attention.scale", "attention_multiplier"),
-        ("embedding_scale", "embedding_multiplier"),
-        ("residual_scale", "residual_multiplier"),
-        ("logit_scale", "logits_scaling"),
-    ];
-    for (key, field) in factors {
-        set(fields, field, json!(keys.number(key)?.unwrap_or(1.0)));
-    }
-    Ok(())
+    descendant(keys, fields, "granite")
 }
 
 pub(super) fn smollm3(keys: &Keys<'_>, fields: &mut Fields) -> Read<()> {
@@ -355,7 +329,7 @@ pub(super) fn smollm3(keys: &Keys<'_>, fields: &mut Fields) -> Read<()> {
 
 /// OLMo 2, and OLMo 3 if there is a window.
 pub(super) fn olmo(keys: &Keys<'_>, fields: &mut Fields) -> Read<()> {
-    if keys.optional_size("attention.sliding_window")?.is_none() {
+    if keys.optional_size(WINDOW)?.is_none() {
         return descendant(keys, fields, "olmo2");
     }
     sizes(keys, fields, "olmo3")?;
@@ -367,6 +341,6 @@ pub(super) fn olmo(keys: &Keys<'_>, fields: &mut Fields) -> Read<()> {
         rope::of_kinds(keys, head_dim, None)?,
     );
     attention_bias(keys, fields);
-    window(keys, fields, 4)?;
+    window(keys, fields)?;
     epsilon(keys, fields, RMS_EPSILON, "rms_norm_eps")
 }

@@ -3,11 +3,15 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-use emberlm_gguf::{GgufError, GgufFile, Value};
+use emberlm_gguf::{GgufError, Value};
+
+use super::architecture::Architecture;
+use super::described::Described;
+use super::key_names::VOCABULARY;
 
 /// Keys that describe a file, not a model.
 const IGNORED: [&str; 3] = [
-    "vocab_size",
+    VOCABULARY,
     "rope.scaling.finetuned",
     "decoder_start_token_id",
 ];
@@ -17,13 +21,13 @@ type Read<T> = Result<T, GgufError>;
 /// The keys of an architecture. Keys that are never read are reported by [`Keys::check_all_read`], because they may
 /// request something that is not computed.
 pub(super) struct Keys<'a> {
-    file: &'a GgufFile,
-    architecture: &'static str,
+    file: &'a dyn Described,
+    architecture: &'static Architecture,
     read: RefCell<BTreeSet<String>>,
 }
 
 impl<'a> Keys<'a> {
-    pub(super) fn new(file: &'a GgufFile, architecture: &'static str) -> Self {
+    pub(super) fn new(file: &'a dyn Described, architecture: &'static Architecture) -> Self {
         Self {
             file,
             architecture,
@@ -31,12 +35,16 @@ impl<'a> Keys<'a> {
         }
     }
 
-    pub(super) fn file(&self) -> &'a GgufFile {
+    pub(super) fn file(&self) -> &'a dyn Described {
         self.file
     }
 
+    pub(super) fn architecture(&self) -> &'static Architecture {
+        self.architecture
+    }
+
     fn key(&self, name: &str) -> String {
-        let key = format!("{}.{name}", self.architecture);
+        let key = self.architecture.key(name);
         self.read.borrow_mut().insert(key.clone());
         key
     }
@@ -127,7 +135,7 @@ impl<'a> Keys<'a> {
 
     /// Checks that every key of the architecture has been read.
     pub(super) fn check_all_read(&self) -> Read<()> {
-        let prefix = format!("{}.", self.architecture);
+        let prefix = self.architecture.key("");
         let read = self.read.borrow();
         for (key, _) in self.file.metadata().iter() {
             let Some(name) = key.strip_prefix(&prefix) else {

@@ -37,6 +37,18 @@ impl GgufNames {
         }
     }
 
+    /// The names in a file that is written.
+    pub(super) fn written(architecture: &Architecture) -> Self {
+        let projections = match (architecture.fused, architecture.paired_rows) {
+            (true, _) => FUSED,
+            (false, true) => PAIRED,
+            (false, false) => SEPARATE,
+        };
+        Self {
+            tables: vec![architecture.names, projections, EXPERTS, COMMON],
+        }
+    }
+
     /// Returns the source of the parameter at `path`; `None` if files lack it.
     pub(crate) fn source(&self, config: &DecoderConfig, path: &str) -> Option<Source> {
         let rows = self.tables.iter().copied().flatten();

@@ -1,10 +1,18 @@
 //! Rotary positions of GGUF files as fields of `config.json`.
 
-use emberlm_gguf::{GgufError, TensorType};
+use emberlm_gguf::{GgufError, Value as GgufValue};
 use serde_json::{Map, Value, json};
 
 use super::ROPE_FACTORS;
+use super::architecture::Architecture;
+use super::key_names::{
+    ROPE_BASE, ROPE_DIMS, ROPE_FACTOR, ROPE_ORIGINAL, ROPE_SCALING, ROPE_WINDOW_BASE,
+    YARN_ATTENTION, YARN_FAST, YARN_SLOW,
+};
 use super::metadata::Keys;
+use crate::checked::DecoderConfig;
+use crate::config::{LayerPositions, RotaryScaling};
+use crate::position::RotaryConfig;
 
 /// LLaMA 3's `low_freq_factor` and `high_freq_factor`, which all its versions have. Files store only the resulting
 /// factors.
@@ -17,7 +25,7 @@ const DEFAULT_BASE: f64 = 10_000.0;
 
 /// Builds `rope_parameters`, for heads of `head_dim` elements.
 pub(super) fn parameters(keys: &Keys<'_>, head_dim: u64) -> Result<Map<String, Value>, GgufError> {
-    let base = keys.number("rope.freq_base")?.unwrap_or(DEFAULT_BASE);
+    let base = keys.number(ROPE_BASE)?.unwrap_or(DEFAULT_BASE);
     let mut fields = Map::new();
     fields.insert("rope_theta".to_owned(), json!(base));
     let scaling = match llama3(keys, base)? {
@@ -27,12 +35,12 @@ pub(super) fn parameters(keys: &Keys<'_>, head_dim: u64) -> Result<Map<String, V
     if let Value::Object(scaling) = scaling {
         fields.extend(scaling);
     }
-    if let Some(dims) = keys.optional_size("rope.dimension_count")?
+    if let Some(dims) = keys.optional_size(ROPE_DIMS)?
         && dims != head_dim
     {
         if dims == 0 || dims > head_dim {
             let rule = format!("must be 1 to {head_dim}, the elements of a head");
-            return Err(keys.error("rope.dimension_count", rule));
+            return Err(keys.error(ROPE_DIMS, rule));
         }
         let exact = dims as f64 / head_dim as f64;
         // Readers truncate `head_dim · fraction`, so the product must not round below `dims`.
@@ -43,6 +51,69 @@ pub(super) fn parameters(keys: &Keys<'_>, head_dim: u64) -> Result<Map<String, V
     Ok(fields)
 }
 
+/// Writes the keys that [`parameters`] and [`of_kinds`] read. Returns the factors of LLaMA 3's scaling, which are a
+/// tensor.
+pub(super) fn write(
+    config: &DecoderConfig,
+    architecture: &Architecture,
+    set: &mut impl FnMut(&str, GgufValue),
+) -> Option<Vec<f32>> {
+    let RotaryConfig {
+        dims,
+        base,
+        scaling,
+        ..
+    } = config.rotary()?;
+    let number = |number: f64| GgufValue::F32(number as f32);
+    let (full_base, scaling) = match config.layer_positions() {
+        Some(LayerPositions::Rotary { base, scaling, .. }) => (*base, scaling.clone()),
+        _ => (base, scaling),
+    };
+    set(ROPE_DIMS, GgufValue::U32(dims as u32));
+    set(ROPE_BASE, number(full_base));
+    if architecture.window_base && config.window().is_some() {
+        set(ROPE_WINDOW_BASE, number(base));
+    }
+    match scaling {
+        RotaryScaling::Linear { factor } => {
+            set(ROPE_SCALING, GgufValue::String("linear".to_owned()));
+            set(ROPE_FACTOR, number(factor));
+        }
+        RotaryScaling::Yarn {
+            factor,
+            beta_fast,
+            beta_slow,
+            attention_factor,
+            original_seq_len,
+            ..
+        } => {
+            set(ROPE_SCALING, GgufValue::String("yarn".to_owned()));
+            set(ROPE_FACTOR, number(factor));
+            set(ROPE_ORIGINAL, GgufValue::U32(original_seq_len as u32));
+            if let Some(factor) = attention_factor {
+                set(YARN_ATTENTION, number(factor));
+            }
+            set(YARN_FAST, number(beta_fast));
+            set(YARN_SLOW, number(beta_slow));
+        }
+        RotaryScaling::Llama3 {
+            factor,
+            original_seq_len,
+            ..
+        } => {
+            let pairs = dims / 2;
+            let factors = (0..pairs).map(|pair| {
+                let wavelength = wavelength(full_base, pair, pairs);
+                llama3_factor(wavelength, factor, original_seq_len as f64) as f32
+            });
+            return Some(factors.collect());
+        }
+        // Not recorded: the configuration that is read back differs.
+        RotaryScaling::None | RotaryScaling::Dynamic { .. } | RotaryScaling::LongRope { .. } => {}
+    }
+    None
+}
+
 /// Positions of layers with a window, which are not scaled, and of layers with full attention.
 pub(super) fn of_kinds(
     keys: &Keys<'_>,
@@ -51,7 +122,7 @@ pub(super) fn of_kinds(
 ) -> Result<Value, GgufError> {
     let full = parameters(keys, head_dim)?;
     let base = full.get("rope_theta").and_then(Value::as_f64);
-    let own = keys.number("rope.freq_base_swa")?;
+    let own = keys.number(ROPE_WINDOW_BASE)?;
     let sliding = own.or(sliding_base).or(base).unwrap_or(DEFAULT_BASE);
     Ok(json!({
         "full_attention": full,
@@ -62,10 +133,10 @@ pub(super) fn of_kinds(
 /// Scaling in the metadata.
 fn scaling(keys: &Keys<'_>) -> Result<Value, GgufError> {
     let none = || json!({"rope_type": "default"});
-    let kind = keys.text("rope.scaling.type")?;
+    let kind = keys.text(ROPE_SCALING)?;
     let older = keys.number("rope.scale_linear")?;
-    let factor = keys.number("rope.scaling.factor")?.or(older);
-    let original = keys.optional_size("rope.scaling.original_context_length")?;
+    let factor = keys.number(ROPE_FACTOR)?.or(older);
+    let original = keys.optional_size(ROPE_ORIGINAL)?;
     match (kind, factor) {
         (None | Some("none"), None) => Ok(none()),
         (None | Some("linear"), Some(factor)) if factor == 1.0 || factor == 0.0 => Ok(none()),
@@ -75,9 +146,9 @@ fn scaling(keys: &Keys<'_>) -> Result<Value, GgufError> {
         (Some("yarn"), Some(factor)) => {
             let mut yarn = json!({"rope_type": "yarn", "factor": factor});
             let names = [
-                ("rope.scaling.yarn_beta_fast", "beta_fast"),
-                ("rope.scaling.yarn_beta_slow", "beta_slow"),
-                ("rope.scaling.yarn_attn_factor", "attention_factor"),
+                (YARN_FAST, "beta_fast"),
+                (YARN_SLOW, "beta_slow"),
+                (YARN_ATTENTION, "attention_factor"),
             ];
             for (key, field) in names {
                 if let Some(number) = keys.number(key)? {
@@ -90,12 +161,23 @@ fn scaling(keys: &Keys<'_>) -> Result<Value, GgufError> {
             Ok(yarn)
         }
         (Some("none"), Some(_)) => Ok(none()),
-        (Some("linear" | "yarn"), None) => Err(keys.error(
-            "rope.scaling.factor",
-            "must be given with this scaling type",
-        )),
-        (Some(_), _) => Err(keys.error("rope.scaling.type", "must be none, linear or yarn")),
+        (Some("linear" | "yarn"), None) => {
+            Err(keys.error(ROPE_FACTOR, "must be given with this scaling type"))
+        }
+        (Some(_), _) => Err(keys.error(ROPE_SCALING, "must be none, linear or yarn")),
     }
+}
+
+/// The wavelength of pair `pair` of `pairs`, in positions.
+fn wavelength(base: f64, pair: usize, pairs: usize) -> f64 {
+    2.0 * std::f64::consts::PI * base.powf(pair as f64 / pairs as f64)
+}
+
+/// The number that LLaMA 3's scaling divides the frequency of a wavelength by.
+fn llama3_factor(wavelength: f64, factor: f64, original: f64) -> f64 {
+    let periods = original / wavelength;
+    let smooth = ((periods - LOW) / (HIGH - LOW)).clamp(0.0, 1.0);
+    1.0 / ((1.0 - smooth) / factor + smooth)
 }
 
 /// LLaMA 3's scaling, found from the factors that divide the frequencies.
@@ -103,8 +185,7 @@ fn llama3(keys: &Keys<'_>, base: f64) -> Result<Option<Value>, GgufError> {
     let Some(factors) = factors(keys)? else {
         return Ok(None);
     };
-    let pairs = factors.len() as f64;
-    let wavelength = |pair: usize| 2.0 * std::f64::consts::PI * base.powf(pair as f64 / pairs);
+    let wavelength = |pair: usize| wavelength(base, pair, factors.len());
     let factor = factors.iter().copied().fold(1.0, f64::max);
     let is_between = |found: f64| found > 1.0 + TOLERANCE && found < factor * (1.0 - TOLERANCE);
     // Between the two bounds, 1 / factor is linear in the number of periods in the original context.
@@ -117,11 +198,7 @@ fn llama3(keys: &Keys<'_>, base: f64) -> Result<Option<Value>, GgufError> {
         ((smooth * (HIGH - LOW) + LOW) * wavelength(pair)).round()
     });
     let original = original.unwrap_or(8192.0);
-    let expected = |pair: usize| {
-        let periods = original / wavelength(pair);
-        let smooth = ((periods - LOW) / (HIGH - LOW)).clamp(0.0, 1.0);
-        1.0 / ((1.0 - smooth) / factor + smooth)
-    };
+    let expected = |pair: usize| llama3_factor(wavelength(pair), factor, original);
     let differs =
         |(pair, found): (usize, &f64)| (found - expected(pair)).abs() > TOLERANCE * expected(pair);
     if factors.iter().enumerate().any(differs) {
@@ -148,26 +225,7 @@ fn factors(keys: &Keys<'_>) -> Result<Option<Vec<f64>>, GgufError> {
             });
         }
     }
-    let Some(tensor) = keys.file().tensor(ROPE_FACTORS) else {
-        return Ok(None);
-    };
-    if tensor.tensor_type != TensorType::F32 || tensor.shape.len() != 1 {
-        return Err(GgufError::Tensor {
-            name: ROPE_FACTORS.to_owned(),
-            reason: "it must be a vector of type F32".to_owned(),
-        });
-    }
-    let mut factors = Vec::new();
-    let rows = 0..tensor.rows();
-    let at_once = tensor.rows();
-    keys.file()
-        .read_rows(tensor, rows, at_once, &mut |_, bytes| {
-            let (numbers, _) = bytes.as_chunks::<4>();
-            factors.extend(
-                numbers
-                    .iter()
-                    .map(|&number| f64::from(f32::from_le_bytes(number))),
-            );
-        })?;
-    Ok(Some(factors).filter(|factors| factors.iter().any(|&factor| factor != 1.0)))
+    let factors = keys.file().vector(ROPE_FACTORS)?;
+    let factors = factors.filter(|factors| factors.iter().any(|&factor| factor != 1.0));
+    Ok(factors.map(|factors| factors.into_iter().map(f64::from).collect()))
 }

@@ -15,7 +15,7 @@ const RUN_BYTES: usize = 4 << 20;
 /// Matrices with one row that files store as vectors.
 const ROW_MATRIX: &str = ".ffn_gate_inp_shexp.weight";
 /// End of the names of norms' gains.
-const GAIN: &str = "norm.weight";
+pub(super) const GAIN: &str = "norm.weight";
 
 /// The tensors of a GGUF file. A tensor of more than two dimensions is a matrix here: the matrices of all experts, one
 /// below the other.
@@ -139,7 +139,7 @@ impl TensorStore for GgufStore<'_> {
 }
 
 /// The element type of a tensor that is not in blocks.
-fn element(tensor_type: TensorType) -> Option<Element> {
+pub(super) fn element(tensor_type: TensorType) -> Option<Element> {
     match tensor_type {
         TensorType::F32 => Some(Element::F32),
         TensorType::F16 => Some(Element::F16),

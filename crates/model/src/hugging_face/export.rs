@@ -176,7 +176,7 @@ impl<B: Backend> View for &Tensor<B> {
 }
 
 /// Adds the parameters that the model type always has.
-fn with_required_parameters(
+pub(crate) fn with_required_parameters(
     config: &DecoderConfig,
     exchange: &Exchange,
 ) -> Result<DecoderConfig, HuggingFaceError> {

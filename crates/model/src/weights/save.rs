@@ -286,20 +286,22 @@ pub fn published<B: Backend, M: Module<B>>(
     source: impl Fn(&str) -> Option<Source>,
 ) -> Vec<Published<B>> {
     let mut tensors: Vec<Published<B>> = Vec::new();
+    let mut places: HashMap<String, usize> = HashMap::new();
     for (path, parameter) in device_tensors(module) {
         let stored = source(&path).map(|source| source.stored(&parameter.shape));
         for stored in stored.unwrap_or_default() {
             let parameter = parameter.clone();
-            // Parameters that share a tensor belong to consecutive layers, each of a weight and perhaps a bias.
-            let mut recent = tensors.iter_mut().rev().take(2);
-            match recent.find(|tensor| tensor.name == stored.name) {
-                Some(shared) => shared.parameters.push((stored, parameter)),
-                None => tensors.push(Published {
-                    name: stored.name.clone(),
-                    shape: stored.shape(),
-                    parameters: vec![(stored, parameter)],
-                    element,
-                }),
+            match places.get(&stored.name) {
+                Some(&place) => tensors[place].parameters.push((stored, parameter)),
+                None => {
+                    places.insert(stored.name.clone(), tensors.len());
+                    tensors.push(Published {
+                        name: stored.name.clone(),
+                        shape: stored.shape(),
+                        parameters: vec![(stored, parameter)],
+                        element,
+                    });
+                }
             }
         }
     }

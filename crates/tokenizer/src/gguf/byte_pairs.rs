@@ -7,7 +7,7 @@ use super::pre_tokenizers::{self, PRE};
 use super::{Token, added_tokens, post_processor, vocabulary};
 use crate::export::byte_level;
 
-const MERGES: &str = "tokenizer.ggml.merges";
+pub(super) const MERGES: &str = "tokenizer.ggml.merges";
 
 /// Builds the `tokenizer.json`.
 pub(super) fn file(metadata: &Metadata, tokens: &[Token<'_>]) -> Result<Value, GgufError> {

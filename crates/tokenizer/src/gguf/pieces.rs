@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{TOKENS, Token, post_processor, token_type};
 use crate::sentence_piece::{self, ModelProto, NormalizerSpec, SentencePiece, TrainerSpec};
 
-const SCORES: &str = "tokenizer.ggml.scores";
+pub(super) const SCORES: &str = "tokenizer.ggml.scores";
 const CHARSMAP: &str = "tokenizer.ggml.precompiled_charsmap";
 
 /// Builds the `tokenizer.json`, by way of the SentencePiece model that the file was converted from.

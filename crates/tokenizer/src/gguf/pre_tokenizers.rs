@@ -159,6 +159,101 @@ impl PreTokenizer {
     }
 }
 
+/// The step that spells bytes by characters, in [`canonical`] form.
+pub(super) const BYTES: &str = "bytes";
+
+/// The steps of the pre-tokenizer of a `tokenizer.json` in a form in which equal steps are equal texts; `None` if a step
+/// is of another kind than those of the table.
+pub(super) fn canonical(pre_tokenizer: &Value) -> Option<Vec<String>> {
+    let mut steps = Vec::new();
+    match pre_tokenizer["pretokenizers"].as_array() {
+        Some(list) => {
+            for step in list {
+                steps.extend(canonical(step)?);
+            }
+        }
+        None => steps.extend(canonical_step(pre_tokenizer)?),
+    }
+    Some(steps)
+}
+
+fn canonical_step(step: &Value) -> Option<Vec<String>> {
+    let flag = |name: &str| step[name].as_bool();
+    let split = |pattern: &str| format!("split {pattern}");
+    Some(match step["type"].as_str()? {
+        "Split" if step["behavior"] == "Isolated" && flag("invert") != Some(true) => {
+            vec![split(step["pattern"]["Regex"].as_str()?)]
+        }
+        "ByteLevel" if flag("add_prefix_space") == Some(true) => return None,
+        "ByteLevel" if flag("use_regex") == Some(false) => vec![BYTES.to_owned()],
+        "ByteLevel" => vec![split(patterns::GPT2), BYTES.to_owned()],
+        "Digits" => vec![format!(
+            "digits {}",
+            flag("individual_digits") == Some(true)
+        )],
+        "Punctuation" => vec![format!("punctuation {}", step["behavior"])],
+        _ => return None,
+    })
+}
+
+/// A pre-tokenizer as it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct WrittenPre {
+    /// Its name.
+    pub(super) name: &'static str,
+    /// In which texts it splits otherwise.
+    pub(super) difference: Option<&'static str>,
+}
+
+/// The pre-tokenizer of vocabularies whose pieces do not matter.
+pub(super) fn first_name() -> WrittenPre {
+    WrittenPre {
+        name: ALL[0].names[0],
+        difference: None,
+    }
+}
+
+/// Finds the pre-tokenizer with the given steps in [`canonical`] form. `is_complete` returns true if `ignores_merges` does
+/// not matter. cl100k's pattern has no name; Llama 3's is the same but for white space at the end of a text.
+pub(super) fn written(
+    normalizer: &Value,
+    steps: &[String],
+    ignores_merges: bool,
+    is_complete: impl Fn() -> bool,
+) -> Option<WrittenPre> {
+    let [own, other] =
+        [patterns::CL100K, patterns::LLAMA3].map(|pattern| format!("split {pattern}"));
+    let is_cl100k = steps.contains(&own);
+    let steps: Vec<&String> = steps
+        .iter()
+        .map(|step| if *step == own { &other } else { step })
+        .collect();
+    let normalizer = match normalizer["normalizers"].as_array().map(Vec::as_slice) {
+        Some([]) => &Value::Null,
+        Some([only]) => only,
+        _ => normalizer,
+    };
+    let splits = |known: &&PreTokenizer| {
+        let own = known
+            .normalizer
+            .map_or(Value::Null, |kind| json!({"type": kind}));
+        let found = canonical(&json!({"pretokenizers": known.steps()}));
+        own == *normalizer && found.is_some_and(|found| found.iter().eq(steps.iter().copied()))
+    };
+    let exact = |known: &&PreTokenizer| known.ignores_merges == ignores_merges;
+    let mut all = ALL.iter().filter(splits);
+    let found = all
+        .clone()
+        .find(exact)
+        .or_else(|| all.next().filter(|_| is_complete()))?;
+    Some(WrittenPre {
+        name: found.names[0],
+        difference: is_cl100k.then_some(
+            "white space after a line break at the end of a text may have other ids in llama.cpp",
+        ),
+    })
+}
+
 /// Finds a pre-tokenizer by its name.
 pub(super) fn named(name: &str) -> Option<PreTokenizer> {
     ALL.into_iter().find(|known| known.names.contains(&name))

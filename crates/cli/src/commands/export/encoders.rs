@@ -11,7 +11,7 @@ use emberlm_model::weights::Element;
 use emberlm_model::{WeightFormat, encoder, encoder_decoder};
 use emberlm_tokenizer::TOKENIZER_CONFIG_FILE;
 
-use crate::args::ExportArgs;
+use super::ExportArgs;
 use crate::backend::Job;
 use crate::error::CliError;
 use crate::new_folder::NewFolder;
@@ -39,7 +39,7 @@ pub fn run(args: &ExportArgs) -> Result<(), CliError> {
     fields.retain(|name, _| name != "torch_dtype");
     let options = ExportOptions {
         element: args.dtype.unwrap_or(Element::F32),
-        shard_bytes: args.shard_size.as_u64().max(1),
+        shard_bytes: super::shard_bytes(args),
         fields,
     };
     super::keep_files(path, folder.path())?;

@@ -52,7 +52,7 @@ pub(super) fn unpack_rows(
         let (bytes, out) = (&bytes[i * stride..][..row], &mut out[..columns]);
         match format {
             PackedFormat::F16 => unpack_blocks(bytes, out, float::unpack_f16),
-            PackedFormat::Q8_0 => unpack_blocks(bytes, out, simple::unpack_q8_0),
+            PackedFormat::Q8_0 => levels::unpack_row(PackedFormat::Q8_0, bytes, out),
             _ => unpack_row_out_of_line(format, bytes, out),
         }
     }

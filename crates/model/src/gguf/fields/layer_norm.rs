@@ -1,43 +1,59 @@
 //! Architectures with LayerNorms.
 
+use emberlm_gguf::Value as GgufValue;
 use serde_json::{Value, json};
 
+use super::super::key_names::{
+    CONTEXT, FEED_FORWARD, HEADS, KV_HEADS, LAYER_EPSILON, LAYERS, LAYOUT, LAYOUT_NAME, PARALLEL,
+    WIDTH,
+};
 use super::super::rope;
-use super::{Fields, Keys, Read, attention_bias, epsilon, head_dim, set, sizes, whole_head};
+use crate::checked::DecoderConfig;
+use crate::config::Wiring;
 
-/// Key of the epsilon of LayerNorms.
-const EPSILON: &str = "attention.layer_norm_epsilon";
+use super::{Fields, Keys, Read, attention_bias, epsilon, head_dim, set, sizes, whole_head};
 
 pub(in crate::gguf) fn gpt2(keys: &Keys<'_>, fields: &mut Fields) -> Read<()> {
     set(fields, "model_type", json!("gpt2"));
-    set(fields, "n_positions", json!(keys.size("context_length")?));
-    set(fields, "n_embd", json!(keys.size("embedding_length")?));
-    set(fields, "n_layer", json!(keys.size("block_count")?));
-    set(fields, "n_head", json!(keys.size("attention.head_count")?));
-    set(fields, "n_inner", json!(keys.size("feed_forward_length")?));
-    keys.optional_size("attention.head_count_kv")?;
-    epsilon(keys, fields, EPSILON, "layer_norm_epsilon")
+    set(fields, "n_positions", json!(keys.size(CONTEXT)?));
+    set(fields, "n_embd", json!(keys.size(WIDTH)?));
+    set(fields, "n_layer", json!(keys.size(LAYERS)?));
+    set(fields, "n_head", json!(keys.size(HEADS)?));
+    set(fields, "n_inner", json!(keys.size(FEED_FORWARD)?));
+    keys.optional_size(KV_HEADS)?;
+    epsilon(keys, fields, LAYER_EPSILON, "layer_norm_epsilon")
 }
 
 pub(in crate::gguf) fn gpt_neox(keys: &Keys<'_>, fields: &mut Fields) -> Read<()> {
     sizes(keys, fields, "gpt_neox")?;
     let rope = rope::parameters(keys, head_dim(keys)?)?;
     set(fields, "rope_parameters", Value::Object(whole_head(rope)));
-    let parallel = keys.flag("use_parallel_residual")?.unwrap_or(true);
-    set(fields, "use_parallel_residual", json!(parallel));
+    let parallel = keys.flag(PARALLEL)?.unwrap_or(true);
+    set(fields, PARALLEL, json!(parallel));
     attention_bias(keys, fields);
-    epsilon(keys, fields, EPSILON, "layer_norm_eps")
+    epsilon(keys, fields, LAYER_EPSILON, "layer_norm_eps")
+}
+
+/// The key of the order of sublayers.
+pub(in crate::gguf) fn parallel(config: &DecoderConfig) -> (&'static str, GgufValue) {
+    let parallel = matches!(config.wiring(), Wiring::Parallel { .. });
+    (PARALLEL, GgufValue::Bool(parallel))
+}
+
+/// The key of the order of queries, keys and values.
+pub(in crate::gguf) fn layout(_: &DecoderConfig) -> (&'static str, GgufValue) {
+    (LAYOUT, GgufValue::String(LAYOUT_NAME.to_owned()))
 }
 
 pub(in crate::gguf) fn falcon(keys: &Keys<'_>, fields: &mut Fields) -> Read<()> {
     sizes(keys, fields, "falcon")?;
-    let layout = keys.text("tensor_data_layout")?;
-    if layout.is_some_and(|layout| layout != "jploski") {
-        return Err(keys.error("tensor_data_layout", "must be jploski"));
+    let layout = keys.text(LAYOUT)?;
+    if layout.is_some_and(|layout| layout != LAYOUT_NAME) {
+        return Err(keys.error(LAYOUT, "must be jploski"));
     }
     let (heads, kv_heads) = (
-        keys.size("attention.head_count")?,
-        keys.optional_size("attention.head_count_kv")?.unwrap_or(1),
+        keys.size(HEADS)?,
+        keys.optional_size(KV_HEADS)?.unwrap_or(1),
     );
     let two_norms = keys.has_tensor("blk.0.attn_norm_2.weight");
     let grouped = two_norms || (kv_heads != 1 && kv_heads != heads);
@@ -49,11 +65,7 @@ pub(in crate::gguf) fn falcon(keys: &Keys<'_>, fields: &mut Fields) -> Read<()> 
         "num_ln_in_parallel_attn",
         json!(if two_norms { 2 } else { 1 }),
     );
-    set(
-        fields,
-        "ffn_hidden_size",
-        json!(keys.size("feed_forward_length")?),
-    );
+    set(fields, "ffn_hidden_size", json!(keys.size(FEED_FORWARD)?));
     set(
         fields,
         "bias",
@@ -61,24 +73,21 @@ pub(in crate::gguf) fn falcon(keys: &Keys<'_>, fields: &mut Fields) -> Read<()> 
     );
     let rope = rope::parameters(keys, head_dim(keys)?)?;
     set(fields, "rope_parameters", Value::Object(rope));
-    epsilon(keys, fields, EPSILON, "layer_norm_epsilon")
+    epsilon(keys, fields, LAYER_EPSILON, "layer_norm_epsilon")
 }
 
 pub(in crate::gguf) fn bloom(keys: &Keys<'_>, fields: &mut Fields) -> Read<()> {
     set(fields, "model_type", json!("bloom"));
-    set(fields, "seq_length", json!(keys.size("context_length")?));
-    set(fields, "hidden_size", json!(keys.size("embedding_length")?));
-    set(fields, "n_layer", json!(keys.size("block_count")?));
-    set(fields, "n_head", json!(keys.size("attention.head_count")?));
-    keys.optional_size("attention.head_count_kv")?;
-    let width = keys.size("feed_forward_length")?;
-    if width != 4 * keys.size("embedding_length")? {
-        return Err(keys.error(
-            "feed_forward_length",
-            "must be 4 times the embedding length",
-        ));
+    set(fields, "seq_length", json!(keys.size(CONTEXT)?));
+    set(fields, "hidden_size", json!(keys.size(WIDTH)?));
+    set(fields, "n_layer", json!(keys.size(LAYERS)?));
+    set(fields, "n_head", json!(keys.size(HEADS)?));
+    keys.optional_size(KV_HEADS)?;
+    let width = keys.size(FEED_FORWARD)?;
+    if width != 4 * keys.size(WIDTH)? {
+        return Err(keys.error(FEED_FORWARD, "must be 4 times the embedding length"));
     }
-    epsilon(keys, fields, EPSILON, "layer_norm_epsilon")
+    epsilon(keys, fields, LAYER_EPSILON, "layer_norm_epsilon")
 }
 
 pub(in crate::gguf) fn starcoder2(keys: &Keys<'_>, fields: &mut Fields) -> Read<()> {
@@ -92,7 +101,7 @@ pub(in crate::gguf) fn starcoder2(keys: &Keys<'_>, fields: &mut Fields) -> Read<
         "use_bias",
         json!(keys.has_tensor("blk.0.attn_output.bias")),
     );
-    epsilon(keys, fields, EPSILON, "norm_epsilon")
+    epsilon(keys, fields, LAYER_EPSILON, "norm_epsilon")
 }
 
 pub(in crate::gguf) fn cohere(keys: &Keys<'_>, fields: &mut Fields) -> Read<()> {
@@ -106,14 +115,9 @@ pub(in crate::gguf) fn cohere(keys: &Keys<'_>, fields: &mut Fields) -> Read<()> 
     );
     set(
         fields,
-        "logit_scale",
-        json!(keys.number("logit_scale")?.unwrap_or(1.0)),
-    );
-    set(
-        fields,
         "use_qk_norm",
         json!(keys.has_tensor("blk.0.attn_q_norm.weight")),
     );
     attention_bias(keys, fields);
-    epsilon(keys, fields, EPSILON, "layer_norm_eps")
+    epsilon(keys, fields, LAYER_EPSILON, "layer_norm_eps")
 }

@@ -1,0 +1,198 @@
+//! `emberlm export --format gguf`: writes a decoder as one file that llama.cpp loads.
+
+use std::path::Path;
+
+use burn::tensor::Device;
+use emberlm_checkpoint::Model;
+use emberlm_gguf::Value as GgufValue;
+use emberlm_kernels::{Backend, TrainingBackend, memory};
+use emberlm_model::gguf::{self, FileType, GgufOptions};
+use emberlm_model::hugging_face::Exported;
+use emberlm_model::{Decoder, InputImportance, WeightFormat};
+use emberlm_system::read;
+use emberlm_tokenizer::{GgufTokenizerOptions, GgufVocabulary, Tokenizer};
+use indicatif::{HumanBytes, HumanCount};
+use serde_json::{Map, Value};
+
+use super::ExportArgs;
+use crate::backend::Job;
+use crate::error::{CliError, warn};
+use crate::model;
+use crate::new_file::NewFile;
+use crate::output::print;
+use crate::progress;
+
+/// Type of a file's matrices by default: the most exact one of half the size.
+const DEFAULT_TYPE: FileType = FileType::F16;
+/// Maximum tokens of a sequence of the calibration text.
+const SEQUENCE: usize = 512;
+/// Maximum bytes of a calibration text.
+const LONGEST_TEXT: u64 = 256 << 20;
+
+/// Writes the file and prints a summary.
+pub(super) fn run(args: &ExportArgs) -> Result<(), CliError> {
+    check_options(args)?;
+    let backend = args.backend.choose()?;
+    let model = model::open(&args.model)?;
+    gguf::check_exportable(model.config())?;
+    let file = NewFile::begin(&args.out, args.force)?;
+    let tokenizer = model.tokenizer()?;
+    let sequences = match &args.calibration {
+        None => Vec::new(),
+        Some(path) => sequences(&model, tokenizer.as_ref(), path)?,
+    };
+    let metadata = match &tokenizer {
+        Some(tokenizer) => vocabulary(&model, tokenizer)?,
+        None => vec![(
+            "tokenizer.ggml.model".to_owned(),
+            GgufValue::String("none".to_owned()),
+        )],
+    };
+    let file_type = args.file_type.unwrap_or(DEFAULT_TYPE);
+    let exported = backend.run(Export {
+        model: &model,
+        path: file.path(),
+        file_type,
+        metadata,
+        sequences,
+    })??;
+    file.finish()?;
+    print(&format!(
+        "{}: {} tensors, {} of {}\n",
+        args.out.display(),
+        HumanCount(exported.tensors as u64),
+        HumanBytes(exported.bytes),
+        file_type.name(),
+    ))
+}
+
+/// Rejects the options of Hugging Face directories.
+fn check_options(args: &ExportArgs) -> Result<(), CliError> {
+    let options = [
+        ("--weights", args.weights.is_some()),
+        ("--dtype", args.dtype.is_some()),
+        ("--shard-size", args.shard_size.is_some()),
+    ];
+    match options.into_iter().find(|(_, given)| *given) {
+        None => Ok(()),
+        Some((option, _)) => Err(CliError::usage(format!(
+            "{option} is an option of Hugging Face directories"
+        ))
+        .hint("--type selects the types of a GGUF file")),
+    }
+}
+
+/// The metadata of the tokenizer.
+fn vocabulary(model: &Model, tokenizer: &Tokenizer) -> Result<Vec<(String, GgufValue)>, CliError> {
+    let config = match model.source_files()?.tokenizer_config() {
+        Some(config) => config,
+        None => {
+            let config = tokenizer.to_tokenizer_config_json(None);
+            serde_json::from_slice::<Map<String, Value>>(&config).unwrap_or_default()
+        }
+    };
+    let template = super::template(model, tokenizer)?;
+    let vocabulary = GgufVocabulary::of(
+        tokenizer,
+        &GgufTokenizerOptions {
+            config: &config,
+            ends: &model.stop_tokens(Some(tokenizer)),
+            template: template.as_deref(),
+            vocab_size: model.config().vocab_size(),
+        },
+    )?;
+    if let Some(difference) = vocabulary.difference {
+        warn(difference);
+    }
+    Ok(vocabulary.metadata)
+}
+
+/// The sequences of a calibration text.
+fn sequences(
+    model: &Model,
+    tokenizer: Option<&Tokenizer>,
+    path: &Path,
+) -> Result<Vec<Vec<u32>>, CliError> {
+    let tokenizer = tokenizer.ok_or_else(|| {
+        CliError::new("the model has no tokenizer, so a text has no tokens")
+            .hint("leave --calibration out")
+    })?;
+    let text = read::read_text(path, LONGEST_TEXT).map_err(CliError::io("read", path))?;
+    let ids = tokenizer.encode(&text)?;
+    let longest = SEQUENCE.min(model.config().seq_len());
+    if ids.len() < longest {
+        return Err(CliError::new(format!(
+            "{}: the text has {} tokens; must have at least {longest}",
+            path.display(),
+            ids.len()
+        ))
+        .hint("give a text of a few thousand words, like those that the model will read"));
+    }
+    for sequence in ids.chunks_exact(longest) {
+        let checked = model.config().check_tokens(sequence);
+        checked.map_err(|error| CliError::new(error.to_string()))?;
+    }
+    let sequences = ids.chunks_exact(longest).map(<[u32]>::to_vec);
+    Ok(sequences.collect())
+}
+
+struct Export<'a> {
+    model: &'a Model,
+    path: &'a Path,
+    file_type: FileType,
+    metadata: Vec<(String, GgufValue)>,
+    sequences: Vec<Vec<u32>>,
+}
+
+impl Export<'_> {
+    /// The importance of the inputs, if there is a text.
+    fn importance<B: Backend>(&self, decoder: &Decoder<B>) -> Option<InputImportance> {
+        if self.sequences.is_empty() {
+            return None;
+        }
+        let tokens = self.sequences.iter().map(Vec::len).sum::<usize>();
+        let bar = progress::tokens(tokens as u64);
+        let sequences = self.sequences.iter().inspect(|tokens| {
+            bar.inc(tokens.len() as u64);
+        });
+        let importance = InputImportance::over(decoder, sequences.cloned());
+        bar.finish_and_clear();
+        Some(importance)
+    }
+}
+
+impl Job for Export<'_> {
+    type Output = Result<Exported, CliError>;
+
+    fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
+        // Writing copies each tensor. Without returning freed memory, the copies would add up.
+        memory::returning_freed(|| {
+            let decoder = self
+                .model
+                .decoder_in::<B::InnerBackend>(WeightFormat::F32, &device)?;
+            let importance = self.importance(&decoder);
+            let options = GgufOptions {
+                file_type: self.file_type,
+                name: name(self.model),
+                metadata: self.metadata,
+                importance: importance.as_ref(),
+            };
+            Ok(gguf::export(&decoder, self.path, &options)?)
+        })
+    }
+}
+
+/// The name of a model: that in its GGUF file, or the name of its folder.
+fn name(model: &Model) -> String {
+    let file = model.hugging_face().and_then(|source| source.gguf());
+    let recorded = file.and_then(|file| file.metadata().text("general.name").ok().flatten());
+    match recorded {
+        Some(name) => name.to_owned(),
+        None => {
+            let path = std::path::absolute(model.path());
+            let path = path.unwrap_or_else(|_| model.path().to_owned());
+            let name = path.file_stem().unwrap_or_default();
+            name.to_string_lossy().into_owned()
+        }
+    }
+}

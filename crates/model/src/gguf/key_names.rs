@@ -1,0 +1,38 @@
+//! Names of the keys that are both read and written, without the architecture before them.
+
+pub(super) const CONTEXT: &str = "context_length";
+pub(super) const WIDTH: &str = "embedding_length";
+pub(super) const LAYERS: &str = "block_count";
+pub(super) const FEED_FORWARD: &str = "feed_forward_length";
+pub(super) const HEADS: &str = "attention.head_count";
+pub(super) const KV_HEADS: &str = "attention.head_count_kv";
+pub(super) const KEY_LENGTH: &str = "attention.key_length";
+pub(super) const VALUE_LENGTH: &str = "attention.value_length";
+/// Epsilon of RMSNorms.
+pub(super) const RMS_EPSILON: &str = "attention.layer_norm_rms_epsilon";
+/// Epsilon of LayerNorms.
+pub(super) const LAYER_EPSILON: &str = "attention.layer_norm_epsilon";
+pub(super) const WINDOW: &str = "attention.sliding_window";
+pub(super) const WINDOW_PATTERN: &str = "attention.sliding_window_pattern";
+pub(super) const VOCABULARY: &str = "vocab_size";
+
+pub(super) const EXPERTS: &str = "expert_count";
+pub(super) const ACTIVE_EXPERTS: &str = "expert_used_count";
+pub(super) const EXPERT_WIDTH: &str = "expert_feed_forward_length";
+pub(super) const SHARED_WIDTH: &str = "expert_shared_feed_forward_length";
+
+pub(super) const PARALLEL: &str = "use_parallel_residual";
+pub(super) const LAYOUT: &str = "tensor_data_layout";
+/// The only value of [`LAYOUT`].
+pub(super) const LAYOUT_NAME: &str = "jploski";
+
+pub(super) const ROPE_BASE: &str = "rope.freq_base";
+/// Base of layers with a window.
+pub(super) const ROPE_WINDOW_BASE: &str = "rope.freq_base_swa";
+pub(super) const ROPE_DIMS: &str = "rope.dimension_count";
+pub(super) const ROPE_SCALING: &str = "rope.scaling.type";
+pub(super) const ROPE_FACTOR: &str = "rope.scaling.factor";
+pub(super) const ROPE_ORIGINAL: &str = "rope.scaling.original_context_length";
+pub(super) const YARN_FAST: &str = "rope.scaling.yarn_beta_fast";
+pub(super) const YARN_SLOW: &str = "rope.scaling.yarn_beta_slow";
+pub(super) const YARN_ATTENTION: &str = "rope.scaling.yarn_attn_factor";
