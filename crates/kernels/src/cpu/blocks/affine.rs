@@ -11,6 +11,7 @@
 //! `2 i + 1`. 4-bit values: each quarter has 32 bytes, with weight `l` in the low and `32 + l` in the high half of
 //! byte `l`. Fifth bits: bit `i` of byte `l` belongs to weight `32 i + l` of the block.
 
+use super::bytes::{map, or};
 use super::search::{self, Affine, nearest};
 use super::{Subs, put_scale, scale, six_bit_scales};
 
@@ -40,9 +41,7 @@ pub(super) fn levels_q5(block: &[u8; 176], q: &mut [u8; LEN], subs: &mut Subs<'_
     get_halves(low, q);
     let (q, _) = q.as_chunks_mut::<32>();
     for (j, q) in q.iter_mut().enumerate() {
-        for (q, fifth) in q.iter_mut().zip(fifth) {
-            *q |= (fifth >> j & 1) << 4;
-        }
+        *q = or(&q[..], map(fifth, |byte| (byte >> j & 1) << 4));
     }
 }
 
@@ -238,9 +237,7 @@ pub(super) fn get_pairs(bytes: &[u8], q: &mut [u8; LEN]) {
     for (q, bytes) in q.chunks_exact_mut(128).zip(bytes.chunks_exact(32)) {
         let (q, _) = q.as_chunks_mut::<32>();
         for (i, q) in q.iter_mut().enumerate() {
-            for (q, byte) in q.iter_mut().zip(bytes) {
-                *q = byte >> (2 * i) & 3;
-            }
+            *q = map(bytes, |byte| byte >> (2 * i) & 3);
         }
     }
 }
@@ -248,12 +245,10 @@ pub(super) fn get_pairs(bytes: &[u8], q: &mut [u8; LEN]) {
 /// Reads two 4-bit values per byte.
 #[inline(always)]
 fn get_halves(bytes: &[u8], q: &mut [u8; LEN]) {
-    for (q, bytes) in q.chunks_exact_mut(64).zip(bytes.chunks_exact(32)) {
-        let (low, high) = q.split_at_mut(32);
-        for ((low, high), byte) in low.iter_mut().zip(high).zip(bytes) {
-            *low = byte & 15;
-            *high = byte >> 4;
-        }
+    let (q, _) = q.as_chunks_mut::<32>();
+    for (q, bytes) in q.chunks_exact_mut(2).zip(bytes.chunks_exact(32)) {
+        q[0] = map(bytes, |byte| byte & 15);
+        q[1] = map(bytes, |byte| byte >> 4);
     }
 }
 

@@ -40,19 +40,42 @@ pub const fn offset(format: PackedFormat) -> Option<u8> {
 /// [`offset`] have no levels, and leave everything as it is.
 #[inline(always)]
 pub fn read(format: PackedFormat, bytes: &[u8], q: &mut [u8], subs: Subs<'_>) {
+    // A function item would be called through a shim that is compiled for the baseline CPU.
+    macro_rules! inlined {
+        ($levels:path) => {
+            #[inline(always)]
+            |block, q| $levels(block, q)
+        };
+        ($levels:path, subs) => {
+            #[inline(always)]
+            |block, q, subs| $levels(block, q, subs)
+        };
+    }
     match format {
         PackedFormat::Int8 | PackedFormat::F16 | PackedFormat::Bf16 => {}
-        PackedFormat::Q8_0 => simple::read::<_, false>(bytes, q, subs, simple::levels_q8_0),
-        PackedFormat::Q4_0 => simple::read::<_, false>(bytes, q, subs, simple::levels_q4_0),
-        PackedFormat::Q4_1 => simple::read::<_, true>(bytes, q, subs, simple::levels_q4_1),
-        PackedFormat::Q5_0 => simple::read::<_, false>(bytes, q, subs, simple::levels_q5_0),
-        PackedFormat::Q5_1 => simple::read::<_, true>(bytes, q, subs, simple::levels_q5_1),
-        PackedFormat::Iq4Nl => simple::read::<_, false>(bytes, q, subs, nonlinear::levels),
-        PackedFormat::Q2K => read_blocks(bytes, q, subs, affine::levels_q2),
-        PackedFormat::Q3K => read_blocks(bytes, q, subs, symmetric::levels_q3),
-        PackedFormat::Q4K => read_blocks(bytes, q, subs, affine::levels_q4),
-        PackedFormat::Q5K => read_blocks(bytes, q, subs, affine::levels_q5),
-        PackedFormat::Q6K => read_blocks(bytes, q, subs, symmetric::levels_q6),
+        PackedFormat::Q8_0 => {
+            simple::read::<_, false>(bytes, q, subs, inlined!(simple::levels_q8_0));
+        }
+        PackedFormat::Q4_0 => {
+            simple::read::<_, false>(bytes, q, subs, inlined!(simple::levels_q4_0));
+        }
+        PackedFormat::Q4_1 => {
+            simple::read::<_, true>(bytes, q, subs, inlined!(simple::levels_q4_1));
+        }
+        PackedFormat::Q5_0 => {
+            simple::read::<_, false>(bytes, q, subs, inlined!(simple::levels_q5_0));
+        }
+        PackedFormat::Q5_1 => {
+            simple::read::<_, true>(bytes, q, subs, inlined!(simple::levels_q5_1));
+        }
+        PackedFormat::Iq4Nl => {
+            simple::read::<_, false>(bytes, q, subs, inlined!(nonlinear::levels));
+        }
+        PackedFormat::Q2K => read_blocks(bytes, q, subs, inlined!(affine::levels_q2, subs)),
+        PackedFormat::Q3K => read_blocks(bytes, q, subs, inlined!(symmetric::levels_q3, subs)),
+        PackedFormat::Q4K => read_blocks(bytes, q, subs, inlined!(affine::levels_q4, subs)),
+        PackedFormat::Q5K => read_blocks(bytes, q, subs, inlined!(affine::levels_q5, subs)),
+        PackedFormat::Q6K => read_blocks(bytes, q, subs, inlined!(symmetric::levels_q6, subs)),
     }
 }
 

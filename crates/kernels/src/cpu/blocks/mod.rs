@@ -7,12 +7,14 @@
 //!   minimums. `six_bit_scales` is the layout of the scales that q4_k and q5_k share.
 //! - `levels`: reading any of these blocks as unsigned integers with a scale and a minimum per sub-block, for unpacking
 //!   and for integer products.
+//! - `bytes`: the operations that reading needs.
 //! - `search`: finding scales with a small rounding error.
 //!
 //! All numbers are little-endian. Packing is bit-identical to ggml's reference quantizers, with and without
 //! importance, and unpacking to its `dequantize_row` functions; the order of f32 operations matters in both.
 
 mod affine;
+mod bytes;
 mod float;
 pub(super) mod levels;
 mod nonlinear;

@@ -11,6 +11,7 @@
 //! Byte `j` of the 16 has weight `j` in its low half and weight `j + 16` in its high half. The fifth bits are bits
 //! of one number, in the order of the weights.
 
+use super::bytes::{map, or};
 use super::float::f16_to_f32;
 use super::levels::{SUB, Subs};
 use super::put_scale;
@@ -87,9 +88,7 @@ fn read_group<const BYTES: usize, const MINIMUM: bool, const COUNT: usize>(
 
 #[inline(always)]
 pub(super) fn levels_q8_0(block: &[u8; 34], q: &mut [u8; LEN]) {
-    for (q, byte) in q.iter_mut().zip(&block[2..]) {
-        *q = byte ^ 0x80;
-    }
+    *q = map(&block[2..], |byte| byte ^ 0x80);
 }
 
 #[inline(always)]
@@ -115,28 +114,32 @@ pub(super) fn levels_q5_1(block: &[u8; 24], q: &mut [u8; LEN]) {
 /// Reads two 4-bit values per byte.
 #[inline(always)]
 pub(super) fn get_halves(bytes: &[u8], q: &mut [u8; LEN]) {
-    let (low, high) = q.split_at_mut(LEN / 2);
-    for ((low, high), byte) in low.iter_mut().zip(high).zip(bytes) {
-        *low = byte & 15;
-        *high = byte >> 4;
+    *q = halves(bytes);
+}
+
+#[inline(always)]
+fn halves(bytes: &[u8]) -> [u8; LEN] {
+    let (mut both, mut q) = ([0u8; LEN / 2], [0u8; LEN]);
+    both.copy_from_slice(&bytes[..LEN / 2]);
+    for (j, byte) in both.iter().enumerate() {
+        q[j] = byte & 15;
     }
+    for (j, byte) in both.iter().enumerate() {
+        q[j + LEN / 2] = byte >> 4;
+    }
+    q
 }
 
 /// Reads the fifth bits, and adds them to the low 4 bits.
 #[inline(always)]
 fn get_five_bits(bytes: &[u8], q: &mut [u8; LEN]) {
-    // The bytes of a word have one of its bits each.
-    const EACH: u64 = 0x0101_0101_0101_0101;
-    const BITS: u64 = 0x8040_2010_0804_0201;
-    let (fifth, low) = bytes.split_at(4);
-    get_halves(low, q);
-    let (words, _) = q.as_chunks_mut::<8>();
-    for (word, fifth) in words.iter_mut().zip(fifth) {
-        let bits = u64::from(*fifth) * EACH & BITS;
-        // Adding 127 to a byte that is not 0 sets its highest bit.
-        let highest = (bits + 0x7f * EACH) & (0x80 * EACH);
-        *word = (u64::from_le_bytes(*word) | highest >> 3).to_le_bytes();
+    let low = halves(&bytes[4..]);
+    let fifth = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+    let mut upper = [0u8; LEN];
+    for (j, upper) in upper.iter_mut().enumerate() {
+        *upper = ((fifth >> j & 1) << 4) as u8;
     }
+    *q = or(&low, upper);
 }
 
 /// The importance of a row's weights, relative to their mean square.

@@ -15,6 +15,7 @@
 //! 2-bit values.
 
 use super::affine::{get_pairs, put_pairs};
+use super::bytes::{map, or};
 use super::search::{self, nearest};
 use super::{Subs, put_scale, scale};
 
@@ -34,9 +35,7 @@ pub(super) fn levels_q3(block: &[u8; 110], q: &mut [u8; LEN], subs: &mut Subs<'_
     get_pairs(&low[..64], q);
     let (q, _) = q.as_chunks_mut::<32>();
     for (j, q) in q.iter_mut().enumerate() {
-        for (q, third) in q.iter_mut().zip(third) {
-            *q |= (third >> j & 1) << 2;
-        }
+        *q = or(&q[..], map(third, |byte| (byte >> j & 1) << 2));
     }
 }
 
@@ -48,13 +47,14 @@ pub(super) fn levels_q6(block: &[u8; 210], q: &mut [u8; LEN], subs: &mut Subs<'_
         *sub = d * f32::from(scale.cast_signed());
     }
     get_pairs(&block[128..192], q);
-    let halves = q.chunks_exact_mut(128).zip(block[..128].chunks_exact(64));
-    for (q, bytes) in halves {
-        let (low, high) = q.split_at_mut(64);
-        for ((low, high), byte) in low.iter_mut().zip(high).zip(bytes) {
-            *low = byte & 15 | *low << 4;
-            *high = byte >> 4 | *high << 4;
-        }
+    let (q, _) = q.as_chunks_mut::<32>();
+    for (q, bytes) in q.chunks_exact_mut(4).zip(block.chunks_exact(64)) {
+        let (first, second) = bytes.split_at(32);
+        let upper = |q: &[u8; 32]| map(q, |level| level << 4);
+        q[0] = or(&upper(&q[0]), map(first, |byte| byte & 15));
+        q[1] = or(&upper(&q[1]), map(second, |byte| byte & 15));
+        q[2] = or(&upper(&q[2]), map(first, |byte| byte >> 4));
+        q[3] = or(&upper(&q[3]), map(second, |byte| byte >> 4));
     }
 }
 
