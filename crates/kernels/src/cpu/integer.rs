@@ -206,9 +206,8 @@ impl WithSimd for Task<'_> {
 fn dot(w: &Levels, x: &Rounded) -> f32 {
     let (factor, subtracted) = w.subtracted();
     let (mut sums, mut below) = ([0.0f32; SUB], [0.0f32; SUBS]);
-    for step in 0..w.values.len().min(x.values.len()) {
-        let (q, _) = w.values[step].as_chunks::<SUB>();
-        let (p, _) = x.values[step].as_chunks::<SUB>();
+    for (step, (q, p)) in w.values.iter().zip(&x.values).enumerate() {
+        let (q, p) = (q.as_chunks::<SUB>().0, p.as_chunks::<SUB>().0);
         for sub in 0..SUBS {
             let scale = w.scales[step][sub] * x.scales[step][sub];
             for lane in 0..SUB {
