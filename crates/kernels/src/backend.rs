@@ -180,8 +180,7 @@ pub trait Backend: BurnBackend {
     /// `residual + x Wᵀ + b` with a packed `W` `[out, in]`. `x`, `b` and `residual` receive gradients, the weight does
     /// not.
     ///
-    /// `flex` rounds up to four rows of x to 8 bits per 32 elements, if W is in blocks of integers. Other products are
-    /// those of W in f32.
+    /// `flex` rounds x to 8 bits per 32 elements, if W is in blocks of integers. Other products are those of W in f32.
     fn linear_packed(
         x: FloatTensor<Self>,
         weight: PackedWeight<Self>,

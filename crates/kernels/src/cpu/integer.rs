@@ -1,4 +1,4 @@
-//! Products of a few rows of x with packed weights, in integers.
+//! Products of x, rounded to 8 bits, with packed weights: in integers for a few rows.
 //!
 //! Each block of [`BLOCK`] elements of x is rounded to 8 bits, `x ≈ a p` with `a = max |x| / 127`, so an element's
 //! error is at most `a / 2`. With the weights as levels, `w = s (q - o) - m` per sub-block of [`SUB`],
@@ -20,7 +20,7 @@ use pulp::{Simd, WithSimd};
 use super::blocks::levels::{self, SUB, Subs};
 use super::matrix::{Matrix, MatrixMut};
 use super::packed::PackedView;
-use super::parallel::{self, Start};
+use super::parallel::{self, Shared, Start};
 use super::product::Output;
 use super::vector::wide;
 use crate::PackedFormat;
@@ -60,6 +60,25 @@ pub(super) fn product(mut y: MatrixMut<'_>, x: Matrix<'_>, w: PackedView<'_>, ou
         }
         wide(task);
     });
+}
+
+/// The elements of x, rounded to 8 bits.
+pub(super) fn rounded(x: Matrix<'_>) -> Vec<f32> {
+    let mut all = vec![0.0; x.rows * x.columns];
+    let rows = Shared::new(&mut all);
+    parallel::for_each(x.rows, |i| {
+        // SAFETY: each task writes its own row.
+        let row = unsafe { rows.part(i * x.columns..(i + 1) * x.columns) };
+        let rounded = wide(Round { x: x.row(i) });
+        let scales = rounded.scales.as_flattened();
+        let values = rounded.values.as_flattened().chunks_exact(SUB).zip(scales);
+        for (row, (values, scale)) in row.chunks_mut(SUB).zip(values) {
+            for (row, value) in row.iter_mut().zip(values) {
+                *row = scale * f32::from(*value);
+            }
+        }
+    });
+    all
 }
 
 /// A row of x in 8 bits, padded with zeros.

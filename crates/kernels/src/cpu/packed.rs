@@ -14,7 +14,7 @@ use crate::{PackedError, PackedFormat, Precision};
 
 /// The maximum number of rows of x for the kernel of int8.
 const FEW: usize = 2;
-/// The maximum number of rows of x for integer products. With more, unpacking W to f32 is faster.
+/// The maximum number of rows of x for products in integers. With more, unpacking W to f32 is faster.
 const MOST_INTEGER: usize = 4;
 /// The number of rows of W that are unpacked to f32 at a time.
 const BLOCK: usize = 96;
@@ -238,8 +238,8 @@ impl WithSimd for UnpackRow<'_> {
 
 /// `y = x Wᵀ` or `y += x Wᵀ`, `[m, k] · [n, k]ᵀ`, on all threads.
 ///
-/// For a few rows of x, a kernel makes a single pass over the packed W: int8 with x in f32, and block formats with x
-/// rounded to 8 bits. For more rows, and for f16 and bf16, W is unpacked to f32 block by block.
+/// With formats of integers in blocks, x is rounded to 8 bits per 32 elements, for any number of rows. For a few rows, a
+/// kernel makes a single pass over the packed W. For more, and for f16 and bf16, W is unpacked to f32 block by block.
 ///
 /// # Panics
 /// Panics if the sizes do not fit, or the rows of y or x are not contiguous.
@@ -255,9 +255,13 @@ pub fn product(y: MatrixMut<'_>, x: Matrix<'_>, w: PackedView<'_>, output: Outpu
     );
     match w.format {
         PackedFormat::Int8 if m <= FEW => int8::matvec(y, x, w, output),
-        format if levels::offset(format).is_some() && m <= MOST_INTEGER => {
-            integer::product(y, x, w, output);
-        }
+        format if levels::offset(format).is_some() => match m {
+            ..=MOST_INTEGER => integer::product(y, x, w, output),
+            _ => {
+                let x = integer::rounded(x);
+                product_unpacked(y, Matrix::row_major(&x, m, k), w, output);
+            }
+        },
         _ => product_unpacked(y, x, w, output),
     }
 }

@@ -344,10 +344,7 @@ proptest! {
     }
 }
 
-/// The maximum number of rows of x that are multiplied in integers.
-const MOST_INTEGER: usize = 4;
-
-/// Rounds each 32 elements to 8 bits, as products with blocks do for a few rows.
+/// Rounds each 32 elements to 8 bits, as products with blocks of integers do.
 fn rounded_to_8_bits(x: &Stored) -> Stored {
     let mut data = x.data.clone();
     for block in data.chunks_mut(32) {
@@ -369,7 +366,6 @@ fn products_with_blocks_match_the_unpacked_weights() {
             let k = if is_short { k + 32 } else { k };
             let w = Stored::new(0, [n, k], 1);
             let x = Stored::new(0, [m, k], 2);
-            let in_integers = format.block_len() > 1 && m <= MOST_INTEGER;
             let q = packed::pack(format, w.view());
             let mut unpacked = vec![f32::NAN; n * k];
             packed::unpack(q.view(), &mut unpacked);
@@ -378,7 +374,7 @@ fn products_with_blocks_match_the_unpacked_weights() {
                 sizes: [k, n],
                 strides: [1, k],
             };
-            let wanted = match in_integers {
+            let wanted = match format.block_len() > 1 {
                 true => expected(&rounded_to_8_bits(&x), &unpacked, Precision::F32),
                 false => expected(&x, &unpacked, Precision::F32),
             };
