@@ -21,10 +21,15 @@ const LEN: usize = 256;
 #[inline(always)]
 pub(super) fn levels_q2(block: &[u8; 84], q: &mut [u8; LEN], subs: &mut Subs<'_>) {
     let (d, e) = (scale(block, 80), scale(block, 82));
-    for (j, sub) in block[..16].iter().enumerate() {
-        subs.scales[j] = d * f32::from(sub & 15);
-        subs.minimums[j] = e * f32::from(sub >> 4);
+    let (mut scales, mut minimums) = ([0.0; 16], [0.0; 16]);
+    for (scale, sub) in scales.iter_mut().zip(&block[..16]) {
+        *scale = d * f32::from(sub & 15);
     }
+    for (minimum, sub) in minimums.iter_mut().zip(&block[..16]) {
+        *minimum = e * f32::from(sub >> 4);
+    }
+    subs.scales.copy_from_slice(&scales);
+    subs.minimums.copy_from_slice(&minimums);
     get_pairs(&block[16..80], q);
 }
 
@@ -50,10 +55,15 @@ pub(super) fn levels_q5(block: &[u8; 176], q: &mut [u8; LEN], subs: &mut Subs<'_
 fn get_wide_subs(block: &[u8], subs: &mut Subs<'_>) {
     let (d, e) = (scale(block, 0), scale(block, 2));
     let (scales, minimums) = six_bit_scales::get(&block[4..16]);
+    let (mut all_d, mut all_m) = ([0.0; 16], [0.0; 16]);
     for j in 0..16 {
-        subs.scales[j] = d * f32::from(scales[j / 2]);
-        subs.minimums[j] = e * f32::from(minimums[j / 2]);
+        all_d[j] = d * f32::from(scales[j / 2]);
     }
+    for j in 0..16 {
+        all_m[j] = e * f32::from(minimums[j / 2]);
+    }
+    subs.scales.copy_from_slice(&all_d);
+    subs.minimums.copy_from_slice(&all_m);
 }
 
 pub(super) fn pack_q2(w: &[f32; LEN], importance: Option<&[f32; LEN]>, out: &mut [u8; 84]) {

@@ -11,14 +11,21 @@
 /// Returns the scales and minimums.
 #[inline(always)]
 pub(super) fn get(bytes: &[u8]) -> ([u8; 8], [u8; 8]) {
-    let (mut scales, mut minimums) = ([0; 8], [0; 8]);
-    for j in 0..4 {
-        let [scale, minimum, low] = [bytes[j], bytes[j + 4], bytes[j + 8]];
-        scales[j] = scale & 63;
-        minimums[j] = minimum & 63;
-        scales[j + 4] = low & 15 | scale >> 6 << 4;
-        minimums[j + 4] = low >> 4 | minimum >> 6 << 4;
-    }
+    // Four bytes at a time.
+    const EACH: u32 = 0x0101_0101;
+    let word =
+        |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+    let [scale, minimum, low] = [word(0), word(4), word(8)];
+    let both = |first: u32, second: u32| {
+        let word = u64::from(first) | u64::from(second) << 32;
+        word.to_le_bytes()
+    };
+    let upper = |word: u32| word >> 2 & (EACH * 48);
+    let scales = both(scale & (EACH * 63), low & (EACH * 15) | upper(scale));
+    let minimums = both(
+        minimum & (EACH * 63),
+        low >> 4 & (EACH * 15) | upper(minimum),
+    );
     (scales, minimums)
 }
 

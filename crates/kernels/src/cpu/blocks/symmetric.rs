@@ -43,9 +43,11 @@ pub(super) fn levels_q3(block: &[u8; 110], q: &mut [u8; LEN], subs: &mut Subs<'_
 pub(super) fn levels_q6(block: &[u8; 210], q: &mut [u8; LEN], subs: &mut Subs<'_>) {
     let d = scale(block, 208);
     subs.minimums.fill(0.0);
-    for (sub, scale) in subs.scales.iter_mut().zip(&block[192..208]) {
-        *sub = d * f32::from(scale.cast_signed());
+    let mut scales = [0.0; SUB];
+    for (scale, byte) in scales.iter_mut().zip(&block[192..208]) {
+        *scale = d * f32::from(byte.cast_signed());
     }
+    subs.scales.copy_from_slice(&scales);
     get_pairs(&block[128..192], q);
     let (q, _) = q.as_chunks_mut::<32>();
     for (q, bytes) in q.chunks_exact_mut(4).zip(block.chunks_exact(64)) {
