@@ -8,18 +8,29 @@ use emberlm_kernels::{Activation, Precision};
 use crate::numbers::{numbers, same_on_any_threads};
 use crate::product::Stored;
 
-/// Of shapes that are computed row by row, by inner products, on one thread, and in tiles.
+/// Shapes that are computed row by row and on one thread.
 #[test]
 fn bias_and_activation_equal_separate_passes() {
-    let cases = [
+    check(&[
         ([0, 0], [1, 64, 96]),
-        ([0, 1], [23, 600, 5011]),
         ([0, 0], [20, 33, 50]),
+        ([0, 0], [0, 5, 7]),
+    ]);
+}
+
+/// Shapes that are computed by inner products and in tiles.
+#[test]
+fn large_products_with_bias_and_activation_equal_separate_passes() {
+    check(&[
+        ([0, 1], [23, 600, 5011]),
         ([0, 0], [300, 257, 391]),
         ([0, 1], [129, 300, 511]),
-        ([0, 0], [0, 5, 7]),
-    ];
-    for (layouts, [m, k, n]) in cases {
+    ]);
+}
+
+/// Compares products of matrices in some layouts and sizes `[m, k, n]` with separate passes.
+fn check(cases: &[([u8; 2], [usize; 3])]) {
+    for &(layouts, [m, k, n]) in cases {
         let a = Stored::new(layouts[0], [m, k], 1);
         let b = Stored::new(layouts[1], [k, n], 2);
         let (row, before) = (numbers(3, n), numbers(4, m * n));
