@@ -1,7 +1,7 @@
 //! Writes GGUF files.
 //!
-//! The metadata are built from the configuration. Before anything is written, they are read back as those of a file:
-//! what a file cannot record is therefore an error, and no file describes another model than the one in it.
+//! The metadata are built from the configuration. Before anything is written, they are read back as those of a file. A
+//! setting that a file cannot record is an error, so no file describes another model than the one in it.
 
 use std::collections::HashMap;
 use std::fs::File;
