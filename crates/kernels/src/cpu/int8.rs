@@ -9,15 +9,13 @@ use std::ops::Range;
 use pulp::{Simd, WithSimd};
 
 use super::matrix::{Matrix, MatrixMut};
-use super::packed::{INT8_SCALE, PackedView, split_int8};
-use super::parallel::{self, Start};
+use super::packed::{INT8_SCALE, PackedView, Sums, split_int8};
+use super::parallel;
 use super::product::Output;
 use super::vector::{dot, wide};
 
 /// The approximate minimum number of elements of W per task.
 const TASK: usize = 1 << 17;
-/// The approximate number of tasks that share W.
-const TASKS: usize = 32;
 
 /// Quantizes a row: `q[l] = round(w[l] / scale)`, `scale = max |w| / 127`. A row with non-finite weights gets a
 /// non-finite scale.
@@ -55,17 +53,15 @@ pub(super) fn unpack_row(row: &[u8], w: &mut [f32]) {
 /// [`super::packed::product`], checks the sizes.
 pub(super) fn matvec(mut y: MatrixMut<'_>, x: Matrix<'_>, w: PackedView<'_>, output: Output) {
     let (m, [n, k]) = (x.rows, w.shape);
-    let (start, stride) = (Start(y.as_mut_ptr()), y.row_stride);
+    let sums = Sums::new(&mut y, output);
     let rows: Vec<&[f32]> = (0..m).map(|i| x.row(i)).collect();
-    let step = (n * k).div_ceil(TASKS).max(TASK).div_ceil(k.max(1)).max(1);
+    let step = parallel::weight_rows_per_task([n, k], TASK);
     parallel::for_each(n.div_ceil(step), |task| {
         wide(Task {
             x: &rows,
             w,
             outputs: task * step..n.min((task + 1) * step),
-            y: start,
-            stride,
-            output,
+            sums,
         });
     });
 }
@@ -77,10 +73,7 @@ struct Task<'a> {
     w: PackedView<'a>,
     /// The rows of W, each of which is a column of y.
     outputs: Range<usize>,
-    y: Start<f32>,
-    /// The stride of the rows of y.
-    stride: usize,
-    output: Output,
+    sums: Sums,
 }
 
 impl WithSimd for Task<'_> {
@@ -101,17 +94,8 @@ impl WithSimd for Task<'_> {
                     true => dot(&dense, x, |w| w),
                     false => dot(q, x, value),
                 };
-                let sum = sum * scale;
-                // SAFETY: the element is within y, and only this task writes it. It is only read if it is initialized.
-                unsafe {
-                    let y = self.y.at(i * self.stride + j);
-                    let old = if self.output == Output::Accumulate {
-                        *y
-                    } else {
-                        0.0
-                    };
-                    *y = old + sum;
-                }
+                // SAFETY: the element is within y, and only this task writes it.
+                unsafe { self.sums.put(i, j, sum * scale) };
             }
         }
     }

@@ -19,8 +19,8 @@ use pulp::{Simd, WithSimd};
 
 use super::blocks::levels::{self, SUB, Subs};
 use super::matrix::{Matrix, MatrixMut};
-use super::packed::PackedView;
-use super::parallel::{self, Shared, Start};
+use super::packed::{PackedView, Sums};
+use super::parallel::{self, Shared};
 use super::product::Output;
 use super::vector::wide;
 use crate::PackedFormat;
@@ -33,24 +33,20 @@ const STEP: usize = 64;
 const SUBS: usize = STEP / SUB;
 /// The approximate minimum number of elements of W per task.
 const TASK: usize = 1 << 16;
-/// The approximate number of tasks that share W.
-const TASKS: usize = 32;
 
 /// `y = x Wᵀ` or `y += x Wᵀ` for a format with levels, in a single pass over W on all threads. The caller,
 /// [`super::packed::product`], checks the sizes.
 pub(super) fn product(mut y: MatrixMut<'_>, x: Matrix<'_>, w: PackedView<'_>, output: Output) {
     let (m, [n, k]) = (x.rows, w.shape);
-    let (start, stride) = (Start(y.as_mut_ptr()), y.row_stride);
+    let sums = Sums::new(&mut y, output);
     let rows: Vec<Rounded> = (0..m).map(|i| wide(Round { x: x.row(i) })).collect();
-    let step = (n * k).div_ceil(TASKS).max(TASK).div_ceil(k.max(1)).max(1);
+    let step = parallel::weight_rows_per_task([n, k], TASK);
     parallel::for_each(n.div_ceil(step), |task| {
         let task = Task {
             x: &rows,
             w,
             outputs: task * step..n.min((task + 1) * step),
-            y: start,
-            stride,
-            output,
+            sums,
         };
         #[cfg(target_arch = "x86_64")]
         if vnni::supported() {
@@ -183,10 +179,7 @@ struct Task<'a> {
     w: PackedView<'a>,
     /// The rows of W, each of which is a column of y.
     outputs: Range<usize>,
-    y: Start<f32>,
-    /// The stride of the rows of y.
-    stride: usize,
-    output: Output,
+    sums: Sums,
 }
 
 impl Task<'_> {
@@ -198,14 +191,8 @@ impl Task<'_> {
             levels.read(self.w, j);
             for (i, x) in self.x.iter().enumerate() {
                 let sum = dot(&levels, x);
-                // SAFETY: the element is within y, and only this task writes it. It is only read if it is initialized.
-                unsafe {
-                    let y = self.y.at(i * self.stride + j);
-                    *y = match self.output {
-                        Output::Overwrite => sum,
-                        Output::Accumulate => *y + sum,
-                    };
-                }
+                // SAFETY: the element is within y, and only this task writes it.
+                unsafe { self.sums.put(i, j, sum) };
             }
         }
     }

@@ -35,8 +35,6 @@ const SMALL_TASK: usize = 1 << 15;
 const PARTS: usize = 16;
 /// The approximate minimum number of elements of W per task of [`by_columns`].
 const TASK: usize = 1 << 16;
-/// The approximate number of tasks of [`by_columns`].
-const TASKS: usize = 32;
 
 /// Returns true if [`product`] supports the product. Several rows of x require contiguous rows of W; otherwise
 /// [`super::inner_products`] handles them.
@@ -213,7 +211,7 @@ fn add_rows<const S: usize>(y: &mut [f32], rows: [&[f32]; S], x: &[f32]) {
 /// compute a single row as one chain of dependent additions; with it, GPT-2 decoded 10 to 25% slower.
 fn by_columns(y: &Shared<'_, f32>, x: &[f32], w: Matrix<'_>) {
     let [n, k] = [w.rows, w.columns];
-    let rows = (n * k).div_ceil(TASKS).max(TASK).div_ceil(k.max(1)).max(1);
+    let rows = parallel::weight_rows_per_task([n, k], TASK);
     parallel::for_each(n.div_ceil(rows), |task| {
         wide(
             #[inline(always)]

@@ -196,6 +196,42 @@ pub fn gather(w: PackedView<'_>, ids: &[i32], out: &mut [f32]) {
     });
 }
 
+/// The elements of y that the tasks of a product write concurrently: a task has some rows of W, which are columns of y.
+#[derive(Clone, Copy)]
+pub(super) struct Sums {
+    y: Start<f32>,
+    /// The stride of the rows of y.
+    stride: usize,
+    output: Output,
+}
+
+impl Sums {
+    pub(super) fn new(y: &mut MatrixMut<'_>, output: Output) -> Self {
+        Self {
+            y: Start(y.as_mut_ptr()),
+            stride: y.row_stride,
+            output,
+        }
+    }
+
+    /// Writes the inner product of row `i` of x and row `j` of W to y, or adds it.
+    ///
+    /// # Safety
+    /// y is borrowed while the tasks run and has the element, which only the calling task accesses. To be added to, it is
+    /// initialized.
+    #[inline(always)]
+    pub(super) unsafe fn put(self, i: usize, j: usize, sum: f32) {
+        // SAFETY: as the caller guarantees. The element is only read if it is initialized.
+        unsafe {
+            let y = self.y.at(i * self.stride + j);
+            *y = match self.output {
+                Output::Overwrite => sum,
+                Output::Accumulate => *y + sum,
+            };
+        }
+    }
+}
+
 /// The size of the scale at the beginning of an int8 row in bytes.
 pub const INT8_SCALE: usize = size_of::<f32>();
 

@@ -49,6 +49,14 @@ pub(super) fn rows_per_sum(rows: usize, width: usize) -> usize {
     rows_per_task(rows, width).max(rows.div_ceil(TASKS / 4))
 }
 
+/// The number of rows of a weight `[rows, width]` per task of a product with few rows of x: at least `least` elements, in
+/// about 32 tasks.
+pub(super) fn weight_rows_per_task([rows, width]: [usize; 2], least: usize) -> usize {
+    const TASKS: usize = 32;
+    let elements = (rows * width).div_ceil(TASKS).max(least);
+    elements.div_ceil(width.max(1)).max(1)
+}
+
 /// The number of elements per task: all `len`, or a multiple of 4096.
 pub(super) fn elements_per_task(len: usize) -> usize {
     if len < SINGLE_THREADED {
