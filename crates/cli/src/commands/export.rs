@@ -133,18 +133,27 @@ fn shard_bytes(args: &ExportArgs) -> u64 {
     requested.unwrap_or(SHARD_BYTES)
 }
 
+/// Rejects the given ones of the options that only `models` have.
+fn reject<const N: usize>(
+    options: [(&str, bool); N],
+    models: &str,
+    hint: &str,
+) -> Result<(), CliError> {
+    match options.into_iter().find(|(_, given)| *given) {
+        None => Ok(()),
+        Some((option, _)) => {
+            Err(CliError::usage(format!("{option} is an option of {models}")).hint(hint))
+        }
+    }
+}
+
 /// Rejects the options and names of GGUF files.
 fn check_options(args: &ExportArgs) -> Result<(), CliError> {
     let options = [
         ("--type", args.file_type.is_some()),
         ("--calibration", args.calibration.is_some()),
     ];
-    if let Some((option, _)) = options.into_iter().find(|(_, given)| *given) {
-        return Err(
-            CliError::usage(format!("{option} is an option of GGUF files"))
-                .hint("add --format gguf"),
-        );
-    }
+    reject(options, "GGUF files", "add --format gguf")?;
     match is_gguf(&args.out) && !args.out.is_dir() {
         true => Err(CliError::usage(as_folder("a model", "gguf", &args.out))
             .hint("add --format gguf to write a GGUF file")),

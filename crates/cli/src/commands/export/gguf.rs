@@ -73,13 +73,8 @@ fn check_options(args: &ExportArgs) -> Result<(), CliError> {
         ("--dtype", args.dtype.is_some()),
         ("--shard-size", args.shard_size.is_some()),
     ];
-    match options.into_iter().find(|(_, given)| *given) {
-        None => Ok(()),
-        Some((option, _)) => Err(CliError::usage(format!(
-            "{option} is an option of Hugging Face directories"
-        ))
-        .hint("--type selects the types of a GGUF file")),
-    }
+    let hint = "--type selects the types of a GGUF file";
+    super::reject(options, "Hugging Face directories", hint)
 }
 
 /// The metadata of the tokenizer.
