@@ -33,7 +33,7 @@ const ENVIRONMENT: Environment<'_> = Environment {
 };
 
 /// The scripts. Each is listed after the scripts whose output it reads.
-const SCRIPTS: [Script; 19] = [
+const SCRIPTS: [Script; 20] = [
     Script::new("crates/data/tests/fixtures/datasets/make.py"),
     Script::new("crates/data/tests/fixtures/make_inputs.py"),
     Script::new("crates/hub/tests/fixtures/make_cache.py"),
@@ -44,6 +44,7 @@ const SCRIPTS: [Script; 19] = [
         argument: Argument::LlamaCpp,
         ..Script::new("crates/model/tests/fixtures/make_gguf.py")
     },
+    Script::new("crates/model/tests/fixtures/make_adapters.py"),
     Script::new("crates/model/tests/fixtures/make_encoders.py"),
     Script::new("crates/model/tests/fixtures/make_encoder_decoder.py"),
     Script::new("crates/model/tests/fixtures/make_attentions.py"),
