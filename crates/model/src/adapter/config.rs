@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::modules::AdaptableModule;
 use crate::error::AdapterError;
+use crate::weight_format::WeightFormat;
 
 /// The target that stands for all linear layers of the blocks.
 pub const ALL_LINEAR: &str = "all-linear";
@@ -27,6 +28,8 @@ pub struct LoraConfig {
     pub rank_stabilized: bool,
     /// Train the norms of the weights, too (DoRA).
     pub dora: bool,
+    /// Format of the frozen weights, such as int8 or q4_0; empty keeps them as they are stored.
+    pub base_weights: String,
     /// Ranks of layers that differ from `rank`, by the ends of their names.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub rank_pattern: BTreeMap<String, usize>,
@@ -44,6 +47,7 @@ impl Default for LoraConfig {
             targets: Vec::new(),
             rank_stabilized: false,
             dora: false,
+            base_weights: String::new(),
             rank_pattern: BTreeMap::new(),
             alpha_pattern: BTreeMap::new(),
         }
@@ -83,11 +87,34 @@ impl LoraConfig {
             let rule = "must be at least 0 and below 1";
             return Err(error("dropout", self.dropout.to_string(), rule));
         }
+        if self.base_format(WeightFormat::F32).is_none() {
+            let rule = "must be empty, f32 or a packed format";
+            return Err(error(
+                "base_weights",
+                format!("{:?}", self.base_weights),
+                rule,
+            ));
+        }
         if self.dora && self.dropout > 0.0 {
             let rule = "must be 0 with dora";
             return Err(error("dropout", self.dropout.to_string(), rule));
         }
         Ok(())
+    }
+
+    /// The format of the frozen weights, by default `stored`; `None` if there is no format of this name. The embedding
+    /// and the head are not packed: the loss reads the head in f32.
+    pub fn base_format(&self, stored: WeightFormat) -> Option<WeightFormat> {
+        if self.base_weights.is_empty() {
+            return Some(stored);
+        }
+        let mut formats = WeightFormat::ALL.into_iter();
+        let named = formats.find(|format| format.name() == self.base_weights)?;
+        Some(
+            named
+                .layers()
+                .map_or(WeightFormat::F32, WeightFormat::PackedLayers),
+        )
     }
 
     /// The modules that the targets select, in the model's order.

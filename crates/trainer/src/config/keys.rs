@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use documented::DocumentedFields;
 use emberlm_model::encoder::EncoderSettings;
 use emberlm_model::encoder_decoder::EncoderDecoderSettings;
-use emberlm_model::{ModelConfig, families};
+use emberlm_model::{LoraConfig, ModelConfig, families};
 use emberlm_system::nearest::nearest;
 use toml::{Table, Value};
 
@@ -21,7 +21,7 @@ use super::{
 };
 
 /// The settings by table, except the models' nested ones.
-const TABLES: [(&str, &[&str]); 27] = [
+const TABLES: [(&str, &[&str]); 28] = [
     ("model", ModelConfig::FIELD_NAMES),
     ("encoder", EncoderSettings::FIELD_NAMES),
     ("encoder_decoder", EncoderDecoderSettings::FIELD_NAMES),
@@ -33,6 +33,7 @@ const TABLES: [(&str, &[&str]); 27] = [
     ("train.objective", ClassifyConfig::FIELD_NAMES),
     ("train.objective", SpanCorruptionConfig::FIELD_NAMES),
     ("train.objective", Seq2SeqConfig::FIELD_NAMES),
+    ("train.adapter", LoraConfig::FIELD_NAMES),
     ("train.precision", PrecisionConfig::FIELD_NAMES),
     ("train.loss", LossConfig::FIELD_NAMES),
     ("train.optimizer", &["kind"]),
