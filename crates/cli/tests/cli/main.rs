@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 #[cfg(any(feature = "ndarray", feature = "vulkan"))]
+mod adapters;
 mod anywhere;
 mod attention;
 mod backends;
