@@ -4,8 +4,8 @@
 #![recursion_limit = "256"]
 #![allow(clippy::unwrap_used, missing_docs)]
 
-#[cfg(any(feature = "ndarray", feature = "vulkan"))]
 mod adapters;
+#[cfg(any(feature = "ndarray", feature = "vulkan"))]
 mod anywhere;
 mod attention;
 mod backends;
