@@ -123,11 +123,7 @@ pub fn predict<'a>(
     let model = model.into();
     let sizes = SequenceSizes::of(model, train)?;
     let trained = trained(model, train);
-    let before = if train.accumulation > 1 {
-        trained
-    } else {
-        0.0
-    };
+    let before = if train.accumulation > 1 { trained } else { 0.0 };
     let batch = sizes
         .batch(train.micro_batch)
         .of_objective(&train.objective);

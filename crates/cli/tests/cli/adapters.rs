@@ -6,9 +6,10 @@ use serde_json::{Value, json};
 
 use super::fine_tuning::with_base;
 use super::support::Sandbox;
+use super::support::train::trained;
 
-const TRAIN: &str = "train --from base --data talks --steps 6 --learning-rate 1e-2 --renderer plain \
-    --set train.micro_batch=2 --set train.accumulation=1 --set train.checkpoints.interval=4 --seed 3";
+const TRAIN: &str = "train --from base --data talks --learning-rate 3e-2 --renderer plain \
+    --set train.micro_batch=2 --set train.accumulation=1 --set train.checkpoints.interval=20 --seed 3";
 
 /// The validation loss of a model with options.
 fn loss(sandbox: &Sandbox, model: &str) -> f64 {
@@ -27,8 +28,8 @@ fn an_adapter_is_trained_resumed_exported_and_merged() {
     let base = fs::read(sandbox.path("base/model.safetensors")).unwrap();
     let options = "--adapter lora --set train.adapter.rank=2 --set train.adapter.dropout=0.1";
     let line = format!("{TRAIN} {options} --set train.adapter.targets=[\"all-linear\"]");
-    sandbox.words(&format!("{line} --out whole")).ok();
-    let weights = "checkpoints/step-00000006/model.safetensors";
+    trained(sandbox.words(&format!("{line} --steps 30 --out whole")));
+    let weights = "checkpoints/step-00000030/model.safetensors";
     let whole = size(&sandbox, &format!("whole/{weights}"));
     assert!(whole < base.len() as u64 / 2, "{whole} bytes");
     assert_eq!(
@@ -36,12 +37,12 @@ fn an_adapter_is_trained_resumed_exported_and_merged() {
         base
     );
 
-    // Resuming repeats the last two steps to the bit.
-    let last = sandbox.path("whole/checkpoints/step-00000006");
+    // Resuming repeats the last ten steps to the bit.
+    let last = sandbox.path("whole/checkpoints/step-00000030");
     let read = |name: &str| fs::read(last.join(name)).unwrap();
     let expected = ["model.safetensors", "optimizer.safetensors", "state.json"].map(read);
     fs::remove_dir_all(&last).unwrap();
-    sandbox.words("train --resume whole --renderer plain").ok();
+    trained(sandbox.words("train --resume whole --renderer plain"));
     let found = ["model.safetensors", "optimizer.safetensors", "state.json"].map(read);
     assert!(found == expected, "the resumed run differs");
 
@@ -85,7 +86,7 @@ fn an_adapter_is_trained_resumed_exported_and_merged() {
 fn the_base_model_may_be_quantized() {
     let sandbox = with_base();
     let options = "--adapter dora --set train.adapter.base_weights=int8";
-    sandbox.words(&format!("{TRAIN} {options} --out run")).ok();
+    trained(sandbox.words(&format!("{TRAIN} {options} --steps 30 --out run")));
     let trained = loss(&sandbox, "run");
     assert!(trained < loss(&sandbox, "base --weights int8") - 0.01);
     let text = sandbox
@@ -97,9 +98,7 @@ fn the_base_model_may_be_quantized() {
 #[test]
 fn adapters_that_do_not_fit_are_refused() {
     let sandbox = with_base();
-    sandbox
-        .words(&format!("{TRAIN} --adapter lora --steps 1 --out run"))
-        .ok();
+    trained(sandbox.words(&format!("{TRAIN} --adapter lora --steps 1 --out run")));
     sandbox.words("export run --out peft").ok();
     sandbox
         .words("new --preset llama-3.2-1b --vocab-size 259 --set model.d_model=32 --set model.n_layers=1 \
