@@ -19,6 +19,7 @@ pub mod legacy;
 mod model;
 mod objective;
 mod optimizer;
+mod preference;
 mod schedule;
 mod sections;
 
@@ -36,6 +37,7 @@ pub use objective::{
     SpanCorruptionConfig,
 };
 pub use optimizer::{AdamWConfig, LionConfig, MuonConfig, OptimizerConfig, OptimizerKind};
+pub use preference::{DpoConfig, DpoLoss, OrpoConfig, SimpoConfig};
 pub use schedule::{
     ConstantConfig, CooldownConfig, DecayConfig, InverseSqrtConfig, ScheduleConfig, ScheduleKind,
 };

@@ -15,8 +15,8 @@ use super::sections::{
     PrecisionConfig,
 };
 use super::{
-    ClassifyConfig, DataConfig, Group, Groups, MixedDataset, MlmConfig, Seq2SeqConfig,
-    SpanCorruptionConfig, TrainConfig,
+    ClassifyConfig, DataConfig, DpoConfig, Group, Groups, MixedDataset, MlmConfig, OrpoConfig,
+    Seq2SeqConfig, SimpoConfig, SpanCorruptionConfig, TrainConfig,
 };
 
 /// A table of the configuration, such as `[train.optimizer]` with `kind = "muon"`.
@@ -94,7 +94,7 @@ impl SettingsTable {
 }
 
 /// Every table of a run's configuration. Tables nested in `model` are documented by the model's settings.
-pub const TABLES: [SettingsTable; 26] = [
+pub const TABLES: [SettingsTable; 29] = [
     SettingsTable::required::<ModelConfig>("model"),
     SettingsTable::required::<EncoderSettings>("encoder"),
     SettingsTable::required::<EncoderDecoderSettings>("encoder_decoder"),
@@ -105,6 +105,9 @@ pub const TABLES: [SettingsTable; 26] = [
     SettingsTable::kind::<ClassifyConfig>("train.objective", "classify"),
     SettingsTable::kind::<SpanCorruptionConfig>("train.objective", "span_corruption"),
     SettingsTable::kind::<Seq2SeqConfig>("train.objective", "seq2seq"),
+    SettingsTable::kind::<DpoConfig>("train.objective", "dpo"),
+    SettingsTable::kind::<OrpoConfig>("train.objective", "orpo"),
+    SettingsTable::kind::<SimpoConfig>("train.objective", "simpo"),
     SettingsTable::new::<PrecisionConfig>("train.precision"),
     SettingsTable::new::<LossConfig>("train.loss"),
     SettingsTable::kind::<AdamWConfig>("train.optimizer", "adamw"),
