@@ -152,6 +152,14 @@ impl ObjectiveConfig {
         matches!(self, Self::Dpo(_) | Self::Orpo(_) | Self::Simpo(_))
     }
 
+    /// The sequences of a batch of `size`, which counts pairs if the objective learns from preferences.
+    pub(crate) fn sequences(&self, size: usize) -> usize {
+        match self.is_preference() {
+            true => size.saturating_mul(2),
+            false => size,
+        }
+    }
+
     /// True if training can recompute activations, which it cannot for encoder–decoders.
     pub fn recomputes(&self) -> bool {
         !matches!(self, Self::SpanCorruption(_) | Self::Seq2seq(_))

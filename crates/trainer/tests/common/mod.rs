@@ -107,6 +107,7 @@ pub fn options(interrupter: Interrupter) -> RunOptions {
         tensorboard: false,
         source: SourceFiles::default(),
         tokenizer: None,
+        chat_template: None,
         say: |_| {},
         interrupter,
         hooks: Vec::new(),

@@ -47,7 +47,11 @@ fn encoder_decoder() -> EncoderDecoderSettings {
     }
 }
 
-fn config(model: impl Into<RunModel>, objective: ObjectiveConfig, data: DataConfig) -> RunConfig {
+pub(super) fn config(
+    model: impl Into<RunModel>,
+    objective: ObjectiveConfig,
+    data: DataConfig,
+) -> RunConfig {
     RunConfig {
         model: model.into(),
         data,
@@ -121,7 +125,10 @@ fn pairs(folder: &Path) -> DataConfig {
     }
 }
 
-fn run(config: &RunConfig, out: &Path) -> Result<emberlm_trainer::RunResult, TrainError> {
+pub(super) fn run(
+    config: &RunConfig,
+    out: &Path,
+) -> Result<emberlm_trainer::RunResult, TrainError> {
     start(config, out, None)
 }
 
@@ -155,7 +162,7 @@ fn files(run: &Path) -> Vec<(String, Vec<u8>)> {
 }
 
 /// Runs to the end, and again to the end from the checkpoint in the middle; both must have the same files.
-fn check_resume(mut config: RunConfig, folder: &Path) -> PathBuf {
+pub(super) fn check_resume(mut config: RunConfig, folder: &Path) -> PathBuf {
     config.train.checkpoints.interval = 5;
     config.train.ema = 0.9;
     let whole = folder.join("whole");
@@ -189,7 +196,7 @@ fn check_resume(mut config: RunConfig, folder: &Path) -> PathBuf {
 }
 
 /// The evaluations of a run.
-fn evaluations(run: &Path) -> Vec<Event> {
+pub(super) fn evaluations(run: &Path) -> Vec<Event> {
     let events = events::read(run).unwrap().events;
     let is_evaluation = |event: &Event| matches!(event, Event::Evaluation { .. });
     events.into_iter().filter(is_evaluation).collect()
