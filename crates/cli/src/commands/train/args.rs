@@ -22,7 +22,7 @@ use emberlm_trainer::presets;
 #[command(after_help = examples::TRAIN)]
 pub struct TrainArgs {
     /// The dataset's folder, made by `emberlm prepare`; several are mixed by weight (default 1 each). A file of records
-    /// for the objectives classify and seq2seq [default: the built-in tales]
+    /// for the objectives classify, seq2seq, dpo, orpo and simpo [default: the built-in tales]
     #[arg(long, value_name = "DATASET[=WEIGHT]", num_args = 1.., help_heading = "Data")]
     pub data: Vec<PathBuf>,
     /// The training objective [default: next-token, or that of the model of --from]
