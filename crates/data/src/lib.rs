@@ -130,7 +130,7 @@ pub use mix::Mix;
 pub use not_a_dataset::NotADataset;
 pub use order::{Shuffle, WindowOrder};
 pub use packing::Packing;
-pub use preferences::{PreferenceEncoder, PreferenceRecord, read_preferences};
+pub use preferences::{PreferenceEncoder, PreferenceForm, PreferenceRecord, read_preferences};
 pub use prepare::{
     DEFAULT_JOURNAL_BYTES, Encoding, Phase, PrepareOptions, Prepared, Progress, SplitRule, Warning,
     prepare,

@@ -1,4 +1,5 @@
-//! Reads preferences from JSON Lines, in TRL's format: a prompt with a chosen and a rejected completion.
+//! Reads preferences from JSON Lines, in TRL's formats: a prompt with a chosen and a rejected completion, or with one
+//! completion and a label.
 
 use std::path::PathBuf;
 
@@ -8,27 +9,39 @@ use serde_json::{Map, Value, json};
 
 use crate::{DataError, Format, Input, InputOptions, RecordFault, expand};
 
-/// A prompt with a chosen and a rejected completion. Each is a record that
+/// The form of preferences.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PreferenceForm {
+    /// A chosen and a rejected completion.
+    Pairs,
+    /// One completion, with a label that is true if it is desirable.
+    Labelled,
+}
+
+/// A prompt with its completions. Each is a record that
 /// [`ChatExample::from_json`](emberlm_tokenizer::chat::ChatExample::from_json) reads, with `prompt` and `completion`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PreferenceRecord {
     /// The position of the record in its file, from 1.
     pub number: u64,
-    /// The prompt with the chosen completion, as JSON.
-    pub chosen: String,
-    /// The prompt with the rejected completion, as JSON.
-    pub rejected: String,
+    /// The prompt with each completion, as JSON: with the chosen, then with the rejected one, or with the only one.
+    pub examples: Vec<String>,
+    /// True if the chosen or the only completion is desirable.
+    pub label: bool,
     /// True if prompt and completions are lists of messages, and false if they are texts.
     pub is_conversation: bool,
 }
 
-/// Reads the preferences of `inputs`, in order. A record has `prompt`, `chosen` and `rejected`, which are three texts or
-/// three lists of messages. Without `prompt`, the messages that both lists begin with are the prompt. `tools` and
-/// `chat_template_kwargs` are passed to the chat template.
+/// Reads the preferences of `inputs`, in order. A pair has `prompt`, `chosen` and `rejected`, which are three texts or three
+/// lists of messages. Without `prompt`, the messages that both lists begin with are the prompt. A labelled record has
+/// `prompt`, `completion` and `label`, true or false. `tools` and `chat_template_kwargs` are passed to the chat template.
 ///
 /// # Errors
 /// An input cannot be read, is not JSON Lines or has no records; a record lacks a field, or a completion is empty.
-pub fn read_preferences(inputs: &[PathBuf]) -> Result<Vec<PreferenceRecord>, DataError> {
+pub fn read_preferences(
+    inputs: &[PathBuf],
+    form: PreferenceForm,
+) -> Result<Vec<PreferenceRecord>, DataError> {
     let mut records = Vec::new();
     for input in expand(inputs, &InputOptions::default())? {
         let before = records.len();
@@ -39,7 +52,7 @@ pub fn read_preferences(inputs: &[PathBuf]) -> Result<Vec<PreferenceRecord>, Dat
                 reason: "they must be JSON Lines; give .jsonl".to_owned(),
             });
         }
-        read_lines(&input, &mut records)?;
+        read_lines(&input, form, &mut records)?;
         if records.len() == before {
             return Err(DataError::EmptyFile { path: input.name });
         }
@@ -47,7 +60,11 @@ pub fn read_preferences(inputs: &[PathBuf]) -> Result<Vec<PreferenceRecord>, Dat
     Ok(records)
 }
 
-fn read_lines(input: &Input, records: &mut Vec<PreferenceRecord>) -> Result<(), DataError> {
+fn read_lines(
+    input: &Input,
+    form: PreferenceForm,
+    records: &mut Vec<PreferenceRecord>,
+) -> Result<(), DataError> {
     let options = InputOptions {
         raw_records: true,
         ..InputOptions::default()
@@ -57,14 +74,54 @@ fn read_lines(input: &Input, records: &mut Vec<PreferenceRecord>) -> Result<(), 
         let broken = |fault: RecordFault| input.broken_record(line.record, fault);
         let object: Map<String, Value> =
             serde_json::from_str(&line.text).map_err(|error| broken(RecordFault::json(&error)))?;
-        let record = record(&object, line.record);
+        let record = match form {
+            PreferenceForm::Pairs => pair(&object, line.record),
+            PreferenceForm::Labelled => labelled(&object, line.record),
+        };
         records.push(record.map_err(|reason| broken(RecordFault::Field(reason)))?);
     }
     Ok(())
 }
 
-/// Reads one record. The error is the violated rule.
-fn record(object: &Map<String, Value>, number: u64) -> Result<PreferenceRecord, String> {
+/// Reads a labelled completion. The error is the violated rule.
+fn labelled(object: &Map<String, Value>, number: u64) -> Result<PreferenceRecord, String> {
+    let completion = completion(object, "completion")?;
+    let label = match object.get("label") {
+        Some(Value::Bool(label)) => *label,
+        None | Some(Value::Null) => return Err("`label` is missing".to_owned()),
+        Some(_) => return Err("`label` is neither true nor false".to_owned()),
+    };
+    let is_conversation = completion.is_array();
+    let prompt = match object.get("prompt") {
+        None | Some(Value::Null) => return Err("`prompt` is missing".to_owned()),
+        Some(prompt) if prompt.is_array() == is_conversation => prompt,
+        Some(_) => {
+            return Err(
+                "`prompt` and `completion` must be two texts or two lists of messages".to_owned(),
+            );
+        }
+    };
+    Ok(PreferenceRecord {
+        number,
+        examples: vec![example(object, prompt, completion.clone())],
+        label,
+        is_conversation,
+    })
+}
+
+/// A prompt with a completion, and the fields of `object` for the chat template, as JSON.
+fn example(object: &Map<String, Value>, prompt: &Value, completion: Value) -> String {
+    let mut example = json!({"prompt": prompt, "completion": completion});
+    for name in ["tools", "chat_template_kwargs"] {
+        if let Some(value) = object.get(name) {
+            example[name] = value.clone();
+        }
+    }
+    example.to_string()
+}
+
+/// Reads a pair. The error is the violated rule.
+fn pair(object: &Map<String, Value>, number: u64) -> Result<PreferenceRecord, String> {
     let chosen = completion(object, "chosen")?;
     let rejected = completion(object, "rejected")?;
     let prompt = object.get("prompt").filter(|prompt| !prompt.is_null());
@@ -99,19 +156,11 @@ fn record(object: &Map<String, Value>, number: u64) -> Result<PreferenceRecord, 
         }
         (None, ..) => return Err("`prompt` is missing".to_owned()),
     };
-    let example = |completion: Value| {
-        let mut example = json!({"prompt": prompt, "completion": completion});
-        for name in ["tools", "chat_template_kwargs"] {
-            if let Some(value) = object.get(name) {
-                example[name] = value.clone();
-            }
-        }
-        example.to_string()
-    };
+    let examples = [chosen, rejected].map(|completion| example(object, &prompt, completion));
     Ok(PreferenceRecord {
         number,
-        chosen: example(chosen),
-        rejected: example(rejected),
+        examples: examples.to_vec(),
+        label: true,
         is_conversation,
     })
 }
@@ -174,20 +223,22 @@ impl PreferenceEncoder {
         }
     }
 
-    /// The tokens of the chosen and the rejected sequence of each record. The targets are the completion's answers with the
-    /// tokens that end them.
-    pub fn encode(&self, records: &[PreferenceRecord]) -> Vec<Result<[ChatTokens; 2], ChatError>> {
-        let examples = records.iter();
-        let examples: Vec<&str> = examples
-            .flat_map(|record| [record.chosen.as_str(), record.rejected.as_str()])
-            .collect();
+    /// The tokens of each record's sequences. The targets are the completion's answers with the tokens that end them.
+    pub fn encode(&self, records: &[PreferenceRecord]) -> Vec<Result<Vec<ChatTokens>, ChatError>> {
+        let examples = records.iter().flat_map(|record| &record.examples);
+        let examples: Vec<&str> = examples.map(String::as_str).collect();
         let mut encoded = self.chat.encode_batch(&examples).into_iter();
-        let pairs = records.iter().map_while(|record| {
-            let (chosen, rejected) = (encoded.next()?, encoded.next()?);
-            let pair = chosen.and_then(|chosen| Ok([chosen, rejected?]));
-            Some(pair.map(|pair| pair.map(|tokens| self.begun(tokens, record.is_conversation))))
-        });
-        pairs.collect()
+        let of_record = |record: &PreferenceRecord| {
+            let sequences = encoded.by_ref().take(record.examples.len());
+            // Takes all sequences of the record, also if one has an error.
+            let sequences: Vec<Result<ChatTokens, ChatError>> = sequences.collect();
+            let begun = |tokens| self.begun(tokens, record.is_conversation);
+            sequences
+                .into_iter()
+                .map(|tokens| tokens.map(begun))
+                .collect()
+        };
+        records.iter().map(of_record).collect()
     }
 
     /// The tokens with those that begin a sequence.
@@ -219,7 +270,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pairs.jsonl");
         fs::write(&path, contents).unwrap();
-        read_preferences(&[path]).map_err(|error| error.to_string())
+        read_preferences(&[path], PreferenceForm::Pairs).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -232,14 +283,17 @@ mod tests {
             r#"{"chosen": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}], "rejected": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "c"}]}"#,
         );
         let records = read(lines).unwrap();
-        assert_eq!(records[0].chosen, r#"{"prompt":"2+2=","completion":"4"}"#);
-        assert_eq!(records[0].rejected, r#"{"prompt":"2+2=","completion":"5"}"#);
+        assert_eq!(
+            records[0].examples[0],
+            r#"{"prompt":"2+2=","completion":"4"}"#
+        );
+        assert_eq!(
+            records[0].examples[1],
+            r#"{"prompt":"2+2=","completion":"5"}"#
+        );
         assert!(!records[0].is_conversation && records[1].is_conversation);
         // The prompt of the third record is implicit.
-        assert_eq!(
-            (&records[1].chosen, &records[1].rejected),
-            (&records[2].chosen, &records[2].rejected)
-        );
+        assert_eq!(records[1].examples, records[2].examples);
         assert_eq!(records[2].number, 3);
     }
 
@@ -281,6 +335,41 @@ mod tests {
             assert!(error.contains(reason), "{error}");
         }
         assert!(read("").unwrap_err().contains("is empty"));
+    }
+
+    #[test]
+    fn labelled_records_have_one_completion() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("labelled.jsonl");
+        let mut read = |line: &str| {
+            fs::write(&path, line).unwrap();
+            let read = read_preferences(std::slice::from_ref(&path), PreferenceForm::Labelled);
+            read.map_err(|error| error.to_string())
+        };
+        let records = read(r#"{"prompt": "a", "completion": "b", "label": false}"#).unwrap();
+        assert_eq!(records[0].examples, [r#"{"prompt":"a","completion":"b"}"#]);
+        assert!(!records[0].label);
+        for (line, reason) in [
+            (
+                r#"{"prompt": "a", "completion": "b"}"#,
+                "`label` is missing",
+            ),
+            (
+                r#"{"prompt": "a", "completion": "b", "label": "yes"}"#,
+                "`label` is neither true nor false",
+            ),
+            (
+                r#"{"completion": "b", "label": true}"#,
+                "`prompt` is missing",
+            ),
+            (
+                r#"{"prompt": "a", "completion": "", "label": true}"#,
+                "line 1: `completion` is empty",
+            ),
+        ] {
+            let error = read(line).unwrap_err();
+            assert!(error.contains(reason), "{error}");
+        }
     }
 
     #[test]

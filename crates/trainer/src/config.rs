@@ -37,7 +37,7 @@ pub use objective::{
     SpanCorruptionConfig,
 };
 pub use optimizer::{AdamWConfig, LionConfig, MuonConfig, OptimizerConfig, OptimizerKind};
-pub use preference::{DpoConfig, DpoLoss, OrpoConfig, SimpoConfig};
+pub use preference::{DpoConfig, DpoLoss, KtoConfig, OrpoConfig, SimpoConfig};
 pub use schedule::{
     ConstantConfig, CooldownConfig, DecayConfig, InverseSqrtConfig, ScheduleConfig, ScheduleKind,
 };

@@ -111,7 +111,7 @@ impl Validation {
     pub(crate) fn metrics(&self) -> Vec<Metric> {
         match self {
             Self::Labelled { .. } => ClassScores::metrics(),
-            Self::Preferences(_) => PreferenceScores::metrics(),
+            Self::Preferences(pairs) => PreferenceScores::metrics(pairs.loss().form()),
             Self::Windows { .. } | Self::Pairs(_) => Vec::new(),
         }
     }
@@ -285,7 +285,7 @@ fn evaluate_preferences<B: Backend>(
         scores.add(&B::run(|| model.preference_scores(&tensors)));
         limits.check()?;
     }
-    let count = scores.pairs();
+    let count = scores.records();
     ControlFlow::Continue((count > 0).then(|| ValidationOutcome {
         loss: scores.loss_sum() / count as f64,
         tokens: count as u64,

@@ -15,8 +15,8 @@ use super::sections::{
     PrecisionConfig,
 };
 use super::{
-    ClassifyConfig, DataConfig, DpoConfig, Group, Groups, MixedDataset, MlmConfig, OrpoConfig,
-    Seq2SeqConfig, SimpoConfig, SpanCorruptionConfig, TrainConfig,
+    ClassifyConfig, DataConfig, DpoConfig, Group, Groups, KtoConfig, MixedDataset, MlmConfig,
+    OrpoConfig, Seq2SeqConfig, SimpoConfig, SpanCorruptionConfig, TrainConfig,
 };
 
 /// A table of the configuration, such as `[train.optimizer]` with `kind = "muon"`.
@@ -94,7 +94,7 @@ impl SettingsTable {
 }
 
 /// Every table of a run's configuration. Tables nested in `model` are documented by the model's settings.
-pub const TABLES: [SettingsTable; 29] = [
+pub const TABLES: [SettingsTable; 30] = [
     SettingsTable::required::<ModelConfig>("model"),
     SettingsTable::required::<EncoderSettings>("encoder"),
     SettingsTable::required::<EncoderDecoderSettings>("encoder_decoder"),
@@ -108,6 +108,7 @@ pub const TABLES: [SettingsTable; 29] = [
     SettingsTable::kind::<DpoConfig>("train.objective", "dpo"),
     SettingsTable::kind::<OrpoConfig>("train.objective", "orpo"),
     SettingsTable::kind::<SimpoConfig>("train.objective", "simpo"),
+    SettingsTable::kind::<KtoConfig>("train.objective", "kto"),
     SettingsTable::new::<PrecisionConfig>("train.precision"),
     SettingsTable::new::<LossConfig>("train.loss"),
     SettingsTable::kind::<AdamWConfig>("train.optimizer", "adamw"),

@@ -16,12 +16,12 @@ use super::sections::{
     PrecisionConfig,
 };
 use super::{
-    ClassifyConfig, DataConfig, DpoConfig, Group, Groups, MixedDataset, MlmConfig, OrpoConfig,
-    Seq2SeqConfig, SimpoConfig, SpanCorruptionConfig, TrainConfig,
+    ClassifyConfig, DataConfig, DpoConfig, Group, Groups, KtoConfig, MixedDataset, MlmConfig,
+    OrpoConfig, Seq2SeqConfig, SimpoConfig, SpanCorruptionConfig, TrainConfig,
 };
 
 /// The settings by table, except the models' nested ones.
-const TABLES: [(&str, &[&str]); 30] = [
+const TABLES: [(&str, &[&str]); 31] = [
     ("model", ModelConfig::FIELD_NAMES),
     ("encoder", EncoderSettings::FIELD_NAMES),
     ("encoder_decoder", EncoderDecoderSettings::FIELD_NAMES),
@@ -36,6 +36,7 @@ const TABLES: [(&str, &[&str]); 30] = [
     ("train.objective", DpoConfig::FIELD_NAMES),
     ("train.objective", OrpoConfig::FIELD_NAMES),
     ("train.objective", SimpoConfig::FIELD_NAMES),
+    ("train.objective", KtoConfig::FIELD_NAMES),
     ("train.precision", PrecisionConfig::FIELD_NAMES),
     ("train.loss", LossConfig::FIELD_NAMES),
     ("train.optimizer", &["kind"]),

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::check::{Range, check_all, require};
 use super::model::RunModel;
-use super::preference::{DpoConfig, OrpoConfig, SimpoConfig};
+use super::preference::{DpoConfig, KtoConfig, OrpoConfig, SimpoConfig};
 use crate::error::TrainError;
 
 /// The training objective.
@@ -28,6 +28,8 @@ pub enum ObjectiveConfig {
     Orpo(OrpoConfig),
     /// A decoder learns preferences by mean log-probabilities.
     Simpo(SimpoConfig),
+    /// A decoder learns from completions with a label, relative to the weights that it starts with.
+    Kto(KtoConfig),
 }
 
 /// Settings of [`ObjectiveConfig::NextToken`]: none.
@@ -139,6 +141,7 @@ impl ObjectiveConfig {
             Self::Dpo(_) => "dpo",
             Self::Orpo(_) => "orpo",
             Self::Simpo(_) => "simpo",
+            Self::Kto(_) => "kto",
         }
     }
 
@@ -147,12 +150,15 @@ impl ObjectiveConfig {
         matches!(self, Self::Classify(_) | Self::Seq2seq(_)) || self.is_preference()
     }
 
-    /// True if the records are pairs of a chosen and a rejected completion.
+    /// True if the records are preferences between completions.
     pub fn is_preference(&self) -> bool {
-        matches!(self, Self::Dpo(_) | Self::Orpo(_) | Self::Simpo(_))
+        matches!(
+            self,
+            Self::Dpo(_) | Self::Orpo(_) | Self::Simpo(_) | Self::Kto(_)
+        )
     }
 
-    /// The sequences of a batch of `size`, which counts pairs if the objective learns from preferences.
+    /// The sequences of a batch of `size`, which counts pairs of sequences if the objective learns from preferences.
     pub(crate) fn sequences(&self, size: usize) -> usize {
         match self.is_preference() {
             true => size.saturating_mul(2),
@@ -176,6 +182,7 @@ impl ObjectiveConfig {
             Self::Dpo(config) => config.check(),
             Self::Orpo(config) => config.check(),
             Self::Simpo(config) => config.check(),
+            Self::Kto(config) => config.check(),
             Self::Mlm(MlmConfig { probability, .. }) => {
                 check_all(table, &[("probability", *probability, Range::Positive)])?;
                 check_all(table, &[("probability", *probability, Range::Share)])
@@ -222,7 +229,7 @@ impl ObjectiveConfig {
     /// The error of an objective that is not one of `model`'s.
     pub(crate) fn not_of(&self, model: &RunModel) -> TrainError {
         let rule = match model {
-            RunModel::Decoder(_) => "must be next_token, dpo, orpo or simpo for a decoder",
+            RunModel::Decoder(_) => "must be next_token, dpo, orpo, simpo or kto for a decoder",
             RunModel::Encoder(_) => "must be mlm or classify for an encoder",
             RunModel::EncoderDecoder(_) => {
                 "must be span_corruption or seq2seq for an encoder–decoder"

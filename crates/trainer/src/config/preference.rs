@@ -1,4 +1,4 @@
-//! Settings of the objectives that learn from preferences: a prompt with a chosen and a rejected completion.
+//! Settings of the objectives that learn from preferences between completions of a prompt.
 
 use documented::DocumentedFields;
 use serde::{Deserialize, Serialize};
@@ -53,6 +53,28 @@ pub struct SimpoConfig {
     pub label_smoothing: f64,
 }
 
+/// Settings of Kahneman-Tversky optimization.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
+#[serde(default, deny_unknown_fields)]
+pub struct KtoConfig {
+    /// The scale of rewards: a larger one keeps the model closer to the reference model.
+    pub beta: f64,
+    /// The weight of the loss of desirable completions.
+    pub desirable_weight: f64,
+    /// The weight of the loss of undesirable completions.
+    pub undesirable_weight: f64,
+}
+
+impl Default for KtoConfig {
+    fn default() -> Self {
+        Self {
+            beta: 0.1,
+            desirable_weight: 1.0,
+            undesirable_weight: 1.0,
+        }
+    }
+}
+
 impl Default for DpoConfig {
     fn default() -> Self {
         Self {
@@ -95,6 +117,27 @@ impl DpoConfig {
 impl OrpoConfig {
     pub(super) fn check(&self) -> Result<(), TrainError> {
         check_beta(self.beta)
+    }
+}
+
+impl KtoConfig {
+    pub(super) fn check(&self) -> Result<(), TrainError> {
+        check_beta(self.beta)?;
+        check_all(
+            TABLE,
+            &[
+                (
+                    "desirable_weight",
+                    self.desirable_weight,
+                    Range::NotNegative,
+                ),
+                (
+                    "undesirable_weight",
+                    self.undesirable_weight,
+                    Range::NotNegative,
+                ),
+            ],
+        )
     }
 }
 

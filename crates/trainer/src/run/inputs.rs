@@ -67,8 +67,10 @@ pub fn epoch_size(config: &RunConfig) -> Result<EpochSize, TrainError> {
         ObjectiveConfig::Seq2seq(objective) => {
             Some(RecordSource::of_pairs(data, objective)?.train_count())
         }
-        objective if objective.is_preference() => Some(PairSource::read(data)?.train_count()),
-        _ => None,
+        objective => match PreferenceLoss::of(objective) {
+            Some(loss) => Some(PairSource::read(data, loss.form())?.train_count()),
+            None => None,
+        },
     };
     if let Some(records) = records {
         let size = records as u64;

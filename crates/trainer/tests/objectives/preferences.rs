@@ -13,7 +13,7 @@ use emberlm_model::hugging_face::HuggingFaceModel;
 use emberlm_model::{IGNORED, Tokens, TrainingPass, families};
 use emberlm_trainer::clip::{clip_factor, global_norm};
 use emberlm_trainer::config::{
-    AdamWConfig, DpoConfig, DpoLoss, ObjectiveConfig, OrpoConfig, SimpoConfig,
+    AdamWConfig, DpoConfig, DpoLoss, KtoConfig, ObjectiveConfig, OrpoConfig, SimpoConfig,
 };
 use emberlm_trainer::events::Event;
 use emberlm_trainer::optimizer::Optimizer;
@@ -35,7 +35,12 @@ const NORM: f64 = 3e-5;
 type Triple = (Vec<i32>, Vec<i32>, Vec<i32>);
 
 /// The batch of all pairs, with the completions' reference log-probabilities.
-fn batch<B: Backend>(pairs: &[Triple], loss: PreferenceLoss, references: &[f64]) -> TokenBatch<B> {
+fn batch<B: Backend>(
+    pairs: &[Triple],
+    labels: &[bool],
+    loss: PreferenceLoss,
+    references: &[f64],
+) -> TokenBatch<B> {
     let chosen = pairs.iter().map(|(prompt, chosen, _)| (prompt, chosen));
     let rejected = pairs.iter().map(|(prompt, _, rejected)| (prompt, rejected));
     let rows: Vec<(&Vec<i32>, &Vec<i32>)> = chosen.chain(rejected).collect();
@@ -72,6 +77,7 @@ fn batch<B: Backend>(pairs: &[Triple], loss: PreferenceLoss, references: &[f64])
         preferences: Some(PreferenceBatch {
             loss,
             sequences: sequences.into(),
+            labels: labels.into(),
         }),
     }
 }
@@ -88,7 +94,12 @@ where
     let objective: ObjectiveConfig =
         serde_json::from_value(metadata("losses")[loss_name].clone()).unwrap();
     let loss = PreferenceLoss::of(&objective).unwrap();
-    let pairs: Vec<Triple> = serde_json::from_value(metadata("pairs")).unwrap();
+    let (form, labels) = match loss {
+        PreferenceLoss::Kto { .. } => ("mismatched", metadata("labels")),
+        _ => ("pairs", Value::Array(Vec::new())),
+    };
+    let pairs: Vec<Triple> = serde_json::from_value(metadata(form)).unwrap();
+    let labels: Vec<bool> = serde_json::from_value(labels).unwrap();
     let expected = |name: &str| file.values(&format!("{model_name}/{loss_name}/{name}")).0;
     let train = TrainConfig {
         clip_norm: number(&settings["clip"]),
@@ -108,7 +119,7 @@ where
     let references = match loss.has_reference() {
         true => model
             .valid()
-            .completion_log_probabilities(&batch(&pairs, loss, &[])),
+            .completion_log_probabilities(&batch(&pairs, &labels, loss, &[])),
         false => Vec::new(),
     };
     let (logps, rewards) = (expected("logps"), expected("rewards"));
@@ -124,7 +135,7 @@ where
             );
         };
         let valid = model.valid();
-        let found = valid.completion_log_probabilities(&batch(&pairs, loss, &[]));
+        let found = valid.completion_log_probabilities(&batch(&pairs, &labels, loss, &[]));
         let completions = pairs.iter().map(|pair| pair.1.len());
         let completions = completions.chain(pairs.iter().map(|pair| pair.2.len()));
         let of_step = &logps[step * found.len()..];
@@ -133,7 +144,7 @@ where
             let found = found / tokens as f64;
             near("log-probability", found, *expected, LOG_PROBABILITY);
         }
-        let scores = valid.preference_scores(&batch(&pairs, loss, &references));
+        let scores = valid.preference_scores(&batch(&pairs, &labels, loss, &references));
         let values = scores.values();
         for (side, name) in ["reward_chosen", "reward_rejected"].iter().enumerate() {
             let expected = rewards[2 * step + side];
@@ -145,7 +156,7 @@ where
             ..TrainingPass::default()
         };
         let (loss, grads, _) = model.loss_and_gradients(
-            batch(&pairs, loss, &references),
+            batch(&pairs, &labels, loss, &references),
             pairs.len(),
             HeadLossOptions::default(),
             pass,
@@ -160,13 +171,14 @@ where
     }
 }
 
-const LOSSES: [&str; 6] = [
+const LOSSES: [&str; 7] = [
     "dpo-sigmoid",
     "dpo-ipo",
     "dpo-hinge",
     "dpo-robust",
     "orpo",
     "simpo",
+    "kto",
 ];
 
 #[test]
@@ -180,6 +192,24 @@ fn losses_log_probabilities_and_steps_are_those_of_trl() {
     check_steps::<NdArray>("llama-bias", "dpo-sigmoid", false);
     check_steps::<Flex>("llama-bias", "dpo-ipo", true);
     check_steps::<Flex>("gpt2-tied", "orpo", true);
+}
+
+/// The same sums with a right or a wrong result.
+fn labelled(folder: &Path) -> DataConfig {
+    let line = |i: usize| {
+        let (a, b, is_right) = (i % 7, i / 7 % 7, i % 3 != 0);
+        let end = if is_right { '.' } else { '!' };
+        let result = a + b + usize::from(!is_right);
+        format!(
+            "{{\"prompt\": \"{a}+{b}=\", \"completion\": \"{result}{end}\", \"label\": {is_right}}}\n"
+        )
+    };
+    let path = folder.join("labelled.jsonl");
+    fs::write(&path, (0..80).map(line).collect::<String>()).unwrap();
+    DataConfig {
+        tokenizer: "byte".to_owned(),
+        ..DataConfig::of(path)
+    }
 }
 
 /// Sums with a right and a wrong result.
@@ -239,6 +269,25 @@ fn preferences_are_learnt_and_resumed_exactly() {
         // Every rejected completion ends differently.
         assert!(first <= last && last == 1.0, "{first} {last}");
     }
+}
+
+#[test]
+fn labelled_completions_are_learnt_and_resumed_exactly() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let objective = ObjectiveConfig::Kto(KtoConfig {
+        desirable_weight: 0.5,
+        ..KtoConfig::default()
+    });
+    let config = preference_config(objective, labelled(folder.path()));
+    let resumed = check_resume(config, folder.path());
+    let found = evaluations(&resumed);
+    let Event::Evaluation { metrics, .. } = found.last().unwrap() else {
+        panic!("no evaluation");
+    };
+    assert!(metrics.get("reward_margin").unwrap() > 0.0);
+    assert!(metrics.get("kl").unwrap() >= 0.0);
+    assert_eq!(metrics.get("reward_accuracy"), None);
 }
 
 #[test]

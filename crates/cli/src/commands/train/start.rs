@@ -9,7 +9,7 @@ use emberlm_data::{ChatTemplateSpec, Dataset, Tokenizer};
 use emberlm_kernels::Backend;
 use emberlm_model::encoder::EncoderHeadConfig;
 use emberlm_trainer::config::{
-    ClassifyConfig, DpoConfig, MlmConfig, NextTokenConfig, ObjectiveConfig, OrpoConfig,
+    ClassifyConfig, DpoConfig, KtoConfig, MlmConfig, NextTokenConfig, ObjectiveConfig, OrpoConfig,
     Seq2SeqConfig, SimpoConfig, SpanCorruptionConfig,
 };
 use emberlm_trainer::{RunConfig, RunWeights, presets};
@@ -37,6 +37,8 @@ pub enum ObjectiveName {
     Orpo,
     /// A decoder learns preferences by mean log-probabilities
     Simpo,
+    /// A decoder learns from completions that are labelled as desirable or not
+    Kto,
 }
 
 impl ObjectiveName {
@@ -53,6 +55,7 @@ impl ObjectiveName {
             Self::Dpo => ObjectiveConfig::Dpo(DpoConfig::default()),
             Self::Orpo => ObjectiveConfig::Orpo(OrpoConfig::default()),
             Self::Simpo => ObjectiveConfig::Simpo(SimpoConfig::default()),
+            Self::Kto => ObjectiveConfig::Kto(KtoConfig::default()),
         }
     }
 
@@ -65,7 +68,7 @@ impl ObjectiveName {
     /// The preset of a small model for the objective.
     pub fn preset(self) -> &'static str {
         match self {
-            Self::NextToken | Self::Dpo | Self::Orpo | Self::Simpo => presets::DEFAULT,
+            Self::NextToken | Self::Dpo | Self::Orpo | Self::Simpo | Self::Kto => presets::DEFAULT,
             Self::Mlm | Self::Classify => "bert-nano",
             Self::SpanCorruption | Self::Seq2seq => "t5-nano",
         }

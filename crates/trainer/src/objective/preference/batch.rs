@@ -11,13 +11,16 @@ use super::loss::{LogProbability, PreferenceLoss};
 use super::scores::PreferenceScores;
 use crate::read::host_read;
 
-/// The sequences of a batch's pairs: first all chosen ones, then all rejected ones, in the order of the pairs.
+/// The sequences of a batch's pairs: first all chosen ones, then all rejected ones, in the order of the pairs. Of labelled
+/// completions: first all of them, then the mismatched sequences.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PreferenceBatch {
     /// The loss.
     pub loss: PreferenceLoss,
     /// The sequences, two for each pair.
     pub sequences: Arc<[PreferenceSequence]>,
+    /// The labels of labelled completions, true if one is desirable; empty for pairs.
+    pub labels: Arc<[bool]>,
 }
 
 /// A sequence of a pair.
@@ -109,12 +112,23 @@ impl PreferenceBatch {
             reference: self.sequences[row].reference,
             tokens: self.sequences[row].tokens,
         };
+        let mismatched = (pairs..2 * pairs).map(|row| log_probability(row).ratio());
+        let mean = mismatched.sum::<f64>() / pairs as f64;
+        // NaN stays NaN.
+        let baseline = if mean < 0.0 { 0.0 } else { mean };
         for pair in 0..pairs {
             let (chosen, rejected) = (pair, pairs + pair);
-            let found = self
-                .loss
-                .of_pair(log_probability(chosen), log_probability(rejected));
-            scores.add_pair(&found);
+            let label = self.labels.get(pair).copied();
+            let found = self.loss.of_pair(
+                log_probability(chosen),
+                log_probability(rejected),
+                baseline,
+                label.unwrap_or(true),
+            );
+            match label {
+                Some(label) => scores.add_labelled(&found, label, baseline),
+                None => scores.add_pair(&found),
+            }
             // A cross-entropy is a negative log-probability.
             weights[chosen] = -found.derivatives[0];
             weights[rejected] = -found.derivatives[1];

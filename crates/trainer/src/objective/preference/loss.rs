@@ -13,10 +13,19 @@
 //! orpo          n − β ln σ(o(c/|c|) − o(r/|r|))                o(x) = x − ln(1 − eˣ)
 //! ```
 //!
+//! KTO has labelled completions with the log-probabilities `c` and `c₀`, and `z = max(0, mean (m − m₀))`, where `m` and `m₀`
+//! are those of mismatched sequences: a micro-batch's prompts with the completions of the records before. `z` has no gradient.
+//!
+//! ```text
+//! kto           w (1 − σ(±(β (c − c₀) − βz)))                  + if the completion is desirable, with the weight w of its label
+//! ```
+//!
 //! `n` is the mean cross-entropy per token of the chosen sequences of a micro-batch, with their prompts. Rewards are
-//! `β (c − c₀)` for DPO, and `β c/|c|` for SimPO and ORPO.
+//! `β (c − c₀)` for DPO and KTO, and `β c/|c|` for SimPO and ORPO.
 
-use crate::config::{DpoConfig, DpoLoss, ObjectiveConfig, OrpoConfig, SimpoConfig};
+use emberlm_data::PreferenceForm;
+
+use crate::config::{DpoConfig, DpoLoss, KtoConfig, ObjectiveConfig, OrpoConfig, SimpoConfig};
 
 /// A loss of preferences.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -44,6 +53,13 @@ pub enum PreferenceLoss {
         /// ε.
         label_smoothing: f64,
     },
+    /// Kahneman-Tversky optimization.
+    Kto {
+        /// β.
+        beta: f64,
+        /// The weights of undesirable and desirable completions.
+        weights: [f64; 2],
+    },
 }
 
 /// The log-probabilities of a completion.
@@ -62,7 +78,7 @@ impl LogProbability {
         self.sum / self.tokens as f64
     }
 
-    fn ratio(self) -> f64 {
+    pub(super) fn ratio(self) -> f64 {
         self.sum - self.reference
     }
 }
@@ -100,13 +116,29 @@ impl PreferenceLoss {
                 gamma: *simpo_gamma,
                 label_smoothing: *label_smoothing,
             }),
+            ObjectiveConfig::Kto(KtoConfig {
+                beta,
+                desirable_weight,
+                undesirable_weight,
+            }) => Some(Self::Kto {
+                beta: *beta,
+                weights: [*undesirable_weight, *desirable_weight],
+            }),
             _ => None,
+        }
+    }
+
+    /// The form of its records.
+    pub(crate) fn form(self) -> PreferenceForm {
+        match self {
+            Self::Kto { .. } => PreferenceForm::Labelled,
+            Self::Dpo { .. } | Self::Orpo { .. } | Self::Simpo { .. } => PreferenceForm::Pairs,
         }
     }
 
     /// Returns true if the loss compares the model with a reference model.
     pub fn has_reference(self) -> bool {
-        matches!(self, Self::Dpo { .. })
+        matches!(self, Self::Dpo { .. } | Self::Kto { .. })
     }
 
     /// Returns true if the cross-entropy of the chosen sequences is part of the loss.
@@ -114,7 +146,15 @@ impl PreferenceLoss {
         matches!(self, Self::Orpo { .. })
     }
 
-    pub(super) fn of_pair(self, chosen: LogProbability, rejected: LogProbability) -> PairLoss {
+    /// The loss of a chosen and a rejected completion. For KTO `chosen` is the completion and `rejected` the mismatched
+    /// sequence, `baseline` is z, and `label` is true if the completion is desirable.
+    pub(super) fn of_pair(
+        self,
+        chosen: LogProbability,
+        rejected: LogProbability,
+        baseline: f64,
+        label: bool,
+    ) -> PairLoss {
         let (of_chosen, of_rejected) = (chosen.tokens as f64, rejected.tokens as f64);
         match self {
             Self::Dpo {
@@ -149,6 +189,19 @@ impl PreferenceLoss {
                     loss,
                     derivatives,
                     rewards,
+                }
+            }
+            Self::Kto { beta, weights } => {
+                let reward = beta * chosen.ratio();
+                let sign = if label { 1.0 } else { -1.0 };
+                let weight = weights[usize::from(label)];
+                let x = sign * (reward - beta * baseline);
+                // 1 − σ(x) = σ(−x), whose derivative is −σ(x) σ(−x).
+                let loss = weight * sigmoid(-x);
+                PairLoss {
+                    loss,
+                    derivatives: [-sign * beta * loss * sigmoid(x), 0.0],
+                    rewards: [reward, reward],
                 }
             }
             Self::Simpo {
@@ -235,6 +288,10 @@ mod tests {
                 gamma: 0.5,
                 label_smoothing: 0.1,
             },
+            PreferenceLoss::Kto {
+                beta: 0.3,
+                weights: [0.5, 1.5],
+            },
         ]
     }
 
@@ -245,7 +302,9 @@ mod tests {
             log_probability(-5.0, -8.0, 2),
             log_probability(-7.0, -6.0, 4),
         );
-        let found = all().into_iter().map(|loss| loss.of_pair(chosen, rejected));
+        let found = all()
+            .into_iter()
+            .map(|loss| loss.of_pair(chosen, rejected, 0.0, true));
         let found: Vec<PairLoss> = found.collect();
         let x = 0.3_f64 * 4.0;
         let (kept, flipped) = ((1.0 + (-x).exp()).ln(), (1.0 + x.exp()).ln());
@@ -272,7 +331,7 @@ mod tests {
             for (chosen, rejected) in [(-5.0, -7.0), (-9.0, -3.0), (-0.5, -0.25)] {
                 let at = |c: f64, r: f64| {
                     let chosen = log_probability(c, -4.0, 3);
-                    loss.of_pair(chosen, log_probability(r, -4.5, 5))
+                    loss.of_pair(chosen, log_probability(r, -4.5, 5), 0.7, false)
                 };
                 let h = 1e-5;
                 let numeric = [
@@ -295,12 +354,14 @@ mod tests {
                 let found = loss.of_pair(
                     log_probability(chosen, -10.0, 3),
                     log_probability(rejected, -10.0, 3),
+                    1.0,
+                    true,
                 );
                 assert!(found.loss.is_finite(), "{loss:?}");
                 assert!(found.derivatives.iter().all(|d| d.is_finite()), "{loss:?}");
             }
             let nan = log_probability(f64::NAN, 0.0, 3);
-            assert!(loss.of_pair(nan, nan).loss.is_nan(), "{loss:?}");
+            assert!(loss.of_pair(nan, nan, 0.0, true).loss.is_nan(), "{loss:?}");
         }
     }
 }

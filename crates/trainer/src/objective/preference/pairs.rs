@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use emberlm_data::{ChatTokens, IGNORED, Shuffle};
+use emberlm_data::{ChatTokens, IGNORED, PreferenceForm, Shuffle};
 
 use super::batch::{PreferenceBatch, PreferenceSequence};
 use super::loss::PreferenceLoss;
@@ -25,13 +25,20 @@ pub(crate) struct PairSet {
     references: Arc<[[f64; 2]]>,
 }
 
-/// The chosen and the rejected sequence.
+/// The chosen and the rejected sequence; or a labelled sequence, and the same prompt with another completion.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Pair(pub(super) [ChatTokens; 2]);
+pub(super) struct Pair {
+    pub(super) sequences: [ChatTokens; 2],
+    /// False if the first sequence is labelled as undesirable.
+    pub(super) label: bool,
+}
 
 impl Pair {
     fn tokens(&self) -> u64 {
-        self.0.iter().map(|tokens| tokens.ids.len() as u64).sum()
+        self.sequences
+            .iter()
+            .map(|tokens| tokens.ids.len() as u64)
+            .sum()
     }
 }
 
@@ -76,7 +83,7 @@ impl PairSet {
 
     /// The length of the longest sequence in tokens.
     pub(crate) fn longest(&self) -> usize {
-        let sequences = self.pairs.iter().flat_map(|pair| &pair.0);
+        let sequences = self.pairs.iter().flat_map(|pair| &pair.sequences);
         sequences.map(|tokens| tokens.ids.len()).max().unwrap_or(0)
     }
 
@@ -115,7 +122,7 @@ impl PairSet {
         let rows: Vec<(&ChatTokens, f64)> = sides
             .map(|(side, place)| {
                 let reference = self.references.get(place).map_or(0.0, |both| both[side]);
-                (&self.pairs[place].0[side], reference)
+                (&self.pairs[place].sequences[side], reference)
             })
             .collect();
         let lengths: Vec<usize> = rows.iter().map(|(tokens, _)| tokens.ids.len()).collect();
@@ -150,6 +157,13 @@ impl PairSet {
             preferences: Some(PreferenceBatch {
                 loss: self.loss,
                 sequences: sequences.into(),
+                labels: match self.loss.form() {
+                    PreferenceForm::Pairs => Arc::default(),
+                    PreferenceForm::Labelled => places
+                        .iter()
+                        .map(|&place| self.pairs[place].label)
+                        .collect(),
+                },
             }),
         }
     }
@@ -157,11 +171,14 @@ impl PairSet {
     /// The identity of the pairs.
     pub(super) fn identity(&self) -> SplitIdentity {
         let mut hasher = blake3::Hasher::new();
-        for tokens in self.pairs.iter().flat_map(|pair| &pair.0) {
-            hasher.update(&(tokens.ids.len() as u64).to_le_bytes());
-            for (id, &learnt) in tokens.ids.iter().zip(&tokens.learnt) {
-                hasher.update(&id.to_le_bytes());
-                hasher.update(&[u8::from(learnt)]);
+        for pair in self.pairs.iter() {
+            hasher.update(&[u8::from(pair.label)]);
+            for tokens in &pair.sequences {
+                hasher.update(&(tokens.ids.len() as u64).to_le_bytes());
+                for (id, &learnt) in tokens.ids.iter().zip(&tokens.learnt) {
+                    hasher.update(&id.to_le_bytes());
+                    hasher.update(&[u8::from(learnt)]);
+                }
             }
         }
         SplitIdentity {
@@ -182,11 +199,16 @@ mod tests {
         }
     }
 
+    fn pair(sequences: [ChatTokens; 2]) -> Pair {
+        let label = true;
+        Pair { sequences, label }
+    }
+
     #[test]
     fn batches_have_chosen_then_rejected_sequences() {
         let pairs = vec![
-            Pair([tokens(&[1, 2], &[3]), tokens(&[1, 2], &[4, 5])]),
-            Pair([tokens(&[6], &[7, 8]), tokens(&[6], &[9])]),
+            pair([tokens(&[1, 2], &[3]), tokens(&[1, 2], &[4, 5])]),
+            pair([tokens(&[6], &[7, 8]), tokens(&[6], &[9])]),
         ];
         let loss = PreferenceLoss::Orpo { beta: 0.1 };
         let mut set = PairSet::new(pairs, loss, 1, 0);

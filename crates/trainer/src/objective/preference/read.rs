@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use emberlm_data::{ChatTokens, PreferenceEncoder, PreferenceRecord, read_preferences};
+use emberlm_data::{
+    ChatTokens, PreferenceEncoder, PreferenceForm, PreferenceRecord, read_preferences,
+};
 
 use super::loss::PreferenceLoss;
 use super::pairs::{Pair, PairSet, has_target};
@@ -32,8 +34,8 @@ impl PairSource {
     ///
     /// # Errors
     /// A file cannot be read, or a record is broken; there are several datasets, or too few records.
-    pub(crate) fn read(data: &DataConfig) -> Result<Self, TrainError> {
-        let read = |path: &std::path::PathBuf| read_preferences(std::slice::from_ref(path));
+    pub(crate) fn read(data: &DataConfig, form: PreferenceForm) -> Result<Self, TrainError> {
+        let read = |path: &std::path::PathBuf| read_preferences(std::slice::from_ref(path), form);
         Ok(Self(RecordSplits::read(data, read)?))
     }
 
@@ -102,7 +104,7 @@ impl Cut {
         encoder: &PreferenceEncoder,
         path: &Path,
     ) -> Result<Vec<Pair>, TrainError> {
-        let mut pairs = Vec::with_capacity(records.len());
+        let mut kept = Vec::with_capacity(records.len());
         for records in records.chunks(TOGETHER) {
             for (record, encoded) in records.iter().zip(encoder.encode(records)) {
                 let broken = |reason: String| TrainError::Preference {
@@ -118,12 +120,31 @@ impl Cut {
                 let is_cut = sequences.iter_mut().map(|tokens| self.cut(tokens));
                 self.truncated += usize::from(is_cut.fold(false, |any, is_cut| any | is_cut));
                 match sequences.iter().all(has_target) {
-                    true => pairs.push(Pair(sequences)),
+                    true => kept.push((sequences, record.label)),
                     false => self.left_out += 1,
                 }
             }
         }
-        Ok(pairs)
+        // Of labelled records, the completion of the record before; of the first, that of the last.
+        let mut before = kept.last().and_then(|(last, _)| last.first().cloned());
+        let pairs = kept.into_iter().filter_map(|(sequences, label)| {
+            let mut sequences = sequences.into_iter();
+            let first = sequences.next()?;
+            let second = match sequences.next() {
+                Some(rejected) => rejected,
+                None => {
+                    let other = before.replace(first.clone())?;
+                    let mut mismatched = with_completion(&first, &other);
+                    self.cut(&mut mismatched);
+                    mismatched
+                }
+            };
+            Some(Pair {
+                sequences: [first, second],
+                label,
+            })
+        });
+        Ok(pairs.collect())
     }
 
     /// Truncates a sequence. Returns true if it was too long.
@@ -132,6 +153,19 @@ impl Cut {
         tokens.ids.truncate(self.max_tokens);
         tokens.learnt.truncate(self.max_tokens);
         is_long
+    }
+}
+
+/// The prompt of `tokens`, with the completion of `other`.
+fn with_completion(tokens: &ChatTokens, other: &ChatTokens) -> ChatTokens {
+    let start = |tokens: &ChatTokens| {
+        let first = tokens.learnt.iter().position(|learnt| *learnt);
+        first.unwrap_or(tokens.ids.len())
+    };
+    let (prompt, completion) = (start(tokens), start(other));
+    ChatTokens {
+        ids: [&tokens.ids[..prompt], &other.ids[completion..]].concat(),
+        learnt: [&tokens.learnt[..prompt], &other.learnt[completion..]].concat(),
     }
 }
 

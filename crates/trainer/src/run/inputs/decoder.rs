@@ -33,7 +33,7 @@ pub(super) fn preferences(
     config.train.objective.check_model(&config.model)?;
     check_supported(&config.train)?;
     let (data, train) = (&config.data, &config.train);
-    let source = PairSource::read(data)?;
+    let source = PairSource::read(data, loss.form())?;
     let tokenizer = circumstances.tokenizer(data)?;
     let template = circumstances.chat_template();
     if template.is_none() && source.has_conversations() {
