@@ -341,7 +341,7 @@ mod tests {
     fn labelled_records_have_one_completion() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("labelled.jsonl");
-        let mut read = |line: &str| {
+        let read = |line: &str| {
             fs::write(&path, line).unwrap();
             let read = read_preferences(std::slice::from_ref(&path), PreferenceForm::Labelled);
             read.map_err(|error| error.to_string())

@@ -142,7 +142,7 @@ pub fn field_docs(table: &str, kind: Option<&str>, key: &str) -> Option<&'static
 pub fn kind_docs(table: &str) -> Option<&'static str> {
     Some(match table {
         "train.objective" => {
-            "next_token (decoders), mlm or classify (encoders), span_corruption or seq2seq (encoder–decoders)."
+            "next_token, dpo, orpo, simpo or kto (decoders), mlm or classify (encoders), span_corruption or seq2seq (encoder–decoders)."
         }
         "train.optimizer" => "adamw, muon (matrices; AdamW the rest) or lion.",
         "train.schedule" => "constant, cosine, linear, inverse_sqrt or warmup_stable_decay.",

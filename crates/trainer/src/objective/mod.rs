@@ -10,7 +10,7 @@
 //! | `record_source` | reads labelled texts and pairs of texts, and tokenizes them |
 //! | `record_splits` | divides records into those to train on and those to evaluate on |
 //! | `records` | batches of them |
-//! | `preference` | pairs of a chosen and a rejected completion (DPO, ORPO, SimPO), for decoders |
+//! | `preference` | pairs of a chosen and a rejected completion (DPO, ORPO, SimPO), and labelled ones (KTO), for decoders |
 //! | `scores` | accuracy and F1 of predicted labels |
 
 mod host_batch;
@@ -25,6 +25,7 @@ pub(crate) mod span_corruption;
 
 pub(crate) use host_batch::HostBatch;
 pub(crate) use masked_lm::MaskedLm;
+pub(crate) use preference::REFERENCE_FILE;
 pub(crate) use preference::{PairSet, PairSource, Pairs, References};
 pub use preference::{PreferenceBatch, PreferenceLoss, PreferenceScores, PreferenceSequence};
 pub(crate) use record_source::{Labels, RecordSource};

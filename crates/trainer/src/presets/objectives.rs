@@ -110,6 +110,7 @@ pub fn fine_tuning_preferences(
         schedule: ScheduleConfig::Linear(DecayConfig {
             learning_rate: 1e-6,
             min_learning_rate: 0.0,
+            warmup_steps: 0,
             ..DecayConfig::default()
         }),
         optimizer: OptimizerConfig::AdamW(AdamWConfig {

@@ -18,8 +18,8 @@ use emberlm_trainer::config::{
 };
 use emberlm_trainer::events::{self, Event};
 use emberlm_trainer::{
-    DataConfig, Interrupter, RunConfig, RunFolder, RunModel, RunStart, RunWeights, TrainConfig,
-    TrainError, train,
+    DataConfig, Interrupter, RunConfig, RunFolder, RunModel, RunResult, RunStart, RunWeights,
+    TrainConfig, TrainError, train,
 };
 
 use crate::common::{alone, options};
@@ -125,10 +125,7 @@ fn pairs(folder: &Path) -> DataConfig {
     }
 }
 
-pub(super) fn run(
-    config: &RunConfig,
-    out: &Path,
-) -> Result<emberlm_trainer::RunResult, TrainError> {
+pub(super) fn run(config: &RunConfig, out: &Path) -> Result<RunResult, TrainError> {
     start(config, out, None)
 }
 
@@ -136,7 +133,7 @@ fn start(
     config: &RunConfig,
     out: &Path,
     weights: Option<RunWeights<Training>>,
-) -> Result<emberlm_trainer::RunResult, TrainError> {
+) -> Result<RunResult, TrainError> {
     let start = RunStart::New(out.to_owned());
     let options = options(Interrupter::new());
     train::<Training>(config.clone(), start, weights, options, Default::default())

@@ -1,4 +1,4 @@
-//! Learning from preferences: DPO and its variants, ORPO and SimPO.
+//! Learning from preferences: DPO and its variants, ORPO, SimPO and KTO.
 //!
 //! Every loss is a scalar function of the log-probabilities of a pair's two completions, so one mechanism computes the
 //! gradients of all of them in one pass:
@@ -29,5 +29,5 @@ pub use batch::{PreferenceBatch, PreferenceSequence};
 pub use loss::PreferenceLoss;
 pub(crate) use pairs::PairSet;
 pub(crate) use read::{PairSource, Pairs};
-pub(crate) use reference::References;
+pub(crate) use reference::{FILE as REFERENCE_FILE, References};
 pub use scores::PreferenceScores;

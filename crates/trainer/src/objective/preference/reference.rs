@@ -17,7 +17,7 @@ use crate::stop::StopSignal;
 use crate::training_model::TrainingModel;
 
 /// The file in a run's directory.
-const FILE: &str = "reference.json";
+pub(crate) const FILE: &str = "reference.json";
 /// The longest file that is read, in bytes.
 const MOST_BYTES: u64 = 1 << 32;
 
