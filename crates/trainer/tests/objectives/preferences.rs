@@ -197,7 +197,7 @@ fn losses_log_probabilities_and_steps_are_those_of_trl() {
 /// The same sums with a right or a wrong result.
 fn labelled(folder: &Path) -> DataConfig {
     let line = |i: usize| {
-        let (a, b, is_right) = (i % 7, i / 7 % 7, i % 3 != 0);
+        let (a, b, is_right) = (i % 7, i / 7 % 7, !i.is_multiple_of(3));
         let end = if is_right { '.' } else { '!' };
         let result = a + b + usize::from(!is_right);
         format!(
