@@ -19,12 +19,13 @@ use crate::{
 };
 
 /// The requirements files of the scripts.
-const REQUIREMENTS: [&str; 5] = [
+const REQUIREMENTS: [&str; 6] = [
     "crates/data/tests/fixtures/requirements.txt",
     "crates/hub/tests/fixtures/requirements.txt",
     "crates/kernels/tests/fixtures/requirements.txt",
     "crates/model/tests/fixtures/requirements.txt",
     "crates/tokenizer/tests/fixtures/requirements.txt",
+    "crates/trainer/tests/fixtures/requirements.txt",
 ];
 
 const ENVIRONMENT: Environment<'_> = Environment {
@@ -33,7 +34,7 @@ const ENVIRONMENT: Environment<'_> = Environment {
 };
 
 /// The scripts. Each is listed after the scripts whose output it reads.
-const SCRIPTS: [Script; 20] = [
+const SCRIPTS: [Script; 21] = [
     Script::new("crates/data/tests/fixtures/datasets/make.py"),
     Script::new("crates/data/tests/fixtures/make_inputs.py"),
     Script::new("crates/hub/tests/fixtures/make_cache.py"),
@@ -49,6 +50,7 @@ const SCRIPTS: [Script; 20] = [
     Script::new("crates/model/tests/fixtures/make_encoder_decoder.py"),
     Script::new("crates/model/tests/fixtures/make_attentions.py"),
     Script::new("crates/trainer/tests/fixtures/make_objectives.py"),
+    Script::new("crates/trainer/tests/fixtures/make_preferences.py"),
     Script::new("crates/model/tests/fixtures/make_quantized.py"),
     Script::new("crates/trainer/tests/fixtures/make.py"),
     Script::new("crates/model/tests/fixtures/make_tasks.py"),

@@ -94,6 +94,7 @@ mod mix;
 mod not_a_dataset;
 mod order;
 mod packing;
+mod preferences;
 mod prefetch;
 mod prepare;
 mod shard;
@@ -129,6 +130,7 @@ pub use mix::Mix;
 pub use not_a_dataset::NotADataset;
 pub use order::{Shuffle, WindowOrder};
 pub use packing::Packing;
+pub use preferences::{PreferenceEncoder, PreferenceForm, PreferenceRecord, read_preferences};
 pub use prepare::{
     DEFAULT_JOURNAL_BYTES, Encoding, Phase, PrepareOptions, Prepared, Progress, SplitRule, Warning,
     prepare,
@@ -142,8 +144,8 @@ pub use unverified::UnverifiedFiles;
 pub use verify::{FileCheck, Verification, verify};
 pub use windows::{Packed, Windows};
 
-/// The chat template of a dataset, re-exported because it is part of this crate's interface.
-pub use emberlm_tokenizer::chat::ChatTemplateSpec;
+/// Chat templates and their tokens, re-exported because they are part of this crate's interface.
+pub use emberlm_tokenizer::chat::{ChatError, ChatTemplateSpec, ChatTokens};
 pub use emberlm_tokenizer::{
     EncodedSequence, SequenceEncoder, TOKENIZER_FILE, TokenBytes, Tokenizer, TokenizerChoice,
     TokenizerError, TokenizerSpec,

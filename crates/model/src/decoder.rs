@@ -232,6 +232,11 @@ impl<B: Backend> Decoder<B> {
             .run_attention_weights(embedded, StackContext::default())
     }
 
+    /// The final hidden states of all positions, `[batch, seq, d_model]`, as [`Decoder::training_loss_sum_of`] takes them.
+    pub fn hidden_states(&self, tokens: impl Into<Tokens<B>>) -> Tensor<B, 3> {
+        self.hidden(tokens, None)
+    }
+
     /// The final hidden states `[batch, seq, d_model]`.
     pub(crate) fn hidden(
         &self,

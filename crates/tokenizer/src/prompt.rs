@@ -18,7 +18,7 @@ impl Tokenizer {
     }
 
     /// Returns the special tokens that precede a text.
-    pub(crate) fn beginning(&self) -> Vec<u32> {
+    pub fn beginning(&self) -> Vec<u32> {
         match self.vocab() {
             Vocab::File(file) => beginning(file.json()),
             Vocab::Bpe(_) | Vocab::Char(_) | Vocab::Byte => Vec::new(),

@@ -247,6 +247,7 @@ fn random_tensors<B: Backend>(
         batch,
         seq: sizes.input,
         target_seq,
+        preferences: None,
     };
     host.to_tensors(device)
 }

@@ -20,6 +20,7 @@ pub mod legacy;
 mod model;
 mod objective;
 mod optimizer;
+mod preference;
 mod schedule;
 mod sections;
 
@@ -37,6 +38,7 @@ pub use objective::{
     SpanCorruptionConfig,
 };
 pub use optimizer::{AdamWConfig, LionConfig, MuonConfig, OptimizerConfig, OptimizerKind};
+pub use preference::{DpoConfig, DpoLoss, KtoConfig, OrpoConfig, SimpoConfig};
 pub use schedule::{
     ConstantConfig, CooldownConfig, DecayConfig, InverseSqrtConfig, ScheduleConfig, ScheduleKind,
 };

@@ -27,6 +27,7 @@ use crate::ema::Average;
 use crate::gradients::{self, StepGradients, StepNumbers};
 use crate::guard::Guard;
 use crate::loss_scale::LossScale;
+use crate::objective::PreferenceScores;
 use crate::optimizer::{Optimizer, Snapshot};
 use crate::peers::{Peers, PeersError, Rank};
 use crate::schedule::LearningRateSchedule;
@@ -117,6 +118,8 @@ pub(crate) struct StepEngine<B: TrainingBackend> {
     stop: Option<StopSignal>,
     /// The tokens of each expert in this rank's micro-batches of the newest step.
     expert_load: ExpertLoad,
+    /// The scores of the preferences in this rank's micro-batches of the newest step.
+    preferences: PreferenceScores,
 }
 
 impl<B: TrainingBackend> StepEngine<B> {
@@ -140,6 +143,7 @@ impl<B: TrainingBackend> StepEngine<B> {
             pending: PendingSteps::default(),
             stop: None,
             expert_load: ExpertLoad::default(),
+            preferences: PreferenceScores::default(),
         }
     }
 
@@ -158,6 +162,11 @@ impl<B: TrainingBackend> StepEngine<B> {
     /// Tokens of each expert in this rank's micro-batches of the newest step.
     pub(crate) fn expert_load(&self) -> &ExpertLoad {
         &self.expert_load
+    }
+
+    /// The scores of the preferences in this rank's micro-batches of the newest step.
+    pub(crate) fn preferences(&self) -> &PreferenceScores {
+        &self.preferences
     }
 
     /// The number of steps made, both judged and pending.
@@ -236,6 +245,7 @@ impl<B: TrainingBackend> StepEngine<B> {
             return Ok(None);
         };
         self.expert_load = made.expert_load;
+        self.preferences = made.preferences;
         // Not on the backend's threads, because this waits for other processes.
         let summed = crate::peers::all_reduce(&*self.peers, model, made.loss, made.grads)?;
         Ok(Some(B::run(|| {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use emberlm_checkpoint::CheckpointError;
-use emberlm_data::{DataError, TokenizerError};
+use emberlm_data::{ChatError, DataError, TokenizerError};
 use emberlm_generate::GenerateError;
 use emberlm_model::{AdapterError, ConfigError, HuggingFaceError, WeightsError};
 
@@ -86,6 +86,30 @@ pub enum TrainError {
         /// The position of the record in its file, from 1.
         record: u64,
     },
+    /// A record is not a pair of completions.
+    #[error("{}: line {line}: {reason}", path.display())]
+    Preference {
+        /// The file.
+        path: PathBuf,
+        /// The line.
+        line: u64,
+        /// The violated rule.
+        reason: String,
+    },
+    /// The chat template of the model to start from cannot be used.
+    #[error("the model's chat template: {0}")]
+    ChatTemplate(#[source] ChatError),
+    /// The log-probabilities of the reference model cannot be used.
+    #[error("{}: {reason}", path.display())]
+    References {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        reason: String,
+    },
+    /// A completion has no finite log-probability under the reference model.
+    #[error("the model to start from gives a completion a log-probability that is not finite")]
+    NonFiniteReference,
     /// The masks of a dataset exclude every token from the loss.
     #[error("{}: its masks exclude every token of the train split from the loss", path.display())]
     NothingLearnt {

@@ -125,7 +125,7 @@ pub fn predict<'a>(
     let trained = trained(model, train);
     let before = if train.accumulation > 1 { trained } else { 0.0 };
     let batch = sizes
-        .batch(train.micro_batch)
+        .batch(train.objective.sequences(train.micro_batch))
         .of_objective(&train.objective);
     let head = Head::of(model, batch);
     let phases = phases(model, train, sizes, head, before);
@@ -191,13 +191,16 @@ fn phases(
     let trained = trained(model, train);
     let frozen = train.adapter.is_some();
     let head_gradients = if frozen { 0.0 } else { head.gradients };
-    let stacks = shape::stacks(model, sizes.batch(train.micro_batch));
+    let stacks = shape::stacks(
+        model,
+        sizes.batch(train.objective.sequences(train.micro_batch)),
+    );
     let kept = |count: usize| -> f64 {
         let of = stacks.iter().take(count);
         of.map(|stack| stack.kept(train.recompute) + stack.ends)
             .sum()
     };
-    let batch = train.evaluation.batch;
+    let batch = train.objective.sequences(train.evaluation.batch);
     let evaluation = InferenceWork {
         head: match sizes.batch(batch).of_objective(&train.objective).learnt {
             Some(tokens) => HeadUse::LossOf(tokens),

@@ -7,6 +7,7 @@ use schemars::{Schema, schema_for};
 use crate::checkpoint::{FOLDER as CHECKPOINTS, State};
 use crate::events::{EVENTS_FILE, Event};
 use crate::folder::{CONFIG_FILE, LOCK_FILE, SAMPLES};
+use crate::objective::REFERENCE_FILE;
 use crate::optimizer::state::NAMES;
 use crate::tensorboard;
 
@@ -25,6 +26,10 @@ pub fn run_files() -> Vec<FileFormat> {
         FileFormat::new(
             format!("{SAMPLES}/step-NNNNNNNN.txt"),
             "a text that the model generated after an evaluation",
+        ),
+        FileFormat::new(
+            REFERENCE_FILE,
+            "with objective dpo or kto, the [log-probabilities](../guides/preferences.md#the-reference-model) of the completions under the initial weights, in JSON",
         ),
         FileFormat::new(
             format!("{}/", tensorboard::FOLDER),

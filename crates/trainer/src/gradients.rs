@@ -15,6 +15,7 @@ use emberlm_model::{ExpertLoad, TrainingPass};
 
 use crate::clip::{clip_factor, global_norm};
 use crate::config::TrainConfig;
+use crate::objective::PreferenceScores;
 use crate::peers::Rank;
 use crate::read::host_read;
 use crate::stop::StopSignal;
@@ -38,6 +39,8 @@ pub(crate) struct MicroBatchGradients<B: TrainingBackend> {
     pub(crate) grads: GradientsParams,
     /// Tokens of each expert.
     pub(crate) expert_load: ExpertLoad,
+    /// The scores of preferences.
+    pub(crate) preferences: PreferenceScores,
 }
 
 /// The parameters of a step's computation.
@@ -93,6 +96,7 @@ fn accumulate<B: TrainingBackend>(
     let mut accumulator = GradientsAccumulator::new();
     let mut loss: Option<Tensor<B::InnerBackend, 1>> = None;
     let mut expert_load = ExpertLoad::default();
+    let mut preferences = PreferenceScores::default();
     for (number, batch) in (0..).zip(micro_batches) {
         if stop.is_some_and(StopSignal::is_requested) {
             return None;
@@ -107,10 +111,11 @@ fn accumulate<B: TrainingBackend>(
                 rank.micro_batch(number),
             ),
         };
-        let (part, grads, load) =
-            model.loss_and_gradients(batch.clone(), targets, options, pass, scale);
-        accumulator.accumulate(model, grads);
-        expert_load.add(&load);
+        let made = model.batch_gradients(batch.clone(), targets, options, pass, scale);
+        let part = made.loss;
+        accumulator.accumulate(model, made.gradients);
+        expert_load.add(&made.expert_load);
+        preferences.add(&made.preferences);
         loss = Some(match loss {
             Some(sum) => sum + part,
             None => part,
@@ -121,6 +126,7 @@ fn accumulate<B: TrainingBackend>(
         loss,
         grads: accumulator.grads(),
         expert_load,
+        preferences,
     })
 }
 

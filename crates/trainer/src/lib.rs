@@ -123,6 +123,7 @@ pub use file_check::FileCheck;
 pub use folder::RunFolder;
 pub use hooks::Hook;
 pub use metrics::Metric;
+pub use objective::{PreferenceBatch, PreferenceLoss, PreferenceScores, PreferenceSequence};
 pub use peers::{Peers, PeersError, Rank, SingleProcess};
 pub use run::{Renderer, RunOptions, RunResult, RunStart, RunWeights, train, train_as_peer};
-pub use training_model::{TokenBatch, TrainingModel};
+pub use training_model::{BatchGradients, TokenBatch, TrainingModel};

@@ -10,7 +10,9 @@ use crate::epochs;
 use crate::run_config::RunConfigError;
 mod objectives;
 
-pub use objectives::{EXTRA, fine_tuning_encoder, fine_tuning_encoder_decoder};
+pub use objectives::{
+    EXTRA, fine_tuning_encoder, fine_tuning_encoder_decoder, fine_tuning_preferences,
+};
 
 use crate::{DataConfig, OptimizerConfig, RunConfig, ScheduleConfig, TrainConfig};
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use burn::tensor::Device;
 use burn::train::Interrupter;
 use emberlm_checkpoint::{AdapterDescription, BaseModel, SourceFiles};
-use emberlm_data::Tokenizer;
+use emberlm_data::{ChatTemplateSpec, Tokenizer};
 use emberlm_kernels::TrainingBackend;
 use emberlm_model::HuggingFaceError;
 use emberlm_model::hugging_face::check_exportable;
@@ -36,6 +36,7 @@ mod duration;
 mod inputs;
 mod launch;
 mod model;
+mod references;
 mod summary;
 
 pub use crate::driver::RunResult;
@@ -94,6 +95,8 @@ pub struct RunOptions {
     pub base: Option<BaseModel>,
     /// The tokenizer of the initial weights, for records of texts.
     pub tokenizer: Option<Tokenizer>,
+    /// The chat template of the initial weights, for records with messages.
+    pub chat_template: Option<ChatTemplateSpec>,
     /// Stops the run.
     pub interrupter: Interrupter,
     /// The program's hooks into the run.
@@ -109,6 +112,7 @@ impl Default for RunOptions {
             source: SourceFiles::default(),
             base: None,
             tokenizer: None,
+            chat_template: None,
             say: |_| {},
             interrupter: Interrupter::new(),
             hooks: Vec::new(),
@@ -173,13 +177,21 @@ pub(crate) fn train_with<B: TrainingBackend>(
             _ => None,
         },
         tokenizer: options.tokenizer.clone(),
+        chat_template: options.chat_template.clone(),
     };
-    let inputs = RunInputs::open(&mut config, &circumstances)?;
+    let mut inputs = RunInputs::open(&mut config, &circumstances)?;
     let mut initial =
         InitialState::<B>::new(start.checkpoint(), weights, &config, &inputs, &device)?;
     // A resumed run keeps its loss scale, unless it no longer has products in f16.
     let scale = initial.state.loss_scale;
     initial.state.loss_scale = engine.loss_scale.map(|first| scale.unwrap_or(first));
+
+    let (say, stop) = (options.say, StopSignal::new(options.interrupter.clone()));
+    let references =
+        references::of_run(&inputs, &start, &initial, &config.train, &stop, options.say)?;
+    if let Some(references) = &references {
+        inputs.apply(references);
+    }
 
     let rank = peers.rank();
     let run = start.path().to_owned();
@@ -189,13 +201,15 @@ pub(crate) fn train_with<B: TrainingBackend>(
         true => options.renderer,
         false => Renderer::Plain,
     };
-    let (say, stop) = (options.say, StopSignal::new(options.interrupter.clone()));
     let mut rank_zero = match rank.is_zero() {
         true => Some(rank_zero(
             &config, start, &inputs, &initial, options, &stop, &device,
         )?),
         false => None,
     };
+    if let (Some(references), true) = (&references, rank.is_zero()) {
+        references.write(&run)?;
+    }
     if let Some(rank_zero) = &mut rank_zero {
         let size = summary::line(&config.train, &inputs, &initial, rank.world_size(), &device);
         let notes = first_notes(&config, &inputs, &initial, &device);

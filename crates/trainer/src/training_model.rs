@@ -13,6 +13,7 @@ use emberlm_model::{
 };
 
 use crate::metrics::Figures;
+use crate::objective::{PreferenceBatch, PreferenceScores};
 use crate::read::host_number;
 
 /// Input tokens and their targets.
@@ -22,6 +23,7 @@ use crate::read::host_number;
 /// | next token | `[batch, seq]` | the next tokens, `[batch, seq]` |
 /// | masked tokens | `[batch, seq]`, some of them replaced | the chosen tokens, `[batch, seq]` |
 /// | labels | `[batch, seq]`, padded | the labels, `[batch, 1]` |
+/// | preferences | chosen, then rejected sequences, `[2 · pairs, seq]`, padded | the completions' tokens, `[2 · pairs, seq]` |
 /// | span corruption, pairs of texts | the sources, `[batch, source]`, padded | the targets, `[batch, target]` |
 #[derive(Clone, Debug)]
 pub struct TokenBatch<B: BurnBackend> {
@@ -33,8 +35,10 @@ pub struct TokenBatch<B: BurnBackend> {
     pub padding: Option<Tensor<B, 2, Bool>>,
     /// The targets; [`emberlm_model::IGNORED`] where there is no loss.
     pub targets: Tensor<B, 2, Int>,
-    /// The number of targets with a loss.
+    /// The number of targets with a loss, or of pairs.
     pub learnt: usize,
+    /// The pairs of an objective that learns from preferences.
+    pub preferences: Option<PreferenceBatch>,
 }
 
 impl<B: BurnBackend> TokenBatch<B> {
@@ -121,7 +125,13 @@ impl<B: Backend> TrainingModel<B> {
     /// The loss in nats, summed over the batch's targets, `[1]`. NaN for an encoder without a head for the targets.
     pub fn loss_sum(&self, batch: TokenBatch<B>) -> Tensor<B, 1> {
         match self {
-            Self::Decoder(decoder) => decoder.loss_sum(batch.tokens, batch.targets),
+            Self::Decoder(decoder) => match batch.preferences {
+                Some(_) => {
+                    let scores = self.preference_scores(&batch);
+                    Tensor::full([1], scores.loss_sum() as f32, &decoder.device())
+                }
+                None => decoder.loss_sum(batch.tokens, batch.targets),
+            },
             Self::Encoder(encoder) => {
                 let states = encoder.forward(batch.encoder_input());
                 let options = HeadLossOptions::default();
@@ -131,6 +141,30 @@ impl<B: Backend> TrainingModel<B> {
                 let source = model.encode(batch.tokens.ids, batch.padding);
                 model.loss_sum(batch.targets, &source)
             }
+        }
+    }
+
+    /// The losses and rewards of a batch's pairs; those of no pairs for a batch without pairs or another model.
+    pub fn preference_scores(&self, batch: &TokenBatch<B>) -> PreferenceScores {
+        match (self, &batch.preferences) {
+            (Self::Decoder(decoder), Some(pairs)) => {
+                let hidden = decoder.hidden_states(batch.tokens.clone());
+                let ids = &batch.tokens.ids;
+                pairs.loss_sum(decoder, hidden, ids, &batch.targets).1
+            }
+            _ => PreferenceScores::default(),
+        }
+    }
+
+    /// The summed log-probabilities of the completions of a batch's pairs: of the chosen, then of the rejected ones. Empty for
+    /// a batch without pairs or another model.
+    pub fn completion_log_probabilities(&self, batch: &TokenBatch<B>) -> Vec<f64> {
+        match (self, &batch.preferences) {
+            (Self::Decoder(decoder), Some(pairs)) => {
+                let hidden = decoder.hidden_states(batch.tokens.clone());
+                pairs.log_probabilities(decoder, &hidden, &batch.targets)
+            }
+            _ => Vec::new(),
         }
     }
 
@@ -159,6 +193,18 @@ fn head_loss<B: Backend>(
     loss.unwrap_or_else(|| Tensor::full([1], f32::NAN, &device))
 }
 
+/// The loss and the gradients of a batch.
+pub struct BatchGradients<B: TrainingBackend> {
+    /// The loss divided by the step's targets, `[1]`.
+    pub loss: Tensor<B::InnerBackend, 1>,
+    /// Its gradients.
+    pub gradients: GradientsParams,
+    /// The tokens of each expert.
+    pub expert_load: ExpertLoad,
+    /// The scores of the batch's preferences.
+    pub preferences: PreferenceScores,
+}
+
 impl<B: TrainingBackend> TrainingModel<B> {
     /// True if training draws dropout masks.
     pub(crate) fn uses_dropout(&self) -> bool {
@@ -180,6 +226,20 @@ impl<B: TrainingBackend> TrainingModel<B> {
         pass: TrainingPass,
         scale: Option<f64>,
     ) -> (Tensor<B::InnerBackend, 1>, GradientsParams, ExpertLoad) {
+        let made = self.batch_gradients(batch, divisor, options, pass, scale);
+        (made.loss, made.gradients, made.expert_load)
+    }
+
+    /// [`TrainingModel::loss_and_gradients`] with the scores of preferences. The options do not apply to these.
+    pub fn batch_gradients(
+        &self,
+        batch: TokenBatch<B>,
+        divisor: usize,
+        options: HeadLossOptions,
+        pass: TrainingPass,
+        scale: Option<f64>,
+    ) -> BatchGradients<B> {
+        let mut scores = None;
         let mut unscaled = None;
         let mut scaled = |sum: Tensor<B, 1>| {
             let mean = sum / divisor as f64;
@@ -197,7 +257,15 @@ impl<B: TrainingBackend> TrainingModel<B> {
                 let share = batch.learnt as f64 / divisor as f64;
                 let routers = decoder.config().router_coefficients();
                 let routers = routers.times(share * scale.unwrap_or(1.0));
-                let loss = |hidden| scaled(decoder.training_loss_sum_of(hidden, targets, options));
+                let (pairs, ids) = (batch.preferences, batch.tokens.ids.clone());
+                let loss = |hidden| match &pairs {
+                    Some(pairs) => {
+                        let (sum, found) = pairs.loss_sum(decoder, hidden, &ids, &targets);
+                        scores = Some(found);
+                        scaled(sum)
+                    }
+                    None => scaled(decoder.training_loss_sum_of(hidden, targets, options)),
+                };
                 let made = decoder.gradients_with_routers(batch.tokens, pass, routers, loss);
                 (
                     made.loss,
@@ -223,11 +291,22 @@ impl<B: TrainingBackend> TrainingModel<B> {
             }
         };
         let grads = GradientsParams::from_grads(gradients, self);
-        let mut value = unscaled.unwrap_or(loss);
+        let mut value = match scores {
+            Some(scores) => {
+                let loss = scores.loss_sum() / divisor as f64;
+                Tensor::full([1], loss as f32, &self.device())
+            }
+            None => unscaled.unwrap_or(loss),
+        };
         if let Some(router_loss) = router_loss {
             value = value + router_loss / scale.unwrap_or(1.0);
         }
-        (value, grads, expert_load)
+        BatchGradients {
+            loss: value,
+            gradients: grads,
+            expert_load,
+            preferences: scores.unwrap_or_default(),
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use crate::error::TrainError;
 use crate::evaluate::{Evaluation, evaluated_windows, mean_loss};
 use crate::events::DatasetLoss;
 use crate::metrics::{Metric, MetricValues};
-use crate::objective::{ClassScores, HostBatch, RecordSet, WindowTask};
+use crate::objective::{ClassScores, HostBatch, PairSet, PreferenceScores, RecordSet, WindowTask};
 use crate::read::host_read;
 use crate::stop::StopSignal;
 use crate::training_model::TrainingModel;
@@ -27,6 +27,8 @@ pub(crate) enum Validation {
     Labelled { records: RecordSet, labels: usize },
     /// Pairs of texts.
     Pairs(RecordSet),
+    /// Pairs of a chosen and a rejected completion.
+    Preferences(PairSet),
 }
 
 /// The validation split of one dataset.
@@ -101,7 +103,7 @@ impl Validation {
     fn sets(&self) -> &[ValidationSet] {
         match self {
             Self::Windows { sets, .. } => sets,
-            Self::Labelled { .. } | Self::Pairs(_) => &[],
+            Self::Labelled { .. } | Self::Pairs(_) | Self::Preferences(_) => &[],
         }
     }
 
@@ -109,6 +111,7 @@ impl Validation {
     pub(crate) fn metrics(&self) -> Vec<Metric> {
         match self {
             Self::Labelled { .. } => ClassScores::metrics(),
+            Self::Preferences(pairs) => PreferenceScores::metrics(pairs.loss().form()),
             Self::Windows { .. } | Self::Pairs(_) => Vec::new(),
         }
     }
@@ -125,6 +128,7 @@ impl Validation {
             Self::Labelled { records, .. } | Self::Pairs(records) => {
                 Some(format!("validation: {} texts", records.len()))
             }
+            Self::Preferences(pairs) => Some(format!("validation: {} pairs", pairs.len())),
         }
     }
 
@@ -137,6 +141,7 @@ impl Validation {
                 targets.map(limited).sum()
             }
             Self::Labelled { records, .. } | Self::Pairs(records) => limited(records.tokens()),
+            Self::Preferences(pairs) => limited(pairs.tokens()),
         }
     }
 
@@ -151,8 +156,9 @@ impl Validation {
             Self::Labelled { records, labels } => {
                 Ok(evaluate_labels(records, *labels, model, limits))
             }
+            Self::Preferences(pairs) => Ok(evaluate_preferences(pairs, model, limits)),
             Self::Pairs(records) => {
-                let batches = limited(records, limits);
+                let batches = limited(records.batches(limits.batch), limits);
                 let found = evaluate_batches(batches.map(Ok), model, limits)?;
                 Ok(match found {
                     Some(found) => ControlFlow::Continue(Some(ValidationOutcome::of(found))),
@@ -250,7 +256,7 @@ fn evaluate_labels<B: Backend>(
 ) -> Validated {
     let device = model.device();
     let mut scores = ClassScores::new(labels);
-    for batch in limited(records, limits) {
+    for batch in limited(records.batches(limits.batch), limits) {
         let tensors = batch.to_tensors::<B>(&device);
         let logits = B::run(|| model.class_logits(&tensors));
         let Some(logits) = logits else { break };
@@ -266,13 +272,35 @@ fn evaluate_labels<B: Backend>(
     }))
 }
 
-/// The batches of records up to the limit of input tokens, at least one batch.
-fn limited<'a>(
-    records: &'a RecordSet,
+/// The loss and the rewards of pairs.
+fn evaluate_preferences<B: Backend>(
+    pairs: &PairSet,
+    model: &TrainingModel<B>,
     limits: Limits<'_>,
-) -> impl Iterator<Item = HostBatch> + use<'a> {
+) -> Validated {
+    let device = model.device();
+    let mut scores = PreferenceScores::default();
+    for batch in limited(pairs.batches(limits.batch), limits) {
+        let tensors = batch.to_tensors::<B>(&device);
+        scores.add(&B::run(|| model.preference_scores(&tensors)));
+        limits.check()?;
+    }
+    let count = scores.records();
+    ControlFlow::Continue((count > 0).then(|| ValidationOutcome {
+        loss: scores.loss_sum() / count as f64,
+        tokens: count as u64,
+        datasets: Vec::new(),
+        metrics: scores.values(),
+    }))
+}
+
+/// The batches of records up to the limit of input tokens, at least one batch.
+fn limited(
+    batches: impl Iterator<Item = HostBatch>,
+    limits: Limits<'_>,
+) -> impl Iterator<Item = HostBatch> {
     let mut left = limits.max_tokens.unwrap_or(u64::MAX);
-    records.batches(limits.batch).take_while(move |batch| {
+    batches.take_while(move |batch| {
         let before = left;
         let tokens = batch.lengths.iter().flatten().sum::<usize>() as u64;
         left = left.saturating_sub(tokens);

@@ -1,4 +1,5 @@
-//! Encoders and encoder–decoders in training: against PyTorch, and whole runs.
+//! Objectives other than next-token prediction: against PyTorch and TRL, and whole runs.
 
 mod parity;
+mod preferences;
 mod runs;

@@ -133,8 +133,8 @@ pub fn run(args: FitArgs) -> Result<(), CliError> {
     let mut config = run_config::layered(base, None, &args.set)?;
     config.train.objective.check_model(&config.model)?;
     let vocab_size_assumed = args.data.is_none() && !resolve::has_vocabulary(&config.model);
-    let tokenizer = opened.as_ref().and_then(OpenedModel::record_tokenizer);
-    let model = resolve::resolve(&mut config, args.data.as_deref(), tokenizer)?;
+    let texts = start::RecordTexts::of(opened.as_ref(), &config.train.objective)?;
+    let model = resolve::resolve(&mut config, args.data.as_deref(), texts)?;
     let fitter = Fitter {
         args: &args,
         backend,

@@ -21,7 +21,6 @@ pub mod start;
 use std::path::{Path, PathBuf};
 
 use burn::tensor::Device;
-use emberlm_data::Tokenizer;
 use emberlm_kernels::TrainingBackend;
 use emberlm_trainer::fit::predict;
 use emberlm_trainer::run::{CheckedModel, EpochSize};
@@ -83,9 +82,9 @@ pub fn run(args: TrainArgs) -> Result<(), CliError> {
         (None, Some(out)) => RunStart::New(out.clone()),
         (None, None) => RunStart::New(free_run_folder(&run_name(&args))),
     };
-    let tokenizer = from.as_ref().and_then(OpenedModel::record_tokenizer);
+    let texts = start::RecordTexts::of(from.as_ref(), &config.train.objective)?;
     let guard = args.memory.guard(backend);
-    memory::check(&config, &start, tokenizer.clone(), guard)?;
+    memory::check(&config, &start, texts.clone(), guard)?;
     let interrupter = Interrupter::new();
     listen(&interrupter, renderer)?;
     let source = from.as_ref().map(OpenedModel::source_files).transpose()?;
@@ -94,7 +93,8 @@ pub fn run(args: TrainArgs) -> Result<(), CliError> {
     let options = RunOptions {
         source: source.unwrap_or_default(),
         base: base.flatten(),
-        tokenizer,
+        tokenizer: texts.tokenizer,
+        chat_template: texts.chat_template,
         renderer,
         tensorboard: args.tensorboard,
         say: |line| console::note(line),
@@ -140,12 +140,19 @@ fn fine_tuning(model: &OpenedModel, from: &Path, args: &TrainArgs) -> Result<Run
     if given.data.is_empty() {
         return Ok(base);
     }
-    let Some(decoder) = model.decoder() else {
+    let decoder = model.decoder();
+    let Some(decoder) = decoder.filter(|_| !given.train.objective.reads_records()) else {
         if !given.train.objective.reads_records() {
             return Ok(base);
         }
         let records = run::epoch_size(&given)?.size as usize;
-        return Ok(model.fine_tuning(from, args.objective, Some(records)));
+        return Ok(match decoder {
+            Some(decoder) => {
+                let objective = given.train.objective;
+                presets::fine_tuning_preferences(decoder.config(), from, objective, records)
+            }
+            None => model.fine_tuning(from, args.objective, Some(records)),
+        });
     };
     let tokens = TrainingData::open(&given.data)?.train_tokens();
     Ok(presets::fine_tuning_on(
@@ -187,7 +194,8 @@ fn layered(base: RunConfig, args: &TrainArgs) -> Result<RunConfig, CliError> {
 /// Prints the resolved configuration, with the dataset's vocabulary if there is a dataset.
 fn print_config(mut config: RunConfig) -> Result<(), CliError> {
     config.train.check()?;
-    if !config.data.is_empty() && config.model.as_decoder().is_some() {
+    let is_of_tokens = !config.train.objective.reads_records();
+    if !config.data.is_empty() && config.model.as_decoder().is_some() && is_of_tokens {
         let data = TrainingData::open(&config.data)?;
         run::resolve_model(&mut config, data.first())?;
     }
@@ -265,8 +273,11 @@ impl Job for Training {
 
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
         if self.memory_report {
-            let tokenizer = self.options.tokenizer.clone();
-            report_memory::<B>(&self.config, &self.start, tokenizer, &device)?;
+            let texts = start::RecordTexts {
+                tokenizer: self.options.tokenizer.clone(),
+                chat_template: self.options.chat_template.clone(),
+            };
+            report_memory::<B>(&self.config, &self.start, texts, &device)?;
         }
         let weights = {
             let adapter = self.config.train.adapter.as_ref();
@@ -287,10 +298,10 @@ impl Job for Training {
 fn report_memory<B: TrainingBackend>(
     config: &RunConfig,
     start: &RunStart,
-    tokenizer: Option<Tokenizer>,
+    texts: start::RecordTexts,
     device: &Device<B>,
 ) -> Result<(), CliError> {
-    let (model, train) = run::sized(config, start, tokenizer)?;
+    let (model, train) = run::sized(config, start, texts.tokenizer, texts.chat_template)?;
     let measured = match &model {
         CheckedModel::Decoder(model) => memory_report::measure::<B>(model, &train, device)?,
         CheckedModel::Encoder(_) | CheckedModel::EncoderDecoder(_) => None,

@@ -224,9 +224,9 @@ impl From<TrainError> for CliError {
             TrainError::Model(error) => return error.into(),
             TrainError::Config(error) => return error.into(),
             TrainError::Data(error) => return error.into(),
-            TrainError::Records(_) => {
-                Some("train.objective names the fields: --set train.objective.text=FIELD")
-            }
+            TrainError::Records(_) => Some(
+                "train.objective names the fields of texts: --set train.objective.text=FIELD; preferences have prompt, chosen and rejected",
+            ),
             TrainError::DamagedData { ref source, .. } => {
                 let hint = data(source);
                 return with(&error, hint);

@@ -107,7 +107,7 @@ fn adapters_that_do_not_fit_are_refused() {
         .ok();
     for (line, message) in [
         ("generate other --adapter run --prompt a", "was trained on"),
-        ("generate other --adapter peft --prompt a", "has shape"),
+        ("generate other --adapter peft --tokens 1", "has shape"),
         (
             "generate base --adapter talks --prompt a",
             "holds no adapter",

@@ -15,8 +15,8 @@ use super::sections::{
     PrecisionConfig,
 };
 use super::{
-    ClassifyConfig, DataConfig, Group, Groups, MixedDataset, MlmConfig, Seq2SeqConfig,
-    SpanCorruptionConfig, TrainConfig,
+    ClassifyConfig, DataConfig, DpoConfig, Group, Groups, KtoConfig, MixedDataset, MlmConfig,
+    OrpoConfig, Seq2SeqConfig, SimpoConfig, SpanCorruptionConfig, TrainConfig,
 };
 
 /// A table of the configuration, such as `[train.optimizer]` with `kind = "muon"`.
@@ -94,7 +94,7 @@ impl SettingsTable {
 }
 
 /// Every table of a run's configuration. Tables nested in `model` are documented by the model's settings.
-pub const TABLES: [SettingsTable; 27] = [
+pub const TABLES: [SettingsTable; 31] = [
     SettingsTable::required::<ModelConfig>("model"),
     SettingsTable::required::<EncoderSettings>("encoder"),
     SettingsTable::required::<EncoderDecoderSettings>("encoder_decoder"),
@@ -105,6 +105,10 @@ pub const TABLES: [SettingsTable; 27] = [
     SettingsTable::kind::<ClassifyConfig>("train.objective", "classify"),
     SettingsTable::kind::<SpanCorruptionConfig>("train.objective", "span_corruption"),
     SettingsTable::kind::<Seq2SeqConfig>("train.objective", "seq2seq"),
+    SettingsTable::kind::<DpoConfig>("train.objective", "dpo"),
+    SettingsTable::kind::<OrpoConfig>("train.objective", "orpo"),
+    SettingsTable::kind::<SimpoConfig>("train.objective", "simpo"),
+    SettingsTable::kind::<KtoConfig>("train.objective", "kto"),
     SettingsTable::new::<LoraConfig>("train.adapter"),
     SettingsTable::new::<PrecisionConfig>("train.precision"),
     SettingsTable::new::<LossConfig>("train.loss"),
@@ -139,7 +143,7 @@ pub fn field_docs(table: &str, kind: Option<&str>, key: &str) -> Option<&'static
 pub fn kind_docs(table: &str) -> Option<&'static str> {
     Some(match table {
         "train.objective" => {
-            "next_token (decoders), mlm or classify (encoders), span_corruption or seq2seq (encoder–decoders)."
+            "next_token, dpo, orpo, simpo or kto (decoders), mlm or classify (encoders), span_corruption or seq2seq (encoder–decoders)."
         }
         "train.optimizer" => "adamw, muon (matrices; AdamW the rest) or lion.",
         "train.schedule" => "constant, cosine, linear, inverse_sqrt or warmup_stable_decay.",

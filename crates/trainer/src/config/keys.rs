@@ -16,12 +16,12 @@ use super::sections::{
     PrecisionConfig,
 };
 use super::{
-    ClassifyConfig, DataConfig, Group, Groups, MixedDataset, MlmConfig, Seq2SeqConfig,
-    SpanCorruptionConfig, TrainConfig,
+    ClassifyConfig, DataConfig, DpoConfig, Group, Groups, KtoConfig, MixedDataset, MlmConfig,
+    OrpoConfig, Seq2SeqConfig, SimpoConfig, SpanCorruptionConfig, TrainConfig,
 };
 
 /// The settings by table, except the models' nested ones.
-const TABLES: [(&str, &[&str]); 28] = [
+const TABLES: [(&str, &[&str]); 32] = [
     ("model", ModelConfig::FIELD_NAMES),
     ("encoder", EncoderSettings::FIELD_NAMES),
     ("encoder_decoder", EncoderDecoderSettings::FIELD_NAMES),
@@ -33,6 +33,10 @@ const TABLES: [(&str, &[&str]); 28] = [
     ("train.objective", ClassifyConfig::FIELD_NAMES),
     ("train.objective", SpanCorruptionConfig::FIELD_NAMES),
     ("train.objective", Seq2SeqConfig::FIELD_NAMES),
+    ("train.objective", DpoConfig::FIELD_NAMES),
+    ("train.objective", OrpoConfig::FIELD_NAMES),
+    ("train.objective", SimpoConfig::FIELD_NAMES),
+    ("train.objective", KtoConfig::FIELD_NAMES),
     ("train.adapter", LoraConfig::FIELD_NAMES),
     ("train.precision", PrecisionConfig::FIELD_NAMES),
     ("train.loss", LossConfig::FIELD_NAMES),

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::check::{Range, check_all, require};
 use super::model::RunModel;
+use super::preference::{DpoConfig, KtoConfig, OrpoConfig, SimpoConfig};
 use crate::error::TrainError;
 
 /// The training objective.
@@ -21,6 +22,14 @@ pub enum ObjectiveConfig {
     SpanCorruption(SpanCorruptionConfig),
     /// An encoder–decoder predicts a target text from a source text.
     Seq2seq(Seq2SeqConfig),
+    /// A decoder learns preferences relative to the weights that it starts with.
+    Dpo(DpoConfig),
+    /// A decoder learns chosen texts, and to prefer them by their odds.
+    Orpo(OrpoConfig),
+    /// A decoder learns preferences by mean log-probabilities.
+    Simpo(SimpoConfig),
+    /// A decoder learns from completions with a label, relative to the weights that it starts with.
+    Kto(KtoConfig),
 }
 
 /// Settings of [`ObjectiveConfig::NextToken`]: none.
@@ -129,12 +138,32 @@ impl ObjectiveConfig {
             Self::Classify(_) => "classify",
             Self::SpanCorruption(_) => "span_corruption",
             Self::Seq2seq(_) => "seq2seq",
+            Self::Dpo(_) => "dpo",
+            Self::Orpo(_) => "orpo",
+            Self::Simpo(_) => "simpo",
+            Self::Kto(_) => "kto",
         }
     }
 
     /// True if the data is records instead of datasets of tokens.
     pub fn reads_records(&self) -> bool {
-        matches!(self, Self::Classify(_) | Self::Seq2seq(_))
+        matches!(self, Self::Classify(_) | Self::Seq2seq(_)) || self.is_preference()
+    }
+
+    /// True if the records are preferences between completions.
+    pub fn is_preference(&self) -> bool {
+        matches!(
+            self,
+            Self::Dpo(_) | Self::Orpo(_) | Self::Simpo(_) | Self::Kto(_)
+        )
+    }
+
+    /// The sequences of a batch of `size`, which counts pairs of sequences if the objective learns from preferences.
+    pub(crate) fn sequences(&self, size: usize) -> usize {
+        match self.is_preference() {
+            true => size.saturating_mul(2),
+            false => size,
+        }
     }
 
     /// True if training can recompute activations, which it cannot for encoder–decoders.
@@ -150,6 +179,10 @@ impl ObjectiveConfig {
         let table = "train.objective";
         match self {
             Self::NextToken(_) | Self::Classify(_) => Ok(()),
+            Self::Dpo(config) => config.check(),
+            Self::Orpo(config) => config.check(),
+            Self::Simpo(config) => config.check(),
+            Self::Kto(config) => config.check(),
             Self::Mlm(MlmConfig { probability, .. }) => {
                 check_all(table, &[("probability", *probability, Range::Positive)])?;
                 check_all(table, &[("probability", *probability, Range::Share)])
@@ -181,7 +214,7 @@ impl ObjectiveConfig {
     /// It is another model's.
     pub fn check_model(&self, model: &RunModel) -> Result<(), TrainError> {
         let fits = match model {
-            RunModel::Decoder(_) => matches!(self, Self::NextToken(_)),
+            RunModel::Decoder(_) => matches!(self, Self::NextToken(_)) || self.is_preference(),
             RunModel::Encoder(_) => matches!(self, Self::Mlm(_) | Self::Classify(_)),
             RunModel::EncoderDecoder(_) => {
                 matches!(self, Self::SpanCorruption(_) | Self::Seq2seq(_))
@@ -196,7 +229,7 @@ impl ObjectiveConfig {
     /// The error of an objective that is not one of `model`'s.
     pub(crate) fn not_of(&self, model: &RunModel) -> TrainError {
         let rule = match model {
-            RunModel::Decoder(_) => "must be next_token for a decoder",
+            RunModel::Decoder(_) => "must be next_token, dpo, orpo, simpo or kto for a decoder",
             RunModel::Encoder(_) => "must be mlm or classify for an encoder",
             RunModel::EncoderDecoder(_) => {
                 "must be span_corruption or seq2seq for an encoder–decoder"

@@ -43,6 +43,7 @@ impl<B: TrainingBackend> RankZero<B> {
             loss_scale: engine.position().loss_scale.map(|scale| scale.factor()),
             expert_shares: engine.expert_load().extremes(),
         });
+        readings.extend(engine.preferences().values());
         readings.extend(self.recorder.hooks.take_readings());
         let logged = Event::Step {
             step,

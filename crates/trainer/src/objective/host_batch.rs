@@ -5,10 +5,11 @@ use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 use emberlm_data::{Batch, IGNORED};
 use emberlm_model::Tokens;
 
+use super::preference::PreferenceBatch;
 use crate::training_model::TokenBatch;
 
 /// Token ids and targets, row-major.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct HostBatch {
     /// Input ids, `[batch, seq]`.
     pub(crate) inputs: Vec<u32>,
@@ -23,6 +24,8 @@ pub(crate) struct HostBatch {
     pub(crate) batch: usize,
     pub(crate) seq: usize,
     pub(crate) target_seq: usize,
+    /// The pairs of an objective that learns from preferences.
+    pub(crate) preferences: Option<PreferenceBatch>,
 }
 
 impl From<Batch> for HostBatch {
@@ -36,6 +39,7 @@ impl From<Batch> for HostBatch {
             batch: batch.batch,
             seq: batch.seq,
             target_seq: batch.seq,
+            preferences: None,
         }
     }
 }
@@ -59,11 +63,15 @@ impl HostBatch {
             padding,
             targets: integers(&self.targets, [self.batch, self.target_seq]),
             learnt: self.learnt(),
+            preferences: self.preferences.clone(),
         }
     }
 
-    /// The number of targets that contribute to the loss.
+    /// The number of targets that contribute to the loss, or of pairs.
     pub(crate) fn learnt(&self) -> usize {
+        if let Some(preferences) = &self.preferences {
+            return preferences.pairs();
+        }
         self.targets.iter().filter(|&&id| id != IGNORED).count()
     }
 }

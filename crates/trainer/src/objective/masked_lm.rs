@@ -119,6 +119,7 @@ impl MaskedLm {
             batch: batch.batch,
             seq,
             target_seq: seq,
+            preferences: None,
         };
         let [before, after] = &self.frame;
         for (window, row) in (first..).zip(batch.inputs.chunks(batch.seq.max(1))) {

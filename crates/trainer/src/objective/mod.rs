@@ -1,4 +1,4 @@
-//! The training objectives of models other than decoders: what is computed from a window of tokens or from a record before it
+//! The training objectives other than next-token prediction: what is computed from a window of tokens or from a record before it
 //! becomes a batch.
 //!
 //! | module | contents |
@@ -8,12 +8,16 @@
 //! | `masked_lm` | masked tokens (BERT, RoBERTa) |
 //! | `span_corruption` | removed spans (T5) |
 //! | `record_source` | reads labelled texts and pairs of texts, and tokenizes them |
+//! | `record_splits` | divides records into those to train on and those to evaluate on |
 //! | `records` | batches of them |
+//! | `preference` | pairs of a chosen and a rejected completion (DPO, ORPO, SimPO), and labelled ones (KTO), for decoders |
 //! | `scores` | accuracy and F1 of predicted labels |
 
 mod host_batch;
 pub(crate) mod masked_lm;
+pub(crate) mod preference;
 mod record_source;
+mod record_splits;
 mod records;
 mod scores;
 mod source;
@@ -21,6 +25,9 @@ pub(crate) mod span_corruption;
 
 pub(crate) use host_batch::HostBatch;
 pub(crate) use masked_lm::MaskedLm;
+pub(crate) use preference::REFERENCE_FILE;
+pub(crate) use preference::{PairSet, PairSource, Pairs, References};
+pub use preference::{PreferenceBatch, PreferenceLoss, PreferenceScores, PreferenceSequence};
 pub(crate) use record_source::{Labels, RecordSource};
 pub(crate) use records::RecordSet;
 pub(crate) use scores::ClassScores;

@@ -3,17 +3,13 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use emberlm_data::{FieldRecord, RecordField, SequenceEncoder, Shuffle, Tokenizer, read_fields};
+use emberlm_data::{FieldRecord, RecordField, SequenceEncoder, Tokenizer, read_fields};
 
+use super::record_splits::RecordSplits;
 use super::records::{Record, RecordSet};
 use crate::config::{ClassifyConfig, DataConfig, Seq2SeqConfig};
 use crate::error::TrainError;
 use crate::identity::DataIdentity;
-
-/// The seed of the records that are held out. The runs of a sweep evaluate on the same ones.
-const HELD_OUT: u64 = 0x6865_6c64_206f_7574;
-/// One of so many records is held out.
-const HELD_OUT_OF: usize = 10;
 
 /// The records of a run that have been read but not tokenized yet.
 pub(crate) struct RecordSource {
@@ -70,37 +66,17 @@ impl RecordSource {
     }
 
     fn read(data: &DataConfig, fields: &[RecordField]) -> Result<Self, TrainError> {
-        let refuse = |value: String, rule: &str| TrainError::Setting {
-            table: "data",
-            field: "dataset",
-            value,
-            rule: rule.to_owned(),
-        };
-        if !data.mix.is_empty() {
-            let rule = "must be records: a mix is not supported with this objective";
-            return Err(refuse(String::new(), rule));
-        }
-        let read = |path: &PathBuf| {
-            read_fields(std::slice::from_ref(path), fields).map_err(TrainError::Records)
-        };
-        let mut train = read(&data.dataset)?;
-        let is_held_out = data.validation.as_os_str().is_empty();
-        let validation = match is_held_out {
-            true => hold_out(&mut train),
-            false => read(&data.validation)?,
-        };
-        if train.is_empty() || validation.is_empty() {
-            let rule = "must have at least 2 records, one of them to evaluate on";
-            return Err(refuse(data.dataset.display().to_string(), rule));
-        }
-        let validation_path = match is_held_out {
-            true => data.dataset.clone(),
-            false => data.validation.clone(),
-        };
+        let read = |path: &PathBuf| read_fields(std::slice::from_ref(path), fields);
+        let RecordSplits {
+            train,
+            validation,
+            path,
+            validation_path,
+        } = RecordSplits::read(data, read)?;
         Ok(Self {
             train,
             validation,
-            path: data.dataset.clone(),
+            path,
             validation_path,
         })
     }
@@ -228,27 +204,6 @@ fn field(name: &str, optional: bool) -> RecordField {
         name: name.to_owned(),
         optional,
     }
-}
-
-/// Removes a tenth of the records, at least one, chosen by their number.
-fn hold_out(records: &mut Vec<FieldRecord>) -> Vec<FieldRecord> {
-    let count = records.len();
-    if count < 2 {
-        return Vec::new();
-    }
-    let order = Shuffle::new(HELD_OUT, count as u64);
-    let held: BTreeSet<u64> = (0..count.div_ceil(HELD_OUT_OF) as u64)
-        .map(|index| order.at(index))
-        .collect();
-    let (mut rest, mut out) = (Vec::with_capacity(count), Vec::with_capacity(held.len()));
-    for (number, record) in (0..).zip(records.drain(..)) {
-        match held.contains(&number) {
-            true => out.push(record),
-            false => rest.push(record),
-        }
-    }
-    *records = rest;
-    out
 }
 
 impl Records {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use emberlm_data::{Batch, DataError, TokenSplit, TrainBatches};
 
-use super::{HostBatch, MaskedLm, RecordSet, SpanCorruption};
+use super::{HostBatch, MaskedLm, PairSet, RecordSet, SpanCorruption};
 
 /// The task that a model solves on a window of tokens.
 #[derive(Clone)]
@@ -48,6 +48,8 @@ pub(crate) enum TrainSource {
     },
     /// Labelled texts, or pairs of texts.
     Records(RecordSet),
+    /// Pairs of a chosen and a rejected completion.
+    Pairs(PairSet),
 }
 
 /// An endless iterator over batches on the host.
@@ -84,6 +86,9 @@ impl TrainSource {
             Self::Records(records) => {
                 Box::new(numbers.map(move |number| Ok(records.batch(number, count))))
             }
+            Self::Pairs(pairs) => {
+                Box::new(numbers.map(move |number| Ok(pairs.batch(number, count))))
+            }
         }
     }
 
@@ -91,7 +96,7 @@ impl TrainSource {
     pub(crate) fn splits(&self) -> impl Iterator<Item = &TokenSplit> {
         let batches = match self {
             Self::Windows { batches, .. } => Some(batches),
-            Self::Records(_) => None,
+            Self::Records(_) | Self::Pairs(_) => None,
         };
         batches.into_iter().flat_map(TrainBatches::splits)
     }
@@ -102,6 +107,7 @@ impl TrainSource {
         match self {
             Self::Windows { .. } => sequences * seq_len as u64,
             Self::Records(records) => records.tokens_before(sequences),
+            Self::Pairs(pairs) => pairs.tokens_before(sequences),
         }
     }
 }

@@ -1,7 +1,9 @@
-//! Settings for models other than decoders: small ones to train from the beginning, and published ones to fine-tune.
+//! Settings for objectives other than next-token prediction: small models to train from the beginning, and published ones to
+//! fine-tune.
 
 use std::path::Path;
 
+use emberlm_model::DecoderConfig;
 use emberlm_model::encoder::EncoderSettings;
 use emberlm_model::encoder_decoder::EncoderDecoderSettings;
 
@@ -85,6 +87,44 @@ pub fn fine_tuning_encoder_decoder(
     records: Option<usize>,
 ) -> RunConfig {
     tuned(settings.clone().into(), from, objective, records, 3e-4)
+}
+
+/// The default configuration for fine-tuning a decoder on `records` preferences: TRL's batch of 8 pairs and its learning rate,
+/// which falls linearly to 0 within three epochs.
+pub fn fine_tuning_preferences(
+    model: &DecoderConfig,
+    from: &Path,
+    objective: ObjectiveConfig,
+    records: usize,
+) -> RunConfig {
+    let (micro_batch, accumulation) = (2, 4);
+    let steps = (EPOCHS * records)
+        .div_ceil(micro_batch * accumulation)
+        .max(1);
+    let mut run = super::fine_tuning(model, from);
+    run.train = TrainConfig {
+        steps,
+        micro_batch,
+        accumulation,
+        objective,
+        schedule: ScheduleConfig::Linear(DecayConfig {
+            learning_rate: 1e-6,
+            min_learning_rate: 0.0,
+            warmup_steps: 0,
+            ..DecayConfig::default()
+        }),
+        optimizer: OptimizerConfig::AdamW(AdamWConfig {
+            weight_decay: 0.0,
+            ..AdamWConfig::default()
+        }),
+        evaluation: EvaluationConfig {
+            interval: steps.div_ceil(EPOCHS),
+            batch: 8,
+            ..EvaluationConfig::default()
+        },
+        ..run.train
+    };
+    run
 }
 
 /// Three epochs over `records` in batches of 16, or 1,000 steps of windows; a linear schedule with a tenth of warm-up.

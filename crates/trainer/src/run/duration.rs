@@ -45,6 +45,10 @@ pub(super) fn predict<B: TrainingBackend>(
     let (Some(decoder), Some(config)) = (model.decoder(), inputs.model.decoder()) else {
         return None;
     };
+    // The lengths of pairs differ.
+    if inputs.preferences().is_some() {
+        return None;
+    }
     let steps = train.steps.saturating_sub(step);
     let sequences = train.step_sequences(1);
     let sequence_flops = count::flops_per_token(config).training as f64 * inputs.seq_len as f64;

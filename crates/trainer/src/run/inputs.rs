@@ -16,11 +16,15 @@ use crate::file_check::FileCheck;
 use crate::fit::source_tokens;
 use crate::identity::DataIdentity;
 use crate::loader::{Failure, NoBatches, TrainLoader};
-use crate::objective::{RecordSet, RecordSource, TrainSource, WindowTask};
+use crate::objective::{
+    PairSet, PairSource, PreferenceLoss, RecordSet, RecordSource, References, TrainSource,
+    WindowTask,
+};
 use crate::peers::Rank;
 use crate::resume;
 use crate::validation::Validation;
 
+mod decoder;
 mod encoder;
 mod encoder_decoder;
 
@@ -38,12 +42,7 @@ pub fn resolve_model(
 ) -> Result<DecoderConfig, TrainError> {
     let model = config.model.decoder_mut()?;
     let tokens = dataset.tokenizer().vocab_size();
-    let vocab_size = model.vocab_size.get_or_insert(tokens);
-    if *vocab_size < tokens {
-        let rule = format!("must be at least the dataset's {tokens}");
-        return Err(ConfigError::new("vocab_size", *vocab_size, rule).into());
-    }
-    Ok(DecoderConfig::try_from(model.clone())?)
+    decoder::resolve(model, tokens, "dataset")
 }
 
 /// The size of an epoch.
@@ -62,12 +61,19 @@ pub struct EpochSize {
 pub fn epoch_size(config: &RunConfig) -> Result<EpochSize, TrainError> {
     let (data, train) = (&config.data, &config.train);
     let records = match &train.objective {
-        ObjectiveConfig::Classify(objective) => Some(RecordSource::of_labels(data, objective)?),
-        ObjectiveConfig::Seq2seq(objective) => Some(RecordSource::of_pairs(data, objective)?),
-        _ => None,
+        ObjectiveConfig::Classify(objective) => {
+            Some(RecordSource::of_labels(data, objective)?.train_count())
+        }
+        ObjectiveConfig::Seq2seq(objective) => {
+            Some(RecordSource::of_pairs(data, objective)?.train_count())
+        }
+        objective => match PreferenceLoss::of(objective) {
+            Some(loss) => Some(PairSource::read(data, loss.form())?.train_count()),
+            None => None,
+        },
     };
     if let Some(records) = records {
-        let size = records.train_count() as u64;
+        let size = records as u64;
         let of_sequence = 1;
         return Ok(EpochSize { size, of_sequence });
     }
@@ -93,9 +99,10 @@ pub fn sized(
     config: &RunConfig,
     start: &RunStart,
     tokenizer: Option<Tokenizer>,
+    chat_template: Option<ChatTemplateSpec>,
 ) -> Result<(CheckedModel, TrainConfig), TrainError> {
     let mut config = config.clone();
-    if config.model.as_decoder().is_some() {
+    if config.model.as_decoder().is_some() && !config.train.objective.reads_records() {
         let data = TrainingData::open(&config.data)?;
         let model = resolve_model(&mut config, data.first())?;
         return Ok((CheckedModel::Decoder(Box::new(model)), config.train));
@@ -104,6 +111,7 @@ pub fn sized(
         start,
         directory: None,
         tokenizer,
+        chat_template,
     };
     let inputs = RunInputs::open(&mut config, &circumstances)?;
     let train = inputs.sized(&config.train);
@@ -135,6 +143,8 @@ pub(super) struct Circumstances<'a> {
     pub(super) directory: Option<&'a HuggingFaceEncoder>,
     /// The tokenizer of the weights.
     pub(super) tokenizer: Option<Tokenizer>,
+    /// The chat template of the weights.
+    pub(super) chat_template: Option<ChatTemplateSpec>,
 }
 
 impl Circumstances<'_> {
@@ -157,6 +167,18 @@ impl Circumstances<'_> {
                 resume::check_data(checkpoint, tokenizer, identities, &config.folders())
             }
             None => Ok(()),
+        }
+    }
+
+    /// The chat template of records: the checkpoint's, or the one of the weights.
+    fn chat_template(&self) -> Option<ChatTemplateSpec> {
+        let description = self
+            .start
+            .checkpoint()
+            .and_then(|checkpoint| checkpoint.description.as_ref());
+        match description {
+            Some(description) => description.chat_template.clone(),
+            None => self.chat_template.clone(),
         }
     }
 
@@ -195,6 +217,9 @@ impl RunInputs {
         circumstances: &Circumstances<'_>,
     ) -> Result<Self, TrainError> {
         use ObjectiveConfig::{Classify, Mlm, NextToken, Seq2seq, SpanCorruption};
+        if let Some(loss) = PreferenceLoss::of(&config.train.objective) {
+            return decoder::preferences(config, loss, circumstances);
+        }
         let (data, train) = (&config.data, &config.train);
         Ok(match (&mut config.model, &train.objective) {
             (RunModel::Decoder(_), NextToken(_)) => Self::of_decoder(config, circumstances)?,
@@ -260,12 +285,15 @@ impl RunInputs {
     /// The training settings with the longest sequences of the data in place of their limits.
     pub(super) fn sized(&self, train: &TrainConfig) -> TrainConfig {
         let mut train = train.clone();
+        if let Some((pairs, held_out)) = self.preferences() {
+            train.seq_len = pairs.longest().max(held_out.longest());
+        }
         let TrainSource::Records(records) = &self.source else {
             return train;
         };
         let validation = match &self.validation {
             Validation::Labelled { records, .. } | Validation::Pairs(records) => Some(records),
-            Validation::Windows { .. } => None,
+            Validation::Windows { .. } | Validation::Preferences(_) => None,
         };
         let splits = std::iter::once(records).chain(validation);
         let longest = splits.map(RecordSet::longest);
@@ -277,6 +305,25 @@ impl RunInputs {
             config.target_tokens = target;
         }
         train
+    }
+
+    /// The pairs of both splits, if the objective learns from preferences.
+    pub(super) fn preferences(&self) -> Option<(&PairSet, &PairSet)> {
+        match (&self.source, &self.validation) {
+            (TrainSource::Pairs(train), Validation::Preferences(validation)) => {
+                Some((train, validation))
+            }
+            _ => None,
+        }
+    }
+
+    /// Gives the pairs their log-probabilities under the reference model.
+    pub(super) fn apply(&mut self, references: &References) {
+        if let (TrainSource::Pairs(train), Validation::Preferences(validation)) =
+            (&mut self.source, &mut self.validation)
+        {
+            references.apply(train, validation);
+        }
     }
 
     /// Starts the verification of files without block hashes.

@@ -34,11 +34,11 @@ pub(super) fn line<B: TrainingBackend>(
         }
         None => format!("{all} parameters"),
     };
-    let is_of_records = matches!(inputs.source, TrainSource::Records(_));
     // Records are counted, not their tokens.
-    let (length, unit) = match is_of_records {
-        true => (1, "texts"),
-        false => (inputs.seq_len as u64, "tokens"),
+    let (is_of_records, length, unit) = match inputs.source {
+        TrainSource::Records(_) => (true, 1, "texts"),
+        TrainSource::Pairs(_) => (true, 1, "pairs"),
+        TrainSource::Windows { .. } => (false, inputs.seq_len as u64, "tokens"),
     };
     let of_step = train.step_sequences(world_size) * length;
     let epochs = epochs::epochs(train.steps, inputs.size, of_step);

@@ -108,6 +108,7 @@ pub fn options(interrupter: Interrupter) -> RunOptions {
         tensorboard: false,
         source: SourceFiles::default(),
         tokenizer: None,
+        chat_template: None,
         say: |_| {},
         interrupter,
         hooks: Vec::new(),

@@ -33,12 +33,12 @@ fn fixtures() -> PathBuf {
 }
 
 /// The tensors of a file, as f64, and its metadata.
-struct File {
+pub(super) struct File {
     bytes: Vec<u8>,
 }
 
 impl File {
-    fn read(path: PathBuf) -> Self {
+    pub(super) fn read(path: PathBuf) -> Self {
         Self {
             bytes: std::fs::read(path).unwrap(),
         }
@@ -52,7 +52,7 @@ impl File {
         self.tensors().tensor(name).is_ok()
     }
 
-    fn values(&self, name: &str) -> (Vec<f64>, Vec<usize>) {
+    pub(super) fn values(&self, name: &str) -> (Vec<f64>, Vec<usize>) {
         let tensors = self.tensors();
         let tensor = tensors.tensor(name).unwrap();
         let data = tensor.data();
@@ -85,7 +85,7 @@ impl File {
         Tensor::from_data(TensorData::new(values, shape), &Default::default())
     }
 
-    fn metadata(&self, name: &str) -> String {
+    pub(super) fn metadata(&self, name: &str) -> String {
         let (_, header) = SafeTensors::read_metadata(&self.bytes).unwrap();
         header.metadata().clone().unwrap()[name].clone()
     }
@@ -162,10 +162,11 @@ fn batch<B: Backend>(expected: &File) -> TokenBatch<B> {
         padding: Some(expected.integers::<B>("mask").bool()),
         targets: expected.integers("labels"),
         learnt: labels.iter().filter(|&&label| label >= 0.0).count(),
+        preferences: None,
     }
 }
 
-fn value<B: Backend>(tensor: Tensor<B, 1>) -> f64 {
+pub(super) fn value<B: Backend>(tensor: Tensor<B, 1>) -> f64 {
     f64::from(tensor.into_data().iter::<f32>().next().unwrap())
 }
 

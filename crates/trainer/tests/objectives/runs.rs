@@ -18,8 +18,8 @@ use emberlm_trainer::config::{
 };
 use emberlm_trainer::events::{self, Event};
 use emberlm_trainer::{
-    DataConfig, Interrupter, RunConfig, RunFolder, RunModel, RunStart, RunWeights, TrainConfig,
-    TrainError, train,
+    DataConfig, Interrupter, RunConfig, RunFolder, RunModel, RunResult, RunStart, RunWeights,
+    TrainConfig, TrainError, train,
 };
 
 use crate::common::{alone, options};
@@ -47,7 +47,11 @@ fn encoder_decoder() -> EncoderDecoderSettings {
     }
 }
 
-fn config(model: impl Into<RunModel>, objective: ObjectiveConfig, data: DataConfig) -> RunConfig {
+pub(super) fn config(
+    model: impl Into<RunModel>,
+    objective: ObjectiveConfig,
+    data: DataConfig,
+) -> RunConfig {
     RunConfig {
         model: model.into(),
         data,
@@ -121,7 +125,7 @@ fn pairs(folder: &Path) -> DataConfig {
     }
 }
 
-fn run(config: &RunConfig, out: &Path) -> Result<emberlm_trainer::RunResult, TrainError> {
+pub(super) fn run(config: &RunConfig, out: &Path) -> Result<RunResult, TrainError> {
     start(config, out, None)
 }
 
@@ -129,7 +133,7 @@ fn start(
     config: &RunConfig,
     out: &Path,
     weights: Option<RunWeights<Training>>,
-) -> Result<emberlm_trainer::RunResult, TrainError> {
+) -> Result<RunResult, TrainError> {
     let start = RunStart::New(out.to_owned());
     let options = options(Interrupter::new());
     train::<Training>(config.clone(), start, weights, options, Default::default())
@@ -155,7 +159,7 @@ fn files(run: &Path) -> Vec<(String, Vec<u8>)> {
 }
 
 /// Runs to the end, and again to the end from the checkpoint in the middle; both must have the same files.
-fn check_resume(mut config: RunConfig, folder: &Path) -> PathBuf {
+pub(super) fn check_resume(mut config: RunConfig, folder: &Path) -> PathBuf {
     config.train.checkpoints.interval = 5;
     config.train.ema = 0.9;
     let whole = folder.join("whole");
@@ -189,7 +193,7 @@ fn check_resume(mut config: RunConfig, folder: &Path) -> PathBuf {
 }
 
 /// The evaluations of a run.
-fn evaluations(run: &Path) -> Vec<Event> {
+pub(super) fn evaluations(run: &Path) -> Vec<Event> {
     let events = events::read(run).unwrap().events;
     let is_evaluation = |event: &Event| matches!(event, Event::Evaluation { .. });
     events.into_iter().filter(is_evaluation).collect()

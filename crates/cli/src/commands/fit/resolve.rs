@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use emberlm_data::Tokenizer;
 use emberlm_model::encoder::{EncoderHeadConfig, PooledActivation};
 use emberlm_trainer::run::CheckedModel;
 use emberlm_trainer::{DataConfig, ObjectiveConfig, RunConfig, RunModel, RunStart, run};
 
 use crate::commands::fit_step;
 use crate::commands::preset_list::ASSUMED_VOCAB_SIZE;
+use crate::commands::train::start::RecordTexts;
 use crate::error::CliError;
 
 /// True unless the data determines the vocabulary size.
@@ -27,7 +27,7 @@ pub fn has_vocabulary(model: &RunModel) -> bool {
 pub fn resolve(
     config: &mut RunConfig,
     data: Option<&Path>,
-    tokenizer: Option<Tokenizer>,
+    texts: RecordTexts,
 ) -> Result<CheckedModel, CliError> {
     let Some(data) = data else {
         assume(config);
@@ -37,7 +37,12 @@ pub fn resolve(
         tokenizer: config.data.tokenizer.clone(),
         ..DataConfig::of(data.to_owned())
     };
-    let (model, train) = run::sized(config, &RunStart::New(PathBuf::new()), tokenizer)?;
+    let (model, train) = run::sized(
+        config,
+        &RunStart::New(PathBuf::new()),
+        texts.tokenizer,
+        texts.chat_template,
+    )?;
     config.train = train;
     config.model = match &model {
         CheckedModel::Decoder(model) => model.raw().into(),

@@ -1,27 +1,27 @@
 //! Memory of a run: the check before it starts, and the table of `--memory-report`.
 
-use emberlm_data::Tokenizer;
 use emberlm_trainer::fit::{Prediction, plans, predict};
 use emberlm_trainer::memory_report::MemoryReport;
 use emberlm_trainer::{RunConfig, RunStart, TrainConfig, memory, run};
 
+use super::start::RecordTexts;
 use crate::commands::fit;
 use crate::error::CliError;
 use crate::memory_guard::{Demand, MemoryGuard};
 use crate::output::{Align, Table, size};
 
 /// Rejects a run whose predicted memory exceeds the available memory, before any large allocation. A model
-/// that does not match its data passes: the run reports that error. `tokenizer` is that of the model to start from.
+/// that does not match its data passes: the run reports that error. `texts` are those of the model to start from.
 ///
 /// # Errors
 /// Returns an error if the run does not fit or a setting is invalid.
 pub fn check(
     config: &RunConfig,
     start: &RunStart,
-    tokenizer: Option<Tokenizer>,
+    texts: RecordTexts,
     guard: MemoryGuard,
 ) -> Result<(), CliError> {
-    let Ok((model, train)) = run::sized(config, start, tokenizer) else {
+    let Ok((model, train)) = run::sized(config, start, texts.tokenizer, texts.chat_template) else {
         return Ok(());
     };
     let train = &train;

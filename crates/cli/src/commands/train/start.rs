@@ -5,13 +5,13 @@ use std::path::Path;
 use burn::tensor::Device;
 use clap::ValueEnum;
 use emberlm_checkpoint::{BaseModel, Model, ModelError, SourceFiles};
-use emberlm_data::{Dataset, Tokenizer};
+use emberlm_data::{ChatTemplateSpec, Dataset, Tokenizer};
 use emberlm_kernels::Backend;
 use emberlm_model::LoraConfig;
 use emberlm_model::encoder::EncoderHeadConfig;
 use emberlm_trainer::config::{
-    ClassifyConfig, MlmConfig, NextTokenConfig, ObjectiveConfig, Seq2SeqConfig,
-    SpanCorruptionConfig,
+    ClassifyConfig, DpoConfig, KtoConfig, MlmConfig, NextTokenConfig, ObjectiveConfig, OrpoConfig,
+    Seq2SeqConfig, SimpoConfig, SpanCorruptionConfig,
 };
 use emberlm_trainer::{RunConfig, RunWeights, presets};
 
@@ -32,6 +32,14 @@ pub enum ObjectiveName {
     SpanCorruption,
     /// An encoder–decoder predicts a target text from a source text
     Seq2seq,
+    /// A decoder learns preferences relative to the weights that it starts with
+    Dpo,
+    /// A decoder learns chosen texts, and to prefer them by their odds
+    Orpo,
+    /// A decoder learns preferences by mean log-probabilities
+    Simpo,
+    /// A decoder learns from completions that are labelled as desirable or not
+    Kto,
 }
 
 impl ObjectiveName {
@@ -45,6 +53,10 @@ impl ObjectiveName {
                 ObjectiveConfig::SpanCorruption(SpanCorruptionConfig::default())
             }
             Self::Seq2seq => ObjectiveConfig::Seq2seq(Seq2SeqConfig::default()),
+            Self::Dpo => ObjectiveConfig::Dpo(DpoConfig::default()),
+            Self::Orpo => ObjectiveConfig::Orpo(OrpoConfig::default()),
+            Self::Simpo => ObjectiveConfig::Simpo(SimpoConfig::default()),
+            Self::Kto => ObjectiveConfig::Kto(KtoConfig::default()),
         }
     }
 
@@ -57,7 +69,7 @@ impl ObjectiveName {
     /// The preset of a small model for the objective.
     pub fn preset(self) -> &'static str {
         match self {
-            Self::NextToken => presets::DEFAULT,
+            Self::NextToken | Self::Dpo | Self::Orpo | Self::Simpo | Self::Kto => presets::DEFAULT,
             Self::Mlm | Self::Classify => "bert-nano",
             Self::SpanCorruption | Self::Seq2seq => "t5-nano",
         }
@@ -182,13 +194,29 @@ impl OpenedModel {
         })
     }
 
-    /// The tokenizer of records; `None` for a decoder.
-    pub fn record_tokenizer(&self) -> Option<Tokenizer> {
-        match self {
-            Self::Decoder(_) => None,
+    /// The tokenizer of records, if the model has one.
+    ///
+    /// # Errors
+    /// The tokenizer of a decoder cannot be read.
+    pub fn record_tokenizer(&self) -> Result<Option<Tokenizer>, CliError> {
+        Ok(match self {
+            Self::Decoder(model) => model.tokenizer()?,
             Self::Encoder(model) => model.tokenizer().cloned(),
             Self::EncoderDecoder(model) => model.tokenizer().cloned(),
-        }
+        })
+    }
+
+    /// The chat template of records with messages, if the model has one.
+    ///
+    /// # Errors
+    /// The template cannot be read.
+    pub fn record_template(&self) -> Result<Option<ChatTemplateSpec>, CliError> {
+        Ok(match self {
+            Self::Decoder(model) => model
+                .chat_template()?
+                .map(|template| ChatTemplateSpec::from(&template)),
+            Self::Encoder(_) | Self::EncoderDecoder(_) => None,
+        })
     }
 
     /// Checks that the model and a dataset agree on the meaning of token ids.
@@ -201,7 +229,7 @@ impl OpenedModel {
             Self::Encoder(model) => model.hugging_face().path(),
             Self::EncoderDecoder(model) => model.hugging_face().path(),
         };
-        match self.record_tokenizer() {
+        match self.record_tokenizer()? {
             Some(of_model) if !agree(&of_model, dataset.tokenizer()) => {
                 Err(ModelError::OtherTokenizer {
                     dataset: dataset.folder().to_owned(),
@@ -236,6 +264,31 @@ impl OpenedModel {
             Self::EncoderDecoder(model) => {
                 RunWeights::EncoderDecoder(Box::new(model.into_hugging_face()))
             }
+        })
+    }
+}
+
+/// The tokenizer and the chat template of the model to start from, for runs on records.
+#[derive(Clone, Default)]
+pub struct RecordTexts {
+    /// The tokenizer.
+    pub tokenizer: Option<Tokenizer>,
+    /// The chat template of records with messages.
+    pub chat_template: Option<ChatTemplateSpec>,
+}
+
+impl RecordTexts {
+    /// Those of a model, if the objective reads records.
+    ///
+    /// # Errors
+    /// The tokenizer or the template cannot be read.
+    pub fn of(model: Option<&OpenedModel>, objective: &ObjectiveConfig) -> Result<Self, CliError> {
+        let Some(model) = model.filter(|_| objective.reads_records()) else {
+            return Ok(Self::default());
+        };
+        Ok(Self {
+            tokenizer: model.record_tokenizer()?,
+            chat_template: model.record_template()?,
         })
     }
 }

@@ -1,0 +1,399 @@
+//! Reads preferences from JSON Lines, in TRL's formats: a prompt with a chosen and a rejected completion, or with one
+//! completion and a label.
+
+use std::path::PathBuf;
+
+use emberlm_tokenizer::Tokenizer;
+use emberlm_tokenizer::chat::{ChatEncoder, ChatError, ChatTemplate, ChatTemplateSpec, ChatTokens};
+use serde_json::{Map, Value, json};
+
+use crate::{DataError, Format, Input, InputOptions, RecordFault, expand};
+
+/// The form of preferences.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PreferenceForm {
+    /// A chosen and a rejected completion.
+    Pairs,
+    /// One completion, with a label that is true if it is desirable.
+    Labelled,
+}
+
+/// A prompt with its completions. Each is a record that
+/// [`ChatExample::from_json`](emberlm_tokenizer::chat::ChatExample::from_json) reads, with `prompt` and `completion`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PreferenceRecord {
+    /// The position of the record in its file, from 1.
+    pub number: u64,
+    /// The prompt with each completion, as JSON: with the chosen, then with the rejected one, or with the only one.
+    pub examples: Vec<String>,
+    /// True if the chosen or the only completion is desirable.
+    pub label: bool,
+    /// True if prompt and completions are lists of messages, and false if they are texts.
+    pub is_conversation: bool,
+}
+
+/// Reads the preferences of `inputs`, in order. A pair has `prompt`, `chosen` and `rejected`, which are three texts or three
+/// lists of messages. Without `prompt`, the messages that both lists begin with are the prompt. A labelled record has
+/// `prompt`, `completion` and `label`, true or false. `tools` and `chat_template_kwargs` are passed to the chat template.
+///
+/// # Errors
+/// An input cannot be read, is not JSON Lines or has no records; a record lacks a field, or a completion is empty.
+pub fn read_preferences(
+    inputs: &[PathBuf],
+    form: PreferenceForm,
+) -> Result<Vec<PreferenceRecord>, DataError> {
+    let mut records = Vec::new();
+    for input in expand(inputs, &InputOptions::default())? {
+        let before = records.len();
+        if input.format != Format::Jsonl {
+            return Err(DataError::DamagedInput {
+                path: input.name,
+                kind: "preferences",
+                reason: "they must be JSON Lines; give .jsonl".to_owned(),
+            });
+        }
+        read_lines(&input, form, &mut records)?;
+        if records.len() == before {
+            return Err(DataError::EmptyFile { path: input.name });
+        }
+    }
+    Ok(records)
+}
+
+fn read_lines(
+    input: &Input,
+    form: PreferenceForm,
+    records: &mut Vec<PreferenceRecord>,
+) -> Result<(), DataError> {
+    let options = InputOptions {
+        raw_records: true,
+        ..InputOptions::default()
+    };
+    let mut lines = input.open(&options, None)?;
+    while let Some(line) = lines.next_chunk()? {
+        let broken = |fault: RecordFault| input.broken_record(line.record, fault);
+        let object: Map<String, Value> =
+            serde_json::from_str(&line.text).map_err(|error| broken(RecordFault::json(&error)))?;
+        let record = match form {
+            PreferenceForm::Pairs => pair(&object, line.record),
+            PreferenceForm::Labelled => labelled(&object, line.record),
+        };
+        records.push(record.map_err(|reason| broken(RecordFault::Field(reason)))?);
+    }
+    Ok(())
+}
+
+/// Reads a labelled completion. The error is the violated rule.
+fn labelled(object: &Map<String, Value>, number: u64) -> Result<PreferenceRecord, String> {
+    let completion = completion(object, "completion")?;
+    let label = match object.get("label") {
+        Some(Value::Bool(label)) => *label,
+        None | Some(Value::Null) => return Err("`label` is missing".to_owned()),
+        Some(_) => return Err("`label` is neither true nor false".to_owned()),
+    };
+    let is_conversation = completion.is_array();
+    let prompt = match object.get("prompt") {
+        None | Some(Value::Null) => return Err("`prompt` is missing".to_owned()),
+        Some(prompt) if prompt.is_array() == is_conversation => prompt,
+        Some(_) => {
+            return Err(
+                "`prompt` and `completion` must be two texts or two lists of messages".to_owned(),
+            );
+        }
+    };
+    Ok(PreferenceRecord {
+        number,
+        examples: vec![example(object, prompt, completion.clone())],
+        label,
+        is_conversation,
+    })
+}
+
+/// A prompt with a completion, and the fields of `object` for the chat template, as JSON.
+fn example(object: &Map<String, Value>, prompt: &Value, completion: Value) -> String {
+    let mut example = json!({"prompt": prompt, "completion": completion});
+    for name in ["tools", "chat_template_kwargs"] {
+        if let Some(value) = object.get(name) {
+            example[name] = value.clone();
+        }
+    }
+    example.to_string()
+}
+
+/// Reads a pair. The error is the violated rule.
+fn pair(object: &Map<String, Value>, number: u64) -> Result<PreferenceRecord, String> {
+    let chosen = completion(object, "chosen")?;
+    let rejected = completion(object, "rejected")?;
+    let prompt = object.get("prompt").filter(|prompt| !prompt.is_null());
+    let is_conversation = chosen.is_array();
+    let kinds_agree = chosen.is_array() == rejected.is_array()
+        && prompt.is_none_or(|prompt| match is_conversation {
+            true => prompt.is_array(),
+            false => prompt.is_string(),
+        });
+    if !kinds_agree {
+        return Err(
+            "`prompt`, `chosen` and `rejected` must be three texts or three lists of messages"
+                .to_owned(),
+        );
+    }
+    let (prompt, chosen, rejected) = match (prompt, chosen, rejected) {
+        (Some(prompt), chosen, rejected) => (prompt.clone(), chosen.clone(), rejected.clone()),
+        (None, Value::Array(chosen), Value::Array(rejected)) => {
+            let pairs = chosen.iter().zip(rejected);
+            let shared = pairs.take_while(|(a, b)| a == b).count();
+            if shared == 0 || shared == chosen.len() || shared == rejected.len() {
+                return Err(
+                    "without `prompt`, `chosen` and `rejected` must begin with the same messages and then differ"
+                        .to_owned(),
+                );
+            }
+            (
+                Value::from(&chosen[..shared]),
+                Value::from(&chosen[shared..]),
+                Value::from(&rejected[shared..]),
+            )
+        }
+        (None, ..) => return Err("`prompt` is missing".to_owned()),
+    };
+    let examples = [chosen, rejected].map(|completion| example(object, &prompt, completion));
+    Ok(PreferenceRecord {
+        number,
+        examples: examples.to_vec(),
+        label: true,
+        is_conversation,
+    })
+}
+
+/// A completion that is not empty.
+fn completion<'a>(object: &'a Map<String, Value>, name: &str) -> Result<&'a Value, String> {
+    match object.get(name) {
+        None | Some(Value::Null) => Err(format!("`{name}` is missing")),
+        Some(Value::String(text)) if text.is_empty() => Err(format!("`{name}` is empty")),
+        Some(Value::Array(messages)) if messages.is_empty() => Err(format!("`{name}` is empty")),
+        Some(value @ (Value::String(_) | Value::Array(_))) => Ok(value),
+        Some(_) => Err(format!("`{name}` is neither a text nor a list of messages")),
+    }
+}
+
+/// Tokenizes preferences.
+///
+/// A conversation is rendered by the chat template. As in datasets that `prepare` makes, it begins with the end-of-text
+/// token unless the template itself begins with a special token. Texts are concatenated and end with the end-of-text
+/// token. They begin with the tokens that the tokenizer puts before a text, or with the end-of-text token if the prompt is
+/// empty and there are none.
+#[derive(Debug)]
+pub struct PreferenceEncoder {
+    chat: ChatEncoder,
+    /// Ids before a text.
+    before_text: Vec<u32>,
+    end_of_text: Option<u32>,
+    /// The special token that the template begins a conversation with.
+    begins_with: Option<u32>,
+}
+
+impl PreferenceEncoder {
+    /// An encoder for a tokenizer and the chat template of conversations. Without a template, conversations are rendered as
+    /// ChatML.
+    ///
+    /// # Errors
+    /// The template is invalid.
+    pub fn new(
+        tokenizer: &Tokenizer,
+        template: Option<&ChatTemplateSpec>,
+    ) -> Result<Self, ChatError> {
+        let template = match template {
+            Some(spec) => ChatTemplate::try_from(spec)?,
+            None => ChatTemplate::chatml()?,
+        };
+        let chat = ChatEncoder::new(template, tokenizer);
+        Ok(Self {
+            before_text: tokenizer.beginning(),
+            end_of_text: tokenizer.end_of_text(),
+            begins_with: chat.begins_with().map(|token| token.id),
+            chat,
+        })
+    }
+
+    /// The template, as it is stored with a model.
+    pub fn template(&self) -> ChatTemplateSpec {
+        ChatTemplateSpec {
+            begins_with: self.chat.begins_with().map(|token| token.name),
+            ..ChatTemplateSpec::from(self.chat.template())
+        }
+    }
+
+    /// The tokens of each record's sequences. The targets are the completion's answers with the tokens that end them.
+    pub fn encode(&self, records: &[PreferenceRecord]) -> Vec<Result<Vec<ChatTokens>, ChatError>> {
+        let examples = records.iter().flat_map(|record| &record.examples);
+        let examples: Vec<&str> = examples.map(String::as_str).collect();
+        let mut encoded = self.chat.encode_batch(&examples).into_iter();
+        let of_record = |record: &PreferenceRecord| {
+            let sequences = encoded.by_ref().take(record.examples.len());
+            // Takes all sequences of the record, also if one has an error.
+            let sequences: Vec<Result<ChatTokens, ChatError>> = sequences.collect();
+            let begun = |tokens| self.begun(tokens, record.is_conversation);
+            sequences
+                .into_iter()
+                .map(|tokens| tokens.map(begun))
+                .collect()
+        };
+        records.iter().map(of_record).collect()
+    }
+
+    /// The tokens with those that begin a sequence.
+    fn begun(&self, tokens: ChatTokens, is_conversation: bool) -> ChatTokens {
+        let first = tokens.ids.first().copied();
+        let begins_with_target = tokens.learnt.first() == Some(&true);
+        let end = || self.end_of_text.into_iter().collect();
+        let before: Vec<u32> = match is_conversation {
+            true if first.is_some() && first == self.begins_with => Vec::new(),
+            true => end(),
+            false if self.before_text.is_empty() && begins_with_target => end(),
+            false => self.before_text.clone(),
+        };
+        let none = std::iter::repeat_n(false, before.len());
+        ChatTokens {
+            learnt: none.chain(tokens.learnt).collect(),
+            ids: before.into_iter().chain(tokens.ids).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn read(contents: &str) -> Result<Vec<PreferenceRecord>, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pairs.jsonl");
+        fs::write(&path, contents).unwrap();
+        read_preferences(&[path], PreferenceForm::Pairs).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn texts_and_messages_become_two_examples() {
+        let lines = concat!(
+            r#"{"prompt": "2+2=", "chosen": "4", "rejected": "5"}"#,
+            "\n",
+            r#"{"prompt": [{"role": "user", "content": "a"}], "chosen": [{"role": "assistant", "content": "b"}], "rejected": [{"role": "assistant", "content": "c"}]}"#,
+            "\n",
+            r#"{"chosen": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}], "rejected": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "c"}]}"#,
+        );
+        let records = read(lines).unwrap();
+        assert_eq!(
+            records[0].examples[0],
+            r#"{"prompt":"2+2=","completion":"4"}"#
+        );
+        assert_eq!(
+            records[0].examples[1],
+            r#"{"prompt":"2+2=","completion":"5"}"#
+        );
+        assert!(!records[0].is_conversation && records[1].is_conversation);
+        // The prompt of the third record is implicit.
+        assert_eq!(records[1].examples, records[2].examples);
+        assert_eq!(records[2].number, 3);
+    }
+
+    #[test]
+    fn broken_records_are_errors_with_line_and_reason() {
+        let good = r#"{"prompt": "a", "chosen": "b", "rejected": "c"}"#;
+        for (line, reason) in [
+            (
+                r#"{"prompt": "a", "chosen": "b"}"#,
+                "line 2: `rejected` is missing",
+            ),
+            (
+                r#"{"prompt": "a", "chosen": "", "rejected": "c"}"#,
+                "line 2: `chosen` is empty",
+            ),
+            (
+                r#"{"prompt": "a", "chosen": "b", "rejected": []}"#,
+                "line 2: `rejected` is empty",
+            ),
+            (
+                r#"{"prompt": "a", "chosen": 1, "rejected": "c"}"#,
+                "`chosen` is neither a text nor",
+            ),
+            (
+                r#"{"chosen": "b", "rejected": "c"}"#,
+                "line 2: `prompt` is missing",
+            ),
+            (
+                r#"{"prompt": "a", "chosen": "b", "rejected": [{"role": "user"}]}"#,
+                "three texts or three lists",
+            ),
+            (
+                r#"{"chosen": [{"role": "user", "content": "a"}], "rejected": [{"role": "user", "content": "a"}]}"#,
+                "and then differ",
+            ),
+            (r#"{"prompt": "a", "#, "invalid JSON"),
+        ] {
+            let error = read(&format!("{good}\n{line}\n")).unwrap_err();
+            assert!(error.contains(reason), "{error}");
+        }
+        assert!(read("").unwrap_err().contains("is empty"));
+    }
+
+    #[test]
+    fn labelled_records_have_one_completion() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("labelled.jsonl");
+        let read = |line: &str| {
+            fs::write(&path, line).unwrap();
+            let read = read_preferences(std::slice::from_ref(&path), PreferenceForm::Labelled);
+            read.map_err(|error| error.to_string())
+        };
+        let records = read(r#"{"prompt": "a", "completion": "b", "label": false}"#).unwrap();
+        assert_eq!(records[0].examples, [r#"{"prompt":"a","completion":"b"}"#]);
+        assert!(!records[0].label);
+        for (line, reason) in [
+            (
+                r#"{"prompt": "a", "completion": "b"}"#,
+                "`label` is missing",
+            ),
+            (
+                r#"{"prompt": "a", "completion": "b", "label": "yes"}"#,
+                "`label` is neither true nor false",
+            ),
+            (
+                r#"{"completion": "b", "label": true}"#,
+                "`prompt` is missing",
+            ),
+            (
+                r#"{"prompt": "a", "completion": "", "label": true}"#,
+                "line 1: `completion` is empty",
+            ),
+        ] {
+            let error = read(line).unwrap_err();
+            assert!(error.contains(reason), "{error}");
+        }
+    }
+
+    #[test]
+    fn targets_are_the_completions_with_their_ends() {
+        let tokenizer = Tokenizer::builtin("byte".parse().unwrap()).unwrap();
+        let end = tokenizer.end_of_text().unwrap();
+        let encoder = PreferenceEncoder::new(&tokenizer, None).unwrap();
+        let lines = concat!(
+            r#"{"prompt": "ab", "chosen": "c", "rejected": "de"}"#,
+            "\n",
+            r#"{"prompt": "", "chosen": "c", "rejected": "de"}"#,
+            "\n",
+            r#"{"prompt": [{"role": "user", "content": "a"}], "chosen": [{"role": "assistant", "content": "b"}], "rejected": [{"role": "assistant", "content": "c"}]}"#,
+        );
+        let pairs = encoder.encode(&read(lines).unwrap());
+        let pairs: Vec<_> = pairs.into_iter().map(Result::unwrap).collect();
+        assert_eq!(pairs[0][1].ids, [97, 98, 100, 101, end]);
+        assert_eq!(pairs[0][1].learnt, [false, false, true, true, true]);
+        assert_eq!(pairs[1][0].ids, [end, 99, end]);
+        assert_eq!(pairs[1][0].learnt, [false, true, true]);
+        let ChatTokens { ids, learnt } = &pairs[2][0];
+        assert_eq!((ids[0], learnt[0]), (end, false));
+        let targets = ids.iter().zip(learnt).filter(|(_, learnt)| **learnt);
+        let targets: Vec<u8> = targets.map(|(id, _)| *id as u8).collect();
+        assert_eq!(targets, b"b<|im_end|>");
+    }
+}

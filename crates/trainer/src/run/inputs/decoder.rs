@@ -1,0 +1,116 @@
+//! The inputs of runs that train a decoder on preferences.
+
+use emberlm_data::{Packing, PreferenceEncoder};
+use emberlm_model::{ConfigError, DecoderConfig, ModelConfig};
+
+use super::{Circumstances, RunInputs};
+use crate::config::{RunConfig, TrainConfig};
+use crate::error::TrainError;
+use crate::objective::{PairSource, Pairs, PreferenceLoss, TrainSource};
+use crate::run::CheckedModel;
+use crate::validation::Validation;
+
+/// Resolves a decoder's configuration, with `tokens` ids if no vocabulary size is set. `owner` has the tokenizer.
+pub(super) fn resolve(
+    model: &mut ModelConfig,
+    tokens: usize,
+    owner: &str,
+) -> Result<DecoderConfig, TrainError> {
+    let vocab_size = model.vocab_size.get_or_insert(tokens);
+    if *vocab_size < tokens {
+        let rule = format!("must be at least the {owner}'s {tokens}");
+        return Err(ConfigError::new("vocab_size", *vocab_size, rule).into());
+    }
+    Ok(DecoderConfig::try_from(model.clone())?)
+}
+
+/// Pairs of a chosen and a rejected completion.
+pub(super) fn preferences(
+    config: &mut RunConfig,
+    loss: PreferenceLoss,
+    circumstances: &Circumstances<'_>,
+) -> Result<RunInputs, TrainError> {
+    config.train.objective.check_model(&config.model)?;
+    check_supported(&config.train)?;
+    let (data, train) = (&config.data, &config.train);
+    let source = PairSource::read(data, loss.form())?;
+    let tokenizer = circumstances.tokenizer(data)?;
+    let template = circumstances.chat_template();
+    if template.is_none() && source.has_conversations() {
+        return Err(TrainError::Setting {
+            table: "data",
+            field: "dataset",
+            value: data.dataset.display().to_string(),
+            rule: "must be texts instead of lists of messages: the model has no chat template"
+                .to_owned(),
+        });
+    }
+    let encoder = PreferenceEncoder::new(&tokenizer, template.as_ref());
+    let encoder = encoder.map_err(TrainError::ChatTemplate)?;
+    let settings = config.model.decoder_mut()?;
+    let model = resolve(settings, tokenizer.vocab_size(), "tokenizer")?;
+    let seq_len = train.sequence_tokens(model.seq_len())?;
+    let padding = tokenizer.end_of_text().unwrap_or(0);
+    let pairs = source.tokenized(&encoder, loss, seq_len, train.seed, padding)?;
+    let identities = vec![pairs.identity()];
+    circumstances.check_resumed(data, &tokenizer, &identities)?;
+    Ok(RunInputs {
+        model: CheckedModel::Decoder(Box::new(model)),
+        seq_len,
+        tokenizer,
+        chat_template: template.map(|_| encoder.template()),
+        identities,
+        floor: None,
+        notes: notes(&pairs, seq_len),
+        size: pairs.train.len() as u64,
+        validation: Validation::Preferences(pairs.validation),
+        source: TrainSource::Pairs(pairs.train),
+    })
+}
+
+/// Notes on pairs that were too long.
+fn notes(pairs: &Pairs, seq_len: usize) -> Vec<String> {
+    let kept = pairs.train.len() + pairs.validation.len();
+    let count = kept + pairs.left_out;
+    let mut notes = Vec::new();
+    if pairs.truncated > 0 {
+        let truncated = pairs.truncated;
+        notes.push(format!(
+            "{truncated} of {count} pairs were truncated to {seq_len} tokens"
+        ));
+    }
+    if pairs.left_out > 0 {
+        let left_out = pairs.left_out;
+        notes.push(format!(
+            "{left_out} of {count} pairs were left out: {seq_len} tokens have no room for a completion"
+        ));
+    }
+    notes
+}
+
+/// Refuses settings that change the cross-entropy, or that are for windows of a dataset.
+fn check_supported(train: &TrainConfig) -> Result<(), TrainError> {
+    let objective = train.objective.kind();
+    let refuse = |table, field, value: String, rule: &str| {
+        Err(TrainError::Setting {
+            table,
+            field,
+            value,
+            rule: format!("{rule} with objective = {objective}"),
+        })
+    };
+    if train.documents != Packing::Stream {
+        let value = train.documents.to_string();
+        return refuse("train", "documents", value, "must be stream");
+    }
+    let loss = &train.loss;
+    for (field, value) in [
+        ("label_smoothing", loss.label_smoothing),
+        ("z_loss", loss.z_loss),
+    ] {
+        if value != 0.0 {
+            return refuse("train.loss", field, value.to_string(), "must be 0");
+        }
+    }
+    Ok(())
+}

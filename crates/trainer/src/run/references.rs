@@ -1,0 +1,68 @@
+//! The log-probabilities of a run's reference model: read from the run's directory, or computed from its initial weights.
+
+use burn::module::AutodiffModule;
+use emberlm_kernels::TrainingBackend;
+
+use super::{RunInputs, RunStart};
+use crate::config::TrainConfig;
+use crate::error::TrainError;
+use crate::initial_state::InitialState;
+use crate::objective::References;
+use crate::stop::StopSignal;
+
+/// The reference log-probabilities of a run whose loss has a reference model; `None` for other runs.
+///
+/// # Errors
+/// The file of a resumed run is missing, damaged or of other data; or the run is stopped before they are computed.
+pub(super) fn of_run<B: TrainingBackend>(
+    inputs: &RunInputs,
+    start: &RunStart,
+    initial: &InitialState<B>,
+    train: &TrainConfig,
+    stop: &StopSignal,
+    say: fn(&str),
+) -> Result<Option<References>, TrainError> {
+    let Some((pairs, held_out)) = inputs.preferences() else {
+        return Ok(None);
+    };
+    let Some(data) = inputs
+        .identities
+        .first()
+        .filter(|_| pairs.loss().has_reference())
+    else {
+        return Ok(None);
+    };
+    let run = start.path();
+    let model = initial
+        .model
+        .valid()
+        .with_precision(train.precision.products);
+    let stored = References::open(run)?.filter(|stored| stored.is_of_data(data));
+    match (start.checkpoint(), stored) {
+        // The initial weights are gone.
+        (Some(_), Some(stored)) => return Ok(Some(stored)),
+        (Some(_), None) => {
+            return Err(TrainError::References {
+                path: run.to_owned(),
+                reason: "the run has no reference log-probabilities of its data; start it again"
+                    .to_owned(),
+            });
+        }
+        (None, Some(stored)) if stored.is_of_model(&model) => return Ok(Some(stored)),
+        (None, _) => {}
+    }
+    let count = pairs.len() + held_out.len();
+    say(&format!(
+        "computing the reference log-probabilities of {count} pairs"
+    ));
+    let data = data.clone();
+    let found = References::compute(&model, data, pairs, held_out, train.micro_batch, stop)?;
+    match found {
+        Some(found) => Ok(Some(found)),
+        None => Err(TrainError::Discarded {
+            run: run.to_owned(),
+            step: 0,
+            last: None,
+        }),
+    }
+}
