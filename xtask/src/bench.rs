@@ -1,7 +1,7 @@
 //! `cargo xtask bench`: builds the release binary, measures it and, on request, compares it with other
 //! programs.
 //!
-//! Map: `train`, `peers`, `char_nano`, `generate`, `draft`, `embed`, `llama`, `scaling`, `backends`, `kernels`, `load`, `loader`,
+//! Map: `train`, `peers`, `char_nano`, `generate`, `draft`, `embed`, `finetune`, `llama`, `scaling`, `backends`, `kernels`, `load`, `loader`,
 //! `prepare` and `serve` are the benchmarks. `programs` builds and runs the measured programs, `measurement`
 //! parses the output of training runs, and `report` formats results.
 
@@ -9,12 +9,14 @@ mod backends;
 mod char_nano;
 mod draft;
 mod embed;
+mod finetune;
 mod generate;
 mod kernels;
 mod llama;
 mod load;
 mod loader;
 mod measurement;
+mod peak_memory;
 mod peers;
 mod prepare;
 pub mod programs;
@@ -55,6 +57,8 @@ enum Subject {
     Draft(draft::DraftArgs),
     /// Embeddings of texts: texts/s, compared with sentence-transformers and onnxruntime.
     Embed(embed::EmbedArgs),
+    /// Steps of LoRA on a model: tokens/s and peak memory, compared with PEFT on PyTorch.
+    Finetune(finetune::FinetuneArgs),
     /// Training steps over model width, sequence length and batch size: tokens/s and memory as a table and a
     /// plot.
     Scaling(scaling::ScalingArgs),
@@ -89,6 +93,7 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Error> {
         Subject::Llama(args) => llama::run(args)?,
         Subject::Draft(args) => draft::run(args)?,
         Subject::Embed(args) => embed::run(args)?,
+        Subject::Finetune(args) => finetune::run(args)?,
         Subject::Scaling(args) => scaling::run(args)?,
         Subject::Backends(args) => backends::run(args)?,
         Subject::Kernels(args) => kernels::run(args)?,

@@ -34,7 +34,7 @@ const ENVIRONMENT: Environment<'_> = Environment {
 };
 
 /// The scripts. Each is listed after the scripts whose output it reads.
-const SCRIPTS: [Script; 20] = [
+const SCRIPTS: [Script; 21] = [
     Script::new("crates/data/tests/fixtures/datasets/make.py"),
     Script::new("crates/data/tests/fixtures/make_inputs.py"),
     Script::new("crates/hub/tests/fixtures/make_cache.py"),
@@ -45,6 +45,7 @@ const SCRIPTS: [Script; 20] = [
         argument: Argument::LlamaCpp,
         ..Script::new("crates/model/tests/fixtures/make_gguf.py")
     },
+    Script::new("crates/model/tests/fixtures/make_adapters.py"),
     Script::new("crates/model/tests/fixtures/make_encoders.py"),
     Script::new("crates/model/tests/fixtures/make_encoder_decoder.py"),
     Script::new("crates/model/tests/fixtures/make_attentions.py"),

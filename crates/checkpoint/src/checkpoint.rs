@@ -3,7 +3,7 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `model.safetensors` | weights, named by parameter paths |
+//! | `model.safetensors` | weights, named by parameter paths; of a run with an adapter only the adapter's |
 //! | `model.json` | model configuration and tokenizer, so that a checkpoint can be copied and used anywhere |
 //! | `tokenizer.json` | the tokenizer, unless it is built in |
 //! | `hugging_face_config.json`, `tokenizer_config.json`, … | unchanged files of the Hugging Face directory that the model was fine-tuned from |
@@ -24,13 +24,15 @@ use std::path::{Path, PathBuf};
 use emberlm_data::{ChatTemplateSpec, Packing};
 use emberlm_kernels::Backend;
 use emberlm_model::hugging_face::CONFIG_FILE;
-use emberlm_model::{Decoder, DecoderConfig, ModelConfig, WeightFormat, weights};
+use emberlm_model::weights::SafetensorsStore;
+use emberlm_model::{AdapterError, Decoder, DecoderConfig, ModelConfig, WeightFormat, weights};
 use emberlm_system::read;
 use emberlm_tokenizer::{TOKENIZER_FILE, Tokenizer, TokenizerSpec};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::adapter::AdapterDescription;
 use crate::error::CheckpointError;
 use crate::keep;
 use crate::source_files::SourceFiles;
@@ -68,6 +70,9 @@ pub struct Description {
     /// Length of the training sequences in tokens, if shorter than the model's context.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seq_len: Option<usize>,
+    /// Adapter, if the checkpoint stores only that and not the weights of its base model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adapter: Option<AdapterDescription>,
 }
 
 impl Description {
@@ -79,6 +84,7 @@ impl Description {
             chat_template: None,
             documents: Packing::Stream,
             seq_len: None,
+            adapter: None,
         }
     }
 }
@@ -258,7 +264,14 @@ impl<S: DeserializeOwned> Checkpoint<S> {
         &self,
         device: &burn::tensor::Device<B>,
     ) -> Result<Decoder<B>, CheckpointError> {
-        self.decoder_in(WeightFormat::F32, device)
+        self.decoder_in(self.weight_format(), device)
+    }
+
+    /// The format of the weights: f32, or that of an adapter's base model.
+    pub fn weight_format(&self) -> WeightFormat {
+        let description = self.description.as_ref();
+        let adapter = description.and_then(|description| description.adapter.as_ref());
+        adapter.map_or(WeightFormat::F32, AdapterDescription::weight_format)
     }
 
     /// Loads the model with its weights in the given format. Weights are packed one by one while loading.
@@ -286,7 +299,7 @@ impl<S: DeserializeOwned> Checkpoint<S> {
             true => TRAINING,
             false => MODEL,
         };
-        self.weights(name, WeightFormat::F32, device)
+        self.weights(name, self.weight_format(), device)
     }
 
     /// Returns true if [`Checkpoint::decoder`] loads an average of the weights.
@@ -304,8 +317,26 @@ impl<S: DeserializeOwned> Checkpoint<S> {
             return Err(damaged(&self.path, "it holds no decoder".to_owned()));
         };
         let config = DecoderConfig::try_from(description.model.clone())?;
+        if let Some(adapter) = &description.adapter {
+            let base = adapter.base.decoder_in::<B>(format, device)?;
+            return self.add_adapter(adapter, base.reconfigured(&config)?);
+        }
         weights::load_own_in(config.blank::<B>(device), &self.path.join(name), format)
             .map_err(|error| damaged(&self.path, error.to_string()))
+    }
+
+    /// Adds the checkpoint's adapter to its base model.
+    pub(crate) fn add_adapter<B: Backend>(
+        &self,
+        adapter: &AdapterDescription,
+        base: Decoder<B>,
+    ) -> Result<Decoder<B>, CheckpointError> {
+        let add = || -> Result<_, AdapterError> {
+            let store = SafetensorsStore::open(&self.path.join(MODEL))?;
+            base.with_adapter(&adapter.settings, 0)?
+                .load_adapter(&store)
+        };
+        add().map_err(|error| damaged(&self.path, error.to_string()))
     }
 
     /// Reads the tensors of the optimizer's state, with their names.

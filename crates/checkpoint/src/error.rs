@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use emberlm_model::{ConfigError, HuggingFaceError, InputError, WeightsError};
+use emberlm_model::{AdapterError, ConfigError, HuggingFaceError, InputError, WeightsError};
 use emberlm_system::digits::grouped;
 use emberlm_tokenizer::chat::ChatError;
 use emberlm_tokenizer::{TokenizerError, TokenizerSpec};
@@ -40,6 +40,22 @@ pub enum CheckpointError {
     /// The model cannot be written as a Hugging Face directory.
     #[error(transparent)]
     HuggingFace(#[from] HuggingFaceError),
+    /// The base model of an adapter cannot be opened.
+    #[error("the adapter's base model {path} cannot be opened: {source}")]
+    Base {
+        /// The base model's path.
+        path: PathBuf,
+        /// The cause.
+        source: Box<ModelError>,
+    },
+    /// An adapter was trained on other weights.
+    #[error("the adapter was trained on {base}, and the weights of {path} are not the same")]
+    OtherBase {
+        /// The recorded base model.
+        base: PathBuf,
+        /// The given model.
+        path: PathBuf,
+    },
 }
 
 impl CheckpointError {
@@ -153,6 +169,23 @@ pub enum ModelError {
         /// Number of token ids of the model.
         vocab_size: usize,
     },
+    /// The directory does not contain an adapter.
+    #[error("{path} holds no adapter")]
+    NotAnAdapter {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The directory contains only an adapter, whose base model is not at the recorded path.
+    #[error("{path} holds an adapter of `{base}`, which is not there")]
+    AdapterOnly {
+        /// The directory.
+        path: PathBuf,
+        /// The recorded path or name of the base model.
+        base: String,
+    },
+    /// The adapter cannot be used with the model.
+    #[error(transparent)]
+    Adapter(#[from] AdapterError),
     /// A file that describes the modules of a sentence encoder cannot be used.
     #[error("{path}: {reason}")]
     Modules {

@@ -42,6 +42,7 @@
 
 #![recursion_limit = "256"]
 
+mod adapter;
 pub mod checkpoint;
 mod embedder;
 mod encoder_decoder_model;
@@ -55,6 +56,7 @@ mod published_files;
 mod source_files;
 pub mod write;
 
+pub use adapter::{AdapterDescription, BaseModel};
 pub use checkpoint::{Checkpoint, Description, FOLDER, Progress};
 pub use embedder::Embedder;
 pub use encoder_decoder_model::EncoderDecoderModel;

@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use emberlm_kernels::Backend;
+use emberlm_model::adapter::is_adapter_path;
 use emberlm_model::{Decoder, weights};
 use emberlm_tokenizer::{TOKENIZER_FILE, Tokenizer};
 use serde::Serialize;
@@ -113,7 +114,8 @@ pub fn write_manifest(folder: &Path, names: &[&str]) -> Result<(), CheckpointErr
     sync(folder)
 }
 
-/// Writes a decoder's weights to `folder/name`. Tensors are named by parameter paths.
+/// Writes a decoder's weights to `folder/name`; of a decoder with an adapter, only the adapter's. Tensors are named by
+/// parameter paths.
 ///
 /// # Errors
 /// The file cannot be written, or the weights are packed.
@@ -122,8 +124,11 @@ pub fn save_weights<B: Backend>(
     name: &str,
     decoder: &Decoder<B>,
 ) -> Result<(), CheckpointError> {
-    decoder.check_not_packed()?;
-    let tensors = weights::device_tensors(decoder);
+    let mut tensors = weights::device_tensors(decoder);
+    match decoder.has_adapter() {
+        true => tensors.retain(|(path, _)| is_adapter_path(path)),
+        false => decoder.check_not_packed()?,
+    }
     Ok(weights::save_own(&tensors, metadata(), &folder.join(name))?)
 }
 

@@ -11,6 +11,7 @@ use emberlm_system::text::{escaped, is_harmless};
 use emberlm_model::WeightFormat;
 use emberlm_tokenizer::TokenizerChoice;
 
+use crate::adapter_arg::AdapterArg;
 use crate::backend::BackendArg;
 use crate::cache_arg::CacheArg;
 use crate::commands::attention::weights::AttentionOf;
@@ -30,6 +31,7 @@ use crate::commands::fit_step::FitStepArgs;
 use crate::commands::generate::choice::ChoiceArgs;
 use crate::commands::logits::LogitsArgs;
 use crate::commands::man::ManArgs;
+use crate::commands::merge::MergeArgs;
 use crate::commands::models::ModelsArgs;
 use crate::commands::plot::PlotArgs;
 use crate::commands::prepare::PrepareArgs;
@@ -173,6 +175,8 @@ pub enum Command {
     New(NewArgs),
     /// Write a model as a Hugging Face directory
     Export(ExportArgs),
+    /// Add an adapter to the weights of its model
+    Merge(MergeArgs),
     /// Print shell completions
     Completions(CompletionsArgs),
     /// Write a man page for each command
@@ -256,6 +260,9 @@ pub struct GenerateArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub cache: CacheArg,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub adapter: AdapterArg,
     /// Print {"tokens": [...], "text": "...", "finish": "length" or "stop"} after generation
     #[arg(long, help_heading = "Output")]
     pub json: bool,

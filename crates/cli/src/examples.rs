@@ -133,6 +133,11 @@ Examples:
   emberlm export MODEL --weights int8 --out model-int8
   emberlm export MODEL --format gguf --type q4_k_m --calibration text.txt --out model-q4_k_m.gguf";
 
+pub const MERGE: &str = "\
+Examples:
+  emberlm merge runs/answers --out answers-merged
+  emberlm merge MODEL --adapter ADAPTER --out merged";
+
 pub const COMPLETIONS: &str = "\
 Examples:
   emberlm completions bash > ~/.local/share/bash-completion/completions/emberlm

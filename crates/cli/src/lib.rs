@@ -24,6 +24,7 @@
 // wgpu's types nest deeper than the default limit.
 #![recursion_limit = "256"]
 
+mod adapter_arg;
 mod args;
 mod backend;
 mod built_in_tales;

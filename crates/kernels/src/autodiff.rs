@@ -1,7 +1,7 @@
 //! The trait for `Autodiff<B, C>`, with handwritten backward passes over the operations of the inner backend.
 //!
-//! The AdamW update is never differentiated and has no backward pass. A linear layer with a packed weight unpacks
-//! it and then uses the backward pass of that layer, which provides the input's gradient.
+//! The AdamW update is never differentiated and has no backward pass. A linear layer with a packed weight
+//! keeps it packed and unpacks it in both passes; the weight has no gradient.
 
 mod activation;
 mod attention;
@@ -94,6 +94,15 @@ impl<B: Backend, C: CheckpointStrategy> Backend for Autodiff<B, C> {
 
     fn unpack(weight: PackedWeight<Self>) -> FloatTensor<Self> {
         packed::unpack::<B, C>(&weight)
+    }
+
+    fn linear_packed(
+        x: FloatTensor<Self>,
+        weight: PackedWeight<Self>,
+        bias: Option<FloatTensor<Self>>,
+        residual: Option<FloatTensor<Self>>,
+    ) -> FloatTensor<Self> {
+        packed::linear_packed::<B, C>(x, weight, bias, residual)
     }
 
     fn embedding(table: FloatTensor<Self>, ids: IntTensor<Self>) -> FloatTensor<Self> {

@@ -335,6 +335,19 @@ pub trait Backend: BurnBackend {
         reference::head_loss_gradients::<Self>(hidden, weights, targets, options, rows, precision)
     }
 
+    /// [`Backend::head_loss`] and its gradient of the hidden states, for weights that are not trained.
+    fn head_loss_hidden_gradient(
+        hidden: FloatTensor<Self>,
+        weights: Vec<FloatTensor<Self>>,
+        targets: IntTensor<Self>,
+        options: HeadLossOptions,
+        precision: Precision,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+        let made =
+            <Self as Backend>::head_loss_gradients(hidden, weights, targets, options, precision);
+        (made.loss, made.hidden)
+    }
+
     /// One AdamW update with the gradient times `factor` `[1]`. Returns the updated
     /// `(parameter, moment1, moment2)`.
     fn adamw(

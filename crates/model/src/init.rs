@@ -300,7 +300,7 @@ impl WeightDistribution {
 }
 
 /// The 64-bit FNV-1a hash of a path, which is stable across platforms and versions.
-fn fnv1a(text: &str) -> u64 {
+pub(crate) fn fnv1a(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     })

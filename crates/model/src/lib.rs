@@ -19,6 +19,7 @@
 //! | `token_table` | weights of embedding and head, split if they exceed a device buffer |
 //! | `mixture`, `router_loss` | mixtures of experts, and the losses of their routers |
 //! | `linear`, `low_rank` | linear layers and low-rank adapters |
+//! | [`adapter`] | adapters of whole models, and their files in the format of PEFT |
 //! | `weight_format` | packed weights for inference |
 //! | [`weights`] | reading and writing weights |
 //! | [`families`], `tiny` | published models, one declarative file each, and tiny models with the same components |
@@ -54,6 +55,7 @@
 
 #![recursion_limit = "256"]
 
+pub mod adapter;
 mod alibi;
 mod attention;
 mod block;
@@ -100,6 +102,7 @@ pub mod training;
 mod weight_format;
 pub mod weights;
 
+pub use adapter::LoraConfig;
 pub use calibration::{InputImportance, InputRecorder};
 pub use checked::DecoderConfig;
 pub use config::ModelConfig;
@@ -108,12 +111,13 @@ pub use emberlm_kernels::{Activation, PackedFormat, PackedWeight, RotaryLayout};
 pub use encoder::{Encoder, EncoderConfig};
 pub use encoder_decoder::{EncodedSource, EncoderDecoder, EncoderDecoderConfig};
 pub use error::{
-    CacheFormatError, ConfigError, ContextError, HuggingFaceError, InputError, WeightsError,
+    AdapterError, CacheFormatError, ConfigError, ContextError, HuggingFaceError, InputError,
+    WeightsError,
 };
 pub use families::Family;
 pub use kv_cache::{CacheFormat, KvCache};
 pub use linear::{Linear, LinearWeight};
-pub use low_rank::{LowRank, LowRankConfig};
+pub use low_rank::{Adapter, LowRank, LowRankConfig};
 pub use packed_rows::PackedRows;
 pub use parameters::{Parameter, ParameterRole, Parameters};
 pub use ragged::{RaggedOutput, RequestedOutput, SequenceChunk};

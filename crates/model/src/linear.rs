@@ -10,10 +10,10 @@ use emberlm_kernels::{Activation, Backend, PackedFormat, Precision, ops};
 
 use crate::calibration::InputRecorder;
 use crate::init::{Initializer, OutputRole};
-use crate::low_rank::LowRank;
+use crate::low_rank::Adapter;
 use crate::packed_rows::PackedRows;
 
-/// A linear layer `y = x W + b`; with an adapter, `y = x W + b + scale · (x A) B`.
+/// A linear layer `y = x W + b`; with an adapter, `y = x W + b + scale · (x A) B`, or DoRA's form of it.
 ///
 /// ```
 /// use burn::tensor::Tensor;
@@ -32,7 +32,7 @@ pub struct Linear<B: BurnBackend> {
     /// Bias b, `[out]`.
     pub bias: Option<Param<Tensor<B, 1>>>,
     /// Low-rank adapter of the weight.
-    pub adapter: Option<LowRank<B>>,
+    pub adapter: Option<Adapter<B>>,
     #[module(skip)]
     pub(crate) precision: Precision,
     #[module(skip)]
@@ -54,6 +54,22 @@ impl<B: BurnBackend> LinearWeight<B> {
         match self {
             Self::Float(weight) => Self::Float(weight.map(change)),
             Self::Packed(_) => self,
+        }
+    }
+}
+
+impl<B: BurnBackend> LinearWeight<B> {
+    /// The weight's shape `[in, out]`.
+    pub fn shape(&self) -> [usize; 2] {
+        match self {
+            Self::Float(weight) => {
+                let shape = weight.lazy_shape();
+                [shape[0], shape[1]]
+            }
+            Self::Packed(weight) => {
+                let [out, fan_in] = weight.shape();
+                [fan_in, out]
+            }
         }
     }
 }
@@ -89,16 +105,7 @@ impl<B: Backend> Linear<B> {
 
     /// The weight's shape `[in, out]`.
     pub fn shape(&self) -> [usize; 2] {
-        match &self.weight {
-            LinearWeight::Float(weight) => {
-                let shape = weight.lazy_shape();
-                [shape[0], shape[1]]
-            }
-            LinearWeight::Packed(weight) => {
-                let [out, fan_in] = weight.shape();
-                [fan_in, out]
-            }
-        }
+        self.weight.shape()
     }
 
     /// The packed weight, if it is packed.
@@ -126,19 +133,15 @@ impl<B: Backend> Linear<B> {
     pub fn forward(&self, x: Tensor<B, 3>, residual: Option<Tensor<B, 3>>) -> Tensor<B, 3> {
         self.record(&x);
         let bias = self.bias.as_ref().map(Param::val);
-        let adapted = self
-            .adapter
-            .as_ref()
-            .map(|adapter| adapter.down(x.clone(), self.precision));
-        let y = match &self.weight {
+        let base = |x, bias, residual| match &self.weight {
             LinearWeight::Float(weight) => {
                 ops::linear(x, weight.val(), bias, residual, self.precision)
             }
             LinearWeight::Packed(weight) => weight.forward(x, bias, residual),
         };
-        match (&self.adapter, adapted) {
-            (Some(adapter), Some(down)) => adapter.up(down, y, self.precision),
-            _ => y,
+        match &self.adapter {
+            Some(adapter) => adapter.forward(x, &self.weight, bias, residual, self.precision, base),
+            None => base(x, bias, residual),
         }
     }
 
@@ -156,11 +159,19 @@ impl<B: Backend> Linear<B> {
 
     /// Returns the layer with a new adapter, replacing any existing one. Weight and bias are frozen; only the adapter
     /// is trained.
-    pub fn with_adapter(self, adapter: LowRank<B>) -> Self {
+    pub fn with_adapter(self, adapter: Adapter<B>) -> Self {
         let frozen = self.no_grad();
         Self {
             adapter: Some(adapter),
             ..frozen
+        }
+    }
+
+    /// Adds the adapter to the weight and removes it. The weight is then in f32; without an adapter it stays unchanged.
+    pub(crate) fn merge(&mut self) {
+        if let Some(adapter) = self.adapter.take() {
+            let merged = adapter.merged(&self.weight);
+            self.weight = LinearWeight::Float(Param::from_tensor(merged));
         }
     }
 

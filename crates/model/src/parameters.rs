@@ -21,6 +21,7 @@ use crate::encoder_decoder::{EncoderDecoder, RelativeStack};
 use crate::feed_forward::{FeedForward, FeedForwardLayer};
 use crate::linear::{Linear, LinearWeight};
 use crate::lm_head::LmHead;
+use crate::low_rank::LowRank;
 use crate::mixture::Mixture;
 use crate::norm::Norm;
 use crate::position::AddedPositions;
@@ -431,10 +432,19 @@ impl<B: Backend> Linear<B> {
             list.add("bias", ParameterRole::Vector, bias);
         }
         if let Some(adapter) = &self.adapter {
-            list.module("adapter", |list| {
-                list.add("a", ParameterRole::Adapter, &adapter.a);
-                list.add("b", ParameterRole::Adapter, &adapter.b);
-            });
+            for (number, part) in adapter.parts.iter().enumerate() {
+                list.module(format!("adapter.{number}"), |list| part.list(list));
+            }
+        }
+    }
+}
+
+impl<B: Backend> LowRank<B> {
+    fn list(&self, list: &mut ParameterLister) {
+        list.add("a", ParameterRole::Adapter, &self.a);
+        list.add("b", ParameterRole::Adapter, &self.b);
+        if let Some(magnitude) = &self.magnitude {
+            list.add("magnitude", ParameterRole::Vector, magnitude);
         }
     }
 }

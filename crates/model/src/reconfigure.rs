@@ -24,12 +24,8 @@ impl<B: Backend> Decoder<B> {
     /// to the context.
     ///
     /// # Errors
-    /// The weights are packed, another field differs, or the context exceeds the learned positions.
+    /// Another field differs, or the context exceeds the learned positions.
     pub fn reconfigured(&self, config: &DecoderConfig) -> Result<Self, ConfigError> {
-        if let Some(format) = self.packed_format() {
-            let rule = "must be f32: packed weights cannot be reconfigured";
-            return Err(ConfigError::new("weights", format.name(), rule));
-        }
         let held = self.config();
         let (own, other) = (held.raw(), config.raw());
         if let Some((field, value)) = first_difference(&own, &other, &["seq_len"]) {

@@ -29,6 +29,7 @@ use crate::context::StackContext;
 use crate::decoder::Decoder;
 use crate::encoder::{Encoder, EncoderInput};
 use crate::encoder_decoder::EncoderDecoder;
+use crate::low_rank::Adapter;
 use crate::router_loss::{ExpertLoad, RouterCoefficients, RouterLoss};
 use crate::stack::Stack;
 use crate::tokens::Tokens;
@@ -116,7 +117,12 @@ impl<B: TrainingBackend> Decoder<B> {
     /// True if training draws dropout masks.
     pub fn uses_dropout(&self) -> bool {
         let config = self.config();
+        let adapters = || {
+            self.linears()
+                .filter_map(|(_, linear)| linear.adapter.as_ref())
+        };
         config.dropout() > 0.0 && !config.dropout_sites().is_empty()
+            || adapters().any(Adapter::uses_dropout)
     }
 }
 

@@ -78,6 +78,7 @@ impl Trail {
         let name = match (container, name) {
             ("Enum:TokenTable", "Whole") | ("Enum:LinearWeight", "Float") => "",
             ("Enum:FeedForwardLayer", "Dense" | "Experts") | ("Enum:TrainingModel", _) => "",
+            ("Struct:Adapter", "parts") => "",
             ("Enum:TokenTable", "Parts") => "parts",
             ("Struct:Decoder", "embeddings" | "stack" | "lm_head")
             | ("Struct:Encoder", "embeddings" | "stack")

@@ -8,7 +8,8 @@ use burn::tensor::{Tensor, TensorData};
 use burn_flex::Flex;
 use emberlm_model::weights::{ParamVisitor, visit_params};
 use emberlm_model::{
-    Decoder, DecoderConfig, LinearWeight, LowRankConfig, PackedFormat, ParameterRole, families,
+    Adapter, Decoder, DecoderConfig, LinearWeight, LowRank, LowRankConfig, PackedFormat,
+    ParameterRole, families,
 };
 
 type Training = Autodiff<Flex>;
@@ -114,6 +115,11 @@ fn assert_close(name: &str, found: &[f32], expected: &[f32]) {
     }
 }
 
+/// An adapter without dropout that consists of one update.
+fn of_one(update: &LowRank<Training>) -> Adapter<Training> {
+    Adapter::new(vec![update.clone()], 0.0)
+}
+
 /// Checks `residual + x (W + scale · A B) + b` and its gradients with respect to x, A and B. The frozen W and b have no
 /// gradients. W is in f32 or packed.
 #[test]
@@ -136,21 +142,23 @@ fn adapter_adds_low_rank_product() {
         let weight = linear.weight.val().inner();
         let bias = linear.bias.as_ref().unwrap().val().inner();
         let config = LowRankConfig {
+            outputs: 0..out,
             rank: 3,
-            alpha: 6.0,
+            scale: 2.0,
+            magnitude: false,
         };
-        let mut adapter = config.init::<Training>([fan_in, out], 7, &device);
+        let mut adapter = config.init::<Training>(&linear.weight, 7, &device);
         assert_eq!(adapter.scale(), 2.0);
         let x = Tensor::<Training, 3>::from_data(numbers(1, [2, 5, fan_in]), &device);
         let residual = Tensor::<Training, 3>::from_data(numbers(2, [2, 5, out]), &device);
         let plain = host(linear.forward(x.clone(), Some(residual.clone())));
-        let adapted = linear.clone().with_adapter(adapter.clone());
+        let adapted = linear.clone().with_adapter(of_one(&adapter));
         let unchanged = host(adapted.forward(x.clone(), Some(residual.clone())));
         assert_eq!(unchanged, plain, "B is zeros at first");
 
         let b = Tensor::from_data(numbers(3, [3, out]), &device).require_grad();
         adapter.b = adapter.b.map(|_| b);
-        let linear = linear.with_adapter(adapter.clone());
+        let linear = linear.with_adapter(of_one(&adapter));
         let grad = Tensor::<Training, 3>::from_data(numbers(4, [2, 5, out]), &device);
 
         let x_found = x.clone().require_grad();
@@ -171,7 +179,7 @@ fn adapter_adds_low_rank_product() {
         let grad_of = |x: Option<Tensor<Flex, 2>>| -> Vec<f32> {
             x.unwrap().into_data().iter::<f32>().collect()
         };
-        let found_adapter = linear.adapter.as_ref().unwrap();
+        let found_adapter = &linear.adapter.as_ref().unwrap().parts[0];
         let found_a = found_adapter.a.val().grad(&found_grads);
         assert_close("A", &grad_of(found_a), &grad_of(a.grad(&grads)));
         let found_b = found_adapter.b.val().grad(&found_grads);
@@ -192,13 +200,15 @@ fn adapter_adds_low_rank_product() {
 fn only_adapters_of_frozen_model_are_trained() {
     let device = Default::default();
     let mut decoder = small("llama").init::<Training>(1, &device).no_grad();
-    let config = LowRankConfig {
-        rank: 2,
-        alpha: 2.0,
-    };
     let linear = decoder.stack.blocks[0].attention.qkv.clone();
-    let adapter = config.init::<Training>(linear.shape(), 3, &device);
-    decoder.stack.blocks[0].attention.qkv = linear.with_adapter(adapter);
+    let config = LowRankConfig {
+        outputs: 0..linear.shape()[1],
+        rank: 2,
+        scale: 1.0,
+        magnitude: false,
+    };
+    let adapter = config.init::<Training>(&linear.weight, 3, &device);
+    decoder.stack.blocks[0].attention.qkv = linear.with_adapter(of_one(&adapter));
     let trained: Vec<_> = listed("llama", &decoder)
         .into_iter()
         .filter(|(_, _, trainable)| *trainable)
@@ -207,6 +217,6 @@ fn only_adapters_of_frozen_model_are_trained() {
             path
         })
         .collect();
-    let path = "blocks.0.attention.qkv.adapter";
+    let path = "blocks.0.attention.qkv.adapter.0";
     assert_eq!(trained, [format!("{path}.a"), format!("{path}.b")]);
 }

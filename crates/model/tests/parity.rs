@@ -4,6 +4,7 @@
 //!
 //! Linear attention, isolated documents and ragged passes have no fixtures and are compared between backends.
 
+mod adapters;
 pub mod checks;
 #[cfg(feature = "vulkan")]
 mod documents;
@@ -129,6 +130,35 @@ macro_rules! variants {
     };
 }
 
+/// Adapters that PEFT wrote.
+macro_rules! adapters {
+    ($module:ident, $backend:ty, $device:expr) => {
+        on_backend!(
+            $module,
+            $backend,
+            $device,
+            adapters,
+            [
+                gpt2_lora = "gpt2-lora",
+                gpt2_dora = "gpt2-dora",
+                llama_lora = "llama-lora",
+                llama_rslora = "llama-rslora",
+                llama_dora = "llama-dora",
+                gpt_neox_lora = "gpt_neox-lora",
+                qwen3_lora = "qwen3-lora",
+            ]
+        );
+    };
+}
+
+adapters!(flex_adapters, burn_flex::Flex, Default::default());
+adapters!(ndarray_adapters, burn_ndarray::NdArray, Default::default());
+#[cfg(feature = "vulkan")]
+adapters!(
+    vulkan_adapters,
+    burn::backend::Vulkan,
+    crate::parity::vulkan_device()
+);
 equations!(flex, burn_flex::Flex, Default::default());
 equations!(ndarray, burn_ndarray::NdArray, Default::default());
 transformers!(flex_transformers, burn_flex::Flex, Default::default());

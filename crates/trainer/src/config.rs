@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use documented::DocumentedFields;
 use emberlm_data::Packing;
 use emberlm_kernels::HeadLossOptions;
+use emberlm_model::LoraConfig;
 use serde::{Deserialize, Serialize};
 
 use crate::error::TrainError;
@@ -89,6 +90,9 @@ pub struct TrainConfig {
     pub log_interval: usize,
     /// The training objective.
     pub objective: ObjectiveConfig,
+    /// Low-rank adapters of a frozen decoder, which are then all that is trained.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub adapter: Option<LoraConfig>,
     /// Precision of the matrix products.
     pub precision: PrecisionConfig,
     /// Terms that training adds to the cross-entropy.
@@ -126,6 +130,7 @@ impl Default for TrainConfig {
             ema: 0.0,
             log_interval: 10,
             objective: ObjectiveConfig::default(),
+            adapter: None,
             precision: PrecisionConfig::default(),
             loss: LossConfig::default(),
             optimizer: OptimizerConfig::default(),
@@ -169,6 +174,14 @@ impl TrainConfig {
             &rule,
         )?;
         self.objective.check()?;
+        if let Some(adapter) = &self.adapter {
+            adapter.check()?;
+            let rule = "must be 0 with an adapter";
+            require("train", "ema", self.ema, self.ema == 0.0, rule)?;
+            let rule = "must be set with an adapter";
+            let is_set = !self.from.as_os_str().is_empty();
+            require("train", "from", "\"\"", is_set, rule)?;
+        }
         self.precision.check()?;
         self.loss.check()?;
         self.optimizer.check()?;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use emberlm_checkpoint::CheckpointError;
 use emberlm_data::{ChatError, DataError, TokenizerError};
 use emberlm_generate::GenerateError;
-use emberlm_model::{ConfigError, HuggingFaceError, WeightsError};
+use emberlm_model::{AdapterError, ConfigError, HuggingFaceError, WeightsError};
 
 use crate::peers::PeersError;
 use crate::run_config::RunConfigError;
@@ -60,6 +60,12 @@ pub enum TrainError {
         /// The table of the model.
         table: &'static str,
     },
+    /// The base model of an adapter is not recorded.
+    #[error("a run with an adapter needs its base model: set `RunOptions::base`")]
+    NoBase,
+    /// The adapter cannot be added to the model.
+    #[error(transparent)]
+    Adapter(#[from] AdapterError),
     /// A record has a label that the model does not know.
     #[error("{}: record {record} has the label `{label}`, but the model has {known}", path.display())]
     UnknownLabel {

@@ -14,7 +14,7 @@
 //! update      P                     in place; for Muon and Lion, + 2·(the largest parameter)
 //! ```
 //!
-//! with `P` parameters, `L` blocks, `N` tokens per micro-batch, width `d` and vocabulary size `V`. Module
+//! with `P` trained parameters (a frozen base model adds its weights), `L` blocks, `N` tokens per micro-batch, width `d` and vocabulary size `V`. Module
 //! `block` defines `K`, the activations that one block keeps for its gradients, and the additional buffers of
 //! its backward pass. `shape` has the stacks and heads of decoders, encoders and encoder–decoders. The two stacks of an
 //! encoder–decoder add up; in the backward pass of the encoder the decoder's activations are freed, and the gradients of
@@ -122,12 +122,8 @@ pub fn predict<'a>(
     train.check()?;
     let model = model.into();
     let sizes = SequenceSizes::of(model, train)?;
-    let parameters = model.parameters() as f64;
-    let before = if train.accumulation > 1 {
-        parameters
-    } else {
-        0.0
-    };
+    let trained = trained(model, train);
+    let before = if train.accumulation > 1 { trained } else { 0.0 };
     let batch = sizes
         .batch(train.objective.sequences(train.micro_batch))
         .of_objective(&train.objective);
@@ -144,13 +140,15 @@ pub fn predict<'a>(
 
     let bytes = |elements: f64| 4.0 * elements;
     let optimizer = bytes(moments(model, train));
-    let [weights, gradients, activations, temporaries] = [
-        parameters,
-        held.gradients,
-        held.activations,
-        held.temporaries,
-    ]
-    .map(bytes);
+    let weights = match (&train.adapter, model) {
+        (Some(adapter), AnyConfig::Decoder(model)) => {
+            let base = adapter.base_format(WeightFormat::F32).unwrap_or_default();
+            inference::held_weights(model, base) + bytes(trained)
+        }
+        _ => bytes(model.parameters() as f64),
+    };
+    let [gradients, activations, temporaries] =
+        [held.gradients, held.activations, held.temporaries].map(bytes);
     let live = weights + optimizer + gradients + activations + temporaries;
     let fragmented = match train.accumulation > 1 || train.recompute {
         true => 0.6,
@@ -190,7 +188,9 @@ fn phases(
     head: Head,
     before: f64,
 ) -> Vec<PhaseMemory> {
-    let parameters = model.parameters() as f64;
+    let trained = trained(model, train);
+    let frozen = train.adapter.is_some();
+    let head_gradients = if frozen { 0.0 } else { head.gradients };
     let stacks = shape::stacks(
         model,
         sizes.batch(train.objective.sequences(train.micro_batch)),
@@ -210,11 +210,11 @@ fn phases(
     };
     let mut phases = vec![PhaseMemory {
         phase: Phase::Head,
-        gradients: before + head.gradients,
+        gradients: before + head_gradients,
         activations: kept(stacks.len()) + head.kept,
         temporaries: head.temporaries,
     }];
-    let mut gradients = before + head.gradients;
+    let mut gradients = before + head_gradients;
     for (number, stack) in stacks.iter().enumerate().rev() {
         let again = if train.recompute {
             stack.block.kept
@@ -227,18 +227,18 @@ fn phases(
             activations: kept(number + 1) + again,
             temporaries: stack.block.backward,
         });
-        gradients += stack.parameters;
+        gradients += if frozen { trained } else { stack.parameters };
     }
     phases.extend([
         PhaseMemory {
             phase: Phase::Embedding,
-            gradients: before + parameters,
+            gradients: before + trained,
             activations: 0.0,
             temporaries: stacks.iter().map(|stack| stack.input).sum(),
         },
         PhaseMemory {
             phase: Phase::Update,
-            gradients: parameters,
+            gradients: trained,
             activations: 0.0,
             temporaries: match train.optimizer.kind() {
                 OptimizerKind::AdamW => 0.0,
@@ -255,12 +255,28 @@ fn phases(
     phases
 }
 
+/// The number of trained parameters: all of them, or at most those of an adapter of every linear layer, with three parts
+/// each as of queries, keys and values.
+fn trained(model: AnyConfig<'_>, train: &TrainConfig) -> f64 {
+    let (Some(adapter), AnyConfig::Decoder(model)) = (&train.adapter, model) else {
+        return model.parameters() as f64;
+    };
+    let mut widths = 0;
+    for (blocks, block) in model.stack().kinds() {
+        for layer in block.linear_layers() {
+            widths += blocks * (3 * layer.d_input + layer.d_output);
+        }
+    }
+    (adapter.rank * widths) as f64
+}
+
 /// Elements of the optimizer's state and of the running average.
 fn moments(model: AnyConfig<'_>, train: &TrainConfig) -> f64 {
-    let all = model.parameters() as f64;
+    let all = trained(model, train);
     let kept = match train.optimizer.kind() {
         OptimizerKind::AdamW => 2.0 * all,
         OptimizerKind::Lion => all,
+        OptimizerKind::Muon if train.adapter.is_some() => 2.0 * all,
         OptimizerKind::Muon => 2.0 * all - shape::matrices(model),
     };
     kept + if train.ema > 0.0 { all } else { 0.0 }

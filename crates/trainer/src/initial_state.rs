@@ -41,7 +41,10 @@ impl<B: TrainingBackend> InitialState<B> {
         let seed = config.train.seed;
         let model = match (checkpoint, weights) {
             (Some(checkpoint), _) => inputs.model.resume::<B>(checkpoint, device)?,
-            (None, Some(weights)) => weights.load(&inputs.model, seed, device)?,
+            (None, Some(weights)) => {
+                let adapter = config.train.adapter.as_ref();
+                weights.load(&inputs.model, seed, adapter, device)?
+            }
             (None, None) => inputs.model.config().init::<B>(seed, device),
         };
         let mut optimizer = Optimizer::new(&config.train, model.parameters());

@@ -77,6 +77,9 @@ pub fn fine_tuning_on(
 ) -> RunConfig {
     let mut run = fine_tuning(model, from);
     let train = &mut run.train;
+    if given.adapter.is_some() {
+        train.schedule = cosine(ADAPTER_RATE, ADAPTER_RATE, 0);
+    }
     let mut seq_len = match given.seq_len {
         0 => model.seq_len(),
         tokens => tokens,
@@ -106,6 +109,8 @@ pub fn fine_tuning_on(
     run
 }
 
+/// The learning rate of adapters. Their update of a weight is a product of two small factors.
+const ADAPTER_RATE: f64 = 2e-4;
 /// Epochs of [`fine_tuning_on`].
 const EPOCHS: f64 = 3.0;
 /// The most steps of [`fine_tuning_on`].

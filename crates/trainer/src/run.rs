@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use burn::tensor::Device;
 use burn::train::Interrupter;
-use emberlm_checkpoint::SourceFiles;
+use emberlm_checkpoint::{AdapterDescription, BaseModel, SourceFiles};
 use emberlm_data::{ChatTemplateSpec, Tokenizer};
 use emberlm_kernels::TrainingBackend;
 use emberlm_model::HuggingFaceError;
@@ -91,6 +91,8 @@ pub struct RunOptions {
     /// The files of the Hugging Face directory that the initial weights come from. Checkpoints keep them, and a resumed
     /// run takes them from its checkpoint.
     pub source: SourceFiles,
+    /// The model whose weights an adapter is trained on. A resumed run takes it from its checkpoint.
+    pub base: Option<BaseModel>,
     /// The tokenizer of the initial weights, for records of texts.
     pub tokenizer: Option<Tokenizer>,
     /// The chat template of the initial weights, for records with messages.
@@ -108,6 +110,7 @@ impl Default for RunOptions {
             renderer: Renderer::Plain,
             tensorboard: false,
             source: SourceFiles::default(),
+            base: None,
             tokenizer: None,
             chat_template: None,
             say: |_| {},
@@ -268,6 +271,13 @@ fn rank_zero<B: TrainingBackend>(
         }
         (Some(checkpoint), _) => SourceFiles::of_hugging_face(&checkpoint.path)?,
     };
+    let resumed = start
+        .checkpoint()
+        .and_then(|checkpoint| checkpoint.description.as_ref());
+    let base = match resumed.and_then(|description| description.adapter.as_ref()) {
+        Some(adapter) => Some(adapter.base.clone()),
+        None => options.base,
+    };
     let (folder, log, damage) = open_folder(start, &text, step)?;
     let run = folder.path().to_owned();
     // Plain lines were printed before the interruption, but the dashboard starts empty. A damaged log is not fatal for
@@ -286,7 +296,7 @@ fn rank_zero<B: TrainingBackend>(
         messages.say(format!("warning: {}: {sentence}", log.display()));
     }
     let about = About {
-        model: about_model(config, inputs, &source)?,
+        model: about_model(config, inputs, &source, base)?,
         tokenizer: Some(inputs.tokenizer.clone()),
         source,
     };
@@ -322,17 +332,25 @@ fn about_model(
     config: &RunConfig,
     inputs: &RunInputs,
     source: &SourceFiles,
+    base: Option<BaseModel>,
 ) -> Result<AboutModel, TrainError> {
     let preferred = source.model_type();
     let preferred = preferred.as_deref();
     let model_type = match &inputs.model {
         CheckedModel::Decoder(model) => {
+            let settings = config.train.adapter.clone();
+            let adapter = match (settings, base) {
+                (Some(settings), Some(base)) => Some(AdapterDescription { settings, base }),
+                (Some(_), None) => return Err(TrainError::NoBase),
+                (None, _) => None,
+            };
             return Ok(AboutModel::Decoder(Box::new(Description {
                 model: model.raw(),
                 tokenizer: Some(inputs.tokenizer.spec()),
                 chat_template: inputs.chat_template.clone(),
                 documents: config.train.documents,
                 seq_len: Some(inputs.seq_len).filter(|&tokens| tokens < model.seq_len()),
+                adapter,
             })));
         }
         CheckedModel::Encoder(model) => encoder::model_type_of(model, preferred)?,

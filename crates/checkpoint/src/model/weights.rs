@@ -17,10 +17,11 @@ impl Model {
         })
     }
 
-    /// The format of the stored weights. Checkpoints are f32; Hugging Face directories may contain packed weights.
+    /// The format of the stored weights. Checkpoints are f32, or the format of an adapter's base model; Hugging Face
+    /// directories may contain packed weights.
     pub fn weight_format(&self) -> WeightFormat {
         match &self.source {
-            Source::Checkpoint { .. } => WeightFormat::F32,
+            Source::Checkpoint { checkpoint, .. } => checkpoint.weight_format(),
             Source::HuggingFace { model, .. } => model.weight_format(),
         }
     }
@@ -37,9 +38,13 @@ impl Model {
         format: WeightFormat,
         device: &Device<B>,
     ) -> Result<Decoder<B>, ModelError> {
-        Ok(match &self.source {
+        let decoder = match &self.source {
             Source::Checkpoint { checkpoint, .. } => checkpoint.decoder_in(format, device)?,
             Source::HuggingFace { model, .. } => model.decoder_in(format, device)?,
-        })
+        };
+        match &self.adapter {
+            Some(adapter) => adapter.add_to(decoder),
+            None => Ok(decoder),
+        }
     }
 }

@@ -31,6 +31,7 @@ use emberlm_tokenizer::chat::{ChatEncoder, Stops};
 use emberlm_tokenizer::{StopStrings, Tokenizer};
 use emberlm_trainer::fit::InferenceWork;
 
+use crate::adapter_arg::AdapterArg;
 use crate::backend::{BackendArg, Job};
 use crate::cache_arg::CacheArg;
 use crate::commands::generate::choice::ChoiceArgs;
@@ -79,6 +80,9 @@ pub struct ChatArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub cache: CacheArg,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub adapter: AdapterArg,
     /// Print the speed, the used context and the memory after every answer, on stderr; /stats prints them once
     #[arg(long, help_heading = "Conversation")]
     pub stats: bool,
@@ -103,7 +107,7 @@ const MAX_NEW_TOKENS: usize = 512;
 /// of range, or if stdin or stdout fails.
 pub fn run(args: ChatArgs) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
-    let model = model::open(&args.model)?;
+    let model = args.adapter.open(&args.model)?;
     let tokenizer = model.require_tokenizer()?;
     let encoder = model
         .chat(&tokenizer, args.chat_template.as_deref())?

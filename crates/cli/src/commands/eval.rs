@@ -13,6 +13,7 @@ use emberlm_model::{CacheFormat, WeightFormat};
 use emberlm_trainer::fit::{HeldWeights, InferenceWork};
 use emberlm_trainer::tasks::Task;
 
+use crate::adapter_arg::AdapterArg;
 use crate::backend::{BackendArg, Placement};
 use crate::cache_arg::CacheArg;
 use crate::error::CliError;
@@ -66,6 +67,9 @@ pub struct EvalArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub cache: CacheArg,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub adapter: AdapterArg,
     /// Print JSON: with --data {"loss", "perplexity", "bits_per_byte", "bytes", "tokens"}, otherwise the scores and
     /// every answer
     #[arg(long, help_heading = "Output")]

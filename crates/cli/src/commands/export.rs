@@ -1,5 +1,6 @@
 //! `emberlm export`: writes a model as a Hugging Face directory or as a GGUF file.
 
+mod adapter;
 mod args;
 mod encoders;
 mod gguf;
@@ -22,7 +23,7 @@ use emberlm_tokenizer::{TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, Tokenizer};
 use indicatif::{HumanBytes, HumanCount};
 use serde_json::{Map, Value, json};
 
-use crate::backend::Job;
+use crate::backend::{BackendArg, Job};
 use crate::error::CliError;
 use crate::model;
 use crate::new_folder::{NewFolder, as_folder};
@@ -43,7 +44,7 @@ const KEPT_FILES: [&str; 10] = [
 ];
 
 /// Maximum bytes of weights in one file by default.
-const SHARD_BYTES: u64 = 5_000_000_000;
+pub(crate) const SHARD_BYTES: u64 = 5_000_000_000;
 
 /// A format of models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,18 +83,65 @@ pub fn run(args: ExportArgs) -> Result<(), CliError> {
     if !is_decoder {
         return encoders::run(&args);
     }
-    let backend = args.backend.choose()?;
     let model = model::open(&args.model)?;
-    let folder = NewFolder::for_model(&args.out, args.force)?;
+    if let Some(description) = model.adapter() {
+        let options = [
+            ("--weights", args.weights.is_some()),
+            ("--dtype", args.dtype.is_some()),
+            ("--shard-size", args.shard_size.is_some()),
+        ];
+        reject(
+            options,
+            "whole models",
+            "merge the adapter first: emberlm merge",
+        )?;
+        return adapter::run(&model, description, &args.out, args.force, &args.backend);
+    }
+    directory(
+        &model,
+        DirectoryOptions {
+            out: &args.out,
+            force: args.force,
+            weights: args.weights,
+            dtype: args.dtype,
+            shard_bytes: shard_bytes(&args),
+            backend: &args.backend,
+            merges: false,
+        },
+    )
+}
+
+/// Options of [`directory`].
+pub(crate) struct DirectoryOptions<'a> {
+    /// The folder to write.
+    pub out: &'a Path,
+    /// True to replace an existing model.
+    pub force: bool,
+    /// The format of the weights; by default that of the stored ones.
+    pub weights: Option<WeightFormat>,
+    /// The type of floating-point weights.
+    pub dtype: Option<Element>,
+    /// Maximum bytes of weights in one file.
+    pub shard_bytes: u64,
+    /// The backend.
+    pub backend: &'a BackendArg,
+    /// True to add the adapter to the weights.
+    pub merges: bool,
+}
+
+/// Writes a decoder as a Hugging Face directory, and prints a summary.
+pub(crate) fn directory(model: &Model, args: DirectoryOptions<'_>) -> Result<(), CliError> {
+    let backend = args.backend.choose()?;
+    let folder = NewFolder::for_model(args.out, args.force)?;
     // A GGUF file has no files to copy: they are written from its metadata.
-    let directory = model
+    let source_directory = model
         .hugging_face()
         .filter(|source| source.gguf().is_none());
-    let tokenizer = match directory {
+    let tokenizer = match source_directory {
         Some(_) => None,
         None => model.tokenizer()?,
     };
-    let held = model::held_weights(&model, args.weights);
+    let held = model::held_weights(model, args.weights);
     let options = ExportOptions {
         element: match args.dtype {
             Some(element) => element,
@@ -101,21 +149,22 @@ pub fn run(args: ExportArgs) -> Result<(), CliError> {
             None if held.format != held.stored && held.stored != WeightFormat::F32 => Element::F32,
             None => model.element()?,
         },
-        shard_bytes: shard_bytes(&args),
-        fields: fields(&model, tokenizer.as_ref())?,
+        shard_bytes: args.shard_bytes,
+        fields: fields(model, tokenizer.as_ref())?,
     };
     let exported = backend.run(Export {
-        model: &model,
+        model,
         weights: held.format,
         folder: folder.path(),
         options: &options,
+        merges: args.merges,
     })??;
-    match (directory, &tokenizer) {
+    match (source_directory, &tokenizer) {
         (Some(source), _) => keep_files(source.path(), folder.path())?,
-        (None, Some(tokenizer)) => write_tokenizer(&model, tokenizer, folder.path())?,
+        (None, Some(tokenizer)) => write_tokenizer(model, tokenizer, folder.path())?,
         (None, None) => {}
     }
-    if directory.is_none() {
+    if source_directory.is_none() {
         write_generation_config(&options.fields, folder.path())?;
     }
     let files = exported.files.len();
@@ -124,7 +173,7 @@ pub fn run(args: ExportArgs) -> Result<(), CliError> {
         WeightFormat::F32 => options.element.name().to_owned(),
         packed => format!("{} and {}", packed.name(), options.element.name()),
     };
-    print(&summary(&args.out, &exported, files, &types))
+    print(&summary(args.out, &exported, files, &types))
 }
 
 /// Maximum bytes of weights in one file.
@@ -313,6 +362,7 @@ struct Export<'a> {
     weights: WeightFormat,
     folder: &'a Path,
     options: &'a ExportOptions,
+    merges: bool,
 }
 
 impl Job for Export<'_> {
@@ -324,6 +374,10 @@ impl Job for Export<'_> {
             let decoder = self
                 .model
                 .decoder_in::<B::InnerBackend>(self.weights, &device)?;
+            let decoder = match self.merges {
+                true => decoder.merged(),
+                false => decoder,
+            };
             Ok(export(&decoder, self.folder, self.options)?)
         })
     }

@@ -38,7 +38,7 @@ pub fn run(args: GenerateArgs) -> Result<(), CliError> {
         return encoder_decoder::run(args);
     }
     let backend = args.backend.choose()?;
-    let model = model::open(&args.model)?;
+    let model = args.adapter.open(&args.model)?;
     let tokenizer = model.tokenizer()?;
     let prompt = prompt(&args, &model, tokenizer.as_ref())?;
     if let Some(beams) = args.beams {

@@ -17,6 +17,7 @@ pub mod generate;
 mod info;
 pub mod logits;
 pub mod man;
+pub mod merge;
 pub mod models;
 mod new;
 pub mod plot;
@@ -66,6 +67,7 @@ pub fn run(mut cli: Cli) -> Result<(), CliError> {
         Command::Info(args) => info::run(args),
         Command::New(args) => new::run(args),
         Command::Export(args) => export::run(args),
+        Command::Merge(args) => merge::run(args),
         Command::Devices(args) => devices::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Fit(args) => fit::run(args),
@@ -90,6 +92,7 @@ fn models(command: &mut Command) -> Vec<&mut PathBuf> {
         Command::Logits(args) => vec![&mut args.model],
         Command::Attention(args) => vec![&mut args.model],
         Command::Export(args) => vec![&mut args.model],
+        Command::Merge(args) => vec![&mut args.model],
         Command::Train(args) => args.from.iter_mut().collect(),
         Command::Fit(args) => args.from.iter_mut().collect(),
         _ => Vec::new(),

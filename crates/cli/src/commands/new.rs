@@ -110,6 +110,7 @@ impl Job for New<'_> {
             chat_template: None,
             documents: Packing::Stream,
             seq_len: None,
+            adapter: None,
         };
         Ok(write_untrained(
             self.folder,

@@ -88,8 +88,11 @@ pub fn run(args: TrainArgs) -> Result<(), CliError> {
     let interrupter = Interrupter::new();
     listen(&interrupter, renderer)?;
     let source = from.as_ref().map(OpenedModel::source_files).transpose()?;
+    let adapter = config.train.adapter.as_ref();
+    let base = from.as_ref().map(|model| model.base(adapter)).transpose()?;
     let options = RunOptions {
         source: source.unwrap_or_default(),
+        base: base.flatten(),
         tokenizer: texts.tokenizer,
         chat_template: texts.chat_template,
         renderer,
@@ -214,6 +217,7 @@ fn open_from(
         Some(model) => model,
         None => OpenedModel::open_to_train(from)?,
     };
+    model.check_trainable(from, config.train.adapter.as_ref())?;
     if !config.train.objective.reads_records() {
         model.check_dataset(TrainingData::open(&config.data)?.first())?;
     }
@@ -275,7 +279,10 @@ impl Job for Training {
             };
             report_memory::<B>(&self.config, &self.start, texts, &device)?;
         }
-        let weights = self.from.map(|model| model.weights::<B>(&device));
+        let weights = {
+            let adapter = self.config.train.adapter.as_ref();
+            self.from.map(|model| model.weights::<B>(adapter, &device))
+        };
         let result = emberlm_trainer::train::<B>(
             self.config,
             self.start,

@@ -6,7 +6,8 @@ use emberlm_generate::{GenerateError, LogitsError, SettingError, VetError};
 use emberlm_gguf::GgufError;
 use emberlm_model::gguf::exportable_families;
 use emberlm_model::{
-    CacheFormatError, ConfigError, Family, HuggingFaceError, InputError, WeightsError, families,
+    AdapterError, CacheFormatError, ConfigError, Family, HuggingFaceError, InputError,
+    WeightsError, families,
 };
 use emberlm_system::nearest::nearest;
 use emberlm_tokenizer::chat::ChatError;
@@ -233,6 +234,7 @@ impl From<TrainError> for CliError {
             TrainError::Tokenizer(error) => return error.into(),
             TrainError::Weights(error) => return error.into(),
             TrainError::HuggingFace(error) => return error.into(),
+            TrainError::Adapter(error) => return error.into(),
             TrainError::Checkpoint(error) => return error.into(),
             TrainError::Generate(error) => return error.into(),
             TrainError::RunExists { ref path } => {
@@ -371,4 +373,20 @@ pub(super) fn tokenizer(error: &TokenizerError) -> Option<String> {
         _ => return None,
     };
     Some(hint.to_owned())
+}
+
+impl From<AdapterError> for CliError {
+    fn from(error: AdapterError) -> Self {
+        let hint = match &error {
+            AdapterError::UnknownTensor { .. } => Some("pass the model that the adapter is for"),
+            AdapterError::NoTarget { .. } => Some(
+                "name the ends of layers' names, or all-linear: --set 'train.adapter.targets=[\"q_proj\"]'",
+            ),
+            AdapterError::SharedModule { .. } => {
+                Some("merge it instead: emberlm merge RUN --out MODEL")
+            }
+            _ => None,
+        };
+        with(&error, hint.map(str::to_owned))
+    }
 }

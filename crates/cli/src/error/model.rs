@@ -19,6 +19,14 @@ impl From<CheckpointError> for CliError {
             CheckpointError::Tokenizer(error) => error.into(),
             CheckpointError::Weights(error) => error.into(),
             CheckpointError::HuggingFace(error) => error.into(),
+            CheckpointError::Base { .. } => {
+                let hint = "move it back, or pass the base model: emberlm … BASE --adapter RUN";
+                with(&error, Some(hint.to_owned()))
+            }
+            CheckpointError::OtherBase { ref base, .. } => {
+                let hint = format!("pass the model that it was trained on: {}", base.display());
+                with(&error, Some(hint))
+            }
             CheckpointError::File { ref source, .. } => with(&error, io(source)),
             CheckpointError::Damaged { .. } => {
                 with(&error, Some("use another checkpoint of the run".to_owned()))
@@ -35,6 +43,7 @@ impl From<ModelError> for CliError {
             ModelError::Config(error) => error.into(),
             ModelError::Tokenizer(error) => error.into(),
             ModelError::Chat(error) => error.into(),
+            ModelError::Adapter(error) => error.into(),
             error => with(&error, model(&error)),
         }
     }
@@ -69,6 +78,16 @@ fn model(error: &ModelError) -> Vec<String> {
             format!("train one on it: emberlm train --data {path} --out RUN")
         }
         ModelError::NotAModel { .. } => EXPECTED.to_owned(),
+        ModelError::AdapterOnly { path, .. } => {
+            format!(
+                "pass the base model and the adapter: MODEL --adapter {}",
+                path.display()
+            )
+        }
+        ModelError::NotAnAdapter { .. } => {
+            "give a directory with an adapter_config.json, or a run that was trained with --adapter"
+                .to_owned()
+        }
         ModelError::NoTokenizer { path } if ModelKind::of(path) == ModelKind::Encoder => {
             "put the model's tokenizer.json into this directory".to_owned()
         }

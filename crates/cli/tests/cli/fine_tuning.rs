@@ -39,7 +39,7 @@ fn files() -> [(&'static str, String); 3] {
 }
 
 /// A sandbox with the published model `base` and conversations `talks.jsonl`.
-fn with_base() -> Sandbox {
+pub fn with_base() -> Sandbox {
     let sandbox = Sandbox::new();
     let small = "--set model.d_model=16 --set model.n_layers=1 --set model.heads=2 --set model.kv_heads=2 \
         --set model.head_dim=8 --set model.feed_forward.width=32 --set model.seq_len=96";

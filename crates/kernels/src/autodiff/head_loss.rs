@@ -43,15 +43,20 @@ pub(super) fn single_part<B: Backend, C: CheckpointStrategy>(
     options: HeadLossOptions,
     precision: Precision,
 ) -> FloatTensor<Autodiff<B, C>> {
+    let trains_weight = weight.is_tracked();
     match HeadLossBackward
         .prepare::<C>([hidden.node, weight.node])
         .compute_bound()
         .stateful()
     {
         OpsKind::Tracked(prep) => {
-            let weight = vec![weight.primitive];
-            let gradients =
-                B::head_loss_gradients(hidden.primitive, weight, targets, options, precision);
+            let (hidden, weight) = (hidden.primitive, vec![weight.primitive]);
+            if !trains_weight {
+                let (loss, hidden) =
+                    B::head_loss_hidden_gradient(hidden, weight, targets, options, precision);
+                return prep.finish((hidden, Vec::new()), loss);
+            }
+            let gradients = B::head_loss_gradients(hidden, weight, targets, options, precision);
             prep.finish((gradients.hidden, gradients.weights), gradients.loss)
         }
         OpsKind::UnTracked(prep) => {

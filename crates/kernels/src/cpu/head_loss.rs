@@ -104,6 +104,24 @@ pub fn head_loss_gradients_tiled(
     hidden_grad: &mut [f32],
     weight_grad: &mut [f32],
 ) -> f64 {
+    gradients(task, tiling, hidden_grad, Some(weight_grad))
+}
+
+/// [`head_loss_gradients`] with the gradient of the hidden states only: for a weight that is not trained.
+///
+/// # Panics
+/// See [`head_loss_gradients`].
+pub fn head_loss_hidden_gradient(task: &HeadLossTask<'_>, hidden_grad: &mut [f32]) -> f64 {
+    let tiling = |rows| Tiling::new(rows, task.width, task.vocab);
+    gradients(task, tiling, hidden_grad, None)
+}
+
+fn gradients(
+    task: &HeadLossTask<'_>,
+    tiling: impl Fn(usize) -> Tiling,
+    hidden_grad: &mut [f32],
+    weight_grad: Option<&mut [f32]>,
+) -> f64 {
     let HeadLossTask {
         width,
         vocab,
@@ -111,8 +129,11 @@ pub fn head_loss_gradients_tiled(
         ..
     } = *task;
     let active = ActiveTokens::new(task);
+    let weight_len = weight_grad
+        .as_ref()
+        .map_or(task.weight.len(), |grad| grad.len());
     assert!(
-        hidden_grad.len() == task.hidden.len() && weight_grad.len() == task.weight.len(),
+        hidden_grad.len() == task.hidden.len() && weight_len == task.weight.len(),
         "the gradients' sizes"
     );
     let ignored = task
@@ -124,7 +145,9 @@ pub fn head_loss_gradients_tiled(
         hidden_grad[token * width..(token + 1) * width].fill(0.0);
     }
     if active.rows.is_empty() {
-        weight_grad.fill(0.0);
+        if let Some(weight_grad) = weight_grad {
+            weight_grad.fill(0.0);
+        }
         return 0.0;
     }
     let tiling = tiling(active.rows.len());
@@ -135,7 +158,7 @@ pub fn head_loss_gradients_tiled(
     let even = options.label_smoothing / vocab as f64;
     let even_weight = constant.then(|| sum_of_rows(task.weight, width, even));
     let hidden_grad = Shared::new(hidden_grad);
-    let weight_grad = Shared::new(weight_grad);
+    let weight_grad = weight_grad.map(Shared::new);
 
     let most = tiling.block.min(active.rows.len());
     let mut exponentials = Box::new_uninit_slice(most * vocab);
@@ -178,6 +201,9 @@ pub fn head_loss_gradients_tiled(
             token,
             &hidden_grad,
         );
+        let Some(weight_grad) = &weight_grad else {
+            continue;
+        };
         let even_hidden = constant.then(|| sum_of_rows(block.hidden, width, even));
         let output = match range.start {
             0 => Output::Overwrite,
@@ -188,7 +214,7 @@ pub fn head_loss_gradients_tiled(
             exponentials,
             references,
             even_hidden.as_deref(),
-            &weight_grad,
+            weight_grad,
             output,
         );
     }

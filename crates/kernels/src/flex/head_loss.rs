@@ -43,6 +43,23 @@ pub(super) fn head_loss_gradients(
     }
 }
 
+pub(super) fn head_loss_hidden_gradient(
+    hidden: FlexTensor,
+    weight: FlexTensor,
+    targets: FlexTensor,
+    options: HeadLossOptions,
+    precision: Precision,
+) -> (FlexTensor, FlexTensor) {
+    let (hidden, weight) = (dense(hidden), dense(weight));
+    let targets = integers(&targets);
+    let task = task(&hidden, &weight, &targets, options, precision);
+    let mut loss = 0.0;
+    let [hidden] = all_filled([hidden.layout().shape().clone()], |[hidden]| {
+        loss = head_loss::head_loss_hidden_gradient(&task, hidden);
+    });
+    (number(loss), hidden)
+}
+
 /// Returns the weight if the kernel supports it, which requires a single part in f32, and the parts unchanged
 /// otherwise.
 pub(super) fn single_part(

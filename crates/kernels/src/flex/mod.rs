@@ -336,6 +336,26 @@ impl Backend for Flex {
         }
     }
 
+    fn head_loss_hidden_gradient(
+        hidden: FloatTensor<Self>,
+        weights: Vec<FloatTensor<Self>>,
+        targets: IntTensor<Self>,
+        options: HeadLossOptions,
+        precision: Precision,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+        match head_loss::single_part(&hidden, weights) {
+            Ok(weight) => {
+                head_loss::head_loss_hidden_gradient(hidden, weight, targets, options, precision)
+            }
+            Err(weights) => {
+                let made = <Self as Backend>::head_loss_gradients(
+                    hidden, weights, targets, options, precision,
+                );
+                (made.loss, made.hidden)
+            }
+        }
+    }
+
     fn adamw(
         parameter: FloatTensor<Self>,
         grad: FloatTensor<Self>,

@@ -2,7 +2,8 @@
 
 use emberlm_kernels::cpu::head_loss::tiling::Tiling;
 use emberlm_kernels::cpu::head_loss::{
-    HeadLossTask, head_loss, head_loss_gradients, head_loss_gradients_tiled, head_loss_tiled,
+    HeadLossTask, head_loss, head_loss_gradients, head_loss_gradients_tiled,
+    head_loss_hidden_gradient, head_loss_tiled,
 };
 use emberlm_kernels::{HeadLossOptions, Precision};
 use proptest::prelude::*;
@@ -82,6 +83,15 @@ fn check(task: &HeadLossTask<'_>, tiling: Option<Tiling>, tolerance: f64) {
                 (loss, head_loss_tiled(task, |_| tiling))
             }
         };
+        let mut frozen = vec![f32::NAN; task.hidden.len()];
+        if tiling.is_none() {
+            let frozen_loss = head_loss_hidden_gradient(task, &mut frozen);
+            assert_eq!(
+                (frozen_loss, &frozen),
+                (loss, &hidden),
+                "with a frozen weight"
+            );
+        }
         let losses = [loss, loss_only].map(|x| x as f32);
         [&losses[..], &hidden, &weight].concat()
     });

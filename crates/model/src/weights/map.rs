@@ -131,6 +131,40 @@ impl Source {
         self.layout != Layout::AsIs
     }
 
+    /// Splits the source of a matrix with `columns` outputs into one source per tensor, each with the columns of its
+    /// tensor. They are in the layout of PyTorch's `Linear`, with the outputs in the order of the file.
+    pub(crate) fn split_columns(&self, columns: usize) -> Vec<(Self, Range<usize>)> {
+        let layout = match self.layout {
+            Layout::AsIs | Layout::Transposed => Layout::Transposed,
+            fused @ Layout::FusedPerGroup { .. } => fused,
+        };
+        let mut start = 0;
+        let split = self.tensors.iter().map(|tensor| {
+            let first = start;
+            start += tensor.width.unwrap_or(columns);
+            let whole = SourceTensor {
+                width: None,
+                ..tensor.clone()
+            };
+            let tensors = vec![whole];
+            (Self { tensors, layout }, first..start)
+        });
+        split.collect()
+    }
+
+    /// The source with another name for its tensors.
+    pub(crate) fn renamed(mut self, name: &str) -> Self {
+        for tensor in &mut self.tensors {
+            name.clone_into(&mut tensor.name);
+        }
+        self
+    }
+
+    /// True if other parameters are stored in the same tensor.
+    pub(crate) fn is_part(&self) -> bool {
+        self.tensors.iter().any(|tensor| tensor.part.is_some())
+    }
+
     /// The names of the tensors.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.tensors.iter().map(|tensor| tensor.name.as_str())

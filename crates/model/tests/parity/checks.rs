@@ -209,6 +209,9 @@ impl<B: AutodiffBackend> ParamMapper<B> for Gradients<'_, B> {
         _id: ParamId,
         value: Tensor<B, D>,
     ) -> Tensor<B, D> {
+        if !value.is_require_grad() {
+            return value;
+        }
         Tensor::from_inner(value.grad(self.0).expect(path))
     }
 }

@@ -89,6 +89,9 @@ struct SquaredNorm<'a, B: Backend>(&'a Gradients<B>, f64);
 
 impl<B: Backend> ParamVisitor<Autodiff<B>> for SquaredNorm<'_, B> {
     fn visit<const D: usize>(&mut self, path: &str, _id: ParamId, value: Tensor<Autodiff<B>, D>) {
+        if !value.is_require_grad() {
+            return;
+        }
         let grad = value.grad(self.0).expect(path);
         let squares = host(grad).into_iter().map(|x| f64::from(x) * f64::from(x));
         self.1 += squares.sum::<f64>();
@@ -109,6 +112,9 @@ impl<B: Backend> ParamMapper<Autodiff<B>> for Update<'_, B> {
         _id: ParamId,
         value: Tensor<Autodiff<B>, D>,
     ) -> Tensor<Autodiff<B>, D> {
+        if !value.is_require_grad() {
+            return value;
+        }
         let grad = value.grad(self.grads).expect(path) * self.factor;
         let value = value.inner();
         let shape = value.shape();

@@ -2,9 +2,9 @@
 //! reference page.
 
 use documented::DocumentedFields;
-use emberlm_model::ModelConfig;
 use emberlm_model::encoder::EncoderSettings;
 use emberlm_model::encoder_decoder::EncoderDecoderSettings;
+use emberlm_model::{LoraConfig, ModelConfig};
 use serde::Serialize;
 use toml::Value;
 
@@ -94,7 +94,7 @@ impl SettingsTable {
 }
 
 /// Every table of a run's configuration. Tables nested in `model` are documented by the model's settings.
-pub const TABLES: [SettingsTable; 30] = [
+pub const TABLES: [SettingsTable; 31] = [
     SettingsTable::required::<ModelConfig>("model"),
     SettingsTable::required::<EncoderSettings>("encoder"),
     SettingsTable::required::<EncoderDecoderSettings>("encoder_decoder"),
@@ -109,6 +109,7 @@ pub const TABLES: [SettingsTable; 30] = [
     SettingsTable::kind::<OrpoConfig>("train.objective", "orpo"),
     SettingsTable::kind::<SimpoConfig>("train.objective", "simpo"),
     SettingsTable::kind::<KtoConfig>("train.objective", "kto"),
+    SettingsTable::new::<LoraConfig>("train.adapter"),
     SettingsTable::new::<PrecisionConfig>("train.precision"),
     SettingsTable::new::<LossConfig>("train.loss"),
     SettingsTable::kind::<AdamWConfig>("train.optimizer", "adamw"),

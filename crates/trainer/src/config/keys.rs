@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use documented::DocumentedFields;
 use emberlm_model::encoder::EncoderSettings;
 use emberlm_model::encoder_decoder::EncoderDecoderSettings;
-use emberlm_model::{ModelConfig, families};
+use emberlm_model::{LoraConfig, ModelConfig, families};
 use emberlm_system::nearest::nearest;
 use toml::{Table, Value};
 
@@ -21,7 +21,7 @@ use super::{
 };
 
 /// The settings by table, except the models' nested ones.
-const TABLES: [(&str, &[&str]); 31] = [
+const TABLES: [(&str, &[&str]); 32] = [
     ("model", ModelConfig::FIELD_NAMES),
     ("encoder", EncoderSettings::FIELD_NAMES),
     ("encoder_decoder", EncoderDecoderSettings::FIELD_NAMES),
@@ -37,6 +37,7 @@ const TABLES: [(&str, &[&str]); 31] = [
     ("train.objective", OrpoConfig::FIELD_NAMES),
     ("train.objective", SimpoConfig::FIELD_NAMES),
     ("train.objective", KtoConfig::FIELD_NAMES),
+    ("train.adapter", LoraConfig::FIELD_NAMES),
     ("train.precision", PrecisionConfig::FIELD_NAMES),
     ("train.loss", LossConfig::FIELD_NAMES),
     ("train.optimizer", &["kind"]),

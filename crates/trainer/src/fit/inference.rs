@@ -216,7 +216,7 @@ pub fn predict_inference<'a>(
 }
 
 /// The size of the weights in bytes. A tied embedding table that is not packed stays in f32 in addition to a packed head.
-fn held_weights(model: &DecoderConfig, format: WeightFormat) -> f64 {
+pub(super) fn held_weights(model: &DecoderConfig, format: WeightFormat) -> f64 {
     let mut floats = count::parameters(model).total as f64;
     let mut packed = 0.0;
     if let Some(format) = format.layers() {

@@ -7,7 +7,8 @@ use emberlm_kernels::Backend;
 use emberlm_model::encoder::HuggingFaceEncoder;
 use emberlm_model::encoder_decoder::HuggingFaceEncoderDecoder;
 use emberlm_model::{
-    Decoder, DecoderConfig, EncoderConfig, EncoderDecoderConfig, WeightsError, count, weights,
+    Decoder, DecoderConfig, EncoderConfig, EncoderDecoderConfig, LoraConfig, WeightsError, count,
+    weights,
 };
 
 use crate::checkpoint::Checkpoint;
@@ -130,7 +131,8 @@ impl<B: BurnBackend> From<Decoder<B>> for RunWeights<B> {
 }
 
 impl<B: Backend> RunWeights<B> {
-    /// Loads the weights for a model. Parameters that they lack are initialized by `seed`.
+    /// Loads the weights for a model, and adds a new adapter to a decoder. Parameters that they lack are initialized by
+    /// `seed`.
     ///
     /// # Errors
     /// The weights cannot be read, or are those of another model.
@@ -138,11 +140,19 @@ impl<B: Backend> RunWeights<B> {
         self,
         model: &CheckedModel,
         seed: u64,
+        adapter: Option<&LoraConfig>,
         device: &Device<B>,
     ) -> Result<TrainingModel<B>, TrainError> {
         Ok(match (self, model) {
             (Self::Decoder(weights), CheckedModel::Decoder(config)) => {
-                weights.reconfigured(config)?.into()
+                let weights = weights.reconfigured(config)?;
+                match adapter {
+                    Some(adapter) => weights.with_adapter(adapter, seed)?.into(),
+                    None => {
+                        weights.check_not_packed()?;
+                        weights.into()
+                    }
+                }
             }
             (Self::Encoder(directory), CheckedModel::Encoder(config)) => {
                 directory.encoder_as::<B>(config, seed, device)?.into()

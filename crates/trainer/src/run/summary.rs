@@ -19,7 +19,21 @@ pub(super) fn line<B: TrainingBackend>(
     world_size: usize,
     device: &Device<B>,
 ) -> String {
-    let parameters = grouped(inputs.model.config().parameters());
+    let all = grouped(inputs.model.config().parameters());
+    let parameters = match train.adapter {
+        Some(_) => {
+            let parameters = initial.model.parameters();
+            let trained = parameters.iter().filter(|parameter| parameter.trainable);
+            let count: usize = trained
+                .map(|parameter| parameter.shape.iter().product::<usize>())
+                .sum();
+            format!(
+                "an adapter of {} parameters for {all}",
+                grouped(count as u64)
+            )
+        }
+        None => format!("{all} parameters"),
+    };
     // Records are counted, not their tokens.
     let (is_of_records, length, unit) = match inputs.source {
         TrainSource::Records(_) => (true, 1, "texts"),
@@ -37,7 +51,7 @@ pub(super) fn line<B: TrainingBackend>(
         false => format!("{} × {length}", train.micro_batch),
     };
     let mut line = format!(
-        "training {parameters} parameters on {}: {} steps of {micro_batches}{sequences} = {} {unit}, {epochs:.1} epochs of {} {unit}",
+        "training {parameters} on {}: {} steps of {micro_batches}{sequences} = {} {unit}, {epochs:.1} epochs of {} {unit}",
         initial.state.backend,
         grouped(train.steps as u64),
         grouped(of_step),

@@ -103,6 +103,7 @@ impl TestFolder {
 
 pub fn options(interrupter: Interrupter) -> RunOptions {
     RunOptions {
+        base: None,
         renderer: Renderer::Plain,
         tensorboard: false,
         source: SourceFiles::default(),

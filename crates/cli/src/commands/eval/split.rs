@@ -31,7 +31,7 @@ const LONGEST_BY_DEFAULT: usize = 4096;
 /// Evaluates the model on the dataset in `data`.
 pub fn run(args: &EvalArgs, data: &Path) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
-    let model = model::open(&args.model)?;
+    let model = args.adapter.open(&args.model)?;
     let dataset = Dataset::open(data)?;
     model.check_dataset(&dataset)?;
     let manifest = dataset.manifest().split(args.split);

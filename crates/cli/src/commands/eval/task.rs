@@ -23,7 +23,7 @@ use crate::progress;
 /// Evaluates the items of the file at `path`.
 pub fn run(args: &EvalArgs, task: Task, path: &Path) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
-    let model = model::open(&args.model)?;
+    let model = args.adapter.open(&args.model)?;
     let Some(tokenizer) = model.tokenizer()? else {
         let folder = model.path().display();
         let message = format!("{folder} has no tokenizer, so it cannot read text");

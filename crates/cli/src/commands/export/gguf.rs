@@ -164,7 +164,8 @@ impl Job for Export<'_> {
         memory::returning_freed(|| {
             let decoder = self
                 .model
-                .decoder_in::<B::InnerBackend>(WeightFormat::F32, &device)?;
+                .decoder_in::<B::InnerBackend>(WeightFormat::F32, &device)?
+                .merged();
             let importance = self.importance(&decoder);
             let options = GgufOptions {
                 file_type: self.file_type,

@@ -42,6 +42,15 @@ pub struct TrainArgs {
         help_heading = "Model"
     )]
     pub from: Option<PathBuf>,
+    /// Train adapters of --from and freeze its weights: LoRA, or DoRA, which trains the norms of the weights, too (train.adapter)
+    #[arg(
+        long,
+        value_enum,
+        value_name = "KIND",
+        conflicts_with = "resume",
+        help_heading = "Model"
+    )]
+    pub adapter: Option<AdapterKind>,
     /// Resume a run that was stopped, from its newest complete checkpoint
     #[arg(long, value_name = "RUN", conflicts_with_all = ["preset", "from", "out", "seed", "accumulation"], help_heading = "Run")]
     pub resume: Option<PathBuf>,
@@ -127,6 +136,15 @@ pub struct TrainArgs {
     pub backend: BackendArg,
 }
 
+/// A kind of adapters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum AdapterKind {
+    /// Low-rank updates of linear layers
+    Lora,
+    /// The same, with trained norms of the weights
+    Dora,
+}
+
 /// The display of a run's progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum RendererArg {
@@ -166,6 +184,10 @@ impl TrainArgs {
         train.recompute |= self.recompute;
         let products = &mut train.precision.products;
         *products = self.precision.unwrap_or(*products);
+        if let Some(kind) = self.adapter {
+            let adapter = train.adapter.get_or_insert_default();
+            adapter.dora |= kind == AdapterKind::Dora;
+        }
         train.ema = self.ema.unwrap_or(train.ema);
         let checkpoints = &mut train.checkpoints;
         checkpoints.keep_last = self.keep_last.unwrap_or(checkpoints.keep_last);

@@ -4,9 +4,10 @@ use std::path::Path;
 
 use burn::tensor::Device;
 use clap::ValueEnum;
-use emberlm_checkpoint::{Model, ModelError, SourceFiles};
+use emberlm_checkpoint::{BaseModel, Model, ModelError, SourceFiles};
 use emberlm_data::{ChatTemplateSpec, Dataset, Tokenizer};
 use emberlm_kernels::Backend;
+use emberlm_model::LoraConfig;
 use emberlm_model::encoder::EncoderHeadConfig;
 use emberlm_trainer::config::{
     ClassifyConfig, DpoConfig, KtoConfig, MlmConfig, NextTokenConfig, ObjectiveConfig, OrpoConfig,
@@ -99,13 +100,43 @@ impl OpenedModel {
     /// Opens the model that a run starts from.
     ///
     /// # Errors
-    /// There is no model, a file is damaged, or the weights are quantized.
+    /// There is no model, or a file is damaged.
     pub fn open_to_train(path: &Path) -> Result<Self, CliError> {
-        let opened = Self::open(path)?;
-        if let Self::Decoder(model) = &opened {
-            model::check_trainable(model, path)?;
+        Self::open(path)
+    }
+
+    /// Checks that the weights can be trained, with the adapter if there is one.
+    ///
+    /// # Errors
+    /// The weights are quantized and there is no adapter, or there is one and the model is not a decoder.
+    pub fn check_trainable(
+        &self,
+        path: &Path,
+        adapter: Option<&LoraConfig>,
+    ) -> Result<(), CliError> {
+        match (self, adapter) {
+            (Self::Decoder(model), None) => model::check_trainable(model, path),
+            (Self::Decoder(_), Some(_)) | (Self::Encoder(_) | Self::EncoderDecoder(_), None) => {
+                Ok(())
+            }
+            (Self::Encoder(_) | Self::EncoderDecoder(_), Some(_)) => {
+                let path = path.display();
+                Err(CliError::new(format!(
+                    "{path} is not a decoder, and only decoders have adapters"
+                )))
+            }
         }
-        Ok(opened)
+    }
+
+    /// Identifies the model that an adapter is trained on; `None` without an adapter.
+    ///
+    /// # Errors
+    /// Its files cannot be read.
+    pub fn base(&self, adapter: Option<&LoraConfig>) -> Result<Option<BaseModel>, CliError> {
+        Ok(match (self, adapter) {
+            (Self::Decoder(model), Some(_)) => Some(BaseModel::of(model)?),
+            _ => None,
+        })
     }
 
     /// The default configuration for fine-tuning with an objective, by default the one that the model was made for, on so
@@ -216,9 +247,19 @@ impl OpenedModel {
     ///
     /// # Errors
     /// A decoder's weights cannot be read.
-    pub fn weights<B: Backend>(self, device: &Device<B>) -> Result<RunWeights<B>, CliError> {
+    pub fn weights<B: Backend>(
+        self,
+        adapter: Option<&LoraConfig>,
+        device: &Device<B>,
+    ) -> Result<RunWeights<B>, CliError> {
         Ok(match self {
-            Self::Decoder(model) => model.decoder::<B>(device)?.into(),
+            Self::Decoder(model) => {
+                let stored = model.weight_format();
+                let format = adapter.and_then(|adapter| adapter.base_format(stored));
+                model
+                    .decoder_in::<B>(format.unwrap_or(stored), device)?
+                    .into()
+            }
             Self::Encoder(model) => RunWeights::Encoder(Box::new(model.into_hugging_face())),
             Self::EncoderDecoder(model) => {
                 RunWeights::EncoderDecoder(Box::new(model.into_hugging_face()))

@@ -46,6 +46,7 @@ pub fn write_run(
         chat_template: None,
         documents: Packing::Stream,
         seq_len: None,
+        adapter: None,
     };
     let config = DecoderConfig::try_from(model.clone()).unwrap();
     // Only the specification, since none of these tokenizers has a file.

@@ -1,0 +1,154 @@
+//! Adapters: training, resuming, PEFT's files, merging, and bad input.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use super::fine_tuning::with_base;
+use super::support::Sandbox;
+use super::support::train::trained;
+
+const TRAIN: &str = "train --from base --data talks --learning-rate 3e-2 --renderer plain \
+    --set train.micro_batch=2 --set train.accumulation=1 --set train.checkpoints.interval=20 --seed 3";
+
+/// The validation loss of a model with options.
+fn loss(sandbox: &Sandbox, model: &str) -> f64 {
+    let ran = sandbox.words(&format!("eval {model} --data talks --json"));
+    let read: Value = ran.json();
+    read["loss"].as_f64().unwrap()
+}
+
+fn size(sandbox: &Sandbox, file: &str) -> u64 {
+    fs::metadata(sandbox.path(file)).unwrap().len()
+}
+
+#[test]
+fn an_adapter_is_trained_resumed_exported_and_merged() {
+    let sandbox = with_base();
+    let base = fs::read(sandbox.path("base/model.safetensors")).unwrap();
+    let options = "--adapter lora --set train.adapter.rank=2 --set train.adapter.dropout=0.1";
+    let line = format!("{TRAIN} {options} --set train.adapter.targets=[\"all-linear\"]");
+    trained(sandbox.words(&format!("{line} --steps 30 --out whole")));
+    let weights = "checkpoints/step-00000030/model.safetensors";
+    let whole = size(&sandbox, &format!("whole/{weights}"));
+    assert!(whole < base.len() as u64 / 2, "{whole} bytes");
+    assert_eq!(
+        fs::read(sandbox.path("base/model.safetensors")).unwrap(),
+        base
+    );
+
+    // Resuming repeats the last ten steps to the bit.
+    let last = sandbox.path("whole/checkpoints/step-00000030");
+    let read = |name: &str| fs::read(last.join(name)).unwrap();
+    let expected = ["model.safetensors", "optimizer.safetensors", "state.json"].map(read);
+    fs::remove_dir_all(&last).unwrap();
+    trained(sandbox.words("train --resume whole --renderer plain"));
+    let found = ["model.safetensors", "optimizer.safetensors", "state.json"].map(read);
+    assert!(found == expected, "the resumed run differs");
+
+    let trained = loss(&sandbox, "whole");
+    assert!(
+        trained < loss(&sandbox, "base") - 0.05,
+        "the adapter has learnt"
+    );
+    sandbox.words("export whole --out peft").ok();
+    let config: Value =
+        serde_json::from_slice(&fs::read(sandbox.path("peft/adapter_config.json")).unwrap())
+            .unwrap();
+    assert_eq!(config["r"], json!(2));
+    let all = [
+        "down_proj",
+        "gate_proj",
+        "k_proj",
+        "o_proj",
+        "q_proj",
+        "up_proj",
+        "v_proj",
+    ];
+    assert_eq!(config["target_modules"], json!(all));
+    for model in ["base --adapter peft", "base --adapter whole", "peft"] {
+        assert_eq!(loss(&sandbox, model), trained, "{model}");
+    }
+    for line in [
+        "merge whole --out merged",
+        "merge base --adapter peft --out merged --force",
+    ] {
+        sandbox.words(line).ok();
+        let merged = loss(&sandbox, "merged");
+        assert!(
+            (merged / trained - 1.0).abs() < 1e-5,
+            "{line}: {merged}, not {trained}"
+        );
+    }
+}
+
+#[test]
+fn the_base_model_may_be_quantized() {
+    let sandbox = with_base();
+    let options = "--adapter dora --set train.adapter.base_weights=int8";
+    trained(sandbox.words(&format!("{TRAIN} {options} --steps 30 --out run")));
+    let trained = loss(&sandbox, "run");
+    assert!(trained < loss(&sandbox, "base --weights int8") - 0.01);
+    let text = sandbox
+        .words("generate run --prompt Hello --max-tokens 4")
+        .ok();
+    assert!(text.starts_with("Hello"), "{text}");
+}
+
+#[test]
+fn adapters_that_do_not_fit_are_refused() {
+    let sandbox = with_base();
+    trained(sandbox.words(&format!("{TRAIN} --adapter lora --steps 1 --out run")));
+    sandbox.words("export run --out peft").ok();
+    sandbox
+        .words("new --preset llama-3.2-1b --vocab-size 259 --set model.d_model=32 --set model.n_layers=1 \
+            --set model.heads=2 --set model.kv_heads=2 --set model.head_dim=16 --set model.feed_forward.width=32 \
+            --set model.seq_len=96 --out other")
+        .ok();
+    for (line, message) in [
+        ("generate other --adapter run --prompt a", "was trained on"),
+        ("generate other --adapter peft --prompt a", "has shape"),
+        (
+            "generate base --adapter talks --prompt a",
+            "holds no adapter",
+        ),
+        ("merge base --out merged", "has no adapter to merge"),
+        (
+            "export run --dtype f16 --out half",
+            "--dtype is an option of whole models",
+        ),
+    ] {
+        let ran = sandbox.words(line);
+        assert!(ran.stderr.contains(message), "{line}: {ran}");
+        assert_ne!(ran.code, Some(0), "{line}");
+    }
+    for (setting, message) in [
+        ("rank=0", "adapter.rank = 0: must be at least 1"),
+        ("alpha=-1.0", "adapter.alpha = -1: must be above 0"),
+        ("targets=[\"q_prj\"]", "`q_prj` matches no linear layer"),
+        (
+            "base_weights=\"int3\"",
+            "must be empty, f32 or a packed format",
+        ),
+    ] {
+        let ran = sandbox.words(&format!(
+            "{TRAIN} --set train.adapter.{setting} --out refused"
+        ));
+        assert!(ran.stderr.contains(message), "{setting}: {ran}");
+    }
+    let ran = sandbox.words("train --data talks --adapter lora --out refused");
+    assert!(ran.stderr.contains("train.from"), "{ran}");
+
+    let file = sandbox.path("peft/adapter_config.json");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(
+        &file,
+        text.replace("\"bias\": \"none\"", "\"bias\": \"all\""),
+    )
+    .unwrap();
+    let ran = sandbox.words("generate base --adapter peft --prompt a");
+    assert!(
+        ran.stderr.contains("`bias` = \"all\" is not supported"),
+        "{ran}"
+    );
+}

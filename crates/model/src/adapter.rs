@@ -1,0 +1,129 @@
+//! Low-rank adapters of whole models: which linear layers they update, and their files in the format of PEFT.
+//!
+//! | module | contents |
+//! |---|---|
+//! | `config` | [`LoraConfig`]: rank, scale and targets |
+//! | `modules` | the linear layers by the names of published checkpoints |
+//! | `peft`, `peft_config` | `adapter_model.safetensors` and `adapter_config.json` |
+
+mod config;
+mod modules;
+mod peft;
+mod peft_config;
+
+pub use config::{ALL_LINEAR, LoraConfig};
+pub use peft::{ADAPTER_CONFIG_FILE, ADAPTER_WEIGHTS_FILE, PeftAdapter, write_peft};
+
+use std::collections::HashMap;
+
+use burn::module::Module;
+use emberlm_kernels::Backend;
+
+use crate::decoder::Decoder;
+use crate::error::AdapterError;
+use crate::init::fnv1a;
+use crate::linear::Linear;
+use crate::low_rank::{Adapter, LowRankConfig};
+use crate::weights::TensorStore;
+use crate::weights::map::Source;
+use modules::AdaptableModule;
+
+impl<B: Backend> Decoder<B> {
+    /// Returns the model with new adapters, which leave its output unchanged. All other parameters are frozen. The
+    /// initial values of A depend only on `seed` and the parameters' paths.
+    ///
+    /// # Errors
+    /// A setting is out of range, a target matches no linear layer, or the model has adapters already.
+    pub fn with_adapter(self, config: &LoraConfig, seed: u64) -> Result<Self, AdapterError> {
+        config.check()?;
+        let modules = self.adaptable_modules();
+        let targets = config.targeted(&modules)?;
+        self.adapted(
+            &targets,
+            config,
+            |module| config.rank_of(&module.name),
+            seed,
+        )
+    }
+
+    /// Adds adapters to `targets`, whose ranks `rank` returns.
+    fn adapted(
+        self,
+        targets: &[&AdaptableModule],
+        config: &LoraConfig,
+        rank: impl Fn(&AdaptableModule) -> usize,
+        seed: u64,
+    ) -> Result<Self, AdapterError> {
+        if self.has_adapter() {
+            return Err(AdapterError::Adapted);
+        }
+        let device = self.device();
+        let paths: Vec<String> = self.linears().map(|(path, _)| path).collect();
+        let mut by_path: HashMap<&str, Vec<&AdaptableModule>> = HashMap::new();
+        for module in targets {
+            by_path.entry(&module.path).or_default().push(module);
+        }
+        let mut decoder = self.no_grad();
+        for (path, linear) in paths.iter().zip(decoder.linears_mut()) {
+            let Some(modules) = by_path.get(path.as_str()) else {
+                continue;
+            };
+            let parts = modules.iter().enumerate().map(|(number, module)| {
+                let rank = rank(module);
+                let low_rank = LowRankConfig {
+                    outputs: module.outputs.clone(),
+                    rank,
+                    scale: config.scale_of(&module.name, rank),
+                    magnitude: config.dora,
+                };
+                let seed = seed ^ fnv1a(&format!("{path}.adapter.{number}.a"));
+                low_rank.init(&linear.weight, seed, &device)
+            });
+            linear.adapter = Some(Adapter::new(parts.collect(), config.dropout));
+        }
+        Ok(decoder)
+    }
+
+    /// True if a linear layer has an adapter.
+    pub fn has_adapter(&self) -> bool {
+        self.linears().any(|(_, linear)| linear.adapter.is_some())
+    }
+
+    /// Adds the adapters to the weights and removes them. Packed weights with an adapter are unpacked to f32.
+    pub fn merged(mut self) -> Self {
+        for linear in self.linears_mut() {
+            linear.merge();
+        }
+        self
+    }
+
+    /// Names of the linear layers that adapters can update, as in published checkpoints.
+    pub fn adapter_targets(&self) -> Vec<String> {
+        let modules = self.adaptable_modules().into_iter();
+        modules.map(|module| module.name).collect()
+    }
+
+    /// Loads the trained parameters of a run with adapters into a model that [`Decoder::with_adapter`] returned.
+    ///
+    /// # Errors
+    /// A tensor is missing, unexpected, or has another shape.
+    pub fn load_adapter(self, store: &dyn TensorStore) -> Result<Self, AdapterError> {
+        self.load_trained(store, |path| {
+            path.contains(ADAPTER).then(|| Source::as_is(path))
+        })
+    }
+
+    /// The linear layers with adapters, with their paths.
+    fn adapted_linears(&self) -> impl Iterator<Item = (String, &Linear<B>)> {
+        self.linears()
+            .filter(|(_, linear)| linear.adapter.is_some())
+    }
+}
+
+/// Occurs in the paths of all parameters of adapters.
+const ADAPTER: &str = ".adapter.";
+
+/// Returns true if `path` is that of a parameter of an adapter.
+pub fn is_adapter_path(path: &str) -> bool {
+    path.contains(ADAPTER)
+}

@@ -1,0 +1,212 @@
+//! Adapters in the format of PEFT: `adapter_config.json` and `adapter_model.safetensors`.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use burn::module::ParamId;
+use burn::tensor::Tensor;
+use emberlm_kernels::Backend;
+use emberlm_system::read;
+use serde_json::{Map, Value};
+
+use super::config::LoraConfig;
+use super::modules::AdaptableModule;
+use super::peft_config::{config_fields, read_config};
+use super::{ADAPTER, is_adapter_path};
+use crate::decoder::Decoder;
+use crate::error::{AdapterError, WeightsError};
+use crate::weights::map::Source;
+use crate::weights::{
+    Element, Naming, ParamVisitor, SafetensorsStore, TensorStore, load_present, published,
+    visit_params, write,
+};
+
+/// The file with an adapter's settings.
+pub const ADAPTER_CONFIG_FILE: &str = "adapter_config.json";
+/// The file with an adapter's weights.
+pub const ADAPTER_WEIGHTS_FILE: &str = "adapter_model.safetensors";
+
+/// Begins the names of all tensors.
+const PREFIX: &str = "base_model.model.";
+
+/// An adapter in a directory that PEFT or [`write_peft`] wrote.
+#[derive(Debug)]
+pub struct PeftAdapter {
+    folder: PathBuf,
+    config: LoraConfig,
+    base: Option<String>,
+}
+
+impl PeftAdapter {
+    /// Opens the adapter in `folder`.
+    ///
+    /// # Errors
+    /// A file is missing or damaged, or a setting is not supported.
+    pub fn open(folder: &Path) -> Result<Self, AdapterError> {
+        let file = folder.join(ADAPTER_CONFIG_FILE);
+        let text = read::read_text(&file, read::DESCRIPTION_LIMIT).map_err(|error| {
+            AdapterError::File {
+                path: file.clone(),
+                reason: error.to_string(),
+            }
+        })?;
+        let fields: Map<String, Value> =
+            serde_json::from_str(&text).map_err(|error| AdapterError::File {
+                path: file.clone(),
+                reason: error.to_string(),
+            })?;
+        let config = read_config(&fields)?;
+        let base = fields.get("base_model_name_or_path");
+        Ok(Self {
+            folder: folder.to_owned(),
+            config,
+            base: base.and_then(Value::as_str).map(str::to_owned),
+        })
+    }
+
+    /// The settings.
+    pub fn config(&self) -> &LoraConfig {
+        &self.config
+    }
+
+    /// The base model's name or path, as stored.
+    pub fn base(&self) -> Option<&str> {
+        self.base.as_deref()
+    }
+
+    /// Adds the adapter to its base model.
+    ///
+    /// # Errors
+    /// The weights cannot be read, or are those of another model.
+    pub fn add_to<B: Backend>(&self, decoder: Decoder<B>) -> Result<Decoder<B>, AdapterError> {
+        let store = SafetensorsStore::open(&self.folder.join(ADAPTER_WEIGHTS_FILE))?;
+        let modules = decoder.adaptable_modules();
+        let rank = |module: &AdaptableModule| {
+            let name = format!("{PREFIX}{}.lora_A.weight", module.name);
+            store.shape(&name).and_then(|shape| shape.first().copied())
+        };
+        let found: Vec<&AdaptableModule> = modules
+            .iter()
+            .filter(|module| rank(module).is_some())
+            .collect();
+        let ranks = |module: &AdaptableModule| rank(module).unwrap_or(1);
+        let adapted = decoder.adapted(&found, &self.config, ranks, 0)?;
+        let sources = adapted.peft_sources();
+        adapted.load_trained(&store, |path| sources.get(path).cloned())
+    }
+}
+
+impl<B: Backend> Decoder<B> {
+    /// The tensors of the adapters' parameters in PEFT's files, by path.
+    pub fn peft_sources(&self) -> HashMap<String, Source> {
+        let modules = self.adaptable_modules();
+        let mut sources = HashMap::new();
+        for (path, linear) in self.adapted_linears() {
+            let parts = linear.adapter.iter().flat_map(|adapter| &adapter.parts);
+            for (number, part) in parts.enumerate() {
+                let outputs = part.outputs();
+                let is_own =
+                    |module: &&AdaptableModule| module.path == path && module.outputs == outputs;
+                let Some(module) = modules.iter().find(is_own) else {
+                    continue;
+                };
+                let named = |kind| format!("{PREFIX}{}.{kind}", module.name);
+                let own = |field: &str| format!("{path}{ADAPTER}{number}.{field}");
+                let b = module.b.clone();
+                sources.insert(own("a"), Source::transposed(named("lora_A.weight")));
+                sources.insert(own("b"), b.clone().renamed(&named("lora_B.weight")));
+                let magnitude = b.renamed(&named("lora_magnitude_vector"));
+                sources.insert(own("magnitude"), magnitude);
+            }
+        }
+        sources
+    }
+
+    /// Loads the tensors of a store into the parameters for which `source` returns their names.
+    ///
+    /// # Errors
+    /// A tensor of such a parameter is missing or has another shape, or a tensor belongs to no parameter.
+    pub(super) fn load_trained(
+        self,
+        store: &dyn TensorStore,
+        source: impl Fn(&str) -> Option<Source>,
+    ) -> Result<Self, AdapterError> {
+        let mut expected = ExpectedTensors {
+            source: &source,
+            names: HashSet::new(),
+        };
+        visit_params(&self, &mut expected);
+        if let Some(name) = store.names().find(|name| !expected.names.contains(*name)) {
+            let name = name.to_owned();
+            return Err(AdapterError::UnknownTensor { name });
+        }
+        let naming = Naming {
+            source: &source,
+            optional_prefix: "",
+            constant: |_| false,
+            tied: &[],
+        };
+        Ok(load_present(self, store, naming, |path| {
+            !is_adapter_path(path)
+        })?)
+    }
+}
+
+/// Collects the names of the tensors of a module's parameters.
+struct ExpectedTensors<'a, S> {
+    source: &'a S,
+    names: HashSet<String>,
+}
+
+impl<B: Backend, S: Fn(&str) -> Option<Source>> ParamVisitor<B> for ExpectedTensors<'_, S> {
+    fn visit<const D: usize>(&mut self, path: &str, _id: ParamId, _value: Tensor<B, D>) {
+        let source = (self.source)(path);
+        let names = source.iter().flat_map(Source::names).map(str::to_owned);
+        self.names.extend(names);
+    }
+}
+
+/// Writes the adapters of a model into an existing directory, as PEFT does. `config` is their settings, and `base` the
+/// name or path of the base model.
+///
+/// # Errors
+/// The model has no adapters, PEFT cannot express them, or a file cannot be written.
+pub fn write_peft<B: Backend>(
+    decoder: &Decoder<B>,
+    config: &LoraConfig,
+    base: &str,
+    folder: &Path,
+) -> Result<usize, AdapterError> {
+    let sources = decoder.peft_sources();
+    let modules = decoder.adaptable_modules();
+    let adapted: HashSet<String> = decoder.adapted_linears().map(|(path, _)| path).collect();
+    let targets = config.targeted(&modules)?;
+    let mut written = Vec::new();
+    for module in targets
+        .iter()
+        .filter(|module| adapted.contains(&module.path))
+    {
+        if module.shared {
+            let name = module.name.clone();
+            return Err(AdapterError::SharedModule { name });
+        }
+        written.push(*module);
+    }
+    if written.is_empty() {
+        return Err(AdapterError::None);
+    }
+    let tensors = published(decoder, Element::F32, |path| sources.get(path).cloned());
+    let names: Vec<&str> = written.iter().map(|module| module.name.as_str()).collect();
+    let inputs_first = written.iter().any(|module| module.inputs_first);
+    let fields = config_fields(config, &names, base, inputs_first);
+    let text = serde_json::to_string_pretty(&fields).unwrap_or_default() + "\n";
+    let file = folder.join(ADAPTER_CONFIG_FILE);
+    fs::write(&file, text).map_err(|source| WeightsError::Io { path: file, source })?;
+    let views = tensors.iter().map(|tensor| (tensor.name(), tensor));
+    let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
+    let views: BTreeMap<&str, _> = views.collect();
+    let count = views.len();
+    write(views, metadata, &folder.join(ADAPTER_WEIGHTS_FILE))?;
+    Ok(count)
+}
