@@ -230,7 +230,7 @@ fn bad_records_and_options_are_refused() {
     );
     let good = r#"{"prompt": "a", "chosen": "b", "rejected": "c"}"#;
     let empty = r#"{"prompt": "a", "chosen": "b", "rejected": ""}"#;
-    sandbox.write("pairs.jsonl", &format!("{good}\n{empty}\n"));
+    sandbox.write("pairs.jsonl", format!("{good}\n{empty}\n"));
     let dpo = "train --objective dpo --set data.tokenizer=byte --renderer plain --out run";
     fails(
         &format!("{dpo} --data pairs.jsonl"),
