@@ -226,7 +226,23 @@ fn bad_records_and_options_are_refused() {
     fails("train --objective nonsense", "invalid value 'nonsense'");
     fails(
         "train --preset gpt2 --objective mlm --data text.txt",
-        "kind = mlm: must be next_token for a decoder",
+        "kind = mlm: must be next_token, dpo, orpo, simpo or kto for a decoder",
+    );
+    let good = r#"{"prompt": "a", "chosen": "b", "rejected": "c"}"#;
+    let empty = r#"{"prompt": "a", "chosen": "b", "rejected": ""}"#;
+    sandbox.write("pairs.jsonl", format!("{good}\n{empty}\n"));
+    let dpo = "train --objective dpo --set data.tokenizer=byte --renderer plain --out run";
+    fails(
+        &format!("{dpo} --data pairs.jsonl"),
+        "pairs.jsonl: line 2: `rejected` is empty",
+    );
+    fails(
+        &format!("{dpo} --data pairs.jsonl --set train.objective.beta=0"),
+        "beta = 0: must be above 0",
+    );
+    fails(
+        "train --objective kto --set data.tokenizer=byte --data pairs.jsonl --out run",
+        "line 1: `completion` is missing",
     );
     assert!(!sandbox.path("run").exists());
 }
