@@ -2,9 +2,9 @@
 //! is stored, and multiplied in registers.
 
 use std::arch::x86_64::{
-    __m512, _mm512_add_ps, _mm512_cvtepi32_ps, _mm512_dpbusd_epi32, _mm512_fmadd_ps,
-    _mm512_fnmadd_ps, _mm512_maskz_mov_ps, _mm512_mul_ps, _mm512_permutexvar_ps,
-    _mm512_reduce_add_ps, _mm512_set1_ps, _mm512_setzero_ps, _mm512_setzero_si512,
+    _mm512_add_ps, _mm512_cvtepi32_ps, _mm512_dpbusd_epi32, _mm512_fmadd_ps, _mm512_fnmadd_ps,
+    _mm512_maskz_mov_ps, _mm512_mul_ps, _mm512_permutexvar_ps, _mm512_reduce_add_ps,
+    _mm512_set1_ps, _mm512_setzero_ps, _mm512_setzero_si512,
 };
 
 use super::chunk::{self, READ, bytes_at, format, with_format};
@@ -65,43 +65,46 @@ fn inner_products<const I: usize, const FORMAT: u8>(
     x: [&Rounded; I],
 ) -> [f32; I] {
     let (w, k) = (task.w, task.w.shape[1]);
+    let offset = const { levels::offset(PackedFormat::ALL[FORMAT as usize]) };
     let chunk_bytes = w.format.row_bytes(chunk::LEN);
     let start = j * w.format.row_bytes(k);
     let mut copy = [0; READ];
-    // One sum per step: several independent chains of additions.
+    // Several independent chains of additions, as many as registers hold.
+    let chains = if I > 2 { STEPS / 2 } else { STEPS };
     let mut products = [[_mm512_setzero_ps(); STEPS]; I];
     let mut below = [_mm512_setzero_ps(); I];
-    for c in 0..k.div_ceil(chunk::LEN) {
+    let count = k.div_ceil(chunk::LEN);
+    // Slices of one length, so that their bounds are checked once.
+    let mut chunks = [&x[0].chunks[..count]; I];
+    for (chunks, x) in chunks.iter_mut().zip(x) {
+        *chunks = &x.chunks[..count];
+    }
+    for c in 0..count {
         let bytes = bytes_at(w.bytes, start + c * chunk_bytes, &mut copy);
-        let mut chunk = chunk::read::<FORMAT>(bytes);
+        let chunk = chunk::read::<FORMAT>(bytes);
+        // The elements of x that follow the last ones are zeros, but not so are what is read as scales.
         let subs = (k - c * chunk::LEN) / SUB;
-        let steps = subs.div_ceil(STEP / SUB).min(STEPS);
-        if subs < chunk::LEN / SUB {
-            let within = (1 << subs) - 1;
-            chunk.scales = _mm512_maskz_mov_ps(within, chunk.scales);
-            chunk.minimums = _mm512_maskz_mov_ps(within, chunk.minimums);
-        }
+        let within = u16::MAX >> (16 - subs.min(16));
+        let scales = _mm512_maskz_mov_ps(within, chunk.scales);
+        let subtracted = match offset {
+            Some(1..) => scales,
+            _ => _mm512_maskz_mov_ps(within, chunk.minimums),
+        };
         for i in 0..I {
-            let x = &x[i].chunks[c];
-            let scales = _mm512_mul_ps(chunk.scales, floats(&x.scales));
-            let sums = floats(&x.sums);
-            below[i] = match levels::offset(w.format) {
-                Some(1..) => _mm512_fmadd_ps(chunk.scales, sums, below[i]),
-                _ => _mm512_fmadd_ps(chunk.minimums, sums, below[i]),
-            };
+            let x = &chunks[i][c];
+            let scales = _mm512_mul_ps(scales, floats(&x.scales));
+            below[i] = _mm512_fmadd_ps(subtracted, floats(&x.sums), below[i]);
             for step in 0..STEPS {
-                if step == steps {
-                    break;
-                }
                 let scale = _mm512_permutexvar_ps(integers(&LANES[step]), scales);
                 let zero = _mm512_setzero_si512();
                 let sum = _mm512_dpbusd_epi32(zero, chunk.levels[step], integers(&x.values[step]));
-                products[i][step] =
-                    _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), scale, products[i][step]);
+                let sum = _mm512_cvtepi32_ps(sum);
+                let products = &mut products[i][step % chains];
+                *products = _mm512_fmadd_ps(sum, scale, *products);
             }
         }
     }
-    let factor = match levels::offset(w.format) {
+    let factor = match offset {
         Some(offset @ 1..) => f32::from(offset),
         _ => 1.0,
     };
@@ -109,7 +112,7 @@ fn inner_products<const I: usize, const FORMAT: u8>(
     for i in 0..I {
         let [a, b, c, d] = products[i];
         let all = _mm512_add_ps(_mm512_add_ps(a, b), _mm512_add_ps(c, d));
-        let all: __m512 = _mm512_fnmadd_ps(_mm512_set1_ps(factor), below[i], all);
+        let all = _mm512_fnmadd_ps(_mm512_set1_ps(factor), below[i], all);
         sums[i] = _mm512_reduce_add_ps(all);
     }
     sums
