@@ -39,7 +39,7 @@ const CHUNK: usize = 256;
 /// Levels that are multiplied at a time.
 const STEP: usize = 64;
 /// The approximate minimum number of elements of W per task.
-const TASK: usize = 1 << 16;
+const TASK: usize = 1 << 15;
 /// The maximum number of rows of x for passes over W row by row.
 const FEW: usize = 4;
 
@@ -57,7 +57,13 @@ pub(super) fn fits(rows: usize) -> bool {
 pub(super) fn product(mut y: MatrixMut<'_>, x: Matrix<'_>, w: PackedView<'_>, output: Output) {
     let [n, k] = w.shape;
     let sums = Sums::new(&mut y, output);
-    let x = rounded_rows(x);
+    #[cfg_attr(not(target_arch = "x86_64"), allow(unused_mut))]
+    let mut x = rounded_rows(x);
+    #[cfg(target_arch = "x86_64")]
+    if x.len() <= FEW && vnni::supported() {
+        vnni::reorder(&mut x, w.format);
+    }
+    #[cfg_attr(not(target_arch = "x86_64"), allow(unused_mut))]
     let mut step = parallel::weight_rows_per_task([n, k], TASK / x.len().max(1));
     #[cfg(target_arch = "x86_64")]
     if x.len() > FEW {

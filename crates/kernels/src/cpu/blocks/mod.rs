@@ -20,7 +20,7 @@ pub(super) mod levels;
 pub(super) mod nonlinear;
 mod search;
 mod simple;
-pub(super) mod six_bit_scales;
+mod six_bit_scales;
 pub(super) mod symmetric;
 
 use half::f16;

@@ -10,7 +10,7 @@
 
 /// Returns the scales and minimums.
 #[inline(always)]
-pub fn get(bytes: &[u8]) -> ([u8; 8], [u8; 8]) {
+pub(super) fn get(bytes: &[u8]) -> ([u8; 8], [u8; 8]) {
     // Four bytes at a time.
     const EACH: u32 = 0x0101_0101;
     let word =

@@ -3,18 +3,19 @@
 //! layouts together with its modules.
 
 use std::arch::x86_64::{
-    __m128i, __m512, __m512i, _mm_and_si128, _mm_cvtsi64_si128, _mm_set1_epi8, _mm_srli_epi16,
-    _mm_unpacklo_epi8, _mm256_castsi128_si256, _mm256_inserti128_si256, _mm256_set1_epi16,
-    _mm512_and_si512, _mm512_broadcast_i32x4, _mm512_broadcast_i64x4, _mm512_castps_si512,
-    _mm512_castsi256_si512, _mm512_castsi512_ps, _mm512_castsi512_si128, _mm512_castsi512_si256,
-    _mm512_cvtepi8_epi32, _mm512_cvtepi32_ps, _mm512_cvtepu8_epi32, _mm512_cvtph_ps,
-    _mm512_inserti64x4, _mm512_mask_add_epi8, _mm512_mul_ps, _mm512_or_si512,
-    _mm512_permutex2var_epi16, _mm512_permutexvar_epi16, _mm512_set1_epi8, _mm512_set1_epi32,
-    _mm512_setr_epi64, _mm512_setzero_ps, _mm512_shuffle_epi8, _mm512_sllv_epi64,
+    __m128i, __m512, __m512i, _mm_and_si128, _mm_or_si128, _mm_set1_epi8, _mm_setr_epi32,
+    _mm_shuffle_epi32, _mm_srli_epi16, _mm_srlv_epi32, _mm_unpackhi_epi8, _mm_unpacklo_epi8,
+    _mm256_castsi128_si256, _mm256_inserti128_si256, _mm256_set1_epi16, _mm512_and_si512,
+    _mm512_broadcast_i32x4, _mm512_broadcast_i64x4, _mm512_castps_si512, _mm512_castsi256_si512,
+    _mm512_castsi512_ps, _mm512_castsi512_si128, _mm512_castsi512_si256, _mm512_cvtepi8_epi32,
+    _mm512_cvtepi32_ps, _mm512_cvtepu8_epi32, _mm512_cvtph_ps, _mm512_inserti64x4,
+    _mm512_mask_add_epi8, _mm512_mul_ps, _mm512_or_si512, _mm512_permutex2var_epi16,
+    _mm512_set1_epi8, _mm512_set1_epi32, _mm512_setr_epi64, _mm512_setzero_ps,
+    _mm512_setzero_si512, _mm512_shuffle_epi8, _mm512_sllv_epi64, _mm512_srli_epi16,
     _mm512_srlv_epi64, _mm512_test_epi8_mask, _mm512_xor_si512,
 };
 
-use super::super::blocks::{nonlinear, six_bit_scales, symmetric};
+use super::super::blocks::{nonlinear, symmetric};
 use super::load::{integers, sixteen, sixty_four, thirty_two};
 use crate::PackedFormat;
 
@@ -22,6 +23,32 @@ use crate::PackedFormat;
 pub(super) const LEN: usize = 256;
 /// Bytes that may be read for a chunk, whatever its format: with those that follow it.
 pub(super) const READ: usize = 320;
+
+/// The order of the levels of a chunk.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Order {
+    /// That of the weights.
+    Weights,
+    /// For formats with blocks of 32. A register has the same half of four blocks, of 16 levels each, so that the second
+    /// register has the same blocks in the same lanes as the first one, and the fourth the same as the third.
+    Halves,
+}
+
+/// The order of the levels of [`read`].
+pub(super) const fn order(format: u8) -> Order {
+    match format {
+        format::Q4_0 | format::Q4_1 | format::Q5_0 | format::Q5_1 | format::IQ4_NL => Order::Halves,
+        _ => Order::Weights,
+    }
+}
+
+/// The sub-block in each quarter of each register.
+pub(super) const fn sub_blocks(order: Order) -> [[usize; 4]; 4] {
+    match order {
+        Order::Weights => [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11], [12, 13, 14, 15]],
+        Order::Halves => [[0, 2, 4, 6], [1, 3, 5, 7], [8, 10, 12, 14], [9, 11, 13, 15]],
+    }
+}
 
 /// 256 weights: 64 levels per register, and an element per sub-block of 16 in the others.
 #[derive(Clone, Copy)]
@@ -91,28 +118,28 @@ pub(super) fn read<const FORMAT: u8>(bytes: &[u8; READ]) -> Chunk {
     match FORMAT {
         format::Q8_0 => Chunk {
             levels: signed_bytes(bytes),
-            scales: halves::<17, 0>(bytes),
+            scales: halves::<34, 0>(bytes),
             minimums: zero,
         },
         format::Q4_0 => Chunk {
             levels: nibbles::<18, 2>(bytes),
-            scales: halves::<9, 0>(bytes),
+            scales: halves::<18, 0>(bytes),
             minimums: zero,
         },
         format::Q4_1 => Chunk {
             levels: nibbles::<20, 4>(bytes),
-            scales: halves::<10, 0>(bytes),
-            minimums: negative(halves::<10, 1>(bytes)),
+            scales: halves::<20, 0>(bytes),
+            minimums: negative(halves::<20, 2>(bytes)),
         },
         format::Q5_0 => Chunk {
             levels: with_fifth_bits::<22, 2>(nibbles::<22, 6>(bytes), bytes),
-            scales: halves::<11, 0>(bytes),
+            scales: halves::<22, 0>(bytes),
             minimums: zero,
         },
         format::Q5_1 => Chunk {
             levels: with_fifth_bits::<24, 4>(nibbles::<24, 8>(bytes), bytes),
-            scales: halves::<12, 0>(bytes),
-            minimums: negative(halves::<12, 1>(bytes)),
+            scales: halves::<24, 0>(bytes),
+            minimums: negative(halves::<24, 2>(bytes)),
         },
         format::IQ4_NL => {
             let values = _mm512_broadcast_i32x4(sixteen(&nonlinear::LEVELS, 0));
@@ -122,7 +149,7 @@ pub(super) fn read<const FORMAT: u8>(bytes: &[u8; READ]) -> Chunk {
             }
             Chunk {
                 levels,
-                scales: halves::<9, 0>(bytes),
+                scales: halves::<18, 0>(bytes),
                 minimums: zero,
             }
         }
@@ -165,9 +192,15 @@ pub(super) fn read<const FORMAT: u8>(bytes: &[u8; READ]) -> Chunk {
                 minimums,
             }
         }
-        _ => Chunk {
+        format::Q6_K => Chunk {
             levels: six_bits(bytes),
             scales: _mm512_mul_ps(half(bytes, 208), signed(sixteen(bytes, 192))),
+            minimums: zero,
+        },
+        // Formats without levels are not multiplied in integers.
+        _ => Chunk {
+            levels: [_mm512_setzero_si512(); 4],
+            scales: zero,
             minimums: zero,
         },
     }
@@ -186,38 +219,50 @@ fn signed_bytes(bytes: &[u8; READ]) -> [__m512i; 4] {
     levels
 }
 
-/// Words of two consecutive blocks: the eight at the beginning and the eight after `stride` words, each twice.
-const fn words_of_two_blocks(stride: u16) -> [u16; 32] {
-    let mut words = [0; 32];
-    let mut at = 0;
-    while at < 32 {
-        words[at as usize] = at % 8 + at / 16 * stride;
-        at += 1;
+/// Words of four consecutive blocks, `bytes` apart: the eight from byte `at` of each. Counted from [`line`].
+const fn words_of_four_blocks(bytes: usize, at: usize, part: usize) -> [u16; 32] {
+    let first = (4 * bytes * part + at - line(bytes, part)) / 2;
+    let (mut words, mut i) = ([0; 32], 0);
+    while i < 32 {
+        words[i] = (first + i % 8 + i / 8 * (bytes / 2)) as u16;
+        i += 1;
     }
     words
 }
 
-/// The levels of blocks of 32 with two levels per byte, from byte `AT` of blocks of `BYTES`.
+/// The last multiple of 64 bytes before four blocks. The parts of a chunk have loads in common.
+const fn line(bytes: usize, part: usize) -> usize {
+    4 * bytes * part / 64 * 64
+}
+
+/// Words of the 128 bytes from [`line`].
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+fn words_at(words: &[u16; 32], bytes: &[u8; READ], line: usize) -> __m512i {
+    let (first, second) = (sixty_four(bytes, line), sixty_four(bytes, line + 64));
+    _mm512_permutex2var_epi16(first, integers(words), second)
+}
+
+/// The levels of blocks of 32 with two levels per byte, from byte `AT` of blocks of `BYTES`, in [`Order::Halves`].
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 fn nibbles<const BYTES: usize, const AT: usize>(bytes: &[u8; READ]) -> [__m512i; 4] {
-    let words = const { words_of_two_blocks(BYTES as u16 / 2) };
-    let shifts = _mm512_setr_epi64(0, 0, 4, 4, 0, 0, 4, 4);
-    let mut levels = [_mm512_set1_epi8(15); 4];
-    for (step, levels) in levels.iter_mut().enumerate() {
-        let bytes = all_words(&words, bytes, 2 * BYTES * step + AT);
-        *levels = _mm512_and_si512(_mm512_srlv_epi64(bytes, shifts), *levels);
-    }
-    levels
+    let (first, second) = (
+        const { words_of_four_blocks(BYTES, AT, 0) },
+        const { words_of_four_blocks(BYTES, AT, 1) },
+    );
+    let first = words_at(&first, bytes, line(BYTES, 0));
+    let second = words_at(&second, bytes, line(BYTES, 1));
+    let low = _mm512_set1_epi8(15);
+    [
+        _mm512_and_si512(first, low),
+        _mm512_and_si512(_mm512_srli_epi16::<4>(first), low),
+        _mm512_and_si512(second, low),
+        _mm512_and_si512(_mm512_srli_epi16::<4>(second), low),
+    ]
 }
 
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-fn all_words(words: &[u16; 32], bytes: &[u8; READ], at: usize) -> __m512i {
-    _mm512_permutexvar_epi16(integers(words), sixty_four(bytes, at))
-}
-
-/// Adds 16 to levels by the bits of the number at byte `AT` of blocks of `BYTES`.
+/// Adds 16 to levels of [`nibbles`] by the bits of the number at byte `AT` of blocks of `BYTES`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 fn with_fifth_bits<const BYTES: usize, const AT: usize>(
@@ -225,13 +270,14 @@ fn with_fifth_bits<const BYTES: usize, const AT: usize>(
     bytes: &[u8; READ],
 ) -> [__m512i; 4] {
     let sixteen = _mm512_set1_epi8(16);
-    for (step, levels) in levels.iter_mut().enumerate() {
-        let bits = |at: usize| {
-            let at = at + AT;
-            u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
-        };
-        let (first, second) = (bits(2 * BYTES * step), bits(2 * BYTES * step + BYTES));
-        let mask = u64::from(first) | u64::from(second) << 32;
+    for (at, levels) in levels.iter_mut().enumerate() {
+        let start = 4 * BYTES * (at / 2) + AT + at % 2 * 2;
+        let mut mask = 0u64;
+        for block in 0..4 {
+            let at = start + BYTES * block;
+            let bits = u16::from_le_bytes([bytes[at], bytes[at + 1]]);
+            mask |= u64::from(bits) << (16 * block);
+        }
         *levels = _mm512_mask_add_epi8(*levels, mask, *levels, sixteen);
     }
     levels
@@ -313,43 +359,52 @@ fn six_bits(bytes: &[u8; READ]) -> [__m512i; 4] {
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 fn wide_subs(bytes: &[u8; READ]) -> (__m512, __m512) {
-    let (scales, minimums) = six_bit_scales::get(&bytes[4..16]);
-    let twice = |subs: [u8; 8]| {
-        let subs = _mm_cvtsi64_si128(i64::from_le_bytes(subs));
-        unsigned(_mm_unpacklo_epi8(subs, subs))
-    };
+    const EACH: i32 = 0x0101_0101;
+    // The numbers of `cpu/blocks/six_bit_scales.rs`: scales 0 to 3, then 4 to 7, and the minimums likewise.
+    let header = sixteen(bytes, 0);
+    let first = _mm_shuffle_epi32::<0b10_10_01_01>(header);
+    let first = _mm_srlv_epi32(first, _mm_setr_epi32(0, 2, 0, 2));
+    let first = _mm_and_si128(
+        first,
+        _mm_setr_epi32(EACH * 63, EACH * 48, EACH * 63, EACH * 48),
+    );
+    let low = _mm_shuffle_epi32::<0b11_11_11_11>(header);
+    let low = _mm_srlv_epi32(low, _mm_setr_epi32(0, 0, 0, 4));
+    let low = _mm_and_si128(low, _mm_setr_epi32(0, EACH * 15, 0, EACH * 15));
+    let subs = _mm_or_si128(first, low);
     (
-        _mm512_mul_ps(half(bytes, 0), twice(scales)),
-        _mm512_mul_ps(half(bytes, 2), twice(minimums)),
+        _mm512_mul_ps(half(bytes, 0), unsigned(_mm_unpacklo_epi8(subs, subs))),
+        _mm512_mul_ps(half(bytes, 2), unsigned(_mm_unpackhi_epi8(subs, subs))),
     )
 }
 
-/// Word numbers `at + stride * block`, twice for each block.
-const fn words_of_blocks(stride: u16, at: u16) -> [u16; 32] {
-    let mut words = [0; 32];
-    let mut sub = 0;
+/// Word numbers of an f16 at byte `at` of consecutive blocks, `bytes` apart, each twice. Counted from [`line`].
+const fn words_of_blocks(bytes: usize, at: usize, part: usize) -> [u16; 32] {
+    let first = (4 * bytes * part + at - line(bytes, part)) / 2;
+    let (mut words, mut sub) = ([0; 32], 0);
     while sub < 32 {
         // Two registers have 64 words; words of later blocks are not used.
-        words[sub as usize] = (at + sub / 2 * stride) % 64;
+        words[sub] = ((first + sub / 2 * (bytes / 2)) % 64) as u16;
         sub += 1;
     }
     words
 }
 
-/// The f16 at word `AT` of eight blocks of `STRIDE` words, twice each.
+/// The f16 at byte `AT` of eight blocks of `BYTES`, twice each.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-fn halves<const STRIDE: u16, const AT: u16>(bytes: &[u8; READ]) -> __m512 {
-    let words = const { words_of_blocks(STRIDE, AT) };
-    let from = |start: usize| {
-        let (first, second) = (sixty_four(bytes, start), sixty_four(bytes, start + 64));
-        _mm512_permutex2var_epi16(first, integers(&words), second)
-    };
-    if 7 * STRIDE + AT < 64 {
-        return _mm512_cvtph_ps(_mm512_castsi512_si256(from(0)));
+fn halves<const BYTES: usize, const AT: usize>(bytes: &[u8; READ]) -> __m512 {
+    let (first, second) = (
+        const { words_of_blocks(BYTES, AT, 0) },
+        const { words_of_blocks(BYTES, AT, 1) },
+    );
+    let first = words_at(&first, bytes, line(BYTES, 0));
+    if 7 * BYTES + AT < 128 {
+        return _mm512_cvtph_ps(_mm512_castsi512_si256(first));
     }
-    let first = _mm256_castsi128_si256(_mm512_castsi512_si128(from(0)));
-    let second = _mm512_castsi512_si128(from(8 * STRIDE as usize));
+    let second = words_at(&second, bytes, line(BYTES, 1));
+    let first = _mm256_castsi128_si256(_mm512_castsi512_si128(first));
+    let second = _mm512_castsi512_si128(second);
     _mm512_cvtph_ps(_mm256_inserti128_si256::<1>(first, second))
 }
 

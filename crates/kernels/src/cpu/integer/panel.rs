@@ -12,7 +12,7 @@ use std::arch::x86_64::{
 };
 use std::ops::Range;
 
-use super::chunk::{self, READ, bytes_at, format, with_format};
+use super::chunk::{self, READ, bytes_at, format, order, sub_blocks, with_format};
 use super::load::{floats, integers, put_floats, put_integers};
 use super::{Rounded, STEP, SUB, Task, levels};
 use crate::PackedFormat;
@@ -116,9 +116,13 @@ impl Panel {
                     subtracted[lane] = _mm512_castps_si512(below);
                 }
                 let out = &mut self.levels[part * chunk::LEN / 4..][..chunk::LEN / 4];
-                for (step, out) in out.chunks_exact_mut(STEP / 4).enumerate() {
-                    for (column, out) in transposed(all[step]).into_iter().zip(out) {
-                        put_integers(column, &mut out.0[group]);
+                let subs = const { sub_blocks(order(FORMAT)) };
+                for (step, subs) in subs.iter().enumerate() {
+                    let columns = transposed(all[step]);
+                    for (columns, sub) in columns.as_chunks::<FOURS>().0.iter().zip(subs) {
+                        for (column, out) in columns.iter().zip(&mut out[sub * FOURS..]) {
+                            put_integers(*column, &mut out.0[group]);
+                        }
                     }
                 }
                 let out = &mut self.scales[part * SUBS..][..SUBS];

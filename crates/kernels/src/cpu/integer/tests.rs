@@ -33,13 +33,14 @@ fn instructions_of_any_cpu_agree() {
             }
             for (m, n) in [(1, 3), (2, 16), (3, 33), (4, 50), (6, 31), (9, 70)] {
                 let x = numbers(3, m * k);
-                let x = rounded_rows(Matrix::row_major(&x, m, k));
+                let mut x = rounded_rows(Matrix::row_major(&x, m, k));
                 let w = pack(format, Matrix::row_major(&numbers(11, n * k), n, k));
                 let expected = product(&x, &w, |task| wide(task));
                 // SAFETY: the instructions are supported.
-                let few = product(&x, &w, |task| unsafe { vnni::run(&task) });
-                // SAFETY: as above.
                 let many = product(&x, &w, |task| unsafe { panel::run(&task) });
+                vnni::reorder(&mut x, format);
+                // SAFETY: as above.
+                let few = product(&x, &w, |task| unsafe { vnni::run(&task) });
                 for found in [few, many] {
                     for (found, expected) in found.iter().zip(&expected) {
                         let error = (found - expected).abs();

@@ -7,13 +7,17 @@ use std::arch::x86_64::{
     _mm512_set1_ps, _mm512_setzero_ps, _mm512_setzero_si512,
 };
 
-use super::chunk::{self, READ, bytes_at, format, with_format};
+use super::chunk::{self, Order, READ, bytes_at, format, order, sub_blocks, with_format};
 use super::load::{floats, integers};
 use super::{Rounded, STEP, SUB, Task, levels};
 use crate::PackedFormat;
+use crate::cpu::prefetch::prefetch;
 
 /// Steps per chunk.
 const STEPS: usize = chunk::LEN / STEP;
+
+/// The distance of prefetching in bytes.
+const AHEAD: usize = 8192;
 
 /// Returns true if this CPU has the instructions.
 pub(super) fn supported() -> bool {
@@ -24,7 +28,7 @@ pub(super) fn supported() -> bool {
         && is_x86_feature_detected!("fma")
 }
 
-/// Computes a task's outputs.
+/// Computes a task's outputs. x is in the [`reorder`]ed order.
 ///
 /// # Safety
 /// The CPU has the instructions ([`supported`]).
@@ -66,9 +70,14 @@ fn inner_products<const I: usize, const FORMAT: u8>(
 ) -> [f32; I] {
     let (w, k) = (task.w, task.w.shape[1]);
     let offset = const { levels::offset(PackedFormat::ALL[FORMAT as usize]) };
-    let chunk_bytes = w.format.row_bytes(chunk::LEN);
+    let chunk_bytes = const { PackedFormat::ALL[FORMAT as usize].row_bytes(chunk::LEN) };
     let start = j * w.format.row_bytes(k);
     let mut copy = [0; READ];
+    // Registers whose lanes have the same scales.
+    let shared = match const { order(FORMAT) } {
+        Order::Weights => 1,
+        Order::Halves => 2,
+    };
     // Several independent chains of additions, as many as registers hold.
     let chains = if I > 2 { STEPS / 2 } else { STEPS };
     let mut products = [[_mm512_setzero_ps(); STEPS]; I];
@@ -81,6 +90,14 @@ fn inner_products<const I: usize, const FORMAT: u8>(
     }
     for c in 0..count {
         let bytes = bytes_at(w.bytes, start + c * chunk_bytes, &mut copy);
+        // Any address may be prefetched.
+        let ahead = w
+            .bytes
+            .as_ptr()
+            .wrapping_add(start + c * chunk_bytes + AHEAD);
+        for line in 0..chunk_bytes.div_ceil(64) {
+            prefetch(ahead.wrapping_add(line * 64).cast());
+        }
         let chunk = chunk::read::<FORMAT>(bytes);
         // The elements of x that follow the last ones are zeros, but not so are what is read as scales.
         let subs = (k - c * chunk::LEN) / SUB;
@@ -94,12 +111,15 @@ fn inner_products<const I: usize, const FORMAT: u8>(
             let x = &chunks[i][c];
             let scales = _mm512_mul_ps(scales, floats(&x.scales));
             below[i] = _mm512_fmadd_ps(subtracted, floats(&x.sums), below[i]);
-            for step in 0..STEPS {
-                let scale = _mm512_permutexvar_ps(integers(&LANES[step]), scales);
-                let zero = _mm512_setzero_si512();
-                let sum = _mm512_dpbusd_epi32(zero, chunk.levels[step], integers(&x.values[step]));
+            for step in (0..STEPS).step_by(shared) {
+                let lanes = const { lanes(order(FORMAT)) };
+                let scale = _mm512_permutexvar_ps(integers(&lanes[step]), scales);
+                let mut sum = _mm512_setzero_si512();
+                for step in step..step + shared {
+                    sum = _mm512_dpbusd_epi32(sum, chunk.levels[step], integers(&x.values[step]));
+                }
                 let sum = _mm512_cvtepi32_ps(sum);
-                let products = &mut products[i][step % chains];
+                let products = &mut products[i][step / shared % chains];
                 *products = _mm512_fmadd_ps(sum, scale, *products);
             }
         }
@@ -118,13 +138,30 @@ fn inner_products<const I: usize, const FORMAT: u8>(
     sums
 }
 
-/// The sub-block of each lane of a step. A lane of 32 bits sums 4 products, so 4 lanes have the same scale.
-const LANES: [[u32; 16]; STEPS] = {
+/// Moves the elements of x to the order of a format's levels.
+pub(super) fn reorder(x: &mut [Rounded], format: PackedFormat) {
+    let order = order(format as u8);
+    if order == Order::Weights {
+        return;
+    }
+    for chunk in x.iter_mut().flat_map(|x| &mut x.chunks) {
+        let mut values = [[0; STEP]; STEPS];
+        let (quarters, _) = values.as_flattened_mut().as_chunks_mut::<SUB>();
+        for (quarter, sub) in quarters.iter_mut().zip(sub_blocks(order).as_flattened()) {
+            *quarter = chunk.subs()[*sub];
+        }
+        chunk.values = values;
+    }
+}
+
+/// The sub-block of each lane of a register. A lane of 32 bits sums 4 products, so 4 lanes have the same scale.
+const fn lanes(order: Order) -> [[u32; 16]; STEPS] {
+    let subs = sub_blocks(order);
     let mut lanes = [[0; 16]; STEPS];
     let mut at = 0;
     while at < 16 * STEPS {
-        lanes[at / 16][at % 16] = (at / 4) as u32;
+        lanes[at / 16][at % 16] = subs[at / 16][at % 16 / 4] as u32;
         at += 1;
     }
     lanes
-};
+}
