@@ -108,8 +108,8 @@ impl Panel {
                     let at =
                         (first + lane) * w.format.row_bytes(k) + column / chunk::LEN * chunk_bytes;
                     let chunk = chunk::read::<FORMAT>(bytes_at(w.bytes, at, &mut copy));
-                    for step in 0..STEPS {
-                        all[step][lane] = chunk.levels[step];
+                    for (all, levels) in all.iter_mut().zip(chunk.levels) {
+                        all[lane] = levels;
                     }
                     let below = _mm512_fmadd_ps(chunk.scales, offset, chunk.minimums);
                     scales[lane] = _mm512_castps_si512(chunk.scales);
@@ -179,8 +179,8 @@ impl Panel {
         let chunks = columns.start / chunk::LEN;
         let mut all = [[_mm512_setzero_ps(); GROUPS]; I];
         for i in 0..I {
-            for group in 0..GROUPS {
-                all[i][group] = floats(&sums[i].0[group]);
+            for (all, sums) in all[i].iter_mut().zip(&sums[i].0) {
+                *all = floats(sums);
             }
         }
         for (part, start) in columns.clone().step_by(chunk::LEN).enumerate() {
@@ -195,8 +195,12 @@ impl Panel {
             let below = &self.subtracted[part * chunk::LEN / SUB..][..chunk::LEN / SUB];
             for sub in (0..subs).step_by(SUBS) {
                 let mut products = [[_mm512_setzero_si512(); GROUPS]; I];
+                #[expect(
+                    clippy::needless_range_loop,
+                    reason = "the loop has a constant length: it is unrolled, and the sums stay in registers"
+                )]
                 for four in sub * FOURS..(sub + SUBS) * FOURS {
-                    let q = &levels[four].0;
+                    let Line(q) = &levels[four];
                     let (first, second) = (integers(&q[0]), integers(&q[1]));
                     for i in 0..I {
                         let p = _mm512_set1_epi32(parts[i].four(four));
@@ -222,8 +226,8 @@ impl Panel {
             }
         }
         for i in 0..I {
-            for group in 0..GROUPS {
-                put_floats(all[i][group], &mut sums[i].0[group]);
+            for (all, sums) in all[i].iter().zip(&mut sums[i].0) {
+                put_floats(*all, sums);
             }
         }
     }

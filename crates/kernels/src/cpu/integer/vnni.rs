@@ -88,7 +88,7 @@ fn inner_products<const I: usize, const FORMAT: u8>(
     for (chunks, x) in chunks.iter_mut().zip(x) {
         *chunks = &x.chunks[..count];
     }
-    for c in 0..count {
+    for (c, column) in (0..k).step_by(chunk::LEN).enumerate() {
         let bytes = bytes_at(w.bytes, start + c * chunk_bytes, &mut copy);
         // Any address may be prefetched.
         let ahead = w
@@ -100,7 +100,7 @@ fn inner_products<const I: usize, const FORMAT: u8>(
         }
         let chunk = chunk::read::<FORMAT>(bytes);
         // The elements of x that follow the last ones are zeros, but not so are what is read as scales.
-        let subs = (k - c * chunk::LEN) / SUB;
+        let subs = (k - column) / SUB;
         let within = u16::MAX >> (16 - subs.min(16));
         let scales = _mm512_maskz_mov_ps(within, chunk.scales);
         let subtracted = match offset {
