@@ -14,8 +14,6 @@ use crate::{PackedError, PackedFormat, Precision};
 
 /// The maximum number of rows of x for the kernel of int8.
 const FEW: usize = 2;
-/// The maximum number of rows of x for products in integers. With more, unpacking W to f32 is faster.
-const MOST_INTEGER: usize = 4;
 /// The number of rows of W that are unpacked to f32 at a time.
 const BLOCK: usize = 96;
 
@@ -230,6 +228,19 @@ impl Sums {
             };
         }
     }
+
+    /// [`Self::put`] for the rows of W from row `j`.
+    ///
+    /// # Safety
+    /// As for [`Self::put`], for each of the elements.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    pub(super) unsafe fn put_all(self, i: usize, j: usize, sums: &[f32]) {
+        for (at, sum) in sums.iter().enumerate() {
+            // SAFETY: as the caller guarantees.
+            unsafe { self.put(i, j + at, *sum) };
+        }
+    }
 }
 
 /// The size of the scale at the beginning of an int8 row in bytes.
@@ -291,9 +302,9 @@ pub fn product(y: MatrixMut<'_>, x: Matrix<'_>, w: PackedView<'_>, output: Outpu
     );
     match w.format {
         PackedFormat::Int8 if m <= FEW => int8::matvec(y, x, w, output),
-        format if levels::offset(format).is_some() => match m {
-            ..=MOST_INTEGER => integer::product(y, x, w, output),
-            _ => {
+        format if levels::offset(format).is_some() => match integer::fits(m) {
+            true => integer::product(y, x, w, output),
+            false => {
                 let x = integer::rounded(x);
                 product_unpacked(y, Matrix::row_major(&x, m, k), w, output);
             }

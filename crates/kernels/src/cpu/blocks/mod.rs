@@ -17,11 +17,11 @@ mod affine;
 mod bytes;
 mod float;
 pub(super) mod levels;
-mod nonlinear;
+pub(super) mod nonlinear;
 mod search;
 mod simple;
 mod six_bit_scales;
-mod symmetric;
+pub(super) mod symmetric;
 
 use half::f16;
 

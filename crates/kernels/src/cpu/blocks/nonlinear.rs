@@ -15,7 +15,7 @@ const VALUES: [i8; 16] = [
 const STEPS: i8 = 7;
 
 /// [`VALUES`] with 128 added.
-const LEVELS: [u8; 16] = {
+pub const LEVELS: [u8; 16] = {
     let (mut levels, mut at) = ([0; 16], 0);
     while at < 16 {
         levels[at] = VALUES[at].cast_unsigned() ^ 0x80;

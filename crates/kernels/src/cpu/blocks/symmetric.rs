@@ -144,7 +144,7 @@ fn round_again(w: &[f32; SUB], d: f32, half: u8, q: &mut [u8]) {
 
 /// The signed scales of a q3_k block.
 #[inline(always)]
-fn scales_q3(bytes: &[u8]) -> [i8; SUB] {
+pub fn scales_q3(bytes: &[u8]) -> [i8; SUB] {
     let mut scales = [0; SUB];
     for (j, scale) in scales.iter_mut().enumerate() {
         let low = bytes[j % 8] >> (j / 8 * 4) & 15;

@@ -1,14 +1,23 @@
-//! Inner products with the integer instructions of x86-64 (AVX512-VNNI).
+//! Products with a few rows of x by the integer instructions of x86-64 (AVX512-VNNI): a row of W at a time is read as it
+//! is stored, and multiplied in registers.
 
 use std::arch::x86_64::{
-    __m128, __m512, __m512i, _mm_add_ps, _mm_fmadd_ps, _mm_loadu_ps, _mm_mul_ps, _mm_set1_ps,
-    _mm_setzero_ps, _mm512_add_ps, _mm512_castps128_ps512, _mm512_cvtepi32_ps, _mm512_dpbusd_epi32,
-    _mm512_fmadd_ps, _mm512_loadu_si512, _mm512_permutexvar_ps, _mm512_reduce_add_ps,
-    _mm512_setr_epi32, _mm512_setzero_ps, _mm512_setzero_si512, _mm512_sub_ps,
-    _mm512_zextps128_ps512,
+    _mm512_add_ps, _mm512_cvtepi32_ps, _mm512_dpbusd_epi32, _mm512_fmadd_ps, _mm512_fnmadd_ps,
+    _mm512_maskz_mov_ps, _mm512_mul_ps, _mm512_permutexvar_ps, _mm512_reduce_add_ps,
+    _mm512_set1_ps, _mm512_setzero_ps, _mm512_setzero_si512,
 };
 
-use super::{Levels, Rounded, Task};
+use super::chunk::{self, Order, READ, bytes_at, format, order, sub_blocks, with_format};
+use super::load::{floats, integers};
+use super::{Rounded, STEP, SUB, Task, levels};
+use crate::PackedFormat;
+use crate::cpu::prefetch::prefetch;
+
+/// Steps per chunk.
+const STEPS: usize = chunk::LEN / STEP;
+
+/// The distance of prefetching in bytes.
+const AHEAD: usize = 8192;
 
 /// Returns true if this CPU has the instructions.
 pub(super) fn supported() -> bool {
@@ -19,73 +28,140 @@ pub(super) fn supported() -> bool {
         && is_x86_feature_detected!("fma")
 }
 
-/// Computes a task's outputs.
+/// Computes a task's outputs. x is in the [`reorder`]ed order.
 ///
 /// # Safety
 /// The CPU has the instructions ([`supported`]).
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,fma")]
-pub(super) unsafe fn run(task: Task<'_>) {
-    task.run(|w, x| dot(w, x));
-}
-
-/// Sums of one of several independent chains of additions.
-#[derive(Clone, Copy)]
-struct Sums {
-    products: __m512,
-    below: __m128,
-}
-
-/// The inner product of a row of W and a row of x.
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,fma")]
-pub(super) fn dot(w: &Levels, x: &Rounded) -> f32 {
-    let (factor, subtracted) = w.subtracted();
-    let steps = w.values.len().min(x.values.len());
-    // Slices of one length, so that their bounds are checked once.
-    let (q, p) = (&w.values[..steps], &x.values[..steps]);
-    let scales = (&w.scales[..steps], &x.scales[..steps]);
-    let below = (&subtracted[..steps], &x.sums[..steps]);
-    let add = |sums: Sums, step: usize| {
-        // A lane of 32 bits sums 4 products, so 4 lanes have the same scale.
-        let lanes = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
-        let scale = _mm_mul_ps(four(&scales.0[step]), four(&scales.1[step]));
-        let scale = _mm512_permutexvar_ps(lanes, _mm512_castps128_ps512(scale));
-        let zero = _mm512_setzero_si512();
-        let products = _mm512_dpbusd_epi32(zero, bytes(&q[step]), bytes(&p[step]));
-        let (below, sum) = (four(&below.0[step]), four(&below.1[step]));
-        Sums {
-            products: _mm512_fmadd_ps(_mm512_cvtepi32_ps(products), scale, sums.products),
-            below: _mm_fmadd_ps(below, sum, sums.below),
+pub(super) unsafe fn run(task: &Task<'_>) {
+    let mut first = 0;
+    while first < task.x.len() {
+        // Rows of W are read once per four rows of x.
+        match &task.x[first..] {
+            [x] => with_format!(task.w.format, rows(1; task, first, [x])),
+            [x, y] => with_format!(task.w.format, rows(2; task, first, [x, y])),
+            [x, y, z] => with_format!(task.w.format, rows(3; task, first, [x, y, z])),
+            [x, y, z, a, ..] => with_format!(task.w.format, rows(4; task, first, [x, y, z, a])),
+            [] => {}
         }
-    };
-    let zero = Sums {
-        products: _mm512_setzero_ps(),
-        below: _mm_setzero_ps(),
-    };
-    let mut sums = [zero; 2];
-    let mut step = 0;
-    while step + 1 < steps {
-        sums[0] = add(sums[0], step);
-        sums[1] = add(sums[1], step + 1);
-        step += 2;
+        first += 4;
     }
-    if step < steps {
-        sums[0] = add(sums[0], step);
-    }
-    let [one, other] = sums;
-    let below = _mm_mul_ps(_mm_add_ps(one.below, other.below), _mm_set1_ps(factor));
-    let products = _mm512_add_ps(one.products, other.products);
-    _mm512_reduce_add_ps(_mm512_sub_ps(products, _mm512_zextps128_ps512(below)))
 }
 
-#[target_feature(enable = "avx512f")]
-fn bytes<T>(bytes: &[T; 64]) -> __m512i {
-    const { assert!(size_of::<T>() == 1) };
-    // SAFETY: the array has the 64 bytes of the vector.
-    unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) }
+/// The outputs of `I` rows of x, from row `first`.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,fma")]
+fn rows<const I: usize, const FORMAT: u8>(task: &Task<'_>, first: usize, x: [&Rounded; I]) {
+    for j in task.outputs.clone() {
+        let sums = inner_products::<I, FORMAT>(task, j, x);
+        for (i, sum) in sums.iter().enumerate() {
+            // SAFETY: the element is within y, and only this task writes it.
+            unsafe { task.sums.put(first + i, j, *sum) };
+        }
+    }
 }
 
-#[target_feature(enable = "avx512f")]
-fn four(values: &[f32; 4]) -> __m128 {
-    // SAFETY: the array has the four elements of the vector.
-    unsafe { _mm_loadu_ps(values.as_ptr()) }
+/// The inner products of row `j` of W and some rows of x.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,fma")]
+fn inner_products<const I: usize, const FORMAT: u8>(
+    task: &Task<'_>,
+    j: usize,
+    x: [&Rounded; I],
+) -> [f32; I] {
+    let (w, k) = (task.w, task.w.shape[1]);
+    let offset = const { levels::offset(PackedFormat::ALL[FORMAT as usize]) };
+    let chunk_bytes = const { PackedFormat::ALL[FORMAT as usize].row_bytes(chunk::LEN) };
+    let start = j * w.format.row_bytes(k);
+    let mut copy = [0; READ];
+    // Registers whose lanes have the same scales.
+    let shared = match const { order(FORMAT) } {
+        Order::Weights => 1,
+        Order::Halves => 2,
+    };
+    // Several independent chains of additions, as many as registers hold.
+    let chains = if I > 2 { STEPS / 2 } else { STEPS };
+    let mut products = [[_mm512_setzero_ps(); STEPS]; I];
+    let mut below = [_mm512_setzero_ps(); I];
+    let count = k.div_ceil(chunk::LEN);
+    // Slices of one length, so that their bounds are checked once.
+    let mut chunks = [&x[0].chunks[..count]; I];
+    for (chunks, x) in chunks.iter_mut().zip(x) {
+        *chunks = &x.chunks[..count];
+    }
+    for (c, column) in (0..k).step_by(chunk::LEN).enumerate() {
+        let bytes = bytes_at(w.bytes, start + c * chunk_bytes, &mut copy);
+        // Any address may be prefetched.
+        let ahead = w
+            .bytes
+            .as_ptr()
+            .wrapping_add(start + c * chunk_bytes + AHEAD);
+        for line in 0..chunk_bytes.div_ceil(64) {
+            prefetch(ahead.wrapping_add(line * 64).cast());
+        }
+        let chunk = chunk::read::<FORMAT>(bytes);
+        // The elements of x that follow the last ones are zeros, but not so are what is read as scales.
+        let subs = (k - column) / SUB;
+        let within = u16::MAX >> (16 - subs.min(16));
+        let scales = _mm512_maskz_mov_ps(within, chunk.scales);
+        let subtracted = match offset {
+            Some(1..) => scales,
+            _ => _mm512_maskz_mov_ps(within, chunk.minimums),
+        };
+        for i in 0..I {
+            let x = &chunks[i][c];
+            let scales = _mm512_mul_ps(scales, floats(&x.scales));
+            below[i] = _mm512_fmadd_ps(subtracted, floats(&x.sums), below[i]);
+            for step in (0..STEPS).step_by(shared) {
+                let lanes = const { lanes(order(FORMAT)) };
+                let scale = _mm512_permutexvar_ps(integers(&lanes[step]), scales);
+                let mut sum = _mm512_setzero_si512();
+                for step in step..step + shared {
+                    sum = _mm512_dpbusd_epi32(sum, chunk.levels[step], integers(&x.values[step]));
+                }
+                let sum = _mm512_cvtepi32_ps(sum);
+                let products = &mut products[i][step / shared % chains];
+                *products = _mm512_fmadd_ps(sum, scale, *products);
+            }
+        }
+    }
+    let factor = match offset {
+        Some(offset @ 1..) => f32::from(offset),
+        _ => 1.0,
+    };
+    let mut sums = [0.0; I];
+    for i in 0..I {
+        let [a, b, c, d] = products[i];
+        let all = _mm512_add_ps(_mm512_add_ps(a, b), _mm512_add_ps(c, d));
+        let all = _mm512_fnmadd_ps(_mm512_set1_ps(factor), below[i], all);
+        sums[i] = _mm512_reduce_add_ps(all);
+    }
+    sums
+}
+
+/// Moves the elements of x to the order of a format's levels.
+pub(super) fn reorder(x: &mut [Rounded], format: PackedFormat) {
+    let order = order(format as u8);
+    if order == Order::Weights {
+        return;
+    }
+    for chunk in x.iter_mut().flat_map(|x| &mut x.chunks) {
+        let mut values = [[0; STEP]; STEPS];
+        let (quarters, _) = values.as_flattened_mut().as_chunks_mut::<SUB>();
+        for (quarter, sub) in quarters.iter_mut().zip(sub_blocks(order).as_flattened()) {
+            *quarter = chunk.subs()[*sub];
+        }
+        chunk.values = values;
+    }
+}
+
+/// The sub-block of each lane of a register. A lane of 32 bits sums 4 products, so 4 lanes have the same scale.
+const fn lanes(order: Order) -> [[u32; 16]; STEPS] {
+    let subs = sub_blocks(order);
+    let mut lanes = [[0; 16]; STEPS];
+    let mut at = 0;
+    while at < 16 * STEPS {
+        lanes[at / 16][at % 16] = subs[at / 16][at % 16 / 4] as u32;
+        at += 1;
+    }
+    lanes
 }

@@ -1,0 +1,437 @@
+//! Reading 256 weights of a row to registers, as levels with scales and minimums, with the vector instructions of x86-64
+//! (AVX512). The levels are those of [`levels::read`](super::super::blocks::levels::read), which documents the formats'
+//! layouts together with its modules.
+
+use std::arch::x86_64::{
+    __m128i, __m512, __m512i, _mm_and_si128, _mm_or_si128, _mm_set1_epi8, _mm_setr_epi32,
+    _mm_shuffle_epi32, _mm_srli_epi16, _mm_srlv_epi32, _mm_unpackhi_epi8, _mm_unpacklo_epi8,
+    _mm256_castsi128_si256, _mm256_inserti128_si256, _mm256_set1_epi16, _mm512_and_si512,
+    _mm512_broadcast_i32x4, _mm512_broadcast_i64x4, _mm512_castps_si512, _mm512_castsi256_si512,
+    _mm512_castsi512_ps, _mm512_castsi512_si128, _mm512_castsi512_si256, _mm512_cvtepi8_epi32,
+    _mm512_cvtepi32_ps, _mm512_cvtepu8_epi32, _mm512_cvtph_ps, _mm512_inserti64x4,
+    _mm512_mask_add_epi8, _mm512_mul_ps, _mm512_or_si512, _mm512_permutex2var_epi16,
+    _mm512_set1_epi8, _mm512_set1_epi32, _mm512_setr_epi64, _mm512_setzero_ps,
+    _mm512_setzero_si512, _mm512_shuffle_epi8, _mm512_sllv_epi64, _mm512_srli_epi16,
+    _mm512_srlv_epi64, _mm512_test_epi8_mask, _mm512_xor_si512,
+};
+
+use super::super::blocks::{nonlinear, symmetric};
+use super::load::{integers, sixteen, sixty_four, thirty_two};
+use crate::PackedFormat;
+
+/// Weights per chunk.
+pub(super) const LEN: usize = 256;
+/// Bytes that may be read for a chunk, whatever its format: with those that follow it.
+pub(super) const READ: usize = 320;
+
+/// The order of the levels of a chunk.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Order {
+    /// That of the weights.
+    Weights,
+    /// For formats with blocks of 32. A register has the same half of four blocks, of 16 levels each, so that the second
+    /// register has the same blocks in the same lanes as the first one, and the fourth the same as the third.
+    Halves,
+}
+
+/// The order of the levels of [`read`].
+pub(super) const fn order(format: u8) -> Order {
+    match format {
+        format::Q4_0 | format::Q4_1 | format::Q5_0 | format::Q5_1 | format::IQ4_NL => Order::Halves,
+        _ => Order::Weights,
+    }
+}
+
+/// The sub-block in each quarter of each register.
+pub(super) const fn sub_blocks(order: Order) -> [[usize; 4]; 4] {
+    match order {
+        Order::Weights => [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11], [12, 13, 14, 15]],
+        Order::Halves => [[0, 2, 4, 6], [1, 3, 5, 7], [8, 10, 12, 14], [9, 11, 13, 15]],
+    }
+}
+
+/// 256 weights: 64 levels per register, and an element per sub-block of 16 in the others.
+#[derive(Clone, Copy)]
+pub(super) struct Chunk {
+    pub(super) levels: [__m512i; 4],
+    pub(super) scales: __m512,
+    pub(super) minimums: __m512,
+}
+
+/// A [`PackedFormat`] as a parameter of functions.
+pub(super) mod format {
+    use super::PackedFormat;
+
+    pub(in super::super) const Q8_0: u8 = PackedFormat::Q8_0 as u8;
+    pub(in super::super) const Q4_0: u8 = PackedFormat::Q4_0 as u8;
+    pub(in super::super) const Q4_1: u8 = PackedFormat::Q4_1 as u8;
+    pub(in super::super) const Q5_0: u8 = PackedFormat::Q5_0 as u8;
+    pub(in super::super) const Q5_1: u8 = PackedFormat::Q5_1 as u8;
+    pub(in super::super) const IQ4_NL: u8 = PackedFormat::Iq4Nl as u8;
+    pub(in super::super) const Q2_K: u8 = PackedFormat::Q2K as u8;
+    pub(in super::super) const Q3_K: u8 = PackedFormat::Q3K as u8;
+    pub(in super::super) const Q4_K: u8 = PackedFormat::Q4K as u8;
+    pub(in super::super) const Q5_K: u8 = PackedFormat::Q5K as u8;
+    pub(in super::super) const Q6_K: u8 = PackedFormat::Q6K as u8;
+}
+
+/// Calls a function whose last parameter is the number of a format with levels.
+macro_rules! with_format {
+    ($format:expr, $call:ident($($parameter:expr)?; $($argument:expr),*)) => {
+        match $format {
+            PackedFormat::Int8 | PackedFormat::F16 | PackedFormat::Bf16 => {}
+            PackedFormat::Q8_0 => $call::<$({ $parameter },)? { format::Q8_0 }>($($argument),*),
+            PackedFormat::Q4_0 => $call::<$({ $parameter },)? { format::Q4_0 }>($($argument),*),
+            PackedFormat::Q4_1 => $call::<$({ $parameter },)? { format::Q4_1 }>($($argument),*),
+            PackedFormat::Q5_0 => $call::<$({ $parameter },)? { format::Q5_0 }>($($argument),*),
+            PackedFormat::Q5_1 => $call::<$({ $parameter },)? { format::Q5_1 }>($($argument),*),
+            PackedFormat::Iq4Nl => $call::<$({ $parameter },)? { format::IQ4_NL }>($($argument),*),
+            PackedFormat::Q2K => $call::<$({ $parameter },)? { format::Q2_K }>($($argument),*),
+            PackedFormat::Q3K => $call::<$({ $parameter },)? { format::Q3_K }>($($argument),*),
+            PackedFormat::Q4K => $call::<$({ $parameter },)? { format::Q4_K }>($($argument),*),
+            PackedFormat::Q5K => $call::<$({ $parameter },)? { format::Q5_K }>($($argument),*),
+            PackedFormat::Q6K => $call::<$({ $parameter },)? { format::Q6_K }>($($argument),*),
+        }
+    };
+}
+pub(super) use with_format;
+
+/// The bytes of a chunk that begins at `at`, followed by any others. At the end of `bytes` they are copied to `copy`.
+#[inline(always)]
+pub(super) fn bytes_at<'a>(bytes: &'a [u8], at: usize, copy: &'a mut [u8; READ]) -> &'a [u8; READ] {
+    let bytes = bytes.get(at..).unwrap_or_default();
+    match bytes.first_chunk() {
+        Some(bytes) => bytes,
+        None => {
+            copy.fill(0);
+            copy[..bytes.len()].copy_from_slice(bytes);
+            copy
+        }
+    }
+}
+
+/// Reads a chunk. In one that is not whole, the levels, scales and minimums of the missing sub-blocks have any value.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+pub(super) fn read<const FORMAT: u8>(bytes: &[u8; READ]) -> Chunk {
+    let zero = _mm512_setzero_ps();
+    match FORMAT {
+        format::Q8_0 => Chunk {
+            levels: signed_bytes(bytes),
+            scales: halves::<34, 0>(bytes),
+            minimums: zero,
+        },
+        format::Q4_0 => Chunk {
+            levels: nibbles::<18, 2>(bytes),
+            scales: halves::<18, 0>(bytes),
+            minimums: zero,
+        },
+        format::Q4_1 => Chunk {
+            levels: nibbles::<20, 4>(bytes),
+            scales: halves::<20, 0>(bytes),
+            minimums: negative(halves::<20, 2>(bytes)),
+        },
+        format::Q5_0 => Chunk {
+            levels: with_fifth_bits::<22, 2>(nibbles::<22, 6>(bytes), bytes),
+            scales: halves::<22, 0>(bytes),
+            minimums: zero,
+        },
+        format::Q5_1 => Chunk {
+            levels: with_fifth_bits::<24, 4>(nibbles::<24, 8>(bytes), bytes),
+            scales: halves::<24, 0>(bytes),
+            minimums: negative(halves::<24, 2>(bytes)),
+        },
+        format::IQ4_NL => {
+            let values = _mm512_broadcast_i32x4(sixteen(&nonlinear::LEVELS, 0));
+            let mut levels = nibbles::<18, 2>(bytes);
+            for levels in &mut levels {
+                *levels = _mm512_shuffle_epi8(values, *levels);
+            }
+            Chunk {
+                levels,
+                scales: halves::<18, 0>(bytes),
+                minimums: zero,
+            }
+        }
+        format::Q2_K => {
+            let subs = sixteen(bytes, 0);
+            let low = _mm_set1_epi8(15);
+            let (scales, minimums) = (
+                _mm_and_si128(subs, low),
+                _mm_and_si128(_mm_srli_epi16::<4>(subs), low),
+            );
+            Chunk {
+                levels: pairs(bytes, 16),
+                scales: _mm512_mul_ps(half(bytes, 80), unsigned(scales)),
+                minimums: _mm512_mul_ps(half(bytes, 82), unsigned(minimums)),
+            }
+        }
+        format::Q3_K => {
+            let mut scales = [0; 12];
+            scales.copy_from_slice(&bytes[96..108]);
+            let scales = symmetric::scales_q3(&scales).map(i8::cast_unsigned);
+            Chunk {
+                levels: with_bits::<4>(pairs(bytes, 32), bytes, 0),
+                scales: _mm512_mul_ps(half(bytes, 108), signed(sixteen(&scales, 0))),
+                minimums: zero,
+            }
+        }
+        format::Q4_K => {
+            let (scales, minimums) = wide_subs(bytes);
+            Chunk {
+                levels: wide_nibbles(bytes, 16),
+                scales,
+                minimums,
+            }
+        }
+        format::Q5_K => {
+            let (scales, minimums) = wide_subs(bytes);
+            Chunk {
+                levels: with_bits::<16>(wide_nibbles(bytes, 48), bytes, 16),
+                scales,
+                minimums,
+            }
+        }
+        format::Q6_K => Chunk {
+            levels: six_bits(bytes),
+            scales: _mm512_mul_ps(half(bytes, 208), signed(sixteen(bytes, 192))),
+            minimums: zero,
+        },
+        // Formats without levels are not multiplied in integers.
+        _ => Chunk {
+            levels: [_mm512_setzero_si512(); 4],
+            scales: zero,
+            minimums: zero,
+        },
+    }
+}
+
+/// The levels of q8_0.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+fn signed_bytes(bytes: &[u8; READ]) -> [__m512i; 4] {
+    let mut levels = [_mm512_set1_epi8(-128); 4];
+    for (step, levels) in levels.iter_mut().enumerate() {
+        let first = _mm512_castsi256_si512(thirty_two(bytes, 68 * step + 2));
+        let both = _mm512_inserti64x4::<1>(first, thirty_two(bytes, 68 * step + 36));
+        *levels = _mm512_xor_si512(both, *levels);
+    }
+    levels
+}
+
+/// Words of four consecutive blocks, `bytes` apart: the eight from byte `at` of each. Counted from [`line`].
+const fn words_of_four_blocks(bytes: usize, at: usize, part: usize) -> [u16; 32] {
+    let first = (4 * bytes * part + at - line(bytes, part)) / 2;
+    let (mut words, mut i) = ([0; 32], 0);
+    while i < 32 {
+        words[i] = (first + i % 8 + i / 8 * (bytes / 2)) as u16;
+        i += 1;
+    }
+    words
+}
+
+/// The last multiple of 64 bytes before four blocks. The parts of a chunk have loads in common.
+const fn line(bytes: usize, part: usize) -> usize {
+    4 * bytes * part / 64 * 64
+}
+
+/// Words of the 128 bytes from [`line`].
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+fn words_at(words: &[u16; 32], bytes: &[u8; READ], line: usize) -> __m512i {
+    let (first, second) = (sixty_four(bytes, line), sixty_four(bytes, line + 64));
+    _mm512_permutex2var_epi16(first, integers(words), second)
+}
+
+/// The levels of blocks of 32 with two levels per byte, from byte `AT` of blocks of `BYTES`, in [`Order::Halves`].
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+fn nibbles<const BYTES: usize, const AT: usize>(bytes: &[u8; READ]) -> [__m512i; 4] {
+    let (first, second) = (
+        const { words_of_four_blocks(BYTES, AT, 0) },
+        const { words_of_four_blocks(BYTES, AT, 1) },
+    );
+    let first = words_at(&first, bytes, line(BYTES, 0));
+    let second = words_at(&second, bytes, line(BYTES, 1));
+    let low = _mm512_set1_epi8(15);
+    [
+        _mm512_and_si512(first, low),
+        _mm512_and_si512(_mm512_srli_epi16::<4>(first), low),
+        _mm512_and_si512(second, low),
+        _mm512_and_si512(_mm512_srli_epi16::<4>(second), low),
+    ]
+}
+
+/// Adds 16 to levels of [`nibbles`] by the bits of the number at byte `AT` of blocks of `BYTES`.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+fn with_fifth_bits<const BYTES: usize, const AT: usize>(
+    mut levels: [__m512i; 4],
+    bytes: &[u8; READ],
+) -> [__m512i; 4] {
+    let sixteen = _mm512_set1_epi8(16);
+    for (at, levels) in levels.iter_mut().enumerate() {
+        let start = 4 * BYTES * (at / 2) + AT + at % 2 * 2;
+        let mut mask = 0u64;
+        for block in 0..4 {
+            let at = start + BYTES * block;
+            let bits = u16::from_le_bytes([bytes[at], bytes[at + 1]]);
+            mask |= u64::from(bits) << (16 * block);
+        }
+        *levels = _mm512_mask_add_epi8(*levels, mask, *levels, sixteen);
+    }
+    levels
+}
+
+/// 2-bit levels: each half of the chunk has 32 bytes, from byte `at`.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+fn pairs(bytes: &[u8; READ], at: usize) -> [__m512i; 4] {
+    let mut levels = [_mm512_set1_epi8(3); 4];
+    for (step, levels) in levels.iter_mut().enumerate() {
+        let shifts = match step % 2 {
+            0 => _mm512_setr_epi64(0, 0, 0, 0, 2, 2, 2, 2),
+            _ => _mm512_setr_epi64(4, 4, 4, 4, 6, 6, 6, 6),
+        };
+        let twice = _mm512_broadcast_i64x4(thirty_two(bytes, at + step / 2 * 32));
+        *levels = _mm512_and_si512(_mm512_srlv_epi64(twice, shifts), *levels);
+    }
+    levels
+}
+
+/// Adds `VALUE` to levels by the bits of 32 bytes from byte `at`: bit `i` of byte `l` belongs to weight `32 i + l`.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+fn with_bits<const VALUE: i8>(
+    mut levels: [__m512i; 4],
+    bytes: &[u8; READ],
+    at: usize,
+) -> [__m512i; 4] {
+    let (value, twice) = (
+        _mm512_set1_epi8(VALUE),
+        _mm512_broadcast_i64x4(thirty_two(bytes, at)),
+    );
+    for (step, levels) in levels.iter_mut().enumerate() {
+        let byte = |shift: usize| 0x0101_0101_0101_0101i64 << (2 * step + shift);
+        let (first, second) = (byte(0), byte(1));
+        let bits = _mm512_setr_epi64(first, first, first, first, second, second, second, second);
+        let mask = _mm512_test_epi8_mask(twice, bits);
+        *levels = _mm512_mask_add_epi8(*levels, mask, *levels, value);
+    }
+    levels
+}
+
+/// The 4-bit levels of q4_k and q5_k: each quarter of the chunk has 32 bytes, from byte `at`.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+fn wide_nibbles(bytes: &[u8; READ], at: usize) -> [__m512i; 4] {
+    let shifts = _mm512_setr_epi64(0, 0, 0, 0, 4, 4, 4, 4);
+    let mut levels = [_mm512_set1_epi8(15); 4];
+    for (step, levels) in levels.iter_mut().enumerate() {
+        let twice = _mm512_broadcast_i64x4(thirty_two(bytes, at + 32 * step));
+        *levels = _mm512_and_si512(_mm512_srlv_epi64(twice, shifts), *levels);
+    }
+    levels
+}
+
+/// The levels of q6_k.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+fn six_bits(bytes: &[u8; READ]) -> [__m512i; 4] {
+    let (low, upper) = (_mm512_set1_epi8(15), _mm512_set1_epi8(48));
+    let mut levels = [low; 4];
+    for half in 0..2 {
+        let four = sixty_four(bytes, 64 * half);
+        let two = _mm512_broadcast_i64x4(thirty_two(bytes, 128 + 32 * half));
+        // The bits of two groups of 32 weights, in bits 4 and 5.
+        let first = _mm512_sllv_epi64(two, _mm512_setr_epi64(4, 4, 4, 4, 2, 2, 2, 2));
+        let second = _mm512_srlv_epi64(two, _mm512_setr_epi64(0, 0, 0, 0, 2, 2, 2, 2));
+        let high = _mm512_srlv_epi64(four, _mm512_setr_epi64(4, 4, 4, 4, 4, 4, 4, 4));
+        levels[2 * half] =
+            _mm512_or_si512(_mm512_and_si512(four, low), _mm512_and_si512(first, upper));
+        levels[2 * half + 1] =
+            _mm512_or_si512(_mm512_and_si512(high, low), _mm512_and_si512(second, upper));
+    }
+    levels
+}
+
+/// The scales and minimums of q4_k and q5_k.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+fn wide_subs(bytes: &[u8; READ]) -> (__m512, __m512) {
+    const EACH: i32 = 0x0101_0101;
+    // The numbers of `cpu/blocks/six_bit_scales.rs`: scales 0 to 3, then 4 to 7, and the minimums likewise.
+    let header = sixteen(bytes, 0);
+    let first = _mm_shuffle_epi32::<0b10_10_01_01>(header);
+    let first = _mm_srlv_epi32(first, _mm_setr_epi32(0, 2, 0, 2));
+    let first = _mm_and_si128(
+        first,
+        _mm_setr_epi32(EACH * 63, EACH * 48, EACH * 63, EACH * 48),
+    );
+    let low = _mm_shuffle_epi32::<0b11_11_11_11>(header);
+    let low = _mm_srlv_epi32(low, _mm_setr_epi32(0, 0, 0, 4));
+    let low = _mm_and_si128(low, _mm_setr_epi32(0, EACH * 15, 0, EACH * 15));
+    let subs = _mm_or_si128(first, low);
+    (
+        _mm512_mul_ps(half(bytes, 0), unsigned(_mm_unpacklo_epi8(subs, subs))),
+        _mm512_mul_ps(half(bytes, 2), unsigned(_mm_unpackhi_epi8(subs, subs))),
+    )
+}
+
+/// Word numbers of an f16 at byte `at` of consecutive blocks, `bytes` apart, each twice. Counted from [`line`].
+const fn words_of_blocks(bytes: usize, at: usize, part: usize) -> [u16; 32] {
+    let first = (4 * bytes * part + at - line(bytes, part)) / 2;
+    let (mut words, mut sub) = ([0; 32], 0);
+    while sub < 32 {
+        // Two registers have 64 words; words of later blocks are not used.
+        words[sub] = ((first + sub / 2 * (bytes / 2)) % 64) as u16;
+        sub += 1;
+    }
+    words
+}
+
+/// The f16 at byte `AT` of eight blocks of `BYTES`, twice each.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+fn halves<const BYTES: usize, const AT: usize>(bytes: &[u8; READ]) -> __m512 {
+    let (first, second) = (
+        const { words_of_blocks(BYTES, AT, 0) },
+        const { words_of_blocks(BYTES, AT, 1) },
+    );
+    let first = words_at(&first, bytes, line(BYTES, 0));
+    if 7 * BYTES + AT < 128 {
+        return _mm512_cvtph_ps(_mm512_castsi512_si256(first));
+    }
+    let second = words_at(&second, bytes, line(BYTES, 1));
+    let first = _mm256_castsi128_si256(_mm512_castsi512_si128(first));
+    let second = _mm512_castsi512_si128(second);
+    _mm512_cvtph_ps(_mm256_inserti128_si256::<1>(first, second))
+}
+
+/// The f16 at byte `at` in each element.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+fn half(bytes: &[u8; READ], at: usize) -> __m512 {
+    let half = i16::from_le_bytes([bytes[at], bytes[at + 1]]);
+    _mm512_cvtph_ps(_mm256_set1_epi16(half))
+}
+
+/// Stored minimums are added, those of levels subtracted.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+fn negative(values: __m512) -> __m512 {
+    let sign = _mm512_set1_epi32(i32::MIN);
+    _mm512_castsi512_ps(_mm512_xor_si512(_mm512_castps_si512(values), sign))
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+fn unsigned(bytes: __m128i) -> __m512 {
+    _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes))
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+fn signed(bytes: __m128i) -> __m512 {
+    _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes))
+}
