@@ -1,6 +1,7 @@
 //! Opens a model of any kind: a run (its newest intact checkpoint), a checkpoint, an untrained model, a Hugging Face
 //! directory, or a GGUF file.
 
+mod adapter;
 mod weights;
 
 use std::fs;
@@ -9,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use emberlm_data::{Dataset, MANIFEST_FILE, Packing};
 use emberlm_gguf::is_gguf;
-use emberlm_model::adapter::{ADAPTER_CONFIG_FILE, PeftAdapter};
+use emberlm_model::adapter::ADAPTER_CONFIG_FILE;
 use emberlm_model::gguf;
 use emberlm_model::hugging_face::{CONFIG_FILE, HuggingFaceModel};
 use emberlm_model::{DecoderConfig, WeightFormat};
@@ -18,7 +19,7 @@ use emberlm_tokenizer::chat::{ChatEncoder, ChatTemplate, ChatTemplateSpec, Stops
 use emberlm_tokenizer::{Tokenizer, TokenizerSpec};
 use serde_json::{Map, Value};
 
-use crate::adapter::{AdapterDescription, AdapterSource};
+use crate::adapter::AdapterSource;
 use crate::checkpoint::{Checkpoint, DESCRIPTION, Description, FOLDER};
 use crate::error::{CheckpointError, ModelError};
 use crate::published_files::{PublishedFiles, generation_config};
@@ -96,18 +97,6 @@ impl Model {
         })
     }
 
-    /// Opens the base model of a directory of PEFT, by the path that it records, with the adapter.
-    fn from_peft(path: &Path) -> Result<Self, ModelError> {
-        let adapter = PeftAdapter::open(path)?;
-        let base = adapter.base().map(|base| path.join(base));
-        let base = base.filter(|base| base.exists() && base != path);
-        let base = base.ok_or_else(|| ModelError::AdapterOnly {
-            path: path.to_owned(),
-            base: adapter.base().unwrap_or_default().to_owned(),
-        })?;
-        Self::open(&base)?.with_adapter(path)
-    }
-
     fn from_checkpoint(
         opened: &Path,
         checkpoint: Checkpoint,
@@ -144,30 +133,6 @@ impl Model {
             adapter: None,
             passed_over,
         })
-    }
-
-    /// Returns the model with the adapter at `path`: a directory of PEFT, or a run or checkpoint with an adapter.
-    ///
-    /// # Errors
-    /// There is no adapter, it cannot be read, or it was trained on other weights.
-    pub fn with_adapter(mut self, path: &Path) -> Result<Self, ModelError> {
-        let adapter = AdapterSource::open(path)?;
-        adapter.check(&self)?;
-        self.adapter = Some(adapter);
-        Ok(self)
-    }
-
-    /// True if the model has an adapter.
-    pub fn has_adapter(&self) -> bool {
-        self.adapter.is_some() || self.adapter().is_some()
-    }
-
-    /// The description of the adapter, if the model is a checkpoint of one.
-    pub fn adapter(&self) -> Option<&AdapterDescription> {
-        match &self.source {
-            Source::Checkpoint { description, .. } => description.adapter.as_ref(),
-            Source::HuggingFace { .. } => None,
-        }
     }
 
     /// The errors of damaged checkpoints that are newer than the opened one, newest first.

@@ -29,7 +29,7 @@ const IGNORED: [&str; 14] = [
 /// Reads the fields of a configuration. The adapted layers follow from the tensors, not from `target_modules`.
 ///
 /// # Errors
-/// A field has a value that is not supported, or is not known.
+/// A field or its value is not supported.
 pub(super) fn read_config(fields: &Map<String, Value>) -> Result<LoraConfig, AdapterError> {
     let mut config = LoraConfig::default();
     for (field, value) in fields {
