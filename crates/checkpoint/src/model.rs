@@ -178,7 +178,11 @@ impl Model {
         Ok(match &self.source {
             Source::Checkpoint { checkpoint, .. } => match &checkpoint.state {
                 Some(state) => {
-                    format!("a checkpoint after {} steps", grouped(state.step as u64))
+                    let kind = match self.adapter() {
+                        Some(adapter) => format!("an adapter of {}", adapter.base.path.display()),
+                        None => "a checkpoint".to_owned(),
+                    };
+                    format!("{kind} after {} steps", grouped(state.step as u64))
                 }
                 None => "a model that has not been trained".to_owned(),
             },

@@ -20,7 +20,7 @@
 
 use burn::module::{Module, ParamId};
 use burn::tensor::backend::AutodiffBackend;
-use burn::tensor::{Bool, Device, Int, Tensor};
+use burn::tensor::{Bool, Device, Distribution, Int, Tensor};
 
 use emberlm_kernels::{AttentionMask, TrainingBackend};
 use emberlm_system::random::split_mix;
@@ -36,11 +36,14 @@ use crate::tokens::Tokens;
 use crate::weights::{ParamVisitor, visit_params};
 
 /// Options of a training pass.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TrainingPass {
     /// True to keep only the blocks' inputs and recompute their activations for the backward pass.
     pub recompute: bool,
-    /// Seed of the dropout masks; see [`TrainingPass::dropout_seed`].
+    /// Scale α of the noise that is added to a decoder's embeddings: uniform within `±α / √(seq · d_model)` (Jain et al.
+    /// 2023, "NEFTune: Noisy Embeddings Improve Instruction Finetuning"). 0 for none.
+    pub embedding_noise: f64,
+    /// Seed of the dropout masks and the noise; see [`TrainingPass::dropout_seed`].
     pub dropout_seed: u64,
 }
 
@@ -50,6 +53,7 @@ impl TrainingPass {
         (0..).map(move |micro_batch| Self {
             recompute,
             dropout_seed: Self::dropout_seed(seed, step, micro_batch),
+            ..Self::default()
         })
     }
 
@@ -98,10 +102,11 @@ impl<B: TrainingBackend> Decoder<B> {
         coefficients: RouterCoefficients,
         loss: impl FnOnce(Tensor<B, 3>) -> Tensor<B, 1>,
     ) -> PassGradients<B> {
-        let seeds = DropoutSeeds::<B>::new(self.uses_dropout(), pass, self.device());
+        let draws = self.uses_dropout() || pass.embedding_noise > 0.0;
+        let seeds = DropoutSeeds::<B>::new(draws, pass, self.device());
         seeds.seed(0);
         let tokens = tokens.into();
-        let embedded = self.embeddings.forward(&tokens, 0);
+        let embedded = noisy(self.embeddings.forward(&tokens, 0), pass.embedding_noise);
         let stack = StackPass {
             stack: &self.stack,
             context: AttentionMask::of_documents(tokens.documents).into(),
@@ -124,6 +129,17 @@ impl<B: TrainingBackend> Decoder<B> {
         config.dropout() > 0.0 && !config.dropout_sites().is_empty()
             || adapters().any(Adapter::uses_dropout)
     }
+}
+
+/// Adds noise of scale α to embeddings `[batch, seq, d_model]`.
+fn noisy<B: TrainingBackend>(embedded: Tensor<B, 3>, alpha: f64) -> Tensor<B, 3> {
+    if alpha == 0.0 {
+        return embedded;
+    }
+    let [_, seq, width] = embedded.dims();
+    let bound = alpha / ((seq * width) as f64).sqrt();
+    let noise = embedded.random_like(Distribution::Uniform(-bound, bound));
+    embedded + noise.detach()
 }
 
 impl<B: TrainingBackend> Encoder<B> {
@@ -386,5 +402,28 @@ impl<B: TrainingBackend> ParamVisitor<B> for GradientMover<'_, B> {
             None => grad,
         };
         value.grad_replace(self.all, grad);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::backend::Autodiff;
+    use burn_flex::Flex;
+
+    use super::*;
+
+    #[test]
+    fn noise_is_uniform_within_the_bound_of_neftune() {
+        let zeros = Tensor::<Autodiff<Flex>, 3>::zeros([2, 50, 40], &Default::default());
+        assert_eq!(noisy(zeros.clone(), 0.0).abs().sum().into_scalar(), 0.0);
+        let noise = noisy(zeros, 5.0);
+        let bound = 5.0 / (50.0_f32 * 40.0).sqrt();
+        assert!(noise.clone().abs().max().into_scalar() <= bound);
+        // The variance of a uniform distribution is a third of its squared bound.
+        let variance = noise.square().mean().into_scalar();
+        assert!(
+            (variance / (bound * bound / 3.0) - 1.0).abs() < 0.05,
+            "{variance}"
+        );
     }
 }

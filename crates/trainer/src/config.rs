@@ -93,6 +93,13 @@ pub struct TrainConfig {
     /// Low-rank adapters of a frozen decoder, which are then all that is trained.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub adapter: Option<LoraConfig>,
+    /// Parameters that are not trained, by their paths or the beginnings of these, such as "tokens" or "blocks.0"; `*` stands for any component.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub frozen: Vec<String>,
+    /// Factor on the learning rate for each block below the head: block `i` of `n` has `layer_decay^(n - i)`, embeddings `layer_decay^(n + 1)`.
+    pub layer_decay: f64,
+    /// Scale α of the noise on a decoder's embeddings (NEFTune), uniform within `α / √(seq_len · d_model)`; 0 for none.
+    pub embedding_noise: f64,
     /// Precision of the matrix products.
     pub precision: PrecisionConfig,
     /// Terms that training adds to the cross-entropy.
@@ -131,6 +138,9 @@ impl Default for TrainConfig {
             log_interval: 10,
             objective: ObjectiveConfig::default(),
             adapter: None,
+            frozen: Vec::new(),
+            layer_decay: 1.0,
+            embedding_noise: 0.0,
             precision: PrecisionConfig::default(),
             loss: LossConfig::default(),
             optimizer: OptimizerConfig::default(),
@@ -162,6 +172,8 @@ impl TrainConfig {
             &[
                 ("clip_norm", self.clip_norm, Range::NotNegative),
                 ("ema", self.ema, Range::Share),
+                ("layer_decay", self.layer_decay, Range::Positive),
+                ("embedding_noise", self.embedding_noise, Range::NotNegative),
             ],
         )?;
         let rule = format!("must be at most {MAX_WORKERS}");
@@ -174,8 +186,12 @@ impl TrainConfig {
             &rule,
         )?;
         self.objective.check()?;
+        let (decay, rule) = (self.layer_decay, "must be at most 1");
+        require("train", "layer_decay", decay, decay <= 1.0, rule)?;
         if let Some(adapter) = &self.adapter {
             adapter.check()?;
+            let (frozen, rule) = (self.frozen.join(", "), "must be empty with an adapter");
+            require("train", "frozen", &frozen, frozen.is_empty(), rule)?;
             let rule = "must be 0 with an adapter";
             require("train", "ema", self.ema, self.ema == 0.0, rule)?;
             let rule = "must be set with an adapter";
@@ -190,6 +206,35 @@ impl TrainConfig {
         self.evaluation.check()?;
         self.checkpoints.check()?;
         self.groups.check(self.optimizer.kind())
+    }
+
+    /// Checks that the settings are ones of `model`'s kind.
+    ///
+    /// # Errors
+    /// A setting is only for decoders.
+    pub fn check_model(&self, model: &RunModel) -> Result<(), TrainError> {
+        let is_decoder = model.as_decoder().is_some();
+        let rule = "must be 0 for models other than decoders";
+        let (noise, table) = (self.embedding_noise, "train");
+        require(
+            table,
+            "embedding_noise",
+            noise,
+            is_decoder || noise == 0.0,
+            rule,
+        )?;
+        let (adapter, rule) = (
+            &self.adapter,
+            "must be absent for models other than decoders",
+        );
+        let rank = adapter.as_ref().map_or(0, |adapter| adapter.rank);
+        require(
+            "train.adapter",
+            "rank",
+            rank,
+            is_decoder || adapter.is_none(),
+            rule,
+        )
     }
 
     /// The sequence length for a model with a context of `context` tokens: `seq_len`, or the whole context if

@@ -67,7 +67,8 @@ pub(crate) fn of_micro_batches<B: TrainingBackend>(
     config: &TrainConfig,
     stop: Option<&StopSignal>,
 ) -> Option<MicroBatchGradients<B>> {
-    let _lock = model.uses_dropout().then(lock_random_state);
+    let draws = model.uses_dropout() || config.embedding_noise > 0.0;
+    let _lock = draws.then(lock_random_state);
     B::run(|| accumulate(model, micro_batches, numbers, config, stop))
 }
 
@@ -105,6 +106,7 @@ fn accumulate<B: TrainingBackend>(
         // state.
         let pass = TrainingPass {
             recompute: config.recompute,
+            embedding_noise: config.embedding_noise,
             dropout_seed: TrainingPass::dropout_seed(
                 config.seed,
                 step as u64,

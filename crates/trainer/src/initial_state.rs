@@ -13,6 +13,7 @@ use crate::checkpoint::{Checkpoint, State};
 use crate::config::RunConfig;
 use crate::ema::Average;
 use crate::error::TrainError;
+use crate::frozen::freeze;
 use crate::optimizer::Optimizer;
 use crate::run::{RunInputs, RunWeights};
 use crate::training_model::TrainingModel;
@@ -47,6 +48,7 @@ impl<B: TrainingBackend> InitialState<B> {
             }
             (None, None) => inputs.model.config().init::<B>(seed, device),
         };
+        let model = freeze(model, &config.train.frozen)?;
         let mut optimizer = Optimizer::new(&config.train, model.parameters());
         if let Some(checkpoint) = checkpoint {
             state = checkpoint.state.clone().unwrap_or_default();

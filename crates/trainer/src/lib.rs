@@ -72,6 +72,7 @@ pub mod file_check;
 pub mod fit;
 pub mod folder;
 pub mod formats;
+mod frozen;
 mod gradients;
 mod growing;
 mod guard;

@@ -41,9 +41,20 @@ pub struct Optimizer<B: BurnBackend> {
     /// Paths and roles. A parameter that is not listed uses its path in the module, and a role derived from this path
     /// or from its dimensions.
     parameters: Parameters,
+    /// Blocks of the model, or of the deeper of its two stacks.
+    blocks: usize,
     /// Number of updates.
     updates: u64,
     moments: HashMap<String, Moments<B>>,
+}
+
+/// The first components of the paths below the first block.
+const EMBEDDINGS: [&str; 4] = ["tokens", "positions", "segments", "norm_embedding"];
+
+/// The index of the block that a parameter belongs to.
+fn block_index(path: &str) -> Option<usize> {
+    let mut parts = path.split('.').skip_while(|part| *part != "blocks");
+    parts.nth(1)?.parse().ok()
 }
 
 /// The optimizer's state of one parameter; each tensor has the parameter's shape.
@@ -63,10 +74,29 @@ impl<B: Backend> Optimizer<B> {
     pub fn new(config: &TrainConfig, parameters: Parameters) -> Self {
         Self {
             settings: Settings::of(config),
+            blocks: parameters
+                .iter()
+                .filter_map(|parameter| block_index(&parameter.path))
+                .max()
+                .map_or(0, |last| last + 1),
             parameters,
             updates: 0,
             moments: HashMap::new(),
         }
+    }
+
+    /// The factor of `train.layer_decay` on the learning rate of the parameter at `path`.
+    fn layer_factor(&self, path: &str) -> f64 {
+        let decay = self.settings.layer_decay();
+        if decay == 1.0 {
+            return 1.0;
+        }
+        let above = match block_index(path) {
+            Some(block) => self.blocks - block,
+            None if EMBEDDINGS.contains(&path.split('.').next().unwrap_or(path)) => self.blocks + 1,
+            None => 0,
+        };
+        decay.powi(above as i32)
     }
 
     /// Number of updates.
@@ -214,6 +244,7 @@ where
             Some(parameter) => (parameter.path.as_str(), &parameter.role),
             None => (path, optimizer.parameters.role(path).unwrap_or(&unlisted)),
         };
+        let rate = self.rate * optimizer.layer_factor(path);
         let moments = optimizer.moments.remove(path);
         // A second handle would prevent the update in place, so it exists only under a guard.
         let before = self
@@ -221,16 +252,16 @@ where
             .map(|guard| (guard, value.clone(), moments.clone()));
         let (updated, moments) = match optimizer.settings.rule(role) {
             Rule::AdamW(step) => {
-                let step = step.at(self.rate, optimizer.updates);
+                let step = step.at(rate, optimizer.updates);
                 adamw::update(value, grad, moments, factor, step)
             }
             Rule::Muon(step) => {
                 let grad = clipped(grad, factor);
-                muon::update(value, grad, moments, self.rate, step, role.widths())
+                muon::update(value, grad, moments, rate, step, role.widths())
             }
             Rule::Lion(step) => {
                 let grad = clipped(grad, factor);
-                lion::update(value, grad, moments, self.rate, step)
+                lion::update(value, grad, moments, rate, step)
             }
         };
         let (updated, moments) = match before {

@@ -170,6 +170,7 @@ pub(crate) fn train_with<B: TrainingBackend>(
     peers: Arc<dyn Peers<B::InnerBackend>>,
 ) -> Result<RunResult, TrainError> {
     config.train.check()?;
+    config.train.check_model(&config.model)?;
     let circumstances = Circumstances {
         start: &start,
         directory: match &weights {

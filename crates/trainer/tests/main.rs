@@ -14,4 +14,5 @@ mod common;
 mod hooks;
 mod objectives;
 mod optimizer;
+mod partial_training;
 mod tensorboard;

@@ -382,6 +382,7 @@ impl From<AdapterError> for CliError {
             AdapterError::NoTarget { .. } => Some(
                 "name the ends of layers' names, or all-linear: --set 'train.adapter.targets=[\"q_proj\"]'",
             ),
+            AdapterError::Adapted => Some("emberlm merge RUN --out MODEL"),
             AdapterError::SharedModule { .. } => {
                 Some("merge it instead: emberlm merge RUN --out MODEL")
             }

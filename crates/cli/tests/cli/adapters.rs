@@ -136,6 +136,8 @@ fn adapters_that_do_not_fit_are_refused() {
         ));
         assert!(ran.stderr.contains(message), "{setting}: {ran}");
     }
+    let ran = sandbox.words("train --from run --data talks --out refused");
+    assert!(ran.stderr.contains("has an adapter already"), "{ran}");
     let ran = sandbox.words("train --data talks --adapter lora --out refused");
     assert!(ran.stderr.contains("train.from"), "{ran}");
 

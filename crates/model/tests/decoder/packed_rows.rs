@@ -83,6 +83,7 @@ fn loss_and_gradients<B: TrainingBackend>(
     let pass = TrainingPass {
         recompute,
         dropout_seed: 0,
+        ..TrainingPass::default()
     };
     let (loss, grads) = decoder.gradients(tokens, pass, |hidden| {
         decoder.training_loss_sum_of(hidden, targets, OPTIONS)

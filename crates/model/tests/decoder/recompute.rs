@@ -56,6 +56,7 @@ fn dropout_depends_only_on_seed() {
             let pass = TrainingPass {
                 recompute,
                 dropout_seed,
+                ..TrainingPass::default()
             };
             loss_and_gradients(&decoder, whole_rows(), pass)
         };
@@ -89,6 +90,7 @@ fn assert_equal<B: TrainingBackend>(dropout: f64, input: fn() -> Tokens<B>) {
         let pass = |recompute| TrainingPass {
             recompute,
             dropout_seed: 3,
+            ..TrainingPass::default()
         };
         let whole = loss_and_gradients(&decoder, input(), pass(false));
         let recomputed = loss_and_gradients(&decoder, input(), pass(true));

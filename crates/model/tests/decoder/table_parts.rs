@@ -86,6 +86,7 @@ fn trained<B: TrainingBackend>(
     let pass = TrainingPass {
         recompute,
         dropout_seed: 3,
+        ..TrainingPass::default()
     };
     let _guard = one_at_a_time();
     let (loss, grads) = decoder.gradients(input, pass, |hidden| {

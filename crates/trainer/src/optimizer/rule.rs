@@ -14,6 +14,7 @@ use emberlm_model::ParameterRole;
 pub(super) struct Settings {
     optimizer: OptimizerConfig,
     groups: Groups,
+    layer_decay: f64,
 }
 
 /// The update rule of a parameter with its hyperparameters, except for the step's learning rate.
@@ -62,7 +63,13 @@ impl Settings {
         Self {
             optimizer: config.optimizer.clone(),
             groups: config.groups.clone(),
+            layer_decay: config.layer_decay,
         }
+    }
+
+    /// The factor on the learning rate per block below the head.
+    pub(super) fn layer_decay(&self) -> f64 {
+        self.layer_decay
     }
 
     /// The rule of a parameter by its role. Muon updates only the linear layers' weights, AdamW all other parameters.

@@ -7,8 +7,8 @@ use emberlm_kernels::Backend;
 use emberlm_model::encoder::HuggingFaceEncoder;
 use emberlm_model::encoder_decoder::HuggingFaceEncoderDecoder;
 use emberlm_model::{
-    Decoder, DecoderConfig, EncoderConfig, EncoderDecoderConfig, LoraConfig, WeightsError, count,
-    weights,
+    AdapterError, Decoder, DecoderConfig, EncoderConfig, EncoderDecoderConfig, LoraConfig,
+    WeightsError, count, weights,
 };
 
 use crate::checkpoint::Checkpoint;
@@ -149,6 +149,9 @@ impl<B: Backend> RunWeights<B> {
                 match adapter {
                     Some(adapter) => weights.with_adapter(adapter, seed)?.into(),
                     None => {
+                        if weights.has_adapter() {
+                            return Err(AdapterError::Adapted.into());
+                        }
                         weights.check_not_packed()?;
                         weights.into()
                     }
