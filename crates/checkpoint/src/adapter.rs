@@ -80,22 +80,35 @@ impl BaseModel {
         }
     }
 
-    /// Loads the model with its weights in a format.
+    /// Opens the model.
     ///
     /// # Errors
     /// The model is no longer there, or has other weights.
+    pub(crate) fn open(&self) -> Result<Model, CheckpointError> {
+        let model = Model::open(&self.path).map_err(self.error())?;
+        self.check(&model)?;
+        Ok(model)
+    }
+
+    /// Loads the model with its weights in a format.
+    ///
+    /// # Errors
+    /// Those of [`BaseModel::open`].
     pub(crate) fn decoder_in<B: Backend>(
         &self,
         format: WeightFormat,
         device: &Device<B>,
     ) -> Result<Decoder<B>, CheckpointError> {
-        let error = |source| CheckpointError::Base {
-            path: self.path.clone(),
+        let model = self.open()?;
+        model.decoder_in(format, device).map_err(self.error())
+    }
+
+    fn error(&self) -> impl FnOnce(ModelError) -> CheckpointError {
+        let path = self.path.clone();
+        move |source| CheckpointError::Base {
+            path,
             source: Box::new(source),
-        };
-        let model = Model::open(&self.path).map_err(error)?;
-        self.check(&model)?;
-        model.decoder_in(format, device).map_err(error)
+        }
     }
 }
 
@@ -153,6 +166,14 @@ impl AdapterSource {
         found.ok_or_else(|| ModelError::NotAnAdapter {
             path: path.to_owned(),
         })
+    }
+
+    /// The directory of the adapter.
+    pub(crate) fn path(&self) -> PathBuf {
+        match self {
+            Self::Peft(adapter) => adapter.path().to_owned(),
+            Self::Checkpoint(checkpoint, _) => checkpoint.path.clone(),
+        }
     }
 
     /// Checks that the adapter is for `model`, as far as it is recorded.

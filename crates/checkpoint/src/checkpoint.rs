@@ -316,13 +316,27 @@ impl<S: DeserializeOwned> Checkpoint<S> {
         let Some(description) = &self.description else {
             return Err(damaged(&self.path, "it holds no decoder".to_owned()));
         };
-        let config = DecoderConfig::try_from(description.model.clone())?;
         if let Some(adapter) = &description.adapter {
-            let base = adapter.base.decoder_in::<B>(format, device)?;
-            return self.add_adapter(adapter, base.reconfigured(&config)?);
+            return self.adapted(adapter.base.decoder_in::<B>(format, device)?);
         }
+        let config = DecoderConfig::try_from(description.model.clone())?;
         weights::load_own_in(config.blank::<B>(device), &self.path.join(name), format)
             .map_err(|error| damaged(&self.path, error.to_string()))
+    }
+
+    /// Adds the checkpoint's adapter, if any, to its base model, with the configuration of the run.
+    pub(crate) fn adapted<B: Backend>(
+        &self,
+        base: Decoder<B>,
+    ) -> Result<Decoder<B>, CheckpointError> {
+        let description = self.description.as_ref();
+        let Some((description, adapter)) =
+            description.and_then(|description| Some((description, description.adapter.as_ref()?)))
+        else {
+            return Ok(base);
+        };
+        let config = DecoderConfig::try_from(description.model.clone())?;
+        self.add_adapter(adapter, base.reconfigured(&config)?)
     }
 
     /// Adds the checkpoint's adapter to its base model.

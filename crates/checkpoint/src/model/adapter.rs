@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use emberlm_kernels::Backend;
+use emberlm_model::Decoder;
 use emberlm_model::adapter::PeftAdapter;
 
 use super::{Model, Source};
@@ -18,6 +20,43 @@ impl Model {
         adapter.check(&self)?;
         self.adapter = Some(adapter);
         Ok(self)
+    }
+
+    /// Opens the model that the adapter was trained on; `None` without an adapter.
+    ///
+    /// # Errors
+    /// The base model of a checkpoint is no longer there, or has other weights.
+    pub fn base(&self) -> Result<Option<Self>, ModelError> {
+        Ok(match (&self.adapter, self.adapter()) {
+            (Some(_), _) => Some(Self::open(self.path())?),
+            (None, Some(adapter)) => Some(adapter.base.open()?),
+            (None, None) => None,
+        })
+    }
+
+    /// Adds the adapter to the loaded weights of [`Model::base`].
+    ///
+    /// # Errors
+    /// The adapter cannot be read, or is not for these weights.
+    pub fn add_adapter<B: Backend>(&self, base: Decoder<B>) -> Result<Decoder<B>, ModelError> {
+        match (&self.adapter, &self.source) {
+            (Some(adapter), _) => adapter.add_to(base),
+            (None, Source::Checkpoint { checkpoint, .. }) => Ok(checkpoint.adapted(base)?),
+            (None, Source::HuggingFace { .. }) => Ok(base),
+        }
+    }
+
+    /// Opens the same files again: of a run the same checkpoint, even if there is a newer one.
+    pub fn reopen(&self) -> impl Fn() -> Result<Self, ModelError> + Send + 'static {
+        let path = self.path().to_owned();
+        let adapter = self.adapter.as_ref().map(AdapterSource::path);
+        move || {
+            let model = Self::open(&path)?;
+            match &adapter {
+                Some(adapter) => model.with_adapter(adapter),
+                None => Ok(model),
+            }
+        }
     }
 
     /// True if the model has an adapter.

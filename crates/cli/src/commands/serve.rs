@@ -1,5 +1,6 @@
 //! `emberlm serve`: serves models over an OpenAI-compatible HTTP API, with a playground page.
 
+mod bases;
 mod card;
 mod file;
 mod follow;

@@ -154,3 +154,24 @@ fn adapters_that_do_not_fit_are_refused() {
         "{ran}"
     );
 }
+
+#[test]
+fn adapters_of_one_base_are_served_by_name() {
+    let sandbox = with_base();
+    trained(sandbox.words(&format!("{TRAIN} --adapter lora --steps 30 --out run")));
+    sandbox.words("export run --out peft").ok();
+    let server = sandbox.serve("serve base run peft");
+    let answer = |model: &str| {
+        let body = json!({ "model": model, "prompt": "Hello", "max_tokens": 8, "temperature": 0, "logprobs": 1 });
+        let choice = server.post("/v1/completions", &body).json()["choices"][0].clone();
+        (
+            choice["text"].clone(),
+            choice["logprobs"]["token_logprobs"].clone(),
+        )
+    };
+    let (text, logprobs) = answer("run");
+    assert_eq!((text.clone(), logprobs.clone()), answer("peft"));
+    assert_ne!(logprobs, answer("base").1, "the base has no adapter");
+    let generated = sandbox.words("generate run --prompt Hello --max-tokens 8 --temperature 0");
+    assert_eq!(generated.ok(), format!("Hello{}\n", text.as_str().unwrap()));
+}

@@ -65,6 +65,11 @@ impl PeftAdapter {
         })
     }
 
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.folder
+    }
+
     /// The settings.
     pub fn config(&self) -> &LoraConfig {
         &self.config

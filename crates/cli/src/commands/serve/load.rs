@@ -2,7 +2,7 @@
 
 use burn::tensor::Device;
 use bytesize::ByteSize;
-use emberlm_checkpoint::{EncoderDecoderModel, EncoderModel, Model, ModelKind};
+use emberlm_checkpoint::{EncoderDecoderModel, EncoderModel, ModelKind};
 use emberlm_kernels::Backend;
 use emberlm_model::{WeightFormat, count};
 use emberlm_serve::{
@@ -10,6 +10,7 @@ use emberlm_serve::{
 };
 use indicatif::HumanCount;
 
+use super::bases::Bases;
 use super::card::CardSource;
 use super::follow;
 use super::log::Log;
@@ -59,11 +60,12 @@ pub fn all<B: Backend>(
         Some(bytes) => memory::places(specs, &works, bytes, guard)?,
     };
     let mut served = Vec::new();
+    let mut bases = Bases::<B>::default();
     for ((spec, plan), place) in specs.iter().zip(plans).zip(places) {
         // Waits until other models have made room.
         place.iter().for_each(Place::enter);
         let loaded = match plan {
-            Plan::Decoder(plan) => load::<B>(spec, *plan, place, device, log),
+            Plan::Decoder(plan) => load::<B>(spec, *plan, place, &mut bases, device, log),
             Plan::Encoder(plan) => load_encoder::<B>(*plan, place, device, log),
             Plan::EncoderDecoder(plan) => load_encoder_decoder::<B>(*plan, place, device, log),
         };
@@ -221,16 +223,25 @@ fn load<B: Backend>(
     spec: &ModelSpec,
     plan: LoadPlan<'_>,
     place: Option<Place>,
+    bases: &mut Bases<B>,
     device: &Device<B>,
     log: &Log,
 ) -> Result<ServedModel, CliError> {
     let (path, model) = (&spec.path, plan.model());
     plan.ignored().iter().for_each(|ignored| warn(ignored));
     let cache = plan.options().cache;
-    let decoder = model::decoder_in::<B>(model, spec.weights, cache, device)?;
-    // The same checkpoint of a run, even if there is a newer one.
-    let (same, on, weights) = (model.path().to_owned(), device.clone(), spec.weights);
-    let again = move || model::decoder_in::<B>(&Model::open(&same)?, weights, cache, &on);
+    let decoder = match &place {
+        // Adapters of one base model share its weights. A model that is unloaded has its own.
+        None => {
+            let base = model.base()?;
+            let weights = spec.weights.unwrap_or_else(|| model.weight_format());
+            let base = bases.decoder(base.as_ref().unwrap_or(model), weights, device)?;
+            model.add_adapter(base)?.with_cache_format(cache)?
+        }
+        Some(_) => model::decoder_in::<B>(model, spec.weights, cache, device)?,
+    };
+    let (reopen, on, weights) = (model.reopen(), device.clone(), spec.weights);
+    let again = move || model::decoder_in::<B>(&reopen()?, weights, cache, &on);
     let reload = reload(place, &plan.options().name, log, again);
     let Loaded {
         mut served,
