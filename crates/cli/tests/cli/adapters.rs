@@ -155,6 +155,21 @@ fn adapters_that_do_not_fit_are_refused() {
     );
 }
 
+/// The conversations of docs/guides/adapt-smollm2.md.
+#[test]
+fn the_conversations_of_the_guide_are_prepared() {
+    let sandbox = Sandbox::new();
+    let file = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../examples/conversations.jsonl"
+    );
+    let options = "--chat-template chatml --tokenizer byte --val-fraction 0.2 --out talks";
+    let ran = sandbox.words(&format!("prepare {file} {options}"));
+    assert_eq!(ran.code, Some(0), "{ran}");
+    assert!(ran.stdout.contains("33 documents"), "{ran}");
+    assert!(ran.stdout.contains("7 documents"), "{ran}");
+}
+
 #[test]
 fn adapters_of_one_base_are_served_by_name() {
     let sandbox = with_base();
