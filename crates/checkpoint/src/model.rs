@@ -178,11 +178,8 @@ impl Model {
         Ok(match &self.source {
             Source::Checkpoint { checkpoint, .. } => match &checkpoint.state {
                 Some(state) => {
-                    let kind = match self.adapter() {
-                        Some(adapter) => format!("an adapter of {}", adapter.base.path.display()),
-                        None => "a checkpoint".to_owned(),
-                    };
-                    format!("{kind} after {} steps", grouped(state.step as u64))
+                    let steps = grouped(state.step as u64);
+                    format!("{} after {steps} steps", self.checkpoint_kind())
                 }
                 None => "a model that has not been trained".to_owned(),
             },
