@@ -1,6 +1,7 @@
 //! Opens a model of any kind: a run (its newest intact checkpoint), a checkpoint, an untrained model, a Hugging Face
 //! directory, or a GGUF file.
 
+mod about;
 mod adapter;
 mod weights;
 
@@ -11,10 +12,8 @@ use std::path::{Path, PathBuf};
 use emberlm_data::{Dataset, MANIFEST_FILE, Packing};
 use emberlm_gguf::is_gguf;
 use emberlm_model::adapter::ADAPTER_CONFIG_FILE;
-use emberlm_model::gguf;
 use emberlm_model::hugging_face::{CONFIG_FILE, HuggingFaceModel};
 use emberlm_model::{DecoderConfig, WeightFormat};
-use emberlm_system::digits::grouped;
 use emberlm_tokenizer::chat::{ChatEncoder, ChatTemplate, ChatTemplateSpec, Stops};
 use emberlm_tokenizer::{Tokenizer, TokenizerSpec};
 use serde_json::{Map, Value};
@@ -170,31 +169,6 @@ impl Model {
         Ok(match &self.source {
             Source::Checkpoint { checkpoint, .. } => SourceFiles::of_checkpoint(&checkpoint.path)?,
             Source::HuggingFace { model, files } => files.source_files(model.fields())?,
-        })
-    }
-
-    /// Describes the origin of the model in one line: "a checkpoint after 1,000 steps".
-    pub fn about(&self) -> Result<String, ModelError> {
-        Ok(match &self.source {
-            Source::Checkpoint { checkpoint, .. } => match &checkpoint.state {
-                Some(state) => {
-                    let steps = grouped(state.step as u64);
-                    format!("{} after {steps} steps", self.checkpoint_kind())
-                }
-                None => "a model that has not been trained".to_owned(),
-            },
-            Source::HuggingFace { model, .. } => {
-                let kind = model.config().family().model_type().unwrap_or_default();
-                if let Some(file) = model.gguf() {
-                    let stored = gguf::main_type(file).name();
-                    return Ok(format!("a GGUF file of type {kind}, stored in {stored}"));
-                }
-                let stored = match model.weight_format() {
-                    WeightFormat::F32 => model.element()?.name(),
-                    packed => packed.name(),
-                };
-                format!("a Hugging Face model of type {kind}, stored in {stored}")
-            }
         })
     }
 

@@ -22,14 +22,6 @@ impl Model {
         Ok(self)
     }
 
-    /// The kind of a checkpoint: "a checkpoint", or the model that it adapts.
-    pub(super) fn checkpoint_kind(&self) -> String {
-        match self.adapter() {
-            Some(adapter) => format!("an adapter of {}", adapter.base.path.display()),
-            None => "a checkpoint".to_owned(),
-        }
-    }
-
     /// Opens the model that the adapter was trained on; `None` without an adapter.
     ///
     /// # Errors

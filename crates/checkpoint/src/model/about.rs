@@ -1,0 +1,42 @@
+//! One line about the origin of a [`Model`].
+
+use emberlm_model::{WeightFormat, gguf};
+use emberlm_system::digits::grouped;
+
+use super::{Model, Source};
+use crate::error::ModelError;
+
+impl Model {
+    /// Describes the origin of the model in one line: "a checkpoint after 1,000 steps".
+    pub fn about(&self) -> Result<String, ModelError> {
+        Ok(match &self.source {
+            Source::Checkpoint { checkpoint, .. } => match &checkpoint.state {
+                Some(state) => {
+                    let steps = grouped(state.step as u64);
+                    format!("{} after {steps} steps", self.checkpoint_kind())
+                }
+                None => "a model that has not been trained".to_owned(),
+            },
+            Source::HuggingFace { model, .. } => {
+                let kind = model.config().family().model_type().unwrap_or_default();
+                if let Some(file) = model.gguf() {
+                    let stored = gguf::main_type(file).name();
+                    return Ok(format!("a GGUF file of type {kind}, stored in {stored}"));
+                }
+                let stored = match model.weight_format() {
+                    WeightFormat::F32 => model.element()?.name(),
+                    packed => packed.name(),
+                };
+                format!("a Hugging Face model of type {kind}, stored in {stored}")
+            }
+        })
+    }
+
+    /// The kind of a checkpoint: "a checkpoint", or the model that it adapts.
+    fn checkpoint_kind(&self) -> String {
+        match self.adapter() {
+            Some(adapter) => format!("an adapter of {}", adapter.base.path.display()),
+            None => "a checkpoint".to_owned(),
+        }
+    }
+}
