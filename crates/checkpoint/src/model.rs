@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 
 use emberlm_data::{Dataset, MANIFEST_FILE, Packing};
 use emberlm_gguf::is_gguf;
+use emberlm_model::DecoderConfig;
 use emberlm_model::adapter::ADAPTER_CONFIG_FILE;
 use emberlm_model::hugging_face::{CONFIG_FILE, HuggingFaceModel};
-use emberlm_model::{DecoderConfig, WeightFormat};
 use emberlm_tokenizer::chat::{ChatEncoder, ChatTemplate, ChatTemplateSpec, Stops};
 use emberlm_tokenizer::{Tokenizer, TokenizerSpec};
 use serde_json::{Map, Value};
