@@ -39,7 +39,8 @@ pub fn check_trainable(model: &Model, path: &Path) -> Result<(), CliError> {
             let message =
                 format!("{path}: the weights are stored in {format}, which cannot be trained");
             Err(CliError::new(message)
-                .hint("pass the model that it was exported from")
+                .hint("train an adapter of it: --set train.adapter.rank=8")
+                .hint("or pass the model that it was exported from")
                 .hint(format!(
                     "or unpack it, rounded as it is: emberlm export {path} --weights f32 --out MODEL"
                 )))

@@ -21,7 +21,7 @@ use crate::objective::{HostBatch, TrainSource};
 use crate::optimizer::Optimizer;
 use crate::peers::{Rank, SingleProcess};
 use crate::read::host_read;
-use crate::run::AnyConfig;
+use crate::run::{AnyConfig, adapted};
 use crate::training_model::{TokenBatch, TrainingModel};
 
 /// Warm-up steps for caches, the allocator and kernels.
@@ -118,7 +118,12 @@ fn measure_steps<B: TrainingBackend>(
     if let (AnyConfig::Decoder(model), Packing::Isolated) = (model, train.documents) {
         model.check_documents()?;
     }
-    let mut training = model.init::<B>(train.seed, device);
+    let mut training = match model.init::<B>(train.seed, device) {
+        TrainingModel::Decoder(decoder) => {
+            adapted(decoder, train.adapter.as_ref(), train.seed)?.into()
+        }
+        other => other,
+    };
     training = training.with_precision(train.precision.products);
     let optimizer = Optimizer::new(train, training.parameters());
     let tokens = train.micro_batch * train.accumulation * sizes.input;

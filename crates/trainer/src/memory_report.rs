@@ -14,6 +14,7 @@ use crate::ema::Average;
 use crate::error::TrainError;
 use crate::loader::to_tensors;
 use crate::optimizer::Optimizer;
+use crate::run::adapted;
 use crate::training_model::TrainingModel;
 
 /// The memory of a step with one micro-batch, in bytes.
@@ -57,6 +58,7 @@ pub fn measure<B: TrainingBackend>(
     let since = |earlier: u64| held().saturating_sub(earlier);
 
     let decoder = model.init::<B>(train.seed, device);
+    let decoder = adapted(decoder, train.adapter.as_ref(), train.seed)?;
     let decoder = decoder.with_precision(train.precision.products);
     let mut training = TrainingModel::Decoder(decoder.clone());
     let mut report = MemoryReport {

@@ -43,6 +43,7 @@ pub use crate::driver::RunResult;
 use inputs::Circumstances;
 pub(crate) use inputs::RunInputs;
 pub use inputs::{EpochSize, epoch_size, resolve_model, sized};
+pub(crate) use model::adapted;
 pub use model::{AnyConfig, CheckedModel, RunWeights};
 
 /// The way a run shows its progress.

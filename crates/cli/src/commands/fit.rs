@@ -132,6 +132,9 @@ pub fn run(args: FitArgs) -> Result<(), CliError> {
     };
     let mut config = run_config::layered(base, None, &args.set)?;
     config.train.objective.check_model(&config.model)?;
+    if let (Some(from), Some(model)) = (&args.from, &opened) {
+        model.check_trainable(from, config.train.adapter.as_ref())?;
+    }
     let vocab_size_assumed = args.data.is_none() && !resolve::has_vocabulary(&config.model);
     let texts = start::RecordTexts::of(opened.as_ref(), &config.train.objective)?;
     let model = resolve::resolve(&mut config, args.data.as_deref(), texts)?;

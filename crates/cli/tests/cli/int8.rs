@@ -114,7 +114,8 @@ fn training_from_int8_weights_is_rejected() {
         assert_eq!(
             ran.stderr,
             "error: saved: the weights are stored in int8, which cannot be trained\n\
-             hint: pass the model that it was exported from\n\
+             hint: train an adapter of it: --set train.adapter.rank=8\n\
+             hint: or pass the model that it was exported from\n\
              hint: or unpack it, rounded as it is: emberlm export saved --weights f32 --out MODEL\n"
         );
     }

@@ -3,7 +3,7 @@
 use burn::tensor::Device;
 use burn::tensor::backend::Backend as BurnBackend;
 use emberlm_checkpoint::checkpoint::TRAINING;
-use emberlm_kernels::Backend;
+use emberlm_kernels::{Backend, TrainingBackend};
 use emberlm_model::encoder::HuggingFaceEncoder;
 use emberlm_model::encoder_decoder::HuggingFaceEncoderDecoder;
 use emberlm_model::{
@@ -114,6 +114,23 @@ impl AnyConfig<'_> {
     }
 }
 
+/// The model with a new adapter over weights in the adapter's format; without an adapter it is unchanged.
+///
+/// # Errors
+/// The adapter's settings do not fit the model.
+pub(crate) fn adapted<B: TrainingBackend>(
+    decoder: Decoder<B>,
+    adapter: Option<&LoraConfig>,
+    seed: u64,
+) -> Result<Decoder<B>, TrainError> {
+    let Some(adapter) = adapter else {
+        return Ok(decoder);
+    };
+    let stored = decoder.weight_format();
+    let format = adapter.base_format(stored).unwrap_or(stored);
+    Ok(decoder.with_weights(format)?.with_adapter(adapter, seed)?)
+}
+
 /// The weights that a run begins with.
 pub enum RunWeights<B: BurnBackend> {
     /// A decoder's.
@@ -130,7 +147,7 @@ impl<B: BurnBackend> From<Decoder<B>> for RunWeights<B> {
     }
 }
 
-impl<B: Backend> RunWeights<B> {
+impl<B: TrainingBackend> RunWeights<B> {
     /// Loads the weights for a model, and adds a new adapter to a decoder. Parameters that they lack are initialized by
     /// `seed`.
     ///
@@ -147,7 +164,7 @@ impl<B: Backend> RunWeights<B> {
             (Self::Decoder(weights), CheckedModel::Decoder(config)) => {
                 let weights = weights.reconfigured(config)?;
                 match adapter {
-                    Some(adapter) => weights.with_adapter(adapter, seed)?.into(),
+                    Some(_) => adapted(weights, adapter, seed)?.into(),
                     None => {
                         if weights.has_adapter() {
                             return Err(AdapterError::Adapted.into());
