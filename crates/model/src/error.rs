@@ -236,6 +236,9 @@ pub enum WeightsError {
         /// Name of the packed format.
         format: &'static str,
     },
+    /// The weights have an adapter, which a model directory cannot store.
+    #[error("the model has an adapter: merge it, or write the adapter")]
+    Adapter,
     /// A tensor of a GGUF file cannot be read.
     #[error(transparent)]
     Gguf(GgufError),

@@ -81,6 +81,9 @@ pub fn export<B: Backend>(
     folder: &Path,
     options: &ExportOptions,
 ) -> Result<Exported, HuggingFaceError> {
+    if decoder.has_adapter() {
+        return Err(self::weights(folder)(WeightsError::Adapter));
+    }
     let weights = decoder.weight_format();
     if let Some(format) = weights
         .layers()

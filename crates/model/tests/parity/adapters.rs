@@ -8,7 +8,7 @@ use burn::module::AutodiffModule;
 use burn::tensor::Device;
 use emberlm_kernels::Backend;
 use emberlm_model::adapter::{ADAPTER_WEIGHTS_FILE, PeftAdapter, write_peft};
-use emberlm_model::hugging_face::HuggingFaceModel;
+use emberlm_model::hugging_face::{ExportOptions, HuggingFaceModel, export};
 use emberlm_model::weights::{Element, load_tensors, named_tensors, published};
 
 use crate::decoder::gradients::one_at_a_time;
@@ -55,6 +55,9 @@ pub fn check<B: Backend>(name: &str, device: &Device<B>) {
         assert_eq!(*a, b, "{path} is read as it was written");
     }
 
+    let unmerged = export(&decoder.valid(), written.path(), &ExportOptions::default());
+    let refused = unmerged.unwrap_err().to_string();
+    assert!(refused.contains("has an adapter"), "{refused}");
     let merged = decoder.valid().merged();
     assert!(!merged.has_adapter());
     let logits = host(merged.forward(batch.input.clone().inner()));

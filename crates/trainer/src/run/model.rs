@@ -162,13 +162,13 @@ impl<B: TrainingBackend> RunWeights<B> {
     ) -> Result<TrainingModel<B>, TrainError> {
         Ok(match (self, model) {
             (Self::Decoder(weights), CheckedModel::Decoder(config)) => {
+                if weights.has_adapter() {
+                    return Err(AdapterError::Adapted.into());
+                }
                 let weights = weights.reconfigured(config)?;
                 match adapter {
                     Some(_) => adapted(weights, adapter, seed)?.into(),
                     None => {
-                        if weights.has_adapter() {
-                            return Err(AdapterError::Adapted.into());
-                        }
                         weights.check_not_packed()?;
                         weights.into()
                     }
