@@ -89,6 +89,8 @@ impl From<CacheFormatError> for CliError {
     }
 }
 
+/// The hint for a model with an adapter.
+const MERGE: &str = "emberlm merge RUN --out MODEL";
 /// The hint for a weight whose rows do not consist of whole blocks.
 const BLOCKS_FIT: &str = "int8, f16 and bf16 fit all widths; q8_0, q4_0, q4_1, q5_0, q5_1 and iq4_nl fit multiples of 32";
 /// The hint for weights that a Hugging Face directory cannot store.
@@ -97,6 +99,7 @@ const PUBLISHED_FORMATS: &str = "pass `--weights f32` or `--weights int8`";
 impl From<WeightsError> for CliError {
     fn from(error: WeightsError) -> Self {
         let hint = match &error {
+            WeightsError::Adapter => Some(MERGE),
             WeightsError::Io { source, .. } => return with(&error, io(source)),
             WeightsError::Index { .. } => {
                 Some("copy the model's directory again, with all its shards")
@@ -382,7 +385,7 @@ impl From<AdapterError> for CliError {
             AdapterError::NoTarget { .. } => Some(
                 "name the ends of layers' names, or all-linear: --set 'train.adapter.targets=[\"q_proj\"]'",
             ),
-            AdapterError::Adapted => Some("emberlm merge RUN --out MODEL"),
+            AdapterError::Adapted => Some(MERGE),
             AdapterError::SharedModule { .. } => {
                 Some("merge it instead: emberlm merge RUN --out MODEL")
             }

@@ -82,7 +82,7 @@ pub fn export<B: Backend>(
     options: &ExportOptions,
 ) -> Result<Exported, HuggingFaceError> {
     if decoder.has_adapter() {
-        return Err(self::weights(folder)(WeightsError::Adapter));
+        return Err(weights(folder)(WeightsError::Adapter));
     }
     let weights = decoder.weight_format();
     if let Some(format) = weights
