@@ -122,7 +122,7 @@ fn sizes_follow_the_context_and_the_options() {
 fn several_models_are_measured_one_after_the_other() {
     let sandbox = with_model();
     let small = json!([["pp8", 8, 0], ["tg4", 4, 0]]);
-    write_run(&sandbox.path("larger"), &tiny(20_000), None, &[1]);
+    write_run(&sandbox.path("larger"), &tiny(400_000), None, &[1]);
     let models: Value = sandbox
         .words("bench larger run -p 8 -n 4 --repeat 2 --json")
         .json();
