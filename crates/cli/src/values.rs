@@ -12,7 +12,7 @@ use emberlm_model::weights::Element;
 use emberlm_model::{CacheFormat, WeightFormat};
 use emberlm_tokenizer::{TokenizerChoice, TokenizerError};
 
-use crate::commands::export::ModelFormat;
+use crate::commands::export::{ModelFormat, RoundingMethod};
 
 /// Parses a tokenizer's name or path.
 pub fn tokenizer(text: &str) -> Result<TokenizerChoice, TokenizerError> {
@@ -64,6 +64,11 @@ pub fn model_format() -> impl TypedValueParser<Value = ModelFormat> {
 /// Accepts the name of a type of GGUF files.
 pub fn file_type() -> impl TypedValueParser<Value = FileType> {
     one_of(FileType::ALL, FileType::name)
+}
+
+/// Accepts the name of a method of rounding.
+pub fn rounding_method() -> impl TypedValueParser<Value = RoundingMethod> {
+    one_of(RoundingMethod::ALL, RoundingMethod::name)
 }
 
 /// Accepts the name of a matmul precision.

@@ -1,8 +1,8 @@
 //! Statistics of the inputs of linear layers over a text, for choosing quantized weights.
 //!
 //! A decoder whose linear layers have recorders ([`Decoder::with_input_recorders`]) computes as before, and each layer
-//! reports its inputs. [`InputImportance`] keeps the mean square of each input. Methods that need more, such as the
-//! products of all pairs of inputs, implement [`InputRecorder`] with other sums.
+//! reports its inputs. [`InputImportance`] keeps the mean square of each input, and [`InputProducts`] the products of
+//! all pairs of inputs. Methods that need other sums implement [`InputRecorder`].
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -10,7 +10,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use burn::tensor::{Int, Tensor, TensorData};
 
-use emberlm_kernels::Backend;
+use emberlm_kernels::cpu::matrix::{Matrix, MatrixMut};
+use emberlm_kernels::cpu::product::{Output, product};
+use emberlm_kernels::{Backend, Precision};
 
 use crate::decoder::Decoder;
 
@@ -48,20 +50,7 @@ impl InputImportance {
         decoder: &Decoder<B>,
         sequences: impl IntoIterator<Item = Vec<u32>>,
     ) -> Self {
-        let mut sums = BTreeMap::new();
-        let recorded = decoder.with_input_recorders(|path, inputs| {
-            let squares = Arc::new(Squares::new(inputs));
-            sums.insert(path.to_owned(), Arc::clone(&squares));
-            squares
-        });
-        for tokens in sequences {
-            let ids: Vec<i32> = tokens.iter().map(|&id| id.cast_signed()).collect();
-            let shape = [1, ids.len()];
-            let ids = TensorData::new(ids, shape);
-            let ids = Tensor::<B, 2, Int>::from_data(ids, &decoder.device());
-            // Backends may compute only what is read.
-            let _ = recorded.hidden(ids, None).into_data();
-        }
+        let sums = record(decoder, sequences, Squares::new);
         let means = sums.into_iter();
         Self(
             means
@@ -74,6 +63,100 @@ impl InputImportance {
     pub fn of_layer(&self, path: &str) -> Option<&[f32]> {
         self.0.get(path).map(Vec::as_slice)
     }
+}
+
+/// The products of all pairs of inputs of each linear layer, `Xᵀ X` `[in, in]` of the inputs X `[tokens, in]` of a text.
+/// Twice this is the Hessian of the squared error of a layer's outputs with respect to a row of its weight.
+///
+/// All matrices are kept in f32: 4 · in² bytes per layer.
+#[derive(Clone, Debug, Default)]
+pub struct InputProducts(BTreeMap<String, (Vec<f32>, u64)>);
+
+impl InputProducts {
+    /// Computes the products over sequences of tokens, with the weights of the decoder as they are.
+    ///
+    /// Each sequence must satisfy [`crate::DecoderConfig::check_tokens`].
+    pub fn over<B: Backend>(
+        decoder: &Decoder<B>,
+        sequences: impl IntoIterator<Item = Vec<u32>>,
+    ) -> Self {
+        let products = record(decoder, sequences, Products::new).into_iter();
+        let sums = products.map(|(path, products)| {
+            let sums = products.0.lock().unwrap_or_else(PoisonError::into_inner);
+            (path, sums.clone())
+        });
+        Self(sums.filter(|(_, (_, rows))| *rows > 0).collect())
+    }
+
+    /// The matrix `[in, in]` of the layer at `path`; `None` if no token reached it.
+    pub fn of_layer(&self, path: &str) -> Option<&[f32]> {
+        self.0.get(path).map(|(products, _)| products.as_slice())
+    }
+
+    /// The importance of the inputs: the diagonals, divided by the number of tokens.
+    pub fn importance(&self) -> InputImportance {
+        let of_layer = |(products, rows): &(Vec<f32>, u64)| {
+            let columns = products.len().isqrt();
+            let diagonal = products.iter().step_by(columns + 1);
+            diagonal.map(|sum| sum / *rows as f32).collect()
+        };
+        let layers = self.0.iter();
+        InputImportance(
+            layers
+                .map(|(path, layer)| (path.clone(), of_layer(layer)))
+                .collect(),
+        )
+    }
+}
+
+/// Sums of products of inputs, and the number of tokens.
+#[derive(Debug)]
+struct Products(Mutex<(Vec<f32>, u64)>);
+
+impl Products {
+    fn new(columns: usize) -> Self {
+        Self(Mutex::new((vec![0.0; columns * columns], 0)))
+    }
+}
+
+impl InputRecorder for Products {
+    fn record(&self, inputs: &[f32], columns: usize) {
+        let mut sums = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (sums, count) = &mut *sums;
+        let rows = inputs.len() / columns.max(1);
+        let inputs = Matrix::row_major(inputs, rows, columns);
+        product(
+            MatrixMut::row_major(sums, columns, columns),
+            inputs.transposed(),
+            inputs,
+            Output::Accumulate,
+            Precision::F32,
+        );
+        *count += rows as u64;
+    }
+}
+
+/// Computes the hidden states of sequences of tokens with a recorder in each linear layer. Returns the recorders by path.
+fn record<B: Backend, R: InputRecorder + 'static>(
+    decoder: &Decoder<B>,
+    sequences: impl IntoIterator<Item = Vec<u32>>,
+    recorder: impl Fn(usize) -> R,
+) -> BTreeMap<String, Arc<R>> {
+    let mut recorders = BTreeMap::new();
+    let recorded = decoder.with_input_recorders(|path, inputs| {
+        let recorder = Arc::new(recorder(inputs));
+        recorders.insert(path.to_owned(), Arc::clone(&recorder));
+        recorder
+    });
+    for tokens in sequences {
+        let ids: Vec<i32> = tokens.iter().map(|&id| id.cast_signed()).collect();
+        let shape = [1, ids.len()];
+        let ids = TensorData::new(ids, shape);
+        let ids = Tensor::<B, 2, Int>::from_data(ids, &decoder.device());
+        // Backends may compute only what is read.
+        let _ = recorded.hidden(ids, None).into_data();
+    }
+    recorders
 }
 
 /// Sums of squared inputs.

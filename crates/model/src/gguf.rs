@@ -24,6 +24,7 @@ mod key_names;
 mod metadata;
 mod names;
 mod rope;
+mod rounding;
 mod store;
 
 use emberlm_gguf::{GgufFile, TensorInfo, TensorType};

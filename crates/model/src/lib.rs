@@ -26,6 +26,7 @@
 //! | [`hugging_face`] | model directories in the format of `transformers` |
 //! | [`gguf`] | GGUF files, read like such directories, and written |
 //! | `calibration` | statistics of the inputs of linear layers |
+//! | [`gptq`] | quantized weights chosen column by column, with error feedback |
 //!
 //! | type | purpose |
 //! |---|---|
@@ -77,6 +78,7 @@ pub mod families;
 mod features;
 mod feed_forward;
 pub mod gguf;
+pub mod gptq;
 mod heads;
 pub mod hugging_face;
 mod init;
@@ -103,7 +105,7 @@ mod weight_format;
 pub mod weights;
 
 pub use adapter::LoraConfig;
-pub use calibration::{InputImportance, InputRecorder};
+pub use calibration::{InputImportance, InputProducts, InputRecorder};
 pub use checked::DecoderConfig;
 pub use config::ModelConfig;
 pub use decoder::Decoder;

@@ -10,7 +10,9 @@ use emberlm_gguf::{GgufFile, TensorType, Value};
 use emberlm_model::config::{Head, Window};
 use emberlm_model::gguf::{FileType, GgufOptions, check_exportable, export};
 use emberlm_model::hugging_face::HuggingFaceModel;
-use emberlm_model::{Decoder, DecoderConfig, Family, HuggingFaceError, InputImportance};
+use emberlm_model::{
+    Decoder, DecoderConfig, Family, HuggingFaceError, InputImportance, InputProducts,
+};
 
 const TOKENS: [i32; 12] = [5, 1, 60, 33, 2, 9, 9, 41, 17, 64, 3, 50];
 
@@ -54,6 +56,7 @@ fn options(file_type: FileType) -> GgufOptions<'static> {
         name: "Test".to_owned(),
         metadata: Vec::new(),
         importance: None,
+        products: None,
     }
 }
 
@@ -290,4 +293,29 @@ fn importance_is_the_mean_square_of_the_inputs() {
         );
     }
     assert_eq!(importance.of_layer("blocks.2.attention.out"), None);
+}
+
+#[test]
+fn products_of_inputs_have_the_importance_on_their_diagonal() {
+    let config = small(Family::Llama, |_| {});
+    let decoder: Decoder<Flex> = config.init(3, &Default::default());
+    let sequences = [vec![7, 3, 9], vec![1, 7]];
+    let importance = InputImportance::over(&decoder, sequences.clone());
+    let products = InputProducts::over(&decoder, sequences);
+    for (path, columns) in [
+        ("blocks.0.attention.qkv", 32),
+        ("blocks.1.feed_forward.down", 48),
+    ] {
+        let found = products.of_layer(path).unwrap();
+        assert_eq!(found.len(), columns * columns);
+        for at in 0..columns * columns {
+            let mirrored = found[at % columns * columns + at / columns];
+            assert!((found[at] - mirrored).abs() < 1e-5, "{path}");
+        }
+        let expected = importance.of_layer(path).unwrap();
+        let diagonal = products.importance();
+        for (found, expected) in diagonal.of_layer(path).unwrap().iter().zip(expected) {
+            assert!((found - expected).abs() < 1e-5 * expected, "{path}");
+        }
+    }
 }

@@ -17,6 +17,7 @@ mod encoder;
 mod encoder_decoder;
 mod gguf;
 mod gguf_export;
+mod gptq;
 mod hugging_face;
 mod initialisation;
 mod parameters;

@@ -68,6 +68,28 @@ impl ModelFormat {
     }
 }
 
+/// A method of rounding matrices by a calibration text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RoundingMethod {
+    /// Each weight by the mean square of its input.
+    Importance,
+    /// GPTQ: later columns make up for the errors of earlier ones.
+    Gptq,
+}
+
+impl RoundingMethod {
+    /// Every method.
+    pub const ALL: [Self; 2] = [Self::Importance, Self::Gptq];
+
+    /// Name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Importance => "importance",
+            Self::Gptq => "gptq",
+        }
+    }
+}
+
 /// Writes the model and prints a summary.
 pub fn run(args: ExportArgs) -> Result<(), CliError> {
     let is_decoder = ModelKind::of(&args.model) == ModelKind::Decoder;
@@ -201,6 +223,7 @@ fn check_options(args: &ExportArgs) -> Result<(), CliError> {
     let options = [
         ("--type", args.file_type.is_some()),
         ("--calibration", args.calibration.is_some()),
+        ("--method", args.method.is_some()),
     ];
     reject(options, "GGUF files", "add --format gguf")?;
     match is_gguf(&args.out) && !args.out.is_dir() {

@@ -95,6 +95,13 @@ fn calibration_changes_the_rounding_of_matrices() {
         .ok();
     let read = |name: &str| fs::read(sandbox.path(name)).unwrap();
     assert!(read("plain.gguf") != read("calibrated.gguf"));
+    sandbox
+        .words(&format!(
+            "{line} gptq.gguf --calibration text.txt --method gptq"
+        ))
+        .ok();
+    assert!(read("gptq.gguf") != read("calibrated.gguf"));
+    assert_eq!(read("gptq.gguf").len(), read("calibrated.gguf").len());
     sandbox.write("short.txt", "cat");
     let refused = sandbox.words(&format!("{line} short.gguf --calibration short.txt"));
     insta::assert_snapshot!(refused, @r"
@@ -103,6 +110,28 @@ fn calibration_changes_the_rounding_of_matrices() {
     error: short.txt: the text has 3 tokens; must have at least 64
     hint: give a text of a few thousand words, like those that the model will read
     ");
+}
+
+#[test]
+fn methods_of_rounding_need_a_text_and_levels() {
+    let sandbox = sandbox();
+    insta::assert_snapshot!(
+        sandbox.words("export run --format gguf --type q4_0 --method gptq --out m.gguf"),
+        @r"
+    exit 2
+    --- stderr
+    error: --method gptq needs a calibration text
+    hint: add --calibration FILE
+    ");
+    sandbox.write("text.txt", "the cat sat on the mat. ".repeat(40));
+    let line = "export run --format gguf --calibration text.txt --method gptq --out m.gguf";
+    insta::assert_snapshot!(sandbox.words(line), @r"
+    exit 2
+    --- stderr
+    error: --method gptq is not supported for --type f16: its numbers are not levels of a scale
+    hint: choose a type such as q4_0 or q4_k_m
+    ");
+    assert!(!sandbox.path("m.gguf").exists());
 }
 
 #[test]

@@ -28,6 +28,7 @@ pub mod matrix;
 pub mod matvec;
 pub mod norm;
 pub mod packed;
+pub mod packed_levels;
 pub mod parallel;
 mod prefetch;
 pub mod product;

@@ -53,6 +53,11 @@ impl PackedMatrix {
         self.shape
     }
 
+    /// The bytes of all rows, with the format of a view.
+    pub(super) const fn parts_mut(&mut self) -> (PackedFormat, [usize; 2], &mut Vec<u8>) {
+        (self.format, self.shape, &mut self.bytes)
+    }
+
     /// The bytes of all rows.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes

@@ -11,15 +11,15 @@ use std::path::Path;
 use emberlm_gguf::{GgufError, GgufHeader, GgufWriter, TensorType, Value};
 use emberlm_kernels::Backend;
 use emberlm_kernels::cpu::matrix::Matrix;
-use emberlm_kernels::cpu::packed::pack_by_importance;
 
 use super::architecture::{self, Architecture};
 use super::described::Planned;
 use super::file_type::{FileType, Traits};
 use super::names::GgufNames;
+use super::rounding::Rounding;
 use super::store::{GAIN, element, packed_format};
 use super::{ROPE_FACTORS, description, fields};
-use crate::calibration::InputImportance;
+use crate::calibration::{InputImportance, InputProducts};
 use crate::checked::DecoderConfig;
 use crate::decoder::Decoder;
 use crate::error::HuggingFaceError;
@@ -45,6 +45,9 @@ pub struct GgufOptions<'a> {
     pub metadata: Vec<(String, Value)>,
     /// Importance of the inputs of linear layers. Quantized weights are chosen by it.
     pub importance: Option<&'a InputImportance>,
+    /// Products of the inputs of linear layers. With them, GPTQ chooses the levels of quantized weights, and
+    /// [`Self::importance`] only the scales. Types without levels do not depend on them.
+    pub products: Option<&'a InputProducts>,
 }
 
 /// Checks that files have an architecture for a model.
@@ -141,7 +144,8 @@ pub fn export<B: Backend>(
     };
     check_description(&config, architecture, &planned)?;
 
-    let importance = importances(&completed, options, source);
+    let layers = layers_of_tensors(&completed, source);
+    let mut rounding = Rounding::new(options.importance, options.products);
     let (count, bytes) = (header.tensors().len(), total_bytes(&header));
     let out = BufWriter::new(File::create(path).map_err(io)?);
     let mut writer = header.write_to(out).map_err(io)?;
@@ -150,8 +154,9 @@ pub fn export<B: Backend>(
     }
     let none = Vec::new();
     for (tensor, kind) in &tensors {
-        let importance = importance.get(tensor.name()).unwrap_or(&none);
-        write_tensor(&mut writer, tensor, *kind, architecture, importance).map_err(io)?;
+        let layers = layers.get(tensor.name()).unwrap_or(&none);
+        let tensor = (tensor, *kind, layers.as_slice());
+        write_tensor(&mut writer, tensor, architecture, &mut rounding).map_err(io)?;
     }
     let out = writer.finish().map_err(io)?;
     out.into_inner()
@@ -266,37 +271,29 @@ fn same_setting(one: Option<&serde_json::Value>, other: Option<&serde_json::Valu
     }
 }
 
-/// The importance of the columns of tensors, by name. A tensor of several layers, such as one with all experts, has one
-/// entry for each, in order; `None` if no token reached the layer.
-type Importances = HashMap<String, Vec<Option<Vec<f32>>>>;
-
-fn importances<B: Backend>(
+/// The paths of the linear layers of tensors, by name. A tensor of several layers, such as one with all experts, has one
+/// entry for each, in order.
+fn layers_of_tensors<B: Backend>(
     decoder: &Decoder<B>,
-    options: &GgufOptions<'_>,
     source: impl Fn(&str) -> Option<crate::weights::map::Source>,
-) -> Importances {
-    let mut found = Importances::new();
-    let Some(importance) = options.importance else {
-        return found;
-    };
+) -> HashMap<String, Vec<String>> {
+    let mut found: HashMap<String, Vec<String>> = HashMap::new();
     for (path, _) in decoder.linears() {
-        let of_layer = importance.of_layer(&path).map(<[f32]>::to_vec);
         let source = source(&format!("{path}.weight"));
         for name in source.iter().flat_map(|source| source.names()) {
-            let parts = found.entry(name.to_owned()).or_default();
-            parts.push(of_layer.clone());
+            let layers = found.entry(name.to_owned()).or_default();
+            layers.push(path.clone());
         }
     }
     found
 }
 
-/// Writes the data of a tensor.
+/// Writes the data of a tensor of some layers.
 fn write_tensor<B: Backend, W: Write>(
     writer: &mut GgufWriter<W>,
-    tensor: &Published<B>,
-    kind: TensorType,
+    (tensor, kind, layers): (&Published<B>, TensorType, &[String]),
     architecture: &Architecture,
-    importance: &[Option<Vec<f32>>],
+    rounding: &mut Rounding<'_>,
 ) -> std::io::Result<()> {
     let mut values = tensor.values().values;
     if architecture.offset_norms && tensor.name().ends_with(GAIN) {
@@ -308,7 +305,7 @@ fn write_tensor<B: Backend, W: Write>(
     };
     let columns = tensor.dims().last().copied().unwrap_or(1).max(1);
     let rows = values.len() / columns;
-    let parts = importance.len().max(1);
+    let parts = layers.len().max(1);
     let each = rows / parts;
     for part in 0..parts {
         let rows = Matrix::row_major(
@@ -316,8 +313,8 @@ fn write_tensor<B: Backend, W: Write>(
             each,
             columns,
         );
-        let importance = importance.get(part).and_then(Option::as_deref);
-        writer.write(pack_by_importance(format, rows, importance).bytes())?;
+        let layer = layers.get(part).map(String::as_str);
+        writer.write(rounding.pack(format, rows, layer).bytes())?;
     }
     Ok(())
 }

@@ -105,6 +105,11 @@ impl FileType {
         }
     }
 
+    /// Returns true if most matrices have blocks of evenly spaced levels, which GPTQ can choose.
+    pub const fn has_levels(self) -> bool {
+        !matches!(self, Self::F32 | Self::F16 | Self::Bf16 | Self::Iq4Nl)
+    }
+
     /// Value of `general.file_type`.
     pub(super) const fn id(self) -> u32 {
         match self {

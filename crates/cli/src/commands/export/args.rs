@@ -8,7 +8,7 @@ use emberlm_model::WeightFormat;
 use emberlm_model::gguf::FileType;
 use emberlm_model::weights::Element;
 
-use super::ModelFormat;
+use super::{ModelFormat, RoundingMethod};
 use crate::backend::BackendArg;
 use crate::examples;
 use crate::new_folder::folder_or_gguf_parser;
@@ -33,6 +33,9 @@ pub struct ExportArgs {
     /// text are small
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub calibration: Option<PathBuf>,
+    /// The method of rounding by the text: importance, or gptq, whose errors make up for each other [default: importance]
+    #[arg(long, value_name = "METHOD", value_parser = values::rounding_method())]
+    pub method: Option<RoundingMethod>,
     /// Maximum bytes of weights in one file of a directory [default: 5GB]
     #[arg(long, value_name = "SIZE", value_parser = values::size)]
     pub shard_size: Option<ByteSize>,

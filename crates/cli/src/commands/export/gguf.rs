@@ -8,13 +8,13 @@ use emberlm_gguf::Value as GgufValue;
 use emberlm_kernels::{Backend, TrainingBackend, memory};
 use emberlm_model::gguf::{self, FileType, GgufOptions};
 use emberlm_model::hugging_face::Exported;
-use emberlm_model::{Decoder, InputImportance, WeightFormat};
+use emberlm_model::{Decoder, InputImportance, InputProducts, WeightFormat};
 use emberlm_system::read;
 use emberlm_tokenizer::{GgufTokenizerOptions, GgufVocabulary, Tokenizer};
 use indicatif::{HumanBytes, HumanCount};
 use serde_json::{Map, Value};
 
-use super::ExportArgs;
+use super::{ExportArgs, RoundingMethod};
 use crate::backend::Job;
 use crate::error::{CliError, warn};
 use crate::model;
@@ -32,6 +32,8 @@ const LONGEST_TEXT: u64 = 256 << 20;
 /// Writes the file and prints a summary.
 pub(super) fn run(args: &ExportArgs) -> Result<(), CliError> {
     check_options(args)?;
+    let file_type = args.file_type.unwrap_or(DEFAULT_TYPE);
+    check_method(args, file_type)?;
     let backend = args.backend.choose()?;
     let model = model::open(&args.model)?;
     gguf::check_exportable(model.config())?;
@@ -48,13 +50,13 @@ pub(super) fn run(args: &ExportArgs) -> Result<(), CliError> {
             GgufValue::String("none".to_owned()),
         )],
     };
-    let file_type = args.file_type.unwrap_or(DEFAULT_TYPE);
     let exported = backend.run(Export {
         model: &model,
         path: file.path(),
         file_type,
         metadata,
         sequences,
+        method: args.method.unwrap_or(RoundingMethod::Importance),
     })??;
     file.finish()?;
     print(&format!(
@@ -75,6 +77,25 @@ fn check_options(args: &ExportArgs) -> Result<(), CliError> {
     ];
     let hint = "--type selects the types of a GGUF file";
     super::reject(options, "Hugging Face directories", hint)
+}
+
+/// Rejects a method without a calibration text, and GPTQ for types that it does not change.
+fn check_method(args: &ExportArgs, file_type: FileType) -> Result<(), CliError> {
+    let Some(method) = args.method else {
+        return Ok(());
+    };
+    if args.calibration.is_none() {
+        let message = format!("--method {} needs a calibration text", method.name());
+        return Err(CliError::usage(message).hint("add --calibration FILE"));
+    }
+    if method == RoundingMethod::Gptq && !file_type.has_levels() {
+        let message = format!(
+            "--method gptq is not supported for --type {}: its numbers are not levels of a scale",
+            file_type.name()
+        );
+        return Err(CliError::usage(message).hint("choose a type such as q4_0 or q4_k_m"));
+    }
+    Ok(())
 }
 
 /// The metadata of the tokenizer.
@@ -137,22 +158,42 @@ struct Export<'a> {
     file_type: FileType,
     metadata: Vec<(String, GgufValue)>,
     sequences: Vec<Vec<u32>>,
+    method: RoundingMethod,
+}
+
+/// Statistics of the calibration text.
+#[derive(Default)]
+struct Statistics {
+    importance: Option<InputImportance>,
+    products: Option<InputProducts>,
 }
 
 impl Export<'_> {
-    /// The importance of the inputs, if there is a text.
-    fn importance<B: Backend>(&self, decoder: &Decoder<B>) -> Option<InputImportance> {
+    /// The statistics of the inputs that the method needs, if there is a text.
+    fn statistics<B: Backend>(&self, decoder: &Decoder<B>) -> Statistics {
         if self.sequences.is_empty() {
-            return None;
+            return Statistics::default();
         }
         let tokens = self.sequences.iter().map(Vec::len).sum::<usize>();
         let bar = progress::tokens(tokens as u64);
         let sequences = self.sequences.iter().inspect(|tokens| {
             bar.inc(tokens.len() as u64);
         });
-        let importance = InputImportance::over(decoder, sequences.cloned());
+        let statistics = match self.method {
+            RoundingMethod::Importance => Statistics {
+                importance: Some(InputImportance::over(decoder, sequences.cloned())),
+                products: None,
+            },
+            RoundingMethod::Gptq => {
+                let products = InputProducts::over(decoder, sequences.cloned());
+                Statistics {
+                    importance: Some(products.importance()),
+                    products: Some(products),
+                }
+            }
+        };
         bar.finish_and_clear();
-        Some(importance)
+        statistics
     }
 }
 
@@ -166,12 +207,13 @@ impl Job for Export<'_> {
                 .model
                 .decoder_in::<B::InnerBackend>(WeightFormat::F32, &device)?
                 .merged();
-            let importance = self.importance(&decoder);
+            let statistics = self.statistics(&decoder);
             let options = GgufOptions {
                 file_type: self.file_type,
                 name: name(self.model),
                 metadata: self.metadata,
-                importance: importance.as_ref(),
+                importance: statistics.importance.as_ref(),
+                products: statistics.products.as_ref(),
             };
             Ok(gguf::export(&decoder, self.path, &options)?)
         })

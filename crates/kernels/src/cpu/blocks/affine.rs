@@ -90,7 +90,12 @@ pub(super) fn pack_q2(w: &[f32; LEN], importance: Option<&[f32; LEN]>, out: &mut
     for (out, (scale, minimum)) in out.iter_mut().zip(subs) {
         *out = scale | minimum << 4;
     }
-    put_pairs(&packed.q, &mut out[16..80]);
+    put_q2(&packed.q, out);
+}
+
+/// Writes the values of a q2_k block.
+pub(super) fn put_q2(q: &[u8; LEN], out: &mut [u8; 84]) {
+    put_pairs(q, &mut out[16..80]);
 }
 
 pub(super) fn pack_q4(w: &[f32; LEN], importance: Option<&[f32; LEN]>, out: &mut [u8; 144]) {
@@ -105,7 +110,12 @@ pub(super) fn pack_q4(w: &[f32; LEN], importance: Option<&[f32; LEN]>, out: &mut
         },
     };
     let packed = pack_wide(w, importance, &levels, out);
-    put_halves(&packed.q, &mut out[16..]);
+    put_q4(&packed.q, out);
+}
+
+/// Writes the values of a q4_k block.
+pub(super) fn put_q4(q: &[u8; LEN], out: &mut [u8; 144]) {
+    put_halves(q, &mut out[16..]);
 }
 
 pub(super) fn pack_q5(w: &[f32; LEN], importance: Option<&[f32; LEN]>, out: &mut [u8; 176]) {
@@ -120,12 +130,17 @@ pub(super) fn pack_q5(w: &[f32; LEN], importance: Option<&[f32; LEN]>, out: &mut
         },
     };
     let packed = pack_wide(w, importance, &levels, out);
+    put_q5(&packed.q, out);
+}
+
+/// Writes the values of a q5_k block.
+pub(super) fn put_q5(q: &[u8; LEN], out: &mut [u8; 176]) {
     let (fifth, low) = out[16..].split_at_mut(32);
     for (l, fifth) in fifth.iter_mut().enumerate() {
-        let bits = (0..8).map(|i| packed.q[32 * i + l] >> 4 << i);
+        let bits = (0..8).map(|i| q[32 * i + l] >> 4 << i);
         *fifth = bits.fold(0, |byte, bit| byte | bit);
     }
-    put_halves(&packed.q.map(|q| q & 15), low);
+    put_halves(&q.map(|q| q & 15), low);
 }
 
 /// Packs the scales and minimums of sub-blocks of 32 weights.

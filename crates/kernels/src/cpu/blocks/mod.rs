@@ -7,6 +7,7 @@
 //!   minimums. `six_bit_scales` is the layout of the scales that q4_k and q5_k share.
 //! - `levels`: reading any of these blocks as unsigned integers with a scale and a minimum per sub-block, for unpacking
 //!   and for integer products.
+//! - `put_levels`: writing levels for blocks that have their scales.
 //! - `bytes`: the operations that reading needs.
 //! - `search`: finding scales with a small rounding error.
 //!
@@ -18,6 +19,7 @@ mod bytes;
 mod float;
 pub(super) mod levels;
 pub(super) mod nonlinear;
+pub(super) mod put_levels;
 mod search;
 mod simple;
 mod six_bit_scales;

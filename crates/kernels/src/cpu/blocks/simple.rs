@@ -255,7 +255,7 @@ pub(super) fn put_halves(q: &[u8; LEN], out: &mut [u8]) {
 }
 
 /// Writes the fifth bits, then the low 4 bits.
-fn put_five_bits(q: &[u8; LEN], out: &mut [u8]) {
+pub(super) fn put_five_bits(q: &[u8; LEN], out: &mut [u8]) {
     let (fifth, low) = out.split_at_mut(4);
     let bits = q
         .iter()

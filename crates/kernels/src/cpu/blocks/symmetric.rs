@@ -95,6 +95,11 @@ pub(super) fn pack_q3(w: &[f32; LEN], importance: Option<&[f32; LEN]>, out: &mut
     for ((w, q), level) in subs.iter().zip(q.chunks_mut(SUB)).zip(levels) {
         round_again(w, d * (f32::from(level) - 32.0), 4, q);
     }
+    put_q3(&q, out);
+}
+
+/// Writes the values of a q3_k block.
+pub(super) fn put_q3(q: &[u8; LEN], out: &mut [u8; 110]) {
     for (l, third) in out[..32].iter_mut().enumerate() {
         let bits = (0..8).map(|i| q[32 * i + l] >> 2 << i);
         *third = bits.fold(0, |byte, bit| byte | bit);
@@ -123,6 +128,11 @@ pub(super) fn pack_q6(w: &[f32; LEN], importance: Option<&[f32; LEN]>, out: &mut
         out[192 + j] = level.cast_unsigned();
         round_again(w, d * f32::from(level), 32, q);
     }
+    put_q6(&q, out);
+}
+
+/// Writes the values of a q6_k block.
+pub(super) fn put_q6(q: &[u8; LEN], out: &mut [u8; 210]) {
     for (half, q) in q.chunks(128).enumerate() {
         for (l, low) in out[half * 64..][..64].iter_mut().enumerate() {
             *low = q[l] & 15 | (q[l + 64] & 15) << 4;
