@@ -4,6 +4,7 @@
 //!   instructions of [`bf16`].
 //! - Special cases of products are [`matvec`] for few rows, [`inner_products`] for a moderate number of rows and
 //!   a matrix with contiguous columns, and [`packed`] for packed weights, with the formats `int8` and `blocks`.
+//!   [`packed_levels`] chooses their levels within fixed scales.
 //! - [`attention`], [`head_loss`], [`norm`], [`rotary`], [`activation`], [`adamw`], [`embedding`], [`rows`] and
 //!   [`reduce`] are the operations.
 //! - [`vector`] has the shared inner loops, `prefetch` the prefetch hint, and [`parallel`] the distribution over
