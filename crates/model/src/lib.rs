@@ -26,7 +26,6 @@
 //! | [`hugging_face`] | model directories in the format of `transformers` |
 //! | [`gguf`] | GGUF files, read like such directories, and written |
 //! | `calibration` | statistics of the inputs of linear layers |
-//! | [`gptq`] | quantized weights chosen column by column, with error feedback |
 //!
 //! | type | purpose |
 //! |---|---|
@@ -78,7 +77,6 @@ pub mod families;
 mod features;
 mod feed_forward;
 pub mod gguf;
-pub mod gptq;
 mod heads;
 pub mod hugging_face;
 mod init;

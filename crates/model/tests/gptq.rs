@@ -1,10 +1,10 @@
 //! GPTQ against a NumPy implementation, and its errors against those of rounding each weight separately.
 
 use emberlm_kernels::PackedFormat;
+use emberlm_kernels::cpu::gptq::Gptq;
 use emberlm_kernels::cpu::matrix::Matrix;
 use emberlm_kernels::cpu::packed::{PackedMatrix, pack, pack_by_importance, unpack};
 use emberlm_kernels::cpu::packed_levels::has_levels;
-use emberlm_model::gptq::Gptq;
 
 /// Rows of a field of `gptq.json`, and their length.
 fn field(name: &str) -> (Vec<f32>, usize) {

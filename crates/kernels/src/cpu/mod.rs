@@ -4,7 +4,8 @@
 //!   instructions of [`bf16`].
 //! - Special cases of products are [`matvec`] for few rows, [`inner_products`] for a moderate number of rows and
 //!   a matrix with contiguous columns, and [`packed`] for packed weights, with the formats `int8` and `blocks`.
-//!   [`packed_levels`] chooses their levels within fixed scales.
+//!   [`packed_levels`] chooses their levels within fixed scales,
+//!   [`gptq`] by the products of a layer's inputs.
 //! - [`attention`], [`head_loss`], [`norm`], [`rotary`], [`activation`], [`adamw`], [`embedding`], [`rows`] and
 //!   [`reduce`] are the operations.
 //! - [`vector`] has the shared inner loops, `prefetch` the prefetch hint, and [`parallel`] the distribution over
@@ -21,6 +22,7 @@ pub mod attention;
 pub mod bf16;
 mod blocks;
 pub mod embedding;
+pub mod gptq;
 pub mod head_loss;
 pub mod inner_products;
 mod int8;

@@ -1,11 +1,11 @@
 //! Rounds the matrices of a file to blocks.
 
 use emberlm_kernels::PackedFormat;
+use emberlm_kernels::cpu::gptq::Gptq;
 use emberlm_kernels::cpu::matrix::Matrix;
 use emberlm_kernels::cpu::packed::{PackedMatrix, pack_by_importance};
 
 use crate::calibration::{InputImportance, InputProducts};
-use crate::gptq::Gptq;
 
 /// The statistics of a text by which matrices are rounded.
 pub(super) struct Rounding<'a> {

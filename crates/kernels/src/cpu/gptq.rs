@@ -16,10 +16,10 @@
 use std::ops::{Mul, Range, SubAssign};
 use std::sync::{Mutex, PoisonError};
 
-use emberlm_kernels::cpu::matrix::Matrix;
-use emberlm_kernels::cpu::packed::PackedMatrix;
-use emberlm_kernels::cpu::packed_levels::{RowLevels, choose_levels};
-use emberlm_kernels::cpu::parallel;
+use super::matrix::Matrix;
+use super::packed::PackedMatrix;
+use super::packed_levels::{RowLevels, choose_levels};
+use super::parallel;
 
 /// λ, relative to the mean of the diagonal.
 const DAMPING: f64 = 0.01;
