@@ -116,7 +116,7 @@ pub fn decoder_in<B: Backend>(
         WeightFormat::F32 => load(),
         _ => memory::returning_freed(load),
     };
-    Ok(decoder?.with_cache_format(cache)?)
+    Ok(decoder?.with_fused_adapters().with_cache_format(cache)?)
 }
 
 /// Returns the tokenizer of a command that also accepts token ids.

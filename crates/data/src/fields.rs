@@ -63,22 +63,12 @@ fn read_objects(
     fields: &[RecordField],
     records: &mut Vec<FieldRecord>,
 ) -> Result<(), DataError> {
-    let options = InputOptions {
-        raw_records: true,
-        ..InputOptions::default()
-    };
-    let mut lines = input.open(&options, None)?;
-    while let Some(line) = lines.next_chunk()? {
-        let broken = |fault: RecordFault| input.broken_record(line.record, fault);
-        let object: Map<String, Value> =
-            serde_json::from_str(&line.text).map_err(|error| broken(RecordFault::json(&error)))?;
-        let values = fields.iter().map(|field| value(&object, field));
-        records.push(FieldRecord {
-            number: line.record,
-            values: values.collect::<Result<_, _>>().map_err(broken)?,
-        });
-    }
-    Ok(())
+    input.for_each_object(|number, object| {
+        let values = fields.iter().map(|field| value(object, field));
+        let values = values.collect::<Result<_, _>>()?;
+        records.push(FieldRecord { number, values });
+        Ok(())
+    })
 }
 
 /// The value of an object's field.

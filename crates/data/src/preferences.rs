@@ -65,22 +65,14 @@ fn read_lines(
     form: PreferenceForm,
     records: &mut Vec<PreferenceRecord>,
 ) -> Result<(), DataError> {
-    let options = InputOptions {
-        raw_records: true,
-        ..InputOptions::default()
-    };
-    let mut lines = input.open(&options, None)?;
-    while let Some(line) = lines.next_chunk()? {
-        let broken = |fault: RecordFault| input.broken_record(line.record, fault);
-        let object: Map<String, Value> =
-            serde_json::from_str(&line.text).map_err(|error| broken(RecordFault::json(&error)))?;
+    input.for_each_object(|number, object| {
         let record = match form {
-            PreferenceForm::Pairs => pair(&object, line.record),
-            PreferenceForm::Labelled => labelled(&object, line.record),
+            PreferenceForm::Pairs => pair(object, number),
+            PreferenceForm::Labelled => labelled(object, number),
         };
-        records.push(record.map_err(|reason| broken(RecordFault::Field(reason)))?);
-    }
-    Ok(())
+        records.push(record.map_err(RecordFault::Field)?);
+        Ok(())
+    })
 }
 
 /// Reads a labelled completion. The error is the violated rule.

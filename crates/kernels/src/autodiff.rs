@@ -3,6 +3,16 @@
 //! The AdamW update is never differentiated and has no backward pass. A linear layer with a packed weight
 //! keeps it packed and unpacks it in both passes; the weight has no gradient.
 
+/// Adds an operation with these parents to the graph. In Burn, their number is part of the operation's type.
+macro_rules! with_parents {
+    ($backward:expr, $strategy:ty, [$($parent:expr),+], $kept:expr, $output:expr) => {
+        match $backward.prepare::<$strategy>([$($parent),+]).compute_bound().stateful() {
+            OpsKind::Tracked(prep) => prep.finish($kept, $output),
+            OpsKind::UnTracked(prep) => prep.finish($output),
+        }
+    };
+}
+
 mod activation;
 mod attention;
 mod embedding;

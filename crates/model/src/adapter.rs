@@ -97,10 +97,17 @@ impl<B: Backend> Decoder<B> {
         self
     }
 
-    /// Names of the linear layers that adapters can update, as in published checkpoints.
-    pub fn adapter_targets(&self) -> Vec<String> {
-        let modules = self.adaptable_modules().into_iter();
-        modules.map(|module| module.name).collect()
+    /// Prepares the adapters for inference: their factors are joined, and DoRA's norms are computed, once instead of in every
+    /// pass. They can then no longer be written.
+    pub fn with_fused_adapters(mut self) -> Self {
+        for linear in self.linears_mut() {
+            let fused = linear
+                .adapter
+                .as_ref()
+                .map(|adapter| adapter.fused(&linear.weight));
+            linear.adapter = fused;
+        }
+        self
     }
 
     /// Loads the trained parameters of a run with adapters into a model that [`Decoder::with_adapter`] returned.

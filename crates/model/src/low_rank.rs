@@ -36,6 +36,9 @@ pub struct LowRank<B: BurnBackend> {
     first_output: usize,
     #[module(skip)]
     scale: f64,
+    /// True if the magnitudes have been divided by the norms of the adapted weights.
+    #[module(skip)]
+    is_normalized: bool,
 }
 
 /// The adapter of a linear layer: updates of disjoint ranges of its outputs, in their order.
@@ -105,6 +108,7 @@ impl LowRankConfig {
             magnitude,
             first_output: self.outputs.start,
             scale: self.scale,
+            is_normalized: false,
         }
     }
 }
@@ -129,7 +133,10 @@ impl<B: BurnBackend> LowRank<B> {
 impl<B: Backend> LowRank<B> {
     /// `scale · B` between zeros for the layer's other outputs, `[rank, out]`.
     fn padded(&self, out: usize) -> Tensor<B, 2> {
-        let b = self.b.val() * self.scale;
+        let b = match self.scale {
+            1.0 => self.b.val(),
+            scale => self.b.val() * scale,
+        };
         let [rank, outputs] = b.dims();
         let device = b.device();
         let zeros = |count| Tensor::zeros([rank, count], &device);
@@ -148,6 +155,9 @@ impl<B: Backend> LowRank<B> {
     /// As in the paper (section 4.3), the norm is a constant in the backward pass.
     fn gains(&self, weight: &LinearWeight<B>) -> Option<Tensor<B, 1>> {
         let magnitude = self.magnitude.as_ref()?.val();
+        if self.is_normalized {
+            return Some(magnitude);
+        }
         let outputs = self.outputs();
         let weight = weight.val().narrow(1, outputs.start, outputs.len());
         let norms = squared_norms((weight + self.product()).detach()).sqrt();
@@ -180,6 +190,29 @@ impl<B: Backend> Adapter<B> {
         self.dropout > 0.0
     }
 
+    /// The adapter for inference: one update of all outputs. The factors are joined, and DoRA's gains computed, once instead
+    /// of in every pass.
+    pub(crate) fn fused(&self, weight: &LinearWeight<B>) -> Self {
+        let (a, b) = self.factors(weight);
+        let update = LowRank {
+            a: Param::from_tensor(a),
+            b: Param::from_tensor(b),
+            magnitude: self.gains(weight).map(Param::from_tensor),
+            first_output: 0,
+            scale: 1.0,
+            is_normalized: true,
+        };
+        Self::new(vec![update], self.dropout)
+    }
+
+    /// The factors of all updates side by side: `[in, Σ ranks]` and `[Σ ranks, out]`.
+    fn factors(&self, weight: &LinearWeight<B>) -> (Tensor<B, 2>, Tensor<B, 2>) {
+        let [_, out] = weight.shape();
+        let a = self.parts.iter().map(|part| part.a.val()).collect();
+        let b = self.parts.iter().map(|part| part.padded(out)).collect();
+        (joined(a, 1), joined(b, 0))
+    }
+
     /// Computes `gain · (base + x A B) + b + residual`: x is `[batch, seq, in]` and `base`, the layer's output without
     /// bias and residual for the same input, is computed from them as `base(x, b, residual)`, `[batch, seq, out]`.
     pub(crate) fn forward(
@@ -191,17 +224,10 @@ impl<B: Backend> Adapter<B> {
         precision: Precision,
         base: impl FnOnce(Tensor<B, 3>, Option<Tensor<B, 1>>, Option<Tensor<B, 3>>) -> Tensor<B, 3>,
     ) -> Tensor<B, 3> {
-        let [_, out] = weight.shape();
-        let down = joined(self.parts.iter().map(|part| part.a.val()).collect(), 1);
-        let up = self.parts.iter().map(|part| part.padded(out)).collect();
-        let down = ops::linear(
-            dropout(x.clone(), self.dropout),
-            down,
-            None,
-            None,
-            precision,
-        );
-        let update = |y| ops::linear(down, joined(up, 0), None, Some(y), precision);
+        let (a, b) = self.factors(weight);
+        let input = dropout(x.clone(), self.dropout);
+        let down = ops::linear(input, a, None, None, precision);
+        let update = |y| ops::linear(down, b, None, Some(y), precision);
         let Some(gains) = self.gains(weight) else {
             return update(base(x, bias, residual));
         };
@@ -244,10 +270,8 @@ impl<B: Backend> Adapter<B> {
 
     /// The weight of the adapted layer, `gain · (W + scale · A B)`, `[in, out]`.
     pub(crate) fn merged(&self, weight: &LinearWeight<B>) -> Tensor<B, 2> {
-        let [_, out] = weight.shape();
-        let up = self.parts.iter().map(|part| part.padded(out)).collect();
-        let down = joined(self.parts.iter().map(|part| part.a.val()).collect(), 1);
-        let sum = weight.val() + down.matmul(joined(up, 0));
+        let (a, b) = self.factors(weight);
+        let sum = weight.val() + a.matmul(b);
         match self.gains(weight) {
             Some(gains) => sum * gains.unsqueeze(),
             None => sum,

@@ -36,6 +36,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use emberlm_tokenizer::Tokenizer;
+use serde_json::{Map, Value};
 
 use crate::DataError;
 
@@ -186,6 +187,27 @@ impl Input {
     /// The file.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Reads the objects of a JSON Lines file in order, with their positions from 1.
+    ///
+    /// # Errors
+    /// The file cannot be read, or a line is not an object or is rejected by `visit`.
+    pub(crate) fn for_each_object(
+        &self,
+        mut visit: impl FnMut(u64, &Map<String, Value>) -> Result<(), RecordFault>,
+    ) -> Result<(), DataError> {
+        let options = InputOptions {
+            raw_records: true,
+            ..InputOptions::default()
+        };
+        let mut lines = self.open(&options, None)?;
+        while let Some(line) = lines.next_chunk()? {
+            let object = serde_json::from_str(&line.text).map_err(|e| RecordFault::json(&e));
+            let visited = object.and_then(|object| visit(line.record, &object));
+            visited.map_err(|fault| self.broken_record(line.record, fault))?;
+        }
+        Ok(())
     }
 
     /// The error for a broken record that begins at position `record`.

@@ -83,18 +83,13 @@ pub(super) fn linear<B: Backend, C: CheckpointStrategy>(
         residual: inputs.residual.map(|residual| residual.primitive),
     };
     let output = <B as Backend>::linear(inputs, precision);
-    // In Burn, the number of parents is part of an operation's type.
-    macro_rules! with_parents {
-        ($($parent:expr),+) => {
-            match LinearBackward.prepare::<C>([$($parent),+]).compute_bound().stateful() {
-                OpsKind::Tracked(prep) => prep.finish(kept, output),
-                OpsKind::UnTracked(prep) => prep.finish(output),
-            }
-        };
-    }
     match (bias, residual) {
-        (Some(bias), Some(residual)) => with_parents!(x, weight, bias, residual),
-        (Some(one), None) | (None, Some(one)) => with_parents!(x, weight, one),
-        (None, None) => with_parents!(x, weight),
+        (Some(bias), Some(residual)) => {
+            with_parents!(LinearBackward, C, [x, weight, bias, residual], kept, output)
+        }
+        (Some(one), None) | (None, Some(one)) => {
+            with_parents!(LinearBackward, C, [x, weight, one], kept, output)
+        }
+        (None, None) => with_parents!(LinearBackward, C, [x, weight], kept, output),
     }
 }

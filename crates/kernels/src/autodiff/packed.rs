@@ -102,18 +102,17 @@ pub(super) fn linear_packed<B: Backend, C: CheckpointStrategy>(
         residual: residual.map(|residual| residual.primitive),
     };
     let output = <B as Backend>::linear(inputs, Precision::F32);
-    // In Burn, the number of parents is part of an operation's type.
-    macro_rules! with_parents {
-        ($($parent:expr),+) => {
-            match LinearPackedBackward.prepare::<C>([$($parent),+]).compute_bound().stateful() {
-                OpsKind::Tracked(prep) => prep.finish(kept, output),
-                OpsKind::UnTracked(prep) => prep.finish(output),
-            }
-        };
-    }
     match (bias_node, residual_node) {
-        (Some(bias), Some(residual)) => with_parents!(x.node, bias, residual),
-        (Some(one), None) | (None, Some(one)) => with_parents!(x.node, one),
-        (None, None) => with_parents!(x.node),
+        (Some(bias), Some(residual)) => with_parents!(
+            LinearPackedBackward,
+            C,
+            [x.node, bias, residual],
+            kept,
+            output
+        ),
+        (Some(one), None) | (None, Some(one)) => {
+            with_parents!(LinearPackedBackward, C, [x.node, one], kept, output)
+        }
+        (None, None) => with_parents!(LinearPackedBackward, C, [x.node], kept, output),
     }
 }

@@ -58,6 +58,13 @@ pub fn check<B: Backend>(name: &str, device: &Device<B>) {
     let unmerged = export(&decoder.valid(), written.path(), &ExportOptions::default());
     let refused = unmerged.unwrap_err().to_string();
     assert!(refused.contains("has an adapter"), "{refused}");
+    let fused = decoder.valid().with_fused_adapters();
+    let logits = host(fused.forward(batch.input.clone().inner()));
+    within(
+        "logits of fused adapters",
+        relative(&logits, &expected),
+        LOGITS,
+    );
     let merged = decoder.valid().merged();
     assert!(!merged.has_adapter());
     let logits = host(merged.forward(batch.input.clone().inner()));

@@ -236,7 +236,8 @@ fn load<B: Backend>(
             let base = model.base()?;
             let weights = spec.weights.unwrap_or_else(|| model.weight_format());
             let base = bases.decoder(base.as_ref().unwrap_or(model), weights, device)?;
-            model.add_adapter(base)?.with_cache_format(cache)?
+            let adapted = model.add_adapter(base)?.with_fused_adapters();
+            adapted.with_cache_format(cache)?
         }
         Some(_) => model::decoder_in::<B>(model, spec.weights, cache, device)?,
     };
