@@ -8,9 +8,9 @@ use emberlm_data::{DataError, Shuffle};
 use crate::config::DataConfig;
 use crate::error::TrainError;
 
-/// The seed of the records that are held out. The runs of a sweep evaluate on the same ones.
+/// The seed that selects the validation split, so that the runs of a sweep evaluate on the same records.
 const HELD_OUT: u64 = 0x6865_6c64_206f_7574;
-/// One of so many records is held out.
+/// One of this many records is in the validation split.
 const HELD_OUT_OF: usize = 10;
 
 /// Records of both splits, with the files that they come from.
@@ -22,7 +22,8 @@ pub(super) struct RecordSplits<T> {
 }
 
 impl<T> RecordSplits<T> {
-    /// Reads the records of a run with `read`. Without a file to evaluate on, a tenth of the records is held out.
+    /// Reads the records of a run with `read`. Without a validation file, a tenth of the records is the
+    /// validation split.
     ///
     /// # Errors
     /// A file cannot be read, or a record is broken; there are several datasets, or too few records.

@@ -23,7 +23,7 @@ pub(crate) struct PairSource(RecordSplits<PreferenceRecord>);
 pub(crate) struct Pairs {
     pub(crate) train: PairSet,
     pub(crate) validation: PairSet,
-    /// Pairs of which a sequence was truncated.
+    /// Pairs with a truncated sequence.
     pub(crate) truncated: usize,
     /// Pairs that were left out, because truncation removed a whole completion.
     pub(crate) left_out: usize,
