@@ -7,6 +7,7 @@ use burn::cubecl::config::cache::CacheConfig;
 use burn::cubecl::config::{CubeClRuntimeConfig, RuntimeConfig};
 
 use super::{BackendName, Placement};
+use crate::console;
 
 /// Points the runtime's caches to the user's cache folder. Must be called before the runtime starts, since it
 /// reads them only once.
@@ -47,7 +48,14 @@ fn folder(placement: Placement) -> Option<PathBuf> {
         .join("emberlm")
         .join(env!("CARGO_PKG_VERSION"))
         .join(name);
+    let is_new = !folder.is_dir();
     fs::create_dir_all(&folder).ok()?;
     tempfile::tempfile_in(&folder).ok()?;
+    if is_new {
+        console::note(format_args!(
+            "first use of {placement}: kernels are compiled and tuned, which can take minutes, and are then kept in {}",
+            folder.display()
+        ));
+    }
     Some(folder)
 }

@@ -14,7 +14,7 @@ use super::session::Session;
 use crate::backend::BackendName;
 
 /// Time limit of one measurement.
-const MEASUREMENT: Duration = Duration::from_secs(180);
+const MEASUREMENT: Duration = Duration::from_secs(600);
 
 /// The same workloads in PyTorch. `cargo xtask bench peers` runs this program, too.
 const PEER: &str = include_str!("../../../../peers/train.py");

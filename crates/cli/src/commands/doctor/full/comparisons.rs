@@ -10,10 +10,10 @@ use super::finding::{Finding, Findings, Outcome, Unit};
 use super::session::Session;
 
 /// Time limit for all operations.
-const OPERATIONS: Duration = Duration::from_secs(300);
+const OPERATIONS: Duration = Duration::from_secs(600);
 
 /// Time limit for one model.
-const MODEL: Duration = Duration::from_secs(180);
+const MODEL: Duration = Duration::from_secs(600);
 
 /// The output of `emberlm doctor --json`.
 #[derive(Deserialize)]

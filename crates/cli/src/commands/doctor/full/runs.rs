@@ -15,7 +15,7 @@ const CURVE_STEPS: usize = 50;
 const RESUMED_STEPS: usize = 20;
 
 /// Time limit of one run.
-const RUN: Duration = Duration::from_secs(240);
+const RUN: Duration = Duration::from_secs(600);
 
 /// Maximum relative difference of losses that f32 rounding explains. It starts at about 1e-6 per step and
 /// grows as the runs diverge.
