@@ -53,31 +53,36 @@ impl Batch {
         self.batch += 1;
     }
 
-    /// Appends a row of documents. `begins` marks the tokens at which a document begins. The last element of `ids` is
-    /// the token after the row, if there is one. The rest of the row is filled with `padding`, which forms a separate
-    /// document. Each token predicts its successor unless the mask excludes it. The last token of a document predicts
-    /// the end-of-text token that begins the next one.
-    pub(crate) fn push_documents(
-        &mut self,
-        ids: &[u32],
-        begins: &[bool],
-        learnt: Option<&[bool]>,
-        padding: u32,
-    ) {
+    /// Appends documents to the current row. `begins` marks the tokens at which a document begins, besides the first.
+    /// The last element of `ids` is the token after them in the split, if there is one. Each token predicts its successor
+    /// unless the mask excludes it. The last token of a document predicts the end-of-text token that begins the next one
+    /// in the split.
+    pub(crate) fn push_documents(&mut self, ids: &[u32], begins: &[bool], learnt: Option<&[bool]>) {
+        let first = self.filled() as u32;
         let documents = self.documents.get_or_insert_default();
         let is_learnt = |at: usize| learnt.is_none_or(|learnt| learnt[at]);
-        let mut begin = 0;
+        let mut begin = first;
         for (at, &begins) in begins.iter().enumerate() {
             if begins {
-                begin = at as u32;
+                begin = first + at as u32;
             }
             documents.push(begin);
             let next = ids.get(at + 1).filter(|_| is_learnt(at + 1));
             self.targets.push(next.copied().unwrap_or(IGNORED));
         }
-        let filled = begins.len();
-        self.inputs.extend_from_slice(&ids[..filled]);
+        self.inputs.extend_from_slice(&ids[..begins.len()]);
+    }
+
+    /// The number of filled positions of the current row of documents.
+    fn filled(&self) -> usize {
+        self.inputs.len() - self.batch * self.seq
+    }
+
+    /// Ends a row of documents. The rest of it is filled with `padding`, which forms a separate document.
+    pub(crate) fn end_row(&mut self, padding: u32) {
+        let filled = self.filled();
         let left = self.seq - filled;
+        let documents = self.documents.get_or_insert_default();
         documents.extend(repeat_n(filled as u32, left));
         self.inputs.extend(repeat_n(padding, left));
         self.targets.extend(repeat_n(IGNORED, left));
@@ -106,7 +111,8 @@ mod tests {
     fn row(seq: usize, ids: &[u32], positions: usize, learnt: Option<&[bool]>) -> Batch {
         let begins: Vec<bool> = ids[..positions].iter().map(|&id| id == 0).collect();
         let mut batch = Batch::empty(seq, true);
-        batch.push_documents(ids, &begins, learnt, 0);
+        batch.push_documents(ids, &begins, learnt);
+        batch.end_row(0);
         batch
     }
 

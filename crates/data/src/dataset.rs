@@ -114,18 +114,20 @@ impl Dataset {
     ) -> Result<Windows, DataError> {
         let tokens = self.split(split)?;
         let indexed = self.manifest.split(split).indexes_documents();
-        match (packing, self.tokenizer.end_of_text()) {
-            (Packing::Stream, _) => Windows::stream(tokens, seq_len),
+        let pack = match packing {
+            Packing::Stream => return Windows::stream(tokens, seq_len),
+            Packing::Isolated => Windows::isolated,
+            Packing::BestFit => Windows::best_fit,
+        };
+        match self.tokenizer.end_of_text() {
             // Padding is never a target, and no document attends to it.
-            (Packing::Isolated, end_of_text) if indexed => {
-                Windows::isolated(tokens, seq_len, end_of_text.unwrap_or(0))
-            }
-            (Packing::Isolated, Some(end_of_text)) => {
-                let windows = Windows::isolated(tokens, seq_len, end_of_text)?;
+            end_of_text if indexed => pack(tokens, seq_len, end_of_text.unwrap_or(0)),
+            Some(end_of_text) => {
+                let windows = pack(tokens, seq_len, end_of_text)?;
                 self.check_documents_separable(split, &windows)?;
                 Ok(windows)
             }
-            (Packing::Isolated, None) => Err(DataError::NoEndOfText {
+            None => Err(DataError::NoEndOfText {
                 path: self.folder.clone(),
                 tokenizer: self.tokenizer.kind().to_string(),
             }),

@@ -380,7 +380,7 @@ pub enum DataError {
         stated: u64,
     },
     /// An unknown packing was requested.
-    #[error("unknown packing `{name}`: choose stream or isolated")]
+    #[error("unknown packing `{name}`: choose stream, isolated or best_fit")]
     UnknownPacking {
         /// The requested name.
         name: String,

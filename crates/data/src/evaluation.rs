@@ -23,7 +23,7 @@ impl EvalBatches {
     ///
     /// # Errors
     /// [`DataError::TooShort`] if there are fewer than two tokens, [`DataError::Value`] if `batch` or `max_tokens` is
-    /// 0.
+    /// 0, or if the rows are not in the order of the split ([`Windows::best_fit`]).
     pub fn new(
         windows: &Windows,
         batch: usize,
@@ -48,7 +48,11 @@ impl EvalBatches {
         let targets = max_tokens.map_or(tokens - 1, |max| max.min(tokens - 1));
         let end = match windows.rows() {
             // A row that begins at the last token has nothing to predict.
-            Some(rows) => rows.rows_before(targets),
+            Some(rows) => rows.rows_before(targets).ok_or_else(|| DataError::Value {
+                field: "packing",
+                value: rows.packing().to_string(),
+                rule: "is for training: evaluate isolated documents in the order of the split",
+            })?,
             None => targets,
         };
         Ok(Self {
@@ -130,7 +134,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn zero_values_are_rejected() {
+    fn bad_values_are_rejected() {
         let windows = stream(&counting(100), 8);
         let error_message = |batch, max_tokens, windows: &Windows| {
             let result = EvalBatches::new(windows, batch, max_tokens);
@@ -140,6 +144,12 @@ pub(crate) mod tests {
         assert!(error_message(1, Some(0), &windows).contains("`max_tokens` is 0"));
         let one = stream(&counting(1), 8);
         assert!(error_message(1, None, &one).contains("needs 2 tokens, but the split has 1"));
+        let best_fit = Windows::best_fit(split_of(&[0, 1, 0, 2], &[4], 3), 3, 0).unwrap();
+        let message = error_message(1, None, &best_fit);
+        assert!(
+            message.contains("`packing` is best_fit: is for training"),
+            "{message}"
+        );
     }
 
     #[test]

@@ -167,9 +167,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::TokenSplit;
     use crate::dataset::tests::{masked_split, split_of};
     use crate::evaluation::tests::counting;
+    use crate::{Packing, TokenSplit};
 
     /// The tokens `from..to` in two shards.
     fn range(from: u32, to: u32) -> TokenSplit {
@@ -278,8 +278,18 @@ mod tests {
     #[test]
     fn epoch_of_isolated_documents_has_every_row_once() {
         let split = documents((0..200).map(|i| 1 + i * 7 % 40));
-        let windows_of = Windows::isolated(split.clone(), 16, 0).unwrap();
-        let batches = TrainBatches::new(windows_of, 9).unwrap();
+        let in_order = Windows::isolated(split.clone(), 16, 0).unwrap();
+        let best_fit = Windows::best_fit(split.clone(), 16, 0).unwrap();
+        let padding = |windows: &Windows| windows.packed().unwrap().padding;
+        assert!(padding(&best_fit) < 0.5 * padding(&in_order));
+        for windows in [in_order, best_fit] {
+            check_epochs(&split, windows);
+        }
+    }
+
+    /// Checks that two epochs predict every token of the split except the first, in different orders.
+    fn check_epochs(split: &TokenSplit, windows: Windows) {
+        let batches = TrainBatches::new(windows, 9).unwrap();
         let rows = batches.windows_per_epoch(0);
         let mut epochs = Vec::new();
         for epoch in 0..2 {
@@ -289,6 +299,15 @@ mod tests {
             for batch in made {
                 let batch = batch.unwrap();
                 order.push(batch.inputs.clone());
+                let documents = batch.documents.as_ref().unwrap();
+                for (at, &begin) in documents.iter().enumerate() {
+                    // A document begins with 0, a part of a longer one with the row or the piece.
+                    assert!(begin as usize <= at && documents[begin as usize] == begin);
+                    assert!(
+                        (batch.inputs[at] == 0)
+                            <= (begin as usize == at || batch.targets[at] == crate::IGNORED)
+                    );
+                }
                 for &target in batch.targets.iter().filter(|&&t| t != crate::IGNORED) {
                     *targets.entry(target).or_insert(0) += 1;
                 }
@@ -308,11 +327,13 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(24))]
         #[test]
         fn batches_do_not_depend_on_the_number_of_workers(
-            seed: u64, first in 0u64..10_000, micro_batch in 1usize..5, isolated: bool, workers in 1usize..5, ranks in 1usize..4,
+            seed: u64, first in 0u64..10_000, micro_batch in 1usize..5, packing in 0usize..3, workers in 1usize..5,
+            ranks in 1usize..4,
         ) {
-            let of = |split: TokenSplit| match isolated {
-                true => Windows::isolated(split, 8, 0).unwrap(),
-                false => Windows::stream(split, 8).unwrap(),
+            let of = |split: TokenSplit| match Packing::ALL[packing] {
+                Packing::Stream => Windows::stream(split, 8).unwrap(),
+                Packing::Isolated => Windows::isolated(split, 8, 0).unwrap(),
+                Packing::BestFit => Windows::best_fit(split, 8, 0).unwrap(),
             };
             let masked: Vec<u32> = (0..300).map(|i| if i % 13 == 0 { 0 } else { i }).collect();
             let learnt: Vec<bool> = (0..300).map(|i| i % 3 > 0).collect();

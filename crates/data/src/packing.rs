@@ -1,11 +1,17 @@
 //! Packing of whole documents into rows.
 //!
-//! Documents are packed next-fit in the dataset's order: a document that does not fit into the rest of a row begins
-//! the next row. A document longer than a row is cut into rows, and its last part shares a row with the documents
-//! that follow. The rows therefore tile the split, and the index stores only the start of each row: 8 bytes per row.
-//! The target of each token is the token after it, in the same row or the next. Every token of the split except the
-//! first is predicted once. The end-of-text token that begins a document is predicted by the previous document, which
-//! thereby learns where to end.
+//! A row is a list of pieces, each of consecutive tokens of the split. Two packings fill rows:
+//!
+//! - Next fit ([`next_fit`]) keeps the dataset's order, so each row is one piece.
+//! - Best fit ([`best_fit`]) puts each document into the row that it fills best, which leaves less padding.
+//!
+//! A document longer than a row is cut, and only its last part shares a row with other documents. The pieces tile the
+//! split. The target of each token is the token after it in the split, in the same piece or the next one. Every token of
+//! the split except the first is predicted once. The end-of-text token that begins a document is predicted by the
+//! previous document, which thereby learns where to end.
+
+mod best_fit;
+mod next_fit;
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,34 +20,56 @@ use rayon::prelude::*;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use self::best_fit::BestFit;
+use self::next_fit::NextFit;
 use crate::{DataError, TokenSplit};
 
 /// The packing of documents into windows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "snake_case")]
 pub enum Packing {
     /// Windows of continuous text across document boundaries.
     #[default]
     Stream,
-    /// Rows of whole documents. Attention does not cross document boundaries.
+    /// Rows of whole documents in the dataset's order. Attention does not cross document boundaries.
     Isolated,
+    /// Rows of whole documents that are combined for the least padding. Attention does not cross document boundaries.
+    BestFit,
 }
 
 impl Packing {
-    /// Both packings.
-    pub const ALL: [Self; 2] = [Self::Stream, Self::Isolated];
+    /// All packings.
+    pub const ALL: [Self; 3] = [Self::Stream, Self::Isolated, Self::BestFit];
 
     /// The name that [`FromStr`] parses.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Stream => "stream",
             Self::Isolated => "isolated",
+            Self::BestFit => "best_fit",
         }
     }
 
     /// Returns true for the default packing.
     pub fn is_stream(&self) -> bool {
         *self == Self::Stream
+    }
+
+    /// Returns true if attention does not cross document boundaries.
+    pub fn isolates_documents(self) -> bool {
+        match self {
+            Self::Stream => false,
+            Self::Isolated | Self::BestFit => true,
+        }
+    }
+
+    /// The packing that evaluates a model trained with this one. It keeps the dataset's order, so that a limit selects
+    /// the first tokens. The loss of isolated documents does not depend on the rows that they are in.
+    pub fn for_evaluation(self) -> Self {
+        match self {
+            Self::BestFit => Self::Isolated,
+            in_order => in_order,
+        }
     }
 }
 
@@ -65,69 +93,82 @@ impl FromStr for Packing {
 /// The number of tokens that a thread scans at a time.
 const SCANNED: u64 = 1 << 20;
 
+/// Consecutive tokens of a split.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    /// The position of the first token.
+    pub(crate) start: u64,
+    /// The number of tokens.
+    pub(crate) len: u64,
+}
+
 /// The row index of a split.
 #[derive(Debug)]
 pub(crate) struct PackedRows {
     /// The token that every document begins with.
     pub(crate) end_of_text: u32,
-    /// The position at which each row begins, followed by the end of the split.
-    starts: Vec<u64>,
+    rows: Rows,
+    tokens: u64,
     seq_len: u64,
     documents: u64,
 }
 
+/// Documents packed into rows.
+#[derive(Debug)]
+enum Rows {
+    NextFit(NextFit),
+    BestFit(BestFit),
+}
+
 impl PackedRows {
-    /// Packs `split` into rows of `seq_len` positions; every document begins with `end_of_text`. Reads the whole split
-    /// on all threads.
+    /// Packs `split` into rows of `seq_len` positions in the dataset's order; every document begins with `end_of_text`.
+    /// Reads the whole split on all threads.
     ///
     /// # Errors
     /// As [`TokenSplit::read`] and [`TokenSplit::beginnings`].
-    pub(crate) fn new(
+    pub(crate) fn next_fit(
         split: &TokenSplit,
         seq_len: u64,
         end_of_text: u32,
     ) -> Result<Self, DataError> {
-        let total = split.len();
-        let mut packer = Packer {
-            starts: Vec::new(),
-            capacity: seq_len,
-            document: 0,
-            documents: 0,
-        };
-        // A few blocks at a time, to limit the memory for document positions.
-        let at_once = SCANNED * 4 * rayon::current_num_threads() as u64;
-        for from in (0..total).step_by(at_once as usize) {
-            let blocks: Vec<u64> = (from..total.min(from + at_once))
-                .step_by(SCANNED as usize)
-                .collect();
-            let scan = |&start: &u64| -> Result<Vec<u64>, DataError> {
-                let ids = split.read(start, SCANNED.min(total - start))?;
-                let begins = split.beginnings(start, &ids, Some(end_of_text))?;
-                let positions = (start..).zip(begins);
-                Ok(positions
-                    .filter(|(_, begins)| *begins)
-                    .map(|(at, _)| at)
-                    .collect())
-            };
-            let found: Result<Vec<Vec<u64>>, DataError> = blocks.par_iter().map(scan).collect();
-            for begin in found?.into_iter().flatten() {
-                packer.begin(begin);
-            }
-        }
-        packer.begin(total);
-        let mut starts = packer.starts;
-        starts.push(total);
+        let mut rows = NextFit::new(seq_len);
+        let documents = scan(split, end_of_text, |document| rows.push(document))?;
+        rows.end(split.len());
         Ok(Self {
             end_of_text,
-            starts,
+            rows: Rows::NextFit(rows),
+            tokens: split.len(),
             seq_len,
-            documents: packer.documents,
+            documents,
+        })
+    }
+
+    /// Packs `split` like [`PackedRows::next_fit`], but for the least padding.
+    ///
+    /// # Errors
+    /// As [`PackedRows::next_fit`].
+    pub(crate) fn best_fit(
+        split: &TokenSplit,
+        seq_len: u64,
+        end_of_text: u32,
+    ) -> Result<Self, DataError> {
+        let mut found = Vec::new();
+        let documents = scan(split, end_of_text, |document| found.push(document))?;
+        Ok(Self {
+            end_of_text,
+            rows: Rows::BestFit(BestFit::pack(found, seq_len)),
+            tokens: split.len(),
+            seq_len,
+            documents,
         })
     }
 
     /// The number of rows.
     pub(crate) fn rows(&self) -> u64 {
-        self.starts.len() as u64 - 1
+        match &self.rows {
+            Rows::NextFit(rows) => rows.rows(),
+            Rows::BestFit(rows) => rows.rows(),
+        }
     }
 
     /// The number of documents.
@@ -135,55 +176,79 @@ impl PackedRows {
         self.documents
     }
 
-    /// The number of rows that begin before the position `token`.
-    pub(crate) fn rows_before(&self, token: u64) -> u64 {
-        let starts = &self.starts[..self.starts.len() - 1];
-        starts.partition_point(|&start| start < token) as u64
+    /// How documents are packed.
+    pub(crate) fn packing(&self) -> Packing {
+        match self.rows {
+            Rows::NextFit(_) => Packing::Isolated,
+            Rows::BestFit(_) => Packing::BestFit,
+        }
     }
 
-    /// The position of a row's first token, and the number of tokens in the row, at most `seq_len`.
-    pub(crate) fn span(&self, row: u64) -> (u64, u64) {
-        let [start, end] = [row, row + 1].map(|at| self.starts[at as usize]);
-        (start, end - start)
+    /// The number of rows that begin before the position `token`. `None` if the rows are not in the split's order.
+    pub(crate) fn rows_before(&self, token: u64) -> Option<u64> {
+        match &self.rows {
+            Rows::NextFit(rows) => Some(rows.rows_before(token)),
+            Rows::BestFit(_) => None,
+        }
+    }
+
+    /// The pieces of a row, together at most `seq_len` tokens.
+    pub(crate) fn pieces(&self, row: u64) -> Vec<Piece> {
+        match &self.rows {
+            Rows::NextFit(rows) => vec![rows.piece(row)],
+            Rows::BestFit(rows) => rows.pieces(row).to_vec(),
+        }
     }
 
     /// The fraction of positions that are padding, 0 to 1.
     pub(crate) fn padding(&self) -> f64 {
-        let tokens = self.starts.last().copied().unwrap_or(0);
         match self.rows() * self.seq_len {
             0 => 0.0,
-            positions => 1.0 - tokens as f64 / positions as f64,
+            positions => 1.0 - self.tokens as f64 / positions as f64,
         }
     }
 }
 
-/// The state of packing documents into rows.
-struct Packer {
-    starts: Vec<u64>,
-    /// The maximum number of tokens in a row.
-    capacity: u64,
-    /// The position at which the current document begins.
-    document: u64,
-    documents: u64,
-}
-
-impl Packer {
-    /// Ends the current document at `end`, where the next one begins.
-    fn begin(&mut self, end: u64) {
-        let begin = std::mem::replace(&mut self.document, end);
-        if begin == end {
-            // Empty: the first document begins at the start of the split.
-            return;
+/// Calls `visit` for each document of a split, in order, and returns their number. A split that begins within a document
+/// has a part of it first.
+fn scan(
+    split: &TokenSplit,
+    end_of_text: u32,
+    mut visit: impl FnMut(Piece),
+) -> Result<u64, DataError> {
+    let total = split.len();
+    let (mut start, mut documents) = (0, 0);
+    let mut begin = |at: u64| {
+        let len = at - std::mem::replace(&mut start, at);
+        // Empty if the first document begins at the start of the split.
+        if len > 0 {
+            documents += 1;
+            visit(Piece {
+                start: at - len,
+                len,
+            });
         }
-        self.documents += 1;
-        let fits = |row: Option<&u64>| row.is_some_and(|row| end - row <= self.capacity);
-        if !fits(self.starts.last()) {
-            self.starts.push(begin);
-        }
-        while let Some(&row) = self.starts.last().filter(|&row| end - row > self.capacity) {
-            self.starts.push(row + self.capacity);
-        }
+    };
+    // A few blocks at a time, to limit the memory for document positions.
+    let at_once = SCANNED * 4 * rayon::current_num_threads() as u64;
+    for from in (0..total).step_by(at_once as usize) {
+        let blocks: Vec<u64> = (from..total.min(from + at_once))
+            .step_by(SCANNED as usize)
+            .collect();
+        let scan = |&start: &u64| -> Result<Vec<u64>, DataError> {
+            let ids = split.read(start, SCANNED.min(total - start))?;
+            let begins = split.beginnings(start, &ids, Some(end_of_text))?;
+            let positions = (start..).zip(begins);
+            Ok(positions
+                .filter(|(_, begins)| *begins)
+                .map(|(at, _)| at)
+                .collect())
+        };
+        let found: Result<Vec<Vec<u64>>, DataError> = blocks.par_iter().map(scan).collect();
+        found?.into_iter().flatten().for_each(&mut begin);
     }
+    begin(total);
+    Ok(documents)
 }
 
 #[cfg(test)]
@@ -207,11 +272,25 @@ mod tests {
         ids
     }
 
+    /// The start and the length of the pieces of each row.
+    fn rows_of(packed: &PackedRows) -> Vec<Vec<(u64, u64)>> {
+        let pieces = |row| packed.pieces(row).into_iter();
+        let rows = 0..packed.rows();
+        rows.map(|row| pieces(row).map(|piece| (piece.start, piece.len)).collect())
+            .collect()
+    }
+
     fn spans(lengths: &[usize], seq_len: u64) -> Vec<(u64, u64)> {
         let ids = documents(lengths);
         let split = split_of(&ids, &[ids.len()], 70_000);
-        let rows = PackedRows::new(&split, seq_len, 0).unwrap();
-        (0..rows.rows()).map(|row| rows.span(row)).collect()
+        let rows = PackedRows::next_fit(&split, seq_len, 0).unwrap();
+        rows_of(&rows).concat()
+    }
+
+    fn best_fit(lengths: &[usize], seq_len: u64) -> Vec<Vec<(u64, u64)>> {
+        let ids = documents(lengths);
+        let split = split_of(&ids, &[ids.len()], 70_000);
+        rows_of(&PackedRows::best_fit(&split, seq_len, 0).unwrap())
     }
 
     #[test]
@@ -226,6 +305,23 @@ mod tests {
         assert_eq!(spans(&[], 3), []);
     }
 
+    #[test]
+    fn best_fit_combines_documents_from_different_places() {
+        // Next fit needs three rows: 3, 3 + 1, 1.
+        assert_eq!(
+            best_fit(&[3, 3, 1, 1], 4),
+            [vec![(0, 3), (7, 1)], vec![(3, 3), (6, 1)]]
+        );
+        // The last document fills the second row rather than the emptier first one.
+        assert_eq!(
+            best_fit(&[2, 3, 1], 4),
+            [vec![(0, 2)], vec![(2, 3), (5, 1)]]
+        );
+        // The rest of a long document is packed like a document.
+        assert_eq!(best_fit(&[5, 3], 4), [vec![(0, 4)], vec![(4, 1), (5, 3)]]);
+        assert_eq!(best_fit(&[], 3), Vec::<Vec<_>>::new());
+    }
+
     proptest! {
         #[test]
         fn rows_tile_the_split(
@@ -237,18 +333,27 @@ mod tests {
                 ids.remove(0);
             }
             let split = split_of(&ids, &[ids.len() / 2, ids.len() - ids.len() / 2], 70_000);
-            let rows = PackedRows::new(&split, seq_len, 0).unwrap();
-            prop_assert_eq!(rows.documents(), lengths.len() as u64);
-            let mut end = 0;
-            for row in 0..rows.rows() {
-                let (start, len) = rows.span(row);
-                prop_assert_eq!(start, end);
-                prop_assert!(len >= 1 && len <= seq_len);
-                end += len;
+            let [next, best] = [PackedRows::next_fit, PackedRows::best_fit]
+                .map(|pack| pack(&split, seq_len, 0).unwrap());
+            prop_assert!(best.rows() <= next.rows());
+            for rows in [next, best] {
+                prop_assert_eq!(rows.documents(), lengths.len() as u64);
+                let packed = rows_of(&rows);
+                for row in &packed {
+                    prop_assert!(row.iter().map(|(_, len)| len).sum::<u64>() <= seq_len);
+                }
+                let mut pieces = packed.concat();
+                pieces.sort();
+                let mut end = 0;
+                for (start, len) in pieces {
+                    prop_assert_eq!(start, end);
+                    prop_assert!(len >= 1);
+                    end += len;
+                }
+                prop_assert_eq!(end, ids.len() as u64);
+                let positions = (rows.rows() * seq_len) as f64;
+                prop_assert!((rows.padding() - (1.0 - ids.len() as f64 / positions)).abs() < 1e-12);
             }
-            prop_assert_eq!(end, ids.len() as u64);
-            let positions = (rows.rows() * seq_len) as f64;
-            prop_assert!((rows.padding() - (1.0 - ids.len() as f64 / positions)).abs() < 1e-12);
         }
 
         #[test]
@@ -261,7 +366,7 @@ mod tests {
                 whole.push((begin, begin + len as u64));
                 begin += len as u64;
             }
-            for (start, len) in spans(&lengths, seq_len) {
+            for (start, len) in [spans(&lengths, seq_len), best_fit(&lengths, seq_len).concat()].concat() {
                 for &(from, to) in whole.iter().filter(|(from, to)| to - from <= seq_len) {
                     let inside = from >= start && to <= start + len;
                     let outside = to <= start || from >= start + len;
@@ -279,13 +384,13 @@ mod tests {
         let message = "padded".parse::<Packing>().unwrap_err().to_string();
         assert_eq!(
             message,
-            "unknown packing `padded`: choose stream or isolated"
+            "unknown packing `padded`: choose stream, isolated or best_fit"
         );
     }
 
     #[test]
     fn out_of_range_token_is_an_error() {
         let split = split_of(&[0, 1, 9], &[3], 5);
-        assert!(PackedRows::new(&split, 2, 0).is_err());
+        assert!(PackedRows::next_fit(&split, 2, 0).is_err());
     }
 }

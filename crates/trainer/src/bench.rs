@@ -6,7 +6,7 @@ use std::time::Instant;
 use burn::data::dataloader::DataLoader;
 use burn::module::AutodiffModule;
 use burn::tensor::Device;
-use emberlm_data::{Batch, IGNORED, Packing};
+use emberlm_data::{Batch, IGNORED};
 use emberlm_kernels::{Backend, TrainingBackend};
 use emberlm_model::DecoderConfig;
 
@@ -115,7 +115,9 @@ fn measure_steps<B: TrainingBackend>(
     device: &Device<B>,
 ) -> Result<(Measured, AfterSteps<B>), TrainError> {
     let sizes = SequenceSizes::of(model, train)?;
-    if let (AnyConfig::Decoder(model), Packing::Isolated) = (model, train.documents) {
+    if let AnyConfig::Decoder(model) = model
+        && train.documents.isolates_documents()
+    {
         model.check_documents()?;
     }
     let mut training = match model.init::<B>(train.seed, device) {
@@ -281,7 +283,7 @@ pub(crate) fn random_batch(model: &DecoderConfig, train: &TrainConfig, seq: usiz
     Batch {
         inputs,
         targets,
-        documents: (train.documents == Packing::Isolated).then(documents),
+        documents: train.documents.isolates_documents().then(documents),
         batch,
         seq,
     }

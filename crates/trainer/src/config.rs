@@ -71,8 +71,8 @@ pub struct TrainConfig {
     pub seed: u64,
     /// Tokens per sequence in training and evaluation; 0 for the model's full context.
     pub seq_len: usize,
-    /// Packing of documents into sequences: stream (one after another) or isolated (whole documents; attention does not
-    /// cross them).
+    /// Packing of documents into sequences: stream (one after another), isolated (whole documents in order; attention does
+    /// not cross them) or best_fit (isolated, combined for the least padding).
     pub documents: Packing,
     /// Threads that prepare batches in advance; 0 prepares each batch when it is needed.
     pub loader_workers: usize,

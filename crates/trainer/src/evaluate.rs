@@ -28,7 +28,9 @@ pub struct Evaluation {
 pub fn evaluated_windows(seq_len: usize, packing: Packing) -> String {
     match packing {
         Packing::Stream => format!("in windows of {seq_len}, stride {seq_len}"),
-        Packing::Isolated => format!("in rows of {seq_len} of isolated documents"),
+        Packing::Isolated | Packing::BestFit => {
+            format!("in rows of {seq_len} of isolated documents")
+        }
     }
 }
 

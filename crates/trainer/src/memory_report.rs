@@ -3,7 +3,6 @@
 use burn::module::AutodiffModule;
 use burn::optim::GradientsParams;
 use burn::tensor::Device;
-use emberlm_data::Packing;
 use emberlm_kernels::TrainingBackend;
 use emberlm_model::{DecoderConfig, TrainingPass};
 use serde::Serialize;
@@ -47,7 +46,7 @@ pub fn measure<B: TrainingBackend>(
     device: &Device<B>,
 ) -> Result<Option<MemoryReport>, TrainError> {
     let seq = train.sequence_tokens(model.seq_len())?;
-    if train.documents == Packing::Isolated {
+    if train.documents.isolates_documents() {
         model.check_documents()?;
     }
     let Some(before) = B::memory(device) else {

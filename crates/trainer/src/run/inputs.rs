@@ -247,7 +247,7 @@ impl RunInputs {
         let model = resolve_model(config, data.first())?;
         let train = &config.train;
         let seq_len = train.sequence_tokens(model.seq_len())?;
-        if train.documents == Packing::Isolated {
+        if train.documents.isolates_documents() {
             model.check_documents()?;
         }
         let model = CheckedModel::Decoder(Box::new(model));
@@ -275,7 +275,12 @@ impl RunInputs {
             chat_template: data.chat_template().cloned(),
             identities: data.identities(),
             floor,
-            validation: Validation::of_datasets(data, window, train.documents, &task)?,
+            validation: Validation::of_datasets(
+                data,
+                window,
+                train.documents.for_evaluation(),
+                &task,
+            )?,
             source: TrainSource::Windows { batches, task },
             size: data.train_tokens(),
             notes,

@@ -47,7 +47,8 @@ pub fn run(args: &EvalArgs, data: &Path) -> Result<(), CliError> {
     let longest = model.trained_seq_len().unwrap_or(LONGEST_BY_DEFAULT);
     let seq_len = window(args.seq_len, model.config().seq_len(), longest)?;
     let packing = args.documents.unwrap_or_else(|| model.documents());
-    if packing == Packing::Isolated {
+    let packing = packing.for_evaluation();
+    if packing.isolates_documents() {
         model.config().check_documents()?;
     }
     let windows = dataset.windows(args.split, seq_len, packing)?;

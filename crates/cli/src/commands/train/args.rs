@@ -81,7 +81,7 @@ pub struct TrainArgs {
     /// The seed of initial weights, data order and dropout (train.seed)
     #[arg(long, value_name = "N", help_heading = "Optimization")]
     pub seed: Option<u64>,
-    /// Documents of one sequence attend to each other (stream) or do not (isolated) (train.documents)
+    /// Documents of one sequence attend to each other (stream) or do not (isolated, or best_fit for less padding) (train.documents)
     #[arg(long, value_name = "PACKING", value_parser = values::packing_parser(), conflicts_with = "resume", help_heading = "Data")]
     pub documents: Option<Packing>,
     /// Steps between two evaluations (train.evaluation.interval)
