@@ -171,7 +171,7 @@ pub(super) fn value<B: Backend>(tensor: Tensor<B, 1>) -> f64 {
 }
 
 /// Puts the gradients in the place of the parameters.
-struct Gradients<'a>(&'a GradientsParams);
+pub(super) struct Gradients<'a>(pub(super) &'a GradientsParams);
 
 impl<B: Backend> ParamMapper<B> for Gradients<'_> {
     fn map<const D: usize>(
