@@ -110,7 +110,7 @@ pub fn layered(
         })?;
         table = written(&config)?;
     }
-    for setting in settings {
+    for setting in kinds_first(settings) {
         let unknown = put_over(&mut table, parse(setting)?);
         config = typed(&table).map_err(|reason| RunConfigError::Setting {
             setting: setting.clone(),
@@ -120,6 +120,17 @@ pub fn layered(
         table = written(&config)?;
     }
     Ok(config)
+}
+
+/// The settings in their order, but those that choose a variant (`….kind`) before those of its fields, which no other
+/// variant may have.
+fn kinds_first(settings: &[String]) -> impl Iterator<Item = &String> {
+    let is_kind = |setting: &&String| {
+        let key = setting.split_once('=').map_or("", |(key, _)| key);
+        key.trim().ends_with(".kind")
+    };
+    let kinds = settings.iter().filter(is_kind);
+    kinds.chain(settings.iter().filter(move |setting| !is_kind(setting)))
 }
 
 /// Optional keys of the model by their table: absent if they are derived from other keys or unused.

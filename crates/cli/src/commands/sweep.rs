@@ -27,7 +27,7 @@ use crate::{built_in_tales, console};
 #[derive(Debug, Args)]
 #[command(after_help = examples::SWEEP)]
 pub struct SweepArgs {
-    /// The sweep's settings: preset, config, data, and the tables set, grid, list, random and early_stopping
+    /// The sweep's settings: preset or from, config, data, and the tables set, grid, list, random and early_stopping
     #[arg(value_name = "FILE.toml")]
     pub file: PathBuf,
     /// The folder of the runs [default: runs/FILE]

@@ -112,8 +112,15 @@ pub fn run(args: TrainArgs) -> Result<(), CliError> {
     report::report(&result, classifies)
 }
 
-/// Resolves the configuration of the preset or of the model to fine-tune, with all settings applied. Also
-/// returns that model.
+/// The configuration of the preset or of the model to fine-tune, with all settings applied.
+///
+/// # Errors
+/// Returns an error if a setting is unknown, or the model or its dataset cannot be opened.
+pub fn configuration(args: &TrainArgs) -> Result<RunConfig, CliError> {
+    Ok(resolve(args)?.0)
+}
+
+/// Resolves [`configuration`]. Also returns the model to fine-tune.
 fn resolve(args: &TrainArgs) -> Result<(RunConfig, Option<OpenedModel>), CliError> {
     let model = args
         .from

@@ -19,6 +19,8 @@ pub type Settings = Vec<(String, Value)>;
 pub struct SweepFile {
     /// The preset of all runs.
     pub preset: Option<String>,
+    /// The model whose weights all runs start from, in place of a preset.
+    pub from: Option<PathBuf>,
     /// A configuration file applied over the preset.
     pub config: Option<PathBuf>,
     /// The dataset. `None` selects the built-in tales.
@@ -37,6 +39,7 @@ pub struct SweepFile {
 #[serde(deny_unknown_fields)]
 struct SweepToml {
     preset: Option<String>,
+    from: Option<PathBuf>,
     config: Option<PathBuf>,
     data: Option<PathBuf>,
     #[serde(default)]
@@ -62,7 +65,7 @@ impl SweepFile {
     fn parse(text: &str) -> Result<Self, CliError> {
         let written: SweepToml = toml::from_str(text).map_err(|error| {
             CliError::usage(toml_reason(&error, text))
-                .hint("a sweep file has preset, config, data, [set], [grid], [[list]], [random] and [early_stopping]")
+                .hint("a sweep file has preset or from, config, data, [set], [grid], [[list]], [random] and [early_stopping]")
         })?;
         let mut grid = Vec::new();
         arrays("", written.grid, &mut grid)?;
@@ -99,6 +102,7 @@ impl SweepFile {
         }
         Ok(Self {
             preset: written.preset,
+            from: written.from,
             config: written.config,
             data: written.data,
             common: settings(written.set),

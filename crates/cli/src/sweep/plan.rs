@@ -11,8 +11,8 @@ use toml::Value;
 
 use super::file::{Settings, SweepFile};
 use super::stopping::{EarlyStop, StopRule};
+use crate::commands::train::{self, TrainArgs};
 use crate::error::CliError;
-use emberlm_trainer::{presets, run_config};
 
 /// The setting that distinguishes runs of the same configuration.
 pub const SEED: &str = "train.seed";
@@ -56,15 +56,17 @@ impl Plan {
         for own in &file.runs {
             let name = name(own);
             let within = |error: CliError| error.within(&format!("run {name}"));
-            let config = resolved(file, own).map_err(within)?;
+            let folder = out.join(&name);
+            let arguments = arguments(file, own, &folder, backend);
+            let config = TrainArgs::parse(&arguments).and_then(|args| train::configuration(&args));
+            let config = config.map_err(within)?;
             check(config.clone(), &mut opened).map_err(within)?;
             if runs.iter().any(|run| run.name == name) {
                 return Err(CliError::usage(format!("two runs have the name {name}"))
                     .hint("the values of a grid and the entries of a list must be distinct"));
             }
-            let folder = out.join(&name);
             runs.push(PlannedRun {
-                arguments: arguments(file, own, &folder, backend),
+                arguments,
                 configuration: configuration(own),
                 settings: own.clone(),
                 name,
@@ -111,6 +113,9 @@ fn arguments(file: &SweepFile, own: &Settings, folder: &Path, backend: &[String]
     if let Some(preset) = &file.preset {
         option("--preset", preset.into());
     }
+    if let Some(from) = &file.from {
+        option("--from", from.into());
+    }
     if let Some(config) = &file.config {
         option("--config", config.into());
     }
@@ -130,25 +135,14 @@ fn as_argument((key, value): &(String, Value)) -> String {
     format!("{key}={value}")
 }
 
-/// Resolves the configuration of a run in the same layers as `emberlm train`.
-fn resolved(file: &SweepFile, own: &Settings) -> Result<RunConfig, CliError> {
-    let base = presets::run(file.preset.as_deref().unwrap_or(presets::DEFAULT))?;
-    let settings: Vec<String> = file.common.iter().chain(own).map(as_argument).collect();
-    let mut config = run_config::layered(base, file.config.as_deref(), &settings)?;
-    if let Some(data) = &file.data {
-        config.data = DataConfig::of(data);
-    }
-    Ok(config)
-}
-
 /// Validates the parts of a configuration that can be checked before training.
 fn check(
     mut config: RunConfig,
     opened: &mut Vec<(DataConfig, TrainingData)>,
 ) -> Result<(), CliError> {
     config.train.check()?;
-    if config.model.as_decoder().is_none() {
-        // Other models are checked when their run starts.
+    if config.model.as_decoder().is_none() || config.train.objective.reads_records() {
+        // Other models, and records in place of a dataset, are checked when their run starts.
         return Ok(());
     }
     let model = if config.data.is_empty() {

@@ -184,6 +184,39 @@ fn a_dry_run_prints_commands_that_work() {
 }
 
 #[test]
+fn adapters_are_swept_on_preferences() {
+    let sandbox = Sandbox::new();
+    sandbox.write("text.txt", "a few words to learn from\n".repeat(30));
+    let pair = |i: usize| {
+        let sum = i % 5 + 2;
+        format!(
+            "{{\"prompt\": \"{}+2=\", \"chosen\": \"{sum}.\", \"rejected\": \"{sum}!\"}}\n",
+            i % 5
+        )
+    };
+    sandbox.write("pairs.jsonl", (0..20).map(pair).collect::<String>());
+    sandbox
+        .words("prepare text.txt --out data --tokenizer byte")
+        .ok();
+    let base = "train --data data --preset char-nano --steps 2 --out base --renderer plain --set model.n_layers=1 \
+        --set model.d_model=16 --set model.heads=2 --set model.seq_len=32 --set train.evaluation.sample_tokens=0";
+    done(sandbox.words(base));
+    let sweep = "from = \"base\"\ndata = \"pairs.jsonl\"\n[set]\n\"train.steps\" = 2\n\"train.micro_batch\" = 2\n\
+        [grid]\n\"train.objective.beta\" = [0.1, 0.5]\n\"train.objective.kind\" = [\"dpo\"]\n\"train.adapter.rank\" = [2, 4]\n";
+    sandbox.write("preferences.toml", sweep);
+    let table = done(sandbox.words("sweep preferences.toml --out out")).stdout;
+    for rank in [2, 4] {
+        for beta in [0.1, 0.5] {
+            let run = format!("adapter.rank={rank},objective.beta={beta},objective.kind=dpo");
+            assert!(table.contains(&run), "{table}");
+            let events =
+                fs::read_to_string(sandbox.path(format!("out/{run}/events.jsonl"))).unwrap();
+            assert!(events.contains("reward_accuracy"), "{events}");
+        }
+    }
+}
+
+#[test]
 fn failed_runs_are_reported_and_others_are_kept() {
     let sandbox = Sandbox::with_sweep(
         "[[list]]\n\"train.from\" = \"nowhere\"\n[[list]]\n\"train.seed\" = 5\n",

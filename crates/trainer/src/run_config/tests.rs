@@ -1,6 +1,8 @@
 //! Tests of layered configurations.
 
-use emberlm_trainer::config::{ConstantConfig, LionConfig, OptimizerConfig, ScheduleConfig};
+use emberlm_trainer::config::{
+    ConstantConfig, LionConfig, ObjectiveConfig, OptimizerConfig, ScheduleConfig,
+};
 
 use super::*;
 use crate::presets;
@@ -32,6 +34,15 @@ fn settings_reach_every_depth() {
         epsilon: 1e-6,
     };
     assert_eq!(decoder(&config).norm, expected);
+}
+
+#[test]
+fn a_variant_is_chosen_before_its_fields_are_set() {
+    let config = set(&["train.objective.beta=0.5", "train.objective.kind=dpo"]).expect("legal");
+    let ObjectiveConfig::Dpo(dpo) = &config.train.objective else {
+        panic!("{:?}", config.train.objective);
+    };
+    assert_eq!(dpo.beta, 0.5);
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! Arguments of `emberlm train`.
 
+use std::ffi::OsString;
 use std::io::{IsTerminal, stdin};
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, FromArgMatches, ValueEnum};
 use emberlm_data::Packing;
 use emberlm_kernels::Precision;
 use emberlm_trainer::{Renderer, TrainConfig};
@@ -11,6 +12,7 @@ use emberlm_trainer::{Renderer, TrainConfig};
 use super::start::ObjectiveName;
 use crate::backend::BackendArg;
 use crate::console;
+use crate::error::CliError;
 use crate::examples;
 use crate::memory_guard::MemoryArg;
 use crate::new_folder::folder_parser;
@@ -169,6 +171,22 @@ impl RendererArg {
 }
 
 impl TrainArgs {
+    /// Parses the words of a command line after `emberlm`.
+    ///
+    /// # Errors
+    /// Returns an error if a value is not allowed.
+    pub fn parse(words: &[OsString]) -> Result<Self, CliError> {
+        let command = Self::augment_args(clap::Command::new("train"));
+        let parsed = command.try_get_matches_from(words);
+        parsed
+            .and_then(|matches| Self::from_arg_matches(&matches))
+            .map_err(|error| {
+                let message = error.to_string();
+                let line = message.lines().next().unwrap_or_default();
+                CliError::usage(line.trim_start_matches("error: "))
+            })
+    }
+
     /// Applies the options that are shorthands for settings.
     pub fn apply(&self, train: &mut TrainConfig) {
         train.steps = self.steps.unwrap_or(train.steps);
