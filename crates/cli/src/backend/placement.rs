@@ -50,6 +50,17 @@ impl Placement {
         self.device
     }
 
+    /// The placement of a rank among those of the same host: unless a device was selected, ranks take the devices in
+    /// turn.
+    pub fn of_local_rank(self, local_rank: Option<usize>) -> Self {
+        let Some(local_rank) = local_rank.filter(|_| self.device.is_none()) else {
+            return self;
+        };
+        let count = devices::of(self.backend).len();
+        let device = (count > 1).then(|| local_rank % count);
+        Self { device, ..self }
+    }
+
     /// The command-line options that select this placement.
     pub fn options(self) -> Vec<String> {
         let mut words = vec!["--backend".to_owned(), self.name().to_owned()];

@@ -35,17 +35,25 @@ use crate::backend::Job;
 use crate::error::CliError;
 use crate::opened_model::OpenedModel;
 use crate::output::print;
+use crate::ranks::Ranks;
 use crate::{built_in_tales, console, ending, signals};
 use emberlm_trainer::{epochs, presets, run_config};
 
-/// Runs the command.
+/// Runs the command, as a single process or as one of a job.
 ///
 /// # Errors
 /// Returns an error if the run cannot start or fails.
 pub fn run(args: TrainArgs) -> Result<(), CliError> {
+    let ranks = Ranks::join()?;
+    let result = run_as(args, &ranks);
+    ranks.end(result)
+}
+
+fn run_as(args: TrainArgs, ranks: &Ranks) -> Result<(), CliError> {
+    let rank = ranks.rank();
     let (mut config, opened, resumed) = match &args.resume {
         Some(run) => {
-            let (config, start) = resume::open(run, &args)?;
+            let (config, start) = resume::open(run, &args, rank)?;
             (config, None, Some(start))
         }
         None => {
@@ -54,9 +62,12 @@ pub fn run(args: TrainArgs) -> Result<(), CliError> {
         }
     };
     if args.print_config {
-        return print_config(config);
+        return match rank.is_zero() {
+            true => print_config(config),
+            false => Ok(()),
+        };
     }
-    let backend = args.backend.choose()?;
+    let backend = args.backend.choose()?.of_local_rank(ranks.local_rank());
     config.train.check()?;
     config.train.objective.check_model(&config.model)?;
     if config.data.is_empty() {
@@ -67,14 +78,17 @@ pub fn run(args: TrainArgs) -> Result<(), CliError> {
         config.data = DataConfig::of(built_in_tales::dataset("emberlm train")?);
         count_epochs(&args, &mut config)?;
     }
-    let renderer = args.renderer.choose();
+    let renderer = match rank.is_zero() {
+        true => args.renderer.choose(),
+        false => Renderer::Plain,
+    };
     if renderer == Renderer::Dashboard && !console::stdout_is_terminal() {
         return Err(
             CliError::usage("--renderer dashboard needs a terminal").hint("use --renderer plain")
         );
     }
     let from = match &resumed {
-        Some(RunStart::Resumed(_, Some(_))) => None,
+        Some(start) if start.checkpoint().is_some() => None,
         _ => open_from(&config, opened)?,
     };
     let start = match (resumed, &args.out) {
@@ -108,8 +122,12 @@ pub fn run(args: TrainArgs) -> Result<(), CliError> {
         from,
         start,
         options,
+        ranks,
     })??;
-    report::report(&result, classifies)
+    match rank.is_zero() {
+        true => report::report(&result, classifies),
+        false => Ok(()),
+    }
 }
 
 /// Resolves the configuration of the preset or of the model to fine-tune, with all settings applied. Also
@@ -168,7 +186,7 @@ fn count_epochs(args: &TrainArgs, config: &mut RunConfig) -> Result<(), CliError
     if let Some(count) = args.epochs {
         let EpochSize { size, of_sequence } = run::epoch_size(config)?;
         let train = &mut config.train;
-        train.steps = epochs::steps(count, size, train.step_sequences(1) * of_sequence);
+        train.steps = epochs::steps(count, size, train.step_sequences() * of_sequence);
     }
     Ok(())
 }
@@ -260,7 +278,8 @@ fn listen(interrupter: &Interrupter, renderer: Renderer) -> Result<(), CliError>
     })
 }
 
-struct Training {
+struct Training<'a> {
+    ranks: &'a Ranks,
     memory_report: bool,
     config: RunConfig,
     from: Option<OpenedModel>,
@@ -268,11 +287,11 @@ struct Training {
     options: RunOptions,
 }
 
-impl Job for Training {
+impl Job for Training<'_> {
     type Output = Result<RunResult, CliError>;
 
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
-        if self.memory_report {
+        if self.memory_report && self.ranks.rank().is_zero() {
             let texts = start::RecordTexts {
                 tokenizer: self.options.tokenizer.clone(),
                 chat_template: self.options.chat_template.clone(),
@@ -283,14 +302,18 @@ impl Job for Training {
             let adapter = self.config.train.adapter.as_ref();
             self.from.map(|model| model.weights::<B>(adapter, &device))
         };
-        let result = emberlm_trainer::train::<B>(
+        let result = emberlm_trainer::train_as_peer::<B>(
             self.config,
             self.start,
             weights.transpose()?,
             self.options,
             device,
+            self.ranks.peers(),
         );
-        Ok(result?)
+        result.map_err(|error| {
+            self.ranks.leave_to_rank_zero(&error);
+            error.into()
+        })
     }
 }
 
