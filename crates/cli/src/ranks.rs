@@ -74,13 +74,21 @@ impl Ranks {
         Rank::SINGLE
     }
 
-    /// The index of this process among those of its host; `None` for a single process.
-    pub fn local_rank(&self) -> Option<usize> {
+    /// The index of this process among those of the job on the same host, and their number.
+    pub fn local_rank(&self) -> Rank {
         #[cfg(feature = "mpi")]
         if let Some(job) = &self.job {
-            return Some(job.local_rank());
+            return job.local_rank();
         }
-        None
+        Rank::SINGLE
+    }
+
+    /// Waits until all processes of the job wait here.
+    pub fn wait_for_all(&self) {
+        #[cfg(feature = "mpi")]
+        if let Some(job) = &self.job {
+            job.wait_for_all();
+        }
     }
 
     /// The exchanges with the other processes.

@@ -44,7 +44,7 @@ pub struct MpiJob {
     /// Present until the end.
     universe: Option<Universe>,
     rank: Rank,
-    local_rank: usize,
+    local: Rank,
     host: String,
 }
 
@@ -61,9 +61,10 @@ impl MpiJob {
         let library = || {
             let version = environment::library_version().unwrap_or_default();
             let first = version.split([',', '\n', '\0']).next().unwrap_or_default();
-            match first.trim() {
-                "" => "the MPI library".to_owned(),
-                name => name.to_owned(),
+            let words: Vec<&str> = first.split_whitespace().collect();
+            match words.is_empty() {
+                true => "the MPI library".to_owned(),
+                false => words.join(" "),
             }
         };
         if let Some(tasks) = launch.tasks().filter(|&tasks| tasks != world_size) {
@@ -78,11 +79,15 @@ impl MpiJob {
             return Err(JoinError::Threads { library: library() });
         }
         let host = environment::processor_name().unwrap_or_default();
-        let local_rank = world.split_shared(index as i32).rank().max(0) as usize;
+        let on_host = world.split_shared(index as i32);
         Ok(Self {
             universe: Some(universe),
             rank: Rank::new(index, world_size).unwrap_or(Rank::SINGLE),
-            local_rank,
+            local: Rank::new(
+                on_host.rank().max(0) as usize,
+                on_host.size().max(1) as usize,
+            )
+            .unwrap_or(Rank::SINGLE),
             host: host.trim_end_matches('\0').to_owned(),
         })
     }
@@ -92,9 +97,9 @@ impl MpiJob {
         self.rank
     }
 
-    /// The index of this process among those on the same host.
-    pub fn local_rank(&self) -> usize {
-        self.local_rank
+    /// The index of this process among those on the same host, and their number.
+    pub fn local_rank(&self) -> Rank {
+        self.local
     }
 
     /// The name of the host.
@@ -105,6 +110,11 @@ impl MpiJob {
     /// The exchanges between the ranks. They may be used until the job ends.
     pub fn transport(&self) -> MpiTransport {
         MpiTransport::new(self.rank)
+    }
+
+    /// Waits until all processes wait here.
+    pub fn wait_for_all(&self) {
+        wait_for_all();
     }
 
     /// Waits until all processes have finished, then ends the job.

@@ -27,7 +27,7 @@ impl MpiTransport {
 }
 
 /// Waits for an exchange of numbers. All ranks take part in it already, and MPI makes progress only in calls, so this
-/// polls without sleeping. Other threads of the processor come first.
+/// polls without sleeping. Other threads of the CPU come first.
 fn wait<'a, D: ?Sized, S: Scope<'a>>(mut request: Request<'a, D, S>) {
     while let Err(pending) = request.test() {
         request = pending;

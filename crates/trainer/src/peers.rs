@@ -206,7 +206,7 @@ impl<B: TrainingBackend> ParamVisitor<B> for TakeGradients<'_, B> {
         }
         let grad = self.grads.remove::<B::InnerBackend, D>(id);
         // Ranks may have gradients for different parameters, but all must exchange the same tensors. Adding
-        // -0 changes no number, while adding +0 would change -0.
+        // -0 leaves every value as it is, while adding +0 would change -0.
         let grad = grad.unwrap_or_else(|| value.inner().full_like(-0.0));
         self.tensors.push(primitive(grad));
     }

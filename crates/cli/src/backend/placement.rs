@@ -4,6 +4,7 @@ use std::fmt;
 
 #[cfg(feature = "gpu")]
 use burn::tensor::Device;
+use emberlm_trainer::Rank;
 
 #[cfg(feature = "gpu")]
 use super::failure;
@@ -52,12 +53,12 @@ impl Placement {
 
     /// The placement of a rank among those of the same host: unless a device was selected, ranks take the devices in
     /// turn.
-    pub fn of_local_rank(self, local_rank: Option<usize>) -> Self {
-        let Some(local_rank) = local_rank.filter(|_| self.device.is_none()) else {
+    pub fn of_local_rank(self, local_rank: Rank) -> Self {
+        if self.device.is_some() || local_rank.world_size() == 1 {
             return self;
-        };
+        }
         let count = devices::of(self.backend).len();
-        let device = (count > 1).then(|| local_rank % count);
+        let device = (count > 1).then(|| local_rank.index() % count);
         Self { device, ..self }
     }
 

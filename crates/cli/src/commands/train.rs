@@ -98,7 +98,10 @@ fn run_as(args: TrainArgs, ranks: &Ranks) -> Result<(), CliError> {
     };
     let texts = start::RecordTexts::of(from.as_ref(), &config.train.objective)?;
     let guard = args.memory.guard(backend);
+    let guard = guard.shared_by(ranks.local_rank().world_size());
     memory::check(&config, &start, texts.clone(), guard)?;
+    // No rank allocates before the others have looked at the available memory.
+    ranks.wait_for_all();
     let interrupter = Interrupter::new();
     listen(&interrupter, renderer)?;
     let source = from.as_ref().map(OpenedModel::source_files).transpose()?;

@@ -71,7 +71,8 @@ pub(super) fn line<B: TrainingBackend>(
         line += &format!("; about {}{left}", hours(seconds));
     }
     if let Some(mib) = memory {
-        line += &format!("; about {} MiB of memory", grouped(mib));
+        let each = if world_size > 1 { " per rank" } else { "" };
+        line += &format!("; about {} MiB of memory{each}", grouped(mib));
     }
     line
 }
