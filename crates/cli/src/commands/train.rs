@@ -25,8 +25,8 @@ use emberlm_kernels::TrainingBackend;
 use emberlm_trainer::fit::predict;
 use emberlm_trainer::run::{CheckedModel, EpochSize};
 use emberlm_trainer::{
-    DataConfig, Interrupter, ObjectiveConfig, Renderer, RunConfig, RunOptions, RunResult, RunStart,
-    TrainingData, dashboard, memory_report, run,
+    DataConfig, Interrupter, ObjectiveConfig, Rank, Renderer, RunConfig, RunOptions, RunResult,
+    RunStart, TrainingData, dashboard, memory_report, run,
 };
 
 pub use args::TrainArgs;
@@ -103,7 +103,7 @@ fn run_as(args: TrainArgs, ranks: &Ranks) -> Result<(), CliError> {
     // No rank allocates before the others have looked at the available memory.
     ranks.wait_for_all();
     let interrupter = Interrupter::new();
-    listen(&interrupter, renderer)?;
+    listen(&interrupter, renderer, rank)?;
     let source = from.as_ref().map(OpenedModel::source_files).transpose()?;
     let adapter = config.train.adapter.as_ref();
     let base = from.as_ref().map(|model| model.base(adapter)).transpose()?;
@@ -263,10 +263,10 @@ fn free_run_folder(preset: &str) -> PathBuf {
 
 /// Handles stop signals. The first one ends the run after the current micro-batch, with a checkpoint, and the
 /// second one exits immediately. The dashboard displays this message itself.
-fn listen(interrupter: &Interrupter, renderer: Renderer) -> Result<(), CliError> {
+fn listen(interrupter: &Interrupter, renderer: Renderer, rank: Rank) -> Result<(), CliError> {
     let interrupter = interrupter.clone();
     let mut asked = false;
-    signals::listen(move || {
+    let handler = move || {
         if asked {
             dashboard::restore_terminal();
             ending::at_once(130);
@@ -278,7 +278,11 @@ fn listen(interrupter: &Interrupter, renderer: Renderer) -> Result<(), CliError>
                 "Stopping after this micro-batch, with a checkpoint of the last whole step. Ctrl-C again stops now, without it.",
             );
         }
-    })
+    };
+    match rank.world_size() {
+        1 => signals::listen(handler),
+        _ => signals::listen_as_rank(handler),
+    }
 }
 
 struct Training<'a> {

@@ -41,30 +41,52 @@ fn resume(sandbox: &Sandbox) {
 #[test]
 fn a_killed_rank_ends_the_job_with_the_reason_and_a_whole_checkpoint() {
     let sandbox = Sandbox::with_data();
+    for rank in [1, 0] {
+        let child = started(&sandbox);
+        signal(process_of_rank(child.id(), rank), Signal::KILL);
+        let killed = Instant::now();
+        let output = child.wait_with_output().unwrap();
+        let seconds = killed.elapsed().as_secs_f64();
+        assert!(seconds < 30.0, "{seconds} s");
+        assert!(!output.status.success());
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        let reason = [&format!("rank {rank}"), "signal 9"];
+        assert!(
+            reason.iter().all(|part| message.contains(*part)),
+            "{message}"
+        );
+        resume(&sandbox);
+        std::fs::remove_dir_all(sandbox.path("run")).unwrap();
+    }
+}
+
+#[test]
+fn the_others_wait_for_a_rank_that_stands_still() {
+    let sandbox = Sandbox::with_data();
     let child = started(&sandbox);
-    signal(process_of_rank(child.id(), 1), Signal::KILL);
-    let killed = Instant::now();
-    let output = child.wait_with_output().unwrap();
-    assert!(
-        killed.elapsed() < Duration::from_secs(30),
-        "{:?}",
-        killed.elapsed()
-    );
-    assert!(!output.status.success());
-    let message = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(
-        message.contains("rank 1") && message.contains("signal 9"),
-        "{message}"
-    );
-    resume(&sandbox);
+    let slow = process_of_rank(child.id(), 1);
+    let steps = || sandbox.events_so_far("run", "step");
+    signal(slow, Signal::STOP);
+    std::thread::sleep(Duration::from_millis(500));
+    let stopped_at = steps();
+    std::thread::sleep(Duration::from_secs(2));
+    assert!(steps() <= stopped_at + 1);
+    signal(slow, Signal::CONT);
+    wait_until("further steps", || steps() > stopped_at + 3);
+    signal(slow, Signal::TERM);
+    assert!(child.wait_with_output().unwrap().status.success());
 }
 
 #[test]
 fn a_stop_signal_to_one_rank_checkpoints_and_ends_all() {
     let sandbox = Sandbox::with_data();
-    for rank in [1, 0] {
+    for rank in [Some(1), Some(0), None] {
         let child = started(&sandbox);
-        signal(process_of_rank(child.id(), rank), Signal::TERM);
+        match rank {
+            Some(rank) => signal(process_of_rank(child.id(), rank), Signal::TERM),
+            // The launcher passes it on to all ranks.
+            None => signal(child.id() as i32, Signal::USR1),
+        }
         let output = child.wait_with_output().unwrap();
         let message = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "{message}");
