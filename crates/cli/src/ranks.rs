@@ -91,6 +91,23 @@ impl Ranks {
         }
     }
 
+    /// Runs `work` on rank 0, then on one rank of each other host, then on the remaining ranks, so that what it writes is
+    /// there for the others.
+    ///
+    /// # Errors
+    /// As `work`.
+    pub fn in_turn(&self, work: impl FnOnce() -> Result<(), CliError>) -> Result<(), CliError> {
+        let turn = match (self.rank().index(), self.local_rank().index()) {
+            (0, _) => 0,
+            (_, 0) => 1,
+            _ => 2,
+        };
+        (0..turn).for_each(|_| self.wait_for_all());
+        work()?;
+        (turn..2).for_each(|_| self.wait_for_all());
+        Ok(())
+    }
+
     /// The exchanges with the other processes.
     pub fn peers<B: Backend>(&self) -> Arc<dyn Peers<B>> {
         #[cfg(feature = "mpi")]

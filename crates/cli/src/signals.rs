@@ -1,5 +1,5 @@
-//! Signals that ask the program to stop: Ctrl-C (SIGINT), SIGTERM, and a closed terminal (SIGHUP); in a job of several
-//! ranks also SIGUSR1, the only one that Open MPI's launcher passes on without killing the ranks soon after.
+//! Signals that ask the program to stop: Ctrl-C (SIGINT), SIGTERM, and a closed terminal (SIGHUP); in training
+//! also SIGUSR1, the only one that Open MPI's launcher passes on without killing the ranks soon after.
 //!
 //! A signal that was ignored at startup stays ignored. `nohup` and background jobs of shells rely on this.
 
@@ -18,11 +18,11 @@ pub fn listen(handler: impl FnMut() + Send + 'static) -> Result<(), CliError> {
     listen_to(&[SIGINT, SIGTERM, SIGHUP], handler)
 }
 
-/// [`listen`] in one of several ranks of a job.
+/// [`listen`] in a training run, which SIGUSR1 stops too.
 ///
 /// # Errors
 /// Returns an error if no signal handler can be installed.
-pub fn listen_as_rank(handler: impl FnMut() + Send + 'static) -> Result<(), CliError> {
+pub fn listen_in_training(handler: impl FnMut() + Send + 'static) -> Result<(), CliError> {
     listen_to(&[SIGINT, SIGTERM, SIGHUP, SIGUSR1], handler)
 }
 

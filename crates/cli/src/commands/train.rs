@@ -25,8 +25,8 @@ use emberlm_kernels::TrainingBackend;
 use emberlm_trainer::fit::predict;
 use emberlm_trainer::run::{CheckedModel, EpochSize};
 use emberlm_trainer::{
-    DataConfig, Interrupter, ObjectiveConfig, Rank, Renderer, RunConfig, RunOptions, RunResult,
-    RunStart, TrainingData, dashboard, memory_report, run,
+    DataConfig, Interrupter, ObjectiveConfig, Renderer, RunConfig, RunOptions, RunResult, RunStart,
+    TrainingData, dashboard, memory_report, run,
 };
 
 pub use args::TrainArgs;
@@ -75,9 +75,15 @@ fn run_as(args: TrainArgs, ranks: &Ranks) -> Result<(), CliError> {
             return Err(CliError::usage("this objective needs records to train on")
                 .hint("give a file of them: --data FILE.jsonl"));
         }
-        config.data = DataConfig::of(built_in_tales::dataset("emberlm train")?);
-        count_epochs(&args, &mut config)?;
     }
+    // One rank writes the dataset that all others use.
+    ranks.in_turn(|| {
+        if config.data.is_empty() {
+            config.data = DataConfig::of(built_in_tales::dataset("emberlm train")?);
+            count_epochs(&args, &mut config)?;
+        }
+        Ok(())
+    })?;
     let renderer = match rank.is_zero() {
         true => args.renderer.choose(),
         false => Renderer::Plain,
@@ -103,7 +109,7 @@ fn run_as(args: TrainArgs, ranks: &Ranks) -> Result<(), CliError> {
     // No rank allocates before the others have looked at the available memory.
     ranks.wait_for_all();
     let interrupter = Interrupter::new();
-    listen(&interrupter, renderer, rank)?;
+    listen(&interrupter, renderer)?;
     let source = from.as_ref().map(OpenedModel::source_files).transpose()?;
     let adapter = config.train.adapter.as_ref();
     let base = from.as_ref().map(|model| model.base(adapter)).transpose()?;
@@ -263,7 +269,7 @@ fn free_run_folder(preset: &str) -> PathBuf {
 
 /// Handles stop signals. The first one ends the run after the current micro-batch, with a checkpoint, and the
 /// second one exits immediately. The dashboard displays this message itself.
-fn listen(interrupter: &Interrupter, renderer: Renderer, rank: Rank) -> Result<(), CliError> {
+fn listen(interrupter: &Interrupter, renderer: Renderer) -> Result<(), CliError> {
     let interrupter = interrupter.clone();
     let mut asked = false;
     let handler = move || {
@@ -279,10 +285,7 @@ fn listen(interrupter: &Interrupter, renderer: Renderer, rank: Rank) -> Result<(
             );
         }
     };
-    match rank.world_size() {
-        1 => signals::listen(handler),
-        _ => signals::listen_as_rank(handler),
-    }
+    signals::listen_in_training(handler)
 }
 
 struct Training<'a> {

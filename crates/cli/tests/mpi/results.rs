@@ -3,7 +3,7 @@
 use std::fs;
 
 use crate::support::Sandbox;
-use crate::support::train::trained;
+use crate::support::train::{TINY, trained};
 
 /// Dropout, an average of the weights, skipped steps, and a decay that does not depend on the number of steps.
 const SETTINGS: &str = "--data data --set train.micro_batch=1 --set model.dropout=0.1 --ema 0.9 \
@@ -95,4 +95,45 @@ fn adapters_and_preferences_equal_one_process() {
     let base = sandbox.path("base/checkpoints/step-00000002/model.safetensors");
     let size = |path| fs::metadata(path).unwrap().len();
     assert!(size(adapter) < size(base), "only the adapter is trained");
+}
+
+#[test]
+fn a_sweep_starts_its_runs_with_a_launcher() {
+    let sandbox = Sandbox::with_data();
+    sandbox.write(
+        "rates.toml",
+        r#"
+        preset = "char-nano"
+        data = "data"
+        set = { "model.d_model" = 24, "model.n_layers" = 2, "model.heads" = 2, "model.kv_heads" = 2, "model.seq_len" = 32, "model.feed_forward.width" = 48, "train.micro_batch" = 1, "train.accumulation" = 2, "train.steps" = 4 }
+        grid = { "train.schedule.learning_rate" = [0.001, 0.002] }
+        "#,
+    );
+    let launcher = "mpirun --allow-run-as-root --oversubscribe --bind-to none -n 2";
+    let swept = sandbox.run([
+        "sweep",
+        "rates.toml",
+        "--out",
+        "ranks",
+        "--launcher",
+        launcher,
+    ]);
+    assert_eq!(swept.code, Some(0), "{swept}");
+    let one = sandbox.words("sweep rates.toml --out one");
+    assert_eq!(one.code, Some(0), "{one}");
+    for rate in ["0.001", "0.002"] {
+        let [one, ranks] =
+            ["one", "ranks"].map(|out| format!("{out}/schedule.learning_rate={rate}"));
+        assert!(sandbox.checkpoint(&one, 4) == sandbox.checkpoint(&ranks, 4));
+        let log = fs::read_to_string(sandbox.path(&ranks).join("log.txt")).unwrap();
+        assert!(log.contains(", 2 ranks: "), "{log}");
+    }
+}
+
+#[test]
+fn ranks_share_the_built_in_tales() {
+    let sandbox = Sandbox::new();
+    let line =
+        format!("train {TINY} --accumulation 4 --steps 1 --out run --set train.micro_batch=1");
+    trained(sandbox.launched(&[(4, &line)]));
 }
