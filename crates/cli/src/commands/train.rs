@@ -70,11 +70,9 @@ fn run_as(args: TrainArgs, ranks: &Ranks) -> Result<(), CliError> {
     let backend = args.backend.choose()?.of_local_rank(ranks.local_rank());
     config.train.check()?;
     config.train.objective.check_model(&config.model)?;
-    if config.data.is_empty() {
-        if config.train.objective.reads_records() {
-            return Err(CliError::usage("this objective needs records to train on")
-                .hint("give a file of them: --data FILE.jsonl"));
-        }
+    if config.data.is_empty() && config.train.objective.reads_records() {
+        return Err(CliError::usage("this objective needs records to train on")
+            .hint("give a file of them: --data FILE.jsonl"));
     }
     // One rank writes the dataset that all others use.
     ranks.in_turn(|| {
