@@ -1,5 +1,5 @@
 //! `cargo xtask test`: runs every test of the workspace with `cargo test` and the backends' features, or with
-//! `--quick` only the unit tests.
+//! `--quick` only the unit tests, or with `--mpi` the training on several ranks.
 
 use std::process::ExitCode;
 
@@ -11,6 +11,8 @@ use crate::{error::Error, workspace};
 const CPU_FEATURES: [&str; 2] = ["flex", "ndarray"];
 /// A backend that can also run on a software device.
 const VULKAN_FEATURE: &str = "vulkan";
+/// The feature of training on several ranks, and the test program that needs it.
+const MPI: &str = "mpi";
 
 /// Arguments of `cargo xtask test`.
 #[derive(Clone, Debug, clap::Args)]
@@ -30,6 +32,12 @@ pub struct TestArgs {
     /// Dependencies have the same features as in a full run, so that they are built only once.
     #[arg(long, conflicts_with = "vulkan")]
     quick: bool,
+    /// Run the tests of training on several ranks, and no others. They need an MPI library with `mpirun`, and libclang
+    /// to build (Debian: libopenmpi-dev, openmpi-bin, libclang-dev).
+    ///
+    /// Dependencies have the same features as in a full run: only the command line is built again.
+    #[arg(long, conflicts_with_all = ["quick", "packages"])]
+    mpi: bool,
     /// Test only this package; repeatable.
     #[arg(short, long = "package", value_name = "NAME")]
     packages: Vec<String>,
@@ -59,6 +67,7 @@ pub fn workspace_features(metadata: &Metadata) -> Vec<&'static str> {
     let args = TestArgs {
         vulkan: asked_by_environment(),
         quick: false,
+        mpi: false,
         packages: Vec::new(),
         args: Vec::new(),
         harness: Vec::new(),
@@ -102,6 +111,9 @@ fn cargo_arguments(args: &TestArgs, metadata: &Metadata) -> Vec<String> {
     if args.quick {
         words.extend(unit_test_targets(args, metadata).map(str::to_owned));
     }
+    if args.mpi {
+        words.extend(["--test", MPI].map(str::to_owned));
+    }
     words.extend(args.args.iter().cloned());
     if !args.harness.is_empty() {
         words.push("--".to_owned());
@@ -135,7 +147,8 @@ fn features(args: &TestArgs, metadata: &Metadata) -> Vec<&'static str> {
     };
     let wanted = CPU_FEATURES
         .into_iter()
-        .chain(args.vulkan.then_some(VULKAN_FEATURE));
+        .chain(args.vulkan.then_some(VULKAN_FEATURE))
+        .chain(args.mpi.then_some(MPI));
     wanted.filter(known).collect()
 }
 
@@ -216,6 +229,18 @@ mod tests {
         assert_eq!(
             words("--quick -p xtask -p emberlm-data lexer"),
             "test --package=xtask --package=emberlm-data --lib --bins lexer"
+        );
+    }
+
+    #[test]
+    fn mpi_runs_its_test_program_with_the_features_of_a_full_run() {
+        assert_eq!(
+            words("--mpi"),
+            "test --workspace --features=flex,ndarray,mpi --test mpi"
+        );
+        assert_eq!(
+            words("--mpi --vulkan killed"),
+            "test --workspace --features=flex,ndarray,vulkan,mpi --test mpi killed"
         );
     }
 

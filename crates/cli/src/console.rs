@@ -15,6 +15,7 @@ use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::builder::styling::{AnsiColor, Style};
 use emberlm_system::text::{escaped, neutralized};
@@ -115,8 +116,24 @@ pub fn columns() -> Option<u16> {
     None
 }
 
+/// True in a process that leaves notes and warnings to another one.
+static MUTED: AtomicBool = AtomicBool::new(false);
+
+/// Makes [`note`] and [`warn`] print nothing from now on. Errors are still printed.
+#[cfg_attr(not(feature = "mpi"), expect(dead_code))]
+pub fn mute() {
+    MUTED.store(true, Ordering::Relaxed);
+}
+
+fn is_muted() -> bool {
+    MUTED.load(Ordering::Relaxed)
+}
+
 /// Writes one line to stderr. Control characters are escaped.
 pub fn note(line: impl Display) {
+    if is_muted() {
+        return;
+    }
     let line = line.to_string();
     write_line(&escaped(&line));
 }
@@ -131,6 +148,9 @@ pub fn note_json(value: &impl Serialize) {
 
 /// Prints a warning to stderr: a problem that did not stop the command.
 pub fn warn(message: &str) {
+    if is_muted() {
+        return;
+    }
     labelled("warning", AnsiColor::Yellow, message);
 }
 

@@ -15,6 +15,7 @@
 //! | `error`, `console`, `output`, `progress` | error reporting; stdout and stderr; tables and numbers;
 //! progress bars |
 //! | `signals`, `ending` | stop signals; process exit while a GPU computes |
+//! | `ranks` | this process among those of a training job |
 //! | `sandbox` | child processes for untrusted work |
 //! | `run_folders`, `run_history`, `run_settings`, `run_labels` | finding runs; their events, settings and
 //! tags |
@@ -44,6 +45,7 @@ mod opened_model;
 mod output;
 mod plot;
 mod progress;
+mod ranks;
 mod run_folders;
 mod run_history;
 mod run_labels;

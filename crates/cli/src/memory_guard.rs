@@ -131,6 +131,7 @@ impl MemoryArg {
         MemoryGuard {
             backend,
             ignore: self.ignore_memory,
+            processes: 1,
         }
     }
 }
@@ -140,12 +141,29 @@ impl MemoryArg {
 pub struct MemoryGuard {
     backend: Placement,
     ignore: bool,
+    /// Processes that share the host's memory and have the same demand.
+    processes: usize,
 }
 
 impl MemoryGuard {
+    /// Gives each of `processes` an equal share of the host's memory. GPUs have their own.
+    pub fn shared_by(self, processes: usize) -> Self {
+        Self { processes, ..self }
+    }
+
+    /// The memory that is available to this process.
+    fn available(self) -> Option<Available> {
+        let found = available(self.backend)?;
+        let bytes = match found.limit {
+            MemoryLimit::Device => found.bytes,
+            _ => found.bytes / self.processes as u64,
+        };
+        Some(Available { bytes, ..found })
+    }
+
     /// Returns true if the demand fits or the available memory is unknown.
     pub fn fits(self, demand: &Demand) -> bool {
-        let available = available(self.backend);
+        let available = self.available();
         available.is_none_or(|available| demand.of(available) <= available.bytes)
     }
 
@@ -158,19 +176,23 @@ impl MemoryGuard {
         demand: &Demand,
         hints: impl FnOnce() -> Vec<String>,
     ) -> Result<(), CliError> {
-        let Some(available) = available(self.backend).filter(|_| !self.ignore) else {
+        let Some(available) = self.available().filter(|_| !self.ignore) else {
             return Ok(());
         };
         let needed = demand.of(available);
         let Available { bytes, limit } = available;
         let what = demand.what;
+        let share = match self.processes {
+            1 => String::new(),
+            processes => format!(" for each of the {processes} ranks of this host"),
+        };
         if needed as f64 <= TIGHT * bytes as f64 {
             return Ok(());
         }
         if needed <= bytes {
             let (needed, bytes) = (size(needed), size(bytes));
             warn(&format!(
-                "{what} needs about {needed} of the {bytes} that are {limit}"
+                "{what} needs about {needed} of the {bytes} that are {limit}{share}"
             ));
             return Ok(());
         }
@@ -179,7 +201,7 @@ impl MemoryGuard {
             .map(|(name, bytes)| format!("{name} {}", size(*bytes)))
             .collect();
         let message = format!(
-            "{what} needs about {} of memory, and {} are {limit}: {}",
+            "{what} needs about {} of memory, and {} are {limit}{share}: {}",
             size(needed),
             size(bytes),
             parts.join(", ")

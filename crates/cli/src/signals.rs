@@ -1,10 +1,11 @@
-//! Signals that ask the program to stop: Ctrl-C (SIGINT), SIGTERM, and a closed terminal (SIGHUP).
+//! Signals that ask the program to stop: Ctrl-C (SIGINT), SIGTERM, and a closed terminal (SIGHUP); in training
+//! also SIGUSR1, the only one that Open MPI's launcher passes on without killing the ranks soon after.
 //!
 //! A signal that was ignored at startup stays ignored. `nohup` and background jobs of shells rely on this.
 
 use std::thread;
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
 use crate::error::CliError;
@@ -13,8 +14,20 @@ use crate::error::CliError;
 ///
 /// # Errors
 /// Returns an error if no signal handler can be installed.
-pub fn listen(mut handler: impl FnMut() + Send + 'static) -> Result<(), CliError> {
-    let wanted = [SIGINT, SIGTERM, SIGHUP].into_iter();
+pub fn listen(handler: impl FnMut() + Send + 'static) -> Result<(), CliError> {
+    listen_to(&[SIGINT, SIGTERM, SIGHUP], handler)
+}
+
+/// [`listen`] in a training run, which SIGUSR1 stops too.
+///
+/// # Errors
+/// Returns an error if no signal handler can be installed.
+pub fn listen_in_training(handler: impl FnMut() + Send + 'static) -> Result<(), CliError> {
+    listen_to(&[SIGINT, SIGTERM, SIGHUP, SIGUSR1], handler)
+}
+
+fn listen_to(signals: &[i32], mut handler: impl FnMut() + Send + 'static) -> Result<(), CliError> {
+    let wanted = signals.iter().copied();
     let wanted = wanted.filter(|&signal| !is_ignored(signal));
     let mut signals = Signals::new(wanted).map_err(refused)?;
     thread::Builder::new()

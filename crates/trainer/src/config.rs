@@ -10,6 +10,7 @@ use emberlm_model::LoraConfig;
 use serde::{Deserialize, Serialize};
 
 use crate::error::TrainError;
+use crate::peers::Rank;
 
 mod check;
 mod data;
@@ -78,7 +79,7 @@ pub struct TrainConfig {
     pub loader_workers: usize,
     /// Sequences per micro-batch.
     pub micro_batch: usize,
-    /// Micro-batches per step; the loss is the mean over all unmasked targets of a step.
+    /// Micro-batches per step, over all ranks; the loss is the mean over all unmasked targets of a step.
     pub accumulation: usize,
     /// Recompute the activations of blocks in the backward pass: less memory, more time.
     pub recompute: bool,
@@ -266,9 +267,24 @@ impl TrainConfig {
         }
     }
 
-    /// Sequences per step on `world_size` ranks.
-    pub fn step_sequences(&self, world_size: usize) -> u64 {
-        self.micro_batch as u64 * self.accumulation as u64 * world_size as u64
+    /// Sequences per step, over all ranks.
+    pub fn step_sequences(&self) -> u64 {
+        self.micro_batch as u64 * self.accumulation as u64
+    }
+
+    /// The number of a step's micro-batches that each rank computes.
+    ///
+    /// # Errors
+    /// The ranks cannot share the micro-batches evenly.
+    pub fn rank_micro_batches(&self, rank: Rank) -> Result<usize, TrainError> {
+        let ranks = rank.world_size();
+        match self.accumulation.is_multiple_of(ranks) {
+            true => Ok(self.accumulation / ranks),
+            false => Err(TrainError::UnevenRanks {
+                accumulation: self.accumulation,
+                ranks,
+            }),
+        }
     }
 }
 

@@ -193,9 +193,16 @@ impl<B: TrainingBackend> Driver<B> {
         let damaged = |source| TrainError::DamagedData { source, begun_at };
         let mut made = Ok(());
         while made.is_ok() && self.engine.steps_made() < self.engine.config().steps {
-            if self.stop.is_requested() {
-                self.interrupted = true;
-                break;
+            match self.engine.agree_to_stop(&self.stop) {
+                Ok(false) => {}
+                Ok(true) => {
+                    self.interrupted = true;
+                    break;
+                }
+                Err(error) => {
+                    made = Err(error.into());
+                    break;
+                }
             }
             made = self.poll_file_check().map_err(damaged);
             if made.is_ok() {
@@ -268,7 +275,10 @@ impl<B: TrainingBackend> Driver<B> {
         if let Some(again) = self.engine.batches_to_recompute() {
             return Ok(again);
         }
-        let wanted = self.engine.config().accumulation;
+        let wanted = self
+            .engine
+            .config()
+            .rank_micro_batches(self.engine.rank())?;
         let found: Vec<_> = batches.take(wanted).collect();
         match self.data.failure.take() {
             Some(error) => Err(error.into()),

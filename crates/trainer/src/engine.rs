@@ -29,7 +29,7 @@ use crate::guard::Guard;
 use crate::loss_scale::LossScale;
 use crate::objective::PreferenceScores;
 use crate::optimizer::{Optimizer, Snapshot};
-use crate::peers::{Peers, PeersError, Rank};
+use crate::peers::{Peers, PeersError, Rank, sum_count};
 use crate::schedule::LearningRateSchedule;
 use crate::skip::{SkipHistory, StepDecision};
 use crate::stop::StopSignal;
@@ -179,6 +179,23 @@ impl<B: TrainingBackend> StepEngine<B> {
         self.peers.rank()
     }
 
+    /// Returns true if a stop was requested on any rank, and then requests it on this one too. All ranks call
+    /// this before each step, so they stop at the same one.
+    ///
+    /// # Errors
+    /// A peer cannot be reached.
+    pub(crate) fn agree_to_stop(&self, stop: &StopSignal) -> Result<bool, PeersError> {
+        let own = stop.is_requested();
+        if self.rank().world_size() == 1 {
+            return Ok(own);
+        }
+        let stopped = sum_count(&*self.peers, usize::from(own))? > 0;
+        if stopped && !own {
+            stop.save();
+        }
+        Ok(stopped)
+    }
+
     /// The training configuration.
     pub(crate) fn config(&self) -> &TrainConfig {
         &self.config
@@ -199,7 +216,7 @@ impl<B: TrainingBackend> StepEngine<B> {
         batches: StepBatches<B>,
         due: bool,
     ) -> (TrainingModel<B>, Result<StepReport, PeersError>) {
-        let targets = match self.peers.sum_count(batches.targets) {
+        let targets = match sum_count(&*self.peers, batches.targets) {
             Ok(0) => return (model, Ok(self.pass_over(batches))),
             Ok(targets) => targets,
             Err(error) => return (model, Err(error)),

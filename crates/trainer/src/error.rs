@@ -234,6 +234,26 @@ pub enum TrainError {
     /// The training processes cannot exchange their gradients.
     #[error(transparent)]
     Peers(#[from] PeersError),
+    /// The training processes cannot share the micro-batches of a step evenly.
+    #[error(
+        "train.accumulation = {accumulation}: must be a multiple of the number of ranks, {ranks}, which share a step's micro-batches"
+    )]
+    UnevenRanks {
+        /// Micro-batches per step.
+        accumulation: usize,
+        /// The number of ranks.
+        ranks: usize,
+    },
+    /// The training processes do not train the same run. All of them return this error.
+    #[error("rank {rank} of {world_size} does not train the same run as rank 0: {difference}")]
+    RanksDiffer {
+        /// The first rank that differs from rank 0.
+        rank: usize,
+        /// The number of ranks.
+        world_size: usize,
+        /// The first difference.
+        difference: String,
+    },
     /// The run was stopped without a checkpoint of its last steps.
     #[error("the run was stopped after step {step} without saving{}", kept(.last))]
     Discarded {
@@ -250,6 +270,13 @@ pub enum TrainError {
     /// The run ended without a result.
     #[error("the run ended without a result")]
     NoResult,
+}
+
+impl TrainError {
+    /// Returns true for errors that all processes of a run have at the same step, and so only one has to report.
+    pub fn is_on_every_rank(&self) -> bool {
+        matches!(self, Self::RanksDiffer { .. } | Self::Diverged { .. })
+    }
 }
 
 /// The clause of an error message that names the last good checkpoint.

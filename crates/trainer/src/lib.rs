@@ -125,6 +125,6 @@ pub use folder::RunFolder;
 pub use hooks::Hook;
 pub use metrics::Metric;
 pub use objective::{PreferenceBatch, PreferenceLoss, PreferenceScores, PreferenceSequence};
-pub use peers::{Peers, PeersError, Rank, SingleProcess};
+pub use peers::{OrderedPeers, Peers, PeersError, Rank, SingleProcess, Transport};
 pub use run::{Renderer, RunOptions, RunResult, RunStart, RunWeights, train, train_as_peer};
 pub use training_model::{BatchGradients, TokenBatch, TrainingModel};

@@ -4,6 +4,8 @@
 //! the gradients, the loss and the number of targets are summed over all ranks, so every rank makes the same
 //! update. Rank 0 also logs, evaluates, samples and saves. [`crate::train_as_peer`] trains as one of the
 //! processes.
+//!
+//! [`OrderedPeers`] implements the sums over any [`Transport`], in rank order.
 
 use burn::module::{Module, ParamId};
 use burn::optim::GradientsParams;
@@ -12,6 +14,11 @@ use burn::tensor::ops::FloatTensor;
 use burn::tensor::{Tensor, TensorPrimitive};
 use emberlm_kernels::{Backend, TrainingBackend};
 use emberlm_model::weights::{ParamVisitor, visit_params};
+
+pub(crate) mod agreement;
+mod ordered;
+
+pub use ordered::{OrderedPeers, Transport};
 
 /// The index of one of the processes that train a model together, and their number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +68,7 @@ impl Rank {
 pub struct PeersError {
     /// The process that reports the error.
     pub rank: Rank,
-    /// The exchanged values: gradients or target counts.
+    /// The exchanged values, such as gradients or counts.
     pub what: &'static str,
     /// The reason.
     pub reason: String,
@@ -73,11 +80,17 @@ pub trait Peers<B: BurnBackend>: Send + Sync {
     /// The rank of this process.
     fn rank(&self) -> Rank;
 
-    /// The sum of a count over all ranks.
+    /// The sum of each count over all ranks, which pass equally many counts.
     ///
     /// # Errors
     /// A peer cannot be reached.
-    fn sum_count(&self, count: usize) -> Result<usize, PeersError>;
+    fn sum_counts(&self, counts: &[u64]) -> Result<Vec<u64>, PeersError>;
+
+    /// The texts of all ranks, in rank order.
+    ///
+    /// # Errors
+    /// A peer cannot be reached.
+    fn gather_texts(&self, own: &str) -> Result<Vec<String>, PeersError>;
 
     /// The elementwise sum of `tensors` over all ranks. The tensors have the same shapes, in the same order,
     /// on all ranks.
@@ -96,8 +109,12 @@ impl<B: BurnBackend> Peers<B> for SingleProcess {
         Rank::SINGLE
     }
 
-    fn sum_count(&self, count: usize) -> Result<usize, PeersError> {
-        Ok(count)
+    fn sum_counts(&self, counts: &[u64]) -> Result<Vec<u64>, PeersError> {
+        Ok(counts.to_vec())
+    }
+
+    fn gather_texts(&self, own: &str) -> Result<Vec<String>, PeersError> {
+        Ok(vec![own.to_owned()])
     }
 
     fn sum_tensors(&self, tensors: Vec<FloatTensor<B>>) -> Result<Vec<FloatTensor<B>>, PeersError> {
@@ -105,8 +122,18 @@ impl<B: BurnBackend> Peers<B> for SingleProcess {
     }
 }
 
+/// The sum of one count over all ranks.
+pub(crate) fn sum_count<B: BurnBackend>(
+    peers: &dyn Peers<B>,
+    count: usize,
+) -> Result<usize, PeersError> {
+    let sums = peers.sum_counts(&[count as u64])?;
+    Ok(sums.first().map_or(0, |&sum| sum as usize))
+}
+
 /// Sums a loss `[1]` and all gradients over all ranks, in one call to the peers. The gradients are in the
-/// order of the module's parameters.
+/// order of the module's parameters. Parameters without a gradient on any rank, such as frozen ones, are not
+/// exchanged.
 pub(crate) fn all_reduce<B: TrainingBackend, M: Module<B>>(
     peers: &dyn Peers<B::InnerBackend>,
     module: &M,
@@ -116,8 +143,19 @@ pub(crate) fn all_reduce<B: TrainingBackend, M: Module<B>>(
     if peers.rank().world_size() == 1 {
         return Ok((loss, grads));
     }
+    let mut found = FindGradients {
+        grads: &grads,
+        present: Vec::new(),
+    };
+    visit_params(module, &mut found);
+    let exchanged: Vec<bool> = peers
+        .sum_counts(&found.present)?
+        .iter()
+        .map(|&ranks| ranks > 0)
+        .collect();
     let mut taken = TakeGradients::<B> {
         grads: &mut grads,
+        exchanged: exchanged.iter(),
         tensors: vec![primitive(loss)],
     };
     visit_params(module, &mut taken);
@@ -135,33 +173,56 @@ pub(crate) fn all_reduce<B: TrainingBackend, M: Module<B>>(
     };
     let mut put = PutGradients::<B> {
         sums,
+        exchanged: exchanged.iter(),
         grads: GradientsParams::new(),
     };
     visit_params(module, &mut put);
     Ok((typed(loss), put.grads))
 }
 
+/// Counts the gradients of each parameter on this rank: 0 or 1.
+struct FindGradients<'a> {
+    grads: &'a GradientsParams,
+    present: Vec<u64>,
+}
+
+impl<B: TrainingBackend> ParamVisitor<B> for FindGradients<'_> {
+    fn visit<const D: usize>(&mut self, _path: &str, id: ParamId, _value: Tensor<B, D>) {
+        let grad = self.grads.get::<B::InnerBackend, D>(id);
+        self.present.push(u64::from(grad.is_some()));
+    }
+}
+
 struct TakeGradients<'a, B: TrainingBackend> {
     grads: &'a mut GradientsParams,
+    exchanged: std::slice::Iter<'a, bool>,
     tensors: Vec<FloatTensor<B::InnerBackend>>,
 }
 
 impl<B: TrainingBackend> ParamVisitor<B> for TakeGradients<'_, B> {
     fn visit<const D: usize>(&mut self, _path: &str, id: ParamId, value: Tensor<B, D>) {
+        if self.exchanged.next() != Some(&true) {
+            return;
+        }
         let grad = self.grads.remove::<B::InnerBackend, D>(id);
-        // Ranks may have gradients for different parameters, but all must exchange the same tensors.
-        let grad = grad.unwrap_or_else(|| value.inner().zeros_like());
+        // Ranks may have gradients for different parameters, but all must exchange the same tensors. Adding
+        // -0 leaves every value as it is, while adding +0 would change -0.
+        let grad = grad.unwrap_or_else(|| value.inner().full_like(-0.0));
         self.tensors.push(primitive(grad));
     }
 }
 
-struct PutGradients<B: TrainingBackend> {
+struct PutGradients<'a, B: TrainingBackend> {
     sums: std::vec::IntoIter<FloatTensor<B::InnerBackend>>,
+    exchanged: std::slice::Iter<'a, bool>,
     grads: GradientsParams,
 }
 
-impl<B: TrainingBackend> ParamVisitor<B> for PutGradients<B> {
+impl<B: TrainingBackend> ParamVisitor<B> for PutGradients<'_, B> {
     fn visit<const D: usize>(&mut self, _path: &str, id: ParamId, _value: Tensor<B, D>) {
+        if self.exchanged.next() != Some(&true) {
+            return;
+        }
         if let Some(sum) = self.sums.next() {
             self.grads.register(id, typed::<B::InnerBackend, D>(sum));
         }

@@ -59,10 +59,15 @@ pub fn check_changes(run: &Path, then: &RunConfig, now: &RunConfig) -> Result<()
 }
 
 fn may_change(key: &str) -> bool {
+    MAY_CHANGE.contains(&general(key).as_str())
+}
+
+/// A dotted key with `*` in place of every index of a list.
+pub(crate) fn general(key: &str) -> String {
     let is_place = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
     let general = |part| if is_place(part) { "*" } else { part };
     let parts: Vec<&str> = key.split('.').map(general).collect();
-    MAY_CHANGE.contains(&parts.join(".").as_str())
+    parts.join(".")
 }
 
 /// The keys that differ between two configurations, each with a sentence that states both values.
@@ -80,7 +85,7 @@ pub fn changes(then: &RunConfig, now: &RunConfig) -> Vec<(String, String)> {
 }
 
 /// Every value by its dotted key. Numbers are compared as JSON values.
-fn flat(config: &RunConfig) -> BTreeMap<String, Value> {
+pub(crate) fn flat(config: &RunConfig) -> BTreeMap<String, Value> {
     let mut values = BTreeMap::new();
     // A configuration always serializes.
     let tree = serde_json::to_value(config).unwrap_or_default();

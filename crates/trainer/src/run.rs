@@ -25,7 +25,7 @@ use crate::initial_state::InitialState;
 use crate::loader::Failure;
 use crate::messages::Messages;
 use crate::pace::Pace;
-use crate::peers::{Peers, SingleProcess};
+use crate::peers::{Peers, SingleProcess, agreement};
 use crate::recorder::Recorder;
 use crate::run_config;
 use crate::schedule::LearningRateSchedule;
@@ -61,6 +61,8 @@ pub enum RunStart {
     New(PathBuf),
     /// In the directory of a stopped run, at its checkpoint, if it has one.
     Resumed(RunFolder, Option<Box<Checkpoint>>),
+    /// As a rank other than 0, in the directory of a stopped run that rank 0 has locked.
+    Joined(PathBuf, Option<Box<Checkpoint>>),
 }
 
 impl RunStart {
@@ -69,6 +71,7 @@ impl RunStart {
         match self {
             Self::New(path) => path,
             Self::Resumed(folder, _) => folder.path(),
+            Self::Joined(path, _) => path,
         }
     }
 
@@ -76,7 +79,7 @@ impl RunStart {
     pub fn checkpoint(&self) -> Option<&Checkpoint> {
         match self {
             Self::New(_) => None,
-            Self::Resumed(_, checkpoint) => checkpoint.as_deref(),
+            Self::Resumed(_, checkpoint) | Self::Joined(_, checkpoint) => checkpoint.as_deref(),
         }
     }
 }
@@ -143,11 +146,11 @@ pub fn train<B: TrainingBackend>(
     )
 }
 
-/// [`train`] as one of several processes, which have the same configuration, data and weights. Only rank 0 writes into
-/// the run's directory. All processes must be stopped at the same step: each waits for the others at every step.
+/// [`train`] as one of several processes, which share the micro-batches of each step. Only rank 0 writes into the run's
+/// directory. A stop that one process requests ends all of them after the same step.
 ///
 /// # Errors
-/// As [`train`], and if a peer cannot be reached.
+/// As [`train`], and if a peer cannot be reached, or has another configuration, other data or other weights.
 pub fn train_as_peer<B: TrainingBackend>(
     config: RunConfig,
     start: RunStart,
@@ -172,6 +175,7 @@ pub(crate) fn train_with<B: TrainingBackend>(
 ) -> Result<RunResult, TrainError> {
     config.train.check()?;
     config.train.check_model(&config.model)?;
+    config.train.rank_micro_batches(peers.rank())?;
     let circumstances = Circumstances {
         start: &start,
         directory: match &weights {
@@ -195,6 +199,7 @@ pub(crate) fn train_with<B: TrainingBackend>(
         inputs.apply(references);
     }
 
+    agreement::check(&*peers, &config, &inputs.identities, &initial)?;
     let rank = peers.rank();
     let run = start.path().to_owned();
     let failure = Failure::default();
@@ -413,6 +418,8 @@ fn open_folder(
             let log = EventLog::create(&run)?;
             (folder, log, Damage::default())
         }
+        // Only rank 0 writes into the directory.
+        RunStart::Joined(path, _) => return Err(TrainError::NoRun { path }),
         RunStart::Resumed(folder, _) => {
             folder.write_config(config)?;
             let (log, damage) = EventLog::resume(folder.path(), step)?;

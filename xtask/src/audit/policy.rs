@@ -53,7 +53,7 @@ pub const ADVISORIES: [(&str, &str); 3] = [
 
 /// The allowed numbers of versions of a crate, grouped by the cause of the duplicates. A number above the
 /// actual one is also a finding, which keeps the list current.
-pub const DUPLICATES: [(&str, &[(&str, usize)]); 6] = [
+pub const DUPLICATES: [(&str, &[(&str, usize)]); 7] = [
     (
         "Burn 0.21's dashboard (ratatui with termwiz), and portable-pty in tests",
         &[
@@ -127,6 +127,7 @@ pub const DUPLICATES: [(&str, &[(&str, usize)]); 6] = [
             ("strum_macros", 2),
         ],
     ),
+    ("the bindings of MPI", &[("bindgen", 2)]),
     (
         "other platforms than Linux",
         &[("jni-sys", 2), ("r-efi", 2), ("windows-sys", 2)],

@@ -10,7 +10,7 @@ const LAYERS: &str = "layers";
 const BACKENDS: &str = "backends";
 
 /// The crates of this workspace that each crate may depend on. Add new crates here.
-const ALLOWED: [(&str, &[&str]); 18] = [
+const ALLOWED: [(&str, &[&str]); 19] = [
     ("emberlm-system", &[]),
     ("emberlm-hub", &["emberlm-system"]),
     ("emberlm-sandbox", &[]),
@@ -51,6 +51,7 @@ const ALLOWED: [(&str, &[&str]); 18] = [
             "emberlm-system",
         ],
     ),
+    ("emberlm-mpi", &["emberlm-trainer"]),
     (
         "emberlm-serve",
         &[
@@ -95,7 +96,8 @@ const ALLOWED: [(&str, &[&str]); 18] = [
     ("xtask", &["emberlm-gguf", "emberlm-system"]),
 ];
 
-const EVERY_LIBRARY: [&str; 13] = [
+const EVERY_LIBRARY: [&str; 14] = [
+    "emberlm-mpi",
     "emberlm-hub",
     "emberlm",
     "emberlm-gguf",

@@ -4,6 +4,7 @@ use std::fmt;
 
 #[cfg(feature = "gpu")]
 use burn::tensor::Device;
+use emberlm_trainer::Rank;
 
 #[cfg(feature = "gpu")]
 use super::failure;
@@ -48,6 +49,17 @@ impl Placement {
     /// The device's number. `None` means the driver's default device.
     pub fn number(self) -> Option<usize> {
         self.device
+    }
+
+    /// The placement of a rank among those of the same host: unless a device was selected, ranks take the devices in
+    /// turn.
+    pub fn of_local_rank(self, local_rank: Rank) -> Self {
+        if self.device.is_some() || local_rank.world_size() == 1 {
+            return self;
+        }
+        let count = devices::of(self.backend).len();
+        let device = (count > 1).then(|| local_rank.index() % count);
+        Self { device, ..self }
     }
 
     /// The command-line options that select this placement.

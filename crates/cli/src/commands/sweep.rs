@@ -36,6 +36,9 @@ pub struct SweepArgs {
     /// Number of runs trained at the same time
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one)]
     pub parallel: usize,
+    /// The command that starts the processes of each run, such as "srun -n 4" or "mpirun -n 4" [default: one process]
+    #[arg(long, value_name = "COMMAND")]
+    pub launcher: Option<String>,
     /// Print the commands of the unfinished runs, and exit
     #[arg(long)]
     pub dry_run: bool,
@@ -60,8 +63,10 @@ pub fn run(args: SweepArgs) -> Result<(), CliError> {
     let record = Record::of(&plan);
     record.check(&out)?;
     let unfinished: Vec<&PlannedRun> = plan.runs.iter().filter(|run| !is_done(run)).collect();
+    let launcher = args.launcher.as_deref().unwrap_or_default();
+    let launcher: Vec<String> = launcher.split_whitespace().map(str::to_owned).collect();
     if args.dry_run {
-        return print(&commands(&unfinished, backend));
+        return print(&commands(&unfinished, backend, &launcher));
     }
     if let Some(run) = unfinished
         .iter()
@@ -88,6 +93,7 @@ pub fn run(args: SweepArgs) -> Result<(), CliError> {
         stopper,
         args.parallel,
         backend,
+        &launcher,
         &stop_requests,
         &mut progress,
     )?;
@@ -100,13 +106,15 @@ pub fn run(args: SweepArgs) -> Result<(), CliError> {
     report(&plan, &ended)
 }
 
-fn commands(runs: &[&PlannedRun], backend: &[String]) -> String {
+fn commands(runs: &[&PlannedRun], backend: &[String], launcher: &[String]) -> String {
     let line = |run: &&PlannedRun| {
-        let words = run.arguments(backend).into_iter();
-        let words: Vec<String> = words
-            .map(|word| shell_word(&word.to_string_lossy()))
+        let started = launcher.iter().map(|word| shell_word(word));
+        let started = started.chain(["emberlm".to_owned()]);
+        let arguments = run.arguments(backend).into_iter();
+        let words: Vec<String> = started
+            .chain(arguments.map(|word| shell_word(&word.to_string_lossy())))
             .collect();
-        format!("emberlm {}\n", words.join(" "))
+        format!("{}\n", words.join(" "))
     };
     runs.iter().map(line).collect()
 }

@@ -35,17 +35,25 @@ use crate::backend::Job;
 use crate::error::CliError;
 use crate::opened_model::OpenedModel;
 use crate::output::print;
+use crate::ranks::Ranks;
 use crate::{built_in_tales, console, ending, signals};
 use emberlm_trainer::{epochs, presets, run_config};
 
-/// Runs the command.
+/// Runs the command, as a single process or as one of a job.
 ///
 /// # Errors
 /// Returns an error if the run cannot start or fails.
 pub fn run(args: TrainArgs) -> Result<(), CliError> {
+    let ranks = Ranks::join()?;
+    let result = run_as(args, &ranks);
+    ranks.end(result)
+}
+
+fn run_as(args: TrainArgs, ranks: &Ranks) -> Result<(), CliError> {
+    let rank = ranks.rank();
     let (mut config, opened, resumed) = match &args.resume {
         Some(run) => {
-            let (config, start) = resume::open(run, &args)?;
+            let (config, start) = resume::open(run, &args, rank)?;
             (config, None, Some(start))
         }
         None => {
@@ -54,27 +62,37 @@ pub fn run(args: TrainArgs) -> Result<(), CliError> {
         }
     };
     if args.print_config {
-        return print_config(config);
+        return match rank.is_zero() {
+            true => print_config(config),
+            false => Ok(()),
+        };
     }
-    let backend = args.backend.choose()?;
+    let backend = args.backend.choose()?.of_local_rank(ranks.local_rank());
     config.train.check()?;
     config.train.objective.check_model(&config.model)?;
-    if config.data.is_empty() {
-        if config.train.objective.reads_records() {
-            return Err(CliError::usage("this objective needs records to train on")
-                .hint("give a file of them: --data FILE.jsonl"));
-        }
-        config.data = DataConfig::of(built_in_tales::dataset("emberlm train")?);
-        count_epochs(&args, &mut config)?;
+    if config.data.is_empty() && config.train.objective.reads_records() {
+        return Err(CliError::usage("this objective needs records to train on")
+            .hint("give a file of them: --data FILE.jsonl"));
     }
-    let renderer = args.renderer.choose();
+    // One rank writes the dataset that all others use.
+    ranks.in_turn(|| {
+        if config.data.is_empty() {
+            config.data = DataConfig::of(built_in_tales::dataset("emberlm train")?);
+            count_epochs(&args, &mut config)?;
+        }
+        Ok(())
+    })?;
+    let renderer = match rank.is_zero() {
+        true => args.renderer.choose(),
+        false => Renderer::Plain,
+    };
     if renderer == Renderer::Dashboard && !console::stdout_is_terminal() {
         return Err(
             CliError::usage("--renderer dashboard needs a terminal").hint("use --renderer plain")
         );
     }
     let from = match &resumed {
-        Some(RunStart::Resumed(_, Some(_))) => None,
+        Some(start) if start.checkpoint().is_some() => None,
         _ => open_from(&config, opened)?,
     };
     let start = match (resumed, &args.out) {
@@ -84,7 +102,10 @@ pub fn run(args: TrainArgs) -> Result<(), CliError> {
     };
     let texts = start::RecordTexts::of(from.as_ref(), &config.train.objective)?;
     let guard = args.memory.guard(backend);
+    let guard = guard.shared_by(ranks.local_rank().world_size());
     memory::check(&config, &start, texts.clone(), guard)?;
+    // No rank allocates before the others have looked at the available memory.
+    ranks.wait_for_all();
     let interrupter = Interrupter::new();
     listen(&interrupter, renderer)?;
     let source = from.as_ref().map(OpenedModel::source_files).transpose()?;
@@ -108,8 +129,12 @@ pub fn run(args: TrainArgs) -> Result<(), CliError> {
         from,
         start,
         options,
+        ranks,
     })??;
-    report::report(&result, classifies)
+    match rank.is_zero() {
+        true => report::report(&result, classifies),
+        false => Ok(()),
+    }
 }
 
 /// The configuration of the preset or of the model to fine-tune, with all settings applied.
@@ -175,7 +200,7 @@ fn count_epochs(args: &TrainArgs, config: &mut RunConfig) -> Result<(), CliError
     if let Some(count) = args.epochs {
         let EpochSize { size, of_sequence } = run::epoch_size(config)?;
         let train = &mut config.train;
-        train.steps = epochs::steps(count, size, train.step_sequences(1) * of_sequence);
+        train.steps = epochs::steps(count, size, train.step_sequences() * of_sequence);
     }
     Ok(())
 }
@@ -252,7 +277,7 @@ fn free_run_folder(preset: &str) -> PathBuf {
 fn listen(interrupter: &Interrupter, renderer: Renderer) -> Result<(), CliError> {
     let interrupter = interrupter.clone();
     let mut asked = false;
-    signals::listen(move || {
+    let handler = move || {
         if asked {
             dashboard::restore_terminal();
             ending::at_once(130);
@@ -264,10 +289,12 @@ fn listen(interrupter: &Interrupter, renderer: Renderer) -> Result<(), CliError>
                 "Stopping after this micro-batch, with a checkpoint of the last whole step. Ctrl-C again stops now, without it.",
             );
         }
-    })
+    };
+    signals::listen_in_training(handler)
 }
 
-struct Training {
+struct Training<'a> {
+    ranks: &'a Ranks,
     memory_report: bool,
     config: RunConfig,
     from: Option<OpenedModel>,
@@ -275,11 +302,11 @@ struct Training {
     options: RunOptions,
 }
 
-impl Job for Training {
+impl Job for Training<'_> {
     type Output = Result<RunResult, CliError>;
 
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
-        if self.memory_report {
+        if self.memory_report && self.ranks.rank().is_zero() {
             let texts = start::RecordTexts {
                 tokenizer: self.options.tokenizer.clone(),
                 chat_template: self.options.chat_template.clone(),
@@ -290,14 +317,18 @@ impl Job for Training {
             let adapter = self.config.train.adapter.as_ref();
             self.from.map(|model| model.weights::<B>(adapter, &device))
         };
-        let result = emberlm_trainer::train::<B>(
+        let result = emberlm_trainer::train_as_peer::<B>(
             self.config,
             self.start,
             weights.transpose()?,
             self.options,
             device,
+            self.ranks.peers(),
         );
-        Ok(result?)
+        result.map_err(|error| {
+            self.ranks.leave_to_rank_zero(&error);
+            error.into()
+        })
     }
 }
 

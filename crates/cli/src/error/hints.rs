@@ -275,6 +275,15 @@ impl From<TrainError> for CliError {
                 };
                 return with(&error, Some(hint));
             }
+            TrainError::RanksDiffer { .. } => {
+                Some("start all ranks with the same program, command, data and files")
+            }
+            TrainError::UnevenRanks { accumulation, .. } => {
+                let hint = format!(
+                    "divide the step into more micro-batches with --accumulation and a smaller --micro-batch, or start a number of ranks that divides {accumulation}"
+                );
+                return with(&error, Some(hint));
+            }
             TrainError::Terminal(_) => Some("use --renderer plain"),
             TrainError::NoCheckpoint { .. } => Some("free disk space, then resume the run"),
             TrainError::Diverged { .. } => {

@@ -1,5 +1,6 @@
 //! Runs a sweep's training runs as child processes, several at a time.
 
+use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
@@ -40,6 +41,8 @@ pub enum RunOutcome {
 struct Running<'a> {
     run: &'a PlannedRun,
     child: Child,
+    /// True if a launcher started the run.
+    launched: bool,
     /// The number of evaluations that the rule has judged so far.
     judged: usize,
     /// Set when the rule has decided to stop the run.
@@ -89,7 +92,8 @@ pub fn is_finished(run: &PlannedRun) -> bool {
 
 /// Runs `runs` in order, `parallel` at a time, and returns their outcomes in the order in which they ended.
 /// Each increase of `stop_requests` sends one stop signal to the running processes. No run starts after the
-/// first request.
+/// first request. `launcher` is the command that starts the processes of a run, such as `mpirun -n 4`; empty for one
+/// process.
 ///
 /// # Errors
 /// Returns an error if a process cannot be started. Running processes are stopped first.
@@ -98,6 +102,7 @@ pub fn run_all<'a>(
     stopper: EarlyStopper<'_>,
     parallel: usize,
     backend: &[String],
+    launcher: &[String],
     stop_requests: &AtomicUsize,
     progress: &mut Progress,
 ) -> Result<Vec<(&'a PlannedRun, RunOutcome)>, CliError> {
@@ -114,12 +119,13 @@ pub fn run_all<'a>(
         }
         while stop == 0 && failure.is_none() && running.len() < parallel {
             let Some(run) = waiting.next() else { break };
-            match start(run, parallel, backend) {
+            match start(run, parallel, backend, launcher) {
                 Ok(child) => {
                     progress.started(run);
                     running.push(Running {
                         run,
                         child,
+                        launched: !launcher.is_empty(),
                         judged: 0,
                         early: None,
                     });
@@ -165,7 +171,12 @@ pub fn run_all<'a>(
 }
 
 /// Starts a run in its own process group. A terminal's Ctrl-C then reaches it once, through this program.
-fn start(run: &PlannedRun, parallel: usize, backend: &[String]) -> Result<Child, CliError> {
+fn start(
+    run: &PlannedRun,
+    parallel: usize,
+    backend: &[String],
+    launcher: &[String],
+) -> Result<Child, CliError> {
     let program = env::current_exe()
         .map_err(|error| CliError::new(format!("cannot find this program's file: {error}")))?;
     let arguments = run.arguments(backend);
@@ -174,7 +185,14 @@ fn start(run: &PlannedRun, parallel: usize, backend: &[String]) -> Result<Child,
     let log = OpenOptions::new().create(true).append(true).open(&path);
     let log = log.map_err(CliError::io("write", &path))?;
     let errors = log.try_clone().map_err(CliError::io("write", &path))?;
-    let mut command = Command::new(&program);
+    let mut words = launcher.iter().map(OsString::from);
+    let first = words.next();
+    let started = first.clone().unwrap_or_else(|| program.clone().into());
+    let mut command = Command::new(&started);
+    command.args(words);
+    if first.is_some() {
+        command.arg(&program);
+    }
     command.args(arguments);
     command.stdin(Stdio::null()).stdout(log).stderr(errors);
     if parallel > 1 && env::var_os("RAYON_NUM_THREADS").is_none() {
@@ -183,18 +201,24 @@ fn start(run: &PlannedRun, parallel: usize, backend: &[String]) -> Result<Child,
     }
     #[cfg(unix)]
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
-    command.spawn().map_err(CliError::io("start", &program))
+    command
+        .spawn()
+        .map_err(CliError::io("start", Path::new(&started)))
 }
 
 impl Running<'_> {
     /// Asks the run to write a checkpoint and stop. A second request stops it immediately.
     fn stop(&mut self) {
         // Signalling a process that has just exited fails, which is harmless. SIGTERM is used because
-        // background jobs of a shell and their children ignore SIGINT.
+        // background jobs of a shell and their children ignore SIGINT. Launchers pass SIGUSR1 on, but Open MPI's
+        // kills the ranks soon after a SIGTERM.
         #[cfg(unix)]
         let _ = rustix::process::kill_process(
             rustix::process::Pid::from_child(&self.child),
-            rustix::process::Signal::TERM,
+            match self.launched {
+                true => rustix::process::Signal::USR1,
+                false => rustix::process::Signal::TERM,
+            },
         );
         // On other systems the console delivers Ctrl-C to all of its processes.
     }

@@ -92,3 +92,32 @@ fn a_dashboard_without_a_terminal() {
     assert_eq!(ran.code, Some(2));
     assert!(ran.stderr.contains("needs a terminal"), "{ran}");
 }
+
+/// The variables are those of Open MPI, MPICH and Slurm.
+#[cfg(not(feature = "mpi"))]
+#[test]
+fn copies_of_a_run_that_a_launcher_started() {
+    let sandbox = with_data();
+    for variables in [
+        &[("OMPI_COMM_WORLD_SIZE", "4")][..],
+        &[("PMI_SIZE", "4")],
+        &[("SLURM_STEP_NUM_TASKS", "4"), ("SLURM_PROCID", "0")],
+        &[("PMIX_RANK", "1")],
+    ] {
+        let mut command = sandbox.command(["train", "--data", "data", "--out", "run"]);
+        let output = command.envs(variables.iter().copied()).output().unwrap();
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        let (name, value) = variables[0];
+        let expected = format!(
+            "error: a launcher started several processes ({name} = {value}), but this binary was built without MPI"
+        );
+        assert!(message.starts_with(&expected), "{message}");
+        assert!(message.contains("hint: build with MPI"), "{message}");
+    }
+    assert!(!sandbox.path("run").exists());
+    // A batch script of an allocation of four tasks runs once.
+    let mut command = sandbox.command(["train", "--print-config"]);
+    command.envs([("SLURM_NTASKS", "4"), ("SLURM_PROCID", "0")]);
+    assert!(command.output().unwrap().status.success());
+}

@@ -38,7 +38,7 @@ impl<B: TrainingBackend> RankZero<B> {
     ) {
         let config = engine.config();
         let step = engine.position().step;
-        let sequences = step as u64 * config.step_sequences(engine.rank().world_size());
+        let sequences = step as u64 * config.step_sequences();
         let mut readings = computed(&StepReading {
             loss_scale: engine.position().loss_scale.map(|scale| scale.factor()),
             expert_shares: engine.expert_load().extremes(),

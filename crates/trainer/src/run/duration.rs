@@ -33,13 +33,14 @@ const PASSES: u64 = 50;
 /// Duration of the measurement in seconds.
 const ENOUGH: f64 = 0.5;
 
-/// The predicted seconds of a run at `step`; `None` for a run of a few seconds, and for models other
+/// The predicted seconds of a run at `step` on `world_size` ranks; `None` for a run of a few seconds, and for models other
 /// than decoders. `model` is not changed.
 pub(super) fn predict<B: TrainingBackend>(
     train: &TrainConfig,
     inputs: &RunInputs,
     model: &TrainingModel<B>,
     step: usize,
+    world_size: usize,
     device: &Device<B>,
 ) -> Option<f64> {
     let (Some(decoder), Some(config)) = (model.decoder(), inputs.model.decoder()) else {
@@ -50,7 +51,7 @@ pub(super) fn predict<B: TrainingBackend>(
         return None;
     }
     let steps = train.steps.saturating_sub(step);
-    let sequences = train.step_sequences(1);
+    let sequences = train.step_sequences() / world_size as u64;
     let sequence_flops = count::flops_per_token(config).training as f64 * inputs.seq_len as f64;
     let measured = match B::is_asynchronous() {
         true => train.micro_batch,

@@ -345,7 +345,7 @@ impl RunInputs {
         failure: &Failure,
         device: &Device<B>,
     ) -> Loaders<B> {
-        let step_sequences = train.step_sequences(rank.world_size());
+        let step_sequences = train.step_sequences();
         let train_loader = TrainLoader::<B> {
             source: self.source.clone(),
             first_window: step as u64 * step_sequences,

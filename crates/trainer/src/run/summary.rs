@@ -40,7 +40,7 @@ pub(super) fn line<B: TrainingBackend>(
         TrainSource::Pairs(_) => (true, 1, "pairs"),
         TrainSource::Windows { .. } => (false, inputs.seq_len as u64, "tokens"),
     };
-    let of_step = train.step_sequences(world_size) * length;
+    let of_step = train.step_sequences() * length;
     let epochs = epochs::epochs(train.steps, inputs.size, of_step);
     let micro_batches = match train.accumulation {
         1 => String::new(),
@@ -50,8 +50,12 @@ pub(super) fn line<B: TrainingBackend>(
         true => train.micro_batch.to_string(),
         false => format!("{} × {length}", train.micro_batch),
     };
+    let ranks = match world_size {
+        1 => String::new(),
+        count => format!(", {count} ranks"),
+    };
     let mut line = format!(
-        "training {parameters} on {}: {} steps of {micro_batches}{sequences} = {} {unit}, {epochs:.1} epochs of {} {unit}",
+        "training {parameters} on {}{ranks}: {} steps of {micro_batches}{sequences} = {} {unit}, {epochs:.1} epochs of {} {unit}",
         initial.state.backend,
         grouped(train.steps as u64),
         grouped(of_step),
@@ -60,12 +64,15 @@ pub(super) fn line<B: TrainingBackend>(
     // Before the measurement, whose memory the process keeps.
     let memory = predicted_mib::<B>(train, inputs, device);
     let step = initial.state.step;
-    if let Some(seconds) = duration::predict(train, inputs, &initial.model, step, device) {
+    if let Some(seconds) =
+        duration::predict(train, inputs, &initial.model, step, world_size, device)
+    {
         let left = if step > 0 { " left" } else { "" };
         line += &format!("; about {}{left}", hours(seconds));
     }
     if let Some(mib) = memory {
-        line += &format!("; about {} MiB of memory", grouped(mib));
+        let each = if world_size > 1 { " per rank" } else { "" };
+        line += &format!("; about {} MiB of memory{each}", grouped(mib));
     }
     line
 }

@@ -5,15 +5,18 @@ use std::path::Path;
 use emberlm_system::read::{DESCRIPTION_LIMIT, read_text};
 use emberlm_trainer::checkpoint::Checkpoint;
 use emberlm_trainer::events::{self, Event};
-use emberlm_trainer::{RunConfig, RunFolder, RunStart, folder, resume, run_config};
+use emberlm_trainer::{Rank, RunConfig, RunFolder, RunStart, folder, resume, run_config};
 
 use super::TrainArgs;
 use crate::console;
 use crate::error::{CliError, warn};
 
-/// Locks the run, and returns its configuration with new settings applied and the newest usable checkpoint.
-pub fn open(run: &Path, args: &TrainArgs) -> Result<(RunConfig, RunStart), CliError> {
-    let held = RunFolder::open(run)?;
+/// Locks the run on rank 0, and returns its configuration with new settings applied and the newest usable checkpoint.
+pub fn open(run: &Path, args: &TrainArgs, rank: Rank) -> Result<(RunConfig, RunStart), CliError> {
+    let held = match rank.is_zero() {
+        true => Some(RunFolder::open(run)?),
+        false => None,
+    };
     let file = run.join(folder::CONFIG_FILE);
     let text = read_text(&file, DESCRIPTION_LIMIT).map_err(CliError::io("read", &file))?;
     let then = run_config::from_toml(&text).map_err(|error| {
@@ -44,7 +47,12 @@ pub fn open(run: &Path, args: &TrainArgs) -> Result<(RunConfig, RunStart), CliEr
             run.display()
         )),
     }
-    Ok((now, RunStart::Resumed(held, checkpoint.map(Box::new))))
+    let checkpoint = checkpoint.map(Box::new);
+    let start = match held {
+        Some(held) => RunStart::Resumed(held, checkpoint),
+        None => RunStart::Joined(run.to_owned(), checkpoint),
+    };
+    Ok((now, start))
 }
 
 /// Returns an error if a run without a checkpoint has logged steps, since restarting would discard its log.

@@ -49,11 +49,15 @@ impl<B: Backend> Peers<B> for StopAtStep {
         Rank::SINGLE
     }
 
-    fn sum_count(&self, count: usize) -> Result<usize, PeersError> {
+    fn sum_counts(&self, counts: &[u64]) -> Result<Vec<u64>, PeersError> {
         if self.left.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.interrupter.stop(None);
         }
-        Ok(count)
+        Ok(counts.to_vec())
+    }
+
+    fn gather_texts(&self, own: &str) -> Result<Vec<String>, PeersError> {
+        Ok(vec![own.to_owned()])
     }
 
     fn sum_tensors(&self, tensors: Vec<FloatTensor<B>>) -> Result<Vec<FloatTensor<B>>, PeersError> {

@@ -1,0 +1,160 @@
+//! This process among those of a training job that `mpirun` or `srun` started.
+//!
+//! Rank 0 prints what a single process would. The other ranks print only errors, with their rank and host, and an
+//! error of any rank ends all of them.
+
+use std::sync::Arc;
+
+use burn::tensor::backend::Backend;
+use emberlm_mpi::Launch;
+#[cfg(feature = "mpi")]
+use emberlm_mpi::MpiJob;
+#[cfg(feature = "mpi")]
+use emberlm_trainer::OrderedPeers;
+use emberlm_trainer::{Peers, Rank, SingleProcess, TrainError};
+
+#[cfg(feature = "mpi")]
+use crate::console;
+use crate::error::CliError;
+
+/// The time that another rank's error waits for rank 0, which often has the same error and prints it without a prefix.
+#[cfg(feature = "mpi")]
+const GRACE: std::time::Duration = std::time::Duration::from_secs(2);
+
+/// The training job that this process belongs to. Without the feature `mpi` it is always the only process.
+pub struct Ranks {
+    /// `None` for a single process.
+    #[cfg(feature = "mpi")]
+    job: Option<MpiJob>,
+}
+
+impl Ranks {
+    /// Joins the job that a launcher started this process for, if there is one. Ranks other than 0 print no notes
+    /// from then on.
+    ///
+    /// # Errors
+    /// Returns an error if a launcher started several processes and the binary does not support its library, so that
+    /// each process would train a copy of the model.
+    #[cfg(feature = "mpi")]
+    pub fn join() -> Result<Self, CliError> {
+        let job = Launch::detect().map(|launch| MpiJob::join(&launch));
+        let job = job.transpose().map_err(|error| {
+            CliError::new(error.to_string()).hint(
+                "start the program with the launcher of the MPI library that it was built with",
+            )
+        })?;
+        if job.as_ref().is_some_and(|job| !job.rank().is_zero()) {
+            console::mute();
+        }
+        Ok(Self { job })
+    }
+
+    /// Refuses a job of several processes, each of which would train a copy of the model.
+    ///
+    /// # Errors
+    /// Returns an error if a launcher started several processes.
+    #[cfg(not(feature = "mpi"))]
+    pub fn join() -> Result<Self, CliError> {
+        let Some(launch) = Launch::detect() else {
+            return Ok(Self {});
+        };
+        Err(CliError::usage(format!(
+            "a launcher started several processes ({launch}), but this binary was built without MPI: each process would train a copy of the model"
+        ))
+        .hint("build with MPI: cargo install --locked --path crates/cli --features mpi")
+        .hint("or start one process, without mpirun or srun"))
+    }
+
+    /// The rank of this process.
+    pub fn rank(&self) -> Rank {
+        #[cfg(feature = "mpi")]
+        if let Some(job) = &self.job {
+            return job.rank();
+        }
+        Rank::SINGLE
+    }
+
+    /// The index of this process among those of the job on the same host, and their number.
+    pub fn local_rank(&self) -> Rank {
+        #[cfg(feature = "mpi")]
+        if let Some(job) = &self.job {
+            return job.local_rank();
+        }
+        Rank::SINGLE
+    }
+
+    /// Waits until all processes of the job wait here.
+    pub fn wait_for_all(&self) {
+        #[cfg(feature = "mpi")]
+        if let Some(job) = &self.job {
+            job.wait_for_all();
+        }
+    }
+
+    /// Runs `work` on rank 0, then on one rank of each other host, then on the remaining ranks, so that what it writes is
+    /// there for the others.
+    ///
+    /// # Errors
+    /// As `work`.
+    pub fn in_turn(&self, work: impl FnOnce() -> Result<(), CliError>) -> Result<(), CliError> {
+        let turn = match (self.rank().index(), self.local_rank().index()) {
+            (0, _) => 0,
+            (_, 0) => 1,
+            _ => 2,
+        };
+        (0..turn).for_each(|_| self.wait_for_all());
+        work()?;
+        (turn..2).for_each(|_| self.wait_for_all());
+        Ok(())
+    }
+
+    /// The exchanges with the other processes.
+    pub fn peers<B: Backend>(&self) -> Arc<dyn Peers<B>> {
+        #[cfg(feature = "mpi")]
+        if let Some(job) = &self.job {
+            return Arc::new(OrderedPeers::new(job.transport()));
+        }
+        Arc::new(SingleProcess)
+    }
+
+    /// Leaves an error that all ranks have to rank 0, which ends the job.
+    pub fn leave_to_rank_zero(&self, error: &TrainError) {
+        #[cfg(feature = "mpi")]
+        if let Some(job) = &self.job
+            && error.is_on_every_rank()
+            && !job.rank().is_zero()
+        {
+            job.wait_for_abort();
+        }
+        let _ = error;
+    }
+
+    /// Ends the job: after all ranks have finished, or at once after an error of this one.
+    pub fn end(self, result: Result<(), CliError>) -> Result<(), CliError> {
+        #[cfg(feature = "mpi")]
+        if let Some(job) = self.job {
+            let Err(error) = result else {
+                job.finish();
+                return Ok(());
+            };
+            let rank = job.rank();
+            let error = match rank.is_zero() {
+                true => error,
+                false => {
+                    std::thread::sleep(GRACE);
+                    let (index, size, host) = (rank.index(), rank.world_size(), job.host());
+                    error.within(&format!("rank {index} of {size} on {host}"))
+                }
+            };
+            let code = error.report();
+            console::flush();
+            match code {
+                // The reader of stdout closed it, which is no failure, and the run is complete.
+                0 => job.finish(),
+                code => job.abort(code),
+            }
+            return Ok(());
+        }
+        result
+    }
+}

@@ -1,0 +1,101 @@
+//! Starts ranks with `mpirun`.
+
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use std::{fs, thread};
+
+use crate::support::train::TINY;
+use crate::support::{CommandOutput, Sandbox};
+
+impl Sandbox {
+    /// `mpirun` with the command lines of several ranks each: `(ranks, line)`.
+    pub fn launcher(&self, lines: &[(usize, &str)]) -> Command {
+        let binary = self.command([""; 0]);
+        let mut command = Command::new("mpirun");
+        command.current_dir(self.path(""));
+        command.args([
+            "--allow-run-as-root",
+            "--oversubscribe",
+            "--bind-to",
+            "none",
+        ]);
+        for (number, (ranks, line)) in lines.iter().enumerate() {
+            if number > 0 {
+                command.arg(":");
+            }
+            command.args(["-n", &ranks.to_string()]);
+            command
+                .arg(binary.get_program())
+                .args(line.split_whitespace());
+        }
+        for (name, value) in binary.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        // Ranks share the cores of the machine. Results do not depend on the number of threads.
+        command.env("RAYON_NUM_THREADS", "1");
+        command.stdin(Stdio::null());
+        command
+    }
+
+    pub fn launched(&self, lines: &[(usize, &str)]) -> CommandOutput {
+        let output = self.launcher(lines).output().expect("mpirun");
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        CommandOutput {
+            code: output.status.code(),
+            stdout: text(output.stdout),
+            stderr: text(output.stderr),
+        }
+    }
+
+    /// Trains a small model on `ranks` ranks.
+    pub fn ranks(&self, ranks: usize, line: &str) -> CommandOutput {
+        self.launched(&[(ranks, &format!("train {TINY} {line}"))])
+    }
+
+    /// The files of a checkpoint that the steps determine.
+    pub fn checkpoint(&self, run: &str, step: usize) -> [Vec<u8>; 3] {
+        let folder = self.path(run).join(format!("checkpoints/step-{step:08}"));
+        ["model.safetensors", "optimizer.safetensors", "state.json"].map(|name| {
+            fs::read(folder.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+        })
+    }
+}
+
+/// The process ID of a rank that `launcher` started.
+pub fn process_of_rank(launcher: u32, rank: usize) -> i32 {
+    let variable = format!("OMPI_COMM_WORLD_RANK={rank}");
+    let is_rank = |process: &Path| {
+        let status = fs::read_to_string(process.join("status")).unwrap_or_default();
+        let parent = format!("PPid:\t{launcher}\n");
+        let environment = fs::read(process.join("environ")).unwrap_or_default();
+        let mut variables = environment.split(|&byte| byte == 0);
+        status.contains(&parent) && variables.any(|it| it == variable.as_bytes())
+    };
+    let processes = fs::read_dir("/proc")
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let found = processes.into_iter().find(|process| is_rank(process));
+    let name = found
+        .as_deref()
+        .and_then(Path::file_name)
+        .and_then(OsStr::to_str);
+    name.and_then(|name| name.parse().ok())
+        .expect("the rank's process")
+}
+
+#[track_caller]
+pub fn wait_until(what: &str, condition: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !condition() {
+        assert!(
+            started.elapsed() < Duration::from_secs(120),
+            "no {what} after two minutes"
+        );
+        thread::sleep(Duration::from_millis(5));
+    }
+}

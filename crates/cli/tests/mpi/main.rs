@@ -1,0 +1,12 @@
+//! Training on several ranks, which `mpirun` starts. Built with the feature `mpi` only: `cargo xtask test --mpi`.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+#![allow(dead_code, reason = "the helpers of the tests of the command line")]
+
+mod faults;
+mod launch;
+mod refusals;
+mod results;
+#[path = "../cli/support/mod.rs"]
+mod support;

@@ -1,0 +1,139 @@
+//! Runs on several ranks compared with runs of one process.
+
+use std::fs;
+
+use crate::support::Sandbox;
+use crate::support::train::{TINY, trained};
+
+/// Dropout, an average of the weights, skipped steps, and a decay that does not depend on the number of steps.
+const SETTINGS: &str = "--data data --set train.micro_batch=1 --set model.dropout=0.1 --ema 0.9 \
+    --set train.skip.kind=outliers --set train.skip.deviations=0.3 --set train.skip.window=3 --set train.skip.limit=50 \
+    --set train.schedule.decay_steps=50 --set train.schedule.warmup_steps=2 --set train.checkpoints.interval=6";
+
+#[test]
+fn ranks_equal_accumulated_micro_batches_to_the_bit() {
+    let sandbox = Sandbox::with_data();
+    for ranks in [2, 4] {
+        let line = format!("{SETTINGS} --accumulation {ranks} --steps 12");
+        let (one, several) = (format!("one-{ranks}"), format!("ranks-{ranks}"));
+        trained(sandbox.train(&format!("{line} --out {one}")));
+        let ran = sandbox.ranks(ranks, &format!("{line} --out {several}"));
+        assert!(
+            sandbox.checkpoint(&one, 12) == sandbox.checkpoint(&several, 12),
+            "{ran}"
+        );
+        assert_eq!(sandbox.losses(&one), sandbox.losses(&several));
+        let skipped = sandbox.events(&several, "skipped");
+        // Of the means of two micro-batches some are outliers.
+        assert!(!skipped.is_empty() || ranks > 2);
+        assert_eq!(sandbox.events(&one, "skipped"), skipped);
+        // Only rank 0 prints.
+        let printed = trained(ran);
+        assert_eq!(printed.matches("Run  ").count(), 1, "{printed}");
+    }
+}
+
+#[test]
+fn ranks_with_several_micro_batches_have_the_same_result_each_time() {
+    let sandbox = Sandbox::with_data();
+    let line = "--data data --set train.micro_batch=1 --accumulation 4 --steps 6";
+    trained(sandbox.train(&format!("{line} --out one")));
+    for run in ["first", "second"] {
+        trained(sandbox.ranks(2, &format!("{line} --out {run}")));
+    }
+    assert!(sandbox.checkpoint("first", 6) == sandbox.checkpoint("second", 6));
+    for (one, two) in sandbox.losses("one").iter().zip(sandbox.losses("first")) {
+        assert!((one - two).abs() < 1e-4, "{one} {two}");
+    }
+}
+
+#[test]
+fn a_run_is_resumed_with_another_number_of_ranks() {
+    let sandbox = Sandbox::with_data();
+    let line = format!("{SETTINGS} --accumulation 4");
+    trained(sandbox.train(&format!("{line} --steps 18 --out whole")));
+    trained(sandbox.ranks(4, &format!("{line} --steps 6 --out run")));
+    trained(sandbox.words("train --resume run --steps 12 --renderer plain"));
+    trained(sandbox.launched(&[(4, "train --resume run --steps 18 --renderer plain")]));
+    assert!(sandbox.checkpoint("whole", 18) == sandbox.checkpoint("run", 18));
+    assert_eq!(sandbox.losses("whole"), sandbox.losses("run"));
+    // Two micro-batches per rank differ by rounding only.
+    trained(sandbox.launched(&[(2, "train --resume run --steps 20 --renderer plain")]));
+}
+
+#[test]
+fn adapters_and_preferences_equal_one_process() {
+    let sandbox = Sandbox::with_data();
+    trained(sandbox.train("--data data --steps 2 --out base"));
+    let pairs = (0..40).map(|i| {
+        let [good, bad] = [2 * i + 1, i];
+        format!(
+            "{{\"prompt\": \"{i} and {} \", \"chosen\": \"make {good}\", \"rejected\": \"make {bad}\"}}\n",
+            i + 1
+        )
+    });
+    sandbox.write("pairs.jsonl", pairs.collect::<String>());
+    let common =
+        "--accumulation 2 --steps 4 --renderer plain --set train.micro_batch=2 --from base";
+    for (name, line) in [
+        (
+            "adapter",
+            "--data data --adapter lora --set train.adapter.dropout=0.1",
+        ),
+        ("dpo", "--data pairs.jsonl --objective dpo"),
+    ] {
+        let line = format!("train {common} {line}");
+        let (one, two) = (format!("one-{name}"), format!("two-{name}"));
+        trained(sandbox.words(&format!("{line} --out {one}")));
+        trained(sandbox.launched(&[(2, &format!("{line} --out {two}"))]));
+        assert!(
+            sandbox.checkpoint(&one, 4) == sandbox.checkpoint(&two, 4),
+            "{name}"
+        );
+    }
+    let adapter = sandbox.path("two-adapter/checkpoints/step-00000004/model.safetensors");
+    let base = sandbox.path("base/checkpoints/step-00000002/model.safetensors");
+    let size = |path| fs::metadata(path).unwrap().len();
+    assert!(size(adapter) < size(base), "only the adapter is trained");
+}
+
+#[test]
+fn a_sweep_starts_its_runs_with_a_launcher() {
+    let sandbox = Sandbox::with_data();
+    sandbox.write(
+        "rates.toml",
+        r#"
+        preset = "char-nano"
+        data = "data"
+        set = { "model.d_model" = 24, "model.n_layers" = 2, "model.heads" = 2, "model.kv_heads" = 2, "model.seq_len" = 32, "model.feed_forward.width" = 48, "train.micro_batch" = 1, "train.accumulation" = 2, "train.steps" = 4 }
+        grid = { "train.schedule.learning_rate" = [0.001, 0.002] }
+        "#,
+    );
+    let launcher = "mpirun --allow-run-as-root --oversubscribe --bind-to none -n 2";
+    let swept = sandbox.run([
+        "sweep",
+        "rates.toml",
+        "--out",
+        "ranks",
+        "--launcher",
+        launcher,
+    ]);
+    assert_eq!(swept.code, Some(0), "{swept}");
+    let one = sandbox.words("sweep rates.toml --out one");
+    assert_eq!(one.code, Some(0), "{one}");
+    for rate in ["0.001", "0.002"] {
+        let [one, ranks] =
+            ["one", "ranks"].map(|out| format!("{out}/schedule.learning_rate={rate}"));
+        assert!(sandbox.checkpoint(&one, 4) == sandbox.checkpoint(&ranks, 4));
+        let log = fs::read_to_string(sandbox.path(&ranks).join("log.txt")).unwrap();
+        assert!(log.contains(", 2 ranks: "), "{log}");
+    }
+}
+
+#[test]
+fn ranks_share_the_built_in_tales() {
+    let sandbox = Sandbox::new();
+    let line =
+        format!("train {TINY} --accumulation 4 --steps 1 --out run --set train.micro_batch=1");
+    trained(sandbox.launched(&[(4, &line)]));
+}

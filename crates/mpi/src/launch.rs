@@ -1,0 +1,115 @@
+//! Detection of a launcher from the variables that it sets.
+
+use std::fmt;
+
+/// Variables with the number of tasks: of Open MPI; of MPICH, Intel MPI and `srun --mpi=pmi2`; and of a step of
+/// Slurm. Slurm's variables count only in a process that `srun` started: see [`SLURM_RANK`].
+const SIZES: [&str; 4] = [
+    "OMPI_COMM_WORLD_SIZE",
+    "PMI_SIZE",
+    SLURM_STEP_SIZE,
+    SLURM_SIZE,
+];
+/// The number of tasks of the step, which `srun` sets.
+const SLURM_STEP_SIZE: &str = "SLURM_STEP_NUM_TASKS";
+/// The number of tasks of the whole allocation. A batch script has it too, and runs once.
+const SLURM_SIZE: &str = "SLURM_NTASKS";
+/// The index of the task. It is 0 in a batch script.
+const SLURM_RANK: &str = "SLURM_PROCID";
+/// The index of the task, by a launcher that may not say how many there are.
+const PMIX_RANK: &str = "PMIX_RANK";
+
+/// A job of several processes, of which a launcher started this one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Launch {
+    /// The variable that reveals the job.
+    variable: &'static str,
+    value: usize,
+}
+
+impl Launch {
+    /// The job of this process; `None` for a process that was started in another way, or by a launcher of one task.
+    pub fn detect() -> Option<Self> {
+        Self::from_variables(|name| std::env::var(name).ok())
+    }
+
+    /// [`Launch::detect`] with given variables.
+    pub fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
+        let number = |name: &str| variable(name)?.trim().parse::<usize>().ok();
+        let slurm_rank = number(SLURM_RANK);
+        let counts = |name: &str| match name {
+            SLURM_STEP_SIZE => slurm_rank.is_some(),
+            SLURM_SIZE => slurm_rank.is_some_and(|rank| rank > 0),
+            _ => true,
+        };
+        let of_size = SIZES.into_iter().filter(|name| counts(name));
+        let mut of_size = of_size.filter_map(|name| Some((name, number(name)?)));
+        let of_rank = || Some((PMIX_RANK, number(PMIX_RANK)?)).filter(|&(_, rank)| rank > 0);
+        let (variable, value) = of_size.find(|&(_, tasks)| tasks > 1).or_else(of_rank)?;
+        Some(Self { variable, value })
+    }
+
+    /// The number of processes, if the launcher states it.
+    pub fn tasks(&self) -> Option<usize> {
+        (self.variable != PMIX_RANK).then_some(self.value)
+    }
+}
+
+/// The variable and its value.
+impl fmt::Display for Launch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} = {}", self.variable, self.value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn detected(variables: &[(&str, &str)]) -> Option<String> {
+        let found = |name: &str| {
+            let set = variables.iter().find(|(known, _)| *known == name);
+            set.map(|(_, value)| (*value).to_owned())
+        };
+        Launch::from_variables(found).map(|launch| launch.to_string())
+    }
+
+    #[test]
+    fn launchers_of_several_tasks_are_detected() {
+        for (variables, expected) in [
+            (
+                &[("OMPI_COMM_WORLD_SIZE", "4")][..],
+                "OMPI_COMM_WORLD_SIZE = 4",
+            ),
+            (&[("PMI_SIZE", "2"), ("PMI_RANK", "0")], "PMI_SIZE = 2"),
+            (&[("PMIX_RANK", "3")], "PMIX_RANK = 3"),
+            (
+                &[("SLURM_STEP_NUM_TASKS", "8"), ("SLURM_PROCID", "0")],
+                "SLURM_STEP_NUM_TASKS = 8",
+            ),
+            (
+                &[("SLURM_NTASKS", "8"), ("SLURM_PROCID", "5")],
+                "SLURM_NTASKS = 8",
+            ),
+        ] {
+            assert_eq!(detected(variables).as_deref(), Some(expected));
+        }
+    }
+
+    #[test]
+    fn a_batch_script_and_a_launcher_of_one_task_are_not() {
+        assert_eq!(detected(&[]), None);
+        assert_eq!(
+            detected(&[("OMPI_COMM_WORLD_SIZE", "1"), ("PMIX_RANK", "0")]),
+            None
+        );
+        // The allocation has 8 tasks, but the script runs once.
+        assert_eq!(
+            detected(&[("SLURM_NTASKS", "8"), ("SLURM_PROCID", "0")]),
+            None
+        );
+        // A step of one task in such an allocation.
+        let step = [("SLURM_STEP_NUM_TASKS", "1"), ("SLURM_PROCID", "0")];
+        assert_eq!(detected(&step), None);
+    }
+}

@@ -1,0 +1,102 @@
+//! The trainer's exchanges over MPI's collective operations.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use emberlm_trainer::{Rank, Transport};
+use mpi::collective::CommunicatorCollectives;
+use mpi::datatype::PartitionMut;
+use mpi::request::{Request, Scope, scope};
+use mpi::topology::SimpleCommunicator;
+
+/// The time that a wait for other ranks polls before it sleeps between two polls.
+const POLLING: Duration = Duration::from_millis(2);
+/// The sleep between two polls.
+const PAUSE: Duration = Duration::from_micros(200);
+
+/// Exchanges with all processes of the job.
+#[derive(Clone, Debug)]
+pub struct MpiTransport {
+    rank: Rank,
+}
+
+impl MpiTransport {
+    pub(crate) fn new(rank: Rank) -> Self {
+        Self { rank }
+    }
+}
+
+/// Waits for an exchange of numbers. All ranks take part in it already, and MPI makes progress only in calls, so this
+/// polls without sleeping. Other threads of the CPU come first.
+fn wait<'a, D: ?Sized, S: Scope<'a>>(mut request: Request<'a, D, S>) {
+    while let Err(pending) = request.test() {
+        request = pending;
+        thread::yield_now();
+    }
+}
+
+/// Waits for ranks that may take long, as rank 0 does while it evaluates: after a while this sleeps between two polls,
+/// so a waiting rank does not occupy a CPU core.
+fn wait_long<'a, D: ?Sized, S: Scope<'a>>(mut request: Request<'a, D, S>) {
+    let begun = Instant::now();
+    while let Err(pending) = request.test() {
+        request = pending;
+        match begun.elapsed() < POLLING {
+            true => thread::yield_now(),
+            false => thread::sleep(PAUSE),
+        }
+    }
+}
+
+/// Waits until all processes of the job wait here.
+pub(crate) fn wait_for_all() {
+    wait_long(SimpleCommunicator::world().immediate_barrier());
+}
+
+impl Transport for MpiTransport {
+    fn rank(&self) -> Rank {
+        self.rank
+    }
+
+    fn all_to_all(&self, sent: &[f32], received: &mut [f32]) -> Result<(), String> {
+        let world = SimpleCommunicator::world();
+        scope(|scope| wait(world.immediate_all_to_all_into(scope, sent, received)));
+        Ok(())
+    }
+
+    fn all_gather(&self, own: &[f32], received: &mut [f32]) -> Result<(), String> {
+        let world = SimpleCommunicator::world();
+        scope(|scope| wait(world.immediate_all_gather_into(scope, own, received)));
+        Ok(())
+    }
+
+    fn all_gather_bytes(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, String> {
+        let world = SimpleCommunicator::world();
+        let length = i32::try_from(own.len()).map_err(|_| format!("{} bytes", own.len()))?;
+        let mut lengths = vec![0_i32; self.rank.world_size()];
+        scope(|scope| {
+            let lengths = &mut lengths[..];
+            wait_long(world.immediate_all_gather_into(scope, &length, lengths));
+        });
+        let mut places = Vec::with_capacity(lengths.len());
+        let mut total = 0_i32;
+        for &length in &lengths {
+            places.push(total);
+            total = total
+                .checked_add(length)
+                .ok_or("more than 2 GiB of descriptions")?;
+        }
+        let mut all = vec![0_u8; total as usize];
+        let mut partition = PartitionMut::new(&mut all[..], &lengths[..], &places[..]);
+        scope(|scope| {
+            wait(world.immediate_all_gather_varcount_into(scope, own, &mut partition));
+        });
+        let mut rest = &all[..];
+        let texts = lengths.iter().map(|&length| {
+            let own;
+            (own, rest) = rest.split_at(length as usize);
+            own.to_vec()
+        });
+        Ok(texts.collect())
+    }
+}
