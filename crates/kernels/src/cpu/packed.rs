@@ -238,7 +238,6 @@ impl Sums {
     ///
     /// # Safety
     /// As for [`Self::put`], for each of the elements.
-    #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     pub(super) unsafe fn put_all(self, i: usize, j: usize, sums: &[f32]) {
         for (at, sum) in sums.iter().enumerate() {
@@ -307,13 +306,7 @@ pub fn product(y: MatrixMut<'_>, x: Matrix<'_>, w: PackedView<'_>, output: Outpu
     );
     match w.format {
         PackedFormat::Int8 if m <= FEW => int8::matvec(y, x, w, output),
-        format if levels::offset(format).is_some() => match integer::fits(m) {
-            true => integer::product(y, x, w, output),
-            false => {
-                let x = integer::rounded(x);
-                product_unpacked(y, Matrix::row_major(&x, m, k), w, output);
-            }
-        },
+        format if levels::offset(format).is_some() => integer::product(y, x, w, output),
         _ => product_unpacked(y, x, w, output),
     }
 }
