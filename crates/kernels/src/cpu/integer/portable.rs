@@ -17,7 +17,7 @@ const LANES: usize = 16;
 /// Rows of W per panel.
 pub(super) const PANEL: usize = LANES;
 /// Rows of x that are multiplied with a panel at a time.
-const TILE: usize = 4;
+const TILE: usize = 6;
 
 impl WithSimd for Task<'_> {
     type Output = ();
@@ -102,19 +102,12 @@ fn few(task: &Task<'_>, add: MultiplyAdd) {
                     }
                     Order::Halves => {
                         for pair in 0..STEPS / 2 {
+                            let range = 2 * pair * STEP..2 * (pair + 1) * STEP;
+                            let sums = sums_of_halves(&q[range.clone()], &p[range.clone()]);
                             let products = &mut products[i][pair];
-                            for part in 0..2 {
-                                let start = (2 * pair + part) * STEP;
-                                let range = start..start + STEP;
-                                let sums = sums_of_four(&q[range.clone()], &p[range]);
-                                for lane in 0..LANES / 2 {
-                                    // The halves of a block.
-                                    let at = lane / 4 * 8 + lane % 4;
-                                    let sum = sums[at] + sums[at + 4];
-                                    let scale = scales[start / SUB + lane / 4 * 2];
-                                    let product = &mut products[part * (LANES / 2) + lane];
-                                    *product = add.of(sum as f32, scale, *product);
-                                }
+                            for lane in 0..LANES {
+                                let scale = scales[range.start / SUB + lane / 4 * 2];
+                                products[lane] = add.of(sums[lane] as f32, scale, products[lane]);
                             }
                         }
                     }
@@ -153,6 +146,28 @@ fn sums_of_four(q: &[u8], p: &[i8]) -> [i32; LANES] {
     sums
 }
 
+/// The sums of each four products of the first half of a block, and the same four of the second half.
+#[inline(always)]
+fn sums_of_halves(q: &[u8], p: &[i8]) -> [i32; LANES] {
+    let mut products = [0; STEP];
+    let blocks = q
+        .as_chunks::<BLOCK>()
+        .0
+        .iter()
+        .zip(p.as_chunks::<BLOCK>().0);
+    for (products, (q, p)) in products.as_chunks_mut::<SUB>().0.iter_mut().zip(blocks) {
+        for at in 0..SUB {
+            let first = i32::from(q[at]) * i32::from(p[at]);
+            products[at] = first + i32::from(q[SUB + at]) * i32::from(p[SUB + at]);
+        }
+    }
+    let mut sums = [0; LANES];
+    for (sum, [a, b, c, d]) in sums.iter_mut().zip(products.as_chunks::<4>().0) {
+        *sum = (a + b) + (c + d);
+    }
+    sums
+}
+
 /// A chunk of [`PANEL`] rows of W.
 struct Panel {
     levels: [[f32; LANES]; LEN],
@@ -179,6 +194,11 @@ fn many(task: &Task<'_>, add: MultiplyAdd) {
             let (tiles, rest) = task.x.as_chunks::<TILE>();
             let (sums, rest_sums) = sums.as_chunks_mut::<TILE>();
             for (x, sums) in tiles.iter().zip(sums) {
+                panel.multiply(task.w.format, x, c, subs, sums, add);
+            }
+            let (pairs, rest) = rest.as_chunks::<2>();
+            let (sums, rest_sums) = rest_sums.as_chunks_mut::<2>();
+            for (x, sums) in pairs.iter().zip(sums) {
                 panel.multiply(task.w.format, x, c, subs, sums, add);
             }
             for (x, sums) in rest.iter().zip(rest_sums) {
@@ -235,22 +255,28 @@ impl Panel {
         } else {
             BLOCK / SUB
         };
+        let x = x.each_ref().map(|x| &x.chunks[c]);
+        let mut p = [[0.0f32; LEN]; I];
+        for i in 0..I {
+            for (p, value) in p[i].iter_mut().zip(x[i].values.as_flattened()) {
+                *p = f32::from(*value);
+            }
+        }
         for sub in (0..subs).step_by(together) {
             let mut products = [[0.0f32; LANES]; I];
-            for column in sub * SUB..(sub + together) * SUB {
+            let first = sub * SUB;
+            for column in first..first + together * SUB {
                 let q = &self.levels[column];
                 for i in 0..I {
-                    let p = f32::from(x[i].chunks[c].values.as_flattened()[column]);
                     for lane in 0..LANES {
-                        products[i][lane] = add.of(q[lane], p, products[i][lane]);
+                        products[i][lane] = add.of(q[lane], p[i][column], products[i][lane]);
                     }
                 }
             }
             for i in 0..I {
-                let x = &x[i].chunks[c];
-                let sum: f32 = x.sums[sub..sub + together].iter().sum();
+                let sum: f32 = x[i].sums[sub..sub + together].iter().sum();
                 for lane in 0..LANES {
-                    let scale = self.scales[sub][lane] * x.scales[sub];
+                    let scale = self.scales[sub][lane] * x[i].scales[sub];
                     let added = add.of(products[i][lane], scale, sums[i][lane]);
                     sums[i][lane] = add.of(-self.subtracted[sub][lane], sum, added);
                 }
