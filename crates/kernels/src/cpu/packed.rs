@@ -3,6 +3,7 @@
 use pulp::{Simd, WithSimd};
 
 use super::blocks::{self, levels};
+use super::float16;
 use super::inner_products;
 use super::int8;
 use super::integer;
@@ -238,7 +239,6 @@ impl Sums {
     ///
     /// # Safety
     /// As for [`Self::put`], for each of the elements.
-    #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     pub(super) unsafe fn put_all(self, i: usize, j: usize, sums: &[f32]) {
         for (at, sum) in sums.iter().enumerate() {
@@ -306,14 +306,11 @@ pub fn product(y: MatrixMut<'_>, x: Matrix<'_>, w: PackedView<'_>, output: Outpu
         "the columns are not contiguous"
     );
     match w.format {
+        PackedFormat::F16 | PackedFormat::Bf16 if m <= float16::FEW => {
+            float16::matvec(y, x, w, output);
+        }
         PackedFormat::Int8 if m <= FEW => int8::matvec(y, x, w, output),
-        format if levels::offset(format).is_some() => match integer::fits(m) {
-            true => integer::product(y, x, w, output),
-            false => {
-                let x = integer::rounded(x);
-                product_unpacked(y, Matrix::row_major(&x, m, k), w, output);
-            }
-        },
+        format if levels::offset(format).is_some() => integer::product(y, x, w, output),
         _ => product_unpacked(y, x, w, output),
     }
 }
