@@ -7,16 +7,21 @@
 //! y = Σ over sub-blocks of  s a Σ q p  -  (m + s o) a Σ p
 //! ```
 //!
-//! The sums over `p` are exact integers, and do not depend on W. On CPUs with AVX512-VNNI, a few rows of x are multiplied
-//! with the levels in registers ([`vnni`]), and more rows with interleaved rows of W ([`panel`]). On others, the levels
-//! of a row of W are unpacked to bytes, for a few rows of x.
+//! The sums over `p` are exact integers, and do not depend on W. A few rows of x are multiplied with one row of W at a
+//! time, and more rows with interleaved rows of W, in a panel. Each instruction set has a kernel for both; they add up
+//! in the same order ([`layout`]), with fused multiply-adds, so that results have the same bits.
 
 #[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
 mod chunk;
+mod instructions;
+mod layout;
 #[cfg(target_arch = "x86_64")]
 mod load;
 #[cfg(target_arch = "x86_64")]
 mod panel;
+mod portable;
 #[cfg(target_arch = "x86_64")]
 mod vnni;
 
@@ -24,13 +29,14 @@ use std::ops::Range;
 
 use pulp::{Simd, WithSimd};
 
-use super::blocks::levels::{self, SUB, Subs};
+use super::blocks::levels::{self, SUB};
 use super::matrix::{Matrix, MatrixMut};
 use super::packed::{PackedView, Sums};
 use super::parallel::{self, Shared};
 use super::product::Output;
 use super::vector::wide;
 use crate::PackedFormat;
+use instructions::Instructions;
 
 /// Elements of x with a common scale.
 const BLOCK: usize = 32;
@@ -43,32 +49,30 @@ const TASK: usize = 1 << 15;
 /// The maximum number of rows of x for passes over W row by row.
 const FEW: usize = 4;
 
-/// Returns true if products of `rows` rows are faster in integers than with W unpacked to f32.
-pub(super) fn fits(rows: usize) -> bool {
-    #[cfg(target_arch = "x86_64")]
-    if vnni::supported() {
-        return true;
-    }
-    rows <= FEW
-}
-
 /// `y = x Wᵀ` or `y += x Wᵀ` for a format with levels, in a single pass over W on all threads. The caller,
 /// [`super::packed::product`], checks the sizes.
-pub(super) fn product(mut y: MatrixMut<'_>, x: Matrix<'_>, w: PackedView<'_>, output: Output) {
+pub(super) fn product(y: MatrixMut<'_>, x: Matrix<'_>, w: PackedView<'_>, output: Output) {
+    // SAFETY: the CPU has the instructions.
+    unsafe { product_by(Instructions::fastest(), y, x, w, output) };
+}
+
+/// [`product`] by an instruction set.
+///
+/// # Safety
+/// The CPU has the instructions.
+unsafe fn product_by(
+    instructions: Instructions,
+    mut y: MatrixMut<'_>,
+    x: Matrix<'_>,
+    w: PackedView<'_>,
+    output: Output,
+) {
     let [n, k] = w.shape;
     let sums = Sums::new(&mut y, output);
-    #[cfg_attr(not(target_arch = "x86_64"), allow(unused_mut))]
     let mut x = rounded_rows(x);
-    #[cfg(target_arch = "x86_64")]
-    if x.len() <= FEW && vnni::supported() {
-        vnni::reorder(&mut x, w.format);
-    }
-    #[cfg_attr(not(target_arch = "x86_64"), allow(unused_mut))]
-    let mut step = parallel::weight_rows_per_task([n, k], TASK / x.len().max(1));
-    #[cfg(target_arch = "x86_64")]
-    if x.len() > FEW {
-        step = step.next_multiple_of(panel::ROWS);
-    }
+    instructions.prepare(&mut x, w.format);
+    let step = parallel::weight_rows_per_task([n, k], TASK / x.len().max(1));
+    let step = step.next_multiple_of(instructions.outputs(x.len()));
     parallel::for_each(n.div_ceil(step), |task| {
         let task = Task {
             x: &x,
@@ -76,46 +80,14 @@ pub(super) fn product(mut y: MatrixMut<'_>, x: Matrix<'_>, w: PackedView<'_>, ou
             outputs: task * step..n.min((task + 1) * step),
             sums,
         };
-        #[cfg(target_arch = "x86_64")]
-        if vnni::supported() {
-            // SAFETY: the instructions are supported.
-            unsafe {
-                match x.len() {
-                    ..=FEW => vnni::run(&task),
-                    _ => panel::run(&task),
-                }
-            }
-            return;
-        }
-        wide(task);
+        // SAFETY: as the caller guarantees.
+        unsafe { instructions.run(task) };
     });
-}
-
-/// The elements of x, rounded to 8 bits.
-pub(super) fn rounded(x: Matrix<'_>) -> Vec<f32> {
-    let mut all = vec![0.0; x.rows * x.columns];
-    let rows = Shared::new(&mut all);
-    parallel::for_each(x.rows, |i| {
-        // SAFETY: each task writes its own row.
-        let row = unsafe { rows.part(i * x.columns..(i + 1) * x.columns) };
-        let rounded = wide(Round { x: x.row(i) });
-        for (row, chunk) in row.chunks_mut(CHUNK).zip(&rounded.chunks) {
-            let values = chunk.subs().iter().zip(&chunk.scales);
-            for (row, (values, scale)) in row.chunks_mut(SUB).zip(values) {
-                for (row, value) in row.iter_mut().zip(values) {
-                    *row = scale * f32::from(*value);
-                }
-            }
-        }
-    });
-    all
 }
 
 /// The rows of x in 8 bits.
 fn rounded_rows(x: Matrix<'_>) -> Vec<Rounded> {
-    let mut all: Vec<_> = (0..x.rows)
-        .map(|_| Rounded { chunks: Vec::new() })
-        .collect();
+    let mut all: Vec<_> = (0..x.rows).map(|_| Rounded::default()).collect();
     if x.rows <= FEW {
         for (i, row) in all.iter_mut().enumerate() {
             *row = wide(Round { x: x.row(i) });
@@ -136,8 +108,12 @@ fn rounded_rows(x: Matrix<'_>) -> Vec<Rounded> {
 }
 
 /// A row of x in 8 bits, padded with zeros.
+#[derive(Default)]
 struct Rounded {
     chunks: Vec<Chunk>,
+    /// One per chunk, for the kernels that use them.
+    #[cfg(target_arch = "x86_64")]
+    offsets: Vec<avx2::Offsets>,
 }
 
 /// Consecutive elements of x in 8 bits.
@@ -195,7 +171,10 @@ impl WithSimd for Round<'_> {
                 }
             }
         }
-        Rounded { chunks }
+        Rounded {
+            chunks,
+            ..Rounded::default()
+        }
     }
 }
 
@@ -250,45 +229,6 @@ fn round(x: &[f32; BLOCK], values: &mut [i8; BLOCK]) -> (f32, [i32; BLOCK / SUB]
     (largest / 127.0 + finite, sums)
 }
 
-/// A row of W as levels.
-struct Levels {
-    values: Vec<u8>,
-    scales: Vec<f32>,
-    minimums: Vec<f32>,
-    offset: Option<f32>,
-}
-
-impl Levels {
-    fn new(format: PackedFormat, k: usize) -> Self {
-        Self {
-            values: vec![0; k],
-            scales: vec![0.0; k / SUB],
-            minimums: vec![0.0; k / SUB],
-            offset: levels::offset(format)
-                .filter(|&offset| offset > 0)
-                .map(f32::from),
-        }
-    }
-
-    #[inline(always)]
-    fn read(&mut self, w: PackedView<'_>, row: usize) {
-        let subs = Subs {
-            scales: &mut self.scales,
-            minimums: &mut self.minimums,
-        };
-        levels::read(w.format, w.row(row), &mut self.values, subs);
-    }
-
-    /// A factor and numbers whose product is `m + s o`: a format has minimums or an offset, not both.
-    #[inline(always)]
-    fn subtracted(&self) -> (f32, &[f32]) {
-        match self.offset {
-            Some(offset) => (offset, &self.scales),
-            None => (1.0, &self.minimums),
-        }
-    }
-}
-
 /// Some rows of W with all rows of x.
 struct Task<'a> {
     x: &'a [Rounded],
@@ -298,45 +238,5 @@ struct Task<'a> {
     sums: Sums,
 }
 
-impl WithSimd for Task<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        let mut levels = Levels::new(self.w.format, self.w.shape[1]);
-        for j in self.outputs {
-            levels.read(self.w, j);
-            for (i, x) in self.x.iter().enumerate() {
-                let sum = dot(&levels, x);
-                // SAFETY: the element is within y, and only this task writes it.
-                unsafe { self.sums.put(i, j, sum) };
-            }
-        }
-    }
-}
-
-/// The inner product on any CPU.
-#[inline(always)]
-fn dot(w: &Levels, x: &Rounded) -> f32 {
-    const SUBS: usize = CHUNK / SUB;
-    let (factor, subtracted) = w.subtracted();
-    let (mut sums, mut below) = ([0.0f32; SUB], [0.0f32; SUBS]);
-    let levels = w.values.chunks(CHUNK).zip(w.scales.chunks(SUBS));
-    for ((x, (q, scales)), subtracted) in x.chunks.iter().zip(levels).zip(subtracted.chunks(SUBS)) {
-        let values = q.as_chunks::<SUB>().0.iter().zip(x.subs());
-        for ((q, p), (s, a)) in values.zip(scales.iter().zip(&x.scales)) {
-            let scale = s * a;
-            for lane in 0..SUB {
-                let product = i32::from(q[lane]) * i32::from(p[lane]);
-                sums[lane] += scale * product as f32;
-            }
-        }
-        for ((below, subtracted), sum) in below.iter_mut().zip(subtracted).zip(&x.sums) {
-            *below += subtracted * sum;
-        }
-    }
-    sums.iter().sum::<f32>() - factor * below.iter().sum::<f32>()
-}
-
-#[cfg(all(test, target_arch = "x86_64"))]
+#[cfg(test)]
 mod tests;

@@ -238,7 +238,6 @@ impl Sums {
     ///
     /// # Safety
     /// As for [`Self::put`], for each of the elements.
-    #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     pub(super) unsafe fn put_all(self, i: usize, j: usize, sums: &[f32]) {
         for (at, sum) in sums.iter().enumerate() {
@@ -307,19 +306,18 @@ pub fn product(y: MatrixMut<'_>, x: Matrix<'_>, w: PackedView<'_>, output: Outpu
     );
     match w.format {
         PackedFormat::Int8 if m <= FEW => int8::matvec(y, x, w, output),
-        format if levels::offset(format).is_some() => match integer::fits(m) {
-            true => integer::product(y, x, w, output),
-            false => {
-                let x = integer::rounded(x);
-                product_unpacked(y, Matrix::row_major(&x, m, k), w, output);
-            }
-        },
+        format if levels::offset(format).is_some() => integer::product(y, x, w, output),
         _ => product_unpacked(y, x, w, output),
     }
 }
 
 /// Unpacks W to f32 in blocks of rows and multiplies each block, for any number of rows of x.
-fn product_unpacked(mut y: MatrixMut<'_>, x: Matrix<'_>, w: PackedView<'_>, output: Output) {
+pub(super) fn product_unpacked(
+    mut y: MatrixMut<'_>,
+    x: Matrix<'_>,
+    w: PackedView<'_>,
+    output: Output,
+) {
     let (m, [n, k]) = (x.rows, w.shape);
     let (start, stride) = (Start(y.as_mut_ptr()), y.row_stride);
     parallel::for_each(n.div_ceil(BLOCK), |task| {

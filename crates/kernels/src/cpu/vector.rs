@@ -30,10 +30,7 @@ pub fn wide_fused<R>(f: impl FnOnce(MultiplyAdd) -> R) -> R {
 
         #[inline(always)]
         fn with_simd<S: Simd>(self, _: S) -> R {
-            // All vector instruction sets that are dispatched to include fused multiply-adds.
-            (self.0)(MultiplyAdd {
-                fused: !S::IS_SCALAR,
-            })
+            (self.0)(MultiplyAdd::of_instructions::<S>())
         }
     }
     ARCH.dispatch(Fused(f))
@@ -49,6 +46,15 @@ pub struct MultiplyAdd {
 impl MultiplyAdd {
     /// Separate multiplication and addition, each rounded.
     pub const PLAIN: Self = Self { fused: false };
+
+    /// That of an instruction set.
+    #[inline(always)]
+    pub fn of_instructions<S: Simd>() -> Self {
+        // All vector instruction sets that are dispatched to include fused multiply-adds.
+        Self {
+            fused: !S::IS_SCALAR,
+        }
+    }
 
     /// `a b + c`.
     #[inline(always)]

@@ -16,39 +16,8 @@ use std::arch::x86_64::{
 };
 
 use super::super::blocks::{nonlinear, symmetric};
+use super::layout::{READ, format};
 use super::load::{integers, sixteen, sixty_four, thirty_two};
-use crate::PackedFormat;
-
-/// Weights per chunk.
-pub(super) const LEN: usize = 256;
-/// Bytes that may be read for a chunk, whatever its format: with those that follow it.
-pub(super) const READ: usize = 320;
-
-/// The order of the levels of a chunk.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Order {
-    /// That of the weights.
-    Weights,
-    /// For formats with blocks of 32. A register has the same half of four blocks, of 16 levels each, so that the second
-    /// register has the same blocks in the same lanes as the first one, and the fourth the same as the third.
-    Halves,
-}
-
-/// The order of the levels of [`read`].
-pub(super) const fn order(format: u8) -> Order {
-    match format {
-        format::Q4_0 | format::Q4_1 | format::Q5_0 | format::Q5_1 | format::IQ4_NL => Order::Halves,
-        _ => Order::Weights,
-    }
-}
-
-/// The sub-block in each quarter of each register.
-pub(super) const fn sub_blocks(order: Order) -> [[usize; 4]; 4] {
-    match order {
-        Order::Weights => [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11], [12, 13, 14, 15]],
-        Order::Halves => [[0, 2, 4, 6], [1, 3, 5, 7], [8, 10, 12, 14], [9, 11, 13, 15]],
-    }
-}
 
 /// 256 weights: 64 levels per register, and an element per sub-block of 16 in the others.
 #[derive(Clone, Copy)]
@@ -56,58 +25,6 @@ pub(super) struct Chunk {
     pub(super) levels: [__m512i; 4],
     pub(super) scales: __m512,
     pub(super) minimums: __m512,
-}
-
-/// A [`PackedFormat`] as a parameter of functions.
-pub(super) mod format {
-    use super::PackedFormat;
-
-    pub(in super::super) const Q8_0: u8 = PackedFormat::Q8_0 as u8;
-    pub(in super::super) const Q4_0: u8 = PackedFormat::Q4_0 as u8;
-    pub(in super::super) const Q4_1: u8 = PackedFormat::Q4_1 as u8;
-    pub(in super::super) const Q5_0: u8 = PackedFormat::Q5_0 as u8;
-    pub(in super::super) const Q5_1: u8 = PackedFormat::Q5_1 as u8;
-    pub(in super::super) const IQ4_NL: u8 = PackedFormat::Iq4Nl as u8;
-    pub(in super::super) const Q2_K: u8 = PackedFormat::Q2K as u8;
-    pub(in super::super) const Q3_K: u8 = PackedFormat::Q3K as u8;
-    pub(in super::super) const Q4_K: u8 = PackedFormat::Q4K as u8;
-    pub(in super::super) const Q5_K: u8 = PackedFormat::Q5K as u8;
-    pub(in super::super) const Q6_K: u8 = PackedFormat::Q6K as u8;
-}
-
-/// Calls a function whose last parameter is the number of a format with levels.
-macro_rules! with_format {
-    ($format:expr, $call:ident($($parameter:expr)?; $($argument:expr),*)) => {
-        match $format {
-            PackedFormat::Int8 | PackedFormat::F16 | PackedFormat::Bf16 => {}
-            PackedFormat::Q8_0 => $call::<$({ $parameter },)? { format::Q8_0 }>($($argument),*),
-            PackedFormat::Q4_0 => $call::<$({ $parameter },)? { format::Q4_0 }>($($argument),*),
-            PackedFormat::Q4_1 => $call::<$({ $parameter },)? { format::Q4_1 }>($($argument),*),
-            PackedFormat::Q5_0 => $call::<$({ $parameter },)? { format::Q5_0 }>($($argument),*),
-            PackedFormat::Q5_1 => $call::<$({ $parameter },)? { format::Q5_1 }>($($argument),*),
-            PackedFormat::Iq4Nl => $call::<$({ $parameter },)? { format::IQ4_NL }>($($argument),*),
-            PackedFormat::Q2K => $call::<$({ $parameter },)? { format::Q2_K }>($($argument),*),
-            PackedFormat::Q3K => $call::<$({ $parameter },)? { format::Q3_K }>($($argument),*),
-            PackedFormat::Q4K => $call::<$({ $parameter },)? { format::Q4_K }>($($argument),*),
-            PackedFormat::Q5K => $call::<$({ $parameter },)? { format::Q5_K }>($($argument),*),
-            PackedFormat::Q6K => $call::<$({ $parameter },)? { format::Q6_K }>($($argument),*),
-        }
-    };
-}
-pub(super) use with_format;
-
-/// The bytes of a chunk that begins at `at`, followed by any others. At the end of `bytes` they are copied to `copy`.
-#[inline(always)]
-pub(super) fn bytes_at<'a>(bytes: &'a [u8], at: usize, copy: &'a mut [u8; READ]) -> &'a [u8; READ] {
-    let bytes = bytes.get(at..).unwrap_or_default();
-    match bytes.first_chunk() {
-        Some(bytes) => bytes,
-        None => {
-            copy.fill(0);
-            copy[..bytes.len()].copy_from_slice(bytes);
-            copy
-        }
-    }
 }
 
 /// Reads a chunk. In one that is not whole, the levels, scales and minimums of the missing sub-blocks have any value.
@@ -243,7 +160,7 @@ fn words_at(words: &[u16; 32], bytes: &[u8; READ], line: usize) -> __m512i {
     _mm512_permutex2var_epi16(first, integers(words), second)
 }
 
-/// The levels of blocks of 32 with two levels per byte, from byte `AT` of blocks of `BYTES`, in [`Order::Halves`].
+/// The levels of blocks of 32 with two levels per byte, from byte `AT` of blocks of `BYTES`, in [`Order::Halves`](super::layout::Order::Halves).
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 fn nibbles<const BYTES: usize, const AT: usize>(bytes: &[u8; READ]) -> [__m512i; 4] {

@@ -12,7 +12,8 @@ use std::arch::x86_64::{
 };
 use std::ops::Range;
 
-use super::chunk::{self, READ, bytes_at, format, order, sub_blocks, with_format};
+use super::chunk;
+use super::layout::{self, FOURS, LEN, READ, bytes_at, format, order, sub_blocks, with_format};
 use super::load::{floats, integers, put_floats, put_integers};
 use super::{Rounded, STEP, SUB, Task, levels};
 use crate::PackedFormat;
@@ -25,11 +26,9 @@ pub(super) const ROWS: usize = GROUPS * LANES;
 /// Registers per panel and four columns.
 const GROUPS: usize = 2;
 /// Columns of W that are interleaved at a time: they stay in the L1 cache.
-const COLUMNS: usize = 2 * chunk::LEN;
+const COLUMNS: usize = 2 * LEN;
 /// Rows of x that are multiplied at a time: their sums stay in registers.
 const TILE: usize = 4;
-/// Four-element groups per sub-block.
-const FOURS: usize = SUB / 4;
 
 /// A value for each row of a panel.
 #[derive(Clone, Copy)]
@@ -88,25 +87,21 @@ impl Panel {
     /// Reads some rows of W from column `column`.
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,fma")]
     fn read<const FORMAT: u8>(&mut self, w: PackedView<'_>, rows: Range<usize>, column: usize) {
-        const STEPS: usize = chunk::LEN / STEP;
-        const SUBS: usize = chunk::LEN / SUB;
+        const STEPS: usize = LEN / STEP;
+        const SUBS: usize = LEN / SUB;
         let k = w.shape[1];
-        let chunk_bytes = w.format.row_bytes(chunk::LEN);
+        let chunk_bytes = w.format.row_bytes(LEN);
         let offset = levels::offset(w.format).map_or(0.0, f32::from);
         let offset = _mm512_set1_ps(offset);
         let mut copy = [0; READ];
         let nothing = _mm512_setzero_si512();
-        for (part, column) in (column..k.min(column + COLUMNS))
-            .step_by(chunk::LEN)
-            .enumerate()
-        {
+        for (part, column) in (column..k.min(column + COLUMNS)).step_by(LEN).enumerate() {
             for group in 0..GROUPS {
                 let first = rows.start + group * LANES;
                 let mut all = [[nothing; LANES]; STEPS];
                 let (mut scales, mut subtracted) = ([nothing; LANES], [nothing; LANES]);
                 for lane in 0..rows.end.saturating_sub(first).min(LANES) {
-                    let at =
-                        (first + lane) * w.format.row_bytes(k) + column / chunk::LEN * chunk_bytes;
+                    let at = (first + lane) * w.format.row_bytes(k) + column / LEN * chunk_bytes;
                     let chunk = chunk::read::<FORMAT>(bytes_at(w.bytes, at, &mut copy));
                     for (all, levels) in all.iter_mut().zip(chunk.levels) {
                         all[lane] = levels;
@@ -115,7 +110,7 @@ impl Panel {
                     scales[lane] = _mm512_castps_si512(chunk.scales);
                     subtracted[lane] = _mm512_castps_si512(below);
                 }
-                let out = &mut self.levels[part * chunk::LEN / 4..][..chunk::LEN / 4];
+                let out = &mut self.levels[part * LEN / 4..][..LEN / 4];
                 let subs = const { sub_blocks(order(FORMAT)) };
                 for (step, subs) in subs.iter().enumerate() {
                     let columns = transposed(all[step]);
@@ -146,11 +141,7 @@ impl Panel {
         columns: Range<usize>,
         sums: &mut [Line<f32>],
     ) {
-        // Sub-blocks of formats with blocks of 32 have the same scale in pairs.
-        let is_fine = matches!(
-            format,
-            PackedFormat::Q2K | PackedFormat::Q3K | PackedFormat::Q6K
-        );
+        let is_fine = layout::is_fine(format as u8);
         let (tiles, rest) = x.as_chunks::<TILE>();
         let (sums, rest_sums) = sums.as_chunks_mut::<TILE>();
         for (x, sums) in tiles.iter().zip(sums) {
@@ -176,23 +167,23 @@ impl Panel {
         columns: &Range<usize>,
         sums: &mut [Line<f32>; I],
     ) {
-        let chunks = columns.start / chunk::LEN;
+        let chunks = columns.start / LEN;
         let mut all = [[_mm512_setzero_ps(); GROUPS]; I];
         for i in 0..I {
             for (all, sums) in all[i].iter_mut().zip(&sums[i].0) {
                 *all = floats(sums);
             }
         }
-        for (part, start) in columns.clone().step_by(chunk::LEN).enumerate() {
+        for (part, start) in columns.clone().step_by(LEN).enumerate() {
             let mut parts = [&x[0].chunks[chunks + part]; I];
             for i in 0..I {
                 parts[i] = &x[i].chunks[chunks + part];
             }
-            let subs = chunk::LEN.min(columns.end - start) / SUB;
-            let lines = part * chunk::LEN / 4;
-            let levels = &self.levels[lines..][..chunk::LEN / 4];
-            let scales = &self.scales[part * chunk::LEN / SUB..][..chunk::LEN / SUB];
-            let below = &self.subtracted[part * chunk::LEN / SUB..][..chunk::LEN / SUB];
+            let subs = LEN.min(columns.end - start) / SUB;
+            let lines = part * LEN / 4;
+            let levels = &self.levels[lines..][..LEN / 4];
+            let scales = &self.scales[part * LEN / SUB..][..LEN / SUB];
+            let below = &self.subtracted[part * LEN / SUB..][..LEN / SUB];
             for sub in (0..subs).step_by(SUBS) {
                 let mut products = [[_mm512_setzero_si512(); GROUPS]; I];
                 #[expect(

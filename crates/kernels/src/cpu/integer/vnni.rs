@@ -7,17 +7,14 @@ use std::arch::x86_64::{
     _mm512_set1_ps, _mm512_setzero_ps, _mm512_setzero_si512,
 };
 
-use super::chunk::{self, Order, READ, bytes_at, format, order, sub_blocks, with_format};
+use super::chunk;
+use super::layout::{
+    self, AHEAD, LEN, Order, READ, STEPS, bytes_at, format, lanes, order, with_format,
+};
 use super::load::{floats, integers};
-use super::{Rounded, STEP, SUB, Task, levels};
+use super::{Rounded, SUB, Task, levels};
 use crate::PackedFormat;
 use crate::cpu::prefetch::prefetch;
-
-/// Steps per chunk.
-const STEPS: usize = chunk::LEN / STEP;
-
-/// The distance of prefetching in bytes.
-const AHEAD: usize = 8192;
 
 /// Returns true if this CPU has the instructions.
 pub(super) fn supported() -> bool {
@@ -28,7 +25,7 @@ pub(super) fn supported() -> bool {
         && is_x86_feature_detected!("fma")
 }
 
-/// Computes a task's outputs. x is in the [`reorder`]ed order.
+/// Computes a task's outputs. x is in the order of the format's levels ([`super::layout::reorder`]).
 ///
 /// # Safety
 /// The CPU has the instructions ([`supported`]).
@@ -70,7 +67,7 @@ fn inner_products<const I: usize, const FORMAT: u8>(
 ) -> [f32; I] {
     let (w, k) = (task.w, task.w.shape[1]);
     let offset = const { levels::offset(PackedFormat::ALL[FORMAT as usize]) };
-    let chunk_bytes = const { PackedFormat::ALL[FORMAT as usize].row_bytes(chunk::LEN) };
+    let chunk_bytes = const { PackedFormat::ALL[FORMAT as usize].row_bytes(LEN) };
     let start = j * w.format.row_bytes(k);
     let mut copy = [0; READ];
     // Registers whose lanes have the same scales.
@@ -79,16 +76,16 @@ fn inner_products<const I: usize, const FORMAT: u8>(
         Order::Halves => 2,
     };
     // Several independent chains of additions, as many as registers hold.
-    let chains = if I > 2 { STEPS / 2 } else { STEPS };
+    let chains = layout::chains(I);
     let mut products = [[_mm512_setzero_ps(); STEPS]; I];
     let mut below = [_mm512_setzero_ps(); I];
-    let count = k.div_ceil(chunk::LEN);
+    let count = k.div_ceil(LEN);
     // Slices of one length, so that their bounds are checked once.
     let mut chunks = [&x[0].chunks[..count]; I];
     for (chunks, x) in chunks.iter_mut().zip(x) {
         *chunks = &x.chunks[..count];
     }
-    for (c, column) in (0..k).step_by(chunk::LEN).enumerate() {
+    for (c, column) in (0..k).step_by(LEN).enumerate() {
         let bytes = bytes_at(w.bytes, start + c * chunk_bytes, &mut copy);
         // Any address may be prefetched.
         let ahead = w
@@ -136,32 +133,4 @@ fn inner_products<const I: usize, const FORMAT: u8>(
         sums[i] = _mm512_reduce_add_ps(all);
     }
     sums
-}
-
-/// Moves the elements of x to the order of a format's levels.
-pub(super) fn reorder(x: &mut [Rounded], format: PackedFormat) {
-    let order = order(format as u8);
-    if order == Order::Weights {
-        return;
-    }
-    for chunk in x.iter_mut().flat_map(|x| &mut x.chunks) {
-        let mut values = [[0; STEP]; STEPS];
-        let (quarters, _) = values.as_flattened_mut().as_chunks_mut::<SUB>();
-        for (quarter, sub) in quarters.iter_mut().zip(sub_blocks(order).as_flattened()) {
-            *quarter = chunk.subs()[*sub];
-        }
-        chunk.values = values;
-    }
-}
-
-/// The sub-block of each lane of a register. A lane of 32 bits sums 4 products, so 4 lanes have the same scale.
-const fn lanes(order: Order) -> [[u32; 16]; STEPS] {
-    let subs = sub_blocks(order);
-    let mut lanes = [[0; 16]; STEPS];
-    let mut at = 0;
-    while at < 16 * STEPS {
-        lanes[at / 16][at % 16] = subs[at / 16][at % 16 / 4] as u32;
-        at += 1;
-    }
-    lanes
 }

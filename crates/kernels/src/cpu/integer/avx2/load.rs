@@ -1,0 +1,62 @@
+//! Loads and stores of vector registers.
+
+use std::arch::x86_64::{
+    __m128i, __m256, __m256i, _mm_loadu_si128, _mm256_loadu_ps, _mm256_loadu_si256,
+    _mm256_storeu_ps, _mm256_storeu_si256,
+};
+
+/// Returns the 32 bytes from `at`.
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(super) fn thirty_two<const LEN: usize>(bytes: &[u8; LEN], at: usize) -> __m256i {
+    assert!(at + 32 <= LEN);
+    // SAFETY: the bytes are within the array.
+    unsafe { _mm256_loadu_si256(bytes.as_ptr().add(at).cast()) }
+}
+
+/// Returns the 16 bytes from `at`.
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(super) fn sixteen<const LEN: usize>(bytes: &[u8; LEN], at: usize) -> __m128i {
+    assert!(at + 16 <= LEN);
+    // SAFETY: the bytes are within the array.
+    unsafe { _mm_loadu_si128(bytes.as_ptr().add(at).cast()) }
+}
+
+/// Returns the integers of an array of 32 bytes.
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(super) fn integers<T: Integer, const LEN: usize>(values: &[T; LEN]) -> __m256i {
+    const { assert!(size_of::<[T; LEN]>() == 32) };
+    // SAFETY: the array has the 32 bytes of the vector.
+    unsafe { _mm256_loadu_si256(values.as_ptr().cast()) }
+}
+
+/// Types whose arrays consist of initialized bytes.
+pub(super) trait Integer {}
+
+impl Integer for i8 {}
+impl Integer for i32 {}
+impl Integer for u32 {}
+
+/// Writes integers to an array of 32 bytes.
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(super) fn put_integers(values: __m256i, out: &mut [u32; 8]) {
+    // SAFETY: the array has the 32 bytes of the vector.
+    unsafe { _mm256_storeu_si256(out.as_mut_ptr().cast(), values) };
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(super) fn floats(values: &[f32; 8]) -> __m256 {
+    // SAFETY: the array has the elements of the vector.
+    unsafe { _mm256_loadu_ps(values.as_ptr()) }
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(super) fn put_floats(values: __m256, out: &mut [f32; 8]) {
+    // SAFETY: the array has the elements of the vector.
+    unsafe { _mm256_storeu_ps(out.as_mut_ptr(), values) };
+}

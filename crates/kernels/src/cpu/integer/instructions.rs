@@ -1,0 +1,105 @@
+//! The instruction sets that have kernels for products in integers.
+
+use super::{FEW, Rounded, Task, portable};
+#[cfg(target_arch = "x86_64")]
+use super::{avx2, layout, panel, vnni};
+use crate::PackedFormat;
+use crate::cpu::vector::wide;
+
+/// An instruction set. All sets with fused multiply-adds compute the same bits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Instructions {
+    /// Any CPU.
+    Portable,
+    /// x86-64 with AVX2.
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    /// AVX2 and AVX-VNNI.
+    #[cfg(target_arch = "x86_64")]
+    AvxVnni,
+    /// AVX-512 with AVX512-VNNI.
+    #[cfg(target_arch = "x86_64")]
+    Avx512Vnni,
+}
+
+impl Instructions {
+    /// Every instruction set, from the slowest to the fastest.
+    const ALL: &[Self] = &[
+        Self::Portable,
+        #[cfg(target_arch = "x86_64")]
+        Self::Avx2,
+        #[cfg(target_arch = "x86_64")]
+        Self::AvxVnni,
+        #[cfg(target_arch = "x86_64")]
+        Self::Avx512Vnni,
+    ];
+
+    /// The sets that this CPU has, from the slowest to the fastest.
+    pub(super) fn supported() -> impl DoubleEndedIterator<Item = Self> {
+        Self::ALL.iter().copied().filter(|set| set.is_supported())
+    }
+
+    /// The fastest set that this CPU has.
+    pub(super) fn fastest() -> Self {
+        Self::supported().next_back().unwrap_or(Self::Portable)
+    }
+
+    fn is_supported(self) -> bool {
+        match self {
+            Self::Portable => true,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => avx2::supported(),
+            #[cfg(target_arch = "x86_64")]
+            Self::AvxVnni => avx2::vnni_supported(),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512Vnni => vnni::supported(),
+        }
+    }
+
+    /// Prepares the rows of x for products with weights of a format.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables))]
+    pub(super) fn prepare(self, x: &mut [Rounded], format: PackedFormat) {
+        #[cfg(target_arch = "x86_64")]
+        if self != Self::Portable && x.len() <= FEW {
+            layout::reorder(x, format);
+        }
+        #[cfg(target_arch = "x86_64")]
+        if self == Self::Avx2 {
+            avx2::prepare(x, format);
+        }
+    }
+
+    /// The number of rows of W that are multiplied at once with `rows` rows of x.
+    pub(super) const fn outputs(self, rows: usize) -> usize {
+        if rows <= FEW {
+            return 1;
+        }
+        match self {
+            Self::Portable => portable::PANEL,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 | Self::AvxVnni => avx2::PANEL,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512Vnni => panel::ROWS,
+        }
+    }
+
+    /// Computes a task's outputs. x is [prepared](Self::prepare).
+    ///
+    /// # Safety
+    /// The CPU has the instructions.
+    pub(super) unsafe fn run(self, task: Task<'_>) {
+        // SAFETY: as the caller guarantees.
+        #[cfg(target_arch = "x86_64")]
+        unsafe {
+            match self {
+                Self::Portable => wide(task),
+                Self::Avx2 => avx2::run(&task),
+                Self::AvxVnni => avx2::run_vnni(&task),
+                Self::Avx512Vnni if task.x.len() <= FEW => vnni::run(&task),
+                Self::Avx512Vnni => panel::run(&task),
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        wide(task);
+    }
+}
