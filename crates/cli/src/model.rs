@@ -86,7 +86,26 @@ pub fn sampling_defaults(model: &Model) -> SamplingDefaults {
     defaults
 }
 
-/// The format of the model's weights in memory: `requested`, or else the stored format.
+/// The format of the model's weights for inference: `requested`, or else as they are stored. `keeps_packed` states that
+/// the backend keeps packed weights packed: others hold them in f32, so they read floating-point numbers as f32.
+pub fn inference_weights(
+    model: &Model,
+    requested: Option<WeightFormat>,
+    keeps_packed: bool,
+) -> HeldWeights {
+    // Weights that cannot be read are an error when they are loaded.
+    let stored = match keeps_packed {
+        true => model.inference_format().ok(),
+        false => None,
+    };
+    let stored = stored.unwrap_or_else(|| model.weight_format());
+    HeldWeights {
+        format: requested.unwrap_or(stored),
+        stored,
+    }
+}
+
+/// The format of the model's weights in memory: `requested`, or else the stored format, in f32 if that is floating point.
 pub fn held_weights(model: &Model, requested: Option<WeightFormat>) -> HeldWeights {
     let stored = model.weight_format();
     HeldWeights {
@@ -95,9 +114,9 @@ pub fn held_weights(model: &Model, requested: Option<WeightFormat>) -> HeldWeigh
     }
 }
 
-/// Loads the decoder with weights in the requested format, or else the stored format, and with caches in `cache`. Shows a spinner on a
-/// terminal while they are read. Memory freed by quantization returns to the system, since generation needs
-/// little.
+/// Loads the decoder for inference with weights in the requested format, or else as they are stored
+/// ([`inference_weights`]), and with caches in `cache`. Shows a spinner on a terminal while they are read. Memory freed by
+/// quantization returns to the system, since generation needs little.
 ///
 /// # Errors
 /// Returns an error if the weights cannot be read, or the model or the backend does not support the format of the caches.
@@ -110,7 +129,7 @@ pub fn decoder_in<B: Backend>(
     cache.check(model.config())?;
     cache.check_backend::<B>()?;
     let _spinner = progress::loading(model.path());
-    let format = held_weights(model, weights).format;
+    let format = inference_weights(model, weights, B::keeps_packed_weights()).format;
     let load = || model.decoder_in(format, device);
     let decoder = match format {
         WeightFormat::F32 => load(),

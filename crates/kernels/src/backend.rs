@@ -271,6 +271,12 @@ pub trait Backend: BurnBackend {
         reference::write_tokens::<Self>(held, new, start)
     }
 
+    /// Returns true if packed weights stay packed. A backend that does not implement the packed operations unpacks them to
+    /// f32.
+    fn keeps_packed_weights() -> bool {
+        false
+    }
+
     /// Returns true if packed keys and values take fewer bytes than in f32. A backend that does not implement the packed
     /// operations holds the rounded values in f32.
     fn packs_tokens() -> bool {

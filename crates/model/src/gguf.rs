@@ -91,13 +91,21 @@ pub fn main_type(file: &GgufFile) -> TensorType {
     most.unwrap_or(TensorType::F32)
 }
 
-/// The format of a decoder that keeps the weights as stored; f32 if no layer of a block is packed.
+/// The format of a decoder that keeps the blocks of weights as stored; f32 if no layer of a block is packed.
 pub(crate) fn weight_format(file: &GgufFile) -> WeightFormat {
+    format_by(file, |tensor| store::packed_format(tensor.tensor_type))
+}
+
+/// The format of a decoder that keeps all matrices as stored, those of 16 bits too.
+pub(crate) fn inference_format(file: &GgufFile) -> WeightFormat {
+    format_by(file, store::held_format)
+}
+
+fn format_by(file: &GgufFile, of: fn(&TensorInfo) -> Option<PackedFormat>) -> WeightFormat {
     let is_layer = |tensor: &&TensorInfo| {
         let name = &tensor.name;
         tensor.shape.len() > 1 && name.starts_with("blk.") && !name.contains(".ffn_gate_inp")
     };
-    let of = |tensor: &TensorInfo| store::packed_format(tensor.tensor_type);
     let mut elements: Vec<(PackedFormat, usize)> = Vec::new();
     for tensor in file.tensors().filter(is_layer) {
         let Some(format) = of(tensor) else { continue };

@@ -9,6 +9,7 @@ pub(crate) use export::write_parameters;
 pub use export::{ExportOptions, Exported, check_exportable, export};
 pub(crate) use export::{PADDING, with_required_parameters};
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use burn::tensor::Device;
@@ -27,7 +28,7 @@ use crate::exchange::fields::Fields;
 use crate::exchange::quantization;
 use crate::families::Family;
 use crate::gguf;
-use crate::weight_format::WeightFormat;
+use crate::weight_format::{StoredFormats, WeightFormat};
 use crate::weights::quantized::{self, Quantization};
 use crate::weights::{Element, Naming, SafetensorsStore, TensorStore, load_decoder};
 
@@ -91,6 +92,36 @@ impl HuggingFaceModel {
         }
         self.quantization
             .map_or(WeightFormat::F32, Quantization::weight_format)
+    }
+
+    /// The format that holds every matrix in the bits that it is stored in: that of [`Self::weight_format`], and 16 bits
+    /// for matrices of f16 and bf16. Products convert them to f32 exactly, so logits differ from those of f32 weights only
+    /// by the order of additions. Weights in this format are not trained.
+    ///
+    /// # Errors
+    /// Those of [`HuggingFaceModel::tensors`].
+    pub fn inference_format(&self) -> Result<WeightFormat, HuggingFaceError> {
+        if let Some(file) = &self.gguf {
+            return Ok(gguf::inference_format(file));
+        }
+        let store = self.tensors()?;
+        let mut elements = BTreeMap::<Element, usize>::new();
+        for name in store.names() {
+            if let (Some(shape @ [_, _]), Some(element)) = (store.shape(name), store.element(name))
+            {
+                *elements.entry(element).or_default() += shape.iter().product::<usize>();
+            }
+        }
+        let most = elements.into_iter().max_by_key(|(_, count)| *count);
+        let most = most.and_then(|(element, _)| element.packed_format());
+        Ok(match (self.weight_format(), most) {
+            (WeightFormat::F32, Some(format)) => WeightFormat::Stored(StoredFormats {
+                layers: format,
+                embedding: Some(format),
+                head: Some(format),
+            }),
+            (format, _) => format,
+        })
     }
 
     /// The GGUF file, if the model was opened from one.

@@ -16,7 +16,7 @@ pub enum WeightFormat {
     Packed(PackedFormat),
     /// The blocks' linear layers are packed and the head is f32, as is usual in published quantized models.
     PackedLayers(PackedFormat),
-    /// Each matrix is as it is stored: packed, in formats that may differ, or in f32.
+    /// Each matrix is as it is stored: packed, in formats that may differ, in 16 bits or in f32.
     Stored(StoredFormats),
 }
 

@@ -26,6 +26,16 @@ impl Model {
         }
     }
 
+    /// The format that holds every matrix of a Hugging Face model in the bits that it is stored in
+    /// ([`HuggingFaceModel::inference_format`](emberlm_model::hugging_face::HuggingFaceModel::inference_format)). It is
+    /// [`Self::weight_format`] for checkpoints, and for models with an adapter.
+    pub fn inference_format(&self) -> Result<WeightFormat, ModelError> {
+        Ok(match (&self.source, &self.adapter) {
+            (Source::HuggingFace { model, .. }, None) => model.inference_format()?,
+            _ => self.weight_format(),
+        })
+    }
+
     /// Loads the model in the format of its stored weights: f32 or packed.
     pub fn decoder<B: Backend>(&self, device: &Device<B>) -> Result<Decoder<B>, ModelError> {
         self.decoder_in(self.weight_format(), device)

@@ -30,6 +30,11 @@ impl Placement {
         self.backend.name()
     }
 
+    /// Returns true if the backend keeps packed weights packed.
+    pub fn keeps_packed_weights(self) -> bool {
+        self.backend == BackendName::Flex
+    }
+
     /// The backend's default device.
     pub fn of(backend: BackendName) -> Self {
         Self {

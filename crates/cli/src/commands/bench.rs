@@ -128,14 +128,15 @@ impl Subject {
             tests,
         };
         let guard = args.memory.guard(backend);
-        let work = subject.work(args);
+        let work = subject.work(args, backend);
         let works = [(subject.model.config().into(), work)];
         guard.check_inference("the benchmark", &works, &[])?;
         Ok(subject)
     }
 
-    fn work(&self, args: &BenchArgs) -> InferenceWork {
-        let weights = model::held_weights(&self.model, args.weights);
+    fn work(&self, args: &BenchArgs, backend: Placement) -> InferenceWork {
+        let weights =
+            model::inference_weights(&self.model, args.weights, backend.keeps_packed_weights());
         let (capacity, pass) = (self.tests.capacity(), self.tests.longest_pass());
         InferenceWork::generation(weights, args.batch, capacity, pass).with_cache(args.cache.cache)
     }
@@ -149,7 +150,7 @@ impl Subject {
             tests: &self.tests,
         })??;
         let config = self.model.config();
-        let work = self.work(args);
+        let work = self.work(args, backend);
         let on_cpu = matches!(backend.backend, BackendName::Flex | BackendName::Ndarray);
         Ok(ModelSpeed {
             model: self.name.clone(),

@@ -133,7 +133,7 @@ pub fn run(args: ChatArgs) -> Result<(), CliError> {
         ));
     }
     let pass = EngineConfig::for_model(model.config()).prefill_tokens;
-    let weights = model::held_weights(&model, args.weights);
+    let weights = model::inference_weights(&model, args.weights, backend.keeps_packed_weights());
     let cache = args.cache.cache;
     let work = InferenceWork::generation(weights, 1, context, pass).with_cache(cache);
     let short = |work: InferenceWork| work.with_one_slot(SHORT_CONTEXT);

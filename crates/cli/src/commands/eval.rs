@@ -105,7 +105,7 @@ fn check_memory(
     batch: usize,
     seq_len: usize,
 ) -> Result<(), CliError> {
-    let weights = model::held_weights(model, args.weights);
+    let weights = model::inference_weights(model, args.weights, backend.keeps_packed_weights());
     let cache = args.cache.cache;
     let of = |weights: HeldWeights, batch: usize, seq_len: usize| InferenceWork {
         // Passes in f32 have no cache.

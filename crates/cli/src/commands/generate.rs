@@ -98,7 +98,7 @@ fn check_memory(
         let capacity = prompt.saturating_add(new).min(context);
         // When the context is full, the newest half of it is processed again.
         let pass = prompt.clamp(1, context).max(capacity / 2);
-        let weights = model::held_weights(model, args.weights);
+        let weights = model::inference_weights(model, args.weights, backend.keeps_packed_weights());
         InferenceWork::generation(weights, 1, capacity, pass).with_cache(args.cache.cache)
     };
     let models = [Some(model), draft];

@@ -35,7 +35,6 @@ use super::packed::{PackedView, Sums};
 use super::parallel::{self, Shared};
 use super::product::Output;
 use super::vector::wide;
-use crate::PackedFormat;
 use instructions::Instructions;
 
 /// Elements of x with a common scale.

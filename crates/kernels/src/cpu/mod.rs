@@ -22,6 +22,7 @@ pub mod attention;
 pub mod bf16;
 mod blocks;
 pub mod embedding;
+mod float16;
 pub mod gptq;
 pub mod head_loss;
 pub mod inner_products;

@@ -3,6 +3,7 @@
 use pulp::{Simd, WithSimd};
 
 use super::blocks::{self, levels};
+use super::float16;
 use super::inner_products;
 use super::int8;
 use super::integer;
@@ -305,6 +306,9 @@ pub fn product(y: MatrixMut<'_>, x: Matrix<'_>, w: PackedView<'_>, output: Outpu
         "the columns are not contiguous"
     );
     match w.format {
+        PackedFormat::F16 | PackedFormat::Bf16 if m <= float16::FEW => {
+            float16::matvec(y, x, w, output);
+        }
         PackedFormat::Int8 if m <= FEW => int8::matvec(y, x, w, output),
         format if levels::offset(format).is_some() => integer::product(y, x, w, output),
         _ => product_unpacked(y, x, w, output),
@@ -312,7 +316,7 @@ pub fn product(y: MatrixMut<'_>, x: Matrix<'_>, w: PackedView<'_>, output: Outpu
 }
 
 /// Unpacks W to f32 in blocks of rows and multiplies each block, for any number of rows of x.
-pub(super) fn product_unpacked(
+fn product_unpacked(
     mut y: MatrixMut<'_>,
     x: Matrix<'_>,
     w: PackedView<'_>,

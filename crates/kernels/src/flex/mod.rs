@@ -272,6 +272,10 @@ impl Backend for Flex {
         }
     }
 
+    fn keeps_packed_weights() -> bool {
+        true
+    }
+
     fn packs_tokens() -> bool {
         true
     }

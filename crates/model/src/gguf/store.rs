@@ -122,7 +122,7 @@ impl TensorStore for GgufStore<'_> {
     }
 
     fn packed_format(&self, name: &str) -> Option<PackedFormat> {
-        packed_format(self.file.tensor(name)?.tensor_type)
+        held_format(self.file.tensor(name)?)
     }
 
     fn read_packed_rows(
@@ -136,6 +136,15 @@ impl TensorStore for GgufStore<'_> {
         let read = self.file.read_rows(tensor, rows, at_once, read);
         read.map_err(WeightsError::Gguf)
     }
+}
+
+/// The format of a matrix in blocks or 16 bits; `None` for other tensors.
+pub(super) fn held_format(tensor: &TensorInfo) -> Option<PackedFormat> {
+    let sixteen_bits = || match tensor.shape.len() {
+        ..=1 => None,
+        _ => element(tensor.tensor_type)?.packed_format(),
+    };
+    packed_format(tensor.tensor_type).or_else(sixteen_bits)
 }
 
 /// The element type of a tensor that is not in blocks.

@@ -4,6 +4,7 @@ use emberlm_kernels::PackedFormat;
 use emberlm_kernels::cpu::packed::PackedMatrix;
 
 use super::load::Loader;
+use super::load_decoder::Orientation;
 use super::map::{Source, Stored};
 use super::store::check_shape;
 use crate::error::WeightsError;
@@ -19,12 +20,13 @@ struct Run {
 
 impl<S: Fn(&str) -> Option<Source>> Loader<'_, S> {
     /// Reads the matrix `[out, in]` of the parameter at `path`, in parts of consecutive outputs with one format each.
-    /// Returns `None` unless all its tensors are stored in blocks with a row per output, in `format` if one is given,
-    /// and few parts are enough.
+    /// Returns `None` unless all its tensors are stored in a packed format with a row per output, in `format` if one is
+    /// given, and few parts are enough.
     pub(super) fn stored_blocks(
         &mut self,
         path: &str,
         [outputs, inputs]: [usize; 2],
+        orientation: Orientation,
         format: Option<PackedFormat>,
     ) -> Result<Option<Vec<PackedMatrix>>, WeightsError> {
         let range = self.parts.row_range(path);
@@ -36,6 +38,9 @@ impl<S: Fn(&str) -> Option<Source>> Loader<'_, S> {
         let Some(source) = (self.naming.source)(range.whole) else {
             return Ok(None);
         };
+        if orientation == Orientation::Layer && !source.is_outputs_first() {
+            return Ok(None);
+        }
         // The rows of the matrix are mapped like the elements of a vector of its outputs.
         let tensors = source.stored(&[all_outputs]);
         let own = |row: usize| row.checked_sub(first).filter(|&own| own < outputs);
@@ -60,19 +65,19 @@ impl<S: Fn(&str) -> Option<Source>> Loader<'_, S> {
             .map(|run| vec![0; run.format.bytes([run.rows, inputs])])
             .collect();
         for stored in tensors {
-            check_shape(self.store, &stored.name, &[stored.len(), inputs])?;
+            let name = self.name_in_file(&stored.name);
+            check_shape(self.store, &name, &[stored.len(), inputs])?;
             let rows = stored.file_rows_with(0..all_outputs);
-            self.store
-                .read_packed_rows(&stored.name, rows, &mut |run, read| {
-                    let bytes = read.len() / run.len().max(1);
-                    stored.for_each_element(run.clone(), |element, row| {
-                        if let Some((part, to)) = own(element).map(|own| starts[own]) {
-                            let from = (row - run.start) * bytes;
-                            parts[part][to..to + bytes].copy_from_slice(&read[from..from + bytes]);
-                        }
-                    });
-                })?;
-            self.unused.remove(&stored.name);
+            self.store.read_packed_rows(&name, rows, &mut |run, read| {
+                let bytes = read.len() / run.len().max(1);
+                stored.for_each_element(run.clone(), |element, row| {
+                    if let Some((part, to)) = own(element).map(|own| starts[own]) {
+                        let from = (row - run.start) * bytes;
+                        parts[part][to..to + bytes].copy_from_slice(&read[from..from + bytes]);
+                    }
+                });
+            })?;
+            self.unused.remove(&name);
         }
         let matrices = runs
             .into_iter()
@@ -85,6 +90,23 @@ impl<S: Fn(&str) -> Option<Source>> Loader<'_, S> {
         })
     }
 
+    /// The 16-bit format of all tensors of a parameter; `None` if they have another or different ones.
+    pub(super) fn sixteen_bits(&self, path: &str, shape: &[usize]) -> Option<PackedFormat> {
+        let range = self.parts.row_range(path);
+        let source = (self.naming.source)(range.whole)?;
+        let stored = source.stored(&range.whole_shape(shape));
+        let formats = stored.iter().map(|stored| {
+            let name = self.name_in_file(&stored.name);
+            self.store.element(&name)?.packed_format()
+        });
+        let formats: Vec<PackedFormat> = formats.collect::<Option<_>>()?;
+        let first = *formats.first()?;
+        formats
+            .iter()
+            .all(|format| *format == first)
+            .then_some(first)
+    }
+
     /// The formats of a matrix's rows. Returns `None` if a tensor is not in blocks. `own` returns the row of an output.
     fn runs(
         &self,
@@ -95,7 +117,7 @@ impl<S: Fn(&str) -> Option<Source>> Loader<'_, S> {
     ) -> Option<Vec<Run>> {
         let mut formats = vec![None; outputs];
         for stored in tensors {
-            let format = self.store.packed_format(&stored.name)?;
+            let format = self.store.packed_format(&self.name_in_file(&stored.name))?;
             stored.for_each_element(stored.file_rows_with(0..all_outputs), |element, _| {
                 if let Some(own) = own(element) {
                     formats[own] = Some(format);

@@ -1,10 +1,11 @@
 //! Element types of weight files.
 
+use emberlm_kernels::PackedFormat;
 use half::{bf16, f16};
 use safetensors::Dtype;
 use serde::{Deserialize, Serialize};
 
-/// Element type of stored weights. In memory, weights are f32.
+/// Element type of stored weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Element {
@@ -35,6 +36,15 @@ impl Element {
             Self::Bf16 => "bfloat16",
             Self::F16 => "float16",
             Self::F32 => "float32",
+        }
+    }
+
+    /// The format of packed weights with the same bits; `None` for f32.
+    pub(crate) const fn packed_format(self) -> Option<PackedFormat> {
+        match self {
+            Self::Bf16 => Some(PackedFormat::Bf16),
+            Self::F16 => Some(PackedFormat::F16),
+            Self::F32 => None,
         }
     }
 

@@ -110,7 +110,7 @@ impl Wanted {
 
 /// Layout of a parameter that is packed `[out, in]`.
 #[derive(Clone, Copy, PartialEq)]
-enum Orientation {
+pub(super) enum Orientation {
     /// `[in, out]`.
     Layer,
     /// `[out, in]`.
@@ -153,19 +153,27 @@ fn packed<B: Backend, S: Fn(&str) -> Option<Source>>(
         Orientation::Layer => [shape[1], shape[0]],
         Orientation::Table => shape,
     };
+    let stored = match wanted {
+        Wanted::Format(_) => None,
+        Wanted::AsStored => loader.stored_blocks(&path, outputs_first, orientation, None)?,
+    };
+    if let Some(parts) = stored {
+        return Ok(Some(parts.into_iter().map(from_host).collect()));
+    }
     let format = match wanted {
         Wanted::Format(format) => format,
-        Wanted::AsStored => {
-            let stored = loader.stored_blocks(&path, outputs_first, None)?;
-            return Ok(stored.map(|parts| parts.into_iter().map(from_host).collect()));
-        }
+        // A matrix of 16 bits in another order: packing it restores its bits.
+        Wanted::AsStored => match loader.sixteen_bits(&path, &shape) {
+            Some(format) => format,
+            None => return Ok(None),
+        },
     };
     if let Some(matrix) = loader.packed(&path, &shape)?
         && matrix.format() == format
     {
         return Ok(Some(vec![from_host(matrix)]));
     }
-    if let Some(parts) = loader.stored_blocks(&path, outputs_first, Some(format))? {
+    if let Some(parts) = loader.stored_blocks(&path, outputs_first, orientation, Some(format))? {
         return Ok(Some(parts.into_iter().map(from_host).collect()));
     }
     let values = loader.values(&path, &shape)?;

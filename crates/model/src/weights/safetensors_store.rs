@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use emberlm_kernels::PackedFormat;
 use emberlm_system::read;
 use mmap_io::{MemoryMappedFile, MmapAdvice};
 use safetensors::{Dtype, SafeTensors};
@@ -256,6 +257,25 @@ impl TensorStore for SafetensorsStore {
         let [_, row] = rows_of(&entry.shape);
         let at_once = rows_per_run(row * dtype.bitsize() / 8);
         self.read_runs(entry, rows, at_once, read)
+    }
+
+    /// Matrices of 16 bits.
+    fn packed_format(&self, name: &str) -> Option<PackedFormat> {
+        let entry = self.tensors.get(name)?;
+        match entry.shape.len() {
+            2 => Element::of(entry.dtype)?.packed_format(),
+            _ => None,
+        }
+    }
+
+    fn read_packed_rows(
+        &self,
+        name: &str,
+        rows: Range<usize>,
+        read: &mut dyn FnMut(Range<usize>, &[u8]),
+    ) -> Result<(), WeightsError> {
+        let dtype = self.find(name)?.dtype;
+        self.read_bytes(name, dtype, rows, read)
     }
 }
 

@@ -58,7 +58,7 @@ pub trait TensorStore {
         })
     }
 
-    /// Returns the format of a matrix that is stored in blocks, row by row; `None` for other tensors.
+    /// Returns the format of a matrix that is stored in blocks or 16 bits, row by row; `None` for other tensors.
     fn packed_format(&self, name: &str) -> Option<PackedFormat> {
         let _ = name;
         None

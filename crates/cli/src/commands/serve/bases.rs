@@ -11,15 +11,29 @@ use crate::error::CliError;
 use crate::model;
 
 /// The models that have been loaded, by path and format. Copies share the weights' memory.
-pub struct Bases<B: Backend>(Vec<(PathBuf, WeightFormat, Decoder<B>)>);
-
-impl<B: Backend> Default for Bases<B> {
-    fn default() -> Self {
-        Self(Vec::new())
-    }
+pub struct Bases<B: Backend> {
+    loaded: Vec<(PathBuf, WeightFormat, Decoder<B>)>,
+    have_adapters: bool,
 }
 
 impl<B: Backend> Bases<B> {
+    /// No models. `have_adapters` states that some will be adapted.
+    pub fn new(have_adapters: bool) -> Self {
+        Self {
+            loaded: Vec::new(),
+            have_adapters,
+        }
+    }
+
+    /// The format of a model's weights if the user requests none. With adapters it is that of training, in which an adapter
+    /// and its base model share weights.
+    pub fn format(&self, model: &Model) -> WeightFormat {
+        match self.have_adapters {
+            true => model.weight_format(),
+            false => model::inference_weights(model, None, B::keeps_packed_weights()).format,
+        }
+    }
+
     /// The weights of a model, loaded once.
     ///
     /// # Errors
@@ -32,14 +46,14 @@ impl<B: Backend> Bases<B> {
     ) -> Result<Decoder<B>, CliError> {
         let path = base.path();
         let known = self
-            .0
+            .loaded
             .iter()
             .find(|(known, of, _)| known == path && *of == format);
         if let Some((_, _, decoder)) = known {
             return Ok(decoder.clone());
         }
         let decoder = model::decoder_in::<B>(base, Some(format), CacheFormat::F32, device)?;
-        self.0.push((path.to_owned(), format, decoder.clone()));
+        self.loaded.push((path.to_owned(), format, decoder.clone()));
         Ok(decoder)
     }
 }

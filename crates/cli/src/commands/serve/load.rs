@@ -60,7 +60,11 @@ pub fn all<B: Backend>(
         Some(bytes) => memory::places(specs, &works, bytes, guard)?,
     };
     let mut served = Vec::new();
-    let mut bases = Bases::<B>::default();
+    let adapts = |plan: &Plan<'_>| match plan {
+        Plan::Decoder(plan) => plan.model().has_adapter(),
+        Plan::Encoder(_) | Plan::EncoderDecoder(_) => false,
+    };
+    let mut bases = Bases::<B>::new(plans.iter().any(adapts));
     for ((spec, plan), place) in specs.iter().zip(plans).zip(places) {
         // Waits until other models have made room.
         place.iter().for_each(Place::enter);
@@ -234,7 +238,7 @@ fn load<B: Backend>(
         // Adapters of one base model share its weights. A model that is unloaded has its own.
         None => {
             let base = model.base()?;
-            let weights = spec.weights.unwrap_or_else(|| model.weight_format());
+            let weights = spec.weights.unwrap_or_else(|| bases.format(model));
             let base = bases.decoder(base.as_ref().unwrap_or(model), weights, device)?;
             let adapted = model.add_adapter(base)?.with_fused_adapters();
             adapted.with_cache_format(cache)?

@@ -18,7 +18,7 @@ pub fn works<'a, B: Backend>(specs: &[ModelSpec], plans: &[Plan<'a>]) -> Vec<Wor
         Plan::Decoder(plan) => {
             let engine = plan.engine();
             InferenceWork::generation(
-                model::held_weights(plan.model(), spec.weights),
+                model::inference_weights(plan.model(), spec.weights, B::keeps_packed_weights()),
                 engine.slots,
                 engine.capacity,
                 engine.prefill_tokens,

@@ -9,7 +9,7 @@ pub(super) fn unpack_f16(block: &[u8; 2], out: &mut [f32; 1]) {
 
 #[inline(always)]
 pub(super) fn unpack_bf16(block: &[u8; 2], out: &mut [f32; 1]) {
-    out[0] = f32::from_bits(u32::from(u16::from_le_bytes(*block)) << 16);
+    out[0] = bf16_to_f32(u16::from_le_bytes(*block));
 }
 
 pub(super) fn pack_f16(w: &[f32; 1], out: &mut [u8; 2]) {
@@ -20,9 +20,15 @@ pub(super) fn pack_bf16(w: &[f32; 1], out: &mut [u8; 2]) {
     *out = bf16::from_f32(w[0]).to_le_bytes();
 }
 
+/// Converts a bf16.
+#[inline(always)]
+pub(in super::super) fn bf16_to_f32(bits: u16) -> f32 {
+    f32::from_bits(u32::from(bits) << 16)
+}
+
 /// Converts an f16 without branches, so that loops over it vectorize.
 #[inline(always)]
-pub(super) fn f16_to_f32(bits: u16) -> f32 {
+pub(in super::super) fn f16_to_f32(bits: u16) -> f32 {
     // 2 to the difference of the exponent biases. Multiplying by it is exact, also for subnormal numbers.
     const BIAS: f32 = f32::from_bits((127 + 112) << 23);
     // Infinity and NaN have the largest exponent in both types.

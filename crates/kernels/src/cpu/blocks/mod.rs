@@ -16,7 +16,7 @@
 
 mod affine;
 mod bytes;
-mod float;
+pub(super) mod float;
 pub(super) mod levels;
 pub(super) mod nonlinear;
 pub(super) mod put_levels;

@@ -1,4 +1,5 @@
 use super::*;
+use crate::PackedFormat;
 use crate::cpu::packed::{PackedMatrix, pack, unpack};
 
 fn numbers(seed: usize, count: usize) -> Vec<f32> {
@@ -123,54 +124,5 @@ fn scale_bytes(format: PackedFormat) -> Range<usize> {
         PackedFormat::Q3K => 108..110,
         PackedFormat::Q6K => 208..210,
         _ => 0..2,
-    }
-}
-
-#[test]
-#[ignore]
-fn speed() {
-    let (n, k) = (2048, 2048);
-    for format in formats(k) {
-        let w = pack(format, Matrix::row_major(&numbers(11, n * k), n, k));
-        for m in [1, 4, 8, 64] {
-            let x = numbers(3, m * k);
-            print!("{:8} {m:3}", format.name());
-            for instructions in Instructions::supported() {
-                let mut times: Vec<f64> = (0..15)
-                    .map(|_| {
-                        let start = std::time::Instant::now();
-                        for _ in 0..(if m > 4 { 1 } else { 8 }) {
-                            std::hint::black_box(product_of(instructions, &x, &w));
-                        }
-                        start.elapsed().as_secs_f64() / (if m > 4 { 1.0 } else { 8.0 })
-                    })
-                    .collect();
-                times.sort_by(f64::total_cmp);
-                print!(
-                    "  {instructions:?} {:7.1}us {:6.1} Gmul/s",
-                    times[3] * 1e6,
-                    (m * n * k) as f64 / times[3] / 1e9
-                );
-            }
-            {
-                let mut times: Vec<f64> = (0..15)
-                    .map(|_| {
-                        let start = std::time::Instant::now();
-                        let mut y = vec![f32::NAN; m * n];
-                        let place = MatrixMut::row_major(&mut y, m, n);
-                        crate::cpu::packed::product_unpacked(
-                            place,
-                            Matrix::row_major(&x, m, k),
-                            w.view(),
-                            Output::Overwrite,
-                        );
-                        std::hint::black_box(y);
-                        start.elapsed().as_secs_f64()
-                    })
-                    .collect();
-                times.sort_by(f64::total_cmp);
-                println!("  f32 {:7.1}us", times[3] * 1e6);
-            }
-        }
     }
 }
