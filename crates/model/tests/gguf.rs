@@ -142,6 +142,41 @@ fn matrices_of_several_types_stay_packed_and_multiply_as_the_unpacked_ones() {
     }
 }
 
+#[test]
+fn matrices_of_16_bits_are_held_as_they_are_with_the_logits_of_f32() {
+    let folder = tempfile::tempdir().unwrap();
+    for (kind, format) in [
+        (TensorType::F16, PackedFormat::F16),
+        (TensorType::Bf16, PackedFormat::Bf16),
+    ] {
+        // A mixture of experts has matrices of three dimensions.
+        for name in ["llama-gqa", "qwen2-tied", "phi3-window", "qwen3_moe-mixed"] {
+            let source = fixtures().join("gguf").join(name).with_extension("gguf");
+            let path = repacked(&source, folder.path(), |_| (kind, format));
+            let device = Default::default();
+            let model = HuggingFaceModel::open(&path).unwrap();
+            assert_eq!(model.weight_format(), WeightFormat::F32, "{name}");
+            let inference = model.inference_format().unwrap();
+            let held: Decoder<Flex> = model.decoder_in(inference, &device).unwrap();
+            assert_eq!(held.weight_format().layers(), Some(format), "{name}");
+            assert_eq!(held.weight_format().embedding(), Some(format), "{name}");
+            let floats: Decoder<Flex> = model.decoder_in(WeightFormat::F32, &device).unwrap();
+            let [found, expected] = [held, floats].map(|decoder| {
+                let tokens = Tensor::<Flex, 2, Int>::from_data([TOKENS], &device);
+                let logits = decoder.forward(tokens).into_data();
+                logits.iter::<f32>().collect::<Vec<f32>>()
+            });
+            let largest = expected
+                .iter()
+                .fold(0.0f32, |largest, x| largest.max(x.abs()));
+            for (found, expected) in found.iter().zip(&expected) {
+                let error = (found - expected).abs();
+                assert!(error <= 2e-6 * largest, "{name}: {found} {expected}");
+            }
+        }
+    }
+}
+
 /// Writes a copy of a file with other metadata and names.
 fn edited(
     source: &Path,

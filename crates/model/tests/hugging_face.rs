@@ -9,6 +9,7 @@ mod quantized;
 mod reading;
 mod refused;
 mod rounding;
+mod sixteen_bits;
 mod writing;
 
 use std::collections::BTreeMap;

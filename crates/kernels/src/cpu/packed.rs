@@ -316,12 +316,7 @@ pub fn product(y: MatrixMut<'_>, x: Matrix<'_>, w: PackedView<'_>, output: Outpu
 }
 
 /// Unpacks W to f32 in blocks of rows and multiplies each block, for any number of rows of x.
-fn product_unpacked(
-    mut y: MatrixMut<'_>,
-    x: Matrix<'_>,
-    w: PackedView<'_>,
-    output: Output,
-) {
+fn product_unpacked(mut y: MatrixMut<'_>, x: Matrix<'_>, w: PackedView<'_>, output: Output) {
     let (m, [n, k]) = (x.rows, w.shape);
     let (start, stride) = (Start(y.as_mut_ptr()), y.row_stride);
     parallel::for_each(n.div_ceil(BLOCK), |task| {
