@@ -19,9 +19,15 @@ mod instructions;
 mod layout;
 #[cfg(target_arch = "x86_64")]
 mod load;
+#[cfg(target_arch = "aarch64")]
+mod neon;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod offsets;
 #[cfg(target_arch = "x86_64")]
 mod panel;
 mod portable;
+#[cfg(target_arch = "x86_64")]
+mod registers;
 #[cfg(target_arch = "x86_64")]
 mod vnni;
 
@@ -111,8 +117,8 @@ fn rounded_rows(x: Matrix<'_>) -> Vec<Rounded> {
 struct Rounded {
     chunks: Vec<Chunk>,
     /// One per chunk, for the kernels that use them.
-    #[cfg(target_arch = "x86_64")]
-    offsets: Vec<avx2::Offsets>,
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    offsets: Vec<offsets::Offsets>,
 }
 
 /// Consecutive elements of x in 8 bits.
@@ -133,12 +139,13 @@ impl Chunk {
         sums: [0.0; CHUNK / SUB],
     };
 
+    #[cfg(target_arch = "x86_64")]
     fn subs(&self) -> &[[i8; SUB]] {
         self.values.as_flattened().as_chunks().0
     }
 
     /// The bits of elements `4 at..4 at + 4`.
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     #[inline(always)]
     fn four(&self, at: usize) -> i32 {
         let [a, b, c, d] = self.values.as_flattened().as_chunks().0[at];

@@ -8,7 +8,7 @@
 //!   leave room for several sums ([`sums_of_16_bits`]).
 //! - Levels of 8 bits would reach 2 · 255 · 127 = 64,770. They are read as signed numbers `w = q - 128`, and their
 //!   magnitudes multiplied by x with the signs of `w`: at most 2 · 128 · 127 = 32,512. The sums begin with
-//!   `128 Σ p` instead, which depends only on x ([`Offsets`]).
+//!   `128 Σ p` instead, which depends only on x ([`super::offsets`]).
 //!
 //! So all sums are exact. CPUs with AVX-VNNI have `vpdpbusd` for these registers, which adds in 32 bits.
 
@@ -23,9 +23,8 @@ use std::arch::x86_64::{
     _mm256_sign_epi8,
 };
 
-use super::layout::{FOURS, LEN, is_fine};
-use super::{FEW, Rounded, SUB, Task, levels};
-use crate::PackedFormat;
+use super::layout::{FOURS, has_eight_bits, is_fine};
+use super::{FEW, Task};
 
 /// Rows of W per panel.
 pub(super) const PANEL: usize = panel::ROWS;
@@ -71,42 +70,6 @@ pub(super) unsafe fn run_vnni(task: &Task<'_>) {
         }
     }
 }
-
-/// Sums over the elements of a chunk of x, times the offset of levels of 8 bits.
-#[derive(Clone)]
-#[repr(align(64))]
-pub(super) struct Offsets {
-    /// Sums of four elements.
-    fours: [i32; LEN / 4],
-    /// Sums of the elements of a sub-block.
-    subs: [i32; LEN / SUB],
-}
-
-/// Prepares rows of x, whose elements are in the order of the levels, for a format.
-pub(super) fn prepare(x: &mut [Rounded], format: PackedFormat) {
-    if levels::offset(format) != Some(SIGN) {
-        return;
-    }
-    for x in x {
-        let offsets = x.chunks.iter().map(|chunk| {
-            let (fours, _) = chunk.values.as_flattened().as_chunks::<4>();
-            let mut offsets = Offsets {
-                fours: [0; LEN / 4],
-                subs: [0; LEN / SUB],
-            };
-            for (at, four) in fours.iter().enumerate() {
-                let sum: i32 = four.iter().map(|p| i32::from(*p)).sum();
-                offsets.fours[at] = i32::from(SIGN) * sum;
-                offsets.subs[at / FOURS] += i32::from(SIGN) * sum;
-            }
-            offsets
-        });
-        x.offsets = offsets.collect();
-    }
-}
-
-/// The offset of levels of 8 bits.
-const SIGN: u8 = 128;
 
 /// Returns true if the levels are read as signed numbers.
 const fn is_signed(vnni: bool, format: u8) -> bool {

@@ -16,8 +16,9 @@ use std::arch::x86_64::{
 };
 
 use super::super::blocks::{nonlinear, symmetric};
-use super::layout::{READ, format};
+use super::layout::format;
 use super::load::{integers, sixteen, sixty_four, thirty_two};
+use super::registers::READ;
 
 /// 256 weights: 64 levels per register, and an element per sub-block of 16 in the others.
 #[derive(Clone, Copy)]

@@ -1,8 +1,12 @@
 //! The instruction sets that have kernels for products in integers.
 
+#[cfg(target_arch = "aarch64")]
+use super::neon;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+use super::offsets;
 use super::{FEW, Rounded, Task, portable};
 #[cfg(target_arch = "x86_64")]
-use super::{avx2, layout, panel, vnni};
+use super::{avx2, panel, registers, vnni};
 use crate::PackedFormat;
 use crate::cpu::vector::wide;
 
@@ -20,6 +24,12 @@ pub(super) enum Instructions {
     /// AVX-512 with AVX512-VNNI.
     #[cfg(target_arch = "x86_64")]
     Avx512Vnni,
+    /// 64-bit Arm.
+    #[cfg(target_arch = "aarch64")]
+    Neon,
+    /// 64-bit Arm with products of four bytes.
+    #[cfg(target_arch = "aarch64")]
+    NeonDot,
 }
 
 impl Instructions {
@@ -32,6 +42,10 @@ impl Instructions {
         Self::AvxVnni,
         #[cfg(target_arch = "x86_64")]
         Self::Avx512Vnni,
+        #[cfg(target_arch = "aarch64")]
+        Self::Neon,
+        #[cfg(target_arch = "aarch64")]
+        Self::NeonDot,
     ];
 
     /// The sets that this CPU has, from the slowest to the fastest.
@@ -53,19 +67,30 @@ impl Instructions {
             Self::AvxVnni => avx2::vnni_supported(),
             #[cfg(target_arch = "x86_64")]
             Self::Avx512Vnni => vnni::supported(),
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon => neon::supported(),
+            #[cfg(target_arch = "aarch64")]
+            Self::NeonDot => neon::dot_supported(),
         }
     }
 
     /// Prepares the rows of x for products with weights of a format.
-    #[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables))]
+    #[cfg_attr(
+        not(any(target_arch = "x86_64", target_arch = "aarch64")),
+        allow(unused_variables)
+    )]
     pub(super) fn prepare(self, x: &mut [Rounded], format: PackedFormat) {
         #[cfg(target_arch = "x86_64")]
         if self != Self::Portable && x.len() <= FEW {
-            layout::reorder(x, format);
+            registers::reorder(x, format);
         }
         #[cfg(target_arch = "x86_64")]
         if self == Self::Avx2 {
-            avx2::prepare(x, format);
+            offsets::prepare(x, format);
+        }
+        #[cfg(target_arch = "aarch64")]
+        if self != Self::Portable {
+            offsets::prepare(x, format);
         }
     }
 
@@ -80,6 +105,8 @@ impl Instructions {
             Self::Avx2 | Self::AvxVnni => avx2::PANEL,
             #[cfg(target_arch = "x86_64")]
             Self::Avx512Vnni => panel::ROWS,
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon | Self::NeonDot => neon::PANEL,
         }
     }
 
@@ -89,17 +116,23 @@ impl Instructions {
     /// The CPU has the instructions.
     pub(super) unsafe fn run(self, task: Task<'_>) {
         // SAFETY: as the caller guarantees.
-        #[cfg(target_arch = "x86_64")]
+        #[allow(unused_unsafe)]
         unsafe {
             match self {
                 Self::Portable => wide(task),
+                #[cfg(target_arch = "x86_64")]
                 Self::Avx2 => avx2::run(&task),
+                #[cfg(target_arch = "x86_64")]
                 Self::AvxVnni => avx2::run_vnni(&task),
+                #[cfg(target_arch = "x86_64")]
                 Self::Avx512Vnni if task.x.len() <= FEW => vnni::run(&task),
+                #[cfg(target_arch = "x86_64")]
                 Self::Avx512Vnni => panel::run(&task),
+                #[cfg(target_arch = "aarch64")]
+                Self::Neon => neon::run(&task),
+                #[cfg(target_arch = "aarch64")]
+                Self::NeonDot => neon::run_dot(&task),
             }
         }
-        #[cfg(not(target_arch = "x86_64"))]
-        wide(task);
     }
 }

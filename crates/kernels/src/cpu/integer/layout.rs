@@ -1,20 +1,14 @@
 //! The order in which 256 weights of a row are multiplied, which all instruction sets have in common.
 
-use super::{Rounded, STEP, SUB};
+use super::{STEP, SUB};
 use crate::PackedFormat;
 
 /// Weights per chunk.
 pub(super) const LEN: usize = 256;
-/// Bytes that may be read for a chunk, whatever its format: with those that follow it.
-pub(super) const READ: usize = 320;
 /// Groups of four weights per sub-block.
 pub(super) const FOURS: usize = SUB / 4;
 /// Steps per chunk.
 pub(super) const STEPS: usize = LEN / STEP;
-
-/// The distance of prefetching in bytes.
-#[cfg(target_arch = "x86_64")]
-pub(super) const AHEAD: usize = 8192;
 
 /// The order of the levels of a chunk.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -34,15 +28,8 @@ pub(super) const fn order(format: u8) -> Order {
     }
 }
 
-/// The sub-block in each quarter of each register.
-pub(super) const fn sub_blocks(order: Order) -> [[usize; 4]; 4] {
-    match order {
-        Order::Weights => [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11], [12, 13, 14, 15]],
-        Order::Halves => [[0, 2, 4, 6], [1, 3, 5, 7], [8, 10, 12, 14], [9, 11, 13, 15]],
-    }
-}
-
 /// A [`PackedFormat`] as a parameter of functions.
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 pub(super) mod format {
     use super::PackedFormat;
 
@@ -59,72 +46,15 @@ pub(super) mod format {
     pub(in super::super) const Q6_K: u8 = PackedFormat::Q6K as u8;
 }
 
-/// Calls a function whose last generic parameter is the number of a format with levels.
-macro_rules! with_format {
-    ($format:expr, $call:ident($($parameter:expr),*; $($argument:expr),*)) => {
-        match $format {
-            PackedFormat::Int8 | PackedFormat::F16 | PackedFormat::Bf16 => {}
-            PackedFormat::Q8_0 => $call::<$({ $parameter },)* { format::Q8_0 }>($($argument),*),
-            PackedFormat::Q4_0 => $call::<$({ $parameter },)* { format::Q4_0 }>($($argument),*),
-            PackedFormat::Q4_1 => $call::<$({ $parameter },)* { format::Q4_1 }>($($argument),*),
-            PackedFormat::Q5_0 => $call::<$({ $parameter },)* { format::Q5_0 }>($($argument),*),
-            PackedFormat::Q5_1 => $call::<$({ $parameter },)* { format::Q5_1 }>($($argument),*),
-            PackedFormat::Iq4Nl => $call::<$({ $parameter },)* { format::IQ4_NL }>($($argument),*),
-            PackedFormat::Q2K => $call::<$({ $parameter },)* { format::Q2_K }>($($argument),*),
-            PackedFormat::Q3K => $call::<$({ $parameter },)* { format::Q3_K }>($($argument),*),
-            PackedFormat::Q4K => $call::<$({ $parameter },)* { format::Q4_K }>($($argument),*),
-            PackedFormat::Q5K => $call::<$({ $parameter },)* { format::Q5_K }>($($argument),*),
-            PackedFormat::Q6K => $call::<$({ $parameter },)* { format::Q6_K }>($($argument),*),
-        }
-    };
-}
-pub(super) use with_format;
-
 /// Formats whose sub-blocks of 16 have different scales. Those of the others have the same scale in pairs.
 pub(super) const fn is_fine(format: u8) -> bool {
     matches!(format, format::Q2_K | format::Q3_K | format::Q6_K)
 }
 
-/// The bytes of a chunk that begins at `at`, followed by any others. At the end of `bytes` they are copied to `copy`.
-#[inline(always)]
-pub(super) fn bytes_at<'a>(bytes: &'a [u8], at: usize, copy: &'a mut [u8; READ]) -> &'a [u8; READ] {
-    let bytes = bytes.get(at..).unwrap_or_default();
-    match bytes.first_chunk() {
-        Some(bytes) => bytes,
-        None => {
-            copy.fill(0);
-            copy[..bytes.len()].copy_from_slice(bytes);
-            copy
-        }
-    }
-}
-
-/// Moves the elements of x to the order of a format's levels.
-pub(super) fn reorder(x: &mut [Rounded], format: PackedFormat) {
-    let order = order(format as u8);
-    if order == Order::Weights {
-        return;
-    }
-    for chunk in x.iter_mut().flat_map(|x| &mut x.chunks) {
-        let mut values = [[0; STEP]; STEPS];
-        let (quarters, _) = values.as_flattened_mut().as_chunks_mut::<SUB>();
-        for (quarter, sub) in quarters.iter_mut().zip(sub_blocks(order).as_flattened()) {
-            *quarter = chunk.subs()[*sub];
-        }
-        chunk.values = values;
-    }
-}
-
-/// The sub-block of each lane of a register. A lane of 32 bits sums 4 products, so 4 lanes have the same scale.
-pub(super) const fn lanes(order: Order) -> [[u32; 16]; STEPS] {
-    let subs = sub_blocks(order);
-    let mut lanes = [[0; 16]; STEPS];
-    let mut at = 0;
-    while at < 16 * STEPS {
-        lanes[at / 16][at % 16] = subs[at / 16][at % 16 / 4] as u32;
-        at += 1;
-    }
-    lanes
+/// Formats with levels of 8 bits, whose offset is 128. The levels of the others are below 64.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+pub(super) const fn has_eight_bits(format: u8) -> bool {
+    matches!(format, format::Q8_0 | format::IQ4_NL)
 }
 
 /// The number of chains of additions of a product of a few rows of x.

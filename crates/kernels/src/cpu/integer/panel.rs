@@ -13,8 +13,9 @@ use std::arch::x86_64::{
 use std::ops::Range;
 
 use super::chunk;
-use super::layout::{self, FOURS, LEN, READ, bytes_at, format, order, sub_blocks, with_format};
+use super::layout::{self, FOURS, LEN, format, order};
 use super::load::{floats, integers, put_floats, put_integers};
+use super::registers::{READ, bytes_at, sub_blocks, with_format};
 use super::{Rounded, STEP, SUB, Task, levels};
 use crate::PackedFormat;
 use crate::cpu::packed::PackedView;

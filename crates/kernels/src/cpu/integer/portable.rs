@@ -32,15 +32,15 @@ impl WithSimd for Task<'_> {
     }
 }
 
-/// Consecutive rows of W as levels, in chunks.
-struct Levels {
-    values: [u8; LEN],
-    scales: [f32; SUBS],
-    minimums: [f32; SUBS],
+/// A chunk of a row of W as levels.
+pub(super) struct Levels {
+    pub(super) values: [u8; LEN],
+    pub(super) scales: [f32; SUBS],
+    pub(super) minimums: [f32; SUBS],
 }
 
 impl Levels {
-    const ZERO: Self = Self {
+    pub(super) const ZERO: Self = Self {
         values: [0; LEN],
         scales: [0.0; SUBS],
         minimums: [0.0; SUBS],
@@ -48,7 +48,7 @@ impl Levels {
 
     /// Reads the chunk from column `column` of a row. In one that is not whole, the missing scales and minimums are 0.
     #[inline(always)]
-    fn read(&mut self, w: PackedView<'_>, row: usize, column: usize) {
+    pub(super) fn read(&mut self, w: PackedView<'_>, row: usize, column: usize) {
         let count = LEN.min(w.shape[1] - column);
         let start = w.format.row_bytes(column);
         let bytes = &w.row(row)[start..start + w.format.row_bytes(count)];

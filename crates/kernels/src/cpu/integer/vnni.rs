@@ -8,10 +8,9 @@ use std::arch::x86_64::{
 };
 
 use super::chunk;
-use super::layout::{
-    self, AHEAD, LEN, Order, READ, STEPS, bytes_at, format, lanes, order, with_format,
-};
+use super::layout::{self, LEN, Order, STEPS, format, order};
 use super::load::{floats, integers};
+use super::registers::{AHEAD, READ, bytes_at, lanes, with_format};
 use super::{Rounded, SUB, Task, levels};
 use crate::PackedFormat;
 use crate::cpu::prefetch::prefetch;
@@ -25,7 +24,7 @@ pub(super) fn supported() -> bool {
         && is_x86_feature_detected!("fma")
 }
 
-/// Computes a task's outputs. x is in the order of the format's levels ([`super::layout::reorder`]).
+/// Computes a task's outputs. x is in the order of the format's levels ([`super::registers::reorder`]).
 ///
 /// # Safety
 /// The CPU has the instructions ([`supported`]).

@@ -14,7 +14,8 @@ use std::arch::x86_64::{
 };
 
 use super::super::super::blocks::{nonlinear, symmetric};
-use super::super::layout::{READ, STEPS, format};
+use super::super::layout::{STEPS, format};
+use super::super::registers::READ;
 use super::is_signed;
 use super::load::{sixteen, thirty_two};
 

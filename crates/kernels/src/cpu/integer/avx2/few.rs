@@ -8,9 +8,8 @@ use std::arch::x86_64::{
     _mm256_setzero_ps, _mm256_setzero_si256,
 };
 
-use super::super::layout::{
-    self, AHEAD, LEN, Order, READ, STEPS, bytes_at, format, lanes, order, with_format,
-};
+use super::super::layout::{self, LEN, Order, STEPS, format, order};
+use super::super::registers::{AHEAD, READ, bytes_at, lanes, with_format};
 use super::super::{Rounded, SUB, Task, levels};
 use super::chunk::{self, Two};
 use super::load::{floats, integers};
@@ -18,7 +17,7 @@ use super::{add_pairs, add_products, is_signed};
 use crate::PackedFormat;
 use crate::cpu::prefetch::prefetch;
 
-/// Computes a task's outputs. x is in the order of the format's levels ([`layout::reorder`]).
+/// Computes a task's outputs. x is in the order of the format's levels ([`registers::reorder`]).
 ///
 /// # Safety
 /// The CPU has the instructions.

@@ -8,9 +8,8 @@ use std::arch::x86_64::{
 };
 use std::ops::Range;
 
-use super::super::layout::{
-    FOURS, LEN, READ, STEPS, bytes_at, format, is_fine, order, sub_blocks, with_format,
-};
+use super::super::layout::{FOURS, LEN, STEPS, format, is_fine, order};
+use super::super::registers::{READ, bytes_at, sub_blocks, with_format};
 use super::super::{Rounded, SUB, Task, levels};
 use super::chunk;
 use super::load::{floats, integers, put_floats, put_integers};

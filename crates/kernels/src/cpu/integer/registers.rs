@@ -1,0 +1,81 @@
+//! The registers of x86-64 that hold 256 weights of a row: the order of their levels, and the bytes that they are read from.
+
+use super::layout::{LEN, Order, STEPS, order};
+use super::{Rounded, STEP, SUB};
+use crate::PackedFormat;
+
+/// Bytes that may be read for a chunk, whatever its format: with those that follow it.
+pub(super) const READ: usize = 320;
+/// The distance of prefetching in bytes.
+pub(super) const AHEAD: usize = 8192;
+
+/// The sub-block in each quarter of each register.
+pub(super) const fn sub_blocks(order: Order) -> [[usize; 4]; 4] {
+    match order {
+        Order::Weights => [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11], [12, 13, 14, 15]],
+        Order::Halves => [[0, 2, 4, 6], [1, 3, 5, 7], [8, 10, 12, 14], [9, 11, 13, 15]],
+    }
+}
+
+/// Calls a function whose last generic parameter is the number of a format with levels.
+macro_rules! with_format {
+    ($format:expr, $call:ident($($parameter:expr),*; $($argument:expr),*)) => {
+        match $format {
+            PackedFormat::Int8 | PackedFormat::F16 | PackedFormat::Bf16 => {}
+            PackedFormat::Q8_0 => $call::<$({ $parameter },)* { format::Q8_0 }>($($argument),*),
+            PackedFormat::Q4_0 => $call::<$({ $parameter },)* { format::Q4_0 }>($($argument),*),
+            PackedFormat::Q4_1 => $call::<$({ $parameter },)* { format::Q4_1 }>($($argument),*),
+            PackedFormat::Q5_0 => $call::<$({ $parameter },)* { format::Q5_0 }>($($argument),*),
+            PackedFormat::Q5_1 => $call::<$({ $parameter },)* { format::Q5_1 }>($($argument),*),
+            PackedFormat::Iq4Nl => $call::<$({ $parameter },)* { format::IQ4_NL }>($($argument),*),
+            PackedFormat::Q2K => $call::<$({ $parameter },)* { format::Q2_K }>($($argument),*),
+            PackedFormat::Q3K => $call::<$({ $parameter },)* { format::Q3_K }>($($argument),*),
+            PackedFormat::Q4K => $call::<$({ $parameter },)* { format::Q4_K }>($($argument),*),
+            PackedFormat::Q5K => $call::<$({ $parameter },)* { format::Q5_K }>($($argument),*),
+            PackedFormat::Q6K => $call::<$({ $parameter },)* { format::Q6_K }>($($argument),*),
+        }
+    };
+}
+pub(super) use with_format;
+
+/// The bytes of a chunk that begins at `at`, followed by any others. At the end of `bytes` they are copied to `copy`.
+#[inline(always)]
+pub(super) fn bytes_at<'a>(bytes: &'a [u8], at: usize, copy: &'a mut [u8; READ]) -> &'a [u8; READ] {
+    let bytes = bytes.get(at..).unwrap_or_default();
+    match bytes.first_chunk() {
+        Some(bytes) => bytes,
+        None => {
+            copy.fill(0);
+            copy[..bytes.len()].copy_from_slice(bytes);
+            copy
+        }
+    }
+}
+
+/// Moves the elements of x to the order of a format's levels.
+pub(super) fn reorder(x: &mut [Rounded], format: PackedFormat) {
+    let order = order(format as u8);
+    if order == Order::Weights {
+        return;
+    }
+    for chunk in x.iter_mut().flat_map(|x| &mut x.chunks) {
+        let mut values = [[0; STEP]; STEPS];
+        let (quarters, _) = values.as_flattened_mut().as_chunks_mut::<SUB>();
+        for (quarter, sub) in quarters.iter_mut().zip(sub_blocks(order).as_flattened()) {
+            *quarter = chunk.subs()[*sub];
+        }
+        chunk.values = values;
+    }
+}
+
+/// The sub-block of each lane of a register. A lane of 32 bits sums 4 products, so 4 lanes have the same scale.
+pub(super) const fn lanes(order: Order) -> [[u32; 16]; STEPS] {
+    let subs = sub_blocks(order);
+    let mut lanes = [[0; 16]; STEPS];
+    let mut at = 0;
+    while at < 16 * STEPS {
+        lanes[at / 16][at % 16] = subs[at / 16][at % 16 / 4] as u32;
+        at += 1;
+    }
+    lanes
+}
