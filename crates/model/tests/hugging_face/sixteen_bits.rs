@@ -45,6 +45,7 @@ fn check(model: &HuggingFaceModel, format: PackedFormat, name: &str) {
         let is_matrix = tensor.shape.len() > 1 && !is_small && !is_gate;
         assert!(!is_matrix, "{name}: {path} is in f32");
     }
+    // The same products in f32, which kernels for other numbers of rows add up in another order.
     for (found, expected) in logits(&held).iter().zip(&logits(&floats)) {
         let largest = expected
             .iter()
@@ -52,7 +53,7 @@ fn check(model: &HuggingFaceModel, format: PackedFormat, name: &str) {
         for (found, expected) in found.iter().zip(expected) {
             let error = (found - expected).abs();
             assert!(
-                error <= 2e-6 * largest,
+                error <= 1e-5 * largest,
                 "{name}: {found} {expected} {largest}"
             );
         }

@@ -73,11 +73,7 @@ pub(super) unsafe fn run_vnni(task: &Task<'_>) {
 
 /// Returns true if the levels are read as signed numbers.
 const fn is_signed(vnni: bool, format: u8) -> bool {
-    !vnni
-        && matches!(
-            levels::offset(PackedFormat::ALL[format as usize]),
-            Some(SIGN)
-        )
+    !vnni && has_eight_bits(format)
 }
 
 /// How many sums of two products fit into 16 bits, of those with a common scale.

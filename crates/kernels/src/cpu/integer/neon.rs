@@ -164,12 +164,9 @@ unsafe fn few<const DOT: bool>(task: &Task<'_>) {
                     let x = &row.chunks[c];
                     let mut p = [0; LEN];
                     p.copy_from_slice(x.values.as_flattened());
-                    for part in 0..PARTS {
-                        let (w, x) = (
-                            floats(subtracted, part * LANES),
-                            floats(&x.sums, part * LANES),
-                        );
-                        below[i][part] = vfmaq_f32(below[i][part], w, x);
+                    for (part, below) in below[i].iter_mut().enumerate() {
+                        let at = part * LANES;
+                        *below = vfmaq_f32(*below, floats(subtracted, at), floats(&x.sums, at));
                     }
                     let start = |sub: usize| match eight_bits {
                         true => {
@@ -318,18 +315,18 @@ impl Panel {
                     let (levels, _) = self.levels[four].as_chunks::<LANES>();
                     for i in 0..I {
                         let p = vreinterpretq_s8_s32(vdupq_n_s32(x[i].chunks[c].four(four)));
-                        for part in 0..PARTS {
-                            let q = vld1q_s8(levels[part].as_ptr().cast());
-                            products[i][part] = add_products::<DOT>(products[i][part], q, p);
+                        for (products, levels) in products[i].iter_mut().zip(levels) {
+                            let q = vld1q_s8(levels.as_ptr().cast());
+                            *products = add_products::<DOT>(*products, q, p);
                         }
                     }
                 }
                 for i in 0..I {
                     let x = &x[i].chunks[c];
                     let sum: f32 = x.sums[sub..sub + together].iter().sum();
-                    for part in 0..PARTS {
+                    for (part, products) in products[i].iter().enumerate() {
                         let at = part * LANES;
-                        let product = vcvtq_f32_s32(products[i][part]);
+                        let product = vcvtq_f32_s32(*products);
                         let scale = vmulq_n_f32(floats(&self.scales[sub], at), x.scales[sub]);
                         let added = vfmaq_f32(floats(&sums[i], at), product, scale);
                         let below = floats(&self.subtracted[sub], at);

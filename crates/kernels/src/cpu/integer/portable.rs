@@ -265,6 +265,10 @@ impl Panel {
         for sub in (0..subs).step_by(together) {
             let mut products = [[0.0f32; LANES]; I];
             let first = sub * SUB;
+            #[expect(
+                clippy::needless_range_loop,
+                reason = "the loop has a constant length: it is unrolled, and the sums stay in registers"
+            )]
             for column in first..first + together * SUB {
                 let q = &self.levels[column];
                 for i in 0..I {

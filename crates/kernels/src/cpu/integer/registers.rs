@@ -1,6 +1,6 @@
 //! The registers of x86-64 that hold 256 weights of a row: the order of their levels, and the bytes that they are read from.
 
-use super::layout::{LEN, Order, STEPS, order};
+use super::layout::{Order, STEPS, order};
 use super::{Rounded, STEP, SUB};
 use crate::PackedFormat;
 

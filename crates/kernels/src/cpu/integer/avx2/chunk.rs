@@ -179,8 +179,8 @@ fn with_fifth_bits<const BYTES: usize, const AT: usize>(
     );
     let bits = _mm256_set1_epi64x(0x8040_2010_0804_0201u64.cast_signed());
     let sixteen = _mm256_set1_epi8(16);
-    for step in 0..STEPS {
-        for part in 0..2 {
+    for (step, levels) in levels.iter_mut().enumerate() {
+        for (part, levels) in levels.iter_mut().enumerate() {
             let first = BYTES * (4 * (step / 2) + 2 * part) + AT + step % 2 * 2;
             let second = first + BYTES;
             let both = [
@@ -192,7 +192,7 @@ fn with_fifth_bits<const BYTES: usize, const AT: usize>(
             let both = _mm256_set1_epi32(i32::from_le_bytes(both));
             let both = _mm256_and_si256(_mm256_shuffle_epi8(both, bytes_of_levels), bits);
             let upper = _mm256_and_si256(_mm256_cmpeq_epi8(both, bits), sixteen);
-            levels[step][part] = _mm256_or_si256(levels[step][part], upper);
+            *levels = _mm256_or_si256(*levels, upper);
         }
     }
     levels

@@ -219,6 +219,10 @@ impl Panel {
                     }
                     for first in (sub * FOURS..(sub + together) * FOURS).step_by(run) {
                         let mut short = [[_mm256_setzero_si256(); GROUPS]; I];
+                        #[expect(
+                            clippy::needless_range_loop,
+                            reason = "the loop has a constant length: it is unrolled, and the sums stay in registers"
+                        )]
                         for four in first..first + run {
                             let Line(q) = &levels[four];
                             let q = [integers(&q[0]), integers(&q[1])];
@@ -254,6 +258,10 @@ impl Panel {
                             sum += parts[i].sums[sub];
                         }
                         let sum = _mm256_set1_ps(sum);
+                        #[expect(
+                            clippy::needless_range_loop,
+                            reason = "the loop has a constant length: it is unrolled, and the sums stay in registers"
+                        )]
                         for group in 0..GROUPS {
                             let product = _mm256_cvtepi32_ps(products[i][group]);
                             let scale = _mm256_mul_ps(floats(&scales[sub].0[group]), scale);
