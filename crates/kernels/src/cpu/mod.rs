@@ -3,7 +3,7 @@
 //! - [`matrix`] is a strided view. [`product`] multiplies two of them on all threads, in f32 or with the
 //!   instructions of [`bf16`].
 //! - Special cases of products are [`matvec`] for few rows, [`inner_products`] for a moderate number of rows and
-//!   a matrix with contiguous columns, and [`packed`] for packed weights, with the formats `int8` and `blocks`.
+//!   a matrix with contiguous columns, and [`packed`] for packed weights, with the formats `int8`, `float16` and `blocks`.
 //!   [`packed_levels`] chooses their levels within fixed scales,
 //!   [`gptq`] by the products of a layer's inputs.
 //! - [`attention`], [`head_loss`], [`norm`], [`rotary`], [`activation`], [`adamw`], [`embedding`], [`rows`] and
