@@ -6,7 +6,7 @@
 //!
 //! - Levels below 64 (formats of 2 to 6 bits) times x in ±127: a sum is at most 2 · 63 · 127 = 16,002. Smaller levels
 //!   leave room for several sums ([`sums_of_16_bits`]).
-//! - Levels of 8 bits would reach 2 · 255 · 127 = 64,770. They are read as signed numbers `w = q - 128`, and their
+//! - 8-bit levels would reach 2 · 255 · 127 = 64,770. They are read as signed numbers `w = q - 128`, and their
 //!   magnitudes multiplied by x with the signs of `w`: at most 2 · 128 · 127 = 32,512. The sums begin with
 //!   `128 Σ p` instead, which depends only on x ([`super::offsets`]).
 //!
@@ -76,7 +76,7 @@ const fn is_signed(vnni: bool, format: u8) -> bool {
     !vnni && has_eight_bits(format)
 }
 
-/// How many sums of two products fit into 16 bits, of those with a common scale.
+/// The number of sums of two products that fit into 16 bits, of those with a common scale.
 const fn sums_of_16_bits(format: u8) -> usize {
     use super::layout::format::{Q2_K, Q3_K, Q4_0, Q4_1, Q4_K, Q5_0, Q5_1, Q5_K, Q6_K};
     let largest = match format {

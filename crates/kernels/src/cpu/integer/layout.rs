@@ -51,7 +51,7 @@ pub(super) const fn is_fine(format: u8) -> bool {
     matches!(format, format::Q2_K | format::Q3_K | format::Q6_K)
 }
 
-/// Formats with levels of 8 bits, whose offset is 128. The levels of the others are below 64.
+/// Formats with 8-bit levels, whose offset is 128. The levels of the others are below 64.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(super) const fn has_eight_bits(format: u8) -> bool {
     matches!(format, format::Q8_0 | format::IQ4_NL)

@@ -2,7 +2,7 @@
 //!
 //! `sdot` adds the products of each four signed bytes to 32 bits. It is written in assembly, since its intrinsic is not
 //! stable, and needs the extension `dotprod`. Without it, products are added up in 16 and then 32 bits: a product is at
-//! most 128 · 127. Levels of 8 bits are multiplied as signed numbers ([`super::offsets`]).
+//! most 128 · 127. 8-bit levels are multiplied as signed numbers ([`super::offsets`]).
 
 use std::arch::aarch64::{
     float32x4_t, int8x16_t, int32x4_t, vaddq_f32, vaddq_s32, vcvtq_f32_s32, vdupq_n_f32,
@@ -102,7 +102,7 @@ unsafe fn add_products<const DOT: bool>(
     }
 }
 
-/// Reads a chunk of a row of W, with levels of 8 bits as signed numbers.
+/// Reads a chunk of a row of W, with 8-bit levels as signed numbers.
 #[inline(always)]
 fn read(chunk: &mut Levels, w: PackedView<'_>, row: usize, column: usize) {
     chunk.read(w, row, column);

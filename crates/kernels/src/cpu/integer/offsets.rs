@@ -1,4 +1,4 @@
-//! Sums over x for levels of 8 bits that are multiplied as signed numbers.
+//! Sums over x for 8-bit levels that are multiplied as signed numbers.
 //!
 //! With `q = w + 128`, `Σ q p = Σ w p + 128 Σ p`. The second sum depends only on x.
 
@@ -6,10 +6,10 @@ use super::layout::{FOURS, LEN, has_eight_bits};
 use super::{Rounded, SUB};
 use crate::PackedFormat;
 
-/// The offset of levels of 8 bits.
+/// The offset of 8-bit levels.
 const OFFSET: i32 = 128;
 
-/// Sums over the elements of a chunk of x, times the offset of levels of 8 bits.
+/// Sums over the elements of a chunk of x, times the offset of 8-bit levels.
 #[derive(Clone)]
 #[repr(align(64))]
 pub(super) struct Offsets {

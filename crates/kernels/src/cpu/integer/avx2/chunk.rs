@@ -30,8 +30,8 @@ pub(super) struct Chunk {
     pub(super) minimums: Two<__m256>,
 }
 
-/// Reads a chunk. In one that is not whole, the levels, scales and minimums of the missing sub-blocks have any value. Levels
-/// of 8 bits are without their offset of 128 if [`is_signed`].
+/// Reads a chunk. In one that is not whole, the levels, scales and minimums of the missing sub-blocks have any value. 8-bit
+/// levels are without their offset of 128 if [`is_signed`].
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(super) fn read<const VNNI: bool, const FORMAT: u8>(bytes: &[u8; READ]) -> Chunk {
