@@ -95,6 +95,7 @@ mod not_a_dataset;
 mod order;
 mod packing;
 mod preferences;
+mod prompts;
 mod prefetch;
 mod prepare;
 mod shard;
@@ -130,6 +131,7 @@ pub use mix::Mix;
 pub use not_a_dataset::NotADataset;
 pub use order::{Shuffle, WindowOrder};
 pub use packing::Packing;
+pub use prompts::{PromptEncoder, PromptRecord, read_prompts};
 pub use preferences::{PreferenceEncoder, PreferenceForm, PreferenceRecord, read_preferences};
 pub use prepare::{
     DEFAULT_JOURNAL_BYTES, Encoding, Phase, PrepareOptions, Prepared, Progress, SplitRule, Warning,

@@ -20,7 +20,9 @@ pub mod legacy;
 mod model;
 mod objective;
 mod optimizer;
+mod grpo;
 mod preference;
+mod reward;
 mod schedule;
 mod sections;
 
@@ -28,6 +30,7 @@ use check::{Range, check_all, require};
 pub use data::{DataConfig, MixedDataset};
 pub use docs::{Setting, SettingsTable, TABLES, field_docs, kind_docs};
 pub use groups::{Group, Groups};
+pub use grpo::{GrpoConfig, GrpoLoss, RewardScale};
 pub use keys::suggested_key;
 pub(crate) use keys::{suggested_in, suggested_value};
 use model::ConfigTables;
@@ -39,6 +42,7 @@ pub use objective::{
 };
 pub use optimizer::{AdamWConfig, LionConfig, MuonConfig, OptimizerConfig, OptimizerKind};
 pub use preference::{DpoConfig, DpoLoss, KtoConfig, OrpoConfig, SimpoConfig};
+pub use reward::{CommandConfig, ExactMatchConfig, RegexConfig, RewardConfig};
 pub use schedule::{
     ConstantConfig, CooldownConfig, DecayConfig, InverseSqrtConfig, ScheduleConfig, ScheduleKind,
 };
@@ -186,6 +190,9 @@ impl TrainConfig {
             &rule,
         )?;
         self.objective.check()?;
+        if let ObjectiveConfig::Grpo(config) = &self.objective {
+            config.check_step(self.micro_batch.saturating_mul(self.accumulation))?;
+        }
         let (decay, rule) = (self.layer_decay, "must be at most 1");
         require("train", "layer_decay", decay, decay <= 1.0, rule)?;
         if let Some(adapter) = &self.adapter {

@@ -154,7 +154,7 @@ fn steps(
             padding: None,
             targets: whole.targets.clone().narrow(0, number, 1),
             learnt: 16,
-            preferences: None,
+            completions: None,
         };
         let batches = StepBatches::new((0..2).filter(|&n| own(n)).map(micro).collect());
         let report;

@@ -125,6 +125,7 @@ fn of_split<B: Backend>(
         }
         let batch = batch.to_tensors::<B>(&device);
         let found = B::run(|| model.completion_log_probabilities(&batch));
+        let found = found.concat();
         let (chosen, rejected) = found.split_at(found.len() / 2);
         references.extend(chosen.iter().zip(rejected).map(|(&c, &r)| [c, r]));
     }
