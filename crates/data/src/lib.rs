@@ -95,9 +95,9 @@ mod not_a_dataset;
 mod order;
 mod packing;
 mod preferences;
-mod prompts;
 mod prefetch;
 mod prepare;
+mod prompts;
 mod shard;
 mod split;
 mod staging;
@@ -131,12 +131,12 @@ pub use mix::Mix;
 pub use not_a_dataset::NotADataset;
 pub use order::{Shuffle, WindowOrder};
 pub use packing::Packing;
-pub use prompts::{PromptEncoder, PromptRecord, read_prompts};
 pub use preferences::{PreferenceEncoder, PreferenceForm, PreferenceRecord, read_preferences};
 pub use prepare::{
     DEFAULT_JOURNAL_BYTES, Encoding, Phase, PrepareOptions, Prepared, Progress, SplitRule, Warning,
     prepare,
 };
+pub use prompts::{PromptEncoder, PromptRecord, read_prompts};
 pub use shard::{DEFAULT_SHARD_TOKENS, Mask, Shard, ShardLayout, ShardWriter, TokenWidth};
 pub use split::Split;
 pub use tales::{TalesConfig, write_tales_dataset};

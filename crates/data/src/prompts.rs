@@ -90,7 +90,9 @@ fn record(
     for field in required {
         if record.text(field).is_none() {
             return Err(match object.get(field) {
-                None | Some(Value::Null) => format!("`{field}` is missing, which a reward compares"),
+                None | Some(Value::Null) => {
+                    format!("`{field}` is missing, which a reward compares")
+                }
                 Some(_) => format!("`{field}` is neither a text nor a number nor a truth value"),
             });
         }
@@ -206,11 +208,17 @@ mod tests {
         let tokenizer = Tokenizer::builtin("byte".parse().unwrap()).unwrap();
         let end = tokenizer.end_of_text().unwrap();
         let encoder = PromptEncoder::new(&tokenizer, None).unwrap();
-        assert_eq!(encoder.encode(&records[0]).unwrap(), *b"2+2=".map(u32::from).as_slice());
+        assert_eq!(
+            encoder.encode(&records[0]).unwrap(),
+            *b"2+2=".map(u32::from).as_slice()
+        );
         let ids = encoder.encode(&records[1]).unwrap();
         let text: Vec<u8> = ids[1..].iter().map(|&id| id as u8).collect();
         assert_eq!(ids[0], end);
-        assert_eq!(text, b"<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n");
+        assert_eq!(
+            text,
+            b"<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n"
+        );
         assert_eq!(encoder.stop_tokens(false), [end]);
     }
 
@@ -219,11 +227,23 @@ mod tests {
         let good = r#"{"prompt": "a", "answer": "b"}"#;
         for (line, reason) in [
             (r#"{"answer": "b"}"#, "line 2: `prompt` is missing"),
-            (r#"{"prompt": "", "answer": "b"}"#, "line 2: `prompt` is empty"),
-            (r#"{"prompt": [], "answer": "b"}"#, "line 2: `prompt` is empty"),
-            (r#"{"prompt": 1, "answer": "b"}"#, "neither a text nor a list"),
+            (
+                r#"{"prompt": "", "answer": "b"}"#,
+                "line 2: `prompt` is empty",
+            ),
+            (
+                r#"{"prompt": [], "answer": "b"}"#,
+                "line 2: `prompt` is empty",
+            ),
+            (
+                r#"{"prompt": 1, "answer": "b"}"#,
+                "neither a text nor a list",
+            ),
             (r#"{"prompt": "a"}"#, "line 2: `answer` is missing"),
-            (r#"{"prompt": "a", "answer": []}"#, "neither a text nor a number"),
+            (
+                r#"{"prompt": "a", "answer": []}"#,
+                "neither a text nor a number",
+            ),
             (r#"{"prompt": "a", "#, "invalid JSON"),
         ] {
             let error = read(&format!("{good}\n{line}\n")).unwrap_err();

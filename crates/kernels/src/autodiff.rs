@@ -30,8 +30,8 @@ mod rows;
 
 use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
-use burn::tensor::{Device, TensorMetadata};
 use burn::tensor::ops::{FloatTensor, IntTensor};
+use burn::tensor::{Device, TensorMetadata};
 
 use crate::backend::usable;
 use crate::cpu::packed::PackedMatrix;

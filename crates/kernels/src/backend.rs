@@ -7,9 +7,9 @@ use burn::tensor::{Device, TensorMetadata};
 use crate::cpu::packed::PackedMatrix;
 use crate::{
     Activation, AdamWStep, AddRowsGradients, AttentionKernels, AttentionOptions, DeviceMemory,
-    GatedGradients, HeadLossGradients, HeadLossInputs, HeadLossOptions, LinearGradients, LinearInputs,
-    NormGradients, Normalization, PackedFormat, PackedTokens, PackedWeight, Precision,
-    RotaryLayout, SelfAttention, reference,
+    GatedGradients, HeadLossGradients, HeadLossInputs, HeadLossOptions, LinearGradients,
+    LinearInputs, NormGradients, Normalization, PackedFormat, PackedTokens, PackedWeight,
+    Precision, RotaryLayout, SelfAttention, reference,
 };
 
 /// A Burn backend with the language model's operations.

@@ -225,11 +225,7 @@ impl<B: Backend> Decoder<B> {
 
     /// The cross-entropy in nats of each target `[batch, seq]`, from the final hidden states `[batch, seq, d_model]`:
     /// `[batch, seq]`, 0 where the target is ignored.
-    pub fn losses_of(
-        &self,
-        hidden: Tensor<B, 3>,
-        targets: Tensor<B, 2, Int>,
-    ) -> Tensor<B, 2> {
+    pub fn losses_of(&self, hidden: Tensor<B, 3>, targets: Tensor<B, 2, Int>) -> Tensor<B, 2> {
         let tokens = &self.embeddings.tokens;
         self.lm_head.losses(hidden, tokens, targets)
     }

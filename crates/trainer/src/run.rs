@@ -197,7 +197,14 @@ pub(crate) fn train_with<B: TrainingBackend>(
     }
 
     let rank = peers.rank();
-    let rollouts = rollouts::of_run(&inputs, &initial, &config.train, rank, &stop)?;
+    let rollouts = rollouts::of_run(
+        &inputs,
+        &initial,
+        &config.train,
+        references.as_ref(),
+        rank,
+        &stop,
+    )?;
     let run = start.path().to_owned();
     let failure = Failure::default();
     let loaders = inputs.loaders(&config.train, initial.state.step, rank, &failure, &device);

@@ -124,9 +124,7 @@ impl Validation {
         match self {
             Self::Labelled { .. } => ClassScores::metrics(),
             Self::Preferences(pairs) => PreferenceScores::metrics(pairs.loss().form()),
-            Self::Rewards(validation) => {
-                PolicyScores::metrics(validation.task.config.beta > 0.0)
-            }
+            Self::Rewards(validation) => PolicyScores::metrics(validation.task.config.beta > 0.0),
             Self::Windows { .. } | Self::Pairs(_) => Vec::new(),
         }
     }

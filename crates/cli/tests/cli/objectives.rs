@@ -226,7 +226,7 @@ fn bad_records_and_options_are_refused() {
     fails("train --objective nonsense", "invalid value 'nonsense'");
     fails(
         "train --preset gpt2 --objective mlm --data text.txt",
-        "kind = mlm: must be next_token, dpo, orpo, simpo or kto for a decoder",
+        "kind = mlm: must be next_token, dpo, orpo, simpo, kto or grpo for a decoder",
     );
     let good = r#"{"prompt": "a", "chosen": "b", "rejected": "c"}"#;
     let empty = r#"{"prompt": "a", "chosen": "b", "rejected": ""}"#;

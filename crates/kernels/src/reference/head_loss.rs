@@ -148,7 +148,9 @@ fn gradients<B: Backend>(
         // The gradient of each row's loss, [rows, 1].
         let row_grad = match &row_grads {
             Some(grads) => {
-                let of_block = grads.clone().narrow(0, number * rows, block.hidden.dims()[0]);
+                let of_block = grads
+                    .clone()
+                    .narrow(0, number * rows, block.hidden.dims()[0]);
                 of_block * block.target_mask.clone()
             }
             None => block.target_mask.clone(),
@@ -246,13 +248,15 @@ fn gradients<B: Backend>(
     }
     let smoothing = hidden_sum.map(|sum| sum * (options.label_smoothing / vocab_size as f64));
     let weight_grads = weight_grads.into_iter().zip(weights);
-    let weight_grads = weight_grads.filter(|_| trains_weights).map(|(grad, weight)| {
-        let grad = grad.unwrap_or_else(|| weight.zeros_like());
-        primitive(match &smoothing {
-            Some(smoothing) => grad - smoothing.clone(),
-            None => grad,
-        })
-    });
+    let weight_grads = weight_grads
+        .filter(|_| trains_weights)
+        .map(|(grad, weight)| {
+            let grad = grad.unwrap_or_else(|| weight.zeros_like());
+            primitive(match &smoothing {
+                Some(smoothing) => grad - smoothing.clone(),
+                None => grad,
+            })
+        });
     HeadLossGradients {
         loss: primitive(loss),
         weights: weight_grads.collect(),

@@ -16,7 +16,8 @@ use super::sections::{
 };
 use super::{
     ClassifyConfig, CommandConfig, DataConfig, DpoConfig, ExactMatchConfig, Group, Groups,
-    GrpoConfig, KtoConfig, MixedDataset, MlmConfig, OrpoConfig, RegexConfig, Seq2SeqConfig, SimpoConfig, SpanCorruptionConfig, TrainConfig,
+    GrpoConfig, KtoConfig, MixedDataset, MlmConfig, OrpoConfig, RegexConfig, Seq2SeqConfig,
+    SimpoConfig, SpanCorruptionConfig, TrainConfig,
 };
 
 /// A table of the configuration, such as `[train.optimizer]` with `kind = "muon"`.

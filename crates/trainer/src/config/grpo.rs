@@ -118,7 +118,13 @@ impl GrpoConfig {
                 ("beta", self.beta, Range::NotNegative),
             ],
         )?;
-        require(TABLE, "top_p", self.top_p, self.top_p <= 1.0, "must be at most 1")?;
+        require(
+            TABLE,
+            "top_p",
+            self.top_p,
+            self.top_p <= 1.0,
+            "must be at most 1",
+        )?;
         let rule = "must have at least one reward";
         require(TABLE, "rewards", "[]", !self.rewards.is_empty(), rule)?;
         self.rewards.iter().try_for_each(RewardConfig::check)

@@ -17,7 +17,8 @@ use super::sections::{
 };
 use super::{
     ClassifyConfig, CommandConfig, DataConfig, DpoConfig, ExactMatchConfig, Group, Groups,
-    GrpoConfig, KtoConfig, MixedDataset, MlmConfig, OrpoConfig, RegexConfig, Seq2SeqConfig, SimpoConfig, SpanCorruptionConfig, TrainConfig,
+    GrpoConfig, KtoConfig, MixedDataset, MlmConfig, OrpoConfig, RegexConfig, Seq2SeqConfig,
+    SimpoConfig, SpanCorruptionConfig, TrainConfig,
 };
 
 /// The settings by table, except the models' nested ones.

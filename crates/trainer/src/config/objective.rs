@@ -151,8 +151,7 @@ impl ObjectiveConfig {
 
     /// True if the data is records instead of datasets of tokens.
     pub fn reads_records(&self) -> bool {
-        matches!(self, Self::Classify(_) | Self::Seq2seq(_) | Self::Grpo(_))
-            || self.is_preference()
+        matches!(self, Self::Classify(_) | Self::Seq2seq(_) | Self::Grpo(_)) || self.is_preference()
     }
 
     /// True if the records are preferences between completions.
@@ -239,7 +238,7 @@ impl ObjectiveConfig {
         let rule = match model {
             RunModel::Decoder(_) => {
                 "must be next_token, dpo, orpo, simpo, kto or grpo for a decoder"
-            },
+            }
             RunModel::Encoder(_) => "must be mlm or classify for an encoder",
             RunModel::EncoderDecoder(_) => {
                 "must be span_corruption or seq2seq for an encoder–decoder"

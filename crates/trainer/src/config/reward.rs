@@ -95,7 +95,13 @@ impl RewardConfig {
 
     pub(super) fn check(&self) -> Result<(), TrainError> {
         let weight = self.weight();
-        require(TABLE, "weight", weight, weight.is_finite(), "must be finite")?;
+        require(
+            TABLE,
+            "weight",
+            weight,
+            weight.is_finite(),
+            "must be finite",
+        )?;
         let given = |field, value: &str| {
             require(TABLE, field, "\"\"", !value.is_empty(), "must not be empty")
         };

@@ -35,7 +35,10 @@ impl<B: TrainingBackend> RankZero<B> {
         let evaluated = engine.evaluated(model);
         let mut text = None;
         let tokens = config.evaluation.sample_tokens;
-        if let Some(decoder) = evaluated.decoder().filter(|_| tokens > 0 && !self.validation.samples()) {
+        if let Some(decoder) = evaluated
+            .decoder()
+            .filter(|_| tokens > 0 && !self.validation.samples())
+        {
             let tokenizer = &self.tokenizer;
             let template = self.about.model.chat_template();
             let begins_with = template.and_then(|template| template.begins_with.as_deref());

@@ -17,8 +17,8 @@ use crate::fit::source_tokens;
 use crate::identity::DataIdentity;
 use crate::loader::{Failure, NoBatches, TrainLoader};
 use crate::objective::{
-    PairSet, PairSource, PreferenceLoss, PromptSet, PromptSource, RecordSet, RecordSource, References,
-    RewardTask, Rewards, TrainSource, WindowTask,
+    PairSet, PairSource, PreferenceLoss, PromptSet, PromptSource, RecordSet, RecordSource,
+    References, RewardTask, Rewards, TrainSource, WindowTask,
 };
 use crate::peers::Rank;
 use crate::resume;
@@ -308,7 +308,9 @@ impl RunInputs {
         };
         let validation = match &self.validation {
             Validation::Labelled { records, .. } | Validation::Pairs(records) => Some(records),
-            Validation::Windows { .. } | Validation::Preferences(_) | Validation::Rewards(_) => None,
+            Validation::Windows { .. } | Validation::Preferences(_) | Validation::Rewards(_) => {
+                None
+            }
         };
         let splits = std::iter::once(records).chain(validation);
         let longest = splits.map(RecordSet::longest);

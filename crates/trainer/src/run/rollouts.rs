@@ -3,15 +3,18 @@
 use std::sync::Arc;
 
 use burn::module::AutodiffModule;
+use burn::tensor::Device;
+use emberlm_checkpoint::Model;
 use emberlm_kernels::TrainingBackend;
 
-use super::RunInputs;
+use super::{RunInputs, RunWeights};
 use crate::config::TrainConfig;
 use crate::error::TrainError;
 use crate::initial_state::InitialState;
-use crate::objective::{ReferenceModel, Rollouts};
+use crate::objective::{ReferenceModel, References, Rollouts};
 use crate::peers::Rank;
 use crate::stop::StopSignal;
+use crate::training_model::TrainingModel;
 
 /// The rollouts of a run; `None` for other objectives.
 ///
@@ -21,6 +24,7 @@ pub(super) fn of_run<B: TrainingBackend>(
     inputs: &RunInputs,
     initial: &InitialState<B>,
     train: &TrainConfig,
+    references: Option<&References>,
     rank: Rank,
     stop: &StopSignal,
 ) -> Result<Option<Rollouts<B::InnerBackend>>, TrainError> {
@@ -40,14 +44,19 @@ pub(super) fn of_run<B: TrainingBackend>(
     let reference = match (task.config.beta > 0.0, &train.adapter) {
         (false, _) => None,
         (true, Some(_)) => Some(ReferenceModel::WithoutAdapter),
-        (true, None) if initial.checkpoint.is_none() => {
-            let model = initial.model.valid();
-            let model = model.with_precision(train.precision.products);
-            Some(ReferenceModel::Weights(Box::new(model)))
-        }
         (true, None) => {
-            let rule = "must be 0 to resume a run that trains all weights";
-            return Err(refuse("beta", task.config.beta.to_string(), rule));
+            let model = match initial.checkpoint.is_none() {
+                true => initial.model.valid(),
+                false => first_weights::<B>(inputs, train, &initial.model.device())?,
+            };
+            let model = model.with_precision(train.precision.products);
+            if !references.is_some_and(|references| references.is_of_model(&model)) {
+                return Err(TrainError::References {
+                    path: train.from.clone(),
+                    reason: "the weights are not those that the run has started with".to_owned(),
+                });
+            }
+            Some(ReferenceModel::Weights(Box::new(model)))
         }
     };
     Ok(Some(Rollouts::new(
@@ -58,4 +67,23 @@ pub(super) fn of_run<B: TrainingBackend>(
         stop.clone(),
         initial.state.rollout.clone(),
     )))
+}
+
+/// The weights that a resumed run has started with: those of `train.from`, or initial ones.
+fn first_weights<B: TrainingBackend>(
+    inputs: &RunInputs,
+    train: &TrainConfig,
+    device: &Device<B>,
+) -> Result<TrainingModel<B::InnerBackend>, TrainError> {
+    let from = &train.from;
+    if from.as_os_str().is_empty() {
+        return Ok(inputs.model.config().init::<B>(train.seed, device).valid());
+    }
+    let opened = Model::open(from).and_then(|model| model.decoder::<B>(device));
+    let decoder = opened.map_err(|error| TrainError::References {
+        path: from.clone(),
+        reason: error.to_string(),
+    })?;
+    let weights = RunWeights::from(decoder).load(&inputs.model, train.seed, None, device)?;
+    Ok(weights.valid())
 }

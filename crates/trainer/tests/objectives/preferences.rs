@@ -18,8 +18,8 @@ use emberlm_trainer::config::{
 use emberlm_trainer::events::Event;
 use emberlm_trainer::optimizer::Optimizer;
 use emberlm_trainer::{
-    CompletionBatch, DataConfig, OptimizerConfig, PreferenceBatch, PreferenceLoss, PreferenceSequence, RunConfig,
-    TokenBatch, TrainConfig, TrainingModel,
+    CompletionBatch, DataConfig, OptimizerConfig, PreferenceBatch, PreferenceLoss,
+    PreferenceSequence, RunConfig, TokenBatch, TrainConfig, TrainingModel,
 };
 use serde_json::Value;
 

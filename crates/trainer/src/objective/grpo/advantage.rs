@@ -22,7 +22,8 @@ pub fn advantages(rewards: &[Option<f64>], group: usize, scale: RewardScale) -> 
             RewardScale::Batch => of_step + SMALLEST,
         };
         let mean = mean(rewards);
-        let advantage = |reward: &Option<f64>| reward.map_or(0.0, |reward| (reward - mean) / divisor);
+        let advantage =
+            |reward: &Option<f64>| reward.map_or(0.0, |reward| (reward - mean) / divisor);
         found.extend(rewards.iter().map(advantage));
     }
     found
@@ -39,7 +40,10 @@ pub(super) fn deviation(rewards: &[Option<f64>]) -> f64 {
     if count < 2 {
         return 0.0;
     }
-    let squares = rewards.iter().flatten().map(|reward| (reward - mean).powi(2));
+    let squares = rewards
+        .iter()
+        .flatten()
+        .map(|reward| (reward - mean).powi(2));
     (squares.sum::<f64>() / (count - 1) as f64).sqrt()
 }
 

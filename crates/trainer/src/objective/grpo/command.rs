@@ -71,7 +71,10 @@ pub(super) fn run(command: &[String], input: Vec<u8>, timeout: Duration) -> Resu
         Ok(reward) if reward.is_finite() => Ok(reward),
         _ => {
             let start: String = text.trim().chars().take(40).collect();
-            Err(format!("`{name}` printed \"{}\", which is not a number", escaped(&start)))
+            Err(format!(
+                "`{name}` printed \"{}\", which is not a number",
+                escaped(&start)
+            ))
         }
     }
 }
@@ -111,7 +114,11 @@ mod tests {
 
     fn shell(script: &str) -> Result<f64, String> {
         let command = ["sh", "-c", script].map(str::to_owned);
-        run(&command, b"{\"completion\": \"4\"}".to_vec(), Duration::from_millis(700))
+        run(
+            &command,
+            b"{\"completion\": \"4\"}".to_vec(),
+            Duration::from_millis(700),
+        )
     }
 
     #[test]
@@ -126,7 +133,10 @@ mod tests {
         for (script, reason) in [
             ("sleep 60", "`sh` did not end within 0.7 s"),
             ("sleep 60 & echo 1", "`sh` did not end within 0.7 s"),
-            ("echo; echo no sense >&2; exit 3", "exit status: 3: no sense"),
+            (
+                "echo; echo no sense >&2; exit 3",
+                "exit status: 3: no sense",
+            ),
             ("echo four", "printed \"four\", which is not a number"),
             ("echo NaN", "printed \"NaN\""),
             ("true", "printed \"\""),
@@ -137,7 +147,11 @@ mod tests {
             assert!(error.contains(reason), "{script}: {error}");
             assert!(begun.elapsed() < Duration::from_secs(10));
         }
-        let missing = run(&["/no/such/program".to_owned()], Vec::new(), Duration::from_secs(1));
+        let missing = run(
+            &["/no/such/program".to_owned()],
+            Vec::new(),
+            Duration::from_secs(1),
+        );
         assert!(missing.unwrap_err().contains("cannot be started"));
     }
 }

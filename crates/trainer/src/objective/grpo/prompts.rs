@@ -76,11 +76,13 @@ impl PromptSource {
         let mut kept = |records: Vec<PromptRecord>, path: &Path| {
             let mut prompts = Vec::with_capacity(records.len());
             for record in records {
-                let ids = encoder.encode(&record).map_err(|error| TrainError::Preference {
-                    path: path.to_owned(),
-                    line: record.number,
-                    reason: error.to_string(),
-                })?;
+                let ids = encoder
+                    .encode(&record)
+                    .map_err(|error| TrainError::Preference {
+                        path: path.to_owned(),
+                        line: record.number,
+                        reason: error.to_string(),
+                    })?;
                 match ids.len() <= most_tokens {
                     true => prompts.push(Prompt { ids, record }),
                     false => left_out += 1,
@@ -129,17 +131,26 @@ impl PromptSet {
     /// The places of `count` prompts from number `first` of the run's order, which continues across epochs.
     pub(crate) fn places(&self, first: u64, count: usize) -> Vec<usize> {
         let numbers = (0..count as u64).map(|offset| first.wrapping_add(offset));
-        numbers.map(|number| self.order.at(number) as usize).collect()
+        numbers
+            .map(|number| self.order.at(number) as usize)
+            .collect()
     }
 
     /// The length of the longest prompt in tokens.
     pub(crate) fn longest(&self) -> usize {
-        self.prompts.iter().map(|prompt| prompt.ids.len()).max().unwrap_or(0)
+        self.prompts
+            .iter()
+            .map(|prompt| prompt.ids.len())
+            .max()
+            .unwrap_or(0)
     }
 
     /// The tokens of all prompts.
     pub(crate) fn tokens(&self) -> u64 {
-        self.prompts.iter().map(|prompt| prompt.ids.len() as u64).sum()
+        self.prompts
+            .iter()
+            .map(|prompt| prompt.ids.len() as u64)
+            .sum()
     }
 
     fn identity(&self) -> SplitIdentity {

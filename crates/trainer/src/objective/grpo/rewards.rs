@@ -83,7 +83,8 @@ impl Rewards {
         let next = AtomicUsize::new(0);
         let work = || {
             let numbers = std::iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed));
-            let answers = numbers.map_while(|number| Some((number, self.of_answer(*answers.get(number)?))));
+            let answers =
+                numbers.map_while(|number| Some((number, self.of_answer(*answers.get(number)?))));
             answers.collect::<Vec<_>>()
         };
         let mut found = vec![Rewarded::default(); answers.len()];
@@ -162,7 +163,9 @@ fn regex(pattern: &str, has_group: bool) -> Result<Regex, TrainError> {
         None => refuse(format!("must be a regular expression: {error}")),
     })?;
     match has_group && regex.group_info().group_len(Default::default()) < 2 {
-        true => Err(refuse("must have a group to compare with `field`".to_owned())),
+        true => Err(refuse(
+            "must have a group to compare with `field`".to_owned(),
+        )),
         false => Ok(regex),
     }
 }

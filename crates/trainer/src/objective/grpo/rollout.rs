@@ -111,7 +111,10 @@ impl<B: Backend> Rollouts<B> {
         let iterations = self.task.config.iterations;
         let number = (step / iterations) as u64;
         let mut note = None;
-        let known = self.current.take().filter(|rollout| rollout.number == number);
+        let known = self
+            .current
+            .take()
+            .filter(|rollout| rollout.number == number);
         let rollout = match known {
             Some(rollout) => rollout,
             // Handles of the weights, which are dropped before the update.
@@ -134,7 +137,10 @@ impl<B: Backend> Rollouts<B> {
         let is_first = step.is_multiple_of(iterations);
         let device = model.device();
         let batches = self.host_batches(&rollout, is_first);
-        let batches = batches.iter().map(|batch| batch.to_tensors(&device)).collect();
+        let batches = batches
+            .iter()
+            .map(|batch| batch.to_tensors(&device))
+            .collect();
         self.current = Some(rollout);
         Ok(Some((batches, note)))
     }
@@ -168,9 +174,9 @@ impl<B: Backend> Rollouts<B> {
             })
             .collect();
         let (group, temperature) = (config.group, config.temperature);
-        let found = self
-            .task
-            .completions(decoder.clone(), &prompts, group, temperature, &self.stop)?;
+        let found =
+            self.task
+                .completions(decoder.clone(), &prompts, group, temperature, &self.stop)?;
         let Some(Completions {
             completions,
             failures,
@@ -178,15 +184,19 @@ impl<B: Backend> Rollouts<B> {
         else {
             return Ok(None);
         };
-        let places = places.into_iter().flat_map(|place| std::iter::repeat_n(place, group));
-        let sequences = places.zip(completions).map(|(prompt, completion)| RolloutSequence {
-            prompt,
-            completion: completion.sampled.ids,
-            reached_limit: completion.sampled.reached_limit,
-            reward: completion.reward,
-            old: Vec::new(),
-            reference: Vec::new(),
-        });
+        let places = places
+            .into_iter()
+            .flat_map(|place| std::iter::repeat_n(place, group));
+        let sequences = places
+            .zip(completions)
+            .map(|(prompt, completion)| RolloutSequence {
+                prompt,
+                completion: completion.sampled.ids,
+                reached_limit: completion.sampled.reached_limit,
+                reward: completion.reward,
+                old: Vec::new(),
+                reference: Vec::new(),
+            });
         let mut rollout = Rollout {
             number,
             sequences: sequences.collect(),
@@ -285,7 +295,10 @@ impl<B: Backend> Rollouts<B> {
         for (number, row) in (1..).zip(rows) {
             inputs.extend(prompt(row).iter().chain(&row.completion));
             inputs.resize(number * seq, self.padding);
-            targets.resize((number - 1) * seq + prompt(row).len() - 1, emberlm_data::IGNORED);
+            targets.resize(
+                (number - 1) * seq + prompt(row).len() - 1,
+                emberlm_data::IGNORED,
+            );
             targets.extend(&row.completion);
             targets.resize(number * seq, emberlm_data::IGNORED);
         }

@@ -60,7 +60,10 @@ pub(super) fn sample<B: Backend>(
     let longest = requests.iter().map(|request| request.prompt.len()).max();
     let samples: usize = requests.iter().map(|request| request.samples).sum();
     let config = EngineConfig {
-        slots: settings.slots.min(samples).clamp(1, EngineConfig::MOST_SLOTS),
+        slots: settings
+            .slots
+            .min(samples)
+            .clamp(1, EngineConfig::MOST_SLOTS),
         capacity: longest.unwrap_or(0) + settings.max_new_tokens,
         prefill_tokens: PREFILL_TOKENS,
         deterministic: false,
@@ -71,18 +74,20 @@ pub(super) fn sample<B: Backend>(
     let mut ids = Vec::with_capacity(requests.len());
     let mut sampled = Vec::with_capacity(requests.len());
     for request in requests {
-        ids.push(engine.submit(Request {
-            prompt: request.prompt.to_vec(),
-            samples: request.samples,
-            max_new_tokens: settings.max_new_tokens,
-            stop_tokens: settings.stop_tokens.to_vec(),
-            chooser: SamplerConfig {
-                seed: request.seed,
-                ..settings.sampler
-            }
-            .into(),
-            overflow: Overflow::Refuse,
-        })?);
+        ids.push(
+            engine.submit(Request {
+                prompt: request.prompt.to_vec(),
+                samples: request.samples,
+                max_new_tokens: settings.max_new_tokens,
+                stop_tokens: settings.stop_tokens.to_vec(),
+                chooser: SamplerConfig {
+                    seed: request.seed,
+                    ..settings.sampler
+                }
+                .into(),
+                overflow: Overflow::Refuse,
+            })?,
+        );
         sampled.push(vec![Sampled::default(); request.samples]);
     }
     let mut failed = None;

@@ -97,9 +97,14 @@ impl RewardTask {
         let records = prompts
             .iter()
             .flat_map(|(prompt, _)| std::iter::repeat_n(&prompt.record, samples));
-        let answers = records.zip(&texts).map(|(record, completion)| Answer { record, completion });
+        let answers = records
+            .zip(&texts)
+            .map(|(record, completion)| Answer { record, completion });
         let rewarded = self.rewards.of(&answers.collect::<Vec<_>>());
-        let failures: Vec<String> = rewarded.iter().filter_map(|of| of.failure.clone()).collect();
+        let failures: Vec<String> = rewarded
+            .iter()
+            .filter_map(|of| of.failure.clone())
+            .collect();
         if let Some(reason) = failures.first()
             && 2 * failures.len() >= rewarded.len()
         {
@@ -158,13 +163,19 @@ impl RewardValidation {
         };
         let prompts = self.prompts.prompts().iter().take_while(within);
         let prompts: Vec<(&Prompt, u64)> = prompts.map(|prompt| (prompt, 0)).collect();
-        let found = self.task.completions(decoder.clone(), &prompts, 1, 0.0, stop)?;
+        let found = self
+            .task
+            .completions(decoder.clone(), &prompts, 1, 0.0, stop)?;
         let Some(Completions { completions, .. }) = found else {
             return Ok(None);
         };
-        let (mut reward, mut tokens, mut limit) = (Mean::default(), Mean::default(), Mean::default());
+        let (mut reward, mut tokens, mut limit) =
+            (Mean::default(), Mean::default(), Mean::default());
         for completion in &completions {
-            completion.reward.into_iter().for_each(|value| reward.add(value));
+            completion
+                .reward
+                .into_iter()
+                .for_each(|value| reward.add(value));
             tokens.add(completion.sampled.ids.len() as f64);
             limit.add_share(completion.sampled.reached_limit);
         }
@@ -193,7 +204,9 @@ impl RewardValidation {
 /// A prompt with a completion and its reward, to read.
 fn shown(prompt: &Prompt, completion: &Completion) -> String {
     let prompt = prompt.record.prompt();
-    let prompt = prompt.as_str().map_or_else(|| prompt.to_string(), str::to_owned);
+    let prompt = prompt
+        .as_str()
+        .map_or_else(|| prompt.to_string(), str::to_owned);
     let reward = completion
         .reward
         .map_or_else(|| "none".to_owned(), |reward| reward.to_string());

@@ -94,6 +94,16 @@ impl References {
         }))
     }
 
+    /// The reference model of completions that are not known before they are sampled: only its hash.
+    pub(crate) fn of_model<B: Backend>(model: &TrainingModel<B>, data: DataIdentity) -> Self {
+        Self {
+            model: hash(model),
+            data,
+            train: Vec::new(),
+            validation: Vec::new(),
+        }
+    }
+
     /// Returns true if these are the log-probabilities of `data`.
     pub(crate) fn is_of_data(&self, data: &DataIdentity) -> bool {
         self.data == *data

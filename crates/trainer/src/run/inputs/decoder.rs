@@ -9,7 +9,8 @@ use super::{Circumstances, RunInputs};
 use crate::config::{DataConfig, GrpoConfig, RunConfig, TrainConfig};
 use crate::error::TrainError;
 use crate::objective::{
-    PairSource, Pairs, PreferenceLoss, PromptSource, RewardTask, RewardValidation, Rewards, TrainSource,
+    PairSource, Pairs, PreferenceLoss, PromptSource, RewardTask, RewardValidation, Rewards,
+    TrainSource,
 };
 use crate::run::CheckedModel;
 use crate::validation::Validation;
