@@ -42,7 +42,7 @@ pub use objective::{
 };
 pub use optimizer::{AdamWConfig, LionConfig, MuonConfig, OptimizerConfig, OptimizerKind};
 pub use preference::{DpoConfig, DpoLoss, KtoConfig, OrpoConfig, SimpoConfig};
-pub use reward::{CommandConfig, ExactMatchConfig, RegexConfig, RewardConfig};
+pub use reward::{CommandConfig, ExactMatchConfig, JsonSchemaConfig, RegexConfig, RewardConfig};
 pub use schedule::{
     ConstantConfig, CooldownConfig, DecayConfig, InverseSqrtConfig, ScheduleConfig, ScheduleKind,
 };

@@ -244,5 +244,20 @@ fn bad_records_and_options_are_refused() {
         "train --objective kto --set data.tokenizer=byte --data pairs.jsonl --out run",
         "line 1: `completion` is missing",
     );
+    let rewards = "train.objective.rewards=[{kind=\"exact_match\"}]";
+    let grpo =
+        format!("train --objective grpo --set data.tokenizer=byte --set {rewards} --out run");
+    fails(
+        &format!("{grpo} --data pairs.jsonl"),
+        "line 1: `answer` is missing, which a reward compares",
+    );
+    fails(
+        &format!("{grpo} --data pairs.jsonl --set train.objective.group=1"),
+        "group = 1: must be at least 2",
+    );
+    fails(
+        "train --objective grpo --set train.objective.rewards=[{kind=\"exact\"}] --data pairs.jsonl",
+        "exact_match",
+    );
     assert!(!sandbox.path("run").exists());
 }

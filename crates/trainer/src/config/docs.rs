@@ -16,8 +16,8 @@ use super::sections::{
 };
 use super::{
     ClassifyConfig, CommandConfig, DataConfig, DpoConfig, ExactMatchConfig, Group, Groups,
-    GrpoConfig, KtoConfig, MixedDataset, MlmConfig, OrpoConfig, RegexConfig, Seq2SeqConfig,
-    SimpoConfig, SpanCorruptionConfig, TrainConfig,
+    GrpoConfig, JsonSchemaConfig, KtoConfig, MixedDataset, MlmConfig, OrpoConfig, RegexConfig,
+    Seq2SeqConfig, SimpoConfig, SpanCorruptionConfig, TrainConfig,
 };
 
 /// A table of the configuration, such as `[train.optimizer]` with `kind = "muon"`.
@@ -95,7 +95,7 @@ impl SettingsTable {
 }
 
 /// Every table of a run's configuration. Tables nested in `model` are documented by the model's settings.
-pub const TABLES: [SettingsTable; 35] = [
+pub const TABLES: [SettingsTable; 36] = [
     SettingsTable::required::<ModelConfig>("model"),
     SettingsTable::required::<EncoderSettings>("encoder"),
     SettingsTable::required::<EncoderDecoderSettings>("encoder_decoder"),
@@ -113,6 +113,7 @@ pub const TABLES: [SettingsTable; 35] = [
     SettingsTable::kind::<GrpoConfig>("train.objective", "grpo"),
     SettingsTable::kind::<ExactMatchConfig>("train.objective.rewards", "exact_match"),
     SettingsTable::kind::<RegexConfig>("train.objective.rewards", "regex"),
+    SettingsTable::kind::<JsonSchemaConfig>("train.objective.rewards", "json_schema"),
     SettingsTable::kind::<CommandConfig>("train.objective.rewards", "command"),
     SettingsTable::new::<LoraConfig>("train.adapter"),
     SettingsTable::new::<PrecisionConfig>("train.precision"),
@@ -150,7 +151,7 @@ pub fn kind_docs(table: &str) -> Option<&'static str> {
         "train.objective" => {
             "next_token, dpo, orpo, simpo, kto or grpo (decoders), mlm or classify (encoders), span_corruption or seq2seq (encoder–decoders)."
         }
-        "train.objective.rewards" => "exact_match, regex or command.",
+        "train.objective.rewards" => "exact_match, regex, json_schema or command.",
         "train.optimizer" => "adamw, muon (matrices; AdamW the rest) or lion.",
         "train.schedule" => "constant, cosine, linear, inverse_sqrt or warmup_stable_decay.",
         "train.skip" => {

@@ -17,12 +17,12 @@ use super::sections::{
 };
 use super::{
     ClassifyConfig, CommandConfig, DataConfig, DpoConfig, ExactMatchConfig, Group, Groups,
-    GrpoConfig, KtoConfig, MixedDataset, MlmConfig, OrpoConfig, RegexConfig, Seq2SeqConfig,
-    SimpoConfig, SpanCorruptionConfig, TrainConfig,
+    GrpoConfig, JsonSchemaConfig, KtoConfig, MixedDataset, MlmConfig, OrpoConfig, RegexConfig,
+    Seq2SeqConfig, SimpoConfig, SpanCorruptionConfig, TrainConfig,
 };
 
 /// The settings by table, except the models' nested ones.
-const TABLES: [(&str, &[&str]); 37] = [
+const TABLES: [(&str, &[&str]); 38] = [
     ("model", ModelConfig::FIELD_NAMES),
     ("encoder", EncoderSettings::FIELD_NAMES),
     ("encoder_decoder", EncoderDecoderSettings::FIELD_NAMES),
@@ -42,6 +42,7 @@ const TABLES: [(&str, &[&str]); 37] = [
     ("train.objective.rewards", &["kind"]),
     ("train.objective.rewards", ExactMatchConfig::FIELD_NAMES),
     ("train.objective.rewards", RegexConfig::FIELD_NAMES),
+    ("train.objective.rewards", JsonSchemaConfig::FIELD_NAMES),
     ("train.objective.rewards", CommandConfig::FIELD_NAMES),
     ("train.adapter", LoraConfig::FIELD_NAMES),
     ("train.precision", PrecisionConfig::FIELD_NAMES),

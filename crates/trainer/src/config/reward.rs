@@ -14,6 +14,8 @@ pub enum RewardConfig {
     ExactMatch(ExactMatchConfig),
     /// 1 if a regular expression matches, and 0 otherwise.
     Regex(RegexConfig),
+    /// 1 if the completion is JSON of a schema, and 0 otherwise.
+    JsonSchema(JsonSchemaConfig),
     /// The number that a command prints.
     Command(CommandConfig),
 }
@@ -38,6 +40,16 @@ pub struct RegexConfig {
     pub pattern: String,
     /// The field of the record that the first group of the last match must equal; empty if any match is right.
     pub field: String,
+}
+
+/// Settings of [`RewardConfig::JsonSchema`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
+#[serde(default, deny_unknown_fields)]
+pub struct JsonSchemaConfig {
+    /// The weight of the reward in the sum.
+    pub weight: f64,
+    /// The JSON schema, as text. Properties must have its order, as in generation that is constrained by a schema.
+    pub schema: String,
 }
 
 /// Settings of [`RewardConfig::Command`].
@@ -71,6 +83,15 @@ impl Default for RegexConfig {
     }
 }
 
+impl Default for JsonSchemaConfig {
+    fn default() -> Self {
+        Self {
+            weight: 1.0,
+            schema: String::new(),
+        }
+    }
+}
+
 impl Default for CommandConfig {
     fn default() -> Self {
         Self {
@@ -89,6 +110,7 @@ impl RewardConfig {
         match self {
             Self::ExactMatch(config) => config.weight,
             Self::Regex(config) => config.weight,
+            Self::JsonSchema(config) => config.weight,
             Self::Command(config) => config.weight,
         }
     }
@@ -108,6 +130,7 @@ impl RewardConfig {
         match self {
             Self::ExactMatch(config) => given("field", &config.field),
             Self::Regex(config) => given("pattern", &config.pattern),
+            Self::JsonSchema(config) => given("schema", &config.schema),
             Self::Command(config) => {
                 let program = config.command.first();
                 given("command", program.map_or("", String::as_str))?;

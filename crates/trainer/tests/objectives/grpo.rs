@@ -38,16 +38,28 @@ const NORM: f64 = 5e-5;
 
 /// Parameters that are stored in the same form here and by transformers.
 const SAME_PARAMETERS: [(&str, [&str; 2]); 5] = [
-    ("tokens", ["transformer.wte.weight", "model.embed_tokens.weight"]),
+    (
+        "tokens",
+        ["transformer.wte.weight", "model.embed_tokens.weight"],
+    ),
     ("head", ["lm_head.weight", ""]),
-    ("norm_final.gain", ["transformer.ln_f.weight", "model.norm.weight"]),
+    (
+        "norm_final.gain",
+        ["transformer.ln_f.weight", "model.norm.weight"],
+    ),
     (
         "blocks.0.attention.out.weight",
-        ["transformer.h.0.attn.c_proj.weight", "model.layers.0.self_attn.o_proj.weight"],
+        [
+            "transformer.h.0.attn.c_proj.weight",
+            "model.layers.0.self_attn.o_proj.weight",
+        ],
     ),
     (
         "blocks.1.feed_forward.down.weight",
-        ["transformer.h.1.mlp.c_proj.weight", "model.layers.1.mlp.down_proj.weight"],
+        [
+            "transformer.h.1.mlp.c_proj.weight",
+            "model.layers.1.mlp.down_proj.weight",
+        ],
     ),
 ];
 
@@ -263,7 +275,11 @@ where
                     near(path, *found, *expected, NORM);
                 }
             }
-            assert!(visitor.norms.contains_key("tokens"), "{:?}", visitor.norms.keys());
+            assert!(
+                visitor.norms.contains_key("tokens"),
+                "{:?}",
+                visitor.norms.keys()
+            );
         }
         let norm = global_norm::<Autodiff<I>, _>(&model, &grads).unwrap();
         near("norm", value(norm.clone()), norms[step], NORM);

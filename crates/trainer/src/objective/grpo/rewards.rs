@@ -1,12 +1,16 @@
 //! The rewards of completions.
 
+use std::io::{self, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use emberlm_data::PromptRecord;
+use emberlm_generate::{Constraint, GenerateError, Grammar};
 use regex_automata::meta::Regex;
-use serde_json::json;
+use serde::Serialize;
+use serde_json::ser::{Formatter, Serializer};
+use serde_json::{Value, json};
 
 use super::command;
 use crate::config::{CommandConfig, RewardConfig};
@@ -20,6 +24,7 @@ pub(crate) struct Rewards {
 enum Reward {
     ExactMatch { field: String },
     Regex { regex: Box<Regex>, field: String },
+    JsonSchema(Box<Constraint>),
     Command(CommandConfig),
 }
 
@@ -54,6 +59,11 @@ impl Rewards {
                     regex: Box::new(regex(&config.pattern, !config.field.is_empty())?),
                     field: config.field.clone(),
                 },
+                RewardConfig::JsonSchema(config) => {
+                    let grammar = Grammar::JsonSchema(config.schema.clone());
+                    let constraint = Constraint::of_bytes(grammar).map_err(GenerateError::from)?;
+                    Reward::JsonSchema(Box::new(constraint))
+                }
                 RewardConfig::Command(config) => Reward::Command(config.clone()),
             };
             Ok((config.weight(), reward))
@@ -67,7 +77,7 @@ impl Rewards {
     pub(crate) fn fields(&self) -> Vec<String> {
         let field = |(_, reward): &(f64, Reward)| match reward {
             Reward::ExactMatch { field } | Reward::Regex { field, .. } => Some(field.clone()),
-            Reward::Command(_) => None,
+            Reward::JsonSchema(_) | Reward::Command(_) => None,
         };
         let fields = self.rewards.iter().filter_map(field);
         fields.filter(|field| !field.is_empty()).collect()
@@ -132,6 +142,11 @@ impl Reward {
                 let text = group.and_then(|span| completion.get(span.range()));
                 Ok(share(text.map(str::trim) == Some(expected(field).trim())))
             }
+            Self::JsonSchema(constraint) => {
+                let read = serde_json::from_str::<Value>(completion);
+                let written = read.ok().and_then(|value| spaced(&value));
+                Ok(share(written.is_some_and(|text| constraint.allows(&text))))
+            }
             Self::Command(config) => {
                 let input = json!({
                     "prompt": record.prompt(),
@@ -144,6 +159,36 @@ impl Reward {
             }
         }
     }
+}
+
+/// JSON with a space after each comma and colon, as the grammar of a schema has it.
+fn spaced(value: &Value) -> Option<String> {
+    struct Spaced;
+    impl Formatter for Spaced {
+        fn begin_array_value<W: ?Sized + Write>(
+            &mut self,
+            out: &mut W,
+            first: bool,
+        ) -> io::Result<()> {
+            if first { Ok(()) } else { out.write_all(b", ") }
+        }
+
+        fn begin_object_key<W: ?Sized + Write>(
+            &mut self,
+            out: &mut W,
+            first: bool,
+        ) -> io::Result<()> {
+            if first { Ok(()) } else { out.write_all(b", ") }
+        }
+
+        fn begin_object_value<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+            out.write_all(b": ")
+        }
+    }
+    let mut bytes = Vec::new();
+    let mut serializer = Serializer::with_formatter(&mut bytes, Spaced);
+    value.serialize(&mut serializer).ok()?;
+    String::from_utf8(bytes).ok()
 }
 
 fn share(holds: bool) -> f64 {
@@ -173,10 +218,10 @@ fn regex(pattern: &str, has_group: bool) -> Result<Regex, TrainError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{ExactMatchConfig, RegexConfig};
+    use crate::config::{ExactMatchConfig, JsonSchemaConfig, RegexConfig};
 
     fn record() -> PromptRecord {
-        let serde_json::Value::Object(fields) = json!({"prompt": "2+2=", "answer": 4}) else {
+        let Value::Object(fields) = json!({"prompt": "2+2=", "answer": 4}) else {
             panic!("no object");
         };
         PromptRecord { number: 1, fields }
@@ -211,6 +256,31 @@ mod tests {
         assert_eq!(reward(boxed(), "[4] or [3]"), Some(0.0));
         assert_eq!(reward(boxed(), "4"), Some(0.0));
         assert_eq!(reward(pattern("^[0-9]+$", ""), "17"), Some(0.5));
+    }
+
+    #[test]
+    fn json_is_checked_with_a_schema() {
+        let schema = r#"{"type": "object", "properties": {"sum": {"type": "integer"}, "parts": {"type": "array",
+            "items": {"type": "integer"}}}, "required": ["sum"], "additionalProperties": false}"#;
+        let of = |completion| {
+            let config = JsonSchemaConfig {
+                weight: 2.0,
+                schema: schema.to_owned(),
+            };
+            reward(RewardConfig::JsonSchema(config), completion)
+        };
+        // White space is free.
+        assert_eq!(of("\n{\"sum\":4,  \"parts\": [1,3]}"), Some(2.0));
+        for wrong in [
+            "",
+            "4",
+            "{}",
+            r#"{"sum": "4"}"#,
+            r#"{"sum": 4, "x": 1}"#,
+            r#"{"sum": 4"#,
+        ] {
+            assert_eq!(of(wrong), Some(0.0), "{wrong}");
+        }
     }
 
     #[test]
