@@ -25,8 +25,8 @@ use emberlm_kernels::TrainingBackend;
 use emberlm_trainer::fit::predict;
 use emberlm_trainer::run::{CheckedModel, EpochSize};
 use emberlm_trainer::{
-    DataConfig, Interrupter, ObjectiveConfig, Renderer, RunConfig, RunOptions, RunResult, RunStart,
-    TrainingData, dashboard, memory_report, run,
+    DataConfig, Interrupter, Renderer, RunConfig, RunOptions, RunResult, RunStart, TrainingData,
+    dashboard, memory_report, run,
 };
 
 pub use args::TrainArgs;
@@ -101,7 +101,7 @@ pub fn run(args: TrainArgs) -> Result<(), CliError> {
         interrupter,
         hooks: labels::hooks(&args),
     };
-    let classifies = matches!(config.train.objective, ObjectiveConfig::Classify(_));
+    let objective = config.train.objective.clone();
     let result = backend.run(Training {
         memory_report: args.memory_report,
         config,
@@ -109,7 +109,7 @@ pub fn run(args: TrainArgs) -> Result<(), CliError> {
         start,
         options,
     })??;
-    report::report(&result, classifies)
+    report::report(&result, &objective)
 }
 
 /// Resolves the configuration of the preset or of the model to fine-tune, with all settings applied. Also

@@ -248,7 +248,7 @@ fn bad_records_and_options_are_refused() {
     let grpo =
         format!("train --objective grpo --set data.tokenizer=byte --set {rewards} --out run");
     fails(
-        &format!("{grpo} --data pairs.jsonl"),
+        &format!("{grpo} --data pairs.jsonl --set train.objective.group=4"),
         "line 1: `answer` is missing, which a reward compares",
     );
     fails(

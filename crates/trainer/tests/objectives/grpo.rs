@@ -11,25 +11,27 @@ use burn::optim::GradientsParams;
 use burn::tensor::{Int, Tensor, TensorData};
 use burn_flex::Flex;
 use burn_ndarray::NdArray;
+use emberlm_checkpoint::Model;
+use emberlm_data::{PrepareOptions, prepare};
 use emberlm_kernels::{Backend, HeadLossOptions, TrainingBackend};
 use emberlm_model::hugging_face::HuggingFaceModel;
 use emberlm_model::weights::{ParamVisitor, visit_params};
 use emberlm_model::{IGNORED, Tokens, TrainingPass, families};
 use emberlm_trainer::clip::{clip_factor, global_norm};
 use emberlm_trainer::config::{
-    AdamWConfig, CommandConfig, ExactMatchConfig, GrpoConfig, GrpoLoss, ObjectiveConfig,
-    RegexConfig, RewardConfig, RewardScale,
+    AdamWConfig, CommandConfig, ExactMatchConfig, GrpoConfig, GrpoLoss, NextTokenConfig,
+    ObjectiveConfig, RegexConfig, RewardConfig, RewardScale,
 };
 use emberlm_trainer::events::{self, Event};
 use emberlm_trainer::optimizer::Optimizer;
 use emberlm_trainer::{
     CompletionBatch, DataConfig, OptimizerConfig, PolicyBatch, PolicyLoss, PolicySequence,
-    RunConfig, TokenBatch, TrainConfig, TrainingModel, advantages,
+    RunConfig, RunWeights, TokenBatch, TrainConfig, TrainingModel, advantages,
 };
 use serde_json::Value;
 
 use super::parity::{File, value};
-use super::runs::{check_resume, config, evaluations, run};
+use super::runs::{check_resume, config, evaluations, run, start};
 use crate::common::alone;
 
 /// TRL computes log-probabilities in f32; the largest relative errors that were found are about a third of these.
@@ -462,6 +464,76 @@ fn unusable_prompts_and_settings_are_errors() {
     ] {
         let found = error(&good, change);
         assert!(found.contains(rule), "{found}");
+    }
+}
+
+/// A model that has seen sums of which half are wrong.
+fn trained_on_wrong_sums(folder: &Path) -> PathBuf {
+    let line = |i: usize| {
+        let (a, b) = (i % 10, i / 10 % 10);
+        // Right, or off by one or two.
+        let off = [0, 1, 2, 3, 4, 2, 2, 2][i / 100 % 8];
+        format!(
+            "{{\"text\": \"{a}+{b}={}\"}}\n",
+            (a + b + off).saturating_sub(2)
+        )
+    };
+    let input = folder.join("wrong.jsonl");
+    fs::write(&input, (0..4000).map(line).collect::<String>()).unwrap();
+    let options = PrepareOptions {
+        tokenizer: "byte".parse().unwrap(),
+        ..PrepareOptions::default()
+    };
+    let data = folder.join("data");
+    prepare(&[input], &data, &options, &|_| {}).unwrap();
+    let mut raw = families::preset("char-nano").unwrap().config;
+    (raw.seq_len, raw.d_model, raw.n_layers, raw.heads) = (32, 64, 2, 4);
+    let next_token = ObjectiveConfig::NextToken(NextTokenConfig::default());
+    let mut config = config(raw, next_token, DataConfig::of(data));
+    (config.train.steps, config.train.micro_batch) = (1200, 8);
+    config.train.seq_len = 32;
+    config.train.log_interval = 1000;
+    config.train.evaluation.interval = 1200;
+    config.train.schedule.set_learning_rate(2e-3);
+    let out = folder.join("base");
+    run(&config, &out).unwrap();
+    out
+}
+
+#[test]
+fn a_model_learns_sums_from_rewards() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let base = Model::open(&trained_on_wrong_sums(folder.path())).unwrap();
+    let sums = sums(folder.path());
+    for seed in 1..=3 {
+        let objective = GrpoConfig {
+            group: 8,
+            max_new_tokens: 4,
+            slots: 16,
+            ..grpo(vec![exact_match()])
+        };
+        let data = DataConfig {
+            validation: sums.dataset.clone(),
+            ..sums.clone()
+        };
+        let mut config = grpo_config(objective, data);
+        config.model = base.config().raw().clone().into();
+        config.train.steps = 150;
+        (config.train.micro_batch, config.train.accumulation) = (8, 8);
+        config.train.seq_len = 32;
+        config.train.seed = seed;
+        config.train.schedule.set_learning_rate(1e-3);
+        config.train.evaluation.interval = 150;
+        let out = folder.path().join(format!("rewarded-{seed}"));
+        let decoder = base.decoder(&Default::default()).unwrap();
+        start(&config, &out, Some(RunWeights::from(decoder))).unwrap();
+        let rewards = values(&out, "reward");
+        let mean = |of: &[f64]| of.iter().sum::<f64>() / of.len() as f64;
+        let (first, last) = (mean(&rewards[..10]), mean(&rewards[140..]));
+        println!("seed {seed}: {first:.3} to {last:.3}");
+        // The share of right answers among the sampled ones.
+        assert!(last > first + 0.1, "seed {seed}: {first} to {last}");
     }
 }
 
