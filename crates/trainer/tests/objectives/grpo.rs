@@ -19,8 +19,8 @@ use emberlm_model::weights::{ParamVisitor, visit_params};
 use emberlm_model::{IGNORED, Tokens, TrainingPass, families};
 use emberlm_trainer::clip::{clip_factor, global_norm};
 use emberlm_trainer::config::{
-    AdamWConfig, CommandConfig, ExactMatchConfig, GrpoConfig, GrpoLoss, NextTokenConfig,
-    ObjectiveConfig, RegexConfig, RewardConfig, RewardScale,
+    AdamWConfig, CommandConfig, DecayConfig, ExactMatchConfig, GrpoConfig, GrpoLoss,
+    NextTokenConfig, ObjectiveConfig, RegexConfig, RewardConfig, RewardScale, ScheduleConfig,
 };
 use emberlm_trainer::events::{self, Event};
 use emberlm_trainer::optimizer::Optimizer;
@@ -467,6 +467,16 @@ fn unusable_prompts_and_settings_are_errors() {
     }
 }
 
+/// A learning rate that falls to 0.
+fn linear(learning_rate: f64) -> ScheduleConfig {
+    ScheduleConfig::Linear(DecayConfig {
+        learning_rate,
+        min_learning_rate: 0.0,
+        warmup_steps: 10,
+        ..DecayConfig::default()
+    })
+}
+
 /// A model that has seen sums of which half are wrong.
 fn trained_on_wrong_sums(folder: &Path) -> PathBuf {
     let line = |i: usize| {
@@ -490,11 +500,12 @@ fn trained_on_wrong_sums(folder: &Path) -> PathBuf {
     (raw.seq_len, raw.d_model, raw.n_layers, raw.heads) = (32, 64, 2, 4);
     let next_token = ObjectiveConfig::NextToken(NextTokenConfig::default());
     let mut config = config(raw, next_token, DataConfig::of(data));
-    (config.train.steps, config.train.micro_batch) = (1200, 8);
+    (config.train.steps, config.train.micro_batch) = (1500, 16);
+    config.train.accumulation = 1;
     config.train.seq_len = 32;
     config.train.log_interval = 1000;
-    config.train.evaluation.interval = 1200;
-    config.train.schedule.set_learning_rate(2e-3);
+    config.train.evaluation.interval = 1500;
+    config.train.schedule = linear(2e-3);
     let out = folder.join("base");
     run(&config, &out).unwrap();
     out
@@ -523,7 +534,7 @@ fn a_model_learns_sums_from_rewards() {
         (config.train.micro_batch, config.train.accumulation) = (8, 8);
         config.train.seq_len = 32;
         config.train.seed = seed;
-        config.train.schedule.set_learning_rate(1e-3);
+        config.train.schedule = linear(1e-3);
         config.train.evaluation.interval = 150;
         let out = folder.path().join(format!("rewarded-{seed}"));
         let decoder = base.decoder(&Default::default()).unwrap();
