@@ -281,11 +281,11 @@ impl<B: TrainingBackend> Driver<B> {
             return Ok(Some(again));
         }
         if let Some(rollouts) = &mut self.rollouts {
-            let Some((batches, note)) = rollouts.batches(model, self.engine.steps_made())? else {
+            let Some(sampled) = rollouts.batches(model, self.engine.steps_made())? else {
                 return Ok(None);
             };
-            note.into_iter().for_each(|note| self.note(note));
-            return Ok(Some(StepBatches::new(batches)));
+            sampled.note.into_iter().for_each(|note| self.note(note));
+            return Ok(Some(StepBatches::new(sampled.batches)));
         }
         let wanted = self.engine.config().accumulation;
         let found: Vec<_> = batches.take(wanted).collect();

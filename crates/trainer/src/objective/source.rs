@@ -106,7 +106,7 @@ impl TrainSource {
     }
 
     /// The positions of the inputs, without padding, of the first `sequences` sequences of the run, each window with
-    /// `seq_len` of them. 0 for sampled sequences, whose lengths are not known before.
+    /// `seq_len` of them. 0 for sequences that are sampled during the run.
     pub(crate) fn positions(&self, sequences: u64, seq_len: usize) -> u64 {
         match self {
             Self::Windows { .. } => sequences * seq_len as u64,

@@ -79,7 +79,7 @@ pub(super) fn run(command: &[String], input: Vec<u8>, timeout: Duration) -> Resu
     }
 }
 
-/// Reads the first bytes of an output on another thread. Closes it then, so that a command that goes on printing fails.
+/// Reads the first bytes of an output on another thread. Closes it then, so that a command that keeps printing fails.
 fn head(output: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {

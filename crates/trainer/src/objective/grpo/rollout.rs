@@ -64,6 +64,13 @@ pub(crate) struct Rollouts<B: Backend> {
     current: Option<Rollout>,
 }
 
+/// The micro-batches of a step.
+pub(crate) struct SampledStep<B: Backend> {
+    pub(crate) batches: Vec<TokenBatch<B>>,
+    /// A note on completions without a reward.
+    pub(crate) note: Option<String>,
+}
+
 /// The model that the KL divergence is measured from.
 pub(crate) enum ReferenceModel<B: Backend> {
     /// The trained model without its adapter.
@@ -95,8 +102,7 @@ impl<B: Backend> Rollouts<B> {
         }
     }
 
-    /// The micro-batches of a step after `step` others, and a note on completions without a reward. `None` if a stop is
-    /// requested.
+    /// The micro-batches of a step after `step` others. `None` if a stop is requested.
     ///
     /// # Errors
     /// A completion cannot be sampled, or too many have no reward.
@@ -104,7 +110,7 @@ impl<B: Backend> Rollouts<B> {
         &mut self,
         model: &TrainingModel<T>,
         step: usize,
-    ) -> Result<Option<(Vec<TokenBatch<T>>, Option<String>)>, TrainError>
+    ) -> Result<Option<SampledStep<T>>, TrainError>
     where
         T: TrainingBackend<InnerBackend = B>,
     {
@@ -142,7 +148,7 @@ impl<B: Backend> Rollouts<B> {
             .map(|batch| batch.to_tensors(&device))
             .collect();
         self.current = Some(rollout);
-        Ok(Some((batches, note)))
+        Ok(Some(SampledStep { batches, note }))
     }
 
     /// The rollout that a run needs to continue after `step` steps.

@@ -1,4 +1,4 @@
-//! What a run that learns from rewards samples and rewards with.
+//! Sampled and rewarded completions of a run that learns from rewards, and their evaluation.
 
 use std::sync::Arc;
 

@@ -94,7 +94,7 @@ impl References {
         }))
     }
 
-    /// The reference model of completions that are not known before they are sampled: only its hash.
+    /// The reference model of completions that are sampled during the run: only its hash.
     pub(crate) fn of_model<B: Backend>(model: &TrainingModel<B>, data: DataIdentity) -> Self {
         Self {
             model: hash(model),
