@@ -190,9 +190,6 @@ impl TrainConfig {
             &rule,
         )?;
         self.objective.check()?;
-        if let ObjectiveConfig::Grpo(config) = &self.objective {
-            config.check_step(self.micro_batch.saturating_mul(self.accumulation))?;
-        }
         let (decay, rule) = (self.layer_decay, "must be at most 1");
         require("train", "layer_decay", decay, decay <= 1.0, rule)?;
         if let Some(adapter) = &self.adapter {

@@ -134,7 +134,7 @@ impl GrpoConfig {
     ///
     /// # Errors
     /// They are not.
-    pub(super) fn check_step(&self, completions: usize) -> Result<(), TrainError> {
+    pub(crate) fn check_step(&self, completions: usize) -> Result<(), TrainError> {
         let rule = format!(
             "must divide the {completions} completions of a step: micro_batch × accumulation"
         );

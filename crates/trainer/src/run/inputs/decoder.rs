@@ -76,6 +76,7 @@ pub(super) fn prompts(
     config.train.objective.check_model(&config.model)?;
     check_supported(&config.train)?;
     let (data, train) = (&config.data, &config.train);
+    objective.check_step(train.micro_batch.saturating_mul(train.accumulation))?;
     let rewards = Rewards::new(&objective.rewards)?;
     let source = PromptSource::read(data, &rewards.fields())?;
     let tokenizer = circumstances.tokenizer(data)?;
