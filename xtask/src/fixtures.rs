@@ -34,7 +34,7 @@ const ENVIRONMENT: Environment<'_> = Environment {
 };
 
 /// The scripts. Each is listed after the scripts whose output it reads.
-const SCRIPTS: [Script; 22] = [
+const SCRIPTS: [Script; 23] = [
     Script::new("crates/data/tests/fixtures/datasets/make.py"),
     Script::new("crates/data/tests/fixtures/make_inputs.py"),
     Script::new("crates/hub/tests/fixtures/make_cache.py"),
@@ -51,6 +51,7 @@ const SCRIPTS: [Script; 22] = [
     Script::new("crates/model/tests/fixtures/make_attentions.py"),
     Script::new("crates/trainer/tests/fixtures/make_objectives.py"),
     Script::new("crates/trainer/tests/fixtures/make_preferences.py"),
+    Script::new("crates/trainer/tests/fixtures/make_grpo.py"),
     Script::new("crates/model/tests/fixtures/make_gptq.py"),
     Script::new("crates/model/tests/fixtures/make_quantized.py"),
     Script::new("crates/trainer/tests/fixtures/make.py"),

@@ -97,6 +97,7 @@ mod packing;
 mod preferences;
 mod prefetch;
 mod prepare;
+mod prompts;
 mod shard;
 mod split;
 mod staging;
@@ -135,6 +136,7 @@ pub use prepare::{
     DEFAULT_JOURNAL_BYTES, Encoding, Phase, PrepareOptions, Prepared, Progress, SplitRule, Warning,
     prepare,
 };
+pub use prompts::{PromptEncoder, PromptRecord, read_prompts};
 pub use shard::{DEFAULT_SHARD_TOKENS, Mask, Shard, ShardLayout, ShardWriter, TokenWidth};
 pub use split::Split;
 pub use tales::{TalesConfig, write_tales_dataset};

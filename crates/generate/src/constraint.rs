@@ -34,6 +34,8 @@ const MAX_TOKEN: usize = 1000;
 const MAX_NODES: usize = 1 << 22;
 /// The byte that marks names of special tokens in the library. It does not occur in UTF-8.
 const NO_TEXT: u8 = 0xFF;
+/// The end of a text of bytes: the id after them.
+const END_OF_BYTES: u32 = 256;
 
 /// The text of every token id of a model, as bytes. Cheap to clone.
 #[derive(Clone)]
@@ -195,6 +197,36 @@ impl Constraint {
         self.lexer_bytes() + BYTES_PER_SOURCE_BYTE * self.grammar.source().len()
     }
 
+    /// Compiles a trusted grammar to check whole texts with [`Constraint::allows`]: each byte is a token.
+    ///
+    /// # Errors
+    /// The grammar is invalid.
+    pub fn of_bytes(grammar: Grammar) -> Result<Self, SettingError> {
+        let bytes = (0..=u8::MAX).map(|byte| vec![byte]);
+        let vocabulary = Vocabulary::new(bytes.chain([Vec::new()]).collect(), &[END_OF_BYTES])?;
+        Self::new(&vocabulary, grammar)
+    }
+
+    /// Returns true if the grammar of [`Constraint::of_bytes`] allows exactly `text`.
+    ///
+    /// ```
+    /// use emberlm_generate::{Constraint, Grammar};
+    ///
+    /// let schema = r#"{"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]}"#;
+    /// let constraint = Constraint::of_bytes(Grammar::JsonSchema(schema.to_owned()))?;
+    /// assert!(constraint.allows(r#"{"sum": 4}"#));
+    /// assert!(!constraint.allows(r#"{"sum": "4"}"#) && !constraint.allows(r#"{"sum": 4"#));
+    /// # Ok::<(), emberlm_generate::SettingError>(())
+    /// ```
+    pub fn allows(&self, text: &str) -> bool {
+        let Ok(mut progress) = self.start(END_OF_BYTES as usize + 1) else {
+            return false;
+        };
+        let mut ids = text.bytes().map(u32::from);
+        ids.all(|id| progress.allows(id) && progress.accept(id).is_ok())
+            && progress.allows(progress.size as u32)
+    }
+
     /// The source grammar.
     pub fn grammar(&self) -> &Grammar {
         &self.grammar
@@ -281,6 +313,11 @@ impl Progress {
             _ => return Err(none_allowed(&"a token was removed")),
         }
         Ok(())
+    }
+
+    /// Returns true if the id may follow.
+    fn allows(&self, id: u32) -> bool {
+        self.next.as_ref().is_ok_and(|next| next.is_allowed(id))
     }
 
     /// Computes the next mask before its logits. If it allows nothing, the logits need not be computed.

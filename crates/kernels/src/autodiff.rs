@@ -20,6 +20,7 @@ mod gated;
 mod gradient;
 mod head_loss;
 mod head_loss_parts;
+mod head_losses;
 mod linear;
 mod matmul;
 mod norm;
@@ -29,13 +30,14 @@ mod rows;
 
 use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
-use burn::tensor::Device;
 use burn::tensor::ops::{FloatTensor, IntTensor};
+use burn::tensor::{Device, TensorMetadata};
 
+use crate::backend::usable;
 use crate::cpu::packed::PackedMatrix;
 use crate::{
     Activation, Backend, DeviceMemory, HeadLossOptions, LinearInputs, Normalization, PackedFormat,
-    PackedWeight, Precision, RotaryLayout,
+    PackedWeight, Precision, RotaryLayout, reference,
 };
 
 impl<B: Backend, C: CheckpointStrategy> Backend for Autodiff<B, C> {
@@ -150,6 +152,27 @@ impl<B: Backend, C: CheckpointStrategy> Backend for Autodiff<B, C> {
             }
             Err(parts) => {
                 head_loss_parts::several_parts::<B, C>(hidden, parts, targets, options, precision)
+            }
+        }
+    }
+
+    fn head_losses(
+        hidden: FloatTensor<Self>,
+        weights: Vec<FloatTensor<Self>>,
+        targets: IntTensor<Self>,
+        options: HeadLossOptions,
+        precision: Precision,
+    ) -> FloatTensor<Self> {
+        match <[_; 1]>::try_from(weights) {
+            Ok([weight]) => {
+                head_losses::single_part::<B, C>(hidden, weight, targets, options, precision)
+            }
+            // Differentiated operation by operation, with all logits in memory.
+            Err(parts) => {
+                let rows = parts.iter().map(|part| part.primitive.shape()[0]).sum();
+                let rows = reference::rows_per_block(rows);
+                let precision = usable::<B>(precision, &hidden.primitive);
+                reference::head_losses::<Self>(hidden, parts, targets, options, rows, precision)
             }
         }
     }

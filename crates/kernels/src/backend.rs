@@ -7,9 +7,9 @@ use burn::tensor::{Device, TensorMetadata};
 use crate::cpu::packed::PackedMatrix;
 use crate::{
     Activation, AdamWStep, AddRowsGradients, AttentionKernels, AttentionOptions, DeviceMemory,
-    GatedGradients, HeadLossGradients, HeadLossOptions, LinearGradients, LinearInputs,
-    NormGradients, Normalization, PackedFormat, PackedTokens, PackedWeight, Precision,
-    RotaryLayout, SelfAttention, reference,
+    GatedGradients, HeadLossGradients, HeadLossInputs, HeadLossOptions, LinearGradients,
+    LinearInputs, NormGradients, Normalization, PackedFormat, PackedTokens, PackedWeight,
+    Precision, RotaryLayout, SelfAttention, reference,
 };
 
 /// A Burn backend with the language model's operations.
@@ -352,6 +352,32 @@ pub trait Backend: BurnBackend {
         let made =
             <Self as Backend>::head_loss_gradients(hidden, weights, targets, options, precision);
         (made.loss, made.hidden)
+    }
+
+    /// The terms of [`Backend::head_loss`], one for each token, `[tokens]`; 0 for an ignored target.
+    fn head_losses(
+        hidden: FloatTensor<Self>,
+        weights: Vec<FloatTensor<Self>>,
+        targets: IntTensor<Self>,
+        options: HeadLossOptions,
+        precision: Precision,
+    ) -> FloatTensor<Self> {
+        let precision = usable::<Self>(precision, &hidden);
+        let rows = reference::rows_per_block(weights.iter().map(|part| part.shape()[0]).sum());
+        reference::head_losses::<Self>(hidden, weights, targets, options, rows, precision)
+    }
+
+    /// The gradients of [`Backend::head_losses`], from those of its result, `grads` `[tokens]`. The logits are computed
+    /// again, block by block. Without `trains_weights`, those of the weights are left out.
+    fn head_losses_backward(
+        mut inputs: HeadLossInputs<Self>,
+        grads: FloatTensor<Self>,
+        trains_weights: bool,
+    ) -> HeadLossGradients<Self> {
+        inputs.precision = usable::<Self>(inputs.precision, &inputs.hidden);
+        let vocab_size = inputs.weights.iter().map(|part| part.shape()[0]).sum();
+        let rows = reference::rows_per_block(vocab_size);
+        reference::head_losses_backward::<Self>(inputs, grads, trains_weights, rows)
     }
 
     /// One AdamW update with the gradient times `factor` `[1]`. Returns the updated

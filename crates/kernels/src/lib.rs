@@ -99,6 +99,6 @@ pub use precision::Precision;
 pub use rotary::RotaryLayout;
 #[cfg(feature = "burn")]
 pub use state::{
-    AddRowsGradients, GatedGradients, HeadLossGradients, LinearGradients, LinearInputs,
-    NormGradients, RotaryAngles,
+    AddRowsGradients, GatedGradients, HeadLossGradients, HeadLossInputs, LinearGradients,
+    LinearInputs, NormGradients, RotaryAngles,
 };

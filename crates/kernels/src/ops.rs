@@ -316,6 +316,23 @@ pub fn head_loss<B: Backend>(
     ))
 }
 
+/// [`Backend::head_losses`]: the losses of the tokens, `[tokens]`; 0 for a negative target.
+pub fn head_losses<B: Backend>(
+    hidden: Tensor<B, 2>,
+    weights: Vec<Tensor<B, 2>>,
+    targets: Tensor<B, 1, Int>,
+    options: HeadLossOptions,
+    precision: Precision,
+) -> Tensor<B, 1> {
+    tensor(B::head_losses(
+        float(hidden),
+        weights.into_iter().map(float).collect(),
+        targets.into_primitive(),
+        options,
+        precision,
+    ))
+}
+
 /// [`embedding`] of a table split into parts of consecutive rows, `[rows of the part, d_model]` each. There is at
 /// least one part. The result is bit-identical to that of the whole table.
 pub fn embedding_parts<B: Backend>(

@@ -38,7 +38,9 @@ pub use blocked_attention::{
 pub use cache::{empty_tokens, pack_tokens, unpack_tokens, write_packed_tokens, write_tokens};
 pub use embedding::embedding_backward;
 pub use gated::{gated, gated_backward};
-pub use head_loss::{head_loss, head_loss_gradients, rows_per_block};
+pub use head_loss::{
+    head_loss, head_loss_gradients, head_losses, head_losses_backward, rows_per_block,
+};
 pub use linear::{linear, linear_backward};
 pub use linear_attention::{linear_attention, linear_attention_weights};
 pub use norm::{normalize, normalize_backward};

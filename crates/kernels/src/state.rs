@@ -1,9 +1,9 @@
 //! Inputs and outputs of operations that consist of several tensors.
 
 use burn::tensor::backend::Backend;
-use burn::tensor::ops::FloatTensor;
+use burn::tensor::ops::{FloatTensor, IntTensor};
 
-use crate::RotaryLayout;
+use crate::{HeadLossOptions, Precision, RotaryLayout};
 
 /// The inputs of a linear layer.
 #[derive(Clone, Debug)]
@@ -67,6 +67,21 @@ pub struct RotaryAngles<B: Backend> {
     pub cos: FloatTensor<B>,
     /// Sines, `[seq, pairs]`.
     pub sin: FloatTensor<B>,
+}
+
+/// The inputs of the head with its loss.
+#[derive(Clone, Debug)]
+pub struct HeadLossInputs<B: Backend> {
+    /// The hidden states, `[tokens, d_model]`.
+    pub hidden: FloatTensor<B>,
+    /// The weight `[vocab_size, d_model]`, in at least one part of consecutive rows.
+    pub weights: Vec<FloatTensor<B>>,
+    /// The targets, `[tokens]`; negative ones are ignored.
+    pub targets: IntTensor<B>,
+    /// The terms of the loss.
+    pub options: HeadLossOptions,
+    /// The precision of the products.
+    pub precision: Precision,
 }
 
 /// The loss of a language model head with its gradients, computed in a single pass over the vocabulary.

@@ -89,6 +89,14 @@ impl<B: Backend> Decoder<B> {
         self.linears().any(|(_, linear)| linear.adapter.is_some())
     }
 
+    /// Removes the adapters: the model that [`Decoder::with_adapter`] was given.
+    pub fn without_adapter(mut self) -> Self {
+        for linear in self.linears_mut() {
+            linear.adapter = None;
+        }
+        self
+    }
+
     /// Adds the adapters to the weights and removes them. Packed weights with an adapter are unpacked to f32.
     pub fn merged(mut self) -> Self {
         for linear in self.linears_mut() {

@@ -223,6 +223,13 @@ impl<B: Backend> Decoder<B> {
         self.lm_head.loss_sum(hidden, tokens, targets, options)
     }
 
+    /// The cross-entropy in nats of each target `[batch, seq]`, from the final hidden states `[batch, seq, d_model]`:
+    /// `[batch, seq]`, 0 where the target is ignored.
+    pub fn losses_of(&self, hidden: Tensor<B, 3>, targets: Tensor<B, 2, Int>) -> Tensor<B, 2> {
+        let tokens = &self.embeddings.tokens;
+        self.lm_head.losses(hidden, tokens, targets)
+    }
+
     /// Computes the attention weights after the softmax, `[batch, heads, seq, seq]` per block; for linear attention,
     /// the weights equivalent to its estimate. [`Decoder::forward`] never materializes them; its requirements on
     /// tokens apply.

@@ -108,17 +108,40 @@ impl<B: Backend> LmHead<B> {
         targets: Tensor<B, 2, Int>,
         options: HeadLossOptions,
     ) -> Tensor<B, 1> {
+        let options = self.capped(options);
         let [batch, seq, width] = hidden.dims();
         let targets = targets.reshape([batch * seq]); // [tokens]
-        let options = HeadLossOptions {
-            soft_cap: self.soft_cap.unwrap_or(0.0),
-            ..options
-        };
         let hidden = hidden.reshape([batch * seq, width]); // [tokens, d_model]
         let hidden = self.scaled(hidden);
         let bias = self.head_bias.as_ref().map(Param::val);
         self.table(tokens)
             .head_loss(hidden, bias, targets, options, self.precision)
+    }
+
+    /// Computes the cross-entropies in nats of hidden states `[batch, seq, d_model]` with targets `[batch, seq]`: `[batch,
+    /// seq]`, 0 for negative targets. `tokens` is the embedding, used by a tied head.
+    pub fn losses(
+        &self,
+        hidden: Tensor<B, 3>,
+        tokens: &TokenTable<B>,
+        targets: Tensor<B, 2, Int>,
+    ) -> Tensor<B, 2> {
+        let options = self.capped(HeadLossOptions::default());
+        let [batch, seq, width] = hidden.dims();
+        let targets = targets.reshape([batch * seq]); // [tokens]
+        let hidden = hidden.reshape([batch * seq, width]); // [tokens, d_model]
+        let hidden = self.scaled(hidden);
+        let bias = self.head_bias.as_ref().map(Param::val);
+        let table = self.table(tokens);
+        let losses = table.head_losses(hidden, bias, targets, options, self.precision);
+        losses.reshape([batch, seq])
+    }
+
+    fn capped(&self, options: HeadLossOptions) -> HeadLossOptions {
+        HeadLossOptions {
+            soft_cap: self.soft_cap.unwrap_or(0.0),
+            ..options
+        }
     }
 
     fn scaled(&self, hidden: Tensor<B, 2>) -> Tensor<B, 2> {

@@ -164,7 +164,30 @@ impl<B: Backend> TokenTable<B> {
         options: HeadLossOptions,
         precision: Precision,
     ) -> Tensor<B, 1> {
-        // [hidden, 1] · [weight, bias]ᵀ: the bias becomes an additional input, so the kernel needs no bias argument.
+        let (hidden, weights) = self.head(hidden, bias);
+        ops::head_loss(hidden, weights, targets, options, precision)
+    }
+
+    /// [`ops::head_losses`] with this table as the weight, as [`TokenTable::head_loss`].
+    pub(crate) fn head_losses(
+        &self,
+        hidden: Tensor<B, 2>,
+        bias: Option<Tensor<B, 1>>,
+        targets: Tensor<B, 1, Int>,
+        options: HeadLossOptions,
+        precision: Precision,
+    ) -> Tensor<B, 1> {
+        let (hidden, weights) = self.head(hidden, bias);
+        ops::head_losses(hidden, weights, targets, options, precision)
+    }
+
+    /// `[hidden, 1]` and the parts of `[weight, bias]`: the bias becomes an additional input, so the kernel needs no bias
+    /// argument.
+    fn head(
+        &self,
+        hidden: Tensor<B, 2>,
+        bias: Option<Tensor<B, 1>>,
+    ) -> (Tensor<B, 2>, Vec<Tensor<B, 2>>) {
         let hidden = match bias {
             Some(_) => {
                 let ones = Tensor::ones([hidden.dims()[0], 1], &hidden.device());
@@ -177,7 +200,7 @@ impl<B: Backend> TokenTable<B> {
             Some(bias) => Tensor::cat(vec![weight, bias.unsqueeze_dim(1)], 1),
             None => weight,
         });
-        ops::head_loss(hidden, weights.collect(), targets, options, precision)
+        (hidden, weights.collect())
     }
 }
 

@@ -254,7 +254,7 @@ fn random_tensors<B: Backend>(
         batch,
         seq: sizes.input,
         target_seq,
-        preferences: None,
+        completions: None,
     };
     host.to_tensors(device)
 }

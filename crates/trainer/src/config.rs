@@ -16,12 +16,14 @@ mod check;
 mod data;
 mod docs;
 mod groups;
+mod grpo;
 mod keys;
 pub mod legacy;
 mod model;
 mod objective;
 mod optimizer;
 mod preference;
+mod reward;
 mod schedule;
 mod sections;
 
@@ -29,6 +31,7 @@ use check::{Range, check_all, require};
 pub use data::{DataConfig, MixedDataset};
 pub use docs::{Setting, SettingsTable, TABLES, field_docs, kind_docs};
 pub use groups::{Group, Groups};
+pub use grpo::{GrpoConfig, GrpoLoss, RewardScale};
 pub use keys::suggested_key;
 pub(crate) use keys::{suggested_in, suggested_value};
 use model::ConfigTables;
@@ -40,6 +43,7 @@ pub use objective::{
 };
 pub use optimizer::{AdamWConfig, LionConfig, MuonConfig, OptimizerConfig, OptimizerKind};
 pub use preference::{DpoConfig, DpoLoss, KtoConfig, OrpoConfig, SimpoConfig};
+pub use reward::{CommandConfig, ExactMatchConfig, JsonSchemaConfig, RegexConfig, RewardConfig};
 pub use schedule::{
     ConstantConfig, CooldownConfig, DecayConfig, InverseSqrtConfig, ScheduleConfig, ScheduleKind,
 };

@@ -51,7 +51,8 @@ impl Divergence {
             return Some(Self::StillSkipping { steps });
         }
         let losses = events.iter().filter_map(|event| match event {
-            Event::Step { loss, .. } => Some(*loss),
+            // The loss of sampled completions is about 0 throughout.
+            Event::Step { loss, metrics, .. } if metrics.get("reward").is_none() => Some(*loss),
             _ => None,
         });
         let losses: Vec<f64> = losses.collect();

@@ -21,6 +21,7 @@ use crate::error::TrainError;
 use crate::file_check::FileCheck;
 use crate::loader::Failure;
 use crate::metrics::Metric;
+use crate::objective::Rollouts;
 use crate::stop::StopSignal;
 use crate::strategy::Processor;
 use crate::training_model::{TokenBatch, TrainingModel};
@@ -68,6 +69,8 @@ pub(crate) struct Driver<B: TrainingBackend> {
     state: State,
     floor: Option<Floor>,
     data: DataErrors,
+    /// Samples the sequences of steps, if the objective learns from rewards.
+    rollouts: Option<Rollouts<B::InnerBackend>>,
     rank_zero: Option<RankZero<B>>,
     stop: StopSignal,
     interrupted: bool,
@@ -90,11 +93,18 @@ impl<B: TrainingBackend> Driver<B> {
             state,
             floor,
             data,
+            rollouts: None,
             rank_zero,
             stop: StopSignal::default(),
             interrupted: false,
             result: None,
         }
+    }
+
+    /// Samples the sequences of steps, instead of taking them from the loader.
+    pub(crate) fn with_rollouts(mut self, rollouts: Option<Rollouts<B::InnerBackend>>) -> Self {
+        self.rollouts = rollouts;
+        self
     }
 
     /// Sets a signal that ends the run.
@@ -252,8 +262,9 @@ impl<B: TrainingBackend> Driver<B> {
         batches: &mut dyn Iterator<Item = TokenBatch<B>>,
         processor: &mut Processor<B>,
     ) -> (TrainingModel<B>, Result<(), TrainError>) {
-        let batches = match self.next_batches(batches) {
-            Ok(batches) => batches,
+        let batches = match self.next_batches(&model, batches) {
+            Ok(Some(batches)) => batches,
+            Ok(None) => return (model, Ok(())),
             Err(error) => return (model, Err(error)),
         };
         let step = self.engine.steps_made() + 1;
@@ -267,13 +278,21 @@ impl<B: TrainingBackend> Driver<B> {
         (model, after)
     }
 
-    /// The micro-batches of the next step.
+    /// The micro-batches of the next step. `None` if a stop was requested while they were sampled.
     fn next_batches(
         &mut self,
+        model: &TrainingModel<B>,
         batches: &mut dyn Iterator<Item = TokenBatch<B>>,
-    ) -> Result<StepBatches<B>, TrainError> {
+    ) -> Result<Option<StepBatches<B>>, TrainError> {
         if let Some(again) = self.engine.batches_to_recompute() {
-            return Ok(again);
+            return Ok(Some(again));
+        }
+        if let Some(rollouts) = &mut self.rollouts {
+            let Some(sampled) = rollouts.batches(model, self.engine.steps_made())? else {
+                return Ok(None);
+            };
+            sampled.note.into_iter().for_each(|note| self.note(note));
+            return Ok(Some(StepBatches::new(sampled.batches)));
         }
         let wanted = self
             .engine
@@ -282,7 +301,7 @@ impl<B: TrainingBackend> Driver<B> {
         let found: Vec<_> = batches.take(wanted).collect();
         match self.data.failure.take() {
             Some(error) => Err(error.into()),
-            None => Ok(StepBatches::new(found)),
+            None => Ok(Some(StepBatches::new(found))),
         }
     }
 
@@ -293,6 +312,10 @@ impl<B: TrainingBackend> Driver<B> {
         processor: &mut Processor<B>,
     ) -> Result<(), TrainError> {
         self.report(report)?;
+        if let Some(rollouts) = &self.rollouts {
+            self.state.rollout = rollouts.kept(self.engine.steps_made());
+            *self.state.positions.get_or_insert(0) += report.positions as u64;
+        }
         match &mut self.rank_zero {
             Some(rank_zero) => {
                 rank_zero.after_step(&self.engine, model, &mut self.state, report, processor)

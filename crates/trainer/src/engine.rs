@@ -22,12 +22,12 @@ use emberlm_kernels::{Backend, Precision, TrainingBackend};
 use emberlm_model::ExpertLoad;
 
 use crate::checkpoint::State;
-use crate::config::{SkipConfig, TrainConfig};
+use crate::config::{ObjectiveConfig, SkipConfig, TrainConfig};
 use crate::ema::Average;
 use crate::gradients::{self, StepGradients, StepNumbers};
 use crate::guard::Guard;
 use crate::loss_scale::LossScale;
-use crate::objective::PreferenceScores;
+use crate::objective::CompletionScores;
 use crate::optimizer::{Optimizer, Snapshot};
 use crate::peers::{Peers, PeersError, Rank, sum_count};
 use crate::schedule::LearningRateSchedule;
@@ -53,9 +53,13 @@ pub(crate) enum ReadPolicy {
 }
 
 impl ReadPolicy {
-    /// `WhenDue` on asynchronous devices, unless the host must judge each step by a window of previous ones.
+    /// `WhenDue` on asynchronous devices, unless the host must judge each step by a window of previous ones, or samples
+    /// from its weights.
     fn of<B: Backend>(config: &TrainConfig) -> Self {
-        match B::is_asynchronous() && matches!(config.skip, SkipConfig::NonFinite(_)) {
+        // Completions are sampled from weights whose step has been judged.
+        let samples = matches!(config.objective, ObjectiveConfig::Grpo(_));
+        let by_guard = matches!(config.skip, SkipConfig::NonFinite(_)) && !samples;
+        match B::is_asynchronous() && by_guard {
             true => Self::WhenDue,
             false => Self::EveryStep,
         }
@@ -118,8 +122,8 @@ pub(crate) struct StepEngine<B: TrainingBackend> {
     stop: Option<StopSignal>,
     /// The tokens of each expert in this rank's micro-batches of the newest step.
     expert_load: ExpertLoad,
-    /// The scores of the preferences in this rank's micro-batches of the newest step.
-    preferences: PreferenceScores,
+    /// The scores of the completions in this rank's micro-batches of the newest step.
+    completions: CompletionScores,
 }
 
 impl<B: TrainingBackend> StepEngine<B> {
@@ -143,7 +147,7 @@ impl<B: TrainingBackend> StepEngine<B> {
             pending: PendingSteps::default(),
             stop: None,
             expert_load: ExpertLoad::default(),
-            preferences: PreferenceScores::default(),
+            completions: CompletionScores::default(),
         }
     }
 
@@ -164,9 +168,9 @@ impl<B: TrainingBackend> StepEngine<B> {
         &self.expert_load
     }
 
-    /// The scores of the preferences in this rank's micro-batches of the newest step.
-    pub(crate) fn preferences(&self) -> &PreferenceScores {
-        &self.preferences
+    /// The scores of the completions in this rank's micro-batches of the newest step.
+    pub(crate) fn completions(&self) -> &CompletionScores {
+        &self.completions
     }
 
     /// The number of steps made, both judged and pending.
@@ -262,7 +266,7 @@ impl<B: TrainingBackend> StepEngine<B> {
             return Ok(None);
         };
         self.expert_load = made.expert_load;
-        self.preferences = made.preferences;
+        self.completions = made.completions;
         // Not on the backend's threads, because this waits for other processes.
         let summed = crate::peers::all_reduce(&*self.peers, model, made.loss, made.grads)?;
         Ok(Some(B::run(|| {

@@ -96,6 +96,16 @@ pub enum TrainError {
         /// The violated rule.
         reason: String,
     },
+    /// Too many sampled completions have no reward.
+    #[error("{failed} of {completions} completions lack a reward: {reason}")]
+    Rewards {
+        /// The number of those that lack a reward.
+        failed: usize,
+        /// The number of sampled completions.
+        completions: usize,
+        /// The first reason.
+        reason: String,
+    },
     /// The chat template of the model to start from cannot be used.
     #[error("the model's chat template: {0}")]
     ChatTemplate(#[source] ChatError),

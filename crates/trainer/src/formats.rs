@@ -29,7 +29,7 @@ pub fn run_files() -> Vec<FileFormat> {
         ),
         FileFormat::new(
             REFERENCE_FILE,
-            "with objective dpo or kto, the [log-probabilities](../guides/preferences.md#the-reference-model) of the completions under the initial weights, in JSON",
+            "with objective dpo or kto, the [log-probabilities](../guides/preferences.md#the-reference-model) of the completions under the initial weights, in JSON; with grpo and all weights trained, the hash of the initial weights",
         ),
         FileFormat::new(
             format!("{}/", tensorboard::FOLDER),

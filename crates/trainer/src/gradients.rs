@@ -15,7 +15,7 @@ use emberlm_model::{ExpertLoad, TrainingPass};
 
 use crate::clip::{clip_factor, global_norm};
 use crate::config::TrainConfig;
-use crate::objective::PreferenceScores;
+use crate::objective::CompletionScores;
 use crate::peers::Rank;
 use crate::read::host_read;
 use crate::stop::StopSignal;
@@ -39,8 +39,8 @@ pub(crate) struct MicroBatchGradients<B: TrainingBackend> {
     pub(crate) grads: GradientsParams,
     /// Tokens of each expert.
     pub(crate) expert_load: ExpertLoad,
-    /// The scores of preferences.
-    pub(crate) preferences: PreferenceScores,
+    /// The scores of preferences or sampled completions.
+    pub(crate) completions: CompletionScores,
 }
 
 /// The parameters of a step's computation.
@@ -97,7 +97,7 @@ fn accumulate<B: TrainingBackend>(
     let mut accumulator = GradientsAccumulator::new();
     let mut loss: Option<Tensor<B::InnerBackend, 1>> = None;
     let mut expert_load = ExpertLoad::default();
-    let mut preferences = PreferenceScores::default();
+    let mut completions = CompletionScores::default();
     for (number, batch) in (0..).zip(micro_batches) {
         if stop.is_some_and(StopSignal::is_requested) {
             return None;
@@ -117,7 +117,7 @@ fn accumulate<B: TrainingBackend>(
         let part = made.loss;
         accumulator.accumulate(model, made.gradients);
         expert_load.add(&made.expert_load);
-        preferences.add(&made.preferences);
+        completions.add(&made.completions);
         loss = Some(match loss {
             Some(sum) => sum + part,
             None => part,
@@ -128,7 +128,7 @@ fn accumulate<B: TrainingBackend>(
         loss,
         grads: accumulator.grads(),
         expert_load,
-        preferences,
+        completions,
     })
 }
 

@@ -124,7 +124,10 @@ pub use file_check::FileCheck;
 pub use folder::RunFolder;
 pub use hooks::Hook;
 pub use metrics::Metric;
-pub use objective::{PreferenceBatch, PreferenceLoss, PreferenceScores, PreferenceSequence};
+pub use objective::{
+    CompletionBatch, CompletionScores, PolicyBatch, PolicyLoss, PolicySequence, PreferenceBatch,
+    PreferenceLoss, PreferenceSequence, advantages,
+};
 pub use peers::{OrderedPeers, Peers, PeersError, Rank, SingleProcess, Transport};
 pub use run::{Renderer, RunOptions, RunResult, RunStart, RunWeights, train, train_as_peer};
 pub use training_model::{BatchGradients, TokenBatch, TrainingModel};

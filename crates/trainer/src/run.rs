@@ -37,6 +37,7 @@ mod inputs;
 mod launch;
 mod model;
 mod references;
+mod rollouts;
 mod summary;
 
 pub use crate::driver::RunResult;
@@ -201,6 +202,14 @@ pub(crate) fn train_with<B: TrainingBackend>(
 
     agreement::check(&*peers, &config, &inputs.identities, &initial)?;
     let rank = peers.rank();
+    let rollouts = rollouts::of_run(
+        &inputs,
+        &initial,
+        &config.train,
+        references.as_ref(),
+        rank,
+        &stop,
+    )?;
     let run = start.path().to_owned();
     let failure = Failure::default();
     let loaders = inputs.loaders(&config.train, initial.state.step, rank, &failure, &device);
@@ -251,6 +260,7 @@ pub(crate) fn train_with<B: TrainingBackend>(
         },
         rank_zero,
     )
+    .with_rollouts(rollouts)
     .stopped_by(stop.clone());
     let products = config.train.precision.products;
     let model = initial.model.with_precision(products);

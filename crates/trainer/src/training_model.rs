@@ -13,7 +13,7 @@ use emberlm_model::{
 };
 
 use crate::metrics::Figures;
-use crate::objective::{PreferenceBatch, PreferenceScores};
+use crate::objective::{CompletionBatch, CompletionScores};
 use crate::read::host_number;
 
 /// Input tokens and their targets.
@@ -24,6 +24,7 @@ use crate::read::host_number;
 /// | masked tokens | `[batch, seq]`, some of them replaced | the chosen tokens, `[batch, seq]` |
 /// | labels | `[batch, seq]`, padded | the labels, `[batch, 1]` |
 /// | preferences | chosen, then rejected sequences, `[2 · pairs, seq]`, padded | the completions' tokens, `[2 · pairs, seq]` |
+/// | sampled completions | prompts with completions, `[completions, seq]`, padded | the completions' tokens, `[completions, seq]` |
 /// | span corruption, pairs of texts | the sources, `[batch, source]`, padded | the targets, `[batch, target]` |
 #[derive(Clone, Debug)]
 pub struct TokenBatch<B: BurnBackend> {
@@ -35,10 +36,10 @@ pub struct TokenBatch<B: BurnBackend> {
     pub padding: Option<Tensor<B, 2, Bool>>,
     /// The targets; [`emberlm_model::IGNORED`] where there is no loss.
     pub targets: Tensor<B, 2, Int>,
-    /// The number of targets with a loss, or of pairs.
+    /// The number of targets with a loss, or of pairs or sampled completions.
     pub learnt: usize,
-    /// The pairs of an objective that learns from preferences.
-    pub preferences: Option<PreferenceBatch>,
+    /// The completions of an objective that learns from preferences or rewards.
+    pub completions: Option<CompletionBatch>,
 }
 
 impl<B: BurnBackend> TokenBatch<B> {
@@ -125,9 +126,9 @@ impl<B: Backend> TrainingModel<B> {
     /// The loss in nats, summed over the batch's targets, `[1]`. NaN for an encoder without a head for the targets.
     pub fn loss_sum(&self, batch: TokenBatch<B>) -> Tensor<B, 1> {
         match self {
-            Self::Decoder(decoder) => match batch.preferences {
+            Self::Decoder(decoder) => match batch.completions {
                 Some(_) => {
-                    let scores = self.preference_scores(&batch);
+                    let scores = self.completion_scores(&batch);
                     Tensor::full([1], scores.loss_sum() as f32, &decoder.device())
                 }
                 None => decoder.loss_sum(batch.tokens, batch.targets),
@@ -144,25 +145,25 @@ impl<B: Backend> TrainingModel<B> {
         }
     }
 
-    /// The losses and rewards of a batch's pairs; those of no pairs for a batch without pairs or another model.
-    pub fn preference_scores(&self, batch: &TokenBatch<B>) -> PreferenceScores {
-        match (self, &batch.preferences) {
-            (Self::Decoder(decoder), Some(pairs)) => {
+    /// The losses and rewards of a batch's completions; those of none for a batch without completions or another model.
+    pub fn completion_scores(&self, batch: &TokenBatch<B>) -> CompletionScores {
+        match (self, &batch.completions) {
+            (Self::Decoder(decoder), Some(completions)) => {
                 let hidden = decoder.hidden_states(batch.tokens.clone());
                 let ids = &batch.tokens.ids;
-                pairs.loss_sum(decoder, hidden, ids, &batch.targets).1
+                completions.loss_sum(decoder, hidden, ids, &batch.targets).1
             }
-            _ => PreferenceScores::default(),
+            _ => CompletionScores::default(),
         }
     }
 
-    /// The summed log-probabilities of the completions of a batch's pairs: of the chosen, then of the rejected ones. Empty for
-    /// a batch without pairs or another model.
-    pub fn completion_log_probabilities(&self, batch: &TokenBatch<B>) -> Vec<f64> {
-        match (self, &batch.preferences) {
-            (Self::Decoder(decoder), Some(pairs)) => {
+    /// The log-probabilities of the tokens of each completion of a batch; of preferences, the chosen and then the rejected
+    /// ones, only their sums. Empty for a batch without completions or another model.
+    pub fn completion_log_probabilities(&self, batch: &TokenBatch<B>) -> Vec<Vec<f64>> {
+        match (self, &batch.completions) {
+            (Self::Decoder(decoder), Some(completions)) => {
                 let hidden = decoder.hidden_states(batch.tokens.clone());
-                pairs.log_probabilities(decoder, &hidden, &batch.targets)
+                completions.log_probabilities(decoder, &hidden, &batch.targets)
             }
             _ => Vec::new(),
         }
@@ -201,8 +202,8 @@ pub struct BatchGradients<B: TrainingBackend> {
     pub gradients: GradientsParams,
     /// The tokens of each expert.
     pub expert_load: ExpertLoad,
-    /// The scores of the batch's preferences.
-    pub preferences: PreferenceScores,
+    /// The scores of the batch's completions.
+    pub completions: CompletionScores,
 }
 
 impl<B: TrainingBackend> TrainingModel<B> {
@@ -230,7 +231,7 @@ impl<B: TrainingBackend> TrainingModel<B> {
         (made.loss, made.gradients, made.expert_load)
     }
 
-    /// [`TrainingModel::loss_and_gradients`] with the scores of preferences. The options do not apply to these.
+    /// [`TrainingModel::loss_and_gradients`] with the scores of completions. The options do not apply to these.
     pub fn batch_gradients(
         &self,
         batch: TokenBatch<B>,
@@ -257,10 +258,10 @@ impl<B: TrainingBackend> TrainingModel<B> {
                 let share = batch.learnt as f64 / divisor as f64;
                 let routers = decoder.config().router_coefficients();
                 let routers = routers.times(share * scale.unwrap_or(1.0));
-                let (pairs, ids) = (batch.preferences, batch.tokens.ids.clone());
-                let loss = |hidden| match &pairs {
-                    Some(pairs) => {
-                        let (sum, found) = pairs.loss_sum(decoder, hidden, &ids, &targets);
+                let (completions, ids) = (batch.completions, batch.tokens.ids.clone());
+                let loss = |hidden| match &completions {
+                    Some(completions) => {
+                        let (sum, found) = completions.loss_sum(decoder, hidden, &ids, &targets);
                         scores = Some(found);
                         scaled(sum)
                     }
@@ -305,7 +306,7 @@ impl<B: TrainingBackend> TrainingModel<B> {
             loss: value,
             gradients: grads,
             expert_load,
-            preferences: scores.unwrap_or_default(),
+            completions: scores.unwrap_or_default(),
         }
     }
 }

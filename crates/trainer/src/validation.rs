@@ -10,7 +10,10 @@ use crate::error::TrainError;
 use crate::evaluate::{Evaluation, evaluated_windows, mean_loss};
 use crate::events::DatasetLoss;
 use crate::metrics::{Metric, MetricValues};
-use crate::objective::{ClassScores, HostBatch, PairSet, PreferenceScores, RecordSet, WindowTask};
+use crate::objective::{
+    ClassScores, CompletionScores, HostBatch, PairSet, PolicyScores, PreferenceScores, RecordSet,
+    RewardValidation, WindowTask,
+};
 use crate::read::host_read;
 use crate::stop::StopSignal;
 use crate::training_model::TrainingModel;
@@ -29,6 +32,8 @@ pub(crate) enum Validation {
     Pairs(RecordSet),
     /// Pairs of a chosen and a rejected completion.
     Preferences(PairSet),
+    /// Prompts, whose completions are rewarded.
+    Rewards(RewardValidation),
 }
 
 /// The validation split of one dataset.
@@ -50,6 +55,8 @@ pub(crate) struct ValidationOutcome {
     pub(crate) datasets: Vec<DatasetLoss>,
     /// The metrics of the objective.
     pub(crate) metrics: MetricValues,
+    /// A text that the evaluation has sampled.
+    pub(crate) sample: Option<String>,
 }
 
 /// The limits of an evaluation.
@@ -103,8 +110,13 @@ impl Validation {
     fn sets(&self) -> &[ValidationSet] {
         match self {
             Self::Windows { sets, .. } => sets,
-            Self::Labelled { .. } | Self::Pairs(_) | Self::Preferences(_) => &[],
+            Self::Labelled { .. } | Self::Pairs(_) | Self::Preferences(_) | Self::Rewards(_) => &[],
         }
+    }
+
+    /// Returns true if an evaluation samples texts.
+    pub(crate) fn samples(&self) -> bool {
+        matches!(self, Self::Rewards(_))
     }
 
     /// The metrics of an evaluation in addition to the loss.
@@ -112,6 +124,7 @@ impl Validation {
         match self {
             Self::Labelled { .. } => ClassScores::metrics(),
             Self::Preferences(pairs) => PreferenceScores::metrics(pairs.loss().form()),
+            Self::Rewards(validation) => PolicyScores::metrics(validation.task.config.beta > 0.0),
             Self::Windows { .. } | Self::Pairs(_) => Vec::new(),
         }
     }
@@ -129,6 +142,10 @@ impl Validation {
                 Some(format!("validation: {} texts", records.len()))
             }
             Self::Preferences(pairs) => Some(format!("validation: {} pairs", pairs.len())),
+            Self::Rewards(validation) => {
+                let count = validation.prompts.prompts().len();
+                Some(format!("validation: {count} prompts"))
+            }
         }
     }
 
@@ -142,6 +159,7 @@ impl Validation {
             }
             Self::Labelled { records, .. } | Self::Pairs(records) => limited(records.tokens()),
             Self::Preferences(pairs) => limited(pairs.tokens()),
+            Self::Rewards(validation) => limited(validation.prompts.tokens()),
         }
     }
 
@@ -157,6 +175,7 @@ impl Validation {
                 Ok(evaluate_labels(records, *labels, model, limits))
             }
             Self::Preferences(pairs) => Ok(evaluate_preferences(pairs, model, limits)),
+            Self::Rewards(validation) => evaluate_rewards(validation, model, limits),
             Self::Pairs(records) => {
                 let batches = limited(records.batches(limits.batch), limits);
                 let found = evaluate_batches(batches.map(Ok), model, limits)?;
@@ -176,6 +195,7 @@ impl ValidationOutcome {
             tokens: evaluation.tokens,
             datasets: Vec::new(),
             metrics: MetricValues::default(),
+            sample: None,
         }
     }
 }
@@ -243,6 +263,7 @@ fn evaluate_sets<B: Backend>(
             tokens,
             datasets,
             metrics: MetricValues::default(),
+            sample: None,
         },
     )))
 }
@@ -269,6 +290,7 @@ fn evaluate_labels<B: Backend>(
         tokens: scores.count(),
         datasets: Vec::new(),
         metrics: scores.values(),
+        sample: None,
     }))
 }
 
@@ -279,10 +301,10 @@ fn evaluate_preferences<B: Backend>(
     limits: Limits<'_>,
 ) -> Validated {
     let device = model.device();
-    let mut scores = PreferenceScores::default();
+    let mut scores = CompletionScores::default();
     for batch in limited(pairs.batches(limits.batch), limits) {
         let tensors = batch.to_tensors::<B>(&device);
-        scores.add(&B::run(|| model.preference_scores(&tensors)));
+        scores.add(&B::run(|| model.completion_scores(&tensors)));
         limits.check()?;
     }
     let count = scores.records();
@@ -291,7 +313,30 @@ fn evaluate_preferences<B: Backend>(
         tokens: count as u64,
         datasets: Vec::new(),
         metrics: scores.values(),
+        sample: None,
     }))
+}
+
+/// The reward of the most probable completion of each prompt. The loss is its negative.
+fn evaluate_rewards<B: Backend>(
+    validation: &RewardValidation,
+    model: &TrainingModel<B>,
+    limits: Limits<'_>,
+) -> Result<Validated, TrainError> {
+    let Some(decoder) = model.decoder() else {
+        return Ok(ControlFlow::Continue(None));
+    };
+    let found = validation.evaluate(decoder, limits.max_tokens, limits.stop)?;
+    Ok(match found {
+        Some(found) => ControlFlow::Continue(Some(ValidationOutcome {
+            loss: -found.reward,
+            tokens: found.prompts as u64,
+            datasets: Vec::new(),
+            metrics: found.metrics,
+            sample: Some(found.sample),
+        })),
+        None => ControlFlow::Break(()),
+    })
 }
 
 /// The batches of records up to the limit of input tokens, at least one batch.

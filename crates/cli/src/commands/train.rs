@@ -25,8 +25,8 @@ use emberlm_kernels::TrainingBackend;
 use emberlm_trainer::fit::predict;
 use emberlm_trainer::run::{CheckedModel, EpochSize};
 use emberlm_trainer::{
-    DataConfig, Interrupter, ObjectiveConfig, Renderer, RunConfig, RunOptions, RunResult, RunStart,
-    TrainingData, dashboard, memory_report, run,
+    DataConfig, Interrupter, Renderer, RunConfig, RunOptions, RunResult, RunStart, TrainingData,
+    dashboard, memory_report, run,
 };
 
 pub use args::TrainArgs;
@@ -122,7 +122,7 @@ fn run_as(args: TrainArgs, ranks: &Ranks) -> Result<(), CliError> {
         interrupter,
         hooks: labels::hooks(&args),
     };
-    let classifies = matches!(config.train.objective, ObjectiveConfig::Classify(_));
+    let objective = config.train.objective.clone();
     let result = backend.run(Training {
         memory_report: args.memory_report,
         config,
@@ -132,7 +132,7 @@ fn run_as(args: TrainArgs, ranks: &Ranks) -> Result<(), CliError> {
         ranks,
     })??;
     match rank.is_zero() {
-        true => report::report(&result, classifies),
+        true => report::report(&result, &objective),
         false => Ok(()),
     }
 }

@@ -228,7 +228,7 @@ impl From<TrainError> for CliError {
             TrainError::Config(error) => return error.into(),
             TrainError::Data(error) => return error.into(),
             TrainError::Records(_) => Some(
-                "train.objective names the fields of texts: --set train.objective.text=FIELD; preferences have prompt, chosen and rejected",
+                "train.objective names the fields of texts: --set train.objective.text=FIELD; preferences have prompt, chosen and rejected; prompts have prompt and the fields that rewards compare",
             ),
             TrainError::DamagedData { ref source, .. } => {
                 let hint = data(source);

@@ -190,3 +190,39 @@ fn adapters_of_one_base_are_served_by_name() {
     let generated = sandbox.words("generate run --prompt Hello --max-tokens 8 --temperature 0");
     assert_eq!(generated.ok(), format!("Hello{}\n", text.as_str().unwrap()));
 }
+
+#[test]
+fn an_adapter_learns_from_rewards_and_is_resumed() {
+    let sandbox = with_base();
+    let base = fs::read(sandbox.path("base/model.safetensors")).unwrap();
+    let line = |i: usize| {
+        let question = format!("What is {i}?");
+        json!({"prompt": [{"role": "user", "content": question}], "answer": i}).to_string() + "\n"
+    };
+    sandbox.write("prompts.jsonl", (0..20).map(line).collect::<String>());
+    let grpo = "--objective grpo --data prompts.jsonl --adapter lora --set train.adapter.rank=2 \
+        --set train.objective.rewards=[{kind=\"regex\",pattern=\"[a-m]\"}] --set train.objective.group=4 \
+        --set train.objective.max_new_tokens=8 --set train.objective.beta=0.1 --set train.accumulation=1 \
+        --set train.log_interval=1 --set train.checkpoints.interval=4 --learning-rate 1e-2 --renderer plain";
+    trained(sandbox.words(&format!("train --from base {grpo} --steps 6 --out whole")));
+    let steps = sandbox.events("whole", "step");
+    let metric = |step: usize, name: &str| steps[step]["metrics"][name].as_f64().unwrap();
+    assert_eq!(steps.len(), 6);
+    // A new adapter changes nothing.
+    assert!(metric(0, "kl").abs() < 1e-6 && metric(5, "kl") > 0.0);
+    assert!((0.0..=1.0).contains(&metric(5, "reward")));
+    let samples = sandbox.events("whole", "sample");
+    assert!(samples[0]["text"].as_str().unwrap().contains("[reward: "));
+
+    let last = sandbox.path("whole/checkpoints/step-00000006");
+    let read = |name: &str| fs::read(last.join(name)).unwrap();
+    let expected = ["model.safetensors", "optimizer.safetensors", "state.json"].map(read);
+    fs::remove_dir_all(&last).unwrap();
+    trained(sandbox.words("train --resume whole --renderer plain"));
+    let found = ["model.safetensors", "optimizer.safetensors", "state.json"].map(read);
+    assert!(found == expected, "the resumed run differs");
+    assert_eq!(
+        fs::read(sandbox.path("base/model.safetensors")).unwrap(),
+        base
+    );
+}

@@ -226,7 +226,7 @@ fn bad_records_and_options_are_refused() {
     fails("train --objective nonsense", "invalid value 'nonsense'");
     fails(
         "train --preset gpt2 --objective mlm --data text.txt",
-        "kind = mlm: must be next_token, dpo, orpo, simpo or kto for a decoder",
+        "kind = mlm: must be next_token, dpo, orpo, simpo, kto or grpo for a decoder",
     );
     let good = r#"{"prompt": "a", "chosen": "b", "rejected": "c"}"#;
     let empty = r#"{"prompt": "a", "chosen": "b", "rejected": ""}"#;
@@ -243,6 +243,21 @@ fn bad_records_and_options_are_refused() {
     fails(
         "train --objective kto --set data.tokenizer=byte --data pairs.jsonl --out run",
         "line 1: `completion` is missing",
+    );
+    let rewards = "train.objective.rewards=[{kind=\"exact_match\"}]";
+    let grpo =
+        format!("train --objective grpo --set data.tokenizer=byte --set {rewards} --out run");
+    fails(
+        &format!("{grpo} --data pairs.jsonl --set train.objective.group=4"),
+        "line 1: `answer` is missing, which a reward compares",
+    );
+    fails(
+        &format!("{grpo} --data pairs.jsonl --set train.objective.group=1"),
+        "group = 1: must be at least 2",
+    );
+    fails(
+        "train --objective grpo --set train.objective.rewards=[{kind=\"exact\"}] --data pairs.jsonl",
+        "exact_match",
     );
     assert!(!sandbox.path("run").exists());
 }

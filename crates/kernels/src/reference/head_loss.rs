@@ -6,7 +6,7 @@ use burn::tensor::{IndexingUpdateOp, Int, Tensor};
 use super::product::{product, scaled_product};
 use super::table_parts::{PartRows, part_rows};
 use super::{primitive, typed};
-use crate::{Backend, HeadLossGradients, HeadLossOptions, Precision};
+use crate::{Backend, HeadLossGradients, HeadLossInputs, HeadLossOptions, Precision};
 
 /// The number of tokens whose logits are materialized at once for a vocabulary of this size: 64 MiB of f32.
 pub fn rows_per_block(vocab_size: usize) -> usize {
@@ -48,6 +48,39 @@ pub fn head_loss<B: Backend>(
     primitive(loss)
 }
 
+/// See [`crate::Backend::head_losses`]. The logits of `rows` tokens are materialized at once.
+pub fn head_losses<B: Backend>(
+    hidden: FloatTensor<B>,
+    weights: Vec<FloatTensor<B>>,
+    targets: IntTensor<B>,
+    options: HeadLossOptions,
+    rows: usize,
+    precision: Precision,
+) -> FloatTensor<B> {
+    let weights: Vec<_> = weights.into_iter().map(typed::<B, 2>).collect(); // [part's rows, d_model] each
+    let of_block = |block: Block<B>| {
+        let logits = block.logits(&weights, options, precision); // [rows, vocab_size]
+        let target_logits = block.target_logits(&logits, &block.target_rows(&weights));
+        let smoothing_logits = smoothing_logits(&logits, options);
+        let log_sum = exponentials(logits, &block.target_mask).log_sum;
+        row_losses(&block, target_logits, log_sum, smoothing_logits, options).squeeze_dim::<1>(1)
+    };
+    let losses = blocks::<B>(typed::<B, 2>(hidden), targets, rows).map(of_block);
+    primitive(Tensor::cat(losses.collect(), 0))
+}
+
+/// See [`crate::Backend::head_losses_backward`]: [`head_loss_gradients`] with each token's contribution times its element
+/// of `grads` `[tokens]`.
+pub fn head_losses_backward<B: Backend>(
+    inputs: HeadLossInputs<B>,
+    grads: FloatTensor<B>,
+    trains_weights: bool,
+    rows: usize,
+) -> HeadLossGradients<B> {
+    let grads = typed::<B, 1>(grads).unsqueeze_dim(1); // [tokens, 1]
+    gradients(inputs, Some(grads), trains_weights, rows)
+}
+
 /// See [`crate::Backend::head_loss_gradients`]. The logits of `rows` tokens are materialized at once.
 ///
 /// With `p = softmax(logits)`, the targets' one-hot rows `y`, the vocabulary size `V` and `L` as in
@@ -76,6 +109,31 @@ pub fn head_loss_gradients<B: Backend>(
     rows: usize,
     precision: Precision,
 ) -> HeadLossGradients<B> {
+    let inputs = HeadLossInputs {
+        hidden,
+        weights,
+        targets,
+        options,
+        precision,
+    };
+    gradients(inputs, None, true, rows)
+}
+
+/// The gradients of the sum of the losses, each times its element of `row_grads` `[tokens, 1]`. Those of the weights are
+/// computed only if `trains_weights`.
+fn gradients<B: Backend>(
+    inputs: HeadLossInputs<B>,
+    row_grads: Option<Tensor<B, 2>>,
+    trains_weights: bool,
+    rows: usize,
+) -> HeadLossGradients<B> {
+    let HeadLossInputs {
+        hidden,
+        weights,
+        targets,
+        options,
+        precision,
+    } = inputs;
     let weights: Vec<_> = weights.into_iter().map(typed::<B, 2>).collect(); // [part's rows, d_model] each
     let vocab_size: usize = weights.iter().map(|weight| weight.dims()[0]).sum();
     let hidden = typed::<B, 2>(hidden);
@@ -86,7 +144,17 @@ pub fn head_loss_gradients<B: Backend>(
     let mut hidden_grads = Vec::new();
     // Σ hidden over the target tokens, [1, d_model]; only for label smoothing.
     let mut hidden_sum: Option<Tensor<B, 2>> = None;
-    for block in blocks::<B>(hidden, targets, rows) {
+    for (number, block) in blocks::<B>(hidden, targets, rows).enumerate() {
+        // The gradient of each row's loss, [rows, 1].
+        let row_grad = match &row_grads {
+            Some(grads) => {
+                let of_block = grads
+                    .clone()
+                    .narrow(0, number * rows, block.hidden.dims()[0]);
+                of_block * block.target_mask.clone()
+            }
+            None => block.target_mask.clone(),
+        };
         let part_rows = block.target_rows(&weights);
         let logits = block.logits(&weights, options, precision); // [rows, vocab_size]
         let target_logits = block.target_logits(&logits, &part_rows);
@@ -115,7 +183,7 @@ pub fn head_loss_gradients<B: Backend>(
             grads = sloped.collect();
         }
         loss = loss + block_loss(&block, target_logits, log_sum, smoothing_logits, options);
-        let masked_hidden = block.hidden.clone() * block.target_mask.clone(); // [rows, d_model]
+        let masked_hidden = block.hidden.clone() * row_grad.clone(); // [rows, d_model]
         // The contribution of the targets, unless it is part of the products.
         let separate_target_grad = match precision {
             Precision::F32 => Some(target_grad),
@@ -155,7 +223,10 @@ pub fn head_loss_gradients<B: Backend>(
                 None => sum,
             });
         }
-        hidden_grads.push(hidden_grad * block.target_mask);
+        hidden_grads.push(hidden_grad * row_grad);
+        if !trains_weights {
+            continue;
+        }
         let target_hidden =
             separate_target_grad.map(|target_grad| masked_hidden.clone() * target_grad);
         let factor = f16_scale(masked_hidden.dims()[0]);
@@ -176,13 +247,16 @@ pub fn head_loss_gradients<B: Backend>(
         }
     }
     let smoothing = hidden_sum.map(|sum| sum * (options.label_smoothing / vocab_size as f64));
-    let weight_grads = weight_grads.into_iter().zip(weights).map(|(grad, weight)| {
-        let grad = grad.unwrap_or_else(|| weight.zeros_like());
-        primitive(match &smoothing {
-            Some(smoothing) => grad - smoothing.clone(),
-            None => grad,
-        })
-    });
+    let weight_grads = weight_grads.into_iter().zip(weights);
+    let weight_grads = weight_grads
+        .filter(|_| trains_weights)
+        .map(|(grad, weight)| {
+            let grad = grad.unwrap_or_else(|| weight.zeros_like());
+            primitive(match &smoothing {
+                Some(smoothing) => grad - smoothing.clone(),
+                None => grad,
+            })
+        });
     HeadLossGradients {
         loss: primitive(loss),
         weights: weight_grads.collect(),
@@ -240,8 +314,7 @@ fn slope<B: Backend>(x: Tensor<B, 2>, cap: f64) -> Tensor<B, 2> {
     -(ratio.clone() * ratio) + 1.0
 }
 
-/// The loss of a block, `[1]`, from the targets' logits, `L` and the result of [`smoothing_logits`], `[rows, 1]`
-/// each.
+/// The loss of a block, `[1]`: the sum of [`row_losses`].
 fn block_loss<B: Backend>(
     block: &Block<B>,
     target_logits: Tensor<B, 2>,
@@ -249,6 +322,18 @@ fn block_loss<B: Backend>(
     smoothing_logits: Option<Tensor<B, 2>>,
     options: HeadLossOptions,
 ) -> Tensor<B, 1> {
+    row_losses(block, target_logits, log_sum, smoothing_logits, options).sum()
+}
+
+/// The losses of a block's rows, `[rows, 1]`, from the targets' logits, `L` and the result of [`smoothing_logits`],
+/// `[rows, 1]` each.
+fn row_losses<B: Backend>(
+    block: &Block<B>,
+    target_logits: Tensor<B, 2>,
+    log_sum: Tensor<B, 2>,
+    smoothing_logits: Option<Tensor<B, 2>>,
+    options: HeadLossOptions,
+) -> Tensor<B, 2> {
     let mut loss = log_sum.clone() - target_logits * (1.0 - options.label_smoothing);
     if let Some(smoothing_logits) = smoothing_logits {
         loss = loss - smoothing_logits;
@@ -256,7 +341,7 @@ fn block_loss<B: Backend>(
     if options.z_loss != 0.0 {
         loss = loss + log_sum.clone() * log_sum * options.z_loss;
     }
-    (loss * block.target_mask.clone()).sum()
+    loss * block.target_mask.clone()
 }
 
 /// A block of hidden states with their targets.

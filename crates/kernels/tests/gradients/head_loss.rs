@@ -116,6 +116,31 @@ fn blocks<B: Backend>(shape: [usize; 3], rows: usize, options: HeadLossOptions, 
     assert_close("only the loss, in blocks", &loss, &case.expected()[0]);
 }
 
+/// The losses of the tokens, each with its own gradient, whose logits the backward pass computes again in blocks.
+fn head_losses<B: Backend>(shape: [usize; 3], options: HeadLossOptions, seed: u64) {
+    let case = Case::new(shape, options, seed);
+    let hidden = tracked::<Autodiff<B>, 2>(&case.hidden);
+    let weight = tracked::<Autodiff<B>, 2>(&case.weight);
+    let (h, w) = (hidden.clone(), weight.clone());
+    let losses = ops::head_losses(h, vec![w], case.targets(), options, Precision::F32);
+    let sum: f32 = host(losses.clone().inner()).iter().sum();
+    assert_close("the sum", &[sum], &case.expected()[0]);
+    let actual = with_gradients(losses, &[&hidden, &weight]);
+
+    let hidden = tracked::<Reference, 2>(&case.hidden);
+    let weight = tracked::<Reference, 2>(&case.weight);
+    let made = reference::head_losses::<Reference>(
+        primitive(hidden.clone()),
+        vec![primitive(weight.clone())],
+        case.targets::<Reference>().into_primitive(),
+        options,
+        usize::MAX,
+        Precision::F32,
+    );
+    let expected = with_gradients(typed::<Reference, 1>(made), &[&hidden, &weight]);
+    assert_all_close(&format!("{options:?}"), &actual, &expected);
+}
+
 /// If all targets are ignored, the loss and all gradients are 0 rather than NaN. Blocks in which all rows are
 /// ignored occur in the properties.
 fn all_ignored<B: Backend>(shape: [usize; 3], options: HeadLossOptions, seed: u64) {
@@ -128,6 +153,7 @@ fn all_ignored<B: Backend>(shape: [usize; 3], options: HeadLossOptions, seed: u6
 crate::on_backends! {
     // With a vocabulary of one, the loss and the gradients are 0.
     head_loss(shape in [1_usize..12, 1..10, 2..30], options in options(), seed in 0..u64::MAX - 1);
+    head_losses(shape in [1_usize..12, 1..10, 2..30], options in options(), seed in 0..u64::MAX - 1);
     all_ignored(shape in [1_usize..6, 1..6, 2..9], options in options(), seed in 0..u64::MAX - 1);
     blocks(
         shape in [1_usize..12, 1..10, 2..30],

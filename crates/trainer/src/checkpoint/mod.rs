@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::identity::DataIdentity;
 use crate::loss_scale::LossScale;
+use crate::objective::Rollout;
 use crate::skip::SkipHistory;
 
 pub mod write;
@@ -45,6 +46,12 @@ pub struct State {
     /// The loss scale, if it is adaptive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss_scale: Option<LossScale>,
+    /// The positions computed so far, if their number is not determined by the step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub positions: Option<u64>,
+    /// The sampled completions that the next step trains on again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollout: Option<Rollout>,
     /// The identities of the datasets. Their weights are in the run's configuration.
     #[serde(default)]
     pub data: Vec<DataIdentity>,

@@ -13,7 +13,7 @@ use crate::error::TrainError;
 #[serde(default, deny_unknown_fields)]
 pub struct DataConfig {
     /// The dataset's directory; empty if `mix` lists several. With objective classify or seq2seq, a file or directory of
-    /// records: .jsonl, .csv, .tsv or .parquet. With dpo, orpo, simpo or kto, .jsonl.
+    /// records: .jsonl, .csv, .tsv or .parquet. With dpo, orpo, simpo, kto or grpo, .jsonl.
     pub dataset: PathBuf,
     /// Records to evaluate on; by default a tenth of the others is held out.
     #[serde(skip_serializing_if = "is_empty")]

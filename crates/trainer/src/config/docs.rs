@@ -15,8 +15,9 @@ use super::sections::{
     PrecisionConfig,
 };
 use super::{
-    ClassifyConfig, DataConfig, DpoConfig, Group, Groups, KtoConfig, MixedDataset, MlmConfig,
-    OrpoConfig, Seq2SeqConfig, SimpoConfig, SpanCorruptionConfig, TrainConfig,
+    ClassifyConfig, CommandConfig, DataConfig, DpoConfig, ExactMatchConfig, Group, Groups,
+    GrpoConfig, JsonSchemaConfig, KtoConfig, MixedDataset, MlmConfig, OrpoConfig, RegexConfig,
+    Seq2SeqConfig, SimpoConfig, SpanCorruptionConfig, TrainConfig,
 };
 
 /// A table of the configuration, such as `[train.optimizer]` with `kind = "muon"`.
@@ -94,7 +95,7 @@ impl SettingsTable {
 }
 
 /// Every table of a run's configuration. Tables nested in `model` are documented by the model's settings.
-pub const TABLES: [SettingsTable; 31] = [
+pub const TABLES: [SettingsTable; 36] = [
     SettingsTable::required::<ModelConfig>("model"),
     SettingsTable::required::<EncoderSettings>("encoder"),
     SettingsTable::required::<EncoderDecoderSettings>("encoder_decoder"),
@@ -109,6 +110,11 @@ pub const TABLES: [SettingsTable; 31] = [
     SettingsTable::kind::<OrpoConfig>("train.objective", "orpo"),
     SettingsTable::kind::<SimpoConfig>("train.objective", "simpo"),
     SettingsTable::kind::<KtoConfig>("train.objective", "kto"),
+    SettingsTable::kind::<GrpoConfig>("train.objective", "grpo"),
+    SettingsTable::kind::<ExactMatchConfig>("train.objective.rewards", "exact_match"),
+    SettingsTable::kind::<RegexConfig>("train.objective.rewards", "regex"),
+    SettingsTable::kind::<JsonSchemaConfig>("train.objective.rewards", "json_schema"),
+    SettingsTable::kind::<CommandConfig>("train.objective.rewards", "command"),
     SettingsTable::new::<LoraConfig>("train.adapter"),
     SettingsTable::new::<PrecisionConfig>("train.precision"),
     SettingsTable::new::<LossConfig>("train.loss"),
@@ -143,8 +149,9 @@ pub fn field_docs(table: &str, kind: Option<&str>, key: &str) -> Option<&'static
 pub fn kind_docs(table: &str) -> Option<&'static str> {
     Some(match table {
         "train.objective" => {
-            "next_token, dpo, orpo, simpo or kto (decoders), mlm or classify (encoders), span_corruption or seq2seq (encoder–decoders)."
+            "next_token, dpo, orpo, simpo, kto or grpo (decoders), mlm or classify (encoders), span_corruption or seq2seq (encoder–decoders)."
         }
+        "train.objective.rewards" => "exact_match, regex, json_schema or command.",
         "train.optimizer" => "adamw, muon (matrices; AdamW the rest) or lion.",
         "train.schedule" => "constant, cosine, linear, inverse_sqrt or warmup_stable_decay.",
         "train.skip" => {

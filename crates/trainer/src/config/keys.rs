@@ -16,12 +16,13 @@ use super::sections::{
     PrecisionConfig,
 };
 use super::{
-    ClassifyConfig, DataConfig, DpoConfig, Group, Groups, KtoConfig, MixedDataset, MlmConfig,
-    OrpoConfig, Seq2SeqConfig, SimpoConfig, SpanCorruptionConfig, TrainConfig,
+    ClassifyConfig, CommandConfig, DataConfig, DpoConfig, ExactMatchConfig, Group, Groups,
+    GrpoConfig, JsonSchemaConfig, KtoConfig, MixedDataset, MlmConfig, OrpoConfig, RegexConfig,
+    Seq2SeqConfig, SimpoConfig, SpanCorruptionConfig, TrainConfig,
 };
 
 /// The settings by table, except the models' nested ones.
-const TABLES: [(&str, &[&str]); 32] = [
+const TABLES: [(&str, &[&str]); 38] = [
     ("model", ModelConfig::FIELD_NAMES),
     ("encoder", EncoderSettings::FIELD_NAMES),
     ("encoder_decoder", EncoderDecoderSettings::FIELD_NAMES),
@@ -37,6 +38,12 @@ const TABLES: [(&str, &[&str]); 32] = [
     ("train.objective", OrpoConfig::FIELD_NAMES),
     ("train.objective", SimpoConfig::FIELD_NAMES),
     ("train.objective", KtoConfig::FIELD_NAMES),
+    ("train.objective", GrpoConfig::FIELD_NAMES),
+    ("train.objective.rewards", &["kind"]),
+    ("train.objective.rewards", ExactMatchConfig::FIELD_NAMES),
+    ("train.objective.rewards", RegexConfig::FIELD_NAMES),
+    ("train.objective.rewards", JsonSchemaConfig::FIELD_NAMES),
+    ("train.objective.rewards", CommandConfig::FIELD_NAMES),
     ("train.adapter", LoraConfig::FIELD_NAMES),
     ("train.precision", PrecisionConfig::FIELD_NAMES),
     ("train.loss", LossConfig::FIELD_NAMES),

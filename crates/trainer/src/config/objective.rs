@@ -4,6 +4,7 @@ use documented::DocumentedFields;
 use serde::{Deserialize, Serialize};
 
 use super::check::{Range, check_all, require};
+use super::grpo::GrpoConfig;
 use super::model::RunModel;
 use super::preference::{DpoConfig, KtoConfig, OrpoConfig, SimpoConfig};
 use crate::error::TrainError;
@@ -30,6 +31,8 @@ pub enum ObjectiveConfig {
     Simpo(SimpoConfig),
     /// A decoder learns from completions with a label, relative to the weights that it starts with.
     Kto(KtoConfig),
+    /// A decoder learns from the rewards of completions that it samples.
+    Grpo(GrpoConfig),
 }
 
 /// Settings of [`ObjectiveConfig::NextToken`]: none.
@@ -142,12 +145,13 @@ impl ObjectiveConfig {
             Self::Orpo(_) => "orpo",
             Self::Simpo(_) => "simpo",
             Self::Kto(_) => "kto",
+            Self::Grpo(_) => "grpo",
         }
     }
 
     /// True if the data is records instead of datasets of tokens.
     pub fn reads_records(&self) -> bool {
-        matches!(self, Self::Classify(_) | Self::Seq2seq(_)) || self.is_preference()
+        matches!(self, Self::Classify(_) | Self::Seq2seq(_) | Self::Grpo(_)) || self.is_preference()
     }
 
     /// True if the records are preferences between completions.
@@ -183,6 +187,7 @@ impl ObjectiveConfig {
             Self::Orpo(config) => config.check(),
             Self::Simpo(config) => config.check(),
             Self::Kto(config) => config.check(),
+            Self::Grpo(config) => config.check(),
             Self::Mlm(MlmConfig { probability, .. }) => {
                 check_all(table, &[("probability", *probability, Range::Positive)])?;
                 check_all(table, &[("probability", *probability, Range::Share)])
@@ -214,7 +219,9 @@ impl ObjectiveConfig {
     /// It is another model's.
     pub fn check_model(&self, model: &RunModel) -> Result<(), TrainError> {
         let fits = match model {
-            RunModel::Decoder(_) => matches!(self, Self::NextToken(_)) || self.is_preference(),
+            RunModel::Decoder(_) => {
+                matches!(self, Self::NextToken(_) | Self::Grpo(_)) || self.is_preference()
+            }
             RunModel::Encoder(_) => matches!(self, Self::Mlm(_) | Self::Classify(_)),
             RunModel::EncoderDecoder(_) => {
                 matches!(self, Self::SpanCorruption(_) | Self::Seq2seq(_))
@@ -229,7 +236,9 @@ impl ObjectiveConfig {
     /// The error of an objective that is not one of `model`'s.
     pub(crate) fn not_of(&self, model: &RunModel) -> TrainError {
         let rule = match model {
-            RunModel::Decoder(_) => "must be next_token, dpo, orpo, simpo or kto for a decoder",
+            RunModel::Decoder(_) => {
+                "must be next_token, dpo, orpo, simpo, kto or grpo for a decoder"
+            }
             RunModel::Encoder(_) => "must be mlm or classify for an encoder",
             RunModel::EncoderDecoder(_) => {
                 "must be span_corruption or seq2seq for an encoder–decoder"

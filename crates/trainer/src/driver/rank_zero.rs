@@ -143,7 +143,7 @@ impl<B: TrainingBackend> RankZero<B> {
             });
         }
         if let Some(metrics) = metrics.filter(|_| log) {
-            self.log(engine, metrics, state.validation_loss, processor);
+            self.log(engine, metrics, state, processor);
         }
         let mut save = save || (self.recorder.retry_due && log);
         if evaluate {

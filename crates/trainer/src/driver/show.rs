@@ -6,6 +6,7 @@ use emberlm_kernels::TrainingBackend;
 
 use super::RankZero;
 use super::validate::show_evaluation;
+use crate::checkpoint::State;
 use crate::config::TrainConfig;
 use crate::engine::{StepEngine, StepMetrics};
 use crate::events::{Event, now};
@@ -33,7 +34,7 @@ impl<B: TrainingBackend> RankZero<B> {
         &mut self,
         engine: &StepEngine<B>,
         metrics: StepMetrics,
-        validation: Option<f64>,
+        state: &State,
         processor: &mut Processor<B>,
     ) {
         let config = engine.config();
@@ -43,11 +44,14 @@ impl<B: TrainingBackend> RankZero<B> {
             loss_scale: engine.position().loss_scale.map(|scale| scale.factor()),
             expert_shares: engine.expert_load().extremes(),
         });
-        readings.extend(engine.preferences().values());
+        readings.extend(engine.completions().values());
         readings.extend(self.recorder.hooks.take_readings());
         let logged = Event::Step {
             step,
-            tokens: self.source.positions(sequences, self.seq_len),
+            tokens: match state.positions {
+                Some(positions) => positions,
+                None => self.source.positions(sequences, self.seq_len),
+            },
             learnt: metrics.targets,
             loss: metrics.loss,
             perplexity: metrics.loss.exp(),
@@ -72,7 +76,7 @@ impl<B: TrainingBackend> RankZero<B> {
         self.recorder.record(&paced);
         let figures = Figures {
             seconds_left: pace.seconds_left,
-            validation,
+            validation: state.validation_loss,
             note: self.recorder.messages.shown().into(),
             sample: self.sample.as_deref().unwrap_or_default().into(),
             ..Figures::of([&logged, &paced])

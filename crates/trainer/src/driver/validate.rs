@@ -35,7 +35,10 @@ impl<B: TrainingBackend> RankZero<B> {
         let evaluated = engine.evaluated(model);
         let mut text = None;
         let tokens = config.evaluation.sample_tokens;
-        if let Some(decoder) = evaluated.decoder().filter(|_| tokens > 0) {
+        if let Some(decoder) = evaluated
+            .decoder()
+            .filter(|_| tokens > 0 && !self.validation.samples())
+        {
             let tokenizer = &self.tokenizer;
             let template = self.about.model.chat_template();
             let begins_with = template.and_then(|template| template.begins_with.as_deref());
@@ -60,7 +63,8 @@ impl<B: TrainingBackend> RankZero<B> {
         let ControlFlow::Continue(found) = found else {
             return Ok(false);
         };
-        if let Some(found) = found {
+        if let Some(mut found) = found {
+            text = found.sample.take().or(text);
             let loss = found.loss;
             state.validation_loss = Some(loss);
             better = state.best.is_none_or(|best| loss < best.loss);

@@ -5,7 +5,7 @@ use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 use emberlm_data::{Batch, IGNORED};
 use emberlm_model::Tokens;
 
-use super::preference::PreferenceBatch;
+use super::completions::CompletionBatch;
 use crate::training_model::TokenBatch;
 
 /// Token ids and targets, row-major.
@@ -24,8 +24,8 @@ pub(crate) struct HostBatch {
     pub(crate) batch: usize,
     pub(crate) seq: usize,
     pub(crate) target_seq: usize,
-    /// The pairs of an objective that learns from preferences.
-    pub(crate) preferences: Option<PreferenceBatch>,
+    /// The completions of an objective that learns from preferences or rewards.
+    pub(crate) completions: Option<CompletionBatch>,
 }
 
 impl From<Batch> for HostBatch {
@@ -39,7 +39,7 @@ impl From<Batch> for HostBatch {
             batch: batch.batch,
             seq: batch.seq,
             target_seq: batch.seq,
-            preferences: None,
+            completions: None,
         }
     }
 }
@@ -63,14 +63,14 @@ impl HostBatch {
             padding,
             targets: integers(&self.targets, [self.batch, self.target_seq]),
             learnt: self.learnt(),
-            preferences: self.preferences.clone(),
+            completions: self.completions.clone(),
         }
     }
 
-    /// The number of targets that contribute to the loss, or of pairs.
+    /// The number of targets that contribute to the loss, or of pairs or sampled completions.
     pub(crate) fn learnt(&self) -> usize {
-        if let Some(preferences) = &self.preferences {
-            return preferences.pairs();
+        if let Some(completions) = &self.completions {
+            return completions.records();
         }
         self.targets.iter().filter(|&&id| id != IGNORED).count()
     }

@@ -119,7 +119,7 @@ impl MaskedLm {
             batch: batch.batch,
             seq,
             target_seq: seq,
-            preferences: None,
+            completions: None,
         };
         let [before, after] = &self.frame;
         for (window, row) in (first..).zip(batch.inputs.chunks(batch.seq.max(1))) {

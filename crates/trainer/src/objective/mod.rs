@@ -11,10 +11,15 @@
 //! | `record_splits` | divides records into those to train on and those to evaluate on |
 //! | `records` | batches of them |
 //! | `preference` | pairs of a chosen and a rejected completion (DPO, ORPO, SimPO), and labelled ones (KTO), for decoders |
+//! | `grpo` | sampled completions with rewards, for decoders |
+//! | `completions` | batches of the two, whose loss the host computes |
 //! | `scores` | accuracy and F1 of predicted labels |
 
+mod completions;
+pub(crate) mod grpo;
 mod host_batch;
 pub(crate) mod masked_lm;
+mod mean;
 pub(crate) mod preference;
 mod record_source;
 mod record_splits;
@@ -23,11 +28,18 @@ mod scores;
 mod source;
 pub(crate) mod span_corruption;
 
+pub use completions::{CompletionBatch, CompletionScores};
+pub(crate) use grpo::PolicyScores;
+pub use grpo::{PolicyBatch, PolicyLoss, PolicySequence, Rollout, advantages};
+pub(crate) use grpo::{
+    PromptSet, PromptSource, ReferenceModel, RewardTask, RewardValidation, Rewards, Rollouts,
+};
 pub(crate) use host_batch::HostBatch;
 pub(crate) use masked_lm::MaskedLm;
+pub(crate) use preference::PreferenceScores;
 pub(crate) use preference::REFERENCE_FILE;
 pub(crate) use preference::{PairSet, PairSource, Pairs, References};
-pub use preference::{PreferenceBatch, PreferenceLoss, PreferenceScores, PreferenceSequence};
+pub use preference::{PreferenceBatch, PreferenceLoss, PreferenceSequence};
 pub(crate) use record_source::{Labels, RecordSource};
 pub(crate) use records::RecordSet;
 pub(crate) use scores::ClassScores;

@@ -131,7 +131,7 @@ impl RecordSet {
             batch: records.len(),
             seq,
             target_seq,
-            preferences: None,
+            completions: None,
         };
         for (row, record) in (1..).zip(&records) {
             batch.inputs.extend(&record.inputs);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use emberlm_data::{Batch, DataError, TokenSplit, TrainBatches};
 
-use super::{HostBatch, MaskedLm, PairSet, RecordSet, SpanCorruption};
+use super::{HostBatch, MaskedLm, PairSet, PromptSet, RecordSet, SpanCorruption};
 
 /// The task that a model solves on a window of tokens.
 #[derive(Clone)]
@@ -50,6 +50,8 @@ pub(crate) enum TrainSource {
     Records(RecordSet),
     /// Pairs of a chosen and a rejected completion.
     Pairs(PairSet),
+    /// Prompts, whose completions are sampled during training.
+    Prompts(PromptSet),
 }
 
 /// An endless iterator over batches on the host.
@@ -89,6 +91,8 @@ impl TrainSource {
             Self::Pairs(pairs) => {
                 Box::new(numbers.map(move |number| Ok(pairs.batch(number, count))))
             }
+            // The driver samples them from the current weights.
+            Self::Prompts(_) => Box::new(std::iter::empty()),
         }
     }
 
@@ -96,18 +100,19 @@ impl TrainSource {
     pub(crate) fn splits(&self) -> impl Iterator<Item = &TokenSplit> {
         let batches = match self {
             Self::Windows { batches, .. } => Some(batches),
-            Self::Records(_) | Self::Pairs(_) => None,
+            Self::Records(_) | Self::Pairs(_) | Self::Prompts(_) => None,
         };
         batches.into_iter().flat_map(TrainBatches::splits)
     }
 
     /// The positions of the inputs, without padding, of the first `sequences` sequences of the run, each window with
-    /// `seq_len` of them.
+    /// `seq_len` of them. 0 for sequences that are sampled during the run.
     pub(crate) fn positions(&self, sequences: u64, seq_len: usize) -> u64 {
         match self {
             Self::Windows { .. } => sequences * seq_len as u64,
             Self::Records(records) => records.tokens_before(sequences),
             Self::Pairs(pairs) => pairs.tokens_before(sequences),
+            Self::Prompts(_) => 0,
         }
     }
 }

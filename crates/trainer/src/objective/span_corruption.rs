@@ -205,7 +205,7 @@ impl SpanCorruption {
             batch: batch.batch,
             seq: lengths.source(),
             target_seq: lengths.target(),
-            preferences: None,
+            completions: None,
         };
         for (window, row) in (first..).zip(batch.inputs.chunks(batch.seq)) {
             let mut random = SplitMix64::stream(self.seed, window);

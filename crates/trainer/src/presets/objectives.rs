@@ -89,15 +89,18 @@ pub fn fine_tuning_encoder_decoder(
     tuned(settings.clone().into(), from, objective, records, 3e-4)
 }
 
-/// The default configuration for fine-tuning a decoder on `records` preferences: TRL's batch of 8 pairs and its learning rate,
-/// which falls linearly to 0 within three epochs.
+/// The default configuration for fine-tuning a decoder on `records` preferences, or sampled completions: TRL's batch of 8 pairs
+/// or 8 groups of completions and its learning rate, which falls linearly to 0 within three epochs.
 pub fn fine_tuning_preferences(
     model: &DecoderConfig,
     from: &Path,
     objective: ObjectiveConfig,
     records: usize,
 ) -> RunConfig {
-    let (micro_batch, accumulation) = (2, 4);
+    let (micro_batch, accumulation) = match &objective {
+        ObjectiveConfig::Grpo(config) => (8, config.group),
+        _ => (2, 4),
+    };
     let steps = (EPOCHS * records)
         .div_ceil(micro_batch * accumulation)
         .max(1);

@@ -46,8 +46,8 @@ pub(super) fn predict<B: TrainingBackend>(
     let (Some(decoder), Some(config)) = (model.decoder(), inputs.model.decoder()) else {
         return None;
     };
-    // The lengths of pairs differ.
-    if inputs.preferences().is_some() {
+    // The lengths of completions differ.
+    if train.objective.reads_records() {
         return None;
     }
     let steps = train.steps.saturating_sub(step);

@@ -17,8 +17,8 @@ use crate::fit::source_tokens;
 use crate::identity::DataIdentity;
 use crate::loader::{Failure, NoBatches, TrainLoader};
 use crate::objective::{
-    PairSet, PairSource, PreferenceLoss, RecordSet, RecordSource, References, TrainSource,
-    WindowTask,
+    PairSet, PairSource, PreferenceLoss, PromptSet, PromptSource, RecordSet, RecordSource,
+    References, RewardTask, Rewards, TrainSource, WindowTask,
 };
 use crate::peers::Rank;
 use crate::resume;
@@ -66,6 +66,12 @@ pub fn epoch_size(config: &RunConfig) -> Result<EpochSize, TrainError> {
         }
         ObjectiveConfig::Seq2seq(objective) => {
             Some(RecordSource::of_pairs(data, objective)?.train_count())
+        }
+        // Completions are counted.
+        ObjectiveConfig::Grpo(objective) => {
+            let fields = Rewards::new(&objective.rewards)?.fields();
+            let prompts = PromptSource::read(data, &fields)?.train_count();
+            Some(prompts * objective.group * objective.iterations)
         }
         objective => match PreferenceLoss::of(objective) {
             Some(loss) => Some(PairSource::read(data, loss.form())?.train_count()),
@@ -220,6 +226,9 @@ impl RunInputs {
         if let Some(loss) = PreferenceLoss::of(&config.train.objective) {
             return decoder::preferences(config, loss, circumstances);
         }
+        if let ObjectiveConfig::Grpo(objective) = config.train.objective.clone() {
+            return decoder::prompts(config, objective, circumstances);
+        }
         let (data, train) = (&config.data, &config.train);
         Ok(match (&mut config.model, &train.objective) {
             (RunModel::Decoder(_), NextToken(_)) => Self::of_decoder(config, circumstances)?,
@@ -293,12 +302,20 @@ impl RunInputs {
         if let Some((pairs, held_out)) = self.preferences() {
             train.seq_len = pairs.longest().max(held_out.longest());
         }
+        if let (TrainSource::Prompts(prompts), Validation::Rewards(validation)) =
+            (&self.source, &self.validation)
+        {
+            let longest = prompts.longest().max(validation.prompts.longest());
+            train.seq_len = longest + validation.task.config.max_new_tokens;
+        }
         let TrainSource::Records(records) = &self.source else {
             return train;
         };
         let validation = match &self.validation {
             Validation::Labelled { records, .. } | Validation::Pairs(records) => Some(records),
-            Validation::Windows { .. } | Validation::Preferences(_) => None,
+            Validation::Windows { .. } | Validation::Preferences(_) | Validation::Rewards(_) => {
+                None
+            }
         };
         let splits = std::iter::once(records).chain(validation);
         let longest = splits.map(RecordSet::longest);
@@ -317,6 +334,16 @@ impl RunInputs {
         match (&self.source, &self.validation) {
             (TrainSource::Pairs(train), Validation::Preferences(validation)) => {
                 Some((train, validation))
+            }
+            _ => None,
+        }
+    }
+
+    /// The prompts to train on and the task, if the objective learns from rewards.
+    pub(super) fn rewards(&self) -> Option<(&PromptSet, &Arc<RewardTask>)> {
+        match (&self.source, &self.validation) {
+            (TrainSource::Prompts(prompts), Validation::Rewards(validation)) => {
+                Some((prompts, &validation.task))
             }
             _ => None,
         }

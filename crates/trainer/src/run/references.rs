@@ -22,14 +22,14 @@ pub(super) fn of_run<B: TrainingBackend>(
     stop: &StopSignal,
     say: fn(&str),
 ) -> Result<Option<References>, TrainError> {
-    let Some((pairs, held_out)) = inputs.preferences() else {
-        return Ok(None);
+    let pairs = inputs.preferences();
+    let has_reference = match (pairs, inputs.rewards()) {
+        (Some((pairs, _)), _) => pairs.loss().has_reference(),
+        // Without its adapter, the model is the reference model.
+        (None, Some((_, task))) => task.config.beta > 0.0 && train.adapter.is_none(),
+        (None, None) => false,
     };
-    let Some(data) = inputs
-        .identities
-        .first()
-        .filter(|_| pairs.loss().has_reference())
-    else {
+    let Some(data) = inputs.identities.first().filter(|_| has_reference) else {
         return Ok(None);
     };
     let run = start.path();
@@ -51,6 +51,9 @@ pub(super) fn of_run<B: TrainingBackend>(
         (None, Some(stored)) if stored.is_of_model(&model) => return Ok(Some(stored)),
         (None, _) => {}
     }
+    let Some((pairs, held_out)) = pairs else {
+        return Ok(Some(References::of_model(&model, data.clone())));
+    };
     let count = pairs.len() + held_out.len();
     say(&format!(
         "computing the reference log-probabilities of {count} pairs"

@@ -38,6 +38,7 @@ pub(super) fn line<B: TrainingBackend>(
     let (is_of_records, length, unit) = match inputs.source {
         TrainSource::Records(_) => (true, 1, "texts"),
         TrainSource::Pairs(_) => (true, 1, "pairs"),
+        TrainSource::Prompts(_) => (true, 1, "completions"),
         TrainSource::Windows { .. } => (false, inputs.seq_len as u64, "tokens"),
     };
     let of_step = train.step_sequences() * length;

@@ -162,7 +162,7 @@ fn batch<B: Backend>(expected: &File) -> TokenBatch<B> {
         padding: Some(expected.integers::<B>("mask").bool()),
         targets: expected.integers("labels"),
         learnt: labels.iter().filter(|&&label| label >= 0.0).count(),
-        preferences: None,
+        completions: None,
     }
 }
 

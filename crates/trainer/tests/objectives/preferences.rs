@@ -21,8 +21,8 @@ use emberlm_trainer::config::{
 use emberlm_trainer::events::Event;
 use emberlm_trainer::optimizer::Optimizer;
 use emberlm_trainer::{
-    DataConfig, OptimizerConfig, PreferenceBatch, PreferenceLoss, PreferenceSequence, RunConfig,
-    TokenBatch, TrainConfig, TrainingModel,
+    CompletionBatch, DataConfig, OptimizerConfig, PreferenceBatch, PreferenceLoss,
+    PreferenceSequence, RunConfig, TokenBatch, TrainConfig, TrainingModel,
 };
 use serde_json::Value;
 
@@ -78,11 +78,11 @@ fn batch<B: Backend>(
         padding: None,
         targets: tensor(targets),
         learnt: pairs.len(),
-        preferences: Some(PreferenceBatch {
+        completions: Some(CompletionBatch::Preferences(PreferenceBatch {
             loss,
             sequences: sequences.into(),
             labels: labels.into(),
-        }),
+        })),
     }
 }
 
@@ -165,7 +165,8 @@ where
     let references = match loss.has_reference() {
         true => model
             .valid()
-            .completion_log_probabilities(&batch(&pairs, &labels, loss, &[])),
+            .completion_log_probabilities(&batch(&pairs, &labels, loss, &[]))
+            .concat(),
         false => Vec::new(),
     };
     let (logps, rewards) = (expected("logps"), expected("rewards"));
@@ -182,6 +183,7 @@ where
         };
         let valid = model.valid();
         let found = valid.completion_log_probabilities(&batch(&pairs, &labels, loss, &[]));
+        let found = found.concat();
         let completions = pairs.iter().map(|pair| pair.1.len());
         let completions = completions.chain(pairs.iter().map(|pair| pair.2.len()));
         let of_step = &logps[step * found.len()..];
@@ -190,7 +192,7 @@ where
             let found = found / tokens as f64;
             near("log-probability", found, *expected, LOG_PROBABILITY);
         }
-        let scores = valid.preference_scores(&batch(&pairs, &labels, loss, &references));
+        let scores = valid.completion_scores(&batch(&pairs, &labels, loss, &references));
         let values = scores.values();
         for (side, name) in ["reward_chosen", "reward_rejected"].iter().enumerate() {
             let expected = rewards[2 * step + side];

@@ -129,7 +129,7 @@ pub(super) fn run(config: &RunConfig, out: &Path) -> Result<RunResult, TrainErro
     start(config, out, None)
 }
 
-fn start(
+pub(super) fn start(
     config: &RunConfig,
     out: &Path,
     weights: Option<RunWeights<Training>>,

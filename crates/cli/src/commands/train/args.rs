@@ -24,13 +24,13 @@ use emberlm_trainer::presets;
 #[command(after_help = examples::TRAIN)]
 pub struct TrainArgs {
     /// The dataset's folder, made by `emberlm prepare`; several are mixed by weight (default 1 each). A file of records
-    /// for the objectives classify, seq2seq, dpo, orpo, simpo and kto [default: the built-in tales]
+    /// for the objectives classify, seq2seq, dpo, orpo, simpo, kto and grpo [default: the built-in tales]
     #[arg(long, value_name = "DATASET[=WEIGHT]", num_args = 1.., help_heading = "Data")]
     pub data: Vec<PathBuf>,
     /// The training objective [default: next-token, or that of the model of --from]
     #[arg(long, value_enum, conflicts_with = "resume", help_heading = "Model")]
     pub objective: Option<ObjectiveName>,
-    /// Labelled texts, pairs of texts or preferences to evaluate on; by default a tenth of --data is held out (data.validation)
+    /// Labelled texts, pairs of texts, preferences or prompts to evaluate on; by default a tenth of --data is held out (data.validation)
     #[arg(long, value_name = "FILE", help_heading = "Data")]
     pub validation: Option<PathBuf>,
     /// A model with its training settings; `emberlm info` lists them

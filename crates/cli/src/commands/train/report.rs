@@ -2,14 +2,15 @@
 
 use emberlm_checkpoint::ModelKind;
 use emberlm_trainer::events;
-use emberlm_trainer::{Divergence, RunResult};
+use emberlm_trainer::{Divergence, ObjectiveConfig, RunResult};
 
 use crate::console;
 use crate::error::{CliError, warn};
 use crate::output::print;
 
-/// Prints the result and the suggested next commands. `classifies` is true if the objective was to predict labels.
-pub fn report(result: &RunResult, classifies: bool) -> Result<(), CliError> {
+/// Prints the result of a run with an objective, and the suggested next commands.
+pub fn report(result: &RunResult, objective: &ObjectiveConfig) -> Result<(), CliError> {
+    let classifies = matches!(objective, ObjectiveConfig::Classify(_));
     let mut text = String::new();
     let run = result.run.display();
     let state = &result.state;
@@ -20,8 +21,11 @@ pub fn report(result: &RunResult, classifies: bool) -> Result<(), CliError> {
         console::note(format_args!("{} steps were skipped.", state.watch.total()));
     }
     if let Some(loss) = state.validation_loss {
-        let unit = if classifies { "text" } else { "token" };
-        text += &format!("Validation loss  {loss:.4} nats per {unit}\n");
+        text += &match objective {
+            ObjectiveConfig::Grpo(_) => format!("Reward           {:.4}\n", -loss),
+            ObjectiveConfig::Classify(_) => format!("Validation loss  {loss:.4} nats per text\n"),
+            _ => format!("Validation loss  {loss:.4} nats per token\n"),
+        };
         if let Some(floor) = &result.floor {
             let (nats, source) = (floor.nats_per_token, &floor.source);
             text += &format!("Floor            {nats:.4} nats per token: {source}\n");

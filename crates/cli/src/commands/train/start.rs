@@ -10,8 +10,8 @@ use emberlm_kernels::Backend;
 use emberlm_model::LoraConfig;
 use emberlm_model::encoder::EncoderHeadConfig;
 use emberlm_trainer::config::{
-    ClassifyConfig, DpoConfig, KtoConfig, MlmConfig, NextTokenConfig, ObjectiveConfig, OrpoConfig,
-    Seq2SeqConfig, SimpoConfig, SpanCorruptionConfig,
+    ClassifyConfig, DpoConfig, GrpoConfig, KtoConfig, MlmConfig, NextTokenConfig, ObjectiveConfig,
+    OrpoConfig, Seq2SeqConfig, SimpoConfig, SpanCorruptionConfig,
 };
 use emberlm_trainer::{RunConfig, RunWeights, presets};
 
@@ -40,6 +40,8 @@ pub enum ObjectiveName {
     Simpo,
     /// A decoder learns from completions that are labelled as desirable or not
     Kto,
+    /// A decoder learns from the rewards of completions that it samples
+    Grpo,
 }
 
 impl ObjectiveName {
@@ -57,6 +59,7 @@ impl ObjectiveName {
             Self::Orpo => ObjectiveConfig::Orpo(OrpoConfig::default()),
             Self::Simpo => ObjectiveConfig::Simpo(SimpoConfig::default()),
             Self::Kto => ObjectiveConfig::Kto(KtoConfig::default()),
+            Self::Grpo => ObjectiveConfig::Grpo(GrpoConfig::default()),
         }
     }
 
@@ -69,7 +72,9 @@ impl ObjectiveName {
     /// The preset of a small model for the objective.
     pub fn preset(self) -> &'static str {
         match self {
-            Self::NextToken | Self::Dpo | Self::Orpo | Self::Simpo | Self::Kto => presets::DEFAULT,
+            Self::NextToken | Self::Dpo | Self::Orpo | Self::Simpo | Self::Kto | Self::Grpo => {
+                presets::DEFAULT
+            }
             Self::Mlm | Self::Classify => "bert-nano",
             Self::SpanCorruption | Self::Seq2seq => "t5-nano",
         }

@@ -159,7 +159,7 @@ fn steps(
             padding: None,
             targets: whole.targets.clone().narrow(0, number, 1),
             learnt: TOKENS,
-            preferences: None,
+            completions: None,
         };
         let own = (0..MICRO_BATCHES).filter(|n| n % rank.world_size() == rank.index());
         let batches = StepBatches::new(own.map(micro).collect());

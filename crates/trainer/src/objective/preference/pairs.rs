@@ -10,7 +10,7 @@ use emberlm_data::{ChatTokens, IGNORED, PreferenceForm, Shuffle};
 use super::batch::{PreferenceBatch, PreferenceSequence};
 use super::loss::PreferenceLoss;
 use crate::identity::SplitIdentity;
-use crate::objective::HostBatch;
+use crate::objective::{CompletionBatch, HostBatch};
 
 /// The tokenized pairs of a split.
 #[derive(Clone)]
@@ -154,7 +154,7 @@ impl PairSet {
             targets: next,
             seq,
             target_seq: seq,
-            preferences: Some(PreferenceBatch {
+            completions: Some(CompletionBatch::Preferences(PreferenceBatch {
                 loss: self.loss,
                 sequences: sequences.into(),
                 labels: match self.loss.form() {
@@ -164,7 +164,7 @@ impl PairSet {
                         .map(|&place| self.pairs[place].label)
                         .collect(),
                 },
-            }),
+            })),
         }
     }
 
@@ -224,7 +224,9 @@ mod tests {
             batch.targets,
             [no, 3, no, no, 7, 8, no, no, no, 4, 5, no, 9, no, no, no]
         );
-        let pairs = batch.preferences.unwrap();
+        let Some(CompletionBatch::Preferences(pairs)) = batch.completions else {
+            panic!("no pairs");
+        };
         let references: Vec<f64> = pairs.sequences.iter().map(|of| of.reference).collect();
         assert_eq!(references, [-1.0, -3.0, -2.0, -4.0]);
         assert_eq!(pairs.sequences[2].completion, 1..3);

@@ -94,6 +94,16 @@ impl References {
         }))
     }
 
+    /// The reference model of completions that are sampled during the run: only its hash.
+    pub(crate) fn of_model<B: Backend>(model: &TrainingModel<B>, data: DataIdentity) -> Self {
+        Self {
+            model: hash(model),
+            data,
+            train: Vec::new(),
+            validation: Vec::new(),
+        }
+    }
+
     /// Returns true if these are the log-probabilities of `data`.
     pub(crate) fn is_of_data(&self, data: &DataIdentity) -> bool {
         self.data == *data
@@ -125,6 +135,7 @@ fn of_split<B: Backend>(
         }
         let batch = batch.to_tensors::<B>(&device);
         let found = B::run(|| model.completion_log_probabilities(&batch));
+        let found = found.concat();
         let (chosen, rejected) = found.split_at(found.len() / 2);
         references.extend(chosen.iter().zip(rejected).map(|(&c, &r)| [c, r]));
     }

@@ -4,6 +4,7 @@ use emberlm_data::PreferenceForm;
 
 use super::loss::PairLoss;
 use crate::metrics::{Direction, Metric, MetricValues, Phase};
+use crate::objective::mean::Mean;
 
 /// Sums over pairs, or over labelled completions.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -18,29 +19,6 @@ pub struct PreferenceScores {
     baseline: Mean,
 }
 
-/// The terms of a mean.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Mean {
-    sum: f64,
-    count: usize,
-}
-
-impl Mean {
-    fn add(&mut self, value: f64) {
-        self.sum += value;
-        self.count += 1;
-    }
-
-    fn join(&mut self, other: Self) {
-        self.sum += other.sum;
-        self.count += other.count;
-    }
-
-    fn value(self) -> Option<f64> {
-        (self.count > 0).then(|| self.sum / self.count as f64)
-    }
-}
-
 impl PreferenceScores {
     pub(super) fn add_pair(&mut self, pair: &PairLoss) {
         self.records += 1;
@@ -48,7 +26,7 @@ impl PreferenceScores {
         let [chosen, rejected] = pair.rewards;
         self.rewards[0].add(chosen);
         self.rewards[1].add(rejected);
-        self.correct.add(f64::from(u8::from(chosen > rejected)));
+        self.correct.add_share(chosen > rejected);
     }
 
     /// Adds a labelled completion, with the baseline of its micro-batch.

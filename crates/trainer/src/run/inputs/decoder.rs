@@ -1,12 +1,17 @@
-//! The inputs of runs that train a decoder on preferences.
+//! The inputs of runs that train a decoder on preferences, or on prompts with rewards.
 
-use emberlm_data::{Packing, PreferenceEncoder};
+use std::sync::Arc;
+
+use emberlm_data::{Packing, PreferenceEncoder, PromptEncoder};
 use emberlm_model::{ConfigError, DecoderConfig, ModelConfig};
 
 use super::{Circumstances, RunInputs};
-use crate::config::{RunConfig, TrainConfig};
+use crate::config::{DataConfig, GrpoConfig, RunConfig, TrainConfig};
 use crate::error::TrainError;
-use crate::objective::{PairSource, Pairs, PreferenceLoss, TrainSource};
+use crate::objective::{
+    PairSource, Pairs, PreferenceLoss, PromptSource, RewardTask, RewardValidation, Rewards,
+    TrainSource,
+};
 use crate::run::CheckedModel;
 use crate::validation::Validation;
 
@@ -37,13 +42,7 @@ pub(super) fn preferences(
     let tokenizer = circumstances.tokenizer(data)?;
     let template = circumstances.chat_template();
     if template.is_none() && source.has_conversations() {
-        return Err(TrainError::Setting {
-            table: "data",
-            field: "dataset",
-            value: data.dataset.display().to_string(),
-            rule: "must be texts instead of lists of messages: the model has no chat template"
-                .to_owned(),
-        });
+        return Err(no_template(data));
     }
     let encoder = PreferenceEncoder::new(&tokenizer, template.as_ref());
     let encoder = encoder.map_err(TrainError::ChatTemplate)?;
@@ -66,6 +65,81 @@ pub(super) fn preferences(
         validation: Validation::Preferences(pairs.validation),
         source: TrainSource::Pairs(pairs.train),
     })
+}
+
+/// Prompts, whose completions are sampled and rewarded.
+pub(super) fn prompts(
+    config: &mut RunConfig,
+    objective: GrpoConfig,
+    circumstances: &Circumstances<'_>,
+) -> Result<RunInputs, TrainError> {
+    config.train.objective.check_model(&config.model)?;
+    check_supported(&config.train)?;
+    let (data, train) = (&config.data, &config.train);
+    objective.check_step(train.micro_batch.saturating_mul(train.accumulation))?;
+    let rewards = Rewards::new(&objective.rewards)?;
+    let source = PromptSource::read(data, &rewards.fields())?;
+    let tokenizer = circumstances.tokenizer(data)?;
+    let template = circumstances.chat_template();
+    let has_conversations = source.has_conversations();
+    if template.is_none() && has_conversations {
+        return Err(no_template(data));
+    }
+    let encoder = PromptEncoder::new(&tokenizer, template.as_ref());
+    let encoder = encoder.map_err(TrainError::ChatTemplate)?;
+    let settings = config.model.decoder_mut()?;
+    let model = resolve(settings, tokenizer.vocab_size(), "tokenizer")?;
+    let seq_len = train.sequence_tokens(model.seq_len())?;
+    let most_tokens = seq_len.saturating_sub(objective.max_new_tokens);
+    if most_tokens == 0 {
+        return Err(TrainError::Setting {
+            table: "train.objective",
+            field: "max_new_tokens",
+            value: objective.max_new_tokens.to_string(),
+            rule: format!("must leave room for a prompt in the {seq_len} tokens of a sequence"),
+        });
+    }
+    let prompts = source.tokenized(&encoder, most_tokens, train.seed)?;
+    let identities = vec![prompts.identity()];
+    circumstances.check_resumed(data, &tokenizer, &identities)?;
+    let left_out = prompts.left_out;
+    let note = format!(
+        "{left_out} prompts of more than {most_tokens} tokens were left out: they leave no room for a completion"
+    );
+    let count = prompts.train.prompts().len();
+    let size = (count * objective.group * objective.iterations) as u64;
+    let task = RewardTask {
+        rewards,
+        stop_tokens: encoder.stop_tokens(has_conversations),
+        config: objective,
+        tokenizer: tokenizer.clone(),
+    };
+    Ok(RunInputs {
+        model: CheckedModel::Decoder(Box::new(model)),
+        seq_len,
+        tokenizer,
+        chat_template: template.map(|_| encoder.template()),
+        identities,
+        floor: None,
+        notes: Some(note).filter(|_| left_out > 0).into_iter().collect(),
+        size,
+        validation: Validation::Rewards(RewardValidation {
+            task: Arc::new(task),
+            prompts: prompts.validation,
+        }),
+        source: TrainSource::Prompts(prompts.train),
+    })
+}
+
+/// The error of messages without a chat template.
+fn no_template(data: &DataConfig) -> TrainError {
+    TrainError::Setting {
+        table: "data",
+        field: "dataset",
+        value: data.dataset.display().to_string(),
+        rule: "must be texts instead of lists of messages: the model has no chat template"
+            .to_owned(),
+    }
 }
 
 /// Notes on pairs that were too long.

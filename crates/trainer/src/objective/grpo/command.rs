@@ -1,0 +1,157 @@
+//! A user's command that computes the reward of a completion. It runs without a shell, and is bounded in time and output.
+
+use std::io::{Read, Write};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use emberlm_system::text::escaped;
+
+/// The most bytes that are read from the command's output.
+const MOST_BYTES: u64 = 4096;
+/// Time between two checks for the command's end.
+const POLL: Duration = Duration::from_millis(2);
+
+/// Runs `command`, a program and its arguments, with `input` on stdin. Returns the number that it prints.
+///
+/// # Errors
+/// The reason: the command cannot be started, takes longer than `timeout`, fails, or prints anything but a finite number.
+pub(super) fn run(command: &[String], input: Vec<u8>, timeout: Duration) -> Result<f64, String> {
+    let Some((program, arguments)) = command.split_first() else {
+        return Err("the command is empty".to_owned());
+    };
+    let mut process = Command::new(program);
+    process
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    // A group, so that the command's own children are stopped with it.
+    #[cfg(unix)]
+    std::os::unix::process::CommandExt::process_group(&mut process, 0);
+    let name = escaped(program).into_owned();
+    let child = process
+        .spawn()
+        .map_err(|error| format!("`{name}` cannot be started: {error}"))?;
+    let mut running = Running(child);
+    let deadline = Instant::now() + timeout;
+    let seconds = timeout.as_secs_f64();
+    let late = || format!("`{name}` did not end within {seconds} s");
+
+    if let Some(mut stdin) = running.0.stdin.take() {
+        // A command that does not read its input ends with an error here, which is of no importance.
+        thread::spawn(move || stdin.write_all(&input));
+    }
+    let output = running.0.stdout.take().map(head);
+    let errors = running.0.stderr.take().map(head);
+    let status = loop {
+        match running.0.try_wait() {
+            Ok(Some(status)) => break status,
+            Ok(None) if Instant::now() < deadline => thread::sleep(POLL),
+            Ok(None) => return Err(late()),
+            Err(error) => return Err(format!("`{name}`: {error}")),
+        }
+    };
+    let received = |from: Option<Receiver<Vec<u8>>>| -> Option<Vec<u8>> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        from?.recv_timeout(left.max(POLL)).ok()
+    };
+    if !status.success() {
+        let errors = received(errors).unwrap_or_default();
+        let errors = String::from_utf8_lossy(&errors);
+        let last = errors.lines().rev().find(|line| !line.trim().is_empty());
+        let reason = last.map_or_else(String::new, |line| format!(": {}", escaped(line.trim())));
+        return Err(format!("`{name}` failed with {status}{reason}"));
+    }
+    // A child of the command may hold the output open.
+    let output = received(output).ok_or_else(late)?;
+    let text = String::from_utf8_lossy(&output);
+    match text.trim().parse::<f64>() {
+        Ok(reward) if reward.is_finite() => Ok(reward),
+        _ => {
+            let start: String = text.trim().chars().take(40).collect();
+            Err(format!(
+                "`{name}` printed \"{}\", which is not a number",
+                escaped(&start)
+            ))
+        }
+    }
+}
+
+/// Reads the first bytes of an output on another thread. Closes it then, so that a command that keeps printing fails.
+fn head(output: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        // An unreadable output is an incomplete one.
+        let _ = output.take(MOST_BYTES).read_to_end(&mut bytes);
+        let _ = sender.send(bytes);
+    });
+    receiver
+}
+
+/// A process that is stopped, with its children, when it is dropped.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Ok(Some(_)) = self.0.try_wait() {
+            return;
+        }
+        #[cfg(unix)]
+        if let Some(group) = rustix::process::Pid::from_raw(self.0.id() as i32) {
+            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+        }
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Result<f64, String> {
+        let command = ["sh", "-c", script].map(str::to_owned);
+        run(
+            &command,
+            b"{\"completion\": \"4\"}".to_vec(),
+            Duration::from_millis(700),
+        )
+    }
+
+    #[test]
+    fn the_printed_number_is_the_reward() {
+        assert_eq!(shell("grep -c completion"), Ok(1.0));
+        // Input that is not read is no failure.
+        assert_eq!(shell("echo ' -2.5e-1 '"), Ok(-0.25));
+    }
+
+    #[test]
+    fn a_command_that_hangs_fails_or_prints_nonsense_gives_a_reason() {
+        for (script, reason) in [
+            ("sleep 60", "`sh` did not end within 0.7 s"),
+            ("sleep 60 & echo 1", "`sh` did not end within 0.7 s"),
+            (
+                "echo; echo no sense >&2; exit 3",
+                "exit status: 3: no sense",
+            ),
+            ("echo four", "printed \"four\", which is not a number"),
+            ("echo NaN", "printed \"NaN\""),
+            ("true", "printed \"\""),
+            ("yes", "`sh` failed"),
+        ] {
+            let begun = Instant::now();
+            let error = shell(script).unwrap_err();
+            assert!(error.contains(reason), "{script}: {error}");
+            assert!(begun.elapsed() < Duration::from_secs(10));
+        }
+        let missing = run(
+            &["/no/such/program".to_owned()],
+            Vec::new(),
+            Duration::from_secs(1),
+        );
+        assert!(missing.unwrap_err().contains("cannot be started"));
+    }
+}

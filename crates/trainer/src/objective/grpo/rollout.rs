@@ -1,0 +1,331 @@
+//! The micro-batches of a step: completions are sampled from the current weights and rewarded, and their log-probabilities
+//! under the sampling and the reference model are computed by the same passes as the loss.
+//!
+//! Everything is a function of the weights, the configuration and the step. Only steps that train again on the same
+//! completions need what an earlier step has sampled, from weights that are gone: a checkpoint keeps it.
+
+use std::sync::Arc;
+
+use burn::module::AutodiffModule;
+use emberlm_kernels::{Backend, TrainingBackend};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::advantage::{advantages, deviation};
+use super::batch::{PolicyBatch, PolicySequence};
+use super::loss::PolicyLoss;
+use super::prompts::{Prompt, PromptSet};
+use super::task::{Completions, RewardTask, sample_seed};
+use crate::config::{GrpoLoss, TrainConfig};
+use crate::error::TrainError;
+use crate::objective::{CompletionBatch, HostBatch};
+use crate::stop::StopSignal;
+use crate::training_model::{TokenBatch, TrainingModel};
+
+/// The sampled completions of a step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Rollout {
+    /// The number of earlier rollouts of the run.
+    number: u64,
+    /// The completions, those of a prompt one after another.
+    sequences: Vec<RolloutSequence>,
+}
+
+/// A sampled completion.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct RolloutSequence {
+    /// The place of the prompt among the prompts to train on.
+    prompt: usize,
+    /// The completion's tokens.
+    completion: Vec<u32>,
+    /// True if the maximum number of tokens ended it.
+    reached_limit: bool,
+    /// The reward, if there is one.
+    reward: Option<f64>,
+    /// The log-probability of each token when it was sampled, if several steps train on it.
+    old: Vec<f64>,
+    /// The log-probability of each token under the reference model, if there is one.
+    reference: Vec<f64>,
+}
+
+/// Samples the completions of a run's steps.
+pub(crate) struct Rollouts<B: Backend> {
+    task: Arc<RewardTask>,
+    prompts: PromptSet,
+    reference: Option<ReferenceModel<B>>,
+    seed: u64,
+    micro_batch: usize,
+    accumulation: usize,
+    /// The id of padding tokens.
+    padding: u32,
+    stop: StopSignal,
+    current: Option<Rollout>,
+}
+
+/// The micro-batches of a step.
+pub(crate) struct SampledStep<B: Backend> {
+    pub(crate) batches: Vec<TokenBatch<B>>,
+    /// A note on completions without a reward.
+    pub(crate) note: Option<String>,
+}
+
+/// The model that the KL divergence is measured from.
+pub(crate) enum ReferenceModel<B: Backend> {
+    /// The trained model without its adapter.
+    WithoutAdapter,
+    /// Other weights.
+    Weights(Box<TrainingModel<B>>),
+}
+
+impl<B: Backend> Rollouts<B> {
+    /// Rollouts of `prompts`. `current` is that of a checkpoint.
+    pub(crate) fn new(
+        task: Arc<RewardTask>,
+        prompts: PromptSet,
+        reference: Option<ReferenceModel<B>>,
+        train: &TrainConfig,
+        stop: StopSignal,
+        current: Option<Rollout>,
+    ) -> Self {
+        Self {
+            seed: train.seed,
+            micro_batch: train.micro_batch,
+            accumulation: train.accumulation,
+            padding: task.tokenizer.end_of_text().unwrap_or(0),
+            task,
+            prompts,
+            reference,
+            stop,
+            current,
+        }
+    }
+
+    /// The micro-batches of a step after `step` others. `None` if a stop is requested.
+    ///
+    /// # Errors
+    /// A completion cannot be sampled, or too many have no reward.
+    pub(crate) fn batches<T>(
+        &mut self,
+        model: &TrainingModel<T>,
+        step: usize,
+    ) -> Result<Option<SampledStep<T>>, TrainError>
+    where
+        T: TrainingBackend<InnerBackend = B>,
+    {
+        let iterations = self.task.config.iterations;
+        let number = (step / iterations) as u64;
+        let mut note = None;
+        let known = self
+            .current
+            .take()
+            .filter(|rollout| rollout.number == number);
+        let rollout = match known {
+            Some(rollout) => rollout,
+            // Handles of the weights, which are dropped before the update.
+            None => match self.sampled(&model.valid(), number)? {
+                Some((rollout, failures)) => {
+                    let count = failures.len();
+                    note = failures.first().map(|reason| {
+                        let all = rollout.sequences.len();
+                        format!(
+                            "warning: step {}: {count} of {all} completions lack a reward: {reason}",
+                            step + 1
+                        )
+                    });
+                    rollout
+                }
+                None => return Ok(None),
+            },
+        };
+        // The model that samples is the one that the first step trains.
+        let is_first = step.is_multiple_of(iterations);
+        let device = model.device();
+        let batches = self.host_batches(&rollout, is_first);
+        let batches = batches
+            .iter()
+            .map(|batch| batch.to_tensors(&device))
+            .collect();
+        self.current = Some(rollout);
+        Ok(Some(SampledStep { batches, note }))
+    }
+
+    /// The rollout that a run needs to continue after `step` steps.
+    pub(crate) fn kept(&self, step: usize) -> Option<Rollout> {
+        match step.is_multiple_of(self.task.config.iterations) {
+            true => None,
+            false => self.current.clone(),
+        }
+    }
+
+    /// Samples the completions number `number`. `None` if a stop is requested.
+    fn sampled(
+        &self,
+        model: &TrainingModel<B>,
+        number: u64,
+    ) -> Result<Option<(Rollout, Vec<String>)>, TrainError> {
+        let Some(decoder) = model.decoder() else {
+            return Err(TrainError::NoResult);
+        };
+        let config = &self.task.config;
+        let count = self.micro_batch * self.accumulation / config.group;
+        let first = number.wrapping_mul(count as u64);
+        let places = self.prompts.places(first, count);
+        let prompts: Vec<(&Prompt, u64)> = places
+            .iter()
+            .map(|&place| {
+                let seed = sample_seed(self.seed, number, place);
+                (&self.prompts.prompts()[place], seed)
+            })
+            .collect();
+        let (group, temperature) = (config.group, config.temperature);
+        let found =
+            self.task
+                .completions(decoder.clone(), &prompts, group, temperature, &self.stop)?;
+        let Some(Completions {
+            completions,
+            failures,
+        }) = found
+        else {
+            return Ok(None);
+        };
+        let places = places
+            .into_iter()
+            .flat_map(|place| std::iter::repeat_n(place, group));
+        let sequences = places
+            .zip(completions)
+            .map(|(prompt, completion)| RolloutSequence {
+                prompt,
+                completion: completion.sampled.ids,
+                reached_limit: completion.sampled.reached_limit,
+                reward: completion.reward,
+                old: Vec::new(),
+                reference: Vec::new(),
+            });
+        let mut rollout = Rollout {
+            number,
+            sequences: sequences.collect(),
+        };
+        if config.iterations > 1 {
+            let found = self.log_probabilities(model, &rollout)?;
+            for (sequence, old) in rollout.sequences.iter_mut().zip(found) {
+                sequence.old = old;
+            }
+        }
+        let reference = match &self.reference {
+            None => return Ok(Some((rollout, failures))),
+            Some(ReferenceModel::Weights(model)) => self.log_probabilities(model, &rollout)?,
+            Some(ReferenceModel::WithoutAdapter) => {
+                let model = TrainingModel::from(decoder.clone().without_adapter());
+                self.log_probabilities(&model, &rollout)?
+            }
+        };
+        for (sequence, reference) in rollout.sequences.iter_mut().zip(reference) {
+            sequence.reference = reference;
+        }
+        Ok(Some((rollout, failures)))
+    }
+
+    /// The log-probabilities of each completion's tokens, computed in the micro-batches of the loss.
+    fn log_probabilities(
+        &self,
+        model: &TrainingModel<B>,
+        rollout: &Rollout,
+    ) -> Result<Vec<Vec<f64>>, TrainError> {
+        let device = model.device();
+        let mut found = Vec::with_capacity(rollout.sequences.len());
+        for batch in self.host_batches(rollout, true) {
+            let batch = batch.to_tensors::<B>(&device);
+            found.extend(B::run(|| model.completion_log_probabilities(&batch)));
+        }
+        match found.iter().flatten().all(|x| x.is_finite()) {
+            true => Ok(found),
+            false => Err(TrainError::NonFiniteReference),
+        }
+    }
+
+    /// The micro-batches of a rollout. In the first step that trains on it, the model is the one that sampled it.
+    fn host_batches(&self, rollout: &Rollout, is_first: bool) -> Vec<HostBatch> {
+        let config = &self.task.config;
+        let rewards: Vec<Option<f64>> = rollout.sequences.iter().map(|of| of.reward).collect();
+        let advantages = advantages(&rewards, config.group, config.scale_rewards);
+        let tokens = |sequences: &[RolloutSequence]| {
+            let lengths = sequences.iter().map(|of| of.completion.len());
+            lengths.sum::<usize>().max(1) as f64
+        };
+        let all = rollout.sequences.len() as f64 / tokens(&rollout.sequences);
+        let micro_batch = |(number, rows): (usize, &[RolloutSequence])| {
+            let first = number * self.micro_batch;
+            let of_batch = rows.len() as f64 / tokens(rows);
+            let sequence = |(row, sequence): (usize, &RolloutSequence)| {
+                let length = sequence.completion.len();
+                let start = self.prompts.prompts()[sequence.prompt].ids.len() - 1;
+                let group = (first + row) / config.group * config.group;
+                PolicySequence {
+                    completion: start..start + length,
+                    advantage: advantages[first + row],
+                    scale: match config.loss {
+                        GrpoLoss::Grpo => 1.0 / length.max(1) as f64,
+                        GrpoLoss::Bnpo => of_batch,
+                        GrpoLoss::DrGrpo => 1.0 / config.max_new_tokens as f64,
+                        GrpoLoss::Dapo => all,
+                    },
+                    old: match is_first {
+                        true => Vec::new(),
+                        false => sequence.old.clone(),
+                    },
+                    reference: sequence.reference.clone(),
+                    reward: sequence.reward,
+                    deviation: deviation(&rewards[group..group + config.group]),
+                    reached_limit: sequence.reached_limit,
+                }
+            };
+            let sequences = rows.iter().enumerate().map(sequence);
+            self.padded(rows, sequences.collect())
+        };
+        let micro_batches = rollout.sequences.chunks(self.micro_batch).enumerate();
+        micro_batches.map(micro_batch).collect()
+    }
+
+    /// The batch of `rows`, padded to the longest.
+    fn padded(&self, rows: &[RolloutSequence], sequences: Vec<PolicySequence>) -> HostBatch {
+        let prompt = |row: &RolloutSequence| &self.prompts.prompts()[row.prompt].ids;
+        let lengths: Vec<usize> = rows
+            .iter()
+            .map(|row| prompt(row).len() + row.completion.len())
+            .collect();
+        let seq = lengths.iter().copied().max().unwrap_or(0);
+        let mut inputs = Vec::with_capacity(rows.len() * seq);
+        let mut targets = Vec::with_capacity(rows.len() * seq);
+        for (number, row) in (1..).zip(rows) {
+            inputs.extend(prompt(row).iter().chain(&row.completion));
+            inputs.resize(number * seq, self.padding);
+            targets.resize(
+                (number - 1) * seq + prompt(row).len() - 1,
+                emberlm_data::IGNORED,
+            );
+            targets.extend(&row.completion);
+            targets.resize(number * seq, emberlm_data::IGNORED);
+        }
+        let config = &self.task.config;
+        HostBatch {
+            inputs,
+            documents: None,
+            segments: None,
+            batch: rows.len(),
+            lengths: Some(lengths),
+            targets,
+            seq,
+            target_seq: seq,
+            completions: Some(CompletionBatch::Policy(PolicyBatch {
+                loss: PolicyLoss {
+                    epsilon_low: config.epsilon_low,
+                    epsilon_high: config.epsilon_high,
+                    beta: config.beta,
+                },
+                sequences: sequences.into(),
+            })),
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Sampled and rewarded completions of a run that learns from rewards, and their evaluation.
+
+use std::sync::Arc;
+
+use emberlm_data::Tokenizer;
+use emberlm_generate::SamplerConfig;
+use emberlm_kernels::Backend;
+use emberlm_model::Decoder;
+use emberlm_system::random::split_mix;
+
+use super::prompts::{Prompt, PromptSet};
+use super::rewards::{Answer, Rewards};
+use super::sampling::{SampleRequest, SampleSettings, Sampled, sample};
+use crate::config::GrpoConfig;
+use crate::error::TrainError;
+use crate::metrics::MetricValues;
+use crate::objective::mean::Mean;
+use crate::stop::StopSignal;
+
+/// The settings, the rewards and the tokenizer of a run.
+pub(crate) struct RewardTask {
+    pub(crate) config: GrpoConfig,
+    pub(crate) rewards: Rewards,
+    pub(crate) tokenizer: Tokenizer,
+    pub(crate) stop_tokens: Vec<u32>,
+}
+
+/// A sampled completion with its reward.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Completion {
+    pub(super) sampled: Sampled,
+    pub(super) text: String,
+    pub(super) reward: Option<f64>,
+}
+
+/// Sampled completions.
+pub(super) struct Completions {
+    /// Those of each prompt, one after another.
+    pub(super) completions: Vec<Completion>,
+    /// The reasons why rewards could not be computed.
+    pub(super) failures: Vec<String>,
+}
+
+/// The prompts of an evaluation.
+#[derive(Clone)]
+pub(crate) struct RewardValidation {
+    pub(crate) task: Arc<RewardTask>,
+    pub(crate) prompts: PromptSet,
+}
+
+/// The outcome of an evaluation.
+pub(crate) struct RewardOutcome {
+    /// The mean reward.
+    pub(crate) reward: f64,
+    /// The number of prompts.
+    pub(crate) prompts: usize,
+    pub(crate) metrics: MetricValues,
+    /// A prompt with its completion and reward.
+    pub(crate) sample: String,
+}
+
+impl RewardTask {
+    /// Samples `samples` completions of each of `prompts`, and rewards them. `None` if a stop is requested.
+    ///
+    /// # Errors
+    /// A completion cannot be sampled, or at least half of them have no reward.
+    pub(super) fn completions<B: Backend>(
+        &self,
+        decoder: Decoder<B>,
+        prompts: &[(&Prompt, u64)],
+        samples: usize,
+        temperature: f64,
+        stop: &StopSignal,
+    ) -> Result<Option<Completions>, TrainError> {
+        let config = &self.config;
+        let settings = SampleSettings {
+            sampler: SamplerConfig {
+                temperature,
+                top_k: config.top_k,
+                top_p: config.top_p,
+                ..SamplerConfig::default()
+            },
+            max_new_tokens: config.max_new_tokens,
+            stop_tokens: &self.stop_tokens,
+            slots: config.slots,
+        };
+        let requests = prompts.iter().map(|(prompt, seed)| SampleRequest {
+            prompt: &prompt.ids,
+            samples,
+            seed: *seed,
+        });
+        let requests: Vec<_> = requests.collect();
+        let Some(sampled) = sample(decoder, &requests, &settings, stop)? else {
+            return Ok(None);
+        };
+        let texts: Vec<String> = sampled.iter().map(|of| self.text(of)).collect();
+        let records = prompts
+            .iter()
+            .flat_map(|(prompt, _)| std::iter::repeat_n(&prompt.record, samples));
+        let answers = records
+            .zip(&texts)
+            .map(|(record, completion)| Answer { record, completion });
+        let rewarded = self.rewards.of(&answers.collect::<Vec<_>>());
+        let failures: Vec<String> = rewarded
+            .iter()
+            .filter_map(|of| of.failure.clone())
+            .collect();
+        if let Some(reason) = failures.first()
+            && 2 * failures.len() >= rewarded.len()
+        {
+            return Err(TrainError::Rewards {
+                failed: failures.len(),
+                completions: rewarded.len(),
+                reason: reason.clone(),
+            });
+        }
+        let completions = sampled.into_iter().zip(texts).zip(rewarded);
+        let completions = completions.map(|((sampled, text), rewarded)| Completion {
+            sampled,
+            text,
+            reward: rewarded.reward,
+        });
+        Ok(Some(Completions {
+            completions: completions.collect(),
+            failures,
+        }))
+    }
+
+    /// The text of a completion, without the token that ended it.
+    fn text(&self, sampled: &Sampled) -> String {
+        let ids = match sampled.ids.split_last() {
+            Some((last, before)) if !sampled.reached_limit && self.stop_tokens.contains(last) => {
+                before
+            }
+            _ => &sampled.ids,
+        };
+        self.tokenizer.decode(ids).unwrap_or_default()
+    }
+}
+
+/// The seed of the random streams of a prompt's completions, for the completions number `generation` of a run.
+pub(super) fn sample_seed(seed: u64, generation: u64, place: usize) -> u64 {
+    split_mix(split_mix(split_mix(seed) ^ generation) ^ place as u64)
+}
+
+impl RewardValidation {
+    /// Rewards the most probable completion of each prompt; of the first prompts, if the prompts have more than
+    /// `max_tokens`. `None` if a stop is requested.
+    ///
+    /// # Errors
+    /// A completion cannot be sampled, or too many have no reward.
+    pub(crate) fn evaluate<B: Backend>(
+        &self,
+        decoder: &Decoder<B>,
+        max_tokens: Option<u64>,
+        stop: &StopSignal,
+    ) -> Result<Option<RewardOutcome>, TrainError> {
+        let mut left = max_tokens.unwrap_or(u64::MAX);
+        let within = |prompt: &&Prompt| {
+            let before = left;
+            left = left.saturating_sub(prompt.ids.len() as u64);
+            before > 0
+        };
+        let prompts = self.prompts.prompts().iter().take_while(within);
+        let prompts: Vec<(&Prompt, u64)> = prompts.map(|prompt| (prompt, 0)).collect();
+        let found = self
+            .task
+            .completions(decoder.clone(), &prompts, 1, 0.0, stop)?;
+        let Some(Completions { completions, .. }) = found else {
+            return Ok(None);
+        };
+        let (mut reward, mut tokens, mut limit) =
+            (Mean::default(), Mean::default(), Mean::default());
+        for completion in &completions {
+            completion
+                .reward
+                .into_iter()
+                .for_each(|value| reward.add(value));
+            tokens.add(completion.sampled.ids.len() as f64);
+            limit.add_share(completion.sampled.reached_limit);
+        }
+        let mut metrics = MetricValues::default();
+        for (name, mean) in [
+            ("reward", reward),
+            ("completion_tokens", tokens),
+            ("limit_share", limit),
+        ] {
+            if let Some(value) = mean.value() {
+                metrics.insert(name, value);
+            }
+        }
+        let first = prompts.first().zip(completions.first());
+        Ok(Some(RewardOutcome {
+            reward: reward.value().unwrap_or(f64::NAN),
+            prompts: prompts.len(),
+            metrics,
+            sample: first.map_or_else(String::new, |((prompt, _), completion)| {
+                shown(prompt, completion)
+            }),
+        }))
+    }
+}
+
+/// A prompt with a completion and its reward, to read.
+fn shown(prompt: &Prompt, completion: &Completion) -> String {
+    let prompt = prompt.record.prompt();
+    let prompt = prompt
+        .as_str()
+        .map_or_else(|| prompt.to_string(), str::to_owned);
+    let reward = completion
+        .reward
+        .map_or_else(|| "none".to_owned(), |reward| reward.to_string());
+    format!("{prompt}{}\n[reward: {reward}]", completion.text)
+}
