@@ -53,7 +53,7 @@ impl Batch {
         self.batch += 1;
     }
 
-    /// Appends documents to the current row. `begins` marks the tokens at which a document begins, besides the first.
+    /// Appends documents to the current row. `begins` marks the tokens at which a document begins, in addition to the first.
     /// The last element of `ids` is the token after them in the split, if there is one. Each token predicts its successor
     /// unless the mask excludes it. The last token of a document predicts the end-of-text token that begins the next one
     /// in the split.

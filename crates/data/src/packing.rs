@@ -176,7 +176,7 @@ impl PackedRows {
         self.documents
     }
 
-    /// How documents are packed.
+    /// The packing of documents into rows.
     pub(crate) fn packing(&self) -> Packing {
         match self.rows {
             Rows::NextFit(_) => Packing::Isolated,
