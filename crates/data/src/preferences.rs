@@ -4,10 +4,11 @@
 use std::path::PathBuf;
 
 use emberlm_tokenizer::Tokenizer;
-use emberlm_tokenizer::chat::{ChatEncoder, ChatError, ChatTemplate, ChatTemplateSpec, ChatTokens};
+use emberlm_tokenizer::chat::{ChatEncoder, ChatError, ChatTemplateSpec, ChatTokens};
 use serde_json::{Map, Value, json};
 
-use crate::{DataError, Format, Input, InputOptions, RecordFault, expand};
+use crate::DataError;
+use crate::inputs::read_objects;
 
 /// The form of preferences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,36 +43,9 @@ pub fn read_preferences(
     inputs: &[PathBuf],
     form: PreferenceForm,
 ) -> Result<Vec<PreferenceRecord>, DataError> {
-    let mut records = Vec::new();
-    for input in expand(inputs, &InputOptions::default())? {
-        let before = records.len();
-        if input.format != Format::Jsonl {
-            return Err(DataError::DamagedInput {
-                path: input.name,
-                kind: "preferences",
-                reason: "they must be JSON Lines; give .jsonl".to_owned(),
-            });
-        }
-        read_lines(&input, form, &mut records)?;
-        if records.len() == before {
-            return Err(DataError::EmptyFile { path: input.name });
-        }
-    }
-    Ok(records)
-}
-
-fn read_lines(
-    input: &Input,
-    form: PreferenceForm,
-    records: &mut Vec<PreferenceRecord>,
-) -> Result<(), DataError> {
-    input.for_each_object(|number, object| {
-        let record = match form {
-            PreferenceForm::Pairs => pair(object, number),
-            PreferenceForm::Labelled => labelled(object, number),
-        };
-        records.push(record.map_err(RecordFault::Field)?);
-        Ok(())
+    read_objects(inputs, "preferences", |object, number| match form {
+        PreferenceForm::Pairs => pair(object, number),
+        PreferenceForm::Labelled => labelled(object, number),
     })
 }
 
@@ -104,12 +78,17 @@ fn labelled(object: &Map<String, Value>, number: u64) -> Result<PreferenceRecord
 /// A prompt with a completion, and the fields of `object` for the chat template, as JSON.
 fn example(object: &Map<String, Value>, prompt: &Value, completion: Value) -> String {
     let mut example = json!({"prompt": prompt, "completion": completion});
+    copy_template_fields(object, &mut example);
+    example.to_string()
+}
+
+/// Copies the fields of a record that are passed to the chat template.
+pub(crate) fn copy_template_fields(object: &Map<String, Value>, conversation: &mut Value) {
     for name in ["tools", "chat_template_kwargs"] {
         if let Some(value) = object.get(name) {
-            example[name] = value.clone();
+            conversation[name] = value.clone();
         }
     }
-    example.to_string()
 }
 
 /// Reads a pair. The error is the violated rule.
@@ -194,11 +173,7 @@ impl PreferenceEncoder {
         tokenizer: &Tokenizer,
         template: Option<&ChatTemplateSpec>,
     ) -> Result<Self, ChatError> {
-        let template = match template {
-            Some(spec) => ChatTemplate::try_from(spec)?,
-            None => ChatTemplate::chatml()?,
-        };
-        let chat = ChatEncoder::new(template, tokenizer);
+        let chat = ChatEncoder::of_spec(template, tokenizer)?;
         Ok(Self {
             before_text: tokenizer.beginning(),
             end_of_text: tokenizer.end_of_text(),
@@ -209,10 +184,7 @@ impl PreferenceEncoder {
 
     /// The template, as it is stored with a model.
     pub fn template(&self) -> ChatTemplateSpec {
-        ChatTemplateSpec {
-            begins_with: self.chat.begins_with().map(|token| token.name),
-            ..ChatTemplateSpec::from(self.chat.template())
-        }
+        self.chat.spec()
     }
 
     /// The tokens of each record's sequences. The targets are the completion's answers with the tokens that end them.

@@ -3,10 +3,12 @@
 use std::path::PathBuf;
 
 use emberlm_tokenizer::Tokenizer;
-use emberlm_tokenizer::chat::{ChatEncoder, ChatError, ChatTemplate, ChatTemplateSpec};
+use emberlm_tokenizer::chat::{ChatEncoder, ChatError, ChatTemplateSpec};
 use serde_json::{Map, Value, json};
 
-use crate::{DataError, Format, InputOptions, RecordFault, expand};
+use crate::DataError;
+use crate::inputs::read_objects;
+use crate::preferences::copy_template_fields;
 
 /// A prompt with the record that it comes from.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,26 +48,9 @@ pub fn read_prompts(
     inputs: &[PathBuf],
     required: &[String],
 ) -> Result<Vec<PromptRecord>, DataError> {
-    let mut records = Vec::new();
-    for input in expand(inputs, &InputOptions::default())? {
-        let before = records.len();
-        if input.format != Format::Jsonl {
-            return Err(DataError::DamagedInput {
-                path: input.name,
-                kind: "prompts",
-                reason: "they must be JSON Lines; give .jsonl".to_owned(),
-            });
-        }
-        input.for_each_object(|number, object| {
-            let record = record(object, number, required);
-            records.push(record.map_err(RecordFault::Field)?);
-            Ok(())
-        })?;
-        if records.len() == before {
-            return Err(DataError::EmptyFile { path: input.name });
-        }
-    }
-    Ok(records)
+    read_objects(inputs, "prompts", |object, number| {
+        record(object, number, required)
+    })
 }
 
 /// Reads a record. The error is the violated rule.
@@ -121,11 +106,7 @@ impl PromptEncoder {
         tokenizer: &Tokenizer,
         template: Option<&ChatTemplateSpec>,
     ) -> Result<Self, ChatError> {
-        let template = match template {
-            Some(spec) => ChatTemplate::try_from(spec)?,
-            None => ChatTemplate::chatml()?,
-        };
-        let chat = ChatEncoder::new(template, tokenizer);
+        let chat = ChatEncoder::of_spec(template, tokenizer)?;
         let begins = chat.begins_with().is_some();
         let end = tokenizer.end_of_text().filter(|_| !begins);
         Ok(Self {
@@ -136,10 +117,7 @@ impl PromptEncoder {
 
     /// The template, as it is stored with a model.
     pub fn template(&self) -> ChatTemplateSpec {
-        ChatTemplateSpec {
-            begins_with: self.chat.begins_with().map(|token| token.name),
-            ..ChatTemplateSpec::from(self.chat.template())
-        }
+        self.chat.spec()
     }
 
     /// The tokens of a prompt, at least one.
@@ -154,11 +132,7 @@ impl PromptEncoder {
             }
             messages => {
                 let mut conversation = json!({"messages": messages});
-                for name in ["tools", "chat_template_kwargs"] {
-                    if let Some(value) = record.fields.get(name) {
-                        conversation[name] = value.clone();
-                    }
-                }
+                copy_template_fields(&record.fields, &mut conversation);
                 self.chat.prompt(&conversation.to_string())?
             }
         };

@@ -1,6 +1,8 @@
 //! Objectives other than next-token prediction: against PyTorch and TRL, and whole runs.
 
+mod fixture;
 mod grpo;
+mod grpo_parity;
 mod parity;
 mod preferences;
 mod runs;

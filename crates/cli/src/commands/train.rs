@@ -137,14 +137,6 @@ fn run_as(args: TrainArgs, ranks: &Ranks) -> Result<(), CliError> {
     }
 }
 
-/// The configuration of the preset or of the model to fine-tune, with all settings applied.
-///
-/// # Errors
-/// Returns an error if a setting is unknown, or the model or its dataset cannot be opened.
-pub fn configuration(args: &TrainArgs) -> Result<RunConfig, CliError> {
-    Ok(resolve(args)?.0)
-}
-
 /// Resolves [`configuration`]. Also returns the model to fine-tune.
 fn resolve(args: &TrainArgs) -> Result<(RunConfig, Option<OpenedModel>), CliError> {
     let model = args
@@ -152,7 +144,18 @@ fn resolve(args: &TrainArgs) -> Result<(RunConfig, Option<OpenedModel>), CliErro
         .as_deref()
         .map(OpenedModel::open_to_train)
         .transpose()?;
-    let base = match (&args.from, &model) {
+    let config = configuration(args, model.as_ref())?;
+    // A setting may have replaced `--from` by another model.
+    let model = model.filter(|_| args.from.as_ref() == Some(&config.train.from));
+    Ok((config, model))
+}
+
+/// The configuration of the preset or of `model`, that of `--from`, with all settings applied.
+///
+/// # Errors
+/// Returns an error if a setting is unknown, or the dataset cannot be opened.
+pub fn configuration(args: &TrainArgs, model: Option<&OpenedModel>) -> Result<RunConfig, CliError> {
+    let base = match (&args.from, model) {
         (Some(from), Some(model)) => fine_tuning(model, from, args)?,
         _ => start::preset(&args.preset, args.objective)?,
     };
@@ -160,9 +163,7 @@ fn resolve(args: &TrainArgs) -> Result<(RunConfig, Option<OpenedModel>), CliErro
     if !config.data.is_empty() {
         count_epochs(args, &mut config)?;
     }
-    // A setting may have replaced `--from` by another model.
-    let model = model.filter(|_| args.from.as_ref() == Some(&config.train.from));
-    Ok((config, model))
+    Ok(config)
 }
 
 /// The configuration to fine-tune a model on the dataset selected by the user's settings.

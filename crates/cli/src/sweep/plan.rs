@@ -13,6 +13,7 @@ use super::file::{Settings, SweepFile};
 use super::stopping::{EarlyStop, StopRule};
 use crate::commands::train::{self, TrainArgs};
 use crate::error::CliError;
+use crate::opened_model::OpenedModel;
 
 /// The setting that distinguishes runs of the same configuration.
 pub const SEED: &str = "train.seed";
@@ -51,6 +52,9 @@ impl Plan {
     /// # Errors
     /// Returns an error if a run is invalid or two runs have the same name.
     pub fn new(file: &SweepFile, out: &Path, backend: &[String]) -> Result<Self, CliError> {
+        // Opened once: this reads all weights for their hash.
+        let model = file.from.as_deref().map(OpenedModel::open_to_train);
+        let model = model.transpose()?;
         let mut opened = Vec::new();
         let mut runs: Vec<PlannedRun> = Vec::new();
         for own in &file.runs {
@@ -58,8 +62,8 @@ impl Plan {
             let within = |error: CliError| error.within(&format!("run {name}"));
             let folder = out.join(&name);
             let arguments = arguments(file, own, &folder, backend);
-            let config = TrainArgs::parse(&arguments).and_then(|args| train::configuration(&args));
-            let config = config.map_err(within)?;
+            let args = TrainArgs::parse(&arguments).map_err(within)?;
+            let config = train::configuration(&args, model.as_ref()).map_err(within)?;
             check(config.clone(), &mut opened).map_err(within)?;
             if runs.iter().any(|run| run.name == name) {
                 return Err(CliError::usage(format!("two runs have the name {name}"))

@@ -229,3 +229,34 @@ impl Input {
         }
     }
 }
+
+/// Reads the objects of JSON Lines files in order with `record`, which gets them with their positions from 1. `kind` names
+/// the records in errors.
+///
+/// # Errors
+/// An input cannot be read, is not JSON Lines or has no records, or `record` rejects an object with the violated rule.
+pub(crate) fn read_objects<T>(
+    inputs: &[PathBuf],
+    kind: &'static str,
+    record: impl Fn(&Map<String, Value>, u64) -> Result<T, String>,
+) -> Result<Vec<T>, DataError> {
+    let mut records = Vec::new();
+    for input in expand(inputs, &InputOptions::default())? {
+        let before = records.len();
+        if input.format != Format::Jsonl {
+            return Err(DataError::DamagedInput {
+                path: input.name,
+                kind,
+                reason: "they must be JSON Lines; give .jsonl".to_owned(),
+            });
+        }
+        input.for_each_object(|number, object| {
+            records.push(record(object, number).map_err(RecordFault::Field)?);
+            Ok(())
+        })?;
+        if records.len() == before {
+            return Err(DataError::EmptyFile { path: input.name });
+        }
+    }
+    Ok(records)
+}

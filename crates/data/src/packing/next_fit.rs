@@ -9,7 +9,7 @@ use super::Piece;
 /// Rows of consecutive documents.
 #[derive(Debug)]
 pub(super) struct NextFit {
-    /// The position at which each row begins, at last followed by the end of the split.
+    /// The position at which each row begins, followed by the end of the split.
     starts: Vec<u64>,
     /// The maximum number of tokens in a row.
     capacity: u64,

@@ -29,6 +29,8 @@ mod portable;
 #[cfg(target_arch = "x86_64")]
 mod registers;
 #[cfg(target_arch = "x86_64")]
+mod subs;
+#[cfg(target_arch = "x86_64")]
 mod vnni;
 
 use std::ops::Range;

@@ -22,6 +22,7 @@ pub mod attention;
 pub mod bf16;
 mod blocks;
 pub mod embedding;
+mod few_rows;
 mod float16;
 pub mod gptq;
 pub mod head_loss;

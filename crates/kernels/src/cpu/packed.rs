@@ -3,9 +3,10 @@
 use pulp::{Simd, WithSimd};
 
 use super::blocks::{self, levels};
-use super::float16;
+use super::few_rows::{self, FEW};
+use super::float16::{Bf16, F16};
 use super::inner_products;
-use super::int8;
+use super::int8::Int8;
 use super::integer;
 use super::matrix::{Matrix, MatrixMut};
 use super::parallel::{self, Shared, Start};
@@ -13,8 +14,6 @@ use super::product::{Output, product_here};
 use super::vector::wide;
 use crate::{PackedError, PackedFormat, Precision};
 
-/// The maximum number of rows of x for the kernel of int8.
-const FEW: usize = 2;
 /// The number of rows of W that are unpacked to f32 at a time.
 const BLOCK: usize = 96;
 
@@ -306,10 +305,9 @@ pub fn product(y: MatrixMut<'_>, x: Matrix<'_>, w: PackedView<'_>, output: Outpu
         "the columns are not contiguous"
     );
     match w.format {
-        PackedFormat::F16 | PackedFormat::Bf16 if m <= float16::FEW => {
-            float16::matvec(y, x, w, output);
-        }
-        PackedFormat::Int8 if m <= FEW => int8::matvec(y, x, w, output),
+        PackedFormat::Int8 if m <= FEW => few_rows::product::<Int8>(y, x, w, output),
+        PackedFormat::F16 if m <= FEW => few_rows::product::<F16>(y, x, w, output),
+        PackedFormat::Bf16 if m <= FEW => few_rows::product::<Bf16>(y, x, w, output),
         format if levels::offset(format).is_some() => integer::product(y, x, w, output),
         _ => product_unpacked(y, x, w, output),
     }

@@ -39,11 +39,7 @@ pub fn head_loss<B: Backend>(
     let hidden = typed::<B, 2>(hidden);
     let mut loss = Tensor::zeros([1], &hidden.device());
     for block in blocks::<B>(hidden, targets, rows) {
-        let logits = block.logits(&weights, options, precision); // [rows, vocab_size]
-        let target_logits = block.target_logits(&logits, &block.target_rows(&weights));
-        let smoothing_logits = smoothing_logits(&logits, options);
-        let log_sum = exponentials(logits, &block.target_mask).log_sum;
-        loss = loss + block_loss(&block, target_logits, log_sum, smoothing_logits, options);
+        loss = loss + block.losses(&weights, options, precision).sum();
     }
     primitive(loss)
 }
@@ -58,14 +54,12 @@ pub fn head_losses<B: Backend>(
     precision: Precision,
 ) -> FloatTensor<B> {
     let weights: Vec<_> = weights.into_iter().map(typed::<B, 2>).collect(); // [part's rows, d_model] each
-    let of_block = |block: Block<B>| {
-        let logits = block.logits(&weights, options, precision); // [rows, vocab_size]
-        let target_logits = block.target_logits(&logits, &block.target_rows(&weights));
-        let smoothing_logits = smoothing_logits(&logits, options);
-        let log_sum = exponentials(logits, &block.target_mask).log_sum;
-        row_losses(&block, target_logits, log_sum, smoothing_logits, options).squeeze_dim::<1>(1)
-    };
-    let losses = blocks::<B>(typed::<B, 2>(hidden), targets, rows).map(of_block);
+    let blocks = blocks::<B>(typed::<B, 2>(hidden), targets, rows);
+    let losses = blocks.map(|block| {
+        block
+            .losses(&weights, options, precision)
+            .squeeze_dim::<1>(1)
+    });
     primitive(Tensor::cat(losses.collect(), 0))
 }
 
@@ -182,7 +176,7 @@ fn gradients<B: Backend>(
             });
             grads = sloped.collect();
         }
-        loss = loss + block_loss(&block, target_logits, log_sum, smoothing_logits, options);
+        loss = loss + row_losses(&block, target_logits, log_sum, smoothing_logits, options).sum();
         let masked_hidden = block.hidden.clone() * row_grad.clone(); // [rows, d_model]
         // The contribution of the targets, unless it is part of the products.
         let separate_target_grad = match precision {
@@ -314,17 +308,6 @@ fn slope<B: Backend>(x: Tensor<B, 2>, cap: f64) -> Tensor<B, 2> {
     -(ratio.clone() * ratio) + 1.0
 }
 
-/// The loss of a block, `[1]`: the sum of [`row_losses`].
-fn block_loss<B: Backend>(
-    block: &Block<B>,
-    target_logits: Tensor<B, 2>,
-    log_sum: Tensor<B, 2>,
-    smoothing_logits: Option<Tensor<B, 2>>,
-    options: HeadLossOptions,
-) -> Tensor<B, 1> {
-    row_losses(block, target_logits, log_sum, smoothing_logits, options).sum()
-}
-
 /// The losses of a block's rows, `[rows, 1]`, from the targets' logits, `L` and the result of [`smoothing_logits`],
 /// `[rows, 1]` each.
 fn row_losses<B: Backend>(
@@ -355,6 +338,20 @@ struct Block<B: Backend> {
 }
 
 impl<B: Backend> Block<B> {
+    /// The losses of the rows, `[rows, 1]`.
+    fn losses(
+        &self,
+        weights: &[Tensor<B, 2>],
+        options: HeadLossOptions,
+        precision: Precision,
+    ) -> Tensor<B, 2> {
+        let logits = self.logits(weights, options, precision); // [rows, vocab_size]
+        let target_logits = self.target_logits(&logits, &self.target_rows(weights));
+        let smoothing_logits = smoothing_logits(&logits, options);
+        let log_sum = exponentials(logits, &self.target_mask).log_sum;
+        row_losses(self, target_logits, log_sum, smoothing_logits, options)
+    }
+
     /// The logits of each part of the weight, together `[rows, vocab_size]`, with the soft cap applied.
     fn logits(
         &self,

@@ -9,7 +9,7 @@ use super::example::with_field;
 use super::marks::{self, Marks};
 use super::renderer::RenderJob;
 use super::turns::TurnTexts;
-use super::{ChatError, ChatExample, ChatTemplate, Conversation};
+use super::{ChatError, ChatExample, ChatTemplate, ChatTemplateSpec, Conversation};
 use crate::Tokenizer;
 use crate::barriers::Names;
 use crate::markup::{MarkupEncoder, PlacedToken};
@@ -88,6 +88,29 @@ impl ChatEncoder {
             end_of_text,
             beginning: Vec::new(),
             template,
+        }
+    }
+
+    /// Creates an encoder with a stored template, or with ChatML.
+    ///
+    /// # Errors
+    /// The template is invalid.
+    pub fn of_spec(
+        spec: Option<&ChatTemplateSpec>,
+        tokenizer: &Tokenizer,
+    ) -> Result<Self, ChatError> {
+        let template = match spec {
+            Some(spec) => ChatTemplate::try_from(spec)?,
+            None => ChatTemplate::chatml()?,
+        };
+        Ok(Self::new(template, tokenizer))
+    }
+
+    /// The template, as it is stored with a dataset or a model.
+    pub fn spec(&self) -> ChatTemplateSpec {
+        ChatTemplateSpec {
+            begins_with: self.begins_with().map(|token| token.name),
+            ..ChatTemplateSpec::from(&self.template)
         }
     }
 

@@ -23,6 +23,20 @@ pub enum GrpoLoss {
     Dapo,
 }
 
+impl GrpoLoss {
+    /// The factor of each token's loss of a completion of `length` tokens, in a sum that is divided by the step's
+    /// completions. `per_token` are the completions per token of the micro-batch and of the step.
+    pub fn token_scale(self, length: usize, per_token: [f64; 2], max_new_tokens: usize) -> f64 {
+        let [of_micro_batch, of_step] = per_token;
+        match self {
+            Self::Grpo => 1.0 / length.max(1) as f64,
+            Self::Bnpo => of_micro_batch,
+            Self::DrGrpo => 1.0 / max_new_tokens as f64,
+            Self::Dapo => of_step,
+        }
+    }
+}
+
 /// The divisor of a reward's difference from the mean of its group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -4,23 +4,20 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use burn::backend::Autodiff;
-use burn::module::{AutodiffModule, ParamId};
-use burn::optim::GradientsParams;
-use burn::tensor::{Int, Tensor, TensorData};
+use burn::module::AutodiffModule;
 use burn_flex::Flex;
 use burn_ndarray::NdArray;
 use emberlm_kernels::{Backend, HeadLossOptions, TrainingBackend};
 use emberlm_model::encoder::HuggingFaceEncoder;
 use emberlm_model::encoder_decoder::HuggingFaceEncoderDecoder;
-use emberlm_model::weights::{Element, ParamMapper, map_params, published};
+use emberlm_model::weights::{Element, map_params, published};
 use emberlm_model::{Tokens, TrainingPass};
 use emberlm_trainer::clip::{clip_factor, global_norm};
-use emberlm_trainer::config::AdamWConfig;
 use emberlm_trainer::optimizer::Optimizer;
-use emberlm_trainer::{OptimizerConfig, TokenBatch, TrainConfig, TrainingModel};
-use safetensors::SafeTensors;
+use emberlm_trainer::{TokenBatch, TrainingModel};
 use serde_json::Value;
 
+use super::fixture::{File, Gradients, adamw, value};
 use crate::common::alone;
 
 /// The largest relative errors that were found are about a third of these.
@@ -30,65 +27,6 @@ const STEP: f64 = 3e-5;
 
 fn fixtures() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures")
-}
-
-/// The tensors of a file, as f64, and its metadata.
-pub(super) struct File {
-    bytes: Vec<u8>,
-}
-
-impl File {
-    pub(super) fn read(path: PathBuf) -> Self {
-        Self {
-            bytes: std::fs::read(path).unwrap(),
-        }
-    }
-
-    fn tensors(&self) -> SafeTensors<'_> {
-        SafeTensors::deserialize(&self.bytes).unwrap()
-    }
-
-    fn has(&self, name: &str) -> bool {
-        self.tensors().tensor(name).is_ok()
-    }
-
-    pub(super) fn values(&self, name: &str) -> (Vec<f64>, Vec<usize>) {
-        let tensors = self.tensors();
-        let tensor = tensors.tensor(name).unwrap();
-        let data = tensor.data();
-        let values = match tensor.dtype() {
-            safetensors::Dtype::F32 => {
-                let chunks = data.as_chunks::<4>().0.iter();
-                chunks
-                    .map(|bytes| f64::from(f32::from_le_bytes(*bytes)))
-                    .collect()
-            }
-            safetensors::Dtype::F64 => {
-                let chunks = data.as_chunks::<8>().0.iter();
-                chunks.map(|bytes| f64::from_le_bytes(*bytes)).collect()
-            }
-            _ => {
-                let chunks = data.as_chunks::<8>().0.iter();
-                chunks
-                    .map(|bytes| i64::from_le_bytes(*bytes) as f64)
-                    .collect()
-            }
-        };
-        (values, tensor.shape().to_vec())
-    }
-
-    fn integers<B: Backend>(&self, name: &str) -> Tensor<B, 2, Int> {
-        let (values, shape) = self.values(name);
-        let values: Vec<i32> = values.into_iter().map(|x| x as i32).collect();
-        // The labels of texts are a vector.
-        let shape = [shape[0], shape.get(1).copied().unwrap_or(1)];
-        Tensor::from_data(TensorData::new(values, shape), &Default::default())
-    }
-
-    pub(super) fn metadata(&self, name: &str) -> String {
-        let (_, header) = SafeTensors::read_metadata(&self.bytes).unwrap();
-        header.metadata().clone().unwrap()[name].clone()
-    }
 }
 
 /// A directory of either kind.
@@ -163,27 +101,6 @@ fn batch<B: Backend>(expected: &File) -> TokenBatch<B> {
         targets: expected.integers("labels"),
         learnt: labels.iter().filter(|&&label| label >= 0.0).count(),
         completions: None,
-    }
-}
-
-pub(super) fn value<B: Backend>(tensor: Tensor<B, 1>) -> f64 {
-    f64::from(tensor.into_data().iter::<f32>().next().unwrap())
-}
-
-/// Puts the gradients in the place of the parameters.
-pub(super) struct Gradients<'a>(pub(super) &'a GradientsParams);
-
-impl<B: Backend> ParamMapper<B> for Gradients<'_> {
-    fn map<const D: usize>(
-        &mut self,
-        path: &str,
-        id: ParamId,
-        value: Tensor<B, D>,
-    ) -> Tensor<B, D> {
-        let gradient = self.0.get::<B, D>(id);
-        let gradient = gradient.unwrap_or_else(|| panic!("{path} has no gradient"));
-        assert_eq!(gradient.dims(), value.dims(), "{path}");
-        gradient
     }
 }
 
@@ -265,16 +182,7 @@ fn ten_adamw_steps_are_those_of_pytorch() {
     let steps = File::read(path.join("objectives.safetensors"));
     let settings: Value = serde_json::from_str(&steps.metadata("adamw")).unwrap();
     let number = |value: &Value| value.as_f64().unwrap();
-    let config = TrainConfig {
-        clip_norm: number(&settings["clip"]),
-        optimizer: OptimizerConfig::AdamW(AdamWConfig {
-            beta1: number(&settings["betas"][0]),
-            beta2: number(&settings["betas"][1]),
-            epsilon: number(&settings["eps"]),
-            weight_decay: number(&settings["weight_decay"]),
-        }),
-        ..TrainConfig::default()
-    };
+    let config = adamw(&settings);
     for name in MODELS {
         let directory = Directory::open(name);
         let mut model = directory.model::<Autodiff<Flex>>();

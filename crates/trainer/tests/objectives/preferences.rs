@@ -1,6 +1,5 @@
 //! Preferences: losses, log-probabilities, rewards and AdamW steps against TRL, and whole runs.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -12,21 +11,20 @@ use burn_flex::Flex;
 use burn_ndarray::NdArray;
 use emberlm_kernels::{Backend, HeadLossOptions, TrainingBackend};
 use emberlm_model::hugging_face::HuggingFaceModel;
-use emberlm_model::weights::{Element, map_params, published};
 use emberlm_model::{DecoderConfig, IGNORED, Tokens, TrainingPass, families};
 use emberlm_trainer::clip::{clip_factor, global_norm};
 use emberlm_trainer::config::{
-    AdamWConfig, DpoConfig, DpoLoss, KtoConfig, ObjectiveConfig, OrpoConfig, SimpoConfig,
+    DpoConfig, DpoLoss, KtoConfig, ObjectiveConfig, OrpoConfig, SimpoConfig,
 };
 use emberlm_trainer::events::Event;
 use emberlm_trainer::optimizer::Optimizer;
 use emberlm_trainer::{
-    CompletionBatch, DataConfig, OptimizerConfig, PreferenceBatch, PreferenceLoss,
-    PreferenceSequence, RunConfig, TokenBatch, TrainConfig, TrainingModel,
+    CompletionBatch, DataConfig, PreferenceBatch, PreferenceLoss, PreferenceSequence, RunConfig,
+    TokenBatch, TrainingModel,
 };
 use serde_json::Value;
 
-use super::parity::{File, Gradients, value};
+use super::fixture::{File, adamw, published_gradients, value};
 use super::runs::{check_resume, config, evaluations, run};
 use crate::common::alone;
 
@@ -94,26 +92,15 @@ fn check_gradients<I: Backend>(
     model: &TrainingModel<I>,
     grads: &GradientsParams,
 ) {
-    let TrainingModel::Decoder(decoder) = map_params(model.clone(), &mut Gradients(grads)) else {
-        panic!("another model");
-    };
-    let source = |path: &str| config.family().source(config, path);
-    let found: BTreeMap<String, Vec<f32>> = published(&decoder, Element::F32, source)
-        .iter()
-        .map(|tensor| (tensor.name().to_owned(), tensor.values().values))
-        .collect();
     let names: Value = serde_json::from_str(&file.metadata("parameters")).unwrap();
     let names: Vec<String> = serde_json::from_value(names[model_name].clone()).unwrap();
     let (expected, _) = file.values(&format!("{model_name}/{loss_name}/gradients"));
     let expected = expected.as_chunks::<2>().0;
     assert_eq!(names.len(), expected.len());
-    assert_eq!(names.len(), found.len(), "{:?}", found.keys());
+    let found = published_gradients(config, model, grads, &names);
     let largest = expected.iter().map(|[norm, _]| *norm).fold(0.0, f64::max);
     for (name, [norm, wave]) in names.iter().zip(expected) {
-        // transformers prefixes the names of GPT-2's files.
-        let of_file = |(own, _): &(&String, &Vec<f32>)| name.ends_with(*own);
-        let (_, values) = found.iter().find(of_file).unwrap();
-        let values = values.iter().map(|&x| f64::from(x));
+        let values = found[name].iter().map(|&x| f64::from(x));
         let own_norm = values.clone().map(|x| x * x).sum::<f64>().sqrt();
         let own_wave: f64 = values.enumerate().map(|(i, x)| x * (i as f64).cos()).sum();
         // The gradient of a key's bias is zero except for rounding.
@@ -147,16 +134,7 @@ where
     let pairs: Vec<Triple> = serde_json::from_value(metadata(form)).unwrap();
     let labels: Vec<bool> = serde_json::from_value(labels).unwrap();
     let expected = |name: &str| file.values(&format!("{model_name}/{loss_name}/{name}")).0;
-    let train = TrainConfig {
-        clip_norm: number(&settings["clip"]),
-        optimizer: OptimizerConfig::AdamW(AdamWConfig {
-            beta1: number(&settings["betas"][0]),
-            beta2: number(&settings["betas"][1]),
-            epsilon: number(&settings["eps"]),
-            weight_decay: number(&settings["weight_decay"]),
-        }),
-        ..TrainConfig::default()
-    };
+    let train = adamw(&settings);
     let path = root.join("../../../model/tests/fixtures/families");
     let directory = HuggingFaceModel::open(&path.join(model_name)).unwrap();
     let decoder = directory.decoder::<Autodiff<I>>(&Default::default());

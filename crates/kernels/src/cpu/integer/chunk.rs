@@ -3,22 +3,21 @@
 //! layouts together with its modules.
 
 use std::arch::x86_64::{
-    __m128i, __m512, __m512i, _mm_and_si128, _mm_or_si128, _mm_set1_epi8, _mm_setr_epi32,
-    _mm_shuffle_epi32, _mm_srli_epi16, _mm_srlv_epi32, _mm_unpackhi_epi8, _mm_unpacklo_epi8,
-    _mm256_castsi128_si256, _mm256_inserti128_si256, _mm256_set1_epi16, _mm512_and_si512,
-    _mm512_broadcast_i32x4, _mm512_broadcast_i64x4, _mm512_castps_si512, _mm512_castsi256_si512,
-    _mm512_castsi512_ps, _mm512_castsi512_si128, _mm512_castsi512_si256, _mm512_cvtepi8_epi32,
-    _mm512_cvtepi32_ps, _mm512_cvtepu8_epi32, _mm512_cvtph_ps, _mm512_inserti64x4,
-    _mm512_mask_add_epi8, _mm512_mul_ps, _mm512_or_si512, _mm512_permutex2var_epi16,
-    _mm512_set1_epi8, _mm512_set1_epi32, _mm512_setr_epi64, _mm512_setzero_ps,
-    _mm512_setzero_si512, _mm512_shuffle_epi8, _mm512_sllv_epi64, _mm512_srli_epi16,
-    _mm512_srlv_epi64, _mm512_test_epi8_mask, _mm512_xor_si512,
+    __m128i, __m512, __m512i, _mm256_castsi128_si256, _mm256_inserti128_si256, _mm256_set1_epi16,
+    _mm512_and_si512, _mm512_broadcast_i32x4, _mm512_broadcast_i64x4, _mm512_castps_si512,
+    _mm512_castsi256_si512, _mm512_castsi512_ps, _mm512_castsi512_si128, _mm512_castsi512_si256,
+    _mm512_cvtepi8_epi32, _mm512_cvtepi32_ps, _mm512_cvtepu8_epi32, _mm512_cvtph_ps,
+    _mm512_inserti64x4, _mm512_mask_add_epi8, _mm512_mul_ps, _mm512_or_si512,
+    _mm512_permutex2var_epi16, _mm512_set1_epi8, _mm512_set1_epi32, _mm512_setr_epi64,
+    _mm512_setzero_ps, _mm512_setzero_si512, _mm512_shuffle_epi8, _mm512_sllv_epi64,
+    _mm512_srli_epi16, _mm512_srlv_epi64, _mm512_test_epi8_mask, _mm512_xor_si512,
 };
 
-use super::super::blocks::{nonlinear, symmetric};
+use super::super::blocks::nonlinear;
 use super::layout::format;
 use super::load::{integers, sixteen, sixty_four, thirty_two};
-use super::registers::READ;
+use super::registers::{READ, read_chunk};
+use super::subs::{four_bit_subs, signed_six_bit_subs, six_bit_subs};
 
 /// 256 weights: 64 levels per register, and an element per sub-block of 16 in the others.
 #[derive(Clone, Copy)]
@@ -33,95 +32,12 @@ pub(super) struct Chunk {
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 pub(super) fn read<const FORMAT: u8>(bytes: &[u8; READ]) -> Chunk {
     let zero = _mm512_setzero_ps();
-    match FORMAT {
-        format::Q8_0 => Chunk {
-            levels: signed_bytes(bytes),
-            scales: halves::<34, 0>(bytes),
-            minimums: zero,
-        },
-        format::Q4_0 => Chunk {
-            levels: nibbles::<18, 2>(bytes),
-            scales: halves::<18, 0>(bytes),
-            minimums: zero,
-        },
-        format::Q4_1 => Chunk {
-            levels: nibbles::<20, 4>(bytes),
-            scales: halves::<20, 0>(bytes),
-            minimums: negative(halves::<20, 2>(bytes)),
-        },
-        format::Q5_0 => Chunk {
-            levels: with_fifth_bits::<22, 2>(nibbles::<22, 6>(bytes), bytes),
-            scales: halves::<22, 0>(bytes),
-            minimums: zero,
-        },
-        format::Q5_1 => Chunk {
-            levels: with_fifth_bits::<24, 4>(nibbles::<24, 8>(bytes), bytes),
-            scales: halves::<24, 0>(bytes),
-            minimums: negative(halves::<24, 2>(bytes)),
-        },
-        format::IQ4_NL => {
-            let values = _mm512_broadcast_i32x4(sixteen(&nonlinear::LEVELS, 0));
-            let mut levels = nibbles::<18, 2>(bytes);
-            for levels in &mut levels {
-                *levels = _mm512_shuffle_epi8(values, *levels);
-            }
-            Chunk {
-                levels,
-                scales: halves::<18, 0>(bytes),
-                minimums: zero,
-            }
-        }
-        format::Q2_K => {
-            let subs = sixteen(bytes, 0);
-            let low = _mm_set1_epi8(15);
-            let (scales, minimums) = (
-                _mm_and_si128(subs, low),
-                _mm_and_si128(_mm_srli_epi16::<4>(subs), low),
-            );
-            Chunk {
-                levels: pairs(bytes, 16),
-                scales: _mm512_mul_ps(half(bytes, 80), unsigned(scales)),
-                minimums: _mm512_mul_ps(half(bytes, 82), unsigned(minimums)),
-            }
-        }
-        format::Q3_K => {
-            let mut scales = [0; 12];
-            scales.copy_from_slice(&bytes[96..108]);
-            let scales = symmetric::scales_q3(&scales).map(i8::cast_unsigned);
-            Chunk {
-                levels: with_bits::<4>(pairs(bytes, 32), bytes, 0),
-                scales: _mm512_mul_ps(half(bytes, 108), signed(sixteen(&scales, 0))),
-                minimums: zero,
-            }
-        }
-        format::Q4_K => {
-            let (scales, minimums) = wide_subs(bytes);
-            Chunk {
-                levels: wide_nibbles(bytes, 16),
-                scales,
-                minimums,
-            }
-        }
-        format::Q5_K => {
-            let (scales, minimums) = wide_subs(bytes);
-            Chunk {
-                levels: with_bits::<16>(wide_nibbles(bytes, 48), bytes, 16),
-                scales,
-                minimums,
-            }
-        }
-        format::Q6_K => Chunk {
-            levels: six_bits(bytes),
-            scales: _mm512_mul_ps(half(bytes, 208), signed(sixteen(bytes, 192))),
-            minimums: zero,
-        },
-        // Formats without levels are not multiplied in integers.
-        _ => Chunk {
-            levels: [_mm512_setzero_si512(); 4],
-            scales: zero,
-            minimums: zero,
-        },
-    }
+    read_chunk!(
+        FORMAT, bytes, zero,
+        eight_bits: signed_bytes(bytes),
+        nonlinear: levels => nonlinear_levels(levels),
+        none: [_mm512_setzero_si512(); 4]
+    )
 }
 
 /// The levels of q8_0.
@@ -178,6 +94,17 @@ fn nibbles<const BYTES: usize, const AT: usize>(bytes: &[u8; READ]) -> [__m512i;
         _mm512_and_si512(second, low),
         _mm512_and_si512(_mm512_srli_epi16::<4>(second), low),
     ]
+}
+
+/// The values of the levels of iq4_nl.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+fn nonlinear_levels(mut levels: [__m512i; 4]) -> [__m512i; 4] {
+    let values = _mm512_broadcast_i32x4(sixteen(&nonlinear::LEVELS, 0));
+    for levels in &mut levels {
+        *levels = _mm512_shuffle_epi8(values, *levels);
+    }
+    levels
 }
 
 /// Adds 16 to levels of [`nibbles`] by the bits of the number at byte `AT` of blocks of `BYTES`.
@@ -273,29 +200,6 @@ fn six_bits(bytes: &[u8; READ]) -> [__m512i; 4] {
     levels
 }
 
-/// The scales and minimums of q4_k and q5_k.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-fn wide_subs(bytes: &[u8; READ]) -> (__m512, __m512) {
-    const EACH: i32 = 0x0101_0101;
-    // The numbers of `cpu/blocks/six_bit_scales.rs`: scales 0 to 3, then 4 to 7, and the minimums likewise.
-    let header = sixteen(bytes, 0);
-    let first = _mm_shuffle_epi32::<0b10_10_01_01>(header);
-    let first = _mm_srlv_epi32(first, _mm_setr_epi32(0, 2, 0, 2));
-    let first = _mm_and_si128(
-        first,
-        _mm_setr_epi32(EACH * 63, EACH * 48, EACH * 63, EACH * 48),
-    );
-    let low = _mm_shuffle_epi32::<0b11_11_11_11>(header);
-    let low = _mm_srlv_epi32(low, _mm_setr_epi32(0, 0, 0, 4));
-    let low = _mm_and_si128(low, _mm_setr_epi32(0, EACH * 15, 0, EACH * 15));
-    let subs = _mm_or_si128(first, low);
-    (
-        _mm512_mul_ps(half(bytes, 0), unsigned(_mm_unpacklo_epi8(subs, subs))),
-        _mm512_mul_ps(half(bytes, 2), unsigned(_mm_unpackhi_epi8(subs, subs))),
-    )
-}
-
 /// Word numbers of an f16 at byte `at` of consecutive blocks, `bytes` apart, each twice. Counted from [`line`].
 const fn words_of_blocks(bytes: usize, at: usize, part: usize) -> [u16; 32] {
     let first = (4 * bytes * part + at - line(bytes, part)) / 2;
@@ -340,6 +244,12 @@ fn half(bytes: &[u8; READ], at: usize) -> __m512 {
 fn negative(values: __m512) -> __m512 {
     let sign = _mm512_set1_epi32(i32::MIN);
     _mm512_castsi512_ps(_mm512_xor_si512(_mm512_castps_si512(values), sign))
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+fn scaled(scale: __m512, values: __m512) -> __m512 {
+    _mm512_mul_ps(scale, values)
 }
 
 #[inline]

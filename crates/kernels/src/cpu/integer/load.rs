@@ -16,7 +16,7 @@ pub(super) fn sixty_four<const LEN: usize>(bytes: &[u8; LEN], at: usize) -> __m5
 
 /// Returns the 32 bytes from `at`.
 #[inline]
-#[target_feature(enable = "avx512f")]
+#[target_feature(enable = "avx2")]
 pub(super) fn thirty_two<const LEN: usize>(bytes: &[u8; LEN], at: usize) -> __m256i {
     assert!(at + 32 <= LEN);
     // SAFETY: the bytes are within the array.
@@ -25,7 +25,7 @@ pub(super) fn thirty_two<const LEN: usize>(bytes: &[u8; LEN], at: usize) -> __m2
 
 /// Returns the 16 bytes from `at`.
 #[inline]
-#[target_feature(enable = "avx512f")]
+#[target_feature(enable = "avx2")]
 pub(super) fn sixteen<const LEN: usize>(bytes: &[u8; LEN], at: usize) -> __m128i {
     assert!(at + 16 <= LEN);
     // SAFETY: the bytes are within the array.
@@ -45,6 +45,7 @@ pub(super) fn integers<T: Integer, const LEN: usize>(values: &[T; LEN]) -> __m51
 pub(super) trait Integer {}
 
 impl Integer for i8 {}
+impl Integer for i32 {}
 impl Integer for u8 {}
 impl Integer for u16 {}
 impl Integer for u32 {}

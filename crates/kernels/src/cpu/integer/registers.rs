@@ -38,6 +38,94 @@ macro_rules! with_format {
 }
 pub(super) use with_format;
 
+/// Reads a chunk of a format with the functions of the calling module, which are named like this macro's. Both modules of
+/// x86-64 have them for their registers, so that the places of a format's fields are written once.
+macro_rules! read_chunk {
+    (
+        $format:expr, $bytes:ident, $zero:ident,
+        eight_bits: $eight_bits:expr,
+        nonlinear: $levels:ident => $nonlinear:expr,
+        none: $none:expr
+    ) => {
+        match $format {
+            format::Q8_0 => Chunk {
+                levels: $eight_bits,
+                scales: halves::<34, 0>($bytes),
+                minimums: $zero,
+            },
+            format::Q4_0 => Chunk {
+                levels: nibbles::<18, 2>($bytes),
+                scales: halves::<18, 0>($bytes),
+                minimums: $zero,
+            },
+            format::Q4_1 => Chunk {
+                levels: nibbles::<20, 4>($bytes),
+                scales: halves::<20, 0>($bytes),
+                minimums: negative(halves::<20, 2>($bytes)),
+            },
+            format::Q5_0 => Chunk {
+                levels: with_fifth_bits::<22, 2>(nibbles::<22, 6>($bytes), $bytes),
+                scales: halves::<22, 0>($bytes),
+                minimums: $zero,
+            },
+            format::Q5_1 => Chunk {
+                levels: with_fifth_bits::<24, 4>(nibbles::<24, 8>($bytes), $bytes),
+                scales: halves::<24, 0>($bytes),
+                minimums: negative(halves::<24, 2>($bytes)),
+            },
+            format::IQ4_NL => {
+                let $levels = nibbles::<18, 2>($bytes);
+                Chunk {
+                    levels: $nonlinear,
+                    scales: halves::<18, 0>($bytes),
+                    minimums: $zero,
+                }
+            }
+            format::Q2_K => {
+                let (scales, minimums) = four_bit_subs($bytes);
+                Chunk {
+                    levels: pairs($bytes, 16),
+                    scales: scaled(half($bytes, 80), unsigned(scales)),
+                    minimums: scaled(half($bytes, 82), unsigned(minimums)),
+                }
+            }
+            format::Q3_K => Chunk {
+                levels: with_bits::<4>(pairs($bytes, 32), $bytes, 0),
+                scales: scaled(half($bytes, 108), signed(signed_six_bit_subs($bytes))),
+                minimums: $zero,
+            },
+            format::Q4_K => {
+                let (scales, minimums) = six_bit_subs($bytes);
+                Chunk {
+                    levels: wide_nibbles($bytes, 16),
+                    scales: scaled(half($bytes, 0), unsigned(scales)),
+                    minimums: scaled(half($bytes, 2), unsigned(minimums)),
+                }
+            }
+            format::Q5_K => {
+                let (scales, minimums) = six_bit_subs($bytes);
+                Chunk {
+                    levels: with_bits::<16>(wide_nibbles($bytes, 48), $bytes, 16),
+                    scales: scaled(half($bytes, 0), unsigned(scales)),
+                    minimums: scaled(half($bytes, 2), unsigned(minimums)),
+                }
+            }
+            format::Q6_K => Chunk {
+                levels: six_bits($bytes),
+                scales: scaled(half($bytes, 208), signed(sixteen($bytes, 192))),
+                minimums: $zero,
+            },
+            // Formats without levels are not multiplied in integers.
+            _ => Chunk {
+                levels: $none,
+                scales: $zero,
+                minimums: $zero,
+            },
+        }
+    };
+}
+pub(super) use read_chunk;
+
 /// The bytes of a chunk that begins at `at`, followed by any others. At the end of `bytes` they are copied to `copy`.
 #[inline(always)]
 pub(super) fn bytes_at<'a>(bytes: &'a [u8], at: usize, copy: &'a mut [u8; READ]) -> &'a [u8; READ] {

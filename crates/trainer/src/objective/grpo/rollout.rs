@@ -16,7 +16,7 @@ use super::batch::{PolicyBatch, PolicySequence};
 use super::loss::PolicyLoss;
 use super::prompts::{Prompt, PromptSet};
 use super::task::{Completions, RewardTask, sample_seed};
-use crate::config::{GrpoLoss, TrainConfig};
+use crate::config::TrainConfig;
 use crate::error::TrainError;
 use crate::objective::{CompletionBatch, HostBatch};
 use crate::stop::StopSignal;
@@ -250,14 +250,14 @@ impl<B: Backend> Rollouts<B> {
         let config = &self.task.config;
         let rewards: Vec<Option<f64>> = rollout.sequences.iter().map(|of| of.reward).collect();
         let advantages = advantages(&rewards, config.group, config.scale_rewards);
-        let tokens = |sequences: &[RolloutSequence]| {
+        let per_token = |sequences: &[RolloutSequence]| {
             let lengths = sequences.iter().map(|of| of.completion.len());
-            lengths.sum::<usize>().max(1) as f64
+            sequences.len() as f64 / lengths.sum::<usize>().max(1) as f64
         };
-        let all = rollout.sequences.len() as f64 / tokens(&rollout.sequences);
+        let of_step = per_token(&rollout.sequences);
         let micro_batch = |(number, rows): (usize, &[RolloutSequence])| {
             let first = number * self.micro_batch;
-            let of_batch = rows.len() as f64 / tokens(rows);
+            let of_batch = per_token(rows);
             let sequence = |(row, sequence): (usize, &RolloutSequence)| {
                 let length = sequence.completion.len();
                 let start = self.prompts.prompts()[sequence.prompt].ids.len() - 1;
@@ -265,12 +265,11 @@ impl<B: Backend> Rollouts<B> {
                 PolicySequence {
                     completion: start..start + length,
                     advantage: advantages[first + row],
-                    scale: match config.loss {
-                        GrpoLoss::Grpo => 1.0 / length.max(1) as f64,
-                        GrpoLoss::Bnpo => of_batch,
-                        GrpoLoss::DrGrpo => 1.0 / config.max_new_tokens as f64,
-                        GrpoLoss::Dapo => all,
-                    },
+                    scale: config.loss.token_scale(
+                        length,
+                        [of_batch, of_step],
+                        config.max_new_tokens,
+                    ),
                     old: match is_first {
                         true => Vec::new(),
                         false => sequence.old.clone(),

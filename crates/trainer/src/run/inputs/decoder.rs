@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use emberlm_data::{Packing, PreferenceEncoder, PromptEncoder};
+use emberlm_data::{ChatTemplateSpec, Packing, PreferenceEncoder, PromptEncoder};
 use emberlm_model::{ConfigError, DecoderConfig, ModelConfig};
 
 use super::{Circumstances, RunInputs};
@@ -40,10 +40,7 @@ pub(super) fn preferences(
     let (data, train) = (&config.data, &config.train);
     let source = PairSource::read(data, loss.form())?;
     let tokenizer = circumstances.tokenizer(data)?;
-    let template = circumstances.chat_template();
-    if template.is_none() && source.has_conversations() {
-        return Err(no_template(data));
-    }
+    let template = template_for(circumstances, data, source.has_conversations())?;
     let encoder = PreferenceEncoder::new(&tokenizer, template.as_ref());
     let encoder = encoder.map_err(TrainError::ChatTemplate)?;
     let settings = config.model.decoder_mut()?;
@@ -80,11 +77,8 @@ pub(super) fn prompts(
     let rewards = Rewards::new(&objective.rewards)?;
     let source = PromptSource::read(data, &rewards.fields())?;
     let tokenizer = circumstances.tokenizer(data)?;
-    let template = circumstances.chat_template();
     let has_conversations = source.has_conversations();
-    if template.is_none() && has_conversations {
-        return Err(no_template(data));
-    }
+    let template = template_for(circumstances, data, has_conversations)?;
     let encoder = PromptEncoder::new(&tokenizer, template.as_ref());
     let encoder = encoder.map_err(TrainError::ChatTemplate)?;
     let settings = config.model.decoder_mut()?;
@@ -131,14 +125,22 @@ pub(super) fn prompts(
     })
 }
 
-/// The error of messages without a chat template.
-fn no_template(data: &DataConfig) -> TrainError {
-    TrainError::Setting {
-        table: "data",
-        field: "dataset",
-        value: data.dataset.display().to_string(),
-        rule: "must be texts instead of lists of messages: the model has no chat template"
-            .to_owned(),
+/// The model's chat template, without which records cannot have lists of messages.
+fn template_for(
+    circumstances: &Circumstances<'_>,
+    data: &DataConfig,
+    has_conversations: bool,
+) -> Result<Option<ChatTemplateSpec>, TrainError> {
+    let template = circumstances.chat_template();
+    match template.is_none() && has_conversations {
+        true => Err(TrainError::Setting {
+            table: "data",
+            field: "dataset",
+            value: data.dataset.display().to_string(),
+            rule: "must be texts instead of lists of messages: the model has no chat template"
+                .to_owned(),
+        }),
+        false => Ok(template),
     }
 }
 

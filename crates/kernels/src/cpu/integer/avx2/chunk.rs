@@ -2,22 +2,21 @@
 //! (AVX2). Levels, scales and minimums are those of the larger registers of `cpu/integer/chunk.rs`.
 
 use std::arch::x86_64::{
-    __m128i, __m256, __m256i, _mm_and_si128, _mm_or_si128, _mm_set1_epi8, _mm_set1_epi16,
-    _mm_setr_epi32, _mm_shuffle_epi32, _mm_srli_epi16, _mm_srli_si128, _mm_srlv_epi32,
-    _mm_unpackhi_epi8, _mm_unpacklo_epi8, _mm256_and_si256, _mm256_broadcastsi128_si256,
-    _mm256_castps_si256, _mm256_castsi128_si256, _mm256_castsi256_ps, _mm256_cmpeq_epi8,
-    _mm256_cvtepi8_epi32, _mm256_cvtepi32_ps, _mm256_cvtepu8_epi32, _mm256_cvtph_ps,
-    _mm256_inserti128_si256, _mm256_mul_ps, _mm256_or_si256, _mm256_permutevar8x32_ps,
-    _mm256_set1_epi8, _mm256_set1_epi32, _mm256_set1_epi64x, _mm256_setr_epi32, _mm256_setr_epi64x,
-    _mm256_setzero_ps, _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_slli_epi16,
-    _mm256_srli_epi16, _mm256_xor_si256,
+    __m128i, __m256, __m256i, _mm_set1_epi16, _mm_srli_si128, _mm256_and_si256,
+    _mm256_broadcastsi128_si256, _mm256_castps_si256, _mm256_castsi128_si256, _mm256_castsi256_ps,
+    _mm256_cmpeq_epi8, _mm256_cvtepi8_epi32, _mm256_cvtepi32_ps, _mm256_cvtepu8_epi32,
+    _mm256_cvtph_ps, _mm256_inserti128_si256, _mm256_mul_ps, _mm256_or_si256,
+    _mm256_permutevar8x32_ps, _mm256_set1_epi8, _mm256_set1_epi32, _mm256_set1_epi64x,
+    _mm256_setr_epi32, _mm256_setr_epi64x, _mm256_setzero_ps, _mm256_setzero_si256,
+    _mm256_shuffle_epi8, _mm256_slli_epi16, _mm256_srli_epi16, _mm256_xor_si256,
 };
 
-use super::super::super::blocks::{nonlinear, symmetric};
+use super::super::super::blocks::nonlinear;
 use super::super::layout::{STEPS, format};
-use super::super::registers::READ;
+use super::super::load::{sixteen, thirty_two};
+use super::super::registers::{READ, read_chunk};
+use super::super::subs::{four_bit_subs, signed_six_bit_subs, six_bit_subs};
 use super::is_signed;
-use super::load::{sixteen, thirty_two};
 
 /// The registers that an element of a larger register is here.
 pub(super) type Two<T> = [T; 2];
@@ -37,98 +36,12 @@ pub(super) struct Chunk {
 pub(super) fn read<const VNNI: bool, const FORMAT: u8>(bytes: &[u8; READ]) -> Chunk {
     let zero = [_mm256_setzero_ps(); 2];
     let signed_levels = const { is_signed(VNNI, FORMAT) };
-    match FORMAT {
-        format::Q8_0 => Chunk {
-            levels: eight_bits(bytes, signed_levels),
-            scales: halves::<34, 0>(bytes),
-            minimums: zero,
-        },
-        format::Q4_0 => Chunk {
-            levels: nibbles::<18, 2>(bytes),
-            scales: halves::<18, 0>(bytes),
-            minimums: zero,
-        },
-        format::Q4_1 => Chunk {
-            levels: nibbles::<20, 4>(bytes),
-            scales: halves::<20, 0>(bytes),
-            minimums: negative(halves::<20, 2>(bytes)),
-        },
-        format::Q5_0 => Chunk {
-            levels: with_fifth_bits::<22, 2>(nibbles::<22, 6>(bytes), bytes),
-            scales: halves::<22, 0>(bytes),
-            minimums: zero,
-        },
-        format::Q5_1 => Chunk {
-            levels: with_fifth_bits::<24, 4>(nibbles::<24, 8>(bytes), bytes),
-            scales: halves::<24, 0>(bytes),
-            minimums: negative(halves::<24, 2>(bytes)),
-        },
-        format::IQ4_NL => {
-            let mut values = _mm256_broadcastsi128_si256(sixteen(&nonlinear::LEVELS, 0));
-            if signed_levels {
-                values = _mm256_xor_si256(values, _mm256_set1_epi8(-128));
-            }
-            let mut levels = nibbles::<18, 2>(bytes);
-            for levels in levels.as_flattened_mut() {
-                *levels = _mm256_shuffle_epi8(values, *levels);
-            }
-            Chunk {
-                levels,
-                scales: halves::<18, 0>(bytes),
-                minimums: zero,
-            }
-        }
-        format::Q2_K => {
-            let subs = sixteen(bytes, 0);
-            let low = _mm_set1_epi8(15);
-            let (scales, minimums) = (
-                _mm_and_si128(subs, low),
-                _mm_and_si128(_mm_srli_epi16::<4>(subs), low),
-            );
-            Chunk {
-                levels: pairs(bytes, 16),
-                scales: scaled(half(bytes, 80), unsigned(scales)),
-                minimums: scaled(half(bytes, 82), unsigned(minimums)),
-            }
-        }
-        format::Q3_K => {
-            let mut scales = [0; 12];
-            scales.copy_from_slice(&bytes[96..108]);
-            let scales = symmetric::scales_q3(&scales).map(i8::cast_unsigned);
-            Chunk {
-                levels: with_bits::<4>(pairs(bytes, 32), bytes, 0),
-                scales: scaled(half(bytes, 108), signed(sixteen(&scales, 0))),
-                minimums: zero,
-            }
-        }
-        format::Q4_K => {
-            let (scales, minimums) = wide_subs(bytes);
-            Chunk {
-                levels: wide_nibbles(bytes, 16),
-                scales,
-                minimums,
-            }
-        }
-        format::Q5_K => {
-            let (scales, minimums) = wide_subs(bytes);
-            Chunk {
-                levels: with_bits::<16>(wide_nibbles(bytes, 48), bytes, 16),
-                scales,
-                minimums,
-            }
-        }
-        format::Q6_K => Chunk {
-            levels: six_bits(bytes),
-            scales: scaled(half(bytes, 208), signed(sixteen(bytes, 192))),
-            minimums: zero,
-        },
-        // Formats without levels are not multiplied in integers.
-        _ => Chunk {
-            levels: [[_mm256_setzero_si256(); 2]; STEPS],
-            scales: zero,
-            minimums: zero,
-        },
-    }
+    read_chunk!(
+        FORMAT, bytes, zero,
+        eight_bits: eight_bits(bytes, signed_levels),
+        nonlinear: levels => nonlinear_levels(levels, signed_levels),
+        none: [[_mm256_setzero_si256(); 2]; STEPS]
+    )
 }
 
 /// The levels of q8_0.
@@ -141,6 +54,20 @@ fn eight_bits(bytes: &[u8; READ], signed: bool) -> [Two<__m256i>; STEPS] {
         if !signed {
             *levels = _mm256_xor_si256(*levels, _mm256_set1_epi8(-128));
         }
+    }
+    levels
+}
+
+/// The values of the levels of iq4_nl.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn nonlinear_levels(mut levels: [Two<__m256i>; STEPS], signed: bool) -> [Two<__m256i>; STEPS] {
+    let mut values = _mm256_broadcastsi128_si256(sixteen(&nonlinear::LEVELS, 0));
+    if signed {
+        values = _mm256_xor_si256(values, _mm256_set1_epi8(-128));
+    }
+    for levels in levels.as_flattened_mut() {
+        *levels = _mm256_shuffle_epi8(values, *levels);
     }
     levels
 }
@@ -279,29 +206,6 @@ fn six_bits(bytes: &[u8; READ]) -> [Two<__m256i>; STEPS] {
         ];
     }
     levels
-}
-
-/// The scales and minimums of q4_k and q5_k.
-#[inline]
-#[target_feature(enable = "avx2,f16c")]
-fn wide_subs(bytes: &[u8; READ]) -> (Two<__m256>, Two<__m256>) {
-    const EACH: i32 = 0x0101_0101;
-    // The numbers of `cpu/blocks/six_bit_scales.rs`: scales 0 to 3, then 4 to 7, and the minimums likewise.
-    let header = sixteen(bytes, 0);
-    let first = _mm_shuffle_epi32::<0b10_10_01_01>(header);
-    let first = _mm_srlv_epi32(first, _mm_setr_epi32(0, 2, 0, 2));
-    let first = _mm_and_si128(
-        first,
-        _mm_setr_epi32(EACH * 63, EACH * 48, EACH * 63, EACH * 48),
-    );
-    let low = _mm_shuffle_epi32::<0b11_11_11_11>(header);
-    let low = _mm_srlv_epi32(low, _mm_setr_epi32(0, 0, 0, 4));
-    let low = _mm_and_si128(low, _mm_setr_epi32(0, EACH * 15, 0, EACH * 15));
-    let subs = _mm_or_si128(first, low);
-    (
-        scaled(half(bytes, 0), unsigned(_mm_unpacklo_epi8(subs, subs))),
-        scaled(half(bytes, 2), unsigned(_mm_unpackhi_epi8(subs, subs))),
-    )
 }
 
 /// The f16 at byte `AT` of eight blocks of `BYTES`, twice each.

@@ -1,27 +1,10 @@
 //! Loads and stores of vector registers.
 
 use std::arch::x86_64::{
-    __m128i, __m256, __m256i, _mm_loadu_si128, _mm256_loadu_ps, _mm256_loadu_si256,
-    _mm256_storeu_ps, _mm256_storeu_si256,
+    __m256, __m256i, _mm256_loadu_ps, _mm256_loadu_si256, _mm256_storeu_ps, _mm256_storeu_si256,
 };
 
-/// Returns the 32 bytes from `at`.
-#[inline]
-#[target_feature(enable = "avx2")]
-pub(super) fn thirty_two<const LEN: usize>(bytes: &[u8; LEN], at: usize) -> __m256i {
-    assert!(at + 32 <= LEN);
-    // SAFETY: the bytes are within the array.
-    unsafe { _mm256_loadu_si256(bytes.as_ptr().add(at).cast()) }
-}
-
-/// Returns the 16 bytes from `at`.
-#[inline]
-#[target_feature(enable = "avx2")]
-pub(super) fn sixteen<const LEN: usize>(bytes: &[u8; LEN], at: usize) -> __m128i {
-    assert!(at + 16 <= LEN);
-    // SAFETY: the bytes are within the array.
-    unsafe { _mm_loadu_si128(bytes.as_ptr().add(at).cast()) }
-}
+use super::super::load::Integer;
 
 /// Returns the integers of an array of 32 bytes.
 #[inline]
@@ -31,13 +14,6 @@ pub(super) fn integers<T: Integer, const LEN: usize>(values: &[T; LEN]) -> __m25
     // SAFETY: the array has the 32 bytes of the vector.
     unsafe { _mm256_loadu_si256(values.as_ptr().cast()) }
 }
-
-/// Types whose arrays consist of initialized bytes.
-pub(super) trait Integer {}
-
-impl Integer for i8 {}
-impl Integer for i32 {}
-impl Integer for u32 {}
 
 /// Writes integers to an array of 32 bytes.
 #[inline]
