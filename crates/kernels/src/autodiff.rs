@@ -30,10 +30,10 @@ mod rows;
 
 use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
+use burn::tensor::Device;
 use burn::tensor::ops::{FloatTensor, IntTensor};
-use burn::tensor::{Device, TensorMetadata};
 
-use crate::backend::usable;
+use crate::backend::{head_rows, usable};
 use crate::cpu::packed::PackedMatrix;
 use crate::{
     Activation, Backend, DeviceMemory, HeadLossOptions, LinearInputs, Normalization, PackedFormat,
@@ -65,6 +65,10 @@ impl<B: Backend, C: CheckpointStrategy> Backend for Autodiff<B, C> {
 
     fn largest_buffer(device: &Device<Self>) -> Option<u64> {
         B::largest_buffer(device)
+    }
+
+    fn block_bytes(device: &Device<Self>) -> u64 {
+        B::block_bytes(device)
     }
 
     fn matmul(a: FloatTensor<Self>, b: FloatTensor<Self>) -> FloatTensor<Self> {
@@ -169,8 +173,7 @@ impl<B: Backend, C: CheckpointStrategy> Backend for Autodiff<B, C> {
             }
             // Differentiated operation by operation, with all logits in memory.
             Err(parts) => {
-                let rows = parts.iter().map(|part| part.primitive.shape()[0]).sum();
-                let rows = reference::rows_per_block(rows);
+                let rows = head_rows::<Self>(&hidden, &parts);
                 let precision = usable::<B>(precision, &hidden.primitive);
                 reference::head_losses::<Self>(hidden, parts, targets, options, rows, precision)
             }

@@ -59,6 +59,13 @@ pub trait Backend: BurnBackend {
         None
     }
 
+    /// The size in bytes of the largest intermediate result: the scores of a block of attention, or the logits of a
+    /// block of tokens. Larger blocks need fewer operations.
+    fn block_bytes(device: &Device<Self>) -> u64 {
+        let _ = device;
+        reference::BLOCK_BYTES
+    }
+
     /// `a b` over the last two dimensions. The others are equal, or 1 in one of the operands.
     fn matmul(a: FloatTensor<Self>, b: FloatTensor<Self>) -> FloatTensor<Self> {
         Self::float_matmul(a, b)
@@ -324,7 +331,7 @@ pub trait Backend: BurnBackend {
         precision: Precision,
     ) -> FloatTensor<Self> {
         let precision = usable::<Self>(precision, &hidden);
-        let rows = reference::rows_per_block(weights.iter().map(|part| part.shape()[0]).sum());
+        let rows = head_rows::<Self>(&hidden, &weights);
         reference::head_loss::<Self>(hidden, weights, targets, options, rows, precision)
     }
 
@@ -337,7 +344,7 @@ pub trait Backend: BurnBackend {
         precision: Precision,
     ) -> HeadLossGradients<Self> {
         let precision = usable::<Self>(precision, &hidden);
-        let rows = reference::rows_per_block(weights.iter().map(|part| part.shape()[0]).sum());
+        let rows = head_rows::<Self>(&hidden, &weights);
         reference::head_loss_gradients::<Self>(hidden, weights, targets, options, rows, precision)
     }
 
@@ -363,7 +370,7 @@ pub trait Backend: BurnBackend {
         precision: Precision,
     ) -> FloatTensor<Self> {
         let precision = usable::<Self>(precision, &hidden);
-        let rows = reference::rows_per_block(weights.iter().map(|part| part.shape()[0]).sum());
+        let rows = head_rows::<Self>(&hidden, &weights);
         reference::head_losses::<Self>(hidden, weights, targets, options, rows, precision)
     }
 
@@ -375,8 +382,7 @@ pub trait Backend: BurnBackend {
         trains_weights: bool,
     ) -> HeadLossGradients<Self> {
         inputs.precision = usable::<Self>(inputs.precision, &inputs.hidden);
-        let vocab_size = inputs.weights.iter().map(|part| part.shape()[0]).sum();
-        let rows = reference::rows_per_block(vocab_size);
+        let rows = head_rows::<Self>(&inputs.hidden, &inputs.weights);
         reference::head_losses_backward::<Self>(inputs, grads, trains_weights, rows)
     }
 
@@ -391,6 +397,12 @@ pub trait Backend: BurnBackend {
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
         reference::clipped_adamw::<Self>(parameter, grad, moments, factor, step)
     }
+}
+
+/// The number of tokens whose logits are materialized at once.
+pub(crate) fn head_rows<B: Backend>(hidden: &FloatTensor<B>, weights: &[FloatTensor<B>]) -> usize {
+    let vocab_size = weights.iter().map(|part| part.shape()[0]).sum();
+    reference::rows_per_block(vocab_size, B::block_bytes(&B::float_device(hidden)))
 }
 
 /// Returns `precision` if the device of `x` supports products in it, and f32 otherwise.

@@ -46,6 +46,11 @@ macro_rules! on_a_gpu {
             }
 
             #[inline]
+            fn block_bytes(device: &burn::tensor::Device<Self>) -> u64 {
+                crate::gpu::block_bytes::<$runtime>(device)
+            }
+
+            #[inline]
             fn memory(device: &burn::tensor::Device<Self>) -> Option<crate::DeviceMemory> {
                 crate::gpu::memory::<Self, $runtime>(device)
             }

@@ -6,7 +6,7 @@ use burn::cubecl::Runtime;
 use burn::tensor::backend::Backend;
 use burn::tensor::{DType, Device};
 
-use crate::{DeviceMemory, Precision};
+use crate::{DeviceMemory, Precision, reference};
 
 pub use matmul::matmul;
 
@@ -38,4 +38,10 @@ pub fn largest_buffer<R: Runtime>(device: &R::Device) -> u64 {
     let memory = R::client(device).properties().memory.clone();
     // The allocator rounds its pages down to a multiple of the alignment.
     memory.max_page_size / memory.alignment.max(1) * memory.alignment.max(1)
+}
+
+/// See [`crate::Backend::block_bytes`]: a 64th of the largest buffer, which is a 256th of the memory on CUDA and
+/// ROCm, between 64 MiB and 1 GiB.
+pub fn block_bytes<R: Runtime>(device: &R::Device) -> u64 {
+    (largest_buffer::<R>(device) / 64).clamp(reference::BLOCK_BYTES, 1 << 30)
 }

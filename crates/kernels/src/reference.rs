@@ -63,6 +63,10 @@ fn typed<B: Backend, const D: usize>(primitive: FloatTensor<B>) -> Tensor<B, D> 
     Tensor::from_primitive(TensorPrimitive::Float(primitive))
 }
 
+/// The size in bytes of blocks of scores and of logits, except on devices with much memory of their own
+/// ([`crate::Backend::block_bytes`]).
+pub const BLOCK_BYTES: u64 = 64 << 20;
+
 /// Flattens a primitive of any shape to a vector, and returns its shape for [`unflat`].
 fn flat<B: Backend>(primitive: FloatTensor<B>) -> (Tensor<B, 1>, Shape) {
     let shape = primitive.shape();

@@ -33,7 +33,8 @@ impl<B: Backend> Decoder<B> {
         tokens: impl Into<Tokens<B>>,
         targets: Tensor<B, 2, Int>,
     ) -> TokenScores<B> {
-        let rows = reference::rows_per_block(self.config().vocab_size());
+        let bytes = B::block_bytes(&targets.device());
+        let rows = reference::rows_per_block(self.config().vocab_size(), bytes);
         self.token_scores_in_blocks(tokens, targets, rows)
     }
 

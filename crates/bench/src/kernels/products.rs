@@ -188,7 +188,7 @@ fn attention<B: Backend>(measurements: &mut Measurements<'_, B>, workload: &Work
 fn head<B: Backend>(measurements: &mut Measurements<'_, B>, workload: &Workload) {
     let (tokens, width, vocab) = (workload.tokens(), workload.width, workload.vocab);
     let options = HeadLossOptions::default();
-    let rows = reference::rows_per_block(vocab);
+    let rows = reference::rows_per_block(vocab, reference::BLOCK_BYTES);
     let product = 2.0 * (tokens * width * vocab) as f64;
     let inputs = |random: &Random<B>| {
         let hidden = random.floats([tokens, width]);

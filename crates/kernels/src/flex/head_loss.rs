@@ -83,7 +83,10 @@ pub(super) fn reference_settings(
         true => usable::<Flex>(precision, hidden),
         false => Precision::F32,
     };
-    (reference::rows_per_block(rows), precision)
+    (
+        reference::rows_per_block(rows, reference::BLOCK_BYTES),
+        precision,
+    )
 }
 
 /// Collects dense tensors into the arguments of the CPU kernel.

@@ -17,6 +17,7 @@
 //! Software devices skip the benchmark.
 
 mod choice;
+mod few_rows;
 mod kernels;
 mod key;
 #[cfg(all(test, feature = "vulkan"))]

@@ -4,11 +4,8 @@ use std::ops::Range;
 
 use crate::Reach;
 
-/// The maximum number of scores in memory: 64 MiB of f32.
-const SCORES: usize = 1 << 24;
-
 /// GPU matrix products are fastest if their dimensions are multiples of this.
-const SIDE: usize = 64;
+pub(super) const SIDE: usize = 64;
 
 /// The size of the blocks whose scores are materialized at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,14 +17,15 @@ pub struct AttentionBlocks {
 }
 
 impl AttentionBlocks {
-    /// Blocks for `q_len` queries of `heads` heads of `batch` sequences over `k_len` keys: as many queries as 64
-    /// MiB of scores allow, in multiples of 64. If not even 64 queries of every sequence fit, a block has fewer
-    /// sequences.
-    pub fn new([batch, heads, q_len]: [usize; 3], k_len: usize) -> Self {
+    /// Blocks for `q_len` queries of `heads` heads of `batch` sequences over `k_len` keys: as many queries as
+    /// `bytes` of f32 scores allow, in multiples of 64. If not even 64 queries of every sequence fit, a block has
+    /// fewer sequences.
+    pub fn new([batch, heads, q_len]: [usize; 3], k_len: usize, bytes: u64) -> Self {
+        let scores = (bytes / 4) as usize;
         let of_a_query = (heads * k_len).max(1);
         let least = q_len.clamp(1, SIDE);
-        let sequences = (SCORES / (of_a_query * least)).clamp(1, batch.max(1));
-        let queries = SCORES / (of_a_query * sequences) / SIDE * SIDE;
+        let sequences = (scores / (of_a_query * least)).clamp(1, batch.max(1));
+        let queries = scores / (of_a_query * sequences) / SIDE * SIDE;
         Self {
             sequences,
             queries: queries.max(SIDE),
@@ -90,6 +88,8 @@ fn ranges(len: usize, step: usize) -> impl DoubleEndedIterator<Item = Range<usiz
 mod tests {
     use super::*;
 
+    const MIB_64: u64 = 64 << 20;
+
     fn window(tokens: usize, global_tokens: usize) -> Reach {
         Reach::Window {
             tokens,
@@ -100,17 +100,17 @@ mod tests {
     #[test]
     fn blocks_hold_64_mib_of_scores() {
         for (batch, heads, k_len) in [(1, 1, 1), (8, 12, 1024), (64, 12, 1024), (3, 32, 8192)] {
-            let blocks = AttentionBlocks::new([batch, heads, k_len], k_len);
+            let blocks = AttentionBlocks::new([batch, heads, k_len], k_len, MIB_64);
             let scores = blocks.sequences * heads * blocks.queries * k_len;
             assert!(scores <= 1 << 24, "{batch}, {heads}, {k_len}: {scores}");
             assert!(scores > 1 << 22 || blocks.is_single(batch, k_len));
             assert_eq!(blocks.queries % 64, 0);
         }
         // At least 64 queries for any sequence length: here 128 heads over 2^20 keys.
-        let least = AttentionBlocks::new([2, 128, 1 << 20], 1 << 20);
+        let least = AttentionBlocks::new([2, 128, 1 << 20], 1 << 20, MIB_64);
         assert_eq!((least.sequences, least.queries), (1, 64));
         // One token of each of many sequences is a single block.
-        assert!(AttentionBlocks::new([64, 32, 1], 4096).is_single(64, 1));
+        assert!(AttentionBlocks::new([64, 32, 1], 4096, MIB_64).is_single(64, 1));
     }
 
     #[test]

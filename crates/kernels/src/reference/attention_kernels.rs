@@ -17,7 +17,7 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub struct WholeAttention;
 
-/// Attention in blocks of queries, whose scores use at most 64 MiB at once: for devices whose memory limits the
+/// Attention in blocks of queries, whose scores use at most [`Backend::block_bytes`] at once: for devices whose memory limits the
 /// batch size.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockedAttention;

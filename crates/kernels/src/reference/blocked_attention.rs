@@ -205,7 +205,8 @@ impl<B: Backend> Inputs<B> {
 
     fn blocks(&self) -> AttentionBlocks {
         let [batch, heads, q_len, _] = self.q.dims();
-        AttentionBlocks::new([batch, heads, q_len], self.k.dims()[2])
+        let bytes = B::block_bytes(&self.q.device());
+        AttentionBlocks::new([batch, heads, q_len], self.k.dims()[2], bytes)
     }
 
     /// The block of these queries of these sequences, with the keys that are visible to some of them.

@@ -3,14 +3,20 @@
 use burn::tensor::ops::{FloatTensor, IntTensor};
 use burn::tensor::{IndexingUpdateOp, Int, Tensor};
 
+use super::attention_blocks::SIDE;
 use super::product::{product, scaled_product};
 use super::table_parts::{PartRows, part_rows};
 use super::{primitive, typed};
 use crate::{Backend, HeadLossGradients, HeadLossInputs, HeadLossOptions, Precision};
 
-/// The number of tokens whose logits are materialized at once for a vocabulary of this size: 64 MiB of f32.
-pub fn rows_per_block(vocab_size: usize) -> usize {
-    ((1 << 24) / vocab_size.max(1)).max(1)
+/// The number of tokens whose logits, for a vocabulary of this size, take at most `bytes` in f32. Above 64, a multiple
+/// of 64, as it is the depth of the product for the weight's gradient.
+pub fn rows_per_block(vocab_size: usize, bytes: u64) -> usize {
+    let rows = (bytes / 4) as usize / vocab_size.max(1);
+    match rows / SIDE {
+        0 => rows.max(1),
+        sides => sides * SIDE,
+    }
 }
 
 /// The factor of `g` in the product for `dhidden` in f16. Most elements of `g` are probabilities of about `1/V`

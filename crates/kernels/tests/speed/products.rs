@@ -208,7 +208,7 @@ fn head() -> impl Fn() -> (Float, Float, IntTensor<Flex>) + Sync {
 #[test]
 fn head_loss() {
     let (inputs, options) = (head(), HeadLossOptions::default());
-    let rows = reference::rows_per_block(VOCAB);
+    let rows = reference::rows_per_block(VOCAB, reference::BLOCK_BYTES);
     assert_within(
         0.7,
         || {
@@ -225,7 +225,7 @@ fn head_loss() {
 #[test]
 fn head_loss_gradients() {
     let (inputs, options) = (head(), HeadLossOptions::default());
-    let rows = reference::rows_per_block(VOCAB);
+    let rows = reference::rows_per_block(VOCAB, reference::BLOCK_BYTES);
     assert_within(
         0.85,
         || {

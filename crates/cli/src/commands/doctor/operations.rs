@@ -364,7 +364,7 @@ fn head_loss<B: TrainingBackend>(
             vec![float(weight.clone())],
             targets.into_primitive(),
             options,
-            reference::rows_per_block(vocab),
+            reference::rows_per_block(vocab, reference::BLOCK_BYTES),
             Precision::F32,
         )),
         false => {

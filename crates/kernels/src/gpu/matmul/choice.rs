@@ -8,7 +8,7 @@ use burn_cubecl::tensor::CubeTensor;
 use burn_cubecl::{CubeRuntime, CubeTuneId};
 use cubek::matmul::launch::Strategy;
 
-use super::kernels::{Kernel, KernelClass, all, launch};
+use super::kernels::{Kernel, KernelClass, all, launch, launch_cubek};
 use super::key::Key;
 
 #[derive(Clone)]
@@ -25,7 +25,7 @@ impl<R: CubeRuntime> Product<R> {
     /// support the shapes, since the choice was made for other shapes with the same key.
     fn multiply_with(self, kernel: &Kernel) -> Result<(), String> {
         let Self { a, b, output, .. } = self.clone();
-        let result = launch(&kernel.strategy, a, b, output);
+        let result = launch(&kernel.method, a, b, output);
         match result {
             Err(_) if !self.is_trial => self.multiply_naive(),
             result => result.map_err(|error| format!("{error:?}")),
@@ -34,7 +34,7 @@ impl<R: CubeRuntime> Product<R> {
 
     fn multiply_naive(self) -> Result<(), String> {
         let Self { a, b, output, .. } = self;
-        let result = launch(&Strategy::Naive, a, b, output);
+        let result = launch_cubek(&Strategy::Naive, a, b, output);
         result.map_err(|error| format!("{error:?}"))
     }
 }
@@ -76,8 +76,8 @@ fn multiply_with_first<R: CubeRuntime>(
         .filter(|kernel| kernel.class.priority(&key) >= 0 && kernel.priority(&key) >= 0)
         .collect();
     candidates.sort_by_key(|kernel| std::cmp::Reverse(kernel.class.priority(&key)));
-    let mut strategies = candidates.into_iter().map(|kernel| kernel.strategy);
-    strategies.any(|strategy| launch(&strategy, a.clone(), b.clone(), output.clone()).is_ok())
+    let mut methods = candidates.into_iter().map(|kernel| kernel.method);
+    methods.any(|method| launch(&method, a.clone(), b.clone(), output.clone()).is_ok())
 }
 
 fn kernels<R: CubeRuntime>() -> TunableSet<Key, Product<R>, ()> {
@@ -89,6 +89,7 @@ fn kernels<R: CubeRuntime>() -> TunableSet<Key, Product<R>, ()> {
     let key = |of: &Product<R>| Key::between(&of.a, &of.b, &of.output);
     let group =
         |name, class: KernelClass| TuneGroup::<Key>::new(name, move |key| class.priority(key));
+    let few_rows = group("few rows", KernelClass::FewRows);
     let vector = group("vector", KernelClass::Vector);
     let cores = group("cores", KernelClass::Cores);
     let tensor_cores = group("tensor cores", KernelClass::TensorCores);
@@ -99,13 +100,14 @@ fn kernels<R: CubeRuntime>() -> TunableSet<Key, Product<R>, ()> {
     let set = TunableSet::new(key, trial).with(naive.group(&last, |_| 1));
     all().into_iter().fold(set, |set, kernel| {
         let group = match kernel.class {
+            KernelClass::FewRows => &few_rows,
             KernelClass::Vector => &vector,
             KernelClass::Cores => &cores,
             KernelClass::TensorCores => &tensor_cores,
         };
         let kernel = std::sync::Arc::new(kernel);
         let tried = kernel.clone();
-        let tunable = Tunable::new(&kernel.strategy.to_string(), move |product: Product<R>| {
+        let tunable = Tunable::new(&kernel.method.to_string(), move |product: Product<R>| {
             product.multiply_with(&tried)
         });
         set.with(tunable.group(group, move |key| kernel.priority(key)))

@@ -15,12 +15,16 @@ use cubek::matmul::routines::ordered_double_buffering::OrderedSelectionArgs;
 use cubek::matmul::routines::simple::SimpleArgs;
 use cubek::matmul::routines::simple_unit::SimpleUnitSelectionArgs;
 use cubek::std::InputBinding;
+use std::fmt;
 
+use super::few_rows;
 use super::key::Key;
 
 /// The kind of hardware units that a kernel uses, which decides the products it is tried for.
 #[derive(Clone, Copy)]
 pub(super) enum KernelClass {
+    /// The kernel for a few rows.
+    FewRows,
     /// Kernels for a single row or column.
     Vector,
     /// Kernels on the device's regular cores.
@@ -29,9 +33,24 @@ pub(super) enum KernelClass {
     TensorCores,
 }
 
+/// The implementation of a candidate.
+pub(super) enum Method {
+    FewRows,
+    CubeK(Box<Strategy>),
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::FewRows => f.write_str("few_rows"),
+            Self::CubeK(strategy) => strategy.fmt(f),
+        }
+    }
+}
+
 /// A candidate kernel.
 pub(super) struct Kernel {
-    pub(super) strategy: Strategy,
+    pub(super) method: Method,
     pub(super) class: KernelClass,
     /// True if the kernel is double-buffered: it loads one stage while it multiplies another.
     pub(super) two_stages: bool,
@@ -44,6 +63,8 @@ impl KernelClass {
         let small = matches!(key.scale(), Scale::Small);
         let general = matches!(key.kind(), Kind::General);
         match self {
+            Self::FewRows if key.has_few_rows() => 4,
+            Self::FewRows => -1,
             Self::Vector if matches!(key.kind(), Kind::VecMat | Kind::MatVec) => 3,
             Self::Vector => -1,
             Self::Cores if small || !general || !key.is_narrow() => 2,
@@ -70,6 +91,19 @@ impl Kernel {
 
 /// Writes `a b` to `output`.
 pub(super) fn launch<R: CubeRuntime>(
+    method: &Method,
+    a: CubeTensor<R>,
+    b: CubeTensor<R>,
+    output: CubeTensor<R>,
+) -> Result<(), MatmulSetupError> {
+    match method {
+        Method::FewRows => few_rows::launch(a, b, output),
+        Method::CubeK(strategy) => launch_cubek(strategy, a, b, output),
+    }
+}
+
+/// Writes `a b` to `output` with a kernel of CubeK.
+pub(super) fn launch_cubek<R: CubeRuntime>(
     strategy: &Strategy,
     a: CubeTensor<R>,
     b: CubeTensor<R>,
@@ -95,11 +129,16 @@ pub(super) fn launch<R: CubeRuntime>(
 /// Returns all candidate kernels.
 pub(super) fn all() -> Vec<Kernel> {
     let kernel = |strategy, class, two_stages| Kernel {
-        strategy,
+        method: Method::CubeK(Box::new(strategy)),
         class,
         two_stages,
     };
     let mut kernels = vec![
+        Kernel {
+            method: Method::FewRows,
+            class: KernelClass::FewRows,
+            two_stages: false,
+        },
         kernel(
             Strategy::GemvPlaneParallel(Inferred(Default::default())),
             KernelClass::Vector,

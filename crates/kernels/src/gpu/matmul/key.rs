@@ -9,6 +9,8 @@ use cubek::matmul::definition::MatmulKind;
 use cubek::matmul::launch::{MatmulAutotuneKey, MatmulGlobalScale};
 use serde::{Deserialize, Serialize};
 
+use super::few_rows;
+
 /// A depth in whole multiples of this has an even number of stages in every kernel: stages are powers of two and
 /// at most half as long.
 const TWO_STAGES: usize = 256;
@@ -60,6 +62,11 @@ impl Key {
 
     pub(super) fn scale(&self) -> &MatmulGlobalScale {
         &self.product.analysis.scale_global
+    }
+
+    /// Returns true if the left operand has so few rows that reading the right one takes most of the time.
+    pub(super) fn has_few_rows(&self) -> bool {
+        self.product.definition.m <= few_rows::MOST_ROWS
     }
 
     /// Returns true if the operands are 16 bits wide.

@@ -1,0 +1,191 @@
+//! Products with a few rows on the left, as in decoding, whose time is that of reading the right operand once. CubeK's
+//! kernels for one row give each column to one unit, so a narrow matrix keeps few units busy and each reads a long
+//! column.
+
+#![allow(unsafe_code)]
+
+use burn_cubecl::CubeRuntime;
+use burn_cubecl::tensor::CubeTensor;
+use cubecl::prelude::*;
+use cubek::matmul::definition::MatmulSetupError;
+
+/// The largest number of rows on the left.
+pub(super) const MOST_ROWS: usize = 8;
+
+/// The columns of a cube. In f32 they are the 32 bytes that a GPU reads at once.
+const WIDTH: usize = 8;
+
+/// The most units of a cube. They divide the depth of its columns among themselves.
+const MOST_UNITS: u32 = 1024;
+
+/// Writes `a b` to `output`. The rows of `b` and `output` are contiguous.
+///
+/// # Errors
+/// The kernel does not support the shapes or the memory layout.
+pub(super) fn launch<R: CubeRuntime>(
+    a: CubeTensor<R>,
+    b: CubeTensor<R>,
+    output: CubeTensor<R>,
+) -> Result<(), MatmulSetupError> {
+    let Some(task) = Task::of(&a, &b, &output) else {
+        let reason = "more than 8 rows, or operands in another layout".to_owned();
+        return Err(MatmulSetupError::InvalidConfig(Box::new(reason)));
+    };
+    let client = output.client.clone();
+    let units = client.properties().hardware.max_units_per_cube;
+    let lanes = 1 << (units.min(MOST_UNITS) / WIDTH as u32).max(1).ilog2();
+    let cubes = CubeCount::Static(task.columns.div_ceil(WIDTH) as u32, task.matrices as u32, 1);
+    let kind = output.dtype.into();
+    let address = [&a, &b, &output].map(CubeTensor::required_address_type);
+    let address = address.into_iter().max().unwrap_or_default();
+    // SAFETY: `Task::of` checks that the strides and lengths stay within the tensors. A cube reads and writes no column
+    // beyond `columns`, no row beyond `depth` or `rows`, and no matrix beyond `matrices`, which are their sizes.
+    unsafe {
+        few_rows::launch_unchecked::<R>(
+            &client,
+            cubes,
+            CubeDim::new_2d(WIDTH as u32, lanes),
+            address,
+            a.into_array_arg(),
+            b.into_array_arg(),
+            output.into_array_arg(),
+            task.depth,
+            task.columns,
+            task.a[0],
+            task.a[1],
+            task.a[2],
+            task.b[0],
+            task.b[1],
+            task.rows,
+            lanes as usize,
+            kind,
+        );
+    }
+    Ok(())
+}
+
+/// The sizes of a product and the strides of its operands.
+struct Task {
+    matrices: usize,
+    rows: usize,
+    depth: usize,
+    columns: usize,
+    /// The strides of `a`'s matrices, rows and columns.
+    a: [usize; 3],
+    /// The strides of `b`'s matrices and rows.
+    b: [usize; 2],
+}
+
+impl Task {
+    /// Returns `None` if the kernel does not support the product.
+    fn of<R: CubeRuntime>(
+        a: &CubeTensor<R>,
+        b: &CubeTensor<R>,
+        output: &CubeTensor<R>,
+    ) -> Option<Self> {
+        let shape = output.meta.shape();
+        let dims = shape.num_dims();
+        let batch = dims.checked_sub(2)?;
+        let (rows, columns) = (shape[batch], shape[batch + 1]);
+        let depth = a.meta.shape()[batch + 1];
+        // At most one dimension of several matrices, so that each operand has one stride between them.
+        let mut several = (0..batch).filter(|&dim| shape[dim] > 1);
+        let several = (several.next(), several.next());
+        let (matrices, between) = match several {
+            (None, _) => (1, [0, 0]),
+            (Some(dim), None) => {
+                let stride = |of: &CubeTensor<R>| match of.meta.shape()[dim] {
+                    1 => 0,
+                    _ => of.meta.strides()[dim],
+                };
+                (shape[dim], [stride(a), stride(b)])
+            }
+            (Some(_), Some(_)) => return None,
+        };
+        let fits = (1..=MOST_ROWS).contains(&rows)
+            && depth > 0
+            && matrices <= usize::from(u16::MAX)
+            && [a, b, output].iter().all(|of| of.dtype == output.dtype)
+            && (b.meta.strides()[batch + 1] == 1 || columns == 1)
+            && output.is_contiguous();
+        fits.then(|| Self {
+            matrices,
+            rows,
+            depth,
+            columns,
+            a: [
+                between[0],
+                a.meta.strides()[batch],
+                a.meta.strides()[batch + 1],
+            ],
+            b: [between[1], b.meta.strides()[batch]],
+        })
+    }
+}
+
+/// Each cube computes `WIDTH` columns of all rows: its units sum every `lanes`-th product of a column in f32, and
+/// these sums are added in a tree.
+#[cube(launch_unchecked, address_type = "dynamic")]
+#[allow(clippy::too_many_arguments)]
+fn few_rows<T: Float>(
+    a: &Array<T>,
+    b: &Array<T>,
+    output: &mut Array<T>,
+    depth: usize,
+    columns: usize,
+    a_matrix: usize,
+    a_row: usize,
+    a_column: usize,
+    b_matrix: usize,
+    b_row: usize,
+    #[comptime] rows: usize,
+    #[comptime] lanes: usize,
+    #[define(T)] _kind: StorageType,
+) {
+    let matrix = CUBE_POS_Y as usize;
+    let column = CUBE_POS_X as usize * WIDTH + UNIT_POS_X as usize;
+    let lane = UNIT_POS_Y as usize;
+    let mut partial = SharedMemory::<f32>::new(rows * lanes * WIDTH);
+    let mut sums = Array::<f32>::new(rows);
+    #[unroll]
+    for row in 0..rows {
+        sums[row] = 0.0;
+    }
+    if column < columns {
+        let a_first = matrix * a_matrix;
+        let b_first = matrix * b_matrix + column;
+        let mut at = lane;
+        while at < depth {
+            let right = f32::cast_from(b[b_first + at * b_row]);
+            #[unroll]
+            for row in 0..rows {
+                let left = f32::cast_from(a[a_first + row * a_row + at * a_column]);
+                sums[row] += left * right;
+            }
+            at += lanes;
+        }
+    }
+    #[unroll]
+    for row in 0..rows {
+        partial[(row * lanes + lane) * WIDTH + UNIT_POS_X as usize] = sums[row];
+    }
+    let active = RuntimeCell::<usize>::new(lanes / 2);
+    while active.read() > 0 {
+        sync_cube();
+        if lane < active.read() {
+            #[unroll]
+            for row in 0..rows {
+                let to = (row * lanes + lane) * WIDTH + UNIT_POS_X as usize;
+                partial[to] += partial[to + active.read() * WIDTH];
+            }
+        }
+        active.store(active.read() / 2);
+    }
+    if lane == 0 && column < columns {
+        #[unroll]
+        for row in 0..rows {
+            let sum = partial[row * lanes * WIDTH + UNIT_POS_X as usize];
+            output[(matrix * rows + row) * columns + column] = T::cast_from(sum);
+        }
+    }
+}
