@@ -16,7 +16,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::thread;
 
-use emberlm_generate::{Counts, Event, EventKind, GenerateError, ModelSizes, Request, RequestId};
+use emberlm_generate::{
+    Counts, EmbeddingRequest, Event, EventKind, GenerateError, ModelSizes, Request, RequestId,
+};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
@@ -54,6 +56,8 @@ pub struct Worker {
     tickets: Arc<AtomicU64>,
     shared: Arc<Mutex<Shared>>,
     limits: EngineLimits,
+    /// The adapter of the requests that this handle submits.
+    adapter: Option<usize>,
 }
 
 /// The state that the thread last reported.
@@ -132,6 +136,7 @@ impl Worker {
             tickets: Arc::default(),
             shared: Arc::clone(&shared),
             limits: engine.limits(),
+            adapter: None,
         };
         let thread = Thread {
             engine,
@@ -149,20 +154,37 @@ impl Worker {
         Ok((worker, Replacer { models, commands }))
     }
 
-    /// Submits a request to the engine.
+    /// A handle of the same thread whose requests select an adapter of the decoder's bank by its number.
+    pub fn with_adapter(&self, adapter: usize) -> Self {
+        Self {
+            adapter: Some(adapter),
+            ..self.clone()
+        }
+    }
+
+    /// Returns true if both are handles of one thread.
+    pub(crate) fn shares_engine(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
+    /// Submits a request to the engine, with the handle's adapter.
     ///
     /// # Errors
     /// Too many requests are running or waiting, or the engine rejects the request.
     pub async fn submit(&self, request: Request) -> Result<Ticket, Refusal> {
+        let adapter = self.adapter;
+        let request = Request { adapter, ..request };
         self.give(Work::Generate(Box::new(request))).await
     }
 
-    /// Submits texts to embed. Each has its own [`EventKind::Embedded`].
+    /// Submits texts to embed with the handle's adapter. Each has its own [`EventKind::Embedded`].
     ///
     /// # Errors
     /// Too many requests are running or waiting, or a text is empty, too long, or has tokens outside the vocabulary.
     pub async fn submit_embedding(&self, texts: Vec<Vec<u32>>) -> Result<Ticket, Refusal> {
-        self.give(Work::Embed(texts)).await
+        let adapter = self.adapter;
+        self.give(Work::Embed(EmbeddingRequest { texts, adapter }))
+            .await
     }
 
     async fn give(&self, work: Work) -> Result<Ticket, Refusal> {
@@ -180,7 +202,7 @@ impl Worker {
         let samples = match &work {
             Work::Generate(request) => request.samples,
             // There is one event for each text.
-            Work::Embed(texts) => texts.len(),
+            Work::Embed(request) => request.texts.len(),
         };
         let backlog = Arc::new(Backlog {
             events: AtomicUsize::new(0),
