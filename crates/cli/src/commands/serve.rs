@@ -2,8 +2,10 @@
 
 mod bases;
 mod card;
+mod decoders;
 mod file;
 mod follow;
+mod groups;
 mod load;
 mod log;
 mod memory;
