@@ -306,7 +306,8 @@ pub(crate) fn adapted<B: Backend>(
     }
 }
 
-/// The output y of a layer, `[batch, seq, out]`, with the updates of each group's adapter.
+/// The output y of a layer, `[batch, seq, out]`, with the updates of each group's adapter. Several groups have no dropout:
+/// they occur in inference only.
 fn updated<B: Backend>(
     groups: &[AdaptedRows<'_, B>],
     x: Tensor<B, 3>,
@@ -320,15 +321,27 @@ fn updated<B: Backend>(
             None => y,
         };
     }
-    let mut first = 0;
-    let groups = groups.iter().map(|&AdaptedRows { adapter, rows }| {
-        let of = |all: &Tensor<B, 3>| all.clone().narrow(1, first, rows);
-        let updated = match adapter {
-            Some(adapter) => adapter.update(of(&x), of(&y), weight, precision),
-            None => of(&y),
-        };
+    let (mut updates, mut gains, mut first) = (Vec::new(), Vec::new(), 0);
+    for &AdaptedRows { adapter, rows } in groups {
+        if let Some(adapter) = adapter {
+            let (a, b) = adapter.factors(weight);
+            updates.push((first..first + rows, a, b));
+        }
+        gains.push(adapter.and_then(|adapter| adapter.gains(weight)));
         first += rows;
-        updated
+    }
+    let updated = ops::add_low_rank(y, x, updates, precision);
+    if gains.iter().all(Option::is_none) {
+        return updated;
+    }
+    let mut first = 0;
+    let scaled = groups.iter().zip(gains).map(|(group, gains)| {
+        let y = updated.clone().narrow(1, first, group.rows);
+        first += group.rows;
+        match gains {
+            Some(gains) => y * gains.unsqueeze(),
+            None => y,
+        }
     });
-    Tensor::cat(groups.collect(), 1)
+    Tensor::cat(scaled.collect(), 1)
 }
