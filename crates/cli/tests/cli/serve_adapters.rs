@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::fs;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -79,6 +80,26 @@ fn metric(server: &Server, name: &str) -> Vec<(String, u64)> {
     text.lines().filter_map(of).collect()
 }
 
+/// Waits until a metric has these values, one for each engine. Metrics follow after the answers.
+fn wait_for(server: &Server, name: &str, expected: &[(&str, u64)]) {
+    let expected: Vec<_> = expected
+        .iter()
+        .map(|&(model, value)| (model.to_owned(), value))
+        .collect();
+    let start = Instant::now();
+    loop {
+        let found = metric(server, name);
+        if found == expected {
+            return;
+        }
+        assert!(
+            start.elapsed() < Duration::from_secs(20),
+            "{name}: {found:?}"
+        );
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
 #[test]
 fn concurrent_requests_for_adapters_have_the_answers_of_each_by_itself() {
     let sandbox = with_adapters();
@@ -133,10 +154,10 @@ fn concurrent_requests_for_adapters_have_the_answers_of_each_by_itself() {
             );
         }
         // One engine made all tokens.
-        let made = metric(&server, "emberlm_generated_tokens_total");
         let count = |answer: &Value| answer["usage"]["completion_tokens"].as_u64().unwrap();
         let total: u64 = answers.iter().map(count).sum();
-        assert_eq!(made, [("base".to_owned(), 2 * total)], "{options}");
+        let expected = [("base", 2 * total)];
+        wait_for(&server, "emberlm_generated_tokens_total", &expected);
     }
 }
 
@@ -151,10 +172,7 @@ fn adapters_share_slots_and_no_cached_prefix() {
     };
     let found = ["lora", "peft", "lora", "peft"].map(cached);
     assert_eq!(found, [json!(0), json!(0), json!(4), json!(4)]);
-    assert_eq!(
-        metric(&server, "emberlm_free_slots"),
-        [("lora".to_owned(), 3)]
-    );
+    wait_for(&server, "emberlm_free_slots", &[("lora", 3)]);
     let unknown = server.post("/v1/completions", &request("base", "Hello"));
     assert_eq!(unknown.status, 404, "{}", unknown.body);
     drop(server);
@@ -163,8 +181,7 @@ fn adapters_share_slots_and_no_cached_prefix() {
     let config = "[[model]]\npath = \"base\"\nslots = 2\n[[model]]\npath = \"lora\"\nslots = 5\n";
     sandbox.write("serve.toml", config);
     let server = sandbox.serve("serve peft --slots 2 --config serve.toml");
-    let expected = [("peft".to_owned(), 2), ("lora".to_owned(), 5)];
-    assert_eq!(metric(&server, "emberlm_free_slots"), expected);
+    wait_for(&server, "emberlm_free_slots", &[("peft", 2), ("lora", 5)]);
     let expected = generated(&sandbox, "base --adapter lora", "Hello");
     assert_eq!(
         answer(&server, "lora", "Hello")["choices"][0]["token_ids"],

@@ -22,7 +22,11 @@ pub struct RowsUpdate<'a> {
 /// Multiplications up to which one thread computes an update.
 const SMALL: usize = 200_000;
 /// Multiplications up to which the calling thread computes all small updates.
-const SINGLE_THREADED: usize = 1 << 14;
+const SINGLE_THREADED: usize = 1 << 16;
+/// The number of columns of A that are multiplied at a time. Ranks are rarely much larger.
+const WIDTH: usize = 8;
+/// The number of rows of A whose products are summed separately.
+const STREAMS: usize = 4;
 
 impl RowsUpdate<'_> {
     /// The number of multiplications.
@@ -117,28 +121,42 @@ pub fn add(y: &mut [f32], x: Matrix<'_>, updates: &[RowsUpdate<'_>], precision: 
 /// `down = x A`, for A with contiguous rows.
 #[inline(always)]
 fn add_rows(down: &mut [f32], x: &[f32], a: Matrix<'_>) {
-    let rank = down.len();
-    let (blocks, rest) = down.as_chunks_mut::<LANES>();
-    let whole = blocks.len() * LANES;
-    for (block, down) in blocks.iter_mut().enumerate() {
-        let columns = block * LANES..(block + 1) * LANES;
+    let (blocks, rest) = x.as_chunks::<STREAMS>();
+    for (block, down) in down.chunks_mut(WIDTH).enumerate() {
+        let columns = block * WIDTH..block * WIDTH + down.len();
         // Several sums, so that an addition does not wait for the previous one.
-        let mut sums = [[0.0; LANES]; 4];
-        for (l, &x) in x.iter().enumerate() {
-            let row = &a.row(l)[columns.clone()];
-            let sum = &mut sums[l % 4];
-            for (sum, a) in sum.iter_mut().zip(row) {
-                *sum += x * a;
+        let mut sums = [[0.0; WIDTH]; STREAMS];
+        for (at, x) in blocks.iter().enumerate() {
+            for stream in 0..STREAMS {
+                let row = &a.row(at * STREAMS + stream)[columns.clone()];
+                add_row(&mut sums[stream], row, x[stream]);
             }
+        }
+        for (at, &x) in rest.iter().enumerate() {
+            let row = &a.row(blocks.len() * STREAMS + at)[columns.clone()];
+            add_row(&mut sums[at], row, x);
         }
         let [p, q, r, s] = sums;
         for (lane, down) in down.iter_mut().enumerate() {
             *down = (p[lane] + q[lane]) + (r[lane] + s[lane]);
         }
     }
-    for (column, down) in (whole..rank).zip(rest) {
-        let products = x.iter().enumerate().map(|(l, x)| x * a.row(l)[column]);
-        *down = products.sum();
+}
+
+/// `sums += x row`, for a row of at most as many elements.
+#[inline(always)]
+fn add_row(sums: &mut [f32; WIDTH], row: &[f32], x: f32) {
+    match <&[f32; WIDTH]>::try_from(row) {
+        Ok(row) => {
+            for lane in 0..WIDTH {
+                sums[lane] += x * row[lane];
+            }
+        }
+        Err(_) => {
+            for (sum, a) in sums.iter_mut().zip(row) {
+                *sum += x * a;
+            }
+        }
     }
 }
 
