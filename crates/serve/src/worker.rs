@@ -8,21 +8,25 @@
 //! slots and are left out of passes until half of the events are taken. The thread never waits for a client, no event
 //! is lost, and the memory of a stalled client is bounded.
 
+mod ticket;
+
+pub use ticket::Ticket;
+
 use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
 use std::thread;
 
 use emberlm_generate::{
     Counts, EmbeddingRequest, Event, EventKind, GenerateError, ModelSizes, Request, RequestId,
 };
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::{Semaphore, oneshot};
 
 use crate::worker_engine::{EngineLimits, SubmitError, Work, WorkerEngine};
+use ticket::Backlog;
 
 /// A command that a worker rejected.
 #[derive(Debug, thiserror::Error)]
@@ -90,25 +94,6 @@ enum Command {
     Replace,
     /// Another model may need the memory.
     Rest,
-}
-
-/// A running or waiting request. Dropping it ends the request.
-#[derive(Debug)]
-pub struct Ticket {
-    number: u64,
-    events: UnboundedReceiver<(usize, EventKind)>,
-    backlog: Arc<Backlog>,
-    commands: Sender<Command>,
-    _place: OwnedSemaphorePermit,
-}
-
-/// The waiting events of a request.
-#[derive(Debug)]
-struct Backlog {
-    events: AtomicUsize,
-    /// The number of waiting events at which the request is paused; it continues at half of that.
-    limit: usize,
-    paused: AtomicBool,
 }
 
 impl Worker {
@@ -272,51 +257,6 @@ impl<E: WorkerEngine> Replacer<E> {
     /// ignored.
     pub fn replace(&self, model: E::Replacement) -> bool {
         self.models.send(model).is_ok() && self.commands.send(Command::Replace).is_ok()
-    }
-}
-
-impl Ticket {
-    /// The next event with the index of its sample or text; `None` after the thread's end.
-    pub async fn next(&mut self) -> Option<(usize, EventKind)> {
-        let event = self.events.recv().await?;
-        self.taken();
-        Some(event)
-    }
-
-    /// [`Ticket::next`] for a task that polls several tickets.
-    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<(usize, EventKind)>> {
-        let polled = self.events.poll_recv(context);
-        if let Poll::Ready(Some(_)) = polled {
-            self.taken();
-        }
-        polled
-    }
-
-    /// Counts a consumed event, and lets a paused request continue.
-    fn taken(&self) {
-        let before = self.backlog.events.fetch_sub(1, Ordering::SeqCst);
-        if before <= self.backlog.limit / 2
-            && self.backlog.paused.load(Ordering::SeqCst)
-            && self.backlog.paused.swap(false, Ordering::SeqCst)
-        {
-            // A thread that has ended has ended the request.
-            let _ = self.commands.send(Command::Resume(self.number));
-        }
-    }
-
-    /// Cancels a sample. Events from before may still follow.
-    pub fn cancel_sample(&self, sample: usize) {
-        // A thread that has ended has ended the sample.
-        let _ = self
-            .commands
-            .send(Command::CancelSample(self.number, sample));
-    }
-}
-
-impl Drop for Ticket {
-    fn drop(&mut self) {
-        // A thread that has ended has ended the request.
-        let _ = self.commands.send(Command::Cancel(self.number));
     }
 }
 

@@ -190,6 +190,25 @@ fn adapters_share_slots_and_no_cached_prefix() {
 }
 
 #[test]
+fn an_adapter_whose_recorded_base_is_elsewhere_is_one_of_the_only_base() {
+    let sandbox = with_adapters();
+    let expected = generated(&sandbox, "base --adapter peft", "Hello");
+    let file = sandbox.path("peft/adapter_config.json");
+    let mut config: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    config["base_model_name_or_path"] = json!("somebody/a-model");
+    sandbox.write("peft/adapter_config.json", config.to_string());
+    let server = sandbox.serve("serve peft base lora");
+    let found = answer(&server, "peft", "Hello");
+    assert_eq!(found["choices"][0]["token_ids"], expected);
+    wait_for(&server, "emberlm_waiting_requests", &[("peft", 0)]);
+    drop(server);
+    let ran = sandbox.words("serve peft lora --port 0");
+    assert!(ran.stderr.contains("peft: "), "{ran}");
+    assert!(ran.stderr.contains("somebody/a-model"), "{ran}");
+    assert_eq!(ran.code, Some(1), "{ran}");
+}
+
+#[test]
 fn adapters_are_unloaded_and_loaded_with_their_base() {
     let sandbox = with_adapters();
     sandbox.words("merge dora --out merged").ok();

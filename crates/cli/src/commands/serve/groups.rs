@@ -3,16 +3,18 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use emberlm_checkpoint::{BaseModel, Model};
+use emberlm_checkpoint::{BaseModel, Model, ModelError};
 use emberlm_generate::EngineConfig;
 use emberlm_kernels::Backend;
 use emberlm_model::{CacheFormat, Decoder, WeightFormat};
 use emberlm_serve::LoadPlan;
 
 use super::bases::Bases;
-use super::load::Plan;
+use super::load::{Opened, Plan};
 use super::models::ModelSpec;
 use crate::error::CliError;
+use crate::model;
+use crate::opened_model::OpenedModel;
 
 /// The properties that models of one engine have in common.
 #[derive(PartialEq)]
@@ -44,6 +46,42 @@ pub fn of<B: Backend>(
         }
     }
     groups.into_iter().map(|(_, members)| members).collect()
+}
+
+/// The path of the decoder without an adapter, if there is exactly one that is not followed.
+pub fn only_base(specs: &[ModelSpec], opened: &[Opened]) -> Option<PathBuf> {
+    let bases = specs.iter().zip(opened).filter_map(|(spec, opened)| {
+        let Opened::Model(OpenedModel::Decoder(model)) = opened else {
+            return None;
+        };
+        (!spec.follows && !model.has_adapter()).then(|| model.path().to_owned())
+    });
+    let mut bases: Vec<PathBuf> = bases.collect();
+    bases.dedup();
+    match bases.len() {
+        1 => bases.pop(),
+        _ => None,
+    }
+}
+
+/// Opens an adapter whose base model is not where it records it, as an adapter of `base`.
+///
+/// # Errors
+/// The `error` that it has no base model if there is no `base`, or the adapter cannot be read.
+pub fn open_adapter(
+    path: &Path,
+    base: Option<&Path>,
+    error: ModelError,
+) -> Result<OpenedModel, CliError> {
+    let base = base.ok_or_else(|| {
+        let hint = format!(
+            "serve its base model, too, and no other: emberlm serve MODEL {}",
+            path.display()
+        );
+        CliError::new(error.to_string()).hint(hint)
+    })?;
+    let model = model::open(base)?.with_adapter(path)?;
+    Ok(OpenedModel::Decoder(Box::new(model)))
 }
 
 /// True if the model is an adapter and its base.

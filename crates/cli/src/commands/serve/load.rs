@@ -2,9 +2,10 @@
 
 use burn::tensor::Device;
 use bytesize::ByteSize;
-use emberlm_checkpoint::{EncoderDecoderModel, EncoderModel, ModelKind};
+use emberlm_checkpoint::{EncoderDecoderModel, EncoderModel, Model, ModelError, ModelKind};
 use emberlm_kernels::Backend;
 use emberlm_model::WeightFormat;
+use emberlm_model::adapter::ADAPTER_CONFIG_FILE;
 use emberlm_serve::{EncoderDecoderPlan, EncoderPlan, LoadPlan, Place, Reload, ServedModel};
 use indicatif::HumanCount;
 
@@ -33,9 +34,18 @@ pub fn all<B: Backend>(
     log: &Log,
 ) -> Result<Vec<ServedModel>, CliError> {
     let about = |spec| named(spec, specs.len() > 1);
-    let mut models = Vec::new();
+    let mut opened = Vec::new();
     for spec in specs {
-        models.push(open(spec).map_err(about(spec))?);
+        opened.push(open(spec).map_err(about(spec))?);
+    }
+    let mut models = Vec::new();
+    let base = groups::only_base(specs, &opened);
+    for (spec, opened) in specs.iter().zip(opened) {
+        let model = match opened {
+            Opened::Model(model) => Ok(model),
+            Opened::Adapter(error) => groups::open_adapter(&spec.path, base.as_deref(), error),
+        };
+        models.push(model.map_err(about(spec))?);
     }
     let mut plans = Vec::new();
     for (spec, model) in specs.iter().zip(&models) {
@@ -115,8 +125,15 @@ pub enum Plan<'a> {
     EncoderDecoder(Box<EncoderDecoderPlan<'a>>),
 }
 
+/// A model, or an adapter.
+pub enum Opened {
+    Model(OpenedModel),
+    /// An adapter in PEFT's format whose base model is not where it records it, and the error to open it.
+    Adapter(ModelError),
+}
+
 /// Opens a model to serve, and waits for the first checkpoint of a run that is followed.
-fn open(spec: &ModelSpec) -> Result<OpenedModel, CliError> {
+fn open(spec: &ModelSpec) -> Result<Opened, CliError> {
     let path = &spec.path;
     let kind = ModelKind::of(path);
     cache_arg::check_kind(spec.options.cache, kind, path)?;
@@ -143,8 +160,14 @@ fn open(spec: &ModelSpec) -> Result<OpenedModel, CliError> {
         }
     } else if spec.follows {
         follow::wait(path)?;
+    } else if path.join(ADAPTER_CONFIG_FILE).exists() {
+        return Ok(match Model::open(path) {
+            Ok(model) => Opened::Model(OpenedModel::Decoder(Box::new(model))),
+            Err(error @ ModelError::AdapterOnly { .. }) => Opened::Adapter(error),
+            Err(error) => return Err(error.into()),
+        });
     }
-    OpenedModel::open(path)
+    OpenedModel::open(path).map(Opened::Model)
 }
 
 fn plan<'a>(model: &'a OpenedModel, spec: &ModelSpec) -> Result<Plan<'a>, CliError> {
