@@ -26,8 +26,8 @@ struct EngineKey {
     config: EngineConfig,
 }
 
-/// Divides the models, by their numbers, into groups with one engine each: those of one base model with the same settings.
-/// A run that is followed has its own engine.
+/// Divides the models, by their numbers, into groups with one engine each: a base model and adapters of it with the same
+/// settings. A run that is followed has its own engine.
 pub fn of<B: Backend>(
     specs: &[ModelSpec],
     plans: &[Plan<'_>],
@@ -39,8 +39,13 @@ pub fn of<B: Backend>(
             Plan::Decoder(plan) if !spec.follows => Some(key(spec, plan, bases)),
             _ => None,
         };
-        let mut known = groups.iter_mut();
-        match known.find(|(of, _)| key.is_some() && *of == key) {
+        let is_adapter = |number: usize| has_adapter(&plans[number]);
+        let mut known = groups.iter_mut().filter(|(of, members)| {
+            // A model that is served under two names has two engines.
+            let is_new = is_adapter(number) || members.iter().all(|&other| is_adapter(other));
+            key.is_some() && *of == key && is_new
+        });
+        match known.next() {
             Some((_, members)) => members.push(number),
             None => groups.push((key, vec![number])),
         }
