@@ -14,6 +14,10 @@
 //! reads only the rest. The state of linear attention cannot be truncated: it is reused only if the request begins with
 //! all of its tokens.
 //!
+//! **Adapters.** A decoder may have a bank of adapters ([`emberlm_model::Decoder::add_to_bank`]), and a request selects one
+//! of them. Requests with different adapters share passes: the base's weights are read once for all of them. A cached
+//! prefix is reused only by requests with the same adapter.
+//!
 //! **Same bits.** With [`EngineConfig::deterministic`] each sequence is computed in separate passes whose shapes depend
 //! on this sequence only, so concurrent sequences change no bit. The cost: sequences no longer share the reading of the
 //! weights.
@@ -50,7 +54,7 @@ use emberlm_model::Decoder;
 pub use config::EngineConfig;
 pub use event::{Counts, Ended, Event, EventKind};
 pub use model::{EngineModel, ModelSizes};
-pub use request::{Overflow, Request, RequestId};
+pub use request::{EmbeddingRequest, Overflow, Request, RequestId};
 
 use crate::error::{GenerateError, SettingError};
 use crate::logits::floats;
@@ -122,8 +126,8 @@ impl<B: Backend> Engine<B> {
     /// samples. Samples beyond the slots wait behind the requests that arrived in the meantime.
     ///
     /// # Errors
-    /// A setting is out of range, the prompt is empty, an id is outside the vocabulary, or the tokens exceed a context
-    /// that does not slide. The engine does not change.
+    /// A setting is out of range, the prompt is empty, an id is outside the vocabulary, there is no such adapter, or the
+    /// tokens exceed a context that does not slide. The engine does not change.
     pub fn submit(&mut self, request: Request) -> Result<RequestId, GenerateError> {
         let model = self.next_model.as_ref().unwrap_or(&self.model);
         let id = RequestId(self.submitted);
@@ -136,12 +140,15 @@ impl<B: Backend> Engine<B> {
     /// Queues texts to embed. Each waits for its own slot and ends with [`EventKind::Embedded`].
     ///
     /// # Errors
-    /// There are no texts, a text is empty, an id is outside the vocabulary, a text exceeds the context, or the model is
-    /// not a decoder. The engine does not change.
-    pub fn submit_embedding(&mut self, texts: Vec<Vec<u32>>) -> Result<RequestId, GenerateError> {
+    /// There are no texts, a text is empty, an id is outside the vocabulary, a text exceeds the context, there is no such
+    /// adapter, or the model is not a decoder. The engine does not change.
+    pub fn submit_embedding(
+        &mut self,
+        request: impl Into<EmbeddingRequest>,
+    ) -> Result<RequestId, GenerateError> {
         let model = self.next_model.as_ref().unwrap_or(&self.model);
         let id = RequestId(self.submitted);
-        let waiting = WaitingEmbedding::new(id, texts, &self.config, model)?;
+        let waiting = WaitingEmbedding::new(id, request.into(), &self.config, model)?;
         self.submitted += 1;
         self.waiting_embeddings.push_back(waiting);
         Ok(id)

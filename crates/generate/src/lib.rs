@@ -74,8 +74,8 @@ pub use defaults::SamplingDefaults;
 pub use embedding::embed;
 pub use encoder_decoder::{TargetBeams, TargetGenerator};
 pub use engine::{
-    Counts, Ended, Engine, EngineConfig, EngineModel, Event, EventKind, ModelSizes, Overflow,
-    Request, RequestId,
+    Counts, EmbeddingRequest, Ended, Engine, EngineConfig, EngineModel, Event, EventKind,
+    ModelSizes, Overflow, Request, RequestId,
 };
 pub use error::{GenerateError, LogitsError, SettingError};
 pub use grammar::Grammar;

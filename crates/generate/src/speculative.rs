@@ -340,6 +340,7 @@ impl<'a, B: Backend> Reader<'a, B> {
             tokens: &self.tokens[self.cache.len()..end],
             cache: &mut self.cache,
             output: logits,
+            adapter: None,
         };
         let decoder = self.decoder;
         B::run_pass(chunk.tokens.len(), || {

@@ -1,6 +1,7 @@
 //! The engine: a request gets the tokens of plain generation regardless of concurrent requests. Slots are
 //! shared, reused and freed.
 
+mod adapters;
 mod deterministic;
 mod embedded;
 mod encoder_decoder;

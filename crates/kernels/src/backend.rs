@@ -8,8 +8,8 @@ use crate::cpu::packed::PackedMatrix;
 use crate::{
     Activation, AdamWStep, AddRowsGradients, AttentionKernels, AttentionOptions, DeviceMemory,
     GatedGradients, HeadLossGradients, HeadLossInputs, HeadLossOptions, LinearGradients,
-    LinearInputs, NormGradients, Normalization, PackedFormat, PackedTokens, PackedWeight,
-    Precision, RotaryLayout, SelfAttention, reference,
+    LinearInputs, LowRankUpdate, NormGradients, Normalization, PackedFormat, PackedTokens,
+    PackedWeight, Precision, RotaryLayout, SelfAttention, reference,
 };
 
 /// A Burn backend with the language model's operations.
@@ -166,6 +166,18 @@ pub trait Backend: BurnBackend {
     ) -> LinearGradients<Self> {
         let precision = usable::<Self>(precision, &x);
         reference::linear_backward::<Self>(x, weight, grad, added, wanted, precision)
+    }
+
+    /// `y + x A B` with other factors A and B for other rows: `x` `[…, in]`, `y` and output `[…, out]`. The updates' rows are
+    /// disjoint and in ascending order; other rows of `y` stay as they are.
+    fn add_low_rank(
+        y: FloatTensor<Self>,
+        x: FloatTensor<Self>,
+        updates: Vec<LowRankUpdate<Self>>,
+        precision: Precision,
+    ) -> FloatTensor<Self> {
+        let precision = usable::<Self>(precision, &x);
+        reference::add_low_rank::<Self>(y, x, updates, precision)
     }
 
     /// Packs a weight `[out, in]`. Each element is rounded to the nearest value that its block can represent. A

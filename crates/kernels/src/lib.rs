@@ -100,5 +100,5 @@ pub use rotary::RotaryLayout;
 #[cfg(feature = "burn")]
 pub use state::{
     AddRowsGradients, GatedGradients, HeadLossGradients, HeadLossInputs, LinearGradients,
-    LinearInputs, NormGradients, RotaryAngles,
+    LinearInputs, LowRankUpdate, NormGradients, RotaryAngles,
 };

@@ -1,14 +1,16 @@
 //! The operations on typed tensors, as called by the model.
 
+use std::ops::Range;
+
 use burn::tensor::{Device, Int, Tensor, TensorPrimitive};
 
 use crate::cpu::packed::PackedMatrix;
 use crate::reference::table_parts::part_rows;
 use crate::{
     Activation, AdamWStep, AttentionKernels, AttentionMask, AttentionOptions, Backend,
-    HeadLossOptions, LINEAR_ATTENTION_CHUNK, LinearAttentionState, LinearInputs, Normalization,
-    PackedFormat, PackedTokens, PackedWeight, Precision, RotaryAngles, RotaryLayout, SelfAttention,
-    reference,
+    HeadLossOptions, LINEAR_ATTENTION_CHUNK, LinearAttentionState, LinearInputs, LowRankUpdate,
+    Normalization, PackedFormat, PackedTokens, PackedWeight, Precision, RotaryAngles, RotaryLayout,
+    SelfAttention, reference,
 };
 
 fn float<B: Backend, const D: usize>(tensor: Tensor<B, D>) -> burn::tensor::ops::FloatTensor<B> {
@@ -87,6 +89,27 @@ pub fn linear_activation<B: Backend, const D: usize>(
         residual: None,
     };
     tensor(B::linear_activation(kind, inputs, precision))
+}
+
+/// [`Backend::add_low_rank`]: `x` `[…, in]`, `y` `[…, out]`, and for each update its rows with A `[in, rank]` and B
+/// `[rank, out]`.
+pub fn add_low_rank<B: Backend, const D: usize>(
+    y: Tensor<B, D>,
+    x: Tensor<B, D>,
+    updates: Vec<(Range<usize>, Tensor<B, 2>, Tensor<B, 2>)>,
+    precision: Precision,
+) -> Tensor<B, D> {
+    let updates = updates.into_iter().map(|(rows, a, b)| LowRankUpdate {
+        rows,
+        a: float(a),
+        b: float(b),
+    });
+    tensor(B::add_low_rank(
+        float(y),
+        float(x),
+        updates.collect(),
+        precision,
+    ))
 }
 
 /// [`Backend::pack`]: `weight` `[out, in]`.

@@ -15,6 +15,7 @@ mod gated;
 mod head_loss;
 mod linear;
 mod linear_attention;
+mod low_rank;
 mod norm;
 mod packed;
 mod product;
@@ -43,6 +44,7 @@ pub use head_loss::{
 };
 pub use linear::{linear, linear_backward};
 pub use linear_attention::{linear_attention, linear_attention_weights};
+pub use low_rank::add_low_rank;
 pub use norm::{normalize, normalize_backward};
 pub(crate) use packed::unpacked;
 pub use packed::{linear_packed, pack, packed_from_host, unpack};

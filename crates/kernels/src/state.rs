@@ -1,5 +1,7 @@
 //! Inputs and outputs of operations that consist of several tensors.
 
+use std::ops::Range;
+
 use burn::tensor::backend::Backend;
 use burn::tensor::ops::{FloatTensor, IntTensor};
 
@@ -16,6 +18,17 @@ pub struct LinearInputs<B: Backend> {
     pub bias: Option<FloatTensor<B>>,
     /// The residual to add to the output, `[…, out]`.
     pub residual: Option<FloatTensor<B>>,
+}
+
+/// An update of consecutive rows of a linear layer's output.
+#[derive(Clone, Debug)]
+pub struct LowRankUpdate<B: Backend> {
+    /// The rows, counted over all leading dimensions.
+    pub rows: Range<usize>,
+    /// A, `[in, rank]`.
+    pub a: FloatTensor<B>,
+    /// B, `[rank, out]`.
+    pub b: FloatTensor<B>,
 }
 
 /// The gradients of a linear layer; `None` where not requested.

@@ -2,10 +2,12 @@
 //!
 //! | module | contents |
 //! |---|---|
+//! | `bank` | several adapters of one model, for the rows of a ragged pass to select |
 //! | `config` | [`LoraConfig`]: rank, scale and targets |
 //! | `modules` | the linear layers by the names of published checkpoints |
 //! | `peft`, `peft_config` | `adapter_model.safetensors` and `adapter_config.json` |
 
+mod bank;
 mod config;
 mod modules;
 mod peft;

@@ -14,6 +14,7 @@ use burn::tensor::backend::Backend as BurnBackend;
 
 use emberlm_kernels::{AttentionMask, AttentionOptions, Backend, Precision, SelfAttention, ops};
 
+use crate::adapter_rows::AdapterRows;
 use crate::alibi::AlibiSlopes;
 use crate::config::QkNormSpan;
 use crate::context::{AttentionContext, reject_mask};
@@ -114,7 +115,7 @@ impl<B: Backend> Attention<B> {
             ops::self_attention(qkv, angles, mask, self.kernel_config())
         } else {
             let angles = rotary.map(|table| table.angles(offset, seq));
-            let (q, k, v) = self.project(x, angles.as_ref());
+            let (q, k, v) = self.project(x, angles.as_ref(), None);
             merge_heads(self.mix(q, k, v, mask, cache)) // [batch, seq, heads · head_dim]
         };
         self.out.forward(mixed, residual)
@@ -122,15 +123,16 @@ impl<B: Backend> Attention<B> {
 
     /// Maps the rows of several sequences, `[1, rows, d_model]`, to the same shape and adds `residual` if given. The
     /// linear layers process all rows at once; each sequence attends to its own cache. `angles` holds one rotation per
-    /// row.
+    /// row, and `adapters` the adapter of each row.
     pub(crate) fn ragged(
         &self,
         x: Tensor<B, 3>,
         angles: Option<&ops::Angles<B>>,
         sequences: Vec<CachedRows<'_, B>>,
+        adapters: Option<&AdapterRows>,
         residual: Option<Tensor<B, 3>>,
     ) -> Tensor<B, 3> {
-        let (q, k, v) = self.project(x, angles);
+        let (q, k, v) = self.project(x, angles, adapters);
         let mut first = 0;
         let mixed = sequences.into_iter().map(|sequence| {
             let (seq, cache) = (sequence.rows, sequence.cache);
@@ -146,7 +148,7 @@ impl<B: Backend> Attention<B> {
             merge_heads(self.mix(q, k, v, mask, cache))
         });
         let mixed = joined_rows(mixed.collect()); // [1, rows, heads · head_dim]
-        self.out.forward(mixed, residual)
+        self.out.run(mixed, residual, adapters)
     }
 
     /// Processes the rows of several texts, `[1, rows, d_model]` to the same shape, and adds `residual` if given. Texts
@@ -216,7 +218,7 @@ impl<B: Backend> Attention<B> {
         let seq = x.dims()[1];
         let angles = rotary.map(|table| table.angles(0, seq));
         let mask = self.biased(mask, 0, seq);
-        let (q, k, _) = self.project(x, angles.as_ref());
+        let (q, k, _) = self.project(x, angles.as_ref(), None);
         match &self.features {
             Some(features) => ops::linear_attention_weights(q, k, features.rows()),
             None => ops::attention_weights(q, k, mask, self.options),
@@ -229,8 +231,9 @@ impl<B: Backend> Attention<B> {
         &self,
         x: Tensor<B, 3>,
         angles: Option<&ops::Angles<B>>,
+        adapters: Option<&AdapterRows>,
     ) -> (Tensor<B, 4>, Tensor<B, 4>, Tensor<B, 4>) {
-        let qkv = self.qkv.forward(x, None);
+        let qkv = self.qkv.run(x, None, adapters);
         let (heads, kv_heads, head_dim) = (self.heads, self.kv_heads, self.head_dim);
         let q = self.normed_heads(&self.q_norm, &qkv, 0..heads);
         let k = self.normed_heads(&self.k_norm, &qkv, heads..heads + kv_heads);

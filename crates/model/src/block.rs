@@ -30,16 +30,16 @@ use burn::tensor::backend::Backend as BurnBackend;
 
 use emberlm_kernels::{AttentionMask, Backend, ops};
 
+use crate::adapter_rows::AdapterRows;
 use crate::attention::Attention;
 use crate::config::Wiring;
-use crate::context::{AttentionContext, BlockContext};
+use crate::context::{AttentionContext, BlockContext, FeedForwardContext};
 use crate::cross_sublayer::CrossSublayer;
 use crate::dropout::dropout;
 use crate::encoder::RowGroup;
 use crate::error::ContextError;
 use crate::feed_forward::FeedForwardLayer;
 use crate::kv_cache::CachedRows;
-use crate::mixture::Routing;
 use crate::norm::Norm;
 use crate::position::RotaryTable;
 
@@ -126,7 +126,11 @@ impl<B: Backend> Block<B> {
             move |cross: &CrossSublayer<B>, x, residual| cross.attend(x, memory.clone(), residual)
         });
         let cross = cross.as_ref().map(|attend| attend as &CrossAttend<'_, B>);
-        self.wired(x, cross, routings, |x, residual| {
+        let context = FeedForwardContext {
+            routings,
+            adapters: None,
+        };
+        self.wired(x, cross, context, |x, residual| {
             self.attention.run(x, attention, residual)
         })
     }
@@ -148,18 +152,24 @@ impl<B: Backend> Block<B> {
             }
         });
         let cross = cross.as_ref().map(|attend| attend as &CrossAttend<'_, B>);
-        let x = self.wired(x, cross, context.routings, |x, residual| {
+        let context = FeedForwardContext {
+            routings: context.routings,
+            adapters: None,
+        };
+        let x = self.wired(x, cross, context, |x, residual| {
             self.attention.run(x, attention, residual)
         });
         (x, weights.into_inner())
     }
 
     /// Maps the rows of several sequences, `[1, rows, d_model]`, to the same shape; see [`Attention::ragged`].
+    /// `adapters` holds the adapter of each row.
     pub(crate) fn ragged(
         &self,
         x: Tensor<B, 3>,
         angles: Option<&ops::Angles<B>>,
         sequences: Vec<CachedRows<'_, B>>,
+        adapters: Option<&AdapterRows>,
     ) -> Tensor<B, 3> {
         let memories = sequences
             .iter()
@@ -170,8 +180,13 @@ impl<B: Backend> Block<B> {
             attention.ragged(x, &memories, residual)
         };
         let cross = (!memories.is_empty()).then_some(&cross as &CrossAttend<'_, B>);
-        self.wired(x, cross, None, |x, residual| {
-            self.attention.ragged(x, angles, sequences, residual)
+        let context = FeedForwardContext {
+            routings: None,
+            adapters,
+        };
+        self.wired(x, cross, context, |x, residual| {
+            let attention = &self.attention;
+            attention.ragged(x, angles, sequences, adapters, residual)
         })
     }
 
@@ -182,7 +197,7 @@ impl<B: Backend> Block<B> {
         rotary: Option<&RotaryTable<B>>,
         groups: &[RowGroup],
     ) -> Tensor<B, 3> {
-        self.wired(x, None, None, |x, residual| {
+        self.wired(x, None, FeedForwardContext::default(), |x, residual| {
             self.attention.grouped(x, rotary, groups, residual)
         })
     }
@@ -193,7 +208,7 @@ impl<B: Backend> Block<B> {
         &self,
         x: Tensor<B, 3>,
         cross_attend: Option<&CrossAttend<'_, B>>,
-        routings: Option<&mut Vec<Routing<B>>>,
+        context: FeedForwardContext<'_, B>,
         attend: impl FnOnce(Tensor<B, 3>, Option<Tensor<B, 3>>) -> Tensor<B, 3>,
     ) -> Tensor<B, 3> {
         match self.wiring {
@@ -204,7 +219,7 @@ impl<B: Backend> Block<B> {
                     let normed = self.cross_norm(cross, x.clone());
                     self.added(x, |residual| attend(cross, normed, residual))
                 });
-                self.feed(self.second_norm(x.clone()), x, routings)
+                self.feed(self.second_norm(x.clone()), x, context)
             }
             Wiring::PostNorm => {
                 let attended = self.added(x.clone(), |residual| attend(x, residual));
@@ -213,7 +228,7 @@ impl<B: Backend> Block<B> {
                     let attended = self.added(x.clone(), |residual| attend(cross, x, residual));
                     self.cross_norm(cross, attended)
                 });
-                self.second_norm(self.feed(x.clone(), x, routings))
+                self.second_norm(self.feed(x.clone(), x, context))
             }
             Wiring::OutputNorm => {
                 let x = self.added_normed(x.clone(), self.norm1.as_ref(), attend(x, None));
@@ -221,7 +236,7 @@ impl<B: Backend> Block<B> {
                     let attended = attend(cross, x.clone(), None);
                     self.added_normed(x, cross.norm.as_ref(), attended)
                 });
-                let fed = self.feed_forward.forward(x.clone(), None, routings);
+                let fed = self.feed_forward.run(x.clone(), None, context);
                 self.added_normed(x, self.norm2.as_ref(), fed)
             }
             Wiring::Sandwich => {
@@ -233,7 +248,7 @@ impl<B: Backend> Block<B> {
                     self.added_normed(x, cross.norm_after.as_ref(), attended)
                 });
                 let normed = self.second_norm(x.clone());
-                let fed = self.feed_forward.forward(normed, None, routings);
+                let fed = self.feed_forward.run(normed, None, context);
                 self.added_normed(x, self.norm2_after.as_ref(), fed)
             }
             Wiring::Parallel { .. } => {
@@ -246,7 +261,7 @@ impl<B: Backend> Block<B> {
                 if let Some((cross, normed, attend)) = branch {
                     x = self.added(x, |residual| attend(cross, normed, residual));
                 }
-                self.feed(fed, x, routings)
+                self.feed(fed, x, context)
             }
         }
     }
@@ -297,10 +312,10 @@ impl<B: Backend> Block<B> {
         &self,
         x: Tensor<B, 3>,
         residual: Tensor<B, 3>,
-        routings: Option<&mut Vec<Routing<B>>>,
+        context: FeedForwardContext<'_, B>,
     ) -> Tensor<B, 3> {
         self.added(residual, |residual| {
-            self.feed_forward.forward(x, residual, routings)
+            self.feed_forward.run(x, residual, context)
         })
     }
 

@@ -5,6 +5,7 @@ use burn::tensor::{Bool, Int, Tensor};
 
 use emberlm_kernels::{AttentionMask, Backend};
 
+use crate::adapter_rows::AdapterRows;
 use crate::cross_attention::MemoryHeads;
 use crate::error::ContextError;
 use crate::kv_cache::LayerCache;
@@ -43,6 +44,24 @@ pub struct BlockContext<'a, B: Backend> {
     pub memory: Option<BlockMemory<'a, B>>,
     /// Receives the routing of a mixture of experts.
     pub routings: Option<&'a mut Vec<Routing<B>>>,
+}
+
+/// Inputs of a feed-forward sublayer in addition to the hidden states.
+#[derive(Debug)]
+pub(crate) struct FeedForwardContext<'a, B: Backend> {
+    /// Receives the routing of a mixture of experts.
+    pub routings: Option<&'a mut Vec<Routing<B>>>,
+    /// The adapter of each row, in a ragged pass.
+    pub adapters: Option<&'a AdapterRows>,
+}
+
+impl<B: Backend> Default for FeedForwardContext<'_, B> {
+    fn default() -> Self {
+        Self {
+            routings: None,
+            adapters: None,
+        }
+    }
 }
 
 impl<'a, B: Backend> From<AttentionContext<'a, B>> for BlockContext<'a, B> {

@@ -405,6 +405,9 @@ pub enum AdapterError {
     /// The model has no adapters.
     #[error("the model has no adapter")]
     None,
+    /// The adapter belongs to a model of another configuration.
+    #[error("the adapter is for a model of another configuration")]
+    OtherModel,
     /// Several layers of the decoder are one layer in the published form, whose factor A they would share.
     #[error(
         "the adapters of `{name}` cannot be written for PEFT: they have a factor A for each of its parts"

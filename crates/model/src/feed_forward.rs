@@ -6,7 +6,9 @@ use burn::tensor::{Device, Tensor};
 
 use emberlm_kernels::{Activation, Backend, ops};
 
+use crate::adapter_rows::AdapterRows;
 use crate::config::FeedForwardKind;
+use crate::context::FeedForwardContext;
 use crate::dropout::dropout;
 use crate::init::{Initializer, OutputRole};
 use crate::linear::{Linear, LinearConfig};
@@ -119,23 +121,33 @@ pub struct FeedForward<B: BurnBackend> {
 impl<B: Backend> FeedForward<B> {
     /// Maps `[batch, seq, d_model]` to the same shape and adds `residual` if given.
     pub fn forward(&self, x: Tensor<B, 3>, residual: Option<Tensor<B, 3>>) -> Tensor<B, 3> {
-        let hidden = dropout(self.hidden(x), self.hidden_dropout);
-        self.down.forward(hidden, residual)
+        self.run(x, residual, None)
+    }
+
+    /// [`FeedForward::forward`] with the adapter of each row.
+    pub(crate) fn run(
+        &self,
+        x: Tensor<B, 3>,
+        residual: Option<Tensor<B, 3>>,
+        rows: Option<&AdapterRows>,
+    ) -> Tensor<B, 3> {
+        let hidden = dropout(self.hidden(x, rows), self.hidden_dropout);
+        self.down.run(hidden, residual, rows)
     }
 
     /// [`FeedForward::forward`] without a residual and without dropout.
     pub(crate) fn forward_without_dropout(&self, x: Tensor<B, 3>) -> Tensor<B, 3> {
-        self.down.forward(self.hidden(x), None)
+        self.down.forward(self.hidden(x, None), None)
     }
 
     /// The input of the layer back to the residual stream, `[batch, seq, width]`.
-    fn hidden(&self, x: Tensor<B, 3>) -> Tensor<B, 3> {
+    fn hidden(&self, x: Tensor<B, 3>, rows: Option<&AdapterRows>) -> Tensor<B, 3> {
         match &self.gate {
             Some(gate) => {
-                let gate = gate.forward(x.clone(), None);
-                ops::gated(self.activation, gate, self.up.forward(x, None))
+                let gate = gate.run(x.clone(), None, rows);
+                ops::gated(self.activation, gate, self.up.run(x, None, rows))
             }
-            None => self.up.activated(self.activation, x),
+            None => self.up.run_activated(self.activation, x, rows),
         }
     }
 
@@ -172,9 +184,23 @@ impl<B: Backend> FeedForwardLayer<B> {
         residual: Option<Tensor<B, 3>>,
         routings: Option<&mut Vec<Routing<B>>>,
     ) -> Tensor<B, 3> {
+        let context = FeedForwardContext {
+            routings,
+            adapters: None,
+        };
+        self.run(x, residual, context)
+    }
+
+    /// [`FeedForwardLayer::forward`] with the adapter of each row.
+    pub(crate) fn run(
+        &self,
+        x: Tensor<B, 3>,
+        residual: Option<Tensor<B, 3>>,
+        context: FeedForwardContext<'_, B>,
+    ) -> Tensor<B, 3> {
         match self {
-            Self::Dense(layer) => layer.forward(x, residual),
-            Self::Experts(mixture) => mixture.forward(x, residual, routings),
+            Self::Dense(layer) => layer.run(x, residual, context.adapters),
+            Self::Experts(mixture) => mixture.run(x, residual, context),
         }
     }
 

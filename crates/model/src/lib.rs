@@ -56,6 +56,7 @@
 #![recursion_limit = "256"]
 
 pub mod adapter;
+mod adapter_rows;
 mod alibi;
 mod attention;
 mod block;

@@ -8,9 +8,10 @@ use burn::tensor::{Device, Tensor};
 
 use emberlm_kernels::{Activation, Backend, PackedFormat, Precision, ops};
 
+use crate::adapter_rows::AdapterRows;
 use crate::calibration::InputRecorder;
 use crate::init::{Initializer, OutputRole};
-use crate::low_rank::Adapter;
+use crate::low_rank::{AdaptedRows, Adapter, adapted};
 use crate::packed_rows::PackedRows;
 
 /// A linear layer `y = x W + b`; with an adapter, `y = x W + b + scale · (x A) B`, or DoRA's form of it.
@@ -33,6 +34,8 @@ pub struct Linear<B: BurnBackend> {
     pub bias: Option<Param<Tensor<B, 1>>>,
     /// Low-rank adapter of the weight.
     pub adapter: Option<Adapter<B>>,
+    /// The adapters that rows of a ragged pass select by number; `None` for those that do not update this layer.
+    pub(crate) bank: Vec<Option<Adapter<B>>>,
     #[module(skip)]
     pub(crate) precision: Precision,
     #[module(skip)]
@@ -98,6 +101,7 @@ impl<B: Backend> Linear<B> {
             weight: LinearWeight::Float(weight),
             bias: bias.then(|| from.bias(&format!("{path}.bias"), out, fan_in)),
             adapter: None,
+            bank: Vec::new(),
             precision: Precision::default(),
             recorder: None,
         }
@@ -131,6 +135,16 @@ impl<B: Backend> Linear<B> {
 
     /// Maps `[batch, seq, in]` to `[batch, seq, out]` and adds `residual` if given.
     pub fn forward(&self, x: Tensor<B, 3>, residual: Option<Tensor<B, 3>>) -> Tensor<B, 3> {
+        self.run(x, residual, None)
+    }
+
+    /// [`Linear::forward`] with the adapter of each row.
+    pub(crate) fn run(
+        &self,
+        x: Tensor<B, 3>,
+        residual: Option<Tensor<B, 3>>,
+        rows: Option<&AdapterRows>,
+    ) -> Tensor<B, 3> {
         self.record(&x);
         let bias = self.bias.as_ref().map(Param::val);
         let base = |x, bias, residual| match &self.weight {
@@ -139,21 +153,69 @@ impl<B: Backend> Linear<B> {
             }
             LinearWeight::Packed(weight) => weight.forward(x, bias, residual),
         };
-        match &self.adapter {
-            Some(adapter) => adapter.forward(x, &self.weight, bias, residual, self.precision, base),
-            None => base(x, bias, residual),
+        let groups = self.adapted_rows(&x, rows);
+        if groups.iter().all(|group| group.adapter.is_none()) {
+            return base(x, bias, residual);
+        }
+        adapted(
+            &groups,
+            x,
+            &self.weight,
+            bias,
+            residual,
+            self.precision,
+            base,
+        )
+    }
+
+    /// The rows of `x` in groups with their adapters.
+    fn adapted_rows(
+        &self,
+        x: &Tensor<B, 3>,
+        rows: Option<&AdapterRows>,
+    ) -> Vec<AdaptedRows<'_, B>> {
+        let Some(rows) = rows else {
+            return vec![AdaptedRows {
+                adapter: self.adapter.as_ref(),
+                rows: x.dims()[1],
+            }];
+        };
+        let groups = rows.groups().iter().map(|group| AdaptedRows {
+            adapter: self.adapter_of(group.adapter),
+            rows: group.rows,
+        });
+        groups.collect()
+    }
+
+    /// An adapter of the bank by its number; without a number, the layer's own.
+    fn adapter_of(&self, number: Option<usize>) -> Option<&Adapter<B>> {
+        match number {
+            Some(number) => self.bank.get(number)?.as_ref(),
+            None => self.adapter.as_ref(),
         }
     }
 
     /// Maps `[batch, seq, in]` to `f` of the layer's output, `[batch, seq, out]`.
     pub fn activated(&self, kind: Activation, x: Tensor<B, 3>) -> Tensor<B, 3> {
-        match (&self.weight, &self.adapter) {
-            (LinearWeight::Float(weight), None) => {
+        self.run_activated(kind, x, None)
+    }
+
+    /// [`Linear::activated`] with the adapter of each row.
+    pub(crate) fn run_activated(
+        &self,
+        kind: Activation,
+        x: Tensor<B, 3>,
+        rows: Option<&AdapterRows>,
+    ) -> Tensor<B, 3> {
+        let groups = self.adapted_rows(&x, rows);
+        let is_adapted = groups.iter().any(|group| group.adapter.is_some());
+        match &self.weight {
+            LinearWeight::Float(weight) if !is_adapted => {
                 self.record(&x);
                 let bias = self.bias.as_ref().map(Param::val);
                 ops::linear_activation(kind, x, weight.val(), bias, self.precision)
             }
-            _ => ops::activation(kind, self.forward(x, None)),
+            _ => ops::activation(kind, self.run(x, None, rows)),
         }
     }
 

@@ -213,59 +213,49 @@ impl<B: Backend> Adapter<B> {
         (joined(a, 1), joined(b, 0))
     }
 
-    /// Computes `gain · (base + x A B) + b + residual`: x is `[batch, seq, in]` and `base`, the layer's output without
-    /// bias and residual for the same input, is computed from them as `base(x, b, residual)`, `[batch, seq, out]`.
-    pub(crate) fn forward(
+    /// `gain · (y + x A B)`; x is `[batch, seq, in]` and y, the layer's output without the adapter, `[batch, seq, out]`.
+    fn update(
         &self,
         x: Tensor<B, 3>,
+        y: Tensor<B, 3>,
         weight: &LinearWeight<B>,
-        bias: Option<Tensor<B, 1>>,
-        residual: Option<Tensor<B, 3>>,
         precision: Precision,
-        base: impl FnOnce(Tensor<B, 3>, Option<Tensor<B, 1>>, Option<Tensor<B, 3>>) -> Tensor<B, 3>,
     ) -> Tensor<B, 3> {
         let (a, b) = self.factors(weight);
-        let input = dropout(x.clone(), self.dropout);
-        let down = ops::linear(input, a, None, None, precision);
-        let update = |y| ops::linear(down, b, None, Some(y), precision);
-        let Some(gains) = self.gains(weight) else {
-            return update(base(x, bias, residual));
-        };
-        let scaled = update(base(x, None, None)) * gains.unsqueeze();
-        let biased = match bias {
-            Some(bias) => scaled + bias.unsqueeze(),
-            None => scaled,
-        };
-        match residual {
-            Some(residual) => residual + biased,
-            None => biased,
+        let down = ops::linear(dropout(x, self.dropout), a, None, None, precision);
+        let updated = ops::linear(down, b, None, Some(y), precision);
+        match self.gains(weight) {
+            Some(gains) => updated * gains.unsqueeze(),
+            None => updated,
         }
+    }
+
+    /// True if an update has magnitudes, which scale the layer's output before bias and residual are added.
+    fn has_magnitudes(&self) -> bool {
+        self.parts.iter().any(|part| part.magnitude.is_some())
     }
 
     /// DoRA's gains of all outputs of the layer, `[out]`: 1 for outputs without magnitudes. `None` if there are none.
     fn gains(&self, weight: &LinearWeight<B>) -> Option<Tensor<B, 1>> {
         let [_, out] = weight.shape();
         let device = self.parts.first()?.a.device();
-        self.parts
-            .iter()
-            .any(|part| part.magnitude.is_some())
-            .then(|| {
-                let mut columns = Vec::new();
-                let mut next = 0;
-                let ones = |count| Tensor::ones([count], &device);
-                for part in &self.parts {
-                    let outputs = part.outputs();
-                    if outputs.start > next {
-                        columns.push(ones(outputs.start - next));
-                    }
-                    columns.push(part.gains(weight).unwrap_or_else(|| ones(outputs.len())));
-                    next = outputs.end;
+        self.has_magnitudes().then(|| {
+            let mut columns = Vec::new();
+            let mut next = 0;
+            let ones = |count| Tensor::ones([count], &device);
+            for part in &self.parts {
+                let outputs = part.outputs();
+                if outputs.start > next {
+                    columns.push(ones(outputs.start - next));
                 }
-                if next < out {
-                    columns.push(ones(out - next));
-                }
-                Tensor::cat(columns, 0)
-            })
+                columns.push(part.gains(weight).unwrap_or_else(|| ones(outputs.len())));
+                next = outputs.end;
+            }
+            if next < out {
+                columns.push(ones(out - next));
+            }
+            Tensor::cat(columns, 0)
+        })
     }
 
     /// The weight of the adapted layer, `gain · (W + scale · A B)`, `[in, out]`.
@@ -277,4 +267,81 @@ impl<B: Backend> Adapter<B> {
             None => sum,
         }
     }
+}
+
+/// Consecutive rows of a layer's input, and their adapter, if any.
+#[derive(Debug)]
+pub(crate) struct AdaptedRows<'a, B: BurnBackend> {
+    pub adapter: Option<&'a Adapter<B>>,
+    pub rows: usize,
+}
+
+/// Computes `gain · (base + x A B) + b + residual` with the factors and gains of each row's adapter: x is
+/// `[batch, seq, in]` and `base`, the layer's output without adapters for the same input, is computed in one pass for
+/// all rows as `base(x, b, residual)`, `[batch, seq, out]`. A single group has all rows; the rows of several are those
+/// of `seq`, with a batch of 1.
+pub(crate) fn adapted<B: Backend>(
+    groups: &[AdaptedRows<'_, B>],
+    x: Tensor<B, 3>,
+    weight: &LinearWeight<B>,
+    bias: Option<Tensor<B, 1>>,
+    residual: Option<Tensor<B, 3>>,
+    precision: Precision,
+    base: impl FnOnce(Tensor<B, 3>, Option<Tensor<B, 1>>, Option<Tensor<B, 3>>) -> Tensor<B, 3>,
+) -> Tensor<B, 3> {
+    let mut adapters = groups.iter().filter_map(|group| group.adapter);
+    let scales = adapters.any(Adapter::has_magnitudes);
+    let (y, bias, residual) = match scales {
+        true => (base(x.clone(), None, None), bias, residual),
+        false => (base(x.clone(), bias, residual), None, None),
+    };
+    let updated = updated(groups, x, y, weight, precision);
+    let biased = match bias {
+        Some(bias) => updated + bias.unsqueeze(),
+        None => updated,
+    };
+    match residual {
+        Some(residual) => residual + biased,
+        None => biased,
+    }
+}
+
+/// The output y of a layer, `[batch, seq, out]`, with the updates of each group's adapter. Several groups have no dropout:
+/// they occur in inference only.
+fn updated<B: Backend>(
+    groups: &[AdaptedRows<'_, B>],
+    x: Tensor<B, 3>,
+    y: Tensor<B, 3>,
+    weight: &LinearWeight<B>,
+    precision: Precision,
+) -> Tensor<B, 3> {
+    if let [AdaptedRows { adapter, .. }] = groups {
+        return match adapter {
+            Some(adapter) => adapter.update(x, y, weight, precision),
+            None => y,
+        };
+    }
+    let (mut updates, mut gains, mut first) = (Vec::new(), Vec::new(), 0);
+    for &AdaptedRows { adapter, rows } in groups {
+        if let Some(adapter) = adapter {
+            let (a, b) = adapter.factors(weight);
+            updates.push((first..first + rows, a, b));
+        }
+        gains.push(adapter.and_then(|adapter| adapter.gains(weight)));
+        first += rows;
+    }
+    let updated = ops::add_low_rank(y, x, updates, precision);
+    if gains.iter().all(Option::is_none) {
+        return updated;
+    }
+    let mut first = 0;
+    let scaled = groups.iter().zip(gains).map(|(group, gains)| {
+        let y = updated.clone().narrow(1, first, group.rows);
+        first += group.rows;
+        match gains {
+            Some(gains) => y * gains.unsqueeze(),
+            None => y,
+        }
+    });
+    Tensor::cat(scaled.collect(), 1)
 }

@@ -18,6 +18,8 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 
 use emberlm_kernels::{Backend, ops};
 
+use crate::adapter_rows::AdapterRows;
+use crate::context::FeedForwardContext;
 use crate::feed_forward::{FeedForward, FeedForwardConfig};
 use crate::init::{Initializer, OutputRole};
 use crate::linear::{Linear, LinearConfig, LinearWeight};
@@ -148,11 +150,26 @@ impl<B: Backend> Mixture<B> {
         residual: Option<Tensor<B, 3>>,
         routings: Option<&mut Vec<Routing<B>>>,
     ) -> Tensor<B, 3> {
+        let context = FeedForwardContext {
+            routings,
+            adapters: None,
+        };
+        self.run(x, residual, context)
+    }
+
+    /// [`Mixture::forward`] with the adapter of each row.
+    pub(crate) fn run(
+        &self,
+        x: Tensor<B, 3>,
+        residual: Option<Tensor<B, 3>>,
+        context: FeedForwardContext<'_, B>,
+    ) -> Tensor<B, 3> {
+        let FeedForwardContext { routings, adapters } = context;
         let shape = x.dims();
         let [batch, seq, d_model] = shape;
         let rows = [batch * seq, d_model];
         let base = match (&self.shared, residual) {
-            (Some(shared), residual) => shared.forward(x.clone(), residual),
+            (Some(shared), residual) => shared.run(x.clone(), residual, adapters),
             (None, Some(residual)) => residual,
             (None, None) => Tensor::zeros(shape, &x.device()),
         };
@@ -163,7 +180,7 @@ impl<B: Backend> Mixture<B> {
         let probabilities = softmax(logits.clone());
         let chosen = Chosen::of(&logits, self.active);
         let weights = self.weights(&logits, &probabilities, &chosen); // [tokens · active, 1]
-        let output = self.mixed(x, base.reshape(rows), &weights, &chosen);
+        let output = self.mixed(x, base.reshape(rows), &weights, &chosen, adapters);
         if let Some(routings) = routings {
             routings.push(Routing {
                 logits,
@@ -203,6 +220,7 @@ impl<B: Backend> Mixture<B> {
         mut base: Tensor<B, 2>,
         weights: &Tensor<B, 2>,
         chosen: &Chosen,
+        adapters: Option<&AdapterRows>,
     ) -> Tensor<B, 2> {
         let device = x.device();
         let d_model = x.dims()[1];
@@ -226,7 +244,10 @@ impl<B: Backend> Mixture<B> {
             let output = match rows.tokens.is_empty() {
                 // It would draw numbers that a pass without gradients does not.
                 true => expert.forward_without_dropout(gathered),
-                false => expert.forward(gathered, None),
+                false => {
+                    let adapters = adapters.map(|all| all.select(&rows.tokens));
+                    expert.run(gathered, None, adapters.as_ref())
+                }
             };
             let output = output.reshape([count, d_model]);
             base = ops::add_rows(base, output, weights, tokens);
@@ -260,9 +281,14 @@ impl<B: Backend> Mixture<B> {
 }
 
 impl<B: Backend> SharedExpert<B> {
-    fn forward(&self, x: Tensor<B, 3>, residual: Option<Tensor<B, 3>>) -> Tensor<B, 3> {
+    fn run(
+        &self,
+        x: Tensor<B, 3>,
+        residual: Option<Tensor<B, 3>>,
+        adapters: Option<&AdapterRows>,
+    ) -> Tensor<B, 3> {
         let gate = sigmoid(self.gate.forward(x.clone(), None)); // [batch, seq, 1]
-        let output = self.expert.forward(x, None) * gate;
+        let output = self.expert.run(x, None, adapters) * gate;
         match residual {
             Some(residual) => residual + output,
             None => output,

@@ -3,6 +3,9 @@
 //! Decoding is bound by the time to read the weights. A ragged pass therefore concatenates the tokens of all
 //! sequences to `[1, rows, d_model]`: embeddings, norms, linear layers and the head read their weights once for all
 //! rows. Only attention runs per sequence, over the sequence's own keys and values (or the sums of linear attention).
+//! Sequences with different adapters of one model share a pass: the linear layers read their weights once for all rows,
+//! and each adapter's update is added to its rows.
+//!
 //! In an encoder–decoder the sequences are targets; cross-attention runs per sequence too, over the keys and values of
 //! its source, which were computed once.
 
@@ -12,6 +15,7 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 
 use emberlm_kernels::Backend;
 
+use crate::adapter_rows::{AdapterGroup, AdapterRows};
 use crate::decoder::Decoder;
 use crate::encoder_decoder::{EncodedSource, EncoderDecoder};
 use crate::kv_cache::{CachedRows, KvCache};
@@ -40,6 +44,8 @@ pub struct SequenceChunk<'a, B: Backend> {
     pub cache: &'a mut KvCache<B>,
     /// The requested output.
     pub output: RequestedOutput,
+    /// The number of an adapter in the decoder's bank ([`Decoder::add_to_bank`]); `None` for the decoder's own weights.
+    pub adapter: Option<usize>,
 }
 
 /// Outputs of one ragged pass.
@@ -67,6 +73,9 @@ impl<B: Backend> Decoder<B> {
     /// chunk are those of [`Decoder::forward_cached`]: matrix products of another shape may add their terms in
     /// another order.
     ///
+    /// Chunks may have different adapters. Neighbours with one adapter are computed together, so chunks should be sorted
+    /// by adapter. A number that the bank does not have selects no adapter.
+    ///
     /// Each chunk's tokens must meet the requirements of [`Decoder::forward_cached`].
     pub fn ragged(&self, chunks: &mut [SequenceChunk<'_, B>]) -> RaggedOutput<B> {
         let rows = PassRows::of(chunks);
@@ -79,6 +88,7 @@ impl<B: Backend> Decoder<B> {
             .embeddings
             .forward_at(rows.ids(&device), &positions, None);
         let angles = self.stack.angles_at(&positions);
+        let adapters = adapter_rows(chunks);
         for (layer, block) in self.stack.blocks.iter().enumerate() {
             let sequences = chunks.iter_mut().filter(|chunk| !chunk.tokens.is_empty());
             let sequences = sequences.map(|chunk| CachedRows {
@@ -87,7 +97,7 @@ impl<B: Backend> Decoder<B> {
                 bias: None,
                 memory: None,
             });
-            x = block.ragged(x, angles.of(layer), sequences.collect()); // [1, rows, d_model]
+            x = block.ragged(x, angles.of(layer), sequences.collect(), adapters.as_ref()); // [1, rows, d_model]
         }
         rows.output(x, &self.stack, |states| self.logits(states))
     }
@@ -125,12 +135,22 @@ impl<B: Backend> EncoderDecoder<B> {
                 bias: bias.clone(),
                 memory: source.memory(layer),
             });
-            x = block.ragged(x, None, sequences.collect()); // [1, rows, d_model]
+            x = block.ragged(x, None, sequences.collect(), None); // [1, rows, d_model]
         }
         rows.output(x, &self.decoder.stack, |states| {
             self.lm_head.forward(states, &self.embeddings.tokens)
         })
     }
+}
+
+/// The adapters of the rows; `None` if no chunk has one.
+fn adapter_rows<B: Backend>(chunks: &[SequenceChunk<'_, B>]) -> Option<AdapterRows> {
+    let groups = chunks.iter().map(|chunk| AdapterGroup {
+        adapter: chunk.adapter,
+        rows: chunk.tokens.len(),
+    });
+    let has_adapters = chunks.iter().any(|chunk| chunk.adapter.is_some());
+    has_adapters.then(|| AdapterRows::of(groups))
 }
 
 /// The rows of a pass: the tokens of all chunks, one chunk after the other.

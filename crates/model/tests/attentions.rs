@@ -106,6 +106,7 @@ fn a_pass_over_several_targets_has_the_logits_of_each() {
                     tokens: &target[cache.len()..cache.len() + len],
                     cache,
                     output: RequestedOutput::All,
+                    adapter: None,
                 })
                 .collect();
             let output = host(model.ragged(&mut chunks, &sources).logits.unwrap());

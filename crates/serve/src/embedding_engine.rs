@@ -10,7 +10,7 @@ use std::convert::Infallible;
 
 use emberlm_checkpoint::Embedder;
 use emberlm_generate::{
-    Counts, Event, EventKind, GenerateError, ModelSizes, RequestId, SettingError,
+    Counts, EmbeddingRequest, Event, EventKind, GenerateError, ModelSizes, RequestId, SettingError,
 };
 use emberlm_kernels::Backend;
 use emberlm_model::InputError;
@@ -147,7 +147,7 @@ impl<B: Backend> WorkerEngine for EmbeddingEngine<B> {
     }
 
     fn submit(&mut self, work: Work) -> Result<RequestId, SubmitError> {
-        let Work::Embed(texts) = work else {
+        let Work::Embed(EmbeddingRequest { texts, .. }) = work else {
             let rule = "must be a decoder or an encoder–decoder to generate text";
             return Err(GenerateError::from(SettingError::new("model", "an encoder", rule)).into());
         };

@@ -105,7 +105,9 @@ pub use embedding_engine::{EmbeddingConfig, EmbeddingEngine};
 pub use emberlm_generate::SamplingDefaults;
 pub use hosts::Hosts;
 pub use limits::Limits;
-pub use load::{EncoderDecoderPlan, EncoderPlan, LoadError, LoadPlan, Loaded, ServeOptions, load};
+pub use load::{
+    EncoderDecoderPlan, EncoderPlan, LoadError, LoadPlan, Loaded, ServeOptions, Started, load,
+};
 pub use model::{Card, ServedKind, ServedModel};
 pub use on_demand::{OnDemand, Reload};
 pub use request_log::{RequestLog, RequestRecord};

@@ -63,6 +63,16 @@ pub struct Loaded<B: Backend> {
     pub cache_bytes: usize,
 }
 
+/// A running engine.
+pub struct Started<B: Backend> {
+    /// The handle of the engine's thread.
+    pub worker: Worker,
+    /// Replaces the model's weights while it is served.
+    pub replacer: Replacer<OnDemand<Engine<B>>>,
+    /// The memory of all slots' caches in bytes.
+    pub cache_bytes: usize,
+}
+
 /// A model cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
@@ -152,20 +162,70 @@ impl<'a> LoadPlan<'a> {
         }
     }
 
-    /// Starts the engine on its own thread. Grammars of clients are first compiled in `sandbox`. Without a
-    /// sandbox, a hostile grammar can exhaust the memory and the stack of this process. With `reload`, the model is
-    /// unloaded when another one needs its memory, and loaded again for its next request.
+    /// Starts the engine on its own thread, and serves the model by it. Combines [`LoadPlan::start`] and
+    /// [`LoadPlan::serve`].
     ///
     /// # Errors
-    /// The backend does not support the format of the caches, the engine does not support the number of slots, or
-    /// the operating system cannot start a thread.
+    /// Those of [`LoadPlan::start`].
     pub fn load<B: Backend>(
         self,
         decoder: Decoder<B>,
         sandbox: Option<GrammarSandbox>,
         reload: Option<Reload<Decoder<B>>>,
     ) -> Result<Loaded<B>, LoadError> {
-        let config = self.engine();
+        let Started {
+            worker,
+            replacer,
+            cache_bytes,
+        } = self.start(decoder, reload)?;
+        Ok(Loaded {
+            served: self.serve(worker, sandbox)?,
+            replacer,
+            cache_bytes,
+        })
+    }
+
+    /// Starts the engine on its own thread. With `reload`, the model is unloaded when another one needs its memory, and
+    /// loaded again for its next request.
+    ///
+    /// # Errors
+    /// The backend does not support the format of the caches, the engine does not support the number of slots, or
+    /// the operating system cannot start a thread.
+    pub fn start<B: Backend>(
+        &self,
+        decoder: Decoder<B>,
+        reload: Option<Reload<Decoder<B>>>,
+    ) -> Result<Started<B>, LoadError> {
+        let (config, cache) = (self.engine(), self.options.cache);
+        let decoder = decoder.with_cache_format(cache)?;
+        let engine = Engine::new(Arc::new(decoder), config)?;
+        let cache_bytes = engine.cache_bytes();
+        let limit = engine.config().slots.saturating_add(self.options.queue);
+        let again = move |decoder: Decoder<B>| {
+            let decoder = decoder.with_cache_format(cache);
+            let decoder = decoder.map_err(|error| error.to_string())?;
+            Engine::new(Arc::new(decoder), config).map_err(|error| error.to_string())
+        };
+        let engine = OnDemand::new(engine, reload.map(|reload| reload.map(again)));
+        let (worker, replacer) = Worker::start(engine, limit).map_err(LoadError::Thread)?;
+        Ok(Started {
+            worker,
+            replacer,
+            cache_bytes,
+        })
+    }
+
+    /// Serves the model by a thread that runs already. Models of one thread are a base model and adapters of it, each with
+    /// its handle ([`Worker::with_adapter`]). Grammars of clients are first compiled in `sandbox`. Without a sandbox, a
+    /// hostile grammar can exhaust the memory and the stack of this process.
+    ///
+    /// # Errors
+    /// The model's tokenizer cannot be read.
+    pub fn serve(
+        self,
+        worker: Worker,
+        sandbox: Option<GrammarSandbox>,
+    ) -> Result<ServedModel, LoadError> {
         let Self {
             model,
             options,
@@ -175,19 +235,8 @@ impl<'a> LoadPlan<'a> {
             context: _,
             ignored: _,
         } = self;
-        let decoder = decoder.with_cache_format(options.cache)?;
-        let engine = Engine::new(Arc::new(decoder), config)?;
-        let cache_bytes = engine.cache_bytes();
-        let limit = engine.config().slots.saturating_add(options.queue);
-        let again = move |decoder: Decoder<B>| {
-            let decoder = decoder.with_cache_format(options.cache);
-            let decoder = decoder.map_err(|error| error.to_string())?;
-            Engine::new(Arc::new(decoder), config).map_err(|error| error.to_string())
-        };
-        let engine = OnDemand::new(engine, reload.map(|reload| reload.map(again)));
-        let (worker, replacer) = Worker::start(engine, limit).map_err(LoadError::Thread)?;
         let card = Card::of(model)?;
-        let served = ServedModel {
+        Ok(ServedModel {
             name: options.name,
             aliases: options.aliases,
             created: modified(model.path()),
@@ -202,11 +251,6 @@ impl<'a> LoadPlan<'a> {
             tokenizer,
             worker,
             tables: Tables::new(sandbox),
-        };
-        Ok(Loaded {
-            served,
-            replacer,
-            cache_bytes,
         })
     }
 }

@@ -184,7 +184,7 @@ impl Metrics {
         let first_token = times(FIRST_TOKEN);
         let token = times(TOKEN);
         let request = times(REQUEST);
-        registry.register_collector(Box::new(Engines(models.to_vec())));
+        registry.register_collector(Box::new(Engines(engines(models))));
         Self {
             registry,
             requests,
@@ -262,6 +262,20 @@ impl Drop for RequestTimer {
 
 /// A metric and its value in an engine's counts.
 type CountMetric<T> = (MetricInfo, fn(&Counts) -> T);
+
+/// The first model of each engine: adapters share the engine of their base model.
+fn engines(models: &[Arc<ServedModel>]) -> Vec<Arc<ServedModel>> {
+    let mut first: Vec<Arc<ServedModel>> = Vec::new();
+    for model in models {
+        let known = first
+            .iter()
+            .any(|other| other.worker.shares_engine(&model.worker));
+        if !known {
+            first.push(Arc::clone(model));
+        }
+    }
+    first
+}
 
 /// Metrics that are read from the engines at each scrape.
 struct Engines(Vec<Arc<ServedModel>>);

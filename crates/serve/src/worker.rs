@@ -8,19 +8,25 @@
 //! slots and are left out of passes until half of the events are taken. The thread never waits for a client, no event
 //! is lost, and the memory of a stalled client is bounded.
 
+mod ticket;
+
+pub use ticket::Ticket;
+
 use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
 use std::thread;
 
-use emberlm_generate::{Counts, Event, EventKind, GenerateError, ModelSizes, Request, RequestId};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use emberlm_generate::{
+    Counts, EmbeddingRequest, Event, EventKind, GenerateError, ModelSizes, Request, RequestId,
+};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::{Semaphore, oneshot};
 
 use crate::worker_engine::{EngineLimits, SubmitError, Work, WorkerEngine};
+use ticket::Backlog;
 
 /// A command that a worker rejected.
 #[derive(Debug, thiserror::Error)]
@@ -54,6 +60,8 @@ pub struct Worker {
     tickets: Arc<AtomicU64>,
     shared: Arc<Mutex<Shared>>,
     limits: EngineLimits,
+    /// The adapter of the requests that this handle submits.
+    adapter: Option<usize>,
 }
 
 /// The state that the thread last reported.
@@ -88,25 +96,6 @@ enum Command {
     Rest,
 }
 
-/// A running or waiting request. Dropping it ends the request.
-#[derive(Debug)]
-pub struct Ticket {
-    number: u64,
-    events: UnboundedReceiver<(usize, EventKind)>,
-    backlog: Arc<Backlog>,
-    commands: Sender<Command>,
-    _place: OwnedSemaphorePermit,
-}
-
-/// The waiting events of a request.
-#[derive(Debug)]
-struct Backlog {
-    events: AtomicUsize,
-    /// The number of waiting events at which the request is paused; it continues at half of that.
-    limit: usize,
-    paused: AtomicBool,
-}
-
 impl Worker {
     /// Starts the thread. At most `limit` requests run and wait at the same time; each sample of a request beyond the
     /// engine's slots counts as one more.
@@ -132,6 +121,7 @@ impl Worker {
             tickets: Arc::default(),
             shared: Arc::clone(&shared),
             limits: engine.limits(),
+            adapter: None,
         };
         let thread = Thread {
             engine,
@@ -149,20 +139,37 @@ impl Worker {
         Ok((worker, Replacer { models, commands }))
     }
 
-    /// Submits a request to the engine.
+    /// A handle of the same thread whose requests select an adapter of the decoder's bank by its number.
+    pub fn with_adapter(&self, adapter: usize) -> Self {
+        Self {
+            adapter: Some(adapter),
+            ..self.clone()
+        }
+    }
+
+    /// Returns true if both are handles of one thread.
+    pub(crate) fn shares_engine(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
+    /// Submits a request to the engine, with the handle's adapter.
     ///
     /// # Errors
     /// Too many requests are running or waiting, or the engine rejects the request.
     pub async fn submit(&self, request: Request) -> Result<Ticket, Refusal> {
+        let adapter = self.adapter;
+        let request = Request { adapter, ..request };
         self.give(Work::Generate(Box::new(request))).await
     }
 
-    /// Submits texts to embed. Each has its own [`EventKind::Embedded`].
+    /// Submits texts to embed with the handle's adapter. Each has its own [`EventKind::Embedded`].
     ///
     /// # Errors
     /// Too many requests are running or waiting, or a text is empty, too long, or has tokens outside the vocabulary.
     pub async fn submit_embedding(&self, texts: Vec<Vec<u32>>) -> Result<Ticket, Refusal> {
-        self.give(Work::Embed(texts)).await
+        let adapter = self.adapter;
+        self.give(Work::Embed(EmbeddingRequest { texts, adapter }))
+            .await
     }
 
     async fn give(&self, work: Work) -> Result<Ticket, Refusal> {
@@ -180,7 +187,7 @@ impl Worker {
         let samples = match &work {
             Work::Generate(request) => request.samples,
             // There is one event for each text.
-            Work::Embed(texts) => texts.len(),
+            Work::Embed(request) => request.texts.len(),
         };
         let backlog = Arc::new(Backlog {
             events: AtomicUsize::new(0),
@@ -250,51 +257,6 @@ impl<E: WorkerEngine> Replacer<E> {
     /// ignored.
     pub fn replace(&self, model: E::Replacement) -> bool {
         self.models.send(model).is_ok() && self.commands.send(Command::Replace).is_ok()
-    }
-}
-
-impl Ticket {
-    /// The next event with the index of its sample or text; `None` after the thread's end.
-    pub async fn next(&mut self) -> Option<(usize, EventKind)> {
-        let event = self.events.recv().await?;
-        self.taken();
-        Some(event)
-    }
-
-    /// [`Ticket::next`] for a task that polls several tickets.
-    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<(usize, EventKind)>> {
-        let polled = self.events.poll_recv(context);
-        if let Poll::Ready(Some(_)) = polled {
-            self.taken();
-        }
-        polled
-    }
-
-    /// Counts a consumed event, and lets a paused request continue.
-    fn taken(&self) {
-        let before = self.backlog.events.fetch_sub(1, Ordering::SeqCst);
-        if before <= self.backlog.limit / 2
-            && self.backlog.paused.load(Ordering::SeqCst)
-            && self.backlog.paused.swap(false, Ordering::SeqCst)
-        {
-            // A thread that has ended has ended the request.
-            let _ = self.commands.send(Command::Resume(self.number));
-        }
-    }
-
-    /// Cancels a sample. Events from before may still follow.
-    pub fn cancel_sample(&self, sample: usize) {
-        // A thread that has ended has ended the sample.
-        let _ = self
-            .commands
-            .send(Command::CancelSample(self.number, sample));
-    }
-}
-
-impl Drop for Ticket {
-    fn drop(&mut self) {
-        // A thread that has ended has ended the request.
-        let _ = self.commands.send(Command::Cancel(self.number));
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use emberlm_generate::{Counts, Engine, Event, GenerateError, ModelSizes, Request, RequestId};
+use emberlm_generate::{
+    Counts, EmbeddingRequest, Engine, Event, GenerateError, ModelSizes, Request, RequestId,
+};
 use emberlm_kernels::Backend;
 use emberlm_model::Decoder;
 
@@ -12,7 +14,7 @@ pub enum Work {
     /// Generate text.
     Generate(Box<Request>),
     /// Embed the tokens of texts.
-    Embed(Vec<Vec<u32>>),
+    Embed(EmbeddingRequest),
 }
 
 /// The limits of an engine.
@@ -112,7 +114,7 @@ impl<B: Backend> WorkerEngine for Engine<B> {
     fn submit(&mut self, work: Work) -> Result<RequestId, SubmitError> {
         Ok(match work {
             Work::Generate(request) => Self::submit(self, *request)?,
-            Work::Embed(texts) => self.submit_embedding(texts)?,
+            Work::Embed(request) => self.submit_embedding(request)?,
         })
     }
 

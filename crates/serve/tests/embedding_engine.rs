@@ -97,8 +97,11 @@ fn requests_share_a_pass() {
     let ids: Vec<RequestId> = requests
         .iter()
         .map(|texts| {
-            let id = separate.submit(Work::Embed(texts.clone())).unwrap();
-            assert_eq!(shared.submit(Work::Embed(texts.clone())).unwrap(), id);
+            let id = separate.submit(Work::Embed(texts.clone().into())).unwrap();
+            assert_eq!(
+                shared.submit(Work::Embed(texts.clone().into())).unwrap(),
+                id
+            );
             id
         })
         .collect();
@@ -125,7 +128,7 @@ fn requests_share_a_pass() {
 fn one_request_has_the_bits_of_the_embedder() {
     let texts: Vec<Vec<u32>> = (0..60).map(|n| text(1 + n * 37 % 290, n)).collect();
     let mut engine = engine(false);
-    engine.submit(Work::Embed(texts.clone())).unwrap();
+    engine.submit(Work::Embed(texts.clone().into())).unwrap();
     let mut vectors = vec![Vec::new(); texts.len()];
     let mut passes = 0;
     while !engine.is_idle() {
@@ -145,9 +148,15 @@ fn one_request_has_the_bits_of_the_embedder() {
 #[test]
 fn a_large_request_does_not_keep_others_waiting() {
     let mut engine = engine(false);
-    let large = engine.submit(Work::Embed(vec![text(100, 1); 100])).unwrap();
-    let short = engine.submit(Work::Embed(vec![text(20, 2)])).unwrap();
-    let long = engine.submit(Work::Embed(vec![text(290, 3)])).unwrap();
+    let large = engine
+        .submit(Work::Embed(vec![text(100, 1); 100].into()))
+        .unwrap();
+    let short = engine
+        .submit(Work::Embed(vec![text(20, 2)].into()))
+        .unwrap();
+    let long = engine
+        .submit(Work::Embed(vec![text(290, 3)].into()))
+        .unwrap();
     let requests = |embedded: Embedded| -> Vec<RequestId> {
         embedded.into_iter().map(|(request, ..)| request).collect()
     };
@@ -165,9 +174,11 @@ fn a_large_request_does_not_keep_others_waiting() {
 #[test]
 fn cancelled_texts_are_not_embedded() {
     let mut engine = engine(false);
-    let first = engine.submit(Work::Embed(vec![text(100, 1); 30])).unwrap();
+    let first = engine
+        .submit(Work::Embed(vec![text(100, 1); 30].into()))
+        .unwrap();
     let second = engine
-        .submit(Work::Embed(vec![text(5, 1), text(6, 2)]))
+        .submit(Work::Embed(vec![text(5, 1), text(6, 2)].into()))
         .unwrap();
     engine.cancel_sample(second, 0);
     engine.cancel(first);
@@ -178,7 +189,7 @@ fn cancelled_texts_are_not_embedded() {
         .collect();
     assert_eq!(left, [(second, 1)]);
     assert!(engine.is_idle());
-    let third = engine.submit(Work::Embed(vec![text(5, 1)])).unwrap();
+    let third = engine.submit(Work::Embed(vec![text(5, 1)].into())).unwrap();
     engine.cancel_sample(third, 0);
     assert!(engine.is_idle());
     assert!(!engine.step(&mut |event| panic!("{event:?}")));
@@ -188,14 +199,17 @@ fn cancelled_texts_are_not_embedded() {
 fn invalid_requests_are_refused() {
     let mut engine = engine(false);
     for (work, message) in [
-        (Work::Embed(Vec::new()), "no tokens given"),
-        (Work::Embed(vec![text(3, 1), Vec::new()]), "no tokens given"),
+        (Work::Embed(Vec::new().into()), "no tokens given"),
         (
-            Work::Embed(vec![text(301, 1)]),
+            Work::Embed(vec![text(3, 1), Vec::new()].into()),
+            "no tokens given",
+        ),
+        (
+            Work::Embed(vec![text(301, 1)].into()),
             "a prompt of 301 tokens and 0 new ones are more than the context of 300",
         ),
         (
-            Work::Embed(vec![vec![1, 257]]),
+            Work::Embed(vec![vec![1, 257]].into()),
             "token 257 at position 1 is outside of the vocabulary of 257",
         ),
         (

@@ -67,6 +67,9 @@ pub struct ServeArgs {
     /// Run the server with `--deterministic`.
     #[arg(long)]
     deterministic: bool,
+    /// Serve this many adapters of the preset, of rank 8 in all linear layers. The clients ask them in turn.
+    #[arg(long, value_name = "N", default_value_t = 0, conflicts_with_all = ["model", "storm"])]
+    adapters: usize,
     /// Stress test with many clients instead of a measurement: half of them disconnect early and a tenth send
     /// malformed requests. Every other answer must equal the answer to a single client.
     #[arg(long)]
@@ -153,10 +156,18 @@ fn measure(args: &ServeArgs, binary: &Path, model: &Path) -> Result<(), Error> {
         &most(args).to_string(),
     ];
     options.extend(numbers.map(str::to_owned));
+    let names: Vec<String> = (0..args.adapters).map(|n| format!("adapter-{n}")).collect();
+    if !names.is_empty() {
+        let adapter = small_model::adapter(binary, model)?;
+        let named = |name| format!("{name}={}", adapter.display());
+        options.extend(names.iter().map(named));
+    }
     let server = Server::start(binary, model, &options)?;
     let models = server.json("/api/models")?;
+    let base = [server.model.clone()];
     let load = Load {
         server: &server,
+        models: if names.is_empty() { &base } else { &names },
         vocab_size: models["models"][0]["vocab_size"].as_u64().unwrap_or(1) as usize,
         prompt: args.prompt.get(),
         tokens: args.tokens.get(),

@@ -43,6 +43,29 @@ pub fn of_preset(binary: &Path, folder: &Path, preset: &str) -> Result<PathBuf, 
     trained(binary, folder, "gpt2", preset, words.into_iter().chain(set))
 }
 
+/// Trains an adapter of a model that this module made, for one step, and returns its path.
+pub fn adapter(binary: &Path, model: &Path) -> Result<PathBuf, Error> {
+    let (dataset, adapter) = (
+        model.with_file_name("dataset"),
+        model.with_file_name("adapter"),
+    );
+    let set = [
+        "train.adapter.targets=[\"all-linear\"]",
+        "train.micro_batch=1",
+        "train.accumulation=1",
+        "train.seq_len=32",
+    ];
+    let set = set.iter().flat_map(|value| ["--set", value]);
+    let mut train = Command::new(binary);
+    train
+        .arg("train")
+        .args(["--adapter", "lora", "--steps", "1", "--renderer", "plain"]);
+    train.args(set).arg("--from").arg(model);
+    train.arg("--data").arg(&dataset).arg("--out").arg(&adapter);
+    quietly(&mut train)?;
+    Ok(adapter)
+}
+
 fn trained<'a>(
     binary: &Path,
     folder: &Path,

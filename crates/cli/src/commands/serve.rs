@@ -2,8 +2,10 @@
 
 mod bases;
 mod card;
+mod decoders;
 mod file;
 mod follow;
+mod groups;
 mod load;
 mod log;
 mod memory;
@@ -67,7 +69,7 @@ pub struct ServeArgs {
     /// The chat template: chatml, llama3, or a template's path [default: the model's own]
     #[arg(long, value_name = "TEMPLATE", help_heading = "Models")]
     pub chat_template: Option<String>,
-    /// Answers generated at the same time per model, each with its own cache [default: as many as 1 GiB of caches holds, at most 64]
+    /// Answers generated at the same time per model, or per base model with its adapters, each with its own cache [default: as many as 1 GiB of caches holds, at most 64]
     #[arg(long, value_name = "N", value_parser = values::at_least_one, help_heading = "Capacity")]
     pub slots: Option<usize>,
     /// Maximum number of tokens of a prompt and its answer [default: the model's context, at most 8192]

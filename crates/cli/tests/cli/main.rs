@@ -76,6 +76,7 @@ mod resume;
 mod run_folder;
 mod serve;
 #[cfg(target_os = "linux")]
+mod serve_adapters;
 mod serve_attacks;
 mod serve_encoder_decoders;
 mod serve_encoders;

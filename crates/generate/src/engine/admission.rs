@@ -152,6 +152,7 @@ impl<B: Backend> Engine<B> {
             let slot = &mut self.slots[at];
             slot.forget();
             slot.tokens = tokens;
+            slot.adapter = waiting.adapter;
             slot.state = State::Embedding(Box::new(Embedding {
                 request: waiting.id,
                 text,
@@ -174,7 +175,9 @@ impl<B: Backend> Engine<B> {
             .config
             .deterministic
             .then_some(self.config.prefill_tokens);
-        let Some((slot, reused_prompt)) = take(&mut self.slots, &waiting.prompt, chunk) else {
+        let Some((slot, reused_prompt)) =
+            take(&mut self.slots, &waiting.prompt, waiting.adapter, chunk)
+        else {
             return;
         };
         self.slots[slot].state = State::Reserved;

@@ -97,6 +97,14 @@ impl<B: Backend> EngineModel<B> {
         }
     }
 
+    /// Number of adapters that requests may select.
+    pub(super) fn adapters(&self) -> usize {
+        match self {
+            Self::Decoder(decoder) => decoder.bank_len(),
+            Self::EncoderDecoder(_) => 0,
+        }
+    }
+
     /// Returns true if both models are of one kind.
     pub(super) fn is_kind_of(&self, other: &Self) -> bool {
         self.decoder().is_some() == other.decoder().is_some()

@@ -138,10 +138,11 @@ impl<B: Backend> Engine<B> {
         let chunk = self.config.prefill_tokens;
         let (mut chunks, mut asked, mut embedded) = (Vec::new(), Vec::new(), Vec::new());
         let mut sources = Vec::new();
-        for (at, (slot, &taken)) in self.slots.iter_mut().zip(takes).enumerate() {
-            if taken == 0 {
-                continue;
-            }
+        let slots = self.slots.iter_mut().zip(takes).enumerate();
+        let mut slots: Vec<_> = slots.filter(|(_, (_, taken))| **taken > 0).collect();
+        // The rows of one adapter are computed together.
+        slots.sort_by_key(|(_, (slot, _))| slot.adapter);
+        for (at, (slot, &taken)) in slots {
             let seen = slot.cache.len();
             if taken == chunk && slot.chunked == seen {
                 slot.chunked += taken;
@@ -163,6 +164,7 @@ impl<B: Backend> Engine<B> {
                 tokens: &slot.tokens[seen..seen + taken],
                 cache: &mut slot.cache,
                 output,
+                adapter: slot.adapter,
             });
         }
         self.done.passes += 1;
@@ -218,6 +220,7 @@ impl<B: Backend> Engine<B> {
             if let Ok([read, kept]) = self.slots.get_disjoint_mut([slot, other]) {
                 kept.cache.copy_from(&read.cache, read.cache.len());
                 kept.tokens.clone_from(&read.tokens);
+                kept.adapter = read.adapter;
                 kept.source.clone_from(&read.source);
                 kept.chunked = read.chunked;
             }

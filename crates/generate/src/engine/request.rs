@@ -39,6 +39,9 @@ pub struct Request {
     pub chooser: ChooserConfig,
     /// The treatment of a sequence longer than the context.
     pub overflow: Overflow,
+    /// The number of an adapter in the decoder's bank ([`emberlm_model::Decoder::add_to_bank`]); `None` for the model
+    /// without it.
+    pub adapter: Option<usize>,
 }
 
 impl Default for Request {
@@ -51,6 +54,26 @@ impl Default for Request {
             stop_tokens: Vec::new(),
             chooser: ChooserConfig::default(),
             overflow: Overflow::default(),
+            adapter: None,
+        }
+    }
+}
+
+/// Texts to embed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EmbeddingRequest {
+    /// The tokens of at least one text, at least one each.
+    pub texts: Vec<Vec<u32>>,
+    /// The adapter, as in [`Request::adapter`].
+    pub adapter: Option<usize>,
+}
+
+impl From<Vec<Vec<u32>>> for EmbeddingRequest {
+    /// Texts for the model without an adapter of its bank.
+    fn from(texts: Vec<Vec<u32>>) -> Self {
+        Self {
+            texts,
+            adapter: None,
         }
     }
 }
@@ -78,6 +101,7 @@ pub(super) struct WaitingEmbedding {
     pub id: RequestId,
     /// The texts with their index in the request.
     pub texts: VecDeque<(usize, Vec<u32>)>,
+    pub adapter: Option<usize>,
     /// True if a text already has a slot. The other texts are embedded by the same decoder.
     pub begun: bool,
 }
@@ -86,10 +110,12 @@ impl WaitingEmbedding {
     /// Checks the texts.
     pub fn new<B: Backend>(
         id: RequestId,
-        texts: Vec<Vec<u32>>,
+        request: EmbeddingRequest,
         engine: &EngineConfig,
         model: &EngineModel<B>,
     ) -> Result<Self, GenerateError> {
+        let EmbeddingRequest { texts, adapter } = request;
+        check_adapter(adapter, model)?;
         if model.decoder().is_none() {
             let rule = "must be a decoder to embed texts";
             return Err(SettingError::new("model", "an encoder–decoder", rule).into());
@@ -111,6 +137,7 @@ impl WaitingEmbedding {
         Ok(Self {
             id,
             texts: texts.into_iter().enumerate().collect(),
+            adapter,
             begun: false,
         })
     }
@@ -121,7 +148,7 @@ impl WaitingEmbedding {
         for (_, text) in &self.texts {
             check_ids(vocab_size, text)?;
         }
-        Ok(())
+        Ok(check_adapter(self.adapter, model)?)
     }
 }
 
@@ -151,6 +178,7 @@ pub(super) struct Waiting {
     pub paused: bool,
     pub max_new_tokens: usize,
     pub stop_tokens: Arc<[u32]>,
+    pub adapter: Option<usize>,
 }
 
 impl Waiting {
@@ -168,6 +196,7 @@ impl Waiting {
             stop_tokens,
             chooser,
             overflow,
+            adapter,
         } = request;
         if samples == 0 {
             return Err(SettingError::new("samples", samples, "must be at least 1").into());
@@ -212,6 +241,7 @@ impl Waiting {
             paused: false,
             max_new_tokens,
             stop_tokens: stop_tokens.into(),
+            adapter,
         };
         waiting.check(model)?;
         Ok(waiting)
@@ -225,7 +255,22 @@ impl Waiting {
         for sample in &self.samples {
             sample.chooser.check(vocab_size)?;
         }
-        Ok(())
+        Ok(check_adapter(self.adapter, model)?)
+    }
+}
+
+/// Checks that the model's bank has an adapter.
+fn check_adapter<B: Backend>(
+    adapter: Option<usize>,
+    model: &EngineModel<B>,
+) -> Result<(), SettingError> {
+    let adapters = model.adapters();
+    match adapter.filter(|&number| number >= adapters) {
+        Some(number) => {
+            let rule = format!("must be below {adapters}, the number of adapters of the model");
+            Err(SettingError::new("adapter", number, rule))
+        }
+        None => Ok(()),
     }
 }
 

@@ -18,6 +18,8 @@ pub(super) struct Slot<B: Backend> {
     /// The context: the cached tokens, then the unread ones. They remain when the slot is free, for requests with the
     /// same prefix.
     pub tokens: Vec<u32>,
+    /// The adapter that the cached keys and values were computed with.
+    pub adapter: Option<usize>,
     /// The time of the last release, as a count; 0 before the first.
     pub freed: u64,
     /// Number of the first tokens in the cache that were read in whole chunks.
@@ -121,6 +123,7 @@ impl<B: Backend> Slot<B> {
         Self {
             cache,
             tokens: Vec::new(),
+            adapter: None,
             freed: 0,
             chunked: 0,
             source: Source::None,
@@ -152,9 +155,12 @@ impl<B: Backend> Slot<B> {
         self.chunked = 0;
     }
 
-    /// The length of the prefix of `wanted` that the cache has. With `chunk`, only whole chunks of that many tokens
-    /// count, and only if they were read as such.
-    fn shared(&self, wanted: &[u32], chunk: Option<usize>) -> usize {
+    /// The length of the prefix of `wanted` that the cache has, computed with `adapter`. With `chunk`, only whole chunks
+    /// of that many tokens count, and only if they were read as such.
+    fn shared(&self, wanted: &[u32], adapter: Option<usize>, chunk: Option<usize>) -> usize {
+        if self.adapter != adapter {
+            return 0;
+        }
         let held = self.tokens.iter().take(self.cache.len());
         let common = held.zip(wanted).take_while(|(a, b)| a == b).count();
         let common = chunk.map_or(common, |chunk| {
@@ -173,8 +179,8 @@ impl<B: Backend> Slot<B> {
     }
 }
 
-/// Chooses a free slot for `prompt` and fills its cache with the longest prefix of the prompt in any slot's cache.
-/// Returns the slot and the length of this prefix; `None` if no slot is free. The last token is never part of it: its
+/// Chooses a free slot for `prompt` and fills its cache with the longest prefix of the prompt in any slot's cache that
+/// was computed with `adapter`. Returns the slot and the length of this prefix; `None` if no slot is free. The last token is never part of it: its
 /// logits are needed.
 ///
 /// If the prefix is in a free slot with few other tokens, this slot is used. If the slot has many more tokens or is
@@ -184,13 +190,16 @@ impl<B: Backend> Slot<B> {
 pub(super) fn take<B: Backend>(
     slots: &mut [Slot<B>],
     prompt: &[u32],
+    adapter: Option<usize>,
     chunk: Option<usize>,
 ) -> Option<(usize, usize)> {
     let oldest = oldest_free(slots)?;
     let wanted = prompt.split_last().map_or(prompt, |(_, before)| before);
     let shares = slots.iter().map(|slot| match slot.state {
         State::Reserved => 0,
-        State::Free | State::Running(_) | State::Embedding(_) => slot.shared(wanted, chunk),
+        State::Free | State::Running(_) | State::Embedding(_) => {
+            slot.shared(wanted, adapter, chunk)
+        }
     });
     // Among equal prefixes, prefer a free slot, which may need no copy.
     let donor = shares
@@ -213,6 +222,7 @@ pub(super) fn take<B: Backend>(
         }
     };
     slots[slot].chunked = chunk.map_or(0, |_| shared);
+    slots[slot].adapter = adapter;
     slots[slot].tokens.clear();
     slots[slot].tokens.extend_from_slice(prompt);
     Some((slot, shared))

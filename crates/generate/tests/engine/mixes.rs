@@ -59,6 +59,7 @@ fn request() -> impl Strategy<Value = Request> {
                 ..ChooserConfig::default()
             },
             overflow,
+            adapter: None,
         }
     })
 }

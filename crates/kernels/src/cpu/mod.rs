@@ -6,6 +6,7 @@
 //!   a matrix with contiguous columns, and [`packed`] for packed weights, with the formats `int8`, `float16` and `blocks`.
 //!   [`packed_levels`] chooses their levels within fixed scales,
 //!   [`gptq`] by the products of a layer's inputs.
+//! - [`low_rank`] adds the updates of several adapters to their rows.
 //! - [`attention`], [`head_loss`], [`norm`], [`rotary`], [`activation`], [`adamw`], [`embedding`], [`rows`] and
 //!   [`reduce`] are the operations.
 //! - [`vector`] has the shared inner loops, `prefetch` the prefetch hint, and [`parallel`] the distribution over
@@ -29,6 +30,7 @@ pub mod head_loss;
 pub mod inner_products;
 mod int8;
 mod integer;
+pub mod low_rank;
 pub mod matrix;
 pub mod matvec;
 pub mod norm;

@@ -119,7 +119,10 @@ pub(super) fn linear_backward(
 }
 
 /// Adds to a dense tensor, in place if it is not shared.
-fn in_place_or_copied(mut tensor: FlexTensor, add: impl FnOnce(&mut [f32])) -> FlexTensor {
+pub(super) fn in_place_or_copied(
+    mut tensor: FlexTensor,
+    add: impl FnOnce(&mut [f32]),
+) -> FlexTensor {
     if tensor.is_unique() {
         add(elements_mut(&mut tensor));
         return tensor;

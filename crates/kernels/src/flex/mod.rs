@@ -7,6 +7,7 @@ mod cache;
 mod elementwise;
 mod head_loss;
 mod linear;
+mod low_rank;
 mod mask;
 mod optimizer;
 mod packed;
@@ -21,8 +22,8 @@ use crate::cpu::packed::PackedMatrix;
 use crate::cpu::team;
 use crate::{
     Activation, AdamWStep, AddRowsGradients, Backend, GatedGradients, HeadLossGradients,
-    HeadLossOptions, LinearGradients, LinearInputs, NormGradients, Normalization, PackedFormat,
-    PackedTokens, PackedWeight, Precision, RotaryLayout, reference,
+    HeadLossOptions, LinearGradients, LinearInputs, LowRankUpdate, NormGradients, Normalization,
+    PackedFormat, PackedTokens, PackedWeight, Precision, RotaryLayout, reference,
 };
 use buffer::is_f32;
 
@@ -164,6 +165,20 @@ impl Backend for Flex {
                 let precision = Precision::F32;
                 reference::linear_backward::<Self>(x, weight, grad, added, wanted, precision)
             }
+        }
+    }
+
+    fn add_low_rank(
+        y: FloatTensor<Self>,
+        x: FloatTensor<Self>,
+        updates: Vec<LowRankUpdate<Self>>,
+        precision: Precision,
+    ) -> FloatTensor<Self> {
+        let factors = updates.iter().flat_map(|update| [&update.a, &update.b]);
+        let tensors: Vec<_> = factors.chain([&x, &y]).collect();
+        match is_f32(&tensors) {
+            true => low_rank::add_low_rank(y, x, updates, precision),
+            false => reference::add_low_rank::<Self>(y, x, updates, Precision::F32),
         }
     }
 

@@ -8,5 +8,6 @@ mod attention;
 mod blocks;
 mod elementwise;
 mod head_loss;
+mod low_rank;
 mod numbers;
 mod product;

@@ -38,7 +38,7 @@ impl Stored {
     }
 
     /// The elements in row-major order.
-    fn elements(&self) -> Vec<f32> {
+    pub fn elements(&self) -> Vec<f32> {
         let [rows, columns] = self.sizes;
         let at = |i, j| self.data[i * self.strides[0] + j * self.strides[1]];
         (0..rows)

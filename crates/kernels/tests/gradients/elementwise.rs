@@ -186,6 +186,30 @@ fn add_rows<B: Backend>([rows, width]: [usize; 2], pattern: u64, seed: u64) {
     assert_all_close("added rows", &found, &expected);
 }
 
+/// Two groups of rows with different factors, beside rows without any.
+fn add_low_rank<B: Backend>([rows, fan_in, out]: [usize; 3], seed: u64) {
+    let shapes = [[rows + 1, out], [rows + 1, fan_in], [fan_in, 3], [3, out]];
+    let data = [0, 1, 2, 3].map(|n| numbers(seed + n as u64, shapes[n]));
+    let half = rows / 2;
+    let tensors = data.each_ref().map(tracked::<Autodiff<B>, 2>);
+    let [y, x, a, b] = tensors.clone();
+    let updates = vec![(0..half, a.clone(), b.clone()), (half..rows, a * 2.0, b)];
+    let y = ops::add_low_rank(y, x, updates, Precision::F32);
+    let found = with_gradients(y, &tensors.each_ref());
+    let tensors = data.each_ref().map(tracked::<Reference, 2>);
+    let [y, x, a, b] = tensors.clone();
+    let factors = [(1.0, half), (2.0, rows - half), (0.0, 1)];
+    let factors = factors.into_iter();
+    let factors: Vec<f32> = factors
+        .flat_map(|(factor, count)| vec![factor; count])
+        .collect();
+    let factors = TensorData::new(factors, [rows + 1, 1]);
+    let factors = Tensor::from_data(factors, &Default::default());
+    let y = y + x.matmul(a).matmul(b) * factors;
+    let expected = with_gradients(y, &tensors.each_ref());
+    assert_all_close("low-rank updates", &found, &expected);
+}
+
 /// Compares three updates with those of the reference implementation.
 fn adamw<B: Backend>(shape: [usize; 2], clipped: bool, seed: u64) {
     let data: Vec<_> = (0..3).map(|n| numbers(seed + n, shape)).collect();
@@ -296,6 +320,7 @@ crate::on_backends! {
     linear(shape in [1_usize..9, 1..20, 1..20], parts in [any::<bool>(), any::<bool>()], seed in 0..u64::MAX - 4);
     embedding(shape in [1_usize..3, 1..9, 1..9, 1..9], seed in 0..u64::MAX - 2);
     add_rows(shape in [1_usize..9, 1..40], pattern in any::<u64>(), seed in 0..u64::MAX - 2);
+    add_low_rank(shape in [1_usize..9, 1..20, 1..20], seed in 0..u64::MAX - 4);
     adamw(shape in [1_usize..9, 1..40], clipped in any::<bool>(), seed in 0..u64::MAX - 3);
     sum_of_squares(shape in [1_usize..9, 1..40], seed in any::<u64>());
     rotary(

@@ -64,6 +64,7 @@ fn assert_as_full<B: Backend>(name: &str, decoder: &Decoder<B>, full: &[Vec<f32>
                 tokens,
                 cache,
                 output,
+                adapter: None,
             });
         }
         let found = decoder.ragged(&mut chunks).logits;
@@ -116,6 +117,7 @@ fn hidden_sums_add_up_to_mean_of_full_pass() {
                     chunks.push(SequenceChunk {
                         tokens: &ids[i][seen],
                         cache,
+                        adapter: None,
                         output: [
                             RequestedOutput::HiddenSum,
                             RequestedOutput::Last,
@@ -154,6 +156,7 @@ fn empty_chunk_has_no_output() {
         tokens: &[],
         cache: &mut cache,
         output: RequestedOutput::All,
+        adapter: None,
     }];
     assert!(decoder.ragged(&mut chunks).logits.is_none());
     assert!(cache.is_empty());

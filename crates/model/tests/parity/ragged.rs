@@ -49,6 +49,7 @@ fn pass<B: Backend>(
             tokens: &ids[cache.len()..cache.len() + count],
             cache,
             output: RequestedOutput::Last,
+            adapter: None,
         })
         .collect();
     host(decoder.ragged(&mut chunks).logits.unwrap())

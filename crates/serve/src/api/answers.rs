@@ -116,6 +116,8 @@ impl PromptAnswers {
             },
             chooser: answer_request.chooser,
             overflow: Overflow::Refuse,
+            // The worker's handle selects it.
+            adapter: None,
         };
         let ticket = model.worker.submit(request).await?;
         Ok(Self {

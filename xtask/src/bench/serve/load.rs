@@ -26,6 +26,8 @@ const PATH: &str = "/v1/completions";
 pub struct Load<'a> {
     /// The measured server.
     pub server: &'a Server,
+    /// The models that clients ask, each the next one; at least one.
+    pub models: &'a [String],
     /// The exclusive upper bound of prompt ids.
     pub vocab_size: usize,
     /// Tokens per prompt.
@@ -81,7 +83,8 @@ impl Load<'_> {
                     let asked = &asked;
                     // Prompts differ between levels, so that the server cannot reuse cached prefixes.
                     let random = SplitMix64::stream(self.seed, (clients << 20 | number) as u64);
-                    scope.spawn(move || self.client(random, asked, until))
+                    let model = &self.models[number % self.models.len()];
+                    scope.spawn(move || self.client(model, random, asked, until))
                 })
                 .collect();
             let joined = started.into_iter().map(|client| {
@@ -114,6 +117,7 @@ impl Load<'_> {
     /// Runs one client until the time or the requests are used up. Returns the time of its last token.
     fn client(
         &self,
+        model: &str,
         mut random: SplitMix64,
         asked: &AtomicUsize,
         until: Instant,
@@ -123,7 +127,7 @@ impl Load<'_> {
         while Instant::now() < until && asked.fetch_add(1, Ordering::Relaxed) < self.requests {
             let start = Instant::now();
             let stream = http::connect(self.server.address, PATIENCE)?;
-            let body = self.body(&mut random).to_string();
+            let body = self.body(model, &mut random).to_string();
             let reply = http::ask(stream, "POST", PATH, body.as_bytes())?;
             if reply.status != 200 {
                 let (status, text) = (reply.status, reply.text()?);
@@ -161,12 +165,12 @@ impl Load<'_> {
         Ok((level, last))
     }
 
-    fn body(&self, random: &mut SplitMix64) -> Value {
+    fn body(&self, model: &str, random: &mut SplitMix64) -> Value {
         let ids: Vec<usize> = (0..self.prompt)
             .map(|_| random.index(self.vocab_size))
             .collect();
         json!({
-            "model": self.server.model,
+            "model": model,
             "prompt": ids,
             "max_tokens": self.tokens,
             "temperature": self.temperature,

@@ -69,6 +69,7 @@ impl<B: Backend> AnswerGenerator<'_, B> {
             stop_tokens: self.stop_tokens.clone(),
             chooser,
             overflow: Overflow::Refuse,
+            adapter: None,
             prompt,
         })?;
         let mut made = 0;

@@ -7,6 +7,7 @@ use emberlm_checkpoint::Model;
 use emberlm_kernels::Backend;
 use emberlm_model::{CacheFormat, Decoder, WeightFormat};
 
+use super::groups::base_path;
 use crate::error::CliError;
 use crate::model;
 
@@ -44,7 +45,7 @@ impl<B: Backend> Bases<B> {
         format: WeightFormat,
         device: &Device<B>,
     ) -> Result<Decoder<B>, CliError> {
-        let path = base.path();
+        let path = &base_path(base);
         let known = self
             .loaded
             .iter()
@@ -53,7 +54,7 @@ impl<B: Backend> Bases<B> {
             return Ok(decoder.clone());
         }
         let decoder = model::decoder_in::<B>(base, Some(format), CacheFormat::F32, device)?;
-        self.loaded.push((path.to_owned(), format, decoder.clone()));
+        self.loaded.push((path.clone(), format, decoder.clone()));
         Ok(decoder)
     }
 }

@@ -2,25 +2,23 @@
 
 use burn::tensor::Device;
 use bytesize::ByteSize;
-use emberlm_checkpoint::{EncoderDecoderModel, EncoderModel, ModelKind};
+use emberlm_checkpoint::{EncoderDecoderModel, EncoderModel, Model, ModelError, ModelKind};
 use emberlm_kernels::Backend;
-use emberlm_model::{WeightFormat, count};
-use emberlm_serve::{
-    EncoderDecoderPlan, EncoderPlan, LoadPlan, Loaded, Place, Reload, ServedModel,
-};
+use emberlm_model::WeightFormat;
+use emberlm_model::adapter::ADAPTER_CONFIG_FILE;
+use emberlm_serve::{EncoderDecoderPlan, EncoderPlan, LoadPlan, Place, Reload, ServedModel};
 use indicatif::HumanCount;
 
 use super::bases::Bases;
-use super::card::CardSource;
-use super::follow;
+use super::decoders::{self, Member, named};
 use super::log::Log;
 use super::memory;
 use super::models::ModelSpec;
+use super::{follow, groups};
 use crate::cache_arg;
 use crate::console;
 use crate::error::{CliError, warn};
 use crate::memory_guard::MemoryGuard;
-use crate::model;
 use crate::opened_model::OpenedModel;
 use crate::progress;
 use crate::run_folders::is_run;
@@ -35,47 +33,89 @@ pub fn all<B: Backend>(
     device: &Device<B>,
     log: &Log,
 ) -> Result<Vec<ServedModel>, CliError> {
-    // Names the model that an error refers to.
-    let about = |spec: &ModelSpec| {
-        let name = (specs.len() > 1).then(|| spec.options.name.clone());
-        move |error: CliError| match name {
-            Some(name) => error.within(&name),
-            None => error,
-        }
-    };
-    let mut models = Vec::new();
+    let about = |spec| named(spec, specs.len() > 1);
+    let mut opened = Vec::new();
     for spec in specs {
-        models.push(open(spec).map_err(about(spec))?);
+        opened.push(open(spec).map_err(about(spec))?);
+    }
+    let mut models = Vec::new();
+    let base = groups::only_base(specs, &opened);
+    for (spec, opened) in specs.iter().zip(opened) {
+        let model = match opened {
+            Opened::Model(model) => Ok(model),
+            Opened::Adapter(error) => groups::open_adapter(&spec.path, base.as_deref(), error),
+        };
+        models.push(model.map_err(about(spec))?);
     }
     let mut plans = Vec::new();
     for (spec, model) in specs.iter().zip(&models) {
         plans.push(plan(model, spec).map_err(about(spec))?);
     }
-    let works = memory::works::<B>(specs, &plans);
+    let mut bases = Bases::<B>::new(plans.iter().any(groups::has_adapter));
+    let groups = groups::of(specs, &plans, &bases);
+    // The model that stands for those of its engine: an adapter determines the format of its base's weights.
+    let standing = |group: &Vec<usize>| {
+        let adapter = group
+            .iter()
+            .find(|&&number| groups::has_adapter(&plans[number]));
+        adapter.or(group.first()).copied().unwrap_or(0)
+    };
+    let standing = groups.iter().map(standing);
+    let planned: Vec<_> = standing
+        .map(|number| (&specs[number], &plans[number]))
+        .collect();
+    let works = memory::works::<B>(&planned);
     let places = match shared {
         None => {
             memory::check(&works, guard)?;
-            specs.iter().map(|_| None).collect()
+            groups.iter().map(|_| None).collect()
         }
-        Some(bytes) => memory::places(specs, &works, bytes, guard)?,
+        Some(bytes) => memory::places(&planned, &works, bytes, guard)?,
     };
+    let mut plans: Vec<Option<Plan<'_>>> = plans.into_iter().map(Some).collect();
     let mut served = Vec::new();
-    let adapts = |plan: &Plan<'_>| match plan {
-        Plan::Decoder(plan) => plan.model().has_adapter(),
-        Plan::Encoder(_) | Plan::EncoderDecoder(_) => false,
-    };
-    let mut bases = Bases::<B>::new(plans.iter().any(adapts));
-    for ((spec, plan), place) in specs.iter().zip(plans).zip(places) {
+    for (group, place) in groups.iter().zip(places) {
         // Waits until other models have made room.
         place.iter().for_each(Place::enter);
-        let loaded = match plan {
-            Plan::Decoder(plan) => load::<B>(spec, *plan, place, &mut bases, device, log),
+        let members = group.iter();
+        let members = members.filter_map(|&number| Some((number, plans[number].take()?)));
+        let members: Vec<_> = members.collect();
+        served.extend(load_group(specs, members, place, &mut bases, device, log)?);
+    }
+    served.sort_by_key(|(number, _)| *number);
+    Ok(served.into_iter().map(|(_, model)| model).collect())
+}
+
+/// Loads the models of one engine and starts its thread.
+fn load_group<B: Backend>(
+    specs: &[ModelSpec],
+    members: Vec<(usize, Plan<'_>)>,
+    place: Option<Place>,
+    bases: &mut Bases<B>,
+    device: &Device<B>,
+    log: &Log,
+) -> Result<Vec<(usize, ServedModel)>, CliError> {
+    let several = specs.len() > 1;
+    let mut decoders = Vec::new();
+    for (number, plan) in members {
+        let spec = &specs[number];
+        // Only decoders share an engine.
+        let served = match plan {
+            Plan::Decoder(plan) => {
+                decoders.push(Member {
+                    number,
+                    spec,
+                    plan: *plan,
+                    named: several,
+                });
+                continue;
+            }
             Plan::Encoder(plan) => load_encoder::<B>(*plan, place, device, log),
             Plan::EncoderDecoder(plan) => load_encoder_decoder::<B>(*plan, place, device, log),
         };
-        served.push(loaded.map_err(about(spec))?);
+        return Ok(vec![(number, served.map_err(named(spec, several))?)]);
     }
-    Ok(served)
+    decoders::load(decoders, place, bases, device, log)
 }
 
 /// A model with its checked serving options.
@@ -85,8 +125,15 @@ pub enum Plan<'a> {
     EncoderDecoder(Box<EncoderDecoderPlan<'a>>),
 }
 
+/// A model, or an adapter.
+pub enum Opened {
+    Model(OpenedModel),
+    /// An adapter in PEFT's format whose base model is not where it records it, and the error to open it.
+    Adapter(ModelError),
+}
+
 /// Opens a model to serve, and waits for the first checkpoint of a run that is followed.
-fn open(spec: &ModelSpec) -> Result<OpenedModel, CliError> {
+fn open(spec: &ModelSpec) -> Result<Opened, CliError> {
     let path = &spec.path;
     let kind = ModelKind::of(path);
     cache_arg::check_kind(spec.options.cache, kind, path)?;
@@ -113,8 +160,14 @@ fn open(spec: &ModelSpec) -> Result<OpenedModel, CliError> {
         }
     } else if spec.follows {
         follow::wait(path)?;
+    } else if path.join(ADAPTER_CONFIG_FILE).exists() {
+        return Ok(match Model::open(path) {
+            Ok(model) => Opened::Model(OpenedModel::Decoder(Box::new(model))),
+            Err(error @ ModelError::AdapterOnly { .. }) => Opened::Adapter(error),
+            Err(error) => return Err(error.into()),
+        });
     }
-    OpenedModel::open(path)
+    OpenedModel::open(path).map(Opened::Model)
 }
 
 fn plan<'a>(model: &'a OpenedModel, spec: &ModelSpec) -> Result<Plan<'a>, CliError> {
@@ -129,7 +182,7 @@ fn plan<'a>(model: &'a OpenedModel, spec: &ModelSpec) -> Result<Plan<'a>, CliErr
 }
 
 /// Loads a model again after it was unloaded from its place; `None` without a place.
-fn reload<M>(
+pub fn reload<M>(
     place: Option<Place>,
     name: &str,
     log: &Log,
@@ -208,73 +261,16 @@ fn parameters(count: u128) -> u64 {
 }
 
 /// The aliases of a model, in parentheses.
-fn aliases(served: &ServedModel) -> String {
+pub fn aliases(served: &ServedModel) -> String {
     match &served.aliases[..] {
         [] => String::new(),
         aliases => format!(" (also {})", aliases.join(", ")),
     }
 }
 
-fn chats(served: &ServedModel) -> &'static str {
+pub fn chats(served: &ServedModel) -> &'static str {
     match served.chat {
         Some(_) => "; chat is supported",
         None => "",
     }
-}
-
-/// Loads a model's weights and starts its thread. For a followed run, also starts the thread that follows it.
-fn load<B: Backend>(
-    spec: &ModelSpec,
-    plan: LoadPlan<'_>,
-    place: Option<Place>,
-    bases: &mut Bases<B>,
-    device: &Device<B>,
-    log: &Log,
-) -> Result<ServedModel, CliError> {
-    let (path, model) = (&spec.path, plan.model());
-    plan.ignored().iter().for_each(|ignored| warn(ignored));
-    let cache = plan.options().cache;
-    let decoder = match &place {
-        // Adapters of one base model share its weights. A model that is unloaded has its own.
-        None => {
-            let base = model.base()?;
-            let weights = spec.weights.unwrap_or_else(|| bases.format(model));
-            let base = bases.decoder(base.as_ref().unwrap_or(model), weights, device)?;
-            let adapted = model.add_adapter(base)?.with_fused_adapters();
-            adapted.with_cache_format(cache)?
-        }
-        Some(_) => model::decoder_in::<B>(model, spec.weights, cache, device)?,
-    };
-    let (reopen, on, weights) = (model.reopen(), device.clone(), spec.weights);
-    let again = move || model::decoder_in::<B>(&reopen()?, weights, cache, &on);
-    let reload = reload(place, &plan.options().name, log, again);
-    let Loaded {
-        mut served,
-        replacer,
-        cache_bytes,
-    } = plan.load(decoder, Some(sandbox::grammars()), reload)?;
-    let limits = served.worker.limits();
-    console::note(format_args!(
-        "{}{}: {}, {} parameters; slots: {} of {} tokens ({}){}",
-        served.name,
-        aliases(&served),
-        model.about()?,
-        HumanCount(count::parameters(model.config()).total as u64),
-        limits.slots,
-        HumanCount(limits.context as u64),
-        ByteSize(cache_bytes as u64),
-        chats(&served),
-    ));
-    let card = CardSource::new(path, spec.follows, model)?;
-    served.card = Box::new(move || card.card());
-    if spec.follows {
-        follow::start(
-            path.clone(),
-            (spec.weights, cache),
-            device.clone(),
-            replacer,
-            log.clone(),
-        )?;
-    }
-    Ok(served)
 }

@@ -12,9 +12,9 @@ use crate::error::CliError;
 use crate::memory_guard::{Demand, MemoryGuard, Work};
 use crate::model;
 
-/// The work of each model.
-pub fn works<'a, B: Backend>(specs: &[ModelSpec], plans: &[Plan<'a>]) -> Vec<Work<'a>> {
-    let work = |(spec, plan): (&ModelSpec, &Plan<'_>)| match plan {
+/// The work of each engine, by the model that stands for those that it runs.
+pub fn works<'a, B: Backend>(planned: &[(&ModelSpec, &Plan<'a>)]) -> Vec<Work<'a>> {
+    let work = |spec: &ModelSpec, plan: &Plan<'_>| match plan {
         Plan::Decoder(plan) => {
             let engine = plan.engine();
             InferenceWork::generation(
@@ -34,28 +34,28 @@ pub fn works<'a, B: Backend>(specs: &[ModelSpec], plans: &[Plan<'a>]) -> Vec<Wor
             InferenceWork::targets(engine.slots, engine.capacity, engine.capacity)
         }
     };
-    let works = specs.iter().zip(plans).map(|planned| {
-        let config = match planned.1 {
+    let works = planned.iter().map(|&(spec, plan)| {
+        let config = match plan {
             Plan::Decoder(plan) => plan.model().config().into(),
             Plan::Encoder(plan) => plan.model().config().into(),
             Plan::EncoderDecoder(plan) => plan.model().config().into(),
         };
-        (config, work(planned))
+        (config, work(spec, plan))
     });
     works.collect()
 }
 
-/// The places of the models in `memory` bytes; `None` for runs that are followed, which stay loaded.
+/// The places of the engines in `memory` bytes; `None` for runs that are followed, which stay loaded.
 ///
 /// # Errors
 /// A model does not fit into the available memory, or the followed runs do not.
 pub fn places(
-    specs: &[ModelSpec],
+    planned: &[(&ModelSpec, &Plan<'_>)],
     works: &[Work<'_>],
     memory: ByteSize,
     guard: MemoryGuard,
 ) -> Result<Vec<Option<Place>>, CliError> {
-    let planned = || specs.iter().zip(works);
+    let planned = || planned.iter().map(|(spec, _)| *spec).zip(works);
     let followed = planned().filter(|(spec, _)| spec.follows);
     let followed: Vec<Work<'_>> = followed.map(|(_, work)| *work).collect();
     for (_, work) in planned().filter(|(spec, _)| !spec.follows) {

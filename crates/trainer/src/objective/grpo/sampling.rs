@@ -86,6 +86,7 @@ pub(super) fn sample<B: Backend>(
                 }
                 .into(),
                 overflow: Overflow::Refuse,
+                adapter: None,
             })?,
         );
         sampled.push(vec![Sampled::default(); request.samples]);

@@ -1,0 +1,158 @@
+//! Loads the decoders of one engine: a base model and adapters of it, or one model.
+
+use burn::tensor::Device;
+use bytesize::ByteSize;
+use emberlm_checkpoint::Model;
+use emberlm_kernels::Backend;
+use emberlm_model::{Decoder, count};
+use emberlm_serve::{LoadPlan, Place, ServedModel, Started, Worker};
+use indicatif::HumanCount;
+
+use super::bases::Bases;
+use super::card::CardSource;
+use super::load::{aliases, chats, reload};
+use super::log::Log;
+use super::models::ModelSpec;
+use super::{follow, groups};
+use crate::console;
+use crate::error::{CliError, warn};
+use crate::model;
+use crate::sandbox;
+
+/// A decoder to serve.
+pub struct Member<'a> {
+    /// Its number among the served models.
+    pub number: usize,
+    pub spec: &'a ModelSpec,
+    pub plan: LoadPlan<'a>,
+    /// True if errors name the model, because there are several.
+    pub named: bool,
+}
+
+impl Member<'_> {
+    /// Adds the model's name to an error.
+    fn about(&self, error: CliError) -> CliError {
+        named(self.spec, self.named)(error)
+    }
+}
+
+/// Adds a model's name to an error if several models are served.
+pub fn named(spec: &ModelSpec, several: bool) -> impl Fn(CliError) -> CliError {
+    move |error| match several {
+        true => error.within(&spec.options.name),
+        false => error,
+    }
+}
+
+/// Loads the weights of one engine's models and starts its thread. For a followed run, also starts the thread that follows
+/// it. Returns the models with their numbers.
+pub fn load<B: Backend>(
+    members: Vec<Member<'_>>,
+    place: Option<Place>,
+    bases: &mut Bases<B>,
+    device: &Device<B>,
+    log: &Log,
+) -> Result<Vec<(usize, ServedModel)>, CliError> {
+    let Some(first) = members.first() else {
+        return Ok(Vec::new());
+    };
+    let ignored = members.iter().flat_map(|member| member.plan.ignored());
+    ignored.for_each(|ignored| warn(ignored));
+    let models: Vec<&Model> = members.iter().map(|member| member.plan.model()).collect();
+    let cache = first.plan.options().cache;
+    let weights = first.spec.weights;
+    let weights = weights.unwrap_or_else(|| bases.format(models[0]));
+    let decoder = match (&place, first.spec.follows) {
+        // The decoders of newer checkpoints have their adapters without a bank.
+        (_, true) => adapted(models[0], |base| bases.decoder(base, weights, device))
+            .map_err(|error| first.about(error))?,
+        // Adapters of one base model share its weights. A model that is unloaded has its own.
+        (None, false) => groups::decoder(
+            &models,
+            |base| bases.decoder(base, weights, device),
+            |number, error| members[number].about(error),
+        )?,
+        (Some(_), false) => groups::decoder(
+            &models,
+            |base| model::decoder_in::<B>(base, Some(weights), cache, device),
+            |number, error| members[number].about(error),
+        )?,
+    };
+    let reopen: Vec<_> = models.iter().map(|model| model.reopen()).collect();
+    let on = device.clone();
+    let again = move || {
+        let models: Result<Vec<Model>, _> = reopen.iter().map(|reopen| reopen()).collect();
+        let models = models?;
+        let models: Vec<&Model> = models.iter().collect();
+        let load = |base: &Model| model::decoder_in::<B>(base, Some(weights), cache, &on);
+        groups::decoder(&models, load, |_, error| error)
+    };
+    let names: Vec<&str> = members
+        .iter()
+        .map(|member| &*member.spec.options.name)
+        .collect();
+    let reload = reload(place, &names.join(", "), log, again);
+    let started = first.plan.start(decoder, reload);
+    let Started {
+        worker,
+        replacer,
+        cache_bytes,
+    } = started.map_err(|error| first.about(error.into()))?;
+    if first.spec.follows {
+        let formats = (first.spec.weights, cache);
+        let run = first.spec.path.clone();
+        follow::start(run, formats, device.clone(), replacer, log.clone())
+            .map_err(|error| first.about(error))?;
+    }
+    let limits = worker.limits();
+    let mut capacity = format!(
+        "slots: {} of {} tokens ({})",
+        limits.slots,
+        HumanCount(limits.context as u64),
+        ByteSize(cache_bytes as u64),
+    );
+    let (mut served, mut adapters) = (Vec::new(), 0);
+    for member in members {
+        let adapted = member.plan.model().has_adapter();
+        let handle = match adapted && !member.spec.follows {
+            true => worker.with_adapter(adapters),
+            false => worker.clone(),
+        };
+        adapters += usize::from(adapted);
+        let number = member.number;
+        let about = named(member.spec, member.named);
+        let model = serve(member, handle, &capacity).map_err(about)?;
+        if served.is_empty() {
+            capacity = format!("shares the slots of {}", model.name);
+        }
+        served.push((number, model));
+    }
+    Ok(served)
+}
+
+/// Serves a model by the thread of its engine, and prints its size and `capacity`.
+fn serve(member: Member<'_>, worker: Worker, capacity: &str) -> Result<ServedModel, CliError> {
+    let (spec, model) = (member.spec, member.plan.model());
+    let card = CardSource::new(&spec.path, spec.follows, model)?;
+    let mut served = member.plan.serve(worker, Some(sandbox::grammars()))?;
+    served.card = Box::new(move || card.card());
+    console::note(format_args!(
+        "{}{}: {}, {} parameters; {capacity}{}",
+        served.name,
+        aliases(&served),
+        model.about()?,
+        HumanCount(count::parameters(model.config()).total as u64),
+        chats(&served),
+    ));
+    Ok(served)
+}
+
+/// The model with its adapter, if it has one, from the weights of its base.
+fn adapted<B: Backend>(
+    model: &Model,
+    load: impl FnOnce(&Model) -> Result<Decoder<B>, CliError>,
+) -> Result<Decoder<B>, CliError> {
+    let base = model.base()?;
+    let base = load(base.as_ref().unwrap_or(model))?;
+    Ok(model.add_adapter(base)?.with_fused_adapters())
+}

@@ -1,0 +1,158 @@
+//! Groups of served models with one engine each: a base model and adapters of it, whose requests share batches.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use emberlm_checkpoint::{BaseModel, Model, ModelError};
+use emberlm_generate::EngineConfig;
+use emberlm_kernels::Backend;
+use emberlm_model::{CacheFormat, Decoder, WeightFormat};
+use emberlm_serve::LoadPlan;
+
+use super::bases::Bases;
+use super::load::{Opened, Plan};
+use super::models::ModelSpec;
+use crate::error::CliError;
+use crate::model;
+use crate::opened_model::OpenedModel;
+
+/// The properties that models of one engine have in common.
+#[derive(PartialEq)]
+struct EngineKey {
+    base: PathBuf,
+    weights: WeightFormat,
+    cache: CacheFormat,
+    queue: usize,
+    config: EngineConfig,
+}
+
+/// Divides the models, by their numbers, into groups with one engine each: a base model and adapters of it with the same
+/// settings. A run that is followed has its own engine.
+pub fn of<B: Backend>(
+    specs: &[ModelSpec],
+    plans: &[Plan<'_>],
+    bases: &Bases<B>,
+) -> Vec<Vec<usize>> {
+    let mut groups: Vec<(Option<EngineKey>, Vec<usize>)> = Vec::new();
+    for (number, (spec, plan)) in specs.iter().zip(plans).enumerate() {
+        let key = match plan {
+            Plan::Decoder(plan) if !spec.follows => Some(key(spec, plan, bases)),
+            _ => None,
+        };
+        let is_adapter = |number: usize| has_adapter(&plans[number]);
+        let mut known = groups.iter_mut().filter(|(of, members)| {
+            // A model that is served under two names has two engines.
+            let is_new = is_adapter(number) || members.iter().all(|&other| is_adapter(other));
+            key.is_some() && *of == key && is_new
+        });
+        match known.next() {
+            Some((_, members)) => members.push(number),
+            None => groups.push((key, vec![number])),
+        }
+    }
+    groups.into_iter().map(|(_, members)| members).collect()
+}
+
+/// The path of the decoder without an adapter, if there is exactly one that is not followed.
+pub fn only_base(specs: &[ModelSpec], opened: &[Opened]) -> Option<PathBuf> {
+    let bases = specs.iter().zip(opened).filter_map(|(spec, opened)| {
+        let Opened::Model(OpenedModel::Decoder(model)) = opened else {
+            return None;
+        };
+        (!spec.follows && !model.has_adapter()).then(|| model.path().to_owned())
+    });
+    let mut bases: Vec<PathBuf> = bases.collect();
+    bases.dedup();
+    match bases.len() {
+        1 => bases.pop(),
+        _ => None,
+    }
+}
+
+/// Opens an adapter whose base model is not where it records it, as an adapter of `base`.
+///
+/// # Errors
+/// The `error` that it has no base model if there is no `base`, or the adapter cannot be read.
+pub fn open_adapter(
+    path: &Path,
+    base: Option<&Path>,
+    error: ModelError,
+) -> Result<OpenedModel, CliError> {
+    let base = base.ok_or_else(|| {
+        let hint = format!(
+            "serve its base model, too, and no other: emberlm serve MODEL {}",
+            path.display()
+        );
+        CliError::new(error.to_string()).hint(hint)
+    })?;
+    let model = model::open(base)?.with_adapter(path)?;
+    Ok(OpenedModel::Decoder(Box::new(model)))
+}
+
+/// True if the model is an adapter and its base.
+pub fn has_adapter(plan: &Plan<'_>) -> bool {
+    match plan {
+        Plan::Decoder(plan) => plan.model().has_adapter(),
+        Plan::Encoder(_) | Plan::EncoderDecoder(_) => false,
+    }
+}
+
+fn key<B: Backend>(spec: &ModelSpec, plan: &LoadPlan<'_>, bases: &Bases<B>) -> EngineKey {
+    let (model, options) = (plan.model(), plan.options());
+    EngineKey {
+        base: base_path(model),
+        weights: spec.weights.unwrap_or_else(|| bases.format(model)),
+        cache: options.cache,
+        queue: options.queue,
+        config: plan.engine(),
+    }
+}
+
+/// The absolute path of the model's base; of the model itself without an adapter, or with one of PEFT, which is opened with
+/// its base.
+pub fn base_path(model: &Model) -> PathBuf {
+    let path: &Path = match model.adapter() {
+        Some(adapter) => &adapter.base.path,
+        None => model.path(),
+    };
+    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// Loads the weights of the models' base by `load`, and adds the models' adapters to its bank in their order. `about` adds
+/// the model's number to an error.
+///
+/// # Errors
+/// The base model is no longer there, the weights cannot be read, or an adapter is for another model.
+pub fn decoder<B: Backend>(
+    models: &[&Model],
+    load: impl FnOnce(&Model) -> Result<Decoder<B>, CliError>,
+    about: impl Fn(usize, CliError) -> CliError,
+) -> Result<Decoder<B>, CliError> {
+    let first = models.iter().position(|model| !model.has_adapter());
+    let first = first.unwrap_or(0);
+    let opened = models[first]
+        .base()
+        .map_err(|error| about(first, error.into()))?;
+    let base = opened.as_ref().unwrap_or(models[first]);
+    let weights = load(base).map_err(|error| about(first, error))?;
+    let mut decoder = weights.clone();
+    // Hashing the weights of a large base for each of its adapters would take long.
+    let mut checked: Vec<&BaseModel> = Vec::new();
+    for (number, model) in models.iter().enumerate() {
+        if !model.has_adapter() {
+            continue;
+        }
+        let mut add = || -> Result<(), CliError> {
+            if let Some(adapter) = model.adapter()
+                && !checked.contains(&&adapter.base)
+            {
+                adapter.base.check(base)?;
+                checked.push(&adapter.base);
+            }
+            decoder.add_to_bank(&model.add_adapter(weights.clone())?)?;
+            Ok(())
+        };
+        add().map_err(|error| about(number, error))?;
+    }
+    Ok(decoder)
+}

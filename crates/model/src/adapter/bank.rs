@@ -1,0 +1,36 @@
+//! A bank of adapters: several adapters of one model, from which each sequence of a ragged pass selects one.
+
+use emberlm_kernels::Backend;
+
+use crate::decoder::Decoder;
+use crate::error::AdapterError;
+
+impl<B: Backend> Decoder<B> {
+    /// Adds the adapter of `adapted` to the bank and returns its number there, by which
+    /// [`SequenceChunk::adapter`](crate::SequenceChunk::adapter) selects it. `adapted` must be this model with an
+    /// adapter: its other weights are not used. The adapter is prepared as by [`Decoder::with_fused_adapters`].
+    ///
+    /// # Errors
+    /// `adapted` has no adapter or another configuration.
+    pub fn add_to_bank(&mut self, adapted: &Self) -> Result<usize, AdapterError> {
+        if !adapted.has_adapter() {
+            return Err(AdapterError::None);
+        }
+        if adapted.config() != self.config() {
+            return Err(AdapterError::OtherModel);
+        }
+        let number = self.bank_len();
+        for (linear, (_, adapted)) in self.linears_mut().zip(adapted.linears()) {
+            let adapter = adapted.adapter.as_ref();
+            let fused = adapter.map(|adapter| adapter.fused(&linear.weight));
+            linear.bank.push(fused);
+        }
+        Ok(number)
+    }
+
+    /// Number of adapters in the bank.
+    pub fn bank_len(&self) -> usize {
+        let mut linears = self.linears();
+        linears.next().map_or(0, |(_, linear)| linear.bank.len())
+    }
+}
