@@ -161,16 +161,15 @@ impl<B: TrainingBackend> Driver<B> {
         if result.is_ok() {
             (model, result) = self.steps(model, batches, processor);
         }
-        if let Some(rank_zero) = &mut self.rank_zero {
-            let state = position(&self.state, &self.engine);
-            result = rank_zero.end(
-                &self.engine,
-                &model,
-                state,
-                begun_at,
-                self.interrupted,
-                result,
-            );
+        let is_new = self.step() != begun_at;
+        match &mut self.rank_zero {
+            Some(rank_zero) => {
+                let state = position(&self.state, &self.engine);
+                let interrupted = self.interrupted;
+                result = rank_zero.end(&self.engine, &model, state, is_new, interrupted, result);
+            }
+            None if result.is_ok() && is_new => result = self.save_as_peer(),
+            None => {}
         }
         self.result = Some(result.map(|()| self.run_result()));
         model
@@ -316,12 +315,22 @@ impl<B: TrainingBackend> Driver<B> {
             self.state.rollout = rollouts.kept(self.engine.steps_made());
             *self.state.positions.get_or_insert(0) += report.positions as u64;
         }
+        let due = DueActions::after(self.step(), self.engine.config());
         match &mut self.rank_zero {
             Some(rank_zero) => {
                 rank_zero.after_step(&self.engine, model, &mut self.state, report, processor)
             }
+            None if report.is_judged() && due.any() => self.save_as_peer(),
             None => Ok(()),
         }
+    }
+
+    /// Sends this rank's part of the optimizer's state if rank 0 writes a checkpoint.
+    fn save_as_peer(&self) -> Result<(), TrainError> {
+        if self.engine.agree_to_save(false)? {
+            self.engine.gathered_optimizer()?;
+        }
+        Ok(())
     }
 
     /// Reports the steps that were skipped.

@@ -15,6 +15,7 @@ use crate::ema::Average;
 use crate::error::TrainError;
 use crate::frozen::freeze;
 use crate::optimizer::Optimizer;
+use crate::peers::Rank;
 use crate::run::{RunInputs, RunWeights};
 use crate::training_model::TrainingModel;
 
@@ -36,6 +37,7 @@ impl<B: TrainingBackend> InitialState<B> {
         weights: Option<RunWeights<B>>,
         config: &RunConfig,
         inputs: &RunInputs,
+        rank: Rank,
         device: &Device<B>,
     ) -> Result<Self, TrainError> {
         let mut state = State::default();
@@ -49,7 +51,7 @@ impl<B: TrainingBackend> InitialState<B> {
             (None, None) => inputs.model.config().init::<B>(seed, device),
         };
         let model = freeze(model, &config.train.frozen)?;
-        let mut optimizer = Optimizer::new(&config.train, model.parameters());
+        let mut optimizer = Optimizer::new(&config.train, model.parameters()).sharded(rank);
         if let Some(checkpoint) = checkpoint {
             state = checkpoint.state.clone().unwrap_or_default();
             let parts = Parts::of::<B, _>(&model);

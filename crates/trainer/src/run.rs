@@ -187,8 +187,9 @@ pub(crate) fn train_with<B: TrainingBackend>(
         chat_template: options.chat_template.clone(),
     };
     let mut inputs = RunInputs::open(&mut config, &circumstances)?;
+    let rank = peers.rank();
     let mut initial =
-        InitialState::<B>::new(start.checkpoint(), weights, &config, &inputs, &device)?;
+        InitialState::<B>::new(start.checkpoint(), weights, &config, &inputs, rank, &device)?;
     // A resumed run keeps its loss scale, unless it no longer has products in f16.
     let scale = initial.state.loss_scale;
     initial.state.loss_scale = engine.loss_scale.map(|first| scale.unwrap_or(first));
@@ -201,7 +202,6 @@ pub(crate) fn train_with<B: TrainingBackend>(
     }
 
     agreement::check(&*peers, &config, &inputs.identities, &initial)?;
-    let rank = peers.rank();
     let rollouts = rollouts::of_run(
         &inputs,
         &initial,

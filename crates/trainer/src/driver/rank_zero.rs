@@ -155,9 +155,12 @@ impl<B: TrainingBackend> RankZero<B> {
             }
         }
         // The checkpoint of the last step is written at the end, like that of an interrupted run.
-        if save && !last {
-            let contents = self.contents(engine, model, super::position(state, engine));
-            self.recorder.save(contents, keep(engine, state));
+        let is_due = log || evaluate || save;
+        if is_due && engine.agree_to_save(save && !last)? {
+            let contents = self.contents(engine, model, super::position(state, engine))?;
+            if let Some(contents) = contents {
+                self.recorder.save(contents, keep(engine, state));
+            }
         }
         self.recorder.hooks.check()
     }
@@ -168,7 +171,7 @@ impl<B: TrainingBackend> RankZero<B> {
         engine: &StepEngine<B>,
         model: &TrainingModel<B>,
         state: State,
-        begun_at: usize,
+        is_new: bool,
         interrupted: bool,
         result: Result<(), TrainError>,
     ) -> Result<(), TrainError> {
@@ -181,7 +184,9 @@ impl<B: TrainingBackend> RankZero<B> {
             // Another process owns the directory now.
             Err(TrainError::RunReplaced { .. } | TrainError::LockReplaced { .. }) => Ok(()),
             // Nothing has changed since the last checkpoint.
-            _ if step == begun_at => Ok(()),
+            _ if !is_new => Ok(()),
+            // The other ranks do not expect to send their state.
+            Err(_) if engine.rank().world_size() > 1 => Ok(()),
             _ => self
                 .recorder
                 .check()
@@ -215,23 +220,28 @@ impl<B: TrainingBackend> RankZero<B> {
         state: State,
     ) -> Result<(), TrainError> {
         let (step, keep) = (state.step, keep(engine, &state));
-        let contents = self.contents(engine, model, state);
-        self.recorder.save_last(step, keep, || contents.clone())
+        engine.agree_to_save(true)?;
+        match self.contents(engine, model, state)? {
+            Some(contents) => self.recorder.save_last(step, keep, || contents.clone()),
+            None => Ok(()),
+        }
     }
 
+    /// The contents of a checkpoint, with the optimizer's state of all ranks.
     fn contents(
         &self,
         engine: &StepEngine<B>,
         model: &TrainingModel<B>,
         state: State,
-    ) -> Contents<B::InnerBackend> {
-        Contents {
+    ) -> Result<Option<Contents<B::InnerBackend>>, TrainError> {
+        let optimizer = engine.gathered_optimizer()?;
+        Ok(optimizer.map(|optimizer| Contents {
             model: engine.evaluated(model),
             training: engine.averages().then(|| model.valid()),
-            optimizer: engine.optimizer(),
+            optimizer,
             about: Arc::clone(&self.about),
             state,
-        }
+        }))
     }
 }
 

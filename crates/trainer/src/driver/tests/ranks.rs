@@ -1,9 +1,14 @@
 //! Ranks with one micro-batch each must match one process with as many micro-batches.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Barrier, Condvar, Mutex};
+
+use burn::module::AutodiffModule;
+use emberlm_model::weights::{HostTensor, named_tensors};
 
 use super::*;
 use crate::bench::random_batch;
+use crate::ema::Average;
 use crate::engine::{StepBatches, StepEngine, StepOutcome, StepPosition};
 use crate::loader::to_tensors;
 use crate::optimizer::Optimizer;
@@ -59,6 +64,8 @@ struct Hub {
 struct Threads {
     rank: Rank,
     hub: Arc<Hub>,
+    /// Bytes sent to other ranks.
+    sent: Arc<AtomicUsize>,
 }
 
 impl Threads {
@@ -72,8 +79,15 @@ impl Threads {
         let ranks = (0..world_size).map(|index| Self {
             rank: Rank::new(index, world_size).unwrap(),
             hub: Arc::clone(&hub),
+            sent: Arc::default(),
         });
         ranks.collect()
+    }
+
+    /// Counts bytes that this rank sends to every other rank.
+    fn count(&self, bytes: usize) {
+        let others = self.rank.world_size() - 1;
+        self.sent.fetch_add(bytes * others, Ordering::Relaxed);
     }
 
     /// Hands over this rank's bytes and returns those of all ranks, which compute in the meantime.
@@ -106,6 +120,7 @@ impl Transport for Threads {
     fn all_to_all(&self, sent: &[f32], received: &mut [f32]) -> Result<(), String> {
         let slice = sent.len() / self.rank.world_size();
         let own = self.rank.index() * slice..(self.rank.index() + 1) * slice;
+        self.count(4 * slice);
         let all = self.exchange_numbers(sent);
         for (received, of_rank) in received.chunks_mut(slice).zip(all) {
             received.copy_from_slice(&of_rank[own.clone()]);
@@ -114,11 +129,13 @@ impl Transport for Threads {
     }
 
     fn all_gather(&self, own: &[f32], received: &mut [f32]) -> Result<(), String> {
+        self.count(4 * own.len());
         received.copy_from_slice(&self.exchange_numbers(own).concat());
         Ok(())
     }
 
     fn all_gather_bytes(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, String> {
+        self.count(own.len());
         Ok(self.exchange(own.to_vec()))
     }
 }
@@ -126,30 +143,45 @@ impl Transport for Threads {
 /// Numbers of tokens per micro-batch, and micro-batches of a step.
 const TOKENS: usize = 16;
 const MICRO_BATCHES: usize = 4;
+const STEPS: usize = 4;
 
-/// The losses of a few steps, and the weights after them.
+/// The result of a few steps.
+#[derive(Clone, Debug, PartialEq)]
+struct Trained {
+    losses: Vec<f64>,
+    norms: Vec<f64>,
+    weights: Vec<(String, HostTensor)>,
+    average: Vec<(String, HostTensor)>,
+}
+
+/// The optimizer's state of all ranks.
+type State = Vec<(String, HostTensor)>;
+
+/// A few steps as one of the ranks. Also returns the optimizer's state, which rank 0 has.
 fn steps(
     place: &TestFolder,
     config: &RunConfig,
     peers: Arc<dyn Peers<Flex>>,
-) -> (Vec<f64>, Vec<(String, Vec<f32>)>) {
+) -> (Trained, Option<State>) {
     let device = Default::default();
     let model = resolve_model(&mut config.clone(), &place.dataset()).unwrap();
     let decoder = model.init::<Training>(1, &device);
-    let optimizer = Optimizer::new(&config.train, decoder.parameters());
-    let mut training = TrainingModel::Decoder(decoder);
     let rank = peers.rank();
+    let optimizer = Optimizer::new(&config.train, decoder.parameters()).sharded(rank);
+    let mut training = TrainingModel::Decoder(decoder);
+    let decay = config.train.ema;
+    let average = (decay > 0.0).then(|| Average::new(training.valid(), decay));
     let mut engine = StepEngine::<Training>::new(
         config.train.clone(),
         ReadPolicy::EveryStep,
         peers,
         optimizer,
-        None,
+        average,
         StepPosition::default(),
     );
     let whole = to_tensors::<Training>(&random_batch(&model, &config.train, TOKENS), &device);
-    let mut losses = Vec::new();
-    for _ in 0..4 {
+    let (mut losses, mut norms) = (Vec::new(), Vec::new());
+    for _ in 0..STEPS {
         let micro = |number: usize| TokenBatch {
             tokens: emberlm_model::Tokens {
                 ids: whole.tokens.ids.clone().narrow(0, number, 1),
@@ -166,23 +198,33 @@ fn steps(
         let report;
         (training, report) = engine.step(training, batches, true);
         match report.unwrap().outcome {
-            StepOutcome::Updated(metrics) => losses.push(metrics.loss),
+            StepOutcome::Updated(metrics) => {
+                losses.push(metrics.loss);
+                norms.push(metrics.gradient_norm);
+            }
             other => panic!("{other:?}"),
         }
     }
-    let named = emberlm_model::weights::named_tensors(&training);
-    let weights = named
-        .into_iter()
-        .map(|(name, tensor)| (name, tensor.values));
-    (losses, weights.collect())
+    let state = engine.gathered_optimizer().unwrap();
+    let state = state.map(|state| {
+        let tensors = state.tensors().into_iter();
+        tensors.map(|(name, it)| (name, it.on_host())).collect()
+    });
+    let trained = Trained {
+        losses,
+        norms,
+        weights: named_tensors(&training),
+        average: named_tensors(&engine.evaluated(&training)),
+    };
+    (trained, state)
 }
 
-/// [`steps`] of several ranks, which must have the same result.
-fn steps_of_ranks(
+/// [`steps`] of several ranks, which must have the same result, and the bytes that each sent to others.
+fn measured_steps_of_ranks(
     place: &TestFolder,
     config: &RunConfig,
     world_size: usize,
-) -> (Vec<f64>, Vec<(String, Vec<f32>)>) {
+) -> (Trained, State, Vec<usize>) {
     let turn = Arc::new(Turn::default());
     let ranks = Threads::all(&turn, world_size);
     let turn = &*turn;
@@ -190,22 +232,53 @@ fn steps_of_ranks(
         let threads: Vec<_> = ranks
             .into_iter()
             .map(|rank| {
+                let sent = Arc::clone(&rank.sent);
                 // Small buckets cut through tensors.
                 let peers = Arc::new(OrderedPeers::new(rank).with_bucket(1000));
-                scope.spawn(move || turn.hold(|| steps(place, config, peers)))
+                let thread = scope.spawn(move || turn.hold(|| steps(place, config, peers)));
+                (thread, sent)
             })
             .collect();
-        let mut results = threads.into_iter().map(|thread| thread.join().unwrap());
-        let first = results.next().unwrap();
-        results.for_each(|other| assert_eq!(other, first, "ranks agree"));
-        first
+        let results = threads.into_iter().map(|(thread, sent)| {
+            let (trained, state) = thread.join().unwrap();
+            (trained, state, sent.load(Ordering::Relaxed))
+        });
+        let (trained, states, sent): (Vec<_>, Vec<_>, Vec<_>) = results.collect();
+        let mut states = states.into_iter();
+        let state = states.next().flatten().expect("rank 0 has the state");
+        assert!(states.all(|other| other.is_none()), "only rank 0 has it");
+        for other in &trained[1..] {
+            assert_eq!(other, &trained[0], "ranks agree");
+        }
+        (trained[0].clone(), state, sent)
     })
+}
+
+fn steps_of_ranks(
+    place: &TestFolder,
+    config: &RunConfig,
+    world_size: usize,
+) -> (Trained, Option<State>) {
+    let (trained, state, _) = measured_steps_of_ranks(place, config, world_size);
+    (trained, Some(state))
 }
 
 fn dropout_config(place: &TestFolder) -> RunConfig {
     let mut config = place.config();
     config.model.decoder_mut().unwrap().dropout = 0.1;
     config.train.micro_batch = MICRO_BATCHES;
+    config
+}
+
+/// A model whose matrices are large enough to be divided, clipped gradients, and an average.
+fn large_config(place: &TestFolder, optimizer: OptimizerKind) -> RunConfig {
+    let mut config = dropout_config(place);
+    let model = config.model.decoder_mut().unwrap();
+    (model.d_model, model.head_dim) = (96, Some(48));
+    model.feed_forward.width = Some(200);
+    config.train.optimizer = optimizer.into();
+    config.train.clip_norm = 0.05;
+    config.train.ema = 0.9;
     config
 }
 
@@ -218,16 +291,32 @@ fn ranks_with_one_micro_batch_match_one_process_to_the_bit() {
 }
 
 #[test]
+fn sharded_optimizers_match_one_process_to_the_bit() {
+    let place = TestFolder::new(0);
+    for kind in [
+        OptimizerKind::AdamW,
+        OptimizerKind::Muon,
+        OptimizerKind::Lion,
+    ] {
+        let config = large_config(&place, kind);
+        let one = steps(&place, &config, Arc::new(SingleProcess));
+        let ranks = steps_of_ranks(&place, &config, MICRO_BATCHES);
+        assert!(ranks == one, "{kind:?}");
+        assert!(one.0.norms.iter().all(|&norm| norm > 0.05), "{kind:?}: clipped");
+    }
+}
+
+#[test]
 fn ranks_with_several_micro_batches_match_one_process_within_rounding() {
     let place = TestFolder::new(0);
     let config = dropout_config(&place);
     let (one, _) = steps(&place, &config, Arc::new(SingleProcess));
-    let (two, weights) = steps_of_ranks(&place, &config, 2);
-    for (one, two) in one.iter().zip(&two) {
+    let two = steps_of_ranks(&place, &config, 2);
+    for (one, two) in one.losses.iter().zip(&two.0.losses) {
         assert!((one - two).abs() < 1e-4, "{one} {two}");
     }
     let again = steps_of_ranks(&place, &config, 2);
-    assert_eq!(again, (two, weights), "each time the same");
+    assert_eq!(again, two, "each time the same");
 }
 
 #[test]
