@@ -22,9 +22,9 @@ use emberlm_kernels::{Backend, Precision, TrainingBackend};
 use emberlm_model::ExpertLoad;
 
 use crate::checkpoint::State;
+use crate::clip::global_norm;
 use crate::config::{ObjectiveConfig, SkipConfig, TrainConfig};
 use crate::ema::Average;
-use crate::clip::global_norm;
 use crate::gradients::{self, CompleteGradients, StepGradients, StepNumbers};
 use crate::guard::Guard;
 use crate::loss_scale::LossScale;
@@ -296,7 +296,11 @@ impl<B: TrainingBackend> StepEngine<B> {
         let (loss, norm) = exchange::sum_figures(shards, &shard.are_present, &all)?;
         Ok(Some(B::run(|| {
             let number = |x| Tensor::from_floats([x], &device);
-            complete(number(loss), norm.map(number), CompleteGradients::Shard(shard))
+            complete(
+                number(loss),
+                norm.map(number),
+                CompleteGradients::Shard(shard),
+            )
         })))
     }
 
@@ -418,6 +422,15 @@ impl<B: TrainingBackend> StepEngine<B> {
         &self,
     ) -> Result<Option<Snapshot<B::InnerBackend>>, PeersError> {
         self.optimizer.gathered_snapshot(&*self.peers)
+    }
+
+    /// The bytes of optimizer state that this rank holds.
+    #[cfg(test)]
+    pub(crate) fn held_state_bytes(&self) -> usize {
+        let tensors = self.optimizer.snapshot().tensors().into_iter();
+        tensors
+            .map(|(_, tensor)| 4 * tensor.on_host().values.len())
+            .sum()
     }
 
     /// Returns true if rank 0 calls this with `wanted`. All ranks call it where a checkpoint may be due, since all

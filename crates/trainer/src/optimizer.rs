@@ -34,6 +34,7 @@ use crate::peers::shards::Shards;
 pub use burn_optimizer::OptimizerRecord;
 pub use groups::ParameterGroup;
 use rule::{Rule, Settings};
+pub(crate) use sharded::RankCost;
 pub use state::Snapshot;
 
 /// The optimizer of a run, with its settings and its state by parameter path. It implements Burn's

@@ -228,8 +228,10 @@ pub(crate) fn train_with<B: TrainingBackend>(
     }
     if let Some(rank_zero) = &mut rank_zero {
         let size = summary::line(&config.train, &inputs, &initial, rank.world_size(), &device);
+        let ranks = initial.optimizer.rank_cost();
+        let ranks = ranks.map(|cost| summary::rank_line(cost, &config.train));
         let notes = first_notes(&config, &inputs, &initial, &device);
-        for note in std::iter::once(size).chain(notes) {
+        for note in std::iter::once(size).chain(ranks).chain(notes) {
             rank_zero.recorder.messages.say(note);
         }
     }

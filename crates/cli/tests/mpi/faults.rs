@@ -11,9 +11,14 @@ use crate::support::train::{TINY, trained};
 
 /// Starts a run of two ranks, and waits for a few steps and a checkpoint.
 fn started(sandbox: &Sandbox) -> Child {
+    started_with_checkpoints(sandbox, 5)
+}
+
+/// [`started`] with a checkpoint after every `interval` steps.
+fn started_with_checkpoints(sandbox: &Sandbox, interval: usize) -> Child {
     let line = format!(
         "train {TINY} --data data --accumulation 2 --steps 1000000 --out run \
-        --set train.checkpoints.interval=5 --set train.evaluation.interval=1000000 --set train.schedule.decay_steps=50"
+        --set train.checkpoints.interval={interval} --set train.evaluation.interval=1000000 --set train.schedule.decay_steps=50"
     );
     let mut command = sandbox.launcher(&[(2, &line)]);
     let child = command
@@ -55,6 +60,20 @@ fn a_killed_rank_ends_the_job_with_the_reason_and_a_whole_checkpoint() {
             reason.iter().all(|part| message.contains(*part)),
             "{message}"
         );
+        resume(&sandbox);
+        std::fs::remove_dir_all(sandbox.path("run")).unwrap();
+    }
+}
+
+/// With a checkpoint after every step, a rank is killed while the ranks send their states or rank 0 writes them.
+#[test]
+fn a_rank_that_is_killed_during_a_checkpoint_leaves_the_last_one_whole() {
+    let sandbox = Sandbox::with_data();
+    for (rank, wait) in [(1, 0), (0, 40), (1, 80), (0, 120)] {
+        let child = started_with_checkpoints(&sandbox, 1);
+        std::thread::sleep(Duration::from_millis(wait));
+        signal(process_of_rank(child.id(), rank), Signal::KILL);
+        assert!(!child.wait_with_output().unwrap().status.success());
         resume(&sandbox);
         std::fs::remove_dir_all(sandbox.path("run")).unwrap();
     }

@@ -26,10 +26,7 @@ impl StepReport {
 
     /// Returns true if the last step's effect on the weights is known and the run continues.
     pub(crate) fn is_judged(&self) -> bool {
-        matches!(
-            self.outcome,
-            StepOutcome::Updated(_) | StepOutcome::Skipped
-        )
+        matches!(self.outcome, StepOutcome::Updated(_) | StepOutcome::Skipped)
     }
 
     /// The report on an abandoned step.

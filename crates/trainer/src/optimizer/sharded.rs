@@ -3,7 +3,7 @@
 //! A snapshot is that of a single process. Ranks send their state to rank 0, in parts of bounded size, and a restored
 //! optimizer takes the shard of its rank. A checkpoint therefore does not depend on the number of ranks.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -12,6 +12,7 @@ use burn::tensor::backend::AutodiffBackend;
 use burn::tensor::ops::FloatTensor;
 use burn::tensor::{Device, Tensor, TensorData};
 use emberlm_kernels::{Backend, TrainingBackend};
+use emberlm_model::Parameter;
 use emberlm_model::weights::{DeviceTensor, HostTensor, ParamVisitor, visit_params};
 
 use super::state::{StateKind, StateTensor};
@@ -40,6 +41,32 @@ impl<B: Backend> Optimizer<B> {
     /// The division of the parameters among ranks; `None` for a single process.
     pub(crate) fn shards(&self) -> Option<&Arc<Shards>> {
         self.shards.as_ref()
+    }
+
+    /// The memory and the exchanges of the rank with the longest shard; `None` for a single process.
+    pub(crate) fn rank_cost(&self) -> Option<RankCost> {
+        let shards = self.shards.as_ref()?;
+        let world_size = shards.rank().world_size();
+        let mut elements = vec![0; world_size];
+        let mut state = vec![0; world_size];
+        for parameter in shards.parameters() {
+            let rule = self
+                .settings
+                .rule(&self.role(&parameter.path, parameter.shape.len()));
+            for piece in &parameter.pieces {
+                let length = piece.elements.len() as u64;
+                elements[piece.owner] += length;
+                state[piece.owner] += 4 * length * rule.state_kinds().len() as u64;
+            }
+        }
+        let longest = elements.into_iter().max().unwrap_or_default();
+        Some(RankCost {
+            world_size,
+            weights: 4 * self.parameters.iter().map(elements_of).sum::<u64>(),
+            all_state: state.iter().sum(),
+            state: state.into_iter().max().unwrap_or_default(),
+            exchanged: 2 * 4 * (world_size as u64 - 1) * longest,
+        })
     }
 
     /// Updates this rank's shard, as [`Optimizer::guarded_update`] updates a module. Returns the updated pieces `[n]`, in
@@ -99,7 +126,9 @@ impl<B: Backend> Optimizer<B> {
         let are_present: Vec<bool> = held.iter().map(|&ranks| ranks > 0).collect();
         let mut tensors = Vec::new();
         for (parameter, _) in present(parameters, &are_present) {
-            let rule = self.settings.rule(&self.role(&parameter.path, parameter.shape.len()));
+            let rule = self
+                .settings
+                .rule(&self.role(&parameter.path, parameter.shape.len()));
             for &kind in rule.state_kinds() {
                 tensors.push((parameter, kind));
             }
@@ -157,6 +186,26 @@ impl<B: Backend> Optimizer<B> {
         };
         Some(B::float_from_data(data, device))
     }
+}
+
+/// The memory of a rank and its exchanges, in bytes, from the shapes of the model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RankCost {
+    /// The number of ranks.
+    pub(crate) world_size: usize,
+    /// All parameters, which every rank holds.
+    pub(crate) weights: u64,
+    /// The optimizer's state of the longest shard.
+    pub(crate) state: u64,
+    /// The optimizer's state of all shards.
+    pub(crate) all_state: u64,
+    /// The bytes that each rank sends per step, and receives: a slice of the longest shard's length to every other rank,
+    /// once of gradients and once of parameters.
+    pub(crate) exchanged: u64,
+}
+
+fn elements_of(parameter: &Parameter) -> u64 {
+    parameter.shape.iter().map(|&size| size as u64).product()
 }
 
 /// This rank's pieces of the parameters that are present.
@@ -228,7 +277,8 @@ impl<B: Backend> StateReader<B> {
             && let Some(tensor) = self.left.next()
         {
             let values = tensor.on_host().values;
-            self.bytes.extend(values.iter().flat_map(|x| x.to_le_bytes()));
+            self.bytes
+                .extend(values.iter().flat_map(|x| x.to_le_bytes()));
         }
         let rest = self.bytes.split_off(count.min(self.bytes.len()));
         std::mem::replace(&mut self.bytes, rest)
@@ -240,12 +290,12 @@ struct Collected {
     /// The tensors. Empty on other ranks.
     values: Vec<Vec<f32>>,
     /// For each rank, the places of its next bytes: tensor and elements.
-    places: Vec<std::collections::VecDeque<(usize, Range<usize>)>>,
+    places: Vec<VecDeque<(usize, Range<usize>)>>,
 }
 
 impl Collected {
     fn new(rank: Rank, tensors: &[(&DividedParameter, StateKind)]) -> Self {
-        let mut places = vec![std::collections::VecDeque::new(); rank.world_size()];
+        let mut places = vec![VecDeque::new(); rank.world_size()];
         let mut values = Vec::new();
         for (number, (parameter, _)) in tensors.iter().enumerate() {
             if rank.is_zero() {
@@ -272,9 +322,7 @@ impl Collected {
         for (places, bytes) in self.places.iter_mut().zip(all) {
             let (numbers, _) = bytes.as_chunks::<4>();
             let mut numbers = numbers;
-            while let (false, Some((tensor, elements))) =
-                (numbers.is_empty(), places.front_mut())
-            {
+            while let (false, Some((tensor, elements))) = (numbers.is_empty(), places.front_mut()) {
                 let count = numbers.len().min(elements.len());
                 let (own, rest) = numbers.split_at(count);
                 let to = &mut self.values[*tensor][elements.start..elements.start + count];

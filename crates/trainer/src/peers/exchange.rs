@@ -187,7 +187,8 @@ impl<A: TrainingBackend> ParamMapper<A> for GatheredParameters<A::InnerBackend> 
         let Some(pieces) = self.0.remove(path) else {
             return value;
         };
-        let typed = |piece| Tensor::<A::InnerBackend, 1>::from_primitive(TensorPrimitive::Float(piece));
+        let typed =
+            |piece| Tensor::<A::InnerBackend, 1>::from_primitive(TensorPrimitive::Float(piece));
         let vector = match <[_; 1]>::try_from(pieces) {
             Ok([piece]) => typed(piece),
             Err(pieces) => Tensor::cat(pieces.into_iter().map(typed).collect(), 0),

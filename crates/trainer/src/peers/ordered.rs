@@ -101,13 +101,19 @@ impl<T: Transport> OrderedPeers<T> {
             .iter()
             .map(|vector| (length::<B>(vector), B::float_device(vector)));
         let mut summed = VectorWriter::<B>::new(own.collect());
-        let lengths = vectors.iter().map(|of_rank| of_rank.iter().map(length::<B>).sum());
+        let lengths = vectors
+            .iter()
+            .map(|of_rank| of_rank.iter().map(length::<B>).sum());
         let longest = lengths.max().unwrap_or_default();
         let mut readers: Vec<_> = vectors.into_iter().map(VectorReader::<B>::new).collect();
         let mut buffers = Buffers::default();
         for slice in self.slices(longest) {
             buffers.resize(slice, world_size);
-            let Buffers { whole, received, own } = &mut buffers;
+            let Buffers {
+                whole,
+                received,
+                own,
+            } = &mut buffers;
             for (reader, sent) in readers.iter_mut().zip(whole.chunks_exact_mut(slice)) {
                 reader.read(sent)?;
             }
@@ -321,7 +327,8 @@ impl<B: BurnBackend, T: Transport> Peers<B> for OrderedPeers<T> {
         &self,
         vectors: Vec<Vec<FloatTensor<B>>>,
     ) -> Result<Vec<FloatTensor<B>>, PeersError> {
-        self.sums_for_this_rank::<B>(vectors).map_err(self.error("gradients"))
+        self.sums_for_this_rank::<B>(vectors)
+            .map_err(self.error("gradients"))
     }
 
     fn all_gather(
@@ -330,6 +337,7 @@ impl<B: BurnBackend, T: Transport> Peers<B> for OrderedPeers<T> {
         lengths: &[Vec<usize>],
         device: &Device<B>,
     ) -> Result<Vec<Vec<FloatTensor<B>>>, PeersError> {
-        self.vectors_of_all_ranks::<B>(own, lengths, device).map_err(self.error("parameters"))
+        self.vectors_of_all_ranks::<B>(own, lengths, device)
+            .map_err(self.error("parameters"))
     }
 }

@@ -136,16 +136,6 @@ impl Shards {
         }
         lengths
     }
-
-    /// The elements of the longest shard. All ranks exchange as many.
-    pub(crate) fn longest(&self) -> usize {
-        let all = vec![true; self.parameters.len()];
-        let lengths = self.lengths(&all).into_iter();
-        lengths
-            .map(|own| own.into_iter().sum())
-            .max()
-            .unwrap_or_default()
-    }
 }
 
 /// The parameters that are present, with their indices.
@@ -220,9 +210,8 @@ mod tests {
         let matrices = ["a", "b", "c", "d", "e"].map(|path| (path, 10_000, false));
         let shards = divided(2, &matrices);
         assert!(shards.parameters().iter().all(|it| it.pieces.len() == 1));
-        assert_eq!(sums(&shards), [20_000, 30_000]);
+        assert_eq!(sums(&shards), [30_000, 20_000]);
         // More ranks than matrices: some ranks update nothing.
         assert_eq!(sums(&divided(8, &matrices)).iter().sum::<usize>(), 50_000);
-        assert_eq!(shards.longest(), 30_000);
     }
 }

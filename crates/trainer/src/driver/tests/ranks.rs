@@ -157,12 +157,13 @@ struct Trained {
 /// The optimizer's state of all ranks.
 type State = Vec<(String, HostTensor)>;
 
-/// A few steps as one of the ranks. Also returns the optimizer's state, which rank 0 has.
+/// A few steps as one of the ranks. Also returns the optimizer's state, which rank 0 has, and the bytes of it that this
+/// rank holds.
 fn steps(
     place: &TestFolder,
     config: &RunConfig,
     peers: Arc<dyn Peers<Flex>>,
-) -> (Trained, Option<State>) {
+) -> (Trained, Option<State>, usize) {
     let device = Default::default();
     let model = resolve_model(&mut config.clone(), &place.dataset()).unwrap();
     let decoder = model.init::<Training>(1, &device);
@@ -216,15 +217,16 @@ fn steps(
         weights: named_tensors(&training),
         average: named_tensors(&engine.evaluated(&training)),
     };
-    (trained, state)
+    (trained, state, engine.held_state_bytes())
 }
 
-/// [`steps`] of several ranks, which must have the same result, and the bytes that each sent to others.
+/// [`steps`] of several ranks, which must have the same result, the bytes that each sent to others, and those of the state
+/// that each holds.
 fn measured_steps_of_ranks(
     place: &TestFolder,
     config: &RunConfig,
     world_size: usize,
-) -> (Trained, State, Vec<usize>) {
+) -> (Trained, State, Vec<usize>, Vec<usize>) {
     let turn = Arc::new(Turn::default());
     let ranks = Threads::all(&turn, world_size);
     let turn = &*turn;
@@ -240,17 +242,18 @@ fn measured_steps_of_ranks(
             })
             .collect();
         let results = threads.into_iter().map(|(thread, sent)| {
-            let (trained, state) = thread.join().unwrap();
-            (trained, state, sent.load(Ordering::Relaxed))
+            let (trained, state, held) = thread.join().unwrap();
+            (trained, state, (sent.load(Ordering::Relaxed), held))
         });
-        let (trained, states, sent): (Vec<_>, Vec<_>, Vec<_>) = results.collect();
+        let (trained, states, bytes): (Vec<_>, Vec<_>, Vec<_>) = results.collect();
+        let (sent, held) = bytes.into_iter().unzip();
         let mut states = states.into_iter();
         let state = states.next().flatten().expect("rank 0 has the state");
         assert!(states.all(|other| other.is_none()), "only rank 0 has it");
         for other in &trained[1..] {
             assert_eq!(other, &trained[0], "ranks agree");
         }
-        (trained[0].clone(), state, sent)
+        (trained[0].clone(), state, sent, held)
     })
 }
 
@@ -259,8 +262,13 @@ fn steps_of_ranks(
     config: &RunConfig,
     world_size: usize,
 ) -> (Trained, Option<State>) {
-    let (trained, state, _) = measured_steps_of_ranks(place, config, world_size);
+    let (trained, state, ..) = measured_steps_of_ranks(place, config, world_size);
     (trained, Some(state))
+}
+
+fn steps_of_one(place: &TestFolder, config: &RunConfig) -> (Trained, Option<State>) {
+    let (trained, state, _) = steps(place, config, Arc::new(SingleProcess));
+    (trained, state)
 }
 
 fn dropout_config(place: &TestFolder) -> RunConfig {
@@ -286,7 +294,7 @@ fn large_config(place: &TestFolder, optimizer: OptimizerKind) -> RunConfig {
 fn ranks_with_one_micro_batch_match_one_process_to_the_bit() {
     let place = TestFolder::new(0);
     let config = dropout_config(&place);
-    let one = steps(&place, &config, Arc::new(SingleProcess));
+    let one = steps_of_one(&place, &config);
     assert_eq!(steps_of_ranks(&place, &config, MICRO_BATCHES), one);
 }
 
@@ -299,10 +307,58 @@ fn sharded_optimizers_match_one_process_to_the_bit() {
         OptimizerKind::Lion,
     ] {
         let config = large_config(&place, kind);
-        let one = steps(&place, &config, Arc::new(SingleProcess));
+        let one = steps_of_one(&place, &config);
         let ranks = steps_of_ranks(&place, &config, MICRO_BATCHES);
         assert!(ranks == one, "{kind:?}");
-        assert!(one.0.norms.iter().all(|&norm| norm > 0.05), "{kind:?}: clipped");
+        assert!(
+            one.0.norms.iter().all(|&norm| norm > 0.05),
+            "{kind:?}: clipped"
+        );
+    }
+}
+
+/// [`steps`] prints a rank's memory and exchanges by [`Optimizer::rank_cost`]. Both are within 5 % of the real ones.
+#[test]
+fn memory_and_exchanges_of_a_rank_match_the_formula() {
+    let place = TestFolder::new(0);
+    for kind in [
+        OptimizerKind::AdamW,
+        OptimizerKind::Muon,
+        OptimizerKind::Lion,
+    ] {
+        let config = large_config(&place, kind);
+        let model = resolve_model(&mut config.clone(), &place.dataset()).unwrap();
+        let decoder = model.init::<Training>(1, &Default::default());
+        let whole: usize = named_tensors(&decoder)
+            .iter()
+            .map(|(_, it)| 4 * it.values.len())
+            .sum();
+        let optimizer = Optimizer::<Flex>::new(&config.train, decoder.parameters());
+        assert_eq!(optimizer.rank_cost(), None);
+        for ranks in [2, 4] {
+            let rank = Rank::new(0, ranks).unwrap();
+            let cost = optimizer.clone().sharded(rank).rank_cost().unwrap();
+            assert_eq!(cost.weights as usize, whole);
+            let (_, state, sent, held) = measured_steps_of_ranks(&place, &config, ranks);
+            // Without the state, which is gathered once.
+            let bytes: usize = state.iter().map(|(_, it)| 4 * it.values.len()).sum();
+            assert_eq!(cost.all_state as usize, bytes);
+            assert_eq!(held.iter().sum::<usize>(), bytes, "each is held once");
+            assert_eq!(held.iter().max(), Some(&(cost.state as usize)));
+            for (sent, held) in sent.iter().zip(&held) {
+                let gathered = held * (ranks - 1);
+                let per_step = (sent - gathered) as f64 / STEPS as f64;
+                let ratio = per_step / cost.exchanged as f64;
+                assert!((0.95..1.05).contains(&ratio), "{kind:?}: {ratio}");
+            }
+            if kind == OptimizerKind::AdamW {
+                // Of equal shards, 2 (N - 1) / N of the parameters are sent, and 2 / N are held as state.
+                let ideal = whole as f64 * (2 * (ranks - 1)) as f64 / ranks as f64;
+                assert!((0.95..1.05).contains(&(cost.exchanged as f64 / ideal)));
+                let ideal = 2.0 * whole as f64 / ranks as f64;
+                assert!((0.95..1.05).contains(&(cost.state as f64 / ideal)));
+            }
+        }
     }
 }
 
@@ -310,7 +366,7 @@ fn sharded_optimizers_match_one_process_to_the_bit() {
 fn ranks_with_several_micro_batches_match_one_process_within_rounding() {
     let place = TestFolder::new(0);
     let config = dropout_config(&place);
-    let (one, _) = steps(&place, &config, Arc::new(SingleProcess));
+    let (one, _) = steps_of_one(&place, &config);
     let two = steps_of_ranks(&place, &config, 2);
     for (one, two) in one.losses.iter().zip(&two.0.losses) {
         assert!((one - two).abs() < 1e-4, "{one} {two}");
