@@ -55,12 +55,20 @@ impl<B: TrainingBackend> InitialState<B> {
         if let Some(checkpoint) = checkpoint {
             state = checkpoint.state.clone().unwrap_or_default();
             let parts = Parts::of::<B, _>(&model);
-            optimizer
-                .restore(state.updates, checkpoint.optimizer()?, &parts, device)
-                .map_err(|name| CheckpointError::Damaged {
-                    path: checkpoint.path.clone(),
-                    reason: format!("its optimizer has an unexpected tensor {name}"),
-                })?;
+            let mut failed = None;
+            // One by one, since a rank holds a part of them only.
+            let tensors = checkpoint.optimizer()?.map_while(|tensor| {
+                let tensor = tensor.map_err(|error| failed = Some(error));
+                tensor.ok()
+            });
+            let restored = optimizer.restore(state.updates, tensors, &parts, device);
+            if let Some(error) = failed {
+                return Err(error.into());
+            }
+            restored.map_err(|name| CheckpointError::Damaged {
+                path: checkpoint.path.clone(),
+                reason: format!("its optimizer has an unexpected tensor {name}"),
+            })?;
         }
         let averaged = match checkpoint {
             Some(checkpoint) if checkpoint.holds_average() => {

@@ -257,6 +257,9 @@ where
             false => {
                 let vector: Tensor<B, 1> = value.reshape([-1]);
                 let piece = vector.narrow(0, elements.start, elements.len());
+                // A copy: updating a view would copy the whole parameter.
+                let place = Tensor::empty([elements.len()], &piece.device());
+                let piece = place.slice_assign([0..elements.len()], piece);
                 self.optimizer.updated(path, &role, piece, grad, step)
             }
         };

@@ -24,7 +24,7 @@ const SECOND: &str = ".moment2";
 const ONE: &str = ".momentum";
 
 /// One of the tensors of a parameter's state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum StateKind {
     /// AdamW's running mean of the gradient.
     First,
@@ -42,6 +42,13 @@ impl StateKind {
             Self::Second => SECOND,
             Self::Momentum => ONE,
         }
+    }
+
+    /// Splits the name of a tensor into the parameter's path and the kind.
+    fn of_name(name: &str) -> Option<(&str, Self)> {
+        let kinds = [Self::First, Self::Second, Self::Momentum];
+        let mut found = kinds.into_iter();
+        found.find_map(|kind| Some((name.strip_suffix(kind.suffix())?, kind)))
     }
 
     /// The tensor among a parameter's moments.
@@ -137,55 +144,61 @@ pub(super) fn restored<B: BurnBackend>(
     parts: &Parts,
     put: impl Fn(&str, HostTensor) -> Option<FloatTensor<B>>,
 ) -> Result<HashMap<String, Moments<B>>, String> {
-    let mut named = HashMap::new();
+    // The whole parameters of which each tensor was found, and what this process holds of them.
+    let mut found: HashMap<String, Vec<StateKind>> = HashMap::new();
+    let mut held: HashMap<(String, StateKind), FloatTensor<B>> = HashMap::new();
     for (name, tensor) in tensors {
-        let own = name.strip_prefix(prefix).unwrap_or(&name).to_owned();
-        if named.insert(own, tensor).is_some() {
-            return Err(name);
-        }
-    }
-    let mut tensors: HashMap<String, HostTensor> = named;
-    let paths = |suffix: &str| -> Vec<String> {
-        let named = tensors.keys().filter_map(|name| name.strip_suffix(suffix));
-        named.map(str::to_owned).collect()
-    };
-    let (twos, ones) = (paths(FIRST), paths(ONE));
-    let mut take = |path: &str, suffix: &str, two: bool| {
-        let name = format!("{path}{suffix}");
-        let Some(tensor) = tensors.remove(&name) else {
+        let own = name.strip_prefix(prefix).unwrap_or(&name);
+        let Some((path, kind)) = StateKind::of_name(own) else {
             return Err(name);
         };
-        let rule = rule(path, tensor.shape.len());
-        match matches!(rule, Rule::AdamW(_)) == two {
-            true => split_rows(tensor, parts.rows(path)).ok_or(name),
-            false => Err(name),
+        let is_known = rule(path, tensor.shape.len()).state_kinds().contains(&kind);
+        let kinds = found.entry(path.to_owned()).or_default();
+        if !is_known || kinds.contains(&kind) {
+            return Err(name);
         }
-    };
-    let own_path = |path: &str, number| match parts.rows(path) {
-        Some(_) => part_path(path, number),
-        None => path.to_owned(),
-    };
-    let mut moments = HashMap::new();
-    for path in twos {
-        let first = take(&path, FIRST, true)?;
-        let second = take(&path, SECOND, true)?;
-        for (number, (first, second)) in first.into_iter().zip(second).enumerate() {
-            let path = own_path(&path, number);
-            if let (Some(first), Some(second)) = (put(&path, first), put(&path, second)) {
-                moments.insert(path, Moments::Two { first, second });
+        kinds.push(kind);
+        let is_split = parts.rows(path).is_some();
+        let Some(tensors) = split_rows(tensor, parts.rows(path)) else {
+            return Err(name);
+        };
+        for (number, tensor) in tensors.into_iter().enumerate() {
+            let path = match is_split {
+                true => part_path(path, number),
+                false => path.to_owned(),
+            };
+            if let Some(tensor) = put(&path, tensor) {
+                held.insert((path, kind), tensor);
             }
         }
     }
-    for path in ones {
-        let mean = take(&path, ONE, false)?;
-        for (number, mean) in mean.into_iter().enumerate() {
-            let path = own_path(&path, number);
-            if let Some(mean) = put(&path, mean) {
-                moments.insert(path, Moments::One(mean));
-            }
+    for (path, kinds) in found {
+        // One of a pair.
+        if matches!(kinds[..], [StateKind::First | StateKind::Second]) {
+            return Err(format!("{path}{SECOND}"));
         }
     }
-    tensors.into_keys().next().map_or(Ok(moments), Err)
+    let mut seconds = HashMap::new();
+    let mut others = Vec::new();
+    for ((path, kind), tensor) in held {
+        match kind {
+            StateKind::Second => {
+                seconds.insert(path, tensor);
+            }
+            StateKind::First | StateKind::Momentum => others.push((path, tensor)),
+        }
+    }
+    let moments = others.into_iter().map(|(path, tensor)| {
+        let moments = match seconds.remove(&path) {
+            Some(second) => Moments::Two {
+                first: tensor,
+                second,
+            },
+            None => Moments::One(tensor),
+        };
+        (path, moments)
+    });
+    Ok(moments.collect())
 }
 
 /// Splits a snapshot's tensor like its parameter, into parts of these numbers of rows. `None` if the rows do not match.

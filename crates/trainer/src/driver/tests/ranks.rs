@@ -162,6 +162,7 @@ type State = Vec<(String, HostTensor)>;
 fn steps(
     place: &TestFolder,
     config: &RunConfig,
+    read_policy: ReadPolicy,
     peers: Arc<dyn Peers<Flex>>,
 ) -> (Trained, Option<State>, usize) {
     let device = Default::default();
@@ -174,7 +175,7 @@ fn steps(
     let average = (decay > 0.0).then(|| Average::new(training.valid(), decay));
     let mut engine = StepEngine::<Training>::new(
         config.train.clone(),
-        ReadPolicy::EveryStep,
+        read_policy,
         peers,
         optimizer,
         average,
@@ -225,6 +226,7 @@ fn steps(
 fn measured_steps_of_ranks(
     place: &TestFolder,
     config: &RunConfig,
+    read_policy: ReadPolicy,
     world_size: usize,
 ) -> (Trained, State, Vec<usize>, Vec<usize>) {
     let turn = Arc::new(Turn::default());
@@ -237,7 +239,8 @@ fn measured_steps_of_ranks(
                 let sent = Arc::clone(&rank.sent);
                 // Small buckets cut through tensors.
                 let peers = Arc::new(OrderedPeers::new(rank).with_bucket(1000));
-                let thread = scope.spawn(move || turn.hold(|| steps(place, config, peers)));
+                let thread =
+                    scope.spawn(move || turn.hold(|| steps(place, config, read_policy, peers)));
                 (thread, sent)
             })
             .collect();
@@ -260,14 +263,20 @@ fn measured_steps_of_ranks(
 fn steps_of_ranks(
     place: &TestFolder,
     config: &RunConfig,
+    read_policy: ReadPolicy,
     world_size: usize,
 ) -> (Trained, Option<State>) {
-    let (trained, state, ..) = measured_steps_of_ranks(place, config, world_size);
+    let (trained, state, ..) = measured_steps_of_ranks(place, config, read_policy, world_size);
     (trained, Some(state))
 }
 
 fn steps_of_one(place: &TestFolder, config: &RunConfig) -> (Trained, Option<State>) {
-    let (trained, state, _) = steps(place, config, Arc::new(SingleProcess));
+    let (trained, state, _) = steps(
+        place,
+        config,
+        ReadPolicy::EveryStep,
+        Arc::new(SingleProcess),
+    );
     (trained, state)
 }
 
@@ -295,7 +304,10 @@ fn ranks_with_one_micro_batch_match_one_process_to_the_bit() {
     let place = TestFolder::new(0);
     let config = dropout_config(&place);
     let one = steps_of_one(&place, &config);
-    assert_eq!(steps_of_ranks(&place, &config, MICRO_BATCHES), one);
+    assert_eq!(
+        steps_of_ranks(&place, &config, ReadPolicy::EveryStep, MICRO_BATCHES),
+        one
+    );
 }
 
 #[test]
@@ -308,16 +320,15 @@ fn sharded_optimizers_match_one_process_to_the_bit() {
     ] {
         let config = large_config(&place, kind);
         let one = steps_of_one(&place, &config);
-        let ranks = steps_of_ranks(&place, &config, MICRO_BATCHES);
-        assert!(ranks == one, "{kind:?}");
-        assert!(
-            one.0.norms.iter().all(|&norm| norm > 0.05),
-            "{kind:?}: clipped"
-        );
+        assert!(one.0.norms.iter().all(|&norm| norm > 0.05), "clipped");
+        for read_policy in [ReadPolicy::EveryStep, ReadPolicy::WhenDue] {
+            let ranks = steps_of_ranks(&place, &config, read_policy, MICRO_BATCHES);
+            assert!(ranks == one, "{kind:?}, {read_policy:?}");
+        }
     }
 }
 
-/// [`steps`] prints a rank's memory and exchanges by [`Optimizer::rank_cost`]. Both are within 5 % of the real ones.
+/// A run prints a rank's memory and exchanges by [`Optimizer::rank_cost`]. Both are within 5 % of the real ones.
 #[test]
 fn memory_and_exchanges_of_a_rank_match_the_formula() {
     let place = TestFolder::new(0);
@@ -339,7 +350,8 @@ fn memory_and_exchanges_of_a_rank_match_the_formula() {
             let rank = Rank::new(0, ranks).unwrap();
             let cost = optimizer.clone().sharded(rank).rank_cost().unwrap();
             assert_eq!(cost.weights as usize, whole);
-            let (_, state, sent, held) = measured_steps_of_ranks(&place, &config, ranks);
+            let (_, state, sent, held) =
+                measured_steps_of_ranks(&place, &config, ReadPolicy::EveryStep, ranks);
             // Without the state, which is gathered once.
             let bytes: usize = state.iter().map(|(_, it)| 4 * it.values.len()).sum();
             assert_eq!(cost.all_state as usize, bytes);
@@ -352,11 +364,13 @@ fn memory_and_exchanges_of_a_rank_match_the_formula() {
                 assert!((0.95..1.05).contains(&ratio), "{kind:?}: {ratio}");
             }
             if kind == OptimizerKind::AdamW {
-                // Of equal shards, 2 (N - 1) / N of the parameters are sent, and 2 / N are held as state.
-                let ideal = whole as f64 * (2 * (ranks - 1)) as f64 / ranks as f64;
-                assert!((0.95..1.05).contains(&(cost.exchanged as f64 / ideal)));
-                let ideal = 2.0 * whole as f64 / ranks as f64;
-                assert!((0.95..1.05).contains(&(cost.state as f64 / ideal)));
+                // Of equal shards, 2 (N - 1) / N of the parameters are sent, and 2 / N are held as state. Boundaries are
+                // multiples of 4096 elements.
+                let rounding = 2 * 4 * 4096;
+                let ideal = 2 * whole * (ranks - 1) / ranks;
+                assert!((cost.exchanged as usize).abs_diff(ideal) < rounding * (ranks - 1));
+                let ideal = 2 * whole / ranks;
+                assert!((cost.state as usize).abs_diff(ideal) < rounding);
             }
         }
     }
@@ -367,11 +381,11 @@ fn ranks_with_several_micro_batches_match_one_process_within_rounding() {
     let place = TestFolder::new(0);
     let config = dropout_config(&place);
     let (one, _) = steps_of_one(&place, &config);
-    let two = steps_of_ranks(&place, &config, 2);
+    let two = steps_of_ranks(&place, &config, ReadPolicy::EveryStep, 2);
     for (one, two) in one.losses.iter().zip(&two.0.losses) {
         assert!((one - two).abs() < 1e-4, "{one} {two}");
     }
-    let again = steps_of_ranks(&place, &config, 2);
+    let again = steps_of_ranks(&place, &config, ReadPolicy::EveryStep, 2);
     assert_eq!(again, two, "each time the same");
 }
 
