@@ -259,7 +259,7 @@ where
                 let piece = vector.narrow(0, elements.start, elements.len());
                 // A copy: updating a view would copy the whole parameter.
                 let place = Tensor::empty([elements.len()], &piece.device());
-                let piece = place.slice_assign([0..elements.len()], piece);
+                let piece = place.slice_assign(.., piece);
                 self.optimizer.updated(path, &role, piece, grad, step)
             }
         };
