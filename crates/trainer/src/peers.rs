@@ -18,6 +18,7 @@ use emberlm_model::weights::{ParamVisitor, visit_params};
 pub(crate) mod agreement;
 mod ordered;
 
+pub use agreement::weights_hash;
 pub use ordered::{OrderedPeers, Transport};
 
 /// The index of one of the processes that train a model together, and their number.
@@ -92,6 +93,12 @@ pub trait Peers<B: BurnBackend>: Send + Sync {
     /// A peer cannot be reached.
     fn gather_texts(&self, own: &str) -> Result<Vec<String>, PeersError>;
 
+    /// The numbers of all ranks, in rank order. Ranks may pass different counts of them.
+    ///
+    /// # Errors
+    /// A peer cannot be reached.
+    fn gather_numbers(&self, own: &[f64]) -> Result<Vec<Vec<f64>>, PeersError>;
+
     /// The elementwise sum of `tensors` over all ranks. The tensors have the same shapes, in the same order,
     /// on all ranks.
     ///
@@ -115,6 +122,10 @@ impl<B: BurnBackend> Peers<B> for SingleProcess {
 
     fn gather_texts(&self, own: &str) -> Result<Vec<String>, PeersError> {
         Ok(vec![own.to_owned()])
+    }
+
+    fn gather_numbers(&self, own: &[f64]) -> Result<Vec<Vec<f64>>, PeersError> {
+        Ok(vec![own.to_vec()])
     }
 
     fn sum_tensors(&self, tensors: Vec<FloatTensor<B>>) -> Result<Vec<FloatTensor<B>>, PeersError> {

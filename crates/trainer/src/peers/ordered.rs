@@ -194,6 +194,17 @@ impl<B: BurnBackend, T: Transport> Peers<B> for OrderedPeers<T> {
             .collect()
     }
 
+    fn gather_numbers(&self, own: &[f64]) -> Result<Vec<Vec<f64>>, PeersError> {
+        let error = self.error("numbers");
+        let bytes: Vec<u8> = own.iter().flat_map(|x| x.to_le_bytes()).collect();
+        let all = self.transport.all_gather_bytes(&bytes).map_err(&error)?;
+        let numbers = |bytes: Vec<u8>| match bytes.as_chunks::<8>() {
+            (numbers, []) => Ok(numbers.iter().map(|&x| f64::from_le_bytes(x)).collect()),
+            (_, rest) => Err(error(format!("{} bytes are left over", rest.len()))),
+        };
+        all.into_iter().map(numbers).collect()
+    }
+
     fn sum_tensors(&self, tensors: Vec<FloatTensor<B>>) -> Result<Vec<FloatTensor<B>>, PeersError> {
         let error = self.error("gradients");
         let mut sums = Vec::with_capacity(tensors.len());
