@@ -1,7 +1,12 @@
 //! Evaluation divided among ranks equals that of one process, to the bit.
 
 use std::path::Path;
+use std::process::Stdio;
+use std::time::Instant;
 
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::launch::{process_of_rank, wait_until};
 use crate::support::Sandbox;
 use crate::support::train::{TINY, trained};
 
@@ -122,4 +127,41 @@ fn evaluations_during_training_equal_those_of_one_process() {
         assert_eq!(found.len(), 2, "{name}");
         assert_eq!(sandbox.events(&one, "evaluation"), found, "{name}");
     }
+}
+
+#[test]
+fn a_stop_of_any_rank_interrupts_an_evaluation_and_a_resumed_run_repeats_it() {
+    let sandbox = Sandbox::new();
+    let lines = (0..20_000).map(|i| format!("{i} and {} make {}\n", i + 1, 2 * i + 1));
+    sandbox.write("text.txt", lines.collect::<String>());
+    let prepared = sandbox.words("prepare text.txt --out data --tokenizer char --val-fraction 0.4");
+    prepared.ok();
+    for rank in [0, 1] {
+        let out = format!("run-{rank}");
+        let line = format!(
+            "train {TINY} --data data --accumulation 2 --steps 8 --eval-interval 4 --out {out} \
+            --set train.evaluation.batch=1 --set train.evaluation.tokens=0"
+        );
+        let mut command = sandbox.launcher(&[(2, &line)]);
+        command.stdout(Stdio::null()).stderr(Stdio::piped());
+        let child = command.spawn().unwrap();
+        wait_until("step 4", || sandbox.events_so_far(&out, "step") == 4);
+        let process = Pid::from_raw(process_of_rank(child.id(), rank)).unwrap();
+        kill_process(process, Signal::TERM).unwrap();
+        let stopped = Instant::now();
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        assert!(sandbox.events(&out, "evaluation").is_empty(), "rank {rank}");
+        // The whole evaluation takes several seconds.
+        println!("rank {rank}: stopped after {:?}", stopped.elapsed());
+        let line = format!("train --resume {out} --steps 5 --renderer plain");
+        trained(sandbox.launched(&[(2, &line)]));
+        let steps = sandbox.events(&out, "evaluation");
+        let steps: Vec<_> = steps.iter().map(|event| &event["step"]).collect();
+        assert_eq!(steps, [4, 5]);
+    }
+    assert_eq!(
+        sandbox.events("run-0", "evaluation"),
+        sandbox.events("run-1", "evaluation")
+    );
 }
