@@ -3,9 +3,13 @@
 //! Rank 0 prints what a single process would. The other ranks print only errors, with their rank and host, and an
 //! error of any rank ends all of them.
 
+#[cfg(any(feature = "mpi", test))]
+mod pieces;
+
 use std::sync::Arc;
 
 use burn::tensor::backend::Backend;
+use emberlm_data::{PrepareRanks, SingleRank};
 use emberlm_mpi::Launch;
 #[cfg(feature = "mpi")]
 use emberlm_mpi::MpiJob;
@@ -13,6 +17,8 @@ use emberlm_mpi::MpiJob;
 use emberlm_trainer::{OrderedPeers, Transport};
 use emberlm_trainer::{Peers, Rank, SingleProcess, TrainError};
 
+#[cfg(feature = "mpi")]
+use self::pieces::InPieces;
 #[cfg(feature = "mpi")]
 use crate::console;
 use crate::error::CliError;
@@ -118,6 +124,23 @@ impl Ranks {
             return job.transport().all_gather_bytes(own);
         }
         Ok(vec![own.to_vec()])
+    }
+
+    /// The exchanges of a preparation that is divided among the processes.
+    pub fn exchange(&self) -> Box<dyn PrepareRanks> {
+        #[cfg(feature = "mpi")]
+        if let Some(job) = &self.job {
+            return Box::new(InPieces(job.transport()));
+        }
+        Box::new(SingleRank)
+    }
+
+    /// Waits until another process, which has failed, ends the job. Returns at once in a single process.
+    pub fn wait_for_abort(&self) {
+        #[cfg(feature = "mpi")]
+        if let Some(job) = &self.job {
+            job.wait_for_abort();
+        }
     }
 
     /// Compares the named properties of this rank's `work` with those of rank 0.

@@ -7,6 +7,7 @@
 mod evaluation;
 mod faults;
 mod launch;
+mod preparation;
 mod refusals;
 mod results;
 #[path = "../cli/support/mod.rs"]
