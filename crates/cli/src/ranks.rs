@@ -14,8 +14,8 @@ use emberlm_mpi::Launch;
 #[cfg(feature = "mpi")]
 use emberlm_mpi::MpiJob;
 #[cfg(feature = "mpi")]
-use emberlm_trainer::{OrderedPeers, Transport};
-use emberlm_trainer::{Peers, Rank, SingleProcess, TrainError};
+use emberlm_trainer::OrderedPeers;
+use emberlm_trainer::{Peers, Rank, SingleProcess, TrainError, Transport};
 
 #[cfg(feature = "mpi")]
 use self::pieces::InPieces;
@@ -133,6 +133,15 @@ impl Ranks {
             return Box::new(InPieces(job.transport()));
         }
         Box::new(SingleRank)
+    }
+
+    /// The exchanges of host memory with the other processes. `None` for a single process.
+    pub fn transport(&self) -> Option<Box<dyn Transport>> {
+        #[cfg(feature = "mpi")]
+        if let Some(job) = &self.job {
+            return Some(Box::new(job.transport()));
+        }
+        None
     }
 
     /// Waits until another process, which has failed, ends the job. Returns at once in a single process.

@@ -10,5 +10,6 @@ mod launch;
 mod preparation;
 mod refusals;
 mod results;
+mod soak;
 #[path = "../cli/support/mod.rs"]
 mod support;
