@@ -120,8 +120,8 @@ fn soak(accumulation: usize, kills: usize, seed: u64) {
         compare(&sandbox, &out);
     }
     println!(
-        "accumulation {accumulation}: {killed} kills ({of_rank:?} by rank), {within} within a checkpoint's write, of which {left} \
-        left a part of it, in {run} runs"
+        "accumulation {accumulation}: {killed} kills ({of_rank:?} by rank), {within} aimed at a checkpoint's write, {left} \
+        left a part of one, in {run} runs"
     );
     assert!(within > 0, "no kill hit a checkpoint's write");
     assert!(of_rank.iter().all(|&kills| kills > 0) || kills < 20);
