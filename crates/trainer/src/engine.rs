@@ -184,6 +184,11 @@ impl<B: TrainingBackend> StepEngine<B> {
         self.peers.rank()
     }
 
+    /// The exchanges with the other processes.
+    pub(crate) fn peers(&self) -> &dyn Peers<B::InnerBackend> {
+        &*self.peers
+    }
+
     /// Returns true if a stop was requested on any rank, and then requests it on this one too. All ranks call
     /// this before each step, so they stop at the same one.
     ///

@@ -16,6 +16,7 @@ pub(crate) mod exchange;
 mod ordered;
 pub(crate) mod shards;
 
+pub use agreement::weights_hash;
 pub use ordered::{OrderedPeers, Transport};
 
 /// The index of one of the processes that train a model together, and their number.

@@ -219,7 +219,7 @@ pub(crate) fn train_with<B: TrainingBackend>(
     };
     let mut rank_zero = match rank.is_zero() {
         true => Some(rank_zero(
-            &config, start, &inputs, &initial, options, &stop, &device,
+            &config, start, &inputs, &initial, options, &device,
         )?),
         false => None,
     };
@@ -260,6 +260,7 @@ pub(crate) fn train_with<B: TrainingBackend>(
             failure,
             file_check,
         },
+        inputs.validation.clone(),
         rank_zero,
     )
     .with_rollouts(rollouts)
@@ -278,7 +279,6 @@ fn rank_zero<B: TrainingBackend>(
     inputs: &RunInputs,
     initial: &InitialState<B>,
     options: RunOptions,
-    stop: &StopSignal,
     device: &Device<B>,
 ) -> Result<RankZero<B>, TrainError> {
     let text = run_config::to_toml(config)?;
@@ -327,7 +327,6 @@ fn rank_zero<B: TrainingBackend>(
         run,
         about: Arc::new(about),
         tokenizer: inputs.tokenizer.clone(),
-        validation: inputs.validation.clone(),
         source: inputs.source.clone(),
         past,
         seq_len: inputs.seq_len,
@@ -341,7 +340,6 @@ fn rank_zero<B: TrainingBackend>(
             checkpoint,
         ),
         pace: Pace::new(step, flops, config.train.precision.products),
-        stop: stop.clone(),
         sample: None,
     })
 }

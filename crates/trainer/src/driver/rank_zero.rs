@@ -1,4 +1,4 @@
-//! The duties of rank 0: it logs, evaluates, samples and saves.
+//! The duties of rank 0: it logs, samples and saves, and records evaluations.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use emberlm_data::{Floor, Tokenizer};
 use emberlm_kernels::TrainingBackend;
 
 use super::due::DueActions;
+use super::validate::Evaluator;
 use crate::checkpoint::{About, Contents, Keep, State};
 use crate::engine::{SkippedStep, StepEngine, StepOutcome, StepReport};
 use crate::error::TrainError;
@@ -17,10 +18,8 @@ use crate::hooks::{RunBegin, RunEnd, StepEnd, StepResult};
 use crate::objective::TrainSource;
 use crate::pace::Pace;
 use crate::recorder::Recorder;
-use crate::stop::StopSignal;
 use crate::strategy::Processor;
 use crate::training_model::TrainingModel;
-use crate::validation::Validation;
 
 /// The state of rank 0 other than the engine.
 pub(crate) struct RankZero<B: TrainingBackend> {
@@ -30,8 +29,6 @@ pub(crate) struct RankZero<B: TrainingBackend> {
     pub(crate) about: Arc<About>,
     /// The tokenizer that samples are decoded with.
     pub(crate) tokenizer: Tokenizer,
-    /// The validation data.
-    pub(crate) validation: Validation,
     /// The training data, for the positions of a step.
     pub(crate) source: TrainSource,
     /// The events that a resumed run shows before it continues.
@@ -41,8 +38,6 @@ pub(crate) struct RankZero<B: TrainingBackend> {
     pub(crate) device: Device<B>,
     pub(crate) recorder: Recorder,
     pub(crate) pace: Pace,
-    /// Interrupts evaluations.
-    pub(crate) stop: StopSignal,
     /// The newest sample.
     pub(crate) sample: Option<String>,
 }
@@ -110,12 +105,13 @@ impl<B: TrainingBackend> RankZero<B> {
     /// Logs, evaluates and saves at the configured intervals.
     pub(super) fn after_step(
         &mut self,
-        engine: &StepEngine<B>,
+        evaluator: Evaluator<'_, B>,
         model: &TrainingModel<B>,
         state: &mut State,
         report: &StepReport,
         processor: &mut Processor<B>,
     ) -> Result<(), TrainError> {
+        let engine = evaluator.engine();
         self.recorder.poll();
         let metrics = match report.outcome {
             StepOutcome::Updated(metrics) => Some(metrics),
@@ -147,7 +143,7 @@ impl<B: TrainingBackend> RankZero<B> {
         }
         let mut save = save || (self.recorder.retry_due && log);
         if evaluate {
-            let better = self.validate(engine, model, state, processor)?;
+            let better = self.validate(evaluator, model, state, processor)?;
             save |= better && config.checkpoints.keep_best;
             if B::is_asynchronous() {
                 // Evaluation and training use device memory differently.

@@ -4,12 +4,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Barrier, Condvar, Mutex};
 
 use burn::module::AutodiffModule;
+use emberlm_data::{Packing, Split};
 use emberlm_model::weights::{HostTensor, named_tensors};
 
 use super::*;
 use crate::bench::random_batch;
 use crate::ema::Average;
 use crate::engine::{StepBatches, StepEngine, StepOutcome, StepPosition};
+use crate::evaluate::{
+    evaluate_among, evaluate_observed, evaluate_positions, evaluate_positions_among,
+};
 use crate::loader::to_tensors;
 use crate::optimizer::Optimizer;
 use crate::peers::{OrderedPeers, Peers, Rank, Transport};
@@ -398,4 +402,45 @@ fn ranks_interleave_micro_batches() {
     assert_eq!(numbers, [0, 1, 2, 3, 4, 5]);
     assert_eq!(Rank::new(3, 3), None);
     assert_eq!(Rank::new(0, 0), None);
+}
+
+#[test]
+fn evaluations_do_not_depend_on_the_number_of_ranks() {
+    let place = TestFolder::new(0);
+    let dataset = place.dataset();
+    let model = resolve_model(&mut place.config(), &dataset).unwrap();
+    let decoder = model.init::<Flex>(1, &Default::default());
+    let windows = dataset.windows(Split::Val, 16, Packing::Stream).unwrap();
+    let mut seen = 0;
+    let one = evaluate_observed(&decoder, &windows, 2, None, |_| seen += 1).unwrap();
+    let positions = evaluate_positions(&decoder, &windows, 2, |_| ()).unwrap();
+    // Some ranks have a batch more than others, and several exchanges are needed.
+    assert!(seen % 5 > 0 && seen > 3 * 8, "{seen} batches");
+    for world_size in [2, 3, 5] {
+        let turn = Arc::new(Turn::default());
+        let ranks = Threads::all(&turn, world_size);
+        let evaluated = |rank: Threads| {
+            turn.hold(|| {
+                let peers = OrderedPeers::new(rank);
+                let mut batches = 0;
+                let found = evaluate_among(&peers, &decoder, &windows, 2, None, |_| batches += 1);
+                let by_position =
+                    evaluate_positions_among(&peers, &decoder, &windows, 2, |_| ()).unwrap();
+                (found.unwrap(), by_position, batches)
+            })
+        };
+        let results: Vec<_> = std::thread::scope(|scope| {
+            let evaluated = &evaluated;
+            let threads = ranks.into_iter();
+            let threads: Vec<_> = threads
+                .map(|rank| scope.spawn(move || evaluated(rank)))
+                .collect();
+            threads.into_iter().map(|it| it.join().unwrap()).collect()
+        });
+        for (found, by_position, batches) in results {
+            assert_eq!(found.loss.to_bits(), one.loss.to_bits());
+            assert_eq!((found.tokens, batches), (one.tokens, seen));
+            assert_eq!(by_position, positions);
+        }
+    }
 }
