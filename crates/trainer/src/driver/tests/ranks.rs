@@ -291,7 +291,7 @@ fn dropout_config(place: &TestFolder) -> RunConfig {
     config
 }
 
-/// A model whose matrices are large enough to be divided, clipped gradients, and an average.
+/// A model whose matrices are large enough to be divided, a loss scale, clipped gradients, and an average.
 fn large_config(place: &TestFolder, optimizer: OptimizerKind) -> RunConfig {
     let mut config = dropout_config(place);
     let model = config.model.decoder_mut().unwrap();
@@ -299,6 +299,7 @@ fn large_config(place: &TestFolder, optimizer: OptimizerKind) -> RunConfig {
     model.feed_forward.width = Some(200);
     config.train.optimizer = optimizer.into();
     config.train.clip_norm = 0.05;
+    config.train.precision.loss_scale = 1024.0;
     config.train.ema = 0.9;
     config
 }
