@@ -103,7 +103,7 @@ fn bad_input_leaves_nothing_behind_and_names_the_file_once() {
         assert!(ran.stderr.contains(expected), "{ran}");
         assert!(!sandbox.path("data").exists());
     }
-    // What a killed rank 0 leaves behind does not stand in the way.
+    // Files that a killed rank 0 left behind are replaced.
     sandbox
         .words("prepare talks.jsonl --out data --tokenizer byte --chat-template chatml")
         .ok();

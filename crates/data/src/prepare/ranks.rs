@@ -54,7 +54,7 @@ enum Beginning {
     Work { plan: Plan, tally: Tally },
 }
 
-/// Tells the other ranks that there is nothing to do.
+/// Ends the other ranks, which have nothing to do.
 pub(super) fn end_all(ranks: &dyn PrepareRanks) -> Result<(), DataError> {
     if ranks.count() > 1 {
         exchange_beginnings(ranks, &Beginning::Complete)?;
