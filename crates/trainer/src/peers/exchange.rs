@@ -208,3 +208,59 @@ fn error(shards: &Shards, what: &'static str, reason: String) -> PeersError {
 fn primitive<B: Backend>(tensor: Tensor<B, 1>) -> FloatTensor<B> {
     tensor.into_primitive().tensor()
 }
+
+#[cfg(test)]
+mod tests {
+    use burn_flex::Flex;
+    use burn_ndarray::NdArray;
+
+    use super::*;
+    use crate::peers::Rank;
+
+    const LENGTH: usize = 10_000;
+
+    /// Integers, whose squares are summed without rounding.
+    fn element(index: usize) -> u32 {
+        (index % 7) as u32
+    }
+
+    fn squares(elements: std::ops::Range<usize>) -> f64 {
+        let squares = elements.map(|index| element(index).pow(2));
+        f64::from(squares.sum::<u32>())
+    }
+
+    fn figures_match_integers<B: Backend>() {
+        let device = Default::default();
+        let values: Vec<f32> = (0..LENGTH).map(|index| element(index) as f32).collect();
+        let vector = Tensor::<B, 1>::from_floats(values.as_slice(), &device);
+        let loss = |x: f32| Tensor::<B, 1>::from_floats([x], &device);
+        let parameter = ("weight".to_owned(), vec![100, 100], true);
+        let shards = Shards::new(Rank::new(0, 2).unwrap(), [parameter]);
+        let pieces = shards.parameters()[0].pieces.iter();
+        let all = pieces.map(|piece| {
+            let elements = piece.elements.clone();
+            let own = vector.clone().narrow(0, elements.start, elements.len());
+            let gradients = ShardGradients {
+                are_present: vec![true],
+                pieces: vec![primitive(own)],
+            };
+            own_figures(loss(0.25), &gradients)
+        });
+        let all: Vec<_> = all.collect();
+        // The boundary nearest to the middle.
+        let (first, rest) = (squares(0..4096), [4096..8192, 8192..LENGTH].map(squares));
+        assert_eq!(all, [vec![0.25, first], vec![0.25, rest[0], rest[1]]]);
+        let (loss, norm) = sum_figures(&shards, &[true], &all).unwrap();
+        let expected = squares(0..LENGTH).sqrt() as f32;
+        assert_eq!((loss, norm), (0.5, Some(expected)));
+        assert_eq!(sum_figures(&shards, &[false], &all).unwrap().1, None);
+        let short = [all[0].clone(), vec![0.25]];
+        assert!(sum_figures(&shards, &[true], &short).is_err());
+    }
+
+    #[test]
+    fn losses_and_norms_of_shards_are_exact_on_integers() {
+        figures_match_integers::<Flex>();
+        figures_match_integers::<NdArray>();
+    }
+}
