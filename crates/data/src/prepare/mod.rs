@@ -170,16 +170,13 @@ fn in_pool(
         true => Some(Staging::begin(out, options.force, unfinished)?),
         false => None,
     };
-    let made = make(
+    let work = Work {
         ranks,
-        staging.as_ref(),
-        corpus,
         out,
-        known,
-        template,
         options,
         progress,
-    );
+    };
+    let made = make(&work, staging.as_ref(), corpus, known, template);
     let is_resumable = || staging.as_ref().is_some_and(Staging::is_resumable);
     let made = made.map_err(|error| match error {
         error @ (DataError::CannotContinue { .. }
@@ -197,18 +194,23 @@ fn in_pool(
     Ok(Some(prepared))
 }
 
+/// The work of this process.
+struct Work<'a> {
+    ranks: &'a dyn PrepareRanks,
+    out: &'a Path,
+    options: &'a PrepareOptions,
+    progress: &'a (dyn Fn(Progress) + Sync),
+}
+
 /// Writes all files of the dataset except the manifest, on rank 0, which has a `staging`.
-#[expect(clippy::too_many_arguments, reason = "the whole of a preparation")]
 fn make(
-    ranks: &dyn PrepareRanks,
+    work: &Work,
     staging: Option<&Staging>,
     mut corpus: Corpus,
-    out: &Path,
     known: Option<Tokenizer>,
     template: Option<ChatTemplate>,
-    options: &PrepareOptions,
-    progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<Option<(Prepared, DatasetBlocks)>, DataError> {
+    let options = work.options;
     if let Some(staging) = staging {
         corpus.spool(staging.work_folder(), &options.input)?;
     }
@@ -217,10 +219,10 @@ fn make(
         Some(staging) => begin(staging, &plan)?,
         None => (plan.command.clone(), SavedProgress::default()),
     };
-    let Some(tally) = begin_together(ranks, plan, saved.tally)? else {
+    let Some(tally) = begin_together(work.ranks, plan, saved.tally)? else {
         return Ok(None);
     };
-    let scan = scan(&corpus, options, known.is_none(), progress)?;
+    let scan = scan(&corpus, options, known.is_none(), work.progress)?;
     let assigner = Assigner::new(&corpus, &scan, options)?;
     let tokenizer = match known {
         Some(tokenizer) => tokenizer,
@@ -232,19 +234,10 @@ fn make(
         recorded.begins_with = encoder.begins_with().map(str::to_owned);
     }
     let destination = match staging {
-        Some(staging) => Destination::Folder(staging, saved),
+        Some(staging) => Destination::Folder(staging, Box::new(saved)),
         None => Destination::RankZero(tally),
     };
-    let tokenized = tokenize(
-        &corpus,
-        &encoder,
-        assigner,
-        staging.map_or(out, Staging::out),
-        destination,
-        ranks,
-        options,
-        progress,
-    )?;
+    let tokenized = tokenize(work, &corpus, &encoder, assigner, destination)?;
     let (
         Some(staging),
         Some(Tokenized {

@@ -16,7 +16,7 @@ use super::journal::{Journal, SavedProgress};
 use super::ranks::{PrepareRanks, exchange_round};
 use super::tally::Tally;
 use super::waves::{Reading, Wave, for_each_wave, wave_bytes};
-use super::{Phase, PrepareOptions, Progress};
+use super::{Phase, Progress, Work};
 use crate::block_hashes::DatasetBlocks;
 use crate::staging::Staging;
 use crate::writer::{ShardOptions, SplitWriter};
@@ -37,29 +37,32 @@ pub(super) struct Tokenized {
 
 /// The destination of a pass: rank 0 writes, and the other ranks only know how much has been written.
 pub(super) enum Destination<'a> {
-    Folder(&'a Staging, SavedProgress),
+    Folder(&'a Staging, Box<SavedProgress>),
     RankZero(Tally),
 }
 
 /// Tokenizes all of `corpus` except what the saved progress covers, divided among `ranks`. Returns the result on rank 0.
 pub(super) fn tokenize(
+    work: &Work,
     corpus: &Corpus,
     encoder: &Encoder,
     assigner: Assigner,
-    out: &Path,
     destination: Destination,
-    ranks: &dyn PrepareRanks,
-    options: &PrepareOptions,
-    progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<Option<Tokenized>, DataError> {
+    let &Work {
+        ranks,
+        options,
+        progress,
+        ..
+    } = work;
     let tokenizer = encoder.tokenizer();
     let shards = ShardOptions {
         width: TokenWidth::for_vocab(tokenizer.vocab_size()),
         tokens: options.shard_tokens,
         masked: encoder.is_masked(),
     };
-    let (tally, output) = match destination {
-        Destination::RankZero(tally) => (tally, None),
+    let (out, tally, output) = match destination {
+        Destination::RankZero(tally) => (work.out, tally, None),
         Destination::Folder(staging, saved) => {
             let writer = |split, state| SplitWriter::resume(staging.folder(), split, shards, state);
             let output = Output {
@@ -70,7 +73,7 @@ pub(super) fn tokenize(
                 journal: Journal::new(staging.work_folder(), options.journal_bytes),
                 progress,
             };
-            (saved.tally, Some(output))
+            (staging.out(), saved.tally, Some(output))
         }
     };
     let mut pass = Pass {

@@ -83,7 +83,7 @@ impl<'a> Rest<'a> {
     }
 
     fn span(&mut self) -> Option<EncodedSpan> {
-        let &[flags] = self.take(1)?.as_array()?;
+        let &flags = self.take(1)?.first()?;
         let [unknown, text] = [self.number()?, self.number()?];
         let count = self.length()?;
         let (ids, _) = self.take(count.checked_mul(4)?)?.as_chunks::<4>();
