@@ -2,7 +2,7 @@
 //! programs.
 //!
 //! Map: `train`, `peers`, `char_nano`, `generate`, `draft`, `embed`, `finetune`, `llama`, `scaling`, `backends`, `kernels`, `load`, `loader`,
-//! `prepare` and `serve` are the benchmarks. `programs` builds and runs the measured programs, `measurement`
+//! `prepare`, `ranks` and `serve` are the benchmarks. `programs` builds and runs the measured programs, `measurement`
 //! parses the output of training runs, and `report` formats results.
 
 mod backends;
@@ -20,6 +20,7 @@ mod peak_memory;
 mod peers;
 mod prepare;
 pub mod programs;
+mod ranks;
 pub mod report;
 mod scaling;
 mod serve;
@@ -71,6 +72,8 @@ enum Subject {
     /// Preparing a corpus: MB/s, tokens/s and peak resident memory, compared with tiktoken-rs and Python's
     /// tiktoken.
     Prepare(prepare::PrepareArgs),
+    /// Training on two ranks compared with one process on the same cores, and the cost of the exchange between ranks.
+    Ranks(ranks::RanksArgs),
     /// Batches: tokens/s of each loading mode, compared with the training of a small model.
     Loader(loader::LoaderArgs),
     /// The server: tokens/s and latency with one client and with many, or a stress test (--storm).
@@ -99,6 +102,7 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Error> {
         Subject::Kernels(args) => kernels::run(args)?,
         Subject::Load(args) => load::run(args)?,
         Subject::Prepare(args) => prepare::run(args)?,
+        Subject::Ranks(args) => ranks::run(args)?,
         Subject::Loader(args) => loader::run(args)?,
         Subject::Serve(args) => serve::run(args)?,
     }

@@ -3,6 +3,7 @@
 //! | command | file | measures |
 //! |---|---|---|
 //! | `train` | `train` | training steps on random tokens |
+//! | `exchange` | `exchange` | sums of gradients over ranks |
 //! | `generate` | `generate` | reading a prompt, and generating tokens |
 //! | `kernels` | `kernels` | each operation compared with its reference implementation |
 //! | `embed` | `embed` | texts per second of an encoder |
@@ -16,6 +17,7 @@
 #![recursion_limit = "256"]
 
 mod embed;
+mod exchange;
 mod generate;
 mod kernels;
 mod load;
@@ -44,6 +46,8 @@ enum Command {
     /// Measure training speed
     #[command(alias = "bench-train")]
     Train(train::TrainArgs),
+    /// Measure the time in which ranks sum gradients
+    Exchange(exchange::ExchangeArgs),
     /// Measure the speed of generation
     #[command(alias = "bench-generate")]
     Generate(generate::GenerateArgs),
@@ -66,6 +70,7 @@ enum Command {
 fn main() -> ExitCode {
     shared::main(|cli: Cli| match cli.command {
         Command::Train(args) => train::run(args),
+        Command::Exchange(args) => exchange::run(args),
         Command::Generate(args) => generate::run(args),
         Command::Embed(args) => embed::run(args),
         Command::Kernels(args) => kernels::run(args),

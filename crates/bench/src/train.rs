@@ -4,14 +4,14 @@ use burn::tensor::Device;
 use clap::Args;
 use emberlm_kernels::{Precision, TrainingBackend};
 use emberlm_model::DecoderConfig;
-use emberlm_trainer::bench::{Measured, WARM_UP, measure};
+use emberlm_trainer::bench::{Measured, WARM_UP, measure_among};
 use emberlm_trainer::config::PrecisionConfig;
 use emberlm_trainer::peak::matrix_product;
 use emberlm_trainer::{TrainConfig, TrainError};
 
 use emberlm_cli::shared::CliError;
 use emberlm_cli::shared::precision_parser;
-use emberlm_cli::shared::{BackendArg, Job};
+use emberlm_cli::shared::{BackendArg, Job, Ranks};
 use emberlm_trainer::{presets, run_config};
 
 /// Arguments of `train`.
@@ -23,7 +23,7 @@ pub struct TrainArgs {
     /// Measured steps, after three warm-up steps
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub steps: usize,
-    /// Sequences per step
+    /// Sequences per step, on each of several ranks
     #[arg(long, value_name = "N", default_value_t = 12)]
     pub batch: usize,
     /// A value that overrides the preset, such as train.seq_len=64; repeatable
@@ -46,16 +46,22 @@ pub struct TrainArgs {
     pub backend: BackendArg,
 }
 
-/// Runs the command.
+/// Runs the command, on one of the ranks that `mpirun` may have started.
 ///
 /// # Errors
 /// The preset or the backend does not exist.
 pub fn run(args: TrainArgs) -> Result<(), CliError> {
+    let ranks = Ranks::join()?;
+    let result = run_as(args, &ranks);
+    ranks.end(result)
+}
+
+fn run_as(args: TrainArgs, ranks: &Ranks) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
     let config = run_config::layered(presets::run(&args.preset)?, None, &args.set)?;
     let train = TrainConfig {
         micro_batch: args.batch.max(1),
-        accumulation: 1,
+        accumulation: ranks.rank().world_size(),
         recompute: args.recompute,
         precision: PrecisionConfig {
             products: args.precision,
@@ -71,16 +77,21 @@ pub fn run(args: TrainArgs) -> Result<(), CliError> {
     let model = DecoderConfig::try_from(model)?;
     let seq_len = train.sequence_tokens(model.seq_len())?;
     let (measured, peak) = backend.run(Bench {
+        ranks,
         model,
         train,
         steps: args.steps.max(1),
         utilization: args.utilization,
     })??;
+    if !ranks.rank().is_zero() {
+        return Ok(());
+    }
     let recomputing = if args.recompute { ", recomputing" } else { "" };
     let line = serde_json::json!({
         "peer": format!("emberlm {} {backend}{recomputing}", env!("CARGO_PKG_VERSION")),
         "workload": args.preset,
         "batch": args.batch,
+        "ranks": ranks.rank().world_size(),
         "recompute": args.recompute,
         "precision": args.precision.name(),
         "seq_len": seq_len,
@@ -96,18 +107,27 @@ pub fn run(args: TrainArgs) -> Result<(), CliError> {
     emberlm_cli::shared::print_json(&line)
 }
 
-struct Bench {
+struct Bench<'a> {
+    ranks: &'a Ranks,
     model: DecoderConfig,
     train: TrainConfig,
     steps: usize,
     utilization: bool,
 }
 
-impl Job for Bench {
+impl Job for Bench<'_> {
     type Output = Result<(Measured, Option<f64>), TrainError>;
 
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
-        let measured = measure::<B>(&self.model, &self.train, WARM_UP, self.steps, &device)?;
+        let peers = self.ranks.peers();
+        let measured = measure_among::<B>(
+            &self.model,
+            &self.train,
+            peers,
+            WARM_UP,
+            self.steps,
+            &device,
+        )?;
         let peak = || matrix_product::<B::InnerBackend>(self.train.precision.products, &device);
         Ok((measured, self.utilization.then(peak)))
     }

@@ -25,7 +25,9 @@ use emberlm_data::{ChatTemplateSpec, Packing};
 use emberlm_kernels::Backend;
 use emberlm_model::hugging_face::CONFIG_FILE;
 use emberlm_model::weights::SafetensorsStore;
-use emberlm_model::{AdapterError, Decoder, DecoderConfig, ModelConfig, WeightFormat, weights};
+use emberlm_model::{
+    AdapterError, Decoder, DecoderConfig, ModelConfig, WeightFormat, WeightsError, weights,
+};
 use emberlm_system::read;
 use emberlm_tokenizer::{TOKENIZER_FILE, Tokenizer, TokenizerSpec};
 use schemars::JsonSchema;
@@ -353,13 +355,19 @@ impl<S: DeserializeOwned> Checkpoint<S> {
         add().map_err(|error| damaged(&self.path, error.to_string()))
     }
 
-    /// Reads the tensors of the optimizer's state, with their names.
+    /// Reads the tensors of the optimizer's state one by one, with their names.
     ///
     /// # Errors
-    /// The file cannot be read.
-    pub fn optimizer(&self) -> Result<Vec<(String, weights::HostTensor)>, CheckpointError> {
-        weights::load_tensors(&self.path.join(OPTIMIZER))
-            .map_err(|error| damaged(&self.path, error.to_string()))
+    /// The file cannot be read, or, as an item, one of its tensors.
+    pub fn optimizer(
+        &self,
+    ) -> Result<
+        impl Iterator<Item = Result<(String, weights::HostTensor), CheckpointError>>,
+        CheckpointError,
+    > {
+        let error = |error: WeightsError| damaged(&self.path, error.to_string());
+        let tensors = weights::read_tensors(&self.path.join(OPTIMIZER)).map_err(error)?;
+        Ok(tensors.map(move |tensor| tensor.map_err(error)))
     }
 }
 

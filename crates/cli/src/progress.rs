@@ -5,10 +5,15 @@ use std::path::Path;
 use std::time::Duration;
 
 use emberlm_system::text::escaped;
+use emberlm_trainer::Rank;
 use indicatif::{HumanCount, ProgressBar, ProgressState, ProgressStyle};
 
-/// A bar over `tokens` tokens, with throughput and remaining time. Hidden if stderr is not a terminal.
-pub fn tokens(tokens: u64) -> ProgressBar {
+/// A bar over `tokens` tokens, with throughput and remaining time. Hidden if stderr is not a terminal, and on other ranks
+/// than 0.
+pub fn tokens(tokens: u64, rank: Rank) -> ProgressBar {
+    if !rank.is_zero() {
+        return ProgressBar::hidden();
+    }
     const TEMPLATE: &str =
         "{wide_bar} {percent:>3}%  {human_pos} of {human_len} tokens  {rate}  {eta} left";
     let rate = |state: &ProgressState, out: &mut dyn Write| {

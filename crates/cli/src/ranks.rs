@@ -1,18 +1,24 @@
-//! This process among those of a training job that `mpirun` or `srun` started.
+//! This process among those of a job that `mpirun` or `srun` started.
 //!
 //! Rank 0 prints what a single process would. The other ranks print only errors, with their rank and host, and an
 //! error of any rank ends all of them.
 
+#[cfg(any(feature = "mpi", test))]
+mod pieces;
+
 use std::sync::Arc;
 
 use burn::tensor::backend::Backend;
+use emberlm_data::{PrepareRanks, SingleRank};
 use emberlm_mpi::Launch;
 #[cfg(feature = "mpi")]
 use emberlm_mpi::MpiJob;
 #[cfg(feature = "mpi")]
 use emberlm_trainer::OrderedPeers;
-use emberlm_trainer::{Peers, Rank, SingleProcess, TrainError};
+use emberlm_trainer::{Peers, Rank, SingleProcess, TrainError, Transport};
 
+#[cfg(feature = "mpi")]
+use self::pieces::InPieces;
 #[cfg(feature = "mpi")]
 use crate::console;
 use crate::error::CliError;
@@ -21,7 +27,7 @@ use crate::error::CliError;
 #[cfg(feature = "mpi")]
 const GRACE: std::time::Duration = std::time::Duration::from_secs(2);
 
-/// The training job that this process belongs to. Without the feature `mpi` it is always the only process.
+/// The job that this process belongs to. Without the feature `mpi` it is always the only process.
 pub struct Ranks {
     /// `None` for a single process.
     #[cfg(feature = "mpi")]
@@ -34,7 +40,7 @@ impl Ranks {
     ///
     /// # Errors
     /// Returns an error if a launcher started several processes and the binary does not support its library, so that
-    /// each process would train a copy of the model.
+    /// each process would do the whole work.
     #[cfg(feature = "mpi")]
     pub fn join() -> Result<Self, CliError> {
         let job = Launch::detect().map(|launch| MpiJob::join(&launch));
@@ -49,7 +55,7 @@ impl Ranks {
         Ok(Self { job })
     }
 
-    /// Refuses a job of several processes, each of which would train a copy of the model.
+    /// Refuses a job of several processes, each of which would do the whole work.
     ///
     /// # Errors
     /// Returns an error if a launcher started several processes.
@@ -59,7 +65,7 @@ impl Ranks {
             return Ok(Self {});
         };
         Err(CliError::usage(format!(
-            "a launcher started several processes ({launch}), but this binary was built without MPI: each process would train a copy of the model"
+            "a launcher started several processes ({launch}), but this binary was built without MPI: each process would do the whole work"
         ))
         .hint("build with MPI: cargo install --locked --path crates/cli --features mpi")
         .hint("or start one process, without mpirun or srun"))
@@ -105,6 +111,74 @@ impl Ranks {
         (0..turn).for_each(|_| self.wait_for_all());
         work()?;
         (turn..2).for_each(|_| self.wait_for_all());
+        Ok(())
+    }
+
+    /// The bytes of all processes, in rank order.
+    ///
+    /// # Errors
+    /// Another process cannot be reached.
+    pub fn gather(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, String> {
+        #[cfg(feature = "mpi")]
+        if let Some(job) = &self.job {
+            return job.transport().all_gather_bytes(own);
+        }
+        Ok(vec![own.to_vec()])
+    }
+
+    /// The exchanges of a preparation that is divided among the processes.
+    pub fn exchange(&self) -> Box<dyn PrepareRanks> {
+        #[cfg(feature = "mpi")]
+        if let Some(job) = &self.job {
+            return Box::new(InPieces(job.transport()));
+        }
+        Box::new(SingleRank)
+    }
+
+    /// The exchanges of host memory with the other processes. `None` for a single process.
+    pub fn transport(&self) -> Option<Box<dyn Transport>> {
+        #[cfg(feature = "mpi")]
+        if let Some(job) = &self.job {
+            return Some(Box::new(job.transport()));
+        }
+        None
+    }
+
+    /// Waits until another process, which has failed, ends the job. Returns at once in a single process.
+    pub fn wait_for_abort(&self) {
+        #[cfg(feature = "mpi")]
+        if let Some(job) = &self.job {
+            job.wait_for_abort();
+        }
+    }
+
+    /// Compares the named properties of this rank's `work` with those of rank 0.
+    ///
+    /// # Errors
+    /// A rank differs: the first such rank and property. All ranks return the same error.
+    pub fn agree(&self, work: &str, own: &[(&str, String)]) -> Result<(), CliError> {
+        if self.rank().world_size() == 1 {
+            return Ok(());
+        }
+        let bytes = serde_json::to_vec(own).unwrap_or_default();
+        let all = self.gather(&bytes).map_err(CliError::new)?;
+        let read = |bytes: &Vec<u8>| -> Vec<(String, String)> {
+            serde_json::from_slice(bytes).unwrap_or_default()
+        };
+        let all: Vec<_> = all.iter().map(read).collect();
+        let Some((first, others)) = all.split_first() else {
+            return Ok(());
+        };
+        for (rank, other) in (1..).zip(others) {
+            let different = first.iter().zip(other).find(|(own, other)| own != other);
+            if let Some(((name, expected), (_, found))) = different {
+                let size = all.len();
+                return Err(CliError::new(format!(
+                    "rank {rank} of {size} does not {work} the same as rank 0: {name} is {found}, and {expected} on rank 0"
+                ))
+                .hint("start all ranks with the same command line, on the same files"));
+            }
+        }
         Ok(())
     }
 

@@ -11,6 +11,7 @@ pub use crate::commands::train::datasets::config as datasets;
 pub use crate::error::CliError;
 pub use crate::model::open as open_model;
 pub use crate::output::{Align, Table, print, print_json};
+pub use crate::ranks::Ranks;
 pub use crate::values::{packing_parser, precision_parser, weights_parser};
 
 /// Runs a program with its own command-line definition `C`. `run` receives the arguments, and its error is

@@ -179,6 +179,26 @@ pub enum DataError {
         /// The error that interrupted it.
         source: Box<DataError>,
     },
+    /// A rank prepares another dataset than rank 0.
+    #[error("rank {rank} does not prepare the same dataset as rank 0: {reason}")]
+    RanksDiffer {
+        /// The first such rank.
+        rank: usize,
+        /// The first difference.
+        reason: String,
+    },
+    /// Another rank failed, and reports the reason.
+    #[error("rank {rank} failed")]
+    RankFailed {
+        /// The rank.
+        rank: usize,
+    },
+    /// Ranks cannot exchange their work.
+    #[error("cannot exchange tokens with the other ranks: {reason}")]
+    Exchange {
+        /// The reason.
+        reason: String,
+    },
     /// Two settings contradict each other.
     #[error("{reason}")]
     Contradiction {

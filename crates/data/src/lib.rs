@@ -133,8 +133,8 @@ pub use order::{Shuffle, WindowOrder};
 pub use packing::Packing;
 pub use preferences::{PreferenceEncoder, PreferenceForm, PreferenceRecord, read_preferences};
 pub use prepare::{
-    DEFAULT_JOURNAL_BYTES, Encoding, Phase, PrepareOptions, Prepared, Progress, SplitRule, Warning,
-    prepare,
+    DEFAULT_JOURNAL_BYTES, Encoding, Phase, PrepareOptions, PrepareRanks, Prepared, Progress,
+    SingleRank, SplitRule, Warning, prepare, prepare_among,
 };
 pub use prompts::{PromptEncoder, PromptRecord, read_prompts};
 pub use shard::{DEFAULT_SHARD_TOKENS, Mask, Shard, ShardLayout, ShardWriter, TokenWidth};

@@ -4,6 +4,7 @@ mod chat;
 mod common;
 mod errors;
 mod own_tokenizer;
+mod ranks;
 mod records;
 mod shards;
 mod splits;

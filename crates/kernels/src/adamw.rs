@@ -1,4 +1,4 @@
-//! The hyperparameters of an AdamW update.
+//! The hyperparameters of an AdamW update, and the chunks of the sums of squares for gradient clipping.
 
 /// The hyperparameters of one AdamW update (Loshchilov and Hutter 2019).
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -16,3 +16,6 @@ pub struct AdamWStep {
     /// The 1-based number of this update, for the bias corrections of the moments.
     pub step: u64,
 }
+
+/// The number of consecutive elements whose squares [`crate::Backend::chunk_sums_of_squares`] adds up.
+pub const SQUARES_CHUNK: usize = 4096;

@@ -268,6 +268,13 @@ pub trait Backend: BurnBackend {
         reference::sum_of_squares::<Self>(x)
     }
 
+    /// `Σ x²` of each chunk of [`crate::SQUARES_CHUNK`] consecutive elements of a vector `[n]`, the last of which may be
+    /// shorter: `[chunks]`. Their sum in order and in f64 has the bits of [`Backend::sum_of_squares`] on flex, also if the
+    /// vector was cut between two chunks.
+    fn chunk_sums_of_squares(x: FloatTensor<Self>) -> FloatTensor<Self> {
+        reference::chunk_sums_of_squares::<Self>(x)
+    }
+
     /// Rotates the first `2 · pairs` elements of each head of `x` `[batch, heads, seq, head_dim]` by the angles
     /// with these cosines and sines, `[seq, pairs]`. The remaining elements stay unchanged. With `-sin`, the
     /// operation is its own inverse and its backward pass.

@@ -76,7 +76,7 @@ mod rotary;
 mod state;
 
 pub use activation::Activation;
-pub use adamw::AdamWStep;
+pub use adamw::{AdamWStep, SQUARES_CHUNK};
 pub use attention::{AttentionOptions, KEY_BLOCK, Reach};
 #[cfg(feature = "burn")]
 pub use attention_kernels::{

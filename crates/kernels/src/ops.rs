@@ -176,6 +176,11 @@ pub fn sum_of_squares<B: Backend, const D: usize>(x: Tensor<B, D>) -> Tensor<B, 
     tensor(B::sum_of_squares(float(x)))
 }
 
+/// [`Backend::chunk_sums_of_squares`]: `x` `[n]`.
+pub fn chunk_sums_of_squares<B: Backend>(x: Tensor<B, 1>) -> Tensor<B, 1> {
+    tensor(B::chunk_sums_of_squares(float(x)))
+}
+
 /// [`Backend::rotary`]: `x` `[batch, heads, seq, head_dim]`, `cos` and `sin` `[seq, pairs]`.
 pub fn rotary<B: Backend>(
     layout: RotaryLayout,

@@ -50,7 +50,7 @@ pub(crate) use packed::unpacked;
 pub use packed::{linear_packed, pack, packed_from_host, unpack};
 pub use rotary::rotary;
 pub use rows::{add_rows, add_rows_backward};
-pub use scale::{scaled, sum_of_squares};
+pub use scale::{chunk_sums_of_squares, scaled, sum_of_squares};
 pub use self_attention::{
     blocked_self_attention, blocked_self_attention_backward, blocked_self_attention_training,
     self_attention, self_attention_backward, self_attention_training,

@@ -17,7 +17,7 @@ mod unique_keys;
 
 pub use element::Element;
 pub(crate) use load::{Naming, load, load_present};
-pub use load::{load_named, load_own, load_tensors};
+pub use load::{load_named, load_own, load_tensors, read_tensors};
 pub(crate) use load_decoder::load_decoder;
 pub use load_decoder::load_own_in;
 pub use parts::{Parts, join_parts, part_of, part_path, whole_path};

@@ -86,6 +86,10 @@ impl Transport for MpiTransport {
                 .checked_add(length)
                 .ok_or("more than 2 GiB of descriptions")?;
         }
+        if total == 0 {
+            // MPI refuses buffers without an address.
+            return Ok(vec![Vec::new(); lengths.len()]);
+        }
         let mut all = vec![0_u8; total as usize];
         let mut partition = PartitionMut::new(&mut all[..], &lengths[..], &places[..]);
         scope(|scope| {

@@ -19,7 +19,7 @@ use crate::loader::{Failure, TrainLoader, to_tensors};
 use crate::memory;
 use crate::objective::{HostBatch, TrainSource};
 use crate::optimizer::Optimizer;
-use crate::peers::{Rank, SingleProcess};
+use crate::peers::{Peers, Rank, SingleProcess};
 use crate::read::host_read;
 use crate::run::{AnyConfig, adapted};
 use crate::training_model::{TokenBatch, TrainingModel};
@@ -65,7 +65,29 @@ pub fn measure<'a, B: TrainingBackend>(
     steps: usize,
     device: &Device<B>,
 ) -> Result<Measured, TrainError> {
-    let (measured, _) = measure_steps::<B>(model.into(), train, warm_up, steps, device)?;
+    measure_among::<B>(
+        model,
+        train,
+        Arc::new(SingleProcess),
+        warm_up,
+        steps,
+        device,
+    )
+}
+
+/// As [`measure`], on one of several ranks, which share the micro-batches of each step. Throughput is that of all ranks.
+///
+/// # Errors
+/// As [`measure`]; also if the micro-batches cannot be divided among the ranks.
+pub fn measure_among<'a, B: TrainingBackend>(
+    model: impl Into<AnyConfig<'a>>,
+    train: &TrainConfig,
+    peers: Arc<dyn Peers<B::InnerBackend>>,
+    warm_up: usize,
+    steps: usize,
+    device: &Device<B>,
+) -> Result<Measured, TrainError> {
+    let (measured, _) = measure_steps::<B>(model.into(), train, peers, warm_up, steps, device)?;
     Ok(measured)
 }
 
@@ -80,7 +102,8 @@ pub fn measure_peak<'a, B: TrainingBackend>(
     device: &Device<B>,
 ) -> Result<Measured, TrainError> {
     let model = model.into();
-    let (measured, after) = measure_steps::<B>(model, train, 1, 1, device)?;
+    let (measured, after) =
+        measure_steps::<B>(model, train, Arc::new(SingleProcess), 1, 1, device)?;
     let sizes = SequenceSizes::of(model, train)?;
     let evaluated = TrainConfig {
         micro_batch: train.evaluation.batch,
@@ -110,10 +133,12 @@ struct AfterSteps<B: TrainingBackend> {
 fn measure_steps<B: TrainingBackend>(
     model: AnyConfig<'_>,
     train: &TrainConfig,
+    peers: Arc<dyn Peers<B::InnerBackend>>,
     warm_up: usize,
     steps: usize,
     device: &Device<B>,
 ) -> Result<(Measured, AfterSteps<B>), TrainError> {
+    let micro_batches = train.rank_micro_batches(peers.rank())?;
     let sizes = SequenceSizes::of(model, train)?;
     if let AnyConfig::Decoder(model) = model
         && train.documents.isolates_documents()
@@ -139,7 +164,7 @@ fn measure_steps<B: TrainingBackend>(
     let mut engine = StepEngine::<B>::new(
         train.clone(),
         options.read_policy,
-        Arc::new(SingleProcess),
+        peers,
         optimizer,
         None,
         StepPosition {
@@ -147,26 +172,27 @@ fn measure_steps<B: TrainingBackend>(
             ..StepPosition::default()
         },
     );
-    let mut round = |count: usize, mut training: TrainingModel<B>| {
+    let mut round = |count: usize, mut training: TrainingModel<B>| -> Result<_, TrainError> {
         let batch = |_| random_tensors::<B>(model, train, sizes, device);
-        let batches = |_| StepBatches::new((0..train.accumulation).map(batch).collect());
+        let batches = |_| StepBatches::new((0..micro_batches).map(batch).collect());
         let made: Vec<_> = (0..count).map(batches).collect();
         let start = Instant::now();
         for (number, batches) in (1..).zip(made) {
-            // A single process has no peers that could fail, and random tokens give no step that has to be
-            // recomputed.
-            (training, _) = engine.step(training, batches, number == count);
+            // Random tokens give no step that has to be recomputed.
+            let report;
+            (training, report) = engine.step(training, batches, number == count);
+            report?;
         }
-        (training, start.elapsed().as_secs_f64() / count as f64)
+        Ok((training, start.elapsed().as_secs_f64() / count as f64))
     };
     for _ in 0..warm_up {
-        (training, _) = round(1, training);
+        (training, _) = round(1, training)?;
     }
     let mut left = steps;
     while left > 0 {
         let count = left.min(together);
         let took;
-        (training, took) = round(count, training);
+        (training, took) = round(count, training)?;
         seconds.push(took);
         left -= count;
     }

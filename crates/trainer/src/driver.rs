@@ -3,12 +3,13 @@
 //!
 //! ```text
 //! every log_interval               figures ─► events.jsonl, renderer        ┐
-//! every evaluation.interval        validation loss and a sample             │ rank 0
+//! every evaluation.interval        validation loss (all ranks) and a sample │ rank 0
 //! every checkpoints.interval       a checkpoint, also at the end of the     │
 //!                                  run and on interruption                  ┘
 //! ```
 //!
-//! Every rank has a driver. Only the driver of rank 0 has a [`RankZero`], which logs, evaluates, samples and saves.
+//! Every rank has a driver, and computes its share of evaluations. Only the driver of rank 0 has a [`RankZero`], which logs,
+//! samples and saves.
 
 use std::path::{Path, PathBuf};
 
@@ -25,6 +26,7 @@ use crate::objective::Rollouts;
 use crate::stop::StopSignal;
 use crate::strategy::Processor;
 use crate::training_model::{TokenBatch, TrainingModel};
+use crate::validation::Validation;
 
 mod due;
 mod rank_zero;
@@ -35,6 +37,7 @@ mod validate;
 
 use due::DueActions;
 pub(crate) use rank_zero::RankZero;
+use validate::Evaluator;
 
 /// The result of a run.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,6 +74,7 @@ pub(crate) struct Driver<B: TrainingBackend> {
     data: DataErrors,
     /// Samples the sequences of steps, if the objective learns from rewards.
     rollouts: Option<Rollouts<B::InnerBackend>>,
+    validation: Validation,
     rank_zero: Option<RankZero<B>>,
     stop: StopSignal,
     interrupted: bool,
@@ -78,13 +82,14 @@ pub(crate) struct Driver<B: TrainingBackend> {
 }
 
 impl<B: TrainingBackend> Driver<B> {
-    /// A driver at the position of `state`. `rank_zero` is present only on rank 0.
+    /// A driver at the position of `state`. `rank_zero` is present only on rank 0. All ranks evaluate on `validation`.
     pub(crate) fn new(
         run: PathBuf,
         engine: StepEngine<B>,
         state: State,
         floor: Option<Floor>,
         data: DataErrors,
+        validation: Validation,
         rank_zero: Option<RankZero<B>>,
     ) -> Self {
         Self {
@@ -94,6 +99,7 @@ impl<B: TrainingBackend> Driver<B> {
             floor,
             data,
             rollouts: None,
+            validation,
             rank_zero,
             stop: StopSignal::default(),
             interrupted: false,
@@ -161,16 +167,15 @@ impl<B: TrainingBackend> Driver<B> {
         if result.is_ok() {
             (model, result) = self.steps(model, batches, processor);
         }
-        if let Some(rank_zero) = &mut self.rank_zero {
-            let state = position(&self.state, &self.engine);
-            result = rank_zero.end(
-                &self.engine,
-                &model,
-                state,
-                begun_at,
-                self.interrupted,
-                result,
-            );
+        let is_new = self.step() != begun_at;
+        match &mut self.rank_zero {
+            Some(rank_zero) => {
+                let state = position(&self.state, &self.engine);
+                let interrupted = self.interrupted;
+                result = rank_zero.end(&self.engine, &model, state, is_new, interrupted, result);
+            }
+            None if result.is_ok() && is_new => result = self.save_as_peer(),
+            None => {}
         }
         self.result = Some(result.map(|()| self.run_result()));
         model
@@ -238,12 +243,31 @@ impl<B: TrainingBackend> Driver<B> {
         model: &TrainingModel<B>,
         processor: &mut Processor<B>,
     ) -> Result<(), TrainError> {
-        match &mut self.rank_zero {
-            Some(rank_zero) if self.state.evaluation_due => rank_zero
-                .validate(&self.engine, model, &mut self.state, processor)
-                .map(drop),
-            _ => Ok(()),
+        if !self.state.evaluation_due {
+            return Ok(());
         }
+        match &mut self.rank_zero {
+            Some(rank_zero) => {
+                let evaluation = Evaluator::new(&self.validation, &self.engine, &self.stop);
+                rank_zero
+                    .validate(evaluation, model, &mut self.state, processor)
+                    .map(drop)
+            }
+            None => self.evaluate_as_peer(model),
+        }
+    }
+
+    /// Computes this rank's share of an evaluation.
+    fn evaluate_as_peer(&self, model: &TrainingModel<B>) -> Result<(), TrainError> {
+        let evaluated = self.engine.evaluated(model);
+        let evaluator = Evaluator::new(&self.validation, &self.engine, &self.stop);
+        // Rank 0 records the outcome, and a stop ends all ranks before the next step.
+        let _ = evaluator.evaluate(&evaluated)?;
+        if B::is_asynchronous() {
+            // Evaluation and training use device memory differently.
+            B::memory_cleanup(&model.device());
+        }
+        Ok(())
     }
 
     /// The error of a run that is stopped without a checkpoint.
@@ -316,12 +340,28 @@ impl<B: TrainingBackend> Driver<B> {
             self.state.rollout = rollouts.kept(self.engine.steps_made());
             *self.state.positions.get_or_insert(0) += report.positions as u64;
         }
+        let due = DueActions::after(self.step(), self.engine.config());
         match &mut self.rank_zero {
             Some(rank_zero) => {
-                rank_zero.after_step(&self.engine, model, &mut self.state, report, processor)
+                let evaluator = Evaluator::new(&self.validation, &self.engine, &self.stop);
+                rank_zero.after_step(evaluator, model, &mut self.state, report, processor)
+            }
+            None if report.is_judged() && due.any() => {
+                if due.evaluate {
+                    self.evaluate_as_peer(model)?;
+                }
+                self.save_as_peer()
             }
             None => Ok(()),
         }
+    }
+
+    /// Sends this rank's part of the optimizer's state if rank 0 writes a checkpoint.
+    fn save_as_peer(&self) -> Result<(), TrainError> {
+        if self.engine.agree_to_save(false)? {
+            self.engine.gathered_optimizer()?;
+        }
+        Ok(())
     }
 
     /// Reports the steps that were skipped.

@@ -5,6 +5,7 @@
 //! micro-batches ─► loss ─► gradients ┐ × accumulation, summed (the loss is a mean over the step's targets)
 //!                  sum over all ranks ─► one norm over all gradients
 //!                  decide ─► one clip, one learning rate, one update ─► settle ─► outcome
+//!                            (with several ranks, of each rank's shard; then all shards are gathered)
 //! ```
 //!
 //! [`ReadPolicy`] determines who decides whether a step updates the weights. On a synchronous device, the
@@ -16,20 +17,20 @@
 use std::sync::Arc;
 
 use burn::module::AutodiffModule;
-use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
 use emberlm_kernels::{Backend, Precision, TrainingBackend};
 use emberlm_model::ExpertLoad;
 
 use crate::checkpoint::State;
+use crate::clip::global_norm;
 use crate::config::{ObjectiveConfig, SkipConfig, TrainConfig};
 use crate::ema::Average;
-use crate::gradients::{self, StepGradients, StepNumbers};
+use crate::gradients::{self, CompleteGradients, StepGradients, StepNumbers};
 use crate::guard::Guard;
 use crate::loss_scale::LossScale;
 use crate::objective::CompletionScores;
-use crate::optimizer::{Optimizer, Snapshot};
-use crate::peers::{Peers, PeersError, Rank, sum_count};
+use crate::optimizer::Optimizer;
+use crate::peers::{Peers, PeersError, Rank, exchange, sum_count};
 use crate::schedule::LearningRateSchedule;
 use crate::skip::{SkipHistory, StepDecision};
 use crate::stop::StopSignal;
@@ -37,6 +38,7 @@ use crate::training_model::TrainingModel;
 
 mod outcome;
 mod pending;
+mod ranks;
 mod settle;
 
 pub use outcome::{SkippedStep, StepMetrics, StepOutcome, StepReport};
@@ -183,21 +185,9 @@ impl<B: TrainingBackend> StepEngine<B> {
         self.peers.rank()
     }
 
-    /// Returns true if a stop was requested on any rank, and then requests it on this one too. All ranks call
-    /// this before each step, so they stop at the same one.
-    ///
-    /// # Errors
-    /// A peer cannot be reached.
-    pub(crate) fn agree_to_stop(&self, stop: &StopSignal) -> Result<bool, PeersError> {
-        let own = stop.is_requested();
-        if self.rank().world_size() == 1 {
-            return Ok(own);
-        }
-        let stopped = sum_count(&*self.peers, usize::from(own))? > 0;
-        if stopped && !own {
-            stop.save();
-        }
-        Ok(stopped)
+    /// The exchanges with the other processes.
+    pub(crate) fn peers(&self) -> &dyn Peers<B::InnerBackend> {
+        &*self.peers
     }
 
     /// The training configuration.
@@ -239,6 +229,10 @@ impl<B: TrainingBackend> StepEngine<B> {
             Err(error) => return (model, Err(error)),
         };
         let (model, figures) = self.decide_and_update(model, made, learning_rate, guard);
+        let figures = match figures {
+            Ok(figures) => figures,
+            Err(error) => return (model, Err(error)),
+        };
         self.pending.push(PendingStep {
             batches,
             targets,
@@ -252,8 +246,8 @@ impl<B: TrainingBackend> StepEngine<B> {
         (model, Ok(report))
     }
 
-    /// The complete gradients of a step. Only here do ranks exchange gradients. `None` if the step was
-    /// abandoned.
+    /// The complete gradients of a step; with several ranks, those of this rank's shard. Only here do ranks exchange
+    /// gradients. `None` if the step was abandoned.
     fn gradients(
         &mut self,
         model: &TrainingModel<B>,
@@ -267,10 +261,35 @@ impl<B: TrainingBackend> StepEngine<B> {
         };
         self.expert_load = made.expert_load;
         self.completions = made.completions;
+        let device = made.loss.device();
+        let complete = |loss, norm, grads| {
+            let (norm, factor) = gradients::clipping(norm, config, numbers.scale, &device);
+            StepGradients {
+                loss,
+                norm,
+                factor,
+                grads,
+            }
+        };
+        let Some(shards) = self.optimizer.shards() else {
+            return Ok(Some(B::run(|| {
+                let norm = global_norm::<B, _>(model, &made.grads);
+                complete(made.loss, norm, CompleteGradients::All(made.grads))
+            })));
+        };
         // Not on the backend's threads, because this waits for other processes.
-        let summed = crate::peers::all_reduce(&*self.peers, model, made.loss, made.grads)?;
+        let peers = &*self.peers;
+        let shard = exchange::reduce_scatter(peers, shards, model, made.grads, &device)?;
+        let own = B::run(|| exchange::own_figures(made.loss, &shard));
+        let all = peers.gather_numbers(&own)?;
+        let (loss, norm) = exchange::sum_figures(shards, &shard.are_present, &all)?;
         Ok(Some(B::run(|| {
-            gradients::finish(model, summed, config, numbers.scale)
+            let number = |x| Tensor::from_floats([x], &device);
+            complete(
+                number(loss),
+                norm.map(number),
+                CompleteGradients::Shard(shard),
+            )
         })))
     }
 
@@ -281,7 +300,10 @@ impl<B: TrainingBackend> StepEngine<B> {
         made: StepGradients<B::InnerBackend>,
         learning_rate: f64,
         before: Option<Guard<B::InnerBackend>>,
-    ) -> (TrainingModel<B>, StepFigures<B::InnerBackend>) {
+    ) -> (
+        TrainingModel<B>,
+        Result<StepFigures<B::InnerBackend>, PeersError>,
+    ) {
         let StepGradients {
             loss,
             norm,
@@ -306,31 +328,54 @@ impl<B: TrainingBackend> StepEngine<B> {
         };
         let guard = match &figures {
             StepFigures::Judged { verdict, .. } if *verdict != StepDecision::Accept => {
-                return (model, figures);
+                return (model, Ok(figures));
             }
             StepFigures::Judged { .. } => None,
             StepFigures::OnDevice { guard, .. } => Some(guard),
         };
-        let model = self.update(model, grads, factor, learning_rate, guard);
-        (model, figures)
+        let (model, updated) = self.update(model, grads, factor, learning_rate, guard);
+        (model, updated.map(|()| figures))
     }
 
     /// Updates the weights, the optimizer's state and the average.
     fn update(
         &mut self,
         model: TrainingModel<B>,
-        grads: GradientsParams,
+        grads: CompleteGradients<B::InnerBackend>,
         factor: Option<Tensor<B::InnerBackend, 1>>,
         learning_rate: f64,
         guard: Option<&Guard<B::InnerBackend>>,
-    ) -> TrainingModel<B> {
+    ) -> (TrainingModel<B>, Result<(), PeersError>) {
         let optimizer = &mut self.optimizer;
-        let model =
-            B::run(|| optimizer.guarded_update::<B, _>(model, grads, factor, learning_rate, guard));
+        let model = match (grads, optimizer.shards().cloned()) {
+            (CompleteGradients::Shard(grads), Some(shards)) => {
+                let (are_present, device) = (grads.are_present.clone(), model.device());
+                let own = B::run(|| {
+                    optimizer.update_shard::<B, _>(
+                        &shards,
+                        &model,
+                        grads,
+                        factor,
+                        learning_rate,
+                        guard,
+                    )
+                });
+                let peers = &*self.peers;
+                match exchange::all_gather(peers, &shards, &are_present, own, &device) {
+                    Ok(gathered) => gathered.put::<B, _>(model),
+                    Err(error) => return (model, Err(error)),
+                }
+            }
+            (CompleteGradients::All(grads), _) => B::run(|| {
+                optimizer.guarded_update::<B, _>(model, grads, factor, learning_rate, guard)
+            }),
+            // Only a sharded optimizer has gradients of a shard.
+            (CompleteGradients::Shard(_), None) => model,
+        };
         if let Some(average) = &mut self.average {
             average.guarded_update(&model.valid(), self.optimizer.updates(), guard);
         }
-        model
+        (model, Ok(()))
     }
 
     /// The current loss scale.
@@ -356,10 +401,5 @@ impl<B: TrainingBackend> StepEngine<B> {
     /// The number of updates so far.
     pub(crate) fn updates(&self) -> u64 {
         self.optimizer.updates()
-    }
-
-    /// The optimizer's state.
-    pub(crate) fn optimizer(&self) -> Snapshot<B::InnerBackend> {
-        self.optimizer.snapshot()
     }
 }

@@ -7,13 +7,19 @@ use emberlm_data::{Batch, DataError, EvalBatches, IGNORED, Packing, Windows};
 use emberlm_kernels::Backend;
 use emberlm_model::Decoder;
 
+use crate::divided::{exchange, for_each_batch, interleaved};
 use crate::error::TrainError;
 use crate::loader::to_tensors;
+use crate::peers::{Peers, SingleProcess};
 use crate::read::host_read;
 use crate::training_model::TokenBatch;
 
 /// Batches per read of the losses. Reading waits for an asynchronous device.
 const READ_TOGETHER: usize = 64;
+
+/// As [`READ_TOGETHER`], with several ranks. They exchange losses after each read, and only then learn of a request to
+/// stop on one of them.
+const READ_TOGETHER_AMONG_RANKS: usize = 8;
 
 /// The result of an evaluation.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -58,65 +64,98 @@ pub fn evaluate_observed<B: Backend>(
     windows: &Windows,
     batch: usize,
     max_tokens: Option<u64>,
+    observe: impl FnMut(&Batch),
+) -> Result<Evaluation, TrainError> {
+    evaluate_among(&SingleProcess, decoder, windows, batch, max_tokens, observe)
+}
+
+/// As [`evaluate_observed`], with the batches divided among the ranks of `peers`. The result is the same on every rank, to
+/// the bit that of a single process. All ranks must evaluate the same model on the same windows. `observe` is called with
+/// the batches of all ranks.
+///
+/// # Errors
+/// See [`evaluate`]; also if a peer cannot be reached.
+pub fn evaluate_among<B: Backend>(
+    peers: &dyn Peers<B>,
+    decoder: &Decoder<B>,
+    windows: &Windows,
+    batch: usize,
+    max_tokens: Option<u64>,
     mut observe: impl FnMut(&Batch),
 ) -> Result<Evaluation, TrainError> {
+    let device = decoder.device();
+    let batches = EvalBatches::new(windows, batch, max_tokens)?;
+    let tensors = |batch: &Batch| to_tensors::<B>(batch, &device);
+    let targets = |batch: &Batch| {
+        let targets = batch.targets.iter();
+        targets.filter(|&&target| target != IGNORED).count()
+    };
+    let loss = |tensors: TokenBatch<B>| decoder.loss_sum(tensors.tokens, tensors.targets);
     let observe = |batch: &Batch| {
         observe(batch);
         ControlFlow::Continue(())
     };
-    let found = evaluate_until(decoder, windows, batch, max_tokens, observe)?;
+    let found = mean_loss(peers, batches, targets, tensors, loss, observe)?;
     Ok(found.unwrap_or(Evaluation {
         loss: f64::NAN,
         tokens: 0,
     }))
 }
 
-/// As [`evaluate_observed`]; returns `None` if `observe` breaks.
-pub(crate) fn evaluate_until<B: Backend>(
-    decoder: &Decoder<B>,
-    windows: &Windows,
-    batch: usize,
-    max_tokens: Option<u64>,
-    mut observe: impl FnMut(&Batch) -> ControlFlow<()>,
-) -> Result<Option<Evaluation>, TrainError> {
-    let device = decoder.device();
-    let batches = EvalBatches::new(windows, batch, max_tokens)?;
-    let batches = batches.map(|batch| -> Result<_, DataError> {
-        let batch = batch?;
-        let tensors = to_tensors::<B>(&batch, &device);
-        Ok((tensors, batch))
-    });
-    let loss = |tensors: TokenBatch<B>| decoder.loss_sum(tensors.tokens, tensors.targets);
-    mean_loss(batches, loss, |batch| observe(batch))
-}
-
-/// The mean loss over batches, each with anything that `observe` is called with once the batch is computed, or queued on
-/// an asynchronous device. `None` if `observe` breaks.
+/// The mean loss per target over batches, which are divided among ranks. `tensors` copies a batch to the device. `observe`
+/// is called with each batch; with this rank's batches once they are computed, or queued on an asynchronous device. `None`
+/// if `observe` breaks on any rank.
 pub(crate) fn mean_loss<B: Backend, T>(
-    batches: impl Iterator<Item = Result<(TokenBatch<B>, T), DataError>>,
+    peers: &dyn Peers<B>,
+    batches: impl Iterator<Item = Result<T, DataError>>,
+    targets: impl Fn(&T) -> usize,
+    tensors: impl Fn(&T) -> TokenBatch<B>,
     loss: impl Fn(TokenBatch<B>) -> Tensor<B, 1> + Sync,
     mut observe: impl FnMut(&T) -> ControlFlow<()>,
 ) -> Result<Option<Evaluation>, TrainError> {
+    let (index, world_size) = (peers.rank().index(), peers.rank().world_size());
+    let together = match world_size {
+        1 => READ_TOGETHER,
+        ranks => READ_TOGETHER_AMONG_RANKS * ranks,
+    };
     let (mut sum, mut tokens) = (0.0f64, 0u64);
-    let mut unread = Vec::new();
-    let read = |losses: &mut Vec<Tensor<B, 1>>| {
-        let losses = std::mem::take(losses);
+    // The batches since the last read, and the losses of this rank's.
+    let (mut count, mut unread) = (0, Vec::new());
+    let mut stop = ControlFlow::Continue(());
+    let mut add = |unread: &mut Vec<Tensor<B, 1>>, stop| -> Result<_, TrainError> {
+        let losses = std::mem::take(unread);
         let data = (!losses.is_empty()).then(|| host_read(Tensor::cat(losses, 0)));
-        data.into_iter()
-            .flat_map(|data| data.iter::<f64>().collect::<Vec<_>>())
+        let own = data.map_or_else(Vec::new, |data| data.iter::<f64>().collect());
+        let found = exchange(peers, own, stop)?;
+        if let ControlFlow::Continue(all) = &found {
+            sum = interleaved(all).fold(sum, |sum, loss| sum + loss);
+        }
+        Ok(found.is_continue())
     };
     for batch in batches {
-        let (tensors, observed) = batch?;
-        tokens += tensors.learnt as u64;
-        unread.push(B::run(|| loss(tensors)));
-        if unread.len() == READ_TOGETHER {
-            sum = read(&mut unread).fold(sum, |sum, loss| sum + loss);
+        let batch = batch?;
+        tokens += targets(&batch) as u64;
+        if count % world_size == index && stop.is_continue() {
+            let tensors = tensors(&batch);
+            unread.push(B::run(|| loss(tensors)));
         }
-        if observe(&observed).is_break() {
-            return Ok(None);
+        count += 1;
+        if observe(&batch).is_break() {
+            if world_size == 1 {
+                return Ok(None);
+            }
+            stop = ControlFlow::Break(());
+        }
+        if count == together {
+            if !add(&mut unread, stop)? {
+                return Ok(None);
+            }
+            count = 0;
         }
     }
-    sum = read(&mut unread).fold(sum, |sum, loss| sum + loss);
+    if !add(&mut unread, stop)? {
+        return Ok(None);
+    }
     let loss = sum / tokens as f64;
     Ok(Some(Evaluation { loss, tokens }))
 }
@@ -189,17 +228,36 @@ pub fn evaluate_positions<B: Backend>(
     decoder: &Decoder<B>,
     windows: &Windows,
     batch: usize,
+    observe: impl FnMut(&Batch),
+) -> Result<PositionLosses, TrainError> {
+    evaluate_positions_among(&SingleProcess, decoder, windows, batch, observe)
+}
+
+/// As [`evaluate_positions`], with the batches divided among the ranks of `peers`, as in [`evaluate_among`].
+///
+/// # Errors
+/// See [`evaluate_among`].
+pub fn evaluate_positions_among<B: Backend>(
+    peers: &dyn Peers<B>,
+    decoder: &Decoder<B>,
+    windows: &Windows,
+    batch: usize,
     mut observe: impl FnMut(&Batch),
 ) -> Result<PositionLosses, TrainError> {
     let device = decoder.device();
     let mut found = PositionLosses::default();
-    for batch in EvalBatches::new(windows, batch, None)? {
-        let batch = batch?;
-        let tensors = to_tensors::<B>(&batch, &device);
+    let losses = |batch: &Batch| {
+        let tensors = to_tensors::<B>(batch, &device);
         let losses = decoder.token_losses(tensors.tokens, tensors.targets);
-        found.add(host_read(losses).iter::<f64>(), &batch);
-        observe(&batch);
-    }
+        host_read(losses).iter::<f64>().collect()
+    };
+    let add = |batch: &Batch, losses: &[f64]| {
+        found.add(losses.iter().copied(), batch);
+        observe(batch);
+    };
+    let batches = EvalBatches::new(windows, batch, None)?;
+    // It breaks only if it is stopped.
+    let _ = for_each_batch(peers, batches, losses, add, || ControlFlow::Continue(()))?;
     Ok(found)
 }
 

@@ -2,21 +2,22 @@
 //!
 //! ```text
 //! of_micro_batches   the micro-batches of this rank   loss and gradients, each divided by all ranks' targets
-//! all_reduce         over all ranks                   (`peers`)
-//! finish             one norm over all gradients      the factor that clips them and takes the loss's scale out
+//! reduce_scatter     over all ranks, if several       (`peers/exchange.rs`)
+//! clipping           one norm over all gradients      the factor that clips them and takes the loss's scale out
 //! ```
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use burn::optim::{GradientsAccumulator, GradientsParams};
-use burn::tensor::Tensor;
+use burn::tensor::{Device, Tensor};
 use emberlm_kernels::{Backend, TrainingBackend};
 use emberlm_model::{ExpertLoad, TrainingPass};
 
-use crate::clip::{clip_factor, global_norm};
+use crate::clip::clip_factor;
 use crate::config::TrainConfig;
 use crate::objective::CompletionScores;
 use crate::peers::Rank;
+use crate::peers::exchange::ShardGradients;
 use crate::read::host_read;
 use crate::stop::StopSignal;
 use crate::training_model::{TokenBatch, TrainingModel};
@@ -30,7 +31,15 @@ pub(crate) struct StepGradients<B: Backend> {
     /// The factor that applies clipping and removes the loss scale from every gradient, `[1]`. `None` for 1.
     pub(crate) factor: Option<Tensor<B, 1>>,
     /// The gradients of the scaled loss.
-    pub(crate) grads: GradientsParams,
+    pub(crate) grads: CompleteGradients<B>,
+}
+
+/// The gradients that this process updates parameters with.
+pub(crate) enum CompleteGradients<B: Backend> {
+    /// Those of a single process.
+    All(GradientsParams),
+    /// Those of this rank's shard, summed over all ranks.
+    Shard(ShardGradients<B>),
 }
 
 /// Sums over one rank's micro-batches.
@@ -132,15 +141,15 @@ fn accumulate<B: TrainingBackend>(
     })
 }
 
-/// The norm and the clipping factor of complete gradients. Both exclude the loss's `scale`.
-pub(crate) fn finish<B: TrainingBackend>(
-    model: &TrainingModel<B>,
-    (loss, grads): (Tensor<B::InnerBackend, 1>, GradientsParams),
+/// The norm of complete gradients and the factor that clips them, from the norm of the scaled gradients; `None` without
+/// gradients. Both exclude the loss's `scale`.
+pub(crate) fn clipping<B: Backend>(
+    norm: Option<Tensor<B, 1>>,
     config: &TrainConfig,
     scale: Option<f64>,
-) -> StepGradients<B::InnerBackend> {
-    let zeros = || Tensor::zeros([1], &model.device());
-    let norm = global_norm::<B, _>(model, &grads);
+    device: &Device<B>,
+) -> (Tensor<B, 1>, Option<Tensor<B, 1>>) {
+    let zeros = || Tensor::zeros([1], device);
     let inverse = scale.map(f64::recip);
     let norm = match inverse {
         Some(inverse) => norm.map(|norm| norm * inverse),
@@ -155,12 +164,7 @@ pub(crate) fn finish<B: TrainingBackend>(
         (None, Some(inverse)) => Some(zeros() + inverse),
         (factor, None) => factor,
     };
-    StepGradients {
-        loss,
-        norm: norm.unwrap_or_else(zeros),
-        factor,
-        grads,
-    }
+    (norm.unwrap_or_else(zeros), factor)
 }
 
 /// Reads losses and norms from the device in one transfer.

@@ -15,6 +15,7 @@ use crate::ema::Average;
 use crate::error::TrainError;
 use crate::frozen::freeze;
 use crate::optimizer::Optimizer;
+use crate::peers::Rank;
 use crate::run::{RunInputs, RunWeights};
 use crate::training_model::TrainingModel;
 
@@ -36,6 +37,7 @@ impl<B: TrainingBackend> InitialState<B> {
         weights: Option<RunWeights<B>>,
         config: &RunConfig,
         inputs: &RunInputs,
+        rank: Rank,
         device: &Device<B>,
     ) -> Result<Self, TrainError> {
         let mut state = State::default();
@@ -49,16 +51,24 @@ impl<B: TrainingBackend> InitialState<B> {
             (None, None) => inputs.model.config().init::<B>(seed, device),
         };
         let model = freeze(model, &config.train.frozen)?;
-        let mut optimizer = Optimizer::new(&config.train, model.parameters());
+        let mut optimizer = Optimizer::new(&config.train, model.parameters()).sharded(rank);
         if let Some(checkpoint) = checkpoint {
             state = checkpoint.state.clone().unwrap_or_default();
             let parts = Parts::of::<B, _>(&model);
-            optimizer
-                .restore(state.updates, checkpoint.optimizer()?, &parts, device)
-                .map_err(|name| CheckpointError::Damaged {
-                    path: checkpoint.path.clone(),
-                    reason: format!("its optimizer has an unexpected tensor {name}"),
-                })?;
+            let mut failed = None;
+            // One by one, since a rank holds a part of them only.
+            let tensors = checkpoint.optimizer()?.map_while(|tensor| {
+                let tensor = tensor.map_err(|error| failed = Some(error));
+                tensor.ok()
+            });
+            let restored = optimizer.restore(state.updates, tensors, &parts, device);
+            if let Some(error) = failed {
+                return Err(error.into());
+            }
+            restored.map_err(|name| CheckpointError::Damaged {
+                path: checkpoint.path.clone(),
+                reason: format!("its optimizer has an unexpected tensor {name}"),
+            })?;
         }
         let averaged = match checkpoint {
             Some(checkpoint) if checkpoint.holds_average() => {

@@ -61,6 +61,7 @@ pub mod config;
 pub mod dashboard;
 pub mod data;
 pub mod divergence;
+mod divided;
 mod driver;
 pub mod ema;
 mod engine;
@@ -118,7 +119,8 @@ pub use divergence::Divergence;
 pub use engine::StepMetrics;
 pub use error::TrainError;
 pub use evaluate::{
-    Evaluation, PositionLosses, evaluate, evaluate_observed, evaluate_positions, evaluated_windows,
+    Evaluation, PositionLosses, evaluate, evaluate_among, evaluate_observed, evaluate_positions,
+    evaluate_positions_among, evaluated_windows,
 };
 pub use file_check::FileCheck;
 pub use folder::RunFolder;

@@ -2,8 +2,8 @@
 //! the name in the model's list ([`Parameters`]) and in weight files.
 //!
 //! Map: `groups` assigns parameters to groups, `rule` selects the update rule of a parameter, `adamw`, `muon` and
-//! `lion` are the update rules, `state` converts the state to and from checkpoints, `burn_optimizer` implements Burn's
-//! `Optimizer`.
+//! `lion` are the update rules, `sharded` updates one rank's shard, `state` converts the state to and from checkpoints,
+//! `burn_optimizer` implements Burn's `Optimizer`.
 
 mod adamw;
 mod burn_optimizer;
@@ -11,9 +11,11 @@ mod groups;
 mod lion;
 mod muon;
 mod rule;
+mod sharded;
 pub(crate) mod state;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use burn::module::{AutodiffModule, ParamId};
 use burn::optim::GradientsParams;
@@ -28,9 +30,11 @@ use emberlm_model::{ParameterRole, Parameters};
 
 use crate::config::TrainConfig;
 use crate::guard::Guard;
+use crate::peers::shards::Shards;
 pub use burn_optimizer::OptimizerRecord;
 pub use groups::ParameterGroup;
 use rule::{Rule, Settings};
+pub(crate) use sharded::RankCost;
 pub use state::Snapshot;
 
 /// The optimizer of a run, with its settings and its state by parameter path. It implements Burn's
@@ -46,6 +50,8 @@ pub struct Optimizer<B: BurnBackend> {
     /// Number of updates.
     updates: u64,
     moments: HashMap<String, Moments<B>>,
+    /// The division of the parameters among ranks; `None` for a single process.
+    shards: Option<Arc<Shards>>,
 }
 
 /// The first components of the paths below the first block.
@@ -57,7 +63,8 @@ fn block_index(path: &str) -> Option<usize> {
     parts.nth(1)?.parse().ok()
 }
 
-/// The optimizer's state of one parameter; each tensor has the parameter's shape.
+/// The optimizer's state of one parameter. Each tensor has the parameter's shape, or is a vector `[n]` for a piece of a
+/// parameter that is divided among ranks.
 #[derive(Clone)]
 enum Moments<B: BurnBackend> {
     /// AdamW's running means of the gradient and its square.
@@ -82,6 +89,7 @@ impl<B: Backend> Optimizer<B> {
             parameters,
             updates: 0,
             moments: HashMap::new(),
+            shards: None,
         }
     }
 
@@ -202,7 +210,8 @@ impl<B: Backend> Optimizer<B> {
             true => "",
             false => state::OLD_PREFIX,
         };
-        self.moments = state::restored(rule, tensors, prefix, parts, device)?;
+        let put = |path: &str, tensor| self.own_state(path, tensor, device);
+        self.moments = state::restored(rule, tensors, prefix, parts, put)?;
         self.updates = updates;
         Ok(())
     }
@@ -231,7 +240,6 @@ where
         let Some((grad, device)) = self.grads.remove::<B, D>(id) else {
             return value;
         };
-        let factor = self.factor.clone();
         let optimizer = &mut *self.optimizer;
         let value = value.inner();
         let own = value.device();
@@ -239,20 +247,56 @@ where
             true => grad,
             false => grad.to_device(&own),
         };
-        let unlisted = ParameterRole::of_dimensions(D);
-        let (path, role) = match optimizer.parameters.get(id) {
-            Some(parameter) => (parameter.path.as_str(), &parameter.role),
-            None => (path, optimizer.parameters.role(path).unwrap_or(&unlisted)),
+        let path = match optimizer.parameters.get(id) {
+            Some(parameter) => parameter.path.clone(),
+            None => path.to_owned(),
         };
-        let rate = self.rate * optimizer.layer_factor(path);
-        let moments = optimizer.moments.remove(path);
+        let step = UpdateStep {
+            factor: self.factor.clone(),
+            rate: self.rate,
+            guard: self.guard,
+        };
+        let role = optimizer.role(&path, D);
+        let updated = optimizer.updated(&path, &role, value, grad, step);
+        Tensor::from_inner(updated).require_grad()
+    }
+}
+
+/// The arguments of a step that all its parameters share.
+struct UpdateStep<'a, B: Backend> {
+    factor: Option<Tensor<B, 1>>,
+    rate: f64,
+    guard: Option<&'a Guard<B>>,
+}
+
+impl<B: Backend> Optimizer<B> {
+    /// The role of the parameter at `path`.
+    fn role(&self, path: &str, dimensions: usize) -> ParameterRole {
+        let listed = self.parameters.role(path).cloned();
+        listed.unwrap_or_else(|| ParameterRole::of_dimensions(dimensions))
+    }
+
+    /// The parameter at `path`, or a piece of it, after the update by its gradient. Also updates its moments.
+    fn updated<const D: usize>(
+        &mut self,
+        path: &str,
+        role: &ParameterRole,
+        value: Tensor<B, D>,
+        grad: Tensor<B, D>,
+        step: UpdateStep<'_, B>,
+    ) -> Tensor<B, D> {
+        let UpdateStep {
+            factor,
+            rate,
+            guard,
+        } = step;
+        let rate = rate * self.layer_factor(path);
+        let moments = self.moments.remove(path);
         // A second handle would prevent the update in place, so it exists only under a guard.
-        let before = self
-            .guard
-            .map(|guard| (guard, value.clone(), moments.clone()));
-        let (updated, moments) = match optimizer.settings.rule(role) {
+        let before = guard.map(|guard| (guard, value.clone(), moments.clone()));
+        let (updated, moments) = match self.settings.rule(role) {
             Rule::AdamW(step) => {
-                let step = step.at(rate, optimizer.updates);
+                let step = step.at(rate, self.updates);
                 adamw::update(value, grad, moments, factor, step)
             }
             Rule::Muon(step) => {
@@ -271,8 +315,8 @@ where
             ),
             None => (updated, moments),
         };
-        optimizer.moments.insert(path.to_owned(), moments);
-        Tensor::from_inner(updated).require_grad()
+        self.moments.insert(path.to_owned(), moments);
+        updated
     }
 }
 

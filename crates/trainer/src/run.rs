@@ -187,8 +187,9 @@ pub(crate) fn train_with<B: TrainingBackend>(
         chat_template: options.chat_template.clone(),
     };
     let mut inputs = RunInputs::open(&mut config, &circumstances)?;
+    let rank = peers.rank();
     let mut initial =
-        InitialState::<B>::new(start.checkpoint(), weights, &config, &inputs, &device)?;
+        InitialState::<B>::new(start.checkpoint(), weights, &config, &inputs, rank, &device)?;
     // A resumed run keeps its loss scale, unless it no longer has products in f16.
     let scale = initial.state.loss_scale;
     initial.state.loss_scale = engine.loss_scale.map(|first| scale.unwrap_or(first));
@@ -201,7 +202,6 @@ pub(crate) fn train_with<B: TrainingBackend>(
     }
 
     agreement::check(&*peers, &config, &inputs.identities, &initial)?;
-    let rank = peers.rank();
     let rollouts = rollouts::of_run(
         &inputs,
         &initial,
@@ -219,7 +219,7 @@ pub(crate) fn train_with<B: TrainingBackend>(
     };
     let mut rank_zero = match rank.is_zero() {
         true => Some(rank_zero(
-            &config, start, &inputs, &initial, options, &stop, &device,
+            &config, start, &inputs, &initial, options, &device,
         )?),
         false => None,
     };
@@ -228,8 +228,10 @@ pub(crate) fn train_with<B: TrainingBackend>(
     }
     if let Some(rank_zero) = &mut rank_zero {
         let size = summary::line(&config.train, &inputs, &initial, rank.world_size(), &device);
+        let ranks = initial.optimizer.rank_cost();
+        let ranks = ranks.map(|cost| summary::rank_line(cost, &config.train));
         let notes = first_notes(&config, &inputs, &initial, &device);
-        for note in std::iter::once(size).chain(notes) {
+        for note in std::iter::once(size).chain(ranks).chain(notes) {
             rank_zero.recorder.messages.say(note);
         }
     }
@@ -258,6 +260,7 @@ pub(crate) fn train_with<B: TrainingBackend>(
             failure,
             file_check,
         },
+        inputs.validation.clone(),
         rank_zero,
     )
     .with_rollouts(rollouts)
@@ -276,7 +279,6 @@ fn rank_zero<B: TrainingBackend>(
     inputs: &RunInputs,
     initial: &InitialState<B>,
     options: RunOptions,
-    stop: &StopSignal,
     device: &Device<B>,
 ) -> Result<RankZero<B>, TrainError> {
     let text = run_config::to_toml(config)?;
@@ -325,7 +327,6 @@ fn rank_zero<B: TrainingBackend>(
         run,
         about: Arc::new(about),
         tokenizer: inputs.tokenizer.clone(),
-        validation: inputs.validation.clone(),
         source: inputs.source.clone(),
         past,
         seq_len: inputs.seq_len,
@@ -339,7 +340,6 @@ fn rank_zero<B: TrainingBackend>(
             checkpoint,
         ),
         pace: Pace::new(step, flops, config.train.precision.products),
-        stop: stop.clone(),
         sample: None,
     })
 }

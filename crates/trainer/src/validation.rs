@@ -6,14 +6,16 @@ use emberlm_data::{Batch, DataError, EvalBatches, Packing, Split, TokenSplit, Wi
 use emberlm_kernels::Backend;
 
 use crate::data::TrainingData;
+use crate::divided::for_each_batch;
 use crate::error::TrainError;
 use crate::evaluate::{Evaluation, evaluated_windows, mean_loss};
 use crate::events::DatasetLoss;
 use crate::metrics::{Metric, MetricValues};
 use crate::objective::{
-    ClassScores, CompletionScores, HostBatch, PairSet, PolicyScores, PreferenceScores, RecordSet,
-    RewardValidation, WindowTask,
+    ClassScores, HostBatch, PairSet, PolicyScores, PreferenceScores, RecordSet, RewardValidation,
+    WindowTask,
 };
+use crate::peers::Peers;
 use crate::read::host_read;
 use crate::stop::StopSignal;
 use crate::training_model::TrainingModel;
@@ -78,7 +80,8 @@ impl Limits<'_> {
     }
 }
 
-type Validated = ControlFlow<(), Option<ValidationOutcome>>;
+/// The outcome of a validation, if there is anything to predict. Breaks if a stop was requested.
+pub(crate) type Validated = ControlFlow<(), Option<ValidationOutcome>>;
 
 impl Validation {
     /// The validation splits of `data` in windows of `seq_len` tokens, on which `task` is solved with other random numbers
@@ -163,22 +166,27 @@ impl Validation {
         }
     }
 
-    /// Evaluates a model. The outcome is `None` if there is nothing to predict. Breaks if a stop is requested.
+    /// Evaluates a model. The outcome is `None` if there is nothing to predict. Breaks if a stop is requested on any rank.
+    ///
+    /// All ranks must call this with the same model. They divide the batches, and have the same outcome. Only rank 0
+    /// samples completions for rewards; the others have no outcome then.
     pub(crate) fn evaluate<B: Backend>(
         &self,
         model: &TrainingModel<B>,
         limits: Limits<'_>,
+        peers: &dyn Peers<B>,
     ) -> Result<Validated, TrainError> {
         match self {
-            Self::Windows { sets, task } => evaluate_sets(sets, task, model, limits),
+            Self::Windows { sets, task } => evaluate_sets(sets, task, model, limits, peers),
             Self::Labelled { records, labels } => {
-                Ok(evaluate_labels(records, *labels, model, limits))
+                evaluate_labels(records, *labels, model, limits, peers)
             }
-            Self::Preferences(pairs) => Ok(evaluate_preferences(pairs, model, limits)),
+            Self::Preferences(pairs) => evaluate_preferences(pairs, model, limits, peers),
+            Self::Rewards(_) if !peers.rank().is_zero() => Ok(ControlFlow::Continue(None)),
             Self::Rewards(validation) => evaluate_rewards(validation, model, limits),
             Self::Pairs(records) => {
                 let batches = limited(records.batches(limits.batch), limits);
-                let found = evaluate_batches(batches.map(Ok), model, limits)?;
+                let found = evaluate_batches(batches.map(Ok), model, limits, peers)?;
                 Ok(match found {
                     Some(found) => ControlFlow::Continue(Some(ValidationOutcome::of(found))),
                     None => ControlFlow::Break(()),
@@ -205,13 +213,17 @@ fn evaluate_batches<B: Backend>(
     batches: impl Iterator<Item = Result<HostBatch, DataError>>,
     model: &TrainingModel<B>,
     limits: Limits<'_>,
+    peers: &dyn Peers<B>,
 ) -> Result<Option<Evaluation>, TrainError> {
     let device = model.device();
-    let tensors = |batch: Result<HostBatch, DataError>| -> Result<_, DataError> {
-        Ok((batch?.to_tensors::<B>(&device), ()))
-    };
-    let batches = batches.map(tensors);
-    mean_loss(batches, |batch| model.loss_sum(batch), |()| limits.check())
+    mean_loss(
+        peers,
+        batches,
+        HostBatch::learnt,
+        |batch| batch.to_tensors::<B>(&device),
+        |batch| model.loss_sum(batch),
+        |_| limits.check(),
+    )
 }
 
 /// The mean loss over the validation splits.
@@ -220,6 +232,7 @@ fn evaluate_sets<B: Backend>(
     task: &WindowTask,
     model: &TrainingModel<B>,
     limits: Limits<'_>,
+    peers: &dyn Peers<B>,
 ) -> Result<Validated, TrainError> {
     let mut datasets = Vec::new();
     let (mut sum, mut weights, mut tokens) = (0.0, 0.0, 0);
@@ -238,7 +251,7 @@ fn evaluate_sets<B: Backend>(
             }
             Err(error) => Some(Err(error)),
         });
-        let Some(evaluation) = evaluate_batches(batches, model, limits)? else {
+        let Some(evaluation) = evaluate_batches(batches, model, limits, peers)? else {
             return Ok(ControlFlow::Break(()));
         };
         if evaluation.tokens == 0 {
@@ -274,23 +287,27 @@ fn evaluate_labels<B: Backend>(
     labels: usize,
     model: &TrainingModel<B>,
     limits: Limits<'_>,
-) -> Validated {
+    peers: &dyn Peers<B>,
+) -> Result<Validated, TrainError> {
     let device = model.device();
     let mut scores = ClassScores::new(labels);
-    for batch in limited(records.batches(limits.batch), limits) {
+    let batches = limited(records.batches(limits.batch), limits).map(Ok);
+    let logits = |batch: &HostBatch| {
         let tensors = batch.to_tensors::<B>(&device);
+        // Only classifiers have logits.
         let logits = B::run(|| model.class_logits(&tensors));
-        let Some(logits) = logits else { break };
-        let logits: Vec<f64> = host_read(logits).iter().collect();
-        scores.add(&logits, &batch.targets);
-        limits.check()?;
-    }
-    ControlFlow::Continue((scores.count() > 0).then(|| ValidationOutcome {
-        loss: scores.loss(),
-        tokens: scores.count(),
-        datasets: Vec::new(),
-        metrics: scores.values(),
-        sample: None,
+        logits.map_or_else(Vec::new, |logits| host_read(logits).iter().collect())
+    };
+    let add = |batch: &HostBatch, logits: &[f64]| scores.add(logits, &batch.targets);
+    let found = for_each_batch(peers, batches, logits, add, || limits.check())?;
+    Ok(found.map_continue(|()| {
+        (scores.count() > 0).then(|| ValidationOutcome {
+            loss: scores.loss(),
+            tokens: scores.count(),
+            datasets: Vec::new(),
+            metrics: scores.values(),
+            sample: None,
+        })
     }))
 }
 
@@ -299,21 +316,27 @@ fn evaluate_preferences<B: Backend>(
     pairs: &PairSet,
     model: &TrainingModel<B>,
     limits: Limits<'_>,
-) -> Validated {
+    peers: &dyn Peers<B>,
+) -> Result<Validated, TrainError> {
     let device = model.device();
-    let mut scores = CompletionScores::default();
-    for batch in limited(pairs.batches(limits.batch), limits) {
+    let mut scores = PreferenceScores::default();
+    let batches = limited(pairs.batches(limits.batch), limits).map(Ok);
+    let of_batch = |batch: &HostBatch| {
         let tensors = batch.to_tensors::<B>(&device);
-        scores.add(&B::run(|| model.completion_scores(&tensors)));
-        limits.check()?;
-    }
+        let scores = B::run(|| model.completion_scores(&tensors));
+        scores.preferences().to_numbers()
+    };
+    let add = |_: &HostBatch, numbers: &[f64]| scores.add(&PreferenceScores::of_numbers(numbers));
+    let found = for_each_batch(peers, batches, of_batch, add, || limits.check())?;
     let count = scores.records();
-    ControlFlow::Continue((count > 0).then(|| ValidationOutcome {
-        loss: scores.loss_sum() / count as f64,
-        tokens: count as u64,
-        datasets: Vec::new(),
-        metrics: scores.values(),
-        sample: None,
+    Ok(found.map_continue(|()| {
+        (count > 0).then(|| ValidationOutcome {
+            loss: scores.loss_sum() / count as f64,
+            tokens: count as u64,
+            datasets: Vec::new(),
+            metrics: scores.values(),
+            sample: None,
+        })
     }))
 }
 

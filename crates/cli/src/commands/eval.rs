@@ -20,6 +20,7 @@ use crate::error::CliError;
 use crate::examples;
 use crate::memory_guard::MemoryArg;
 use crate::model;
+use crate::ranks::Ranks;
 use crate::values::{at_least_one, packing_parser, weights_parser};
 
 /// Arguments of `eval`.
@@ -86,12 +87,18 @@ fn split_parser() -> impl TypedValueParser<Value = Split> {
     PossibleValuesParser::new(Split::ALL.map(Split::name)).try_map(|name| name.parse::<Split>())
 }
 
-/// Evaluates the model and prints the result as text or JSON.
+/// Evaluates the model, divided among the ranks of a job, and prints the result as text or JSON.
 pub fn run(args: EvalArgs) -> Result<(), CliError> {
+    let ranks = Ranks::join()?;
+    let result = run_as(&args, &ranks);
+    ranks.end(result)
+}
+
+fn run_as(args: &EvalArgs, ranks: &Ranks) -> Result<(), CliError> {
     match (&args.data, &args.hellaswag, &args.lambada) {
-        (Some(data), ..) => split::run(&args, data),
-        (None, Some(path), _) => task::run(&args, Task::HellaSwag, path),
-        (None, None, Some(path)) => task::run(&args, Task::Lambada, path),
+        (Some(data), ..) => split::run(args, data, ranks),
+        (None, Some(path), _) => task::run(args, Task::HellaSwag, path, ranks),
+        (None, None, Some(path)) => task::run(args, Task::Lambada, path, ranks),
         (None, None, None) => Err(CliError::usage("there is nothing to evaluate")
             .hint("pass one of --data, --hellaswag and --lambada")),
     }
@@ -100,6 +107,7 @@ pub fn run(args: EvalArgs) -> Result<(), CliError> {
 /// Checks that the weights and the activations of `batch` windows of `seq_len` tokens fit into memory.
 fn check_memory(
     args: &EvalArgs,
+    ranks: &Ranks,
     backend: Placement,
     model: &Model,
     batch: usize,
@@ -119,11 +127,15 @@ fn check_memory(
     let short = |work: InferenceWork| of(work.weights, 1, seq_len.div_ceil(4));
     let short_option = format!("--batch 1 --seq-len {}", seq_len.div_ceil(4));
     let guard = args.memory.guard(backend);
+    let guard = guard.shared_by(ranks.local_rank().world_size());
     guard.check_inference(
         "evaluating",
         &[(model.config().into(), work)],
         &[("--batch 1", &one), (&short_option, &short)],
-    )
+    )?;
+    // No rank allocates before the others have looked at the available memory.
+    ranks.wait_for_all();
+    Ok(())
 }
 
 /// The window length in tokens: `requested`, or else the model's context, limited to `longest`.

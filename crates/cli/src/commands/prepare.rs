@@ -3,29 +3,50 @@
 mod args;
 pub(super) mod summary;
 
-use emberlm_data::{Encoding, InputOptions, Phase, PrepareOptions, Progress, prepare};
+use emberlm_data::{
+    DataError, Encoding, InputOptions, Phase, PrepareOptions, Progress, prepare_among,
+};
+use emberlm_trainer::Rank;
 use indicatif::ProgressBar;
 
+use crate::console;
 use crate::ending;
 use crate::error::CliError;
 use crate::output::{print, shell_word};
+use crate::ranks::Ranks;
 use crate::{progress, signals};
 
 pub use args::PrepareArgs;
 
-/// Creates the dataset and prints a summary.
+/// Creates the dataset, divided among the ranks of a job, and prints a summary.
 ///
 /// # Errors
-/// Returns the errors of [`prepare`], and an error if signals or stdout fail.
+/// Returns the errors of [`prepare_among`], and an error if signals or stdout fail.
 pub fn run(args: PrepareArgs) -> Result<(), CliError> {
-    let bar = progress::bytes("reading", 0);
-    listen(bar.clone())?;
-    let options = options(&args);
-    let prepared = prepare(&args.inputs, &args.out, &options, &|progress| {
-        show(&bar, progress)
+    let ranks = Ranks::join()?;
+    let result = run_as(&args, &ranks);
+    ranks.end(result)
+}
+
+fn run_as(args: &PrepareArgs, ranks: &Ranks) -> Result<(), CliError> {
+    let bar = match ranks.rank().is_zero() {
+        true => progress::bytes("reading", 0),
+        false => ProgressBar::hidden(),
+    };
+    listen(bar.clone(), ranks.rank())?;
+    let options = options(args);
+    let exchange = ranks.exchange();
+    let prepared = prepare_among(&*exchange, &args.inputs, &args.out, &options, &|progress| {
+        show(&bar, progress);
     });
     bar.finish_and_clear();
-    print(&summary::prepared(&args.out, &prepared?))
+    if let Err(DataError::RankFailed { .. }) = &prepared {
+        ranks.wait_for_abort();
+    }
+    match prepared? {
+        Some(prepared) => print(&summary::prepared(&args.out, &prepared)),
+        None => Ok(()),
+    }
 }
 
 /// Converts the arguments into the library's options.
@@ -71,15 +92,18 @@ pub(super) fn command() -> String {
 }
 
 /// Ends the process immediately on a stop signal. The recorded progress is enough to resume.
-fn listen(bar: ProgressBar) -> Result<(), CliError> {
+fn listen(bar: ProgressBar, rank: Rank) -> Result<(), CliError> {
     /// The exit code shells use for a process ended by Ctrl-C.
     const INTERRUPTED: i32 = 130;
     let stop = move || {
         bar.finish_and_clear();
-        let error = CliError::new("stopped before its end");
-        error
-            .hint("finished work is kept: repeat the command with --continue")
-            .report();
+        const KEPT: &str = "finished work is kept: repeat the command with --continue";
+        if rank.world_size() == 1 {
+            CliError::new("stopped before its end").hint(KEPT).report();
+        } else if rank.is_zero() {
+            // The launcher also sends the signal after an error of another rank.
+            console::note(format!("stopped before its end; {KEPT}"));
+        }
         ending::at_once(INTERRUPTED);
     };
     signals::listen(stop)

@@ -32,7 +32,9 @@ pub(super) fn data(error: &DataError) -> Option<String> {
             return tokenizer(source);
         }
         DataError::Chat(source) => return chat(source),
-        DataError::NoInputs
+        DataError::RankFailed { .. }
+        | DataError::Exchange { .. }
+        | DataError::NoInputs
         | DataError::MissingInput { .. }
         | DataError::NotAFile { .. }
         | DataError::EmptyFolder { .. }
@@ -84,6 +86,9 @@ pub(super) fn data(error: &DataError) -> Option<String> {
             "repeat the original settings, or start over with --force"
         }
         DataError::Kept { source } => return data(source),
+        DataError::RanksDiffer { .. } => {
+            "start all ranks with the same command line, and give them the same files"
+        }
         DataError::OutputExists { .. } => "replace it with --force, or choose another --out",
         DataError::OutputNotADataset { .. } => {
             "choose another --out, or move the folder away yourself"

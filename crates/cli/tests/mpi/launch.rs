@@ -68,6 +68,11 @@ impl Sandbox {
 
 /// The process ID of a rank that `launcher` started.
 pub fn process_of_rank(launcher: u32, rank: usize) -> i32 {
+    find_rank(launcher, rank).expect("the rank's process")
+}
+
+/// As [`process_of_rank`], if the rank is running.
+pub fn find_rank(launcher: u32, rank: usize) -> Option<i32> {
     let variable = format!("OMPI_COMM_WORLD_RANK={rank}");
     let is_rank = |process: &Path| {
         let status = fs::read_to_string(process.join("status")).unwrap_or_default();
@@ -76,16 +81,10 @@ pub fn process_of_rank(launcher: u32, rank: usize) -> i32 {
         let mut variables = environment.split(|&byte| byte == 0);
         status.contains(&parent) && variables.any(|it| it == variable.as_bytes())
     };
-    let processes = fs::read_dir("/proc")
-        .unwrap()
-        .map(|entry| entry.unwrap().path());
-    let found = processes.into_iter().find(|process| is_rank(process));
-    let name = found
-        .as_deref()
-        .and_then(Path::file_name)
-        .and_then(OsStr::to_str);
-    name.and_then(|name| name.parse().ok())
-        .expect("the rank's process")
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let mut processes = processes.map(|entry| entry.path());
+    let found = processes.find(|process| is_rank(process))?;
+    found.file_name().and_then(OsStr::to_str)?.parse().ok()
 }
 
 #[track_caller]

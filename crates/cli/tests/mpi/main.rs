@@ -4,9 +4,12 @@
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 #![allow(dead_code, reason = "the helpers of the tests of the command line")]
 
+mod evaluation;
 mod faults;
 mod launch;
+mod preparation;
 mod refusals;
 mod results;
+mod soak;
 #[path = "../cli/support/mod.rs"]
 mod support;

@@ -28,8 +28,11 @@ fn ranks_equal_accumulated_micro_batches_to_the_bit() {
         assert!(!skipped.is_empty() || ranks > 2);
         assert_eq!(sandbox.events(&one, "skipped"), skipped);
         // Only rank 0 prints.
+        let notes = ran.stderr.clone();
         let printed = trained(ran);
         assert_eq!(printed.matches("Run  ").count(), 1, "{printed}");
+        let costs = format!("each of {ranks} ranks: ");
+        assert_eq!(notes.matches(&costs).count(), 1, "{notes}");
     }
 }
 
@@ -48,17 +51,32 @@ fn ranks_with_several_micro_batches_have_the_same_result_each_time() {
 }
 
 #[test]
-fn a_run_is_resumed_with_another_number_of_ranks() {
+fn a_run_is_resumed_with_other_numbers_of_ranks_to_the_bit() {
     let sandbox = Sandbox::with_data();
-    let line = format!("{SETTINGS} --accumulation 4");
-    trained(sandbox.train(&format!("{line} --steps 18 --out whole")));
-    trained(sandbox.ranks(4, &format!("{line} --steps 6 --out run")));
-    trained(sandbox.words("train --resume run --steps 12 --renderer plain"));
-    trained(sandbox.launched(&[(4, "train --resume run --steps 18 --renderer plain")]));
-    assert!(sandbox.checkpoint("whole", 18) == sandbox.checkpoint("run", 18));
-    assert_eq!(sandbox.losses("whole"), sandbox.losses("run"));
-    // Two micro-batches per rank differ by rounding only.
-    trained(sandbox.launched(&[(2, "train --resume run --steps 20 --renderer plain")]));
+    for optimizer in ["adamw", "muon"] {
+        let line = format!("{SETTINGS} --accumulation 4 --set train.optimizer.kind={optimizer}");
+        let [whole, run] = ["whole", "run"].map(|name| format!("{name}-{optimizer}"));
+        let resumed = |run: &str, ranks: usize, steps: usize| {
+            let line = format!("train --resume {run} --steps {steps} --renderer plain");
+            trained(match ranks {
+                1 => sandbox.words(&line),
+                _ => sandbox.launched(&[(ranks, &line)]),
+            });
+        };
+        // Four ranks round as one process, two do not.
+        trained(sandbox.train(&format!("{line} --steps 12 --out {whole}")));
+        resumed(&whole, 2, 18);
+        resumed(&whole, 1, 24);
+        trained(sandbox.ranks(4, &format!("{line} --steps 6 --out {run}")));
+        resumed(&run, 1, 12);
+        resumed(&run, 2, 18);
+        resumed(&run, 4, 24);
+        for step in [12, 18, 24] {
+            let [whole, run] = [&whole, &run].map(|name| sandbox.checkpoint(name, step));
+            assert!(whole == run, "{optimizer}, step {step}");
+        }
+        assert_eq!(sandbox.losses(&whole), sandbox.losses(&run));
+    }
 }
 
 #[test]

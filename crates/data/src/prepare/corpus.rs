@@ -64,6 +64,11 @@ impl Corpus {
         self.inputs.iter().map(|input| input.bytes).sum()
     }
 
+    /// Returns true if standard input is one of the inputs.
+    pub(super) fn has_standard_input(&self) -> bool {
+        self.inputs.iter().any(is_standard_input)
+    }
+
     /// Copies standard input into `folder` and replaces its input by the copy, because it may be read twice. A
     /// complete copy by an earlier process is used instead.
     pub(super) fn spool(&mut self, folder: &Path, options: &InputOptions) -> Result<(), DataError> {

@@ -134,6 +134,28 @@ impl Plan {
     }
 }
 
+impl Plan {
+    /// Describes the first difference of another rank's plan from this one of rank 0. `None` if both give the same dataset.
+    pub(super) fn difference_of_rank(&self, other: &Self) -> Option<String> {
+        for ((name, own), (_, others)) in self.settings.iter().zip(&other.settings) {
+            if own != others {
+                return Some(format!("`{name}` is {others}, and {own} on rank 0"));
+            }
+        }
+        for (own, others) in self.inputs.iter().zip(&other.inputs) {
+            if own.name != others.name {
+                return Some(format!("it reads {}, and rank 0 {}", others.name, own.name));
+            }
+            if own.bytes != others.bytes {
+                let (name, own, others) = (&own.name, own.bytes, others.bytes);
+                return Some(format!("{name} has {others} bytes, and {own} on rank 0"));
+            }
+        }
+        let (own, others) = (self.inputs.len(), other.inputs.len());
+        (own != others).then(|| format!("it has {others} inputs, and rank 0 has {own}"))
+    }
+}
+
 impl SavedProgress {
     /// Reads the saved progress of the unfinished dataset in `folder`.
     pub(super) fn read(folder: &Path) -> Result<Self, DataError> {

@@ -12,6 +12,7 @@
 //! | `encoding` | [`Encoding`]: encodes documents as tokens and masks |
 //! | `tokenize` | the second pass: tokenizes and writes |
 //! | `journal` | the plan and the progress of an unfinished dataset |
+//! | `ranks`, `wave_bytes` | divides the second pass among processes |
 //! | `tally`, `findings` | counts and [`Warning`]s |
 //!
 //! One thread reads waves of chunks ahead. All threads tokenize a wave while the previous one is written. The output
@@ -29,9 +30,11 @@ mod findings;
 mod journal;
 mod options;
 mod progress;
+mod ranks;
 mod scan;
 mod tally;
 mod tokenize;
+mod wave_bytes;
 mod waves;
 
 use std::path::{Path, PathBuf};
@@ -43,8 +46,9 @@ use self::assign::Assigner;
 use self::corpus::Corpus;
 use self::encoding::Encoder;
 use self::journal::{Plan, SavedProgress};
+use self::ranks::{begin_together, end_all};
 use self::scan::scan;
-use self::tokenize::{Tokenized, tokenize};
+use self::tokenize::{Destination, Tokenized, tokenize};
 use crate::block_hashes::DatasetBlocks;
 use crate::staging::{Staging, Unfinished};
 use crate::{DataError, InputOptions, LeftOut, Manifest};
@@ -53,6 +57,7 @@ pub use encoding::Encoding;
 pub use findings::{Prepared, Warning};
 pub use options::{DEFAULT_JOURNAL_BYTES, PrepareOptions, SplitRule};
 pub use progress::{Phase, Progress};
+pub use ranks::{PrepareRanks, SingleRank};
 
 /// Prepares the dataset directory `out` from `inputs`: files, folders, patterns or standard input (see
 /// [`crate::expand`]).
@@ -79,6 +84,29 @@ pub fn prepare(
     options: &PrepareOptions,
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<Prepared, DataError> {
+    let prepared = prepare_among(&SingleRank, inputs, out, options, progress)?;
+    // A single process is rank 0.
+    prepared.ok_or(DataError::RankFailed { rank: 0 })
+}
+
+/// As [`prepare`], divided among the processes of `ranks`. All must have the same inputs and options, on a shared file
+/// system. Only rank 0 writes; the dataset has the same bytes as that of a single process. Returns the result on rank 0,
+/// and `None` on the others.
+///
+/// # Errors
+/// As [`prepare`], and
+///
+/// - if an input is standard input, which only one process could read;
+/// - if a rank has other inputs or options than rank 0, which is the same error on all ranks;
+/// - if another rank fails ([`DataError::RankFailed`]): it returns the reason;
+/// - if a rank cannot be reached.
+pub fn prepare_among(
+    ranks: &dyn PrepareRanks,
+    inputs: &[PathBuf],
+    out: &Path,
+    options: &PrepareOptions,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Result<Option<Prepared>, DataError> {
     options.check()?;
     let input = InputOptions {
         raw_records: options.encoding.takes_records(),
@@ -89,31 +117,39 @@ pub fn prepare(
         ..options.clone()
     };
     let Some(threads) = options.threads else {
-        return in_pool(inputs, out, options, progress);
+        return in_pool(ranks, inputs, out, options, progress);
     };
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.get());
     let failed = |error| DataError::io("start threads for", out)(std::io::Error::other(error));
     let pool = pool.build().map_err(failed)?;
-    pool.install(|| in_pool(inputs, out, options, progress))
+    pool.install(|| in_pool(ranks, inputs, out, options, progress))
 }
 
 fn in_pool(
+    ranks: &dyn PrepareRanks,
     inputs: &[PathBuf],
     out: &Path,
     options: &PrepareOptions,
     progress: &(dyn Fn(Progress) + Sync),
-) -> Result<Prepared, DataError> {
+) -> Result<Option<Prepared>, DataError> {
+    let is_rank_zero = ranks.index() == 0;
     if options.resume
+        && is_rank_zero
         && let Some(manifest) = Staging::finished(out, &options.command)?
     {
-        return Ok(Prepared {
+        end_all(ranks)?;
+        return Ok(Some(Prepared {
             manifest,
             left_out: LeftOut::default(),
             duplicates: 0,
             warnings: Vec::new(),
-        });
+        }));
     }
     let corpus = Corpus::expand(inputs, options)?;
+    if ranks.count() > 1 && corpus.has_standard_input() {
+        let reason = "standard input cannot be divided among ranks: only one process can read it";
+        return Err(DataError::Contradiction { reason });
+    }
     let known = match &options.tokenizer {
         TokenizerChoice::Named(TokenizerKind::Char) => None,
         choice => Some(Tokenizer::from_choice(choice)?),
@@ -130,31 +166,63 @@ fn in_pool(
         (false, true) => Unfinished::Discard,
         (false, false) => Unfinished::Refuse,
     };
-    let staging = Staging::begin(out, options.force, unfinished)?;
-    let made = make(&staging, corpus, known, template, options, progress);
-    let (prepared, blocks) = made.map_err(|error| match error {
-        error @ DataError::CannotContinue { .. } => error,
-        error if staging.is_resumable() => DataError::Kept {
+    let staging = match is_rank_zero {
+        true => Some(Staging::begin(out, options.force, unfinished)?),
+        false => None,
+    };
+    let work = Work {
+        ranks,
+        out,
+        options,
+        progress,
+    };
+    let made = make(&work, staging.as_ref(), corpus, known, template);
+    let is_resumable = || staging.as_ref().is_some_and(Staging::is_resumable);
+    let made = made.map_err(|error| match error {
+        error @ (DataError::CannotContinue { .. }
+        | DataError::RankFailed { .. }
+        | DataError::RanksDiffer { .. }) => error,
+        error if is_resumable() => DataError::Kept {
             source: Box::new(error),
         },
         error => error,
     })?;
+    let (Some(staging), Some((prepared, blocks))) = (staging, made) else {
+        return Ok(None);
+    };
     staging.commit(&prepared.manifest, &blocks)?;
-    Ok(prepared)
+    Ok(Some(prepared))
 }
 
-/// Writes all files of the dataset except the manifest.
+/// The work of this process.
+struct Work<'a> {
+    ranks: &'a dyn PrepareRanks,
+    out: &'a Path,
+    options: &'a PrepareOptions,
+    progress: &'a (dyn Fn(Progress) + Sync),
+}
+
+/// Writes all files of the dataset except the manifest, on rank 0, which has a `staging`.
 fn make(
-    staging: &Staging,
+    work: &Work,
+    staging: Option<&Staging>,
     mut corpus: Corpus,
     known: Option<Tokenizer>,
     template: Option<ChatTemplate>,
-    options: &PrepareOptions,
-    progress: &(dyn Fn(Progress) + Sync),
-) -> Result<(Prepared, DatasetBlocks), DataError> {
-    corpus.spool(staging.work_folder(), &options.input)?;
-    let (command, saved) = begin(staging, &corpus, known.as_ref(), template.as_ref(), options)?;
-    let scan = scan(&corpus, options, known.is_none(), progress)?;
+) -> Result<Option<(Prepared, DatasetBlocks)>, DataError> {
+    let options = work.options;
+    if let Some(staging) = staging {
+        corpus.spool(staging.work_folder(), &options.input)?;
+    }
+    let plan = plan(&corpus, known.as_ref(), template.as_ref(), options)?;
+    let (command, saved) = match staging {
+        Some(staging) => begin(staging, &plan)?,
+        None => (plan.command.clone(), SavedProgress::default()),
+    };
+    let Some(tally) = begin_together(work.ranks, plan, saved.tally)? else {
+        return Ok(None);
+    };
+    let scan = scan(&corpus, options, known.is_none(), work.progress)?;
     let assigner = Assigner::new(&corpus, &scan, options)?;
     let tokenizer = match known {
         Some(tokenizer) => tokenizer,
@@ -165,15 +233,24 @@ fn make(
     if let Some(recorded) = &mut recorded {
         recorded.begins_with = encoder.begins_with().map(str::to_owned);
     }
-    let Tokenized {
-        splits,
-        blocks,
-        tally,
-        counts,
-        left_out,
-    } = tokenize(
-        &corpus, &encoder, assigner, staging, saved, options, progress,
-    )?;
+    let destination = match staging {
+        Some(staging) => Destination::Folder(staging, Box::new(saved)),
+        None => Destination::RankZero(tally),
+    };
+    let tokenized = tokenize(work, &corpus, &encoder, assigner, destination)?;
+    let (
+        Some(staging),
+        Some(Tokenized {
+            splits,
+            blocks,
+            tally,
+            counts,
+            left_out,
+        }),
+    ) = (staging, tokenized)
+    else {
+        return Ok(None);
+    };
     if splits.train.tokens == 0 {
         let documents = counts.documents;
         return Err(DataError::NoTrainDocuments { documents });
@@ -199,17 +276,16 @@ fn make(
         manifest,
         left_out,
     };
-    Ok((prepared, blocks))
+    Ok(Some((prepared, blocks)))
 }
 
-/// Returns the command that began the dataset, and its saved progress.
-fn begin(
-    staging: &Staging,
+/// The inputs and options that determine the dataset.
+fn plan(
     corpus: &Corpus,
     tokenizer: Option<&Tokenizer>,
     template: Option<&ChatTemplate>,
     options: &PrepareOptions,
-) -> Result<(String, SavedProgress), DataError> {
+) -> Result<Plan, DataError> {
     // The alphabet of a char tokenizer is determined by the inputs.
     let tokenizer = match tokenizer.map(Tokenizer::spec) {
         Some(spec) => format!("{} {}", spec.kind, spec.hash),
@@ -220,14 +296,18 @@ fn begin(
         Some(template) => format!("{} {} indexed", template.name(), template.hash()),
         None => "text".to_owned(),
     };
-    let plan = Plan::new(corpus, options, tokenizer, encoding)?;
+    Plan::new(corpus, options, tokenizer, encoding)
+}
+
+/// Returns the command that began the dataset, and its saved progress.
+fn begin(staging: &Staging, plan: &Plan) -> Result<(String, SavedProgress), DataError> {
     if !staging.resumes() {
         plan.write(staging.work_folder())?;
-        return Ok((plan.command, SavedProgress::default()));
+        return Ok((plan.command.clone(), SavedProgress::default()));
     }
     let begun = Plan::read(staging.work_folder())?;
     begun
-        .compare(&plan)
+        .compare(plan)
         .map_err(|reason| DataError::CannotContinue {
             path: staging.out().to_owned(),
             reason,

@@ -70,7 +70,7 @@ pub(super) fn scan(
             .collect(),
         options: &options.input,
         tokenizer: None,
-        wave_bytes: wave_bytes(u64::MAX),
+        wave_bytes: wave_bytes(u64::MAX, 1),
     };
     let mut scanner = Scanner {
         corpus,

@@ -1,4 +1,4 @@
-//! The second pass: tokenizes documents and writes shards.
+//! The second pass: tokenizes documents and writes shards, divided among ranks.
 //!
 //! While all threads tokenize one wave, one of them writes the previous wave.
 
@@ -13,9 +13,10 @@ use super::corpus::Corpus;
 use super::documents::Counts;
 use super::encoding::{Encoded, Encoder};
 use super::journal::{Journal, SavedProgress};
+use super::ranks::{PrepareRanks, exchange_round};
 use super::tally::Tally;
 use super::waves::{Reading, Wave, for_each_wave, wave_bytes};
-use super::{Phase, PrepareOptions, Progress};
+use super::{Phase, Progress, Work};
 use crate::block_hashes::DatasetBlocks;
 use crate::staging::Staging;
 use crate::writer::{ShardOptions, SplitWriter};
@@ -34,25 +35,51 @@ pub(super) struct Tokenized {
     pub(super) left_out: LeftOut,
 }
 
-/// Tokenizes all of `corpus` except what the saved progress covers.
+/// The destination of a pass: rank 0 writes, and the other ranks only know how much has been written.
+pub(super) enum Destination<'a> {
+    Folder(&'a Staging, Box<SavedProgress>),
+    RankZero(Tally),
+}
+
+/// Tokenizes all of `corpus` except what the saved progress covers, divided among `ranks`. Returns the result on rank 0.
 pub(super) fn tokenize(
+    work: &Work,
     corpus: &Corpus,
     encoder: &Encoder,
     assigner: Assigner,
-    staging: &Staging,
-    saved: SavedProgress,
-    options: &PrepareOptions,
-    progress: &(dyn Fn(Progress) + Sync),
-) -> Result<Tokenized, DataError> {
+    destination: Destination,
+) -> Result<Option<Tokenized>, DataError> {
+    let &Work {
+        ranks,
+        options,
+        progress,
+        ..
+    } = work;
     let tokenizer = encoder.tokenizer();
     let shards = ShardOptions {
         width: TokenWidth::for_vocab(tokenizer.vocab_size()),
         tokens: options.shard_tokens,
         masked: encoder.is_masked(),
     };
-    let writer = |split, state| SplitWriter::resume(staging.folder(), split, shards, state);
+    let (out, tally, output) = match destination {
+        Destination::RankZero(tally) => (work.out, tally, None),
+        Destination::Folder(staging, saved) => {
+            let writer = |split, state| SplitWriter::resume(staging.folder(), split, shards, state);
+            let output = Output {
+                train: writer(Split::Train, saved.train)?,
+                val: writer(Split::Val, saved.val)?,
+                tally: saved.tally,
+                refused: saved.refused,
+                journal: Journal::new(staging.work_folder(), options.journal_bytes),
+                progress,
+            };
+            (staging.out(), saved.tally, Some(output))
+        }
+    };
     let mut pass = Pass {
-        out: staging.out(),
+        out,
+        ranks,
+        waves: 0,
         corpus,
         encoder,
         can_be_cut: options.encoding.can_be_cut(),
@@ -60,19 +87,13 @@ pub(super) fn tokenize(
         unknown: tokenizer.unknown(),
         assigner,
         done: Done {
-            chunks: saved.tally.chunks,
-            bytes: saved.tally.bytes,
+            chunks: tally.chunks,
+            bytes: tally.bytes,
         },
-        pending: None,
+        own: None,
+        pending: Vec::new(),
         left_out: LeftOut::default(),
-        output: Output {
-            train: writer(Split::Train, saved.train)?,
-            val: writer(Split::Val, saved.val)?,
-            tally: saved.tally,
-            refused: saved.refused,
-            journal: Journal::new(staging.work_folder(), options.journal_bytes),
-            progress,
-        },
+        output,
     };
     let bytes = corpus.bytes();
     let phase = Phase::Tokenize;
@@ -81,7 +102,7 @@ pub(super) fn tokenize(
         inputs: corpus.inputs.iter().enumerate().collect(),
         options: &options.input,
         tokenizer: options.encoding.can_be_cut().then_some(tokenizer),
-        wave_bytes: wave_bytes(options.journal_bytes),
+        wave_bytes: wave_bytes(options.journal_bytes, ranks.count()),
     };
     for_each_wave(&reading, |wave| pass.take(wave))?;
     pass.finish()
@@ -95,6 +116,9 @@ struct Done {
 
 struct Pass<'a> {
     out: &'a Path,
+    ranks: &'a dyn PrepareRanks,
+    /// The waves read so far.
+    waves: usize,
     corpus: &'a Corpus,
     encoder: &'a Encoder<'a>,
     can_be_cut: bool,
@@ -102,51 +126,93 @@ struct Pass<'a> {
     unknown: Option<u32>,
     assigner: Assigner<'a>,
     done: Done,
-    /// The tokens of the previous wave, not written yet.
-    pending: Option<EncodedWave>,
+    /// This rank's wave of the current round.
+    own: Option<Result<EncodedWave, DataError>>,
+    /// On rank 0, the tokens of the previous round, not written yet.
+    pending: Vec<EncodedWave>,
     left_out: LeftOut,
-    output: Output<'a>,
+    /// Present on rank 0.
+    output: Option<Output<'a>>,
 }
 
-struct EncodedWave {
-    spans: Vec<EncodedSpan>,
+/// The tokens of a wave.
+#[derive(Debug, PartialEq)]
+pub(super) struct EncodedWave {
+    pub(super) spans: Vec<EncodedSpan>,
     /// The number of new chunks in the wave, and their bytes of text.
-    chunks: u64,
-    bytes: u64,
+    pub(super) chunks: u64,
+    pub(super) bytes: u64,
     /// The number of bytes of the input files that were read for it.
-    read: u64,
+    pub(super) read: u64,
     /// The records that could not be encoded.
-    refused: LeftOut,
+    pub(super) refused: LeftOut,
 }
 
-struct EncodedSpan {
-    split: Split,
-    begins: bool,
-    unknown: u64,
-    cut_inexactly: bool,
-    encoded: Encoded,
+/// The tokens of a span.
+#[derive(Debug, PartialEq)]
+pub(super) struct EncodedSpan {
+    pub(super) split: Split,
+    pub(super) begins: bool,
+    pub(super) unknown: u64,
+    pub(super) cut_inexactly: bool,
+    pub(super) encoded: Encoded,
 }
 
 impl Pass<'_> {
     fn take(&mut self, wave: Wave) -> Result<(), DataError> {
         let done = self.skip(&wave)?;
         let spans = self.assigner.assign(&wave.chunks)?;
+        self.left_out.add(&wave.left_out);
+        if self.waves % self.ranks.count() == self.ranks.index() {
+            self.own = Some(self.encode_wave(&wave, done, spans)?);
+        }
+        self.waves += 1;
+        match self.waves.is_multiple_of(self.ranks.count()) {
+            true => self.end_round(),
+            false => Ok(()),
+        }
+    }
+
+    /// Exchanges the waves of a round with the other ranks.
+    fn end_round(&mut self) -> Result<(), DataError> {
+        self.pending = exchange_round(self.ranks, self.own.take())?;
+        Ok(())
+    }
+
+    /// Tokenizes the spans of a wave, except those of its first `done` chunks. The inner error is one of the wave.
+    fn encode_wave(
+        &mut self,
+        wave: &Wave,
+        done: usize,
+        spans: Vec<AssignedSpan>,
+    ) -> Result<Result<EncodedWave, DataError>, DataError> {
         let spans = spans.into_iter().filter(|span| span.chunk >= done);
         let tokenizer = self.encoder.tokenizer();
         let spans: Vec<AssignedSpan> = match self.can_be_cut {
             true => spans.flat_map(|span| cut(span, tokenizer)).collect(),
             false => spans.collect(),
         };
-        let pending = self.pending.take();
+        let pending = std::mem::take(&mut self.pending);
         let encode = |spans: &[AssignedSpan]| encode(spans, self.encoder, self.unknown);
         let (written, encoded) = rayon::join(
-            || pending.map_or(Ok(()), |wave| self.output.write(&wave)),
+            || write_all(self.output.as_mut(), &pending),
             || {
                 let batches = spans.par_chunks(self.encoder.batch());
                 batches.flat_map_iter(encode).collect::<Vec<_>>()
             },
         );
         written?;
+        Ok(self.checked(wave, done, &spans, encoded))
+    }
+
+    /// The tokens of a wave's spans, without the records that could not be encoded.
+    fn checked(
+        &self,
+        wave: &Wave,
+        done: usize,
+        spans: &[AssignedSpan],
+        encoded: Vec<Result<EncodedSpan, ChatError>>,
+    ) -> Result<EncodedWave, DataError> {
         // Check results in order, so that the first invalid document is reported, not the first one found by a
         // thread.
         let mut refused = LeftOut::default();
@@ -168,7 +234,7 @@ impl Pass<'_> {
             }
         }
         let new = &wave.chunks[done..];
-        self.pending = Some(EncodedWave {
+        Ok(EncodedWave {
             spans: kept,
             refused,
             chunks: new.len() as u64,
@@ -177,9 +243,7 @@ impl Pass<'_> {
                 .map(|located| located.chunk.text.len() as u64)
                 .sum(),
             read: wave.read,
-        });
-        self.left_out.add(&wave.left_out);
-        Ok(())
+        })
     }
 
     /// Returns how many of the wave's chunks an earlier process has already written.
@@ -209,28 +273,41 @@ impl Pass<'_> {
         }
     }
 
-    fn finish(mut self) -> Result<Tokenized, DataError> {
+    fn finish(mut self) -> Result<Option<Tokenized>, DataError> {
         self.assigner.finish()?;
         if self.done.chunks > 0 {
             return Err(self.other_documents());
         }
-        if let Some(wave) = self.pending.take() {
-            self.output.write(&wave)?;
+        write_all(self.output.as_mut(), &self.pending)?;
+        if !self.waves.is_multiple_of(self.ranks.count()) {
+            self.end_round()?;
+            write_all(self.output.as_mut(), &self.pending)?;
         }
-        let mut tally = self.output.tally;
+        let Some(output) = self.output else {
+            return Ok(None);
+        };
+        let mut tally = output.tally;
         tally.end_document();
-        self.left_out.add(&self.output.refused);
-        let (train, mut blocks) = self.output.train.finish()?;
-        let (val, val_blocks) = self.output.val.finish()?;
+        self.left_out.add(&output.refused);
+        let (train, mut blocks) = output.train.finish()?;
+        let (val, val_blocks) = output.val.finish()?;
         blocks.extend(val_blocks);
-        Ok(Tokenized {
+        Ok(Some(Tokenized {
             splits: Splits { train, val },
             blocks,
             tally,
             counts: self.assigner.counts(),
             left_out: self.left_out,
-        })
+        }))
     }
+}
+
+/// Writes waves, on rank 0.
+fn write_all(output: Option<&mut Output>, waves: &[EncodedWave]) -> Result<(), DataError> {
+    let Some(output) = output else {
+        return Ok(());
+    };
+    waves.iter().try_for_each(|wave| output.write(wave))
 }
 
 /// Cuts a long span into spans that can be tokenized separately, to balance the load between threads and to limit

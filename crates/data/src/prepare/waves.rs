@@ -17,6 +17,9 @@ const WAVE_BYTES: usize = 4 << 20;
 /// The size of a wave per thread, so that all threads have enough to do.
 const WAVE_BYTES_PER_THREAD: usize = 256 << 10;
 
+/// The maximum size of the waves that ranks exchange at once.
+const ROUND_BYTES: usize = 256 << 20;
+
 const MAX_WAVE_BYTES: usize = 16 << 20;
 
 /// The memory overhead of a chunk, so that waves of very short documents do not take more memory than others.
@@ -54,9 +57,13 @@ pub(super) struct LocatedChunk {
     pub(super) chunk: DocumentChunk,
 }
 
-/// The size of a wave for the current number of threads and the interval of the journal.
-pub(super) fn wave_bytes(journal_bytes: u64) -> usize {
-    let wanted = WAVE_BYTES.max(rayon::current_num_threads() * WAVE_BYTES_PER_THREAD);
+/// The size of a wave for the current number of threads and the interval of the journal. All of several ranks must have
+/// the same waves, so theirs does not depend on their threads.
+pub(super) fn wave_bytes(journal_bytes: u64, ranks: usize) -> usize {
+    let wanted = match ranks {
+        1 => WAVE_BYTES.max(rayon::current_num_threads() * WAVE_BYTES_PER_THREAD),
+        ranks => WAVE_BYTES.min(ROUND_BYTES / ranks),
+    };
     let journal = usize::try_from(journal_bytes).unwrap_or(usize::MAX);
     wanted.min(MAX_WAVE_BYTES).min(journal).max(1)
 }

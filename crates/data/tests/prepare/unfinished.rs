@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::prepare::common::{Workspace, options};
+use crate::prepare::ranks::on_ranks;
 use emberlm_data::{DataError, PrepareOptions, Progress, SplitRule, prepare};
 use emberlm_tokenizer::TokenizerKind;
 
@@ -21,8 +22,21 @@ const THREADS: &str = "EMBERLM_TEST_THREADS";
 /// machine.
 const STEPS: &str = "EMBERLM_TEST_STEPS";
 
+/// Environment variable: the number of ranks of the child process.
+const RANKS: &str = "EMBERLM_TEST_RANKS";
+
+/// The names of the test cases.
+pub const CASES: [&str; 6] = [
+    "position",
+    "hash-dedup",
+    "position-dedup",
+    "file",
+    "char",
+    "records",
+];
+
 /// The inputs and options of a test case.
-fn case(name: &str, folder: &Path) -> (Vec<PathBuf>, PrepareOptions) {
+pub fn case(name: &str, folder: &Path) -> (Vec<PathBuf>, PrepareOptions) {
     let base = PrepareOptions {
         shard_tokens: 60_000,
         // Save the progress after every wave. Waves are limited to the same size.
@@ -62,7 +76,7 @@ fn case(name: &str, folder: &Path) -> (Vec<PathBuf>, PrepareOptions) {
 }
 
 /// Several hundred small documents with duplicates, and two documents of several blocks.
-fn corpus() -> Workspace {
+pub fn corpus() -> Workspace {
     let workspace = Workspace::new();
     let text = |i: usize| format!("Document {i}, größer als eins.\n").repeat(20 + i * 37 % 90);
     for i in 0..300 {
@@ -97,15 +111,29 @@ fn child_process() {
             std::process::abort();
         }
     };
-    prepare(&inputs, &folder.join("out"), &options, &abort).unwrap();
+    let out = folder.join("out");
+    match number(RANKS) {
+        1 => drop(prepare(&inputs, &out, &options, &abort).unwrap()),
+        ranks => on_ranks(ranks, &inputs, &out, &options, &abort)
+            .into_iter()
+            .for_each(|result| drop(result.unwrap())),
+    }
 }
 
-fn start(workspace: &Workspace, case: &str, threads: usize, steps: usize) -> Child {
+/// Starts a process that prepares the case with `ranks` threads as ranks, and aborts after some steps.
+pub fn start(
+    workspace: &Workspace,
+    case: &str,
+    ranks: usize,
+    threads: usize,
+    steps: usize,
+) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
         .args(["--exact", "prepare::unfinished::child_process"])
         .env(FOLDER, workspace.path(""))
         .env(CASE, case)
+        .env(RANKS, ranks.to_string())
         .env(THREADS, threads.to_string())
         .env(STEPS, steps.to_string());
     let command = command.stdout(Stdio::null()).stderr(Stdio::null());
@@ -122,7 +150,7 @@ fn read_files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
 }
 
 /// The files of the case without interruption.
-fn uninterrupted(workspace: &Workspace, name: &str) -> BTreeMap<String, Vec<u8>> {
+pub fn uninterrupted(workspace: &Workspace, name: &str) -> BTreeMap<String, Vec<u8>> {
     let (inputs, options) = case(name, &workspace.path(""));
     let out = workspace.path("uninterrupted");
     prepare(&inputs, &out, &options, &|_| {}).unwrap();
@@ -132,7 +160,7 @@ fn uninterrupted(workspace: &Workspace, name: &str) -> BTreeMap<String, Vec<u8>>
     files
 }
 
-fn check(workspace: &Workspace, expected: &BTreeMap<String, Vec<u8>>) {
+pub fn check(workspace: &Workspace, expected: &BTreeMap<String, Vec<u8>>) {
     let found = read_files(&workspace.out());
     assert_eq!(
         found.keys().collect::<Vec<_>>(),
@@ -160,19 +188,12 @@ fn modified(path: &Path) -> SystemTime {
 
 #[test]
 fn repeated_aborts_do_not_change_the_bytes() {
-    for name in [
-        "position",
-        "hash-dedup",
-        "position-dedup",
-        "file",
-        "char",
-        "records",
-    ] {
+    for name in CASES {
         let workspace = corpus();
         let expected = uninterrupted(&workspace, name);
         let (mut kills, mut first) = (0, None);
         loop {
-            let mut child = start(&workspace, name, 1 + kills % 2, 10 + 7 * kills);
+            let mut child = start(&workspace, name, 1, 1 + kills % 2, 10 + 7 * kills);
             if child.wait().unwrap().success() {
                 break;
             }
@@ -195,7 +216,7 @@ fn kills_do_not_change_the_bytes() {
     for step in [3, 11, 29] {
         let mut delay = Duration::from_millis(step);
         loop {
-            let mut child = start(&workspace, "hash-dedup", 2, usize::MAX);
+            let mut child = start(&workspace, "hash-dedup", 1, 2, usize::MAX);
             let started = Instant::now();
             while started.elapsed() < delay && child.try_wait().unwrap().is_none() {
                 thread::sleep(Duration::from_micros(300));
@@ -215,7 +236,7 @@ fn kills_do_not_change_the_bytes() {
 /// A corpus with an unfinished dataset.
 fn unfinished() -> (Workspace, Vec<PathBuf>, PrepareOptions) {
     let workspace = corpus();
-    let status = start(&workspace, "position", 1, 20).wait().unwrap();
+    let status = start(&workspace, "position", 1, 1, 20).wait().unwrap();
     assert!(!status.success());
     assert!(workspace.path(".out.partial/progress.json").exists());
     let (inputs, options) = case("position", &workspace.path(""));

@@ -4,10 +4,7 @@ use rayon::prelude::*;
 
 use super::parallel::elements_per_task;
 use super::vector::{sum_by, wide};
-use crate::AdamWStep;
-
-/// The number of elements whose squares are summed in f32. The sums of these chunks are added in f64.
-const CHUNK: usize = 4096;
+use crate::{AdamWStep, SQUARES_CHUNK};
 
 /// One AdamW step in place and in a single pass (Loshchilov and Hutter 2019), in PyTorch's order. With
 /// `g = factor · grad`:
@@ -97,20 +94,25 @@ impl Constants {
 
 /// `Σ x²`, summed in f32 within chunks of 4096 elements and in f64, in order, across chunks.
 pub fn sum_of_squares(x: &[f32]) -> f64 {
-    let step = elements_per_task(x.len()).next_multiple_of(CHUNK);
-    let mut sums = vec![0.0f32; x.len().div_ceil(CHUNK)];
-    sums.par_chunks_mut(step / CHUNK)
+    chunk_sums_of_squares(x).into_iter().map(f64::from).sum()
+}
+
+/// `Σ x²` of each chunk of [`SQUARES_CHUNK`] elements.
+pub fn chunk_sums_of_squares(x: &[f32]) -> Vec<f32> {
+    let step = elements_per_task(x.len()).next_multiple_of(SQUARES_CHUNK);
+    let mut sums = vec![0.0f32; x.len().div_ceil(SQUARES_CHUNK)];
+    sums.par_chunks_mut(step / SQUARES_CHUNK)
         .zip(x.par_chunks(step))
         .with_max_len(1)
         .for_each(|(sums, x)| {
             wide(
                 #[inline(always)]
                 || {
-                    for (sum, x) in sums.iter_mut().zip(x.chunks(CHUNK)) {
+                    for (sum, x) in sums.iter_mut().zip(x.chunks(SQUARES_CHUNK)) {
                         *sum = sum_by(x, x, x, |x, _, _| x * x);
                     }
                 },
             );
         });
-    sums.into_iter().map(f64::from).sum()
+    sums
 }

@@ -264,6 +264,13 @@ impl Backend for Flex {
         }
     }
 
+    fn chunk_sums_of_squares(x: FloatTensor<Self>) -> FloatTensor<Self> {
+        match is_f32(&[&x]) {
+            true => optimizer::chunk_sums_of_squares(x),
+            false => reference::chunk_sums_of_squares::<Self>(x),
+        }
+    }
+
     fn rotary(
         layout: RotaryLayout,
         x: FloatTensor<Self>,

@@ -2,7 +2,7 @@
 
 use burn_flex::FlexTensor;
 
-use super::buffer::{dense, elements, elements_mut, number};
+use super::buffer::{dense, elements, elements_mut, filled, number};
 use crate::AdamWStep;
 use crate::cpu::{adamw, reduce};
 
@@ -29,6 +29,12 @@ pub(super) fn adamw(
 
 pub(super) fn sum_of_squares(x: FlexTensor) -> FlexTensor {
     number(adamw::sum_of_squares(elements(&dense(x))))
+}
+
+pub(super) fn chunk_sums_of_squares(x: FlexTensor) -> FlexTensor {
+    let x = dense(x);
+    let sums = adamw::chunk_sums_of_squares(elements(&x));
+    filled([sums.len()], |out| out.copy_from_slice(&sums))
 }
 
 pub(super) fn scaled(x: FlexTensor, factor: FlexTensor) -> FlexTensor {

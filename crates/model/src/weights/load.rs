@@ -43,17 +43,26 @@ pub fn load_own<B: Backend, M: Module<B>>(module: M, file: &Path) -> Result<M, W
 /// # Errors
 /// The file cannot be read or is damaged, or a tensor does not have a supported floating-point type.
 pub fn load_tensors(file: &Path) -> Result<Vec<(String, HostTensor)>, WeightsError> {
+    read_tensors(file)?.collect()
+}
+
+/// Reads the tensors of a safetensors file one by one, with their names.
+///
+/// # Errors
+/// The file cannot be read or is damaged, or, as an item, a tensor does not have a supported floating-point type.
+pub fn read_tensors(
+    file: &Path,
+) -> Result<impl Iterator<Item = Result<(String, HostTensor), WeightsError>> + use<>, WeightsError>
+{
     let store = SafetensorsStore::open(file)?;
     let names: Vec<String> = store.names().map(str::to_owned).collect();
-    let mut tensors = Vec::with_capacity(names.len());
-    for name in names {
+    Ok(names.into_iter().map(move |name| {
         let shape = store.shape(&name).unwrap_or_default().to_vec();
         let [rows, row] = rows_of(&shape);
         let mut values = Vec::with_capacity(rows * row);
         store.read_rows(&name, 0..rows, &mut |_, run| values.extend_from_slice(run))?;
-        tensors.push((name, HostTensor { shape, values }));
-    }
-    Ok(tensors)
+        Ok((name, HostTensor { shape, values }))
+    }))
 }
 
 /// Loads a module from a store. `source` maps a parameter's path to its tensors.

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use burn::module::{Module, ParamId};
 use burn::tensor::backend::Backend;
@@ -57,8 +58,15 @@ fn bytes_of(values: &[f32]) -> Vec<u8> {
 #[derive(Clone, Debug)]
 pub struct DeviceTensor<B: Backend> {
     shape: Vec<usize>,
+    elements: Elements<B>,
+}
+
+/// The elements of a tensor, on its device or already on the host.
+#[derive(Clone, Debug)]
+enum Elements<B: Backend> {
     /// Flattened parts with consecutive rows.
-    parts: Vec<Tensor<B, 1>>,
+    Device(Vec<Tensor<B, 1>>),
+    Host(Arc<Vec<f32>>),
 }
 
 impl<B: Backend> DeviceTensor<B> {
@@ -83,7 +91,15 @@ impl<B: Backend> DeviceTensor<B> {
         };
         Self {
             shape,
-            parts: parts.into_iter().map(flat).collect(),
+            elements: Elements::Device(parts.into_iter().map(flat).collect()),
+        }
+    }
+
+    /// A tensor that is already on the host, such as one that other processes sent. Clones share it.
+    pub fn of_host(tensor: HostTensor) -> Self {
+        Self {
+            shape: tensor.shape,
+            elements: Elements::Host(Arc::new(tensor.values)),
         }
     }
 
@@ -97,7 +113,11 @@ impl<B: Backend> DeviceTensor<B> {
 
     /// Calls `read` with the elements, without additional copies if possible.
     fn read<R>(&self, read: impl FnOnce(&[f32]) -> R) -> R {
-        if let [single] = self.parts.as_slice() {
+        let parts = match &self.elements {
+            Elements::Device(parts) => parts.as_slice(),
+            Elements::Host(values) => return read(values),
+        };
+        if let [single] = parts {
             let data = single.to_data();
             return match data.as_slice::<f32>() {
                 Ok(values) => read(values),
@@ -105,7 +125,7 @@ impl<B: Backend> DeviceTensor<B> {
             };
         }
         let mut values = Vec::with_capacity(self.shape.iter().product());
-        for part in &self.parts {
+        for part in parts {
             values.extend(part.to_data().iter::<f32>());
         }
         read(&values)
@@ -122,12 +142,13 @@ impl<B: Backend> View for &DeviceTensor<B> {
     }
 
     fn data(&self) -> Cow<'_, [u8]> {
-        if let [_] = self.parts.as_slice() {
-            return Cow::Owned(self.read(bytes_of));
-        }
+        let parts = match &self.elements {
+            Elements::Device(parts) if parts.len() > 1 => parts,
+            _ => return Cow::Owned(self.read(bytes_of)),
+        };
         // Copy one part at a time to the host.
         let mut bytes = Vec::with_capacity(self.data_len());
-        for part in &self.parts {
+        for part in parts {
             for value in part.to_data().iter::<f32>() {
                 bytes.extend_from_slice(&value.to_le_bytes());
             }

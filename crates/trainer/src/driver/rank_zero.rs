@@ -1,4 +1,4 @@
-//! The duties of rank 0: it logs, evaluates, samples and saves.
+//! The duties of rank 0: it logs, samples and saves, and records evaluations.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use emberlm_data::{Floor, Tokenizer};
 use emberlm_kernels::TrainingBackend;
 
 use super::due::DueActions;
+use super::validate::Evaluator;
 use crate::checkpoint::{About, Contents, Keep, State};
 use crate::engine::{SkippedStep, StepEngine, StepOutcome, StepReport};
 use crate::error::TrainError;
@@ -17,10 +18,8 @@ use crate::hooks::{RunBegin, RunEnd, StepEnd, StepResult};
 use crate::objective::TrainSource;
 use crate::pace::Pace;
 use crate::recorder::Recorder;
-use crate::stop::StopSignal;
 use crate::strategy::Processor;
 use crate::training_model::TrainingModel;
-use crate::validation::Validation;
 
 /// The state of rank 0 other than the engine.
 pub(crate) struct RankZero<B: TrainingBackend> {
@@ -30,8 +29,6 @@ pub(crate) struct RankZero<B: TrainingBackend> {
     pub(crate) about: Arc<About>,
     /// The tokenizer that samples are decoded with.
     pub(crate) tokenizer: Tokenizer,
-    /// The validation data.
-    pub(crate) validation: Validation,
     /// The training data, for the positions of a step.
     pub(crate) source: TrainSource,
     /// The events that a resumed run shows before it continues.
@@ -41,8 +38,6 @@ pub(crate) struct RankZero<B: TrainingBackend> {
     pub(crate) device: Device<B>,
     pub(crate) recorder: Recorder,
     pub(crate) pace: Pace,
-    /// Interrupts evaluations.
-    pub(crate) stop: StopSignal,
     /// The newest sample.
     pub(crate) sample: Option<String>,
 }
@@ -110,12 +105,13 @@ impl<B: TrainingBackend> RankZero<B> {
     /// Logs, evaluates and saves at the configured intervals.
     pub(super) fn after_step(
         &mut self,
-        engine: &StepEngine<B>,
+        evaluator: Evaluator<'_, B>,
         model: &TrainingModel<B>,
         state: &mut State,
         report: &StepReport,
         processor: &mut Processor<B>,
     ) -> Result<(), TrainError> {
+        let engine = evaluator.engine();
         self.recorder.poll();
         let metrics = match report.outcome {
             StepOutcome::Updated(metrics) => Some(metrics),
@@ -147,7 +143,7 @@ impl<B: TrainingBackend> RankZero<B> {
         }
         let mut save = save || (self.recorder.retry_due && log);
         if evaluate {
-            let better = self.validate(engine, model, state, processor)?;
+            let better = self.validate(evaluator, model, state, processor)?;
             save |= better && config.checkpoints.keep_best;
             if B::is_asynchronous() {
                 // Evaluation and training use device memory differently.
@@ -155,9 +151,12 @@ impl<B: TrainingBackend> RankZero<B> {
             }
         }
         // The checkpoint of the last step is written at the end, like that of an interrupted run.
-        if save && !last {
-            let contents = self.contents(engine, model, super::position(state, engine));
-            self.recorder.save(contents, keep(engine, state));
+        let is_due = log || evaluate || save;
+        if is_due && engine.agree_to_save(save && !last)? {
+            let contents = self.contents(engine, model, super::position(state, engine))?;
+            if let Some(contents) = contents {
+                self.recorder.save(contents, keep(engine, state));
+            }
         }
         self.recorder.hooks.check()
     }
@@ -168,7 +167,7 @@ impl<B: TrainingBackend> RankZero<B> {
         engine: &StepEngine<B>,
         model: &TrainingModel<B>,
         state: State,
-        begun_at: usize,
+        is_new: bool,
         interrupted: bool,
         result: Result<(), TrainError>,
     ) -> Result<(), TrainError> {
@@ -181,7 +180,9 @@ impl<B: TrainingBackend> RankZero<B> {
             // Another process owns the directory now.
             Err(TrainError::RunReplaced { .. } | TrainError::LockReplaced { .. }) => Ok(()),
             // Nothing has changed since the last checkpoint.
-            _ if step == begun_at => Ok(()),
+            _ if !is_new => Ok(()),
+            // The other ranks do not expect to send their state.
+            Err(_) if engine.rank().world_size() > 1 => Ok(()),
             _ => self
                 .recorder
                 .check()
@@ -215,23 +216,28 @@ impl<B: TrainingBackend> RankZero<B> {
         state: State,
     ) -> Result<(), TrainError> {
         let (step, keep) = (state.step, keep(engine, &state));
-        let contents = self.contents(engine, model, state);
-        self.recorder.save_last(step, keep, || contents.clone())
+        engine.agree_to_save(true)?;
+        match self.contents(engine, model, state)? {
+            Some(contents) => self.recorder.save_last(step, keep, || contents.clone()),
+            None => Ok(()),
+        }
     }
 
+    /// The contents of a checkpoint, with the optimizer's state of all ranks.
     fn contents(
         &self,
         engine: &StepEngine<B>,
         model: &TrainingModel<B>,
         state: State,
-    ) -> Contents<B::InnerBackend> {
-        Contents {
+    ) -> Result<Option<Contents<B::InnerBackend>>, TrainError> {
+        let optimizer = engine.gathered_optimizer()?;
+        Ok(optimizer.map(|optimizer| Contents {
             model: engine.evaluated(model),
             training: engine.averages().then(|| model.valid()),
-            optimizer: engine.optimizer(),
+            optimizer,
             about: Arc::clone(&self.about),
             state,
-        }
+        }))
     }
 }
 

@@ -16,20 +16,71 @@ use crate::folder::SAMPLES;
 use crate::hooks::EvaluationEnd;
 use crate::metrics::Figures;
 use crate::sample::sample;
+use crate::stop::StopSignal;
 use crate::strategy::Processor;
 use crate::training_model::TrainingModel;
-use crate::validation::Limits;
+use crate::validation::{Limits, Validated, Validation};
+
+/// Evaluates a run's model on its validation data, as one of the ranks.
+pub(super) struct Evaluator<'a, B: TrainingBackend> {
+    validation: &'a Validation,
+    engine: &'a StepEngine<B>,
+    /// Interrupts evaluations.
+    stop: &'a StopSignal,
+}
+
+impl<B: TrainingBackend> Clone for Evaluator<'_, B> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<B: TrainingBackend> Copy for Evaluator<'_, B> {}
+
+impl<'a, B: TrainingBackend> Evaluator<'a, B> {
+    pub(super) fn new(
+        validation: &'a Validation,
+        engine: &'a StepEngine<B>,
+        stop: &'a StopSignal,
+    ) -> Self {
+        Self {
+            validation,
+            engine,
+            stop,
+        }
+    }
+
+    pub(super) fn engine(self) -> &'a StepEngine<B> {
+        self.engine
+    }
+
+    /// The outcome of an evaluation that all ranks take part in.
+    pub(super) fn evaluate(
+        self,
+        evaluated: &TrainingModel<B::InnerBackend>,
+    ) -> Result<Validated, TrainError> {
+        let config = &self.engine.config().evaluation;
+        let limits = Limits {
+            batch: config.batch,
+            max_tokens: config.token_limit(),
+            stop: self.stop,
+        };
+        self.validation
+            .evaluate(evaluated, limits, self.engine.peers())
+    }
+}
 
 impl<B: TrainingBackend> RankZero<B> {
     /// Evaluates and samples. Returns true if the loss is the lowest so far. If a request to stop interrupts
     /// the evaluation, the resumed run repeats it.
     pub(super) fn validate(
         &mut self,
-        engine: &StepEngine<B>,
+        evaluator: Evaluator<'_, B>,
         model: &TrainingModel<B>,
         state: &mut State,
         processor: &mut Processor<B>,
     ) -> Result<bool, TrainError> {
+        let engine = evaluator.engine();
         let config = engine.config();
         let step = engine.position().step;
         let evaluated = engine.evaluated(model);
@@ -37,7 +88,7 @@ impl<B: TrainingBackend> RankZero<B> {
         let tokens = config.evaluation.sample_tokens;
         if let Some(decoder) = evaluated
             .decoder()
-            .filter(|_| tokens > 0 && !self.validation.samples())
+            .filter(|_| tokens > 0 && !evaluator.validation.samples())
         {
             let tokenizer = &self.tokenizer;
             let template = self.about.model.chat_template();
@@ -52,12 +103,7 @@ impl<B: TrainingBackend> RankZero<B> {
             )?);
         }
         let mut better = false;
-        let limits = Limits {
-            batch: config.evaluation.batch,
-            max_tokens: config.evaluation.token_limit(),
-            stop: &self.stop,
-        };
-        let found = self.validation.evaluate(&evaluated, limits)?;
+        let found = evaluator.evaluate(&evaluated)?;
         // A run at its last step is not resumed for an evaluation.
         state.evaluation_due = found.is_break() && step < config.steps;
         let ControlFlow::Continue(found) = found else {

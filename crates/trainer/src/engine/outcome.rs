@@ -24,6 +24,11 @@ impl StepReport {
         }
     }
 
+    /// Returns true if the last step's effect on the weights is known and the run continues.
+    pub(crate) fn is_judged(&self) -> bool {
+        matches!(self.outcome, StepOutcome::Updated(_) | StepOutcome::Skipped)
+    }
+
     /// The report on an abandoned step.
     pub(super) fn abandoned() -> Self {
         Self {

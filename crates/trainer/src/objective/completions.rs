@@ -80,6 +80,11 @@ impl CompletionScores {
         self.policy.add(&other.policy);
     }
 
+    /// The figures of preferences.
+    pub(crate) fn preferences(&self) -> &PreferenceScores {
+        &self.preferences
+    }
+
     /// The number of pairs, or of completions.
     pub fn records(&self) -> usize {
         self.preferences.records() + self.policy.sequences()

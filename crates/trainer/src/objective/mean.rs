@@ -18,6 +18,19 @@ impl Mean {
         self.add(f64::from(u8::from(holds)));
     }
 
+    /// The sum and the count.
+    pub(super) fn to_numbers(self) -> [f64; 2] {
+        [self.sum, self.count as f64]
+    }
+
+    /// A mean from its sum and count.
+    pub(super) fn of_numbers([sum, count]: [f64; 2]) -> Self {
+        Self {
+            sum,
+            count: count as usize,
+        }
+    }
+
     pub(super) fn join(&mut self, other: Self) {
         self.sum += other.sum;
         self.count += other.count;

@@ -3,6 +3,7 @@
 use super::groups::ParameterGroup;
 use super::lion::LionStep;
 use super::muon::MuonStep;
+use super::state::StateKind;
 use crate::config::{
     AdamWConfig, Group, Groups, LionConfig, MuonConfig, OptimizerConfig, TrainConfig,
 };
@@ -22,6 +23,24 @@ pub(super) enum Rule {
     AdamW(AdamWRule),
     Muon(MuonStep),
     Lion(LionStep),
+}
+
+impl Rule {
+    /// Returns true if elements are updated independently of each other, so that a parameter can be divided among ranks.
+    pub(super) fn is_elementwise(&self) -> bool {
+        match self {
+            Self::AdamW(_) | Self::Lion(_) => true,
+            Self::Muon(_) => false,
+        }
+    }
+
+    /// The tensors of a parameter's state.
+    pub(super) fn state_kinds(&self) -> &'static [StateKind] {
+        match self {
+            Self::AdamW(_) => &[StateKind::First, StateKind::Second],
+            Self::Muon(_) | Self::Lion(_) => &[StateKind::Momentum],
+        }
+    }
 }
 
 /// AdamW's hyperparameters for a group.

@@ -8,8 +8,9 @@ use std::collections::HashMap;
 
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::ops::FloatTensor;
-use burn::tensor::{Device, TensorData};
-use emberlm_model::weights::{DeviceTensor, HostTensor, Parts, join_parts, part_of, part_path};
+use emberlm_model::weights::{
+    DeviceTensor, HostTensor, Parts, join_parts, part_of, part_path, whole_path,
+};
 
 use super::Moments;
 use super::rule::Rule;
@@ -22,43 +23,111 @@ const FIRST: &str = ".moment1";
 const SECOND: &str = ".moment2";
 const ONE: &str = ".momentum";
 
+/// One of the tensors of a parameter's state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum StateKind {
+    /// AdamW's running mean of the gradient.
+    First,
+    /// AdamW's running mean of the squared gradient.
+    Second,
+    /// Muon's and Lion's running mean of the gradient.
+    Momentum,
+}
+
+impl StateKind {
+    /// The end of the tensor's name.
+    fn suffix(self) -> &'static str {
+        match self {
+            Self::First => FIRST,
+            Self::Second => SECOND,
+            Self::Momentum => ONE,
+        }
+    }
+
+    /// Splits the name of a tensor into the parameter's path and the kind.
+    fn of_name(name: &str) -> Option<(&str, Self)> {
+        let kinds = [Self::First, Self::Second, Self::Momentum];
+        let mut found = kinds.into_iter();
+        found.find_map(|kind| Some((name.strip_suffix(kind.suffix())?, kind)))
+    }
+
+    /// The tensor among a parameter's moments.
+    pub(super) fn of<B: BurnBackend>(self, moments: &Moments<B>) -> Option<&FloatTensor<B>> {
+        match (moments, self) {
+            (Moments::Two { first, .. }, Self::First) => Some(first),
+            (Moments::Two { second, .. }, Self::Second) => Some(second),
+            (Moments::One(mean), Self::Momentum) => Some(mean),
+            _ => None,
+        }
+    }
+}
+
+/// A tensor of a parameter's state, on the host.
+pub(super) struct StateTensor {
+    /// The parameter's path.
+    pub(super) path: String,
+    pub(super) kind: StateKind,
+    pub(super) tensor: HostTensor,
+}
+
 /// The state of an optimizer between two updates.
 #[derive(Clone)]
 pub struct Snapshot<B: BurnBackend> {
     /// The number of updates made.
     pub updates: u64,
     /// The tensors by name, with the parts of a split parameter joined.
-    tensors: Vec<(String, Vec<FloatTensor<B>>)>,
+    tensors: Vec<(String, DeviceTensor<B>)>,
 }
 
 impl<B: BurnBackend> Snapshot<B> {
     pub(super) fn of(updates: u64, moments: &HashMap<String, Moments<B>>) -> Self {
         let mut moments: Vec<_> = moments.iter().collect();
         moments.sort_unstable_by_key(|&(path, _)| part_of(path).unwrap_or((path, 0)));
-        let of = |suffix: &'static str| {
+        let of = |kind: StateKind| {
             let tensors = moments.iter().filter_map(move |(path, moments)| {
-                let tensor = match (moments, suffix) {
-                    (Moments::Two { first, .. }, FIRST) => first,
-                    (Moments::Two { second, .. }, SECOND) => second,
-                    (Moments::One(mean), ONE) => mean,
-                    _ => return None,
-                };
+                let tensor = kind.of(moments)?;
                 Some(((*path).clone(), tensor.clone()))
             });
             let named = join_parts::<B>(tensors).into_iter();
-            named.map(move |(path, tensors)| (format!("{path}{suffix}"), tensors))
+            named.map(move |(path, parts)| {
+                let tensor = DeviceTensor::joined(parts);
+                (format!("{path}{}", kind.suffix()), tensor)
+            })
         };
-        let mut tensors: Vec<_> = [FIRST, SECOND, ONE].into_iter().flat_map(of).collect();
+        let kinds = [StateKind::First, StateKind::Second, StateKind::Momentum];
+        let mut tensors: Vec<_> = kinds.into_iter().flat_map(of).collect();
         tensors.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
         Self { updates, tensors }
     }
 
+    /// A snapshot of tensors on the host. The tensors of a split parameter's parts must be consecutive and in order.
+    pub(super) fn of_host(updates: u64, tensors: Vec<StateTensor>) -> Self {
+        let mut joined: Vec<(String, HostTensor)> = Vec::new();
+        for StateTensor { path, kind, tensor } in tensors {
+            let name = format!("{}{}", whole_path(&path), kind.suffix());
+            let is_next_part = part_of(&path).is_some_and(|(_, number)| number > 0);
+            let mut before = joined.iter_mut().rev();
+            match before.find(|(earlier, _)| is_next_part && *earlier == name) {
+                Some((_, whole)) => {
+                    whole.values.extend(tensor.values);
+                    whole.shape[0] += tensor.shape[0];
+                }
+                None => joined.push((name, tensor)),
+            }
+        }
+        joined.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        let tensors = joined.into_iter();
+        Self {
+            updates,
+            tensors: tensors
+                .map(|(name, tensor)| (name, DeviceTensor::of_host(tensor)))
+                .collect(),
+        }
+    }
+
     /// The tensors ordered by name.
     pub fn tensors(&self) -> Vec<(String, DeviceTensor<B>)> {
-        let tensors = self.tensors.iter();
-        tensors
-            .map(|(name, parts)| (name.clone(), DeviceTensor::joined(parts.clone())))
-            .collect()
+        self.tensors.clone()
     }
 }
 
@@ -66,72 +135,78 @@ impl<B: BurnBackend> Snapshot<B> {
 pub(super) const OLD_PREFIX: &str = "decoder.";
 
 /// Converts a snapshot's tensors into moments. `rule` returns the update rule of a parameter by its path and
-/// dimensions. `prefix` is removed from the tensors' names.
+/// dimensions. `prefix` is removed from the tensors' names. `put` creates the tensor of a parameter's state, or returns
+/// `None` if this process does not hold it.
 pub(super) fn restored<B: BurnBackend>(
     rule: impl Fn(&str, usize) -> Rule,
     tensors: impl IntoIterator<Item = (String, HostTensor)>,
     prefix: &str,
     parts: &Parts,
-    device: &Device<B>,
+    put: impl Fn(&str, HostTensor) -> Option<FloatTensor<B>>,
 ) -> Result<HashMap<String, Moments<B>>, String> {
-    let mut named = HashMap::new();
+    // The whole parameters of which each tensor was found, and what this process holds of them.
+    let mut found: HashMap<String, Vec<StateKind>> = HashMap::new();
+    let mut held: HashMap<(String, StateKind), FloatTensor<B>> = HashMap::new();
     for (name, tensor) in tensors {
-        let own = name.strip_prefix(prefix).unwrap_or(&name).to_owned();
-        if named.insert(own, tensor).is_some() {
-            return Err(name);
-        }
-    }
-    let mut tensors: HashMap<String, HostTensor> = named;
-    let paths = |suffix: &str| -> Vec<String> {
-        let named = tensors.keys().filter_map(|name| name.strip_suffix(suffix));
-        named.map(str::to_owned).collect()
-    };
-    let (twos, ones) = (paths(FIRST), paths(ONE));
-    let mut take = |path: &str, suffix: &str, two: bool| {
-        let name = format!("{path}{suffix}");
-        let Some(tensor) = tensors.remove(&name) else {
+        let own = name.strip_prefix(prefix).unwrap_or(&name);
+        let Some((path, kind)) = StateKind::of_name(own) else {
             return Err(name);
         };
-        let rule = rule(path, tensor.shape.len());
-        match matches!(rule, Rule::AdamW(_)) == two {
-            true => on_device::<B>(tensor, parts.rows(path), device).ok_or(name),
-            false => Err(name),
+        let is_known = rule(path, tensor.shape.len()).state_kinds().contains(&kind);
+        let kinds = found.entry(path.to_owned()).or_default();
+        if !is_known || kinds.contains(&kind) {
+            return Err(name);
         }
-    };
-    let own_path = |path: &str, number| match parts.rows(path) {
-        Some(_) => part_path(path, number),
-        None => path.to_owned(),
-    };
-    let mut moments = HashMap::new();
-    for path in twos {
-        let first = take(&path, FIRST, true)?;
-        let second = take(&path, SECOND, true)?;
-        for (number, (first, second)) in first.into_iter().zip(second).enumerate() {
-            let path = own_path(&path, number);
-            moments.insert(path, Moments::Two { first, second });
-        }
-    }
-    for path in ones {
-        let mean = take(&path, ONE, false)?;
-        for (number, mean) in mean.into_iter().enumerate() {
-            moments.insert(own_path(&path, number), Moments::One(mean));
+        kinds.push(kind);
+        let is_split = parts.rows(path).is_some();
+        let Some(tensors) = split_rows(tensor, parts.rows(path)) else {
+            return Err(name);
+        };
+        for (number, tensor) in tensors.into_iter().enumerate() {
+            let path = match is_split {
+                true => part_path(path, number),
+                false => path.to_owned(),
+            };
+            if let Some(tensor) = put(&path, tensor) {
+                held.insert((path, kind), tensor);
+            }
         }
     }
-    tensors.into_keys().next().map_or(Ok(moments), Err)
+    for (path, kinds) in found {
+        // One of a pair.
+        if matches!(kinds[..], [StateKind::First | StateKind::Second]) {
+            return Err(format!("{path}{SECOND}"));
+        }
+    }
+    let mut seconds = HashMap::new();
+    let mut others = Vec::new();
+    for ((path, kind), tensor) in held {
+        match kind {
+            StateKind::Second => {
+                seconds.insert(path, tensor);
+            }
+            StateKind::First | StateKind::Momentum => others.push((path, tensor)),
+        }
+    }
+    let moments = others.into_iter().map(|(path, tensor)| {
+        let moments = match seconds.remove(&path) {
+            Some(second) => Moments::Two {
+                first: tensor,
+                second,
+            },
+            None => Moments::One(tensor),
+        };
+        (path, moments)
+    });
+    Ok(moments.collect())
 }
 
 /// Splits a snapshot's tensor like its parameter, into parts of these numbers of rows. `None` if the rows do not match.
-fn on_device<B: BurnBackend>(
-    tensor: HostTensor,
-    parts: Option<&[usize]>,
-    device: &Device<B>,
-) -> Option<Vec<FloatTensor<B>>> {
-    let made =
-        |values, shape: Vec<usize>| B::float_from_data(TensorData::new(values, shape), device);
-    let HostTensor { shape, values } = tensor;
+fn split_rows(tensor: HostTensor, parts: Option<&[usize]>) -> Option<Vec<HostTensor>> {
     let Some(parts) = parts else {
-        return Some(vec![made(values, shape)]);
+        return Some(vec![tensor]);
     };
+    let HostTensor { shape, values } = tensor;
     let (rows, rest) = shape.split_first()?;
     if parts.iter().sum::<usize>() != *rows {
         return None;
@@ -141,8 +216,10 @@ fn on_device<B: BurnBackend>(
     let mut tensors = Vec::with_capacity(parts.len());
     for &rows in parts {
         let (own, after) = values.split_at_checked(rows * columns)?;
-        let shape = [&[rows], rest].concat();
-        tensors.push(made(own.to_vec(), shape));
+        tensors.push(HostTensor {
+            shape: [&[rows], rest].concat(),
+            values: own.to_vec(),
+        });
         values = after;
     }
     Some(tensors)

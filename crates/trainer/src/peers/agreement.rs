@@ -5,7 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use emberlm_kernels::TrainingBackend;
+use burn::module::Module;
+use emberlm_kernels::{Backend, TrainingBackend};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -63,7 +64,7 @@ pub(crate) fn check<B: TrainingBackend>(
         settings,
         data: data.to_vec(),
         step: initial.state.step,
-        weights: weights_hash(initial),
+        weights: weights_hash(&initial.model),
     };
     // A description always serializes. One of another version may have other fields.
     let own = serde_json::to_string(&own).unwrap_or_default();
@@ -143,10 +144,10 @@ impl RankDescription {
     }
 }
 
-/// The hash of the initial weights, with names and shapes.
-fn weights_hash<B: TrainingBackend>(initial: &InitialState<B>) -> String {
+/// The BLAKE3 hash of a model's weights, with names and shapes.
+pub fn weights_hash<B: Backend, M: Module<B>>(model: &M) -> String {
     let mut hasher = blake3::Hasher::new();
-    for (name, tensor) in emberlm_model::weights::device_tensors(&initial.model) {
+    for (name, tensor) in emberlm_model::weights::device_tensors(model) {
         let tensor = tensor.on_host();
         hasher.update(name.as_bytes());
         for size in &tensor.shape {

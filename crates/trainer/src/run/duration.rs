@@ -7,7 +7,8 @@
 //! run         steps · step + evaluations · evaluation
 //! ```
 //!
-//! The prediction does not include samples, checkpoints, and data loading, which runs on other threads.
+//! The prediction does not include samples, checkpoints, exchanges with other ranks, and data loading, which runs on other
+//! threads.
 
 use std::time::Instant;
 
@@ -17,6 +18,7 @@ use emberlm_model::{Decoder, DecoderConfig, count};
 
 use super::RunInputs;
 use crate::bench::random_batch;
+use crate::clip::global_norm;
 use crate::config::TrainConfig;
 use crate::gradients::{self, StepNumbers};
 use crate::loader::to_tensors;
@@ -67,7 +69,9 @@ pub(super) fn predict<B: TrainingBackend>(
         tokens as f64 / inputs.seq_len as f64 * seconds.sequence / 3.0
     };
     let evaluations = evaluations(train, train.steps) - evaluations(train, step);
-    let steps = steps as f64 * (sequences as f64 * seconds.sequence + seconds.update);
+    // Each rank updates its shard.
+    let update = seconds.update / world_size as f64;
+    let steps = steps as f64 * (sequences as f64 * seconds.sequence + update);
     Some(steps + evaluations as f64 * evaluation)
 }
 
@@ -157,9 +161,9 @@ impl Seconds {
         if let Some(made) = made {
             let rate = train.schedule.learning_rate();
             B::run(|| {
-                let made = (made.loss, made.grads);
-                let made = gradients::finish(model, made, train, None);
-                optimizer.update::<B, _>(model.clone(), made.grads, made.factor, rate)
+                let norm = global_norm::<B, _>(model, &made.grads);
+                let (_, factor) = gradients::clipping(norm, train, None, device);
+                optimizer.update::<B, _>(model.clone(), made.grads, factor, rate)
             });
             wait();
         }

@@ -8,6 +8,7 @@ use super::{RunInputs, duration};
 use crate::config::TrainConfig;
 use crate::initial_state::InitialState;
 use crate::objective::TrainSource;
+use crate::optimizer::RankCost;
 use crate::{epochs, fit, memory};
 
 /// Formats parameters, device, tokens per step and epochs, the predicted duration unless it is a few seconds, and on
@@ -63,7 +64,7 @@ pub(super) fn line<B: TrainingBackend>(
         grouped(inputs.size),
     );
     // Before the measurement, whose memory the process keeps.
-    let memory = predicted_mib::<B>(train, inputs, device);
+    let memory = predicted_bytes::<B>(train, inputs, device);
     let step = initial.state.step;
     if let Some(seconds) =
         duration::predict(train, inputs, &initial.model, step, world_size, device)
@@ -71,15 +72,39 @@ pub(super) fn line<B: TrainingBackend>(
         let left = if step > 0 { " left" } else { "" };
         line += &format!("; about {}{left}", hours(seconds));
     }
-    if let Some(mib) = memory {
+    let memory = memory.map(|bytes| bytes.saturating_sub(not_held(initial.optimizer.rank_cost())));
+    if let Some(mib) = memory.map(|bytes| bytes >> 20) {
         let each = if world_size > 1 { " per rank" } else { "" };
         line += &format!("; about {} MiB of memory{each}", grouped(mib));
     }
     line
 }
 
-/// The predicted peak memory of the process in MiB; `None` for a device with its own memory, which is not predicted.
-fn predicted_mib<B: TrainingBackend>(
+/// Formats the memory that a rank holds and its exchanges.
+pub(super) fn rank_line(cost: RankCost, train: &TrainConfig) -> String {
+    let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / (1 << 20) as f64);
+    let average = match train.ema > 0.0 {
+        true => format!(", {} of averaged weights", mib(cost.weights)),
+        false => String::new(),
+    };
+    format!(
+        "each of {} ranks: {} of weights, at most {} of optimizer state ({} in all){average}; sends and receives {} per step",
+        cost.world_size,
+        mib(cost.weights),
+        mib(cost.state),
+        mib(cost.all_state),
+        mib(cost.exchanged),
+    )
+}
+
+/// The bytes of the optimizer's state that other ranks hold.
+fn not_held(cost: Option<RankCost>) -> u64 {
+    cost.map_or(0, |cost| cost.all_state - cost.state)
+}
+
+/// The predicted peak memory of a single process in bytes; `None` for a device with its own memory, which is not
+/// predicted.
+fn predicted_bytes<B: TrainingBackend>(
     train: &TrainConfig,
     inputs: &RunInputs,
     device: &Device<B>,
@@ -89,7 +114,7 @@ fn predicted_mib<B: TrainingBackend>(
     }
     let program = memory::resident().unwrap_or(0);
     let prediction = fit::predict(&inputs.model, &inputs.sized(train), program).ok()?;
-    Some(prediction.total >> 20)
+    Some(prediction.total)
 }
 
 /// Formats a time in seconds, in minutes, or in hours and minutes.

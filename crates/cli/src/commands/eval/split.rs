@@ -9,8 +9,10 @@ use emberlm_data::{
 };
 use emberlm_kernels::TrainingBackend;
 use emberlm_model::{CacheFormat, WeightFormat};
+use emberlm_trainer::peers::weights_hash;
 use emberlm_trainer::{
-    Evaluation, FileCheck, PositionLosses, evaluate_observed, evaluate_positions, evaluated_windows,
+    Evaluation, FileCheck, PositionLosses, evaluate_among, evaluate_positions_among,
+    evaluated_windows,
 };
 use indicatif::HumanCount;
 use serde::Serialize;
@@ -21,6 +23,7 @@ use crate::error::{CliError, warn};
 use crate::model;
 use crate::output::{Align, Table, print, print_json};
 use crate::progress;
+use crate::ranks::Ranks;
 
 /// Tokens per batch, unless `--batch` sets the number of windows.
 const BATCH_TOKENS: usize = 4096;
@@ -29,8 +32,8 @@ const BATCH_TOKENS: usize = 4096;
 const LONGEST_BY_DEFAULT: usize = 4096;
 
 /// Evaluates the model on the dataset in `data`.
-pub fn run(args: &EvalArgs, data: &Path) -> Result<(), CliError> {
-    let backend = args.backend.choose()?;
+pub fn run(args: &EvalArgs, data: &Path, ranks: &Ranks) -> Result<(), CliError> {
+    let backend = args.backend.choose()?.of_local_rank(ranks.local_rank());
     let model = args.adapter.open(&args.model)?;
     let dataset = Dataset::open(data)?;
     model.check_dataset(&dataset)?;
@@ -56,9 +59,27 @@ pub fn run(args: &EvalArgs, data: &Path) -> Result<(), CliError> {
     let windows_in_all = manifest.tokens.div_ceil(seq_len as u64);
     let held = batch.min(usize::try_from(windows_in_all).unwrap_or(usize::MAX));
     let longest = usize::try_from(manifest.tokens).map_or(seq_len, |tokens| seq_len.min(tokens));
-    check_memory(args, backend, &model, held, longest)?;
+    check_memory(args, ranks, backend, &model, held, longest)?;
     let mut file_check = FileCheck::start([windows.split()]);
+    let shards = manifest.shards.iter();
+    let shards: Vec<&str> = shards.map(|shard| shard.blake3.as_str()).collect();
+    ranks.agree(
+        "evaluate",
+        &[
+            (
+                "the version of emberlm",
+                env!("CARGO_PKG_VERSION").to_owned(),
+            ),
+            ("the backend", backend.name().to_owned()),
+            ("the hash of the split", shards.join(" ")),
+            ("--seq-len", seq_len.to_string()),
+            ("--batch", batch.to_string()),
+            ("--documents", packing.to_string()),
+            ("--per-position", args.per_position.to_string()),
+        ],
+    )?;
     let found = backend.run(Evaluate {
+        ranks,
         model: &model,
         weights: args.weights,
         cache: args.cache.cache,
@@ -80,6 +101,9 @@ pub fn run(args: &EvalArgs, data: &Path) -> Result<(), CliError> {
         return Err(CliError::new(message)
             .hint("its masks exclude every token from the loss: see its dataset.json"));
     }
+    if !ranks.rank().is_zero() {
+        return Ok(());
+    }
     let report = Report::new(&found, seq_len, packing);
     match args.json {
         true => print_json(&report),
@@ -88,6 +112,7 @@ pub fn run(args: &EvalArgs, data: &Path) -> Result<(), CliError> {
 }
 
 struct Evaluate<'a> {
+    ranks: &'a Ranks,
     model: &'a Model,
     weights: Option<WeightFormat>,
     cache: CacheFormat,
@@ -113,7 +138,13 @@ impl Job for Evaluate<'_> {
         let (windows, batch) = (&self.windows, self.batch);
         let (weights, cache) = (self.weights, self.cache);
         let decoder = model::decoder_in::<B::InnerBackend>(self.model, weights, cache, &device)?;
-        let bar = progress::tokens(EvalBatches::new(windows, batch, None)?.positions());
+        self.ranks.agree(
+            "evaluate",
+            &[("the hash of the weights", weights_hash(&decoder))],
+        )?;
+        let peers = self.ranks.peers::<B::InnerBackend>();
+        let positions = EvalBatches::new(windows, batch, None)?.positions();
+        let bar = progress::tokens(positions, self.ranks.rank());
         let mut bytes = self.bytes.as_ref().map(|_| 0);
         let observe = |batch: &Batch| {
             bar.inc(batch.targets.len() as u64);
@@ -121,11 +152,11 @@ impl Job for Evaluate<'_> {
         };
         let (evaluation, positions) = match self.per_position {
             true => {
-                let found = evaluate_positions(&decoder, windows, batch, observe)?;
+                let found = evaluate_positions_among(&*peers, &decoder, windows, batch, observe)?;
                 (found.overall(), Some(found))
             }
             false => {
-                let found = evaluate_observed(&decoder, windows, batch, None, observe)?;
+                let found = evaluate_among(&*peers, &decoder, windows, batch, None, observe)?;
                 (found, None)
             }
         };

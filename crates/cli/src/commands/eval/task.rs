@@ -1,11 +1,13 @@
 //! Evaluates a model on a published benchmark.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 
 use burn::tensor::Device;
 use emberlm_checkpoint::Model;
 use emberlm_kernels::TrainingBackend;
 use emberlm_model::{CacheFormat, WeightFormat};
+use emberlm_trainer::peers::weights_hash;
 use emberlm_trainer::tasks::{
     BATCH_TOKENS, ChoiceReport, Convention, Estimate, ItemAnswer, Items, LambadaReport, Likelihood,
     Report, Row, Task, TaskError, WordAnswer, score,
@@ -19,10 +21,11 @@ use crate::error::CliError;
 use crate::model;
 use crate::output::{Align, Table, print, print_json};
 use crate::progress;
+use crate::ranks::Ranks;
 
 /// Evaluates the items of the file at `path`.
-pub fn run(args: &EvalArgs, task: Task, path: &Path) -> Result<(), CliError> {
-    let backend = args.backend.choose()?;
+pub fn run(args: &EvalArgs, task: Task, path: &Path, ranks: &Ranks) -> Result<(), CliError> {
+    let backend = args.backend.choose()?.of_local_rank(ranks.local_rank());
     let model = args.adapter.open(&args.model)?;
     let Some(tokenizer) = model.tokenizer()? else {
         let folder = model.path().display();
@@ -50,14 +53,30 @@ pub fn run(args: &EvalArgs, task: Task, path: &Path) -> Result<(), CliError> {
     })?;
     let longest = rows.iter().map(Row::seq).max().unwrap_or(1).max(1);
     let batch = args.batch.unwrap_or(BATCH_TOKENS / longest).max(1);
-    check_memory(args, backend, &model, batch.min(rows.len()), longest)?;
+    check_memory(args, ranks, backend, &model, batch.min(rows.len()), longest)?;
+    ranks.agree(
+        "evaluate",
+        &[
+            (
+                "the version of emberlm",
+                env!("CARGO_PKG_VERSION").to_owned(),
+            ),
+            ("the backend", backend.name().to_owned()),
+            ("the hash of the items", rows_hash(&rows)),
+            ("--batch", format!("{:?}", args.batch)),
+        ],
+    )?;
     let likelihoods = backend.run(Score {
+        ranks,
         model: &model,
         weights: args.weights,
         cache: args.cache.cache,
         rows,
         batch: args.batch,
     })??;
+    if !ranks.rank().is_zero() {
+        return Ok(());
+    }
     match (items.report(&likelihoods), args.json) {
         (Report::HellaSwag(report), true) => print_json(&HellaSwag::new(&report)),
         (Report::HellaSwag(report), false) => print(&hellaswag_text(&report)),
@@ -66,7 +85,17 @@ pub fn run(args: &EvalArgs, task: Task, path: &Path) -> Result<(), CliError> {
     }
 }
 
+/// A hash of the token ids of `rows`.
+fn rows_hash(rows: &[Row]) -> String {
+    let mut hasher = DefaultHasher::new();
+    for row in rows {
+        (&row.tokens, row.predicted).hash(&mut hasher);
+    }
+    format!("{:016x}", hasher.finish())
+}
+
 struct Score<'a> {
+    ranks: &'a Ranks,
     model: &'a Model,
     weights: Option<WeightFormat>,
     cache: CacheFormat,
@@ -80,8 +109,16 @@ impl Job for Score<'_> {
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
         let (weights, cache) = (self.weights, self.cache);
         let decoder = model::decoder_in::<B::InnerBackend>(self.model, weights, cache, &device)?;
-        let bar = progress::tokens(self.rows.iter().map(|row| row.seq() as u64).sum());
-        let found = score(&decoder, &self.rows, self.batch, |tokens| bar.inc(tokens));
+        self.ranks.agree(
+            "evaluate",
+            &[("the hash of the weights", weights_hash(&decoder))],
+        )?;
+        let peers = self.ranks.peers::<B::InnerBackend>();
+        let tokens = self.rows.iter().map(|row| row.seq() as u64).sum();
+        let bar = progress::tokens(tokens, self.ranks.rank());
+        let found = score(&*peers, &decoder, &self.rows, self.batch, |tokens| {
+            bar.inc(tokens);
+        })?;
         bar.finish_and_clear();
         Ok(found)
     }

@@ -11,6 +11,7 @@ use emberlm_model::hugging_face::Exported;
 use emberlm_model::{Decoder, InputImportance, InputProducts, WeightFormat};
 use emberlm_system::read;
 use emberlm_tokenizer::{GgufTokenizerOptions, GgufVocabulary, Tokenizer};
+use emberlm_trainer::Rank;
 use indicatif::{HumanBytes, HumanCount};
 use serde_json::{Map, Value};
 
@@ -175,7 +176,7 @@ impl Export<'_> {
             return Statistics::default();
         }
         let tokens = self.sequences.iter().map(Vec::len).sum::<usize>();
-        let bar = progress::tokens(tokens as u64);
+        let bar = progress::tokens(tokens as u64, Rank::SINGLE);
         let sequences = self.sequences.iter().inspect(|tokens| {
             bar.inc(tokens.len() as u64);
         });

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use burn::tensor::Device;
 use burn::tensor::ops::FloatTensor;
 
 use super::*;
@@ -60,8 +61,28 @@ impl<B: Backend> Peers<B> for StopAtStep {
         Ok(vec![own.to_owned()])
     }
 
-    fn sum_tensors(&self, tensors: Vec<FloatTensor<B>>) -> Result<Vec<FloatTensor<B>>, PeersError> {
-        Ok(tensors)
+    fn gather_numbers(&self, own: &[f64]) -> Result<Vec<Vec<f64>>, PeersError> {
+        Ok(vec![own.to_vec()])
+    }
+
+    fn gather_bytes(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, PeersError> {
+        Ok(vec![own.to_vec()])
+    }
+
+    fn reduce_scatter(
+        &self,
+        vectors: Vec<Vec<FloatTensor<B>>>,
+    ) -> Result<Vec<FloatTensor<B>>, PeersError> {
+        Peers::<B>::reduce_scatter(&SingleProcess, vectors)
+    }
+
+    fn all_gather(
+        &self,
+        own: Vec<FloatTensor<B>>,
+        lengths: &[Vec<usize>],
+        device: &Device<B>,
+    ) -> Result<Vec<Vec<FloatTensor<B>>>, PeersError> {
+        Peers::<B>::all_gather(&SingleProcess, own, lengths, device)
     }
 }
 

@@ -1,10 +1,19 @@
 //! Ranks with one micro-batch each must match one process with as many micro-batches.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Barrier, Condvar, Mutex};
+
+use burn::module::AutodiffModule;
+use emberlm_data::{Packing, Split};
+use emberlm_model::weights::{HostTensor, named_tensors};
 
 use super::*;
 use crate::bench::random_batch;
+use crate::ema::Average;
 use crate::engine::{StepBatches, StepEngine, StepOutcome, StepPosition};
+use crate::evaluate::{
+    evaluate_among, evaluate_observed, evaluate_positions, evaluate_positions_among,
+};
 use crate::loader::to_tensors;
 use crate::optimizer::Optimizer;
 use crate::peers::{OrderedPeers, Peers, Rank, Transport};
@@ -59,6 +68,8 @@ struct Hub {
 struct Threads {
     rank: Rank,
     hub: Arc<Hub>,
+    /// Bytes sent to other ranks.
+    sent: Arc<AtomicUsize>,
 }
 
 impl Threads {
@@ -72,8 +83,15 @@ impl Threads {
         let ranks = (0..world_size).map(|index| Self {
             rank: Rank::new(index, world_size).unwrap(),
             hub: Arc::clone(&hub),
+            sent: Arc::default(),
         });
         ranks.collect()
+    }
+
+    /// Counts bytes that this rank sends to every other rank.
+    fn count(&self, bytes: usize) {
+        let others = self.rank.world_size() - 1;
+        self.sent.fetch_add(bytes * others, Ordering::Relaxed);
     }
 
     /// Hands over this rank's bytes and returns those of all ranks, which compute in the meantime.
@@ -106,6 +124,7 @@ impl Transport for Threads {
     fn all_to_all(&self, sent: &[f32], received: &mut [f32]) -> Result<(), String> {
         let slice = sent.len() / self.rank.world_size();
         let own = self.rank.index() * slice..(self.rank.index() + 1) * slice;
+        self.count(4 * slice);
         let all = self.exchange_numbers(sent);
         for (received, of_rank) in received.chunks_mut(slice).zip(all) {
             received.copy_from_slice(&of_rank[own.clone()]);
@@ -114,11 +133,13 @@ impl Transport for Threads {
     }
 
     fn all_gather(&self, own: &[f32], received: &mut [f32]) -> Result<(), String> {
+        self.count(4 * own.len());
         received.copy_from_slice(&self.exchange_numbers(own).concat());
         Ok(())
     }
 
     fn all_gather_bytes(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, String> {
+        self.count(own.len());
         Ok(self.exchange(own.to_vec()))
     }
 }
@@ -126,30 +147,47 @@ impl Transport for Threads {
 /// Numbers of tokens per micro-batch, and micro-batches of a step.
 const TOKENS: usize = 16;
 const MICRO_BATCHES: usize = 4;
+const STEPS: usize = 4;
 
-/// The losses of a few steps, and the weights after them.
+/// The result of a few steps.
+#[derive(Clone, Debug, PartialEq)]
+struct Trained {
+    losses: Vec<f64>,
+    norms: Vec<f64>,
+    weights: Vec<(String, HostTensor)>,
+    average: Vec<(String, HostTensor)>,
+}
+
+/// The optimizer's state of all ranks.
+type State = Vec<(String, HostTensor)>;
+
+/// A few steps as one of the ranks. Also returns the optimizer's state, which rank 0 has, and the bytes of it that this
+/// rank holds.
 fn steps(
     place: &TestFolder,
     config: &RunConfig,
+    read_policy: ReadPolicy,
     peers: Arc<dyn Peers<Flex>>,
-) -> (Vec<f64>, Vec<(String, Vec<f32>)>) {
+) -> (Trained, Option<State>, usize) {
     let device = Default::default();
     let model = resolve_model(&mut config.clone(), &place.dataset()).unwrap();
     let decoder = model.init::<Training>(1, &device);
-    let optimizer = Optimizer::new(&config.train, decoder.parameters());
-    let mut training = TrainingModel::Decoder(decoder);
     let rank = peers.rank();
+    let optimizer = Optimizer::new(&config.train, decoder.parameters()).sharded(rank);
+    let mut training = TrainingModel::Decoder(decoder);
+    let decay = config.train.ema;
+    let average = (decay > 0.0).then(|| Average::new(training.valid(), decay));
     let mut engine = StepEngine::<Training>::new(
         config.train.clone(),
-        ReadPolicy::EveryStep,
+        read_policy,
         peers,
         optimizer,
-        None,
+        average,
         StepPosition::default(),
     );
     let whole = to_tensors::<Training>(&random_batch(&model, &config.train, TOKENS), &device);
-    let mut losses = Vec::new();
-    for _ in 0..4 {
+    let (mut losses, mut norms) = (Vec::new(), Vec::new());
+    for _ in 0..STEPS {
         let micro = |number: usize| TokenBatch {
             tokens: emberlm_model::Tokens {
                 ids: whole.tokens.ids.clone().narrow(0, number, 1),
@@ -166,23 +204,35 @@ fn steps(
         let report;
         (training, report) = engine.step(training, batches, true);
         match report.unwrap().outcome {
-            StepOutcome::Updated(metrics) => losses.push(metrics.loss),
+            StepOutcome::Updated(metrics) => {
+                losses.push(metrics.loss);
+                norms.push(metrics.gradient_norm);
+            }
             other => panic!("{other:?}"),
         }
     }
-    let named = emberlm_model::weights::named_tensors(&training);
-    let weights = named
-        .into_iter()
-        .map(|(name, tensor)| (name, tensor.values));
-    (losses, weights.collect())
+    let state = engine.gathered_optimizer().unwrap();
+    let state = state.map(|state| {
+        let tensors = state.tensors().into_iter();
+        tensors.map(|(name, it)| (name, it.on_host())).collect()
+    });
+    let trained = Trained {
+        losses,
+        norms,
+        weights: named_tensors(&training),
+        average: named_tensors(&engine.evaluated(&training)),
+    };
+    (trained, state, engine.held_state_bytes())
 }
 
-/// [`steps`] of several ranks, which must have the same result.
-fn steps_of_ranks(
+/// [`steps`] of several ranks, which must have the same result, the bytes that each sent to others, and those of the state
+/// that each holds.
+fn measured_steps_of_ranks(
     place: &TestFolder,
     config: &RunConfig,
+    read_policy: ReadPolicy,
     world_size: usize,
-) -> (Vec<f64>, Vec<(String, Vec<f32>)>) {
+) -> (Trained, State, Vec<usize>, Vec<usize>) {
     let turn = Arc::new(Turn::default());
     let ranks = Threads::all(&turn, world_size);
     let turn = &*turn;
@@ -190,16 +240,48 @@ fn steps_of_ranks(
         let threads: Vec<_> = ranks
             .into_iter()
             .map(|rank| {
+                let sent = Arc::clone(&rank.sent);
                 // Small buckets cut through tensors.
                 let peers = Arc::new(OrderedPeers::new(rank).with_bucket(1000));
-                scope.spawn(move || turn.hold(|| steps(place, config, peers)))
+                let thread =
+                    scope.spawn(move || turn.hold(|| steps(place, config, read_policy, peers)));
+                (thread, sent)
             })
             .collect();
-        let mut results = threads.into_iter().map(|thread| thread.join().unwrap());
-        let first = results.next().unwrap();
-        results.for_each(|other| assert_eq!(other, first, "ranks agree"));
-        first
+        let results = threads.into_iter().map(|(thread, sent)| {
+            let (trained, state, held) = thread.join().unwrap();
+            (trained, state, (sent.load(Ordering::Relaxed), held))
+        });
+        let (trained, states, bytes): (Vec<_>, Vec<_>, Vec<_>) = results.collect();
+        let (sent, held) = bytes.into_iter().unzip();
+        let mut states = states.into_iter();
+        let state = states.next().flatten().expect("rank 0 has the state");
+        assert!(states.all(|other| other.is_none()), "only rank 0 has it");
+        for other in &trained[1..] {
+            assert_eq!(other, &trained[0], "ranks agree");
+        }
+        (trained[0].clone(), state, sent, held)
     })
+}
+
+fn steps_of_ranks(
+    place: &TestFolder,
+    config: &RunConfig,
+    read_policy: ReadPolicy,
+    world_size: usize,
+) -> (Trained, Option<State>) {
+    let (trained, state, ..) = measured_steps_of_ranks(place, config, read_policy, world_size);
+    (trained, Some(state))
+}
+
+fn steps_of_one(place: &TestFolder, config: &RunConfig) -> (Trained, Option<State>) {
+    let (trained, state, _) = steps(
+        place,
+        config,
+        ReadPolicy::EveryStep,
+        Arc::new(SingleProcess),
+    );
+    (trained, state)
 }
 
 fn dropout_config(place: &TestFolder) -> RunConfig {
@@ -209,25 +291,107 @@ fn dropout_config(place: &TestFolder) -> RunConfig {
     config
 }
 
+/// A model whose matrices are large enough to be divided, a loss scale, clipped gradients, and an average.
+fn large_config(place: &TestFolder, optimizer: OptimizerKind) -> RunConfig {
+    let mut config = dropout_config(place);
+    let model = config.model.decoder_mut().unwrap();
+    (model.d_model, model.head_dim) = (96, Some(48));
+    model.feed_forward.width = Some(200);
+    config.train.optimizer = optimizer.into();
+    config.train.clip_norm = 0.05;
+    config.train.precision.loss_scale = 1024.0;
+    config.train.ema = 0.9;
+    config
+}
+
 #[test]
 fn ranks_with_one_micro_batch_match_one_process_to_the_bit() {
     let place = TestFolder::new(0);
     let config = dropout_config(&place);
-    let one = steps(&place, &config, Arc::new(SingleProcess));
-    assert_eq!(steps_of_ranks(&place, &config, MICRO_BATCHES), one);
+    let one = steps_of_one(&place, &config);
+    assert_eq!(
+        steps_of_ranks(&place, &config, ReadPolicy::EveryStep, MICRO_BATCHES),
+        one
+    );
+}
+
+#[test]
+fn sharded_optimizers_match_one_process_to_the_bit() {
+    let place = TestFolder::new(0);
+    for kind in [
+        OptimizerKind::AdamW,
+        OptimizerKind::Muon,
+        OptimizerKind::Lion,
+    ] {
+        let config = large_config(&place, kind);
+        let one = steps_of_one(&place, &config);
+        assert!(one.0.norms.iter().all(|&norm| norm > 0.05), "clipped");
+        for read_policy in [ReadPolicy::EveryStep, ReadPolicy::WhenDue] {
+            let ranks = steps_of_ranks(&place, &config, read_policy, MICRO_BATCHES);
+            assert!(ranks == one, "{kind:?}, {read_policy:?}");
+        }
+    }
+}
+
+/// A run prints a rank's memory and exchanges by [`Optimizer::rank_cost`]. Both are within 5 % of the real ones.
+#[test]
+fn memory_and_exchanges_of_a_rank_match_the_formula() {
+    let place = TestFolder::new(0);
+    for kind in [
+        OptimizerKind::AdamW,
+        OptimizerKind::Muon,
+        OptimizerKind::Lion,
+    ] {
+        let config = large_config(&place, kind);
+        let model = resolve_model(&mut config.clone(), &place.dataset()).unwrap();
+        let decoder = model.init::<Training>(1, &Default::default());
+        let whole: usize = named_tensors(&decoder)
+            .iter()
+            .map(|(_, it)| 4 * it.values.len())
+            .sum();
+        let optimizer = Optimizer::<Flex>::new(&config.train, decoder.parameters());
+        assert_eq!(optimizer.rank_cost(), None);
+        for ranks in [2, 4] {
+            let rank = Rank::new(0, ranks).unwrap();
+            let cost = optimizer.clone().sharded(rank).rank_cost().unwrap();
+            assert_eq!(cost.weights as usize, whole);
+            let (_, state, sent, held) =
+                measured_steps_of_ranks(&place, &config, ReadPolicy::EveryStep, ranks);
+            // Without the state, which is gathered once.
+            let bytes: usize = state.iter().map(|(_, it)| 4 * it.values.len()).sum();
+            assert_eq!(cost.all_state as usize, bytes);
+            assert_eq!(held.iter().sum::<usize>(), bytes, "each is held once");
+            assert_eq!(held.iter().max(), Some(&(cost.state as usize)));
+            for (sent, held) in sent.iter().zip(&held) {
+                let gathered = held * (ranks - 1);
+                let per_step = (sent - gathered) as f64 / STEPS as f64;
+                let ratio = per_step / cost.exchanged as f64;
+                assert!((0.95..1.05).contains(&ratio), "{kind:?}: {ratio}");
+            }
+            if kind == OptimizerKind::AdamW {
+                // Of equal shards, 2 (N - 1) / N of the parameters are sent, and 2 / N are held as state. Boundaries are
+                // multiples of 4096 elements.
+                let rounding = 2 * 4 * 4096;
+                let ideal = 2 * whole * (ranks - 1) / ranks;
+                assert!((cost.exchanged as usize).abs_diff(ideal) < rounding * (ranks - 1));
+                let ideal = 2 * whole / ranks;
+                assert!((cost.state as usize).abs_diff(ideal) < rounding);
+            }
+        }
+    }
 }
 
 #[test]
 fn ranks_with_several_micro_batches_match_one_process_within_rounding() {
     let place = TestFolder::new(0);
     let config = dropout_config(&place);
-    let (one, _) = steps(&place, &config, Arc::new(SingleProcess));
-    let (two, weights) = steps_of_ranks(&place, &config, 2);
-    for (one, two) in one.iter().zip(&two) {
+    let (one, _) = steps_of_one(&place, &config);
+    let two = steps_of_ranks(&place, &config, ReadPolicy::EveryStep, 2);
+    for (one, two) in one.losses.iter().zip(&two.0.losses) {
         assert!((one - two).abs() < 1e-4, "{one} {two}");
     }
-    let again = steps_of_ranks(&place, &config, 2);
-    assert_eq!(again, (two, weights), "each time the same");
+    let again = steps_of_ranks(&place, &config, ReadPolicy::EveryStep, 2);
+    assert_eq!(again, two, "each time the same");
 }
 
 #[test]
@@ -239,4 +403,45 @@ fn ranks_interleave_micro_batches() {
     assert_eq!(numbers, [0, 1, 2, 3, 4, 5]);
     assert_eq!(Rank::new(3, 3), None);
     assert_eq!(Rank::new(0, 0), None);
+}
+
+#[test]
+fn evaluations_do_not_depend_on_the_number_of_ranks() {
+    let place = TestFolder::new(0);
+    let dataset = place.dataset();
+    let model = resolve_model(&mut place.config(), &dataset).unwrap();
+    let decoder = model.init::<Flex>(1, &Default::default());
+    let windows = dataset.windows(Split::Val, 16, Packing::Stream).unwrap();
+    let mut seen = 0;
+    let one = evaluate_observed(&decoder, &windows, 2, None, |_| seen += 1).unwrap();
+    let positions = evaluate_positions(&decoder, &windows, 2, |_| ()).unwrap();
+    // Some ranks have a batch more than others, and several exchanges are needed.
+    assert!(seen % 5 > 0 && seen > 3 * 8, "{seen} batches");
+    for world_size in [2, 3, 5] {
+        let turn = Arc::new(Turn::default());
+        let ranks = Threads::all(&turn, world_size);
+        let evaluated = |rank: Threads| {
+            turn.hold(|| {
+                let peers = OrderedPeers::new(rank);
+                let mut batches = 0;
+                let found = evaluate_among(&peers, &decoder, &windows, 2, None, |_| batches += 1);
+                let by_position =
+                    evaluate_positions_among(&peers, &decoder, &windows, 2, |_| ()).unwrap();
+                (found.unwrap(), by_position, batches)
+            })
+        };
+        let results: Vec<_> = std::thread::scope(|scope| {
+            let evaluated = &evaluated;
+            let threads = ranks.into_iter();
+            let threads: Vec<_> = threads
+                .map(|rank| scope.spawn(move || evaluated(rank)))
+                .collect();
+            threads.into_iter().map(|it| it.join().unwrap()).collect()
+        });
+        for (found, by_position, batches) in results {
+            assert_eq!(found.loss.to_bits(), one.loss.to_bits());
+            assert_eq!((found.tokens, batches), (one.tokens, seen));
+            assert_eq!(by_position, positions);
+        }
+    }
 }

@@ -52,6 +52,29 @@ impl PreferenceScores {
         self.baseline.join(other.baseline);
     }
 
+    /// The sums as numbers, to exchange them between ranks.
+    pub(crate) fn to_numbers(self) -> Vec<f64> {
+        let [chosen, rejected] = self.rewards;
+        let means = [chosen, rejected, self.correct, self.baseline];
+        let own = [self.records as f64, self.loss];
+        own.into_iter()
+            .chain(means.into_iter().flat_map(Mean::to_numbers))
+            .collect()
+    }
+
+    /// The sums of [`PreferenceScores::to_numbers`].
+    pub(crate) fn of_numbers(numbers: &[f64]) -> Self {
+        let number = |at: usize| numbers.get(at).copied().unwrap_or(0.0);
+        let mean = |at: usize| Mean::of_numbers([number(at), number(at + 1)]);
+        Self {
+            records: number(0) as usize,
+            loss: number(1),
+            rewards: [mean(2), mean(4)],
+            correct: mean(6),
+            baseline: mean(8),
+        }
+    }
+
     /// The number of pairs, or of labelled completions.
     pub fn records(&self) -> usize {
         self.records

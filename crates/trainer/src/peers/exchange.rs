@@ -1,0 +1,266 @@
+//! The exchange of a step with a sharded optimizer (ZeRO-1):
+//!
+//! ```text
+//! reduce_scatter    gradients of all parameters ─► sums over all ranks for this rank's shard
+//! sum_squares       squares of each chunk of the shards ─► the global norm, the same bits on all ranks
+//!                   the optimizer updates this rank's shard
+//! all_gather        updated pieces of all ranks ─► parameters
+//! ```
+
+use std::collections::HashMap;
+
+use burn::module::{Module, ParamId};
+use burn::optim::GradientsParams;
+use burn::tensor::backend::Backend as BurnBackend;
+use burn::tensor::ops::FloatTensor;
+use burn::tensor::{Device, Tensor, TensorPrimitive};
+use emberlm_kernels::{Backend, SQUARES_CHUNK, TrainingBackend, ops};
+use emberlm_model::weights::{ParamMapper, ParamVisitor, map_params, visit_params};
+
+use super::shards::{Shards, present};
+use super::{Peers, PeersError};
+use crate::read::host_read;
+
+/// The gradients of this rank's shard, summed over all ranks.
+pub(crate) struct ShardGradients<B: BurnBackend> {
+    /// True for each divided parameter that has a gradient on any rank. Others, such as those of experts without tokens,
+    /// are neither exchanged nor updated.
+    pub(crate) are_present: Vec<bool>,
+    /// The gradients of this rank's pieces of these parameters, `[n]` each, in order.
+    pub(crate) pieces: Vec<FloatTensor<B>>,
+}
+
+/// Sums the gradients of all ranks for each rank's shard.
+pub(crate) fn reduce_scatter<B: TrainingBackend, M: Module<B>>(
+    peers: &dyn Peers<B::InnerBackend>,
+    shards: &Shards,
+    module: &M,
+    mut grads: GradientsParams,
+    device: &Device<B>,
+) -> Result<ShardGradients<B::InnerBackend>, PeersError> {
+    let mut taken = TakeGradients::<B> {
+        grads: &mut grads,
+        shards,
+        vectors: vec![None; shards.parameters().len()],
+    };
+    visit_params(module, &mut taken);
+    let mut taken = taken.vectors;
+    let counts: Vec<u64> = taken.iter().map(|grad| u64::from(grad.is_some())).collect();
+    let ranks = peers.sum_counts(&counts)?;
+    let are_present: Vec<bool> = ranks.iter().map(|&ranks| ranks > 0).collect();
+    let mut vectors = vec![Vec::new(); shards.rank().world_size()];
+    for (parameter, index) in present(shards.parameters(), &are_present) {
+        // Ranks may have gradients for different parameters, but all must exchange the same vectors. Adding -0 leaves
+        // every value as it is, while adding +0 would change -0.
+        let grad = taken[index]
+            .take()
+            .unwrap_or_else(|| Tensor::full([parameter.len()], -0.0, device));
+        for piece in &parameter.pieces {
+            let elements = piece.elements.clone();
+            let own = match parameter.pieces.len() {
+                1 => grad.clone(),
+                _ => grad.clone().narrow(0, elements.start, elements.len()),
+            };
+            vectors[piece.owner].push(primitive(own));
+        }
+    }
+    drop(taken);
+    let expected = vectors[shards.rank().index()].len();
+    let pieces = peers.reduce_scatter(vectors)?;
+    if pieces.len() != expected {
+        let reason = format!("{} vectors came back for {expected}", pieces.len());
+        return Err(error(shards, "gradients", reason));
+    }
+    Ok(ShardGradients {
+        are_present,
+        pieces,
+    })
+}
+
+struct TakeGradients<'a, B: TrainingBackend> {
+    grads: &'a mut GradientsParams,
+    shards: &'a Shards,
+    /// The flattened gradients, in the order of the shards' parameters.
+    vectors: Vec<Option<Tensor<B::InnerBackend, 1>>>,
+}
+
+impl<B: TrainingBackend> ParamVisitor<B> for TakeGradients<'_, B> {
+    fn visit<const D: usize>(&mut self, path: &str, id: ParamId, _value: Tensor<B, D>) {
+        if let Some(index) = self.shards.index_of(path) {
+            let grad = self.grads.remove::<B::InnerBackend, D>(id);
+            self.vectors[index] = grad.map(|grad| grad.reshape([-1]));
+        }
+    }
+}
+
+/// This rank's loss `[1]`, followed by the sums of squares of the chunks of its shard's gradients.
+pub(crate) fn own_figures<B: Backend>(
+    loss: Tensor<B, 1>,
+    gradients: &ShardGradients<B>,
+) -> Vec<f64> {
+    let sums = gradients.pieces.iter().map(|piece| {
+        let piece = Tensor::from_primitive(TensorPrimitive::Float(piece.clone()));
+        ops::chunk_sums_of_squares::<B>(piece)
+    });
+    let figures = Tensor::cat(std::iter::once(loss).chain(sums).collect(), 0);
+    host_read(figures).iter::<f64>().collect()
+}
+
+/// The loss and the global gradient norm of [`own_figures`] of all ranks. The norm is `None` without gradients.
+///
+/// They have the bits of one process on flex: losses are added in rank order, and squares of each parameter in f64 and
+/// in f32 over the parameters.
+pub(crate) fn sum_figures(
+    shards: &Shards,
+    are_present: &[bool],
+    all: &[Vec<f64>],
+) -> Result<(f32, Option<f32>), PeersError> {
+    let missing = || error(shards, "norms", "a rank has too few numbers".to_owned());
+    let mut ranks: Vec<_> = all.iter().map(|figures| figures.iter()).collect();
+    let mut loss = None;
+    for figures in &mut ranks {
+        let own = *figures.next().ok_or_else(missing)? as f32;
+        loss = Some(loss.map_or(own, |sum: f32| sum + own));
+    }
+    let mut total: Option<f32> = None;
+    for (parameter, _) in present(shards.parameters(), are_present) {
+        let mut squares = 0.0;
+        for piece in &parameter.pieces {
+            let figures = ranks.get_mut(piece.owner).ok_or_else(missing)?;
+            for _ in 0..piece.elements.len().div_ceil(SQUARES_CHUNK) {
+                squares += figures.next().ok_or_else(missing)?;
+            }
+        }
+        let squares = squares as f32;
+        total = Some(total.map_or(squares, |sum| sum + squares));
+    }
+    Ok((loss.ok_or_else(missing)?, total.map(f32::sqrt)))
+}
+
+/// The updated pieces of all ranks.
+pub(crate) fn all_gather<B: Backend>(
+    peers: &dyn Peers<B>,
+    shards: &Shards,
+    are_present: &[bool],
+    own: Vec<FloatTensor<B>>,
+    device: &Device<B>,
+) -> Result<GatheredParameters<B>, PeersError> {
+    let all = peers.all_gather(own, &shards.lengths(are_present), device)?;
+    let mut ranks: Vec<_> = all.into_iter().map(Vec::into_iter).collect();
+    let mut parameters = HashMap::new();
+    for (parameter, _) in present(shards.parameters(), are_present) {
+        let pieces = parameter.pieces.iter().map(|piece| {
+            let found = ranks.get_mut(piece.owner).and_then(Iterator::next);
+            found.ok_or_else(|| {
+                let reason = format!("{} is incomplete", parameter.path);
+                error(shards, "parameters", reason)
+            })
+        });
+        let pieces: Vec<_> = pieces.collect::<Result<_, _>>()?;
+        if !pieces.is_empty() {
+            parameters.insert(parameter.path.clone(), pieces);
+        }
+    }
+    Ok(GatheredParameters(parameters))
+}
+
+/// The updated parameters as pieces `[n]` in order, by path.
+pub(crate) struct GatheredParameters<B: BurnBackend>(HashMap<String, Vec<FloatTensor<B>>>);
+
+impl<B: Backend> GatheredParameters<B> {
+    /// Replaces the parameters of a module.
+    pub(crate) fn put<A: TrainingBackend<InnerBackend = B>, M: Module<A>>(
+        mut self,
+        module: M,
+    ) -> M {
+        map_params::<A, M>(module, &mut self)
+    }
+}
+
+impl<A: TrainingBackend> ParamMapper<A> for GatheredParameters<A::InnerBackend> {
+    fn map<const D: usize>(
+        &mut self,
+        path: &str,
+        _id: ParamId,
+        value: Tensor<A, D>,
+    ) -> Tensor<A, D> {
+        let Some(pieces) = self.0.remove(path) else {
+            return value;
+        };
+        let typed =
+            |piece| Tensor::<A::InnerBackend, 1>::from_primitive(TensorPrimitive::Float(piece));
+        let vector = match <[_; 1]>::try_from(pieces) {
+            Ok([piece]) => typed(piece),
+            Err(pieces) => Tensor::cat(pieces.into_iter().map(typed).collect(), 0),
+        };
+        Tensor::from_inner(vector.reshape(value.shape())).require_grad()
+    }
+}
+
+fn error(shards: &Shards, what: &'static str, reason: String) -> PeersError {
+    PeersError {
+        rank: shards.rank(),
+        what,
+        reason,
+    }
+}
+
+fn primitive<B: Backend>(tensor: Tensor<B, 1>) -> FloatTensor<B> {
+    tensor.into_primitive().tensor()
+}
+
+#[cfg(test)]
+mod tests {
+    use burn_flex::Flex;
+    use burn_ndarray::NdArray;
+
+    use super::*;
+    use crate::peers::Rank;
+
+    const LENGTH: usize = 10_000;
+
+    /// Integers, whose squares are summed without rounding.
+    fn element(index: usize) -> u32 {
+        (index % 7) as u32
+    }
+
+    fn squares(elements: std::ops::Range<usize>) -> f64 {
+        let squares = elements.map(|index| element(index).pow(2));
+        f64::from(squares.sum::<u32>())
+    }
+
+    fn figures_match_integers<B: Backend>() {
+        let device = Default::default();
+        let values: Vec<f32> = (0..LENGTH).map(|index| element(index) as f32).collect();
+        let vector = Tensor::<B, 1>::from_floats(values.as_slice(), &device);
+        let loss = |x: f32| Tensor::<B, 1>::from_floats([x], &device);
+        let parameter = ("weight".to_owned(), vec![100, 100], true);
+        let shards = Shards::new(Rank::new(0, 2).unwrap(), [parameter]);
+        let pieces = shards.parameters()[0].pieces.iter();
+        let all = pieces.map(|piece| {
+            let elements = piece.elements.clone();
+            let own = vector.clone().narrow(0, elements.start, elements.len());
+            let gradients = ShardGradients {
+                are_present: vec![true],
+                pieces: vec![primitive(own)],
+            };
+            own_figures(loss(0.25), &gradients)
+        });
+        let all: Vec<_> = all.collect();
+        // The boundary nearest to the middle.
+        let (first, rest) = (squares(0..4096), [4096..8192, 8192..LENGTH].map(squares));
+        assert_eq!(all, [vec![0.25, first], vec![0.25, rest[0], rest[1]]]);
+        let (loss, norm) = sum_figures(&shards, &[true], &all).unwrap();
+        let expected = squares(0..LENGTH).sqrt() as f32;
+        assert_eq!((loss, norm), (0.5, Some(expected)));
+        assert_eq!(sum_figures(&shards, &[false], &all).unwrap().1, None);
+        let short = [all[0].clone(), vec![0.25]];
+        assert!(sum_figures(&shards, &[true], &short).is_err());
+    }
+
+    #[test]
+    fn losses_and_norms_of_shards_are_exact_on_integers() {
+        figures_match_integers::<Flex>();
+        figures_match_integers::<NdArray>();
+    }
+}
