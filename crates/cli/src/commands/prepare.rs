@@ -102,7 +102,7 @@ fn listen(bar: ProgressBar, rank: Rank) -> Result<(), CliError> {
             CliError::new("stopped before its end").hint(KEPT).report();
         } else if rank.is_zero() {
             // The launcher also sends the signal after an error of another rank.
-            console::note(&format!("stopped before its end; {KEPT}"));
+            console::note(format!("stopped before its end; {KEPT}"));
         }
         ending::at_once(INTERRUPTED);
     };
