@@ -31,6 +31,9 @@ pub struct CostModel {
 
 impl CostModel {
     /// Fits the model by least squares of the relative errors. Parameters are not negative.
+    ///
+    /// With one number of ranks and whole buckets, messages and bytes are proportional, and α cannot be distinguished from
+    /// β. All of the transfer is then attributed to the bytes.
     pub fn fit(bucket: f64, measured: &[Exchange]) -> Self {
         let on_host = measured
             .iter()
@@ -54,6 +57,7 @@ impl CostModel {
             (b * aa - a * ab) / determinant,
         );
         let (latency, per_byte) = match both {
+            _ if determinant <= 1e-9 * aa * bb => (0.0, b / bb),
             (latency, per_byte) if latency >= 0.0 && per_byte >= 0.0 => both,
             (latency, _) if latency < 0.0 => (0.0, b / bb),
             _ => (a / aa, 0.0),
@@ -175,6 +179,19 @@ mod tests {
         let found = CostModel::fit(16.0 * MIB, &measured);
         assert_eq!((found.latency, found.on_host), (0.0, 0.0));
         assert!(found.per_byte > 0.0);
+    }
+
+    #[test]
+    fn whole_buckets_are_attributed_to_the_bytes() {
+        let exchange = |mib: f64| Exchange {
+            ranks: 2,
+            bytes: mib * MIB,
+            seconds: mib * 2e-3,
+            transfer: mib * 1e-3,
+        };
+        let found = CostModel::fit(16.0 * MIB, &[16.0, 64.0, 256.0].map(exchange));
+        assert_eq!(found.latency, 0.0);
+        close(found.seconds(2, 128.0 * MIB), 0.256);
     }
 
     #[test]
