@@ -33,7 +33,7 @@ use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::tensor::Device;
 use burn::tensor::ops::{FloatTensor, IntTensor};
 
-use crate::backend::{head_rows, usable};
+use crate::backend::usable;
 use crate::cpu::packed::PackedMatrix;
 use crate::{
     Activation, Backend, DeviceMemory, HeadLossOptions, LinearInputs, Normalization, PackedFormat,
@@ -173,7 +173,7 @@ impl<B: Backend, C: CheckpointStrategy> Backend for Autodiff<B, C> {
             }
             // Differentiated operation by operation, with all logits in memory.
             Err(parts) => {
-                let rows = head_rows::<Self>(&hidden, &parts);
+                let rows = reference::rows_on_device::<Self>(&hidden, &parts);
                 let precision = usable::<B>(precision, &hidden.primitive);
                 reference::head_losses::<Self>(hidden, parts, targets, options, rows, precision)
             }

@@ -2,7 +2,7 @@
 
 use burn::tensor::backend::{AutodiffBackend, Backend as BurnBackend};
 use burn::tensor::ops::{FloatTensor, IntTensor, ModuleOps};
-use burn::tensor::{Device, TensorMetadata};
+use burn::tensor::Device;
 
 use crate::cpu::packed::PackedMatrix;
 use crate::{
@@ -350,7 +350,7 @@ pub trait Backend: BurnBackend {
         precision: Precision,
     ) -> FloatTensor<Self> {
         let precision = usable::<Self>(precision, &hidden);
-        let rows = head_rows::<Self>(&hidden, &weights);
+        let rows = reference::rows_on_device::<Self>(&hidden, &weights);
         reference::head_loss::<Self>(hidden, weights, targets, options, rows, precision)
     }
 
@@ -363,7 +363,7 @@ pub trait Backend: BurnBackend {
         precision: Precision,
     ) -> HeadLossGradients<Self> {
         let precision = usable::<Self>(precision, &hidden);
-        let rows = head_rows::<Self>(&hidden, &weights);
+        let rows = reference::rows_on_device::<Self>(&hidden, &weights);
         reference::head_loss_gradients::<Self>(hidden, weights, targets, options, rows, precision)
     }
 
@@ -389,7 +389,7 @@ pub trait Backend: BurnBackend {
         precision: Precision,
     ) -> FloatTensor<Self> {
         let precision = usable::<Self>(precision, &hidden);
-        let rows = head_rows::<Self>(&hidden, &weights);
+        let rows = reference::rows_on_device::<Self>(&hidden, &weights);
         reference::head_losses::<Self>(hidden, weights, targets, options, rows, precision)
     }
 
@@ -401,7 +401,7 @@ pub trait Backend: BurnBackend {
         trains_weights: bool,
     ) -> HeadLossGradients<Self> {
         inputs.precision = usable::<Self>(inputs.precision, &inputs.hidden);
-        let rows = head_rows::<Self>(&inputs.hidden, &inputs.weights);
+        let rows = reference::rows_on_device::<Self>(&inputs.hidden, &inputs.weights);
         reference::head_losses_backward::<Self>(inputs, grads, trains_weights, rows)
     }
 
@@ -416,12 +416,6 @@ pub trait Backend: BurnBackend {
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
         reference::clipped_adamw::<Self>(parameter, grad, moments, factor, step)
     }
-}
-
-/// The number of tokens whose logits are materialized at once.
-pub(crate) fn head_rows<B: Backend>(hidden: &FloatTensor<B>, weights: &[FloatTensor<B>]) -> usize {
-    let vocab_size = weights.iter().map(|part| part.shape()[0]).sum();
-    reference::rows_per_block(vocab_size, B::block_bytes(&B::float_device(hidden)))
 }
 
 /// Returns `precision` if the device of `x` supports products in it, and f32 otherwise.

@@ -39,6 +39,7 @@ pub use blocked_attention::{
 pub use cache::{empty_tokens, pack_tokens, unpack_tokens, write_packed_tokens, write_tokens};
 pub use embedding::embedding_backward;
 pub use gated::{gated, gated_backward};
+pub(crate) use head_loss::rows_on_device;
 pub use head_loss::{
     head_loss, head_loss_gradients, head_losses, head_losses_backward, rows_per_block,
 };
@@ -65,7 +66,7 @@ fn typed<B: Backend, const D: usize>(primitive: FloatTensor<B>) -> Tensor<B, D> 
     Tensor::from_primitive(TensorPrimitive::Float(primitive))
 }
 
-/// The size in bytes of blocks of scores and of logits, except on devices with much memory of their own
+/// The size in bytes of blocks of scores and of logits, except on devices with much memory
 /// ([`crate::Backend::block_bytes`]).
 pub const BLOCK_BYTES: u64 = 64 << 20;
 

@@ -1,7 +1,7 @@
 //! The language model head with its cross-entropy, in blocks of rows.
 
 use burn::tensor::ops::{FloatTensor, IntTensor};
-use burn::tensor::{IndexingUpdateOp, Int, Tensor};
+use burn::tensor::{IndexingUpdateOp, Int, Tensor, TensorMetadata};
 
 use super::attention_blocks::SIDE;
 use super::product::{product, scaled_product};
@@ -17,6 +17,15 @@ pub fn rows_per_block(vocab_size: usize, bytes: u64) -> usize {
         0 => rows.max(1),
         sides => sides * SIDE,
     }
+}
+
+/// [`rows_per_block`] in blocks of the device's size.
+pub(crate) fn rows_on_device<B: Backend>(
+    hidden: &FloatTensor<B>,
+    weights: &[FloatTensor<B>],
+) -> usize {
+    let vocab_size = weights.iter().map(|part| part.shape()[0]).sum();
+    rows_per_block(vocab_size, B::block_bytes(&B::float_device(hidden)))
 }
 
 /// The factor of `g` in the product for `dhidden` in f16. Most elements of `g` are probabilities of about `1/V`
