@@ -399,6 +399,22 @@ pub enum AdapterError {
         /// The ends of the layers' names.
         known: Vec<String>,
     },
+    /// A name in `modules_to_save` matches no module.
+    #[error("the adapter's `modules_to_save` names `{module}`, which matches no module of the model; its modules are {}", known.join(", "))]
+    NoModule {
+        /// The name.
+        module: String,
+        /// The ends of the modules' names.
+        known: Vec<String>,
+    },
+    /// A parameter of the base model cannot be trained with the adapter.
+    #[error("`{name}` cannot be trained with the adapter: {rule}")]
+    NotTrainable {
+        /// Published name of the parameter.
+        name: String,
+        /// The violated rule.
+        rule: &'static str,
+    },
     /// The model has adapters already.
     #[error("the model has an adapter already: merge it first")]
     Adapted,
