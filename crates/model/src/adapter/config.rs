@@ -48,7 +48,7 @@ pub struct LoraConfig {
     pub rank_stabilized: bool,
     /// Train the norms of the weights, too (DoRA).
     pub dora: bool,
-    /// Modules to train and save whole besides the updates, by the ends of their names in a Hugging Face directory, such as "lm_head" or "embed_tokens".
+    /// Modules to train and save whole in addition to the updates, by the ends of their names in a Hugging Face directory, such as "lm_head" or "embed_tokens".
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub modules_to_save: Vec<String>,
     /// Biases of the model to train and save: none, all, or lora_only for those of the targets.
