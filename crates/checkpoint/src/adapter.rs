@@ -168,6 +168,14 @@ impl AdapterSource {
         })
     }
 
+    /// The settings of the adapter.
+    pub(crate) fn settings(&self) -> &LoraConfig {
+        match self {
+            Self::Peft(adapter) => adapter.config(),
+            Self::Checkpoint(_, adapter) => &adapter.settings,
+        }
+    }
+
     /// The directory of the adapter.
     pub(crate) fn path(&self) -> PathBuf {
         match self {

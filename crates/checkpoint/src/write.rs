@@ -5,7 +5,6 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use emberlm_kernels::Backend;
-use emberlm_model::adapter::is_adapter_path;
 use emberlm_model::{Decoder, weights};
 use emberlm_tokenizer::{TOKENIZER_FILE, Tokenizer};
 use serde::Serialize;
@@ -114,7 +113,8 @@ pub fn write_manifest(folder: &Path, names: &[&str]) -> Result<(), CheckpointErr
     sync(folder)
 }
 
-/// Writes a decoder's weights to `folder/name`; of a decoder with an adapter, only the adapter's. Tensors are named by
+/// Writes a decoder's weights to `folder/name`; of a decoder with an adapter, only those
+/// that are trained with it. Tensors are named by
 /// parameter paths.
 ///
 /// # Errors
@@ -126,7 +126,7 @@ pub fn save_weights<B: Backend>(
 ) -> Result<(), CheckpointError> {
     let mut tensors = weights::device_tensors(decoder);
     match decoder.has_adapter() {
-        true => tensors.retain(|(path, _)| is_adapter_path(path)),
+        true => tensors.retain(|(path, _)| decoder.is_saved_with_adapter(path)),
         false => decoder.check_not_packed()?,
     }
     Ok(weights::save_own(&tensors, metadata(), &folder.join(name))?)

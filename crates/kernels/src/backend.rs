@@ -1,8 +1,8 @@
 //! The [`Backend`] trait: Burn's backend plus the operations that a backend may implement with its own kernels.
 
+use burn::tensor::Device;
 use burn::tensor::backend::{AutodiffBackend, Backend as BurnBackend};
 use burn::tensor::ops::{FloatTensor, IntTensor, ModuleOps};
-use burn::tensor::Device;
 
 use crate::cpu::packed::PackedMatrix;
 use crate::{

@@ -5,6 +5,7 @@
 //! | `bank` | several adapters of one model, for the rows of a ragged pass to select |
 //! | `config` | [`LoraConfig`]: rank, scale and targets |
 //! | `modules` | the linear layers by the names of published checkpoints |
+//! | `whole` | parameters of the base model that are trained and saved with an adapter |
 //! | `peft`, `peft_config` | `adapter_model.safetensors` and `adapter_config.json` |
 
 mod bank;
@@ -12,8 +13,11 @@ mod config;
 mod modules;
 mod peft;
 mod peft_config;
+mod whole;
 
-pub use config::{ALL_LINEAR, LoraConfig};
+pub use config::{ALL_LINEAR, AdapterBias, LoraConfig};
+pub(crate) use whole::Originals;
+
 pub use peft::{ADAPTER_CONFIG_FILE, ADAPTER_WEIGHTS_FILE, PeftAdapter, write_peft};
 
 use std::collections::HashMap;
@@ -31,11 +35,11 @@ use crate::weights::map::Source;
 use modules::AdaptableModule;
 
 impl<B: Backend> Decoder<B> {
-    /// Returns the model with new adapters, which leave its output unchanged. All other parameters are frozen. The
-    /// initial values of A depend only on `seed` and the parameters' paths.
+    /// Returns the model with new adapters, which leave its output unchanged. All other parameters are frozen, except the
+    /// modules and biases that `config` names. The initial values of A depend only on `seed` and the parameters' paths.
     ///
     /// # Errors
-    /// A setting is out of range, a target matches no linear layer, or the model has adapters already.
+    /// A setting is out of range, a name matches no module, or the model has adapters already.
     pub fn with_adapter(self, config: &LoraConfig, seed: u64) -> Result<Self, AdapterError> {
         config.check()?;
         let modules = self.adaptable_modules();
@@ -83,7 +87,7 @@ impl<B: Backend> Decoder<B> {
             });
             linear.adapter = Some(Adapter::new(parts.collect(), config.dropout));
         }
-        Ok(decoder)
+        decoder.with_whole_parameters(config, targets)
     }
 
     /// True if a linear layer has an adapter.
@@ -96,7 +100,7 @@ impl<B: Backend> Decoder<B> {
         for linear in self.linears_mut() {
             linear.adapter = None;
         }
-        self
+        self.with_originals()
     }
 
     /// Adds the adapters to the weights and removes them. Packed weights with an adapter are unpacked to f32.
@@ -104,6 +108,7 @@ impl<B: Backend> Decoder<B> {
         for linear in self.linears_mut() {
             linear.merge();
         }
+        self.originals = Originals::default();
         self
     }
 
@@ -125,9 +130,22 @@ impl<B: Backend> Decoder<B> {
     /// # Errors
     /// A tensor is missing, unexpected, or has another shape.
     pub fn load_adapter(self, store: &dyn TensorStore) -> Result<Self, AdapterError> {
-        self.load_trained(store, |path| {
-            path.contains(ADAPTER).then(|| Source::as_is(path))
+        let originals = self.originals.clone();
+        let is_saved = |path: &str| is_adapter_path(path) || originals.contains(path);
+        self.load_trained(store, None, |path| {
+            is_saved(path).then(|| Source::as_is(path))
         })
+    }
+
+    /// True if the parameter at `path` is trained and saved with the adapters: a factor or a magnitude of one, or a
+    /// parameter of the base model that [`LoraConfig`] names.
+    pub fn is_saved_with_adapter(&self, path: &str) -> bool {
+        is_adapter_path(path) || self.originals.contains(path)
+    }
+
+    /// True if parameters of the base model are trained and saved with the adapters.
+    pub fn has_whole_parameters(&self) -> bool {
+        !self.originals.is_empty()
     }
 
     /// The linear layers with adapters, with their paths.

@@ -10,6 +10,7 @@ use burn::tensor::{Device, Int, Tensor};
 
 use emberlm_kernels::{AttentionMask, Backend, HeadLossOptions, PackedWeight, Precision};
 
+use crate::adapter::Originals;
 use crate::checked::DecoderConfig;
 use crate::context::StackContext;
 use crate::embeddings::Embeddings;
@@ -35,6 +36,8 @@ pub struct Decoder<B: BurnBackend> {
     config: DecoderConfig,
     #[module(skip)]
     cache_format: CacheFormat,
+    #[module(skip)]
+    pub(crate) originals: Originals,
 }
 
 impl DecoderConfig {
@@ -71,6 +74,7 @@ impl DecoderConfig {
             lm_head: self.lm_head().init_from(from),
             config: self.clone(),
             cache_format: CacheFormat::F32,
+            originals: Originals::default(),
         }
     }
 }

@@ -1,5 +1,9 @@
 //! Errors of configurations, inputs and weight files.
 
+mod adapter;
+
+pub use adapter::AdapterError;
+
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
@@ -376,71 +380,4 @@ pub enum HuggingFaceError {
         /// Error of the weights.
         source: WeightsError,
     },
-}
-
-/// An adapter that cannot be built, read or written.
-#[derive(Debug, thiserror::Error)]
-pub enum AdapterError {
-    /// A setting is out of range.
-    #[error("adapter.{field} = {value}: {rule}")]
-    Setting {
-        /// The setting.
-        field: String,
-        /// Its value.
-        value: String,
-        /// The rule that it violates.
-        rule: &'static str,
-    },
-    /// A target matches no linear layer.
-    #[error("the adapter's target `{target}` matches no linear layer of the model; its layers are {}", known.join(", "))]
-    NoTarget {
-        /// The target.
-        target: String,
-        /// The ends of the layers' names.
-        known: Vec<String>,
-    },
-    /// The model has adapters already.
-    #[error("the model has an adapter already: merge it first")]
-    Adapted,
-    /// The model has no adapters.
-    #[error("the model has no adapter")]
-    None,
-    /// The adapter belongs to a model of another configuration.
-    #[error("the adapter is for a model of another configuration")]
-    OtherModel,
-    /// Several layers of the decoder are one layer in the published form, whose factor A they would share.
-    #[error(
-        "the adapters of `{name}` cannot be written for PEFT: they have a factor A for each of its parts"
-    )]
-    SharedModule {
-        /// Published name of the layer.
-        name: String,
-    },
-    /// A field of `adapter_config.json` is not supported.
-    #[error("adapter_config.json: `{field}` = {value} is not supported")]
-    Unsupported {
-        /// The field.
-        field: String,
-        /// Its value.
-        value: String,
-    },
-    /// A tensor belongs to no layer of the model.
-    #[error(
-        "the adapter's tensor `{name}` belongs to no linear layer of the model: the adapter is for another model"
-    )]
-    UnknownTensor {
-        /// The tensor.
-        name: String,
-    },
-    /// A file cannot be read.
-    #[error("{}: {reason}", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        reason: String,
-    },
-    /// The weights cannot be read or written.
-    #[error(transparent)]
-    Weights(#[from] WeightsError),
 }

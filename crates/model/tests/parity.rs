@@ -146,6 +146,12 @@ macro_rules! adapters {
                 llama_dora = "llama-dora",
                 gpt_neox_lora = "gpt_neox-lora",
                 qwen3_lora = "qwen3-lora",
+                llama_saved = "llama-saved",
+                qwen3_saved_tied = "qwen3-saved-tied",
+                gpt2_saved_tied = "gpt2-saved-tied",
+                gpt2_saved = "gpt2-saved",
+                gpt2_bias_all = "gpt2-bias-all",
+                gpt2_bias_lora = "gpt2-bias-lora",
             ]
         );
     };

@@ -267,7 +267,9 @@ fn trained(model: AnyConfig<'_>, train: &TrainConfig) -> f64 {
             widths += blocks * (3 * layer.d_input + layer.d_output);
         }
     }
-    (adapter.rank * widths) as f64
+    // Modules that are trained whole are counted as tables of tokens, the largest ones.
+    let whole = adapter.modules_to_save.len() * model.vocab_size() * model.d_model();
+    (adapter.rank * widths + whole) as f64
 }
 
 /// Elements of the optimizer's state and of the running average.

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use emberlm_kernels::Backend;
-use emberlm_model::Decoder;
 use emberlm_model::adapter::PeftAdapter;
+use emberlm_model::{Decoder, LoraConfig};
 
 use super::{Model, Source};
 use crate::adapter::{AdapterDescription, AdapterSource};
@@ -62,6 +62,18 @@ impl Model {
     /// True if the model has an adapter.
     pub fn has_adapter(&self) -> bool {
         self.adapter.is_some() || self.adapter().is_some()
+    }
+
+    /// True if the model has an adapter that replaces modules or biases of its base, whose requests cannot share batches
+    /// with those of other adapters.
+    pub fn has_whole_parameters(&self) -> bool {
+        let own = || self.adapter().map(|adapter| &adapter.settings);
+        let settings = self
+            .adapter
+            .as_ref()
+            .map(AdapterSource::settings)
+            .or_else(own);
+        settings.is_some_and(LoraConfig::has_whole_parameters)
     }
 
     /// The description of the adapter, if the model is a checkpoint of one.

@@ -394,6 +394,9 @@ impl From<AdapterError> for CliError {
             AdapterError::NoTarget { .. } => Some(
                 "name the ends of layers' names, or all-linear: --set 'train.adapter.targets=[\"q_proj\"]'",
             ),
+            AdapterError::NoModule { .. } => Some(
+                "name the ends of modules' names: --set 'train.adapter.modules_to_save=[\"lm_head\"]'",
+            ),
             AdapterError::Adapted => Some(MERGE),
             AdapterError::SharedModule { .. } => {
                 Some("merge it instead: emberlm merge RUN --out MODEL")

@@ -83,6 +83,37 @@ fn an_adapter_is_trained_resumed_exported_and_merged() {
 }
 
 #[test]
+fn a_module_is_trained_and_saved_whole_with_the_adapter() {
+    let sandbox = with_base();
+    let saved = "--adapter lora --set train.adapter.modules_to_save=[\"embed_tokens\"]";
+    trained(sandbox.words(&format!("{TRAIN} {saved} --steps 20 --out run")));
+    trained(sandbox.words(&format!("{TRAIN} --adapter lora --steps 20 --out without")));
+    let trained = loss(&sandbox, "run");
+    assert!(
+        trained < loss(&sandbox, "without"),
+        "the embedding has learnt"
+    );
+    sandbox.words("export run --out peft").ok();
+    let text = fs::read_to_string(sandbox.path("peft/adapter_config.json")).unwrap();
+    let config: Value = serde_json::from_str(&text).unwrap();
+    // The head is tied to the embedding.
+    assert_eq!(
+        config["modules_to_save"],
+        json!(["embed_tokens", "lm_head"])
+    );
+    assert_eq!(config["ensure_weight_tying"], json!(true));
+    for model in ["base --adapter peft", "base --adapter run", "peft"] {
+        assert_eq!(loss(&sandbox, model), trained, "{model}");
+    }
+    sandbox.words("merge run --out merged").ok();
+    let merged = loss(&sandbox, "merged");
+    assert!(
+        (merged / trained - 1.0).abs() < 1e-5,
+        "{merged}, not {trained}"
+    );
+}
+
+#[test]
 fn the_base_model_may_be_quantized() {
     let sandbox = with_base();
     let options = "--adapter dora --set train.adapter.base_weights=int8";
@@ -127,6 +158,14 @@ fn adapters_that_do_not_fit_are_refused() {
         ("alpha=-1.0", "adapter.alpha = -1: must be above 0"),
         ("targets=[\"q_prj\"]", "`q_prj` matches no linear layer"),
         (
+            "modules_to_save=[\"lm_haed\"]",
+            "`lm_haed`, which matches no module",
+        ),
+        (
+            "modules_to_save=[\"q_proj\"]",
+            "all of these must be selected, or none",
+        ),
+        (
             "base_weights=\"int3\"",
             "must be empty, f32 or a packed format",
         ),
@@ -145,12 +184,12 @@ fn adapters_that_do_not_fit_are_refused() {
     let text = fs::read_to_string(&file).unwrap();
     fs::write(
         &file,
-        text.replace("\"bias\": \"none\"", "\"bias\": \"all\""),
+        text.replace("\"bias\": \"none\"", "\"lora_bias\": true"),
     )
     .unwrap();
     let ran = sandbox.words("generate base --adapter peft --prompt a");
     assert!(
-        ran.stderr.contains("`bias` = \"all\" is not supported"),
+        ran.stderr.contains("`lora_bias` = true is not supported"),
         "{ran}"
     );
 }

@@ -11,10 +11,13 @@ impl<B: Backend> Decoder<B> {
     /// adapter: its other weights are not used. The adapter is prepared as by [`Decoder::with_fused_adapters`].
     ///
     /// # Errors
-    /// `adapted` has no adapter or another configuration.
+    /// `adapted` has no adapter, one with parameters of the base model, or another configuration.
     pub fn add_to_bank(&mut self, adapted: &Self) -> Result<usize, AdapterError> {
         if !adapted.has_adapter() {
             return Err(AdapterError::None);
+        }
+        if adapted.has_whole_parameters() {
+            return Err(AdapterError::WholeParameters);
         }
         if adapted.config() != self.config() {
             return Err(AdapterError::OtherModel);

@@ -12,6 +12,26 @@ use crate::weight_format::WeightFormat;
 /// The target that stands for all linear layers of the blocks.
 pub const ALL_LINEAR: &str = "all-linear";
 
+/// Biases of the base model that are trained and saved with an adapter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AdapterBias {
+    /// None.
+    #[default]
+    None,
+    /// All, those of norms included.
+    All,
+    /// Those of the adapted layers.
+    LoraOnly,
+}
+
+impl AdapterBias {
+    /// True if no bias is trained.
+    pub fn is_none(&self) -> bool {
+        *self == Self::None
+    }
+}
+
 /// Settings of low-rank adapters. The defaults are those of PEFT.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
 #[serde(default, deny_unknown_fields)]
@@ -28,6 +48,12 @@ pub struct LoraConfig {
     pub rank_stabilized: bool,
     /// Train the norms of the weights, too (DoRA).
     pub dora: bool,
+    /// Modules to train and save whole in addition to the updates, by the ends of their names in a Hugging Face directory, such as "lm_head" or "embed_tokens".
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub modules_to_save: Vec<String>,
+    /// Biases of the model to train and save: none, all, or lora_only for those of the targets.
+    #[serde(skip_serializing_if = "AdapterBias::is_none")]
+    pub bias: AdapterBias,
     /// Format of the frozen weights, such as int8 or q4_0; empty keeps them as they are stored.
     pub base_weights: String,
     /// Ranks of layers that differ from `rank`, by the ends of their names.
@@ -36,6 +62,13 @@ pub struct LoraConfig {
     /// Values of `alpha` that differ, by the ends of the layers' names.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub alpha_pattern: BTreeMap<String, f64>,
+}
+
+impl LoraConfig {
+    /// True if parameters of the base model are trained and saved with the adapter.
+    pub fn has_whole_parameters(&self) -> bool {
+        !self.modules_to_save.is_empty() || !self.bias.is_none()
+    }
 }
 
 impl Default for LoraConfig {
@@ -47,6 +80,8 @@ impl Default for LoraConfig {
             targets: Vec::new(),
             rank_stabilized: false,
             dora: false,
+            modules_to_save: Vec::new(),
+            bias: AdapterBias::None,
             base_weights: String::new(),
             rank_pattern: BTreeMap::new(),
             alpha_pattern: BTreeMap::new(),
@@ -94,6 +129,11 @@ impl LoraConfig {
                 format!("{:?}", self.base_weights),
                 rule,
             ));
+        }
+        if !self.bias.is_none() && !self.modules_to_save.is_empty() {
+            let rule = "must be empty if bias is not none";
+            let value = format!("{:?}", self.modules_to_save);
+            return Err(error("modules_to_save", value, rule));
         }
         if self.dora && self.dropout > 0.0 {
             let rule = "must be 0 with dora";

@@ -10,16 +10,17 @@ use emberlm_kernels::Backend;
 use emberlm_system::read;
 use serde_json::{Map, Value};
 
+use super::ADAPTER;
 use super::config::LoraConfig;
 use super::modules::AdaptableModule;
 use super::peft_config::{config_fields, read_config};
-use super::{ADAPTER, is_adapter_path};
+use super::whole::{TOKENS, module_of};
 use crate::decoder::Decoder;
 use crate::error::{AdapterError, WeightsError};
 use crate::weights::map::Source;
 use crate::weights::{
     Element, Naming, ParamVisitor, SafetensorsStore, TensorStore, load_present, published,
-    visit_params, write,
+    visit_params, whole_path, write,
 };
 
 /// The file with an adapter's settings.
@@ -36,6 +37,8 @@ pub struct PeftAdapter {
     folder: PathBuf,
     config: LoraConfig,
     base: Option<String>,
+    /// True if a head that is tied to a trained embedding stays tied.
+    is_tied: bool,
 }
 
 impl PeftAdapter {
@@ -62,6 +65,7 @@ impl PeftAdapter {
             folder: folder.to_owned(),
             config,
             base: base.and_then(Value::as_str).map(str::to_owned),
+            is_tied: fields.get("ensure_weight_tying") == Some(&Value::Bool(true)),
         })
     }
 
@@ -98,15 +102,24 @@ impl PeftAdapter {
         let ranks = |module: &AdaptableModule| rank(module).unwrap_or(1);
         let adapted = decoder.adapted(&found, &self.config, ranks, 0)?;
         let sources = adapted.peft_sources();
-        adapted.load_trained(&store, |path| sources.get(path).cloned())
+        let tied_head = adapted.trained_tied_head();
+        if tied_head.is_some() && !self.is_tied {
+            return Err(AdapterError::Unsupported {
+                field: "ensure_weight_tying".to_owned(),
+                value: "false, with a trained embedding to which the head is tied,".to_owned(),
+            });
+        }
+        let head = tied_head.map(|name| format!("{PREFIX}{name}"));
+        adapted.load_trained(&store, head.as_deref(), |path| sources.get(path).cloned())
     }
 }
 
 impl<B: Backend> Decoder<B> {
-    /// The tensors of the adapters' parameters in PEFT's files, by path.
+    /// The tensors in PEFT's files of the parameters that are trained and saved with the adapters, by path.
     pub fn peft_sources(&self) -> HashMap<String, Source> {
         let modules = self.adaptable_modules();
         let mut sources = HashMap::new();
+        let mut adapted = HashSet::new();
         for (path, linear) in self.adapted_linears() {
             let parts = linear.adapter.iter().flat_map(|adapter| &adapter.parts);
             for (number, part) in parts.enumerate() {
@@ -116,6 +129,7 @@ impl<B: Backend> Decoder<B> {
                 let Some(module) = modules.iter().find(is_own) else {
                     continue;
                 };
+                adapted.insert(module.name.as_str());
                 let named = |kind| format!("{PREFIX}{}.{kind}", module.name);
                 let own = |field: &str| format!("{path}{ADAPTER}{number}.{field}");
                 let b = module.b.clone();
@@ -125,21 +139,35 @@ impl<B: Backend> Decoder<B> {
                 sources.insert(own("magnitude"), magnitude);
             }
         }
+        for path in self.originals.paths() {
+            let source = self.published_source(path).map_names(|name| {
+                // PEFT moves the parameters of an adapted layer into `base_layer`.
+                match name.rsplit_once('.') {
+                    Some((module, field)) if adapted.contains(module) => {
+                        format!("{PREFIX}{module}.base_layer.{field}")
+                    }
+                    _ => format!("{PREFIX}{name}"),
+                }
+            });
+            sources.insert(path.to_owned(), source);
+        }
         sources
     }
 
-    /// Loads the tensors of a store into the parameters for which `source` returns their names.
+    /// Loads the tensors of a store into the parameters for which `source` returns their names. `repeated` is the name
+    /// of a tensor that is stored under another name, too.
     ///
     /// # Errors
     /// A tensor of such a parameter is missing or has another shape, or a tensor belongs to no parameter.
     pub(super) fn load_trained(
         self,
         store: &dyn TensorStore,
+        repeated: Option<&str>,
         source: impl Fn(&str) -> Option<Source>,
     ) -> Result<Self, AdapterError> {
         let mut expected = ExpectedTensors {
             source: &source,
-            names: HashSet::new(),
+            names: repeated.iter().map(|&name| name.to_owned()).collect(),
         };
         visit_params(&self, &mut expected);
         if let Some(name) = store.names().find(|name| !expected.names.contains(*name)) {
@@ -153,7 +181,7 @@ impl<B: Backend> Decoder<B> {
             tied: &[],
         };
         Ok(load_present(self, store, naming, |path| {
-            !is_adapter_path(path)
+            source(whole_path(path)).is_none()
         })?)
     }
 }
@@ -166,7 +194,7 @@ struct ExpectedTensors<'a, S> {
 
 impl<B: Backend, S: Fn(&str) -> Option<Source>> ParamVisitor<B> for ExpectedTensors<'_, S> {
     fn visit<const D: usize>(&mut self, path: &str, _id: ParamId, _value: Tensor<B, D>) {
-        let source = (self.source)(path);
+        let source = (self.source)(whole_path(path));
         let names = source.iter().flat_map(Source::names).map(str::to_owned);
         self.names.extend(names);
     }
@@ -201,10 +229,16 @@ pub fn write_peft<B: Backend>(
     if written.is_empty() {
         return Err(AdapterError::None);
     }
-    let tensors = published(decoder, Element::F32, |path| sources.get(path).cloned());
+    let mut tensors = published(decoder, Element::F32, |path| sources.get(path).cloned());
+    let tied_head = decoder.trained_tied_head();
+    if let Some(name) = &tied_head {
+        let head = |path: &str| (path == TOKENS).then(|| Source::as_is(format!("{PREFIX}{name}")));
+        tensors.extend(published(decoder, Element::F32, head));
+    }
     let names: Vec<&str> = written.iter().map(|module| module.name.as_str()).collect();
     let inputs_first = written.iter().any(|module| module.inputs_first);
-    let fields = config_fields(config, &names, base, inputs_first);
+    let head = tied_head.as_deref().map(module_of);
+    let fields = config_fields(config, &names, base, inputs_first, head);
     let text = serde_json::to_string_pretty(&fields).unwrap_or_default() + "\n";
     let file = folder.join(ADAPTER_CONFIG_FILE);
     fs::write(&file, text).map_err(|source| WeightsError::Io { path: file, source })?;

@@ -36,7 +36,8 @@ pub(super) fn read_config(fields: &Map<String, Value>) -> Result<LoraConfig, Ada
         let supported = match field.as_str() {
             "peft_type" => value == "LORA",
             "task_type" => value.is_null() || value == "CAUSAL_LM",
-            "bias" => value == "none",
+            "bias" => read(value, &mut config.bias),
+            "modules_to_save" => value.is_null() || read(value, &mut config.modules_to_save),
             "r" => read(value, &mut config.rank),
             "lora_alpha" => read(value, &mut config.alpha),
             "lora_dropout" => read(value, &mut config.dropout),
@@ -107,18 +108,25 @@ fn is_unset(value: &Value) -> bool {
     }
 }
 
-/// The fields of a configuration of adapters of `modules`.
+/// The fields of a configuration of adapters of `modules`. `tied_head` is the name of the head if it is tied to an
+/// embedding that is trained.
 pub(super) fn config_fields(
     config: &LoraConfig,
     modules: &[&str],
     base: &str,
     fan_in_fan_out: bool,
+    tied_head: Option<&str>,
 ) -> Value {
     let targets = match config.targets.as_slice() {
         [] => last_components(modules),
         [all] if all == super::ALL_LINEAR => last_components(modules),
         targets => targets.to_vec(),
     };
+    let mut saved = config.modules_to_save.clone();
+    // PEFT ties the head to the trained embedding only if one of the names is `embed_tokens` or `lm_head`.
+    saved.extend(tied_head.map(str::to_owned));
+    saved.dedup();
+    let saved = (!saved.is_empty()).then_some(saved);
     json!({
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM",
@@ -133,8 +141,9 @@ pub(super) fn config_fields(
         "use_rslora": config.rank_stabilized,
         "use_dora": config.dora,
         "fan_in_fan_out": fan_in_fan_out,
-        "bias": "none",
-        "modules_to_save": null,
+        "bias": config.bias,
+        "modules_to_save": saved,
+        "ensure_weight_tying": tied_head.is_some(),
         "init_lora_weights": true,
     })
 }

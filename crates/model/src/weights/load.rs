@@ -100,7 +100,7 @@ pub(crate) fn load_present<B: Backend, M: Module<B>, S: Fn(&str) -> Option<Sourc
     module: M,
     store: &dyn TensorStore,
     naming: Naming<'_, S>,
-    optional: fn(&str) -> bool,
+    optional: impl Fn(&str) -> bool,
 ) -> Result<M, WeightsError> {
     let loader = Loader::new(&module, store, naming);
     let mut present = PresentLoader { loader, optional };
@@ -111,12 +111,17 @@ pub(crate) fn load_present<B: Backend, M: Module<B>, S: Fn(&str) -> Option<Sourc
     }
 }
 
-struct PresentLoader<'a, S> {
+struct PresentLoader<'a, S, O> {
     loader: Loader<'a, S>,
-    optional: fn(&str) -> bool,
+    optional: O,
 }
 
-impl<B: Backend, S: Fn(&str) -> Option<Source>> ParamMapper<B> for PresentLoader<'_, S> {
+impl<B, S, O> ParamMapper<B> for PresentLoader<'_, S, O>
+where
+    B: Backend,
+    S: Fn(&str) -> Option<Source>,
+    O: Fn(&str) -> bool,
+{
     fn map<const D: usize>(
         &mut self,
         path: &str,

@@ -160,6 +160,14 @@ impl Source {
         self
     }
 
+    /// The source with other names for its tensors.
+    pub(crate) fn map_names(mut self, mut renamed: impl FnMut(&str) -> String) -> Self {
+        for tensor in &mut self.tensors {
+            tensor.name = renamed(&tensor.name);
+        }
+        self
+    }
+
     /// True if other parameters are stored in the same tensor.
     pub(crate) fn is_part(&self) -> bool {
         self.tensors.iter().any(|tensor| tensor.part.is_some())

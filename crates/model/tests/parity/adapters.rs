@@ -65,6 +65,15 @@ pub fn check<B: Backend>(name: &str, device: &Device<B>) {
         relative(&logits, &expected),
         LOGITS,
     );
+    let removed = host(
+        decoder
+            .valid()
+            .without_adapter()
+            .forward(batch.input.clone().inner()),
+    );
+    let original = base.decoder::<B>(device).unwrap();
+    let original = host(original.forward(batch.input.clone().inner()));
+    assert_eq!(removed, original, "the base model is restored");
     let merged = decoder.valid().merged();
     assert!(!merged.has_adapter());
     let logits = host(merged.forward(batch.input.clone().inner()));

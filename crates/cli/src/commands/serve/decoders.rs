@@ -113,12 +113,12 @@ pub fn load<B: Backend>(
     );
     let (mut served, mut adapters) = (Vec::new(), 0);
     for member in members {
-        let adapted = member.plan.model().has_adapter();
-        let handle = match adapted && !member.spec.follows {
+        let in_bank = groups::is_in_bank(member.spec, member.plan.model());
+        let handle = match in_bank {
             true => worker.with_adapter(adapters),
             false => worker.clone(),
         };
-        adapters += usize::from(adapted);
+        adapters += usize::from(in_bank);
         let number = member.number;
         let about = named(member.spec, member.named);
         let model = serve(member, handle, &capacity).map_err(about)?;

@@ -27,7 +27,7 @@ struct EngineKey {
 }
 
 /// Divides the models, by their numbers, into groups with one engine each: a base model and adapters of it with the same
-/// settings. A run that is followed has its own engine.
+/// settings. A run that is followed, and an adapter with modules or biases of its base, have their own engines.
 pub fn of<B: Backend>(
     specs: &[ModelSpec],
     plans: &[Plan<'_>],
@@ -36,7 +36,9 @@ pub fn of<B: Backend>(
     let mut groups: Vec<(Option<EngineKey>, Vec<usize>)> = Vec::new();
     for (number, (spec, plan)) in specs.iter().zip(plans).enumerate() {
         let key = match plan {
-            Plan::Decoder(plan) if !spec.follows => Some(key(spec, plan, bases)),
+            Plan::Decoder(plan) if !spec.follows && !plan.model().has_whole_parameters() => {
+                Some(key(spec, plan, bases))
+            }
             _ => None,
         };
         let is_adapter = |number: usize| has_adapter(&plans[number]);
@@ -118,8 +120,13 @@ pub fn base_path(model: &Model) -> PathBuf {
     fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// Loads the weights of the models' base by `load`, and adds the models' adapters to its bank in their order. `about` adds
-/// the model's number to an error.
+/// True if the model is an adapter in the bank of its base.
+pub fn is_in_bank(spec: &ModelSpec, model: &Model) -> bool {
+    model.has_adapter() && !spec.follows && !model.has_whole_parameters()
+}
+
+/// Loads the weights of the models' base by `load`, and adds the models' adapters to its bank in their order, or the only
+/// model's to the weights if it has modules or biases of its base. `about` adds the model's number to an error.
 ///
 /// # Errors
 /// The base model is no longer there, the weights cannot be read, or an adapter is for another model.
@@ -135,6 +142,13 @@ pub fn decoder<B: Backend>(
         .map_err(|error| about(first, error.into()))?;
     let base = opened.as_ref().unwrap_or(models[first]);
     let weights = load(base).map_err(|error| about(first, error))?;
+    if let [model] = models
+        && model.has_whole_parameters()
+    {
+        let adapted = model.add_adapter(weights);
+        let adapted = adapted.map_err(|error| about(first, error.into()))?;
+        return Ok(adapted.with_fused_adapters());
+    }
     let mut decoder = weights.clone();
     // Hashing the weights of a large base for each of its adapters would take long.
     let mut checked: Vec<&BaseModel> = Vec::new();
