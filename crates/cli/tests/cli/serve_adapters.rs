@@ -162,6 +162,36 @@ fn concurrent_requests_for_adapters_have_the_answers_of_each_by_itself() {
 }
 
 #[test]
+fn an_adapter_with_a_module_of_its_base_is_served_beside_the_others() {
+    let sandbox = with_base();
+    for (name, options) in [
+        ("lora", ""),
+        (
+            "whole",
+            "--set train.adapter.modules_to_save=[\"embed_tokens\"]",
+        ),
+    ] {
+        let options = format!("--adapter lora {options} --out {name}");
+        trained(sandbox.words(&format!("{TRAIN} {options}")));
+    }
+    let server = sandbox.serve("serve base lora whole");
+    let models = [
+        ("base", "base"),
+        ("lora", "base --adapter lora"),
+        ("whole", "base --adapter whole"),
+    ];
+    let answers = models.map(|(model, arguments)| {
+        let ids = answer(&server, model, "Hello")["choices"][0]["token_ids"].clone();
+        assert_eq!(ids, generated(&sandbox, arguments, "Hello"), "{model}");
+        ids
+    });
+    assert_ne!(answers[0], answers[2], "the module has no effect");
+    let engines = metric(&server, "emberlm_free_slots");
+    let engines: Vec<&str> = engines.iter().map(|(model, _)| &**model).collect();
+    assert_eq!(engines, ["base", "whole"]);
+}
+
+#[test]
 fn adapters_share_slots_and_no_cached_prefix() {
     let sandbox = with_adapters();
     // The base need not be served itself.
