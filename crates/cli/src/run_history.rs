@@ -329,7 +329,7 @@ mod tests {
             tokens: 100 * step as u64,
             learnt: None,
             loss,
-            perplexity: loss.exp(),
+            perplexity: Some(loss.exp()),
             gradient_norm: 1.0,
             learning_rate: 1e-3,
             metrics: Default::default(),
@@ -365,7 +365,7 @@ mod tests {
         Event::Evaluation {
             step,
             loss,
-            perplexity: loss.exp(),
+            perplexity: Some(loss.exp()),
             tokens: 10,
             datasets: Vec::new(),
             metrics: Default::default(),

@@ -104,7 +104,7 @@ mod tests {
             tokens: 0,
             learnt: None,
             loss,
-            perplexity: loss.exp(),
+            perplexity: Some(loss.exp()),
             gradient_norm: 1.0,
             learning_rate: 1e-3,
             metrics: Default::default(),

@@ -147,6 +147,11 @@ impl<B: TrainingBackend> Driver<B> {
         self.engine.config().evaluation.interval
     }
 
+    /// True if the loss has a perplexity.
+    pub(crate) fn has_perplexity(&self) -> bool {
+        self.engine.config().objective.has_perplexity()
+    }
+
     /// Takes the result of [`Driver::run`]; `None` if it has not ended.
     pub(crate) fn take_result(&mut self) -> Option<Result<RunResult, TrainError>> {
         self.result.take()

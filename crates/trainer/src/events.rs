@@ -40,9 +40,13 @@ pub enum Event {
         /// Mean loss over the step's targets, before its update.
         #[serde(deserialize_with = "number")]
         loss: f64,
-        /// `exp(loss)`.
-        #[serde(deserialize_with = "number")]
-        perplexity: f64,
+        /// `exp(loss)`, unless the loss is that of preferences or rewards.
+        #[serde(
+            default,
+            deserialize_with = "optional_number",
+            skip_serializing_if = "Option::is_none"
+        )]
+        perplexity: Option<f64>,
         /// Norm of all gradients together, before clipping.
         #[serde(deserialize_with = "number")]
         gradient_norm: f64,
@@ -71,9 +75,13 @@ pub enum Event {
         /// the mix.
         #[serde(deserialize_with = "number")]
         loss: f64,
-        /// `exp(loss)`.
-        #[serde(deserialize_with = "number")]
-        perplexity: f64,
+        /// `exp(loss)`, unless the loss is that of preferences or rewards.
+        #[serde(
+            default,
+            deserialize_with = "optional_number",
+            skip_serializing_if = "Option::is_none"
+        )]
+        perplexity: Option<f64>,
         /// Number of predicted validation tokens.
         tokens: u64,
         /// The loss on each dataset, if there are several.
@@ -216,6 +224,11 @@ impl Event {
 /// Writes infinity, which a perplexity can be, and NaN as null: JSON has neither.
 fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     Option::deserialize(deserializer).map(|number| number.unwrap_or(f64::NAN))
+}
+
+/// [`number`] of a field that may be absent.
+fn optional_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+    number(deserializer).map(Some)
 }
 
 /// Seconds since 1970.

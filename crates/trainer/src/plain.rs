@@ -35,6 +35,12 @@ impl PlainRenderer {
         }
     }
 
+    /// Formats the perplexity, if the run has one.
+    fn perplexity(values: &HashMap<String, String>) -> String {
+        let value = values.get(metrics::PERPLEXITY);
+        value.map_or_else(String::new, |value| format!("  perplexity {value}"))
+    }
+
     /// Formats the metrics of hooks.
     fn added(&self, values: &HashMap<String, String>) -> String {
         let known = self
@@ -78,9 +84,9 @@ impl MetricsRendererTraining for PlainRenderer {
         self.line(
             &progress,
             format_args!(
-                "loss {}  perplexity {}  rate {}  gradient norm {}  {} tokens/s{}  {} left",
+                "loss {}{}  rate {}  gradient norm {}  {} tokens/s{}  {} left",
                 figure(metrics::LOSS),
-                figure(metrics::PERPLEXITY),
+                Self::perplexity(&self.train),
                 figure(metrics::LEARNING_RATE),
                 figure(metrics::GRADIENT_NORM),
                 figure(metrics::TOKENS_PER_SECOND),
@@ -95,9 +101,9 @@ impl MetricsRendererTraining for PlainRenderer {
         self.line(
             &progress,
             format_args!(
-                "validation loss {}  perplexity {}{}{}",
+                "validation loss {}{}{}{}",
                 figure(metrics::LOSS),
-                figure(metrics::PERPLEXITY),
+                Self::perplexity(&self.valid),
                 self.added(&self.valid),
                 self.valid.get(metrics::DATASETS).map_or("", String::as_str),
             ),

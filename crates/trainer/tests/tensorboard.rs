@@ -43,7 +43,7 @@ fn write(log: &mut TensorBoard) {
                 tokens: 3000,
                 learnt: None,
                 loss: 1.5,
-                perplexity: 4.481_689_070_3,
+                perplexity: Some(4.481_689_070_3),
                 gradient_norm: 0.25,
                 learning_rate: 0.001,
                 metrics: Default::default(),
@@ -65,7 +65,7 @@ fn write(log: &mut TensorBoard) {
             Event::Evaluation {
                 step: 3_000_000_000,
                 loss: f64::INFINITY,
-                perplexity: f64::INFINITY,
+                perplexity: Some(f64::INFINITY),
                 tokens: 1,
                 datasets: Vec::new(),
                 metrics: Default::default(),

@@ -162,6 +162,16 @@ impl ObjectiveConfig {
         )
     }
 
+    /// True if the loss is a mean cross-entropy, whose exponential is a perplexity.
+    pub(crate) fn has_perplexity(&self) -> bool {
+        !self.is_preference() && !matches!(self, Self::Grpo(_))
+    }
+
+    /// The perplexity of a mean loss; see [`Self::has_perplexity`].
+    pub(crate) fn perplexity(&self, loss: f64) -> Option<f64> {
+        self.has_perplexity().then(|| loss.exp())
+    }
+
     /// The sequences of a batch of `size`, which counts pairs of sequences if the objective learns from preferences.
     pub(crate) fn sequences(&self, size: usize) -> usize {
         match self.is_preference() {

@@ -54,7 +54,7 @@ impl<B: TrainingBackend> RankZero<B> {
             },
             learnt: metrics.targets,
             loss: metrics.loss,
-            perplexity: metrics.loss.exp(),
+            perplexity: config.objective.perplexity(metrics.loss),
             gradient_norm: metrics.gradient_norm,
             learning_rate: metrics.learning_rate,
             metrics: readings,

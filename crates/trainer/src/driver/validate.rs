@@ -131,7 +131,7 @@ impl<B: TrainingBackend> RankZero<B> {
             let event = Event::Evaluation {
                 step,
                 loss,
-                perplexity: loss.exp(),
+                perplexity: config.objective.perplexity(loss),
                 tokens: found.tokens,
                 datasets: found.datasets,
                 metrics,

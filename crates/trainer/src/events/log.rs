@@ -115,7 +115,7 @@ mod tests {
         Event::Evaluation {
             step,
             loss: 1.1 / 3.0,
-            perplexity: 2.0,
+            perplexity: Some(2.0),
             tokens: 3,
             datasets: Vec::new(),
             metrics: Default::default(),

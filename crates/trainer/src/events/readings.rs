@@ -17,10 +17,10 @@ impl Event {
             } => {
                 let mut found = vec![
                     ("loss", *loss),
-                    ("perplexity", *perplexity),
                     ("gradient_norm", *gradient_norm),
                     ("learning_rate", *learning_rate),
                 ];
+                found.extend(perplexity.map(|value| ("perplexity", value)));
                 found.extend(metrics.iter());
                 Some((Phase::Training, found))
             }
@@ -30,7 +30,8 @@ impl Event {
                 metrics,
                 ..
             } => {
-                let mut found = vec![("loss", *loss), ("perplexity", *perplexity)];
+                let mut found = vec![("loss", *loss)];
+                found.extend(perplexity.map(|value| ("perplexity", value)));
                 found.extend(metrics.iter());
                 Some((Phase::Validation, found))
             }

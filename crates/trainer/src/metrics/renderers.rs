@@ -127,8 +127,9 @@ impl TextMetric {
             let loss = figures.reading("loss");
             let mut items = vec![format!("loss {loss:.4}")];
             items.extend(figures.validation.map(|loss| format!("valid {loss:.4}")));
+            let perplexity = figures.readings.get("perplexity");
+            items.extend(perplexity.map(|value| format!("ppl {value:.2}")));
             items.extend([
-                format!("ppl {:.2}", loss.exp()),
                 format!("|g| {:.3}", figures.reading("gradient_norm")),
                 format!("rate {:.1e}", figures.reading("learning_rate")),
                 format!("{:.0} tok/s", figures.reading("tokens_per_second")),

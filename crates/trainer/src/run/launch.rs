@@ -35,8 +35,10 @@ pub(super) fn launch<B: TrainingBackend>(
     let interval = driver.evaluation_interval();
     let run = driver.path().to_owned();
     let notes = driver.notes();
+    let has_perplexity = driver.has_perplexity();
     let metrics: Vec<Metric> = built_in()
         .iter()
+        .filter(|metric| metric.name != "perplexity" || has_perplexity)
         .chain(driver.hook_metrics())
         .cloned()
         .collect();

@@ -210,15 +210,27 @@ where
     }
 }
 
+const MODELS: [&str; 4] = ["gpt2-tied", "llama-bias", "gpt_neox-parallel", "qwen3-tied"];
+
 #[test]
 fn advantages_losses_and_steps_are_those_of_trl() {
     let _alone = alone();
     let fixture = Fixture::open();
-    for model in ["gpt2-tied", "llama-bias"] {
+    for model in MODELS {
         for case in ["grpo", "bnpo", "dr_grpo", "dapo", "first", "unscored"] {
             check_steps::<Flex>(&fixture, model, case, false);
         }
     }
     check_steps::<NdArray>(&fixture, "llama-bias", "dapo", false);
     check_steps::<Flex>(&fixture, "gpt2-tied", "dapo", true);
+}
+
+#[cfg(feature = "vulkan")]
+#[test]
+fn steps_of_rewards_are_those_of_trl_on_vulkan() {
+    let _alone = alone();
+    let fixture = Fixture::open();
+    for model in MODELS {
+        check_steps::<burn::backend::Vulkan>(&fixture, model, "dapo", false);
+    }
 }

@@ -24,6 +24,9 @@ pub fn report(result: &RunResult, objective: &ObjectiveConfig) -> Result<(), Cli
         text += &match objective {
             ObjectiveConfig::Grpo(_) => format!("Reward           {:.4}\n", -loss),
             ObjectiveConfig::Classify(_) => format!("Validation loss  {loss:.4} nats per text\n"),
+            preferences if preferences.is_preference() => {
+                format!("Validation loss  {loss:.4}\n")
+            }
             _ => format!("Validation loss  {loss:.4} nats per token\n"),
         };
         if let Some(floor) = &result.floor {
