@@ -15,12 +15,10 @@ impl Event {
                 metrics,
                 ..
             } => {
-                let mut found = vec![
-                    ("loss", *loss),
-                    ("gradient_norm", *gradient_norm),
-                    ("learning_rate", *learning_rate),
-                ];
+                let mut found = vec![("loss", *loss)];
                 found.extend(perplexity.map(|value| ("perplexity", value)));
+                found.push(("gradient_norm", *gradient_norm));
+                found.push(("learning_rate", *learning_rate));
                 found.extend(metrics.iter());
                 Some((Phase::Training, found))
             }
