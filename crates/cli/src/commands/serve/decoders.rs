@@ -4,7 +4,7 @@ use burn::tensor::Device;
 use bytesize::ByteSize;
 use emberlm_checkpoint::Model;
 use emberlm_kernels::Backend;
-use emberlm_model::{Decoder, count};
+use emberlm_model::count;
 use emberlm_serve::{LoadPlan, Place, ServedModel, Started, Worker};
 use indicatif::HumanCount;
 
@@ -62,21 +62,17 @@ pub fn load<B: Backend>(
     let cache = first.plan.options().cache;
     let weights = first.spec.weights;
     let weights = weights.unwrap_or_else(|| bases.format(models[0]));
-    let decoder = match (&place, first.spec.follows) {
-        // The decoders of newer checkpoints have their adapters without a bank.
-        (_, true) => adapted(models[0], |base| bases.decoder(base, weights, device))
-            .map_err(|error| first.about(error))?,
+    let about = |number: usize, error| members[number].about(error);
+    let decoder = match &place {
         // Adapters of one base model share its weights. A model that is unloaded has its own.
-        (None, false) => groups::decoder(
-            &models,
-            |base| bases.decoder(base, weights, device),
-            |number, error| members[number].about(error),
-        )?,
-        (Some(_), false) => groups::decoder(
-            &models,
-            |base| model::decoder_in::<B>(base, Some(weights), cache, device),
-            |number, error| members[number].about(error),
-        )?,
+        None => {
+            let load = |base: &Model| bases.decoder(base, weights, device);
+            groups::decoder(&models, load, about)?
+        }
+        Some(_) => {
+            let load = |base: &Model| model::decoder_in::<B>(base, Some(weights), cache, device);
+            groups::decoder(&models, load, about)?
+        }
     };
     let reopen: Vec<_> = models.iter().map(|model| model.reopen()).collect();
     let on = device.clone();
@@ -112,8 +108,9 @@ pub fn load<B: Backend>(
         ByteSize(cache_bytes as u64),
     );
     let (mut served, mut adapters) = (Vec::new(), 0);
+    let has_bank = members.len() > 1;
     for member in members {
-        let in_bank = groups::is_in_bank(member.spec, member.plan.model());
+        let in_bank = has_bank && member.plan.model().has_adapter();
         let handle = match in_bank {
             true => worker.with_adapter(adapters),
             false => worker.clone(),
@@ -145,14 +142,4 @@ fn serve(member: Member<'_>, worker: Worker, capacity: &str) -> Result<ServedMod
         chats(&served),
     ));
     Ok(served)
-}
-
-/// The model with its adapter, if it has one, from the weights of its base.
-fn adapted<B: Backend>(
-    model: &Model,
-    load: impl FnOnce(&Model) -> Result<Decoder<B>, CliError>,
-) -> Result<Decoder<B>, CliError> {
-    let base = model.base()?;
-    let base = load(base.as_ref().unwrap_or(model))?;
-    Ok(model.add_adapter(base)?.with_fused_adapters())
 }

@@ -120,13 +120,8 @@ pub fn base_path(model: &Model) -> PathBuf {
     fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// True if the model is an adapter in the bank of its base.
-pub fn is_in_bank(spec: &ModelSpec, model: &Model) -> bool {
-    model.has_adapter() && !spec.follows && !model.has_whole_parameters()
-}
-
-/// Loads the weights of the models' base by `load`, and adds the models' adapters to its bank in their order, or the only
-/// model's to the weights if it has modules or biases of its base. `about` adds the model's number to an error.
+/// Loads the weights of the models' base by `load`. The adapter of a single model is added to them, those of several to the
+/// bank in their order. `about` adds the model's number to an error.
 ///
 /// # Errors
 /// The base model is no longer there, the weights cannot be read, or an adapter is for another model.
@@ -142,9 +137,7 @@ pub fn decoder<B: Backend>(
         .map_err(|error| about(first, error.into()))?;
     let base = opened.as_ref().unwrap_or(models[first]);
     let weights = load(base).map_err(|error| about(first, error))?;
-    if let [model] = models
-        && model.has_whole_parameters()
-    {
+    if let [model] = models {
         let adapted = model.add_adapter(weights);
         let adapted = adapted.map_err(|error| about(first, error.into()))?;
         return Ok(adapted.with_fused_adapters());
