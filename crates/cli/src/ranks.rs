@@ -152,7 +152,7 @@ impl Ranks {
         }
     }
 
-    /// Compares the named properties of this rank's `work` with those of rank 0.
+    /// Compares the version of this rank and the named properties of its `work` with those of rank 0.
     ///
     /// # Errors
     /// A rank differs: the first such rank and property. All ranks return the same error.
@@ -160,7 +160,9 @@ impl Ranks {
         if self.rank().world_size() == 1 {
             return Ok(());
         }
-        let bytes = serde_json::to_vec(own).unwrap_or_default();
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        let own = [&[("the version of emberlm", version)], own].concat();
+        let bytes = serde_json::to_vec(&own).unwrap_or_default();
         let all = self.gather(&bytes).map_err(CliError::new)?;
         let read = |bytes: &Vec<u8>| -> Vec<(String, String)> {
             serde_json::from_slice(bytes).unwrap_or_default()

@@ -66,10 +66,6 @@ pub fn run(args: &EvalArgs, data: &Path, ranks: &Ranks) -> Result<(), CliError> 
     ranks.agree(
         "evaluate",
         &[
-            (
-                "the version of emberlm",
-                env!("CARGO_PKG_VERSION").to_owned(),
-            ),
             ("the backend", backend.name().to_owned()),
             ("the hash of the split", shards.join(" ")),
             ("--seq-len", seq_len.to_string()),

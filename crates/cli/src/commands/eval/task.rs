@@ -57,10 +57,6 @@ pub fn run(args: &EvalArgs, task: Task, path: &Path, ranks: &Ranks) -> Result<()
     ranks.agree(
         "evaluate",
         &[
-            (
-                "the version of emberlm",
-                env!("CARGO_PKG_VERSION").to_owned(),
-            ),
             ("the backend", backend.name().to_owned()),
             ("the hash of the items", rows_hash(&rows)),
             ("--batch", format!("{:?}", args.batch)),
