@@ -30,7 +30,7 @@ use crate::guard::Guard;
 use crate::loss_scale::LossScale;
 use crate::objective::CompletionScores;
 use crate::optimizer::Optimizer;
-use crate::peers::{Peers, PeersError, Rank, exchange, sum_count};
+use crate::peers::{Peers, PeersError, Rank, exchange};
 use crate::schedule::LearningRateSchedule;
 use crate::skip::{SkipHistory, StepDecision};
 use crate::stop::StopSignal;
@@ -124,7 +124,7 @@ pub(crate) struct StepEngine<B: TrainingBackend> {
     stop: Option<StopSignal>,
     /// The tokens of each expert in this rank's micro-batches of the newest step.
     expert_load: ExpertLoad,
-    /// The scores of the completions in this rank's micro-batches of the newest step.
+    /// The scores of the completions of the newest step.
     completions: CompletionScores,
 }
 
@@ -170,7 +170,7 @@ impl<B: TrainingBackend> StepEngine<B> {
         &self.expert_load
     }
 
-    /// The scores of the completions in this rank's micro-batches of the newest step.
+    /// The scores of the completions of the newest step.
     pub(crate) fn completions(&self) -> &CompletionScores {
         &self.completions
     }
@@ -210,9 +210,9 @@ impl<B: TrainingBackend> StepEngine<B> {
         batches: StepBatches<B>,
         due: bool,
     ) -> (TrainingModel<B>, Result<StepReport, PeersError>) {
-        let targets = match sum_count(&*self.peers, batches.targets) {
-            Ok(0) => return (model, Ok(self.pass_over(batches))),
-            Ok(targets) => targets,
+        let [targets, positions] = match self.sum_step_counts(&batches) {
+            Ok([0, _]) => return (model, Ok(self.pass_over(batches))),
+            Ok(counts) => counts,
             Err(error) => return (model, Err(error)),
         };
         let guard = self.pending.begin();
@@ -236,6 +236,7 @@ impl<B: TrainingBackend> StepEngine<B> {
         self.pending.push(PendingStep {
             batches,
             targets,
+            positions,
             learning_rate,
             figures,
         });
@@ -260,7 +261,7 @@ impl<B: TrainingBackend> StepEngine<B> {
             return Ok(None);
         };
         self.expert_load = made.expert_load;
-        self.completions = made.completions;
+        self.completions = self.sum_completions(&made.completions)?;
         let device = made.loss.device();
         let complete = |loss, norm, grads| {
             let (norm, factor) = gradients::clipping(norm, config, numbers.scale, &device);

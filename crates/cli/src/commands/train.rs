@@ -327,7 +327,7 @@ impl Job for Training<'_> {
             self.ranks.peers(),
         );
         result.map_err(|error| {
-            self.ranks.leave_to_rank_zero(&error);
+            self.ranks.leave_to_reporting_rank(&error);
             error.into()
         })
     }
