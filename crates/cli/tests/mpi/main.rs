@@ -10,6 +10,7 @@ mod launch;
 mod preparation;
 mod refusals;
 mod results;
+mod rewards;
 mod soak;
 #[path = "../cli/support/mod.rs"]
 mod support;
