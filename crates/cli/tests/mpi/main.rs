@@ -7,6 +7,7 @@
 mod evaluation;
 mod faults;
 mod launch;
+mod memory;
 mod preparation;
 mod refusals;
 mod results;
