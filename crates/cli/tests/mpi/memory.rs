@@ -43,10 +43,10 @@ fn fit_predicts_and_measures_the_memory_of_a_rank() {
         // Dominated by the table of tokens, which the boundary of the shards cuts.
         "--preset gpt2-small --data words --set model.d_model=192 --set model.heads=6 --set model.kv_heads=6 \
         --set model.n_layers=3 --set model.feed_forward.width=768 --set model.seq_len=256 --set train.micro_batch=2 \
-        --set train.accumulation=2",
+        --set train.accumulation=4",
         "--preset char-nano --data data --set model.d_model=512 --set model.heads=8 --set model.kv_heads=8 \
         --set model.n_layers=8 --set model.feed_forward.width=2048 --set model.seq_len=64 --set train.micro_batch=4 \
-        --set train.accumulation=4 --set train.ema=0.9",
+        --set train.accumulation=2",
     ] {
         let fit: Value = sandbox
             .words(&format!("fit --json --ranks 2 --memory 20GiB {line}"))
@@ -65,7 +65,7 @@ fn fit_predicts_and_measures_the_memory_of_a_rank() {
         let mut offs = Vec::new();
         for number in 0..3 {
             let run = format!(
-                "train {line} --set train.evaluation.tokens=512 --steps 3 --renderer plain --out run-{number}"
+                "train {line} --set train.evaluation.tokens=512 --steps 2 --renderer plain --out run-{number}"
             );
             let peak = peak_of_a_rank(&sandbox, &run);
             println!(
