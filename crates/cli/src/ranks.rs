@@ -193,12 +193,12 @@ impl Ranks {
         Arc::new(SingleProcess)
     }
 
-    /// Leaves an error that all ranks have to rank 0, which ends the job.
-    pub fn leave_to_rank_zero(&self, error: &TrainError) {
+    /// Leaves an error that all ranks have to the rank that reports it, which ends the job.
+    pub fn leave_to_reporting_rank(&self, error: &TrainError) {
         #[cfg(feature = "mpi")]
         if let Some(job) = &self.job
-            && error.is_on_every_rank()
-            && !job.rank().is_zero()
+            && let Some(rank) = error.reporting_rank()
+            && rank != job.rank().index()
         {
             job.wait_for_abort();
         }

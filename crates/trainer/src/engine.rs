@@ -34,7 +34,7 @@ use crate::guard::Guard;
 use crate::loss_scale::LossScale;
 use crate::objective::CompletionScores;
 use crate::optimizer::Optimizer;
-use crate::peers::{Peers, PeersError, Rank, exchange, sum_count};
+use crate::peers::{Peers, PeersError, Rank, exchange};
 use crate::schedule::LearningRateSchedule;
 use crate::skip::{SkipHistory, StepDecision};
 use crate::stop::StopSignal;
@@ -128,7 +128,7 @@ pub(crate) struct StepEngine<B: TrainingBackend> {
     stop: Option<StopSignal>,
     /// The tokens of each expert in this rank's micro-batches of the newest step.
     expert_load: ExpertLoad,
-    /// The scores of the completions in this rank's micro-batches of the newest step.
+    /// The scores of the completions of the newest step.
     completions: CompletionScores,
 }
 
@@ -174,7 +174,7 @@ impl<B: TrainingBackend> StepEngine<B> {
         &self.expert_load
     }
 
-    /// The scores of the completions in this rank's micro-batches of the newest step.
+    /// The scores of the completions of the newest step.
     pub(crate) fn completions(&self) -> &CompletionScores {
         &self.completions
     }
@@ -214,9 +214,9 @@ impl<B: TrainingBackend> StepEngine<B> {
         batches: StepBatches<B>,
         due: bool,
     ) -> (TrainingModel<B>, Result<StepReport, PeersError>) {
-        let targets = match sum_count(&*self.peers, batches.targets) {
-            Ok(0) => return (model, Ok(self.pass_over(batches))),
-            Ok(targets) => targets,
+        let [targets, positions] = match self.sum_step_counts(&batches) {
+            Ok([0, _]) => return (model, Ok(self.pass_over(batches))),
+            Ok(counts) => counts,
             Err(error) => return (model, Err(error)),
         };
         let guard = self.pending.begin();
@@ -240,6 +240,7 @@ impl<B: TrainingBackend> StepEngine<B> {
         self.pending.push(PendingStep {
             batches,
             targets,
+            positions,
             learning_rate,
             figures,
         });
@@ -273,6 +274,7 @@ impl<B: TrainingBackend> StepEngine<B> {
             let Some(made) = self.micro_batches(model, batches, numbers, None) else {
                 return Ok(None);
             };
+            self.completions = made.completions;
             return Ok(Some(B::run(|| {
                 let norm = global_norm::<B, _>(model, &made.grads);
                 complete(made.loss, norm, CompleteGradients::All(made.grads))
@@ -301,6 +303,7 @@ impl<B: TrainingBackend> StepEngine<B> {
         let Some(made) = made else {
             return Ok(None);
         };
+        self.completions = self.sum_completions(&made.completions)?;
         let own = B::run(|| exchange::own_figures(made.loss, &shard));
         let all = self.peers.gather_numbers(&own)?;
         let (loss, norm) = exchange::sum_figures(&shards, &shard.are_present, &all)?;
@@ -326,7 +329,6 @@ impl<B: TrainingBackend> StepEngine<B> {
         let batches = &batches.batches;
         let mut made = gradients::of_micro_batches(model, batches, numbers, config, stop, sink)?;
         self.expert_load = mem::take(&mut made.expert_load);
-        self.completions = mem::take(&mut made.completions);
         Some(made)
     }
 

@@ -49,8 +49,8 @@ pub(crate) struct MicroBatchGradients<B: TrainingBackend> {
     pub(crate) grads: GradientsParams,
     /// Tokens of each expert.
     pub(crate) expert_load: ExpertLoad,
-    /// The scores of preferences or sampled completions.
-    pub(crate) completions: CompletionScores,
+    /// The scores of the preferences or sampled completions of each micro-batch.
+    pub(crate) completions: Vec<CompletionScores>,
 }
 
 /// The parameters of a step's computation.
@@ -111,7 +111,7 @@ fn sum_micro_batches<B: TrainingBackend>(
     let mut grads = GradientsParams::new();
     let mut loss: Option<Tensor<B::InnerBackend, 1>> = None;
     let mut expert_load = ExpertLoad::default();
-    let mut completions = CompletionScores::default();
+    let mut completions = Vec::new();
     for (number, batch) in (0..).zip(micro_batches) {
         if stop.is_some_and(StopSignal::is_requested) {
             return None;
@@ -141,7 +141,7 @@ fn sum_micro_batches<B: TrainingBackend>(
         let made = model.streamed_gradients(batch, targets, options, pass, scale, &mut add);
         let part = made.loss;
         expert_load.add(&made.expert_load);
-        completions.add(&made.completions);
+        completions.push(made.completions);
         loss = Some(match loss {
             Some(sum) => sum + part,
             None => part,

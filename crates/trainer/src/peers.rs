@@ -15,9 +15,12 @@ pub(crate) mod agreement;
 pub(crate) mod exchange;
 mod ordered;
 pub(crate) mod shards;
+mod simulated;
 
 pub use agreement::weights_hash;
+pub(crate) use ordered::BUCKET;
 pub use ordered::{OrderedPeers, Transport};
+pub(crate) use simulated::SimulatedPeers;
 
 /// The index of one of the processes that train a model together, and their number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -202,14 +202,7 @@ pub(crate) fn train_with<B: TrainingBackend>(
     }
 
     agreement::check(&*peers, &config, &inputs.identities, &initial)?;
-    let rollouts = rollouts::of_run(
-        &inputs,
-        &initial,
-        &config.train,
-        references.as_ref(),
-        rank,
-        &stop,
-    )?;
+    let rollouts = rollouts::of_run(&inputs, &initial, &config.train, references.as_ref(), &stop)?;
     let run = start.path().to_owned();
     let failure = Failure::default();
     let loaders = inputs.loaders(&config.train, initial.state.step, rank, &failure, &device);

@@ -7,9 +7,11 @@
 mod evaluation;
 mod faults;
 mod launch;
+mod memory;
 mod preparation;
 mod refusals;
 mod results;
+mod rewards;
 mod soak;
 #[path = "../cli/support/mod.rs"]
 mod support;

@@ -91,8 +91,7 @@ fn adapters_and_preferences_equal_one_process() {
         )
     });
     sandbox.write("pairs.jsonl", pairs.collect::<String>());
-    let common =
-        "--accumulation 2 --steps 4 --renderer plain --set train.micro_batch=2 --from base";
+    let common = "--accumulation 2 --steps 4 --renderer plain --set train.micro_batch=2 --set train.log_interval=1 --from base";
     for (name, line) in [
         (
             "adapter",
@@ -108,6 +107,9 @@ fn adapters_and_preferences_equal_one_process() {
             sandbox.checkpoint(&one, 4) == sandbox.checkpoint(&two, 4),
             "{name}"
         );
+        let logged = sandbox.events(&two, "step");
+        assert_eq!(logged.len(), 4);
+        assert_eq!(sandbox.events(&one, "step"), logged, "{name}");
     }
     let adapter = sandbox.path("two-adapter/checkpoints/step-00000004/model.safetensors");
     let base = sandbox.path("base/checkpoints/step-00000002/model.safetensors");

@@ -23,7 +23,7 @@ use burn::tensor::{Device, TensorData, TensorMetadata, read_sync};
 use super::{Peers, PeersError, Rank};
 
 /// The length of the slices of all ranks together, in numbers of f32: 16 MiB.
-const BUCKET: usize = 1 << 22;
+pub(crate) const BUCKET: usize = 1 << 22;
 
 /// Exchanges of host memory between all ranks. All ranks must call the functions in the same order, with the
 /// same lengths.
