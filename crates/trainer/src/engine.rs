@@ -22,6 +22,7 @@ use emberlm_kernels::{Backend, Precision, TrainingBackend};
 use emberlm_model::ExpertLoad;
 
 use crate::checkpoint::State;
+use crate::checkpoint::shards::ShardWriter;
 use crate::clip::global_norm;
 use crate::config::{ObjectiveConfig, SkipConfig, TrainConfig};
 use crate::ema::Average;
@@ -117,6 +118,8 @@ pub(crate) struct StepEngine<B: TrainingBackend> {
     read_policy: ReadPolicy,
     peers: Arc<dyn Peers<B::InnerBackend>>,
     optimizer: Optimizer<B::InnerBackend>,
+    /// Writes the optimizer's state of several ranks into checkpoints.
+    shard_writer: Option<ShardWriter>,
     average: Option<Average<B::InnerBackend>>,
     position: StepPosition,
     pending: PendingSteps<B>,
@@ -144,6 +147,7 @@ impl<B: TrainingBackend> StepEngine<B> {
             read_policy,
             peers,
             optimizer,
+            shard_writer: None,
             average,
             position,
             pending: PendingSteps::default(),
@@ -157,6 +161,12 @@ impl<B: TrainingBackend> StepEngine<B> {
     /// others would wait for this one.
     pub(crate) fn stopped_by(mut self, stop: StopSignal) -> Self {
         self.stop = Some(stop).filter(|_| self.rank().world_size() == 1);
+        self
+    }
+
+    /// Sets the writer of the optimizer's state, which several ranks need to save a checkpoint.
+    pub(crate) fn with_shard_writer(mut self, writer: Option<ShardWriter>) -> Self {
+        self.shard_writer = writer;
         self
     }
 
