@@ -296,12 +296,10 @@ mod tests {
             let pieces = pieces(cut, length);
             let held = pieces.iter().find(|piece| piece.owner == rank.index());
             let held = held.map(|piece| {
-                let values = piece
-                    .elements
-                    .clone()
-                    .map(|at| f32::from(first) + at as f32);
-                let data = burn::tensor::TensorData::from(&values.collect::<Vec<f32>>()[..]);
-                Flex::float_from_data(data, &Default::default())
+                let elements = piece.elements.clone();
+                let values: Vec<f32> = elements.map(|at| f32::from(first) + at as f32).collect();
+                let held = Tensor::<Flex, 1>::from_floats(&values[..], &Default::default());
+                held.into_primitive().tensor()
             });
             StateTensor {
                 path,
@@ -334,7 +332,7 @@ mod tests {
         assert_eq!(fs::read(&two).unwrap(), expected);
         let tensors = emberlm_model::weights::read_tensors(&one).unwrap();
         let tensors: Vec<_> = tensors.map(Result::unwrap).collect();
-        let counted = |numbers: std::ops::Range<u8>| numbers.map(f32::from).collect::<Vec<_>>();
+        let counted = |numbers: Range<u8>| numbers.map(f32::from).collect::<Vec<_>>();
         assert_eq!(tensors[0].0, "gain.momentum");
         assert_eq!(tensors[0].1.values, counted(10..13));
         assert_eq!(tensors[1].0, "tokens.momentum");
