@@ -228,8 +228,8 @@ impl<B: BurnBackend> PieceReader<B> {
             };
             let data = block.into_data();
             match data.as_slice::<f32>() {
-                Ok(values) => bytes.extend(values.iter().flat_map(|x| x.to_le_bytes())),
-                Err(_) => bytes.extend(data.iter::<f32>().flat_map(f32::to_le_bytes)),
+                Ok(values) => add_bytes(&mut bytes, values),
+                Err(_) => add_bytes(&mut bytes, &data.iter::<f32>().collect::<Vec<_>>()),
             }
             self.read += elements;
             if self.read == length {
@@ -238,6 +238,15 @@ impl<B: BurnBackend> PieceReader<B> {
             }
         }
         bytes
+    }
+}
+
+fn add_bytes(bytes: &mut Vec<u8>, values: &[f32]) {
+    let before = bytes.len();
+    bytes.resize(before + size_of_val(values), 0);
+    let (added, _) = bytes[before..].as_chunks_mut();
+    for (to, value) in added.iter_mut().zip(values) {
+        *to = value.to_le_bytes();
     }
 }
 
