@@ -24,6 +24,7 @@ use emberlm_kernels::{Backend, Precision, TrainingBackend};
 use emberlm_model::{CompleteGradient, ExpertLoad};
 
 use crate::checkpoint::State;
+use crate::checkpoint::shards::ShardWriter;
 use crate::clip::global_norm;
 use crate::config::{ObjectiveConfig, SkipConfig, TrainConfig};
 use crate::ema::Average;
@@ -121,6 +122,8 @@ pub(crate) struct StepEngine<B: TrainingBackend> {
     read_policy: ReadPolicy,
     peers: Arc<dyn Peers<B::InnerBackend>>,
     optimizer: Optimizer<B::InnerBackend>,
+    /// Writes the optimizer's state of several ranks into checkpoints.
+    shard_writer: Option<ShardWriter>,
     average: Option<Average<B::InnerBackend>>,
     position: StepPosition,
     pending: PendingSteps<B>,
@@ -148,6 +151,7 @@ impl<B: TrainingBackend> StepEngine<B> {
             read_policy,
             peers,
             optimizer,
+            shard_writer: None,
             average,
             position,
             pending: PendingSteps::default(),
@@ -161,6 +165,12 @@ impl<B: TrainingBackend> StepEngine<B> {
     /// others would wait for this one.
     pub(crate) fn stopped_by(mut self, stop: StopSignal) -> Self {
         self.stop = Some(stop).filter(|_| self.rank().world_size() == 1);
+        self
+    }
+
+    /// Sets the writer of the optimizer's state, which several ranks need to save a checkpoint.
+    pub(crate) fn with_shard_writer(mut self, writer: Option<ShardWriter>) -> Self {
+        self.shard_writer = writer;
         self
     }
 
@@ -274,7 +284,7 @@ impl<B: TrainingBackend> StepEngine<B> {
             let Some(made) = self.micro_batches(model, batches, numbers, None) else {
                 return Ok(None);
             };
-            self.completions = made.completions;
+            self.completions = self.sum_completions(&made.completions)?;
             return Ok(Some(B::run(|| {
                 let norm = global_norm::<B, _>(model, &made.grads);
                 complete(made.loss, norm, CompleteGradients::All(made.grads))

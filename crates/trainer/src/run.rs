@@ -13,6 +13,7 @@ use emberlm_model::hugging_face::check_exportable;
 use emberlm_model::{encoder, encoder_decoder};
 use serde_json::json;
 
+use crate::checkpoint::shards::ShardWriter;
 use crate::checkpoint::{About, AboutModel, Checkpoint, Description};
 use crate::config::RunConfig;
 use crate::driver::{DataErrors, Driver, RankZero};
@@ -233,6 +234,8 @@ pub(crate) fn train_with<B: TrainingBackend>(
         rank_zero.recorder.messages.say(line);
     }
 
+    // Rank 0 has created the directory.
+    let shard_writer = ShardWriter::of_ranks(&run, &*peers)?;
     let schedule = LearningRateSchedule::new(config.train.schedule.clone(), config.train.steps)
         .resumed_at(initial.state.step);
     let optimizer = initial.optimizer.clone();
@@ -243,7 +246,8 @@ pub(crate) fn train_with<B: TrainingBackend>(
         initial.optimizer,
         initial.average,
         StepPosition::of(&initial.state),
-    );
+    )
+    .with_shard_writer(shard_writer);
     let driver = Driver::new(
         run,
         engine,
