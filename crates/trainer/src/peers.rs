@@ -12,6 +12,7 @@ use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::ops::FloatTensor;
 
 pub(crate) mod agreement;
+pub(crate) mod devices;
 pub(crate) mod exchange;
 mod ordered;
 pub(crate) mod shards;

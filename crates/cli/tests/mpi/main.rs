@@ -13,3 +13,4 @@ mod results;
 mod soak;
 #[path = "../cli/support/mod.rs"]
 mod support;
+mod unlike_devices;

@@ -24,7 +24,7 @@ type Training = Autodiff<Flex>;
 /// Lets one rank compute at a time, as if each had its own process: the seed of the flex backend, which
 /// dropout sets, and Burn's autodiff graphs are global to a process.
 #[derive(Default)]
-struct Turn {
+pub(super) struct Turn {
     taken: Mutex<bool>,
     freed: Condvar,
 }
@@ -44,7 +44,7 @@ impl Turn {
     }
 
     /// Computes while holding the turn, and releases it even on a panic.
-    fn hold<R>(&self, compute: impl FnOnce() -> R) -> R {
+    pub(super) fn hold<R>(&self, compute: impl FnOnce() -> R) -> R {
         struct Held<'a>(&'a Turn);
         impl Drop for Held<'_> {
             fn drop(&mut self) {
@@ -65,7 +65,7 @@ struct Hub {
 }
 
 /// One of the ranks.
-struct Threads {
+pub(super) struct Threads {
     rank: Rank,
     hub: Arc<Hub>,
     /// Bytes sent to other ranks.
@@ -74,7 +74,7 @@ struct Threads {
 
 impl Threads {
     /// All ranks of a world.
-    fn all(turn: &Arc<Turn>, world_size: usize) -> Vec<Self> {
+    pub(super) fn all(turn: &Arc<Turn>, world_size: usize) -> Vec<Self> {
         let hub = Arc::new(Hub {
             turn: Arc::clone(turn),
             barrier: Barrier::new(world_size),
