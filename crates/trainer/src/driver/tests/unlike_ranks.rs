@@ -32,8 +32,8 @@ where
     Autodiff<I>: TrainingBackend<InnerBackend = I>,
 {
     let turn = Arc::new(Turn::default());
-    let peers = Threads::all(&turn, 2).into_iter().map(OrderedPeers::new);
-    let [first, second]: [_; 2] = peers.collect::<Vec<_>>().try_into().unwrap();
+    let mut peers = Threads::all(&turn, 2).into_iter().map(OrderedPeers::new);
+    let [first, second] = [(); 2].map(|()| peers.next().unwrap());
     let turn = &*turn;
     std::thread::scope(|scope| {
         scope.spawn(move || turn.hold(|| train_as::<Flex>(place, config, first, options[0])));
