@@ -178,6 +178,10 @@ pub(crate) fn train_with<B: TrainingBackend>(
     config.train.check()?;
     config.train.check_model(&config.model)?;
     config.train.rank_micro_batches(peers.rank())?;
+    if peers.rank().world_size() > 1 {
+        let exchange = config.train.exchange;
+        exchange.check_device::<B::InnerBackend>(&device)?;
+    }
     let circumstances = Circumstances {
         start: &start,
         directory: match &weights {

@@ -5,6 +5,7 @@ use std::sync::{Barrier, Condvar, Mutex};
 
 use burn::module::AutodiffModule;
 use emberlm_data::{Packing, Split};
+use emberlm_kernels::AddressedVector;
 use emberlm_model::weights::{HostTensor, named_tensors};
 
 use super::*;
@@ -16,7 +17,7 @@ use crate::evaluate::{
 };
 use crate::loader::to_tensors;
 use crate::optimizer::Optimizer;
-use crate::peers::{OrderedPeers, Peers, Rank, Transport};
+use crate::peers::{AddressTransport, DeviceMemoryPeers, OrderedPeers, Peers, Rank, Transport};
 use crate::training_model::{TokenBatch, TrainingModel};
 
 type Training = Autodiff<Flex>;
@@ -144,6 +145,28 @@ impl Transport for Threads {
     }
 }
 
+/// Only for memory of the host.
+impl AddressTransport<Flex> for Threads {
+    fn all_to_all_addressed(
+        &self,
+        sent: &AddressedVector<Flex>,
+        received: &mut AddressedVector<Flex>,
+    ) -> Result<(), String> {
+        self.all_to_all(sent.host().unwrap(), received.host_mut().unwrap())
+    }
+
+    fn all_gather_addressed(
+        &self,
+        own: &AddressedVector<Flex>,
+        received: &mut AddressedVector<Flex>,
+    ) -> Result<(), String> {
+        self.all_gather(own.host().unwrap(), received.host_mut().unwrap())
+    }
+}
+
+/// Small buckets, which cut through tensors.
+const BUCKET: usize = 1000;
+
 /// Numbers of tokens per micro-batch, and micro-batches of a step.
 const TOKENS: usize = 16;
 const MICRO_BATCHES: usize = 4;
@@ -233,6 +256,18 @@ fn measured_steps_of_ranks(
     read_policy: ReadPolicy,
     world_size: usize,
 ) -> (Trained, State, Vec<usize>, Vec<usize>) {
+    let over = |rank| Arc::new(OrderedPeers::new(rank).with_bucket(BUCKET)) as _;
+    steps_of_ranks_over(place, config, read_policy, world_size, over)
+}
+
+/// [`measured_steps_of_ranks`] with other peers.
+fn steps_of_ranks_over(
+    place: &TestFolder,
+    config: &RunConfig,
+    read_policy: ReadPolicy,
+    world_size: usize,
+    over: impl Fn(Threads) -> Arc<dyn Peers<Flex>>,
+) -> (Trained, State, Vec<usize>, Vec<usize>) {
     let turn = Arc::new(Turn::default());
     let ranks = Threads::all(&turn, world_size);
     let turn = &*turn;
@@ -241,8 +276,7 @@ fn measured_steps_of_ranks(
             .into_iter()
             .map(|rank| {
                 let sent = Arc::clone(&rank.sent);
-                // Small buckets cut through tensors.
-                let peers = Arc::new(OrderedPeers::new(rank).with_bucket(1000));
+                let peers = over(rank);
                 let thread =
                     scope.spawn(move || turn.hold(|| steps(place, config, read_policy, peers)));
                 (thread, sent)
@@ -329,6 +363,27 @@ fn sharded_optimizers_match_one_process_to_the_bit() {
         for read_policy in [ReadPolicy::EveryStep, ReadPolicy::WhenDue] {
             let ranks = steps_of_ranks(&place, &config, read_policy, MICRO_BATCHES);
             assert!(ranks == one, "{kind:?}, {read_policy:?}");
+        }
+    }
+}
+
+#[test]
+fn exchanges_of_device_memory_match_those_of_host_memory_to_the_bit() {
+    let place = TestFolder::new(0);
+    for (kind, ranks) in [
+        (OptimizerKind::AdamW, 4),
+        (OptimizerKind::Muon, 2),
+        (OptimizerKind::Lion, 4),
+    ] {
+        let config = large_config(&place, kind);
+        let policy = ReadPolicy::EveryStep;
+        let host = measured_steps_of_ranks(&place, &config, policy, ranks);
+        for bucket in [BUCKET, 1 << 22] {
+            let over = |rank| Arc::new(DeviceMemoryPeers::new(rank).with_bucket(bucket)) as _;
+            let device = steps_of_ranks_over(&place, &config, policy, ranks, over);
+            assert!((&device.0, &device.1) == (&host.0, &host.1), "{kind:?}");
+            // Also the same bytes.
+            assert_eq!((device.2, device.3), (host.2.clone(), host.3.clone()));
         }
     }
 }
