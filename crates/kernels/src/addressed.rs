@@ -1,6 +1,5 @@
-//! Vectors whose memory a library other than Burn accesses by its address. A CUDA-aware MPI exchanges GPU memory so.
+//! Vectors whose memory a library other than Burn accesses by its address, as a CUDA-aware MPI library accesses that of GPUs.
 
-// A library reads and writes the memory behind a pointer.
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;

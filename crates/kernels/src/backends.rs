@@ -15,8 +15,8 @@ impl crate::Backend for burn_ndarray::NdArray {
 }
 
 /// Implements the trait for a backend on a CubeCL runtime. The optional last argument returns the address of a tensor's
-/// memory. The functions are inlined so that only crates that use
-/// a backend compile it; compiled in this crate, they cost every build several minutes.
+/// memory. The functions are inlined so that only crates that use a backend compile it; compiled in this crate, they cost
+/// every build several minutes.
 #[cfg(feature = "gpu")]
 macro_rules! on_a_gpu {
     ($backend:ty, $runtime:ty $(, $address:expr)?) => {

@@ -40,7 +40,8 @@ unsafe impl<B: Backend> PointerMut for AddressedVector<B> {
     }
 }
 
-// SAFETY: the pointer is the address of `count` elements of f32, which the borrow of the vector keeps.
+// SAFETY: the pointer is the address of `count` elements of f32, which the borrow of the vector keeps. If they are in the
+// memory of a GPU, CUDA reserves the addresses in this process, so a library that takes them for the host's faults.
 unsafe impl<B: Backend> Buffer for AddressedVector<B> {}
 // SAFETY: as above, and no other tensor shares the memory.
 unsafe impl<B: Backend> BufferMut for AddressedVector<B> {}
