@@ -16,3 +16,4 @@ mod rewards;
 mod soak;
 #[path = "../cli/support/mod.rs"]
 mod support;
+mod unlike_devices;
