@@ -7,6 +7,7 @@ mod ends;
 mod ranks;
 mod scale;
 mod skips;
+mod threads;
 
 use std::fs;
 use std::sync::Arc;
