@@ -19,7 +19,7 @@ use crate::loader::{Failure, TrainLoader, to_tensors};
 use crate::memory;
 use crate::objective::{HostBatch, TrainSource};
 use crate::optimizer::Optimizer;
-use crate::peers::{Peers, Rank, SingleProcess};
+use crate::peers::{Peers, Rank, SimulatedPeers, SingleProcess};
 use crate::read::host_read;
 use crate::run::{AnyConfig, adapted};
 use crate::training_model::{TokenBatch, TrainingModel};
@@ -92,18 +92,23 @@ pub fn measure_among<'a, B: TrainingBackend>(
 }
 
 /// Measures the peak memory of a run: two steps and then an evaluation of one batch, with the optimizer's
-/// state still allocated. The first step allocates that state; the second one holds it throughout.
+/// state still allocated. The first step allocates that state; the second one holds it throughout. With several `ranks`,
+/// that of rank 0, without the memory of an MPI library: its peers are simulated.
 ///
 /// # Errors
 /// See [`measure`].
 pub fn measure_peak<'a, B: TrainingBackend>(
     model: impl Into<AnyConfig<'a>>,
     train: &TrainConfig,
+    ranks: usize,
     device: &Device<B>,
 ) -> Result<Measured, TrainError> {
     let model = model.into();
-    let (measured, after) =
-        measure_steps::<B>(model, train, Arc::new(SingleProcess), 1, 1, device)?;
+    let peers: Arc<dyn Peers<B::InnerBackend>> = match ranks > 1 {
+        true => Arc::new(SimulatedPeers::new(ranks)),
+        false => Arc::new(SingleProcess),
+    };
+    let (measured, after) = measure_steps::<B>(model, train, peers, 1, 1, device)?;
     let sizes = SequenceSizes::of(model, train)?;
     let evaluated = TrainConfig {
         micro_batch: train.evaluation.batch,
@@ -152,7 +157,7 @@ fn measure_steps<B: TrainingBackend>(
         other => other,
     };
     training = training.with_precision(train.precision.products);
-    let optimizer = Optimizer::new(train, training.parameters());
+    let optimizer = Optimizer::new(train, training.parameters()).sharded(peers.rank());
     let tokens = train.micro_batch * train.accumulation * sizes.input;
     let mut seconds = Vec::with_capacity(steps);
     let options = EngineOptions::of::<B>(train, device);

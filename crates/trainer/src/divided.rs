@@ -7,6 +7,8 @@ use std::ops::ControlFlow;
 
 use burn::tensor::backend::Backend as BurnBackend;
 use emberlm_data::DataError;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::error::TrainError;
 use crate::peers::{Peers, PeersError};
@@ -63,6 +65,30 @@ pub(crate) fn for_each_batch<B: BurnBackend, T>(
             add(batch, numbers);
         }
     }
+}
+
+/// The values of all ranks, in rank order. All ranks must call this equally often.
+///
+/// # Errors
+/// A peer cannot be reached, or sends another type.
+pub(crate) fn exchange_values<B: BurnBackend, T: Serialize + DeserializeOwned>(
+    peers: &dyn Peers<B>,
+    own: T,
+) -> Result<Vec<T>, PeersError> {
+    let rank = peers.rank();
+    if rank.world_size() == 1 {
+        return Ok(vec![own]);
+    }
+    let failed = |error: serde_json::Error| PeersError {
+        rank,
+        what: "values",
+        reason: error.to_string(),
+    };
+    // JSON has the exact value of a finite number.
+    let bytes = serde_json::to_vec(&own).map_err(failed)?;
+    let all = peers.gather_bytes(&bytes)?;
+    let read = |bytes: &Vec<u8>| serde_json::from_slice(bytes).map_err(failed);
+    all.iter().map(read).collect()
 }
 
 /// The numbers of all ranks' batches in the order of the batches, from those of each rank's batches.

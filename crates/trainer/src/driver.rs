@@ -317,7 +317,8 @@ impl<B: TrainingBackend> Driver<B> {
             return Ok(Some(again));
         }
         if let Some(rollouts) = &mut self.rollouts {
-            let Some(sampled) = rollouts.batches(model, self.engine.steps_made())? else {
+            let made = self.engine.steps_made();
+            let Some(sampled) = rollouts.batches(model, made, self.engine.peers())? else {
                 return Ok(None);
             };
             sampled.note.into_iter().for_each(|note| self.note(note));

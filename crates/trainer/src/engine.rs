@@ -22,6 +22,7 @@ use burn::module::AutodiffModule;
 use burn::tensor::{Device, Tensor};
 use emberlm_kernels::{Backend, Precision, TrainingBackend};
 use emberlm_model::{CompleteGradient, ExpertLoad};
+use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::State;
 use crate::checkpoint::shards::ShardWriter;
@@ -35,7 +36,7 @@ use crate::guard::Guard;
 use crate::loss_scale::LossScale;
 use crate::objective::CompletionScores;
 use crate::optimizer::Optimizer;
-use crate::peers::{Peers, PeersError, Rank, exchange, sum_count};
+use crate::peers::{Peers, PeersError, Rank, exchange};
 use crate::schedule::LearningRateSchedule;
 use crate::skip::{SkipHistory, StepDecision};
 use crate::stop::StopSignal;
@@ -51,7 +52,7 @@ pub(crate) use pending::StepBatches;
 use pending::{PendingStep, PendingSteps, StepFigures};
 
 /// When the host reads a step's loss and gradient norm.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum ReadPolicy {
     /// Before the update.
     EveryStep,
@@ -73,8 +74,9 @@ impl ReadPolicy {
     }
 }
 
-/// Engine settings that depend on the backend and the device.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// Engine settings that depend on the backend and the device. All ranks have the same ones
+/// ([`RankDevices::options`](crate::peers::devices::RankDevices::options)).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct EngineOptions {
     /// When the host reads a step's loss and gradient norm.
     pub(crate) read_policy: ReadPolicy,
@@ -131,7 +133,7 @@ pub(crate) struct StepEngine<B: TrainingBackend> {
     stop: Option<StopSignal>,
     /// The tokens of each expert in this rank's micro-batches of the newest step.
     expert_load: ExpertLoad,
-    /// The scores of the completions in this rank's micro-batches of the newest step.
+    /// The scores of the completions of the newest step.
     completions: CompletionScores,
 }
 
@@ -184,7 +186,7 @@ impl<B: TrainingBackend> StepEngine<B> {
         &self.expert_load
     }
 
-    /// The scores of the completions in this rank's micro-batches of the newest step.
+    /// The scores of the completions of the newest step.
     pub(crate) fn completions(&self) -> &CompletionScores {
         &self.completions
     }
@@ -224,9 +226,9 @@ impl<B: TrainingBackend> StepEngine<B> {
         batches: StepBatches<B>,
         due: bool,
     ) -> (TrainingModel<B>, Result<StepReport, PeersError>) {
-        let targets = match sum_count(&*self.peers, batches.targets) {
-            Ok(0) => return (model, Ok(self.pass_over(batches))),
-            Ok(targets) => targets,
+        let [targets, positions] = match self.sum_step_counts(&batches) {
+            Ok([0, _]) => return (model, Ok(self.pass_over(batches))),
+            Ok(counts) => counts,
             Err(error) => return (model, Err(error)),
         };
         let guard = self.pending.begin();
@@ -250,6 +252,7 @@ impl<B: TrainingBackend> StepEngine<B> {
         self.pending.push(PendingStep {
             batches,
             targets,
+            positions,
             learning_rate,
             figures,
         });
@@ -270,11 +273,12 @@ impl<B: TrainingBackend> StepEngine<B> {
     ) -> Result<Option<StepGradients<B::InnerBackend>>, PeersError> {
         let device = model.device();
         let config = self.config.clone();
-        let complete = |loss, norm, grads| {
+        let complete = |loss, norm, summed, grads| {
             let (norm, factor) = gradients::clipping(norm, &config, numbers.scale, &device);
             StepGradients {
                 loss,
                 norm,
+                summed,
                 factor,
                 grads,
             }
@@ -283,9 +287,10 @@ impl<B: TrainingBackend> StepEngine<B> {
             let Some(made) = self.micro_batches(model, batches, numbers, None) else {
                 return Ok(None);
             };
+            self.completions = self.sum_completions(&made.completions)?;
             return Ok(Some(B::run(|| {
                 let norm = global_norm::<B, _>(model, &made.grads);
-                complete(made.loss, norm, CompleteGradients::All(made.grads))
+                complete(made.loss, norm, None, CompleteGradients::All(made.grads))
             })));
         };
         let peers = Arc::clone(&self.peers);
@@ -311,6 +316,7 @@ impl<B: TrainingBackend> StepEngine<B> {
         let Some(made) = made else {
             return Ok(None);
         };
+        self.completions = self.sum_completions(&made.completions)?;
         let own = B::run(|| exchange::own_figures(made.loss, &shard));
         let all = self.peers.gather_numbers(&own)?;
         let (loss, norm) = exchange::sum_figures(&shards, &shard.are_present, &all)?;
@@ -319,6 +325,7 @@ impl<B: TrainingBackend> StepEngine<B> {
             complete(
                 number(loss),
                 norm.map(number),
+                Some(gradients::judged(loss, norm, numbers.scale)),
                 CompleteGradients::Shard(shard),
             )
         })))
@@ -336,7 +343,6 @@ impl<B: TrainingBackend> StepEngine<B> {
         let batches = &batches.batches;
         let mut made = gradients::of_micro_batches(model, batches, numbers, config, stop, sink)?;
         self.expert_load = mem::take(&mut made.expert_load);
-        self.completions = mem::take(&mut made.completions);
         Some(made)
     }
 
@@ -354,12 +360,14 @@ impl<B: TrainingBackend> StepEngine<B> {
         let StepGradients {
             loss,
             norm,
+            summed,
             factor,
             grads,
         } = made;
         let figures = match self.read_policy {
             ReadPolicy::EveryStep => {
-                let read = B::run(|| gradients::read([(loss, norm)])).pop();
+                // All ranks have the same sums, and so the same verdict on any device.
+                let read = summed.or_else(|| B::run(|| gradients::read([(loss, norm)])).pop());
                 let (loss, norm) = read.unwrap_or((f64::NAN, f64::NAN));
                 let verdict = self.judge(loss, norm);
                 StepFigures::Judged {

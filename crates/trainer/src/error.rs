@@ -103,6 +103,8 @@ pub enum TrainError {
         failed: usize,
         /// The number of sampled completions.
         completions: usize,
+        /// The rank that has the first reason.
+        rank: usize,
         /// The first reason.
         reason: String,
     },
@@ -283,9 +285,13 @@ pub enum TrainError {
 }
 
 impl TrainError {
-    /// Returns true for errors that all processes of a run have at the same step, and so only one has to report.
-    pub fn is_on_every_rank(&self) -> bool {
-        matches!(self, Self::RanksDiffer { .. } | Self::Diverged { .. })
+    /// The rank that reports an error that all processes of a run have at the same step. `None` for errors of this process.
+    pub fn reporting_rank(&self) -> Option<usize> {
+        match self {
+            Self::RanksDiffer { .. } | Self::Diverged { .. } => Some(0),
+            Self::Rewards { rank, .. } => Some(*rank),
+            _ => None,
+        }
     }
 }
 

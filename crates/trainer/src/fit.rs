@@ -9,7 +9,7 @@
 //!                                   + P from the second micro-batch on: the accumulated gradients
 //! head        L·K + final + logits + the head's gradients
 //! block back  L·K + final + the head's gradients + the buffers of the last block's backward pass
-//! embedding   P + N·d               all gradients
+//! embedding   P + N·d               all gradients; the token table's, if there are accumulated ones
 //! evaluation  a forward pass of the evaluation's batch, without gradients (`inference`)
 //! update      P                     in place; for Muon and Lion, + 2·(the largest parameter)
 //! ```
@@ -20,7 +20,8 @@
 //! encoder–decoder add up; in the backward pass of the encoder the decoder's activations are freed, and the gradients of
 //! the decoder's blocks are held. Recomputation keeps the blocks' inputs, `L · N·d`, instead of `L·K`, and one `K` during
 //! the backward pass. A checkpoint written during training adds a copy of the old state, `P · (1 + moments)`,
-//! until it is complete.
+//! until it is complete. Module `ranks` has the phases that differ on one of several ranks, which share the micro-batches of
+//! a step and the optimizer's state.
 //!
 //! The phases are derived from the code of this project, of Burn's autodiff and of the flex backend, which
 //! works in place if no other tensor shares an operation's input. Two terms are empirical, fitted to measured
@@ -33,6 +34,7 @@
 mod block;
 mod inference;
 mod plan;
+mod ranks;
 mod shape;
 
 use emberlm_model::WeightFormat;
@@ -40,6 +42,7 @@ use serde::Serialize;
 
 use crate::config::{OptimizerKind, TrainConfig};
 use crate::error::TrainError;
+use crate::peers::Rank;
 use crate::run::AnyConfig;
 use shape::{Head, largest};
 
@@ -90,6 +93,8 @@ pub enum Phase {
     Embedding,
     /// The optimizer's update.
     Update,
+    /// The exchange of gradients or parameters with other ranks.
+    Exchange,
     /// An evaluation between two steps.
     Evaluation,
 }
@@ -119,16 +124,31 @@ pub fn predict<'a>(
     train: &TrainConfig,
     program: u64,
 ) -> Result<Prediction, TrainError> {
+    predict_rank(model, train, 1, program)
+}
+
+/// [`predict`] for each of `ranks` processes that train one model together. The memory of a checkpoint is that of rank 0.
+///
+/// # Errors
+/// A setting is invalid, or the ranks cannot divide the micro-batches of a step.
+pub fn predict_rank<'a>(
+    model: impl Into<AnyConfig<'a>>,
+    train: &TrainConfig,
+    ranks: usize,
+    program: u64,
+) -> Result<Prediction, TrainError> {
     train.check()?;
+    let rank = Rank::new(0, ranks).unwrap_or(Rank::SINGLE);
+    let (ranks, micro_batches) = (rank.world_size(), train.rank_micro_batches(rank)?);
     let model = model.into();
     let sizes = SequenceSizes::of(model, train)?;
     let trained = trained(model, train);
-    let before = if train.accumulation > 1 { trained } else { 0.0 };
+    let before = if micro_batches > 1 { trained } else { 0.0 };
     let batch = sizes
         .batch(train.objective.sequences(train.micro_batch))
         .of_objective(&train.objective);
     let head = Head::of(model, batch);
-    let phases = phases(model, train, sizes, head, before);
+    let phases = phases(model, train, ranks, sizes, head, before);
     let most = |a: PhaseMemory, b: PhaseMemory| if b.total() > a.total() { b } else { a };
     let none = PhaseMemory {
         phase: Phase::Head,
@@ -139,7 +159,10 @@ pub fn predict<'a>(
     let held = phases.into_iter().fold(none, most);
 
     let bytes = |elements: f64| 4.0 * elements;
-    let optimizer = bytes(moments(model, train));
+    let state = moments(model, train);
+    let average = if train.ema > 0.0 { trained } else { 0.0 };
+    let all_state = bytes(state + average);
+    let optimizer = bytes(ranks::state(model, train, ranks, state) + average);
     let weights = match (&train.adapter, model) {
         (Some(adapter), AnyConfig::Decoder(model)) => {
             let base = adapter.base_format(WeightFormat::F32).unwrap_or_default();
@@ -150,7 +173,7 @@ pub fn predict<'a>(
     let [gradients, activations, temporaries] =
         [held.gradients, held.activations, held.temporaries].map(bytes);
     let live = weights + optimizer + gradients + activations + temporaries;
-    let fragmented = match train.accumulation > 1 || train.recompute {
+    let fragmented = match micro_batches > 1 || train.recompute {
         true => 0.6,
         false => 0.2,
     };
@@ -172,7 +195,7 @@ pub fn predict<'a>(
         allocator: part(allocator),
         total: 0,
         phase: held.phase,
-        checkpoint: (weights + optimizer).round() as u64,
+        checkpoint: (weights + all_state).round() as u64,
     };
     Ok(Prediction {
         total,
@@ -184,6 +207,7 @@ pub fn predict<'a>(
 fn phases(
     model: AnyConfig<'_>,
     train: &TrainConfig,
+    ranks: usize,
     sizes: SequenceSizes,
     head: Head,
     before: f64,
@@ -229,21 +253,17 @@ fn phases(
         });
         gradients += if frozen { trained } else { stack.parameters };
     }
+    // Those of a single stack's blocks are added to the accumulated ones as soon as they are complete.
+    let last = match before > 0.0 && stacks.len() == 1 {
+        true => head_gradients,
+        false => trained,
+    };
     phases.extend([
         PhaseMemory {
             phase: Phase::Embedding,
-            gradients: before + trained,
+            gradients: before + last,
             activations: 0.0,
             temporaries: stacks.iter().map(|stack| stack.input).sum(),
-        },
-        PhaseMemory {
-            phase: Phase::Update,
-            gradients: trained,
-            activations: 0.0,
-            temporaries: match train.optimizer.kind() {
-                OptimizerKind::AdamW => 0.0,
-                OptimizerKind::Muon | OptimizerKind::Lion => 2.0 * largest(model),
-            },
         },
         PhaseMemory {
             phase: Phase::Evaluation,
@@ -252,6 +272,18 @@ fn phases(
             temporaries: inference::pass(model, evaluation),
         },
     ]);
+    match ranks {
+        1 => phases.push(PhaseMemory {
+            phase: Phase::Update,
+            gradients: trained,
+            activations: 0.0,
+            temporaries: match train.optimizer.kind() {
+                OptimizerKind::AdamW => 0.0,
+                OptimizerKind::Muon | OptimizerKind::Lion => 2.0 * largest(model),
+            },
+        }),
+        _ => phases.extend(ranks::phases(model, train, ranks)),
+    }
     phases
 }
 
@@ -272,14 +304,13 @@ fn trained(model: AnyConfig<'_>, train: &TrainConfig) -> f64 {
     (adapter.rank * widths + whole) as f64
 }
 
-/// Elements of the optimizer's state and of the running average.
+/// Elements of the optimizer's state.
 fn moments(model: AnyConfig<'_>, train: &TrainConfig) -> f64 {
     let all = trained(model, train);
-    let kept = match train.optimizer.kind() {
+    match train.optimizer.kind() {
         OptimizerKind::AdamW => 2.0 * all,
         OptimizerKind::Lion => all,
         OptimizerKind::Muon if train.adapter.is_some() => 2.0 * all,
         OptimizerKind::Muon => 2.0 * all - shape::matrices(model),
-    };
-    kept + if train.ema > 0.0 { all } else { 0.0 }
+    }
 }

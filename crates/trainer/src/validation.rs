@@ -168,8 +168,7 @@ impl Validation {
 
     /// Evaluates a model. The outcome is `None` if there is nothing to predict. Breaks if a stop is requested on any rank.
     ///
-    /// All ranks must call this with the same model. They divide the batches, and have the same outcome. Only rank 0
-    /// samples completions for rewards; the others have no outcome then.
+    /// All ranks must call this with the same model. They divide the batches, and have the same outcome.
     pub(crate) fn evaluate<B: Backend>(
         &self,
         model: &TrainingModel<B>,
@@ -182,8 +181,7 @@ impl Validation {
                 evaluate_labels(records, *labels, model, limits, peers)
             }
             Self::Preferences(pairs) => evaluate_preferences(pairs, model, limits, peers),
-            Self::Rewards(_) if !peers.rank().is_zero() => Ok(ControlFlow::Continue(None)),
-            Self::Rewards(validation) => evaluate_rewards(validation, model, limits),
+            Self::Rewards(validation) => evaluate_rewards(validation, model, limits, peers),
             Self::Pairs(records) => {
                 let batches = limited(records.batches(limits.batch), limits);
                 let found = evaluate_batches(batches.map(Ok), model, limits, peers)?;
@@ -345,11 +343,12 @@ fn evaluate_rewards<B: Backend>(
     validation: &RewardValidation,
     model: &TrainingModel<B>,
     limits: Limits<'_>,
+    peers: &dyn Peers<B>,
 ) -> Result<Validated, TrainError> {
     let Some(decoder) = model.decoder() else {
         return Ok(ControlFlow::Continue(None));
     };
-    let found = validation.evaluate(decoder, limits.max_tokens, limits.stop)?;
+    let found = validation.evaluate(decoder, limits.max_tokens, limits.stop, peers)?;
     Ok(match found {
         Some(found) => ControlFlow::Continue(Some(ValidationOutcome {
             loss: -found.reward,

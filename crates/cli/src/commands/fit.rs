@@ -1,14 +1,16 @@
 //! `emberlm fit`: predicts and measures the memory of training, and finds a step that fits.
 
+mod report;
 mod resolve;
 
 use std::io::Write;
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use bytesize::ByteSize;
 use clap::Args;
-use emberlm_trainer::fit::{Phase, Plan, Prediction, plans, predict};
+use emberlm_trainer::fit::{Plan, Prediction, plans, predict_rank};
 use emberlm_trainer::run::CheckedModel;
 use emberlm_trainer::{RunConfig, memory};
 use serde::{Deserialize, Serialize};
@@ -18,9 +20,12 @@ use crate::backend::{BackendArg, BackendName, Placement};
 use crate::error::CliError;
 use crate::examples;
 use crate::opened_model::OpenedModel;
-use crate::output::{Align, Table, print, print_json, shell_word, size};
+use crate::output::{print, print_json, shell_word, size};
+use crate::ranks::Ranks;
 use crate::{console, values};
 use emberlm_trainer::{presets, run_config};
+
+pub use report::parts;
 
 /// Arguments of `fit`.
 #[derive(Debug, Args)]
@@ -38,6 +43,9 @@ pub struct FitArgs {
     /// Memory limit of training, such as 8GiB [default: the memory available now]
     #[arg(long, value_name = "SIZE", value_parser = values::size)]
     pub memory: Option<ByteSize>,
+    /// The number of ranks that train together, of which one is predicted [default: those of mpirun or srun, or 1]
+    #[arg(long, value_name = "N")]
+    pub ranks: Option<NonZero<usize>>,
     /// A setting that overrides the preset, such as model.d_model=256; can be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
@@ -55,6 +63,10 @@ pub struct FitArgs {
     pub backend: BackendArg,
 }
 
+/// The memory of an MPI library in a rank, measured with Open MPI 4.1 on one machine. A process without a launcher has not
+/// loaded it.
+const MPI: u64 = 17 << 20;
+
 /// Number of proposals to measure. Later ones are returned unmeasured.
 const TRIES: usize = 3;
 
@@ -66,6 +78,8 @@ struct Fit {
     /// The model to fine-tune.
     #[serde(skip_serializing_if = "Option::is_none")]
     from: Option<PathBuf>,
+    /// The number of ranks. Memory is that of one of them.
+    ranks: usize,
     /// The memory limit in bytes.
     memory: u64,
     /// The vocabulary size, which is assumed if a dataset would determine it.
@@ -108,6 +122,18 @@ struct Step {
 /// # Errors
 /// Returns an error if the configuration is invalid, no plan fits, or a step cannot be measured.
 pub fn run(args: FitArgs) -> Result<(), CliError> {
+    let ranks = Ranks::join()?;
+    // The prediction is the same for all.
+    let result = match ranks.rank().is_zero() {
+        true => run_for(args, &ranks),
+        false => Ok(()),
+    };
+    ranks.end(result)
+}
+
+fn run_for(args: FitArgs, job: &Ranks) -> Result<(), CliError> {
+    let launched = job.rank().world_size();
+    let ranks = args.ranks.map_or(launched, NonZero::get);
     let backend = args.backend.choose()?;
     if !matches!(backend.backend, BackendName::Flex | BackendName::Ndarray) {
         let message =
@@ -121,7 +147,7 @@ pub fn run(args: FitArgs) -> Result<(), CliError> {
                 CliError::new("this system does not report how much memory is available")
                     .hint("give it: --memory 8GiB")
             })?;
-            available.bytes
+            available.bytes / job.local_rank().world_size() as u64
         }
     };
     let opened = args.from.as_deref().map(OpenedModel::open_to_train);
@@ -138,19 +164,22 @@ pub fn run(args: FitArgs) -> Result<(), CliError> {
     let vocab_size_assumed = args.data.is_none() && !resolve::has_vocabulary(&config.model);
     let texts = start::RecordTexts::of(opened.as_ref(), &config.train.objective)?;
     let model = resolve::resolve(&mut config, args.data.as_deref(), texts)?;
+    let library = if ranks > 1 && launched == 1 { MPI } else { 0 };
     let fitter = Fitter {
         args: &args,
         backend,
         config,
         model,
+        ranks,
         memory,
-        program: memory::resident().unwrap_or(0),
+        program: memory::resident().unwrap_or(0) + library,
     };
     let asked = fitter.requested()?;
     let proposal = fitter.propose(&asked)?;
     let fit = Fit {
         preset: args.from.is_none().then(|| preset_name(&args)),
         from: args.from.clone(),
+        ranks,
         memory,
         vocab_size: fitter.model.config().vocab_size(),
         vocab_size_assumed,
@@ -180,8 +209,10 @@ struct Fitter<'a> {
     backend: Placement,
     config: RunConfig,
     model: CheckedModel,
+    ranks: usize,
     memory: u64,
-    /// The memory of this process. The measured process is the same program.
+    /// The memory of this process, with an MPI library if there are several ranks. The measured process is the same
+    /// program.
     program: u64,
 }
 
@@ -190,7 +221,7 @@ impl Fitter<'_> {
         let train = plan.over(&self.config.train);
         Ok(PlanEstimate {
             plan,
-            predicted: predict(&self.model, &train, self.program)?,
+            predicted: predict_rank(&self.model, &train, self.ranks, self.program)?,
             measured: None,
             seconds_per_step: None,
         })
@@ -210,7 +241,7 @@ impl Fitter<'_> {
     fn propose(&self, asked: &PlanEstimate) -> Result<Option<PlanEstimate>, CliError> {
         let off = asked.known() as f64 / asked.predicted.total as f64;
         let mut tries = 0;
-        for plan in plans(&self.config.train) {
+        for plan in self.plans() {
             if plan == asked.plan {
                 if asked.known() <= self.memory {
                     return Ok(Some(asked.clone()));
@@ -232,15 +263,22 @@ impl Fitter<'_> {
         Ok(None)
     }
 
+    /// The divisions of the step that the ranks can share.
+    fn plans(&self) -> Vec<Plan> {
+        let mut plans = plans(&self.config.train);
+        plans.retain(|plan| plan.accumulation.is_multiple_of(self.ranks));
+        plans
+    }
+
     /// Measures two steps in a child process, since the first one allocates the optimizer state. Two
-    /// micro-batches per step are enough: later ones need no additional memory.
+    /// micro-batches per step and rank are enough: later ones need no additional memory.
     fn measured(&self, estimate: PlanEstimate) -> Result<PlanEstimate, CliError> {
         if self.args.no_measure {
             return Ok(estimate);
         }
         let mut config = self.config.clone();
         config.train = estimate.plan.over(&config.train);
-        config.train.accumulation = config.train.accumulation.min(2);
+        config.train.accumulation = config.train.accumulation.min(2 * self.ranks);
         let failed = |what: &str| CliError::new(format!("cannot measure a step: {what}"));
         let io = |error: std::io::Error| failed(&error.to_string());
         let mut file = tempfile::NamedTempFile::new().map_err(io)?;
@@ -252,6 +290,7 @@ impl Fitter<'_> {
             .arg("--config")
             .arg(file.path())
             .args(["--backend", &self.backend.to_string()])
+            .args(["--ranks", &self.ranks.to_string()])
             .stdin(Stdio::null())
             .output()
             .map_err(io)?;
@@ -263,8 +302,10 @@ impl Fitter<'_> {
         }
         let step: Step =
             serde_json::from_slice(&output.stdout).map_err(|error| failed(&error.to_string()))?;
+        // The child process simulates the other ranks.
+        let library = if self.ranks > 1 { MPI } else { 0 };
         Ok(PlanEstimate {
-            measured: step.peak_bytes,
+            measured: step.peak_bytes.map(|bytes| bytes + library),
             seconds_per_step: Some(
                 step.seconds_per_step * estimate.plan.accumulation as f64
                     / config.train.accumulation as f64,
@@ -275,8 +316,12 @@ impl Fitter<'_> {
 
     /// The training command for a plan.
     fn command(&self, plan: Plan) -> String {
+        let launcher = match self.ranks {
+            1 => String::new(),
+            ranks => format!("mpirun -n {ranks} "),
+        };
         let mut words = vec![
-            "emberlm train".to_owned(),
+            format!("{launcher}emberlm train"),
             match &self.args.from {
                 Some(from) => format!("--from {}", shell_word(&from.to_string_lossy())),
                 None => format!("--preset {}", shell_word(&preset_name(self.args))),
@@ -296,17 +341,19 @@ impl Fitter<'_> {
     }
 
     fn too_small(&self) -> Result<CliError, CliError> {
-        let least = plans(&self.config.train)
+        let least = self
+            .plans()
             .into_iter()
             .map(|plan| Ok(self.estimate(plan)?.predicted.total))
             .collect::<Result<Vec<u64>, CliError>>()?;
         let least = least.into_iter().min().unwrap_or(0);
+        let of_rank = if self.ranks > 1 { " per rank" } else { "" };
         let recomputing = match self.config.train.objective.recomputes() {
             true => ", with recomputation,",
             false => "",
         };
         let message = format!(
-            "no micro-batch size makes this step fit in {}: the smallest{recomputing} takes about {}",
+            "no micro-batch size makes this step fit in {}{of_rank}: the smallest{recomputing} takes about {}",
             size(self.memory),
             size(least)
         );
@@ -317,90 +364,6 @@ impl Fitter<'_> {
             ))
             .hint("or use a smaller model or sequence, such as --set train.seq_len=128"))
     }
-}
-
-impl Fit {
-    fn text(&self) -> String {
-        let mut text = format!("{}\n", described(self.asked.plan));
-        let predicted = &self.asked.predicted;
-        let mut table = Table::new([Align::Left, Align::Right, Align::Left]);
-        let all = ("predicted", predicted.total, "");
-        for (name, bytes, about) in parts(predicted).into_iter().chain([all]) {
-            table.row([name, &size(bytes), about]);
-        }
-        let measured = match self.asked.measured {
-            Some(bytes) => (size(bytes), prediction_error(predicted.total, bytes)),
-            None => ("-".to_owned(), String::new()),
-        };
-        table.row(["measured", &measured.0, &measured.1]);
-        let more = format!("+ {}", size(predicted.checkpoint));
-        table.row(["checkpoint", &more, "at most, while one is written"]);
-        text += &table.render();
-        if self.vocab_size_assumed {
-            let vocab_size = self.vocab_size;
-            text += &format!("  with {vocab_size} token ids: the vocabulary is the dataset's\n");
-        }
-        let Some(proposal) = &self.proposal else {
-            return text;
-        };
-        text += &format!("\nFits in {}\n", size(self.memory));
-        let mut table = Table::new([Align::Left, Align::Left]);
-        table.row(["step", &described(proposal.plan)]);
-        let peak = match proposal.measured {
-            Some(bytes) => format!(
-                "{} measured, {}",
-                size(bytes),
-                prediction_error(proposal.predicted.total, bytes)
-            ),
-            None => format!("{} predicted", size(proposal.predicted.total)),
-        };
-        table.row(["peak", &peak]);
-        table.row(["run", self.command.as_deref().unwrap_or_default()]);
-        text + &table.render()
-    }
-}
-
-fn described(plan: Plan) -> String {
-    let (sequences, times) = (plan.micro_batch, plan.accumulation);
-    let recompute = match plan.recompute {
-        true => ", recomputing blocks",
-        false => "",
-    };
-    format!("{times} x {sequences} sequences a step{recompute}")
-}
-
-/// Components of a prediction: name, bytes and description.
-pub fn parts(predicted: &Prediction) -> [(&'static str, u64, &'static str); 7] {
-    [
-        ("program", predicted.program, ""),
-        ("weights", predicted.weights, ""),
-        ("optimizer", predicted.optimizer, ""),
-        ("gradients", predicted.gradients, ""),
-        ("activations", predicted.activations, ""),
-        ("temporaries", predicted.temporaries, phase(predicted.phase)),
-        (
-            "allocator",
-            predicted.allocator,
-            "freed, and kept for later use",
-        ),
-    ]
-}
-
-/// Describes the tensors allocated at the peak.
-fn phase(phase: Phase) -> &'static str {
-    match phase {
-        Phase::Head => "logits and loss",
-        Phase::Block => "the backward pass of a block",
-        Phase::Embedding => "the embedding's gradient",
-        Phase::Update => "the optimizer's update",
-        Phase::Evaluation => "an evaluation's batch",
-    }
-}
-
-fn prediction_error(predicted: u64, measured: u64) -> String {
-    let off = 100.0 * (predicted as f64 / measured as f64 - 1.0);
-    let side = if off < 0.0 { "below" } else { "above" };
-    format!("the prediction is {:.1}% {side}", off.abs())
 }
 
 /// Rounds a size up to a value that can be typed as an option.

@@ -20,6 +20,9 @@ pub struct FitStepArgs {
     /// The resolved configuration
     #[arg(long, value_name = "FILE")]
     pub config: PathBuf,
+    /// The number of ranks of which one is measured
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub ranks: usize,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub backend: BackendArg,
@@ -34,8 +37,11 @@ pub fn run(args: FitStepArgs) -> Result<(), CliError> {
     let config = run_config::layered(presets::run(presets::DEFAULT)?, Some(&args.config), &[])?;
     config.train.check()?;
     let model = checked(config.model)?;
-    let train = config.train;
-    let measured = backend.run(Steps { model, train })??;
+    let measured = backend.run(Steps {
+        model,
+        train: config.train,
+        ranks: args.ranks,
+    })??;
     crate::output::print_json(&serde_json::json!({
         "peak_bytes": measured.peak_bytes,
         "seconds_per_step": measured.seconds_per_step,
@@ -58,12 +64,13 @@ pub(super) fn checked(model: RunModel) -> Result<CheckedModel, CliError> {
 struct Steps {
     model: CheckedModel,
     train: TrainConfig,
+    ranks: usize,
 }
 
 impl Job for Steps {
     type Output = Result<Measured, TrainError>;
 
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
-        measure_peak::<B>(&self.model, &self.train, &device)
+        measure_peak::<B>(&self.model, &self.train, self.ranks, &device)
     }
 }

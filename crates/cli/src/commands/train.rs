@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 
 use burn::tensor::Device;
 use emberlm_kernels::TrainingBackend;
-use emberlm_trainer::fit::predict;
+use emberlm_trainer::fit::predict_rank;
 use emberlm_trainer::run::{CheckedModel, EpochSize};
 use emberlm_trainer::{
     DataConfig, Interrupter, Renderer, RunConfig, RunOptions, RunResult, RunStart, TrainingData,
@@ -103,7 +103,7 @@ fn run_as(args: TrainArgs, ranks: &Ranks) -> Result<(), CliError> {
     let texts = start::RecordTexts::of(from.as_ref(), &config.train.objective)?;
     let guard = args.memory.guard(backend);
     let guard = guard.shared_by(ranks.local_rank().world_size());
-    memory::check(&config, &start, texts.clone(), guard)?;
+    memory::check(&config, &start, texts.clone(), rank.world_size(), guard)?;
     // No rank allocates before the others have looked at the available memory.
     ranks.wait_for_all();
     let interrupter = Interrupter::new();
@@ -312,22 +312,24 @@ impl Job for Training<'_> {
                 tokenizer: self.options.tokenizer.clone(),
                 chat_template: self.options.chat_template.clone(),
             };
-            report_memory::<B>(&self.config, &self.start, texts, &device)?;
+            let ranks = self.ranks.rank().world_size();
+            report_memory::<B>(&self.config, &self.start, texts, ranks, &device)?;
         }
         let weights = {
             let adapter = self.config.train.adapter.as_ref();
             self.from.map(|model| model.weights::<B>(adapter, &device))
         };
+        let peers = self.ranks.peers(self.config.train.exchange);
         let result = emberlm_trainer::train_as_peer::<B>(
             self.config,
             self.start,
             weights.transpose()?,
             self.options,
             device,
-            self.ranks.peers(),
+            peers,
         );
         result.map_err(|error| {
-            self.ranks.leave_to_rank_zero(&error);
+            self.ranks.leave_to_reporting_rank(&error);
             error.into()
         })
     }
@@ -338,6 +340,7 @@ fn report_memory<B: TrainingBackend>(
     config: &RunConfig,
     start: &RunStart,
     texts: start::RecordTexts,
+    ranks: usize,
     device: &Device<B>,
 ) -> Result<(), CliError> {
     let (model, train) = run::sized(config, start, texts.tokenizer, texts.chat_template)?;
@@ -349,7 +352,7 @@ fn report_memory<B: TrainingBackend>(
         Some(report) => memory::measured(&report),
         None => {
             let program = emberlm_trainer::memory::resident().unwrap_or(0);
-            memory::predicted(&predict(&model, &train, program)?)
+            memory::predicted(&predict_rank(&model, &train, ranks, program)?)
         }
     };
     text.lines().for_each(console::note);

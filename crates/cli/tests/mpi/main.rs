@@ -8,9 +8,12 @@ mod checkpoints;
 mod evaluation;
 mod faults;
 mod launch;
+mod memory;
 mod preparation;
 mod refusals;
 mod results;
+mod rewards;
 mod soak;
 #[path = "../cli/support/mod.rs"]
 mod support;
+mod unlike_devices;

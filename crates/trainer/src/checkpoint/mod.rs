@@ -56,7 +56,7 @@ pub struct State {
     /// The identities of the datasets. Their weights are in the run's configuration.
     #[serde(default)]
     pub data: Vec<DataIdentity>,
-    /// The backend and the device, for display.
+    /// The backend, or the sorted names of those of several ranks, for display.
     #[serde(default)]
     pub backend: String,
 }

@@ -162,9 +162,14 @@ impl ObjectiveConfig {
         )
     }
 
+    /// True if the loss is computed from the log-probabilities of completions: of preferences, or sampled ones.
+    pub(crate) fn is_of_completions(&self) -> bool {
+        self.is_preference() || matches!(self, Self::Grpo(_))
+    }
+
     /// True if the loss is a mean cross-entropy, whose exponential is a perplexity.
     pub(crate) fn has_perplexity(&self) -> bool {
-        !self.is_preference() && !matches!(self, Self::Grpo(_))
+        !self.is_of_completions()
     }
 
     /// The perplexity of a mean loss; see [`Self::has_perplexity`].

@@ -40,6 +40,8 @@ pub(super) struct PendingStep<B: TrainingBackend> {
     pub(super) batches: StepBatches<B>,
     /// Targets of all ranks.
     pub(super) targets: usize,
+    /// Positions of all ranks.
+    pub(super) positions: usize,
     pub(super) learning_rate: f64,
     pub(super) figures: StepFigures<B::InnerBackend>,
 }

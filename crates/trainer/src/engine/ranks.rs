@@ -1,12 +1,13 @@
-//! Decisions between two steps that all ranks share, and the optimizer's state of all.
+//! Decisions between two steps that all ranks share, sums over their micro-batches, and the optimizer's state of all.
 
 use burn::tensor::backend::AutodiffBackend;
 use emberlm_checkpoint::CheckpointError;
 use emberlm_kernels::TrainingBackend;
 
-use super::StepEngine;
+use super::{StepBatches, StepEngine};
 use crate::checkpoint::OptimizerState;
 use crate::error::TrainError;
+use crate::objective::CompletionScores;
 use crate::peers::{PeersError, sum_count};
 use crate::stop::StopSignal;
 
@@ -15,6 +16,45 @@ pub(crate) type StateOrError<B> =
     Result<OptimizerState<<B as AutodiffBackend>::InnerBackend>, CheckpointError>;
 
 impl<B: TrainingBackend> StepEngine<B> {
+    /// The targets and the positions of a step on all ranks.
+    ///
+    /// # Errors
+    /// A peer cannot be reached.
+    pub(super) fn sum_step_counts(
+        &self,
+        batches: &StepBatches<B>,
+    ) -> Result<[usize; 2], PeersError> {
+        let own = [batches.targets, batches.positions].map(|count| count as u64);
+        let sums = self.peers.sum_counts(&own)?;
+        Ok([0, 1].map(|at| sums.get(at).map_or(0, |&sum| sum as usize)))
+    }
+
+    /// The scores of the completions in the micro-batches of all ranks, from those in each of this rank's micro-batches.
+    /// They are added in the order of the micro-batches, as in one process.
+    ///
+    /// # Errors
+    /// A peer cannot be reached.
+    pub(super) fn sum_completions(
+        &self,
+        own: &[CompletionScores],
+    ) -> Result<CompletionScores, PeersError> {
+        let mut sum = CompletionScores::default();
+        if self.rank().world_size() == 1 || !self.config.objective.is_of_completions() {
+            own.iter().for_each(|scores| sum.add(scores));
+            return Ok(sum);
+        }
+        let numbers: Vec<f64> = own.iter().flat_map(|scores| scores.to_numbers()).collect();
+        let length = numbers.len() / own.len().max(1);
+        let all = self.peers.gather_numbers(&numbers)?;
+        for number in 0..own.len() {
+            let scores = all
+                .iter()
+                .filter_map(|of_rank| of_rank.get(number * length..(number + 1) * length));
+            scores.for_each(|numbers| sum.add(&CompletionScores::of_numbers(numbers)));
+        }
+        Ok(sum)
+    }
+
     /// Returns true if a stop was requested on any rank, and then requests it on this one too. All ranks call
     /// this before each step, so they stop at the same one.
     ///

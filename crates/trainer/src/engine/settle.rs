@@ -69,14 +69,13 @@ impl<B: TrainingBackend> StepEngine<B> {
                     (loss, norm, verdict)
                 }
             };
-            let positions = step.batches.positions * self.rank().world_size();
-            report.positions += positions;
+            report.positions += step.positions;
             self.position.step += 1;
             let metrics = StepMetrics {
                 loss,
                 gradient_norm: norm,
                 learning_rate: step.learning_rate,
-                targets: (step.targets < positions).then_some(step.targets),
+                targets: (step.targets < step.positions).then_some(step.targets),
             };
             report.outcome = self.outcome(verdict, metrics, &mut report.skipped);
             if report.outcome == StepOutcome::Diverged {

@@ -85,6 +85,23 @@ impl CompletionScores {
         &self.preferences
     }
 
+    /// The figures as numbers, to exchange them between ranks. Their count is always the same.
+    pub(crate) fn to_numbers(self) -> Vec<f64> {
+        let mut numbers = self.preferences.to_numbers();
+        numbers.extend(self.policy.to_numbers());
+        numbers
+    }
+
+    /// The figures of [`CompletionScores::to_numbers`].
+    pub(crate) fn of_numbers(numbers: &[f64]) -> Self {
+        let preferences = PreferenceScores::default().to_numbers().len();
+        let (preferences, policy) = numbers.split_at(preferences.min(numbers.len()));
+        Self {
+            preferences: PreferenceScores::of_numbers(preferences),
+            policy: PolicyScores::of_numbers(policy),
+        }
+    }
+
     /// The number of pairs, or of completions.
     pub fn records(&self) -> usize {
         self.preferences.records() + self.policy.sequences()

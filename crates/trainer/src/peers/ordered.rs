@@ -23,7 +23,7 @@ use burn::tensor::{Device, TensorData, TensorMetadata, read_sync};
 use super::{Peers, PeersError, Rank};
 
 /// The length of the slices of all ranks together, in numbers of f32: 16 MiB.
-const BUCKET: usize = 1 << 22;
+pub(crate) const BUCKET: usize = 1 << 22;
 
 /// Exchanges of host memory between all ranks. All ranks must call the functions in the same order, with the
 /// same lengths.
@@ -67,6 +67,10 @@ impl<T: Transport> OrderedPeers<T> {
         }
     }
 
+    pub(super) fn transport(&self) -> &T {
+        &self.transport
+    }
+
     /// Replaces the bucket length, for tests.
     #[cfg(test)]
     pub(crate) fn with_bucket(mut self, bucket: usize) -> Self {
@@ -74,13 +78,13 @@ impl<T: Transport> OrderedPeers<T> {
         self
     }
 
-    fn error(&self, what: &'static str) -> impl Fn(String) -> PeersError + use<T> {
+    pub(super) fn error(&self, what: &'static str) -> impl Fn(String) -> PeersError + use<T> {
         let rank = self.transport.rank();
         move |reason| PeersError { rank, what, reason }
     }
 
     /// The slices of an exchange of `longest` elements per rank: a bucket has one of each rank.
-    fn slices(&self, longest: usize) -> impl Iterator<Item = usize> + use<T> {
+    pub(super) fn slices(&self, longest: usize) -> impl Iterator<Item = usize> + use<T> {
         let slice = (self.bucket / self.transport.rank().world_size()).max(1);
         (0..longest)
             .step_by(slice)

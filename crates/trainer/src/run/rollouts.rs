@@ -12,35 +12,23 @@ use crate::config::TrainConfig;
 use crate::error::TrainError;
 use crate::initial_state::InitialState;
 use crate::objective::{ReferenceModel, References, Rollouts};
-use crate::peers::Rank;
 use crate::stop::StopSignal;
 use crate::training_model::TrainingModel;
 
 /// The rollouts of a run; `None` for other objectives.
 ///
 /// # Errors
-/// There are several processes, or the weights that the run started with are not available.
+/// The weights that the run started with are not available.
 pub(super) fn of_run<B: TrainingBackend>(
     inputs: &RunInputs,
     initial: &InitialState<B>,
     train: &TrainConfig,
     references: Option<&References>,
-    rank: Rank,
     stop: &StopSignal,
 ) -> Result<Option<Rollouts<B::InnerBackend>>, TrainError> {
     let Some((prompts, task)) = inputs.rewards() else {
         return Ok(None);
     };
-    let refuse = |field, value: String, rule: &str| TrainError::Setting {
-        table: "train.objective",
-        field,
-        value,
-        rule: rule.to_owned(),
-    };
-    if rank.world_size() > 1 {
-        let rule = "must be trained by a single process";
-        return Err(refuse("kind", train.objective.kind().to_owned(), rule));
-    }
     let reference = match (task.config.beta > 0.0, &train.adapter) {
         (false, _) => None,
         (true, Some(_)) => Some(ReferenceModel::WithoutAdapter),

@@ -9,6 +9,7 @@ use crate::config::TrainConfig;
 use crate::initial_state::InitialState;
 use crate::objective::TrainSource;
 use crate::optimizer::RankCost;
+use crate::peers::devices::RankDevices;
 use crate::{epochs, fit, memory};
 
 /// Formats parameters, device, tokens per step and epochs, the predicted duration unless it is a few seconds, and on
@@ -17,7 +18,7 @@ pub(super) fn line<B: TrainingBackend>(
     train: &TrainConfig,
     inputs: &RunInputs,
     initial: &InitialState<B>,
-    world_size: usize,
+    devices: &RankDevices,
     device: &Device<B>,
 ) -> String {
     let all = grouped(inputs.model.config().parameters());
@@ -52,6 +53,7 @@ pub(super) fn line<B: TrainingBackend>(
         true => train.micro_batch.to_string(),
         false => format!("{} × {length}", train.micro_batch),
     };
+    let world_size = devices.count();
     let ranks = match world_size {
         1 => String::new(),
         count => format!(", {count} ranks"),
@@ -64,15 +66,17 @@ pub(super) fn line<B: TrainingBackend>(
         grouped(inputs.size),
     );
     // Before the measurement, whose memory the process keeps.
-    let memory = predicted_bytes::<B>(train, inputs, device);
+    let memory = predicted_bytes::<B>(train, inputs, world_size, device);
     let step = initial.state.step;
-    if let Some(seconds) =
-        duration::predict(train, inputs, &initial.model, step, world_size, device)
-    {
+    // Only the device of rank 0 is measured.
+    let seconds = match devices.are_alike() {
+        true => duration::predict(train, inputs, &initial.model, step, world_size, device),
+        false => None,
+    };
+    if let Some(seconds) = seconds {
         let left = if step > 0 { " left" } else { "" };
         line += &format!("; about {}{left}", hours(seconds));
     }
-    let memory = memory.map(|bytes| bytes.saturating_sub(not_held(initial.optimizer.rank_cost())));
     if let Some(mib) = memory.map(|bytes| bytes >> 20) {
         let each = if world_size > 1 { " per rank" } else { "" };
         line += &format!("; about {} MiB of memory{each}", grouped(mib));
@@ -97,23 +101,19 @@ pub(super) fn rank_line(cost: RankCost, train: &TrainConfig) -> String {
     )
 }
 
-/// The bytes of the optimizer's state that other ranks hold.
-fn not_held(cost: Option<RankCost>) -> u64 {
-    cost.map_or(0, |cost| cost.all_state - cost.state)
-}
-
-/// The predicted peak memory of a single process in bytes; `None` for a device with its own memory, which is not
+/// The predicted peak memory of a rank in bytes; `None` for a device with its own memory, which is not
 /// predicted.
 fn predicted_bytes<B: TrainingBackend>(
     train: &TrainConfig,
     inputs: &RunInputs,
+    ranks: usize,
     device: &Device<B>,
 ) -> Option<u64> {
     if B::memory(device).is_some() {
         return None;
     }
     let program = memory::resident().unwrap_or(0);
-    let prediction = fit::predict(&inputs.model, &inputs.sized(train), program).ok()?;
+    let prediction = fit::predict_rank(&inputs.model, &inputs.sized(train), ranks, program).ok()?;
     Some(prediction.total)
 }
 

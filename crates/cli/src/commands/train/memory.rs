@@ -1,6 +1,6 @@
 //! Memory of a run: the check before it starts, and the table of `--memory-report`.
 
-use emberlm_trainer::fit::{Prediction, plans, predict};
+use emberlm_trainer::fit::{Prediction, plans, predict_rank};
 use emberlm_trainer::memory_report::MemoryReport;
 use emberlm_trainer::{RunConfig, RunStart, TrainConfig, memory, run};
 
@@ -11,7 +11,8 @@ use crate::memory_guard::{Demand, MemoryGuard};
 use crate::output::{Align, Table, size};
 
 /// Rejects a run whose predicted memory exceeds the available memory, before any large allocation. A model
-/// that does not match its data passes: the run reports that error. `texts` are those of the model to start from.
+/// that does not match its data passes: the run reports that error. `texts` are those of the model to start from. The
+/// memory is that of each of `ranks` processes.
 ///
 /// # Errors
 /// Returns an error if the run does not fit or a setting is invalid.
@@ -19,6 +20,7 @@ pub fn check(
     config: &RunConfig,
     start: &RunStart,
     texts: RecordTexts,
+    ranks: usize,
     guard: MemoryGuard,
 ) -> Result<(), CliError> {
     let Ok((model, train)) = run::sized(config, start, texts.tokenizer, texts.chat_template) else {
@@ -27,7 +29,7 @@ pub fn check(
     let train = &train;
     let program = memory::resident().unwrap_or(0);
     let demand = |train: &TrainConfig| -> Result<Demand, CliError> {
-        let predicted = predict(&model, train, program)?;
+        let predicted = predict_rank(&model, train, ranks, program)?;
         Ok(Demand::training(&predicted))
     };
     let of_config = demand(train)?;

@@ -8,6 +8,7 @@ mod ranks;
 mod scale;
 mod skips;
 mod threads;
+mod unlike_ranks;
 
 use std::fs;
 use std::sync::Arc;

@@ -21,10 +21,13 @@ use crate::evaluate::{
 use crate::loader::to_tensors;
 use crate::optimizer::Optimizer;
 use crate::peers::shards::Bucketing;
-use crate::peers::{OrderedPeers, Peers, Rank};
+use crate::peers::{DeviceMemoryPeers, OrderedPeers, Peers, Rank};
 use crate::training_model::{TokenBatch, TrainingModel};
 
 type Training = Autodiff<Flex>;
+
+/// Small buckets, which cut through tensors.
+const BUCKET: usize = 1000;
 
 /// Numbers of tokens per micro-batch, and micro-batches of a step.
 const TOKENS: usize = 16;
@@ -154,14 +157,26 @@ fn measured_steps_of_ranks(
     world_size: usize,
     folders: Folders,
 ) -> (Trained, StateFile, Vec<usize>, Vec<usize>) {
+    let over = |rank| Arc::new(OrderedPeers::new(rank).with_bucket(BUCKET)) as _;
+    steps_of_ranks_over(place, config, read_policy, world_size, folders, over)
+}
+
+/// [`measured_steps_of_ranks`] with other peers.
+fn steps_of_ranks_over(
+    place: &TestFolder,
+    config: &RunConfig,
+    read_policy: ReadPolicy,
+    world_size: usize,
+    folders: Folders,
+    over: impl Fn(Threads) -> Arc<dyn Peers<Flex>>,
+) -> (Trained, StateFile, Vec<usize>, Vec<usize>) {
     let ranks = Threads::all(world_size);
     std::thread::scope(|scope| {
         let threads: Vec<_> = ranks
             .into_iter()
             .map(|rank| {
                 let sent = Arc::clone(&rank.sent);
-                // Small buckets cut through tensors.
-                let peers = Arc::new(OrderedPeers::new(rank).with_bucket(1000));
+                let peers = over(rank);
                 let thread = scope.spawn(move || steps(place, config, read_policy, peers, folders));
                 (thread, sent)
             })
@@ -259,6 +274,27 @@ fn sharded_optimizers_match_one_process_to_the_bit() {
         ] {
             let ranks = steps_of_ranks(&place, &config, read_policy, MICRO_BATCHES, folders);
             assert!(ranks == one, "{kind:?}, {read_policy:?}, {folders:?}");
+        }
+    }
+}
+
+#[test]
+fn exchanges_of_device_memory_match_those_of_host_memory_to_the_bit() {
+    let place = TestFolder::new(0);
+    for (kind, ranks) in [
+        (OptimizerKind::AdamW, 4),
+        (OptimizerKind::Muon, 2),
+        (OptimizerKind::Lion, 4),
+    ] {
+        let config = large_config(&place, kind);
+        let policy = ReadPolicy::EveryStep;
+        let host = measured_steps_of_ranks(&place, &config, policy, ranks, Folders::Shared);
+        for bucket in [BUCKET, 1 << 22] {
+            let over = |rank| Arc::new(DeviceMemoryPeers::new(rank).with_bucket(bucket)) as _;
+            let device = steps_of_ranks_over(&place, &config, policy, ranks, Folders::Shared, over);
+            assert!((&device.0, &device.1) == (&host.0, &host.1), "{kind:?}");
+            // Also the same bytes.
+            assert_eq!((device.2, device.3), (host.2.clone(), host.3.clone()));
         }
     }
 }

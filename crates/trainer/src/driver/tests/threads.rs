@@ -3,7 +3,10 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 
-use crate::peers::{Rank, Transport};
+use burn_flex::Flex;
+use emberlm_kernels::AddressedVector;
+
+use crate::peers::{AddressTransport, Rank, Transport};
 
 /// The meeting point of ranks that run as threads of one process.
 struct Hub {
@@ -85,5 +88,24 @@ impl Transport for Threads {
     fn all_gather_bytes(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, String> {
         self.count(own.len());
         Ok(self.exchange(own.to_vec()))
+    }
+}
+
+/// Only for memory of the host.
+impl AddressTransport<Flex> for Threads {
+    fn all_to_all_addressed(
+        &self,
+        sent: &AddressedVector<Flex>,
+        received: &mut AddressedVector<Flex>,
+    ) -> Result<(), String> {
+        self.all_to_all(sent.host().unwrap(), received.host_mut().unwrap())
+    }
+
+    fn all_gather_addressed(
+        &self,
+        own: &AddressedVector<Flex>,
+        received: &mut AddressedVector<Flex>,
+    ) -> Result<(), String> {
+        self.all_gather(own.host().unwrap(), received.host_mut().unwrap())
     }
 }

@@ -1,6 +1,9 @@
 //! The micro-batches of a step: completions are sampled from the current weights and rewarded, and their log-probabilities
 //! under the sampling and the reference model are computed by the same passes as the loss.
 //!
+//! Ranks take micro-batches in turn. All have the completions of all, since a group of completions may lie in the
+//! micro-batches of several ranks.
+//!
 //! Everything is a function of the weights, the configuration and the step. Only steps that train again on the same
 //! completions need what an earlier step has sampled, from weights that are gone: a checkpoint keeps it.
 
@@ -15,10 +18,11 @@ use super::advantage::{advantages, deviation};
 use super::batch::{PolicyBatch, PolicySequence};
 use super::loss::PolicyLoss;
 use super::prompts::{Prompt, PromptSet};
-use super::task::{Completions, RewardTask, sample_seed};
+use super::task::{Completions, Failure, RewardTask, sample_seed};
 use crate::config::TrainConfig;
 use crate::error::TrainError;
 use crate::objective::{CompletionBatch, HostBatch};
+use crate::peers::{Peers, Rank};
 use crate::stop::StopSignal;
 use crate::training_model::{TokenBatch, TrainingModel};
 
@@ -64,7 +68,7 @@ pub(crate) struct Rollouts<B: Backend> {
     current: Option<Rollout>,
 }
 
-/// The micro-batches of a step.
+/// This rank's micro-batches of a step.
 pub(crate) struct SampledStep<B: Backend> {
     pub(crate) batches: Vec<TokenBatch<B>>,
     /// A note on completions without a reward.
@@ -102,14 +106,15 @@ impl<B: Backend> Rollouts<B> {
         }
     }
 
-    /// The micro-batches of a step after `step` others. `None` if a stop is requested.
+    /// This rank's micro-batches of a step after `step` others. `None` if a stop is requested on any rank.
     ///
     /// # Errors
-    /// A completion cannot be sampled, or too many have no reward.
+    /// A completion cannot be sampled, too many have no reward, or a peer cannot be reached.
     pub(crate) fn batches<T>(
         &mut self,
         model: &TrainingModel<T>,
         step: usize,
+        peers: &dyn Peers<B>,
     ) -> Result<Option<SampledStep<T>>, TrainError>
     where
         T: TrainingBackend<InnerBackend = B>,
@@ -124,13 +129,17 @@ impl<B: Backend> Rollouts<B> {
         let rollout = match known {
             Some(rollout) => rollout,
             // Handles of the weights, which are dropped before the update.
-            None => match self.sampled(&model.valid(), number)? {
+            None => match self.sampled(&model.valid(), number, peers)? {
                 Some((rollout, failures)) => {
                     let count = failures.len();
-                    note = failures.first().map(|reason| {
+                    note = failures.first().map(|Failure { rank, reason }| {
                         let all = rollout.sequences.len();
+                        let rank = match peers.rank().world_size() {
+                            1 => String::new(),
+                            _ => format!("rank {rank}: "),
+                        };
                         format!(
-                            "warning: step {}: {count} of {all} completions lack a reward: {reason}",
+                            "warning: step {}: {count} of {all} completions lack a reward: {rank}{reason}",
                             step + 1
                         )
                     });
@@ -143,8 +152,7 @@ impl<B: Backend> Rollouts<B> {
         let is_first = step.is_multiple_of(iterations);
         let device = model.device();
         let batches = self.host_batches(&rollout, is_first);
-        let batches = batches
-            .iter()
+        let batches = of_rank(batches, peers.rank())
             .map(|batch| batch.to_tensors(&device))
             .collect();
         self.current = Some(rollout);
@@ -159,12 +167,13 @@ impl<B: Backend> Rollouts<B> {
         }
     }
 
-    /// Samples the completions number `number`. `None` if a stop is requested.
+    /// Samples the completions number `number`. `None` if a stop is requested on any rank.
     fn sampled(
         &self,
         model: &TrainingModel<B>,
         number: u64,
-    ) -> Result<Option<(Rollout, Vec<String>)>, TrainError> {
+        peers: &dyn Peers<B>,
+    ) -> Result<Option<(Rollout, Vec<Failure>)>, TrainError> {
         let Some(decoder) = model.decoder() else {
             return Err(TrainError::NoResult);
         };
@@ -180,9 +189,14 @@ impl<B: Backend> Rollouts<B> {
             })
             .collect();
         let (group, temperature) = (config.group, config.temperature);
-        let found =
-            self.task
-                .completions(decoder.clone(), &prompts, group, temperature, &self.stop)?;
+        let found = self.task.completions(
+            decoder.clone(),
+            &prompts,
+            group,
+            temperature,
+            &self.stop,
+            peers,
+        )?;
         let Some(Completions {
             completions,
             failures,
@@ -208,17 +222,19 @@ impl<B: Backend> Rollouts<B> {
             sequences: sequences.collect(),
         };
         if config.iterations > 1 {
-            let found = self.log_probabilities(model, &rollout)?;
+            let found = self.log_probabilities(model, &rollout, peers)?;
             for (sequence, old) in rollout.sequences.iter_mut().zip(found) {
                 sequence.old = old;
             }
         }
         let reference = match &self.reference {
             None => return Ok(Some((rollout, failures))),
-            Some(ReferenceModel::Weights(model)) => self.log_probabilities(model, &rollout)?,
+            Some(ReferenceModel::Weights(model)) => {
+                self.log_probabilities(model, &rollout, peers)?
+            }
             Some(ReferenceModel::WithoutAdapter) => {
                 let model = TrainingModel::from(decoder.clone().without_adapter());
-                self.log_probabilities(&model, &rollout)?
+                self.log_probabilities(&model, &rollout, peers)?
             }
         };
         for (sequence, reference) in rollout.sequences.iter_mut().zip(reference) {
@@ -232,12 +248,24 @@ impl<B: Backend> Rollouts<B> {
         &self,
         model: &TrainingModel<B>,
         rollout: &Rollout,
+        peers: &dyn Peers<B>,
     ) -> Result<Vec<Vec<f64>>, TrainError> {
         let device = model.device();
-        let mut found = Vec::with_capacity(rollout.sequences.len());
-        for batch in self.host_batches(rollout, true) {
+        let mut own = Vec::new();
+        for batch in of_rank(self.host_batches(rollout, true), peers.rank()) {
             let batch = batch.to_tensors::<B>(&device);
-            found.extend(B::run(|| model.completion_log_probabilities(&batch)));
+            let found = B::run(|| model.completion_log_probabilities(&batch));
+            own.extend(found.into_iter().flatten());
+        }
+        let all = peers.gather_numbers(&own)?;
+        let mut of_ranks: Vec<_> = all.into_iter().map(Vec::into_iter).collect();
+        let mut found = Vec::with_capacity(rollout.sequences.len());
+        for (number, rows) in rollout.sequences.chunks(self.micro_batch).enumerate() {
+            let rank = number % of_ranks.len();
+            for row in rows {
+                let of_row = of_ranks[rank].by_ref().take(row.completion.len());
+                found.push(of_row.collect::<Vec<_>>());
+            }
         }
         match found.iter().flatten().all(|x| x.is_finite()) {
             true => Ok(found),
@@ -327,4 +355,10 @@ impl<B: Backend> Rollouts<B> {
             })),
         }
     }
+}
+
+/// The micro-batches that a rank computes, which are every `world_size`-th one.
+fn of_rank(batches: Vec<HostBatch>, rank: Rank) -> impl Iterator<Item = HostBatch> {
+    let batches = batches.into_iter().skip(rank.index());
+    batches.step_by(rank.world_size())
 }

@@ -7,6 +7,7 @@ use emberlm_generate::{
 };
 use emberlm_kernels::Backend;
 use emberlm_model::Decoder;
+use serde::{Deserialize, Serialize};
 
 use crate::error::TrainError;
 use crate::stop::StopSignal;
@@ -35,7 +36,7 @@ pub(super) struct SampleSettings<'a> {
 }
 
 /// A sampled completion.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Sampled {
     /// At least one token, with the stop token.
     pub(super) ids: Vec<u32>,
@@ -52,7 +53,7 @@ pub(super) struct Sampled {
 /// # Errors
 /// A prompt with its completion exceeds the context, or a logit is not finite.
 pub(super) fn sample<B: Backend>(
-    decoder: Decoder<B>,
+    decoder: Arc<Decoder<B>>,
     requests: &[SampleRequest<'_>],
     settings: &SampleSettings<'_>,
     stop: &StopSignal,
@@ -68,8 +69,6 @@ pub(super) fn sample<B: Backend>(
         prefill_tokens: PREFILL_TOKENS,
         deterministic: false,
     };
-    // Adapters are joined once for all passes.
-    let decoder = Arc::new(decoder.with_fused_adapters());
     let mut engine = Engine::new(decoder, config).map_err(GenerateError::from)?;
     let mut ids = Vec::with_capacity(requests.len());
     let mut sampled = Vec::with_capacity(requests.len());

@@ -52,6 +52,38 @@ impl PolicyScores {
         self.kl.join(other.kl);
     }
 
+    /// The sums as numbers, to exchange them between ranks.
+    pub(crate) fn to_numbers(self) -> Vec<f64> {
+        let means = [
+            self.reward,
+            self.deviation,
+            self.tokens,
+            self.reached_limit,
+            self.clipped,
+            self.kl,
+        ];
+        let own = [self.sequences as f64, self.loss];
+        own.into_iter()
+            .chain(means.into_iter().flat_map(Mean::to_numbers))
+            .collect()
+    }
+
+    /// The sums of [`PolicyScores::to_numbers`].
+    pub(crate) fn of_numbers(numbers: &[f64]) -> Self {
+        let number = |at: usize| numbers.get(at).copied().unwrap_or(0.0);
+        let mean = |at: usize| Mean::of_numbers([number(at), number(at + 1)]);
+        Self {
+            sequences: number(0) as usize,
+            loss: number(1),
+            reward: mean(2),
+            deviation: mean(4),
+            tokens: mean(6),
+            reached_limit: mean(8),
+            clipped: mean(10),
+            kl: mean(12),
+        }
+    }
+
     /// The number of completions.
     pub(crate) fn sequences(&self) -> usize {
         self.sequences

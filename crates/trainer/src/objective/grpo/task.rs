@@ -7,14 +7,17 @@ use emberlm_generate::SamplerConfig;
 use emberlm_kernels::Backend;
 use emberlm_model::Decoder;
 use emberlm_system::random::split_mix;
+use serde::{Deserialize, Serialize};
 
 use super::prompts::{Prompt, PromptSet};
 use super::rewards::{Answer, Rewards};
 use super::sampling::{SampleRequest, SampleSettings, Sampled, sample};
 use crate::config::GrpoConfig;
+use crate::divided::exchange_values;
 use crate::error::TrainError;
 use crate::metrics::MetricValues;
 use crate::objective::mean::Mean;
+use crate::peers::Peers;
 use crate::stop::StopSignal;
 
 /// The settings, the rewards and the tokenizer of a run.
@@ -26,19 +29,33 @@ pub(crate) struct RewardTask {
 }
 
 /// A sampled completion with its reward.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Completion {
     pub(super) sampled: Sampled,
-    pub(super) text: String,
     pub(super) reward: Option<f64>,
 }
 
 /// Sampled completions.
+#[derive(Default)]
 pub(super) struct Completions {
     /// Those of each prompt, one after another.
     pub(super) completions: Vec<Completion>,
     /// The reasons why rewards could not be computed.
-    pub(super) failures: Vec<String>,
+    pub(super) failures: Vec<Failure>,
+}
+
+/// A reward that could not be computed.
+pub(super) struct Failure {
+    /// The rank that tried.
+    pub(super) rank: usize,
+    pub(super) reason: String,
+}
+
+/// The completions of prompts that are sampled together.
+#[derive(Default, Serialize, Deserialize)]
+struct Part {
+    completions: Vec<Completion>,
+    failures: Vec<String>,
 }
 
 /// The prompts of an evaluation.
@@ -60,10 +77,13 @@ pub(crate) struct RewardOutcome {
 }
 
 impl RewardTask {
-    /// Samples `samples` completions of each of `prompts`, and rewards them. `None` if a stop is requested.
+    /// Samples `samples` completions of each of `prompts`, and rewards them. `None` if a stop is requested on any rank.
+    ///
+    /// Prompts are completed in parts that fill the slots, and ranks take the parts in turn. Every rank receives all
+    /// completions. A part's products have the same rows on any number of ranks, and so the same bits.
     ///
     /// # Errors
-    /// A completion cannot be sampled, or at least half of them have no reward.
+    /// A completion cannot be sampled, at least half of them have no reward, or a peer cannot be reached.
     pub(super) fn completions<B: Backend>(
         &self,
         decoder: Decoder<B>,
@@ -71,7 +91,57 @@ impl RewardTask {
         samples: usize,
         temperature: f64,
         stop: &StopSignal,
+        peers: &dyn Peers<B>,
     ) -> Result<Option<Completions>, TrainError> {
+        // Adapters are joined once for all passes.
+        let decoder = Arc::new(decoder.with_fused_adapters());
+        let rank = peers.rank();
+        let parts = prompts.chunks((self.config.slots / samples.max(1)).max(1));
+        let parts: Vec<_> = parts.collect();
+        let mut found = Completions::default();
+        for round in parts.chunks(rank.world_size()) {
+            let own = match round.get(rank.index()) {
+                Some(prompts) => {
+                    self.part(Arc::clone(&decoder), prompts, samples, temperature, stop)?
+                }
+                None => Some(Part::default()),
+            };
+            // Nothing from a rank that was asked to stop.
+            let all: Option<Vec<Part>> = exchange_values(peers, own)?.into_iter().collect();
+            let Some(all) = all else {
+                return Ok(None);
+            };
+            for (rank, part) in all.into_iter().enumerate() {
+                found.completions.extend(part.completions);
+                let failures = part.failures.into_iter();
+                found
+                    .failures
+                    .extend(failures.map(|reason| Failure { rank, reason }));
+            }
+        }
+        let (failed, completions) = (found.failures.len(), found.completions.len());
+        match found.failures.first() {
+            Some(Failure { rank, reason }) if 2 * failed >= completions => {
+                Err(TrainError::Rewards {
+                    failed,
+                    completions,
+                    rank: *rank,
+                    reason: reason.clone(),
+                })
+            }
+            _ => Ok(Some(found)),
+        }
+    }
+
+    /// Samples and rewards the completions of a part. `None` if a stop is requested.
+    fn part<B: Backend>(
+        &self,
+        decoder: Arc<Decoder<B>>,
+        prompts: &[(&Prompt, u64)],
+        samples: usize,
+        temperature: f64,
+        stop: &StopSignal,
+    ) -> Result<Option<Part>, TrainError> {
         let config = &self.config;
         let settings = SampleSettings {
             sampler: SamplerConfig {
@@ -101,26 +171,14 @@ impl RewardTask {
             .zip(&texts)
             .map(|(record, completion)| Answer { record, completion });
         let rewarded = self.rewards.of(&answers.collect::<Vec<_>>());
-        let failures: Vec<String> = rewarded
-            .iter()
-            .filter_map(|of| of.failure.clone())
-            .collect();
-        if let Some(reason) = failures.first()
-            && 2 * failures.len() >= rewarded.len()
-        {
-            return Err(TrainError::Rewards {
-                failed: failures.len(),
-                completions: rewarded.len(),
-                reason: reason.clone(),
-            });
-        }
-        let completions = sampled.into_iter().zip(texts).zip(rewarded);
-        let completions = completions.map(|((sampled, text), rewarded)| Completion {
+        let failures = rewarded.iter().filter_map(|of| of.failure.clone());
+        let failures = failures.collect();
+        let completions = sampled.into_iter().zip(rewarded);
+        let completions = completions.map(|(sampled, rewarded)| Completion {
             sampled,
-            text,
             reward: rewarded.reward,
         });
-        Ok(Some(Completions {
+        Ok(Some(Part {
             completions: completions.collect(),
             failures,
         }))
@@ -145,15 +203,16 @@ pub(super) fn sample_seed(seed: u64, generation: u64, place: usize) -> u64 {
 
 impl RewardValidation {
     /// Rewards the most probable completion of each prompt; of the first prompts, if the prompts have more than
-    /// `max_tokens`. `None` if a stop is requested.
+    /// `max_tokens`. `None` if a stop is requested on any rank. The ranks divide the prompts and have the same outcome.
     ///
     /// # Errors
-    /// A completion cannot be sampled, or too many have no reward.
+    /// A completion cannot be sampled, too many have no reward, or a peer cannot be reached.
     pub(crate) fn evaluate<B: Backend>(
         &self,
         decoder: &Decoder<B>,
         max_tokens: Option<u64>,
         stop: &StopSignal,
+        peers: &dyn Peers<B>,
     ) -> Result<Option<RewardOutcome>, TrainError> {
         let mut left = max_tokens.unwrap_or(u64::MAX);
         let within = |prompt: &&Prompt| {
@@ -165,7 +224,7 @@ impl RewardValidation {
         let prompts: Vec<(&Prompt, u64)> = prompts.map(|prompt| (prompt, 0)).collect();
         let found = self
             .task
-            .completions(decoder.clone(), &prompts, 1, 0.0, stop)?;
+            .completions(decoder.clone(), &prompts, 1, 0.0, stop, peers)?;
         let Some(Completions { completions, .. }) = found else {
             return Ok(None);
         };
@@ -195,20 +254,21 @@ impl RewardValidation {
             prompts: prompts.len(),
             metrics,
             sample: first.map_or_else(String::new, |((prompt, _), completion)| {
-                shown(prompt, completion)
+                self.shown(prompt, completion)
             }),
         }))
     }
-}
 
-/// A prompt with a completion and its reward, to read.
-fn shown(prompt: &Prompt, completion: &Completion) -> String {
-    let prompt = prompt.record.prompt();
-    let prompt = prompt
-        .as_str()
-        .map_or_else(|| prompt.to_string(), str::to_owned);
-    let reward = completion
-        .reward
-        .map_or_else(|| "none".to_owned(), |reward| reward.to_string());
-    format!("{prompt}{}\n[reward: {reward}]", completion.text)
+    /// A prompt with a completion and its reward, to read.
+    fn shown(&self, prompt: &Prompt, completion: &Completion) -> String {
+        let prompt = prompt.record.prompt();
+        let prompt = prompt
+            .as_str()
+            .map_or_else(|| prompt.to_string(), str::to_owned);
+        let text = self.task.text(&completion.sampled);
+        let reward = completion
+            .reward
+            .map_or_else(|| "none".to_owned(), |reward| reward.to_string());
+        format!("{prompt}{text}\n[reward: {reward}]")
+    }
 }

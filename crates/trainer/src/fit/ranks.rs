@@ -1,0 +1,53 @@
+//! The memory of one of several ranks: a shard of the optimizer's state, and the exchanges of a step.
+//!
+//! ```text
+//! shard      P / N        the longest shard; with Muon, tables of tokens have 2 moments and matrices 1
+//! exchange   P + P/N      all gradients and the sums for the shard, the vectors that boundaries of shards cut, and buckets
+//! update     2·P/N        the shard's gradients and updated parameters
+//! gather     P + P/N      the updated parameters next to the previous ones, and buckets
+//! ```
+
+use super::shape::{largest, matrices};
+use super::{Phase, PhaseMemory, trained};
+use crate::config::{OptimizerKind, TrainConfig};
+use crate::peers::BUCKET;
+use crate::run::AnyConfig;
+
+/// Elements of the optimizer's state of a rank, of the `state` elements of all ranks.
+pub(super) fn state(model: AnyConfig<'_>, train: &TrainConfig, ranks: usize, state: f64) -> f64 {
+    let shard = trained(model, train) / ranks as f64;
+    match train.optimizer.kind() {
+        OptimizerKind::Muon if ranks > 1 && train.adapter.is_none() => {
+            // A shard of tables has two moments for each parameter.
+            let of_tables = (trained(model, train) - matrices(model)).min(shard);
+            shard + of_tables
+        }
+        OptimizerKind::AdamW | OptimizerKind::Lion | OptimizerKind::Muon => state / ranks as f64,
+    }
+}
+
+/// The phases after the backward pass: the update of a rank's shard and the exchanges around it.
+pub(super) fn phases(model: AnyConfig<'_>, train: &TrainConfig, ranks: usize) -> [PhaseMemory; 3] {
+    let all = trained(model, train);
+    let shard = all / ranks as f64;
+    let largest = largest(model).min(all);
+    let bucket = (BUCKET as f64).min(all);
+    // Slices for all ranks and from all ranks, and their sum.
+    let buckets = bucket * (2.0 + 1.0 / ranks as f64);
+    let cut = ((ranks - 1) as f64 * largest).min(all);
+    let phase = |phase, gradients, temporaries| PhaseMemory {
+        phase,
+        gradients,
+        activations: 0.0,
+        temporaries,
+    };
+    let update = match train.optimizer.kind() {
+        OptimizerKind::AdamW => 0.0,
+        OptimizerKind::Muon | OptimizerKind::Lion => 2.0 * largest.min(shard),
+    };
+    [
+        phase(Phase::Exchange, all, shard + cut + buckets),
+        phase(Phase::Update, shard, shard + update),
+        phase(Phase::Exchange, 0.0, all + shard + buckets),
+    ]
+}
