@@ -128,7 +128,10 @@ impl<B: Backend> AddressTransport<B> for MpiTransport {
         received: &mut AddressedVector<B>,
     ) -> Result<(), String> {
         let world = SimpleCommunicator::world();
-        scope(|scope| wait(world.immediate_all_to_all_into(scope, sent, received)));
+        scope(|scope| {
+            let request = world.immediate_all_to_all_into(scope, sent, received);
+            wait(request, NUMBERS);
+        });
         Ok(())
     }
 
@@ -138,7 +141,10 @@ impl<B: Backend> AddressTransport<B> for MpiTransport {
         received: &mut AddressedVector<B>,
     ) -> Result<(), String> {
         let world = SimpleCommunicator::world();
-        scope(|scope| wait(world.immediate_all_gather_into(scope, own, received)));
+        scope(|scope| {
+            let request = world.immediate_all_gather_into(scope, own, received);
+            wait(request, NUMBERS);
+        });
         Ok(())
     }
 }
