@@ -126,5 +126,5 @@ pub use router_loss::{ExpertLoad, RouterCoefficients};
 pub use token_scores::TokenScores;
 pub use token_table::TokenTable;
 pub use tokens::{IGNORED, Tokens};
-pub use training::{PassGradients, TrainingPass};
+pub use training::{CompleteGradient, GradientSink, PassGradients, TrainingPass};
 pub use weight_format::{StoredFormats, WeightFormat};

@@ -1,25 +1,33 @@
-//! Training pass: computes the loss and the gradients of every parameter, either with one autodiff graph of the whole
-//! model or, with activation recomputation, with the graph of one block at a time. Encoder–decoders have only the former.
+//! Training pass: computes the loss and the gradients of every parameter, with an autodiff graph for each block.
+//! Encoder–decoders have one graph.
 //!
 //! ```text
-//! whole        tokens ─► embedding ─► block 1 ─► … ─► block n ─► norm, loss        one graph, one backward pass
-//!
-//! recomputing  tokens ─► embedding ─► x₁ ─► … ─► xₙ ─► xₙ₊₁ ─► norm, loss          no graph of the blocks
-//!                                     keep every xᵢ
-//!              for i = n … 1: run block i again on xᵢ; backward pass from the gradient of xᵢ₊₁ to that of xᵢ
+//! forward      tokens ─► embedding ─► x₁ ─► block 1 ─► x₂ ─► … ─► block n ─► xₙ₊₁ ─► norm, loss
+//! backward     head;  for i = n … 1: block i, from the gradient of xᵢ₊₁ to that of xᵢ;  embedding
 //! ```
 //!
-//! Recomputation (Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost") keeps only the inputs of the
-//! blocks, `n_layers · [batch, seq, d_model]`, and the activations of one block. It costs an additional forward pass
-//! of every block, about a third more time. Results are bit-identical: a block repeats the same operations on the
-//! same values, and its backward pass starts from `Σ xᵢ₊₁ · g`, whose gradient with respect to xᵢ₊₁ is exactly `g`.
+//! The gradients of a block's parameters are complete when its backward pass ends, long before those of the first
+//! block. [`Decoder::streamed_gradients`] hands them over then, so that several processes can exchange them while the
+//! pass continues.
+//!
+//! With activation recomputation (Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost"), the forward pass
+//! keeps no graphs, and a block's graph is made by running it again on xᵢ just before its backward pass. This keeps only
+//! the inputs of the blocks, `n_layers · [batch, seq, d_model]`, and the activations of one block, and costs an additional
+//! forward pass of every block, about a third more time. Results are bit-identical: a block repeats the same operations on
+//! the same values.
+//!
+//! The backward pass of a block starts from `Σ xᵢ₊₁ · g`, whose gradient with respect to xᵢ₊₁ is exactly `g`. Blocks below
+//! the first trained parameter have no backward pass.
 //!
 //! The backward passes of the blocks run one after another instead of as nested operations of one graph, because
 //! nesting deadlocks: Burn 0.21 locks a graph during its backward pass and visits all graphs at the end of every
 //! backward pass.
 
+use std::collections::HashSet;
+
 use burn::module::{Module, ParamId};
-use burn::tensor::backend::AutodiffBackend;
+use burn::tensor::backend::{AutodiffBackend, Backend as BurnBackend};
+use burn::tensor::ops::FloatTensor;
 use burn::tensor::{Bool, Device, Distribution, Int, Tensor};
 
 use emberlm_kernels::{AttentionMask, TrainingBackend};
@@ -30,6 +38,7 @@ use crate::decoder::Decoder;
 use crate::encoder::{Encoder, EncoderInput};
 use crate::encoder_decoder::EncoderDecoder;
 use crate::low_rank::Adapter;
+use crate::mixture::Routing;
 use crate::router_loss::{ExpertLoad, RouterCoefficients, RouterLoss};
 use crate::stack::Stack;
 use crate::tokens::Tokens;
@@ -72,11 +81,22 @@ pub struct PassGradients<B: TrainingBackend> {
     pub loss: Tensor<Inner<B>, 1>,
     /// The losses of the routers times their coefficients, `[1]`; `None` if there are none.
     pub router_loss: Option<Tensor<Inner<B>, 1>>,
-    /// The gradients of the sum of both.
+    /// The gradients of the sum of both, without those that were handed over during the pass.
     pub gradients: B::Gradients,
     /// The tokens of each expert.
     pub expert_load: ExpertLoad,
 }
+
+/// A parameter whose gradient is complete.
+pub struct CompleteGradient<B: BurnBackend> {
+    /// The parameter.
+    pub id: ParamId,
+    /// Its gradient; `None` if the loss does not depend on it.
+    pub gradient: Option<FloatTensor<B>>,
+}
+
+/// Takes the gradients of the head, of each block from the last one on, and of the embeddings.
+pub type GradientSink<'a, B> = &'a mut dyn FnMut(Vec<CompleteGradient<Inner<B>>>);
 
 impl<B: TrainingBackend> Decoder<B> {
     /// Computes `loss` and its gradients with respect to all parameters. `loss` maps the hidden states before the head,
@@ -102,21 +122,44 @@ impl<B: TrainingBackend> Decoder<B> {
         coefficients: RouterCoefficients,
         loss: impl FnOnce(Tensor<B, 3>) -> Tensor<B, 1>,
     ) -> PassGradients<B> {
+        self.pass(tokens.into(), pass, coefficients, loss, None)
+    }
+
+    /// [`Decoder::gradients_with_routers`] that hands the gradient of every trained parameter to `sink` as soon as it is
+    /// complete.
+    pub fn streamed_gradients(
+        &self,
+        tokens: impl Into<Tokens<B>>,
+        pass: TrainingPass,
+        coefficients: RouterCoefficients,
+        loss: impl FnOnce(Tensor<B, 3>) -> Tensor<B, 1>,
+        sink: GradientSink<'_, B>,
+    ) -> PassGradients<B> {
+        self.pass(tokens.into(), pass, coefficients, loss, Some(sink))
+    }
+
+    fn pass(
+        &self,
+        tokens: Tokens<B>,
+        pass: TrainingPass,
+        coefficients: RouterCoefficients,
+        loss: impl FnOnce(Tensor<B, 3>) -> Tensor<B, 1>,
+        sink: Option<GradientSink<'_, B>>,
+    ) -> PassGradients<B> {
         let draws = self.uses_dropout() || pass.embedding_noise > 0.0;
         let seeds = DropoutSeeds::<B>::new(draws, pass, self.device());
         seeds.seed(0);
-        let tokens = tokens.into();
         let embedded = noisy(self.embeddings.forward(&tokens, 0), pass.embedding_noise);
         let stack = StackPass {
+            module: self,
+            embeddings: &self.embeddings,
             stack: &self.stack,
             context: AttentionMask::of_documents(tokens.documents).into(),
             coefficients,
             seeds,
+            recompute: pass.recompute,
         };
-        match pass.recompute {
-            true => stack.recomputed(self, embedded, loss),
-            false => stack.whole(embedded, loss),
-        }
+        stack.gradients(embedded, loss, sink)
     }
 
     /// True if training draws dropout masks.
@@ -143,16 +186,17 @@ fn noisy<B: TrainingBackend>(embedded: Tensor<B, 3>, alpha: f64) -> Tensor<B, 3>
 }
 
 impl<B: TrainingBackend> Encoder<B> {
-    /// Computes `loss` and its gradients with respect to all parameters. `loss` maps the final hidden states, `[batch,
-    /// seq, d_model]`, to `[1]`.
+    /// Computes `loss` and its gradients with respect to all parameters, which are handed to `sink` as soon as they are
+    /// complete. `loss` maps the final hidden states, `[batch, seq, d_model]`, to `[1]`.
     ///
     /// If the model has dropout, the backend's random state is reseeded.
-    pub fn gradients(
+    pub fn streamed_gradients(
         &self,
         input: impl Into<EncoderInput<B>>,
         pass: TrainingPass,
         loss: impl FnOnce(Tensor<B, 3>) -> Tensor<B, 1>,
-    ) -> (Tensor<Inner<B>, 1>, B::Gradients) {
+        sink: GradientSink<'_, B>,
+    ) -> Tensor<Inner<B>, 1> {
         let seeds = DropoutSeeds::<B>::new(self.uses_dropout(), pass, self.device());
         seeds.seed(0);
         let (embedded, context) = self.embedded_with_context(input);
@@ -162,16 +206,15 @@ impl<B: TrainingBackend> Encoder<B> {
             loss(states)
         };
         let stack = StackPass {
+            module: self,
+            embeddings: &self.embeddings,
             stack: &self.stack,
             context,
             coefficients: RouterCoefficients::default(),
             seeds,
+            recompute: pass.recompute,
         };
-        let made = match pass.recompute {
-            true => stack.recomputed(self, embedded, loss),
-            false => stack.whole(embedded, loss),
-        };
-        (made.loss, made.gradients)
+        stack.gradients(embedded, loss, Some(sink)).loss
     }
 
     /// True if training draws dropout masks.
@@ -182,25 +225,30 @@ impl<B: TrainingBackend> Encoder<B> {
 }
 
 impl<B: TrainingBackend> EncoderDecoder<B> {
-    /// Computes `loss` and its gradients with respect to all parameters. `loss` maps the decoder's hidden states before
-    /// the head, `[batch, target, d_model]`, to `[1]`. `source` is `[batch, source]`, with a padding mask that is false
-    /// at padding tokens; `target` is the decoder's input, `[batch, target]`. Activations are not recomputed.
+    /// Computes `loss` and its gradients with respect to all parameters, which are handed to `sink`. `loss` maps the
+    /// decoder's hidden states before the head, `[batch, target, d_model]`, to `[1]`. `source` is `[batch, source]`, with a
+    /// padding mask that is false at padding tokens; `target` is the decoder's input, `[batch, target]`. Activations are
+    /// not recomputed.
     ///
     /// If the model has dropout, the backend's random state is reseeded.
-    pub fn gradients(
+    pub fn streamed_gradients(
         &self,
         source: Tensor<B, 2, Int>,
         padding: Option<Tensor<B, 2, Bool>>,
         target: Tensor<B, 2, Int>,
         pass: TrainingPass,
         loss: impl FnOnce(Tensor<B, 3>) -> Tensor<B, 1>,
-    ) -> (Tensor<Inner<B>, 1>, B::Gradients) {
+        sink: GradientSink<'_, B>,
+    ) -> Tensor<Inner<B>, 1> {
         let seeds = DropoutSeeds::<B>::new(self.uses_dropout(), pass, self.device());
         seeds.seed(0);
         let source = self.encode(source, padding);
         seeds.seed(1);
         let loss = loss(self.hidden(target, &source, None));
-        (loss.clone().inner(), loss.backward())
+        let value = loss.clone().inner();
+        let mut gradients = loss.backward();
+        sink(complete_gradients(self, &HashSet::new(), &mut gradients));
+        value
     }
 
     /// True if training draws dropout masks.
@@ -234,116 +282,115 @@ impl<B: TrainingBackend> DropoutSeeds<B> {
 }
 
 /// A training pass through the blocks of a stack.
-struct StackPass<'a, B: TrainingBackend> {
+struct StackPass<'a, B: TrainingBackend, M, E> {
+    /// The model.
+    module: &'a M,
+    /// Its part before the blocks.
+    embeddings: &'a E,
     stack: &'a Stack<B>,
     context: StackContext<'a, B>,
     coefficients: RouterCoefficients,
     seeds: DropoutSeeds<B>,
+    recompute: bool,
 }
 
-impl<B: TrainingBackend> StackPass<'_, B> {
-    /// Differentiates `loss` of the stack's output in one graph.
-    fn whole(
-        self,
-        embedded: Tensor<B, 3>,
-        loss: impl FnOnce(Tensor<B, 3>) -> Tensor<B, 1>,
-    ) -> PassGradients<B> {
-        let Self {
-            stack,
-            context,
-            coefficients,
-            seeds,
-        } = self;
-        let mut x = embedded;
-        let mut routings = Vec::new();
-        for (i, block) in stack.blocks.iter().enumerate() {
-            seeds.seed(i + 1);
-            let mut context = stack.context(i, &context);
-            context.routings = Some(&mut routings);
-            x = block.run(x, context);
-        }
-        let loss = loss(stack.finish(x));
-        let value = loss.clone().inner();
-        let expert_load = ExpertLoad::of(&routings);
-        let routers = RouterLoss::of(coefficients, &expert_load, &routings, &seeds.device);
-        // From the last layer on, as they are recomputed.
-        let parts = routers.map(|routers| {
-            let parts = routings.iter().rev().map(|routing| routers.part(routing));
-            parts.reduce(|sum, part| sum + part)
-        });
-        let router_loss = parts.flatten();
-        PassGradients {
-            loss: value,
-            router_loss: router_loss.clone().map(Tensor::inner),
-            gradients: match router_loss {
-                Some(router_loss) => (loss + router_loss).backward(),
-                None => loss.backward(),
-            },
-            expert_load,
-        }
-    }
+/// The graph of a block.
+struct BlockGraph<B: TrainingBackend> {
+    /// Its leaf, `[batch, seq, d_model]`.
+    input: Tensor<B, 3>,
+    output: Tensor<B, 3>,
+    routing: Option<Routing<B>>,
+}
 
-    /// Differentiates `loss` of the stack's output block by block. `module` has the parameters of `embedded`.
-    fn recomputed<M: Module<B>>(
-        self,
-        module: &M,
+impl<B: TrainingBackend, M: Module<B>, E: Module<B>> StackPass<'_, B, M, E> {
+    /// Differentiates `loss` of the stack's output, block by block.
+    fn gradients(
+        &self,
         embedded: Tensor<B, 3>,
         loss: impl FnOnce(Tensor<B, 3>) -> Tensor<B, 1>,
+        mut sink: Option<GradientSink<'_, B>>,
     ) -> PassGradients<B> {
-        let Self {
-            stack,
-            context,
-            coefficients,
-            seeds,
-        } = self;
+        let Self { stack, seeds, .. } = self;
+        let blocks = &stack.blocks;
+        // Blocks from here on have a backward pass. It is 0 if the embeddings have one.
+        let first = match is_trained(self.embeddings) {
+            true => 0,
+            false => (blocks.iter().position(is_trained)).unwrap_or(blocks.len()),
+        };
+        let mut graphs = Vec::with_capacity(blocks.len());
         let mut routings = Vec::new();
-        let mut inputs = Vec::with_capacity(stack.blocks.len());
         let mut x = embedded.clone().inner();
-        for (i, block) in stack.blocks.iter().enumerate() {
-            seeds.seed(i + 1);
-            // Dropout acts only under autodiff. Without parameters that require gradients, the graph keeps nothing.
-            let block = block.clone().no_grad();
-            let input = Tensor::from_inner(x.clone());
-            let mut context = stack.context(i, &context);
-            context.routings = Some(&mut routings);
-            let output = block.run(input, context);
-            inputs.push(x);
-            x = output.inner();
+        for i in 0..blocks.len() {
+            let graph = self.run(i, x.clone(), i >= first && !self.recompute);
+            routings.push(graph.routing.clone());
+            let output = graph.output.clone().inner();
+            if i >= first {
+                // Without a graph, only the input is kept.
+                graphs.push(match self.recompute {
+                    true => Err(x),
+                    false => Ok(graph),
+                });
+            }
+            x = output;
         }
 
-        let last = Tensor::<B, 3>::from_inner(x).require_grad();
+        let mut last = Tensor::<B, 3>::from_inner(x);
+        if first < blocks.len() || is_trained(self.embeddings) {
+            last = last.require_grad();
+        }
         let loss = loss(stack.finish(last.clone()));
         let value = loss.clone().inner();
         let mut all = loss.backward();
-        let mut grad = take_gradient(&last, &mut all);
+        let mut grad = last.grad_remove(&mut all);
         drop(last);
-
-        let expert_load = ExpertLoad::of(&routings);
-        let routers = RouterLoss::of(coefficients, &expert_load, &routings, &seeds.device);
-        drop(routings);
-        let mut router_loss: Option<Tensor<Inner<B>, 1>> = None;
-        for (i, block) in stack.blocks.iter().enumerate().rev() {
-            let Some(input) = inputs.pop() else { break };
-            let input = Tensor::<B, 3>::from_inner(input).require_grad();
-            seeds.seed(i + 1);
-            let mut routings = Vec::new();
-            let mut context = stack.context(i, &context);
-            context.routings = Some(&mut routings);
-            let output = block.run(input.clone(), context);
-            let part = routers.as_ref().zip(routings.pop());
-            let part = part.map(|(routers, routing)| routers.part(&routing));
-            if let Some(part) = &part {
-                let part = part.clone().inner();
-                router_loss = Some(match router_loss {
-                    Some(sum) => sum + part,
-                    None => part,
-                });
-            }
-            let mut grads = backward(output, grad, part);
-            grad = take_gradient(&input, &mut grads);
-            move_gradients(block, grads, &mut all);
+        if let Some(sink) = &mut sink {
+            let mut later = ids(self.embeddings);
+            later.extend(blocks.iter().flat_map(ids));
+            sink(complete_gradients(self.module, &later, &mut all));
         }
-        move_gradients(module, backward(embedded, grad, None), &mut all);
+
+        let in_order: Vec<_> = routings.iter().flatten().cloned().collect();
+        let expert_load = ExpertLoad::of(&in_order);
+        let routers = RouterLoss::of(self.coefficients, &expert_load, &in_order, &seeds.device);
+        drop(in_order);
+        routings.truncate(first);
+        let mut router_loss: Option<Tensor<Inner<B>, 1>> = None;
+        let mut router_part = |routing: Option<Routing<B>>| {
+            let part = routers.as_ref()?.part(&routing?);
+            let value = part.clone().inner();
+            router_loss = Some(match router_loss.take() {
+                Some(sum) => sum + value,
+                None => value,
+            });
+            Some(part)
+        };
+        for (i, graph) in (first..blocks.len()).zip(graphs).rev() {
+            let BlockGraph {
+                input,
+                output,
+                routing,
+            } = graph.unwrap_or_else(|input| self.run(i, input, true));
+            let mut grads = backward(output, grad, router_part(routing));
+            grad = input.grad_remove(&mut grads);
+            let block = &blocks[i];
+            match &mut sink {
+                Some(sink) => sink(complete_gradients(block, &HashSet::new(), &mut grads)),
+                None => move_gradients(block, grads, &mut all),
+            }
+        }
+        for routing in routings.into_iter().rev() {
+            router_part(routing);
+        }
+        if is_trained(self.embeddings) {
+            move_gradients(self.embeddings, backward(embedded, grad, None), &mut all);
+        }
+        if let Some(sink) = &mut sink {
+            sink(complete_gradients(
+                self.embeddings,
+                &HashSet::new(),
+                &mut all,
+            ));
+        }
         PassGradients {
             loss: value,
             router_loss,
@@ -351,29 +398,44 @@ impl<B: TrainingBackend> StackPass<'_, B> {
             expert_load,
         }
     }
+
+    /// Runs block `i`, with a graph if `tracked`.
+    fn run(&self, i: usize, input: Tensor<Inner<B>, 3>, tracked: bool) -> BlockGraph<B> {
+        self.seeds.seed(i + 1);
+        let mut input = Tensor::<B, 3>::from_inner(input);
+        let mut routings = Vec::new();
+        let mut context = self.stack.context(i, &self.context);
+        context.routings = Some(&mut routings);
+        let block = &self.stack.blocks[i];
+        let output = match tracked {
+            true => {
+                input = input.require_grad();
+                block.run(input.clone(), context)
+            }
+            // Dropout acts only under autodiff. Without parameters that require gradients, the graph keeps nothing.
+            false => block.clone().no_grad().run(input.clone(), context),
+        };
+        BlockGraph {
+            input,
+            output,
+            routing: routings.pop(),
+        }
+    }
 }
 
-/// Runs the backward pass of a graph whose output has the gradient `grad`, and of a term of the loss that is computed in
-/// it.
+/// Runs the backward pass of a graph whose output has the gradient `grad`, 0 by default, and of a term of the loss that
+/// is computed in it.
 fn backward<B: TrainingBackend>(
     output: Tensor<B, 3>,
-    grad: Tensor<Inner<B>, 3>,
+    grad: Option<Tensor<Inner<B>, 3>>,
     term: Option<Tensor<B, 1>>,
 ) -> B::Gradients {
+    let grad = grad.unwrap_or_else(|| output.clone().inner().zeros_like());
     let sum = (output * Tensor::from_inner(grad)).sum();
     match term {
         Some(term) => (sum + term).backward(),
         None => sum.backward(),
     }
-}
-
-/// Removes and returns the gradient of `x`; zeros if there is none.
-fn take_gradient<B: TrainingBackend>(
-    x: &Tensor<B, 3>,
-    grads: &mut B::Gradients,
-) -> Tensor<Inner<B>, 3> {
-    x.grad_remove(grads)
-        .unwrap_or_else(|| x.clone().inner().zeros_like())
 }
 
 /// Moves the gradients of a module's parameters from `from` to `all`, adding to existing ones.
@@ -403,6 +465,64 @@ impl<B: TrainingBackend> ParamVisitor<B> for GradientMover<'_, B> {
         };
         value.grad_replace(self.all, grad);
     }
+}
+
+/// Takes the gradients of a module's parameters, except for those in `others`.
+fn complete_gradients<B: TrainingBackend, M: Module<B>>(
+    module: &M,
+    others: &HashSet<ParamId>,
+    from: &mut B::Gradients,
+) -> Vec<CompleteGradient<Inner<B>>> {
+    let mut taken = GradientTaker::<B> {
+        others,
+        from,
+        taken: Vec::new(),
+    };
+    visit_params(module, &mut taken);
+    taken.taken
+}
+
+struct GradientTaker<'a, B: TrainingBackend> {
+    others: &'a HashSet<ParamId>,
+    from: &'a mut B::Gradients,
+    taken: Vec<CompleteGradient<Inner<B>>>,
+}
+
+impl<B: TrainingBackend> ParamVisitor<B> for GradientTaker<'_, B> {
+    fn visit<const D: usize>(&mut self, _path: &str, id: ParamId, value: Tensor<B, D>) {
+        if self.others.contains(&id) {
+            return;
+        }
+        let gradient = value.grad_remove(self.from);
+        let gradient = gradient.map(|gradient| gradient.into_primitive().tensor());
+        self.taken.push(CompleteGradient { id, gradient });
+    }
+}
+
+/// The parameters of a module.
+fn ids<B: TrainingBackend, M: Module<B>>(module: &M) -> HashSet<ParamId> {
+    struct Ids(HashSet<ParamId>);
+    impl<B: TrainingBackend> ParamVisitor<B> for Ids {
+        fn visit<const D: usize>(&mut self, _path: &str, id: ParamId, _value: Tensor<B, D>) {
+            self.0.insert(id);
+        }
+    }
+    let mut ids = Ids(HashSet::new());
+    visit_params::<B, M>(module, &mut ids);
+    ids.0
+}
+
+/// Returns true if a parameter of a module requires a gradient.
+fn is_trained<B: TrainingBackend, M: Module<B>>(module: &M) -> bool {
+    struct Trained(bool);
+    impl<B: TrainingBackend> ParamVisitor<B> for Trained {
+        fn visit<const D: usize>(&mut self, _path: &str, _id: ParamId, value: Tensor<B, D>) {
+            self.0 |= value.is_require_grad();
+        }
+    }
+    let mut trained = Trained(false);
+    visit_params::<B, M>(module, &mut trained);
+    trained.0
 }
 
 #[cfg(test)]

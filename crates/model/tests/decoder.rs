@@ -12,5 +12,6 @@ mod packed_rows;
 mod ragged;
 mod recompute;
 mod spread;
+mod streamed;
 mod table_parts;
 mod values;

@@ -9,10 +9,25 @@ use mpi::datatype::PartitionMut;
 use mpi::request::{Request, Scope, scope};
 use mpi::topology::SimpleCommunicator;
 
-/// The time that a wait for other ranks polls before it sleeps between two polls.
-const POLLING: Duration = Duration::from_millis(2);
-/// The sleep between two polls.
-const PAUSE: Duration = Duration::from_micros(200);
+/// How an exchange waits for the other ranks: it polls, and after a while it sleeps between two polls, so that it does not
+/// occupy a CPU core.
+struct Patience {
+    polling: Duration,
+    pause: Duration,
+}
+
+/// Of exchanges of numbers. They run during the backward pass, which needs the CPU. MPI makes progress only in calls, so
+/// pauses are short.
+const NUMBERS: Patience = Patience {
+    polling: Duration::from_micros(20),
+    pause: Duration::from_micros(20),
+};
+
+/// Of waits that may take long, as for rank 0 while it samples.
+const LONG: Patience = Patience {
+    polling: Duration::from_millis(2),
+    pause: Duration::from_micros(200),
+};
 
 /// Exchanges with all processes of the job.
 #[derive(Clone, Debug)]
@@ -26,31 +41,20 @@ impl MpiTransport {
     }
 }
 
-/// Waits for an exchange of numbers. All ranks take part in it already, and MPI makes progress only in calls, so this
-/// polls without sleeping. Other threads of the CPU come first.
-fn wait<'a, D: ?Sized, S: Scope<'a>>(mut request: Request<'a, D, S>) {
-    while let Err(pending) = request.test() {
-        request = pending;
-        thread::yield_now();
-    }
-}
-
-/// Waits for ranks that may take long, as rank 0 does while it evaluates: after a while this sleeps between two polls,
-/// so a waiting rank does not occupy a CPU core.
-fn wait_long<'a, D: ?Sized, S: Scope<'a>>(mut request: Request<'a, D, S>) {
+fn wait<'a, D: ?Sized, S: Scope<'a>>(mut request: Request<'a, D, S>, patience: Patience) {
     let begun = Instant::now();
     while let Err(pending) = request.test() {
         request = pending;
-        match begun.elapsed() < POLLING {
+        match begun.elapsed() < patience.polling {
             true => thread::yield_now(),
-            false => thread::sleep(PAUSE),
+            false => thread::sleep(patience.pause),
         }
     }
 }
 
 /// Waits until all processes of the job wait here.
 pub(crate) fn wait_for_all() {
-    wait_long(SimpleCommunicator::world().immediate_barrier());
+    wait(SimpleCommunicator::world().immediate_barrier(), LONG);
 }
 
 impl Transport for MpiTransport {
@@ -60,13 +64,19 @@ impl Transport for MpiTransport {
 
     fn all_to_all(&self, sent: &[f32], received: &mut [f32]) -> Result<(), String> {
         let world = SimpleCommunicator::world();
-        scope(|scope| wait(world.immediate_all_to_all_into(scope, sent, received)));
+        scope(|scope| {
+            let request = world.immediate_all_to_all_into(scope, sent, received);
+            wait(request, NUMBERS);
+        });
         Ok(())
     }
 
     fn all_gather(&self, own: &[f32], received: &mut [f32]) -> Result<(), String> {
         let world = SimpleCommunicator::world();
-        scope(|scope| wait(world.immediate_all_gather_into(scope, own, received)));
+        scope(|scope| {
+            let request = world.immediate_all_gather_into(scope, own, received);
+            wait(request, NUMBERS);
+        });
         Ok(())
     }
 
@@ -76,7 +86,10 @@ impl Transport for MpiTransport {
         let mut lengths = vec![0_i32; self.rank.world_size()];
         scope(|scope| {
             let lengths = &mut lengths[..];
-            wait_long(world.immediate_all_gather_into(scope, &length, lengths));
+            wait(
+                world.immediate_all_gather_into(scope, &length, lengths),
+                LONG,
+            );
         });
         let mut places = Vec::with_capacity(lengths.len());
         let mut total = 0_i32;
@@ -93,7 +106,8 @@ impl Transport for MpiTransport {
         let mut all = vec![0_u8; total as usize];
         let mut partition = PartitionMut::new(&mut all[..], &lengths[..], &places[..]);
         scope(|scope| {
-            wait(world.immediate_all_gather_varcount_into(scope, own, &mut partition));
+            let request = world.immediate_all_gather_varcount_into(scope, own, &mut partition);
+            wait(request, NUMBERS);
         });
         let mut rest = &all[..];
         let texts = lengths.iter().map(|&length| {

@@ -14,18 +14,22 @@
 //! [`pending`], and [`settle`] reads and judges all pending steps at once when something is due. Both
 //! policies give bit-identical results.
 
-use std::sync::Arc;
+use std::panic::resume_unwind;
+use std::sync::{Arc, mpsc};
+use std::{mem, thread};
 
 use burn::module::AutodiffModule;
 use burn::tensor::{Device, Tensor};
 use emberlm_kernels::{Backend, Precision, TrainingBackend};
-use emberlm_model::ExpertLoad;
+use emberlm_model::{CompleteGradient, ExpertLoad};
 
 use crate::checkpoint::State;
 use crate::clip::global_norm;
 use crate::config::{ObjectiveConfig, SkipConfig, TrainConfig};
 use crate::ema::Average;
-use crate::gradients::{self, CompleteGradients, StepGradients, StepNumbers};
+use crate::gradients::{
+    self, CompleteGradients, CompleteSink, MicroBatchGradients, StepGradients, StepNumbers,
+};
 use crate::guard::Guard;
 use crate::loss_scale::LossScale;
 use crate::objective::CompletionScores;
@@ -255,16 +259,10 @@ impl<B: TrainingBackend> StepEngine<B> {
         batches: &StepBatches<B>,
         numbers: StepNumbers,
     ) -> Result<Option<StepGradients<B::InnerBackend>>, PeersError> {
-        let (config, stop) = (&self.config, self.stop.as_ref());
-        let made = gradients::of_micro_batches(model, &batches.batches, numbers, config, stop);
-        let Some(made) = made else {
-            return Ok(None);
-        };
-        self.expert_load = made.expert_load;
-        self.completions = self.sum_completions(&made.completions)?;
-        let device = made.loss.device();
+        let device = model.device();
+        let config = self.config.clone();
         let complete = |loss, norm, grads| {
-            let (norm, factor) = gradients::clipping(norm, config, numbers.scale, &device);
+            let (norm, factor) = gradients::clipping(norm, &config, numbers.scale, &device);
             StepGradients {
                 loss,
                 norm,
@@ -272,18 +270,43 @@ impl<B: TrainingBackend> StepEngine<B> {
                 grads,
             }
         };
-        let Some(shards) = self.optimizer.shards() else {
+        let Some(shards) = self.optimizer.shards().cloned() else {
+            let Some(made) = self.micro_batches(model, batches, numbers, None) else {
+                return Ok(None);
+            };
+            self.completions = self.sum_completions(&made.completions)?;
             return Ok(Some(B::run(|| {
                 let norm = global_norm::<B, _>(model, &made.grads);
                 complete(made.loss, norm, CompleteGradients::All(made.grads))
             })));
         };
-        // Not on the backend's threads, because this waits for other processes.
-        let peers = &*self.peers;
-        let shard = exchange::reduce_scatter(peers, shards, model, made.grads, &device)?;
+        let peers = Arc::clone(&self.peers);
+        let indices = exchange::indices(&shards, model);
+        // The gradients of the last blocks are exchanged by another thread while those of the first are computed.
+        let (made, shard) = thread::scope(|scope| {
+            let (sender, arriving) = mpsc::channel();
+            let exchange =
+                || exchange::reduce_scatter::<B::InnerBackend>(&*peers, &shards, arriving, &device);
+            let exchange = scope.spawn(exchange);
+            let mut send = |complete: Vec<CompleteGradient<_>>| {
+                let trained = complete.into_iter();
+                let trained = trained.filter_map(|it| Some((*indices.get(&it.id)?, it.gradient)));
+                // An exchange that has failed receives no more, and its error is returned below.
+                let _ = sender.send(trained.collect());
+            };
+            let made = self.micro_batches(model, batches, numbers, Some(&mut send));
+            drop(sender);
+            let shard = exchange.join();
+            (made, shard.unwrap_or_else(|panic| resume_unwind(panic)))
+        });
+        let shard = shard?;
+        let Some(made) = made else {
+            return Ok(None);
+        };
+        self.completions = self.sum_completions(&made.completions)?;
         let own = B::run(|| exchange::own_figures(made.loss, &shard));
-        let all = peers.gather_numbers(&own)?;
-        let (loss, norm) = exchange::sum_figures(shards, &shard.are_present, &all)?;
+        let all = self.peers.gather_numbers(&own)?;
+        let (loss, norm) = exchange::sum_figures(&shards, &shard.are_present, &all)?;
         Ok(Some(B::run(|| {
             let number = |x| Tensor::from_floats([x], &device);
             complete(
@@ -292,6 +315,21 @@ impl<B: TrainingBackend> StepEngine<B> {
                 CompleteGradients::Shard(shard),
             )
         })))
+    }
+
+    /// The loss and the gradients of this rank's micro-batches.
+    fn micro_batches(
+        &mut self,
+        model: &TrainingModel<B>,
+        batches: &StepBatches<B>,
+        numbers: StepNumbers,
+        sink: Option<CompleteSink<'_, B::InnerBackend>>,
+    ) -> Option<MicroBatchGradients<B>> {
+        let (config, stop) = (&self.config, self.stop.as_ref());
+        let batches = &batches.batches;
+        let mut made = gradients::of_micro_batches(model, batches, numbers, config, stop, sink)?;
+        self.expert_load = mem::take(&mut made.expert_load);
+        Some(made)
     }
 
     /// Decides whether the step counts, and updates the weights if it does.

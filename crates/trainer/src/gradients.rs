@@ -8,10 +8,10 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use burn::optim::{GradientsAccumulator, GradientsParams};
-use burn::tensor::{Device, Tensor};
+use burn::optim::GradientsParams;
+use burn::tensor::{Device, Tensor, TensorPrimitive};
 use emberlm_kernels::{Backend, TrainingBackend};
-use emberlm_model::{ExpertLoad, TrainingPass};
+use emberlm_model::{CompleteGradient, ExpertLoad, TrainingPass};
 
 use crate::clip::clip_factor;
 use crate::config::TrainConfig;
@@ -45,6 +45,7 @@ pub(crate) enum CompleteGradients<B: Backend> {
 /// Sums over one rank's micro-batches.
 pub(crate) struct MicroBatchGradients<B: TrainingBackend> {
     pub(crate) loss: Tensor<B::InnerBackend, 1>,
+    /// The gradients that were not streamed.
     pub(crate) grads: GradientsParams,
     /// Tokens of each expert.
     pub(crate) expert_load: ExpertLoad,
@@ -67,34 +68,38 @@ pub(crate) struct StepNumbers {
 
 /// One rank's loss and gradients, summed over its micro-batches and divided by the step's targets. Their sum
 /// over all ranks is the mean over the step's targets, regardless of how micro-batches and ranks divide them.
-/// The gradients are those of the loss times `scale`. Returns `None` if `stop` is requested before all
-/// micro-batches are computed.
+/// The gradients are those of the loss times `scale`. During the last micro-batch, `sink` takes the gradients that are
+/// complete; without it, they are returned. Returns `None` if `stop` is requested before all micro-batches are computed.
 pub(crate) fn of_micro_batches<B: TrainingBackend>(
     model: &TrainingModel<B>,
     micro_batches: &[TokenBatch<B>],
     numbers: StepNumbers,
     config: &TrainConfig,
     stop: Option<&StopSignal>,
+    sink: Option<CompleteSink<'_, B::InnerBackend>>,
 ) -> Option<MicroBatchGradients<B>> {
-    let draws = model.uses_dropout() || config.embedding_noise > 0.0;
-    let _lock = draws.then(lock_random_state);
-    B::run(|| accumulate(model, micro_batches, numbers, config, stop))
+    let _lock = lock_backend();
+    B::run(|| sum_micro_batches(model, micro_batches, numbers, config, stop, sink))
 }
 
-/// Locks the backend's random state while a model seeds it and uses_dropout dropout masks. The state is global to
-/// the process: without the lock, models trained on two threads would draw each other's random numbers.
-fn lock_random_state() -> MutexGuard<'static, ()> {
+/// Takes gradients that are complete.
+pub(crate) type CompleteSink<'a, B> = &'a mut (dyn FnMut(Vec<CompleteGradient<B>>) + Send);
+
+/// Locks the parts of a backend that are global to the process: its random state, which dropout seeds, and Burn's
+/// autodiff graphs. Models that are trained on two threads would draw each other's random numbers.
+fn lock_backend() -> MutexGuard<'static, ()> {
     static LOCK: Mutex<()> = Mutex::new(());
     LOCK.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Implements [`of_micro_batches`] on a thread of the backend.
-fn accumulate<B: TrainingBackend>(
+fn sum_micro_batches<B: TrainingBackend>(
     model: &TrainingModel<B>,
     micro_batches: &[TokenBatch<B>],
     numbers: StepNumbers,
     config: &TrainConfig,
     stop: Option<&StopSignal>,
+    mut sink: Option<CompleteSink<'_, B::InnerBackend>>,
 ) -> Option<MicroBatchGradients<B>> {
     let StepNumbers {
         step,
@@ -103,7 +108,7 @@ fn accumulate<B: TrainingBackend>(
         rank,
     } = numbers;
     let options = config.loss_options();
-    let mut accumulator = GradientsAccumulator::new();
+    let mut grads = GradientsParams::new();
     let mut loss: Option<Tensor<B::InnerBackend, 1>> = None;
     let mut expert_load = ExpertLoad::default();
     let mut completions = Vec::new();
@@ -122,9 +127,19 @@ fn accumulate<B: TrainingBackend>(
                 rank.micro_batch(number),
             ),
         };
-        let made = model.batch_gradients(batch.clone(), targets, options, pass, scale);
+        let is_last = number + 1 == micro_batches.len() as u64;
+        let mut add = |complete: Vec<CompleteGradient<_>>| match &mut sink {
+            Some(sink) if is_last => sink(
+                complete
+                    .into_iter()
+                    .map(|gradient| sum_with_earlier(&mut grads, gradient))
+                    .collect(),
+            ),
+            _ => accumulate(&mut grads, complete),
+        };
+        let batch = batch.clone();
+        let made = model.streamed_gradients(batch, targets, options, pass, scale, &mut add);
         let part = made.loss;
-        accumulator.accumulate(model, made.gradients);
         expert_load.add(&made.expert_load);
         completions.push(made.completions);
         loss = Some(match loss {
@@ -135,10 +150,38 @@ fn accumulate<B: TrainingBackend>(
     let loss = loss.unwrap_or_else(|| Tensor::zeros([1], &model.device()));
     Some(MicroBatchGradients {
         loss,
-        grads: accumulator.grads(),
+        grads,
         expert_load,
         completions,
     })
+}
+
+/// Adds gradients to those of earlier micro-batches.
+pub(crate) fn accumulate<B: Backend>(
+    grads: &mut GradientsParams,
+    complete: Vec<CompleteGradient<B>>,
+) {
+    for gradient in complete {
+        let CompleteGradient { id, gradient } = sum_with_earlier(grads, gradient);
+        if let Some(gradient) = gradient {
+            grads.register::<B, 1>(id, Tensor::from_primitive(TensorPrimitive::Float(gradient)));
+        }
+    }
+}
+
+/// Takes the gradient of a parameter from those of earlier micro-batches and adds that of the last one.
+fn sum_with_earlier<B: Backend>(
+    grads: &mut GradientsParams,
+    CompleteGradient { id, gradient }: CompleteGradient<B>,
+) -> CompleteGradient<B> {
+    // The number of dimensions is only that of the Rust type, which is dropped at once.
+    let earlier = grads.remove::<B, 1>(id);
+    let earlier = earlier.map(|earlier| earlier.into_primitive().tensor());
+    let gradient = match (earlier, gradient) {
+        (Some(earlier), Some(gradient)) => Some(B::float_add(earlier, gradient)),
+        (earlier, gradient) => earlier.or(gradient),
+    };
+    CompleteGradient { id, gradient }
 }
 
 /// The norm of complete gradients and the factor that clips them, from the norm of the scaled gradients; `None` without

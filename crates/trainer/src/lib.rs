@@ -132,4 +132,4 @@ pub use objective::{
 };
 pub use peers::{OrderedPeers, Peers, PeersError, Rank, SingleProcess, Transport};
 pub use run::{Renderer, RunOptions, RunResult, RunStart, RunWeights, train, train_as_peer};
-pub use training_model::{BatchGradients, TokenBatch, TrainingModel};
+pub use training_model::{BatchPass, TokenBatch, TrainingModel};

@@ -9,9 +9,10 @@ use burn::train::{InferenceStep, TrainOutput, TrainStep};
 use emberlm_kernels::{Backend, HeadLossOptions, Precision, TrainingBackend};
 use emberlm_model::encoder::EncoderInput;
 use emberlm_model::{
-    Decoder, Encoder, EncoderDecoder, ExpertLoad, Parameters, Tokens, TrainingPass,
+    Decoder, Encoder, EncoderDecoder, ExpertLoad, GradientSink, Parameters, Tokens, TrainingPass,
 };
 
+use crate::gradients::accumulate;
 use crate::metrics::Figures;
 use crate::objective::{CompletionBatch, CompletionScores};
 use crate::read::host_number;
@@ -194,12 +195,10 @@ fn head_loss<B: Backend>(
     loss.unwrap_or_else(|| Tensor::full([1], f32::NAN, &device))
 }
 
-/// The loss and the gradients of a batch.
-pub struct BatchGradients<B: TrainingBackend> {
+/// The results of a training pass over a batch, without its gradients.
+pub struct BatchPass<B: TrainingBackend> {
     /// The loss divided by the step's targets, `[1]`.
     pub loss: Tensor<B::InnerBackend, 1>,
-    /// Its gradients.
-    pub gradients: GradientsParams,
     /// The tokens of each expert.
     pub expert_load: ExpertLoad,
     /// The scores of the batch's completions.
@@ -207,15 +206,6 @@ pub struct BatchGradients<B: TrainingBackend> {
 }
 
 impl<B: TrainingBackend> TrainingModel<B> {
-    /// True if training draws dropout masks.
-    pub(crate) fn uses_dropout(&self) -> bool {
-        match self {
-            Self::Decoder(decoder) => decoder.uses_dropout(),
-            Self::Encoder(encoder) => encoder.uses_dropout(),
-            Self::EncoderDecoder(model) => model.uses_dropout(),
-        }
-    }
-
     /// The summed loss divided by `divisor`, on the device and detached from the graph, with its gradients and the
     /// tokens of each expert. Loss and gradients include the terms that `options` adds to the cross-entropy, and the
     /// losses of routers, weighted by the batch's share of `divisor`. `scale` multiplies only the gradients.
@@ -227,19 +217,23 @@ impl<B: TrainingBackend> TrainingModel<B> {
         pass: TrainingPass,
         scale: Option<f64>,
     ) -> (Tensor<B::InnerBackend, 1>, GradientsParams, ExpertLoad) {
-        let made = self.batch_gradients(batch, divisor, options, pass, scale);
-        (made.loss, made.gradients, made.expert_load)
+        let mut grads = GradientsParams::new();
+        let mut sink = |complete| accumulate(&mut grads, complete);
+        let made = self.streamed_gradients(batch, divisor, options, pass, scale, &mut sink);
+        (made.loss, grads, made.expert_load)
     }
 
-    /// [`TrainingModel::loss_and_gradients`] with the scores of completions. The options do not apply to these.
-    pub fn batch_gradients(
+    /// [`TrainingModel::loss_and_gradients`] with the scores of completions. The options do not apply to these. The
+    /// gradients are handed to `sink` as soon as they are complete.
+    pub fn streamed_gradients(
         &self,
         batch: TokenBatch<B>,
         divisor: usize,
         options: HeadLossOptions,
         pass: TrainingPass,
         scale: Option<f64>,
-    ) -> BatchGradients<B> {
+        sink: GradientSink<'_, B>,
+    ) -> BatchPass<B> {
         let mut scores = None;
         let mut unscaled = None;
         let mut scaled = |sum: Tensor<B, 1>| {
@@ -253,7 +247,7 @@ impl<B: TrainingBackend> TrainingModel<B> {
             }
         };
         let targets = batch.targets.clone();
-        let (loss, gradients, router_loss, expert_load) = match self {
+        let (loss, router_loss, expert_load) = match self {
             Self::Decoder(decoder) => {
                 let share = batch.learnt as f64 / divisor as f64;
                 let routers = decoder.config().router_coefficients();
@@ -267,19 +261,15 @@ impl<B: TrainingBackend> TrainingModel<B> {
                     }
                     None => scaled(decoder.training_loss_sum_of(hidden, targets, options)),
                 };
-                let made = decoder.gradients_with_routers(batch.tokens, pass, routers, loss);
-                (
-                    made.loss,
-                    made.gradients,
-                    made.router_loss,
-                    made.expert_load,
-                )
+                let made = decoder.streamed_gradients(batch.tokens, pass, routers, loss, sink);
+                (made.loss, made.router_loss, made.expert_load)
             }
             Self::Encoder(encoder) => {
                 let padding = batch.padding.clone();
                 let loss = |states| scaled(head_loss(encoder, states, padding, targets, options));
-                let (loss, gradients) = encoder.gradients(batch.encoder_input(), pass, loss);
-                (loss, gradients, None, ExpertLoad::default())
+                let input = batch.encoder_input();
+                let loss = encoder.streamed_gradients(input, pass, loss, sink);
+                (loss, None, ExpertLoad::default())
             }
             Self::EncoderDecoder(model) => {
                 let input = model.shifted_right(targets.clone());
@@ -287,11 +277,11 @@ impl<B: TrainingBackend> TrainingModel<B> {
                 let TokenBatch {
                     tokens, padding, ..
                 } = batch;
-                let (loss, gradients) = model.gradients(tokens.ids, padding, input, pass, loss);
-                (loss, gradients, None, ExpertLoad::default())
+                let source = tokens.ids;
+                let loss = model.streamed_gradients(source, padding, input, pass, loss, sink);
+                (loss, None, ExpertLoad::default())
             }
         };
-        let grads = GradientsParams::from_grads(gradients, self);
         let mut value = match scores {
             Some(scores) => {
                 let loss = scores.loss_sum() / divisor as f64;
@@ -302,9 +292,8 @@ impl<B: TrainingBackend> TrainingModel<B> {
         if let Some(router_loss) = router_loss {
             value = value + router_loss / scale.unwrap_or(1.0);
         }
-        BatchGradients {
+        BatchPass {
             loss: value,
-            gradients: grads,
             expert_load,
             completions: scores.unwrap_or_default(),
         }

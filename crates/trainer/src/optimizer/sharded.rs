@@ -18,7 +18,7 @@ use emberlm_model::weights::{DeviceTensor, HostTensor, ParamVisitor, visit_param
 use super::state::{StateKind, StateTensor};
 use super::{Guard, Optimizer, Snapshot, UpdateStep, primitive, typed};
 use crate::peers::exchange::ShardGradients;
-use crate::peers::shards::{DividedParameter, Shards, present};
+use crate::peers::shards::{Bucketing, DividedParameter, Shards, present};
 use crate::peers::{Peers, PeersError, Rank};
 
 /// The most bytes of optimizer state that all ranks together send at a time.
@@ -26,14 +26,19 @@ const GATHERED: usize = 16 << 20;
 
 impl<B: Backend> Optimizer<B> {
     /// Divides the parameters among ranks. Has no effect for a single process.
-    pub(crate) fn sharded(mut self, rank: Rank) -> Self {
+    pub(crate) fn sharded(self, rank: Rank) -> Self {
+        self.sharded_in_buckets(rank, Bucketing::default())
+    }
+
+    /// [`Optimizer::sharded`] with a rule for the buckets of the exchange.
+    pub(crate) fn sharded_in_buckets(mut self, rank: Rank, bucketing: Bucketing) -> Self {
         if rank.world_size() > 1 {
             let trained = self.parameters.iter().filter(|it| it.trainable);
             let divided = trained.map(|parameter| {
                 let may_cut = self.settings.rule(&parameter.role).is_elementwise();
                 (parameter.path.clone(), parameter.shape.clone(), may_cut)
             });
-            self.shards = Some(Arc::new(Shards::new(rank, divided)));
+            self.shards = Some(Arc::new(Shards::new(rank, bucketing, divided)));
         }
         self
     }
@@ -60,12 +65,13 @@ impl<B: Backend> Optimizer<B> {
             }
         }
         let longest = elements.into_iter().max().unwrap_or_default();
+        let slices = shards.longest_slices() as u64 + longest;
         Some(RankCost {
             world_size,
             weights: 4 * self.parameters.iter().map(elements_of).sum::<u64>(),
             all_state: state.iter().sum(),
             state: state.into_iter().max().unwrap_or_default(),
-            exchanged: 2 * 4 * (world_size as u64 - 1) * longest,
+            exchanged: 4 * (world_size as u64 - 1) * slices,
         })
     }
 
@@ -199,8 +205,8 @@ pub(crate) struct RankCost {
     pub(crate) state: u64,
     /// The optimizer's state of all shards.
     pub(crate) all_state: u64,
-    /// The bytes that each rank sends per step, and receives: a slice of the longest shard's length to every other rank,
-    /// once of gradients and once of parameters.
+    /// The bytes that each rank sends per step, and receives: to every other rank a slice of the gradients of each bucket,
+    /// as long as the longest one, and of the parameters, as long as the longest shard.
     pub(crate) exchanged: u64,
 }
 

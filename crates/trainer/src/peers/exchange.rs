@@ -1,7 +1,7 @@
 //! The exchange of a step with a sharded optimizer (ZeRO-1):
 //!
 //! ```text
-//! reduce_scatter    gradients of all parameters ─► sums over all ranks for this rank's shard
+//! reduce_scatter    gradients, bucket by bucket during the backward pass ─► sums over all ranks for this rank's shard
 //! sum_squares       squares of each chunk of the shards ─► the global norm, the same bits on all ranks
 //!                   the optimizer updates this rank's shard
 //! all_gather        updated pieces of all ranks ─► parameters
@@ -10,7 +10,6 @@
 use std::collections::HashMap;
 
 use burn::module::{Module, ParamId};
-use burn::optim::GradientsParams;
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::ops::FloatTensor;
 use burn::tensor::{Device, Tensor, TensorPrimitive};
@@ -30,67 +29,104 @@ pub(crate) struct ShardGradients<B: BurnBackend> {
     pub(crate) pieces: Vec<FloatTensor<B>>,
 }
 
-/// Sums the gradients of all ranks for each rank's shard.
-pub(crate) fn reduce_scatter<B: TrainingBackend, M: Module<B>>(
-    peers: &dyn Peers<B::InnerBackend>,
+/// The gradients of some parameters, by index in the [`Shards`]; `None` where the loss does not depend on a parameter.
+pub(crate) type IndexedGradients<B> = Vec<(usize, Option<FloatTensor<B>>)>;
+
+/// The indices of a module's parameters in the shards. Parameters that are not trained have none.
+pub(crate) fn indices<B: TrainingBackend, M: Module<B>>(
     shards: &Shards,
     module: &M,
-    mut grads: GradientsParams,
-    device: &Device<B>,
-) -> Result<ShardGradients<B::InnerBackend>, PeersError> {
-    let mut taken = TakeGradients::<B> {
-        grads: &mut grads,
-        shards,
-        vectors: vec![None; shards.parameters().len()],
-    };
-    visit_params(module, &mut taken);
-    let mut taken = taken.vectors;
-    let counts: Vec<u64> = taken.iter().map(|grad| u64::from(grad.is_some())).collect();
-    let ranks = peers.sum_counts(&counts)?;
-    let are_present: Vec<bool> = ranks.iter().map(|&ranks| ranks > 0).collect();
-    let mut vectors = vec![Vec::new(); shards.rank().world_size()];
-    for (parameter, index) in present(shards.parameters(), &are_present) {
-        // Ranks may have gradients for different parameters, but all must exchange the same vectors. Adding -0 leaves
-        // every value as it is, while adding +0 would change -0.
-        let grad = taken[index]
-            .take()
-            .unwrap_or_else(|| Tensor::full([parameter.len()], -0.0, device));
-        for piece in &parameter.pieces {
-            let elements = piece.elements.clone();
-            let own = match parameter.pieces.len() {
-                1 => grad.clone(),
-                _ => grad.clone().narrow(0, elements.start, elements.len()),
-            };
-            vectors[piece.owner].push(primitive(own));
+) -> HashMap<ParamId, usize> {
+    struct Indices<'a> {
+        shards: &'a Shards,
+        indices: HashMap<ParamId, usize>,
+    }
+    impl<B: TrainingBackend> ParamVisitor<B> for Indices<'_> {
+        fn visit<const D: usize>(&mut self, path: &str, id: ParamId, _value: Tensor<B, D>) {
+            let index = self.shards.index_of(path);
+            self.indices.extend(index.map(|index| (id, index)));
         }
     }
-    drop(taken);
-    let expected = vectors[shards.rank().index()].len();
-    let pieces = peers.reduce_scatter(vectors)?;
-    if pieces.len() != expected {
-        let reason = format!("{} vectors came back for {expected}", pieces.len());
-        return Err(error(shards, "gradients", reason));
+    let mut found = Indices {
+        shards,
+        indices: HashMap::new(),
+    };
+    visit_params::<B, M>(module, &mut found);
+    found.indices
+}
+
+/// Sums the gradients of all ranks for each rank's shard. Each bucket is exchanged when its gradients have arrived, in the
+/// order of the buckets.
+pub(crate) fn reduce_scatter<B: Backend>(
+    peers: &dyn Peers<B>,
+    shards: &Shards,
+    arriving: impl IntoIterator<Item = IndexedGradients<B>>,
+    device: &Device<B>,
+) -> Result<ShardGradients<B>, PeersError> {
+    let count = shards.parameters().len();
+    let mut arriving = arriving.into_iter();
+    let mut gradients = vec![None; count];
+    let mut are_present = vec![false; count];
+    let mut pieces = vec![None; count];
+    for bucket in shards.buckets() {
+        while gradients[bucket.clone()].iter().any(Option::is_none) {
+            let Some(arrived) = arriving.next() else {
+                let reason = "the backward pass ended early".to_owned();
+                return Err(error(shards, "gradients", reason));
+            };
+            for (index, gradient) in arrived {
+                gradients[index] = Some(gradient);
+            }
+        }
+        let own: Vec<_> = gradients[bucket.clone()]
+            .iter_mut()
+            .map(|gradient| gradient.take().flatten())
+            .collect();
+        let counts: Vec<u64> = own.iter().map(|grad| u64::from(grad.is_some())).collect();
+        for (present, ranks) in are_present[bucket.clone()]
+            .iter_mut()
+            .zip(peers.sum_counts(&counts)?)
+        {
+            *present = ranks > 0;
+        }
+        let mut vectors = vec![Vec::new(); shards.rank().world_size()];
+        let mut summed = Vec::new();
+        for (index, grad) in bucket.clone().zip(own) {
+            if !are_present[index] {
+                continue;
+            }
+            let parameter = &shards.parameters()[index];
+            // Ranks may have gradients for different parameters, but all must exchange the same vectors. Adding -0 leaves
+            // every value as it is, while adding +0 would change -0.
+            let grad = match grad {
+                Some(grad) => typed::<B>(grad).reshape([parameter.len()]),
+                None => Tensor::full([parameter.len()], -0.0, device),
+            };
+            for piece in &parameter.pieces {
+                let elements = piece.elements.clone();
+                let own = match parameter.pieces.len() {
+                    1 => grad.clone(),
+                    _ => grad.clone().narrow(0, elements.start, elements.len()),
+                };
+                vectors[piece.owner].push(primitive(own));
+                if piece.owner == shards.rank().index() {
+                    summed.push(index);
+                }
+            }
+        }
+        let sums = peers.reduce_scatter(vectors)?;
+        if sums.len() != summed.len() {
+            let reason = format!("{} vectors came back for {}", sums.len(), summed.len());
+            return Err(error(shards, "gradients", reason));
+        }
+        for (index, sum) in summed.into_iter().zip(sums) {
+            pieces[index] = Some(sum);
+        }
     }
     Ok(ShardGradients {
         are_present,
-        pieces,
+        pieces: pieces.into_iter().flatten().collect(),
     })
-}
-
-struct TakeGradients<'a, B: TrainingBackend> {
-    grads: &'a mut GradientsParams,
-    shards: &'a Shards,
-    /// The flattened gradients, in the order of the shards' parameters.
-    vectors: Vec<Option<Tensor<B::InnerBackend, 1>>>,
-}
-
-impl<B: TrainingBackend> ParamVisitor<B> for TakeGradients<'_, B> {
-    fn visit<const D: usize>(&mut self, path: &str, id: ParamId, _value: Tensor<B, D>) {
-        if let Some(index) = self.shards.index_of(path) {
-            let grad = self.grads.remove::<B::InnerBackend, D>(id);
-            self.vectors[index] = grad.map(|grad| grad.reshape([-1]));
-        }
-    }
 }
 
 /// This rank's loss `[1]`, followed by the sums of squares of the chunks of its shard's gradients.
@@ -98,10 +134,10 @@ pub(crate) fn own_figures<B: Backend>(
     loss: Tensor<B, 1>,
     gradients: &ShardGradients<B>,
 ) -> Vec<f64> {
-    let sums = gradients.pieces.iter().map(|piece| {
-        let piece = Tensor::from_primitive(TensorPrimitive::Float(piece.clone()));
-        ops::chunk_sums_of_squares::<B>(piece)
-    });
+    let sums = gradients
+        .pieces
+        .iter()
+        .map(|piece| ops::chunk_sums_of_squares::<B>(typed(piece.clone())));
     let figures = Tensor::cat(std::iter::once(loss).chain(sums).collect(), 0);
     host_read(figures).iter::<f64>().collect()
 }
@@ -187,10 +223,8 @@ impl<A: TrainingBackend> ParamMapper<A> for GatheredParameters<A::InnerBackend> 
         let Some(pieces) = self.0.remove(path) else {
             return value;
         };
-        let typed =
-            |piece| Tensor::<A::InnerBackend, 1>::from_primitive(TensorPrimitive::Float(piece));
         let vector = match <[_; 1]>::try_from(pieces) {
-            Ok([piece]) => typed(piece),
+            Ok([piece]) => typed::<A::InnerBackend>(piece),
             Err(pieces) => Tensor::cat(pieces.into_iter().map(typed).collect(), 0),
         };
         Tensor::from_inner(vector.reshape(value.shape())).require_grad()
@@ -205,6 +239,10 @@ fn error(shards: &Shards, what: &'static str, reason: String) -> PeersError {
     }
 }
 
+fn typed<B: Backend>(vector: FloatTensor<B>) -> Tensor<B, 1> {
+    Tensor::from_primitive(TensorPrimitive::Float(vector))
+}
+
 fn primitive<B: Backend>(tensor: Tensor<B, 1>) -> FloatTensor<B> {
     tensor.into_primitive().tensor()
 }
@@ -216,6 +254,7 @@ mod tests {
 
     use super::*;
     use crate::peers::Rank;
+    use crate::peers::shards::Bucketing;
 
     const LENGTH: usize = 10_000;
 
@@ -235,7 +274,8 @@ mod tests {
         let vector = Tensor::<B, 1>::from_floats(values.as_slice(), &device);
         let loss = |x: f32| Tensor::<B, 1>::from_floats([x], &device);
         let parameter = ("weight".to_owned(), vec![100, 100], true);
-        let shards = Shards::new(Rank::new(0, 2).unwrap(), [parameter]);
+        let rank = Rank::new(0, 2).unwrap();
+        let shards = Shards::new(rank, Bucketing::default(), [parameter]);
         let pieces = shards.parameters()[0].pieces.iter();
         let all = pieces.map(|piece| {
             let elements = piece.elements.clone();

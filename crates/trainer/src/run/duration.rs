@@ -155,7 +155,7 @@ impl Seconds {
         };
         let begun = Instant::now();
         let micro_batches = [batch.clone()];
-        let made = gradients::of_micro_batches(model, &micro_batches, numbers, train, None);
+        let made = gradients::of_micro_batches(model, &micro_batches, numbers, train, None, None);
         wait();
         let sequence = begun.elapsed().as_secs_f64();
         if let Some(made) = made {
