@@ -177,8 +177,11 @@ pub fn predict_rank<'a>(
         true => 0.6,
         false => 0.2,
     };
-    let allocator =
-        (0.6 * live).min(50.0 * MIB) + 0.05 * live + fragmented * bytes(head.temporaries);
+    let retained = ranks::retained(model, train, ranks, micro_batches);
+    let allocator = (0.6 * live).min(50.0 * MIB)
+        + 0.05 * live
+        + fragmented * bytes(head.temporaries)
+        + bytes(retained);
     let mut total = 0u64;
     let mut part = |bytes: f64| {
         let bytes = bytes.round() as u64;

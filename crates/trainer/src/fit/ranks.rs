@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! shard      P / N        the longest shard; with Muon, tables of tokens have 2 moments and matrices 1
-//! exchange   P + P/N      all gradients and the sums for the shard, the vectors that boundaries of shards cut, and buckets
+//! exchange   P + P/N      at most all gradients and the sums for the shard, the vectors that boundaries of shards cut, and
+//!                         buckets
 //! update     2·P/N        the shard's gradients and updated parameters
 //! gather     P + P/N      the updated parameters next to the previous ones, and buckets
 //! ```
@@ -23,6 +24,20 @@ pub(super) fn state(model: AnyConfig<'_>, train: &TrainConfig, ranks: usize, sta
             shard + of_tables
         }
         OptimizerKind::AdamW | OptimizerKind::Lion | OptimizerKind::Muon => state / ranks as f64,
+    }
+}
+
+/// Elements that the allocator retains because another thread exchanges gradients during the backward pass: copies of the
+/// largest parameter, if it is also accumulated over micro-batches. Fitted to measured peaks.
+pub(super) fn retained(
+    model: AnyConfig<'_>,
+    train: &TrainConfig,
+    ranks: usize,
+    micro_batches: usize,
+) -> f64 {
+    match ranks > 1 && micro_batches > 1 {
+        true => 2.0 * largest(model).min(trained(model, train)),
+        false => 0.0,
     }
 }
 
