@@ -1,6 +1,6 @@
 //! Ranks with unlike devices take the same decisions.
 
-use super::ranks::{Threads, Turn};
+use super::threads::{Threads, Turn};
 use super::*;
 use crate::peers::OrderedPeers;
 
