@@ -9,7 +9,7 @@ use crate::{
     Activation, AdamWStep, AddRowsGradients, AttentionKernels, AttentionOptions, DeviceMemory,
     GatedGradients, HeadLossGradients, HeadLossInputs, HeadLossOptions, LinearGradients,
     LinearInputs, LowRankUpdate, NormGradients, Normalization, PackedFormat, PackedTokens,
-    PackedWeight, Precision, RotaryLayout, SelfAttention, VectorMemory, reference,
+    PackedWeight, Precision, RotaryLayout, VectorMemory, reference,
 };
 
 /// A Burn backend with the language model's operations.
@@ -449,14 +449,6 @@ impl AttentionOptions {
     pub(crate) fn usable<B: Backend>(self, x: &FloatTensor<B>) -> Self {
         let precision = usable::<B>(self.precision, x);
         Self { precision, ..self }
-    }
-}
-
-impl SelfAttention {
-    /// Returns the configuration with a precision that the device of `x` supports.
-    pub(crate) fn usable<B: Backend>(self, x: &FloatTensor<B>) -> Self {
-        let options = self.options.usable::<B>(x);
-        Self { options, ..self }
     }
 }
 
