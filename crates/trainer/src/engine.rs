@@ -36,7 +36,7 @@ use crate::guard::Guard;
 use crate::loss_scale::LossScale;
 use crate::objective::CompletionScores;
 use crate::optimizer::Optimizer;
-use crate::peers::{Peers, PeersError, Rank, exchange};
+use crate::peers::{Peers, PeersError, exchange};
 use crate::schedule::LearningRateSchedule;
 use crate::skip::{SkipHistory, StepDecision};
 use crate::stop::StopSignal;
@@ -170,12 +170,6 @@ impl<B: TrainingBackend> StepEngine<B> {
         self
     }
 
-    /// Sets the writer of the optimizer's state, which several ranks need to save a checkpoint.
-    pub(crate) fn with_shard_writer(mut self, writer: Option<ShardWriter>) -> Self {
-        self.shard_writer = writer;
-        self
-    }
-
     /// The position after the last judged step.
     pub(crate) fn position(&self) -> &StepPosition {
         &self.position
@@ -194,16 +188,6 @@ impl<B: TrainingBackend> StepEngine<B> {
     /// The number of steps made, both judged and pending.
     pub(crate) fn steps_made(&self) -> usize {
         self.position.step + self.pending.len()
-    }
-
-    /// The rank of this process.
-    pub(crate) fn rank(&self) -> Rank {
-        self.peers.rank()
-    }
-
-    /// The exchanges with the other processes.
-    pub(crate) fn peers(&self) -> &dyn Peers<B::InnerBackend> {
-        &*self.peers
     }
 
     /// The training configuration.

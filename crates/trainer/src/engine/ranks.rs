@@ -6,9 +6,10 @@ use emberlm_kernels::TrainingBackend;
 
 use super::{StepBatches, StepEngine};
 use crate::checkpoint::OptimizerState;
+use crate::checkpoint::shards::ShardWriter;
 use crate::error::TrainError;
 use crate::objective::CompletionScores;
-use crate::peers::{PeersError, sum_count};
+use crate::peers::{Peers, PeersError, Rank, sum_count};
 use crate::stop::StopSignal;
 
 /// The optimizer's state of a checkpoint, or the error of its file.
@@ -16,6 +17,22 @@ pub(crate) type StateOrError<B> =
     Result<OptimizerState<<B as AutodiffBackend>::InnerBackend>, CheckpointError>;
 
 impl<B: TrainingBackend> StepEngine<B> {
+    /// The rank of this process.
+    pub(crate) fn rank(&self) -> Rank {
+        self.peers.rank()
+    }
+
+    /// The exchanges with the other processes.
+    pub(crate) fn peers(&self) -> &dyn Peers<B::InnerBackend> {
+        &*self.peers
+    }
+
+    /// Sets the writer of the optimizer's state, which several ranks need to save a checkpoint.
+    pub(crate) fn with_shard_writer(mut self, writer: Option<ShardWriter>) -> Self {
+        self.shard_writer = writer;
+        self
+    }
+
     /// The targets and the positions of a step on all ranks.
     ///
     /// # Errors
