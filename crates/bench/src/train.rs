@@ -119,7 +119,7 @@ impl Job for Bench<'_> {
     type Output = Result<(Measured, Option<f64>), TrainError>;
 
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
-        let peers = self.ranks.peers();
+        let peers = self.ranks.peers(self.train.exchange);
         let measured = measure_among::<B>(
             &self.model,
             &self.train,

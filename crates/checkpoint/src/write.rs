@@ -14,40 +14,70 @@ use crate::checkpoint::{
 };
 use crate::error::CheckpointError;
 
-/// Writes the checkpoint of `step` into a run and returns its directory. `fill` writes the files into the given
-/// temporary directory. An existing checkpoint of the same step is replaced.
-///
-/// # Errors
-/// A file cannot be written. The temporary directory is then removed.
-pub fn write(
-    run: &Path,
+/// A checkpoint that is being written: a hidden directory, which is removed on drop unless it was published.
+#[derive(Debug)]
+pub struct PartialCheckpoint {
+    /// The checkpoints of the run.
+    folder: PathBuf,
     step: usize,
-    fill: impl FnOnce(&Path) -> Result<(), CheckpointError>,
-) -> Result<PathBuf, CheckpointError> {
-    let folder = run.join(FOLDER);
-    let name = folder_name(step);
-    let target = folder.join(&name);
-    let [partial, replaced] =
-        ["partial", "replaced"].map(|end| folder.join(format!(".{name}.{end}")));
-    remove(&partial)?;
-    remove(&replaced)?;
-    fs::create_dir_all(&partial).map_err(CheckpointError::file("create", &partial))?;
-    let rename = |from: &Path, to: &Path| {
-        fs::rename(from, to).map_err(CheckpointError::file("rename", from))
-    };
-    let written = fill(&partial).and_then(|()| {
+    path: PathBuf,
+}
+
+impl PartialCheckpoint {
+    /// Creates the empty directory of the checkpoint of `step` of a run. One that an interrupted process left is replaced.
+    ///
+    /// # Errors
+    /// The directory cannot be created.
+    pub fn create(run: &Path, step: usize) -> Result<Self, CheckpointError> {
+        let path = Self::path_of(run, step);
+        remove(&path)?;
+        fs::create_dir_all(&path).map_err(CheckpointError::file("create", &path))?;
+        Ok(Self {
+            folder: run.join(FOLDER),
+            step,
+            path,
+        })
+    }
+
+    /// The directory of the checkpoint of `step` while it is being written.
+    pub fn path_of(run: &Path, step: usize) -> PathBuf {
+        let name = folder_name(step);
+        run.join(FOLDER).join(format!(".{name}.partial"))
+    }
+
+    /// The directory to write files into.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Renames the directory to that of the checkpoint and returns the latter. An existing checkpoint of the same step is
+    /// replaced. All files must have been synced to disk.
+    ///
+    /// # Errors
+    /// The directory cannot be renamed.
+    pub fn publish(self) -> Result<PathBuf, CheckpointError> {
+        let name = folder_name(self.step);
+        let target = self.folder.join(&name);
+        let replaced = self.folder.join(format!(".{name}.replaced"));
+        let rename = |from: &Path, to: &Path| {
+            fs::rename(from, to).map_err(CheckpointError::file("rename", from))
+        };
+        remove(&replaced)?;
         if target.exists() {
             rename(&target, &replaced)?;
         }
-        rename(&partial, &target)?;
-        sync(&folder)?;
-        remove(&replaced)
-    });
-    if written.is_err() {
-        // Report the original error instead of one from the clean-up.
-        let _ = fs::remove_dir_all(&partial);
+        rename(&self.path, &target)?;
+        sync(&self.folder)?;
+        remove(&replaced)?;
+        Ok(target)
     }
-    written.map(|()| target)
+}
+
+impl Drop for PartialCheckpoint {
+    fn drop(&mut self) {
+        // After it was published, there is no such directory. An error matters less than the one that ended the writing.
+        let _ = fs::remove_dir_all(&self.path);
+    }
 }
 
 /// Removes a directory and its contents, if it exists.

@@ -8,13 +8,14 @@ mod pieces;
 
 use std::sync::Arc;
 
-use burn::tensor::backend::Backend;
 use emberlm_data::{PrepareRanks, SingleRank};
+use emberlm_kernels::Backend;
 use emberlm_mpi::Launch;
 #[cfg(feature = "mpi")]
 use emberlm_mpi::MpiJob;
+use emberlm_trainer::config::ExchangeMemory;
 #[cfg(feature = "mpi")]
-use emberlm_trainer::OrderedPeers;
+use emberlm_trainer::{DeviceMemoryPeers, OrderedPeers};
 use emberlm_trainer::{Peers, Rank, SingleProcess, TrainError, Transport};
 
 #[cfg(feature = "mpi")]
@@ -184,12 +185,17 @@ impl Ranks {
         Ok(())
     }
 
-    /// The exchanges with the other processes.
-    pub fn peers<B: Backend>(&self) -> Arc<dyn Peers<B>> {
+    /// The exchanges with the other processes, of gradients and parameters in this memory.
+    pub fn peers<B: Backend>(&self, memory: ExchangeMemory) -> Arc<dyn Peers<B>> {
         #[cfg(feature = "mpi")]
         if let Some(job) = &self.job {
-            return Arc::new(OrderedPeers::new(job.transport()));
+            let transport = job.transport();
+            return match memory {
+                ExchangeMemory::Host => Arc::new(OrderedPeers::new(transport)),
+                ExchangeMemory::Device => Arc::new(DeviceMemoryPeers::new(transport)),
+            };
         }
+        let _ = memory;
         Arc::new(SingleProcess)
     }
 

@@ -9,7 +9,7 @@ use crate::{
     Activation, AdamWStep, AddRowsGradients, AttentionKernels, AttentionOptions, DeviceMemory,
     GatedGradients, HeadLossGradients, HeadLossInputs, HeadLossOptions, LinearGradients,
     LinearInputs, LowRankUpdate, NormGradients, Normalization, PackedFormat, PackedTokens,
-    PackedWeight, Precision, RotaryLayout, SelfAttention, reference,
+    PackedWeight, Precision, RotaryLayout, SelfAttention, VectorMemory, reference,
 };
 
 /// A Burn backend with the language model's operations.
@@ -64,6 +64,13 @@ pub trait Backend: BurnBackend {
     fn block_bytes(device: &Device<Self>) -> u64 {
         let _ = device;
         reference::BLOCK_BYTES
+    }
+
+    /// The memory of a contiguous copy or the only handle of `vector`, `[n]`, once its elements are computed; `None` if
+    /// the backend's memory has no addresses or the elements are not f32. See [`crate::AddressedVector`].
+    fn vector_memory(vector: FloatTensor<Self>) -> Option<Box<dyn VectorMemory<Self>>> {
+        let _ = vector;
+        None
     }
 
     /// `a b` over the last two dimensions. The others are equal, or 1 in one of the operands.

@@ -14,11 +14,12 @@ impl crate::Backend for burn_ndarray::NdArray {
     type Attention = reference::WholeAttention;
 }
 
-/// Implements the trait for a backend on a CubeCL runtime. The functions are inlined so that only crates that use
-/// a backend compile it; compiled in this crate, they cost every build several minutes.
+/// Implements the trait for a backend on a CubeCL runtime. The optional last argument returns the address of a tensor's
+/// memory. The functions are inlined so that only crates that use a backend compile it; compiled in this crate, they cost
+/// every build several minutes.
 #[cfg(feature = "gpu")]
 macro_rules! on_a_gpu {
-    ($backend:ty, $runtime:ty) => {
+    ($backend:ty, $runtime:ty $(, $address:expr)?) => {
         impl crate::Backend for $backend {
             type Attention = reference::BlockedAttention;
 
@@ -54,6 +55,15 @@ macro_rules! on_a_gpu {
             fn memory(device: &burn::tensor::Device<Self>) -> Option<crate::DeviceMemory> {
                 crate::gpu::memory::<Self, $runtime>(device)
             }
+
+            $(
+                #[inline]
+                fn vector_memory(
+                    vector: FloatTensor<Self>,
+                ) -> Option<Box<dyn crate::VectorMemory<Self>>> {
+                    crate::gpu::vector_memory::<Self, $runtime>(vector, $address)
+                }
+            )?
         }
     };
 }
@@ -70,7 +80,14 @@ on_a_gpu!(burn::backend::Vulkan, burn::backend::wgpu::WgpuRuntime);
 on_a_gpu!(burn::backend::Metal, burn::backend::wgpu::WgpuRuntime);
 
 #[cfg(feature = "cuda")]
-on_a_gpu!(burn::backend::Cuda, burn::cubecl::cuda::CudaRuntime);
+on_a_gpu!(
+    burn::backend::Cuda,
+    burn::cubecl::cuda::CudaRuntime,
+    |tensor| {
+        let resource = tensor.client.get_resource(tensor.handle.clone()).ok()?;
+        Some(resource.resource().ptr)
+    }
+);
 
 #[cfg(feature = "rocm")]
 on_a_gpu!(burn::backend::Rocm, burn::cubecl::hip::HipRuntime);

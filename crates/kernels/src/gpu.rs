@@ -1,5 +1,7 @@
 //! Code shared by the GPU backends, whose runtime is CubeCL.
 
+#[cfg(any(feature = "cuda", all(test, feature = "vulkan")))]
+mod address;
 mod matmul;
 
 use burn::cubecl::Runtime;
@@ -8,6 +10,8 @@ use burn::tensor::{DType, Device};
 
 use crate::{DeviceMemory, Precision, reference};
 
+#[cfg(feature = "cuda")]
+pub use address::vector_memory;
 pub use matmul::matmul;
 
 /// See [`crate::Backend::multiplies_in`].

@@ -15,6 +15,7 @@
 //! | [`Activation`], [`Normalization`], [`RotaryLayout`] | the variants of an operation |
 //! | [`AttentionOptions`], [`HeadLossOptions`] | the options of attention, and of the head fused with cross-entropy |
 //! | [`Precision`] | the rounding of matrix product operands |
+//! | [`AddressedVector`] | a vector whose memory an MPI library accesses by its address |
 //! | [`cpu`] | CPU kernels over slices |
 //!
 //! ```
@@ -39,6 +40,8 @@
 
 mod activation;
 mod adamw;
+#[cfg(feature = "burn")]
+mod addressed;
 mod attention;
 #[cfg(feature = "burn")]
 mod attention_kernels;
@@ -60,6 +63,8 @@ mod head_loss;
 mod linear_attention;
 #[cfg(feature = "mimalloc")]
 pub mod memory;
+#[cfg(feature = "mpi")]
+mod mpi_buffer;
 mod norm;
 #[cfg(feature = "burn")]
 pub mod ops;
@@ -77,6 +82,8 @@ mod state;
 
 pub use activation::Activation;
 pub use adamw::{AdamWStep, SQUARES_CHUNK};
+#[cfg(feature = "burn")]
+pub use addressed::{AddressedVector, VectorMemory};
 pub use attention::{AttentionOptions, KEY_BLOCK, Reach};
 #[cfg(feature = "burn")]
 pub use attention_kernels::{

@@ -8,6 +8,7 @@ mod load_decoder;
 pub mod map;
 pub(crate) mod names;
 mod parts;
+mod piece_file;
 pub(crate) mod quantized;
 mod safetensors_store;
 mod save;
@@ -21,6 +22,7 @@ pub use load::{load_named, load_own, load_tensors, read_tensors};
 pub(crate) use load_decoder::load_decoder;
 pub use load_decoder::load_own_in;
 pub use parts::{Parts, join_parts, part_of, part_path, whole_path};
+pub use piece_file::{FileLayout, PieceFile};
 pub use safetensors_store::SafetensorsStore;
 pub(crate) use save::write;
 pub use save::{

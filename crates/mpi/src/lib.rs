@@ -7,7 +7,7 @@
 //! |---|---|
 //! | [`Launch`] | the job that a launcher started this process for, from the environment |
 //! | `MpiJob` | this process's membership of the job: rank, host, end, abort |
-//! | `MpiTransport` | the exchanges of [`emberlm_trainer::OrderedPeers`] |
+//! | `MpiTransport` | the exchanges of [`emberlm_trainer::OrderedPeers`] and [`emberlm_trainer::DeviceMemoryPeers`] |
 //!
 //! `MpiJob` and `MpiTransport` need the feature `mpi`, which links the system's MPI library. Without it, this crate
 //! only detects launchers.

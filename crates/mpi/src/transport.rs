@@ -3,7 +3,8 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use emberlm_trainer::{Rank, Transport};
+use emberlm_kernels::{AddressedVector, Backend};
+use emberlm_trainer::{AddressTransport, Rank, Transport};
 use mpi::collective::CommunicatorCollectives;
 use mpi::datatype::PartitionMut;
 use mpi::request::{Request, Scope, scope};
@@ -116,5 +117,38 @@ impl Transport for MpiTransport {
             own.to_vec()
         });
         Ok(texts.collect())
+    }
+}
+
+/// The memory of a GPU requires a library that accesses it, as a CUDA-aware one does.
+impl<B: Backend> AddressTransport<B> for MpiTransport {
+    fn all_to_all_addressed(
+        &self,
+        sent: &AddressedVector<B>,
+        received: &mut AddressedVector<B>,
+    ) -> Result<(), String> {
+        let world = SimpleCommunicator::world();
+        scope(|scope| {
+            wait(
+                world.immediate_all_to_all_into(scope, sent, received),
+                NUMBERS,
+            )
+        });
+        Ok(())
+    }
+
+    fn all_gather_addressed(
+        &self,
+        own: &AddressedVector<B>,
+        received: &mut AddressedVector<B>,
+    ) -> Result<(), String> {
+        let world = SimpleCommunicator::world();
+        scope(|scope| {
+            wait(
+                world.immediate_all_gather_into(scope, own, received),
+                NUMBERS,
+            )
+        });
+        Ok(())
     }
 }

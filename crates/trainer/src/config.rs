@@ -15,6 +15,7 @@ use crate::peers::Rank;
 mod check;
 mod data;
 mod docs;
+mod exchange;
 mod groups;
 mod grpo;
 mod keys;
@@ -30,6 +31,7 @@ mod sections;
 use check::{Range, check_all, require};
 pub use data::{DataConfig, MixedDataset};
 pub use docs::{Setting, SettingsTable, TABLES, field_docs, kind_docs};
+pub use exchange::ExchangeMemory;
 pub use groups::{Group, Groups};
 pub use grpo::{GrpoConfig, GrpoLoss, RewardScale};
 pub use keys::suggested_key;
@@ -81,6 +83,9 @@ pub struct TrainConfig {
     pub documents: Packing,
     /// Threads that prepare batches in advance; 0 prepares each batch when it is needed.
     pub loader_workers: usize,
+    /// Memory that several ranks exchange: host, or device if the MPI library can access the device's memory (untested on
+    /// GPUs).
+    pub exchange: ExchangeMemory,
     /// Sequences per micro-batch.
     pub micro_batch: usize,
     /// Micro-batches per step, over all ranks; the loss is the mean over all unmasked targets of a step.
@@ -135,6 +140,7 @@ impl Default for TrainConfig {
             seq_len: 0,
             documents: Packing::Stream,
             loader_workers: 1,
+            exchange: ExchangeMemory::Host,
             micro_batch: 12,
             accumulation: 1,
             recompute: false,

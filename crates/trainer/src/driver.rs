@@ -362,10 +362,11 @@ impl<B: TrainingBackend> Driver<B> {
         }
     }
 
-    /// Sends this rank's part of the optimizer's state if rank 0 writes a checkpoint.
+    /// Writes this rank's part of the optimizer's state into the checkpoints that rank 0 begins.
     fn save_as_peer(&self) -> Result<(), TrainError> {
-        if self.engine.agree_to_save(false)? {
-            self.engine.gathered_optimizer()?;
+        while self.engine.agree_to_save(false)? {
+            // Only rank 0 has the state of all.
+            let _ = self.engine.optimizer_state()?;
         }
         Ok(())
     }

@@ -22,8 +22,10 @@ use burn::module::AutodiffModule;
 use burn::tensor::{Device, Tensor};
 use emberlm_kernels::{Backend, Precision, TrainingBackend};
 use emberlm_model::{CompleteGradient, ExpertLoad};
+use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::State;
+use crate::checkpoint::shards::ShardWriter;
 use crate::clip::global_norm;
 use crate::config::{ObjectiveConfig, SkipConfig, TrainConfig};
 use crate::ema::Average;
@@ -50,7 +52,7 @@ pub(crate) use pending::StepBatches;
 use pending::{PendingStep, PendingSteps, StepFigures};
 
 /// When the host reads a step's loss and gradient norm.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum ReadPolicy {
     /// Before the update.
     EveryStep,
@@ -72,8 +74,9 @@ impl ReadPolicy {
     }
 }
 
-/// Engine settings that depend on the backend and the device.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// Engine settings that depend on the backend and the device. All ranks have the same ones
+/// ([`RankDevices::options`](crate::peers::devices::RankDevices::options)).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct EngineOptions {
     /// When the host reads a step's loss and gradient norm.
     pub(crate) read_policy: ReadPolicy,
@@ -121,6 +124,8 @@ pub(crate) struct StepEngine<B: TrainingBackend> {
     read_policy: ReadPolicy,
     peers: Arc<dyn Peers<B::InnerBackend>>,
     optimizer: Optimizer<B::InnerBackend>,
+    /// Writes the optimizer's state of several ranks into checkpoints.
+    shard_writer: Option<ShardWriter>,
     average: Option<Average<B::InnerBackend>>,
     position: StepPosition,
     pending: PendingSteps<B>,
@@ -148,6 +153,7 @@ impl<B: TrainingBackend> StepEngine<B> {
             read_policy,
             peers,
             optimizer,
+            shard_writer: None,
             average,
             position,
             pending: PendingSteps::default(),
@@ -161,6 +167,12 @@ impl<B: TrainingBackend> StepEngine<B> {
     /// others would wait for this one.
     pub(crate) fn stopped_by(mut self, stop: StopSignal) -> Self {
         self.stop = Some(stop).filter(|_| self.rank().world_size() == 1);
+        self
+    }
+
+    /// Sets the writer of the optimizer's state, which several ranks need to save a checkpoint.
+    pub(crate) fn with_shard_writer(mut self, writer: Option<ShardWriter>) -> Self {
+        self.shard_writer = writer;
         self
     }
 
@@ -261,11 +273,12 @@ impl<B: TrainingBackend> StepEngine<B> {
     ) -> Result<Option<StepGradients<B::InnerBackend>>, PeersError> {
         let device = model.device();
         let config = self.config.clone();
-        let complete = |loss, norm, grads| {
+        let complete = |loss, norm, summed, grads| {
             let (norm, factor) = gradients::clipping(norm, &config, numbers.scale, &device);
             StepGradients {
                 loss,
                 norm,
+                summed,
                 factor,
                 grads,
             }
@@ -277,7 +290,7 @@ impl<B: TrainingBackend> StepEngine<B> {
             self.completions = self.sum_completions(&made.completions)?;
             return Ok(Some(B::run(|| {
                 let norm = global_norm::<B, _>(model, &made.grads);
-                complete(made.loss, norm, CompleteGradients::All(made.grads))
+                complete(made.loss, norm, None, CompleteGradients::All(made.grads))
             })));
         };
         let peers = Arc::clone(&self.peers);
@@ -312,6 +325,7 @@ impl<B: TrainingBackend> StepEngine<B> {
             complete(
                 number(loss),
                 norm.map(number),
+                Some(gradients::judged(loss, norm, numbers.scale)),
                 CompleteGradients::Shard(shard),
             )
         })))
@@ -346,12 +360,14 @@ impl<B: TrainingBackend> StepEngine<B> {
         let StepGradients {
             loss,
             norm,
+            summed,
             factor,
             grads,
         } = made;
         let figures = match self.read_policy {
             ReadPolicy::EveryStep => {
-                let read = B::run(|| gradients::read([(loss, norm)])).pop();
+                // All ranks have the same sums, and so the same verdict on any device.
+                let read = summed.or_else(|| B::run(|| gradients::read([(loss, norm)])).pop());
                 let (loss, norm) = read.unwrap_or((f64::NAN, f64::NAN));
                 let verdict = self.judge(loss, norm);
                 StepFigures::Judged {

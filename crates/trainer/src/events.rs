@@ -106,7 +106,7 @@ pub enum Event {
         step: usize,
         /// Total number of steps.
         steps: usize,
-        /// The backend and the device.
+        /// The backend, or the sorted names of those of several ranks.
         backend: String,
         /// The version of the program.
         version: String,

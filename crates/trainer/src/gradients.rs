@@ -28,6 +28,8 @@ pub(crate) struct StepGradients<B: Backend> {
     pub(crate) loss: Tensor<B, 1>,
     /// The global gradient norm before clipping and without the loss scale, `[1]`; 0 without gradients.
     pub(crate) norm: Tensor<B, 1>,
+    /// The loss and the norm on the host, if they are sums over several ranks.
+    pub(crate) summed: Option<(f64, f64)>,
     /// The factor that applies clipping and removes the loss scale from every gradient, `[1]`. `None` for 1.
     pub(crate) factor: Option<Tensor<B, 1>>,
     /// The gradients of the scaled loss.
@@ -208,6 +210,12 @@ pub(crate) fn clipping<B: Backend>(
         (factor, None) => factor,
     };
     (norm.unwrap_or_else(zeros), factor)
+}
+
+/// The loss and the norm of [`clipping`] on the host, from sums over all ranks: the bits that [`read`] returns on the CPU.
+pub(crate) fn judged(loss: f32, norm: Option<f32>, scale: Option<f64>) -> (f64, f64) {
+    let inverse = scale.map_or(1.0, f64::recip) as f32;
+    (loss.into(), (norm.unwrap_or(0.0) * inverse).into())
 }
 
 /// Reads losses and norms from the device in one transfer.

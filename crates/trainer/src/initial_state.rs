@@ -25,8 +25,8 @@ pub(crate) struct InitialState<B: TrainingBackend> {
     pub(crate) optimizer: Optimizer<B::InnerBackend>,
     pub(crate) average: Option<Average<B::InnerBackend>>,
     pub(crate) state: State,
-    /// The backend of the checkpoint, if it differs from the current one.
-    pub(crate) moved_from: Option<String>,
+    /// The backend of the checkpoint.
+    pub(crate) resumed_backend: Option<String>,
     /// The newest existing checkpoint.
     pub(crate) checkpoint: Option<PathBuf>,
 }
@@ -82,13 +82,12 @@ impl<B: TrainingBackend> InitialState<B> {
         state.data.clone_from(&inputs.identities);
         let backend = B::InnerBackend::name(device);
         let before = std::mem::replace(&mut state.backend, backend);
-        let moved_from = (checkpoint.is_some() && before != state.backend).then_some(before);
         Ok(Self {
             model,
             optimizer,
             average,
             state,
-            moved_from,
+            resumed_backend: checkpoint.map(|_| before),
             checkpoint: checkpoint.map(|checkpoint| checkpoint.path.clone()),
         })
     }

@@ -130,6 +130,9 @@ pub use objective::{
     CompletionBatch, CompletionScores, PolicyBatch, PolicyLoss, PolicySequence, PreferenceBatch,
     PreferenceLoss, PreferenceSequence, advantages,
 };
-pub use peers::{OrderedPeers, Peers, PeersError, Rank, SingleProcess, Transport};
+pub use peers::{
+    AddressTransport, DeviceMemoryPeers, OrderedPeers, Peers, PeersError, Rank, SingleProcess,
+    Transport,
+};
 pub use run::{Renderer, RunOptions, RunResult, RunStart, RunWeights, train, train_as_peer};
 pub use training_model::{BatchPass, TokenBatch, TrainingModel};

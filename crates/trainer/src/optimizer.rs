@@ -2,7 +2,7 @@
 //! the name in the model's list ([`Parameters`]) and in weight files.
 //!
 //! Map: `groups` assigns parameters to groups, `rule` selects the update rule of a parameter, `adamw`, `muon` and
-//! `lion` are the update rules, `sharded` updates one rank's shard, `state` converts the state to and from checkpoints,
+//! `lion` are the update rules, `sharded` updates one rank's shard, `state` reads the state of a checkpoint, `snapshot` writes it,
 //! `burn_optimizer` implements Burn's `Optimizer`.
 
 mod adamw;
@@ -12,6 +12,7 @@ mod lion;
 mod muon;
 mod rule;
 mod sharded;
+pub(crate) mod snapshot;
 pub(crate) mod state;
 
 use std::collections::HashMap;
@@ -31,11 +32,12 @@ use emberlm_model::{ParameterRole, Parameters};
 use crate::config::TrainConfig;
 use crate::guard::Guard;
 use crate::peers::shards::Shards;
+use crate::peers::{Peers, PeersError};
 pub use burn_optimizer::OptimizerRecord;
 pub use groups::ParameterGroup;
 use rule::{Rule, Settings};
 pub(crate) use sharded::RankCost;
-pub use state::Snapshot;
+pub use snapshot::Snapshot;
 
 /// The optimizer of a run, with its settings and its state by parameter path. It implements Burn's
 /// [`Optimizer`](burn::optim::Optimizer) for any module.
@@ -178,9 +180,16 @@ impl<B: Backend> Optimizer<B> {
         }
     }
 
-    /// The current state, as tensor handles rather than copies, so that another thread can write it.
-    pub fn snapshot(&self) -> Snapshot<B> {
-        Snapshot::of(self.updates, &self.moments)
+    /// The current state, as tensor handles rather than copies, so that another thread can write it. With several ranks, all
+    /// must call this.
+    ///
+    /// # Errors
+    /// A peer cannot be reached.
+    pub(crate) fn snapshot_among(&self, peers: &dyn Peers<B>) -> Result<Snapshot<B>, PeersError> {
+        match &self.shards {
+            Some(shards) => self.shard_snapshot(shards, peers),
+            None => Ok(self.snapshot()),
+        }
     }
 
     /// Restores a snapshot from its tensors by name. `parts` describes how the module splits parameters: a snapshot has

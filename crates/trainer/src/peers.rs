@@ -5,19 +5,23 @@
 //! parameters, for which it holds the optimizer's state (ZeRO-1), and the updated parameters are gathered. Rank 0
 //! also logs, samples and saves. [`crate::train_as_peer`] trains as one of the processes.
 //!
-//! [`OrderedPeers`] implements the exchanges over any [`Transport`], with sums in rank order.
+//! [`OrderedPeers`] implements the exchanges over any [`Transport`], with sums in rank order. [`DeviceMemoryPeers`] does so for
+//! an [`AddressTransport`], which accesses the memory of devices.
 
 use burn::tensor::Device;
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::ops::FloatTensor;
 
 pub(crate) mod agreement;
+mod device_memory;
+pub(crate) mod devices;
 pub(crate) mod exchange;
 mod ordered;
 pub(crate) mod shards;
 mod simulated;
 
 pub use agreement::weights_hash;
+pub use device_memory::{AddressTransport, DeviceMemoryPeers};
 pub(crate) use ordered::BUCKET;
 pub use ordered::{OrderedPeers, Transport};
 pub(crate) use simulated::SimulatedPeers;

@@ -4,9 +4,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use emberlm_checkpoint::CheckpointError;
 use emberlm_kernels::Backend;
 
-use crate::checkpoint::{Contents, Keep, Writer, Written};
+use crate::checkpoint::{Contents, Keep, OptimizerState, Writer, Written};
 use crate::error::TrainError;
 use crate::events::{Event, EventLog, now};
 use crate::folder::RunFolder;
@@ -83,10 +84,25 @@ impl Recorder {
     }
 
     /// Starts writing a checkpoint.
-    pub(crate) fn save<B: Backend>(&mut self, contents: Contents<B>, keep: Keep) {
+    pub(crate) fn save<B: Backend>(
+        &mut self,
+        optimizer: OptimizerState<B>,
+        contents: Contents<B>,
+        keep: Keep,
+    ) {
         self.retry_due = false;
-        let before = self.writer.begin(contents, keep, self.events.handle());
+        let events = self.events.handle();
+        let before = self.writer.begin(optimizer, contents, keep, events);
         self.report(before);
+    }
+
+    /// Reports a checkpoint that could not be written.
+    pub(crate) fn fail(&mut self, step: usize, error: CheckpointError) {
+        self.report(Some(Written {
+            step,
+            result: Err(error),
+            pruned: Ok(()),
+        }));
     }
 
     /// Reports the checkpoint in progress if it is complete.
@@ -141,21 +157,18 @@ impl Recorder {
         }
     }
 
-    /// Writes the last checkpoint and waits for it. Retries a few times on failure.
+    /// Waits until the last checkpoint, which `save` begins, is written. Retries a few times on failure.
     ///
     /// # Errors
-    /// The checkpoint could not be written.
-    pub(crate) fn save_last<B: Backend>(
+    /// The checkpoint could not be written, or the error of `save`.
+    pub(crate) fn save_last(
         &mut self,
         step: usize,
-        keep: Keep,
-        contents: impl Fn() -> Contents<B>,
+        mut save: impl FnMut(&mut Self) -> Result<(), TrainError>,
     ) -> Result<(), TrainError> {
         for attempt in 0..MAX_ATTEMPTS {
-            if attempt > 0 {
-                std::thread::sleep(std::time::Duration::from_secs(attempt));
-            }
-            self.save(contents(), keep);
+            std::thread::sleep(std::time::Duration::from_secs(attempt));
+            save(self)?;
             self.wait();
             if !self.retry_due {
                 return Ok(());

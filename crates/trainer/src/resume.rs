@@ -13,12 +13,14 @@ use crate::identity::DataIdentity;
 
 /// Settings that may change when a run is resumed: its length, its output, and the paths of its datasets. `*`
 /// matches any index of a list. Changing any other setting would make it a different run.
-pub const MAY_CHANGE: [&str; 13] = [
+pub const MAY_CHANGE: [&str; 14] = [
     "data.dataset",
     "data.validation",
     "data.mix.*.dataset",
     // The batches do not depend on the number of workers.
     "train.loader_workers",
+    // The sums are the same.
+    "train.exchange",
     "train.steps",
     "train.log_interval",
     "train.evaluation.interval",

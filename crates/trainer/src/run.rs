@@ -13,6 +13,7 @@ use emberlm_model::hugging_face::check_exportable;
 use emberlm_model::{encoder, encoder_decoder};
 use serde_json::json;
 
+use crate::checkpoint::shards::ShardWriter;
 use crate::checkpoint::{About, AboutModel, Checkpoint, Description};
 use crate::config::RunConfig;
 use crate::driver::{DataErrors, Driver, RankZero};
@@ -25,6 +26,7 @@ use crate::initial_state::InitialState;
 use crate::loader::Failure;
 use crate::messages::Messages;
 use crate::pace::Pace;
+use crate::peers::devices::RankDevices;
 use crate::peers::{Peers, SingleProcess, agreement};
 use crate::recorder::Recorder;
 use crate::run_config;
@@ -177,6 +179,10 @@ pub(crate) fn train_with<B: TrainingBackend>(
     config.train.check()?;
     config.train.check_model(&config.model)?;
     config.train.rank_micro_batches(peers.rank())?;
+    if peers.rank().world_size() > 1 {
+        let exchange = config.train.exchange;
+        exchange.check_device::<B::InnerBackend>(&device)?;
+    }
     let circumstances = Circumstances {
         start: &start,
         directory: match &weights {
@@ -190,10 +196,6 @@ pub(crate) fn train_with<B: TrainingBackend>(
     let rank = peers.rank();
     let mut initial =
         InitialState::<B>::new(start.checkpoint(), weights, &config, &inputs, rank, &device)?;
-    // A resumed run keeps its loss scale, unless it no longer has products in f16.
-    let scale = initial.state.loss_scale;
-    initial.state.loss_scale = engine.loss_scale.map(|first| scale.unwrap_or(first));
-
     let (say, stop) = (options.say, StopSignal::new(options.interrupter.clone()));
     let references =
         references::of_run(&inputs, &start, &initial, &config.train, &stop, options.say)?;
@@ -202,6 +204,13 @@ pub(crate) fn train_with<B: TrainingBackend>(
     }
 
     agreement::check(&*peers, &config, &inputs.identities, &initial)?;
+    let products = config.train.precision.products;
+    let devices = RankDevices::gather::<B>(&*peers, engine, products, &device)?;
+    let engine = devices.options();
+    initial.state.backend = devices.backend();
+    // A resumed run keeps its loss scale, unless no rank has products in f16 any more.
+    let scale = initial.state.loss_scale;
+    initial.state.loss_scale = engine.loss_scale.map(|first| scale.unwrap_or(first));
     let rollouts = rollouts::of_run(&inputs, &initial, &config.train, references.as_ref(), &stop)?;
     let run = start.path().to_owned();
     let failure = Failure::default();
@@ -220,10 +229,10 @@ pub(crate) fn train_with<B: TrainingBackend>(
         references.write(&run)?;
     }
     if let Some(rank_zero) = &mut rank_zero {
-        let size = summary::line(&config.train, &inputs, &initial, rank.world_size(), &device);
+        let size = summary::line(&config.train, &inputs, &initial, &devices, &device);
         let ranks = initial.optimizer.rank_cost();
         let ranks = ranks.map(|cost| summary::rank_line(cost, &config.train));
-        let notes = first_notes(&config, &inputs, &initial, &device);
+        let notes = first_notes(&config, &inputs, &initial, &devices);
         for note in std::iter::once(size).chain(ranks).chain(notes) {
             rank_zero.recorder.messages.say(note);
         }
@@ -233,6 +242,8 @@ pub(crate) fn train_with<B: TrainingBackend>(
         rank_zero.recorder.messages.say(line);
     }
 
+    // Rank 0 has created the directory.
+    let shard_writer = ShardWriter::of_ranks(&run, &*peers)?;
     let schedule = LearningRateSchedule::new(config.train.schedule.clone(), config.train.steps)
         .resumed_at(initial.state.step);
     let optimizer = initial.optimizer.clone();
@@ -243,7 +254,8 @@ pub(crate) fn train_with<B: TrainingBackend>(
         initial.optimizer,
         initial.average,
         StepPosition::of(&initial.state),
-    );
+    )
+    .with_shard_writer(shard_writer);
     let driver = Driver::new(
         run,
         engine,
@@ -258,7 +270,6 @@ pub(crate) fn train_with<B: TrainingBackend>(
     )
     .with_rollouts(rollouts)
     .stopped_by(stop.clone());
-    let products = config.train.precision.products;
     let model = initial.model.with_precision(products);
     let learner = launch::Learner::new(model, optimizer, schedule);
     launch::launch(driver, learner, loaders, renderer, say, stop)
@@ -381,13 +392,15 @@ fn first_notes<B: TrainingBackend>(
     config: &RunConfig,
     inputs: &RunInputs,
     initial: &InitialState<B>,
-    device: &Device<B>,
+    devices: &RankDevices,
 ) -> Vec<String> {
     let mut notes = inputs.notes.clone();
     let limit = config.train.evaluation.token_limit();
     notes.extend(inputs.validation.announcement(limit));
     let backend = &initial.state.backend;
-    if let Some(before) = &initial.moved_from {
+    if let Some(before) = &initial.resumed_backend
+        && before != backend
+    {
         notes.push(format!(
             "warning: the run was computed on {before} and continues on {backend}; results differ by rounding"
         ));
@@ -399,13 +412,7 @@ fn first_notes<B: TrainingBackend>(
             "warning: this model cannot be exported as a Hugging Face directory: {error}"
         ));
     }
-    let precision = config.train.precision.products;
-    if !B::multiplies_in(precision, device) {
-        let name = precision.name();
-        notes.push(format!(
-            "warning: {backend} does not support matrix products in {name}; they are computed in f32"
-        ));
-    }
+    notes.extend(devices.warnings(config.train.precision.products));
     notes
 }
 

@@ -51,7 +51,7 @@ const ALLOWED: [(&str, &[&str]); 19] = [
             "emberlm-system",
         ],
     ),
-    ("emberlm-mpi", &["emberlm-trainer"]),
+    ("emberlm-mpi", &["emberlm-trainer", "emberlm-kernels"]),
     (
         "emberlm-serve",
         &[

@@ -319,13 +319,14 @@ impl Job for Training<'_> {
             let adapter = self.config.train.adapter.as_ref();
             self.from.map(|model| model.weights::<B>(adapter, &device))
         };
+        let peers = self.ranks.peers(self.config.train.exchange);
         let result = emberlm_trainer::train_as_peer::<B>(
             self.config,
             self.start,
             weights.transpose()?,
             self.options,
             device,
-            self.ranks.peers(),
+            peers,
         );
         result.map_err(|error| {
             self.ranks.leave_to_reporting_rank(&error);

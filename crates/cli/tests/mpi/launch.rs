@@ -12,6 +12,20 @@ use crate::support::{CommandOutput, Sandbox};
 impl Sandbox {
     /// `mpirun` with the command lines of several ranks each: `(ranks, line)`.
     pub fn launcher(&self, lines: &[(usize, &str)]) -> Command {
+        let lines: Vec<_> = lines
+            .iter()
+            .map(|&(ranks, line)| (ranks, None, line))
+            .collect();
+        self.launcher_of(&lines)
+    }
+
+    /// `mpirun` with two ranks, which execute the words of a shell before their command line: `(words, line)`.
+    pub fn launched_from_shell(&self, lines: [(&str, &str); 2]) -> CommandOutput {
+        let lines = lines.map(|(words, line)| (1, Some(words), line));
+        output(&mut self.launcher_of(&lines))
+    }
+
+    fn launcher_of(&self, lines: &[(usize, Option<&str>, &str)]) -> Command {
         let binary = self.command([""; 0]);
         let mut command = Command::new("mpirun");
         command.current_dir(self.path(""));
@@ -21,11 +35,15 @@ impl Sandbox {
             "--bind-to",
             "none",
         ]);
-        for (number, (ranks, line)) in lines.iter().enumerate() {
+        for (number, (ranks, shell, line)) in lines.iter().enumerate() {
             if number > 0 {
                 command.arg(":");
             }
             command.args(["-n", &ranks.to_string()]);
+            if let Some(words) = shell {
+                let words = format!("{words}; exec \"$@\"");
+                command.args(["sh", "-c", &words, "sh"]);
+            }
             command
                 .arg(binary.get_program())
                 .args(line.split_whitespace());
@@ -43,13 +61,7 @@ impl Sandbox {
     }
 
     pub fn launched(&self, lines: &[(usize, &str)]) -> CommandOutput {
-        let output = self.launcher(lines).output().expect("mpirun");
-        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-        CommandOutput {
-            code: output.status.code(),
-            stdout: text(output.stdout),
-            stderr: text(output.stderr),
-        }
+        output(&mut self.launcher(lines))
     }
 
     /// Trains a small model on `ranks` ranks.
@@ -57,12 +69,28 @@ impl Sandbox {
         self.launched(&[(ranks, &format!("train {TINY} {line}"))])
     }
 
-    /// The files of a checkpoint that the steps determine.
-    pub fn checkpoint(&self, run: &str, step: usize) -> [Vec<u8>; 3] {
+    /// The files of a checkpoint that the steps determine, and the manifest with the hashes of all files.
+    pub fn checkpoint(&self, run: &str, step: usize) -> [Vec<u8>; 4] {
         let folder = self.path(run).join(format!("checkpoints/step-{step:08}"));
-        ["model.safetensors", "optimizer.safetensors", "state.json"].map(|name| {
+        let names = [
+            "model.safetensors",
+            "optimizer.safetensors",
+            "state.json",
+            "manifest.json",
+        ];
+        names.map(|name| {
             fs::read(folder.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
         })
+    }
+}
+
+fn output(command: &mut Command) -> CommandOutput {
+    let output = command.output().expect("mpirun");
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    CommandOutput {
+        code: output.status.code(),
+        stdout: text(output.stdout),
+        stderr: text(output.stderr),
     }
 }
 

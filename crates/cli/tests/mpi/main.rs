@@ -4,6 +4,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 #![allow(dead_code, reason = "the helpers of the tests of the command line")]
 
+mod checkpoints;
 mod evaluation;
 mod faults;
 mod launch;
@@ -15,3 +16,4 @@ mod rewards;
 mod soak;
 #[path = "../cli/support/mod.rs"]
 mod support;
+mod unlike_devices;

@@ -58,6 +58,20 @@ fn a_step_must_have_micro_batches_for_all_ranks() {
     );
 }
 
+#[cfg(feature = "ndarray")]
+#[test]
+fn a_backend_without_addresses_does_not_exchange_device_memory() {
+    let sandbox = Sandbox::with_data();
+    let line =
+        "--data data --accumulation 2 --steps 2 --backend ndarray --set train.exchange=device";
+    let ran = sandbox.ranks(2, &format!("{line} --out run"));
+    let expected =
+        "error: train.exchange = device: must be host on ndarray, whose memory has no addresses";
+    assert!(refused(&sandbox, &ran).contains(expected), "{ran}");
+    // A single process exchanges nothing.
+    crate::support::train::trained(sandbox.train(&format!("{line} --out single")));
+}
+
 #[test]
 fn the_error_of_another_rank_names_it() {
     let sandbox = Sandbox::with_data();

@@ -50,6 +50,31 @@ fn ranks_with_several_micro_batches_have_the_same_result_each_time() {
     }
 }
 
+/// On flex the memory of the device is that of the host, but its address is passed to MPI as that of a GPU's memory is.
+#[test]
+fn exchanges_of_device_memory_have_the_same_bits() {
+    let sandbox = Sandbox::with_data();
+    for (ranks, optimizer) in [(2, "adamw"), (4, "muon")] {
+        let line = format!("{SETTINGS} --accumulation 4 --set train.optimizer.kind={optimizer}");
+        let [host, device] = ["host", "device"].map(|memory| format!("{memory}-{optimizer}"));
+        trained(sandbox.ranks(ranks, &format!("{line} --steps 12 --out {host}")));
+        let exchange = "--set train.exchange=device";
+        let part = format!("{line} --steps 6 --out {device} {exchange}");
+        trained(sandbox.ranks(ranks, &part));
+        // A resumed run may exchange another memory.
+        let resume = format!("train --resume {device} --renderer plain");
+        let line = format!("{resume} --steps 9 --set train.exchange=host");
+        trained(sandbox.launched(&[(ranks, &line)]));
+        let line = format!("{resume} --steps 12 {exchange}");
+        trained(sandbox.launched(&[(ranks, &line)]));
+        assert!(
+            sandbox.checkpoint(&host, 12) == sandbox.checkpoint(&device, 12),
+            "{optimizer}"
+        );
+        assert_eq!(sandbox.losses(&host), sandbox.losses(&device));
+    }
+}
+
 #[test]
 fn a_run_is_resumed_with_other_numbers_of_ranks_to_the_bit() {
     let sandbox = Sandbox::with_data();

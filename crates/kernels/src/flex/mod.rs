@@ -1,6 +1,7 @@
 //! The trait for `flex`, Burn's CPU backend: the kernels of [`crate::cpu`] on the tensors' memory. Types other
 //! than f32 use the reference implementation, without rounding the operands of products.
 
+mod address;
 mod attention;
 mod buffer;
 mod cache;
@@ -23,7 +24,7 @@ use crate::cpu::team;
 use crate::{
     Activation, AdamWStep, AddRowsGradients, Backend, GatedGradients, HeadLossGradients,
     HeadLossOptions, LinearGradients, LinearInputs, LowRankUpdate, NormGradients, Normalization,
-    PackedFormat, PackedTokens, PackedWeight, Precision, RotaryLayout, reference,
+    PackedFormat, PackedTokens, PackedWeight, Precision, RotaryLayout, VectorMemory, reference,
 };
 use buffer::is_f32;
 
@@ -51,6 +52,10 @@ impl Backend for Flex {
             Precision::Bf16 => bf16::supported(),
             Precision::F16 => false,
         }
+    }
+
+    fn vector_memory(vector: FloatTensor<Self>) -> Option<Box<dyn VectorMemory<Self>>> {
+        address::vector_memory(vector)
     }
 
     fn activation(kind: Activation, x: FloatTensor<Self>) -> FloatTensor<Self> {

@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 
 use burn::module::{Module, ParamId};
 use burn::tensor::backend::Backend;
@@ -58,15 +57,8 @@ fn bytes_of(values: &[f32]) -> Vec<u8> {
 #[derive(Clone, Debug)]
 pub struct DeviceTensor<B: Backend> {
     shape: Vec<usize>,
-    elements: Elements<B>,
-}
-
-/// The elements of a tensor, on its device or already on the host.
-#[derive(Clone, Debug)]
-enum Elements<B: Backend> {
     /// Flattened parts with consecutive rows.
-    Device(Vec<Tensor<B, 1>>),
-    Host(Arc<Vec<f32>>),
+    parts: Vec<Tensor<B, 1>>,
 }
 
 impl<B: Backend> DeviceTensor<B> {
@@ -91,15 +83,7 @@ impl<B: Backend> DeviceTensor<B> {
         };
         Self {
             shape,
-            elements: Elements::Device(parts.into_iter().map(flat).collect()),
-        }
-    }
-
-    /// A tensor that is already on the host, such as one that other processes sent. Clones share it.
-    pub fn of_host(tensor: HostTensor) -> Self {
-        Self {
-            shape: tensor.shape,
-            elements: Elements::Host(Arc::new(tensor.values)),
+            parts: parts.into_iter().map(flat).collect(),
         }
     }
 
@@ -113,11 +97,7 @@ impl<B: Backend> DeviceTensor<B> {
 
     /// Calls `read` with the elements, without additional copies if possible.
     fn read<R>(&self, read: impl FnOnce(&[f32]) -> R) -> R {
-        let parts = match &self.elements {
-            Elements::Device(parts) => parts.as_slice(),
-            Elements::Host(values) => return read(values),
-        };
-        if let [single] = parts {
+        if let [single] = self.parts.as_slice() {
             let data = single.to_data();
             return match data.as_slice::<f32>() {
                 Ok(values) => read(values),
@@ -125,7 +105,7 @@ impl<B: Backend> DeviceTensor<B> {
             };
         }
         let mut values = Vec::with_capacity(self.shape.iter().product());
-        for part in parts {
+        for part in &self.parts {
             values.extend(part.to_data().iter::<f32>());
         }
         read(&values)
@@ -142,13 +122,12 @@ impl<B: Backend> View for &DeviceTensor<B> {
     }
 
     fn data(&self) -> Cow<'_, [u8]> {
-        let parts = match &self.elements {
-            Elements::Device(parts) if parts.len() > 1 => parts,
-            _ => return Cow::Owned(self.read(bytes_of)),
-        };
+        if self.parts.len() == 1 {
+            return Cow::Owned(self.read(bytes_of));
+        }
         // Copy one part at a time to the host.
         let mut bytes = Vec::with_capacity(self.data_len());
-        for part in parts {
+        for part in &self.parts {
             for value in part.to_data().iter::<f32>() {
                 bytes.extend_from_slice(&value.to_le_bytes());
             }

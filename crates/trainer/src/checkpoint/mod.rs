@@ -1,7 +1,7 @@
 //! Checkpoints of a run: those of [`emberlm_checkpoint`] with the trainer's [`State`].
 //!
-//! [`mod@write`] writes a checkpoint and [`writer`] does so in the background. `emberlm_checkpoint` finds,
-//! reads and removes checkpoints.
+//! [`mod@write`] writes a checkpoint, [`writer`] does so in the background, and `shards` writes the optimizer's state of
+//! several ranks. `emberlm_checkpoint` finds, reads and removes checkpoints.
 
 use emberlm_checkpoint::checkpoint::Checkpoint as StoredCheckpoint;
 use schemars::JsonSchema;
@@ -12,11 +12,12 @@ use crate::loss_scale::LossScale;
 use crate::objective::Rollout;
 use crate::skip::SkipHistory;
 
+pub(crate) mod shards;
 pub mod write;
 pub mod writer;
 
 pub use emberlm_checkpoint::{Description, FOLDER, Keep, prune, sweep, write_untrained};
-pub use write::{About, AboutModel, Contents, write};
+pub use write::{About, AboutModel, Contents, OptimizerState, write};
 pub use writer::{Writer, Written};
 
 /// A stored checkpoint with the trainer's state.
@@ -55,7 +56,7 @@ pub struct State {
     /// The identities of the datasets. Their weights are in the run's configuration.
     #[serde(default)]
     pub data: Vec<DataIdentity>,
-    /// The backend and the device, for display.
+    /// The backend, or the sorted names of those of several ranks, for display.
     #[serde(default)]
     pub backend: String,
 }

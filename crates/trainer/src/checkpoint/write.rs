@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use emberlm_checkpoint::checkpoint::{MODEL, OPTIMIZER, STATE, TRAINING};
-use emberlm_checkpoint::write::{metadata, write_json, write_manifest, write_model};
+use emberlm_checkpoint::write::{
+    PartialCheckpoint, metadata, write_json, write_manifest, write_model,
+};
 use emberlm_checkpoint::{CheckpointError, Description, SourceFiles};
 use emberlm_data::{ChatTemplateSpec, TOKENIZER_FILE, Tokenizer};
 use emberlm_kernels::Backend;
@@ -52,29 +54,49 @@ impl AboutModel {
     }
 }
 
-/// The contents of a checkpoint. Tensors are handles, so training can continue while they are written.
+/// The contents of a checkpoint other than the optimizer's state. Tensors are handles, so training can continue while they are written.
 #[derive(Clone)]
 pub struct Contents<B: Backend> {
     /// The weights to use the model with.
     pub model: TrainingModel<B>,
     /// The weights that training resumes from, if they differ from `model`.
     pub training: Option<TrainingModel<B>>,
-    /// The optimizer's state.
-    pub optimizer: Snapshot<B>,
     /// The description of the model.
     pub about: Arc<About>,
     /// The run's state.
     pub state: State,
 }
 
+/// The optimizer's state of a checkpoint.
+pub enum OptimizerState<B: Backend> {
+    /// The state of a single process, which is to be written.
+    Held(Snapshot<B>),
+    /// The checkpoint into which all ranks have written their state.
+    Written(PartialCheckpoint),
+}
+
 /// Writes a checkpoint into a run's directory, replacing any checkpoint of the same step.
 ///
 /// # Errors
 /// A file cannot be written. No partial checkpoint remains.
-pub fn write<B: Backend>(run: &Path, contents: &Contents<B>) -> Result<PathBuf, CheckpointError> {
-    emberlm_checkpoint::write::write(run, contents.state.step, |folder| fill(folder, contents))
+pub fn write<B: Backend>(
+    run: &Path,
+    optimizer: OptimizerState<B>,
+    contents: &Contents<B>,
+) -> Result<PathBuf, CheckpointError> {
+    let partial = match optimizer {
+        OptimizerState::Held(snapshot) => {
+            let partial = PartialCheckpoint::create(run, contents.state.step)?;
+            snapshot.save(&partial.path().join(OPTIMIZER))?;
+            partial
+        }
+        OptimizerState::Written(partial) => partial,
+    };
+    fill(partial.path(), contents)?;
+    partial.publish()
 }
 
+/// Writes all files but the optimizer's state, which is there already.
 fn fill<B: Backend>(folder: &Path, contents: &Contents<B>) -> Result<(), CheckpointError> {
     let mut others = vec![OPTIMIZER, STATE];
     if let Some(training) = &contents.training {
@@ -82,8 +104,6 @@ fn fill<B: Backend>(folder: &Path, contents: &Contents<B>) -> Result<(), Checkpo
         weights::save_own(&tensors, metadata(), &folder.join(TRAINING))?;
         others.push(TRAINING);
     }
-    let moments = contents.optimizer.tensors();
-    weights::save_own(&moments, metadata(), &folder.join(OPTIMIZER))?;
     write_json(&folder.join(STATE), &contents.state)?;
     let About {
         model,

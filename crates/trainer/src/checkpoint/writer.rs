@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use emberlm_checkpoint::CheckpointError;
 use emberlm_kernels::Backend;
 
-use super::{Contents, Keep, prune, write};
+use super::{Contents, Keep, OptimizerState, prune, write};
 
 /// The outcome of writing a checkpoint.
 pub struct Written {
@@ -38,6 +38,7 @@ impl Writer {
     /// and returns its outcome, so at most one additional copy of the weights exists.
     pub fn begin<B: Backend>(
         &mut self,
+        optimizer: OptimizerState<B>,
         contents: Contents<B>,
         keep: Keep,
         events: Option<File>,
@@ -48,7 +49,7 @@ impl Writer {
             let step = contents.state.step;
             // If syncing fails, so will writing the checkpoint to the same disk, which reports the error.
             let _ = events.map(|events| events.sync_data());
-            let result = write(&run, &contents);
+            let result = write(&run, optimizer, &contents);
             let pruned = match &result {
                 Ok(_) => prune(&run, step, keep),
                 Err(_) => Ok(()),

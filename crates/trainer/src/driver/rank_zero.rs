@@ -153,10 +153,9 @@ impl<B: TrainingBackend> RankZero<B> {
         // The checkpoint of the last step is written at the end, like that of an interrupted run.
         let is_due = log || evaluate || save;
         if is_due && engine.agree_to_save(save && !last)? {
-            let contents = self.contents(engine, model, super::position(state, engine))?;
-            if let Some(contents) = contents {
-                self.recorder.save(contents, keep(engine, state));
-            }
+            let contents = self.contents(engine, model, super::position(state, engine));
+            begin_checkpoint(engine, &mut self.recorder, &contents)?;
+            engine.agree_to_save(false)?;
         }
         self.recorder.hooks.check()
     }
@@ -181,7 +180,7 @@ impl<B: TrainingBackend> RankZero<B> {
             Err(TrainError::RunReplaced { .. } | TrainError::LockReplaced { .. }) => Ok(()),
             // Nothing has changed since the last checkpoint.
             _ if !is_new => Ok(()),
-            // The other ranks do not expect to send their state.
+            // The other ranks do not expect to write their state.
             Err(_) if engine.rank().world_size() > 1 => Ok(()),
             _ => self
                 .recorder
@@ -215,30 +214,48 @@ impl<B: TrainingBackend> RankZero<B> {
         model: &TrainingModel<B>,
         state: State,
     ) -> Result<(), TrainError> {
-        let (step, keep) = (state.step, keep(engine, &state));
-        engine.agree_to_save(true)?;
-        match self.contents(engine, model, state)? {
-            Some(contents) => self.recorder.save_last(step, keep, || contents.clone()),
-            None => Ok(()),
-        }
+        let contents = self.contents(engine, model, state);
+        let saved = self.recorder.save_last(contents.state.step, |recorder| {
+            engine.agree_to_save(true)?;
+            begin_checkpoint(engine, recorder, &contents)
+        });
+        engine.agree_to_save(false)?;
+        saved
     }
 
-    /// The contents of a checkpoint, with the optimizer's state of all ranks.
+    /// The contents of a checkpoint.
     fn contents(
         &self,
         engine: &StepEngine<B>,
         model: &TrainingModel<B>,
         state: State,
-    ) -> Result<Option<Contents<B::InnerBackend>>, TrainError> {
-        let optimizer = engine.gathered_optimizer()?;
-        Ok(optimizer.map(|optimizer| Contents {
+    ) -> Contents<B::InnerBackend> {
+        Contents {
             model: engine.evaluated(model),
             training: engine.averages().then(|| model.valid()),
-            optimizer,
             about: Arc::clone(&self.about),
             state,
-        }))
+        }
     }
+}
+
+/// Starts writing a checkpoint, after the optimizer's state of all ranks.
+fn begin_checkpoint<B: TrainingBackend>(
+    engine: &StepEngine<B>,
+    recorder: &mut Recorder,
+    contents: &Contents<B::InnerBackend>,
+) -> Result<(), TrainError> {
+    // The checkpoint before may have the same directory.
+    recorder.wait();
+    match engine.optimizer_state()? {
+        Some(Ok(optimizer)) => {
+            let keep = keep(engine, &contents.state);
+            recorder.save(optimizer, contents.clone(), keep);
+        }
+        Some(Err(error)) => recorder.fail(contents.state.step, error),
+        None => {}
+    }
+    Ok(())
 }
 
 /// The checkpoints to keep.

@@ -1,13 +1,19 @@
-//! Decisions between two steps that all ranks share, sums over their micro-batches, and the state that rank 0 collects from
-//! them.
+//! Decisions between two steps that all ranks share, sums over their micro-batches, and the optimizer's state of all.
 
+use burn::tensor::backend::AutodiffBackend;
+use emberlm_checkpoint::CheckpointError;
 use emberlm_kernels::TrainingBackend;
 
 use super::{StepBatches, StepEngine};
+use crate::checkpoint::OptimizerState;
+use crate::error::TrainError;
 use crate::objective::CompletionScores;
-use crate::optimizer::Snapshot;
 use crate::peers::{PeersError, sum_count};
 use crate::stop::StopSignal;
+
+/// The optimizer's state of a checkpoint, or the error of its file.
+pub(crate) type StateOrError<B> =
+    Result<OptimizerState<<B as AutodiffBackend>::InnerBackend>, CheckpointError>;
 
 impl<B: TrainingBackend> StepEngine<B> {
     /// The targets and the positions of a step on all ranks.
@@ -66,8 +72,8 @@ impl<B: TrainingBackend> StepEngine<B> {
         Ok(stopped)
     }
 
-    /// Returns true if rank 0 calls this with `wanted`. All ranks call it where a checkpoint may be due, since all
-    /// send their part of the optimizer's state.
+    /// Returns true if rank 0 calls this with `wanted`. All ranks call it where a checkpoint may be due, until it returns
+    /// false, since all write their part of the optimizer's state.
     ///
     /// # Errors
     /// A peer cannot be reached.
@@ -79,22 +85,24 @@ impl<B: TrainingBackend> StepEngine<B> {
         Ok(sum_count(&*self.peers, usize::from(wanted))? > 0)
     }
 
-    /// The optimizer's state of all ranks, on rank 0; `None` on the others. All ranks must call this.
+    /// The optimizer's state for the next checkpoint, on rank 0, where the inner error is that of its file. Returns `None` on
+    /// the others. All ranks must call this.
     ///
     /// # Errors
-    /// A peer cannot be reached.
-    pub(crate) fn gathered_optimizer(
-        &self,
-    ) -> Result<Option<Snapshot<B::InnerBackend>>, PeersError> {
-        self.optimizer.gathered_snapshot(&*self.peers)
+    /// A peer cannot be reached, or a rank other than 0 cannot write its part.
+    pub(crate) fn optimizer_state(&self) -> Result<Option<StateOrError<B>>, TrainError> {
+        let snapshot = self.optimizer.snapshot_among(&*self.peers)?;
+        let Some(writer) = &self.shard_writer else {
+            return Ok(Some(Ok(OptimizerState::Held(snapshot))));
+        };
+        let written = writer.write(self.position.step, &snapshot, &*self.peers)?;
+        Ok(written.map(|partial| partial.map(OptimizerState::Written)))
     }
 
     /// The bytes of optimizer state that this rank holds.
     #[cfg(test)]
     pub(crate) fn held_state_bytes(&self) -> usize {
-        let tensors = self.optimizer.snapshot().tensors().into_iter();
-        tensors
-            .map(|(_, tensor)| 4 * tensor.on_host().values.len())
-            .sum()
+        let snapshot = self.optimizer.snapshot_among(&*self.peers);
+        snapshot.expect("peers").held_bytes()
     }
 }

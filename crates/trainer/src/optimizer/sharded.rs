@@ -1,9 +1,9 @@
 //! The sharded optimizer (ZeRO-1): each rank updates its shard of the parameters, and holds only the state of the shard.
 //!
-//! A snapshot is that of a single process. Ranks send their state to rank 0, in parts of bounded size, and a restored
-//! optimizer takes the shard of its rank. A checkpoint therefore does not depend on the number of ranks.
+//! A checkpoint does not depend on the number of ranks: each writes its pieces into the file of a single process, and a
+//! restored optimizer takes the shard of its rank.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -13,16 +13,13 @@ use burn::tensor::ops::FloatTensor;
 use burn::tensor::{Device, Tensor, TensorData};
 use emberlm_kernels::{Backend, TrainingBackend};
 use emberlm_model::Parameter;
-use emberlm_model::weights::{DeviceTensor, HostTensor, ParamVisitor, visit_params};
+use emberlm_model::weights::{HostTensor, ParamVisitor, visit_params};
 
-use super::state::{StateKind, StateTensor};
-use super::{Guard, Optimizer, Snapshot, UpdateStep, primitive, typed};
+use super::snapshot::{Snapshot, StateTensor};
+use super::{Guard, Optimizer, UpdateStep, primitive, typed};
 use crate::peers::exchange::ShardGradients;
 use crate::peers::shards::{Bucketing, DividedParameter, Shards, present};
 use crate::peers::{Peers, PeersError, Rank};
-
-/// The most bytes of optimizer state that all ranks together send at a time.
-const GATHERED: usize = 16 << 20;
 
 impl<B: Backend> Optimizer<B> {
     /// Divides the parameters among ranks. Has no effect for a single process.
@@ -112,17 +109,15 @@ impl<B: Backend> Optimizer<B> {
         in_order.collect()
     }
 
-    /// The state of all ranks, on rank 0; `None` on the others. All ranks must call this.
+    /// The state of all ranks, of which this one holds its pieces. All ranks must call this.
     ///
     /// # Errors
     /// A peer cannot be reached.
-    pub(crate) fn gathered_snapshot(
+    pub(super) fn shard_snapshot(
         &self,
+        shards: &Shards,
         peers: &dyn Peers<B>,
-    ) -> Result<Option<Snapshot<B>>, PeersError> {
-        let Some(shards) = &self.shards else {
-            return Ok(Some(self.snapshot()));
-        };
+    ) -> Result<Snapshot<B>, PeersError> {
         // Only updated parameters have a state.
         let parameters = shards.parameters();
         let held = parameters
@@ -130,45 +125,33 @@ impl<B: Backend> Optimizer<B> {
             .map(|parameter| u64::from(self.moments.contains_key(&parameter.path)));
         let held = peers.sum_counts(&held.collect::<Vec<_>>())?;
         let are_present: Vec<bool> = held.iter().map(|&ranks| ranks > 0).collect();
+        let rank = shards.rank();
         let mut tensors = Vec::new();
         for (parameter, _) in present(parameters, &are_present) {
-            let rule = self
-                .settings
-                .rule(&self.role(&parameter.path, parameter.shape.len()));
+            let DividedParameter {
+                path,
+                shape,
+                pieces,
+            } = parameter;
+            let moments = self.moments.get(path);
+            let rule = self.settings.rule(&self.role(path, shape.len()));
             for &kind in rule.state_kinds() {
-                tensors.push((parameter, kind));
+                let held = moments.and_then(|moments| kind.of(moments));
+                if held.is_none() && parameter.piece_of(rank.index()).is_some() {
+                    let reason = format!("{path} has no state here, but on another rank");
+                    let what = "optimizer states";
+                    return Err(PeersError { rank, what, reason });
+                }
+                tensors.push(StateTensor {
+                    path,
+                    kind,
+                    shape: shape.clone(),
+                    pieces: pieces.clone(),
+                    held: held.cloned(),
+                });
             }
         }
-        let own = tensors.iter().filter_map(|(parameter, kind)| {
-            let state = kind.of(self.moments.get(&parameter.path)?)?;
-            Some(DeviceTensor::<B>::new(state.clone()))
-        });
-        let mut own = StateReader {
-            left: own.collect::<Vec<_>>().into_iter(),
-            bytes: Vec::new(),
-        };
-        let rank = shards.rank();
-        let mut collected = Collected::new(rank, &tensors);
-        let part = (GATHERED / 4 / rank.world_size()).max(1) * 4;
-        for _ in 0..collected.longest().div_ceil(part) {
-            let all = peers.gather_bytes(&own.next(part))?;
-            if rank.is_zero() {
-                collected.add(&all);
-            }
-        }
-        Ok(rank.is_zero().then(|| {
-            let values = collected.values.into_iter();
-            let tensors = tensors.iter().zip(values);
-            let tensors = tensors.map(|(&(parameter, kind), values)| StateTensor {
-                path: parameter.path.clone(),
-                kind,
-                tensor: HostTensor {
-                    shape: parameter.shape.clone(),
-                    values,
-                },
-            });
-            Snapshot::of_host(self.updates, tensors.collect())
-        }))
+        Ok(Snapshot::new(self.updates, rank, tensors))
     }
 
     /// The part of a restored tensor that this process holds; `None` if there is none.
@@ -270,80 +253,5 @@ where
             }
         };
         self.updated.insert(path.to_owned(), primitive(updated));
-    }
-}
-
-/// Reads the bytes of tensors, one after another. Each is copied to the host when it is reached.
-struct StateReader<B: Backend> {
-    left: std::vec::IntoIter<DeviceTensor<B>>,
-    bytes: Vec<u8>,
-}
-
-impl<B: Backend> StateReader<B> {
-    /// The next `count` bytes, or all that are left.
-    fn next(&mut self, count: usize) -> Vec<u8> {
-        while self.bytes.len() < count
-            && let Some(tensor) = self.left.next()
-        {
-            let values = tensor.on_host().values;
-            self.bytes
-                .extend(values.iter().flat_map(|x| x.to_le_bytes()));
-        }
-        let rest = self.bytes.split_off(count.min(self.bytes.len()));
-        std::mem::replace(&mut self.bytes, rest)
-    }
-}
-
-/// The state of all ranks as it arrives on rank 0.
-struct Collected {
-    /// The tensors. Empty on other ranks.
-    values: Vec<Vec<f32>>,
-    /// For each rank, the places of its next bytes: tensor and elements.
-    places: Vec<VecDeque<(usize, Range<usize>)>>,
-}
-
-impl Collected {
-    fn new(rank: Rank, tensors: &[(&DividedParameter, StateKind)]) -> Self {
-        let mut places = vec![VecDeque::new(); rank.world_size()];
-        let mut values = Vec::new();
-        for (number, (parameter, _)) in tensors.iter().enumerate() {
-            if rank.is_zero() {
-                values.push(vec![0.0; parameter.len()]);
-            }
-            for piece in &parameter.pieces {
-                places[piece.owner].push_back((number, piece.elements.clone()));
-            }
-        }
-        Self { values, places }
-    }
-
-    /// The bytes of the rank with the most.
-    fn longest(&self) -> usize {
-        let lengths = self.places.iter().map(|of_rank| {
-            let elements = of_rank.iter().map(|(_, elements)| elements.len());
-            4 * elements.sum::<usize>()
-        });
-        lengths.max().unwrap_or_default()
-    }
-
-    /// Adds the next bytes of each rank.
-    fn add(&mut self, all: &[Vec<u8>]) {
-        for (places, bytes) in self.places.iter_mut().zip(all) {
-            let (numbers, _) = bytes.as_chunks::<4>();
-            let mut numbers = numbers;
-            while let (false, Some((tensor, elements))) = (numbers.is_empty(), places.front_mut()) {
-                let count = numbers.len().min(elements.len());
-                let (own, rest) = numbers.split_at(count);
-                let to = &mut self.values[*tensor][elements.start..elements.start + count];
-                for (to, &number) in to.iter_mut().zip(own) {
-                    *to = f32::from_le_bytes(number);
-                }
-                numbers = rest;
-                elements.start += count;
-                if elements.start == elements.end {
-                    places.pop_front();
-                }
-            }
-        }
     }
 }

@@ -8,9 +8,7 @@ use std::collections::HashMap;
 
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::ops::FloatTensor;
-use emberlm_model::weights::{
-    DeviceTensor, HostTensor, Parts, join_parts, part_of, part_path, whole_path,
-};
+use emberlm_model::weights::{HostTensor, Parts, part_path};
 
 use super::Moments;
 use super::rule::Rule;
@@ -35,8 +33,10 @@ pub(super) enum StateKind {
 }
 
 impl StateKind {
+    pub(super) const ALL: [Self; 3] = [Self::First, Self::Second, Self::Momentum];
+
     /// The end of the tensor's name.
-    fn suffix(self) -> &'static str {
+    pub(super) fn suffix(self) -> &'static str {
         match self {
             Self::First => FIRST,
             Self::Second => SECOND,
@@ -46,8 +46,7 @@ impl StateKind {
 
     /// Splits the name of a tensor into the parameter's path and the kind.
     fn of_name(name: &str) -> Option<(&str, Self)> {
-        let kinds = [Self::First, Self::Second, Self::Momentum];
-        let mut found = kinds.into_iter();
+        let mut found = Self::ALL.into_iter();
         found.find_map(|kind| Some((name.strip_suffix(kind.suffix())?, kind)))
     }
 
@@ -59,75 +58,6 @@ impl StateKind {
             (Moments::One(mean), Self::Momentum) => Some(mean),
             _ => None,
         }
-    }
-}
-
-/// A tensor of a parameter's state, on the host.
-pub(super) struct StateTensor {
-    /// The parameter's path.
-    pub(super) path: String,
-    pub(super) kind: StateKind,
-    pub(super) tensor: HostTensor,
-}
-
-/// The state of an optimizer between two updates.
-#[derive(Clone)]
-pub struct Snapshot<B: BurnBackend> {
-    /// The number of updates made.
-    pub updates: u64,
-    /// The tensors by name, with the parts of a split parameter joined.
-    tensors: Vec<(String, DeviceTensor<B>)>,
-}
-
-impl<B: BurnBackend> Snapshot<B> {
-    pub(super) fn of(updates: u64, moments: &HashMap<String, Moments<B>>) -> Self {
-        let mut moments: Vec<_> = moments.iter().collect();
-        moments.sort_unstable_by_key(|&(path, _)| part_of(path).unwrap_or((path, 0)));
-        let of = |kind: StateKind| {
-            let tensors = moments.iter().filter_map(move |(path, moments)| {
-                let tensor = kind.of(moments)?;
-                Some(((*path).clone(), tensor.clone()))
-            });
-            let named = join_parts::<B>(tensors).into_iter();
-            named.map(move |(path, parts)| {
-                let tensor = DeviceTensor::joined(parts);
-                (format!("{path}{}", kind.suffix()), tensor)
-            })
-        };
-        let kinds = [StateKind::First, StateKind::Second, StateKind::Momentum];
-        let mut tensors: Vec<_> = kinds.into_iter().flat_map(of).collect();
-        tensors.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-        Self { updates, tensors }
-    }
-
-    /// A snapshot of tensors on the host. The tensors of a split parameter's parts must be consecutive and in order.
-    pub(super) fn of_host(updates: u64, tensors: Vec<StateTensor>) -> Self {
-        let mut joined: Vec<(String, HostTensor)> = Vec::new();
-        for StateTensor { path, kind, tensor } in tensors {
-            let name = format!("{}{}", whole_path(&path), kind.suffix());
-            let is_next_part = part_of(&path).is_some_and(|(_, number)| number > 0);
-            let mut before = joined.iter_mut().rev();
-            match before.find(|(earlier, _)| is_next_part && *earlier == name) {
-                Some((_, whole)) => {
-                    whole.values.extend(tensor.values);
-                    whole.shape[0] += tensor.shape[0];
-                }
-                None => joined.push((name, tensor)),
-            }
-        }
-        joined.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-        let tensors = joined.into_iter();
-        Self {
-            updates,
-            tensors: tensors
-                .map(|(name, tensor)| (name, DeviceTensor::of_host(tensor)))
-                .collect(),
-        }
-    }
-
-    /// The tensors ordered by name.
-    pub fn tensors(&self) -> Vec<(String, DeviceTensor<B>)> {
-        self.tensors.clone()
     }
 }
 

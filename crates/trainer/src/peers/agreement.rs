@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Peers;
+use super::shards::DividedParameter;
 use crate::config::RunConfig;
 use crate::error::TrainError;
 use crate::identity::DataIdentity;
@@ -34,10 +35,12 @@ const SHOWN_SETTINGS: usize = 6;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct RankDescription {
     version: String,
-    backend: String,
     settings: BTreeMap<String, Value>,
     data: Vec<DataIdentity>,
     step: usize,
+    /// The BLAKE3 hash of the trained parameters' paths and shapes. A device whose buffers are too small for a token table
+    /// stores it in several parameters.
+    parameters: String,
     /// The BLAKE3 hash of the initial weights.
     weights: String,
 }
@@ -60,10 +63,10 @@ pub(crate) fn check<B: TrainingBackend>(
     settings.retain(|key, _| !MAY_DIFFER.contains(&resume::general(key).as_str()));
     let own = RankDescription {
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        backend: initial.state.backend.clone(),
         settings,
         data: data.to_vec(),
         step: initial.state.step,
+        parameters: parameters_hash(initial.optimizer.shards().map_or(&[], |it| it.parameters())),
         weights: weights_hash(&initial.model),
     };
     // A description always serializes. One of another version may have other fields.
@@ -108,7 +111,10 @@ impl RankDescription {
                 let [own, other] = [self.step, other.step].map(|step| step.to_string());
                 differs("the step of its checkpoint", &own, &other)
             })
-            .or_else(|| differs("the backend", &self.backend, &other.backend))
+            .or_else(|| {
+                let other_parts = self.parameters != other.parameters;
+                other_parts.then(|| "its device stores the parameters in other parts".to_owned())
+            })
             .or_else(|| {
                 let other_weights = self.weights != other.weights;
                 other_weights.then(|| "its initial weights are other numbers".to_owned())
@@ -144,6 +150,15 @@ impl RankDescription {
     }
 }
 
+/// The BLAKE3 hash of the paths and shapes of divided parameters.
+fn parameters_hash(parameters: &[DividedParameter]) -> String {
+    let mut hasher = blake3::Hasher::new();
+    for parameter in parameters {
+        hasher.update(format!("{} {:?}\n", parameter.path, parameter.shape).as_bytes());
+    }
+    hasher.finalize().to_string()
+}
+
 /// The BLAKE3 hash of a model's weights, with names and shapes.
 pub fn weights_hash<B: Backend, M: Module<B>>(model: &M) -> String {
     let mut hasher = blake3::Hasher::new();
@@ -170,10 +185,10 @@ mod tests {
     fn described(change: impl FnOnce(&mut RankDescription)) -> String {
         let mut description = RankDescription {
             version: "0.1.0".to_owned(),
-            backend: "flex".to_owned(),
             settings: [("train.seed".to_owned(), json!(1))].into(),
             data: Vec::new(),
             step: 0,
+            parameters: "12".to_owned(),
             weights: "ab".to_owned(),
         };
         change(&mut description);
@@ -200,6 +215,10 @@ mod tests {
         assert_eq!(
             difference(|it| it.step = 6),
             named("the step of its checkpoint is 6, and 0 on rank 0")
+        );
+        assert_eq!(
+            difference(|it| it.parameters = "34".to_owned()),
+            named("its device stores the parameters in other parts")
         );
         assert_eq!(
             difference(|it| it.weights = "cd".to_owned()),

@@ -67,6 +67,10 @@ impl<T: Transport> OrderedPeers<T> {
         }
     }
 
+    pub(super) fn transport(&self) -> &T {
+        &self.transport
+    }
+
     /// Replaces the bucket length, for tests.
     #[cfg(test)]
     pub(crate) fn with_bucket(mut self, bucket: usize) -> Self {
@@ -74,13 +78,13 @@ impl<T: Transport> OrderedPeers<T> {
         self
     }
 
-    fn error(&self, what: &'static str) -> impl Fn(String) -> PeersError + use<T> {
+    pub(super) fn error(&self, what: &'static str) -> impl Fn(String) -> PeersError + use<T> {
         let rank = self.transport.rank();
         move |reason| PeersError { rank, what, reason }
     }
 
     /// The slices of an exchange of `longest` elements per rank: a bucket has one of each rank.
-    fn slices(&self, longest: usize) -> impl Iterator<Item = usize> + use<T> {
+    pub(super) fn slices(&self, longest: usize) -> impl Iterator<Item = usize> + use<T> {
         let slice = (self.bucket / self.transport.rank().world_size()).max(1);
         (0..longest)
             .step_by(slice)

@@ -9,6 +9,7 @@ use crate::config::TrainConfig;
 use crate::initial_state::InitialState;
 use crate::objective::TrainSource;
 use crate::optimizer::RankCost;
+use crate::peers::devices::RankDevices;
 use crate::{epochs, fit, memory};
 
 /// Formats parameters, device, tokens per step and epochs, the predicted duration unless it is a few seconds, and on
@@ -17,7 +18,7 @@ pub(super) fn line<B: TrainingBackend>(
     train: &TrainConfig,
     inputs: &RunInputs,
     initial: &InitialState<B>,
-    world_size: usize,
+    devices: &RankDevices,
     device: &Device<B>,
 ) -> String {
     let all = grouped(inputs.model.config().parameters());
@@ -52,6 +53,7 @@ pub(super) fn line<B: TrainingBackend>(
         true => train.micro_batch.to_string(),
         false => format!("{} × {length}", train.micro_batch),
     };
+    let world_size = devices.count();
     let ranks = match world_size {
         1 => String::new(),
         count => format!(", {count} ranks"),
@@ -66,9 +68,12 @@ pub(super) fn line<B: TrainingBackend>(
     // Before the measurement, whose memory the process keeps.
     let memory = predicted_bytes::<B>(train, inputs, world_size, device);
     let step = initial.state.step;
-    if let Some(seconds) =
-        duration::predict(train, inputs, &initial.model, step, world_size, device)
-    {
+    // Only the device of rank 0 is measured.
+    let seconds = match devices.are_alike() {
+        true => duration::predict(train, inputs, &initial.model, step, world_size, device),
+        false => None,
+    };
+    if let Some(seconds) = seconds {
         let left = if step > 0 { " left" } else { "" };
         line += &format!("; about {}{left}", hours(seconds));
     }

@@ -9,6 +9,7 @@ use emberlm_data::{
 };
 use emberlm_kernels::TrainingBackend;
 use emberlm_model::{CacheFormat, WeightFormat};
+use emberlm_trainer::config::ExchangeMemory;
 use emberlm_trainer::peers::weights_hash;
 use emberlm_trainer::{
     Evaluation, FileCheck, PositionLosses, evaluate_among, evaluate_positions_among,
@@ -138,7 +139,7 @@ impl Job for Evaluate<'_> {
             "evaluate",
             &[("the hash of the weights", weights_hash(&decoder))],
         )?;
-        let peers = self.ranks.peers::<B::InnerBackend>();
+        let peers = self.ranks.peers::<B::InnerBackend>(ExchangeMemory::Host);
         let positions = EvalBatches::new(windows, batch, None)?.positions();
         let bar = progress::tokens(positions, self.ranks.rank());
         let mut bytes = self.bytes.as_ref().map(|_| 0);

@@ -7,6 +7,7 @@ use burn::tensor::Device;
 use emberlm_checkpoint::Model;
 use emberlm_kernels::TrainingBackend;
 use emberlm_model::{CacheFormat, WeightFormat};
+use emberlm_trainer::config::ExchangeMemory;
 use emberlm_trainer::peers::weights_hash;
 use emberlm_trainer::tasks::{
     BATCH_TOKENS, ChoiceReport, Convention, Estimate, ItemAnswer, Items, LambadaReport, Likelihood,
@@ -109,7 +110,7 @@ impl Job for Score<'_> {
             "evaluate",
             &[("the hash of the weights", weights_hash(&decoder))],
         )?;
-        let peers = self.ranks.peers::<B::InnerBackend>();
+        let peers = self.ranks.peers::<B::InnerBackend>(ExchangeMemory::Host);
         let tokens = self.rows.iter().map(|row| row.seq() as u64).sum();
         let bar = progress::tokens(tokens, self.ranks.rank());
         let found = score(&*peers, &decoder, &self.rows, self.batch, |tokens| {

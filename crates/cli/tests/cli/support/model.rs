@@ -9,7 +9,9 @@ use emberlm_data::{Manifest, Packing};
 use emberlm_model::{DecoderConfig, ModelConfig, Parameters, families};
 use emberlm_tokenizer::TokenizerSpec;
 use emberlm_trainer::TrainConfig;
-use emberlm_trainer::checkpoint::{self, About, AboutModel, Contents, Description, State};
+use emberlm_trainer::checkpoint::{
+    self, About, AboutModel, Contents, Description, OptimizerState, State,
+};
 use emberlm_trainer::optimizer::Optimizer;
 
 use serde_json::{Map, Value, json};
@@ -59,14 +61,15 @@ pub fn write_run(
         let contents = Contents {
             model: config.init::<Cpu>(step as u64, &Default::default()).into(),
             training: None,
-            optimizer: Optimizer::new(&TrainConfig::default(), Parameters::default()).snapshot(),
             about: Arc::clone(&about),
             state: State {
                 step,
                 ..State::default()
             },
         };
-        checkpoint::write(run, &contents).unwrap();
+        let optimizer = Optimizer::new(&TrainConfig::default(), Parameters::default());
+        let state = OptimizerState::Held(optimizer.snapshot());
+        checkpoint::write(run, state, &contents).unwrap();
     }
 }
 

@@ -7,6 +7,7 @@ mod ends;
 mod ranks;
 mod scale;
 mod skips;
+mod unlike_ranks;
 
 use std::fs;
 use std::sync::Arc;

@@ -1,14 +1,19 @@
 //! Ranks with one micro-batch each must match one process with as many micro-batches.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Barrier, Mutex};
 
 use burn::module::AutodiffModule;
+use emberlm_checkpoint::checkpoint::OPTIMIZER;
 use emberlm_data::{Packing, Split};
+use emberlm_kernels::AddressedVector;
 use emberlm_model::weights::{HostTensor, named_tensors};
 
 use super::*;
 use crate::bench::random_batch;
+use crate::checkpoint::shards::ShardWriter;
+use crate::checkpoint::{FOLDER, OptimizerState};
 use crate::ema::Average;
 use crate::engine::{StepBatches, StepEngine, StepOutcome, StepPosition};
 use crate::evaluate::{
@@ -17,7 +22,7 @@ use crate::evaluate::{
 use crate::loader::to_tensors;
 use crate::optimizer::Optimizer;
 use crate::peers::shards::Bucketing;
-use crate::peers::{OrderedPeers, Peers, Rank, Transport};
+use crate::peers::{AddressTransport, DeviceMemoryPeers, OrderedPeers, Peers, Rank, Transport};
 use crate::training_model::{TokenBatch, TrainingModel};
 
 type Training = Autodiff<Flex>;
@@ -29,7 +34,7 @@ struct Hub {
 }
 
 /// One of the ranks.
-struct Threads {
+pub(super) struct Threads {
     rank: Rank,
     hub: Arc<Hub>,
     /// Bytes sent to other ranks.
@@ -38,7 +43,7 @@ struct Threads {
 
 impl Threads {
     /// All ranks of a world.
-    fn all(world_size: usize) -> Vec<Self> {
+    pub(super) fn all(world_size: usize) -> Vec<Self> {
         let hub = Arc::new(Hub {
             barrier: Barrier::new(world_size),
             slots: Mutex::new(vec![Vec::new(); world_size]),
@@ -105,6 +110,28 @@ impl Transport for Threads {
     }
 }
 
+/// Only for memory of the host.
+impl AddressTransport<Flex> for Threads {
+    fn all_to_all_addressed(
+        &self,
+        sent: &AddressedVector<Flex>,
+        received: &mut AddressedVector<Flex>,
+    ) -> Result<(), String> {
+        self.all_to_all(sent.host().unwrap(), received.host_mut().unwrap())
+    }
+
+    fn all_gather_addressed(
+        &self,
+        own: &AddressedVector<Flex>,
+        received: &mut AddressedVector<Flex>,
+    ) -> Result<(), String> {
+        self.all_gather(own.host().unwrap(), received.host_mut().unwrap())
+    }
+}
+
+/// Small buckets, which cut through tensors.
+const BUCKET: usize = 1000;
+
 /// Numbers of tokens per micro-batch, and micro-batches of a step.
 const TOKENS: usize = 16;
 const MICRO_BATCHES: usize = 4;
@@ -125,17 +152,39 @@ struct Trained {
     average: Vec<(String, HostTensor)>,
 }
 
-/// The optimizer's state of all ranks.
-type State = Vec<(String, HostTensor)>;
+/// The file of the optimizer's state of all ranks.
+type StateFile = Vec<u8>;
 
-/// A few steps as one of the ranks. Also returns the optimizer's state, which rank 0 has, and the bytes of it that this
-/// rank holds.
+/// The folders of the ranks.
+#[derive(Clone, Copy, Debug)]
+enum Folders {
+    /// All ranks see the same one.
+    Shared,
+    /// Each has another one, as without a shared file system.
+    Separate,
+}
+
+impl Folders {
+    /// The run's directory as a rank sees it.
+    fn of(self, place: &TestFolder, rank: Rank) -> PathBuf {
+        let run = place.path(&match self {
+            Self::Shared => "ranks".to_owned(),
+            Self::Separate => format!("ranks-{}", rank.index()),
+        });
+        fs::create_dir_all(run.join(FOLDER)).unwrap();
+        run
+    }
+}
+
+/// A few steps as one of the ranks. Also returns the file of the optimizer's state, which rank 0 has, and the bytes of the
+/// state that this rank holds.
 fn steps(
     place: &TestFolder,
     config: &RunConfig,
     read_policy: ReadPolicy,
     peers: Arc<dyn Peers<Flex>>,
-) -> (Trained, Option<State>, usize) {
+    folders: Folders,
+) -> (Trained, Option<StateFile>, usize) {
     let device = Default::default();
     let model = resolve_model(&mut config.clone(), &place.dataset()).unwrap();
     let decoder = model.init::<Training>(1, &device);
@@ -145,6 +194,8 @@ fn steps(
     let mut training = TrainingModel::Decoder(decoder);
     let decay = config.train.ema;
     let average = (decay > 0.0).then(|| Average::new(training.valid(), decay));
+    let run = folders.of(place, rank);
+    let writer = ShardWriter::of_ranks(&run, &*peers).unwrap();
     let mut engine = StepEngine::<Training>::new(
         config.train.clone(),
         read_policy,
@@ -152,7 +203,8 @@ fn steps(
         optimizer,
         average,
         StepPosition::default(),
-    );
+    )
+    .with_shard_writer(writer);
     let whole = to_tensors::<Training>(&random_batch(&model, &config.train, TOKENS), &device);
     let (mut losses, mut norms) = (Vec::new(), Vec::new());
     for _ in 0..STEPS {
@@ -179,11 +231,17 @@ fn steps(
             other => panic!("{other:?}"),
         }
     }
-    let state = engine.gathered_optimizer().unwrap();
-    let state = state.map(|state| {
-        let tensors = state.tensors().into_iter();
-        tensors.map(|(name, it)| (name, it.on_host())).collect()
+    let state = engine.optimizer_state().unwrap();
+    let state = state.map(|state| match state.unwrap() {
+        OptimizerState::Held(snapshot) => {
+            let file = run.join("state");
+            snapshot.save(&file).unwrap();
+            fs::read(file).unwrap()
+        }
+        OptimizerState::Written(partial) => fs::read(partial.path().join(OPTIMIZER)).unwrap(),
     });
+    let names = fs::read_dir(run.join(FOLDER)).unwrap().count();
+    assert!(names == 0 || !rank.is_zero(), "nothing is left");
     let trained = Trained {
         losses,
         norms,
@@ -200,16 +258,29 @@ fn measured_steps_of_ranks(
     config: &RunConfig,
     read_policy: ReadPolicy,
     world_size: usize,
-) -> (Trained, State, Vec<usize>, Vec<usize>) {
+    folders: Folders,
+) -> (Trained, StateFile, Vec<usize>, Vec<usize>) {
+    let over = |rank| Arc::new(OrderedPeers::new(rank).with_bucket(BUCKET)) as _;
+    steps_of_ranks_over(place, config, read_policy, world_size, folders, over)
+}
+
+/// [`measured_steps_of_ranks`] with other peers.
+fn steps_of_ranks_over(
+    place: &TestFolder,
+    config: &RunConfig,
+    read_policy: ReadPolicy,
+    world_size: usize,
+    folders: Folders,
+    over: impl Fn(Threads) -> Arc<dyn Peers<Flex>>,
+) -> (Trained, StateFile, Vec<usize>, Vec<usize>) {
     let ranks = Threads::all(world_size);
     std::thread::scope(|scope| {
         let threads: Vec<_> = ranks
             .into_iter()
             .map(|rank| {
                 let sent = Arc::clone(&rank.sent);
-                // Small buckets cut through tensors.
-                let peers = Arc::new(OrderedPeers::new(rank).with_bucket(1000));
-                let thread = scope.spawn(move || steps(place, config, read_policy, peers));
+                let peers = over(rank);
+                let thread = scope.spawn(move || steps(place, config, read_policy, peers, folders));
                 (thread, sent)
             })
             .collect();
@@ -234,17 +305,20 @@ fn steps_of_ranks(
     config: &RunConfig,
     read_policy: ReadPolicy,
     world_size: usize,
-) -> (Trained, Option<State>) {
-    let (trained, state, ..) = measured_steps_of_ranks(place, config, read_policy, world_size);
+    folders: Folders,
+) -> (Trained, Option<StateFile>) {
+    let (trained, state, ..) =
+        measured_steps_of_ranks(place, config, read_policy, world_size, folders);
     (trained, Some(state))
 }
 
-fn steps_of_one(place: &TestFolder, config: &RunConfig) -> (Trained, Option<State>) {
+fn steps_of_one(place: &TestFolder, config: &RunConfig) -> (Trained, Option<StateFile>) {
     let (trained, state, _) = steps(
         place,
         config,
         ReadPolicy::EveryStep,
         Arc::new(SingleProcess),
+        Folders::Shared,
     );
     (trained, state)
 }
@@ -275,7 +349,13 @@ fn ranks_with_one_micro_batch_match_one_process_to_the_bit() {
     let config = dropout_config(&place);
     let one = steps_of_one(&place, &config);
     assert_eq!(
-        steps_of_ranks(&place, &config, ReadPolicy::EveryStep, MICRO_BATCHES),
+        steps_of_ranks(
+            &place,
+            &config,
+            ReadPolicy::EveryStep,
+            MICRO_BATCHES,
+            Folders::Shared
+        ),
         one
     );
 }
@@ -291,9 +371,33 @@ fn sharded_optimizers_match_one_process_to_the_bit() {
         let config = large_config(&place, kind);
         let one = steps_of_one(&place, &config);
         assert!(one.0.norms.iter().all(|&norm| norm > 0.05), "clipped");
-        for read_policy in [ReadPolicy::EveryStep, ReadPolicy::WhenDue] {
-            let ranks = steps_of_ranks(&place, &config, read_policy, MICRO_BATCHES);
-            assert!(ranks == one, "{kind:?}, {read_policy:?}");
+        for (read_policy, folders) in [
+            (ReadPolicy::EveryStep, Folders::Shared),
+            (ReadPolicy::WhenDue, Folders::Separate),
+        ] {
+            let ranks = steps_of_ranks(&place, &config, read_policy, MICRO_BATCHES, folders);
+            assert!(ranks == one, "{kind:?}, {read_policy:?}, {folders:?}");
+        }
+    }
+}
+
+#[test]
+fn exchanges_of_device_memory_match_those_of_host_memory_to_the_bit() {
+    let place = TestFolder::new(0);
+    for (kind, ranks) in [
+        (OptimizerKind::AdamW, 4),
+        (OptimizerKind::Muon, 2),
+        (OptimizerKind::Lion, 4),
+    ] {
+        let config = large_config(&place, kind);
+        let policy = ReadPolicy::EveryStep;
+        let host = measured_steps_of_ranks(&place, &config, policy, ranks, Folders::Shared);
+        for bucket in [BUCKET, 1 << 22] {
+            let over = |rank| Arc::new(DeviceMemoryPeers::new(rank).with_bucket(bucket)) as _;
+            let device = steps_of_ranks_over(&place, &config, policy, ranks, Folders::Shared, over);
+            assert!((&device.0, &device.1) == (&host.0, &host.1), "{kind:?}");
+            // Also the same bytes.
+            assert_eq!((device.2, device.3), (host.2.clone(), host.3.clone()));
         }
     }
 }
@@ -316,7 +420,7 @@ fn memory_and_exchanges_of_a_rank_match_the_formula() {
             .sum();
         let optimizer = Optimizer::<Flex>::new(&config.train, decoder.parameters());
         assert_eq!(optimizer.rank_cost(), None);
-        for ranks in [2, 4] {
+        for (ranks, folders) in [(2, Folders::Separate), (4, Folders::Shared)] {
             let rank = Rank::new(0, ranks).unwrap();
             let sharded = optimizer.clone().sharded_in_buckets(rank, BUCKETS);
             let buckets = sharded.shards().unwrap().buckets().len();
@@ -325,15 +429,19 @@ fn memory_and_exchanges_of_a_rank_match_the_formula() {
             let cost = sharded.rank_cost().unwrap();
             assert_eq!(cost.weights as usize, whole);
             let (_, state, sent, held) =
-                measured_steps_of_ranks(&place, &config, ReadPolicy::EveryStep, ranks);
-            // Without the state, which is gathered once.
-            let bytes: usize = state.iter().map(|(_, it)| 4 * it.values.len()).sum();
+                measured_steps_of_ranks(&place, &config, ReadPolicy::EveryStep, ranks, folders);
+            let (header, _) = state.split_first_chunk().unwrap();
+            let bytes = state.len() - 8 - u64::from_le_bytes(*header) as usize;
             assert_eq!(cost.all_state as usize, bytes);
             assert_eq!(held.iter().sum::<usize>(), bytes, "each is held once");
             assert_eq!(held.iter().max(), Some(&(cost.state as usize)));
             for (sent, held) in sent.iter().zip(&held) {
-                let gathered = held * (ranks - 1);
-                let per_step = (sent - gathered) as f64 / STEPS as f64;
+                // The state is sent once, unless each rank writes its own.
+                let for_checkpoint = match folders {
+                    Folders::Shared => 0,
+                    Folders::Separate => held * (ranks - 1),
+                };
+                let per_step = (sent - for_checkpoint) as f64 / STEPS as f64;
                 let ratio = per_step / cost.exchanged as f64;
                 assert!((0.95..1.05).contains(&ratio), "{kind:?}: {ratio}");
             }
@@ -356,12 +464,12 @@ fn ranks_with_several_micro_batches_match_one_process_within_rounding() {
     let place = TestFolder::new(0);
     let config = dropout_config(&place);
     let (one, _) = steps_of_one(&place, &config);
-    let two = steps_of_ranks(&place, &config, ReadPolicy::EveryStep, 2);
+    let two_ranks = || steps_of_ranks(&place, &config, ReadPolicy::EveryStep, 2, Folders::Shared);
+    let two = two_ranks();
     for (one, two) in one.losses.iter().zip(&two.0.losses) {
         assert!((one - two).abs() < 1e-4, "{one} {two}");
     }
-    let again = steps_of_ranks(&place, &config, ReadPolicy::EveryStep, 2);
-    assert_eq!(again, two, "each time the same");
+    assert_eq!(two_ranks(), two, "each time the same");
 }
 
 #[test]

@@ -1,0 +1,59 @@
+//! The memory that ranks exchange.
+
+use burn::tensor::{Device, Tensor};
+use emberlm_kernels::{AddressedVector, Backend};
+use serde::{Deserialize, Serialize};
+
+use super::check::require;
+use crate::error::TrainError;
+
+/// The memory of gradients and parameters that ranks exchange. It does not change the results.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ExchangeMemory {
+    /// That of the host, to which devices copy.
+    #[default]
+    Host,
+    /// That of the device, by its address. The MPI library must be able to access it.
+    Device,
+}
+
+impl ExchangeMemory {
+    /// The name in configurations.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Host => "host",
+            Self::Device => "device",
+        }
+    }
+
+    /// Checks that the memory of `device` has addresses, if it is to be exchanged.
+    pub(crate) fn check_device<B: Backend>(self, device: &Device<B>) -> Result<(), TrainError> {
+        let has_addresses = || AddressedVector::<B>::new(Tensor::zeros([1], device)).is_some();
+        let backend = B::name(device);
+        let rule = format!("must be host on {backend}, whose memory has no addresses");
+        let holds = self == Self::Host || has_addresses();
+        require("train", "exchange", self.name(), holds, &rule)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use burn_flex::Flex;
+    use burn_ndarray::NdArray;
+
+    use super::*;
+
+    #[test]
+    fn only_backends_with_addresses_exchange_their_memory() {
+        let [flex, ndarray] = [ExchangeMemory::Host, ExchangeMemory::Device].map(|memory| {
+            memory.check_device::<Flex>(&Default::default()).unwrap();
+            memory.check_device::<NdArray>(&Default::default())
+        });
+        flex.unwrap();
+        assert_eq!(
+            ndarray.unwrap_err().to_string(),
+            "train.exchange = device: must be host on ndarray, whose memory has no addresses"
+        );
+    }
+}
