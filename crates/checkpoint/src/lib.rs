@@ -14,6 +14,7 @@
 //! | [`Description`] | model configuration, tokenizer and chat template of a checkpoint |
 //! | [`SourceFiles`] | files that a fine-tuned model keeps from its original Hugging Face directory |
 //! | [`Progress`] | step at which a checkpoint was written; the trainer reads its complete state instead |
+//! | [`PartialCheckpoint`](write::PartialCheckpoint) | a checkpoint that is being written |
 //! | [`Keep`] | retention policy for [`prune`] |
 //! | [`ModelError`], [`CheckpointError`] | errors of opening models, and of reading and writing checkpoints |
 //!

@@ -144,6 +144,14 @@ pub struct SelfAttention {
     pub options: AttentionOptions,
 }
 
+impl SelfAttention {
+    /// Returns the configuration with a precision that the device of `x` supports.
+    pub(crate) fn usable<B: Backend>(self, x: &FloatTensor<B>) -> Self {
+        let options = self.options.usable::<B>(x);
+        Self { options, ..self }
+    }
+}
+
 /// The gradients of attention.
 #[derive(Clone, Debug)]
 pub struct AttentionGradients<B: BurnBackend> {

@@ -21,6 +21,7 @@ mod gradient;
 mod head_loss;
 mod head_loss_parts;
 mod head_losses;
+mod injected;
 mod linear;
 mod matmul;
 mod norm;
@@ -132,6 +133,14 @@ impl<B: Backend, C: CheckpointStrategy> Backend for Autodiff<B, C> {
         ids: IntTensor<Self>,
     ) -> FloatTensor<Self> {
         rows::add_rows::<B, C>(base, x, weights, ids)
+    }
+
+    fn with_gradient(
+        x: FloatTensor<Self>,
+        of: FloatTensor<Self>,
+        gradient: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        injected::with_gradient::<B, C>(x, of, gradient)
     }
 
     fn rotary(

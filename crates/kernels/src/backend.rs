@@ -9,7 +9,7 @@ use crate::{
     Activation, AdamWStep, AddRowsGradients, AttentionKernels, AttentionOptions, DeviceMemory,
     GatedGradients, HeadLossGradients, HeadLossInputs, HeadLossOptions, LinearGradients,
     LinearInputs, LowRankUpdate, NormGradients, Normalization, PackedFormat, PackedTokens,
-    PackedWeight, Precision, RotaryLayout, SelfAttention, VectorMemory, reference,
+    PackedWeight, Precision, RotaryLayout, VectorMemory, reference,
 };
 
 /// A Burn backend with the language model's operations.
@@ -244,6 +244,17 @@ pub trait Backend: BurnBackend {
         reference::embedding_backward::<Self>(table, ids, grad, added)
     }
 
+    /// `x`. Its backward pass also adds `gradient`, of the shape of `of`, to the gradient of `of`.
+    fn with_gradient(
+        x: FloatTensor<Self>,
+        of: FloatTensor<Self>,
+        gradient: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        // Only a backend with autodiff has gradients.
+        let _ = (of, gradient);
+        x
+    }
+
     /// `base` `[rows, width]` with `weights[i] · x[i]` added to its row `ids[i]`: `x` `[tokens, width]`, `weights` and `ids`
     /// `[tokens]`. The ids ascend, so that none occurs twice.
     fn add_rows(
@@ -438,14 +449,6 @@ impl AttentionOptions {
     pub(crate) fn usable<B: Backend>(self, x: &FloatTensor<B>) -> Self {
         let precision = usable::<B>(self.precision, x);
         Self { precision, ..self }
-    }
-}
-
-impl SelfAttention {
-    /// Returns the configuration with a precision that the device of `x` supports.
-    pub(crate) fn usable<B: Backend>(self, x: &FloatTensor<B>) -> Self {
-        let options = self.options.usable::<B>(x);
-        Self { options, ..self }
     }
 }
 

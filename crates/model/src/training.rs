@@ -16,8 +16,8 @@
 //! forward pass of every block, about a third more time. Results are bit-identical: a block repeats the same operations on
 //! the same values.
 //!
-//! The backward pass of a block starts from `Σ xᵢ₊₁ · g`, whose gradient with respect to xᵢ₊₁ is exactly `g`. Blocks below
-//! the first trained parameter have no backward pass.
+//! The backward pass of a block starts from the gradient of xᵢ₊₁ (`ops::with_gradient`). Blocks below the first trained
+//! parameter have no backward pass.
 //!
 //! The backward passes of the blocks run one after another instead of as nested operations of one graph, because
 //! nesting deadlocks: Burn 0.21 locks a graph during its backward pass and visits all graphs at the end of every
@@ -30,7 +30,7 @@ use burn::tensor::backend::{AutodiffBackend, Backend as BurnBackend};
 use burn::tensor::ops::FloatTensor;
 use burn::tensor::{Bool, Device, Distribution, Int, Tensor};
 
-use emberlm_kernels::{AttentionMask, TrainingBackend};
+use emberlm_kernels::{AttentionMask, TrainingBackend, ops};
 use emberlm_system::random::split_mix;
 
 use crate::context::StackContext;
@@ -382,6 +382,8 @@ impl<B: TrainingBackend, M: Module<B>, E: Module<B>> StackPass<'_, B, M, E> {
             router_part(routing);
         }
         if is_trained(self.embeddings) {
+            // A tied token table has a gradient from the head, to which the embedding's is added.
+            let embedded = with_gradients(embedded, self.embeddings, &mut all);
             move_gradients(self.embeddings, backward(embedded, grad, None), &mut all);
         }
         if let Some(sink) = &mut sink {
@@ -431,14 +433,34 @@ fn backward<B: TrainingBackend>(
     term: Option<Tensor<B, 1>>,
 ) -> B::Gradients {
     let grad = grad.unwrap_or_else(|| output.clone().inner().zeros_like());
-    let sum = (output * Tensor::from_inner(grad)).sum();
-    match term {
-        Some(term) => (sum + term).backward(),
-        None => sum.backward(),
-    }
+    let term = term.unwrap_or_else(|| Tensor::zeros([1], &output.device()));
+    ops::with_gradient(term, output, Tensor::from_inner(grad)).backward()
 }
 
-/// Moves the gradients of a module's parameters from `from` to `all`, adding to existing ones.
+/// `x`, whose backward pass continues from the gradients of a module's parameters, which are taken from `all`.
+fn with_gradients<B: TrainingBackend, M: Module<B>>(
+    x: Tensor<B, 3>,
+    module: &M,
+    all: &mut B::Gradients,
+) -> Tensor<B, 3> {
+    struct WithGradients<'a, B: TrainingBackend> {
+        x: Tensor<B, 3>,
+        all: &'a mut B::Gradients,
+    }
+    impl<B: TrainingBackend> ParamVisitor<B> for WithGradients<'_, B> {
+        fn visit<const D: usize>(&mut self, _path: &str, _id: ParamId, value: Tensor<B, D>) {
+            if let Some(gradient) = value.grad_remove(self.all) {
+                let gradient = Tensor::from_inner(gradient);
+                self.x = ops::with_gradient(self.x.clone(), value, gradient);
+            }
+        }
+    }
+    let mut with_gradients = WithGradients { x, all };
+    visit_params(module, &mut with_gradients);
+    with_gradients.x
+}
+
+/// Moves the gradients of a module's parameters from `from` to `all`.
 fn move_gradients<B: TrainingBackend, M: Module<B>>(
     module: &M,
     mut from: B::Gradients,
@@ -455,15 +477,9 @@ struct GradientMover<'a, B: TrainingBackend> {
 
 impl<B: TrainingBackend> ParamVisitor<B> for GradientMover<'_, B> {
     fn visit<const D: usize>(&mut self, _path: &str, _id: ParamId, value: Tensor<B, D>) {
-        let Some(grad) = value.grad_remove(self.from) else {
-            return;
-        };
-        // A tied token table has a gradient from the head, too.
-        let grad = match value.grad_remove(self.all) {
-            Some(before) => grad + before,
-            None => grad,
-        };
-        value.grad_replace(self.all, grad);
+        if let Some(grad) = value.grad_remove(self.from) {
+            value.grad_replace(self.all, grad);
+        }
     }
 }
 

@@ -129,10 +129,8 @@ impl<B: Backend> AddressTransport<B> for MpiTransport {
     ) -> Result<(), String> {
         let world = SimpleCommunicator::world();
         scope(|scope| {
-            wait(
-                world.immediate_all_to_all_into(scope, sent, received),
-                NUMBERS,
-            )
+            let request = world.immediate_all_to_all_into(scope, sent, received);
+            wait(request, NUMBERS);
         });
         Ok(())
     }
@@ -144,10 +142,8 @@ impl<B: Backend> AddressTransport<B> for MpiTransport {
     ) -> Result<(), String> {
         let world = SimpleCommunicator::world();
         scope(|scope| {
-            wait(
-                world.immediate_all_gather_into(scope, own, received),
-                NUMBERS,
-            )
+            let request = world.immediate_all_gather_into(scope, own, received);
+            wait(request, NUMBERS);
         });
         Ok(())
     }

@@ -14,9 +14,9 @@ use burn_cubecl::fusion::FusionCubeRuntime;
 use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::tensor::CubeTensor;
 use burn_cubecl::{CubeBackend, CubeRuntime};
+use burn_fusion::FusionTensor;
 use burn_fusion::client::GlobalFusionClient;
 use burn_fusion::stream::{Operation, OperationStreams};
-use burn_fusion::{FusionBackend, FusionTensor};
 use burn_ir::{BackendIr, HandleContainer, InitOperationIr, OperationIr, OperationOutput};
 
 use crate::Backend;

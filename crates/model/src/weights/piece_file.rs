@@ -169,13 +169,12 @@ mod tests {
         let layout = FileLayout::new(&shapes, metadata).unwrap();
         drop(PieceFile::create(&pieces, &layout).unwrap());
         for number in (0..tensors.len()).rev() {
-            let values = &tensors[number].1.values;
-            for element in 0..values.len() {
+            let values = tensors[number].1.values.iter();
+            for (element, value) in values.enumerate().rev() {
                 let mut file = PieceFile::open(&pieces).unwrap();
                 let place = layout.place(number, &(element..element + 1)).unwrap();
                 assert_eq!(place.end - place.start, 4);
-                file.write(place.start, &values[element].to_le_bytes())
-                    .unwrap();
+                file.write(place.start, &value.to_le_bytes()).unwrap();
                 file.sync().unwrap();
             }
         }

@@ -7,6 +7,7 @@ mod ends;
 mod ranks;
 mod scale;
 mod skips;
+mod threads;
 mod unlike_ranks;
 
 use std::fs;

@@ -1,15 +1,14 @@
 //! Ranks with one micro-batch each must match one process with as many micro-batches.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Barrier, Mutex};
+use std::sync::atomic::Ordering;
 
 use burn::module::AutodiffModule;
 use emberlm_checkpoint::checkpoint::OPTIMIZER;
 use emberlm_data::{Packing, Split};
-use emberlm_kernels::AddressedVector;
 use emberlm_model::weights::{HostTensor, named_tensors};
 
+use super::threads::Threads;
 use super::*;
 use crate::bench::random_batch;
 use crate::checkpoint::shards::ShardWriter;
@@ -22,112 +21,10 @@ use crate::evaluate::{
 use crate::loader::to_tensors;
 use crate::optimizer::Optimizer;
 use crate::peers::shards::Bucketing;
-use crate::peers::{AddressTransport, DeviceMemoryPeers, OrderedPeers, Peers, Rank, Transport};
+use crate::peers::{DeviceMemoryPeers, OrderedPeers, Peers, Rank};
 use crate::training_model::{TokenBatch, TrainingModel};
 
 type Training = Autodiff<Flex>;
-
-/// The meeting point of ranks that run as threads of one process.
-struct Hub {
-    barrier: Barrier,
-    slots: Mutex<Vec<Vec<u8>>>,
-}
-
-/// One of the ranks.
-pub(super) struct Threads {
-    rank: Rank,
-    hub: Arc<Hub>,
-    /// Bytes sent to other ranks.
-    sent: Arc<AtomicUsize>,
-}
-
-impl Threads {
-    /// All ranks of a world.
-    pub(super) fn all(world_size: usize) -> Vec<Self> {
-        let hub = Arc::new(Hub {
-            barrier: Barrier::new(world_size),
-            slots: Mutex::new(vec![Vec::new(); world_size]),
-        });
-        let ranks = (0..world_size).map(|index| Self {
-            rank: Rank::new(index, world_size).unwrap(),
-            hub: Arc::clone(&hub),
-            sent: Arc::default(),
-        });
-        ranks.collect()
-    }
-
-    /// Counts bytes that this rank sends to every other rank.
-    fn count(&self, bytes: usize) {
-        let others = self.rank.world_size() - 1;
-        self.sent.fetch_add(bytes * others, Ordering::Relaxed);
-    }
-
-    /// Hands over this rank's bytes and returns those of all ranks.
-    fn exchange(&self, own: Vec<u8>) -> Vec<Vec<u8>> {
-        let hub = &self.hub;
-        hub.slots.lock().unwrap()[self.rank.index()] = own;
-        hub.barrier.wait();
-        let all = hub.slots.lock().unwrap().clone();
-        hub.barrier.wait();
-        all
-    }
-
-    fn exchange_numbers(&self, own: &[f32]) -> Vec<Vec<f32>> {
-        let own = own.iter().flat_map(|x| x.to_le_bytes()).collect();
-        let numbers = |bytes: Vec<u8>| {
-            let (numbers, _) = bytes.as_chunks::<4>();
-            numbers.iter().map(|&x| f32::from_le_bytes(x)).collect()
-        };
-        self.exchange(own).into_iter().map(numbers).collect()
-    }
-}
-
-impl Transport for Threads {
-    fn rank(&self) -> Rank {
-        self.rank
-    }
-
-    fn all_to_all(&self, sent: &[f32], received: &mut [f32]) -> Result<(), String> {
-        let slice = sent.len() / self.rank.world_size();
-        let own = self.rank.index() * slice..(self.rank.index() + 1) * slice;
-        self.count(4 * slice);
-        let all = self.exchange_numbers(sent);
-        for (received, of_rank) in received.chunks_mut(slice).zip(all) {
-            received.copy_from_slice(&of_rank[own.clone()]);
-        }
-        Ok(())
-    }
-
-    fn all_gather(&self, own: &[f32], received: &mut [f32]) -> Result<(), String> {
-        self.count(4 * own.len());
-        received.copy_from_slice(&self.exchange_numbers(own).concat());
-        Ok(())
-    }
-
-    fn all_gather_bytes(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, String> {
-        self.count(own.len());
-        Ok(self.exchange(own.to_vec()))
-    }
-}
-
-/// Only for memory of the host.
-impl AddressTransport<Flex> for Threads {
-    fn all_to_all_addressed(
-        &self,
-        sent: &AddressedVector<Flex>,
-        received: &mut AddressedVector<Flex>,
-    ) -> Result<(), String> {
-        self.all_to_all(sent.host().unwrap(), received.host_mut().unwrap())
-    }
-
-    fn all_gather_addressed(
-        &self,
-        own: &AddressedVector<Flex>,
-        received: &mut AddressedVector<Flex>,
-    ) -> Result<(), String> {
-        self.all_gather(own.host().unwrap(), received.host_mut().unwrap())
-    }
-}
 
 /// Small buckets, which cut through tensors.
 const BUCKET: usize = 1000;

@@ -1,6 +1,6 @@
 //! Ranks with unlike devices take the same decisions.
 
-use super::ranks::Threads;
+use super::threads::Threads;
 use super::*;
 use crate::peers::OrderedPeers;
 
