@@ -127,7 +127,8 @@ pub fn predict<'a>(
     predict_rank(model, train, 1, program)
 }
 
-/// [`predict`] for each of `ranks` processes that train one model together. The memory of a checkpoint is that of rank 0.
+/// [`predict`] for each of `ranks` processes that train one model together. The memory of a checkpoint, which is a copy of
+/// the old weights, is that of rank 0.
 ///
 /// # Errors
 /// A setting is invalid, or the ranks cannot divide the micro-batches of a step.
@@ -161,7 +162,8 @@ pub fn predict_rank<'a>(
     let bytes = |elements: f64| 4.0 * elements;
     let state = moments(model, train);
     let average = if train.ema > 0.0 { trained } else { 0.0 };
-    let all_state = bytes(state + average);
+    // Ranks wait until their state is written.
+    let held_until_written = bytes(if ranks > 1 { average } else { state + average });
     let optimizer = bytes(ranks::state(model, train, ranks, state) + average);
     let weights = match (&train.adapter, model) {
         (Some(adapter), AnyConfig::Decoder(model)) => {
@@ -198,7 +200,7 @@ pub fn predict_rank<'a>(
         allocator: part(allocator),
         total: 0,
         phase: held.phase,
-        checkpoint: (weights + all_state).round() as u64,
+        checkpoint: (weights + held_until_written).round() as u64,
     };
     Ok(Prediction {
         total,
