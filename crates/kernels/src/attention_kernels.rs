@@ -6,6 +6,7 @@ use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::ops::FloatTensor;
 use burn::tensor::{Bool, Int, Tensor};
 
+use crate::backend::usable;
 use crate::{AttentionOptions, Backend, PackedTokens, RotaryAngles};
 
 /// Attention with grouped key-value heads, `softmax(scores + bias + mask) v`.
@@ -128,6 +129,14 @@ impl<B: BurnBackend> AttentionMask<B> {
             documents,
             ..Self::default()
         }
+    }
+}
+
+impl AttentionOptions {
+    /// Returns the options with a precision that the device of `x` supports.
+    pub(crate) fn usable<B: Backend>(self, x: &FloatTensor<B>) -> Self {
+        let precision = usable::<B>(self.precision, x);
+        Self { precision, ..self }
     }
 }
 

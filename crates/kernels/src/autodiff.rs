@@ -32,6 +32,7 @@ mod rows;
 use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::tensor::Device;
+use burn::tensor::backend::AutodiffBackend;
 use burn::tensor::ops::{FloatTensor, IntTensor};
 
 use crate::backend::usable;
@@ -40,6 +41,11 @@ use crate::{
     Activation, Backend, DeviceMemory, HeadLossOptions, LinearInputs, Normalization, PackedFormat,
     PackedWeight, Precision, RotaryLayout, reference,
 };
+
+/// A backend for training: a [`Backend`] with automatic differentiation over an inner [`Backend`].
+pub trait TrainingBackend: Backend + AutodiffBackend<InnerBackend: Backend> {}
+
+impl<B> TrainingBackend for B where B: Backend + AutodiffBackend<InnerBackend: Backend> {}
 
 impl<B: Backend, C: CheckpointStrategy> Backend for Autodiff<B, C> {
     type Attention = attention::TrackedAttention;

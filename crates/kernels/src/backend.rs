@@ -1,15 +1,15 @@
 //! The [`Backend`] trait: Burn's backend plus the operations that a backend may implement with its own kernels.
 
 use burn::tensor::Device;
-use burn::tensor::backend::{AutodiffBackend, Backend as BurnBackend};
+use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::ops::{FloatTensor, IntTensor, ModuleOps};
 
 use crate::cpu::packed::PackedMatrix;
 use crate::{
-    Activation, AdamWStep, AddRowsGradients, AttentionKernels, AttentionOptions, DeviceMemory,
-    GatedGradients, HeadLossGradients, HeadLossInputs, HeadLossOptions, LinearGradients,
-    LinearInputs, LowRankUpdate, NormGradients, Normalization, PackedFormat, PackedTokens,
-    PackedWeight, Precision, RotaryLayout, VectorMemory, reference,
+    Activation, AdamWStep, AddRowsGradients, AttentionKernels, DeviceMemory, GatedGradients,
+    HeadLossGradients, HeadLossInputs, HeadLossOptions, LinearGradients, LinearInputs,
+    LowRankUpdate, NormGradients, Normalization, PackedFormat, PackedTokens, PackedWeight,
+    Precision, RotaryLayout, VectorMemory, reference,
 };
 
 /// A Burn backend with the language model's operations.
@@ -443,16 +443,3 @@ pub(crate) fn usable<B: Backend>(precision: Precision, x: &FloatTensor<B>) -> Pr
         false => Precision::F32,
     }
 }
-
-impl AttentionOptions {
-    /// Returns the options with a precision that the device of `x` supports.
-    pub(crate) fn usable<B: Backend>(self, x: &FloatTensor<B>) -> Self {
-        let precision = usable::<B>(self.precision, x);
-        Self { precision, ..self }
-    }
-}
-
-/// A backend for training: a [`Backend`] with automatic differentiation over an inner [`Backend`].
-pub trait TrainingBackend: Backend + AutodiffBackend<InnerBackend: Backend> {}
-
-impl<B> TrainingBackend for B where B: Backend + AutodiffBackend<InnerBackend: Backend> {}

@@ -90,7 +90,8 @@ pub use attention_kernels::{
     AttentionGradients, AttentionKernels, AttentionMask, SelfAttention, SelfAttentionGradients,
 };
 #[cfg(feature = "burn")]
-pub use backend::{Backend, TrainingBackend};
+pub use autodiff::TrainingBackend;
+pub use backend::Backend;
 #[cfg(feature = "burn")]
 pub use device::DeviceMemory;
 pub use head_loss::HeadLossOptions;

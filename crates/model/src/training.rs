@@ -23,26 +23,28 @@
 //! nesting deadlocks: Burn 0.21 locks a graph during its backward pass and visits all graphs at the end of every
 //! backward pass.
 
+mod gradients;
+mod stack_pass;
+
 use std::collections::HashSet;
 
-use burn::module::{Module, ParamId};
-use burn::tensor::backend::{AutodiffBackend, Backend as BurnBackend};
-use burn::tensor::ops::FloatTensor;
+use burn::tensor::backend::AutodiffBackend;
 use burn::tensor::{Bool, Device, Distribution, Int, Tensor};
 
-use emberlm_kernels::{AttentionMask, TrainingBackend, ops};
+use emberlm_kernels::{AttentionMask, TrainingBackend};
 use emberlm_system::random::split_mix;
 
-use crate::context::StackContext;
 use crate::decoder::Decoder;
 use crate::encoder::{Encoder, EncoderInput};
 use crate::encoder_decoder::EncoderDecoder;
 use crate::low_rank::Adapter;
-use crate::mixture::Routing;
-use crate::router_loss::{ExpertLoad, RouterCoefficients, RouterLoss};
-use crate::stack::Stack;
+use crate::router_loss::{ExpertLoad, RouterCoefficients};
 use crate::tokens::Tokens;
-use crate::weights::{ParamVisitor, visit_params};
+
+use gradients::complete_gradients;
+use stack_pass::StackPass;
+
+pub use gradients::{CompleteGradient, GradientSink};
 
 /// Options of a training pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -86,17 +88,6 @@ pub struct PassGradients<B: TrainingBackend> {
     /// The tokens of each expert.
     pub expert_load: ExpertLoad,
 }
-
-/// A parameter whose gradient is complete.
-pub struct CompleteGradient<B: BurnBackend> {
-    /// The parameter.
-    pub id: ParamId,
-    /// Its gradient; `None` if the loss does not depend on it.
-    pub gradient: Option<FloatTensor<B>>,
-}
-
-/// Takes the gradients of the head, of each block from the last one on, and of the embeddings.
-pub type GradientSink<'a, B> = &'a mut dyn FnMut(Vec<CompleteGradient<Inner<B>>>);
 
 impl<B: TrainingBackend> Decoder<B> {
     /// Computes `loss` and its gradients with respect to all parameters. `loss` maps the hidden states before the head,
@@ -279,266 +270,6 @@ impl<B: TrainingBackend> DropoutSeeds<B> {
             B::seed(&self.device, split_mix(seed ^ component as u64));
         }
     }
-}
-
-/// A training pass through the blocks of a stack.
-struct StackPass<'a, B: TrainingBackend, M, E> {
-    /// The model.
-    module: &'a M,
-    /// Its part before the blocks.
-    embeddings: &'a E,
-    stack: &'a Stack<B>,
-    context: StackContext<'a, B>,
-    coefficients: RouterCoefficients,
-    seeds: DropoutSeeds<B>,
-    recompute: bool,
-}
-
-/// The graph of a block.
-struct BlockGraph<B: TrainingBackend> {
-    /// Its leaf, `[batch, seq, d_model]`.
-    input: Tensor<B, 3>,
-    output: Tensor<B, 3>,
-    routing: Option<Routing<B>>,
-}
-
-impl<B: TrainingBackend, M: Module<B>, E: Module<B>> StackPass<'_, B, M, E> {
-    /// Differentiates `loss` of the stack's output, block by block.
-    fn gradients(
-        &self,
-        embedded: Tensor<B, 3>,
-        loss: impl FnOnce(Tensor<B, 3>) -> Tensor<B, 1>,
-        mut sink: Option<GradientSink<'_, B>>,
-    ) -> PassGradients<B> {
-        let Self { stack, seeds, .. } = self;
-        let blocks = &stack.blocks;
-        // Blocks from here on have a backward pass. It is 0 if the embeddings have one.
-        let first = match is_trained(self.embeddings) {
-            true => 0,
-            false => (blocks.iter().position(is_trained)).unwrap_or(blocks.len()),
-        };
-        let mut graphs = Vec::with_capacity(blocks.len());
-        let mut routings = Vec::new();
-        let mut x = embedded.clone().inner();
-        for i in 0..blocks.len() {
-            let graph = self.run(i, x.clone(), i >= first && !self.recompute);
-            routings.push(graph.routing.clone());
-            let output = graph.output.clone().inner();
-            if i >= first {
-                // Without a graph, only the input is kept.
-                graphs.push(match self.recompute {
-                    true => Err(x),
-                    false => Ok(graph),
-                });
-            }
-            x = output;
-        }
-
-        let mut last = Tensor::<B, 3>::from_inner(x);
-        if first < blocks.len() || is_trained(self.embeddings) {
-            last = last.require_grad();
-        }
-        let loss = loss(stack.finish(last.clone()));
-        let value = loss.clone().inner();
-        let mut all = loss.backward();
-        let mut grad = last.grad_remove(&mut all);
-        drop(last);
-        if let Some(sink) = &mut sink {
-            let mut later = ids(self.embeddings);
-            later.extend(blocks.iter().flat_map(ids));
-            sink(complete_gradients(self.module, &later, &mut all));
-        }
-
-        let in_order: Vec<_> = routings.iter().flatten().cloned().collect();
-        let expert_load = ExpertLoad::of(&in_order);
-        let routers = RouterLoss::of(self.coefficients, &expert_load, &in_order, &seeds.device);
-        drop(in_order);
-        routings.truncate(first);
-        let mut router_loss: Option<Tensor<Inner<B>, 1>> = None;
-        let mut router_part = |routing: Option<Routing<B>>| {
-            let part = routers.as_ref()?.part(&routing?);
-            let value = part.clone().inner();
-            router_loss = Some(match router_loss.take() {
-                Some(sum) => sum + value,
-                None => value,
-            });
-            Some(part)
-        };
-        for (i, graph) in (first..blocks.len()).zip(graphs).rev() {
-            let BlockGraph {
-                input,
-                output,
-                routing,
-            } = graph.unwrap_or_else(|input| self.run(i, input, true));
-            let mut grads = backward(output, grad, router_part(routing));
-            grad = input.grad_remove(&mut grads);
-            let block = &blocks[i];
-            match &mut sink {
-                Some(sink) => sink(complete_gradients(block, &HashSet::new(), &mut grads)),
-                None => move_gradients(block, grads, &mut all),
-            }
-        }
-        for routing in routings.into_iter().rev() {
-            router_part(routing);
-        }
-        if is_trained(self.embeddings) {
-            // A tied token table has a gradient from the head, to which the embedding's is added.
-            let embedded = with_gradients(embedded, self.embeddings, &mut all);
-            move_gradients(self.embeddings, backward(embedded, grad, None), &mut all);
-        }
-        if let Some(sink) = &mut sink {
-            sink(complete_gradients(
-                self.embeddings,
-                &HashSet::new(),
-                &mut all,
-            ));
-        }
-        PassGradients {
-            loss: value,
-            router_loss,
-            gradients: all,
-            expert_load,
-        }
-    }
-
-    /// Runs block `i`, with a graph if `tracked`.
-    fn run(&self, i: usize, input: Tensor<Inner<B>, 3>, tracked: bool) -> BlockGraph<B> {
-        self.seeds.seed(i + 1);
-        let mut input = Tensor::<B, 3>::from_inner(input);
-        let mut routings = Vec::new();
-        let mut context = self.stack.context(i, &self.context);
-        context.routings = Some(&mut routings);
-        let block = &self.stack.blocks[i];
-        let output = match tracked {
-            true => {
-                input = input.require_grad();
-                block.run(input.clone(), context)
-            }
-            // Dropout acts only under autodiff. Without parameters that require gradients, the graph keeps nothing.
-            false => block.clone().no_grad().run(input.clone(), context),
-        };
-        BlockGraph {
-            input,
-            output,
-            routing: routings.pop(),
-        }
-    }
-}
-
-/// Runs the backward pass of a graph whose output has the gradient `grad`, 0 by default, and of a term of the loss that
-/// is computed in it.
-fn backward<B: TrainingBackend>(
-    output: Tensor<B, 3>,
-    grad: Option<Tensor<Inner<B>, 3>>,
-    term: Option<Tensor<B, 1>>,
-) -> B::Gradients {
-    let grad = grad.unwrap_or_else(|| output.clone().inner().zeros_like());
-    let term = term.unwrap_or_else(|| Tensor::zeros([1], &output.device()));
-    ops::with_gradient(term, output, Tensor::from_inner(grad)).backward()
-}
-
-/// `x`, whose backward pass continues from the gradients of a module's parameters, which are taken from `all`.
-fn with_gradients<B: TrainingBackend, M: Module<B>>(
-    x: Tensor<B, 3>,
-    module: &M,
-    all: &mut B::Gradients,
-) -> Tensor<B, 3> {
-    struct WithGradients<'a, B: TrainingBackend> {
-        x: Tensor<B, 3>,
-        all: &'a mut B::Gradients,
-    }
-    impl<B: TrainingBackend> ParamVisitor<B> for WithGradients<'_, B> {
-        fn visit<const D: usize>(&mut self, _path: &str, _id: ParamId, value: Tensor<B, D>) {
-            if let Some(gradient) = value.grad_remove(self.all) {
-                let gradient = Tensor::from_inner(gradient);
-                self.x = ops::with_gradient(self.x.clone(), value, gradient);
-            }
-        }
-    }
-    let mut with_gradients = WithGradients { x, all };
-    visit_params(module, &mut with_gradients);
-    with_gradients.x
-}
-
-/// Moves the gradients of a module's parameters from `from` to `all`.
-fn move_gradients<B: TrainingBackend, M: Module<B>>(
-    module: &M,
-    mut from: B::Gradients,
-    all: &mut B::Gradients,
-) {
-    let from = &mut from;
-    visit_params(module, &mut GradientMover::<B> { from, all });
-}
-
-struct GradientMover<'a, B: TrainingBackend> {
-    from: &'a mut B::Gradients,
-    all: &'a mut B::Gradients,
-}
-
-impl<B: TrainingBackend> ParamVisitor<B> for GradientMover<'_, B> {
-    fn visit<const D: usize>(&mut self, _path: &str, _id: ParamId, value: Tensor<B, D>) {
-        if let Some(grad) = value.grad_remove(self.from) {
-            value.grad_replace(self.all, grad);
-        }
-    }
-}
-
-/// Takes the gradients of a module's parameters, except for those in `others`.
-fn complete_gradients<B: TrainingBackend, M: Module<B>>(
-    module: &M,
-    others: &HashSet<ParamId>,
-    from: &mut B::Gradients,
-) -> Vec<CompleteGradient<Inner<B>>> {
-    let mut taken = GradientTaker::<B> {
-        others,
-        from,
-        taken: Vec::new(),
-    };
-    visit_params(module, &mut taken);
-    taken.taken
-}
-
-struct GradientTaker<'a, B: TrainingBackend> {
-    others: &'a HashSet<ParamId>,
-    from: &'a mut B::Gradients,
-    taken: Vec<CompleteGradient<Inner<B>>>,
-}
-
-impl<B: TrainingBackend> ParamVisitor<B> for GradientTaker<'_, B> {
-    fn visit<const D: usize>(&mut self, _path: &str, id: ParamId, value: Tensor<B, D>) {
-        if self.others.contains(&id) {
-            return;
-        }
-        let gradient = value.grad_remove(self.from);
-        let gradient = gradient.map(|gradient| gradient.into_primitive().tensor());
-        self.taken.push(CompleteGradient { id, gradient });
-    }
-}
-
-/// The parameters of a module.
-fn ids<B: TrainingBackend, M: Module<B>>(module: &M) -> HashSet<ParamId> {
-    struct Ids(HashSet<ParamId>);
-    impl<B: TrainingBackend> ParamVisitor<B> for Ids {
-        fn visit<const D: usize>(&mut self, _path: &str, id: ParamId, _value: Tensor<B, D>) {
-            self.0.insert(id);
-        }
-    }
-    let mut ids = Ids(HashSet::new());
-    visit_params::<B, M>(module, &mut ids);
-    ids.0
-}
-
-/// Returns true if a parameter of a module requires a gradient.
-fn is_trained<B: TrainingBackend, M: Module<B>>(module: &M) -> bool {
-    struct Trained(bool);
-    impl<B: TrainingBackend> ParamVisitor<B> for Trained {
-        fn visit<const D: usize>(&mut self, _path: &str, _id: ParamId, value: Tensor<B, D>) {
-            self.0 |= value.is_require_grad();
-        }
-    }
-    let mut trained = Trained(false);
-    visit_params::<B, M>(module, &mut trained);
-    trained.0
 }
 
 #[cfg(test)]

@@ -10,8 +10,8 @@ use mpi::datatype::PartitionMut;
 use mpi::request::{Request, Scope, scope};
 use mpi::topology::SimpleCommunicator;
 
-/// How an exchange waits for the other ranks: it polls, and after a while it sleeps between two polls, so that it does not
-/// occupy a CPU core.
+/// The waits of an exchange for the other ranks: it polls, and after a while it sleeps between two polls, so that it does
+/// not occupy a CPU core.
 struct Patience {
     polling: Duration,
     pause: Duration,
