@@ -119,10 +119,10 @@ fn an_error_of_one_rank_is_printed_with_its_name_and_cleans_up() {
     talks = talks.repeat(30);
     talks.push_str("{\"messages\": [{\"role\": \"nobody\", \"content\": \"x\"}]}\n");
     sandbox.write("long.jsonl", talks);
-    let names = sandbox.names();
-    let line = "prepare long.jsonl --out data --tokenizer byte --chat-template chatml";
-    let one = sandbox.words(line);
-    let ran = sandbox.launched(&[(2, line)]);
+    let line = "prepare long.jsonl --tokenizer byte --chat-template chatml --out";
+    let one = sandbox.words(&format!("{line} one"));
+    let mut names = sandbox.names();
+    let ran = sandbox.launched(&[(2, &format!("{line} data"))]);
     assert_ne!(ran.code, Some(0), "{ran}");
     let message = |text: &str| {
         text.lines()
@@ -133,5 +133,8 @@ fn an_error_of_one_rank_is_printed_with_its_name_and_cleans_up() {
     let (expected, found) = (message(&one.stderr), message(&ran.stderr));
     let reason = expected.strip_prefix("error: ").unwrap();
     assert!(found.ends_with(reason), "{found}\n{expected}");
-    assert_eq!(sandbox.names(), names, "{ran}");
+    // A preparation that takes longer than the interval of its journal can be continued.
+    names.push("data".to_owned());
+    let found = sandbox.names();
+    assert!(found.iter().all(|name| names.contains(name)), "{ran}");
 }
