@@ -21,7 +21,6 @@ mod gradient;
 mod head_loss;
 mod head_loss_parts;
 mod head_losses;
-mod injected;
 mod linear;
 mod matmul;
 mod norm;
@@ -139,14 +138,6 @@ impl<B: Backend, C: CheckpointStrategy> Backend for Autodiff<B, C> {
         ids: IntTensor<Self>,
     ) -> FloatTensor<Self> {
         rows::add_rows::<B, C>(base, x, weights, ids)
-    }
-
-    fn with_gradient(
-        x: FloatTensor<Self>,
-        of: FloatTensor<Self>,
-        gradient: FloatTensor<Self>,
-    ) -> FloatTensor<Self> {
-        injected::with_gradient::<B, C>(x, of, gradient)
     }
 
     fn rotary(

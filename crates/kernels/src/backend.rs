@@ -244,17 +244,6 @@ pub trait Backend: BurnBackend {
         reference::embedding_backward::<Self>(table, ids, grad, added)
     }
 
-    /// `x`. Its backward pass also adds `gradient`, of the shape of `of`, to the gradient of `of`.
-    fn with_gradient(
-        x: FloatTensor<Self>,
-        of: FloatTensor<Self>,
-        gradient: FloatTensor<Self>,
-    ) -> FloatTensor<Self> {
-        // Only a backend with autodiff has gradients.
-        let _ = (of, gradient);
-        x
-    }
-
     /// `base` `[rows, width]` with `weights[i] · x[i]` added to its row `ids[i]`: `x` `[tokens, width]`, `weights` and `ids`
     /// `[tokens]`. The ids ascend, so that none occurs twice.
     fn add_rows(

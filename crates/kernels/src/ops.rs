@@ -156,15 +156,6 @@ pub fn embedding<B: Backend>(table: Tensor<B, 2>, ids: Tensor<B, 2, Int>) -> Ten
     ))
 }
 
-/// [`Backend::with_gradient`] of tensors of any shapes.
-pub fn with_gradient<B: Backend, const D: usize, const E: usize>(
-    x: Tensor<B, D>,
-    of: Tensor<B, E>,
-    gradient: Tensor<B, E>,
-) -> Tensor<B, D> {
-    tensor(B::with_gradient(float(x), float(of), float(gradient)))
-}
-
 /// [`Backend::add_rows`]: `base` `[rows, width]`, `x` `[tokens, width]`, `weights` and ascending `ids` `[tokens]`.
 pub fn add_rows<B: Backend>(
     base: Tensor<B, 2>,

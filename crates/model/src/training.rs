@@ -1,23 +1,22 @@
-//! Training pass: computes the loss and the gradients of every parameter, with an autodiff graph for each block.
-//! Encoder–decoders have one graph.
+//! Training pass: computes the loss and the gradients of every parameter, either with one autodiff graph of the whole
+//! model or, with activation recomputation, with the graph of one block at a time. Encoder–decoders have only the former.
 //!
 //! ```text
-//! forward      tokens ─► embedding ─► x₁ ─► block 1 ─► x₂ ─► … ─► block n ─► xₙ₊₁ ─► norm, loss
-//! backward     head;  for i = n … 1: block i, from the gradient of xᵢ₊₁ to that of xᵢ;  embedding
+//! whole        tokens ─► embedding ─► block 1 ─► … ─► block n ─► norm, loss        one graph, one backward pass
+//!
+//! recomputing  tokens ─► embedding ─► x₁ ─► … ─► xₙ ─► xₙ₊₁ ─► norm, loss          no graph of the blocks
+//!                                     keep every xᵢ
+//!              for i = n … 1: run block i again on xᵢ; backward pass from the gradient of xᵢ₊₁ to that of xᵢ
 //! ```
 //!
-//! The gradients of a block's parameters are complete when its backward pass ends, long before those of the first
-//! block. [`Decoder::streamed_gradients`] hands them over then, so that several processes can exchange them while the
-//! pass continues.
+//! Recomputation (Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost") keeps only the inputs of the
+//! blocks, `n_layers · [batch, seq, d_model]`, and the activations of one block. It costs an additional forward pass
+//! of every block, about a third more time. Results are bit-identical: a block repeats the same operations on the
+//! same values, and its backward pass starts from `Σ xᵢ₊₁ · g`, whose gradient with respect to xᵢ₊₁ is exactly `g`.
 //!
-//! With activation recomputation (Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost"), the forward pass
-//! keeps no graphs, and a block's graph is made by running it again on xᵢ just before its backward pass. This keeps only
-//! the inputs of the blocks, `n_layers · [batch, seq, d_model]`, and the activations of one block, and costs an additional
-//! forward pass of every block, about a third more time. Results are bit-identical: a block repeats the same operations on
-//! the same values.
-//!
-//! The backward pass of a block starts from the gradient of xᵢ₊₁ (`ops::with_gradient`). Blocks below the first trained
-//! parameter have no backward pass.
+//! With recomputation, the gradients of a block's parameters are complete when its backward pass ends, long before those of
+//! the first block. [`Decoder::streamed_gradients`] hands them over then, so that several processes can exchange them while
+//! the pass continues.
 //!
 //! The backward passes of the blocks run one after another instead of as nested operations of one graph, because
 //! nesting deadlocks: Burn 0.21 locks a graph during its backward pass and visits all graphs at the end of every
@@ -116,8 +115,8 @@ impl<B: TrainingBackend> Decoder<B> {
         self.pass(tokens.into(), pass, coefficients, loss, None)
     }
 
-    /// [`Decoder::gradients_with_routers`] that hands the gradient of every trained parameter to `sink` as soon as it is
-    /// complete.
+    /// [`Decoder::gradients_with_routers`] that hands the gradient of every parameter to `sink` as soon as it is complete:
+    /// after the whole backward pass, or with recomputation after that of its block.
     pub fn streamed_gradients(
         &self,
         tokens: impl Into<Tokens<B>>,

@@ -9,7 +9,7 @@
 //!                                   + P from the second micro-batch on: the accumulated gradients
 //! head        L·K + final + logits + the head's gradients
 //! block back  L·K + final + the head's gradients + the buffers of the last block's backward pass
-//! embedding   P + N·d               all gradients; the token table's, if there are accumulated ones
+//! embedding   P + N·d               all gradients
 //! evaluation  a forward pass of the evaluation's batch, without gradients (`inference`)
 //! update      P                     in place; for Muon and Lion, + 2·(the largest parameter)
 //! ```
@@ -258,15 +258,10 @@ fn phases(
         });
         gradients += if frozen { trained } else { stack.parameters };
     }
-    // Those of a single stack's blocks are added to the accumulated ones as soon as they are complete.
-    let last = match before > 0.0 && stacks.len() == 1 {
-        true => head_gradients,
-        false => trained,
-    };
     phases.extend([
         PhaseMemory {
             phase: Phase::Embedding,
-            gradients: before + last,
+            gradients: before + trained,
             activations: 0.0,
             temporaries: stacks.iter().map(|stack| stack.input).sum(),
         },

@@ -6,7 +6,7 @@ use burn::module::{Module, ParamId};
 use burn::tensor::Tensor;
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::ops::FloatTensor;
-use emberlm_kernels::{TrainingBackend, ops};
+use emberlm_kernels::TrainingBackend;
 
 use super::Inner;
 use crate::weights::{ParamVisitor, visit_params};
@@ -22,30 +22,16 @@ pub struct CompleteGradient<B: BurnBackend> {
 /// Takes the gradients of the head, of each block from the last one on, and of the embeddings.
 pub type GradientSink<'a, B> = &'a mut dyn FnMut(Vec<CompleteGradient<Inner<B>>>);
 
-/// `x`, whose backward pass continues from the gradients of a module's parameters, which are taken from `all`.
-pub(super) fn with_gradients<B: TrainingBackend, M: Module<B>>(
-    x: Tensor<B, 3>,
-    module: &M,
-    all: &mut B::Gradients,
-) -> Tensor<B, 3> {
-    struct WithGradients<'a, B: TrainingBackend> {
-        x: Tensor<B, 3>,
-        all: &'a mut B::Gradients,
-    }
-    impl<B: TrainingBackend> ParamVisitor<B> for WithGradients<'_, B> {
-        fn visit<const D: usize>(&mut self, _path: &str, _id: ParamId, value: Tensor<B, D>) {
-            if let Some(gradient) = value.grad_remove(self.all) {
-                let gradient = Tensor::from_inner(gradient);
-                self.x = ops::with_gradient(self.x.clone(), value, gradient);
-            }
-        }
-    }
-    let mut with_gradients = WithGradients { x, all };
-    visit_params(module, &mut with_gradients);
-    with_gradients.x
+/// Removes and returns the gradient of `x`; zeros if there is none.
+pub(super) fn take_gradient<B: TrainingBackend>(
+    x: &Tensor<B, 3>,
+    grads: &mut B::Gradients,
+) -> Tensor<Inner<B>, 3> {
+    x.grad_remove(grads)
+        .unwrap_or_else(|| x.clone().inner().zeros_like())
 }
 
-/// Moves the gradients of a module's parameters from `from` to `all`.
+/// Moves the gradients of a module's parameters from `from` to `all`, adding to existing ones.
 pub(super) fn move_gradients<B: TrainingBackend, M: Module<B>>(
     module: &M,
     mut from: B::Gradients,
@@ -62,9 +48,15 @@ struct GradientMover<'a, B: TrainingBackend> {
 
 impl<B: TrainingBackend> ParamVisitor<B> for GradientMover<'_, B> {
     fn visit<const D: usize>(&mut self, _path: &str, _id: ParamId, value: Tensor<B, D>) {
-        if let Some(grad) = value.grad_remove(self.from) {
-            value.grad_replace(self.all, grad);
-        }
+        let Some(grad) = value.grad_remove(self.from) else {
+            return;
+        };
+        // A tied token table has a gradient from the head, too.
+        let grad = match value.grad_remove(self.all) {
+            Some(before) => grad + before,
+            None => grad,
+        };
+        value.grad_replace(self.all, grad);
     }
 }
 
@@ -111,17 +103,4 @@ pub(super) fn ids<B: TrainingBackend, M: Module<B>>(module: &M) -> HashSet<Param
     let mut ids = Ids(HashSet::new());
     visit_params::<B, M>(module, &mut ids);
     ids.0
-}
-
-/// Returns true if a parameter of a module requires a gradient.
-pub(super) fn is_trained<B: TrainingBackend, M: Module<B>>(module: &M) -> bool {
-    struct Trained(bool);
-    impl<B: TrainingBackend> ParamVisitor<B> for Trained {
-        fn visit<const D: usize>(&mut self, _path: &str, _id: ParamId, value: Tensor<B, D>) {
-            self.0 |= value.is_require_grad();
-        }
-    }
-    let mut trained = Trained(false);
-    visit_params::<B, M>(module, &mut trained);
-    trained.0
 }

@@ -1,4 +1,4 @@
-//! Recomputation gives a bit-identical loss and gradients to a pass that keeps the graphs of all blocks, on flex and ndarray,
+//! Recomputation gives a bit-identical loss and gradients to one graph of the whole decoder, on flex and ndarray,
 //! with and without dropout and isolated documents.
 
 use std::collections::BTreeMap;

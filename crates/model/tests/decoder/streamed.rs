@@ -10,7 +10,7 @@ use emberlm_kernels::HeadLossOptions;
 use emberlm_model::weights::{ParamVisitor, visit_params};
 use emberlm_model::{CompleteGradient, RouterCoefficients, TrainingPass};
 
-use crate::decoder::gradients::by_path;
+use crate::decoder::gradients::{by_path, one_at_a_time};
 use crate::decoder::spread::spread;
 use crate::decoder::values::{host, tokens};
 
@@ -25,10 +25,11 @@ impl ParamVisitor<B> for Paths {
     }
 }
 
-/// Each gradient arrives once and has the bits of a single graph's: the head first, then the blocks from the last one on.
+/// With recomputation, each gradient arrives once and has the bits of a single graph's: the head first, then the blocks from the last one on.
 /// A tied token table arrives with the embeddings, since both uses contribute to it.
 #[test]
 fn streamed_gradients_are_those_of_one_graph() {
+    let _graphs = one_at_a_time();
     for (name, config) in spread() {
         let decoder = config.init::<B>(5, &Default::default());
         let loss = |hidden| {
@@ -56,7 +57,10 @@ fn streamed_gradients_are_those_of_one_graph() {
             segments += 1;
         };
         let none = RouterCoefficients::default();
-        let pass = TrainingPass::default();
+        let pass = TrainingPass {
+            recompute: true,
+            ..TrainingPass::default()
+        };
         decoder.streamed_gradients(tokens::<B>(7), pass, none, loss, &mut sink);
         let blocks = decoder.stack.blocks.len();
         assert_eq!(segments, blocks + 2, "{name}");
