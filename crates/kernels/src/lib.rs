@@ -91,6 +91,7 @@ pub use attention_kernels::{
 };
 #[cfg(feature = "burn")]
 pub use autodiff::TrainingBackend;
+#[cfg(feature = "burn")]
 pub use backend::Backend;
 #[cfg(feature = "burn")]
 pub use device::DeviceMemory;
