@@ -12,20 +12,20 @@ use mpi::topology::SimpleCommunicator;
 
 /// The waits of an exchange for the other ranks: it polls, and after a while it sleeps between two polls, so that it does
 /// not occupy a CPU core.
-struct Patience {
+struct WaitPolicy {
     polling: Duration,
     pause: Duration,
 }
 
 /// Of exchanges of numbers. They run during the backward pass, which needs the CPU. MPI makes progress only in calls, so
 /// pauses are short.
-const NUMBERS: Patience = Patience {
+const NUMBERS: WaitPolicy = WaitPolicy {
     polling: Duration::from_micros(20),
     pause: Duration::from_micros(20),
 };
 
 /// Of waits that may take long, as for rank 0 while it samples.
-const LONG: Patience = Patience {
+const LONG: WaitPolicy = WaitPolicy {
     polling: Duration::from_millis(2),
     pause: Duration::from_micros(200),
 };
@@ -42,13 +42,13 @@ impl MpiTransport {
     }
 }
 
-fn wait<'a, D: ?Sized, S: Scope<'a>>(mut request: Request<'a, D, S>, patience: Patience) {
+fn wait<'a, D: ?Sized, S: Scope<'a>>(mut request: Request<'a, D, S>, policy: WaitPolicy) {
     let begun = Instant::now();
     while let Err(pending) = request.test() {
         request = pending;
-        match begun.elapsed() < patience.polling {
+        match begun.elapsed() < policy.polling {
             true => thread::yield_now(),
-            false => thread::sleep(patience.pause),
+            false => thread::sleep(policy.pause),
         }
     }
 }

@@ -256,9 +256,9 @@ impl<B: TrainingBackend> StepEngine<B> {
         numbers: StepNumbers,
     ) -> Result<Option<StepGradients<B::InnerBackend>>, PeersError> {
         let device = model.device();
-        let config = self.config.clone();
+        let clip_norm = self.config.clip_norm;
         let complete = |loss, norm, summed, grads| {
-            let (norm, factor) = gradients::clipping(norm, &config, numbers.scale, &device);
+            let (norm, factor) = gradients::clipping(norm, clip_norm, numbers.scale, &device);
             StepGradients {
                 loss,
                 norm,

@@ -190,7 +190,7 @@ fn sum_with_earlier<B: Backend>(
 /// gradients. Both exclude the loss's `scale`.
 pub(crate) fn clipping<B: Backend>(
     norm: Option<Tensor<B, 1>>,
-    config: &TrainConfig,
+    clip_norm: f64,
     scale: Option<f64>,
     device: &Device<B>,
 ) -> (Tensor<B, 1>, Option<Tensor<B, 1>>) {
@@ -200,9 +200,7 @@ pub(crate) fn clipping<B: Backend>(
         Some(inverse) => norm.map(|norm| norm * inverse),
         None => norm,
     };
-    let factor = norm
-        .clone()
-        .and_then(|norm| clip_factor(norm, config.clip_norm));
+    let factor = norm.clone().and_then(|norm| clip_factor(norm, clip_norm));
     // One combined factor saves a separate pass over the gradients.
     let factor = match (factor, inverse) {
         (Some(factor), Some(inverse)) => Some(factor * inverse),

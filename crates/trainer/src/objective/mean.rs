@@ -18,19 +18,6 @@ impl Mean {
         self.add(f64::from(u8::from(holds)));
     }
 
-    /// The sum and the count.
-    pub(super) fn to_numbers(self) -> [f64; 2] {
-        [self.sum, self.count as f64]
-    }
-
-    /// A mean from its sum and count.
-    pub(super) fn of_numbers([sum, count]: [f64; 2]) -> Self {
-        Self {
-            sum,
-            count: count as usize,
-        }
-    }
-
     pub(super) fn join(&mut self, other: Self) {
         self.sum += other.sum;
         self.count += other.count;
@@ -40,4 +27,25 @@ impl Mean {
     pub(super) fn value(self) -> Option<f64> {
         (self.count > 0).then(|| self.sum / self.count as f64)
     }
+}
+
+/// A count, a sum of losses and means as numbers, to exchange them between ranks.
+pub(super) fn sums_to_numbers<const N: usize>(
+    count: usize,
+    loss: f64,
+    means: [Mean; N],
+) -> Vec<f64> {
+    let means = means.into_iter();
+    let means = means.flat_map(|mean| [mean.sum, mean.count as f64]);
+    [count as f64, loss].into_iter().chain(means).collect()
+}
+
+/// The count, the sum and the means of [`sums_to_numbers`].
+pub(super) fn sums_of_numbers<const N: usize>(numbers: &[f64]) -> (usize, f64, [Mean; N]) {
+    let number = |at: usize| numbers.get(at).copied().unwrap_or(0.0);
+    let mean = |index: usize| Mean {
+        sum: number(2 + 2 * index),
+        count: number(3 + 2 * index) as usize,
+    };
+    (number(0) as usize, number(1), std::array::from_fn(mean))
 }

@@ -1,4 +1,4 @@
-//! Peers that are not there, to measure the memory of one rank in a single process.
+//! Simulated peers, to measure the memory of one rank in a single process.
 
 use burn::tensor::Device;
 use burn::tensor::backend::Backend as BurnBackend;

@@ -162,7 +162,7 @@ impl Seconds {
             let rate = train.schedule.learning_rate();
             B::run(|| {
                 let norm = global_norm::<B, _>(model, &made.grads);
-                let (_, factor) = gradients::clipping(norm, train, None, device);
+                let (_, factor) = gradients::clipping(norm, train.clip_norm, None, device);
                 optimizer.update::<B, _>(model.clone(), made.grads, factor, rate)
             });
             wait();

@@ -3,7 +3,7 @@
 use super::batch::PolicySequence;
 use super::loss::TokenLoss;
 use crate::metrics::{Direction, Metric, MetricValues, Phase};
-use crate::objective::mean::Mean;
+use crate::objective::mean::{Mean, sums_of_numbers, sums_to_numbers};
 
 /// Sums over sampled completions.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -62,25 +62,22 @@ impl PolicyScores {
             self.clipped,
             self.kl,
         ];
-        let own = [self.sequences as f64, self.loss];
-        own.into_iter()
-            .chain(means.into_iter().flat_map(Mean::to_numbers))
-            .collect()
+        sums_to_numbers(self.sequences, self.loss, means)
     }
 
     /// The sums of [`PolicyScores::to_numbers`].
     pub(crate) fn of_numbers(numbers: &[f64]) -> Self {
-        let number = |at: usize| numbers.get(at).copied().unwrap_or(0.0);
-        let mean = |at: usize| Mean::of_numbers([number(at), number(at + 1)]);
+        let (sequences, loss, means) = sums_of_numbers(numbers);
+        let [reward, deviation, tokens, reached_limit, clipped, kl] = means;
         Self {
-            sequences: number(0) as usize,
-            loss: number(1),
-            reward: mean(2),
-            deviation: mean(4),
-            tokens: mean(6),
-            reached_limit: mean(8),
-            clipped: mean(10),
-            kl: mean(12),
+            sequences,
+            loss,
+            reward,
+            deviation,
+            tokens,
+            reached_limit,
+            clipped,
+            kl,
         }
     }
 

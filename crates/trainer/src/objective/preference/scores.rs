@@ -4,7 +4,7 @@ use emberlm_data::PreferenceForm;
 
 use super::loss::PairLoss;
 use crate::metrics::{Direction, Metric, MetricValues, Phase};
-use crate::objective::mean::Mean;
+use crate::objective::mean::{Mean, sums_of_numbers, sums_to_numbers};
 
 /// Sums over pairs, or over labelled completions.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -56,22 +56,18 @@ impl PreferenceScores {
     pub(crate) fn to_numbers(self) -> Vec<f64> {
         let [chosen, rejected] = self.rewards;
         let means = [chosen, rejected, self.correct, self.baseline];
-        let own = [self.records as f64, self.loss];
-        own.into_iter()
-            .chain(means.into_iter().flat_map(Mean::to_numbers))
-            .collect()
+        sums_to_numbers(self.records, self.loss, means)
     }
 
     /// The sums of [`PreferenceScores::to_numbers`].
     pub(crate) fn of_numbers(numbers: &[f64]) -> Self {
-        let number = |at: usize| numbers.get(at).copied().unwrap_or(0.0);
-        let mean = |at: usize| Mean::of_numbers([number(at), number(at + 1)]);
+        let (records, loss, [chosen, rejected, correct, baseline]) = sums_of_numbers(numbers);
         Self {
-            records: number(0) as usize,
-            loss: number(1),
-            rewards: [mean(2), mean(4)],
-            correct: mean(6),
-            baseline: mean(8),
+            records,
+            loss,
+            rewards: [chosen, rejected],
+            correct,
+            baseline,
         }
     }
 
