@@ -15,12 +15,14 @@ macro_rules! with_parents {
 
 mod activation;
 mod attention;
+mod dependency;
 mod embedding;
 mod gated;
 mod gradient;
 mod head_loss;
 mod head_loss_parts;
 mod head_losses;
+mod hook;
 mod linear;
 mod matmul;
 mod norm;
@@ -34,6 +36,8 @@ use burn::tensor::Device;
 use burn::tensor::backend::AutodiffBackend;
 use burn::tensor::ops::{FloatTensor, IntTensor};
 
+pub use hook::GradientHook;
+
 use crate::backend::usable;
 use crate::cpu::packed::PackedMatrix;
 use crate::{
@@ -42,9 +46,30 @@ use crate::{
 };
 
 /// A backend for training: a [`Backend`] with automatic differentiation over an inner [`Backend`].
-pub trait TrainingBackend: Backend + AutodiffBackend<InnerBackend: Backend> {}
+pub trait TrainingBackend: Backend + AutodiffBackend<InnerBackend: Backend> {
+    /// Returns x. When a backward pass reaches it, `hook` gets the gradients that the pass has accumulated for `taken`, and the
+    /// pass continues without them.
+    ///
+    /// Burn runs the operations of a backward pass by their depth, the length of the longest path from a parameter, from
+    /// the deepest on. A gradient is therefore complete if all operations that use its tensor depend on x
+    /// ([`Backend::depending_on`]). One that another operation contributes to later has only this contribution after the
+    /// pass.
+    fn gradient_hook(
+        x: FloatTensor<Self>,
+        taken: &[FloatTensor<Self>],
+        hook: GradientHook<Self::InnerBackend>,
+    ) -> FloatTensor<Self>;
+}
 
-impl<B> TrainingBackend for B where B: Backend + AutodiffBackend<InnerBackend: Backend> {}
+impl<B: Backend, C: CheckpointStrategy> TrainingBackend for Autodiff<B, C> {
+    fn gradient_hook(
+        x: FloatTensor<Self>,
+        taken: &[FloatTensor<Self>],
+        hook: GradientHook<B>,
+    ) -> FloatTensor<Self> {
+        hook::gradient_hook::<B, C>(x, taken, hook)
+    }
+}
 
 impl<B: Backend, C: CheckpointStrategy> Backend for Autodiff<B, C> {
     type Attention = attention::TrackedAttention;
@@ -75,6 +100,10 @@ impl<B: Backend, C: CheckpointStrategy> Backend for Autodiff<B, C> {
 
     fn block_bytes(device: &Device<Self>) -> u64 {
         B::block_bytes(device)
+    }
+
+    fn depending_on(tensor: FloatTensor<Self>, x: &FloatTensor<Self>) -> FloatTensor<Self> {
+        dependency::depending_on::<B, C>(tensor, x)
     }
 
     fn matmul(a: FloatTensor<Self>, b: FloatTensor<Self>) -> FloatTensor<Self> {

@@ -73,6 +73,12 @@ pub trait Backend: BurnBackend {
         None
     }
 
+    /// Returns `tensor`. In a backward pass, operations that use the result come before those that `x` results from.
+    fn depending_on(tensor: FloatTensor<Self>, x: &FloatTensor<Self>) -> FloatTensor<Self> {
+        let _ = x;
+        tensor
+    }
+
     /// `a b` over the last two dimensions. The others are equal, or 1 in one of the operands.
     fn matmul(a: FloatTensor<Self>, b: FloatTensor<Self>) -> FloatTensor<Self> {
         Self::float_matmul(a, b)

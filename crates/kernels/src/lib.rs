@@ -90,7 +90,7 @@ pub use attention_kernels::{
     AttentionGradients, AttentionKernels, AttentionMask, SelfAttention, SelfAttentionGradients,
 };
 #[cfg(feature = "burn")]
-pub use autodiff::TrainingBackend;
+pub use autodiff::{GradientHook, TrainingBackend};
 #[cfg(feature = "burn")]
 pub use backend::Backend;
 #[cfg(feature = "burn")]

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use burn::tensor::ops::FloatTensor;
 use burn::tensor::{Device, Int, Tensor, TensorPrimitive};
 
 use crate::cpu::packed::PackedMatrix;
@@ -10,16 +11,14 @@ use crate::{
     Activation, AdamWStep, AttentionKernels, AttentionMask, AttentionOptions, Backend,
     HeadLossOptions, LINEAR_ATTENTION_CHUNK, LinearAttentionState, LinearInputs, LowRankUpdate,
     Normalization, PackedFormat, PackedTokens, PackedWeight, Precision, RotaryAngles, RotaryLayout,
-    SelfAttention, reference,
+    SelfAttention, TrainingBackend, reference,
 };
 
-fn float<B: Backend, const D: usize>(tensor: Tensor<B, D>) -> burn::tensor::ops::FloatTensor<B> {
+fn float<B: Backend, const D: usize>(tensor: Tensor<B, D>) -> FloatTensor<B> {
     tensor.into_primitive().tensor()
 }
 
-fn tensor<B: Backend, const D: usize>(
-    primitive: burn::tensor::ops::FloatTensor<B>,
-) -> Tensor<B, D> {
+fn tensor<B: Backend, const D: usize>(primitive: FloatTensor<B>) -> Tensor<B, D> {
     Tensor::from_primitive(TensorPrimitive::Float(primitive))
 }
 
@@ -359,6 +358,23 @@ pub fn head_losses<B: Backend>(
         options,
         precision,
     ))
+}
+
+/// [`Backend::depending_on`]: `tensor`, whose uses come before `x` in a backward pass.
+pub fn depending_on<B: Backend, const D: usize, const E: usize>(
+    tensor: Tensor<B, D>,
+    x: &Tensor<B, E>,
+) -> Tensor<B, D> {
+    self::tensor(B::depending_on(float(tensor), &float(x.clone())))
+}
+
+/// [`TrainingBackend::gradient_hook`]: `x`, with a hook that takes the gradients of `taken` in the backward pass.
+pub fn gradient_hook<B: TrainingBackend, const D: usize>(
+    x: Tensor<B, D>,
+    taken: &[FloatTensor<B>],
+    hook: impl FnOnce(Vec<Option<FloatTensor<B::InnerBackend>>>) + Send + 'static,
+) -> Tensor<B, D> {
+    tensor(B::gradient_hook(float(x), taken, Box::new(hook)))
 }
 
 /// [`embedding`] of a table split into parts of consecutive rows, `[rows of the part, d_model]` each. There is at

@@ -90,7 +90,8 @@ impl<B: Backend> Norm<B> {
     pub fn forward<const D: usize>(&self, x: Tensor<B, D>) -> Tensor<B, D> {
         let gain = self.gain.as_ref().map(|gain| match self.offset {
             0.0 => gain.val(),
-            offset => gain.val() + offset,
+            // The gradient of the gain is then complete when that of `x` is.
+            offset => ops::depending_on(gain.val(), &x) + offset,
         });
         let bias = self.bias.as_ref().map(Param::val);
         ops::normalize(self.kind, x, gain, bias)

@@ -188,6 +188,8 @@ impl<B: Backend> TokenTable<B> {
         hidden: Tensor<B, 2>,
         bias: Option<Tensor<B, 1>>,
     ) -> (Tensor<B, 2>, Vec<Tensor<B, 2>>) {
+        // The gradients of weight and bias are then complete when that of `hidden` is.
+        let bias = bias.map(|bias| ops::depending_on(bias, &hidden));
         let hidden = match bias {
             Some(_) => {
                 let ones = Tensor::ones([hidden.dims()[0], 1], &hidden.device());

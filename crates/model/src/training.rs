@@ -14,11 +14,11 @@
 //! of every block, about a third more time. Results are bit-identical: a block repeats the same operations on the
 //! same values, and its backward pass starts from `Σ xᵢ₊₁ · g`, whose gradient with respect to xᵢ₊₁ is exactly `g`.
 //!
-//! With recomputation, the gradients of a block's parameters are complete when its backward pass ends, long before those of
+//! The gradients of a block's parameters are complete when the backward pass reaches the block's input, long before those of
 //! the first block. [`Decoder::streamed_gradients`] hands them over then, so that several processes can exchange them while
-//! the pass continues.
+//! the pass continues. In one graph, a hook on each block's input takes them.
 //!
-//! The backward passes of the blocks run one after another instead of as nested operations of one graph, because
+//! The backward passes of recomputed blocks run one after another instead of as nested operations of one graph, because
 //! nesting deadlocks: Burn 0.21 locks a graph during its backward pass and visits all graphs at the end of every
 //! backward pass.
 
@@ -115,15 +115,15 @@ impl<B: TrainingBackend> Decoder<B> {
         self.pass(tokens.into(), pass, coefficients, loss, None)
     }
 
-    /// [`Decoder::gradients_with_routers`] that hands the gradient of every parameter to `sink` as soon as it is complete:
-    /// after the whole backward pass, or with recomputation after that of its block.
+    /// [`Decoder::gradients_with_routers`] that hands the gradient of every parameter to `sink` when the backward pass has
+    /// passed its block.
     pub fn streamed_gradients(
         &self,
         tokens: impl Into<Tokens<B>>,
         pass: TrainingPass,
         coefficients: RouterCoefficients,
         loss: impl FnOnce(Tensor<B, 3>) -> Tensor<B, 1>,
-        sink: GradientSink<'_, B>,
+        sink: &GradientSink<B>,
     ) -> PassGradients<B> {
         self.pass(tokens.into(), pass, coefficients, loss, Some(sink))
     }
@@ -134,7 +134,7 @@ impl<B: TrainingBackend> Decoder<B> {
         pass: TrainingPass,
         coefficients: RouterCoefficients,
         loss: impl FnOnce(Tensor<B, 3>) -> Tensor<B, 1>,
-        sink: Option<GradientSink<'_, B>>,
+        sink: Option<&GradientSink<B>>,
     ) -> PassGradients<B> {
         let draws = self.uses_dropout() || pass.embedding_noise > 0.0;
         let seeds = DropoutSeeds::<B>::new(draws, pass, self.device());
@@ -185,7 +185,7 @@ impl<B: TrainingBackend> Encoder<B> {
         input: impl Into<EncoderInput<B>>,
         pass: TrainingPass,
         loss: impl FnOnce(Tensor<B, 3>) -> Tensor<B, 1>,
-        sink: GradientSink<'_, B>,
+        sink: &GradientSink<B>,
     ) -> Tensor<Inner<B>, 1> {
         let seeds = DropoutSeeds::<B>::new(self.uses_dropout(), pass, self.device());
         seeds.seed(0);
@@ -228,7 +228,7 @@ impl<B: TrainingBackend> EncoderDecoder<B> {
         target: Tensor<B, 2, Int>,
         pass: TrainingPass,
         loss: impl FnOnce(Tensor<B, 3>) -> Tensor<B, 1>,
-        sink: GradientSink<'_, B>,
+        sink: &GradientSink<B>,
     ) -> Tensor<Inner<B>, 1> {
         let seeds = DropoutSeeds::<B>::new(self.uses_dropout(), pass, self.device());
         seeds.seed(0);
@@ -237,7 +237,7 @@ impl<B: TrainingBackend> EncoderDecoder<B> {
         let loss = loss(self.hidden(target, &source, None));
         let value = loss.clone().inner();
         let mut gradients = loss.backward();
-        sink(complete_gradients(self, &HashSet::new(), &mut gradients));
+        sink.take(complete_gradients(self, &HashSet::new(), &mut gradients));
         value
     }
 

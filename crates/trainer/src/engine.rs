@@ -21,7 +21,7 @@ use std::{mem, thread};
 use burn::module::AutodiffModule;
 use burn::tensor::{Device, Tensor};
 use emberlm_kernels::{Backend, Precision, TrainingBackend};
-use emberlm_model::{CompleteGradient, ExpertLoad};
+use emberlm_model::{CompleteGradient, ExpertLoad, GradientSink};
 use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::State;
@@ -29,9 +29,7 @@ use crate::checkpoint::shards::ShardWriter;
 use crate::clip::global_norm;
 use crate::config::{ObjectiveConfig, SkipConfig, TrainConfig};
 use crate::ema::Average;
-use crate::gradients::{
-    self, CompleteGradients, CompleteSink, MicroBatchGradients, StepGradients, StepNumbers,
-};
+use crate::gradients::{self, CompleteGradients, MicroBatchGradients, StepGradients, StepNumbers};
 use crate::guard::Guard;
 use crate::loss_scale::LossScale;
 use crate::objective::CompletionScores;
@@ -285,14 +283,14 @@ impl<B: TrainingBackend> StepEngine<B> {
             let exchange =
                 || exchange::reduce_scatter::<B::InnerBackend>(&*peers, &shards, arriving, &device);
             let exchange = scope.spawn(exchange);
-            let mut send = |complete: Vec<CompleteGradient<_>>| {
+            let sink = GradientSink::new(move |complete: Vec<CompleteGradient<_>>| {
                 let trained = complete.into_iter();
                 let trained = trained.filter_map(|it| Some((*indices.get(&it.id)?, it.gradient)));
                 // An exchange that has failed receives no more, and its error is returned below.
                 let _ = sender.send(trained.collect());
-            };
-            let made = self.micro_batches(model, batches, numbers, Some(&mut send));
-            drop(sender);
+            });
+            let made = self.micro_batches(model, batches, numbers, Some(&sink));
+            sink.close();
             let shard = exchange.join();
             (made, shard.unwrap_or_else(|panic| resume_unwind(panic)))
         });
@@ -321,7 +319,7 @@ impl<B: TrainingBackend> StepEngine<B> {
         model: &TrainingModel<B>,
         batches: &StepBatches<B>,
         numbers: StepNumbers,
-        sink: Option<CompleteSink<'_, B::InnerBackend>>,
+        sink: Option<&GradientSink<B>>,
     ) -> Option<MicroBatchGradients<B>> {
         let (config, stop) = (&self.config, self.stop.as_ref());
         let batches = &batches.batches;

@@ -6,12 +6,12 @@
 //! clipping           one norm over all gradients      the factor that clips them and takes the loss's scale out
 //! ```
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor, TensorPrimitive};
 use emberlm_kernels::{Backend, TrainingBackend};
-use emberlm_model::{CompleteGradient, ExpertLoad, TrainingPass};
+use emberlm_model::{CompleteGradient, ExpertLoad, GradientSink, TrainingPass};
 
 use crate::clip::clip_factor;
 use crate::config::TrainConfig;
@@ -78,20 +78,17 @@ pub(crate) fn of_micro_batches<B: TrainingBackend>(
     numbers: StepNumbers,
     config: &TrainConfig,
     stop: Option<&StopSignal>,
-    sink: Option<CompleteSink<'_, B::InnerBackend>>,
+    sink: Option<&GradientSink<B>>,
 ) -> Option<MicroBatchGradients<B>> {
     let _lock = lock_backend();
     B::run(|| sum_micro_batches(model, micro_batches, numbers, config, stop, sink))
 }
 
-/// Takes gradients that are complete.
-pub(crate) type CompleteSink<'a, B> = &'a mut (dyn FnMut(Vec<CompleteGradient<B>>) + Send);
-
 /// Locks the parts of a backend that are global to the process: its random state, which dropout seeds, and Burn's
 /// autodiff graphs. Models that are trained on two threads would draw each other's random numbers.
 fn lock_backend() -> MutexGuard<'static, ()> {
     static LOCK: Mutex<()> = Mutex::new(());
-    LOCK.lock().unwrap_or_else(PoisonError::into_inner)
+    locked(&LOCK)
 }
 
 /// Implements [`of_micro_batches`] on a thread of the backend.
@@ -101,7 +98,7 @@ fn sum_micro_batches<B: TrainingBackend>(
     numbers: StepNumbers,
     config: &TrainConfig,
     stop: Option<&StopSignal>,
-    mut sink: Option<CompleteSink<'_, B::InnerBackend>>,
+    sink: Option<&GradientSink<B>>,
 ) -> Option<MicroBatchGradients<B>> {
     let StepNumbers {
         step,
@@ -110,7 +107,7 @@ fn sum_micro_batches<B: TrainingBackend>(
         rank,
     } = numbers;
     let options = config.loss_options();
-    let mut grads = GradientsParams::new();
+    let sums = GradientSums::default();
     let mut loss: Option<Tensor<B::InnerBackend, 1>> = None;
     let mut expert_load = ExpertLoad::default();
     let mut completions = Vec::new();
@@ -130,17 +127,12 @@ fn sum_micro_batches<B: TrainingBackend>(
             ),
         };
         let is_last = number + 1 == micro_batches.len() as u64;
-        let mut add = |complete: Vec<CompleteGradient<_>>| match &mut sink {
-            Some(sink) if is_last => sink(
-                complete
-                    .into_iter()
-                    .map(|gradient| sum_with_earlier(&mut grads, gradient))
-                    .collect(),
-            ),
-            _ => accumulate(&mut grads, complete),
+        let add = match sink {
+            Some(sink) if is_last => sums.added_to(sink),
+            _ => sums.sink(),
         };
         let batch = batch.clone();
-        let made = model.streamed_gradients(batch, targets, options, pass, scale, &mut add);
+        let made = model.streamed_gradients(batch, targets, options, pass, scale, &add);
         let part = made.loss;
         expert_load.add(&made.expert_load);
         completions.push(made.completions);
@@ -152,23 +144,51 @@ fn sum_micro_batches<B: TrainingBackend>(
     let loss = loss.unwrap_or_else(|| Tensor::zeros([1], &model.device()));
     Some(MicroBatchGradients {
         loss,
-        grads,
+        grads: sums.into_gradients(),
         expert_load,
         completions,
     })
 }
 
-/// Adds gradients to those of earlier micro-batches.
-pub(crate) fn accumulate<B: Backend>(
-    grads: &mut GradientsParams,
-    complete: Vec<CompleteGradient<B>>,
-) {
-    for gradient in complete {
-        let CompleteGradient { id, gradient } = sum_with_earlier(grads, gradient);
-        if let Some(gradient) = gradient {
-            grads.register::<B, 1>(id, Tensor::from_primitive(TensorPrimitive::Float(gradient)));
-        }
+/// The gradients of micro-batches, summed by parameter.
+#[derive(Default)]
+pub(crate) struct GradientSums(Arc<Mutex<GradientsParams>>);
+
+impl GradientSums {
+    /// A sink that adds the gradients of a micro-batch.
+    pub(crate) fn sink<B: TrainingBackend>(&self) -> GradientSink<B> {
+        let sums = Arc::clone(&self.0);
+        GradientSink::new(move |complete| {
+            let mut sums = locked(&sums);
+            for gradient in complete {
+                let CompleteGradient { id, gradient } = sum_with_earlier(&mut sums, gradient);
+                if let Some(gradient) = gradient {
+                    let gradient = TensorPrimitive::Float(gradient);
+                    sums.register::<B::InnerBackend, 1>(id, Tensor::from_primitive(gradient));
+                }
+            }
+        })
     }
+
+    /// A sink that hands the sums with the gradients of the last micro-batch to `sink`.
+    fn added_to<B: TrainingBackend>(&self, sink: &GradientSink<B>) -> GradientSink<B> {
+        let (sums, sink) = (Arc::clone(&self.0), sink.clone());
+        GradientSink::new(move |complete| {
+            let mut sums = locked(&sums);
+            let complete = complete.into_iter();
+            let complete = complete.map(|gradient| sum_with_earlier(&mut sums, gradient));
+            sink.take(complete.collect());
+        })
+    }
+
+    /// The sums that were not handed over.
+    pub(crate) fn into_gradients(self) -> GradientsParams {
+        std::mem::take(&mut *locked(&self.0))
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Takes the gradient of a parameter from those of earlier micro-batches and adds that of the last one.

@@ -12,7 +12,7 @@ use emberlm_model::{
     Decoder, Encoder, EncoderDecoder, ExpertLoad, GradientSink, Parameters, Tokens, TrainingPass,
 };
 
-use crate::gradients::accumulate;
+use crate::gradients::GradientSums;
 use crate::metrics::Figures;
 use crate::objective::{CompletionBatch, CompletionScores};
 use crate::read::host_number;
@@ -217,10 +217,9 @@ impl<B: TrainingBackend> TrainingModel<B> {
         pass: TrainingPass,
         scale: Option<f64>,
     ) -> (Tensor<B::InnerBackend, 1>, GradientsParams, ExpertLoad) {
-        let mut grads = GradientsParams::new();
-        let mut sink = |complete| accumulate(&mut grads, complete);
-        let made = self.streamed_gradients(batch, divisor, options, pass, scale, &mut sink);
-        (made.loss, grads, made.expert_load)
+        let sums = GradientSums::default();
+        let made = self.streamed_gradients(batch, divisor, options, pass, scale, &sums.sink());
+        (made.loss, sums.into_gradients(), made.expert_load)
     }
 
     /// [`TrainingModel::loss_and_gradients`] with the scores of completions. The options do not apply to these. The
@@ -232,7 +231,7 @@ impl<B: TrainingBackend> TrainingModel<B> {
         options: HeadLossOptions,
         pass: TrainingPass,
         scale: Option<f64>,
-        sink: GradientSink<'_, B>,
+        sink: &GradientSink<B>,
     ) -> BatchPass<B> {
         let mut scores = None;
         let mut unscaled = None;

@@ -2,11 +2,13 @@
 
 use std::collections::HashSet;
 
-use burn::module::Module;
+use burn::module::{Module, ParamId};
 use burn::tensor::Tensor;
 use emberlm_kernels::TrainingBackend;
 
-use super::gradients::{GradientSink, complete_gradients, ids, move_gradients, take_gradient};
+use super::gradients::{
+    GradientSink, StreamedPass, complete_gradients, ids, move_gradients, take_gradient,
+};
 use super::{DropoutSeeds, Inner, PassGradients};
 use crate::context::StackContext;
 use crate::router_loss::{ExpertLoad, RouterCoefficients, RouterLoss};
@@ -31,26 +33,12 @@ impl<B: TrainingBackend, M: Module<B>, E: Module<B>> StackPass<'_, B, M, E> {
         self,
         embedded: Tensor<B, 3>,
         loss: impl FnOnce(Tensor<B, 3>) -> Tensor<B, 1>,
-        mut sink: Option<GradientSink<'_, B>>,
+        sink: Option<&GradientSink<B>>,
     ) -> PassGradients<B> {
-        let (module, embeddings) = (self.module, self.embeddings);
-        let nothing = HashSet::new();
-        if self.recompute {
-            let mut made = self.recomputed(embedded, loss, &mut sink);
-            if let Some(sink) = sink {
-                sink(complete_gradients(
-                    embeddings,
-                    &nothing,
-                    &mut made.gradients,
-                ));
-            }
-            return made;
+        match self.recompute {
+            true => self.recomputed(embedded, loss, sink),
+            false => self.whole(embedded, loss, sink),
         }
-        let mut made = self.whole(embedded, loss);
-        if let Some(sink) = sink {
-            sink(complete_gradients(module, &nothing, &mut made.gradients));
-        }
-        made
     }
 
     /// Differentiates `loss` of the stack's output in one graph.
@@ -58,8 +46,12 @@ impl<B: TrainingBackend, M: Module<B>, E: Module<B>> StackPass<'_, B, M, E> {
         self,
         embedded: Tensor<B, 3>,
         loss: impl FnOnce(Tensor<B, 3>) -> Tensor<B, 1>,
+        sink: Option<&GradientSink<B>>,
     ) -> PassGradients<B> {
+        let streamed = sink.cloned().map(StreamedPass::new);
+        let others = self.ids_of_blocks_and_embeddings();
         let Self {
+            module,
             stack,
             context,
             coefficients,
@@ -69,10 +61,16 @@ impl<B: TrainingBackend, M: Module<B>, E: Module<B>> StackPass<'_, B, M, E> {
         let mut x = embedded;
         let mut routings = Vec::new();
         for (i, block) in stack.blocks.iter().enumerate() {
+            if let Some(streamed) = &streamed {
+                x = streamed.after(x, block, &HashSet::new());
+            }
             seeds.seed(i + 1);
             let mut context = stack.context(i, &context);
             context.routings = Some(&mut routings);
             x = block.run(x, context);
+        }
+        if let Some(streamed) = &streamed {
+            x = streamed.after(x, module, &others);
         }
         let loss = loss(stack.finish(x));
         let value = loss.clone().inner();
@@ -84,15 +82,27 @@ impl<B: TrainingBackend, M: Module<B>, E: Module<B>> StackPass<'_, B, M, E> {
             parts.reduce(|sum, part| sum + part)
         });
         let router_loss = parts.flatten();
+        let of_routers = router_loss.clone().map(Tensor::inner);
+        let mut gradients = match router_loss {
+            Some(router_loss) => (loss + router_loss).backward(),
+            None => loss.backward(),
+        };
+        if let Some(streamed) = streamed {
+            streamed.finish(module, &mut gradients);
+        }
         PassGradients {
             loss: value,
-            router_loss: router_loss.clone().map(Tensor::inner),
-            gradients: match router_loss {
-                Some(router_loss) => (loss + router_loss).backward(),
-                None => loss.backward(),
-            },
+            router_loss: of_routers,
+            gradients,
             expert_load,
         }
+    }
+
+    /// The parameters outside the head.
+    fn ids_of_blocks_and_embeddings(&self) -> HashSet<ParamId> {
+        let mut found = ids(self.embeddings);
+        found.extend(self.stack.blocks.iter().flat_map(ids));
+        found
     }
 
     /// Differentiates `loss` of the stack's output block by block.
@@ -100,8 +110,9 @@ impl<B: TrainingBackend, M: Module<B>, E: Module<B>> StackPass<'_, B, M, E> {
         self,
         embedded: Tensor<B, 3>,
         loss: impl FnOnce(Tensor<B, 3>) -> Tensor<B, 1>,
-        sink: &mut Option<GradientSink<'_, B>>,
+        sink: Option<&GradientSink<B>>,
     ) -> PassGradients<B> {
+        let others = self.ids_of_blocks_and_embeddings();
         let Self {
             module,
             embeddings,
@@ -133,9 +144,7 @@ impl<B: TrainingBackend, M: Module<B>, E: Module<B>> StackPass<'_, B, M, E> {
         let mut grad = take_gradient(&last, &mut all);
         drop(last);
         if let Some(sink) = sink {
-            let mut later = ids(embeddings);
-            later.extend(stack.blocks.iter().flat_map(ids));
-            sink(complete_gradients(module, &later, &mut all));
+            sink.take(complete_gradients(module, &others, &mut all));
         }
 
         let expert_load = ExpertLoad::of(&routings);
@@ -162,11 +171,16 @@ impl<B: TrainingBackend, M: Module<B>, E: Module<B>> StackPass<'_, B, M, E> {
             let mut grads = backward(output, grad, part);
             grad = take_gradient(&input, &mut grads);
             match sink {
-                Some(sink) => sink(complete_gradients(block, &HashSet::new(), &mut grads)),
+                Some(sink) => {
+                    sink.take(complete_gradients(block, &HashSet::new(), &mut grads));
+                }
                 None => move_gradients(block, grads, &mut all),
             }
         }
         move_gradients(embeddings, backward(embedded, grad, None), &mut all);
+        if let Some(sink) = sink {
+            sink.take(complete_gradients(embeddings, &HashSet::new(), &mut all));
+        }
         PassGradients {
             loss: value,
             router_loss,

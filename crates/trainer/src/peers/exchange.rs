@@ -75,6 +75,10 @@ pub(crate) fn reduce_scatter<B: Backend>(
                 return Err(error(shards, "gradients", reason));
             };
             for (index, gradient) in arrived {
+                // An incomplete gradient was handed over before.
+                if index >= bucket.end || gradients[index].is_some() {
+                    return Err(incomplete(shards, index));
+                }
                 gradients[index] = Some(gradient);
             }
         }
@@ -123,10 +127,20 @@ pub(crate) fn reduce_scatter<B: Backend>(
             pieces[index] = Some(sum);
         }
     }
+    if let Some((index, _)) = arriving.flatten().next() {
+        return Err(incomplete(shards, index));
+    }
     Ok(ShardGradients {
         are_present,
         pieces: pieces.into_iter().flatten().collect(),
     })
+}
+
+/// The error of a gradient that was exchanged before it was complete.
+fn incomplete(shards: &Shards, index: usize) -> PeersError {
+    let path = &shards.parameters()[index].path;
+    let reason = format!("{path} has a gradient in a later part of the backward pass");
+    error(shards, "gradients", reason)
 }
 
 /// This rank's loss `[1]`, followed by the sums of squares of the chunks of its shard's gradients.
