@@ -65,6 +65,8 @@ mod linear_attention;
 pub mod memory;
 #[cfg(feature = "mpi")]
 mod mpi_buffer;
+#[cfg(feature = "mpi")]
+mod mpi_communicator;
 mod norm;
 #[cfg(feature = "burn")]
 pub mod ops;
@@ -98,6 +100,8 @@ pub use device::DeviceMemory;
 pub use head_loss::HeadLossOptions;
 #[cfg(feature = "burn")]
 pub use linear_attention::{LINEAR_ATTENTION_CHUNK, LinearAttentionState};
+#[cfg(feature = "mpi")]
+pub use mpi_communicator::SharedCommunicator;
 pub use norm::Normalization;
 pub use packed::{PackedError, PackedFormat};
 #[cfg(feature = "burn")]

@@ -3,6 +3,7 @@
 
 mod blocks;
 mod element;
+mod lazy;
 mod load;
 mod load_decoder;
 pub mod map;
@@ -17,6 +18,7 @@ mod store;
 mod unique_keys;
 
 pub use element::Element;
+pub use lazy::{LazyParams, LazyValue, replace_lazily};
 pub(crate) use load::{Naming, load, load_present};
 pub use load::{load_named, load_own, load_tensors, read_tensors};
 pub(crate) use load_decoder::load_decoder;
@@ -64,6 +66,14 @@ pub fn map_params<B: Backend, M: Module<B>>(module: M, mapper: &mut impl ParamMa
         trail: Trail::default(),
         inner: mapper,
     })
+}
+
+/// Visits the path and the id of every float parameter, without its value, which may be computed lazily.
+pub fn visit_param_ids<B: Backend, M: Module<B>>(module: &M, visit: impl FnMut(&str, ParamId)) {
+    module.visit(&mut IdTracker {
+        trail: Trail::default(),
+        visit,
+    });
 }
 
 /// Path of the field that Burn is currently visiting.
@@ -120,6 +130,25 @@ impl<B: Backend, T: ParamVisitor<B>> ModuleVisitor<B> for PathTracker<'_, T> {
 
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
         self.inner.visit(&self.trail.path(), param.id, param.val());
+    }
+}
+
+struct IdTracker<F> {
+    trail: Trail,
+    visit: F,
+}
+
+impl<B: Backend, F: FnMut(&str, ParamId)> ModuleVisitor<B> for IdTracker<F> {
+    fn enter_module(&mut self, name: &str, container: &str) {
+        self.trail.enter(name, container);
+    }
+
+    fn exit_module(&mut self, _name: &str, _container: &str) {
+        self.trail.exit();
+    }
+
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
+        (self.visit)(&self.trail.path(), param.id);
     }
 }
 

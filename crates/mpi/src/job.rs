@@ -8,7 +8,7 @@ use mpi::environment::{self, Universe};
 use mpi::topology::{Communicator, SimpleCommunicator};
 
 use crate::Launch;
-use crate::transport::{MpiTransport, wait_for_all};
+use crate::transport::{MpiTransport, create_communicators, wait_for_all};
 
 /// The job cannot be joined.
 #[derive(Debug, thiserror::Error)]
@@ -78,6 +78,7 @@ impl MpiJob {
         if threading < Threading::Serialized {
             return Err(JoinError::Threads { library: library() });
         }
+        create_communicators();
         let host = environment::processor_name().unwrap_or_default();
         let on_host = world.split_shared(index as i32);
         Ok(Self {

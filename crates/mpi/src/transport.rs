@@ -1,14 +1,18 @@
 //! The trainer's exchanges over MPI's collective operations.
+//!
+//! Gathers have a communicator of their own, so that they may run while another thread exchanges other values. Only one
+//! thread at a time is in a call of the library ([`calls`]); all waits are polls.
 
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use emberlm_kernels::{AddressedVector, Backend};
+use emberlm_kernels::{AddressedVector, Backend, SharedCommunicator};
 use emberlm_trainer::{AddressTransport, Rank, Transport};
 use mpi::collective::CommunicatorCollectives;
 use mpi::datatype::PartitionMut;
 use mpi::request::{Request, Scope, scope};
-use mpi::topology::SimpleCommunicator;
+use mpi::topology::{Communicator, SimpleCommunicator};
 
 /// The waits of an exchange for the other ranks: it polls, and after a while it sleeps between two polls, so that it does
 /// not occupy a CPU core.
@@ -42,10 +46,33 @@ impl MpiTransport {
     }
 }
 
+/// The communicator of gathers. Never freed: MPI does so when the job ends.
+static GATHERS: OnceLock<SharedCommunicator> = OnceLock::new();
+
+/// Creates the communicator of gathers. All processes of the job must call this when they join.
+pub(crate) fn create_communicators() {
+    let create = || SharedCommunicator::new(SimpleCommunicator::world().duplicate());
+    GATHERS.get_or_init(create);
+}
+
+/// Lets this thread call the library until the result is dropped.
+fn calls() -> MutexGuard<'static, ()> {
+    static CALLS: Mutex<()> = Mutex::new(());
+    CALLS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits until an operation is complete.
 fn wait<'a, D: ?Sized, S: Scope<'a>>(mut request: Request<'a, D, S>, policy: WaitPolicy) {
     let begun = Instant::now();
-    while let Err(pending) = request.test() {
-        request = pending;
+    loop {
+        let tested = {
+            let _calls = calls();
+            request.test()
+        };
+        match tested {
+            Ok(_) => return,
+            Err(pending) => request = pending,
+        }
         match begun.elapsed() < policy.polling {
             true => thread::yield_now(),
             false => thread::sleep(policy.pause),
@@ -55,7 +82,12 @@ fn wait<'a, D: ?Sized, S: Scope<'a>>(mut request: Request<'a, D, S>, policy: Wai
 
 /// Waits until all processes of the job wait here.
 pub(crate) fn wait_for_all() {
-    wait(SimpleCommunicator::world().immediate_barrier(), LONG);
+    let world = SimpleCommunicator::world();
+    let request = {
+        let _calls = calls();
+        world.immediate_barrier()
+    };
+    wait(request, LONG);
 }
 
 impl Transport for MpiTransport {
@@ -66,16 +98,22 @@ impl Transport for MpiTransport {
     fn all_to_all(&self, sent: &[f32], received: &mut [f32]) -> Result<(), String> {
         let world = SimpleCommunicator::world();
         scope(|scope| {
-            let request = world.immediate_all_to_all_into(scope, sent, received);
+            let request = {
+                let _calls = calls();
+                world.immediate_all_to_all_into(scope, sent, received)
+            };
             wait(request, NUMBERS);
         });
         Ok(())
     }
 
     fn all_gather(&self, own: &[f32], received: &mut [f32]) -> Result<(), String> {
-        let world = SimpleCommunicator::world();
+        let gathers = GATHERS.get().ok_or("the job was not joined")?.get();
         scope(|scope| {
-            let request = world.immediate_all_gather_into(scope, own, received);
+            let request = {
+                let _calls = calls();
+                gathers.immediate_all_gather_into(scope, own, received)
+            };
             wait(request, NUMBERS);
         });
         Ok(())
@@ -87,10 +125,11 @@ impl Transport for MpiTransport {
         let mut lengths = vec![0_i32; self.rank.world_size()];
         scope(|scope| {
             let lengths = &mut lengths[..];
-            wait(
-                world.immediate_all_gather_into(scope, &length, lengths),
-                LONG,
-            );
+            let request = {
+                let _calls = calls();
+                world.immediate_all_gather_into(scope, &length, lengths)
+            };
+            wait(request, LONG);
         });
         let mut places = Vec::with_capacity(lengths.len());
         let mut total = 0_i32;
@@ -107,7 +146,10 @@ impl Transport for MpiTransport {
         let mut all = vec![0_u8; total as usize];
         let mut partition = PartitionMut::new(&mut all[..], &lengths[..], &places[..]);
         scope(|scope| {
-            let request = world.immediate_all_gather_varcount_into(scope, own, &mut partition);
+            let request = {
+                let _calls = calls();
+                world.immediate_all_gather_varcount_into(scope, own, &mut partition)
+            };
             wait(request, NUMBERS);
         });
         let mut rest = &all[..];
@@ -129,7 +171,10 @@ impl<B: Backend> AddressTransport<B> for MpiTransport {
     ) -> Result<(), String> {
         let world = SimpleCommunicator::world();
         scope(|scope| {
-            let request = world.immediate_all_to_all_into(scope, sent, received);
+            let request = {
+                let _calls = calls();
+                world.immediate_all_to_all_into(scope, sent, received)
+            };
             wait(request, NUMBERS);
         });
         Ok(())
@@ -140,9 +185,12 @@ impl<B: Backend> AddressTransport<B> for MpiTransport {
         own: &AddressedVector<B>,
         received: &mut AddressedVector<B>,
     ) -> Result<(), String> {
-        let world = SimpleCommunicator::world();
+        let gathers = GATHERS.get().ok_or("the job was not joined")?.get();
         scope(|scope| {
-            let request = world.immediate_all_gather_into(scope, own, received);
+            let request = {
+                let _calls = calls();
+                gathers.immediate_all_gather_into(scope, own, received)
+            };
             wait(request, NUMBERS);
         });
         Ok(())

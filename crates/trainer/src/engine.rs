@@ -34,6 +34,7 @@ use crate::guard::Guard;
 use crate::loss_scale::LossScale;
 use crate::objective::CompletionScores;
 use crate::optimizer::Optimizer;
+use crate::peers::gather::Gather;
 use crate::peers::{Peers, PeersError, exchange};
 use crate::schedule::LearningRateSchedule;
 use crate::skip::{SkipHistory, StepDecision};
@@ -125,6 +126,8 @@ pub(crate) struct StepEngine<B: TrainingBackend> {
     /// Writes the optimizer's state of several ranks into checkpoints.
     shard_writer: Option<ShardWriter>,
     average: Option<Average<B::InnerBackend>>,
+    /// The gather of the newest update, with several ranks.
+    gather: Option<Gather>,
     position: StepPosition,
     pending: PendingSteps<B>,
     /// A request to stop, checked between two micro-batches.
@@ -153,6 +156,7 @@ impl<B: TrainingBackend> StepEngine<B> {
             optimizer,
             shard_writer: None,
             average,
+            gather: None,
             position,
             pending: PendingSteps::default(),
             stop: None,
@@ -227,10 +231,9 @@ impl<B: TrainingBackend> StepEngine<B> {
             Err(error) => return (model, Err(error)),
         };
         let (model, figures) = self.decide_and_update(model, made, learning_rate, guard);
-        let figures = match figures {
-            Ok(figures) => figures,
-            Err(error) => return (model, Err(error)),
-        };
+        if due && let Err(error) = self.finish_gather() {
+            return (model, Err(error));
+        }
         self.pending.push(PendingStep {
             batches,
             targets,
@@ -294,6 +297,8 @@ impl<B: TrainingBackend> StepEngine<B> {
             let shard = exchange.join();
             (made, shard.unwrap_or_else(|panic| resume_unwind(panic)))
         });
+        // The pass has waited for the parameters that it used.
+        self.finish_gather()?;
         let shard = shard?;
         let Some(made) = made else {
             return Ok(None);
@@ -335,10 +340,7 @@ impl<B: TrainingBackend> StepEngine<B> {
         made: StepGradients<B::InnerBackend>,
         learning_rate: f64,
         before: Option<Guard<B::InnerBackend>>,
-    ) -> (
-        TrainingModel<B>,
-        Result<StepFigures<B::InnerBackend>, PeersError>,
-    ) {
+    ) -> (TrainingModel<B>, StepFigures<B::InnerBackend>) {
         let StepGradients {
             loss,
             norm,
@@ -365,13 +367,13 @@ impl<B: TrainingBackend> StepEngine<B> {
         };
         let guard = match &figures {
             StepFigures::Judged { verdict, .. } if *verdict != StepDecision::Accept => {
-                return (model, Ok(figures));
+                return (model, figures);
             }
             StepFigures::Judged { .. } => None,
             StepFigures::OnDevice { guard, .. } => Some(guard),
         };
-        let (model, updated) = self.update(model, grads, factor, learning_rate, guard);
-        (model, updated.map(|()| figures))
+        let model = self.update(model, grads, factor, learning_rate, guard);
+        (model, figures)
     }
 
     /// Updates the weights, the optimizer's state and the average.
@@ -382,11 +384,11 @@ impl<B: TrainingBackend> StepEngine<B> {
         factor: Option<Tensor<B::InnerBackend, 1>>,
         learning_rate: f64,
         guard: Option<&Guard<B::InnerBackend>>,
-    ) -> (TrainingModel<B>, Result<(), PeersError>) {
+    ) -> TrainingModel<B> {
         let optimizer = &mut self.optimizer;
         let model = match (grads, optimizer.shards().cloned()) {
             (CompleteGradients::Shard(grads), Some(shards)) => {
-                let (are_present, device) = (grads.are_present.clone(), model.device());
+                let are_present = grads.are_present.clone();
                 let own = B::run(|| {
                     optimizer.update_shard::<B, _>(
                         &shards,
@@ -397,11 +399,11 @@ impl<B: TrainingBackend> StepEngine<B> {
                         guard,
                     )
                 });
-                let peers = &*self.peers;
-                match exchange::all_gather(peers, &shards, &are_present, own, &device) {
-                    Ok(gathered) => gathered.put::<B, _>(model),
-                    Err(error) => return (model, Err(error)),
-                }
+                let (peers, device) = (Arc::clone(&self.peers), model.device());
+                let (gather, model) =
+                    Gather::begin::<B, _>(peers, shards, are_present, own, model, device);
+                self.gather = Some(gather);
+                model
             }
             (CompleteGradients::All(grads), _) => B::run(|| {
                 optimizer.guarded_update::<B, _>(model, grads, factor, learning_rate, guard)
@@ -412,7 +414,15 @@ impl<B: TrainingBackend> StepEngine<B> {
         if let Some(average) = &mut self.average {
             average.guarded_update(&model.valid(), self.optimizer.updates(), guard);
         }
-        (model, Ok(()))
+        model
+    }
+
+    /// Waits until the parameters of the last update are complete on all ranks. They may be used before, and wait then.
+    ///
+    /// # Errors
+    /// A peer cannot be reached, and the parameters are not complete.
+    pub(crate) fn finish_gather(&mut self) -> Result<(), PeersError> {
+        self.gather.take().map_or(Ok(()), Gather::finish)
     }
 
     /// The current loss scale.

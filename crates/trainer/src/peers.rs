@@ -16,6 +16,7 @@ pub(crate) mod agreement;
 mod device_memory;
 pub(crate) mod devices;
 pub(crate) mod exchange;
+pub(crate) mod gather;
 mod ordered;
 pub(crate) mod shards;
 mod simulated;
@@ -81,7 +82,7 @@ pub struct PeersError {
 }
 
 /// Collective operations between the processes that train one model. All ranks must call the functions in the
-/// same order.
+/// same order, except for [`Peers::all_gather`], which may be called by another thread while others run.
 pub trait Peers<B: BurnBackend>: Send + Sync {
     /// The rank of this process.
     fn rank(&self) -> Rank;

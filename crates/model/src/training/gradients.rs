@@ -10,7 +10,7 @@ use burn::tensor::ops::FloatTensor;
 use emberlm_kernels::{TrainingBackend, ops};
 
 use super::Inner;
-use crate::weights::{ParamVisitor, visit_params};
+use crate::weights::{ParamVisitor, visit_param_ids, visit_params};
 
 /// A parameter whose gradient is complete.
 pub struct CompleteGradient<B: BurnBackend> {
@@ -197,13 +197,9 @@ impl<B: TrainingBackend> ParamVisitor<B> for GradientTaker<'_, B> {
 
 /// The parameters of a module.
 pub(super) fn ids<B: TrainingBackend, M: Module<B>>(module: &M) -> HashSet<ParamId> {
-    struct Ids(HashSet<ParamId>);
-    impl<B: TrainingBackend> ParamVisitor<B> for Ids {
-        fn visit<const D: usize>(&mut self, _path: &str, id: ParamId, _value: Tensor<B, D>) {
-            self.0.insert(id);
-        }
-    }
-    let mut ids = Ids(HashSet::new());
-    visit_params::<B, M>(module, &mut ids);
-    ids.0
+    let mut ids = HashSet::new();
+    visit_param_ids(module, |_, id| {
+        ids.insert(id);
+    });
+    ids
 }

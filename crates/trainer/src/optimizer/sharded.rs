@@ -49,7 +49,6 @@ impl<B: Backend> Optimizer<B> {
     pub(crate) fn rank_cost(&self) -> Option<RankCost> {
         let shards = self.shards.as_ref()?;
         let world_size = shards.rank().world_size();
-        let mut elements = vec![0; world_size];
         let mut state = vec![0; world_size];
         for parameter in shards.parameters() {
             let rule = self
@@ -57,18 +56,15 @@ impl<B: Backend> Optimizer<B> {
                 .rule(&self.role(&parameter.path, parameter.shape.len()));
             for piece in &parameter.pieces {
                 let length = piece.elements.len() as u64;
-                elements[piece.owner] += length;
                 state[piece.owner] += 4 * length * rule.state_kinds().len() as u64;
             }
         }
-        let longest = elements.into_iter().max().unwrap_or_default();
-        let slices = shards.longest_slices() as u64 + longest;
         Some(RankCost {
             world_size,
             weights: 4 * self.parameters.iter().map(elements_of).sum::<u64>(),
             all_state: state.iter().sum(),
             state: state.into_iter().max().unwrap_or_default(),
-            exchanged: 4 * (world_size as u64 - 1) * slices,
+            exchanged: 2 * 4 * (world_size as u64 - 1) * shards.longest_slices() as u64,
         })
     }
 
@@ -188,8 +184,8 @@ pub(crate) struct RankCost {
     pub(crate) state: u64,
     /// The optimizer's state of all shards.
     pub(crate) all_state: u64,
-    /// The bytes that each rank sends per step, and receives: to every other rank a slice of the gradients of each bucket,
-    /// as long as the longest one, and of the parameters, as long as the longest shard.
+    /// The bytes that each rank sends per step, and receives: to every other rank a slice of the gradients and one of the
+    /// parameters of each bucket, as long as the longest one.
     pub(crate) exchanged: u64,
 }
 

@@ -4,7 +4,7 @@
 //! reduce_scatter    gradients, bucket by bucket during the backward pass ─► sums over all ranks for this rank's shard
 //! sum_squares       squares of each chunk of the shards ─► the global norm, the same bits on all ranks
 //!                   the optimizer updates this rank's shard
-//! all_gather        updated pieces of all ranks ─► parameters
+//! gather            updated pieces of all ranks ─► parameters (`gather.rs`)
 //! ```
 
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::ops::FloatTensor;
 use burn::tensor::{Device, Tensor, TensorPrimitive};
 use emberlm_kernels::{Backend, SQUARES_CHUNK, TrainingBackend, ops};
-use emberlm_model::weights::{ParamMapper, ParamVisitor, map_params, visit_params};
+use emberlm_model::weights::visit_param_ids;
 
 use super::shards::{Shards, present};
 use super::{Peers, PeersError};
@@ -37,22 +37,11 @@ pub(crate) fn indices<B: TrainingBackend, M: Module<B>>(
     shards: &Shards,
     module: &M,
 ) -> HashMap<ParamId, usize> {
-    struct Indices<'a> {
-        shards: &'a Shards,
-        indices: HashMap<ParamId, usize>,
-    }
-    impl<B: TrainingBackend> ParamVisitor<B> for Indices<'_> {
-        fn visit<const D: usize>(&mut self, path: &str, id: ParamId, _value: Tensor<B, D>) {
-            let index = self.shards.index_of(path);
-            self.indices.extend(index.map(|index| (id, index)));
-        }
-    }
-    let mut found = Indices {
-        shards,
-        indices: HashMap::new(),
-    };
-    visit_params::<B, M>(module, &mut found);
-    found.indices
+    let mut indices = HashMap::new();
+    visit_param_ids(module, |path, id| {
+        indices.extend(shards.index_of(path).map(|index| (id, index)));
+    });
+    indices
 }
 
 /// Sums the gradients of all ranks for each rank's shard. Each bucket is exchanged when its gradients have arrived, in the
@@ -187,65 +176,7 @@ pub(crate) fn sum_figures(
     Ok((loss.ok_or_else(missing)?, total.map(f32::sqrt)))
 }
 
-/// The updated pieces of all ranks.
-pub(crate) fn all_gather<B: Backend>(
-    peers: &dyn Peers<B>,
-    shards: &Shards,
-    are_present: &[bool],
-    own: Vec<FloatTensor<B>>,
-    device: &Device<B>,
-) -> Result<GatheredParameters<B>, PeersError> {
-    let all = peers.all_gather(own, &shards.lengths(are_present), device)?;
-    let mut ranks: Vec<_> = all.into_iter().map(Vec::into_iter).collect();
-    let mut parameters = HashMap::new();
-    for (parameter, _) in present(shards.parameters(), are_present) {
-        let pieces = parameter.pieces.iter().map(|piece| {
-            let found = ranks.get_mut(piece.owner).and_then(Iterator::next);
-            found.ok_or_else(|| {
-                let reason = format!("{} is incomplete", parameter.path);
-                error(shards, "parameters", reason)
-            })
-        });
-        let pieces: Vec<_> = pieces.collect::<Result<_, _>>()?;
-        if !pieces.is_empty() {
-            parameters.insert(parameter.path.clone(), pieces);
-        }
-    }
-    Ok(GatheredParameters(parameters))
-}
-
-/// The updated parameters as pieces `[n]` in order, by path.
-pub(crate) struct GatheredParameters<B: BurnBackend>(HashMap<String, Vec<FloatTensor<B>>>);
-
-impl<B: Backend> GatheredParameters<B> {
-    /// Replaces the parameters of a module.
-    pub(crate) fn put<A: TrainingBackend<InnerBackend = B>, M: Module<A>>(
-        mut self,
-        module: M,
-    ) -> M {
-        map_params::<A, M>(module, &mut self)
-    }
-}
-
-impl<A: TrainingBackend> ParamMapper<A> for GatheredParameters<A::InnerBackend> {
-    fn map<const D: usize>(
-        &mut self,
-        path: &str,
-        _id: ParamId,
-        value: Tensor<A, D>,
-    ) -> Tensor<A, D> {
-        let Some(pieces) = self.0.remove(path) else {
-            return value;
-        };
-        let vector = match <[_; 1]>::try_from(pieces) {
-            Ok([piece]) => typed::<A::InnerBackend>(piece),
-            Err(pieces) => Tensor::cat(pieces.into_iter().map(typed).collect(), 0),
-        };
-        Tensor::from_inner(vector.reshape(value.shape())).require_grad()
-    }
-}
-
-fn error(shards: &Shards, what: &'static str, reason: String) -> PeersError {
+pub(super) fn error(shards: &Shards, what: &'static str, reason: String) -> PeersError {
     PeersError {
         rank: shards.rank(),
         what,
@@ -253,7 +184,7 @@ fn error(shards: &Shards, what: &'static str, reason: String) -> PeersError {
     }
 }
 
-fn typed<B: Backend>(vector: FloatTensor<B>) -> Tensor<B, 1> {
+pub(super) fn typed<B: Backend>(vector: FloatTensor<B>) -> Tensor<B, 1> {
     Tensor::from_primitive(TensorPrimitive::Float(vector))
 }
 

@@ -134,8 +134,8 @@ impl Shards {
         &self.buckets
     }
 
-    /// The elements of the longest slice of each bucket, added up: a rank exchanges as many of gradients with every other
-    /// rank.
+    /// The elements of the longest slice of each bucket, added up: a rank exchanges as many of gradients, and of
+    /// parameters, with every other rank.
     pub(crate) fn longest_slices(&self) -> usize {
         let of_bucket = |bucket: &Range<usize>| {
             let parameters = self.parameters[bucket.clone()].iter();
@@ -155,10 +155,11 @@ impl Shards {
         parameter.piece_of(self.rank.index())
     }
 
-    /// The lengths of each rank's pieces of the parameters that `are_present`, in order.
-    pub(crate) fn lengths(&self, are_present: &[bool]) -> Vec<Vec<usize>> {
+    /// The lengths of each rank's pieces of those parameters of a bucket that `are_present`, in order.
+    pub(crate) fn lengths(&self, bucket: Range<usize>, are_present: &[bool]) -> Vec<Vec<usize>> {
         let mut lengths = vec![Vec::new(); self.rank.world_size()];
-        for (parameter, _) in present(&self.parameters, are_present) {
+        let (parameters, are_present) = (&self.parameters[bucket.clone()], &are_present[bucket]);
+        for (parameter, _) in present(parameters, are_present) {
             for piece in &parameter.pieces {
                 lengths[piece.owner].push(piece.elements.len());
             }
@@ -276,7 +277,7 @@ mod tests {
 
     fn sums(shards: &Shards) -> Vec<usize> {
         let all = vec![true; shards.parameters().len()];
-        let lengths = shards.lengths(&all).into_iter();
+        let lengths = shards.lengths(0..all.len(), &all).into_iter();
         lengths.map(|own| own.into_iter().sum()).collect()
     }
 

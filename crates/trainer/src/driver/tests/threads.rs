@@ -18,6 +18,8 @@ struct Hub {
 pub(super) struct Threads {
     rank: Rank,
     hub: Arc<Hub>,
+    /// The meeting point of the gathers of parameters.
+    gathers: Arc<Hub>,
     /// Bytes sent to other ranks.
     pub(super) sent: Arc<AtomicUsize>,
 }
@@ -25,13 +27,11 @@ pub(super) struct Threads {
 impl Threads {
     /// All ranks of a world.
     pub(super) fn all(world_size: usize) -> Vec<Self> {
-        let hub = Arc::new(Hub {
-            barrier: Barrier::new(world_size),
-            slots: Mutex::new(vec![Vec::new(); world_size]),
-        });
+        let [hub, gathers] = [(), ()].map(|()| Arc::new(Hub::new(world_size)));
         let ranks = (0..world_size).map(|index| Self {
             rank: Rank::new(index, world_size).unwrap(),
             hub: Arc::clone(&hub),
+            gathers: Arc::clone(&gathers),
             sent: Arc::default(),
         });
         ranks.collect()
@@ -42,24 +42,32 @@ impl Threads {
         let others = self.rank.world_size() - 1;
         self.sent.fetch_add(bytes * others, Ordering::Relaxed);
     }
+}
 
-    /// Hands over this rank's bytes and returns those of all ranks.
-    fn exchange(&self, own: Vec<u8>) -> Vec<Vec<u8>> {
-        let hub = &self.hub;
-        hub.slots.lock().unwrap()[self.rank.index()] = own;
-        hub.barrier.wait();
-        let all = hub.slots.lock().unwrap().clone();
-        hub.barrier.wait();
+impl Hub {
+    fn new(world_size: usize) -> Self {
+        Self {
+            barrier: Barrier::new(world_size),
+            slots: Mutex::new(vec![Vec::new(); world_size]),
+        }
+    }
+
+    /// Hands over a rank's bytes and returns those of all ranks.
+    fn exchange(&self, rank: Rank, own: Vec<u8>) -> Vec<Vec<u8>> {
+        self.slots.lock().unwrap()[rank.index()] = own;
+        self.barrier.wait();
+        let all = self.slots.lock().unwrap().clone();
+        self.barrier.wait();
         all
     }
 
-    fn exchange_numbers(&self, own: &[f32]) -> Vec<Vec<f32>> {
+    fn exchange_numbers(&self, rank: Rank, own: &[f32]) -> Vec<Vec<f32>> {
         let own = own.iter().flat_map(|x| x.to_le_bytes()).collect();
         let numbers = |bytes: Vec<u8>| {
             let (numbers, _) = bytes.as_chunks::<4>();
             numbers.iter().map(|&x| f32::from_le_bytes(x)).collect()
         };
-        self.exchange(own).into_iter().map(numbers).collect()
+        self.exchange(rank, own).into_iter().map(numbers).collect()
     }
 }
 
@@ -72,7 +80,7 @@ impl Transport for Threads {
         let slice = sent.len() / self.rank.world_size();
         let own = self.rank.index() * slice..(self.rank.index() + 1) * slice;
         self.count(4 * slice);
-        let all = self.exchange_numbers(sent);
+        let all = self.hub.exchange_numbers(self.rank, sent);
         for (received, of_rank) in received.chunks_mut(slice).zip(all) {
             received.copy_from_slice(&of_rank[own.clone()]);
         }
@@ -81,13 +89,14 @@ impl Transport for Threads {
 
     fn all_gather(&self, own: &[f32], received: &mut [f32]) -> Result<(), String> {
         self.count(4 * own.len());
-        received.copy_from_slice(&self.exchange_numbers(own).concat());
+        let all = self.gathers.exchange_numbers(self.rank, own);
+        received.copy_from_slice(&all.concat());
         Ok(())
     }
 
     fn all_gather_bytes(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, String> {
         self.count(own.len());
-        Ok(self.exchange(own.to_vec()))
+        Ok(self.hub.exchange(self.rank, own.to_vec()))
     }
 }
 

@@ -1,0 +1,157 @@
+//! The gather of updated parameters, which continues while the next step begins:
+//!
+//! ```text
+//! this thread     update ─► model whose parameters wait for their values ─► next step: embedding, block 1, block 2, …
+//! gather          bucket of the embedding ─► bucket of block 1 ─► bucket of block 2 ─► …
+//! ```
+//!
+//! A parameter waits when it is first used. Its pieces are joined by the thread that uses it.
+
+use std::collections::HashMap;
+use std::panic::resume_unwind;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use burn::module::Module;
+use burn::tensor::backend::Backend as BurnBackend;
+use burn::tensor::ops::FloatTensor;
+use burn::tensor::{Device, Tensor};
+use emberlm_kernels::{Backend, TrainingBackend};
+use emberlm_model::weights::{LazyParams, LazyValue, replace_lazily};
+
+use super::exchange::{error, typed};
+use super::shards::Shards;
+use super::{Peers, PeersError};
+
+/// The pieces `[n]` of a parameter, in order.
+type Pieces<B> = Vec<FloatTensor<B>>;
+
+/// A gather in progress.
+pub(crate) struct Gather(JoinHandle<Result<(), PeersError>>);
+
+impl Gather {
+    /// Begins to gather the updated pieces of all ranks. Of the divided parameters, those that `are_present` are updated;
+    /// `own` are this rank's pieces of them, in order. Returns the module with the updated parameters.
+    pub(crate) fn begin<A: TrainingBackend, M: Module<A>>(
+        peers: Arc<dyn Peers<A::InnerBackend>>,
+        shards: Arc<Shards>,
+        are_present: Vec<bool>,
+        own: Pieces<A::InnerBackend>,
+        module: M,
+        device: Device<A>,
+    ) -> (Self, M) {
+        let mut senders = Vec::with_capacity(are_present.len());
+        let mut receivers = HashMap::new();
+        for (parameter, &is_present) in shards.parameters().iter().zip(&are_present) {
+            senders.push(is_present.then(|| {
+                let (sender, receiver) = mpsc::channel();
+                receivers.insert(parameter.path.clone(), receiver);
+                sender
+            }));
+        }
+        let module = replace_lazily(
+            module,
+            &mut Awaited {
+                receivers,
+                device: device.clone(),
+            },
+        );
+        let gather = move || gather::<A::InnerBackend>(&*peers, &shards, senders, own, &device);
+        (Self(thread::spawn(gather)), module)
+    }
+
+    /// Waits for all parameters.
+    ///
+    /// # Errors
+    /// A peer cannot be reached. The parameters that did not arrive are NaN.
+    pub(crate) fn finish(self) -> Result<(), PeersError> {
+        self.0.join().unwrap_or_else(|panic| resume_unwind(panic))
+    }
+}
+
+/// Gathers bucket by bucket, in the order in which the next forward pass uses the parameters, and sends the pieces of each
+/// parameter that has a sender.
+fn gather<B: Backend>(
+    peers: &dyn Peers<B>,
+    shards: &Shards,
+    senders: Vec<Option<Sender<Pieces<B>>>>,
+    own: Pieces<B>,
+    device: &Device<B>,
+) -> Result<(), PeersError> {
+    let are_present: Vec<bool> = senders.iter().map(Option::is_some).collect();
+    let mut own = own.into_iter();
+    for bucket in shards.buckets().iter().rev() {
+        let lengths = shards.lengths(bucket.clone(), &are_present);
+        if lengths.iter().all(Vec::is_empty) {
+            continue;
+        }
+        let count = lengths[shards.rank().index()].len();
+        let all = peers.all_gather(own.by_ref().take(count).collect(), &lengths, device)?;
+        let mut ranks: Vec<_> = all.into_iter().map(Vec::into_iter).collect();
+        for index in bucket.clone() {
+            let Some(sender) = &senders[index] else {
+                continue;
+            };
+            let parameter = &shards.parameters()[index];
+            let pieces = parameter.pieces.iter().map(|piece| {
+                let found = ranks.get_mut(piece.owner).and_then(Iterator::next);
+                found.ok_or_else(|| {
+                    let reason = format!("{} is incomplete", parameter.path);
+                    error(shards, "parameters", reason)
+                })
+            });
+            // A module that was dropped waits for nothing.
+            let _ = sender.send(pieces.collect::<Result<_, _>>()?);
+        }
+    }
+    Ok(())
+}
+
+/// The parameters that wait for their pieces, by path.
+struct Awaited<B: BurnBackend, D> {
+    receivers: HashMap<String, Receiver<Pieces<B>>>,
+    device: D,
+}
+
+impl<A: TrainingBackend> LazyParams<A> for Awaited<A::InnerBackend, Device<A>> {
+    fn value<const D: usize>(&mut self, path: &str, shape: [usize; D]) -> Option<LazyValue<A, D>> {
+        let receiver = self.receivers.remove(path)?;
+        let device = self.device.clone();
+        let state = Mutex::new(Arrival::Awaited(receiver));
+        Some(Box::new(move || {
+            let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+            state.value(shape, &device)
+        }))
+    }
+}
+
+/// The value of a parameter, once it has arrived.
+enum Arrival<A: TrainingBackend, const D: usize> {
+    Awaited(Receiver<Pieces<A::InnerBackend>>),
+    Arrived(Tensor<A, D>),
+}
+
+impl<A: TrainingBackend, const D: usize> Arrival<A, D> {
+    /// Waits for the value if it has not arrived.
+    fn value(&mut self, shape: [usize; D], device: &Device<A>) -> Tensor<A, D> {
+        let value = match self {
+            Self::Arrived(value) => return value.clone(),
+            Self::Awaited(pieces) => match pieces.recv() {
+                Ok(pieces) => joined::<A::InnerBackend>(pieces).reshape(shape),
+                // The gather has failed: its error ends the run, and no result may depend on the old values.
+                Err(_) => Tensor::full(shape, f32::NAN, device),
+            },
+        };
+        let value = Tensor::from_inner(value).require_grad();
+        *self = Self::Arrived(value.clone());
+        value
+    }
+}
+
+fn joined<B: Backend>(pieces: Pieces<B>) -> Tensor<B, 1> {
+    match <[_; 1]>::try_from(pieces) {
+        Ok([piece]) => typed::<B>(piece),
+        Err(pieces) => Tensor::cat(pieces.into_iter().map(typed::<B>).collect(), 0),
+    }
+}
