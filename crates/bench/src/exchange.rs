@@ -1,13 +1,19 @@
-//! `emberlm-bench exchange`: the time in which ranks sum gradients of given sizes. `cargo xtask bench ranks` runs it.
+//! `emberlm-bench exchange`: the time in which ranks sum gradients of given sizes and gather as many parameters, as in a
+//! training step. `cargo xtask bench ranks` runs it.
 
-use std::time::Instant;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
+use burn::tensor::backend::{AutodiffBackend, Backend};
+use burn::tensor::ops::FloatTensor;
+use burn::tensor::{Device, Tensor, TensorMetadata, TensorPrimitive};
 use clap::Args;
-use emberlm_cli::shared::{CliError, Ranks};
-use emberlm_trainer::Transport;
+use emberlm_cli::shared::{BackendArg, CliError, Job, Ranks};
+use emberlm_kernels::TrainingBackend;
+use emberlm_trainer::{Divided, OrderedPeers, Peers, PeersError, Piece, Rank, Transport};
 use serde::Serialize;
 
-/// The numbers of f32 that training exchanges at once: 16 MiB.
+/// The elements of a vector, which is exchanged as a whole: 16 MiB.
 const BUCKET: usize = 1 << 22;
 
 /// Arguments of `exchange`.
@@ -19,6 +25,9 @@ pub struct ExchangeArgs {
     /// Measured exchanges of each size, after one that is not measured
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub rounds: usize,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub backend: BackendArg,
 }
 
 /// The exchange of one size, of which the round with the median time is reported.
@@ -43,25 +52,17 @@ pub fn run(args: ExchangeArgs) -> Result<(), CliError> {
 }
 
 fn run_as(args: &ExchangeArgs, ranks: &Ranks) -> Result<(), CliError> {
+    let backend = args.backend.choose()?;
     let Some(transport) = ranks.transport() else {
         return Err(CliError::usage("this needs several ranks").hint("start it with mpirun -n 2"));
     };
-    let failed = |reason: String| CliError::new(format!("the ranks cannot exchange: {reason}"));
-    let mut measured = Vec::new();
-    for &mib in &args.mib {
-        let mut values = vec![1.0_f32; (mib << 20) / 4];
-        let mut rounds = Vec::new();
-        for round in 0..=args.rounds.max(1) {
-            transport.all_gather_bytes(&[]).map_err(failed)?;
-            let found = exchange(&*transport, &mut values).map_err(failed)?;
-            if round > 0 {
-                rounds.push(found);
-            }
-            values.fill(1.0);
-        }
-        rounds.sort_unstable_by(|a, b| a.seconds.total_cmp(&b.seconds));
-        measured.push(rounds[rounds.len() / 2]);
-    }
+    let transport = Timed {
+        inner: transport,
+        spent: Mutex::default(),
+    };
+    let measured = backend.run(Exchanges { args, transport })?;
+    let measured =
+        measured.map_err(|reason| CliError::new(format!("the ranks cannot exchange: {reason}")))?;
     if !ranks.rank().is_zero() {
         return Ok(());
     }
@@ -73,40 +74,131 @@ fn run_as(args: &ExchangeArgs, ranks: &Ranks) -> Result<(), CliError> {
     emberlm_cli::shared::print_json(&line)
 }
 
-/// Replaces `values` with their sums over all ranks, as training does.
-fn exchange(transport: &dyn Transport, values: &mut [f32]) -> Result<Measured, String> {
-    let ranks = transport.rank().world_size();
-    let bytes = size_of_val(values);
-    let (mut whole, mut received, mut sums) = (Vec::new(), Vec::new(), Vec::new());
-    let mut transfer = 0.0;
-    let begun = Instant::now();
-    for bucket in values.chunks_mut(BUCKET) {
-        let slice = bucket.len().div_ceil(ranks);
-        whole.resize(slice * ranks, 0.0);
-        received.resize(slice * ranks, 0.0);
-        sums.resize(slice, 0.0);
-        whole[..bucket.len()].copy_from_slice(bucket);
-        let sent = Instant::now();
-        transport.all_to_all(&whole, &mut received)?;
-        transfer += sent.elapsed().as_secs_f64();
-        sums.copy_from_slice(&received[..slice]);
-        for of_rank in received[slice..].chunks_exact(slice) {
-            for (sum, value) in sums.iter_mut().zip(of_rank) {
-                *sum += value;
+/// A transport that measures the time of its exchanges.
+struct Timed {
+    inner: Box<dyn Transport>,
+    spent: Mutex<Duration>,
+}
+
+impl Timed {
+    fn measure<R>(&self, exchange: impl FnOnce() -> R) -> R {
+        let begun = Instant::now();
+        let result = exchange();
+        *self.spent.lock().unwrap_or_else(PoisonError::into_inner) += begun.elapsed();
+        result
+    }
+
+    /// The time since the last call.
+    fn take(&self) -> Duration {
+        std::mem::take(&mut *self.spent.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Transport for &Timed {
+    fn rank(&self) -> Rank {
+        self.inner.rank()
+    }
+
+    fn all_to_all(&self, sent: &[f32], received: &mut [f32]) -> Result<(), String> {
+        self.measure(|| self.inner.all_to_all(sent, received))
+    }
+
+    fn all_gather(&self, own: &[f32], received: &mut [f32]) -> Result<(), String> {
+        self.measure(|| self.inner.all_gather(own, received))
+    }
+
+    fn all_gather_bytes(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, String> {
+        self.inner.all_gather_bytes(own)
+    }
+}
+
+struct Exchanges<'a> {
+    args: &'a ExchangeArgs,
+    transport: Timed,
+}
+
+impl Job for Exchanges<'_> {
+    type Output = Result<Vec<Measured>, String>;
+
+    fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
+        let sizes = self.args.mib.iter();
+        let measured = sizes.map(|mib| self.median::<B>(mib << 18, &device));
+        measured.collect()
+    }
+}
+
+impl Exchanges<'_> {
+    /// The round with the median time.
+    fn median<B: AutodiffBackend>(
+        &self,
+        elements: usize,
+        device: &Device<B>,
+    ) -> Result<Measured, String> {
+        let lengths = (0..elements)
+            .step_by(BUCKET)
+            .map(|at| BUCKET.min(elements - at));
+        let ones = lengths.map(|length| {
+            let ones = Tensor::<B::InnerBackend, 1>::ones([length], device);
+            ones.into_primitive().tensor()
+        });
+        let mut vectors: Vec<FloatTensor<B::InnerBackend>> = ones.collect();
+        let mut rounds = Vec::new();
+        for round in 0..=self.args.rounds.max(1) {
+            self.transport.inner.all_gather_bytes(&[])?;
+            self.transport.take();
+            let begun = Instant::now();
+            vectors = self.exchange::<B::InnerBackend>(vectors, device)?;
+            let seconds = begun.elapsed().as_secs_f64();
+            if round > 0 {
+                rounds.push(Measured {
+                    bytes: 4 * elements,
+                    seconds,
+                    transfer: self.transport.take().as_secs_f64(),
+                });
             }
         }
-        let sent = Instant::now();
-        transport.all_gather(&sums, &mut whole)?;
-        transfer += sent.elapsed().as_secs_f64();
-        bucket.copy_from_slice(&whole[..bucket.len()]);
+        // Every exchange multiplies the ones by the number of ranks.
+        let expected = ((&self.transport).rank().world_size() as f32).powi(rounds.len() as i32 + 1);
+        for vector in vectors {
+            let vector =
+                Tensor::<B::InnerBackend, 1>::from_primitive(TensorPrimitive::Float(vector));
+            if vector.into_data().iter::<f32>().any(|sum| sum != expected) {
+                return Err("a sum is wrong".to_owned());
+            }
+        }
+        rounds.sort_unstable_by(|a, b| a.seconds.total_cmp(&b.seconds));
+        Ok(rounds[rounds.len() / 2])
     }
-    let seconds = begun.elapsed().as_secs_f64();
-    if values.iter().any(|&sum| sum != ranks as f32) {
-        return Err("a sum is wrong".to_owned());
+
+    /// Replaces vectors with their sums over all ranks, in the way of a training step.
+    fn exchange<B: Backend>(
+        &self,
+        vectors: Vec<FloatTensor<B>>,
+        device: &Device<B>,
+    ) -> Result<Vec<FloatTensor<B>>, String> {
+        let peers = OrderedPeers::new(&self.transport);
+        let peers: &dyn Peers<B> = &peers;
+        let exchanged = vectors.into_iter().map(|value| {
+            let pieces = equal_pieces(peers.rank().world_size(), value.shape().num_elements());
+            let whole = Divided {
+                value,
+                pieces: pieces.clone(),
+            };
+            let value = peers.reduce_scatter(vec![whole])?.pop();
+            peers.all_gather(vec![Divided { value, pieces }], device)
+        });
+        let exchanged: Result<Vec<_>, PeersError> = exchanged.collect();
+        let exchanged = exchanged.map_err(|error| error.to_string())?;
+        Ok(exchanged.into_iter().flatten().collect())
     }
-    Ok(Measured {
-        bytes,
-        seconds,
-        transfer,
-    })
+}
+
+/// A piece of each rank, of equal lengths within one element.
+fn equal_pieces(ranks: usize, length: usize) -> Vec<Piece> {
+    let boundary = |owner: usize| length * owner / ranks;
+    let pieces = (0..ranks).map(|owner| Piece {
+        owner,
+        elements: boundary(owner)..boundary(owner + 1),
+    });
+    pieces.filter(|piece| !piece.elements.is_empty()).collect()
 }

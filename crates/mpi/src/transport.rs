@@ -9,10 +9,12 @@ use std::time::{Duration, Instant};
 
 use emberlm_kernels::{AddressedVector, Backend, SharedCommunicator};
 use emberlm_trainer::{AddressTransport, Rank, Transport};
+use mpi::Count;
 use mpi::collective::CommunicatorCollectives;
-use mpi::datatype::PartitionMut;
+use mpi::datatype::{Partition, PartitionMut};
 use mpi::request::{Request, Scope, scope};
 use mpi::topology::{Communicator, SimpleCommunicator};
+use mpi::traits::{Buffer, BufferMut};
 
 /// The waits of an exchange for the other ranks: it polls, and after a while it sleeps between two polls, so that it does
 /// not occupy a CPU core.
@@ -90,6 +92,54 @@ pub(crate) fn wait_for_all() {
     wait(request, LONG);
 }
 
+/// What a rank sends to the others in an exchange.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sent {
+    /// A slice of its own to each.
+    Slices,
+    /// The same slice to all.
+    OneSlice,
+}
+
+/// Exchanges slices of equal length with every other rank. MPI's operations for equal slices would also copy the slice of a
+/// rank to itself.
+fn exchange<S: Buffer + ?Sized, R: BufferMut + ?Sized>(
+    communicator: &SimpleCommunicator,
+    rank: Rank,
+    which: Sent,
+    sent: &S,
+    received: &mut R,
+) {
+    let slice = received.count() / (rank.world_size() as Count - 1).max(1);
+    let places = (0..rank.world_size()).map(|index| rank.place_of(index));
+    let counts: Vec<Count> = places
+        .clone()
+        .map(|place| place.map_or(0, |_| slice))
+        .collect();
+    let received_at: Vec<Count> = places
+        .map(|place| place.map_or(0, |place| place as Count * slice))
+        .collect();
+    let sent_at = match which {
+        Sent::Slices => received_at.clone(),
+        Sent::OneSlice => vec![0; counts.len()],
+    };
+    let sent = Partition::new(sent, &counts[..], &sent_at[..]);
+    let mut received = PartitionMut::new(received, &counts[..], &received_at[..]);
+    scope(|scope| {
+        let request = {
+            let _calls = calls();
+            communicator.immediate_all_to_all_varcount_into(scope, &sent, &mut received)
+        };
+        wait(request, NUMBERS);
+    });
+}
+
+/// The communicator of gathers.
+fn gathers() -> Result<&'static SimpleCommunicator, String> {
+    let communicator = GATHERS.get().map(SharedCommunicator::get);
+    communicator.ok_or_else(|| "the job was not joined".to_owned())
+}
+
 impl Transport for MpiTransport {
     fn rank(&self) -> Rank {
         self.rank
@@ -97,25 +147,12 @@ impl Transport for MpiTransport {
 
     fn all_to_all(&self, sent: &[f32], received: &mut [f32]) -> Result<(), String> {
         let world = SimpleCommunicator::world();
-        scope(|scope| {
-            let request = {
-                let _calls = calls();
-                world.immediate_all_to_all_into(scope, sent, received)
-            };
-            wait(request, NUMBERS);
-        });
+        exchange(&world, self.rank, Sent::Slices, sent, received);
         Ok(())
     }
 
     fn all_gather(&self, own: &[f32], received: &mut [f32]) -> Result<(), String> {
-        let gathers = GATHERS.get().ok_or("the job was not joined")?.get();
-        scope(|scope| {
-            let request = {
-                let _calls = calls();
-                gathers.immediate_all_gather_into(scope, own, received)
-            };
-            wait(request, NUMBERS);
-        });
+        exchange(gathers()?, self.rank, Sent::OneSlice, own, received);
         Ok(())
     }
 
@@ -170,13 +207,7 @@ impl<B: Backend> AddressTransport<B> for MpiTransport {
         received: &mut AddressedVector<B>,
     ) -> Result<(), String> {
         let world = SimpleCommunicator::world();
-        scope(|scope| {
-            let request = {
-                let _calls = calls();
-                world.immediate_all_to_all_into(scope, sent, received)
-            };
-            wait(request, NUMBERS);
-        });
+        exchange(&world, self.rank, Sent::Slices, sent, received);
         Ok(())
     }
 
@@ -185,14 +216,7 @@ impl<B: Backend> AddressTransport<B> for MpiTransport {
         own: &AddressedVector<B>,
         received: &mut AddressedVector<B>,
     ) -> Result<(), String> {
-        let gathers = GATHERS.get().ok_or("the job was not joined")?.get();
-        scope(|scope| {
-            let request = {
-                let _calls = calls();
-                gathers.immediate_all_gather_into(scope, own, received)
-            };
-            wait(request, NUMBERS);
-        });
+        exchange(gathers()?, self.rank, Sent::OneSlice, own, received);
         Ok(())
     }
 }

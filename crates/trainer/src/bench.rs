@@ -161,10 +161,12 @@ fn measure_steps<B: TrainingBackend>(
     let tokens = train.micro_batch * train.accumulation * sizes.input;
     let mut seconds = Vec::with_capacity(steps);
     let options = EngineOptions::of::<B>(train, device);
-    // On an asynchronous device, the training loop reads losses only when it logs.
-    let together = match options.read_policy {
-        ReadPolicy::EveryStep => 1,
-        ReadPolicy::WhenDue => train.log_interval.clamp(1, steps.max(1)),
+    // On an asynchronous device, the training loop reads losses only when it logs. With several ranks, parameters are
+    // gathered while the next step begins.
+    let is_waiting = options.read_policy == ReadPolicy::EveryStep && peers.rank().world_size() == 1;
+    let together = match is_waiting {
+        true => 1,
+        false => train.log_interval.clamp(1, steps.max(1)),
     };
     let mut engine = StepEngine::<B>::new(
         train.clone(),

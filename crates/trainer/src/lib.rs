@@ -131,8 +131,8 @@ pub use objective::{
     PreferenceLoss, PreferenceSequence, advantages,
 };
 pub use peers::{
-    AddressTransport, DeviceMemoryPeers, OrderedPeers, Peers, PeersError, Rank, SingleProcess,
-    Transport,
+    AddressTransport, DeviceMemoryPeers, Divided, OrderedPeers, Peers, PeersError, Piece, Rank,
+    SingleProcess, Transport,
 };
 pub use run::{Renderer, RunOptions, RunResult, RunStart, RunWeights, train, train_as_peer};
 pub use training_model::{BatchPass, TokenBatch, TrainingModel};

@@ -8,6 +8,8 @@
 //! [`OrderedPeers`] implements the exchanges over any [`Transport`], with sums in rank order. [`DeviceMemoryPeers`] does so for
 //! an [`AddressTransport`], which accesses the memory of devices.
 
+use std::cmp::Ordering;
+
 use burn::tensor::Device;
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::ops::FloatTensor;
@@ -15,14 +17,17 @@ use burn::tensor::ops::FloatTensor;
 pub(crate) mod agreement;
 mod device_memory;
 pub(crate) mod devices;
+mod divided;
 pub(crate) mod exchange;
 pub(crate) mod gather;
+mod host_vectors;
 mod ordered;
 pub(crate) mod shards;
 mod simulated;
 
 pub use agreement::weights_hash;
 pub use device_memory::{AddressTransport, DeviceMemoryPeers};
+pub use divided::{Divided, Piece};
 pub(crate) use ordered::BUCKET;
 pub use ordered::{OrderedPeers, Transport};
 pub(crate) use simulated::SimulatedPeers;
@@ -54,6 +59,15 @@ impl Rank {
     /// The number of processes.
     pub fn world_size(self) -> usize {
         self.world_size
+    }
+
+    /// The place of the rank `index` among the others in rank order; `None` for this rank.
+    pub fn place_of(self, index: usize) -> Option<usize> {
+        match index.cmp(&self.index) {
+            Ordering::Less => Some(index),
+            Ordering::Equal => None,
+            Ordering::Greater => Some(index - 1),
+        }
     }
 
     /// Returns true for the process that logs, evaluates, samples and saves.
@@ -111,27 +125,25 @@ pub trait Peers<B: BurnBackend>: Send + Sync {
     /// A peer cannot be reached.
     fn gather_bytes(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, PeersError>;
 
-    /// The elementwise sums over all ranks of the vectors for this rank, `[n]` each. `vectors` has a list for every
-    /// rank; lengths and order are the same on all ranks.
+    /// The elementwise sums over all ranks of this rank's pieces of the vectors, in their order. All ranks pass vectors of the
+    /// same lengths with the same pieces.
     ///
     /// # Errors
     /// A peer cannot be reached.
     fn reduce_scatter(
         &self,
-        vectors: Vec<Vec<FloatTensor<B>>>,
+        vectors: Vec<Divided<FloatTensor<B>>>,
     ) -> Result<Vec<FloatTensor<B>>, PeersError>;
 
-    /// The vectors of all ranks, on `device`, in rank order. `lengths` has the lengths of each rank's vectors, and is
-    /// the same on all ranks.
+    /// The whole vectors, on `device`, of which each rank passes its piece, or `None` if it has none.
     ///
     /// # Errors
     /// A peer cannot be reached.
     fn all_gather(
         &self,
-        own: Vec<FloatTensor<B>>,
-        lengths: &[Vec<usize>],
+        vectors: Vec<Divided<Option<FloatTensor<B>>>>,
         device: &Device<B>,
-    ) -> Result<Vec<Vec<FloatTensor<B>>>, PeersError>;
+    ) -> Result<Vec<FloatTensor<B>>, PeersError>;
 }
 
 /// A single process: every sum is the process's own value.
@@ -161,18 +173,17 @@ impl<B: BurnBackend> Peers<B> for SingleProcess {
 
     fn reduce_scatter(
         &self,
-        vectors: Vec<Vec<FloatTensor<B>>>,
+        vectors: Vec<Divided<FloatTensor<B>>>,
     ) -> Result<Vec<FloatTensor<B>>, PeersError> {
-        Ok(vectors.into_iter().next().unwrap_or_default())
+        Ok(vectors.into_iter().map(|vector| vector.value).collect())
     }
 
     fn all_gather(
         &self,
-        own: Vec<FloatTensor<B>>,
-        _lengths: &[Vec<usize>],
+        vectors: Vec<Divided<Option<FloatTensor<B>>>>,
         _device: &Device<B>,
-    ) -> Result<Vec<Vec<FloatTensor<B>>>, PeersError> {
-        Ok(vec![own])
+    ) -> Result<Vec<FloatTensor<B>>, PeersError> {
+        Ok(vectors.into_iter().filter_map(|it| it.value).collect())
     }
 }
 

@@ -22,8 +22,7 @@ use emberlm_model::weights::{FileLayout, PieceFile, part_of};
 
 use super::Optimizer;
 use super::state::StateKind;
-use crate::peers::Rank;
-use crate::peers::shards::Piece;
+use crate::peers::{Piece, Rank};
 
 /// The most bytes of a snapshot that a process copies to the host at a time, or that all ranks together send.
 pub(crate) const BLOCK: usize = 16 << 20;

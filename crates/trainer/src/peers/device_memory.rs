@@ -5,8 +5,8 @@
 //! the device, such as a CUDA-aware MPI library. The sums are operations on the device.
 //!
 //! ```text
-//! concatenate     a slice for every rank ─► one vector on the device
-//! all-to-all      of addresses: rank i receives a slice from every rank
+//! concatenate     a slice for every other rank ─► one vector on the device
+//! all-to-all      of addresses: rank i receives a slice from every other rank
 //! local sum       ((slice of rank 0 + slice of rank 1) + slice of rank 2) + …
 //! ```
 //!
@@ -15,9 +15,11 @@
 use std::collections::VecDeque;
 
 use burn::tensor::ops::FloatTensor;
-use burn::tensor::{Device, Tensor, TensorPrimitive};
+use burn::tensor::{Device, Tensor};
 use emberlm_kernels::{AddressedVector, Backend};
 
+use super::divided::{Cursor, Divided};
+use super::exchange::typed;
 use super::ordered::{OrderedPeers, Transport};
 use super::{Peers, PeersError, Rank};
 
@@ -65,70 +67,108 @@ impl<T: Transport> DeviceMemoryPeers<T> {
     /// Implements [`Peers::reduce_scatter`].
     fn sums_for_this_rank<B: Backend>(
         &self,
-        vectors: Vec<Vec<FloatTensor<B>>>,
+        vectors: Vec<Divided<FloatTensor<B>>>,
     ) -> Result<Vec<FloatTensor<B>>, String>
     where
         T: AddressTransport<B>,
     {
-        let rank = self.0.transport().rank();
-        let world_size = rank.world_size();
-        if vectors.len() != world_size {
-            return Err(format!("vectors for {} ranks", vectors.len()));
-        }
-        let Some(device) = vectors.iter().flatten().map(B::float_device).next() else {
+        let transport = self.0.transport();
+        let rank = transport.rank();
+        let Some(device) = vectors.first().map(|it| B::float_device(&it.value)) else {
             return Ok(Vec::new());
         };
-        let mut readers: Vec<_> = vectors.into_iter().map(VectorReader::<B>::new).collect();
-        let mut summed = VectorWriter::<B>::new(readers[rank.index()].lengths());
-        let longest = readers.iter().map(VectorReader::remaining).max();
+        let mut readers: Vec<_> = (0..rank.world_size())
+            .map(|index| PieceReader::<B>::new(index, &vectors))
+            .collect();
+        let longest = readers.iter().map(PieceReader::remaining).max();
+        let own_lengths = readers[rank.index()].lengths();
+        drop(vectors);
+        let mut summed = PieceWriter::<B>::new(own_lengths);
         for slice in self.0.slices(longest.unwrap_or_default()) {
-            let slices = readers
-                .iter_mut()
-                .flat_map(|of_rank| of_rank.read(slice, &device));
-            let sent = addressed(Tensor::cat(slices.collect(), 0))?;
-            let mut received = addressed(Tensor::zeros([slice * world_size], &device))?;
-            let transport = self.0.transport();
+            let mut sent = Vec::new();
+            let mut own = None;
+            for (index, reader) in readers.iter_mut().enumerate() {
+                let elements = reader.read(slice, &device);
+                match index == rank.index() {
+                    true => own = Some(Tensor::cat(elements, 0)),
+                    false => sent.extend(elements),
+                }
+            }
+            let sent = addressed(Tensor::cat(sent, 0))?;
+            let mut received = addressed(Tensor::zeros([sent.len()], &device))?;
             transport.all_to_all_addressed(&sent, &mut received)?;
             let received = received.into_tensor();
-            let of_rank = |index: usize| received.clone().narrow(0, index * slice, slice);
-            let sum = (1..world_size).fold(of_rank(0), |sum, index| sum + of_rank(index));
-            summed.write(sum);
+            let of_rank = |index: usize| match rank.place_of(index) {
+                None => own.clone(),
+                Some(place) => Some(received.clone().narrow(0, place * slice, slice)),
+            };
+            let in_order = (0..rank.world_size()).filter_map(of_rank);
+            if let Some(sum) = in_order.reduce(|sum, slice| sum + slice) {
+                summed.write(sum);
+            }
         }
-        Ok(summed.vectors)
+        Ok(summed.pieces)
     }
 
     /// Implements [`Peers::all_gather`].
-    fn vectors_of_all_ranks<B: Backend>(
+    fn whole_vectors<B: Backend>(
         &self,
-        own: Vec<FloatTensor<B>>,
-        lengths: &[Vec<usize>],
+        vectors: Vec<Divided<Option<FloatTensor<B>>>>,
         device: &Device<B>,
-    ) -> Result<Vec<Vec<FloatTensor<B>>>, String>
+    ) -> Result<Vec<FloatTensor<B>>, String>
     where
         T: AddressTransport<B>,
     {
-        let rank = self.0.transport().rank();
-        let world_size = rank.world_size();
-        let mut reader = VectorReader::<B>::new(own);
-        if lengths.len() != world_size || lengths[rank.index()] != reader.lengths() {
-            return Err("its vectors do not have the expected lengths".to_owned());
+        let transport = self.0.transport();
+        let rank = transport.rank();
+        let cursors = (0..rank.world_size()).map(|index| Cursor::new(index, &vectors));
+        let lengths: Vec<Vec<usize>> = cursors
+            .map(|cursor| {
+                cursor
+                    .pieces()
+                    .map(|(_, elements)| elements.len())
+                    .collect()
+            })
+            .collect();
+        let own = vectors.iter().filter_map(|vector| vector.value.clone());
+        let own: VecDeque<Tensor<B, 1>> = own.map(typed::<B>).collect();
+        if own
+            .iter()
+            .map(|piece| piece.dims()[0])
+            .ne(lengths[rank.index()].iter().copied())
+        {
+            return Err("its pieces do not have the expected lengths".to_owned());
         }
         let longest = lengths.iter().map(|of_rank| of_rank.iter().sum()).max();
-        let mut writers: Vec<_> = lengths
-            .iter()
-            .map(|of_rank| VectorWriter::<B>::new(of_rank.clone()))
+        let mut writers: Vec<_> = lengths.into_iter().map(PieceWriter::<B>::new).collect();
+        let mut reader = PieceReader { left: own.clone() };
+        writers[rank.index()].pieces = own
+            .into_iter()
+            .map(|it| it.into_primitive().tensor())
             .collect();
         for slice in self.0.slices(longest.unwrap_or_default()) {
-            let own = addressed(Tensor::cat(reader.read(slice, device), 0))?;
-            let mut received = addressed(Tensor::zeros([slice * world_size], device))?;
-            let transport = self.0.transport();
-            transport.all_gather_addressed(&own, &mut received)?;
+            let sent = addressed(Tensor::cat(reader.read(slice, device), 0))?;
+            let others = rank.world_size() - 1;
+            let mut received = addressed(Tensor::zeros([slice * others], device))?;
+            transport.all_gather_addressed(&sent, &mut received)?;
             let received = received.into_tensor();
             for (index, writer) in writers.iter_mut().enumerate() {
-                writer.write(received.clone().narrow(0, index * slice, slice));
+                if let Some(place) = rank.place_of(index) {
+                    writer.write(received.clone().narrow(0, place * slice, slice));
+                }
             }
         }
-        Ok(writers.into_iter().map(|writer| writer.vectors).collect())
+        let mut pieces: Vec<_> = writers
+            .into_iter()
+            .map(|it| it.pieces.into_iter())
+            .collect();
+        let whole = |vector: Divided<Option<FloatTensor<B>>>| {
+            let pieces = vector.pieces.iter().map(|piece| pieces[piece.owner].next());
+            let pieces: Option<Vec<_>> = pieces.map(|piece| piece.map(typed::<B>)).collect();
+            pieces.map(|pieces| Tensor::cat(pieces, 0).into_primitive().tensor())
+        };
+        let whole: Option<Vec<_>> = vectors.into_iter().map(whole).collect();
+        whole.ok_or_else(|| "a piece is missing".to_owned())
     }
 }
 
@@ -137,26 +177,31 @@ fn addressed<B: Backend>(vector: Tensor<B, 1>) -> Result<AddressedVector<B>, Str
     vector.ok_or_else(|| "the memory of its device has no addresses".to_owned())
 }
 
-/// Reads the elements of vectors, one after another.
-struct VectorReader<B: Backend> {
-    /// The vectors with elements that were not read.
+/// Reads the elements of a rank's pieces, one after another.
+struct PieceReader<B: Backend> {
+    /// The pieces with elements that were not read.
     left: VecDeque<Tensor<B, 1>>,
 }
 
-impl<B: Backend> VectorReader<B> {
-    fn new(vectors: Vec<FloatTensor<B>>) -> Self {
-        let typed = |vector| Tensor::from_primitive(TensorPrimitive::Float(vector));
+impl<B: Backend> PieceReader<B> {
+    /// The pieces of the rank `owner`.
+    fn new(owner: usize, vectors: &[Divided<FloatTensor<B>>]) -> Self {
+        let pieces = Cursor::new(owner, vectors);
+        let pieces = pieces.pieces().map(|(vector, elements)| {
+            let vector = typed::<B>(vectors[vector].value.clone());
+            vector.narrow(0, elements.start, elements.len())
+        });
         Self {
-            left: vectors.into_iter().map(typed).collect(),
+            left: pieces.collect(),
         }
     }
 
     fn lengths(&self) -> Vec<usize> {
-        self.left.iter().map(|vector| vector.dims()[0]).collect()
+        self.left.iter().map(|piece| piece.dims()[0]).collect()
     }
 
     fn remaining(&self) -> usize {
-        self.left.iter().map(|vector| vector.dims()[0]).sum()
+        self.left.iter().map(|piece| piece.dims()[0]).sum()
     }
 
     /// The next `count` elements, with zeros after the last one, as vectors to concatenate.
@@ -181,28 +226,28 @@ impl<B: Backend> VectorReader<B> {
     }
 }
 
-/// Makes vectors of their elements, one after another.
-struct VectorWriter<B: Backend> {
-    /// The lengths of the vectors that are not complete.
+/// Makes pieces of their elements, one after another.
+struct PieceWriter<B: Backend> {
+    /// The lengths of the pieces that are not complete.
     left: VecDeque<usize>,
     /// The elements of the first of them so far.
     current: Vec<Tensor<B, 1>>,
     /// The number of these elements.
     written: usize,
-    vectors: Vec<FloatTensor<B>>,
+    pieces: Vec<FloatTensor<B>>,
 }
 
-impl<B: Backend> VectorWriter<B> {
+impl<B: Backend> PieceWriter<B> {
     fn new(lengths: Vec<usize>) -> Self {
         Self {
-            vectors: Vec::with_capacity(lengths.len()),
+            pieces: Vec::with_capacity(lengths.len()),
             left: lengths.into(),
             current: Vec::new(),
             written: 0,
         }
     }
 
-    /// Appends elements. Those after the last vector are dropped.
+    /// Appends elements. Those after the last piece are dropped.
     fn write(&mut self, values: Tensor<B, 1>) {
         let (mut read, count) = (0, values.dims()[0]);
         while let Some(&length) = self.left.front().filter(|_| read < count) {
@@ -214,7 +259,7 @@ impl<B: Backend> VectorWriter<B> {
                 return;
             }
             let vector = Tensor::cat(std::mem::take(&mut self.current), 0);
-            self.vectors.push(vector.into_primitive().tensor());
+            self.pieces.push(vector.into_primitive().tensor());
             self.left.pop_front();
             self.written = 0;
         }
@@ -244,7 +289,7 @@ impl<B: Backend, T: AddressTransport<B>> Peers<B> for DeviceMemoryPeers<T> {
 
     fn reduce_scatter(
         &self,
-        vectors: Vec<Vec<FloatTensor<B>>>,
+        vectors: Vec<Divided<FloatTensor<B>>>,
     ) -> Result<Vec<FloatTensor<B>>, PeersError> {
         self.sums_for_this_rank::<B>(vectors)
             .map_err(self.0.error("gradients"))
@@ -252,11 +297,10 @@ impl<B: Backend, T: AddressTransport<B>> Peers<B> for DeviceMemoryPeers<T> {
 
     fn all_gather(
         &self,
-        own: Vec<FloatTensor<B>>,
-        lengths: &[Vec<usize>],
+        vectors: Vec<Divided<Option<FloatTensor<B>>>>,
         device: &Device<B>,
-    ) -> Result<Vec<Vec<FloatTensor<B>>>, PeersError> {
-        self.vectors_of_all_ranks::<B>(own, lengths, device)
+    ) -> Result<Vec<FloatTensor<B>>, PeersError> {
+        self.whole_vectors::<B>(vectors, device)
             .map_err(self.0.error("parameters"))
     }
 }

@@ -17,7 +17,7 @@ use emberlm_kernels::{Backend, SQUARES_CHUNK, TrainingBackend, ops};
 use emberlm_model::weights::visit_param_ids;
 
 use super::shards::{Shards, present};
-use super::{Peers, PeersError};
+use super::{Divided, Peers, PeersError};
 use crate::read::host_read;
 
 /// The gradients of this rank's shard, summed over all ranks.
@@ -82,7 +82,7 @@ pub(crate) fn reduce_scatter<B: Backend>(
         {
             *present = ranks > 0;
         }
-        let mut vectors = vec![Vec::new(); shards.rank().world_size()];
+        let mut vectors = Vec::new();
         let mut summed = Vec::new();
         for (index, grad) in bucket.clone().zip(own) {
             if !are_present[index] {
@@ -95,16 +95,12 @@ pub(crate) fn reduce_scatter<B: Backend>(
                 Some(grad) => typed::<B>(grad).reshape([parameter.len()]),
                 None => Tensor::full([parameter.len()], -0.0, device),
             };
-            for piece in &parameter.pieces {
-                let elements = piece.elements.clone();
-                let own = match parameter.pieces.len() {
-                    1 => grad.clone(),
-                    _ => grad.clone().narrow(0, elements.start, elements.len()),
-                };
-                vectors[piece.owner].push(primitive(own));
-                if piece.owner == shards.rank().index() {
-                    summed.push(index);
-                }
+            vectors.push(Divided {
+                value: primitive(grad),
+                pieces: parameter.pieces.clone(),
+            });
+            if parameter.piece_of(shards.rank().index()).is_some() {
+                summed.push(index);
             }
         }
         let sums = peers.reduce_scatter(vectors)?;

@@ -5,7 +5,7 @@
 //! gather          bucket of the embedding ─► bucket of block 1 ─► bucket of block 2 ─► …
 //! ```
 //!
-//! A parameter waits when it is first used. Its pieces are joined by the thread that uses it.
+//! A parameter waits when it is first used.
 
 use std::collections::HashMap;
 use std::panic::resume_unwind;
@@ -22,10 +22,7 @@ use emberlm_model::weights::{LazyParams, LazyValue, replace_lazily};
 
 use super::exchange::{error, typed};
 use super::shards::Shards;
-use super::{Peers, PeersError};
-
-/// The pieces `[n]` of a parameter, in order.
-type Pieces<B> = Vec<FloatTensor<B>>;
+use super::{Divided, Peers, PeersError};
 
 /// A gather in progress.
 pub(crate) struct Gather(JoinHandle<Result<(), PeersError>>);
@@ -37,7 +34,7 @@ impl Gather {
         peers: Arc<dyn Peers<A::InnerBackend>>,
         shards: Arc<Shards>,
         are_present: Vec<bool>,
-        own: Pieces<A::InnerBackend>,
+        own: Vec<FloatTensor<A::InnerBackend>>,
         module: M,
         device: Device<A>,
     ) -> (Self, M) {
@@ -70,47 +67,47 @@ impl Gather {
     }
 }
 
-/// Gathers bucket by bucket, in the order in which the next forward pass uses the parameters, and sends the pieces of each
-/// parameter that has a sender.
+/// Gathers bucket by bucket, in the order in which the next forward pass uses the parameters, and sends each parameter that
+/// has a sender.
 fn gather<B: Backend>(
     peers: &dyn Peers<B>,
     shards: &Shards,
-    senders: Vec<Option<Sender<Pieces<B>>>>,
-    own: Pieces<B>,
+    senders: Vec<Option<Sender<FloatTensor<B>>>>,
+    own: Vec<FloatTensor<B>>,
     device: &Device<B>,
 ) -> Result<(), PeersError> {
-    let are_present: Vec<bool> = senders.iter().map(Option::is_some).collect();
+    let rank = shards.rank().index();
     let mut own = own.into_iter();
     for bucket in shards.buckets().iter().rev() {
-        let lengths = shards.lengths(bucket.clone(), &are_present);
-        if lengths.iter().all(Vec::is_empty) {
+        let parameters = shards.parameters()[bucket.clone()].iter();
+        let updated = parameters.zip(&senders[bucket.clone()]);
+        let updated = updated.filter_map(|(parameter, sender)| Some((parameter, sender.as_ref()?)));
+        let (vectors, senders): (Vec<_>, Vec<_>) = updated
+            .map(|(parameter, sender)| {
+                let value = parameter.piece_of(rank).and_then(|_| own.next());
+                let pieces = parameter.pieces.clone();
+                (Divided { value, pieces }, sender)
+            })
+            .unzip();
+        if vectors.is_empty() {
             continue;
         }
-        let count = lengths[shards.rank().index()].len();
-        let all = peers.all_gather(own.by_ref().take(count).collect(), &lengths, device)?;
-        let mut ranks: Vec<_> = all.into_iter().map(Vec::into_iter).collect();
-        for index in bucket.clone() {
-            let Some(sender) = &senders[index] else {
-                continue;
-            };
-            let parameter = &shards.parameters()[index];
-            let pieces = parameter.pieces.iter().map(|piece| {
-                let found = ranks.get_mut(piece.owner).and_then(Iterator::next);
-                found.ok_or_else(|| {
-                    let reason = format!("{} is incomplete", parameter.path);
-                    error(shards, "parameters", reason)
-                })
-            });
+        let gathered = peers.all_gather(vectors, device)?;
+        if gathered.len() != senders.len() {
+            let reason = format!("{} vectors came back for {}", gathered.len(), senders.len());
+            return Err(error(shards, "parameters", reason));
+        }
+        for (sender, parameter) in senders.into_iter().zip(gathered) {
             // A module that was dropped waits for nothing.
-            let _ = sender.send(pieces.collect::<Result<_, _>>()?);
+            let _ = sender.send(parameter);
         }
     }
     Ok(())
 }
 
-/// The parameters that wait for their pieces, by path.
+/// The parameters that wait, by path.
 struct Awaited<B: BurnBackend, D> {
-    receivers: HashMap<String, Receiver<Pieces<B>>>,
+    receivers: HashMap<String, Receiver<FloatTensor<B>>>,
     device: D,
 }
 
@@ -128,7 +125,7 @@ impl<A: TrainingBackend> LazyParams<A> for Awaited<A::InnerBackend, Device<A>> {
 
 /// The value of a parameter, once it has arrived.
 enum Arrival<A: TrainingBackend, const D: usize> {
-    Awaited(Receiver<Pieces<A::InnerBackend>>),
+    Awaited(Receiver<FloatTensor<A::InnerBackend>>),
     Arrived(Tensor<A, D>),
 }
 
@@ -137,8 +134,8 @@ impl<A: TrainingBackend, const D: usize> Arrival<A, D> {
     fn value(&mut self, shape: [usize; D], device: &Device<A>) -> Tensor<A, D> {
         let value = match self {
             Self::Arrived(value) => return value.clone(),
-            Self::Awaited(pieces) => match pieces.recv() {
-                Ok(pieces) => joined::<A::InnerBackend>(pieces).reshape(shape),
+            Self::Awaited(gathered) => match gathered.recv() {
+                Ok(gathered) => typed::<A::InnerBackend>(gathered).reshape(shape),
                 // The gather has failed: its error ends the run, and no result may depend on the old values.
                 Err(_) => Tensor::full(shape, f32::NAN, device),
             },
@@ -146,12 +143,5 @@ impl<A: TrainingBackend, const D: usize> Arrival<A, D> {
         let value = Tensor::from_inner(value).require_grad();
         *self = Self::Arrived(value.clone());
         value
-    }
-}
-
-fn joined<B: Backend>(pieces: Pieces<B>) -> Tensor<B, 1> {
-    match <[_; 1]>::try_from(pieces) {
-        Ok([piece]) => typed::<B>(piece),
-        Err(pieces) => Tensor::cat(pieces.into_iter().map(typed::<B>).collect(), 0),
     }
 }

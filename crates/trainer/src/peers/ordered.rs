@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! for rank              0        1            N-1
-//! vectors of rank r     [ … ]    [ … ]   …    [ … ]      a list for every rank, read slice by slice
-//! all-to-all            rank i receives a slice of its vectors from every rank
+//! pieces of vectors     [ … ]    [ … ]   …    [ … ]      a list for every rank, read slice by slice
+//! all-to-all            rank i receives a slice of its list from every other rank
 //! local sum             ((slice of rank 0 + slice of rank 1) + slice of rank 2) + …
 //! ```
 //!
@@ -12,14 +12,17 @@
 //! a step, each rank sends and receives `2 · (N-1)` times the elements of the longest shard, `2 · (N-1)/N` of the
 //! parameters if the shards are of equal length, as with a ring.
 //!
-//! Slices are bounded, so the exchange's memory does not grow with the model.
+//! Slices are bounded, so the exchange's memory does not grow with the model. A rank's own elements are added where they
+//! are, and are not copied into slices.
 
 use std::collections::VecDeque;
 
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::ops::FloatTensor;
-use burn::tensor::{Device, TensorData, TensorMetadata, read_sync};
+use burn::tensor::{Device, TensorData};
 
+use super::divided::{Cursor, Divided, Segment};
+use super::host_vectors::{HostVectors, PlacedVector};
 use super::{Peers, PeersError, Rank};
 
 /// The length of the slices of all ranks together, in numbers of f32: 16 MiB.
@@ -31,14 +34,14 @@ pub trait Transport: Send + Sync {
     /// The rank of this process.
     fn rank(&self) -> Rank;
 
-    /// Sends the `i`-th of `world_size` equal slices of `sent` to rank `i`, and receives the slices for this rank
-    /// in rank order. Both lengths are the same multiple of the world size.
+    /// Sends an equal slice of `sent` to every other rank, and receives their slices for this rank, both in rank order
+    /// ([`Rank::place_of`]). Both lengths are the same multiple of the number of other ranks.
     ///
     /// # Errors
     /// The reason that the exchange failed.
     fn all_to_all(&self, sent: &[f32], received: &mut [f32]) -> Result<(), String>;
 
-    /// Receives the slices of all ranks, in rank order. `received` has `world_size` times the length of `own`.
+    /// Sends `own` to every other rank, and receives their slices in rank order. All have the same length.
     ///
     /// # Errors
     /// The reason that the exchange failed.
@@ -94,184 +97,130 @@ impl<T: Transport> OrderedPeers<T> {
     /// Implements [`Peers::reduce_scatter`].
     fn sums_for_this_rank<B: BurnBackend>(
         &self,
-        vectors: Vec<Vec<FloatTensor<B>>>,
+        vectors: Vec<Divided<FloatTensor<B>>>,
     ) -> Result<Vec<FloatTensor<B>>, String> {
         let rank = self.transport.rank();
-        let world_size = rank.world_size();
-        if vectors.len() != world_size {
-            return Err(format!("vectors for {} ranks", vectors.len()));
-        }
-        let own = vectors[rank.index()]
-            .iter()
-            .map(|vector| (length::<B>(vector), B::float_device(vector)));
-        let mut summed = VectorWriter::<B>::new(own.collect());
-        let lengths = vectors
-            .iter()
-            .map(|of_rank| of_rank.iter().map(length::<B>).sum());
-        let longest = lengths.max().unwrap_or_default();
-        let mut readers: Vec<_> = vectors.into_iter().map(VectorReader::<B>::new).collect();
-        let mut buffers = Buffers::default();
-        for slice in self.slices(longest) {
-            buffers.resize(slice, world_size);
-            let Buffers {
-                whole,
-                received,
-                own,
-            } = &mut buffers;
-            for (reader, sent) in readers.iter_mut().zip(whole.chunks_exact_mut(slice)) {
-                reader.read(sent)?;
-            }
-            self.transport.all_to_all(whole, received)?;
-            own.copy_from_slice(&received[..slice]);
-            for of_rank in received[slice..].chunks_exact(slice) {
-                for (sum, value) in own.iter_mut().zip(of_rank) {
-                    *sum += value;
+        let mut own = Cursor::new(rank.index(), &vectors);
+        let mut others = Cursor::of_others(rank, &vectors);
+        let longest = others.iter().chain([&own]).map(Cursor::remaining).max();
+        let mut sums = PieceWriter::<B>::new(&own, &vectors);
+        let mut host = HostVectors::<B>::new(vectors);
+        let (mut sent, mut received) = (Vec::new(), Vec::new());
+        for slice in self.slices(longest.unwrap_or_default()) {
+            sent.resize(slice * others.len(), 0.0);
+            received.resize(slice * others.len(), 0.0);
+            for (cursor, sent) in others.iter_mut().zip(sent.chunks_exact_mut(slice)) {
+                let segments = cursor.next(slice);
+                let end = segments.last().map_or(0, |segment| segment.place.end);
+                for segment in segments {
+                    sent[segment.place.clone()].copy_from_slice(host.elements(&segment)?);
+                    host.free(&segment);
                 }
+                sent[end..].fill(0.0);
             }
-            summed.write(own);
+            self.transport.all_to_all(&sent, &mut received)?;
+            for segment in own.next(slice) {
+                let elements = host.elements(&segment)?;
+                let of_rank = |index| match rank.place_of(index) {
+                    None => elements,
+                    Some(place) => &received[place * slice..][segment.place.clone()],
+                };
+                sums.write((0..rank.world_size()).map(of_rank));
+                host.free(&segment);
+            }
         }
-        Ok(summed.vectors)
+        Ok(sums.pieces)
     }
 
     /// Implements [`Peers::all_gather`].
-    fn vectors_of_all_ranks<B: BurnBackend>(
+    fn whole_vectors<B: BurnBackend>(
         &self,
-        own: Vec<FloatTensor<B>>,
-        lengths: &[Vec<usize>],
+        vectors: Vec<Divided<Option<FloatTensor<B>>>>,
         device: &Device<B>,
-    ) -> Result<Vec<Vec<FloatTensor<B>>>, String> {
+    ) -> Result<Vec<FloatTensor<B>>, String> {
         let rank = self.transport.rank();
-        let world_size = rank.world_size();
-        let own_lengths: Vec<usize> = own.iter().map(length::<B>).collect();
-        if lengths.len() != world_size || lengths[rank.index()] != own_lengths {
-            return Err("its vectors do not have the expected lengths".to_owned());
-        }
-        let longest = lengths.iter().map(|of_rank| of_rank.iter().sum()).max();
-        let on_device = |of_rank: &Vec<usize>| {
-            let lengths = of_rank.iter().map(|&length| (length, device.clone()));
-            VectorWriter::<B>::new(lengths.collect())
-        };
-        let mut writers: Vec<_> = lengths.iter().map(on_device).collect();
-        let mut reader = VectorReader::<B>::new(own);
-        let mut buffers = Buffers::default();
+        let mut own = Cursor::new(rank.index(), &vectors);
+        let mut others = Cursor::of_others(rank, &vectors);
+        let longest = others.iter().chain([&own]).map(Cursor::remaining).max();
+        let placed = vectors
+            .into_iter()
+            .map(|vector| PlacedVector::new::<B>(vector, rank.index()));
+        let mut placed = placed.collect::<Result<Vec<_>, _>>()?;
+        let (mut sent, mut received) = (Vec::new(), Vec::new());
         for slice in self.slices(longest.unwrap_or_default()) {
-            buffers.resize(slice, world_size);
-            let Buffers { whole, own, .. } = &mut buffers;
-            reader.read(own)?;
-            self.transport.all_gather(own, whole)?;
-            for (writer, of_rank) in writers.iter_mut().zip(whole.chunks_exact(slice)) {
-                writer.write(of_rank);
+            sent.clear();
+            for Segment {
+                vector, elements, ..
+            } in own.next(slice)
+            {
+                sent.extend_from_slice(&placed[vector].elements[elements]);
+            }
+            sent.resize(slice, 0.0);
+            received.resize(slice * others.len(), 0.0);
+            self.transport.all_gather(&sent, &mut received)?;
+            for (cursor, received) in others.iter_mut().zip(received.chunks_exact(slice)) {
+                for segment in cursor.next(slice) {
+                    placed[segment.vector].place(&segment.elements, &received[segment.place]);
+                }
             }
         }
-        Ok(writers.into_iter().map(|writer| writer.vectors).collect())
+        let tensor = |vector: PlacedVector| {
+            let length = vector.elements.len();
+            B::float_from_data(TensorData::new(vector.elements, [length]), device)
+        };
+        Ok(placed.into_iter().map(tensor).collect())
     }
 }
 
-fn length<B: BurnBackend>(vector: &FloatTensor<B>) -> usize {
-    vector.shape().num_elements()
-}
-
-/// Reads the elements of vectors, one after another. Each is copied to the host and freed when it is reached.
-struct VectorReader<B: BurnBackend> {
-    left: std::vec::IntoIter<FloatTensor<B>>,
-    current: Vec<f32>,
-    /// Elements of `current` that were read.
-    read: usize,
-}
-
-impl<B: BurnBackend> VectorReader<B> {
-    fn new(vectors: Vec<FloatTensor<B>>) -> Self {
-        Self {
-            left: vectors.into_iter(),
-            current: Vec::new(),
-            read: 0,
-        }
-    }
-
-    /// Fills `to` with the next elements, and with zeros after the last one.
-    fn read(&mut self, mut to: &mut [f32]) -> Result<(), String> {
-        while !to.is_empty() {
-            if self.read == self.current.len() {
-                let Some(vector) = self.left.next() else {
-                    self.current = Vec::new();
-                    self.read = 0;
-                    to.fill(0.0);
-                    return Ok(());
-                };
-                self.current = on_host::<B>(vector)?;
-                self.read = 0;
-            }
-            let from = &self.current[self.read..];
-            let count = from.len().min(to.len());
-            let (filled, rest) = to.split_at_mut(count);
-            filled.copy_from_slice(&from[..count]);
-            self.read += count;
-            to = rest;
-        }
-        Ok(())
-    }
-}
-
-fn on_host<B: BurnBackend>(vector: FloatTensor<B>) -> Result<Vec<f32>, String> {
-    let data = read_sync(B::float_into_data(vector)).map_err(|error| error.to_string())?;
-    let host = data.convert::<f32>().into_vec::<f32>();
-    host.map_err(|error| format!("{error:?}"))
-}
-
-/// Makes vectors of their elements, one after another.
-struct VectorWriter<B: BurnBackend> {
-    /// Lengths and devices of the vectors that are not complete.
+/// Makes the pieces of this rank from the elements of all, one after another.
+struct PieceWriter<B: BurnBackend> {
+    /// Lengths and devices of the pieces that are not complete.
     left: VecDeque<(usize, Device<B>)>,
     current: Vec<f32>,
-    vectors: Vec<FloatTensor<B>>,
+    pieces: Vec<FloatTensor<B>>,
 }
 
-impl<B: BurnBackend> VectorWriter<B> {
-    fn new(left: VecDeque<(usize, Device<B>)>) -> Self {
+impl<B: BurnBackend> PieceWriter<B> {
+    fn new(own: &Cursor, vectors: &[Divided<FloatTensor<B>>]) -> Self {
+        let left = own.pieces().map(|(vector, elements)| {
+            let device = B::float_device(&vectors[vector].value);
+            (elements.len(), device)
+        });
         Self {
-            vectors: Vec::with_capacity(left.len()),
-            left,
+            left: left.collect(),
             current: Vec::new(),
+            pieces: Vec::new(),
         }
     }
 
-    /// Appends elements. Those after the last vector are dropped.
-    fn write(&mut self, mut values: &[f32]) {
-        while let Some(&(length, _)) = self.left.front() {
-            if self.current.is_empty() {
-                self.current.reserve_exact(length);
+    /// Appends the sums of the next elements of the current piece, of all ranks in their order.
+    fn write<'a>(&mut self, mut ranks: impl Iterator<Item = &'a [f32]>) {
+        let Some(&(length, _)) = self.left.front() else {
+            return;
+        };
+        if self.current.is_empty() {
+            self.current.reserve_exact(length);
+        }
+        let begin = self.current.len();
+        match (ranks.next(), ranks.next()) {
+            (Some(first), Some(second)) => {
+                let sums = first.iter().zip(second).map(|(a, b)| a + b);
+                self.current.extend(sums);
             }
-            let count = values.len().min(length - self.current.len());
-            let (own, rest) = values.split_at(count);
-            self.current.extend_from_slice(own);
-            values = rest;
-            if self.current.len() < length {
-                return;
+            (Some(only), None) => self.current.extend_from_slice(only),
+            (None, _) => {}
+        }
+        for of_rank in ranks {
+            for (sum, value) in self.current[begin..].iter_mut().zip(of_rank) {
+                *sum += value;
             }
+        }
+        if self.current.len() == length
+            && let Some((_, device)) = self.left.pop_front()
+        {
             let data = TensorData::new(std::mem::take(&mut self.current), [length]);
-            if let Some((_, device)) = self.left.pop_front() {
-                self.vectors.push(B::float_from_data(data, &device));
-            }
+            self.pieces.push(B::float_from_data(data, &device));
         }
-    }
-}
-
-/// The buffers of an exchange, kept from one bucket to the next.
-#[derive(Default)]
-struct Buffers {
-    /// The slices for all ranks, or of all ranks.
-    whole: Vec<f32>,
-    /// The slices for this rank, from all ranks.
-    received: Vec<f32>,
-    /// The slice of this rank.
-    own: Vec<f32>,
-}
-
-impl Buffers {
-    fn resize(&mut self, slice: usize, world_size: usize) {
-        self.whole.resize(slice * world_size, 0.0);
-        self.received.resize(slice * world_size, 0.0);
-        self.own.resize(slice, 0.0);
     }
 }
 
@@ -329,7 +278,7 @@ impl<B: BurnBackend, T: Transport> Peers<B> for OrderedPeers<T> {
 
     fn reduce_scatter(
         &self,
-        vectors: Vec<Vec<FloatTensor<B>>>,
+        vectors: Vec<Divided<FloatTensor<B>>>,
     ) -> Result<Vec<FloatTensor<B>>, PeersError> {
         self.sums_for_this_rank::<B>(vectors)
             .map_err(self.error("gradients"))
@@ -337,11 +286,10 @@ impl<B: BurnBackend, T: Transport> Peers<B> for OrderedPeers<T> {
 
     fn all_gather(
         &self,
-        own: Vec<FloatTensor<B>>,
-        lengths: &[Vec<usize>],
+        vectors: Vec<Divided<Option<FloatTensor<B>>>>,
         device: &Device<B>,
-    ) -> Result<Vec<Vec<FloatTensor<B>>>, PeersError> {
-        self.vectors_of_all_ranks::<B>(own, lengths, device)
+    ) -> Result<Vec<FloatTensor<B>>, PeersError> {
+        self.whole_vectors::<B>(vectors, device)
             .map_err(self.error("parameters"))
     }
 }

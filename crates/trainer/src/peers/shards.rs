@@ -19,7 +19,7 @@ use std::ops::Range;
 
 use emberlm_kernels::SQUARES_CHUNK;
 
-use super::Rank;
+use super::{Piece, Rank};
 
 /// The division of the trained parameters among ranks. It depends only on the model, the optimizer and the world
 /// size.
@@ -39,15 +39,6 @@ pub(crate) struct DividedParameter {
     pub(crate) shape: Vec<usize>,
     /// Pieces that are not empty, in order.
     pub(crate) pieces: Vec<Piece>,
-}
-
-/// The part of a parameter that one rank updates.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Piece {
-    /// The index of the rank.
-    pub(crate) owner: usize,
-    /// The elements of the flattened parameter.
-    pub(crate) elements: Range<usize>,
 }
 
 impl DividedParameter {
@@ -153,18 +144,6 @@ impl Shards {
     pub(crate) fn own_piece(&self, path: &str) -> Option<Range<usize>> {
         let parameter = self.parameters.get(self.index_of(path)?)?;
         parameter.piece_of(self.rank.index())
-    }
-
-    /// The lengths of each rank's pieces of those parameters of a bucket that `are_present`, in order.
-    pub(crate) fn lengths(&self, bucket: Range<usize>, are_present: &[bool]) -> Vec<Vec<usize>> {
-        let mut lengths = vec![Vec::new(); self.rank.world_size()];
-        let (parameters, are_present) = (&self.parameters[bucket.clone()], &are_present[bucket]);
-        for (parameter, _) in present(parameters, are_present) {
-            for piece in &parameter.pieces {
-                lengths[piece.owner].push(piece.elements.len());
-            }
-        }
-        lengths
     }
 }
 
@@ -276,9 +255,10 @@ mod tests {
     }
 
     fn sums(shards: &Shards) -> Vec<usize> {
-        let all = vec![true; shards.parameters().len()];
-        let lengths = shards.lengths(0..all.len(), &all).into_iter();
-        lengths.map(|own| own.into_iter().sum()).collect()
+        let pieces = shards.parameters().iter().flat_map(|it| &it.pieces);
+        let mut sums = vec![0; shards.rank().world_size()];
+        pieces.for_each(|piece| sums[piece.owner] += piece.elements.len());
+        sums
     }
 
     #[test]

@@ -4,7 +4,7 @@ use burn::tensor::Device;
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::ops::FloatTensor;
 
-use super::{OrderedPeers, Peers, PeersError, Rank, Transport};
+use super::{Divided, OrderedPeers, Peers, PeersError, Rank, Transport};
 
 /// The numbers that every other rank sends in addition to as many as this one. More than any rank has: one for each
 /// chunk of its gradients.
@@ -53,18 +53,17 @@ impl<B: BurnBackend> Peers<B> for SimulatedPeers {
 
     fn reduce_scatter(
         &self,
-        vectors: Vec<Vec<FloatTensor<B>>>,
+        vectors: Vec<Divided<FloatTensor<B>>>,
     ) -> Result<Vec<FloatTensor<B>>, PeersError> {
         self.peers::<B>().reduce_scatter(vectors)
     }
 
     fn all_gather(
         &self,
-        own: Vec<FloatTensor<B>>,
-        lengths: &[Vec<usize>],
+        vectors: Vec<Divided<Option<FloatTensor<B>>>>,
         device: &Device<B>,
-    ) -> Result<Vec<Vec<FloatTensor<B>>>, PeersError> {
-        self.peers::<B>().all_gather(own, lengths, device)
+    ) -> Result<Vec<FloatTensor<B>>, PeersError> {
+        self.peers::<B>().all_gather(vectors, device)
     }
 }
 
@@ -77,10 +76,7 @@ impl Transport for Echo {
     }
 
     fn all_to_all(&self, sent: &[f32], received: &mut [f32]) -> Result<(), String> {
-        let slice = sent.len() / self.0.world_size();
-        let own = &sent[..slice];
-        let slices = received.chunks_exact_mut(slice.max(1));
-        slices.for_each(|slice| slice.copy_from_slice(own));
+        received.copy_from_slice(sent);
         Ok(())
     }
 

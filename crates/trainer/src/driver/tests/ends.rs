@@ -6,7 +6,7 @@ use burn::tensor::Device;
 use burn::tensor::ops::FloatTensor;
 
 use super::*;
-use crate::peers::{Peers, PeersError, Rank};
+use crate::peers::{Divided, Peers, PeersError, Rank};
 
 #[test]
 fn a_diverging_run_ends_with_an_error() {
@@ -71,18 +71,17 @@ impl<B: Backend> Peers<B> for StopAtStep {
 
     fn reduce_scatter(
         &self,
-        vectors: Vec<Vec<FloatTensor<B>>>,
+        vectors: Vec<Divided<FloatTensor<B>>>,
     ) -> Result<Vec<FloatTensor<B>>, PeersError> {
         Peers::<B>::reduce_scatter(&SingleProcess, vectors)
     }
 
     fn all_gather(
         &self,
-        own: Vec<FloatTensor<B>>,
-        lengths: &[Vec<usize>],
+        vectors: Vec<Divided<Option<FloatTensor<B>>>>,
         device: &Device<B>,
-    ) -> Result<Vec<Vec<FloatTensor<B>>>, PeersError> {
-        Peers::<B>::all_gather(&SingleProcess, own, lengths, device)
+    ) -> Result<Vec<FloatTensor<B>>, PeersError> {
+        Peers::<B>::all_gather(&SingleProcess, vectors, device)
     }
 }
 

@@ -77,19 +77,24 @@ impl Transport for Threads {
     }
 
     fn all_to_all(&self, sent: &[f32], received: &mut [f32]) -> Result<(), String> {
-        let slice = sent.len() / self.rank.world_size();
-        let own = self.rank.index() * slice..(self.rank.index() + 1) * slice;
+        let slice = sent.len() / (self.rank.world_size() - 1);
         self.count(4 * slice);
         let all = self.hub.exchange_numbers(self.rank, sent);
-        for (received, of_rank) in received.chunks_mut(slice).zip(all) {
-            received.copy_from_slice(&of_rank[own.clone()]);
+        for (index, of_rank) in all.iter().enumerate() {
+            let from = Rank::new(index, all.len()).unwrap();
+            if let (Some(to), Some(place)) =
+                (self.rank.place_of(index), from.place_of(self.rank.index()))
+            {
+                received[to * slice..][..slice].copy_from_slice(&of_rank[place * slice..][..slice]);
+            }
         }
         Ok(())
     }
 
     fn all_gather(&self, own: &[f32], received: &mut [f32]) -> Result<(), String> {
         self.count(4 * own.len());
-        let all = self.gathers.exchange_numbers(self.rank, own);
+        let mut all = self.gathers.exchange_numbers(self.rank, own);
+        all.remove(self.rank.index());
         received.copy_from_slice(&all.concat());
         Ok(())
     }
