@@ -242,9 +242,8 @@ where
             false => {
                 let vector: Tensor<B, 1> = value.reshape([-1]);
                 let piece = vector.narrow(0, elements.start, elements.len());
-                // A copy: updating a view would copy the whole parameter.
-                let place = Tensor::empty([elements.len()], &piece.device());
-                let piece = place.slice_assign(.., piece);
+                // A copy in one pass: updating a view would copy the whole parameter.
+                let piece = piece.mul_scalar(1.0);
                 self.optimizer.updated(path, &role, piece, grad, step)
             }
         };

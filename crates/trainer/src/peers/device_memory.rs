@@ -49,7 +49,7 @@ pub trait AddressTransport<B: Backend>: Transport {
 
 /// Peers that exchange vectors in the memory of their devices, and sum in rank order. Counts and other small values are
 /// exchanged as by [`OrderedPeers`].
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct DeviceMemoryPeers<T>(OrderedPeers<T>);
 
 impl<T: Transport> DeviceMemoryPeers<T> {

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::ops::FloatTensor;
-use burn::tensor::read_sync;
+use burn::tensor::{Device, TensorData, read_sync};
 
 use super::divided::{Divided, Segment};
 
@@ -20,7 +20,8 @@ struct HostVector<B: BurnBackend> {
 
 enum Memory<B: BurnBackend> {
     OnDevice(FloatTensor<B>),
-    OnHost(Vec<f32>),
+    OnHost(TensorData),
+    Freed,
 }
 
 impl<B: BurnBackend> HostVectors<B> {
@@ -35,17 +36,15 @@ impl<B: BurnBackend> HostVectors<B> {
     /// The elements of a segment.
     pub(super) fn elements(&mut self, segment: &Segment) -> Result<&[f32], String> {
         let memory = &mut self.0[segment.vector].memory;
-        if let Memory::OnDevice(_) = memory {
-            let vector = std::mem::replace(memory, Memory::OnHost(Vec::new()));
-            if let Memory::OnDevice(vector) = vector {
-                *memory = Memory::OnHost(on_host::<B>(vector)?);
-            }
-        }
-        let found = match memory {
-            Memory::OnHost(elements) => elements.get(segment.elements.clone()),
-            Memory::OnDevice(_) => None,
+        *memory = match std::mem::replace(memory, Memory::Freed) {
+            Memory::OnDevice(vector) => Memory::OnHost(on_host::<B>(vector)?),
+            other => other,
         };
-        found.ok_or_else(|| "a vector is shorter than its pieces".to_owned())
+        match memory {
+            Memory::OnHost(data) => elements(data)?.get(segment.elements.clone()),
+            Memory::OnDevice(_) | Memory::Freed => None,
+        }
+        .ok_or_else(|| "a vector is shorter than its pieces".to_owned())
     }
 
     /// Frees a segment, which is not read again.
@@ -53,14 +52,17 @@ impl<B: BurnBackend> HostVectors<B> {
         let vector = &mut self.0[segment.vector];
         vector.left -= segment.elements.len().min(vector.left);
         if vector.left == 0 {
-            vector.memory = Memory::OnHost(Vec::new());
+            vector.memory = Memory::Freed;
         }
     }
 }
 
 /// A vector that is complete when the pieces of all ranks are in their places.
-pub(super) struct PlacedVector {
-    pub(super) elements: Vec<f32>,
+pub(super) enum PlacedVector {
+    /// It belongs to this rank.
+    Own(TensorData),
+    /// It has pieces of others.
+    Placed(Vec<f32>),
 }
 
 impl PlacedVector {
@@ -73,37 +75,67 @@ impl PlacedVector {
         let Divided { value, pieces } = vector;
         let piece = pieces.into_iter().find(|piece| piece.owner == own);
         let unexpected = || "its pieces do not have the expected lengths".to_owned();
+        let mut vector = Self::Placed(Vec::new());
         match (value, piece) {
-            (None, None) => Ok(Self {
-                elements: Vec::with_capacity(length),
-            }),
+            (None, None) => {}
             (Some(value), Some(piece)) => {
-                let own = on_host::<B>(value)?;
+                let data = on_host::<B>(value)?;
+                let own = elements(&data)?;
                 if own.len() != piece.elements.len() {
                     return Err(unexpected());
                 }
                 if own.len() == length {
-                    return Ok(Self { elements: own });
+                    return Ok(Self::Own(data));
                 }
-                let mut vector = Self {
-                    elements: Vec::with_capacity(length),
-                };
-                vector.place(&piece.elements, &own);
-                Ok(vector)
+                vector.reserve(length);
+                vector.place(&piece.elements, own);
             }
-            _ => Err(unexpected()),
+            _ => return Err(unexpected()),
+        }
+        vector.reserve(length);
+        Ok(vector)
+    }
+
+    fn reserve(&mut self, length: usize) {
+        if let Self::Placed(values) = self {
+            values.reserve_exact(length.saturating_sub(values.len()));
         }
     }
 
-    /// Puts the values of a piece into their place, in any order of pieces.
+    /// The elements of a piece that is in its place.
+    pub(super) fn elements(&self, piece: Range<usize>) -> Result<&[f32], String> {
+        let all = match self {
+            Self::Own(data) => elements(data)?,
+            Self::Placed(values) => values,
+        };
+        all.get(piece)
+            .ok_or_else(|| "a piece is missing".to_owned())
+    }
+
+    /// Puts the values of a piece of another rank into their place, in any order of pieces.
     pub(super) fn place(&mut self, elements: &Range<usize>, values: &[f32]) {
-        if self.elements.len() < elements.start {
-            self.elements.resize(elements.start, 0.0);
+        let Self::Placed(all) = self else {
+            return;
+        };
+        if all.len() < elements.start {
+            all.resize(elements.start, 0.0);
         }
-        match self.elements.get_mut(elements.clone()) {
+        match all.get_mut(elements.clone()) {
             Some(place) => place.copy_from_slice(values),
-            None => self.elements.extend_from_slice(values),
+            None => all.extend_from_slice(values),
         }
+    }
+
+    /// The whole vector.
+    pub(super) fn into_tensor<B: BurnBackend>(self, device: &Device<B>) -> FloatTensor<B> {
+        let data = match self {
+            Self::Own(data) => data,
+            Self::Placed(values) => {
+                let length = values.len();
+                TensorData::new(values, [length])
+            }
+        };
+        B::float_from_data(data, device)
     }
 }
 
@@ -111,8 +143,12 @@ fn length<T>(vector: &Divided<T>) -> usize {
     vector.pieces.last().map_or(0, |piece| piece.elements.end)
 }
 
-fn on_host<B: BurnBackend>(vector: FloatTensor<B>) -> Result<Vec<f32>, String> {
+fn on_host<B: BurnBackend>(vector: FloatTensor<B>) -> Result<TensorData, String> {
     let data = read_sync(B::float_into_data(vector)).map_err(|error| error.to_string())?;
-    let host = data.convert::<f32>().into_vec::<f32>();
-    host.map_err(|error| format!("{error:?}"))
+    Ok(data.convert::<f32>())
+}
+
+/// The elements of f32. A conversion to a vector would copy memory that was aligned for a backend.
+fn elements(data: &TensorData) -> Result<&[f32], String> {
+    data.as_slice().map_err(|error| format!("{error:?}"))
 }

@@ -16,12 +16,13 @@
 //! are, and are not copied into slices.
 
 use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::ops::FloatTensor;
 use burn::tensor::{Device, TensorData};
 
-use super::divided::{Cursor, Divided, Segment};
+use super::divided::{Cursor, Divided};
 use super::host_vectors::{HostVectors, PlacedVector};
 use super::{Peers, PeersError, Rank};
 
@@ -55,10 +56,33 @@ pub trait Transport: Send + Sync {
 }
 
 /// Peers that sum in rank order over a [`Transport`].
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct OrderedPeers<T> {
     transport: T,
     bucket: usize,
+    of_gradients: Mutex<Buffers>,
+    of_parameters: Mutex<Buffers>,
+}
+
+/// The slices that are sent and received, kept from one exchange to the next.
+#[derive(Debug, Default)]
+struct Buffers([Vec<f32>; 2]);
+
+impl Buffers {
+    fn of_lengths(&mut self, lengths: [usize; 2]) -> [&mut [f32]; 2] {
+        let mut lengths = lengths.into_iter();
+        self.0.each_mut().map(|buffer| {
+            let length = lengths.next().unwrap_or_default();
+            if buffer.len() < length {
+                buffer.resize(length, 0.0);
+            }
+            &mut buffer[..length]
+        })
+    }
+}
+
+fn lock(buffers: &Mutex<Buffers>) -> MutexGuard<'_, Buffers> {
+    buffers.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<T: Transport> OrderedPeers<T> {
@@ -67,6 +91,8 @@ impl<T: Transport> OrderedPeers<T> {
         Self {
             transport,
             bucket: BUCKET,
+            of_gradients: Mutex::default(),
+            of_parameters: Mutex::default(),
         }
     }
 
@@ -105,10 +131,10 @@ impl<T: Transport> OrderedPeers<T> {
         let longest = others.iter().chain([&own]).map(Cursor::remaining).max();
         let mut sums = PieceWriter::<B>::new(&own, &vectors);
         let mut host = HostVectors::<B>::new(vectors);
-        let (mut sent, mut received) = (Vec::new(), Vec::new());
+        let mut buffers = lock(&self.of_gradients);
         for slice in self.slices(longest.unwrap_or_default()) {
-            sent.resize(slice * others.len(), 0.0);
-            received.resize(slice * others.len(), 0.0);
+            let count = slice * others.len();
+            let [sent, received] = buffers.of_lengths([count, count]);
             for (cursor, sent) in others.iter_mut().zip(sent.chunks_exact_mut(slice)) {
                 let segments = cursor.next(slice);
                 let end = segments.last().map_or(0, |segment| segment.place.end);
@@ -118,7 +144,7 @@ impl<T: Transport> OrderedPeers<T> {
                 }
                 sent[end..].fill(0.0);
             }
-            self.transport.all_to_all(&sent, &mut received)?;
+            self.transport.all_to_all(sent, received)?;
             for segment in own.next(slice) {
                 let elements = host.elements(&segment)?;
                 let of_rank = |index| match rank.place_of(index) {
@@ -146,29 +172,25 @@ impl<T: Transport> OrderedPeers<T> {
             .into_iter()
             .map(|vector| PlacedVector::new::<B>(vector, rank.index()));
         let mut placed = placed.collect::<Result<Vec<_>, _>>()?;
-        let (mut sent, mut received) = (Vec::new(), Vec::new());
+        let mut buffers = lock(&self.of_parameters);
         for slice in self.slices(longest.unwrap_or_default()) {
-            sent.clear();
-            for Segment {
-                vector, elements, ..
-            } in own.next(slice)
-            {
-                sent.extend_from_slice(&placed[vector].elements[elements]);
+            let [sent, received] = buffers.of_lengths([slice, slice * others.len()]);
+            let mut end = 0;
+            for segment in own.next(slice) {
+                let elements = placed[segment.vector].elements(segment.elements)?;
+                sent[segment.place.clone()].copy_from_slice(elements);
+                end = segment.place.end;
             }
-            sent.resize(slice, 0.0);
-            received.resize(slice * others.len(), 0.0);
-            self.transport.all_gather(&sent, &mut received)?;
+            sent[end..].fill(0.0);
+            self.transport.all_gather(sent, received)?;
             for (cursor, received) in others.iter_mut().zip(received.chunks_exact(slice)) {
                 for segment in cursor.next(slice) {
                     placed[segment.vector].place(&segment.elements, &received[segment.place]);
                 }
             }
         }
-        let tensor = |vector: PlacedVector| {
-            let length = vector.elements.len();
-            B::float_from_data(TensorData::new(vector.elements, [length]), device)
-        };
-        Ok(placed.into_iter().map(tensor).collect())
+        let whole = placed.into_iter().map(|it| it.into_tensor::<B>(device));
+        Ok(whole.collect())
     }
 }
 
