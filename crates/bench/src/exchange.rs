@@ -1,8 +1,7 @@
 //! `emberlm-bench exchange`: the time in which ranks sum gradients of given sizes and gather as many parameters, as in a
 //! training step. `cargo xtask bench ranks` runs it.
 
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use burn::tensor::backend::{AutodiffBackend, Backend};
 use burn::tensor::ops::FloatTensor;
@@ -10,8 +9,10 @@ use burn::tensor::{Device, Tensor, TensorMetadata, TensorPrimitive};
 use clap::Args;
 use emberlm_cli::shared::{BackendArg, CliError, Job, Ranks};
 use emberlm_kernels::TrainingBackend;
-use emberlm_trainer::{Divided, OrderedPeers, Peers, PeersError, Piece, Rank, Transport};
+use emberlm_trainer::{Divided, OrderedPeers, Peers, PeersError, Piece, Transport};
 use serde::Serialize;
+
+use crate::link::Link;
 
 /// The elements of a vector, which is exchanged as a whole: 16 MiB.
 const BUCKET: usize = 1 << 22;
@@ -56,11 +57,8 @@ fn run_as(args: &ExchangeArgs, ranks: &Ranks) -> Result<(), CliError> {
     let Some(transport) = ranks.transport() else {
         return Err(CliError::usage("this needs several ranks").hint("start it with mpirun -n 2"));
     };
-    let transport = Timed {
-        inner: transport,
-        spent: Mutex::default(),
-    };
-    let measured = backend.run(Exchanges { args, transport })?;
+    let link = Link::new(transport, None);
+    let measured = backend.run(Exchanges { args, link })?;
     let measured =
         measured.map_err(|reason| CliError::new(format!("the ranks cannot exchange: {reason}")))?;
     if !ranks.rank().is_zero() {
@@ -74,47 +72,9 @@ fn run_as(args: &ExchangeArgs, ranks: &Ranks) -> Result<(), CliError> {
     emberlm_cli::shared::print_json(&line)
 }
 
-/// A transport that measures the time of its exchanges.
-struct Timed {
-    inner: Box<dyn Transport>,
-    spent: Mutex<Duration>,
-}
-
-impl Timed {
-    fn measure<R>(&self, exchange: impl FnOnce() -> R) -> R {
-        let begun = Instant::now();
-        let result = exchange();
-        *self.spent.lock().unwrap_or_else(PoisonError::into_inner) += begun.elapsed();
-        result
-    }
-
-    /// The time since the last call.
-    fn take(&self) -> Duration {
-        std::mem::take(&mut *self.spent.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-impl Transport for &Timed {
-    fn rank(&self) -> Rank {
-        self.inner.rank()
-    }
-
-    fn all_to_all(&self, sent: &[f32], received: &mut [f32]) -> Result<(), String> {
-        self.measure(|| self.inner.all_to_all(sent, received))
-    }
-
-    fn all_gather(&self, own: &[f32], received: &mut [f32]) -> Result<(), String> {
-        self.measure(|| self.inner.all_gather(own, received))
-    }
-
-    fn all_gather_bytes(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, String> {
-        self.inner.all_gather_bytes(own)
-    }
-}
-
 struct Exchanges<'a> {
     args: &'a ExchangeArgs,
-    transport: Timed,
+    link: Link,
 }
 
 impl Job for Exchanges<'_> {
@@ -144,8 +104,8 @@ impl Exchanges<'_> {
         let mut vectors: Vec<FloatTensor<B::InnerBackend>> = ones.collect();
         let mut rounds = Vec::new();
         for round in 0..=self.args.rounds.max(1) {
-            self.transport.inner.all_gather_bytes(&[])?;
-            self.transport.take();
+            self.link.all_gather_bytes(&[])?;
+            self.link.take_spent();
             let begun = Instant::now();
             vectors = self.exchange::<B::InnerBackend>(vectors, device)?;
             let seconds = begun.elapsed().as_secs_f64();
@@ -153,12 +113,12 @@ impl Exchanges<'_> {
                 rounds.push(Measured {
                     bytes: 4 * elements,
                     seconds,
-                    transfer: self.transport.take().as_secs_f64(),
+                    transfer: self.link.take_spent().as_secs_f64(),
                 });
             }
         }
         // Every exchange multiplies the ones by the number of ranks.
-        let expected = ((&self.transport).rank().world_size() as f32).powi(rounds.len() as i32 + 1);
+        let expected = (self.link.rank().world_size() as f32).powi(rounds.len() as i32 + 1);
         for vector in vectors {
             let vector =
                 Tensor::<B::InnerBackend, 1>::from_primitive(TensorPrimitive::Float(vector));
@@ -176,7 +136,7 @@ impl Exchanges<'_> {
         vectors: Vec<FloatTensor<B>>,
         device: &Device<B>,
     ) -> Result<Vec<FloatTensor<B>>, String> {
-        let peers = OrderedPeers::new(&self.transport);
+        let peers = OrderedPeers::new(self.link.clone());
         let peers: &dyn Peers<B> = &peers;
         let exchanged = vectors.into_iter().map(|value| {
             let pieces = equal_pieces(peers.rank().world_size(), value.shape().num_elements());

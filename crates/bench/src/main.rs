@@ -20,6 +20,7 @@ mod embed;
 mod exchange;
 mod generate;
 mod kernels;
+mod link;
 mod load;
 mod loader;
 mod prepare;

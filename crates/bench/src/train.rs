@@ -1,5 +1,7 @@
 //! `emberlm-bench train`: training speed on random tokens. `cargo xtask bench train` runs it.
 
+use std::sync::Arc;
+
 use burn::tensor::Device;
 use clap::Args;
 use emberlm_kernels::{Precision, TrainingBackend};
@@ -7,12 +9,14 @@ use emberlm_model::DecoderConfig;
 use emberlm_trainer::bench::{Measured, WARM_UP, measure_among};
 use emberlm_trainer::config::PrecisionConfig;
 use emberlm_trainer::peak::matrix_product;
-use emberlm_trainer::{TrainConfig, TrainError};
+use emberlm_trainer::{OrderedPeers, Peers, TrainConfig, TrainError};
 
 use emberlm_cli::shared::CliError;
 use emberlm_cli::shared::precision_parser;
 use emberlm_cli::shared::{BackendArg, Job, Ranks};
 use emberlm_trainer::{presets, run_config};
+
+use crate::link::Link;
 
 /// Arguments of `train`.
 #[derive(Debug, Args)]
@@ -38,6 +42,9 @@ pub struct TrainArgs {
     /// Also measure the matrix product, and print the model's throughput relative to it
     #[arg(long)]
     pub utilization: bool,
+    /// The bandwidth of each rank's link to the others in GB/s, which is simulated by waiting
+    #[arg(long, value_name = "GB/S")]
+    pub link: Option<f64>,
     /// Accepted for compatibility; the result is always JSON
     #[arg(long)]
     pub json: bool,
@@ -81,6 +88,7 @@ fn run_as(args: TrainArgs, ranks: &Ranks) -> Result<(), CliError> {
         model,
         train,
         steps: args.steps.max(1),
+        link: args.link,
         utilization: args.utilization,
     })??;
     if !ranks.rank().is_zero() {
@@ -112,6 +120,7 @@ struct Bench<'a> {
     model: DecoderConfig,
     train: TrainConfig,
     steps: usize,
+    link: Option<f64>,
     utilization: bool,
 }
 
@@ -119,7 +128,12 @@ impl Job for Bench<'_> {
     type Output = Result<(Measured, Option<f64>), TrainError>;
 
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
-        let peers = self.ranks.peers(self.train.exchange);
+        let peers: Arc<dyn Peers<B::InnerBackend>> = match (self.link, self.ranks.transport()) {
+            (Some(_), Some(transport)) => {
+                Arc::new(OrderedPeers::new(Link::new(transport, self.link)))
+            }
+            _ => self.ranks.peers(self.train.exchange),
+        };
         let measured = measure_among::<B>(
             &self.model,
             &self.train,

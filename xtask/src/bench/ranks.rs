@@ -28,6 +28,9 @@ use crate::{error::Error, python::absolute, workspace};
 /// The ranks of all measurements, each on one core with one thread.
 const RANKS: usize = 2;
 
+/// The bandwidth of the simulated link in GB/s: that of 10 GbE.
+const LINK: f64 = 1.25;
+
 /// The sizes of gradients, in MiB, that the cost model is fitted to: at least one bucket. Smaller ones fit into the cache, and
 /// a fit from 1 MiB on missed exchanges of 2 MiB by 143% and of 32 MiB by 37%.
 const FITTED: [usize; 3] = [16, 64, 256];
@@ -101,6 +104,7 @@ pub fn run(args: &RanksArgs) -> Result<(), Error> {
     let scaling = scaling.into_iter().collect::<Result<Vec<_>, _>>()?;
     RanksReport {
         ranks: RANKS,
+        link: LINK,
         scaling,
         exchanges: exchanges.into(),
     }
@@ -110,20 +114,22 @@ pub fn run(args: &RanksArgs) -> Result<(), Error> {
 
 /// Measures one process, two ranks, and two processes that do not exchange, in turn.
 fn scaling(args: &RanksArgs, binary: &Path, workload: Workload) -> Result<Scaling, Error> {
-    let (mut one, mut ranks, mut apart) = (Vec::new(), Vec::new(), Vec::new());
+    let [mut one, mut ranks, mut linked, mut apart] = [(); 4].map(|()| Vec::new());
     let mut parameters = 0;
     for round in 1..=args.rounds.get() {
         let single = Measurement::take(&mut single(args, binary, workload))?;
         let on_ranks = Measurement::take(&mut on_ranks(args, binary, workload))?;
+        let over_link = Measurement::take(&mut over_link(args, binary, workload))?;
         let each = two_apart(args, binary, workload)?;
         let Workload { preset, batch, seq } = workload;
         eprintln!(
-            "round {round}, {preset}, {batch} × {seq}: one process {:.3} s, {RANKS} ranks {:.3} s, without exchange {each:.3} s",
-            single.seconds_per_step, on_ranks.seconds_per_step
+            "round {round}, {preset}, {batch} × {seq}: one process {:.3} s, {RANKS} ranks {:.3} s, over a link {:.3} s, without exchange {each:.3} s",
+            single.seconds_per_step, on_ranks.seconds_per_step, over_link.seconds_per_step
         );
         parameters = single.parameters;
         one.push(single.seconds_per_step);
         ranks.push(on_ranks.seconds_per_step);
+        linked.push(over_link.seconds_per_step);
         apart.push(each);
     }
     Ok(Scaling {
@@ -133,6 +139,7 @@ fn scaling(args: &RanksArgs, binary: &Path, workload: Workload) -> Result<Scalin
         parameters,
         one: median(one),
         ranks: median(ranks),
+        linked: median(linked),
         apart: median(apart),
     })
 }
@@ -151,6 +158,13 @@ fn on_ranks(args: &RanksArgs, binary: &Path, workload: Workload) -> Command {
     let mut command = mpirun();
     command.arg(binary);
     train(&mut command, args, workload, workload.batch / RANKS);
+    command
+}
+
+/// A rank on each core, with the bandwidth of a link between two hosts.
+fn over_link(args: &RanksArgs, binary: &Path, workload: Workload) -> Command {
+    let mut command = on_ranks(args, binary, workload);
+    command.args(["--link", &LINK.to_string()]);
     command
 }
 

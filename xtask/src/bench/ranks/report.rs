@@ -27,6 +27,8 @@ pub struct Scaling {
     pub one: f64,
     /// A rank on each core.
     pub ranks: f64,
+    /// A rank on each core, over a link.
+    pub linked: f64,
     /// A process on each core that does not exchange.
     pub apart: f64,
 }
@@ -62,6 +64,8 @@ pub struct Exchanges {
 #[derive(Debug)]
 pub struct RanksReport {
     pub ranks: usize,
+    /// The bandwidth of the simulated link, in GB/s.
+    pub link: f64,
     pub scaling: Vec<Scaling>,
     pub exchanges: Vec<Exchanges>,
 }
@@ -121,6 +125,36 @@ impl RanksReport {
                 format!("{:.0}", it.tokens_per_second(it.ranks)),
                 format!("{:.2}", it.efficiency()),
                 format!("{:.0}", it.tokens_per_second(it.apart)),
+            ]);
+        }
+        table
+    }
+
+    /// The time of the step's bytes on the simulated link, in seconds.
+    fn on_link(&self, of: &Scaling) -> f64 {
+        sent(self.ranks, of.bytes()) / (self.link * 1e9)
+    }
+
+    /// The share of the time on the link during which ranks compute.
+    fn hidden(&self, of: &Scaling) -> f64 {
+        1.0 - (of.linked - of.ranks) / self.on_link(of)
+    }
+
+    fn link_table(&self) -> Table {
+        let mut table = Table::new([
+            Text("model"),
+            Number("step in shared memory, s"),
+            Number("step over the link, s"),
+            Number("its bytes on the link, s"),
+            Number("of which during computation"),
+        ]);
+        for it in &self.scaling {
+            table.row([
+                format!("`{}`, {} × {}", it.preset, it.batch, it.seq),
+                format!("{:.2}", it.ranks),
+                format!("{:.2}", it.linked),
+                format!("{:.2}", self.on_link(it)),
+                format!("{:.0}%", 100.0 * self.hidden(it)),
             ]);
         }
         table
@@ -237,6 +271,7 @@ impl Report for RanksReport {
                 "parameters": it.parameters,
                 "one": it.one,
                 "ranks": it.ranks,
+                "linked": it.linked,
                 "apart": it.apart,
                 "efficiency": it.efficiency(),
             })
@@ -282,13 +317,15 @@ impl Report for RanksReport {
             format!("{}: {latency:.0} µs and {gb} GB/s", it.name)
         });
         format!(
-            "## Two ranks on two cores\n\n{}\n## The exchange\n\n{}\n## The cost model\n\n{}\n{}\n\
+            "## Two ranks on two cores\n\n{}\n## A link of {} GB/s\n\n{}\n## The exchange\n\n{}\n## The cost model\n\n{}\n{}\n\
             All predictions are {verdict} {:.0}% of the measurement; the greatest error is {:.0}%.\n\n\
             ## Predicted share of a step that is not exchange\n\n{}\n\
             Assumptions: {}; {:.0}% of the bandwidth; full bisection bandwidth; one rank per host; a rank computes the same \
             batch on any number of ranks; copies and sums as fast as here; no overlap of exchange and computation; no \
             stragglers. A step of {FAST_STEP:.2} s stands for a fast device.\n",
             self.scaling_table().to_markdown(),
+            self.link,
+            self.link_table().to_markdown(),
             self.exchange_table().to_markdown(),
             self.model_table().to_markdown(),
             self.prediction_table().to_markdown(),
@@ -321,6 +358,7 @@ mod tests {
         };
         let report = RanksReport {
             ranks: 2,
+            link: 1.25,
             scaling: vec![Scaling {
                 preset: "pocket",
                 batch: 12,
@@ -328,6 +366,7 @@ mod tests {
                 parameters: 50_000_000,
                 one: 3.0,
                 ranks: 3.2,
+                linked: 3.24,
                 apart: 2.8,
             }],
             exchanges: vec![Exchanges {
@@ -344,6 +383,11 @@ mod tests {
         let text = report.to_text();
         assert!(
             text.contains("| `pocket`, 12 × 256 | 1024 | 960 | 0.94 | 1097 |"),
+            "{text}"
+        );
+        // 200 MB take 0.16 s on the link, and the step 0.04 s more.
+        assert!(
+            text.contains("| `pocket`, 12 × 256 | 3.20 | 3.24 | 0.16 | 75% |"),
             "{text}"
         );
         assert!(text.contains("All predictions are within 20%"), "{text}");
