@@ -145,3 +145,78 @@ impl<A: TrainingBackend, const D: usize> Arrival<A, D> {
         value
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use burn::backend::Autodiff;
+    use burn_flex::Flex;
+    use emberlm_model::nn::LinearConfig;
+
+    use super::*;
+    use crate::peers::shards::Bucketing;
+    use crate::peers::{OrderedPeers, Rank, Transport};
+
+    type B = Autodiff<Flex>;
+
+    /// Rank 0 of two. Its peer sends what it sends itself, each time that it may.
+    struct Gate(Mutex<Receiver<Result<(), String>>>);
+
+    impl Transport for Gate {
+        fn rank(&self) -> Rank {
+            Rank::new(0, 2).unwrap()
+        }
+
+        fn all_to_all(&self, _: &[f32], _: &mut [f32]) -> Result<(), String> {
+            Err("not used".to_owned())
+        }
+
+        fn all_gather(&self, own: &[f32], received: &mut [f32]) -> Result<(), String> {
+            self.0.lock().unwrap().recv().unwrap()?;
+            received.copy_from_slice(own);
+            Ok(())
+        }
+
+        fn all_gather_bytes(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, String> {
+            Ok(vec![own.to_vec(); 2])
+        }
+    }
+
+    #[test]
+    fn parameters_are_used_before_later_ones_arrive() {
+        let device = Default::default();
+        let linear = LinearConfig::new(4, 4).with_bias(true).init::<B>(&device);
+        let parameters = [("weight", vec![4, 4]), ("bias", vec![4])];
+        let parameters = parameters.map(|(path, shape)| (path.to_owned(), shape, true));
+        let one_each = Bucketing {
+            least: 1,
+            imbalance: 2.0,
+        };
+        let shards = Shards::new(Rank::new(0, 2).unwrap(), one_each, parameters);
+        assert_eq!(shards.buckets(), [1..2, 0..1]);
+        let sevens = shards.parameters().iter().filter_map(|parameter| {
+            let own = parameter.piece_of(0)?;
+            let sevens = Tensor::<Flex, 1>::full([own.len()], 7.0, &device);
+            Some(sevens.into_primitive().tensor())
+        });
+        let (own, shards) = (sevens.collect(), Arc::new(shards));
+        let (permit, permits) = mpsc::channel();
+        let peers = Arc::new(OrderedPeers::new(Gate(Mutex::new(permits))));
+        let (gather, linear) =
+            Gather::begin::<B, _>(peers, shards, vec![true; 2], own, linear, device);
+
+        permit.send(Ok(())).unwrap();
+        let weight = linear.weight.val();
+        assert!(weight.is_require_grad());
+        assert_eq!(weight.dims(), [4, 4]);
+        let bias = linear.bias.as_ref().unwrap();
+        assert!(!bias.is_initialized());
+        // A clone has the same tensor, so gradients of one are those of the other.
+        let grads = linear.clone().weight.val().sum().backward();
+        assert!(weight.grad(&grads).is_some());
+
+        permit.send(Err("the cable was cut".to_owned())).unwrap();
+        assert!(bias.val().into_data().iter::<f32>().all(f32::is_nan));
+        let error = gather.finish().unwrap_err().to_string();
+        assert!(error.contains("the cable was cut"), "{error}");
+    }
+}
