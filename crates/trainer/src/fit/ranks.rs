@@ -5,7 +5,7 @@
 //! exchange   P + P/N      at most all gradients and the sums for the shard, the vectors that boundaries of shards cut, and
 //!                         buckets
 //! update     2·P/N        the shard's gradients and updated parameters
-//! gather     P + P/N      the updated parameters next to the previous ones, and buckets
+//! gather     P/N          the updated parameters of the rank, while those of all replace the previous ones, and buckets
 //! ```
 
 use super::shape::{largest, matrices};
@@ -47,9 +47,10 @@ pub(super) fn phases(model: AnyConfig<'_>, train: &TrainConfig, ranks: usize) ->
     let shard = all / ranks as f64;
     let largest = largest(model).min(all);
     let bucket = (BUCKET as f64).min(all);
-    // Slices for all ranks and from all ranks, and their sum.
-    let buckets = bucket * (2.0 + 1.0 / ranks as f64);
-    let cut = ((ranks - 1) as f64 * largest).min(all);
+    // Slices that are sent and received: of gradients for each rank, of parameters the same for all.
+    let others = (ranks - 1) as f64;
+    let buckets = bucket * (3.0 * others + 1.0) / ranks as f64;
+    let cut = (others * largest).min(all);
     let phase = |phase, gradients, temporaries| PhaseMemory {
         phase,
         gradients,
@@ -63,6 +64,6 @@ pub(super) fn phases(model: AnyConfig<'_>, train: &TrainConfig, ranks: usize) ->
     [
         phase(Phase::Exchange, all, shard + cut + buckets),
         phase(Phase::Update, shard, shard + update),
-        phase(Phase::Exchange, 0.0, all + shard + buckets),
+        phase(Phase::Exchange, 0.0, shard + buckets),
     ]
 }
