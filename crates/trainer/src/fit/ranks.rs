@@ -2,8 +2,7 @@
 //!
 //! ```text
 //! shard      P / N        the longest shard; with Muon, tables of tokens have 2 moments and matrices 1
-//! exchange   P + P/N      at most all gradients and the sums for the shard, the vectors that boundaries of shards cut, and
-//!                         buckets
+//! exchange   P + P/N      at most all gradients and the sums for the shard, and buckets
 //! update     2·P/N        the shard's gradients and updated parameters
 //! gather     P/N          the updated parameters of the rank, while those of all replace the previous ones, and buckets
 //! ```
@@ -50,7 +49,6 @@ pub(super) fn phases(model: AnyConfig<'_>, train: &TrainConfig, ranks: usize) ->
     // Slices that are sent and received: of gradients for each rank, of parameters the same for all.
     let others = (ranks - 1) as f64;
     let buckets = bucket * (3.0 * others + 1.0) / ranks as f64;
-    let cut = (others * largest).min(all);
     let phase = |phase, gradients, temporaries| PhaseMemory {
         phase,
         gradients,
@@ -62,7 +60,7 @@ pub(super) fn phases(model: AnyConfig<'_>, train: &TrainConfig, ranks: usize) ->
         OptimizerKind::Muon | OptimizerKind::Lion => 2.0 * largest.min(shard),
     };
     [
-        phase(Phase::Exchange, all, shard + cut + buckets),
+        phase(Phase::Exchange, all, shard + buckets),
         phase(Phase::Update, shard, shard + update),
         phase(Phase::Exchange, 0.0, shard + buckets),
     ]
