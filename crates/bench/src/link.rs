@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use emberlm_trainer::{Rank, Transport};
 
 /// A transport that measures the time of its exchanges, which take at least as long as the bytes that a rank sends need on
-/// its link. A waiting thread leaves the processor to others, as with a network card.
+/// its link. A waiting thread leaves the CPU to others, as with a network card.
 #[derive(Clone)]
 pub struct Link(Arc<Shared>);
 

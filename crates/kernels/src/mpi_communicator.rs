@@ -13,7 +13,7 @@ pub struct SharedCommunicator(SimpleCommunicator);
 // `MPI_THREAD_SERIALIZED`, as long as no two threads call it at the same time. No function of this type calls it.
 unsafe impl Send for SharedCommunicator {}
 // SAFETY: as above. Threads that share a reference must not call the library at the same time, which is a requirement of
-// MPI_THREAD_SERIALIZED on all calls, also on those with a communicator of their own.
+// MPI_THREAD_SERIALIZED on all calls, whatever their communicator.
 unsafe impl Sync for SharedCommunicator {}
 
 impl Debug for SharedCommunicator {

@@ -1,6 +1,6 @@
 //! The trainer's exchanges over MPI's collective operations.
 //!
-//! Gathers have a communicator of their own, so that they may run while another thread exchanges other values. Only one
+//! Gathers have a separate communicator, so that they may run while another thread exchanges other values. Only one
 //! thread at a time is in a call of the library ([`calls`]); all waits are polls.
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -92,10 +92,10 @@ pub(crate) fn wait_for_all() {
     wait(request, LONG);
 }
 
-/// What a rank sends to the others in an exchange.
+/// The slices that a rank sends in an exchange.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sent {
-    /// A slice of its own to each.
+    /// Another slice to each of the others.
     Slices,
     /// The same slice to all.
     OneSlice,

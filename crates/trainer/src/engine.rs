@@ -417,14 +417,6 @@ impl<B: TrainingBackend> StepEngine<B> {
         model
     }
 
-    /// Waits until the parameters of the last update are complete on all ranks. They may be used before, and wait then.
-    ///
-    /// # Errors
-    /// A peer cannot be reached, and the parameters are not complete.
-    pub(crate) fn finish_gather(&mut self) -> Result<(), PeersError> {
-        self.gather.take().map_or(Ok(()), Gather::finish)
-    }
-
     /// The current loss scale.
     fn loss_scale(&self) -> Option<f64> {
         let fixed = self.config.precision.loss_scale;

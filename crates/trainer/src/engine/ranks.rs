@@ -9,6 +9,7 @@ use crate::checkpoint::OptimizerState;
 use crate::checkpoint::shards::ShardWriter;
 use crate::error::TrainError;
 use crate::objective::CompletionScores;
+use crate::peers::gather::Gather;
 use crate::peers::{Peers, PeersError, Rank, sum_count};
 use crate::stop::StopSignal;
 
@@ -70,6 +71,14 @@ impl<B: TrainingBackend> StepEngine<B> {
             scores.for_each(|numbers| sum.add(&CompletionScores::of_numbers(numbers)));
         }
         Ok(sum)
+    }
+
+    /// Waits until the parameters of the last update are complete on all ranks. They may be used before, and wait then.
+    ///
+    /// # Errors
+    /// A peer cannot be reached, and the parameters are not complete.
+    pub(crate) fn finish_gather(&mut self) -> Result<(), PeersError> {
+        self.gather.take().map_or(Ok(()), Gather::finish)
     }
 
     /// Returns true if a stop was requested on any rank, and then requests it on this one too. All ranks call

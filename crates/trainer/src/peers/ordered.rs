@@ -30,7 +30,7 @@ use super::{Peers, PeersError, Rank};
 pub(crate) const BUCKET: usize = 1 << 22;
 
 /// Exchanges of host memory between all ranks. All ranks must call the functions in the same order, with the
-/// same lengths. [`Transport::all_gather`] has an order of its own: another thread may call it while others run.
+/// same lengths. [`Transport::all_gather`] has a separate order: another thread may call it while others run.
 pub trait Transport: Send + Sync {
     /// The rank of this process.
     fn rank(&self) -> Rank;
