@@ -232,7 +232,7 @@ impl<B: TrainingBackend> Driver<B> {
         if made.is_ok() && !self.interrupted {
             made = self.finish_file_check().map_err(damaged);
         }
-        made = made.and(self.engine.finish_gather().map_err(TrainError::from));
+        made = made.and(self.engine.finish_gather(&model).map_err(TrainError::from));
         // Steps after a step that must be skipped have changed nothing. A resumed run repeats them.
         let report = self.engine.settle();
         let settled = self.report(&report);

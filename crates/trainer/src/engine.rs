@@ -18,7 +18,6 @@ use std::panic::resume_unwind;
 use std::sync::{Arc, mpsc};
 use std::{mem, thread};
 
-use burn::module::AutodiffModule;
 use burn::tensor::{Device, Tensor};
 use emberlm_kernels::{Backend, Precision, TrainingBackend};
 use emberlm_model::{CompleteGradient, ExpertLoad, GradientSink};
@@ -41,6 +40,7 @@ use crate::skip::{SkipHistory, StepDecision};
 use crate::stop::StopSignal;
 use crate::training_model::TrainingModel;
 
+mod average;
 mod outcome;
 mod pending;
 mod ranks;
@@ -126,13 +126,13 @@ pub(crate) struct StepEngine<B: TrainingBackend> {
     /// Writes the optimizer's state of several ranks into checkpoints.
     shard_writer: Option<ShardWriter>,
     average: Option<Average<B::InnerBackend>>,
-    /// The gather of the newest update, with several ranks.
-    gather: Option<Gather>,
+    /// The gather of the newest update, with several ranks, and the guard of the update.
+    gather: Option<(Gather, Option<Guard<B::InnerBackend>>)>,
     position: StepPosition,
     pending: PendingSteps<B>,
     /// A request to stop, checked between two micro-batches.
     stop: Option<StopSignal>,
-    /// The tokens of each expert in this rank's micro-batches of the newest step.
+    /// The tokens of each expert in the newest step.
     expert_load: ExpertLoad,
     /// The scores of the completions of the newest step.
     completions: CompletionScores,
@@ -177,7 +177,7 @@ impl<B: TrainingBackend> StepEngine<B> {
         &self.position
     }
 
-    /// Tokens of each expert in this rank's micro-batches of the newest step.
+    /// Tokens of each expert in the newest step, if it was due; otherwise in this rank's micro-batches.
     pub(crate) fn expert_load(&self) -> &ExpertLoad {
         &self.expert_load
     }
@@ -213,7 +213,10 @@ impl<B: TrainingBackend> StepEngine<B> {
         due: bool,
     ) -> (TrainingModel<B>, Result<StepReport, PeersError>) {
         let [targets, positions] = match self.sum_step_counts(&batches) {
-            Ok([0, _]) => return (model, Ok(self.pass_over(batches))),
+            Ok([0, _]) => {
+                let finished = self.finish_gather(&model);
+                return (model, finished.map(|()| self.pass_over(batches)));
+            }
             Ok(counts) => counts,
             Err(error) => return (model, Err(error)),
         };
@@ -231,7 +234,7 @@ impl<B: TrainingBackend> StepEngine<B> {
             Err(error) => return (model, Err(error)),
         };
         let (model, figures) = self.decide_and_update(model, made, learning_rate, guard);
-        if due && let Err(error) = self.finish_gather() {
+        if due && let Err(error) = self.finish_gather(&model).and(self.sum_expert_load()) {
             return (model, Err(error));
         }
         self.pending.push(PendingStep {
@@ -298,7 +301,7 @@ impl<B: TrainingBackend> StepEngine<B> {
             (made, shard.unwrap_or_else(|panic| resume_unwind(panic)))
         });
         // The pass has waited for the parameters that it used.
-        self.finish_gather()?;
+        self.finish_gather(model)?;
         let shard = shard?;
         let Some(made) = made else {
             return Ok(None);
@@ -376,7 +379,8 @@ impl<B: TrainingBackend> StepEngine<B> {
         (model, figures)
     }
 
-    /// Updates the weights, the optimizer's state and the average.
+    /// Updates the weights, the optimizer's state and the average; with several ranks, the average later, when all
+    /// parameters have arrived.
     fn update(
         &mut self,
         model: TrainingModel<B>,
@@ -402,8 +406,8 @@ impl<B: TrainingBackend> StepEngine<B> {
                 let (peers, device) = (Arc::clone(&self.peers), model.device());
                 let (gather, model) =
                     Gather::begin::<B, _>(peers, shards, are_present, own, model, device);
-                self.gather = Some(gather);
-                model
+                self.gather = Some((gather, guard.cloned()));
+                return model;
             }
             (CompleteGradients::All(grads), _) => B::run(|| {
                 optimizer.guarded_update::<B, _>(model, grads, factor, learning_rate, guard)
@@ -411,9 +415,7 @@ impl<B: TrainingBackend> StepEngine<B> {
             // Only a sharded optimizer has gradients of a shard.
             (CompleteGradients::Shard(_), None) => model,
         };
-        if let Some(average) = &mut self.average {
-            average.guarded_update(&model.valid(), self.optimizer.updates(), guard);
-        }
+        self.update_average(&model, guard);
         model
     }
 
@@ -422,19 +424,6 @@ impl<B: TrainingBackend> StepEngine<B> {
         let fixed = self.config.precision.loss_scale;
         let adaptive = || self.position.loss_scale.map(|scale| scale.factor());
         (fixed > 0.0).then_some(fixed).or_else(adaptive)
-    }
-
-    /// The weights to use the model with: their average, if there is one.
-    pub(crate) fn evaluated(&self, model: &TrainingModel<B>) -> TrainingModel<B::InnerBackend> {
-        match &self.average {
-            Some(average) => average.model().clone(),
-            None => model.valid(),
-        }
-    }
-
-    /// Returns true if [`StepEngine::evaluated`] is an average.
-    pub(crate) fn averages(&self) -> bool {
-        self.average.is_some()
     }
 
     /// The number of updates so far.

@@ -9,9 +9,9 @@ use crate::checkpoint::OptimizerState;
 use crate::checkpoint::shards::ShardWriter;
 use crate::error::TrainError;
 use crate::objective::CompletionScores;
-use crate::peers::gather::Gather;
 use crate::peers::{Peers, PeersError, Rank, sum_count};
 use crate::stop::StopSignal;
+use crate::training_model::TrainingModel;
 
 /// The optimizer's state of a checkpoint, or the error of its file.
 pub(crate) type StateOrError<B> =
@@ -73,12 +73,36 @@ impl<B: TrainingBackend> StepEngine<B> {
         Ok(sum)
     }
 
-    /// Waits until the parameters of the last update are complete on all ranks. They may be used before, and wait then.
+    /// Waits until the parameters of the last update, which are those of `model`, are complete on all ranks, and updates the
+    /// average. Parameters may be used before, and wait then.
     ///
     /// # Errors
     /// A peer cannot be reached, and the parameters are not complete.
-    pub(crate) fn finish_gather(&mut self) -> Result<(), PeersError> {
-        self.gather.take().map_or(Ok(()), Gather::finish)
+    pub(crate) fn finish_gather(&mut self, model: &TrainingModel<B>) -> Result<(), PeersError> {
+        let Some((gather, guard)) = self.gather.take() else {
+            return Ok(());
+        };
+        gather.finish()?;
+        self.update_average(model, guard.as_ref());
+        Ok(())
+    }
+
+    /// Adds the tokens of each expert in the micro-batches of the other ranks.
+    ///
+    /// # Errors
+    /// A peer cannot be reached.
+    pub(super) fn sum_expert_load(&mut self) -> Result<(), PeersError> {
+        let tokens = self.expert_load.layers.iter().flatten();
+        let own: Vec<u64> = tokens.map(|&tokens| tokens as u64).collect();
+        if own.is_empty() {
+            return Ok(());
+        }
+        let sums = self.peers.sum_counts(&own)?;
+        let tokens = self.expert_load.layers.iter_mut().flatten();
+        for (tokens, sum) in tokens.zip(sums) {
+            *tokens = sum as usize;
+        }
+        Ok(())
     }
 
     /// Returns true if a stop was requested on any rank, and then requests it on this one too. All ranks call

@@ -6,6 +6,8 @@ use std::sync::atomic::Ordering;
 use burn::module::AutodiffModule;
 use emberlm_checkpoint::checkpoint::OPTIMIZER;
 use emberlm_data::{Packing, Split};
+use emberlm_model::ExpertLoad;
+use emberlm_model::config::Experts;
 use emberlm_model::weights::{HostTensor, named_tensors};
 
 use super::threads::Threads;
@@ -47,6 +49,8 @@ struct Trained {
     norms: Vec<f64>,
     weights: Vec<(String, HostTensor)>,
     average: Vec<(String, HostTensor)>,
+    /// Of the last step.
+    expert_load: ExpertLoad,
 }
 
 /// The file of the optimizer's state of all ranks.
@@ -104,7 +108,7 @@ fn steps(
     .with_shard_writer(writer);
     let whole = to_tensors::<Training>(&random_batch(&model, &config.train, TOKENS), &device);
     let (mut losses, mut norms) = (Vec::new(), Vec::new());
-    for _ in 0..STEPS {
+    for step in 1..=STEPS {
         let micro = |number: usize| TokenBatch {
             tokens: emberlm_model::Tokens {
                 ids: whole.tokens.ids.clone().narrow(0, number, 1),
@@ -118,8 +122,10 @@ fn steps(
         };
         let own = (0..MICRO_BATCHES).filter(|n| n % rank.world_size() == rank.index());
         let batches = StepBatches::new(own.map(micro).collect());
+        // The outcome of other steps is known as well if each is judged, while their parameters are gathered.
+        let due = step == STEPS || read_policy == ReadPolicy::WhenDue;
         let report;
-        (training, report) = engine.step(training, batches, true);
+        (training, report) = engine.step(training, batches, due);
         match report.unwrap().outcome {
             StepOutcome::Updated(metrics) => {
                 losses.push(metrics.loss);
@@ -144,6 +150,7 @@ fn steps(
         norms,
         weights: named_tensors(&training),
         average: named_tensors(&engine.evaluated(&training)),
+        expert_load: engine.expert_load().clone(),
     };
     (trained, state, engine.held_state_bytes())
 }
@@ -255,6 +262,30 @@ fn ranks_with_one_micro_batch_match_one_process_to_the_bit() {
         ),
         one
     );
+}
+
+/// Also the logged shares of the experts are those of all ranks.
+#[test]
+fn ranks_with_experts_match_one_process_to_the_bit() {
+    let place = TestFolder::new(0);
+    let mut config = dropout_config(&place);
+    let model = config.model.decoder_mut().unwrap();
+    model.experts = Some(Experts {
+        count: 4,
+        active: 2,
+        width: Some(32),
+        normalize: true,
+        shared_width: Some(16),
+        balance_loss: 0.2,
+        z_loss: 0.1,
+        dense_layers: Vec::new(),
+    });
+    let one = steps_of_one(&place, &config);
+    let tokens = &one.0.expert_load.layers[0];
+    assert_eq!(tokens.iter().sum::<usize>(), 2 * MICRO_BATCHES * TOKENS);
+    let policy = ReadPolicy::EveryStep;
+    let ranks = steps_of_ranks(&place, &config, policy, MICRO_BATCHES, Folders::Shared);
+    assert_eq!(ranks, one);
 }
 
 #[test]
