@@ -40,7 +40,7 @@ use crate::embeddings::Embeddings;
 use crate::init::Initializer;
 use crate::kv_cache::KvCache;
 use crate::lm_head::LmHead;
-use crate::weights::{ParamMapper, map_params};
+use crate::weights::{ParamMapper, changed, map_params};
 
 /// An encoder–decoder with its weights.
 ///
@@ -138,7 +138,7 @@ impl<B: Backend> ParamMapper<B> for Scale {
         value: Tensor<B, D>,
     ) -> Tensor<B, D> {
         match D {
-            2 => value * self.factor,
+            2 => changed(value, |value| value * self.factor),
             _ => value,
         }
     }

@@ -13,6 +13,7 @@ use crate::calibration::InputRecorder;
 use crate::init::{Initializer, OutputRole};
 use crate::low_rank::{AdaptedRows, Adapter, adapted};
 use crate::packed_rows::PackedRows;
+use crate::weights::changed;
 
 /// A linear layer `y = x W + b`; with an adapter, `y = x W + b + scale · (x A) B`, or DoRA's form of it.
 ///
@@ -55,7 +56,7 @@ impl<B: BurnBackend> LinearWeight<B> {
     /// Applies `change`, which must keep the shape, to an f32 weight. A packed weight stays unchanged.
     pub fn mapped(self, change: impl FnOnce(Tensor<B, 2>) -> Tensor<B, 2>) -> Self {
         match self {
-            Self::Float(weight) => Self::Float(weight.map(change)),
+            Self::Float(weight) => Self::Float(weight.map(|weight| changed(weight, change))),
             Self::Packed(_) => self,
         }
     }

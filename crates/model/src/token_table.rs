@@ -11,6 +11,7 @@ use burn::tensor::{Device, Int, Tensor};
 use emberlm_kernels::{Backend, HeadLossOptions, PackedFormat, Precision, ops};
 
 use crate::packed_rows::PackedRows;
+use crate::weights::changed;
 
 /// A table `[vocab_size, d_model]`. Its size and the device determine if it is split.
 #[derive(Module, Debug)]
@@ -62,9 +63,10 @@ impl<B: BurnBackend> TokenTable<B> {
     /// Applies `change`, which must keep the shape, to each parameter.
     pub fn mapped(self, mut change: impl FnMut(Tensor<B, 2>) -> Tensor<B, 2>) -> Self {
         match self {
-            Self::Whole(whole) => Self::Whole(whole.map(change)),
+            Self::Whole(whole) => Self::Whole(whole.map(|whole| changed(whole, change))),
             Self::Parts(parts) => {
-                let parts = parts.into_iter().map(|part| part.map(&mut change));
+                let parts = parts.into_iter();
+                let parts = parts.map(|part| part.map(|part| changed(part, &mut change)));
                 Self::Parts(parts.collect())
             }
             Self::Packed(rows) => Self::Packed(rows),

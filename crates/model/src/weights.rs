@@ -68,6 +68,16 @@ pub fn map_params<B: Backend, M: Module<B>>(module: M, mapper: &mut impl ParamMa
     })
 }
 
+/// The value of a parameter after `change`. It requires gradients like the old one, and is not the result of an operation of
+/// the autodiff graph: such a tensor is not a parameter, and loses its gradient.
+pub(crate) fn changed<B: Backend, const D: usize>(
+    value: Tensor<B, D>,
+    change: impl FnOnce(Tensor<B, D>) -> Tensor<B, D>,
+) -> Tensor<B, D> {
+    let requires_gradients = value.is_require_grad();
+    change(value.set_require_grad(false)).set_require_grad(requires_gradients)
+}
+
 /// Visits the path and the id of every float parameter, without its value, which may be computed lazily.
 pub fn visit_param_ids<B: Backend, M: Module<B>>(module: &M, visit: impl FnMut(&str, ParamId)) {
     module.visit(&mut IdTracker {

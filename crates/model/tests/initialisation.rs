@@ -1,12 +1,15 @@
 //! Compares means and standard deviations of initial weights with the table in `init.rs`, for every family and
 //! initialization, and tests seeds and backends. Expected values are derived from the table and the cited papers.
 
+use burn::backend::Autodiff;
 use burn_flex::Flex;
 use burn_ndarray::NdArray;
 use emberlm_kernels::Backend;
 use emberlm_model::config::{Biases, FeedForward, Head, Init, ModelConfig, Norm, Position};
+use emberlm_model::encoder::{EncoderConfig, EncoderSettings};
+use emberlm_model::encoder_decoder::{EncoderDecoderConfig, EncoderDecoderSettings};
 use emberlm_model::weights::{HostTensor, named_tensors};
-use emberlm_model::{Activation, DecoderConfig, Family};
+use emberlm_model::{Activation, DecoderConfig, Family, Parameters};
 
 const VOCAB: f64 = 300.0;
 const SEQ_LEN: f64 = 128.0;
@@ -373,4 +376,34 @@ fn check_moments(what: &str, values: &[f32], std: f64, kurtosis: f64) {
         error < limit,
         "{what}: deviation {found:.5}, not {std:.5} within {limit:.3}"
     );
+}
+
+/// A weight that is the result of an operation, as one that is scaled after its initialization, would have no gradient.
+#[test]
+fn every_parameter_of_a_new_model_is_trained() {
+    type Training = Autodiff<Flex>;
+    fn check(name: &str, parameters: &Parameters) {
+        for parameter in parameters.iter() {
+            assert!(parameter.trainable, "{name}: {}", parameter.path);
+        }
+    }
+    let device = Default::default();
+    for family in Family::ALL {
+        let decoder = config(family).init::<Training>(1, &device);
+        check(family.name(), &decoder.parameters());
+    }
+    let encoder = EncoderConfig::try_from(EncoderSettings::nano(30)).unwrap();
+    check(
+        "encoder",
+        &encoder.init::<Training>(1, &device).parameters(),
+    );
+    for init_factor in [1.0, 0.5] {
+        let settings = EncoderDecoderSettings {
+            init_factor,
+            ..EncoderDecoderSettings::nano(30)
+        };
+        let model = EncoderDecoderConfig::try_from(settings).unwrap();
+        let parameters = model.init::<Training>(1, &device).parameters();
+        check("encoder-decoder", &parameters);
+    }
 }

@@ -290,10 +290,11 @@ impl<B: TrainingBackend> StepEngine<B> {
                 || exchange::reduce_scatter::<B::InnerBackend>(&*peers, &shards, arriving, &device);
             let exchange = scope.spawn(exchange);
             let sink = GradientSink::new(move |complete: Vec<CompleteGradient<_>>| {
-                let trained = complete.into_iter();
-                let trained = trained.filter_map(|it| Some((*indices.get(&it.id)?, it.gradient)));
+                let indexed = complete
+                    .into_iter()
+                    .map(|it| (indices.get(&it.id).copied(), it.gradient));
                 // An exchange that has failed receives no more, and its error is returned below.
-                let _ = sender.send(trained.collect());
+                let _ = sender.send(indexed.collect());
             });
             let made = self.micro_batches(model, batches, numbers, Some(&sink));
             sink.close();

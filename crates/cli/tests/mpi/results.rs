@@ -143,6 +143,26 @@ fn adapters_and_preferences_equal_one_process() {
 }
 
 #[test]
+fn encoders_and_encoder_decoders_equal_one_process() {
+    let sandbox = Sandbox::new();
+    let lines = (0..2000).map(|i| format!("line {i} has the number {}\n", i * 7 % 1000));
+    sandbox.write("lines.txt", lines.collect::<String>());
+    sandbox
+        .words("prepare lines.txt --out lines --tokenizer byte")
+        .ok();
+    let common =
+        "--data lines --accumulation 2 --steps 4 --renderer plain --set train.micro_batch=2";
+    for preset in ["bert-nano", "t5-nano"] {
+        let line = format!("train {common} --preset {preset}");
+        let (one, two) = (format!("one-{preset}"), format!("two-{preset}"));
+        trained(sandbox.words(&format!("{line} --out {one}")));
+        trained(sandbox.launched(&[(2, &format!("{line} --out {two}"))]));
+        let [one, two] = [one, two].map(|run| sandbox.checkpoint(&run, 4));
+        assert!(one == two, "{preset}");
+    }
+}
+
+#[test]
 fn a_sweep_starts_its_runs_with_a_launcher() {
     let sandbox = Sandbox::with_data();
     sandbox.write(

@@ -29,8 +29,9 @@ pub(crate) struct ShardGradients<B: BurnBackend> {
     pub(crate) pieces: Vec<FloatTensor<B>>,
 }
 
-/// The gradients of some parameters, by index in the [`Shards`]; `None` where the loss does not depend on a parameter.
-pub(crate) type IndexedGradients<B> = Vec<(usize, Option<FloatTensor<B>>)>;
+/// The gradients of some parameters, by index in the [`Shards`], which parameters that are not trained lack; `None` where
+/// the loss does not depend on a parameter.
+pub(crate) type IndexedGradients<B> = Vec<(Option<usize>, Option<FloatTensor<B>>)>;
 
 /// The indices of a module's parameters in the shards. Parameters that are not trained have none.
 pub(crate) fn indices<B: TrainingBackend, M: Module<B>>(
@@ -64,6 +65,12 @@ pub(crate) fn reduce_scatter<B: Backend>(
                 return Err(error(shards, "gradients", reason));
             };
             for (index, gradient) in arrived {
+                let Some(index) = index else {
+                    if gradient.is_some() {
+                        return Err(untrained(shards));
+                    }
+                    continue;
+                };
                 // An incomplete gradient was handed over before.
                 if index >= bucket.end || gradients[index].is_some() {
                     return Err(incomplete(shards, index));
@@ -112,13 +119,23 @@ pub(crate) fn reduce_scatter<B: Backend>(
             pieces[index] = Some(sum);
         }
     }
-    if let Some((index, _)) = arriving.flatten().next() {
-        return Err(incomplete(shards, index));
+    for (index, gradient) in arriving.flatten() {
+        match index {
+            Some(index) => return Err(incomplete(shards, index)),
+            None if gradient.is_some() => return Err(untrained(shards)),
+            None => {}
+        }
     }
     Ok(ShardGradients {
         are_present,
         pieces: pieces.into_iter().flatten().collect(),
     })
+}
+
+/// The error of a parameter that has a gradient, but is not divided among ranks.
+fn untrained(shards: &Shards) -> PeersError {
+    let reason = "a parameter that is not trained has a gradient".to_owned();
+    error(shards, "gradients", reason)
 }
 
 /// The error of a gradient that was exchanged before it was complete.
