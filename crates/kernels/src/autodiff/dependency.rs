@@ -36,12 +36,12 @@ pub(super) fn depending_on<B: Backend, C: CheckpointStrategy>(
     if !tensor.is_tracked() {
         return tensor;
     }
-    match DependencyBackward
-        .prepare::<C>([tensor.node, x.node.clone()])
-        .compute_bound()
-        .stateful()
-    {
-        OpsKind::Tracked(prep) => prep.finish((), tensor.primitive),
-        OpsKind::UnTracked(prep) => prep.finish(tensor.primitive),
-    }
+    let nodes = (tensor.node, x.node.clone());
+    with_parents!(
+        DependencyBackward,
+        C,
+        [nodes.0, nodes.1],
+        (),
+        tensor.primitive
+    )
 }

@@ -62,12 +62,5 @@ pub(super) fn gradient_hook<B: Backend, C: CheckpointStrategy>(
         taken: taken.iter().map(saved::<B>).collect(),
         hook: Arc::new(Mutex::new(Some(hook))),
     };
-    match HookBackward
-        .prepare::<C>([x.node])
-        .compute_bound()
-        .stateful()
-    {
-        OpsKind::Tracked(prep) => prep.finish(hooked, x.primitive),
-        OpsKind::UnTracked(prep) => prep.finish(x.primitive),
-    }
+    with_parents!(HookBackward, C, [x.node], hooked, x.primitive)
 }

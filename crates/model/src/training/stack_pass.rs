@@ -48,8 +48,10 @@ impl<B: TrainingBackend, M: Module<B>, E: Module<B>> StackPass<'_, B, M, E> {
         loss: impl FnOnce(Tensor<B, 3>) -> Tensor<B, 1>,
         sink: Option<&GradientSink<B>>,
     ) -> PassGradients<B> {
-        let streamed = sink.cloned().map(StreamedPass::new);
-        let others = self.ids_of_blocks_and_embeddings();
+        let streamed = sink.map(|sink| {
+            let others = self.ids_of_blocks_and_embeddings();
+            (StreamedPass::new(sink.clone()), others)
+        });
         let Self {
             module,
             stack,
@@ -61,7 +63,7 @@ impl<B: TrainingBackend, M: Module<B>, E: Module<B>> StackPass<'_, B, M, E> {
         let mut x = embedded;
         let mut routings = Vec::new();
         for (i, block) in stack.blocks.iter().enumerate() {
-            if let Some(streamed) = &streamed {
+            if let Some((streamed, _)) = &streamed {
                 x = streamed.after(x, block, &HashSet::new());
             }
             seeds.seed(i + 1);
@@ -69,8 +71,8 @@ impl<B: TrainingBackend, M: Module<B>, E: Module<B>> StackPass<'_, B, M, E> {
             context.routings = Some(&mut routings);
             x = block.run(x, context);
         }
-        if let Some(streamed) = &streamed {
-            x = streamed.after(x, module, &others);
+        if let Some((streamed, others)) = &streamed {
+            x = streamed.after(x, module, others);
         }
         let loss = loss(stack.finish(x));
         let value = loss.clone().inner();
@@ -87,7 +89,7 @@ impl<B: TrainingBackend, M: Module<B>, E: Module<B>> StackPass<'_, B, M, E> {
             Some(router_loss) => (loss + router_loss).backward(),
             None => loss.backward(),
         };
-        if let Some(streamed) = streamed {
+        if let Some((streamed, _)) = streamed {
             streamed.finish(module, &mut gradients);
         }
         PassGradients {
