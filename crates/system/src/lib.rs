@@ -4,6 +4,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`mod@read`] | opens regular files only, and reads a bounded number of bytes |
+//! | [`mod@file_kind`] | identifies files by their first bytes: archives, compressed files, UTF-16, Git LFS pointers, web pages and others |
 //! | [`lines`] | reads a file line by line, with a maximum line length |
 //! | [`mod@write`] | writes a file atomically: to a temporary file that is synced and renamed |
 //! | [`mod@nearest`] | finds the best suggestion for a mistyped name |
@@ -23,6 +24,7 @@
 //! ```
 
 pub mod digits;
+pub mod file_kind;
 pub mod lines;
 pub mod nearest;
 pub mod random;

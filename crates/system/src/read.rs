@@ -7,6 +7,8 @@ use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::path::Path;
 
+use crate::file_kind::FileKind;
+
 /// The size limit of a configuration, a manifest or another description in JSON or TOML: 64 MiB.
 pub const DESCRIPTION_LIMIT: u64 = 64 << 20;
 
@@ -39,18 +41,35 @@ pub fn read_bytes(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Reads a regular UTF-8 file of at most `limit` bytes.
+/// Reads a regular UTF-8 file of at most `limit` bytes: a description or a template.
 ///
 /// # Errors
-/// See [`read_bytes`]. Also, the file is not UTF-8.
+/// See [`read_bytes`] and [`check_text`]. Also, the file is not UTF-8.
 pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
+    let bytes = read_bytes(path, limit)?;
+    check_text(&bytes)?;
     // The same message as `fs::read_to_string`.
-    String::from_utf8(read_bytes(path, limit)?).map_err(|_| {
+    String::from_utf8(bytes).map_err(|_| {
         io::Error::new(
             io::ErrorKind::InvalidData,
             "stream did not contain valid UTF-8",
         )
     })
+}
+
+/// Checks that the contents of a description or a template are not those of another kind of file, such as a Git LFS pointer
+/// or a web page that was saved in its place.
+///
+/// # Errors
+/// They are. The message names the kind.
+pub fn check_text(contents: &[u8]) -> io::Result<()> {
+    match FileKind::of(contents) {
+        None | Some(FileKind::Text | FileKind::Xml) => Ok(()),
+        Some(kind) => Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("it is {kind}"),
+        )),
+    }
 }
 
 /// Opens a file without blocking. Without the flag, opening a FIFO waits for a writer.
@@ -128,6 +147,9 @@ mod tests {
         fs::write(&path, b"\xff").unwrap();
         assert!(read_text(&path, 4).is_err());
         assert_eq!(read_bytes(&path, 4).unwrap(), b"\xff");
+        fs::write(&path, "<!DOCTYPE html><html>").unwrap();
+        let error = read_text(&path, 100).unwrap_err();
+        assert_eq!(error.to_string(), "it is an HTML page");
     }
 
     #[cfg(unix)]
