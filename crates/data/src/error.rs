@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use emberlm_system::file_kind::{Compression, FileKind};
 use emberlm_tokenizer::chat::ChatError;
 use emberlm_tokenizer::{TokenizerError, TokenizerKind};
 
@@ -75,6 +76,22 @@ pub enum DataError {
         /// The reason.
         reason: String,
     },
+    /// An input is of another kind than its format says.
+    #[error(
+        "{} is {found}{}, not {expected}",
+        path.display(),
+        inside.map(|outer| format!(" inside {}", outer.name())).unwrap_or_default()
+    )]
+    OtherKind {
+        /// The file.
+        path: PathBuf,
+        /// The expected kind.
+        expected: &'static str,
+        /// The kind that its first bytes show.
+        found: FileKind,
+        /// The compression that it is inside of.
+        inside: Option<Compression>,
+    },
     /// A table has no column of the requested name.
     #[error("{} has no text column `{column}`: it has {}", path.display(), quoted(found))]
     NoColumn {
@@ -122,9 +139,10 @@ pub enum DataError {
         path: PathBuf,
     },
     /// A split would be empty.
-    #[error(
-        "the {split} split would be empty: `val_fraction` {val_fraction} of {characters} characters"
-    )]
+    #[error("the {split} split would be empty: {}", match characters {
+        0 => "the inputs have no text".to_owned(),
+        _ => format!("`val_fraction` {val_fraction} of {characters} characters"),
+    })]
     EmptySplit {
         /// The split.
         split: Split,
@@ -134,7 +152,7 @@ pub enum DataError {
         val_fraction: f64,
     },
     /// A split by documents left no documents for training.
-    #[error("the train split would be empty: each of the {documents} documents is for validation")]
+    #[error("the train split would be empty: {}", no_train_documents(*documents))]
     NoTrainDocuments {
         /// The number of documents.
         documents: u64,
@@ -434,5 +452,14 @@ impl DataError {
             path,
             source,
         }
+    }
+}
+
+/// The reason that no documents are left for training.
+fn no_train_documents(documents: u64) -> String {
+    match documents {
+        0 => "the inputs have no documents".to_owned(),
+        1 => "the only document is for validation".to_owned(),
+        documents => format!("all {documents} documents are for validation"),
     }
 }

@@ -25,8 +25,9 @@ pub struct FieldRecord {
     pub values: Vec<Option<String>>,
 }
 
-/// Reads `fields` of every record of `inputs`, in order. In JSON Lines, numbers and booleans are read as they are
-/// written; the columns of tables are text. A field that is empty counts as missing.
+/// Reads `fields` of every record of `inputs`, in order. Numbers and booleans are read as JSON writes them; the columns of CSV
+/// and TSV tables are text. A field that is empty or null counts as missing. Dots in a name lead into nested fields, unless
+/// a name itself contains them.
 ///
 /// # Errors
 /// An input cannot be read, is a plain text file or has no records; a record is broken or lacks a field that is not
@@ -39,10 +40,8 @@ pub fn read_fields(
     for input in expand(inputs, &InputOptions::default())? {
         let before = records.len();
         match input.format {
-            Format::Jsonl => read_objects(&input, fields, &mut records)?,
-            Format::Csv | Format::Tsv | Format::Parquet => {
-                read_columns(&input, fields, &mut records)?;
-            }
+            Format::Jsonl | Format::Parquet => read_objects(&input, fields, &mut records)?,
+            Format::Csv | Format::Tsv => read_columns(&input, fields, &mut records)?,
             Format::Text => {
                 return Err(DataError::DamagedInput {
                     path: input.name,
@@ -74,7 +73,7 @@ fn read_objects(
 /// The value of an object's field.
 fn value(object: &Map<String, Value>, field: &RecordField) -> Result<Option<String>, RecordFault> {
     let name = &field.name;
-    let kind = match object.get(name) {
+    let kind = match nested(object, name) {
         Some(Value::String(text)) if !text.is_empty() => return Ok(Some(text.clone())),
         Some(number @ (Value::Number(_) | Value::Bool(_))) => return Ok(Some(number.to_string())),
         None | Some(Value::Null | Value::String(_)) => return missing(field),
@@ -84,6 +83,18 @@ fn value(object: &Map<String, Value>, field: &RecordField) -> Result<Option<Stri
     Err(RecordFault::Field(format!(
         "`{name}` is {kind}, not a text"
     )))
+}
+
+/// The value at a path.
+fn nested<'a>(object: &'a Map<String, Value>, path: &str) -> Option<&'a Value> {
+    object.get(path).or_else(|| {
+        let dots = path.match_indices('.');
+        dots.filter_map(|(at, _)| {
+            let inner = object.get(&path[..at])?.as_object()?;
+            nested(inner, &path[at + 1..])
+        })
+        .next()
+    })
 }
 
 fn missing(field: &RecordField) -> Result<Option<String>, RecordFault> {

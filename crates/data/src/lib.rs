@@ -36,6 +36,8 @@
 //! | file | contents |
 //! |---|---|
 //! | `inputs` | readers for text files and records |
+//! | `conversations` | the published forms of conversations, and their conversion to the one that is rendered |
+//! | `preferences`, `prompts` | [`read_conversations`], [`read_preferences`], [`read_prompts`]: records for fine-tuning |
 //! | `fields` | [`read_fields()`]: several fields of each record, for labelled texts and pairs of texts |
 //! | `texts` | [`for_each_text`]: the texts of a corpus, without writing a dataset |
 //! | `prepare` | [`prepare()`]: turns inputs into a dataset, in parallel; can be resumed |
@@ -79,6 +81,7 @@
 mod adopt;
 mod batch;
 mod block_hashes;
+mod conversations;
 mod dataset;
 mod error;
 mod evaluation;
@@ -131,7 +134,9 @@ pub use mix::Mix;
 pub use not_a_dataset::NotADataset;
 pub use order::{Shuffle, WindowOrder};
 pub use packing::Packing;
-pub use preferences::{PreferenceEncoder, PreferenceForm, PreferenceRecord, read_preferences};
+pub use preferences::{
+    PreferenceEncoder, PreferenceForm, PreferenceRecord, read_conversations, read_preferences,
+};
 pub use prepare::{
     DEFAULT_JOURNAL_BYTES, Encoding, Phase, PrepareOptions, PrepareRanks, Prepared, Progress,
     SingleRank, SplitRule, Warning, prepare, prepare_among,

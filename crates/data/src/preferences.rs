@@ -1,5 +1,5 @@
-//! Reads preferences from JSON Lines, in TRL's formats: a prompt with a chosen and a rejected completion, or with one
-//! completion and a label.
+//! Reads records with completions to learn: preferences in TRL's formats, which are a prompt with a chosen and a rejected
+//! completion, or with one completion and a label; and conversations of any form, whose answers are learnt.
 
 use std::path::PathBuf;
 
@@ -8,6 +8,7 @@ use emberlm_tokenizer::chat::{ChatEncoder, ChatError, ChatTemplateSpec, ChatToke
 use serde_json::{Map, Value, json};
 
 use crate::DataError;
+use crate::conversations::{convert, to_example};
 use crate::inputs::read_objects;
 
 /// The form of preferences.
@@ -19,17 +20,18 @@ pub enum PreferenceForm {
     Labelled,
 }
 
-/// A prompt with its completions. Each is a record that
-/// [`ChatExample::from_json`](emberlm_tokenizer::chat::ChatExample::from_json) reads, with `prompt` and `completion`.
+/// A prompt with its completions, or a conversation. Each is a record that
+/// [`ChatExample::from_json`](emberlm_tokenizer::chat::ChatExample::from_json) reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PreferenceRecord {
     /// The position of the record in its file, from 1.
     pub number: u64,
-    /// The prompt with each completion, as JSON: with the chosen, then with the rejected one, or with the only one.
+    /// The prompt with each completion, as JSON: with the chosen, then with the rejected one, or with the only one. Of a
+    /// conversation, only the record.
     pub examples: Vec<String>,
     /// True if the chosen or the only completion is desirable.
     pub label: bool,
-    /// True if prompt and completions are lists of messages, and false if they are texts.
+    /// True if the texts are lists of messages, and false if they are a prompt and completions without roles.
     pub is_conversation: bool,
 }
 
@@ -37,16 +39,77 @@ pub struct PreferenceRecord {
 /// lists of messages. Without `prompt`, the messages that both lists begin with are the prompt. A labelled record has
 /// `prompt`, `completion` and `label`, true or false. `tools` and `chat_template_kwargs` are passed to the chat template.
 ///
+/// As in LLaMA-Factory, the prompt can also be a conversation in ShareGPT's form or an Alpaca instruction, and a completion
+/// of a conversation one message or its text.
+///
 /// # Errors
-/// An input cannot be read, is not JSON Lines or has no records; a record lacks a field, or a completion is empty.
+/// An input cannot be read, is a plain text or has no records; a record lacks a field, or a completion is empty.
 pub fn read_preferences(
     inputs: &[PathBuf],
     form: PreferenceForm,
 ) -> Result<Vec<PreferenceRecord>, DataError> {
-    read_objects(inputs, "preferences", |object, number| match form {
-        PreferenceForm::Pairs => pair(object, number),
-        PreferenceForm::Labelled => labelled(object, number),
+    read_objects(inputs, "preferences", |object, number| {
+        let mut object = object.clone();
+        convert(&mut object).map_err(|error| error.to_string())?;
+        let names = match form {
+            PreferenceForm::Pairs => &["chosen", "rejected"][..],
+            PreferenceForm::Labelled => &["completion"],
+        };
+        prompt_of_messages(&mut object, names);
+        match form {
+            PreferenceForm::Pairs => pair(&object, number),
+            PreferenceForm::Labelled => labelled(&object, number),
+        }
     })
+}
+
+/// Reads the conversations of `inputs`, in order, in any form: see the guide on fine-tuning.
+///
+/// # Errors
+/// An input cannot be read, is a plain text or has no records; a record has no form of a conversation.
+pub fn read_conversations(inputs: &[PathBuf]) -> Result<Vec<PreferenceRecord>, DataError> {
+    read_objects(inputs, "conversations", |object, number| {
+        let json = Value::from(object.clone()).to_string();
+        let example = to_example(&json).map_err(|error| error.to_string())?;
+        let is_text = |name: &str| object.get(name).is_some_and(Value::is_string);
+        Ok(PreferenceRecord {
+            number,
+            is_conversation: !(is_text("prompt") && is_text("completion")),
+            examples: vec![example.into_owned()],
+            label: true,
+        })
+    })
+}
+
+/// Makes the messages of a record without `prompt` its prompt. Completions that are texts become messages of the assistant.
+fn prompt_of_messages(object: &mut Map<String, Value>, completions: &[&str]) {
+    if object.contains_key("prompt") {
+        return;
+    }
+    let Some(mut messages) = object.remove("messages") else {
+        return;
+    };
+    let answer = |messages: &mut Value| {
+        let messages = messages.as_array_mut()?;
+        messages.pop_if(|last| last["role"] == "assistant")
+    };
+    // A labelled conversation is labelled by its last answer.
+    if let ["completion"] = completions
+        && !object.contains_key("completion")
+        && let Some(answer) = answer(&mut messages)
+    {
+        object.insert("completion".to_owned(), json!([answer]));
+    }
+    object.insert("prompt".to_owned(), messages);
+    for name in completions {
+        if let Some(completion @ Value::String(_)) = object.get_mut(*name) {
+            let content = completion.take();
+            *completion = match content.as_str() {
+                Some("") => content,
+                _ => json!([{"role": "assistant", "content": content}]),
+            };
+        }
+    }
 }
 
 /// Reads a labelled completion. The error is the violated rule.

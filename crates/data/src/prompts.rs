@@ -1,4 +1,4 @@
-//! Reads prompts from JSON Lines, in TRL's format: a prompt, and any other fields.
+//! Reads prompts from records, in TRL's format: a prompt, and any other fields.
 
 use std::path::PathBuf;
 
@@ -7,6 +7,7 @@ use emberlm_tokenizer::chat::{ChatEncoder, ChatError, ChatTemplateSpec};
 use serde_json::{Map, Value, json};
 
 use crate::DataError;
+use crate::conversations::convert_list;
 use crate::inputs::read_objects;
 use crate::preferences::copy_template_fields;
 
@@ -40,10 +41,10 @@ impl PromptRecord {
     }
 }
 
-/// Reads the prompts of `inputs`, in order. `required` fields must be texts, numbers or truth values.
+/// Reads the prompts of `inputs`, in order. A list of messages may be in ShareGPT's form. `required` fields must be texts, numbers or truth values.
 ///
 /// # Errors
-/// An input cannot be read, is not JSON Lines or has no records; a record lacks a field, or its prompt is empty.
+/// An input cannot be read, is a plain text or has no records; a record lacks a field, or its prompt is empty.
 pub fn read_prompts(
     inputs: &[PathBuf],
     required: &[String],
@@ -59,7 +60,9 @@ fn record(
     number: u64,
     required: &[String],
 ) -> Result<PromptRecord, String> {
-    match object.get("prompt") {
+    let mut fields = object.clone();
+    convert_list(&mut fields, "prompt").map_err(|error| error.to_string())?;
+    match fields.get("prompt") {
         None | Some(Value::Null) => return Err("`prompt` is missing".to_owned()),
         Some(Value::String(text)) if text.is_empty() => return Err("`prompt` is empty".to_owned()),
         Some(Value::Array(messages)) if messages.is_empty() => {
@@ -68,10 +71,7 @@ fn record(
         Some(Value::String(_) | Value::Array(_)) => {}
         Some(_) => return Err("`prompt` is neither a text nor a list of messages".to_owned()),
     }
-    let record = PromptRecord {
-        number,
-        fields: object.clone(),
-    };
+    let record = PromptRecord { number, fields };
     for field in required {
         if record.text(field).is_none() {
             return Err(match object.get(field) {

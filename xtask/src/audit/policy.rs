@@ -22,10 +22,12 @@ pub const LICENCES: [&str; 14] = [
 ];
 
 /// Licences that are allowed for one crate only.
-pub const LICENCES_OF_CRATES: [(&str, &str); 6] = [
+pub const LICENCES_OF_CRATES: [(&str, &str); 7] = [
     // File-level copyleft; the files are unmodified.
     ("colored", "MPL-2.0"),
     ("option-ext", "MPL-2.0"),
+    // The licence of bzip2, permissive like BSD's.
+    ("libbz2-rs-sys", "bzip2-1.0.6"),
     // Fonts embedded in plots.
     ("epaint_default_fonts", "OFL-1.1"),
     ("epaint_default_fonts", "Ubuntu-font-1.0"),

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use emberlm_data::{DataError, NotADataset, RecordFault, Split};
+use emberlm_system::file_kind::FileKind;
 
 use super::CliError;
 use super::hints::{chat, io, tokenizer, with};
@@ -49,6 +50,7 @@ pub(super) fn data(error: &DataError) -> Option<String> {
         DataError::NoMatch { .. } => {
             "`*` and `?` stand for a part of one name, `**` for any folders; hidden files are not matched"
         }
+        DataError::OtherKind { path, found, .. } => return advice(*found, path),
         DataError::DamagedInput { .. } => {
             "copy the file again, or state its format: --format text|jsonl|csv|tsv|parquet"
         }
@@ -57,19 +59,28 @@ pub(super) fn data(error: &DataError) -> Option<String> {
             RecordFault::Json { .. } => {
                 "a line is one JSON object (`jq -c '.[]' FILE.json > FILE.jsonl` makes lines of an array); --on-error skip leaves broken lines out"
             }
+            RecordFault::Field(reason) if has_conversation(reason) => {
+                "for conversations, pass a chat template: --chat-template chatml, or the folder of the model to fine-tune"
+            }
             RecordFault::Field(_) => {
                 "select the text field with --field NAME, or skip broken records with --on-error skip"
             }
             RecordFault::Conversation(_) => {
-                "a record has `messages`, or `prompt` and `completion` (docs/guides/chat.md); --on-error skip leaves broken records out"
+                "a record has `messages`, `conversations` (ShareGPT), `prompt` and `completion`, or `instruction` and `output` (docs/guides/prepare-data.md); --on-error skip leaves broken records out"
+            }
+            RecordFault::Quote(_) => {
+                "close the quote, or write two (\"\") for one within a quoted field; for a file without quoting, write .jsonl instead"
             }
             RecordFault::Malformed(_) => "--on-error skip leaves broken records out",
         },
         DataError::EmptyFile { .. } => "leave it out: a document needs some text",
         DataError::InvalidUtf8 { .. } => {
-            "convert it first, for example: iconv -f LATIN1 -t UTF-8 OLD.txt > NEW.txt"
+            "convert it from its encoding; if that is Latin-1, for example: iconv -f LATIN1 -t UTF-8 OLD.txt > NEW.txt"
         }
         DataError::FileChanged { .. } => "run the command again when nothing writes to it",
+        DataError::EmptySplit { characters: 0, .. } | DataError::NoTrainDocuments { documents: 0 } => {
+            "every record is empty or was left out: name the field of the text with --field NAME"
+        }
         DataError::EmptySplit {
             split: Split::Val, ..
         } => "give more text, or none for validation: --val-fraction 0",
@@ -132,6 +143,24 @@ pub(super) fn data(error: &DataError) -> Option<String> {
         }
     };
     Some(hint.to_owned())
+}
+
+/// Returns a hint for a file at `path` that is of another kind than expected.
+pub(super) fn advice(found: FileKind, path: &Path) -> Option<String> {
+    found.advice(&shell_word(&path.to_string_lossy()))
+}
+
+/// Returns advice on the file at `path` if its first bytes show that it is no text of its own, such as a Git LFS pointer.
+pub(super) fn advice_on(path: &Path) -> Option<String> {
+    let found = FileKind::of_file(path).ok()??;
+    advice(found, path)
+}
+
+/// Returns true if the names of a record's fields, in a message, are those of a conversation.
+fn has_conversation(reason: &str) -> bool {
+    let names = ["messages", "conversations", "conversation", "instruction", "completion"];
+    let names = names.map(|name| format!("`{name}`"));
+    reason.starts_with("no field") && names.iter().any(|name| reason.contains(name))
 }
 
 /// Returns a hint for a path that is not a dataset folder.

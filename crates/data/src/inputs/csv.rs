@@ -3,6 +3,7 @@
 use std::io::BufRead;
 
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
+use serde_json::{Map, Value};
 
 use super::records::{ReadRecords, Record, utf8};
 use super::source::Source;
@@ -20,9 +21,10 @@ pub(super) struct Csv<'a> {
     /// The unquoted, concatenated fields of the current record, and the end offset of each.
     fields: Vec<u8>,
     ends: Vec<usize>,
-    /// The number of columns in the header, and the index of the column to read.
-    columns: usize,
-    column: usize,
+    /// The names of the columns.
+    columns: Vec<String>,
+    /// The index of the column to read. `None` reads all as an object.
+    column: Option<usize>,
 }
 
 /// The outcome of reading the next record.
@@ -46,25 +48,24 @@ impl<'a> Csv<'a> {
             core: ReaderBuilder::new().delimiter(delimiter).build(),
             fields: vec![0; 16 << 10],
             ends: vec![0; 64],
-            columns: 0,
-            column: 0,
+            columns: Vec::new(),
+            column: None,
         };
         let header = match this.next_row()? {
             Row::Fields(_, count) => this.header(count)?,
-            Row::Unclosed(line) => return Err(input.broken_record(line, UNCLOSED)),
+            Row::Unclosed(line) => return Err(input.broken_record(line, unclosed())),
             Row::End => return Err(input.damaged(input.format.name(), "it has no header line")),
         };
-        this.columns = header.len();
-        this.column = match header.iter().position(|name| *name == options.field) {
-            Some(column) => column,
-            None => {
-                return Err(DataError::NoColumn {
-                    path: input.name.clone(),
-                    column: options.field.clone(),
-                    found: header,
-                });
-            }
-        };
+        let column = header.iter().position(|name| *name == options.field);
+        if column.is_none() && !options.raw_records {
+            return Err(DataError::NoColumn {
+                path: input.name.clone(),
+                column: options.field.clone(),
+                found: header,
+            });
+        }
+        this.columns = header;
+        this.column = column.filter(|_| !options.raw_records);
         Ok(this)
     }
 
@@ -118,7 +119,7 @@ impl<'a> Csv<'a> {
                 }
                 ReadRecordResult::OutputFull | ReadRecordResult::OutputEndsFull => {
                     // The start of the next record is unknown: skipping this one would skip others.
-                    return Err(self.input.broken_record(line, TOO_LONG));
+                    return Err(self.input.broken_record(line, too_long()));
                 }
                 ReadRecordResult::End => return Ok(Row::End),
             }
@@ -149,18 +150,41 @@ impl<'a> Csv<'a> {
     }
 
     fn text(&self, count: usize) -> Result<String, RecordFault> {
-        if count != self.columns {
+        if count != self.columns.len() {
             let plural = if count == 1 { "" } else { "s" };
-            let columns = self.columns;
+            let columns = self.columns.len();
             let reason = format!("{count} field{plural}, but the header names {columns}");
             return Err(reason.into());
         }
-        Ok(utf8(self.field(self.column), "the field")?.to_owned())
+        match self.column {
+            Some(column) => Ok(utf8(self.field(column), "the field")?.to_owned()),
+            None => self.object(),
+        }
+    }
+
+    /// The record as a JSON object. A table has no null: an empty field is a missing one.
+    fn object(&self) -> Result<String, RecordFault> {
+        let mut object = Map::new();
+        for (column, name) in self.columns.iter().enumerate() {
+            let value = utf8(self.field(column), "a field")?;
+            if !value.is_empty() {
+                object.insert(name.clone(), value.into());
+            }
+        }
+        Ok(Value::from(object).to_string())
     }
 }
 
-const UNCLOSED: &str = "a quote is not closed before the file ends";
-const TOO_LONG: &str = "the record has more than 64 MiB or 65,536 fields: is a quote not closed?";
+/// The fault of a record whose quoted field has no end.
+fn unclosed() -> RecordFault {
+    let reason = "a quote is not closed before the file ends: all lines from here on would be one record";
+    RecordFault::Quote(reason.to_owned())
+}
+
+fn too_long() -> RecordFault {
+    let reason = "the record has more than 64 MiB or 65,536 fields: is a quote not closed?";
+    RecordFault::Quote(reason.to_owned())
+}
 
 impl ReadRecords for Csv<'_> {
     fn next_record(&mut self) -> Result<Option<Record>, DataError> {
@@ -172,7 +196,7 @@ impl ReadRecords for Csv<'_> {
             }),
             Row::Unclosed(number) => Some(Record {
                 number,
-                text: Err(UNCLOSED.into()),
+                text: Err(unclosed()),
             }),
         })
     }

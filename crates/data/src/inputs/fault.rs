@@ -18,6 +18,8 @@ pub enum RecordFault {
     Field(String),
     /// The record is valid JSON, but not a conversation that the chat template can render.
     Conversation(String),
+    /// A quoted field of a table has no end.
+    Quote(String),
     /// The record is not UTF-8, is too long, or has a different number of fields than the header.
     Malformed(String),
 }
@@ -38,7 +40,7 @@ impl RecordFault {
     pub fn column(&self) -> Option<usize> {
         match self {
             Self::Json { column, .. } => Some(*column),
-            Self::Field(_) | Self::Conversation(_) | Self::Malformed(_) => None,
+            Self::Field(_) | Self::Conversation(_) | Self::Quote(_) | Self::Malformed(_) => None,
         }
     }
 }
@@ -51,9 +53,10 @@ impl fmt::Display for RecordFault {
                 write!(f, "invalid JSON: {reason}; a record is one line")
             }
             Self::Json { reason, .. } => write!(f, "invalid JSON: {reason}"),
-            Self::Field(reason) | Self::Conversation(reason) | Self::Malformed(reason) => {
-                f.write_str(reason)
-            }
+            Self::Field(reason)
+            | Self::Conversation(reason)
+            | Self::Quote(reason)
+            | Self::Malformed(reason) => f.write_str(reason),
         }
     }
 }

@@ -5,7 +5,9 @@ use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 
-use super::source::Compression;
+use emberlm_system::file_kind::FileKind;
+
+use super::source::named_compression;
 use crate::DataError;
 
 /// The format of an input file. Names are lower case: `text`, `jsonl` and so on.
@@ -38,10 +40,18 @@ impl Format {
         }
     }
 
+    /// The format of the file at `path`: Parquet if it is a Parquet file, otherwise that of its name.
+    pub(super) fn of_file(path: &Path) -> Self {
+        match FileKind::of_file(path) {
+            Ok(Some(FileKind::Parquet)) => Self::Parquet,
+            _ => Self::of_name(path),
+        }
+    }
+
     /// The format for a file name: decided by the extension, after removing a compression extension. Defaults to
     /// text.
     pub fn of_name(path: &Path) -> Self {
-        let stem = match Compression::of_name(path) {
+        let stem = match named_compression(path) {
             Some(_) => path.file_stem().map(Path::new),
             None => Some(path),
         };
@@ -62,6 +72,17 @@ impl Format {
     /// Returns true if a file can hold many documents.
     pub const fn has_records(self) -> bool {
         !matches!(self, Self::Text)
+    }
+
+    /// The kind of file that the format expects, for error messages.
+    pub(super) const fn kind(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Jsonl => "JSON Lines",
+            Self::Csv => "CSV",
+            Self::Tsv => "TSV",
+            Self::Parquet => "Parquet",
+        }
     }
 
     /// The unit in which records are counted.
@@ -104,6 +125,8 @@ mod tests {
             ("dir.csv/a.ndjson.gz", "jsonl"),
             ("c4-train.00000-of-01024.json.gz", "jsonl"),
             ("A.CSV.ZST", "csv"),
+            ("a.jsonl.bz2", "jsonl"),
+            ("a.tsv.xz", "tsv"),
             ("größe 1.tsv", "tsv"),
             ("train-00000-of-00001.parquet", "parquet"),
             ("notes.txt.gz", "text"),

@@ -4,12 +4,13 @@
 //! |---|---|
 //! | `expand` | [`expand`]: turns files, folders, patterns and standard input into a list of inputs |
 //! | `format` | [`Format`]: the format of a file, from its name |
-//! | `source` | decompresses a file and counts the bytes read |
+//! | `source` | decompresses a file, checks that it is of the expected kind, and counts the bytes read |
+//! | `utf16` | converts UTF-16 to UTF-8 |
 //! | `text`, `text_blocks` | a text file: one document in blocks |
 //! | `records` | the code shared by all record formats |
 //! | `jsonl`, `json_field` | JSON Lines, and extraction of one string from an object |
 //! | `csv` | CSV and TSV tables with a header |
-//! | `parquet` | one column of a Parquet file |
+//! | `parquet`, `parquet_rows` | one column of a Parquet file, and its rows as objects |
 //! | `panics` | turns panics of a dependency into errors |
 //! | `fault` | [`RecordFault`]: the reason that a record is not a document |
 //! | `left_out` | [`LeftOut`]: counts of skipped records |
@@ -27,14 +28,17 @@ mod jsonl;
 mod left_out;
 mod panics;
 mod parquet;
+mod parquet_rows;
 mod records;
 mod source;
 mod text;
 mod text_blocks;
+mod utf16;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use emberlm_system::file_kind::{Compression, FileKind};
 use emberlm_tokenizer::Tokenizer;
 use serde_json::{Map, Value};
 
@@ -67,7 +71,8 @@ pub struct InputOptions {
     /// The field of a JSON object, or the column of a table, that holds the text. Dots lead into nested fields
     /// (`meta.text`), unless a name itself contains them.
     pub field: String,
-    /// Passes each JSON line on unchanged instead of extracting a field. The line is only checked to be UTF-8.
+    /// Passes each record on as a JSON object instead of extracting a field: a JSON line unchanged, which is only checked to
+    /// be UTF-8; a row of a table with its columns as fields.
     pub raw_records: bool,
     /// The handling of broken records.
     pub on_error: OnError,
@@ -134,7 +139,8 @@ pub trait Documents: Send {
 }
 
 impl Input {
-    /// The file at `path`, called `name` in messages. Its format is set by the options or derived from `path`.
+    /// The file at `path`, called `name` in messages. Its format is set by the options or derived from its content and
+    /// `path`.
     ///
     /// # Errors
     /// Fails if the file does not exist, is not a regular file, or is empty.
@@ -152,7 +158,7 @@ impl Input {
             return Err(DataError::EmptyFile { path: name });
         }
         Ok(Self {
-            format: options.format.unwrap_or_else(|| Format::of_name(path)),
+            format: options.format.unwrap_or_else(|| Format::of_file(path)),
             path: path.to_owned(),
             name,
             bytes: metadata.len(),
@@ -180,6 +186,9 @@ impl Input {
             Format::Text => Box::new(text::Text::open(self, tokenizer)?),
             Format::Jsonl => records(self, options, jsonl::Jsonl::open(self, options)?),
             Format::Csv | Format::Tsv => records(self, options, csv::Csv::open(self, options)?),
+            Format::Parquet if options.raw_records => {
+                records(self, options, parquet_rows::ParquetRows::open(self)?)
+            }
             Format::Parquet => records(self, options, parquet::Parquet::open(self, options)?),
         })
     }
@@ -189,10 +198,10 @@ impl Input {
         &self.path
     }
 
-    /// Reads the objects of a JSON Lines file in order, with their positions from 1.
+    /// Reads the records of a file in order as objects, with their positions from 1.
     ///
     /// # Errors
-    /// The file cannot be read, or a line is not an object or is rejected by `visit`.
+    /// The file cannot be read, or a record is not an object or is rejected by `visit`.
     pub(crate) fn for_each_object(
         &self,
         mut visit: impl FnMut(u64, &Map<String, Value>) -> Result<(), RecordFault>,
@@ -220,6 +229,16 @@ impl Input {
         }
     }
 
+    /// The error for a file of another kind than the format's.
+    fn other_kind(&self, found: FileKind, inside: Option<Compression>) -> DataError {
+        DataError::OtherKind {
+            path: self.name.clone(),
+            expected: self.format.kind(),
+            found,
+            inside,
+        }
+    }
+
     /// The error for a file that is not usable as `kind`.
     fn damaged(&self, kind: &'static str, reason: impl ToString) -> DataError {
         DataError::DamagedInput {
@@ -230,11 +249,11 @@ impl Input {
     }
 }
 
-/// Reads the objects of JSON Lines files in order with `record`, which gets them with their positions from 1. `kind` names
-/// the records in errors.
+/// Reads the records of `inputs` in order with `record`, which gets them as objects with their positions from 1. `kind`
+/// names the records in errors.
 ///
 /// # Errors
-/// An input cannot be read, is not JSON Lines or has no records, or `record` rejects an object with the violated rule.
+/// An input cannot be read, is a plain text or has no records, or `record` rejects an object with the violated rule.
 pub(crate) fn read_objects<T>(
     inputs: &[PathBuf],
     kind: &'static str,
@@ -243,11 +262,11 @@ pub(crate) fn read_objects<T>(
     let mut records = Vec::new();
     for input in expand(inputs, &InputOptions::default())? {
         let before = records.len();
-        if input.format != Format::Jsonl {
+        if !input.format.has_records() {
             return Err(DataError::DamagedInput {
                 path: input.name,
                 kind,
-                reason: "they must be JSON Lines; give .jsonl".to_owned(),
+                reason: "a text has no fields; give .jsonl, .csv, .tsv or .parquet".to_owned(),
             });
         }
         input.for_each_object(|number, object| {

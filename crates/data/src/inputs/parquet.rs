@@ -2,7 +2,8 @@
 
 use std::fs::File;
 
-use parquet::basic::Type;
+use emberlm_system::file_kind::FileKind;
+use parquet::basic::{LogicalType, Type};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl, get_column_reader};
 use parquet::data_type::{AsBytes, ByteArray, ByteArrayType};
 use parquet::errors::ParquetError;
@@ -24,6 +25,8 @@ pub(super) struct Parquet<'a> {
     /// The column's index among the leaves of the schema, and its name.
     column: usize,
     field: String,
+    /// True if the column has Arrow's null type, so that it has no values.
+    is_null: bool,
     /// The index of the next row group.
     next_group: usize,
     group: Option<Group>,
@@ -43,9 +46,7 @@ struct Group {
 
 impl<'a> Parquet<'a> {
     pub(super) fn open(input: &'a Input, options: &InputOptions) -> Result<Self, DataError> {
-        let file = seekable(input)?;
-        let file = guarded(input, || SerializedFileReader::new(file))?;
-        let rows = count_rows(file.metadata()).map_err(|reason| input.damaged(KIND, reason))?;
+        let (file, rows) = open(input)?;
         let schema = file.metadata().file_metadata().schema_descr();
         let name = |column: usize| schema.column(column).path().string();
         let texts = (0..schema.num_columns()).filter(|&column| {
@@ -53,8 +54,13 @@ impl<'a> Parquet<'a> {
             leaf.physical_type() == Type::BYTE_ARRAY && leaf.max_rep_level() == 0
         });
         let texts: Vec<usize> = texts.collect();
-        let column = texts.iter().find(|&&column| name(column) == options.field);
-        let Some(&column) = column else {
+        let is_null = |column: &usize| {
+            let leaf = schema.column(*column);
+            leaf.logical_type_ref() == Some(&LogicalType::Unknown) && leaf.max_rep_level() == 0
+        };
+        let nulls = (0..schema.num_columns()).filter(is_null);
+        let mut columns = texts.iter().copied().chain(nulls);
+        let Some(column) = columns.find(|&column| name(column) == options.field) else {
             return Err(DataError::NoColumn {
                 path: input.name.clone(),
                 column: options.field.clone(),
@@ -63,6 +69,7 @@ impl<'a> Parquet<'a> {
         };
         Ok(Self {
             input,
+            is_null: is_null(&column),
             column,
             field: options.field.clone(),
             next_group: 0,
@@ -113,6 +120,14 @@ impl<'a> Parquet<'a> {
 
 impl ReadRecords for Parquet<'_> {
     fn next_record(&mut self) -> Result<Option<Record>, DataError> {
+        if self.is_null {
+            let number = self.row + 1;
+            self.row = number.min(self.rows);
+            return Ok((number <= self.rows).then(|| Record {
+                number,
+                text: self.text(),
+            }));
+        }
         let group = loop {
             match &mut self.group {
                 Some(group) if group.rows_left > 0 => break group,
@@ -146,11 +161,7 @@ impl ReadRecords for Parquet<'_> {
     }
 
     fn bytes_read(&self) -> u64 {
-        let bytes = u128::from(self.input.bytes);
-        let read = (bytes * u128::from(self.row)).checked_div(u128::from(self.rows));
-        // A file without rows counts as completely read.
-        let read = read.map(|read| u64::try_from(read).unwrap_or(self.input.bytes));
-        read.unwrap_or(self.input.bytes)
+        bytes_read(self.input, self.row, self.rows)
     }
 }
 
@@ -166,12 +177,33 @@ fn count_rows(metadata: &ParquetMetaData) -> Result<u64, String> {
         .ok_or_else(|| format!("its {rows} rows are not its row groups' sum"))
 }
 
+/// Opens the file, and counts its rows.
+pub(super) fn open(input: &Input) -> Result<(SerializedFileReader<File>, u64), DataError> {
+    let file = seekable(input)?;
+    let file = guarded(input, || SerializedFileReader::new(file))?;
+    let rows = count_rows(file.metadata()).map_err(|reason| input.damaged(KIND, reason))?;
+    Ok((file, rows))
+}
+
+/// The bytes of `input` that `row` of `rows` rows stand for. A file without rows counts as completely read.
+pub(super) fn bytes_read(input: &Input, row: u64, rows: u64) -> u64 {
+    let bytes = u128::from(input.bytes);
+    let read = (bytes * u128::from(row)).checked_div(u128::from(rows));
+    let read = read.map(|read| u64::try_from(read).unwrap_or(input.bytes));
+    read.unwrap_or(input.bytes)
+}
+
 /// Opens the file for random access. If it is compressed as a whole, decompresses it to an unnamed temporary file.
 fn seekable(input: &Input) -> Result<File, DataError> {
+    let kind = FileKind::of_file(&input.path).map_err(DataError::io("read", &input.name))?;
+    match kind {
+        Some(FileKind::Parquet | FileKind::Compressed(_)) | None => {}
+        Some(kind) => return Err(input.other_kind(kind, None)),
+    }
     if !is_compressed(input)? {
         return File::open(&input.path).map_err(DataError::io("read", &input.name));
     }
-    let mut source = Source::open(input)?;
+    let mut source = Source::decompress(input)?;
     let mut copy = tempfile::tempfile().map_err(DataError::io("decompress", &input.name))?;
     std::io::copy(&mut source, &mut copy).map_err(|error| source.failure(error))?;
     Ok(copy)
@@ -179,7 +211,7 @@ fn seekable(input: &Input) -> Result<File, DataError> {
 
 /// Returns the result of `work`. The `parquet` crate panics on some inconsistent metadata, which cannot be checked
 /// beforehand. A panic is reported like any other damage.
-fn guarded<T>(
+pub(super) fn guarded<T>(
     input: &Input,
     work: impl FnOnce() -> Result<T, ParquetError>,
 ) -> Result<T, DataError> {

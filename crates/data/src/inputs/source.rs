@@ -6,9 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use bzip2::bufread::MultiBzDecoder;
+use emberlm_system::file_kind::{Compression, FileKind, HEAD_BYTES};
 use flate2::bufread::MultiGzDecoder;
+use lzma_rust2::XzReader;
 
-use super::Input;
+use super::utf16::Utf16Reader;
+use super::{Format, Input};
 use crate::DataError;
 
 /// Bytes per read.
@@ -18,83 +22,86 @@ const BUFFER_BYTES: usize = 128 << 10;
 /// much memory as the window.
 const ZSTD_WINDOW_LOG: u32 = 31;
 
+/// The memory limit of xz in KiB: a dictionary as large as zstd's window, and the decoder.
+const XZ_MEMORY_KIB: u32 = (2 << 20) + (1 << 10);
+
 /// The byte order mark that some programs write at the beginning of UTF-8 files.
 const BYTE_ORDER_MARK: [u8; 3] = [0xEF, 0xBB, 0xBF];
 
-/// The compression of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Compression {
-    Gzip,
-    Zstd,
-}
-
-impl Compression {
-    /// The compression that the file name states.
-    pub(crate) fn of_name(path: &Path) -> Option<Self> {
-        let extension = path.extension()?.to_ascii_lowercase();
-        match extension.to_str()? {
-            "gz" => Some(Self::Gzip),
-            "zst" => Some(Self::Zstd),
-            _ => None,
-        }
-    }
-
-    /// The compression that the file's first bytes show. A zstd file may begin with a skippable frame (RFC 8878,
-    /// section 3.1.2).
-    fn of_bytes(head: &[u8]) -> Option<Self> {
-        match head {
-            [0x1F, 0x8B, ..] => Some(Self::Gzip),
-            [0x28, 0xB5, 0x2F, 0xFD, ..] | [0x50..=0x5F, 0x2A, 0x4D, 0x18, ..] => Some(Self::Zstd),
-            _ => None,
-        }
-    }
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Gzip => "gzip",
-            Self::Zstd => "zstd",
-        }
+/// The compression that a file name states.
+pub(super) fn named_compression(path: &Path) -> Option<Compression> {
+    let extension = path.extension()?.to_ascii_lowercase();
+    match extension.to_str()? {
+        "gz" => Some(Compression::Gzip),
+        "zst" => Some(Compression::Zstd),
+        "bz2" => Some(Compression::Bzip2),
+        "xz" => Some(Compression::Xz),
+        _ => None,
     }
 }
 
 /// The decompressed contents of a file.
 pub(crate) struct Source {
     reader: BufReader<Box<dyn Read + Send>>,
-    /// The operation named in errors: "read" or "decompress".
-    action: &'static str,
+    compression: Option<Compression>,
     name: PathBuf,
     read: Arc<AtomicU64>,
 }
 
 impl Source {
-    /// Opens the input's file. Compression is detected from the first bytes, so that standard input needs no name. A
-    /// compression extension that does not match the bytes is an error: such a file would not be readable as text
-    /// either.
-    pub(crate) fn open(input: &Input) -> Result<Self, DataError> {
+    /// Opens the input's file and decompresses it. Compression is detected from the first bytes, whatever the file's name.
+    pub(super) fn decompress(input: &Input) -> Result<Self, DataError> {
         let (head, file, compression) = detect(input)?;
         let read = file.read.clone();
-        let file = Cursor::new(head).chain(file);
-        let buffered = |file| BufReader::with_capacity(BUFFER_BYTES, file);
+        let file = BufReader::with_capacity(BUFFER_BYTES, Cursor::new(head).chain(file));
         let reader: Box<dyn Read + Send> = match compression {
             None => Box::new(file),
-            Some(Compression::Gzip) => Box::new(MultiGzDecoder::new(buffered(file))),
+            Some(Compression::Gzip) => Box::new(MultiGzDecoder::new(file)),
+            Some(Compression::Bzip2) => Box::new(MultiBzDecoder::new(file)),
+            Some(Compression::Xz) => Box::new(XzReader::new_mem_limit(file, true, XZ_MEMORY_KIB)),
             Some(Compression::Zstd) => {
-                let decoder = zstd::Decoder::with_buffer(buffered(file));
+                let decoder = zstd::Decoder::with_buffer(file);
                 let widened = decoder.and_then(|mut decoder| {
                     decoder.window_log_max(ZSTD_WINDOW_LOG)?;
                     Ok(decoder)
                 });
                 Box::new(widened.map_err(DataError::io("decompress", &input.name))?)
             }
+            Some(Compression::Lzma | Compression::Lz4 | Compression::Compress) => {
+                let kind = compression.map_or(FileKind::Text, FileKind::Compressed);
+                return Err(input.other_kind(kind, None));
+            }
         };
         Ok(Self {
             reader: BufReader::with_capacity(BUFFER_BYTES, reader),
-            action: match compression {
-                None => "read",
-                Some(_) => "decompress",
-            },
+            compression,
             name: input.name.clone(),
             read,
+        })
+    }
+
+    /// Opens the input's file as UTF-8 text. UTF-16 with a byte order mark is converted.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is of another kind than the input's format.
+    pub(crate) fn open(input: &Input) -> Result<Self, DataError> {
+        let mut source = Self::decompress(input)?;
+        let head =
+            first_bytes(&mut source.reader, HEAD_BYTES).map_err(|error| source.failure(error))?;
+        let kind = FileKind::of(&head);
+        let whole = Cursor::new(head).chain(source.reader);
+        let reader: Box<dyn Read + Send> = match kind {
+            Some(FileKind::Unicode(encoding)) if encoding.is_marked && encoding.unit == 2 => {
+                Box::new(Utf16Reader::new(whole, encoding.order))
+            }
+            None | Some(FileKind::Text) => Box::new(whole),
+            // A page can be a document, but not records.
+            Some(FileKind::Html | FileKind::Xml) if input.format == Format::Text => Box::new(whole),
+            Some(kind) => return Err(input.other_kind(kind, source.compression)),
+        };
+        Ok(Self {
+            reader: BufReader::with_capacity(BUFFER_BYTES, reader),
+            ..source
         })
     }
 
@@ -120,7 +127,11 @@ impl Source {
 
     /// Converts an error of reading from this source.
     pub(crate) fn failure(&self, error: io::Error) -> DataError {
-        DataError::io(self.action, &self.name)(error)
+        let action = match self.compression {
+            None => "read",
+            Some(_) => "decompress",
+        };
+        DataError::io(action, &self.name)(error)
     }
 }
 
@@ -147,17 +158,37 @@ pub(crate) fn is_compressed(input: &Input) -> Result<bool, DataError> {
 }
 
 /// Opens the file and detects its compression. Returns the first bytes, the rest of the file and the compression.
+///
+/// A text whose name ends like that of a compressed file is read as it is: programs that download files often decompress
+/// them and keep the name.
 fn detect(input: &Input) -> Result<(Vec<u8>, CountingFile, Option<Compression>), DataError> {
     let file = File::open(&input.path).map_err(DataError::io("read", &input.name))?;
     let read = Arc::new(AtomicU64::new(0));
     let mut file = CountingFile { file, read };
-    let head = first_bytes(&mut file, 4).map_err(DataError::io("read", &input.name))?;
-    let compression = Compression::of_bytes(&head);
-    if let Some(claimed) = Compression::of_name(&input.name)
-        && compression != Some(claimed)
+    let head = first_bytes(&mut file, HEAD_BYTES).map_err(DataError::io("read", &input.name))?;
+    let mut compression = Compression::of(&head);
+    if compression.is_none()
+        && let Some(claimed) = named_compression(&input.name)
     {
-        let reason = "it does not begin as such a file does";
-        return Err(input.damaged(claimed.name(), reason));
+        match FileKind::of(&head) {
+            // The beginning of a file that was cut off.
+            Some(FileKind::Text) if claimed == Compression::Bzip2 && head.starts_with(b"BZh") => {
+                compression = Some(claimed);
+            }
+            Some(FileKind::Text | FileKind::Parquet | FileKind::Unicode(_)) => {}
+            Some(kind) => {
+                return Err(DataError::OtherKind {
+                    path: input.name.clone(),
+                    expected: claimed.name(),
+                    found: kind,
+                    inside: None,
+                });
+            }
+            None => {
+                let reason = "it does not begin as such a file does";
+                return Err(input.damaged(claimed.name(), reason));
+            }
+        }
     }
     Ok((head, file, compression))
 }

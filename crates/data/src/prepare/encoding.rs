@@ -1,11 +1,13 @@
 //! Encoding of documents as token ids and target masks.
 
+use std::borrow::Cow;
 use std::sync::OnceLock;
 
 use emberlm_tokenizer::chat::{ChatEncoder, ChatError, ChatTemplate, SpecialToken};
 use emberlm_tokenizer::{TokenBytes, Tokenizer};
 
-use crate::{DataError, Format, Input};
+use crate::conversations::to_example;
+use crate::{DataError, Input};
 
 /// The maximum length of a record for a chat template, in bytes. A conversation cannot be cut, and its text, values
 /// and tokens need up to 300 bytes of memory per byte.
@@ -17,7 +19,7 @@ pub enum Encoding {
     /// The end-of-text token if the tokenizer has one, then the tokens of the text. All are targets.
     #[default]
     Text,
-    /// A JSON record with a conversation, or with a prompt and its completion, rendered by a chat template. The
+    /// A record with a conversation of any form, or with a prompt and its completion, rendered by a chat template. The
     /// end-of-text token comes first if the tokenizer has one, unless the template begins with a special token
     /// itself. Only the answers are targets.
     Chat {
@@ -54,10 +56,10 @@ impl Encoding {
 
     /// Checks that the inputs are in a format that can be encoded.
     pub(crate) fn check(&self, inputs: &[Input]) -> Result<(), DataError> {
-        let other = inputs.iter().any(|input| input.format != Format::Jsonl);
+        let other = inputs.iter().any(|input| !input.format.has_records());
         match self {
             Self::Chat { .. } if other => Err(DataError::Contradiction {
-                reason: "a chat template takes JSON lines, and not all inputs are",
+                reason: "a chat template takes records (.jsonl, .parquet, .csv or .tsv), and not all inputs are",
             }),
             _ => Ok(()),
         }
@@ -162,9 +164,12 @@ impl<'a> Encoder<'a> {
         if let Some(error) = chat.stopped.get() {
             return texts.iter().map(|_| Err(error.clone())).collect();
         }
-        let fits = |text: &str| text.len() <= MAX_CHAT_BYTES;
-        let records = texts.iter().map(|(text, _)| *text);
-        let records: Vec<&str> = records.filter(|text| fits(text)).collect();
+        let converted = texts.iter().map(|(text, _)| match text.len() {
+            0..=MAX_CHAT_BYTES => to_example(text),
+            _ => Err(too_long()),
+        });
+        let converted: Vec<Result<Cow<str>, ChatError>> = converted.collect();
+        let records: Vec<&str> = converted.iter().flatten().map(AsRef::as_ref).collect();
         let tokens = chat.encoder.encode_batch(&records);
         if let Some(Err(error)) = tokens
             .iter()
@@ -174,9 +179,11 @@ impl<'a> Encoder<'a> {
             let _ = chat.stopped.set(error.clone());
         }
         let mut tokens = tokens.into_iter();
-        let encoded = texts.iter().map(|(text, begins)| {
-            let tokens = if fits(text) { tokens.next() } else { None };
-            let tokens = tokens.unwrap_or_else(|| Err(too_long()))?;
+        let encoded = converted.iter().zip(texts).map(|(record, (_, begins))| {
+            let tokens = match record {
+                Ok(_) => tokens.next().unwrap_or_else(|| Err(too_long()))?,
+                Err(error) => return Err(error.clone()),
+            };
             let first = chat.begins_with.as_ref().map(|token| token.id);
             let begins_itself = first.is_some() && first == tokens.ids.first().copied();
             let begin = begin(*begins && !begins_itself);

@@ -16,6 +16,9 @@ const FEW_VAL_TOKENS: u64 = 256;
 /// The share of unknown tokens above which a warning is given.
 const MAX_UNKNOWN_SHARE: f64 = 0.001;
 
+/// The share of NUL bytes above which a warning is given. Text has none.
+const MAX_NUL_SHARE: f64 = 0.001;
+
 /// The result of [`crate::prepare()`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prepared {
@@ -39,6 +42,13 @@ pub enum Warning {
         unknown: u64,
         /// The number of tokens.
         tokens: u64,
+    },
+    /// The texts have many NUL bytes, which binary data and padding have.
+    Nuls {
+        /// The number of NUL bytes.
+        nuls: u64,
+        /// The number of bytes.
+        bytes: u64,
     },
     /// Texts were cut at positions that may change tokens, because no exact place to cut was found in time.
     InexactCuts {
@@ -93,6 +103,11 @@ impl fmt::Display for Warning {
                  tokens there may differ from those of the whole text",
                 if cuts == 1 { "" } else { "s" },
                 longest >> 10,
+            ),
+            &Self::Nuls { nuls, bytes } => write!(
+                f,
+                "{nuls} of {bytes} bytes of text ({:.2}%) are NUL: is a file binary, or in another encoding than UTF-8?",
+                percent(nuls, bytes)
             ),
             &Self::UnknownTokens { unknown, tokens } => write!(
                 f,
@@ -160,6 +175,10 @@ pub(super) fn warnings(
         }),
         (!missing.is_empty()).then(|| Warning::MissingSpecials {
             names: missing.to_vec(),
+        }),
+        (tally.nuls as f64 > tally.bytes as f64 * MAX_NUL_SHARE).then_some(Warning::Nuls {
+            nuls: tally.nuls,
+            bytes: tally.bytes,
         }),
         (unknown as f64 > tokens as f64 * MAX_UNKNOWN_SHARE)
             .then_some(Warning::UnknownTokens { unknown, tokens }),

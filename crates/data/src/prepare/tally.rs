@@ -14,6 +14,9 @@ pub(super) struct Tally {
     pub(super) chunks: u64,
     /// The number of bytes of text in those chunks.
     pub(super) bytes: u64,
+    /// The number of NUL bytes among them.
+    #[serde(default)]
+    pub(super) nuls: u64,
     /// The number of unknown tokens.
     pub(super) unknown: u64,
     /// The number of cuts that may have changed tokens.

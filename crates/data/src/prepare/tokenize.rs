@@ -142,6 +142,8 @@ pub(super) struct EncodedWave {
     /// The number of new chunks in the wave, and their bytes of text.
     pub(super) chunks: u64,
     pub(super) bytes: u64,
+    /// The number of NUL bytes among them.
+    pub(super) nuls: u64,
     /// The number of bytes of the input files that were read for it.
     pub(super) read: u64,
     /// The records that could not be encoded.
@@ -242,6 +244,7 @@ impl Pass<'_> {
                 .iter()
                 .map(|located| located.chunk.text.len() as u64)
                 .sum(),
+            nuls: new.iter().map(|located| nuls(&located.chunk.text)).sum(),
             read: wave.read,
         })
     }
@@ -364,6 +367,11 @@ fn encode(
     encoded.collect()
 }
 
+/// The number of NUL bytes in a text.
+fn nuls(text: &str) -> u64 {
+    text.bytes().filter(|byte| *byte == 0).count() as u64
+}
+
 /// The destination of the tokens.
 struct Output<'a> {
     train: SplitWriter<'a>,
@@ -390,6 +398,7 @@ impl Output<'_> {
         self.refused.add(&wave.refused);
         self.tally.chunks += wave.chunks;
         self.tally.bytes += wave.bytes;
+        self.tally.nuls += wave.nuls;
         (self.progress)(Progress::Advance { bytes: wave.read });
         if self.journal.is_due(wave.bytes) {
             let saved = SavedProgress {

@@ -20,7 +20,8 @@ impl EncodedWave {
         let refused = serde_json::to_vec(&self.refused).unwrap_or_default();
         number(&mut bytes, refused.len() as u64);
         bytes.extend(refused);
-        for count in [self.chunks, self.bytes, self.read, self.spans.len() as u64] {
+        let spans = self.spans.len() as u64;
+        for count in [self.chunks, self.bytes, self.nuls, self.read, spans] {
             number(&mut bytes, count);
         }
         for span in &self.spans {
@@ -50,13 +51,15 @@ impl EncodedWave {
         let mut rest = Rest(bytes);
         let refused = rest.length()?;
         let refused = serde_json::from_slice(rest.take(refused)?).ok()?;
-        let [chunks, bytes, read] = [rest.number()?, rest.number()?, rest.number()?];
+        let [chunks, bytes] = [rest.number()?, rest.number()?];
+        let [nuls, read] = [rest.number()?, rest.number()?];
         let count = rest.number()?;
         let spans = (0..count).map(|_| rest.span()).collect::<Option<_>>()?;
         rest.0.is_empty().then_some(Self {
             spans,
             chunks,
             bytes,
+            nuls,
             read,
             refused,
         })
@@ -142,14 +145,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn waves_are_read_as_they_were_written(spans in spans(), counts in any::<[u64; 3]>(), broken: bool) {
+        fn waves_are_read_as_they_were_written(spans in spans(), counts in any::<[u64; 4]>(), broken: bool) {
             let mut refused = LeftOut::default();
             if broken {
                 let error = DataError::Exchange { reason: "«naïve»".to_owned() };
                 refused.broken_record(error, OnError::Skip).unwrap();
             }
-            let [chunks, bytes, read] = counts;
-            let wave = EncodedWave { spans, chunks, bytes, read, refused };
+            let [chunks, bytes, nuls, read] = counts;
+            let wave = EncodedWave { spans, chunks, bytes, nuls, read, refused };
             let message = wave.to_bytes(7);
             prop_assert_eq!(message[0], 7);
             prop_assert_eq!(EncodedWave::from_bytes(&message[1..]), Some(wave));

@@ -1,0 +1,423 @@
+//! The forms in which conversations are published, and their conversion to the one that is rendered.
+//!
+//! | form | fields of a record |
+//! |---|---|
+//! | OpenAI | `messages` with `role` and `content` |
+//! | ShareGPT | `conversations` (or `conversation`) with `from` and `value`, or with `role` and `content`; `system` |
+//! | prompt and completion | `prompt` and `completion`: two texts, or two lists of messages |
+//! | Alpaca | `instruction`, `input`, `output`; `system`, `history` |
+//! | question and answer | `question` and `answer` |
+//!
+//! Every list of messages may have `from` and `value` in place of `role` and `content`, as in TRL. The names of ShareGPT's
+//! speakers are those of axolotl and LLaMA-Factory; a `function_call` is an assistant's message with `tool_calls`. As in
+//! LLaMA-Factory, an Alpaca record is a conversation of user and assistant, whose user says the instruction and the input in
+//! two lines.
+
+use std::borrow::Cow;
+
+use emberlm_tokenizer::chat::ChatError;
+use serde_json::{Map, Value, json};
+
+use crate::lists::quoted;
+
+/// The fields that a list of messages is found in, of which OpenAI's comes first.
+const LISTS: [&str; 3] = ["messages", "conversations", "conversation"];
+
+/// The fields of lists of messages in records with completions.
+const COMPLETION_LISTS: [&str; 4] = ["prompt", "completion", "chosen", "rejected"];
+
+/// The names of speakers, by role.
+const SPEAKERS: [(&str, &[&str]); 5] = [
+    ("user", &["human", "user", "prompter"]),
+    (
+        "assistant",
+        &["gpt", "assistant", "chatgpt", "bing", "bard", "google", "model", "ai"],
+    ),
+    ("system", &["system"]),
+    ("developer", &["developer"]),
+    (
+        "tool",
+        &["tool", "observation", "function", "function_response", "tool_response"],
+    ),
+];
+
+/// The speakers of calls of tools.
+const CALLERS: [&str; 2] = ["function_call", "tool_call"];
+
+type Object = Map<String, Value>;
+
+/// Converts a record of any form to one with `messages`, or with `prompt` and `completion`, that
+/// [`ChatExample::from_json`](emberlm_tokenizer::chat::ChatExample::from_json) reads. A record in such a form already is
+/// returned as it is. This is the only place that reads other forms.
+///
+/// # Errors
+/// The record has none of the forms, or a message has an unknown speaker.
+pub(crate) fn to_example(json: &str) -> Result<Cow<'_, str>, ChatError> {
+    let needs_no_conversion = ["\"messages\"", "\"completion\""].iter().any(|it| json.contains(it))
+        && !MARKS_OF_OTHERS.iter().any(|mark| json.contains(mark));
+    if needs_no_conversion {
+        return Ok(json.into());
+    }
+    // Errors of JSON are reported by the reader of the example.
+    let Ok(Value::Object(mut record)) = serde_json::from_str(json) else {
+        return Ok(json.into());
+    };
+    let is_changed = convert(&mut record)?;
+    check_form(&record)?;
+    Ok(match is_changed {
+        true => Value::from(record).to_string().into(),
+        false => json.into(),
+    })
+}
+
+/// Text of which a record in another form has some, so that most records need not be parsed twice.
+const MARKS_OF_OTHERS: [&str; 5] = [
+    "\"from\"",
+    "\"conversation",
+    "\"instruction\"",
+    "\"question\"",
+    "\"messages\":{",
+];
+
+/// Converts the lists of messages of `record`, and its form to `messages` unless it has a prompt. Without a completion of
+/// its own, the record must have an answer. Returns true if anything was changed.
+///
+/// # Errors
+/// See [`to_example`].
+pub(crate) fn convert(record: &mut Object) -> Result<bool, ChatError> {
+    record.retain(|name, value| !(value.is_null() && is_of_form(name)));
+    let mut changed = convert_lists(record)?;
+    let has_completion = ["completion", "chosen"].iter().any(|name| record.contains_key(*name));
+    if record.contains_key("messages") || (record.contains_key("prompt") && has_completion) {
+        return Ok(changed);
+    }
+    let list = LISTS[1..].iter().find(|name| record.contains_key(**name));
+    let messages = match list {
+        Some(name) => record.remove(*name),
+        None => of_turns(record, !has_completion)?,
+    };
+    if let Some(messages) = messages {
+        record.insert("messages".to_owned(), messages);
+        add_system(record);
+        changed = true;
+    }
+    Ok(changed)
+}
+
+/// Converts the list of messages in one field of `record`, if there is one.
+///
+/// # Errors
+/// A message has an unknown speaker.
+pub(crate) fn convert_list(record: &mut Object, name: &str) -> Result<bool, ChatError> {
+    let Some(value) = record.get_mut(name) else {
+        return Ok(false);
+    };
+    let list = read_list(value, LISTS[1..].contains(&name));
+    let mut changed = list.is_some();
+    if let Some(list) = list {
+        *value = list;
+    }
+    let Value::Array(messages) = value else {
+        return Ok(changed);
+    };
+    for (rank, message) in messages.iter_mut().enumerate() {
+        if let Value::Object(message) = message {
+            // The names of speakers are free in OpenAI's form, whose template decides.
+            let maps_roles = LISTS[1..].contains(&name);
+            changed |= convert_message(message, maps_roles, &format!("{name}[{rank}]"))?;
+        }
+    }
+    Ok(changed)
+}
+
+/// Checks that a converted record has one of the forms that are rendered.
+///
+/// # Errors
+/// It has none.
+fn check_form(record: &Object) -> Result<(), ChatError> {
+    let known = ["messages", "prompt", "completion"];
+    if known.iter().any(|name| record.contains_key(*name)) {
+        return Ok(());
+    }
+    let names: Vec<&String> = record.keys().collect();
+    Err(ChatError::Record {
+        field: "messages".to_owned(),
+        reason: format!(
+            "is missing, and so is every other form of a conversation: the record has {}",
+            quoted(&names)
+        ),
+    })
+}
+
+/// Returns true if a null field of this name is the same as a missing one.
+fn is_of_form(name: &str) -> bool {
+    let others = ["instruction", "input", "output", "system", "history", "question", "answer"];
+    LISTS.contains(&name) || COMPLETION_LISTS.contains(&name) || others.contains(&name)
+}
+
+/// Converts every list of messages in place.
+fn convert_lists(record: &mut Object) -> Result<bool, ChatError> {
+    let mut changed = false;
+    for name in LISTS.iter().chain(&COMPLETION_LISTS) {
+        changed |= convert_list(record, name)?;
+    }
+    Ok(changed)
+}
+
+/// A list of messages in another form: a single message, or an object of lists, in which the `datasets` library stores a
+/// sequence. With `decodes`, also the JSON of a list in a text; the reader of the example decodes `messages`, and the values
+/// within messages.
+fn read_list(value: &Value, decodes: bool) -> Option<Value> {
+    match value {
+        Value::String(text) if decodes => {
+            let list: Value = serde_json::from_str(text).ok()?;
+            list.is_array().then_some(list)
+        }
+        Value::Object(columns) => transposed(columns).or_else(|| {
+            let is_message = ["role", "from"].iter().any(|name| columns.contains_key(*name));
+            is_message.then(|| json!([columns]))
+        }),
+        _ => None,
+    }
+}
+
+/// The rows of an object of lists of one length.
+fn transposed(columns: &Object) -> Option<Value> {
+    let lists: Option<Vec<_>> = columns
+        .iter()
+        .map(|(name, list)| Some((name, list.as_array()?)))
+        .collect();
+    let lists = lists?;
+    let (_, first) = lists.first()?;
+    if lists.iter().any(|(_, list)| list.len() != first.len()) {
+        return None;
+    }
+    let row = |row: usize| {
+        let cells = lists.iter().map(|(name, list)| ((*name).clone(), list[row].clone()));
+        Value::Object(cells.filter(|(_, cell)| !cell.is_null()).collect())
+    };
+    Some((0..first.len()).map(row).collect())
+}
+
+/// Converts a message with `from` and `value`. With `maps_roles`, a `role` is a speaker's name as well.
+fn convert_message(message: &mut Object, maps_roles: bool, path: &str) -> Result<bool, ChatError> {
+    let name = match (message.contains_key("from"), message.contains_key("role")) {
+        (true, false) => "from",
+        (_, true) if maps_roles => "role",
+        _ => return Ok(false),
+    };
+    if !message.contains_key("content")
+        && let Some(value) = message.remove("value")
+    {
+        message.insert("content".to_owned(), value);
+    }
+    let Some(Value::String(speaker)) = message.get(name) else {
+        return Err(ChatError::Record {
+            field: format!("{path}.{name}"),
+            reason: "must be a text".to_owned(),
+        });
+    };
+    let speaker = speaker.trim().to_ascii_lowercase();
+    let roles = SPEAKERS.iter();
+    let mut roles = roles.filter(|(_, names)| names.contains(&speaker.as_str()));
+    let role = match roles.next() {
+        Some((role, _)) => *role,
+        None if CALLERS.contains(&speaker.as_str()) => {
+            call_tools(message, path)?;
+            "assistant"
+        }
+        None => return Err(unknown_speaker(&speaker, &format!("{path}.{name}"))),
+    };
+    message.remove("from");
+    message.insert("role".to_owned(), role.into());
+    Ok(true)
+}
+
+fn unknown_speaker(speaker: &str, field: &str) -> ChatError {
+    let known = SPEAKERS.iter().flat_map(|(_, names)| *names);
+    let known: Vec<&str> = known.chain(&CALLERS).copied().collect();
+    ChatError::Record {
+        field: field.to_owned(),
+        reason: format!(
+            "is {speaker:?}, which is none of the known roles: {}",
+            known.join(", ")
+        ),
+    }
+}
+
+/// Replaces the content of a message, the JSON of one call or several, by `tool_calls`.
+fn call_tools(message: &mut Object, path: &str) -> Result<(), ChatError> {
+    let calls = match message.remove("content") {
+        Some(Value::String(text)) => serde_json::from_str(&text).unwrap_or(Value::Null),
+        Some(calls) => calls,
+        None => Value::Null,
+    };
+    let calls = match calls {
+        Value::Array(calls) => calls,
+        call => vec![call],
+    };
+    let is_call = |call: &Value| call["name"].is_string();
+    if calls.is_empty() || !calls.iter().all(is_call) {
+        return Err(ChatError::Record {
+            field: path.to_owned(),
+            reason: "must be the JSON of a call, with `name` and `arguments`, or of a list of them".to_owned(),
+        });
+    }
+    let calls = calls.into_iter();
+    let calls = calls.map(|call| json!({"type": "function", "function": call}));
+    message.insert("tool_calls".to_owned(), calls.collect());
+    Ok(())
+}
+
+/// The messages of an Alpaca record, or of a question and its answer. Without `answered`, the answers are in other fields.
+fn of_turns(record: &mut Object, answered: bool) -> Result<Option<Value>, ChatError> {
+    let mut text = |name: &str| match record.remove(name) {
+        None => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text).filter(|text| !text.is_empty())),
+        Some(_) => Err(field_error(name, "must be a text")),
+    };
+    let (asked, input, answer) = match text("instruction")? {
+        Some(instruction) => (Some(instruction), text("input")?, "output"),
+        None => (text("question")?, None, "answer"),
+    };
+    let Some(asked) = asked else {
+        return Ok(None);
+    };
+    let reply = text(answer)?;
+    let mut messages = history(record.remove("history"))?;
+    let asked: Vec<String> = [asked].into_iter().chain(input).collect();
+    messages.push(json!({"role": "user", "content": asked.join("\n")}));
+    if answered {
+        let reply = reply.ok_or_else(|| field_error(answer, "is missing or empty"))?;
+        messages.push(json!({"role": "assistant", "content": reply}));
+    }
+    Ok(Some(messages.into()))
+}
+
+/// The messages of earlier turns, each a list of what the user and the assistant said.
+fn history(turns: Option<Value>) -> Result<Vec<Value>, ChatError> {
+    let wrong = || field_error("history", "must be a list of pairs of texts");
+    let turns = match turns {
+        None => return Ok(Vec::new()),
+        Some(Value::Array(turns)) => turns,
+        Some(_) => return Err(wrong()),
+    };
+    let mut messages = Vec::with_capacity(turns.len() * 2);
+    for turn in turns {
+        let pair = turn.as_array().map(Vec::as_slice);
+        let Some([Value::String(user), Value::String(assistant)]) = pair else {
+            return Err(wrong());
+        };
+        messages.push(json!({"role": "user", "content": user}));
+        messages.push(json!({"role": "assistant", "content": assistant}));
+    }
+    Ok(messages)
+}
+
+/// Puts the record's `system` before its messages, unless they have a system message.
+fn add_system(record: &mut Object) {
+    let system = record.remove("system");
+    let (Some(Value::String(system)), Some(Value::Array(messages))) =
+        (system, record.get_mut("messages"))
+    else {
+        return;
+    };
+    let has_one = messages.first().is_some_and(|first| first["role"] == "system");
+    if !system.is_empty() && !has_one {
+        messages.insert(0, json!({"role": "system", "content": system}));
+    }
+}
+
+fn field_error(field: &str, reason: &str) -> ChatError {
+    ChatError::Record {
+        field: field.to_owned(),
+        reason: reason.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn converted(json: &str) -> Value {
+        serde_json::from_str(&to_example(json).unwrap()).unwrap()
+    }
+
+    fn refusal(json: &str) -> String {
+        to_example(json).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn every_form_becomes_messages() {
+        let expected = json!({"messages": [
+            {"role": "system", "content": "s"}, {"role": "user", "content": "a"}, {"role": "assistant", "content": "b"},
+        ]});
+        for record in [
+            r#"{"conversations": [{"from": "system", "value": "s"}, {"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]}"#,
+            r#"{"conversations": [{"role": "system", "content": "s"}, {"role": "User", "content": "a"}, {"role": "chatgpt", "content": "b"}]}"#,
+            r#"{"conversation": [{"from": "human", "value": "a"}, {"from": "bard", "value": "b"}], "system": "s"}"#,
+            r#"{"messages": [{"from": "system", "value": "s"}, {"from": "user", "value": "a"}, {"from": "model", "value": "b"}]}"#,
+            r#"{"conversations": "[{\"from\": \"human\", \"value\": \"a\"}, {\"from\": \"gpt\", \"value\": \"b\"}]", "system": "s"}"#,
+            r#"{"conversations":{"from":["system","human","gpt"],"value":["s","a","b"]}}"#,
+            r#"{"messages":{"role":["system","user","assistant"],"content":["s","a","b"]}}"#,
+            r#"{"instruction": "a", "input": "", "output": "b", "system": "s"}"#,
+            r#"{"instruction": "a", "input": null, "output": "b", "system": "s", "history": []}"#,
+            r#"{"question": "a", "answer": "b", "system": "s", "messages": null}"#,
+        ] {
+            assert_eq!(converted(record), expected, "{record}");
+        }
+        let alpaca = r#"{"instruction": "a", "input": "b", "output": "c", "history": [["d", "e"]]}"#;
+        let contents = [("user", "d"), ("assistant", "e"), ("user", "a\nb"), ("assistant", "c")];
+        let messages = contents.map(|(role, content)| json!({"role": role, "content": content}));
+        assert_eq!(converted(alpaca), json!({"messages": messages}));
+    }
+
+    #[test]
+    fn calls_of_tools_are_messages_of_the_assistant() {
+        let record = r#"{"conversations": [
+            {"from": "human", "value": "a"}, {"from": "function_call", "value": "{\"name\": \"f\", \"arguments\": {\"x\": 1}}"},
+            {"from": "observation", "value": "2"}, {"from": "gpt", "value": "b", "weight": 0}], "tools": "[]"}"#;
+        let call = json!({"type": "function", "function": {"name": "f", "arguments": {"x": 1}}});
+        let expected = json!({"tools": "[]", "messages": [
+            {"role": "user", "content": "a"}, {"role": "assistant", "tool_calls": [call]}, {"role": "tool", "content": "2"},
+            {"role": "assistant", "content": "b", "weight": 0},
+        ]});
+        assert_eq!(converted(record), expected);
+        let text = r#"{"conversations": [{"from": "function_call", "value": "f(1)"}]}"#;
+        assert!(refusal(text).starts_with("`conversations[0]` must be the JSON of a call"));
+    }
+
+    #[test]
+    fn records_in_rendered_forms_are_unchanged() {
+        for record in [
+            r#"{"messages": [{"role": "human", "content": "\u0061"}]}"#,
+            r#"{"prompt": "from \"from\"", "completion": "b", "instruction": "c"}"#,
+            r#"{"prompt": [{"role": "user", "content": "a"}], "completion": [{"role": "assistant", "content": "b"}]}"#,
+            "{\"messages\": ",
+            "[1]",
+        ] {
+            assert_eq!(to_example(record).as_deref(), Ok(record));
+        }
+    }
+
+    #[test]
+    fn records_without_a_form_are_errors() {
+        for (record, reason) in [
+            (
+                r#"{"conversations": [{"from": "human", "value": "a"}, {"from": "narrator", "value": "b"}]}"#,
+                "`conversations[1].from` is \"narrator\", which is none of the known roles: human, user",
+            ),
+            (r#"{"conversations": [{"from": 1, "value": "a"}]}"#, "`conversations[0].from` must be a text"),
+            (r#"{"instruction": "a", "output": ""}"#, "`output` is missing or empty"),
+            (r#"{"instruction": "a", "output": 1}"#, "`output` must be a text"),
+            (r#"{"instruction": "a", "output": "b", "history": ["c"]}"#, "`history` must be a list of pairs"),
+            (r#"{"question": "a"}"#, "`answer` is missing or empty"),
+            (
+                r#"{"text": "a", "id": 1}"#,
+                "`messages` is missing, and so is every other form of a conversation: the record has `text`, `id`",
+            ),
+        ] {
+            assert!(refusal(record).starts_with(reason), "{}", refusal(record));
+        }
+    }
+}
