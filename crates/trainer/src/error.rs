@@ -86,7 +86,7 @@ pub enum TrainError {
         /// The position of the record in its file, from 1.
         record: u64,
     },
-    /// A record is not a pair of completions.
+    /// A record is not a pair of completions, or a conversation.
     #[error("{}: line {line}: {reason}", path.display())]
     Preference {
         /// The file.

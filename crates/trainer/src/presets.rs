@@ -63,6 +63,31 @@ pub fn fine_tuning(model: &DecoderConfig, from: &Path) -> RunConfig {
     }
 }
 
+/// [`fine_tuning`] adapted to `records` conversations: TRL's batch of 8, which is reduced until an epoch has `EPOCH_UPDATES`
+/// updates, for `EPOCHS` epochs, but at most `MOST_STEPS` steps. `given` is as in [`fine_tuning_on`].
+pub fn fine_tuning_conversations(
+    model: &DecoderConfig,
+    from: &Path,
+    records: usize,
+    given: &TrainConfig,
+) -> RunConfig {
+    let mut run = fine_tuning(model, from);
+    let train = &mut run.train;
+    if given.adapter.is_some() {
+        train.schedule = cosine(ADAPTER_RATE, ADAPTER_RATE, 0);
+    }
+    if given.accumulation == train.accumulation {
+        let fitting = records / (EPOCH_UPDATES as usize * given.micro_batch).max(1);
+        train.accumulation = fitting.clamp(1, (8 / given.micro_batch.max(1)).max(1));
+    } else {
+        train.accumulation = given.accumulation;
+    }
+    let batch = (train.accumulation * given.micro_batch) as u64;
+    train.steps = epochs::steps(EPOCHS, records as u64, batch).min(MOST_STEPS);
+    train.evaluation.interval = (train.steps / 4).max(1);
+    run
+}
+
 /// [`fine_tuning`] adapted to a training split of `tokens` tokens. With stream packing, sequences are
 /// shortened until the split has `EPOCH_SEQUENCES` of them. The batch is reduced until an epoch has
 /// `EPOCH_UPDATES` updates. The run lasts `EPOCHS` epochs, but at most `MOST_STEPS` steps.
@@ -239,6 +264,28 @@ mod tests {
             (large.seq_len, large.accumulation, large.steps),
             (0, 32, 100)
         );
+    }
+
+    #[test]
+    fn fine_tuning_on_conversations_runs_three_epochs() {
+        let mut raw = families::preset("gpt2").expect("a preset").config;
+        raw.n_layers = 1;
+        let model = DecoderConfig::try_from(raw).expect("a model");
+        let from = Path::new("gpt2");
+        let given = fine_tuning(&model, from).train;
+        let steps = |records, given: &TrainConfig| {
+            let train = fine_tuning_conversations(&model, from, records, given).train;
+            (train.accumulation, train.steps)
+        };
+        assert_eq!(steps(5, &given), (1, 15));
+        assert_eq!(steps(100, &given), (8, 38));
+        assert_eq!(steps(1 << 20, &given), (8, 100));
+        let set = TrainConfig {
+            micro_batch: 2,
+            accumulation: 3,
+            ..given
+        };
+        assert_eq!(steps(60, &set), (3, 30));
     }
 
     #[test]

@@ -162,7 +162,10 @@ fn run_for(args: FitArgs, job: &Ranks) -> Result<(), CliError> {
         model.check_trainable(from, config.train.adapter.as_ref())?;
     }
     let vocab_size_assumed = args.data.is_none() && !resolve::has_vocabulary(&config.model);
-    let texts = start::RecordTexts::of(opened.as_ref(), &config.train.objective)?;
+    if let Some(data) = &args.data {
+        config.data.dataset.clone_from(data);
+    }
+    let texts = start::RecordTexts::of(opened.as_ref(), &config)?;
     let model = resolve::resolve(&mut config, args.data.as_deref(), texts)?;
     let library = if ranks > 1 && launched == 1 { MPI } else { 0 };
     let fitter = Fitter {

@@ -100,7 +100,7 @@ fn run_as(args: TrainArgs, ranks: &Ranks) -> Result<(), CliError> {
         (None, Some(out)) => RunStart::New(out.clone()),
         (None, None) => RunStart::New(free_run_folder(&run_name(&args))),
     };
-    let texts = start::RecordTexts::of(from.as_ref(), &config.train.objective)?;
+    let texts = start::RecordTexts::of(from.as_ref(), &config)?;
     let guard = args.memory.guard(backend);
     let guard = guard.shared_by(ranks.local_rank().world_size());
     memory::check(&config, &start, texts.clone(), rank.world_size(), guard)?;
@@ -174,12 +174,16 @@ fn fine_tuning(model: &OpenedModel, from: &Path, args: &TrainArgs) -> Result<Run
         return Ok(base);
     }
     let decoder = model.decoder();
-    let Some(decoder) = decoder.filter(|_| !given.train.objective.reads_records()) else {
-        if !given.train.objective.reads_records() {
+    let Some(decoder) = decoder.filter(|_| !given.reads_records()) else {
+        if !given.reads_records() {
             return Ok(base);
         }
         let records = run::epoch_size(&given)?.size as usize;
         return Ok(match decoder {
+            Some(decoder) if given.reads_conversations() => {
+                let model = decoder.config();
+                presets::fine_tuning_conversations(model, from, records, &given.train)
+            }
             Some(decoder) => {
                 let objective = given.train.objective;
                 presets::fine_tuning_preferences(decoder.config(), from, objective, records)
@@ -227,7 +231,7 @@ fn layered(base: RunConfig, args: &TrainArgs) -> Result<RunConfig, CliError> {
 /// Prints the resolved configuration, with the dataset's vocabulary if there is a dataset.
 fn print_config(mut config: RunConfig) -> Result<(), CliError> {
     config.train.check()?;
-    let is_of_tokens = !config.train.objective.reads_records();
+    let is_of_tokens = !config.reads_records();
     if !config.data.is_empty() && config.model.as_decoder().is_some() && is_of_tokens {
         let data = TrainingData::open(&config.data)?;
         run::resolve_model(&mut config, data.first())?;
@@ -251,7 +255,7 @@ fn open_from(
         None => OpenedModel::open_to_train(from)?,
     };
     model.check_trainable(from, config.train.adapter.as_ref())?;
-    if !config.train.objective.reads_records() {
+    if !config.reads_records() {
         model.check_dataset(TrainingData::open(&config.data)?.first())?;
     }
     Ok(Some(model))

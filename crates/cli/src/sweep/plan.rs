@@ -145,7 +145,7 @@ fn check(
     opened: &mut Vec<(DataConfig, TrainingData)>,
 ) -> Result<(), CliError> {
     config.train.check()?;
-    if config.model.as_decoder().is_none() || config.train.objective.reads_records() {
+    if config.model.as_decoder().is_none() || config.reads_records() {
         // Other models, and records in place of a dataset, are checked when their run starts.
         return Ok(());
     }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use emberlm_data::{Format, MANIFEST_FILE};
 use documented::DocumentedFields;
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +14,8 @@ use crate::error::TrainError;
 #[serde(default, deny_unknown_fields)]
 pub struct DataConfig {
     /// The dataset's directory; empty if `mix` lists several. With objective classify or seq2seq, a file or directory of
-    /// records: .jsonl, .csv, .tsv or .parquet. With dpo, orpo, simpo, kto or grpo, .jsonl.
+    /// records: .jsonl, .csv, .tsv or .parquet. With dpo, orpo, simpo, kto or grpo, such records too. With next_token, a
+    /// decoder also learns the answers of conversations in such a file.
     pub dataset: PathBuf,
     /// Records to evaluate on; by default a tenth of the others is held out.
     #[serde(skip_serializing_if = "is_empty")]
@@ -52,6 +54,15 @@ impl DataConfig {
     /// Returns true if no dataset is set.
     pub fn is_empty(&self) -> bool {
         self.dataset.as_os_str().is_empty() && self.mix.is_empty()
+    }
+
+    /// Returns true if the data is a file of records, or a pattern for such files, rather than datasets of tokens. A folder is
+    /// a dataset, unless the objective reads records.
+    pub fn holds_records(&self) -> bool {
+        let path = &self.dataset;
+        let is_file = path.is_file() && !path.ends_with(MANIFEST_FILE);
+        let is_pattern = || !path.exists() && path.to_string_lossy().contains(['*', '?']);
+        self.mix.is_empty() && Format::of_name(path).has_records() && (is_file || is_pattern())
     }
 
     /// The directories of the datasets, or the files of records.
@@ -123,6 +134,20 @@ mod tests {
         assert!(!several.is_empty());
         let expected = [(Path::new("a"), 0.7), (Path::new("b"), 3.0)];
         assert_eq!(several.datasets().unwrap(), expected);
+    }
+
+    #[test]
+    fn files_of_records_are_no_datasets() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        for name in ["talks.jsonl", "dataset.json", "notes.txt"] {
+            std::fs::write(path(name), "{}").unwrap();
+        }
+        let holds_records = |path: PathBuf| DataConfig::of(path).holds_records();
+        assert!(holds_records(path("talks.jsonl")) && holds_records(path("*.parquet")));
+        for other in ["dataset.json", "notes.txt", "", "missing.jsonl"] {
+            assert!(!holds_records(path(other)), "{other}");
+        }
     }
 
     #[test]

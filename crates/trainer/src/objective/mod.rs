@@ -9,13 +9,15 @@
 //! | `span_corruption` | removed spans (T5) |
 //! | `record_source` | reads labelled texts and pairs of texts, and tokenizes them |
 //! | `record_splits` | divides records into those to train on and those to evaluate on |
-//! | `records` | batches of them |
+//! | `conversations` | reads conversations, and tokenizes them for supervised fine-tuning of decoders |
+//! | `records` | batches of labelled texts, pairs of texts and conversations |
 //! | `preference` | pairs of a chosen and a rejected completion (DPO, ORPO, SimPO), and labelled ones (KTO), for decoders |
 //! | `grpo` | sampled completions with rewards, for decoders |
 //! | `completions` | batches of the two, whose loss the host computes |
 //! | `scores` | accuracy and F1 of predicted labels |
 
 mod completions;
+mod conversations;
 pub(crate) mod grpo;
 mod host_batch;
 pub(crate) mod masked_lm;
@@ -29,6 +31,7 @@ mod source;
 pub(crate) mod span_corruption;
 
 pub use completions::{CompletionBatch, CompletionScores};
+pub(crate) use conversations::ConversationSource;
 pub(crate) use grpo::PolicyScores;
 pub use grpo::{PolicyBatch, PolicyLoss, PolicySequence, Rollout, advantages};
 pub(crate) use grpo::{

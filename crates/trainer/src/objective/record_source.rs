@@ -30,6 +30,8 @@ pub(crate) struct Records {
     pub(crate) validation: RecordSet,
     /// Texts that were truncated.
     pub(crate) truncated: usize,
+    /// Conversations that were left out, because truncation removed all answers.
+    pub(crate) left_out: usize,
 }
 
 impl RecordSource {
@@ -195,6 +197,7 @@ impl RecordSource {
             train,
             validation,
             truncated,
+            left_out: 0,
         })
     }
 }

@@ -1,4 +1,4 @@
-//! Labelled texts and pairs of texts, tokenized and kept in memory.
+//! Labelled texts, pairs of texts and conversations, tokenized and kept in memory.
 //!
 //! The order of an epoch is a permutation by the seed, so that a batch is a function of the number of its first record. A
 //! batch is padded to its longest text.
@@ -27,7 +27,7 @@ pub(super) struct Record {
     inputs: Vec<u32>,
     /// Empty if the segment of all inputs is 0.
     segments: Vec<u32>,
-    /// The label, or the tokens of the target text.
+    /// The label, the tokens of the target text, or of a conversation the token after each input.
     targets: Vec<u32>,
 }
 
@@ -35,6 +35,20 @@ impl Record {
     /// Returns true if there is nothing to read or to predict.
     pub(super) fn is_empty(&self) -> bool {
         self.inputs.is_empty() || self.targets.is_empty()
+    }
+
+    /// A sequence whose tokens are predicted from those before them where they are `learnt`. `None` if none is.
+    pub(super) fn of_next_tokens(mut ids: Vec<u32>, learnt: &[bool]) -> Option<Self> {
+        let next = ids.iter().zip(learnt).skip(1);
+        let targets = next.map(|(&id, &learnt)| if learnt { id } else { IGNORED });
+        let targets: Vec<u32> = targets.collect();
+        ids.pop();
+        let has_target = targets.iter().any(|id| *id != IGNORED);
+        has_target.then(|| Self {
+            inputs: ids,
+            segments: Vec::new(),
+            targets,
+        })
     }
 
     pub(super) fn new(sequence: EncodedSequence, targets: Vec<u32>) -> Self {

@@ -46,7 +46,7 @@ pub(crate) enum TrainSource {
         batches: TrainBatches,
         task: WindowTask,
     },
-    /// Labelled texts, or pairs of texts.
+    /// Labelled texts, pairs of texts, or conversations.
     Records(RecordSet),
     /// Pairs of a chosen and a rejected completion.
     Pairs(PairSet),

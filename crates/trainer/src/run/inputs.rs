@@ -17,7 +17,7 @@ use crate::fit::source_tokens;
 use crate::identity::DataIdentity;
 use crate::loader::{Failure, NoBatches, TrainLoader};
 use crate::objective::{
-    PairSet, PairSource, PreferenceLoss, PromptSet, PromptSource, RecordSet, RecordSource,
+    ConversationSource,    PairSet, PairSource, PreferenceLoss, PromptSet, PromptSource, RecordSet, RecordSource,
     References, RewardTask, Rewards, TrainSource, WindowTask,
 };
 use crate::peers::Rank;
@@ -61,6 +61,7 @@ pub struct EpochSize {
 pub fn epoch_size(config: &RunConfig) -> Result<EpochSize, TrainError> {
     let (data, train) = (&config.data, &config.train);
     let records = match &train.objective {
+        _ if config.reads_conversations() => Some(ConversationSource::read(data)?.train_count()),
         ObjectiveConfig::Classify(objective) => {
             Some(RecordSource::of_labels(data, objective)?.train_count())
         }
@@ -108,7 +109,7 @@ pub fn sized(
     chat_template: Option<ChatTemplateSpec>,
 ) -> Result<(CheckedModel, TrainConfig), TrainError> {
     let mut config = config.clone();
-    if config.model.as_decoder().is_some() && !config.train.objective.reads_records() {
+    if config.model.as_decoder().is_some() && !config.reads_records() {
         let data = TrainingData::open(&config.data)?;
         let model = resolve_model(&mut config, data.first())?;
         return Ok((CheckedModel::Decoder(Box::new(model)), config.train));
@@ -228,6 +229,9 @@ impl RunInputs {
         }
         if let ObjectiveConfig::Grpo(objective) = config.train.objective.clone() {
             return decoder::prompts(config, objective, circumstances);
+        }
+        if config.reads_conversations() {
+            return decoder::conversations(config, circumstances);
         }
         let (data, train) = (&config.data, &config.train);
         Ok(match (&mut config.model, &train.objective) {

@@ -283,12 +283,12 @@ pub struct RecordTexts {
 }
 
 impl RecordTexts {
-    /// Those of a model, if the objective reads records.
+    /// Those of a model, if the run reads records.
     ///
     /// # Errors
     /// The tokenizer or the template cannot be read.
-    pub fn of(model: Option<&OpenedModel>, objective: &ObjectiveConfig) -> Result<Self, CliError> {
-        let Some(model) = model.filter(|_| objective.reads_records()) else {
+    pub fn of(model: Option<&OpenedModel>, config: &RunConfig) -> Result<Self, CliError> {
+        let Some(model) = model.filter(|_| config.reads_records()) else {
             return Ok(Self::default());
         };
         Ok(Self {

@@ -1,4 +1,4 @@
-//! The inputs of runs that train a decoder on preferences, or on prompts with rewards.
+//! The inputs of runs that train a decoder on records: conversations, preferences, or prompts with rewards.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::{Circumstances, RunInputs};
 use crate::config::{DataConfig, GrpoConfig, RunConfig, TrainConfig};
 use crate::error::TrainError;
 use crate::objective::{
-    PairSource, Pairs, PreferenceLoss, PromptSource, RewardTask, RewardValidation, Rewards,
+    ConversationSource, PairSource, PreferenceLoss, PromptSource, RewardTask, RewardValidation, Rewards,
     TrainSource,
 };
 use crate::run::CheckedModel;
@@ -50,6 +50,12 @@ pub(super) fn preferences(
     let pairs = source.tokenized(&encoder, loss, seq_len, train.seed, padding)?;
     let identities = vec![pairs.identity()];
     circumstances.check_resumed(data, &tokenizer, &identities)?;
+    let counts = TooLong {
+        name: "pairs",
+        kept: pairs.train.len() + pairs.validation.len(),
+        truncated: pairs.truncated,
+        left_out: pairs.left_out,
+    };
     Ok(RunInputs {
         model: CheckedModel::Decoder(Box::new(model)),
         seq_len,
@@ -57,10 +63,58 @@ pub(super) fn preferences(
         chat_template: template.map(|_| encoder.template()),
         identities,
         floor: None,
-        notes: notes(&pairs, seq_len),
+        notes: counts.notes(seq_len, "a completion"),
         size: pairs.train.len() as u64,
         validation: Validation::Preferences(pairs.validation),
         source: TrainSource::Pairs(pairs.train),
+    })
+}
+
+/// Conversations, whose answers are learnt.
+pub(super) fn conversations(
+    config: &mut RunConfig,
+    circumstances: &Circumstances<'_>,
+) -> Result<RunInputs, TrainError> {
+    let (data, train) = (&config.data, &config.train);
+    if train.documents != Packing::Stream {
+        return Err(TrainError::Setting {
+            table: "train",
+            field: "documents",
+            value: train.documents.to_string(),
+            rule: "must be stream for a file of records, each of which is a sequence of its own"
+                .to_owned(),
+        });
+    }
+    let source = ConversationSource::read(data)?;
+    let tokenizer = circumstances.tokenizer(data)?;
+    let template = template_for(circumstances, data, source.has_conversations())?;
+    let encoder = PreferenceEncoder::new(&tokenizer, template.as_ref());
+    let encoder = encoder.map_err(TrainError::ChatTemplate)?;
+    let settings = config.model.decoder_mut()?;
+    let model = resolve(settings, tokenizer.vocab_size(), "tokenizer")?;
+    let seq_len = train.sequence_tokens(model.seq_len())?;
+    let padding = tokenizer.end_of_text().unwrap_or(0);
+    // The last token of a sequence is only predicted.
+    let records = source.tokenized(&encoder, seq_len + 1, train.seed, padding)?;
+    let identities = vec![records.identity()];
+    circumstances.check_resumed(data, &tokenizer, &identities)?;
+    let counts = TooLong {
+        name: "conversations",
+        kept: records.train.len() + records.validation.len(),
+        truncated: records.truncated,
+        left_out: records.left_out,
+    };
+    Ok(RunInputs {
+        model: CheckedModel::Decoder(Box::new(model)),
+        seq_len,
+        tokenizer,
+        chat_template: template.map(|_| encoder.template()),
+        identities,
+        floor: None,
+        notes: counts.notes(seq_len, "an answer"),
+        size: records.train.len() as u64,
+        validation: Validation::Pairs(records.validation),
+        source: TrainSource::Records(records.train),
     })
 }
 
@@ -137,31 +191,44 @@ fn template_for(
             table: "data",
             field: "dataset",
             value: data.dataset.display().to_string(),
-            rule: "must be texts instead of lists of messages: the model has no chat template"
+            rule: "must be texts instead of conversations: the model has no chat template (`emberlm prepare --chat-template` makes a dataset with one)"
                 .to_owned(),
         }),
         false => Ok(template),
     }
 }
 
-/// Notes on pairs that were too long.
-fn notes(pairs: &Pairs, seq_len: usize) -> Vec<String> {
-    let kept = pairs.train.len() + pairs.validation.len();
-    let count = kept + pairs.left_out;
-    let mut notes = Vec::new();
-    if pairs.truncated > 0 {
-        let truncated = pairs.truncated;
-        notes.push(format!(
-            "{truncated} of {count} pairs were truncated to {seq_len} tokens"
-        ));
+/// The numbers of records that were too long.
+struct TooLong {
+    name: &'static str,
+    kept: usize,
+    truncated: usize,
+    left_out: usize,
+}
+
+impl TooLong {
+    /// Notes on them. `part` is the part of a record without which nothing is learnt.
+    fn notes(&self, seq_len: usize, part: &str) -> Vec<String> {
+        let Self {
+            name,
+            kept,
+            truncated,
+            left_out,
+        } = self;
+        let count = kept + left_out;
+        let mut notes = Vec::new();
+        if *truncated > 0 {
+            notes.push(format!(
+                "{truncated} of {count} {name} were truncated to {seq_len} tokens"
+            ));
+        }
+        if *left_out > 0 {
+            notes.push(format!(
+                "{left_out} of {count} {name} were left out: {seq_len} tokens have no room for {part}"
+            ));
+        }
+        notes
     }
-    if pairs.left_out > 0 {
-        let left_out = pairs.left_out;
-        notes.push(format!(
-            "{left_out} of {count} pairs were left out: {seq_len} tokens have no room for a completion"
-        ));
-    }
-    notes
 }
 
 /// Refuses settings that change the cross-entropy, or that are for windows of a dataset.
