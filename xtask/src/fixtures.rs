@@ -36,6 +36,7 @@ const ENVIRONMENT: Environment<'_> = Environment {
 /// The scripts. Each is listed after the scripts whose output it reads.
 const SCRIPTS: [Script; 23] = [
     Script::new("crates/data/tests/fixtures/datasets/make.py"),
+    Script::new("crates/data/tests/fixtures/make_conversations.py"),
     Script::new("crates/data/tests/fixtures/make_inputs.py"),
     Script::new("crates/hub/tests/fixtures/make_cache.py"),
     Script::new("crates/kernels/tests/fixtures/make_blocks.py"),

@@ -88,8 +88,10 @@ impl CliError {
     /// Wraps an I/O error with the attempted action and path. For `map_err`.
     pub fn io(action: &str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let tried = format!("cannot {action} {}", path.display());
+        let path = path.to_owned();
         move |error| {
-            let hint = hints::io(&error);
+            let is_content = error.kind() == io::ErrorKind::InvalidData;
+            let hint = hints::io(&error).or_else(|| data::advice_on(&path).filter(|_| is_content));
             let this = Self::new(format!("{tried}: {error}"));
             hint.into_iter().fold(this, Self::hint)
         }

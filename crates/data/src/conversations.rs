@@ -271,21 +271,23 @@ fn call_tools(message: &mut Object, path: &str) -> Result<(), ChatError> {
 
 /// The messages of an Alpaca record, or of a question and its answer. Without `answered`, the answers are in other fields.
 fn of_turns(record: &mut Object, answered: bool) -> Result<Option<Value>, ChatError> {
+    let (asks, answer): (&[&str], _) = match () {
+        () if record.contains_key("instruction") => (&["instruction", "input"], "output"),
+        () if record.contains_key("question") => (&["question"], "answer"),
+        () => return Ok(None),
+    };
     let mut text = |name: &str| match record.remove(name) {
         None => Ok(None),
         Some(Value::String(text)) => Ok(Some(text).filter(|text| !text.is_empty())),
         Some(_) => Err(field_error(name, "must be a text")),
     };
-    let (asked, input, answer) = match text("instruction")? {
-        Some(instruction) => (Some(instruction), text("input")?, "output"),
-        None => (text("question")?, None, "answer"),
-    };
-    let Some(asked) = asked else {
-        return Ok(None);
-    };
+    let asked = asks.iter().map(|name| text(name)).collect::<Result<Vec<_>, _>>()?;
+    let asked: Vec<String> = asked.into_iter().flatten().collect();
+    if asked.is_empty() {
+        return Err(field_error(asks[0], "is empty"));
+    }
     let reply = text(answer)?;
     let mut messages = history(record.remove("history"))?;
-    let asked: Vec<String> = [asked].into_iter().chain(input).collect();
     messages.push(json!({"role": "user", "content": asked.join("\n")}));
     if answered {
         let reply = reply.ok_or_else(|| field_error(answer, "is missing or empty"))?;
@@ -411,6 +413,7 @@ mod tests {
             (r#"{"instruction": "a", "output": ""}"#, "`output` is missing or empty"),
             (r#"{"instruction": "a", "output": 1}"#, "`output` must be a text"),
             (r#"{"instruction": "a", "output": "b", "history": ["c"]}"#, "`history` must be a list of pairs"),
+            (r#"{"instruction": "", "input": "", "output": "a"}"#, "`instruction` is empty"),
             (r#"{"question": "a"}"#, "`answer` is missing or empty"),
             (
                 r#"{"text": "a", "id": 1}"#,

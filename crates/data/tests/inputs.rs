@@ -2,6 +2,7 @@
 
 mod broken;
 mod damaged;
+mod kinds;
 mod paths;
 mod references;
 

@@ -2,6 +2,7 @@
 
 mod chat;
 mod common;
+mod conversations;
 mod errors;
 mod own_tokenizer;
 mod ranks;

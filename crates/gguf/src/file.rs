@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use emberlm_system::file_kind::FileKind;
 use emberlm_system::read;
 use mmap_io::{MemoryMappedFile, MmapAdvice};
 
@@ -184,7 +185,10 @@ fn map(path: &Path) -> Result<(Header, MappedFile), GgufError> {
     }
     let bytes = MemoryMappedFile::open_ro(path).map_err(mapping(path))?;
     let all = bytes.as_slice_bytes(0, size).map_err(mapping(path))?;
-    let header = read_header(all).map_err(format)?;
+    let header = read_header(all).map_err(|reason| match FileKind::of(all) {
+        None | Some(FileKind::Gguf) => format(reason),
+        Some(kind) => format(format!("it is {kind}")),
+    })?;
     let path = path.to_owned();
     Ok((header, MappedFile { path, bytes }))
 }

@@ -46,7 +46,18 @@ pub fn read_bytes(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 /// # Errors
 /// See [`read_bytes`] and [`check_text`]. Also, the file is not UTF-8.
 pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
-    let bytes = read_bytes(path, limit)?;
+    text(read_bytes(path, limit)?)
+}
+
+/// Reads a UTF-8 file that the user named, which can be a pipe.
+///
+/// # Errors
+/// The file cannot be read, is not UTF-8, or fails [`check_text`].
+pub fn read_argument(path: &Path) -> io::Result<String> {
+    text(std::fs::read(path)?)
+}
+
+fn text(bytes: Vec<u8>) -> io::Result<String> {
     check_text(&bytes)?;
     // The same message as `fs::read_to_string`.
     String::from_utf8(bytes).map_err(|_| {

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use emberlm_gguf::{GgufFile, is_gguf};
-use emberlm_system::read::{DESCRIPTION_LIMIT, read_bytes};
+use emberlm_system::read::{DESCRIPTION_LIMIT, check_text, read_bytes};
 use serde_json::Value;
 
 use crate::file::FileVocab;
@@ -71,6 +71,7 @@ impl Tokenizer {
         }
         let bytes =
             read_bytes(path, bounds::MAX_FILE).map_err(|error| file_error(error.to_string()))?;
+        check_text(&bytes).map_err(|error| file_error(error.to_string()))?;
         if RankFile::is_one(&bytes) {
             let ranks = RankFile::read(&bytes).map_err(in_file)?;
             return match (pattern, ranks.builtin()) {
@@ -111,6 +112,7 @@ impl Tokenizer {
         };
         match read_bytes(&config, DESCRIPTION_LIMIT) {
             Ok(bytes) => {
+                check_text(&bytes).map_err(|error| file_error(error.to_string()))?;
                 if let Some(name) = eos_token(&bytes).map_err(file_error)? {
                     let id = file.token_id(&name).ok_or_else(|| {
                         file_error(format!(
@@ -263,6 +265,7 @@ fn read_file(path: &Path) -> Result<FileVocab, TokenizerError> {
         reason,
     };
     let json = read_bytes(path, bounds::MAX_FILE).map_err(|error| file_error(error.to_string()))?;
+    check_text(&json).map_err(|error| file_error(error.to_string()))?;
     FileVocab::new(json).map_err(|error| file_error(error.to_string()))
 }
 

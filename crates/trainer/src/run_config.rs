@@ -1,8 +1,8 @@
 //! Layered run configuration: a TOML file overrides a preset, and `--set KEY=VALUE` overrides both.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
+use emberlm_system::read;
 use toml::{Table, Value};
 
 use crate::RunConfig;
@@ -90,7 +90,7 @@ pub fn layered(
     let mut config = base;
     if let Some(file) = file {
         let path = || file.to_owned();
-        let text = fs::read_to_string(file).map_err(|source| RunConfigError::Read {
+        let text = read::read_argument(file).map_err(|source| RunConfigError::Read {
             path: path(),
             source,
         })?;

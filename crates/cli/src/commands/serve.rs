@@ -11,7 +11,6 @@ mod log;
 mod memory;
 mod models;
 
-use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,6 +23,7 @@ use emberlm_kernels::TrainingBackend;
 use emberlm_model::{CacheFormat, WeightFormat};
 use emberlm_serve::api::{self, Service};
 use emberlm_serve::{Hosts, Limits, Server};
+use emberlm_system::read::read_argument;
 use tokio::sync::oneshot;
 
 use crate::backend::{BackendArg, Job};
@@ -241,7 +241,7 @@ fn stopped() -> Result<oneshot::Receiver<()>, CliError> {
 
 /// Reads the API key from a file.
 fn key(path: &Path) -> Result<String, CliError> {
-    let text = fs::read_to_string(path).map_err(CliError::io("read", path))?;
+    let text = read_argument(path).map_err(CliError::io("read", path))?;
     let key = text.trim();
     if key.is_empty() || key.contains(char::is_whitespace) {
         let message = format!("{} must contain one key without spaces", path.display());

@@ -1,12 +1,13 @@
 //! Hints for datasets that cannot be created or read.
 
+use std::io;
 use std::path::Path;
 
 use emberlm_data::{DataError, NotADataset, RecordFault, Split};
 use emberlm_system::file_kind::FileKind;
 
 use super::CliError;
-use super::hints::{chat, io, tokenizer, with};
+use super::hints::{self, chat, tokenizer, with};
 use crate::output::shell_word;
 
 impl From<DataError> for CliError {
@@ -27,7 +28,7 @@ impl From<DataError> for CliError {
 /// Returns a hint for an error of the data crate.
 pub(super) fn data(error: &DataError) -> Option<String> {
     let hint = match error {
-        DataError::Io { source, .. } => return io(source),
+        DataError::Io { path, source, .. } => return hints::io(source).or_else(|| invalid(path, source)),
         DataError::NotADataset { path, found } => return Some(not_a_dataset(path, *found)),
         DataError::Tokenize { source, .. } | DataError::Tokenizer(source) => {
             return tokenizer(source);
@@ -75,7 +76,7 @@ pub(super) fn data(error: &DataError) -> Option<String> {
         },
         DataError::EmptyFile { .. } => "leave it out: a document needs some text",
         DataError::InvalidUtf8 { .. } => {
-            "convert it from its encoding; if that is Latin-1, for example: iconv -f LATIN1 -t UTF-8 OLD.txt > NEW.txt"
+            "convert it first, for example: iconv -f LATIN1 -t UTF-8 OLD.txt > NEW.txt"
         }
         DataError::FileChanged { .. } => "run the command again when nothing writes to it",
         DataError::EmptySplit { characters: 0, .. } | DataError::NoTrainDocuments { documents: 0 } => {
@@ -150,10 +151,23 @@ pub(super) fn advice(found: FileKind, path: &Path) -> Option<String> {
     found.advice(&shell_word(&path.to_string_lossy()))
 }
 
+/// Advice on a file whose content cannot be read.
+fn invalid(path: &Path, error: &io::Error) -> Option<String> {
+    match error.kind() {
+        io::ErrorKind::InvalidData => advice_on(path),
+        _ => None,
+    }
+}
+
 /// Returns advice on the file at `path` if its first bytes show that it is no text of its own, such as a Git LFS pointer.
 pub(super) fn advice_on(path: &Path) -> Option<String> {
     let found = FileKind::of_file(path).ok()??;
-    advice(found, path)
+    // These can be what was expected, but damaged.
+    let is_expected = matches!(
+        found,
+        FileKind::Text | FileKind::Xml | FileKind::Safetensors | FileKind::Gguf | FileKind::Parquet
+    );
+    advice(found, path).filter(|_| !is_expected)
 }
 
 /// Returns true if the names of a record's fields, in a message, are those of a conversation.

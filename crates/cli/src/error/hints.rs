@@ -18,7 +18,7 @@ use emberlm_trainer::run_config::RunConfigError;
 use emberlm_trainer::tasks::TaskError;
 
 use super::CliError;
-use super::data::data;
+use super::data::{advice_on, data};
 
 impl From<TokenizerError> for CliError {
     fn from(error: TokenizerError) -> Self {
@@ -50,6 +50,9 @@ impl From<VetError> for CliError {
 
 /// Returns a hint for a chat template that exceeds a limit.
 pub(super) fn chat(error: &ChatError) -> Option<String> {
+    if let ChatError::File { path, .. } = error {
+        return advice_on(path);
+    }
     let hint = "usual templates stay far below the limits: read this one before you trust it, or choose another with --chat-template";
     matches!(error, ChatError::Limit { .. }).then(|| hint.to_owned())
 }
@@ -100,7 +103,10 @@ impl From<WeightsError> for CliError {
     fn from(error: WeightsError) -> Self {
         let hint = match &error {
             WeightsError::Adapter => Some(MERGE),
-            WeightsError::Io { source, .. } => return with(&error, io(source)),
+            WeightsError::Io { path, source } => return with(&error, io(source).or_else(|| advice_on(path))),
+            WeightsError::Format { path, .. } if let Some(advice) = advice_on(path) => {
+                return with(&error, Some(advice));
+            }
             WeightsError::Index { .. } => {
                 Some("copy the model's directory again, with all its shards")
             }
@@ -131,7 +137,12 @@ impl From<HuggingFaceError> for CliError {
         let hint = match &error {
             HuggingFaceError::Weights { source, .. } => {
                 let hint = match source {
-                    WeightsError::Io { source, .. } => return with(&error, io(source)),
+                    WeightsError::Io { path, source } => {
+                        return with(&error, io(source).or_else(|| advice_on(path)));
+                    }
+                    WeightsError::Format { path, .. } if let Some(advice) = advice_on(path) => {
+                        return with(&error, Some(advice));
+                    }
                     WeightsError::Index { .. } | WeightsError::Format { .. } => {
                         "copy the model's directory again, with all its files"
                     }
@@ -141,9 +152,10 @@ impl From<HuggingFaceError> for CliError {
                 };
                 Some(hint.to_owned())
             }
-            HuggingFaceError::Io { source, .. } => io(source),
+            HuggingFaceError::Io { path, source } => io(source).or_else(|| advice_on(path)),
             HuggingFaceError::Gguf { source, .. } => match source {
                 GgufError::Io { source, .. } => io(source),
+                GgufError::Format { path, .. } if let Some(advice) = advice_on(path) => Some(advice),
                 GgufError::Format { .. } | GgufError::Split { .. } => {
                     Some("copy the file again, with all its parts".to_owned())
                 }
@@ -308,7 +320,10 @@ impl From<RunConfigError> for CliError {
                     .did_you_mean(near)
                     .hint("list the presets: emberlm info")
             }
-            RunConfigError::Read { ref source, .. } => with(&error, io(source)),
+            RunConfigError::Read {
+                ref path,
+                ref source,
+            } => with(&error, io(source).or_else(|| advice_on(path))),
             RunConfigError::NoEquals { .. } => Self::usage(format!("--set {error}"))
                 .hint("write KEY=VALUE, such as --set model.d_model=256"),
             RunConfigError::File { ref suggestion, .. } => Self::usage(error.to_string())
@@ -377,6 +392,7 @@ pub(super) fn tokenizer(error: &TokenizerError) -> Option<String> {
         TokenizerError::NotInGguf { .. } => {
             "without --format gguf, export writes a Hugging Face directory, which holds any tokenizer"
         }
+        TokenizerError::File { path, .. } if let Some(advice) = advice_on(path) => return Some(advice),
         // Errors in other files have their own variants.
         TokenizerError::File { reason, .. } if !reason.contains(TOKENIZER_FILE) => return None,
         TokenizerError::File { .. } | TokenizerError::Format { .. } => {
@@ -397,6 +413,7 @@ impl From<AdapterError> for CliError {
             AdapterError::NoModule { .. } => Some(
                 "name the ends of modules' names: --set 'train.adapter.modules_to_save=[\"lm_head\"]'",
             ),
+            AdapterError::File { path, .. } => return with(&error, advice_on(path)),
             AdapterError::Adapted => Some(MERGE),
             AdapterError::SharedModule { .. } => {
                 Some("merge it instead: emberlm merge RUN --out MODEL")

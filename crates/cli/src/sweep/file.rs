@@ -1,8 +1,8 @@
 //! Parses sweep files.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
+use emberlm_system::read::read_argument;
 use emberlm_trainer::run_config::toml_reason;
 use serde::Deserialize;
 use toml::{Table, Value};
@@ -58,7 +58,7 @@ impl SweepFile {
     /// # Errors
     /// Returns an error if the file cannot be read or defines nothing that can be run.
     pub fn read(path: &Path) -> Result<Self, CliError> {
-        let text = fs::read_to_string(path).map_err(CliError::io("read", path))?;
+        let text = read_argument(path).map_err(CliError::io("read", path))?;
         Self::parse(&text).map_err(|error| error.within(&path.display().to_string()))
     }
 

@@ -109,7 +109,7 @@ fn unclosed_quote_is_reported() {
     let path = workspace.file("a.csv", "text\nx\n\"y\n1,2\n3");
     assert_eq!(
         error_message(&path, &stop()),
-        "FILE: line 3: a quote is not closed before the file ends"
+        "FILE: line 3: a quote is not closed before the file ends: all lines from here on would be one record"
     );
     let found = read(&path, &skip()).unwrap();
     assert_eq!(found.documents, [(2, "x".to_owned())]);

@@ -133,7 +133,7 @@ fn unsupported_chat_inputs_and_templates_are_rejected() {
     let workspace = Workspace::new();
     let message = error_message(&workspace, "a.txt", "text", options(Byte, 0.0));
     assert!(
-        message.contains("a chat template takes JSON lines"),
+        message.contains("a chat template takes records"),
         "{message}"
     );
     let message = error_message(&workspace, "a.jsonl", &talk("a", "b"), options(Char, 0.0));

@@ -113,7 +113,7 @@ fn empty_training_split_is_an_error() {
     let error = run(&files(&workspace, &[text]), &workspace.out(), &options).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the train split would be empty: each of the 1 documents is for validation"
+        "the train split would be empty: the only document is for validation"
     );
     assert_eq!(workspace.left(), [""; 0]);
 }

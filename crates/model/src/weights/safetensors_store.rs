@@ -5,9 +5,10 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use emberlm_kernels::PackedFormat;
+use emberlm_system::file_kind::FileKind;
 use emberlm_system::read;
 use mmap_io::{MemoryMappedFile, MmapAdvice};
-use safetensors::{Dtype, SafeTensors};
+use safetensors::{Dtype, SafeTensorError, SafeTensors};
 use serde::Deserialize;
 
 use super::element::Element;
@@ -45,6 +46,14 @@ struct Entry {
 #[derive(Deserialize)]
 struct Index {
     weight_map: BTreeMap<String, String>,
+}
+
+/// The reason that a file is not readable: its kind, if that is another one.
+fn not_readable(bytes: &[u8], error: &SafeTensorError) -> String {
+    match FileKind::of(bytes) {
+        None | Some(FileKind::Safetensors) => error.to_string(),
+        Some(kind) => format!("it is {kind}"),
+    }
 }
 
 impl SafetensorsStore {
@@ -127,7 +136,7 @@ impl SafetensorsStore {
         let bytes = MemoryMappedFile::open_ro(file).map_err(mapping(file))?;
         let all = bytes.as_slice_bytes(0, size).map_err(mapping(file))?;
         let (header, metadata) =
-            SafeTensors::read_metadata(all).map_err(|error| format(error.to_string()))?;
+            SafeTensors::read_metadata(all).map_err(|error| format(not_readable(all, &error)))?;
         let json = all.get(8..8 + header).unwrap_or_default();
         unique_keys::check(json).map_err(|error| format(format!("its header: {error}")))?;
         let data = 8 + header as u64;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use emberlm_system::read::{DESCRIPTION_LIMIT, read_bytes, read_text};
+use emberlm_system::read::{DESCRIPTION_LIMIT, check_text, read_bytes, read_text};
 use serde_json::Value;
 
 use super::{ChatError, ChatTemplate, builtin};
@@ -267,6 +267,7 @@ fn added_specials(config: &Value) -> Vec<String> {
 
 fn read_json(path: &Path) -> Result<Value, ChatError> {
     let bytes = read_bytes(path, DESCRIPTION_LIMIT).map_err(|error| refuse(path, error))?;
+    check_text(&bytes).map_err(|error| refuse(path, error))?;
     serde_json::from_slice(&bytes).map_err(|error| refuse(path, format!("it is not JSON: {error}")))
 }
 

@@ -1,7 +1,6 @@
 //! Options of `emberlm generate` that control token selection. `sampling` has the settings that a model can
 //! recommend.
 
-use std::fs;
 use std::path::Path;
 
 use clap::Args;
@@ -12,6 +11,7 @@ use emberlm_generate::ranges::{
 };
 use emberlm_generate::{ChooserConfig, Constraint, Grammar};
 use emberlm_serve::model::vocabulary;
+use emberlm_system::read::read_argument;
 use emberlm_tokenizer::Tokenizer;
 
 use crate::error::CliError;
@@ -125,7 +125,7 @@ impl ChoiceArgs {
             return Ok(Some(Grammar::JsonSchema(schema.clone())));
         }
         let path = Path::new(schema);
-        let schema = fs::read_to_string(path).map_err(CliError::io("read", path))?;
+        let schema = read_argument(path).map_err(CliError::io("read", path))?;
         Ok(Some(Grammar::JsonSchema(schema)))
     }
 }

@@ -16,7 +16,7 @@ use crate::values;
 #[command(after_help = examples::PREPARE)]
 pub struct PrepareArgs {
     /// Files, folders of them, patterns such as 'data/*.jsonl.gz', or - for standard input. A text file is a document,
-    /// and so is each record of a JSONL, CSV, TSV or Parquet file; each may be compressed by gzip or zstd
+    /// and so is each record of a JSONL, CSV, TSV or Parquet file; each may be compressed by gzip, zstd, bzip2 or xz
     #[arg(value_name = "FILE", required = true)]
     pub inputs: Vec<PathBuf>,
     /// The dataset's folder

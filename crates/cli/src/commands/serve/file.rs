@@ -1,11 +1,11 @@
 //! The `serve --config` file: models with individual settings.
 
-use std::fs;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
 use emberlm_model::{CacheFormat, WeightFormat};
 use emberlm_serve::SamplingDefaults;
+use emberlm_system::read::read_argument;
 use emberlm_trainer::run_config::toml_reason;
 use serde::{Deserialize, Deserializer, de};
 
@@ -50,7 +50,7 @@ pub struct Entry {
 /// # Errors
 /// Returns an error if the file cannot be read or has an invalid key or value.
 pub fn read(path: &Path) -> Result<Vec<Entry>, CliError> {
-    let text = fs::read_to_string(path).map_err(CliError::io("read", path))?;
+    let text = read_argument(path).map_err(CliError::io("read", path))?;
     parse(&text).map_err(|error| error.within(&path.display().to_string()))
 }
 
