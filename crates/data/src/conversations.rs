@@ -13,6 +13,9 @@
 //! LLaMA-Factory, an Alpaca record is a conversation of user and assistant, whose user says the instruction and the input in
 //! two lines.
 
+#[cfg(test)]
+mod tests;
+
 use std::borrow::Cow;
 
 use emberlm_tokenizer::chat::ChatError;
@@ -31,13 +34,28 @@ const SPEAKERS: [(&str, &[&str]); 5] = [
     ("user", &["human", "user", "prompter"]),
     (
         "assistant",
-        &["gpt", "assistant", "chatgpt", "bing", "bard", "google", "model", "ai"],
+        &[
+            "gpt",
+            "assistant",
+            "chatgpt",
+            "bing",
+            "bard",
+            "google",
+            "model",
+            "ai",
+        ],
     ),
     ("system", &["system"]),
     ("developer", &["developer"]),
     (
         "tool",
-        &["tool", "observation", "function", "function_response", "tool_response"],
+        &[
+            "tool",
+            "observation",
+            "function",
+            "function_response",
+            "tool_response",
+        ],
     ),
 ];
 
@@ -53,7 +71,9 @@ type Object = Map<String, Value>;
 /// # Errors
 /// The record has none of the forms, or a message has an unknown speaker.
 pub(crate) fn to_example(json: &str) -> Result<Cow<'_, str>, ChatError> {
-    let needs_no_conversion = ["\"messages\"", "\"completion\""].iter().any(|it| json.contains(it))
+    let needs_no_conversion = ["\"messages\"", "\"completion\""]
+        .iter()
+        .any(|it| json.contains(it))
         && !MARKS_OF_OTHERS.iter().any(|mark| json.contains(mark));
     if needs_no_conversion {
         return Ok(json.into());
@@ -87,7 +107,9 @@ const MARKS_OF_OTHERS: [&str; 5] = [
 pub(crate) fn convert(record: &mut Object) -> Result<bool, ChatError> {
     record.retain(|name, value| !(value.is_null() && is_of_form(name)));
     let mut changed = convert_lists(record)?;
-    let has_completion = ["completion", "chosen"].iter().any(|name| record.contains_key(*name));
+    let has_completion = ["completion", "chosen"]
+        .iter()
+        .any(|name| record.contains_key(*name));
     if record.contains_key("messages") || (record.contains_key("prompt") && has_completion) {
         return Ok(changed);
     }
@@ -151,7 +173,15 @@ fn check_form(record: &Object) -> Result<(), ChatError> {
 
 /// Returns true if a null field of this name is the same as a missing one.
 fn is_of_form(name: &str) -> bool {
-    let others = ["instruction", "input", "output", "system", "history", "question", "answer"];
+    let others = [
+        "instruction",
+        "input",
+        "output",
+        "system",
+        "history",
+        "question",
+        "answer",
+    ];
     LISTS.contains(&name) || COMPLETION_LISTS.contains(&name) || others.contains(&name)
 }
 
@@ -174,7 +204,9 @@ fn read_list(value: &Value, decodes: bool) -> Option<Value> {
             list.is_array().then_some(list)
         }
         Value::Object(columns) => transposed(columns).or_else(|| {
-            let is_message = ["role", "from"].iter().any(|name| columns.contains_key(*name));
+            let is_message = ["role", "from"]
+                .iter()
+                .any(|name| columns.contains_key(*name));
             is_message.then(|| json!([columns]))
         }),
         _ => None,
@@ -193,7 +225,9 @@ fn transposed(columns: &Object) -> Option<Value> {
         return None;
     }
     let row = |row: usize| {
-        let cells = lists.iter().map(|(name, list)| ((*name).clone(), list[row].clone()));
+        let cells = lists
+            .iter()
+            .map(|(name, list)| ((*name).clone(), list[row].clone()));
         Value::Object(cells.filter(|(_, cell)| !cell.is_null()).collect())
     };
     Some((0..first.len()).map(row).collect())
@@ -260,7 +294,8 @@ fn call_tools(message: &mut Object, path: &str) -> Result<(), ChatError> {
     if calls.is_empty() || !calls.iter().all(is_call) {
         return Err(ChatError::Record {
             field: path.to_owned(),
-            reason: "must be the JSON of a call, with `name` and `arguments`, or of a list of them".to_owned(),
+            reason: "must be the JSON of a call, with `name` and `arguments`, or of a list of them"
+                .to_owned(),
         });
     }
     let calls = calls.into_iter();
@@ -281,7 +316,10 @@ fn of_turns(record: &mut Object, answered: bool) -> Result<Option<Value>, ChatEr
         Some(Value::String(text)) => Ok(Some(text).filter(|text| !text.is_empty())),
         Some(_) => Err(field_error(name, "must be a text")),
     };
-    let asked = asks.iter().map(|name| text(name)).collect::<Result<Vec<_>, _>>()?;
+    let asked = asks
+        .iter()
+        .map(|name| text(name))
+        .collect::<Result<Vec<_>, _>>()?;
     let asked: Vec<String> = asked.into_iter().flatten().collect();
     if asked.is_empty() {
         return Err(field_error(asks[0], "is empty"));
@@ -324,7 +362,9 @@ fn add_system(record: &mut Object) {
     else {
         return;
     };
-    let has_one = messages.first().is_some_and(|first| first["role"] == "system");
+    let has_one = messages
+        .first()
+        .is_some_and(|first| first["role"] == "system");
     if !system.is_empty() && !has_one {
         messages.insert(0, json!({"role": "system", "content": system}));
     }
@@ -334,93 +374,5 @@ fn field_error(field: &str, reason: &str) -> ChatError {
     ChatError::Record {
         field: field.to_owned(),
         reason: reason.to_owned(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn converted(json: &str) -> Value {
-        serde_json::from_str(&to_example(json).unwrap()).unwrap()
-    }
-
-    fn refusal(json: &str) -> String {
-        to_example(json).unwrap_err().to_string()
-    }
-
-    #[test]
-    fn every_form_becomes_messages() {
-        let expected = json!({"messages": [
-            {"role": "system", "content": "s"}, {"role": "user", "content": "a"}, {"role": "assistant", "content": "b"},
-        ]});
-        for record in [
-            r#"{"conversations": [{"from": "system", "value": "s"}, {"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]}"#,
-            r#"{"conversations": [{"role": "system", "content": "s"}, {"role": "User", "content": "a"}, {"role": "chatgpt", "content": "b"}]}"#,
-            r#"{"conversation": [{"from": "human", "value": "a"}, {"from": "bard", "value": "b"}], "system": "s"}"#,
-            r#"{"messages": [{"from": "system", "value": "s"}, {"from": "user", "value": "a"}, {"from": "model", "value": "b"}]}"#,
-            r#"{"conversations": "[{\"from\": \"human\", \"value\": \"a\"}, {\"from\": \"gpt\", \"value\": \"b\"}]", "system": "s"}"#,
-            r#"{"conversations":{"from":["system","human","gpt"],"value":["s","a","b"]}}"#,
-            r#"{"messages":{"role":["system","user","assistant"],"content":["s","a","b"]}}"#,
-            r#"{"instruction": "a", "input": "", "output": "b", "system": "s"}"#,
-            r#"{"instruction": "a", "input": null, "output": "b", "system": "s", "history": []}"#,
-            r#"{"question": "a", "answer": "b", "system": "s", "messages": null}"#,
-        ] {
-            assert_eq!(converted(record), expected, "{record}");
-        }
-        let alpaca = r#"{"instruction": "a", "input": "b", "output": "c", "history": [["d", "e"]]}"#;
-        let contents = [("user", "d"), ("assistant", "e"), ("user", "a\nb"), ("assistant", "c")];
-        let messages = contents.map(|(role, content)| json!({"role": role, "content": content}));
-        assert_eq!(converted(alpaca), json!({"messages": messages}));
-    }
-
-    #[test]
-    fn calls_of_tools_are_messages_of_the_assistant() {
-        let record = r#"{"conversations": [
-            {"from": "human", "value": "a"}, {"from": "function_call", "value": "{\"name\": \"f\", \"arguments\": {\"x\": 1}}"},
-            {"from": "observation", "value": "2"}, {"from": "gpt", "value": "b", "weight": 0}], "tools": "[]"}"#;
-        let call = json!({"type": "function", "function": {"name": "f", "arguments": {"x": 1}}});
-        let expected = json!({"tools": "[]", "messages": [
-            {"role": "user", "content": "a"}, {"role": "assistant", "tool_calls": [call]}, {"role": "tool", "content": "2"},
-            {"role": "assistant", "content": "b", "weight": 0},
-        ]});
-        assert_eq!(converted(record), expected);
-        let text = r#"{"conversations": [{"from": "function_call", "value": "f(1)"}]}"#;
-        assert!(refusal(text).starts_with("`conversations[0]` must be the JSON of a call"));
-    }
-
-    #[test]
-    fn records_in_rendered_forms_are_unchanged() {
-        for record in [
-            r#"{"messages": [{"role": "human", "content": "\u0061"}]}"#,
-            r#"{"prompt": "from \"from\"", "completion": "b", "instruction": "c"}"#,
-            r#"{"prompt": [{"role": "user", "content": "a"}], "completion": [{"role": "assistant", "content": "b"}]}"#,
-            "{\"messages\": ",
-            "[1]",
-        ] {
-            assert_eq!(to_example(record).as_deref(), Ok(record));
-        }
-    }
-
-    #[test]
-    fn records_without_a_form_are_errors() {
-        for (record, reason) in [
-            (
-                r#"{"conversations": [{"from": "human", "value": "a"}, {"from": "narrator", "value": "b"}]}"#,
-                "`conversations[1].from` is \"narrator\", which is none of the known roles: human, user",
-            ),
-            (r#"{"conversations": [{"from": 1, "value": "a"}]}"#, "`conversations[0].from` must be a text"),
-            (r#"{"instruction": "a", "output": ""}"#, "`output` is missing or empty"),
-            (r#"{"instruction": "a", "output": 1}"#, "`output` must be a text"),
-            (r#"{"instruction": "a", "output": "b", "history": ["c"]}"#, "`history` must be a list of pairs"),
-            (r#"{"instruction": "", "input": "", "output": "a"}"#, "`instruction` is empty"),
-            (r#"{"question": "a"}"#, "`answer` is missing or empty"),
-            (
-                r#"{"text": "a", "id": 1}"#,
-                "`messages` is missing, and so is every other form of a conversation: the record has `text`, `id`",
-            ),
-        ] {
-            assert!(refusal(record).starts_with(reason), "{}", refusal(record));
-        }
     }
 }

@@ -7,7 +7,7 @@ use emberlm_system::file_kind::{Compression, FileKind};
 use emberlm_tokenizer::chat::ChatError;
 use emberlm_tokenizer::{TokenizerError, TokenizerKind};
 
-use crate::lists::{listed, quoted};
+use crate::lists::{self, listed, quoted};
 use crate::{NotADataset, RecordFault, Split};
 
 /// An error of this crate. Most variants carry the path, the invalid value and the violated rule.
@@ -77,11 +77,7 @@ pub enum DataError {
         reason: String,
     },
     /// An input is of another kind than its format says.
-    #[error(
-        "{} is {found}{}, not {expected}",
-        path.display(),
-        inside.map(|outer| format!(" inside {}", outer.name())).unwrap_or_default()
-    )]
+    #[error("{} is {found}{}, not {expected}", path.display(), lists::inside(*inside))]
     OtherKind {
         /// The file.
         path: PathBuf,
@@ -139,10 +135,7 @@ pub enum DataError {
         path: PathBuf,
     },
     /// A split would be empty.
-    #[error("the {split} split would be empty: {}", match characters {
-        0 => "the inputs have no text".to_owned(),
-        _ => format!("`val_fraction` {val_fraction} of {characters} characters"),
-    })]
+    #[error("the {split} split would be empty: {}", lists::empty_split(*val_fraction, *characters))]
     EmptySplit {
         /// The split.
         split: Split,
@@ -152,7 +145,7 @@ pub enum DataError {
         val_fraction: f64,
     },
     /// A split by documents left no documents for training.
-    #[error("the train split would be empty: {}", no_train_documents(*documents))]
+    #[error("the train split would be empty: {}", lists::no_train_documents(*documents))]
     NoTrainDocuments {
         /// The number of documents.
         documents: u64,
@@ -452,14 +445,5 @@ impl DataError {
             path,
             source,
         }
-    }
-}
-
-/// The reason that no documents are left for training.
-fn no_train_documents(documents: u64) -> String {
-    match documents {
-        0 => "the inputs have no documents".to_owned(),
-        1 => "the only document is for validation".to_owned(),
-        documents => format!("all {documents} documents are for validation"),
     }
 }

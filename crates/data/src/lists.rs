@@ -1,4 +1,6 @@
-//! Formatting of lists in messages: the first items, then the number of the remaining ones.
+//! Formatting of parts of messages: of lists, the first items, then the number of the remaining ones.
+
+use emberlm_system::file_kind::Compression;
 
 /// The number of list items that a message shows.
 const SHOWN_ITEMS: usize = 12;
@@ -13,6 +15,28 @@ pub(crate) fn listed<T: AsRef<str>>(items: &[T], separator: &str) -> String {
     match items.len().saturating_sub(SHOWN_ITEMS) {
         0 => shown,
         more => format!("{shown} and {more} more"),
+    }
+}
+
+/// The compression that a file is inside of, after its kind.
+pub(crate) fn inside(compression: Option<Compression>) -> String {
+    compression.map_or_else(String::new, |outer| format!(" inside {}", outer.name()))
+}
+
+/// The reason that a split by position is empty.
+pub(crate) fn empty_split(val_fraction: f64, characters: u64) -> String {
+    match characters {
+        0 => "the inputs have no text".to_owned(),
+        _ => format!("`val_fraction` {val_fraction} of {characters} characters"),
+    }
+}
+
+/// The reason that a split by documents leaves none for training.
+pub(crate) fn no_train_documents(documents: u64) -> String {
+    match documents {
+        0 => "the inputs have no documents".to_owned(),
+        1 => "the only document is for validation".to_owned(),
+        documents => format!("all {documents} documents are for validation"),
     }
 }
 

@@ -140,7 +140,8 @@ impl FileKind {
     /// Advice to a user whose file `name`, quoted for a shell, has this kind and is not readable as another one. `None` for
     /// plain text.
     pub fn advice(self, name: &str) -> Option<String> {
-        let unpack = |command: &str| format!("unpack it and give the files in it: {command} {name}");
+        let unpack =
+            |command: &str| format!("unpack it and give the files in it: {command} {name}");
         let advice = match self {
             Self::Text => return None,
             Self::Html | Self::Xml => {

@@ -66,20 +66,6 @@ pub struct RunConfig {
     pub train: TrainConfig,
 }
 
-impl RunConfig {
-    /// Returns true if the data is records instead of datasets of tokens: those of the objective, or conversations for a
-    /// decoder.
-    pub fn reads_records(&self) -> bool {
-        self.train.objective.reads_records() || self.reads_conversations()
-    }
-
-    /// Returns true if a decoder learns to predict the answers of conversations in a file of records.
-    pub fn reads_conversations(&self) -> bool {
-        let is_next_token = matches!(self.train.objective, ObjectiveConfig::NextToken(_));
-        is_next_token && self.model.as_decoder().is_some() && self.data.holds_records()
-    }
-}
-
 /// Settings of training. One step is `accumulation` micro-batches and one update.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
 #[serde(default, deny_unknown_fields)]

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use emberlm_checkpoint::{Embedder, EncoderModel};
 use emberlm_kernels::Backend;
+use emberlm_system::file_kind::FileKind;
 use emberlm_tokenizer::{EncodedSequence, SequenceEncoder};
 use emberlm_trainer::fit::InferenceWork;
 use serde_json::Value;
@@ -127,6 +128,15 @@ impl<'a> TextEncoder<'a> {
 fn open(path: &Path) -> Result<Box<dyn BufRead>, CliError> {
     if path == Path::new("-") {
         return Ok(Box::new(BufReader::new(io::stdin())));
+    }
+    if let Ok(Some(kind)) = FileKind::of_file(path)
+        && !kind.is_utf8()
+    {
+        let reason = io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("it is {kind}, not text"),
+        );
+        return Err(CliError::io("read", path)(reason));
     }
     let file = File::open(path)
         .map_err(|error| CliError::new(format!("cannot read {}: {error}", path.display())))?;

@@ -28,7 +28,9 @@ impl From<DataError> for CliError {
 /// Returns a hint for an error of the data crate.
 pub(super) fn data(error: &DataError) -> Option<String> {
     let hint = match error {
-        DataError::Io { path, source, .. } => return hints::io(source).or_else(|| invalid(path, source)),
+        DataError::Io { path, source, .. } => {
+            return hints::io(source).or_else(|| invalid(path, source));
+        }
         DataError::NotADataset { path, found } => return Some(not_a_dataset(path, *found)),
         DataError::Tokenize { source, .. } | DataError::Tokenizer(source) => {
             return tokenizer(source);
@@ -79,7 +81,8 @@ pub(super) fn data(error: &DataError) -> Option<String> {
             "convert it first, for example: iconv -f LATIN1 -t UTF-8 OLD.txt > NEW.txt"
         }
         DataError::FileChanged { .. } => "run the command again when nothing writes to it",
-        DataError::EmptySplit { characters: 0, .. } | DataError::NoTrainDocuments { documents: 0 } => {
+        DataError::EmptySplit { characters: 0, .. }
+        | DataError::NoTrainDocuments { documents: 0 } => {
             "every record is empty or was left out: name the field of the text with --field NAME"
         }
         DataError::EmptySplit {
@@ -172,7 +175,13 @@ pub(super) fn advice_on(path: &Path) -> Option<String> {
 
 /// Returns true if the names of a record's fields, in a message, are those of a conversation.
 fn has_conversation(reason: &str) -> bool {
-    let names = ["messages", "conversations", "conversation", "instruction", "completion"];
+    let names = [
+        "messages",
+        "conversations",
+        "conversation",
+        "instruction",
+        "completion",
+    ];
     let names = names.map(|name| format!("`{name}`"));
     reason.starts_with("no field") && names.iter().any(|name| reason.contains(name))
 }

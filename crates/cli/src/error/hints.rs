@@ -1,6 +1,7 @@
 //! Hints for errors of the library crates.
 
 use std::io;
+use std::path::Path;
 
 use emberlm_generate::{GenerateError, LogitsError, SettingError, VetError};
 use emberlm_gguf::GgufError;
@@ -99,18 +100,29 @@ const BLOCKS_FIT: &str = "int8, f16 and bf16 fit all widths; q8_0, q4_0, q4_1, q
 /// The hint for weights that a Hugging Face directory cannot store.
 const PUBLISHED_FORMATS: &str = "pass `--weights f32` or `--weights int8`";
 
+/// The hints for damaged files of a model's directory, and of GGUF.
+const COPY_AGAIN: &str = "copy the model's directory again, with all its files";
+const COPY_PARTS: &str = "copy the file again, with all its parts";
+
+/// Advice on a file that is of another kind than a model's, or else the hint for a damaged one.
+fn advice_or(path: &Path, damaged: &str) -> Option<String> {
+    advice_on(path).or_else(|| Some(damaged.to_owned()))
+}
+
 impl From<WeightsError> for CliError {
     fn from(error: WeightsError) -> Self {
         let hint = match &error {
             WeightsError::Adapter => Some(MERGE),
-            WeightsError::Io { path, source } => return with(&error, io(source).or_else(|| advice_on(path))),
-            WeightsError::Format { path, .. } if let Some(advice) = advice_on(path) => {
-                return with(&error, Some(advice));
+            WeightsError::Io { path, source } => {
+                return with(&error, io(source).or_else(|| advice_on(path)));
             }
             WeightsError::Index { .. } => {
                 Some("copy the model's directory again, with all its shards")
             }
-            WeightsError::Format { .. } => Some("the file is damaged: use another checkpoint"),
+            WeightsError::Format { path, .. } => {
+                let damaged = "the file is damaged: use another checkpoint";
+                return with(&error, advice_or(path, damaged));
+            }
             WeightsError::Packed { .. } => {
                 Some("open the model with `--weights f32`, or export it with `--weights int8`")
             }
@@ -140,12 +152,10 @@ impl From<HuggingFaceError> for CliError {
                     WeightsError::Io { path, source } => {
                         return with(&error, io(source).or_else(|| advice_on(path)));
                     }
-                    WeightsError::Format { path, .. } if let Some(advice) = advice_on(path) => {
-                        return with(&error, Some(advice));
+                    WeightsError::Format { path, .. } => {
+                        return with(&error, advice_or(path, COPY_AGAIN));
                     }
-                    WeightsError::Index { .. } | WeightsError::Format { .. } => {
-                        "copy the model's directory again, with all its files"
-                    }
+                    WeightsError::Index { .. } => COPY_AGAIN,
                     WeightsError::Packing { .. } => BLOCKS_FIT,
                     WeightsError::Unpublished { .. } => PUBLISHED_FORMATS,
                     _ => "the weights do not belong to the config.json in this directory",
@@ -155,10 +165,8 @@ impl From<HuggingFaceError> for CliError {
             HuggingFaceError::Io { path, source } => io(source).or_else(|| advice_on(path)),
             HuggingFaceError::Gguf { source, .. } => match source {
                 GgufError::Io { source, .. } => io(source),
-                GgufError::Format { path, .. } if let Some(advice) = advice_on(path) => Some(advice),
-                GgufError::Format { .. } | GgufError::Split { .. } => {
-                    Some("copy the file again, with all its parts".to_owned())
-                }
+                GgufError::Format { path, .. } => advice_or(path, COPY_PARTS),
+                GgufError::Split { .. } => Some(COPY_PARTS.to_owned()),
                 GgufError::Metadata { .. } | GgufError::Tensor { .. } => None,
             },
             HuggingFaceError::Field { field, value, .. } if field == "model_type" => {
@@ -379,6 +387,11 @@ pub(super) fn io(error: &io::Error) -> Option<String> {
 }
 
 pub(super) fn tokenizer(error: &TokenizerError) -> Option<String> {
+    if let TokenizerError::File { path, .. } = error
+        && let Some(advice) = advice_on(path)
+    {
+        return Some(advice);
+    }
     let hint = match error {
         TokenizerError::UnknownCharacter { .. } => {
             "a char tokenizer has only the characters of its corpus"
@@ -392,7 +405,6 @@ pub(super) fn tokenizer(error: &TokenizerError) -> Option<String> {
         TokenizerError::NotInGguf { .. } => {
             "without --format gguf, export writes a Hugging Face directory, which holds any tokenizer"
         }
-        TokenizerError::File { path, .. } if let Some(advice) = advice_on(path) => return Some(advice),
         // Errors in other files have their own variants.
         TokenizerError::File { reason, .. } if !reason.contains(TOKENIZER_FILE) => return None,
         TokenizerError::File { .. } | TokenizerError::Format { .. } => {

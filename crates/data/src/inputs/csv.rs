@@ -177,7 +177,8 @@ impl<'a> Csv<'a> {
 
 /// The fault of a record whose quoted field has no end.
 fn unclosed() -> RecordFault {
-    let reason = "a quote is not closed before the file ends: all lines from here on would be one record";
+    let reason =
+        "a quote is not closed before the file ends: all lines from here on would be one record";
     RecordFault::Quote(reason.to_owned())
 }
 

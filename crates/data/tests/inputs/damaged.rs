@@ -19,11 +19,23 @@ fn compressed_file_truncated_anywhere_is_rejected() {
     ] {
         let whole = fs::read(fixture(name)).unwrap();
         let options = super::InputOptions {
-            field: if name.contains("csv") { "the text" } else { "text" }.into(),
+            field: if name.contains("csv") {
+                "the text"
+            } else {
+                "text"
+            }
+            .into(),
             ..skip()
         };
         // The first member of a file can be the whole.
-        let ends = [whole.len(), if name.contains("members") { whole.len() / 2 + 30 } else { 0 }];
+        let ends = [
+            whole.len(),
+            if name.contains("members") {
+                whole.len() / 2 + 30
+            } else {
+                0
+            },
+        ];
         for length in (4..ends[0]).filter(|length| *length > ends[1]) {
             let path = workspace.file(name, &whole[..length]);
             let message = error_message(&path, &options);
@@ -58,11 +70,15 @@ fn wrong_compression_extension_is_rejected() {
         let message = format!("FILE is an HTML page, not {kind}");
         assert_eq!(error_message(&path, &skip()), message);
         let path = workspace.file(name, [0x81, 0, 1, 2]);
-        let message = format!("FILE is not usable as {kind}: it does not begin as such a file does");
+        let message =
+            format!("FILE is not usable as {kind}: it does not begin as such a file does");
         assert_eq!(error_message(&path, &skip()), message);
     }
     let path = workspace.file("a.parquet", "<!DOCTYPE html>");
-    assert_eq!(error_message(&path, &skip()), "FILE is an HTML page, not Parquet");
+    assert_eq!(
+        error_message(&path, &skip()),
+        "FILE is an HTML page, not Parquet"
+    );
     let path = workspace.file("plain", fs::read(fixture("none.parquet")).unwrap());
     let as_text = error_message(&path, &format(Format::Text));
     assert_eq!(as_text, "FILE is a Parquet file, not text");

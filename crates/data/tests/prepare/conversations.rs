@@ -67,7 +67,11 @@ fn every_form_has_the_tokens_and_targets_of_the_reference() {
         for (tokens, rendered) in encoder.encode(&records).into_iter().zip(rendered) {
             let tokens = tokens.unwrap();
             let (ids, learnt) = expected(rendered);
-            assert_eq!((&tokens[0].ids, &tokens[0].learnt), (&ids, &learnt), "{name}");
+            assert_eq!(
+                (&tokens[0].ids, &tokens[0].learnt),
+                (&ids, &learnt),
+                "{name}"
+            );
         }
     }
 }
@@ -76,16 +80,34 @@ fn every_form_has_the_tokens_and_targets_of_the_reference() {
 fn broken_records_of_mixed_forms_are_named_or_skipped() {
     let workspace = Workspace::new();
     let lines = [
-        (r#"{"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]}"#, None),
-        (r#"{"conversations": []}"#, Some("`messages` must have at least one message")),
-        (r#"{"conversations": [{"from": "human", "value": "a"}]}"#, Some("`messages` hold none of the assistant's")),
-        (r#"{"conversations": [{"from": "system", "value": "a"}]}"#, Some("`messages` hold none of the assistant's")),
+        (
+            r#"{"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]}"#,
+            None,
+        ),
+        (
+            r#"{"conversations": []}"#,
+            Some("`messages` must have at least one message"),
+        ),
+        (
+            r#"{"conversations": [{"from": "human", "value": "a"}]}"#,
+            Some("`messages` hold none of the assistant's"),
+        ),
+        (
+            r#"{"conversations": [{"from": "system", "value": "a"}]}"#,
+            Some("`messages` hold none of the assistant's"),
+        ),
         (
             r#"{"conversations": [{"from": "narrator", "value": "a"}]}"#,
             Some("`conversations[0].from` is \"narrator\", which is none of the known roles"),
         ),
-        (r#"{"conversations": [{"from": "gpt", "value": null}]}"#, Some("`messages[0].content` is missing")),
-        (r#"{"instruction": "a", "input": "b"}"#, Some("`output` is missing or empty")),
+        (
+            r#"{"conversations": [{"from": "gpt", "value": null}]}"#,
+            Some("`messages[0].content` is missing"),
+        ),
+        (
+            r#"{"instruction": "a", "input": "b"}"#,
+            Some("`output` is missing or empty"),
+        ),
         (r#"{"text": "a"}"#, Some("the record has `text`")),
         (r#"{"instruction": "a", "output": "b"}"#, None),
         (r#"{"prompt": "a", "completion": "b"}"#, None),
@@ -95,8 +117,13 @@ fn broken_records_of_mixed_forms_are_named_or_skipped() {
             continue;
         };
         let input = workspace.file("a.jsonl", format!("{}\n{line}\n", lines[0].0));
-        let error = run(&[input], &workspace.out(), &chat()).unwrap_err().to_string();
-        assert!(error.contains("a.jsonl: line 2: ") && error.contains(reason), "{error}");
+        let error = run(&[input], &workspace.out(), &chat())
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("a.jsonl: line 2: ") && error.contains(reason),
+            "{error}"
+        );
     }
     let all: Vec<&str> = lines.iter().map(|(line, _)| *line).collect();
     let input = workspace.file("all.jsonl", all.join("\n"));
@@ -118,7 +145,12 @@ fn preferences_have_the_same_forms() {
     let read = |name: &str, text: &str, form| {
         let input = workspace.file(name, text);
         let records = read_preferences(&[input], form).map_err(|error| error.to_string())?;
-        Ok::<_, String>(records.into_iter().map(|record| record.examples).collect::<Vec<_>>())
+        Ok::<_, String>(
+            records
+                .into_iter()
+                .map(|record| record.examples)
+                .collect::<Vec<_>>(),
+        )
     };
     let openai = r#"{"prompt": [{"role": "user", "content": "a"}], "chosen": [{"role": "assistant", "content": "b"}], "rejected": [{"role": "assistant", "content": "c"}]}"#;
     let expected = read("a.jsonl", openai, PreferenceForm::Pairs).unwrap();
@@ -130,23 +162,41 @@ fn preferences_have_the_same_forms() {
         let found = read("a.jsonl", other, PreferenceForm::Pairs);
         assert_eq!(found.as_ref(), Ok(&expected), "{other}");
     }
-    let texts = read("a.jsonl", r#"{"prompt": "a", "chosen": "b", "rejected": "c"}"#, PreferenceForm::Pairs);
-    assert_eq!(read("a.csv", "prompt,chosen,rejected\na,b,c\n", PreferenceForm::Pairs), texts);
+    let texts = read(
+        "a.jsonl",
+        r#"{"prompt": "a", "chosen": "b", "rejected": "c"}"#,
+        PreferenceForm::Pairs,
+    );
+    assert_eq!(
+        read(
+            "a.csv",
+            "prompt,chosen,rejected\na,b,c\n",
+            PreferenceForm::Pairs
+        ),
+        texts
+    );
     let labelled = r#"{"prompt": [{"role": "user", "content": "a"}], "completion": [{"role": "assistant", "content": "b"}], "label": true}"#;
     let talk = r#"{"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}], "label": true}"#;
     assert_eq!(
         read("a.jsonl", labelled, PreferenceForm::Labelled),
         read("a.jsonl", talk, PreferenceForm::Labelled)
     );
-    let unknown = r#"{"prompt": [{"from": "narrator", "value": "a"}], "chosen": "b", "rejected": "c"}"#;
+    let unknown =
+        r#"{"prompt": [{"from": "narrator", "value": "a"}], "chosen": "b", "rejected": "c"}"#;
     let error = read("a.jsonl", unknown, PreferenceForm::Pairs).unwrap_err();
-    assert!(error.contains("line 1: `prompt[0].from` is \"narrator\""), "{error}");
+    assert!(
+        error.contains("line 1: `prompt[0].from` is \"narrator\""),
+        "{error}"
+    );
 }
 
 #[test]
 fn texts_with_many_nuls_are_warned_of() {
     let workspace = Workspace::new();
-    for (text, nuls) in [("plain text".to_owned(), None), ("a\0b ".repeat(100), Some(100))] {
+    for (text, nuls) in [
+        ("plain text".to_owned(), None),
+        ("a\0b ".repeat(100), Some(100)),
+    ] {
         let input = workspace.file("a.txt", &text);
         let options = PrepareOptions {
             force: true,

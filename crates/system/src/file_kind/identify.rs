@@ -70,10 +70,32 @@ pub(super) fn compression(head: &[u8]) -> Option<Compression> {
         [0x1F, 0x8B, ..] => Compression::Gzip,
         [0x28, 0xB5, 0x2F, 0xFD, ..] | [0x50..=0x5F, 0x2A, 0x4D, 0x18, ..] => Compression::Zstd,
         // The header, then the first block, or the end of an empty stream.
-        [b'B', b'Z', b'h', b'1'..=b'9', 0x31, 0x41, 0x59, 0x26, 0x53, 0x59, ..]
-        | [b'B', b'Z', b'h', b'1'..=b'9', 0x17, 0x72, 0x45, 0x38, 0x50, 0x90, ..] => {
-            Compression::Bzip2
-        }
+        [
+            b'B',
+            b'Z',
+            b'h',
+            b'1'..=b'9',
+            0x31,
+            0x41,
+            0x59,
+            0x26,
+            0x53,
+            0x59,
+            ..,
+        ]
+        | [
+            b'B',
+            b'Z',
+            b'h',
+            b'1'..=b'9',
+            0x17,
+            0x72,
+            0x45,
+            0x38,
+            0x50,
+            0x90,
+            ..,
+        ] => Compression::Bzip2,
         [0xFD, b'7', b'z', b'X', b'Z', 0, ..] => Compression::Xz,
         [0x04, 0x22, 0x4D, 0x18, ..] => Compression::Lz4,
         [0x1F, 0x9D, ..] => Compression::Compress,
@@ -236,7 +258,10 @@ mod tests {
             bytes
         };
         for (head, name) in [
-            (&pointer[..], "a Git LFS pointer (the file itself was not downloaded)"),
+            (
+                &pointer[..],
+                "a Git LFS pointer (the file itself was not downloaded)",
+            ),
             (b"\n <!DOCTYPE html>\n<html><body>404", "an HTML page"),
             (b"<html lang=\"en\">caf\xe9", "an HTML page"),
             (b"<?xml version=\"1.0\"?><Error/>", "an XML document"),
@@ -244,19 +269,34 @@ mod tests {
             (b"{\\rtf1\\ansi text}", "an RTF document"),
             (&tar(), "a tar archive"),
             (&zip("a.txt"), "a ZIP archive"),
-            (&zip("[Content_Types].xml PK word/document.xml"), "a Word document (a ZIP archive)"),
+            (
+                &zip("[Content_Types].xml PK word/document.xml"),
+                "a Word document (a ZIP archive)",
+            ),
             (&zip("arr_0.npy"), "an archive of NumPy arrays (npz)"),
-            (&zip("archive/data.pkl"), "a PyTorch checkpoint (a pickle in a ZIP archive)"),
-            (&zip("mimetypeapplication/epub+zip"), "an EPUB book (a ZIP archive)"),
+            (
+                &zip("archive/data.pkl"),
+                "a PyTorch checkpoint (a pickle in a ZIP archive)",
+            ),
+            (
+                &zip("mimetypeapplication/epub+zip"),
+                "an EPUB book (a ZIP archive)",
+            ),
             (b"\x1F\x8B\x08\0", "a file compressed with gzip"),
             (b"BZh91AY&SY\0\0", "a file compressed with bzip2"),
             (b"\xFD7zXZ\0\0\x04", "a file compressed with xz"),
             (b"\x28\xB5\x2F\xFD\x04", "a file compressed with zstd"),
-            (b"\x5D\0\0\x80\0\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\0", "a file compressed with lzma"),
+            (
+                b"\x5D\0\0\x80\0\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\0",
+                "a file compressed with lzma",
+            ),
             (b"7z\xBC\xAF\x27\x1C\0\x04", "a 7z archive"),
             (b"PAR1\x15\x04\x15\0", "a Parquet file"),
             (b"ARROW1\0\0\xFF\xFF\xFF\xFF", "an Arrow IPC (Feather) file"),
-            (b"\xFF\xFF\xFF\xFF\x78\0\0\0\x10\0\0\0", "an Arrow IPC stream"),
+            (
+                b"\xFF\xFF\xFF\xFF\x78\0\0\0\x10\0\0\0",
+                "an Arrow IPC stream",
+            ),
             (b"SQLite format 3\0\x10\0", "a SQLite database"),
             (b"\x7fELF\x02\x01\x01\0", "a program or library"),
             (b"\x89PNG\r\n\x1a\n\0\0", "an image"),
@@ -277,9 +317,23 @@ mod tests {
     #[test]
     fn texts_that_begin_like_other_files_are_texts() {
         for text in [
-            "GGUF is a format of files", "ORC files", "PAR1", "MZ is the signature of a program", "BM", "RIFF on a theme",
-            "GIF89a is a format", "PK", "BZh9 is how it begins", "ID3 tags", "%PDF is a mark", "[Content]", "{\"a\": 1}",
-            "version https://example.org", "漢字", "html", "7z",
+            "GGUF is a format of files",
+            "ORC files",
+            "PAR1",
+            "MZ is the signature of a program",
+            "BM",
+            "RIFF on a theme",
+            "GIF89a is a format",
+            "PK",
+            "BZh9 is how it begins",
+            "ID3 tags",
+            "%PDF is a mark",
+            "[Content]",
+            "{\"a\": 1}",
+            "version https://example.org",
+            "漢字",
+            "html",
+            "7z",
         ] {
             assert_eq!(kind(text.as_bytes()), "a text file", "{text}");
         }

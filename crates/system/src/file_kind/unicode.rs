@@ -154,7 +154,11 @@ mod tests {
 
     #[test]
     fn encodings_are_recognized_with_and_without_a_mark() {
-        for text in ["plain text, two words\r\n", "漢，字 かな漢字\n", "Düne 🔥🔥 x"] {
+        for text in [
+            "plain text, two words\r\n",
+            "漢，字 かな漢字\n",
+            "Düne 🔥🔥 x",
+        ] {
             for unit in [2, 4] {
                 for order in [ByteOrder::Little, ByteOrder::Big] {
                     for is_marked in [true, false] {

@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use emberlm_data::{Format, MANIFEST_FILE};
 use documented::DocumentedFields;
+use emberlm_data::{Format, MANIFEST_FILE};
 use serde::{Deserialize, Serialize};
 
+use super::{ObjectiveConfig, RunConfig};
 use crate::error::TrainError;
 
 /// The training data of a run: one dataset, or several with weights; or, for objectives on labelled texts and pairs of
@@ -106,6 +107,20 @@ impl DataConfig {
             datasets.push((dataset.as_path(), *weight));
         }
         Ok(datasets)
+    }
+}
+
+impl RunConfig {
+    /// Returns true if the data is records instead of datasets of tokens: those of the objective, or conversations for a
+    /// decoder.
+    pub fn reads_records(&self) -> bool {
+        self.train.objective.reads_records() || self.reads_conversations()
+    }
+
+    /// Returns true if a decoder learns to predict the answers of conversations in a file of records.
+    pub fn reads_conversations(&self) -> bool {
+        let is_next_token = matches!(self.train.objective, ObjectiveConfig::NextToken(_));
+        is_next_token && self.model.as_decoder().is_some() && self.data.holds_records()
     }
 }
 

@@ -150,7 +150,10 @@ mod tests {
         let records = read("a.jsonl", lines, 1000).unwrap();
         let batch = records.train.batch(0, 1);
         assert_eq!(batch, records.validation.batch(0, 1));
-        assert_eq!((batch.seq, batch.target_seq), (batch.inputs.len(), batch.targets.len()));
+        assert_eq!(
+            (batch.seq, batch.target_seq),
+            (batch.inputs.len(), batch.targets.len())
+        );
         let targets: Vec<u8> = batch
             .targets
             .iter()
@@ -160,20 +163,35 @@ mod tests {
         assert_eq!(targets, b"b<|im_end|>");
         // Each target is the token after its input.
         let pairs = batch.inputs.iter().skip(1).zip(&batch.targets);
-        assert!(pairs.clone().all(|(next, target)| *target == IGNORED || next == target));
+        assert!(
+            pairs
+                .clone()
+                .all(|(next, target)| *target == IGNORED || next == target)
+        );
         assert!(pairs.count() > 10);
     }
 
     #[test]
     fn long_and_broken_records_are_counted_or_named() {
         let record = |text: &str| format!("{{\"prompt\": \"{text}\", \"completion\": \"yes\"}}\n");
-        let lines = [record("a"), record("bcd"), record("e"), record(&"x".repeat(50))].concat();
+        let lines = [
+            record("a"),
+            record("bcd"),
+            record("e"),
+            record(&"x".repeat(50)),
+        ]
+        .concat();
         let records = read("a.jsonl", &lines, 5).unwrap();
         assert_eq!((records.truncated, records.left_out), (2, 1));
-        let error = read("a.csv", "prompt,completion\na,b\nc,\n", 9).err().unwrap();
+        let error = read("a.csv", "prompt,completion\na,b\nc,\n", 9)
+            .err()
+            .unwrap();
         assert!(error.contains("line 3: `completion` is missing"), "{error}");
         let talk = r#"{"conversations": [{"from": "narrator", "value": "b"}]}"#;
         let error = read("a.jsonl", talk, 9).err().unwrap();
-        assert!(error.contains("a.jsonl: line 1: `conversations[0].from` is \"narrator\""), "{error}");
+        assert!(
+            error.contains("a.jsonl: line 1: `conversations[0].from` is \"narrator\""),
+            "{error}"
+        );
     }
 }

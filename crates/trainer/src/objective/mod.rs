@@ -41,7 +41,7 @@ pub(crate) use host_batch::HostBatch;
 pub(crate) use masked_lm::MaskedLm;
 pub(crate) use preference::PreferenceScores;
 pub(crate) use preference::REFERENCE_FILE;
-pub(crate) use preference::{PairSet, PairSource, Pairs, References};
+pub(crate) use preference::{PairSet, PairSource, References};
 pub use preference::{PreferenceBatch, PreferenceLoss, PreferenceSequence};
 pub(crate) use record_source::{Labels, RecordSource};
 pub(crate) use records::RecordSet;

@@ -22,6 +22,7 @@ use crate::clip::global_norm;
 use crate::config::TrainConfig;
 use crate::gradients::{self, StepNumbers};
 use crate::loader::to_tensors;
+use crate::objective::TrainSource;
 use crate::optimizer::Optimizer;
 use crate::peers::Rank;
 use crate::training_model::{TokenBatch, TrainingModel};

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use burn::tensor::Device;
-use emberlm_data::{ChatTemplateSpec, Dataset, Floor, Packing, Tokenizer};
-use emberlm_kernels::{Precision, TrainingBackend};
+use emberlm_data::{ChatTemplateSpec, Dataset, Floor, Tokenizer};
+use emberlm_kernels::TrainingBackend;
 use emberlm_model::encoder::HuggingFaceEncoder;
 use emberlm_model::{ConfigError, DecoderConfig};
 
@@ -17,8 +17,8 @@ use crate::fit::source_tokens;
 use crate::identity::DataIdentity;
 use crate::loader::{Failure, NoBatches, TrainLoader};
 use crate::objective::{
-    ConversationSource,    PairSet, PairSource, PreferenceLoss, PromptSet, PromptSource, RecordSet, RecordSource,
-    References, RewardTask, Rewards, TrainSource, WindowTask,
+    ConversationSource, PairSet, PairSource, PreferenceLoss, PromptSet, PromptSource, RecordSet,
+    RecordSource, References, RewardTask, Rewards, TrainSource, WindowTask,
 };
 use crate::peers::Rank;
 use crate::resume;
@@ -389,38 +389,6 @@ impl RunInputs {
         };
         (Arc::new(train_loader), Arc::new(NoBatches))
     }
-}
-
-/// Refuses settings that only decoders support.
-fn check_supported(train: &TrainConfig) -> Result<(), TrainError> {
-    let refuse = |table, field, value: String, rule: String| {
-        Err(TrainError::Setting {
-            table,
-            field,
-            value,
-            rule,
-        })
-    };
-    let objective = train.objective.kind();
-    if train.documents != Packing::Stream {
-        let rule = format!("must be stream with objective = {objective}");
-        return refuse("train", "documents", train.documents.to_string(), rule);
-    }
-    let products = train.precision.products;
-    if products != Precision::F32 {
-        let rule = format!("must be f32 with objective = {objective}");
-        return refuse(
-            "train.precision",
-            "products",
-            products.name().to_owned(),
-            rule,
-        );
-    }
-    if train.recompute && !train.objective.recomputes() {
-        let rule = format!("must be false with objective = {objective}");
-        return refuse("train", "recompute", "true".to_owned(), rule);
-    }
-    Ok(())
 }
 
 /// The number of token ids of a model: `set`, or `needed` if that is 0.

@@ -1,9 +1,10 @@
 //! Reads JSON Lines files.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
+use emberlm_system::file_kind::FileKind;
 use serde_json::{Map, Value};
 
 use super::TaskError;
@@ -22,6 +23,12 @@ pub fn read<T>(
         path: path.to_owned(),
         source,
     };
+    if let Ok(Some(kind)) = FileKind::of_file(path)
+        && kind != FileKind::Text
+    {
+        let reason = format!("it is {kind}, not JSON Lines");
+        return Err(failed(io::Error::new(io::ErrorKind::InvalidData, reason)));
+    }
     let file = File::open(path).map_err(failed)?;
     let mut items = Vec::new();
     // Split bytes, not text, so that a line that is not UTF-8 is reported with its number.

@@ -28,6 +28,6 @@ mod scores;
 pub use batch::{PreferenceBatch, PreferenceSequence};
 pub use loss::PreferenceLoss;
 pub(crate) use pairs::PairSet;
-pub(crate) use read::{PairSource, Pairs};
+pub(crate) use read::PairSource;
 pub(crate) use reference::{FILE as REFERENCE_FILE, References};
 pub use scores::PreferenceScores;

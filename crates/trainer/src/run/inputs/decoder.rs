@@ -9,8 +9,8 @@ use super::{Circumstances, RunInputs};
 use crate::config::{DataConfig, GrpoConfig, RunConfig, TrainConfig};
 use crate::error::TrainError;
 use crate::objective::{
-    ConversationSource, PairSource, PreferenceLoss, PromptSource, RewardTask, RewardValidation, Rewards,
-    TrainSource,
+    ConversationSource, PairSource, PreferenceLoss, PromptSource, RewardTask, RewardValidation,
+    Rewards, TrainSource,
 };
 use crate::run::CheckedModel;
 use crate::validation::Validation;

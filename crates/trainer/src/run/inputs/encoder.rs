@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use emberlm_data::Packing;
+use emberlm_kernels::Precision;
 use emberlm_model::encoder::{EncoderHeadConfig, EncoderSettings, PooledActivation};
 use emberlm_model::{ConfigError, EncoderConfig};
 
-use super::{Circumstances, RunInputs, check_supported, truncation_note, vocabulary};
+use super::{Circumstances, RunInputs, truncation_note, vocabulary};
 use crate::config::{ClassifyConfig, DataConfig, MlmConfig, TrainConfig};
 use crate::error::TrainError;
 use crate::objective::{Labels, MaskedLm, RecordSource, TrainSource, WindowTask, masked_lm};
@@ -122,4 +124,36 @@ fn set_classifier(
         Some(directory) => directory.classifier_head(labels),
         None => EncoderHeadConfig::sequence(labels, PooledActivation::Tanh),
     });
+}
+
+/// Refuses settings that only decoders support.
+pub(super) fn check_supported(train: &TrainConfig) -> Result<(), TrainError> {
+    let refuse = |table, field, value: String, rule: String| {
+        Err(TrainError::Setting {
+            table,
+            field,
+            value,
+            rule,
+        })
+    };
+    let objective = train.objective.kind();
+    if train.documents != Packing::Stream {
+        let rule = format!("must be stream with objective = {objective}");
+        return refuse("train", "documents", train.documents.to_string(), rule);
+    }
+    let products = train.precision.products;
+    if products != Precision::F32 {
+        let rule = format!("must be f32 with objective = {objective}");
+        return refuse(
+            "train.precision",
+            "products",
+            products.name().to_owned(),
+            rule,
+        );
+    }
+    if train.recompute && !train.objective.recomputes() {
+        let rule = format!("must be false with objective = {objective}");
+        return refuse("train", "recompute", "true".to_owned(), rule);
+    }
+    Ok(())
 }

@@ -6,7 +6,8 @@ use emberlm_data::Tokenizer;
 use emberlm_model::EncoderDecoderConfig;
 use emberlm_model::encoder_decoder::EncoderDecoderSettings;
 
-use super::{Circumstances, RunInputs, check_supported, truncation_note, vocabulary};
+use super::encoder::check_supported;
+use super::{Circumstances, RunInputs, truncation_note, vocabulary};
 use crate::config::{DataConfig, Seq2SeqConfig, SpanCorruptionConfig, TrainConfig};
 use crate::error::TrainError;
 use crate::fit::source_tokens;
