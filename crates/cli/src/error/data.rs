@@ -149,6 +149,15 @@ pub(super) fn data(error: &DataError) -> Option<String> {
     Some(hint.to_owned())
 }
 
+/// Returns true if a record or a table lacks a field.
+pub(super) fn is_of_fields(error: &DataError) -> bool {
+    match error {
+        DataError::NoColumn { .. } => true,
+        DataError::Record { fault, .. } => matches!(fault, RecordFault::Field(_)),
+        _ => false,
+    }
+}
+
 /// Returns a hint for a file at `path` that is of another kind than expected.
 pub(super) fn advice(found: FileKind, path: &Path) -> Option<String> {
     found.advice(&shell_word(&path.to_string_lossy()))

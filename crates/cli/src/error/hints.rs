@@ -19,7 +19,7 @@ use emberlm_trainer::run_config::RunConfigError;
 use emberlm_trainer::tasks::TaskError;
 
 use super::CliError;
-use super::data::{advice_on, data};
+use super::data::{advice_on, data, is_of_fields};
 
 impl From<TokenizerError> for CliError {
     fn from(error: TokenizerError) -> Self {
@@ -247,8 +247,12 @@ impl From<TrainError> for CliError {
             TrainError::Model(error) => return error.into(),
             TrainError::Config(error) => return error.into(),
             TrainError::Data(error) => return error.into(),
+            TrainError::Records(ref source) if !is_of_fields(source) => {
+                let hint = data(source);
+                return with(&error, hint);
+            }
             TrainError::Records(_) => Some(
-                "train.objective names the fields of texts: --set train.objective.text=FIELD; preferences have prompt, chosen and rejected; prompts have prompt and the fields that rewards compare",
+                "train.objective names the fields of texts: --set train.objective.text=FIELD; preferences have prompt, chosen and rejected; prompts have prompt and the fields that rewards compare; conversations have messages, conversations, prompt and completion, or instruction and output",
             ),
             TrainError::DamagedData { ref source, .. } => {
                 let hint = data(source);

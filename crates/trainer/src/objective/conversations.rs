@@ -174,10 +174,10 @@ mod tests {
     #[test]
     fn long_and_broken_records_are_counted_or_named() {
         let record = |text: &str| format!("{{\"prompt\": \"{text}\", \"completion\": \"yes\"}}\n");
+        // More records than are held out have answers.
         let lines = [
-            record("a"),
+            record("a").repeat(20),
             record("bcd"),
-            record("e"),
             record(&"x".repeat(50)),
         ]
         .concat();
