@@ -6,12 +6,13 @@
 //! | this module | [`simplify`] |
 //! | `keywords` | the table of keywords |
 //! | `rewrite` | the pass over one schema |
-//! | `objects`, `arrays` | keywords of objects and arrays that are rewritten |
+//! | `choices`, `objects`, `arrays` | keywords that are rewritten |
 //! | `references` | the targets of `$ref` |
 //! | `overlap` | the alternatives of `oneOf` that exclude each other |
 //! | `patterns` | regular expressions that a grammar can express |
 
 mod arrays;
+mod choices;
 mod keywords;
 mod objects;
 mod overlap;
