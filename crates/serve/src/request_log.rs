@@ -172,6 +172,7 @@ impl Drop for Trace {
             return;
         };
         let status = self.status.load(Ordering::Relaxed);
+        let warnings = self.warnings().clone();
         (log.write)(RequestRecord {
             time: self.time,
             client: self.client,
@@ -182,7 +183,7 @@ impl Drop for Trace {
             prompt_tokens: self.prompt_tokens.load(Ordering::Relaxed),
             completion_tokens: self.completion_tokens.load(Ordering::Relaxed),
             queue: self.queue.take(),
-            warnings: self.warnings().clone(),
+            warnings,
             total: self.begun.elapsed(),
             body: self.body.take(),
         });
