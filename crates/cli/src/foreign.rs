@@ -18,13 +18,13 @@ pub fn hint(program: &Command, error: &clap::Error, args: &[String]) -> Option<S
             let parent = if word == command { "*" } else { command };
             subcommand(parent, word)
         }
+        // A subcommand in the place of the command's path, such as `runs rm NAME`.
+        ErrorKind::ArgumentConflict => {
+            let after = args.iter().skip_while(|arg| *arg != command).nth(1)?;
+            subcommand(command, after)
+        }
         ErrorKind::UnknownArgument => {
             let word = text(ContextKind::InvalidArg)?;
-            if !word.starts_with('-') {
-                // A subcommand in the place of the command's path, such as `runs rm NAME`.
-                let after = args.iter().skip_while(|arg| *arg != command).nth(1)?;
-                return subcommand(command, after);
-            }
             let option = whole(word, args);
             let same = with_dashes(program, command, option);
             same.or_else(|| unknown_option(command, option)).map(used)

@@ -7,23 +7,68 @@ use super::keywords::is_any;
 use super::overlap::Overlap;
 use super::rewrite::{Fields, Rewriter, Simple};
 
+/// 2^63: numbers from here on are not expressible as bounds.
+const LARGEST: f64 = 9_223_372_036_854_775_808.0;
+/// The largest f64 below.
+const LARGEST_BOUND: i64 = 9_223_372_036_854_774_784;
+/// Bounds below have too many digits.
+const SMALLEST: f64 = 1e-100;
+
 impl<'a> Rewriter<'a> {
-    /// A bound that excludes its value. In draft 4 and OpenAPI 3.0 it is a flag of `bound`.
-    pub(super) fn exclusive(
-        &self,
+    /// A bound of numbers. One that excludes only numbers that the compiler cannot express is moved to the last that it
+    /// can, so that all texts match.
+    pub(super) fn bound(
+        &mut self,
         name: &str,
-        bound: &str,
+        value: &Value,
+    ) -> Result<Option<Value>, SchemaIssue> {
+        let bound = value.as_f64().unwrap_or_default();
+        let is_upper = name.ends_with("aximum");
+        if bound.abs() < LARGEST && (bound == 0.0 || bound.abs() > SMALLEST) {
+            return Ok(Some(value.clone()));
+        }
+        if bound.abs() >= LARGEST && is_upper == (bound > 0.0) {
+            let last = LARGEST_BOUND * if is_upper { 1 } else { -1 };
+            return Ok(Some(last.into()));
+        }
+        self.unsupported(name, format!("is not supported with the value {value}"))?;
+        Ok(None)
+    }
+
+    /// The compiler computes with the digits of a divisor as they are in binary.
+    pub(super) fn divisor(
+        &mut self,
+        name: &str,
+        value: &Value,
+    ) -> Result<Option<Value>, SchemaIssue> {
+        let mut digits = value.as_f64().unwrap_or_default();
+        while digits.fract() != 0.0 {
+            digits *= 10.0;
+        }
+        if digits <= f64::from(u32::MAX) {
+            return Ok(Some(value.clone()));
+        }
+        self.unsupported(name, format!("is not supported with the value {value}"))?;
+        Ok(None)
+    }
+
+    /// A bound that excludes its value. In draft 4 and OpenAPI 3.0 it is a flag of `limit`.
+    pub(super) fn exclusive(
+        &mut self,
+        name: &str,
+        limit: &str,
         value: &Value,
         fields: &Fields,
         simple: &mut Simple,
     ) -> Result<(), SchemaIssue> {
-        match (value, fields.get(bound)) {
-            (Value::Number(_), _) => simple.put(name, value.clone()),
-            (Value::Bool(true), Some(bound)) if bound.is_number() => {
-                simple.put(name, bound.clone());
-            }
-            (Value::Bool(_), _) => {}
+        let bound = match (value, fields.get(limit)) {
+            (Value::Number(_), _) => self.bound(name, value)?,
+            (Value::Bool(true), Some(bound)) if bound.is_number() => self.bound(name, bound)?,
+            (Value::Bool(_), _) => None,
             _ => return Err(self.issue(name, "must be a number")),
+        };
+        if let Some(bound) = bound {
+            simple.put(name, bound);
         }
         Ok(())
     }

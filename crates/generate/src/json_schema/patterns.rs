@@ -32,8 +32,8 @@ fn is_supported(ast: &Ast, at_start: bool, at_end: bool) -> bool {
         }
         Ast::Concat(parts) => {
             let parts = &parts.asts;
-            let first = parts.iter().position(|part| !is_assertion(part));
-            let last = parts.iter().rposition(|part| !is_assertion(part));
+            let first = parts.iter().position(|part| !is_empty(part));
+            let last = parts.iter().rposition(|part| !is_empty(part));
             parts.iter().enumerate().all(|(index, part)| {
                 let starts = at_start && first.is_none_or(|first| index <= first);
                 let ends = at_end && last.is_none_or(|last| index >= last);
@@ -50,6 +50,7 @@ fn is_supported(ast: &Ast, at_start: bool, at_end: bool) -> bool {
     }
 }
 
-fn is_assertion(ast: &Ast) -> bool {
-    matches!(ast, Ast::Assertion(_))
+/// Returns true for parts that match no characters, such as `(?i)`.
+fn is_empty(ast: &Ast) -> bool {
+    matches!(ast, Ast::Assertion(_) | Ast::Flags(_) | Ast::Empty(_))
 }

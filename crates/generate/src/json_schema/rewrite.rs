@@ -166,10 +166,10 @@ impl<'a> Rewriter<'a> {
                     "must be null, boolean, integer, number, string, array or object, or a list of these"
                 }
             },
-            Form::Number if value.is_number() => return Ok(Some(value.clone())),
+            Form::Number if value.is_number() => return self.bound(name, value),
             Form::Number => "must be a number",
             Form::Divisor if value.as_f64().is_some_and(|value| value > 0.0) => {
-                return Ok(Some(value.clone()));
+                return self.divisor(name, value);
             }
             Form::Divisor => "must be a number above 0",
             Form::Count => match count(value) {

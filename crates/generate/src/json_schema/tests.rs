@@ -173,6 +173,9 @@ fn unsupported_keywords_are_named_with_their_place() {
             json!({ "oneOf": [{ "type": "number" }, { "type": "integer" }] }),
             "/oneOf",
         ),
+        (json!({ "minimum": 1e20 }), "/minimum"),
+        (json!({ "exclusiveMaximum": 1e-320 }), "/exclusiveMaximum"),
+        (json!({ "multipleOf": 1e20 }), "/multipleOf"),
         (json!({ "pattern": "^(?!a)" }), "/pattern"),
         (json!({ "pattern": r"\bword\b" }), "/pattern"),
         (

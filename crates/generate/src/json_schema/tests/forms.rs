@@ -212,3 +212,35 @@ fn the_work_is_bounded() {
     let error = refused(&json!({ "oneOf": many }));
     assert!(error.starts_with("`oneOf` at /oneOf"), "{error}");
 }
+
+#[test]
+fn bounds_of_number_types_are_supported() {
+    for (kind, least, most) in [
+        ("integer", json!(i64::MIN), json!(i64::MAX)),
+        ("integer", json!(0), json!(u64::MAX)),
+        ("number", json!(f64::MIN), json!(f64::MAX)),
+        ("number", json!(f32::MIN), json!(f32::MAX)),
+    ] {
+        for [lower, upper] in [
+            ["minimum", "maximum"],
+            ["exclusiveMinimum", "exclusiveMaximum"],
+        ] {
+            let schema = json!({ "type": kind, lower: least, upper: most });
+            assert_matches(schema, &["1", "123456789012345678"], &["1e400", "null"]);
+        }
+    }
+}
+
+#[test]
+fn patterns_keep_their_flags_and_anchors() {
+    for (pattern, matching, other) in [
+        ("(?i)^abc$", r#""aBc""#, r#""abcd""#),
+        ("^(?:a|b)$", r#""a""#, r#""ab""#),
+        ("^a$|^b$", r#""b""#, r#""ab""#),
+        ("a|^b", r#""xa""#, r#""xb""#),
+        (r"^\/[\w.-]+$", r#""/a.b-c""#, r#""a""#),
+    ] {
+        let schema = json!({ "type": "string", "pattern": pattern.replace(r"\\", r"\") });
+        assert_matches(schema, &[matching], &[other]);
+    }
+}
