@@ -240,7 +240,7 @@ fn patterns_keep_their_flags_and_anchors() {
         ("a|^b", r#""xa""#, r#""xb""#),
         (r"^\/[\w.-]+$", r#""/a.b-c""#, r#""a""#),
     ] {
-        let schema = json!({ "type": "string", "pattern": pattern.replace(r"\\", r"\") });
+        let schema = json!({ "type": "string", "pattern": pattern });
         assert_matches(schema, &[matching], &[other]);
     }
 }
