@@ -14,6 +14,9 @@ const LARGEST_BOUND: i64 = 9_223_372_036_854_774_784;
 /// Bounds below have too many digits.
 const SMALLEST: f64 = 1e-100;
 
+/// The most targets of references that keep their names.
+const MOST_NAMED: usize = 1000;
+
 impl<'a> Rewriter<'a> {
     /// A bound of numbers. One that excludes only numbers that the compiler cannot express is moved to the last that it
     /// can, so that all texts match.
@@ -81,7 +84,7 @@ impl<'a> Rewriter<'a> {
     ) -> Result<(), SchemaIssue> {
         let alternatives = self.schemas("oneOf", value, None)?;
         let around: Vec<&Fields> = self.around.iter().copied().chain([fields]).collect();
-        let mut overlap = Overlap::new(&self.document);
+        let mut overlap = Overlap::new(&self.document, &mut self.comparisons);
         let given = value.as_array().map_or(&[][..], Vec::as_slice);
         if let Some((first, second)) = overlap.find(given, &around) {
             let rule = format!(
@@ -128,17 +131,18 @@ impl<'a> Rewriter<'a> {
         if pointer.is_empty() {
             return Ok("#".to_owned());
         }
-        let known = self.targets.iter().find(|(known, ..)| *known == pointer);
-        let name = match known {
-            Some((_, name, _)) => name.clone(),
+        let name = match self.target_names.get(&pointer) {
+            Some(name) => name.clone(),
             None => {
                 let last = pointer.rsplit('/').next().unwrap_or_default();
                 let plain = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
-                let is_free = self.targets.iter().all(|(_, name, _)| name != last);
-                let name = match is_free && last.chars().all(plain) && !last.is_empty() {
+                let is_plain = last.chars().all(plain) && !last.is_empty();
+                let is_free = self.targets.iter().take(MOST_NAMED).all(|it| it.1 != last);
+                let name = match is_plain && is_free && self.targets.len() < MOST_NAMED {
                     true => last.to_owned(),
-                    false => format!("target-{}", self.targets.len()),
+                    false => format!("target {}", self.targets.len()),
                 };
+                self.target_names.insert(pointer.clone(), name.clone());
                 self.targets.push((pointer, name.clone(), target));
                 name
             }

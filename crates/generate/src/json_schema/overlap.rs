@@ -17,14 +17,14 @@ const ALL: u8 = 127;
 
 /// The most forms of one alternative that are compared.
 const MOST_FORMS: usize = 64;
-/// The most schemas that are read for one `oneOf`.
-const MOST_READ: usize = 20_000;
+/// The most comparisons of all alternatives of a document: properties, values and forms.
+pub(super) const MOST_COMPARED: usize = 1_000_000;
 
 /// Finds alternatives that a value may match together.
 #[derive(Debug)]
-pub(super) struct Overlap<'a> {
-    document: &'a Document<'a>,
-    left: usize,
+pub(super) struct Overlap<'a, 'b> {
+    document: &'b Document<'a>,
+    left: &'b mut usize,
 }
 
 /// Properties of all values that match one form of a schema. Values that match need not have all of them.
@@ -39,12 +39,11 @@ struct Form<'a> {
     closed: Vec<Option<&'a Fields>>,
 }
 
-impl<'a> Overlap<'a> {
-    pub fn new(document: &'a Document<'a>) -> Self {
-        Self {
-            document,
-            left: MOST_READ,
-        }
+impl<'a, 'b> Overlap<'a, 'b> {
+    /// `left` is the number of comparisons that may still be made. When there are none, alternatives count as
+    /// overlapping.
+    pub fn new(document: &'b Document<'a>, left: &'b mut usize) -> Self {
+        Self { document, left }
     }
 
     /// The first two of the alternatives that may match together. `around` are schemas that match in any case.
@@ -59,6 +58,10 @@ impl<'a> Overlap<'a> {
         }
         let mut forms: Vec<Vec<Form<'a>>> = Vec::new();
         for (second, alternative) in alternatives.iter().enumerate() {
+            let before = second.saturating_sub(1);
+            if !self.spend(base.size()) {
+                return Some((before, second));
+            }
             let new = self.forms(alternative, base.clone());
             for (first, before) in forms.iter().enumerate() {
                 if !self.exclude(before, &new) {
@@ -68,6 +71,13 @@ impl<'a> Overlap<'a> {
             forms.push(new);
         }
         None
+    }
+
+    /// Returns false if the comparisons are used up.
+    fn spend(&mut self, comparisons: usize) -> bool {
+        let left = self.left.checked_sub(comparisons + 1);
+        *self.left = left.unwrap_or(0);
+        left.is_some()
     }
 
     /// Returns true if no value matches two schemas.
@@ -85,6 +95,10 @@ impl<'a> Overlap<'a> {
     }
 
     fn excludes(&mut self, first: &Form<'a>, second: &Form<'a>) -> bool {
+        let values = |form: &Form<'a>| form.values.as_ref().map_or(1, Vec::len);
+        if !self.spend(values(first).saturating_mul(values(second))) {
+            return false;
+        }
         let common = first.types & second.types;
         if common == 0 {
             return true;
@@ -109,6 +123,9 @@ impl<'a> Overlap<'a> {
             if first.forbids(key) || second.forbids(key) {
                 return true;
             }
+            if !self.spend(first.size() + second.size()) {
+                return false;
+            }
             let of = |form: &Form<'a>| -> Vec<&'a Value> {
                 let properties = form.properties.iter();
                 let named = properties.filter(|(name, _)| *name == key);
@@ -129,12 +146,11 @@ impl<'a> Overlap<'a> {
             Value::Object(fields) => fields,
             _ => return vec![base],
         };
-        let Some(left) = self.left.checked_sub(1) else {
-            return vec![base];
-        };
-        self.left = left;
         let mut form = base;
         form.restrict(fields);
+        if !self.spend(form.size()) {
+            return vec![Form::any()];
+        }
         let mut forms = vec![form];
         let list = |name: &str| fields.get(name).and_then(Value::as_array);
         let reference = fields.get("$ref").and_then(Value::as_str);
@@ -213,6 +229,12 @@ impl<'a> Form<'a> {
         {
             self.closed.push(properties);
         }
+    }
+
+    /// The memory that a copy takes.
+    fn size(&self) -> usize {
+        let values = self.values.as_ref().map_or(0, Vec::len);
+        values + self.required.len() + self.properties.len() + self.closed.len()
     }
 
     /// Returns true if no object has a property of this name.

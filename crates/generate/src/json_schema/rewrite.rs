@@ -1,10 +1,12 @@
 //! The pass over a schema and the schemas in it.
 
+use std::collections::HashMap;
 use std::mem;
 
 use serde_json::{Map, Value, json};
 
 use super::keywords::{FORMATS, Form, Keyword, Role, TYPES, is_any};
+use super::overlap::MOST_COMPARED;
 use super::patterns;
 use super::references::{Document, push, shown};
 use super::{SchemaIssue, Unsupported};
@@ -24,8 +26,12 @@ pub(super) struct Rewriter<'a> {
     pub around: Vec<&'a Fields>,
     /// The targets of references: pointer, name and schema.
     pub targets: Vec<(String, String, &'a Value)>,
+    /// The names of the targets by their pointers.
+    pub target_names: HashMap<String, String>,
     /// The number of values that may still be read.
     left: usize,
+    /// The comparisons of alternatives that may still be made.
+    pub comparisons: usize,
 }
 
 /// A schema that is being rewritten.
@@ -91,7 +97,9 @@ impl<'a> Rewriter<'a> {
             at: String::new(),
             around: Vec::new(),
             targets: Vec::new(),
+            target_names: HashMap::new(),
             left: 2 * MAX_VALUES,
+            comparisons: MOST_COMPARED,
         }
     }
 
