@@ -19,8 +19,9 @@ use crate::{
 };
 
 /// The requirements files of the scripts.
-const REQUIREMENTS: [&str; 6] = [
+const REQUIREMENTS: [&str; 7] = [
     "crates/data/tests/fixtures/requirements.txt",
+    "crates/generate/tests/fixtures/requirements.txt",
     "crates/hub/tests/fixtures/requirements.txt",
     "crates/kernels/tests/fixtures/requirements.txt",
     "crates/model/tests/fixtures/requirements.txt",
@@ -34,10 +35,11 @@ const ENVIRONMENT: Environment<'_> = Environment {
 };
 
 /// The scripts. Each is listed after the scripts whose output it reads.
-const SCRIPTS: [Script; 23] = [
+const SCRIPTS: [Script; 24] = [
     Script::new("crates/data/tests/fixtures/datasets/make.py"),
     Script::new("crates/data/tests/fixtures/make_conversations.py"),
     Script::new("crates/data/tests/fixtures/make_inputs.py"),
+    Script::new("crates/generate/tests/fixtures/make_schemas.py"),
     Script::new("crates/hub/tests/fixtures/make_cache.py"),
     Script::new("crates/kernels/tests/fixtures/make_blocks.py"),
     Script::new("crates/model/tests/fixtures/make.py"),
@@ -74,14 +76,17 @@ const SCRIPTS: [Script; 23] = [
 ];
 
 /// The folders that the scripts write, and the files in them that no script generates.
-const FIXTURES: [&str; 8] = [
+const FIXTURES: [&str; 11] = [
     "crates/data/tests/fixtures",
+    "crates/generate/tests/fixtures",
     "crates/hub/tests/fixtures",
     "crates/kernels/tests/fixtures",
     "crates/model/tests/fixtures",
     "crates/tokenizer/tests/fixtures",
     "crates/trainer/tests/fixtures",
     ":(exclude)*.py",
+    ":(exclude)*.mjs",
+    ":(exclude)*/zod_schemas.json",
     ":(exclude)*/requirements.txt",
 ];
 

@@ -45,6 +45,7 @@ use crate::commands::train::TrainArgs;
 use crate::commands::watch::WatchArgs;
 use crate::error::CliError;
 use crate::examples;
+use crate::foreign;
 use crate::memory_guard::MemoryArg;
 use crate::new_folder::folder_parser;
 use crate::plot::PictureFile;
@@ -69,9 +70,25 @@ pub fn parse<C: Parser>() -> Result<Option<C>, CliError> {
         Ok(cli) => return Ok(Some(cli)),
         Err(error) => error,
     };
-    let error = without_control_characters::<C>(error);
+    let mut error = without_control_characters::<C>(error);
+    let args: Vec<String> = std::env::args_os()
+        .skip(1)
+        .map(|arg| arg.to_string_lossy().into_owned())
+        .collect();
+    let hint = foreign::hint(&C::command(), &error, &args);
     if let Some(error) = not_a_number(&error) {
-        return Err(error);
+        return Err(hint.into_iter().fold(error, CliError::hint));
+    }
+    if hint.is_some() {
+        // Clap's suggestions are words that are spelt alike.
+        for kind in [
+            ContextKind::SuggestedArg,
+            ContextKind::SuggestedSubcommand,
+            ContextKind::SuggestedValue,
+            ContextKind::Suggested,
+        ] {
+            error.remove(kind);
+        }
     }
     match error.use_stderr() {
         // A failed write to stderr has nowhere to be reported.
@@ -80,7 +97,9 @@ pub fn parse<C: Parser>() -> Result<Option<C>, CliError> {
     }
     match error.exit_code() {
         0 => Ok(None),
-        _ => Err(CliError::reported_usage()),
+        _ => Err(hint
+            .into_iter()
+            .fold(CliError::reported_usage(), CliError::hint)),
     }
 }
 

@@ -116,15 +116,16 @@ impl CliError {
     pub fn report(&self) -> u8 {
         match self.kind {
             Kind::OutputClosed => return 0,
-            Kind::ReportedUsage => return 2,
-            Kind::Failed | Kind::Usage => {}
+            Kind::ReportedUsage => {}
+            Kind::Failed | Kind::Usage => {
+                console::labelled("error", AnsiColor::Red, &self.message);
+            }
         }
-        console::labelled("error", AnsiColor::Red, &self.message);
         for hint in &self.hints {
             console::labelled("hint", AnsiColor::Cyan, hint);
         }
         match self.kind {
-            Kind::Usage => 2,
+            Kind::Usage | Kind::ReportedUsage => 2,
             _ => 1,
         }
     }

@@ -6,6 +6,7 @@
 //! | module | contents |
 //! |---|---|
 //! | `args`, `values`, `examples` | command-line definitions, value parsers, `--help` examples |
+//! | `foreign` | hints for words of other programs |
 //! | `commands` | one file per command |
 //! | `backend` | backend and device selection |
 //! | `model`, `built_in_tales` | opening a command's MODEL; the default dataset |
@@ -35,6 +36,7 @@ mod console;
 mod ending;
 mod error;
 mod examples;
+mod foreign;
 mod head_habits;
 mod hub;
 mod memory_guard;

@@ -21,6 +21,7 @@ use toktrie::{ApproximateTokEnv, InferenceCapabilities, SimpleVob, TokEnv, TokRx
 
 use crate::error::{LogitsError, SettingError};
 use crate::grammar::Grammar;
+use crate::json_schema::worded;
 use crate::lexer_memory::{HeldMemory, LexerMemory};
 use crate::vet::{GrammarCost, VettedGrammar};
 
@@ -170,7 +171,7 @@ impl Constraint {
             Ok(parser)
         };
         let parser = panic_utils::catch_unwind(AssertUnwindSafe(make));
-        let parser = parser.map_err(|error| refuse.because(told(&error)))?;
+        let parser = parser.map_err(|error| refuse.because(worded(&told(&error))))?;
         Ok(Self {
             vocabulary: vocabulary.clone(),
             grammar: Arc::new(grammar),

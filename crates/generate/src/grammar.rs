@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::error::SettingError;
+use crate::json_schema::{Unsupported, simplify};
 
 /// The most bytes of a schema, an expression or a grammar.
 pub(crate) const MAX_SOURCE: usize = 256 << 10;
@@ -23,9 +24,9 @@ pub(crate) const MAX_OPTIONAL: u64 = 2000;
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Grammar {
-    /// JSON that matches a schema (draft 2020-12, or the one named by `$schema`). Whitespace is a single
-    /// space after each comma and colon, unless the schema has llguidance's `x-guidance`. References must be
-    /// within the schema (`#/$defs/…`).
+    /// JSON that matches a schema of draft 4 to 2020-12 or of OpenAPI. Whitespace is a single space after each comma and
+    /// colon, unless the schema has llguidance's `x-guidance`. References must be within the schema (`#/$defs/…`).
+    /// [`json_schema`](crate::json_schema) lists the keywords.
     JsonSchema(String),
     /// A text that a regular expression in the syntax of the `regex` crate matches in full.
     Regex(String),
@@ -82,7 +83,10 @@ impl Grammar {
     pub(crate) fn read(&self) -> Result<TopLevelGrammar, String> {
         match self {
             Self::JsonSchema(schema) => {
-                let schema = with_few_blanks(parse_json(schema)?);
+                let given = parse_json(schema)?;
+                let simple = simplify(&given, Unsupported::Refuse);
+                let simple = simple.map_err(|issue| issue.to_string())?.schema;
+                let schema = with_few_blanks(simple, given.get(GUIDANCE));
                 Ok(TopLevelGrammar::from_json_schema(schema))
             }
             Self::Regex(regex) => {
@@ -108,7 +112,7 @@ impl Refusal {
 }
 
 /// The last line of a multi-line error of `regex_syntax`, which also draws the expression.
-fn reason(error: &impl ToString) -> String {
+pub(crate) fn reason(error: &impl ToString) -> String {
     let text = error.to_string();
     let reason = text.rsplit("\nerror: ").next().unwrap_or(&text);
     reason.trim().to_owned()
@@ -119,12 +123,16 @@ fn parse_json(schema: &str) -> Result<Value, String> {
     serde_json::from_str(schema).map_err(|error| format!("it is not JSON: {error}"))
 }
 
+/// The keyword of llguidance's own rules, such as those for whitespace.
+const GUIDANCE: &str = "x-guidance";
+
 /// Restricts whitespace, unless the schema sets its own rules: a small model may otherwise emit whitespace
 /// forever.
-fn with_few_blanks(mut schema: Value) -> Value {
+fn with_few_blanks(mut schema: Value, given: Option<&Value>) -> Value {
     if let Some(fields) = schema.as_object_mut() {
         let few = || json!({ "whitespace_flexible": false, "item_separator": ", ", "key_separator": ": " });
-        fields.entry("x-guidance").or_insert_with(few);
+        let rules = given.cloned().unwrap_or_else(few);
+        fields.insert(GUIDANCE.to_owned(), rules);
     }
     schema
 }
@@ -139,7 +147,8 @@ fn check_schema(schema: &str) -> Result<(), String> {
     }
 }
 
-fn count_values(value: &Value) -> usize {
+/// The number of values in a JSON value, itself included.
+pub(crate) fn count_values(value: &Value) -> usize {
     let inner = match value {
         Value::Array(items) => items.iter().map(count_values).sum(),
         Value::Object(fields) => fields.values().map(count_values).sum(),

@@ -56,6 +56,7 @@ pub mod engine;
 pub mod error;
 mod grammar;
 pub mod grammar_limits;
+pub mod json_schema;
 mod lexer_memory;
 mod logit_bias;
 mod logits;

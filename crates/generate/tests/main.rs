@@ -15,6 +15,7 @@ mod chooser;
 mod constraint;
 mod defaults;
 mod engine;
+mod json_schemas;
 mod logprobs;
 mod plain;
 mod sampler;

@@ -3,10 +3,11 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use axum::extract::Request;
+use axum::http::HeaderValue;
 use axum::response::Response;
 
 use crate::connection::Activity;
@@ -16,6 +17,11 @@ use crate::model::ServedModel;
 /// The most characters that a record keeps of a path and of a body.
 const PATH_CHARS: usize = 256;
 const BODY_CHARS: usize = 4096;
+/// The most warnings about a request, and the most characters of one.
+const MOST_WARNINGS: usize = 16;
+const WARNING_CHARS: usize = 300;
+/// The header of a response with a warning about its request.
+const WARNING: &str = "x-emberlm-warning";
 
 /// Receives the records of requests.
 pub struct RequestLog {
@@ -56,6 +62,8 @@ pub struct RequestRecord {
     pub queue: Option<Duration>,
     /// The time until the response was sent or aborted.
     pub total: Duration,
+    /// The parts of the request that had no effect.
+    pub warnings: Vec<String>,
     /// The body, truncated to 4096 characters. `None` unless [`RequestLog::bodies`] is set.
     pub body: Option<String>,
 }
@@ -75,6 +83,7 @@ pub(crate) struct Trace {
     prompt_tokens: AtomicUsize,
     completion_tokens: AtomicUsize,
     queue: OnceLock<Duration>,
+    warnings: Mutex<Vec<String>>,
     body: OnceLock<String>,
 }
 
@@ -94,12 +103,22 @@ impl Trace {
             prompt_tokens: AtomicUsize::new(0),
             completion_tokens: AtomicUsize::new(0),
             queue: OnceLock::new(),
+            warnings: Mutex::default(),
             body: OnceLock::new(),
         }
     }
 
-    /// Attaches the trace to the response. The record is written once the response was sent or aborted.
-    pub fn follow(self: Arc<Self>, response: Response) -> Response {
+    /// Attaches the trace to the response, with its warnings as headers. The record is written once the response was sent
+    /// or aborted.
+    pub fn follow(self: Arc<Self>, mut response: Response) -> Response {
+        for warning in self.warnings().iter() {
+            // Headers have ASCII characters only.
+            let visible = |c: char| if matches!(c, ' '..='~') { c } else { '?' };
+            let text: String = warning.chars().map(visible).collect();
+            if let Ok(value) = HeaderValue::from_str(&text) {
+                response.headers_mut().append(WARNING, value);
+            }
+        }
         let status = response.status().as_u16();
         self.status.store(status, Ordering::Relaxed);
         holding(response, self)
@@ -122,6 +141,18 @@ impl Trace {
         self.queue.get_or_init(|| self.begun.elapsed());
     }
 
+    /// Adds a warning about a part of the request that has no effect. Further ones than the first few are left out.
+    pub fn warn(&self, text: &str) {
+        let mut warnings = self.warnings();
+        if warnings.len() < MOST_WARNINGS {
+            warnings.push(text.chars().take(WARNING_CHARS).collect());
+        }
+    }
+
+    fn warnings(&self) -> MutexGuard<'_, Vec<String>> {
+        self.warnings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Stores the body if the log includes bodies.
     pub fn set_body(&self, bytes: &[u8]) {
         if self.log.as_ref().is_some_and(|log| log.bodies) {
@@ -141,6 +172,7 @@ impl Drop for Trace {
             return;
         };
         let status = self.status.load(Ordering::Relaxed);
+        let warnings = self.warnings().clone();
         (log.write)(RequestRecord {
             time: self.time,
             client: self.client,
@@ -151,6 +183,7 @@ impl Drop for Trace {
             prompt_tokens: self.prompt_tokens.load(Ordering::Relaxed),
             completion_tokens: self.completion_tokens.load(Ordering::Relaxed),
             queue: self.queue.take(),
+            warnings,
             total: self.begun.elapsed(),
             body: self.body.take(),
         });

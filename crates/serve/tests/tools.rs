@@ -1,6 +1,7 @@
 //! Function calling over HTTP. The weights are random: answers must be valid regardless of the model's
 //! output.
 
+mod clients;
 mod entry;
 mod mistral;
 mod named_templates;

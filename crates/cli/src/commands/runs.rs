@@ -14,6 +14,7 @@ use serde::Serialize;
 use crate::console;
 use crate::error::{CliError, warn};
 use crate::examples;
+use crate::foreign;
 use crate::output::{Align, Table, print, print_json};
 use crate::plot::short;
 use crate::run_folders::{self, runs_below};
@@ -94,7 +95,11 @@ pub fn run(args: RunsArgs) -> Result<(), CliError> {
 fn list(args: RunsArgs) -> Result<(), CliError> {
     let dir = &args.dir;
     if !dir.exists() {
-        return Err(run_folders::missing(dir));
+        let word = dir.to_string_lossy();
+        return Err(match foreign::subcommand("runs", &word) {
+            Some(hint) => CliError::new(format!("no run or folder {word}")).hint(hint),
+            None => run_folders::missing(dir),
+        });
     }
     if dir.is_file() {
         return Err(run_folders::not_a_folder(dir));

@@ -315,3 +315,43 @@ fn mistyped_tokenizers_suggest_the_nearest_name() {
     let error = "unknown tokenizer `gtp2` (did you mean `gpt2`?): choose one of gpt2, ";
     assert!(ran.stderr.contains(error), "{ran}");
 }
+
+#[test]
+fn words_of_other_programs_have_hints() {
+    let sandbox = Sandbox::new();
+    for (line, hint) in [
+        (
+            "generate m --n-predict 5",
+            "hint: use `--max-new-tokens N`\n",
+        ),
+        ("generate m -p hello", "hint: use `--prompt TEXT`\n"),
+        ("generate m --top_p 0.9", "hint: use `--top-p`\n"),
+        (
+            "train --device cpu",
+            "hint: use `--backend flex`, which computes on the CPU; the device is a number in `emberlm devices`\n",
+        ),
+        (
+            "runs rm x",
+            "hint: emberlm deletes no runs: remove the run's folder yourself, such as runs/NAME\n",
+        ),
+    ] {
+        let ran = sandbox.words(line);
+        assert_eq!(ran.code, Some(2), "{line}");
+        assert!(ran.stderr.ends_with(hint), "{line}: {}", ran.stderr);
+        assert!(!ran.stderr.contains("similar"), "{line}: {}", ran.stderr);
+    }
+    let ran = sandbox.words("runs rm");
+    assert_eq!(ran.code, Some(1));
+    assert!(
+        ran.stderr.contains("emberlm deletes no runs"),
+        "{}",
+        ran.stderr
+    );
+    let ran = sandbox.words("quantize m");
+    assert!(
+        ran.stderr
+            .contains("hint: `emberlm export MODEL --format gguf --type q8_0"),
+        "{}",
+        ran.stderr
+    );
+}

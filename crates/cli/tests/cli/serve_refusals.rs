@@ -110,7 +110,7 @@ fn invalid_requests_are_rejected_with_a_reason() {
         (
             r##"{"model": "run", "prompt": "a", "structured_outputs": {"json": {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}}}"##,
             400,
-            "response_format",
+            "structured_outputs",
         ),
         (
             r#"{"model": "run", "prompt": "a", "structured_outputs": {"regex": "("}}"#,

@@ -175,7 +175,6 @@ fn unsupported_fields_are_rejected() {
             "prompt",
             "no prompt is stored",
         ),
-        (json!({ "store": true }), "store", "must be false"),
         (json!({ "background": true }), "background", "must be false"),
         (
             json!({ "tools": [{ "type": "web_search" }] }),
@@ -187,7 +186,11 @@ fn unsupported_fields_are_rejected() {
             "include[0]",
             "unknown variant",
         ),
-        (json!({ "reasoning": {} }), "reasoning", "not supported"),
+        (
+            json!({ "reasoning": { "effort": "high" } }),
+            "reasoning",
+            "not supported",
+        ),
         (
             json!({ "input": [], "instructions": "b" }),
             "input",

@@ -1,7 +1,7 @@
-//! Parses request bodies: JSON objects without unknown fields.
+//! Parses request bodies: JSON objects without unknown fields. Fields that are null count as missing (`absent`).
 
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use std::sync::Arc;
 use axum::body::Bytes;
 use axum::extract::{FromRequest, Request};
 use axum::http::header;
+use emberlm_system::nearest::nearest;
 use schemars::{JsonSchema, Schema, SchemaGenerator, schema_for};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeOwned, Deserializer, MapAccess, Visitor};
@@ -17,6 +18,7 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use super::App;
+use super::absent::{Default, defaults_of, remove_defaults, without_nulls};
 use super::error::ApiError;
 use crate::connection::Activity;
 use crate::request_log::Trace;
@@ -69,12 +71,15 @@ impl FromRequest<App> for Body {
 
 /// The fields that requests to an endpoint may have, spread over the types of `T`.
 pub(crate) struct KnownFields<T> {
-    names: HashSet<String>,
+    names: BTreeSet<String>,
+    /// The defaults of fields that the endpoint does not have.
+    defaults: &'static [Default],
     groups: PhantomData<fn() -> T>,
 }
 
 impl<T: FieldGroups> KnownFields<T> {
-    pub fn new() -> Self {
+    /// `defaults` are those of fields that the endpoint does not have.
+    pub fn new(defaults: &'static [Default]) -> Self {
         let schemas = T::schemas();
         let names = schemas.iter().filter_map(|schema| {
             let properties = schema["properties"].as_object()?;
@@ -82,11 +87,13 @@ impl<T: FieldGroups> KnownFields<T> {
         });
         Self {
             names: names.flatten().collect(),
+            defaults,
             groups: PhantomData,
         }
     }
 
-    /// Parses the fields of a request.
+    /// Parses the fields of a request. Fields that are null are as if they were not there, as are those with their default
+    /// that the endpoint does not have.
     ///
     /// # Errors
     /// The body is not a JSON object, or a field is missing, has the wrong type or is unknown. Unknown fields
@@ -94,19 +101,28 @@ impl<T: FieldGroups> KnownFields<T> {
     pub fn read(&self, body: &[u8]) -> Result<T, ApiError> {
         let value = serde_json::from_slice(body)
             .map_err(|error| ApiError::invalid(format!("the body is not JSON: {error}")))?;
-        let value = match value {
-            Value::Object(_) => with_integers(value),
-            _ => return Err(ApiError::invalid("the body must be a JSON object")),
+        let Value::Object(mut fields) = without_nulls(with_integers(value)) else {
+            return Err(ApiError::invalid("the body must be a JSON object"));
         };
+        remove_defaults(&mut fields, self.defaults);
+        let value = Value::Object(fields);
         let read = T::take(&value)?;
         let mut names = value.as_object().into_iter().flatten();
         match names.find(|(name, _)| !self.names.contains(*name)) {
-            Some((name, _)) => {
-                let shown: String = name.chars().take(100).collect();
-                Err(ApiError::field(shown, "this field is not supported"))
-            }
+            Some((name, _)) => Err(self.unknown(name)),
             None => Ok(read),
         }
+    }
+
+    fn unknown(&self, name: &str) -> ApiError {
+        let shown: String = name.chars().take(100).collect();
+        let mut rule = "this field is not supported".to_owned();
+        if let Some(defaults) = defaults_of(name, self.defaults) {
+            rule += &format!(", except with its default {defaults}");
+        } else if let Some(nearest) = nearest(&shown, self.names.iter().map(String::as_str)) {
+            rule += &format!("; did you mean {nearest}?");
+        }
+        ApiError::field(shown, rule)
     }
 }
 
@@ -161,12 +177,28 @@ where
 fn take<T: DeserializeOwned>(fields: &Value) -> Result<T, ApiError> {
     serde_path_to_error::deserialize(fields).map_err(|error| {
         let path = error.path().to_string();
-        let reason = error.into_inner().to_string();
+        let reason = with_nearest(error.into_inner().to_string());
         match path.as_str() {
             "." => ApiError::invalid(reason),
             _ => ApiError::field(path, reason),
         }
     })
+}
+
+/// Adds the nearest of the expected names to Serde's message about an unknown field or variant.
+fn with_nearest(reason: String) -> String {
+    let names: Vec<&str> = reason.split('`').skip(1).step_by(2).collect();
+    let nearest = match names.as_slice() {
+        [name, expected @ ..] if reason.starts_with("unknown ") => {
+            let shown: String = name.chars().take(100).collect();
+            nearest(&shown, expected.iter().copied())
+        }
+        _ => None,
+    };
+    match nearest {
+        Some(nearest) => format!("{reason}; did you mean {nearest}?"),
+        None => reason,
+    }
 }
 
 /// Replaces floats with integral values, such as 5.0, by integers: JSON schemas treat both as integers.

@@ -16,6 +16,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, Error};
 use serde_json::Value;
 
+use super::absent;
 use super::answer_stream::{AnswerStream, done, json_event, streamed};
 use super::answers::{AnswerEvent, Answers};
 use super::body::{KnownFields, Object};
@@ -29,6 +30,7 @@ use super::model_request::ModelRequest;
 use super::settings::{Settings, json_grammar};
 use crate::limits::{MOST_ALTERNATIVES, MOST_TOOLS};
 use crate::model::{ServedModel, Task};
+use crate::request_log::Trace;
 use answer_text::{AnswerDelta, AnswerText};
 pub(crate) use response::ChatCompletion;
 use response::{Choice, Chunk, ChunkChoice, Delta, LogProbs};
@@ -114,7 +116,8 @@ struct NamedSchema {
     strict: Option<bool>,
 }
 
-static FIELDS: LazyLock<KnownFields<(Delivery, Chat, Settings)>> = LazyLock::new(KnownFields::new);
+static FIELDS: LazyLock<KnownFields<(Delivery, Chat, Settings)>> =
+    LazyLock::new(|| KnownFields::new(&absent::CHAT));
 
 /// Handles the request.
 pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiError> {
@@ -127,10 +130,10 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
         let rule = format!("must be at most {MOST_ALTERNATIVES}");
         return Err(ApiError::field("top_logprobs", rule));
     }
-    if fields.top_logprobs.is_some() && !logprobs {
+    if alternatives > 0 && !logprobs {
         return Err(ApiError::field("top_logprobs", "needs \"logprobs\": true"));
     }
-    let calling = fields.calling(&model)?;
+    let calling = fields.calling(&model, &request.trace)?;
     let tools = calling.as_ref().map_or(&[][..], Calling::tools);
     let encoded = encode_conversation(&model, &fields.messages, tools).await?;
     let generation = Generation {
@@ -193,10 +196,14 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
 
 impl Chat {
     /// The functions that the answers may call, if any.
-    fn calling(&self, model: &ServedModel) -> Result<Option<Calling<'_>>, ApiError> {
+    fn calling<'a>(
+        &'a self,
+        model: &ServedModel,
+        trace: &'a Trace,
+    ) -> Result<Option<Calling<'a>>, ApiError> {
         let tools = self.tools.as_deref().unwrap_or_default();
         let parallel = self.parallel_tool_calls != Some(false);
-        Calling::new(model, tools, self.tool_choice.as_ref(), parallel)
+        Calling::new(model, tools, self.tool_choice.as_ref(), parallel, trace)
     }
 
     fn form(&self) -> Result<Option<TextForm>, ApiError> {

@@ -8,6 +8,7 @@ use axum::response::sse::Event;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::absent;
 use super::answer_stream::{AnswerStream, done, json_event, streamed};
 use super::answers::{AnswerEvent, AnswerRequest, Answers, FinishReason, Token};
 use super::body::KnownFields;
@@ -75,7 +76,7 @@ struct LogProbs {
 }
 
 static FIELDS: LazyLock<KnownFields<(Delivery, Completions, Settings)>> =
-    LazyLock::new(KnownFields::new);
+    LazyLock::new(|| KnownFields::new(&absent::COMPLETIONS));
 
 /// Handles the request.
 pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiError> {

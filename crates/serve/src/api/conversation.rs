@@ -72,6 +72,15 @@ pub(crate) async fn encode_conversation(
     if messages.iter().any(|message| message.0.calls_functions()) {
         tool_format(model, "messages")?;
     }
+    let with_refusals: Vec<Object<Message>>;
+    let messages = match messages.iter().any(|message| message.0.only_refuses()) {
+        true => {
+            let messages = messages.iter().cloned();
+            with_refusals = messages.map(|it| Object(it.0.with_refusal())).collect();
+            &with_refusals
+        }
+        false => messages,
+    };
     let record = serde_json::to_string(&TemplateVariables { messages, tools });
     let record = record.map_err(|error| ApiError::field("messages", error.to_string()))?;
     let (model, with_tools) = (Arc::clone(model), !tools.is_empty());

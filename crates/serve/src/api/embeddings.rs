@@ -77,7 +77,7 @@ struct Usage {
     total_tokens: usize,
 }
 
-static FIELDS: LazyLock<KnownFields<(Embeddings,)>> = LazyLock::new(KnownFields::new);
+static FIELDS: LazyLock<KnownFields<(Embeddings,)>> = LazyLock::new(|| KnownFields::new(&[]));
 
 /// Handles the request.
 pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiError> {

@@ -202,6 +202,14 @@ impl ApiError {
         self
     }
 
+    /// Names `field` as that of an invalid schema or expression.
+    pub fn of_form(self, field: &str) -> Self {
+        self.renamed(|from| {
+            let is_form = matches!(from, "response_format" | "structured_outputs");
+            is_form.then(|| field.to_owned())
+        })
+    }
+
     pub fn unknown_model(name: &str, known: &[&str]) -> Self {
         let known = known.join(", ");
         let shown: String = name.chars().take(100).collect();

@@ -69,7 +69,11 @@ impl<'a> Generation<'a> {
                 return Err(ApiError::field("tools", rule));
             }
             (Some(calling), None) => Some(calling.constraint(model).await?),
-            (None, Some(grammar)) => Some(model.constraint(grammar).await?),
+            (None, Some(grammar)) => {
+                let field = form_field.unwrap_or("structured_outputs");
+                let constraint = model.constraint(grammar).await;
+                Some(constraint.map_err(|error| ApiError::from(error).of_form(field))?)
+            }
             (None, None) => None,
         };
         Ok(AnswerRequest {

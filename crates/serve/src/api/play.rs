@@ -68,7 +68,7 @@ struct Alternative {
     logprob: f32,
 }
 
-static FIELDS: LazyLock<KnownFields<(Play, Settings)>> = LazyLock::new(KnownFields::new);
+static FIELDS: LazyLock<KnownFields<(Play, Settings)>> = LazyLock::new(|| KnownFields::new(&[]));
 
 /// Handles the request.
 pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiError> {

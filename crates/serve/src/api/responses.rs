@@ -23,6 +23,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::absent;
 use super::answer_stream::streamed;
 use super::answers::Answers;
 use super::body::{KnownFields, Object};
@@ -88,8 +89,8 @@ pub(crate) struct Responses {
     /// Has no effect: an input that is longer than the context is rejected.
     #[allow(dead_code)]
     truncation: Option<Truncation>,
-    /// Must be false: nothing is stored.
-    #[schemars(extend("enum" = [false, null]))]
+    /// Has no effect: nothing is stored.
+    #[allow(dead_code)]
     store: Option<bool>,
     /// Must be false: a response is generated while the client waits.
     #[schemars(extend("enum" = [false, null]))]
@@ -164,7 +165,8 @@ enum TextFormat {
     },
 }
 
-static FIELDS: LazyLock<KnownFields<(Responses, Settings)>> = LazyLock::new(KnownFields::new);
+static FIELDS: LazyLock<KnownFields<(Responses, Settings)>> =
+    LazyLock::new(|| KnownFields::new(&absent::RESPONSES));
 
 /// Handles a request.
 pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiError> {
@@ -177,7 +179,8 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
     let functions = fields.tools.iter().flatten();
     let tools: Vec<_> = functions.map(|tool| Object(tool.0.to_tool())).collect();
     let parallel = fields.parallel_tool_calls != Some(false);
-    let calling = Calling::new(&model, &tools, fields.tool_choice.as_ref(), parallel);
+    let choice = fields.tool_choice.as_ref();
+    let calling = Calling::new(&model, &tools, choice, parallel, &request.trace);
     let calling = calling.map_err(renamed)?;
     let tools = calling.as_ref().map_or(&[][..], Calling::tools);
     let encoded = encode_conversation(&model, &messages, tools)
@@ -288,11 +291,6 @@ impl Responses {
                 "is not supported: no prompt is stored; send it as instructions and input",
             ),
             (
-                "store",
-                self.store == Some(true),
-                "must be false: no response is stored",
-            ),
-            (
                 "background",
                 self.background == Some(true),
                 "must be false: a response is generated while the client waits",
@@ -322,7 +320,7 @@ impl Responses {
                 let rule = format!("must be at most {MOST_ALTERNATIVES}");
                 Err(ApiError::field("top_logprobs", rule))
             }
-            Some(_) if !requested => {
+            Some(1..) if !requested => {
                 let rule = "needs \"include\": [\"message.output_text.logprobs\"]";
                 Err(ApiError::field("top_logprobs", rule))
             }

@@ -12,7 +12,7 @@ use super::ToolFormat;
 pub(crate) struct Function<'a> {
     /// The name: letters, digits, `_` and `-`.
     pub name: &'a str,
-    /// The JSON schema of the arguments object. `None` if the function has no parameters.
+    /// The simplified JSON schema of the arguments object. `None` if the function has no parameters.
     pub parameters: Option<&'a Map<String, Value>>,
 }
 

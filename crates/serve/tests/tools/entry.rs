@@ -127,7 +127,18 @@ impl Server {
 
     /// The status and the body of the response to a request with `fields`, plus those of `body` that they
     /// lack.
-    pub fn post(&self, path: &str, mut body: Value, fields: Value) -> (u16, String) {
+    pub fn post(&self, path: &str, body: Value, fields: Value) -> (u16, String) {
+        let (status, body, _) = self.post_warned(path, body, fields);
+        (status, body)
+    }
+
+    /// [`Self::post`], with the warnings in the headers of the response.
+    pub fn post_warned(
+        &self,
+        path: &str,
+        mut body: Value,
+        fields: Value,
+    ) -> (u16, String, Vec<String>) {
         let fields = fields.as_object().unwrap().clone();
         body.as_object_mut().unwrap().extend(fields);
         let request = Request::post(path)
@@ -138,8 +149,12 @@ impl Server {
         self.runtime.block_on(async {
             let response = answered.await.unwrap();
             let status = response.status().as_u16();
+            let warnings = response.headers().get_all("x-emberlm-warning").iter();
+            let warnings = warnings
+                .map(|text| text.to_str().unwrap().to_owned())
+                .collect();
             let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
-            (status, String::from_utf8(body.to_vec()).unwrap())
+            (status, String::from_utf8(body.to_vec()).unwrap(), warnings)
         })
     }
 

@@ -170,6 +170,9 @@ fn text(record: &RequestRecord) -> String {
         line += &format!(" queue={:.3}s", queue.as_secs_f64());
     }
     line += &format!(" total={:.3}s", record.total.as_secs_f64());
+    for warning in &record.warnings {
+        line += &format!(" warning={warning:?}");
+    }
     if let Some(body) = &record.body {
         line += &format!(" body={body}");
     }
@@ -189,6 +192,8 @@ struct Line<'a> {
     completion_tokens: usize,
     queue_seconds: Option<f64>,
     total_seconds: f64,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    warnings: &'a [String],
     #[serde(skip_serializing_if = "Option::is_none")]
     body: Option<&'a str>,
 }
@@ -206,6 +211,7 @@ impl<'a> From<&'a RequestRecord> for Line<'a> {
             completion_tokens: record.completion_tokens,
             queue_seconds: record.queue.map(|queue| queue.as_secs_f64()),
             total_seconds: record.total.as_secs_f64(),
+            warnings: &record.warnings,
             body: record.body.as_deref(),
         }
     }
@@ -236,6 +242,7 @@ mod tests {
             completion_tokens: 20,
             queue: Some(Duration::from_millis(2)),
             total: Duration::from_millis(1234),
+            warnings: Vec::new(),
             body: None,
         };
         assert_eq!(
@@ -254,5 +261,10 @@ mod tests {
             text(&left),
             "2023-11-14T22:13:20.250Z - \"POST /v1/completions\" - total=1.234s"
         );
+        let warned = RequestRecord {
+            warnings: vec!["not enforced".to_owned()],
+            ..left
+        };
+        assert!(text(&warned).ends_with(" total=1.234s warning=\"not enforced\""));
     }
 }

@@ -26,10 +26,20 @@ pub(crate) struct Message {
     /// The identifier of the call whose result a tool's message is.
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_call_id: Option<String>,
-    /// Has no effect; answers have this field.
-    #[allow(dead_code)]
+    /// The model's reasons before its answer, for templates that write them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_content: Option<String>,
+    /// The text of a message without content: an assistant's refusal.
     #[serde(skip_serializing)]
     refusal: Option<String>,
+    /// Has no effect; answers of OpenAI have this field.
+    #[allow(dead_code)]
+    #[serde(skip_serializing)]
+    annotations: Option<Vec<Value>>,
+    /// Has no effect.
+    #[allow(dead_code)]
+    #[serde(skip_serializing)]
+    logprobs: Option<Value>,
 }
 
 /// A text, or a list of text parts.
@@ -70,6 +80,10 @@ struct ToolCall {
     kind: ToolKind,
     /// The function and its arguments.
     function: Object<CalledFunction>,
+    /// Has no effect; the parts of a streamed answer have this field.
+    #[allow(dead_code)]
+    #[serde(skip_serializing)]
+    index: Option<u64>,
 }
 
 /// The kind of a tool.
@@ -115,7 +129,10 @@ impl Message {
             name: None,
             tool_calls: None,
             tool_call_id: None,
+            reasoning_content: None,
             refusal: None,
+            annotations: None,
+            logprobs: None,
         }
     }
 
@@ -141,8 +158,22 @@ impl Message {
             id,
             kind: ToolKind::Function,
             function: Object(CalledFunction { name, arguments }),
+            index: None,
         };
         self.tool_calls.get_or_insert_default().push(Object(call));
+    }
+
+    /// Returns true if the message is a refusal without content.
+    pub fn only_refuses(&self) -> bool {
+        self.content.is_none() && self.refusal.is_some()
+    }
+
+    /// The message with its refusal as its content, if it has no other.
+    pub fn with_refusal(mut self) -> Self {
+        if self.content.is_none() {
+            self.content = self.refusal.take().map(Content::Text);
+        }
+        self
     }
 
     /// Returns true for an assistant message.
@@ -155,7 +186,7 @@ impl Message {
     /// # Errors
     /// It has neither content nor calls, or the arguments of a call are not a JSON object.
     pub fn check(&self, index: usize) -> Result<(), ApiError> {
-        if self.content.is_none() && !self.calls_functions() {
+        if self.content.is_none() && self.refusal.is_none() && !self.calls_functions() {
             let field = format!("messages[{index}]");
             return Err(ApiError::field(field, "must have content or tool_calls"));
         }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use emberlm_generate::Constraint;
+use emberlm_generate::json_schema::{Unsupported, is_unsupported, simplify};
 use rand::RngExt;
 use rand::distr::Alphanumeric;
 use schemars::JsonSchema;
@@ -17,10 +18,13 @@ use crate::api::error::ApiError;
 use crate::grammars::GrammarError;
 use crate::limits::MOST_TOOLS;
 use crate::model::ServedModel;
+use crate::request_log::Trace;
 use crate::tools::{Function, ToolFormat, ToolUse, tool_grammar};
 
 /// The maximum length of a function's name in bytes.
 const MOST_NAME: usize = 64;
+/// The most functions of a request whose arguments are not restricted because their schemas do not compile.
+const MOST_LOOSENED: usize = 8;
 /// The length of a short call id.
 const SHORT_ID: usize = 9;
 
@@ -56,8 +60,8 @@ pub(crate) struct ToolFunction {
     /// The JSON schema of the arguments, an object. Default: no arguments.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parameters: Option<Map<String, Value>>,
-    /// Has no effect: the arguments always follow the schema.
-    #[allow(dead_code)]
+    /// True to reject a schema with keywords that are not supported, which otherwise do not restrict the arguments. All
+    /// others are enforced in any case.
     #[serde(skip_serializing)]
     pub strict: Option<bool>,
 }
@@ -146,15 +150,66 @@ impl<'de, N: NamesFunction> Deserialize<'de> for ToolChoice<N> {
 }
 
 /// The function calls that the answers to a request may contain.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Calling<'a> {
     /// The call format of the model's template.
     pub format: &'static ToolFormat,
     /// The functions passed to the template.
     tools: &'a [Object<Tool>],
-    /// The only callable function, if the request chooses one.
-    named: Option<&'a str>,
+    /// The functions that may be called.
+    callable: Vec<Callable<'a>>,
     tool_use: ToolUse,
+    /// Receives warnings about the parts of schemas that are not enforced.
+    trace: &'a Trace,
+}
+
+/// A function that may be called.
+#[derive(Clone, Debug)]
+struct Callable<'a> {
+    /// Its index in the request.
+    index: usize,
+    function: &'a ToolFunction,
+    /// The simplified schema of the arguments. `None` if there are none.
+    schema: Option<Map<String, Value>>,
+}
+
+impl<'a> Callable<'a> {
+    fn new(index: usize, function: &'a ToolFunction, trace: &Trace) -> Result<Self, ApiError> {
+        let mut callable = Self {
+            index,
+            function,
+            schema: None,
+        };
+        let Some(parameters) = &function.parameters else {
+            return Ok(callable);
+        };
+        let unsupported = match function.strict {
+            Some(true) => Unsupported::Refuse,
+            _ => Unsupported::Loosen,
+        };
+        let simple = simplify(&parameters.clone().into(), unsupported);
+        let simple = simple.map_err(|issue| callable.refused(&issue.to_string()))?;
+        for issue in &simple.loosened {
+            trace.warn(&callable.warning(issue));
+        }
+        let Value::Object(schema) = simple.schema else {
+            return Err(callable.refused("no object matches the schema"));
+        };
+        callable.schema = Some(schema);
+        Ok(callable)
+    }
+
+    fn field(&self) -> String {
+        format!("tools[{}].function.parameters", self.index)
+    }
+
+    fn refused(&self, rule: &str) -> ApiError {
+        ApiError::field(self.field(), rule)
+    }
+
+    fn warning(&self, reason: &impl ToString) -> String {
+        format!("{}: not enforced: {}", self.field(), reason.to_string())
+    }
 }
 
 impl<'a> Calling<'a> {
@@ -167,6 +222,7 @@ impl<'a> Calling<'a> {
         tools: &'a [Object<Tool>],
         choice: Option<&'a ToolChoice<N>>,
         parallel: bool,
+        trace: &'a Trace,
     ) -> Result<Option<Self>, ApiError> {
         if tools.len() > MOST_TOOLS {
             let rule = format!("must be at most {MOST_TOOLS} functions");
@@ -191,10 +247,17 @@ impl<'a> Calling<'a> {
             let rule = "must name one of tools";
             return Err(ApiError::field(N::FIELD, rule));
         }
+        let format = tool_format(model, "tools")?;
+        let functions = tools.iter().map(|tool| &tool.0.function.0).enumerate();
+        let callable =
+            functions.filter(|(_, function)| named.is_none_or(|name| function.name == name));
+        let callable = callable.map(|(index, function)| Callable::new(index, function, trace));
+        let callable = callable.collect::<Result<_, _>>()?;
         Ok(Some(Self {
-            format: tool_format(model, "tools")?,
+            format,
             tools,
-            named,
+            callable,
+            trace,
             tool_use: ToolUse {
                 required,
                 // A function chosen by name is called exactly once.
@@ -208,67 +271,71 @@ impl<'a> Calling<'a> {
         self.tools
     }
 
-    /// The constraint for an answer, compiled in a sandbox first.
+    /// The constraint for an answer, compiled in a sandbox first. Arguments whose schema is not supported may be any
+    /// object, unless the function is strict.
     ///
     /// # Errors
     /// The schemas exceed a limit, or too many grammars are queued.
     pub async fn constraint(&self, model: &Arc<ServedModel>) -> Result<Constraint, ApiError> {
-        let callable = self.tools.iter().enumerate();
-        let callable = callable.filter(|(_, tool)| {
-            let name = &*tool.0.function.0.name;
-            self.named.is_none_or(|named| named == name)
-        });
-        let callable: Vec<(usize, &ToolFunction)> = callable
-            .map(|(index, tool)| (index, &tool.0.function.0))
-            .collect();
-        match self.compile(model, &callable).await {
-            Err(GrammarError::Refused(error)) => {
-                Err(self.refused_schema(model, &callable, error.rule).await)
+        let mut callable = self.callable.clone();
+        let mut loosened = 0;
+        loop {
+            let rule = match self.compile(model, &callable).await {
+                Err(GrammarError::Refused(error)) => error.rule,
+                compiled => return Ok(compiled?),
+            };
+            let Some((at, rule)) = self.culprit(model, &callable, &rule).await? else {
+                return Err(ApiError::field("tools", rule));
+            };
+            let culprit = &mut callable[at];
+            let is_strict = culprit.function.strict == Some(true);
+            if is_strict || !is_unsupported(&rule) || loosened == MOST_LOOSENED {
+                return Err(culprit.refused(&rule));
             }
-            compiled => Ok(compiled?),
+            culprit.schema = Some(Map::new());
+            self.trace.warn(&culprit.warning(&rule));
+            loosened += 1;
         }
     }
 
     async fn compile(
         &self,
         model: &Arc<ServedModel>,
-        callable: &[(usize, &ToolFunction)],
+        callable: &[Callable<'a>],
     ) -> Result<Constraint, GrammarError> {
-        let functions = callable.iter().map(|(_, function)| Function {
-            name: &function.name,
-            parameters: function.parameters.as_ref(),
+        let functions = callable.iter().map(|callable| Function {
+            name: &callable.function.name,
+            parameters: callable.schema.as_ref(),
         });
         let functions: Vec<_> = functions.collect();
         let grammar = tool_grammar(self.format, &functions, self.tool_use);
         model.constraint(grammar).await
     }
 
-    /// The error for functions that failed to compile together with the error `rule`. Bisects to find a
-    /// function that does not compile by itself; if there is none, the error is about all of them.
-    async fn refused_schema(
+    /// Bisects functions that failed to compile together to find one that does not compile by itself, with its reason.
+    /// `None` if there is none.
+    async fn culprit(
         &self,
         model: &Arc<ServedModel>,
-        callable: &[(usize, &ToolFunction)],
-        rule: String,
-    ) -> ApiError {
-        let mut suspected = callable;
-        while suspected.len() > 1 {
-            let (first, second) = suspected.split_at(suspected.len() / 2);
-            suspected = match self.compile(model, first).await {
-                Err(GrammarError::Refused(_)) => first,
-                Err(error) => return error.into(),
-                Ok(_) => second,
-            };
-        }
-        let Some((index, _)) = suspected.first() else {
-            return ApiError::field("tools", rule);
-        };
-        match self.compile(model, suspected).await {
-            Err(GrammarError::Refused(error)) => {
-                ApiError::field(format!("tools[{index}].function.parameters"), error.rule)
+        callable: &[Callable<'a>],
+        rule: &str,
+    ) -> Result<Option<(usize, String)>, ApiError> {
+        let (mut start, mut end) = (0, callable.len());
+        while end - start > 1 {
+            let middle = start.midpoint(end);
+            match self.compile(model, &callable[start..middle]).await {
+                Err(GrammarError::Refused(_)) => end = middle,
+                Err(error) => return Err(error.into()),
+                Ok(_) => start = middle,
             }
-            Err(error) => error.into(),
-            Ok(_) => ApiError::field("tools", rule),
+        }
+        if callable.len() == 1 {
+            return Ok(Some((0, rule.to_owned())));
+        }
+        match self.compile(model, &callable[start..end]).await {
+            Err(GrammarError::Refused(error)) => Ok(Some((start, error.rule))),
+            Err(error) => Err(error.into()),
+            Ok(_) => Ok(None),
         }
     }
 
@@ -302,7 +369,12 @@ impl ToolFunction {
             .parameters
             .as_ref()
             .and_then(|schema| schema.get("type"));
-        match kind.is_none_or(|kind| kind == "object") {
+        let may_be_object = match kind {
+            None | Some(Value::Null) => true,
+            Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind == "object"),
+            Some(kind) => kind == "object",
+        };
+        match may_be_object {
             true => Ok(()),
             false => Err(ApiError::field(at("parameters.type"), "must be \"object\"")),
         }

@@ -46,6 +46,9 @@ pub(super) struct Message {
     content: Content,
     /// Has no effect.
     #[allow(dead_code)]
+    phase: Option<String>,
+    /// Has no effect.
+    #[allow(dead_code)]
     id: Option<String>,
     /// Has no effect.
     #[allow(dead_code)]

@@ -19,7 +19,8 @@ pub(crate) struct FunctionTool {
     description: Option<String>,
     /// The JSON schema of the arguments, an object. Default: no arguments.
     parameters: Option<Map<String, Value>>,
-    /// Has no effect: the arguments always follow the schema.
+    /// True to reject a schema with keywords that are not supported, which otherwise do not restrict the arguments. All
+    /// others are enforced in any case.
     strict: Option<bool>,
 }
 
