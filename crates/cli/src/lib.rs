@@ -6,6 +6,7 @@
 //! | module | contents |
 //! |---|---|
 //! | `args`, `values`, `examples` | command-line definitions, value parsers, `--help` examples |
+//! | `arg_forms` | forms of values that every option accepts |
 //! | `commands` | one file per command |
 //! | `backend` | backend and device selection |
 //! | `model`, `built_in_tales` | opening a command's MODEL; the default dataset |
@@ -26,6 +27,7 @@
 #![recursion_limit = "256"]
 
 mod adapter_arg;
+mod arg_forms;
 mod args;
 mod backend;
 mod built_in_tales;
