@@ -15,6 +15,7 @@ mod reason;
 use layer::Entry;
 
 pub use commented::to_toml;
+pub use layer::single_keys;
 pub use reason::toml_reason;
 
 /// An error in reading or writing a run's configuration.

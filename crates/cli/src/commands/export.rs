@@ -25,7 +25,6 @@ use indicatif::{HumanBytes, HumanCount};
 use serde_json::{Map, Value, json};
 
 use crate::backend::{BackendArg, Job};
-use crate::console;
 use crate::error::CliError;
 use crate::model;
 use crate::new_folder::{NewFolder, as_folder};
@@ -194,6 +193,14 @@ pub(crate) fn directory(model: &Model, args: DirectoryOptions<'_>) -> Result<(),
     let files = exported.files.len();
     folder.finish()?;
     let types = match held.format {
+        WeightFormat::F32 if args.weights.is_none() && held.format != held.stored => {
+            let stored = HeldWeights {
+                format: held.stored,
+                ..held
+            };
+            let packed = model::weights_name(model, stored);
+            format!("{}, unpacked from {packed},", options.element.name())
+        }
         WeightFormat::F32 => options.element.name().to_owned(),
         packed => format!("{} and {}", packed.name(), options.element.name()),
     };
@@ -208,9 +215,6 @@ fn published_weights(model: &Model, requested: Option<WeightFormat>) -> HeldWeig
     if requested.is_some() || packed.is_none_or(|format| format == PackedFormat::Int8) {
         return held;
     }
-    console::note(format_args!(
-        "the weights are unpacked to f32, without any rounding; --dtype bf16 or --weights int8 makes the directory smaller"
-    ));
     HeldWeights {
         format: WeightFormat::F32,
         ..held

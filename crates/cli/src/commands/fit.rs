@@ -297,7 +297,11 @@ impl Fitter<'_> {
             .args(["--backend", &self.backend.to_string()])
             .args(["--ranks", &self.ranks.to_string()])
             .stdin(Stdio::null());
-        let output = progress::observed(&estimate, || command.output()).map_err(io)?;
+        let output = match self.args.json {
+            true => command.output(),
+            false => progress::observed(&estimate, || command.output()),
+        };
+        let output = output.map_err(io)?;
         if !output.status.success() {
             let stderr = String::from_utf8_lossy(&output.stderr);
             stderr.lines().for_each(console::note);
@@ -316,7 +320,9 @@ impl Fitter<'_> {
             ),
             ..estimate
         };
-        progress::report(&measured);
+        if !self.args.json {
+            progress::report(&measured);
+        }
         Ok(measured)
     }
 

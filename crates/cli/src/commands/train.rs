@@ -4,7 +4,6 @@
 //! |---|---|
 //! | `args` | command-line arguments |
 //! | `datasets` | the values of `--data` |
-//! | `exportable` | the warning of a model that cannot be exported |
 //! | `start` | the model to start from, and the objective |
 //! | `resume` | opens a stopped run |
 //! | `memory` | memory check and report |
@@ -13,7 +12,6 @@
 
 mod args;
 pub mod datasets;
-mod exportable;
 mod labels;
 mod memory;
 mod report;
@@ -72,9 +70,6 @@ fn run_as(args: TrainArgs, ranks: &Ranks) -> Result<(), CliError> {
     let backend = args.backend.choose()?.of_local_rank(ranks.local_rank());
     config.train.check()?;
     config.train.objective.check_model(&config.model)?;
-    if resumed.is_none() && rank.is_zero() {
-        exportable::warn_unless_exportable(&config);
-    }
     if config.data.is_empty() && config.train.objective.reads_records() {
         return Err(CliError::usage("this objective needs records to train on")
             .hint("give a file of them: --data FILE.jsonl"));

@@ -66,12 +66,40 @@ fn parse(setting: &str, key: &str) -> Table {
         .ok()
         .and_then(|mut table| table.remove("value"))
         .unwrap_or_else(|| Value::String(text.to_owned()));
+    nested(key, value)
+}
+
+/// The table in which `key`, a path such as `train.steps`, has the value.
+fn nested(key: &str, value: Value) -> Table {
     let mut keys = key.rsplit('.');
     let last = keys.next().unwrap_or_default();
     let innermost = Table::from_iter([(last.to_owned(), value)]);
     keys.fold(innermost, |inner, key| {
         Table::from_iter([(key.to_owned(), Value::Table(inner))])
     })
+}
+
+/// A setting as settings of single keys in the current form. Of lists of them, the last value of a key holds, whichever form the
+/// settings had.
+pub fn single_keys(key: &str, value: Value) -> Vec<(String, Value)> {
+    let mut table = nested(key, value);
+    upgrade(&mut table);
+    let mut found = Vec::new();
+    flatten("", table, &mut found);
+    found
+}
+
+fn flatten(within: &str, table: Table, found: &mut Vec<(String, Value)>) {
+    for (key, value) in table {
+        let path = match within {
+            "" => key,
+            within => format!("{within}.{key}"),
+        };
+        match value {
+            Value::Table(inner) if !inner.is_empty() => flatten(&path, inner, found),
+            value => found.push((path, value)),
+        }
+    }
 }
 
 fn overlay(layer: &mut Table, over: Table) {

@@ -1,4 +1,4 @@
-//! Progress lines on stderr while steps are measured, which takes minutes for large models.
+//! Progress lines on stderr while steps are measured, which takes minutes for large models. With `--json` there are none.
 
 use std::io;
 use std::process::Output;
