@@ -55,7 +55,7 @@ fn is_negative_number(arg: &OsStr) -> bool {
         return false;
     };
     let digits = digits.strip_prefix('.').unwrap_or(digits);
-    let is_named = ["inf", "infinity", "nan"].iter();
+    let mut is_named = ["inf", "infinity", "nan"].iter();
     digits.starts_with(|first: char| first.is_ascii_digit())
         || is_named.any(|name| digits.eq_ignore_ascii_case(name))
 }

@@ -29,7 +29,12 @@ pub fn run(args: InfoArgs) -> Result<(), CliError> {
     let Some(subject) = &args.subject else {
         return preset_list::run(args.json);
     };
-    let info = match families::preset(subject) {
+    let is_path = Path::new(subject).exists();
+    let name = match is_path {
+        true => subject.clone(),
+        false => subject.to_lowercase(),
+    };
+    let info = match families::preset(&name) {
         Some(preset) => of_preset(&preset, args.vocab_size)?,
         None => {
             let mut path = PathBuf::from(subject);

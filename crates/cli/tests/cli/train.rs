@@ -95,7 +95,7 @@ fn a_shrunk_preset_learns_the_vocabulary_of_its_dataset() {
         --set model.seq_len=32";
     let line = format!("train --preset llama-3-8b {small} --data data --print-config");
     let printed = sandbox.words(&line).ok();
-    for setting in ["vocab_size = 21\n", "micro_batch = 12\n", "accumulation = 1\n"] {
+    for setting in ["vocab_size = 18\n", "micro_batch = 12\n", "accumulation = 1\n"] {
         assert!(printed.contains(&format!("\n{setting}")), "{setting}: {printed}");
     }
     let own = sandbox.words(&format!("{line} --set model.vocab_size=100 --accumulation 3")).ok();

@@ -119,8 +119,8 @@ pub(super) fn upgrade(layer: &mut Table) {
     expand("", layer);
 }
 
-/// Writes out the short forms of tables: the kind of a choice (`norm = "rms"`), one value for all biases (`bias = true`), and
-/// the length of a window (`attention.window = 8`).
+/// Writes out the short forms of tables: the kind of a choice (`norm = "rms"`), one value for all biases (`bias = true`), the
+/// length of a window (`attention.window = 8`), and the number of experts (`experts = 8`).
 fn expand(within: &str, table: &mut Table) {
     for (key, value) in table {
         let path = match within {
@@ -139,9 +139,11 @@ fn expand(within: &str, table: &mut Table) {
                 let layers = ["qkv", "attention_out", "feed_forward"];
                 Table::from_iter(layers.map(|layer| (layer.to_owned(), value.clone())))
             }
-            Value::Integer(1..) if path == "model.attention.window" => {
-                Table::from_iter([("tokens".to_owned(), value.clone())])
-            }
+            Value::Integer(1..) => match &path[..] {
+                "model.attention.window" => Table::from_iter([("tokens".to_owned(), value.clone())]),
+                "model.experts" => Table::from_iter([("count".to_owned(), value.clone())]),
+                _ => continue,
+            },
             _ => continue,
         };
         *value = Value::Table(short);
