@@ -122,7 +122,9 @@ fn bits(format: PackedFormat) -> f64 {
 
 /// Warns if the requested format is not used ([`inference_weights`]).
 fn warn_if_kept(model: &Model, requested: Option<WeightFormat>, held: HeldWeights) {
-    let Some((requested, kept)) = requested.and_then(WeightFormat::layers).zip(held.format.layers())
+    let Some((requested, kept)) = requested
+        .and_then(WeightFormat::layers)
+        .zip(held.format.layers())
     else {
         return;
     };

@@ -51,7 +51,10 @@ fn one_of<T: Copy + Send + Sync + 'static, const N: usize>(
     all: [T; N],
     name: fn(T) -> &'static str,
 ) -> impl TypedValueParser<Value = T> {
-    let named = move |given: String| all.into_iter().find(|&one| name(one).eq_ignore_ascii_case(&given));
+    let named = move |given: String| {
+        all.into_iter()
+            .find(|&one| name(one).eq_ignore_ascii_case(&given))
+    };
     PossibleValuesParser::new(all.map(name)).try_map(move |given| named(given).ok_or("unknown"))
 }
 

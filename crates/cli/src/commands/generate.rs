@@ -171,7 +171,8 @@ fn check_length(prompt: &[u32], context: usize) -> Result<(), CliError> {
     if tokens <= context {
         return Ok(());
     }
-    let message = format!("the prompt has {tokens} tokens, more than the model's context of {context}");
+    let message =
+        format!("the prompt has {tokens} tokens, more than the model's context of {context}");
     Err(CliError::new(message).hint(format!(
         "shorten it: only its last {context} tokens could affect the text"
     )))

@@ -146,7 +146,10 @@ impl Info {
             self.operations(),
             self.memory(),
             self.sizes(),
-            self.texts.as_ref().map(ModelTexts::text).unwrap_or_default(),
+            self.texts
+                .as_ref()
+                .map(ModelTexts::text)
+                .unwrap_or_default(),
         )
     }
 

@@ -320,11 +320,13 @@ impl From<RunConfigError> for CliError {
                 ref suggestion,
                 ..
             } => {
-                let refused = Self::usage(format!("--set {error}"))
-                    .did_you_mean(suggestion.as_deref());
+                let refused =
+                    Self::usage(format!("--set {error}")).did_you_mean(suggestion.as_deref());
                 let keys = keys_of(setting.split('=').next().unwrap_or_default().trim());
                 match suggestion.is_none() && !keys.is_empty() {
-                    true => refused.hint(format!("it is a table: set its keys {}", keys.join(", "))),
+                    true => {
+                        refused.hint(format!("it is a table: set its keys {}", keys.join(", ")))
+                    }
                     false => refused.hint(KEYS),
                 }
             }

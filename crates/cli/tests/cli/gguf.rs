@@ -190,7 +190,10 @@ fn a_packed_file_is_exported_without_options() {
         .words("export run --format gguf --type Q4_0 --out m.gguf")
         .ok();
     let printed = sandbox.words("export m.gguf --out whole").ok();
-    assert!(printed.contains(" of f32, unpacked from q4_0, in 1 file"), "{printed}");
+    assert!(
+        printed.contains(" of f32, unpacked from q4_0, in 1 file"),
+        "{printed}"
+    );
     let of_f32 = "generate m.gguf --weights f32";
     let expected: Value = sandbox.words(&format!("{of_f32} {GREEDY}")).json();
     assert_eq!(tokens(&sandbox, "whole"), expected["tokens"]);
@@ -239,7 +242,11 @@ fn file_types_have_the_names_of_llama_cpp() {
     assert_eq!(info["end_tokens"][0]["text"], "<|endoftext|>");
     let text = sandbox.words("info m.gguf").ok();
     let (_, texts) = text.split_once("\nTexts\n").expect("a section");
-    for line in ["  file type      q4_k_m (tensors: ", "  end tokens     <|endoftext|> (256)\n", "  chat template  none\n"] {
+    for line in [
+        "  file type      q4_k_m (tensors: ",
+        "  end tokens     <|endoftext|> (256)\n",
+        "  chat template  none\n",
+    ] {
         assert!(texts.contains(line), "{line}: {texts}");
     }
 }

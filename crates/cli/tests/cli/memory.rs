@@ -191,7 +191,8 @@ fn a_proposal_fits_and_keeps_the_tokens_per_step() {
 #[test]
 fn measurements_are_announced() {
     let sandbox = Sandbox::new();
-    let line = "fit --preset pocket-tales --set train.micro_batch=1 --set model.n_layers=1 --memory 20GiB";
+    let line =
+        "fit --preset pocket-tales --set train.micro_batch=1 --set model.n_layers=1 --memory 20GiB";
     let ran = sandbox.words(line);
     assert_eq!(ran.code, Some(0), "{ran}");
     let mut lines = ran.stderr.lines();

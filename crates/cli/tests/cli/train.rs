@@ -82,7 +82,9 @@ fn a_small_llama_is_trained_and_exported_in_both_formats() {
     }
     let logits = |model: &str| {
         let out = format!("{model}.logits");
-        sandbox.words(&format!("logits {model} --tokens 1,2,3 --out {out}")).ok();
+        sandbox
+            .words(&format!("logits {model} --tokens 1,2,3 --out {out}"))
+            .ok();
         fs::read(sandbox.path(&out)).unwrap()
     };
     assert_eq!(logits("hf"), logits("run"));
@@ -95,10 +97,21 @@ fn a_shrunk_preset_learns_the_vocabulary_of_its_dataset() {
         --set model.seq_len=32";
     let line = format!("train --preset llama-3-8b {small} --data data --print-config");
     let printed = sandbox.words(&line).ok();
-    for setting in ["vocab_size = 18\n", "micro_batch = 12\n", "accumulation = 1\n"] {
-        assert!(printed.contains(&format!("\n{setting}")), "{setting}: {printed}");
+    for setting in [
+        "vocab_size = 18\n",
+        "micro_batch = 12\n",
+        "accumulation = 1\n",
+    ] {
+        assert!(
+            printed.contains(&format!("\n{setting}")),
+            "{setting}: {printed}"
+        );
     }
-    let own = sandbox.words(&format!("{line} --set model.vocab_size=100 --accumulation 3")).ok();
+    let own = sandbox
+        .words(&format!(
+            "{line} --set model.vocab_size=100 --accumulation 3"
+        ))
+        .ok();
     for setting in ["vocab_size = 100\n", "accumulation = 3\n"] {
         assert!(own.contains(&format!("\n{setting}")), "{setting}: {own}");
     }

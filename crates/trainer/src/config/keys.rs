@@ -198,7 +198,9 @@ pub fn suggested_key(given: &str) -> Option<String> {
 /// The keys of the table at `path`, as dotted paths; empty if `path` is no table.
 pub fn keys_of(path: &str) -> Vec<String> {
     let in_table = |key: &String| {
-        let rest = key.strip_prefix(path).and_then(|rest| rest.strip_prefix('.'));
+        let rest = key
+            .strip_prefix(path)
+            .and_then(|rest| rest.strip_prefix('.'));
         rest.is_some_and(|rest| !rest.contains('.'))
     };
     keys().into_iter().filter(in_table).collect()

@@ -110,12 +110,19 @@ mod tests {
         let long = set("llama-3-8b", &TINY[..4]).expect("smaller");
         assert_eq!((long.train.micro_batch, long.train.accumulation), (1, 1));
         let middle = set("gpt2", &["model.n_layers=4", "model.seq_len=256"]).expect("smaller");
-        assert_eq!((middle.train.micro_batch, middle.train.accumulation), (4, 8));
+        assert_eq!(
+            (middle.train.micro_batch, middle.train.accumulation),
+            (4, 8)
+        );
     }
 
     #[test]
     fn given_settings_are_kept() {
-        let own = ["model.vocab_size=70000", "train.micro_batch=3", "train.accumulation=40"];
+        let own = [
+            "model.vocab_size=70000",
+            "train.micro_batch=3",
+            "train.accumulation=40",
+        ];
         let tiny = set("llama-3-8b", &[&TINY[..], &own].concat()).expect("smaller");
         let vocab_size = tiny.model.as_decoder().and_then(|m| m.vocab_size);
         assert_eq!(vocab_size, Some(70_000));
@@ -129,7 +136,10 @@ mod tests {
         assert_eq!(set("gpt2", &["model.seq_len=256"]), None);
         assert_eq!(set("char-nano", &["model.n_layers=1"]), None);
         let large = set("gpt2", &["model.n_layers=11"]).expect("smaller");
-        assert_eq!((large.train.micro_batch, large.train.accumulation), (12, 40));
+        assert_eq!(
+            (large.train.micro_batch, large.train.accumulation),
+            (12, 40)
+        );
         assert_eq!(large.model.as_decoder().and_then(|m| m.vocab_size), None);
     }
 }

@@ -135,12 +135,14 @@ fn expand(within: &str, table: &mut Table) {
             Value::String(kind) if has_short_kind(&path) => {
                 Table::from_iter([("kind".to_owned(), Value::String(kind.clone()))])
             }
-            Value::Boolean(_) if component(&path) == Some("bias") => {
+            Value::Boolean(_) if ["model.bias", "encoder.bias"].contains(&&path[..]) => {
                 let layers = ["qkv", "attention_out", "feed_forward"];
                 Table::from_iter(layers.map(|layer| (layer.to_owned(), value.clone())))
             }
             Value::Integer(1..) => match &path[..] {
-                "model.attention.window" => Table::from_iter([("tokens".to_owned(), value.clone())]),
+                "model.attention.window" => {
+                    Table::from_iter([("tokens".to_owned(), value.clone())])
+                }
                 "model.experts" => Table::from_iter([("count".to_owned(), value.clone())]),
                 _ => continue,
             },

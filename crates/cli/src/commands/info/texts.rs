@@ -64,7 +64,9 @@ impl ModelTexts {
     pub fn of(model: &Model) -> Result<Self, CliError> {
         let tokenizer = model.tokenizer()?;
         let file = model.hugging_face().and_then(|source| source.gguf());
-        let begin = tokenizer.as_ref().and_then(|tokenizer| model.beginning(tokenizer));
+        let begin = tokenizer
+            .as_ref()
+            .and_then(|tokenizer| model.beginning(tokenizer));
         let ends = model.stop_tokens(tokenizer.as_ref());
         let named = |id| NamedToken::new(id, tokenizer.as_ref());
         let template = model.chat_template()?;
@@ -90,7 +92,10 @@ impl ModelTexts {
             let tensors = tensors.join(", ");
             table.row(["file type", &format!("{file_type} (tensors: {tensors})")]);
         }
-        let begin = self.begin_token.as_ref().map_or_else(none, NamedToken::shown);
+        let begin = self
+            .begin_token
+            .as_ref()
+            .map_or_else(none, NamedToken::shown);
         table.row(["begin token", &begin]);
         let ends: Vec<String> = self.end_tokens.iter().map(NamedToken::shown).collect();
         let ends = match ends.is_empty() {
