@@ -67,7 +67,10 @@ fn plain_lines_report_progress() {
 #[test]
 fn a_small_llama_is_trained_and_exported_in_both_formats() {
     let sandbox = Sandbox::with_data();
-    let line = "train --preset llama-nano --data data --steps 2 --set model.n_layers=1 --set model.seq_len=32 \
+    sandbox
+        .words("prepare text.txt --out bytes --tokenizer byte")
+        .ok();
+    let line = "train --preset llama-nano --data bytes --steps 2 --set model.n_layers=1 --set model.seq_len=32 \
         --set train.micro_batch=2 --renderer plain --out run";
     let ran = sandbox.words(line);
     assert_eq!(ran.code, Some(0), "{ran}");
