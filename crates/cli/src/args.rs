@@ -12,6 +12,7 @@ use emberlm_model::WeightFormat;
 use emberlm_tokenizer::TokenizerChoice;
 
 use crate::adapter_arg::AdapterArg;
+use crate::arg_forms;
 use crate::backend::BackendArg;
 use crate::cache_arg::CacheArg;
 use crate::commands::attention::weights::AttentionOf;
@@ -66,7 +67,7 @@ pub struct Cli {
 /// # Errors
 /// Returns an error if the arguments are invalid or the requested text cannot be written to stdout.
 pub fn parse<C: Parser>() -> Result<Option<C>, CliError> {
-    let error = match C::try_parse() {
+    let error = match arg_forms::parse::<C>(std::env::args_os()) {
         Ok(cli) => return Ok(Some(cli)),
         Err(error) => error,
     };
@@ -112,8 +113,8 @@ fn without_control_characters<C: Parser>(error: clap::Error) -> clap::Error {
     if args.iter().all(|arg| arg.chars().all(is_harmless)) {
         return error;
     }
-    let escaped = args.iter().map(|arg| escaped(arg).into_owned());
-    C::try_parse_from(escaped).err().unwrap_or(error)
+    let escaped = args.iter().map(|arg| escaped(arg).into_owned().into());
+    arg_forms::parse::<C>(escaped).err().unwrap_or(error)
 }
 
 /// Rewrites an error of Rust's number parsers, whose messages ("invalid digit found in string") do not state

@@ -6,6 +6,7 @@
 //! | module | contents |
 //! |---|---|
 //! | `args`, `values`, `examples` | command-line definitions, value parsers, `--help` examples |
+//! | `arg_forms` | forms of values that every option accepts |
 //! | `foreign` | hints for words of other programs |
 //! | `commands` | one file per command |
 //! | `backend` | backend and device selection |
@@ -27,6 +28,7 @@
 #![recursion_limit = "256"]
 
 mod adapter_arg;
+mod arg_forms;
 mod args;
 mod backend;
 mod built_in_tales;

@@ -5,8 +5,8 @@ use std::path::Path;
 use burn::tensor::Device;
 use emberlm_checkpoint::{CheckpointError, EncoderDecoderModel, EncoderModel, Model, ModelError};
 use emberlm_generate::SamplingDefaults;
-use emberlm_kernels::{Backend, memory};
-use emberlm_model::{CacheFormat, Decoder, WeightFormat};
+use emberlm_kernels::{Backend, PackedFormat, memory};
+use emberlm_model::{CacheFormat, Decoder, WeightFormat, gguf};
 use emberlm_serve::load;
 use emberlm_tokenizer::Tokenizer;
 use emberlm_trainer::fit::HeldWeights;
@@ -86,8 +86,9 @@ pub fn sampling_defaults(model: &Model) -> SamplingDefaults {
     defaults
 }
 
-/// The format of the model's weights for inference: `requested`, or else as they are stored. `keeps_packed` states that
-/// the backend keeps packed weights packed: others hold them in f32, so they read floating-point numbers as f32.
+/// The format of the model's weights for inference: `requested`, or else as they are stored. Weights that are stored in as few
+/// bits as requested, or fewer, stay as they are: rounding them again would make them worse, and no smaller. `keeps_packed`
+/// states that the backend keeps packed weights packed: others hold them in f32, so they read floating-point numbers as f32.
 pub fn inference_weights(
     model: &Model,
     requested: Option<WeightFormat>,
@@ -99,9 +100,52 @@ pub fn inference_weights(
         false => None,
     };
     let stored = stored.unwrap_or_else(|| model.weight_format());
+    let requested = requested.filter(|&requested| !is_kept(stored, requested));
     HeldWeights {
         format: requested.unwrap_or(stored),
         stored,
+    }
+}
+
+/// Returns true if weights that are stored in one packed format are not converted to another one, which is no smaller.
+fn is_kept(stored: WeightFormat, requested: WeightFormat) -> bool {
+    match (stored.layers(), requested.layers()) {
+        (Some(stored), Some(requested)) => bits(stored) <= bits(requested),
+        _ => false,
+    }
+}
+
+/// Bits per weight.
+fn bits(format: PackedFormat) -> f64 {
+    8.0 * format.block_bytes() as f64 / format.block_len() as f64
+}
+
+/// Warns if the requested format is not used ([`inference_weights`]).
+fn warn_if_kept(model: &Model, requested: Option<WeightFormat>, held: HeldWeights) {
+    let Some((requested, kept)) = requested
+        .and_then(WeightFormat::layers)
+        .zip(held.format.layers())
+    else {
+        return;
+    };
+    if requested != kept {
+        warn(&format!(
+            "--weights {}: the weights stay in {}, as they are stored in {}: {:.1} bits per weight would be no smaller than {:.1}, and less exact",
+            requested.name(),
+            weights_name(model, held),
+            model.path().display(),
+            bits(requested),
+            bits(kept),
+        ));
+    }
+}
+
+/// The name of the held weights' format. That of a GGUF file's own weights is the file's type, as in llama.cpp.
+pub fn weights_name(model: &Model, weights: HeldWeights) -> String {
+    let file = model.hugging_face().and_then(|source| source.gguf());
+    match file.filter(|_| weights.format == weights.stored) {
+        Some(file) => gguf::type_name(file),
+        None => weights.format.name().to_owned(),
     }
 }
 
@@ -129,7 +173,9 @@ pub fn decoder_in<B: Backend>(
     cache.check(model.config())?;
     cache.check_backend::<B>()?;
     let _spinner = progress::loading(model.path());
-    let format = inference_weights(model, weights, B::keeps_packed_weights()).format;
+    let held = inference_weights(model, weights, B::keeps_packed_weights());
+    warn_if_kept(model, weights, held);
+    let format = held.format;
     let load = || model.decoder_in(format, device);
     let decoder = match format {
         WeightFormat::F32 => load(),

@@ -14,9 +14,13 @@ use emberlm_tokenizer::{TokenizerChoice, TokenizerError};
 
 use crate::commands::export::{ModelFormat, RoundingMethod};
 
-/// Parses a tokenizer's name or path.
+/// Parses a tokenizer's name, in upper or lower case, or its path.
 pub fn tokenizer(text: &str) -> Result<TokenizerChoice, TokenizerError> {
-    text.parse()
+    let lower_case = text.to_lowercase();
+    text.parse().or_else(|error| match lower_case.parse() {
+        Ok(TokenizerChoice::Named(kind)) => Ok(TokenizerChoice::Named(kind)),
+        _ => Err(error),
+    })
 }
 
 /// Accepts the name of a floating-point type.
@@ -42,12 +46,15 @@ pub fn on_error_parser() -> impl TypedValueParser<Value = OnError> {
     })
 }
 
-/// Accepts one name of a closed list.
+/// Accepts one name of a closed list, in upper or lower case ([`crate::arg_forms`]).
 fn one_of<T: Copy + Send + Sync + 'static, const N: usize>(
     all: [T; N],
     name: fn(T) -> &'static str,
 ) -> impl TypedValueParser<Value = T> {
-    let named = move |given: String| all.into_iter().find(|&one| name(one) == given);
+    let named = move |given: String| {
+        all.into_iter()
+            .find(|&one| name(one).eq_ignore_ascii_case(&given))
+    };
     PossibleValuesParser::new(all.map(name)).try_map(move |given| named(given).ok_or("unknown"))
 }
 
@@ -159,7 +166,7 @@ pub fn at_least_one(text: &str) -> Result<usize, String> {
     match count(text) {
         Ok(0) => Err("must be at least 1".to_owned()),
         Ok(count) => Ok(count),
-        Err(_) => Err("not a whole number".to_owned()),
+        Err(_) => Err("must be a whole number, 1 or more".to_owned()),
     }
 }
 

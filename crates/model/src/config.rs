@@ -1,6 +1,7 @@
 //! Model configuration as written by the user: sizes and one variant per component. [`crate::checked`] holds the rules.
 
 mod attention;
+pub mod choices;
 mod derived;
 mod legacy;
 mod positions;
@@ -59,16 +60,16 @@ pub struct ModelConfig {
     pub residual_scale: Option<f64>,
     /// Normalize the embeddings before the first block.
     pub norm_embedding: bool,
-    /// The linear layers that have a bias.
+    /// The linear layers that have a bias: { qkv, attention_out, feed_forward }, or true or false for all three.
     pub bias: Biases,
     /// The attention: kind "softmax" { window { tokens, global_tokens, full_layers }, scale (default 1/√head_dim), soft_cap } or "linear" { features (default 4 · head_dim), seed }, an estimate by random features whose cost is linear in the sequence length.
     #[serde(default)]
     pub attention: AttentionKind,
-    /// The normalization: kind "layer" { bias, epsilon }, "rms" { epsilon }, "offset_rms" { epsilon } (gain 1 + w) or "unit_rms" { epsilon } (no parameters, epsilon outside of the root).
+    /// The normalization: kind "layer" { bias (default true), epsilon }, "rms" { epsilon }, "offset_rms" { epsilon } (gain 1 + w) or "unit_rms" { epsilon } (no parameters, epsilon outside of the root); epsilon is 1e-5 by default.
     pub norm: Norm,
-    /// The positions: kind "learned", "sinusoidal", "rotary" { dims (default: the whole head), base, layout "half_split" or "interleaved", scaling }, "alibi" or "none".
+    /// The positions: kind "learned", "sinusoidal", "rotary" { dims (default: the whole head), base (default 10000), layout "half_split" (default) or "interleaved", scaling { kind "none" (default), "linear", "llama3", "dynamic", "yarn" or "longrope" } }, "alibi" or "none".
     pub position: Position,
-    /// Positions of some blocks that differ from the rotary ones of `position`: kind "none" { layers } or "rotary" { layers, base, scaling }; layers is a list or { every = 4 }.
+    /// Positions of some blocks that differ from the rotary ones of `position`: kind "none" { layers } or "rotary" { layers, base (default 10000), scaling }; layers is a list or { every = 4 } (default).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub layer_positions: Option<LayerPositions>,
     /// The feed-forward layer: kind "dense" or "gated", activation "relu", "relu_squared", "gelu", "gelu_tanh" or "silu", and its hidden width (default expansion · d_model) or its expansion (default 4).
@@ -76,11 +77,11 @@ pub struct ModelConfig {
     /// A mixture of experts in place of the feed-forward layer, whose kind and activation its experts have; 0 for none: count (default 8), active (experts per token, default 2), width (default feed_forward's), normalize (divide the weights of a token's experts by their sum, as a softmax over only the chosen logits does), shared_width (an expert of every token with a sigmoid gate; default none), balance_loss and z_loss (coefficients of the router's losses in training; default 0), dense_layers (blocks that keep the feed-forward layer).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub experts: Option<Experts>,
-    /// The order of sublayers and norms in a block: kind "pre_norm", "post_norm", "output_norm", "sandwich" or "parallel" { shared_norm }.
+    /// The order of sublayers and norms in a block: kind "pre_norm", "post_norm", "output_norm", "sandwich" or "parallel" { shared_norm (default false) }.
     pub wiring: Wiring,
     /// The output projection: tied to the embedding or not, with or without bias, scaled by 1/√d_model or by scale (default none), soft_cap (default none).
     pub head: Head,
-    /// Weight initialization: kind "normal" { std, scale_residual }, "fan_in" (PyTorch's defaults), "le_cun", "truncated_xavier" or "small".
+    /// Weight initialization: kind "normal" { std (default 0.02), scale_residual (default false) }, "fan_in" (PyTorch's defaults), "le_cun", "truncated_xavier" or "small".
     pub init: Init,
 }
 
@@ -95,6 +96,7 @@ impl<'de> Deserialize<'de> for ModelConfig {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut fields: Map<String, Value> = Deserialize::deserialize(deserializer)?;
         legacy::upgrade(&mut fields).map_err(D::Error::custom)?;
+        choices::complete(&mut fields);
         ModelConfig::deserialize(Value::Object(fields)).map_err(D::Error::custom)
     }
 }
@@ -167,24 +169,29 @@ pub enum Family {
 pub enum Norm {
     /// LayerNorm (Ba et al. 2016) with a gain and an optional bias.
     Layer {
-        /// True if it has a bias.
+        /// True if it has a bias; by default true.
+        #[serde(default = "choices::yes")]
         bias: bool,
-        /// Added to the variance.
+        /// Added to the variance; by default 1e-5.
+        #[serde(default = "choices::epsilon")]
         epsilon: f64,
     },
     /// RMSNorm (Zhang and Sennrich 2019) with a gain.
     Rms {
-        /// Added to the mean square.
+        /// Added to the mean square; by default 1e-5.
+        #[serde(default = "choices::epsilon")]
         epsilon: f64,
     },
     /// RMSNorm with the gain `1 + w`, where `w` starts at 0 (Gemma).
     OffsetRms {
-        /// Added to the mean square.
+        /// Added to the mean square; by default 1e-5.
+        #[serde(default = "choices::epsilon")]
         epsilon: f64,
     },
     /// RMSNorm without parameters and with ε outside the root.
     UnitRms {
-        /// Added to the root of the mean square.
+        /// Added to the root of the mean square; by default 1e-5.
+        #[serde(default = "choices::epsilon")]
         epsilon: f64,
     },
 }
@@ -214,9 +221,11 @@ pub enum Position {
         /// Number of rotated elements of a head, rounded up to an even number; by default all.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         dims: Option<usize>,
-        /// The base of the frequencies `base^(-2i/dims)`.
+        /// The base of the frequencies `base^(-2i/dims)`; by default 10,000.
+        #[serde(default = "choices::rotary_base")]
         base: f64,
-        /// Assignment of elements to pairs.
+        /// Assignment of elements to pairs; by default half-split.
+        #[serde(default = "choices::rotary_layout")]
         layout: RotaryLayout,
         /// Scaling of the frequencies for longer contexts.
         #[serde(default)]
@@ -346,7 +355,8 @@ pub enum Wiring {
     Sandwich,
     /// `x + attention(norm(x)) + feed_forward(norm(x))`, with a norm after the last block.
     Parallel {
-        /// True if one norm serves both sublayers.
+        /// True if one norm serves both sublayers; by default each has its own.
+        #[serde(default)]
         shared_norm: bool,
     },
 }
@@ -414,9 +424,11 @@ pub enum Init {
     /// `N(0, std²)` for embeddings and linear layers, biases 0. With `scale_residual`, layers that write to the
     /// residual stream use `std / √(2 · n_layers)` (Radford et al. 2019).
     Normal {
-        /// The standard deviation.
+        /// The standard deviation; by default 0.02.
+        #[serde(default = "choices::std")]
         std: f64,
-        /// True if layers that write to the residual stream start smaller.
+        /// True if layers that write to the residual stream start smaller; by default false.
+        #[serde(default)]
         scale_residual: bool,
     },
     /// PyTorch's defaults: embeddings `N(0, 1)`, linear layers and their biases uniform in `±1/√fan_in`.

@@ -13,6 +13,7 @@
 //! | `names` | tensor names |
 //! | `store` | tensors of a file, decoded |
 //! | `export`, `file_type` | writing files, and the type of each tensor |
+//! | `recorded_type` | the name of a file's type |
 
 mod architecture;
 mod described;
@@ -23,6 +24,7 @@ mod file_type;
 mod key_names;
 mod metadata;
 mod names;
+mod recorded_type;
 mod rope;
 mod rounding;
 mod store;
@@ -34,6 +36,7 @@ use serde_json::{Map, Value};
 pub use export::{GgufOptions, check_exportable, export, exportable_families};
 pub use file_type::FileType;
 pub(crate) use names::GgufNames;
+pub use recorded_type::type_name;
 pub(crate) use store::GgufStore;
 
 use crate::error::HuggingFaceError;

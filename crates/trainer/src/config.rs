@@ -34,7 +34,7 @@ pub use docs::{Setting, SettingsTable, TABLES, field_docs, kind_docs};
 pub use exchange::ExchangeMemory;
 pub use groups::{Group, Groups};
 pub use grpo::{GrpoConfig, GrpoLoss, RewardScale};
-pub use keys::suggested_key;
+pub use keys::{keys_of, suggested_key};
 pub(crate) use keys::{suggested_in, suggested_value};
 use model::ConfigTables;
 pub(crate) use model::MODEL_TABLES;

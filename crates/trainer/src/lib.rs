@@ -69,6 +69,7 @@ pub mod epochs;
 pub mod error;
 pub mod evaluate;
 pub mod events;
+mod exportable;
 pub mod file_check;
 pub mod fit;
 pub mod folder;

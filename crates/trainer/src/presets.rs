@@ -8,7 +8,11 @@ use emberlm_model::{DecoderConfig, families};
 use crate::config::{AdamWConfig, CheckpointConfig, DecayConfig, EvaluationConfig};
 use crate::epochs;
 use crate::run_config::RunConfigError;
+
 mod objectives;
+mod shrunk;
+
+pub use shrunk::shrunk;
 
 pub use objectives::{
     EXTRA, fine_tuning_encoder, fine_tuning_encoder_decoder, fine_tuning_preferences,
@@ -19,11 +23,12 @@ use crate::{DataConfig, OptimizerConfig, RunConfig, ScheduleConfig, TrainConfig}
 /// The default preset of `emberlm train`, for the built-in tales.
 pub const DEFAULT: &str = "pocket-tales";
 
-/// The configuration of the preset `name`, without a dataset.
+/// The configuration of the preset `name`, in upper or lower case, without a dataset.
 ///
 /// # Errors
 /// There is no preset of this name.
 pub fn run(name: &str) -> Result<RunConfig, RunConfigError> {
+    let name = &name.to_lowercase();
     if let Some(config) = objectives::preset(name) {
         return Ok(config);
     }
@@ -197,7 +202,7 @@ fn training(name: &str) -> TrainConfig {
             ..TrainConfig::default()
         },
         // nanoGPT's settings for character-level models on a CPU.
-        "char-nano" | "bpe-nano" => TrainConfig::default(),
+        "char-nano" | "bpe-nano" | "llama-nano" => TrainConfig::default(),
         // nanoGPT's settings for GPT-2.
         _ => TrainConfig {
             steps: 600_000,

@@ -8,8 +8,6 @@ use burn::train::Interrupter;
 use emberlm_checkpoint::{AdapterDescription, BaseModel, SourceFiles};
 use emberlm_data::{ChatTemplateSpec, Tokenizer};
 use emberlm_kernels::TrainingBackend;
-use emberlm_model::HuggingFaceError;
-use emberlm_model::hugging_face::check_exportable;
 use emberlm_model::{encoder, encoder_decoder};
 use serde_json::json;
 
@@ -20,6 +18,7 @@ use crate::driver::{DataErrors, Driver, RankZero};
 use crate::engine::{EngineOptions, StepEngine, StepPosition};
 use crate::error::TrainError;
 use crate::events::{self, Damage, EventLog, now};
+use crate::exportable::export_warning;
 use crate::folder::RunFolder;
 use crate::hooks::{Hook, HookList};
 use crate::initial_state::InitialState;
@@ -405,13 +404,7 @@ fn first_notes<B: TrainingBackend>(
             "warning: the run was computed on {before} and continues on {backend}; results differ by rounding"
         ));
     }
-    if let Some(model) = inputs.model.decoder()
-        && let Err(error @ HuggingFaceError::NotExpressible { .. }) = check_exportable(model)
-    {
-        notes.push(format!(
-            "warning: this model cannot be exported as a Hugging Face directory: {error}"
-        ));
-    }
+    notes.extend(inputs.model.decoder().and_then(export_warning));
     notes.extend(devices.warnings(config.train.precision.products));
     notes
 }

@@ -3,15 +3,19 @@
 use std::path::{Path, PathBuf};
 
 use emberlm_system::read;
-use toml::{Table, Value};
+use toml::Table;
 
 use crate::RunConfig;
-use crate::config::{MODEL_TABLES, field_docs, legacy, suggested_in, suggested_value};
+use crate::config::{MODEL_TABLES, legacy, suggested_in, suggested_value};
 
 mod commented;
+mod layer;
 mod reason;
 
+use layer::Entry;
+
 pub use commented::to_toml;
+pub use layer::single_keys;
 pub use reason::toml_reason;
 
 /// An error in reading or writing a run's configuration.
@@ -73,11 +77,12 @@ pub enum RunConfigError {
     },
 }
 
-/// Merges the layers: `base`, the TOML file over it, and the settings (`KEY=VALUE`) over both. This checks names and
-/// types only; [`crate::TrainConfig::check`] and the model's configuration check the values.
+/// Merges the layers: `base`, the TOML file over it, and the settings (`KEY=VALUE`) over both. All settings are one layer, so
+/// their order does not matter, and a file with the same settings is the same layer. This checks names and types only;
+/// [`crate::TrainConfig::check`] and the model's configuration check the values.
 ///
-/// A file that sets `model.family` describes a complete model: sizes that it omits are derived from the sizes that it
-/// sets, not copied from `base`.
+/// A layer that sets `model.family` and all sizes without a default describes a complete model: sizes that it omits are derived
+/// from the sizes that it sets, not copied from `base`.
 ///
 /// # Errors
 /// The file cannot be read or is not valid TOML, a key is unknown, or a value has the wrong type.
@@ -89,83 +94,60 @@ pub fn layered(
     let mut table = written(&base)?;
     let mut config = base;
     if let Some(file) = file {
-        let path = || file.to_owned();
-        let text = read::read_argument(file).map_err(|source| RunConfigError::Read {
-            path: path(),
-            source,
-        })?;
-        let over: Table = toml::from_str(&text).map_err(|error| RunConfigError::NotToml {
-            path: path(),
-            reason: toml_reason(&error, &text),
-        })?;
-        let names_family = |model: &Value| model.get("family").is_some();
-        if over.get("model").is_some_and(names_family) {
-            unset_optional_sizes(&mut table);
-        }
-        let unknown = put_over(&mut table, over);
-        config = typed(&table).map_err(|reason| RunConfigError::File {
-            path: path(),
-            suggestion: suggested_value(&reason).or(unknown),
-            reason,
-        })?;
+        config = with_file(&table, file)?;
         table = written(&config)?;
     }
-    for setting in kinds_first(settings) {
-        let unknown = put_over(&mut table, parse(setting)?);
-        config = typed(&table).map_err(|reason| RunConfigError::Setting {
-            setting: setting.clone(),
-            suggestion: suggested_value(&reason).or(unknown),
-            reason,
-        })?;
-        table = written(&config)?;
+    let entries = layer::entries(settings)?;
+    if entries.is_empty() {
+        return Ok(config);
     }
-    Ok(config)
+    with_layer(&table, layer::of(&entries)).map_err(|reason| blamed(&table, &entries, reason))
 }
 
-/// The settings in their order, but those that choose a variant (`….kind`) before those of its fields, which no other
-/// variant may have.
-fn kinds_first(settings: &[String]) -> impl Iterator<Item = &String> {
-    let is_kind = |setting: &&String| {
-        let key = setting.split_once('=').map_or("", |(key, _)| key);
-        key.trim().ends_with(".kind")
+/// The configuration with a TOML file over it.
+fn with_file(table: &Table, file: &Path) -> Result<RunConfig, RunConfigError> {
+    let path = || file.to_owned();
+    let text = read::read_argument(file).map_err(|source| RunConfigError::Read {
+        path: path(),
+        source,
+    })?;
+    let mut over: Table = toml::from_str(&text).map_err(|error| RunConfigError::NotToml {
+        path: path(),
+        reason: toml_reason(&error, &text),
+    })?;
+    layer::upgrade(&mut over);
+    let unknown = suggested_in(&over);
+    with_layer(table, over).map_err(|reason| RunConfigError::File {
+        path: path(),
+        suggestion: suggested_value(&reason).or(unknown),
+        reason,
+    })
+}
+
+/// The error of a layer of settings, with the setting that causes it: the last one without which the others are valid, or the
+/// first one with which those before it are not.
+fn blamed(table: &Table, entries: &[Entry<'_>], reason: String) -> RunConfigError {
+    let without = |left_out: usize| {
+        let others = entries.iter().enumerate();
+        let others = others.filter(|(at, _)| *at != left_out);
+        with_layer(table, layer::of(others.map(|(_, entry)| entry)))
     };
-    let kinds = settings.iter().filter(is_kind);
-    kinds.chain(settings.iter().filter(move |setting| !is_kind(setting)))
-}
-
-/// Optional keys of the model by their table: absent if they are derived from other keys or unused.
-const OPTIONAL_KEYS: [(&[&str], &[&str]); 6] = [
-    (
-        &["model"],
-        &[
-            "vocab_size",
-            "kv_heads",
-            "head_dim",
-            "experts",
-            "qk_norm_span",
-            "embedding_scale",
-            "residual_scale",
-            "layer_positions",
-        ],
-    ),
-    (&["model", "experts"], &["width", "shared_width"]),
-    (&["model", "feed_forward"], &["width", "expansion"]),
-    (&["model", "position"], &["dims"]),
-    (
-        &["model", "attention"],
-        &["window", "scale", "soft_cap", "features"],
-    ),
-    (&["model", "head"], &["scale", "soft_cap"]),
-];
-
-fn unset_optional_sizes(table: &mut Table) {
-    for (path, keys) in OPTIONAL_KEYS {
-        let inner = path.iter().try_fold(&mut *table, |table, &name| {
-            table.get_mut(name).and_then(Value::as_table_mut)
-        });
-        if let Some(inner) = inner {
-            inner.retain(|key, _| !keys.contains(&key));
-        }
+    let cause = (0..entries.len()).rev().find(|&at| without(at).is_ok());
+    let of_beginning = || {
+        (0..entries.len()).find_map(|at| {
+            let error = with_layer(table, layer::of(&entries[..=at])).err()?;
+            Some((at, error))
+        })
+    };
+    let (at, reason) = match cause {
+        Some(at) => (at, reason),
+        None => of_beginning().unwrap_or((0, reason)),
+    };
+    let entry = &entries[at];
+    RunConfigError::Setting {
+        setting: entry.setting.to_owned(),
+        suggestion: suggested_value(&reason).or_else(|| suggested_in(&entry.table)),
+        reason,
     }
 }
 
@@ -175,30 +157,12 @@ fn written(config: &RunConfig) -> Result<Table, RunConfigError> {
     Table::try_from(config).map_err(unwritable)
 }
 
-/// Parses `KEY=VALUE` into the table that a file with this setting would have. A value that is not TOML is a string.
-fn parse(setting: &str) -> Result<Table, RunConfigError> {
-    let Some((key, text)) = setting.split_once('=') else {
-        return Err(RunConfigError::NoEquals {
-            setting: setting.to_owned(),
-        });
-    };
-    let value = toml::from_str::<Table>(&format!("value = {}", text.trim()))
-        .ok()
-        .and_then(|mut table| table.remove("value"))
-        .unwrap_or_else(|| Value::String(text.to_owned()));
-    let mut keys = key.trim().rsplit('.');
-    let last = keys.next().unwrap_or_default();
-    let innermost = Table::from_iter([(last.to_owned(), value)]);
-    Ok(keys.fold(innermost, |inner, key| {
-        Table::from_iter([(key.to_owned(), Value::Table(inner))])
-    }))
-}
-
-/// Applies a layer to a complete configuration and moves keys of earlier versions to their current place. Returns the
-/// known key that is most similar to an unknown key of the layer.
-fn put_over(table: &mut Table, mut over: Table) -> Option<String> {
-    legacy::upgrade(&mut over);
-    let suggestion = suggested_in(&over);
+/// Applies a layer in the current form to a complete configuration.
+fn with_layer(table: &Table, over: Table) -> Result<RunConfig, String> {
+    let mut table = table.clone();
+    if layer::is_whole_model(&over) {
+        layer::unset_optional_sizes(&mut table);
+    }
     // The table of another model replaces the model.
     if MODEL_TABLES
         .iter()
@@ -208,56 +172,13 @@ fn put_over(table: &mut Table, mut over: Table) -> Option<String> {
             .iter()
             .for_each(|name| drop(table.remove(*name)));
     }
-    merge("", table, over);
-    suggestion
-}
-
-/// Applies `over` to the table `name`. A different `kind` replaces the table, except for the settings that both kinds
-/// have.
-fn merge(name: &str, table: &mut Table, over: Table) {
-    let kind = changed_kind(table, &over);
-    if let Some(kind) = kind {
-        table.retain(|key, _| field_docs(name, Some(kind), key).is_some());
-    }
-    for (key, value) in over {
-        match (table.get_mut(&key), value) {
-            (Some(Value::Table(below)), Value::Table(above)) => {
-                let inner = match name {
-                    "" => key,
-                    name => format!("{name}.{key}"),
-                };
-                merge(&inner, below, above);
-            }
-            // An integer is accepted for a float.
-            (Some(below @ Value::Float(_)), Value::Integer(number)) => {
-                *below = Value::Float(number as f64);
-            }
-            // An integer may be written as 1e4, and a float without a decimal point.
-            (Some(Value::Integer(_)) | None, Value::Float(number)) if is_whole(number) => {
-                table.insert(key, Value::Integer(number as i64));
-            }
-            (_, value) => {
-                table.insert(key, value);
-            }
-        }
-    }
-}
-
-/// Returns true if a number is an integer that f64 represents exactly.
-fn is_whole(number: f64) -> bool {
-    const EXACT: f64 = (1u64 << 53) as f64;
-    number.fract() == 0.0 && number.abs() <= EXACT
-}
-
-/// The kind that `over` selects, if it differs from the kind of `table`.
-fn changed_kind<'a>(table: &Table, over: &'a Table) -> Option<&'a str> {
-    let kind = over.get("kind")?;
-    kind.as_str().filter(|_| table.get("kind") != Some(kind))
+    layer::merge("", &mut table, over);
+    typed(table)
 }
 
 /// Converts the table into a configuration. The error is one line.
-fn typed(table: &Table) -> Result<RunConfig, String> {
-    let config = table.clone().try_into();
+fn typed(table: Table) -> Result<RunConfig, String> {
+    let config = table.try_into();
     config.map_err(|error: toml::de::Error| error.to_string().trim_end().replace('\n', " "))
 }
 

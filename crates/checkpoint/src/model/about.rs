@@ -20,7 +20,7 @@ impl Model {
             Source::HuggingFace { model, .. } => {
                 let kind = model.config().family().model_type().unwrap_or_default();
                 if let Some(file) = model.gguf() {
-                    let stored = gguf::main_type(file).name();
+                    let stored = gguf::type_name(file).to_uppercase();
                     return Ok(format!("a GGUF file of type {kind}, stored in {stored}"));
                 }
                 let stored = match model.weight_format() {

@@ -156,7 +156,7 @@ impl Subject {
             model: self.name.clone(),
             bytes: predict_inference(config, work, 0).weights,
             parameters: count::parameters(config).total,
-            weights: work.weights.format.name().to_owned(),
+            weights: model::weights_name(&self.model, work.weights),
             backend: backend.name().to_owned(),
             device: backend.device_name().filter(|_| !on_cpu),
             threads: on_cpu.then(rayon::current_num_threads),

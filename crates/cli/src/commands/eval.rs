@@ -84,7 +84,8 @@ pub struct EvalArgs {
 }
 
 fn split_parser() -> impl TypedValueParser<Value = Split> {
-    PossibleValuesParser::new(Split::ALL.map(Split::name)).try_map(|name| name.parse::<Split>())
+    PossibleValuesParser::new(Split::ALL.map(Split::name))
+        .try_map(|name| name.to_lowercase().parse::<Split>())
 }
 
 /// Evaluates the model, divided among the ranks of a job, and prints the result as text or JSON.

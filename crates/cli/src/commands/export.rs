@@ -14,12 +14,13 @@ use burn::tensor::Device;
 use emberlm_checkpoint::model::GENERATION_CONFIG_FILE;
 use emberlm_checkpoint::{Model, ModelKind};
 use emberlm_gguf::is_gguf;
-use emberlm_kernels::{TrainingBackend, memory};
+use emberlm_kernels::{PackedFormat, TrainingBackend, memory};
 use emberlm_model::WeightFormat;
 use emberlm_model::hugging_face::{ExportOptions, Exported, export};
 use emberlm_model::weights::Element;
 use emberlm_tokenizer::chat::{ChatTemplate, TEMPLATE_FILE};
 use emberlm_tokenizer::{TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, Tokenizer};
+use emberlm_trainer::fit::HeldWeights;
 use indicatif::{HumanBytes, HumanCount};
 use serde_json::{Map, Value, json};
 
@@ -163,7 +164,7 @@ pub(crate) fn directory(model: &Model, args: DirectoryOptions<'_>) -> Result<(),
         Some(_) => None,
         None => model.tokenizer()?,
     };
-    let held = model::held_weights(model, args.weights);
+    let held = published_weights(model, args.weights);
     let options = ExportOptions {
         element: match args.dtype {
             Some(element) => element,
@@ -192,10 +193,32 @@ pub(crate) fn directory(model: &Model, args: DirectoryOptions<'_>) -> Result<(),
     let files = exported.files.len();
     folder.finish()?;
     let types = match held.format {
+        WeightFormat::F32 if args.weights.is_none() && held.format != held.stored => {
+            let stored = HeldWeights {
+                format: held.stored,
+                ..held
+            };
+            let packed = model::weights_name(model, stored);
+            format!("{}, unpacked from {packed},", options.element.name())
+        }
         WeightFormat::F32 => options.element.name().to_owned(),
         packed => format!("{} and {}", packed.name(), options.element.name()),
     };
     print(&summary(args.out, &exported, files, &types))
+}
+
+/// The format of the weights in a directory: `requested`, or as they are stored. Formats that directories do not have, those of
+/// GGUF files, are unpacked to f32, which holds their numbers exactly.
+fn published_weights(model: &Model, requested: Option<WeightFormat>) -> HeldWeights {
+    let held = model::held_weights(model, requested);
+    let packed = held.format.layers();
+    if requested.is_some() || packed.is_none_or(|format| format == PackedFormat::Int8) {
+        return held;
+    }
+    HeldWeights {
+        format: WeightFormat::F32,
+        ..held
+    }
 }
 
 /// Maximum bytes of weights in one file.

@@ -1,5 +1,6 @@
 //! `emberlm fit`: predicts and measures the memory of training, and finds a step that fits.
 
+mod progress;
 mod report;
 mod resolve;
 
@@ -156,7 +157,10 @@ fn run_for(args: FitArgs, job: &Ranks) -> Result<(), CliError> {
         (Some(from), Some(model)) => model.fine_tuning(from, args.objective, None),
         _ => start::preset(&args.preset, args.objective)?,
     };
-    let mut config = run_config::layered(base, None, &args.set)?;
+    let mut config = run_config::layered(base.clone(), None, &args.set)?;
+    if let Some(shrunk) = presets::shrunk(&base, &config) {
+        config = run_config::layered(shrunk, None, &args.set)?;
+    }
     config.train.objective.check_model(&config.model)?;
     if let (Some(from), Some(model)) = (&args.from, &opened) {
         model.check_trainable(from, config.train.adapter.as_ref())?;
@@ -288,15 +292,19 @@ impl Fitter<'_> {
         file.write_all(run_config::to_toml(&config)?.as_bytes())
             .map_err(io)?;
         let program = std::env::current_exe().map_err(io)?;
-        let output = Command::new(program)
+        let mut command = Command::new(program);
+        command
             .arg("fit-step")
             .arg("--config")
             .arg(file.path())
             .args(["--backend", &self.backend.to_string()])
             .args(["--ranks", &self.ranks.to_string()])
-            .stdin(Stdio::null())
-            .output()
-            .map_err(io)?;
+            .stdin(Stdio::null());
+        let output = match self.args.json {
+            true => command.output(),
+            false => progress::observed(&estimate, || command.output()),
+        };
+        let output = output.map_err(io)?;
         if !output.status.success() {
             let stderr = String::from_utf8_lossy(&output.stderr);
             stderr.lines().for_each(console::note);
@@ -307,14 +315,18 @@ impl Fitter<'_> {
             serde_json::from_slice(&output.stdout).map_err(|error| failed(&error.to_string()))?;
         // The child process simulates the other ranks.
         let library = if self.ranks > 1 { MPI } else { 0 };
-        Ok(PlanEstimate {
+        let measured = PlanEstimate {
             measured: step.peak_bytes.map(|bytes| bytes + library),
             seconds_per_step: Some(
                 step.seconds_per_step * estimate.plan.accumulation as f64
                     / config.train.accumulation as f64,
             ),
             ..estimate
-        })
+        };
+        if !self.args.json {
+            progress::report(&measured);
+        }
+        Ok(measured)
     }
 
     /// The training command for a plan.

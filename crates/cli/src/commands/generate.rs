@@ -41,6 +41,7 @@ pub fn run(args: GenerateArgs) -> Result<(), CliError> {
     let model = args.adapter.open(&args.model)?;
     let tokenizer = model.tokenizer()?;
     let prompt = prompt(&args, &model, tokenizer.as_ref())?;
+    check_length(&prompt.ids, model.config().seq_len())?;
     if let Some(beams) = args.beams {
         return beams::run(&args, beams, backend, &model, tokenizer.as_ref(), prompt);
     }
@@ -164,6 +165,19 @@ fn prompt(
     Ok(Prompt { ids, echo })
 }
 
+/// Refuses a prompt that the context cannot hold, as `chat` and `serve` do. A longer text is continued only from its end.
+fn check_length(prompt: &[u32], context: usize) -> Result<(), CliError> {
+    let tokens = prompt.len();
+    if tokens <= context {
+        return Ok(());
+    }
+    let message =
+        format!("the prompt has {tokens} tokens, more than the model's context of {context}");
+    Err(CliError::new(message).hint(format!(
+        "shorten it: only its last {context} tokens could affect the text"
+    )))
+}
+
 struct Prompt {
     ids: Vec<u32>,
     /// Text to print before the generated text.
@@ -217,8 +231,7 @@ impl Job for Generate<'_> {
             writer.finish(generator.finish(), None)?;
         }
         if self.verbose {
-            // Only the part of the prompt that fits the context is processed.
-            let speed = watch.speed(ids.len().min(decoder.config().seq_len()));
+            let speed = watch.speed(ids.len());
             console::note(format_args!("prompt: {}", speed.of_prompt()));
             console::note(format_args!("generated: {}", speed.of_tokens()));
         }

@@ -1,6 +1,7 @@
 //! `emberlm info`: parameters, operations and memory of a model.
 
 mod stacks;
+mod texts;
 
 use std::path::{Path, PathBuf};
 
@@ -21,13 +22,19 @@ use crate::error::CliError;
 use crate::hub;
 use crate::model;
 use crate::output::{Align, Table, operations, print, print_json};
+use texts::ModelTexts;
 
 /// Prints a preset, a trained model, or the list of presets.
 pub fn run(args: InfoArgs) -> Result<(), CliError> {
     let Some(subject) = &args.subject else {
         return preset_list::run(args.json);
     };
-    let info = match families::preset(subject) {
+    let is_path = Path::new(subject).exists();
+    let name = match is_path {
+        true => subject.clone(),
+        false => subject.to_lowercase(),
+    };
+    let info = match families::preset(&name) {
         Some(preset) => of_preset(&preset, args.vocab_size)?,
         None => {
             let mut path = PathBuf::from(subject);
@@ -61,6 +68,9 @@ struct Info {
     /// True if the vocabulary size is assumed, because a dataset would determine it.
     vocab_size_assumed: bool,
     tokenizer: Option<TokenizerSpec>,
+    /// Absent for a preset.
+    #[serde(flatten)]
+    texts: Option<ModelTexts>,
     config: ModelConfig,
 }
 
@@ -99,6 +109,7 @@ fn of_model(path: &Path) -> Result<Info, CliError> {
     let name = model.path().display().to_string();
     Ok(Info {
         tokenizer: model.tokenizer_spec()?,
+        texts: Some(ModelTexts::of(&model)?),
         ..Info::new(name, model.about()?, model.config())
     })
 }
@@ -119,6 +130,7 @@ impl Info {
             memory_bytes: count::memory(config),
             vocab_size_assumed: false,
             tokenizer: None,
+            texts: None,
             config: config.raw(),
         }
     }
@@ -126,7 +138,7 @@ impl Info {
     fn text(&self) -> String {
         format!(
             "{}: {}\n\nParameters\n{}\nOperations per token, at the full {} tokens of context\n{}\n\
-             Memory in f32\n{}\nSizes\n{}",
+             Memory in f32\n{}\nSizes\n{}{}",
             self.name,
             self.about,
             self.parameters(),
@@ -134,6 +146,10 @@ impl Info {
             self.operations(),
             self.memory(),
             self.sizes(),
+            self.texts
+                .as_ref()
+                .map(ModelTexts::text)
+                .unwrap_or_default(),
         )
     }
 

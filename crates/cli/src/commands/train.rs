@@ -159,7 +159,10 @@ pub fn configuration(args: &TrainArgs, model: Option<&OpenedModel>) -> Result<Ru
         (Some(from), Some(model)) => fine_tuning(model, from, args)?,
         _ => start::preset(&args.preset, args.objective)?,
     };
-    let mut config = layered(base, args)?;
+    let mut config = layered(base.clone(), args)?;
+    if let Some(shrunk) = presets::shrunk(&base, &config) {
+        config = layered(shrunk, args)?;
+    }
     if !config.data.is_empty() {
         count_epochs(args, &mut config)?;
     }

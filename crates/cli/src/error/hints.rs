@@ -14,6 +14,7 @@ use emberlm_system::nearest::nearest;
 use emberlm_tokenizer::chat::ChatError;
 use emberlm_tokenizer::{StopStringError, TOKENIZER_FILE, TokenizerError};
 use emberlm_trainer::TrainError;
+use emberlm_trainer::config::keys_of;
 use emberlm_trainer::presets;
 use emberlm_trainer::run_config::RunConfigError;
 use emberlm_trainer::tasks::TaskError;
@@ -341,9 +342,21 @@ impl From<RunConfigError> for CliError {
             RunConfigError::File { ref suggestion, .. } => Self::usage(error.to_string())
                 .did_you_mean(suggestion.as_deref())
                 .hint(KEYS),
-            RunConfigError::Setting { ref suggestion, .. } => Self::usage(format!("--set {error}"))
-                .did_you_mean(suggestion.as_deref())
-                .hint(KEYS),
+            RunConfigError::Setting {
+                ref setting,
+                ref suggestion,
+                ..
+            } => {
+                let refused =
+                    Self::usage(format!("--set {error}")).did_you_mean(suggestion.as_deref());
+                let keys = keys_of(setting.split('=').next().unwrap_or_default().trim());
+                match suggestion.is_none() && !keys.is_empty() {
+                    true => {
+                        refused.hint(format!("it is a table: set its keys {}", keys.join(", ")))
+                    }
+                    false => refused.hint(KEYS),
+                }
+            }
             RunConfigError::NotToml { .. } | RunConfigError::Write { .. } => with(&error, None),
         }
     }

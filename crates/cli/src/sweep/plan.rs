@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use emberlm_model::DecoderConfig;
 use emberlm_trainer::folder::CONFIG_FILE;
 use emberlm_trainer::run::resolve_model;
+use emberlm_trainer::run_config::single_keys;
 use emberlm_trainer::{DataConfig, RunConfig, TrainingData};
 use toml::Value;
 
@@ -126,8 +127,11 @@ fn arguments(file: &SweepFile, own: &Settings, folder: &Path, backend: &[String]
     if let Some(data) = &file.data {
         option("--data", data.into());
     }
-    for setting in file.common.iter().chain(own) {
-        option("--set", as_argument(setting).into());
+    // Single keys: those of the run override the common ones, whichever of them are set as tables.
+    for (key, value) in file.common.iter().chain(own) {
+        for setting in single_keys(key, value.clone()) {
+            option("--set", as_argument(&setting).into());
+        }
     }
     option("--out", folder.into());
     option("--renderer", "plain".into());

@@ -182,3 +182,71 @@ fn models_without_an_architecture_are_refused() {
     "#);
     assert!(!sandbox.path("m.gguf").exists());
 }
+
+#[test]
+fn a_packed_file_is_exported_without_options() {
+    let sandbox = sandbox();
+    sandbox
+        .words("export run --format gguf --type Q4_0 --out m.gguf")
+        .ok();
+    let printed = sandbox.words("export m.gguf --out whole").ok();
+    assert!(
+        printed.contains(" of f32, unpacked from q4_0, in 1 file"),
+        "{printed}"
+    );
+    let of_f32 = "generate m.gguf --weights f32";
+    let expected: Value = sandbox.words(&format!("{of_f32} {GREEDY}")).json();
+    assert_eq!(tokens(&sandbox, "whole"), expected["tokens"]);
+}
+
+#[test]
+fn packed_weights_are_not_packed_again_into_a_larger_format() {
+    let sandbox = sandbox();
+    sandbox
+        .words("export run --format gguf --type q4_0 --out m.gguf")
+        .ok();
+    let stored = tokens(&sandbox, "m.gguf");
+    let ran = sandbox.words(&format!("generate m.gguf --weights int8 {GREEDY}"));
+    assert_eq!(ran.code, Some(0), "{ran}");
+    let warning = "warning: --weights int8: the weights stay in q4_0, as they are stored in m.gguf: 8.0 bits per weight \
+        would be no smaller than 4.5, and less exact\n";
+    assert_eq!(ran.stderr, warning);
+    let made: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(made["tokens"], stored);
+    // Fewer bits, and the same format.
+    sandbox
+        .words("export run --format gguf --type q8_0 --out wide.gguf")
+        .ok();
+    for weights in ["q4_0", "q8_0", "int8", "f32"] {
+        sandbox
+            .words(&format!("generate wide.gguf --weights {weights} {GREEDY}"))
+            .ok();
+    }
+}
+
+#[test]
+fn file_types_have_the_names_of_llama_cpp() {
+    let sandbox = sandbox();
+    // Rows of 32 elements: the matrices have other types than q4_k.
+    sandbox
+        .words("export run --format gguf --type q4_k_m --out m.gguf")
+        .ok();
+    let speeds: Value = sandbox
+        .words("bench m.gguf --prompt 4 --decode 0 --repeat 1 --json")
+        .json();
+    assert_eq!(speeds[0]["weights"], "q4_k_m");
+    let info: Value = sandbox.words("info m.gguf --json").json();
+    assert_eq!(info["file_type"], "q4_k_m");
+    assert_eq!(info["about"], "a GGUF file of type gpt2, stored in Q4_K_M");
+    assert_eq!(info["chat_template"], Value::Null);
+    assert_eq!(info["end_tokens"][0]["text"], "<|endoftext|>");
+    let text = sandbox.words("info m.gguf").ok();
+    let (_, texts) = text.split_once("\nTexts\n").expect("a section");
+    for line in [
+        "  file type      q4_k_m (tensors: ",
+        "  end tokens     <|endoftext|> (256)\n",
+        "  chat template  none\n",
+    ] {
+        assert!(texts.contains(line), "{line}: {texts}");
+    }
+}

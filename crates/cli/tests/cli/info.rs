@@ -116,6 +116,7 @@ fn without_a_subject_the_presets_are_listed() {
       llama-2-7b           6,738,415,616   LLaMA 2, 7B parameters
       llama-3-8b           8,030,261,248   LLaMA 3, 8B parameters
       llama-3.2-1b         1,235,814,400   LLaMA 3.2, 1B parameters, tied
+      llama-nano               3,213,824*  a small LLaMA to train on a CPU: 4 layers of width 256, tied
       mistral-7b           7,241,732,096   Mistral 7B v0.1, a window of 4096 tokens
       mixtral-8x7b        46,702,792,704   Mixtral 8x7B, 2 of 8 experts per token
       qwen2-0.5b             494,032,768   Qwen2, 0.5B parameters, tied

@@ -107,7 +107,7 @@ fn fit(sandbox: &Sandbox, line: &str) -> Value {
 #[test]
 fn memory_predictions_match_measurements() {
     let sandbox = Sandbox::new();
-    let gpt2 = "--preset gpt2-small --set model.d_model=192 --set model.heads=6 \
+    let gpt2 = "--preset gpt2-small --set model.vocab_size=50257 --set model.d_model=192 --set model.heads=6 \
         --set model.kv_heads=6 --set model.n_layers=3 --set model.feed_forward.width=768 \
         --set model.seq_len=256 --set train.micro_batch=4 --set train.accumulation=2";
     for line in [
@@ -186,6 +186,26 @@ fn a_proposal_fits_and_keeps_the_tokens_per_step() {
     }
     assert!(seen.contains(&true) && seen.contains(&false));
     assert!(seen.is_sorted(), "{seen:?}");
+}
+
+#[test]
+fn measurements_are_announced() {
+    let sandbox = Sandbox::new();
+    let line =
+        "fit --preset pocket-tales --set train.micro_batch=1 --set model.n_layers=1 --memory 20GiB";
+    let ran = sandbox.words(line);
+    assert_eq!(ran.code, Some(0), "{ran}");
+    let mut lines = ran.stderr.lines();
+    let first = lines.next().unwrap_or_default();
+    assert!(
+        first.starts_with("measuring 1 x 1 sequences a step (predicted: "),
+        "{ran}"
+    );
+    assert!(
+        lines.any(|line| line.starts_with("measured 1 x 1 sequences a step: ")),
+        "{ran}"
+    );
+    assert_eq!(sandbox.words(&format!("{line} --no-measure")).stderr, "");
 }
 
 #[test]

@@ -116,6 +116,26 @@ fn more_tokens_than_the_context() {
     ");
 }
 
+/// `chat` and `serve` refuse such prompts, too.
+#[test]
+fn prompts_that_exceed_the_context() {
+    let sandbox = Sandbox::with_char_model();
+    for options in ["", "--json --max-new-tokens 1", "--draft run", "--beams 2"] {
+        let line = format!("generate run --tokens 1,1,1,1,1,1,1,1,1 {options}");
+        insta::allow_duplicates! {
+            insta::assert_snapshot!(sandbox.words(&line), @r"
+            exit 1
+            --- stderr
+            error: the prompt has 9 tokens, more than the model's context of 8
+            hint: shorten it: only its last 8 tokens could affect the text
+            ");
+        }
+    }
+    sandbox
+        .words("generate run --tokens 1,1,1,1,1,1,1,1 --json")
+        .ok();
+}
+
 #[test]
 fn logits_that_cannot_be_written() {
     let ran = Sandbox::with_char_model().words("logits run --tokens 1 --out nowhere/f");

@@ -46,10 +46,13 @@ fn plain_lines_report_progress() {
     let sandbox = Sandbox::with_data();
     let ran = sandbox.train("--data data --out run --steps 3");
     let lines: Vec<&str> = ran.stderr.lines().collect();
-    assert_eq!(lines.len(), 6, "{ran}");
+    assert_eq!(lines.len(), 7, "{ran}");
     assert!(lines[0].starts_with("training "), "{}", lines[0]);
     assert!(lines[1].starts_with("validation: "), "{}", lines[1]);
-    let lines = &lines[2..];
+    let warning = "warning: this model cannot be exported as a Hugging Face directory: ";
+    assert!(lines[2].starts_with(warning), "{}", lines[2]);
+    assert!(lines[2].contains("llama-nano"), "{}", lines[2]);
+    let lines = &lines[3..];
     for name in ["loss", "perplexity", "rate", "gradient norm", "tokens/s"] {
         assert!(lines[0].contains(name), "{}", lines[0]);
     }
@@ -59,6 +62,62 @@ fn plain_lines_report_progress() {
         "{}",
         lines[3]
     );
+}
+
+#[test]
+fn a_small_llama_is_trained_and_exported_in_both_formats() {
+    let sandbox = Sandbox::with_data();
+    sandbox
+        .words("prepare text.txt --out bytes --tokenizer byte")
+        .ok();
+    let line = "train --preset llama-nano --data bytes --steps 2 --set model.n_layers=1 --set model.seq_len=32 \
+        --set train.micro_batch=2 --renderer plain --out run";
+    let ran = sandbox.words(line);
+    assert_eq!(ran.code, Some(0), "{ran}");
+    assert!(!ran.stderr.contains("warning"), "{ran}");
+    sandbox.words("export run --out hf").ok();
+    for file_type in ["f16", "q8_0", "q4_k_m"] {
+        let out = format!("{file_type}.gguf");
+        let line = format!("export run --format gguf --type {file_type} --out {out}");
+        sandbox.words(&line).ok();
+        let info: Value = sandbox.words(&format!("info {out} --json")).json();
+        assert_eq!(info["file_type"], file_type);
+    }
+    let logits = |model: &str| {
+        let out = format!("{model}.logits");
+        sandbox
+            .words(&format!("logits {model} --tokens 1,2,3 --out {out}"))
+            .ok();
+        fs::read(sandbox.path(&out)).unwrap()
+    };
+    assert_eq!(logits("hf"), logits("run"));
+}
+
+#[test]
+fn a_shrunk_preset_learns_the_vocabulary_of_its_dataset() {
+    let sandbox = Sandbox::with_data();
+    let small = "--set model.n_layers=1 --set model.d_model=32 --set model.heads=4 --set model.kv_heads=2 \
+        --set model.seq_len=32";
+    let line = format!("train --preset llama-3-8b {small} --data data --print-config");
+    let printed = sandbox.words(&line).ok();
+    for setting in [
+        "vocab_size = 18\n",
+        "micro_batch = 12\n",
+        "accumulation = 1\n",
+    ] {
+        assert!(
+            printed.contains(&format!("\n{setting}")),
+            "{setting}: {printed}"
+        );
+    }
+    let own = sandbox
+        .words(&format!(
+            "{line} --set model.vocab_size=100 --accumulation 3"
+        ))
+        .ok();
+    for setting in ["vocab_size = 100\n", "accumulation = 3\n"] {
+        assert!(own.contains(&format!("\n{setting}")), "{setting}: {own}");
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::FullLayers;
+use super::{FullLayers, choices};
 
 /// Scaling of the rotary frequencies for longer contexts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -13,33 +13,40 @@ pub enum RotaryScaling {
     None,
     /// Divides all frequencies by a factor (Chen et al. 2023, "position interpolation").
     Linear {
-        /// The divisor.
+        /// The divisor; by default 2.
+        #[serde(default = "choices::twice")]
         factor: f64,
     },
     /// LLaMA 3.1's scaling: lengthens long wavelengths, keeps short ones and interpolates smoothly in between.
     Llama3 {
-        /// The divisor of the lowest frequencies.
+        /// The divisor of the lowest frequencies; by default 8.
+        #[serde(default = "choices::eight")]
         factor: f64,
-        /// Frequencies with wavelengths above `original_seq_len / low_frequency_factor` are divided by the full factor.
+        /// Frequencies with wavelengths above `original_seq_len / low_frequency_factor` are divided by the full factor; by
+        /// default 1.
+        #[serde(default = "choices::one")]
         low_frequency_factor: f64,
-        /// Frequencies with wavelengths below `original_seq_len / high_frequency_factor` stay unchanged.
+        /// Frequencies with wavelengths below `original_seq_len / high_frequency_factor` stay unchanged; by default 4.
+        #[serde(default = "choices::four")]
         high_frequency_factor: f64,
-        /// Context length, in tokens, that the model was originally trained with.
+        /// Context length, in tokens, that the model was originally trained with; by default the model's `seq_len`.
         original_seq_len: usize,
     },
     /// NTK-aware scaling for a context longer than the original one: multiplies the base by
     /// `(factor · seq_len / original_seq_len - (factor - 1))^(dims / (dims - 2))`. Shorter contexts leave the frequencies
     /// unchanged.
     Dynamic {
-        /// The scaling factor.
+        /// The scaling factor; by default 2.
+        #[serde(default = "choices::twice")]
         factor: f64,
-        /// Context length, in tokens, that the model was originally trained with.
+        /// Context length, in tokens, that the model was originally trained with; by default the model's `seq_len`.
         original_seq_len: usize,
     },
     /// YaRN (Peng et al. 2023): divides the frequencies of pairs that rotate rarely within the original context, keeps
     /// those of pairs that rotate often, interpolates linearly in between, and multiplies cosines and sines by a factor.
     Yarn {
-        /// The divisor of the lowest frequencies.
+        /// The divisor of the lowest frequencies; by default 2.
+        #[serde(default = "choices::twice")]
         factor: f64,
         /// Pairs with more full rotations than this keep their frequency.
         #[serde(default = "default_beta_fast")]
@@ -53,7 +60,7 @@ pub enum RotaryScaling {
         /// True if the interpolation begins and ends at whole pairs.
         #[serde(default = "default_truncate")]
         truncate: bool,
-        /// Context length, in tokens, that the model was originally trained with.
+        /// Context length, in tokens, that the model was originally trained with; by default the model's `seq_len`.
         original_seq_len: usize,
     },
     /// LongRoPE (Ding et al. 2024, [2402.13753](https://arxiv.org/abs/2402.13753)): divides each pair's frequency
@@ -61,15 +68,15 @@ pub enum RotaryScaling {
     /// on the length of a text, so a text's states do not change while it grows.
     #[serde(rename = "longrope")]
     LongRope {
-        /// The divisors if `seq_len` is at most `original_seq_len`, one per pair.
+        /// The divisors if `seq_len` is at most `original_seq_len`, one per pair; by default 1.
         short_factor: Vec<f64>,
-        /// The divisors of a longer `seq_len`, one per pair.
+        /// The divisors of a longer `seq_len`, one per pair; by default 1.
         long_factor: Vec<f64>,
         /// Factor on cosines and sines; by default `√(1 + ln(seq_len / original_seq_len) / ln(original_seq_len))`, or 1
         /// if `seq_len` is at most `original_seq_len`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         attention_factor: Option<f64>,
-        /// Context length, in tokens, that the model was originally trained with.
+        /// Context length, in tokens, that the model was originally trained with; by default the model's `seq_len`.
         original_seq_len: usize,
     },
 }
@@ -92,14 +99,17 @@ const fn default_truncate() -> bool {
 pub enum LayerPositions {
     /// These blocks do not rotate queries and keys (SmolLM3).
     None {
-        /// The blocks.
+        /// The blocks; by default every fourth one.
+        #[serde(default = "choices::every_fourth")]
         layers: FullLayers,
     },
     /// These blocks rotate the same elements by other angles (Gemma 3, OLMo 3).
     Rotary {
-        /// The blocks.
+        /// The blocks; by default every fourth one.
+        #[serde(default = "choices::every_fourth")]
         layers: FullLayers,
-        /// The base of the frequencies.
+        /// The base of the frequencies; by default 10,000.
+        #[serde(default = "choices::rotary_base")]
         base: f64,
         /// Scaling of the frequencies for longer contexts.
         #[serde(default)]

@@ -104,7 +104,33 @@ fn presets() -> Vec<Preset> {
                 ..model(one, 500_000.0)
             },
         ),
+        Preset::new(
+            "llama-nano",
+            "a small LLaMA to train on a CPU: 4 layers of width 256, tied",
+            nano(),
+        ),
     ]
+}
+
+/// A model that trains on a CPU. Its widths are whole blocks of every type of GGUF files.
+fn nano() -> ModelConfig {
+    let sizes = Sizes {
+        vocab_size: 0,
+        seq_len: 256,
+        d_model: 256,
+        n_layers: 4,
+        heads: 4,
+        kv_heads: 2,
+        width: rounded_width(256, 256),
+    };
+    ModelConfig {
+        vocab_size: None,
+        head: Head {
+            tied: true,
+            ..common(Family::Llama).head
+        },
+        ..sizes.config(Family::Llama)
+    }
 }
 
 /// Returns ⅔ · 4 · d_model, rounded up to a multiple of `multiple`.

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use documented::DocumentedFields;
+use emberlm_model::config::choices;
 use emberlm_model::encoder::EncoderSettings;
 use emberlm_model::encoder_decoder::EncoderDecoderSettings;
 use emberlm_model::{LoraConfig, ModelConfig, families};
@@ -63,19 +64,26 @@ const TABLES: [(&str, &[&str]); 38] = [
     ("train.checkpoints", CheckpointConfig::FIELD_NAMES),
 ];
 
-/// Nested keys of the model that no preset sets.
-const NOT_IN_PRESETS: [&str; 11] = [
-    "model.attention.window",
-    "model.feed_forward.width",
-    "model.feed_forward.expansion",
+/// Nested keys of the model that no preset sets and that are not of [`MODEL_CHOICES`].
+const NOT_IN_PRESETS: [&str; 6] = [
     "model.attention.window.tokens",
     "model.attention.window.global_tokens",
     "model.attention.window.full_layers",
-    "model.attention.features",
-    "model.attention.seed",
     "model.head.soft_cap",
     "model.experts.shared_width",
     "model.experts.dense_layers",
+];
+
+/// The model's components that have several variants, with their tables.
+const MODEL_CHOICES: [(&str, &str); 8] = [
+    ("attention", "model.attention"),
+    ("norm", "model.norm"),
+    ("position", "model.position"),
+    ("scaling", "model.position.scaling"),
+    ("layer_positions", "model.layer_positions"),
+    ("feed_forward", "model.feed_forward"),
+    ("wiring", "model.wiring"),
+    ("init", "model.init"),
 ];
 
 /// Names of settings in other programs, by the key they correspond to here.
@@ -187,6 +195,17 @@ pub fn suggested_key(given: &str) -> Option<String> {
     near(keys.iter().filter(of_table).collect()).or_else(|| near(keys.iter().collect()))
 }
 
+/// The keys of the table at `path`, as dotted paths; empty if `path` is no table.
+pub fn keys_of(path: &str) -> Vec<String> {
+    let in_table = |key: &String| {
+        let rest = key
+            .strip_prefix(path)
+            .and_then(|rest| rest.strip_prefix('.'));
+        rest.is_some_and(|rest| !rest.contains('.'))
+    };
+    keys().into_iter().filter(in_table).collect()
+}
+
 /// A suggestion for the first unknown key of a configuration layer.
 pub(crate) fn suggested_in(layer: &Table) -> Option<String> {
     let mut given = Vec::new();
@@ -213,6 +232,11 @@ fn keys() -> BTreeSet<String> {
     for group in Groups::FIELD_NAMES {
         let names = Group::FIELD_NAMES.iter();
         keys.extend(names.map(|name| format!("train.groups.{group}.{name}")));
+    }
+    for (component, table) in MODEL_CHOICES {
+        let kinds = choices::kinds(component);
+        let names = kinds.flat_map(|kind| choices::settings(component, kind));
+        keys.extend(names.map(|name| format!("{table}.{name}")));
     }
     for preset in families::presets() {
         if let Ok(model) = Table::try_from(&preset.config) {

@@ -41,6 +41,9 @@ const MOVED: [(&str, &str, &str); 26] = [
 /// In a table that sets its kind, flat keys that the kind does not have are dropped: earlier versions wrote
 /// all keys.
 pub fn upgrade(run: &mut Table) {
+    if let Some(Value::Table(model)) = run.get_mut("model") {
+        drop_replaced_window(model);
+    }
     let Some(Value::Table(train)) = run.get_mut("train") else {
         return;
     };
@@ -71,6 +74,26 @@ pub fn upgrade(run: &mut Table) {
         {
             section.remove(key);
         }
+    }
+}
+
+/// Removes the keys of earlier versions that describe a window ([`emberlm_model::ModelConfig`] reads them) where the same
+/// configuration has the current ones.
+fn drop_replaced_window(model: &mut Table) {
+    let attention = model.get("attention").and_then(Value::as_table);
+    let window = attention.and_then(|attention| attention.get("window"));
+    let is_length = window.is_some_and(|window| !window.is_table());
+    let replaced = [
+        ("tokens", "window"),
+        ("full_layers", "full_attention_layers"),
+        ("global_tokens", "global_tokens"),
+    ];
+    let replaced = replaced.map(|(key, old)| {
+        let is_set = window.is_some_and(|window| window.get(key).is_some());
+        (old, is_set || (is_length && old == "window"))
+    });
+    for (old, _) in replaced.into_iter().filter(|(_, is_replaced)| *is_replaced) {
+        model.remove(old);
     }
 }
 

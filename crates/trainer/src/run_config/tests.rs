@@ -7,6 +7,8 @@ use emberlm_trainer::config::{
 use super::*;
 use crate::presets;
 
+mod layers;
+
 fn set(settings: &[&str]) -> Result<RunConfig, String> {
     let settings: Vec<String> = settings.iter().map(|&s| s.to_owned()).collect();
     let base = presets::run("char-nano").map_err(|error| error.to_string())?;

@@ -40,7 +40,7 @@ pub struct ExportArgs {
     #[arg(long, value_name = "SIZE", value_parser = values::size)]
     pub shard_size: Option<ByteSize>,
     /// The format of the linear layers' weights and the head: f32 for floating-point numbers, or int8, a quarter of the size of
-    /// f32 [default: as they are stored]
+    /// f32 [default: as they are stored; f32 for the types of GGUF files, which a directory does not have]
     #[arg(long, value_name = "TYPE", value_parser = values::weights_parser())]
     pub weights: Option<WeightFormat>,
     /// The type of floating-point weights: bf16, f16 or f32 [default: as they are stored; f32 where int8 weights are unpacked]

@@ -56,7 +56,8 @@ impl Fit {
     }
 }
 
-fn described(plan: Plan) -> String {
+/// A plan in words.
+pub(super) fn described(plan: Plan) -> String {
     let (sequences, times) = (plan.micro_batch, plan.accumulation);
     let recompute = match plan.recompute {
         true => ", recomputing blocks",

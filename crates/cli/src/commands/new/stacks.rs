@@ -87,7 +87,7 @@ enum Kind {
 
 impl Kind {
     fn of(preset: &str) -> Option<Self> {
-        match preset {
+        match &preset.to_lowercase()[..] {
             "bert-nano" => Some(Self::BertNano),
             "t5-nano" => Some(Self::T5Nano),
             _ => None,

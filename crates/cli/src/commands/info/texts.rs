@@ -1,0 +1,127 @@
+//! The file type of a GGUF file, and the tokens and the chat template that a model's texts have.
+
+use emberlm_checkpoint::Model;
+use emberlm_gguf::GgufFile;
+use emberlm_model::gguf;
+use emberlm_tokenizer::Tokenizer;
+use indicatif::HumanCount;
+use serde::Serialize;
+
+use crate::error::CliError;
+use crate::output::{Align, Table};
+
+/// Properties of a model's texts and file.
+#[derive(Debug, Serialize)]
+pub struct ModelTexts {
+    /// The type of a GGUF file.
+    file_type: Option<String>,
+    /// The tensors of a GGUF file by their type: the number and the type's name.
+    #[serde(skip)]
+    tensors: Vec<(usize, &'static str)>,
+    /// The token that begins a text without a prompt.
+    begin_token: Option<NamedToken>,
+    /// The tokens that end a text.
+    end_tokens: Vec<NamedToken>,
+    /// The chat template's name.
+    chat_template: Option<String>,
+    /// The number of its characters.
+    #[serde(skip)]
+    template_length: usize,
+}
+
+/// A token.
+#[derive(Debug, Serialize)]
+struct NamedToken {
+    id: u32,
+    /// The special token's name, or the text. `None` without a tokenizer.
+    text: Option<String>,
+}
+
+impl NamedToken {
+    fn new(id: u32, tokenizer: Option<&Tokenizer>) -> Self {
+        let named = tokenizer.and_then(|tokenizer| {
+            let mut specials = tokenizer.special_tokens().into_iter();
+            let special = specials.find(|(_, special)| *special == id);
+            let name = special.map(|(name, _)| name);
+            name.or_else(|| tokenizer.decode(&[id]).ok())
+        });
+        Self { id, text: named }
+    }
+
+    fn shown(&self) -> String {
+        match &self.text {
+            Some(text) => format!("{text} ({})", self.id),
+            None => self.id.to_string(),
+        }
+    }
+}
+
+impl ModelTexts {
+    /// Reads those of a model.
+    ///
+    /// # Errors
+    /// The tokenizer or the template cannot be read.
+    pub fn of(model: &Model) -> Result<Self, CliError> {
+        let tokenizer = model.tokenizer()?;
+        let file = model.hugging_face().and_then(|source| source.gguf());
+        let begin = tokenizer
+            .as_ref()
+            .and_then(|tokenizer| model.beginning(tokenizer));
+        let ends = model.stop_tokens(tokenizer.as_ref());
+        let named = |id| NamedToken::new(id, tokenizer.as_ref());
+        let template = model.chat_template()?;
+        Ok(Self {
+            file_type: file.map(gguf::type_name),
+            tensors: file.map(tensors).unwrap_or_default(),
+            begin_token: begin.map(named),
+            end_tokens: ends.into_iter().map(named).collect(),
+            chat_template: template.as_ref().map(|template| template.name().to_owned()),
+            template_length: template.map_or(0, |template| template.source().chars().count()),
+        })
+    }
+
+    /// The output for people.
+    pub fn text(&self) -> String {
+        let none = || "none".to_owned();
+        let mut table = Table::new([Align::Left, Align::Left]);
+        if let Some(file_type) = &self.file_type {
+            let tensors = self.tensors.iter();
+            let tensors: Vec<String> = tensors
+                .map(|(count, name)| format!("{count} of {name}"))
+                .collect();
+            let tensors = tensors.join(", ");
+            table.row(["file type", &format!("{file_type} (tensors: {tensors})")]);
+        }
+        let begin = self
+            .begin_token
+            .as_ref()
+            .map_or_else(none, NamedToken::shown);
+        table.row(["begin token", &begin]);
+        let ends: Vec<String> = self.end_tokens.iter().map(NamedToken::shown).collect();
+        let ends = match ends.is_empty() {
+            true => none(),
+            false => ends.join(", "),
+        };
+        table.row(["end tokens", &ends]);
+        let template = self.chat_template.as_ref().map_or_else(none, |name| {
+            let length = HumanCount(self.template_length as u64);
+            format!("{name} ({length} characters)")
+        });
+        table.row(["chat template", &template]);
+        format!("\nTexts\n{}", table.render())
+    }
+}
+
+/// The number of tensors of each type, the most frequent first.
+fn tensors(file: &GgufFile) -> Vec<(usize, &'static str)> {
+    let mut counts: Vec<(usize, &'static str)> = Vec::new();
+    for tensor in file.tensors() {
+        let name = tensor.tensor_type.name();
+        match counts.iter_mut().find(|(_, known)| *known == name) {
+            Some((count, _)) => *count += 1,
+            None => counts.push((1, name)),
+        }
+    }
+    counts.sort_by(|one, other| other.0.cmp(&one.0));
+    counts
+}
