@@ -1,6 +1,6 @@
 //! Requests to the Hub, with retries.
 
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::thread;
 use std::time::Duration;
 
@@ -125,7 +125,13 @@ impl<'a> Client<'a> {
             encoded(name.revision(), false)
         );
         self.with_retries(|| {
-            let response = self.get(&url, 0, name)?;
+            // Before anything is transferred, there is nothing to wait for without a network.
+            let response = self.get(&url, 0, name).map_err(|failure| match failure {
+                Failure::Passing(error @ HubError::Unreachable { lasting: true, .. }, _) => {
+                    Failure::Final(error)
+                }
+                other => other,
+            })?;
             let mut text = String::new();
             let mut body = response.into_body().into_reader().take(INFO_LIMIT);
             body.read_to_string(&mut text)
@@ -159,7 +165,7 @@ impl<'a> Client<'a> {
         }
         let response = request
             .call()
-            .map_err(|error| Failure::Passing(network(url, &error), None))?;
+            .map_err(|error| Failure::Passing(self.failed(url, &error), None))?;
         let status = response.status();
         let endpoint = || self.settings.endpoint.clone();
         let code = status.as_u16();
@@ -186,6 +192,26 @@ impl<'a> Client<'a> {
                 }
             }
         })
+    }
+
+    /// The error of a request without a response.
+    fn failed(&self, url: &str, error: &ureq::Error) -> HubError {
+        use ureq::{Error, Timeout};
+        let lasting = match error {
+            Error::HostNotFound => true,
+            Error::Io(error) => match error.kind() {
+                ErrorKind::NetworkUnreachable | ErrorKind::HostUnreachable => true,
+                ErrorKind::ConnectionRefused => false,
+                _ => return network(url, error),
+            },
+            Error::ConnectionFailed | Error::Timeout(Timeout::Connect | Timeout::Resolve) => false,
+            error => return network(url, error),
+        };
+        HubError::Unreachable {
+            endpoint: self.settings.endpoint.clone(),
+            reason: error.to_string(),
+            lasting,
+        }
     }
 
     /// Repeats `attempt` until it succeeds, fails finally, or has failed too often.

@@ -63,6 +63,16 @@ pub enum HubError {
         /// The HTTP status.
         status: u16,
     },
+    /// No connection to the Hub can be made.
+    #[error("cannot reach {endpoint}: {reason}")]
+    Unreachable {
+        /// Address of the Hub.
+        endpoint: String,
+        /// The failure.
+        reason: String,
+        /// True if there is no network, or the Hub's name has no address: another attempt at once fails, too.
+        lasting: bool,
+    },
     /// The request or the transfer fails, after the retries.
     #[error("{url}: {reason}")]
     Network {

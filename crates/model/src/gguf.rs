@@ -33,6 +33,7 @@ use serde_json::{Map, Value};
 
 pub use export::{GgufOptions, check_exportable, export, exportable_families};
 pub use file_type::FileType;
+pub(crate) use key_names::key_of;
 pub(crate) use names::GgufNames;
 pub(crate) use store::GgufStore;
 

@@ -6,6 +6,7 @@
 //! | [`mod@read`] | opens regular files only, and reads a bounded number of bytes |
 //! | [`lines`] | reads a file line by line, with a maximum line length |
 //! | [`mod@write`] | writes a file atomically: to a temporary file that is synced and renamed |
+//! | [`fields`] | tables of the fields in files of other programs, with their treatment |
 //! | [`mod@nearest`] | finds the best suggestion for a mistyped name |
 //! | [`digits`] | formats numbers with thousands separators |
 //! | [`random`] | reproducible random numbers |
@@ -23,6 +24,7 @@
 //! ```
 
 pub mod digits;
+pub mod fields;
 pub mod lines;
 pub mod nearest;
 pub mod random;

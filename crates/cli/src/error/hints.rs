@@ -3,7 +3,7 @@
 use std::io;
 
 use emberlm_generate::{GenerateError, LogitsError, SettingError, VetError};
-use emberlm_gguf::GgufError;
+use emberlm_gguf::{GgufError, is_gguf};
 use emberlm_model::gguf::exportable_families;
 use emberlm_model::{
     AdapterError, CacheFormatError, ConfigError, Family, HuggingFaceError, InputError,
@@ -19,6 +19,7 @@ use emberlm_trainer::tasks::TaskError;
 
 use super::CliError;
 use super::data::data;
+use crate::output::shell_path;
 
 impl From<TokenizerError> for CliError {
     fn from(error: TokenizerError) -> Self {
@@ -129,7 +130,7 @@ impl From<WeightsError> for CliError {
 impl From<HuggingFaceError> for CliError {
     fn from(error: HuggingFaceError) -> Self {
         let hint = match &error {
-            HuggingFaceError::Weights { source, .. } => {
+            HuggingFaceError::Weights { source, path } => {
                 let hint = match source {
                     WeightsError::Io { source, .. } => return with(&error, io(source)),
                     WeightsError::Index { .. } | WeightsError::Format { .. } => {
@@ -137,6 +138,7 @@ impl From<HuggingFaceError> for CliError {
                     }
                     WeightsError::Packing { .. } => BLOCKS_FIT,
                     WeightsError::Unpublished { .. } => PUBLISHED_FORMATS,
+                    _ if is_gguf(path) => "the tensors do not belong to the metadata in this file",
                     _ => "the weights do not belong to the config.json in this directory",
                 };
                 Some(hint.to_owned())
@@ -243,7 +245,7 @@ impl From<TrainError> for CliError {
             TrainError::RunExists { ref path } => {
                 let hint = format!(
                     "choose another --out, or resume the run: emberlm train --resume {}",
-                    path.display()
+                    shell_path(path)
                 );
                 return with(&error, Some(hint));
             }
@@ -266,7 +268,7 @@ impl From<TrainError> for CliError {
             TrainError::Discarded {
                 ref run, ref last, ..
             } => {
-                let run = run.display();
+                let run = shell_path(run);
                 let hint = match last {
                     Some(_) => {
                         format!("continue from the checkpoint: emberlm train --resume {run}")
@@ -389,8 +391,21 @@ pub(super) fn tokenizer(error: &TokenizerError) -> Option<String> {
 
 impl From<AdapterError> for CliError {
     fn from(error: AdapterError) -> Self {
+        const BASE: &str = "pass the model that the adapter is for";
+        const PEFT_MERGE: &str = "merge it with PEFT: in Python, PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(MODEL), ADAPTER).merge_and_unload().save_pretrained(OUT)";
         let hint = match &error {
-            AdapterError::UnknownTensor { .. } => Some("pass the model that the adapter is for"),
+            AdapterError::UnknownTensor { .. } => Some(BASE),
+            AdapterError::ChangedBase { value } if value.contains("loftq") => Some(
+                "use the weights that LoftQ quantized, which PEFT does not save with the adapter: save them with model.unload().save_pretrained(OUT), and set `init_lora_weights` to true",
+            ),
+            AdapterError::ChangedBase { .. } => Some(
+                "let PEFT convert it: model.save_pretrained(OUT, path_initial_model_for_weight_conversion=INITIAL), where INITIAL is the adapter saved before its training",
+            ),
+            AdapterError::OtherPart { .. } => Some(PEFT_MERGE),
+            AdapterError::Unsupported { field, .. } if field != "peft_type" => Some(PEFT_MERGE),
+            AdapterError::Rank { .. } | AdapterError::LeftOut { .. } => Some(
+                "the two files are not of one adapter, or adapter_config.json was edited: copy both again",
+            ),
             AdapterError::NoTarget { .. } => Some(
                 "name the ends of layers' names, or all-linear: --set 'train.adapter.targets=[\"q_proj\"]'",
             ),

@@ -52,7 +52,11 @@ pub(super) fn read(file: &dyn Described) -> Read<Fields> {
         json!(!keys.has_tensor(HEAD)),
     );
     for (key, field) in TOKENS {
-        if let Some(id) = file.metadata().count(key)? {
+        // Ids of no token, such as -1, are those of tokens that the model lacks.
+        let id = file.metadata().get(key).and_then(|value| value.integer());
+        if let Some(id) = id.and_then(|id| u64::try_from(id).ok())
+            && id < embedding.rows() as u64
+        {
             set(&mut fields, field, json!(id));
         }
     }

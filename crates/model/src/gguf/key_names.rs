@@ -36,3 +36,33 @@ pub(super) const ROPE_ORIGINAL: &str = "rope.scaling.original_context_length";
 pub(super) const YARN_FAST: &str = "rope.scaling.yarn_beta_fast";
 pub(super) const YARN_SLOW: &str = "rope.scaling.yarn_beta_slow";
 pub(super) const YARN_ATTENTION: &str = "rope.scaling.yarn_attn_factor";
+
+/// The key of a field of `config.json` that is made of it.
+pub(crate) fn key_of(field: &str) -> Option<&'static str> {
+    const KEYS: [(&[&str], &str); 13] = [
+        (
+            &["max_position_embeddings", "n_positions", "seq_length"],
+            CONTEXT,
+        ),
+        (&["hidden_size", "n_embd"], WIDTH),
+        (&["num_hidden_layers", "n_layer"], LAYERS),
+        (&["num_attention_heads", "n_head"], HEADS),
+        (&["num_key_value_heads", "num_kv_heads"], KV_HEADS),
+        (
+            &["intermediate_size", "n_inner", "ffn_hidden_size"],
+            FEED_FORWARD,
+        ),
+        (&["head_dim"], KEY_LENGTH),
+        (&["rms_norm_eps"], RMS_EPSILON),
+        (
+            &["layer_norm_eps", "layer_norm_epsilon", "norm_epsilon"],
+            LAYER_EPSILON,
+        ),
+        (&["sliding_window"], WINDOW),
+        (&["layer_types"], WINDOW_PATTERN),
+        (&["num_local_experts", "num_experts"], EXPERTS),
+        (&["num_experts_per_tok"], ACTIVE_EXPERTS),
+    ];
+    let found = KEYS.iter().find(|(fields, _)| fields.contains(&field));
+    found.map(|(_, key)| *key)
+}
