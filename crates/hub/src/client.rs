@@ -125,11 +125,9 @@ impl<'a> Client<'a> {
             encoded(name.revision(), false)
         );
         self.with_retries(|| {
-            // Before anything is transferred, there is nothing to wait for without a network.
+            // Interruptions of transfers pass, but without a network there is none.
             let response = self.get(&url, 0, name).map_err(|failure| match failure {
-                Failure::Passing(error @ HubError::Unreachable { lasting: true, .. }, _) => {
-                    Failure::Final(error)
-                }
+                Failure::Passing(error @ HubError::Unreachable { .. }, _) => Failure::Final(error),
                 other => other,
             })?;
             let mut text = String::new();
@@ -197,20 +195,29 @@ impl<'a> Client<'a> {
     /// The error of a request without a response.
     fn failed(&self, url: &str, error: &ureq::Error) -> HubError {
         use ureq::{Error, Timeout};
-        let lasting = match error {
-            Error::HostNotFound => true,
-            Error::Io(error) => match error.kind() {
-                ErrorKind::NetworkUnreachable | ErrorKind::HostUnreachable => true,
-                ErrorKind::ConnectionRefused => false,
-                _ => return network(url, error),
-            },
-            Error::ConnectionFailed | Error::Timeout(Timeout::Connect | Timeout::Resolve) => false,
-            error => return network(url, error),
+        let connects = match error {
+            Error::HostNotFound
+            | Error::ConnectionFailed
+            | Error::Timeout(Timeout::Connect | Timeout::Resolve) => false,
+            // The others are failures to find the host or to connect to it.
+            Error::Io(error) => matches!(
+                error.kind(),
+                ErrorKind::BrokenPipe
+                    | ErrorKind::ConnectionAborted
+                    | ErrorKind::ConnectionReset
+                    | ErrorKind::InvalidData
+                    | ErrorKind::TimedOut
+                    | ErrorKind::UnexpectedEof
+                    | ErrorKind::WouldBlock
+            ),
+            _ => true,
         };
-        HubError::Unreachable {
-            endpoint: self.settings.endpoint.clone(),
-            reason: error.to_string(),
-            lasting,
+        match connects {
+            true => network(url, error),
+            false => HubError::Unreachable {
+                endpoint: self.settings.endpoint.clone(),
+                reason: error.to_string(),
+            },
         }
     }
 

@@ -70,8 +70,6 @@ pub enum HubError {
         endpoint: String,
         /// The failure.
         reason: String,
-        /// True if there is no network, or the Hub's name has no address: another attempt at once fails, too.
-        lasting: bool,
     },
     /// The request or the transfer fails, after the retries.
     #[error("{url}: {reason}")]

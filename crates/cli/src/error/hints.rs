@@ -391,6 +391,13 @@ pub(super) fn tokenizer(error: &TokenizerError) -> Option<String> {
 
 impl From<AdapterError> for CliError {
     fn from(error: AdapterError) -> Self {
+        const MERGED_BY_PEFT: [&str; 5] = [
+            "ensure_weight_tying",
+            "layer_replication",
+            "lora_bias",
+            "target_parameters",
+            "trainable_token_indices",
+        ];
         const BASE: &str = "pass the model that the adapter is for";
         const PEFT_MERGE: &str = "merge it with PEFT: in Python, PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(MODEL), ADAPTER).merge_and_unload().save_pretrained(OUT)";
         let hint = match &error {
@@ -402,7 +409,9 @@ impl From<AdapterError> for CliError {
                 "let PEFT convert it: model.save_pretrained(OUT, path_initial_model_for_weight_conversion=INITIAL), where INITIAL is the adapter saved before its training",
             ),
             AdapterError::OtherPart { .. } => Some(PEFT_MERGE),
-            AdapterError::Unsupported { field, .. } if field != "peft_type" => Some(PEFT_MERGE),
+            AdapterError::Unsupported { field, .. } if MERGED_BY_PEFT.contains(&field.as_str()) => {
+                Some(PEFT_MERGE)
+            }
             AdapterError::Rank { .. } | AdapterError::LeftOut { .. } => Some(
                 "the two files are not of one adapter, or adapter_config.json was edited: copy both again",
             ),

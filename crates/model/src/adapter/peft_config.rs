@@ -352,3 +352,38 @@ fn last_components(modules: &[&str]) -> Vec<String> {
     names.dedup();
     names
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `make_peft_fields.py` lists the fields with their defaults.
+    #[test]
+    fn every_field_of_peft_is_in_the_table() {
+        let listed = include_str!("../../tests/fixtures/peft_fields.json");
+        let listed: Value = serde_json::from_str(listed).unwrap();
+        let defaults = listed["fields"].as_object().unwrap();
+        let mut of_peft: Vec<&str> = defaults.keys().map(String::as_str).collect();
+        let mut of_table: Vec<&str> = FIELDS.names().collect();
+        of_peft.sort_unstable();
+        of_table.sort_unstable();
+        assert_eq!(of_table, of_peft);
+        assert!(read_config(defaults).is_ok(), "the defaults are read");
+    }
+
+    #[test]
+    fn values_of_layers_are_those_that_peft_selects() {
+        let values = |pattern: Value| {
+            let fields = json!({ "alpha_pattern": pattern });
+            let config = read_config(fields.as_object().unwrap()).unwrap();
+            ["layers.0.q_proj", "layers.1.q_proj"].map(|name| config.scale_of(name, 1))
+        };
+        let general_first = json!({"q_proj": 3, "layers.1.q_proj": 5});
+        assert_eq!(values(general_first), [3.0, 3.0]);
+        assert_eq!(
+            values(json!({"layers.1.q_proj": 5, "q_proj": 3})),
+            [3.0, 5.0]
+        );
+        assert_eq!(values(json!({"^layers\\.0\\.q_proj$": 7})), [7.0, 8.0]);
+    }
+}

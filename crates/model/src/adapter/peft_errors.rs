@@ -38,13 +38,14 @@ pub(super) fn foreign(
     name: String,
     modules: &BTreeSet<String>,
 ) -> AdapterError {
-    // The weights of an adapted embedding are stored, too.
-    let mut updates = store
-        .names()
-        .filter(|name| name.contains(".lora_embedding_"));
-    let name = match name.contains(".base_layer.") {
-        true => updates.next().map_or(name, str::to_owned),
-        false => name,
+    // The weights of an adapted embedding and head are stored, too.
+    let name = match name.split_once(".base_layer.") {
+        Some((module, _)) => {
+            let begin = format!("{module}.lora_");
+            let mut updates = store.names().filter(|name| name.starts_with(&begin));
+            updates.next().map_or(name.clone(), str::to_owned)
+        }
+        None => name,
     };
     let own = name.strip_prefix(PREFIX).unwrap_or(&name);
     let (module, kind) = match own.split_once(".lora_") {

@@ -72,7 +72,6 @@ const UNREAD: FieldTable = FieldTable(&[
     ("initializer_factor", NoEffect),
     ("initializer_range", NoEffect),
     ("mlp_dropout", NoEffect),
-    ("problem_type", NoEffect),
     ("qa_dropout", NoEffect),
     ("resid_pdrop", NoEffect),
     ("residual_dropout", NoEffect),
@@ -82,6 +81,13 @@ const UNREAD: FieldTable = FieldTable(&[
     ("sparse_pred_ignore_index", NoEffect),
     ("sparse_prediction", NoEffect),
     // Heads of other kinds.
+    (
+        "problem_type",
+        Only {
+            value: "\"single_label_classification\"",
+            rule: "labels exclude each other, so that their probabilities add up to 1",
+        },
+    ),
     ("id2label", NoEffect),
     ("label2id", NoEffect),
     ("num_labels", NoEffect),
@@ -95,6 +101,7 @@ const UNREAD: FieldTable = FieldTable(&[
     ("hidden_act", NoEffect),
     ("layer_types", NoEffect),
     ("max_window_layers", NoEffect),
+    ("num_kv_heads", NoEffect),
     ("sliding_window", NoEffect),
     ("sliding_window_pattern", NoEffect),
     ("_sliding_window_pattern", NoEffect),

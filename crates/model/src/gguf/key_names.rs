@@ -7,6 +7,8 @@ pub(super) const FEED_FORWARD: &str = "feed_forward_length";
 pub(super) const HEADS: &str = "attention.head_count";
 pub(super) const KV_HEADS: &str = "attention.head_count_kv";
 pub(super) const KEY_LENGTH: &str = "attention.key_length";
+/// Factor on scores.
+pub(super) const ATTENTION_SCALE: &str = "attention.scale";
 pub(super) const VALUE_LENGTH: &str = "attention.value_length";
 /// Epsilon of RMSNorms.
 pub(super) const RMS_EPSILON: &str = "attention.layer_norm_rms_epsilon";
