@@ -159,6 +159,9 @@ impl From<HuggingFaceError> for CliError {
                     "t5" | "mt5" => Some(
                         "it is an encoder–decoder: emberlm generate MODEL --prompt SOURCE".to_owned(),
                     ),
+                    value if Family::ALL.into_iter().filter_map(Family::model_type).any(|own| own == value) => Some(
+                        "it is a decoder: emberlm generate MODEL".to_owned(),
+                    ),
                     _ => None,
                 }
             }

@@ -4,6 +4,7 @@ use emberlm_hub::{HubError, ModelName};
 
 use super::CliError;
 use super::hints::{io, with};
+use crate::output::shell_word;
 
 impl From<HubError> for CliError {
     fn from(error: HubError) -> Self {
@@ -99,7 +100,10 @@ fn hints(error: &HubError) -> Vec<String> {
         }
         HubError::Choice { name, files } => {
             let file = files.first().map(String::as_str).unwrap_or_default();
-            format!("name one of them: {name}/{file}")
+            format!(
+                "name one of them: {}",
+                shell_word(&format!("{name}/{file}"))
+            )
         }
         HubError::File { source, .. } => return io(source).into_iter().collect(),
     };

@@ -100,8 +100,18 @@ const UNREAD: FieldTable = FieldTable(&[
     // Fields that are read only where others make use of them.
     ("hidden_act", NoEffect),
     ("layer_types", NoEffect),
+    ("global_rope_theta", NoEffect),
+    ("local_rope_theta", NoEffect),
     ("max_window_layers", NoEffect),
+    ("no_rope_layer_interval", NoEffect),
     ("num_kv_heads", NoEffect),
+    ("original_max_position_embeddings", NoEffect),
+    ("partial_rotary_factor", NoEffect),
+    ("rope_local_base_freq", NoEffect),
+    ("rope_parameters", NoEffect),
+    ("rope_theta", NoEffect),
+    ("rotary_emb_base", NoEffect),
+    ("rotary_pct", NoEffect),
     ("sliding_window", NoEffect),
     ("sliding_window_pattern", NoEffect),
     ("_sliding_window_pattern", NoEffect),
@@ -180,6 +190,28 @@ const LEFT_OVER: [(&str, &[&str]); 10] = [
     ("t5", &["n_positions"]),
 ];
 
+/// Settings of rotary positions that not every kind of scaling reads.
+const ROPE: [&str; 18] = [
+    "attention_factor",
+    "beta_fast",
+    "beta_slow",
+    "factor",
+    "finetuned",
+    "high_freq_factor",
+    "long_factor",
+    "long_mscale",
+    "low_freq_factor",
+    "mscale",
+    "mscale_all_dim",
+    "original_max_position_embeddings",
+    "partial_rotary_factor",
+    "rope_theta",
+    "short_factor",
+    "short_mscale",
+    "truncate",
+    "type",
+];
+
 const POOLER: [&str; 6] = [
     "directionality",
     "pooler_fc_size",
@@ -193,6 +225,10 @@ const POOLER: [&str; 6] = [
 /// type does not have.
 pub(crate) fn warnings(fields: &Fields<'_>) -> Vec<String> {
     let mut unread = fields.unread();
+    unread.retain(|name, _| match name.split_once('.') {
+        Some(("rope_parameters" | "rope_scaling", setting)) => !ROPE.contains(&setting),
+        _ => true,
+    });
     if let Ok(model_type) = fields.text("model_type") {
         let left_over = LEFT_OVER.iter().find(|(known, _)| *known == model_type);
         let left_over = left_over.map_or(&[][..], |(_, names)| names);

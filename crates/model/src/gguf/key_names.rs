@@ -39,19 +39,32 @@ pub(super) const YARN_FAST: &str = "rope.scaling.yarn_beta_fast";
 pub(super) const YARN_SLOW: &str = "rope.scaling.yarn_beta_slow";
 pub(super) const YARN_ATTENTION: &str = "rope.scaling.yarn_attn_factor";
 
-/// The key of a field of `config.json` that is made of it.
+/// The key that a field of `config.json`, or of a model's configuration, is made of.
 pub(crate) fn key_of(field: &str) -> Option<&'static str> {
-    const KEYS: [(&[&str], &str); 13] = [
+    const KEYS: [(&[&str], &str); 15] = [
         (
-            &["max_position_embeddings", "n_positions", "seq_length"],
+            &[
+                "max_position_embeddings",
+                "n_positions",
+                "seq_length",
+                "seq_len",
+            ],
             CONTEXT,
         ),
-        (&["hidden_size", "n_embd"], WIDTH),
-        (&["num_hidden_layers", "n_layer"], LAYERS),
-        (&["num_attention_heads", "n_head"], HEADS),
-        (&["num_key_value_heads", "num_kv_heads"], KV_HEADS),
+        (&["hidden_size", "n_embd", "d_model"], WIDTH),
+        (&["num_hidden_layers", "n_layer", "n_layers"], LAYERS),
+        (&["num_attention_heads", "n_head", "heads"], HEADS),
         (
-            &["intermediate_size", "n_inner", "ffn_hidden_size"],
+            &["num_key_value_heads", "num_kv_heads", "kv_heads"],
+            KV_HEADS,
+        ),
+        (
+            &[
+                "intermediate_size",
+                "n_inner",
+                "ffn_hidden_size",
+                "feed_forward.width",
+            ],
             FEED_FORWARD,
         ),
         (&["head_dim"], KEY_LENGTH),
@@ -64,6 +77,11 @@ pub(crate) fn key_of(field: &str) -> Option<&'static str> {
         (&["layer_types"], WINDOW_PATTERN),
         (&["num_local_experts", "num_experts"], EXPERTS),
         (&["num_experts_per_tok"], ACTIVE_EXPERTS),
+        (&["rope_parameters.rope_theta", "position.base"], ROPE_BASE),
+        (
+            &["rope_parameters.partial_rotary_factor", "position.dims"],
+            ROPE_DIMS,
+        ),
     ];
     let found = KEYS.iter().find(|(fields, _)| fields.contains(&field));
     found.map(|(_, key)| *key)
