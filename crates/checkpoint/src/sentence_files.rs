@@ -197,7 +197,16 @@ fn read_pooling(
         },
     };
     // Of the flags, the mean is the only one that is true by default.
-    let is_default = |flag: &str| flag == MEAN && config.get(flag).is_none();
+    let others = MODES
+        .iter()
+        .any(|(flag, ..)| *flag != MEAN && config[*flag] == true);
+    let is_unsaid = config.get(MEAN).is_none();
+    if named.is_none() && others && is_unsaid {
+        warnings.push(format!(
+            "{name}: the states are not pooled by their mean too, which is the default of `{MEAN}`"
+        ));
+    }
+    let is_default = |flag: &str| flag == MEAN && is_unsaid && !others;
     let is_set = |flag: &str| config[flag] == true || is_default(flag);
     let mut modes = MODES.iter().filter(|(flag, name, _)| match named {
         Some(named) => named == *name,
@@ -254,5 +263,90 @@ fn read_json(file: &Path) -> Result<Option<Value>, ModelError> {
             path: path(),
             source,
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Reads files of sentence-transformers with a pooling and other settings.
+    fn read(
+        pooling: &Value,
+        sentence: &Value,
+        prompts: &Value,
+    ) -> Result<SentenceFiles, ModelError> {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, value: &Value| {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, value.to_string()).unwrap();
+        };
+        let module = |kind: &str, path: &str| json!({"type": format!("sentence_transformers.models.{kind}"), "path": path});
+        write(
+            MODULES_FILE,
+            &json!([module("Transformer", ""), module("Pooling", "1_Pooling")]),
+        );
+        write("1_Pooling/config.json", pooling);
+        write(SENTENCE_FILE, sentence);
+        write(PROMPTS_FILE, prompts);
+        SentenceFiles::read(folder.path())
+    }
+
+    #[test]
+    fn defaults_and_nulls_are_the_same_as_absence() {
+        let mean = Some((Pooling::Mean, false));
+        for pooling in [
+            json!({}),
+            json!({"pooling_mode": null, "word_embedding_dimension": 8}),
+            json!({"pooling_mode": ["mean"]}),
+        ] {
+            let files = read(
+                &pooling,
+                &json!({"max_seq_length": null, "do_lower_case": false, "model_args": {}}),
+                &json!({"prompts": {"query": "q: "}, "default_prompt_name": null, "similarity_fn_name": "cosine"}),
+            )
+            .unwrap();
+            assert_eq!((files.modules, files.longest), (mean, None), "{pooling}");
+            assert_eq!(files.warnings, Vec::<String>::new(), "{pooling}");
+        }
+    }
+
+    #[test]
+    fn settings_that_change_embeddings_are_reported() {
+        let files = read(
+            &json!({"pooling_mode_cls_token": true, "pooling_mode_mean_tokens": false, "pooling_mode_top": 3}),
+            &json!({"max_seq_length": 5, "do_lower_case": true}),
+            &json!({"default_prompt_name": "query", "truncate_dim": 4}),
+        )
+        .unwrap();
+        assert_eq!(
+            (files.modules, files.longest),
+            (Some((Pooling::First, false)), Some(5))
+        );
+        let fields: Vec<&str> = files
+            .warnings
+            .iter()
+            .filter_map(|line| line.split('`').nth(1))
+            .collect();
+        assert_eq!(
+            fields,
+            [
+                "do_lower_case",
+                "pooling_mode_top",
+                "default_prompt_name",
+                "truncate_dim"
+            ]
+        );
+        let refused = [
+            json!({"pooling_mode": ["mean", "cls"]}),
+            json!({"pooling_mode_cls_token": true, "pooling_mode_max_tokens": true}),
+            json!({"pooling_mode_mean_tokens": false}),
+        ];
+        for pooling in refused {
+            assert!(read(&pooling, &json!({}), &json!({})).is_err(), "{pooling}");
+        }
     }
 }
