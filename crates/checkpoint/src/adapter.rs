@@ -149,6 +149,7 @@ pub(crate) enum AdapterSource {
 impl AdapterSource {
     /// Opens the adapter at `path`: a directory of PEFT, a run or a checkpoint.
     pub(crate) fn open(path: &Path) -> Result<Self, ModelError> {
+        fs::metadata(path).map_err(|error| model::missing(path, error))?;
         if path.join(ADAPTER_CONFIG_FILE).exists() {
             return Ok(Self::Peft(PeftAdapter::open(path)?));
         }

@@ -13,7 +13,7 @@ use emberlm_kernels::Backend;
 use emberlm_model::encoder_decoder::HuggingFaceEncoderDecoder;
 use emberlm_model::{EncoderDecoder, EncoderDecoderConfig};
 use emberlm_tokenizer::chat::ChatTemplate;
-use emberlm_tokenizer::{SequenceEncoder, Tokenizer};
+use emberlm_tokenizer::{SequenceEncoder, Tokenizer, config_warnings};
 use serde_json::{Map, Value};
 
 use crate::encoder_model::tokenizer_beside;
@@ -28,6 +28,7 @@ pub struct EncoderDecoderModel {
     source: HuggingFaceEncoderDecoder,
     tokenizer: Option<Tokenizer>,
     passed_over: Vec<CheckpointError>,
+    warnings: Vec<String>,
 }
 
 impl EncoderDecoderModel {
@@ -41,7 +42,10 @@ impl EncoderDecoderModel {
         let path = path.as_path();
         let source = HuggingFaceEncoderDecoder::open(path)?;
         let tokenizer = tokenizer_beside(path, source.config().vocab_size())?;
+        let mut warnings = source.warnings().to_vec();
+        warnings.extend(config_warnings(path, true));
         Ok(Self {
+            warnings,
             source,
             tokenizer,
             passed_over,
@@ -51,6 +55,11 @@ impl EncoderDecoderModel {
     /// The errors of damaged checkpoints that are newer than the opened one, newest first.
     pub fn passed_over(&self) -> &[CheckpointError] {
         &self.passed_over
+    }
+
+    /// Warnings about settings in the directory's files that are ignored.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// The model's configuration.

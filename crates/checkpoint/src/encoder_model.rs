@@ -8,26 +8,25 @@
 //! | `modules.json` | pooling and normalization; without it, the mean of all states, normalized |
 //! | `1_Pooling/config.json` | the pooling |
 //! | `sentence_bert_config.json` | the longest text in tokens; without it, the encoder's positions |
+//! | `config_sentence_transformers.json` | the name of the default prompt, which is not supported |
 
-use std::io;
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::path::Path;
 
 use burn::tensor::Device;
+use emberlm_gguf::is_gguf;
 use emberlm_kernels::Backend;
 use emberlm_model::EncoderConfig;
 use emberlm_model::encoder::{HuggingFaceEncoder, Pooling};
-use emberlm_system::read::{DESCRIPTION_LIMIT, read_text};
-use emberlm_tokenizer::{SequenceEncoder, TOKENIZER_FILE, Tokenizer};
-use serde_json::Value;
+use emberlm_model::hugging_face::CONFIG_FILE;
+use emberlm_tokenizer::{SequenceEncoder, TOKENIZER_FILE, Tokenizer, config_warnings};
 
+use crate::checkpoint::DESCRIPTION;
 use crate::embedder::Embedder;
 use crate::error::{CheckpointError, ModelError};
 use crate::kind::model_folder;
-
-/// The file that lists the modules of sentence-transformers.
-const MODULES_FILE: &str = "modules.json";
-/// The file with the longest text in tokens.
-const SENTENCE_FILE: &str = "sentence_bert_config.json";
+use crate::model::missing;
+use crate::sentence_files::SentenceFiles;
 
 /// An encoder whose configuration and tokenizer have been read.
 #[derive(Debug)]
@@ -39,6 +38,7 @@ pub struct EncoderModel {
     pooling: Pooling,
     normalize: bool,
     passed_over: Vec<CheckpointError>,
+    warnings: Vec<String>,
 }
 
 impl EncoderModel {
@@ -48,14 +48,23 @@ impl EncoderModel {
     /// `path` holds no encoder, a file is damaged or cannot be read, or `modules.json` lists a module that is not
     /// supported. A run with damaged checkpoints opens at the newest intact one; see [`EncoderModel::passed_over`].
     pub fn open(path: &Path) -> Result<Self, ModelError> {
+        check_is_folder(path)?;
         let (path, passed_over) = model_folder(path)?;
         let path = path.as_path();
+        if path.join(DESCRIPTION).exists() && !path.join(CONFIG_FILE).exists() {
+            return Err(not_an_encoder(path, "decoder"));
+        }
         let source = HuggingFaceEncoder::open(path)?;
         let tokenizer = tokenizer_beside(path, source.config().vocab_size())?;
         let limit = source.config().seq_len();
-        let longest = longest_text(path)?.map_or(limit, |longest| longest.min(limit));
-        let (pooling, normalize) = modules(path)?.unwrap_or((Pooling::Mean, true));
+        let files = SentenceFiles::read(path)?;
+        let longest = files.longest.map_or(limit, |longest| longest.min(limit));
+        let (pooling, normalize) = files.modules.unwrap_or((Pooling::Mean, true));
+        let mut warnings = source.warnings().to_vec();
+        warnings.extend(files.warnings);
+        warnings.extend(config_warnings(path, false));
         Ok(Self {
+            warnings,
             source,
             tokenizer,
             longest,
@@ -68,6 +77,11 @@ impl EncoderModel {
     /// The errors of damaged checkpoints that are newer than the opened one, newest first.
     pub fn passed_over(&self) -> &[CheckpointError] {
         &self.passed_over
+    }
+
+    /// Warnings about settings in the directory's files that are ignored.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// The encoder's configuration.
@@ -139,6 +153,23 @@ impl EncoderModel {
     }
 }
 
+/// Returns an error unless there is a folder at `path`.
+fn check_is_folder(path: &Path) -> Result<(), ModelError> {
+    let metadata = fs::metadata(path).map_err(|error| missing(path, error))?;
+    match metadata.is_dir() {
+        true => Ok(()),
+        false if is_gguf(path) => Err(not_an_encoder(path, "GGUF file")),
+        false => Err(ModelError::NotADirectory {
+            path: path.to_owned(),
+        }),
+    }
+}
+
+fn not_an_encoder(path: &Path, found: &'static str) -> ModelError {
+    let path = path.to_owned();
+    ModelError::NotAnEncoder { path, found }
+}
+
 /// The tokenizer in a model's directory, if there is one.
 ///
 /// # Errors
@@ -160,120 +191,5 @@ pub(crate) fn tokenizer_beside(
             vocab_size,
         }),
         _ => Ok(Some(tokenizer)),
-    }
-}
-
-/// The pooling and normalization of `modules.json`. `None` without this file.
-fn modules(path: &Path) -> Result<Option<(Pooling, bool)>, ModelError> {
-    let file = path.join(MODULES_FILE);
-    let Some(modules) = read_json(&file)? else {
-        return Ok(None);
-    };
-    let refuse = |reason: String| ModelError::Modules {
-        path: file.clone(),
-        reason,
-    };
-    let modules = modules
-        .as_array()
-        .ok_or_else(|| refuse("must be a list".to_owned()))?;
-    let (mut pooling, mut normalize) = (Pooling::Mean, false);
-    for (number, module) in modules.iter().enumerate() {
-        let kind = module["type"].as_str().unwrap_or_default();
-        let folder = module["path"].as_str().unwrap_or_default();
-        match (number, kind.rsplit('.').next().unwrap_or_default()) {
-            (0, "Transformer") if folder.is_empty() => {}
-            (0, "Transformer") => {
-                let reason = format!("module 0 is in the folder `{folder}`; open that folder");
-                return Err(refuse(reason));
-            }
-            (1, "Pooling") => pooling = read_pooling(&path.join(folder).join("config.json"))?,
-            (2.., "Normalize") => normalize = true,
-            // Acts in training only.
-            (2.., "Dropout") => {}
-            _ => {
-                return Err(refuse(format!(
-                    "module {number} of type `{kind}` is not supported"
-                )));
-            }
-        }
-    }
-    Ok(Some((pooling, normalize)))
-}
-
-/// The pooling of a `Pooling` module's `config.json`.
-fn read_pooling(file: &Path) -> Result<Pooling, ModelError> {
-    let refuse = |reason: String| ModelError::Modules {
-        path: file.to_owned(),
-        reason,
-    };
-    let Some(config) = read_json(file)? else {
-        return Err(refuse("the file is missing".to_owned()));
-    };
-    const MODES: [(&str, &str, Option<Pooling>); 6] = [
-        ("pooling_mode_cls_token", "cls", Some(Pooling::First)),
-        ("pooling_mode_mean_tokens", "mean", Some(Pooling::Mean)),
-        ("pooling_mode_max_tokens", "max", Some(Pooling::Max)),
-        (
-            "pooling_mode_mean_sqrt_len_tokens",
-            "mean_sqrt_len_tokens",
-            Some(Pooling::MeanSqrtLength),
-        ),
-        ("pooling_mode_lasttoken", "lasttoken", Some(Pooling::Last)),
-        ("pooling_mode_weightedmean_tokens", "weightedmean", None),
-    ];
-    let named = config["pooling_mode"].as_str();
-    let mut modes = MODES
-        .iter()
-        .filter(|(flag, name, _)| config[*flag] == true || named == Some(*name));
-    match (modes.next(), modes.next()) {
-        (Some((_, _, Some(pooling))), None) => Ok(*pooling),
-        (Some((flag, _, None)), None) => Err(refuse(format!("{flag} is not supported"))),
-        (Some((first, ..)), Some((second, ..))) => {
-            let reason = format!("{first} and {second} together are not supported");
-            Err(refuse(reason))
-        }
-        (None, _) => Err(refuse(match named {
-            Some(name) => format!("pooling_mode = {name} is not supported"),
-            None => "exactly one pooling_mode must be set".to_owned(),
-        })),
-    }
-}
-
-/// `max_seq_length`, if the file is there and sets it.
-fn longest_text(path: &Path) -> Result<Option<usize>, ModelError> {
-    let file = path.join(SENTENCE_FILE);
-    let Some(config) = read_json(&file)? else {
-        return Ok(None);
-    };
-    match &config["max_seq_length"] {
-        Value::Null => Ok(None),
-        value => match value
-            .as_u64()
-            .and_then(|tokens| usize::try_from(tokens).ok())
-        {
-            Some(tokens @ 1..) => Ok(Some(tokens)),
-            _ => Err(ModelError::Modules {
-                path: file,
-                reason: format!("max_seq_length = {value} must be a whole number of at least 1"),
-            }),
-        },
-    }
-}
-
-/// Reads a JSON file. `None` if it does not exist.
-fn read_json(file: &Path) -> Result<Option<Value>, ModelError> {
-    let path = || PathBuf::from(file);
-    match read_text(file, DESCRIPTION_LIMIT) {
-        Ok(text) => serde_json::from_str(&text)
-            .map(Some)
-            .map_err(|error| ModelError::Modules {
-                path: path(),
-                reason: error.to_string(),
-            }),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(ModelError::Read {
-            path: path(),
-            source,
-        }),
     }
 }

@@ -104,6 +104,14 @@ pub enum ModelError {
         /// Error of the parser or the operating system.
         reason: String,
     },
+    /// The model embeds and classifies no texts.
+    #[error("{path} is a {found}, not the directory of an encoder")]
+    NotAnEncoder {
+        /// The path.
+        path: PathBuf,
+        /// The kind of the model.
+        found: &'static str,
+    },
     /// The path is a file.
     #[error("{path} is a file, not a model's directory")]
     NotADirectory {

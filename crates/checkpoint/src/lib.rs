@@ -54,6 +54,7 @@ pub mod keep;
 mod kind;
 pub mod model;
 mod published_files;
+mod sentence_files;
 mod source_files;
 pub mod write;
 

@@ -139,6 +139,17 @@ impl Model {
         &self.passed_over
     }
 
+    /// Warnings about settings in the model's files that are ignored.
+    pub fn warnings(&self) -> Vec<String> {
+        match &self.source {
+            Source::Checkpoint { .. } => Vec::new(),
+            Source::HuggingFace { model, files } => {
+                let own = model.warnings().iter().cloned();
+                own.chain(files.warnings()).collect()
+            }
+        }
+    }
+
     /// The directory that contains the model's files, or the model's GGUF file.
     pub fn path(&self) -> &Path {
         match &self.source {
@@ -406,7 +417,7 @@ pub(crate) fn newest(
     Ok((newest, passed_over))
 }
 
-fn missing(path: &Path, source: io::Error) -> ModelError {
+pub(crate) fn missing(path: &Path, source: io::Error) -> ModelError {
     let path = path.to_owned();
     match source.kind() {
         io::ErrorKind::NotFound => ModelError::NotFound { path },

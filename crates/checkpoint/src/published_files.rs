@@ -7,7 +7,9 @@ use emberlm_gguf::GgufFile;
 use emberlm_model::hugging_face::HuggingFaceModel;
 use emberlm_system::read::{DESCRIPTION_LIMIT, read_text};
 use emberlm_tokenizer::chat::{ChatError, ChatTemplate, TOOL_USE};
-use emberlm_tokenizer::{GgufTokenizer, TOKENIZER_FILE, Tokenizer, TokenizerError};
+use emberlm_tokenizer::{
+    GgufTokenizer, TOKENIZER_FILE, Tokenizer, TokenizerError, config_warnings,
+};
 use serde_json::{Map, Value};
 
 use crate::error::ModelError;
@@ -43,6 +45,17 @@ impl PublishedFiles {
         Self::Gguf {
             name: file.path().display().to_string(),
             tokenizer: tokenizer.map(|tokenizer| tokenizer.map(Box::new)),
+        }
+    }
+
+    /// Warnings about settings of the tokenizer that are ignored.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        match self {
+            Self::Directory(folder) => config_warnings(folder, true),
+            Self::Gguf { tokenizer, .. } => match tokenizer {
+                Ok(Some(tokenizer)) => tokenizer.warnings().to_vec(),
+                Ok(None) | Err(_) => Vec::new(),
+            },
         }
     }
 

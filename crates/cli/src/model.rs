@@ -12,6 +12,7 @@ use emberlm_tokenizer::Tokenizer;
 use emberlm_trainer::fit::HeldWeights;
 
 use crate::error::{CliError, warn};
+use crate::output::shell_path;
 use crate::progress;
 
 /// Opens the model at `path`, and warns about newer checkpoints that are damaged. Shows a spinner on a
@@ -24,6 +25,7 @@ pub fn open(path: &Path) -> Result<Model, CliError> {
     let model = Model::open(path)?;
     drop(spinner);
     warn_passed_over(model.passed_over());
+    warn_ignored(path, &model.warnings());
     Ok(model)
 }
 
@@ -35,9 +37,10 @@ pub fn check_trainable(model: &Model, path: &Path) -> Result<(), CliError> {
     match model.weight_format() {
         WeightFormat::F32 => Ok(()),
         packed => {
-            let (path, format) = (path.display(), packed.name());
+            let (shown, format) = (path.display(), packed.name());
             let message =
-                format!("{path}: the weights are stored in {format}, which cannot be trained");
+                format!("{shown}: the weights are stored in {format}, which cannot be trained");
+            let path = shell_path(path);
             Err(CliError::new(message)
                 .hint("train an adapter of it: --set train.adapter.rank=8")
                 .hint("or pass the model that it was exported from")
@@ -57,6 +60,7 @@ pub fn open_encoder(path: &Path) -> Result<EncoderModel, CliError> {
     let model = EncoderModel::open(path)?;
     drop(spinner);
     warn_passed_over(model.passed_over());
+    warn_ignored(path, model.warnings());
     Ok(model)
 }
 
@@ -69,7 +73,19 @@ pub fn open_encoder_decoder(path: &Path) -> Result<EncoderDecoderModel, CliError
     let model = EncoderDecoderModel::open(path)?;
     drop(spinner);
     warn_passed_over(model.passed_over());
+    warn_ignored(path, model.warnings());
     Ok(model)
+}
+
+/// Warns about settings in the files of the model at `path` that are ignored.
+fn warn_ignored(path: &Path, warnings: &[String]) {
+    let (path, is_file) = (path.display(), path.is_file());
+    for warning in warnings {
+        match is_file {
+            true => warn(&format!("{path}: {warning}")),
+            false => warn(&format!("{path}/{warning}")),
+        }
+    }
 }
 
 fn warn_passed_over(damaged: &[CheckpointError]) {

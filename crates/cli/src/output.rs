@@ -1,5 +1,7 @@
 //! Formats results as text: tables, sizes, operation counts.
 
+use std::path::Path;
+
 use bytesize::ByteSize;
 use emberlm_system::text::escaped;
 
@@ -91,6 +93,11 @@ pub fn shell_word(word: &str) -> String {
         true => word.to_owned(),
         false => format!("'{}'", word.replace('\'', r"'\''")),
     }
+}
+
+/// A path as an argument of a suggested command.
+pub fn shell_path(path: &Path) -> String {
+    shell_word(&path.to_string_lossy())
 }
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ pub struct SamplingDefaults {
 
 impl SamplingDefaults {
     /// Reads the fields of a `generation_config.json`, using the names of `transformers`. Null fields count
-    /// as absent, and other fields are ignored. `"do_sample": false` means temperature 0; without
+    /// as absent, and other fields are ignored ([`ignored_fields`](crate::ignored_fields)). `"do_sample": false` means temperature 0; without
     /// `do_sample`, the model is sampled.
     ///
     /// Invalid fields are skipped and returned in the second value. `eos_token_id` is only validated against

@@ -54,6 +54,7 @@ pub mod embedding;
 pub mod encoder_decoder;
 pub mod engine;
 pub mod error;
+mod generation_fields;
 mod grammar;
 pub mod grammar_limits;
 pub mod json_schema;
@@ -79,6 +80,7 @@ pub use engine::{
     ModelSizes, Overflow, Request, RequestId,
 };
 pub use error::{GenerateError, LogitsError, SettingError};
+pub use generation_fields::ignored_fields;
 pub use grammar::Grammar;
 pub use logprobs::LogProbs;
 pub use penalties::Penalties;

@@ -1,6 +1,6 @@
 //! Requests to the Hub, with retries.
 
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::thread;
 use std::time::Duration;
 
@@ -125,7 +125,11 @@ impl<'a> Client<'a> {
             encoded(name.revision(), false)
         );
         self.with_retries(|| {
-            let response = self.get(&url, 0, name)?;
+            // Interruptions of transfers pass, but without a network there is none.
+            let response = self.get(&url, 0, name).map_err(|failure| match failure {
+                Failure::Passing(error @ HubError::Unreachable { .. }, _) => Failure::Final(error),
+                other => other,
+            })?;
             let mut text = String::new();
             let mut body = response.into_body().into_reader().take(INFO_LIMIT);
             body.read_to_string(&mut text)
@@ -159,7 +163,7 @@ impl<'a> Client<'a> {
         }
         let response = request
             .call()
-            .map_err(|error| Failure::Passing(network(url, &error), None))?;
+            .map_err(|error| Failure::Passing(self.failed(url, &error), None))?;
         let status = response.status();
         let endpoint = || self.settings.endpoint.clone();
         let code = status.as_u16();
@@ -186,6 +190,35 @@ impl<'a> Client<'a> {
                 }
             }
         })
+    }
+
+    /// The error of a request without a response.
+    fn failed(&self, url: &str, error: &ureq::Error) -> HubError {
+        use ureq::{Error, Timeout};
+        let connects = match error {
+            Error::HostNotFound
+            | Error::ConnectionFailed
+            | Error::Timeout(Timeout::Connect | Timeout::Resolve) => false,
+            // The others are failures to find the host or to connect to it.
+            Error::Io(error) => matches!(
+                error.kind(),
+                ErrorKind::BrokenPipe
+                    | ErrorKind::ConnectionAborted
+                    | ErrorKind::ConnectionReset
+                    | ErrorKind::InvalidData
+                    | ErrorKind::TimedOut
+                    | ErrorKind::UnexpectedEof
+                    | ErrorKind::WouldBlock
+            ),
+            _ => true,
+        };
+        match connects {
+            true => network(url, error),
+            false => HubError::Unreachable {
+                endpoint: self.settings.endpoint.clone(),
+                reason: error.to_string(),
+            },
+        }
     }
 
     /// Repeats `attempt` until it succeeds, fails finally, or has failed too often.

@@ -63,6 +63,14 @@ pub enum HubError {
         /// The HTTP status.
         status: u16,
     },
+    /// No connection to the Hub can be made.
+    #[error("cannot reach {endpoint}: {reason}")]
+    Unreachable {
+        /// Address of the Hub.
+        endpoint: String,
+        /// The failure.
+        reason: String,
+    },
     /// The request or the transfer fails, after the retries.
     #[error("{url}: {reason}")]
     Network {

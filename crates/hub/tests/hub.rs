@@ -391,3 +391,27 @@ fn copy(from: &Path, to: &Path) {
         }
     }
 }
+
+#[test]
+fn a_hub_that_cannot_be_reached_is_reported_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    // Longer than any test waits: nothing is repeated.
+    let retry_pause = Duration::from_secs(3600);
+    for endpoint in ["http://127.0.0.1:1", "http://no-such-host.invalid"] {
+        let hub = Hub::new(Settings {
+            cache: folder.path().to_owned(),
+            endpoint: endpoint.to_owned(),
+            token: None,
+            offline: false,
+            retry_pause,
+        });
+        let error = hub.open(&name("hf:org/tiny"), &mut |_| ()).unwrap_err();
+        assert!(matches!(error, HubError::Unreachable { .. }), "{error}");
+        assert!(
+            error
+                .to_string()
+                .starts_with(&format!("cannot reach {endpoint}: ")),
+            "{error}"
+        );
+    }
+}

@@ -6,13 +6,14 @@
 //! | `config` | [`LoraConfig`]: rank, scale and targets |
 //! | `modules` | the linear layers by the names of published checkpoints |
 //! | `whole` | parameters of the base model that are trained and saved with an adapter |
-//! | `peft`, `peft_config` | `adapter_model.safetensors` and `adapter_config.json` |
+//! | `peft`, `peft_config`, `peft_errors` | `adapter_model.safetensors` and `adapter_config.json` |
 
 mod bank;
 mod config;
 mod modules;
 mod peft;
 mod peft_config;
+mod peft_errors;
 mod whole;
 
 pub use config::{ALL_LINEAR, AdapterBias, LoraConfig};

@@ -29,6 +29,8 @@ pub use config::{EncoderConfig, EncoderSettings, LocalWindow};
 pub use export::{export, model_type_of};
 pub use head::{EncoderHead, MaskedLmHead, SequenceClassifier, TokenClassifier};
 pub use head_config::{EncoderHeadConfig, PooledActivation, TokenLayer};
+#[cfg(test)]
+pub(crate) use hugging_face::read_described;
 pub use hugging_face::{HuggingFaceEncoder, is_encoder_type};
 pub use pooling::Pooling;
 pub(crate) use texts::RowGroup;

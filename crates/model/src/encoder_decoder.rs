@@ -22,6 +22,8 @@ mod t5;
 
 pub use config::{EncoderDecoderConfig, EncoderDecoderSettings, RelativePositions};
 pub use export::{export, model_type_of};
+#[cfg(test)]
+pub(crate) use hugging_face::read_described;
 pub use hugging_face::{HuggingFaceEncoderDecoder, is_encoder_decoder_type};
 pub use relative_bias::{RelativeBias, RelativeStack, RelativeStackConfig};
 

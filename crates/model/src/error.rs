@@ -329,6 +329,14 @@ pub enum HuggingFaceError {
         /// Error of the file.
         source: GgufError,
     },
+    /// The metadata of a GGUF file describe no supported model.
+    #[error("{} describes no supported model: {reason}", path.display())]
+    GgufModel {
+        /// The file.
+        path: PathBuf,
+        /// The key or the size, its value and the violated rule.
+        reason: String,
+    },
     /// `transformers` has no model type for the family.
     #[error("`transformers` has no type for the family `{family}`")]
     NoType {
@@ -380,4 +388,21 @@ pub enum HuggingFaceError {
         /// Error of the weights.
         source: WeightsError,
     },
+}
+
+impl HuggingFaceError {
+    /// The same error about the metadata of a GGUF file, from which the fields of a `config.json` were made.
+    pub(crate) fn in_gguf(self, path: &Path) -> Self {
+        let (field, value, rule) = match self {
+            Self::Field { field, value, rule } => (field, value, rule),
+            Self::Config(error) => (error.field.into_owned(), error.value, error.rule),
+            other => return other,
+        };
+        let name = crate::gguf::key_of(&field).unwrap_or(&field);
+        let reason = format!("`{name}` = {value}: {rule}");
+        Self::GgufModel {
+            path: path.to_owned(),
+            reason,
+        }
+    }
 }

@@ -1,10 +1,11 @@
 //! Mapping between a family's models and Hugging Face's `config.json` and tensor names.
 //!
-//! `fields` reads the fields of a `config.json`; `rope`, `layers`, `experts`, `names` and `quantization` handle fields
+//! `fields` reads the fields of a `config.json`, and `known_fields` lists those without an effect; `rope`, `layers`, `experts`, `names` and `quantization` handle fields
 //! that several model types share.
 
 pub(crate) mod experts;
 pub(crate) mod fields;
+pub(crate) mod known_fields;
 pub(crate) mod layers;
 pub(crate) mod names;
 pub(crate) mod quantization;

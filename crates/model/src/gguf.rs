@@ -35,6 +35,7 @@ use serde_json::{Map, Value};
 
 pub use export::{GgufOptions, check_exportable, export, exportable_families};
 pub use file_type::FileType;
+pub(crate) use key_names::key_of;
 pub(crate) use names::GgufNames;
 pub use recorded_type::type_name;
 pub(crate) use store::GgufStore;

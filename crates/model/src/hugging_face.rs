@@ -25,7 +25,7 @@ use crate::decoder::Decoder;
 use crate::error::{HuggingFaceError, WeightsError};
 use crate::exchange::Exchange;
 use crate::exchange::fields::Fields;
-use crate::exchange::quantization;
+use crate::exchange::{known_fields, quantization};
 use crate::families::Family;
 use crate::gguf;
 use crate::weight_format::{StoredFormats, WeightFormat};
@@ -52,6 +52,7 @@ pub struct HuggingFaceModel {
     fields: Map<String, Value>,
     config: DecoderConfig,
     quantization: Option<Quantization>,
+    warnings: Vec<String>,
 }
 
 impl HuggingFaceModel {
@@ -74,12 +75,21 @@ impl HuggingFaceModel {
             Some(file) => gguf::config_fields(file)?,
             None => read_fields(path)?,
         };
-        let (config, quantization) = parse_config(&fields)?;
+        let described = parse_config(&fields);
+        let Description {
+            config,
+            quantization,
+            warnings,
+        } = match &gguf {
+            Some(_) => described.map_err(|error| error.in_gguf(path))?,
+            None => described?,
+        };
         Ok(Self {
             path: path.to_owned(),
             gguf,
             config,
             quantization,
+            warnings,
             fields,
         })
     }
@@ -137,6 +147,11 @@ impl HuggingFaceModel {
     /// The model's configuration.
     pub fn config(&self) -> &DecoderConfig {
         &self.config
+    }
+
+    /// Warnings about fields of `config.json` that are ignored.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// The fields of `config.json`, unchanged. For a GGUF file, those that describe its model.
@@ -267,23 +282,48 @@ impl HuggingFaceModel {
 /// # Errors
 /// Those of [`HuggingFaceModel::open`].
 pub fn read_config(fields: &Map<String, Value>) -> Result<DecoderConfig, HuggingFaceError> {
-    parse_config(fields).map(|(config, _)| config)
+    parse_config(fields).map(|description| description.config)
 }
 
-/// Builds the model configuration and the quantization described by the fields of a `config.json`.
-fn parse_config(
-    fields: &Map<String, Value>,
-) -> Result<(DecoderConfig, Option<Quantization>), HuggingFaceError> {
-    let fields = Fields::new(fields);
+/// The model that a `config.json` describes.
+pub(crate) struct Description {
+    config: DecoderConfig,
+    quantization: Option<Quantization>,
+    warnings: Vec<String>,
+}
+
+/// [`read_described`] of a map.
+fn parse_config(fields: &Map<String, Value>) -> Result<Description, HuggingFaceError> {
+    read_described(&Fields::new(fields))
+}
+
+/// Builds the description of the model in the fields of a `config.json`.
+pub(crate) fn read_described(fields: &Fields<'_>) -> Result<Description, HuggingFaceError> {
     let model_type = fields.text("model_type")?;
     let exchanges = || Family::ALL.into_iter().filter_map(Family::exchange);
     let Some(exchange) = exchanges().find(|exchange| exchange.model_type == model_type) else {
         let known: Vec<&str> = exchanges().map(|exchange| exchange.model_type).collect();
         return Err(fields.error("model_type", format!("must be one of {}", known.join(", "))));
     };
-    let config = DecoderConfig::try_from((exchange.read)(&fields)?)?;
-    let quantization = quantization::read(&fields, &exchange, &config)?;
-    Ok((config, quantization))
+    fields.only(
+        "is_causal",
+        true,
+        "attention in both directions is not computed",
+    )?;
+    if fields
+        .object("per_layer_config")?
+        .is_some_and(|layers| !layers.is_empty())
+    {
+        let rule = "settings that differ between layers are not supported";
+        return Err(fields.error("per_layer_config", rule));
+    }
+    let config = DecoderConfig::try_from((exchange.read)(fields)?)?;
+    let quantization = quantization::read(fields, &exchange, &config)?;
+    Ok(Description {
+        config,
+        quantization,
+        warnings: known_fields::warnings(fields),
+    })
 }
 
 /// Reads the fields of a directory's `config.json`.

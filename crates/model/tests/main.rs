@@ -10,6 +10,7 @@
     missing_docs
 )]
 
+mod adapter_files;
 mod attentions;
 mod components;
 mod decoder;

@@ -150,6 +150,9 @@ macro_rules! adapters {
                 qwen3_saved_tied = "qwen3-saved-tied",
                 gpt2_saved_tied = "gpt2-saved-tied",
                 gpt2_saved = "gpt2-saved",
+                llama_patterns = "llama-patterns",
+                llama_layers = "llama-layers",
+                llama_saved_norms = "llama-saved-norms",
                 gpt2_bias_all = "gpt2-bias-all",
                 gpt2_bias_lora = "gpt2-bias-lora",
             ]

@@ -11,7 +11,9 @@ use std::time::UNIX_EPOCH;
 
 use emberlm_checkpoint::model::GENERATION_CONFIG_FILE;
 use emberlm_checkpoint::{Model, ModelError};
-use emberlm_generate::{Engine, EngineConfig, GrammarSandbox, SamplingDefaults, SettingError};
+use emberlm_generate::{
+    Engine, EngineConfig, GrammarSandbox, SamplingDefaults, SettingError, ignored_fields,
+};
 use emberlm_kernels::Backend;
 use emberlm_model::{CacheFormat, CacheFormatError, Decoder, count};
 use emberlm_tokenizer::Tokenizer;
@@ -273,8 +275,8 @@ pub fn load<B: Backend>(
     LoadPlan::new(model, options.clone())?.load(decoder, sandbox, None)
 }
 
-/// The sampling settings recommended by a model's `generation_config.json`, and a warning about each invalid
-/// one, which is ignored.
+/// The sampling settings recommended by a model's `generation_config.json`, and a warning about each that is
+/// ignored: an invalid one, or one that is not supported.
 pub fn sampling_defaults(model: &Model) -> (SamplingDefaults, Vec<String>) {
     let fields = match model.generation_config() {
         Ok(fields) => fields,
@@ -283,10 +285,13 @@ pub fn sampling_defaults(model: &Model) -> (SamplingDefaults, Vec<String>) {
             return (SamplingDefaults::default(), vec![warning]);
         }
     };
-    let (defaults, ignored) = SamplingDefaults::read(&fields, model.config().vocab_size());
+    let config = model.config();
+    let (defaults, invalid) = SamplingDefaults::read(&fields, config.vocab_size());
     let path = model.path().join(GENERATION_CONFIG_FILE);
-    let warning = |error: &SettingError| format!("{}: {error}; it is ignored", path.display());
-    (defaults, ignored.iter().map(warning).collect())
+    let ignored = ignored_fields(&fields, Some(config.seq_len()));
+    let ignored = invalid.iter().map(SettingError::to_string).chain(ignored);
+    let warning = |reason| format!("{}: {reason}; it is ignored", path.display());
+    (defaults, ignored.map(warning).collect())
 }
 
 impl Card {

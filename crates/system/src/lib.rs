@@ -7,6 +7,7 @@
 //! | [`mod@file_kind`] | identifies files by their first bytes: archives, compressed files, UTF-16, Git LFS pointers, web pages and others |
 //! | [`lines`] | reads a file line by line, with a maximum line length |
 //! | [`mod@write`] | writes a file atomically: to a temporary file that is synced and renamed |
+//! | [`fields`] | tables of the fields in files of other programs, with their treatment |
 //! | [`mod@nearest`] | finds the best suggestion for a mistyped name |
 //! | [`digits`] | formats numbers with thousands separators |
 //! | [`random`] | reproducible random numbers |
@@ -24,6 +25,7 @@
 //! ```
 
 pub mod digits;
+pub mod fields;
 pub mod file_kind;
 pub mod lines;
 pub mod nearest;

@@ -9,6 +9,7 @@
 
 mod byte_pairs;
 mod export;
+mod keys;
 mod pieces;
 mod pre_tokenizers;
 mod word_pieces;
@@ -18,6 +19,7 @@ use serde_json::{Map, Value, json};
 
 pub use export::{GgufTokenizerOptions, GgufVocabulary};
 
+use self::keys::token_id;
 use crate::chat::{ChatError, ChatTemplate};
 use crate::{Tokenizer, TokenizerError};
 
@@ -64,6 +66,7 @@ pub struct GgufTokenizer {
     config: Map<String, Value>,
     generation: Map<String, Value>,
     end_of_text: Option<u32>,
+    warnings: Vec<String>,
 }
 
 /// A token of a vocabulary.
@@ -109,6 +112,11 @@ impl GgufTokenizer {
         &self.config
     }
 
+    /// Warnings about keys that are ignored.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
     /// The fields of `generation_config.json`.
     pub fn generation_config(&self) -> &Map<String, Value> {
         &self.generation
@@ -135,7 +143,8 @@ fn read(metadata: &Metadata) -> Result<Option<GgufTokenizer>, GgufError> {
     );
     config.insert("clean_up_tokenization_spaces".to_owned(), json!(false));
     for (key, field) in SPECIAL {
-        if let Some(id) = token_id(metadata, key, &tokens)? {
+        // Ids that a text needs are errors where it needs them.
+        if let Ok(Some(id)) = token_id(metadata, key, &tokens) {
             config.insert(field.to_owned(), json!(tokens[id as usize].text));
         }
     }
@@ -144,7 +153,7 @@ fn read(metadata: &Metadata) -> Result<Option<GgufTokenizer>, GgufError> {
     }
     let mut ends = Vec::new();
     for key in ENDS {
-        ends.extend(token_id(metadata, key, &tokens)?);
+        ends.extend(token_id(metadata, key, &tokens).ok().flatten());
     }
     ends.sort_unstable();
     ends.dedup();
@@ -157,7 +166,14 @@ fn read(metadata: &Metadata) -> Result<Option<GgufTokenizer>, GgufError> {
         config,
         generation,
         end_of_text: end,
+        warnings: keys::warnings(metadata, &tokens, unused_ids()),
     }))
+}
+
+/// Keys of special tokens that no text needs.
+fn unused_ids() -> impl Iterator<Item = &'static str> {
+    let special = SPECIAL.into_iter().map(|(key, _)| key);
+    special.chain(ENDS.into_iter().skip(1))
 }
 
 /// Reads the tokens and their types, which are normal if the file has none.
@@ -191,22 +207,6 @@ fn tokens(metadata: &Metadata) -> Result<Vec<Token<'_>>, GgufError> {
     }
     let tokens = texts.iter().zip(kinds);
     Ok(tokens.map(|(text, kind)| Token { text, kind }).collect())
-}
-
-/// Reads a token id, if the key is present.
-fn token_id(
-    metadata: &Metadata,
-    key: &str,
-    tokens: &[Token<'_>],
-) -> Result<Option<u32>, GgufError> {
-    let Some(id) = metadata.count(key)? else {
-        return Ok(None);
-    };
-    let found = u32::try_from(id)
-        .ok()
-        .filter(|&id| (id as usize) < tokens.len());
-    let rule = || format!("must be below the number of tokens, {}", tokens.len());
-    found.map(Some).ok_or_else(|| metadata.error(key, rule()))
 }
 
 /// The value of `chat_template`: one template, or a list of named ones.

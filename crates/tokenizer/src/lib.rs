@@ -41,6 +41,7 @@
 //! | `statistics` | [`Statistics`]: statistics of texts and their tokens |
 //! | `choice` | [`TokenizerChoice`]: a user's choice, by name or by path |
 //! | `disk` | loads tokenizers from files and specifications, and saves them |
+//! | `config_file` | settings of a `tokenizer_config.json` that disagree with the `tokenizer.json` |
 //! | `export` | writes any tokenizer as a `tokenizer.json` and a `tokenizer_config.json` |
 //! | `pattern` | [`Pattern`]: the pre-tokenization patterns by name |
 //! | `merges`, `patterns`, `byte_level` | merges, regular expressions and the byte alphabet of byte-pair vocabularies |
@@ -68,6 +69,7 @@ mod byte_level;
 mod char;
 pub mod chat;
 mod choice;
+mod config_file;
 mod cut;
 mod decoder;
 mod disk;
@@ -104,6 +106,7 @@ mod vocabulary;
 mod words;
 
 pub use choice::TokenizerChoice;
+pub use config_file::config_warnings;
 pub use cut::Cut;
 pub use disk::{TOKENIZER_CONFIG_FILE, TOKENIZER_FILE};
 pub use error::TokenizerError;

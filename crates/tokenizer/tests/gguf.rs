@@ -164,3 +164,75 @@ fn unsupported_tokenizers_are_refused_by_the_key() {
     }
     assert!(GgufTokenizer::read(&Metadata::default()).unwrap().is_none());
 }
+
+#[test]
+fn ids_of_no_token_are_absent_and_unusable_ids_that_no_text_needs_are_warnings() {
+    const IDS: [&str; 9] = [
+        "bos",
+        "eos",
+        "unknown",
+        "padding",
+        "seperator",
+        "cls",
+        "mask",
+        "eot",
+        "eom",
+    ];
+    for name in IDS {
+        let key = format!("tokenizer.ggml.{name}_token_id");
+        for none in [
+            Value::U32(u32::MAX),
+            Value::I32(-1),
+            Value::U64(u64::MAX),
+            Value::I64(-1),
+        ] {
+            let mut metadata = gpt2();
+            metadata.insert(&key, none);
+            let tokenizer = read(&metadata);
+            assert_eq!(tokenizer.warnings(), Vec::<String>::new(), "{key}");
+            let ids = tokenizer.tokenizer().unwrap().encode("Hello").unwrap();
+            assert_eq!(ids, [15_496], "{key}");
+        }
+        if name == "eos" {
+            continue;
+        }
+        for other in [
+            Value::U32(50_257),
+            Value::I32(-2),
+            Value::String("none".to_owned()),
+        ] {
+            let mut metadata = gpt2();
+            metadata.insert(&key, other);
+            let tokenizer = read(&metadata);
+            let [warning] = tokenizer.warnings() else {
+                panic!("{key}: {:?}", tokenizer.warnings());
+            };
+            assert!(warning.contains(&key), "{warning}");
+            assert!(warning.ends_with("; it is ignored"), "{warning}");
+            tokenizer.tokenizer().unwrap();
+        }
+    }
+    // A text begins with it.
+    let mut metadata = gpt2();
+    metadata.insert("tokenizer.ggml.add_bos_token", Value::Bool(true));
+    metadata.insert("tokenizer.ggml.bos_token_id", Value::U32(50_257));
+    let error = GgufTokenizer::read(&metadata).unwrap_err().to_string();
+    assert!(error.contains("tokenizer.ggml.bos_token_id"), "{error}");
+}
+
+#[test]
+fn unknown_keys_of_the_tokenizer_are_warnings() {
+    let mut metadata = gpt2();
+    metadata.insert("tokenizer.ggml.fim_pre_token_id", Value::U32(3));
+    metadata.insert("tokenizer.ggml.token_type_count", Value::U32(2));
+    assert_eq!(read(&metadata).warnings(), Vec::<String>::new());
+    metadata.insert("tokenizer.ggml.strip_accents", Value::Bool(true));
+    let tokenizer = read(&metadata);
+    let [warning] = tokenizer.warnings() else {
+        panic!("{:?}", tokenizer.warnings());
+    };
+    assert!(
+        warning.contains("`tokenizer.ggml.strip_accents` is ignored"),
+        "{warning}"
+    );
+}

@@ -27,7 +27,12 @@ const ALLOWED: [(&str, &[&str]); 19] = [
     ),
     (
         "emberlm-generate",
-        &["emberlm-model", "emberlm-kernels", "emberlm-sandbox"],
+        &[
+            "emberlm-model",
+            "emberlm-kernels",
+            "emberlm-sandbox",
+            "emberlm-system",
+        ],
     ),
     (
         "emberlm-checkpoint",

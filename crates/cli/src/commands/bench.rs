@@ -30,7 +30,7 @@ use crate::examples;
 use crate::hub;
 use crate::memory_guard::MemoryArg;
 use crate::model;
-use crate::output::{print, print_json};
+use crate::output::{print, print_json, shell_word};
 use crate::values;
 
 /// Arguments of `bench`.
@@ -169,17 +169,18 @@ impl Subject {
 
 /// Refuses models that do not continue a text.
 fn check_kind(name: &str, kind: ModelKind) -> Result<(), CliError> {
+    let word = shell_word(name);
     let (kind, hint) = match kind {
         ModelKind::Decoder => return Ok(()),
         ModelKind::Encoder => (
             "an encoder, which decodes no tokens",
             format!(
-                "time it on your texts: emberlm embed {name} FILE, or emberlm classify {name} FILE"
+                "time it on your texts: emberlm embed {word} FILE, or emberlm classify {word} FILE"
             ),
         ),
         ModelKind::EncoderDecoder => (
             "an encoder–decoder, and only decoders are measured",
-            format!("the speed of one text: emberlm generate {name} --prompt SOURCE --verbose"),
+            format!("the speed of one text: emberlm generate {word} --prompt SOURCE --verbose"),
         ),
     };
     Err(CliError::new(format!("{name} is {kind}")).hint(hint))

@@ -41,6 +41,7 @@ use crate::error::{CliError, warn};
 use crate::examples;
 use crate::memory_guard::MemoryArg;
 use crate::model;
+use crate::output::shell_path;
 use crate::values;
 use conversation::Conversation;
 use generator::AnswerGenerator;
@@ -169,9 +170,9 @@ pub fn run(args: ChatArgs) -> Result<(), CliError> {
 const SHORT_CONTEXT: usize = 1024;
 
 fn no_template(path: &Path) -> CliError {
-    let path = path.display();
+    let (shown, path) = (path.display(), shell_path(path));
     CliError::new(format!(
-        "{path} has no chat template, which defines how conversations are formatted"
+        "{shown} has no chat template, which defines how conversations are formatted"
     ))
     .hint("choose one: --chat-template chatml, llama3, or the path of a template")
     .hint(format!(

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use emberlm_generate::{GenerateError, LogitsError, SettingError, VetError};
-use emberlm_gguf::GgufError;
+use emberlm_gguf::{GgufError, is_gguf};
 use emberlm_model::gguf::exportable_families;
 use emberlm_model::{
     AdapterError, CacheFormatError, ConfigError, Family, HuggingFaceError, InputError,
@@ -21,6 +21,7 @@ use emberlm_trainer::tasks::TaskError;
 
 use super::CliError;
 use super::data::{advice_on, data, is_of_fields};
+use crate::output::shell_path;
 
 impl From<TokenizerError> for CliError {
     fn from(error: TokenizerError) -> Self {
@@ -148,7 +149,7 @@ impl From<WeightsError> for CliError {
 impl From<HuggingFaceError> for CliError {
     fn from(error: HuggingFaceError) -> Self {
         let hint = match &error {
-            HuggingFaceError::Weights { source, .. } => {
+            HuggingFaceError::Weights { source, path } => {
                 let hint = match source {
                     WeightsError::Io { path, source } => {
                         return with(&error, io(source).or_else(|| advice_on(path)));
@@ -159,6 +160,7 @@ impl From<HuggingFaceError> for CliError {
                     WeightsError::Index { .. } => COPY_AGAIN,
                     WeightsError::Packing { .. } => BLOCKS_FIT,
                     WeightsError::Unpublished { .. } => PUBLISHED_FORMATS,
+                    _ if is_gguf(path) => "the tensors do not belong to the metadata in this file",
                     _ => "the weights do not belong to the config.json in this directory",
                 };
                 Some(hint.to_owned())
@@ -177,6 +179,9 @@ impl From<HuggingFaceError> for CliError {
                     ),
                     "t5" | "mt5" => Some(
                         "it is an encoder–decoder: emberlm generate MODEL --prompt SOURCE".to_owned(),
+                    ),
+                    value if Family::ALL.into_iter().filter_map(Family::model_type).any(|own| own == value) => Some(
+                        "it is a decoder: emberlm generate MODEL".to_owned(),
                     ),
                     _ => None,
                 }
@@ -268,7 +273,7 @@ impl From<TrainError> for CliError {
             TrainError::RunExists { ref path } => {
                 let hint = format!(
                     "choose another --out, or resume the run: emberlm train --resume {}",
-                    path.display()
+                    shell_path(path)
                 );
                 return with(&error, Some(hint));
             }
@@ -291,7 +296,7 @@ impl From<TrainError> for CliError {
             TrainError::Discarded {
                 ref run, ref last, ..
             } => {
-                let run = run.display();
+                let run = shell_path(run);
                 let hint = match last {
                     Some(_) => {
                         format!("continue from the checkpoint: emberlm train --resume {run}")
@@ -434,8 +439,30 @@ pub(super) fn tokenizer(error: &TokenizerError) -> Option<String> {
 
 impl From<AdapterError> for CliError {
     fn from(error: AdapterError) -> Self {
+        const MERGED_BY_PEFT: [&str; 5] = [
+            "ensure_weight_tying",
+            "layer_replication",
+            "lora_bias",
+            "target_parameters",
+            "trainable_token_indices",
+        ];
+        const BASE: &str = "pass the model that the adapter is for";
+        const PEFT_MERGE: &str = "merge it with PEFT: in Python, PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(MODEL), ADAPTER).merge_and_unload().save_pretrained(OUT)";
         let hint = match &error {
-            AdapterError::UnknownTensor { .. } => Some("pass the model that the adapter is for"),
+            AdapterError::UnknownTensor { .. } => Some(BASE),
+            AdapterError::ChangedBase { value } if value.contains("loftq") => Some(
+                "use the weights that LoftQ quantized, which PEFT does not save with the adapter: save them with model.unload().save_pretrained(OUT), and set `init_lora_weights` to true",
+            ),
+            AdapterError::ChangedBase { .. } => Some(
+                "let PEFT convert it: model.save_pretrained(OUT, path_initial_model_for_weight_conversion=INITIAL), where INITIAL is the adapter saved before its training",
+            ),
+            AdapterError::OtherPart { .. } => Some(PEFT_MERGE),
+            AdapterError::Unsupported { field, .. } if MERGED_BY_PEFT.contains(&field.as_str()) => {
+                Some(PEFT_MERGE)
+            }
+            AdapterError::Rank { .. } | AdapterError::LeftOut { .. } => Some(
+                "the two files are not of one adapter, or adapter_config.json was edited: copy both again",
+            ),
             AdapterError::NoTarget { .. } => Some(
                 "name the ends of layers' names, or all-linear: --set 'train.adapter.targets=[\"q_proj\"]'",
             ),

@@ -10,7 +10,8 @@ use emberlm_tokenizer::TokenizerKind;
 
 use super::CliError;
 use super::hints::{io, with};
-use crate::output::shell_word;
+use super::hub::hub_name;
+use crate::output::shell_path;
 
 impl From<CheckpointError> for CliError {
     fn from(error: CheckpointError) -> Self {
@@ -24,7 +25,10 @@ impl From<CheckpointError> for CliError {
                 with(&error, Some(hint.to_owned()))
             }
             CheckpointError::OtherBase { ref base, .. } => {
-                let hint = format!("pass the model that it was trained on: {}", base.display());
+                let hint = format!(
+                    "pass the model that it was trained on: {}",
+                    shell_path(base)
+                );
                 with(&error, Some(hint))
             }
             CheckpointError::File { ref source, .. } => with(&error, io(source)),
@@ -67,22 +71,25 @@ fn model(error: &ModelError) -> Vec<String> {
         ModelError::Read { source, .. } => return io(source).into_iter().collect(),
         ModelError::NotADirectory { path } => return not_a_directory(path),
         ModelError::Gguf { path } => match first_gguf(path) {
-            Some(file) => format!("give one of its files: {}", file.display()),
+            Some(file) => format!("give one of its files: {}", shell_path(&file)),
             None => "give one of its files".to_owned(),
         },
         ModelError::NoCheckpoint { .. } => {
             "a run writes them as it goes and when it ends, Ctrl-C included".to_owned()
         }
         ModelError::Dataset { path } => {
-            let path = path.display();
+            let path = shell_path(path);
             format!("train one on it: emberlm train --data {path} --out RUN")
         }
         ModelError::NotAModel { .. } => EXPECTED.to_owned(),
         ModelError::AdapterOnly { path, .. } => {
             format!(
                 "pass the base model and the adapter: MODEL --adapter {}",
-                path.display()
+                shell_path(path)
             )
+        }
+        ModelError::NotAnEncoder { .. } => {
+            "give the Hugging Face directory of an encoder, such as a BERT or a model of sentence-transformers".to_owned()
         }
         ModelError::NotAnAdapter { .. } => {
             "give a directory with an adapter_config.json, or a run that was trained with --adapter"
@@ -92,14 +99,14 @@ fn model(error: &ModelError) -> Vec<String> {
             "put the model's tokenizer.json into this directory".to_owned()
         }
         ModelError::NoTokenizer { path } => {
-            let path = path.display();
+            let path = shell_path(path);
             format!("continue token ids: emberlm generate {path} --tokens 1,2,3")
         }
         ModelError::OtherTokenizer {
             model, of_model, ..
         } => {
             let tokenizer = match of_model.kind {
-                TokenizerKind::File => model.display().to_string(),
+                TokenizerKind::File => shell_path(model),
                 builtin => builtin.to_string(),
             };
             format!("prepare the text again with --tokenizer {tokenizer}")
@@ -127,8 +134,21 @@ fn not_found(path: &Path) -> Vec<String> {
                 format!("or initialize one: emberlm new --preset {name} --out MODEL"),
             ]
         }
-        None => vec![EXPECTED.to_owned()],
+        None => match path.to_str().and_then(hub_name) {
+            Some(name) if !has_parent(path) => {
+                vec![format!(
+                    "a model on the Hugging Face Hub is named with hf: before it: {name}"
+                )]
+            }
+            _ => vec![EXPECTED.to_owned()],
+        },
     }
+}
+
+/// True if the folder of a missing path exists.
+fn has_parent(path: &Path) -> bool {
+    let parent = path.parent().filter(|parent| *parent != Path::new(""));
+    parent.is_some_and(Path::exists)
 }
 
 fn not_a_directory(path: &Path) -> Vec<String> {
@@ -148,10 +168,7 @@ fn not_a_directory(path: &Path) -> Vec<String> {
                 true => Path::new("."),
                 false => folder,
             };
-            vec![format!(
-                "give its folder: {}",
-                shell_word(&folder.to_string_lossy())
-            )]
+            vec![format!("give its folder: {}", shell_path(folder))]
         }
         _ => vec![EXPECTED.to_owned()],
     }

@@ -194,6 +194,57 @@ fn adapters_that_do_not_fit_are_refused() {
     );
 }
 
+/// An adapter that does not fit its base is refused with PEFT's way of converting it.
+#[test]
+fn adapters_that_changed_their_base_and_names_with_spaces_have_true_hints() {
+    let sandbox = Sandbox::new();
+    let fixture = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../model/tests/fixtures/adapters/llama-lora"
+    );
+    for (name, from) in [
+        ("adapter_config.json", ""),
+        ("adapter_model.safetensors", ""),
+        ("config.json", "base/"),
+        ("model.safetensors", "base/"),
+    ] {
+        let bytes = fs::read(format!("{fixture}/{from}{name}")).unwrap();
+        sandbox.write(&format!("an adapter/{from}{name}"), bytes);
+    }
+    let file = "an adapter/adapter_config.json";
+    let text = fs::read_to_string(sandbox.path(file)).unwrap();
+    let merge = [
+        "merge",
+        "an adapter/base",
+        "--adapter",
+        "an adapter",
+        "--out",
+        "merged",
+    ];
+    for (value, hint) in [
+        (
+            "\"pissa_niter_4\"",
+            "path_initial_model_for_weight_conversion",
+        ),
+        ("\"loftq\"", "the weights that LoftQ quantized"),
+    ] {
+        let field = format!("\"init_lora_weights\": {value}");
+        sandbox.write(file, text.replace("\"init_lora_weights\": true", &field));
+        let ran = sandbox.run(merge);
+        assert_eq!(ran.code, Some(1), "{ran}");
+        assert!(
+            ran.stderr
+                .contains(&format!("`init_lora_weights` = {value}")),
+            "{ran}"
+        );
+        assert!(ran.stderr.contains(hint), "{ran}");
+    }
+    let ran = sandbox.run(["generate", "an adapter/base", "--prompt", "a"]);
+    assert!(ran.stderr.contains("--tokens 1,2,3"), "{ran}");
+    let ran = sandbox.run(["chat", "an adapter/base"]);
+    assert!(!ran.stderr.contains("emberlm generate an adapter"), "{ran}");
+}
+
 /// The conversations of docs/guides/adapt-smollm2.md.
 #[test]
 fn the_conversations_of_the_guide_are_prepared() {

@@ -105,6 +105,19 @@ fn bad_values_are_ignored_with_a_warning() {
 }
 
 #[test]
+fn settings_that_are_not_supported_are_ignored_with_a_warning() {
+    let sandbox = with_settings(
+        &json!({ "no_repeat_ngram_size": 3, "suppress_tokens": [1], "min_length": 0, "num_beams": 1, "max_new_tokens": 2 }),
+    );
+    let ran = sandbox.words("generate model --tokens 1,2,3");
+    assert_eq!(ran.code, Some(0));
+    insta::assert_snapshot!(ran.stderr, @r#"
+    warning: model/generation_config.json: no_repeat_ngram_size = 3: this change of logits is not supported; it is ignored
+    warning: model/generation_config.json: suppress_tokens = [1]: this change of logits is not supported; it is ignored
+    "#);
+}
+
+#[test]
 fn chat_shows_the_origin_of_settings() {
     let sandbox = with_settings(&json!({ "top_p": 0.95, "temperature": 0.6, "max_new_tokens": 1 }));
     let line = "model --chat-template chatml --min-p 0.1 --context 64";

@@ -118,3 +118,35 @@ fn mistaken_names_and_missing_models_are_explained() {
     let error = refused("pull run", None);
     assert!(error.contains("`run`: must begin with hf:"), "{error}");
 }
+
+#[test]
+fn names_without_hf_and_a_hub_that_cannot_be_reached_are_explained() {
+    let sandbox = sandbox();
+    let error = offline(&sandbox, "generate hf:org/none --prompt a").stderr;
+    assert!(
+        error.contains("error: cannot reach http://127.0.0.1:1: "),
+        "{error}"
+    );
+    assert!(
+        error.contains("hint: check the network connection"),
+        "{error}"
+    );
+    assert!(!error.contains("run the command again"), "{error}");
+    for line in [
+        "generate org/tiny --prompt a",
+        "info org/tiny",
+        "embed org/tiny corpus.txt",
+        "generate run --prompt a --adapter org/tiny",
+    ] {
+        let error = offline(&sandbox, line).stderr;
+        assert!(error.contains("hf:org/tiny"), "{line}: {error}");
+    }
+    let error = offline(&sandbox, "pull https://huggingface.co/org/tiny").stderr;
+    assert!(
+        error.contains("the name of a model on the Hub: hf:org/tiny"),
+        "{error}"
+    );
+    // The folder is there, so this is the path of another run.
+    let error = offline(&sandbox, "generate cache/other --prompt a").stderr;
+    assert!(!error.contains("hf:"), "{error}");
+}

@@ -205,7 +205,9 @@ pub(super) fn is_named(module: &str, name: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 
+/// The value of the longest name that matches.
 fn matching<T: Copy>(patterns: &BTreeMap<String, T>, module: &str) -> Option<T> {
-    let matches = patterns.iter().find(|(name, _)| is_named(module, name));
-    matches.map(|(_, value)| *value)
+    let matches = patterns.iter().filter(|(name, _)| is_named(module, name));
+    let longest = matches.max_by_key(|(name, _)| name.len());
+    longest.map(|(_, value)| *value)
 }

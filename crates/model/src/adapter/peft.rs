@@ -11,9 +11,10 @@ use emberlm_system::read;
 use serde_json::{Map, Value};
 
 use super::ADAPTER;
-use super::config::LoraConfig;
+use super::config::{LoraConfig, is_named};
 use super::modules::AdaptableModule;
-use super::peft_config::{config_fields, read_config};
+use super::peft_config::{PeftSelection, config_fields, read_config};
+use super::peft_errors::foreign;
 use super::whole::{TOKENS, module_of};
 use crate::decoder::Decoder;
 use crate::error::{AdapterError, WeightsError};
@@ -29,16 +30,15 @@ pub const ADAPTER_CONFIG_FILE: &str = "adapter_config.json";
 pub const ADAPTER_WEIGHTS_FILE: &str = "adapter_model.safetensors";
 
 /// Begins the names of all tensors.
-const PREFIX: &str = "base_model.model.";
+pub(super) const PREFIX: &str = "base_model.model.";
 
 /// An adapter in a directory that PEFT or [`write_peft`] wrote.
 #[derive(Debug)]
 pub struct PeftAdapter {
     folder: PathBuf,
     config: LoraConfig,
-    base: Option<String>,
-    /// True if a head that is tied to a trained embedding stays tied.
-    is_tied: bool,
+    /// The fields of the configuration.
+    fields: Map<String, Value>,
 }
 
 impl PeftAdapter {
@@ -59,13 +59,10 @@ impl PeftAdapter {
                 path: file.clone(),
                 reason: error.to_string(),
             })?;
-        let config = read_config(&fields)?;
-        let base = fields.get("base_model_name_or_path");
         Ok(Self {
             folder: folder.to_owned(),
-            config,
-            base: base.and_then(Value::as_str).map(str::to_owned),
-            is_tied: fields.get("ensure_weight_tying") == Some(&Value::Bool(true)),
+            config: read_config(&fields)?,
+            fields,
         })
     }
 
@@ -81,13 +78,18 @@ impl PeftAdapter {
 
     /// The base model's name or path, as stored.
     pub fn base(&self) -> Option<&str> {
-        self.base.as_deref()
+        self.fields.get("base_model_name_or_path")?.as_str()
+    }
+
+    /// True if a head that is tied to a trained embedding stays tied.
+    fn is_tied(&self) -> bool {
+        self.fields.get("ensure_weight_tying") == Some(&Value::Bool(true))
     }
 
     /// Adds the adapter to its base model.
     ///
     /// # Errors
-    /// The weights cannot be read, or are those of another model.
+    /// The weights cannot be read, do not match the settings, or are those of another model.
     pub fn add_to<B: Backend>(&self, decoder: Decoder<B>) -> Result<Decoder<B>, AdapterError> {
         let store = SafetensorsStore::open(&self.folder.join(ADAPTER_WEIGHTS_FILE))?;
         let modules = decoder.adaptable_modules();
@@ -99,18 +101,82 @@ impl PeftAdapter {
             .iter()
             .filter(|module| rank(module).is_some())
             .collect();
-        let ranks = |module: &AdaptableModule| rank(module).unwrap_or(1);
-        let adapted = decoder.adapted(&found, &self.config, ranks, 0)?;
+        for module in &found {
+            self.check_module(&module.name, rank(module).unwrap_or_default())?;
+        }
+        let settings = self.settings_for(&store);
+        let ranks = |module: &AdaptableModule| settings.rank_of(&module.name);
+        let adapted = decoder.adapted(&found, &settings, ranks, 0)?;
         let sources = adapted.peft_sources();
         let tied_head = adapted.trained_tied_head();
-        if tied_head.is_some() && !self.is_tied {
+        if tied_head.is_some() && !self.is_tied() {
             return Err(AdapterError::Unsupported {
                 field: "ensure_weight_tying".to_owned(),
                 value: "false, with a trained embedding to which the head is tied,".to_owned(),
+                reason: String::new(),
             });
         }
         let head = tied_head.map(|name| format!("{PREFIX}{name}"));
-        adapted.load_trained(&store, head.as_deref(), |path| sources.get(path).cloned())
+        let published = adapted.published_modules();
+        let loaded =
+            adapted.load_trained(&store, head.as_deref(), |path| sources.get(path).cloned());
+        loaded.map_err(|error| match error {
+            AdapterError::UnknownTensor { name } => foreign(&store, name, &published),
+            error => error,
+        })
+    }
+
+    /// Checks that the settings select a layer of which the file has tensors, with the rank `found`.
+    fn check_module(&self, module: &str, found: usize) -> Result<(), AdapterError> {
+        let selection = PeftSelection::new(&self.fields);
+        if let Some(field) = selection.leaves_out(module) {
+            return Err(AdapterError::LeftOut {
+                field,
+                value: selection.value(field),
+                module: module.to_owned(),
+            });
+        }
+        let expected = self.config.rank_of(module);
+        if expected != found {
+            let is_own = |name: &String| is_named(module, name);
+            return Err(AdapterError::Rank {
+                field: match self.config.rank_pattern.keys().any(is_own) {
+                    true => "rank_pattern",
+                    false => "r",
+                },
+                module: module.to_owned(),
+                expected,
+                found,
+            });
+        }
+        Ok(())
+    }
+
+    /// The settings with the modules in `modules_to_save` by their whole names. PEFT saves each module whose name ends
+    /// with one of the given names, also within a word: "norm" selects "input_layernorm".
+    fn settings_for(&self, store: &dyn TensorStore) -> LoraConfig {
+        let mut unmatched = self.config.modules_to_save.clone();
+        let mut modules = Vec::new();
+        for name in store.names().filter(|name| !name.contains(".lora_")) {
+            let module = module_of(name.strip_prefix(PREFIX).unwrap_or(name));
+            let mut ancestors = std::iter::successors(Some(module), |module| {
+                module.rsplit_once('.').map(|(parent, _)| parent)
+            });
+            let given = self.config.modules_to_save.iter();
+            let is_saved =
+                ancestors.any(|ancestor| given.clone().any(|own| ancestor.ends_with(own)));
+            if is_saved {
+                let is_other = |own: &String| !module.contains(own.as_str());
+                unmatched.retain(is_other);
+                modules.push(module.to_owned());
+            }
+        }
+        modules.extend(unmatched);
+        modules.dedup();
+        LoraConfig {
+            modules_to_save: modules,
+            ..self.config.clone()
+        }
     }
 }
 

@@ -78,7 +78,8 @@ impl<B: Backend> Decoder<B> {
         is_tied.then(|| self.head_name())
     }
 
-    fn head_name(&self) -> String {
+    /// The name of the head's tensor in published checkpoints.
+    pub(super) fn head_name(&self) -> String {
         let source = self.published_source(HEAD);
         source.names().next().unwrap_or(HEAD).to_owned()
     }

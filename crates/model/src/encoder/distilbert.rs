@@ -45,8 +45,8 @@ pub(super) const EXCHANGE: EncoderExchange = EncoderExchange {
 };
 
 fn read(fields: &Fields<'_>) -> Result<EncoderSettings, HuggingFaceError> {
-    let d_model = fields.size("dim", 768)?;
-    let heads = fields.size("n_heads", 12)?;
+    let d_model = fields.size_by_names(["hidden_size", "dim"], 768)?;
+    let heads = fields.size_by_names(["num_attention_heads", "n_heads"], 12)?;
     fields.divides("n_heads", heads, "dim", d_model)?;
     let activation = activation(fields, "activation", Activation::Gelu)?;
     let width = fields.size("hidden_dim", 3072)?;
@@ -54,7 +54,7 @@ fn read(fields: &Fields<'_>) -> Result<EncoderSettings, HuggingFaceError> {
         vocab_size: fields.size("vocab_size", 30_522)?,
         positions: fields.size("max_position_embeddings", 512)?,
         segments: 0,
-        n_layers: fields.size("n_layers", 6)?,
+        n_layers: fields.size_by_names(["num_hidden_layers", "n_layers"], 6)?,
         feed_forward: FeedForward::dense(activation).with_width(width),
         dropout: fields.number("dropout", 0.1)?,
         attention_dropout: fields.number("attention_dropout", 0.1)?,

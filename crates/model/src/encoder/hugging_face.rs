@@ -14,6 +14,7 @@ use super::head_config::EncoderHeadConfig;
 use super::{Encoder, EncoderSettings};
 use crate::error::{ConfigError, HuggingFaceError, WeightsError};
 use crate::exchange::fields::Fields;
+use crate::exchange::{known_fields, quantization};
 use crate::hugging_face::{MAX_PARAMETERS_PER_BYTE, open_weights, read_fields};
 use crate::weights::map::Source;
 use crate::weights::{Naming, SafetensorsStore, TensorStore, load, load_present, names};
@@ -26,6 +27,7 @@ pub struct HuggingFaceEncoder {
     config: EncoderConfig,
     style: HeadStyle,
     exchange: usize,
+    warnings: Vec<String>,
     store: SafetensorsStore,
 }
 
@@ -50,10 +52,12 @@ impl HuggingFaceEncoder {
         let has_pooler = store
             .names()
             .any(|name| name.ends_with("pooler.dense.weight"));
-        let config = config(EXCHANGES[exchange], &fields, has_pooler)?;
-        let style = (EXCHANGES[exchange].style)(&Fields::new(&fields), config.settings())?;
+        let read = Fields::new(&fields);
+        let (config, style) = described(EXCHANGES[exchange], &read, has_pooler)?;
+        let warnings = known_fields::warnings(&read);
         Ok(Self {
             path: path.to_owned(),
+            warnings,
             fields,
             config,
             style,
@@ -65,6 +69,11 @@ impl HuggingFaceEncoder {
     /// The directory's path.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Warnings about fields of `config.json` that are ignored.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// The fields of `config.json`, unchanged.
@@ -187,14 +196,17 @@ impl HuggingFaceEncoder {
 
 /// The number of the exchange of a `config.json`.
 pub(super) fn exchange(fields: &Map<String, Value>) -> Result<usize, HuggingFaceError> {
-    let read = Fields::new(fields);
-    let model_type = read.text("model_type")?;
+    exchange_of(&Fields::new(fields))
+}
+
+fn exchange_of(fields: &Fields<'_>) -> Result<usize, HuggingFaceError> {
+    let model_type = fields.text("model_type")?;
     let found = EXCHANGES
         .iter()
         .position(|exchange| exchange.model_type == model_type);
     found.ok_or_else(|| {
         let known = EXCHANGES.map(|exchange| exchange.model_type).join(", ");
-        read.error("model_type", format!("must be one of {known}"))
+        fields.error("model_type", format!("must be one of {known}"))
     })
 }
 
@@ -204,14 +216,28 @@ pub(super) fn config(
     fields: &Map<String, Value>,
     has_pooler: bool,
 ) -> Result<EncoderConfig, HuggingFaceError> {
-    let fields = Fields::new(fields);
-    let settings = (exchange.read)(&fields)?;
-    let style = (exchange.style)(&fields, &settings)?;
-    let head = exchange.head(&fields, &style, has_pooler)?;
-    Ok(EncoderConfig::try_from(EncoderSettings {
-        head,
-        ..settings
-    })?)
+    described(exchange, &Fields::new(fields), has_pooler).map(|(config, _)| config)
+}
+
+/// Reads every field of the `config.json` of an encoder without a head.
+#[cfg(test)]
+pub(crate) fn read_described(fields: &Fields<'_>) -> Result<(), HuggingFaceError> {
+    let exchange = EXCHANGES[exchange_of(fields)?];
+    described(exchange, fields, false).map(|_| ())
+}
+
+/// Builds the configuration and the form of heads that a `config.json` describes.
+fn described(
+    exchange: &EncoderExchange,
+    fields: &Fields<'_>,
+    has_pooler: bool,
+) -> Result<(EncoderConfig, HeadStyle), HuggingFaceError> {
+    fields.refuse(quantization::FIELD, "quantized encoders are not supported")?;
+    let settings = (exchange.read)(fields)?;
+    let style = (exchange.style)(fields, &settings)?;
+    let head = exchange.head(fields, &style, has_pooler)?;
+    let config = EncoderConfig::try_from(EncoderSettings { head, ..settings })?;
+    Ok((config, style))
 }
 
 /// The tensors of a parameter.

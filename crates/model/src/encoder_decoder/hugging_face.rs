@@ -13,6 +13,7 @@ use super::export::difference;
 use super::t5::{self, EXCHANGES, Exchange};
 use crate::error::{ConfigError, HuggingFaceError, WeightsError};
 use crate::exchange::fields::Fields;
+use crate::exchange::known_fields;
 use crate::hugging_face::{MAX_PARAMETERS_PER_BYTE, open_weights, read_fields};
 use crate::weights::map::Source;
 use crate::weights::{Element, Naming, SafetensorsStore, TensorStore, equal, load};
@@ -24,6 +25,7 @@ pub struct HuggingFaceEncoderDecoder {
     fields: Map<String, Value>,
     config: EncoderDecoderConfig,
     exchange: &'static Exchange,
+    warnings: Vec<String>,
     store: SafetensorsStore,
 }
 
@@ -52,8 +54,10 @@ impl HuggingFaceEncoderDecoder {
             source,
         })?;
         let config = EncoderDecoderConfig::try_from(exchange.read(&read, tied)?)?;
+        let warnings = known_fields::warnings(&read);
         Ok(Self {
             path: path.to_owned(),
+            warnings,
             fields,
             config,
             exchange,
@@ -64,6 +68,11 @@ impl HuggingFaceEncoderDecoder {
     /// The directory's path.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Warnings about fields of `config.json` that are ignored.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// The fields of `config.json`, unchanged.
@@ -145,6 +154,15 @@ impl HuggingFaceEncoderDecoder {
             false => Err(WeightsError::TooFew { parameters, bytes }),
         }
     }
+}
+
+/// Reads every field of the `config.json` of an encoder–decoder.
+#[cfg(test)]
+pub(crate) fn read_described(fields: &Fields<'_>) -> Result<(), HuggingFaceError> {
+    let model_type = fields.text("model_type")?;
+    let error = || fields.error("model_type", "must be an encoder–decoder's");
+    let exchange = exchange(model_type).ok_or_else(error)?;
+    exchange.read(fields, true).map(|_| ())
 }
 
 /// Every model type.

@@ -18,7 +18,8 @@ use super::config::{EncoderDecoderConfig, EncoderDecoderSettings, RelativePositi
 use crate::config::{FeedForward, FeedForwardKind, Head, Norm};
 use crate::error::HuggingFaceError;
 use crate::exchange::fields::Fields;
-use crate::exchange::names::{activation_name, activation_named};
+use crate::exchange::names::{activation, activation_name, activation_named};
+use crate::exchange::quantization;
 use crate::weights::map::{Source, block_path};
 use emberlm_kernels::Activation;
 
@@ -104,7 +105,11 @@ impl Exchange {
             false,
             "only whole encoder–decoders are supported",
         )?;
-        let layers = fields.size("num_layers", self.layers)?;
+        fields.refuse(
+            quantization::FIELD,
+            "quantized encoder–decoders are not supported",
+        )?;
+        let layers = fields.size_by_names(["num_hidden_layers", "num_layers"], self.layers)?;
         let padding = fields.count("pad_token_id", 0)?;
         let scaled = fields.flag(
             "scale_decoder_outputs",
@@ -114,7 +119,7 @@ impl Exchange {
             vocab_size: fields.size("vocab_size", self.vocab_size)?,
             encoder_layers: layers,
             decoder_layers: fields.size("num_decoder_layers", layers)?,
-            head_dim: fields.size("d_kv", 64)?,
+            head_dim: fields.size_by_names(["head_dim", "d_kv"], 64)?,
             relative_positions: RelativePositions {
                 buckets: fields.size("relative_attention_num_buckets", 32)?,
                 max_distance: fields.size("relative_attention_max_distance", 128)?,
@@ -138,8 +143,8 @@ impl Exchange {
             start_token: fields.count("decoder_start_token_id", padding)? as u32,
             padding_token: padding as u32,
             ..EncoderDecoderSettings::new(
-                fields.size("d_model", 512)?,
-                fields.size("num_heads", self.heads)?,
+                fields.size_by_names(["hidden_size", "d_model"], 512)?,
+                fields.size_by_names(["num_attention_heads", "num_heads"], self.heads)?,
             )
         })
     }
@@ -157,7 +162,7 @@ impl Exchange {
         }
     }
 
-    /// `feed_forward_proj`: an activation, or `gated-` and an activation.
+    /// `feed_forward_proj`: an activation, or `gated-` and an activation; `dense_act_fn` and `is_gated_act` override it.
     fn feed_forward(&self, fields: &Fields<'_>) -> Result<FeedForward, HuggingFaceError> {
         let field = "feed_forward_proj";
         let name = fields.optional_text(field)?.unwrap_or(self.feed_forward);
@@ -168,7 +173,13 @@ impl Exchange {
             None => activation_named(name).map(FeedForward::dense),
         };
         let rule = "must be an activation such as relu, or gated-gelu or gated-silu";
-        layer.ok_or_else(|| fields.error(field, rule))
+        let layer = layer.ok_or_else(|| fields.error(field, rule))?;
+        let activation = activation(fields, "dense_act_fn", layer.activation)?;
+        let gated = fields.flag("is_gated_act", layer.kind == FeedForwardKind::Gated)?;
+        Ok(match gated {
+            true => FeedForward::gated(activation),
+            false => FeedForward::dense(activation),
+        })
     }
 
     /// The fields that describe a model.

@@ -62,16 +62,62 @@ pub enum AdapterError {
         name: String,
     },
     /// A field of `adapter_config.json` is not supported.
-    #[error("adapter_config.json: `{field}` = {value} is not supported")]
+    #[error("adapter_config.json: `{field}` = {value} is not supported{reason}")]
     Unsupported {
         /// The field.
         field: String,
         /// Its value.
         value: String,
+        /// A colon and the effect of the value; empty if the name of the field says it.
+        reason: String,
+    },
+    /// The adapter was initialized from the base weights, which the initialization changed.
+    #[error(
+        "adapter_config.json: `init_lora_weights` = {value} changes the weights of the base model, so the adapter does not fit the original ones"
+    )]
+    ChangedBase {
+        /// The value of `init_lora_weights`.
+        value: String,
+    },
+    /// The rank of a layer differs between the settings and the tensors.
+    #[error(
+        "adapter_config.json: `{field}` gives `{module}` the rank {expected}, but its tensors have {found}"
+    )]
+    Rank {
+        /// The setting of the rank.
+        field: &'static str,
+        /// Published name of the layer.
+        module: String,
+        /// Rank in the settings.
+        expected: usize,
+        /// Rank of the tensors.
+        found: usize,
+    },
+    /// The file has tensors of a layer that the settings leave out, so PEFT does not use them.
+    #[error(
+        "adapter_config.json: `{field}` = {value} leaves out `{module}`, of which the adapter has tensors"
+    )]
+    LeftOut {
+        /// The field.
+        field: &'static str,
+        /// Its value.
+        value: String,
+        /// Published name of the layer.
+        module: String,
+    },
+    /// A tensor belongs to a part of the model that adapters do not update.
+    #[error("the adapter's tensor `{name}` is for `{module}`: {rule}")]
+    OtherPart {
+        /// The tensor.
+        name: String,
+        /// Published name of the part of the model.
+        module: String,
+        /// The violated rule.
+        rule: &'static str,
     },
     /// A tensor belongs to no layer of the model.
     #[error(
-        "the adapter's tensor `{name}` belongs to no linear layer of the model: the adapter is for another model"
+        "the adapter's tensor `{name}` belongs to nothing in the model: the adapter is for another model"
     )]
     UnknownTensor {
         /// The tensor.

@@ -1,4 +1,9 @@
-//! Typed access to the fields of a `config.json`. Errors name the field, its value and the violated rule.
+//! Typed access to the fields of a `config.json`. Errors name the field, its value and the violated rule. The fields that
+//! are read are recorded, so that those that are not can be reported.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::rc::Rc;
 
 use serde_json::{Map, Value};
 
@@ -12,6 +17,8 @@ pub(crate) struct Fields<'a> {
     map: &'a Map<String, Value>,
     /// Path of the object with a trailing dot; empty for the top level.
     path: String,
+    /// The paths of the fields that were read.
+    read: Rc<RefCell<BTreeSet<String>>>,
 }
 
 type Read<T> = Result<T, HuggingFaceError>;
@@ -21,7 +28,43 @@ impl<'a> Fields<'a> {
         Self {
             map,
             path: String::new(),
+            read: Rc::default(),
         }
+    }
+
+    /// The path of a field, which is recorded as read.
+    fn note(&self, name: &str) -> String {
+        let path = format!("{}{name}", self.path);
+        self.read.borrow_mut().insert(path.clone());
+        path
+    }
+
+    /// The fields that were not read, and those of the objects that were.
+    pub(crate) fn unread(&self) -> Map<String, Value> {
+        let read = self.read.borrow();
+        let mut unread = Map::new();
+        for (name, value) in self.map {
+            match value.as_object().filter(|_| read.contains(name)) {
+                None if read.contains(name) => {}
+                None => {
+                    unread.insert(name.clone(), value.clone());
+                }
+                Some(object) => {
+                    let nested = object
+                        .iter()
+                        .map(|(own, value)| (format!("{name}.{own}"), value));
+                    let is_unread = |(path, _): &(String, &Value)| {
+                        let within = format!("{path}.");
+                        !read
+                            .iter()
+                            .any(|read| read == path || read.starts_with(&within))
+                    };
+                    let nested = nested.filter(is_unread);
+                    unread.extend(nested.map(|(path, value)| (path, value.clone())));
+                }
+            }
+        }
+        unread
     }
 
     /// Builds an error about a field that violates `rule`.
@@ -39,11 +82,13 @@ impl<'a> Fields<'a> {
 
     /// Returns the value of a field; `None` if it is absent or null.
     fn get(&self, name: &str) -> Option<&'a Value> {
+        self.note(name);
         self.map.get(name).filter(|value| !value.is_null())
     }
 
     /// Returns true if the field has one of these values; an absent field counts as null.
     pub(crate) fn is_any_of(&self, name: &str, values: &[Value]) -> bool {
+        self.note(name);
         values.contains(self.map.get(name).unwrap_or(&Value::Null))
     }
 
@@ -57,6 +102,7 @@ impl<'a> Fields<'a> {
 
     /// Returns true if the field is present, even if it is null.
     pub(crate) fn has(&self, name: &str) -> bool {
+        self.note(name);
         self.map.contains_key(name)
     }
 
@@ -85,6 +131,7 @@ impl<'a> Fields<'a> {
             Some(Value::Object(map)) => Ok(Some(Fields {
                 map,
                 path: format!("{}{name}.", self.path),
+                read: Rc::clone(&self.read),
             })),
             Some(_) => Err(self.error(name, "must be an object")),
         }

@@ -4,6 +4,7 @@ use emberlm_gguf::{GgufError, Metadata, Value as GgufValue};
 use serde_json::{Map, Value};
 
 use super::fields;
+use super::key_names::ATTENTION_SCALE;
 use super::metadata::Keys;
 use super::names::{FALCON, GEMMA, GLM4, OLMO2, PHI3};
 use crate::checked::DecoderConfig;
@@ -168,7 +169,7 @@ static ARCHITECTURES: [Architecture; 19] = [
     },
     Architecture {
         factors: &[
-            ("attention.scale", "attention_multiplier"),
+            (ATTENTION_SCALE, "attention_multiplier"),
             ("embedding_scale", "embedding_multiplier"),
             ("residual_scale", "residual_multiplier"),
             ("logit_scale", "logits_scaling"),

@@ -10,8 +10,9 @@ pub(super) use layer_norm::{bloom, cohere, falcon, gpt_neox, gpt2, layout, paral
 use super::architecture::Windows;
 use super::described::Described;
 use super::key_names::{
-    ACTIVE_EXPERTS, CONTEXT, EXPERT_WIDTH, EXPERTS, FEED_FORWARD, HEADS, KEY_LENGTH, KV_HEADS,
-    LAYERS, RMS_EPSILON, SHARED_WIDTH, VALUE_LENGTH, WIDTH, WINDOW, WINDOW_PATTERN,
+    ACTIVE_EXPERTS, ATTENTION_SCALE, CONTEXT, EXPERT_WIDTH, EXPERTS, FEED_FORWARD, HEADS,
+    KEY_LENGTH, KV_HEADS, LAYERS, RMS_EPSILON, SHARED_WIDTH, VALUE_LENGTH, WIDTH, WINDOW,
+    WINDOW_PATTERN,
 };
 use super::metadata::Keys;
 use super::{EMBEDDING, HEAD, architecture, rope};
@@ -19,6 +20,8 @@ use super::{EMBEDDING, HEAD, architecture, rope};
 type Fields = Map<String, Value>;
 type Read<T> = Result<T, GgufError>;
 
+/// Key of the kind of file: a model, an adapter, or another part of one.
+const KIND: &str = "general.type";
 /// Names of the special tokens in `config.json`.
 const TOKENS: [(&str, &str); 3] = [
     ("tokenizer.ggml.bos_token_id", "bos_token_id"),
@@ -29,11 +32,22 @@ const TOKENS: [(&str, &str); 3] = [
 /// Builds the fields of the `config.json` that describes the model of a file.
 pub(super) fn read(file: &dyn Described) -> Read<Fields> {
     let architecture = architecture::of(file.metadata())?;
+    if let Some(kind) = file.metadata().text(KIND)?
+        && kind != "model"
+    {
+        return Err(file.metadata().error(KIND, "must be model"));
+    }
     let keys = Keys::new(file, architecture);
     let mut fields = Fields::new();
     (architecture.read)(&keys, &mut fields)?;
     for (key, field) in architecture.factors {
-        set(&mut fields, field, json!(keys.number(key)?.unwrap_or(1.0)));
+        // 0 is the same as no key.
+        let factor = match keys.number(key)?.filter(|&factor| factor != 0.0) {
+            Some(factor) => factor,
+            None if *key == ATTENTION_SCALE => (head_dim(&keys)? as f64).sqrt().recip(),
+            None => 1.0,
+        };
+        set(&mut fields, field, json!(factor));
     }
     for (key, field) in architecture.caps {
         let cap = keys.number(key)?.filter(|&cap| cap != 0.0);
@@ -52,7 +66,11 @@ pub(super) fn read(file: &dyn Described) -> Read<Fields> {
         json!(!keys.has_tensor(HEAD)),
     );
     for (key, field) in TOKENS {
-        if let Some(id) = file.metadata().count(key)? {
+        // Ids of no token, such as -1, are those of tokens that the model lacks.
+        let id = file.metadata().get(key).and_then(|value| value.integer());
+        if let Some(id) = id.and_then(|id| u64::try_from(id).ok())
+            && id < embedding.rows() as u64
+        {
             set(&mut fields, field, json!(id));
         }
     }
@@ -312,10 +330,7 @@ pub(super) fn glm4(keys: &Keys<'_>, fields: &mut Fields) -> Read<()> {
     descendant(keys, fields, "glm4")?;
     let rope = rope::parameters(keys, head_dim(keys)?)?;
     set(fields, "rope_parameters", Value::Object(whole_head(rope)));
-    keys.refuse(
-        "nextn_predict_layers",
-        "layers that predict further tokens are not supported",
-    )
+    Ok(())
 }
 
 pub(super) fn granite(keys: &Keys<'_>, fields: &mut Fields) -> Read<()> {

@@ -7,6 +7,8 @@ pub(super) const FEED_FORWARD: &str = "feed_forward_length";
 pub(super) const HEADS: &str = "attention.head_count";
 pub(super) const KV_HEADS: &str = "attention.head_count_kv";
 pub(super) const KEY_LENGTH: &str = "attention.key_length";
+/// Factor on scores.
+pub(super) const ATTENTION_SCALE: &str = "attention.scale";
 pub(super) const VALUE_LENGTH: &str = "attention.value_length";
 /// Epsilon of RMSNorms.
 pub(super) const RMS_EPSILON: &str = "attention.layer_norm_rms_epsilon";
@@ -36,3 +38,51 @@ pub(super) const ROPE_ORIGINAL: &str = "rope.scaling.original_context_length";
 pub(super) const YARN_FAST: &str = "rope.scaling.yarn_beta_fast";
 pub(super) const YARN_SLOW: &str = "rope.scaling.yarn_beta_slow";
 pub(super) const YARN_ATTENTION: &str = "rope.scaling.yarn_attn_factor";
+
+/// The key that a field of `config.json`, or of a model's configuration, is made of.
+pub(crate) fn key_of(field: &str) -> Option<&'static str> {
+    const KEYS: [(&[&str], &str); 15] = [
+        (
+            &[
+                "max_position_embeddings",
+                "n_positions",
+                "seq_length",
+                "seq_len",
+            ],
+            CONTEXT,
+        ),
+        (&["hidden_size", "n_embd", "d_model"], WIDTH),
+        (&["num_hidden_layers", "n_layer", "n_layers"], LAYERS),
+        (&["num_attention_heads", "n_head", "heads"], HEADS),
+        (
+            &["num_key_value_heads", "num_kv_heads", "kv_heads"],
+            KV_HEADS,
+        ),
+        (
+            &[
+                "intermediate_size",
+                "n_inner",
+                "ffn_hidden_size",
+                "feed_forward.width",
+            ],
+            FEED_FORWARD,
+        ),
+        (&["head_dim"], KEY_LENGTH),
+        (&["rms_norm_eps"], RMS_EPSILON),
+        (
+            &["layer_norm_eps", "layer_norm_epsilon", "norm_epsilon"],
+            LAYER_EPSILON,
+        ),
+        (&["sliding_window"], WINDOW),
+        (&["layer_types"], WINDOW_PATTERN),
+        (&["num_local_experts", "num_experts"], EXPERTS),
+        (&["num_experts_per_tok"], ACTIVE_EXPERTS),
+        (&["rope_parameters.rope_theta", "position.base"], ROPE_BASE),
+        (
+            &["rope_parameters.partial_rotary_factor", "position.dims"],
+            ROPE_DIMS,
+        ),
+    ];
+    let found = KEYS.iter().find(|(fields, _)| fields.contains(&field));
+    found.map(|(_, key)| *key)
+}

@@ -16,7 +16,44 @@ const IGNORED: [&str; 3] = [
     "decoder_start_token_id",
 ];
 
+/// Keys that architectures other than those that read them may have, and the values with which they have no effect.
+const WITHOUT_EFFECT: [(&str, &[f64]); 22] = [
+    ("attention.clamp_kqv", &[0.0]),
+    ("attention.max_alibi_bias", &[0.0]),
+    ("attention.scale", &[0.0]),
+    ("attention.sliding_window", &[0.0]),
+    ("attn_logit_softcapping", &[0.0]),
+    ("embedding_scale", &[0.0, 1.0]),
+    ("expert_count", &[0.0]),
+    ("expert_group_count", &[0.0, 1.0]),
+    ("expert_group_used_count", &[0.0, 1.0]),
+    ("expert_shared_count", &[0.0]),
+    ("expert_used_count", &[0.0]),
+    ("expert_weights_scale", &[0.0, 1.0]),
+    ("final_logit_softcapping", &[0.0]),
+    ("leading_dense_block_count", &[0.0]),
+    ("logit_scale", &[0.0, 1.0]),
+    ("nextn_predict_layers", &[0.0]),
+    ("pooling_type", &[0.0]),
+    ("residual_scale", &[0.0, 1.0]),
+    ("rope.scaling.attn_factor", &[1.0]),
+    ("rope.scaling.factor", &[0.0, 1.0]),
+    ("rope.scaling.yarn_log_multiplier", &[0.0]),
+    ("swin_norm", &[0.0]),
+];
+
 type Read<T> = Result<T, GgufError>;
+
+/// Returns true if a key that is not read has no effect.
+fn is_without_effect(name: &str, value: &Value) -> bool {
+    let number = match value {
+        Value::Bool(flag) => Some(f64::from(u8::from(*flag))),
+        other => other.number(),
+    };
+    let known = WITHOUT_EFFECT.iter().find(|(known, _)| *known == name);
+    IGNORED.contains(&name)
+        || known.is_some_and(|(_, values)| number.is_some_and(|number| values.contains(&number)))
+}
 
 /// The keys of an architecture. Keys that are never read are reported by [`Keys::check_all_read`], because they may
 /// request something that is not computed.
@@ -125,23 +162,15 @@ impl<'a> Keys<'a> {
             .collect())
     }
 
-    /// Returns the error `rule` if a key is present.
-    pub(super) fn refuse(&self, name: &str, rule: &str) -> Read<()> {
-        match self.file.metadata().get(&self.key(name)) {
-            None => Ok(()),
-            Some(_) => Err(self.error(name, rule)),
-        }
-    }
-
     /// Checks that every key of the architecture has been read.
     pub(super) fn check_all_read(&self) -> Read<()> {
         let prefix = self.architecture.key("");
         let read = self.read.borrow();
-        for (key, _) in self.file.metadata().iter() {
+        for (key, value) in self.file.metadata().iter() {
             let Some(name) = key.strip_prefix(&prefix) else {
                 continue;
             };
-            if !IGNORED.contains(&name) && !read.contains(key) {
+            if !read.contains(key) && !is_without_effect(name, value) {
                 let rule = "is not supported for this architecture";
                 return Err(self.file.metadata().error(key, rule));
             }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use emberlm_checkpoint::EncoderDecoderModel;
 use emberlm_checkpoint::model::GENERATION_CONFIG_FILE;
-use emberlm_generate::{Engine, EngineConfig, GrammarSandbox, SamplingDefaults};
+use emberlm_generate::{
+    Engine, EngineConfig, GrammarSandbox, SamplingDefaults, SettingError, ignored_fields,
+};
 use emberlm_kernels::Backend;
 use emberlm_model::EncoderDecoder;
 use emberlm_tokenizer::chat::ChatEncoder;
@@ -149,9 +151,19 @@ pub fn encoder_decoder_defaults(model: &EncoderDecoderModel) -> (SamplingDefault
             return (greedy(SamplingDefaults::default()), vec![warning]);
         }
     };
-    let (defaults, ignored) = SamplingDefaults::read(&fields, model.config().vocab_size());
+    let (defaults, invalid) = SamplingDefaults::read(&fields, model.config().vocab_size());
     let path = model.hugging_face().path().join(GENERATION_CONFIG_FILE);
-    let warning = |error| format!("{}: {error}; it is ignored", path.display());
+    let mut ignored: Vec<String> = invalid.iter().map(SettingError::to_string).collect();
+    ignored.extend(ignored_fields(&fields, None));
+    let start = model.config().settings().start_token;
+    if let Some(other) = fields.get("decoder_start_token_id")
+        && !other.is_null()
+        && other.as_u64() != Some(u64::from(start))
+    {
+        let rule = format!("texts begin with the token {start} of config.json");
+        ignored.push(format!("decoder_start_token_id = {other}: {rule}"));
+    }
+    let warning = |reason| format!("{}: {reason}; it is ignored", path.display());
     let warnings = ignored.into_iter().map(warning).collect();
     let samples = fields.get("do_sample").is_some_and(|value| value == true);
     match samples {

@@ -3,7 +3,8 @@
 use emberlm_gguf::{GgufError, Metadata};
 use serde_json::{Value, json};
 
-use super::{TOKENS, Token, added_tokens, template, token_id, token_type, vocabulary};
+use super::keys::token_id;
+use super::{TOKENS, Token, added_tokens, template, token_type, vocabulary};
 
 const UNKNOWN: &str = "tokenizer.ggml.unknown_token_id";
 const BEGIN: &str = "tokenizer.ggml.cls_token_id";

@@ -15,6 +15,7 @@ use super::models::ModelSpec;
 use crate::error::CliError;
 use crate::model;
 use crate::opened_model::OpenedModel;
+use crate::output::shell_path;
 
 /// The properties that models of one engine have in common.
 #[derive(PartialEq)]
@@ -83,7 +84,7 @@ pub fn open_adapter(
     let base = base.ok_or_else(|| {
         let hint = format!(
             "serve its base model, too, and no other: emberlm serve MODEL {}",
-            path.display()
+            shell_path(path)
         );
         CliError::new(error.to_string()).hint(hint)
     })?;

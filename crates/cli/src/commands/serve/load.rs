@@ -20,6 +20,7 @@ use crate::console;
 use crate::error::{CliError, warn};
 use crate::memory_guard::MemoryGuard;
 use crate::opened_model::OpenedModel;
+use crate::output::shell_path;
 use crate::progress;
 use crate::run_folders::is_run;
 use crate::sandbox;
@@ -152,7 +153,8 @@ fn open(spec: &ModelSpec) -> Result<Opened, CliError> {
                 "{shown} trains an {}, and --follow is for decoders",
                 kind.name()
             );
-            let hint = format!("serve its newest checkpoint: emberlm serve {shown}");
+            let path = shell_path(path);
+            let hint = format!("serve its newest checkpoint: emberlm serve {path}");
             return Err(CliError::new(message).hint(hint));
         }
         if spec.follows {

@@ -10,6 +10,7 @@ use emberlm_trainer::{Rank, RunConfig, RunFolder, RunStart, folder, resume, run_
 use super::TrainArgs;
 use crate::console;
 use crate::error::{CliError, warn};
+use crate::output::shell_path;
 
 /// Locks the run on rank 0, and returns its configuration with new settings applied and the newest usable checkpoint.
 pub fn open(run: &Path, args: &TrainArgs, rank: Rank) -> Result<(RunConfig, RunStart), CliError> {
@@ -65,9 +66,9 @@ fn check_nothing_is_lost(run: &Path) -> Result<(), CliError> {
     let Some(step) = steps.max() else {
         return Ok(());
     };
-    let path = run.display();
+    let (shown, path) = (run.display(), shell_path(run));
     Err(CliError::new(format!(
-        "{path} has no checkpoint yet: to resume it is to begin again, and its log of {step} steps would be dropped"
+        "{shown} has no checkpoint yet: to resume it is to begin again, and its log of {step} steps would be dropped"
     ))
     .hint(format!("restart the run: emberlm train --resume {path} --restart"))
     .hint("or keep it, and start a new run with another --out"))
