@@ -5,6 +5,7 @@ use std::path::Path;
 use emberlm_checkpoint::{EncoderDecoderModel, EncoderModel, Model, ModelKind};
 use emberlm_tokenizer::Tokenizer;
 
+use crate::adapter_arg::AdapterArg;
 use crate::error::CliError;
 use crate::model;
 
@@ -16,13 +17,15 @@ pub enum OpenedModel {
 }
 
 impl OpenedModel {
-    /// Opens the model at `path`, with warnings about newer checkpoints that are damaged.
+    /// Opens the model at `path` with the adapter, if one is given, with warnings about newer checkpoints that are damaged.
     ///
     /// # Errors
-    /// There is no model, or a file is damaged.
-    pub fn open(path: &Path) -> Result<Self, CliError> {
-        Ok(match ModelKind::of(path) {
-            ModelKind::Decoder => Self::Decoder(Box::new(model::open(path)?)),
+    /// There is no model, a file is damaged, or the adapter is not for this model.
+    pub fn open(path: &Path, adapter: &AdapterArg) -> Result<Self, CliError> {
+        let kind = ModelKind::of(path);
+        adapter.check_kind(kind, path)?;
+        Ok(match kind {
+            ModelKind::Decoder => Self::Decoder(Box::new(adapter.open(path)?)),
             ModelKind::Encoder => Self::Encoder(Box::new(model::open_encoder(path)?)),
             ModelKind::EncoderDecoder => {
                 Self::EncoderDecoder(Box::new(model::open_encoder_decoder(path)?))

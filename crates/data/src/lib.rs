@@ -72,6 +72,7 @@
 //! | `prefetch` | prefetching by worker threads, in order |
 //! | `loader` | [`TrainBatches`]: prefetched batches of one dataset or a mix |
 //! | `evaluation` | [`EvalBatches`]: each token of a split exactly once |
+//! | `evaluation_windows` | [`EvalChoice`]: the windows of an evaluation, by the contents of the split |
 //!
 //! Memory use in training does not grow with the corpus: shards are memory-mapped, and the order is computed, not
 //! stored. Rows of whole documents need an index of 8 bytes per row.
@@ -82,6 +83,7 @@ mod block_hashes;
 mod dataset;
 mod error;
 mod evaluation;
+mod evaluation_windows;
 mod export;
 mod fields;
 pub mod formats;
@@ -116,6 +118,7 @@ pub use batch::{Batch, IGNORED};
 pub use dataset::{Dataset, TokenSplit};
 pub use error::DataError;
 pub use evaluation::EvalBatches;
+pub use evaluation_windows::EvalChoice;
 pub use export::{ExportFormat, ExportOptions, Exported, export};
 pub use fields::{FieldRecord, RecordField, read_fields};
 pub use inputs::{

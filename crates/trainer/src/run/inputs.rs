@@ -259,12 +259,18 @@ impl RunInputs {
         if train.documents.isolates_documents() {
             model.check_documents()?;
         }
+        let validation = Validation::of_decoder(&data, &model, seq_len)?;
         let model = CheckedModel::Decoder(Box::new(model));
-        Self::of_windows(&data, train, model, seq_len, seq_len, WindowTask::NextToken)
+        let task = WindowTask::NextToken;
+        let inputs = Self::of_windows(&data, train, model, seq_len, seq_len, task, validation)?;
+        Ok(Self {
+            floor: data.floor(),
+            ..inputs
+        })
     }
 
     /// The inputs of a task on windows of `window` tokens, which become sequences of `seq_len` positions.
-    fn of_windows(
+    fn of_task(
         data: &TrainingData,
         train: &TrainConfig,
         model: CheckedModel,
@@ -272,24 +278,28 @@ impl RunInputs {
         seq_len: usize,
         task: WindowTask,
     ) -> Result<Self, TrainError> {
+        let validation = Validation::of_task(data, &task, window)?;
+        Self::of_windows(data, train, model, window, seq_len, task, validation)
+    }
+
+    fn of_windows(
+        data: &TrainingData,
+        train: &TrainConfig,
+        model: CheckedModel,
+        window: usize,
+        seq_len: usize,
+        task: WindowTask,
+        validation: Validation,
+    ) -> Result<Self, TrainError> {
         let (batches, notes) = data.batches(train.seed, window, train.documents)?;
-        let floor = match task {
-            WindowTask::NextToken => data.floor(),
-            WindowTask::MaskedLm(_) | WindowTask::SpanCorruption(_) => None,
-        };
         Ok(Self {
             model,
             seq_len,
             tokenizer: data.first().tokenizer().clone(),
             chat_template: data.chat_template().cloned(),
             identities: data.identities(),
-            floor,
-            validation: Validation::of_datasets(
-                data,
-                window,
-                train.documents.for_evaluation(),
-                &task,
-            )?,
+            floor: None,
+            validation,
             source: TrainSource::Windows { batches, task },
             size: data.train_tokens(),
             notes,
