@@ -34,7 +34,7 @@ const ENVIRONMENT: Environment<'_> = Environment {
 };
 
 /// The scripts. Each is listed after the scripts whose output it reads.
-const SCRIPTS: [Script; 23] = [
+const SCRIPTS: [Script; 25] = [
     Script::new("crates/data/tests/fixtures/datasets/make.py"),
     Script::new("crates/data/tests/fixtures/make_inputs.py"),
     Script::new("crates/hub/tests/fixtures/make_cache.py"),
@@ -56,6 +56,8 @@ const SCRIPTS: [Script; 23] = [
     Script::new("crates/model/tests/fixtures/make_quantized.py"),
     Script::new("crates/trainer/tests/fixtures/make.py"),
     Script::new("crates/model/tests/fixtures/make_tasks.py"),
+    Script::new("crates/model/tests/fixtures/make_isolated.py"),
+    Script::new("crates/model/tests/fixtures/make_scores.py"),
     Script {
         argument: Argument::Vocabularies,
         ..Script::new("crates/tokenizer/tests/fixtures/make.py")

@@ -111,7 +111,8 @@ impl Job for Classify<'_> {
             let sequences = encoder.encode(inputs)?;
             let scores = embedder.class_scores(&sequences)?.unwrap_or_default();
             scores.iter().try_for_each(|of_labels| {
-                let scored = labels.iter().zip(of_labels);
+                // Of equals the first.
+                let scored = labels.iter().zip(of_labels).rev();
                 match scored.max_by(|(_, a), (_, b)| a.total_cmp(b)) {
                     Some((label, &score)) => print_json(&line(label, score)),
                     None => Ok(()),

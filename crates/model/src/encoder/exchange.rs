@@ -141,8 +141,11 @@ impl EncoderExchange {
             }
             Some("ForSequenceClassification") => {
                 let mut head = style.sequence_head(labels(fields)?);
-                if let EncoderHeadConfig::Sequence { problem, .. } = &mut head {
-                    *problem = problem_type(fields)?;
+                if let EncoderHeadConfig::Sequence {
+                    labels, problem, ..
+                } = &mut head
+                {
+                    *problem = problem_type(fields, labels.len())?;
                 }
                 Some(head)
             }
@@ -200,11 +203,15 @@ fn labels(fields: &Fields<'_>) -> Result<Vec<String>, HuggingFaceError> {
         .collect()
 }
 
-/// The meaning of a text classifier's logits.
-fn problem_type(fields: &Fields<'_>) -> Result<ProblemType, HuggingFaceError> {
+/// The meaning of the logits of a text classifier with this number of labels.
+fn problem_type(fields: &Fields<'_>, labels: usize) -> Result<ProblemType, HuggingFaceError> {
     let Some(name) = fields.optional_text("problem_type")? else {
         return Ok(ProblemType::default());
     };
+    if name == ProblemType::SingleLabelClassification.name() && labels == 1 {
+        let rule = "must be regression or multi_label_classification with a single label";
+        return Err(fields.error("problem_type", rule));
+    }
     let known = ProblemType::ALL.into_iter();
     known.clone().find(|known| known.name() == name).ok_or_else(|| {
         let names = known.map(ProblemType::name).collect::<Vec<_>>();
