@@ -17,11 +17,19 @@ pub enum OpenedModel {
 }
 
 impl OpenedModel {
-    /// Opens the model at `path` with the adapter, if one is given, with warnings about newer checkpoints that are damaged.
+    /// Opens the model at `path`, with warnings about newer checkpoints that are damaged.
     ///
     /// # Errors
-    /// There is no model, a file is damaged, or the adapter is not for this model.
-    pub fn open(path: &Path, adapter: &AdapterArg) -> Result<Self, CliError> {
+    /// There is no model, or a file is damaged.
+    pub fn open(path: &Path) -> Result<Self, CliError> {
+        Self::open_with(path, &AdapterArg::default())
+    }
+
+    /// [`OpenedModel::open`], with the adapter, if one is given.
+    ///
+    /// # Errors
+    /// Those of [`OpenedModel::open`]; also if the adapter is not for this model.
+    pub fn open_with(path: &Path, adapter: &AdapterArg) -> Result<Self, CliError> {
         let kind = ModelKind::of(path);
         adapter.check_kind(kind, path)?;
         Ok(match kind {

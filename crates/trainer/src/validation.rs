@@ -275,7 +275,9 @@ fn described(sets: &[ValidationSet]) -> String {
             first.clone()
         }
         _ => {
-            let named = held.iter().map(|(name, windows)| format!("{windows} ({name})"));
+            let named = held
+                .iter()
+                .map(|(name, windows)| format!("{windows} ({name})"));
             named.collect::<Vec<_>>().join("; ")
         }
     }

@@ -14,7 +14,11 @@ impl Model {
             Some(adapter) => {
                 let (path, settings) = (adapter.path(), adapter.settings());
                 let kind = if settings.dora { "DoRA" } else { "LoRA" };
-                format!("{own}, with the {kind} adapter {} of rank {}", path.display(), settings.rank)
+                format!(
+                    "{own}, with the {kind} adapter {} of rank {}",
+                    path.display(),
+                    settings.rank
+                )
             }
             None => own,
         })

@@ -27,7 +27,7 @@ impl Model {
             Source::HuggingFace { model, .. } => model.weight_format(),
         };
         let trained = self.adapter.as_ref().map(AdapterSource::settings);
-        let trained = trained.and_then(|settings| settings.base_format(stored).ok());
+        let trained = trained.and_then(|settings| settings.base_format(stored));
         trained.unwrap_or(stored)
     }
 

@@ -78,7 +78,7 @@ impl Subject {
             let message = format!("--target-tokens is for encoder–decoders, and {path} is none");
             return Err(CliError::new(message).hint("leave --target-tokens out"));
         }
-        let model = OpenedModel::open(&args.model, &args.adapter)?;
+        let model = OpenedModel::open_with(&args.model, &args.adapter)?;
         model.check_tokens(&args.tokens)?;
         let input = match &model {
             OpenedModel::Decoder(_) | OpenedModel::Encoder(_) => Vec::new(),

@@ -213,10 +213,16 @@ fn problem_type(fields: &Fields<'_>, labels: usize) -> Result<ProblemType, Huggi
         return Err(fields.error("problem_type", rule));
     }
     let known = ProblemType::ALL.into_iter();
-    known.clone().find(|known| known.name() == name).ok_or_else(|| {
-        let names = known.map(ProblemType::name).collect::<Vec<_>>();
-        fields.error("problem_type", format!("must be one of {}", names.join(", ")))
-    })
+    known
+        .clone()
+        .find(|known| known.name() == name)
+        .ok_or_else(|| {
+            let names = known.map(ProblemType::name).collect::<Vec<_>>();
+            fields.error(
+                "problem_type",
+                format!("must be one of {}", names.join(", ")),
+            )
+        })
 }
 
 /// The fields of a classifier's labels.

@@ -10,8 +10,8 @@ use super::directories::changed;
 
 #[test]
 fn scores_are_those_of_the_pipeline() {
-    let file = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/fixtures/classifier_scores.json");
+    let file =
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/classifier_scores.json");
     let expected: Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
     let numbers = |value: &Value| -> Vec<f32> {
         let values = value.as_array().unwrap().iter();
@@ -19,7 +19,9 @@ fn scores_are_those_of_the_pipeline() {
     };
     for case in expected["cases"].as_array().unwrap() {
         let problem = match case["problem_type"].as_str() {
-            Some(name) => ProblemType::ALL.into_iter().find(|known| known.name() == name),
+            Some(name) => ProblemType::ALL
+                .into_iter()
+                .find(|known| known.name() == name),
             None => Some(ProblemType::default()),
         };
         let found = problem.unwrap().scores(&numbers(&case["logits"]));
@@ -43,13 +45,22 @@ fn the_problem_type_is_read_and_unknown_ones_are_refused() {
     };
     for (value, expected) in [
         (Value::Null, ProblemType::SingleLabelClassification),
-        (json!("single_label_classification"), ProblemType::SingleLabelClassification),
-        (json!("multi_label_classification"), ProblemType::MultiLabelClassification),
+        (
+            json!("single_label_classification"),
+            ProblemType::SingleLabelClassification,
+        ),
+        (
+            json!("multi_label_classification"),
+            ProblemType::MultiLabelClassification,
+        ),
         (json!("regression"), ProblemType::Regression),
     ] {
         assert_eq!(problem(value).unwrap(), expected);
     }
     let error: emberlm_model::HuggingFaceError = problem(json!("ranking")).unwrap_err();
     let error = error.to_string();
-    assert!(error.contains("problem_type") && error.contains("must be one of"), "{error}");
+    assert!(
+        error.contains("problem_type") && error.contains("must be one of"),
+        "{error}"
+    );
 }

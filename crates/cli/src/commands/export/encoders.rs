@@ -12,7 +12,6 @@ use emberlm_model::{WeightFormat, encoder, encoder_decoder};
 use emberlm_tokenizer::TOKENIZER_CONFIG_FILE;
 
 use super::ExportArgs;
-use crate::adapter_arg::AdapterArg;
 use crate::backend::Job;
 use crate::error::CliError;
 use crate::new_folder::NewFolder;
@@ -26,7 +25,7 @@ pub fn run(args: &ExportArgs) -> Result<(), CliError> {
         return Err(CliError::new(message).hint("leave --weights out"));
     }
     let backend = args.backend.choose()?;
-    let model = OpenedModel::open(&args.model, &AdapterArg::default())?;
+    let model = OpenedModel::open(&args.model)?;
     let folder = NewFolder::for_model(&args.out, args.force)?;
     let (fields, path) = match &model {
         OpenedModel::Decoder(_) => return Err(CliError::new("the model is a decoder")),
