@@ -262,26 +262,15 @@ impl RunInputs {
         let validation = Validation::of_decoder(&data, &model, seq_len)?;
         let model = CheckedModel::Decoder(Box::new(model));
         let task = WindowTask::NextToken;
-        let inputs = Self::of_windows(&data, train, model, seq_len, seq_len, task, validation)?;
+        let inputs = Self::of_windows(&data, train, model, seq_len, seq_len, task)?;
         Ok(Self {
             floor: data.floor(),
+            validation,
             ..inputs
         })
     }
 
     /// The inputs of a task on windows of `window` tokens, which become sequences of `seq_len` positions.
-    fn of_task(
-        data: &TrainingData,
-        train: &TrainConfig,
-        model: CheckedModel,
-        window: usize,
-        seq_len: usize,
-        task: WindowTask,
-    ) -> Result<Self, TrainError> {
-        let validation = Validation::of_task(data, &task, window)?;
-        Self::of_windows(data, train, model, window, seq_len, task, validation)
-    }
-
     fn of_windows(
         data: &TrainingData,
         train: &TrainConfig,
@@ -289,7 +278,6 @@ impl RunInputs {
         window: usize,
         seq_len: usize,
         task: WindowTask,
-        validation: Validation,
     ) -> Result<Self, TrainError> {
         let (batches, notes) = data.batches(train.seed, window, train.documents)?;
         Ok(Self {
@@ -299,7 +287,7 @@ impl RunInputs {
             chat_template: data.chat_template().cloned(),
             identities: data.identities(),
             floor: None,
-            validation,
+            validation: Validation::of_task(data, &task, window)?,
             source: TrainSource::Windows { batches, task },
             size: data.train_tokens(),
             notes,

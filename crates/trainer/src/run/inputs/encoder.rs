@@ -42,7 +42,7 @@ pub(super) fn masked(
     let window = window(train, seq_len, task.frame_tokens())?;
     let task = WindowTask::MaskedLm(Arc::new(task));
     let model = CheckedModel::Encoder(model);
-    RunInputs::of_task(&data, train, model, window, seq_len, task)
+    RunInputs::of_windows(&data, train, model, window, seq_len, task)
 }
 
 /// The tokens of a window that becomes a sequence of `seq_len` positions with special tokens around it.

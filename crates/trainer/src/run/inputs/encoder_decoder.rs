@@ -47,7 +47,7 @@ pub(super) fn corrupted(
     let (window, target) = (task.window(), task.target());
     let task = WindowTask::SpanCorruption(Arc::new(task));
     let model = CheckedModel::EncoderDecoder(model);
-    let mut inputs = RunInputs::of_task(&data, train, model, window, seq_len, task)?;
+    let mut inputs = RunInputs::of_windows(&data, train, model, window, seq_len, task)?;
     inputs.notes.push(format!(
         "windows of {window} tokens become sources of {seq_len} and targets of {target}"
     ));
