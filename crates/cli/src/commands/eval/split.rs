@@ -60,7 +60,10 @@ pub fn run(args: &EvalArgs, data: &Path, ranks: &Ranks) -> Result<(), CliError> 
     let windows = dataset.evaluation_windows(args.split, choice)?;
     let (seq_len, packing) = (windows.seq_len(), windows.packing());
     let batch = args.batch.unwrap_or((BATCH_TOKENS / seq_len).max(1));
-    let windows_in_all = manifest.tokens.div_ceil(seq_len as u64);
+    let windows_in_all = match windows.packed() {
+        Some(packed) => packed.rows,
+        None => manifest.tokens.div_ceil(seq_len as u64),
+    };
     let held = batch.min(usize::try_from(windows_in_all).unwrap_or(usize::MAX));
     let longest = usize::try_from(manifest.tokens).map_or(seq_len, |tokens| seq_len.min(tokens));
     check_memory(args, ranks, backend, &model, held, longest)?;
