@@ -35,7 +35,7 @@ const ENVIRONMENT: Environment<'_> = Environment {
 };
 
 /// The scripts. Each is listed after the scripts whose output it reads.
-const SCRIPTS: [Script; 24] = [
+const SCRIPTS: [Script; 23] = [
     Script::new("crates/data/tests/fixtures/datasets/make.py"),
     Script::new("crates/data/tests/fixtures/make_conversations.py"),
     Script::new("crates/data/tests/fixtures/make_inputs.py"),
@@ -59,6 +59,8 @@ const SCRIPTS: [Script; 24] = [
     Script::new("crates/model/tests/fixtures/make_quantized.py"),
     Script::new("crates/trainer/tests/fixtures/make.py"),
     Script::new("crates/model/tests/fixtures/make_tasks.py"),
+    Script::new("crates/model/tests/fixtures/make_isolated.py"),
+    Script::new("crates/model/tests/fixtures/make_scores.py"),
     Script {
         argument: Argument::Vocabularies,
         ..Script::new("crates/tokenizer/tests/fixtures/make.py")

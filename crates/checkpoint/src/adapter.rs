@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use burn::tensor::Device;
 use emberlm_kernels::Backend;
 use emberlm_model::adapter::{ADAPTER_CONFIG_FILE, PeftAdapter};
-use emberlm_model::{Decoder, LoraConfig, WeightFormat};
+use emberlm_model::{Decoder, DecoderConfig, LoraConfig, WeightFormat};
 use emberlm_system::read;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -193,11 +193,22 @@ impl AdapterSource {
         }
     }
 
-    /// Adds the adapter to its base model.
+    /// The configuration that the adapter was trained with, if it is recorded: that of its base model, with the changes of the
+    /// run.
+    pub(crate) fn model_config(&self) -> Result<Option<DecoderConfig>, ModelError> {
+        let description = match self {
+            Self::Peft(_) => None,
+            Self::Checkpoint(checkpoint, _) => checkpoint.description.as_ref(),
+        };
+        let config = description.map(|description| description.model.clone());
+        Ok(config.map(DecoderConfig::try_from).transpose()?)
+    }
+
+    /// Adds the adapter to its base model, with the configuration of [`AdapterSource::model_config`].
     pub(crate) fn add_to<B: Backend>(&self, decoder: Decoder<B>) -> Result<Decoder<B>, ModelError> {
         Ok(match self {
             Self::Peft(adapter) => adapter.add_to(decoder)?,
-            Self::Checkpoint(checkpoint, adapter) => checkpoint.add_adapter(adapter, decoder)?,
+            Self::Checkpoint(checkpoint, _) => checkpoint.adapted(decoder)?,
         })
     }
 }

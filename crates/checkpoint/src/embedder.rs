@@ -1,7 +1,6 @@
 //! Texts as vectors: tokens, encoder, pooling, normalization.
 
 use burn::tensor::Tensor;
-use burn::tensor::activation::softmax;
 use emberlm_kernels::Backend;
 use emberlm_model::InputError;
 use emberlm_model::encoder::{Encoder, EncoderHeadConfig, Pooling, TextStates, TextTokens};
@@ -63,25 +62,26 @@ impl<B: Backend> Embedder<B> {
         })
     }
 
-    /// The probability of each label for encoded texts, with a head that classifies texts. `None` with another head.
+    /// The score of each label for encoded texts ([`ProblemType::scores`](emberlm_model::encoder::ProblemType::scores)), with a
+    /// head that classifies texts. `None` with another head.
     ///
     /// # Errors
     /// Those of [`Embedder::embed_sequences`].
-    pub fn class_probabilities(
+    pub fn class_scores(
         &self,
         sequences: &[EncodedSequence],
     ) -> Result<Option<Vec<Vec<f32>>>, InputError> {
-        let settings = self.encoder.config().settings();
-        if !matches!(settings.head, Some(EncoderHeadConfig::Sequence { .. })) {
+        let head = self.encoder.config().settings().head.as_ref();
+        let Some(EncoderHeadConfig::Sequence { problem, .. }) = head else {
             return Ok(None);
-        }
-        let probabilities = self.in_passes(sequences, |states| {
+        };
+        let scores = self.in_passes(sequences, |states| {
             let pooled = states.pooled(self.encoder.class_pooling());
             let logits = self.encoder.class_logits(pooled); // [texts, labels]
-            let rows = logits.map(|logits| rows(softmax(logits, 1)));
-            rows.into_iter().flatten().collect()
+            let rows = logits.into_iter().flat_map(rows);
+            rows.map(|logits| problem.scores(&logits)).collect()
         });
-        probabilities.map(Some)
+        scores.map(Some)
     }
 
     /// Computes a vector for each sequence. `vectors` maps the states of some texts to their vectors.

@@ -9,7 +9,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use emberlm_data::{Dataset, MANIFEST_FILE, Packing};
+use emberlm_data::{Dataset, MANIFEST_FILE};
 use emberlm_gguf::is_gguf;
 use emberlm_model::DecoderConfig;
 use emberlm_model::adapter::ADAPTER_CONFIG_FILE;
@@ -181,23 +181,6 @@ impl Model {
             Source::Checkpoint { checkpoint, .. } => SourceFiles::of_checkpoint(&checkpoint.path)?,
             Source::HuggingFace { model, files } => files.source_files(model.fields())?,
         })
-    }
-
-    /// The packing of documents that the model was trained with; [`Packing::Stream`] if it is not recorded.
-    pub fn documents(&self) -> Packing {
-        match &self.source {
-            Source::Checkpoint { description, .. } => description.documents,
-            Source::HuggingFace { .. } => Packing::Stream,
-        }
-    }
-
-    /// The length in tokens of the sequences that emberlm trained the model on, if it is recorded and shorter than the
-    /// context.
-    pub fn trained_seq_len(&self) -> Option<usize> {
-        match &self.source {
-            Source::Checkpoint { description, .. } => description.seq_len,
-            Source::HuggingFace { .. } => None,
-        }
     }
 
     /// The model's tokenizer, if it has one.

@@ -1,9 +1,10 @@
 //! The option for an adapter of the model.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
-use emberlm_checkpoint::Model;
+use emberlm_checkpoint::{Model, ModelKind};
 
 use crate::error::CliError;
 use crate::model;
@@ -17,6 +18,19 @@ pub struct AdapterArg {
 }
 
 impl AdapterArg {
+    /// Checks that a model of this kind supports the adapter, if one is given: only decoders have adapters.
+    ///
+    /// # Errors
+    /// The model at `path` is no decoder.
+    pub fn check_kind(&self, kind: ModelKind, path: &Path) -> Result<(), CliError> {
+        if self.adapter.is_none() || kind == ModelKind::Decoder {
+            return Ok(());
+        }
+        let (path, kind) = (path.display(), kind.name());
+        let message = format!("{path} is an {kind}, and only decoders have adapters");
+        Err(CliError::new(message).hint("leave --adapter out"))
+    }
+
     /// Opens the model at `path` with the adapter, if one is given.
     ///
     /// # Errors
@@ -27,5 +41,11 @@ impl AdapterArg {
             Some(adapter) => model.with_adapter(adapter)?,
             None => model,
         })
+    }
+
+    /// The options that give a child process the same adapter.
+    pub fn options(&self) -> Vec<OsString> {
+        let adapter = self.adapter.as_ref();
+        adapter.map_or_else(Vec::new, |path| vec!["--adapter".into(), path.into()])
     }
 }

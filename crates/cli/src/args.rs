@@ -337,6 +337,9 @@ pub struct AttentionArgs {
     pub json: bool,
     #[command(flatten)]
     #[allow(missing_docs)]
+    pub adapter: AdapterArg,
+    #[command(flatten)]
+    #[allow(missing_docs)]
     pub backend: BackendArg,
 }
 
@@ -350,6 +353,9 @@ pub struct InfoArgs {
     /// Number of token ids, for a preset
     #[arg(long, value_name = "N", requires = "subject", value_parser = values::at_least_one)]
     pub vocab_size: Option<usize>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub adapter: AdapterArg,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

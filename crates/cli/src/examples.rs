@@ -35,7 +35,7 @@ Examples:
 pub const PLOT: &str = "\
 Examples:
   emberlm plot runs/book --out book.html
-  emberlm plot runs/book runs/small --y gradient_norm --x tokens --log --out norms.png";
+  emberlm plot runs/book runs/small --y gradient_norm --x tokens --log-scale --out norms.png";
 
 pub const RUNS: &str = "\
 Examples:
@@ -97,8 +97,8 @@ Examples:
 pub const BENCH: &str = "\
 Examples:
   emberlm bench MODEL
-  emberlm bench small.gguf large.gguf --prompt 512 --decode 128
-  emberlm bench MODEL --weights int8 --batch 8 --json";
+  emberlm bench small.gguf large.gguf --prompt-tokens 512 --decode 128
+  emberlm bench MODEL --weights int8 --batch-size 8 --json";
 
 pub const EVAL: &str = "\
 Examples:

@@ -46,6 +46,8 @@ mod model;
 mod new_file;
 mod new_folder;
 mod opened_model;
+#[cfg(test)]
+mod option_names;
 mod output;
 mod plot;
 mod progress;

@@ -5,6 +5,7 @@ use std::path::Path;
 use emberlm_checkpoint::{EncoderDecoderModel, EncoderModel, Model, ModelKind};
 use emberlm_tokenizer::Tokenizer;
 
+use crate::adapter_arg::AdapterArg;
 use crate::error::CliError;
 use crate::model;
 
@@ -21,8 +22,18 @@ impl OpenedModel {
     /// # Errors
     /// There is no model, or a file is damaged.
     pub fn open(path: &Path) -> Result<Self, CliError> {
-        Ok(match ModelKind::of(path) {
-            ModelKind::Decoder => Self::Decoder(Box::new(model::open(path)?)),
+        Self::open_with(path, &AdapterArg::default())
+    }
+
+    /// [`OpenedModel::open`], with the adapter, if one is given.
+    ///
+    /// # Errors
+    /// Those of [`OpenedModel::open`]; also if the adapter is not for this model.
+    pub fn open_with(path: &Path, adapter: &AdapterArg) -> Result<Self, CliError> {
+        let kind = ModelKind::of(path);
+        adapter.check_kind(kind, path)?;
+        Ok(match kind {
+            ModelKind::Decoder => Self::Decoder(Box::new(adapter.open(path)?)),
             ModelKind::Encoder => Self::Encoder(Box::new(model::open_encoder(path)?)),
             ModelKind::EncoderDecoder => {
                 Self::EncoderDecoder(Box::new(model::open_encoder_decoder(path)?))

@@ -72,6 +72,14 @@ impl EvalBatches {
         }
     }
 
+    /// The number of windows, including the last one, which may be shorter.
+    pub fn windows(&self) -> u64 {
+        match self.windows.rows() {
+            Some(_) => self.end,
+            None => self.end.div_ceil(self.windows.seq_len() as u64),
+        }
+    }
+
     /// Returns the next batch, with `windows` windows of `seq` positions.
     fn take(&mut self, windows: u64, seq: u64) -> Result<Batch, DataError> {
         let mut batch = self.windows.empty_batch(seq);

@@ -74,6 +74,7 @@
 //! | `prefetch` | prefetching by worker threads, in order |
 //! | `loader` | [`TrainBatches`]: prefetched batches of one dataset or a mix |
 //! | `evaluation` | [`EvalBatches`]: each token of a split exactly once |
+//! | `evaluation_windows` | [`EvalChoice`]: the windows of an evaluation, by the contents of the split |
 //!
 //! Memory use in training does not grow with the corpus: shards are memory-mapped, and the order is computed, not
 //! stored. Rows of whole documents need an index of 8 bytes per row.
@@ -85,6 +86,7 @@ mod conversations;
 mod dataset;
 mod error;
 mod evaluation;
+mod evaluation_windows;
 mod export;
 mod fields;
 pub mod formats;
@@ -119,6 +121,7 @@ pub use batch::{Batch, IGNORED};
 pub use dataset::{Dataset, TokenSplit};
 pub use error::DataError;
 pub use evaluation::EvalBatches;
+pub use evaluation_windows::EvalChoice;
 pub use export::{ExportFormat, ExportOptions, Exported, export};
 pub use fields::{FieldRecord, RecordField, read_fields};
 pub use inputs::{

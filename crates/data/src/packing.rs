@@ -111,6 +111,8 @@ pub(crate) struct PackedRows {
     tokens: u64,
     seq_len: u64,
     documents: u64,
+    /// Documents that are longer than a row.
+    cut: u64,
 }
 
 /// Documents packed into rows.
@@ -131,8 +133,11 @@ impl PackedRows {
         seq_len: u64,
         end_of_text: u32,
     ) -> Result<Self, DataError> {
-        let mut rows = NextFit::new(seq_len);
-        let documents = scan(split, end_of_text, |document| rows.push(document))?;
+        let (mut rows, mut cut) = (NextFit::new(seq_len), 0);
+        let documents = scan(split, end_of_text, |document| {
+            cut += u64::from(document.len > seq_len);
+            rows.push(document);
+        })?;
         rows.end(split.len());
         Ok(Self {
             end_of_text,
@@ -140,6 +145,7 @@ impl PackedRows {
             tokens: split.len(),
             seq_len,
             documents,
+            cut,
         })
     }
 
@@ -154,12 +160,15 @@ impl PackedRows {
     ) -> Result<Self, DataError> {
         let mut found = Vec::new();
         let documents = scan(split, end_of_text, |document| found.push(document))?;
+        let cut = found.iter().filter(|document| document.len > seq_len);
+        let cut = cut.count() as u64;
         Ok(Self {
             end_of_text,
             rows: Rows::BestFit(BestFit::pack(found, seq_len)),
             tokens: split.len(),
             seq_len,
             documents,
+            cut,
         })
     }
 
@@ -174,6 +183,11 @@ impl PackedRows {
     /// The number of documents.
     pub(crate) fn documents(&self) -> u64 {
         self.documents
+    }
+
+    /// The number of documents that are longer than a row, and therefore cut.
+    pub(crate) fn cut(&self) -> u64 {
+        self.cut
     }
 
     /// The packing of documents into rows.
@@ -207,6 +221,19 @@ impl PackedRows {
             positions => 1.0 - self.tokens as f64 / positions as f64,
         }
     }
+}
+
+/// The length in tokens of the longest document of a split; every document begins with `end_of_text`. Reads the whole
+/// split on all threads.
+///
+/// # Errors
+/// As [`PackedRows::next_fit`].
+pub(crate) fn longest_document(split: &TokenSplit, end_of_text: u32) -> Result<u64, DataError> {
+    let mut longest = 0;
+    scan(split, end_of_text, |document| {
+        longest = longest.max(document.len);
+    })?;
+    Ok(longest)
 }
 
 /// Calls `visit` for each document of a split, in order, and returns their number. A split that begins within a document

@@ -94,6 +94,7 @@ impl Windows {
         self.rows.as_ref().map(|rows| Packed {
             rows: rows.rows(),
             documents: rows.documents(),
+            cut: rows.cut(),
             padding: rows.padding(),
         })
     }
@@ -146,6 +147,8 @@ pub struct Packed {
     pub rows: u64,
     /// The number of documents.
     pub documents: u64,
+    /// The number of documents that are longer than a row. They are cut, and the rest of each has no context before it.
+    pub cut: u64,
     /// The fraction of positions that are padding, 0 to 1.
     pub padding: f64,
 }

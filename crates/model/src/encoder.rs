@@ -28,7 +28,7 @@ mod texts;
 pub use config::{EncoderConfig, EncoderSettings, LocalWindow};
 pub use export::{export, model_type_of};
 pub use head::{EncoderHead, MaskedLmHead, SequenceClassifier, TokenClassifier};
-pub use head_config::{EncoderHeadConfig, PooledActivation, TokenLayer};
+pub use head_config::{EncoderHeadConfig, PooledActivation, ProblemType, TokenLayer};
 #[cfg(test)]
 pub(crate) use hugging_face::read_described;
 pub use hugging_face::{HuggingFaceEncoder, is_encoder_type};

@@ -3,6 +3,7 @@
 
 mod directories;
 mod parity;
+mod scores;
 mod training;
 
 use std::path::PathBuf;

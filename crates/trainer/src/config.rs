@@ -76,7 +76,7 @@ pub struct TrainConfig {
     pub steps: usize,
     /// Seed of the initial weights, the data order and dropout.
     pub seed: u64,
-    /// Tokens per sequence in training and evaluation; 0 for the model's full context.
+    /// Tokens per sequence in training; 0 for the model's full context.
     pub seq_len: usize,
     /// Packing of documents into sequences: stream (one after another), isolated (whole documents in order; attention does
     /// not cross them) or best_fit (isolated, combined for the least padding).

@@ -78,6 +78,14 @@ pub enum TrainError {
         /// The model's labels.
         known: String,
     },
+    /// All records have the same label, so there is nothing to learn.
+    #[error("{}: all records have the label `{label}`, and a classifier needs at least 2 labels", path.display())]
+    SingleLabel {
+        /// The file.
+        path: PathBuf,
+        /// The label.
+        label: String,
+    },
     /// A text has no tokens.
     #[error("{}: record {record} has a text without tokens", path.display())]
     EmptyRecord {

@@ -35,7 +35,7 @@ pub fn evaluated_windows(seq_len: usize, packing: Packing) -> String {
     match packing {
         Packing::Stream => format!("in windows of {seq_len}, stride {seq_len}"),
         Packing::Isolated | Packing::BestFit => {
-            format!("in rows of {seq_len} of isolated documents")
+            format!("in rows of {seq_len} of isolated documents, stride {seq_len}")
         }
     }
 }

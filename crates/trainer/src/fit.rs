@@ -37,10 +37,11 @@ mod plan;
 mod ranks;
 mod shape;
 
+use emberlm_data::EvalChoice;
 use emberlm_model::WeightFormat;
 use serde::Serialize;
 
-use crate::config::{OptimizerKind, TrainConfig};
+use crate::config::{ObjectiveConfig, OptimizerKind, TrainConfig};
 use crate::error::TrainError;
 use crate::peers::Rank;
 use crate::run::AnyConfig;
@@ -229,14 +230,6 @@ fn phases(
         of.map(|stack| stack.kept(train.recompute) + stack.ends)
             .sum()
     };
-    let batch = train.objective.sequences(train.evaluation.batch);
-    let evaluation = InferenceWork {
-        head: match sizes.batch(batch).of_objective(&train.objective).learnt {
-            Some(tokens) => HeadUse::LossOf(tokens),
-            None => HeadUse::Loss,
-        },
-        ..InferenceWork::of_batch(WeightFormat::F32, batch, sizes)
-    };
     let mut phases = vec![PhaseMemory {
         phase: Phase::Head,
         gradients: before + head_gradients,
@@ -269,7 +262,7 @@ fn phases(
             phase: Phase::Evaluation,
             gradients: 0.0,
             activations: 0.0,
-            temporaries: inference::pass(model, evaluation),
+            temporaries: inference::pass(model, evaluation(model, train, sizes)),
         },
     ]);
     match ranks {
@@ -285,6 +278,29 @@ fn phases(
         _ => phases.extend(ranks::phases(model, train, ranks)),
     }
     phases
+}
+
+/// A forward pass of an evaluation. A decoder that predicts the next token is evaluated in windows of up to its context.
+fn evaluation(model: AnyConfig<'_>, train: &TrainConfig, sizes: SequenceSizes) -> InferenceWork {
+    let batch = train.objective.sequences(train.evaluation.batch);
+    let work = InferenceWork {
+        head: match sizes.batch(batch).of_objective(&train.objective).learnt {
+            Some(tokens) => HeadUse::LossOf(tokens),
+            None => HeadUse::Loss,
+        },
+        ..InferenceWork::of_batch(WeightFormat::F32, batch, sizes)
+    };
+    match (model, &train.objective) {
+        (AnyConfig::Decoder(model), ObjectiveConfig::NextToken(_)) => {
+            let window = model.seq_len().min(EvalChoice::LONGEST);
+            InferenceWork {
+                pass_tokens: work.pass_tokens.max(window),
+                sequence: work.sequence.max(window),
+                ..work
+            }
+        }
+        _ => work,
+    }
 }
 
 /// The number of trained parameters: all of them, or at most those of an adapter of every linear layer, with three parts

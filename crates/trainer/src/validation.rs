@@ -2,8 +2,11 @@
 
 use std::ops::ControlFlow;
 
-use emberlm_data::{Batch, DataError, EvalBatches, Packing, Split, TokenSplit, Windows};
+use emberlm_data::{
+    Batch, DataError, Dataset, EvalBatches, EvalChoice, Split, TokenSplit, Windows,
+};
 use emberlm_kernels::Backend;
+use emberlm_model::DecoderConfig;
 
 use crate::data::TrainingData;
 use crate::divided::for_each_batch;
@@ -27,6 +30,8 @@ pub(crate) enum Validation {
     Windows {
         sets: Vec<ValidationSet>,
         task: WindowTask,
+        /// Tokens of a training sequence. An evaluation's batch has as many tokens as its number of these.
+        sequence: usize,
     },
     /// Labelled texts.
     Labelled { records: RecordSet, labels: usize },
@@ -84,24 +89,51 @@ impl Limits<'_> {
 pub(crate) type Validated = ControlFlow<(), Option<ValidationOutcome>>;
 
 impl Validation {
-    /// The validation splits of `data` in windows of `seq_len` tokens, on which `task` is solved with other random numbers
-    /// than in training.
-    pub(crate) fn of_datasets(
+    /// The validation splits of `data`, as `emberlm eval` evaluates a decoder on them
+    /// ([`emberlm_data::Dataset::evaluation_windows`]). Training sequences have `sequence` tokens.
+    pub(crate) fn of_decoder(
         data: &TrainingData,
-        seq_len: usize,
-        packing: Packing,
-        task: &WindowTask,
+        model: &DecoderConfig,
+        sequence: usize,
     ) -> Result<Self, DataError> {
-        let set = |(dataset, weight): (&emberlm_data::Dataset, f64)| {
+        let choice = EvalChoice {
+            packing: None,
+            seq_len: None,
+            context: model.seq_len(),
+            isolates: model.check_documents().is_ok(),
+        };
+        let windows = |dataset: &Dataset| dataset.evaluation_windows(Split::Val, choice);
+        Self::of_datasets(data, WindowTask::NextToken, sequence, windows)
+    }
+
+    /// The validation splits of `data` in windows of `window` tokens, on which `task` is solved with other random numbers
+    /// than in training.
+    pub(crate) fn of_task(
+        data: &TrainingData,
+        task: &WindowTask,
+        window: usize,
+    ) -> Result<Self, DataError> {
+        let windows = |dataset: &Dataset| Windows::stream(dataset.split(Split::Val)?, window);
+        Self::of_datasets(data, task.for_validation(), window, windows)
+    }
+
+    fn of_datasets(
+        data: &TrainingData,
+        task: WindowTask,
+        sequence: usize,
+        windows: impl Fn(&Dataset) -> Result<Windows, DataError>,
+    ) -> Result<Self, DataError> {
+        let set = |(dataset, weight): (&Dataset, f64)| {
             Ok(ValidationSet {
                 name: dataset.folder().display().to_string(),
-                windows: dataset.windows(Split::Val, seq_len, packing)?,
+                windows: windows(dataset)?,
                 weight,
             })
         };
         Ok(Self::Windows {
             sets: data.weighted().map(set).collect::<Result<_, DataError>>()?,
-            task: task.for_validation(),
+            task,
+            sequence,
         })
     }
 
@@ -137,9 +169,7 @@ impl Validation {
         match self {
             Self::Windows { sets, .. } => {
                 let tokens = self.tokens(max_tokens);
-                let first = &sets.first()?.windows;
-                let windows = evaluated_windows(first.seq_len(), first.packing());
-                (tokens > 0).then(|| format!("validation: {tokens} tokens {windows}"))
+                (tokens > 0).then(|| format!("validation: {tokens} tokens {}", described(sets)))
             }
             Self::Labelled { records, .. } | Self::Pairs(records) => {
                 Some(format!("validation: {} texts", records.len()))
@@ -176,7 +206,14 @@ impl Validation {
         peers: &dyn Peers<B>,
     ) -> Result<Validated, TrainError> {
         match self {
-            Self::Windows { sets, task } => evaluate_sets(sets, task, model, limits, peers),
+            Self::Windows {
+                sets,
+                task,
+                sequence,
+            } => {
+                let tokens = limits.batch.saturating_mul(*sequence);
+                evaluate_sets(sets, task, tokens, model, limits, peers)
+            }
             Self::Labelled { records, labels } => {
                 evaluate_labels(records, *labels, model, limits, peers)
             }
@@ -224,10 +261,33 @@ fn evaluate_batches<B: Backend>(
     )
 }
 
-/// The mean loss over the validation splits.
+/// The windows of validation splits; with the name of each if they differ.
+fn described(sets: &[ValidationSet]) -> String {
+    let held = sets.iter().filter(|set| set.windows.split().len() > 1);
+    let held: Vec<_> = held
+        .map(|set| {
+            let windows = evaluated_windows(set.windows.seq_len(), set.windows.packing());
+            (set.name.as_str(), windows)
+        })
+        .collect();
+    match &held[..] {
+        [(_, first), rest @ ..] if rest.iter().all(|(_, windows)| windows == first) => {
+            first.clone()
+        }
+        _ => {
+            let named = held
+                .iter()
+                .map(|(name, windows)| format!("{windows} ({name})"));
+            named.collect::<Vec<_>>().join("; ")
+        }
+    }
+}
+
+/// The mean loss over the validation splits, in batches of about `tokens_at_once` tokens.
 fn evaluate_sets<B: Backend>(
     sets: &[ValidationSet],
     task: &WindowTask,
+    tokens_at_once: usize,
     model: &TrainingModel<B>,
     limits: Limits<'_>,
     peers: &dyn Peers<B>,
@@ -239,7 +299,8 @@ fn evaluate_sets<B: Backend>(
         if set.windows.split().len() < 2 {
             continue;
         }
-        let batches = EvalBatches::new(&set.windows, limits.batch, limits.max_tokens)?;
+        let batch = (tokens_at_once / set.windows.seq_len()).max(1);
+        let batches = EvalBatches::new(&set.windows, batch, limits.max_tokens)?;
         let mut window = 0;
         let batches = batches.filter_map(|batch: Result<Batch, DataError>| match batch {
             Ok(batch) => {

@@ -9,6 +9,22 @@ use crate::error::ModelError;
 impl Model {
     /// Describes the origin of the model in one line: "a checkpoint after 1,000 steps".
     pub fn about(&self) -> Result<String, ModelError> {
+        let own = self.about_source()?;
+        Ok(match &self.adapter {
+            Some(adapter) => {
+                let (path, settings) = (adapter.path(), adapter.settings());
+                let kind = if settings.dora { "DoRA" } else { "LoRA" };
+                format!(
+                    "{own}, with the {kind} adapter {} of rank {}",
+                    path.display(),
+                    settings.rank
+                )
+            }
+            None => own,
+        })
+    }
+
+    fn about_source(&self) -> Result<String, ModelError> {
         Ok(match &self.source {
             Source::Checkpoint { checkpoint, .. } => match &checkpoint.state {
                 Some(state) => {

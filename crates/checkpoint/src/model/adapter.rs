@@ -18,6 +18,9 @@ impl Model {
     pub fn with_adapter(mut self, path: &Path) -> Result<Self, ModelError> {
         let adapter = AdapterSource::open(path)?;
         adapter.check(&self)?;
+        if let Some(config) = adapter.model_config()? {
+            self.config = config;
+        }
         self.adapter = Some(adapter);
         Ok(self)
     }

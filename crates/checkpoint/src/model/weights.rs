@@ -6,6 +6,7 @@ use emberlm_model::weights::Element;
 use emberlm_model::{Decoder, WeightFormat};
 
 use super::{Model, Source};
+use crate::adapter::AdapterSource;
 use crate::error::ModelError;
 
 impl Model {
@@ -18,12 +19,16 @@ impl Model {
     }
 
     /// The format of the stored weights. Checkpoints are f32, or the format of an adapter's base model; Hugging Face
-    /// directories may contain packed weights.
+    /// directories may contain packed weights. With an adapter it is the format that the adapter was trained on, if that is
+    /// recorded.
     pub fn weight_format(&self) -> WeightFormat {
-        match &self.source {
+        let stored = match &self.source {
             Source::Checkpoint { checkpoint, .. } => checkpoint.weight_format(),
             Source::HuggingFace { model, .. } => model.weight_format(),
-        }
+        };
+        let trained = self.adapter.as_ref().map(AdapterSource::settings);
+        let trained = trained.and_then(|settings| settings.base_format(stored));
+        trained.unwrap_or(stored)
     }
 
     /// The format that holds every matrix of a Hugging Face model in the bits that it is stored in

@@ -23,6 +23,7 @@ use emberlm_trainer::memory;
 use self::measurement::Measurement;
 use self::report::{ModelSpeed, table};
 use self::tests::Tests;
+use crate::adapter_arg::AdapterArg;
 use crate::backend::{BackendArg, BackendName, Placement};
 use crate::cache_arg::CacheArg;
 use crate::error::CliError;
@@ -41,7 +42,7 @@ pub struct BenchArgs {
     #[arg(value_name = "MODEL", required = true)]
     pub models: Vec<PathBuf>,
     /// Tokens of the prompt; 0 leaves the test out [default: 512, or the context if it is shorter]
-    #[arg(long, short, value_name = "N", value_parser = values::count)]
+    #[arg(long = "prompt-tokens", alias = "prompt", short, value_name = "N", value_parser = values::count)]
     pub prompt: Option<usize>,
     /// Tokens to decode one after the other; 0 leaves the test out [default: 128, or the rest of a shorter context]
     #[arg(long, short = 'n', value_name = "N", value_parser = values::count)]
@@ -50,7 +51,7 @@ pub struct BenchArgs {
     #[arg(long, short, value_name = "N", default_value_t = 0, value_parser = values::count)]
     pub depth: usize,
     /// Concurrent sequences, whose tokens are counted together
-    #[arg(long, short, value_name = "N", default_value_t = 1, value_parser = values::at_least_one)]
+    #[arg(long = "batch-size", alias = "batch", short, value_name = "N", default_value_t = 1, value_parser = values::at_least_one)]
     pub batch: usize,
     /// Measured repetitions of each test, after one that is not measured
     #[arg(long, short, value_name = "N", default_value_t = 3, value_parser = values::at_least_one)]
@@ -61,6 +62,9 @@ pub struct BenchArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub cache: CacheArg,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub adapter: AdapterArg,
     /// Print [{"model", "bytes", "parameters", "weights", "backend", "device", "threads", "batch", "peak_bytes", "tests":
     /// [{"test", "tokens", "depth", "tokens_per_second", "deviation", "runs"}]}]
     #[arg(long)]
@@ -82,7 +86,7 @@ pub fn run(args: BenchArgs) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
     if (args.prompt, args.decode) == (Some(0), Some(0)) {
         return Err(CliError::usage(
-            "--prompt 0 and --decode 0 leave no test to measure",
+            "--prompt-tokens 0 and --decode 0 leave no test to measure",
         ));
     }
     let subjects = args
@@ -118,7 +122,7 @@ impl Subject {
         hub::localize(&mut path)?;
         let name = given.display().to_string();
         check_kind(&name, ModelKind::of(&path))?;
-        let model = model::open(&path)?;
+        let model = args.adapter.open(&path)?;
         let tests =
             Tests::of(args, model.config().seq_len()).map_err(|error| error.within(&name))?;
         let subject = Self {

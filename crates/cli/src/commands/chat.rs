@@ -60,7 +60,7 @@ pub struct ChatArgs {
     pub system: Option<String>,
     /// The chat template: chatml, llama3, or the path of a template, of a tokenizer_config.json or of a folder with
     /// one [default: the model's own]
-    #[arg(long, value_name = "TEMPLATE", help_heading = "Conversation")]
+    #[arg(long, value_name = "NAME|PATH", help_heading = "Conversation")]
     pub chat_template: Option<String>,
     /// Maximum number of tokens of an answer [default: the model's, or 512]
     #[arg(long, value_name = "N", value_parser = values::at_least_one, help_heading = "Conversation")]

@@ -6,7 +6,7 @@ use burn::tensor::Device;
 use clap::Args;
 use emberlm_checkpoint::EncoderModel;
 use emberlm_kernels::TrainingBackend;
-use emberlm_model::encoder::EncoderHeadConfig;
+use emberlm_model::encoder::{EncoderHeadConfig, ProblemType};
 use serde::Serialize;
 
 use super::texts::{self, TextEncoder, TextFields};
@@ -40,12 +40,15 @@ pub struct ClassifyArgs {
     pub memory: MemoryArg,
 }
 
-/// Prints `{"label": "...", "probability": p}` per text.
+/// Prints `{"label": "...", "probability": p}` per text; of a regression `{"label": "...", "score": x}`.
 pub fn run(args: ClassifyArgs) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
     let model = model::open_encoder(&args.model)?;
     let head = model.config().settings().head.as_ref();
-    let Some(EncoderHeadConfig::Sequence { labels, .. }) = head else {
+    let Some(EncoderHeadConfig::Sequence {
+        labels, problem, ..
+    }) = head
+    else {
         let path = args.model.display();
         let message = format!("{path} has no classifier of texts");
         let hint = "give a model whose config.json has an architecture …ForSequenceClassification";
@@ -55,6 +58,7 @@ pub fn run(args: ClassifyArgs) -> Result<(), CliError> {
         args: &args,
         model: &model,
         labels,
+        problem: *problem,
         guard: args.memory.guard(backend),
     })?
 }
@@ -62,13 +66,18 @@ pub fn run(args: ClassifyArgs) -> Result<(), CliError> {
 #[derive(Serialize)]
 struct Line<'a> {
     label: &'a str,
-    probability: f32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    probability: Option<f32>,
+    /// The number that a regression predicts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    score: Option<f32>,
 }
 
 struct Classify<'a> {
     args: &'a ClassifyArgs,
     model: &'a EncoderModel,
     labels: &'a [String],
+    problem: ProblemType,
     guard: MemoryGuard,
 }
 
@@ -80,25 +89,35 @@ impl Job for Classify<'_> {
             args,
             model,
             labels,
+            problem,
             guard,
         } = self;
+        let line = |label, score| {
+            let (probability, score) = match problem {
+                ProblemType::Regression => (None, Some(score)),
+                _ => (Some(score), None),
+            };
+            Line {
+                label,
+                probability,
+                score,
+            }
+        };
         texts::check_memory::<B::InnerBackend>("classifying", model, guard)?;
         let embedder = model.embedder::<B::InnerBackend>(&device)?;
         let fields = args.jsonl.then_some(TextFields::PAIR);
         let mut encoder = TextEncoder::new(embedder.sequences());
         texts::in_batches(&args.files, fields, BATCH, |inputs| {
             let sequences = encoder.encode(inputs)?;
-            let probabilities = embedder.class_probabilities(&sequences)?;
-            probabilities
-                .unwrap_or_default()
-                .iter()
-                .try_for_each(|of_labels| {
-                    let best = labels.iter().zip(of_labels);
-                    match best.max_by(|(_, a), (_, b)| a.total_cmp(b)) {
-                        Some((label, &probability)) => print_json(&Line { label, probability }),
-                        None => Ok(()),
-                    }
-                })
+            let scores = embedder.class_scores(&sequences)?.unwrap_or_default();
+            scores.iter().try_for_each(|of_labels| {
+                // Of equals the first.
+                let scored = labels.iter().zip(of_labels).rev();
+                match scored.max_by(|(_, a), (_, b)| a.total_cmp(b)) {
+                    Some((label, &score)) => print_json(&line(label, score)),
+                    None => Ok(()),
+                }
+            })
         })?;
         encoder.finish();
         Ok(())

@@ -96,7 +96,7 @@ pub struct ExportArgs {
     /// The dataset's folder
     pub dataset: PathBuf,
     /// The file format: nanogpt (train.bin of u16), llmc (NAME_train_000000.bin with headers) or npy (train.npy)
-    #[arg(long, value_name = "NAME", value_parser = values::export_format())]
+    #[arg(long, value_name = "FORMAT", value_parser = values::export_format())]
     pub format: ExportFormat,
     /// The folder to write
     #[arg(long, value_name = "DIR", value_parser = folder_parser("an exported dataset"))]

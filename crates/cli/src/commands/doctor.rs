@@ -40,8 +40,8 @@ pub struct DoctorArgs {
     /// Check operations only, not models: a GPU compiles shaders for each model
     #[arg(long)]
     operations: bool,
-    /// Only the tiny model of PRESET
-    #[arg(long, value_name = "PRESET", conflicts_with_all = ["only", "operations"])]
+    /// Only the tiny model of this preset
+    #[arg(long = "preset", alias = "model", value_name = "NAME", conflicts_with_all = ["only", "operations"])]
     model: Option<String>,
     #[command(flatten)]
     full: full::FullArgs,

@@ -44,7 +44,8 @@ pub struct EvalArgs {
         long, value_name = "NAME", default_value = Split::Val.name(), value_parser = split_parser(),
         conflicts_with_all = ["hellaswag", "lambada"], help_heading = "Data")]
     pub split: Split,
-    /// Documents of one window attend to each other (stream) or do not (isolated) [default: as the model was trained]
+    /// Documents of one window attend to each other (stream) or do not (isolated) [default: isolated for conversations and
+    /// several documents, else stream]
     #[arg(
         long, value_name = "PACKING", value_parser = packing_parser(),
         conflicts_with_all = ["hellaswag", "lambada"], help_heading = "Windows")]
@@ -55,11 +56,11 @@ pub struct EvalArgs {
     /// Only the first N items of the file
     #[arg(long, value_name = "N", value_parser = at_least_one, conflicts_with = "data", help_heading = "Data")]
     pub limit: Option<usize>,
-    /// Tokens of a window [default: those of the run's sequences, else the model's context, with --data at most 4096]
+    /// Tokens of a window [default: the model's context, with --data at most 4096; of isolated documents the longest one]
     #[arg(long, value_name = "N", value_parser = at_least_one, help_heading = "Windows")]
     pub seq_len: Option<usize>,
     /// Number of windows or texts per batch [default: about 4096 tokens]
-    #[arg(long, value_name = "N", value_parser = at_least_one, help_heading = "Windows")]
+    #[arg(long = "batch-size", alias = "batch", value_name = "N", value_parser = at_least_one, help_heading = "Windows")]
     pub batch: Option<usize>,
     /// Format of the weights of linear layers and the head: f32 or int8
     /// [default: as they are stored]
@@ -71,8 +72,8 @@ pub struct EvalArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub adapter: AdapterArg,
-    /// Print JSON: with --data {"loss", "perplexity", "bits_per_byte", "bytes", "tokens"}, otherwise the scores and
-    /// every answer
+    /// Print JSON: with --data {"loss", "perplexity", "bits_per_byte", "bytes", "tokens", "split", "windows", "window",
+    /// "stride", "documents", "context", "cut_documents"}, otherwise the scores and every answer
     #[arg(long, help_heading = "Output")]
     pub json: bool,
     #[command(flatten)]
@@ -126,26 +127,25 @@ fn check_memory(
     let work = of(weights, batch, seq_len);
     let one = |work: InferenceWork| of(work.weights, 1, seq_len);
     let short = |work: InferenceWork| of(work.weights, 1, seq_len.div_ceil(4));
-    let short_option = format!("--batch 1 --seq-len {}", seq_len.div_ceil(4));
+    let short_option = format!("--batch-size 1 --seq-len {}", seq_len.div_ceil(4));
     let guard = args.memory.guard(backend);
     let guard = guard.shared_by(ranks.local_rank().world_size());
     guard.check_inference(
         "evaluating",
         &[(model.config().into(), work)],
-        &[("--batch 1", &one), (&short_option, &short)],
+        &[("--batch-size 1", &one), (&short_option, &short)],
     )?;
     // No rank allocates before the others have looked at the available memory.
     ranks.wait_for_all();
     Ok(())
 }
 
-/// The window length in tokens: `requested`, or else the model's context, limited to `longest`.
-fn window(requested: Option<usize>, context: usize, longest: usize) -> Result<usize, CliError> {
+/// Checks that windows of the requested length fit into the model's context.
+fn check_window(requested: Option<usize>, context: usize) -> Result<(), CliError> {
     match requested {
         Some(tokens) if tokens > context => Err(CliError::usage(format!(
             "--seq-len {tokens}: the model's context is {context}"
         ))),
-        Some(tokens) => Ok(tokens),
-        None => Ok(context.min(longest)),
+        _ => Ok(()),
     }
 }

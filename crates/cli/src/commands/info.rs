@@ -5,7 +5,7 @@ mod texts;
 
 use std::path::{Path, PathBuf};
 
-use emberlm_checkpoint::ModelKind;
+use emberlm_checkpoint::{Model, ModelKind};
 
 use emberlm_model::count::{
     self, Component, ComponentParameters, Flops, Memory, Parameters, StackRole,
@@ -35,14 +35,21 @@ pub fn run(args: InfoArgs) -> Result<(), CliError> {
         false => subject.to_lowercase(),
     };
     let info = match families::preset(&name) {
+        Some(_) if args.adapter.adapter.is_some() => {
+            return Err(CliError::usage(format!(
+                "--adapter is for models, and {subject} is a preset"
+            )));
+        }
         Some(preset) => of_preset(&preset, args.vocab_size)?,
         None => {
             let mut path = PathBuf::from(subject);
             hub::localize(&mut path)?;
             let path = path.as_path();
             check_model(path, args.vocab_size)?;
-            match ModelKind::of(path) {
-                ModelKind::Decoder => of_model(path)?,
+            let kind = ModelKind::of(path);
+            args.adapter.check_kind(kind, path)?;
+            match kind {
+                ModelKind::Decoder => of_model(&args.adapter.open(path)?)?,
                 kind @ (ModelKind::Encoder | ModelKind::EncoderDecoder) => {
                     return stacks::run(path, kind, args.json);
                 }
@@ -104,8 +111,7 @@ fn check_model(path: &Path, vocab_size: Option<usize>) -> Result<(), CliError> {
     Ok(())
 }
 
-fn of_model(path: &Path) -> Result<Info, CliError> {
-    let model = model::open(path)?;
+fn of_model(model: &Model) -> Result<Info, CliError> {
     let name = model.path().display().to_string();
     Ok(Info {
         tokenizer: model.tokenizer_spec()?,

@@ -11,6 +11,7 @@ use emberlm_model::CacheFormat;
 use emberlm_model::weights::{HostTensor, save_own};
 
 use super::attention::weights::row;
+use crate::adapter_arg::AdapterArg;
 use crate::backend::{BackendArg, Job};
 use crate::cache_arg::{self, CacheArg};
 use crate::error::CliError;
@@ -38,6 +39,9 @@ pub struct LogitsArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub cache: CacheArg,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub adapter: AdapterArg,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub backend: BackendArg,
@@ -74,7 +78,7 @@ impl Subject {
             let message = format!("--target-tokens is for encoder–decoders, and {path} is none");
             return Err(CliError::new(message).hint("leave --target-tokens out"));
         }
-        let model = OpenedModel::open(&args.model)?;
+        let model = OpenedModel::open_with(&args.model, &args.adapter)?;
         model.check_tokens(&args.tokens)?;
         let input = match &model {
             OpenedModel::Decoder(_) | OpenedModel::Encoder(_) => Vec::new(),

@@ -23,7 +23,7 @@ pub struct MergeArgs {
     #[allow(missing_docs)]
     pub adapter: AdapterArg,
     /// The folder to write
-    #[arg(long, value_name = "FOLDER", value_parser = folder_parser("a model"))]
+    #[arg(long, value_name = "DIR", value_parser = folder_parser("a model"))]
     pub out: PathBuf,
     /// The type of the weights: bf16, f16 or f32 [default: that of the model]
     #[arg(long, value_name = "TYPE", value_parser = values::element_parser())]

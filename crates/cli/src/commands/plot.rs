@@ -31,7 +31,7 @@ pub struct PlotArgs {
     #[arg(long, value_name = "METRIC", default_value = "loss", help = metric_help())]
     pub y: String,
     /// Use a logarithmic vertical axis
-    #[arg(long)]
+    #[arg(long = "log-scale", alias = "log")]
     pub log: bool,
 }
 

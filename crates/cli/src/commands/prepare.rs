@@ -78,11 +78,11 @@ pub fn options(args: &PrepareArgs) -> PrepareOptions {
     }
 }
 
-/// The command line without `--continue`, which is recorded in the dataset: a resumed preparation gives the
+/// The command line without `--resume`, which is recorded in the dataset: a resumed preparation gives the
 /// same dataset.
 pub(super) fn command() -> String {
     let given = std::env::args_os().skip(1);
-    let given = given.filter(|word| word != "--continue");
+    let given = given.filter(|word| word != "--resume" && word != "--continue");
     let words = given.map(|word| shell_word(&word.to_string_lossy()));
     ["emberlm".to_owned()]
         .into_iter()
@@ -97,7 +97,7 @@ fn listen(bar: ProgressBar, rank: Rank) -> Result<(), CliError> {
     const INTERRUPTED: i32 = 130;
     let stop = move || {
         bar.finish_and_clear();
-        const KEPT: &str = "finished work is kept: repeat the command with --continue";
+        const KEPT: &str = "finished work is kept: repeat the command with --resume";
         if rank.world_size() == 1 {
             CliError::new("stopped before its end").hint(KEPT).report();
         } else if rank.is_zero() {

@@ -67,16 +67,16 @@ pub struct ServeArgs {
     #[arg(long, value_name = "FILE", help_heading = "Network")]
     pub api_key_file: Option<PathBuf>,
     /// The chat template: chatml, llama3, or a template's path [default: the model's own]
-    #[arg(long, value_name = "TEMPLATE", help_heading = "Models")]
+    #[arg(long, value_name = "NAME|PATH", help_heading = "Models")]
     pub chat_template: Option<String>,
     /// Answers generated at the same time per model, or per base model with its adapters, each with its own cache [default: as many as 1 GiB of caches holds, at most 64]
     #[arg(long, value_name = "N", value_parser = values::at_least_one, help_heading = "Capacity")]
     pub slots: Option<usize>,
     /// Maximum number of tokens of a prompt and its answer [default: the model's context, at most 8192]
-    #[arg(long, value_name = "TOKENS", value_parser = values::at_least_one, help_heading = "Capacity")]
+    #[arg(long, value_name = "N", value_parser = values::at_least_one, help_heading = "Capacity")]
     pub context: Option<usize>,
     /// Maximum number of tokens of an answer
-    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = values::at_least_one, help_heading = "Capacity")]
+    #[arg(long = "max-new-tokens", alias = "max-tokens", value_name = "N", default_value_t = 4096, value_parser = values::at_least_one, help_heading = "Capacity")]
     pub max_tokens: usize,
     /// Requests that may wait for slots per model, and answers of one request beyond the slots; further ones get 429
     #[arg(

@@ -15,7 +15,7 @@ impl From<DataError> for CliError {
         match error {
             DataError::Contradiction { reason } => Self::usage(reason),
             DataError::Kept { source } => {
-                Self::from(*source).hint("finished work is kept: continue with --continue")
+                Self::from(*source).hint("finished work is kept: continue with --resume")
             }
             error => {
                 let hints = data(&error);
@@ -95,7 +95,7 @@ pub(super) fn data(error: &DataError) -> Option<String> {
         DataError::NoTrainDocuments { .. } => "give more documents, or a lower --val-fraction",
         DataError::OutputBusy { .. } => "wait until it ends, or choose another --out",
         DataError::UnfinishedExists { .. } => {
-            "repeat the command with --continue to resume it, or with --force to start over"
+            "repeat the command with --resume to continue it, or with --force to start over"
         }
         DataError::CannotContinue { .. } => {
             "repeat the original settings, or start over with --force"

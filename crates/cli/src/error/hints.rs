@@ -314,6 +314,9 @@ impl From<TrainError> for CliError {
                 );
                 return with(&error, Some(hint));
             }
+            TrainError::SingleLabel { .. } => Some(
+                "add records with other labels, or name the column of the labels: --set train.objective.label=NAME",
+            ),
             TrainError::Terminal(_) => Some("use --renderer plain"),
             TrainError::NoCheckpoint { .. } => Some("free disk space, then resume the run"),
             TrainError::Diverged { .. } => {

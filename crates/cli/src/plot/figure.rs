@@ -193,7 +193,7 @@ fn y_axis(
         let Some((low, high)) = ends(&all) else {
             return Err(
                 CliError::new("a logarithmic axis shows only numbers above 0")
-                    .hint("leave out --log"),
+                    .hint("leave out --log-scale"),
             );
         };
         let room = (high / low).powf(0.04).max(1.02);

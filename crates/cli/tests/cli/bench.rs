@@ -30,7 +30,7 @@ fn tests(model: &Value) -> Value {
 fn the_table_has_a_row_per_test() {
     let sandbox = with_model();
     let text = sandbox
-        .words("bench run --prompt 16 --decode 8 --repeat 2")
+        .words("bench run --prompt-tokens 16 --decode 8 --repeat 2")
         .ok();
     let rows: Vec<Vec<&str>> = text
         .lines()
@@ -67,7 +67,7 @@ fn the_table_has_a_row_per_test() {
 #[test]
 fn json_has_every_run() {
     let sandbox = with_model();
-    let line = "bench run --prompt 16 --decode 8 --repeat 4 --weights int8 --json";
+    let line = "bench run --prompt-tokens 16 --decode 8 --repeat 4 --weights int8 --json";
     let models: Value = sandbox.words(line).json();
     let model = &models[0];
     assert_eq!(models.as_array().unwrap().len(), 1);
@@ -147,7 +147,7 @@ fn impossible_sizes_are_refused() {
     for (line, message) in [
         (
             "-p 33",
-            "run: a prompt of 33 tokens exceeds the context of 32\nhint: take at most --prompt 32\n",
+            "run: a prompt of 33 tokens exceeds the context of 32\nhint: take at most --prompt-tokens 32\n",
         ),
         (
             "-n 32",
@@ -163,14 +163,14 @@ fn impossible_sizes_are_refused() {
         ),
         (
             "-p 0 -n 0",
-            "--prompt 0 and --decode 0 leave no test to measure\n",
+            "--prompt-tokens 0 and --decode 0 leave no test to measure\n",
         ),
     ] {
         let ran = sandbox.words(&format!("bench run {line}"));
         assert_eq!(ran.code, Some(2), "{ran}");
         assert_eq!(ran.stderr, format!("error: {message}"), "{line}");
     }
-    for line in ["--repeat 0", "--batch 0"] {
+    for line in ["--repeat 0", "--batch-size 0"] {
         let ran = sandbox.words(&format!("bench run {line}"));
         assert_eq!(ran.code, Some(2), "{ran}");
         assert!(ran.stderr.contains("must be at least 1"), "{ran}");

@@ -120,6 +120,68 @@ fn labels_are_the_most_probable_ones_by_the_logits() {
     }
 }
 
+/// The scores of `transformers`' pipeline: `crates/model/tests/encoder/scores.rs` compares their functions.
+#[test]
+fn scores_follow_the_problem_type() {
+    let texts = texts();
+    let input = texts.join("\n") + "\n";
+    let logits = expected("logits");
+    for (problem, name) in [
+        ("multi_label_classification", "probability"),
+        ("regression", "score"),
+    ] {
+        let model = model();
+        let path = model.path().join("config.json");
+        let mut config: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        config["problem_type"] = json!(problem);
+        fs::write(&path, config.to_string()).unwrap();
+        let found = lines(&run("classify", model.path(), &["-"], &input));
+        for (line, logits) in found.iter().zip(logits.chunks(3)) {
+            let best = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let expected = match problem {
+                "regression" => best,
+                _ => 1.0 / (1.0 + (-best).exp()),
+            };
+            let error = line[name].as_f64().unwrap() - expected;
+            assert!(error.abs() < 1e-5, "{problem} {line}: {error}");
+            assert_eq!(line.as_object().unwrap().len(), 2, "{line}");
+        }
+    }
+}
+
+#[test]
+fn one_label_has_a_probability_by_its_logit() {
+    let model = model();
+    let path = model.path().join("config.json");
+    let mut config: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    config["id2label"] = json!({"0": "toxic"});
+    config["label2id"] = json!({"toxic": 0});
+    fs::write(&path, config.to_string()).unwrap();
+    // The first label of the classifier.
+    let file = model.path().join("model.safetensors");
+    let bytes = fs::read(&file).unwrap();
+    let tensors = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+    let kept = tensors.tensors().into_iter().map(|(name, tensor)| {
+        let mut shape = tensor.shape().to_vec();
+        let mut data = tensor.data();
+        if name.starts_with("classifier.") {
+            data = &data[..data.len() / shape[0]];
+            shape[0] = 1;
+        }
+        let view = safetensors::tensor::TensorView::new(tensor.dtype(), shape, data).unwrap();
+        (name, view)
+    });
+    let written = safetensors::serialize(kept, None).unwrap();
+    fs::write(&file, written).unwrap();
+    let input = texts().join("\n") + "\n";
+    let found = lines(&run("classify", model.path(), &["-"], &input));
+    for (line, logits) in found.iter().zip(expected("logits").chunks(3)) {
+        assert_eq!(line["label"], "toxic");
+        let error = line["probability"].as_f64().unwrap() - 1.0 / (1.0 + (-logits[0]).exp());
+        assert!(error.abs() < 1e-6, "{line}: {error}");
+    }
+}
+
 #[test]
 fn long_texts_are_truncated_with_a_warning() {
     let model = model();

@@ -128,6 +128,8 @@ fn the_loss_by_position_matches_transformers() {
         "train",
         "--seq-len",
         &window,
+        "--documents",
+        "stream",
     ];
     for more in [["--per-position", "--json"].as_slice(), &["--json"]] {
         let found: Value = sandbox.run(eval.iter().chain(more)).json();
@@ -182,7 +184,7 @@ fn the_loss_by_position_matches_transformers() {
 }
 
 #[test]
-fn the_default_window_matches_the_run() {
+fn the_default_window_is_the_context_in_training_and_evaluation() {
     let sandbox = Sandbox::with_data();
     let ran = sandbox.train("--data data --out run --steps 2 --set train.seq_len=16");
     assert_eq!(ran.code, Some(0), "{ran}");
@@ -190,16 +192,16 @@ fn the_default_window_matches_the_run() {
     let found: Value = sandbox.words("eval run --data data --json").json();
     close(&found["loss"], &trained["loss"], 1e-6);
     assert_eq!(found["tokens"], trained["tokens"]);
-    assert_eq!([&found["window"], &found["stride"]], [16, 16]);
+    assert_eq!([&found["window"], &found["stride"]], [32, 32]);
     // Both print the window.
-    let windows = "in windows of 16, stride 16";
+    let windows = "in windows of 32, stride 32";
     let line = format!("validation: {} tokens {windows}\n", trained["tokens"]);
     assert!(ran.stderr.contains(&line), "{ran}");
     let text = sandbox.words("eval run --data data").ok();
     assert!(text.contains(&format!("predicted, {windows}\n")), "{text}");
-    let longer: Value = sandbox
-        .words("eval run --data data --seq-len 32 --json")
+    let shorter: Value = sandbox
+        .words("eval run --data data --seq-len 16 --json")
         .json();
-    assert_eq!([&longer["window"], &longer["stride"]], [32, 32]);
-    assert_ne!(longer["loss"], found["loss"]);
+    assert_eq!([&shorter["window"], &shorter["stride"]], [16, 16]);
+    assert_ne!(shorter["loss"], found["loss"]);
 }

@@ -44,8 +44,8 @@ fn each_command_lists_its_options() {
     for (command, options) in [
         (
             "prepare",
-            "<FILE>... --out --tokenizer --format --field --column --chat-template --on-error --split --val-fraction --val --dedup \
-             --shard-tokens --threads --continue --force",
+            "<FILE>... --out --tokenizer --format --field --column --chat-template --on-error --split-by --val-fraction --val --dedup \
+             --shard-tokens --threads --resume --force",
         ),
         (
             "data adopt",
@@ -75,11 +75,11 @@ fn each_command_lists_its_options() {
         ),
         (
             "eval",
-            "<MODEL> --data --hellaswag --lambada --split --documents --per-position --limit --seq-len --batch --weights --json --backend",
+            "<MODEL> --data --hellaswag --lambada --split --documents --per-position --limit --seq-len --batch-size --weights --json --backend",
         ),
         (
             "bench",
-            "<MODEL>... --prompt --decode --depth --batch --repeat --weights --json --backend",
+            "<MODEL>... --prompt-tokens --decode --depth --batch-size --repeat --weights --json --backend",
         ),
         ("logits", "<MODEL> --tokens --out --backend"),
         (
@@ -91,7 +91,7 @@ fn each_command_lists_its_options() {
             "sweep",
             "<FILE.toml> --out --parallel --dry-run --json --backend",
         ),
-        ("plot", "<RUN>... --out --x --y --log"),
+        ("plot", "<RUN>... --out --x --y --log-scale"),
         ("runs", "[DIR] --tag --json"),
         ("runs tag", "<RUN> <TAG>... --remove"),
         ("runs note", "<RUN> <TEXT>"),
@@ -141,8 +141,8 @@ fn wrong_usage_exits_with_2() {
         "prepare a.txt --out d --tokenizer word",
         "prepare a.txt --out d --tokenizer byte --val-fraction 1",
         "prepare a.txt --out d --tokenizer byte --shard-tokens 0",
-        "prepare a.txt --out d --tokenizer byte --split file",
-        "prepare a.txt --out d --tokenizer byte --split random",
+        "prepare a.txt --out d --tokenizer byte --split-by file",
+        "prepare a.txt --out d --tokenizer byte --split-by random",
         "prepare a.txt --out d --tokenizer byte --val b.txt --val-fraction 0.2",
         "prepare a.txt --out d --tokenizer byte --threads 0",
         "prepare a.txt --out d --tokenizer byte --on-error ignore",
@@ -178,7 +178,7 @@ fn wrong_usage_exits_with_2() {
         "chat m --temperature -1",
         "eval m",
         "eval m --data d --split test",
-        "eval m --data d --batch 0",
+        "eval m --data d --batch-size 0",
         "eval m --data d --documents packed",
         "eval m --lambada f --documents isolated",
         "train --documents packed",

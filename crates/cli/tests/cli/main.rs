@@ -31,6 +31,7 @@ mod draft;
 mod duration;
 mod encoder;
 mod encoder_decoder;
+mod eval_forms;
 mod eval_split;
 mod eval_tasks;
 mod fine_tuning;

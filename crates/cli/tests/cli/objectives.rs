@@ -134,6 +134,21 @@ fn an_encoder_is_trained_on_masks_then_on_labels() {
 }
 
 #[test]
+fn records_with_a_single_label_are_refused() {
+    let sandbox = Sandbox::new();
+    let line = |i: usize| json!({"text": format!("text {i}"), "label": "spam"}).to_string() + "\n";
+    sandbox.write("records.jsonl", (0..40).map(line).collect::<String>());
+    let line = format!(
+        "train --objective classify --data records.jsonl --set data.tokenizer=byte --steps 2 {SMALL} {TINY_ENCODER} --out run"
+    );
+    let ran = sandbox.words(&line);
+    assert_eq!(ran.code, Some(1), "{ran}");
+    let message = "records.jsonl: all records have the label `spam`, and a classifier needs at least 2 labels";
+    assert!(ran.stderr.contains(message), "{ran}");
+    assert!(ran.stderr.contains("train.objective.label=NAME"), "{ran}");
+}
+
+#[test]
 fn an_encoder_decoder_is_tuned_on_pairs() {
     let sandbox = Sandbox::new();
     fs::create_dir(sandbox.path("t5")).unwrap();

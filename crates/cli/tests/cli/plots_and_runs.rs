@@ -93,7 +93,7 @@ fn a_plot_compares_runs() {
         "{width} {height} {blue}"
     );
     sandbox
-        .words("plot a b --out p.html --x time --y perplexity --log")
+        .words("plot a b --out p.html --x time --y perplexity --log-scale")
         .ok();
     let html = sandbox.text("p.html");
     for word in [
@@ -181,7 +181,9 @@ fn unusual_histories_are_plotted() {
     let sandbox = Sandbox::new();
     sandbox.write_history("one", 1, None, None);
     sandbox.words("plot one --out one.png").ok();
-    sandbox.words("plot one --out one.png --log --x time").ok();
+    sandbox
+        .words("plot one --out one.png --log-scale --x time")
+        .ok();
     // Infinity and NaN are null in JSON. The last line is incomplete.
     sandbox.write_history("odd", 30, None, None);
     sandbox.append(

@@ -206,12 +206,12 @@ fn an_interrupted_prepare_can_be_continued() {
     assert_eq!(output.status.code(), Some(130));
     insta::assert_snapshot!(String::from_utf8(output.stderr).unwrap(), @r"
     error: stopped before its end
-    hint: finished work is kept: repeat the command with --continue
+    hint: finished work is kept: repeat the command with --resume
     ");
     sandbox.write("text.txt", "some text");
     let file = std::fs::File::open(sandbox.path("text.txt")).unwrap();
     let mut command = sandbox.command(words);
-    let output = command.arg("--continue").stdin(file).output().unwrap();
+    let output = command.arg("--resume").stdin(file).output().unwrap();
     assert!(output.status.success());
     let dataset = Dataset::open(&sandbox.path("d")).unwrap();
     assert!(text(&dataset, Split::Train).starts_with("some tex"));

@@ -100,10 +100,10 @@ fn an_unfinished_dataset() {
     exit 1
     --- stderr
     error: d was begun and now is not finished
-    hint: repeat the command with --continue to resume it, or with --force to start over
+    hint: repeat the command with --resume to continue it, or with --force to start over
     ");
     // Damaged progress notes cannot be resumed from.
-    let ran = sandbox.words("prepare a.txt --out d --tokenizer byte --continue");
+    let ran = sandbox.words("prepare a.txt --out d --tokenizer byte --resume");
     assert_eq!(ran.code, Some(1), "{ran}");
     sandbox
         .words("prepare a.txt --out d --tokenizer byte --force")
@@ -114,7 +114,7 @@ fn an_unfinished_dataset() {
 #[test]
 fn contradictory_split_options_are_rejected() {
     let sandbox = Sandbox::new();
-    let line = "prepare a.txt --out d --tokenizer byte --split hash --val b.txt";
+    let line = "prepare a.txt --out d --tokenizer byte --split-by hash --val b.txt";
     insta::assert_snapshot!(sandbox.words(line), @r"
     exit 2
     --- stderr

@@ -194,7 +194,7 @@ fn isolated_documents_have_their_individual_losses() {
         (&json!(tokens), &json!(bytes))
     );
     let stream: Value = sandbox
-        .words("eval run --data data --split train --json")
+        .words("eval run --data data --split train --documents stream --json")
         .json();
     // The same tokens, predicted from different contexts.
     assert_eq!(stream["tokens"], found["tokens"]);
@@ -243,7 +243,7 @@ fn isolated_training_averages_over_unmasked_targets() {
         !learnt.is_empty() && learnt.iter().all(|&learnt| learnt < 6 * 32),
         "{steps:?}"
     );
-    // Evaluation uses the run's setting.
+    // The run prints the loss of `eval`.
     let last = &sandbox.events("whole", "evaluation")[0];
     let found: Value = sandbox.words("eval whole --data a --json").json();
     close(&found["loss"], &last["loss"], 1e-6);
@@ -263,7 +263,7 @@ fn masked_targets_do_not_contribute_to_the_loss() {
     let sandbox = with_datasets(&["a"]);
     let spec = Manifest::read(&sandbox.path("a")).unwrap().tokenizer;
     write_run(&sandbox.path("model"), &tiny(spec.vocab_size), None, &[1]);
-    let line = "eval model --data a --split val --json";
+    let line = "eval model --data a --split val --documents stream --json";
     let all: Value = sandbox.words(&format!("{line} --per-position")).json();
     // Only position 3 of each window of 8 counts, which predicts its fifth token.
     mask(&sandbox, "a", |at| at % 8 == 4);

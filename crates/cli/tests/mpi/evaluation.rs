@@ -62,7 +62,7 @@ fn ranks_that_evaluate_differently_are_refused() {
     trained(sandbox.train("--data data --steps 2 --seed 5 --out other"));
     let line = "eval run --data data";
     for (other, expected) in [
-        ("eval run --data data --batch 3", "--batch is 3"),
+        ("eval run --data data --batch 3", "--batch-size is 3"),
         (
             "eval run --data data --split train",
             "the hash of the split",

@@ -48,7 +48,7 @@ fn ranks_prepare_the_dataset_of_one_process() {
     let sandbox = with_inputs();
     for (name, ranks, line) in [
         ("gpt2", 2, "docs --tokenizer gpt2"),
-        ("char", 3, "docs --tokenizer char --split hash --dedup"),
+        ("char", 3, "docs --tokenizer char --split-by hash --dedup"),
         (
             "chat",
             3,

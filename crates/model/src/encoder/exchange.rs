@@ -4,7 +4,7 @@
 use serde_json::{Map, Value, json};
 
 use super::config::EncoderSettings;
-use super::head_config::{EncoderHeadConfig, PooledActivation, TokenLayer};
+use super::head_config::{EncoderHeadConfig, PooledActivation, ProblemType, TokenLayer};
 use super::pooling::Pooling;
 use super::{bert, distilbert, modernbert, roberta};
 use crate::config::{Init, Norm};
@@ -80,6 +80,7 @@ impl HeadStyle {
             pooling: self.pooling,
             dense_bias: self.dense_bias,
             norm: self.normed,
+            problem: ProblemType::SingleLabelClassification,
         }
     }
 
@@ -138,7 +139,16 @@ impl EncoderExchange {
                 fields.only("tie_word_embeddings", true, rule)?;
                 Some(style.masked_lm_head())
             }
-            Some("ForSequenceClassification") => Some(style.sequence_head(labels(fields)?)),
+            Some("ForSequenceClassification") => {
+                let mut head = style.sequence_head(labels(fields)?);
+                if let EncoderHeadConfig::Sequence {
+                    labels, problem, ..
+                } = &mut head
+                {
+                    *problem = problem_type(fields, labels.len())?;
+                }
+                Some(head)
+            }
             Some("ForTokenClassification") => Some(style.token_head(labels(fields)?)),
             _ => {
                 let heads = ["Model", "ForMaskedLM", "ForSequenceClassification"];
@@ -193,11 +203,39 @@ fn labels(fields: &Fields<'_>) -> Result<Vec<String>, HuggingFaceError> {
         .collect()
 }
 
+/// The meaning of the logits of a text classifier with this number of labels.
+fn problem_type(fields: &Fields<'_>, labels: usize) -> Result<ProblemType, HuggingFaceError> {
+    let Some(name) = fields.optional_text("problem_type")? else {
+        return Ok(ProblemType::default());
+    };
+    if name == ProblemType::SingleLabelClassification.name() && labels == 1 {
+        let rule = "must be regression or multi_label_classification with a single label";
+        return Err(fields.error("problem_type", rule));
+    }
+    let known = ProblemType::ALL.into_iter();
+    known
+        .clone()
+        .find(|known| known.name() == name)
+        .ok_or_else(|| {
+            let names = known.map(ProblemType::name).collect::<Vec<_>>();
+            fields.error(
+                "problem_type",
+                format!("must be one of {}", names.join(", ")),
+            )
+        })
+}
+
 /// The fields of a classifier's labels.
 pub(super) fn write_labels(head: Option<&EncoderHeadConfig>, fields: &mut Map<String, Value>) {
     let Some(labels) = head.and_then(EncoderHeadConfig::labels) else {
         return;
     };
+    if let Some(EncoderHeadConfig::Sequence { problem, .. }) = head {
+        let is_set = fields.get("problem_type").is_some_and(|set| !set.is_null());
+        if is_set || *problem != ProblemType::default() {
+            fields.insert("problem_type".to_owned(), json!(problem.name()));
+        }
+    }
     let numbered = || labels.iter().enumerate();
     let names: Map<String, Value> = numbered()
         .map(|(id, name)| (id.to_string(), json!(name)))

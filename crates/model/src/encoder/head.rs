@@ -105,6 +105,7 @@ impl<B: Backend> EncoderHead<B> {
                 pooling,
                 dense_bias,
                 norm: has_norm,
+                problem: _,
             } => Self::Sequence(SequenceClassifier {
                 dense: biased("dense", d_model, *dense_bias),
                 norm: has_norm.then(norm),

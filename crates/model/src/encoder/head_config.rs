@@ -44,6 +44,9 @@ pub enum EncoderHeadConfig {
         /// True if the model's norm follows the activation.
         #[serde(default, skip_serializing_if = "is_no")]
         norm: bool,
+        /// The meaning of the logits.
+        #[serde(default, skip_serializing_if = "ProblemType::is_single_label")]
+        problem: ProblemType,
     },
     /// Label logits `out(x)`, or `out(norm(f(dense(x))))`, for every token.
     Token {
@@ -53,6 +56,60 @@ pub enum EncoderHeadConfig {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         layer: Option<TokenLayer>,
     },
+}
+
+/// The meaning of the logits of a classifier of texts: `problem_type` in a `config.json`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProblemType {
+    /// Each text has one label.
+    #[default]
+    SingleLabelClassification,
+    /// Each text has any number of labels.
+    MultiLabelClassification,
+    /// The logits are numbers to predict.
+    Regression,
+}
+
+impl ProblemType {
+    /// All problem types.
+    pub const ALL: [Self; 3] = [
+        Self::SingleLabelClassification,
+        Self::MultiLabelClassification,
+        Self::Regression,
+    ];
+
+    /// The name in a `config.json`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::SingleLabelClassification => "single_label_classification",
+            Self::MultiLabelClassification => "multi_label_classification",
+            Self::Regression => "regression",
+        }
+    }
+
+    fn is_single_label(&self) -> bool {
+        *self == Self::SingleLabelClassification
+    }
+
+    /// The scores of a text's labels, as the text classification pipeline of `transformers` computes them: the logits of a
+    /// regression, the sigmoid of each logit with several labels per text or a single label, and the softmax otherwise.
+    pub fn scores(self, logits: &[f32]) -> Vec<f32> {
+        let logits = logits.iter().map(|&logit| f64::from(logit));
+        let scores: Vec<f64> = match self {
+            Self::Regression => logits.collect(),
+            _ if self == Self::MultiLabelClassification || logits.len() == 1 => {
+                logits.map(|logit| 1.0 / (1.0 + (-logit).exp())).collect()
+            }
+            _ => {
+                let largest = logits.clone().fold(f64::NEG_INFINITY, f64::max);
+                let powers = logits.map(|logit| (logit - largest).exp());
+                let sum: f64 = powers.clone().sum();
+                powers.map(|power| power / sum).collect()
+            }
+        };
+        scores.into_iter().map(|score| score as f32).collect()
+    }
 }
 
 /// The layers `norm(f(dense(x)))` of a classifier of tokens, with the model's norm.
@@ -106,6 +163,7 @@ impl EncoderHeadConfig {
             pooling: Pooling::First,
             dense_bias: true,
             norm: false,
+            problem: ProblemType::SingleLabelClassification,
         }
     }
 

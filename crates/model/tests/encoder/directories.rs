@@ -46,7 +46,7 @@ fn parameters_are_counted_as_the_files_store_them() {
 }
 
 /// A copy of a fixture with other fields in its `config.json`.
-fn changed(
+pub fn changed(
     name: &str,
     change: impl FnOnce(&mut Value),
 ) -> Result<HuggingFaceEncoder, HuggingFaceError> {

@@ -263,8 +263,15 @@ impl RunInputs {
         if train.documents.isolates_documents() {
             model.check_documents()?;
         }
+        let validation = Validation::of_decoder(&data, &model, seq_len)?;
         let model = CheckedModel::Decoder(Box::new(model));
-        Self::of_windows(&data, train, model, seq_len, seq_len, WindowTask::NextToken)
+        let task = WindowTask::NextToken;
+        let inputs = Self::of_windows(&data, train, model, seq_len, seq_len, task)?;
+        Ok(Self {
+            floor: data.floor(),
+            validation,
+            ..inputs
+        })
     }
 
     /// The inputs of a task on windows of `window` tokens, which become sequences of `seq_len` positions.
@@ -277,23 +284,14 @@ impl RunInputs {
         task: WindowTask,
     ) -> Result<Self, TrainError> {
         let (batches, notes) = data.batches(train.seed, window, train.documents)?;
-        let floor = match task {
-            WindowTask::NextToken => data.floor(),
-            WindowTask::MaskedLm(_) | WindowTask::SpanCorruption(_) => None,
-        };
         Ok(Self {
             model,
             seq_len,
             tokenizer: data.first().tokenizer().clone(),
             chat_template: data.chat_template().cloned(),
             identities: data.identities(),
-            floor,
-            validation: Validation::of_datasets(
-                data,
-                window,
-                train.documents.for_evaluation(),
-                &task,
-            )?,
+            floor: None,
+            validation: Validation::of_task(data, &task, window)?,
             source: TrainSource::Windows { batches, task },
             size: data.train_tokens(),
             notes,

@@ -283,7 +283,7 @@ fn labels_are_learnt_and_resumed_exactly() {
     let embedder = model.embedder::<Flex>(&Default::default()).unwrap();
     let texts =
         ["cxyzxyz", "axyz", "bxyzxyzxyz"].map(|text| embedder.sequences().encode(text).unwrap());
-    let found = embedder.class_probabilities(&texts).unwrap().unwrap();
+    let found = embedder.class_scores(&texts).unwrap().unwrap();
     for (probabilities, expected) in found.iter().zip([2, 0, 1]) {
         assert!(probabilities[expected] > 0.8, "{probabilities:?}");
     }

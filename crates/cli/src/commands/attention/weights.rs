@@ -72,7 +72,7 @@ impl Subject {
             return Err(only_of_encoder_decoders(args, option, kind));
         }
         let path = &args.model;
-        let model = OpenedModel::open(path)?;
+        let model = OpenedModel::open_with(path, &args.adapter)?;
         let tokenizer = model.tokenizer()?;
         let tokens = match (&args.prompt, kind) {
             (Some(text), ModelKind::Decoder) => {

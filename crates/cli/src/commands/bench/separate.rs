@@ -23,6 +23,7 @@ pub fn measure(
     command
         .args(["bench", "--json"])
         .args(options(subject, args))
+        .args(args.adapter.options())
         .args(backend.options())
         .arg("--")
         .arg(&subject.path)
@@ -50,10 +51,10 @@ pub fn measure(
 fn options(subject: &Subject, args: &BenchArgs) -> Vec<String> {
     let tests = &subject.tests;
     let sizes = [
-        ("--prompt", tests.prompt),
+        ("--prompt-tokens", tests.prompt),
         ("--decode", tests.decode),
         ("--depth", tests.depth),
-        ("--batch", tests.batch),
+        ("--batch-size", tests.batch),
         ("--repeat", tests.repeat),
     ];
     let sizes = sizes.map(|(name, size)| [name.to_owned(), size.to_string()]);

@@ -38,7 +38,7 @@ impl Tests {
             return Err(CliError::usage(format!(
                 "a prompt of {prompt} tokens exceeds the context of {context}"
             ))
-            .hint(format!("take at most --prompt {context}")));
+            .hint(format!("take at most --prompt-tokens {context}")));
         }
         if decode > left && decode > 0 {
             let error = CliError::usage(format!(

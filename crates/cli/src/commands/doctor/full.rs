@@ -59,7 +59,7 @@ pub struct FullArgs {
     #[arg(long = "check", value_name = "NAME", value_enum, requires = "full")]
     checks: Vec<Check>,
     /// With --full: the report's folder [default: doctor-BACKEND-NUMBER]
-    #[arg(long, value_name = "FOLDER", requires = "full", value_parser = folder_parser("a report"))]
+    #[arg(long, value_name = "DIR", requires = "full", value_parser = folder_parser("a report"))]
     out: Option<PathBuf>,
 }
 

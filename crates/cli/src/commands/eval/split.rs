@@ -5,7 +5,8 @@ use std::path::Path;
 use burn::tensor::Device;
 use emberlm_checkpoint::Model;
 use emberlm_data::{
-    Batch, Dataset, EvalBatches, IGNORED, Packing, SplitManifest, TokenBytes, Windows,
+    Batch, Dataset, EvalBatches, EvalChoice, IGNORED, Packing, Split, SplitManifest, TokenBytes,
+    Windows,
 };
 use emberlm_kernels::TrainingBackend;
 use emberlm_model::{CacheFormat, WeightFormat};
@@ -18,7 +19,7 @@ use emberlm_trainer::{
 use indicatif::HumanCount;
 use serde::Serialize;
 
-use super::{EvalArgs, check_memory, window};
+use super::{EvalArgs, check_memory, check_window};
 use crate::backend::Job;
 use crate::error::{CliError, warn};
 use crate::model;
@@ -26,11 +27,8 @@ use crate::output::{Align, Table, print, print_json};
 use crate::progress;
 use crate::ranks::Ranks;
 
-/// Tokens per batch, unless `--batch` sets the number of windows.
+/// Tokens per batch, unless `--batch-size` sets the number of windows.
 const BATCH_TOKENS: usize = 4096;
-
-/// The window length is limited to this by default, because the attention scores grow quadratically with it.
-const LONGEST_BY_DEFAULT: usize = 4096;
 
 /// Evaluates the model on the dataset in `data`.
 pub fn run(args: &EvalArgs, data: &Path, ranks: &Ranks) -> Result<(), CliError> {
@@ -48,16 +46,24 @@ pub fn run(args: &EvalArgs, data: &Path, ranks: &Ranks) -> Result<(), CliError> 
             "evaluate the other one with --split, or prepare the dataset with a --val-fraction",
         ));
     }
-    let longest = model.trained_seq_len().unwrap_or(LONGEST_BY_DEFAULT);
-    let seq_len = window(args.seq_len, model.config().seq_len(), longest)?;
-    let packing = args.documents.unwrap_or_else(|| model.documents());
-    let packing = packing.for_evaluation();
-    if packing.isolates_documents() {
-        model.config().check_documents()?;
+    let config = model.config();
+    check_window(args.seq_len, config.seq_len())?;
+    if args.documents.is_some_and(Packing::isolates_documents) {
+        config.check_documents()?;
     }
-    let windows = dataset.windows(args.split, seq_len, packing)?;
+    let choice = EvalChoice {
+        packing: args.documents,
+        seq_len: args.seq_len,
+        context: config.seq_len(),
+        isolates: config.check_documents().is_ok(),
+    };
+    let windows = dataset.evaluation_windows(args.split, choice)?;
+    let (seq_len, packing) = (windows.seq_len(), windows.packing());
     let batch = args.batch.unwrap_or((BATCH_TOKENS / seq_len).max(1));
-    let windows_in_all = manifest.tokens.div_ceil(seq_len as u64);
+    let windows_in_all = match windows.packed() {
+        Some(packed) => packed.rows,
+        None => manifest.tokens.div_ceil(seq_len as u64),
+    };
     let held = batch.min(usize::try_from(windows_in_all).unwrap_or(usize::MAX));
     let longest = usize::try_from(manifest.tokens).map_or(seq_len, |tokens| seq_len.min(tokens));
     check_memory(args, ranks, backend, &model, held, longest)?;
@@ -70,7 +76,7 @@ pub fn run(args: &EvalArgs, data: &Path, ranks: &Ranks) -> Result<(), CliError> 
             ("the backend", backend.name().to_owned()),
             ("the hash of the split", shards.join(" ")),
             ("--seq-len", seq_len.to_string()),
-            ("--batch", batch.to_string()),
+            ("--batch-size", batch.to_string()),
             ("--documents", packing.to_string()),
             ("--per-position", args.per_position.to_string()),
         ],
@@ -80,7 +86,7 @@ pub fn run(args: &EvalArgs, data: &Path, ranks: &Ranks) -> Result<(), CliError> 
         model: &model,
         weights: args.weights,
         cache: args.cache.cache,
-        windows,
+        windows: &windows,
         batch,
         per_position: args.per_position,
         bytes: dataset.tokenizer().token_bytes(),
@@ -101,7 +107,7 @@ pub fn run(args: &EvalArgs, data: &Path, ranks: &Ranks) -> Result<(), CliError> 
     if !ranks.rank().is_zero() {
         return Ok(());
     }
-    let report = Report::new(&found, seq_len, packing);
+    let report = Report::new(&found, args.split);
     match args.json {
         true => print_json(&report),
         false => print(&report.text(manifest, found.positions.as_ref())),
@@ -113,7 +119,7 @@ struct Evaluate<'a> {
     model: &'a Model,
     weights: Option<WeightFormat>,
     cache: CacheFormat,
-    windows: Windows,
+    windows: &'a Windows,
     batch: usize,
     per_position: bool,
     bytes: Option<TokenBytes>,
@@ -126,13 +132,25 @@ struct SplitResult {
     positions: Option<PositionLosses>,
     /// Bytes of text that the predicted tokens represent, if known.
     bytes: Option<u64>,
+    protocol: Protocol,
+}
+
+/// The division of the split into windows.
+#[derive(Clone, Copy, Debug)]
+struct Protocol {
+    windows: u64,
+    /// Window length, and distance between the starts of windows, in tokens.
+    window: usize,
+    documents: Packing,
+    /// Documents that are longer than a row, if documents are isolated.
+    cut: Option<u64>,
 }
 
 impl Job for Evaluate<'_> {
     type Output = Result<SplitResult, CliError>;
 
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
-        let (windows, batch) = (&self.windows, self.batch);
+        let (windows, batch) = (self.windows, self.batch);
         let (weights, cache) = (self.weights, self.cache);
         let decoder = model::decoder_in::<B::InnerBackend>(self.model, weights, cache, &device)?;
         self.ranks.agree(
@@ -140,8 +158,14 @@ impl Job for Evaluate<'_> {
             &[("the hash of the weights", weights_hash(&decoder))],
         )?;
         let peers = self.ranks.peers::<B::InnerBackend>(ExchangeMemory::Host);
-        let positions = EvalBatches::new(windows, batch, None)?.positions();
-        let bar = progress::tokens(positions, self.ranks.rank());
+        let batches = EvalBatches::new(windows, batch, None)?;
+        let protocol = Protocol {
+            windows: batches.windows(),
+            window: windows.seq_len(),
+            documents: windows.packing(),
+            cut: windows.packed().map(|packed| packed.cut),
+        };
+        let bar = progress::tokens(batches.positions(), self.ranks.rank());
         let mut bytes = self.bytes.as_ref().map(|_| 0);
         let observe = |batch: &Batch| {
             bar.inc(batch.targets.len() as u64);
@@ -162,6 +186,7 @@ impl Job for Evaluate<'_> {
             evaluation,
             positions,
             bytes,
+            protocol,
         })
     }
 }
@@ -185,13 +210,31 @@ struct Report {
     /// Bytes of text that the predicted tokens represent.
     bytes: Option<u64>,
     tokens: u64,
+    split: &'static str,
+    /// The number of windows.
+    windows: u64,
     /// Window length, and distance between the starts of windows, in tokens.
     window: usize,
     stride: usize,
     documents: Packing,
+    /// The first token that a token is predicted from.
+    context: ContextStart,
+    /// Documents that are longer than a window. Their rest is predicted without what is before it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cut_documents: Option<u64>,
     /// Loss by position, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     positions: Option<Vec<Position>>,
+}
+
+/// The beginning of the text that a token is predicted from.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum ContextStart {
+    /// The first token of the window.
+    Window,
+    /// The first token of the document.
+    Document,
 }
 
 /// The loss at one position of the window.
@@ -202,7 +245,13 @@ struct Position {
 }
 
 impl Report {
-    fn new(found: &SplitResult, window: usize, documents: Packing) -> Self {
+    fn new(found: &SplitResult, split: Split) -> Self {
+        let Protocol {
+            windows,
+            window,
+            documents,
+            cut,
+        } = found.protocol;
         let Evaluation { loss, tokens } = found.evaluation;
         let bits = loss * tokens as f64 / std::f64::consts::LN_2;
         let bytes = found.bytes.filter(|&bytes| bytes > 0);
@@ -214,9 +263,16 @@ impl Report {
             bits_per_byte: bytes.map(|bytes| bits / bytes as f64),
             bytes,
             tokens,
+            split: split.name(),
+            windows,
             window,
             stride: window,
             documents,
+            context: match documents.isolates_documents() {
+                true => ContextStart::Document,
+                false => ContextStart::Window,
+            },
+            cut_documents: cut,
             positions: positions.map(|all| all.into_iter().map(position).collect()),
         }
     }
@@ -241,8 +297,26 @@ impl Report {
             evaluated_windows(self.window, self.documents)
         );
         table.row(["tokens", &HumanCount(self.tokens).to_string(), &windows]);
+        let count = HumanCount(self.windows).to_string();
+        table.row(["windows", &count, &self.context_text()]);
         let by_position = positions.map(|found| format!("\n{}", position_table(found)));
         table.render() + &by_position.unwrap_or_default()
+    }
+
+    /// A description of the text that a token is predicted from.
+    fn context_text(&self) -> String {
+        let start = match self.context {
+            ContextStart::Window => "the context starts at the window's first token",
+            ContextStart::Document => "the context starts at the document's first token",
+        };
+        match self.cut_documents {
+            None | Some(0) => start.to_owned(),
+            Some(1) => format!("{start}; 1 document is longer than a row and cut"),
+            Some(cut) => {
+                let cut = HumanCount(cut);
+                format!("{start}; {cut} documents are longer than a row and cut")
+            }
+        }
     }
 }
 
@@ -273,8 +347,14 @@ mod tests {
                 evaluation: Evaluation { loss, tokens: 20 },
                 positions: None,
                 bytes,
+                protocol: Protocol {
+                    windows: 3,
+                    window: 8,
+                    documents: Packing::Stream,
+                    cut: None,
+                },
             };
-            Report::new(&found, 8, Packing::Stream)
+            Report::new(&found, Split::Val)
         };
         let known = report(Some(40));
         assert!((known.perplexity - 8.0).abs() < 1e-12);

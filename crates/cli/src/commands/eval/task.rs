@@ -16,7 +16,7 @@ use emberlm_trainer::tasks::{
 use indicatif::HumanCount;
 use serde::Serialize;
 
-use super::{EvalArgs, check_memory, window};
+use super::{EvalArgs, check_memory, check_window};
 use crate::backend::Job;
 use crate::error::CliError;
 use crate::model;
@@ -36,7 +36,8 @@ pub fn run(args: &EvalArgs, task: Task, path: &Path, ranks: &Ranks) -> Result<()
             .hint("or measure the loss on a dataset of token ids: --data DATASET"));
     };
     let config = model.config();
-    let seq_len = window(args.seq_len, config.seq_len(), usize::MAX)?;
+    check_window(args.seq_len, config.seq_len())?;
+    let seq_len = args.seq_len.unwrap_or(config.seq_len());
     let items = Items::read(task, path, args.limit);
     let items = items.map_err(|error| {
         let unread = matches!(error, TaskError::Read { .. });
@@ -60,7 +61,7 @@ pub fn run(args: &EvalArgs, task: Task, path: &Path, ranks: &Ranks) -> Result<()
         &[
             ("the backend", backend.name().to_owned()),
             ("the hash of the items", rows_hash(&rows)),
-            ("--batch", format!("{:?}", args.batch)),
+            ("--batch-size", format!("{:?}", args.batch)),
         ],
     )?;
     let likelihoods = backend.run(Score {

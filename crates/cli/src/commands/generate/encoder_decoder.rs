@@ -26,7 +26,9 @@ use crate::progress;
 /// Generates the target of a source.
 pub fn run(args: GenerateArgs) -> Result<(), CliError> {
     refuse_unsupported(&args)?;
-    cache_arg::check_kind(args.cache.cache, ModelKind::EncoderDecoder, &args.model)?;
+    let kind = ModelKind::EncoderDecoder;
+    cache_arg::check_kind(args.cache.cache, kind, &args.model)?;
+    args.adapter.check_kind(kind, &args.model)?;
     let backend = args.backend.choose()?;
     let model = crate::model::open_encoder_decoder(&args.model)?;
     let source = source(&args, &model)?;

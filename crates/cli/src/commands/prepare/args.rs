@@ -53,7 +53,7 @@ pub struct PrepareArgs {
     pub on_error: OnError,
     /// Choice of the validation split: the end of the text (position), documents by their hash (hash), or the files
     /// of --val (file) [default: position for texts, hash for records]
-    #[arg(long, value_name = "RULE", hide_possible_values = true, value_parser = values::split_parser(), help_heading = "Validation split")]
+    #[arg(long = "split-by", alias = "split", value_name = "RULE", hide_possible_values = true, value_parser = values::split_parser(), help_heading = "Validation split")]
     pub split: Option<SplitRule>,
     /// Fraction of the documents or tokens in the validation split
     #[arg(long, value_name = "PART", default_value = "0.1", value_parser = values::val_fraction, allow_negative_numbers = true, help_heading = "Validation split")]
@@ -73,7 +73,7 @@ pub struct PrepareArgs {
     #[arg(long, value_name = "N", help_heading = "Run")]
     pub threads: Option<NonZero<usize>>,
     /// Resume a dataset that was not finished
-    #[arg(long = "continue", help_heading = "Run")]
+    #[arg(long, alias = "continue", help_heading = "Run")]
     pub resume: bool,
     /// Replace an existing dataset, or restart an unfinished one
     #[arg(long, help_heading = "Run")]

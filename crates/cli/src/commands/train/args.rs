@@ -31,7 +31,12 @@ pub struct TrainArgs {
     #[arg(long, value_enum, conflicts_with = "resume", help_heading = "Model")]
     pub objective: Option<ObjectiveName>,
     /// Labelled texts, pairs of texts, preferences or prompts to evaluate on; by default a tenth of --data is held out (data.validation)
-    #[arg(long, value_name = "FILE", help_heading = "Data")]
+    #[arg(
+        long = "val",
+        alias = "validation",
+        value_name = "FILE",
+        help_heading = "Data"
+    )]
     pub validation: Option<PathBuf>,
     /// A model with its training settings; `emberlm info` lists them
     #[arg(long, value_name = "NAME", default_value = presets::DEFAULT, help_heading = "Model")]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use emberlm_data::Packing;
 use emberlm_kernels::Precision;
-use emberlm_model::encoder::{EncoderHeadConfig, EncoderSettings, PooledActivation};
+use emberlm_model::encoder::{EncoderHeadConfig, EncoderSettings, PooledActivation, ProblemType};
 use emberlm_model::{ConfigError, EncoderConfig};
 
 use super::{Circumstances, RunInputs, truncation_note, vocabulary};
@@ -78,6 +78,12 @@ pub(super) fn labelled(
         Some(labels) => Labels(labels.to_vec()),
         None => labels,
     };
+    if let [label] = &labels.0[..] {
+        return Err(TrainError::SingleLabel {
+            path: data.dataset.clone(),
+            label: label.clone(),
+        });
+    }
     let model = EncoderConfig::try_from(settings.clone())?;
     let seq_len = train.sequence_tokens(model.seq_len())?;
     let padding = ["[PAD]", "<pad>"];
@@ -113,9 +119,16 @@ fn set_classifier(
     labels: &Labels,
     circumstances: &Circumstances<'_>,
 ) {
-    if let Some(EncoderHeadConfig::Sequence { labels: known, .. }) = &settings.head {
+    if let Some(EncoderHeadConfig::Sequence {
+        labels: known,
+        problem,
+        ..
+    }) = &mut settings.head
+    {
         let is_started = circumstances.start.checkpoint().is_some();
         if is_started || labels.0.iter().all(|label| known.contains(label)) {
+            // The objective is the cross-entropy of one label per text, whatever the weights were trained for.
+            *problem = ProblemType::SingleLabelClassification;
             return;
         }
     }

@@ -40,7 +40,7 @@ pub fn parity(session: &Session) -> Result<Findings, Outcome> {
     for (name, _) in models::all() {
         let compared = match session.is_over() {
             true => Err(Outcome::skipped("no time was left")),
-            false => doctor(session, &name, &format!("--model {name}"), MODEL),
+            false => doctor(session, &name, &format!("--preset {name}"), MODEL),
         };
         match compared {
             Ok(compared) => rows.extend(compared),
