@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use documented::DocumentedFields;
 use serde::{Deserialize, Serialize};
 
+use super::check::{F32_RULE, is_in_f32};
 use crate::error::TrainError;
 
 /// The training data of a run: one dataset, or several with weights; or, for objectives on labelled texts and pairs of
@@ -91,6 +92,10 @@ impl DataConfig {
             if !(weight.is_finite() && *weight > 0.0) {
                 let value = format!("{weight} of {}", dataset.display());
                 return Err(wrong("mix.weight", value, "must be above 0 and finite"));
+            }
+            if !is_in_f32(*weight) {
+                let value = format!("{weight} of {}", dataset.display());
+                return Err(wrong("mix.weight", value, F32_RULE));
             }
             datasets.push((dataset.as_path(), *weight));
         }
