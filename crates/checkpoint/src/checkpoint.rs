@@ -10,9 +10,11 @@
 //! | `training.safetensors` | weights that training resumes from, if `model.safetensors` contains their average |
 //! | `optimizer.safetensors` | optimizer moments, named by parameter paths |
 //! | `state.json` | progress of the run |
+//! | `settings.toml` | settings that the run was trained with |
 //! | `manifest.json` | size and BLAKE3 hash of every other file; written last |
 //!
-//! An untrained model has the same files, except for `optimizer.safetensors` and `state.json`.
+//! An untrained model has the same files, except for `optimizer.safetensors`, `state.json` and
+//! `settings.toml`.
 //!
 //! The checkpoint of an encoder or an encoder–decoder is also a Hugging Face directory: instead of `model.json` it has
 //! `config.json`, and `model.safetensors` has the names of that format.
@@ -53,6 +55,8 @@ pub const TRAINING: &str = "training.safetensors";
 pub const OPTIMIZER: &str = "optimizer.safetensors";
 /// Progress of the run.
 pub const STATE: &str = "state.json";
+/// Settings that the run was trained with, in the format of its `config.toml`.
+pub const SETTINGS: &str = "settings.toml";
 
 /// Model configuration, tokenizer and training format of a checkpoint.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -91,11 +95,14 @@ impl Description {
     }
 }
 
-/// Step at which a checkpoint was written, the only field of the trainer's state that inference reads.
+/// The fields of the trainer's state that do not need the trainer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct Progress {
     /// Number of completed training steps.
     pub step: usize,
+    /// True if the checkpoint is removed once a newer one is complete.
+    #[serde(default)]
+    pub temporary: bool,
 }
 
 /// A file's entry in the manifest.
@@ -155,6 +162,29 @@ impl<S: DeserializeOwned> Checkpoint<S> {
         Self::open_verified(path, Verification::Inference)
     }
 
+    /// [`Checkpoint::open`] for resuming its run: verifies the hashes of all files.
+    ///
+    /// # Errors
+    /// Those of [`Checkpoint::open`].
+    pub fn open_to_resume(path: &Path) -> Result<Self, CheckpointError> {
+        Self::open_verified(path, Verification::All)
+    }
+
+    /// The settings that the run was trained with, in the format of its `config.toml`. `None` for checkpoints of earlier
+    /// versions and of untrained models.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn settings(&self) -> Result<Option<String>, CheckpointError> {
+        let file = self.path.join(SETTINGS);
+        if !file.exists() {
+            return Ok(None);
+        }
+        let text = read::read_text(&file, read::DESCRIPTION_LIMIT);
+        text.map(Some)
+            .map_err(CheckpointError::file("read", file))
+    }
+
     fn open_verified(path: &Path, verification: Verification) -> Result<Self, CheckpointError> {
         let manifest: Manifest = read_json(path, MANIFEST)?;
         let is_decoder = !manifest.contains_key(CONFIG_FILE);
@@ -169,6 +199,7 @@ impl<S: DeserializeOwned> Checkpoint<S> {
             DESCRIPTION,
             CONFIG_FILE,
             STATE,
+            SETTINGS,
             TRAINING,
             OPTIMIZER,
             TOKENIZER_FILE,

@@ -6,7 +6,7 @@ use emberlm_tokenizer::TOKENIZER_FILE;
 use schemars::{Schema, schema_for};
 
 use crate::checkpoint::{
-    DESCRIPTION, Description, MANIFEST, MODEL, Manifest, OPTIMIZER, STATE, TRAINING,
+    DESCRIPTION, Description, MANIFEST, MODEL, Manifest, OPTIMIZER, SETTINGS, STATE, TRAINING,
 };
 use crate::source_files::SourceFiles;
 
@@ -34,6 +34,10 @@ pub fn checkpoint_files(state: Schema, optimizer: &str) -> Vec<FileFormat> {
             format!("the optimizer's state, for [exact resume](../explanations/exact-resume.md): {optimizer}"),
         ),
         FileFormat::new(STATE, "the position of the run").with_schema(state),
+        FileFormat::new(
+            SETTINGS,
+            "the settings that the run was trained with, in the format of `config.toml`, which [a resumed run must not change](../explanations/exact-resume.md#what-may-change)",
+        ),
         FileFormat::new(
             CONFIG_FILE,
             "of an encoder or encoder–decoder, instead of `model.json`: the model's configuration. The checkpoint is a Hugging Face directory, and the weights have the names of that format",

@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::checkpoint::{FOLDER, step_of};
+use emberlm_system::read::{DESCRIPTION_LIMIT, read_text};
+
+use crate::checkpoint::{FOLDER, Progress, STATE, step_of};
 use crate::error::CheckpointError;
 use crate::write::remove;
 
@@ -16,24 +18,32 @@ pub struct Keep {
     pub best: Option<usize>,
 }
 
-/// Removes the checkpoints up to step `newest` that the policy does not keep. Later checkpoints are ignored: they are
-/// damaged ones that a resumed run has skipped.
+/// Removes the checkpoints up to step `newest` that the policy does not keep, and temporary ones before it. Later
+/// checkpoints are ignored: they are damaged ones that a resumed run has skipped.
 ///
 /// # Errors
 /// The directory cannot be read, or a checkpoint cannot be removed.
 pub fn prune(run: &Path, newest: usize, keep: Keep) -> Result<(), CheckpointError> {
-    if keep.last == 0 {
-        return Ok(());
-    }
     let mut steps = listed(run)?;
     steps.retain(|(step, _)| *step <= newest);
-    let old = steps.len().saturating_sub(keep.last);
-    for (step, path) in &steps[..old] {
-        if keep.best != Some(*step) {
-            discard(path)?;
-        }
-    }
-    Ok(())
+    let is_best = |step: usize| keep.best == Some(step);
+    let (temporary, mut kept): (Vec<_>, Vec<_>) = steps
+        .into_iter()
+        .partition(|(step, path)| *step < newest && !is_best(*step) && is_temporary(path));
+    let old = match keep.last {
+        0 => 0,
+        last => kept.len().saturating_sub(last),
+    };
+    kept.truncate(old);
+    kept.retain(|(step, _)| !is_best(*step));
+    let removed = temporary.iter().chain(&kept);
+    removed.map(|(_, path)| path).try_for_each(|path| discard(path))
+}
+
+/// Returns true if a checkpoint is marked as temporary. One that cannot be read is not.
+fn is_temporary(path: &Path) -> bool {
+    let text = read_text(&path.join(STATE), DESCRIPTION_LIMIT).unwrap_or_default();
+    serde_json::from_str(&text).is_ok_and(|progress: Progress| progress.temporary)
 }
 
 /// Lists the checkpoints of a run, by ascending step, with their directories.
@@ -106,6 +116,25 @@ mod tests {
         assert_eq!(kept(&[1, 2, 3, 4], 4, 2, Some(1)), [1, 3, 4]);
         assert_eq!(kept(&[1, 2, 3, 4], 4, 2, Some(4)), [3, 4]);
         assert_eq!(kept(&[9], 9, 3, None), [9]);
+    }
+
+    #[test]
+    fn temporary_checkpoints_are_replaced_by_newer_ones() {
+        let left = |last, best| {
+            let run = run_with(&[1, 2, 3, 4, 5]);
+            for step in [2, 4, 5] {
+                let folder = run.path().join(FOLDER).join(format!("step-{step:08}"));
+                let state = format!(r#"{{"step": {step}, "temporary": true}}"#);
+                fs::write(folder.join(STATE), state).unwrap();
+            }
+            prune(run.path(), 5, Keep { last, best }).unwrap();
+            let steps = listed(run.path()).unwrap().into_iter();
+            steps.map(|(step, _)| step).collect::<Vec<_>>()
+        };
+        assert_eq!(left(0, None), [1, 3, 5]);
+        assert_eq!(left(0, Some(2)), [1, 2, 3, 5]);
+        assert_eq!(left(2, None), [3, 5]);
+        assert_eq!(left(1, Some(4)), [4, 5]);
     }
 
     #[test]

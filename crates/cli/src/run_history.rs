@@ -86,11 +86,11 @@ pub enum Status {
     /// The run reached its last step.
     Finished,
     /// The user stopped the run.
-    Interrupted,
+    Stopped,
     /// An error ended the run.
     Failed,
-    /// The run stopped without an end event: the process was killed or the machine went down.
-    Stopped,
+    /// The log has no end: the process was killed or the machine went down.
+    Interrupted,
 }
 
 impl Status {
@@ -109,9 +109,9 @@ impl Status {
         match ended {
             _ if RunFolder::is_held(run) => Self::Running,
             Some(Ending::Finished) => Self::Finished,
-            Some(Ending::Interrupted) => Self::Interrupted,
+            Some(Ending::Interrupted) => Self::Stopped,
             Some(Ending::Failed) => Self::Failed,
-            None => Self::Stopped,
+            None => Self::Interrupted,
         }
     }
 
@@ -417,12 +417,12 @@ mod tests {
     fn a_locked_run_is_running() {
         let run = tempfile::tempdir().expect("a folder");
         let history = History::default();
-        assert_eq!(history.status(run.path()), Status::Stopped);
+        assert_eq!(history.status(run.path()), Status::Interrupted);
         let lock = File::create(run.path().join(LOCK_FILE)).expect("a file");
-        assert_eq!(history.status(run.path()), Status::Stopped);
+        assert_eq!(history.status(run.path()), Status::Interrupted);
         lock.lock().expect("a lock");
         assert_eq!(history.status(run.path()), Status::Running);
         lock.unlock().expect("unlocked");
-        assert_eq!(history.status(run.path()), Status::Stopped);
+        assert_eq!(history.status(run.path()), Status::Interrupted);
     }
 }

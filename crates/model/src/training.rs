@@ -171,6 +171,10 @@ fn noisy<B: TrainingBackend>(embedded: Tensor<B, 3>, alpha: f64) -> Tensor<B, 3>
     }
     let [_, seq, width] = embedded.dims();
     let bound = alpha / ((seq * width) as f64).sqrt();
+    // A uniform distribution needs a range in f32 that is neither empty nor infinite.
+    if !((f64::from(f32::MIN_POSITIVE))..f64::from(f32::MAX) / 2.0).contains(&bound) {
+        return embedded;
+    }
     let noise = embedded.random_like(Distribution::Uniform(-bound, bound));
     embedded + noise.detach()
 }

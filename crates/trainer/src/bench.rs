@@ -46,8 +46,7 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// Model FLOP utilization (MFU): the model's FLOP/s over `product_flops`, the FLOP/s of a large matrix
-    /// product.
+    /// The model's FLOP/s over `product_flops`, the measured FLOP/s of a large matrix product.
     pub fn utilization(&self, product_flops: f64) -> f64 {
         self.flops / product_flops
     }

@@ -16,6 +16,8 @@ mod check;
 mod data;
 mod docs;
 mod exchange;
+#[cfg(test)]
+mod extremes;
 mod groups;
 mod grpo;
 mod keys;
@@ -28,7 +30,9 @@ mod reward;
 mod schedule;
 mod sections;
 
-use check::{Range, check_all, require};
+use check::{
+    MOST_SEQUENCES, MOST_STEP_SEQUENCES, MOST_STEPS, Range, check_all, check_count, require,
+};
 pub use data::{DataConfig, MixedDataset};
 pub use docs::{Setting, SettingsTable, TABLES, field_docs, kind_docs};
 pub use exchange::ExchangeMemory;
@@ -170,14 +174,21 @@ impl TrainConfig {
     /// # Errors
     /// Returns the first violated rule, with its field and value.
     pub fn check(&self) -> Result<(), TrainError> {
-        for (field, value) in [
-            ("steps", self.steps),
-            ("micro_batch", self.micro_batch),
-            ("accumulation", self.accumulation),
-            ("log_interval", self.log_interval),
+        for (field, value, most) in [
+            ("steps", self.steps, MOST_STEPS),
+            ("micro_batch", self.micro_batch, MOST_SEQUENCES),
+            ("accumulation", self.accumulation, MOST_SEQUENCES),
+            ("log_interval", self.log_interval, usize::MAX),
         ] {
-            require("train", field, value, value >= 1, "must be at least 1")?;
+            check_count("train", field, value, 1, most)?;
         }
+        let most = MOST_STEP_SEQUENCES / self.micro_batch;
+        let rule = format!(
+            "must be at most {most} with train.micro_batch = {}: a step has at most {MOST_STEP_SEQUENCES} sequences",
+            self.micro_batch
+        );
+        let accumulation = self.accumulation;
+        require("train", "accumulation", accumulation, accumulation <= most, &rule)?;
         check_all(
             "train",
             &[
@@ -279,7 +290,7 @@ impl TrainConfig {
 
     /// Sequences per step, over all ranks.
     pub fn step_sequences(&self) -> u64 {
-        self.micro_batch as u64 * self.accumulation as u64
+        (self.micro_batch as u64).saturating_mul(self.accumulation as u64)
     }
 
     /// The number of a step's micro-batches that each rank computes.

@@ -268,8 +268,11 @@ impl Painter {
                 changed = true;
             }
             let stopping = self.run.stop.is_requested();
-            changed |= stopping != self.screen.stopping;
-            self.screen.stopping = stopping;
+            if stopping != self.screen.stopping {
+                changed = true;
+                self.screen.stopping = stopping;
+                self.screen.saved = self.saved();
+            }
             // Another thread that ends the program may have restored the terminal.
             if changed && TAKEN.load(Ordering::SeqCst) {
                 // Drawing on a closed terminal fails.
@@ -285,6 +288,12 @@ impl Painter {
                 Input::Closed => return,
             }
         }
+    }
+
+    /// The step of the newest checkpoint.
+    fn saved(&self) -> Option<usize> {
+        let saved = emberlm_checkpoint::checkpoint::newest_step(&self.run.path);
+        saved.ok().flatten()
     }
 
     fn take(&mut self, update: Update) {
@@ -345,8 +354,7 @@ impl Painter {
                 self.screen.dialog = None;
             }
             (None, KeyCode::Char('q')) if !self.screen.stopping => {
-                let saved = emberlm_checkpoint::checkpoint::newest_step(&self.run.path);
-                let saved = saved.ok().flatten();
+                let saved = self.saved();
                 self.screen.dialog = Some(QuitDialog { saved });
             }
             (None, KeyCode::Left) => self.screen.plots.turn(false),

@@ -29,6 +29,7 @@ use crate::training_model::{TokenBatch, TrainingModel};
 use crate::validation::Validation;
 
 mod due;
+mod peer;
 mod rank_zero;
 mod show;
 #[cfg(test)]
@@ -54,6 +55,8 @@ pub struct RunResult {
     pub interrupted: bool,
     /// The lowest possible validation loss, if known.
     pub floor: Option<Floor>,
+    /// True if the model has the chat template of its training data.
+    pub chats: bool,
 }
 
 /// Errors in the data that other threads find during training.
@@ -76,6 +79,8 @@ pub(crate) struct Driver<B: TrainingBackend> {
     rollouts: Option<Rollouts<B::InnerBackend>>,
     validation: Validation,
     rank_zero: Option<RankZero<B>>,
+    /// Writes a checkpoint before the first step.
+    saves_first: bool,
     stop: StopSignal,
     interrupted: bool,
     result: Option<Result<RunResult, TrainError>>,
@@ -101,6 +106,7 @@ impl<B: TrainingBackend> Driver<B> {
             rollouts: None,
             validation,
             rank_zero,
+            saves_first: false,
             stop: StopSignal::default(),
             interrupted: false,
             result: None,
@@ -110,6 +116,13 @@ impl<B: TrainingBackend> Driver<B> {
     /// Samples the sequences of steps, instead of taking them from the loader.
     pub(crate) fn with_rollouts(mut self, rollouts: Option<Rollouts<B::InnerBackend>>) -> Self {
         self.rollouts = rollouts;
+        self
+    }
+
+    /// Sets that a checkpoint is written before the first step, so that a fork does not depend on the run that it starts
+    /// from.
+    pub(crate) fn saving_first(mut self, saves_first: bool) -> Self {
+        self.saves_first = saves_first;
         self
     }
 
@@ -168,7 +181,10 @@ impl<B: TrainingBackend> Driver<B> {
         if let Some(rank_zero) = &mut self.rank_zero {
             rank_zero.begin(&self.engine, &self.state, self.floor.as_ref(), processor);
         }
-        let mut result = self.evaluate_due(&model, processor);
+        let mut result = self.save_first(&model);
+        if result.is_ok() {
+            result = self.evaluate_due(&model, processor);
+        }
         if result.is_ok() {
             (model, result) = self.steps(model, batches, processor);
         }
@@ -195,6 +211,8 @@ impl<B: TrainingBackend> Driver<B> {
             checkpoint: rank_zero.and_then(|rank_zero| rank_zero.recorder.newest.clone()),
             interrupted: self.interrupted,
             floor: self.floor.clone(),
+            chats: rank_zero
+                .is_some_and(|rank_zero| rank_zero.about.model.chat_template().is_some()),
         }
     }
 
@@ -261,19 +279,6 @@ impl<B: TrainingBackend> Driver<B> {
             }
             None => self.evaluate_as_peer(model),
         }
-    }
-
-    /// Computes this rank's share of an evaluation.
-    fn evaluate_as_peer(&self, model: &TrainingModel<B>) -> Result<(), TrainError> {
-        let evaluated = self.engine.evaluated(model);
-        let evaluator = Evaluator::new(&self.validation, &self.engine, &self.stop);
-        // Rank 0 records the outcome, and a stop ends all ranks before the next step.
-        let _ = evaluator.evaluate(&evaluated)?;
-        if B::is_asynchronous() {
-            // Evaluation and training use device memory differently.
-            B::memory_cleanup(&model.device());
-        }
-        Ok(())
     }
 
     /// The error of a run that is stopped without a checkpoint.
@@ -361,15 +366,6 @@ impl<B: TrainingBackend> Driver<B> {
             }
             None => Ok(()),
         }
-    }
-
-    /// Writes this rank's part of the optimizer's state into the checkpoints that rank 0 begins.
-    fn save_as_peer(&self) -> Result<(), TrainError> {
-        while self.engine.agree_to_save(false)? {
-            // Only rank 0 has the state of all.
-            let _ = self.engine.optimizer_state()?;
-        }
-        Ok(())
     }
 
     /// Reports the steps that were skipped.

@@ -218,13 +218,41 @@ pub enum TrainError {
         /// The lock file.
         path: PathBuf,
     },
-    /// The run cannot be resumed with the given settings or data.
+    /// The run cannot be resumed with the given settings.
     #[error("{path} cannot be resumed: {reason}")]
     Resume {
         /// The directory.
         path: PathBuf,
         /// The reason.
         reason: String,
+    },
+    /// The run cannot be resumed on other data.
+    #[error("{checkpoint} cannot be resumed: {dataset}: {difference}")]
+    ResumeData {
+        /// The checkpoint.
+        checkpoint: PathBuf,
+        /// The dataset.
+        dataset: PathBuf,
+        /// The difference from the data of the checkpoint.
+        difference: String,
+    },
+    /// The data has another tokenizer than the checkpoint.
+    #[error("{checkpoint} cannot be resumed: {dataset}: it has another tokenizer")]
+    ResumeTokenizer {
+        /// The checkpoint.
+        checkpoint: PathBuf,
+        /// The dataset.
+        dataset: PathBuf,
+    },
+    /// The run has made more steps than it is to make.
+    #[error("{path} has already made {made} steps, more than train.steps = {steps}")]
+    StepsMade {
+        /// The run's directory or the checkpoint.
+        path: PathBuf,
+        /// The completed steps.
+        made: usize,
+        /// The configured number of steps.
+        steps: usize,
     },
     /// The last checkpoint could not be written.
     #[error("the run ended at step {step} without a checkpoint: {reason}{}", last_good(.last))]

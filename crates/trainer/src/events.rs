@@ -124,8 +124,8 @@ pub enum Event {
         step: usize,
         /// Throughput since the previous `pace` line.
         tokens_per_second: f64,
-        /// The model's floating-point operations per second as a fraction of the machine's measured matrix product, 0
-        /// to 1.
+        /// The model's floating-point operations per second as a fraction of those of a large matrix product, measured in
+        /// the run; above 1 if the machine was busier during the measurement. Earlier versions wrote at most 1.
         utilization: Option<f64>,
         /// Resident memory, in MiB.
         memory_mib: Option<u64>,
@@ -183,7 +183,7 @@ pub struct DatasetLoss {
 pub enum Ending {
     /// All steps were completed.
     Finished,
-    /// A request stopped the run.
+    /// A request stopped the run in order. `emberlm runs` lists it as stopped.
     Interrupted,
     /// An error ended the run.
     Failed,

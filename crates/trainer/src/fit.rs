@@ -175,6 +175,9 @@ pub fn predict_rank<'a>(
     };
     let [gradients, activations, temporaries] =
         [held.gradients, held.activations, held.temporaries].map(bytes);
+    // The ids of inputs and targets of the step's other micro-batches.
+    let waiting = (micro_batches - 1) as f64 * 2.0 * (batch.inputs as f64 + batch.targets as f64);
+    let temporaries = temporaries + bytes(waiting);
     let live = weights + optimizer + gradients + activations + temporaries;
     let fragmented = match micro_batches > 1 || train.recompute {
         true => 0.6,

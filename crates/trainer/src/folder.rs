@@ -98,6 +98,15 @@ impl RunFolder {
     /// # Errors
     /// It cannot be created, already holds a run, a dataset or a model, or is locked by another process.
     pub fn create(path: &Path, config: &str) -> Result<Self, TrainError> {
+        Self::create_with(path, config, |_| Ok(()))
+    }
+
+    /// [`RunFolder::create`] with other files, which `write` writes before the configuration makes the directory a run.
+    pub(crate) fn create_with(
+        path: &Path,
+        config: &str,
+        write: impl FnOnce(&Path) -> Result<(), TrainError>,
+    ) -> Result<Self, TrainError> {
         let file = path.join(CONFIG_FILE);
         let exists = || TrainError::RunExists {
             path: path.to_owned(),
@@ -121,6 +130,7 @@ impl RunFolder {
         if file.exists() {
             return Err(exists());
         }
+        write(path)?;
         folder.write_config(config)?;
         Ok(folder)
     }

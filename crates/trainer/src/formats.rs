@@ -4,6 +4,7 @@ use emberlm_checkpoint::formats;
 use emberlm_data::formats::FileFormat;
 use schemars::{Schema, schema_for};
 
+use crate::ancestry::{Ancestry, FILE as ANCESTRY};
 use crate::checkpoint::{FOLDER as CHECKPOINTS, State};
 use crate::events::{EVENTS_FILE, Event};
 use crate::folder::{CONFIG_FILE, LOCK_FILE, SAMPLES};
@@ -31,6 +32,11 @@ pub fn run_files() -> Vec<FileFormat> {
             REFERENCE_FILE,
             "with objective dpo or kto, the [log-probabilities](../guides/preferences.md#the-reference-model) of the completions under the initial weights, in JSON; with grpo and all weights trained, the hash of the initial weights",
         ),
+        FileFormat::new(
+            ANCESTRY,
+            "of a [fork](../guides/train.md#fork-a-run): the run, the step and the changed settings that it started from",
+        )
+        .with_schema(schema_for!(Ancestry)),
         FileFormat::new(
             format!("{}/", tensorboard::FOLDER),
             "TensorBoard's event files, with `--tensorboard`",

@@ -9,14 +9,15 @@ use emberlm_checkpoint::CheckpointError;
 use emberlm_kernels::TrainingBackend;
 use emberlm_model::weights::Parts;
 
-use crate::checkpoint::{Checkpoint, State};
+use crate::checkpoint::State;
 use crate::config::RunConfig;
 use crate::ema::Average;
 use crate::error::TrainError;
 use crate::frozen::freeze;
 use crate::optimizer::Optimizer;
 use crate::peers::Rank;
-use crate::run::{RunInputs, RunWeights};
+use crate::run::{RunInputs, RunStart, RunWeights};
+use crate::run_config;
 use crate::training_model::TrainingModel;
 
 /// The initial state of a run, new or from a checkpoint.
@@ -29,17 +30,20 @@ pub(crate) struct InitialState<B: TrainingBackend> {
     pub(crate) resumed_backend: Option<String>,
     /// The newest existing checkpoint.
     pub(crate) checkpoint: Option<PathBuf>,
+    /// Notes on what a fork does not continue.
+    pub(crate) notes: Vec<String>,
 }
 
 impl<B: TrainingBackend> InitialState<B> {
     pub(crate) fn new(
-        checkpoint: Option<&Checkpoint>,
+        start: &RunStart,
         weights: Option<RunWeights<B>>,
         config: &RunConfig,
         inputs: &RunInputs,
         rank: Rank,
         device: &Device<B>,
     ) -> Result<Self, TrainError> {
+        let (checkpoint, fork) = (start.checkpoint(), start.fork());
         let mut state = State::default();
         let seed = config.train.seed;
         let model = match (checkpoint, weights) {
@@ -54,6 +58,16 @@ impl<B: TrainingBackend> InitialState<B> {
         let mut optimizer = Optimizer::new(&config.train, model.parameters()).sharded(rank);
         if let Some(checkpoint) = checkpoint {
             state = checkpoint.state.clone().unwrap_or_default();
+            if state.step > config.train.steps {
+                return Err(TrainError::StepsMade {
+                    path: checkpoint.path.clone(),
+                    made: state.step,
+                    steps: config.train.steps,
+                });
+            }
+        }
+        let keeps_optimizer = fork.is_none_or(|fork| fork.keeps_optimizer(config));
+        if let Some(checkpoint) = checkpoint.filter(|_| keeps_optimizer) {
             let parts = Parts::of::<B, _>(&model);
             let mut failed = None;
             // One by one, since a rank holds a part of them only.
@@ -79,7 +93,10 @@ impl<B: TrainingBackend> InitialState<B> {
         let decay = config.train.ema;
         let average =
             (decay > 0.0).then(|| Average::new(averaged.unwrap_or_else(|| model.valid()), decay));
+        let notes = fork.map(|fork| fork.adapt(&mut state, config, inputs));
         state.data.clone_from(&inputs.identities);
+        state.settings = Some(run_config::to_toml(config)?);
+        state.temporary = false;
         let backend = B::InnerBackend::name(device);
         let before = std::mem::replace(&mut state.backend, backend);
         Ok(Self {
@@ -89,6 +106,7 @@ impl<B: TrainingBackend> InitialState<B> {
             state,
             resumed_backend: checkpoint.map(|_| before),
             checkpoint: checkpoint.map(|checkpoint| checkpoint.path.clone()),
+            notes: notes.unwrap_or_default(),
         })
     }
 }

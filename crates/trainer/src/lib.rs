@@ -54,6 +54,7 @@
 #[cfg(test)]
 extern crate self as emberlm_trainer;
 
+pub mod ancestry;
 pub mod bench;
 pub mod checkpoint;
 pub mod clip;
@@ -135,5 +136,5 @@ pub use peers::{
     AddressTransport, DeviceMemoryPeers, Divided, OrderedPeers, Peers, PeersError, Piece, Rank,
     SingleProcess, Transport,
 };
-pub use run::{Renderer, RunOptions, RunResult, RunStart, RunWeights, train, train_as_peer};
+pub use run::{Fork, Renderer, RunOptions, RunResult, RunStart, RunWeights, train, train_as_peer};
 pub use training_model::{BatchPass, TokenBatch, TrainingModel};

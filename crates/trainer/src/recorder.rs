@@ -3,11 +3,13 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use emberlm_checkpoint::CheckpointError;
 use emberlm_kernels::Backend;
 
 use crate::checkpoint::{Contents, Keep, OptimizerState, Writer, Written};
+use crate::config::CheckpointConfig;
 use crate::error::TrainError;
 use crate::events::{Event, EventLog, now};
 use crate::folder::RunFolder;
@@ -17,6 +19,9 @@ use crate::tensorboard::TensorBoard;
 
 /// The number of attempts to write the last checkpoint, with pauses in between.
 const MAX_ATTEMPTS: u64 = 4;
+
+/// The time after which the first checkpoint is written, if `train.checkpoints.minutes` is not 0.
+const FIRST_CHECKPOINT: Duration = Duration::from_secs(60);
 
 /// Writes a run's files during training.
 pub(crate) struct Recorder {
@@ -34,6 +39,7 @@ pub(crate) struct Recorder {
     failure: Option<String>,
     /// True if the last checkpoint failed and has to be retried.
     pub(crate) retry_due: bool,
+    started: Instant,
 }
 
 impl Recorder {
@@ -56,7 +62,22 @@ impl Recorder {
             log_fails: false,
             newest,
             retry_due: false,
+            started: Instant::now(),
         }
+    }
+
+    /// Returns true if a temporary checkpoint is due, at a line of the log or after an evaluation.
+    pub(crate) fn is_temporary_due(&self, evaluated: bool, config: &CheckpointConfig) -> bool {
+        if self.writer.is_busy() {
+            return false;
+        }
+        let since = self.writer.since_begun();
+        let interval = Duration::from_secs(config.minutes.saturating_mul(60));
+        let waited = match since {
+            Some(since) => since >= interval,
+            None => self.started.elapsed() >= interval.min(FIRST_CHECKPOINT),
+        };
+        (evaluated && config.at_evaluations) || (waited && config.minutes > 0)
     }
 
     /// Checks that the run's directory still exists, before a file is written into it.
@@ -102,6 +123,7 @@ impl Recorder {
             step,
             result: Err(error),
             pruned: Ok(()),
+            took: Duration::ZERO,
         }));
     }
 
@@ -122,6 +144,7 @@ impl Recorder {
             step,
             result,
             pruned,
+            ..
         }) = written
         else {
             return;

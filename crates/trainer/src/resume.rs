@@ -1,11 +1,13 @@
-//! Checks that a stopped run can be resumed with given settings and data.
+//! The settings that a resumed run must keep, and those that a fork must keep.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use emberlm_data::Tokenizer;
 use serde_json::Value;
 
+use crate::ancestry::ChangedValue;
 use crate::checkpoint::Checkpoint;
 use crate::config::RunConfig;
 use crate::error::TrainError;
@@ -13,7 +15,7 @@ use crate::identity::DataIdentity;
 
 /// Settings that may change when a run is resumed: its length, its output, and the paths of its datasets. `*`
 /// matches any index of a list. Changing any other setting would make it a different run.
-pub const MAY_CHANGE: [&str; 14] = [
+pub const MAY_CHANGE: [&str; 16] = [
     "data.dataset",
     "data.validation",
     "data.mix.*.dataset",
@@ -25,6 +27,8 @@ pub const MAY_CHANGE: [&str; 14] = [
     "train.log_interval",
     "train.evaluation.interval",
     "train.checkpoints.interval",
+    "train.checkpoints.at_evaluations",
+    "train.checkpoints.minutes",
     "train.checkpoints.keep_last",
     "train.checkpoints.keep_best",
     "train.evaluation.sample_tokens",
@@ -33,35 +37,105 @@ pub const MAY_CHANGE: [&str; 14] = [
     "train.recompute",
 ];
 
+/// Settings that a fork must keep: those of the trained weights. A table stands for all its settings.
+pub const FORK_KEEPS: [&str; 6] = [
+    "model",
+    "encoder",
+    "encoder_decoder",
+    "train.from",
+    "train.adapter",
+    "train.objective.kind",
+];
+/// Settings of models that do not change the weights' shapes or their output.
+const REGULARIZATION: [&str; 5] = [
+    "model.dropout",
+    "model.dropout_sites",
+    "encoder.dropout",
+    "encoder.attention_dropout",
+    "encoder_decoder.dropout",
+];
+
 /// The most changes listed in an error.
 const SHOWN_CHANGES: usize = 12;
+
+/// A setting with different values in two configurations.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SettingChange {
+    /// The dotted key.
+    pub key: String,
+    /// The value before, if there was one.
+    pub then: Option<Value>,
+    /// The value now, if there is one.
+    pub now: Option<Value>,
+}
+
+impl fmt::Display for SettingChange {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = |value: &Option<Value>| {
+            let text = value.as_ref().map(Value::to_string);
+            text.unwrap_or_else(|| "nothing".to_owned())
+        };
+        let Self { key, then, now } = self;
+        write!(out, "{key} was {} and now is {}", shown(then), shown(now))
+    }
+}
+
+impl SettingChange {
+    /// Returns true if a resumed run may have this change.
+    pub fn may_be_resumed(&self) -> bool {
+        self.is_one_of(&MAY_CHANGE)
+    }
+
+    /// Returns true if a fork may have this change.
+    pub fn may_be_forked(&self) -> bool {
+        let is_below = |table: &&str| {
+            let rest = self.key.strip_prefix(**table);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        self.is_one_of(&REGULARIZATION) || !FORK_KEEPS.iter().any(|table| is_below(&table))
+    }
+
+    /// Returns true if the setting is one of `keys`, in which `*` matches any index of a list.
+    pub(crate) fn is_one_of(&self, keys: &[&str]) -> bool {
+        keys.contains(&general(&self.key).as_str())
+    }
+
+    /// The key with both values.
+    pub(crate) fn values(&self) -> (String, ChangedValue) {
+        let value = |value: &Option<Value>| value.clone().unwrap_or_default();
+        let values = ChangedValue {
+            was: value(&self.then),
+            is: value(&self.now),
+        };
+        (self.key.clone(), values)
+    }
+}
 
 /// Compares a run's configuration with the one to resume it with.
 ///
 /// # Errors
 /// Lists the settings that must not change but differ, with both values.
 pub fn check_changes(run: &Path, then: &RunConfig, now: &RunConfig) -> Result<(), TrainError> {
-    let changes = changes(then, now).into_iter();
-    let changes: Vec<String> = changes
-        .filter(|(key, _)| !may_change(key))
-        .map(|(_, change)| change)
-        .collect();
-    if changes.is_empty() {
-        return Ok(());
+    let mut changes = setting_changes(then, now);
+    changes.retain(|change| !change.may_be_resumed());
+    match changes.is_empty() {
+        true => Ok(()),
+        false => Err(TrainError::Resume {
+            path: run.to_owned(),
+            reason: listed(&changes),
+        }),
     }
-    let shown = &changes[..changes.len().min(SHOWN_CHANGES)];
+}
+
+/// The changes in one line, of which at most a dozen are listed.
+pub fn listed(changes: &[SettingChange]) -> String {
+    let shown = changes.iter().take(SHOWN_CHANGES);
+    let shown: Vec<String> = shown.map(SettingChange::to_string).collect();
     let more = match changes.len() - shown.len() {
         0 => String::new(),
         more => format!("; and {more} more"),
     };
-    Err(TrainError::Resume {
-        path: run.to_owned(),
-        reason: shown.join("; ") + &more,
-    })
-}
-
-fn may_change(key: &str) -> bool {
-    MAY_CHANGE.contains(&general(key).as_str())
+    shown.join("; ") + &more
 }
 
 /// A dotted key with `*` in place of every index of a list.
@@ -74,14 +148,22 @@ pub(crate) fn general(key: &str) -> String {
 
 /// The keys that differ between two configurations, each with a sentence that states both values.
 pub fn changes(then: &RunConfig, now: &RunConfig) -> Vec<(String, String)> {
+    let changes = setting_changes(then, now).into_iter();
+    changes
+        .map(|change| (change.key.clone(), change.to_string()))
+        .collect()
+}
+
+/// The settings that differ between two configurations, in the order of their keys.
+pub fn setting_changes(then: &RunConfig, now: &RunConfig) -> Vec<SettingChange> {
     let (then, now) = (flat(then), flat(now));
     let keys: BTreeSet<&String> = then.keys().chain(now.keys()).collect();
-    let shown = |value: Option<&Value>| value.map_or("nothing".to_owned(), Value::to_string);
     keys.into_iter()
         .filter(|key| then.get(*key) != now.get(*key))
-        .map(|key| {
-            let [then, now] = [&then, &now].map(|values| shown(values.get(key)));
-            (key.clone(), format!("{key} was {then} and now is {now}"))
+        .map(|key| SettingChange {
+            key: key.clone(),
+            then: then.get(key).cloned(),
+            now: now.get(key).cloned(),
         })
         .collect()
 }
@@ -130,13 +212,30 @@ pub(crate) fn check_data(
     identities: &[DataIdentity],
     folders: &[PathBuf],
 ) -> Result<(), TrainError> {
-    let differs = |folder: Option<&PathBuf>, what: String| {
-        let folder = folder.cloned().unwrap_or_default();
-        TrainError::Resume {
-            path: checkpoint.path.clone(),
-            reason: format!("{}: {what}", folder.display()),
+    check_tokenizer(checkpoint, tokenizer, folders)?;
+    let then = checkpoint.state.iter().flat_map(|state| &state.data);
+    for ((then, now), number) in then.zip(identities).zip(0..) {
+        if let Some(difference) = then.difference(now) {
+            let folder = folders.get::<usize>(number).cloned().unwrap_or_default();
+            return Err(TrainError::ResumeData {
+                checkpoint: checkpoint.path.clone(),
+                dataset: folder,
+                difference,
+            });
         }
-    };
+    }
+    Ok(())
+}
+
+/// Checks that the run's data has the tokenizer of a checkpoint.
+///
+/// # Errors
+/// The tokenizer differs.
+pub(crate) fn check_tokenizer(
+    checkpoint: &Checkpoint,
+    tokenizer: &Tokenizer,
+    folders: &[PathBuf],
+) -> Result<(), TrainError> {
     let is_same = match &checkpoint.description {
         Some(description) => description.tokenizer.as_ref() == Some(&tokenizer.spec()),
         // The end-of-text token of a dataset is not in the tokenizer's file.
@@ -144,15 +243,11 @@ pub(crate) fn check_data(
             .tokenizer()?
             .is_none_or(|then| then.to_tokenizer_json() == tokenizer.to_tokenizer_json()),
     };
-    if !is_same {
-        let what = "it has another tokenizer".to_owned();
-        return Err(differs(folders.first(), what));
+    match is_same {
+        true => Ok(()),
+        false => Err(TrainError::ResumeTokenizer {
+            checkpoint: checkpoint.path.clone(),
+            dataset: folders.first().cloned().unwrap_or_default(),
+        }),
     }
-    let then = checkpoint.state.iter().flat_map(|state| &state.data);
-    for ((then, now), number) in then.zip(identities).zip(0..) {
-        if let Some(what) = then.difference(now) {
-            return Err(differs(folders.get::<usize>(number), what));
-        }
-    }
-    Ok(())
 }

@@ -12,14 +12,13 @@ use emberlm_model::{encoder, encoder_decoder};
 use serde_json::json;
 
 use crate::checkpoint::shards::ShardWriter;
-use crate::checkpoint::{About, AboutModel, Checkpoint, Description};
+use crate::checkpoint::{About, AboutModel, Description};
 use crate::config::RunConfig;
 use crate::driver::{DataErrors, Driver, RankZero};
 use crate::engine::{EngineOptions, StepEngine, StepPosition};
 use crate::error::TrainError;
-use crate::events::{self, Damage, EventLog, now};
+use crate::events::{self, now};
 use crate::exportable::export_warning;
-use crate::folder::RunFolder;
 use crate::hooks::{Hook, HookList};
 use crate::initial_state::InitialState;
 use crate::loader::Failure;
@@ -28,20 +27,23 @@ use crate::pace::Pace;
 use crate::peers::devices::RankDevices;
 use crate::peers::{Peers, SingleProcess, agreement};
 use crate::recorder::Recorder;
-use crate::run_config;
 use crate::schedule::LearningRateSchedule;
 use crate::stop::StopSignal;
 use crate::tensorboard::TensorBoard;
 
 mod duration;
+mod fork;
 mod inputs;
 mod launch;
 mod model;
 mod references;
 mod rollouts;
+mod start;
 mod summary;
 
 pub use crate::driver::RunResult;
+pub use fork::Fork;
+pub use start::RunStart;
 use inputs::Circumstances;
 pub(crate) use inputs::RunInputs;
 pub use inputs::{EpochSize, epoch_size, resolve_model, sized};
@@ -55,35 +57,6 @@ pub enum Renderer {
     Dashboard,
     /// A line per logged step, on stderr.
     Plain,
-}
-
-/// The start of a run.
-pub enum RunStart {
-    /// In a directory without a run.
-    New(PathBuf),
-    /// In the directory of a stopped run, at its checkpoint, if it has one.
-    Resumed(RunFolder, Option<Box<Checkpoint>>),
-    /// As a rank other than 0, in the directory of a stopped run that rank 0 has locked.
-    Joined(PathBuf, Option<Box<Checkpoint>>),
-}
-
-impl RunStart {
-    /// The run's directory.
-    pub fn path(&self) -> &std::path::Path {
-        match self {
-            Self::New(path) => path,
-            Self::Resumed(folder, _) => folder.path(),
-            Self::Joined(path, _) => path,
-        }
-    }
-
-    /// The checkpoint that the run continues from.
-    pub fn checkpoint(&self) -> Option<&Checkpoint> {
-        match self {
-            Self::New(_) => None,
-            Self::Resumed(_, checkpoint) | Self::Joined(_, checkpoint) => checkpoint.as_deref(),
-        }
-    }
 }
 
 /// Options of a run that are not part of its configuration.
@@ -194,7 +167,8 @@ pub(crate) fn train_with<B: TrainingBackend>(
     let mut inputs = RunInputs::open(&mut config, &circumstances)?;
     let rank = peers.rank();
     let mut initial =
-        InitialState::<B>::new(start.checkpoint(), weights, &config, &inputs, rank, &device)?;
+        InitialState::<B>::new(&start, weights, &config, &inputs, rank, &device)?;
+    let is_fork = start.fork().is_some();
     let (say, stop) = (options.say, StopSignal::new(options.interrupter.clone()));
     let references =
         references::of_run(&inputs, &start, &initial, &config.train, &stop, options.say)?;
@@ -213,7 +187,7 @@ pub(crate) fn train_with<B: TrainingBackend>(
     let rollouts = rollouts::of_run(&inputs, &initial, &config.train, references.as_ref(), &stop)?;
     let run = start.path().to_owned();
     let failure = Failure::default();
-    let loaders = inputs.loaders(&config.train, initial.state.step, rank, &failure, &device);
+    let loaders = inputs.loaders(&config.train, &initial.state, rank, &failure, &device);
     let renderer = match rank.is_zero() {
         true => options.renderer,
         false => Renderer::Plain,
@@ -268,6 +242,7 @@ pub(crate) fn train_with<B: TrainingBackend>(
         rank_zero,
     )
     .with_rollouts(rollouts)
+    .saving_first(is_fork)
     .stopped_by(stop.clone());
     let model = initial.model.with_precision(products);
     let learner = launch::Learner::new(model, optimizer, schedule);
@@ -284,7 +259,7 @@ fn rank_zero<B: TrainingBackend>(
     options: RunOptions,
     device: &Device<B>,
 ) -> Result<RankZero<B>, TrainError> {
-    let text = run_config::to_toml(config)?;
+    let text = initial.state.settings.clone().unwrap_or_default();
     let step = initial.state.step;
     let source = match (start.checkpoint(), &inputs.model) {
         (None, _) => options.source,
@@ -300,7 +275,12 @@ fn rank_zero<B: TrainingBackend>(
         Some(adapter) => Some(adapter.base.clone()),
         None => options.base,
     };
-    let (folder, log, damage) = open_folder(start, &text, step)?;
+    // A fork has none until it has written its first.
+    let checkpoint = match start.fork() {
+        Some(_) => None,
+        None => initial.checkpoint.clone(),
+    };
+    let (folder, log, damage) = start.open_folder(config, &text, step)?;
     let run = folder.path().to_owned();
     // Plain lines were printed before the interruption, but the dashboard starts empty. A damaged log is not fatal for
     // it.
@@ -322,7 +302,6 @@ fn rank_zero<B: TrainingBackend>(
         tokenizer: Some(inputs.tokenizer.clone()),
         source,
     };
-    let checkpoint = initial.checkpoint.clone();
     let metrics = inputs.validation.metrics();
     let hooks = HookList::new(options.hooks, metrics, options.interrupter)?;
     let flops = inputs.model.config().flops_per_token();
@@ -394,6 +373,7 @@ fn first_notes<B: TrainingBackend>(
     devices: &RankDevices,
 ) -> Vec<String> {
     let mut notes = inputs.notes.clone();
+    notes.extend(initial.notes.iter().cloned());
     let limit = config.train.evaluation.token_limit();
     notes.extend(inputs.validation.announcement(limit));
     let backend = &initial.state.backend;
@@ -407,26 +387,4 @@ fn first_notes<B: TrainingBackend>(
     notes.extend(inputs.model.decoder().and_then(export_warning));
     notes.extend(devices.warnings(config.train.precision.products));
     notes
-}
-
-/// Opens the run's directory with its configuration and log, for a run at `step`.
-fn open_folder(
-    start: RunStart,
-    config: &str,
-    step: usize,
-) -> Result<(RunFolder, EventLog, Damage), TrainError> {
-    Ok(match start {
-        RunStart::New(run) => {
-            let folder = RunFolder::create(&run, config)?;
-            let log = EventLog::create(&run)?;
-            (folder, log, Damage::default())
-        }
-        // Only rank 0 writes into the directory.
-        RunStart::Joined(path, _) => return Err(TrainError::NoRun { path }),
-        RunStart::Resumed(folder, _) => {
-            folder.write_config(config)?;
-            let (log, damage) = EventLog::resume(folder.path(), step)?;
-            (folder, log, damage)
-        }
-    })
 }

@@ -20,6 +20,7 @@ use crate::objective::{
 };
 use crate::peers::Peers;
 use crate::read::host_read;
+use crate::sample::SamplePrompt;
 use crate::stop::StopSignal;
 use crate::training_model::TrainingModel;
 
@@ -147,6 +148,31 @@ impl Validation {
             Self::Windows { sets, .. } => sets,
             Self::Labelled { .. } | Self::Pairs(_) | Self::Preferences(_) | Self::Rewards(_) => &[],
         }
+    }
+
+    /// The prompt of the first record, of at most `most` tokens, if the data consists of prompts and answers.
+    ///
+    /// # Errors
+    /// The data cannot be read.
+    pub(crate) fn prompt(&self, most: usize) -> Result<Option<SamplePrompt>, TrainError> {
+        let fits = |prompt: &SamplePrompt| prompt.len() <= most;
+        Ok(match self {
+            Self::Windows { sets, .. } => {
+                let Some(set) = sets.first() else {
+                    return Ok(None);
+                };
+                let split = set.windows.split();
+                // With an answer of as many tokens.
+                let length = split.len().min(2 * most as u64);
+                match split.learnt(0, length)? {
+                    Some(learnt) => SamplePrompt::of_record(&split.read(0, length)?, &learnt),
+                    None => None,
+                }
+            }
+            Self::Preferences(pairs) => pairs.prompts().find(fits),
+            Self::Labelled { .. } | Self::Pairs(_) | Self::Rewards(_) => None,
+        }
+        .filter(fits))
     }
 
     /// Returns true if an evaluation samples texts.

@@ -6,7 +6,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand};
 use emberlm_system::read::{DESCRIPTION_LIMIT, read_text};
+use emberlm_system::text::escaped;
 use emberlm_trainer::RunFolder;
+use emberlm_trainer::ancestry::{Ancestor, Ancestry};
 use emberlm_trainer::events::{self, EVENTS_FILE};
 use emberlm_trainer::folder::CONFIG_FILE;
 use serde::Serialize;
@@ -15,7 +17,7 @@ use crate::console;
 use crate::error::{CliError, warn};
 use crate::examples;
 use crate::foreign;
-use crate::output::{Align, Table, print, print_json};
+use crate::output::{Align, Table, print, print_json, shell_word};
 use crate::plot::short;
 use crate::run_folders::{self, runs_below};
 use crate::run_history::{History, Status};
@@ -55,6 +57,17 @@ pub enum RunsCommand {
     Note(NoteArgs),
     /// Compare the settings and metrics of two runs
     Diff(DiffArgs),
+    /// Not supported yet: a run is removed by deleting its folder
+    #[command(hide = true, aliases = ["remove", "delete"])]
+    Rm(RmArgs),
+}
+
+/// Arguments of `runs rm`.
+#[derive(Debug, Args)]
+pub struct RmArgs {
+    /// The runs
+    #[arg(value_name = "RUN")]
+    pub runs: Vec<PathBuf>,
 }
 
 /// A listed run.
@@ -80,6 +93,12 @@ struct ListedRun {
     tokens_per_second: Option<f64>,
     /// Time of the last event, in Unix seconds.
     time: Option<f64>,
+    /// The run that it was forked from, with the step and the changed settings.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parent: Option<Ancestor>,
+    /// The runs that the parent descends from.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    ancestors: Vec<Ancestor>,
 }
 
 /// Runs the subcommand, or lists the runs with the last active one first.
@@ -88,8 +107,22 @@ pub fn run(args: RunsArgs) -> Result<(), CliError> {
         Some(RunsCommand::Tag(args)) => labels::tag(args),
         Some(RunsCommand::Note(args)) => labels::note(args),
         Some(RunsCommand::Diff(args)) => diff::run(args),
+        Some(RunsCommand::Rm(args)) => Err(not_removed(&args.runs)),
         None => list(args),
     }
+}
+
+/// The error of `runs rm`, which does not exist.
+fn not_removed(runs: &[PathBuf]) -> CliError {
+    let folders = runs.iter().map(|run| shell_word(&run.to_string_lossy()));
+    let folders: Vec<String> = folders.collect();
+    let folders = match folders.is_empty() {
+        true => "RUN".to_owned(),
+        false => folders.join(" "),
+    };
+    CliError::usage("runs cannot be removed by this command").hint(format!(
+        "a run is its folder, with its checkpoints: delete it, as with rm -r {folders}"
+    ))
 }
 
 fn list(args: RunsArgs) -> Result<(), CliError> {
@@ -142,6 +175,14 @@ fn listed(dir: &Path, path: PathBuf) -> ListedRun {
         Err(error) => (History::default(), Some(error.message().to_owned())),
     };
     history.damage.iter().for_each(|damage| warn(damage));
+    let mut ancestors = Ancestry::read(&path).map_or_else(
+        |error| {
+            warn(&error.to_string());
+            Vec::new()
+        },
+        |ancestry| ancestry.ancestors,
+    );
+    let earlier = ancestors.split_off(ancestors.len().min(1));
     let last = history.steps.last();
     let best = history.best();
     let status = match &error {
@@ -162,6 +203,8 @@ fn listed(dir: &Path, path: PathBuf) -> ListedRun {
         best_step: best.map(|best| best.step),
         tokens_per_second: history.paces.last().map(|pace| pace.tokens_per_second),
         time: history.time.or_else(|| changed(&path)),
+        parent: ancestors.pop(),
+        ancestors: earlier,
         path,
     }
 }
@@ -192,10 +235,13 @@ fn columns() -> usize {
 
 fn table(runs: &[ListedRun], now: f64, columns: usize) -> String {
     let mut headings = vec!["status", "step", "loss", "best val.", "tok/s", "age"];
+    let forked = runs.iter().any(|run| run.parent.is_some());
+    headings.extend(forked.then_some("forked from"));
     let tagged = runs.iter().any(|run| !run.tags.is_empty());
     headings.extend(tagged.then_some("tags"));
     let row = |run: &ListedRun| {
         let mut row = cells(run, now).to_vec();
+        row.extend(forked.then(|| run.parent.as_ref().map_or_else(String::new, origin)));
         row.extend(tagged.then(|| tags(run)));
         row
     };
@@ -208,7 +254,7 @@ fn table(runs: &[ListedRun], now: f64, columns: usize) -> String {
     let most = columns.saturating_sub(taken + 2).max(SHORTEST_NAME);
     let mut aligned = vec![Align::Left, Align::Left];
     aligned.extend([Align::Right; 5]);
-    aligned.push(Align::Left);
+    aligned.extend([Align::Left; 2]);
     aligned.truncate(1 + headings.len());
     let mut table = Table::new(aligned);
     table.row(std::iter::once("run").chain(headings.iter().copied()));
@@ -218,6 +264,16 @@ fn table(runs: &[ListedRun], now: f64, columns: usize) -> String {
     table.render()
 }
 
+/// The name of the run and the step that a run was forked from.
+fn origin(parent: &Ancestor) -> String {
+    let name = parent.run.file_name().unwrap_or_default();
+    let step = format!("@{}", parent.step);
+    let most = ORIGIN.saturating_sub(step.chars().count());
+    start_cut(&escaped(&name.to_string_lossy()), most) + &step
+}
+
+/// Maximum width of the origin of a fork.
+const ORIGIN: usize = 20;
 /// Minimum width of names next to tags.
 const SHORTEST_NAME: usize = 12;
 /// Maximum width of tags.
@@ -298,6 +354,8 @@ mod tests {
             best_step: Some(120_000),
             tokens_per_second: Some(123_456.0),
             time: Some(0.0),
+            parent: None,
+            ancestors: Vec::new(),
         }
     }
 

@@ -5,9 +5,10 @@
 //! | `args` | command-line arguments |
 //! | `datasets` | the values of `--data` |
 //! | `start` | the model to start from, and the objective |
-//! | `resume` | opens a stopped run |
+//! | `resume`, `target` | opens a stopped run, or forks it |
 //! | `memory` | memory check and report |
 //! | `labels` | writes tags and note |
+//! | `stopping` | the steps that are lost without a checkpoint |
 //! | `report` | output at the end of a run |
 
 mod args;
@@ -17,6 +18,8 @@ mod memory;
 mod report;
 mod resume;
 pub mod start;
+mod stopping;
+mod target;
 
 use std::path::{Path, PathBuf};
 
@@ -30,11 +33,12 @@ use emberlm_trainer::{
 };
 
 pub use args::TrainArgs;
+use stopping::StopReport;
 
 use crate::backend::Job;
 use crate::error::CliError;
 use crate::opened_model::OpenedModel;
-use crate::output::print;
+use crate::output::{print, shell_word};
 use crate::ranks::Ranks;
 use crate::{built_in_tales, console, ending, signals};
 use emberlm_trainer::{epochs, presets, run_config};
@@ -107,7 +111,9 @@ fn run_as(args: TrainArgs, ranks: &Ranks) -> Result<(), CliError> {
     // No rank allocates before the others have looked at the available memory.
     ranks.wait_for_all();
     let interrupter = Interrupter::new();
-    listen(&interrupter, renderer)?;
+    let stop_report = StopReport::default();
+    listen(&interrupter, renderer, stop_report.clone())?;
+    let hooks = labels::hooks(&args).into_iter();
     let source = from.as_ref().map(OpenedModel::source_files).transpose()?;
     let adapter = config.train.adapter.as_ref();
     let base = from.as_ref().map(|model| model.base(adapter)).transpose()?;
@@ -120,7 +126,7 @@ fn run_as(args: TrainArgs, ranks: &Ranks) -> Result<(), CliError> {
         tensorboard: args.tensorboard,
         say: |line| console::note(line),
         interrupter,
-        hooks: labels::hooks(&args),
+        hooks: hooks.chain([stop_report.hook()]).collect(),
     };
     let objective = config.train.objective.clone();
     let result = backend.run(Training {
@@ -282,20 +288,31 @@ fn free_run_folder(preset: &str) -> PathBuf {
 
 /// Handles stop signals. The first one ends the run after the current micro-batch, with a checkpoint, and the
 /// second one exits immediately. The dashboard displays this message itself.
-fn listen(interrupter: &Interrupter, renderer: Renderer) -> Result<(), CliError> {
+fn listen(
+    interrupter: &Interrupter,
+    renderer: Renderer,
+    report: StopReport,
+) -> Result<(), CliError> {
     let interrupter = interrupter.clone();
     let mut asked = false;
     let handler = move || {
         if asked {
             dashboard::restore_terminal();
+            if let (Some(run), Some(loss)) = (report.run(), report.loss()) {
+                let run = shell_word(&run.to_string_lossy());
+                console::note(format_args!(
+                    "Stopped without a checkpoint, which {loss}. To resume: emberlm train --resume {run}"
+                ));
+            }
             ending::at_once(130);
         }
         asked = true;
         interrupter.stop(Some("interrupted"));
         if renderer == Renderer::Plain {
-            console::note(
-                "Stopping after this micro-batch, with a checkpoint of the last whole step. Ctrl-C again stops now, without it.",
-            );
+            let loss = report.loss().map_or_else(String::new, |loss| format!(": that {loss}"));
+            console::note(format_args!(
+                "Stopping after this micro-batch, with a checkpoint of the last whole step. Ctrl-C again stops now, without it{loss}."
+            ));
         }
     };
     signals::listen_in_training(handler)

@@ -21,7 +21,7 @@ use emberlm_trainer::tasks::TaskError;
 
 use super::CliError;
 use super::data::{advice_on, data, is_of_fields};
-use crate::output::shell_path;
+use crate::output::{shell_path, shell_word};
 
 impl From<TokenizerError> for CliError {
     fn from(error: TokenizerError) -> Self {
@@ -287,9 +287,26 @@ impl From<TrainError> for CliError {
             TrainError::LockReplaced { .. } => Some("resume it when no other process trains it"),
             TrainError::NoRun { .. } => Some("pass a folder that `emberlm train` created"),
             TrainError::RunLocked { .. } => Some("stop that process first, or wait until it ends"),
-            TrainError::Resume { .. } => {
-                Some("start a new run with these settings: omit --resume and pass --out")
+            TrainError::Setting {
+                table: "train.objective",
+                field: "rewards",
+                ..
+            } => Some(
+                r#"add one, such as --set 'train.objective.rewards=[{kind = "exact_match", field = "answer"}]', which compares completions with the field `answer` of the records"#,
+            ),
+            TrainError::Resume { ref path, .. } => return with(&error, Some(fork(path, ""))),
+            TrainError::ResumeData {
+                ref checkpoint,
+                ref dataset,
+                ..
+            } => {
+                let data = format!(" --data {}", shell_word(&dataset.to_string_lossy()));
+                return with(&error, Some(fork(checkpoint, &data)));
             }
+            TrainError::ResumeTokenizer { .. } => Some(
+                "prepare the texts with the tokenizer of the run: emberlm prepare … --tokenizer RUN",
+            ),
+            TrainError::StepsMade { .. } => Some("raise the number of steps with --steps"),
             TrainError::Tokenizers { .. } => {
                 Some("prepare the texts with the same tokenizer: emberlm prepare … --tokenizer")
             }
@@ -326,6 +343,12 @@ impl From<TrainError> for CliError {
         };
         with(&error, hint.map(str::to_owned))
     }
+}
+
+/// The hint for a run that cannot be resumed with other settings or data.
+fn fork(path: &std::path::Path, options: &str) -> String {
+    let path = shell_word(&path.to_string_lossy());
+    format!("fork the run instead: emberlm train --resume {path} --out NEW{options}")
 }
 
 impl From<RunConfigError> for CliError {

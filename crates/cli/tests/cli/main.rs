@@ -36,6 +36,7 @@ mod eval_split;
 mod eval_tasks;
 mod fine_tuning;
 mod fitting_defaults;
+mod fork;
 #[cfg(target_os = "linux")]
 mod full_disk;
 mod generation_config;

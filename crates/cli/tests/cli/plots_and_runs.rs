@@ -261,7 +261,7 @@ fn impossible_plots_are_rejected() {
 fn the_list_shows_the_state_of_runs() {
     let sandbox = Sandbox::new();
     sandbox.write_history("runs/finished", 40, None, Some("finished"));
-    sandbox.write_history("runs/interrupted", 10, None, Some("interrupted"));
+    sandbox.write_history("runs/ordered", 10, None, Some("interrupted"));
     sandbox.write_history("runs/failed", 10, None, Some("failed"));
     sandbox.write_history("runs/killed", 12, None, None);
     sandbox.append("runs/killed", "{\"event\":\"step\",\"st");
@@ -291,9 +291,9 @@ fn the_list_shows_the_state_of_runs() {
         ["finished", "finished", "40/40", "0.0591", "0.1591", "1.02k"]
     );
     assert_eq!(line("running ")[1], "running");
-    assert_eq!(line("killed")[1..3], ["stopped", "12/40"]);
-    assert_eq!(line("sweep/inner")[1], "interrupted");
-    assert_eq!(line("new")[1..4], ["stopped", "0/7", "-"]);
+    assert_eq!(line("killed")[1..3], ["interrupted", "12/40"]);
+    assert_eq!(line("sweep/inner")[1], "stopped");
+    assert_eq!(line("new")[1..4], ["interrupted", "0/7", "-"]);
     assert_eq!(line("damaged")[1], "unreadable");
     assert_eq!(text.lines().count(), 9, "{text}");
 
@@ -309,6 +309,11 @@ fn the_list_shows_the_state_of_runs() {
     assert_eq!(failed["step"], 10);
     assert_eq!(failed["time"], 2000.0);
     assert_eq!(failed["best_step"], 10);
+
+    let ran = sandbox.run(["runs", "rm", "runs/failed", "a b"]);
+    assert_eq!(ran.code, Some(2), "{ran}");
+    assert!(ran.stderr.contains("delete it, as with rm -r runs/failed 'a b'"), "{ran}");
+    assert!(sandbox.path("runs/failed").exists());
 }
 
 #[test]

@@ -150,7 +150,7 @@ fn fifos_and_devices_are_rejected() {
             "{put:?}: {ran}"
         );
         let server = sandbox.serve("watch .");
-        assert_eq!(server.json("/api/runs")["runs"][0]["status"], "stopped");
+        assert_eq!(server.json("/api/runs")["runs"][0]["status"], "interrupted");
         let answer = server.get("/api/events?run=run");
         assert!(
             answer.status == 500 && answer.body.contains(kind),

@@ -40,8 +40,8 @@ fn a_run_is_followed_as_it_is_written() {
     assert_eq!(
         listed["runs"],
         json!([
-            { "name": "a", "sweep": null, "status": "stopped", "tags": [], "note": "" },
-            { "name": "b", "sweep": null, "status": "stopped", "tags": [], "note": "" },
+            { "name": "a", "sweep": null, "status": "interrupted", "tags": [], "note": "" },
+            { "name": "b", "sweep": null, "status": "interrupted", "tags": [], "note": "" },
         ])
     );
     assert!(listed["machine"]["memory"].as_u64().unwrap() > 1 << 27);
@@ -110,8 +110,8 @@ fn runs_have_their_sweep_their_labels_and_their_settings() {
     assert_eq!(
         server.json("/api/runs")["runs"],
         json!([
-            { "name": "b", "sweep": null, "status": "stopped", "tags": [], "note": "" },
-            { "name": "a", "sweep": "rates", "status": "stopped", "tags": ["x"], "note": "<b>" },
+            { "name": "b", "sweep": null, "status": "interrupted", "tags": [], "note": "" },
+            { "name": "a", "sweep": "rates", "status": "interrupted", "tags": ["x"], "note": "<b>" },
         ])
     );
     assert_eq!(

@@ -6,8 +6,12 @@ use documented::DocumentedFields;
 use serde::{Deserialize, Serialize};
 
 use super::modules::AdaptableModule;
+use crate::checked::{F32_RULE, is_in_f32};
 use crate::error::AdapterError;
 use crate::weight_format::WeightFormat;
+
+/// The upper bound of ranks. Useful ones are below the widths of models.
+const LARGEST_RANK: usize = 1 << 16;
 
 /// The target that stands for all linear layers of the blocks.
 pub const ALL_LINEAR: &str = "all-linear";
@@ -106,6 +110,9 @@ impl LoraConfig {
             if rank == 0 {
                 return Err(error(&field, rank.to_string(), "must be at least 1"));
             }
+            if rank > LARGEST_RANK {
+                return Err(error(&field, rank.to_string(), "must be at most 65536"));
+            }
         }
         let alphas = self.alpha_pattern.iter();
         let alphas = alphas.map(|(name, alpha)| (format!("alpha_pattern.\"{name}\""), *alpha));
@@ -116,6 +123,9 @@ impl LoraConfig {
                     alpha.to_string(),
                     "must be above 0 and finite",
                 ));
+            }
+            if !is_in_f32(alpha) {
+                return Err(error(&field, alpha.to_string(), F32_RULE));
             }
         }
         if !(0.0..1.0).contains(&self.dropout) {

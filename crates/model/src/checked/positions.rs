@@ -110,6 +110,7 @@ pub(crate) fn check_scaling(scaling: &RotaryScaling, dims: usize) -> Result<(), 
                 let field = "position.scaling.high_frequency_factor";
                 return Err(ConfigError::new(field, high, rule));
             }
+            positive("position.scaling.high_frequency_factor", high)?;
             positive("position.scaling.original_seq_len", original_seq_len as f64)
         }
         RotaryScaling::Dynamic {
@@ -120,6 +121,7 @@ pub(crate) fn check_scaling(scaling: &RotaryScaling, dims: usize) -> Result<(), 
                 let rule = "must be at least 1 and finite";
                 return Err(ConfigError::new("position.scaling.factor", factor, rule));
             }
+            positive("position.scaling.factor", factor)?;
             if dims <= 2 {
                 let rule = "must be above 2 with dynamic scaling, whose base has the exponent dims / (dims - 2)";
                 return Err(ConfigError::new("position.dims", dims, rule));
@@ -141,6 +143,7 @@ pub(crate) fn check_scaling(scaling: &RotaryScaling, dims: usize) -> Result<(), 
                 let field = "position.scaling.beta_fast";
                 return Err(ConfigError::new(field, beta_fast, rule));
             }
+            positive("position.scaling.beta_fast", beta_fast)?;
             if let Some(factor) = attention_factor {
                 positive("position.scaling.attention_factor", factor)?;
             }

@@ -99,12 +99,24 @@ fn within(field: &'static str, value: usize, largest: usize) -> Result<(), Confi
     }
 }
 
+/// Checks that a number is above 0 and in the range of f32, in which models compute.
 pub(crate) fn positive(field: &'static str, value: f64) -> Result<(), ConfigError> {
-    if value.is_finite() && value > 0.0 {
-        Ok(())
-    } else {
-        Err(ConfigError::new(field, value, "must be above 0 and finite"))
+    if !(value.is_finite() && value > 0.0) {
+        return Err(ConfigError::new(field, value, "must be above 0 and finite"));
     }
+    match is_in_f32(value) {
+        true => Ok(()),
+        false => Err(ConfigError::new(field, value, F32_RULE)),
+    }
+}
+
+/// The rule of [`is_in_f32`].
+pub(crate) const F32_RULE: &str = "must be between 1.2e-38 and 3.4e38, the range of f32";
+
+/// Returns true if a number keeps its value in f32 up to rounding: it is neither too large nor too close to 0.
+pub(crate) fn is_in_f32(value: f64) -> bool {
+    let magnitude = value.abs();
+    (f64::from(f32::MIN_POSITIVE)..=f64::from(f32::MAX)).contains(&magnitude)
 }
 
 impl DecoderConfig {
@@ -179,6 +191,9 @@ impl DecoderConfig {
             if !(coefficient.is_finite() && coefficient >= 0.0) {
                 let rule = "must be at least 0 and finite";
                 return Err(ConfigError::new(field, coefficient, rule));
+            }
+            if coefficient > 0.0 {
+                positive(field, coefficient)?;
             }
         }
         match experts.dense_layers.last() {

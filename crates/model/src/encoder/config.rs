@@ -10,6 +10,7 @@ use super::head_config::EncoderHeadConfig;
 use crate::attention::AttentionConfig;
 use crate::attention::{Mechanism, default_scale};
 use crate::block::BlockConfig;
+use crate::checked::positive;
 use crate::config::{
     Biases, FeedForward, FullLayers, Init, LayerPositions, Norm, Position, Wiring,
 };
@@ -191,9 +192,7 @@ impl TryFrom<EncoderSettings> for EncoderConfig {
         settings.feed_forward.width = Some(width);
         settings.feed_forward.expansion = None;
         let epsilon = settings.norm.epsilon();
-        if !(epsilon.is_finite() && epsilon > 0.0) {
-            return Err(ConfigError::new("norm.epsilon", epsilon, "must be above 0"));
-        }
+        positive("norm.epsilon", epsilon)?;
         for (field, probability) in [
             ("dropout", settings.dropout),
             ("attention_dropout", settings.attention_dropout),

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::relative_bias::RelativeStackConfig;
 use crate::attention::{AttentionConfig, Mechanism};
 use crate::block::BlockConfig;
+use crate::checked::positive;
 use crate::config::{FeedForward, Head, Norm};
 use crate::count::encoder_decoder_counts;
 use crate::cross_attention::CrossAttentionConfig;
@@ -180,9 +181,7 @@ fn check_numbers(settings: &EncoderDecoderSettings) -> Result<(), ConfigError> {
         ("head.scale", settings.head.scale.unwrap_or(1.0)),
         ("head.soft_cap", settings.head.soft_cap.unwrap_or(1.0)),
     ] {
-        if !(value.is_finite() && value > 0.0) {
-            return Err(ConfigError::new(field, value, "must be above 0"));
-        }
+        positive(field, value)?;
     }
     if !(0.0..1.0).contains(&settings.dropout) {
         let rule = "must be in 0..1";

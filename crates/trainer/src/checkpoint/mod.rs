@@ -27,7 +27,7 @@ pub type Checkpoint = StoredCheckpoint<State>;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct State {
-    /// Completed steps. With the configuration, this determines the position in the data and the random
+    /// Completed steps. With the configuration and `data_start`, this determines the position in the data and the random
     /// seeds.
     pub step: usize,
     /// Completed updates; fewer than `step` if steps were skipped.
@@ -59,6 +59,35 @@ pub struct State {
     /// The backend, or the sorted names of those of several ranks, for display.
     #[serde(default)]
     pub backend: String,
+    /// True if the checkpoint is removed once a newer one is complete.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub temporary: bool,
+    /// The position in the data from which a fork with other settings counts. Otherwise the step determines the position.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_start: Option<DataStart>,
+    /// The settings that the run was trained with, in the format of `config.toml`, which have a file of their own.
+    #[serde(skip)]
+    pub settings: Option<String>,
+}
+
+/// A position in the training data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DataStart {
+    /// Completed steps.
+    pub step: usize,
+    /// The number of the next sequence in the order of the data.
+    pub sequences: u64,
+    /// Positions computed in these steps.
+    pub positions: u64,
+}
+
+impl State {
+    /// The number of the sequence that follows `step` steps of `step_sequences`.
+    pub(crate) fn sequences_at(&self, step: usize, step_sequences: u64) -> u64 {
+        let start = self.data_start.unwrap_or_default();
+        start.sequences + step.saturating_sub(start.step) as u64 * step_sequences
+    }
 }
 
 /// The lowest validation loss so far.

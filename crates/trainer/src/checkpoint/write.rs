@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use emberlm_checkpoint::checkpoint::{MODEL, OPTIMIZER, STATE, TRAINING};
+use emberlm_checkpoint::checkpoint::{MODEL, OPTIMIZER, SETTINGS, STATE, TRAINING};
 use emberlm_checkpoint::write::{
     PartialCheckpoint, metadata, write_json, write_manifest, write_model,
 };
@@ -105,6 +105,11 @@ fn fill<B: Backend>(folder: &Path, contents: &Contents<B>) -> Result<(), Checkpo
         others.push(TRAINING);
     }
     write_json(&folder.join(STATE), &contents.state)?;
+    if let Some(settings) = &contents.state.settings {
+        let path = folder.join(SETTINGS);
+        fs::write(&path, settings).map_err(CheckpointError::file("write", &path))?;
+        others.push(SETTINGS);
+    }
     let About {
         model,
         tokenizer,

@@ -3,11 +3,17 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use emberlm_checkpoint::CheckpointError;
 use emberlm_kernels::Backend;
 
 use super::{Contents, Keep, OptimizerState, prune, write};
+
+/// The longest time that training waits for a checkpoint.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+/// The least time between two checkpoints, in times that one takes, if that is more than [`LONGEST_WAIT`].
+const LEAST_RATIO: u32 = 20;
 
 /// The outcome of writing a checkpoint.
 pub struct Written {
@@ -17,12 +23,18 @@ pub struct Written {
     pub result: Result<PathBuf, CheckpointError>,
     /// The outcome of removing checkpoints that are no longer kept.
     pub pruned: Result<(), CheckpointError>,
+    /// The time that it took.
+    pub took: Duration,
 }
 
 /// Writes a run's checkpoints while training continues.
 pub struct Writer {
     run: PathBuf,
     writing: Option<JoinHandle<Written>>,
+    /// The time at which the newest checkpoint was begun.
+    begun: Option<Instant>,
+    /// The time that the checkpoint before it took.
+    took: Duration,
 }
 
 impl Writer {
@@ -31,7 +43,26 @@ impl Writer {
         Self {
             run: run.to_owned(),
             writing: None,
+            begun: None,
+            took: Duration::ZERO,
         }
+    }
+
+    /// The time since the newest checkpoint was begun. `None` before the first.
+    pub fn since_begun(&self) -> Option<Duration> {
+        self.begun.map(|begun| begun.elapsed())
+    }
+
+    /// Returns true if another checkpoint now would delay training: the newest is still being written, or checkpoints take
+    /// long compared with the time since it was begun.
+    pub fn is_busy(&self) -> bool {
+        let Some(since) = self.since_begun() else {
+            return false;
+        };
+        let writing = self.writing.as_ref();
+        let is_writing = writing.is_some_and(|writing| !writing.is_finished());
+        let took = if is_writing { since } else { self.took };
+        took > LONGEST_WAIT && since < took * LEAST_RATIO
     }
 
     /// Starts writing a checkpoint, after syncing `events` to disk. First waits for the previous checkpoint
@@ -45,6 +76,8 @@ impl Writer {
     ) -> Option<Written> {
         let before = self.wait();
         let run = self.run.clone();
+        let begun = Instant::now();
+        self.begun = Some(begun);
         self.writing = Some(std::thread::spawn(move || {
             let step = contents.state.step;
             // If syncing fails, so will writing the checkpoint to the same disk, which reports the error.
@@ -58,6 +91,7 @@ impl Writer {
                 step,
                 result,
                 pruned,
+                took: begun.elapsed(),
             }
         }));
         before
@@ -74,7 +108,10 @@ impl Writer {
     /// Waits for the checkpoint in progress and returns its outcome.
     pub fn wait(&mut self) -> Option<Written> {
         match self.writing.take()?.join() {
-            Ok(written) => Some(written),
+            Ok(written) => {
+                self.took = written.took;
+                Some(written)
+            }
             Err(panic) => std::panic::resume_unwind(panic),
         }
     }

@@ -2,13 +2,16 @@
 
 use crate::error::TrainError;
 
-/// The valid range of a number.
+/// The valid range of a number. All numbers other than 0 must have a value in f32, in which training computes.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Range {
     NotNegative,
     Positive,
     Share,
 }
+
+/// The rule of numbers that are 0 or infinite in f32.
+pub(super) const F32_RULE: &str = "must be between 1.2e-38 and 3.4e38, the range of f32";
 
 impl Range {
     fn holds(self, value: f64) -> bool {
@@ -28,6 +31,19 @@ impl Range {
     }
 }
 
+/// The upper bound of `steps`. The sequences of all steps are counted in 64 bits.
+pub(super) const MOST_STEPS: usize = 1 << 40;
+/// The upper bound of the sequences of a batch, and of the micro-batches of a step, which are held in memory.
+pub(super) const MOST_SEQUENCES: usize = 1 << 20;
+/// The upper bound of the sequences of a step.
+pub(super) const MOST_STEP_SEQUENCES: usize = 1 << 22;
+
+/// Returns true if a finite number is 0, or keeps its value in f32 up to rounding.
+pub(super) fn is_in_f32(value: f64) -> bool {
+    let values = f64::from(f32::MIN_POSITIVE)..=f64::from(f32::MAX);
+    value == 0.0 || values.contains(&value.abs())
+}
+
 /// Checks numbers of one table.
 ///
 /// # Errors
@@ -37,8 +53,26 @@ pub(super) fn check_all(
     values: &[(&'static str, f64, Range)],
 ) -> Result<(), TrainError> {
     values.iter().try_for_each(|&(field, value, range)| {
-        require(table, field, value, range.holds(value), range.rule())
+        require(table, field, value, range.holds(value), range.rule())?;
+        require(table, field, value, is_in_f32(value), F32_RULE)
     })
+}
+
+/// Checks that a count of `table` is between `least` and `most`.
+///
+/// # Errors
+/// It is not.
+pub(super) fn check_count(
+    table: &'static str,
+    field: &'static str,
+    value: usize,
+    least: usize,
+    most: usize,
+) -> Result<(), TrainError> {
+    let rule = format!("must be at least {least}");
+    require(table, field, value, value >= least, &rule)?;
+    let rule = format!("must be at most {most}");
+    require(table, field, value, value <= most, &rule)
 }
 
 /// Returns a [`TrainError::Setting`] with `rule` unless `holds`.

@@ -6,6 +6,7 @@ use documented::DocumentedFields;
 use emberlm_data::{Format, MANIFEST_FILE};
 use serde::{Deserialize, Serialize};
 
+use super::check::{F32_RULE, is_in_f32};
 use super::{ObjectiveConfig, RunConfig};
 use crate::error::TrainError;
 
@@ -103,6 +104,10 @@ impl DataConfig {
             if !(weight.is_finite() && *weight > 0.0) {
                 let value = format!("{weight} of {}", dataset.display());
                 return Err(wrong("mix.weight", value, "must be above 0 and finite"));
+            }
+            if !is_in_f32(*weight) {
+                let value = format!("{weight} of {}", dataset.display());
+                return Err(wrong("mix.weight", value, F32_RULE));
             }
             datasets.push((dataset.as_path(), *weight));
         }

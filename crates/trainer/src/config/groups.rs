@@ -3,6 +3,7 @@
 use documented::DocumentedFields;
 use serde::{Deserialize, Serialize};
 
+use super::check::{Range, check_all};
 use crate::config::OptimizerKind;
 use crate::error::TrainError;
 
@@ -90,10 +91,7 @@ impl Groups {
 impl Group {
     fn check(&self, table: &'static str) -> Result<(), TrainError> {
         for (field, value) in [("rate", self.rate), ("weight_decay", self.weight_decay)] {
-            if !(value.is_finite() && value >= 0.0) {
-                let rule = "must be 0 or above, and finite";
-                return Err(refused(table, field, value, rule));
-            }
+            check_all(table, &[(field, value, Range::NotNegative)])?;
         }
         for (field, value) in [("beta1", self.beta1), ("beta2", self.beta2)] {
             if let Some(value) = value.filter(|value| !(0.0..1.0).contains(value)) {

@@ -3,7 +3,7 @@
 use documented::DocumentedFields;
 use serde::{Deserialize, Serialize};
 
-use super::check::{Range, check_all, require};
+use super::check::{Range, check_all, check_count, require};
 use super::reward::RewardConfig;
 use crate::error::TrainError;
 
@@ -103,6 +103,8 @@ impl Default for GrpoConfig {
 }
 
 const TABLE: &str = "train.objective";
+/// The upper bound of counts.
+const MOST: usize = 1 << 20;
 
 impl GrpoConfig {
     pub(super) fn check(&self) -> Result<(), TrainError> {
@@ -116,11 +118,12 @@ impl GrpoConfig {
         let rule = "must be at least 2: a completion is compared with the others of its prompt";
         require(TABLE, "group", group, *group >= 2, rule)?;
         for (field, value) in [
+            ("group", group),
             ("max_new_tokens", max_new_tokens),
             ("slots", slots),
             ("iterations", iterations),
         ] {
-            require(TABLE, field, value, *value >= 1, "must be at least 1")?;
+            check_count(TABLE, field, *value, 1, MOST)?;
         }
         check_all(
             TABLE,
@@ -139,7 +142,7 @@ impl GrpoConfig {
             self.top_p <= 1.0,
             "must be at most 1",
         )?;
-        let rule = "must have at least one reward";
+        let rule = "must have at least one reward, which scores the completions that the run samples";
         require(TABLE, "rewards", "[]", !self.rewards.is_empty(), rule)?;
         self.rewards.iter().try_for_each(RewardConfig::check)
     }

@@ -3,11 +3,14 @@
 use documented::DocumentedFields;
 use serde::{Deserialize, Serialize};
 
-use super::check::{Range, check_all, require};
+use super::check::{Range, check_all, check_count, require};
 use super::grpo::GrpoConfig;
 use super::model::RunModel;
 use super::preference::{DpoConfig, KtoConfig, OrpoConfig, SimpoConfig};
 use crate::error::TrainError;
+
+/// The upper bound of the tokens of a sequence.
+const MOST_TOKENS: usize = 1 << 24;
 
 /// The training objective.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -213,17 +216,17 @@ impl ObjectiveConfig {
                 require(table, "density", density, holds, rule)?;
                 let rule = "must be at least 1 and finite";
                 let holds = mean_span.is_finite() && *mean_span >= 1.0;
-                require(table, "mean_span", mean_span, holds, rule)
+                require(table, "mean_span", mean_span, holds, rule)?;
+                check_all(
+                    table,
+                    &[
+                        ("density", *density, Range::Positive),
+                        ("mean_span", *mean_span, Range::Positive),
+                    ],
+                )
             }
             Self::Seq2seq(Seq2SeqConfig { target_tokens, .. }) => {
-                let rule = "must be at least 2";
-                require(
-                    table,
-                    "target_tokens",
-                    target_tokens,
-                    *target_tokens >= 2,
-                    rule,
-                )
+                check_count(table, "target_tokens", *target_tokens, 2, MOST_TOKENS)
             }
         }
     }

@@ -3,7 +3,7 @@
 use documented::DocumentedFields;
 use serde::{Deserialize, Serialize};
 
-use super::check::{Range, check_all, require};
+use super::check::{F32_RULE, Range, check_all, is_in_f32, require};
 use crate::error::TrainError;
 
 /// A reward of a completion.
@@ -103,6 +103,8 @@ impl Default for CommandConfig {
 }
 
 const TABLE: &str = "train.objective.rewards";
+/// The upper bound of `timeout`, which an instant of the system's clock can add.
+const MOST_SECONDS: f64 = 31_536_000.0;
 
 impl RewardConfig {
     /// The weight in the sum of rewards.
@@ -124,6 +126,7 @@ impl RewardConfig {
             weight.is_finite(),
             "must be finite",
         )?;
+        require(TABLE, "weight", weight, is_in_f32(weight), F32_RULE)?;
         let given = |field, value: &str| {
             require(TABLE, field, "\"\"", !value.is_empty(), "must not be empty")
         };
@@ -134,7 +137,10 @@ impl RewardConfig {
             Self::Command(config) => {
                 let program = config.command.first();
                 given("command", program.map_or("", String::as_str))?;
-                check_all(TABLE, &[("timeout", config.timeout, Range::Positive)])
+                let timeout = config.timeout;
+                check_all(TABLE, &[("timeout", timeout, Range::Positive)])?;
+                let rule = format!("must be at most {MOST_SECONDS}, a year");
+                require(TABLE, "timeout", timeout, timeout <= MOST_SECONDS, &rule)
             }
         }
     }

@@ -4,7 +4,7 @@ use documented::DocumentedFields;
 use emberlm_kernels::Precision;
 use serde::{Deserialize, Serialize};
 
-use super::check::{Range, check_all, require};
+use super::check::{MOST_SEQUENCES, Range, check_all, check_count, require};
 use crate::error::TrainError;
 
 /// Precision of the matrix products.
@@ -140,9 +140,15 @@ impl SkipConfig {
         };
         check_all(table, &[("deviations", *deviations, Range::Positive)])?;
         let rule = "must be at least 2, for there to be a deviation";
-        require(table, "window", window, *window >= 2, rule)
+        require(table, "window", window, *window >= 2, rule)?;
+        check_count(table, "window", *window, 2, MOST_STEPS_OF_WINDOW)
     }
 }
+
+/// The upper bound of `window`, whose steps are held in memory and in checkpoints.
+const MOST_STEPS_OF_WINDOW: usize = 1 << 20;
+/// The upper bound of a sample's tokens.
+const MOST_SAMPLE_TOKENS: usize = 1 << 20;
 
 /// Evaluation during training.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
@@ -177,15 +183,14 @@ impl EvaluationConfig {
 
     pub(super) fn check(&self) -> Result<(), TrainError> {
         let table = "train.evaluation";
-        let (interval, batch) = (self.interval, self.batch);
-        require(
-            table,
-            "interval",
-            interval,
-            interval >= 1,
-            "must be at least 1",
-        )?;
-        require(table, "batch", batch, batch >= 1, "must be at least 1")
+        for (field, value, least, most) in [
+            ("interval", self.interval, 1, usize::MAX),
+            ("batch", self.batch, 1, MOST_SEQUENCES),
+            ("sample_tokens", self.sample_tokens, 0, MOST_SAMPLE_TOKENS),
+        ] {
+            check_count(table, field, value, least, most)?;
+        }
+        Ok(())
     }
 }
 
@@ -195,6 +200,10 @@ impl EvaluationConfig {
 pub struct CheckpointConfig {
     /// Steps between checkpoints; the end of the run also writes one.
     pub interval: usize,
+    /// Also write a checkpoint after each evaluation, which the next checkpoint replaces.
+    pub at_evaluations: bool,
+    /// Also write a checkpoint at a line of the log if there was none for so many minutes, or for one minute since the start, which the next checkpoint replaces; 0 for none.
+    pub minutes: u64,
     /// The number of newest checkpoints to keep; 0 for all.
     pub keep_last: usize,
     /// Also keep the checkpoint with the lowest validation loss, and write one at each new minimum.
@@ -205,6 +214,8 @@ impl Default for CheckpointConfig {
     fn default() -> Self {
         Self {
             interval: 1000,
+            at_evaluations: true,
+            minutes: 10,
             keep_last: 0,
             keep_best: false,
         }

@@ -23,13 +23,12 @@ pub(super) struct Screen {
     pub(super) dialog: Option<QuitDialog>,
     /// The run was asked to stop.
     pub(super) stopping: bool,
+    /// The step of the newest checkpoint when the run was asked to stop.
+    pub(super) saved: Option<usize>,
 }
 
 /// The line of keys.
 const KEYS: &str = " q quit   ← → metric   ↑ ↓ all or newest steps";
-/// Shown after a stop was requested.
-const STOPPING: &str =
-    " Stopping after this micro-batch. Ctrl-C again stops now, without a checkpoint.";
 
 impl Screen {
     /// The initial screen of a run, before any figures.
@@ -58,13 +57,22 @@ impl Screen {
         self.plots.draw(frame, plots);
         self.progress(frame, progress);
         let line = match self.stopping {
-            true => Paragraph::new(STOPPING).style(Style::default().fg(Color::Yellow)),
+            true => Paragraph::new(self.stopping_line()).style(Style::default().fg(Color::Yellow)),
             false => Paragraph::new(KEYS).style(Style::default().fg(Color::DarkGray)),
         };
         frame.render_widget(line, keys);
         if let Some(dialog) = &self.dialog {
             dialog.draw(frame, self.step);
         }
+    }
+
+    /// The line shown after a stop was requested.
+    fn stopping_line(&self) -> String {
+        let lost = match (self.saved, self.step) {
+            (Some(saved), step) if saved >= step => "the last steps".to_owned(),
+            (saved, step) => format!("{} steps", step - saved.unwrap_or(0)),
+        };
+        format!(" Stopping after this micro-batch. Ctrl-C again stops now and loses {lost}.")
     }
 
     /// The progress and the next evaluation. The time left is among the figures.
@@ -128,7 +136,10 @@ mod tests {
         assert!(text.contains("┌Step 1000 of 1000─"), "{text}");
         assert!(!text.contains("evaluation in"), "{text}");
         screen.stopping = true;
-        assert!(drawn(&screen).contains("Stopping after this micro-batch"));
+        let expected = "Stopping after this micro-batch. Ctrl-C again stops now and loses 1000 steps.";
+        assert!(drawn(&screen).contains(expected));
+        screen.saved = Some(990);
+        assert!(drawn(&screen).contains("loses 10 steps."));
     }
 
     #[test]

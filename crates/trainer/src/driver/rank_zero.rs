@@ -152,8 +152,15 @@ impl<B: TrainingBackend> RankZero<B> {
         }
         // The checkpoint of the last step is written at the end, like that of an interrupted run.
         let is_due = log || evaluate || save;
-        if is_due && engine.agree_to_save(save && !last)? {
-            let contents = self.contents(engine, model, super::position(state, engine));
+        let checkpoints = &config.checkpoints;
+        let temporary = is_due && !save && self.recorder.is_temporary_due(evaluate, checkpoints);
+        let save = (save || temporary) && !last;
+        if is_due && engine.agree_to_save(save)? {
+            let state = State {
+                temporary,
+                ..super::position(state, engine)
+            };
+            let contents = self.contents(engine, model, state);
             begin_checkpoint(engine, &mut self.recorder, &contents)?;
             engine.agree_to_save(false)?;
         }
@@ -208,7 +215,8 @@ impl<B: TrainingBackend> RankZero<B> {
         result.and(self.recorder.flush())
     }
 
-    fn save_last(
+    /// Writes a checkpoint and waits for it.
+    pub(super) fn save_last(
         &mut self,
         engine: &StepEngine<B>,
         model: &TrainingModel<B>,

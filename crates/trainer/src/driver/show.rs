@@ -29,6 +29,16 @@ impl<B: TrainingBackend> RankZero<B> {
         }
     }
 
+    /// The positions computed in `step` steps.
+    fn positions(&self, step: usize, config: &TrainConfig, state: &State) -> u64 {
+        let before = |sequences| self.source.positions(sequences, self.seq_len);
+        let sequences = state.sequences_at(step, config.step_sequences());
+        match state.data_start {
+            Some(start) => start.positions + before(sequences) - before(start.sequences),
+            None => before(sequences),
+        }
+    }
+
     /// Logs a step.
     pub(super) fn log(
         &mut self,
@@ -39,7 +49,6 @@ impl<B: TrainingBackend> RankZero<B> {
     ) {
         let config = engine.config();
         let step = engine.position().step;
-        let sequences = step as u64 * config.step_sequences();
         let mut readings = computed(&StepReading {
             loss_scale: engine.position().loss_scale.map(|scale| scale.factor()),
             expert_shares: engine.expert_load().extremes(),
@@ -50,7 +59,7 @@ impl<B: TrainingBackend> RankZero<B> {
             step,
             tokens: match state.positions {
                 Some(positions) => positions,
-                None => self.source.positions(sequences, self.seq_len),
+                None => self.positions(step, config, state),
             },
             learnt: metrics.targets,
             loss: metrics.loss,

@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 
 use burn::train::{EventProcessorTraining, LearnerEvent};
 use emberlm_kernels::TrainingBackend;
+use emberlm_model::Decoder;
 
 use super::RankZero;
 use super::show::item;
@@ -15,7 +16,7 @@ use crate::events::Event;
 use crate::folder::SAMPLES;
 use crate::hooks::EvaluationEnd;
 use crate::metrics::Figures;
-use crate::sample::sample;
+use crate::sample::{SamplePrompt, sample, sample_answer};
 use crate::stop::StopSignal;
 use crate::strategy::Processor;
 use crate::training_model::TrainingModel;
@@ -90,17 +91,10 @@ impl<B: TrainingBackend> RankZero<B> {
             .decoder()
             .filter(|_| tokens > 0 && !evaluator.validation.samples())
         {
-            let tokenizer = &self.tokenizer;
-            let template = self.about.model.chat_template();
-            let begins_with = template.and_then(|template| template.begins_with.as_deref());
-            let begins_with = begins_with.and_then(|name| tokenizer.special_id(name));
-            text = Some(sample(
-                decoder,
-                tokenizer,
-                begins_with,
-                tokens,
-                config.seed,
-            )?);
+            // Half of the context is left for the answer.
+            let most = decoder.config().seq_len() / 2;
+            let prompt = evaluator.validation.prompt(most)?;
+            text = Some(self.sampled(decoder, prompt.as_ref(), tokens, config.seed)?);
         }
         let mut better = false;
         let found = evaluator.evaluate(&evaluated)?;
@@ -143,6 +137,24 @@ impl<B: TrainingBackend> RankZero<B> {
             self.keep_sample(step, text);
         }
         Ok(better)
+    }
+
+    /// An answer to a prompt of the data, or a text.
+    fn sampled(
+        &self,
+        decoder: &Decoder<B::InnerBackend>,
+        prompt: Option<&SamplePrompt>,
+        tokens: usize,
+        seed: u64,
+    ) -> Result<String, TrainError> {
+        let tokenizer = &self.tokenizer;
+        if let Some(prompt) = prompt {
+            return sample_answer(decoder, tokenizer, prompt, tokens, seed);
+        }
+        let template = self.about.model.chat_template();
+        let begins_with = template.and_then(|template| template.begins_with.as_deref());
+        let begins_with = begins_with.and_then(|name| tokenizer.special_id(name));
+        sample(decoder, tokenizer, begins_with, tokens, seed)
     }
 
     fn keep_sample(&mut self, step: usize, text: String) {

@@ -135,7 +135,7 @@ impl TextMetric {
                 format!("{:.0} tok/s", figures.reading("tokens_per_second")),
             ]);
             let percent = figures.readings.get("utilization").map(|part| 100.0 * part);
-            items.extend(percent.map(|percent| format!("MFU {percent:.1}%")));
+            items.extend(percent.map(|percent| format!("{percent:.0}% of matmul")));
             let memory = figures.readings.get("memory_mib");
             items.extend(memory.map(|mib| format!("{mib:.0} MiB")));
             let added = figures.added();

@@ -76,8 +76,8 @@ fn rows() -> Vec<Row> {
                 .tag("speed/tokens_per_second"),
         ),
         Row::field(
-            Metric::new("utilization", "Utilization")
-                .unit("% of the machine's matrix product")
+            Metric::new("utilization", "Share of matrix product")
+                .unit("% of the measured speed of a matrix product")
                 .direction(HigherIsBetter)
                 .scale(100.0)
                 .format(Fixed(1))

@@ -109,7 +109,7 @@ impl TrainSource {
     /// `seq_len` of them. 0 for sequences that are sampled during the run.
     pub(crate) fn positions(&self, sequences: u64, seq_len: usize) -> u64 {
         match self {
-            Self::Windows { .. } => sequences * seq_len as u64,
+            Self::Windows { .. } => sequences.saturating_mul(seq_len as u64),
             Self::Records(records) => records.tokens_before(sequences),
             Self::Pairs(pairs) => pairs.tokens_before(sequences),
             Self::Prompts(_) => 0,

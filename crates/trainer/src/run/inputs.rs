@@ -9,16 +9,15 @@ use emberlm_model::encoder::HuggingFaceEncoder;
 use emberlm_model::{ConfigError, DecoderConfig};
 
 use super::{CheckedModel, RunStart};
+use crate::checkpoint::State;
 use crate::config::{DataConfig, ObjectiveConfig, RunConfig, RunModel, TrainConfig};
 use crate::data::TrainingData;
 use crate::error::TrainError;
 use crate::file_check::FileCheck;
-use crate::fit::source_tokens;
 use crate::identity::DataIdentity;
 use crate::loader::{Failure, NoBatches, TrainLoader};
 use crate::objective::{
-    ConversationSource, PairSet, PairSource, PreferenceLoss, PromptSet, PromptSource, RecordSet,
-    RecordSource, References, RewardTask, Rewards, TrainSource, WindowTask,
+    PairSet, PreferenceLoss, PromptSet, RecordSet, References, RewardTask, TrainSource, WindowTask,
 };
 use crate::peers::Rank;
 use crate::resume;
@@ -27,6 +26,10 @@ use crate::validation::Validation;
 mod decoder;
 mod encoder;
 mod encoder_decoder;
+mod epoch;
+
+pub(super) use epoch::sequence_tokens;
+pub use epoch::{EpochSize, epoch_size};
 
 /// The loaders for Burn's learner.
 pub(super) type Loaders<B> = (Arc<TrainLoader<B>>, Arc<NoBatches>);
@@ -43,58 +46,6 @@ pub fn resolve_model(
     let model = config.model.decoder_mut()?;
     let tokens = dataset.tokenizer().vocab_size();
     decoder::resolve(model, tokens, "dataset")
-}
-
-/// The size of an epoch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EpochSize {
-    /// Training tokens, or records.
-    pub size: u64,
-    /// Those of one sequence.
-    pub of_sequence: u64,
-}
-
-/// The size of an epoch of a configuration's data.
-///
-/// # Errors
-/// The data cannot be opened, or the sequences are too long.
-pub fn epoch_size(config: &RunConfig) -> Result<EpochSize, TrainError> {
-    let (data, train) = (&config.data, &config.train);
-    let records = match &train.objective {
-        _ if config.reads_conversations() => Some(ConversationSource::read(data)?.train_count()),
-        ObjectiveConfig::Classify(objective) => {
-            Some(RecordSource::of_labels(data, objective)?.train_count())
-        }
-        ObjectiveConfig::Seq2seq(objective) => {
-            Some(RecordSource::of_pairs(data, objective)?.train_count())
-        }
-        // Completions are counted.
-        ObjectiveConfig::Grpo(objective) => {
-            let fields = Rewards::new(&objective.rewards)?.fields();
-            let prompts = PromptSource::read(data, &fields)?.train_count();
-            Some(prompts * objective.group * objective.iterations)
-        }
-        objective => match PreferenceLoss::of(objective) {
-            Some(loss) => Some(PairSource::read(data, loss.form())?.train_count()),
-            None => None,
-        },
-    };
-    if let Some(records) = records {
-        let size = records as u64;
-        let of_sequence = 1;
-        return Ok(EpochSize { size, of_sequence });
-    }
-    let seq_len = match &config.model {
-        RunModel::Decoder(model) => train.sequence_tokens(model.seq_len)?,
-        RunModel::Encoder(settings) => {
-            train.sequence_tokens(settings.positions - settings.first_position)?
-        }
-        RunModel::EncoderDecoder(_) => source_tokens(train),
-    };
-    Ok(EpochSize {
-        size: TrainingData::open(data)?.train_tokens(),
-        of_sequence: seq_len as u64,
-    })
 }
 
 /// The model of a run, and its training settings with the longest sequences of its data in place of their limits, for the
@@ -162,18 +113,22 @@ impl Circumstances<'_> {
         Ok(data)
     }
 
-    /// Checks that a resumed run has the data of its checkpoint.
+    /// Checks that a resumed run has the data of its checkpoint, and a fork its tokenizer.
     fn check_resumed(
         &self,
         config: &DataConfig,
         tokenizer: &Tokenizer,
         identities: &[DataIdentity],
     ) -> Result<(), TrainError> {
-        match self.start.checkpoint() {
-            Some(checkpoint) => {
-                resume::check_data(checkpoint, tokenizer, identities, &config.folders())
+        let folders = config.folders();
+        match (self.start.checkpoint(), self.start.fork()) {
+            (Some(checkpoint), None) => {
+                resume::check_data(checkpoint, tokenizer, identities, &folders)
             }
-            None => Ok(()),
+            (Some(checkpoint), Some(_)) => {
+                resume::check_tokenizer(checkpoint, tokenizer, &folders)
+            }
+            (None, _) => Ok(()),
         }
     }
 
@@ -365,11 +320,11 @@ impl RunInputs {
         FileCheck::start(self.source.splits().chain(self.validation.splits()))
     }
 
-    /// The loaders of a rank, for a run at `step`.
+    /// The loaders of a rank, for a run at `state`.
     pub(super) fn loaders<B: TrainingBackend>(
         &self,
         train: &TrainConfig,
-        step: usize,
+        state: &State,
         rank: Rank,
         failure: &Failure,
         device: &Device<B>,
@@ -377,11 +332,11 @@ impl RunInputs {
         let step_sequences = train.step_sequences();
         let train_loader = TrainLoader::<B> {
             source: self.source.clone(),
-            first_window: step as u64 * step_sequences,
+            first_window: state.sequences_at(state.step, step_sequences),
             micro_batch: train.micro_batch,
             rank,
             workers: train.loader_workers,
-            windows: train.steps as u64 * step_sequences,
+            windows: state.sequences_at(train.steps, step_sequences),
             device: device.clone(),
             failure: failure.clone(),
         };

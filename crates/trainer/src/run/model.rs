@@ -224,7 +224,11 @@ impl CheckedModel {
         }
         let file = checkpoint.path.join(TRAINING);
         Ok(match self {
-            Self::Decoder(_) => checkpoint.training_decoder::<B>(device)?.into(),
+            // A fork may have another dropout.
+            Self::Decoder(config) => {
+                let decoder = checkpoint.training_decoder::<B>(device)?;
+                decoder.reconfigured(config)?.into()
+            }
             Self::Encoder(config) => own(config.blank::<B>(device), &file)?.into(),
             Self::EncoderDecoder(config) => own(config.blank::<B>(device), &file)?.into(),
         })
@@ -241,7 +245,10 @@ impl CheckedModel {
     ) -> Result<TrainingModel<B>, TrainError> {
         let path = &checkpoint.path;
         Ok(match self {
-            Self::Decoder(_) => checkpoint.decoder::<B>(device)?.into(),
+            Self::Decoder(config) => {
+                let decoder = checkpoint.decoder::<B>(device)?;
+                decoder.reconfigured(config)?.into()
+            }
             Self::Encoder(config) => {
                 let directory = HuggingFaceEncoder::open(path)?;
                 directory.encoder_as::<B>(config, 0, device)?.into()

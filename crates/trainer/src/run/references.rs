@@ -3,7 +3,7 @@
 use burn::module::AutodiffModule;
 use emberlm_kernels::TrainingBackend;
 
-use super::{RunInputs, RunStart};
+use super::{Fork, RunInputs, RunStart};
 use crate::config::TrainConfig;
 use crate::error::TrainError;
 use crate::initial_state::InitialState;
@@ -32,7 +32,7 @@ pub(super) fn of_run<B: TrainingBackend>(
     let Some(data) = inputs.identities.first().filter(|_| has_reference) else {
         return Ok(None);
     };
-    let run = start.path();
+    let run = start.fork().map_or(start.path(), Fork::parent);
     let model = initial
         .model
         .valid()
@@ -44,8 +44,11 @@ pub(super) fn of_run<B: TrainingBackend>(
         (Some(_), None) => {
             return Err(TrainError::References {
                 path: run.to_owned(),
-                reason: "the run has no reference log-probabilities of its data; start it again"
-                    .to_owned(),
+                reason: match start.fork() {
+                    Some(_) => "the run has no reference log-probabilities of this data: a fork with this objective must keep the data",
+                    None => "the run has no reference log-probabilities of its data",
+                }
+                .to_owned(),
             });
         }
         (None, Some(stored)) if stored.is_of_model(&model) => return Ok(Some(stored)),

@@ -58,11 +58,12 @@ pub struct TrainArgs {
         help_heading = "Model"
     )]
     pub adapter: Option<AdapterKind>,
-    /// Resume a run that was stopped, from its newest complete checkpoint
-    #[arg(long, value_name = "RUN", conflicts_with_all = ["preset", "from", "out", "seed", "accumulation"], help_heading = "Run")]
+    /// Resume a run that was stopped, from its newest complete checkpoint. With --out, fork it, or one of its checkpoints
+    /// (RUN/checkpoints/STEP): a new run that continues from there, with other settings if any are given
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["preset", "from"], help_heading = "Run")]
     pub resume: Option<PathBuf>,
     /// With --resume: restart a run that has no checkpoint, and delete its log
-    #[arg(long, requires = "resume", help_heading = "Run")]
+    #[arg(long, requires = "resume", conflicts_with = "out", help_heading = "Run")]
     pub restart: bool,
     /// The run's folder [default: runs/PRESET-NUMBER]
     #[arg(long, value_name = "RUN", value_parser = folder_parser("a run"), help_heading = "Run")]
@@ -80,16 +81,16 @@ pub struct TrainArgs {
     #[arg(long, value_name = "N", value_parser = values::positive, conflicts_with_all = ["steps", "resume"], help_heading = "Optimization")]
     pub epochs: Option<f64>,
     /// The learning rate after warm-up (train.schedule.learning_rate); the minimum learning rate is scaled with it
-    #[arg(long, value_name = "RATE", visible_alias = "lr", value_parser = values::positive, conflicts_with = "resume", help_heading = "Optimization")]
+    #[arg(long, value_name = "RATE", visible_alias = "lr", value_parser = values::positive, help_heading = "Optimization")]
     pub learning_rate: Option<f64>,
     /// Sequences per micro-batch (train.micro_batch)
-    #[arg(long, value_name = "N", visible_alias = "micro-batch", value_parser = values::count, conflicts_with = "resume", help_heading = "Optimization")]
+    #[arg(long, value_name = "N", visible_alias = "micro-batch", value_parser = values::count, help_heading = "Optimization")]
     pub batch_size: Option<usize>,
     /// The seed of initial weights, data order and dropout (train.seed)
     #[arg(long, value_name = "N", help_heading = "Optimization")]
     pub seed: Option<u64>,
     /// Documents of one sequence attend to each other (stream) or do not (isolated, or best_fit for less padding) (train.documents)
-    #[arg(long, value_name = "PACKING", value_parser = values::packing_parser(), conflicts_with = "resume", help_heading = "Data")]
+    #[arg(long, value_name = "PACKING", value_parser = values::packing_parser(), help_heading = "Data")]
     pub documents: Option<Packing>,
     /// Steps between two evaluations (train.evaluation.interval)
     #[arg(long, value_name = "N", value_parser = values::count, help_heading = "Optimization")]
@@ -101,15 +102,10 @@ pub struct TrainArgs {
     #[arg(long, help_heading = "Speed and memory")]
     pub recompute: bool,
     /// Precision of the inputs of matrix products; everything else is f32 (train.precision.products)
-    #[arg(long, value_name = "TYPE", value_parser = values::precision_parser(), conflicts_with = "resume", help_heading = "Speed and memory")]
+    #[arg(long, value_name = "TYPE", value_parser = values::precision_parser(), help_heading = "Speed and memory")]
     pub precision: Option<Precision>,
     /// Evaluate and save a running average of the weights, such as 0.999 (train.ema)
-    #[arg(
-        long,
-        value_name = "DECAY",
-        conflicts_with = "resume",
-        help_heading = "Optimization"
-    )]
+    #[arg(long, value_name = "DECAY", help_heading = "Optimization")]
     pub ema: Option<f64>,
     /// Keep only the newest checkpoints (train.checkpoints.keep_last)
     #[arg(long, value_name = "N", help_heading = "Run")]

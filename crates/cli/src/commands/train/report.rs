@@ -6,13 +6,13 @@ use emberlm_trainer::{Divergence, ObjectiveConfig, RunResult};
 
 use crate::console;
 use crate::error::{CliError, warn};
-use crate::output::print;
+use crate::output::{print, shell_word};
 
 /// Prints the result of a run with an objective, and the suggested next commands.
 pub fn report(result: &RunResult, objective: &ObjectiveConfig) -> Result<(), CliError> {
     let classifies = matches!(objective, ObjectiveConfig::Classify(_));
     let mut text = String::new();
-    let run = result.run.display();
+    let run = shell_word(&result.run.to_string_lossy());
     let state = &result.state;
     if result.interrupted {
         console::note(format_args!("Stopped after step {}.", state.step));
@@ -37,10 +37,13 @@ pub fn report(result: &RunResult, objective: &ObjectiveConfig) -> Result<(), Cli
     if let Some(sample) = &result.sample {
         text += &format!("Sample\n{}\n", indented(sample));
     }
-    text += &format!("Run              {run}\n");
+    text += &format!("Run              {}\n", result.run.display());
     if result.checkpoint.is_some() {
         let program = program();
         text += &match ModelKind::of(&result.run) {
+            ModelKind::Decoder if result.chats => {
+                format!("To chat          {program} chat {run}\n")
+            }
             ModelKind::Decoder => format!("To generate      {program} generate {run}\n"),
             ModelKind::Encoder if classifies => {
                 format!("To classify      {program} classify {run} FILE\n")

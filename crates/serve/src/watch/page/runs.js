@@ -58,11 +58,9 @@ export class Run {
     if (!phase) return;
     for (const [name, read] of Object.entries({ ...event, ...event.metrics })) {
       if (typeof read !== "number" && read !== null) continue;
-      // Earlier versions could log more than 100% if the machine's peak had been underestimated.
-      const value = name === "utilization" && read !== null ? Math.min(read, 1) : read;
       const key = `${phase} ${name}`;
       if (!this.readings.has(key)) this.readings.set(key, []);
-      this.readings.get(key).push([event.step, value]);
+      this.readings.get(key).push([event.step, read]);
     }
   }
 

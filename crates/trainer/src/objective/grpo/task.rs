@@ -260,11 +260,13 @@ impl RewardValidation {
     }
 
     /// A prompt with a completion and its reward, to read.
-    fn shown(&self, prompt: &Prompt, completion: &Completion) -> String {
-        let prompt = prompt.record.prompt();
-        let prompt = prompt
-            .as_str()
-            .map_or_else(|| prompt.to_string(), str::to_owned);
+    fn shown(&self, of: &Prompt, completion: &Completion) -> String {
+        let prompt = of.record.prompt();
+        let in_template = || {
+            let text = self.task.tokenizer.decode(&of.ids);
+            text.unwrap_or_else(|_| prompt.to_string())
+        };
+        let prompt = prompt.as_str().map_or_else(in_template, str::to_owned);
         let text = self.task.text(&completion.sampled);
         let reward = completion
             .reward

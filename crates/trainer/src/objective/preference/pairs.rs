@@ -11,6 +11,7 @@ use super::batch::{PreferenceBatch, PreferenceSequence};
 use super::loss::PreferenceLoss;
 use crate::identity::SplitIdentity;
 use crate::objective::{CompletionBatch, HostBatch};
+use crate::sample::SamplePrompt;
 
 /// The tokenized pairs of a split.
 #[derive(Clone)]
@@ -79,6 +80,17 @@ impl PairSet {
     /// The number of pairs.
     pub(crate) fn len(&self) -> usize {
         self.pairs.len()
+    }
+
+    /// The prompts, in the order of the file.
+    pub(crate) fn prompts(&self) -> impl Iterator<Item = SamplePrompt> + '_ {
+        let prompt = |pair: &Pair| {
+            let [ChatTokens { ids, learnt }, _] = &pair.sequences;
+            let prompt = SamplePrompt::of_record(ids, learnt)?;
+            // A completion is the end of its sequence.
+            Some(prompt.ended_by(ids.last().copied()))
+        };
+        self.pairs.iter().filter_map(prompt)
     }
 
     /// The length of the longest sequence in tokens.

@@ -155,7 +155,8 @@ pub(super) fn prompts(
         "{left_out} prompts of more than {most_tokens} tokens were left out: they leave no room for a completion"
     );
     let count = prompts.train.prompts().len();
-    let size = (count * objective.group * objective.iterations) as u64;
+    let completions = count.saturating_mul(objective.group);
+    let size = completions.saturating_mul(objective.iterations) as u64;
     let task = RewardTask {
         rewards,
         stop_tokens: encoder.stop_tokens(has_conversations),
