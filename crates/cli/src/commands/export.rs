@@ -5,6 +5,7 @@ mod args;
 mod encoders;
 mod gguf;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -18,7 +19,9 @@ use emberlm_kernels::{TrainingBackend, memory};
 use emberlm_model::WeightFormat;
 use emberlm_model::hugging_face::{ExportOptions, Exported, export};
 use emberlm_model::weights::Element;
-use emberlm_tokenizer::chat::{ChatTemplate, TEMPLATE_FILE};
+use emberlm_tokenizer::chat::{
+    ADDITIONAL_TEMPLATES, ChatEncoder, ChatTemplate, TEMPLATE_FILE, TOOL_USE,
+};
 use emberlm_tokenizer::{TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, Tokenizer};
 use indicatif::{HumanBytes, HumanCount};
 use serde_json::{Map, Value, json};
@@ -182,7 +185,15 @@ pub(crate) fn directory(model: &Model, args: DirectoryOptions<'_>) -> Result<(),
         merges: args.merges,
     })??;
     match (source_directory, &tokenizer) {
-        (Some(source), _) => keep_files(source.path(), folder.path())?,
+        (Some(source), _) => {
+            keep_files(source.path(), folder.path())?;
+            // An adapter can have a template of its own.
+            if model.has_adapter()
+                && let Some(tokenizer) = model.tokenizer()?
+            {
+                write_template(ChatFiles::of(model, &tokenizer, None)?, folder.path())?;
+            }
+        }
         (None, Some(tokenizer)) => write_tokenizer(model, tokenizer, folder.path())?,
         (None, None) => {}
     }
@@ -275,43 +286,100 @@ fn fields(model: &Model, tokenizer: Option<&Tokenizer>) -> Result<Map<String, Va
     Ok(fields)
 }
 
-/// Writes a trained model's tokenizer and chat template. Files of the model that it was fine-tuned from are
-/// copied unchanged.
+/// Writes a model's tokenizer and chat template, without a directory to copy them from. Files of the model that it was
+/// fine-tuned from are copied unchanged.
 fn write_tokenizer(model: &Model, tokenizer: &Tokenizer, folder: &Path) -> Result<(), CliError> {
     write(folder, TOKENIZER_FILE, tokenizer.to_tokenizer_json())?;
-    let kept = model.source_files()?.export(folder)?;
-    let keeps_config = kept.contains(&TOKENIZER_CONFIG_FILE);
-    let mut config = tokenizer.to_tokenizer_config_json(Some(model.config().seq_len()));
-    if let Some(template) = model.chat_template()? {
-        let source = trained_source(model, &template, tokenizer);
-        let came = ChatTemplate::beside_model(folder)?;
-        if came.is_none_or(|came| came.source() != source) {
-            write(folder, TEMPLATE_FILE, source.into_bytes())?;
+    model.source_files()?.export(folder)?;
+    let files = ChatFiles::of(model, tokenizer, Some(model.config().seq_len()))?;
+    if !files.keeps_config {
+        let mut config = serde_json::to_vec_pretty(&files.config).map_err(unwritable)?;
+        config.push(b'\n');
+        write(folder, TOKENIZER_CONFIG_FILE, config)?;
+    }
+    write_template(files, folder)
+}
+
+/// Writes the chat template, unless the folder has it, and removes additional templates of another main template.
+fn write_template(files: ChatFiles, folder: &Path) -> Result<(), CliError> {
+    let additional = folder.join(ADDITIONAL_TEMPLATES);
+    if !files.keeps_templates && additional.exists() {
+        fs::remove_dir_all(&additional).map_err(CliError::io("remove", &additional))?;
+    }
+    let is_there = |came: Option<ChatTemplate>, source: &String| {
+        came.is_some_and(|came| came.source() == source)
+    };
+    if let Some(template) = files.template
+        && !is_there(ChatTemplate::beside_model(folder)?, &template)
+    {
+        write(folder, TEMPLATE_FILE, template.into_bytes())?;
+    }
+    if let Some(template) = files.tool_use
+        && !is_there(ChatTemplate::for_tools_beside(folder)?, &template)
+    {
+        fs::create_dir_all(&additional).map_err(CliError::io("create", &additional))?;
+        write(&additional, &format!("{TOOL_USE}.jinja"), template.into_bytes())?;
+    }
+    Ok(())
+}
+
+/// The tokenizer's settings and the chat template that a model is exported with.
+struct ChatFiles {
+    /// The fields of `tokenizer_config.json`.
+    config: Map<String, Value>,
+    /// True if they are those of the model that this one was fine-tuned from.
+    keeps_config: bool,
+    /// The source of the template. It renders the ids that the model was trained with.
+    template: Option<String>,
+    /// The source of the template for conversations with tools.
+    tool_use: Option<String>,
+    /// The special tokens that the template is rendered with, by name.
+    tokens: BTreeMap<String, String>,
+    /// True if the additional templates of the published model are for this one, too.
+    keeps_templates: bool,
+}
+
+impl ChatFiles {
+    fn of(
+        model: &Model,
+        tokenizer: &Tokenizer,
+        max_length: Option<usize>,
+    ) -> Result<Self, CliError> {
+        let encoder = model.chat(tokenizer, None)?;
+        let tokens = encoder.as_ref().map(|encoder| encoder.template().tokens());
+        let tokens = tokens.cloned().unwrap_or_default();
+        let kept = model.source_files()?.tokenizer_config();
+        let keeps_config = kept.is_some();
+        let mut config = match kept {
+            Some(config) => config,
+            None => serde_json::from_slice(&tokenizer.to_tokenizer_config_json(max_length))
+                .map_err(unwritable)?,
+        };
+        // Libraries would add tokens that the tokenizer lacks to its vocabulary.
+        let known = |token: &str| !keeps_config && tokenizer.special_id(token).is_some();
+        for (name, token) in tokens.iter().filter(|(_, token)| known(token)) {
+            config.entry(name.as_str()).or_insert_with(|| json!(token));
         }
-        config = with_tokens(config, &template)?;
+        let source = |encoder: &ChatEncoder, template: &ChatTemplate| {
+            match keeps_config && encoder.template().is_published() {
+                true => template.source().to_owned(),
+                false => encoder.source_for(template, &config),
+            }
+        };
+        let template = encoder.as_ref().map(|encoder| source(encoder, encoder.template()));
+        let tool_use = encoder.as_ref().and_then(|encoder| {
+            let template = encoder.template().tool_use()?;
+            Some(source(encoder, template))
+        });
+        Ok(Self {
+            template,
+            tool_use,
+            config,
+            keeps_config,
+            tokens,
+            keeps_templates: model.keeps_templates()?,
+        })
     }
-    match keeps_config {
-        true => Ok(()),
-        false => write(folder, TOKENIZER_CONFIG_FILE, config),
-    }
-}
-
-/// The source of the template that a model was trained with.
-fn trained_source(model: &Model, template: &ChatTemplate, tokenizer: &Tokenizer) -> String {
-    let spec = model.chat_template_spec();
-    match spec.is_some_and(|spec| spec.begins_with.is_some()) {
-        true => template.source().to_owned(),
-        false => with_end_of_text(template, tokenizer),
-    }
-}
-
-/// The source of a model's chat template, with every token that it begins with.
-fn template(model: &Model, tokenizer: &Tokenizer) -> Result<Option<String>, CliError> {
-    let template = model.chat_template()?;
-    Ok(template.map(|template| match model.hugging_face() {
-        Some(_) => template.source().to_owned(),
-        None => trained_source(model, &template, tokenizer),
-    }))
 }
 
 /// Writes the ids that begin and end a text to `generation_config.json`, unless the model that this one was
@@ -332,35 +400,6 @@ fn write_generation_config(fields: &Map<String, Value>, folder: &Path) -> Result
     write(folder, GENERATION_CONFIG_FILE, text)
 }
 
-/// Prepends the tokenizer's end-of-text token to a template, if there is one: training starts every
-/// conversation with it.
-fn with_end_of_text(template: &ChatTemplate, tokenizer: &Tokenizer) -> String {
-    let end = tokenizer.end_of_text();
-    let end = tokenizer
-        .special_tokens()
-        .into_iter()
-        .find(|(_, id)| Some(*id) == end);
-    let source = template.source();
-    match end {
-        Some((name, _)) => format!("{{{{- {} }}}}{source}", json!(name)),
-        None => source.to_owned(),
-    }
-}
-
-/// Adds the template's special tokens to a `tokenizer_config.json` if it does not define them.
-fn with_tokens(config: Vec<u8>, template: &ChatTemplate) -> Result<Vec<u8>, CliError> {
-    if template.tokens().is_empty() {
-        return Ok(config);
-    }
-    let mut fields: Map<String, Value> = serde_json::from_slice(&config).map_err(unwritable)?;
-    for (name, token) in template.tokens() {
-        fields.entry(name.as_str()).or_insert_with(|| json!(token));
-    }
-    let mut config = serde_json::to_vec_pretty(&fields).map_err(unwritable)?;
-    config.push(b'\n');
-    Ok(config)
-}
-
 fn unwritable(error: serde_json::Error) -> CliError {
     CliError::new(format!("cannot write {TOKENIZER_CONFIG_FILE}: {error}"))
 }
@@ -371,6 +410,11 @@ fn keep_files(from: &Path, to: &Path) -> Result<(), CliError> {
         if file.exists() {
             fs::copy(&file, to.join(name)).map_err(CliError::io("copy", &file))?;
         }
+    }
+    for (name, template) in ChatTemplate::additional(from)? {
+        let folder = to.join(ADDITIONAL_TEMPLATES);
+        fs::create_dir_all(&folder).map_err(CliError::io("create", &folder))?;
+        write(&folder, &format!("{name}.jinja"), template.into_bytes())?;
     }
     Ok(())
 }
