@@ -42,9 +42,7 @@ fn encoders() -> Vec<ChatEncoder> {
 
 /// A record with decoded values.
 fn record() -> Value {
-    let call = |arguments: Value| {
-        json!([{ "id": "a", "type": "function", "function": { "name": "weather", "arguments": arguments } }])
-    };
+    let call = |arguments: Value| json!([{ "id": "a", "type": "function", "function": { "name": "weather", "arguments": arguments } }]);
     json!({
         "messages": [
             { "role": "user", "content": "Weather in Köln? \"now\"" },
@@ -172,7 +170,15 @@ fn lists_of_messages_are_decoded_where_texts_are_allowed() {
     let texts = json!({ "prompt": messages.to_string(), "completion": answer.to_string() });
     assert_eq!(ids(texts).unwrap(), expected);
     // Other texts stay texts.
-    for text in ["[]", "[1]", "[{\"a\": 1}]", "[\"role\"]", "[{", "{}", "[{'a': 1}]"] {
+    for text in [
+        "[]",
+        "[1]",
+        "[{\"a\": 1}]",
+        "[\"role\"]",
+        "[{",
+        "{}",
+        "[{'a': 1}]",
+    ] {
         let tokens = ids(json!({ "prompt": text, "completion": text })).unwrap();
         let plain = ids(json!({ "prompt": "", "completion": format!("{text}{text}") })).unwrap();
         assert_eq!(tokens.ids, plain.ids, "{text}");
@@ -234,5 +240,8 @@ fn texts_that_are_not_json_are_errors_with_the_field() {
     }
     let record = json!({ "prompt": "[{'role': 'user', 'content': 'a'}]", "completion": "b" });
     let error = encoder.encode(&record.to_string()).unwrap_err().to_string();
-    assert!(error.starts_with("`prompt` is a list of messages as Python prints it"), "{error}");
+    assert!(
+        error.starts_with("`prompt` is a list of messages as Python prints it"),
+        "{error}"
+    );
 }

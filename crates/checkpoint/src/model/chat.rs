@@ -101,7 +101,8 @@ impl Model {
             Source::HuggingFace { files, .. } => files.chat_template()?,
         };
         let own = self.chat_template()?;
-        let source = |template: Option<ChatTemplate>| template.map(|template| template.source().to_owned());
+        let source =
+            |template: Option<ChatTemplate>| template.map(|template| template.source().to_owned());
         Ok(source(published) == source(own))
     }
 

@@ -2,10 +2,10 @@
 
 mod adapter;
 mod args;
+mod chat;
 mod encoders;
 mod gguf;
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -19,9 +19,7 @@ use emberlm_kernels::{TrainingBackend, memory};
 use emberlm_model::WeightFormat;
 use emberlm_model::hugging_face::{ExportOptions, Exported, export};
 use emberlm_model::weights::Element;
-use emberlm_tokenizer::chat::{
-    ADDITIONAL_TEMPLATES, ChatEncoder, ChatTemplate, TEMPLATE_FILE, TOOL_USE,
-};
+use emberlm_tokenizer::chat::{ADDITIONAL_TEMPLATES, ChatTemplate, TEMPLATE_FILE};
 use emberlm_tokenizer::{TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, Tokenizer};
 use indicatif::{HumanBytes, HumanCount};
 use serde_json::{Map, Value, json};
@@ -31,6 +29,7 @@ use crate::error::CliError;
 use crate::model;
 use crate::new_folder::{NewFolder, as_folder};
 use crate::output::print;
+use chat::{ChatFiles, write_template, write_tokenizer};
 
 /// Files other than weights that are copied unchanged from a Hugging Face directory.
 const KEPT_FILES: [&str; 10] = [
@@ -286,102 +285,6 @@ fn fields(model: &Model, tokenizer: Option<&Tokenizer>) -> Result<Map<String, Va
     Ok(fields)
 }
 
-/// Writes a model's tokenizer and chat template, without a directory to copy them from. Files of the model that it was
-/// fine-tuned from are copied unchanged.
-fn write_tokenizer(model: &Model, tokenizer: &Tokenizer, folder: &Path) -> Result<(), CliError> {
-    write(folder, TOKENIZER_FILE, tokenizer.to_tokenizer_json())?;
-    model.source_files()?.export(folder)?;
-    let files = ChatFiles::of(model, tokenizer, Some(model.config().seq_len()))?;
-    if !files.keeps_config {
-        let mut config = serde_json::to_vec_pretty(&files.config).map_err(unwritable)?;
-        config.push(b'\n');
-        write(folder, TOKENIZER_CONFIG_FILE, config)?;
-    }
-    write_template(files, folder)
-}
-
-/// Writes the chat template, unless the folder has it, and removes additional templates of another main template.
-fn write_template(files: ChatFiles, folder: &Path) -> Result<(), CliError> {
-    let additional = folder.join(ADDITIONAL_TEMPLATES);
-    if !files.keeps_templates && additional.exists() {
-        fs::remove_dir_all(&additional).map_err(CliError::io("remove", &additional))?;
-    }
-    let is_there = |came: Option<ChatTemplate>, source: &String| {
-        came.is_some_and(|came| came.source() == source)
-    };
-    if let Some(template) = files.template
-        && !is_there(ChatTemplate::beside_model(folder)?, &template)
-    {
-        write(folder, TEMPLATE_FILE, template.into_bytes())?;
-    }
-    if let Some(template) = files.tool_use
-        && !is_there(ChatTemplate::for_tools_beside(folder)?, &template)
-    {
-        fs::create_dir_all(&additional).map_err(CliError::io("create", &additional))?;
-        write(&additional, &format!("{TOOL_USE}.jinja"), template.into_bytes())?;
-    }
-    Ok(())
-}
-
-/// The tokenizer's settings and the chat template that a model is exported with.
-struct ChatFiles {
-    /// The fields of `tokenizer_config.json`.
-    config: Map<String, Value>,
-    /// True if they are those of the model that this one was fine-tuned from.
-    keeps_config: bool,
-    /// The source of the template. It renders the ids that the model was trained with.
-    template: Option<String>,
-    /// The source of the template for conversations with tools.
-    tool_use: Option<String>,
-    /// The special tokens that the template is rendered with, by name.
-    tokens: BTreeMap<String, String>,
-    /// True if the additional templates of the published model are for this one, too.
-    keeps_templates: bool,
-}
-
-impl ChatFiles {
-    fn of(
-        model: &Model,
-        tokenizer: &Tokenizer,
-        max_length: Option<usize>,
-    ) -> Result<Self, CliError> {
-        let encoder = model.chat(tokenizer, None)?;
-        let tokens = encoder.as_ref().map(|encoder| encoder.template().tokens());
-        let tokens = tokens.cloned().unwrap_or_default();
-        let kept = model.source_files()?.tokenizer_config();
-        let keeps_config = kept.is_some();
-        let mut config = match kept {
-            Some(config) => config,
-            None => serde_json::from_slice(&tokenizer.to_tokenizer_config_json(max_length))
-                .map_err(unwritable)?,
-        };
-        // Libraries would add tokens that the tokenizer lacks to its vocabulary.
-        let known = |token: &str| !keeps_config && tokenizer.special_id(token).is_some();
-        for (name, token) in tokens.iter().filter(|(_, token)| known(token)) {
-            config.entry(name.as_str()).or_insert_with(|| json!(token));
-        }
-        let source = |encoder: &ChatEncoder, template: &ChatTemplate| {
-            match keeps_config && encoder.template().is_published() {
-                true => template.source().to_owned(),
-                false => encoder.source_for(template, &config),
-            }
-        };
-        let template = encoder.as_ref().map(|encoder| source(encoder, encoder.template()));
-        let tool_use = encoder.as_ref().and_then(|encoder| {
-            let template = encoder.template().tool_use()?;
-            Some(source(encoder, template))
-        });
-        Ok(Self {
-            template,
-            tool_use,
-            config,
-            keeps_config,
-            tokens,
-            keeps_templates: model.keeps_templates()?,
-        })
-    }
-}
-
 /// Writes the ids that begin and end a text to `generation_config.json`, unless the model that this one was
 /// fine-tuned from has such a file. Without it `transformers` derives the ids from `config.json` and prints a
 /// warning.
@@ -398,10 +301,6 @@ fn write_generation_config(fields: &Map<String, Value>, folder: &Path) -> Result
     let mut text = serde_json::to_vec_pretty(&ids).unwrap_or_default();
     text.push(b'\n');
     write(folder, GENERATION_CONFIG_FILE, text)
-}
-
-fn unwritable(error: serde_json::Error) -> CliError {
-    CliError::new(format!("cannot write {TOKENIZER_CONFIG_FILE}: {error}"))
 }
 
 fn keep_files(from: &Path, to: &Path) -> Result<(), CliError> {

@@ -292,3 +292,24 @@ impl<T: JsonSchema> JsonSchema for Object<T> {
 fn schema<T: JsonSchema>() -> Value {
     schema_for!(T).to_value()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::conversation::Tool;
+
+    /// Templates show a tool as it is in the request, as they do in training.
+    #[test]
+    fn objects_keep_the_order_of_their_fields() {
+        let text = r#"{"function":{"parameters":{"b":1,"a":{}},"description":"d","name":"f"},"type":"function"}"#;
+        let tool: Object<Tool> = serde_json::from_str(text).unwrap();
+        assert_eq!(serde_json::to_string(&tool).unwrap(), text);
+        let nulls =
+            r#"{"type":"function","function":{"description":null,"strict":true,"name":"f"}}"#;
+        let tool: Object<Tool> = serde_json::from_str(nulls).unwrap();
+        let written = r#"{"type":"function","function":{"name":"f"}}"#;
+        assert_eq!(serde_json::to_string(&tool).unwrap(), written);
+        let error = serde_json::from_str::<Object<Tool>>(r#"{"type":"function","x":1}"#);
+        assert!(error.unwrap_err().to_string().contains("unknown field `x`"));
+    }
+}

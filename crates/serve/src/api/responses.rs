@@ -175,7 +175,9 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
     let streams = fields.stream == Some(true);
     let messages = fields.messages()?;
     let functions = fields.tools.iter().flatten();
-    let tools: Vec<_> = functions.map(|tool| Object::new(tool.0.to_tool())).collect();
+    let tools: Vec<_> = functions
+        .map(|tool| Object::new(tool.0.to_tool()))
+        .collect();
     let parallel = fields.parallel_tool_calls != Some(false);
     let calling = Calling::new(&model, &tools, fields.tool_choice.as_ref(), parallel);
     let calling = calling.map_err(renamed)?;

@@ -127,7 +127,10 @@ fn encoded_messages(text: &str, path: &str) -> Result<Option<Value>, ChatError> 
         has_author(message) || encoded().is_some_and(|message| has_author(&message))
     };
     let printed = |list: &str| {
-        let key = list.strip_prefix('{').map(str::trim_start).unwrap_or_default();
+        let key = list
+            .strip_prefix('{')
+            .map(str::trim_start)
+            .unwrap_or_default();
         ["'role':", "'content':", "'from':", "'value':"]
             .iter()
             .any(|name| key.starts_with(name))

@@ -71,16 +71,19 @@ impl ChatTemplate {
         };
         let config_path = file.with_file_name(TOKENIZER_CONFIG_FILE);
         let template = Self::from_file(&file, &config_path, which)?;
-        Ok(match path.is_dir() || is_json(&file) || config_path.is_file() {
-            true => template.published(),
-            false => template,
-        })
+        Ok(
+            match path.is_dir() || is_json(&file) || config_path.is_file() {
+                true => template.published(),
+                false => template,
+            },
+        )
     }
 
     /// Loads the template in the metadata of a GGUF file: the one named `which`, by default the main one.
     fn in_gguf(path: &Path, which: Option<&str>) -> Result<Option<Self>, ChatError> {
         let file = GgufFile::open(path).map_err(|error| refuse(path, error))?;
-        let tokenizer = GgufTokenizer::read(file.metadata()).map_err(|error| refuse(path, error))?;
+        let tokenizer =
+            GgufTokenizer::read(file.metadata()).map_err(|error| refuse(path, error))?;
         match tokenizer {
             Some(tokenizer) => tokenizer.chat_template(&path.display().to_string(), which),
             None => Ok(None),

@@ -38,7 +38,12 @@ impl ChatEncoder {
     /// [`ChatEncoder::beginning`], and the source sets the special tokens that are others here.
     pub fn source_for(&self, template: &ChatTemplate, tokens: &Map<String, Value>) -> String {
         let source = template.source();
-        let text = |token: &Value| token.as_str().or_else(|| token["content"].as_str()).map(str::to_owned);
+        let text = |token: &Value| {
+            token
+                .as_str()
+                .or_else(|| token["content"].as_str())
+                .map(str::to_owned)
+        };
         let mut before = String::new();
         for name in ["bos_token", "eos_token", "pad_token", "unk_token"] {
             let own = template.tokens().get(name).map_or("", String::as_str);
@@ -48,7 +53,9 @@ impl ChatEncoder {
             }
         }
         let specials = self.tokenizer.special_tokens();
-        let start = specials.iter().filter(|(_, id)| self.beginning.contains(id));
+        let start = specials
+            .iter()
+            .filter(|(_, id)| self.beginning.contains(id));
         let start: String = start.map(|(name, _)| name.as_str()).collect();
         // An expression keeps the white space that follows it, unlike a statement.
         if !(before.is_empty() && start.is_empty()) {

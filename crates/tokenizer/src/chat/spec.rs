@@ -61,7 +61,9 @@ impl From<&ChatTemplate> for ChatTemplateSpec {
                 ConversationStart::Run | ConversationStart::Published => None,
             },
             published: *start == ConversationStart::Published,
-            tool_use: template.tool_use().map(|template| template.source().to_owned()),
+            tool_use: template
+                .tool_use()
+                .map(|template| template.source().to_owned()),
         }
     }
 }

@@ -133,7 +133,12 @@ impl ChatTemplate {
 
     /// The template for a conversation.
     pub(crate) fn for_conversation(&self, conversation: &Conversation) -> &Self {
-        let has_tools = || conversation.variables.iter().any(|(name, _)| name == "tools");
+        let has_tools = || {
+            conversation
+                .variables
+                .iter()
+                .any(|(name, _)| name == "tools")
+        };
         self.tool_use().filter(|_| has_tools()).unwrap_or(self)
     }
 

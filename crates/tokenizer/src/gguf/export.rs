@@ -100,7 +100,10 @@ fn convert(
         set(TEMPLATE_NAMES, Value::Array(Array::String(names)));
     }
     for (name, template) in named {
-        set(&format!("{TEMPLATE}.{name}"), Value::String(template.to_owned()));
+        set(
+            &format!("{TEMPLATE}.{name}"),
+            Value::String(template.to_owned()),
+        );
     }
     set(TOKEN_TYPES, Value::Array(Array::I32(vocabulary.kinds)));
     set(TOKENS, Value::Array(Array::String(texts)));
@@ -114,7 +117,9 @@ fn convert(
 fn named_templates(config: &Map<String, Json>) -> Vec<(&str, &str)> {
     let templates = config.get("chat_template").and_then(Json::as_array);
     let templates = templates.into_iter().flatten().filter_map(|template| {
-        let name = template["name"].as_str().filter(|name| *name != "default")?;
+        let name = template["name"]
+            .as_str()
+            .filter(|name| *name != "default")?;
         Some((name, template["template"].as_str()?))
     });
     templates.collect()

@@ -17,7 +17,8 @@ use emberlm_trainer::Rank;
 use indicatif::{HumanBytes, HumanCount};
 use serde_json::{Value, json};
 
-use super::{ChatFiles, ExportArgs, RoundingMethod};
+use super::chat::ChatFiles;
+use super::{ExportArgs, RoundingMethod};
 use crate::backend::Job;
 use crate::error::{CliError, warn};
 use crate::model;

@@ -125,7 +125,9 @@ impl Message {
             kind: ToolKind::Function,
             function: Object::new(CalledFunction { name, arguments }),
         };
-        self.tool_calls.get_or_insert_default().push(Object::new(call));
+        self.tool_calls
+            .get_or_insert_default()
+            .push(Object::new(call));
     }
 
     /// Returns true for an assistant message.
